@@ -1,0 +1,58 @@
+/**
+ * The two contracts a proxy mode fulfils: a pure planner and an applier that touches the node.
+ *
+ * @module
+ */
+import type { IpFamily } from "../model/objects.ts";
+import type { Changed, ProxyState } from "../model/state.ts";
+
+/**
+ * The pure half of a mode. `Plan` is what the changed Services want now, `Committed` what the kernel is known to hold,
+ * `Operations` what leads from one to the other.
+ *
+ * Laws: `diff(plan, commit(plan, committed))` is empty; a plan does not depend on the order of events.
+ */
+export interface Planner<Plan, Committed, Operations> {
+  /** Plans the changed Services (all of them for `"all"`). */
+  plan(state: ProxyState, changed: Changed): Plan;
+  /** What must be written so that the kernel, holding `committed`, holds `plan` too. */
+  diff(plan: Plan, committed: Committed): Operations;
+  /** Stable text, loadable by the mode's own tool, of a plan of all Services. */
+  render(plan: Plan): string;
+}
+
+/** How one apply went. */
+export interface ApplyReport {
+  /** Programs started. */
+  readonly commands: number;
+  /** Bytes written to them. */
+  readonly bytes: number;
+  /** Rules, elements or servers written, per table or kind. */
+  readonly written: Readonly<Record<string, number>>;
+  /** Rules, elements or servers owned after it, per table or kind. */
+  readonly total: Readonly<Record<string, number>>;
+}
+
+/** What a sync hands to the mode. */
+export interface SyncRequest {
+  readonly state: ProxyState;
+  readonly changed: Changed;
+}
+
+/**
+ * One mode for one IP family on one node, as the sync loop drives it. It remembers what it committed, so that a change
+ * costs only what changed.
+ */
+export interface FamilyProxier {
+  readonly family: IpFamily;
+  /**
+   * Brings the kernel to `request.state`. With `changed: "all"` it reads what is there, rewrites everything it owns and
+   * removes what is stale; otherwise it writes the difference of the named Services.
+   * After a rejection the next call must be a full one.
+   *
+   * @throws {SyncError} if the state was not reached
+   */
+  sync(request: SyncRequest): Promise<ApplyReport>;
+  /** Resolves true if something else removed our rules since the last sync (canary), false if all is well. */
+  checkCanary(): Promise<boolean>;
+}

@@ -1,0 +1,117 @@
+/**
+ * The error classes that callers are expected to catch. Everything else throws a built-in by meaning:
+ * `TypeError` for a wrong shape, `RangeError` for a value out of range, `SyntaxError` for text that does not parse.
+ *
+ * @module
+ */
+
+/** One problem of a configuration or an object, with the path of the field it is about. */
+export interface Problem {
+  /** Field path, e.g. `conntrack.maxPerCore` or `nodePortAddresses[1]`; empty for the whole document. */
+  readonly path: string;
+  /** What is wrong and what is wanted, without the path. */
+  readonly message: string;
+  /** 1-based line in the file, where known. */
+  readonly line?: number;
+}
+
+/** All problems of one configuration at once. The command line exits with 2. */
+export class ConfigError extends Error {
+  readonly problems: readonly Problem[];
+  /** File name, or undefined if the configuration came from flags. */
+  readonly file: string | undefined;
+
+  constructor(problems: readonly Problem[], file?: string, options?: ErrorOptions) {
+    super(problems.map((problem) => formatProblem(problem, file)).join("\n"), options);
+    this.name = "ConfigError";
+    this.problems = problems;
+    this.file = file;
+  }
+}
+
+/** `file:line: path: message`, leaving out what is not known. */
+export function formatProblem(problem: Problem, file?: string): string {
+  const place = [file, problem.line].filter((part) => part !== undefined).join(":");
+  return [place, problem.path, problem.message].filter((part) => part !== "").join(": ");
+}
+
+/** Wrong use of the command line. The command line exits with 2. */
+export class UsageError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "UsageError";
+  }
+}
+
+/** A program that ended with a status other than 0, was killed, or could not be started. */
+export class ExecError extends Error {
+  readonly argv: readonly string[];
+  /** Exit status; 128 + signal number if it was killed; -1 if it never started. */
+  readonly code: number;
+  readonly stderr: string;
+
+  constructor(argv: readonly string[], code: number, stderr: string, options?: ErrorOptions) {
+    const firstLine = stderr.split("\n", 1)[0] ?? "";
+    super(`Command "${argv.join(" ")}" failed with status ${code}: ${firstLine}`, options);
+    this.name = "ExecError";
+    this.argv = argv;
+    this.code = code;
+    this.stderr = stderr;
+  }
+
+  /** True if the thing named in the command does not exist (chain, rule, set, table), as the tools word it. */
+  isNotFound(): boolean {
+    // The netfilter tools never call setlocale, so matching their text is safe.
+    return /No chain\/target\/match by that name|No such file or directory|does a matching rule exist|does not exist/
+      .test(this.stderr);
+  }
+
+  /** True if the program could not be found or may not be started. */
+  isMissing(): boolean {
+    return this.code === -1;
+  }
+
+  /** True if another program holds the xtables lock or the kernel was short of resources (iptables' status 4). */
+  isLockHeld(): boolean {
+    return this.code === 4;
+  }
+}
+
+/** The node lacks something a feature needs. */
+export class UnsupportedError extends Error {
+  readonly feature: string;
+  readonly needs: string;
+  readonly found: string;
+
+  constructor(feature: string, needs: string, found: string, options?: ErrorOptions) {
+    super(`${feature} is not supported here: needs ${needs}, found ${found}`, options);
+    this.name = "UnsupportedError";
+    this.feature = feature;
+    this.needs = needs;
+    this.found = found;
+  }
+}
+
+/** Where in a sync something failed. */
+export type SyncPhase = "read" | "plan" | "apply";
+
+/** A sync that did not reach the desired state. */
+export class SyncError extends Error {
+  readonly mode: string;
+  readonly phase: SyncPhase;
+  /** False if trying again cannot help. */
+  readonly retryable: boolean;
+
+  constructor(
+    mode: string,
+    phase: SyncPhase,
+    message: string,
+    options?: ErrorOptions & { retryable?: boolean },
+  ) {
+    super(`${mode} ${phase}: ${message}`, options);
+    this.name = "SyncError";
+    this.mode = mode;
+    this.phase = phase;
+    this.retryable = options?.retryable ?? true;
+  }
+}

@@ -1,0 +1,85 @@
+/**
+ * The one place that starts programs. Nothing else in kproxy touches `Deno.Command`; the lint plugin holds that.
+ *
+ * @module
+ */
+import { ExecError } from "../errors.ts";
+
+/** What a program left behind. */
+export interface ExecResult {
+  /** Exit status; 128 + signal number if it was killed. */
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Options of one run. */
+export interface ExecOptions {
+  /** Text for standard input; without it standard input is empty. */
+  readonly stdin?: string;
+  /** Kills the program after this many milliseconds. */
+  readonly timeoutMs?: number;
+}
+
+/** Runs programs. The real one is {@linkcode systemExec}; tests use stateful fakes proven equal to it. */
+export interface Exec {
+  /**
+   * Runs `argv` to its end, whatever its status.
+   *
+   * @throws {ExecError} with code -1 if it could not be started (missing, not permitted)
+   */
+  run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult>;
+}
+
+const decoder = new TextDecoder();
+const encoder = new TextEncoder();
+
+/** Runs programs of this machine, found on its PATH, under the process's `--allow-run` list. */
+export const systemExec: Exec = {
+  async run(argv, options = {}) {
+    const [program, ...args] = argv;
+    if (program === undefined) throw new TypeError("Cannot run an empty command");
+    const signal = options.timeoutMs === undefined ? undefined : AbortSignal.timeout(options.timeoutMs);
+    try {
+      const child = new Deno.Command(program, {
+        args,
+        stdin: options.stdin === undefined ? "null" : "piped",
+        stdout: "piped",
+        stderr: "piped",
+        ...(signal === undefined ? {} : { signal }),
+      }).spawn();
+      // Reading must start before writing: a full output pipe would stop the program, and with it our own write.
+      const output = child.output();
+      if (options.stdin !== undefined) await feed(child.stdin, options.stdin);
+      const { code, stdout, stderr } = await output;
+      return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotCapable) {
+        throw new ExecError(argv, -1, error.message, { cause: error });
+      }
+      throw error;
+    }
+  },
+};
+
+async function feed(stdin: WritableStream<Uint8Array>, text: string): Promise<void> {
+  const writer = stdin.getWriter();
+  try {
+    await writer.write(encoder.encode(text));
+    await writer.close();
+  } catch (error) {
+    // A program that ends without reading its input closes the pipe; its status says what happened.
+    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+  }
+}
+
+/**
+ * Runs `argv` and returns its standard output.
+ *
+ * @throws {ExecError} if it ends with a status other than 0
+ */
+export async function runOk(exec: Exec, argv: readonly string[], options?: ExecOptions): Promise<string> {
+  const { code, stdout, stderr } = await exec.run(argv, options);
+  if (code !== 0) throw new ExecError(argv, code, stderr);
+  return stdout;
+}

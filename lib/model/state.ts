@@ -1,0 +1,71 @@
+/**
+ * What the planners read: the state of one IP family, after all events that were checked out for this sync.
+ *
+ * The maps are views: the change tracker owns and updates them in place, because copying 10,000 entries for one
+ * changed endpoint would cost more than planning it. A planner must not keep them across calls.
+ *
+ * @module
+ */
+import type { IpFamily, NamespacedName, Protocol } from "./objects.ts";
+
+/** `ns/name:port` or `ns/name`, then `/protocol` (protocol is part of the key, never of the text). */
+export type ServicePortKey = string;
+
+/** One port of one Service in one family (reference A, 5). */
+export interface ServicePort {
+  readonly key: ServicePortKey;
+  readonly namespacedName: NamespacedName;
+  /** `ns/name:port`, or `ns/name` for an unnamed port: for comments, logs and chain hashes. */
+  readonly text: string;
+  readonly portName: string;
+  readonly protocol: Protocol;
+  readonly clusterIP: string;
+  readonly port: number;
+  readonly nodePort: number;
+  readonly externalIPs: readonly string[];
+  readonly loadBalancerVIPs: readonly string[];
+  /** Canonical network texts of this family, API order. Empty means no restriction. */
+  readonly loadBalancerSourceRanges: readonly string[];
+  /** Seconds of ClientIP affinity; 0 without affinity. */
+  readonly stickyMaxAgeSeconds: number;
+  readonly externalPolicyLocal: boolean;
+  readonly internalPolicyLocal: boolean;
+  /** 0 if there is none. */
+  readonly healthCheckNodePort: number;
+}
+
+/** One endpoint of one ServicePort. */
+export interface Endpoint {
+  /** `ip:port` or `[ip]:port`: identity, order and hash input. */
+  readonly key: string;
+  readonly ip: string;
+  readonly port: number;
+  readonly isLocal: boolean;
+  readonly ready: boolean;
+  readonly serving: boolean;
+  readonly terminating: boolean;
+  readonly zoneHints: readonly string[];
+  readonly nodeHints: readonly string[];
+}
+
+/** What the planners need to know of the own node. */
+export interface NodeFacts {
+  readonly name: string;
+  /** Value of label `topology.kubernetes.io/zone`; `""` if absent. */
+  readonly zone: string;
+}
+
+/** Everything of one family. */
+export interface ProxyState {
+  readonly family: IpFamily;
+  readonly node: NodeFacts;
+  /** Service → its ports of this family, in spec order; Services without any are absent. */
+  readonly services: ReadonlyMap<NamespacedName, readonly ServicePort[]>;
+  /** Service → port key → endpoints sorted by key; ports without endpoints are absent. */
+  readonly endpoints: ReadonlyMap<NamespacedName, ReadonlyMap<ServicePortKey, readonly Endpoint[]>>;
+  /** Sum over all ServicePorts of this family of their endpoints, whatever their readiness (large-cluster mode). */
+  readonly endpointCount: number;
+}
+
+/** The Services a sync must look at: all of them, or those named. A named one may be gone from the state. */
+export type Changed = "all" | ReadonlySet<NamespacedName>;

@@ -1,0 +1,44 @@
+/**
+ * The contract between a source of objects (API server, files) and the sync loop.
+ *
+ * @module
+ */
+import type { ApiObject } from "../model/objects.ts";
+
+export type ResourceKind = "services" | "endpointslices" | "nodes";
+
+/** One change. `old` is what this source delivered before under the same identity. */
+export type SourceEvent =
+  | { readonly type: "add"; readonly object: ApiObject }
+  | { readonly type: "update"; readonly old: ApiObject; readonly object: ApiObject }
+  | { readonly type: "delete"; readonly old: ApiObject }
+  /** The first complete list of this kind has been delivered. Sent once per kind. */
+  | { readonly type: "synced"; readonly kind: ResourceKind };
+
+/** An object that was refused; the others go on. */
+export interface Rejection {
+  /** `file.yaml:12 (document 2)` or the API path. */
+  readonly where: string;
+  /** `Service shop/web`, as far as known. */
+  readonly object: string;
+  /** Field path and reason. */
+  readonly message: string;
+}
+
+/** Receives what a source finds. Calls are synchronous, in order, and must not throw. */
+export interface SourceSink {
+  /** Related changes arrive in one call, so that they end up in one sync. */
+  events(batch: readonly SourceEvent[]): void;
+  rejected(rejection: Rejection): void;
+}
+
+/** Something that lists and watches objects. */
+export interface Source {
+  /** `files /etc/kproxy/manifests` or `https://10.0.0.1:6443`: for logs. */
+  readonly name: string;
+  /**
+   * Delivers the first lists, then changes, until `signal` aborts; then resolves.
+   * Connection trouble is retried inside, and logged; it rejects only when going on is pointless (bad credentials file, no such path at start).
+   */
+  run(sink: SourceSink, signal: AbortSignal): Promise<void>;
+}
