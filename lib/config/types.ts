@@ -1,0 +1,129 @@
+/**
+ * `KubeProxyConfiguration` kubeproxy.config.k8s.io/v1alpha1, field by field, in the order of the API type, plus
+ * kproxy's own fields under `kproxy`. All durations are milliseconds.
+ *
+ * @module
+ */
+
+export const CONFIG_API_VERSION = "kubeproxy.config.k8s.io/v1alpha1";
+export const CONFIG_KIND = "KubeProxyConfiguration";
+
+/** Milliseconds; written as a Go duration. */
+export type DurationMs = number;
+
+export type ProxyMode = "iptables" | "ipvs" | "nftables" | "userspace" | "auto";
+export type DetectLocalMode = "ClusterCIDR" | "NodeCIDR" | "BridgeInterface" | "InterfaceNamePrefix";
+
+export interface ClientConnectionConfig {
+  kubeconfig: string;
+  acceptContentTypes: string;
+  contentType: string;
+  qps: number;
+  burst: number;
+}
+
+export interface LoggingFormatOptions {
+  splitStream: boolean;
+  /** Quantity text, e.g. `"0"`. */
+  infoBufferSize: string;
+}
+
+export interface LoggingConfig {
+  format: string;
+  flushFrequency: DurationMs;
+  verbosity: number;
+  vmodule: { filePattern: string; verbosity: number }[];
+  options: { text: LoggingFormatOptions; json: LoggingFormatOptions };
+}
+
+export interface IptablesConfig {
+  masqueradeBit: number;
+  masqueradeAll: boolean;
+  localhostNodePorts: boolean;
+  syncPeriod: DurationMs;
+  minSyncPeriod: DurationMs;
+}
+
+export interface IpvsConfig {
+  syncPeriod: DurationMs;
+  minSyncPeriod: DurationMs;
+  scheduler: string;
+  excludeCIDRs: string[] | null;
+  strictARP: boolean;
+  tcpTimeout: DurationMs;
+  tcpFinTimeout: DurationMs;
+  udpTimeout: DurationMs;
+}
+
+export interface NftablesConfig {
+  masqueradeBit: number;
+  masqueradeAll: boolean;
+  syncPeriod: DurationMs;
+  minSyncPeriod: DurationMs;
+}
+
+/** Accepted and written back, without effect on Linux. */
+export interface WinkernelConfig {
+  networkName: string;
+  sourceVip: string;
+  enableDSR: boolean;
+  rootHnsEndpointName: string;
+  forwardHealthCheckVip: boolean;
+}
+
+export interface ConntrackConfig {
+  maxPerCore: number;
+  min: number;
+  tcpEstablishedTimeout: DurationMs;
+  tcpCloseWaitTimeout: DurationMs;
+  tcpBeLiberal: boolean;
+  udpTimeout: DurationMs;
+  udpStreamTimeout: DurationMs;
+}
+
+export type EndpointsSource = "auto" | "slices" | "endpoints";
+
+/** kproxy's own fields. The key is written only if a field differs from its default. */
+export interface KproxyConfig {
+  /** Files and folders to read objects from; `-` is standard input. Empty: the API server. */
+  manifests: string[];
+  endpointsSource: EndpointsSource;
+}
+
+/** A complete configuration: every field has its default. */
+export interface KubeProxyConfiguration {
+  featureGates: Record<string, boolean>;
+  clientConnection: ClientConnectionConfig;
+  logging: LoggingConfig;
+  hostnameOverride: string;
+  bindAddress: string;
+  /** `IP:port`; `""` if switched off by `--healthz-port=0`. */
+  healthzBindAddress: string;
+  /** `IP:port`; `""` if switched off by `--metrics-port=0`. */
+  metricsBindAddress: string;
+  bindAddressHardFail: boolean;
+  enableProfiling: boolean;
+  showHiddenMetricsForVersion: string;
+  mode: ProxyMode;
+  iptables: IptablesConfig;
+  ipvs: IpvsConfig;
+  nftables: NftablesConfig;
+  winkernel: WinkernelConfig;
+  detectLocalMode: DetectLocalMode;
+  detectLocal: { bridgeInterface: string; interfaceNamePrefix: string };
+  /** Comma separated, one or one per family. */
+  clusterCIDR: string;
+  nodePortAddresses: string[] | null;
+  oomScoreAdj: number;
+  conntrack: ConntrackConfig;
+  configSyncPeriod: DurationMs;
+  portRange: string;
+  windowsRunAsService: boolean | null;
+  kproxy: KproxyConfig;
+}
+
+/** The part of a mode's configuration that paces syncs, whatever the mode. */
+export interface SyncPeriods {
+  readonly syncPeriod: DurationMs;
+  readonly minSyncPeriod: DurationMs;
+}
