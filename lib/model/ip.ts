@@ -1,0 +1,233 @@
+/**
+ * IP addresses and networks: reading what Kubernetes objects and configurations hold, writing the one canonical text.
+ *
+ * @module
+ */
+import ipaddr from "ipaddr.js";
+import type { IpFamily } from "./objects.ts";
+
+/** An address. Two addresses are the same if and only if their texts are. */
+export interface Ip {
+  readonly family: IpFamily;
+  /** Canonical: no leading zeros; IPv6 in lower case with the first longest run of zero groups shortened (RFC 5952). */
+  readonly text: string;
+  /** 4 or 16 bytes in network order. */
+  readonly bytes: readonly number[];
+}
+
+/** A network: the address bits after the prefix are zero. */
+export interface Cidr {
+  readonly family: IpFamily;
+  /** Canonical network address, `/`, prefix length. */
+  readonly text: string;
+  readonly prefixLength: number;
+  /** 4 or 16 bytes of the network address. */
+  readonly bytes: readonly number[];
+}
+
+const DOT = 0x2e;
+const COLON = 0x3a;
+const ZERO = 0x30;
+const NINE = 0x39;
+
+/**
+ * Yields the address that `text` writes, or null if it is none.
+ *
+ * Reads what the API server has stored over the years: leading zeros in IPv4 octets are allowed and decimal (`010` is ten),
+ * and an IPv4-mapped IPv6 address is the IPv4 address. White space, zone ids and ports are refused.
+ */
+export function parseIp(text: string): Ip | null {
+  if (!text.includes(":")) return parseIpv4(text);
+  const groups = readHexGroups(text) ?? readAnyIpv6(text);
+  if (groups === null) return null;
+  if (isIpv4Mapped(groups)) {
+    const high = groups[6] ?? 0;
+    const low = groups[7] ?? 0;
+    const bytes = [high >> 8, high & 0xff, low >> 8, low & 0xff];
+    return { family: "IPv4", text: bytes.join("."), bytes };
+  }
+  return { family: "IPv6", text: formatGroups(groups), bytes: bytesOfGroups(groups) };
+}
+
+/**
+ * Yields the network that `text` (`address/length`) writes, host bits cleared, or null if it is none.
+ *
+ * Addresses are read as by {@link parseIp}, except that an IPv4-mapped one is refused: its length could be meant for
+ * either family.
+ */
+export function parseCidr(text: string): Cidr | null {
+  const slash = text.indexOf("/");
+  if (slash < 0) return null;
+  const lengthText = text.slice(slash + 1);
+  if (!/^[0-9]{1,3}$/.test(lengthText)) return null;
+  const ip = parseIp(text.slice(0, slash));
+  if (ip === null) return null;
+  if (ip.family === "IPv4" && text.includes(":")) return null;
+  const prefixLength = Number(lengthText);
+  if (prefixLength > ip.bytes.length * 8) return null;
+  const bytes = ip.bytes.map((byte, index) => byte & byteMask(prefixLength - index * 8));
+  return { family: ip.family, text: `${textOfBytes(bytes)}/${prefixLength}`, prefixLength, bytes };
+}
+
+/** True if `ip` is of the network's family and lies in it. */
+export function cidrContains(cidr: Cidr, ip: Ip): boolean {
+  if (cidr.family !== ip.family) return false;
+  for (let index = 0; index * 8 < cidr.prefixLength; index++) {
+    const mask = byteMask(cidr.prefixLength - index * 8);
+    if (((ip.bytes[index] ?? 0) & mask) !== cidr.bytes[index]) return false;
+  }
+  return true;
+}
+
+/** The network that holds just `ip`. */
+export function hostCidr(ip: Ip): Cidr {
+  const prefixLength = ip.bytes.length * 8;
+  return { family: ip.family, text: `${ip.text}/${prefixLength}`, prefixLength, bytes: ip.bytes };
+}
+
+/** True for 127.0.0.0/8 and ::1. */
+export function isLoopback(ip: Ip): boolean {
+  return ip.family === "IPv4" ? ip.bytes[0] === 127 : ip.text === "::1";
+}
+
+/** True for 0.0.0.0 and ::. */
+export function isUnspecified(ip: Ip): boolean {
+  return ip.text === "0.0.0.0" || ip.text === "::";
+}
+
+/** `ip:port`, or `[ip]:port` if `ip` is an IPv6 address. */
+export function joinHostPort(ip: string, port: number): string {
+  return ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
+}
+
+function parseIpv4(text: string): Ip | null {
+  // One pass over character codes: a node parses an address per endpoint, 100,000 and more at start.
+  const bytes: number[] = [];
+  let octet = 0;
+  let digits = 0;
+  let canonical = true;
+  for (let index = 0; index <= text.length; index++) {
+    const code = index < text.length ? text.charCodeAt(index) : DOT;
+    if (code >= ZERO && code <= NINE) {
+      if (digits === 1 && octet === 0) canonical = false;
+      octet = octet * 10 + code - ZERO;
+      if (octet > 255) return null;
+      digits++;
+    } else if (code === DOT && digits > 0) {
+      bytes.push(octet);
+      octet = 0;
+      digits = 0;
+    } else {
+      return null;
+    }
+  }
+  if (bytes.length !== 4) return null;
+  return { family: "IPv4", text: canonical ? text : bytes.join("."), bytes };
+}
+
+/** Eight groups of an IPv6 text made of hexadecimal groups and at most one `::`; null for anything else. */
+function readHexGroups(text: string): number[] | null {
+  const groups: number[] = [];
+  let gap = -1;
+  let group = 0;
+  let digits = 0;
+  for (let index = 0; index < text.length; index++) {
+    const code = text.charCodeAt(index);
+    if (code === COLON) {
+      if (digits > 0) {
+        groups.push(group);
+      } else if (index > 0 || text.charCodeAt(1) !== COLON) {
+        return null;
+      }
+      group = 0;
+      digits = 0;
+      if (text.charCodeAt(index + 1) === COLON) {
+        if (gap >= 0) return null;
+        gap = groups.length;
+        index++;
+      } else if (index === text.length - 1) {
+        return null;
+      }
+      continue;
+    }
+    const digit = hexDigit(code);
+    if (digit < 0 || digits === 4) return null;
+    group = group * 16 + digit;
+    digits++;
+  }
+  if (digits > 0) groups.push(group);
+  if (gap < 0) return groups.length === 8 ? groups : null;
+  if (groups.length > 7) return null;
+  groups.splice(gap, 0, ...new Array<number>(8 - groups.length).fill(0));
+  return groups;
+}
+
+function hexDigit(code: number): number {
+  if (code >= ZERO && code <= NINE) return code - ZERO;
+  const lower = code | 0x20;
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x61 + 10 : -1;
+}
+
+/** The rarer spellings: a dotted IPv4 tail. */
+function readAnyIpv6(text: string): number[] | null {
+  if (!/^[0-9a-fA-F:]+:[0-9.]+$/.test(text)) return null;
+  const tailStart = text.lastIndexOf(":") + 1;
+  // The library reads octets with leading zeros as octal, Kubernetes as decimal.
+  const tail = parseIpv4(text.slice(tailStart));
+  if (tail === null) return null;
+  const plain = text.slice(0, tailStart) + tail.text;
+  if (!ipaddr.IPv6.isValid(plain)) return null;
+  return ipaddr.IPv6.parse(plain).parts;
+}
+
+function isIpv4Mapped(groups: readonly number[]): boolean {
+  return groups[5] === 0xffff && groups[0] === 0 && groups[1] === 0 && groups[2] === 0 && groups[3] === 0 &&
+    groups[4] === 0;
+}
+
+function bytesOfGroups(groups: readonly number[]): number[] {
+  const bytes: number[] = [];
+  for (const group of groups) bytes.push(group >> 8, group & 0xff);
+  return bytes;
+}
+
+function textOfBytes(bytes: readonly number[]): string {
+  if (bytes.length === 4) return bytes.join(".");
+  const groups: number[] = [];
+  for (let index = 0; index < 16; index += 2) {
+    groups.push(((bytes[index] ?? 0) << 8) | (bytes[index + 1] ?? 0));
+  }
+  return formatGroups(groups);
+}
+
+function formatGroups(groups: readonly number[]): string {
+  let gapStart = -1;
+  let gapLength = 1;
+  for (let index = 0; index < 8; index++) {
+    let end = index;
+    while (end < 8 && groups[end] === 0) end++;
+    if (end - index > gapLength) {
+      gapStart = index;
+      gapLength = end - index;
+    }
+    index = end;
+  }
+  let text = "";
+  for (let index = 0; index < 8; index++) {
+    if (index === gapStart) {
+      text += "::";
+      index += gapLength - 1;
+      continue;
+    }
+    if (text !== "" && !text.endsWith(":")) text += ":";
+    text += (groups[index] ?? 0).toString(16);
+  }
+  return text;
+}
+
+/** Mask of one byte of which the first `bits` (any number; clamped to 0..8) belong to the prefix. */
+function byteMask(bits: number): number {
+  if (bits >= 8) return 0xff;
+  if (bits <= 0) return 0;
+  return (0xff << (8 - bits)) & 0xff;
+}
