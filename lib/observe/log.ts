@@ -17,3 +17,127 @@ export interface Logger {
   /** `error` goes under the key `err`. */
   error(message: string, error: unknown, values?: LogValues): void;
 }
+
+/** Raises the verbosity for source files whose name, without `.ts`, matches the pattern (`*` and `?`). */
+export interface VmoduleEntry {
+  readonly filePattern: string;
+  readonly verbosity: number;
+}
+
+/** What {@linkcode createLogger} needs. */
+export interface LoggerOptions {
+  readonly format: "text" | "json";
+  readonly verbosity: number;
+  readonly vmodule?: readonly VmoduleEntry[];
+  /** Takes one complete line, newline included. */
+  readonly write: (line: string) => void;
+  /** Milliseconds since the epoch, with fractions. */
+  readonly nowMs: () => number;
+  readonly pid: number;
+}
+
+type Severity = "I" | "W" | "E";
+
+interface Line {
+  readonly severity: Severity;
+  readonly message: string;
+  readonly verbosity: number;
+  readonly values: LogValues;
+}
+
+/** Makes a logger that writes klog's text or JSON lines. */
+export function createLogger(options: LoggerOptions): Logger {
+  const vmodule = (options.vmodule ?? []).map((entry) => ({
+    pattern: globPattern(entry.filePattern),
+    verbosity: entry.verbosity,
+  }));
+  const highest = Math.max(options.verbosity, ...vmodule.map((entry) => entry.verbosity));
+
+  function threshold(caller: string): number {
+    const file = caller.slice(0, caller.lastIndexOf(":")).replace(/\.ts$/, "");
+    return vmodule.find((entry) => entry.pattern.test(file))?.verbosity ?? options.verbosity;
+  }
+
+  function emit(line: Line): void {
+    if (line.verbosity > highest) return;
+    const caller = callSite();
+    if (line.verbosity > 0 && line.verbosity > threshold(caller)) return;
+    const render = options.format === "json" ? renderJson : renderText;
+    options.write(render(line, caller, options.nowMs(), options.pid) + "\n");
+  }
+
+  return {
+    enabled: (verbosity) => verbosity <= highest,
+    info: (message, values = {}, verbosity = 0) => emit({ severity: "I", message, verbosity, values }),
+    warn: (message, values = {}) => emit({ severity: "W", message, verbosity: 0, values }),
+    error: (message, error, values = {}) =>
+      emit({ severity: "E", message, verbosity: 0, values: { err: error, ...values } }),
+  };
+}
+
+/** A logger that drops everything. */
+export const silentLogger: Logger = createLogger({
+  format: "text",
+  verbosity: -1,
+  write: () => {},
+  nowMs: () => 0,
+  pid: 0,
+});
+
+/** `file.ts:12` of the code that called the logger. */
+function callSite(): string {
+  // Frames: Error, callSite, emit, the logger's method, its caller.
+  const frame = new Error().stack?.split("\n")[4] ?? "";
+  return /([\w.-]+\.ts:\d+):\d+\)?$/.exec(frame)?.[1] ?? "unknown:0";
+}
+
+function globPattern(glob: string): RegExp {
+  const escaped = glob.replace(/[.+^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".");
+  return new RegExp(`^${escaped}$`);
+}
+
+function pad(value: number, width: number): string {
+  return String(value).padStart(width, "0");
+}
+
+function renderText(line: Line, caller: string, nowMs: number, pid: number): string {
+  const date = new Date(nowMs);
+  const micros = Math.floor((nowMs - Math.floor(nowMs / 1000) * 1000) * 1000);
+  const day = pad(date.getMonth() + 1, 2) + pad(date.getDate(), 2);
+  const time = `${pad(date.getHours(), 2)}:${pad(date.getMinutes(), 2)}:${pad(date.getSeconds(), 2)}`;
+  const header = `${line.severity}${day} ${time}.${pad(micros, 6)} ${String(pid).padStart(7)} ${caller}]`;
+  const pairs = definedEntries(line.values).map(([key, value]) => ` ${key}=${textValue(value)}`);
+  return `${header} ${JSON.stringify(line.message)}${pairs.join("")}`;
+}
+
+function renderJson(line: Line, caller: string, nowMs: number): string {
+  const fields: Record<string, unknown> = { ts: Math.round(nowMs * 1000) / 1000, caller, msg: line.message };
+  if (line.severity === "I") fields["v"] = line.verbosity;
+  for (const [key, value] of definedEntries(line.values)) fields[key] = jsonValue(value);
+  return JSON.stringify(fields);
+}
+
+function definedEntries(values: LogValues): [string, unknown][] {
+  return Object.entries(values).filter(([, value]) => value !== undefined);
+}
+
+function jsonValue(value: unknown): unknown {
+  if (value instanceof Error) return errorText(value);
+  if (value instanceof Set) return [...value];
+  if (value instanceof Map) return Object.fromEntries(value);
+  return value;
+}
+
+function textValue(value: unknown): string {
+  if (typeof value === "number" || typeof value === "boolean" || value === null) return String(value);
+  if (typeof value === "string") return JSON.stringify(value);
+  const plain = jsonValue(value);
+  return typeof plain === "string" ? JSON.stringify(plain) : JSON.stringify(plain) ?? '""';
+}
+
+/** The error's message and those of its causes. */
+export function errorText(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const cause = error.cause === undefined ? "" : errorText(error.cause);
+  return cause === "" || error.message.includes(cause) ? error.message : `${error.message}: ${cause}`;
+}

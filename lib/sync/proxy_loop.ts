@@ -1,0 +1,130 @@
+/**
+ * Takes the events of a source, hands them to the family they concern, and asks for syncs once the first lists are in.
+ *
+ * @module
+ */
+import type { ChangeTracker } from "../model/change_tracker.ts";
+import type { ApiObject, EndpointSlice, IpFamily, NodeObject, Service } from "../model/objects.ts";
+import type { Rejection, ResourceKind, SourceEvent, SourceSink } from "../source/source.ts";
+
+/** One IP family as the loop sees it. */
+export interface FamilyLane {
+  readonly family: IpFamily;
+  readonly tracker: ChangeTracker;
+  /** Asks for a sync; several requests may become one. */
+  requestSync(): void;
+}
+
+/** What a {@linkcode ProxyLoop} needs. */
+export interface ProxyLoopOptions {
+  readonly lanes: readonly FamilyLane[];
+  /** The own Node changed, or is gone. */
+  readonly onNode: (node: NodeObject | undefined) => void;
+  readonly onRejected: (rejection: Rejection) => void;
+}
+
+/**
+ * The sink of the source. Nothing is programmed before the first lists of Services and EndpointSlices are complete,
+ * because a half list would look like deletions; `openGate` adds a condition of the caller's own (the node's facts).
+ */
+export class ProxyLoop implements SourceSink {
+  readonly #options: ProxyLoopOptions;
+  readonly #synced = new Set<ResourceKind>();
+  #gateOpen = false;
+  #onSynced: ((kind: ResourceKind) => void)[] = [];
+
+  constructor(options: ProxyLoopOptions) {
+    this.#options = options;
+  }
+
+  /** True once syncs may run. */
+  get initialized(): boolean {
+    return this.#gateOpen && this.#synced.has("services") && this.#synced.has("endpointslices");
+  }
+
+  /** Resolves when the first list of `kind` has been delivered. */
+  whenSynced(kind: ResourceKind): Promise<void> {
+    if (this.#synced.has(kind)) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#onSynced.push((arrived) => {
+        if (arrived === kind) resolve();
+      });
+    });
+  }
+
+  /** Lets syncs begin as soon as the first lists are in. */
+  openGate(): void {
+    if (this.#gateOpen) return;
+    this.#gateOpen = true;
+    this.#requestAll();
+  }
+
+  events(batch: readonly SourceEvent[]): void {
+    const wasInitialized = this.initialized;
+    const changed = new Set<FamilyLane>();
+    for (const event of batch) this.#take(event, changed);
+    if (!wasInitialized) this.#requestAll();
+    else for (const lane of changed) lane.requestSync();
+  }
+
+  rejected(rejection: Rejection): void {
+    this.#options.onRejected(rejection);
+  }
+
+  #requestAll(): void {
+    if (!this.initialized) return;
+    for (const lane of this.#options.lanes) lane.requestSync();
+  }
+
+  #take(event: SourceEvent, changed: Set<FamilyLane>): void {
+    if (event.type === "synced") {
+      this.#synced.add(event.kind);
+      for (const listener of this.#onSynced) listener(event.kind);
+      return;
+    }
+    const old = event.type === "add" ? undefined : event.old;
+    const current = event.type === "delete" ? undefined : event.object;
+    this.#dispatch(old, current, changed);
+  }
+
+  #dispatch(old: ApiObject | undefined, current: ApiObject | undefined, changed: Set<FamilyLane>): void {
+    const kind = (current ?? old)?.kind;
+    if (kind === "Service") this.#takeService(asService(old), asService(current), changed);
+    else if (kind === "EndpointSlice") this.#takeSlice(asSlice(old), asSlice(current), changed);
+    else if (kind === "Node") this.#options.onNode(current?.kind === "Node" ? current : undefined);
+  }
+
+  #takeService(old: Service | undefined, current: Service | undefined, changed: Set<FamilyLane>): void {
+    for (const lane of this.#options.lanes) {
+      if (lane.tracker.updateService(old, current)) changed.add(lane);
+    }
+  }
+
+  #takeSlice(
+    old: EndpointSlice | undefined,
+    current: EndpointSlice | undefined,
+    changed: Set<FamilyLane>,
+  ): void {
+    for (const lane of this.#options.lanes) {
+      const now = current?.addressType === lane.family ? current : undefined;
+      const before = old?.addressType === lane.family ? old : undefined;
+      if (now !== undefined) {
+        // A slice moved to another Service (only possible in files) must leave the old one.
+        if (before !== undefined && before.serviceName !== now.serviceName) {
+          if (lane.tracker.updateEndpointSlice(before, true)) changed.add(lane);
+        }
+        if (lane.tracker.updateEndpointSlice(now, false)) changed.add(lane);
+      } else if (before !== undefined && lane.tracker.updateEndpointSlice(before, true)) {
+        changed.add(lane);
+      }
+    }
+  }
+}
+
+function asService(object: ApiObject | undefined): Service | undefined {
+  return object?.kind === "Service" ? object : undefined;
+}
+
+function asSlice(object: ApiObject | undefined): EndpointSlice | undefined {
+  return object?.kind === "EndpointSlice" ? object : undefined;
+}

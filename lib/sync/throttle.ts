@@ -1,0 +1,103 @@
+/**
+ * Decides when a sync runs: at once after a quiet time, then at most once per minimum interval, at least once per
+ * maximum interval, sooner after a failure, and never two at a time.
+ *
+ * @module
+ */
+
+/** How a {@linkcode Throttle} paces its runs. */
+export interface ThrottleOptions {
+  /** One run. A rejection makes the throttle try again after `retryMs`; reporting it is the run's own affair. */
+  readonly run: () => Promise<void>;
+  /** Time between the end of a run and the start of the next, in milliseconds. Capped at `maxIntervalMs`. */
+  readonly minIntervalMs: number;
+  /** Time after a run when another one starts unasked, in milliseconds. */
+  readonly maxIntervalMs: number;
+  /** Milliseconds to wait after this many failures in a row. Capped at `maxIntervalMs`. */
+  readonly retryMs: (failures: number) => number;
+}
+
+/**
+ * Paces runs as kube-proxy's runner does since 1.34: requests coalesce, the interval counts from the end of a run, no
+ * bursts. Differs: the wait after a failure is the caller's choice instead of the sync period.
+ */
+export class Throttle {
+  readonly #options: ThrottleOptions;
+  #requested = false;
+  #started = false;
+  #failures = 0;
+  #running: Promise<void> | undefined;
+  #cooldown: ReturnType<typeof setTimeout> | undefined;
+  #deadline: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(options: ThrottleOptions) {
+    this.#options = options;
+  }
+
+  /** Asks for a run. Requests before `start()` or during a run are kept; several become one. */
+  request(): void {
+    this.#requested = true;
+    this.#runIfAllowed();
+  }
+
+  /** Begins to serve requests. */
+  start(): void {
+    this.#started = true;
+    this.#runIfAllowed();
+  }
+
+  /** Ends pacing and resolves when the run under way, if any, is over. Requests afterwards are ignored. */
+  async stop(): Promise<void> {
+    this.#started = false;
+    clearTimeout(this.#cooldown);
+    clearTimeout(this.#deadline);
+    await this.#running;
+  }
+
+  #runIfAllowed(): void {
+    if (!this.#started || !this.#requested || this.#running !== undefined || this.#cooldown !== undefined) {
+      return;
+    }
+    this.#requested = false;
+    clearTimeout(this.#deadline);
+    this.#running = this.#runOnce();
+  }
+
+  async #runOnce(): Promise<void> {
+    try {
+      await this.#options.run();
+      this.#failures = 0;
+    } catch {
+      // The run has reported it; here it only means that the next one must come sooner.
+      this.#failures++;
+    }
+    this.#running = undefined;
+    if (this.#started) this.#scheduleNext();
+  }
+
+  #scheduleNext(): void {
+    const { minIntervalMs, maxIntervalMs, retryMs } = this.#options;
+    const untilDeadline = this.#failures === 0
+      ? maxIntervalMs
+      : Math.min(retryMs(this.#failures), maxIntervalMs);
+    this.#deadline = setTimeout(() => this.request(), untilDeadline);
+    this.#cooldown = setTimeout(() => {
+      this.#cooldown = undefined;
+      this.#runIfAllowed();
+    }, Math.min(minIntervalMs, maxIntervalMs));
+  }
+}
+
+/** What {@linkcode backoffMs} needs. */
+export interface BackoffOptions {
+  readonly initialMs: number;
+  readonly maxMs: number;
+  /** A number from 0 (inclusive) to 1 (exclusive). */
+  readonly random: () => number;
+}
+
+/** Doubles from `initialMs` to `maxMs` with the number of failures (1 or more), then adds up to 20 % of jitter. */
+export function backoffMs(failures: number, options: BackoffOptions): number {
+  const base = Math.min(options.initialMs * 2 ** (failures - 1), options.maxMs);
+  return base * (1 + 0.2 * options.random());
+}
