@@ -21,11 +21,11 @@ export interface ParseOptions<B extends string, S extends string, C extends stri
   /** Flags with a value that may be given again; all values are kept. */
   collect?: readonly C[];
   /** Switches that `--no-x` turns off. */
-  negatable?: readonly B[];
+  negatable?: readonly NoInfer<B>[];
   /** Values of flags that were not given. */
-  default?: Partial<Record<B, boolean> & Record<S, string>>;
+  default?: NoInfer<Partial<Record<B, boolean>> & Partial<Record<S, string>>>;
   /** Other names of flags: `{ help: "h" }`. */
-  alias?: Partial<Record<B | S | C, string>>;
+  alias?: NoInfer<Partial<Record<B | S | C, string>>>;
   /** Whether everything after the first word that is no flag is left alone. @default {false} */
   stopEarly?: boolean;
   /** Whether words after `--` are put under `--` instead of `_`. @default {false} */
