@@ -1,0 +1,114 @@
+/**
+ * The import direction of `lib/`: which row a file belongs to, and what its imports break. `docs/architecture.md` shows the
+ * same table.
+ *
+ * @module
+ */
+
+/** A row of the table: its files import their own row and earlier ones. */
+export interface Layer {
+  readonly row: number;
+  readonly name: string;
+  /** Paths relative to the project's folder. */
+  readonly paths: RegExp;
+}
+
+/** The rows; the first whose pattern matches a path is its row, so exceptions stand before the rule. */
+export const LAYERS: readonly Layer[] = [
+  { row: 5, name: "loading the configuration", paths: /^lib\/config\/load/ },
+  { row: 5, name: "applying", paths: /^lib\/backend\/(registry\.ts$|[^/]+\/(apply|cleanup|proxier))/ },
+  { row: 5, name: "sources", paths: /^lib\/source\/(kube|files)/ },
+  { row: 1, name: "model", paths: /^lib\/(errors\.ts$|model\/)/ },
+  { row: 2, name: "words", paths: /^lib\/(netfilter|conntrack|config|source)\// },
+  { row: 3, name: "planning", paths: /^lib\/backend\// },
+  { row: 4, name: "machine", paths: /^lib\/(kernel|observe)\// },
+  { row: 6, name: "running", paths: /^lib\/(sync|serve)\// },
+  { row: 7, name: "command line", paths: /^lib\/cli\// },
+  { row: 8, name: "doors", paths: /^(main|mod)\.ts$/ },
+];
+
+/** Rows up to this one decide and never touch the machine, the network, a clock or chance. */
+export const LAST_PURE_ROW = 3;
+
+/** The row of a file, by its path relative to the project's folder; undefined if the table does not know it. */
+export function rowOf(path: string): number | undefined {
+  return LAYERS.find((layer) => layer.paths.test(path))?.row;
+}
+
+/** True for files that must be pure: rows 1 to 3, without their tests. */
+export function isPurePath(path: string): boolean {
+  const row = rowOf(path);
+  return row !== undefined && row <= LAST_PURE_ROW && !isTestPath(path);
+}
+
+/** True for tests and benchmarks, which may import and do more than what they test. */
+export function isTestPath(path: string): boolean {
+  return /_(test|bench)\.ts$/.test(path);
+}
+
+/** One import that the table forbids, or one file that has no place in it. */
+export interface LayerViolation {
+  readonly path: string;
+  readonly line: number;
+  readonly message: string;
+}
+
+const IMPORT =
+  /^[ \t]*(?:import|export)\b(?:[^;'"`()]*?\bfrom)?\s*["']([^"']+)["']|\bimport\s*\(\s*["']([^"']+)["']/gm;
+const COMMENT = /\/\*[\s\S]*?\*\/|^[ \t]*\/\/.*$/gm;
+
+/** What the imports of one file break. `source` is its text, `path` its path relative to the project's folder. */
+export function layerViolations(path: string, source: string): LayerViolation[] {
+  if (isTestPath(path)) return [];
+  const row = rowOf(path);
+  if (row === undefined) {
+    return [{ path, line: 1, message: "belongs to no row of the table in tools/layers.ts" }];
+  }
+  // Comments become blanks of the same length, so that places stay what they are.
+  const code = source.replace(COMMENT, (comment) => comment.replace(/[^\n]/g, " "));
+  const lineAt = (index: number): number => code.slice(0, index).split("\n").length;
+  const violations: LayerViolation[] = [];
+  for (const match of code.matchAll(IMPORT)) {
+    const specifier = match[1] ?? match[2] ?? "";
+    if (!specifier.startsWith(".")) continue;
+    const target = resolvePath(path, specifier);
+    const message = importProblem(path, row, target);
+    const at = match.index + match[0].indexOf(match[0].trimStart());
+    if (message !== undefined) violations.push({ path, line: lineAt(at), message });
+  }
+  if (path.startsWith("lib/") && isBarrel(path, code)) {
+    violations.push({ path, line: 1, message: "is a barrel file: import from the files themselves" });
+  }
+  return violations;
+}
+
+function importProblem(path: string, row: number, target: string): string | undefined {
+  const targetRow = rowOf(target);
+  if (targetRow === undefined) return `imports ${target}, which belongs to no row`;
+  if (isTestPath(target)) return `imports the test ${target}`;
+  if (targetRow > row) return `of row ${row} imports ${target} of row ${targetRow}`;
+  const [mode, otherMode] = [backendOf(path), backendOf(target)];
+  if (mode !== undefined && otherMode !== undefined && mode !== otherMode) {
+    return `of backend ${mode} imports ${target} of backend ${otherMode}`;
+  }
+  return undefined;
+}
+
+function backendOf(path: string): string | undefined {
+  return /^lib\/backend\/([^/]+)\//.exec(path)?.[1];
+}
+
+function isBarrel(path: string, code: string): boolean {
+  if (/\/(mod|index)\.ts$/.test(path) || /^\s*export\s*\*/m.test(code)) return true;
+  const rest = code.replace(/^[ \t]*(?:import|export)\b[^;'"`()]*?\bfrom\s*["'][^"']+["'];?/gm, "");
+  return /^\s*export\b[^;'"`()]*?\bfrom\b/m.test(code) && rest.trim() === "";
+}
+
+function resolvePath(from: string, specifier: string): string {
+  const parts = from.split("/").slice(0, -1);
+  for (const part of specifier.split("/")) {
+    if (part === "..") parts.pop();
+    else if (part !== ".") parts.push(part);
+  }
+  return parts.join("/");
+}

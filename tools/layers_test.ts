@@ -1,0 +1,80 @@
+import { assertEquals } from "@std/assert";
+import { checkLayers } from "./check_layers.ts";
+import { isPurePath, layerViolations, rowOf } from "./layers.ts";
+
+Deno.test("every path of the table has its row", { permissions: "none" }, () => {
+  const rows: readonly (readonly [string, number | undefined])[] = [
+    ["lib/errors.ts", 1],
+    ["lib/model/ip.ts", 1],
+    ["lib/netfilter/words.ts", 2],
+    ["lib/config/validate.ts", 2],
+    ["lib/config/load.ts", 5],
+    ["lib/source/decode.ts", 2],
+    ["lib/source/kube.ts", 5],
+    ["lib/source/files.ts", 5],
+    ["lib/backend/backend.ts", 3],
+    ["lib/backend/iptables/plan.ts", 3],
+    ["lib/backend/iptables/apply.ts", 5],
+    ["lib/backend/registry.ts", 5],
+    ["lib/kernel/exec.ts", 4],
+    ["lib/sync/reconcile.ts", 6],
+    ["lib/cli/flags.ts", 7],
+    ["main.ts", 8],
+    ["lib/elsewhere/x.ts", undefined],
+    ["tools/layers.ts", undefined],
+  ];
+  assertEquals(rows.map(([path]) => [path, rowOf(path)]), rows.map((row) => [...row]));
+});
+
+Deno.test("rows 1 to 3 are pure, their tests are free", { permissions: "none" }, () => {
+  assertEquals(
+    ["lib/model/ip.ts", "lib/model/ip_test.ts", "lib/kernel/exec.ts", "lib/config/load.ts"].map(isPurePath),
+    [
+      true,
+      false,
+      false,
+      false,
+    ],
+  );
+});
+
+Deno.test("an import against the direction is caught with its line", { permissions: "none" }, () => {
+  const cases: readonly (readonly [string, string, readonly string[]])[] = [
+    ["lib/model/ip.ts", 'import { a } from "./names.ts";\n', []],
+    ["lib/model/ip.ts", '\nimport { a } from "../config/types.ts";\n', [
+      "2: of row 1 imports lib/config/types.ts of row 2",
+    ]],
+    ["lib/model/ip.ts", 'import type {\n  A,\n  B,\n} from "../sync/throttle.ts";\n', [
+      "1: of row 1 imports lib/sync/throttle.ts of row 6",
+    ]],
+    ["lib/backend/iptables/plan.ts", 'const x = 1;\nconst y = await import("./apply.ts");\n', [
+      "2: of row 3 imports lib/backend/iptables/apply.ts of row 5",
+    ]],
+    ["lib/backend/ipvs/apply.ts", 'import { x } from "../iptables/apply.ts";\n', [
+      "1: of backend ipvs imports lib/backend/iptables/apply.ts of backend iptables",
+    ]],
+    ["lib/sync/x.ts", 'import "../../tests/support/skip.ts";\n', [
+      "1: imports tests/support/skip.ts, which belongs to no row",
+    ]],
+    ["lib/model/x.ts", 'import { x } from "./ip_test.ts";\n', ["1: imports the test lib/model/ip_test.ts"]],
+    ["lib/model/x.ts", '// import { x } from "../cli/flags.ts";\n/* import "../cli/flags.ts" */\n', []],
+    ["lib/model/x.ts", 'export const a = 1;\nexport { b } from "./ip.ts";\n', []],
+    ["lib/model/x.ts", 'export { b } from "./ip.ts";\n', [
+      "1: is a barrel file: import from the files themselves",
+    ]],
+    ["lib/model/x.ts", 'export const a = 1;\nexport * from "./ip.ts";\n', [
+      "1: is a barrel file: import from the files themselves",
+    ]],
+    ["lib/other/x.ts", "", ["1: belongs to no row of the table in tools/layers.ts"]],
+    ["lib/model/x_test.ts", 'import { a } from "../cli/flags.ts";\n', []],
+    ["mod.ts", 'export { a } from "./lib/model/ip.ts";\n', []],
+  ];
+  for (const [path, source, expected] of cases) {
+    const found = layerViolations(path, source).map(({ line, message }) => `${line}: ${message}`);
+    assertEquals(found, [...expected], source);
+  }
+});
+
+Deno.test("the project's own imports follow the direction", async () => {
+  assertEquals(await checkLayers(), []);
+});

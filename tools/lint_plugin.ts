@@ -1,0 +1,165 @@
+/**
+ * The fences of this project, as a plugin of `deno lint`.
+ *
+ * @module
+ */
+import { isPurePath, isTestPath } from "./layers.ts";
+import { ROOT } from "./project_files.ts";
+
+type Context = Deno.lint.RuleContext;
+type Fence = (path: string, context: Context) => Deno.lint.LintVisitor;
+
+/** Clocks, timers, chance and the machine: what a pure file must not reach for by these names. */
+const IMPURE_GLOBALS = new Set([
+  "Deno",
+  "globalThis",
+  "fetch",
+  "setTimeout",
+  "setInterval",
+  "setImmediate",
+  "queueMicrotask",
+  "performance",
+  "crypto",
+  "process",
+  "Temporal",
+]);
+/** Node's modules that compute only. */
+const PURE_NODE_MODULES = new Set(["node:crypto", "node:buffer", "node:util"]);
+
+function isShipped(path: string): boolean {
+  return /^(lib\/|main\.ts$|mod\.ts$)/.test(path) && !isTestPath(path);
+}
+
+/** True if the identifier is a use of the name itself, not a property or a key that happens to be called so. */
+function isReference(node: Deno.lint.Identifier): boolean {
+  const parent = node.parent;
+  if (parent.type === "MemberExpression") return parent.object === node || parent.computed;
+  if (parent.type === "Property") return parent.value === node;
+  const declares = [
+    "MethodDefinition",
+    "PropertyDefinition",
+    "TSPropertySignature",
+    "TSMethodSignature",
+    "ImportSpecifier",
+  ];
+  return !declares.includes(parent.type);
+}
+
+function memberName(node: Deno.lint.MemberExpression): string {
+  const property = node.property;
+  const name = property.type === "Identifier" && !node.computed
+    ? property.name
+    : property.type === "Literal"
+    ? String(property.value)
+    : "";
+  return node.object.type === "Identifier" ? `${node.object.name}.${name}` : `.${name}`;
+}
+
+/** Calls `check` for every import of the file: static, re-exported and dynamic. */
+function onImports(check: (specifier: string, node: Deno.lint.Node) => void): Deno.lint.LintVisitor {
+  return {
+    ImportDeclaration: (node) => check(node.source.value, node),
+    ExportNamedDeclaration: (node) => {
+      if (node.source !== null) check(node.source.value, node);
+    },
+    ExportAllDeclaration: (node) => check(node.source.value, node),
+    ImportExpression: (node) => {
+      if (node.source.type === "Literal") check(String(node.source.value), node);
+    },
+  };
+}
+
+const commandFence: Fence = (path, context) => {
+  if (!isShipped(path) || path === "lib/kernel/exec.ts") return {};
+  const message = "Programs are started in lib/kernel/exec.ts only";
+  return {
+    MemberExpression(node) {
+      if (memberName(node) === "Deno.Command") context.report({ node, message });
+    },
+    VariableDeclarator(node) {
+      // Taking Deno apart or renaming it would get around this fence.
+      if (node.init?.type === "Identifier" && node.init.name === "Deno") context.report({ node, message });
+    },
+    ...onImports((specifier, node) => {
+      if (/^(node:)?child_process$/.test(specifier)) context.report({ node, message });
+    }),
+  };
+};
+
+const emptyCatch: Fence = (_path, context) => ({
+  CatchClause(node) {
+    if (node.body.body.length > 0) return;
+    context.report({
+      node,
+      message: "A catch that does nothing hides failures: handle the error or let it through",
+    });
+  },
+});
+
+const purity: Fence = (path, context) => {
+  if (!isPurePath(path)) return {};
+  const refuse = (node: Deno.lint.Node, what: string): void =>
+    context.report({
+      node,
+      message: `${what} in a pure file: rows 1 to 3 decide only, see docs/architecture.md`,
+    });
+  return {
+    Identifier(node) {
+      if (IMPURE_GLOBALS.has(node.name) && isReference(node)) refuse(node, node.name);
+    },
+    MemberExpression(node) {
+      const name = memberName(node);
+      if (name === "Date.now" || name === "Math.random") refuse(node, name);
+    },
+    NewExpression(node) {
+      const now = node.callee.type === "Identifier" && node.callee.name === "Date" &&
+        node.arguments.length === 0;
+      if (now) refuse(node, "new Date()");
+    },
+    CallExpression(node) {
+      if (node.callee.type === "Identifier" && node.callee.name === "Date") refuse(node, "Date()");
+    },
+    ...onImports((specifier, node) => {
+      if (specifier.startsWith("node:") && !PURE_NODE_MODULES.has(specifier)) refuse(node, specifier);
+    }),
+  };
+};
+
+const clientFence: Fence = (path, context) => {
+  if (!isShipped(path) || /^lib\/source\/kube[^/]*\.ts$/.test(path)) return {};
+  return onImports((specifier, node) => {
+    if (!/^(npm:)?@kubernetes\/client-node\b/.test(specifier)) return;
+    context.report({ node, message: "Only lib/source/kube*.ts imports @kubernetes/client-node" });
+  });
+};
+
+const exitFence: Fence = (path, context) => {
+  if (path === "main.ts" || !/^(lib|tools)\/|^mod\.ts$/.test(path)) return {};
+  return {
+    MemberExpression(node) {
+      if (!["Deno.exit", "process.exit"].includes(memberName(node))) return;
+      context.report({ node, message: "Only main.ts exits: return a status, throw, or set Deno.exitCode" });
+    },
+  };
+};
+
+function rule(fence: Fence): Deno.lint.Rule {
+  return { create: (context) => fence(projectPath(context.filename), context) };
+}
+
+function projectPath(filename: string): string {
+  const path = filename.replace(/^file:\/\//, "");
+  return path.startsWith(`${ROOT}/`) ? path.slice(ROOT.length + 1) : path.replace(/^\.?\//, "");
+}
+
+const plugin: Deno.lint.Plugin = {
+  name: "kproxy",
+  rules: {
+    "command-fence": rule(commandFence),
+    "no-empty-catch": rule(emptyCatch),
+    "pure-rows": rule(purity),
+    "client-node-fence": rule(clientFence),
+    "exit-fence": rule(exitFence),
+  },
+};
+export default plugin;

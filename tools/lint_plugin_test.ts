@@ -1,0 +1,75 @@
+import { assertEquals } from "@std/assert";
+import plugin from "./lint_plugin.ts";
+
+/** Path, source, and the rules it breaks, in order. */
+type Case = readonly [path: string, source: string, rules: readonly string[]];
+
+const CASES: Readonly<Record<string, readonly Case[]>> = {
+  "command-fence": [
+    ["lib/kernel/exec.ts", 'new Deno.Command("x");', []],
+    ["lib/kernel/nft.ts", 'new Deno.Command("x");', ["command-fence"]],
+    ["lib/kernel/nft.ts", 'new Deno["Command"]("x");', ["command-fence"]],
+    ["main.ts", "const { Command } = Deno;", ["command-fence"]],
+    ["lib/kernel/nft.ts", 'import { spawn } from "node:child_process";', ["command-fence"]],
+    ["lib/kernel/nft.ts", 'await import("node:child_process");', ["command-fence"]],
+    ["lib/kernel/nft_test.ts", 'new Deno.Command("x");', []],
+    ["tests/e2e/x_test.ts", 'new Deno.Command("x");', []],
+  ],
+  "no-empty-catch": [
+    ["lib/sync/x.ts", "try { a(); } catch {}", ["no-empty-catch"]],
+    ["tests/e2e/x.ts", "try { a(); } catch (error) { /* why */ }", ["no-empty-catch"]],
+    ["lib/sync/x.ts", "try { a(); } catch (error) { log(error); }", []],
+  ],
+  "pure-rows": [
+    ["lib/model/x.ts", 'Deno.readTextFileSync("x");', ["pure-rows"]],
+    ["lib/model/x.ts", "export function f(file: Deno.FsFile): void {}", ["pure-rows"]],
+    ["lib/netfilter/x.ts", 'fetch("http://x");', ["pure-rows"]],
+    ["lib/conntrack/x.ts", "setTimeout(f, 1);", ["pure-rows"]],
+    ["lib/config/x.ts", "const later = setInterval;", ["pure-rows"]],
+    ["lib/source/decode.ts", "const now = Date.now();", ["pure-rows"]],
+    ["lib/source/decode_values.ts", "const now = new Date();", ["pure-rows"]],
+    ["lib/errors.ts", "const now = Date();", ["pure-rows"]],
+    ["lib/backend/iptables/plan.ts", "const x = Math.random();", ["pure-rows"]],
+    ["lib/backend/iptables/diff.ts", "const x = performance.now();", ["pure-rows"]],
+    ["lib/backend/iptables/render.ts", "const x = crypto.randomUUID();", ["pure-rows"]],
+    ["lib/model/x.ts", "const x = globalThis;", ["pure-rows"]],
+    ["lib/model/x.ts", 'import { readFileSync } from "node:fs";', ["pure-rows"]],
+    ["lib/model/x.ts", 'export { readFileSync } from "node:fs";', ["pure-rows"]],
+    ["lib/model/x.ts", 'import { createHash } from "node:crypto";', []],
+    ["lib/model/x.ts", 'const at = new Date("2026-01-01"); source.fetch(); const o = { fetch: 1 };', []],
+    ["lib/model/x_test.ts", "const x = Math.random();", []],
+    ["lib/config/load.ts", 'Deno.readTextFileSync("x");', []],
+    ["lib/backend/iptables/apply.ts", "const x = performance.now();", []],
+    ["lib/kernel/x.ts", "setTimeout(f, 1);", []],
+  ],
+  "client-node-fence": [
+    ["lib/source/kube.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
+    ["lib/source/kube_client.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
+    ["lib/source/files.ts", 'import type { KubeConfig } from "@kubernetes/client-node";', [
+      "client-node-fence",
+    ]],
+    ["lib/cli/run.ts", 'await import("npm:@kubernetes/client-node@2.0.1/dist/config.js");', [
+      "client-node-fence",
+    ]],
+  ],
+  "exit-fence": [
+    ["main.ts", "Deno.exit(1);", []],
+    ["lib/cli/run.ts", "Deno.exit(1);", ["exit-fence"]],
+    ["tools/test.ts", "process.exit(1);", ["exit-fence"]],
+    ["lib/cli/run.ts", "Deno.exitCode = 1;", []],
+  ],
+};
+
+for (const [rule, cases] of Object.entries(CASES)) {
+  Deno.test(`the fence ${rule} stops what it should and nothing else`, () => {
+    for (const [path, source, rules] of cases) {
+      const found = Deno.lint.runPlugin(plugin, path, source).map((diagnostic) => diagnostic.id);
+      assertEquals(found, rules.map((name) => `kproxy/${name}`), `${path}: ${source}`);
+    }
+  });
+}
+
+Deno.test("every fence has a case that it stops", { permissions: "none" }, () => {
+  const stopped = new Set(Object.values(CASES).flat().flatMap(([, , rules]) => rules));
+  assertEquals(Object.keys(plugin.rules).filter((name) => !stopped.has(name)), []);
+});

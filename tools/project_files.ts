@@ -1,0 +1,19 @@
+/** The project's folder. */
+export const ROOT: string = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
+
+const SKIPPED = new Set([".git", ".cache", "dist", "node_modules"]);
+
+/** Paths of all files of the project, relative to its folder, sorted; without Git's own and what was built. */
+export async function projectFiles(root: string = ROOT): Promise<string[]> {
+  const paths: string[] = [];
+  const visit = async (folder: string): Promise<void> => {
+    for await (const entry of Deno.readDir(`${root}/${folder}`)) {
+      if (SKIPPED.has(entry.name)) continue;
+      const path = folder === "" ? entry.name : `${folder}/${entry.name}`;
+      if (entry.isDirectory) await visit(path);
+      else if (entry.isFile) paths.push(path);
+    }
+  };
+  await visit("");
+  return paths.sort();
+}
