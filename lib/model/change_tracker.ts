@@ -1,0 +1,174 @@
+/**
+ * From events to the state of one IP family, in work that grows with the change and not with the cluster.
+ *
+ * @module
+ */
+import { sameEndpoints } from "./endpoint.ts";
+import { type EndpointsByPort, EndpointSliceCache } from "./endpoint_slices.ts";
+import { namespacedName } from "./names.ts";
+import type { EndpointSlice, IpFamily, NamespacedName, Service } from "./objects.ts";
+import { type Report, sameServicePorts, servicePorts } from "./service_port.ts";
+import type { NodeFacts, ProxyState, ServicePort } from "./state.ts";
+
+/** Settings of a {@link ChangeTracker}. */
+export interface ChangeTrackerOptions {
+  readonly family: IpFamily;
+  readonly node: NodeFacts;
+  /** Receives one line per part of an object that is left out. */
+  readonly report?: Report;
+  /** Milliseconds since the epoch at which watching began: trigger times up to then say nothing about this process. */
+  readonly startedAtMs?: number;
+}
+
+/** What a sync learns. */
+export interface Checkout {
+  /** The same object at every checkout; its maps are updated in place by the next one. */
+  readonly state: ProxyState;
+  /** Services whose ports or endpoints are different now; some may be gone. */
+  readonly updatedServices: ReadonlySet<NamespacedName>;
+  /** `last-change-trigger-time` of the slices that changed, in order of arrival. */
+  readonly triggerTimesMs: readonly number[];
+  /** True if endpoints of a UDP port changed, so that connection tracking may hold flows to the old ones. */
+  readonly udpEndpointsChanged: boolean;
+}
+
+interface MutableState extends ProxyState {
+  node: NodeFacts;
+  readonly services: Map<NamespacedName, readonly ServicePort[]>;
+  readonly endpoints: Map<NamespacedName, EndpointsByPort>;
+  endpointCount: number;
+}
+
+/**
+ * Collects Service and EndpointSlice events and folds them into the state when a sync checks out. Events that cancel out
+ * leave no trace.
+ *
+ * Every slice event must be offered to the trackers of both families.
+ */
+export class ChangeTracker {
+  readonly #report: Report;
+  readonly #startedAtMs: number;
+  readonly #state: MutableState;
+  readonly #slices: EndpointSliceCache;
+  /** Services whose ports will differ from the state's, with the ports they will have. */
+  readonly #pendingServices = new Map<NamespacedName, readonly ServicePort[]>();
+  #triggerTimesMs: number[] = [];
+
+  constructor(options: ChangeTrackerOptions) {
+    this.#report = options.report ?? (() => {});
+    this.#startedAtMs = options.startedAtMs ?? -Infinity;
+    this.#state = {
+      family: options.family,
+      node: options.node,
+      services: new Map(),
+      endpoints: new Map(),
+      endpointCount: 0,
+    };
+    this.#slices = new EndpointSliceCache({
+      family: options.family,
+      nodeName: options.node.name,
+      report: this.#report,
+    });
+  }
+
+  /**
+   * Takes in a new (`old` undefined), changed or deleted (`current` undefined) Service.
+   *
+   * @returns true if anything about Services is pending, be it from this update or an earlier one
+   */
+  updateService(old: Service | undefined, current: Service | undefined): boolean {
+    const service = current ?? old;
+    if (service === undefined) return this.#pendingServices.size > 0;
+    const name = namespacedName(service.namespace, service.name);
+    const ports = current === undefined ? [] : servicePorts(current, this.#state.family, this.#report);
+    if (sameServicePorts(this.#state.services.get(name) ?? [], ports)) this.#pendingServices.delete(name);
+    else this.#pendingServices.set(name, ports);
+    return this.#pendingServices.size > 0;
+  }
+
+  /**
+   * Takes in a new, changed or (`remove`) deleted slice, of whatever family.
+   *
+   * @returns true if this very update changed something
+   */
+  updateEndpointSlice(slice: EndpointSlice, remove: boolean): boolean {
+    const changed = this.#slices.update(slice, remove);
+    const triggerTimeMs = slice.lastChangeTriggerTimeMs;
+    // The time in a deleted slice is that of its last update, not of the deletion.
+    if (changed && !remove && triggerTimeMs !== null && triggerTimeMs > this.#startedAtMs) {
+      this.#triggerTimesMs.push(triggerTimeMs);
+    }
+    return changed;
+  }
+
+  /**
+   * Sets the node's zone (`""` for none), at once.
+   *
+   * @returns true if it differs, so that every Service must be planned again
+   */
+  setZone(zone: string): boolean {
+    if (zone === this.#state.node.zone) return false;
+    this.#state.node = { ...this.#state.node, zone };
+    return true;
+  }
+
+  /** Applies what is pending to the state and forgets it. */
+  checkout(): Checkout {
+    const updatedServices = new Set<NamespacedName>();
+    let udpEndpointsChanged = false;
+    for (const [name, ports] of this.#pendingServices) {
+      this.#setPorts(name, ports);
+      updatedServices.add(name);
+    }
+    this.#pendingServices.clear();
+    for (const [name, endpoints] of this.#slices.checkout()) {
+      const before = this.#state.endpoints.get(name) ?? NO_ENDPOINTS;
+      if (sameEndpointsByPort(before, endpoints)) continue;
+      this.#setEndpoints(name, endpoints);
+      updatedServices.add(name);
+      if (hasUdpPort(before) || hasUdpPort(endpoints)) udpEndpointsChanged = true;
+    }
+    const triggerTimesMs = this.#triggerTimesMs;
+    this.#triggerTimesMs = [];
+    return { state: this.#state, updatedServices, triggerTimesMs, udpEndpointsChanged };
+  }
+
+  #setPorts(name: NamespacedName, ports: readonly ServicePort[]): void {
+    this.#state.endpointCount -= this.#countedEndpoints(name);
+    if (ports.length === 0) this.#state.services.delete(name);
+    else this.#state.services.set(name, ports);
+    this.#state.endpointCount += this.#countedEndpoints(name);
+  }
+
+  #setEndpoints(name: NamespacedName, endpoints: EndpointsByPort): void {
+    this.#state.endpointCount -= this.#countedEndpoints(name);
+    if (endpoints.size === 0) this.#state.endpoints.delete(name);
+    else this.#state.endpoints.set(name, endpoints);
+    this.#state.endpointCount += this.#countedEndpoints(name);
+  }
+
+  /** What a Service adds to the count: endpoints that no ServicePort of this family leads to do not matter. */
+  #countedEndpoints(name: NamespacedName): number {
+    const endpoints = this.#state.endpoints.get(name);
+    if (endpoints === undefined) return 0;
+    let count = 0;
+    for (const port of this.#state.services.get(name) ?? []) count += endpoints.get(port.key)?.length ?? 0;
+    return count;
+  }
+}
+
+const NO_ENDPOINTS: EndpointsByPort = new Map();
+
+function sameEndpointsByPort(left: EndpointsByPort, right: EndpointsByPort): boolean {
+  if (left.size !== right.size) return false;
+  for (const [key, endpoints] of left) {
+    const others = right.get(key);
+    if (others === undefined || !sameEndpoints(endpoints, others)) return false;
+  }
+  return true;
+}
+
+function hasUdpPort(endpoints: EndpointsByPort): boolean {
+  for (const key of endpoints.keys()) if (key.endsWith("/UDP")) return true;
+  return false;
+}

@@ -1,0 +1,116 @@
+/**
+ * Endpoints of one ServicePort: how one is made, and which of them get which traffic.
+ *
+ * @module
+ */
+import { joinHostPort } from "./ip.ts";
+import { compareBytes } from "./names.ts";
+import type { SliceEndpoint } from "./objects.ts";
+import { sameTexts, usesClusterEndpoints, usesLocalEndpoints } from "./service_port.ts";
+import type { Endpoint, NodeFacts, ServicePort } from "./state.ts";
+import { isAvailableFor, topologyMode, type TopologyNote } from "./topology.ts";
+
+/** What one ServicePort may send its traffic to. */
+export interface CategorizedEndpoints {
+  /** For traffic under policy Cluster; empty too if the port has no such traffic. */
+  readonly cluster: readonly Endpoint[];
+  /** For traffic under policy Local; empty too if the port has no such traffic. */
+  readonly local: readonly Endpoint[];
+  /** Every endpoint of either list, sorted by key: those that need rules. */
+  readonly allReachable: readonly Endpoint[];
+  /** False if no node of the cluster has an endpoint to offer: then traffic is refused rather than dropped. */
+  readonly hasAny: boolean;
+}
+
+/** Makes the endpoint of one slice entry at `ip` (canonical) and `port`. */
+export function makeEndpoint(source: SliceEndpoint, ip: string, port: number, nodeName: string): Endpoint {
+  return {
+    key: joinHostPort(ip, port),
+    ip,
+    port,
+    isLocal: nodeName !== "" && source.nodeName === nodeName,
+    ready: source.ready,
+    serving: source.serving,
+    terminating: source.terminating,
+    zoneHints: source.zoneHints,
+    nodeHints: source.nodeHints,
+  };
+}
+
+/**
+ * Decides which of a ServicePort's endpoints are used, by traffic policy, readiness and topology. Terminating endpoints
+ * that still serve are used only where no ready one is.
+ *
+ * @param endpoints all endpoints of the port, sorted by key; the lists keep that order
+ * @param note told why topology hints were passed over
+ *
+ * Source: kube-proxy 1.36 CategorizeEndpoints; differs: `allReachable` is always sorted.
+ */
+export function categorizeEndpoints(
+  endpoints: readonly Endpoint[],
+  servicePort: ServicePort,
+  node: NodeFacts,
+  note?: TopologyNote,
+): CategorizedEndpoints {
+  if (endpoints.length === 0) return { cluster: [], local: [], allReachable: [], hasAny: false };
+  const useCluster = usesClusterEndpoints(servicePort);
+
+  let cluster: readonly Endpoint[] = [];
+  let filteredByHints = false;
+  if (useCluster) {
+    const mode = topologyMode(endpoints, node, note);
+    filteredByHints = mode !== "";
+    cluster = endpoints.filter((endpoint) => endpoint.ready && isAvailableFor(mode, endpoint, node));
+    if (cluster.length === 0) cluster = endpoints.filter(isDraining);
+  }
+  if (!usesLocalEndpoints(servicePort)) {
+    return { cluster, local: [], allReachable: cluster, hasAny: cluster.length > 0 };
+  }
+
+  const hasAny = cluster.length > 0 || endpoints.some((endpoint) => endpoint.ready || isDraining(endpoint));
+  let local = endpoints.filter((endpoint) => endpoint.isLocal && endpoint.ready);
+  let drainingLocal = false;
+  if (local.length === 0) {
+    local = endpoints.filter((endpoint) => endpoint.isLocal && isDraining(endpoint));
+    drainingLocal = local.length > 0;
+  }
+
+  let allReachable: readonly Endpoint[];
+  if (!useCluster) allReachable = local;
+  else if (!filteredByHints && !drainingLocal) allReachable = cluster;
+  else allReachable = union(cluster, local);
+  return { cluster, local, allReachable, hasAny };
+}
+
+/** True if traffic to the cluster IP has somewhere to go. */
+export function hasInternalEndpoints(port: ServicePort, endpoints: CategorizedEndpoints): boolean {
+  return endpoints.hasAny && !(port.internalPolicyLocal && endpoints.local.length === 0);
+}
+
+/** True if traffic from outside to the external addresses has somewhere to go. */
+export function hasExternalEndpoints(port: ServicePort, endpoints: CategorizedEndpoints): boolean {
+  return endpoints.hasAny && !(port.externalPolicyLocal && endpoints.local.length === 0);
+}
+
+/** True if both lists hold equal endpoints in the same order. */
+export function sameEndpoints(left: readonly Endpoint[], right: readonly Endpoint[]): boolean {
+  return left.length === right.length &&
+    left.every((endpoint, index) => {
+      const other = right[index];
+      return other !== undefined && endpoint.key === other.key && endpoint.isLocal === other.isLocal &&
+        endpoint.ready === other.ready && endpoint.serving === other.serving &&
+        endpoint.terminating === other.terminating &&
+        sameTexts(endpoint.zoneHints, other.zoneHints) && sameTexts(endpoint.nodeHints, other.nodeHints);
+    });
+}
+
+function isDraining(endpoint: Endpoint): boolean {
+  return endpoint.serving && endpoint.terminating;
+}
+
+function union(cluster: readonly Endpoint[], local: readonly Endpoint[]): readonly Endpoint[] {
+  const byKey = new Map<string, Endpoint>();
+  for (const endpoint of cluster) byKey.set(endpoint.key, endpoint);
+  for (const endpoint of local) byKey.set(endpoint.key, endpoint);
+  return [...byKey.values()].sort((left, right) => compareBytes(left.key, right.key));
+}

@@ -1,0 +1,248 @@
+/**
+ * The EndpointSlices of one IP family, by Service, and the endpoints they add up to.
+ *
+ * @module
+ */
+import { makeEndpoint } from "./endpoint.ts";
+import { parseIp } from "./ip.ts";
+import { compareBytes, namespacedName, servicePortKey } from "./names.ts";
+import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "./objects.ts";
+import { type Report, sameTexts } from "./service_port.ts";
+import type { Endpoint, ServicePortKey } from "./state.ts";
+
+/** Endpoints of one Service: port key → endpoints sorted by key; ports without endpoints are absent. */
+export type EndpointsByPort = ReadonlyMap<ServicePortKey, readonly Endpoint[]>;
+
+/** One Service's slices. */
+interface SlicesOfService {
+  readonly applied: Map<string, EndpointSlice>;
+  /** Slice name → its newest value since the last checkout; null: gone. */
+  readonly pending: Map<string, EndpointSlice | null>;
+}
+
+/** Settings of an {@link EndpointSliceCache}. */
+export interface EndpointSliceCacheOptions {
+  readonly family: IpFamily;
+  readonly nodeName: string;
+  readonly report?: Report;
+}
+
+/**
+ * Remembers slices by Service, tells which updates matter, and hands out the endpoints of the Services that changed.
+ *
+ * Source: kube-proxy EndpointSliceCache; differs: compares only what the proxy reads; notices when a slice changes its
+ * owner or address type under the same name; which of several equal endpoints wins does not depend on chance.
+ */
+export class EndpointSliceCache {
+  readonly #family: IpFamily;
+  readonly #nodeName: string;
+  readonly #report: Report;
+  readonly #services = new Map<NamespacedName, SlicesOfService>();
+  /** `namespace/slice name` → the Service whose slice it is, pending updates included. */
+  readonly #owners = new Map<string, NamespacedName>();
+  readonly #changed = new Set<NamespacedName>();
+
+  constructor(options: EndpointSliceCacheOptions) {
+    this.#family = options.family;
+    this.#nodeName = options.nodeName;
+    this.#report = options.report ?? (() => {});
+  }
+
+  /**
+   * Takes in one slice, or its deletion. Slices of the other family must be offered too: only so is a slice found that
+   * changed its address type.
+   *
+   * @returns true if this very update changed something
+   */
+  update(slice: EndpointSlice, remove: boolean): boolean {
+    if (slice.namespace === "" || slice.name === "") {
+      this.#report(
+        `EndpointSlice ${slice.namespace}/${slice.name}: has no name or no namespace; it is ignored`,
+      );
+      return false;
+    }
+    const identity = namespacedName(slice.namespace, slice.name);
+    const owner = remove ? null : this.#ownerOf(slice, identity);
+    const formerOwner = this.#owners.get(identity) ?? null;
+    let changed = false;
+    if (formerOwner !== null && formerOwner !== owner) {
+      changed = this.#setPending(formerOwner, slice.name, null);
+      this.#owners.delete(identity);
+    }
+    if (owner !== null) {
+      this.#owners.set(identity, owner);
+      if (this.#setPending(owner, slice.name, slice)) changed = true;
+    }
+    return changed;
+  }
+
+  /** Applies what is pending; yields the Services whose slices changed with their endpoints now (maybe none). */
+  checkout(): ReadonlyMap<NamespacedName, EndpointsByPort> {
+    const result = new Map<NamespacedName, EndpointsByPort>();
+    for (const service of this.#changed) {
+      const slices = this.#services.get(service);
+      if (slices === undefined) continue;
+      for (const [name, slice] of slices.pending) {
+        if (slice === null) slices.applied.delete(name);
+        else slices.applied.set(name, slice);
+      }
+      slices.pending.clear();
+      if (slices.applied.size === 0) this.#services.delete(service);
+      result.set(service, this.#endpointsOf(service, slices.applied));
+    }
+    this.#changed.clear();
+    return result;
+  }
+
+  #ownerOf(slice: EndpointSlice, identity: string): NamespacedName | null {
+    if (slice.addressType !== this.#family) {
+      if (slice.addressType !== "IPv4" && slice.addressType !== "IPv6") {
+        this.#report(
+          `EndpointSlice ${identity}: addressType "${slice.addressType}" is not supported; it is ignored`,
+        );
+      }
+      return null;
+    }
+    if (slice.serviceName === "") {
+      this.#report(`EndpointSlice ${identity}: has no label kubernetes.io/service-name; it is ignored`);
+      return null;
+    }
+    return namespacedName(slice.namespace, slice.serviceName);
+  }
+
+  #setPending(service: NamespacedName, name: string, slice: EndpointSlice | null): boolean {
+    let slices = this.#services.get(service);
+    if (slices === undefined) {
+      if (slice === null) return false;
+      slices = { applied: new Map(), pending: new Map() };
+      this.#services.set(service, slices);
+    }
+    const pending = slices.pending.get(name);
+    const known = pending === undefined ? slices.applied.get(name) ?? null : pending;
+    const same = slice === null || known === null ? slice === known : sameSlice(known, slice);
+    if (same) return false;
+    slices.pending.set(name, slice);
+    this.#changed.add(service);
+    return true;
+  }
+
+  #endpointsOf(service: NamespacedName, slices: ReadonlyMap<string, EndpointSlice>): EndpointsByPort {
+    const byPort = new Map<ServicePortKey, Endpoint[]>();
+    const names = [...slices.keys()].sort(compareBytes);
+    for (const name of names) {
+      const slice = slices.get(name);
+      if (slice !== undefined) this.#collect(service, slice, byPort);
+    }
+    for (const [key, endpoints] of byPort) byPort.set(key, sortedWithoutDuplicates(endpoints));
+    return byPort;
+  }
+
+  #collect(service: NamespacedName, slice: EndpointSlice, byPort: Map<ServicePortKey, Endpoint[]>): void {
+    const complain: Report = (problem) =>
+      this.#report(`EndpointSlice ${slice.namespace}/${slice.name}: ${problem}`);
+    const ports = usablePorts(service, slice, complain);
+    if (ports.length === 0) return;
+    slice.endpoints.forEach((source, index) => {
+      const ip = this.#addressOf(source, index, complain);
+      if (ip === null) return;
+      for (const { key, number } of ports) {
+        const endpoint = makeEndpoint(source, ip, number, this.#nodeName);
+        const endpoints = byPort.get(key);
+        if (endpoints === undefined) byPort.set(key, [endpoint]);
+        else endpoints.push(endpoint);
+      }
+    });
+  }
+
+  #addressOf(source: SliceEndpoint, index: number, complain: Report): string | null {
+    const text = source.addresses[0];
+    if (text === undefined) {
+      complain(`endpoints[${index}] has no addresses; it is skipped`);
+      return null;
+    }
+    const ip = parseIp(text);
+    if (ip === null) {
+      complain(`endpoints[${index}].addresses[0] "${text}" is not an IP address; it is skipped`);
+      return null;
+    }
+    if (ip.family !== this.#family) {
+      complain(`endpoints[${index}].addresses[0] "${text}" is not an ${this.#family} address; it is skipped`);
+      return null;
+    }
+    return ip.text;
+  }
+}
+
+/** True if the proxy reads the same from both: ports in any order, endpoints in any order of different addresses. */
+function sameSlice(left: EndpointSlice, right: EndpointSlice): boolean {
+  if (left === right) return true;
+  return sameLists(left.ports, right.ports, comparePorts, samePort) &&
+    sameLists(left.endpoints, right.endpoints, compareAddresses, sameSliceEndpoint);
+}
+
+function sameLists<T>(
+  left: readonly T[],
+  right: readonly T[],
+  compare: (left: T, right: T) => number,
+  same: (left: T, right: T) => boolean,
+): boolean {
+  if (left.length !== right.length) return false;
+  const sameInOrder = (one: readonly T[], two: readonly T[]): boolean =>
+    one.every((item, index) => same(item, two[index] as T));
+  if (sameInOrder(left, right)) return true;
+  // Sorting is stable: what compares equal keeps its order, which decides between duplicates.
+  return sameInOrder([...left].sort(compare), [...right].sort(compare));
+}
+
+function comparePorts(left: SlicePort, right: SlicePort): number {
+  return (left.port ?? 0) - (right.port ?? 0) || compareBytes(left.name ?? "", right.name ?? "") ||
+    compareBytes(left.protocol, right.protocol);
+}
+
+function samePort(left: SlicePort, right: SlicePort): boolean {
+  return left.name === right.name && left.port === right.port && left.protocol === right.protocol;
+}
+
+function compareAddresses(left: SliceEndpoint, right: SliceEndpoint): number {
+  return compareBytes(left.addresses[0] ?? "", right.addresses[0] ?? "");
+}
+
+function sameSliceEndpoint(left: SliceEndpoint, right: SliceEndpoint): boolean {
+  return left.addresses[0] === right.addresses[0] && left.nodeName === right.nodeName &&
+    left.ready === right.ready && left.serving === right.serving && left.terminating === right.terminating &&
+    sameTexts(left.zoneHints, right.zoneHints) && sameTexts(left.nodeHints, right.nodeHints);
+}
+
+function usablePorts(
+  service: NamespacedName,
+  slice: EndpointSlice,
+  complain: Report,
+): readonly { readonly key: ServicePortKey; readonly number: number }[] {
+  const usable: { readonly key: ServicePortKey; readonly number: number }[] = [];
+  slice.ports.forEach((port, index) => {
+    if (port.name === null) complain(`ports[${index}] has no name; it is skipped`);
+    else if (port.port === null || port.port === 0) {
+      complain(`ports[${index}] has no port number; it is skipped`);
+    } else usable.push({ key: servicePortKey(service, port.name, port.protocol), number: port.port });
+  });
+  return usable;
+}
+
+/** Sorts by key and keeps, of equal keys, the one that is preferred. The order on entry decides the rest. */
+function sortedWithoutDuplicates(endpoints: Endpoint[]): Endpoint[] {
+  if (endpoints.length < 2) return endpoints;
+  endpoints.sort((left, right) => compareBytes(left.key, right.key));
+  const kept: Endpoint[] = [];
+  for (const endpoint of endpoints) {
+    const last = kept.at(-1);
+    if (last === undefined || last.key !== endpoint.key) kept.push(endpoint);
+    else kept[kept.length - 1] = preferred(last, endpoint);
+  }
+  return kept;
+}
+
+function preferred(earlier: Endpoint, later: Endpoint): Endpoint {
+  if (earlier.terminating !== later.terminating) return later.terminating ? earlier : later;
+  if (earlier.isLocal !== later.isLocal) return later.isLocal ? later : earlier;
+  return later;
+}

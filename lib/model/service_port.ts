@@ -1,0 +1,196 @@
+/**
+ * From a Service to its ports in one IP family.
+ *
+ * @module
+ */
+import { parseCidr, parseIp } from "./ip.ts";
+import { namespacedName, servicePortKey, servicePortText } from "./names.ts";
+import type { IpFamily, LoadBalancerIngress, Service } from "./objects.ts";
+import type { ServicePort } from "./state.ts";
+
+/** Receives one readable line about a part of an object that the proxy leaves out. */
+export type Report = (problem: string) => void;
+
+const ignore: Report = () => {};
+
+/**
+ * Decides which ports a Service has in `family`, in spec order; none if the proxy has nothing to do for it (headless,
+ * ExternalName, no cluster IP of the family).
+ *
+ * Source: kube-proxy 1.36 ServicePortMap; differs: a cluster IP that does not parse, or is not of the family that
+ * `ipFamilies` claims, leaves the Service out.
+ */
+export function servicePorts(
+  service: Service,
+  family: IpFamily,
+  report: Report = ignore,
+): readonly ServicePort[] {
+  if (service.clusterIP === "" || service.clusterIP === "None" || service.type === "ExternalName") return [];
+  const name = namespacedName(service.namespace, service.name);
+  const complain: Report = (problem) => report(`Service ${name}: ${problem}`);
+  const clusterIP = clusterIPFor(service, family, complain);
+  if (clusterIP === null) return [];
+
+  const externalPolicyLocal = service.externalTrafficPolicy === "Local" && isExternalType(service);
+  const shared = {
+    namespacedName: name,
+    clusterIP,
+    externalIPs: addressesOf(service.externalIPs, family, "spec.externalIPs", complain),
+    loadBalancerVIPs: addressesOf(
+      service.loadBalancerIngress.filter(isVip).map((ingress) => ingress.ip),
+      family,
+      "status.loadBalancer.ingress",
+      complain,
+    ),
+    loadBalancerSourceRanges: sourceRangesOf(service.loadBalancerSourceRanges, family, complain),
+    stickyMaxAgeSeconds: service.sessionAffinity === "ClientIP" ? service.affinityTimeoutSeconds : 0,
+    externalPolicyLocal,
+    internalPolicyLocal: service.internalTrafficPolicy === "Local",
+    healthCheckNodePort: healthCheckNodePortOf(service, externalPolicyLocal, complain),
+  };
+
+  const byKey = new Map<string, ServicePort>();
+  for (const port of service.ports) {
+    const key = servicePortKey(name, port.name, port.protocol);
+    if (byKey.has(key)) {
+      complain(
+        `spec.ports has several ports named "${port.name}" with protocol ${port.protocol}; the last is used`,
+      );
+    }
+    byKey.set(key, {
+      key,
+      text: servicePortText(name, port.name),
+      portName: port.name,
+      protocol: port.protocol,
+      port: port.port,
+      nodePort: port.nodePort,
+      ...shared,
+    });
+  }
+  return [...byKey.values()];
+}
+
+/** True if something outside the cluster IP leads to the port: a node port, a load-balancer VIP or an external IP. */
+export function isExternallyAccessible(port: ServicePort): boolean {
+  return port.nodePort !== 0 || port.loadBalancerVIPs.length > 0 || port.externalIPs.length > 0;
+}
+
+/**
+ * True if some traffic may go to any endpoint of the cluster. An externally accessible port always has such traffic: pods
+ * and the node itself reach external addresses as though the policy were Cluster.
+ */
+export function usesClusterEndpoints(port: ServicePort): boolean {
+  return !port.internalPolicyLocal || isExternallyAccessible(port);
+}
+
+/** True if some traffic may go only to endpoints on this node. */
+export function usesLocalEndpoints(port: ServicePort): boolean {
+  return port.internalPolicyLocal || (port.externalPolicyLocal && isExternallyAccessible(port));
+}
+
+/** `clusterIP:port/PROTOCOL`, for logs. */
+export function describeServicePort(port: ServicePort): string {
+  return `${port.clusterIP}:${port.port}/${port.protocol}`;
+}
+
+/** True if a planner would write the same for both; the order of ports and addresses counts. */
+export function sameServicePorts(left: readonly ServicePort[], right: readonly ServicePort[]): boolean {
+  return left.length === right.length &&
+    left.every((port, index) => {
+      const other = right[index];
+      return other !== undefined && sameServicePort(port, other);
+    });
+}
+
+function sameServicePort(left: ServicePort, right: ServicePort): boolean {
+  return left.key === right.key &&
+    left.clusterIP === right.clusterIP &&
+    left.port === right.port &&
+    left.nodePort === right.nodePort &&
+    left.stickyMaxAgeSeconds === right.stickyMaxAgeSeconds &&
+    left.externalPolicyLocal === right.externalPolicyLocal &&
+    left.internalPolicyLocal === right.internalPolicyLocal &&
+    left.healthCheckNodePort === right.healthCheckNodePort &&
+    sameTexts(left.externalIPs, right.externalIPs) &&
+    sameTexts(left.loadBalancerVIPs, right.loadBalancerVIPs) &&
+    sameTexts(left.loadBalancerSourceRanges, right.loadBalancerSourceRanges);
+}
+
+/** True if both lists hold the same texts in the same order. */
+export function sameTexts(left: readonly string[], right: readonly string[]): boolean {
+  return left === right ||
+    (left.length === right.length && left.every((text, index) => text === right[index]));
+}
+
+function clusterIPFor(service: Service, family: IpFamily, complain: Report): string | null {
+  if (service.ipFamilies.length === 0) {
+    // API servers older than 1.20 knew one address and no families.
+    const only = parseIp(service.clusterIP);
+    if (only === null) {
+      complain(`spec.clusterIP "${service.clusterIP}" is not an IP address; the Service is ignored`);
+    }
+    return only?.family === family ? only.text : null;
+  }
+  const index = service.ipFamilies.indexOf(family);
+  const text = index < 0 ? undefined : service.clusterIPs[index];
+  if (text === undefined) return null;
+  const ip = parseIp(text);
+  if (ip?.family !== family) {
+    complain(
+      `spec.clusterIPs[${index}] "${text}" is not an ${family} address; the Service has no ${family} rules`,
+    );
+    return null;
+  }
+  return ip.text;
+}
+
+function isExternalType(service: Service): boolean {
+  return service.type === "LoadBalancer" || service.type === "NodePort" || service.externalIPs.length > 0;
+}
+
+function isVip(ingress: LoadBalancerIngress): boolean {
+  return ingress.ipMode === "VIP";
+}
+
+function addressesOf(
+  texts: readonly string[],
+  family: IpFamily,
+  field: string,
+  complain: Report,
+): readonly string[] {
+  const kept: string[] = [];
+  for (const text of texts) {
+    if (text.trim() === "") continue;
+    const ip = parseIp(text);
+    if (ip === null) complain(`${field} has "${text}", which is not an IP address; it is skipped`);
+    else if (ip.family === family) kept.push(ip.text);
+  }
+  return kept;
+}
+
+function sourceRangesOf(texts: readonly string[], family: IpFamily, complain: Report): readonly string[] {
+  const kept: string[] = [];
+  let everything = false;
+  for (const text of texts) {
+    // The API's validation trims, but stores what was written.
+    const trimmed = text.trim();
+    if (trimmed === "") continue;
+    const cidr = parseCidr(trimmed);
+    if (cidr === null) {
+      complain(`spec.loadBalancerSourceRanges has "${text}", which is not a CIDR; it is skipped`);
+      continue;
+    }
+    if (cidr.family !== family) continue;
+    if (cidr.prefixLength === 0) everything = true;
+    kept.push(cidr.text);
+  }
+  return everything ? [] : kept;
+}
+
+function healthCheckNodePortOf(service: Service, externalPolicyLocal: boolean, complain: Report): number {
+  if (service.type !== "LoadBalancer" || !externalPolicyLocal) return 0;
+  if (service.healthCheckNodePort === 0) {
+    complain("spec.healthCheckNodePort is not set, so load balancers cannot ask for local endpoints");
+  }
+  return service.healthCheckNodePort;
+}
