@@ -1,5 +1,7 @@
-/** The project's folder. */
-export const ROOT: string = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
+import { fileURLToPath } from "node:url";
+
+/** The project's folder, without a slash at the end. */
+export const ROOT: string = fileURLToPath(new URL("..", import.meta.url)).replace(/\/$/, "");
 
 const SKIPPED = new Set([".git", ".cache", "dist", "node_modules"]);
 

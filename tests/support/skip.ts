@@ -1,0 +1,139 @@
+/**
+ * Tests that need more than the runtime: root, programs, a toolchain. Where a need is not met they are registered as ignored
+ * and the reason is reported; in CI (`CI=true`) a need that the machine could have met fails instead.
+ *
+ * @module
+ */
+import { UnsupportedError } from "../../lib/errors.ts";
+import { writeErrorLine } from "../../tools/output.ts";
+import { findProgram, TEST_PACKAGES, whyNotInstallable } from "../../tools/setup.ts";
+
+/** Something a test needs of the machine. */
+export interface Need {
+  /** What for, in the words of the report, e.g. "packet tests". */
+  readonly feature: string;
+  /** What is needed, e.g. "root". */
+  readonly needs: string;
+  /** What was found instead; undefined if the need is met. Called once per process. */
+  readonly probe: () => string | undefined;
+  /** True if a machine that runs CI can meet it, so that a skip there is a failure. */
+  readonly avoidable: () => boolean;
+}
+
+/** Root, and the right to make network namespaces. */
+export const ROOT_NAMESPACES: Need = {
+  feature: "network namespaces",
+  needs: "root that may make namespaces",
+  probe: () => {
+    if (Deno.build.os !== "linux") return Deno.build.os;
+    if (Deno.uid() !== 0) return `user ${Deno.uid()}`;
+    const { code, stderr } = new Deno.Command("unshare", { args: ["--net", "true"], stdin: "null" }).outputSync();
+    return code === 0 ? undefined : new TextDecoder().decode(stderr).trim();
+  },
+  avoidable: () => Deno.build.os === "linux" && Deno.uid() === 0,
+};
+
+/** A program on the PATH. */
+export function program(name: string): Need {
+  const known = TEST_PACKAGES.some((candidate) => candidate.program === name);
+  return {
+    feature: `the program ${name}`,
+    needs: name,
+    probe: () => findProgram(name) === undefined ? "none on the PATH" : undefined,
+    avoidable: () => known && whyNotInstallable() === undefined,
+  };
+}
+
+/** Go of at least this minor version, which builds the real API server. */
+export function go(minor = 25): Need {
+  return {
+    feature: "the real API server",
+    needs: `Go 1.${minor} or newer to build it`,
+    probe: () => {
+      const path = findProgram("go") ?? ["/usr/local/go/bin/go", "/usr/lib/go/bin/go"].find(isExecutable);
+      if (path === undefined) return "no Go";
+      const { code, stdout } = new Deno.Command(path, { args: ["env", "GOVERSION"], stdin: "null" }).outputSync();
+      const version = new TextDecoder().decode(stdout).trim();
+      const found = /^go1\.(\d+)/.exec(version);
+      if (code !== 0 || found === null) return `${path} does not say its version`;
+      return Number(found[1]) >= minor ? undefined : version;
+    },
+    // A machine without Go gets none from us; CI has it.
+    avoidable: () => true,
+  };
+}
+
+/** A need of one suite's own. `avoidable` is for what CI can always have. */
+export function need(
+  feature: string,
+  needs: string,
+  probe: () => string | undefined,
+  avoidable = false,
+): Need {
+  return { feature, needs, probe, avoidable: () => avoidable };
+}
+
+function isExecutable(path: string): boolean {
+  const { success } = new Deno.Command("test", { args: ["-x", path] }).outputSync();
+  return success;
+}
+
+const met = new Map<string, UnsupportedError | undefined>();
+
+/** Why a need is not met; undefined if it is. */
+export function unmet({ feature, needs, probe }: Need): UnsupportedError | undefined {
+  const key = `${feature}\n${needs}`;
+  if (!met.has(key)) {
+    const found = probe();
+    met.set(key, found === undefined ? undefined : new UnsupportedError(feature, needs, found));
+  }
+  return met.get(key);
+}
+
+/** One skipped test, as the test task reads it: one JSON object per line of the file named by `KPROXY_SKIPS`. */
+export interface Skip {
+  readonly test: string;
+  readonly reason: string;
+}
+
+/**
+ * Registers a test that runs only where its needs are met.
+ *
+ * ```ts
+ * e2eTest("a ClusterIP reaches all endpoints", [ROOT_NAMESPACES, program("iptables")], async (t) => {});
+ * ```
+ */
+export function e2eTest(
+  name: string,
+  needs: readonly Need[],
+  fn: (t: Deno.TestContext) => void | Promise<void>,
+  options: Omit<Deno.TestDefinition, "name" | "fn"> = {},
+): void {
+  const missing = needs.flatMap((wanted) => {
+    const error = unmet(wanted);
+    return error === undefined ? [] : [{ error, avoidable: wanted.avoidable() }];
+  });
+  if (missing.length === 0) {
+    Deno.test({ ...options, name, fn });
+    return;
+  }
+  const inCi = missing.find(({ avoidable }) => avoidable && Deno.env.get("CI") === "true");
+  if (inCi !== undefined) {
+    Deno.test({
+      ...options,
+      name,
+      fn: () => {
+        throw new Error(`This machine could run it: ${inCi.error.message}`, { cause: inCi.error });
+      },
+    });
+    return;
+  }
+  report({ test: name, reason: missing.map(({ error }) => error.message).join("; ") });
+  Deno.test({ ...options, name, fn, ignore: true });
+}
+
+function report(skip: Skip): void {
+  const file = Deno.env.get("KPROXY_SKIPS");
+  if (file === undefined) writeErrorLine(`skipped: ${skip.test}: ${skip.reason}`);
+  else Deno.writeTextFileSync(file, `${JSON.stringify(skip)}\n`, { append: true });
+}

@@ -1,0 +1,81 @@
+/**
+ * Keeps generated parts of the documentation in step with the code. `deno task docs` rewrites what differs;
+ * `deno task docs --check` says what differs and exits with 1.
+ *
+ * @module
+ */
+import { parseArgs } from "@std/cli/parse-args";
+import { commandsMarkdown, flagsMarkdown } from "../lib/cli/flags_doc.ts";
+import { writeLine } from "./output.ts";
+import { permissionFlags, permissionTable } from "./permissions.ts";
+import { ROOT } from "./project_files.ts";
+
+/** A part of a file that the code writes, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`. */
+export interface Section {
+  readonly file: string;
+  readonly name: string;
+  /** The Markdown between the two lines, without empty lines at its ends. */
+  readonly render: () => string;
+}
+
+/** Every generated part. Add one here and put its two marker lines into the file. */
+export const SECTIONS: readonly Section[] = [
+  { file: "README.md", name: "commands", render: commandsMarkdown },
+  { file: "README.md", name: "flags", render: flagsMarkdown },
+  { file: "docs/permissions.md", name: "permissions", render: permissionTable },
+];
+
+/**
+ * The text with one part replaced.
+ *
+ * @throws {SyntaxError} if the two marker lines are not there, in this order
+ */
+export function replaceSection(text: string, name: string, content: string): string {
+  const begin = `<!-- ${name}:begin -->\n`;
+  const end = `<!-- ${name}:end -->`;
+  const from = text.indexOf(begin);
+  const to = text.indexOf(end, from);
+  if (from < 0 || to < 0) throw new SyntaxError(`Cannot find "${begin.trim()}" and "${end}"`);
+  // The tables are as wide as they are; the formatter would only make every change of a cell a change of all lines.
+  const body = ["<!-- deno-fmt-ignore-start -->", content.trim(), "<!-- deno-fmt-ignore-end -->"].join("\n\n");
+  return `${text.slice(0, from + begin.length)}\n${body}\n\n${text.slice(to)}`;
+}
+
+/** The task `kproxy` of `deno.json` for a list of permission flags. */
+export function kproxyTask(flags: readonly string[] = permissionFlags()): string {
+  return `deno run -q ${flags.join(" ")} main.ts`;
+}
+
+/** `deno.json` with the task `kproxy` replaced. */
+export function replaceTask(text: string, command: string): string {
+  const task = /("kproxy": \{\s*"command": )"[^"]*"/;
+  if (!task.test(text)) throw new SyntaxError('Cannot find the task "kproxy" in deno.json');
+  return text.replace(task, (_, before: string) => `${before}${JSON.stringify(command)}`);
+}
+
+/** Files whose generated parts are not what the code yields, with what they should hold. */
+export async function outdatedFiles(root: string = ROOT): Promise<Map<string, string>> {
+  const texts = new Map<string, string>();
+  const read = async (file: string): Promise<string> =>
+    texts.get(file) ?? await Deno.readTextFile(`${root}/${file}`);
+  for (const { file, name, render } of SECTIONS) {
+    texts.set(file, replaceSection(await read(file), name, render()));
+  }
+  texts.set("deno.json", replaceTask(await read("deno.json"), kproxyTask()));
+  const outdated = new Map<string, string>();
+  for (const [file, text] of texts) {
+    if (text !== await Deno.readTextFile(`${root}/${file}`)) outdated.set(file, text);
+  }
+  return outdated;
+}
+
+if (import.meta.main) {
+  const { check } = parseArgs(Deno.args, { boolean: ["check"] });
+  const outdated = await outdatedFiles();
+  for (const [file, text] of outdated) {
+    if (!check) await Deno.writeTextFile(`${ROOT}/${file}`, text);
+    writeLine(`${file}: ${check ? 'out of step with the code, run "deno task docs"' : "rewritten"}`);
+  }
+  if (outdated.size === 0) writeLine("Documentation: in step with the code");
+  else if (check) Deno.exitCode = 1;
+}

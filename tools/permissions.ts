@@ -1,0 +1,132 @@
+/**
+ * The one list of what kproxy may do. The task `kproxy`, the compiled program and `docs/permissions.md` follow from it, and a
+ * test holds them equal.
+ *
+ * @module
+ */
+
+/** What one value of a permission flag is needed for. */
+export interface Grant {
+  /** Program, variable or system fact; empty for a flag without values. */
+  readonly value: string;
+  readonly reason: string;
+}
+
+/** One flag of the runtime with its values. */
+export interface Permission {
+  readonly flag: `--${string}`;
+  readonly grants: readonly Grant[];
+}
+
+const VARIANTS = [
+  { infix: "", where: "in the system's default variant" },
+  { infix: "-nft", where: "in the variant nft, if the node already uses it" },
+  { infix: "-legacy", where: "in the variant legacy, if the node already uses it" },
+] as const;
+const ACTIONS = [
+  { suffix: "", what: "Make and probe single chains and jumps" },
+  { suffix: "-save", what: "Read the rules that are there" },
+  { suffix: "-restore", what: "Write many rules in one transaction" },
+] as const;
+
+/** `iptables`, `iptables-save`, …, `ip6tables-legacy-restore`. */
+function iptablesPrograms(): Grant[] {
+  return VARIANTS.flatMap(({ infix, where }) =>
+    [["iptables", "IPv4"], ["ip6tables", "IPv6"]].flatMap(([tool, family]) =>
+      ACTIONS.map(({ suffix, what }) => ({
+        value: `${tool}${infix}${suffix}`,
+        reason: `${what}, ${family}, ${where}`,
+      }))
+    )
+  );
+}
+
+/** Every permission, in the order of the command line. */
+export const PERMISSIONS: readonly Permission[] = [
+  {
+    flag: "--allow-run",
+    grants: [
+      ...iptablesPrograms(),
+      { value: "nft", reason: "nftables mode, and cleanup of its table" },
+      { value: "ipvsadm", reason: "IPVS mode: virtual and real servers, and their cleanup" },
+      { value: "ipset", reason: "IPVS mode: address sets, and their cleanup" },
+      { value: "ip", reason: "Addresses and interfaces of the node; IPVS mode: its dummy interface" },
+      { value: "conntrack", reason: "Delete flows that point at endpoints which are gone" },
+      { value: "sysctl", reason: "Read and set kernel settings; /proc/sys itself is closed to the program" },
+      { value: "modprobe", reason: "Load the kernel modules a mode needs" },
+      { value: "lsmod", reason: "Which kernel modules are there" },
+      { value: "choom", reason: "oomScoreAdj: keep the kernel from ending kproxy first" },
+      { value: "pgrep", reason: "Notice another kube-proxy on the node" },
+      { value: "uname", reason: "Kernel version, for features that need one" },
+    ],
+  },
+  {
+    flag: "--allow-sys",
+    grants: [
+      { value: "hostname", reason: "Name of the node, without --hostname-override" },
+      { value: "networkInterfaces", reason: "Addresses of the node, for node ports and local traffic" },
+      { value: "osRelease", reason: "Kernel version, for features that need one" },
+      { value: "uid", reason: "Say at once that root is needed" },
+      { value: "inspector", reason: "Profiling, if it is enabled" },
+    ],
+  },
+  {
+    flag: "--allow-net",
+    grants: [{
+      value: "",
+      reason: "API server, and the addresses of the health and metrics servers: both are configured",
+    }],
+  },
+  {
+    flag: "--allow-read",
+    grants: [{
+      value: "",
+      reason: "Configuration, kubeconfig, certificates, tokens, manifests: their paths are configured",
+    }],
+  },
+  {
+    flag: "--allow-write",
+    grants: [{ value: "", reason: "--write-config-to and log files: their paths are configured" }],
+  },
+  {
+    flag: "--allow-env",
+    grants: [
+      { value: "KUBECONFIG", reason: "Where the kubeconfig is, as other Kubernetes programs read it" },
+      { value: "HOME", reason: "The folder in which client libraries look for a kubeconfig" },
+      { value: "NODE_NAME", reason: "Name of the node, as a DaemonSet passes it" },
+      { value: "KUBERNETES_SERVICE_HOST", reason: "API server, inside a cluster" },
+      { value: "KUBERNETES_SERVICE_PORT", reason: "API server, inside a cluster" },
+      ...["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy"].map((value) => ({
+        value,
+        reason: "Proxy on the way to the API server",
+      })),
+    ],
+  },
+];
+
+/** Flags that take rights away instead of granting them. */
+export const RESTRICTIONS: readonly Grant[] = [
+  {
+    value: "--ignore-env",
+    reason: "Every other variable reads as unset, so that libraries that look around learn nothing",
+  },
+  { value: "--no-prompt", reason: "What is not granted is refused; nobody is asked" },
+];
+
+/** The flags of `deno run` and `deno compile`, in order. */
+export function permissionFlags(): string[] {
+  const grants = PERMISSIONS.map(({ flag, grants }) => {
+    const values = grants.map(({ value }) => value).filter((value) => value !== "");
+    return values.length === 0 ? flag : `${flag}=${values.join(",")}`;
+  });
+  return [...grants, ...RESTRICTIONS.map(({ value }) => value)];
+}
+
+/** The table of `docs/permissions.md`: one row per permission, with its reason. */
+export function permissionTable(): string {
+  const rows = PERMISSIONS.flatMap(({ flag, grants }) =>
+    grants.map(({ value, reason }) => `| \`${value === "" ? flag : `${flag}=${value}`}\` | ${reason} |`)
+  );
+  const restrictions = RESTRICTIONS.map(({ value, reason }) => `| \`${value}\` | ${reason} |`);
+  return ["| permission | why |", "| --- | --- |", ...rows, ...restrictions].join("\n");
+}

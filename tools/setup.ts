@@ -1,0 +1,110 @@
+/**
+ * Installs the programs that the demo and the tests need and that are missing, with apt-get, saying so before it does.
+ * `deno task setup` installs all of them.
+ *
+ * @module
+ */
+import { writeLine } from "./output.ts";
+
+/** A Debian package and a program by which it is known to be there. */
+export interface SystemPackage {
+  readonly name: string;
+  readonly program: string;
+}
+
+/** What kproxy itself needs on a node, in some mode. */
+export const NODE_PACKAGES: readonly SystemPackage[] = [
+  { name: "iptables", program: "iptables" },
+  { name: "nftables", program: "nft" },
+  { name: "ipset", program: "ipset" },
+  { name: "ipvsadm", program: "ipvsadm" },
+  { name: "conntrack", program: "conntrack" },
+  { name: "iproute2", program: "ip" },
+  { name: "procps", program: "sysctl" },
+  { name: "kmod", program: "modprobe" },
+];
+
+/** What the tests need beyond that: the store of the real API server. */
+export const TEST_PACKAGES: readonly SystemPackage[] = [
+  ...NODE_PACKAGES,
+  { name: "etcd-server", program: "etcd" },
+];
+
+/** Where a program of this name is found on the PATH, or in the folders of root's programs. */
+export function findProgram(name: string): string | undefined {
+  const folders = [...(Deno.env.get("PATH") ?? "").split(":"), "/usr/sbin", "/sbin"];
+  return folders.filter((folder) => folder !== "").map((folder) => `${folder}/${name}`).find(isFile);
+}
+
+function isFile(path: string): boolean {
+  try {
+    return Deno.statSync(path).isFile;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return false;
+    if (error instanceof Deno.errors.PermissionDenied) return false;
+    throw error;
+  }
+}
+
+/** Why nothing can be installed on this machine; undefined if it can. */
+export function whyNotInstallable(): string | undefined {
+  if (Deno.build.os !== "linux") return `this is ${Deno.build.os}, not Linux`;
+  if (findProgram("apt-get") === undefined) return "there is no apt-get";
+  if (Deno.uid() !== 0) return "this is not root";
+  return undefined;
+}
+
+/** Which packages are missing. */
+export function missingPackages(packages: readonly SystemPackage[]): SystemPackage[] {
+  return packages.filter(({ program }) => findProgram(program) === undefined);
+}
+
+/**
+ * Installs what is missing. Says what it will do first, or what to install if it cannot.
+ *
+ * Resolves to the packages that are still missing afterwards.
+ */
+export async function installPackages(packages: readonly SystemPackage[]): Promise<SystemPackage[]> {
+  const missing = missingPackages(packages);
+  if (missing.length === 0) return [];
+  const names = missing.map(({ name }) => name);
+  const reason = whyNotInstallable();
+  if (reason !== undefined) {
+    writeLine(`Missing: ${names.join(" ")}, and they cannot be installed here (${reason}).`);
+    writeLine(`Install them as root first, on Debian: apt-get install -y ${names.join(" ")}`);
+    return missing;
+  }
+  writeLine(`Installing with apt-get: ${names.join(" ")}`);
+  if (await aptGet("update") !== 0) writeLine("apt-get update failed; trying with the package lists that are there");
+  // Each by itself if all at once fails, so that one unknown package does not keep the others out.
+  if (await aptGet("install", ...names) !== 0) {
+    for (const name of names) await aptGet("install", name);
+  }
+  const left = missingPackages(packages);
+  if (left.length > 0) writeLine(`Could not install: ${left.map(({ name }) => name).join(" ")}`);
+  return left;
+}
+
+async function aptGet(action: "update" | "install", ...names: readonly string[]): Promise<number> {
+  const options = action === "update" ? ["-q"] : ["-q", "-y", "--no-install-recommends"];
+  const child = new Deno.Command("apt-get", {
+    args: [...options, action, ...names],
+    // RUNLEVEL=1 keeps the packages' scripts from starting services.
+    env: { DEBIAN_FRONTEND: "noninteractive", RUNLEVEL: "1" },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  });
+  const { code, stdout, stderr } = await child.output();
+  if (code !== 0) {
+    const text = new TextDecoder().decode(stderr) || new TextDecoder().decode(stdout);
+    writeLine(`apt-get ${action} ended with ${code}:\n${text.trim().split("\n").slice(-5).join("\n")}`);
+  }
+  return code;
+}
+
+if (import.meta.main) {
+  const missing = await installPackages(TEST_PACKAGES);
+  if (missing.length > 0) Deno.exitCode = 1;
+  else writeLine("Everything that the demo and the tests need is installed");
+}
