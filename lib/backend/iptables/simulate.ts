@@ -1,0 +1,288 @@
+/**
+ * Walks a virtual packet through iptables rules, following every branch of a random choice.
+ *
+ * What it knows of the kernel: the order of the hooks, that nat sees only a connection's first packet, routing by the node's own
+ * addresses, and that a packet to the node itself comes back in through `lo`. The mangle, raw and security tables are
+ * taken as empty.
+ *
+ * @module
+ */
+import { type Cidr, joinHostPort, parseIp } from "../../model/ip.ts";
+import { markBits } from "../../netfilter/canonical_iptables_rule.ts";
+import { type Flow, type FlowOutcome, mergeOutcomes, type Packet } from "../../netfilter/flow.ts";
+import { ONE } from "../../netfilter/fraction.ts";
+import type { IptablesRule, RuleTarget } from "../../netfilter/iptables_rule.ts";
+import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
+import { parseIptablesRule } from "../../netfilter/parse_iptables_rule.ts";
+import { type AffinityMemory, RuleMatcher, type Surroundings, type Walk } from "./simulate_match.ts";
+
+export type { AffinityMemory, Surroundings } from "./simulate_match.ts";
+
+/** A walk whose fate in one hook is decided. */
+interface Ended {
+  readonly walk: Walk;
+  readonly verdict: FlowOutcome["verdict"];
+  readonly rejectWith: string;
+}
+
+interface ChainResult {
+  readonly ended: readonly Ended[];
+  /** Those that came back to the calling chain. */
+  readonly returned: readonly Walk[];
+}
+
+interface ParsedRule {
+  readonly rule: IptablesRule;
+  readonly text: string;
+}
+
+/** Targets that only look at the packet or touch what no rule here reads. */
+const PASSING_TARGETS: ReadonlySet<string> = new Set([
+  "LOG",
+  "NFLOG",
+  "TRACE",
+  "AUDIT",
+  "CONNMARK",
+  "SECMARK",
+]);
+/** The kernel refuses loops; this only keeps hand-made text from running forever. */
+const DEEPEST_JUMP = 64;
+
+function accepted(walk: Walk): Ended {
+  return { walk, verdict: "accept", rejectWith: "" };
+}
+
+/** One family's rules, ready for packets. Chains are parsed when a packet first reaches them. */
+export class IptablesSimulator {
+  readonly #ruleset: IptablesRuleset;
+  readonly #chains = new Map<string, readonly ParsedRule[]>();
+  readonly #cidrs = new Map<string, Cidr | null>();
+
+  constructor(ruleset: IptablesRuleset) {
+    this.#ruleset = ruleset;
+  }
+
+  /**
+   * Says what the rules do with the packet.
+   *
+   * @throws {RangeError} if an address of the packet is none
+   * @throws {SyntaxError} if a rule on its way does not parse
+   */
+  send(packet: Packet, surroundings: Surroundings): Flow {
+    const problems = new Set<string>();
+    const matcher = new RuleMatcher(surroundings, this.#cidrs, (problem) => problems.add(problem));
+    const pass = new Pass((table, chain) => this.#rules(table, chain), this.#ruleset, matcher, problems);
+    const start = startOf(packet);
+    const fromNode = packet.inInterface === "";
+    const ended = pass.hook("nat", fromNode ? "OUTPUT" : "PREROUTING", start)
+      .flatMap((one) =>
+        one.verdict === "accept" ? this.#route(pass, matcher, one.walk, surroundings) : [one]
+      );
+    const outcomes = ended.map((one) => outcomeOf(one, matcher));
+    return { outcomes: mergeOutcomes(outcomes), problems: [...problems] };
+  }
+
+  /** Everything after the destination is settled. */
+  #route(pass: Pass, matcher: RuleMatcher, walk: Walk, surroundings: Surroundings): readonly Ended[] {
+    const fromNode = walk.inInterface === "";
+    const toNode = matcher.isLocal(walk.destination);
+    if (toNode && !fromNode) return pass.hook("filter", "INPUT", walk);
+    const out = pass.hook("filter", fromNode ? "OUTPUT" : "FORWARD", walk)
+      .flatMap((one) => one.verdict === "accept" ? pass.hook("nat", "POSTROUTING", one.walk) : [one]);
+    if (!toNode) return out;
+    // Conntrack keeps its entry on the way through lo, so nat PREROUTING does not see the packet again.
+    return out.flatMap((one) => {
+      if (one.verdict !== "accept") return [one];
+      const source = one.walk.masquerade ? ownAddress(one.walk, surroundings) : one.walk.source;
+      return pass.hook("filter", "INPUT", { ...one.walk, source, inInterface: "lo" });
+    });
+  }
+
+  #rules(table: string, chain: string): readonly ParsedRule[] | null {
+    const key = `${table} ${chain}`;
+    const known = this.#chains.get(key);
+    if (known !== undefined) return known;
+    const saved = this.#ruleset.get(table)?.get(chain);
+    if (saved === undefined) return null;
+    const parsed = saved.rules.map((text) => ({ rule: parseIptablesRule(text), text }));
+    this.#chains.set(key, parsed);
+    return parsed;
+  }
+}
+
+/** One packet's way through the chains. */
+class Pass {
+  readonly #rules: (table: string, chain: string) => readonly ParsedRule[] | null;
+  readonly #ruleset: IptablesRuleset;
+  readonly #matcher: RuleMatcher;
+  readonly #problems: Set<string>;
+
+  constructor(
+    rules: (table: string, chain: string) => readonly ParsedRule[] | null,
+    ruleset: IptablesRuleset,
+    matcher: RuleMatcher,
+    problems: Set<string>,
+  ) {
+    this.#rules = rules;
+    this.#ruleset = ruleset;
+    this.#matcher = matcher;
+    this.#problems = problems;
+  }
+
+  /** Runs a built-in chain, its policy included. */
+  hook(table: string, chain: string, walk: Walk): readonly Ended[] {
+    // Only a connection's first packet asks the nat table; later ones follow conntrack, invalid ones nothing.
+    if (table === "nat" && walk.state !== "NEW") return [accepted(walk)];
+    const { ended, returned } = this.#chain(table, chain, [walk], 0);
+    const policy = this.#ruleset.get(table)?.get(chain)?.policy ?? "ACCEPT";
+    const verdict = policy === "DROP" ? "drop" : "accept";
+    return [...ended, ...returned.map((one): Ended => ({ walk: one, verdict, rejectWith: "" }))];
+  }
+
+  #chain(table: string, chain: string, entering: readonly Walk[], depth: number): ChainResult {
+    const ended: Ended[] = [];
+    const returned: Walk[] = [];
+    let live = entering;
+    for (const [position, { rule, text }] of (this.#rules(table, chain) ?? []).entries()) {
+      if (live.length === 0) break;
+      const next: Walk[] = [];
+      for (const walk of live) {
+        const { hit, missed } = this.#matcher.match(rule.matches, walk);
+        next.push(...missed);
+        if (hit === null) continue;
+        const hits = [...hit.hits, { table, chain, index: position + 1, rule: text }];
+        const result = this.#follow(table, rule.target, { ...hit, hits }, depth);
+        ended.push(...result.ended);
+        // What a `goto` chain gives back skips the rest of this one.
+        const skips = rule.target?.kind === "chain" ? rule.target.goto : isReturn(rule.target);
+        (skips ? returned : next).push(...result.returned);
+      }
+      live = next;
+    }
+    return { ended, returned: [...returned, ...live] };
+  }
+
+  #follow(table: string, target: RuleTarget | null, walk: Walk, depth: number): ChainResult {
+    const goesOn: ChainResult = { ended: [], returned: [walk] };
+    if (target === null) return goesOn;
+    switch (target.kind) {
+      case "verdict": {
+        if (target.verdict === "RETURN") return goesOn;
+        const verdict = target.verdict === "DROP" ? "drop" : "accept";
+        return { ended: [{ walk, verdict, rejectWith: "" }], returned: [] };
+      }
+      case "reject":
+        return {
+          ended: [{ walk, verdict: "reject", rejectWith: target.with ?? defaultReject(walk) }],
+          returned: [],
+        };
+      case "setMark": {
+        const { value, mask } = markBits(target);
+        return { ended: [], returned: [{ ...walk, mark: ((walk.mark & ~mask) ^ value) >>> 0 }] };
+      }
+      case "masquerade":
+        return { ended: [accepted({ ...walk, masquerade: true })], returned: [] };
+      case "dnat":
+        return this.#translate(target.to, walk);
+      case "chain":
+        return this.#jump(table, target.chain, walk, depth);
+      case "opaque":
+        if (!PASSING_TARGETS.has(target.name)) {
+          this.#problems.add(`Target "${[target.name, ...target.words].join(" ")}" is beyond the simulator`);
+        }
+        return goesOn;
+      default:
+        return target satisfies never;
+    }
+  }
+
+  #jump(table: string, chain: string, walk: Walk, depth: number): ChainResult {
+    if (PASSING_TARGETS.has(chain)) return { ended: [], returned: [walk] };
+    if (this.#rules(table, chain) === null || depth >= DEEPEST_JUMP) {
+      const problem = depth >= DEEPEST_JUMP
+        ? "jumps never end at"
+        : "a rule jumps to a chain that does not exist:";
+      this.#problems.add(`Table ${table}: ${problem} ${chain}`);
+      return { ended: [], returned: [walk] };
+    }
+    return this.#chain(table, chain, [walk], depth + 1);
+  }
+
+  #translate(to: string, walk: Walk): ChainResult {
+    const [, bracketed, plain, portText] = /^(?:\[([^\]]+)\]|([^:]+|[0-9a-fA-F:]+))(?::(\d+))?$/.exec(to) ??
+      [];
+    const destination = parseIp(bracketed ?? plain ?? "");
+    if (destination === null) {
+      this.#problems.add(`Destination "${to}" is beyond the simulator`);
+      return { ended: [accepted(walk)], returned: [] };
+    }
+    const port = portText === undefined ? walk.port : Number(portText);
+    return { ended: [accepted({ ...walk, destination, port, translated: true })], returned: [] };
+  }
+}
+
+function isReturn(target: RuleTarget | null): boolean {
+  return target?.kind === "verdict" && target.verdict === "RETURN";
+}
+
+function defaultReject(walk: Walk): string {
+  return walk.source.family === "IPv4" ? "icmp-port-unreachable" : "icmp6-port-unreachable";
+}
+
+function startOf(packet: Packet): Walk {
+  const source = parseIp(packet.source);
+  const destination = parseIp(packet.destination);
+  if (source === null || destination === null) {
+    throw new RangeError(`Packet from "${packet.source}" to "${packet.destination}" has an invalid address`);
+  }
+  if (source.family !== destination.family) {
+    throw new RangeError(`Packet from ${packet.source} to ${packet.destination} mixes IP families`);
+  }
+  return {
+    probability: ONE,
+    source,
+    destination,
+    protocol: packet.protocol,
+    port: packet.port,
+    inInterface: packet.inInterface,
+    state: packet.state,
+    mark: packet.mark,
+    translated: false,
+    masquerade: false,
+    remembered: [],
+    hits: [],
+  };
+}
+
+/** What masquerading makes of the source of a packet that stays on the node. */
+function ownAddress(walk: Walk, surroundings: Surroundings): Walk["source"] {
+  const own = surroundings.nodeAddresses.map(parseIp).find((ip) => ip?.family === walk.source.family);
+  return own ?? walk.source;
+}
+
+function outcomeOf({ walk, verdict, rejectWith }: Ended, matcher: RuleMatcher): FlowOutcome {
+  return {
+    probability: walk.probability,
+    verdict,
+    rejectWith,
+    translatedTo: walk.translated ? joinHostPort(walk.destination.text, walk.port) : "",
+    toNode: matcher.isLocal(walk.destination),
+    masquerade: walk.masquerade,
+    mark: walk.mark,
+    remembered: walk.remembered,
+    hits: walk.hits,
+  };
+}
+
+/** The affinity memory after the packet took this outcome. */
+export function rememberOutcome(
+  memory: AffinityMemory,
+  packet: Packet,
+  outcome: FlowOutcome,
+  nowSeconds: number,
+): AffinityMemory {
+  const source = parseIp(packet.source)?.text ?? packet.source;
+  const next = new Map(memory);
+  for (const list of outcome.remembered) next.set(list, new Map(next.get(list)).set(source, nowSeconds));
+  return next;
+}

@@ -1,0 +1,165 @@
+/**
+ * A virtual packet, what a ruleset does with it, and the readable text of both. Shared by the simulators of all modes.
+ *
+ * @module
+ */
+import { joinHostPort } from "../model/ip.ts";
+import { add, formatFraction, type Fraction } from "./fraction.ts";
+
+export type PacketProtocol = "tcp" | "udp" | "sctp" | "icmp";
+export type PacketState = "NEW" | "ESTABLISHED" | "RELATED" | "INVALID";
+
+/** The packet as it arrives or as a process on the node sends it. */
+export interface Packet {
+  readonly source: string;
+  readonly destination: string;
+  /** `icmp` stands for ICMPv6 too. */
+  readonly protocol: PacketProtocol;
+  /** Destination port; 0 for ICMP. */
+  readonly port: number;
+  /** `""` if a process on the node sends it. */
+  readonly inInterface: string;
+  /** What conntrack thinks of it. */
+  readonly state: PacketState;
+  /** The packet mark it comes with. */
+  readonly mark: number;
+}
+
+/** One rule that a packet matched. */
+export interface RuleHit {
+  readonly table: string;
+  readonly chain: string;
+  /** 1-based position in the chain. */
+  readonly index: number;
+  readonly rule: string;
+}
+
+/** One of the things that may happen to the packet. */
+export interface FlowOutcome {
+  readonly probability: Fraction;
+  readonly verdict: "accept" | "drop" | "reject";
+  /** The type of the refusal, e.g. `icmp-port-unreachable`; `""` unless rejected. */
+  readonly rejectWith: string;
+  /** `ip:port` it was redirected to; `""` if its destination was left alone. */
+  readonly translatedTo: string;
+  /** True if it is delivered on the node, false if it leaves the node; of accepted packets. */
+  readonly toNode: boolean;
+  readonly masquerade: boolean;
+  /** The packet mark at the end. */
+  readonly mark: number;
+  /** Affinity lists that now remember the packet's source. */
+  readonly remembered: readonly string[];
+  /** Rules on its way, in order. */
+  readonly hits: readonly RuleHit[];
+}
+
+/** Everything that may happen to a packet; the probabilities add up to 1. */
+export interface Flow {
+  readonly outcomes: readonly FlowOutcome[];
+  /** What is wrong with the ruleset or beyond the simulator, in words. */
+  readonly problems: readonly string[];
+}
+
+function outcomeKey(outcome: FlowOutcome): string {
+  return JSON.stringify([
+    outcome.verdict,
+    outcome.rejectWith,
+    outcome.translatedTo,
+    outcome.toNode,
+    outcome.masquerade,
+    outcome.mark,
+    outcome.remembered,
+  ]);
+}
+
+/** Adds up outcomes that differ only in the rules on their way (those of the first one stay), in order of destination. */
+export function mergeOutcomes(outcomes: readonly FlowOutcome[]): FlowOutcome[] {
+  const merged = new Map<string, FlowOutcome>();
+  for (const outcome of outcomes) {
+    const key = outcomeKey(outcome);
+    const same = merged.get(key);
+    merged.set(
+      key,
+      same === undefined ? outcome : { ...same, probability: add(same.probability, outcome.probability) },
+    );
+  }
+  return [...merged.values()].sort((a, b) => compareText(a.translatedTo, b.translatedTo));
+}
+
+function compareText(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function endText(outcome: FlowOutcome): string {
+  if (outcome.verdict === "drop") return "dropped";
+  if (outcome.verdict === "reject") return "rejected";
+  if (outcome.translatedTo !== "") return outcome.translatedTo;
+  return outcome.toNode ? "this node" : "untranslated";
+}
+
+/** What else there is to say about an accepted packet. */
+function manner(outcome: FlowOutcome): string[] {
+  if (outcome.verdict !== "accept") return [];
+  const untouched = outcome.translatedTo === "" && !outcome.masquerade;
+  return [
+    ...(untouched ? [] : [`masquerade ${outcome.masquerade ? "yes" : "no"}`]),
+    ...(outcome.mark === 0 ? [] : [`mark 0x${outcome.mark.toString(16)} left`]),
+  ];
+}
+
+/**
+ * The text of a flow's result, e.g. `10.180.0.1:80 (1/2) | 10.180.0.2:80 (1/2), masquerade no`; with differing manners
+ * `10.180.0.1:80 (1/2, masquerade yes) | 10.180.0.2:80 (1/2, masquerade no)`. Others are `dropped`, `rejected`, `this node` (delivered
+ * there as it is), `untranslated` (passed on as it is).
+ */
+export function formatFlow(flow: Flow): string {
+  const manners = new Set(flow.outcomes.map((outcome) => manner(outcome).join(", ")));
+  const shared = manners.size === 1;
+  const parts = flow.outcomes.map((outcome) => {
+    const probability = formatFraction(outcome.probability);
+    const notes = [...(probability === "1" ? [] : [probability]), ...(shared ? [] : manner(outcome))];
+    return endText(outcome) + (notes.length === 0 ? "" : ` (${notes.join(", ")})`);
+  });
+  const suffix = shared ? [...manners].filter((text) => text !== "").map((text) => `, ${text}`).join("") : "";
+  return parts.join(" | ") + suffix;
+}
+
+/** The text of a packet, e.g. `10.0.0.7@eth0 → 172.30.0.41:80`; the interface of a process on the node is `node`. */
+export function formatPacket(packet: Packet): string {
+  const icmp = packet.protocol === "icmp";
+  const destination = icmp ? packet.destination : joinHostPort(packet.destination, packet.port);
+  return [
+    `${packet.source}@${packet.inInterface === "" ? "node" : packet.inInterface} → ${destination}`,
+    packet.protocol === "tcp" ? "" : `/${packet.protocol}`,
+    packet.state === "NEW" ? "" : ` ${packet.state}`,
+    packet.mark === 0 ? "" : ` mark 0x${packet.mark.toString(16)}`,
+  ].join("");
+}
+
+const PACKET_REGEXP =
+  /^(?<source>\S+?)(?:@(?<inInterface>\S+))? → (?:\[(?<ip6>[^\]]+)\]:(?<port6>\d+)|(?<ip4>[\d.]+):(?<port4>\d+)|(?<ip>[^\s/]+))(?:\/(?<protocol>tcp|udp|sctp|icmp))?(?: (?<state>NEW|ESTABLISHED|RELATED|INVALID))?(?: mark (?<mark>0x[0-9a-f]+))?$/;
+
+/**
+ * Reads the text of a packet. Without an interface it comes in on `eth0`.
+ *
+ * @throws {SyntaxError} if it is none
+ */
+export function parsePacket(text: string): Packet {
+  const groups = PACKET_REGEXP.exec(text)?.groups;
+  const protocol = groups?.protocol ?? "tcp";
+  const destination = groups?.ip6 ?? groups?.ip4 ?? groups?.ip;
+  const port = groups?.port6 ?? groups?.port4;
+  if (groups === undefined || destination === undefined || (port === undefined) !== (protocol === "icmp")) {
+    throw new SyntaxError(`"${text}" is not a packet like "10.0.0.7@eth0 → 10.96.0.1:80/udp"`);
+  }
+  const inInterface = groups.inInterface ?? "eth0";
+  return {
+    source: groups.source ?? "",
+    destination,
+    protocol: protocol as PacketProtocol,
+    port: Number(port ?? 0),
+    inInterface: inInterface === "node" ? "" : inInterface,
+    state: (groups.state ?? "NEW") as PacketState,
+    mark: Number(groups.mark ?? 0),
+  };
+}
