@@ -1,0 +1,79 @@
+/**
+ * From arguments to an exit code.
+ *
+ * @module
+ */
+import { ConfigError, formatProblem, UsageError } from "../errors.ts";
+import { errorText } from "../observe/log.ts";
+import { type CommandName, COMMANDS } from "./flag.ts";
+import type { Io } from "./io.ts";
+import { parseArgs, type ParsedFlags } from "./parse_args.ts";
+import { didYouMean } from "./suggest.ts";
+import { rawVersion, versionLine } from "./version.ts";
+
+/** Carries out one command; resolves to the exit code. */
+export type Command = (flags: ParsedFlags, io: Io) => Promise<number>;
+
+/** Each command is loaded when it is called, so that `kproxy version` does not load the API client. */
+const LOADERS: Readonly<Record<CommandName, () => Promise<Command>>> = {
+  "run": async () => (await import("./start.ts")).startCommand,
+  "write-config": async () => (await import("./write_config.ts")).writeConfigCommand,
+  "cleanup": async () => (await import("./cleanup.ts")).cleanupCommand,
+  "render": async () => (await import("./render.ts")).renderCommand,
+  "version": () => Promise.resolve((_flags, io) => printVersion("true", io)),
+  "help": () => Promise.resolve(helpCommand),
+  "completion": async () => (await import("./completion.ts")).completionCommand,
+};
+
+/**
+ * Runs kproxy with these arguments.
+ *
+ * @returns the exit code: 0 all is well, 1 failure, 2 wrong use or configuration
+ */
+export async function runCli(argv: readonly string[], io: Io): Promise<number> {
+  try {
+    const flags = parseArgs(argv);
+    for (const warning of flags.warnings) io.err(`${warning}\n`);
+    const version = flags.get("version") ?? "false";
+    if (flags.get("help") === true) return await printHelp(flags.command, io);
+    if (version === "true" || version === "raw") return await printVersion(version, io);
+    const command = await LOADERS[flags.command]();
+    return await command(flags, io);
+  } catch (error) {
+    return reportError(error, io);
+  }
+}
+
+async function printHelp(command: CommandName | undefined, io: Io): Promise<number> {
+  const { commandHelp, programHelp } = await import("./help.ts");
+  await io.out(command === undefined ? programHelp() : commandHelp(command));
+  return 0;
+}
+
+function helpCommand(flags: ParsedFlags, io: Io): Promise<number> {
+  const [named] = flags.operands;
+  if (named === undefined) return printHelp(undefined, io);
+  const command = COMMANDS.find((name) => name === named);
+  if (command === undefined) throw new UsageError(`Unknown command "${named}"${didYouMean(named, COMMANDS)}`);
+  return printHelp(command, io);
+}
+
+async function printVersion(form: "true" | "raw", io: Io): Promise<number> {
+  const text = form === "raw"
+    ? rawVersion({ deno: Deno.version.deno, platform: `${Deno.build.os}/${Deno.build.arch}` })
+    : versionLine();
+  await io.out(`${text}\n`);
+  return 0;
+}
+
+/** Says once what went wrong. */
+function reportError(error: unknown, io: Io): number {
+  // Whoever read our output has seen enough, as with `kproxy render | head`.
+  if (error instanceof Deno.errors.BrokenPipe) return 0;
+  if (error instanceof ConfigError) {
+    for (const problem of error.problems) io.err(`Error: ${formatProblem(problem, error.file)}\n`);
+    return 2;
+  }
+  io.err(`Error: ${errorText(error)}\n`);
+  return error instanceof UsageError ? 2 : 1;
+}

@@ -1,0 +1,157 @@
+/**
+ * The help texts, made from the list of flags.
+ *
+ * @module
+ */
+import { type CommandName, COMMANDS, type Flag, GROUPS } from "./flag.ts";
+import { FLAGS } from "./flags.ts";
+
+/** What one command is for. */
+export interface CommandDoc {
+  /** Follows `kproxy`. */
+  readonly usage: string;
+  /** One line, no period. */
+  readonly summary: string;
+  /** More of it, wrapped. */
+  readonly text: readonly string[];
+}
+
+export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
+  "run": {
+    usage: "run [flags]",
+    summary: "Keep this node's rules in step with Services and EndpointSlices",
+    text: [
+      "Takes the flags of kube-proxy, by the same names and with the same meanings. Objects come from the API",
+      "server, from files (--manifests), or from both. As in kube-proxy, --config replaces all other settings but",
+      "--master, --hostname-override and the logging flags; --manifests and --endpoints-source are honoured too.",
+      "Rules stay in place when kproxy ends; remove them with kproxy cleanup.",
+    ],
+  },
+  "write-config": {
+    usage: "write-config [flags] [FILE]",
+    summary: "Print the complete configuration, or write it to FILE",
+    text: [
+      "Without flags this is every default. Otherwise it is what is in force: the defaults, over them the file of",
+      "--config, over it the other flags. FILE is replaced in one step, readable by its owner only.",
+    ],
+  },
+  "cleanup": {
+    usage: "cleanup [flags]",
+    summary: "Remove every rule kproxy or kube-proxy made on this node",
+    text: ["Needs root, but no API server. Rules of the kubelet and of others stay."],
+  },
+  "render": {
+    usage: "render --manifests PATH [flags]",
+    summary: "Print the rules for the objects in files, as text the real tool loads",
+    text: [
+      "Needs neither root nor an API server and changes nothing. Flags win over the file of --config. With",
+      "--family=ipv4 or --family=ipv6 the text is one that iptables-restore or ip6tables-restore loads.",
+    ],
+  },
+  "version": {
+    usage: "version",
+    summary: "Print the version",
+    text: ["Says which releases of kube-proxy the rules and the decisions follow."],
+  },
+  "help": {
+    usage: "help [COMMAND]",
+    summary: "Print help on kproxy or on one command",
+    text: [],
+  },
+  "completion": {
+    usage: "completion bash|zsh|fish",
+    summary: "Print a completion script for a shell",
+    text: [
+      "bash:  source <(kproxy completion bash)",
+      "zsh:   source <(kproxy completion zsh)",
+      "fish:  kproxy completion fish | source",
+    ],
+  },
+};
+
+/** What `kproxy help` prints. */
+export function programHelp(): string {
+  const width = Math.max(...COMMANDS.map((name) => name.length));
+  const commands = COMMANDS.map((name) => `  ${name.padEnd(width)}  ${COMMAND_DOCS[name].summary}`);
+  return [
+    "kproxy programs the packet rules of Kubernetes Services on a node, in place of kube-proxy.",
+    "",
+    "Usage: kproxy COMMAND [flags]",
+    "",
+    ...commands,
+    "",
+    "Arguments that begin with a flag are those of run, so a kube-proxy command line works as it is:",
+    "  kproxy --config=/var/lib/kube-proxy/config.conf --hostname-override=node-1",
+    "",
+    'Help on a command and its flags: "kproxy help COMMAND" or "kproxy COMMAND --help"',
+    "",
+  ].join("\n");
+}
+
+/** What `kproxy help COMMAND` prints. */
+export function commandHelp(command: CommandName): string {
+  const { usage, summary, text } = COMMAND_DOCS[command];
+  const lines = [`Usage: kproxy ${usage}`, "", summary];
+  if (text.length > 0) lines.push("", ...text);
+  if (command === "help") lines.push("", `Commands: ${COMMANDS.join(", ")}`);
+  for (const group of GROUPS) {
+    const flags = FLAGS.filter((flag) => flag.group === group && flag.commands.includes(command));
+    if (flags.length === 0) continue;
+    lines.push("", group === "Deprecated" ? "Deprecated (still accepted, with a warning):" : `${group}:`);
+    lines.push(...flags.flatMap(flagHelp));
+  }
+  return lines.join("\n") + "\n";
+}
+
+const TYPE_WORDS: Readonly<Record<Flag["type"], string>> = {
+  string: "TEXT",
+  bool: "",
+  int: "N",
+  float: "NUMBER",
+  duration: "DURATION",
+  list: "ITEM,…",
+  paths: "PATH",
+  ip: "IP",
+  address: "IP[:PORT]",
+  gates: "NAME=BOOL,…",
+  vmodule: "PATTERN=N,…",
+  quantity: "SIZE",
+  version: "",
+};
+
+/** `--name VALUE` as help and documentation show it. */
+export function flagUsage(flag: Flag): string {
+  const word = flag.type === "string" && flag.files !== undefined ? "FILE" : TYPE_WORDS[flag.type];
+  // `--v` alone would hide that `-v` is the usual spelling.
+  const short = flag.short === undefined ? "" : `-${flag.short}, `;
+  return `${short}--${flag.name}${word === "" ? "" : ` ${word}`}`;
+}
+
+function flagHelp(flag: Flag): string[] {
+  const head = `  ${flagUsage(flag)}`;
+  const lines = [head, ...wrap(flagText(flag), 100).map((line) => `        ${line}`)];
+  return lines;
+}
+
+/** The flag's line, its values and its default. */
+export function flagText(flag: Flag): string {
+  if (flag.note !== undefined) return `${flag.doc}; ${flag.note.text}`;
+  const values = flag.values === undefined || flag.type === "version" ? "" : `: ${flag.values.join(", ")}`;
+  const silent = flag.default === "" || flag.default === "[]" ||
+    ((flag.type === "bool" || flag.type === "version") && flag.default === "false");
+  return `${flag.doc}${values}${silent ? "" : ` (default ${flag.default})`}`;
+}
+
+function wrap(text: string, width: number): string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    if (line !== "" && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = word;
+    } else {
+      line = line === "" ? word : `${line} ${word}`;
+    }
+  }
+  return line === "" ? lines : [...lines, line];
+}
