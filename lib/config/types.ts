@@ -40,6 +40,8 @@ export interface IptablesConfig {
   masqueradeBit: number;
   masqueradeAll: boolean;
   localhostNodePorts: boolean;
+  /** Accepted with a warning if true; kproxy does not do it. Null: not given. */
+  snatNodeInternalIP: boolean | null;
   syncPeriod: DurationMs;
   minSyncPeriod: DurationMs;
 }

@@ -1,0 +1,114 @@
+/**
+ * Fills in what a configuration leaves open, and picks what the mode decides.
+ *
+ * @module
+ */
+import { hostCidr, isLoopback, joinHostPort, parseIp } from "../model/ip.ts";
+import { fieldOf } from "./fields.ts";
+import { buildConfig, withFields } from "./paths.ts";
+import { type FieldSpec, type FieldValue, HEALTHZ_PORT, METRICS_PORT } from "./schema.ts";
+import type { KubeProxyConfiguration, ProxyMode, SyncPeriods } from "./types.ts";
+
+const DEFAULT_BIND_ADDRESS = "0.0.0.0";
+
+/** The configuration of a proxy without a file and without flags. */
+export function defaultConfig(): KubeProxyConfiguration {
+  return applyDefaults(new Map());
+}
+
+/**
+ * The complete configuration that the given values (by path) stand for.
+ *
+ * What counts as not given differs by field: where the API has a pointer, only an absent or null one; elsewhere zero
+ * and blank too.
+ */
+export function applyDefaults(values: ReadonlyMap<string, FieldValue>): KubeProxyConfiguration {
+  const config = buildConfig((path) => {
+    const spec = fieldOf(path);
+    const value = values.get(path);
+    return structuredClone(value === undefined || isUnset(spec, value) ? spec?.default ?? null : value);
+  });
+  const addresses = new Map<string, FieldValue>([
+    ["healthzBindAddress", healthzAddress(values.get("healthzBindAddress"), config.bindAddress)],
+    ["metricsBindAddress", metricsAddress(values.get("metricsBindAddress"), config.bindAddress)],
+  ]);
+  return applyModeDefaults(withFields(config, addresses));
+}
+
+/** What follows from the mode: nftables serves NodePorts on the node's primary IPs only, unless told otherwise. */
+export function applyModeDefaults(config: KubeProxyConfiguration): KubeProxyConfiguration {
+  const noAddresses = config.nodePortAddresses === null || config.nodePortAddresses.length === 0;
+  return config.mode === "nftables" && noAddresses ? { ...config, nodePortAddresses: ["primary"] } : config;
+}
+
+/** The address with a port added if it is a bare IP; anything else as it is. */
+export function withPort(address: string, port: number): string {
+  return parseIp(address) === null ? address : joinHostPort(address, port);
+}
+
+/** How syncs are paced in the mode that is really used (`mode` may have been chosen from `auto`). */
+export function selectedPeriods(config: KubeProxyConfiguration, mode: ProxyMode = config.mode): SyncPeriods {
+  const { syncPeriod, minSyncPeriod } = mode === "ipvs"
+    ? config.ipvs
+    : mode === "nftables"
+    ? config.nftables
+    : config.iptables;
+  return { syncPeriod, minSyncPeriod };
+}
+
+/** Whether all traffic to cluster IPs is masqueraded in the mode that is really used. */
+export function selectedMasqueradeAll(
+  config: KubeProxyConfiguration,
+  mode: ProxyMode = config.mode,
+): boolean {
+  return mode === "nftables" ? config.nftables.masqueradeAll : config.iptables.masqueradeAll;
+}
+
+/** The bit of the packet mark (0 to 31) that asks for masquerading in the mode that is really used. */
+export function selectedMasqueradeBit(config: KubeProxyConfiguration, mode: ProxyMode = config.mode): number {
+  return mode === "nftables" ? config.nftables.masqueradeBit : config.iptables.masqueradeBit;
+}
+
+/** The Pod ranges of `clusterCIDR`, split at commas and nothing else; empty if it is blank. */
+export function clusterCidrs(config: KubeProxyConfiguration): string[] {
+  return config.clusterCIDR === "" ? [] : config.clusterCIDR.split(",");
+}
+
+/**
+ * `nodePortAddresses` as ranges, its words replaced: `all`, `localhost`, and `primary` by the node's own IPs (one per
+ * family at most), loopback ones left out. An empty result means all addresses.
+ */
+export function expandNodePortAddresses(
+  configured: readonly string[] | null,
+  primaryIps: readonly string[],
+): string[] {
+  return (configured ?? []).flatMap((entry) => {
+    if (entry === "all") return ["0.0.0.0/0", "::/0"];
+    if (entry === "localhost") return ["127.0.0.0/8", "::1/128"];
+    return entry === "primary" ? primaryIps.flatMap(singleHostCidr) : [entry];
+  });
+}
+
+function singleHostCidr(text: string): string[] {
+  const ip = parseIp(text);
+  return ip === null || isLoopback(ip) ? [] : [hostCidr(ip).text];
+}
+
+function isUnset(spec: FieldSpec | undefined, value: FieldValue): boolean {
+  return value === null || (spec?.zeroIsUnset === true && (value === 0 || value === ""));
+}
+
+function healthzAddress(given: FieldValue | undefined, bindAddress: string): string {
+  if (typeof given === "string" && given !== "") return withPort(given, HEALTHZ_PORT);
+  return joinHostPort(isIpv4(bindAddress) ? "0.0.0.0" : "::", HEALTHZ_PORT);
+}
+
+function metricsAddress(given: FieldValue | undefined, bindAddress: string): string {
+  if (typeof given === "string" && given !== "") return withPort(given, METRICS_PORT);
+  return joinHostPort(isIpv4(bindAddress) ? "127.0.0.1" : "::1", METRICS_PORT);
+}
+
+/** Whatever is not an IPv4 address counts as IPv6 here, as in kube-proxy. */
+function isIpv4(bindAddress: string): boolean {
+  return parseIp(bindAddress === "" ? DEFAULT_BIND_ADDRESS : bindAddress)?.family === "IPv4";
+}

@@ -1,0 +1,16 @@
+/**
+ * "Did you mean" for names in a configuration.
+ *
+ * @module
+ */
+import { closestString } from "@std/text/closest-string";
+
+/** The candidate that a mistyped word most likely stands for, upper and lower case alike; undefined if none is near. */
+export function closestWord(word: string, candidates: readonly string[]): string | undefined {
+  if (word === "") return undefined;
+  const mayDiffer = Math.max(word.length >= 4 ? 2 : 1, Math.floor(word.length / 4));
+  // A word that is one edit too far away, first in the list, wins against every candidate that is no nearer.
+  const tooFar = word + "\0".repeat(mayDiffer + 1);
+  const nearest = closestString(word, [tooFar, ...candidates]);
+  return nearest === tooFar ? undefined : nearest;
+}

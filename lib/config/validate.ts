@@ -1,0 +1,230 @@
+/**
+ * The rules a complete configuration must keep, all of them, in kube-proxy's order.
+ *
+ * @module
+ */
+import type { Problem } from "../errors.ts";
+import { parseCidr, parseIp } from "../model/ip.ts";
+import { formatDuration } from "./duration.ts";
+import { checkFeatureGates } from "./feature_gates.ts";
+import { DETECT_LOCAL_MODES, ENDPOINTS_SOURCES, PROXY_MODES } from "./schema.ts";
+import { closestWord } from "./suggest.ts";
+import type { KubeProxyConfiguration } from "./types.ts";
+import { checkLogging } from "./validate_logging.ts";
+import { checkModes } from "./validate_modes.ts";
+
+/** A problem and the other fields that have a part in it. */
+export interface Finding extends Problem {
+  readonly related?: readonly string[];
+}
+
+/** Minor version of Kubernetes that kproxy is measured by. */
+export const KUBERNETES_MINOR = 36;
+
+const NODE_PORT_WORDS: readonly string[] = ["primary", "localhost", "all"];
+const DUAL_STACK_TEXT = "must be either a single CIDR or dual-stack pair of CIDRs " +
+  "(e.g. [10.100.0.0/16, fde4:8dba:82e1::/48])";
+const CIDR_BLOCK_TEXT = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
+
+type Rule = (config: KubeProxyConfiguration) => Finding[];
+
+const RULES: readonly Rule[] = [
+  checkGates,
+  checkModes,
+  checkConntrack,
+  checkOomScoreAdj,
+  checkMode,
+  checkClientConnection,
+  checkConfigSyncPeriod,
+  checkAddresses,
+  checkNodePortAddresses,
+  checkHiddenMetrics,
+  checkDetectLocal,
+  checkLogging,
+  checkOwnFields,
+];
+
+/** Everything that is wrong with a configuration; empty if it can be used. */
+export function validateConfig(config: KubeProxyConfiguration): Problem[] {
+  return findProblems(config).map(({ path, message }) => ({ path, message }));
+}
+
+/** As {@linkcode validateConfig}, with the fields that have a part in each problem. */
+export function findProblems(config: KubeProxyConfiguration): Finding[] {
+  return RULES.flatMap((rule) => rule(config));
+}
+
+/** What has no effect although it was asked for. */
+export function configWarnings(config: KubeProxyConfiguration): Problem[] {
+  const warnings: Problem[] = checkFeatureGates(config.featureGates).warnings.map(({ gate, message }) => ({
+    path: `featureGates.${gate}`,
+    message,
+  }));
+  if (config.portRange !== "") {
+    warnings.push({
+      path: "portRange",
+      message: "obsolete field without effect: no mode uses host ports of a range",
+    });
+  }
+  if (config.iptables.snatNodeInternalIP === true) {
+    warnings.push({ path: "iptables.snatNodeInternalIP", message: "not supported: it has no effect" });
+  }
+  return warnings;
+}
+
+/** One finding in kube-proxy's words. */
+export function invalidValue(
+  path: string,
+  value: unknown,
+  detail: string,
+  related?: readonly string[],
+): Finding {
+  const message = `Invalid value: ${JSON.stringify(value)}: ${detail}`;
+  return related === undefined ? { path, message } : { path, message, related };
+}
+
+function checkGates(config: KubeProxyConfiguration): Finding[] {
+  return checkFeatureGates(config.featureGates).errors.map(({ gate, message }) => ({
+    path: `featureGates.${gate}`,
+    message,
+    related: ["featureGates"],
+  }));
+}
+
+function checkConntrack({ conntrack }: KubeProxyConfiguration): Finding[] {
+  const counts = (["maxPerCore", "min"] as const).filter((name) => conntrack[name] < 0)
+    .map((name) => invalidValue(`conntrack.${name}`, conntrack[name], "must be greater than or equal to 0"));
+  const timeouts =
+    (["tcpEstablishedTimeout", "tcpCloseWaitTimeout", "udpTimeout", "udpStreamTimeout"] as const)
+      .filter((name) => conntrack[name] < 0)
+      .map((name) => {
+        const text = formatDuration(conntrack[name]);
+        return invalidValue(`conntrack.${name}`, text, "must be greater than or equal to 0");
+      });
+  return [...counts, ...timeouts];
+}
+
+function checkOomScoreAdj({ oomScoreAdj }: KubeProxyConfiguration): Finding[] {
+  if (oomScoreAdj >= -1000 && oomScoreAdj <= 1000) return [];
+  return [invalidValue("oomScoreAdj", oomScoreAdj, "must be within the range [-1000, 1000]")];
+}
+
+function checkMode({ mode }: KubeProxyConfiguration): Finding[] {
+  if (PROXY_MODES.includes(mode)) return [];
+  const nearest = closestWord(mode, PROXY_MODES);
+  const hint = nearest === undefined ? "" : `, did you mean ${JSON.stringify(nearest)}?`;
+  const names = PROXY_MODES.join(", ");
+  return [invalidValue("mode", mode, `must be ${names} or blank (blank means iptables)${hint}`)];
+}
+
+function checkClientConnection({ clientConnection }: KubeProxyConfiguration): Finding[] {
+  if (clientConnection.burst >= 0) return [];
+  return [
+    invalidValue("clientConnection.burst", clientConnection.burst, "must be greater than or equal to 0"),
+  ];
+}
+
+function checkConfigSyncPeriod({ configSyncPeriod }: KubeProxyConfiguration): Finding[] {
+  if (configSyncPeriod > 0) return [];
+  return [invalidValue("configSyncPeriod", formatDuration(configSyncPeriod), "must be greater than 0")];
+}
+
+function checkAddresses(config: KubeProxyConfiguration): Finding[] {
+  const findings: Finding[] = [];
+  if (parseIp(config.bindAddress) === null) {
+    const detail = "not a valid textual representation of an IP address";
+    findings.push(invalidValue("bindAddress", config.bindAddress, detail));
+  }
+  for (const path of ["healthzBindAddress", "metricsBindAddress"] as const) {
+    // Blank: switched off by --healthz-port=0 or --metrics-port=0.
+    if (config[path] !== "") findings.push(...checkHostPort(path, config[path]));
+  }
+  return findings;
+}
+
+function checkHostPort(path: string, address: string): Finding[] {
+  const [, host, port] = /^(?:\[([^\[\]]*)\]|[^:\[\]]*):([^:\[\]]*)$/.exec(address)
+    ? splitAtLastColon(address)
+    : [];
+  if (host === undefined || port === undefined) return [invalidValue(path, address, "must be IP:port")];
+  const findings: Finding[] = [];
+  if (parseIp(host) === null) findings.push(invalidValue(path, host, "must be a valid IP"));
+  const number = /^\d{1,5}$/.test(port) ? Number(port) : 0;
+  if (number < 1 || number > 65_535) findings.push(invalidValue(path, port, "must be a valid port"));
+  return findings;
+}
+
+function splitAtLastColon(address: string): [string, string, string] {
+  const colon = address.lastIndexOf(":");
+  return [address, address.slice(0, colon).replace(/^\[(.*)\]$/, "$1"), address.slice(colon + 1)];
+}
+
+function checkNodePortAddresses({ nodePortAddresses }: KubeProxyConfiguration): Finding[] {
+  return (nodePortAddresses ?? []).flatMap((entry, index) => {
+    if (NODE_PORT_WORDS.includes(entry) || parseCidr(entry) !== null) return [];
+    const detail = "must be a valid CIDR, primary, localhost or all";
+    return [invalidValue(`nodePortAddresses[${index}]`, entry, detail, ["nodePortAddresses"])];
+  });
+}
+
+function checkHiddenMetrics({ showHiddenMetricsForVersion: version }: KubeProxyConfiguration): Finding[] {
+  const previous = `1.${KUBERNETES_MINOR - 1}`;
+  if (version === "" || version === previous) return [];
+  const detail = `must be omitted or ${JSON.stringify(previous)}, the previous minor version`;
+  return [invalidValue("showHiddenMetricsForVersion", version, detail)];
+}
+
+function checkDetectLocal(config: KubeProxyConfiguration): Finding[] {
+  const { detectLocalMode: mode, detectLocal } = config;
+  switch (mode) {
+    case "ClusterCIDR":
+      return checkClusterCidr(config.clusterCIDR);
+    case "NodeCIDR":
+      return [];
+    case "BridgeInterface":
+      return checkNotEmpty("detectLocal.bridgeInterface", detectLocal.bridgeInterface);
+    case "InterfaceNamePrefix":
+      return checkNotEmpty("detectLocal.interfaceNamePrefix", detectLocal.interfaceNamePrefix);
+    default: {
+      const supported = [...DETECT_LOCAL_MODES, ""].map((name) => JSON.stringify(name)).join(", ");
+      const nearest = closestWord(mode, DETECT_LOCAL_MODES);
+      const hint = nearest === undefined ? "" : `, did you mean ${JSON.stringify(nearest)}?`;
+      const message = `Unsupported value: ${JSON.stringify(mode)}: supported values: ${supported}${hint}`;
+      return [{ path: "detectLocalMode", message }];
+    }
+  }
+}
+
+function checkNotEmpty(path: string, value: string): Finding[] {
+  return value === "" ? [invalidValue(path, value, "must not be empty", ["detectLocalMode"])] : [];
+}
+
+function checkClusterCidr(clusterCIDR: string): Finding[] {
+  if (clusterCIDR === "") return [];
+  const path = "clusterCIDR";
+  const items = clusterCIDR.split(",");
+  const cidrs = items.map(parseCidr);
+  const findings = items.filter((_, index) => cidrs[index] === null)
+    .map((item) => invalidValue(path, item, CIDR_BLOCK_TEXT));
+  const families = cidrs.flatMap((cidr) => cidr === null ? [] : [cidr.family]);
+  const sameFamilyPair = items.length === 2 && families.length === 2 && families[0] === families[1];
+  if (items.length > 2 || sameFamilyPair) findings.unshift(invalidValue(path, items, DUAL_STACK_TEXT));
+  return findings;
+}
+
+function checkOwnFields({ kproxy }: KubeProxyConfiguration): Finding[] {
+  const findings = kproxy.manifests.flatMap((path, index) =>
+    path.trim() === ""
+      ? [
+        invalidValue(`kproxy.manifests[${index}]`, path, "must name a file or a folder", [
+          "kproxy.manifests",
+        ]),
+      ]
+      : []
+  );
+  if (!ENDPOINTS_SOURCES.includes(kproxy.endpointsSource)) {
+    const detail = `must be ${ENDPOINTS_SOURCES.join(", ")} or blank`;
+    findings.push(invalidValue("kproxy.endpointsSource", kproxy.endpointsSource, detail));
+  }
+  return findings;
+}

@@ -1,0 +1,132 @@
+/**
+ * One YAML or JSON document as maps, lists and scalars with their lines, following aliases and merge keys.
+ *
+ * @module
+ */
+import { isAlias, isMap, isScalar, isSeq, LineCounter, parseAllDocuments } from "yaml";
+import type { Document, ParsedNode, Tags } from "yaml";
+import type { Problem } from "../errors.ts";
+
+export interface YamlEntry {
+  readonly name: string;
+  readonly line: number;
+  readonly value: unknown;
+}
+
+export type YamlScalar = string | number | boolean | null;
+
+/** A first document, ready to be read. Nodes are handed around as `unknown`: only this class looks into them. */
+export class YamlReader {
+  /** What does not parse. If there is something, nothing else is worth reading. */
+  readonly problems: readonly Problem[];
+  /** Line on which a second document begins, if there is one. */
+  readonly secondDocumentLine: number | undefined;
+  readonly root: unknown;
+  readonly #document: Document.Parsed | undefined;
+  readonly #lines = new LineCounter();
+
+  constructor(text: string) {
+    // Kubernetes reads YAML 1.1 (yes/no/on/off are booleans), but knows neither dates nor numbers of base 60.
+    const documents: Document.Parsed<ParsedNode>[] = [
+      ...parseAllDocuments(text, {
+        version: "1.1",
+        uniqueKeys: false,
+        lineCounter: this.#lines,
+        customTags: (tags) => tags.filter(isKubernetesTag),
+      }),
+    ];
+    this.#document = documents[0];
+    this.root = this.#document?.contents ?? null;
+    this.problems = (this.#document?.errors ?? []).map((error) => ({
+      path: "",
+      message: firstLine(error.message),
+      line: this.#lines.linePos(error.pos[0]).line,
+    }));
+    const second = documents[1];
+    this.secondDocumentLine = second === undefined ? undefined : this.#lines.linePos(second.range[0]).line;
+  }
+
+  /** 1-based line of a node; 1 if it has none. */
+  lineOf(node: unknown): number {
+    const range = (node as { range?: readonly number[] | null } | null)?.range;
+    return range?.[0] === undefined ? 1 : this.#lines.linePos(range[0]).line;
+  }
+
+  /** The entries of a map, merged ones first, or undefined if the node is no map. */
+  entries(node: unknown): YamlEntry[] | undefined {
+    const map = this.#resolve(node);
+    if (!isMap(map)) return undefined;
+    const merged = new Map<string, YamlEntry>();
+    const own: YamlEntry[] = [];
+    for (const pair of map.items) {
+      const name = nameOf(pair.key);
+      if (name !== "<<") own.push({ name, line: this.lineOf(pair.key), value: pair.value });
+      else for (const entry of this.#merged(pair.value, map)) merged.set(entry.name, entry);
+    }
+    for (const { name } of own) merged.delete(name);
+    return [...merged.values(), ...own];
+  }
+
+  /** The items of a list, or undefined if the node is no list. */
+  items(node: unknown): readonly unknown[] | undefined {
+    const list = this.#resolve(node);
+    return isSeq(list) ? list.items : undefined;
+  }
+
+  /** The value of a scalar (an absent one is null), or undefined if the node is a map or a list. */
+  scalar(node: unknown): YamlScalar | undefined {
+    const resolved = this.#resolve(node);
+    if (resolved === null || resolved === undefined) return null;
+    if (!isScalar(resolved)) return undefined;
+    const { value } = resolved;
+    if (typeof value === "bigint") return Number(value);
+    return typeof value === "string" || typeof value === "number" || typeof value === "boolean"
+      ? value
+      : null;
+  }
+
+  /** A scalar as it is written, without quotes. */
+  source(node: unknown): string {
+    const resolved = this.#resolve(node);
+    if (!isScalar(resolved)) return "";
+    return resolved.source ?? String(resolved.value);
+  }
+
+  /** What a node is, for "found …". */
+  describe(node: unknown): string {
+    if (this.entries(node) !== undefined) return "a map";
+    if (this.items(node) !== undefined) return "a list";
+    const value = this.scalar(node);
+    if (value === null || value === undefined) return "nothing";
+    if (typeof value === "string") return `the string ${JSON.stringify(value)}`;
+    return typeof value === "number" ? `the number ${this.source(node)}` : `the boolean ${this.source(node)}`;
+  }
+
+  #resolve(node: unknown): unknown {
+    return isAlias(node) && this.#document !== undefined ? node.resolve(this.#document) : node;
+  }
+
+  #merged(node: unknown, into: unknown): YamlEntry[] {
+    const sources = this.items(node) ?? [node];
+    // Earlier sources win over later ones; a map that merges itself adds nothing.
+    return [...sources].reverse().flatMap((source) =>
+      this.#resolve(source) === into ? [] : this.entries(source) ?? []
+    );
+  }
+}
+
+function isKubernetesTag(tag: Tags[number]): boolean {
+  if (typeof tag === "string") return tag !== "timestamp" && tag !== "intTime" && tag !== "floatTime";
+  const format = "format" in tag ? tag.format : undefined;
+  return format !== "TIME" && tag.tag !== "tag:yaml.org,2002:timestamp";
+}
+
+function nameOf(key: unknown): string {
+  if (!isScalar(key)) return String(key);
+  if (typeof key.value === "symbol") return "<<";
+  return key.source ?? String(key.value);
+}
+
+function firstLine(message: string): string {
+  return (message.split("\n", 1)[0] ?? "").replace(/ at line \d+, column \d+:?$/, "");
+}
