@@ -1,0 +1,63 @@
+/**
+ * Plans and operations as text for `iptables-restore --noflush`.
+ *
+ * @module
+ */
+import type { IptablesPlan, Operations, Table, Transaction } from "./ruleset.ts";
+
+/** The line that creates a chain, or empties it if it is there. */
+export function chainLine(chain: string): string {
+  return `:${chain} - [0:0]`;
+}
+
+/**
+ * The lines of one table of a plan: chains, then the rules that are always there, then those of each Service, then the
+ * ones that must be last. In nat a Service's dispatch rules come before those of its own chains.
+ */
+export function planLines(plan: IptablesPlan, table: Table): string[] {
+  const lines = plan.base.chains[table].map(chainLine);
+  if (table === "nat") {
+    for (const service of plan.services.values()) {
+      for (const chain of service?.chains ?? []) lines.push(chainLine(chain));
+    }
+  }
+  for (const rule of plan.base.head[table]) lines.push(rule);
+  for (const service of plan.services.values()) {
+    if (service === null) continue;
+    for (const rule of service.dispatch) {
+      if (rule.table === table) lines.push(`-A ${rule.chain} ${rule.rule}`);
+    }
+    if (table === "nat") { for (const rule of service.rules) lines.push(rule); }
+  }
+  for (const rule of plan.base.tail[table]) lines.push(rule);
+  return lines;
+}
+
+/** One `*table … COMMIT` block. */
+export function renderTransaction(transaction: Transaction): string {
+  return `*${transaction.table}\n${transaction.lines.map((line) => line + "\n").join("")}COMMIT\n`;
+}
+
+/** All blocks, in order; empty if nothing needs to be done. */
+export function renderOperations(operations: Operations): string {
+  return operations.transactions.map(renderTransaction).join("");
+}
+
+/** The whole plan as text, filter first. It does not contain the jumps from the kernel's own chains. */
+export function renderPlan(plan: IptablesPlan): string {
+  return renderOperations({
+    transactions: (["filter", "nat"] as const).map((table) => ({ table, lines: planLines(plan, table) })),
+  });
+}
+
+/** How many rules the operations write, less the chains they delete (the meaning of kube-proxy's `…_last` gauges). */
+export function countWrittenRules(operations: Operations): Record<Table, number> {
+  const counts = { filter: 0, nat: 0 };
+  for (const { table, lines } of operations.transactions) {
+    for (const line of lines) {
+      if (line.startsWith("-A ") || line.startsWith("-I ")) counts[table]++;
+      else if (line.startsWith("-X ")) counts[table]--;
+    }
+  }
+  return counts;
+}
