@@ -105,18 +105,11 @@ export class ProxyLoop implements SourceSink {
     current: EndpointSlice | undefined,
     changed: Set<FamilyLane>,
   ): void {
+    const slice = current ?? old;
+    if (slice === undefined) return;
+    // Both families hear of every slice: only so does a tracker notice one that changed its address type.
     for (const lane of this.#options.lanes) {
-      const now = current?.addressType === lane.family ? current : undefined;
-      const before = old?.addressType === lane.family ? old : undefined;
-      if (now !== undefined) {
-        // A slice moved to another Service (only possible in files) must leave the old one.
-        if (before !== undefined && before.serviceName !== now.serviceName) {
-          if (lane.tracker.updateEndpointSlice(before, true)) changed.add(lane);
-        }
-        if (lane.tracker.updateEndpointSlice(now, false)) changed.add(lane);
-      } else if (before !== undefined && lane.tracker.updateEndpointSlice(before, true)) {
-        changed.add(lane);
-      }
+      if (lane.tracker.updateEndpointSlice(slice, current === undefined)) changed.add(lane);
     }
   }
 }
