@@ -128,12 +128,19 @@ export function decodeList<T>(parent: RawObject, key: string, decode: (item: Raw
 export function textsAt(parent: RawObject, key: string, check?: (text: string) => void): readonly string[] {
   const list = listAt(parent, key);
   if (list.length === 0) return NO_TEXTS;
-  return list.map((value, index) => {
-    const path = `${key}[${index}]`;
-    if (typeof value !== "string") throw wrong(path, "a string", value);
-    if (check !== undefined) inside(path, () => check(value));
-    return value;
-  });
+  const texts: string[] = [];
+  let index = 0;
+  try {
+    for (; index < list.length; index++) {
+      const value = list[index];
+      if (typeof value !== "string") throw wrong("", "a string", value);
+      check?.(value);
+      texts.push(value);
+    }
+  } catch (error) {
+    throw withPrefix(error, `${key}[${index}]`);
+  }
+  return texts;
 }
 
 /** Runs `decode`, putting `prefix` before the path of what it throws. */

@@ -1,0 +1,245 @@
+/**
+ * Objects from manifest files: YAML or JSON, watched.
+ *
+ * @module
+ */
+import type { ApiObject } from "../model/objects.ts";
+import type { Logger } from "../observe/log.ts";
+import type { EndpointsMode } from "./endpoints.ts";
+import {
+  classifyPaths,
+  decodeText,
+  type FoundFile,
+  listFiles,
+  type ManifestPath,
+  orderPrefix,
+  readStableText,
+  readStdin,
+  STDIN_PATH,
+} from "./files_scan.ts";
+import { FolderWatch } from "./files_watch.ts";
+import { type ManifestFile, ManifestStore } from "./manifest_store.ts";
+import { type Manifest, readManifest } from "./manifest_text.ts";
+import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "./source.ts";
+
+/** Options of {@linkcode FileSource}. */
+export interface FileSourceOptions {
+  /** Files, folders (their `*.yaml *.yml *.json`, not deeper), or `-` for standard input. The earlier path wins. */
+  readonly paths: readonly string[];
+  readonly log: Logger;
+  /** @default {"auto"} */
+  readonly endpointsSource?: EndpointsMode;
+  /** How long files must be quiet before they are read. @default {30} */
+  readonly debounceMs?: number;
+  /** @default {5000} */
+  readonly pollMs?: number;
+  /** How long a file that had objects may be empty before that is believed: many tools truncate, then write. @default {1000} */
+  readonly emptyGraceMs?: number;
+  /** Read once, if `-` is among the paths. @default {Deno.stdin.readable} */
+  readonly stdin?: ReadableStream<Uint8Array>;
+}
+
+interface KnownFile {
+  readonly file: FoundFile;
+  /** Undefined if it could not be read. */
+  readonly text: string | undefined;
+  /** Of the last content that was not broken. */
+  readonly manifest: Manifest | undefined;
+  /** Since when (milliseconds, monotonic) it has been empty without that being believed. */
+  readonly emptySinceMs?: number;
+}
+
+const KINDS: readonly ResourceKind[] = ["services", "endpointslices", "nodes"];
+
+/**
+ * Delivers what manifest files hold, and every change of them: edits, renames into place, ConfigMap link swaps, deletions.
+ *
+ * - A broken file keeps its last good content in force, a refused object its last good version.
+ * - An object in two files counts where it comes first: by path as given, then by file name.
+ * - A deleted file takes its objects along; a folder that vanishes as a whole does not (it was rather unmounted).
+ * - Services and slices that kube-proxy's selectors leave out are left out.
+ * - Every Node is delivered, whatever its name.
+ */
+export class FileSource implements Source {
+  readonly name: string;
+  readonly #options: FileSourceOptions;
+  readonly #store: ManifestStore;
+  readonly #known = new Map<string, KnownFile>();
+  #gone: ReadonlySet<number> = new Set();
+
+  constructor(options: FileSourceOptions) {
+    this.name = `files ${options.paths.join(", ")}`;
+    this.#options = options;
+    this.#store = new ManifestStore(options.endpointsSource ?? "auto");
+  }
+
+  async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
+    const { log, debounceMs = 30, pollMs = 5000 } = this.#options;
+    const paths = await classifyPaths(this.#options.paths);
+    if (signal.aborted) return;
+    await this.#takeStdin(paths, signal);
+    if (signal.aborted) return;
+    const folders = [...new Set(paths.filter(isWatched).map(folderOf))];
+    using watch = new FolderWatch({ folders, debounceMs, pollMs, log });
+    await watch.refresh();
+    await this.#scan(paths, watch, new Set());
+    this.#deliver(sink, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
+    for (;;) {
+      const changed = await watch.next(signal);
+      if (changed === null) return;
+      try {
+        await watch.refresh();
+        await this.#scan(paths, watch, changed);
+      } catch (error) {
+        log.error("Cannot look at the manifests, trying again", error, { source: this.name });
+      }
+      this.#deliver(sink, "Manifests changed", []);
+    }
+  }
+
+  async #takeStdin(paths: readonly ManifestPath[], signal: AbortSignal): Promise<void> {
+    const index = paths.findIndex(({ kind }) => kind === "stdin");
+    if (index < 0) return;
+    const text = await readStdin(this.#options.stdin ?? Deno.stdin.readable, signal);
+    this.#store.set(stdinFile(index), readManifest(text));
+  }
+
+  async #scan(
+    paths: readonly ManifestPath[],
+    watch: FolderWatch,
+    changed: ReadonlySet<string>,
+  ): Promise<void> {
+    const { files, gone } = await listFiles(paths);
+    this.#noteGone(paths, gone);
+    const seen = new Set(files.map(({ order }) => order));
+    for (const file of files) {
+      const known = this.#known.get(file.order);
+      const same = known !== undefined && known.file.signature === file.signature &&
+        !changed.has(file.baseName) && known.emptySinceMs === undefined;
+      if (!same) await this.#read(file, known, watch);
+    }
+    for (const [order, { file }] of this.#known) {
+      if (seen.has(order) || gone.some((index) => order.startsWith(orderPrefix(index)))) continue;
+      this.#known.delete(order);
+      this.#store.remove(file);
+    }
+  }
+
+  #noteGone(paths: readonly ManifestPath[], gone: readonly number[]): void {
+    for (const index of gone) {
+      if (this.#gone.has(index)) continue;
+      const folder = paths[index]?.path;
+      this.#options.log.warn("Manifest folder is gone; its last content stays in force", { folder });
+    }
+    this.#gone = new Set(gone);
+  }
+
+  async #read(file: FoundFile, known: KnownFile | undefined, watch: FolderWatch): Promise<void> {
+    let text: string | undefined;
+    try {
+      text = await readStableText(file);
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return;
+      this.#known.set(file.order, { file, text: undefined, manifest: known?.manifest });
+      this.#store.unreadable(file, reasonOf(error));
+      return;
+    }
+    if (text === undefined) {
+      watch.touch(file.baseName);
+      return;
+    }
+    if (text === known?.text && known.emptySinceMs === undefined) {
+      this.#known.set(file.order, { ...known, file });
+      return;
+    }
+    if (text.trim() === "" && this.#isBeingWritten(file, known, watch)) return;
+    const manifest = readManifest(text, { json: isJson(file), previous: known?.manifest });
+    this.#store.set(file, manifest);
+    const lastGood = manifest.problem === undefined ? manifest : known?.manifest;
+    this.#known.set(file.order, { file, text, manifest: lastGood });
+  }
+
+  /** True as long as an empty file that had objects is given time to be filled. */
+  #isBeingWritten(file: FoundFile, known: KnownFile | undefined, watch: FolderWatch): boolean {
+    if (known === undefined || (known.manifest?.items.length ?? 0) === 0) return false;
+    const nowMs = performance.now();
+    const emptySinceMs = known.emptySinceMs ?? nowMs;
+    const { emptyGraceMs = 1000 } = this.#options;
+    if (nowMs - emptySinceMs >= emptyGraceMs) return false;
+    this.#known.set(file.order, { ...known, file, emptySinceMs });
+    watch.wakeAfter(emptyGraceMs - (nowMs - emptySinceMs));
+    return true;
+  }
+
+  #deliver(sink: SourceSink, message: string, synced: readonly SourceEvent[]): void {
+    const { events, rejections } = this.#store.checkout();
+    for (const rejection of rejections) sink.rejected(rejection);
+    const batch = [...events, ...synced];
+    if (batch.length === 0) return;
+    const count = (type: SourceEvent["type"]): number => events.filter((event) => event.type === type).length;
+    this.#options.log.info(message, {
+      files: this.#known.size,
+      added: count("add"),
+      updated: count("update"),
+      deleted: count("delete"),
+    }, 1);
+    sink.events(batch);
+  }
+}
+
+function isWatched({ kind }: ManifestPath): boolean {
+  return kind !== "stdin";
+}
+
+function folderOf({ path, kind }: ManifestPath): string {
+  if (kind === "folder") return path;
+  const slash = path.lastIndexOf("/");
+  return slash < 0 ? "." : path.slice(0, slash) || "/";
+}
+
+function isJson({ path }: ManifestFile): boolean {
+  return path.endsWith(".json");
+}
+
+function reasonOf(error: unknown): string {
+  return `cannot be read: ${error instanceof Error ? error.message : String(error)}`;
+}
+
+function stdinFile(index: number): ManifestFile {
+  return { path: "stdin", order: orderPrefix(index) };
+}
+
+/** What a one-time look at manifests gave. */
+export interface ReadManifests {
+  /** Those that count, selected and merged as {@linkcode FileSource} does; by precedence of their files. */
+  readonly objects: readonly ApiObject[];
+  readonly problems: readonly Rejection[];
+}
+
+/**
+ * Reads manifests once, for commands that print what they would mean.
+ *
+ * @throws {Deno.errors.NotFound} if a path does not exist
+ */
+export async function readManifests(
+  paths: readonly string[],
+  options: { readonly endpointsSource?: EndpointsMode; readonly stdin?: ReadableStream<Uint8Array> } = {},
+): Promise<ReadManifests> {
+  const store = new ManifestStore(options.endpointsSource ?? "auto");
+  const classified = await classifyPaths(paths);
+  const stdinIndex = classified.findIndex(({ path }) => path === STDIN_PATH);
+  if (stdinIndex >= 0) {
+    store.set(stdinFile(stdinIndex), readManifest(await readStdin(options.stdin ?? Deno.stdin.readable)));
+  }
+  for (const file of (await listFiles(classified)).files) {
+    try {
+      const text = decodeText(await Deno.readFile(file.path));
+      store.set(file, readManifest(text, { json: isJson(file) }));
+    } catch (error) {
+      store.unreadable(file, reasonOf(error));
+    }
+  }
+  const { events, rejections } = store.checkout();
+  const objects = events.flatMap((event) => event.type === "add" ? [event.object] : []);
+  return { objects, problems: rejections };
+}

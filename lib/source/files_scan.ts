@@ -1,0 +1,166 @@
+/**
+ * Which manifest files there are, and their texts.
+ *
+ * @module
+ */
+import type { ManifestFile } from "./manifest_store.ts";
+
+/** The path that stands for standard input. */
+export const STDIN_PATH = "-";
+
+/** A `--manifests` path, as found at start. */
+export interface ManifestPath {
+  readonly path: string;
+  readonly kind: "file" | "folder" | "stdin";
+}
+
+/**
+ * Finds out what each path is.
+ *
+ * @throws {Deno.errors.NotFound} if a path does not exist
+ * @throws {TypeError} if it is neither a file nor a folder, or standard input is named twice
+ */
+export async function classifyPaths(paths: readonly string[]): Promise<ManifestPath[]> {
+  const classified: ManifestPath[] = [];
+  for (const path of new Set(paths)) {
+    if (path === STDIN_PATH) {
+      classified.push({ path, kind: "stdin" });
+      continue;
+    }
+    const info = await statOrUndefined(path);
+    if (info === undefined) {
+      throw new Deno.errors.NotFound(`Cannot read manifests: no such file or folder: "${path}"`);
+    }
+    if (info.isDirectory) classified.push({ path: path.replace(/(.)\/+$/, "$1"), kind: "folder" });
+    else if (info.isFile) classified.push({ path, kind: "file" });
+    else throw new TypeError(`Cannot read manifests: neither a file nor a folder: "${path}"`);
+  }
+  return classified;
+}
+
+/** A file that is there now. */
+export interface FoundFile extends ManifestFile {
+  readonly baseName: string;
+  /** Device and inode: the same for every name of one file. */
+  readonly inode: string;
+  /** Differs if the content may differ. */
+  readonly signature: string;
+  readonly sizeBytes: number;
+}
+
+/** What a look at all paths gave. */
+export interface FoundFiles {
+  /** In order of precedence, each file once however many paths lead to it. */
+  readonly files: readonly FoundFile[];
+  /** Numbers of the folders that are no longer there. */
+  readonly gone: readonly number[];
+}
+
+/** Lists the files of all paths: `*.yaml *.yml *.json` directly in a folder, without hidden ones, or the file itself. */
+export async function listFiles(paths: readonly ManifestPath[]): Promise<FoundFiles> {
+  const files: FoundFile[] = [];
+  const gone: number[] = [];
+  const inodes = new Set<string>();
+  for (const [index, path] of paths.entries()) {
+    const found = await listPath(path, orderPrefix(index));
+    if (found === undefined) gone.push(index);
+    for (const file of found ?? []) {
+      if (inodes.has(file.inode)) continue;
+      inodes.add(file.inode);
+      files.push(file);
+    }
+  }
+  return { files, gone };
+}
+
+/** What the `order` of all files of the path with that number begins with. */
+export function orderPrefix(index: number): string {
+  return `${String(index).padStart(6, "0")}/`;
+}
+
+/** The files of one path, sorted by name; undefined if it was a folder and is gone. */
+async function listPath({ path, kind }: ManifestPath, prefix: string): Promise<FoundFile[] | undefined> {
+  if (kind === "stdin") return [];
+  if (kind === "file") {
+    const file = await describeFile(path, prefix);
+    return file === undefined ? [] : [file];
+  }
+  const names: string[] = [];
+  try {
+    for await (const entry of Deno.readDir(path)) {
+      if (/^[^.].*\.(ya?ml|json)$/.test(entry.name)) names.push(entry.name);
+    }
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+  const files = await Promise.all(names.map((name) => describeFile(`${path}/${name}`, `${prefix}${name}`)));
+  return files.filter((file) => file !== undefined).sort((one, other) => one.order < other.order ? -1 : 1);
+}
+
+async function describeFile(path: string, order: string): Promise<FoundFile | undefined> {
+  const info = await statOrUndefined(path);
+  if (info === undefined || info.isDirectory) return undefined;
+  return {
+    path,
+    order,
+    baseName: path.slice(path.lastIndexOf("/") + 1),
+    inode: `${info.dev}:${info.ino}`,
+    signature: signatureOf(info),
+    sizeBytes: info.size,
+  };
+}
+
+/** Undefined if there is no such file, or the link at `path` leads nowhere. */
+async function statOrUndefined(path: string): Promise<Deno.FileInfo | undefined> {
+  try {
+    return await Deno.stat(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return undefined;
+    throw error;
+  }
+}
+
+function signatureOf({ dev, ino, size, mtime, ctime }: Deno.FileInfo): string {
+  return [dev, ino, size, mtime?.getTime(), ctime?.getTime()].join(":");
+}
+
+/**
+ * The text of a file, or undefined if it changed while it was read.
+ *
+ * @throws {TypeError} if it is not UTF-8
+ */
+export async function readStableText(file: FoundFile): Promise<string | undefined> {
+  const bytes = await Deno.readFile(file.path);
+  const after = await statOrUndefined(file.path);
+  if (after === undefined || signatureOf(after) !== file.signature) return undefined;
+  return decodeText(bytes);
+}
+
+/** @throws {TypeError} if it is not UTF-8 */
+export function decodeText(bytes: Uint8Array<ArrayBuffer>): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch (error) {
+    throw new TypeError("is not UTF-8 text", { cause: error });
+  }
+}
+
+/** Standard input to its end. */
+export async function readStdin(stdin: ReadableStream<Uint8Array>, signal?: AbortSignal): Promise<string> {
+  const reader = stdin.getReader();
+  const cancel = (): void => void reader.cancel();
+  signal?.addEventListener("abort", cancel);
+  try {
+    const chunks: Uint8Array[] = [];
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      chunks.push(value);
+    }
+    return decodeText(new Uint8Array(await new Blob(chunks as BlobPart[]).arrayBuffer()));
+  } finally {
+    signal?.removeEventListener("abort", cancel);
+    reader.releaseLock();
+  }
+}

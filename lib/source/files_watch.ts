@@ -1,0 +1,142 @@
+/**
+ * Says when something in some folders may have changed.
+ *
+ * @module
+ */
+import type { Logger } from "../observe/log.ts";
+
+/** What is watched and how patiently. */
+export interface FolderWatchOptions {
+  readonly folders: readonly string[];
+  /** After an event, waits until none has come for so long. */
+  readonly debounceMs: number;
+  /** Looks again after so long even without an event: network file systems and exhausted inotify limits send none. */
+  readonly pollMs: number;
+  readonly log: Logger;
+}
+
+/** A storm of events delays the answer by at most so many debounce times. */
+const MAX_DEBOUNCES = 10;
+
+interface WatchedFolder {
+  /** Device and inode: a folder that was replaced needs a new watch. */
+  readonly identity: string;
+  readonly watcher: Deno.FsWatcher | undefined;
+}
+
+/**
+ * Watches folders, never files: a watch on a file dies when the file is replaced, be it by a rename or by a ConfigMap's
+ * `..data` link. Call {@linkcode FolderWatch.refresh} before each look at the folders, so that nothing is missed.
+ */
+export class FolderWatch implements Disposable {
+  readonly #options: FolderWatchOptions;
+  readonly #watched = new Map<string, WatchedFolder>();
+  readonly #timers = new Set<ReturnType<typeof setTimeout>>();
+  #changed = new Set<string>();
+  #wake: PromiseWithResolvers<void> = Promise.withResolvers();
+
+  constructor(options: FolderWatchOptions) {
+    this.#options = options;
+  }
+
+  /** (Re)opens the watches of folders that are new or were replaced. */
+  async refresh(): Promise<void> {
+    for (const folder of this.#options.folders) {
+      const identity = await identityOfFolder(folder);
+      const watched = this.#watched.get(folder);
+      if (watched?.identity === identity) continue;
+      watched?.watcher?.close();
+      this.#watched.delete(folder);
+      if (identity !== undefined) this.#watched.set(folder, { identity, watcher: this.#open(folder) });
+    }
+  }
+
+  /**
+   * Resolves when something changed or the poll is due, to the base names of the files that changed (none for a poll);
+   * to null once `signal` aborts.
+   */
+  async next(signal: AbortSignal): Promise<ReadonlySet<string> | null> {
+    const { debounceMs, pollMs } = this.#options;
+    if (await this.#eventWithin(pollMs, signal)) {
+      for (let rounds = 0; rounds < MAX_DEBOUNCES; rounds++) {
+        this.#wake = Promise.withResolvers();
+        if (!await this.#eventWithin(debounceMs, signal)) break;
+      }
+    }
+    const changed = this.#changed;
+    this.#changed = new Set();
+    this.#wake = Promise.withResolvers();
+    return signal.aborted ? null : changed;
+  }
+
+  /** Makes the next call of {@linkcode FolderWatch.next} answer soon, with `name` among the changed. */
+  touch(name: string): void {
+    this.#changed.add(name);
+    this.#wake.resolve();
+  }
+
+  /** Makes {@linkcode FolderWatch.next} answer after so long at the latest. */
+  wakeAfter(delayMs: number): void {
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      this.#wake.resolve();
+    }, delayMs);
+    this.#timers.add(timer);
+  }
+
+  [Symbol.dispose](): void {
+    for (const timer of this.#timers) clearTimeout(timer);
+    for (const { watcher } of this.#watched.values()) watcher?.close();
+    this.#watched.clear();
+  }
+
+  async #eventWithin(timeoutMs: number, signal: AbortSignal): Promise<boolean> {
+    if (signal.aborted) return false;
+    const timeout = Promise.withResolvers<boolean>();
+    const giveUp = (): void => timeout.resolve(false);
+    const timer = setTimeout(giveUp, timeoutMs);
+    signal.addEventListener("abort", giveUp);
+    try {
+      return await Promise.race([this.#wake.promise.then(() => true), timeout.promise]);
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", giveUp);
+    }
+  }
+
+  #open(folder: string): Deno.FsWatcher | undefined {
+    try {
+      const watcher = Deno.watchFs(folder, { recursive: false });
+      this.#follow(watcher).catch((error) => this.#warn(folder, error));
+      return watcher;
+    } catch (error) {
+      this.#warn(folder, error);
+      return undefined;
+    }
+  }
+
+  #warn(folder: string, error: unknown): void {
+    this.#options.log.error("Cannot watch folder, polling it instead", error, {
+      folder,
+      pollMs: this.#options.pollMs,
+    });
+  }
+
+  async #follow(watcher: Deno.FsWatcher): Promise<void> {
+    for await (const event of watcher) {
+      // Our own reading is an access, too.
+      if (event.kind === "access") continue;
+      for (const path of event.paths) this.touch(path.slice(path.lastIndexOf("/") + 1));
+    }
+  }
+}
+
+async function identityOfFolder(folder: string): Promise<string | undefined> {
+  try {
+    const { dev, ino, isDirectory } = await Deno.stat(folder);
+    return isDirectory ? `${dev}:${ino}` : undefined;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}

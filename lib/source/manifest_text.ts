@@ -1,0 +1,242 @@
+/**
+ * The text of a manifest file → its objects, each with the line it stands on.
+ *
+ * @module
+ */
+import {
+  type Document,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  parseAllDocuments,
+} from "yaml";
+import type { ApiObject } from "../model/objects.ts";
+import { decodeItem, describeItem, isSelected, itemsOf, type RawItem } from "./decode.ts";
+import { DecodeError, type RawObject } from "./decode_values.ts";
+
+/** One object of a file: read, or refused with a reason. */
+export interface ManifestItem {
+  /** `Service shop/web`: identity among all files; null if the object does not say. */
+  readonly key: string | null;
+  /** `Service shop/web`, as far as known. */
+  readonly object: string;
+  /** 1-based; 0 if not known. */
+  readonly line: number;
+  /** 1-based, counting documents that hold something. */
+  readonly document: number;
+  /** What it decodes to; empty if refused. */
+  readonly objects: readonly ApiObject[];
+  /** False if kube-proxy's selectors would keep it from the proxy. */
+  readonly selected: boolean;
+  /** Why it is refused. */
+  readonly refusal?: string;
+}
+
+/** Where and why a text cannot be read at all. */
+export interface SyntaxProblem {
+  readonly line: number;
+  readonly document: number;
+  readonly message: string;
+}
+
+/** A file's objects; if `problem` is there, the text is broken and nothing of it counts. */
+export interface Manifest {
+  readonly items: readonly ManifestItem[];
+  readonly problem?: SyntaxProblem;
+  /** What each part of the text gave, so that an edit costs only the documents it touches. */
+  readonly parts: ReadonlyMap<string, ManifestPart>;
+}
+
+/** One part of a text, with lines and documents counted from its own start (the first is 0). */
+export interface ManifestPart {
+  readonly items: readonly ManifestItem[];
+  readonly documents: number;
+  readonly problem?: SyntaxProblem;
+}
+
+/** How a text is read. */
+export interface ManifestOptions {
+  /** True for `*.json`: it must be JSON. Without it JSON is still understood, being YAML. */
+  readonly json?: boolean;
+  /** The same file's former content: parts of it that are still there are not read again. */
+  readonly previous?: Manifest | undefined;
+}
+
+/** Reads the objects of a text. Never throws for what is in the text. */
+export function readManifest(text: string, options: ManifestOptions = {}): Manifest {
+  const items: ManifestItem[] = [];
+  const parts = new Map<string, ManifestPart>();
+  let line = 1;
+  let document = 1;
+  for (const partText of splitDocuments(text.startsWith("\uFEFF") ? text.slice(1) : text)) {
+    const part = parts.get(partText) ?? options.previous?.parts.get(partText) ?? readPart(partText, options);
+    parts.set(partText, part);
+    if (part.problem !== undefined) return { items: [], parts, problem: shift(part.problem, line, document) };
+    for (const item of part.items) items.push(shift(item, line, document));
+    line += countLines(partText);
+    document += part.documents;
+  }
+  return { items, parts };
+}
+
+function shift<T extends { readonly line: number; readonly document: number }>(
+  at: T,
+  line: number,
+  document: number,
+): T {
+  return { ...at, line: at.line < 0 ? 0 : at.line + line, document: at.document + document };
+}
+
+function countLines(text: string): number {
+  let lines = 0;
+  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines++;
+  return lines;
+}
+
+/** Cuts before every `---` line. YAML allows that marker nowhere else, not even inside texts; directives need what follows. */
+function splitDocuments(text: string): string[] {
+  if (looksLikeJson(text) || /^(%|\.\.\.)/m.test(text)) return [text];
+  const starts = [...text.matchAll(/^---(?=[ \t\r\n]|$)/gm)].map((match) => match.index);
+  if (starts[0] !== 0) starts.unshift(0);
+  return starts.map((start, index) => text.slice(start, starts[index + 1]));
+}
+
+function looksLikeJson(text: string): boolean {
+  return /^\s*[{[]/.test(text);
+}
+
+function readPart(text: string, options: ManifestOptions): ManifestPart {
+  if (options.json === true || looksLikeJson(text)) {
+    const part = readJson(text, options.json === true);
+    if (part !== undefined) return part;
+  }
+  return readYaml(text);
+}
+
+/** Undefined if the text is not JSON and need not be. */
+function readJson(text: string, required: boolean): ManifestPart | undefined {
+  let raw: unknown;
+  try {
+    raw = JSON.parse(text);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    if (!required) return undefined;
+    if (text.trim() === "") return { items: [], documents: 0 };
+    const line = Number(/\(line (\d+) /.exec(error.message)?.[1] ?? countLines(text) + 1) - 1;
+    return { items: [], documents: 1, problem: { line, document: 0, message: error.message } };
+  }
+  const items = decodeDocument(raw, 0, () => -1);
+  if (items.every((item) => item.refusal === undefined)) return { items, documents: 1 };
+  // Only a refusal needs lines, and only the slower reader knows them.
+  const lines = new LineCounter();
+  const [document] = parse(text, lines);
+  if (document === undefined || document.errors.length > 0) return { items, documents: 1 };
+  return { items: decodeDocument(raw, 0, (path) => lineOf(document, path, lines)), documents: 1 };
+}
+
+function parse(text: string, lineCounter: LineCounter): Document[] {
+  const documents = parseAllDocuments(text, {
+    lineCounter,
+    merge: true,
+    prettyErrors: false,
+    logLevel: "error",
+  });
+  return [...documents] as Document[];
+}
+
+function readYaml(text: string): ManifestPart {
+  const lines = new LineCounter();
+  const items: ManifestItem[] = [];
+  let documents = 0;
+  let current: Document | undefined;
+  try {
+    for (const document of parse(text, lines)) {
+      current = document;
+      const [error] = document.errors;
+      if (error !== undefined) return syntaxProblem(lineAt(lines, error.pos[0]), documents, error.message);
+      const raw: unknown = document.toJS();
+      if (raw === null || raw === undefined) continue;
+      items.push(...decodeDocument(raw, documents, (path) => lineOf(document, path, lines)));
+      documents++;
+    }
+  } catch (error) {
+    // Too many aliases (ReferenceError), too deep nesting (RangeError): thrown, not listed.
+    if (!(error instanceof ReferenceError || error instanceof RangeError)) throw error;
+    return syntaxProblem(lineAt(lines, current?.range?.[0] ?? 0), documents, error.message);
+  }
+  return { items, documents };
+}
+
+function syntaxProblem(line: number, document: number, message: string): ManifestPart {
+  return { items: [], documents: document, problem: { line, document, message } };
+}
+
+/** 0-based. */
+function lineAt(lines: LineCounter, offset: number): number {
+  return Math.max(0, lines.linePos(offset).line - 1);
+}
+
+function decodeDocument(raw: unknown, document: number, line: (path: string) => number): ManifestItem[] {
+  const items: ManifestItem[] = [];
+  for (const item of itemsOf(raw)) {
+    const base = { key: keyOf(item), object: describeWritten(item), document };
+    try {
+      const objects = decodeItem(item, { manifest: true });
+      const selected = isSelected(item.raw as RawObject, String(item.kind));
+      items.push({ ...base, line: line(item.path), objects, selected });
+    } catch (error) {
+      if (!(error instanceof DecodeError)) throw error;
+      items.push({
+        ...base,
+        line: line(error.path),
+        objects: [],
+        selected: false,
+        refusal: error.message,
+      });
+    }
+  }
+  return items;
+}
+
+function describeWritten(item: RawItem): string {
+  return keyOf(item) ?? describeItem(item);
+}
+
+function keyOf({ raw, kind }: RawItem): string | null {
+  const metadata = (raw as RawObject | null | undefined)?.["metadata"] as RawObject | null | undefined;
+  const name = metadata?.["name"];
+  const namespace = metadata?.["namespace"] ?? "default";
+  if (typeof kind !== "string" || kind === "" || typeof name !== "string" || name === "") return null;
+  if (kind === "Node") return `Node ${name}`;
+  return typeof namespace === "string" ? `${kind} ${namespace}/${name}` : null;
+}
+
+/** 0-based line of the deepest part of `path` (`items[0].spec.ports[1].port`) that the document has. */
+function lineOf(document: Document, path: string, lines: LineCounter): number {
+  let node: unknown = document.contents;
+  let offset = (node as Node | null)?.range?.[0] ?? 0;
+  for (const segment of segmentsOf(path)) {
+    if (isAlias(node)) node = node.resolve(document);
+    if (isSeq(node)) {
+      node = node.items[Number(segment)];
+      offset = (node as Node | undefined)?.range?.[0] ?? offset;
+    } else if (isMap(node)) {
+      const pair = node.items.find((entry) => isScalar(entry.key) && entry.key.value === segment);
+      if (pair === undefined) break;
+      offset = (pair.key as Node).range?.[0] ?? offset;
+      node = pair.value;
+    } else {
+      break;
+    }
+  }
+  return lineAt(lines, offset);
+}
+
+function segmentsOf(path: string): string[] {
+  return [...path.matchAll(/\["([^"]*)"\]|\[(\d+)\]|([^.[\]]+)/g)].map((match) =>
+    match[1] ?? match[2] ?? match[3] ?? ""
+  );
+}
