@@ -1,0 +1,153 @@
+/**
+ * Finds out which iptables variant this node uses. Rules written through the other one would not see kubelet's and the
+ * network plugin's marks, and both would be walked.
+ *
+ * @module
+ */
+import { ExecError, UnsupportedError } from "../errors.ts";
+import type { IpFamily } from "../model/objects.ts";
+import type { Exec, ExecResult } from "./exec.ts";
+import type { IptablesOptions, IptablesPrograms } from "./iptables.ts";
+import {
+  type IptablesVariant,
+  type IptablesVersion,
+  parseIptablesVersion,
+  waitArgs,
+} from "./iptables_version.ts";
+
+/** The variant to use, and why. */
+export interface VariantChoice {
+  readonly variant: IptablesVariant;
+  /** For the log, e.g. `nft holds KUBE-KUBELET-CANARY (IPv4)`. */
+  readonly reason: string;
+}
+
+/** What {@linkcode probeIptables} found: everything an `Iptables` needs but its clock. */
+export type IptablesFound = Pick<IptablesOptions, "family" | "variant" | "version" | "programs">;
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
+/** Kubelet makes one of these in table mangle to say which variant it uses; the newest first. */
+const KUBELET_HINTS = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"];
+/** A service proxy, running or killed, leaves one of these. */
+const PROXY_CHAINS = ["KUBE-PROXY-CANARY", "KUBE-POSTROUTING", "KUBE-SERVICES"];
+
+/** Program names of one family: the system's default ones, or those of one variant. */
+export function iptablesPrograms(family: IpFamily, variant?: IptablesVariant): IptablesPrograms {
+  const base = family === "IPv4" ? "iptables" : "ip6tables";
+  const command = variant === undefined ? base : `${base}-${variant}`;
+  return { command, save: `${command}-save`, restore: `${command}-restore` };
+}
+
+/**
+ * The variant whose tables hold kubelet's hint chain; else the one that holds a service proxy's chains; else the system's
+ * default, unless only the other one works.
+ *
+ * @throws {UnsupportedError} if no variant works
+ */
+export async function chooseIptablesVariant(exec: Exec): Promise<VariantChoice> {
+  for (const wanted of [KUBELET_HINTS, PROXY_CHAINS]) {
+    for (const variant of VARIANTS) {
+      for (const family of FAMILIES) {
+        const present = await readHints(exec, family, variant, wanted);
+        const hint = wanted.find((chain) => present.has(chain));
+        if (hint !== undefined) return { variant, reason: `${variant} holds ${hint} (${family})` };
+      }
+    }
+  }
+  return await defaultVariant(exec);
+}
+
+/**
+ * The programs of one family that speak `variant`.
+ *
+ * @throws {UnsupportedError} if there are none
+ */
+export async function probeIptables(
+  exec: Exec,
+  family: IpFamily,
+  variant: IptablesVariant,
+): Promise<IptablesFound> {
+  const candidates = [iptablesPrograms(family), iptablesPrograms(family, variant)];
+  const seen: string[] = [];
+  for (const programs of candidates) {
+    const found = await readVersion(exec, programs.command);
+    if (found?.variant === variant) return { family, variant, version: found.version, programs };
+    seen.push(`${programs.command}: ${found === null ? "missing" : `${found.version} (${found.variant})`}`);
+  }
+  throw new UnsupportedError(`${family} through iptables`, `the ${variant} variant`, seen.join(", "));
+}
+
+/** Version and variant of a program; null if it is missing or prints something else. */
+export async function readVersion(exec: Exec, program: string): Promise<IptablesVersion | null> {
+  const result = await runIfThere(exec, [program, "--version"]);
+  return result === null || result.code !== 0 ? null : parseIptablesVersion(result.stdout);
+}
+
+async function readHints(
+  exec: Exec,
+  family: IpFamily,
+  variant: IptablesVariant,
+  wanted: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const { save } = iptablesPrograms(family, variant);
+  // Naming a table makes the legacy variant create it, with its hooks, on a node that uses nft: ask for those that exist.
+  const onlyMangle = variant === "nft" && wanted === KUBELET_HINTS;
+  const saved = await runIfThere(exec, onlyMangle ? [save, "-t", "mangle"] : [save]);
+  if (saved !== null) return saved.code === 0 ? chainNames(saved.stdout) : new Set();
+  // Before 1.8 there are no programs with the variant in their name, and the plain ones are legacy.
+  const plain = iptablesPrograms(family);
+  const found = await readVersion(exec, plain.command);
+  if (found?.variant !== variant) return new Set();
+  const result = await runIfThere(exec, onlyMangle ? [plain.save, "-t", "mangle"] : [plain.save]);
+  return result !== null && result.code === 0 ? chainNames(result.stdout) : new Set();
+}
+
+function chainNames(saved: string): ReadonlySet<string> {
+  return new Set(Array.from(saved.matchAll(/^:(\S+)/gm), (match) => match[1] ?? ""));
+}
+
+async function defaultVariant(exec: Exec): Promise<VariantChoice> {
+  const seen: string[] = [];
+  const preferred = await readVersion(exec, iptablesPrograms("IPv4").command);
+  const order = preferred === null ? VARIANTS : VARIANTS.toSorted((a) => a === preferred.variant ? -1 : 1);
+  for (const variant of order) {
+    for (const family of FAMILIES) {
+      const problem = await listProblem(exec, family, variant);
+      if (problem !== null) {
+        seen.push(problem);
+        continue;
+      }
+      const isDefault = variant === preferred?.variant;
+      const reason = isDefault ? `${variant} is the system's default` : `only ${variant} works here`;
+      return { variant, reason };
+    }
+  }
+  throw new UnsupportedError("iptables", "a working iptables or ip6tables", seen.join("; "));
+}
+
+/** Null if the variant can list the family's nat table, else why not. */
+async function listProblem(
+  exec: Exec,
+  family: IpFamily,
+  variant: IptablesVariant,
+): Promise<string | null> {
+  try {
+    const { programs, version } = await probeIptables(exec, family, variant);
+    const argv = [programs.command, ...waitArgs(version), "-S", "POSTROUTING", "-t", "nat"];
+    const result = await exec.run(argv);
+    return result.code === 0 ? null : new ExecError(argv, result.code, result.stderr).message;
+  } catch (error) {
+    if (error instanceof UnsupportedError) return error.message;
+    throw error;
+  }
+}
+
+async function runIfThere(exec: Exec, argv: readonly string[]): Promise<ExecResult | null> {
+  try {
+    return await exec.run(argv);
+  } catch (error) {
+    if (error instanceof ExecError && error.isMissing()) return null;
+    throw error;
+  }
+}

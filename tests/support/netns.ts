@@ -1,0 +1,93 @@
+/**
+ * Network namespaces for tests: everything that touches rules or packets happens in one, never in the machine's own.
+ *
+ * @module
+ */
+import { type Exec, type ExecOptions, runOk, systemExec } from "../../lib/kernel/exec.ts";
+
+/** A network namespace of this test. */
+export interface Netns {
+  /** As `ip netns` knows it; begins with `kp`. */
+  readonly name: string;
+  /** Runs programs inside. */
+  readonly exec: Exec;
+  /** Runs a program inside and returns its standard output; rejects on a status other than 0. */
+  run(argv: readonly string[], options?: ExecOptions): Promise<string>;
+}
+
+/** One end of a link between two namespaces. */
+export interface LinkEnd {
+  readonly netns: Netns;
+  /** Interface name inside, at most 15 characters. */
+  readonly name: string;
+  /** With prefix length, e.g. `10.0.0.1/24`. */
+  readonly addresses: readonly string[];
+}
+
+let counter = 0;
+
+/** Runs `work` in a fresh namespace whose loopback is up, and removes it whatever happens. */
+export function withNetns<T>(work: (netns: Netns) => Promise<T>): Promise<T> {
+  return withNamespaces(1, ([netns]) => {
+    if (netns === undefined) throw new TypeError("No namespace was made");
+    return work(netns);
+  });
+}
+
+/** Runs `work` with `count` fresh namespaces, and removes them and what still runs in them whatever happens. */
+export async function withNamespaces<T>(
+  count: number,
+  work: (namespaces: readonly Netns[]) => Promise<T>,
+): Promise<T> {
+  const namespaces: Netns[] = [];
+  try {
+    for (let i = 0; i < count; i++) namespaces.push(await createNetns());
+    return await work(namespaces);
+  } finally {
+    for (const netns of namespaces.toReversed()) await removeNetns(netns);
+  }
+}
+
+/** Joins two namespaces by a veth pair; both ends are up when it resolves. */
+export async function link(a: LinkEnd, b: LinkEnd): Promise<void> {
+  const argv = ["ip", "link", "add", a.name, "netns", a.netns.name, "type", "veth"];
+  await runOk(systemExec, [...argv, "peer", "name", b.name, "netns", b.netns.name]);
+  for (const end of [a, b]) {
+    for (const address of end.addresses) {
+      // Without nodad an IPv6 address cannot be used for its first second.
+      const nodad = address.includes(":") ? ["nodad"] : [];
+      await end.netns.run(["ip", "addr", "add", address, "dev", end.name, ...nodad]);
+    }
+    await end.netns.run(["ip", "link", "set", end.name, "up"]);
+  }
+}
+
+/** Makes a namespace. Prefer {@linkcode withNetns}, which also removes it. */
+export async function createNetns(): Promise<Netns> {
+  const name = nextName();
+  await runOk(systemExec, ["ip", "netns", "add", name]);
+  const exec: Exec = {
+    run: (argv, options) => systemExec.run(["ip", "netns", "exec", name, ...argv], options),
+  };
+  const netns: Netns = { name, exec, run: (argv, options) => runOk(exec, argv, options) };
+  await netns.run(["ip", "link", "set", "lo", "up"]);
+  return netns;
+}
+
+/** Ends what still runs in a namespace and removes it. */
+export async function removeNetns(netns: Netns): Promise<void> {
+  const pids = await runOk(systemExec, ["ip", "netns", "pids", netns.name]);
+  for (const pid of pids.split("\n").filter((line) => line !== "")) {
+    try {
+      Deno.kill(Number(pid), "SIGKILL");
+    } catch (error) {
+      // It ended by itself in between.
+      if (!(error instanceof Deno.errors.NotFound || error instanceof TypeError)) throw error;
+    }
+  }
+  await runOk(systemExec, ["ip", "netns", "del", netns.name]);
+}
+
+function nextName(): string {
+  return `kp${Deno.pid}-${counter++}`;
+}
