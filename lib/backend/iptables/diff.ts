@@ -1,0 +1,113 @@
+/**
+ * From what the kernel holds to what a plan wants, in as few lines as possible.
+ *
+ * @module
+ */
+import { type CommittedRules, type CommittedService, groupByChain, hashLines } from "./committed.ts";
+import { type DispatchEdit, dispatchEdits, goneServices, isDispatchChain } from "./diff_dispatch.ts";
+import { chainLine } from "./render.ts";
+import type { BaseRules, IptablesPlan, Operations, ServiceRules, Table, Transaction } from "./ruleset.ts";
+
+/**
+ * In chains of at most this many rules a rule is deleted by its text, which fails if it is not there. In longer ones by
+ * its number, because the tools compare the text with every rule.
+ */
+export const DELETE_BY_TEXT_LIMIT = 500;
+
+/** The parts of one table's transaction, in the order in which they are written. */
+class TransactionDraft {
+  readonly chainLines: string[] = [];
+  readonly rules: string[] = [];
+  readonly deletions: string[] = [];
+  readonly additions: string[] = [];
+  readonly removedChains: string[] = [];
+
+  rewrite(chain: string, body: readonly string[]): void {
+    this.chainLines.push(chainLine(chain));
+    for (const line of body) this.rules.push(line);
+  }
+
+  remove(chain: string): void {
+    this.chainLines.push(chainLine(chain));
+    this.removedChains.push(`-X ${chain}`);
+  }
+
+  lines(): string[] {
+    return [...this.chainLines, ...this.rules, ...this.deletions, ...this.additions, ...this.removedChains];
+  }
+}
+
+/**
+ * What must be written so that a kernel holding `committed` holds `plan` too. Chains that do not change are not
+ * mentioned; nothing changed yields no transaction. Each transaction is all or nothing, and at no moment between two of
+ * them does traffic find less than before or after: a verdict of filter about a Service that nat serves is
+ * harmless, so those appear before nat changes and disappear after it.
+ */
+export function diffIptables(plan: IptablesPlan, committed: CommittedRules): Operations {
+  const nat = new TransactionDraft();
+  const filter = new TransactionDraft();
+  const filterAfter: string[] = [];
+  diffBase(plan.base, committed.base, "nat", nat);
+  diffBase(plan.base, committed.base, "filter", filter);
+  for (const name of goneServices(plan, committed)) diffChains(null, committed.service(name), nat);
+  for (const [name, rules] of plan.services) diffChains(rules, committed.service(name), nat);
+  for (const edit of dispatchEdits(plan, committed)) {
+    const draft = edit.table === "nat" ? nat : filter;
+    const deletions = edit.table === "nat" ? nat.deletions : filterAfter;
+    deletions.push(...deletionLines(edit, committed.order(edit.table, edit.chain).length));
+    // Each -I goes to the top, so the last one written ends up first.
+    for (const rule of edit.inserted.toReversed()) draft.additions.push(`-I ${edit.chain} ${rule}`);
+    for (const rule of edit.appended) draft.additions.push(`-A ${edit.chain} ${rule}`);
+  }
+  const natLines = nat.lines();
+  const filterLines = filter.lines();
+  const transactions: Transaction[] = natLines.length > 0
+    ? [
+      { table: "filter", lines: filterLines },
+      { table: "nat", lines: natLines },
+      { table: "filter", lines: filterAfter },
+    ]
+    : [{ table: "filter", lines: [...filterLines, ...filterAfter] }];
+  return { transactions: transactions.filter(({ lines }) => lines.length > 0) };
+}
+
+function deletionLines(edit: DispatchEdit, chainLength: number): string[] {
+  if (chainLength <= DELETE_BY_TEXT_LIMIT) return edit.removed.map(({ rule }) => `-D ${edit.chain} ${rule}`);
+  // From the end, so that the numbers of the others stay what they are.
+  return edit.removed.toReversed().map(({ index }) => `-D ${edit.chain} ${index + 1}`);
+}
+
+/** The chains of ours that no Service has rules in. */
+function staticBodies(base: BaseRules, table: Table): Map<string, string[]> {
+  const bodies = groupByChain([...base.head[table], ...base.tail[table]]);
+  for (const chain of [...bodies.keys()]) if (isDispatchChain(table, chain)) bodies.delete(chain);
+  return bodies;
+}
+
+/** Static chains that changed. One that the plan no longer fills is kubelet's, and stays as it is. */
+function diffBase(base: BaseRules, before: BaseRules, table: Table, draft: TransactionDraft): void {
+  const bodiesBefore = staticBodies(before, table);
+  for (const [chain, body] of staticBodies(base, table)) {
+    if (bodiesBefore.get(chain)?.join("\n") !== body.join("\n")) draft.rewrite(chain, body);
+  }
+}
+
+/** Chains of one Service that changed, appeared or disappeared. */
+function diffChains(
+  rules: ServiceRules | null,
+  before: CommittedService | undefined,
+  draft: TransactionDraft,
+): void {
+  const hashesBefore = new Map<string, number>();
+  if (before !== undefined && before.chains !== "") {
+    before.chains.split(" ").forEach((chain, index) => hashesBefore.set(chain, before.hashes[index]!));
+  }
+  const bodies = groupByChain(rules?.rules ?? []);
+  for (const chain of rules?.chains ?? []) {
+    const body = bodies.get(chain) ?? [];
+    const hashBefore = hashesBefore.get(chain);
+    hashesBefore.delete(chain);
+    if (hashBefore !== hashLines(body)) draft.rewrite(chain, body);
+  }
+  for (const chain of hashesBefore.keys()) draft.remove(chain);
+}
