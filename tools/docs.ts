@@ -37,7 +37,9 @@ export function replaceSection(text: string, name: string, content: string): str
   const to = text.indexOf(end, from);
   if (from < 0 || to < 0) throw new SyntaxError(`Cannot find "${begin.trim()}" and "${end}"`);
   // The tables are as wide as they are; the formatter would only make every change of a cell a change of all lines.
-  const body = ["<!-- deno-fmt-ignore-start -->", content.trim(), "<!-- deno-fmt-ignore-end -->"].join("\n\n");
+  const body = ["<!-- deno-fmt-ignore-start -->", content.trim(), "<!-- deno-fmt-ignore-end -->"].join(
+    "\n\n",
+  );
   return `${text.slice(0, from + begin.length)}\n${body}\n\n${text.slice(to)}`;
 }
 

@@ -67,7 +67,6 @@ export const PERMISSIONS: readonly Permission[] = [
       { value: "networkInterfaces", reason: "Addresses of the node, for node ports and local traffic" },
       { value: "osRelease", reason: "Kernel version, for features that need one" },
       { value: "uid", reason: "Say at once that root is needed" },
-      { value: "inspector", reason: "Profiling, if it is enabled" },
     ],
   },
   {

@@ -75,7 +75,9 @@ export async function installPackages(packages: readonly SystemPackage[]): Promi
     return missing;
   }
   writeLine(`Installing with apt-get: ${names.join(" ")}`);
-  if (await aptGet("update") !== 0) writeLine("apt-get update failed; trying with the package lists that are there");
+  if (await aptGet("update") !== 0) {
+    writeLine("apt-get update failed; trying with the package lists that are there");
+  }
   // Each by itself if all at once fails, so that one unknown package does not keep the others out.
   if (await aptGet("install", ...names) !== 0) {
     for (const name of names) await aptGet("install", name);

@@ -27,7 +27,8 @@ export const ROOT_NAMESPACES: Need = {
   probe: () => {
     if (Deno.build.os !== "linux") return Deno.build.os;
     if (Deno.uid() !== 0) return `user ${Deno.uid()}`;
-    const { code, stderr } = new Deno.Command("unshare", { args: ["--net", "true"], stdin: "null" }).outputSync();
+    const { code, stderr } = new Deno.Command("unshare", { args: ["--net", "true"], stdin: "null" })
+      .outputSync();
     return code === 0 ? undefined : new TextDecoder().decode(stderr).trim();
   },
   avoidable: () => Deno.build.os === "linux" && Deno.uid() === 0,
@@ -52,7 +53,8 @@ export function go(minor = 25): Need {
     probe: () => {
       const path = findProgram("go") ?? ["/usr/local/go/bin/go", "/usr/lib/go/bin/go"].find(isExecutable);
       if (path === undefined) return "no Go";
-      const { code, stdout } = new Deno.Command(path, { args: ["env", "GOVERSION"], stdin: "null" }).outputSync();
+      const { code, stdout } = new Deno.Command(path, { args: ["env", "GOVERSION"], stdin: "null" })
+        .outputSync();
       const version = new TextDecoder().decode(stdout).trim();
       const found = /^go1\.(\d+)/.exec(version);
       if (code !== 0 || found === null) return `${path} does not say its version`;

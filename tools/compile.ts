@@ -1,0 +1,132 @@
+/**
+ * Builds `dist/kproxy`, a program that carries the runtime and the permissions of `tools/permissions.ts`. The runtime it is
+ * built on (`denort`) is downloaded by `deno compile`, or named by `DENORT_BIN`. Where neither is possible, a dry build in a
+ * temporary folder checks module graph and flags and is deleted: it stands on the full `deno` program, which would ignore
+ * the embedded permissions.
+ *
+ * @module
+ */
+import { writeErrorLine, writeLine } from "./output.ts";
+import { permissionFlags, PERMISSIONS } from "./permissions.ts";
+import { ROOT } from "./project_files.ts";
+
+const DOWNLOAD_TIMEOUT_MS = 120_000;
+
+/** The arguments of `deno` that build `main` into `output`. */
+export function compileArgs(output: string, main: string = `${ROOT}/main.ts`): string[] {
+  return ["compile", "-q", `--config=${ROOT}/deno.json`, ...permissionFlags(), `--output=${output}`, main];
+}
+
+/** What a build came to. */
+export type CompileOutcome =
+  | { readonly kind: "built"; readonly path: string }
+  | { readonly kind: "dry"; readonly reason: string }
+  | { readonly kind: "failed"; readonly reason: string };
+
+/** Builds into `output`, or does a dry build if there is no runtime to build on. */
+export async function compile(
+  output: string = `${ROOT}/dist/kproxy`,
+  main?: string,
+): Promise<CompileOutcome> {
+  const given = Deno.env.get("DENORT_BIN");
+  if (given !== undefined && await isFullDeno(given)) {
+    return await dryBuild(`DENORT_BIN is the full deno program: ${given}`, main);
+  }
+  const { success, stderr } = await runDeno(compileArgs(output, main), {}, DOWNLOAD_TIMEOUT_MS);
+  if (success) return await checkEmbedded(output, { kind: "built", path: output });
+  if (given === undefined && /denort|dl\.deno\.land/.test(stderr)) {
+    return await dryBuild("denort can neither be found nor downloaded here", main);
+  }
+  return { kind: "failed", reason: stderr.trim() };
+}
+
+/** Builds on the full deno program, checks the result and deletes it. */
+async function dryBuild(reason: string, main?: string): Promise<CompileOutcome> {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-dry-build-" });
+  try {
+    const output = `${folder}/kproxy`;
+    const { success, stderr } = await runDeno(compileArgs(output, main), { DENORT_BIN: Deno.execPath() });
+    if (!success) return { kind: "failed", reason: stderr.trim() };
+    return await checkEmbedded(output, { kind: "dry", reason });
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+async function checkEmbedded(path: string, outcome: CompileOutcome): Promise<CompileOutcome> {
+  const problems = embeddedProblems(await embeddedPermissions(path));
+  if (problems.length === 0) return outcome;
+  await Deno.remove(path);
+  return { kind: "failed", reason: `The built program carries other permissions: ${problems.join("; ")}` };
+}
+
+/**
+ * The permissions inside a compiled program, as `deno compile` wrote them: `allow_run` and so on, a list of values (empty for
+ * all) or null for none.
+ *
+ * @throws {SyntaxError} if there are none to be found
+ */
+export async function embeddedPermissions(path: string): Promise<Record<string, unknown>> {
+  const { Buffer } = await import("node:buffer");
+  const program = Buffer.from((await Deno.readFile(path)).buffer);
+  const start = program.lastIndexOf('"permissions":{"allow_env"');
+  const end = program.indexOf("}", start);
+  if (start < 0 || end < 0) throw new SyntaxError(`Cannot find embedded permissions in ${path}`);
+  return JSON.parse(program.subarray(start + '"permissions":'.length, end + 1).toString());
+}
+
+/** How embedded permissions differ from the list. */
+export function embeddedProblems(embedded: Record<string, unknown>): string[] {
+  const wanted = new Map<string, unknown>(
+    PERMISSIONS.map(({ flag, grants }) => [
+      flag.slice(2).replaceAll("-", "_"),
+      grants.map(({ value }) => value).filter((value) => value !== ""),
+    ]),
+  );
+  wanted.set("ignore_env", []);
+  wanted.set("prompt", false);
+  // Importing code at run time needs no flag for these registries, and nothing in kproxy does it.
+  const names = new Set([...wanted.keys(), ...Object.keys(embedded)]);
+  names.delete("allow_import");
+  return [...names].flatMap((name) => {
+    const [has, should] = [embedded[name] ?? null, wanted.get(name) ?? null];
+    return JSON.stringify(has) === JSON.stringify(should)
+      ? []
+      : [`${name} is ${JSON.stringify(has)}, wanted ${JSON.stringify(should)}`];
+  });
+}
+
+async function isFullDeno(path: string): Promise<boolean> {
+  const { stdout } = await new Deno.Command(path, { args: ["--version"], stdin: "null", stderr: "null" })
+    .output();
+  return new TextDecoder().decode(stdout).startsWith("deno ");
+}
+
+async function runDeno(
+  args: readonly string[],
+  env: Record<string, string>,
+  timeoutMs?: number,
+): Promise<{ success: boolean; stderr: string }> {
+  const { success, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [...args],
+    env: { ...env, NO_COLOR: "1" },
+    stdin: "null",
+    stdout: "null",
+    stderr: "piped",
+    ...(timeoutMs === undefined ? {} : { signal: AbortSignal.timeout(timeoutMs) }),
+  }).output();
+  return { success, stderr: new TextDecoder().decode(stderr) };
+}
+
+if (import.meta.main) {
+  const outcome = await compile();
+  if (outcome.kind === "built") {
+    writeLine(`Built ${outcome.path}, with the permissions of tools/permissions.ts`);
+  } else if (outcome.kind === "dry") {
+    writeLine(`Dry build only, nothing was written to dist/: ${outcome.reason}.`);
+    writeLine("Module graph and permission flags are in order; the temporary program was deleted.");
+  } else {
+    writeErrorLine(outcome.reason);
+    Deno.exitCode = 1;
+  }
+}

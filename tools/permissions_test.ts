@@ -1,0 +1,73 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { compileArgs, embeddedPermissions, embeddedProblems } from "./compile.ts";
+import { kproxyTask, outdatedFiles, replaceSection, replaceTask } from "./docs.ts";
+import { permissionFlags, PERMISSIONS, permissionTable } from "./permissions.ts";
+import { ROOT } from "./project_files.ts";
+
+Deno.test("the task kproxy runs with exactly the permissions of the list", async () => {
+  const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}/deno.json`));
+  const words: string[] = tasks.kproxy.command.split(" ");
+  assertEquals(words.slice(0, 3), ["deno", "run", "-q"]);
+  assertEquals(words.slice(3, -1), permissionFlags());
+  assertEquals(words.at(-1), "main.ts");
+});
+
+Deno.test("the compiled program carries exactly the permissions of the list", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-compile-" });
+  try {
+    const output = `${folder}/program`;
+    await Deno.writeTextFile(`${folder}/main.ts`, "Deno.exitCode = 0;\n");
+    const args = compileArgs(output, `${folder}/main.ts`);
+    assertEquals(args.filter((arg) => /^--(allow|deny|ignore|no-prompt)/.test(arg)), permissionFlags());
+    const { success } = await new Deno.Command(Deno.execPath(), {
+      args,
+      env: { DENORT_BIN: Deno.execPath() },
+      stderr: "null",
+    }).output();
+    assertEquals(success, true);
+    const embedded = await embeddedPermissions(output);
+    assertEquals(embeddedProblems(embedded), []);
+    assertEquals(embeddedProblems({ ...embedded, allow_ffi: [], allow_run: ["sh"] }).length, 2);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("docs/permissions.md has one row for every permission, and only those", async () => {
+  const text = await Deno.readTextFile(`${ROOT}/docs/permissions.md`);
+  const rows = [...text.matchAll(/^\| `(--[^`]+)` \| (.+) \|$/gm)].map(([, flag, why]) => `${flag}: ${why}`);
+  const listed = PERMISSIONS.flatMap(({ flag, grants }) =>
+    grants.map(({ value, reason }) => `${value === "" ? flag : `${flag}=${value}`}: ${reason}`)
+  );
+  assertEquals(rows.filter((row) => row.startsWith("--allow")), listed);
+  assertEquals(text.includes(permissionTable()), true);
+});
+
+Deno.test("no permission is listed twice or without a reason", { permissions: "none" }, () => {
+  const names = PERMISSIONS.flatMap(({ flag, grants }) => grants.map(({ value }) => `${flag}=${value}`));
+  assertEquals(names.length, new Set(names).size);
+  assertEquals(PERMISSIONS.flatMap(({ grants }) => grants).filter(({ reason }) => reason.length < 10), []);
+});
+
+Deno.test("generated parts of the documentation are in step with the code", async () => {
+  assertEquals([...(await outdatedFiles()).keys()], []);
+});
+
+Deno.test("a changed list shows in the documentation and in the task", { permissions: "none" }, () => {
+  const text = "a\n<!-- x:begin -->\nold\n<!-- x:end -->\nb\n";
+  const replaced = replaceSection(text, "x", "new");
+  assertEquals(
+    [replaced.includes("new"), replaced.includes("old"), replaced.endsWith("<!-- x:end -->\nb\n")],
+    [
+      true,
+      false,
+      true,
+    ],
+  );
+  assertEquals(replaceSection(replaced, "x", "new"), replaced);
+  assertThrows(() => replaceSection(text, "y", ""), SyntaxError, "y:begin");
+  const config = '{ "tasks": { "kproxy": { "command": "old" } } }';
+  const expected = `{ "tasks": { "kproxy": { "command": ${JSON.stringify(kproxyTask(["--x"]))} } } }`;
+  assertEquals(replaceTask(config, kproxyTask(["--x"])), expected);
+  assertThrows(() => replaceTask("{}", ""), SyntaxError, "kproxy");
+});

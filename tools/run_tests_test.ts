@@ -1,0 +1,44 @@
+import { assertEquals } from "@std/assert";
+import { chooseTests, countRun, parseSummary, summaryLine } from "./run_tests.ts";
+
+Deno.test("the counts come from deno's last line", { permissions: "none" }, () => {
+  const cases: readonly (readonly [string, ReturnType<typeof parseSummary>])[] = [
+    ["ok | 10 passed | 0 failed (111ms)\n", { passed: 10, failed: 0, skipped: 0 }],
+    ["FAILED | 2 passed (1 step) | 2 failed | 2 ignored (1 step) (60ms)", {
+      passed: 2,
+      failed: 2,
+      skipped: 2,
+    }],
+    ["ok | 1 passed | 0 failed\nprinted\nok | 3 passed | 0 failed | 4 ignored | 5 filtered out (1ms)\n", {
+      passed: 3,
+      failed: 0,
+      skipped: 4,
+    }],
+    ["\x1b[0m\x1b[32mok\x1b[0m | 7 passed | 0 failed \x1b[90m(5ms)\x1b[0m\n", {
+      passed: 7,
+      failed: 0,
+      skipped: 0,
+    }],
+    ["error: Type checking failed.", undefined],
+  ];
+  for (const [output, expected] of cases) assertEquals(parseSummary(output), expected, output);
+});
+
+Deno.test("a run that fails without counting still fails", { permissions: "none" }, () => {
+  assertEquals(countRun("error: Type checking failed.", false), { passed: 0, failed: 1, skipped: 0 });
+  assertEquals(countRun("ok | 3 passed | 0 failed (1ms)", false), { passed: 3, failed: 1, skipped: 0 });
+  assertEquals(countRun("FAILED | 3 passed | 2 failed (1ms)", false), { passed: 3, failed: 2, skipped: 0 });
+});
+
+Deno.test("the last line names skips only if there are any", { permissions: "none" }, () => {
+  assertEquals(summaryLine({ passed: 3, failed: 0, skipped: 0 }), "3 passed, 0 failed");
+  assertEquals(summaryLine({ passed: 3, failed: 1, skipped: 2 }), "3 passed, 1 failed, 2 skipped");
+});
+
+Deno.test("paths choose files, other words choose names", async () => {
+  const { files, filter } = await chooseTests(["tools/", "./links/text", "a", "ClusterIP"]);
+  assertEquals(filter, "a ClusterIP");
+  assertEquals(files.includes("tools/run_tests_test.ts"), true);
+  assertEquals(files.filter((path) => !/^(tools|links\/text)\//.test(path)), []);
+  assertEquals((await chooseTests([])).files.some((path) => path.startsWith("lib/")), true);
+});
