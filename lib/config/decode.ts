@@ -16,7 +16,7 @@ export interface Decoded {
   readonly values: ReadonlyMap<string, FieldValue>;
   /** Lines by path, of sections, fields and list items. */
   readonly lines: ReadonlyMap<string, number>;
-  /** Paths that are given but could not be read. */
+  /** Paths of fields, sections and items that are given but could not be read. */
   readonly failed: ReadonlySet<string>;
   readonly problems: readonly Problem[];
   readonly warnings: readonly Problem[];
@@ -83,7 +83,7 @@ class Decoding implements Decoded {
     const spec = fieldOf(path);
     if (spec !== undefined) {
       const value = decodeValue(spec, entry.value, this.reader, (message, suffix = "", at = entry.value) => {
-        this.failed.add(path);
+        this.failed.add(path + suffix);
         this.problems.push({ path: path + suffix, message, line: this.#lineAt(at, entry) });
       }, (suffix, at) => this.lines.set(path + suffix, this.reader.lineOf(at)));
       if (value !== undefined && value !== null && !this.failed.has(path)) this.values.set(path, value);

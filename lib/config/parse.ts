@@ -7,9 +7,10 @@ import { ConfigError, formatProblem, type Problem } from "../errors.ts";
 import { type Decoded, decodeDocument } from "./decode.ts";
 import { applyDefaults } from "./defaults.ts";
 import { isGateEnabled } from "./feature_gates.ts";
+import type { Finding } from "./finding.ts";
 import { closestWord } from "./suggest.ts";
 import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";
-import { configWarnings, type Finding, findProblems } from "./validate.ts";
+import { configWarnings, findProblems } from "./validate.ts";
 import { YamlReader } from "./yaml_reader.ts";
 
 export interface ParseOptions {
@@ -109,7 +110,9 @@ function dropSplitStreams(config: KubeProxyConfiguration): Problem[] {
 /** True if a rule was broken only because a field that could not be read has its default instead. */
 function stemsFromFailure(finding: Finding, failed: ReadonlySet<string>): boolean {
   return [finding.path, ...finding.related ?? []].some((path) =>
-    [...failed].some((failure) => path === failure || path.startsWith(`${failure}.`))
+    [...failed].some((failure) =>
+      path === failure || path.startsWith(`${failure}.`) || path.startsWith(`${failure}[`)
+    )
   );
 }
 

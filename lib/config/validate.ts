@@ -7,16 +7,12 @@ import type { Problem } from "../errors.ts";
 import { parseCidr, parseIp } from "../model/ip.ts";
 import { formatDuration } from "./duration.ts";
 import { checkFeatureGates } from "./feature_gates.ts";
+import { type Finding, invalidValue } from "./finding.ts";
 import { DETECT_LOCAL_MODES, ENDPOINTS_SOURCES, PROXY_MODES } from "./schema.ts";
 import { closestWord } from "./suggest.ts";
 import type { KubeProxyConfiguration } from "./types.ts";
 import { checkLogging } from "./validate_logging.ts";
 import { checkModes } from "./validate_modes.ts";
-
-/** A problem and the other fields that have a part in it. */
-export interface Finding extends Problem {
-  readonly related?: readonly string[];
-}
 
 /** Minor version of Kubernetes that kproxy is measured by. */
 export const KUBERNETES_MINOR = 36;
@@ -72,17 +68,6 @@ export function configWarnings(config: KubeProxyConfiguration): Problem[] {
   return warnings;
 }
 
-/** One finding in kube-proxy's words. */
-export function invalidValue(
-  path: string,
-  value: unknown,
-  detail: string,
-  related?: readonly string[],
-): Finding {
-  const message = `Invalid value: ${JSON.stringify(value)}: ${detail}`;
-  return related === undefined ? { path, message } : { path, message, related };
-}
-
 function checkGates(config: KubeProxyConfiguration): Finding[] {
   return checkFeatureGates(config.featureGates).errors.map(({ gate, message }) => ({
     path: `featureGates.${gate}`,
@@ -112,7 +97,7 @@ function checkOomScoreAdj({ oomScoreAdj }: KubeProxyConfiguration): Finding[] {
 function checkMode({ mode }: KubeProxyConfiguration): Finding[] {
   if (PROXY_MODES.includes(mode)) return [];
   const nearest = closestWord(mode, PROXY_MODES);
-  const hint = nearest === undefined ? "" : `, did you mean ${JSON.stringify(nearest)}?`;
+  const hint = nearest === undefined ? "" : `; did you mean ${JSON.stringify(nearest)}?`;
   const names = PROXY_MODES.join(", ");
   return [invalidValue("mode", mode, `must be ${names} or blank (blank means iptables)${hint}`)];
 }
@@ -188,7 +173,7 @@ function checkDetectLocal(config: KubeProxyConfiguration): Finding[] {
     default: {
       const supported = [...DETECT_LOCAL_MODES, ""].map((name) => JSON.stringify(name)).join(", ");
       const nearest = closestWord(mode, DETECT_LOCAL_MODES);
-      const hint = nearest === undefined ? "" : `, did you mean ${JSON.stringify(nearest)}?`;
+      const hint = nearest === undefined ? "" : `; did you mean ${JSON.stringify(nearest)}?`;
       const message = `Unsupported value: ${JSON.stringify(mode)}: supported values: ${supported}${hint}`;
       return [{ path: "detectLocalMode", message }];
     }

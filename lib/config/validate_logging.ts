@@ -4,10 +4,10 @@
  * @module
  */
 import { formatDuration } from "./duration.ts";
-import { isGateEnabled } from "./feature_gates.ts";
+import { type AskedGate, isGateEnabled } from "./feature_gates.ts";
 import { isZeroQuantity } from "./quantity.ts";
 import type { KubeProxyConfiguration, LoggingConfig } from "./types.ts";
-import { type Finding, invalidValue } from "./validate.ts";
+import { type Finding, invalidValue } from "./finding.ts";
 
 const MOST_VERBOSE = 2 ** 31 - 1;
 
@@ -20,7 +20,7 @@ export function checkLogging(config: KubeProxyConfiguration): Finding[] {
     findings.push(invalidValue("logging.format", logging.format, detail));
   } else if (logging.format === "json" && !isGateEnabled(featureGates, "LoggingBetaOptions")) {
     const message = 'Forbidden: format "json" needs the feature gate LoggingBetaOptions, which is disabled';
-    findings.push({ path: "logging.format", message, related: ["featureGates"] });
+    findings.push({ path: "logging.format", message, related: gateFields("LoggingBetaOptions") });
   }
   if (logging.flushFrequency <= 0) {
     const text = formatDuration(logging.flushFrequency);
@@ -63,7 +63,7 @@ function checkVmodule({ format, vmodule }: LoggingConfig): Finding[] {
 
 function checkAlphaOptions({ options }: LoggingConfig): Finding[] {
   const message = "Forbidden: Feature LoggingAlphaOptions is disabled";
-  const related = ["featureGates"];
+  const related = gateFields("LoggingAlphaOptions");
   return (["text", "json"] as const).flatMap((format) => {
     const { splitStream, infoBufferSize } = options[format];
     const path = `logging.options.${format}`;
@@ -72,4 +72,8 @@ function checkAlphaOptions({ options }: LoggingConfig): Finding[] {
       ...(isZeroQuantity(infoBufferSize) ? [] : [{ path: `${path}.infoBufferSize`, message, related }]),
     ];
   });
+}
+
+function gateFields(gate: AskedGate): string[] {
+  return [`featureGates.${gate}`, "featureGates"];
 }

@@ -7,7 +7,7 @@
 import { parseCidr } from "../model/ip.ts";
 import { formatDuration } from "./duration.ts";
 import type { KubeProxyConfiguration } from "./types.ts";
-import { type Finding, invalidValue } from "./validate.ts";
+import { type Finding, invalidValue } from "./finding.ts";
 
 /** What is wrong with the sections `iptables`, `ipvs` and `nftables`. */
 export function checkModes(config: KubeProxyConfiguration): Finding[] {
@@ -45,7 +45,6 @@ function checkPeriods(section: string, periods: { syncPeriod: number; minSyncPer
   const findings: Finding[] = [];
   const [syncPath, minPath] = [`${section}.syncPeriod`, `${section}.minSyncPeriod`];
   const [sync, min] = [formatDuration(periods.syncPeriod), formatDuration(periods.minSyncPeriod)];
-  // A section that is used because of `mode` is wrong only together with it.
   if (periods.syncPeriod <= 0) findings.push(invalidValue(syncPath, sync, "must be greater than 0"));
   if (periods.minSyncPeriod < 0) {
     findings.push(invalidValue(minPath, min, "must be greater than or equal to 0"));

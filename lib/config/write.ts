@@ -1,0 +1,76 @@
+/**
+ * Writes a configuration as kube-proxy does: complete, with the keys in alphabetical order at every level.
+ *
+ * @module
+ */
+import { stringify } from "@std/yaml";
+import { formatDuration } from "./duration.ts";
+import { FIELDS } from "./fields.ts";
+import { getField } from "./paths.ts";
+import type { FieldSpec, FieldValue } from "./schema.ts";
+import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";
+
+type Plain = string | number | boolean | null | Plain[] | { [name: string]: Plain };
+
+/**
+ * The configuration as it stands in a file: durations are Go's text, keys are sorted, and what kube-proxy's strict
+ * reading would refuse (`kproxy`) is there only as far as it differs from its default.
+ */
+export function configToObject(config: KubeProxyConfiguration): Record<string, Plain> {
+  const root: { [name: string]: Plain } = { apiVersion: CONFIG_API_VERSION, kind: CONFIG_KIND };
+  for (const spec of FIELDS) {
+    const value = getField(config, spec.path);
+    if (spec.omitDefault && isSame(value, spec.default)) continue;
+    const names = spec.path.split(".");
+    const last = names.pop() ?? spec.path;
+    let section = root;
+    for (const name of names) section = (section[name] ??= {}) as { [name: string]: Plain };
+    section[last] = writtenValue(spec, value);
+  }
+  return sorted(root) as Record<string, Plain>;
+}
+
+/** The configuration as YAML that {@linkcode parseConfig} and kube-proxy (but for `kproxy`) read back. */
+export function writeConfigYaml(config: KubeProxyConfiguration): string {
+  return stringify(configToObject(config), { lineWidth: -1, arrayIndent: false, useAnchors: false });
+}
+
+/** The configuration as indented JSON. */
+export function writeConfigJson(config: KubeProxyConfiguration): string {
+  return `${JSON.stringify(configToObject(config), null, 2)}\n`;
+}
+
+/**
+ * Settings that only flags can make, so that a written file would not bring them back: one sentence each.
+ */
+export function unwritableSettings(config: KubeProxyConfiguration): string[] {
+  const sentences: string[] = [];
+  for (const path of ["healthzBindAddress", "metricsBindAddress"] as const) {
+    if (config[path] === "") {
+      sentences.push(`${path}: a file cannot switch the server off, blank means the default`);
+    }
+  }
+  for (const section of ["iptables", "nftables"] as const) {
+    if (config[section].minSyncPeriod === 0) {
+      sentences.push(`${section}.minSyncPeriod: a file cannot hold 0s, it means the default of 1s`);
+    }
+  }
+  return sentences;
+}
+
+function writtenValue(spec: FieldSpec, value: FieldValue): Plain {
+  const isDuration = spec.kind === "duration" || spec.kind === "durationOrNanoseconds";
+  return isDuration && typeof value === "number" ? formatDuration(value) : value as Plain;
+}
+
+function sorted(value: Plain): Plain {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1).map(([name, inner]) => [name, sorted(inner)]),
+  );
+}
+
+function isSame(a: FieldValue, b: FieldValue): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
