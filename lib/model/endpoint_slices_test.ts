@@ -1,0 +1,316 @@
+import { assert, assertEquals, assertFalse } from "@std/assert";
+import { type EndpointsByPort, EndpointSliceCache } from "./endpoint_slices.ts";
+import type { EndpointSlice, IpFamily } from "./objects.ts";
+import type { Endpoint } from "./state.ts";
+import { testSlice, testSliceEndpoint, testSlicePort } from "./test_objects.ts";
+
+const pure = { permissions: "none" } as const;
+
+/** A cache for node `node-a` and what it reported. */
+function newCache(family: IpFamily = "IPv4"): { cache: EndpointSliceCache; problems: string[] } {
+  const problems: string[] = [];
+  const cache = new EndpointSliceCache({
+    family,
+    nodeName: "node-a",
+    report: (problem) => problems.push(problem),
+  });
+  return { cache, problems };
+}
+
+/** The endpoints of Service `shop/web` after the given slices arrived. */
+function merged(slices: readonly EndpointSlice[], family: IpFamily = "IPv4"): {
+  endpoints: Record<string, string[]>;
+  problems: string[];
+} {
+  const { cache, problems } = newCache(family);
+  for (const slice of slices) cache.update(slice, false);
+  return { endpoints: keysByPort(cache.checkout().get("shop/web") ?? new Map()), problems };
+}
+
+function keysByPort(endpoints: EndpointsByPort): Record<string, string[]> {
+  return Object.fromEntries([...endpoints].map(([key, list]) => [key, list.map((endpoint) => endpoint.key)]));
+}
+
+function onlyEndpoint(slices: readonly EndpointSlice[]): Endpoint {
+  const { cache } = newCache();
+  for (const slice of slices) cache.update(slice, false);
+  const endpoints = [...cache.checkout().get("shop/web")?.values() ?? []].flat();
+  assertEquals(endpoints.length, 1);
+  return endpoints[0] as Endpoint;
+}
+
+Deno.test(
+  "every endpoint of every port of every slice is kept, sorted by the bytes of address and port",
+  pure,
+  () => {
+    const { endpoints, problems } = merged([
+      testSlice({
+        name: "web-1",
+        ports: [
+          testSlicePort({ name: "http", port: 8080 }),
+          testSlicePort({ name: "dns", port: 53, protocol: "UDP" }),
+        ],
+        endpoints: [testSliceEndpoint("10.0.0.9"), testSliceEndpoint("10.0.0.10")],
+      }),
+      testSlice({
+        name: "web-2",
+        ports: [testSlicePort({ name: "http", port: 9090 })],
+        endpoints: [testSliceEndpoint("10.0.0.9"), testSliceEndpoint("10.0.0.2")],
+      }),
+    ]);
+    assertEquals(endpoints, {
+      "shop/web:http/TCP": ["10.0.0.10:8080", "10.0.0.2:9090", "10.0.0.9:8080", "10.0.0.9:9090"],
+      "shop/web:dns/UDP": ["10.0.0.10:53", "10.0.0.9:53"],
+    });
+    assertEquals(problems, []);
+  },
+);
+
+Deno.test("IPv6 endpoints are written in brackets and sorted as text", pure, () => {
+  const { endpoints } = merged([
+    testSlice({
+      addressType: "IPv6",
+      ports: [testSlicePort({ port: 80 })],
+      endpoints: [
+        testSliceEndpoint("fd00:1::1"),
+        testSliceEndpoint("FD00:1:1:0::2"),
+        testSliceEndpoint("fd00:1:1::1"),
+      ],
+    }),
+  ], "IPv6");
+  assertEquals(endpoints, { "shop/web/TCP": ["[fd00:1:1::1]:80", "[fd00:1:1::2]:80", "[fd00:1::1]:80"] });
+});
+
+Deno.test("unusable ports and endpoints are reported and skipped, the others stay", pure, () => {
+  const slice = testSlice({
+    ports: [
+      testSlicePort({ name: null, port: 1 }),
+      testSlicePort({ name: "none", port: null }),
+      testSlicePort({ name: "zero", port: 0 }),
+      testSlicePort({ name: "", port: 80 }),
+    ],
+    endpoints: [
+      testSliceEndpoint("10.0.0.1", { addresses: [] }),
+      testSliceEndpoint("10.0.0.2", { addresses: ["10.0.0.2", "10.0.0.3"] }),
+      testSliceEndpoint("fd00::1"),
+      testSliceEndpoint("pod-1"),
+      testSliceEndpoint("010.0.0.8"),
+    ],
+  });
+  const { endpoints, problems } = merged([slice]);
+  assertEquals(endpoints, { "shop/web/TCP": ["10.0.0.2:80", "10.0.0.8:80"] });
+  assertEquals(problems, [
+    "EndpointSlice shop/web-1: ports[0] has no name; it is skipped",
+    "EndpointSlice shop/web-1: ports[1] has no port number; it is skipped",
+    "EndpointSlice shop/web-1: ports[2] has no port number; it is skipped",
+    "EndpointSlice shop/web-1: endpoints[0] has no addresses; it is skipped",
+    'EndpointSlice shop/web-1: endpoints[2].addresses[0] "fd00::1" is not an IPv4 address; it is skipped',
+    'EndpointSlice shop/web-1: endpoints[3].addresses[0] "pod-1" is not an IP address; it is skipped',
+  ]);
+});
+
+Deno.test("vector 16: a slice port without a name leads nowhere", pure, () => {
+  const { endpoints, problems } = merged([
+    testSlice({ ports: [testSlicePort({ name: null })], endpoints: [testSliceEndpoint("10.0.0.1")] }),
+  ]);
+  assertEquals(endpoints, {});
+  assertEquals(problems, ["EndpointSlice shop/web-1: ports[0] has no name; it is skipped"]);
+});
+
+Deno.test(
+  "slices that cannot be used are ignored with a reason, those of the other family without",
+  pure,
+  () => {
+    const table: readonly [Partial<EndpointSlice>, string[]][] = [
+      [{ addressType: "IPv6" }, []],
+      [{ addressType: "FQDN" }, [
+        'EndpointSlice shop/web-1: addressType "FQDN" is not supported; it is ignored',
+      ]],
+      [{ serviceName: "" }, [
+        "EndpointSlice shop/web-1: has no label kubernetes.io/service-name; it is ignored",
+      ]],
+      [{ namespace: "" }, ["EndpointSlice /web-1: has no name or no namespace; it is ignored"]],
+      [{ name: "" }, ["EndpointSlice shop/: has no name or no namespace; it is ignored"]],
+    ];
+    for (const [fields, expected] of table) {
+      const { cache, problems } = newCache();
+      assertFalse(cache.update(testSlice({ ...fields, endpoints: [testSliceEndpoint("10.0.0.1")] }), false));
+      assertEquals([fields, problems], [fields, expected]);
+      assertEquals(cache.checkout().size, 0);
+    }
+  },
+);
+
+Deno.test("vector 15: of equal endpoints in two slices the one that is not terminating wins", pure, () => {
+  const draining = testSliceEndpoint("10.0.0.1", { nodeName: "node-a", ready: false, terminating: true });
+  const ready = testSliceEndpoint("10.0.0.1", { nodeName: "node-a" });
+  const s1 = testSlice({ name: "s1", endpoints: [draining] });
+  const s2 = testSlice({ name: "s2", endpoints: [ready] });
+  assert(onlyEndpoint([s1, s2]).ready);
+  assert(onlyEndpoint([s2, s1]).ready);
+  assert(onlyEndpoint([{ ...s1, name: "s3" }, s2]).ready);
+});
+
+Deno.test(
+  "of equal endpoints: not terminating, then local, then the last by slice name and place",
+  pure,
+  () => {
+    const one = (fields: Parameters<typeof testSliceEndpoint>[1]) => testSliceEndpoint("10.0.0.1", fields);
+    const local = one({ nodeName: "node-a", zoneHints: ["local"] });
+    const remote = one({ nodeName: "node-b", zoneHints: ["remote"] });
+    const third = one({ nodeName: "node-c", zoneHints: ["third"] });
+    const drainingLocal = one({ nodeName: "node-a", terminating: true, zoneHints: ["draining"] });
+    const drainingRemote = one({ nodeName: "node-b", terminating: true, zoneHints: ["draining remote"] });
+    const table: readonly [ReturnType<typeof one>[], string][] = [
+      [[local, remote], "local"],
+      [[remote, local], "local"],
+      [[remote, third], "third"],
+      [[third, remote], "remote"],
+      [[drainingLocal, remote], "remote"],
+      [[remote, drainingLocal], "remote"],
+      [[drainingLocal, drainingRemote], "draining"],
+      [[drainingRemote, drainingLocal], "draining"],
+      [[remote, local, third, drainingLocal], "local"],
+    ];
+    for (const [endpoints, winner] of table) {
+      const inOneSlice = onlyEndpoint([testSlice({ endpoints })]);
+      assertEquals(inOneSlice.zoneHints, [winner]);
+      const slices = endpoints.map((endpoint, index) =>
+        testSlice({ name: `s${index}`, endpoints: [endpoint] })
+      );
+      assertEquals(onlyEndpoint(slices).zoneHints, [winner]);
+      assertEquals(onlyEndpoint([...slices].reverse()).zoneHints, [winner]);
+    }
+  },
+);
+
+Deno.test("one address with two ports is two endpoints, one port listed twice is one", pure, () => {
+  const endpoints = [testSliceEndpoint("10.0.0.1")];
+  assertEquals(
+    merged([testSlice({ ports: [testSlicePort({ port: 81 }), testSlicePort({ port: 80 })], endpoints })])
+      .endpoints,
+    { "shop/web/TCP": ["10.0.0.1:80", "10.0.0.1:81"] },
+  );
+  assertEquals(merged([testSlice({ ports: [testSlicePort(), testSlicePort()], endpoints })]).endpoints, {
+    "shop/web/TCP": ["10.0.0.1:8080"],
+  });
+});
+
+Deno.test("an update counts only if it changes what the proxy reads", pure, () => {
+  const base = testSlice({
+    ports: [testSlicePort({ name: "a", port: 80 }), testSlicePort({ name: "b", port: 90 })],
+    endpoints: [testSliceEndpoint("10.0.0.1"), testSliceEndpoint("10.0.0.2", { nodeName: "node-a" })],
+  });
+  const [first, second] = base.endpoints;
+  assert(first !== undefined && second !== undefined);
+  const same: readonly [string, EndpointSlice][] = [
+    ["the same object", base],
+    ["an equal object", structuredClone(base)],
+    ["another trigger time", { ...base, lastChangeTriggerTimeMs: 5 }],
+    ["another order of ports", { ...base, ports: [...base.ports].reverse() }],
+    ["another order of endpoints", { ...base, endpoints: [second, first] }],
+    ["an address that is not used", {
+      ...base,
+      endpoints: [{ ...first, addresses: ["10.0.0.1", "x"] }, second],
+    }],
+  ];
+  const changed: readonly [string, EndpointSlice][] = [
+    ["port number", {
+      ...base,
+      ports: [testSlicePort({ name: "a", port: 81 }), testSlicePort({ name: "b", port: 90 })],
+    }],
+    ["port name", {
+      ...base,
+      ports: [testSlicePort({ name: "c", port: 80 }), testSlicePort({ name: "b", port: 90 })],
+    }],
+    ["port gone", { ...base, ports: base.ports.slice(1) }],
+    ["protocol", { ...base, ports: base.ports.map((port) => ({ ...port, protocol: "UDP" as const })) }],
+    ["endpoint gone", { ...base, endpoints: [first] }],
+    ["endpoint added", { ...base, endpoints: [...base.endpoints, testSliceEndpoint("10.0.0.3")] }],
+    ["address", { ...base, endpoints: [{ ...first, addresses: ["10.0.0.3"] }, second] }],
+    ["node", { ...base, endpoints: [{ ...first, nodeName: "node-a" }, second] }],
+    ["ready", { ...base, endpoints: [{ ...first, ready: false }, second] }],
+    ["serving", { ...base, endpoints: [{ ...first, serving: false }, second] }],
+    ["terminating", { ...base, endpoints: [{ ...first, terminating: true }, second] }],
+    ["zone hints", { ...base, endpoints: [{ ...first, zoneHints: ["z1"] }, second] }],
+    ["node hints", { ...base, endpoints: [{ ...first, nodeHints: ["node-a"] }, second] }],
+  ];
+  for (const applied of [false, true]) {
+    for (const [what, slice] of [...same, ...changed]) {
+      const { cache } = newCache();
+      assert(cache.update(base, false));
+      if (applied) cache.checkout();
+      const expected = changed.some(([name]) => name === what);
+      assertEquals([what, applied, cache.update(slice, false)], [what, applied, expected]);
+    }
+  }
+});
+
+Deno.test("each update answers for itself, against what is pending before what is applied", pure, () => {
+  const { cache } = newCache();
+  const one = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] });
+  const two = testSlice({ endpoints: [testSliceEndpoint("10.0.0.2")] });
+  assertFalse(cache.update(one, true), "removing an unknown slice");
+  assert(cache.update(one, false));
+  assertFalse(cache.update(one, false), "pending already");
+  assert(cache.update(two, false));
+  assert(cache.update(one, false), "differs from what is pending");
+  cache.checkout();
+  assertFalse(cache.update(one, false), "applied already");
+  assert(cache.update(one, true));
+  assertFalse(cache.update(one, true), "removal pending already");
+  assertEquals(cache.checkout().get("shop/web")?.size, 0);
+  assertEquals(cache.checkout().size, 0);
+  assertFalse(cache.update(one, true), "removed already");
+});
+
+Deno.test("a slice removed before it was applied leaves nothing behind", pure, () => {
+  const { cache } = newCache();
+  const slice = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] });
+  assert(cache.update(slice, false));
+  assert(cache.update(slice, true));
+  assertEquals(cache.checkout().get("shop/web")?.size ?? 0, 0);
+});
+
+Deno.test("a slice that moves to another Service leaves the first", pure, () => {
+  const slice = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] });
+  for (const applied of [false, true]) {
+    const { cache } = newCache();
+    cache.update(slice, false);
+    if (applied) cache.checkout();
+    assert(cache.update({ ...slice, serviceName: "api" }, false));
+    const changes = cache.checkout();
+    assertEquals(changes.get("shop/web")?.size ?? 0, 0);
+    assertEquals(keysByPort(changes.get("shop/api") ?? new Map()), { "shop/api/TCP": ["10.0.0.1:8080"] });
+    assert(cache.update({ ...slice, serviceName: "" }, false));
+    assertEquals(cache.checkout().get("shop/api")?.size, 0);
+  }
+});
+
+Deno.test("a slice whose address type changes leaves this family and can come back", pure, () => {
+  const { cache } = newCache();
+  const slice = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] });
+  cache.update(slice, false);
+  cache.checkout();
+  assert(cache.update({ ...slice, addressType: "IPv6", endpoints: [testSliceEndpoint("fd00::1")] }, false));
+  assertEquals(cache.checkout().get("shop/web")?.size, 0);
+  assert(cache.update(slice, false));
+  assertEquals(cache.checkout().get("shop/web")?.size, 1);
+});
+
+Deno.test("a deletion event removes the slice even if it names another Service", pure, () => {
+  const { cache } = newCache();
+  cache.update(testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] }), false);
+  cache.checkout();
+  assert(cache.update(testSlice({ serviceName: "api" }), true));
+  assertEquals(cache.checkout().get("shop/web")?.size, 0);
+});
+
+Deno.test("slices of one name in two namespaces are two slices", pure, () => {
+  const { cache } = newCache();
+  cache.update(testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] }), false);
+  cache.update(testSlice({ namespace: "lab", endpoints: [testSliceEndpoint("10.0.0.2")] }), false);
+  assertEquals([...cache.checkout().keys()].sort(), ["lab/web", "shop/web"]);
+  cache.update(testSlice({ namespace: "lab" }), true);
+  assertEquals([...cache.checkout().keys()], ["lab/web"]);
+});
