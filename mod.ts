@@ -21,6 +21,35 @@ export {
   parseCidr,
   parseIp,
 } from "./lib/model/ip.ts";
-export * from "./lib/errors.ts";
-export type * from "./lib/model/objects.ts";
-export type * from "./lib/model/state.ts";
+export {
+  ConfigError,
+  ExecError,
+  formatProblem,
+  type Problem,
+  SyncError,
+  type SyncPhase,
+  UnsupportedError,
+  UsageError,
+} from "./lib/errors.ts";
+export type {
+  ApiObject,
+  EndpointSlice,
+  IpFamily,
+  LoadBalancerIngress,
+  NamespacedName,
+  NodeObject,
+  Protocol,
+  Service,
+  ServicePortSpec,
+  SliceEndpoint,
+  SlicePort,
+  TrafficPolicy,
+} from "./lib/model/objects.ts";
+export type {
+  Changed,
+  Endpoint,
+  NodeFacts,
+  ProxyState,
+  ServicePort,
+  ServicePortKey,
+} from "./lib/model/state.ts";

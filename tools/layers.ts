@@ -15,7 +15,7 @@ export interface Layer {
 
 /** The rows; the first whose pattern matches a path is its row, so exceptions stand before the rule. */
 export const LAYERS: readonly Layer[] = [
-  { row: 5, name: "loading the configuration", paths: /^lib\/config\/load/ },
+  { row: 5, name: "loading the configuration", paths: /^lib\/config\/(load|write_file)/ },
   { row: 5, name: "applying", paths: /^lib\/backend\/(registry\.ts$|[^/]+\/(apply|cleanup|proxier))/ },
   { row: 5, name: "sources", paths: /^lib\/source\/(kube|files)/ },
   { row: 1, name: "model", paths: /^lib\/(errors\.ts$|model\/)/ },

@@ -9,6 +9,8 @@ Deno.test("every path of the table has its row", { permissions: "none" }, () => 
     ["lib/netfilter/words.ts", 2],
     ["lib/config/validate.ts", 2],
     ["lib/config/load.ts", 5],
+    ["lib/config/write.ts", 2],
+    ["lib/config/write_file.ts", 5],
     ["lib/source/decode.ts", 2],
     ["lib/source/kube.ts", 5],
     ["lib/source/files.ts", 5],
