@@ -1,0 +1,387 @@
+import { assert, assertEquals, assertFalse, assertStrictEquals } from "@std/assert";
+import fc from "fast-check";
+import { ChangeTracker, type Checkout } from "./change_tracker.ts";
+import type { EndpointSlice, IpFamily, Service } from "./objects.ts";
+import type { ProxyState } from "./state.ts";
+import {
+  NODE_A,
+  testPort,
+  testService,
+  testSlice,
+  testSliceEndpoint,
+  testSlicePort,
+} from "./test_objects.ts";
+
+const pure = { permissions: "none" } as const;
+
+const A = testService();
+const B = testService({ clusterIP: "10.96.0.11" });
+const IGNORED = testService({ type: "ExternalName" });
+
+function newTracker(family: IpFamily = "IPv4", startedAtMs?: number): ChangeTracker {
+  return new ChangeTracker({ family, node: NODE_A, ...(startedAtMs === undefined ? {} : { startedAtMs }) });
+}
+
+/** What a tracker with the given events checks out. */
+function checkoutOf(tracker: ChangeTracker): { names: string[]; keys: string[]; checkout: Checkout } {
+  const checkout = tracker.checkout();
+  const keys = [...checkout.state.services.values()].flat().map((port) =>
+    `${port.key} ${port.clusterIP}:${port.port}`
+  );
+  return { names: [...checkout.updatedServices].sort(), keys, checkout };
+}
+
+Deno.test("tracker vector: adding and then changing a Service is one change, to the last value", pure, () => {
+  const tracker = newTracker();
+  assert(tracker.updateService(undefined, A));
+  assert(tracker.updateService(A, B));
+  const { names, keys } = checkoutOf(tracker);
+  assertEquals([names, keys], [["shop/web"], ["shop/web/TCP 10.96.0.11:80"]]);
+  assertEquals(checkoutOf(tracker).names, []);
+});
+
+Deno.test("tracker vector: adding and then deleting a Service is nothing", pure, () => {
+  const tracker = newTracker();
+  assert(tracker.updateService(undefined, A));
+  assertFalse(tracker.updateService(A, undefined));
+  assertEquals(checkoutOf(tracker).names, []);
+});
+
+Deno.test("tracker vector: there and back again is nothing, unless something else is queued", pure, () => {
+  const tracker = newTracker();
+  tracker.updateService(undefined, A);
+  tracker.checkout();
+  assert(tracker.updateService(A, B));
+  assertFalse(tracker.updateService(B, A));
+  const other = testService({ name: "api", clusterIP: "10.96.0.20" });
+  assert(tracker.updateService(undefined, other));
+  assert(tracker.updateService(A, B));
+  assert(tracker.updateService(B, A));
+  assertEquals(checkoutOf(tracker).names, ["shop/api"]);
+});
+
+Deno.test("tracker vector: ports that are gone leave the state, new ones enter", pure, () => {
+  const tracker = newTracker();
+  const p = testPort({ name: "p", port: 1 });
+  const q = testPort({ name: "q", port: 2 });
+  const before = testService({ ports: [p, q] });
+  const after = testService({ ports: [{ ...p, port: 3 }] });
+  tracker.updateService(undefined, before);
+  assertEquals(checkoutOf(tracker).keys, ["shop/web:p/TCP 10.96.0.10:1", "shop/web:q/TCP 10.96.0.10:2"]);
+  tracker.updateService(before, after);
+  assertEquals(checkoutOf(tracker).keys, ["shop/web:p/TCP 10.96.0.10:3"]);
+  tracker.updateService(after, undefined);
+  const { names, checkout } = checkoutOf(tracker);
+  assertEquals(names, ["shop/web"]);
+  assertFalse(checkout.state.services.has("shop/web"));
+});
+
+Deno.test("a Service that becomes ignored is deleted; ignored from the start it is nothing", pure, () => {
+  const tracker = newTracker();
+  assertFalse(tracker.updateService(undefined, IGNORED));
+  tracker.updateService(IGNORED, A);
+  tracker.checkout();
+  assert(tracker.updateService(A, IGNORED));
+  const { names, keys } = checkoutOf(tracker);
+  assertEquals([names, keys], [["shop/web"], []]);
+});
+
+Deno.test("a resync with equal objects is no change", pure, () => {
+  const tracker = newTracker();
+  const slice = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] });
+  tracker.updateService(undefined, A);
+  tracker.updateEndpointSlice(slice, false);
+  tracker.checkout();
+  assertFalse(tracker.updateService(A, structuredClone(A)));
+  assertFalse(tracker.updateEndpointSlice(structuredClone(slice), false));
+  assertFalse(tracker.updateService(undefined, undefined));
+  assertEquals(checkoutOf(tracker).names, []);
+});
+
+Deno.test("a change of labels or of the other family's addresses is no change", pure, () => {
+  const tracker = newTracker();
+  const service = testService({ clusterIPs: ["10.96.0.10", "fd00::1"], ipFamilies: ["IPv4", "IPv6"] });
+  tracker.updateService(undefined, service);
+  tracker.checkout();
+  const fields = { uid: "2", clusterIPs: ["10.96.0.10", "fd00::2"], externalIPs: ["2001:db8::1"] };
+  assertFalse(tracker.updateService(service, { ...service, ...fields }));
+});
+
+Deno.test("a changed endpoint touches its own Service and no other object of the state", pure, () => {
+  const tracker = newTracker();
+  for (const name of ["web", "api"]) {
+    tracker.updateService(undefined, testService({ name }));
+    tracker.updateEndpointSlice(
+      testSlice({ name: `${name}-1`, serviceName: name, endpoints: [testSliceEndpoint("10.0.0.1")] }),
+      false,
+    );
+  }
+  const first = tracker.checkout();
+  const untouched = first.state.endpoints.get("shop/api");
+  assert(tracker.updateEndpointSlice(testSlice({ endpoints: [testSliceEndpoint("10.0.0.2")] }), false));
+  const second = tracker.checkout();
+  assertStrictEquals(second.state, first.state);
+  assertEquals([...second.updatedServices], ["shop/web"]);
+  assertStrictEquals(second.state.endpoints.get("shop/api"), untouched);
+  assertEquals(second.state.endpoints.get("shop/web")?.get("shop/web/TCP")?.map((endpoint) => endpoint.key), [
+    "10.0.0.2:8080",
+  ]);
+});
+
+Deno.test("slices that change without changing the endpoints update nothing", pure, () => {
+  const tracker = newTracker();
+  tracker.updateEndpointSlice(testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] }), false);
+  tracker.checkout();
+  // The controller moves an endpoint from one slice to another.
+  tracker.updateEndpointSlice(
+    testSlice({ name: "web-2", endpoints: [testSliceEndpoint("10.0.0.1")] }),
+    false,
+  );
+  tracker.updateEndpointSlice(testSlice(), true);
+  assertEquals(checkoutOf(tracker).names, []);
+});
+
+Deno.test("endpoints are counted only where a port of a Service leads to them", pure, () => {
+  const tracker = newTracker();
+  const service = testService({ ports: [testPort({ name: "a" }), testPort({ name: "b" })] });
+  const count = (): number => tracker.checkout().state.endpointCount;
+  tracker.updateEndpointSlice(
+    testSlice({
+      ports: [testSlicePort({ name: "a" }), testSlicePort({ name: "b" }), testSlicePort({ name: "c" })],
+      endpoints: [
+        testSliceEndpoint("10.0.0.1"),
+        testSliceEndpoint("10.0.0.2", { ready: false, serving: false }),
+      ],
+    }),
+    false,
+  );
+  assertEquals(count(), 0);
+  tracker.updateService(undefined, service);
+  assertEquals(count(), 4);
+  tracker.updateService(service, { ...service, ports: [testPort({ name: "a" })] });
+  assertEquals(count(), 2);
+  tracker.updateEndpointSlice(
+    testSlice({ ports: [testSlicePort({ name: "a" })], endpoints: [testSliceEndpoint("10.0.0.1")] }),
+    false,
+  );
+  assertEquals(count(), 1);
+  tracker.updateEndpointSlice(testSlice(), true);
+  assertEquals(count(), 0);
+});
+
+Deno.test("changed endpoints of a UDP port call for cleaning connections, others do not", pure, () => {
+  const tracker = newTracker();
+  const udp = testSlice({
+    ports: [testSlicePort({ protocol: "UDP" })],
+    endpoints: [testSliceEndpoint("10.0.0.1")],
+  });
+  const tcp = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] });
+  const changed = (slice: EndpointSlice, remove = false): boolean => {
+    tracker.updateEndpointSlice(slice, remove);
+    return tracker.checkout().udpEndpointsChanged;
+  };
+  assert(changed(udp));
+  assertFalse(changed(udp));
+  assert(changed({ ...udp, endpoints: [] }));
+  assertFalse(changed({ ...tcp, name: "web-2" }));
+  assertFalse(changed({ ...tcp, name: "web-2" }, true));
+  assert(changed(udp));
+  assert(changed(tcp), "the UDP port is gone");
+});
+
+Deno.test(
+  "trigger times are those of changed slices, after the start, not of removals, and given once",
+  pure,
+  () => {
+    const tracker = newTracker("IPv4", 1000);
+    const slice = (address: string, timeMs: number | null): EndpointSlice =>
+      testSlice({ endpoints: [testSliceEndpoint(address)], lastChangeTriggerTimeMs: timeMs });
+    tracker.updateEndpointSlice(slice("10.0.0.1", 900), false);
+    tracker.updateEndpointSlice(slice("10.0.0.2", 1000), false);
+    tracker.updateEndpointSlice(slice("10.0.0.3", null), false);
+    assertEquals(tracker.checkout().triggerTimesMs, []);
+    tracker.updateEndpointSlice(slice("10.0.0.4", 1500), false);
+    tracker.updateEndpointSlice(slice("10.0.0.4", 1600), false);
+    tracker.updateEndpointSlice(slice("10.0.0.5", 1700), false);
+    tracker.updateEndpointSlice(slice("10.0.0.5", 1800), true);
+    assertEquals(tracker.checkout().triggerTimesMs, [1500, 1700]);
+    assertEquals(tracker.checkout().triggerTimesMs, []);
+  },
+);
+
+Deno.test("a zone that differs takes effect at once and is reported as a change", pure, () => {
+  const tracker = newTracker();
+  const { state } = tracker.checkout();
+  assertFalse(tracker.setZone("z1"));
+  assert(tracker.setZone("z2"));
+  assertEquals(state.node, { name: "node-a", zone: "z2" });
+  assertFalse(tracker.setZone("z2"));
+  assert(tracker.setZone(""));
+});
+
+Deno.test("a dual-stack Service is split between two trackers", pure, () => {
+  const service = testService({
+    type: "NodePort",
+    clusterIP: "10.96.0.10",
+    clusterIPs: ["10.96.0.10", "fd00:96::10"],
+    ipFamilies: ["IPv4", "IPv6"],
+    ports: [testPort({ nodePort: 30080 })],
+  });
+  const slices = [
+    testSlice({ name: "web-4", endpoints: [testSliceEndpoint("10.0.0.1")] }),
+    testSlice({ name: "web-6", addressType: "IPv6", endpoints: [testSliceEndpoint("fd00::1")] }),
+  ];
+  const expected = { IPv4: ["10.96.0.10", "10.0.0.1:8080"], IPv6: ["fd00:96::10", "[fd00::1]:8080"] };
+  for (const family of ["IPv4", "IPv6"] as const) {
+    const tracker = newTracker(family);
+    tracker.updateService(undefined, service);
+    for (const slice of slices) tracker.updateEndpointSlice(slice, false);
+    const { state } = tracker.checkout();
+    const port = state.services.get("shop/web")?.[0];
+    const endpoints = state.endpoints.get("shop/web")?.get("shop/web/TCP");
+    assertEquals([port?.clusterIP, ...(endpoints ?? []).map((endpoint) => endpoint.key)], expected[family]);
+    assertEquals([state.family, port?.nodePort, state.endpointCount], [family, 30080, 1]);
+  }
+});
+
+Deno.test("what is left out of an object is reported as the object arrives", pure, () => {
+  const problems: string[] = [];
+  const tracker = new ChangeTracker({
+    family: "IPv4",
+    node: NODE_A,
+    report: (problem) => problems.push(problem),
+  });
+  tracker.updateService(undefined, testService({ externalIPs: ["x"] }));
+  assertEquals(problems.length, 1);
+  tracker.updateEndpointSlice(testSlice({ endpoints: [testSliceEndpoint("y")] }), false);
+  tracker.checkout();
+  assertEquals(problems, [
+    'Service shop/web: spec.externalIPs has "x", which is not an IP address; it is skipped',
+    'EndpointSlice shop/web-1: endpoints[0].addresses[0] "y" is not an IP address; it is skipped',
+  ]);
+});
+
+/** The state as plain values, Services in order of name. */
+function snapshot(state: ProxyState): Record<string, unknown> {
+  const names = [...new Set([...state.services.keys(), ...state.endpoints.keys()])].sort();
+  return Object.fromEntries(names.map((name) => {
+    const endpoints = [...state.endpoints.get(name) ?? []].sort(([left], [right]) => left < right ? -1 : 1);
+    return [name, { ports: state.services.get(name) ?? [], endpoints }];
+  }));
+}
+
+function countedFromScratch(state: ProxyState): number {
+  let count = 0;
+  for (const [name, ports] of state.services) {
+    for (const port of ports) count += state.endpoints.get(name)?.get(port.key)?.length ?? 0;
+  }
+  return count;
+}
+
+type Step =
+  | { readonly kind: "service"; readonly service: Service | undefined; readonly name: string }
+  | { readonly kind: "slice"; readonly slice: EndpointSlice | undefined; readonly name: string }
+  | { readonly kind: "checkout" };
+
+const someService = (name: string): fc.Arbitrary<Service> =>
+  fc.record({
+    type: fc.constantFrom("ClusterIP" as const, "NodePort" as const, "ExternalName" as const),
+    ports: fc.subarray([testPort({ name: "a" }), testPort({ name: "b", protocol: "UDP" }), testPort()]),
+    clusterIP: fc.constantFrom("10.96.0.1", "10.96.0.2", "None"),
+    externalIPs: fc.subarray(["192.0.2.1", "2001:db8::1"]),
+  }).map((fields) => testService({ ...fields, name }));
+
+const someSlice = (name: string): fc.Arbitrary<EndpointSlice> =>
+  fc.record({
+    addressType: fc.constantFrom("IPv4", "IPv4", "IPv4", "IPv6"),
+    serviceName: fc.constantFrom("web", "web", "api", ""),
+    ports: fc.subarray([
+      testSlicePort({ name: "a" }),
+      testSlicePort({ name: "b", protocol: "UDP" }),
+      testSlicePort(),
+    ]),
+    endpoints: fc.array(
+      fc.record({
+        address: fc.constantFrom("10.0.0.1", "10.0.0.2", "10.0.0.3"),
+        nodeName: fc.constantFrom("node-a", "node-b"),
+        ready: fc.boolean(),
+        terminating: fc.boolean(),
+        zoneHints: fc.subarray(["z1", "z2"]),
+      }).map(({ address, ...fields }) => testSliceEndpoint(address, fields)),
+      { maxLength: 4 },
+    ),
+  }).map((fields) => testSlice({ ...fields, name }));
+
+const optional = <T>(value: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
+  fc.option(value, { nil: undefined, freq: 3 });
+
+const someStep: fc.Arbitrary<Step> = fc.oneof(
+  fc.constantFrom("web", "api").chain((name) =>
+    optional(someService(name)).map((service): Step => ({ kind: "service", service, name }))
+  ),
+  fc.constantFrom("s1", "s2", "s3").chain((name) =>
+    optional(someSlice(name)).map((slice): Step => ({ kind: "slice", slice, name }))
+  ),
+  fc.constant<Step>({ kind: "checkout" }),
+);
+
+Deno.test("any events and checkouts that end in the same objects end in the same state", pure, () => {
+  fc.assert(
+    fc.property(fc.array(someStep, { maxLength: 30 }), fc.boolean(), (steps, reversed) => {
+      const tracker = newTracker();
+      const services = new Map<string, Service>();
+      const slices = new Map<string, EndpointSlice>();
+      let before: Record<string, unknown> = {};
+      for (const step of [...steps, { kind: "checkout" } as const]) {
+        if (step.kind === "service") {
+          tracker.updateService(services.get(step.name), step.service);
+          if (step.service === undefined) services.delete(step.name);
+          else services.set(step.name, step.service);
+        } else if (step.kind === "slice") {
+          const old = slices.get(step.name);
+          if (step.slice !== undefined) tracker.updateEndpointSlice(step.slice, false);
+          else if (old !== undefined) tracker.updateEndpointSlice(old, true);
+          if (step.slice === undefined) slices.delete(step.name);
+          else slices.set(step.name, step.slice);
+        } else {
+          const { state, updatedServices } = tracker.checkout();
+          const after = snapshot(state);
+          const differing = [...new Set([...Object.keys(before), ...Object.keys(after)])]
+            .filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]));
+          assertEquals([...updatedServices].sort(), differing.sort());
+          assertEquals(state.endpointCount, countedFromScratch(state));
+          before = after;
+        }
+      }
+
+      const fresh = newTracker();
+      const feed = [
+        ...[...services.values()].map((service) => () => fresh.updateService(undefined, service)),
+        ...[...slices.values()].map((slice) => () => fresh.updateEndpointSlice(slice, false)),
+      ];
+      for (const event of reversed ? feed.reverse() : feed) event();
+      const expected = fresh.checkout().state;
+      assertEquals(before, snapshot(expected));
+      assertEquals(tracker.checkout().state.endpointCount, expected.endpointCount);
+    }),
+    { numRuns: 1000 },
+  );
+});
+
+Deno.test("an update of a slice answers whether anything is different, in any sequence", pure, () => {
+  fc.assert(
+    fc.property(fc.array(optional(someSlice("s1")), { maxLength: 10 }), (values) => {
+      const tracker = newTracker();
+      let current: EndpointSlice | undefined;
+      for (const value of values) {
+        const changed = value === undefined
+          ? current !== undefined && tracker.updateEndpointSlice(current, true)
+          : tracker.updateEndpointSlice(value, false);
+        const { updatedServices } = tracker.checkout();
+        if (!changed) assertEquals(updatedServices.size, 0);
+        current = value;
+      }
+    }),
+    { numRuns: 500 },
+  );
+});
