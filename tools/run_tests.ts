@@ -75,7 +75,7 @@ async function runTests(
   if (files.length === 0) return { passed: 0, failed: 0, skipped: 0 };
   const colors: Record<string, string> = Deno.stdout.isTerminal() && !Deno.noColor
     ? { FORCE_COLOR: "1" }
-    : {};
+    : { NO_COLOR: "1" };
   const child = new Deno.Command(Deno.execPath(), {
     args: ["test", "-A", "--permit-no-files", ...options, ...files],
     cwd: ROOT,
