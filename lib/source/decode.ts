@@ -74,15 +74,18 @@ export function decodeEndpointSlice(raw: unknown, options: DecodeOptions = {}): 
 }
 
 function decodeServiceNameLabel(metadata: RawObject, required: boolean): string {
-  const labels = objectAt(metadata, "labels");
-  const path = `labels["${SERVICE_NAME_LABEL}"]`;
-  const value = labels[SERVICE_NAME_LABEL];
-  if (isAbsent(value) || value === "") {
-    if (required) throw new DecodeError(path, "is required: it names the Service");
-    return "";
+  const value = labelAt(objectAt(metadata, "labels"), SERVICE_NAME_LABEL);
+  if (value === "" && required) {
+    throw new DecodeError(`labels["${SERVICE_NAME_LABEL}"]`, "is required: it names the Service");
   }
-  if (typeof value !== "string") throw new DecodeError(path, `must be a string, found ${quote(value)}`);
   return value;
+}
+
+function labelAt(labels: RawObject, key: string): string {
+  const value = labels[key];
+  if (typeof value === "string") return value;
+  if (isAbsent(value)) return "";
+  throw new DecodeError(`labels[${JSON.stringify(key)}]`, `must be a string, found ${quote(value)}`);
 }
 
 function decodeSlicePort(raw: RawObject): SlicePort {
@@ -92,8 +95,9 @@ function decodeSlicePort(raw: RawObject): SlicePort {
 }
 
 function decodeWrittenSlicePort(raw: RawObject): SlicePort {
+  const port = portAt(raw, "port");
   const { name, protocol } = decodeSlicePort(raw);
-  return { name: name ?? "", port: portAt(raw, "port"), protocol };
+  return { name: name ?? "", port, protocol };
 }
 
 const ENDPOINT_DECODERS: Readonly<Record<typeof ADDRESS_TYPES[number], (raw: RawObject) => SliceEndpoint>> = {
@@ -156,7 +160,7 @@ export function decodeNode(raw: unknown): NodeObject {
   return {
     kind: "Node",
     name: requiredName(metadata, "name", "subdomain"),
-    labels: inside("metadata", () => inside("labels", () => copyTexts(objectAt(metadata, "labels")))),
+    labels: inside("metadata", () => copyLabels(objectAt(metadata, "labels"))),
     podCIDRs: inside("spec", () => decodePodCidrs(spec)),
     addresses: inside("status", () => decodeNodeAddresses(status)),
     taintKeys: inside("spec", () => decodeList(spec, "taints", (taint) => textAt(taint, "key"))),
@@ -164,8 +168,8 @@ export function decodeNode(raw: unknown): NodeObject {
   };
 }
 
-function copyTexts(labels: RawObject): Readonly<Record<string, string>> {
-  return Object.fromEntries(Object.keys(labels).map((key) => [key, textAt(labels, key)]));
+function copyLabels(labels: RawObject): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.keys(labels).map((key) => [key, labelAt(labels, key)]));
 }
 
 function decodePodCidrs(spec: RawObject): readonly string[] {
@@ -260,9 +264,9 @@ export function decodeItem(item: RawItem, options: DecodeOptions = {}): ApiObjec
       if (typeof item.kind === "string" && ALL_KIND_NAMES.includes(item.kind)) {
         throw new DecodeError("items", "must be a list of objects");
       }
-      throw notAmong("kind", ALL_KIND_NAMES, item.kind);
+      throw notAmong("kind", ALL_KIND_NAMES, item.kind, `${KIND_NAMES.join(", ")} or a list of them`);
     }
-    if (isAbsent(item.apiVersion)) throw new DecodeError("apiVersion", `is required: ${known.apiVersion}`);
+    if (isAbsent(item.apiVersion)) throw new DecodeError("apiVersion", `is required (${known.apiVersion})`);
     if (item.apiVersion !== known.apiVersion) {
       throw notAmong("apiVersion", [known.apiVersion], item.apiVersion);
     }
@@ -270,14 +274,17 @@ export function decodeItem(item: RawItem, options: DecodeOptions = {}): ApiObjec
   });
 }
 
-/** `Service shop/web`, as far as the raw object tells. */
-export function describeItem(item: Pick<RawItem, "raw" | "kind">): string {
-  const metadata = fieldOf(item.raw, "metadata");
-  const name = fieldOf(metadata, "name");
-  const namespace = fieldOf(metadata, "namespace");
-  const kind = typeof item.kind === "string" && item.kind !== "" ? item.kind : "object";
-  if (typeof name !== "string" || name === "") return `${kind} without a name`;
-  return typeof namespace === "string" ? `${kind} ${namespace}/${name}` : `${kind} ${name}`;
+/** `Service shop/web`, as far as the raw object tells; on one line whatever is in it. */
+export function describeItem({ raw, kind }: Pick<RawItem, "raw" | "kind">): string {
+  const metadata = fieldOf(raw, "metadata");
+  const [name, namespace] = [fieldOf(metadata, "name"), fieldOf(metadata, "namespace")];
+  const subject = typeof kind === "string" && kind !== "" ? printable(kind) : "object";
+  if (typeof name !== "string" || name === "") return `${subject} without a name`;
+  return `${subject} ${printable(typeof namespace === "string" ? `${namespace}/${name}` : name)}`;
+}
+
+function printable(text: string): string {
+  return /^[!-~]{1,320}$/.test(text) ? text : quote(text);
 }
 
 function fieldOf(value: unknown, key: string): unknown {

@@ -56,7 +56,7 @@ export function decodeService(raw: unknown, options: DecodeOptions = {}): Servic
     name,
     uid: inside("metadata", () => textAt(metadata, "uid")),
     ...fields,
-    loadBalancerIngress: inside("status", () => decodeIngress(objectAt(object, "status"))),
+    loadBalancerIngress: inside("status", () => decodeIngress(objectAt(object, "status"), options)),
   };
 }
 
@@ -135,14 +135,20 @@ function decodeServicePort(raw: RawObject): ServicePortSpec {
   };
 }
 
-function decodeIngress(status: RawObject): readonly LoadBalancerIngress[] {
+function decodeIngress(status: RawObject, options: DecodeOptions): readonly LoadBalancerIngress[] {
+  const decode = (raw: RawObject): LoadBalancerIngress => {
+    const ip = textAt(raw, "ip");
+    if (options.manifest === true && ip !== "") inside("ip", () => checkIp(ip));
+    return { ip, ipMode: textAt(raw, "ipMode", "VIP") };
+  };
   return inside("loadBalancer", () => {
-    const entries = decodeList(objectAt(status, "loadBalancer"), "ingress", (raw) => ({
-      ip: textAt(raw, "ip"),
-      ipMode: textAt(raw, "ipMode", "VIP"),
-    }));
+    const entries = decodeList(objectAt(status, "loadBalancer"), "ingress", decode);
     return entries.filter((entry) => entry.ip !== "");
   });
+}
+
+function checkIp(text: string): void {
+  if (parseIp(text) === null) throw new DecodeError("", `must be an IP address, found ${quote(text)}`);
 }
 
 /** Refuses what an API server would: nothing else stands between a file and the rules. */
@@ -152,8 +158,7 @@ function checkWrittenService(spec: ServiceSpec): void {
     throw new DecodeError("clusterIP", "is required in a file, where nothing allocates one (None: headless)");
   }
   for (const [index, text] of spec.externalIPs.entries()) {
-    if (parseIp(text) !== null) continue;
-    throw new DecodeError(`externalIPs[${index}]`, `must be an IP address, found ${quote(text)}`);
+    inside(`externalIPs[${index}]`, () => checkIp(text));
   }
   for (const [index, text] of spec.loadBalancerSourceRanges.entries()) {
     if (parseCidr(text.trim()) !== null) continue;

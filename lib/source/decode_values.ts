@@ -169,14 +169,21 @@ export function choiceAt<T extends string>(
   throw notAmong(key, allowed, value);
 }
 
-/** The error for a value that is none of `allowed`; says which one was probably meant. */
-export function notAmong(path: string, allowed: readonly string[], value: unknown): DecodeError {
-  const wanted = allowed.length === 1
-    ? allowed[0]
-    : `${allowed.slice(0, -1).join(", ")} or ${allowed[allowed.length - 1]}`;
+/** The error for a value that is none of `allowed` (in words: `wanted`); says which one was probably meant. */
+export function notAmong(
+  path: string,
+  allowed: readonly string[],
+  value: unknown,
+  wanted: string = inWords(allowed),
+): DecodeError {
   const meant = typeof value === "string" ? nearest(value, allowed) : undefined;
   const hint = meant === undefined ? "" : ` (did you mean ${meant}?)`;
   return new DecodeError(path, `must be ${wanted}, found ${quote(value)}${hint}`);
+}
+
+function inWords(choices: readonly string[]): string {
+  if (choices.length < 2) return choices.join();
+  return `${choices.slice(0, -1).join(", ")} or ${choices[choices.length - 1]}`;
 }
 
 /** The one of `candidates` that `text` is probably a slip of, if there is one. */

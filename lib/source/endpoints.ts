@@ -5,6 +5,7 @@
  */
 import { parseIp } from "../model/ip.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "../model/objects.ts";
+import { sameObject } from "./events.ts";
 import type { SourceEvent } from "./source.ts";
 import {
   asObject,
@@ -216,19 +217,4 @@ function* diffSlices(
     else if (old !== object && !sameObject(old, object)) yield { type: "update", old, object };
   }
   for (const old of left.values()) yield { type: "delete", old };
-}
-
-/** True if both values of plain data are equal in every field and order. */
-export function sameObject(one: unknown, other: unknown): boolean {
-  if (one === other) return true;
-  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
-  if (Array.isArray(one)) {
-    return Array.isArray(other) && one.length === other.length &&
-      one.every((item, index) => sameObject(item, other[index]));
-  }
-  if (Array.isArray(other)) return false;
-  const entries = Object.entries(one);
-  const others = other as RawObject;
-  return entries.length === Object.keys(other).length &&
-    entries.every(([key, value]) => key in others && sameObject(value, others[key]));
 }

@@ -4,7 +4,8 @@
  * @module
  */
 import type { ApiObject, EndpointSlice } from "../model/objects.ts";
-import { EndpointsMerger, type EndpointsMode, sameObject } from "./endpoints.ts";
+import { EndpointsMerger, type EndpointsMode } from "./endpoints.ts";
+import { eventsBetween, netEvents } from "./events.ts";
 import type { Manifest, ManifestItem } from "./manifest_text.ts";
 import type { Rejection, SourceEvent } from "./source.ts";
 
@@ -209,29 +210,4 @@ function brokenFile(
     object: "file",
     message: `cannot be parsed: ${problem.message}${kept}`,
   };
-}
-
-/** The event that leads from `old` to `object`, if they differ. */
-export function eventsBetween(old: ApiObject | undefined, object: ApiObject | undefined): SourceEvent[] {
-  if (object === undefined) return old === undefined ? [] : [{ type: "delete", old }];
-  if (old === undefined) return [{ type: "add", object }];
-  return sameObject(old, object) ? [] : [{ type: "update", old, object }];
-}
-
-/** `Service shop/web`. */
-export function identityOf(object: ApiObject): string {
-  return object.kind === "Node" ? `Node ${object.name}` : `${object.kind} ${object.namespace}/${object.name}`;
-}
-
-/** Joins several events of one object into the one that says the same. */
-function netEvents(events: readonly SourceEvent[]): SourceEvent[] {
-  const net = new Map<string, { old: ApiObject | undefined; current: ApiObject | undefined }>();
-  for (const event of events) {
-    if (event.type === "synced") continue;
-    const old = event.type === "add" ? undefined : event.old;
-    const current = event.type === "delete" ? undefined : event.object;
-    const identity = identityOf((current ?? old) as ApiObject);
-    net.set(identity, { old: net.has(identity) ? net.get(identity)?.old : old, current });
-  }
-  return [...net.values()].flatMap(({ old, current }) => eventsBetween(old, current));
 }

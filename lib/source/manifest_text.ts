@@ -12,10 +12,11 @@ import {
   LineCounter,
   type Node,
   parseAllDocuments,
+  visit,
 } from "yaml";
 import type { ApiObject } from "../model/objects.ts";
 import { decodeItem, describeItem, isSelected, itemsOf, type RawItem } from "./decode.ts";
-import { DecodeError, type RawObject } from "./decode_values.ts";
+import { DecodeError, isAbsent, type RawObject } from "./decode_values.ts";
 
 /** One object of a file: read, or refused with a reason. */
 export interface ManifestItem {
@@ -165,9 +166,26 @@ function readYaml(text: string): ManifestPart {
   } catch (error) {
     // Too many aliases (ReferenceError), too deep nesting (RangeError): thrown, not listed.
     if (!(error instanceof ReferenceError || error instanceof RangeError)) throw error;
-    return syntaxProblem(lineAt(lines, current?.range?.[0] ?? 0), documents, error.message);
+    return syntaxProblem(
+      lineAt(lines, current === undefined ? 0 : faultOf(current)),
+      documents,
+      error.message,
+    );
   }
   return { items, documents };
+}
+
+/** Where the alias is that leads nowhere; else where the document begins. */
+function faultOf(document: Document): number {
+  let offset = document.range?.[0] ?? 0;
+  visit(document, {
+    Alias(_, alias) {
+      if (alias.resolve(document) !== undefined) return;
+      offset = alias.range?.[0] ?? offset;
+      return visit.BREAK;
+    },
+  });
+  return offset;
 }
 
 function syntaxProblem(line: number, document: number, message: string): ManifestPart {
@@ -201,17 +219,23 @@ function decodeDocument(raw: unknown, document: number, line: (path: string) => 
   return items;
 }
 
-function describeWritten(item: RawItem): string {
-  return keyOf(item) ?? describeItem(item);
-}
-
+/** `default` stands in for a namespace that is not written. */
 function keyOf({ raw, kind }: RawItem): string | null {
-  const metadata = (raw as RawObject | null | undefined)?.["metadata"] as RawObject | null | undefined;
-  const name = metadata?.["name"];
-  const namespace = metadata?.["namespace"] ?? "default";
+  const { name, namespace = "default" } = metadataOf(raw);
   if (typeof kind !== "string" || kind === "" || typeof name !== "string" || name === "") return null;
   if (kind === "Node") return `Node ${name}`;
   return typeof namespace === "string" ? `${kind} ${namespace}/${name}` : null;
+}
+
+function describeWritten({ raw, kind }: RawItem): string {
+  const { namespace = "default", name } = metadataOf(raw);
+  return describeItem({ kind, raw: { metadata: kind === "Node" ? { name } : { namespace, name } } });
+}
+
+function metadataOf(raw: unknown): { readonly name?: unknown; readonly namespace?: unknown } {
+  const metadata = (raw as RawObject | null | undefined)?.["metadata"] as RawObject | null | undefined;
+  const { name, namespace } = metadata ?? {};
+  return { name, ...(isAbsent(namespace) ? {} : { namespace }) };
 }
 
 /** 0-based line of the deepest part of `path` (`items[0].spec.ports[1].port`) that the document has. */

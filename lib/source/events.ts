@@ -1,0 +1,47 @@
+/**
+ * Comparing objects and joining events.
+ *
+ * @module
+ */
+import type { ApiObject } from "../model/objects.ts";
+import type { SourceEvent } from "./source.ts";
+
+/** True if both values of plain data are equal in every field and order. */
+export function sameObject(one: unknown, other: unknown): boolean {
+  if (one === other) return true;
+  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;
+  if (Array.isArray(one)) {
+    return Array.isArray(other) && one.length === other.length &&
+      one.every((item, index) => sameObject(item, other[index]));
+  }
+  if (Array.isArray(other)) return false;
+  const entries = Object.entries(one);
+  const others = other as Readonly<Record<string, unknown>>;
+  return entries.length === Object.keys(other).length &&
+    entries.every(([key, value]) => key in others && sameObject(value, others[key]));
+}
+
+/** The event that leads from `old` to `object`, if they differ. */
+export function eventsBetween(old: ApiObject | undefined, object: ApiObject | undefined): SourceEvent[] {
+  if (object === undefined) return old === undefined ? [] : [{ type: "delete", old }];
+  if (old === undefined) return [{ type: "add", object }];
+  return sameObject(old, object) ? [] : [{ type: "update", old, object }];
+}
+
+/** `Service shop/web`. */
+export function identityOf(object: ApiObject): string {
+  return object.kind === "Node" ? `Node ${object.name}` : `${object.kind} ${object.namespace}/${object.name}`;
+}
+
+/** Joins several events of one object into the one that says the same. */
+export function netEvents(events: readonly SourceEvent[]): SourceEvent[] {
+  const net = new Map<string, { old: ApiObject | undefined; current: ApiObject | undefined }>();
+  for (const event of events) {
+    if (event.type === "synced") continue;
+    const old = event.type === "add" ? undefined : event.old;
+    const current = event.type === "delete" ? undefined : event.object;
+    const identity = identityOf((current ?? old) as ApiObject);
+    net.set(identity, { old: net.has(identity) ? net.get(identity)?.old : old, current });
+  }
+  return [...net.values()].flatMap(({ old, current }) => eventsBetween(old, current));
+}
