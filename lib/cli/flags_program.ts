@@ -47,10 +47,10 @@ export const PROGRAM_FLAGS = [
   {
     name: "family",
     type: "string",
-    default: "both",
+    default: "",
     group: "Program",
     commands: ["render"],
-    doc: "Print the rules of one IP family only",
+    doc: "Print the rules of this IP family; without it those of the families that have Services",
     values: ["ipv4", "ipv6", "both"],
   },
   {

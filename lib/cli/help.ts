@@ -31,8 +31,8 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     usage: "write-config [flags] [FILE]",
     summary: "Print the complete configuration, or write it to FILE",
     text: [
-      "Without flags this is every default. Otherwise it is what is in force: the defaults, over them the file of",
-      "--config, over it the other flags. FILE is replaced in one step, readable by its owner only.",
+      "Without flags this is every default. Otherwise it is what kproxy run would use with the same flags. FILE is",
+      "replaced in one step, readable by its owner only, and never through a symbolic link.",
     ],
   },
   "cleanup": {
@@ -44,8 +44,8 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     usage: "render --manifests PATH [flags]",
     summary: "Print the rules for the objects in files, as text the real tool loads",
     text: [
-      "Needs neither root nor an API server and changes nothing. Flags win over the file of --config. With",
-      "--family=ipv4 or --family=ipv6 the text is one that iptables-restore or ip6tables-restore loads.",
+      "Needs neither root nor an API server and changes nothing. With --family=ipv4 the text is one that",
+      "iptables-restore loads, with --family=ipv6 one for ip6tables-restore; of two families each follows a comment.",
     ],
   },
   "version": {
@@ -94,11 +94,15 @@ export function commandHelp(command: CommandName): string {
   const lines = [`Usage: kproxy ${usage}`, "", summary];
   if (text.length > 0) lines.push("", ...text);
   if (command === "help") lines.push("", `Commands: ${COMMANDS.join(", ")}`);
+  const flags = FLAGS.filter((flag) => flag.commands.includes(command));
   for (const group of GROUPS) {
-    const flags = FLAGS.filter((flag) => flag.group === group && flag.commands.includes(command));
-    if (flags.length === 0) continue;
-    lines.push("", group === "Deprecated" ? "Deprecated (still accepted, with a warning):" : `${group}:`);
-    lines.push(...flags.flatMap(flagHelp));
+    const useful = flags.filter((flag) => flag.group === group && flag.note?.state !== "obsolete");
+    if (useful.length > 0) lines.push("", `${group}:`, ...useful.flatMap(flagHelp));
+  }
+  const obsolete = flags.filter((flag) => flag.note?.state === "obsolete").map((flag) => `--${flag.name}`);
+  if (obsolete.length > 0) {
+    lines.push("", "Accepted from old command lines, with a warning and without effect:");
+    lines.push(...wrap(obsolete.join(", "), 100).map((line) => `  ${line}`));
   }
   return lines.join("\n") + "\n";
 }
@@ -128,9 +132,7 @@ export function flagUsage(flag: Flag): string {
 }
 
 function flagHelp(flag: Flag): string[] {
-  const head = `  ${flagUsage(flag)}`;
-  const lines = [head, ...wrap(flagText(flag), 100).map((line) => `        ${line}`)];
-  return lines;
+  return [`  ${flagUsage(flag)}`, ...wrap(flagText(flag), 100).map((line) => `        ${line}`)];
 }
 
 /** The flag's line, its values and its default. */

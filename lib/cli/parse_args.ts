@@ -38,6 +38,11 @@ export class ParsedFlags {
     return FLAGS.map((flag) => flag.name).filter((name) => this.#values.has(name));
   }
 
+  /** The values of all flags that were given. */
+  get values(): ReadonlyMap<FlagName, FlagValue> {
+    return this.#values;
+  }
+
   /** The flag's value, or undefined if it was not given. */
   get<Name extends FlagName>(name: Name): ValueOf<Name> | undefined {
     // The parser stores under a name only what that flag's type yields.
@@ -174,8 +179,11 @@ function valueAfter(flag: Flag, shown: string, rest: string[]): string {
 }
 
 function unknownFlag(typed: string, name: string, command: CommandName): UsageError {
-  const names = FLAGS.filter((flag) => flag.commands.includes(command)).map((flag) => flag.name);
-  return new UsageError(`Unknown flag "${typed}"${didYouMean(name, names, (word) => `--${word}`)}`);
+  const flags = FLAGS.filter((flag) => flag.commands.includes(command));
+  const dressed = (word: string): string => `--${word}`;
+  const [current, old] = [flags.filter((flag) => flag.note === undefined), flags]
+    .map((some) => didYouMean(name, some.map((flag) => flag.name), dressed));
+  return new UsageError(`Unknown flag "${typed}"${current || old}`);
 }
 
 function checkOperands(command: CommandName, operands: readonly string[]): void {

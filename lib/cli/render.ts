@@ -1,0 +1,144 @@
+/**
+ * `kproxy render`: the rules that the objects in files stand for, as text, without touching the machine.
+ *
+ * @module
+ */
+import { planIptables } from "../backend/iptables/plan.ts";
+import { planLines, renderOperations } from "../backend/iptables/render.ts";
+import type { Table } from "../backend/iptables/ruleset.ts";
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import { UnsupportedError, UsageError } from "../errors.ts";
+import { ChangeTracker } from "../model/change_tracker.ts";
+import { matchingNodeIps, nodeZone } from "../model/node.ts";
+import type { ApiObject, IpFamily, NodeObject } from "../model/objects.ts";
+import type { NodeFacts, ProxyState } from "../model/state.ts";
+import { readManifests } from "../source/files.ts";
+import { effectiveConfiguration } from "./configuration.ts";
+import type { Io } from "./io.ts";
+import { configuredIptables } from "./iptables_settings.ts";
+import { nodeName } from "./node_name.ts";
+import type { ParsedFlags } from "./parse_args.ts";
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+const TABLES: readonly Table[] = ["filter", "nat"];
+const LOOPBACK_IPS: readonly string[] = ["127.0.0.1", "::1"];
+
+/** What the objects say, before any mode turns it into rules. */
+interface Rendered {
+  readonly config: KubeProxyConfiguration;
+  readonly node: NodeObject | null;
+  readonly states: ReadonlyMap<IpFamily, ProxyState>;
+}
+
+/**
+ * Prints the rules of the families asked for. Without `--family` those of the families that have Services.
+ *
+ * @returns 0; 1 if objects were refused and the rules are those of the others; 2 if nothing could be read
+ */
+export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number> {
+  const { config, warnings } = await effectiveConfiguration(flags);
+  const said = new Set<string>();
+  const warn = (sentence: string): void => {
+    if (!said.has(sentence)) io.err(`Warning: ${sentence}\n`);
+    said.add(sentence);
+  };
+  warnings.forEach(warn);
+  if (config.mode !== "iptables" && config.mode !== "auto") {
+    throw new UnsupportedError("kproxy render", "proxy mode iptables", config.mode);
+  }
+  const { objects, problems } = await readObjects(config);
+  for (const { where, object, message } of problems) io.err(`Error: ${where}: ${object}: ${message}\n`);
+  if (objects.length === 0 && problems.length > 0) return 2;
+
+  const name = nodeName(config);
+  const node = objects.find((object) => object.kind === "Node" && object.name === name);
+  const known = node?.kind === "Node" ? node : null;
+  const states = foldObjects(objects, { name, zone: nodeZone(known) }, warn);
+  const rendered: Rendered = { config, node: known, states };
+  const families = wantedFamilies(flags, states);
+  for (const family of families) {
+    if (families.length > 1) {
+      const tool = family === "IPv4" ? "iptables-restore" : "ip6tables-restore";
+      await io.out(`# ${family}: what follows is for ${tool} --noflush\n`);
+    }
+    await io.out(renderIptables(rendered, family, warn));
+  }
+  return problems.length > 0 ? 1 : 0;
+}
+
+async function readObjects(config: KubeProxyConfiguration): ReturnType<typeof readManifests> {
+  const { manifests, endpointsSource } = config.kproxy;
+  if (manifests.length === 0) {
+    throw new UsageError("Nothing to render: name files or folders with --manifests=PATH");
+  }
+  try {
+    return await readManifests(manifests, { endpointsSource });
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof TypeError) {
+      throw new UsageError(error.message, { cause: error });
+    }
+    throw error;
+  }
+}
+
+function foldObjects(
+  objects: readonly ApiObject[],
+  node: NodeFacts,
+  report: (problem: string) => void,
+): ReadonlyMap<IpFamily, ProxyState> {
+  return new Map(FAMILIES.map((family) => {
+    const tracker = new ChangeTracker({ family, node, report });
+    for (const object of objects) {
+      if (object.kind === "Service") tracker.updateService(undefined, object);
+      if (object.kind === "EndpointSlice") tracker.updateEndpointSlice(object, false);
+    }
+    return [family, tracker.checkout().state];
+  }));
+}
+
+function wantedFamilies(flags: ParsedFlags, states: ReadonlyMap<IpFamily, ProxyState>): readonly IpFamily[] {
+  switch (flags.get("family")) {
+    case "ipv4":
+      return ["IPv4"];
+    case "ipv6":
+      return ["IPv6"];
+    case "both":
+      return FAMILIES;
+    default: {
+      const used = FAMILIES.filter((family) => (states.get(family)?.services.size ?? 0) > 0);
+      return used.length > 0 ? used : ["IPv4"];
+    }
+  }
+}
+
+/** Own chains and rules of each table, then the jumps that lead to them from the kernel's chains. */
+function renderIptables(
+  { config, node, states }: Rendered,
+  family: IpFamily,
+  warn: (text: string) => void,
+): string {
+  const state = states.get(family);
+  if (state === undefined) throw new RangeError(`No state of family ${family}`);
+  const { options, problem } = configuredIptables(config, family, node);
+  if (problem?.kind === "wrongFamily") warn(`${family}: ${problem.message}`);
+  // The interfaces of the machine this runs on say nothing about the node.
+  const nodeAddresses = (node?.addresses ?? []).map(({ address }) => address);
+  const plan = planIptables(state, "all", {
+    ...options,
+    nodePortIps: matchingNodeIps(options.nodePortAddresses, [
+      ...nodeAddresses,
+      options.nodeIp,
+      ...LOOPBACK_IPS,
+    ]),
+    randomFully: true,
+  });
+  return renderOperations({
+    transactions: TABLES.map((table) => {
+      const jumps = plan.base.jumps.filter((jump) => jump.table === table);
+      return {
+        table,
+        lines: [...planLines(plan, table), ...jumps.map(({ chain, args }) => `-I ${chain} ${args}`)],
+      };
+    }),
+  });
+}

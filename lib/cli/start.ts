@@ -1,0 +1,30 @@
+/**
+ * `kproxy run`: what kube-proxy's command line may ask for instead of running, then the run itself.
+ *
+ * @module
+ */
+import { cleanUp } from "./cleanup.ts";
+import { effectiveConfiguration } from "./configuration.ts";
+import type { Io } from "./io.ts";
+import { openLogger } from "./logger.ts";
+import type { ParsedFlags } from "./parse_args.ts";
+
+/** Writes the configuration, cleans up, or runs: the first of these that the flags ask for, as in kube-proxy. */
+export async function startCommand(flags: ParsedFlags, io: Io): Promise<number> {
+  const { config, warnings } = await effectiveConfiguration(flags);
+  const logger = openLogger(config.logging, io);
+  for (const name of flags.given) logger.info("Flag", { name: `--${name}`, value: flags.get(name) }, 1);
+  for (const warning of warnings) logger.warn(warning);
+  const file = flags.get("write-config-to") ?? "";
+  if (file !== "") {
+    const { writeConfigFile } = await import("./write_config.ts");
+    for (const sentence of await writeConfigFile(config, file)) logger.warn(sentence);
+    logger.info("Wrote configuration", { file });
+    return 0;
+  }
+  if (flags.get("cleanup") === true || flags.get("cleanup-iptables") === true) {
+    return await cleanUp({ dryRun: false }, io);
+  }
+  const { runCommand } = await import("./run.ts");
+  return await runCommand(config, flags, io);
+}
