@@ -1,0 +1,25 @@
+/**
+ * The one table of flow cases, for every backend.
+ *
+ * @module
+ */
+import { AFFINITY_CASES } from "./cases/affinity.ts";
+import { CLUSTER_IP_CASES } from "./cases/cluster_ip.ts";
+import { ENDPOINT_CASES } from "./cases/endpoints.ts";
+import { EXTERNAL_IP_CASES } from "./cases/external_ip.ts";
+import { LOAD_BALANCER_CASES } from "./cases/load_balancer.ts";
+import { NODE_CASES } from "./cases/node.ts";
+import { NODE_PORT_CASES } from "./cases/node_port.ts";
+import { SERVICE_CASES } from "./cases/services.ts";
+import type { FlowCase } from "./flow_case.ts";
+
+export const FLOW_CASES: readonly FlowCase[] = [
+  ...CLUSTER_IP_CASES,
+  ...NODE_PORT_CASES,
+  ...EXTERNAL_IP_CASES,
+  ...LOAD_BALANCER_CASES,
+  ...AFFINITY_CASES,
+  ...ENDPOINT_CASES,
+  ...SERVICE_CASES,
+  ...NODE_CASES,
+];

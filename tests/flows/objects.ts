@@ -1,0 +1,115 @@
+/**
+ * API objects as JSON, from a few words: what flow cases are made of. The same objects can be written to a manifest file.
+ *
+ * @module
+ */
+
+/** An object as the API server would send it. */
+export type ApiJson = Readonly<Record<string, unknown>>;
+
+/** The parts of a Service spec a case names; the rest is what the API server would fill in. */
+export interface ServiceSpec {
+  readonly type?: "ClusterIP" | "NodePort" | "LoadBalancer" | "ExternalName";
+  readonly clusterIP?: string;
+  readonly clusterIPs?: readonly string[];
+  readonly ipFamilies?: readonly string[];
+  /** `name:port[:nodePort][/PROTOCOL]`; an empty name is an unnamed port. */
+  readonly ports: readonly string[];
+  readonly externalIPs?: readonly string[];
+  readonly loadBalancerSourceRanges?: readonly string[];
+  readonly externalTrafficPolicy?: "Cluster" | "Local";
+  readonly internalTrafficPolicy?: "Cluster" | "Local";
+  readonly healthCheckNodePort?: number;
+  readonly sessionAffinity?: "None" | "ClientIP";
+  readonly sessionAffinityConfig?: unknown;
+  /** `status.loadBalancer.ingress`. */
+  readonly ingress?: readonly {
+    readonly ip?: string;
+    readonly hostname?: string;
+    readonly ipMode?: string;
+  }[];
+}
+
+function words(name: string): { namespace: string; name: string } {
+  const [namespace = "", rest = ""] = name.split("/");
+  return { namespace, name: rest };
+}
+
+const SERVICE_PORT_REGEXP = /^([a-z0-9-]*):(\d+)(?::(\d+))?(?:\/(TCP|UDP|SCTP))?$/;
+
+function servicePortJson(text: string): ApiJson {
+  const [matched, name = "", port, nodePort, protocol = "TCP"] = SERVICE_PORT_REGEXP.exec(text) ?? [];
+  if (matched === undefined) {
+    throw new SyntaxError(`Service port "${text}" is not "name:port[:nodePort][/PROTOCOL]"`);
+  }
+  return {
+    ...(name === "" ? {} : { name }),
+    protocol,
+    port: Number(port),
+    ...(nodePort === undefined ? {} : { nodePort: Number(nodePort) }),
+  };
+}
+
+/** A Service called `namespace/name`. */
+export function service(fullName: string, spec: ServiceSpec): ApiJson {
+  const { ports, ingress, ...rest } = spec;
+  return {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: words(fullName),
+    spec: { type: "ClusterIP", ...rest, ports: ports.map(servicePortJson) },
+    ...(ingress === undefined ? {} : { status: { loadBalancer: { ingress } } }),
+  };
+}
+
+const CONDITIONS: Readonly<Record<string, Readonly<Record<string, boolean>>>> = {
+  ready: { ready: true, serving: true, terminating: false },
+  unready: { ready: false, serving: false, terminating: false },
+  draining: { ready: false, serving: true, terminating: true },
+  gone: { ready: false, serving: false, terminating: true },
+};
+
+/** Reads `address[@node] [ready|unready|draining|gone] [zones=a,b] [nodes=a,b]`. */
+function endpointJson(text: string): ApiJson {
+  const [place = "", ...facts] = text.split(" ");
+  const [address = "", nodeName] = place.split("@");
+  let conditions: Readonly<Record<string, boolean>> | undefined;
+  const hints: Record<string, readonly { readonly name: string }[]> = {};
+  for (const fact of facts) {
+    const [kind = "", names = ""] = fact.split("=");
+    if (kind === "zones") hints["forZones"] = names.split(",").map((name) => ({ name }));
+    else if (kind === "nodes") hints["forNodes"] = names.split(",").map((name) => ({ name }));
+    else if (CONDITIONS[kind] !== undefined) conditions = CONDITIONS[kind];
+    else throw new SyntaxError(`"${fact}" says nothing about an endpoint`);
+  }
+  return {
+    addresses: [address],
+    ...(nodeName === undefined ? {} : { nodeName }),
+    ...(conditions === undefined ? {} : { conditions }),
+    ...(Object.keys(hints).length === 0 ? {} : { hints }),
+  };
+}
+
+const SLICE_PORT_REGEXP = /^([a-z0-9-]*):(\d+)(?:\/(TCP|UDP|SCTP))?$/;
+
+function slicePortJson(text: string): ApiJson {
+  const [matched, name = "", port, protocol = "TCP"] = SLICE_PORT_REGEXP.exec(text) ?? [];
+  if (matched === undefined) throw new SyntaxError(`Slice port "${text}" is not "name:port[/PROTOCOL]"`);
+  return { name, port: Number(port), protocol };
+}
+
+/**
+ * An EndpointSlice called `namespace/name` of the Service whose name stands before the first dot of `name`.
+ * The family is that of the first endpoint.
+ */
+export function slice(fullName: string, ports: readonly string[], endpoints: readonly string[]): ApiJson {
+  const { namespace, name } = words(fullName);
+  return {
+    apiVersion: "discovery.k8s.io/v1",
+    kind: "EndpointSlice",
+    metadata: { namespace, name, labels: { "kubernetes.io/service-name": name.split(".")[0] } },
+    addressType: (endpoints[0] ?? "").split("@")[0]?.includes(":") ? "IPv6" : "IPv4",
+    ports: ports.map(slicePortJson),
+    endpoints: endpoints.map(endpointJson),
+  };
+}
