@@ -144,6 +144,7 @@ Deno.test("networks lose their host bits", pure, () => {
     " 10.0.0.0/8",
     "fe80::%eth0/64",
     "::ffff:10.0.0.0/104",
+    "::ffff:10.0.0.0/8",
     "/8",
   ];
   for (const text of refused) assertEquals([text, parseCidr(text)], [text, null]);
