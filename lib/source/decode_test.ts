@@ -1,0 +1,494 @@
+import { assert, assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import type { EndpointSlice, Service } from "../model/objects.ts";
+import {
+  decodeEndpoints,
+  decodeEndpointSlice,
+  DecodeError,
+  decodeNode,
+  decodeObject,
+  type DecodeOptions,
+  decodeService,
+  isSelected,
+} from "./decode.ts";
+import type { RawObject } from "./decode_values.ts";
+
+type Raw = Record<string, unknown>;
+
+function rawService(spec: Raw = {}, status: Raw = {}): Raw {
+  return {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { namespace: "shop", name: "web", uid: "u1" },
+    spec: { clusterIP: "10.96.0.1", ports: [{ port: 80 }], ...spec },
+    status,
+  };
+}
+
+function rawSlice(fields: Raw = {}): Raw {
+  return {
+    apiVersion: "discovery.k8s.io/v1",
+    kind: "EndpointSlice",
+    metadata: { namespace: "shop", name: "web-1", labels: { "kubernetes.io/service-name": "web" } },
+    addressType: "IPv4",
+    ports: [{ name: "http", port: 8080, protocol: "TCP" }],
+    endpoints: [{ addresses: ["10.0.0.1"] }],
+    ...fields,
+  };
+}
+
+function pure(name: string, fn: () => void): void {
+  Deno.test(name, { permissions: "none" }, fn);
+}
+
+pure("a Service gets every default", () => {
+  assertEquals(decodeService(rawService()), {
+    kind: "Service",
+    namespace: "shop",
+    name: "web",
+    uid: "u1",
+    type: "ClusterIP",
+    clusterIP: "10.96.0.1",
+    clusterIPs: ["10.96.0.1"],
+    ipFamilies: [],
+    ports: [{ name: "", protocol: "TCP", port: 80, nodePort: 0 }],
+    externalIPs: [],
+    loadBalancerSourceRanges: [],
+    loadBalancerIngress: [],
+    sessionAffinity: "None",
+    affinityTimeoutSeconds: 10800,
+    externalTrafficPolicy: "Cluster",
+    internalTrafficPolicy: "Cluster",
+    healthCheckNodePort: 0,
+  });
+});
+
+type ServiceCase = [title: string, spec: Raw, field: keyof Service, wanted: unknown];
+
+const SERVICE_CASES: ServiceCase[] = [
+  ["type", { type: "LoadBalancer" }, "type", "LoadBalancer"],
+  ["empty type", { type: "" }, "type", "ClusterIP"],
+  ["null type", { type: null }, "type", "ClusterIP"],
+  ["no cluster IP", { clusterIP: undefined }, "clusterIP", ""],
+  ["headless", { clusterIP: "None" }, "clusterIP", "None"],
+  ["cluster IP from the list", { clusterIP: undefined, clusterIPs: ["10.0.0.1"] }, "clusterIP", "10.0.0.1"],
+  ["cluster IPs as written", { clusterIP: "10.0.0.01", clusterIPs: ["10.0.0.01"] }, "clusterIPs", [
+    "10.0.0.01",
+  ]],
+  [
+    "families of several cluster IPs",
+    { clusterIP: "fd00::1", clusterIPs: ["fd00::1", "10.0.0.1"] },
+    "ipFamilies",
+    ["IPv6", "IPv4"],
+  ],
+  ["families as written", { ipFamilies: ["IPv4"] }, "ipFamilies", ["IPv4"]],
+  [
+    "families of a headless Service",
+    { clusterIP: "None", clusterIPs: ["None"], ipFamilies: ["IPv4", "IPv6"] },
+    "ipFamilies",
+    ["IPv4", "IPv6"],
+  ],
+  [
+    "ports in order",
+    {
+      ports: [{ name: "b", port: 2, protocol: "SCTP", nodePort: 30002 }, {
+        name: "a",
+        port: 1,
+        protocol: "",
+      }],
+    },
+    "ports",
+    [{ name: "b", protocol: "SCTP", port: 2, nodePort: 30002 }, {
+      name: "a",
+      protocol: "TCP",
+      port: 1,
+      nodePort: 0,
+    }],
+  ],
+  ["null ports", { ports: null }, "ports", []],
+  ["external IPs as written, even bad ones", { externalIPs: ["010.0.0.1", " "] }, "externalIPs", [
+    "010.0.0.1",
+    " ",
+  ]],
+  [
+    "source ranges as written",
+    { loadBalancerSourceRanges: [" 10.0.0.0/8 "] },
+    "loadBalancerSourceRanges",
+    [" 10.0.0.0/8 "],
+  ],
+  ["affinity", { sessionAffinity: "ClientIP" }, "sessionAffinity", "ClientIP"],
+  [
+    "affinity timeout",
+    { sessionAffinity: "ClientIP", sessionAffinityConfig: { clientIP: { timeoutSeconds: 5 } } },
+    "affinityTimeoutSeconds",
+    5,
+  ],
+  [
+    "affinity without a timeout",
+    { sessionAffinityConfig: { clientIP: null } },
+    "affinityTimeoutSeconds",
+    10800,
+  ],
+  ["external policy", { externalTrafficPolicy: "Local" }, "externalTrafficPolicy", "Local"],
+  ["internal policy", { internalTrafficPolicy: "Local" }, "internalTrafficPolicy", "Local"],
+  ["health check node port", { healthCheckNodePort: 32000 }, "healthCheckNodePort", 32000],
+];
+
+for (const [title, spec, field, wanted] of SERVICE_CASES) {
+  pure(
+    `Service field: ${title}`,
+    () => assertEquals<unknown>(decodeService(rawService(spec))[field], wanted),
+  );
+}
+
+pure("load balancer ingress keeps entries with an IP and their mode", () => {
+  const ingress = [{ hostname: "lb.example" }, { ip: "192.0.2.1" }, { ip: "192.0.2.2", ipMode: "Proxy" }];
+  assertEquals(decodeService(rawService({}, { loadBalancer: { ingress } })).loadBalancerIngress, [
+    { ip: "192.0.2.1", ipMode: "VIP" },
+    { ip: "192.0.2.2", ipMode: "Proxy" },
+  ]);
+});
+
+pure("an EndpointSlice gets every default", () => {
+  const slice = decodeEndpointSlice(rawSlice({ ports: [{}, { name: "", port: 0 }] }));
+  assertEquals(slice, {
+    kind: "EndpointSlice",
+    namespace: "shop",
+    name: "web-1",
+    addressType: "IPv4",
+    serviceName: "web",
+    ports: [{ name: null, port: null, protocol: "TCP" }, { name: "", port: null, protocol: "TCP" }],
+    endpoints: [{
+      addresses: ["10.0.0.1"],
+      nodeName: "",
+      ready: true,
+      serving: true,
+      terminating: false,
+      zoneHints: [],
+      nodeHints: [],
+    }],
+    lastChangeTriggerTimeMs: null,
+  });
+});
+
+pure("endpoint conditions and hints are read, null counting as absent", () => {
+  const conditions: [Raw | null, [boolean, boolean, boolean]][] = [
+    [null, [true, true, false]],
+    [{}, [true, true, false]],
+    [{ ready: null, serving: null, terminating: null }, [true, true, false]],
+    [{ ready: false }, [false, true, false]],
+    [{ ready: false, serving: true, terminating: true }, [false, true, true]],
+    [{ ready: false, serving: false, terminating: false }, [false, false, false]],
+  ];
+  for (const [raw, wanted] of conditions) {
+    const [endpoint] = decodeEndpointSlice(
+      rawSlice({ endpoints: [{ addresses: ["10.0.0.1"], conditions: raw }] }),
+    ).endpoints;
+    assertEquals([endpoint?.ready, endpoint?.serving, endpoint?.terminating], wanted);
+  }
+  const hints = { forZones: [{ name: "z1" }, { name: "z2" }], forNodes: [{ name: "node-a" }] };
+  const [endpoint] = decodeEndpointSlice(
+    rawSlice({ endpoints: [{ addresses: ["10.0.0.1"], hints, nodeName: "node-b" }] }),
+  ).endpoints;
+  assertEquals(endpoint?.zoneHints, ["z1", "z2"]);
+  assertEquals(endpoint?.nodeHints, ["node-a"]);
+  assertEquals(endpoint?.nodeName, "node-b");
+});
+
+pure("absent lists of a slice are empty, as the API writes them", () => {
+  const slice = decodeEndpointSlice(rawSlice({ endpoints: null, ports: null }));
+  assertEquals([slice.endpoints, slice.ports], [[], []]);
+});
+
+pure("a slice without its Service's label has an empty service name", () => {
+  assertEquals(decodeEndpointSlice(rawSlice({ metadata: { namespace: "a", name: "b" } })).serviceName, "");
+});
+
+pure("a host-name slice passes, with whatever addresses it has", () => {
+  const slice = decodeEndpointSlice(
+    rawSlice({ addressType: "FQDN", endpoints: [{ addresses: ["web.example"] }] }),
+  );
+  assertEquals(slice.addressType, "FQDN");
+});
+
+pure("the trigger time is read if it is RFC 3339, and never refused", () => {
+  const cases: [unknown, number | null][] = [
+    ["2024-05-01T10:00:00Z", Date.UTC(2024, 4, 1, 10)],
+    ["2024-05-01T10:00:00.123456789Z", Date.UTC(2024, 4, 1, 10, 0, 0, 123)],
+    ["2024-05-01T10:00:00+02:00", Date.UTC(2024, 4, 1, 8)],
+    ["2024-13-01T10:00:00Z", null],
+    ["yesterday", null],
+    ["5", null],
+    [5, null],
+    [undefined, null],
+  ];
+  for (const [text, wanted] of cases) {
+    const metadata = {
+      namespace: "shop",
+      name: "web-1",
+      annotations: { "endpoints.kubernetes.io/last-change-trigger-time": text },
+    };
+    assertEquals(decodeEndpointSlice(rawSlice({ metadata })).lastChangeTriggerTimeMs, wanted, String(text));
+  }
+});
+
+pure("a Node is read, with podCIDR standing in for podCIDRs", () => {
+  const node = decodeNode({
+    metadata: { name: "node-a", labels: { "topology.kubernetes.io/zone": "z1" }, deletionTimestamp: "x" },
+    spec: {
+      podCIDR: "10.244.0.0/24",
+      taints: [{ key: "ToBeDeletedByClusterAutoscaler", effect: "NoSchedule" }],
+    },
+    status: {
+      addresses: [{ type: "InternalIP", address: "192.0.2.1" }, { type: "Hostname", address: "node-a" }],
+    },
+  });
+  assertEquals(node, {
+    kind: "Node",
+    name: "node-a",
+    labels: { "topology.kubernetes.io/zone": "z1" },
+    podCIDRs: ["10.244.0.0/24"],
+    addresses: [{ type: "InternalIP", address: "192.0.2.1" }, { type: "Hostname", address: "node-a" }],
+    taintKeys: ["ToBeDeletedByClusterAutoscaler"],
+    deleting: true,
+  });
+  const bare = decodeNode({
+    metadata: { name: "b" },
+    spec: { podCIDR: "10.0.0.0/8", podCIDRs: ["10.1.0.0/16"] },
+  });
+  assertEquals([bare.podCIDRs, bare.labels, bare.addresses, bare.taintKeys, bare.deleting], [
+    ["10.1.0.0/16"],
+    {},
+    [],
+    [],
+    false,
+  ]);
+});
+
+type FaultCase = [decode: (raw: unknown, options?: DecodeOptions) => unknown, raw: unknown, message: string];
+
+const FAULTS: FaultCase[] = [
+  [decodeService, null, "must be an object, found nothing"],
+  [decodeService, [], "must be an object, found []"],
+  [decodeService, {}, "metadata.name: is required"],
+  [decodeService, { metadata: { name: "web" } }, "metadata.namespace: is required"],
+  [
+    decodeService,
+    rawService({ ports: [{ port: 80 }, { port: 70000 }] }),
+    "spec.ports[1].port: must be 1..65535, found 70000",
+  ],
+  [decodeService, rawService({ ports: [null] }), "spec.ports[0]: must be an object, found nothing"],
+  [
+    decodeService,
+    rawService({ externalIPs: ["10.0.0.1", 5] }),
+    "spec.externalIPs[1]: must be a string, found 5",
+  ],
+  [decodeService, rawService({ type: "Nodeport" }), "(did you mean NodePort?)"],
+  [
+    decodeService,
+    rawService({}, { loadBalancer: { ingress: [{ ip: 1 }] } }),
+    "status.loadBalancer.ingress[0].ip: must be a string",
+  ],
+  [
+    decodeEndpointSlice,
+    rawSlice({ endpoints: [{ addresses: ["10.0.0.1"] }, { addresses: ["fd00::1"] }] }),
+    'endpoints[1].addresses[0]: must be an IPv4 address, found "fd00::1"',
+  ],
+  [
+    decodeEndpointSlice,
+    rawSlice({ endpoints: [{ addresses: ["10.0.0.1"], conditions: { serving: 1 } }] }),
+    "endpoints[0].conditions.serving: must be true or false, found 1",
+  ],
+  [
+    decodeEndpointSlice,
+    rawSlice({ endpoints: [{ addresses: ["10.0.0.1\n-A INPUT"] }] }),
+    "endpoints[0].addresses[0]: must be an IPv4",
+  ],
+  [
+    decodeEndpointSlice,
+    rawSlice({ ports: [{ name: "a b", port: 1 }] }),
+    "ports[0].name: must be a DNS label",
+  ],
+  [decodeEndpointSlice, rawSlice({ ports: [{ port: -1 }] }), "ports[0].port: must be 0..65535, found -1"],
+  [decodeEndpointSlice, rawSlice({ addressType: "" }), "addressType: is required"],
+  [
+    decodeEndpoints,
+    { metadata: { namespace: "a", name: "b" }, subsets: [{ addresses: [{ ip: "x" }] }] },
+    'subsets[0].addresses[0].ip: must be an IP address, found "x"',
+  ],
+  [decodeNode, { metadata: { name: "node a" } }, "metadata.name: must be a DNS subdomain"],
+];
+
+for (const [decode, raw, message] of FAULTS) {
+  pure(`${decode.name} refuses: ${message}`, () => {
+    assertThrows(() => decode(raw), DecodeError, message);
+  });
+}
+
+pure("what an API server lets through is not refused", () => {
+  const odd: Raw[] = [
+    rawService({ clusterIP: undefined, ports: undefined }),
+    rawService({ clusterIP: "10.0.0.01" }),
+    rawService({ ports: [{ port: 80 }, { port: 443 }] }),
+    rawService({ externalIPs: ["not an address"], loadBalancerSourceRanges: ["x"] }),
+    rawService({ type: "ExternalName", externalName: "x.example", clusterIP: undefined }),
+    rawService({ futureField: { deep: [1] }, trafficDistribution: "PreferClose" }),
+    rawSlice({ ports: [{ port: 80 }], metadata: { namespace: "a", name: "b" } }),
+  ];
+  for (const raw of odd) assertEquals(decodeObject(raw, "x").rejections, [], JSON.stringify(raw));
+});
+
+pure("written objects get what an API server would fill in", () => {
+  const service = decodeService({ ...rawService(), metadata: { name: "web" } }, { manifest: true });
+  assertEquals(service.namespace, "default");
+  const slice = decodeEndpointSlice(rawSlice({ ports: [{ port: 80 }] }), { manifest: true });
+  assertEquals(slice.ports, [{ name: "", port: 80, protocol: "TCP" }]);
+});
+
+pure("lists give each item their kind, in order, and reject by item", () => {
+  const bare = (raw: Raw): Raw => ({ metadata: raw["metadata"], spec: raw["spec"] });
+  const { objects, rejections } = decodeObject({
+    apiVersion: "v1",
+    kind: "List",
+    items: [
+      rawSlice(),
+      { apiVersion: "v1", kind: "ServiceList", items: [bare(rawService()), bare(rawService({ type: 7 }))] },
+      { apiVersion: "v1", kind: "Pod", metadata: { namespace: "a", name: "b" } },
+    ],
+  }, "the list");
+  assertEquals(objects.map(({ kind, name }) => `${kind} ${name}`), ["EndpointSlice web-1", "Service web"]);
+  assertEquals(rejections, [
+    {
+      where: "the list",
+      object: "Service shop/web",
+      message:
+        "items[1].items[1].spec.type: must be ClusterIP, NodePort, LoadBalancer or ExternalName, found 7",
+    },
+    {
+      where: "the list",
+      object: "Pod a/b",
+      message:
+        'items[2].kind: must be Service, EndpointSlice, Endpoints, Node or a list of them, found "Pod"',
+    },
+  ]);
+});
+
+pure("lists nested without end are refused, not followed", () => {
+  let raw: unknown = rawService();
+  for (let depth = 0; depth < 20_000; depth++) raw = { apiVersion: "v1", kind: "List", items: [raw] };
+  const { objects, rejections } = decodeObject(raw, "x");
+  assertEquals([objects.length, rejections.length], [0, 1]);
+});
+
+pure("selection follows kube-proxy's selectors; an empty label counts as present", () => {
+  const labelled = (raw: Raw, labels: Raw): RawObject => ({
+    ...raw,
+    metadata: { ...raw["metadata"] as Raw, labels },
+  });
+  const cases: [RawObject, string, boolean][] = [
+    [rawService(), "Service", true],
+    [rawService({ clusterIP: "None" }), "Service", false],
+    [labelled(rawService(), { "service.kubernetes.io/service-proxy-name": "" }), "Service", false],
+    [labelled(rawService(), { "service.kubernetes.io/headless": "" }), "Service", true],
+    [rawSlice(), "EndpointSlice", true],
+    [labelled(rawSlice(), { "service.kubernetes.io/headless": "" }), "EndpointSlice", false],
+    [labelled(rawSlice(), { "service.kubernetes.io/service-proxy-name": "x" }), "EndpointSlice", true],
+    [labelled(rawSlice(), { "service.kubernetes.io/headless": "" }), "Endpoints", false],
+  ];
+  for (const [raw, kind, wanted] of cases) assertEquals(isSelected(raw, kind), wanted, JSON.stringify(raw));
+});
+
+const PORT = fc.record({
+  name: fc.constantFrom("", "http", "dns"),
+  port: fc.integer({ min: 1, max: 65535 }),
+  protocol: fc.constantFrom("TCP", "UDP", "SCTP"),
+}, { requiredKeys: ["name", "port"] });
+const ENDPOINT = fc.record({
+  addresses: fc.array(fc.ipV4(), { minLength: 1, maxLength: 2 }),
+  nodeName: fc.constantFrom(null, "node-a"),
+  conditions: fc.record({
+    ready: fc.option(fc.boolean()),
+    serving: fc.option(fc.boolean()),
+    terminating: fc.option(fc.boolean()),
+  }),
+  hints: fc.option(fc.record({ forZones: fc.array(fc.record({ name: fc.string() })) })),
+}, { requiredKeys: ["addresses"] });
+
+pure("a slice decodes to the same whatever the proxy does not read", () => {
+  fc.assert(fc.property(fc.array(PORT), fc.array(ENDPOINT), fc.jsonValue(), (ports, endpoints, noise) => {
+    const plain = rawSlice({ ports, endpoints });
+    const noisy = structuredClone<unknown>({ ...plain, noise, status: noise }) as Raw & {
+      metadata: Raw;
+      endpoints: Raw[];
+    };
+    Object.assign(noisy.metadata, { managedFields: noise, ownerReferences: noise, resourceVersion: "5" });
+    for (const endpoint of noisy.endpoints) {
+      Object.assign(endpoint, { targetRef: noise, zone: "z", hostname: "h" });
+    }
+    const decoded = decodeEndpointSlice(plain);
+    assertEquals(decodeEndpointSlice(noisy), decoded);
+    // A decoded slice is an answer of its own: nothing in it may be the raw object's.
+    assert(!sharesObjects(decoded, plain));
+  }));
+});
+
+pure("a decoded Service, written back as an API object, decodes to itself", () => {
+  const policy = fc.constantFrom("Cluster", "Local", null);
+  const spec = fc.record({
+    type: fc.constantFrom("ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "", null),
+    clusterIP: fc.constantFrom("10.0.0.1", "None", "", "fd00::1"),
+    ports: fc.array(PORT),
+    externalIPs: fc.option(fc.array(fc.ipV4())),
+    sessionAffinity: fc.constantFrom("None", "ClientIP", null),
+    externalTrafficPolicy: policy,
+    internalTrafficPolicy: policy,
+    healthCheckNodePort: fc.option(fc.integer({ min: 0, max: 65535 })),
+  });
+  fc.assert(fc.property(spec, (fields) => {
+    const once = decodeService(rawService(fields));
+    const { namespace, name, uid, loadBalancerIngress, ...rest } = once;
+    const again = decodeService({
+      metadata: { namespace, name, uid },
+      spec: rest,
+      status: { loadBalancer: { ingress: loadBalancerIngress } },
+    });
+    assertEquals(again, once);
+  }));
+});
+
+pure("anything at all decodes or is rejected, never thrown at the caller", () => {
+  const kind = fc.constantFrom("Service", "EndpointSlice", "Endpoints", "Node", "List", "ServiceList");
+  const values = fc.anything({ withNullPrototype: false, withBigInt: false, maxDepth: 3 });
+  const object = fc.record({
+    kind,
+    apiVersion: fc.constantFrom("v1", "discovery.k8s.io/v1"),
+    metadata: fc.oneof(values, fc.constant({ name: "a", namespace: "b" })),
+    spec: values,
+    status: values,
+    endpoints: values,
+    subsets: values,
+    items: values,
+    addressType: fc.constantFrom("IPv4", null, 5),
+  }, { requiredKeys: ["kind"] });
+  fc.assert(fc.property(fc.oneof(object, values), (raw) => {
+    const { rejections } = decodeObject(raw, "x");
+    for (const { message } of rejections) assert(message !== "" && !message.startsWith("."), message);
+  }));
+});
+
+pure("empty lists are shared by all objects", () => {
+  const [one, other]: EndpointSlice[] = [decodeEndpointSlice(rawSlice()), decodeEndpointSlice(rawSlice())];
+  assertStrictEquals(one?.endpoints[0]?.zoneHints, other?.endpoints[0]?.zoneHints);
+});
+
+function sharesObjects(one: unknown, other: unknown): boolean {
+  const seen = new Set<unknown>();
+  const walk = (value: unknown, visit: (object: object) => boolean): boolean =>
+    typeof value === "object" && value !== null &&
+    (visit(value) || Object.values(value).some((part) => walk(part, visit)));
+  walk(one, (object) => {
+    seen.add(object);
+    return false;
+  });
+  return walk(other, (object) => seen.has(object));
+}
