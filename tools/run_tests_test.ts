@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { chooseTests, countRun, parseSummary, summaryLine } from "./run_tests.ts";
+import { chooseTests, countRun, parseSummary, skipReport, summaryLine, total } from "./run_tests.ts";
 
 Deno.test("the counts come from deno's last line", { permissions: "none" }, () => {
   const cases: readonly (readonly [string, ReturnType<typeof parseSummary>])[] = [
@@ -41,4 +41,17 @@ Deno.test("paths choose files, other words choose names", async () => {
   assertEquals(files.includes("tools/run_tests_test.ts"), true);
   assertEquals(files.filter((path) => !/^(tools|links\/text)\//.test(path)), []);
   assertEquals((await chooseTests([])).files.some((path) => path.startsWith("lib/")), true);
+});
+
+Deno.test("a test ignored without a reason is named, and fails CI", { permissions: "none" }, () => {
+  const runs = [{ passed: 3, failed: 0, skipped: 2 }, { passed: 1, failed: 1, skipped: 1 }];
+  assertEquals(total(runs, 3, true), { passed: 4, failed: 1, skipped: 3 });
+  assertEquals(total(runs, 2, true), { passed: 4, failed: 2, skipped: 3 });
+  assertEquals(total(runs, 2, false), { passed: 4, failed: 1, skipped: 3 });
+  assertEquals(skipReport([{ test: "a", reason: "no root" }, { test: "b", reason: "no root" }], 3), [
+    "Skipped, 2 tests: no root",
+    "  a",
+    "  b",
+    "Ignored without a reason: 1 (use e2eTest of tests/support/skip.ts)",
+  ]);
 });

@@ -62,13 +62,15 @@ export function missingPackages(packages: readonly SystemPackage[]): SystemPacka
 /**
  * Installs what is missing. Says what it will do first, or what to install if it cannot.
  *
- * Resolves to the packages that are still missing afterwards.
+ * Resolves to the packages that are still missing afterwards. `reason` says why nothing can be installed.
  */
-export async function installPackages(packages: readonly SystemPackage[]): Promise<SystemPackage[]> {
+export async function installPackages(
+  packages: readonly SystemPackage[],
+  reason: string | undefined = whyNotInstallable(),
+): Promise<SystemPackage[]> {
   const missing = missingPackages(packages);
   if (missing.length === 0) return [];
   const names = missing.map(({ name }) => name);
-  const reason = whyNotInstallable();
   if (reason !== undefined) {
     writeLine(`Missing: ${names.join(" ")}, and they cannot be installed here (${reason}).`);
     writeLine(`Install them as root first, on Debian: apt-get install -y ${names.join(" ")}`);
