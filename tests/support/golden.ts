@@ -1,0 +1,125 @@
+/**
+ * Golden cases: objects as a user writes them and the rules they must become, as text that the real tools load.
+ *
+ * A case is a folder of `tests/golden` with `objects.yaml`, `iptables.rules` and/or `ip6tables.rules`, and, where the case is about a
+ * change, `before.yaml`. Node, detector and defaults are those of the examples in the iptables reference.
+ *
+ * @module
+ */
+import { parse, parseAllDocuments } from "yaml";
+import { planIptables } from "../../lib/backend/iptables/plan.ts";
+import type { IptablesOptions, IptablesPlan } from "../../lib/backend/iptables/ruleset.ts";
+import { ChangeTracker } from "../../lib/model/change_tracker.ts";
+import { nodePortAddresses } from "../../lib/model/node.ts";
+import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
+import type { ProxyState } from "../../lib/model/state.ts";
+import { decodeObject } from "../../lib/source/decode.ts";
+
+const FOLDER = new URL("../golden/", import.meta.url);
+
+/** What a test needs to be allowed: the cases, and what the YAML parser asks for at its start. */
+export const GOLDEN_PERMISSIONS: Deno.PermissionOptions = {
+  read: [FOLDER],
+  env: ["LOG_TOKENS", "LOG_STREAM"],
+};
+
+/** One case. */
+export interface GoldenCase {
+  readonly name: string;
+  readonly objects: readonly ApiObject[];
+  /** The objects before the change; null if the case is not about one. */
+  readonly before: readonly ApiObject[] | null;
+  /** Restore text of each family the case is about. */
+  readonly expected: Partial<Readonly<Record<IpFamily, string>>>;
+}
+
+const RULE_FILES: Readonly<Record<IpFamily, string>> = { IPv4: "iptables.rules", IPv6: "ip6tables.rules" };
+
+/** The settings under which the examples of the reference were captured. */
+export function exampleOptions(family: IpFamily, changes: Partial<IptablesOptions> = {}): IptablesOptions {
+  return {
+    family,
+    masqueradeMark: 0x4000,
+    masqueradeAll: false,
+    detector: family === "IPv4" ? { kind: "cidr", cidr: "10.244.0.0/16" } : { kind: "none" },
+    localhostNodePorts: true,
+    nodePortAddresses: nodePortAddresses(family, null),
+    nodePortIps: [],
+    nodeIp: family === "IPv4" ? "192.0.2.10" : "::1",
+    randomFully: true,
+    dropInvalid: true,
+    ...changes,
+  };
+}
+
+/** A tracker for the node of the examples that has seen `objects`. */
+export function exampleTracker(family: IpFamily, objects: readonly ApiObject[]): ChangeTracker {
+  const tracker = new ChangeTracker({ family, node: { name: "node-a", zone: "" } });
+  for (const object of objects) {
+    if (object.kind === "Service") tracker.updateService(undefined, object);
+    else if (object.kind === "EndpointSlice") tracker.updateEndpointSlice(object, false);
+  }
+  return tracker;
+}
+
+/** The state of one family on the node of the examples. */
+export function exampleState(family: IpFamily, objects: readonly ApiObject[]): ProxyState {
+  return exampleTracker(family, objects).checkout().state;
+}
+
+/** The plan of all Services under the settings of the examples. */
+export function examplePlan(family: IpFamily, objects: readonly ApiObject[]): IptablesPlan {
+  return planIptables(exampleState(family, objects), "all", exampleOptions(family));
+}
+
+/**
+ * Decodes multi-document YAML.
+ *
+ * @throws {SyntaxError} if an object of it is not accepted
+ */
+export function decodeYaml(text: string, where: string): ApiObject[] {
+  return parseAllDocuments(text).flatMap((document) => {
+    const { objects, rejections } = decodeObject(parse(String(document)), where);
+    const [rejection] = rejections;
+    if (rejection !== undefined) {
+      throw new SyntaxError(`${where}: ${rejection.object}: ${rejection.message}`);
+    }
+    return objects;
+  });
+}
+
+function readIfThere(url: URL): string | null {
+  try {
+    return Deno.readTextFileSync(url);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return null;
+    throw error;
+  }
+}
+
+/** Names of all cases, sorted. */
+export function goldenNames(): string[] {
+  return [...Deno.readDirSync(FOLDER)].filter((entry) => entry.isDirectory).map((entry) => entry.name).sort();
+}
+
+/**
+ * Reads one case.
+ *
+ * @throws {TypeError} if it expects nothing
+ */
+export function loadGolden(name: string): GoldenCase {
+  const folder = new URL(`${name}/`, FOLDER);
+  const before = readIfThere(new URL("before.yaml", folder));
+  const expected: Partial<Record<IpFamily, string>> = {};
+  for (const family of ["IPv4", "IPv6"] as const) {
+    const text = readIfThere(new URL(RULE_FILES[family], folder));
+    if (text !== null) expected[family] = text;
+  }
+  if (Object.keys(expected).length === 0) throw new TypeError(`Golden case "${name}" has no rule file`);
+  return {
+    name,
+    objects: decodeYaml(Deno.readTextFileSync(new URL("objects.yaml", folder)), `${name}/objects.yaml`),
+    before: before === null ? null : decodeYaml(before, `${name}/before.yaml`),
+    expected,
+  };
+}
