@@ -19,6 +19,9 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
     ["lib/sync/x.ts", "try { a(); } catch {}", ["no-empty-catch"]],
     ["tests/e2e/x.ts", "try { a(); } catch (error) { /* why */ }", ["no-empty-catch"]],
     ["lib/sync/x.ts", "try { a(); } catch (error) { log(error); }", []],
+    ["lib/sync/x.ts", "a().catch(() => {});", ["no-empty-catch"]],
+    ["lib/sync/x.ts", "a().catch(function () {});", ["no-empty-catch"]],
+    ["lib/sync/x.ts", "a().catch((error) => log(error)); a().catch(() => undefined);", []],
   ],
   "pure-rows": [
     ["lib/model/x.ts", 'Deno.readTextFileSync("x");', ["pure-rows"]],
