@@ -1,0 +1,277 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { ExecError, SyncError } from "../../errors.ts";
+import { Iptables } from "../../kernel/iptables.ts";
+import { probeIptables } from "../../kernel/iptables_variant.ts";
+import type { IptablesVariant } from "../../kernel/iptables_version.ts";
+import { nodePortAddresses } from "../../model/node.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import type { Logger } from "../../observe/log.ts";
+import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
+import { parseIptablesSave } from "../../netfilter/iptables_save.ts";
+import { FakeIptables } from "../../../tests/support/fake_iptables.ts";
+import { defaultSettings, type ServiceSizes, stateOf } from "../../../tests/support/fake_iptables_state.ts";
+import { IptablesProxier, type IptablesSettings } from "./apply.ts";
+
+const SILENT: Logger = { enabled: () => false, info: () => {}, warn: () => {}, error: () => {} };
+
+interface Rig {
+  readonly fake: FakeIptables;
+  readonly proxier: IptablesProxier;
+  /** Sync the Services named (all without names). */
+  sync(sizes: ServiceSizes, changed?: readonly string[]): ReturnType<IptablesProxier["sync"]>;
+}
+
+async function rig(
+  options: {
+    fake?: FakeIptables;
+    family?: IpFamily;
+    variant?: IptablesVariant;
+    settings?: Partial<IptablesSettings>;
+    interfaceIps?: () => readonly string[];
+  } = {},
+): Promise<Rig> {
+  const { fake = new FakeIptables(), family = "IPv4", variant = "nft" } = options;
+  const clock = { nowMs: () => 0, sleep: () => Promise.resolve() };
+  const found = await probeIptables(fake, family, variant);
+  const iptables = new Iptables(fake, { ...found, clock, random: () => 0.5, lockDeadlineMs: 50 });
+  const proxier = new IptablesProxier({
+    iptables,
+    settings: { ...defaultSettings(family), ...options.settings },
+    interfaceIps: options.interfaceIps ?? (() => []),
+    logger: SILENT,
+  });
+  fake.runs.length = 0;
+  return {
+    fake,
+    proxier,
+    sync: (sizes, changed) =>
+      proxier.sync({
+        state: stateOf(family, sizes),
+        changed: changed === undefined ? "all" : new Set(changed.map((name) => `shop/${name}`)),
+      }),
+  };
+}
+
+/** Chains and rules, free of the order of the shared chains (which depends on history, and means nothing). */
+function endState(fake: FakeIptables, variant: IptablesVariant = "nft", family: IpFamily = "IPv4"): unknown {
+  const lines: string[] = [];
+  for (const [table, chains] of parseIptablesSave(fake.saved(family, undefined, variant))) {
+    for (const [name, { rules }] of chains) {
+      lines.push(`${table} ${name}`);
+      const texts = rules.map((rule) => `${table} ${name} ${canonicalRuleText(rule)}`);
+      const tail = name === "KUBE-SERVICES" && table === "nat" ? texts.splice(-1) : [];
+      lines.push(...(/^KUBE-(SERVICES|NODEPORTS|EXTERNAL)/.test(name) ? texts.sort() : texts), ...tail);
+    }
+  }
+  return lines;
+}
+
+async function freshEndState(sizes: ServiceSizes, variant: IptablesVariant = "nft"): Promise<unknown> {
+  const other = await rig({ variant });
+  await other.sync(sizes);
+  return endState(other.fake, variant);
+}
+
+Deno.test("a full sync reads once and writes with one process, canaries included", async () => {
+  const { fake, sync } = await rig();
+  const report = await sync({ "s1": 2, "s2-np": 1, "s3": 0 });
+  assertEquals(fake.runs.map(({ argv }) => argv[0]), [
+    "iptables-save",
+    "iptables-restore",
+    "iptables-restore",
+  ]);
+  assertEquals(report.commands, 3);
+  const tables = parseIptablesSave(fake.saved("IPv4"));
+  for (const table of ["mangle", "nat", "filter"]) assert(tables.get(table)?.has("KUBE-PROXY-CANARY"), table);
+  assertEquals(tables.get("filter")?.get("KUBE-SERVICES")?.rules.length, 1);
+  assertEquals(report.total["nat"], countRules(tables.get("nat")));
+  assertEquals(report.total["filter"], countRules(tables.get("filter")));
+  assertEquals(
+    report.written["nat"],
+    countRules(tables.get("nat")) + 3,
+    "three jumps of nat are written, too",
+  );
+
+  fake.runs.length = 0;
+  const again = await sync({ "s1": 2, "s2-np": 1, "s3": 0 });
+  assertEquals(fake.runs.map(({ argv }) => argv[0]), ["iptables-save", "iptables-restore"]);
+  assertEquals(again.total, report.total);
+});
+
+/** Rules in our chains of a table: without the jumps, which stand in the kernel's own. */
+function countRules(
+  table: ReadonlyMap<string, { policy: string; rules: readonly string[] }> | undefined,
+): number {
+  return [...table?.values() ?? []].filter(({ policy }) => policy === "-").flatMap(({ rules }) => rules)
+    .length;
+}
+
+Deno.test("a change starts one process, no change none", async () => {
+  const { fake, sync } = await rig();
+  await sync({ s1: 2, s2: 1 });
+  fake.runs.length = 0;
+  assertEquals((await sync({ s1: 2, s2: 1 }, ["s1", "s2"])).commands, 0);
+  assertEquals(fake.runs.length, 0);
+  const report = await sync({ s1: 3, s2: 1 }, ["s1"]);
+  assertEquals(fake.runs.map(({ argv }) => argv), [[
+    "iptables-restore",
+    "-w",
+    "5",
+    "--noflush",
+    "--counters",
+  ]]);
+  assertEquals(report.bytes, fake.runs[0]?.stdin.length);
+  assert(!fake.runs[0]?.stdin.includes("shop/s2"), "an unchanged Service is not mentioned");
+  assertEquals(endState(fake), await freshEndState({ s1: 3, s2: 1 }));
+});
+
+for (const variant of ["nft", "legacy"] as const) {
+  Deno.test(`${variant}: events end in the rules of a fresh sync, however many applies fail between them`, async () => {
+    const events: readonly (readonly [ServiceSizes, readonly string[]])[] = [
+      [{ "s1": 2, "s2-np": 3 }, ["s1", "s2-np"]],
+      [{ "s1": 2, "s2-np": 3, "s3": 0 }, ["s3"]],
+      [{ "s1": 4, "s2-np": 3, "s3": 1 }, ["s1", "s3"]],
+      [{ "s1": 4, "s3": 1 }, ["s2-np"]],
+      [{ "s1": 0, "s3": 1, "s4-np": 2 }, ["s1", "s4-np"]],
+      [{ "s3": 1, "s4-np": 1 }, ["s1", "s4-np"]],
+    ];
+    for (const failures of [0, 1, 3]) {
+      for (const atBlock of [0, 1, 2]) {
+        const { fake, sync } = await rig({ variant });
+        await sync({});
+        let failed = 0;
+        for (const [sizes, changed] of events) {
+          fake.failRestores(failures, atBlock);
+          for (let attempt = 0; attempt < failures; attempt++) {
+            await sync(sizes, attempt === 0 ? changed : undefined).catch((error) => {
+              assert(error instanceof SyncError);
+              failed++;
+            });
+          }
+          await sync(sizes, changed);
+          assertEquals(
+            endState(fake, variant),
+            await freshEndState(sizes, variant),
+            `${failures} at ${atBlock}`,
+          );
+        }
+      }
+    }
+  });
+}
+
+Deno.test("a refused restore is told with the lines around it, and the next sync reads the tables again", async () => {
+  const { fake, sync } = await rig();
+  await sync({ s1: 2 });
+  // Somebody empties the chain that the next change deletes from.
+  await fake.run(["iptables", "-F", "KUBE-SERVICES", "-t", "nat"]);
+  const error = await assertRejects(() => sync({}, ["s1"]), SyncError, "IPv4: Command");
+  assert(error.cause instanceof ExecError);
+  assertEquals([error.mode, error.phase, error.retryable], ["iptables", "apply", true]);
+  assertStringIncludes(error.message, "> ");
+  fake.runs.length = 0;
+  await sync({}, []);
+  assertEquals(fake.runs[0]?.argv[0], "iptables-save");
+  assertEquals(endState(fake), await freshEndState({}));
+});
+
+Deno.test("tables that cannot be read fail the full sync", async () => {
+  const fake = new FakeIptables({ missing: ["iptables-save"] });
+  const { sync } = await rig({ fake });
+  const error = await assertRejects(() => sync({ s1: 1 }), SyncError, "iptables-save");
+  assertEquals(error.phase, "read");
+});
+
+for (const variant of ["nft", "legacy"] as const) {
+  Deno.test(`${variant}: the rules of another service proxy are taken over without a moment without the jump`, async () => {
+    const before: Record<string, number> = {};
+    for (let i = 0; i < 120; i++) before[`s${i}`] = 10;
+    const { fake, sync } = await rig({ variant });
+    await sync(before);
+    const other = await rig({ fake, variant });
+    const after = { ...before, "s3": 4, "s200-np": 2 };
+    delete (after as Record<string, number>)["s5"];
+    const problems: string[] = [];
+    let commits = 0;
+    fake.onCommit = (_, save) => {
+      commits++;
+      const nat = parseIptablesSave(save()).get("nat");
+      for (const chain of ["PREROUTING", "OUTPUT"]) {
+        const jumps = nat?.get(chain)?.rules.filter((rule) => rule.endsWith("-j KUBE-SERVICES")) ?? [];
+        if (jumps.length !== 1) problems.push(`${commits}: ${chain} holds ${jumps.length} jumps`);
+      }
+      for (const name of ["s1", "s3", "s77"]) {
+        const rule = nat?.get("KUBE-SERVICES")?.rules.find((text) =>
+          text.includes(`shop/${name}:http cluster IP`)
+        );
+        const chain = rule?.split(" ").at(-1) ?? "";
+        const picks = nat?.get(chain)?.rules.filter((text) => text.includes("-j KUBE-SEP-")) ?? [];
+        if (picks.length === 0) problems.push(`${commits}: ${name} leads nowhere`);
+        for (const pick of picks) {
+          const endpoint = pick.split(" ").at(-1) ?? "";
+          if (nat?.get(endpoint)?.rules.length !== 2) {
+            problems.push(`${commits}: ${name} → ${endpoint} is empty`);
+          }
+        }
+      }
+    };
+    await other.sync(after);
+    fake.onCommit = undefined;
+    assertEquals(problems, []);
+    assert(variant === "legacy" || commits > 3, `staged: ${commits}`);
+    assertEquals(endState(fake, variant), await freshEndState(after, variant));
+  });
+}
+
+Deno.test("node ports move with the addresses of the node", async () => {
+  const settings = { nodePortAddresses: nodePortAddresses("IPv4", ["192.0.2.0/24"]) };
+  let interfaceIps = ["127.0.0.1", "192.0.2.10"];
+  const { fake, sync } = await rig({ settings, interfaceIps: () => interfaceIps });
+  const tail = () =>
+    parseIptablesSave(fake.saved("IPv4")).get("nat")?.get("KUBE-SERVICES")?.rules
+      .filter((rule) => rule.endsWith("-j KUBE-NODEPORTS")).map((rule) => /-d (\S+)/.exec(rule)?.[1]);
+  await sync({ "s1-np": 1 });
+  assertEquals(tail(), ["192.0.2.10"]);
+  interfaceIps = ["192.0.2.11", "192.0.2.10"];
+  await sync({ "s1-np": 1 }, []);
+  assertEquals(tail(), ["192.0.2.10", "192.0.2.11"]);
+});
+
+Deno.test("the canary notices what others remove", async (t) => {
+  const removals: readonly (readonly [string, readonly (readonly string[])[], boolean])[] = [
+    ["nothing", [], false],
+    ["a foreign rule comes", [["-A", "FORWARD", "-t", "filter", "-j", "ACCEPT"]], false],
+    ["the canary of mangle", [["-X", "KUBE-PROXY-CANARY", "-t", "mangle"]], true],
+    ["the canary of nat", [["-X", "KUBE-PROXY-CANARY", "-t", "nat"]], true],
+    ["the canary of filter", [["-X", "KUBE-PROXY-CANARY", "-t", "filter"]], true],
+    ["the rules of PREROUTING", [["-F", "PREROUTING", "-t", "nat"]], true],
+    ["the rules of FORWARD", [["-F", "FORWARD", "-t", "filter"]], true],
+    ["the rules of KUBE-FORWARD", [["-F", "KUBE-FORWARD", "-t", "filter"]], true],
+    ["one rule of KUBE-POSTROUTING", [["-D", "KUBE-POSTROUTING", "1", "-t", "nat"]], true],
+    ["the rules of KUBE-FIREWALL, which is kubelet's", [["-F", "KUBE-FIREWALL", "-t", "filter"]], false],
+  ];
+  for (const variant of ["nft", "legacy"] as const) {
+    for (const [name, commands, expected] of removals) {
+      await t.step(`${variant}: ${name}`, async () => {
+        const { fake, proxier, sync } = await rig({ variant });
+        await sync({ s1: 1 });
+        for (const args of commands) {
+          assertEquals((await fake.run([`iptables-${variant}`, ...args])).code, 0);
+        }
+        fake.runs.length = 0;
+        assertEquals(await proxier.checkCanary(), expected);
+        assertEquals(fake.runs.length, 1);
+        await sync({ s1: 1 });
+        assertEquals(await proxier.checkCanary(), false);
+      });
+    }
+  }
+});
+
+Deno.test("a canary that cannot be looked at says nothing", async () => {
+  const { fake, proxier, sync } = await rig();
+  assertEquals(await proxier.checkCanary(), false, "before the first sync");
+  await sync({ s1: 1 });
+  fake.holdLock(100);
+  assertEquals(await proxier.checkCanary(), false, "while the lock is held");
+});

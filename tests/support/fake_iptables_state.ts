@@ -1,0 +1,85 @@
+/**
+ * States and settings for tests of iptables mode, as short as a test wants to write them.
+ *
+ * @module
+ */
+import type { IptablesSettings } from "../../lib/backend/iptables/apply.ts";
+import { nodePortAddresses } from "../../lib/model/node.ts";
+import type { IpFamily, NamespacedName } from "../../lib/model/objects.ts";
+import type { Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../lib/model/state.ts";
+
+/** Service name → how many endpoints it has. */
+export type ServiceSizes = Readonly<Record<string, number>>;
+
+/** Settings with every default, for node 192.0.2.10 or fd00:192::10. */
+export function defaultSettings(family: IpFamily): IptablesSettings {
+  return {
+    masqueradeMark: 0x4000,
+    masqueradeAll: false,
+    detector: { kind: "cidr", cidr: family === "IPv4" ? "10.244.0.0/16" : "fd00:10:244::/56" },
+    localhostNodePorts: true,
+    nodePortAddresses: nodePortAddresses(family, null),
+    nodeIp: family === "IPv4" ? "192.0.2.10" : "fd00:192::10",
+    dropInvalid: true,
+  };
+}
+
+/**
+ * Services `shop/<name>` of one TCP port 80 and, for names that end in "-np", a node port. The number in a name (`s12`)
+ * is the Service's place in the service network.
+ */
+export function stateOf(family: IpFamily, sizes: ServiceSizes): ProxyState {
+  const services = new Map<NamespacedName, readonly ServicePort[]>();
+  const endpoints = new Map<NamespacedName, ReadonlyMap<ServicePortKey, readonly Endpoint[]>>();
+  let endpointCount = 0;
+  for (const [name, size] of Object.entries(sizes)) {
+    const number = Number(/\d+/.exec(name)?.[0] ?? 0);
+    const servicePort = servicePortOf(family, name, number);
+    services.set(servicePort.namespacedName, [servicePort]);
+    if (size === 0) continue;
+    const list = Array.from({ length: size }, (_, i) => endpointOf(family, number, i));
+    list.sort((a, b) => a.key < b.key ? -1 : 1);
+    endpoints.set(servicePort.namespacedName, new Map([[servicePort.key, list]]));
+    endpointCount += size;
+  }
+  return { family, node: { name: "node-a", zone: "" }, services, endpoints, endpointCount };
+}
+
+function servicePortOf(family: IpFamily, name: string, number: number): ServicePort {
+  const high = number >> 8, low = number & 255;
+  return {
+    key: `shop/${name}:http/TCP`,
+    namespacedName: `shop/${name}`,
+    text: `shop/${name}:http`,
+    portName: "http",
+    protocol: "TCP",
+    clusterIP: family === "IPv4" ? `10.96.${high}.${low}` : `fd00:10:96::${(number + 1).toString(16)}`,
+    port: 80,
+    nodePort: name.endsWith("-np") ? 30000 + number : 0,
+    externalIPs: [],
+    loadBalancerVIPs: [],
+    loadBalancerSourceRanges: [],
+    stickyMaxAgeSeconds: 0,
+    externalPolicyLocal: false,
+    internalPolicyLocal: false,
+    healthCheckNodePort: 0,
+  };
+}
+
+function endpointOf(family: IpFamily, service: number, index: number): Endpoint {
+  const place = service * 16 + index + 1;
+  const ip = family === "IPv4"
+    ? `10.${128 + (place >> 16)}.${(place >> 8) & 255}.${place & 255}`
+    : `fd00:10:244::${(place >> 16).toString(16)}:${(place & 0xffff).toString(16)}`;
+  return {
+    key: family === "IPv4" ? `${ip}:8080` : `[${ip}]:8080`,
+    ip,
+    port: 8080,
+    isLocal: index === 0,
+    ready: true,
+    serving: true,
+    terminating: false,
+    zoneHints: [],
+    nodeHints: [],
+  };
+}
