@@ -14,6 +14,8 @@ Deno.test("every path of the table has its row", { permissions: "none" }, () => 
     ["lib/source/decode.ts", 2],
     ["lib/source/kube.ts", 5],
     ["lib/source/files.ts", 5],
+    ["lib/source/token_bucket.ts", 5],
+    ["lib/source/manifest_text.ts", 2],
     ["lib/backend/backend.ts", 3],
     ["lib/backend/iptables/plan.ts", 3],
     ["lib/backend/iptables/apply.ts", 5],

@@ -86,15 +86,21 @@ const commandFence: Fence = (path, context) => {
   };
 };
 
-const emptyCatch: Fence = (_path, context) => ({
-  CatchClause(node) {
-    if (node.body.body.length > 0) return;
-    context.report({
-      node,
-      message: "A catch that does nothing hides failures: handle the error or let it through",
-    });
-  },
-});
+const emptyCatch: Fence = (_path, context) => {
+  const message = "A catch that does nothing hides failures: handle the error or let it through";
+  return {
+    CatchClause(node) {
+      if (node.body.body.length === 0) context.report({ node, message });
+    },
+    CallExpression(node) {
+      if (node.callee.type !== "MemberExpression" || !memberName(node.callee).endsWith(".catch")) return;
+      const handler = node.arguments[0];
+      if (handler?.type !== "ArrowFunctionExpression" && handler?.type !== "FunctionExpression") return;
+      const empty = handler.body?.type === "BlockStatement" && handler.body.body.length === 0;
+      if (empty) context.report({ node, message });
+    },
+  };
+};
 
 const purity: Fence = (path, context) => {
   if (!isPurePath(path)) return {};
