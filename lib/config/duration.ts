@@ -84,11 +84,17 @@ function invalid(text: string): SyntaxError {
 
 /** Digits after the point, in nanoseconds, truncated the way Go's floating-point step truncates them. */
 function fractionNs(digits: string, unitNs: bigint): bigint {
-  if (digits === "") return 0n;
-  // More digits than fit 63 bits cannot change the result; Go stops reading there too.
-  const significant = digits.slice(0, 18);
-  const scale = 10 ** significant.length;
-  return BigInt(Math.trunc(Number(significant) * (Number(unitNs) / scale)));
+  let fraction = 0n;
+  let scale = 1;
+  for (const digit of digits) {
+    // Go stops where 63 bits end; what follows cannot be seen in the result.
+    if (fraction > (LIMIT - 1n) / 10n) break;
+    const longer = fraction * 10n + BigInt(digit);
+    if (longer > LIMIT) break;
+    fraction = longer;
+    scale *= 10;
+  }
+  return BigInt(Math.trunc(Number(fraction) * (Number(unitNs) / scale)));
 }
 
 function withFraction(value: bigint, digits: number): string {

@@ -123,7 +123,9 @@ function byLine(problems: readonly Finding[], { lines }: Decoded): Problem[] {
       [path, ...problem.related ?? []].map((place) => lines.get(place)).find(isKnown);
     return line === undefined ? { path, message } : { path, message, line };
   });
-  return placed.sort((a, b) => (a.line ?? 0) - (b.line ?? 0));
+  return placed.sort((a, b) =>
+    (a.line ?? 0) - (b.line ?? 0) || a.path.localeCompare(b.path, "en", { numeric: true })
+  );
 }
 
 function isKnown(line: number | undefined): boolean {

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { isAlias, isMap, isScalar, isSeq, LineCounter, parseAllDocuments } from "yaml";
+import { isAlias, isMap, isScalar, isSeq, LineCounter, parseAllDocuments, visit } from "yaml";
 import type { Document, ParsedNode, Tags } from "yaml";
 import type { Problem } from "../errors.ts";
 
@@ -37,11 +37,12 @@ export class YamlReader {
     ];
     this.#document = documents[0];
     this.root = this.#document?.contents ?? null;
-    this.problems = (this.#document?.errors ?? []).map((error) => ({
+    const syntax = (this.#document?.errors ?? []).map((error) => ({
       path: "",
       message: firstLine(error.message),
       line: this.#lines.linePos(error.pos[0]).line,
     }));
+    this.problems = syntax.length > 0 ? syntax : this.#danglingAliases();
     const second = documents[1];
     this.secondDocumentLine = second === undefined ? undefined : this.#lines.linePos(second.range[0]).line;
   }
@@ -104,6 +105,20 @@ export class YamlReader {
 
   #resolve(node: unknown): unknown {
     return isAlias(node) && this.#document !== undefined ? node.resolve(this.#document) : node;
+  }
+
+  #danglingAliases(): Problem[] {
+    const problems: Problem[] = [];
+    const document = this.#document;
+    if (document === undefined) return problems;
+    visit(document, {
+      Alias: (_, alias) => {
+        if (alias.resolve(document) !== undefined) return;
+        const message = `*${alias.source} refers to an anchor that is not set before it`;
+        problems.push({ path: "", message, line: this.lineOf(alias) });
+      },
+    });
+    return problems;
   }
 
   #merged(node: unknown, into: unknown): YamlEntry[] {
