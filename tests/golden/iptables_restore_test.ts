@@ -1,0 +1,128 @@
+/**
+ * The golden rules on the real tools: they load, a full sync from nothing and one over what is there end in them, and so does a
+ * difference.
+ *
+ * @module
+ */
+import { assertEquals } from "@std/assert";
+import { CommittedRules } from "../../lib/backend/iptables/committed.ts";
+import { diffIptables } from "../../lib/backend/iptables/diff.ts";
+import { renderOperations } from "../../lib/backend/iptables/render.ts";
+import type { IptablesPlan, Operations } from "../../lib/backend/iptables/ruleset.ts";
+import { observeTables } from "../../lib/backend/iptables/stages_observe.ts";
+import { stageFullSync } from "../../lib/backend/iptables/stages.ts";
+import type { IpFamily } from "../../lib/model/objects.ts";
+import { examplePlan, goldenNames, loadGolden } from "../support/golden.ts";
+import { type Netns, withNetns } from "../support/netns.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+
+const VARIANTS = [{ variant: "nft", staged: true }, { variant: "legacy", staged: false }] as const;
+/** So small that even a golden case is written in several stages. */
+const TINY_STAGES = 1 / 6;
+
+interface Tool {
+  readonly netns: Netns;
+  readonly restore: string;
+  readonly save: string;
+  readonly staged: boolean;
+}
+
+async function write(tool: Tool, operations: Operations): Promise<void> {
+  for (const { table, lines } of operations.transactions) {
+    const stdin = renderOperations({ transactions: [{ table, lines }] });
+    await tool.netns.run([tool.restore, "-w", "5", "--noflush", "--counters"], { stdin });
+  }
+}
+
+async function save(tool: Tool): Promise<string> {
+  const texts = [];
+  for (const table of ["filter", "nat"]) texts.push(await tool.netns.run([tool.save, "-t", table]));
+  return texts.join("").split("\n").filter((line) => !line.startsWith("#"))
+    .map((line) => line.replace(/\[\d+:\d+\]/, "[0:0]")).join("\n");
+}
+
+async function fullSync(tool: Tool, plan: IptablesPlan, servicesPerStage: number): Promise<void> {
+  const observed = observeTables(await save(tool));
+  await write(tool, stageFullSync(plan, observed, { staged: tool.staged, servicesPerStage }));
+}
+
+/** The order of chains and, in dispatch chains, of rules (but the last) is free. */
+function normalize(text: string): string[] {
+  const lines = text.split("\n").filter((line) => line !== "");
+  const isDispatch = (line: string): boolean =>
+    /^-A KUBE-(SERVICES|EXTERNAL-SERVICES|NODEPORTS|PROXY-FIREWALL) /.test(line);
+  const groups = new Map<string, string[]>();
+  let table = "";
+  for (const line of lines) {
+    if (line.startsWith("*")) table = line;
+    const chain = line.startsWith("-A ") ? line.split(" ")[1]! : "";
+    const key = `${table} ${chain}${line.includes("this must be the last rule") ? " last" : ""}`;
+    groups.set(key, [...groups.get(key) ?? [], line]);
+  }
+  return [...groups.keys()].sort().flatMap((key) => {
+    const group = groups.get(key)!;
+    return group.every((line) => isDispatch(line) || !line.startsWith("-A ")) ? group.sort() : group;
+  });
+}
+
+/** The jumps of a first start, in the order that iptables-save shows. */
+const JUMPS: Readonly<Record<string, readonly string[]>> = {
+  INPUT: ["KUBE-FIREWALL", "KUBE-PROXY-FIREWALL", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES"],
+  FORWARD: ["KUBE-PROXY-FIREWALL", "KUBE-FORWARD", "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES"],
+  OUTPUT: ["KUBE-FIREWALL", "KUBE-PROXY-FIREWALL", "KUBE-SERVICES", /* nat */ "KUBE-SERVICES"],
+  PREROUTING: ["KUBE-SERVICES"],
+  POSTROUTING: ["KUBE-POSTROUTING"],
+};
+
+function jumpTargets(text: string): Record<string, string[]> {
+  const targets: Record<string, string[]> = {};
+  for (const [, chain, target] of text.matchAll(/^-A ([A-Z]+) .*-j (\S+)$/gm)) {
+    (targets[chain!] ??= []).push(target!);
+  }
+  return targets;
+}
+
+for (const { variant, staged } of VARIANTS) {
+  for (const [family, prefix] of [["IPv4", "iptables"], ["IPv6", "ip6tables"]] as const) {
+    const restore = `${prefix}-${variant}-restore`;
+    const needs = [ROOT_NAMESPACES, program("ip"), program(restore)];
+    e2eTest(`golden rules on the real tool, ${variant} ${family}`, needs, async (t) => {
+      for (const name of goldenNames()) {
+        const golden = loadGolden(name);
+        if (golden.expected[family] === undefined) continue;
+        await t.step(name, () =>
+          withNetns(async (netns) => {
+            const tool = { netns, restore, save: `${prefix}-${variant}-save`, staged };
+            await checkCase(tool, family, golden);
+          }));
+      }
+    });
+  }
+}
+
+async function checkCase(tool: Tool, family: IpFamily, golden: ReturnType<typeof loadGolden>): Promise<void> {
+  await tool.netns.run([tool.restore, "--test", "--noflush", "--counters"], { stdin: golden.expected[family]! });
+  const plan = examplePlan(family, golden.objects);
+
+  await fullSync(tool, plan, 100);
+  const fresh = await save(tool);
+  assertEquals(jumpTargets(fresh), JUMPS);
+
+  // A second sync over the same rules, in many stages, changes nothing.
+  await fullSync(tool, plan, TINY_STAGES);
+  assertEquals(await save(tool), fresh);
+
+  // From every other object set to this one, by difference and by full sync, and back.
+  for (const objects of [golden.before ?? golden.objects.slice(0, 1), []]) {
+    const before = examplePlan(family, objects);
+    await fullSync(tool, before, TINY_STAGES);
+    const committed = CommittedRules.of(before);
+    await write(tool, diffIptables(plan, committed));
+    committed.apply(plan);
+    assertEquals(normalize(await save(tool)), normalize(fresh));
+    await write(tool, diffIptables(before, committed));
+    committed.apply(before);
+    await fullSync(tool, plan, TINY_STAGES);
+    assertEquals(normalize(await save(tool)), normalize(fresh));
+  }
+}
