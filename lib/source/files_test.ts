@@ -1,0 +1,471 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import type { ApiObject } from "../model/objects.ts";
+import type { Logger, LogValues } from "../observe/log.ts";
+import { identityOf } from "./events.ts";
+import { FileSource, type FileSourceOptions, readManifests } from "./files.ts";
+import type { Rejection, SourceEvent, SourceSink } from "./source.ts";
+
+const DEADLINE_MS = 5000;
+
+class RecordedLog implements Logger {
+  readonly lines: string[] = [];
+  enabled(): boolean {
+    return true;
+  }
+  info(message: string): void {
+    this.lines.push(message);
+  }
+  warn(message: string, values?: LogValues): void {
+    this.lines.push(`W ${message} ${JSON.stringify(values)}`);
+  }
+  error(message: string, error: unknown): void {
+    this.lines.push(`E ${message}: ${error}`);
+  }
+}
+
+/** Replays events, checks that they fit together, and lets a test wait for a state. */
+class RecordingSink implements SourceSink {
+  readonly objects = new Map<string, ApiObject>();
+  readonly synced: string[] = [];
+  readonly rejections: Rejection[] = [];
+  batches = 0;
+  #changed: PromiseWithResolvers<void> = Promise.withResolvers();
+
+  events(batch: readonly SourceEvent[]): void {
+    assert(batch.length > 0, "an empty batch");
+    this.batches++;
+    for (const event of batch) {
+      if (event.type === "synced") {
+        this.synced.push(event.kind);
+        continue;
+      }
+      const old = event.type === "add" ? undefined : event.old;
+      const object = event.type === "delete" ? undefined : event.object;
+      const identity = identityOf((object ?? old) as ApiObject);
+      assertEquals(this.objects.get(identity), old, `${event.type} of ${identity} does not fit`);
+      if (object === undefined) this.objects.delete(identity);
+      else this.objects.set(identity, object);
+    }
+    this.#wake();
+  }
+
+  rejected(rejection: Rejection): void {
+    this.rejections.push(rejection);
+    this.#wake();
+  }
+
+  #wake(): void {
+    this.#changed.resolve();
+    this.#changed = Promise.withResolvers();
+  }
+
+  async until(what: string, condition: () => boolean): Promise<void> {
+    const late = Promise.withResolvers<"late">();
+    const timer = setTimeout(() => late.resolve("late"), DEADLINE_MS);
+    try {
+      while (!condition()) {
+        if (await Promise.race([this.#changed.promise, late.promise]) === "late") {
+          throw new Error(`Waited in vain until ${what}; have ${this.ports().join(" ")}`);
+        }
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Waits until the Services are exactly these, written `name:port`. */
+  async untilPorts(...wanted: string[]): Promise<void> {
+    const text = wanted.sort().join(" ");
+    await this.until(`there is ${text}`, () => this.ports().join(" ") === text);
+  }
+
+  async untilRejected(text: string): Promise<Rejection> {
+    const find = (): Rejection | undefined =>
+      this.rejections.find(({ where, object, message }) => `${where}: ${object}: ${message}`.includes(text));
+    await this.until(`rejected: ${text}`, () => find() !== undefined);
+    return find() as Rejection;
+  }
+
+  ports(): string[] {
+    return [...this.objects.values()].flatMap((object) =>
+      object.kind === "Service" ? [`${object.name}:${object.ports[0]?.port}`] : []
+    ).sort();
+  }
+}
+
+function service(name: string, port: number | string, more = ""): string {
+  return `---\napiVersion: v1\nkind: Service\nmetadata:\n  name: ${name}\n${more}spec:\n  clusterIP: 10.96.0.1\n` +
+    `  ports:\n    - port: ${port}\n`;
+}
+
+interface Running {
+  readonly folder: string;
+  readonly sink: RecordingSink;
+  readonly log: RecordedLog;
+  write(name: string, text: string): Promise<void>;
+}
+
+/** Runs a source on a new folder, filled by `prepare`; `paths` are relative to it. */
+async function withSource(
+  prepare: Record<string, string>,
+  test: (running: Running) => Promise<void>,
+  options: Partial<FileSourceOptions> = {},
+  paths: readonly string[] = ["."],
+): Promise<void> {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-files-" });
+  const write = (name: string, text: string): Promise<void> => Deno.writeTextFile(`${folder}/${name}`, text);
+  const abort = new AbortController();
+  const [sink, log] = [new RecordingSink(), new RecordedLog()];
+  try {
+    for (const [name, text] of Object.entries(prepare)) await write(name, text);
+    const source = new FileSource({
+      paths: paths.map((path) => path === "-" ? path : path === "." ? folder : `${folder}/${path}`),
+      log,
+      pollMs: 60_000,
+      ...options,
+    });
+    const running = source.run(sink, abort.signal);
+    try {
+      await Promise.race([sink.until("synced", () => sink.synced.length === 3), running]);
+      await test({ folder, sink, log, write });
+    } finally {
+      abort.abort();
+      await running;
+    }
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+Deno.test("the first read delivers everything and says so once per kind", async () => {
+  const slice =
+    "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: web-1\n  labels:\n" +
+    "    kubernetes.io/service-name: web\naddressType: IPv4\nendpoints:\n  - addresses: [10.0.0.1]\n";
+  const node = '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}}';
+  const files = {
+    "b.yaml": service("web", 80) + service("api", 81),
+    "a.yml": slice,
+    "node.json": node,
+    "notes.txt": "not: [a manifest",
+    ".hidden.yaml": "not: [a manifest",
+    "empty.yaml": "# nothing\n---\n",
+  };
+  await withSource(files, async ({ sink }) => {
+    await Promise.resolve();
+    assertEquals([...sink.objects.keys()].sort(), [
+      "EndpointSlice default/web-1",
+      "Node node-a",
+      "Service default/api",
+      "Service default/web",
+    ]);
+    assertEquals(sink.synced, ["services", "endpointslices", "nodes"]);
+    assertEquals([sink.batches, sink.rejections], [1, []]);
+  });
+});
+
+Deno.test("edits in place, new files and deletions arrive", async () => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink, write }) => {
+    await write("a.yaml", service("web", 81));
+    await sink.untilPorts("web:81");
+    await write("b.yaml", service("api", 90));
+    await sink.untilPorts("api:90", "web:81");
+    await Deno.remove(`${folder}/a.yaml`);
+    await sink.untilPorts("api:90");
+  });
+});
+
+Deno.test("an edit of the same length within the same millisecond is not missed", async () => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink, write }) => {
+    const before = await Deno.stat(`${folder}/a.yaml`);
+    await write("a.yaml", service("web", 81));
+    await Deno.utime(`${folder}/a.yaml`, before.atime ?? 0, before.mtime ?? 0);
+    await sink.untilPorts("web:81");
+  });
+});
+
+Deno.test("an atomic rename into place arrives as one batch", async () => {
+  const before = service("a", 1) + service("b", 1) + service("c", 1);
+  await withSource({ "all.yaml": before }, async ({ folder, sink, write }) => {
+    const { batches } = sink;
+    await write("all.yaml.tmp", service("a", 2) + service("b", 1) + service("d", 1));
+    await Deno.rename(`${folder}/all.yaml.tmp`, `${folder}/all.yaml`);
+    await sink.untilPorts("a:2", "b:1", "d:1");
+    assertEquals(sink.batches, batches + 1);
+  });
+});
+
+/** What kubelet does for a ConfigMap: a folder per version, `..data` pointing at it, file links through `..data`. */
+async function publish(folder: string, version: string, files: Record<string, string>): Promise<void> {
+  await Deno.mkdir(`${folder}/..${version}`);
+  for (const [name, text] of Object.entries(files)) {
+    await Deno.writeTextFile(`${folder}/..${version}/${name}`, text);
+  }
+  const old = await Deno.readLink(`${folder}/..data`).catch(() => undefined);
+  await Deno.symlink(`..${version}`, `${folder}/..data_tmp`);
+  await Deno.rename(`${folder}/..data_tmp`, `${folder}/..data`);
+  for (const name of Object.keys(files)) {
+    await Deno.symlink(`..data/${name}`, `${folder}/${name}`).catch((error) => {
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+    });
+  }
+  for await (const { name } of Deno.readDir(folder)) {
+    if (!name.startsWith(".") && !(name in files)) await Deno.remove(`${folder}/${name}`);
+  }
+  if (old !== undefined) await Deno.remove(`${folder}/${old}`, { recursive: true });
+}
+
+for (const paths of [["."], ["a.yaml", "b.yaml"]]) {
+  Deno.test(`a ConfigMap's link swap arrives, good, bad and good again (paths ${paths})`, async () => {
+    const folder = await Deno.makeTempDir({ prefix: "kproxy-configmap-" });
+    const abort = new AbortController();
+    const sink = new RecordingSink();
+    try {
+      await publish(folder, "v1", { "a.yaml": service("a", 1), "b.yaml": service("b", 1) });
+      const source = new FileSource({
+        paths: paths.map((path) => path === "." ? folder : `${folder}/${path}`),
+        log: new RecordedLog(),
+        pollMs: 60_000,
+      });
+      const running = source.run(sink, abort.signal);
+      try {
+        await sink.untilPorts("a:1", "b:1");
+        await publish(folder, "v2", { "a.yaml": service("a", 2), "b.yaml": service("b", 1) });
+        await sink.untilPorts("a:2", "b:1");
+        await publish(folder, "v3", { "a.yaml": "kind: [", "b.yaml": service("b", 3) });
+        await sink.untilPorts("a:2", "b:3");
+        await sink.untilRejected("cannot be parsed");
+        await publish(folder, "v4", { "a.yaml": service("a", 4), "b.yaml": service("b", 3) });
+        await sink.untilPorts("a:4", "b:3");
+        await publish(folder, "v5", { "a.yaml": service("a", 4) });
+        await sink.untilPorts("a:4");
+      } finally {
+        abort.abort();
+        await running;
+      }
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  });
+}
+
+Deno.test("a file that no longer parses keeps its last good content, is reported once with its line, and recovers", async () => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink, write }) => {
+    await write("a.yaml", service("web", 81) + "---\nkind: Service\n  bad: indent\n");
+    const rejection = await sink.untilRejected("cannot be parsed");
+    assertEquals(rejection.where, `${folder}/a.yaml:11 (document 2)`);
+    assertStringIncludes(rejection.message, "last good");
+    assertEquals(sink.ports(), ["web:80"]);
+    await write("b.yaml", service("other", 1));
+    await sink.untilPorts("other:1", "web:80");
+    assertEquals(sink.rejections.length, 1);
+    await write("a.yaml", service("web", 82));
+    await sink.untilPorts("other:1", "web:82");
+  });
+});
+
+Deno.test("a refused object keeps its last good version while the rest of its file changes", async () => {
+  await withSource({ "a.yaml": service("web", 80) + service("api", 90) }, async ({ sink, write }) => {
+    await write("a.yaml", service("web", 70000) + service("api", 91));
+    await sink.untilPorts("api:91", "web:80");
+    const rejection = await sink.untilRejected("spec.ports[0].port: must be 1..65535, found 70000");
+    assertEquals(rejection.object, "Service default/web");
+    await write("a.yaml", service("web", 70000) + service("api", 92));
+    await sink.untilPorts("api:92", "web:80");
+    assertEquals(sink.rejections.length, 1, "said twice");
+    await write("a.yaml", service("web", 82) + service("api", 92));
+    await sink.untilPorts("api:92", "web:82");
+    await write("a.yaml", service("api", 92));
+    await sink.untilPorts("api:92");
+  });
+});
+
+Deno.test("a file that is broken from the start does not keep the others from going on", async () => {
+  await withSource({ "a.yaml": "kind: [", "b.yaml": service("web", 80) }, async ({ sink, write }) => {
+    assertEquals(sink.ports(), ["web:80"]);
+    assertEquals(sink.rejections.length, 1);
+    assert(!sink.rejections[0]?.message.includes("last good"));
+    await write("a.yaml", service("api", 1));
+    await sink.untilPorts("api:1", "web:80");
+  });
+});
+
+Deno.test("of two files with the same object the first counts, which is said once, until it goes", async () => {
+  const files = { "a.yaml": service("web", 1), "b.yaml": service("web", 2) };
+  await withSource(files, async ({ folder, sink, write }) => {
+    assertEquals(sink.ports(), ["web:1"]);
+    const rejection = await sink.untilRejected("already defined");
+    assertEquals(rejection.where, `${folder}/b.yaml:2 (document 1)`);
+    assertStringIncludes(rejection.message, `${folder}/a.yaml:2`);
+    await write("b.yaml", service("web", 3));
+    await write("c.yaml", service("api", 1));
+    await sink.untilPorts("api:1", "web:1");
+    assertEquals(sink.rejections.length, 1);
+    await Deno.remove(`${folder}/a.yaml`);
+    await sink.untilPorts("api:1", "web:3");
+    await write("a.yaml", service("web", 4));
+    await sink.untilPorts("api:1", "web:4");
+    assertEquals(sink.rejections.length, 2);
+  });
+});
+
+Deno.test("what kube-proxy's selectors leave out is left out, also from one edit to the next", async () => {
+  const foreign = "  labels:\n    service.kubernetes.io/service-proxy-name: other\n";
+  await withSource({ "a.yaml": service("web", 80) }, async ({ sink, write }) => {
+    await write("a.yaml", service("web", 80, foreign));
+    await sink.untilPorts();
+    await write("a.yaml", service("web", 80));
+    await sink.untilPorts("web:80");
+    await write("a.yaml", service("web", 80).replace("10.96.0.1", "None"));
+    await sink.untilPorts();
+  });
+});
+
+Deno.test("comments, order and rewriting change nothing: no event", async () => {
+  await withSource({ "a.yaml": service("web", 80) + service("api", 90) }, async ({ sink, write }) => {
+    const { batches } = sink;
+    await write("a.yaml", "# reordered\n" + service("api", 90) + service("web", 80));
+    await write("z.yaml", service("last", 1));
+    await sink.untilPorts("api:90", "last:1", "web:80");
+    assertEquals(sink.batches, batches + 1);
+  });
+});
+
+Deno.test("a file that is emptied and filled again loses nothing; one that stays empty does", async () => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ sink, write }) => {
+    const { batches } = sink;
+    await write("a.yaml", "");
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    await write("a.yaml", service("web", 81));
+    await sink.untilPorts("web:81");
+    assertEquals(sink.batches, batches + 1, "the Service was gone in between");
+    await write("a.yaml", "");
+    await sink.untilPorts();
+  }, { emptyGraceMs: 1200 });
+});
+
+Deno.test("a folder that vanishes keeps its objects, says so, and is followed again when it is back", async () => {
+  const options = { pollMs: 50 };
+  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink, log, write }) => {
+    await Deno.rename(folder, `${folder}.away`);
+    try {
+      const deadline = performance.now() + DEADLINE_MS;
+      while (!log.lines.some((line) => line.startsWith("W Manifest folder is gone"))) {
+        assert(performance.now() < deadline, log.lines.join("\n"));
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      }
+      assertEquals(sink.ports(), ["web:80"]);
+    } finally {
+      await Deno.mkdir(folder);
+      await Deno.remove(`${folder}.away`, { recursive: true });
+    }
+    await write("a.yaml", service("web", 81));
+    await sink.untilPorts("web:81");
+  }, options);
+});
+
+Deno.test("polling alone finds what no event told", async () => {
+  // The file's own folder is watched, not the one that its link leads to.
+  const elsewhere = await Deno.makeTempDir({ prefix: "kproxy-elsewhere-" });
+  try {
+    await Deno.writeTextFile(`${elsewhere}/a.yaml`, service("web", 80));
+    await withSource({}, async ({ folder, sink }) => {
+      await Deno.symlink(`${elsewhere}/a.yaml`, `${folder}/a.yaml`);
+      await sink.untilPorts("web:80");
+      await Deno.writeTextFile(`${elsewhere}/a.yaml`, service("web", 8081));
+      await sink.untilPorts("web:8081");
+    }, { pollMs: 50 });
+  } finally {
+    await Deno.remove(elsewhere, { recursive: true });
+  }
+});
+
+Deno.test("a deleted file given by its path takes its objects along, and may come back", async () => {
+  await withSource(
+    { "a.yaml": service("web", 80) },
+    async ({ folder, sink, write }) => {
+      await Deno.remove(`${folder}/a.yaml`);
+      await sink.untilPorts();
+      await write("a.yaml", service("web", 81));
+      await sink.untilPorts("web:81");
+    },
+    {},
+    ["a.yaml"],
+  );
+});
+
+Deno.test("a file reached over two paths is read once", async () => {
+  await withSource(
+    { "a.yaml": service("web", 80) },
+    async ({ sink }) => {
+      await Promise.resolve();
+      assertEquals([sink.ports(), sink.rejections], [["web:80"], []]);
+    },
+    {},
+    ["a.yaml", "."],
+  );
+});
+
+Deno.test("text that is not UTF-8 is refused and the former content stays", async () => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink }) => {
+    await Deno.writeFile(`${folder}/a.yaml`, new Uint8Array([0x61, 0x3a, 0x20, 0xe9, 0x0a]));
+    await sink.untilRejected("cannot be read: is not UTF-8 text");
+    assertEquals(sink.ports(), ["web:80"]);
+  });
+});
+
+Deno.test("standard input is read once and counts by its place among the paths", async () => {
+  const stdin = new Blob([service("web", 1) + service("piped", 1)]).stream();
+  await withSource(
+    { "a.yaml": service("web", 2) },
+    async ({ sink, write }) => {
+      assertEquals(sink.ports(), ["piped:1", "web:1"]);
+      assertStringIncludes((await sink.untilRejected("already defined")).message, "stdin:2 (document 1)");
+      await write("b.yaml", service("api", 1));
+      await sink.untilPorts("api:1", "piped:1", "web:1");
+    },
+    { stdin },
+    ["-", "."],
+  );
+});
+
+Deno.test("aborting while standard input is open ends the run", async () => {
+  const stdin = new ReadableStream<Uint8Array>();
+  const abort = new AbortController();
+  const source = new FileSource({ paths: ["-"], log: new RecordedLog(), stdin });
+  const running = source.run(new RecordingSink(), abort.signal);
+  setTimeout(() => abort.abort(), 20);
+  await running;
+});
+
+Deno.test("a path that does not exist at the start is an error that names it", async () => {
+  const source = new FileSource({ paths: ["/nonexistent/manifests"], log: new RecordedLog() });
+  await assertRejects(
+    () => source.run(new RecordingSink(), AbortSignal.timeout(1000)),
+    Deno.errors.NotFound,
+    'no such file or folder: "/nonexistent/manifests"',
+  );
+});
+
+Deno.test("v1 Endpoints count until there is a slice for the Service", async () => {
+  const endpoints = "apiVersion: v1\nkind: Endpoints\nmetadata:\n  name: web\nsubsets:\n" +
+    "  - addresses: [{ip: 10.0.0.1}]\n    ports: [{port: 80}]\n";
+  const slice =
+    "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: web-1\n  labels:\n" +
+    "    kubernetes.io/service-name: web\naddressType: IPv4\nendpoints:\n  - addresses: [10.0.0.1]\n";
+  await withSource({ "a.yaml": endpoints }, async ({ folder, sink, write }) => {
+    const has = (name: string) => () => [...sink.objects.keys()].join() === `EndpointSlice default/${name}`;
+    assert(has("endpoints/web/IPv4")());
+    await write("b.yaml", slice);
+    await sink.until("the slice counts", has("web-1"));
+    await Deno.remove(`${folder}/b.yaml`);
+    await sink.until("the Endpoints count", has("endpoints/web/IPv4"));
+  });
+});
+
+Deno.test("the demo's manifests are good", async () => {
+  const { objects, problems } = await readManifests([
+    new URL("../../examples/demo", import.meta.url).pathname,
+  ]);
+  assertEquals(problems, []);
+  assertEquals(objects.map(({ kind }) => kind).sort(), ["EndpointSlice", "Service"]);
+});
