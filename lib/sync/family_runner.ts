@@ -1,0 +1,103 @@
+/**
+ * One IP family at work: its pending changes, its pace, and its watch over rules that others may remove.
+ *
+ * @module
+ */
+import type { FamilyProxier } from "../backend/backend.ts";
+import type { SyncPeriods } from "../config/types.ts";
+import type { ChangeTracker } from "../model/change_tracker.ts";
+import type { IpFamily } from "../model/objects.ts";
+import type { Logger } from "../observe/log.ts";
+import type { FamilyLane } from "./proxy_loop.ts";
+import { Reconciler, type SyncObserver } from "./reconcile.ts";
+import { backoffMs, Throttle } from "./throttle.ts";
+
+/** What a {@linkcode FamilyRunner} needs. */
+export interface FamilyRunnerOptions {
+  readonly tracker: ChangeTracker;
+  readonly proxier: FamilyProxier;
+  readonly periods: SyncPeriods;
+  readonly observer: SyncObserver;
+  readonly log: Logger;
+  /** Called at every request for a sync. */
+  readonly onQueued: (family: IpFamily) => void;
+  /** A number from 0 (inclusive) to 1 (exclusive). */
+  readonly random: () => number;
+}
+
+/** Without any event a sync runs at least this often. */
+const MAX_INTERVAL_MS = 3_600_000;
+/** The wait after a first failed sync; it doubles up to the sync period. */
+const FIRST_RETRY_MS = 1_000;
+
+/** Runs the syncs of one family until stopped. */
+export class FamilyRunner implements FamilyLane {
+  readonly family: IpFamily;
+  readonly tracker: ChangeTracker;
+  readonly #options: FamilyRunnerOptions;
+  readonly #reconciler: Reconciler;
+  readonly #throttle: Throttle;
+  #canaryTimer: ReturnType<typeof setInterval> | undefined;
+  #checking: Promise<void> = Promise.resolve();
+
+  constructor(options: FamilyRunnerOptions) {
+    this.#options = options;
+    this.family = options.proxier.family;
+    this.tracker = options.tracker;
+    this.#reconciler = new Reconciler({
+      tracker: options.tracker,
+      proxier: options.proxier,
+      observer: options.observer,
+      nowMs: () => performance.now(),
+    });
+    const { syncPeriod, minSyncPeriod } = options.periods;
+    this.#throttle = new Throttle({
+      run: () => this.#reconciler.reconcile(),
+      minIntervalMs: minSyncPeriod,
+      maxIntervalMs: MAX_INTERVAL_MS,
+      retryMs: (failures) =>
+        backoffMs(failures, {
+          initialMs: Math.min(FIRST_RETRY_MS, syncPeriod),
+          maxMs: syncPeriod,
+          random: options.random,
+        }),
+    });
+  }
+
+  /** Begins to serve requests and to look after the canary. */
+  start(): void {
+    this.#throttle.start();
+    this.#canaryTimer = setInterval(() => {
+      this.#checking = this.#checkCanary();
+    }, this.#options.periods.syncPeriod);
+  }
+
+  /** Ends after the sync under way. Rules stay as they are. */
+  async stop(): Promise<void> {
+    clearInterval(this.#canaryTimer);
+    await this.#throttle.stop();
+    await this.#checking;
+  }
+
+  requestSync(): void {
+    this.#options.onQueued(this.family);
+    this.#throttle.request();
+  }
+
+  /** Makes the next sync write everything, without asking for one. */
+  requireFullSync(): void {
+    this.#reconciler.requireFullSync();
+  }
+
+  async #checkCanary(): Promise<void> {
+    const { proxier, log } = this.#options;
+    try {
+      if (!await proxier.checkCanary()) return;
+      log.warn("Rules were removed by something else, writing them again", { family: this.family });
+      this.requireFullSync();
+      this.requestSync();
+    } catch (error) {
+      log.error("Cannot check whether the rules are still there", error, { family: this.family });
+    }
+  }
+}

@@ -1,0 +1,62 @@
+/**
+ * Tells operators of every sync: what changed, how many rules, how long it took.
+ *
+ * @module
+ */
+import type { IpFamily } from "../model/objects.ts";
+import type { Logger } from "../observe/log.ts";
+import type { ProxyMetrics } from "../observe/metrics.ts";
+import type { SyncFailure, SyncObserver, SyncOutcome } from "./reconcile.ts";
+
+/** How many Services a log line names; the count says how many there were. */
+const NAMED_SERVICES = 10;
+
+/** Writes log lines and metrics. The first sync of a family is always logged, later ones at verbosity 2. */
+export function observeSyncs(log: Logger, metrics: ProxyMetrics, nowMs: () => number): SyncObserver {
+  const ready = new Set<IpFamily>();
+  return {
+    synced(outcome: SyncOutcome): void {
+      const { family, full, report, durationMs, services, triggerTimesMs, state } = outcome;
+      metrics.observeSync(family, { full, durationMs, endMs: nowMs(), triggerTimesMs });
+      for (const [table, count] of Object.entries(report.total)) {
+        metrics.iptablesRules.set({ ip_family: family, table }, count);
+        metrics.iptablesRulesLast.set({ ip_family: family, table }, report.written[table] ?? 0);
+      }
+      const first = !ready.has(family);
+      ready.add(family);
+      log.info(first ? "First sync done, Services are served" : "Synced rules", {
+        family,
+        full,
+        changed: full ? state.services.size : services.length,
+        services: full ? undefined : services.slice(0, NAMED_SERVICES),
+        endpoints: full ? state.endpointCount : undefined,
+        rulesWritten: sum(report.written),
+        rules: sum(report.total),
+        commands: report.commands,
+        bytes: report.bytes,
+        took: formatMs(durationMs),
+        ...phaseTimes(report.phasesMs ?? {}),
+      }, first ? 0 : 2);
+    },
+    failed({ family, full, error, durationMs }: SyncFailure): void {
+      metrics.observeFailure(family, { full, durationMs });
+      log.error("Sync failed, will write everything again", error, {
+        family,
+        full,
+        took: formatMs(durationMs),
+      });
+    },
+  };
+}
+
+function sum(counts: Readonly<Record<string, number>>): number {
+  return Object.values(counts).reduce((total, count) => total + count, 0);
+}
+
+function phaseTimes(phasesMs: Readonly<Record<string, number>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(phasesMs).map(([phase, ms]) => [phase, formatMs(ms)]));
+}
+
+function formatMs(ms: number): string {
+  return ms < 1000 ? `${ms.toFixed(1)}ms` : `${(ms / 1000).toFixed(2)}s`;
+}
