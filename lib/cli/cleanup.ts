@@ -43,15 +43,15 @@ export async function cleanUp(
 }
 
 /** One line for each chain or rule that would go. */
-function cleanupListing({ removed }: CleanupReport): string {
-  if (removed.length === 0) return "Nothing to remove\n";
+function cleanupListing({ removed, failed }: CleanupReport): string {
+  if (removed.length === 0) return failed.length > 0 ? "" : "Nothing to remove\n";
   return removed.map(({ family, variant, table, command }) => `${family} ${variant} ${table}: ${command}\n`)
     .join("");
 }
 
 /** How much went, by IP family and variant of iptables. */
-function cleanupSummary({ removed }: CleanupReport): string {
-  if (removed.length === 0) return "Nothing to remove\n";
+function cleanupSummary({ removed, failed }: CleanupReport): string {
+  if (removed.length === 0) return failed.length > 0 ? "" : "Nothing to remove\n";
   const counts = new Map<string, number>();
   for (const { family, variant } of removed) {
     const place = `${family} ${variant}`;

@@ -35,7 +35,9 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
     const flags = parseArgs(argv);
     for (const warning of flags.warnings) io.err(`${warning}\n`);
     const version = flags.get("version") ?? "false";
-    if (flags.get("help") === true) return await printHelp(flags.command, io);
+    if (flags.get("help") === true) {
+      return await printHelp(flags.command === "help" ? undefined : flags.command, io);
+    }
     if (version === "true" || version === "raw") return await printVersion(version, io);
     const command = await LOADERS[flags.command]();
     return await command(flags, io);

@@ -18,6 +18,8 @@ export interface CompletedFlag {
   readonly doc: string;
   /** False for switches, which may stand alone. */
   readonly wantsValue: boolean;
+  /** True for a switch that only `=false` changes. */
+  readonly isOnByDefault: boolean;
   readonly repeatable: boolean;
   readonly values: readonly string[];
   /** Endings of the files it takes; empty for any file; undefined if it takes no file. */
@@ -47,6 +49,7 @@ export function completedFlags(command: CommandName | undefined): readonly Compl
       short: flag.short,
       doc: flag.doc,
       wantsValue: !isSwitch && flag.type !== "version",
+      isOnByDefault: isSwitch && flag.default === "true",
       repeatable: ["list", "paths", "gates", "vmodule"].includes(flag.type),
       values: isSwitch ? ["true", "false"] : flag.values ?? [],
       endings: flag.files,

@@ -51,15 +51,15 @@ fi
 }
 
 function flagSpecs(flag: CompletedFlag): string[] {
-  const repeat = flag.repeatable ? "*" : "";
   const doc = `[${escaped(flag.doc)}]`;
-  const action = valueAction(flag);
-  const long = flag.wantsValue
-    ? `${repeat}--${flag.name}=${doc}:${flag.name}:${action}`
-    : `--${flag.name}=-${doc}::${flag.name}:${action}`;
+  const value = `:${flag.name}:${valueAction(flag)}`;
+  // A switch that is on by default only makes sense with a value.
+  const wantsValue = flag.wantsValue || flag.isOnByDefault;
+  const long = wantsValue
+    ? `${flag.repeatable ? "*" : ""}--${flag.name}=${doc}${value}`
+    : `--${flag.name}${doc}`;
   if (flag.short === undefined) return [long];
-  const short = flag.wantsValue ? `-${flag.short}+${doc}:${flag.name}:${action}` : `-${flag.short}${doc}`;
-  return [short, long];
+  return [wantsValue ? `-${flag.short}+${doc}${value}` : `-${flag.short}${doc}`, long];
 }
 
 function valueAction(flag: CompletedFlag): string {

@@ -1,0 +1,162 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { e2eTest, program } from "../support/skip.ts";
+import { inFolder, kproxy } from "./kproxy.ts";
+
+const FILES = { "a.yaml": "", "b.yml": "", "c.json": "", "d.txt": "", "with space.yaml": "" };
+const CONFIGS = ["a.yaml", "b.yml", "c.json", "sub", "with space.yaml"];
+
+async function run(argv: readonly string[], cwd: string): Promise<string> {
+  const [name = "", ...args] = argv;
+  const { code, stdout, stderr } = await new Deno.Command(name, { args, cwd, stdin: "null" }).output();
+  const decoder = new TextDecoder();
+  assertEquals([code, decoder.decode(stderr)], [0, ""], argv.join(" "));
+  return decoder.decode(stdout);
+}
+
+/** A folder with files to complete and the shell's script. */
+async function withScript(
+  shell: string,
+  work: (folder: string, script: string) => Promise<void>,
+): Promise<void> {
+  const { code, out, err } = await kproxy(["completion", shell]);
+  assertEquals([code, err], [0, ""]);
+  await inFolder(FILES, async (folder) => {
+    await Deno.mkdir(`${folder}/sub`);
+    await inFolder({ script: out }, (other) => work(folder, `${other}/script`));
+  });
+}
+
+/** Words as readline splits them, cursor at the end of the last, and what is offered. */
+const BASH_CASES: readonly [words: readonly string[], offered: readonly string[]][] = [
+  [["r"], ["run", "render"]],
+  [["completion", ""], ["bash", "zsh", "fish"]],
+  [["help", "comp"], ["completion"]],
+  [["run", "--proxy-m"], ["--proxy-mode"]],
+  [["run", "--proxy-mode", ""], ["iptables", "ipvs", "nftables", "userspace", "auto"]],
+  [["run", "--proxy-mode", "="], ["iptables", "ipvs", "nftables", "userspace", "auto"]],
+  [["run", "--proxy-mode", "=", "ip"], ["iptables", "ipvs"]],
+  [["run", "--proxy-mode=ip"], ["--proxy-mode=iptables", "--proxy-mode=ipvs"]],
+  [["run", "--config", ""], CONFIGS],
+  [["run", "--config", "="], CONFIGS],
+  [["run", "--config", "=", "a"], ["a.yaml"]],
+  [["run", "--config=b"], ["--config=b.yml"]],
+  [["--config", "c"], ["c.json"]],
+  [["run", "--kubeconfig", "d"], ["d.txt"]],
+  [["run", "--config", "d"], []],
+  [["write-config", "a"], ["a.yaml"]],
+  [["write-config", "-o", ""], ["yaml", "json"]],
+  [["run", "--cleanup", "="], ["true", "false"]],
+  [["run", "--cleanup", "--init"], ["--init-only"]],
+  [["--init"], ["--init-only"]],
+  [["--v=2", "--maste"], ["--master"]],
+  [["version", "--"], ["--help", "--version"]],
+  [["run", "--logtos"], []],
+  [["run", "--hostname-override", ""], []],
+];
+
+e2eTest("the script for bash completes commands, flags, values and files", [program("bash")], async () => {
+  await withScript("bash", async (folder, script) => {
+    for (const [words, offered] of BASH_CASES) {
+      const line =
+        `source "$1"; shift; declare -F "$(complete -p kproxy | sed 's/.*-F \\([^ ]*\\).*/\\1/')" >/dev/null
+        COMP_WORDS=(kproxy "$@"); COMP_CWORD=$#; _kproxy; printf '%s\\n' "\${COMPREPLY[@]}"`;
+      const out = await run(["bash", "--norc", "-c", line, "bash", script, ...words], folder);
+      const got = out.split("\n").filter((word) => word !== "");
+      assertEquals(got.toSorted(), offered.toSorted(), words.join(" "));
+    }
+  });
+});
+
+const FISH_CASES: readonly [line: string, offered: readonly string[]][] = [
+  ["kproxy r", ["render", "run"]],
+  ["kproxy completion ", ["bash", "fish", "zsh"]],
+  ["kproxy run --proxy-m", ["--proxy-mode"]],
+  ["kproxy run --proxy-mode ip", ["iptables", "ipvs"]],
+  ["kproxy run --proxy-mode=ip", ["--proxy-mode=iptables", "--proxy-mode=ipvs"]],
+  ["kproxy run --config ", ["a.yaml", "b.yml", "c.json", "sub/", "with space.yaml"]],
+  ["kproxy --config=b", ["--config=b.yml"]],
+  ["kproxy run --kubeconfig d", ["d.txt"]],
+  ["kproxy --init", ["--init-only"]],
+  ["kproxy version --", ["--help", "--version"]],
+  ["kproxy run --logtos", []],
+];
+
+e2eTest("the script for fish completes commands, flags, values and files", [program("fish")], async () => {
+  await withScript("fish", async (folder, script) => {
+    for (const [line, offered] of FISH_CASES) {
+      const out = await run([
+        "fish",
+        "--no-config",
+        "-c",
+        "source $argv[1]; complete -C $argv[2]",
+        script,
+        line,
+      ], folder);
+      const got = out.split("\n").filter((word) => word !== "").map((word) => word.split("\t")[0]);
+      assertEquals(got.toSorted(), offered.toSorted(), line);
+    }
+  });
+});
+
+/** Types each piece into a real zsh, ended by TAB, and prints the line it makes of it. */
+const ZSH_SESSION = `
+zmodload zsh/zpty
+zpty shell zsh -f -i
+# A terminal may take only part of a long line at once, so everything is in one file.
+print -r -- "PS1= RPS1= PROMPT_EOL_MARK=; unsetopt zle_bracketed_paste; autoload -Uz compinit; compinit -u -D
+source $1; TERM=dumb; show() { print -rn -- \\"<\\$BUFFER>\\"; BUFFER=; zle redisplay }; zle -N show; bindkey ^G show; print REA''DY" > $2
+zpty -w shell "source $2"
+zpty -r shell seen '*READY*' || exit 1
+shift 2
+for piece in "$@"; do
+  zpty -w -n shell "$piece"$'\\t\\a'
+  zpty -r shell seen '*<*>*' || exit 1
+  print -r -- "\${\${seen##*<}%%>*}"
+done
+zpty -d shell
+`;
+
+const ZSH_CASES: readonly [typed: string, line: string][] = [
+  ["kproxy rend", "kproxy render "],
+  ["kproxy run --proxy-m", "kproxy run --proxy-mode="],
+  ["kproxy run --proxy-mode=nf", "kproxy run --proxy-mode=nftables "],
+  ["kproxy run --config b", "kproxy run --config b.yml "],
+  ["kproxy --init", "kproxy --init-only "],
+  ["kproxy run --iptables-loc", "kproxy run --iptables-localhost-nodeports="],
+  ["kproxy completion fi", "kproxy completion fish "],
+];
+
+e2eTest("the script for zsh completes commands, flags, values and files", [program("zsh")], async () => {
+  await withScript("zsh", async (folder, script) => {
+    const pieces = ZSH_CASES.map(([typed]) => typed);
+    const argv = [
+      "timeout",
+      "30",
+      "zsh",
+      "-f",
+      "-c",
+      ZSH_SESSION,
+      "zsh",
+      script,
+      `${script}.setup`,
+      ...pieces,
+    ];
+    const out = await run(argv, folder);
+    assertEquals(
+      out.trimEnd().split("\n").map((line) => line.trimEnd()),
+      ZSH_CASES.map(([, line]) => line.trimEnd()),
+    );
+  });
+});
+
+Deno.test("the scripts offer no deprecated flags and every other one", async () => {
+  for (const shell of ["bash", "zsh", "fish"]) {
+    const { out } = await kproxy(["completion", shell]);
+    for (const name of ["conntrack-tcp-timeout-close-wait", "endpoints-source", "config-lenient"]) {
+      assertStringIncludes(out, name, shell);
+    }
+    for (const name of ["logtostderr", "healthz-port", "udp-timeout="]) {
+      assertEquals(out.includes(`--${name}`) || out.includes(`-l ${name} `), false, `${shell} ${name}`);
+    }
+  }
+});

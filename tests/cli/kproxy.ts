@@ -1,0 +1,66 @@
+/**
+ * Runs kproxy as users do: `main.ts` with exactly the permissions it is shipped with.
+ *
+ * @module
+ */
+import { permissionFlags } from "../../tools/permissions.ts";
+import { ROOT } from "../../tools/project_files.ts";
+
+/** What one run left behind. */
+export interface Run {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** How kproxy is started. */
+export interface RunOptions {
+  /** Working folder. */
+  readonly cwd?: string;
+  readonly stdin?: string;
+  /** Network namespace to run in. */
+  readonly netns?: string;
+}
+
+/** The arguments of `deno` that start kproxy, without kproxy's own. */
+export function kproxyArgv(): string[] {
+  return ["run", "-q", "--config", `${ROOT}/deno.json`, ...permissionFlags(), `${ROOT}/main.ts`];
+}
+
+/** Runs kproxy to its end. */
+export async function kproxy(args: readonly string[], options: RunOptions = {}): Promise<Run> {
+  const argv = [Deno.execPath(), ...kproxyArgv(), ...args];
+  const [program, ...rest] = options.netns === undefined
+    ? argv
+    : ["ip", "netns", "exec", options.netns, ...argv];
+  const child = new Deno.Command(program ?? "", {
+    args: rest,
+    stdin: options.stdin === undefined ? "null" : "piped",
+    stdout: "piped",
+    stderr: "piped",
+    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+  }).spawn();
+  const output = child.output();
+  if (options.stdin !== undefined) {
+    const writer = child.stdin.getWriter();
+    await writer.write(new TextEncoder().encode(options.stdin));
+    await writer.close();
+  }
+  const { code, stdout, stderr } = await output;
+  const decoder = new TextDecoder();
+  return { code, out: decoder.decode(stdout), err: decoder.decode(stderr) };
+}
+
+/** Runs `work` in a fresh folder and removes it whatever happens. */
+export async function inFolder<T>(
+  files: Readonly<Record<string, string>>,
+  work: (folder: string) => Promise<T>,
+): Promise<T> {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-cli-" });
+  try {
+    for (const [name, text] of Object.entries(files)) await Deno.writeTextFile(`${folder}/${name}`, text);
+    return await work(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
