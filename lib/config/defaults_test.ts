@@ -1,0 +1,104 @@
+import { assertEquals } from "@std/assert";
+import {
+  applyDefaults,
+  clusterCidrs,
+  defaultConfig,
+  expandNodePortAddresses,
+  selectedMasqueradeAll,
+  selectedMasqueradeBit,
+  selectedPeriods,
+  withPort,
+} from "./defaults.ts";
+import type { ProxyMode } from "./types.ts";
+
+const PURE = { permissions: "none" } as const;
+
+Deno.test("the addresses of the servers follow bindAddress's family", PURE, () => {
+  const cases: [string, string, string][] = [
+    ["", "0.0.0.0:10256", "127.0.0.1:10249"],
+    ["10.0.0.1", "0.0.0.0:10256", "127.0.0.1:10249"],
+    ["::", "[::]:10256", "[::1]:10249"],
+    ["fd00::1", "[::]:10256", "[::1]:10249"],
+    // What is no address at all counts as IPv6, as in kube-proxy.
+    ["foo", "[::]:10256", "[::1]:10249"],
+  ];
+  for (const [bindAddress, healthz, metrics] of cases) {
+    const config = applyDefaults(new Map([["bindAddress", bindAddress]]));
+    assertEquals([config.healthzBindAddress, config.metricsBindAddress], [healthz, metrics], bindAddress);
+  }
+});
+
+Deno.test("withPort() gives a bare IP a port and leaves the rest alone", PURE, () => {
+  const cases: [string, string][] = [
+    ["1.2.3.4", "1.2.3.4:80"],
+    ["::1", "[::1]:80"],
+    ["1.2.3.4:90", "1.2.3.4:90"],
+    ["[::1]:90", "[::1]:90"],
+    ["[::1]", "[::1]"],
+    ["localhost", "localhost"],
+  ];
+  for (const [address, expected] of cases) assertEquals(withPort(address, 80), expected);
+});
+
+Deno.test("periods and masquerading come from the section that the mode reads", PURE, () => {
+  const config = applyDefaults(
+    new Map<string, string | number | boolean>([
+      ["iptables.syncPeriod", 10],
+      ["iptables.minSyncPeriod", 1],
+      ["iptables.masqueradeBit", 11],
+      ["iptables.masqueradeAll", true],
+      ["ipvs.syncPeriod", 20],
+      ["ipvs.minSyncPeriod", 2],
+      ["nftables.syncPeriod", 30],
+      ["nftables.minSyncPeriod", 3],
+      ["nftables.masqueradeBit", 12],
+    ]),
+  );
+  const expected: [ProxyMode, number, number, boolean, number][] = [
+    ["iptables", 10, 1, true, 11],
+    ["ipvs", 20, 2, true, 11],
+    ["nftables", 30, 3, false, 12],
+    ["userspace", 10, 1, true, 11],
+  ];
+  for (const [mode, syncPeriod, minSyncPeriod, all, bit] of expected) {
+    const found = { ...config, mode };
+    assertEquals(selectedPeriods(found), { syncPeriod, minSyncPeriod });
+    assertEquals([selectedMasqueradeAll(found), selectedMasqueradeBit(found)], [all, bit]);
+    // A mode chosen from auto counts instead of the configured one.
+    assertEquals(selectedPeriods({ ...config, mode: "auto" }, mode), { syncPeriod, minSyncPeriod });
+  }
+});
+
+Deno.test("clusterCIDR is split at commas", PURE, () => {
+  assertEquals(clusterCidrs(defaultConfig()), []);
+  assertEquals(clusterCidrs({ ...defaultConfig(), clusterCIDR: "10.0.0.0/8,fd00::/64" }), [
+    "10.0.0.0/8",
+    "fd00::/64",
+  ]);
+});
+
+Deno.test("the words of nodePortAddresses become ranges", PURE, () => {
+  const ips = ["192.0.2.1", "fd00::1"];
+  const cases: [string[] | null, readonly string[], string[]][] = [
+    [null, ips, []],
+    [[], ips, []],
+    [["primary"], ips, ["192.0.2.1/32", "fd00::1/128"]],
+    [["primary"], ["127.0.0.1", "::1"], []],
+    [["localhost"], ips, ["127.0.0.0/8", "::1/128"]],
+    [["all"], ips, ["0.0.0.0/0", "::/0"]],
+    [["10.0.0.0/8", "primary"], ["192.0.2.1"], ["10.0.0.0/8", "192.0.2.1/32"]],
+  ];
+  for (const [configured, primaryIps, expected] of cases) {
+    assertEquals(expandNodePortAddresses(configured, primaryIps), expected);
+  }
+});
+
+Deno.test("two default configurations share nothing", PURE, () => {
+  const changed = defaultConfig();
+  changed.featureGates.AllAlpha = true;
+  changed.kproxy.manifests.push("x");
+  changed.conntrack.min = 1;
+  assertEquals(defaultConfig().featureGates, {});
+  assertEquals(defaultConfig().kproxy.manifests, []);
+  assertEquals(defaultConfig().conntrack.min, 131_072);
+});

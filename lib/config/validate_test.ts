@@ -1,0 +1,204 @@
+import { assertEquals } from "@std/assert";
+import { defaultConfig } from "./defaults.ts";
+import { fieldOf } from "./fields.ts";
+import { withFields } from "./paths.ts";
+import type { FieldValue } from "./schema.ts";
+import { validateConfig } from "./validate.ts";
+
+const PURE = { permissions: "none" } as const;
+const AT_LEAST_0 = "must be greater than or equal to 0";
+const RANGE_31 = "must be within the range [0, 31]";
+
+function problemsOf(fields: Record<string, FieldValue>): string[] {
+  for (const path of Object.keys(fields)) {
+    if (fieldOf(path) === undefined) throw new TypeError(`No field ${path}`);
+  }
+  const config = withFields(defaultConfig(), new Map(Object.entries(fields)));
+  return validateConfig(config).map(({ path, message }) => `${path}: ${message}`);
+}
+
+const VALID: Record<string, FieldValue>[] = [
+  {},
+  { "iptables.masqueradeBit": 0 },
+  { "iptables.masqueradeBit": 31 },
+  { "iptables.minSyncPeriod": 0 },
+  { "iptables.minSyncPeriod": 30_000 },
+  { "ipvs.syncPeriod": -1 },
+  { "nftables.masqueradeBit": 99, "nftables.syncPeriod": -1 },
+  { mode: "nftables", "iptables.syncPeriod": -1 },
+  { mode: "ipvs", "ipvs.excludeCIDRs": ["10.0.0.1/8", "fd00::/64", "010.0.0.0/8"] },
+  { mode: "userspace" },
+  { mode: "auto" },
+  { oomScoreAdj: -1000 },
+  { oomScoreAdj: 1000 },
+  { "clientConnection.qps": -1, "clientConnection.burst": 0 },
+  { healthzBindAddress: "", metricsBindAddress: "" },
+  { healthzBindAddress: "[::]:1", metricsBindAddress: "010.0.0.1:65535" },
+  { nodePortAddresses: ["primary", "localhost", "all", "10.0.0.0/8", "::/0"] },
+  { showHiddenMetricsForVersion: "1.35" },
+  { detectLocalMode: "BridgeInterface", "detectLocal.bridgeInterface": "br0", clusterCIDR: "foo" },
+  { detectLocalMode: "InterfaceNamePrefix", "detectLocal.interfaceNamePrefix": "veth" },
+  { detectLocalMode: "NodeCIDR", clusterCIDR: "foo" },
+  { clusterCIDR: "10.0.0.0/8" },
+  { clusterCIDR: "fd00::/64,10.0.0.0/8" },
+  { "logging.format": "json" },
+  { "logging.verbosity": 2 ** 31 - 1 },
+  { "logging.options.text.infoBufferSize": "0Ki" },
+  {
+    featureGates: { LoggingAlphaOptions: true },
+    "logging.options.text.infoBufferSize": "1Ki",
+    "logging.options.json.splitStream": true,
+  },
+  { featureGates: { Unknown: true, NFTablesProxyMode: true } },
+  { portRange: "nonsense" },
+];
+
+const INVALID: [Record<string, FieldValue>, string[]][] = [
+  [{ featureGates: { NFTablesProxyMode: false } }, [
+    "featureGates.NFTablesProxyMode: cannot set feature gate NFTablesProxyMode to false, feature is locked to true",
+  ]],
+  [{ mode: "nftables", "iptables.masqueradeBit": 32 }, [
+    `iptables.masqueradeBit: Invalid value: 32: ${RANGE_31}`,
+  ]],
+  [{ mode: "nftables", "nftables.masqueradeBit": -1 }, [
+    `nftables.masqueradeBit: Invalid value: -1: ${RANGE_31}`,
+  ]],
+  [{ mode: "auto", "nftables.masqueradeBit": -1 }, [
+    `nftables.masqueradeBit: Invalid value: -1: ${RANGE_31}`,
+  ]],
+  [{ "iptables.syncPeriod": 1_000, "iptables.minSyncPeriod": 2_000 }, [
+    'iptables.syncPeriod: Invalid value: "1s": must be greater than or equal to iptables.minSyncPeriod, which is "2s"',
+  ]],
+  [{ "iptables.syncPeriod": -1_000 }, [
+    'iptables.syncPeriod: Invalid value: "-1s": must be greater than 0',
+    'iptables.syncPeriod: Invalid value: "-1s": must be greater than or equal to iptables.minSyncPeriod, which is "1s"',
+  ]],
+  [{ mode: "userspace", "iptables.minSyncPeriod": -1 }, [
+    `iptables.minSyncPeriod: Invalid value: "-1ms": ${AT_LEAST_0}`,
+  ]],
+  [{ mode: "ipvs", "ipvs.syncPeriod": 0 }, ['ipvs.syncPeriod: Invalid value: "0s": must be greater than 0']],
+  [{ mode: "nftables", "nftables.minSyncPeriod": 60_000 }, [
+    'nftables.syncPeriod: Invalid value: "30s": must be greater than or equal to nftables.minSyncPeriod, which is "1m0s"',
+  ]],
+  [{ mode: "ipvs", "ipvs.tcpTimeout": -1, "ipvs.tcpFinTimeout": -1, "ipvs.udpTimeout": -1 }, [
+    `ipvs.tcpTimeout: Invalid value: "-1ms": ${AT_LEAST_0}`,
+    `ipvs.tcpFinTimeout: Invalid value: "-1ms": ${AT_LEAST_0}`,
+    `ipvs.udpTimeout: Invalid value: "-1ms": ${AT_LEAST_0}`,
+  ]],
+  [{ mode: "ipvs", "ipvs.excludeCIDRs": ["10.0.0.0/8", "x", "1.2.3.4"] }, [
+    'ipvs.excludeCIDRs[1]: Invalid value: "x": must be a valid CIDR',
+    'ipvs.excludeCIDRs[2]: Invalid value: "1.2.3.4": must be a valid CIDR',
+  ]],
+  [{ "conntrack.maxPerCore": -1, "conntrack.min": -2, "conntrack.udpTimeout": -1_000 }, [
+    `conntrack.maxPerCore: Invalid value: -1: ${AT_LEAST_0}`,
+    `conntrack.min: Invalid value: -2: ${AT_LEAST_0}`,
+    `conntrack.udpTimeout: Invalid value: "-1s": ${AT_LEAST_0}`,
+  ]],
+  [{
+    "conntrack.tcpEstablishedTimeout": -1,
+    "conntrack.tcpCloseWaitTimeout": -1,
+    "conntrack.udpStreamTimeout": -1,
+  }, [
+    `conntrack.tcpEstablishedTimeout: Invalid value: "-1ms": ${AT_LEAST_0}`,
+    `conntrack.tcpCloseWaitTimeout: Invalid value: "-1ms": ${AT_LEAST_0}`,
+    `conntrack.udpStreamTimeout: Invalid value: "-1ms": ${AT_LEAST_0}`,
+  ]],
+  [{ oomScoreAdj: 1001 }, ["oomScoreAdj: Invalid value: 1001: must be within the range [-1000, 1000]"]],
+  [{ oomScoreAdj: -1001 }, ["oomScoreAdj: Invalid value: -1001: must be within the range [-1000, 1000]"]],
+  [{ mode: "kernelspace" }, [
+    'mode: Invalid value: "kernelspace": must be iptables, ipvs, nftables, userspace, auto or blank (blank means iptables)',
+  ]],
+  [{ "clientConnection.burst": -1 }, [`clientConnection.burst: Invalid value: -1: ${AT_LEAST_0}`]],
+  [{ configSyncPeriod: 0 }, ['configSyncPeriod: Invalid value: "0s": must be greater than 0']],
+  [{ bindAddress: "1.2.3" }, [
+    'bindAddress: Invalid value: "1.2.3": not a valid textual representation of an IP address',
+  ]],
+  [{ healthzBindAddress: ":99999" }, [
+    'healthzBindAddress: Invalid value: "": must be a valid IP',
+    'healthzBindAddress: Invalid value: "99999": must be a valid port',
+  ]],
+  [{ healthzBindAddress: "1.2.3.4" }, ['healthzBindAddress: Invalid value: "1.2.3.4": must be IP:port']],
+  [{ healthzBindAddress: "::1:80" }, ['healthzBindAddress: Invalid value: "::1:80": must be IP:port']],
+  [{ healthzBindAddress: "[::1]x:80" }, ['healthzBindAddress: Invalid value: "[::1]x:80": must be IP:port']],
+  [{ metricsBindAddress: "[::1]" }, ['metricsBindAddress: Invalid value: "[::1]": must be IP:port']],
+  [{ metricsBindAddress: "1.2.3.4:0" }, ['metricsBindAddress: Invalid value: "0": must be a valid port']],
+  [{ metricsBindAddress: "1.2.3.4:" }, ['metricsBindAddress: Invalid value: "": must be a valid port']],
+  [{ metricsBindAddress: "1.2.3.4:http" }, [
+    'metricsBindAddress: Invalid value: "http": must be a valid port',
+  ]],
+  [{ metricsBindAddress: "localhost:80" }, [
+    'metricsBindAddress: Invalid value: "localhost": must be a valid IP',
+  ]],
+  [{ nodePortAddresses: ["all", "10.0.0.1", ""] }, [
+    'nodePortAddresses[1]: Invalid value: "10.0.0.1": must be a valid CIDR, primary, localhost or all',
+    'nodePortAddresses[2]: Invalid value: "": must be a valid CIDR, primary, localhost or all',
+  ]],
+  [{ showHiddenMetricsForVersion: "1.36" }, [
+    'showHiddenMetricsForVersion: Invalid value: "1.36": must be omitted or "1.35", the previous minor version',
+  ]],
+  [{ detectLocalMode: "nodeCIDR" }, [
+    'detectLocalMode: Unsupported value: "nodeCIDR": supported values: "ClusterCIDR", "NodeCIDR", "BridgeInterface", ' +
+    '"InterfaceNamePrefix", ""; did you mean "NodeCIDR"?',
+  ]],
+  [{ detectLocalMode: "BridgeInterface" }, [
+    'detectLocal.bridgeInterface: Invalid value: "": must not be empty',
+  ]],
+  [{ detectLocalMode: "InterfaceNamePrefix" }, [
+    'detectLocal.interfaceNamePrefix: Invalid value: "": must not be empty',
+  ]],
+  [{ clusterCIDR: "foo" }, [
+    'clusterCIDR: Invalid value: "foo": must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)',
+  ]],
+  [{ clusterCIDR: "10.0.0.0/8,10.1.0.0/16" }, [
+    'clusterCIDR: Invalid value: ["10.0.0.0/8","10.1.0.0/16"]: must be either a single CIDR or dual-stack pair of CIDRs ' +
+    "(e.g. [10.100.0.0/16, fde4:8dba:82e1::/48])",
+  ]],
+  [{ "logging.format": "xml" }, [
+    'logging.format: Invalid value: "xml": Unsupported log format, must be text, json or blank',
+  ]],
+  [{ "logging.format": "json", featureGates: { AllBeta: false } }, [
+    'logging.format: Forbidden: format "json" needs the feature gate LoggingBetaOptions, which is disabled',
+  ]],
+  [{ "logging.flushFrequency": 0 }, [
+    'logging.flushFrequency: Invalid value: "0s": Must be greater than zero',
+  ]],
+  [{ "logging.verbosity": 2 ** 31 }, ["logging.verbosity: Invalid value: 2147483648: Must be <= 2147483647"]],
+  [{ "logging.vmodule": [{ filePattern: "a", verbosity: 1 }], "logging.format": "json" }, [
+    'logging.vmodule: Forbidden: only works together with format "text"',
+  ]],
+  [{ "logging.vmodule": [{ filePattern: "", verbosity: 1 }, { filePattern: "a,b", verbosity: 2 ** 31 }] }, [
+    "logging.vmodule[0].filePattern: Required value: File pattern must not be empty",
+    'logging.vmodule[1].filePattern: Invalid value: "a,b": File pattern must not contain equal sign or comma',
+    "logging.vmodule[1].verbosity: Invalid value: 2147483648: Must be <= 2147483647",
+  ]],
+  [{ "logging.options.text.splitStream": true, "logging.options.json.infoBufferSize": "1" }, [
+    "logging.options.text.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
+    "logging.options.json.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
+  ]],
+  [{ "logging.options.json.splitStream": true, "logging.options.text.infoBufferSize": "64Ki" }, [
+    "logging.options.text.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
+    "logging.options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
+  ]],
+  [{ "kproxy.manifests": ["a", " "] }, [
+    'kproxy.manifests[1]: Invalid value: " ": must name a file or a folder',
+  ]],
+  [{ "kproxy.endpointsSource": "pods" }, [
+    'kproxy.endpointsSource: Invalid value: "pods": must be auto, slices, endpoints or blank',
+  ]],
+  // All at once, in kube-proxy's order.
+  [{ oomScoreAdj: 5000, "conntrack.maxPerCore": -1, configSyncPeriod: -1 }, [
+    `conntrack.maxPerCore: Invalid value: -1: ${AT_LEAST_0}`,
+    "oomScoreAdj: Invalid value: 5000: must be within the range [-1000, 1000]",
+    'configSyncPeriod: Invalid value: "-1ms": must be greater than 0',
+  ]],
+];
+
+Deno.test("what kube-proxy accepts is accepted", PURE, () => {
+  for (const fields of VALID) assertEquals(problemsOf(fields), [], JSON.stringify(fields));
+});
+
+Deno.test("every rule finds what breaks it, and only that", PURE, () => {
+  for (const [fields, expected] of INVALID) {
+    assertEquals(problemsOf(fields), expected, JSON.stringify(fields));
+  }
+});
