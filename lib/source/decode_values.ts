@@ -35,9 +35,14 @@ const EMPTY_OBJECT: RawObject = Object.freeze({});
 /** Shared by all objects without such a list: 100,000 empty lists are worth not having. */
 export const NO_TEXTS: readonly string[] = Object.freeze([]);
 
-/** How a value is shown in an error: JSON, shortened. */
+/** How a value is shown in an error: JSON, shortened; what holds more than a few plain values only by its sort. */
 export function quote(value: unknown): string {
   if (value === undefined || value === null) return "nothing";
+  if (typeof value === "object") {
+    const parts = Object.values(value);
+    const isPlain = parts.length <= 3 && parts.every((part) => typeof part !== "object" || part === null);
+    if (!isPlain) return Array.isArray(value) ? `a list of ${parts.length}` : "an object";
+  }
   const text = JSON.stringify(value) ?? String(value);
   return text.length > 60 ? `${text.slice(0, 57)}…` : text;
 }

@@ -150,29 +150,26 @@ function parse(text: string, lineCounter: LineCounter): Document[] {
 
 function readYaml(text: string): ManifestPart {
   const lines = new LineCounter();
-  const items: ManifestItem[] = [];
-  let documents = 0;
+  const read: { readonly document: Document; readonly raw: unknown }[] = [];
   let current: Document | undefined;
   try {
     for (const document of parse(text, lines)) {
       current = document;
       const [error] = document.errors;
-      if (error !== undefined) return syntaxProblem(lineAt(lines, error.pos[0]), documents, error.message);
+      if (error !== undefined) return syntaxProblem(lineAt(lines, error.pos[0]), read.length, error.message);
       const raw: unknown = document.toJS();
-      if (raw === null || raw === undefined) continue;
-      items.push(...decodeDocument(raw, documents, (path) => lineOf(document, path, lines)));
-      documents++;
+      if (!isAbsent(raw)) read.push({ document, raw });
     }
   } catch (error) {
-    // Too many aliases (ReferenceError), too deep nesting (RangeError): thrown, not listed.
-    if (!(error instanceof ReferenceError || error instanceof RangeError)) throw error;
-    return syntaxProblem(
-      lineAt(lines, current === undefined ? 0 : faultOf(current)),
-      documents,
-      error.message,
-    );
+    // Too many aliases, too deep nesting, a merge of something else than a map: thrown, as one of several classes, not listed.
+    if (!(error instanceof Error)) throw error;
+    const line = lineAt(lines, current === undefined ? 0 : faultOf(current));
+    return syntaxProblem(line, read.length, error.message);
   }
-  return { items, documents };
+  const items = read.flatMap(({ document, raw }, index) =>
+    decodeDocument(raw, index, (path) => lineOf(document, path, lines))
+  );
+  return { items, documents: read.length };
 }
 
 /** Where the alias is that leads nowhere; else where the document begins. */
