@@ -10,7 +10,7 @@
 import { type Cidr, joinHostPort, parseIp } from "../../model/ip.ts";
 import { markBits } from "../../netfilter/canonical_iptables_rule.ts";
 import { type Flow, type FlowOutcome, mergeOutcomes, type Packet } from "../../netfilter/flow.ts";
-import { ONE } from "../../netfilter/fraction.ts";
+import { add, ONE } from "../../netfilter/fraction.ts";
 import type { IptablesRule, RuleTarget } from "../../netfilter/iptables_rule.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { parseIptablesRule } from "../../netfilter/parse_iptables_rule.ts";
@@ -157,7 +157,7 @@ class Pass {
         const skips = rule.target?.kind === "chain" ? rule.target.goto : isReturn(rule.target);
         (skips ? returned : next).push(...result.returned);
       }
-      live = next;
+      live = mergeWalks(next);
     }
     return { ended, returned: [...returned, ...live] };
   }
@@ -219,6 +219,30 @@ class Pass {
     const port = portText === undefined ? walk.port : Number(portText);
     return { ended: [accepted({ ...walk, destination, port, translated: true })], returned: [] };
   }
+}
+
+/**
+ * Adds up histories from which the packet goes on alike; the rules on the way of the first one stay. Without it a chain of
+ * choices that all come back would double the histories at every rule.
+ */
+function mergeWalks(walks: readonly Walk[]): readonly Walk[] {
+  if (walks.length < 2) return walks;
+  const merged = new Map<string, Walk>();
+  for (const walk of walks) {
+    const key = [
+      walk.source.text,
+      walk.destination.text,
+      walk.port,
+      walk.mark,
+      walk.translated,
+      walk.masquerade,
+    ]
+      .concat(walk.remembered).join(" ");
+    const same = merged.get(key);
+    const probability = same === undefined ? walk.probability : add(same.probability, walk.probability);
+    merged.set(key, { ...(same ?? walk), probability });
+  }
+  return [...merged.values()];
 }
 
 function isReturn(target: RuleTarget | null): boolean {

@@ -2,7 +2,7 @@
 import type { FlowCase } from "../flow_case.ts";
 import { service, slice } from "../objects.ts";
 
-const MANY = Array.from({ length: 1001 }, (_, index) => `10.244.${index >> 8}.${index & 255}@node-b`);
+const MANY = Array.from({ length: 1001 }, (_, index) => `10.244.${16 + (index >> 8)}.${index & 255}@node-b`);
 const MANY_TEXT = MANY.map((text) => `${text.split("@")[0]}:8080 (1/1001)`).sort().join(" | ");
 
 export const SERVICE_CASES: readonly FlowCase[] = [
