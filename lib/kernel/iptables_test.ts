@@ -1,0 +1,250 @@
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { ExecError, UnsupportedError } from "../errors.ts";
+import { FakeIptables } from "../../tests/support/fake_iptables.ts";
+import type { Clock } from "./clock.ts";
+import type { Exec } from "./exec.ts";
+import { Iptables, type IptablesOptions } from "./iptables.ts";
+import { isAtLeast, parseIptablesVersion } from "./iptables_version.ts";
+import { iptablesPrograms } from "./iptables_variant.ts";
+import { describeRestoreFailure } from "./restore_failure.ts";
+
+/** A clock that jumps to the end of every sleep. */
+class JumpingClock implements Clock {
+  now = 0;
+  readonly sleeps: number[] = [];
+  onSleep: (() => void | Promise<void>) | undefined;
+  nowMs(): number {
+    return this.now;
+  }
+  async sleep(ms: number): Promise<void> {
+    this.sleeps.push(ms);
+    this.now += ms;
+    await this.onSleep?.();
+  }
+}
+
+function iptables(exec: Exec, options: Partial<IptablesOptions> = {}): Iptables {
+  return new Iptables(exec, {
+    family: "IPv4",
+    variant: "nft",
+    version: "1.8.9",
+    programs: iptablesPrograms("IPv4"),
+    clock: new JumpingClock(),
+    random: () => 0.5,
+    ...options,
+  });
+}
+
+Deno.test("versions are read and compared", { permissions: "none" }, () => {
+  const texts: readonly (readonly [string, ReturnType<typeof parseIptablesVersion>])[] = [
+    ["iptables v1.8.9 (nf_tables)\n", { version: "1.8.9", variant: "nft" }],
+    ["ip6tables v1.8.4 (legacy)\n", { version: "1.8.4", variant: "legacy" }],
+    ["iptables v1.6.1\n", { version: "1.6.1", variant: "legacy" }],
+    ["sh: iptables: not found", null],
+  ];
+  for (const [text, expected] of texts) assertEquals(parseIptablesVersion(text), expected, text);
+  const older: readonly (readonly [string, string, boolean])[] = [
+    ["1.6.2", "1.6.2", true],
+    ["1.10.0", "1.8.8", true],
+    ["1.6.1", "1.6.2", false],
+    ["1.8", "1.8.0", true],
+    ["2.0", "1.8.8", true],
+  ];
+  for (const [version, minimum, expected] of older) {
+    assertEquals(isAtLeast(version, minimum), expected, version);
+  }
+});
+
+Deno.test("versions older than 1.6.2 are refused with what is needed", { permissions: "none" }, () => {
+  const error = assertThrows(() => iptables(new FakeIptables(), { version: "1.6.1" }), UnsupportedError);
+  assertEquals([error.needs, error.found], ["iptables 1.6.2", "1.6.1"]);
+  assert(iptables(new FakeIptables(), { version: "1.6.2" }).hasRandomFully());
+});
+
+Deno.test(
+  "old versions get the interval at which to look for the lock",
+  { permissions: "none" },
+  async () => {
+    for (const [version, wait] of [["1.8.7", ["-w", "5", "-W", "100000"]], ["1.8.9", ["-w", "5"]]] as const) {
+      const fake = new FakeIptables({ version });
+      assert(await iptables(fake, { version }).present());
+      assertEquals(fake.runs[0]?.argv, ["iptables", ...wait, "-S", "POSTROUTING", "-t", "nat"]);
+    }
+  },
+);
+
+Deno.test("a family whose programs are missing or fail is not present", { permissions: "none" }, async () => {
+  assertEquals(await iptables(new FakeIptables({ missing: ["iptables"] })).present(), false);
+  const failing = { run: () => Promise.resolve({ code: 3, stdout: "", stderr: "Table does not exist" }) };
+  assertEquals(await iptables(failing).present(), false);
+});
+
+Deno.test("a held lock is waited for with jittered, growing pauses", { permissions: "none" }, async () => {
+  const fake = new FakeIptables();
+  const clock = new JumpingClock();
+  const ipt = iptables(fake, { clock });
+  fake.holdLock(4);
+  assertEquals(await ipt.ensureChain("nat", "KUBE-A"), false);
+  assertEquals(clock.sleeps, [75, 150, 300, 600]);
+  assertEquals(await ipt.chainExists("nat", "KUBE-A"), true);
+});
+
+Deno.test("a lock that is never let go is told after the deadline", { permissions: "none" }, async () => {
+  const fake = new FakeIptables();
+  const clock = new JumpingClock();
+  const ipt = iptables(fake, { clock, lockDeadlineMs: 10_000 });
+  fake.holdLock(1000);
+  const error = await assertRejects(() => ipt.restore("*nat\nCOMMIT\n"), ExecError, "xtables lock");
+  assert(error.isLockHeld());
+  assert(clock.now <= 10_000 && clock.now > 5_000, `${clock.now}`);
+});
+
+Deno.test(
+  "what iptables-nft refuses with the lock's status is not tried again",
+  { permissions: "none" },
+  async () => {
+    const fake = new FakeIptables();
+    const clock = new JumpingClock();
+    const ipt = iptables(fake, { clock });
+    await ipt.restore("*nat\n:KUBE-A - [0:0]\n-A POSTROUTING -j KUBE-A\nCOMMIT\n");
+    const error = await assertRejects(() => ipt.deleteChain("nat", "KUBE-A"), ExecError, "CHAIN_DEL failed");
+    assertEquals([error.code, clock.sleeps.length], [4, 0]);
+  },
+);
+
+Deno.test("the notice about the interval does not hide the failure", { permissions: "none" }, async () => {
+  const stderr =
+    "Ignoring deprecated --wait-interval option.\niptables: No chain/target/match by that name.\n";
+  const ipt = iptables({ run: () => Promise.resolve({ code: 1, stdout: "", stderr }) });
+  const error = await assertRejects(() => ipt.flushChain("nat", "KUBE-A"), ExecError, "No chain/target");
+  assert(error.isNotFound());
+});
+
+Deno.test("a refused restore shows the lines around the failing one", { permissions: "none" }, () => {
+  const input = ["*nat", ":A - [0:0]", "-A A -j B1", "-A A -j B2", "-A A -j B3", "-A A -j B4", "COMMIT", ""]
+    .join("\n");
+  const cases: readonly (readonly [string, string])[] = [
+    [
+      "iptables-restore: line 6 failed\n",
+      "iptables-restore: line 6 failed\n  3: -A A -j B1\n  4: -A A -j B2\n  5: -A A -j B3\n> 6: -A A -j B4\n  7: COMMIT",
+    ],
+    [
+      "iptables-restore v1.8.9 (nf_tables): \nline 1: TABLE_ADD failed (No such file or directory): table nat\n",
+      "iptables-restore v1.8.9 (nf_tables): line 1: TABLE_ADD failed (No such file or directory): table nat\n" +
+      "> 1: *nat\n  2: :A - [0:0]\n  3: -A A -j B1\n  4: -A A -j B2",
+    ],
+    ["iptables-restore: COMMIT expected at line 99\n", "iptables-restore: COMMIT expected at line 99"],
+    [
+      "iptables-restore v1.8.9: no memory\nTry `iptables-restore -h' or '--help' for more\n",
+      "iptables-restore v1.8.9: no memory",
+    ],
+  ];
+  for (const [stderr, expected] of cases) assertEquals(describeRestoreFailure(stderr, input), expected);
+});
+
+Deno.test("commands of one family run one after the other", { permissions: "none" }, async () => {
+  let running = 0;
+  const order: string[] = [];
+  const exec: Exec = {
+    async run(argv) {
+      assertEquals(++running, 1);
+      for (let i = 0; i < 5; i++) await Promise.resolve();
+      running--;
+      order.push(argv.find((word) => word.startsWith("KUBE-")) ?? argv[0] ?? "");
+      return { code: order.length === 2 ? 1 : 0, stdout: "", stderr: "" };
+    },
+  };
+  const ipt = iptables(exec);
+  const results = await Promise.allSettled([
+    ipt.flushChain("nat", "KUBE-A"),
+    ipt.flushChain("nat", "KUBE-B"),
+    ipt.save(),
+    ipt.restore("*nat\nCOMMIT\n"),
+  ]);
+  assertEquals(order, ["KUBE-A", "KUBE-B", "iptables-save", "iptables-restore"]);
+  assertEquals(results.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled", "fulfilled"]);
+});
+
+const CANARY = {
+  canary: "KUBE-PROXY-CANARY",
+  tables: ["mangle", "nat", "filter"],
+  periodMs: 30_000,
+} as const;
+
+function removeCanary(fake: FakeIptables, table: string): Promise<unknown> {
+  return fake.run(["iptables", "-X", CANARY.canary, "-t", table]);
+}
+
+Deno.test("the monitor tells a flush once all tables are gone, and sets its canaries anew", {
+  permissions: "none",
+}, async () => {
+  const fake = new FakeIptables();
+  const clock = new JumpingClock();
+  const ended = new AbortController();
+  const flushes: number[] = [];
+  let sleeps = 0;
+  clock.onSleep = async () => {
+    sleeps++;
+    if (sleeps === 2) await removeCanary(fake, "mangle");
+    if (sleeps === 3) await removeCanary(fake, "nat");
+    if (sleeps === 5) await removeCanary(fake, "filter");
+    if (sleeps === 7) ended.abort();
+  };
+  await iptables(fake, { clock }).monitor({
+    ...CANARY,
+    signal: ended.signal,
+    onFlushed: () => flushes.push(clock.now),
+  });
+  // Two periods, three polls, then at once.
+  assertEquals(flushes, [60_300]);
+  assertEquals(fake.saved("IPv4").includes(CANARY.canary), false, "the canaries are removed in the end");
+});
+
+Deno.test("the monitor tells a flush of one table after five seconds", { permissions: "none" }, async () => {
+  const fake = new FakeIptables();
+  const clock = new JumpingClock();
+  const ended = new AbortController();
+  const problems: string[] = [];
+  clock.onSleep = () => removeCanary(fake, "mangle").then(() => undefined);
+  let flushedAt = 0;
+  await iptables(fake, { clock }).monitor({
+    ...CANARY,
+    signal: ended.signal,
+    onProblem: (message) => problems.push(message),
+    onFlushed: () => {
+      flushedAt = clock.now;
+      ended.abort();
+    },
+  });
+  assertEquals(flushedAt, 35_000);
+  assertEquals(problems, ["Inconsistent flush: mangle lost KUBE-PROXY-CANARY, not nat,filter"]);
+});
+
+Deno.test(
+  "a held lock is no flush, and canaries that cannot be set are tried again",
+  { permissions: "none" },
+  async () => {
+    const fake = new FakeIptables();
+    const clock = new JumpingClock();
+    const ended = new AbortController();
+    const problems: string[] = [];
+    let periods = 0;
+    clock.onSleep = () => {
+      if (clock.sleeps.at(-1) !== CANARY.periodMs) return;
+      fake.holdLock(periods++ < 3 ? 1 : 0);
+      if (periods === 6) ended.abort();
+    };
+    fake.holdLock(1);
+    await iptables(fake, { clock, lockDeadlineMs: 0 }).monitor({
+      ...CANARY,
+      signal: ended.signal,
+      onProblem: (message) => problems.push(message),
+      onFlushed: () => problems.push("flushed"),
+    });
+    assertEquals(
+      problems,
+      Array(4).fill("Cannot set KUBE-PROXY-CANARY in table mangle").slice(0, problems.length),
+    );
+    assert(problems.length >= 1);
+  },
+);

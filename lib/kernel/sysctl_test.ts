@@ -1,0 +1,68 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { ExecError } from "../errors.ts";
+import type { Exec } from "./exec.ts";
+import { ensureSysctl, readSysctl } from "./sysctl.ts";
+
+const NAME = "net.ipv4.conf.all.route_localnet";
+
+/** One setting, and what the program says when it is written. */
+function sysctl(initial: string | null, refusal = ""): Exec & { value: string | null } {
+  return {
+    value: initial,
+    run(argv) {
+      const [, flag, setting = ""] = argv;
+      if (this.value === null) {
+        const stderr =
+          "sysctl: cannot stat /proc/sys/net/ipv4/conf/all/route_localnet: No such file or directory";
+        return Promise.resolve({ code: 1, stdout: "", stderr });
+      }
+      if (flag === "-n") return Promise.resolve({ code: 0, stdout: `${this.value}\n`, stderr: "" });
+      if (refusal !== "") return Promise.resolve({ code: 1, stdout: "", stderr: refusal });
+      this.value = setting.split("=")[1] ?? "";
+      return Promise.resolve({ code: 0, stdout: setting, stderr: "" });
+    },
+  };
+}
+
+Deno.test("a setting is written only if it differs", { permissions: "none" }, async () => {
+  const setting = sysctl("0");
+  assertEquals(await ensureSysctl(setting, NAME, "1"), { kind: "changed", found: "0" });
+  assertEquals(setting.value, "1");
+  assertEquals(await ensureSysctl(sysctl("1", "must not be written"), NAME, "1"), {
+    kind: "unchanged",
+    found: "1",
+  });
+});
+
+Deno.test(
+  "a read-only setting is an outcome, other refusals are errors",
+  { permissions: "none" },
+  async () => {
+    for (
+      const message of [
+        `sysctl: setting key "${NAME}": Read-only file system`,
+        `sysctl: permission denied on key "${NAME}"`,
+        `sysctl: setting key "${NAME}", ignoring: Operation not permitted`,
+      ]
+    ) {
+      assertEquals(await ensureSysctl(sysctl("0", message), NAME, "1"), {
+        kind: "readOnly",
+        found: "0",
+        message,
+      });
+      assertEquals(await ensureSysctl(sysctl("1", message), NAME, "1"), { kind: "unchanged", found: "1" });
+    }
+    const invalid = sysctl("0", `sysctl: setting key "${NAME}": Invalid argument`);
+    await assertRejects(() => ensureSysctl(invalid, NAME, "x"), ExecError, "Invalid argument");
+  },
+);
+
+Deno.test("a setting this kernel does not have", { permissions: "none" }, async () => {
+  assertEquals(await readSysctl(sysctl(null), NAME), null);
+  assertEquals(await ensureSysctl(sysctl(null), NAME, "1"), { kind: "missing" });
+});
+
+Deno.test("a missing program is an error, not a missing setting", { permissions: "none" }, async () => {
+  const exec: Exec = { run: (argv) => Promise.reject(new ExecError(argv, -1, "No such file or directory")) };
+  await assertRejects(() => readSysctl(exec, NAME), ExecError, "status -1");
+});
