@@ -38,9 +38,6 @@ export const ALWAYS_ON: readonly string[] = [
 export const GATE_DEFAULTS = {
   LoggingAlphaOptions: { default: false, stage: "alpha" },
   LoggingBetaOptions: { default: true, stage: "beta" },
-  ComponentStatusz: { default: true, stage: "beta" },
-  ComponentFlagz: { default: true, stage: "beta" },
-  KubeProxyNFTablesLocalhostNodePorts: { default: false, stage: "alpha" },
 } as const satisfies Record<string, { default: boolean; stage: "alpha" | "beta" }>;
 
 export type AskedGate = keyof typeof GATE_DEFAULTS;
