@@ -4,7 +4,7 @@
  * @module
  */
 import { planIptables } from "../backend/iptables/plan.ts";
-import { planLines, renderOperations } from "../backend/iptables/render.ts";
+import { chainLine, planLines, renderOperations } from "../backend/iptables/render.ts";
 import type { Table } from "../backend/iptables/ruleset.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UnsupportedError, UsageError } from "../errors.ts";
@@ -135,9 +135,17 @@ function renderIptables(
   return renderOperations({
     transactions: TABLES.map((table) => {
       const jumps = plan.base.jumps.filter((jump) => jump.table === table);
+      // A chain that is only made sure of, and never filled, is not in the plan's own lines.
+      const missing = jumps.map(({ target }) => target).filter((name) =>
+        !plan.base.chains[table].includes(name)
+      );
       return {
         table,
-        lines: [...planLines(plan, table), ...jumps.map(({ chain, args }) => `-I ${chain} ${args}`)],
+        lines: [
+          ...[...new Set(missing)].map(chainLine),
+          ...planLines(plan, table),
+          ...jumps.map(({ chain, args }) => `-I ${chain} ${args}`),
+        ],
       };
     }),
   });

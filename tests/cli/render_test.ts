@@ -1,0 +1,160 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { ROOT } from "../../tools/project_files.ts";
+import { goldenNames, loadGolden } from "../support/golden.ts";
+import { withNetns } from "../support/netns.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+import { inFolder, kproxy, type Run } from "./kproxy.ts";
+
+/** The node of the golden cases. */
+const EXAMPLE_NODE = [
+  "--hostname-override=node-a",
+  "--bind-address=192.0.2.10",
+  "--cluster-cidr=10.244.0.0/16",
+];
+
+const SERVICE = `apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec:
+  clusterIP: 10.96.10.1
+  ports: [{name: http, port: 80}]
+`;
+const SLICE = `apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+endpoints: [{addresses: [10.244.0.11], nodeName: node-a}]
+ports: [{name: http, port: 8080, protocol: TCP}]
+`;
+const SERVICE_V6 = SERVICE.replace("name: web,", "name: six,").replace("10.96.10.1", '"fd00:96::1"')
+  .replace("spec:", "spec:\n  ipFamilies: [IPv6]");
+
+/** Without what leads into the rules from the kernel's chains, which a plan keeps apart. */
+function withoutJumps(text: string, expected: string): string {
+  const isExtra = (line: string): boolean =>
+    line.startsWith("-I ") || (line.startsWith(":KUBE-FIREWALL ") && !expected.includes(line));
+  return text.split("\n").filter((line) => !isExtra(line)).join("\n");
+}
+
+Deno.test("render prints the golden rules from the objects alone", async () => {
+  let compared = 0;
+  for (const name of goldenNames()) {
+    for (const [family, expected] of Object.entries(loadGolden(name).expected)) {
+      const manifests = `--manifests=${ROOT}/tests/golden/${name}/objects.yaml`;
+      const { code, out } = await kproxy([
+        "render",
+        manifests,
+        `--family=${family.toLowerCase()}`,
+        ...EXAMPLE_NODE,
+      ]);
+      assertEquals([code, withoutJumps(out, expected)], [0, expected], `${name} ${family}`);
+      compared++;
+    }
+  }
+  assert(compared >= 15, `${compared} comparisons`);
+});
+
+e2eTest("what render prints loads with the real tools and leaves nothing out", [
+  ROOT_NAMESPACES,
+  program("ip"),
+  program("iptables-restore"),
+  program("ip6tables-restore"),
+], async () => {
+  const objects = `--manifests=${ROOT}/tests/golden/mixed-dual-stack/objects.yaml`;
+  for (const [family, tool] of [["ipv4", "iptables"], ["ipv6", "ip6tables"]] as const) {
+    const { out } = await kproxy(["render", objects, `--family=${family}`, ...EXAMPLE_NODE]);
+    await withNetns(async (netns) => {
+      await netns.run([`${tool}-restore`, "--test"], { stdin: out });
+      await netns.run([`${tool}-restore`, "--test", "--noflush"], { stdin: out });
+      await netns.run([`${tool}-restore`, "--noflush"], { stdin: out });
+      const saved = await netns.run([`${tool}-save`]);
+      const rules = (text: string): number => text.split("\n").filter((line) => /^-[AI] /.test(line)).length;
+      assertEquals(rules(saved), rules(out), tool);
+      assertMatch(saved, /^-A PREROUTING .*-j KUBE-SERVICES$/m);
+    });
+  }
+});
+
+Deno.test("render prints the families that have Services, each after a comment if there are two", async () => {
+  await inFolder({ "four.yaml": `${SERVICE}---\n${SLICE}`, "six.yaml": SERVICE_V6 }, async (folder) => {
+    const render = (...args: string[]): Promise<Run> => kproxy(["render", ...args], { cwd: folder });
+    const four = await render("--manifests=four.yaml");
+    assertEquals([four.code, four.err], [0, ""]);
+    assertStringIncludes(four.out, "--to-destination 10.244.0.11:8080\n");
+    assert(!four.out.includes("#"), four.out);
+    const six = await render("--manifests=six.yaml");
+    assertStringIncludes(six.out, "fd00:96::1");
+    assertEquals((await render("--manifests=four.yaml", "--family=ipv4")).out, four.out);
+    const both = await render("--manifests=four.yaml", "--manifests=six.yaml");
+    assertEquals(
+      both.out,
+      `# IPv4: what follows is for iptables-restore --noflush\n${four.out}` +
+        `# IPv6: what follows is for ip6tables-restore --noflush\n${six.out}`,
+    );
+    assertEquals((await render("--manifests=.")).out, both.out);
+    assertEquals((await render("--manifests=.", "--family=both")).out, both.out);
+    // Nothing to say is not an error.
+    const none = await kproxy(["render", "--manifests=-"], { cwd: folder, stdin: "" });
+    assertEquals(none.code, 0);
+    assertStringIncludes(none.out, "*filter\n");
+  });
+});
+
+Deno.test("flags and the Node among the objects shape the rules", async () => {
+  const node = `apiVersion: v1
+kind: Node
+metadata: {name: node-a, labels: {topology.kubernetes.io/zone: a}}
+spec: {podCIDRs: [10.244.7.0/24]}
+status: {addresses: [{type: InternalIP, address: 192.0.2.10}]}
+`;
+  const objects = [SERVICE, SLICE, node].join("---\n");
+  const cases: [args: readonly string[], holds: string][] = [
+    [
+      ["--masquerade-all"],
+      '--comment "shop/web:http cluster IP" -m tcp -p tcp -d 10.96.10.1 --dport 80 -j KUBE-MARK-MASQ',
+    ],
+    [["--cluster-cidr=10.244.0.0/16"], "--dport 80 ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ"],
+    [
+      ["--detect-local-mode=NodeCIDR", "--hostname-override=node-a"],
+      "--dport 80 ! -s 10.244.7.0/24 -j KUBE-MARK-MASQ",
+    ],
+    [
+      ["--detect-local-mode=BridgeInterface", "--pod-bridge-interface=cni0"],
+      "--dport 80 ! -i cni0 -j KUBE-MARK-MASQ",
+    ],
+    [["--iptables-masquerade-bit=15"], "-j MARK --or-mark 0x00008000"],
+    [["--nodeport-addresses=primary", "--hostname-override=node-a"], "-d 192.0.2.10 -j KUBE-NODEPORTS"],
+  ];
+  for (const [args, holds] of cases) {
+    const { code, out, err } = await kproxy(["render", "--manifests=-", ...args], { stdin: objects });
+    assertEquals([code, err], [0, ""], args.join(" "));
+    assertStringIncludes(out, holds);
+  }
+  const plain = await kproxy(["render", "--manifests=-"], { stdin: objects });
+  for (const [, holds] of cases) assert(!plain.out.includes(holds), holds);
+});
+
+Deno.test("refused objects are told and the others rendered; with none left the exit code is 2", async () => {
+  const broken = SERVICE.replace("port: 80", "port: 80000");
+  await inFolder({
+    "good.yaml": SERVICE,
+    "bad.yaml": broken.replace("name: web,", "name: bad,"),
+    "syntax.yaml": "kind: [",
+  }, async (folder) => {
+    const some = await kproxy(["render", "--manifests=good.yaml", "--manifests=bad.yaml"], { cwd: folder });
+    assertEquals(some.code, 1);
+    assertStringIncludes(some.out, "shop/web:http");
+    assertMatch(some.err, /^Error: bad\.yaml[^\n]*: Service shop\/bad: [^\n]*80000[^\n]*\n$/);
+    const none = await kproxy(["render", "--manifests=syntax.yaml"], { cwd: folder });
+    assertEquals([none.code, none.out], [2, ""]);
+    assertMatch(none.err, /^Error: syntax\.yaml/);
+  });
+});
+
+Deno.test("render says which mode it cannot print yet", async () => {
+  const { code, out, err } = await kproxy(["render", "--manifests=-", "--proxy-mode=ipvs"], {
+    stdin: SERVICE,
+  });
+  assertEquals([code, out], [1, ""]);
+  assertEquals(err, "Error: kproxy render is not supported here: needs proxy mode iptables, found ipvs\n");
+});
