@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { EndpointsSource } from "../config/types.ts";
 import { parseIp } from "../model/ip.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "../model/objects.ts";
 import { sameObject } from "./events.ts";
@@ -111,9 +112,6 @@ function decodeAddress(raw: RawObject): { family: IpFamily; ip: string; nodeName
   return { family, ip, nodeName: textAt(raw, "nodeName") };
 }
 
-/** Which objects say where a Service's endpoints are. */
-export type EndpointsMode = "auto" | "slices" | "endpoints";
-
 interface ServiceSlices {
   /** By slice name. */
   readonly slices: Map<string, EndpointSlice>;
@@ -128,10 +126,10 @@ interface ServiceSlices {
  * A source feeds it each object's current state; slices without a Service pass unless the mode is `endpoints`.
  */
 export class EndpointsMerger {
-  readonly #mode: EndpointsMode;
+  readonly #mode: EndpointsSource;
   readonly #services = new Map<NamespacedName, ServiceSlices>();
 
-  constructor(mode: EndpointsMode) {
+  constructor(mode: EndpointsSource) {
     this.#mode = mode;
   }
 

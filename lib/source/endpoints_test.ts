@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
+import type { EndpointsSource } from "../config/types.ts";
 import type { EndpointSlice } from "../model/objects.ts";
-import { decodeEndpoints, EndpointsMerger, type EndpointsMode } from "./endpoints.ts";
+import { decodeEndpoints, EndpointsMerger } from "./endpoints.ts";
 import type { SourceEvent } from "./source.ts";
 
 function rawEndpoints(subsets: unknown): unknown {
@@ -150,7 +151,7 @@ pure("with slices or endpoints, only those count, and what is equal is no event"
 });
 
 pure("whatever happens, replaying the events gives the rule's outcome", () => {
-  const mode = fc.constantFrom<EndpointsMode>("auto", "slices", "endpoints");
+  const mode = fc.constantFrom<EndpointsSource>("auto", "slices", "endpoints");
   const step = fc.oneof(
     fc.record({ name: fc.constantFrom("s1", "s2"), service: fc.constantFrom("web", "api", undefined) }),
     fc.record({ endpoints: fc.constantFrom("web", "api"), count: fc.nat(2) }),

@@ -15,11 +15,14 @@ export function sameObject(one: unknown, other: unknown): boolean {
       one.every((item, index) => sameObject(item, other[index]));
   }
   if (Array.isArray(other)) return false;
-  const entries = Object.entries(one);
-  const others = other as Readonly<Record<string, unknown>>;
-  return entries.length === Object.keys(other).length &&
-    entries.every(([key, value]) => key in others && sameObject(value, others[key]));
+  const [mine, others] = [one, other] as [PlainObject, PlainObject];
+  const keys = Object.keys(mine);
+  if (keys.length !== Object.keys(others).length) return false;
+  for (const key of keys) if (!(key in others) || !sameObject(mine[key], others[key])) return false;
+  return true;
 }
+
+type PlainObject = Readonly<Record<string, unknown>>;
 
 /** The event that leads from `old` to `object`, if they differ. */
 export function eventsBetween(old: ApiObject | undefined, object: ApiObject | undefined): SourceEvent[] {

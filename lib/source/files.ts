@@ -3,9 +3,9 @@
  *
  * @module
  */
+import type { EndpointsSource } from "../config/types.ts";
 import type { ApiObject } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
-import type { EndpointsMode } from "./endpoints.ts";
 import {
   classifyPaths,
   decodeText,
@@ -28,7 +28,7 @@ export interface FileSourceOptions {
   readonly paths: readonly string[];
   readonly log: Logger;
   /** @default {"auto"} */
-  readonly endpointsSource?: EndpointsMode;
+  readonly endpointsSource?: EndpointsSource;
   /** How long files must be quiet before they are read. @default {30} */
   readonly debounceMs?: number;
   /** @default {5000} */
@@ -223,7 +223,7 @@ export interface ReadManifests {
  */
 export async function readManifests(
   paths: readonly string[],
-  options: { readonly endpointsSource?: EndpointsMode; readonly stdin?: ReadableStream<Uint8Array> } = {},
+  options: { readonly endpointsSource?: EndpointsSource; readonly stdin?: ReadableStream<Uint8Array> } = {},
 ): Promise<ReadManifests> {
   const store = new ManifestStore(options.endpointsSource ?? "auto");
   const classified = await classifyPaths(paths);

@@ -3,9 +3,10 @@
  *
  * @module
  */
+import type { EndpointsSource } from "../config/types.ts";
 import type { ApiObject, EndpointSlice } from "../model/objects.ts";
-import { EndpointsMerger, type EndpointsMode } from "./endpoints.ts";
-import { eventsBetween, netEvents } from "./events.ts";
+import { EndpointsMerger } from "./endpoints.ts";
+import { eventsBetween, netEvents, sameObject } from "./events.ts";
 import type { Manifest, ManifestItem } from "./manifest_text.ts";
 import type { Rejection, SourceEvent } from "./source.ts";
 
@@ -50,7 +51,7 @@ export class ManifestStore {
   #touched = new Set<string>();
   #rejections: Rejection[] = [];
 
-  constructor(mode: EndpointsMode) {
+  constructor(mode: EndpointsSource) {
     this.#merger = new EndpointsMerger(mode);
   }
 
@@ -145,7 +146,7 @@ export class ManifestStore {
   ): void {
     for (const key of former.keys()) if (!current.has(key)) this.#replaceCandidate(key, file, undefined);
     for (const [key, item] of current) {
-      if (former.get(key)?.objects !== item.objects) this.#replaceCandidate(key, file, item);
+      if (!sameItem(former.get(key), item)) this.#replaceCandidate(key, file, item);
     }
   }
 
@@ -188,6 +189,10 @@ export class ManifestStore {
       message: `is ignored: already defined at ${placeOf(winner.file, winner.item)}`,
     });
   }
+}
+
+function sameItem(one: ManifestItem | undefined, other: ManifestItem): boolean {
+  return one !== undefined && one.selected === other.selected && sameObject(one.objects, other.objects);
 }
 
 function isSlice(object: ApiObject): object is EndpointSlice {
