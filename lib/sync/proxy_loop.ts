@@ -18,6 +18,8 @@ export interface FamilyLane {
 /** What a {@linkcode ProxyLoop} needs. */
 export interface ProxyLoopOptions {
   readonly lanes: readonly FamilyLane[];
+  /** Name of the own Node; others are ignored. */
+  readonly nodeName: string;
   /** The own Node changed, or is gone. */
   readonly onNode: (node: NodeObject | undefined) => void;
   readonly onRejected: (rejection: Rejection) => void;
@@ -91,7 +93,9 @@ export class ProxyLoop implements SourceSink {
     const kind = (current ?? old)?.kind;
     if (kind === "Service") this.#takeService(asService(old), asService(current), changed);
     else if (kind === "EndpointSlice") this.#takeSlice(asSlice(old), asSlice(current), changed);
-    else if (kind === "Node") this.#options.onNode(current?.kind === "Node" ? current : undefined);
+    else if (kind === "Node" && (current ?? old)?.name === this.#options.nodeName) {
+      this.#options.onNode(current?.kind === "Node" ? current : undefined);
+    }
   }
 
   #takeService(old: Service | undefined, current: Service | undefined, changed: Set<FamilyLane>): void {

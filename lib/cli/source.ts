@@ -1,0 +1,61 @@
+/**
+ * Opens what the configuration names as the source of objects.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import type { Logger } from "../observe/log.ts";
+import { CombinedSource } from "../source/combine.ts";
+import { FileSource } from "../source/files.ts";
+import type { Source } from "../source/source.ts";
+import { VERSION } from "./version.ts";
+
+/** What beside the configuration decides the source. */
+export interface SourceOptions {
+  /** `--master`; empty if not given. */
+  readonly master: string;
+  readonly nodeName: string;
+  readonly log: Logger;
+}
+
+/**
+ * The files of `kproxy.manifests`, the API server, or both: with manifests the API server is asked only if a kubeconfig or
+ * `--master` is given too, and files win per object.
+ *
+ * @throws {ConfigError} if the kubeconfig is wrong or, without any source, the environment is not a pod's
+ */
+export async function openSource(config: KubeProxyConfiguration, options: SourceOptions): Promise<Source> {
+  const { manifests, endpointsSource } = config.kproxy;
+  const { master, log } = options;
+  const files = manifests.length === 0 ? null : new FileSource({ paths: manifests, endpointsSource, log });
+  if (files !== null && master === "" && config.clientConnection.kubeconfig === "") return files;
+  const api = await openApi(config, options);
+  return files === null ? api : new CombinedSource(files, api, (message) => log.info(message));
+}
+
+async function openApi(
+  config: KubeProxyConfiguration,
+  { master, nodeName, log }: SourceOptions,
+): Promise<Source> {
+  // Loaded only where it is needed: the API client's modules cost memory that a node without an API server can keep.
+  const { apiAccess, KubeSource } = await import("../source/kube.ts");
+  const { kubeconfig, qps, burst } = config.clientConnection;
+  const access = await apiAccess({
+    kubeconfig,
+    master,
+    environment: {
+      host: Deno.env.get("KUBERNETES_SERVICE_HOST"),
+      port: Deno.env.get("KUBERNETES_SERVICE_PORT"),
+    },
+  });
+  return new KubeSource({
+    access,
+    nodeName,
+    endpointsSource: config.kproxy.endpointsSource,
+    configSyncPeriodMs: config.configSyncPeriod,
+    qps,
+    burst,
+    userAgent: `kproxy/${VERSION}`,
+    log,
+  });
+}

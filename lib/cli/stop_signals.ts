@@ -1,0 +1,46 @@
+/**
+ * SIGTERM and SIGINT: the first ends the program in order, the second at once.
+ *
+ * @module
+ */
+
+type SignalName = "SIGTERM" | "SIGINT";
+
+/** Listens for the signals until disposed. */
+export class StopSignals implements Disposable {
+  readonly #stop = new AbortController();
+  readonly #handlers: [SignalName, () => void][];
+  #received = 0;
+
+  /** @param onFirst called once, with the name of the first signal */
+  constructor(onFirst: (name: SignalName) => void) {
+    this.#handlers = (["SIGTERM", "SIGINT"] as const).map((name) => [name, () => this.#take(name, onFirst)]);
+    for (const [name, handler] of this.#handlers) Deno.addSignalListener(name, handler);
+  }
+
+  /** Aborted by the first signal, or by `stop()`. */
+  get signal(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  /** Ends what listens to `signal`, without a signal having come. */
+  stop(): void {
+    this.#stop.abort();
+  }
+
+  [Symbol.dispose](): void {
+    for (const [name, handler] of this.#handlers) Deno.removeSignalListener(name, handler);
+  }
+
+  #take(name: SignalName, onFirst: (name: SignalName) => void): void {
+    this.#received++;
+    if (this.#received > 1) {
+      // Without our listeners the signal does what it does to any program: the shell sees 128 + its number.
+      this[Symbol.dispose]();
+      Deno.kill(Deno.pid, name);
+      return;
+    }
+    onFirst(name);
+    this.#stop.abort();
+  }
+}
