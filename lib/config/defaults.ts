@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { hostCidr, isLoopback, joinHostPort, parseIp } from "../model/ip.ts";
+import { joinHostPort, parseIp } from "../model/ip.ts";
 import { fieldOf } from "./fields.ts";
 import { buildConfig, withFields } from "./paths.ts";
 import { type FieldSpec, type FieldValue, HEALTHZ_PORT, METRICS_PORT } from "./schema.ts";
@@ -67,31 +67,6 @@ export function selectedMasqueradeAll(
 /** The bit of the packet mark (0 to 31) that asks for masquerading in the mode that is really used. */
 export function selectedMasqueradeBit(config: KubeProxyConfiguration, mode: ProxyMode = config.mode): number {
   return mode === "nftables" ? config.nftables.masqueradeBit : config.iptables.masqueradeBit;
-}
-
-/** The Pod ranges of `clusterCIDR`, split at commas and nothing else; empty if it is blank. */
-export function clusterCidrs(config: KubeProxyConfiguration): string[] {
-  return config.clusterCIDR === "" ? [] : config.clusterCIDR.split(",");
-}
-
-/**
- * `nodePortAddresses` as ranges, its words replaced: `all`, `localhost`, and `primary` by the node's own IPs (one per
- * family at most), loopback ones left out. An empty result means all addresses.
- */
-export function expandNodePortAddresses(
-  configured: readonly string[] | null,
-  primaryIps: readonly string[],
-): string[] {
-  return (configured ?? []).flatMap((entry) => {
-    if (entry === "all") return ["0.0.0.0/0", "::/0"];
-    if (entry === "localhost") return ["127.0.0.0/8", "::1/128"];
-    return entry === "primary" ? primaryIps.flatMap(singleHostCidr) : [entry];
-  });
-}
-
-function singleHostCidr(text: string): string[] {
-  const ip = parseIp(text);
-  return ip === null || isLoopback(ip) ? [] : [hostCidr(ip).text];
 }
 
 function isUnset(spec: FieldSpec | undefined, value: FieldValue): boolean {

@@ -1,9 +1,7 @@
 import { assertEquals } from "@std/assert";
 import {
   applyDefaults,
-  clusterCidrs,
   defaultConfig,
-  expandNodePortAddresses,
   selectedMasqueradeAll,
   selectedMasqueradeBit,
   selectedPeriods,
@@ -66,30 +64,6 @@ Deno.test("periods and masquerading come from the section that the mode reads", 
     assertEquals([selectedMasqueradeAll(found), selectedMasqueradeBit(found)], [all, bit]);
     // A mode chosen from auto counts instead of the configured one.
     assertEquals(selectedPeriods({ ...config, mode: "auto" }, mode), { syncPeriod, minSyncPeriod });
-  }
-});
-
-Deno.test("clusterCIDR is split at commas", PURE, () => {
-  assertEquals(clusterCidrs(defaultConfig()), []);
-  assertEquals(clusterCidrs({ ...defaultConfig(), clusterCIDR: "10.0.0.0/8,fd00::/64" }), [
-    "10.0.0.0/8",
-    "fd00::/64",
-  ]);
-});
-
-Deno.test("the words of nodePortAddresses become ranges", PURE, () => {
-  const ips = ["192.0.2.1", "fd00::1"];
-  const cases: [string[] | null, readonly string[], string[]][] = [
-    [null, ips, []],
-    [[], ips, []],
-    [["primary"], ips, ["192.0.2.1/32", "fd00::1/128"]],
-    [["primary"], ["127.0.0.1", "::1"], []],
-    [["localhost"], ips, ["127.0.0.0/8", "::1/128"]],
-    [["all"], ips, ["0.0.0.0/0", "::/0"]],
-    [["10.0.0.0/8", "primary"], ["192.0.2.1"], ["10.0.0.0/8", "192.0.2.1/32"]],
-  ];
-  for (const [configured, primaryIps, expected] of cases) {
-    assertEquals(expandNodePortAddresses(configured, primaryIps), expected);
   }
 });
 
