@@ -1,0 +1,222 @@
+/**
+ * The applier and the cleanup on the real kernel: adoption of another proxy's rules under traffic, failures, flushes.
+ */
+import { assert, assertEquals, assertGreater, assertRejects } from "@std/assert";
+import { IptablesProxier } from "../../lib/backend/iptables/apply.ts";
+import { cleanupIptables, cleanupTargets } from "../../lib/backend/iptables/cleanup.ts";
+import { JUMP_RULES } from "../../lib/backend/iptables/base_rules.ts";
+import { SyncError } from "../../lib/errors.ts";
+import type { Exec } from "../../lib/kernel/exec.ts";
+import { Iptables } from "../../lib/kernel/iptables.ts";
+import { probeIptables } from "../../lib/kernel/iptables_variant.ts";
+import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
+import type { IpFamily } from "../../lib/model/objects.ts";
+import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
+import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";
+import { defaultSettings, type ServiceSizes, stateOf } from "../support/fake_iptables_state.ts";
+import { type Netns, withNetns } from "../support/netns.ts";
+import type { ConnectReport } from "../support/netns_connect_loop.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+
+const NEEDS = [ROOT_NAMESPACES, program("iptables")];
+const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
+const LOGGER = { enabled: () => false, info: () => {}, warn: () => {}, error: () => {} };
+const LOOP = new URL("../support/netns_connect_loop.ts", import.meta.url).pathname;
+
+interface Rig {
+  readonly iptables: Iptables;
+  readonly proxier: IptablesProxier;
+  sync(sizes: ServiceSizes, changed?: readonly string[]): ReturnType<IptablesProxier["sync"]>;
+}
+
+async function rig(exec: Exec, family: IpFamily, variant: IptablesVariant): Promise<Rig> {
+  const iptables = new Iptables(exec, await probeIptables(exec, family, variant));
+  const settings = defaultSettings(family);
+  const proxier = new IptablesProxier({ iptables, settings, interfaceIps: () => [], logger: LOGGER });
+  return {
+    iptables,
+    proxier,
+    sync: (sizes, changed) =>
+      proxier.sync({
+        state: stateOf(family, sizes),
+        changed: changed === undefined ? "all" : new Set(changed.map((name) => `shop/${name}`)),
+      }),
+  };
+}
+
+/** Chains and rules; the shared chains sorted, because their order depends on history and means nothing. */
+async function endState(iptables: Iptables): Promise<string[]> {
+  const lines: string[] = [];
+  for (const [table, chains] of parseIptablesSave(await iptables.save())) {
+    for (const [name, { rules }] of chains) {
+      const texts = rules.map((rule) => `${table} ${name} ${canonicalRuleText(rule)}`);
+      const tail = name === "KUBE-SERVICES" && table === "nat" ? texts.splice(-1) : [];
+      lines.push(`${table} ${name}`);
+      lines.push(...(/^KUBE-(SERVICES|NODEPORTS|EXTERNAL)/.test(name) ? texts.sort() : texts), ...tail);
+    }
+  }
+  return lines;
+}
+
+async function freshEndState(
+  sizes: ServiceSizes,
+  family: IpFamily,
+  variant: IptablesVariant,
+): Promise<string[]> {
+  return await withNetns(async ({ exec }) => {
+    const { iptables, sync } = await rig(exec, family, variant);
+    await sync(sizes);
+    return await endState(iptables);
+  });
+}
+
+function services(count: number, size: number): Record<string, number> {
+  return Object.fromEntries(Array.from({ length: count }, (_, i) => [`s${i}`, size]));
+}
+
+/** Jumps and rules the way kube-proxy leaves them, each jump inserted singly at the top. */
+async function runAnotherProxy(
+  netns: Netns,
+  family: IpFamily,
+  variant: IptablesVariant,
+  sizes: ServiceSizes,
+) {
+  const { iptables, sync } = await rig(netns.exec, family, variant);
+  await sync(sizes);
+  for (const table of ["filter", "nat"] as const) {
+    const jumps = JUMP_RULES.filter((jump) => jump.table === table);
+    const lines = [
+      ...jumps.map(({ chain, args }) => `-D ${chain} ${args}`),
+      ...jumps.map(({ chain, args }) => `-I ${chain} ${args}`),
+    ];
+    await iptables.restore([`*${table}`, ...lines, "COMMIT", ""].join("\n"));
+  }
+}
+
+for (const variant of VARIANTS) {
+  for (const family of ["IPv4", "IPv6"] as const) {
+    e2eTest(
+      `${variant} ${family}: events on the real kernel end in the rules of a fresh sync`,
+      NEEDS,
+      async () => {
+        const last = { "s3": 1, "s4-np": 1, "s6-np": 2 };
+        await withNetns(async ({ exec }) => {
+          const { iptables, proxier, sync } = await rig(exec, family, variant);
+          await sync({ "s1": 2, "s2-np": 3, "s3": 0 });
+          await sync({ "s1": 4, "s2-np": 3, "s3": 1 }, ["s1", "s3"]);
+          await sync({ "s1": 4, "s3": 1 }, ["s2-np"]);
+          assertEquals(await proxier.checkCanary(), false);
+          // Somebody takes a rule away that the next change deletes: refused, told, repaired by the sync after it.
+          await iptables.flushChain("nat", "KUBE-SERVICES");
+          await assertRejects(() => sync({ "s3": 1, "s4-np": 1 }, ["s1", "s4-np"]), SyncError, "> ");
+          await sync({ "s3": 1, "s4-np": 1 }, ["s1", "s4-np"]);
+          const report = await sync(last, ["s6-np"]);
+          assertEquals(report.commands, 1);
+          assertEquals(await endState(iptables), await freshEndState(last, family, variant));
+        });
+      },
+    );
+  }
+
+  e2eTest(`${variant}: a flush of any table is noticed and repaired`, NEEDS, async () => {
+    await withNetns(async ({ exec }) => {
+      const { iptables, proxier, sync } = await rig(exec, "IPv4", variant);
+      const sizes = { "s1": 2, "s2-np": 1, "s3": 0 };
+      await sync(sizes);
+      const before = await endState(iptables);
+      for (const flushed of [["nat"], ["filter"], ["mangle"], ["nat", "filter", "mangle"]]) {
+        for (const action of ["-F", "-X"]) {
+          for (const table of flushed) {
+            const argv = [`iptables-${variant}`, "-w", "5", action, "-t", table];
+            assertEquals((await exec.run(argv)).code, 0, argv.join(" "));
+          }
+        }
+        assertEquals(await proxier.checkCanary(), true, flushed.join());
+        await sync(sizes);
+        assertEquals(await proxier.checkCanary(), false);
+        assertEquals(await endState(iptables), before);
+      }
+    });
+  });
+
+  e2eTest(`${variant}: another proxy's rules are adopted under traffic, then cleaned`, NEEDS, async () => {
+    await withNetns(async (netns) => {
+      const before = services(150, 10);
+      await runAnotherProxy(netns, "IPv4", variant, before);
+      const after: Record<string, number> = { ...before, "s3": 4, "s200-np": 2 };
+      delete after["s5"];
+      // All ten endpoints of s1 are addresses of this namespace: 10.128.0.17 to .26.
+      for (let i = 17; i <= 26; i++) await netns.run(["ip", "addr", "add", `10.128.0.${i}/32`, "dev", "lo"]);
+      await netns.run(["ip", "route", "add", "default", "dev", "lo"]);
+      const { iptables, sync } = await rig(netns.exec, "IPv4", variant);
+      const { report, events } = await underTraffic(netns, "10.96.0.1", async () => {
+        for (let i = 0; i < 3; i++) await sync(after);
+      });
+      assertGreater(report.connections, 20);
+      assertEquals(report.failures, []);
+      const gaps = events.split("\n").filter((line) =>
+        /delete rule ip nat (PREROUTING|OUTPUT|POSTROUTING)|delete chain ip nat KUBE-(SERVICES|NODEPORTS)/
+          .test(line)
+      );
+      assertEquals(gaps, []);
+      assert(variant === "legacy" || events.includes("KUBE-SVC-"), "the monitor saw the syncs");
+      assertEquals(await endState(iptables), await freshEndState(after, "IPv4", variant));
+
+      const jump = ["-m", "comment", "--comment", "kubernetes service portals", "-j", "KUBE-SERVICES"];
+      const gap = await underTraffic(netns, "10.96.0.1", async () => {
+        await iptables.deleteRule("nat", "OUTPUT", jump);
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        await iptables.ensureRule("prepend", "nat", "OUTPUT", jump);
+      });
+      assertGreater(gap.report.failures.length, 0, "the client would have noticed a gap");
+
+      const cleaned = await cleanupIptables(await cleanupTargets(netns.exec));
+      assertEquals([cleaned.failed, cleaned.kept], [[], []]);
+      const left = parseIptablesSave(await iptables.save());
+      const chains = [...left].flatMap(([table, found]) =>
+        [...found].filter(([, { policy }]) => policy === "-").map(([name]) => `${table} ${name}`)
+      );
+      assertEquals(chains, ["filter KUBE-FIREWALL"], "kubelet's chain stays");
+    });
+  });
+}
+
+/** Runs `work` while a client connects 100 times a second, and while `nft monitor` listens. */
+async function underTraffic(
+  netns: Netns,
+  ip: string,
+  work: () => Promise<void>,
+): Promise<{ report: ConnectReport; events: string }> {
+  const start = (argv: readonly string[], stdin: "piped" | "null" = "null") =>
+    new Deno.Command("ip", { args: ["netns", "exec", netns.name, ...argv], stdin, stdout: "piped" }).spawn();
+  const deno = [Deno.execPath(), "run", "--no-config", "--allow-net", LOOP];
+  const server = start([...deno, "server", "0.0.0.0", "8080"]);
+  const monitor = start(["nft", "monitor"]);
+  const monitored = new Response(monitor.stdout).text();
+  try {
+    const reader = server.stdout.getReader();
+    await reader.read();
+    await reader.cancel();
+    const client = start([...deno, "client", ip, "80"], "piped");
+    const output = client.output();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await work();
+    await client.stdin.close();
+    const report = JSON.parse(new TextDecoder().decode((await output).stdout)) as ConnectReport;
+    monitor.kill("SIGTERM");
+    return { report, events: await monitored };
+  } finally {
+    for (const child of [server, monitor]) await end(child);
+    await monitored;
+  }
+}
+
+async function end(child: Deno.ChildProcess): Promise<void> {
+  try {
+    child.kill("SIGKILL");
+  } catch (error) {
+    // It has ended already.
+    if (!(error instanceof TypeError)) throw error;
+  }
+  await child.status;
+}
