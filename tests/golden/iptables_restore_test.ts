@@ -4,14 +4,15 @@
  *
  * @module
  */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertMatch } from "@std/assert";
 import { CommittedRules } from "../../lib/backend/iptables/committed.ts";
-import { diffIptables } from "../../lib/backend/iptables/diff.ts";
-import { renderOperations } from "../../lib/backend/iptables/render.ts";
-import type { IptablesPlan, Operations } from "../../lib/backend/iptables/ruleset.ts";
+import { DELETE_BY_TEXT_LIMIT, diffIptables } from "../../lib/backend/iptables/diff.ts";
+import { renderOperations, renderTransaction } from "../../lib/backend/iptables/render.ts";
+import type { IptablesPlan } from "../../lib/backend/iptables/ruleset.ts";
 import { observeTables } from "../../lib/backend/iptables/stages_observe.ts";
 import { stageFullSync } from "../../lib/backend/iptables/stages.ts";
-import type { IpFamily } from "../../lib/model/objects.ts";
+import type { IpFamily, Service } from "../../lib/model/objects.ts";
+import { testPort, testService } from "../../lib/model/test_objects.ts";
 import { examplePlan, goldenNames, loadGolden } from "../support/golden.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
@@ -27,11 +28,9 @@ interface Tool {
   readonly staged: boolean;
 }
 
-async function write(tool: Tool, operations: Operations): Promise<void> {
-  for (const { table, lines } of operations.transactions) {
-    const stdin = renderOperations({ transactions: [{ table, lines }] });
-    await tool.netns.run([tool.restore, "-w", "5", "--noflush", "--counters"], { stdin });
-  }
+async function write(tool: Tool, text: string): Promise<void> {
+  if (text === "") return;
+  await tool.netns.run([tool.restore, "-w", "5", "--noflush", "--counters"], { stdin: text });
 }
 
 async function save(tool: Tool): Promise<string> {
@@ -43,7 +42,8 @@ async function save(tool: Tool): Promise<string> {
 
 async function fullSync(tool: Tool, plan: IptablesPlan, servicesPerStage: number): Promise<void> {
   const observed = observeTables(await save(tool));
-  await write(tool, stageFullSync(plan, observed, { staged: tool.staged, servicesPerStage }));
+  const { transactions } = stageFullSync(plan, observed, { staged: tool.staged, servicesPerStage });
+  for (const transaction of transactions) await write(tool, renderTransaction(transaction));
 }
 
 /** The order of chains and, in dispatch chains, of rules (but the last) is free. */
@@ -100,6 +100,48 @@ for (const { variant, staged } of VARIANTS) {
   }
 }
 
+for (const { variant, staged } of VARIANTS) {
+  const restore = `iptables-${variant}-restore`;
+  e2eTest(
+    `rules of long chains are deleted by number, ${variant}`,
+    [ROOT_NAMESPACES, program("ip"), program(restore)],
+    async () => {
+      const services = manyServices(DELETE_BY_TEXT_LIMIT + 100);
+      const before = examplePlan("IPv4", services);
+      // Every seventh goes; each third of the others moves to another address.
+      const after = examplePlan(
+        "IPv4",
+        services.filter((_, index) => index % 7 !== 0).map((service, index) =>
+          index % 3 === 0
+            ? { ...service, clusterIP: service.clusterIP.replace("10.96", "10.97"), clusterIPs: [] }
+            : service
+        ),
+      );
+      await withNetns(async (netns) => {
+        const tool = { netns, restore, save: `iptables-${variant}-save`, staged };
+        await fullSync(tool, after, 100);
+        const expected = normalize(await save(tool));
+        await fullSync(tool, before, 100);
+        const text = renderOperations(diffIptables(after, CommittedRules.of(before)));
+        assertMatch(text, /^-D KUBE-SERVICES 6\d\d$/m);
+        await write(tool, text);
+        assertEquals(normalize(await save(tool)), expected);
+      });
+    },
+  );
+}
+
+/** Services with node port and external IP but no endpoints: rules in filter, in two chains each. */
+function manyServices(count: number): Service[] {
+  return Array.from({ length: count }, (_, index) =>
+    testService({
+      name: `many-${index}`,
+      type: "NodePort",
+      clusterIP: `10.96.${index >> 8}.${index & 255}`,
+      ports: [testPort({ nodePort: 30000 + index })],
+    }));
+}
+
 async function checkCase(tool: Tool, family: IpFamily, golden: ReturnType<typeof loadGolden>): Promise<void> {
   await tool.netns.run([tool.restore, "--test", "--noflush", "--counters"], { stdin: golden.expected[family]! });
   const plan = examplePlan(family, golden.objects);
@@ -117,10 +159,10 @@ async function checkCase(tool: Tool, family: IpFamily, golden: ReturnType<typeof
     const before = examplePlan(family, objects);
     await fullSync(tool, before, TINY_STAGES);
     const committed = CommittedRules.of(before);
-    await write(tool, diffIptables(plan, committed));
+    await write(tool, renderOperations(diffIptables(plan, committed)));
     committed.apply(plan);
     assertEquals(normalize(await save(tool)), normalize(fresh));
-    await write(tool, diffIptables(before, committed));
+    await write(tool, renderOperations(diffIptables(before, committed)));
     committed.apply(before);
     await fullSync(tool, plan, TINY_STAGES);
     assertEquals(normalize(await save(tool)), normalize(fresh));

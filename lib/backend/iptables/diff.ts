@@ -43,7 +43,11 @@ class TransactionDraft {
  * them does traffic find less than before or after: a verdict of filter about a Service that nat serves is
  * harmless, so those appear before nat changes and disappear after it.
  */
-export function diffIptables(plan: IptablesPlan, committed: CommittedRules): Operations {
+export function diffIptables(
+  plan: IptablesPlan,
+  committed: CommittedRules,
+  deleteByTextLimit: number = DELETE_BY_TEXT_LIMIT,
+): Operations {
   const nat = new TransactionDraft();
   const filter = new TransactionDraft();
   const filterAfter: string[] = [];
@@ -54,7 +58,8 @@ export function diffIptables(plan: IptablesPlan, committed: CommittedRules): Ope
   for (const edit of dispatchEdits(plan, committed)) {
     const draft = edit.table === "nat" ? nat : filter;
     const deletions = edit.table === "nat" ? nat.deletions : filterAfter;
-    deletions.push(...deletionLines(edit, committed.order(edit.table, edit.chain).length));
+    const isLong = committed.order(edit.table, edit.chain).length > deleteByTextLimit;
+    for (const line of deletionLines(edit, isLong)) deletions.push(line);
     // Each -I goes to the top, so the last one written ends up first.
     for (const rule of edit.inserted.toReversed()) draft.additions.push(`-I ${edit.chain} ${rule}`);
     for (const rule of edit.appended) draft.additions.push(`-A ${edit.chain} ${rule}`);
@@ -71,8 +76,8 @@ export function diffIptables(plan: IptablesPlan, committed: CommittedRules): Ope
   return { transactions: transactions.filter(({ lines }) => lines.length > 0) };
 }
 
-function deletionLines(edit: DispatchEdit, chainLength: number): string[] {
-  if (chainLength <= DELETE_BY_TEXT_LIMIT) return edit.removed.map(({ rule }) => `-D ${edit.chain} ${rule}`);
+function deletionLines(edit: DispatchEdit, isLong: boolean): string[] {
+  if (!isLong) return edit.removed.map(({ rule }) => `-D ${edit.chain} ${rule}`);
   // From the end, so that the numbers of the others stay what they are.
   return edit.removed.toReversed().map(({ index }) => `-D ${edit.chain} ${index + 1}`);
 }

@@ -1,0 +1,81 @@
+/**
+ * What traffic finds in a table state, coarse enough to be compared between any two moments of a sync.
+ *
+ * @module
+ */
+import { jumpTarget, type RestoreInterpreter } from "./restore_interpreter.ts";
+
+/** What happens to a packet for one address (or node port) that a Service once had. */
+export interface Fate {
+  /** Endpoints that some sources may be sent to. */
+  readonly endpoints: ReadonlySet<string>;
+  /** True if filter refuses or drops what nat leaves alone. */
+  readonly hasVerdict: boolean;
+}
+
+/** Which packets a dispatch rule takes; null if it is not one for a Service. */
+export function dispatchMatch(rule: string): string | null {
+  const found =
+    /--comment (?:"[^"]*"|\S+) (?:-m addrtype --dst-type LOCAL )?(-m \S+ -p \S+ (?:-d \S+ )?--dport \d+)/
+      .exec(rule);
+  return found?.[1] ?? null;
+}
+
+function endpointsBehind(
+  nat: ReadonlyMap<string, readonly string[]>,
+  chain: string,
+  found: Set<string>,
+): void {
+  for (const rule of nat.get(chain) ?? []) {
+    const destination = /--to-destination (\S+)$/.exec(rule)?.[1];
+    if (destination !== undefined) found.add(destination);
+    const target = jumpTarget(rule);
+    if (target !== null && target !== chain) endpointsBehind(nat, target, found);
+  }
+}
+
+const isReached = (tables: RestoreInterpreter, table: string, source: string, target: string): boolean =>
+  (tables.chains(table).get(source) ?? []).some((rule) => jumpTarget(rule) === target);
+
+/** The fate of every address that the tables know. */
+export function fates(tables: RestoreInterpreter): Map<string, Fate> {
+  const nat = tables.chains("nat");
+  const filter = tables.chains("filter");
+  const result = new Map<string, { endpoints: Set<string>; hasVerdict: boolean }>();
+  const fate = (match: string): { endpoints: Set<string>; hasVerdict: boolean } => {
+    let known = result.get(match);
+    if (known === undefined) result.set(match, known = { endpoints: new Set(), hasVerdict: false });
+    return known;
+  };
+  if (isReached(tables, "nat", "PREROUTING", "KUBE-SERVICES")) {
+    const services = nat.get("KUBE-SERVICES") ?? [];
+    const nodePorts = services.some((rule) => jumpTarget(rule) === "KUBE-NODEPORTS")
+      ? nat.get("KUBE-NODEPORTS") ?? []
+      : [];
+    for (const rule of [...services, ...nodePorts]) {
+      const match = dispatchMatch(rule);
+      // The first rule that takes a packet decides.
+      if (match === null || result.has(match)) continue;
+      endpointsBehind(nat, jumpTarget(rule)!, fate(match).endpoints);
+    }
+  }
+  for (
+    const [source, chain] of [["FORWARD", "KUBE-SERVICES"], ["INPUT", "KUBE-EXTERNAL-SERVICES"]] as const
+  ) {
+    if (!isReached(tables, "filter", source, chain)) continue;
+    for (const rule of filter.get(chain) ?? []) {
+      const match = dispatchMatch(rule);
+      if (match !== null) fate(match).hasVerdict = true;
+    }
+  }
+  return result;
+}
+
+/** True if what nat translates is masqueraded where the rules ask for it. */
+export function isMasqueradeReady(tables: RestoreInterpreter): boolean {
+  const nat = tables.chains("nat");
+  const translates = isReached(tables, "nat", "PREROUTING", "KUBE-SERVICES") &&
+    (nat.get("KUBE-SERVICES") ?? []).some((rule) => dispatchMatch(rule) !== null);
+  return !translates || (isReached(tables, "nat", "POSTROUTING", "KUBE-POSTROUTING") &&
+    (nat.get("KUBE-POSTROUTING") ?? []).length > 0 && (nat.get("KUBE-MARK-MASQ") ?? []).length > 0);
+}
