@@ -7,14 +7,29 @@ import type { LoggingConfig } from "../config/types.ts";
 import { createLogger, type Logger } from "../observe/log.ts";
 import type { Io } from "./io.ts";
 
-/** A logger that writes to standard error. */
+/** A logger that writes to standard error, or, if streams are split, information to standard output. */
 export function openLogger(logging: LoggingConfig, io: Io): Logger {
+  const format = logging.format === "json" ? "json" : "text";
+  const isInformation = format === "json" ? isJsonInformation : isTextInformation;
+  const toError = (line: string): void => io.err(line);
+  // If standard output is closed, the line still belongs somewhere.
+  const split = (line: string): void =>
+    isInformation(line) ? void io.out(line).catch(() => io.err(line)) : io.err(line);
   return createLogger({
-    format: logging.format === "json" ? "json" : "text",
+    format,
     verbosity: logging.verbosity,
     vmodule: logging.vmodule,
-    write: (line) => io.err(line),
+    write: logging.options[format].splitStream ? split : toError,
     nowMs: () => performance.timeOrigin + performance.now(),
     pid: Deno.pid,
   });
+}
+
+function isTextInformation(line: string): boolean {
+  return line.startsWith("I");
+}
+
+/** Only information has a verbosity, right after the message; no warning has a value of that name. */
+function isJsonInformation(line: string): boolean {
+  return /^\{"ts":[^,]*,"caller":"[^"]*","msg":"(?:[^"\\]|\\.)*","v":\d/.test(line);
 }
