@@ -1,0 +1,92 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { type FlowOutcome, formatFlow, formatPacket, mergeOutcomes, parsePacket } from "./flow.ts";
+
+function outcome(fields: Partial<FlowOutcome>): FlowOutcome {
+  return {
+    probability: { numerator: 1n, denominator: 1n },
+    verdict: "accept",
+    rejectWith: "",
+    translatedTo: "",
+    toNode: false,
+    masquerade: false,
+    mark: 0,
+    remembered: [],
+    hits: [],
+    ...fields,
+  };
+}
+
+const HALF = { numerator: 1n, denominator: 2n };
+
+const FLOWS: readonly { outcomes: readonly Partial<FlowOutcome>[]; text: string }[] = [
+  { outcomes: [{ verdict: "drop" }], text: "dropped" },
+  { outcomes: [{ verdict: "reject", rejectWith: "tcp-reset" }], text: "rejected" },
+  { outcomes: [{}], text: "untranslated" },
+  { outcomes: [{ toNode: true }], text: "this node" },
+  { outcomes: [{ masquerade: true }], text: "untranslated, masquerade yes" },
+  { outcomes: [{ translatedTo: "10.0.0.1:80" }], text: "10.0.0.1:80, masquerade no" },
+  {
+    outcomes: [{ translatedTo: "10.0.0.1:80", masquerade: true, mark: 0x4000 }],
+    text: "10.0.0.1:80, masquerade yes, mark 0x4000 left",
+  },
+  {
+    outcomes: [
+      { translatedTo: "10.0.0.1:80", probability: HALF },
+      { translatedTo: "10.0.0.2:80", probability: HALF },
+    ],
+    text: "10.0.0.1:80 (1/2) | 10.0.0.2:80 (1/2), masquerade no",
+  },
+  {
+    outcomes: [
+      { translatedTo: "10.0.0.1:80", probability: HALF, masquerade: true },
+      { translatedTo: "10.0.0.2:80", probability: HALF },
+    ],
+    text: "10.0.0.1:80 (1/2, masquerade yes) | 10.0.0.2:80 (1/2, masquerade no)",
+  },
+  {
+    outcomes: [{ verdict: "drop", probability: HALF }, { translatedTo: "10.0.0.2:80", probability: HALF }],
+    text: "dropped (1/2) | 10.0.0.2:80 (1/2, masquerade no)",
+  },
+];
+
+for (const { outcomes, text } of FLOWS) {
+  Deno.test(`a flow is told as "${text}"`, { permissions: "none" }, () => {
+    assertEquals(formatFlow({ outcomes: outcomes.map(outcome), problems: [] }), text);
+  });
+}
+
+Deno.test("outcomes that end alike add up, others stay apart, in order of destination", {
+  permissions: "none",
+}, () => {
+  const quarter = { numerator: 1n, denominator: 4n };
+  const merged = mergeOutcomes([
+    outcome({ translatedTo: "10.0.0.2:80", probability: HALF }),
+    outcome({ translatedTo: "10.0.0.1:80", probability: quarter }),
+    outcome({ translatedTo: "10.0.0.1:80", probability: quarter }),
+  ]);
+  assertEquals(merged.map((one) => [one.translatedTo, one.probability]), [
+    ["10.0.0.1:80", HALF],
+    ["10.0.0.2:80", HALF],
+  ]);
+});
+
+Deno.test("packets are read and told in the same words", { permissions: "none" }, () => {
+  for (
+    const text of [
+      "10.0.0.7@eth0 → 172.30.0.41:80",
+      "10.0.0.7@node → 172.30.0.41:53/udp",
+      "fd00::7@veth1 → [fd00::1]:2905/sctp",
+      "fd00::7@cni0 → fd00::1/icmp",
+      "10.0.0.7@eth0 → 172.30.0.41:80 INVALID",
+      "10.0.0.7@eth0 → 172.30.0.41/icmp ESTABLISHED mark 0x4000",
+    ]
+  ) assertEquals(formatPacket(parsePacket(text)), text);
+  assertEquals(parsePacket("10.0.0.7 → 10.0.0.1:80").inInterface, "eth0");
+  assertEquals(parsePacket("10.0.0.7@node → 10.0.0.1:80").inInterface, "");
+});
+
+for (const text of ["", "10.0.0.7", "10.0.0.7 → 10.0.0.1", "10.0.0.7 → 10.0.0.1:80/icmp", "a → b:80/tls"]) {
+  Deno.test(`"${text}" is no packet`, { permissions: "none" }, () => {
+    assertThrows(() => parsePacket(text), SyntaxError, "is not a packet");
+  });
+}

@@ -1,0 +1,96 @@
+/** What must hold for the rules of every flow case, whatever their packets do. */
+import { assertEquals } from "@std/assert";
+import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
+import { renderIptablesRule } from "../../lib/netfilter/iptables_rule.ts";
+import {
+  type IptablesRuleset,
+  parseIptablesSave,
+  renderIptablesSave,
+} from "../../lib/netfilter/iptables_save.ts";
+import { parseIptablesRule } from "../../lib/netfilter/parse_iptables_rule.ts";
+import { FLOW_CASES } from "./flow_cases.ts";
+import { optionsOf } from "./flow_case.ts";
+import { rulesText } from "./iptables_backend.ts";
+
+const FAMILIES = ["IPv4", "IPv6"] as const;
+const RULESETS: readonly { readonly name: string; readonly ruleset: IptablesRuleset }[] = FLOW_CASES.flatMap((
+  one,
+) =>
+  FAMILIES.map((family) => ({
+    name: `${one.name}, ${family}`,
+    ruleset: parseIptablesSave(rulesText(family, one.objects, optionsOf(one)).restore),
+  }))
+);
+
+function targetsOf(ruleset: IptablesRuleset, table: string): Set<string> {
+  const targets = new Set<string>();
+  for (const { rules } of ruleset.get(table)?.values() ?? []) {
+    for (const rule of rules) {
+      const target = parseIptablesRule(rule).target;
+      if (target?.kind === "chain") targets.add(target.chain);
+    }
+  }
+  return targets;
+}
+
+Deno.test("every jump leads to a chain that is written", { permissions: "none" }, () => {
+  for (const { name, ruleset } of RULESETS) {
+    for (const [table, chains] of ruleset) {
+      assertEquals(
+        [...targetsOf(ruleset, table)].filter((target) => !chains.has(target)),
+        [],
+        `${name}, ${table}`,
+      );
+    }
+  }
+});
+
+Deno.test("every chain of a Service is jumped to and holds rules", { permissions: "none" }, () => {
+  for (const { name, ruleset } of RULESETS) {
+    const targets = targetsOf(ruleset, "nat");
+    for (const [chain, { rules }] of ruleset.get("nat") ?? []) {
+      if (!/^KUBE-(SVC|SVL|EXT|FW|SEP)-/.test(chain)) continue;
+      assertEquals([targets.has(chain), rules.length > 0], [true, true], `${name}: ${chain}`);
+    }
+  }
+});
+
+Deno.test("no rule is written twice into a chain", { permissions: "none" }, () => {
+  for (const { name, ruleset } of RULESETS) {
+    for (const [table, chains] of ruleset) {
+      for (const [chain, { rules }] of chains) {
+        assertEquals(new Set(rules).size, rules.length, `${name}: ${table} ${chain}`);
+      }
+    }
+  }
+});
+
+Deno.test("rendering what was parsed gives the same rules, as text and in their canonical form", {
+  permissions: "none",
+}, () => {
+  for (const { ruleset } of RULESETS) {
+    assertEquals(parseIptablesSave(renderIptablesSave(ruleset)), ruleset);
+    for (const chains of ruleset.values()) {
+      for (const { rules } of chains.values()) {
+        for (const rule of rules) {
+          assertEquals(renderIptablesRule(parseIptablesRule(rule)), rule);
+          assertEquals(canonicalRuleText(canonicalRuleText(rule)), canonicalRuleText(rule));
+        }
+      }
+    }
+  }
+});
+
+Deno.test("the simulator knows every word of every rule", { permissions: "none" }, () => {
+  for (const { name, ruleset } of RULESETS) {
+    for (const chains of ruleset.values()) {
+      for (const { rules } of chains.values()) {
+        for (const rule of rules) {
+          const { matches, target } = parseIptablesRule(rule);
+          const unknown = matches.some((match) => match.kind === "opaque") || target?.kind === "opaque";
+          assertEquals(unknown, false, `${name}: ${rule}`);
+        }
+      }
+    }
+  }
+});
