@@ -15,7 +15,7 @@ import type { NodeFacts, ProxyState } from "../model/state.ts";
 import { readManifests } from "../source/files.ts";
 import { effectiveConfiguration } from "./configuration.ts";
 import type { Io } from "./io.ts";
-import { configuredIptables } from "./iptables_settings.ts";
+import { configuredIptables } from "../backend/iptables/settings.ts";
 import { nodeName } from "./node_name.ts";
 import type { ParsedFlags } from "./parse_args.ts";
 

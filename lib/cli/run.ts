@@ -3,9 +3,10 @@
  *
  * @module
  */
+import type { PreparedMode } from "../backend/mode.ts";
+import { resolveMode } from "../backend/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
-import type { KubeProxyConfiguration } from "../config/types.ts";
-import { UnsupportedError } from "../errors.ts";
+import type { KubeProxyConfiguration, SyncPeriods } from "../config/types.ts";
 import { systemExec } from "../kernel/exec.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import type { Logger } from "../observe/log.ts";
@@ -14,7 +15,6 @@ import { FamilyRunner } from "../sync/family_runner.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
 import { observeSyncs } from "../sync/sync_observer.ts";
 import type { Io } from "./io.ts";
-import { prepareIptables } from "./iptables_mode.ts";
 import { openLogger } from "./logger.ts";
 import { nodeName } from "./node_name.ts";
 import { NodeWatch } from "./node_watch.ts";
@@ -36,37 +36,41 @@ export async function runCommand(
   io: Io,
 ): Promise<number> {
   const log = openLogger(config.logging, io);
-  log.info("Starting", { version: versionLine(), mode: config.mode, node: nodeName(config) });
-  if (config.mode !== "iptables" && config.mode !== "auto") {
-    throw new UnsupportedError(
-      `Proxy mode ${config.mode}`,
-      "a release of kproxy that has it",
-      "mode iptables only",
-    );
-  }
+  const { mode, prepare } = resolveMode(config.mode);
+  log.info("Starting", { version: versionLine(), mode, node: nodeName(config) });
   using signals = new StopSignals((name) => log.info("Stopping, rules stay in place", { signal: name }));
-  const mode = await prepareIptables(systemExec, config, log);
+  const prepared = await prepare({ exec: systemExec, config, log });
   if (flags.get("init-only") === true) {
     log.info("System initialized and --init-only specified");
     return 0;
   }
-  return await serve(config, { mode, log, signals, master: flags.get("master") ?? "" });
+  return await serve(config, {
+    prepared,
+    periods: selectedPeriods(config, mode),
+    log,
+    signals,
+    master: flags.get("master") ?? "",
+  });
 }
 
 interface Parts {
-  readonly mode: Awaited<ReturnType<typeof prepareIptables>>;
+  readonly prepared: PreparedMode;
+  readonly periods: SyncPeriods;
   readonly log: Logger;
   readonly signals: StopSignals;
   /** `--master`; empty if not given. */
   readonly master: string;
 }
 
-async function serve(config: KubeProxyConfiguration, { mode, log, signals, master }: Parts): Promise<number> {
+async function serve(
+  config: KubeProxyConfiguration,
+  { prepared, periods, log, signals, master }: Parts,
+): Promise<number> {
   const name = nodeName(config);
   const metrics = new ProxyMetrics();
   const wallClockMs = () => performance.timeOrigin + performance.now();
   const observer = observeSyncs(log, metrics, wallClockMs);
-  const runners = mode.proxiers.map((proxier) =>
+  const runners = prepared.proxiers.map((proxier) =>
     new FamilyRunner({
       tracker: new ChangeTracker({
         family: proxier.family,
@@ -75,14 +79,14 @@ async function serve(config: KubeProxyConfiguration, { mode, log, signals, maste
         startedAtMs: wallClockMs(),
       }),
       proxier,
-      periods: selectedPeriods(config, "iptables"),
+      periods,
       observer,
       log,
       onQueued: (family) => metrics.lastQueuedTimestamp.set({ ip_family: family }, wallClockMs() / 1000),
       random: Math.random,
     })
   );
-  const nodeWatch = new NodeWatch({ config, runners, mode, log });
+  const nodeWatch = new NodeWatch({ config, runners, mode: prepared, log });
   const loop = new ProxyLoop({
     lanes: runners,
     nodeName: name,

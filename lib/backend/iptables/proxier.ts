@@ -3,30 +3,23 @@
  *
  * @module
  */
-import { IptablesProxier, type IptablesSettings } from "../backend/iptables/apply.ts";
-import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend/backend.ts";
-import { usesLocalhostNodePorts } from "../backend/iptables/base_rules.ts";
-import type { KubeProxyConfiguration } from "../config/types.ts";
-import { UnsupportedError } from "../errors.ts";
-import type { Exec } from "../kernel/exec.ts";
-import { Iptables } from "../kernel/iptables.ts";
-import { chooseIptablesVariant, probeIptables } from "../kernel/iptables_variant.ts";
-import { ensureSysctl, readSysctl } from "../kernel/sysctl.ts";
-import { nodeIps } from "../model/node.ts";
-import type { IpFamily, NodeObject } from "../model/objects.ts";
-import type { Logger } from "../observe/log.ts";
-import { configuredIptables } from "./iptables_settings.ts";
+import { IptablesProxier, type IptablesSettings } from "./apply.ts";
+import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import { usesLocalhostNodePorts } from "./base_rules.ts";
+import { UnsupportedError } from "../../errors.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { Iptables } from "../../kernel/iptables.ts";
+import { chooseIptablesVariant, probeIptables } from "../../kernel/iptables_variant.ts";
+import { ensureSysctl, readSysctl } from "../../kernel/sysctl.ts";
+import { nodeIps } from "../../model/node.ts";
+import type { IpFamily, NodeObject } from "../../model/objects.ts";
+import type { Logger } from "../../observe/log.ts";
+import type { ModeContext, PreparedMode } from "../mode.ts";
+import { configuredIptables } from "./settings.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 const BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal";
 const ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet";
-
-/** The families the node can serve, ready to sync. */
-export interface IptablesMode {
-  readonly proxiers: readonly ReconfigurableProxier[];
-  /** Takes the Node's facts over; yields the families whose rules that changes. */
-  reconfigure(node: NodeObject | null): readonly IpFamily[];
-}
 
 /**
  * Probes the node and prepares it.
@@ -34,11 +27,7 @@ export interface IptablesMode {
  * @throws {UnsupportedError} if iptables does not work for the primary family
  * @throws {ExecError} if a sysctl is refused for another reason than a read-only `/proc/sys`
  */
-export async function prepareIptables(
-  exec: Exec,
-  config: KubeProxyConfiguration,
-  log: Logger,
-): Promise<IptablesMode> {
+export async function prepareIptables({ exec, config, log }: ModeContext): Promise<PreparedMode> {
   const { variant, reason } = await chooseIptablesVariant(exec);
   log.info("Using iptables", { variant, reason });
   const families = await usableFamilies(exec, variant, log);

@@ -3,11 +3,11 @@
  *
  * @module
  */
-import type { IptablesOptions } from "../backend/iptables/ruleset.ts";
-import { selectedMasqueradeAll, selectedMasqueradeBit } from "../config/defaults.ts";
-import type { KubeProxyConfiguration } from "../config/types.ts";
-import { type LocalDetection, nodeIps, nodePortAddresses, selectLocalDetector } from "../model/node.ts";
-import type { IpFamily, NodeObject } from "../model/objects.ts";
+import type { IptablesOptions } from "./ruleset.ts";
+import { selectedMasqueradeAll, selectedMasqueradeBit } from "../../config/defaults.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { type LocalDetection, nodeIps, nodePortAddresses, selectLocalDetector } from "../../model/node.ts";
+import type { IpFamily, NodeObject } from "../../model/objects.ts";
 
 /** All of the options that neither the tool's version nor the node's interfaces decide. */
 export type ConfiguredIptables = Omit<IptablesOptions, "nodePortIps" | "randomFully">;

@@ -1,0 +1,32 @@
+/**
+ * What a proxy mode offers the program beside planning and applying: getting a node ready for it.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import type { Exec } from "../kernel/exec.ts";
+import type { IpFamily, NodeObject } from "../model/objects.ts";
+import type { Logger } from "../observe/log.ts";
+import type { FamilyProxier } from "./backend.ts";
+
+/** What preparing a mode may use. */
+export interface ModeContext {
+  readonly exec: Exec;
+  readonly config: KubeProxyConfiguration;
+  readonly log: Logger;
+}
+
+/** A mode on a node that can run it. */
+export interface PreparedMode {
+  /** One for each IP family the node can serve, the primary one among them. */
+  readonly proxiers: readonly FamilyProxier[];
+  /** Takes the Node's facts over; yields the families whose rules that changes, so that they must be written again. */
+  reconfigure(node: NodeObject | null): readonly IpFamily[];
+}
+
+/**
+ * Probes the node, sets what the mode needs of it and makes the proxiers.
+ *
+ * @throws {UnsupportedError} naming the missing module, tool or setting, if the node cannot run the mode
+ */
+export type PrepareMode = (context: ModeContext) => Promise<PreparedMode>;
