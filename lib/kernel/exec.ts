@@ -13,10 +13,18 @@ export interface ExecResult {
   readonly stderr: string;
 }
 
+/** Text for a program: at once, or in pieces that are made as the program reads them, anew for each run. */
+export type Input = string | (() => Iterable<string>);
+
+/** All of an input as one text. */
+export function wholeText(input: Input): string {
+  return typeof input === "string" ? input : [...input()].join("");
+}
+
 /** Options of one run. */
 export interface ExecOptions {
   /** Text for standard input; without it standard input is empty. */
-  readonly stdin?: string;
+  readonly stdin?: Input;
   /** Kills the program after this many milliseconds. */
   readonly timeoutMs?: number;
 }
@@ -62,10 +70,12 @@ export const systemExec: Exec = {
   },
 };
 
-async function feed(stdin: WritableStream<Uint8Array>, text: string): Promise<void> {
+async function feed(stdin: WritableStream<Uint8Array>, input: Input): Promise<void> {
   const writer = stdin.getWriter();
   try {
-    await writer.write(encoder.encode(text));
+    for (const piece of typeof input === "string" ? [input] : input()) {
+      await writer.write(encoder.encode(piece));
+    }
     await writer.close();
   } catch (error) {
     // A program that ends without reading its input closes the pipe; its status says what happened.

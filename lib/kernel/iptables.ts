@@ -6,7 +6,7 @@
 import { ExecError, UnsupportedError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { type Clock, systemClock } from "./clock.ts";
-import type { Exec, ExecResult } from "./exec.ts";
+import { type Exec, type ExecResult, type Input, wholeText } from "./exec.ts";
 import { type IptablesVariant, isAtLeast, MIN_IPTABLES_VERSION, waitArgs } from "./iptables_version.ts";
 import { Mutex } from "./mutex.ts";
 import { describeRestoreFailure } from "./restore_failure.ts";
@@ -186,7 +186,7 @@ export class Iptables {
    *
    * @throws {ExecError} whose message and stderr hold the lines around the one that failed
    */
-  async restore(text: string, options: RestoreOptions = {}): Promise<string> {
+  async restore(text: Input, options: RestoreOptions = {}): Promise<string> {
     const argv = [
       this.#programs.restore,
       ...this.#wait,
@@ -196,7 +196,7 @@ export class Iptables {
     ];
     const result = await this.#runPastLock(argv, { stdin: text });
     if (result.code !== 0) {
-      throw new ExecError(argv, result.code, describeRestoreFailure(result.stderr, text));
+      throw new ExecError(argv, result.code, describeRestoreFailure(result.stderr, wholeText(text)));
     }
     return result.stdout;
   }
@@ -291,7 +291,7 @@ export class Iptables {
   /** Runs a command, again and again with jittered pauses while its status says that the lock is held. */
   #runPastLock(
     argv: readonly string[],
-    options: { stdin?: string; timeoutMs?: number },
+    options: { stdin?: Input; timeoutMs?: number },
   ): Promise<ExecResult> {
     return this.#mutex.run(async () => {
       const deadline = this.#clock.nowMs() + this.#lockDeadlineMs;

@@ -7,7 +7,7 @@
  * @module
  */
 import { ExecError } from "../../lib/errors.ts";
-import type { Exec, ExecOptions, ExecResult } from "../../lib/kernel/exec.ts";
+import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";
 import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { splitWords } from "../../lib/netfilter/words.ts";
@@ -81,7 +81,8 @@ export class FakeIptables implements Exec {
     // A process takes at least one turn; what would be a race with it must be one here, too.
     await Promise.resolve();
     const program = this.#find(argv);
-    this.runs.push({ argv, stdin: options.stdin ?? "" });
+    const stdin = wholeText(options.stdin ?? "");
+    this.runs.push({ argv, stdin });
     const args = argv.slice(1);
     if (args.includes("--version")) {
       return done(
@@ -93,9 +94,7 @@ export class FakeIptables implements Exec {
       this.#lockedRuns--;
       return { code: 4, stdout: "", stderr: LOCK_HELD };
     }
-    return program.action === "restore"
-      ? this.#restore(program, args, options.stdin ?? "")
-      : this.#command(program, args);
+    return program.action === "restore" ? this.#restore(program, args, stdin) : this.#command(program, args);
   }
 
   #find(argv: readonly string[]): Program {

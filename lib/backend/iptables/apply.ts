@@ -15,8 +15,8 @@ import { CommittedRules } from "./committed.ts";
 import { diffIptables } from "./diff.ts";
 import { CANARY_CHAIN, canaryProbe, hasMangleCanary, holdsSentinels, sentinels } from "./observe_canary.ts";
 import { planIptables } from "./plan.ts";
-import { chainLine, countWrittenRules, renderOperations } from "./render.ts";
-import type { IptablesOptions, IptablesPlan, ObservedTables, Operations, Table } from "./ruleset.ts";
+import { chainLine, countWrittenRules, renderOperations, renderTransaction } from "./render.ts";
+import type { IptablesOptions, IptablesPlan, ObservedTables, Operations } from "./ruleset.ts";
 import { stageFullSync } from "./stages.ts";
 import { observeTables } from "./stages_observe.ts";
 
@@ -105,13 +105,12 @@ export class IptablesProxier implements FamilyProxier {
       servicesPerStage: isLive(observed) ? SERVICES_PER_STAGE_LIVE : SERVICES_PER_STAGE,
     };
     const operations = stageFullSync(plan, observed, staging);
-    const text = renderOperations(withCanaries(operations));
-    await this.#restore(text);
+    const bytes = await this.#restore(withCanaries(operations));
     const commands = hasMangleCanary(saved) ? 2 : 3;
     this.#mangleCanary = commands === 2 || await this.#setMangleCanary();
     const committed = CommittedRules.of(plan);
     this.#committed = committed;
-    return report(commands, text, countWrittenRules(operations), committed);
+    return report(commands, bytes, operations, committed);
   }
 
   async #syncChanged(
@@ -121,11 +120,11 @@ export class IptablesProxier implements FamilyProxier {
   ): Promise<ApplyReport> {
     const plan = await this.#inPhase("plan", () => this.#plan(state, changed));
     const operations = diffIptables(plan, committed);
-    const text = renderOperations(operations);
-    if (text !== "") await this.#restore(text);
+    const isEmpty = operations.transactions.length === 0;
+    const bytes = isEmpty ? 0 : await this.#restore(operations);
     committed.apply(plan);
     this.#committed = committed;
-    return report(text === "" ? 0 : 1, text, countWrittenRules(operations), committed);
+    return report(isEmpty ? 0 : 1, bytes, operations, committed);
   }
 
   async #plan(state: ProxyState, changed: Changed): Promise<IptablesPlan> {
@@ -139,10 +138,24 @@ export class IptablesProxier implements FamilyProxier {
     });
   }
 
-  async #restore(text: string): Promise<void> {
+  /** Resolves to the number of bytes written. */
+  async #restore(operations: Operations): Promise<number> {
     const { logger } = this.#options;
-    if (logger.enabled(9)) logger.info("Restoring iptables", { family: this.family, rules: text }, 9);
-    await this.#inPhase("apply", () => this.#iptables.restore(text));
+    if (logger.enabled(9)) {
+      logger.info("Restoring iptables", { family: this.family, rules: renderOperations(operations) }, 9);
+    }
+    let bytes = 0;
+    // In pieces: 10,000 Services are 30 MB of text, and the program starts with the first transaction at once.
+    const pieces = function* (): Iterable<string> {
+      bytes = 0;
+      for (const transaction of operations.transactions) {
+        const piece = renderTransaction(transaction);
+        bytes += piece.length;
+        yield piece;
+      }
+    };
+    await this.#inPhase("apply", () => this.#iptables.restore(pieces));
+    return bytes;
   }
 
   /** Table mangle holds nothing else of ours: a node without it is no reason to be without rules. */
@@ -190,9 +203,9 @@ function withCanaries(operations: Operations): Operations {
 
 function report(
   commands: number,
-  text: string,
-  written: Readonly<Record<Table, number>>,
+  bytes: number,
+  operations: Operations,
   committed: CommittedRules,
 ): ApplyReport {
-  return { commands, bytes: text.length, written, total: committed.ruleCounts };
+  return { commands, bytes, written: countWrittenRules(operations), total: committed.ruleCounts };
 }
