@@ -50,10 +50,10 @@ export function stageFullSync(
   options: StageOptions,
 ): Operations {
   if (!plan.all) throw new TypeError("A full sync needs a plan of all Services");
-  const chainsPerStage = Math.max(1, options.servicesPerStage) * CHAINS_PER_SERVICE;
+  const chainsPerStage = Math.max(1, Math.round(options.servicesPerStage * CHAINS_PER_SERVICE));
   const stale = staleChains(plan, observed);
-  const filter: Transaction = {
-    table: "filter",
+  const filter = {
+    table: "filter" as const,
     lines: [
       ...ensuredChains(plan, "filter", observed),
       ...planLines(plan, "filter"),
@@ -126,30 +126,44 @@ function masqueradeStage(plan: IptablesPlan, observed: ObservedTables): Transact
  */
 function chainStages(plan: IptablesPlan, chainsPerStage: number): Transaction[] {
   const stages: Transaction[] = [];
-  let chains: string[] = [], rules: string[] = [];
+  let batch: ServiceRules[] = [], batchChains = 0;
   const flush = (): void => {
-    if (chains.length > 0) stages.push({ table: "nat", lines: [...chains, ...rules] });
-    chains = [];
-    rules = [];
-  };
-  const add = (names: readonly string[], lines: readonly string[]): void => {
-    for (const chain of names) chains.push(chainLine(chain));
-    for (const line of lines) rules.push(line);
+    if (batch.length > 0) stages.push(chainStage(batch));
+    batch = [];
+    batchChains = 0;
   };
   for (const service of plan.services.values()) {
-    if (service === null) continue;
-    if (chains.length > 0 && chains.length + service.chains.length > chainsPerStage) flush();
-    if (service.chains.length <= chainsPerStage) {
-      add(service.chains, service.rules);
-      continue;
-    }
-    for (const portion of endpointPortions(service, chainsPerStage)) {
-      add(portion.chains, portion.rules);
-      flush();
+    const count = service?.chains.length ?? 0;
+    if (service === null || count === 0) continue;
+    if (batchChains + count > chainsPerStage) flush();
+    if (count <= chainsPerStage) {
+      batch.push(service);
+      batchChains += count;
+    } else {
+      for (const portion of endpointPortions(service, chainsPerStage)) stages.push(chainStage([portion]));
     }
   }
   flush();
   return stages;
+}
+
+function chainStage(services: readonly Pick<ServiceRules, "chains" | "rules">[]): Transaction {
+  return transaction("nat", () => {
+    const lines: string[] = [];
+    for (const { chains } of services) for (const chain of chains) lines.push(chainLine(chain));
+    for (const { rules } of services) for (const rule of rules) lines.push(rule);
+    return lines;
+  });
+}
+
+/** A transaction whose lines are made when they are read, so that only one stage of many is in memory. */
+function transaction(table: Table, lines: () => string[]): Transaction {
+  return {
+    table,
+    get lines() {
+      return lines();
+    },
+  };
 }
 
 /** A Service of very many endpoints: their chains in portions, then the chains that choose among them. */
