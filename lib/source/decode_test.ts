@@ -338,6 +338,20 @@ pure("what an API server lets through is not refused", () => {
   for (const raw of odd) assertEquals(decodeObject(raw, "x").rejections, [], JSON.stringify(raw));
 });
 
+pure("a written ExternalName Service needs neither address nor ports", () => {
+  const raw = { metadata: { name: "web" }, spec: { type: "ExternalName", externalName: "x.example" } };
+  assertEquals(decodeService(raw, { manifest: true }).type, "ExternalName");
+});
+
+pure("names are as long as the API allows, and no longer", () => {
+  const named = (name: string): Raw => ({ metadata: { namespace: "shop", name }, addressType: "IPv4" });
+  assertEquals(decodeEndpointSlice(named("a".repeat(253))).name.length, 253);
+  assertThrows(() => decodeEndpointSlice(named("a".repeat(254))), DecodeError, "at most 253");
+  const service = (name: string): Raw => ({ ...rawService(), metadata: { namespace: "shop", name } });
+  assertEquals(decodeService(service("a".repeat(63))).name.length, 63);
+  assertThrows(() => decodeService(service("a".repeat(64))), DecodeError, "at most 63");
+});
+
 pure("written objects get what an API server would fill in", () => {
   const service = decodeService({ ...rawService(), metadata: { name: "web" } }, { manifest: true });
   assertEquals(service.namespace, "default");

@@ -186,7 +186,7 @@ function replaceSlice(
 
 function effective(record: ServiceSlices): readonly EndpointSlice[] {
   const slices = [...record.slices.values()];
-  const covered = slices.some((slice) => slice.serviceName !== "" && slice.addressType !== "FQDN");
+  const covered = slices.some((slice) => slice.addressType !== "FQDN");
   return covered ? slices : [...slices, ...record.endpoints];
 }
 

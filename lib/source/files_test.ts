@@ -305,6 +305,11 @@ Deno.test("of two files with the same object the first counts, which is said onc
     await write("a.yaml", service("web", 4));
     await sink.untilPorts("api:1", "web:4");
     assertEquals(sink.rejections.length, 2);
+    await Deno.remove(`${folder}/b.yaml`);
+    await write("c.yaml", service("api", 2));
+    await sink.untilPorts("api:2", "web:4");
+    await write("b.yaml", service("web", 5));
+    await sink.until("the new conflict is said", () => sink.rejections.length === 3);
   });
 });
 
@@ -338,6 +343,13 @@ Deno.test("a file that is emptied and filled again loses nothing; one that stays
     await write("a.yaml", service("web", 81));
     await sink.untilPorts("web:81");
     assertEquals(sink.batches, batches + 1, "the Service was gone in between");
+    await write("a.yaml", "kind: [");
+    await sink.untilRejected("cannot be parsed");
+    await write("a.yaml", "");
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    assertEquals(sink.ports(), ["web:81"]);
+    await write("a.yaml", service("web", 82));
+    await sink.untilPorts("web:82");
     await write("a.yaml", "");
     await sink.untilPorts();
   }, { emptyGraceMs: 1200 });

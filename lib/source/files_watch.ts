@@ -21,7 +21,9 @@ const MAX_DEBOUNCES = 10;
 interface WatchedFolder {
   /** Device and inode: a folder that was replaced needs a new watch. */
   readonly identity: string;
-  readonly watcher: Deno.FsWatcher | undefined;
+  readonly watcher: Deno.FsWatcher;
+  /** Resolves once the watcher is closed and its last event was taken. */
+  readonly ended: Promise<void>;
 }
 
 /**
@@ -32,6 +34,8 @@ export class FolderWatch implements Disposable {
   readonly #options: FolderWatchOptions;
   readonly #watched = new Map<string, WatchedFolder>();
   readonly #timers = new Set<ReturnType<typeof setTimeout>>();
+  /** Folders whose trouble was said; it is tried again at every refresh. */
+  readonly #warned = new Set<string>();
   #changed = new Set<string>();
   #wake: PromiseWithResolvers<void> = Promise.withResolvers();
 
@@ -45,9 +49,11 @@ export class FolderWatch implements Disposable {
       const identity = await identityOfFolder(folder);
       const watched = this.#watched.get(folder);
       if (watched?.identity === identity) continue;
-      watched?.watcher?.close();
       this.#watched.delete(folder);
-      if (identity !== undefined) this.#watched.set(folder, { identity, watcher: this.#open(folder) });
+      watched?.watcher.close();
+      // Deno has one inotify instance for all watches: until the old one has ended, a new one of the same path joins it.
+      await watched?.ended;
+      if (identity !== undefined) this.#open(folder, identity);
     }
   }
 
@@ -86,7 +92,7 @@ export class FolderWatch implements Disposable {
 
   [Symbol.dispose](): void {
     for (const timer of this.#timers) clearTimeout(timer);
-    for (const { watcher } of this.#watched.values()) watcher?.close();
+    for (const { watcher } of this.#watched.values()) watcher.close();
     this.#watched.clear();
   }
 
@@ -104,18 +110,20 @@ export class FolderWatch implements Disposable {
     }
   }
 
-  #open(folder: string): Deno.FsWatcher | undefined {
+  #open(folder: string, identity: string): void {
     try {
       const watcher = Deno.watchFs(folder, { recursive: false });
-      this.#follow(watcher).catch((error) => this.#warn(folder, error));
-      return watcher;
+      const ended = this.#follow(watcher).catch((error) => this.#warn(folder, error));
+      this.#watched.set(folder, { identity, watcher, ended });
+      this.#warned.delete(folder);
     } catch (error) {
       this.#warn(folder, error);
-      return undefined;
     }
   }
 
   #warn(folder: string, error: unknown): void {
+    if (this.#warned.has(folder)) return;
+    this.#warned.add(folder);
     this.#options.log.error("Cannot watch folder, polling it instead", error, {
       folder,
       pollMs: this.#options.pollMs,
