@@ -181,6 +181,31 @@ for (const variant of VARIANTS) {
   });
 }
 
+e2eTest("legacy: a lock held for longer than the program waits is waited for all the same", [
+  ...NEEDS,
+  program("flock"),
+], async () => {
+  await withNetns(async (netns) => {
+    // A lock file of our own, because the real one is shared by all namespaces.
+    const lockFile = await Deno.makeTempFile({ prefix: "kproxy-xtables-lock-" });
+    const exec: Exec = {
+      run: (argv, options) => netns.exec.run(["env", `XTABLES_LOCKFILE=${lockFile}`, ...argv], options),
+    };
+    const { iptables, sync } = await rig(exec, "IPv4", "legacy");
+    const holder = new Deno.Command("flock", { args: [lockFile, "sleep", "6"], stdin: "null" }).spawn();
+    try {
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      const start = performance.now();
+      await sync({ "s1": 1 });
+      assertGreater(performance.now() - start, 5_000);
+      assert((await iptables.save("nat")).includes("KUBE-SVC-"));
+    } finally {
+      await end(holder);
+      await Deno.remove(lockFile);
+    }
+  });
+});
+
 /** Runs `work` while a client connects 100 times a second, and while `nft monitor` listens. */
 async function underTraffic(
   netns: Netns,
