@@ -65,6 +65,26 @@ Deno.test("no rule is written twice into a chain", { permissions: "none" }, () =
   }
 });
 
+Deno.test("with more than 1000 endpoints the rules of which there are many carry no comments", {
+  permissions: "none",
+}, () => {
+  const large = (name: string) => name.startsWith("more than 1000 endpoints");
+  for (const { name, ruleset } of RULESETS) {
+    for (const [chain, { rules }] of ruleset.get("nat") ?? []) {
+      if (!/^KUBE-(SVC|SVL|SEP)-/.test(chain)) continue;
+      for (const rule of rules) {
+        const commented = rule.includes("--comment");
+        const aboutClusterIp = rule.includes(' cluster IP"');
+        assertEquals(
+          commented,
+          aboutClusterIp || !large(name) || name.endsWith("IPv6"),
+          `${name}: ${chain} ${rule}`,
+        );
+      }
+    }
+  }
+});
+
 Deno.test("rendering what was parsed gives the same rules, as text and in their canonical form", {
   permissions: "none",
 }, () => {

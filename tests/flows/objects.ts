@@ -66,10 +66,12 @@ const CONDITIONS: Readonly<Record<string, Readonly<Record<string, boolean>>>> = 
   ready: { ready: true, serving: true, terminating: false },
   unready: { ready: false, serving: false, terminating: false },
   draining: { ready: false, serving: true, terminating: true },
+  // What it does not say of serving is true.
+  silent: { ready: false },
   gone: { ready: false, serving: false, terminating: true },
 };
 
-/** Reads `address[@node] [ready|unready|draining|gone] [zones=a,b] [nodes=a,b]`. */
+/** Reads `address[@node] [ready|unready|silent|draining|gone] [zones=a,b] [nodes=a,b]`. */
 function endpointJson(text: string): ApiJson {
   const [place = "", ...facts] = text.split(" ");
   const [address = "", nodeName] = place.split("@");

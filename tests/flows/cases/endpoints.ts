@@ -62,6 +62,12 @@ const CLUSTER_CASES: readonly FlowCase[] = [
     flows: [pod("rejected")],
   },
   {
+    name: "an endpoint that is not ready and not terminating is no fallback, even if it serves",
+    guards: ["vector 2"],
+    objects: [WEB, endpoints("10.244.0.1@node-a silent", "10.244.0.2@node-b draining")],
+    flows: [pod(`${B}, masquerade no`)],
+  },
+  {
     name: "an endpoint that does not say is ready",
     guards: ["vector 1"],
     objects: [WEB, endpoints("10.244.0.1@node-a", "10.244.0.2@node-b unready")],
@@ -292,6 +298,16 @@ const SLICE_CASES: readonly FlowCase[] = [
       slice("s/web.1", ["http:8080"], ["10.244.0.1@node-a ready"]),
       slice("s/web.2", ["http:8080"], ["10.244.0.1@node-a draining"]),
       slice("s/web.3", ["http:8080"], ["10.244.0.2@node-b ready"]),
+    ],
+    flows: [pod(`${EITHER}, masquerade no`)],
+  },
+  {
+    name: "an endpoint that is ready in two slices is one endpoint",
+    guards: ["vector 15"],
+    objects: [
+      WEB,
+      slice("s/web.1", ["http:8080"], ["10.244.0.1@node-a", "10.244.0.2@node-b"]),
+      slice("s/web.2", ["http:8080"], ["10.244.0.1@node-a"]),
     ],
     flows: [pod(`${EITHER}, masquerade no`)],
   },

@@ -107,6 +107,30 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     flows: [`198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ ${TO_ENDPOINT}`],
   },
   {
+    name: "source ranges mean nothing while there is no load-balancer IP",
+    guards: ["iptables 18"],
+    objects: [api({ loadBalancerSourceRanges: ["198.18.0.0/15"], ingress: [] }), ENDPOINT],
+    flows: [
+      `198.51.100.9@eth0 → 192.0.2.10:31080 ⇒ ${TO_ENDPOINT}`,
+      "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ untranslated",
+    ],
+  },
+  {
+    name: "a Service that is no longer a load balancer keeps its address but not its external policy",
+    guards: ["vector 13", "iptables 5"],
+    objects: [
+      service("edge/api", {
+        type: "ClusterIP",
+        clusterIP: "10.96.0.5",
+        externalTrafficPolicy: "Local",
+        ports: ["rest:8080"],
+        ingress: [{ ip: "203.0.113.50" }],
+      }),
+      ENDPOINT,
+    ],
+    flows: [`198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ ${TO_ENDPOINT}`],
+  },
+  {
     name: "a source range is its whole network",
     guards: ["iptables 18"],
     objects: [api({ loadBalancerSourceRanges: ["198.18.1.2/15"] }), ENDPOINT],

@@ -1,0 +1,156 @@
+/**
+ * The mutate task: takes each numbered rule out of the planner and each decision of the test vectors out of the model, one at a
+ * time in a copy of the project, and asks that the flow or golden cases notice. `deno task mutate [WORDS]…` tries only those whose
+ * name holds one of the words. Ends with 1 if anything went unnoticed.
+ *
+ * @module
+ */
+import { MODEL_MUTATIONS } from "./mutate_model.ts";
+import { RULE_MUTATIONS } from "./mutate_rules.ts";
+import { writeLine } from "./output.ts";
+import { ROOT } from "./project_files.ts";
+import { parseSummary } from "./run_tests.ts";
+
+/** One change of a source file. */
+export interface Edit {
+  /** Relative to the project. */
+  readonly file: string;
+  /** Must occur exactly once. */
+  readonly find: string;
+  readonly replace: string;
+}
+
+/** One thing to get wrong. */
+export interface Mutation {
+  readonly name: string;
+  readonly edits: readonly Edit[];
+  /** True if packets and rules of the cases cannot show it, so that unit tests must. */
+  readonly unitTests?: boolean;
+}
+
+export const MUTATIONS: readonly Mutation[] = [...RULE_MUTATIONS, ...MODEL_MUTATIONS];
+
+const COPIED = ["lib", "links", "tests/flows", "tests/golden", "tests/support", "deno.json", "deno.lock"];
+const CASE_TESTS = [
+  "tests/flows/flows_test.ts",
+  "tests/flows/iptables_rules_test.ts",
+  "tests/golden/golden_test.ts",
+];
+const TIMEOUT_MS = 120_000;
+
+/**
+ * The text after the edit.
+ *
+ * @throws {RangeError} if the place is not found, or not only once: the list no longer fits the source
+ */
+export function applyEdit(text: string, edit: Edit): string {
+  const parts = text.split(edit.find);
+  if (parts.length !== 2) {
+    throw new RangeError(
+      `${edit.file} holds ${JSON.stringify(edit.find)} ${parts.length - 1} times instead of once`,
+    );
+  }
+  return parts.join(edit.replace);
+}
+
+async function copyFolder(from: string, to: string): Promise<void> {
+  const stat = await Deno.stat(from);
+  if (stat.isFile) return await Deno.copyFile(from, to);
+  await Deno.mkdir(to, { recursive: true });
+  for await (const entry of Deno.readDir(from)) {
+    await copyFolder(`${from}/${entry.name}`, `${to}/${entry.name}`);
+  }
+}
+
+async function makeCopy(): Promise<string> {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy_mutate_" });
+  await Deno.mkdir(`${folder}/tests`);
+  for (const path of COPIED) await copyFolder(`${ROOT}/${path}`, `${folder}/${path}`);
+  return folder;
+}
+
+async function runTests(folder: string, files: readonly string[]): Promise<"passed" | "failed" | "broken"> {
+  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["test", "-A", "--no-check", "--quiet", ...files],
+    cwd: folder,
+    env: { NO_COLOR: "1" },
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+  }).output();
+  if (success) return "passed";
+  const summary = parseSummary(new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr));
+  // A change that keeps every test from running shows nothing about the tests.
+  return summary === undefined || summary.passed === 0 ? "broken" : "failed";
+}
+
+async function unitTestsOf(folder: string, mutation: Mutation): Promise<string[]> {
+  const tests: string[] = [];
+  for (const { file } of mutation.edits) {
+    const parent = file.slice(0, file.lastIndexOf("/"));
+    for await (const entry of Deno.readDir(`${folder}/${parent}`)) {
+      if (entry.name.endsWith("_test.ts")) tests.push(`${parent}/${entry.name}`);
+    }
+  }
+  return [...new Set(tests)];
+}
+
+/** Tries one mutation in the copy and undoes it. Yields what is wrong, or null if a test noticed it. */
+async function tryMutation(folder: string, mutation: Mutation): Promise<string | null> {
+  const originals = new Map<string, string>();
+  try {
+    for (const edit of mutation.edits) {
+      const path = `${folder}/${edit.file}`;
+      const text = await Deno.readTextFile(path);
+      if (!originals.has(path)) originals.set(path, text);
+      await Deno.writeTextFile(path, applyEdit(text, edit));
+    }
+    const tests = mutation.unitTests === true ? await unitTestsOf(folder, mutation) : CASE_TESTS;
+    const result = await runTests(folder, tests);
+    if (result === "failed") return null;
+    return result === "passed" ? "no test notices it" : "the changed source does not run";
+  } catch (error) {
+    if (error instanceof RangeError) return error.message;
+    throw error;
+  } finally {
+    for (const [path, text] of originals) await Deno.writeTextFile(path, text);
+  }
+}
+
+/** Tries all mutations, a copy of the project per worker. Yields the problems in the order of the list. */
+async function tryAll(mutations: readonly Mutation[], workers: number): Promise<string[]> {
+  const problems = new Map<Mutation, string>();
+  const left = [...mutations];
+  const work = async (): Promise<void> => {
+    const folder = await makeCopy();
+    try {
+      if (await runTests(folder, CASE_TESTS) !== "passed") {
+        throw new Error("The tests fail before anything is changed");
+      }
+      for (let mutation = left.shift(); mutation !== undefined; mutation = left.shift()) {
+        const problem = await tryMutation(folder, mutation);
+        writeLine(`${problem === null ? "noticed " : "UNNOTICED"} ${mutation.name}`);
+        if (problem !== null) problems.set(mutation, problem);
+      }
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  };
+  await Promise.all(Array.from({ length: workers }, work));
+  return mutations.filter((one) => problems.has(one)).map((one) => `${one.name}: ${problems.get(one)}`);
+}
+
+async function main(words: readonly string[]): Promise<number> {
+  const chosen = MUTATIONS.filter(({ name }) =>
+    words.length === 0 || words.some((word) => name.includes(word))
+  );
+  if (chosen.length === 0) {
+    writeLine(`No mutation is called ${words.join(" or ")}`);
+    return 1;
+  }
+  const problems = await tryAll(chosen, Math.max(1, Math.min(4, navigator.hardwareConcurrency)));
+  writeLine();
+  for (const problem of problems) writeLine(problem);
+  writeLine(`${chosen.length - problems.length} of ${chosen.length} changes are noticed by tests`);
+  return problems.length === 0 ? 0 : 1;
+}
+
+if (import.meta.main) Deno.exitCode = await main(Deno.args);

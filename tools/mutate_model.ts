@@ -1,0 +1,288 @@
+/**
+ * What the `mutate` task takes out of, or gets wrong in, the model: first the decision behind each test vector of the model
+ * reference, then others.
+ *
+ * @module
+ */
+import type { Mutation } from "./mutate.ts";
+
+const ENDPOINT = "lib/model/endpoint.ts";
+const SLICES = "lib/model/endpoint_slices.ts";
+const TOPOLOGY = "lib/model/topology.ts";
+const SERVICE_PORT = "lib/model/service_port.ts";
+const NODE = "lib/model/node.ts";
+
+function edit(name: string, file: string, find: string, replace: string): Mutation {
+  return { name, edits: [{ file, find, replace }] };
+}
+
+const VECTORS: readonly Mutation[] = [
+  edit(
+    "vector 1: endpoints that are not ready",
+    ENDPOINT,
+    "endpoint.ready && isAvailableFor(",
+    "isAvailableFor(",
+  ),
+  edit(
+    "vector 2: no fallback to draining endpoints",
+    ENDPOINT,
+    "if (cluster.length === 0) cluster = endpoints.filter(isDraining);",
+    "",
+  ),
+  edit(
+    "vector 2: draining need not serve",
+    ENDPOINT,
+    "return endpoint.serving && endpoint.terminating;",
+    "return endpoint.terminating;",
+  ),
+  edit(
+    "vector 2: serving is enough",
+    ENDPOINT,
+    "return endpoint.serving && endpoint.terminating;",
+    "return endpoint.serving;",
+  ),
+  edit("vector 3: no zone hints", TOPOLOGY, 'return "PreferSameZone";\n  if', 'return "";\n  if'),
+  edit(
+    "vector 4: a missing zone hint is no veto",
+    TOPOLOGY,
+    "if (endpoint.zoneHints.length === 0) allHaveZones = false;\n    else if",
+    "if",
+  ),
+  edit("vector 5: no endpoint of the zone", TOPOLOGY, "allHaveZones && someForZone &&", "allHaveZones &&"),
+  edit("vector 6: endpoints that are not ready have a say", TOPOLOGY, "if (!endpoint.ready) continue;", ""),
+  edit("vector 7: no node hints", TOPOLOGY, 'return "PreferSameNode";\n  if', 'return "";\n  if'),
+  edit(
+    "vector 7: a missing node hint is no veto",
+    TOPOLOGY,
+    "if (endpoint.nodeHints.length === 0) allHaveNodes = false;\n    else if",
+    "if",
+  ),
+  edit("vector 8: no endpoint of the node", TOPOLOGY, "allHaveNodes && someForNode &&", "allHaveNodes &&"),
+  edit(
+    "vector 9: no draining endpoint of the node",
+    ENDPOINT,
+    "local = endpoints.filter((endpoint) => endpoint.isLocal && isDraining(endpoint));",
+    "",
+  ),
+  edit(
+    "vector 9: local ones need not be ready",
+    ENDPOINT,
+    "endpoint.isLocal && endpoint.ready)",
+    "endpoint.isLocal)",
+  ),
+  edit(
+    "vector 10: local ones may be elsewhere",
+    ENDPOINT,
+    "endpoint.isLocal && endpoint.ready)",
+    "endpoint.ready)",
+  ),
+  edit(
+    "vector 11: endpoints elsewhere do not count",
+    ENDPOINT,
+    "cluster.length > 0 || endpoints.some((endpoint) => endpoint.ready || isDraining(endpoint))",
+    "cluster.length > 0",
+  ),
+  edit(
+    "vector 11: draining endpoints elsewhere do not count",
+    ENDPOINT,
+    "endpoint.ready || isDraining(endpoint)",
+    "endpoint.ready",
+  ),
+  edit(
+    "vector 12: internal policy Local leaves no cluster endpoints",
+    SERVICE_PORT,
+    "return !port.internalPolicyLocal || isExternallyAccessible(port);",
+    "return !port.internalPolicyLocal;",
+  ),
+  edit(
+    "vector 13: policy Local without anything external",
+    SERVICE_PORT,
+    "return port.internalPolicyLocal || (port.externalPolicyLocal && isExternallyAccessible(port));",
+    "return port.internalPolicyLocal || port.externalPolicyLocal;",
+  ),
+  edit(
+    "vector 14: never refuse",
+    ENDPOINT,
+    "allReachable: cluster, hasAny: cluster.length > 0 }",
+    "allReachable: cluster, hasAny: true }",
+  ),
+  edit(
+    "vector 14: never refuse without any",
+    ENDPOINT,
+    "local: [], allReachable: [], hasAny: false }",
+    "local: [], allReachable: [], hasAny: true }",
+  ),
+  edit(
+    "vector 15: a terminating duplicate wins",
+    SLICES,
+    "return later.terminating ? earlier : later;",
+    "return later.terminating ? later : earlier;",
+  ),
+  edit(
+    "vector 15: the earlier duplicate wins",
+    SLICES,
+    "if (earlier.terminating !== later.terminating) return later.terminating ? earlier : later;",
+    "return earlier;",
+  ),
+  edit(
+    "vector 15: the later duplicate wins",
+    SLICES,
+    "if (earlier.terminating !== later.terminating) return later.terminating ? earlier : later;",
+    "return later;",
+  ),
+  edit(
+    "vector 15: duplicates stay",
+    SLICES,
+    "if (last === undefined || last.key !== endpoint.key) kept.push(endpoint);",
+    "if (true) kept.push(endpoint);",
+  ),
+  {
+    name: "vector 16: an absent port name is an empty one",
+    edits: [
+      { file: SLICES, find: "if (port.name === null) complain", replace: "if (false) complain" },
+      {
+        file: SLICES,
+        find: "servicePortKey(service, port.name, port.protocol)",
+        replace: 'servicePortKey(service, port.name ?? "", port.protocol)',
+      },
+    ],
+  },
+  edit(
+    "vector 17, 18: hints count for the local policy",
+    ENDPOINT,
+    "endpoint.isLocal && endpoint.ready)",
+    "endpoint.isLocal && endpoint.ready && isAvailableFor(topologyMode(endpoints, node), endpoint, node))",
+  ),
+  {
+    ...edit(
+      "vector 18: local endpoints left out by hints are not reachable",
+      ENDPOINT,
+      "if (!filteredByHints && !drainingLocal) allReachable",
+      "if (true) allReachable",
+    ),
+    unitTests: true,
+  },
+];
+
+const OTHERS: readonly Mutation[] = [
+  edit(
+    "internal policy Local needs no local endpoint",
+    ENDPOINT,
+    "return endpoints.hasAny && !(port.internalPolicyLocal && endpoints.local.length === 0);",
+    "return endpoints.hasAny;",
+  ),
+  edit(
+    "external policy Local needs no local endpoint",
+    ENDPOINT,
+    "return endpoints.hasAny && !(port.externalPolicyLocal && endpoints.local.length === 0);",
+    "return endpoints.hasAny;",
+  ),
+  edit(
+    "node ports are nothing external",
+    SERVICE_PORT,
+    "port.nodePort !== 0 || port.loadBalancerVIPs.length > 0",
+    "port.loadBalancerVIPs.length > 0",
+  ),
+  edit(
+    "load-balancer IPs are nothing external",
+    SERVICE_PORT,
+    "port.nodePort !== 0 || port.loadBalancerVIPs.length > 0",
+    "port.nodePort !== 0",
+  ),
+  edit(
+    "external IPs are nothing external",
+    SERVICE_PORT,
+    "port.loadBalancerVIPs.length > 0 || port.externalIPs.length > 0",
+    "port.loadBalancerVIPs.length > 0",
+  ),
+  edit(
+    "an ExternalName Service",
+    SERVICE_PORT,
+    ' || service.type === "ExternalName") return []',
+    ") return []",
+  ),
+  edit("external policy Local on any Service", SERVICE_PORT, "&& isExternalType(service);", ";"),
+  edit("external IPs make no Service external", SERVICE_PORT, " || service.externalIPs.length > 0;", ";"),
+  edit("load-balancer IPs of any mode", SERVICE_PORT, 'return ingress.ipMode === "VIP";', "return true;"),
+  edit(
+    "addresses of the other family",
+    SERVICE_PORT,
+    "else if (ip.family === family) kept.push(ip.text);",
+    "else kept.push(ip.text);",
+  ),
+  edit("source ranges of the other family", SERVICE_PORT, "if (cidr.family !== family) continue;", ""),
+  edit(
+    "source ranges are not trimmed",
+    SERVICE_PORT,
+    "const trimmed = text.trim();",
+    "const trimmed = text;",
+  ),
+  {
+    // Packets cannot tell "from anywhere" from "no restriction".
+    ...edit(
+      "a source range of zero length is a range",
+      SERVICE_PORT,
+      "return everything ? [] : kept;",
+      "return kept;",
+    ),
+    unitTests: true,
+  },
+  edit(
+    "a health-check node port of any policy",
+    SERVICE_PORT,
+    'if (service.type !== "LoadBalancer" || !externalPolicyLocal) return 0;',
+    'if (service.type !== "LoadBalancer") return 0;',
+  ),
+  edit(
+    "affinity without being asked",
+    SERVICE_PORT,
+    'service.sessionAffinity === "ClientIP" ? service.affinityTimeoutSeconds : 0',
+    "service.affinityTimeoutSeconds",
+  ),
+  edit(
+    "no affinity",
+    SERVICE_PORT,
+    'service.sessionAffinity === "ClientIP" ? service.affinityTimeoutSeconds : 0',
+    "0",
+  ),
+  edit(
+    "the first cluster IP whatever the family",
+    SERVICE_PORT,
+    "service.clusterIPs[index]",
+    "service.clusterIPs[0]",
+  ),
+  edit(
+    "an endpoint without a node is local",
+    ENDPOINT,
+    'nodeName !== "" && source.nodeName === nodeName',
+    'source.nodeName === "" || source.nodeName === nodeName',
+  ),
+  edit(
+    "zone hints on a node without a zone",
+    TOPOLOGY,
+    "if (allHaveZones && someForZone && node.zone",
+    "if (allHaveZones && node.zone",
+  ),
+  edit(
+    "endpoints at the second address",
+    SLICES,
+    "const text = source.addresses[0];",
+    "const text = source.addresses.at(-1);",
+  ),
+  edit(
+    "node ports on addresses of the other family",
+    NODE,
+    "if (cidr?.family === family) candidates.push(cidr);",
+    "if (cidr) candidates.push(cidr);",
+  ),
+  edit("a zero CIDR does not override", NODE, "if (cidr.prefixLength === 0) return", "if (false) return"),
+  edit("no loopback range", NODE, "containsIPv4Loopback = true;", ""),
+  edit(
+    "a detector of the other family",
+    NODE,
+    "cidrs.find((candidate) => candidate.family === family)",
+    "cidrs[0]",
+  ),
+];
+
+export const MODEL_MUTATIONS: readonly Mutation[] = [...VECTORS, ...OTHERS];

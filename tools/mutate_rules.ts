@@ -1,0 +1,193 @@
+/**
+ * What the `mutate` task takes out of, or gets wrong in, the planner of iptables mode. Numbers are those of the iptables reference.
+ *
+ * @module
+ */
+import type { Mutation } from "./mutate.ts";
+
+const SERVICE = "lib/backend/iptables/service_rules.ts";
+const BASE = "lib/backend/iptables/base_rules.ts";
+const PLAN = "lib/backend/iptables/plan.ts";
+
+function inFile(file: string, name: string, find: string, replace: string): Mutation {
+  return { name, edits: [{ file, find, replace }] };
+}
+
+const NUMBERED: readonly (readonly [name: string, find: string, replace: string])[] = [
+  [
+    "1",
+    'add("nat", SERVICES_CHAIN, `${commented("cluster IP")} ${to(servicePort.clusterIP)} -j ${target}`);',
+    "",
+  ],
+  ["2", 'add("filter", SERVICES_CHAIN, `${verdictComment} ${to(servicePort.clusterIP)} -j ${verdict}`);', ""],
+  ["3", 'add("nat", SERVICES_CHAIN, `${commented("external IP")} ${to(ip)} -j ${chains.external}`);', ""],
+  ["4", "if (!facts.hasExternal) { // 4", "if (false) {"],
+  ["5", 'add("nat", SERVICES_CHAIN, `${commented("loadbalancer IP")} ${to(ip)} -j ${target}`);', ""],
+  ["6", "if (facts.writesFirewall) { // 6", "if (false) {"],
+  ["7", "if (!facts.hasExternal) { // 7", "if (false) {"],
+  ["8", "if (facts.hasEndpoints) { // 8", "if (false) {"],
+  ["9", "if (!facts.hasExternal) { // 9", "if (false) {"],
+  ["10", "if (servicePort.healthCheckNodePort !== 0) { // 10", "if (false) { // 10"],
+  ["12", 'context.masqueradeAll ? "" : localFragments', "localFragments"],
+  ["12′", "localFragments(context.detector)?.notLocal", "undefined"],
+  ["13", 'rules.push(`${start("masquerade traffic")} -j ${MARK_MASQ_CHAIN}`);', ""],
+  ["14", "if (pods !== undefined) rules.push", "if (false) rules.push"],
+  ["15", 'rules.push(`${start("masquerade LOCAL traffic")} ${own} -j ${MARK_MASQ_CHAIN}`);', ""],
+  ["16", 'rules.push(`${start("route LOCAL traffic")} ${own} -j ${cluster}`);', ""],
+  ["17", "if (facts.hasExternal) rules.push", "if (false) rules.push"],
+  ["18", "rules.push(accept(range)); // 18", ""],
+  ["19", "containsNode ||= context", "containsNode ||= false && context"],
+  ["20", "rules.push(\n    `-A ${firewall}", "[].push(\n    `-A ${firewall}"],
+  ["21", "addPolicyChain(facts.chains.cluster, facts.cluster, facts, context, endpointChains, rules);", ""],
+  ["22", "addPolicyChain(facts.chains.local, facts.local, facts, context, endpointChains, rules);", ""],
+  ["23, hairpin", "rules.push(`${start} -s ${endpoint.ip} -j ${MARK_MASQ_CHAIN}`);", ""],
+  [
+    "23, DNAT",
+    "rules.push(`${start}${recent} ${facts.protocolMatch} -j DNAT --to-destination ${endpoint.key}`);",
+    "",
+  ],
+  [
+    "23, endpoints of the local policy only",
+    "for (const endpoint of [...facts.cluster, ...facts.local])",
+    "for (const endpoint of facts.cluster)",
+  ],
+  ["10 of section 10, affinity", "if (stickyMaxAgeSeconds > 0) {", "if (false) {"],
+  [
+    "10 of section 10, recording",
+    'const recent = stickyMaxAgeSeconds > 0 ? ` -m recent --name ${chain} --set` : "";',
+    'const recent = "";',
+  ],
+];
+
+const DECISIONS: readonly (readonly [name: string, find: string, replace: string])[] = [
+  [
+    "the internal chain ignores the policy",
+    "servicePort.internalPolicyLocal ? chains.local : chains.cluster",
+    "chains.cluster",
+  ],
+  ["the external chain ignores the policy", "${externalPolicyLocal ? local : cluster}", "${cluster}"],
+  [
+    "an external chain for every Service",
+    "writesExternal: hasAny && isExternallyAccessible(servicePort)",
+    "writesExternal: hasAny",
+  ],
+  ["an external chain without endpoints", "writesExternal: hasAny && ", "writesExternal: "],
+  [
+    "source ranges without a load-balancer IP",
+    "writesFirewall: hasAny && servicePort.loadBalancerVIPs.length > 0 &&",
+    "writesFirewall: hasAny &&",
+  ],
+  ["a firewall without endpoints", "writesFirewall: hasAny && ", "writesFirewall: "],
+  ["a firewall without source ranges", "&&\n      servicePort.loadBalancerSourceRanges.length > 0", ""],
+  [
+    "the firewall is passed by",
+    "facts.writesFirewall ? chains.firewall : chains.external",
+    "chains.external",
+  ],
+  ["always refuse", 'const verdict = facts.hasEndpoints ? "DROP" : "REJECT";', 'const verdict = "REJECT";'],
+  ["always drop", 'const verdict = facts.hasEndpoints ? "DROP" : "REJECT";', 'const verdict = "DROP";'],
+  ["node ports refuse for other hosts", 'const local = "-m addrtype --dst-type LOCAL";', 'const local = "";'],
+  [
+    "health checks speak the Service's protocol",
+    "const port = `-m tcp -p tcp --dport ${servicePort.healthCheckNodePort}`;",
+    "const port = `${protocolMatch} --dport ${servicePort.healthCheckNodePort}`;",
+  ],
+  ["any load-balancer IP may be a source", "if (containsNode)", "if (true)"],
+  ["uneven choice", "formatProbability(left)", "formatProbability(targets.length)"],
+  ["the last endpoint is left to chance", "const choice = left > 1 ?", "const choice = left > 0 ?"],
+  [
+    "an interface prefix is a whole name",
+    "notLocal: `! -i ${detector.prefix}+`",
+    "notLocal: `! -i ${detector.prefix}`",
+  ],
+  [
+    "the local fragment of an interface prefix",
+    "{ local: `-i ${detector.prefix}+`",
+    "{ local: `-i ${detector.prefix}`",
+  ],
+  [
+    "the fragment of a CIDR is turned around",
+    "notLocal: `! -s ${detector.cidr}`",
+    "notLocal: `-s ${detector.cidr}`",
+  ],
+  [
+    "the fragment of an interface is turned around",
+    "notLocal: `! -i ${detector.name}`",
+    "notLocal: `-i ${detector.name}`",
+  ],
+];
+
+const STATIC: readonly (readonly [name: string, find: string, replace: string])[] = [
+  ["jumps: external services", '["INPUT", "FORWARD"].map((chain) =>', "[].map((chain) =>"],
+  [
+    "jumps: health checks",
+    'jump("filter", "INPUT", NODE_PORTS_CHAIN, "", "kubernetes health check service ports"),',
+    "",
+  ],
+  ["jumps: services", '["FORWARD", "OUTPUT"].map((chain) =>', "[].map((chain) =>"],
+  ["jumps: forwarding", 'jump("filter", "FORWARD", FORWARD_CHAIN, "", "kubernetes forwarding rules"),', ""],
+  ["jumps: load-balancer firewall", '["INPUT", "OUTPUT", "FORWARD"].map((chain) =>', "[].map((chain) =>"],
+  ["jumps: nat services", '["OUTPUT", "PREROUTING"].map((chain) =>', "[].map((chain) =>"],
+  [
+    "jumps: postrouting",
+    'jump("nat", "POSTROUTING", POSTROUTING_CHAIN, "", "kubernetes postrouting rules"),',
+    "",
+  ],
+  ["jumps: localnet guard", '["INPUT", "OUTPUT"].map((chain)', "[].map((chain)"],
+  ["localnet guard", "const localnet = usesLocalhostNodePorts(options)", "const localnet = false"],
+  [
+    "localnet guard without localhost node ports",
+    "const localnet = usesLocalhostNodePorts(options)",
+    "const localnet = true",
+  ],
+
+  ["localhost node ports although off", "options.localhostNodePorts &&\n", "\n"],
+  [
+    "localhost node ports without a loopback range",
+    "&&\n    options.nodePortAddresses.containsIPv4Loopback",
+    "",
+  ],
+  ["unmarked packets return", "`-A ${POSTROUTING_CHAIN} -m mark ! --mark ${mark}/${mark} -j RETURN`,", ""],
+  ["clear the mark", "`-A ${POSTROUTING_CHAIN} -j MARK --xor-mark ${mark}`,", ""],
+  ["set the mark", "`-A ${MARK_MASQ_CHAIN} -j MARK --or-mark ${mark}`,", ""],
+  ["masquerade", "` -j MASQUERADE${", "` -j ACCEPT${"],
+  ["spread source ports", 'options.randomFully ? " --random-fully" : ""', '""'],
+  ["drop invalid packets", "options.dropInvalid ?", "false ?"],
+  ["drop invalid packets although liberal", "options.dropInvalid ?", "true ?"],
+  [
+    "forward what is marked",
+    '--comment "kubernetes forwarding rules" -m mark --mark ${mark}/${mark} -j ACCEPT',
+    '--comment "kubernetes forwarding rules" -m mark --mark ${mark}/${mark}',
+  ],
+  [
+    "forward what is established",
+    "` -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`",
+    "` -m conntrack --ctstate RELATED,ESTABLISHED`",
+  ],
+  ["node-port tail for all addresses", "if (options.nodePortAddresses.matchAll)", "if (false)"],
+  ["node-port tail takes IPv6 localhost", '" ! -d ::1/128"', '""'],
+  ["node-port tail takes localhost although off", '" ! -d 127.0.0.0/8"', '""'],
+  [
+    "node-port tail takes a loopback address although off",
+    "return withLocalhost || !isLoopback(ip);",
+    "return true;",
+  ],
+];
+
+export const RULE_MUTATIONS: readonly Mutation[] = [
+  ...NUMBERED.map(([name, find, replace]) => inFile(SERVICE, `rule ${name}`, find, replace)),
+  ...DECISIONS.map(([name, find, replace]) => inFile(SERVICE, name, find, replace)),
+  ...STATIC.map(([name, find, replace]) => inFile(BASE, name, find, replace)),
+  inFile(
+    PLAN,
+    "large clusters keep their comments",
+    "state.endpointCount > LARGE_CLUSTER_ENDPOINTS",
+    "false",
+  ),
+  inFile(
+    PLAN,
+    "the node's own address is not known",
+    "nodeIp: nodeIp?.family === options.family ? nodeIp : null",
+    "nodeIp: null",
+  ),
+];
