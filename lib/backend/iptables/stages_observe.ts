@@ -33,7 +33,7 @@ export function observeTables(saveText: string): ObservedTables {
       const rules = builtinRules[table].get(
         saveText.slice(start + 3, blank < 0 ? end : Math.min(blank, end)),
       );
-      rules?.push(saveText.slice(blank + 1, end).trimEnd());
+      rules?.push(blank < 0 || blank >= end ? "" : saveText.slice(blank + 1, end).trimEnd());
     }
     start = end + 1;
   }
