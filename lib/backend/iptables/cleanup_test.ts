@@ -155,3 +155,36 @@ Deno.test("thousands of chains go in portions, callers first", async () => {
   assertEquals(commits, 6, "nat in four portions, filter and mangle in one each");
   assertEquals(fake.saved("IPv4"), before);
 });
+
+Deno.test("KUBE-FIREWALL goes with a proxy that made it, and stays where kubelet is or somebody wrote into it", async () => {
+  const kubelet = "*mangle\n:KUBE-KUBELET-CANARY - [0:0]\nCOMMIT\n";
+  const foreignRule = "*filter\n:KUBE-FIREWALL - [0:0]\n-A KUBE-FIREWALL -s 192.0.2.9 -j DROP\nCOMMIT\n";
+  const cases = [
+    { extra: "", goes: true },
+    { extra: kubelet, goes: false },
+    { extra: foreignRule, goes: false },
+  ];
+  for (const { extra, goes } of cases) {
+    const fake = new FakeIptables();
+    const target = new Iptables(fake, { ...await probeIptables(fake, "IPv4", "nft"), lockDeadlineMs: 0 });
+    const settings = { ...defaultSettings("IPv4"), localhostNodePorts: true };
+    const proxier = new IptablesProxier({
+      iptables: target,
+      settings,
+      interfaceIps: () => [],
+      logger: LOGGER,
+    });
+    await proxier.sync({ state: stateOf("IPv4", { "s1": 2 }), changed: "all" });
+    if (extra !== "") await target.restore(extra);
+    const report = await cleanupIptables([target]);
+    assertEquals(report.failed, []);
+    const commands = report.removed.map(({ command }) => command);
+    assertEquals(commands.includes("-X KUBE-FIREWALL"), goes, extra);
+    assertEquals(
+      commands.filter((command) => command.endsWith("-j KUBE-FIREWALL")).length,
+      goes ? 2 : 0,
+      extra,
+    );
+    assertEquals(fake.saved("IPv4", "filter", "nft").includes("KUBE-FIREWALL"), !goes, extra);
+  }
+});
