@@ -132,7 +132,7 @@ export class FolderWatch implements Disposable {
 
   async #follow(watcher: Deno.FsWatcher): Promise<void> {
     for await (const event of watcher) {
-      // Our own reading is an access, too.
+      // Opening and closing change nothing, and our own reading must not be answered; writes are told by themselves.
       if (event.kind === "access") continue;
       for (const path of event.paths) this.touch(path.slice(path.lastIndexOf("/") + 1));
     }

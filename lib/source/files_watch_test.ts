@@ -55,6 +55,19 @@ Deno.test("a storm that does not end is answered all the same", async () => {
   });
 });
 
+Deno.test("closing a file is no change, writing to it is", async () => {
+  await withFolder(async (folder) => {
+    using watch = watchOf(folder, { pollMs: 200 });
+    await watch.refresh();
+    {
+      using file = await Deno.open(`${folder}/a.yaml`, { write: true, create: true });
+      await file.write(new Uint8Array([0x61]));
+      assertEquals([...await watch.next(NEVER) ?? []], ["a.yaml"]);
+    }
+    assertEquals([...await watch.next(NEVER) ?? ["aborted"]], []);
+  });
+});
+
 Deno.test("reading is no change, and without any the poll answers with no names", async () => {
   await withFolder(async (folder) => {
     await Deno.writeTextFile(`${folder}/a.yaml`, "a");
