@@ -31,7 +31,7 @@ export interface ApplyReport {
   readonly written: Readonly<Record<string, number>>;
   /** Rules, elements or servers owned after it, per table or kind. */
   readonly total: Readonly<Record<string, number>>;
-  /** Milliseconds spent per phase (`read`, `plan`, `diff`, `apply`), in order; absent ones took none. */
+  /** Milliseconds spent per phase (`read`, `plan`, `apply`), in order; absent ones took none. */
   readonly phasesMs?: Readonly<Record<string, number>>;
 }
 

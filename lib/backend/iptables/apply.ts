@@ -61,6 +61,8 @@ export class IptablesProxier implements FamilyProxier {
   /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
   #committed: CommittedRules | undefined;
   #mangleCanary = false;
+  /** Of the sync under way. */
+  #phasesMs: Record<string, number> = {};
 
   constructor(options: IptablesProxierOptions) {
     this.family = options.iptables.family;
@@ -77,6 +79,7 @@ export class IptablesProxier implements FamilyProxier {
   async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
     const committed = this.#committed;
     this.#committed = undefined;
+    this.#phasesMs = {};
     return changed === "all" || committed === undefined
       ? await this.#syncAll(state)
       : await this.#syncChanged(state, changed, committed);
@@ -98,19 +101,21 @@ export class IptablesProxier implements FamilyProxier {
 
   async #syncAll(state: ProxyState): Promise<ApplyReport> {
     const saved = await this.#inPhase("read", () => this.#iptables.save());
-    const plan = await this.#inPhase("plan", () => this.#plan(state, "all"));
-    const observed = observeTables(saved);
-    const staging = {
-      staged: this.#iptables.variant === "nft",
-      servicesPerStage: isLive(observed) ? SERVICES_PER_STAGE_LIVE : SERVICES_PER_STAGE,
-    };
-    const operations = stageFullSync(plan, observed, staging);
+    const { plan, operations } = await this.#inPhase("plan", async () => {
+      const plan = await this.#plan(state, "all");
+      const observed = observeTables(saved);
+      const staging = {
+        staged: this.#iptables.variant === "nft",
+        servicesPerStage: isLive(observed) ? SERVICES_PER_STAGE_LIVE : SERVICES_PER_STAGE,
+      };
+      return { plan, operations: stageFullSync(plan, observed, staging) };
+    });
     const bytes = await this.#restore(withCanaries(operations));
     const commands = hasMangleCanary(saved) ? 2 : 3;
     this.#mangleCanary = commands === 2 || await this.#setMangleCanary();
     const committed = CommittedRules.of(plan);
     this.#committed = committed;
-    return report(commands, bytes, operations, committed);
+    return this.#report(commands, bytes, operations, committed);
   }
 
   async #syncChanged(
@@ -118,13 +123,15 @@ export class IptablesProxier implements FamilyProxier {
     changed: Changed,
     committed: CommittedRules,
   ): Promise<ApplyReport> {
-    const plan = await this.#inPhase("plan", () => this.#plan(state, changed));
-    const operations = diffIptables(plan, committed);
+    const { plan, operations } = await this.#inPhase("plan", async () => {
+      const plan = await this.#plan(state, changed);
+      return { plan, operations: diffIptables(plan, committed) };
+    });
     const isEmpty = operations.transactions.length === 0;
     const bytes = isEmpty ? 0 : await this.#restore(operations);
     committed.apply(plan);
     this.#committed = committed;
-    return report(isEmpty ? 0 : 1, bytes, operations, committed);
+    return this.#report(isEmpty ? 0 : 1, bytes, operations, committed);
   }
 
   async #plan(state: ProxyState, changed: Changed): Promise<IptablesPlan> {
@@ -170,9 +177,22 @@ export class IptablesProxier implements FamilyProxier {
     }
   }
 
+  #report(commands: number, bytes: number, operations: Operations, committed: CommittedRules): ApplyReport {
+    return {
+      commands,
+      bytes,
+      written: countWrittenRules(operations),
+      total: committed.ruleCounts,
+      phasesMs: this.#phasesMs,
+    };
+  }
+
   async #inPhase<T>(phase: SyncPhase, work: () => Promise<T>): Promise<T> {
+    const startMs = performance.now();
     try {
-      return await work();
+      const result = await work();
+      this.#phasesMs[phase] = performance.now() - startMs;
+      return result;
     } catch (error) {
       if (!(error instanceof Error)) throw error;
       const around = error instanceof ExecError ? error.stderr.split("\n").slice(1) : [];
@@ -199,13 +219,4 @@ function withCanaries(operations: Operations): Operations {
     else transactions[at] = { table, lines };
   }
   return { transactions };
-}
-
-function report(
-  commands: number,
-  bytes: number,
-  operations: Operations,
-  committed: CommittedRules,
-): ApplyReport {
-  return { commands, bytes, written: countWrittenRules(operations), total: committed.ruleCounts };
 }
