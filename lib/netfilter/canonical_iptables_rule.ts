@@ -124,7 +124,8 @@ export function canonicalIptablesRule(rule: IptablesRule): IptablesRule {
 }
 
 /**
- * The canonical text of a rule text: equal for two texts exactly if they are the same rule to the kernel.
+ * The canonical text of a rule text: equal for a rule as written and as saved, and never for two rules the kernel tells apart.
+ * (Options this reader does not know are compared as words, so two spellings of such a rule may still differ.)
  *
  * @throws {SyntaxError} if the text is no rule
  */
