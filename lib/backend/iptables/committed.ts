@@ -1,19 +1,12 @@
 /**
- * What the kernel is known to hold after the last successful apply: enough to find out what a plan changes and to
- * delete single rules, in little memory.
+ * What the kernel is known to hold after the last successful apply: enough to find out what a plan changes, in little
+ * memory.
  *
  * @module
  */
 import type { NamespacedName } from "../../model/objects.ts";
-import {
-  applyDispatchEdit,
-  dispatchEdits,
-  goneServices,
-  isDispatchChain,
-  ruleOf,
-  sameDispatch,
-} from "./diff_dispatch.ts";
-import type { BaseRules, DispatchRule, IptablesPlan, PerTable, ServiceRules, Table } from "./ruleset.ts";
+import { goneServices } from "./diff_dispatch.ts";
+import type { BaseRules, DispatchRule, IptablesPlan, PerTable, ServiceRules } from "./ruleset.ts";
 
 /** One Service as it is in the kernel. */
 export interface CommittedService {
@@ -56,15 +49,12 @@ export function groupByChain(lines: Iterable<string>): Map<string, string[]> {
 
 const NO_LINES: readonly string[] = [];
 
-function commitService(rules: ServiceRules, before: CommittedService | undefined): CommittedService {
+function commitService(rules: ServiceRules): CommittedService {
   const bodies = groupByChain(rules.rules);
   return {
     chains: rules.chains.join(" "),
     hashes: rules.chains.map((chain) => hashLines(bodies.get(chain) ?? NO_LINES)),
-    // The same texts are already held by the order of the shared chain: do not keep a second copy.
-    dispatch: before !== undefined && sameDispatch(before.dispatch, rules.dispatch)
-      ? before.dispatch
-      : rules.dispatch,
+    dispatch: rules.dispatch,
     ruleCounts: rules.ruleCounts,
   };
 }
@@ -73,8 +63,6 @@ function commitService(rules: ServiceRules, before: CommittedService | undefined
 export class CommittedRules {
   #base: BaseRules;
   readonly #services = new Map<NamespacedName, CommittedService>();
-  /** `table chain` → rules of that shared chain in kernel order, each without `-A CHAIN `. */
-  readonly #order = new Map<string, string[]>();
   readonly #serviceRules = { filter: 0, nat: 0 };
 
   private constructor(base: BaseRules) {
@@ -89,28 +77,12 @@ export class CommittedRules {
   static of(plan: IptablesPlan): CommittedRules {
     if (!plan.all) throw new TypeError("Only a plan of all Services says what the kernel holds");
     const committed = new CommittedRules(plan.base);
-    for (const [name, rules] of plan.services) {
-      if (rules === null) continue;
-      committed.#setService(name, rules);
-      for (const { table, chain, rule } of rules.dispatch) committed.#mutableOrder(table, chain).push(rule);
-    }
-    for (const table of ["filter", "nat"] as const) {
-      for (const [chain, body] of groupByChain(plan.base.tail[table])) {
-        if (!isDispatchChain(table, chain)) continue;
-        for (const line of body) committed.#mutableOrder(table, chain).push(ruleOf(line, chain));
-      }
-    }
+    for (const [name, rules] of plan.services) committed.#setService(name, rules);
     return committed;
   }
 
   /** Takes over what `diffIptables(plan, this)` led to. Call it only after that was written. */
   apply(plan: IptablesPlan): void {
-    for (const edit of dispatchEdits(plan, this)) {
-      this.#order.set(
-        `${edit.table} ${edit.chain}`,
-        applyDispatchEdit(this.order(edit.table, edit.chain), edit),
-      );
-    }
     for (const name of goneServices(plan, this)) this.#setService(name, null);
     for (const [name, rules] of plan.services) this.#setService(name, rules);
     this.#base = plan.base;
@@ -137,21 +109,9 @@ export class CommittedRules {
     return this.#services.get(name);
   }
 
-  /** The rules of a chain shared by all Services, in kernel order, each without `-A CHAIN `. */
-  order(table: Table, chain: string): readonly string[] {
-    return this.#order.get(`${table} ${chain}`) ?? NO_LINES;
-  }
-
-  #mutableOrder(table: Table, chain: string): string[] {
-    const key = `${table} ${chain}`;
-    let order = this.#order.get(key);
-    if (order === undefined) this.#order.set(key, order = []);
-    return order;
-  }
-
   #setService(name: NamespacedName, rules: ServiceRules | null): void {
     const before = this.#services.get(name);
-    const after = rules === null ? undefined : commitService(rules, before);
+    const after = rules === null ? undefined : commitService(rules);
     for (const table of ["filter", "nat"] as const) {
       this.#serviceRules[table] += (after?.ruleCounts[table] ?? 0) - (before?.ruleCounts[table] ?? 0);
     }

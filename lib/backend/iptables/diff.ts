@@ -4,15 +4,9 @@
  * @module
  */
 import { type CommittedRules, type CommittedService, groupByChain, hashLines } from "./committed.ts";
-import { type DispatchEdit, dispatchEdits, goneServices, isDispatchChain } from "./diff_dispatch.ts";
+import { dispatchEdits, goneServices, isDispatchChain } from "./diff_dispatch.ts";
 import { chainLine } from "./render.ts";
 import type { BaseRules, IptablesPlan, Operations, ServiceRules, Table, Transaction } from "./ruleset.ts";
-
-/**
- * In chains of at most this many rules a rule is deleted by its text, which fails if it is not there. In longer ones by
- * its number, because the tools compare the text with every rule.
- */
-export const DELETE_BY_TEXT_LIMIT = 500;
 
 /** The parts of one table's transaction, in the order in which they are written. */
 class TransactionDraft {
@@ -43,11 +37,7 @@ class TransactionDraft {
  * them does traffic find less than before or after: a verdict of filter about a Service that nat serves is
  * harmless, so those appear before nat changes and disappear after it.
  */
-export function diffIptables(
-  plan: IptablesPlan,
-  committed: CommittedRules,
-  deleteByTextLimit: number = DELETE_BY_TEXT_LIMIT,
-): Operations {
+export function diffIptables(plan: IptablesPlan, committed: CommittedRules): Operations {
   const nat = new TransactionDraft();
   const filter = new TransactionDraft();
   const filterAfter: string[] = [];
@@ -58,8 +48,8 @@ export function diffIptables(
   for (const edit of dispatchEdits(plan, committed)) {
     const draft = edit.table === "nat" ? nat : filter;
     const deletions = edit.table === "nat" ? nat.deletions : filterAfter;
-    const isLong = committed.order(edit.table, edit.chain).length > deleteByTextLimit;
-    for (const line of deletionLines(edit, isLong)) deletions.push(line);
+    // By text, not by number: the tools read the whole chain for either, and a text that is not there is an error.
+    for (const rule of edit.removed) deletions.push(`-D ${edit.chain} ${rule}`);
     // Each -I goes to the top, so the last one written ends up first.
     for (const rule of edit.inserted.toReversed()) draft.additions.push(`-I ${edit.chain} ${rule}`);
     for (const rule of edit.appended) draft.additions.push(`-A ${edit.chain} ${rule}`);
@@ -74,12 +64,6 @@ export function diffIptables(
     ]
     : [{ table: "filter", lines: [...filterLines, ...filterAfter] }];
   return { transactions: transactions.filter(({ lines }) => lines.length > 0) };
-}
-
-function deletionLines(edit: DispatchEdit, isLong: boolean): string[] {
-  if (!isLong) return edit.removed.map(({ rule }) => `-D ${edit.chain} ${rule}`);
-  // From the end, so that the numbers of the others stay what they are.
-  return edit.removed.toReversed().map(({ index }) => `-D ${edit.chain} ${index + 1}`);
 }
 
 /** The chains of ours that no Service has rules in. */

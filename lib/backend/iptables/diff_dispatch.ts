@@ -27,15 +27,13 @@ export interface CommittedDispatch {
   readonly base: BaseRules;
   readonly serviceNames: Iterable<NamespacedName>;
   service(name: NamespacedName): { readonly dispatch: readonly DispatchRule[] } | undefined;
-  order(table: Table, chain: string): readonly string[];
 }
 
 /** The change of one shared chain. Texts are without `-A CHAIN `. */
 export interface DispatchEdit {
   readonly table: Table;
   readonly chain: string;
-  /** Places (from 0, ascending) in the order before the change, and the rules there. */
-  readonly removed: readonly { readonly index: number; readonly rule: string }[];
+  readonly removed: readonly string[];
   /** New rules at the top, in their final order. */
   readonly inserted: readonly string[];
   /** New rules at the end, in their final order. */
@@ -132,28 +130,5 @@ export function dispatchEdits(plan: IptablesPlan, committed: CommittedDispatch):
     for (const line of before) tail.removed.push(ruleOf(line, SERVICES_CHAIN));
     for (const line of after) tail.appended.push(ruleOf(line, SERVICES_CHAIN));
   }
-  return [...drafts.values()].map((edit) => ({ ...edit, removed: locate(edit, committed) }));
-}
-
-function locate(edit: EditDraft, committed: CommittedDispatch): { index: number; rule: string }[] {
-  if (edit.removed.length === 0) return [];
-  const wanted = new Map<string, number>();
-  for (const rule of edit.removed) wanted.set(rule, (wanted.get(rule) ?? 0) + 1);
-  const found: { index: number; rule: string }[] = [];
-  committed.order(edit.table, edit.chain).forEach((rule, index) => {
-    const count = wanted.get(rule) ?? 0;
-    if (count === 0) return;
-    wanted.set(rule, count - 1);
-    found.push({ index, rule });
-  });
-  if (found.length !== edit.removed.length) {
-    throw new Error(`Rules to delete are not among the committed ones of ${edit.table} ${edit.chain}`);
-  }
-  return found;
-}
-
-/** The order of a shared chain after its edit. */
-export function applyDispatchEdit(order: readonly string[], edit: DispatchEdit): string[] {
-  const removed = new Set(edit.removed.map(({ index }) => index));
-  return [...edit.inserted, ...order.filter((_, index) => !removed.has(index)), ...edit.appended];
+  return [...drafts.values()];
 }
