@@ -27,6 +27,8 @@ export interface ExecOptions {
   readonly stdin?: Input;
   /** Kills the program after this many milliseconds. */
   readonly timeoutMs?: number;
+  /** Added to the environment of this process, which is passed on as a whole. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /** Runs programs. The real one is {@linkcode systemExec}; tests use stateful fakes proven equal to it. */
@@ -55,6 +57,7 @@ export const systemExec: Exec = {
         stdout: "piped",
         stderr: "piped",
         ...(signal === undefined ? {} : { signal }),
+        ...(options.env === undefined ? {} : { env: { ...options.env } }),
       }).spawn();
       // Reading must start before writing: a full output pipe would stop the program, and with it our own write.
       const output = child.output();

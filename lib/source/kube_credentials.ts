@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { ExecAuth } from "@kubernetes/client-node/dist/exec_auth.js";
+import { type Exec, systemExec } from "../kernel/exec.ts";
+import { CredentialPluginRunner } from "./kube_credential_plugin.ts";
 import type { ClusterAccess, Pem } from "./kubeconfig.ts";
 
 /** A client certificate with its key, PEM. */
@@ -14,7 +15,7 @@ export interface CertificatePair {
 
 /** Everything a connection and a request need to know of credentials. */
 export interface Credentials {
-  /** PEM of the certificate authority; null for the system's. */
+  /** PEM of the certificate authority; null for those that the runtime knows. */
   readonly certificateAuthority: string | null;
   readonly clientCertificate: CertificatePair | null;
   /** Value of the Authorization header; null to send none. */
@@ -28,87 +29,71 @@ const TOKEN_FILE_MAX_AGE_MS = 60_000;
 export class CredentialReader {
   readonly #access: ClusterAccess;
   readonly #nowMs: () => number;
-  readonly #exec = new ExecAuth();
-  #token: { readonly text: string; readonly readMs: number } | null = null;
+  readonly #plugin: CredentialPluginRunner | undefined;
+  #token: { readonly text: string; readonly readMs: number } | undefined;
 
-  constructor(access: ClusterAccess, nowMs: () => number) {
+  /** `nowMs` is monotonic. */
+  constructor(access: ClusterAccess, nowMs: () => number, exec: Exec = systemExec) {
     this.#access = access;
     this.#nowMs = nowMs;
+    const { identity } = access;
+    this.#plugin = identity.kind === "plugin"
+      ? new CredentialPluginRunner(identity.plugin, access.origin, exec)
+      : undefined;
   }
 
   /**
    * The credentials as they are now. Certificates are read at every call, the token file at least every minute.
    *
-   * @throws {Deno.errors.NotFound} and other errors of reading a file, naming it
-   * @throws {Error} if an exec plugin fails or may not be started
+   * @throws {Error} if a file cannot be read or a plugin yields nothing, naming it
    */
   async read(): Promise<Credentials> {
-    const { certificateAuthority, clientCertificate } = this.#access;
-    const fromPlugin = await this.#runPlugin();
-    const pair = clientCertificate === null ? fromPlugin.pair : {
+    const { clientCertificate } = this.#access;
+    const certificateAuthority = await this.#readAuthority();
+    const own = clientCertificate === null ? null : {
       certificate: await readPem(clientCertificate.certificate),
       key: await readPem(clientCertificate.key),
     };
+    if (this.#plugin === undefined) {
+      return { certificateAuthority, clientCertificate: own, authorization: await this.#authorization() };
+    }
+    const given = await this.#plugin.credential(this.#access, certificateAuthority);
     return {
-      certificateAuthority: certificateAuthority === null ? null : await readPem(certificateAuthority),
-      clientCertificate: pair,
-      authorization: fromPlugin.authorization ?? await this.#authorization(),
+      certificateAuthority,
+      clientCertificate: given.clientCertificate ?? own,
+      authorization: given.token === null ? null : `Bearer ${given.token}`,
     };
   }
 
-  /** Forgets what was cached, because the server did not accept it. */
+  /** Reads everything again at the next call, because the server did not accept it. */
   invalidate(): void {
-    this.#token = null;
-    const { identity } = this.#access;
-    // The plugin's cache is keyed by the user's name; without an entry it is run again.
-    if (identity.kind === "exec") delete this.#exec["tokenCache"][identity.user.name];
+    if (this.#token !== undefined) this.#token = { ...this.#token, readMs: -Infinity };
+    this.#plugin?.invalidate();
+  }
+
+  async #readAuthority(): Promise<string | null> {
+    const { certificateAuthority } = this.#access;
+    return certificateAuthority === null ? null : await readPem(certificateAuthority);
   }
 
   async #authorization(): Promise<string | null> {
     const { identity } = this.#access;
-    switch (identity.kind) {
-      case "token":
-        return `Bearer ${identity.token}`;
-      case "basic":
-        return `Basic ${btoa(`${identity.username}:${identity.password}`)}`;
-      case "tokenFile":
-        return `Bearer ${await this.#readToken(identity.path)}`;
-      default:
-        return null;
-    }
+    if (identity.kind === "token") return `Bearer ${identity.token}`;
+    if (identity.kind === "tokenFile") return `Bearer ${await this.#readToken(identity.path)}`;
+    if (identity.kind === "basic") return `Basic ${base64(`${identity.username}:${identity.password}`)}`;
+    return null;
   }
 
   async #readToken(path: string): Promise<string> {
     const nowMs = this.#nowMs();
-    if (this.#token !== null && nowMs - this.#token.readMs < TOKEN_FILE_MAX_AGE_MS) return this.#token.text;
-    const text = (await readFile(path)).trim();
-    this.#token = { text, readMs: nowMs };
-    return text;
-  }
-
-  async #runPlugin(): Promise<{ authorization: string | null; pair: CertificatePair | null }> {
-    const { identity } = this.#access;
-    if (identity.kind !== "exec") return { authorization: null, pair: null };
-    const options: { headers: Record<string, string>; cert?: string; key?: string } = { headers: {} };
-    try {
-      await this.#exec.applyAuthentication(
-        identity.user,
-        options as Parameters<ExecAuth["applyAuthentication"]>[1],
-      );
-    } catch (cause) {
-      const command = identity.user.exec?.command ?? "";
-      const hint = cause instanceof Deno.errors.NotCapable
-        ? `it is not among the programs kproxy may start (docs/permissions.md); from source, add --allow-run=${command}`
-        : cause instanceof Error
-        ? cause.message
-        : String(cause);
-      throw new Error(`Credential plugin "${command}" of ${this.#access.origin}: ${hint}`, { cause });
+    if (this.#token !== undefined && nowMs - this.#token.readMs < TOKEN_FILE_MAX_AGE_MS) {
+      return this.#token.text;
     }
-    const { cert, key, headers } = options;
-    return {
-      authorization: headers["Authorization"] ?? null,
-      pair: cert === undefined || key === undefined ? null : { certificate: cert, key },
-    };
+    const text = (await readFile(path)).trim();
+    // An empty or torn file is a moment of its being replaced: the token before it may still be good.
+    if (/^[!-~]+$/.test(text)) this.#token = { text, readMs: nowMs };
+    else if (this.#token === undefined) throw new Error(`${path} holds no token`);
+    return this.#token.text;
   }
 }
 
@@ -120,8 +105,10 @@ async function readFile(path: string): Promise<string> {
   try {
     return await Deno.readTextFile(path);
   } catch (cause) {
-    throw new Error(`Cannot read ${path}: ${cause instanceof Error ? cause.message : String(cause)}`, {
-      cause,
-    });
+    throw new Error(`Cannot read ${path}`, { cause });
   }
+}
+
+function base64(text: string): string {
+  return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 }

@@ -1,35 +1,33 @@
 /**
  * GET requests to the API server, with streamed answers.
  *
- * `fetch` carries them; a server that must not be verified, or must be verified under another name, is reached through
- * `node:tls`, because fetch can do neither.
- *
  * @module
  */
-import { Agent, request } from "node:http";
-import { Readable } from "node:stream";
-import { connect } from "node:tls";
+import { ConfigError } from "../errors.ts";
+import type { Clock } from "../kernel/clock.ts";
+import { errorText } from "../observe/log.ts";
+import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
 import { CredentialReader, type Credentials } from "./kube_credentials.ts";
+import { getOverTls } from "./kube_tls.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 import { TokenBucket } from "./token_bucket.ts";
-
-/** An answer whose body may still be arriving. */
-export interface HttpAnswer {
-  readonly status: number;
-  /** Seconds to wait, from `Retry-After`; null if there is none. */
-  readonly retryAfterSeconds: number | null;
-  readonly body: ReadableStream<Uint8Array>;
-}
 
 /** Settings of a {@linkcode KubeClient}. */
 export interface KubeClientOptions {
   readonly access: ClusterAccess;
-  /** Requests per second; negative for no limit. */
+  /** Requests per second; 0 or less for no limit. */
   readonly qps: number;
   readonly burst: number;
   readonly userAgent: string;
-  /** Milliseconds, monotonic. */
-  readonly nowMs: () => number;
+  readonly clock: Clock;
+}
+
+/** Idle connections are closed after this time: an old one may be dead without saying so. */
+const POOL_IDLE_MS = 10_000;
+
+interface Pool {
+  readonly credentials: Credentials;
+  readonly http: Deno.HttpClient;
 }
 
 /** Talks to one API server. */
@@ -38,13 +36,13 @@ export class KubeClient {
   readonly #credentials: CredentialReader;
   readonly #bucket: TokenBucket;
   readonly #userAgent: string;
-  #client: { readonly fingerprint: string; readonly http: Deno.HttpClient } | undefined;
+  #pool: Pool | undefined;
 
-  constructor(options: KubeClientOptions) {
-    this.#access = options.access;
-    this.#credentials = new CredentialReader(options.access, options.nowMs);
-    this.#bucket = new TokenBucket({ perSecond: options.qps, burst: options.burst, nowMs: options.nowMs });
-    this.#userAgent = options.userAgent;
+  constructor({ access, qps, burst, userAgent, clock }: KubeClientOptions) {
+    this.#access = access;
+    this.#credentials = new CredentialReader(access, () => clock.nowMs());
+    this.#bucket = new TokenBucket({ perSecond: qps, burst, clock });
+    this.#userAgent = userAgent;
   }
 
   /** The server's URL, for logs. */
@@ -53,8 +51,23 @@ export class KubeClient {
   }
 
   /**
+   * Reads the credentials once, without sending them.
+   *
+   * @throws {ConfigError} if they cannot be had or used
+   */
+  async checkCredentials(): Promise<void> {
+    try {
+      const credentials = await this.#credentials.read();
+      if (this.#access.server.startsWith("https:")) this.#poolFor(credentials);
+    } catch (cause) {
+      const { origin } = this.#access;
+      throw new ConfigError([{ path: "", message: errorText(cause) }], origin, { cause });
+    }
+  }
+
+  /**
    * Sends a GET for `path` (with query) and resolves when the headers are there. A refused credential is read anew once.
-   * `paced: false` is for what continues an earlier request: it does not count against the limit of requests.
+   * `paced: false` is for what must not wait for its turn: it does not count against the limit of requests.
    *
    * @throws {Error} if the server cannot be reached or a credential cannot be read
    */
@@ -69,95 +82,72 @@ export class KubeClient {
 
   /** Closes idle connections. */
   close(): void {
-    this.#client?.http.close();
-    this.#client = undefined;
+    this.#pool?.http.close();
+    this.#pool = undefined;
   }
 
   async #send(path: string, signal: AbortSignal): Promise<HttpAnswer> {
     const credentials = await this.#credentials.read();
-    const headers: Record<string, string> = { accept: "application/json", "user-agent": this.#userAgent };
-    if (credentials.authorization !== null) headers["authorization"] = credentials.authorization;
     const { insecureSkipTlsVerify, tlsServerName, server } = this.#access;
+    const headers: Record<string, string> = {
+      accept: "application/json",
+      // Compression costs both sides more time than it saves on a cluster's network.
+      "accept-encoding": "identity",
+      "user-agent": this.#userAgent,
+    };
+    if (credentials.authorization !== null) headers["authorization"] = credentials.authorization;
+    // fetch can neither skip verification nor verify under another name.
     if (server.startsWith("https:") && (insecureSkipTlsVerify || tlsServerName !== "")) {
-      return await this.#sendOverTls(path, headers, credentials, signal);
+      return await getOverTls({ access: this.#access, credentials, path, headers }, signal);
     }
-    const response = await fetch(server + path, { headers, signal, client: this.#clientFor(credentials) });
+    const client = this.#poolFor(credentials);
+    // A redirect would carry our credentials to a place nobody configured.
+    const response = await fetch(server + path, { headers, signal, client, redirect: "manual" });
     return {
       status: response.status,
-      retryAfterSeconds: retryAfter(response.headers.get("retry-after")),
-      body: response.body ?? emptyBody(),
+      retryAfterSeconds: retryAfterSeconds(response.headers.get("retry-after")),
+      body: response.body ?? new Blob().stream(),
     };
   }
 
-  /** The pool of connections made with these credentials; a new certificate needs new connections. */
-  #clientFor({ certificateAuthority, clientCertificate }: Credentials): Deno.HttpClient {
-    const fingerprint = JSON.stringify([certificateAuthority, clientCertificate]);
-    if (this.#client?.fingerprint === fingerprint) return this.#client.http;
-    this.#client?.http.close();
-    const { proxyUrl } = this.#access;
+  /** The pool of connections made with these credentials; a new certificate needs new connections, open ones go on. */
+  #poolFor(credentials: Credentials): Deno.HttpClient {
+    if (this.#pool !== undefined && sameConnections(this.#pool.credentials, credentials)) {
+      return this.#pool.http;
+    }
+    const { certificateAuthority, clientCertificate } = credentials;
     const http = Deno.createHttpClient({
+      // One connection per request: a dead one must not take the watches of all kinds with it.
+      http2: false,
+      poolIdleTimeout: POOL_IDLE_MS,
+      proxy: proxyOf(this.#access),
       ...(certificateAuthority === null ? {} : { caCerts: [certificateAuthority] }),
       ...(clientCertificate === null
         ? {}
         : { cert: clientCertificate.certificate, key: clientCertificate.key }),
-      ...(proxyUrl === "" ? {} : { proxy: { url: proxyUrl } }),
     });
-    this.#client = { fingerprint, http };
+    this.#pool?.http.close();
+    this.#pool = { credentials, http };
     return http;
   }
-
-  #sendOverTls(
-    path: string,
-    headers: Record<string, string>,
-    { certificateAuthority, clientCertificate }: Credentials,
-    signal: AbortSignal,
-  ): Promise<HttpAnswer> {
-    const { insecureSkipTlsVerify, tlsServerName, proxyUrl, origin } = this.#access;
-    if (proxyUrl !== "") {
-      throw new Error(
-        `${origin}: proxy-url cannot be combined with insecure-skip-tls-verify or tls-server-name`,
-      );
-    }
-    const url = new URL(this.#access.server + path);
-    const host = url.hostname.replace(/^\[|\]$/g, "");
-    const port = Number(url.port || 443);
-    return new Promise((resolve, reject) => {
-      const outgoing = request({
-        host,
-        port,
-        path: url.pathname + url.search,
-        headers: { ...headers, host: url.host },
-        agent: new Agent({ keepAlive: false }),
-        signal,
-        createConnection: () =>
-          connect({
-            host,
-            port,
-            rejectUnauthorized: !insecureSkipTlsVerify,
-            servername: tlsServerName === "" ? host : tlsServerName,
-            ...(certificateAuthority === null ? {} : { ca: certificateAuthority }),
-            ...(clientCertificate === null
-              ? {}
-              : { cert: clientCertificate.certificate, key: clientCertificate.key }),
-          }),
-      }, (incoming) => {
-        resolve({
-          status: incoming.statusCode ?? 0,
-          retryAfterSeconds: retryAfter(incoming.headers["retry-after"] ?? null),
-          body: Readable.toWeb(incoming) as ReadableStream<Uint8Array>,
-        });
-      });
-      outgoing.on("error", reject);
-      outgoing.end();
-    });
-  }
 }
 
-function retryAfter(header: string | null): number | null {
-  const seconds = Number(header);
-  return header === null || !Number.isFinite(seconds) ? null : seconds;
+/**
+ * Without a proxy of our own choice fetch would take the environment's, by other rules than Go's; connecting straight to
+ * the server is a "tcp" proxy to it.
+ */
+function proxyOf({ proxyUrl, server }: ClusterAccess): Deno.Proxy {
+  if (proxyUrl !== "") return { url: proxyUrl };
+  const { hostname, port, protocol } = new URL(server);
+  return {
+    transport: "tcp",
+    hostname: hostname.replace(/^\[|\]$/g, ""),
+    port: Number(port || (protocol === "https:" ? 443 : 80)),
+  };
 }
 
-function emptyBody(): ReadableStream<Uint8Array> {
-  return new ReadableStream({ start: (controller) => controller.close() });
+function sameConnections(one: Credentials, other: Credentials): boolean {
+  return one.certificateAuthority === other.certificateAuthority &&
+    one.clientCertificate?.certificate === other.clientCertificate?.certificate &&
+    one.clientCertificate?.key === other.clientCertificate?.key;
 }

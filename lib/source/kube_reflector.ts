@@ -1,342 +1,248 @@
 /**
- * Keeps one kind of object in step with the API server: list in pages, watch, list again when the server asks for it.
+ * Keeps one resource in step with the API server: list in pages, watch, list again when the server asks for it.
  * Whatever happens to the connection, what was delivered stays in force until the server says otherwise.
  *
  * @module
  */
-import { errorText, type Logger } from "../observe/log.ts";
-import type { ApiObject } from "../model/objects.ts";
-import { DecodeError } from "./decode_values.ts";
-import { describeItem } from "./decode.ts";
-import { sameObject } from "./events.ts";
-import type { HttpAnswer, KubeClient } from "./kube_http.ts";
-import { readLines } from "./kube_lines.ts";
-import type { ResourceKind, SourceEvent, SourceSink } from "./source.ts";
-import { sleep } from "./token_bucket.ts";
-
-/** One resource of the API and how its objects are read. */
-export interface WatchedResource {
-  readonly kind: ResourceKind;
-  /** Kind of the objects, for messages; items of a list do not carry it. */
-  readonly objectKind: string;
-  /** e.g. `/api/v1/services`. */
-  readonly path: string;
-  /** Queries to try in order; the next one is used when the server refuses a selector (400). */
-  readonly selectors: readonly string[];
-  /** What one API object stands for; several for v1 Endpoints. @throws {DecodeError} */
-  readonly decode: (raw: unknown) => readonly ApiObject[];
-}
+import type { Clock } from "../kernel/clock.ts";
+import type { Logger } from "../observe/log.ts";
+import { type HttpAnswer, readLines, readText } from "./kube_answer.ts";
+import type { KubeConnection } from "./kube_connection.ts";
+import type { KubeClient } from "./kube_http.ts";
+import { IdleLimit } from "./kube_idle.ts";
+import { ExpiredError, parseListPage, parseWatchEvent, refusal, RefusalError } from "./kube_messages.ts";
+import type { WatchedResource } from "./kube_resources.ts";
+import { type DecodedObjects, KubeStore } from "./kube_store.ts";
+import type { SourceEvent, SourceSink } from "./source.ts";
 
 /** Times of a {@linkcode Reflector}, in milliseconds. */
 export interface ReflectorTimes {
+  /** Wait after the first failure in a row; doubled with each further one, and up to twice as long by chance. */
   readonly backoffInitialMs: number;
   readonly backoffMaxMs: number;
-  /** Without a byte for this long the watch counts as dead. The server sends a bookmark about every minute. */
+  /** Without a byte for this long a watch counts as dead. The server sends a bookmark about every minute. */
   readonly stallMs: number;
-  /** The server ends a watch after this time, up to twice as long. */
+  /** The server ends a watch after this time, up to twice as long by chance. */
   readonly watchMs: number;
-  /** Limit for a list's page to begin and for each further piece of it to arrive. */
-  readonly listMs: number;
+  /** Limit for an answer to begin, and for each further piece of a list to arrive. */
+  readonly answerMs: number;
+  /** A watch that ends sooner without an event counts as a failure. */
+  readonly shortWatchMs: number;
 }
 
-/** The times of a node in service. */
+/** The times of a node in service; the backoff is client-go's. */
 export const REFLECTOR_TIMES: ReflectorTimes = {
   backoffInitialMs: 800,
   backoffMaxMs: 30_000,
   stallMs: 90_000,
   watchMs: 300_000,
-  listMs: 60_000,
+  answerMs: 60_000,
+  shortWatchMs: 1_000,
 };
 
 /** What a {@linkcode Reflector} needs. */
 export interface ReflectorOptions {
   readonly resource: WatchedResource;
   readonly client: KubeClient;
+  readonly connection: KubeConnection;
   readonly sink: SourceSink;
   readonly log: Logger;
   readonly times: ReflectorTimes;
+  readonly clock: Clock;
   /** A number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
-}
-
-/** The server does not have this resource at all. */
-export class ResourceMissingError extends Error {
-  constructor(path: string) {
-    super(`The API server has no ${path}`);
-    this.name = "ResourceMissingError";
-  }
-}
-
-/** The resource version asked for is gone: list again. */
-class ExpiredError extends Error {}
-
-interface ListPage {
-  readonly metadata?: { readonly resourceVersion?: string; readonly continue?: string };
-  readonly items?: readonly unknown[] | null;
-}
-
-interface WatchEvent {
-  readonly type?: string;
-  readonly object?: {
-    readonly metadata?: { readonly resourceVersion?: string };
-    readonly code?: number;
-    readonly message?: string;
-  };
+  /**
+   * If the server does not have the resource (404) or does not let us list it (403) at first: `retry` until it does; `empty`
+   * counts as synced meanwhile; `stop` ends the reflector on a 404.
+   */
+  readonly ifRefused: "retry" | "empty" | "stop";
 }
 
 const PAGE_SIZE = 500;
+const MAX_RETRY_AFTER_MS = 60_000;
+const FAILURES_BEFORE_LIST = 4;
 
 /** Lists and watches one resource until stopped. */
 export class Reflector {
   readonly #options: ReflectorOptions;
-  /** API identity → what it stands for now. */
-  readonly #objects = new Map<string, readonly ApiObject[]>();
+  readonly #store: KubeStore;
+  /** The version to watch from; `""` if the state must be listed first. */
+  #version = "";
   #selector = 0;
+  #pageSize = PAGE_SIZE;
   #synced = false;
+  /** In a row, since the last list or watch event. */
   #failures = 0;
+  /** How often in a row a version was gone, since the last watch event. */
+  #expiries = 0;
 
   constructor(options: ReflectorOptions) {
+    const { resource, client, sink } = options;
     this.#options = options;
+    const where = client.server + resource.path;
+    this.#store = new KubeStore(resource, where, (rejection) => sink.rejected(rejection));
   }
 
-  /** Every object delivered and still in force. */
-  *objects(): Generator<ApiObject> {
-    for (const objects of this.#objects.values()) yield* objects;
+  /** What was delivered and is still in force. */
+  get store(): KubeStore {
+    return this.#store;
   }
 
-  /**
-   * Runs until `signal` aborts.
-   *
-   * @throws {ResourceMissingError} if the very first list is answered with 404
-   */
+  /** Runs until `signal` aborts, or the resource is missing and that is to stop it. */
   async run(signal: AbortSignal): Promise<void> {
-    let resourceVersion = "";
     while (!signal.aborted) {
       try {
-        if (resourceVersion === "") resourceVersion = await this.#list(signal);
-        resourceVersion = await this.#watch(resourceVersion, signal);
+        if (this.#version === "") await this.#list(signal);
+        await this.#watch(signal);
       } catch (error) {
         if (signal.aborted) return;
-        if (error instanceof ResourceMissingError) throw error;
-        if (error instanceof ExpiredError) resourceVersion = "";
-        else await this.#backOff(error, signal);
+        const next = error instanceof RefusalError ? this.#afterRefusal(error) : "wait";
+        if (next === "stop") return;
+        if (next === "wait") await this.#backOff(error, signal);
       }
     }
+  }
+
+  #afterRefusal(error: RefusalError): "now" | "wait" | "stop" {
+    const { resource, log, ifRefused } = this.#options;
+    const { status } = error;
+    if (error instanceof ExpiredError) {
+      this.#version = "";
+      this.#expiries++;
+      // Once is the ordinary course of things; a server that keeps saying so must not be hammered.
+      return this.#expiries === 1 ? "now" : "wait";
+    }
+    if (this.#version === "" && status === 400 && this.#selector + 1 < resource.selectors.length) {
+      this.#selector++;
+      log.info("Older selector, as the API server refuses this one", {
+        resource: resource.path,
+        err: error.message,
+      });
+      return "now";
+    }
+    if (!this.#synced && ifRefused === "stop" && status === 404) return "stop";
+    if (!this.#synced && ifRefused === "empty" && (status === 403 || status === 404)) this.#deliver([]);
+    // A list is the way out of whatever a server has against the version we know.
+    if (this.#failures >= FAILURES_BEFORE_LIST) this.#version = "";
+    return "wait";
   }
 
   async #backOff(error: unknown, signal: AbortSignal): Promise<void> {
-    const { times, random, log, resource } = this.#options;
+    const { times, random, connection, resource } = this.#options;
+    const baseMs = Math.min(times.backoffInitialMs * 2 ** this.#failures, times.backoffMaxMs);
+    const askedMs = error instanceof RefusalError ? error.retryAfterSeconds * 1000 : 0;
+    const waitMs = Math.max(Math.min(askedMs, MAX_RETRY_AFTER_MS), Math.round(baseMs * (1 + random())));
     this.#failures++;
-    const base = Math.min(times.backoffInitialMs * 2 ** (this.#failures - 1), times.backoffMaxMs);
-    const waitMs = Math.round(base * (1 + random()));
-    log.error("Cannot list or watch", error, {
-      resource: resource.path,
-      retryInMs: waitMs,
-      failures: this.#failures,
-    });
-    await sleep(waitMs, signal).catch(() => {});
+    connection.failed(resource.path, error, waitMs);
+    await connection.wait(waitMs, error, signal);
   }
 
-  /** Lists everything, delivers the difference to what was known and yields the version to watch from. */
-  async #list(signal: AbortSignal): Promise<string> {
-    const listed = new Map<string, readonly ApiObject[]>();
+  /** Lists everything and delivers the difference to what was known. */
+  async #list(signal: AbortSignal): Promise<void> {
+    const { connection, resource } = this.#options;
+    const listed: DecodedObjects = new Map();
     let token = "";
-    let resourceVersion = "";
+    let version: string;
     do {
-      const page = await this.#page(token, signal);
-      for (const raw of page.items ?? []) this.#take(raw, listed);
-      token = page.metadata?.continue ?? "";
-      resourceVersion = page.metadata?.resourceVersion ?? "";
+      const page = parseListPage(await this.#page(token, signal), resource.path);
+      for (const raw of page.items) this.#store.decodeInto(listed, raw);
+      token = page.continueToken;
+      version = page.resourceVersion;
     } while (token !== "");
-    this.#deliverList(listed);
+    this.#version = version;
+    this.#pageSize = PAGE_SIZE;
     this.#failures = 0;
-    return resourceVersion === "" ? "0" : resourceVersion;
+    connection.succeeded(resource.path);
+    this.#deliver(this.#store.replaceAll(listed));
   }
 
-  async #page(token: string, signal: AbortSignal): Promise<ListPage> {
-    const query = new URLSearchParams({ limit: String(PAGE_SIZE) });
-    if (token !== "") query.set("continue", token);
-    const answer = await this.#get(query, signal, this.#options.times.listMs, token === "");
-    const text = await new Response(answer.body).text();
-    return JSON.parse(text) as ListPage;
-  }
-
-  /** Decodes one API object into `objects`; a malformed one keeps its last good form there. */
-  #take(raw: unknown, objects: Map<string, readonly ApiObject[]>): void {
-    const identity = identityOfRaw(raw);
-    try {
-      objects.set(identity, this.#options.resource.decode(raw));
-    } catch (error) {
-      if (!(error instanceof DecodeError)) throw error;
-      this.#reject(raw, error);
-      const known = this.#objects.get(identity);
-      if (known !== undefined) objects.set(identity, known);
-    }
-  }
-
-  #reject(raw: unknown, error: DecodeError): void {
-    const { sink, resource, client } = this.#options;
-    const object = describeItem({ raw, kind: resource.objectKind });
-    sink.rejected({ where: client.server + resource.path, object, message: error.message });
-  }
-
-  #deliverList(listed: ReadonlyMap<string, readonly ApiObject[]>): void {
-    const events: SourceEvent[] = [];
-    for (const [identity, objects] of listed) events.push(...this.#replace(identity, objects));
-    for (const identity of [...this.#objects.keys()]) {
-      if (!listed.has(identity)) events.push(...this.#replace(identity, []));
-    }
-    if (!this.#synced) events.push({ type: "synced", kind: this.#options.resource.kind });
+  #deliver(events: SourceEvent[]): void {
+    const { resource, sink } = this.#options;
+    if (!this.#synced) events.push({ type: "synced", kind: resource.kind });
     this.#synced = true;
-    if (events.length > 0) this.#options.sink.events(events);
+    if (events.length > 0) sink.events(events);
   }
 
-  /** Makes `objects` what the API object stands for; yields what that changes. */
-  *#replace(identity: string, objects: readonly ApiObject[]): Generator<SourceEvent> {
-    const before = this.#objects.get(identity) ?? [];
-    if (objects.length === 0) this.#objects.delete(identity);
-    else this.#objects.set(identity, objects);
-    const left = new Map(before.map((object) => [object.name, object]));
-    for (const object of objects) {
-      const old = left.get(object.name);
-      left.delete(object.name);
-      if (old === undefined) yield { type: "add", object };
-      else if (old !== object && !sameObject(old, object)) yield { type: "update", old, object };
+  async #page(token: string, signal: AbortSignal): Promise<string> {
+    const query = { limit: String(this.#pageSize), ...(token === "" ? {} : { continue: token }) };
+    try {
+      return await this.#get(query, signal, {
+        idleMs: this.#options.times.answerMs,
+        // No waiting before traffic can flow, nor in the middle of a list.
+        paced: this.#synced && token === "",
+        read: (answer, idle) => readText(answer.body, () => idle.note()),
+      });
+    } catch (error) {
+      // A list that takes longer than the server keeps its versions never comes to an end in pages: ask for all at once.
+      if (error instanceof ExpiredError && token !== "") this.#pageSize = 0;
+      throw error;
     }
-    for (const old of left.values()) yield { type: "delete", old };
   }
 
-  /** Watches until the server ends the stream; yields the version to go on from. */
-  async #watch(from: string, signal: AbortSignal): Promise<string> {
-    const { times, random } = this.#options;
-    const query = new URLSearchParams({
+  /** Watches until the server ends the stream. */
+  async #watch(signal: AbortSignal): Promise<void> {
+    const { times, random, clock, connection, resource } = this.#options;
+    const query = {
       watch: "1",
       allowWatchBookmarks: "true",
-      resourceVersion: from,
+      resourceVersion: this.#version,
       timeoutSeconds: String(Math.ceil(times.watchMs / 1000 * (1 + random()))),
-    });
-    const answer = await this.#get(query, signal, times.stallMs);
-    let resourceVersion = from;
-    for await (const lines of readLines(answer.body)) {
-      const events: SourceEvent[] = [];
-      for (const line of lines) {
-        const event = JSON.parse(line) as WatchEvent;
-        const version = event.object?.metadata?.resourceVersion;
-        if (event.type === "ERROR") {
-          if (events.length > 0) this.#options.sink.events(events);
-          throw watchError(event);
-        }
-        if (event.type !== "BOOKMARK") events.push(...this.#takeEvent(event));
-        if (version !== undefined) resourceVersion = version;
-        this.#failures = 0;
-      }
-      if (events.length > 0) this.#options.sink.events(events);
-    }
-    return resourceVersion;
-  }
-
-  #takeEvent(event: WatchEvent): readonly SourceEvent[] {
-    const identity = identityOfRaw(event.object);
-    if (event.type === "DELETED") return [...this.#replace(identity, [])];
-    const taken = new Map<string, readonly ApiObject[]>();
-    this.#take(event.object, taken);
-    return [...this.#replace(identity, taken.get(identity) ?? [])];
-  }
-
-  /** A GET whose body ends with an error when nothing arrives for `idleMs`. */
-  async #get(query: URLSearchParams, signal: AbortSignal, idleMs: number, paced = true): Promise<HttpAnswer> {
-    const { client, resource } = this.#options;
-    const idle = new AbortController();
-    const limit = AbortSignal.any([signal, idle.signal]);
-    const expire = () =>
-      idle.abort(new Error(`Nothing arrived from ${client.server} for ${idleMs / 1000} s`));
-    let timer = setTimeout(expire, idleMs);
-    const restart = () => {
-      clearTimeout(timer);
-      timer = setTimeout(expire, idleMs);
     };
-    try {
-      const selector = resource.selectors[this.#selector] ?? "";
-      const answer = await client.get(`${resource.path}?${selector}${selector && "&"}${query}`, limit, {
-        paced,
-      });
-      restart();
-      if (answer.status === 200) {
-        return {
-          ...answer,
-          body: guarded(answer.body, restart, () => clearTimeout(timer)),
-        };
-      }
-      throw await this.#refusal(answer, signal);
-    } catch (error) {
-      clearTimeout(timer);
-      throw idle.signal.aborted && !signal.aborted ? idle.signal.reason : error;
-    }
-  }
-
-  async #refusal(answer: HttpAnswer, signal: AbortSignal): Promise<Error> {
-    const { resource, log } = this.#options;
-    const text = (await new Response(answer.body).text()).slice(0, 500);
-    if (answer.status === 410) return new ExpiredError(text);
-    if (answer.status === 404 && !this.#synced) return new ResourceMissingError(resource.path);
-    if (answer.status === 400 && this.#selector + 1 < resource.selectors.length) {
-      this.#selector++;
-      log.info("Server refuses the selector, using an older one", { resource: resource.path, answer: text });
-      return new ExpiredError(text);
-    }
-    if (answer.retryAfterSeconds !== null) await sleep(Math.min(answer.retryAfterSeconds, 30) * 1000, signal);
-    return new Error(`GET ${resource.path}: status ${answer.status}: ${statusMessage(text)}`);
-  }
-}
-
-/** Passes a body on, telling of each piece and of its end. */
-function guarded(
-  body: ReadableStream<Uint8Array>,
-  onPiece: () => void,
-  onEnd: () => void,
-): ReadableStream<Uint8Array> {
-  const reader = body.getReader();
-  return new ReadableStream({
-    async pull(controller) {
-      try {
-        const { done, value } = await reader.read();
-        if (done) {
-          onEnd();
-          controller.close();
-          return;
+    const startMs = clock.nowMs();
+    let anything = false;
+    await this.#get(query, signal, {
+      idleMs: times.stallMs,
+      paced: true,
+      read: async (answer, idle) => {
+        connection.succeeded(resource.path);
+        for await (const lines of readLines(answer.body, () => idle.note())) {
+          this.#takeEvents(lines);
+          anything = true;
+          this.#failures = 0;
+          this.#expiries = 0;
         }
-        onPiece();
-        controller.enqueue(value);
-      } catch (error) {
-        onEnd();
-        controller.error(error);
-      }
-    },
-    async cancel(reason) {
-      onEnd();
-      await reader.cancel(reason);
-    },
-  });
-}
-
-function identityOfRaw(raw: unknown): string {
-  const metadata = (raw as { metadata?: { namespace?: unknown; name?: unknown } } | null)?.metadata;
-  return `${metadata?.namespace ?? ""}/${metadata?.name ?? ""}`;
-}
-
-function watchError({ object }: WatchEvent): Error {
-  // 410 Gone, also told as 500 "too old resource version" by old servers: the state must be listed again.
-  if (object?.code === 410 || /too old resource version/.test(object?.message ?? "")) {
-    return new ExpiredError(object?.message);
+      },
+    });
+    if (!anything && clock.nowMs() - startMs < times.shortWatchMs) {
+      throw new Error(`Watch of ${resource.path} ended at once`);
+    }
   }
-  return new Error(`Watch ended: ${object?.message ?? errorText(object)}`);
-}
 
-function statusMessage(text: string): string {
-  try {
-    const { message } = JSON.parse(text) as { message?: unknown };
-    return typeof message === "string" ? message : text;
-  } catch {
-    return text;
+  #takeEvents(lines: readonly string[]): void {
+    const { resource, sink } = this.#options;
+    const events: SourceEvent[] = [];
+    try {
+      for (const line of lines) {
+        const { type, object, resourceVersion } = parseWatchEvent(line, resource.path);
+        if (type === "DELETED") this.#store.delete(object, events);
+        else if (type !== "BOOKMARK") this.#store.put(object, events);
+        if (resourceVersion !== "") this.#version = resourceVersion;
+      }
+    } finally {
+      if (events.length > 0) sink.events(events);
+    }
+  }
+
+  /** A GET that fails when nothing arrives for `idleMs`; `read` takes its body. */
+  async #get<T>(
+    query: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+    { idleMs, paced, read }: {
+      idleMs: number;
+      paced: boolean;
+      read: (answer: HttpAnswer, idle: IdleLimit) => Promise<T>;
+    },
+  ): Promise<T> {
+    const { client, resource } = this.#options;
+    const search = new URLSearchParams({ ...resource.selectors[this.#selector], ...query });
+    using idle = new IdleLimit(idleMs, client.server, signal);
+    try {
+      const answer = await client.get(`${resource.path}?${search}`, idle.signal, { paced });
+      if (answer.status === 200) return await read(answer, idle);
+      const text = await readText(answer.body, () => idle.note());
+      throw refusal(resource.path, answer.status, text, answer.retryAfterSeconds ?? 0);
+    } catch (error) {
+      throw idle.error ?? error;
+    }
   }
 }

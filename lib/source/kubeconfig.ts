@@ -1,46 +1,60 @@
 /**
- * How to reach the API server: from a kubeconfig, from inside a pod, or from `--master` alone.
+ * How to reach the API server, as a kubeconfig says it.
  *
- * Stands on client-node's parsing of clusters, contexts and users; adds what that leaves out: kubeadm's `tokenFile`, paths
- * relative to the kubeconfig, and errors that name file and field.
+ * Own code instead of client-node's reader: that one reads a token file only once and under another key than kubeadm's, and
+ * does not check what it reads. A test holds both equal where both know a field.
  *
  * @module
  */
-import {
-  type Cluster,
-  newClusters,
-  newContexts,
-  newUsers,
-  type User,
-} from "@kubernetes/client-node/dist/config_types.js";
 import { dirname, isAbsolute, join } from "node:path";
 import { parse } from "yaml";
 import { ConfigError } from "../errors.ts";
+import {
+  asObject,
+  booleanAt,
+  DecodeError,
+  decodeList,
+  inside,
+  isAbsent,
+  objectAt,
+  type RawObject,
+  textAt,
+  textsAt,
+} from "./decode_values.ts";
 
 /** PEM text, or a file that holds it and may be replaced while we run. */
-export type Pem = { readonly kind: "text"; readonly pem: string } | {
-  readonly kind: "file";
-  readonly path: string;
-};
+export type Pem =
+  | { readonly kind: "text"; readonly pem: string }
+  | { readonly kind: "file"; readonly path: string };
 
-/** Who we are to the API server. */
+/** A program that yields credentials (client.authentication.k8s.io). */
+export interface CredentialPlugin {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly apiVersion: string;
+  readonly provideClusterInfo: boolean;
+}
+
+/** Who we are to the API server, beside a client certificate. */
 export type Identity =
   | { readonly kind: "anonymous" }
   | { readonly kind: "token"; readonly token: string }
   /** The file is read again at least every minute. */
   | { readonly kind: "tokenFile"; readonly path: string }
   | { readonly kind: "basic"; readonly username: string; readonly password: string }
-  | { readonly kind: "exec"; readonly user: User };
+  | { readonly kind: "plugin"; readonly plugin: CredentialPlugin };
 
 /** One API server and how to talk to it. */
 export interface ClusterAccess {
-  /** `https://host:port`, without a slash at the end. */
+  /** `https://host:port`, perhaps with a path, without a slash at the end. */
   readonly server: string;
   readonly insecureSkipTlsVerify: boolean;
   /** Name to verify the certificate against; `""` for the server's host. */
   readonly tlsServerName: string;
-  /** `""`: the environment decides. */
+  /** URL of the proxy on the way; `""` for none. */
   readonly proxyUrl: string;
+  /** Null for the authorities that the runtime knows. */
   readonly certificateAuthority: Pem | null;
   readonly clientCertificate: { readonly certificate: Pem; readonly key: Pem } | null;
   readonly identity: Identity;
@@ -48,13 +62,8 @@ export interface ClusterAccess {
   readonly origin: string;
 }
 
-/** What in-cluster access reads. */
-export interface InClusterEnvironment {
-  readonly host: string | undefined;
-  readonly port: string | undefined;
-}
-
-const SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
+const PLUGIN_VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
+const IMPERSONATION = ["as", "as-uid", "as-groups", "as-user-extra"];
 
 /**
  * Loads the access of the current context. `master`, unless empty, replaces the server.
@@ -78,202 +87,175 @@ export async function loadKubeconfig(path: string, master = ""): Promise<Cluster
  * @throws {ConfigError} if it does not parse or a field is missing or wrong
  */
 export function parseKubeconfig(text: string, path: string, master = ""): ClusterAccess {
-  const fail = (field: string, message: string, cause?: unknown): never => {
-    throw new ConfigError([{ path: field, message }], path, cause === undefined ? {} : { cause });
-  };
-  const raw = parseMapping(text, fail);
-  const entries = readEntries(raw, fail);
-
-  const contextName = raw["current-context"];
-  if (typeof contextName !== "string" || contextName === "") {
-    return fail("current-context", "is required: it names the context to use");
+  try {
+    return readAccess(asObject(parseYaml(text)), path, master);
+  } catch (cause) {
+    if (!(cause instanceof DecodeError)) throw cause;
+    throw new ConfigError([{ path: cause.path, message: cause.reason }], path, { cause });
   }
-  const context = entries.contexts.find((entry) => entry.name === contextName);
-  if (context === undefined) {
-    return fail("current-context", `names "${contextName}", which is not among contexts`);
-  }
-  const cluster = entries.clusters.find((entry) => entry.name === context.cluster);
-  if (cluster === undefined) {
-    return fail(
-      `contexts[${contextName}].context.cluster`,
-      `names "${context.cluster}", which is not among clusters`,
-    );
-  }
-  const user = entries.users.find((entry) => entry.name === context.user);
-  if (user === undefined && context.user !== undefined && context.user !== "") {
-    return fail(`contexts[${contextName}].context.user`, `names "${context.user}", which is not among users`);
-  }
-  return accessOf(cluster, user, rawUser(raw, context.user), { path, master, fail });
 }
 
 /**
- * The access a pod is given: server from the environment, token and certificate authority from the service account's folder.
+ * The URL of a server given as `host:port` or URL, without a slash at the end.
  *
- * @throws {ConfigError} outside of a pod
+ * @throws {DecodeError} with `field` if it is not an http or https URL, or carries a password
  */
-export function inClusterAccess(environment: InClusterEnvironment, master = ""): ClusterAccess {
-  const { host, port } = environment;
-  if (master === "" && (!host || !port)) {
-    throw new ConfigError([{
-      path: "clientConnection.kubeconfig",
-      message:
-        "is empty, so in-cluster access is used, but KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not " +
-        "set; outside of a pod give a kubeconfig, --master or --manifests",
-    }]);
+export function serverUrl(text: string, field: string, scheme: "http" | "https" = "http"): string {
+  const url = URL.parse(/^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `${scheme}://${text}`);
+  if (url === null || !/^https?:$/.test(url.protocol) || url.search !== "" || url.hash !== "") {
+    throw new DecodeError(field, `must be an http or https URL, found ${JSON.stringify(text)}`);
   }
-  const literal = host?.includes(":") ? `[${host}]` : host;
-  return {
-    server: master === "" ? `https://${literal}:${port}` : serverUrl(master),
-    insecureSkipTlsVerify: false,
-    tlsServerName: "",
-    proxyUrl: "",
-    certificateAuthority: { kind: "file", path: `${SERVICE_ACCOUNT_DIR}/ca.crt` },
-    clientCertificate: null,
-    identity: { kind: "tokenFile", path: `${SERVICE_ACCOUNT_DIR}/token` },
-    origin: "in-cluster service account",
-  };
+  if (url.username !== "" || url.password !== "") {
+    throw new DecodeError(field, "must not carry a user name or password");
+  }
+  return url.origin + url.pathname.replace(/\/+$/, "");
 }
 
-/**
- * Anonymous access to a server given by URL alone.
- *
- * @throws {ConfigError} if it is not an http or https URL
- */
-export function masterAccess(master: string): ClusterAccess {
-  return {
-    server: serverUrl(master),
-    insecureSkipTlsVerify: false,
-    tlsServerName: "",
-    proxyUrl: "",
-    certificateAuthority: null,
-    clientCertificate: null,
-    identity: { kind: "anonymous" },
-    origin: "--master",
-  };
-}
-
-type Fail = (field: string, message: string, cause?: unknown) => never;
-
-function parseMapping(text: string, fail: Fail): Record<string, unknown> {
-  let raw: unknown;
+function parseYaml(text: string): unknown {
   try {
-    raw = parse(text);
+    return parse(text);
   } catch (cause) {
-    return fail("", cause instanceof Error ? cause.message : String(cause), cause);
-  }
-  if (typeof raw !== "object" || raw === null || Array.isArray(raw)) {
-    return fail("", "must be a mapping with clusters, contexts, users and current-context");
-  }
-  return raw as Record<string, unknown>;
-}
-
-function readEntries(raw: Record<string, unknown>, fail: Fail) {
-  try {
-    return {
-      clusters: newClusters(raw["clusters"]),
-      contexts: newContexts(raw["contexts"]),
-      // Without the file's token: client-node would read it once, we read it again and again.
-      users: newUsers(withoutTokenFiles(raw["users"])),
-    };
-  } catch (cause) {
-    const [field = "", ...rest] = (cause instanceof Error ? cause.message : String(cause)).split(" ");
-    return fail(field, rest.join(" "), cause);
+    throw new DecodeError("", cause instanceof Error ? cause.message.split("\n", 1)[0] ?? "" : String(cause));
   }
 }
 
-function withoutTokenFiles(users: unknown): unknown {
-  if (!Array.isArray(users)) return users;
-  return users.map((entry) => {
-    const user = entry?.user;
-    if (typeof user !== "object" || user === null) return entry;
-    const { ["token-file"]: _tokenFile, ...rest } = user;
-    return { ...entry, user: rest };
-  });
-}
-
-function rawUser(raw: Record<string, unknown>, name: string | undefined): Record<string, unknown> {
-  const users = Array.isArray(raw["users"]) ? raw["users"] : [];
-  return users.find((entry) => entry?.name === name)?.user ?? {};
-}
-
-interface AccessContext {
-  readonly path: string;
-  readonly master: string;
-  readonly fail: Fail;
-}
-
-function accessOf(
-  cluster: Cluster,
-  user: User | undefined,
-  raw: Record<string, unknown>,
-  { path, master, fail }: AccessContext,
-): ClusterAccess {
-  const clusterField = `clusters[${cluster.name}].cluster`;
-  const userField = `users[${user?.name ?? ""}].user`;
-  const pemOf = (field: string, inline: string | undefined, file: string | undefined): Pem | null => {
-    if (inline) {
-      return {
-        kind: "text",
-        pem: decodeBase64(inline, (message) => fail(`${field}-data`, message)),
-      };
-    }
-    return file ? { kind: "file", path: resolve(path, file) } : null;
-  };
-  const certificate = pemOf(`${userField}.client-certificate`, user?.certData, user?.certFile);
-  const key = pemOf(`${userField}.client-key`, user?.keyData, user?.keyFile);
-  if (certificate !== null && key === null) {
-    fail(`${userField}.client-key`, "is required beside client-certificate");
-  }
-  if (key !== null && certificate === null) {
-    fail(`${userField}.client-certificate`, "is required beside client-key");
-  }
-
-  const server = master === "" ? cluster.server : master;
-  if (!/^https?:\/\//.test(server)) {
-    fail(
-      master === "" ? `${clusterField}.server` : "--master",
-      `must be an http or https URL, found "${server}"`,
-    );
-  }
+function readAccess(raw: RawObject, path: string, master: string): ClusterAccess {
+  const current = requiredText(raw, "current-context");
+  const context = entryOf(raw, "contexts", "context", current, "current-context");
+  const contextField = `contexts[${current}].context`;
+  const clusterName = inside(contextField, () => requiredText(context, "cluster"));
+  const cluster = entryOf(raw, "clusters", "cluster", clusterName, `${contextField}.cluster`);
+  const userName = inside(contextField, () => textAt(context, "user"));
+  const user = userName === "" ? {} : entryOf(raw, "users", "user", userName, `${contextField}.user`);
   return {
-    server: server.replace(/\/+$/, ""),
-    insecureSkipTlsVerify: cluster.skipTLSVerify === true,
-    tlsServerName: cluster.tlsServerName ?? "",
-    proxyUrl: cluster.proxyUrl ?? "",
-    certificateAuthority: pemOf(`${clusterField}.certificate-authority`, cluster.caData, cluster.caFile),
-    clientCertificate: certificate === null || key === null ? null : { certificate, key },
-    identity: identityOf(user, raw, path),
+    ...inside(`clusters[${clusterName}].cluster`, () => readCluster(cluster, path, master)),
+    ...inside(`users[${userName}].user`, () => readUser(user, path)),
     origin: path,
   };
 }
 
-function identityOf(user: User | undefined, raw: Record<string, unknown>, path: string): Identity {
-  // kubeadm writes tokenFile; the order of precedence is client-go's: a file before a literal token.
-  const tokenFile = raw["tokenFile"] ?? raw["token-file"];
-  if (typeof tokenFile === "string" && tokenFile !== "") {
-    return { kind: "tokenFile", path: resolve(path, tokenFile) };
+/** The body of the entry called `name`; `field` is where that name stands. */
+function entryOf(raw: RawObject, list: string, key: string, name: string, field: string): RawObject {
+  const entries = decodeList(raw, list, (entry) => ({ name: textAt(entry, "name"), entry }));
+  const found = entries.find((candidate) => candidate.name === name);
+  if (found === undefined) {
+    throw new DecodeError(field, `names ${JSON.stringify(name)}, which is not among ${list}`);
   }
-  if (user?.token) return { kind: "token", token: user.token };
-  if (user?.username) return { kind: "basic", username: user.username, password: user.password ?? "" };
-  if (user?.exec) return { kind: "exec", user };
-  return { kind: "anonymous" };
+  return inside(`${list}[${name}]`, () => objectAt(found.entry, key));
 }
 
-function resolve(kubeconfig: string, file: string): string {
-  return isAbsolute(file) ? file : join(dirname(kubeconfig), file);
+function requiredText(raw: RawObject, key: string): string {
+  const text = textAt(raw, key);
+  if (text === "") throw new DecodeError(key, "is required");
+  return text;
 }
 
-function decodeBase64(text: string, fail: (message: string) => never): string {
+function readCluster(raw: RawObject, path: string, master: string) {
+  const certificateAuthority = pemAt(raw, "certificate-authority", path);
+  const insecureSkipTlsVerify = booleanAt(raw, "insecure-skip-tls-verify", false);
+  if (insecureSkipTlsVerify && certificateAuthority !== null) {
+    throw new DecodeError("insecure-skip-tls-verify", "cannot be combined with certificate-authority");
+  }
+  const scheme = insecureSkipTlsVerify || certificateAuthority !== null ? "https" : "http";
+  return {
+    server: master === ""
+      ? serverUrl(requiredText(raw, "server"), "server", scheme)
+      : serverUrl(master, "--master", scheme),
+    insecureSkipTlsVerify,
+    tlsServerName: textAt(raw, "tls-server-name"),
+    proxyUrl: proxyUrlAt(raw),
+    certificateAuthority,
+  };
+}
+
+function proxyUrlAt(raw: RawObject): string {
+  const text = textAt(raw, "proxy-url");
+  if (text === "" || ["http:", "https:", "socks5:"].includes(URL.parse(text)?.protocol ?? "")) return text;
+  throw new DecodeError("proxy-url", "must be an http, https or socks5 URL");
+}
+
+function readUser(raw: RawObject, path: string) {
+  for (const key of IMPERSONATION) {
+    if (!isAbsent(raw[key])) throw new DecodeError(key, "is not supported: kproxy acts as the user itself");
+  }
+  if (!isAbsent(raw["auth-provider"])) {
+    throw new DecodeError("auth-provider", "is not supported, nor by Kubernetes since 1.26: use exec");
+  }
+  const certificate = pemAt(raw, "client-certificate", path);
+  const key = pemAt(raw, "client-key", path, secretTextAt);
+  if (certificate !== null && key === null) {
+    throw new DecodeError("client-key", "is required beside client-certificate");
+  }
+  if (key !== null && certificate === null) {
+    throw new DecodeError("client-certificate", "is required beside client-key");
+  }
+  const clientCertificate = certificate === null || key === null ? null : { certificate, key };
+  return { clientCertificate, identity: readIdentity(raw, path) };
+}
+
+function readIdentity(raw: RawObject, path: string): Identity {
+  // kubeadm writes tokenFile, some tools token-file. As in client-go a file counts before a literal token.
+  const tokenFile = textAt(raw, "tokenFile") || textAt(raw, "token-file");
+  const token = secretTextAt(raw, "token");
+  const username = textAt(raw, "username");
+  const password = secretTextAt(raw, "password");
+  if (username !== "" && (token !== "" || tokenFile !== "")) {
+    throw new DecodeError("username", "cannot be combined with a token");
+  }
+  if (tokenFile !== "") return { kind: "tokenFile", path: besideKubeconfig(path, tokenFile) };
+  if (token !== "") return { kind: "token", token: checkHeader(token, "token") };
+  if (username !== "") return { kind: "basic", username, password };
+  if (isAbsent(raw["exec"])) return { kind: "anonymous" };
+  return { kind: "plugin", plugin: inside("exec", () => readPlugin(objectAt(raw, "exec"), path)) };
+}
+
+function readPlugin(raw: RawObject, path: string): CredentialPlugin {
+  const apiVersion = requiredText(raw, "apiVersion");
+  if (!PLUGIN_VERSIONS.includes(apiVersion)) {
+    throw new DecodeError("apiVersion", `must be ${PLUGIN_VERSIONS.join(" or ")}, found "${apiVersion}"`);
+  }
+  const command = requiredText(raw, "command");
+  const env = decodeList(raw, "env", (entry) => [requiredText(entry, "name"), secretTextAt(entry, "value")]);
+  return {
+    // A bare name is looked up on the PATH, anything else is relative to the file, as in client-go.
+    command: command.includes("/") ? besideKubeconfig(path, command) : command,
+    args: textsAt(raw, "args"),
+    env: Object.fromEntries(env),
+    apiVersion,
+    provideClusterInfo: booleanAt(raw, "provideClusterInfo", false),
+  };
+}
+
+/** The PEM in `<key>-data`, or else the file in `<key>`. */
+function pemAt(raw: RawObject, key: string, path: string, read = textAt): Pem | null {
+  const inline = read(raw, `${key}-data`);
+  if (inline !== "") return { kind: "text", pem: decodeBase64(inline, `${key}-data`) };
+  const file = textAt(raw, key);
+  return file === "" ? null : { kind: "file", path: besideKubeconfig(path, file) };
+}
+
+/** Like {@linkcode textAt}, with an error that does not show the value. */
+function secretTextAt(raw: RawObject, key: string): string {
+  const value = raw[key];
+  if (typeof value === "string") return value;
+  if (isAbsent(value)) return "";
+  throw new DecodeError(key, "must be a string");
+}
+
+function checkHeader(text: string, field: string): string {
+  if (/^[!-~]+$/.test(text)) return text;
+  throw new DecodeError(field, "must be of visible ASCII characters without spaces");
+}
+
+function besideKubeconfig(path: string, file: string): string {
+  return isAbsolute(file) ? file : join(dirname(path), file);
+}
+
+function decodeBase64(text: string, field: string): string {
   try {
     return atob(text.replace(/\s+/g, ""));
-  } catch {
-    return fail("must be base64");
+  } catch (cause) {
+    if (!(cause instanceof DOMException)) throw cause;
+    throw new DecodeError(field, "must be base64");
   }
-}
-
-function serverUrl(master: string): string {
-  if (!/^https?:\/\//.test(master)) {
-    throw new ConfigError([{ path: "--master", message: `must be an http or https URL, found "${master}"` }]);
-  }
-  return master.replace(/\/+$/, "");
 }

@@ -3,15 +3,15 @@
  *
  * @module
  */
+import type { Clock } from "../kernel/clock.ts";
 
 /** Settings of a {@linkcode TokenBucket}. */
 export interface TokenBucketOptions {
-  /** Tokens added per second; negative for no limit. */
+  /** Tokens added per second; 0 or less for no limit. */
   readonly perSecond: number;
   /** Tokens it holds at most, and at the start. */
   readonly burst: number;
-  /** Milliseconds, monotonic. */
-  readonly nowMs: () => number;
+  readonly clock: Clock;
 }
 
 /** A token bucket as client-go's: `clientConnection.qps` and `.burst`. */
@@ -23,35 +23,21 @@ export class TokenBucket {
   constructor(options: TokenBucketOptions) {
     this.#options = options;
     this.#tokens = options.burst;
-    this.#updatedMs = options.nowMs();
+    this.#updatedMs = options.clock.nowMs();
   }
 
   /** Resolves when a token was taken. @throws what `signal` was aborted with */
   async take(signal: AbortSignal): Promise<void> {
-    const { perSecond, burst, nowMs } = this.#options;
-    if (perSecond < 0) return;
-    const now = nowMs();
-    this.#tokens = Math.min(burst, this.#tokens + (now - this.#updatedMs) / 1000 * perSecond);
-    this.#updatedMs = now;
+    const { perSecond, burst, clock } = this.#options;
+    signal.throwIfAborted();
+    if (perSecond <= 0) return;
+    const nowMs = clock.nowMs();
+    this.#tokens = Math.min(burst, this.#tokens + (nowMs - this.#updatedMs) / 1000 * perSecond);
+    this.#updatedMs = nowMs;
     // Taken before waiting, so that those who come later wait longer.
     this.#tokens -= 1;
     if (this.#tokens >= 0) return;
-    await sleep(-this.#tokens / perSecond * 1000, signal);
+    await clock.sleep(-this.#tokens / perSecond * 1000, signal);
+    signal.throwIfAborted();
   }
-}
-
-/** Resolves after `ms`. @throws what `signal` was aborted with */
-export function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted();
-  return new Promise((resolve, reject) => {
-    const onAbort = () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    };
-    const timer = setTimeout(() => {
-      signal.removeEventListener("abort", onAbort);
-      resolve();
-    }, ms);
-    signal.addEventListener("abort", onAbort, { once: true });
-  });
 }

@@ -1,0 +1,93 @@
+/**
+ * What one resource of the API server holds, as far as it was delivered; turns lists and single changes into events.
+ *
+ * @module
+ */
+import type { ApiObject } from "../model/objects.ts";
+import { describeItem } from "./decode.ts";
+import { DecodeError } from "./decode_values.ts";
+import { sameObject } from "./events.ts";
+import type { WatchedResource } from "./kube_resources.ts";
+import type { Rejection, SourceEvent } from "./source.ts";
+
+/** API identity (`namespace/name`) → what the API object stands for: one object, or several for v1 Endpoints. */
+export type DecodedObjects = Map<string, readonly ApiObject[]>;
+
+/** The objects of one resource. A malformed one is reported, and its last good form stays in force. */
+export class KubeStore {
+  readonly #resource: WatchedResource;
+  /** Of the objects' origin, for rejections. */
+  readonly #where: string;
+  readonly #reject: (rejection: Rejection) => void;
+  readonly #objects: DecodedObjects = new Map();
+
+  constructor(resource: WatchedResource, where: string, reject: (rejection: Rejection) => void) {
+    this.#resource = resource;
+    this.#where = where;
+    this.#reject = reject;
+  }
+
+  /** Identities of all objects in force. */
+  identities(): string[] {
+    return [...this.#objects.keys()];
+  }
+
+  /** What stands under an identity now. */
+  objectsAt(identity: string): readonly ApiObject[] {
+    return this.#objects.get(identity) ?? [];
+  }
+
+  /** Decodes an API object into `listed`. */
+  decodeInto(listed: DecodedObjects, raw: unknown): void {
+    const identity = identityOfRaw(raw);
+    try {
+      listed.set(identity, this.#resource.decode(raw));
+    } catch (error) {
+      if (!(error instanceof DecodeError)) throw error;
+      const object = describeItem({ raw, kind: this.#resource.objectKind });
+      this.#reject({ where: this.#where, object, message: error.message });
+      const known = this.#objects.get(identity);
+      if (known !== undefined) listed.set(identity, known);
+    }
+  }
+
+  /** Makes `listed` all there is. */
+  replaceAll(listed: DecodedObjects): SourceEvent[] {
+    const events: SourceEvent[] = [];
+    for (const [identity, objects] of listed) this.#replace(identity, objects, events);
+    for (const identity of this.identities()) {
+      if (!listed.has(identity)) this.#replace(identity, [], events);
+    }
+    return events;
+  }
+
+  /** Takes an API object that was added or modified. */
+  put(raw: unknown, events: SourceEvent[]): void {
+    const listed: DecodedObjects = new Map();
+    this.decodeInto(listed, raw);
+    for (const [identity, objects] of listed) this.#replace(identity, objects, events);
+  }
+
+  /** Takes an API object that was deleted; only its name is looked at. */
+  delete(raw: unknown, events: SourceEvent[]): void {
+    this.#replace(identityOfRaw(raw), [], events);
+  }
+
+  #replace(identity: string, objects: readonly ApiObject[], events: SourceEvent[]): void {
+    const left = new Map(this.objectsAt(identity).map((object) => [object.name, object]));
+    if (objects.length === 0) this.#objects.delete(identity);
+    else this.#objects.set(identity, objects);
+    for (const object of objects) {
+      const old = left.get(object.name);
+      left.delete(object.name);
+      if (old === undefined) events.push({ type: "add", object });
+      else if (!sameObject(old, object)) events.push({ type: "update", old, object });
+    }
+    for (const old of left.values()) events.push({ type: "delete", old });
+  }
+}
+
+function identityOfRaw(raw: unknown): string {
+  const metadata = (raw as { metadata?: { namespace?: unknown; name?: unknown } } | null)?.metadata;
+  return `${metadata?.namespace ?? ""}/${metadata?.name ?? ""}`;
+}

@@ -1,0 +1,103 @@
+/**
+ * Requests over a TLS connection of our own, for servers that must not be verified or must be verified under another name.
+ *
+ * @module
+ */
+import { request } from "node:http";
+import { isIP, type Socket } from "node:net";
+import { Readable } from "node:stream";
+import { connect, type TLSSocket } from "node:tls";
+import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
+import type { Credentials } from "./kube_credentials.ts";
+import type { ClusterAccess } from "./kubeconfig.ts";
+
+/** One request. */
+export interface TlsRequest {
+  readonly access: ClusterAccess;
+  readonly credentials: Credentials;
+  /** With query. */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/**
+ * Sends a GET on a connection of its own and resolves when the headers are there.
+ *
+ * @throws {Error} if the server or the proxy cannot be reached or verified
+ */
+export async function getOverTls(wanted: TlsRequest, signal: AbortSignal): Promise<HttpAnswer> {
+  const url = new URL(wanted.access.server + wanted.path);
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const port = Number(url.port || 443);
+  const { proxyUrl } = wanted.access;
+  const tunnel = proxyUrl === "" ? undefined : await openTunnel(proxyUrl, `${url.hostname}:${port}`, signal);
+  return await new Promise((resolve, reject) => {
+    const outgoing = request({
+      host,
+      port,
+      path: url.pathname + url.search,
+      headers: { ...wanted.headers, host: url.host, connection: "close" },
+      signal,
+      createConnection: () => secure(wanted, host, port, tunnel),
+    }, (incoming) => {
+      resolve({
+        status: incoming.statusCode ?? 0,
+        retryAfterSeconds: retryAfterSeconds(incoming.headers["retry-after"] ?? null),
+        body: Readable.toWeb(incoming) as ReadableStream<Uint8Array>,
+      });
+    });
+    outgoing.on("error", reject);
+    outgoing.end();
+  });
+}
+
+function secure(
+  { access, credentials }: TlsRequest,
+  host: string,
+  port: number,
+  tunnel: Socket | undefined,
+): TLSSocket {
+  const { certificateAuthority, clientCertificate } = credentials;
+  const name = access.tlsServerName === "" ? host : access.tlsServerName;
+  return connect({
+    ...(tunnel === undefined ? { host, port } : { socket: tunnel }),
+    rejectUnauthorized: !access.insecureSkipTlsVerify,
+    ...(isIP(name) === 0 ? { servername: name } : {}),
+    ...(certificateAuthority === null ? {} : { ca: certificateAuthority }),
+    ...(clientCertificate === null
+      ? {}
+      : { cert: clientCertificate.certificate, key: clientCertificate.key }),
+  });
+}
+
+/** A connection to `target` (`host:port`) through an HTTP proxy. */
+function openTunnel(proxyUrl: string, target: string, signal: AbortSignal): Promise<Socket> {
+  const proxy = new URL(proxyUrl);
+  if (proxy.protocol !== "http:") {
+    throw new Error(
+      `Proxy ${proxy.protocol}//${proxy.host}: with insecure-skip-tls-verify or tls-server-name only http proxies work`,
+    );
+  }
+  const login = proxy.username === "" ? {} : {
+    "proxy-authorization": `Basic ${
+      btoa(`${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`)
+    }`,
+  };
+  return new Promise((resolve, reject) => {
+    const outgoing = request({
+      host: proxy.hostname.replace(/^\[|\]$/g, ""),
+      port: Number(proxy.port || 80),
+      method: "CONNECT",
+      path: target,
+      headers: { host: target, ...login },
+      signal,
+    });
+    outgoing.on("connect", (answer, socket) => {
+      if (answer.statusCode === 200) return resolve(socket as Socket);
+      socket.destroy();
+      reject(new Error(`Proxy ${proxy.host} answers CONNECT ${target} with status ${answer.statusCode}`));
+    });
+    outgoing.on("error", reject);
+    outgoing.end();
+  });
+}
