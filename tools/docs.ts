@@ -5,6 +5,7 @@
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
+import { CONFIGURATION_SECTIONS } from "../lib/config/fields_doc.ts";
 import { commandsMarkdown, flagsMarkdown } from "../lib/cli/flags_doc.ts";
 import { writeLine } from "./output.ts";
 import { permissionFlags, permissionTable } from "./permissions.ts";
@@ -23,6 +24,7 @@ export const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "commands", render: commandsMarkdown },
   { file: "README.md", name: "flags", render: flagsMarkdown },
   { file: "docs/permissions.md", name: "permissions", render: permissionTable },
+  ...CONFIGURATION_SECTIONS,
 ];
 
 /**

@@ -28,6 +28,8 @@ export const NODE_PACKAGES: readonly SystemPackage[] = [
 export const TEST_PACKAGES: readonly SystemPackage[] = [
   ...NODE_PACKAGES,
   { name: "etcd-server", program: "etcd" },
+  { name: "fish", program: "fish" },
+  { name: "zsh", program: "zsh" },
 ];
 
 /** Where a program of this name is found on the PATH, or in the folders of root's programs. */
