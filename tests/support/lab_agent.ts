@@ -1,0 +1,292 @@
+/**
+ * A thread that lives in one network namespace of a lab: it serves, asks, and hammers there. The runtime gives every worker its
+ * own system thread, so no process has to be started per namespace.
+ *
+ * @module
+ */
+import type {
+  AgentCall,
+  AgentMethods,
+  AgentReply,
+  Answer,
+  LoopReport,
+  LoopRequest,
+  ProbeProtocol,
+  ProbeRequest,
+  ProbeResult,
+  SegmentRequest,
+  ServerRequest,
+} from "./lab_probe.ts";
+import { answerFlags, ethernetFrame, tcpSegment } from "./lab_segment.ts";
+import { enterNetns, Socket, type SocketAddress, SocketError } from "./lab_sockets.ts";
+
+/** What the module uses of a worker's global scope. */
+interface WorkerScope {
+  onmessage: ((event: MessageEvent<AgentCall>) => void) | null;
+  postMessage(message: AgentReply): void;
+}
+const scope = globalThis as unknown as WorkerScope;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+const REQUEST = "GET / HTTP/1.0\r\n\r\n";
+/** How long a server waits before it looks whether it shall end. */
+const TICK_MS = 50;
+
+let label = "";
+const servers = new Map<string, Socket>();
+let loop: ConnectLoop | undefined;
+
+function keyOf({ protocol, ip, port }: ServerRequest): string {
+  return `${protocol} ${ip} ${port}`;
+}
+
+/** Datagrams carry the bare answer, streams an HTTP response. */
+function answerText(protocol: ProbeProtocol, local: SocketAddress, client: SocketAddress): string {
+  const answer: Answer = { server: label, local, client };
+  const body = JSON.stringify(answer) + "\n";
+  if (protocol === "udp") return body;
+  return `HTTP/1.0 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+}
+
+async function serveStream(key: string, { protocol }: ServerRequest, listener: Socket): Promise<void> {
+  while (servers.get(key) === listener) {
+    const accepted = await listener.accept(TICK_MS);
+    if (accepted !== null) void answerStream(protocol, accepted.socket, accepted.from);
+  }
+  listener[Symbol.dispose]();
+}
+
+async function answerStream(protocol: ProbeProtocol, socket: Socket, from: SocketAddress): Promise<void> {
+  using connection = socket;
+  try {
+    const request = await connection.receive(5_000);
+    if (request === null || decoder.decode(request.bytes) !== REQUEST) return;
+    connection.send(encoder.encode(answerText(protocol, connection.localAddress(), from)));
+  } catch (error) {
+    // A client that gave up has closed its end; it counts that itself.
+    if (!(error instanceof SocketError)) throw error;
+  }
+}
+
+async function serveDatagrams(key: string, request: ServerRequest, socket: Socket): Promise<void> {
+  while (servers.get(key) === socket) {
+    try {
+      const datagram = await socket.receive(TICK_MS);
+      if (datagram === null) continue;
+      socket.sendTo(encoder.encode(answerText("udp", request, datagram.from)), datagram.from);
+    } catch (error) {
+      // The refusal of an earlier answer is reported at the next call.
+      if (!(error instanceof SocketError)) throw error;
+    }
+  }
+  socket[Symbol.dispose]();
+}
+
+function serve(request: ServerRequest): void {
+  const key = keyOf(request);
+  if (servers.has(key)) return;
+  const socket = Socket.of(request.protocol, request.ip);
+  socket.bind(request);
+  servers.set(key, socket);
+  if (request.protocol === "udp") {
+    void serveDatagrams(key, request, socket);
+    return;
+  }
+  socket.listen();
+  void serveStream(key, request, socket);
+}
+
+function unserve(port?: number): void {
+  for (const key of servers.keys()) {
+    if (port === undefined || key.endsWith(` ${port}`)) servers.delete(key);
+  }
+}
+
+function parseAnswer(text: string): Answer {
+  return JSON.parse(text.slice(text.indexOf("{")));
+}
+
+async function ask(request: Omit<ProbeRequest, "count">): Promise<ProbeResult> {
+  const { protocol, source, sourcePort = 0, to, timeoutMs } = request;
+  const start = performance.now();
+  const left = (): number => timeoutMs - (performance.now() - start);
+  try {
+    using socket = Socket.of(protocol, to.ip);
+    if (source !== undefined) socket.bind({ ip: source, port: sourcePort });
+    if (!await socket.connect(to, left())) return { kind: "silence" };
+    socket.send(encoder.encode(REQUEST));
+    const reply = await socket.receive(left());
+    if (reply === null) return { kind: "silence" };
+    if (reply.bytes.length === 0) return { kind: "error", message: "closed without an answer" };
+    const answer = parseAnswer(decoder.decode(reply.bytes));
+    return { kind: "answer", answer, tookMs: performance.now() - start };
+  } catch (error) {
+    if (!(error instanceof SocketError)) throw error;
+    if (error.message.endsWith("ECONNREFUSED")) return { kind: "refused" };
+    // What a sender's own firewall drops comes back to a datagram's sender as a lack of permission.
+    if (error.message === "send: EPERM") return { kind: "silence" };
+    return { kind: "error", message: error.message };
+  }
+}
+
+async function probe({ count, ...request }: ProbeRequest): Promise<ProbeResult[]> {
+  const results: ProbeResult[] = [];
+  for (let i = 0; i < count; i++) results.push(await ask(request));
+  return results;
+}
+
+/** Starts requests on time, whatever becomes of the earlier ones. */
+class ConnectLoop {
+  readonly #request: LoopRequest;
+  readonly #startMs = performance.now();
+  readonly #running = new Set<Promise<void>>();
+  readonly #failures: string[] = [];
+  readonly #byServer: Record<string, number> = {};
+  #started = 0;
+  #slowestMs = 0;
+  #ended = false;
+  readonly #done: Promise<void>;
+
+  constructor(request: LoopRequest) {
+    this.#request = request;
+    this.#done = this.#run();
+  }
+
+  async #run(): Promise<void> {
+    const intervalMs = 1000 / this.#request.perSecond;
+    while (!this.#ended) {
+      const due = Math.floor((performance.now() - this.#startMs) / intervalMs);
+      while (this.#started < due) {
+        this.#started++;
+        const one = this.#once().finally(() => this.#running.delete(one));
+        this.#running.add(one);
+      }
+      await new Promise((resolve) => setTimeout(resolve, intervalMs / 2));
+    }
+    await Promise.all(this.#running);
+  }
+
+  async #once(): Promise<void> {
+    const { protocol, to, limitMs } = this.#request;
+    const atMs = performance.now() - this.#startMs;
+    const result = await ask({ protocol, to, timeoutMs: limitMs });
+    if (result.kind === "answer" && result.tookMs <= limitMs) {
+      const { ip, port } = result.answer.local;
+      const key = ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
+      this.#byServer[key] = (this.#byServer[key] ?? 0) + 1;
+      this.#slowestMs = Math.max(this.#slowestMs, result.tookMs);
+      return;
+    }
+    const what = result.kind === "answer"
+      ? `took ${result.tookMs.toFixed(0)} ms`
+      : result.kind === "error"
+      ? result.message
+      : result.kind;
+    this.#failures.push(`at ${(atMs / 1000).toFixed(3)} s: ${what}`);
+  }
+
+  report(): LoopReport {
+    return {
+      requests: this.#started,
+      durationMs: performance.now() - this.#startMs,
+      failures: [...this.#failures],
+      slowestMs: this.#slowestMs,
+      byServer: { ...this.#byServer },
+    };
+  }
+
+  async stop(): Promise<LoopReport> {
+    this.#ended = true;
+    const durationMs = performance.now() - this.#startMs;
+    await this.#done;
+    return { ...this.report(), durationMs };
+  }
+}
+
+function echoRequest(six: boolean, id: number): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(16);
+  const view = new DataView(bytes.buffer);
+  view.setUint8(0, six ? 128 : 8);
+  view.setUint16(4, id);
+  view.setUint16(6, 1);
+  // ICMPv6's checksum is the kernel's work, ICMP's is ours: the other words are zero.
+  const sum = 0x0800 + id + 1;
+  if (!six) view.setUint16(2, ~((sum & 0xffff) + (sum >>> 16)) & 0xffff);
+  return bytes;
+}
+
+async function ping(source: string, to: string, timeoutMs: number): Promise<ProbeResult> {
+  const six = to.includes(":");
+  const id = 1 + Math.floor(Math.random() * 0xfffe);
+  const start = performance.now();
+  using socket = Socket.of("icmp", to);
+  socket.bind({ ip: source, port: 0 });
+  socket.sendTo(echoRequest(six, id), { ip: to, port: 0 });
+  while (performance.now() - start < timeoutMs) {
+    const reply = await socket.receive(timeoutMs - (performance.now() - start));
+    if (reply === null) break;
+    const offset = six ? 0 : (reply.bytes[0]! & 15) * 4;
+    const view = new DataView(reply.bytes.buffer, offset);
+    const type = view.getUint8(0);
+    if (type === (six ? 1 : 3)) return { kind: "refused" };
+    if (type !== (six ? 129 : 0) || view.getUint16(4) !== id) continue;
+    const answer = { server: "", local: { ip: to, port: 0 }, client: { ip: source, port: 0 } };
+    return { kind: "answer", answer, tookMs: performance.now() - start };
+  }
+  return { kind: "silence" };
+}
+
+async function segment({ source, to, flags, timeoutMs, frame }: SegmentRequest): Promise<string> {
+  const from = { ip: source, port: 20_000 + Math.floor(Math.random() * 10_000) };
+  const bytes = tcpSegment(from, to, flags);
+  const start = performance.now();
+  using socket = frame === undefined ? Socket.of("rawTcp", to.ip) : Socket.frames(frame.interfaceName);
+  if (frame === undefined) {
+    socket.bind({ ip: source, port: 0 });
+    socket.sendTo(bytes, { ip: to.ip, port: 0 });
+  } else {
+    socket.send(ethernetFrame(frame.hardwareAddress, source, to.ip, bytes));
+  }
+  while (performance.now() - start < timeoutMs) {
+    const reply = await socket.receive(timeoutMs - (performance.now() - start));
+    if (reply === null) break;
+    const found = answerFlags(frame === undefined ? reply.bytes : reply.bytes.subarray(14), from, to);
+    if (found !== "") return found;
+  }
+  return "";
+}
+
+const methods: AgentMethods = {
+  enter: (netns, name) => {
+    enterNetns(netns);
+    label = name;
+  },
+  serve,
+  unserve,
+  probe,
+  startLoop: (request) => {
+    loop = new ConnectLoop(request);
+  },
+  stopLoop: async () => {
+    if (loop === undefined) throw new TypeError("No loop is running");
+    const report = await loop.stop();
+    loop = undefined;
+    return report;
+  },
+  loopReport: () => {
+    if (loop === undefined) throw new TypeError("No loop is running");
+    return loop.report();
+  },
+  ping,
+  segment,
+};
+
+scope.onmessage = async ({ data: { id, method, args } }) => {
+  try {
+    const call = methods[method] as (...args: readonly unknown[]) => unknown;
+    scope.postMessage({ id, result: await call(...args) });
+  } catch (error) {
+    scope.postMessage({ id, error: error instanceof Error ? error.stack ?? error.message : String(error) });
+  }
+};

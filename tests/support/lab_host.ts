@@ -1,0 +1,78 @@
+/**
+ * One network namespace of a lab with its agent, seen from the test.
+ *
+ * @module
+ */
+import type { AgentCall, AgentMethods, AgentReply, ProbeRequest, ProbeResult } from "./lab_probe.ts";
+import type { Netns } from "./netns.ts";
+
+type Method = keyof AgentMethods;
+type Result<M extends Method> = Awaited<ReturnType<AgentMethods[M]>>;
+
+/** A thread inside a namespace, and the calls it is working on. */
+class Agent implements Disposable {
+  readonly #worker = new Worker(new URL("./lab_agent.ts", import.meta.url), { type: "module" });
+  readonly #waiting = new Map<number, (reply: AgentReply) => void>();
+  #nextId = 0;
+
+  constructor(readonly label: string) {
+    this.#worker.onmessage = ({ data }: MessageEvent<AgentReply>) => {
+      this.#waiting.get(data.id)?.(data);
+      this.#waiting.delete(data.id);
+    };
+    this.#worker.onerror = (event) => {
+      event.preventDefault();
+      for (const [id, settle] of this.#waiting) settle({ id, error: event.message });
+      this.#waiting.clear();
+    };
+  }
+
+  async call<M extends Method>(method: M, ...args: Parameters<AgentMethods[M]>): Promise<Result<M>> {
+    const id = this.#nextId++;
+    const reply = await new Promise<AgentReply>((resolve) => {
+      this.#waiting.set(id, resolve);
+      const call: AgentCall = { id, method, args };
+      this.#worker.postMessage(call);
+    });
+    if (reply.error !== undefined) throw new Error(`${this.label}: ${method}: ${reply.error}`);
+    return reply.result as Result<M>;
+  }
+
+  [Symbol.dispose](): void {
+    this.#worker.terminate();
+  }
+}
+
+/** A namespace that serves, asks and hammers. */
+export class LabHost implements Disposable {
+  readonly #agent: Agent;
+
+  private constructor(readonly netns: Netns, agent: Agent) {
+    this.#agent = agent;
+  }
+
+  /** @param label what its servers call themselves */
+  static async start(netns: Netns, label: string): Promise<LabHost> {
+    const agent = new Agent(label);
+    await agent.call("enter", netns.name, label);
+    return new LabHost(netns, agent);
+  }
+
+  get label(): string {
+    return this.#agent.label;
+  }
+
+  /** Calls its thread. */
+  call<M extends Method>(method: M, ...args: Parameters<AgentMethods[M]>): Promise<Result<M>> {
+    return this.#agent.call(method, ...args);
+  }
+
+  /** One request, or several, of at most 300 ms each unless said. */
+  probe(request: Omit<ProbeRequest, "timeoutMs" | "count"> & Partial<ProbeRequest>): Promise<ProbeResult[]> {
+    return this.call("probe", { timeoutMs: 300, count: 1, ...request });
+  }
+
+  [Symbol.dispose](): void {
+    this.#agent[Symbol.dispose]();
+  }
+}

@@ -1,0 +1,112 @@
+/**
+ * What a lab agent is asked to do and what it answers: the words between the test and the threads in the namespaces.
+ *
+ * @module
+ */
+import type { SocketAddress } from "./lab_sockets.ts";
+
+/** Protocols of probes that reach a server. */
+export type ProbeProtocol = "tcp" | "udp" | "sctp";
+
+/** A server that answers every request with what it sees of the client. */
+export interface ServerRequest {
+  readonly protocol: ProbeProtocol;
+  readonly ip: string;
+  readonly port: number;
+}
+
+/** One or more requests, one after the other, each from a fresh socket. */
+export interface ProbeRequest {
+  readonly protocol: ProbeProtocol;
+  /** Address to bind to; without it the namespace's routes choose. */
+  readonly source?: string;
+  /** Port to bind to; without it the kernel chooses a fresh one. */
+  readonly sourcePort?: number;
+  readonly to: SocketAddress;
+  readonly count: number;
+  /** Each request's limit. */
+  readonly timeoutMs: number;
+}
+
+/** What a server saw of a request, in its own words. */
+export interface Answer {
+  /** Label of the namespace in which the server runs. */
+  readonly server: string;
+  /** The server's own end: where the request arrived. */
+  readonly local: SocketAddress;
+  /** The client's end as the server sees it. */
+  readonly client: SocketAddress;
+}
+
+/** How one request ended. */
+export type ProbeResult =
+  | { readonly kind: "answer"; readonly answer: Answer; readonly tookMs: number }
+  | { readonly kind: "refused" }
+  /** Nothing came back in time. */
+  | { readonly kind: "silence" }
+  | { readonly kind: "error"; readonly message: string };
+
+/** Requests that start at a steady rate until they are told to stop. */
+export interface LoopRequest {
+  readonly protocol: ProbeProtocol;
+  readonly to: SocketAddress;
+  readonly perSecond: number;
+  /** A request that takes longer has failed. */
+  readonly limitMs: number;
+}
+
+/** What became of the requests of a loop. */
+export interface LoopReport {
+  readonly requests: number;
+  readonly durationMs: number;
+  /** One line per request that was refused, lost, or slow, with the second in which it began. */
+  readonly failures: readonly string[];
+  readonly slowestMs: number;
+  /** Requests by `ip:port` of the server that answered. */
+  readonly byServer: Readonly<Record<string, number>>;
+}
+
+/** A lone TCP segment, as no connection would send it. */
+export interface SegmentRequest {
+  readonly source: string;
+  readonly to: SocketAddress;
+  /** `S` for SYN, `A` for ACK. */
+  readonly flags: "S" | "A";
+  readonly timeoutMs: number;
+  /**
+   * Send it as a frame out of this interface, to this hardware address, past the sender's own routing. That is the only way to put
+   * a loopback address on a wire.
+   */
+  readonly frame?: { readonly interfaceName: string; readonly hardwareAddress: string };
+}
+
+/** Methods of an agent. */
+export interface AgentMethods {
+  enter: (netns: string, label: string) => void;
+  serve: (request: ServerRequest) => void;
+  /** Ends the servers on this port, or all. */
+  unserve: (port?: number) => void;
+  probe: (request: ProbeRequest) => Promise<ProbeResult[]>;
+  startLoop: (request: LoopRequest) => void;
+  stopLoop: () => Promise<LoopReport>;
+  /** Counters of the loop so far. */
+  loopReport: () => LoopReport;
+  /** ICMP echo; `silence` or an answer. */
+  ping: (source: string, to: string, timeoutMs: number) => Promise<ProbeResult>;
+  /** Sends a lone segment; the flags of the answer, or "" for silence. */
+  segment: (request: SegmentRequest) => Promise<string>;
+}
+
+/** A call over the thread's channel. */
+export interface AgentCall {
+  readonly id: number;
+  readonly method: keyof AgentMethods;
+  readonly args: readonly unknown[];
+}
+
+/** Its result. */
+export interface AgentReply {
+  readonly id: number;
+  readonly result?: unknown;
+  readonly error?: string;
+}

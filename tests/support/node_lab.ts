@@ -1,0 +1,289 @@
+/**
+ * A little network with a node in its middle, all in namespaces: pods of the node, pods of other nodes, clients outside.
+ *
+ * ```
+ *  pods of the node ──cni0── node ──eth0── world ── clients outside, pods of other nodes
+ *                                 ──eth1──
+ * ```
+ *
+ * The world is the router that every address outside of the node lies behind. It sends all that its hosts say through the node,
+ * and answers itself for every address that nobody has, so that a packet which the node merely passes on is seen to arrive.
+ *
+ * @module
+ */
+import { runOk, systemExec } from "../../lib/kernel/exec.ts";
+import { LabHost } from "./lab_host.ts";
+import { createNetns, type Netns, removeNetns } from "./netns.ts";
+
+/** Addresses of the node; those on `cni0` are its pods' gateway. */
+export const NODE_ADDRESSES = {
+  eth0: ["192.0.2.10", "fd00:192::10"],
+  eth1: ["192.168.7.10", "fd00:7::10"],
+  cni0: ["10.244.255.1", "fd00:10:244:ff::1"],
+} as const;
+
+/** The Node object of the lab's node, as the API server would send it. */
+export const NODE_OBJECT = {
+  apiVersion: "v1",
+  kind: "Node",
+  metadata: { name: "node-a", labels: { "topology.kubernetes.io/zone": "z1" } },
+  spec: { podCIDRs: ["10.244.0.0/24", "fd00:10:244::/64"] },
+  status: {
+    addresses: NODE_ADDRESSES.eth0.map((address) => ({ type: "InternalIP", address })),
+  },
+} as const;
+
+const WORLD_ADDRESSES = {
+  eth0: ["192.0.2.1", "fd00:192::1"],
+  eth1: ["192.168.7.1", "fd00:7::1"],
+  hosts: ["169.254.1.1", "fd00:fe::1"],
+} as const;
+/** Routing table of what the world's hosts send, and of what the world itself says: all of it goes to the node. */
+const TO_NODE_TABLE = 200;
+
+const COMMON_SYSCTLS = [
+  ...["all", "default"].flatMap((scope) => [
+    `net.ipv4.conf.${scope}.rp_filter=0`,
+    `net.ipv4.conf.${scope}.send_redirects=0`,
+    `net.ipv4.conf.${scope}.accept_redirects=0`,
+    `net.ipv6.conf.${scope}.accept_redirects=0`,
+    `net.ipv6.conf.${scope}.accept_ra=0`,
+    // Without them an address cannot be used for its first second.
+    `net.ipv6.conf.${scope}.accept_dad=0`,
+    `net.ipv6.conf.${scope}.dad_transmits=0`,
+  ]),
+  // Every refusal counts here; by default a host sends a few a second.
+  "net.ipv4.icmp_ratelimit=0",
+  "net.ipv6.icmp.ratelimit=0",
+];
+/**
+ * The world has a route that makes every address its own; packets from them are welcome all the same. And what belongs to one of
+ * its own connections must not be found out before it has been to the node and back.
+ */
+const WORLD_SYSCTLS = ["net.ipv4.conf.all.accept_local=1", "net.ipv4.ip_early_demux=0"];
+const ROUTER_SYSCTLS = [...COMMON_SYSCTLS, "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"];
+
+/** Bits of the mask of a single address. */
+export function hostPrefix(address: string): string {
+  return address.includes(":") ? `${address}/128` : `${address}/32`;
+}
+
+function familyFlag(address: string): string {
+  return address.includes(":") ? "-6 " : "";
+}
+
+async function setSysctls(netns: Netns, settings: readonly string[]): Promise<void> {
+  await netns.run(["sysctl", "-q", "-w", ...settings]);
+}
+
+/** Runs lines of the command `ip` in a namespace, in one process per address family. */
+async function ip(netns: Netns, lines: readonly string[]): Promise<void> {
+  for (const six of [false, true]) {
+    const chosen = lines.filter((line) => line.startsWith("-6 ") === six);
+    if (chosen.length === 0) continue;
+    const argv = ["ip", ...(six ? ["-6"] : []), "-n", netns.name, "-batch", "-"];
+    await runOk(systemExec, argv, { stdin: chosen.map((line) => line.replace(/^-6 /, "") + "\n").join("") });
+  }
+}
+
+/** Namespaces of test processes that ended without removing them. */
+async function removeLeftovers(): Promise<void> {
+  for (const line of (await runOk(systemExec, ["ip", "netns", "list"])).split("\n")) {
+    const [name = ""] = line.split(" ");
+    const pid = /^kp(\d+)-\d+$/.exec(name)?.[1];
+    if (pid === undefined || await isDirectory(`/proc/${pid}`)) continue;
+    await systemExec.run(["ip", "netns", "del", name]);
+  }
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  try {
+    return (await Deno.stat(path)).isDirectory;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
+
+/** The network; disposing of it removes everything. */
+export class NodeLab implements AsyncDisposable {
+  readonly #hosts = new Map<string, LabHost>();
+  readonly #interfaces = new Set<string>();
+  readonly #onAbort = (): void => this.#abort();
+  /** Everything that must be undone, in order of creation. */
+  readonly #namespaces: Netns[] = [];
+  #node: LabHost | undefined;
+  #world: LabHost | undefined;
+
+  private constructor() {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, this.#onAbort);
+  }
+
+  /** Builds node and world; hosts are added as they are asked for. */
+  static async create(): Promise<NodeLab> {
+    await removeLeftovers();
+    const lab = new NodeLab();
+    try {
+      await lab.#build();
+      return lab;
+    } catch (error) {
+      await lab[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  /** The node itself. */
+  get node(): LabHost {
+    if (this.#node === undefined) throw new TypeError("The lab is not built");
+    return this.#node;
+  }
+
+  /** Answers for every address that no host has. */
+  get world(): LabHost {
+    if (this.#world === undefined) throw new TypeError("The lab is not built");
+    return this.#world;
+  }
+
+  async #namespace(): Promise<Netns> {
+    const netns = await createNetns();
+    this.#namespaces.push(netns);
+    return netns;
+  }
+
+  async #build(): Promise<void> {
+    const [node, world] = [await this.#namespace(), await this.#namespace()];
+    await setSysctls(node, ROUTER_SYSCTLS);
+    await setSysctls(world, [...ROUTER_SYSCTLS, ...WORLD_SYSCTLS]);
+    const links = (["eth0", "eth1"] as const).map((name) =>
+      `link add ${name} type veth peer name ${name} netns ${world.name}`
+    );
+    await ip(node, [
+      ...links,
+      "link add cni0 type bridge mcast_snooping 0",
+      ...addAddresses("eth0", NODE_ADDRESSES.eth0, { v4: 24, v6: 64 }),
+      ...addAddresses("eth1", NODE_ADDRESSES.eth1, { v4: 24, v6: 64 }),
+      ...addAddresses("cni0", NODE_ADDRESSES.cni0, { v4: 32, v6: 128 }),
+      ...["eth0", "eth1", "cni0"].map((name) => `link set ${name} up`),
+    ]);
+    const [world4, world6] = WORLD_ADDRESSES.eth0;
+    await ip(world, [
+      ...addAddresses("eth0", WORLD_ADDRESSES.eth0, { v4: 32, v6: 128 }),
+      ...addAddresses("eth1", WORLD_ADDRESSES.eth1, { v4: 32, v6: 128 }),
+      "link set eth0 up",
+      "link set eth1 up",
+      ...["", "-6 "].flatMap((family, i) => {
+        const table = `table ${TO_NODE_TABLE}`;
+        return [
+          `${family}route add ${NODE_ADDRESSES.eth0[i]} dev eth0 ${table}`,
+          `${family}route add ${NODE_ADDRESSES.eth1[i]} dev eth1 ${table}`,
+          `${family}route add local ${WORLD_ADDRESSES.hosts[i]} dev lo ${table}`,
+          `${family}route add default via ${NODE_ADDRESSES.eth0[i]} dev eth0 ${table}`,
+          `${family}rule add iif lo lookup ${TO_NODE_TABLE} priority 100`,
+          // Addresses that a route makes local count as own only in this table, which now comes after the one above.
+          `${family}route add local ${family === "" ? "0.0.0.0/0" : "::/0"} dev lo table local`,
+          `${family}rule add lookup local priority 150`,
+          `${family}rule del priority 0`,
+          // Neighbours look for one another by multicast.
+          ...(family === ""
+            ? []
+            : ["ff00::/8", "fe80::/10"].map((to) => `-6 rule add to ${to} lookup local priority 90`)),
+        ];
+      }),
+    ]);
+    await ip(node, [`route add default via ${world4}`, `-6 route add default via ${world6}`]);
+    this.#node = await LabHost.start(node, "node");
+    this.#world = await LabHost.start(world, "world");
+  }
+
+  /**
+   * The host with this address, made on first use. `at` is the node's interface that its packets come in on: `cni0` (the bridge), any
+   * other name for a pod with an interface of its own, `eth0` or `eth1` for a host behind the world.
+   */
+  async host(address: string, at = "eth0"): Promise<LabHost> {
+    const outside = at === "eth0" || at === "eth1";
+    const key = `${address} ${outside ? "world" : at}`;
+    const known = this.#hosts.get(key);
+    const made = known ?? await this.#makeHost(address, outside ? "world" : at);
+    this.#hosts.set(key, made);
+    // The same address may live elsewhere in another case.
+    await this.#route(address, outside ? null : at);
+    return made;
+  }
+
+  async #makeHost(address: string, at: string): Promise<LabHost> {
+    const netns = await this.#namespace();
+    await setSysctls(netns, COMMON_SYSCTLS);
+    const index = this.#hosts.size;
+    const router = at === "world" ? this.world : this.node;
+    const gateway = (at === "world" ? WORLD_ADDRESSES.hosts : NODE_ADDRESSES.cni0)
+      .find((text) => text.includes(":") === address.includes(":"))!;
+    const name = at === "world" || at === "cni0" ? `h${index}` : at;
+    const family = familyFlag(address);
+    if (this.#interfaces.has(name)) throw new TypeError(`Interface ${name} is taken`);
+    this.#interfaces.add(name);
+    await ip(router.netns, [
+      `link add ${name} type veth peer name eth0 netns ${netns.name}`,
+      ...(at === "cni0" ? [`link set ${name} master cni0`] : []),
+      `link set ${name} up`,
+      // An IPv6 address is answered for only on the interface that has it.
+      ...(at === "cni0" ? [] : addAddresses(name, [gateway], { v4: 32, v6: 128 })),
+      ...(at === "world"
+        ? [
+          `${family}route add ${hostPrefix(address)} dev ${name} table local`,
+          `${family}rule add iif ${name} lookup ${TO_NODE_TABLE} priority 100`,
+        ]
+        : []),
+    ]);
+    await ip(netns, [
+      ...addAddresses("eth0", [address], { v4: 32, v6: 128 }),
+      "link set eth0 up",
+      `${family}route add ${hostPrefix(gateway)} dev eth0`,
+      `${family}route add default via ${gateway}`,
+    ]);
+    return await LabHost.start(netns, address);
+  }
+
+  /** Tells the node where the address is; null: where everything else is. */
+  async #route(address: string, at: string | null): Promise<void> {
+    const family = familyFlag(address);
+    const six = family !== "";
+    const gateway = WORLD_ADDRESSES.eth0[six ? 1 : 0];
+    const way = at === null ? `via ${gateway} dev eth0` : `dev ${at}`;
+    await ip(this.node.netns, [`${family}route replace ${hostPrefix(address)} ${way}`]);
+  }
+
+  /** Every host made so far. */
+  get hosts(): readonly LabHost[] {
+    return [...this.#hosts.values()];
+  }
+
+  /** Forgets all connections of the node. */
+  async flushConntrack(): Promise<void> {
+    await this.node.netns.run(["conntrack", "-F"]);
+  }
+
+  #abort(): void {
+    for (const { name } of this.#namespaces) {
+      new Deno.Command("ip", { args: ["netns", "del", name] }).outputSync();
+    }
+    Deno.exit(130);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.removeSignalListener(signal, this.#onAbort);
+    for (const host of [...this.#hosts.values(), this.#node, this.#world]) host?.[Symbol.dispose]();
+    for (const netns of this.#namespaces.toReversed()) await removeNetns(netns);
+  }
+}
+
+function addAddresses(
+  device: string,
+  addresses: readonly string[],
+  prefix: { readonly v4: number; readonly v6: number },
+): string[] {
+  return addresses.map((address) =>
+    address.includes(":")
+      ? `-6 addr add ${address}/${prefix.v6} dev ${device} nodad`
+      : `addr add ${address}/${prefix.v4} dev ${device}`
+  );
+}
