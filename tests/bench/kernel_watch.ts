@@ -1,0 +1,167 @@
+/**
+ * The kernel's own account of what is committed to nftables in one network namespace, as `nft monitor` prints it. The
+ * iptables variant nft is seen here too; the variant legacy is not.
+ *
+ * @module
+ */
+import type { Netns } from "../support/netns.ts";
+
+/** One transaction the kernel committed. */
+export interface Commit {
+  /** When its last line was read, in milliseconds since the epoch. */
+  readonly atMs: number;
+  /** The program that committed it. */
+  readonly pid: number;
+  /** Rules added to nat's KUBE-SERVICES that name an address. */
+  readonly dispatchRules: number;
+  /** Rules deleted from nat's KUBE-SERVICES. */
+  readonly deletedDispatchRules: number;
+  /** Rules that translate to an endpoint. */
+  readonly endpointRules: number;
+  /** Addresses of the Services and endpoints among those rules; of large transactions only the first ones. */
+  readonly ips: readonly string[];
+}
+
+const MAX_IPS = 64;
+const DISPATCH_REGEXP = /^add rule ip nat KUBE-SERVICES .*?ip daddr (\d+\.\d+\.\d+\.\d+) /;
+const DNAT_REGEXP = /^add rule ip nat KUBE-SEP-.* dnat to (\d+\.\d+\.\d+\.\d+):/;
+const GENERATION_REGEXP = /^# new generation \d+ by process (\d+) /;
+
+type Draft = { -readonly [Key in keyof Commit]: Commit[Key] } & { ips: string[] };
+
+function emptyDraft(): Draft {
+  return { atMs: 0, pid: 0, dispatchRules: 0, deletedDispatchRules: 0, endpointRules: 0, ips: [] };
+}
+
+/** Follows the commits of a namespace until closed. */
+export class KernelWatch implements AsyncDisposable {
+  readonly commits: Commit[] = [];
+  readonly #child: Deno.ChildProcess;
+  readonly #done: Promise<void>;
+  #draft = emptyDraft();
+  #listeners = new Set<() => void>();
+  /** True if the kernel dropped events because the reader was too slow. */
+  lostEvents = false;
+
+  private constructor(child: Deno.ChildProcess) {
+    this.#child = child;
+    this.#done = this.#read();
+  }
+
+  /** Begins to watch; commits after it resolved are seen. */
+  static async open(netns: Netns): Promise<KernelWatch> {
+    const child = new Deno.Command("ip", {
+      args: ["netns", "exec", netns.name, "stdbuf", "-oL", "nft", "monitor"],
+      stdin: "null",
+      stdout: "piped",
+      stderr: "inherit",
+    }).spawn();
+    const watch = new KernelWatch(child);
+    // nft does not say when it listens: make it see something.
+    const deadlineMs = performance.now() + 10_000;
+    while (watch.commits.length === 0) {
+      if (performance.now() > deadlineMs) throw new Error("nft monitor does not show what happens");
+      const table = "kproxy_bench_probe";
+      await netns.run(["nft", `add table ip ${table}`]);
+      await netns.run(["nft", `delete table ip ${table}`]);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    return watch;
+  }
+
+  /**
+   * Resolves with the first commit, from number `from` on, that `isWanted` accepts.
+   *
+   * @throws {Error} after `timeoutMs`
+   */
+  async commit(isWanted: (commit: Commit) => boolean, from: number, timeoutMs: number): Promise<Commit> {
+    const deadlineMs = performance.now() + timeoutMs;
+    for (let next = from;;) {
+      for (; next < this.commits.length; next++) {
+        const commit = this.commits[next];
+        if (commit !== undefined && isWanted(commit)) return commit;
+      }
+      if (!await this.#more(deadlineMs - performance.now())) {
+        throw new Error(`The kernel did not commit it within ${timeoutMs / 1000} s`);
+      }
+    }
+  }
+
+  /** Resolves true at the next commit, false after `timeoutMs`. */
+  #more(timeoutMs: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const end = (arrived: boolean): void => {
+        clearTimeout(timer);
+        this.#listeners.delete(onCommit);
+        resolve(arrived);
+      };
+      const onCommit = (): void => end(true);
+      const timer = setTimeout(() => end(false), Math.max(0, timeoutMs));
+      this.#listeners.add(onCommit);
+    });
+  }
+
+  async #read(): Promise<void> {
+    let rest = "";
+    for await (const text of this.#child.stdout.pipeThrough(new TextDecoderStream())) {
+      const lines = (rest + text).split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) this.#take(line);
+    }
+  }
+
+  #take(line: string): void {
+    const draft = this.#draft;
+    const generation = GENERATION_REGEXP.exec(line);
+    if (generation !== null) {
+      draft.atMs = performance.timeOrigin + performance.now();
+      draft.pid = Number(generation[1]);
+      this.commits.push(draft);
+      this.#draft = emptyDraft();
+      for (const listener of this.#listeners) listener();
+      return;
+    }
+    const dispatch = DISPATCH_REGEXP.exec(line);
+    const endpoint = dispatch === null ? DNAT_REGEXP.exec(line) : null;
+    if (dispatch !== null) draft.dispatchRules++;
+    if (endpoint !== null) draft.endpointRules++;
+    const ip = (dispatch ?? endpoint)?.[1];
+    if (ip !== undefined && draft.ips.length < MAX_IPS) draft.ips.push(ip);
+    if (line.startsWith("delete rule ip nat KUBE-SERVICES ")) draft.deletedDispatchRules++;
+    if (line.includes("lost some netlink events")) this.lostEvents = true;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      this.#child.kill("SIGKILL");
+    } catch (error) {
+      // It ended with its namespace.
+      if (!(error instanceof TypeError)) throw error;
+    }
+    await this.#done;
+    await this.#child.status;
+  }
+}
+
+/**
+ * The commit with which `services` Services and `endpoints` endpoints are in the kernel, counted from commit `from` on.
+ *
+ * @throws {Error} after `timeoutMs`
+ */
+export async function allProgrammed(
+  watch: KernelWatch,
+  wanted: { readonly services: number; readonly endpoints: number },
+  from: number,
+  timeoutMs: number,
+): Promise<Commit> {
+  let services = 0, endpoints = 0;
+  return await watch.commit(
+    (commit) => {
+      services += commit.dispatchRules;
+      endpoints += commit.endpointRules;
+      return services >= wanted.services && endpoints >= wanted.endpoints;
+    },
+    from,
+    timeoutMs,
+  );
+}

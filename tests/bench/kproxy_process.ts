@@ -1,0 +1,178 @@
+/**
+ * `kproxy run` in a network namespace, with exactly its permissions, and what it costs.
+ *
+ * @module
+ */
+import { permissionFlags } from "../../tools/permissions.ts";
+import { ROOT } from "../../tools/project_files.ts";
+import type { Netns } from "../support/netns.ts";
+import { NODE_NAME } from "./fake_objects.ts";
+
+/** A line of kproxy's log, as JSON. */
+export interface LogLine {
+  readonly ts: number;
+  readonly msg: string;
+  readonly family?: string;
+  readonly [key: string]: unknown;
+}
+
+/** How kproxy is started. */
+export interface KproxyOptions {
+  /** `http://127.0.0.1:18080`. */
+  readonly master: string;
+  /** Beside those every run gets. */
+  readonly flags?: readonly string[];
+  /** Instead of the own PATH. */
+  readonly path?: string;
+  /** Flags of the runtime, for profiling. */
+  readonly runtimeFlags?: readonly string[];
+}
+
+/** Memory of the process, in megabytes (10⁶ bytes). */
+export interface Memory {
+  readonly nowMb: number;
+  readonly peakMb: number;
+}
+
+/** Clock ticks of `/proc/PID/stat`. */
+const TICK_MS = 10;
+const KEPT_LINES = 2000;
+
+/** A running kproxy. Its child processes count to it for the CPU time, not for the memory. */
+export class KproxyProcess implements AsyncDisposable {
+  /** When it was started, in milliseconds since the epoch. */
+  readonly startedMs: number;
+  readonly #child: Deno.ChildProcess;
+  readonly #lines: LogLine[] = [];
+  readonly #listeners = new Set<() => void>();
+  readonly #done: Promise<void>;
+  #ended = false;
+
+  constructor(netns: Netns, options: KproxyOptions) {
+    const args = [
+      ...["netns", "exec", netns.name, Deno.execPath(), "run", "-q", ...options.runtimeFlags ?? []],
+      ...[...permissionFlags(), "main.ts", "run", `--master=${options.master}`],
+      ...[`--hostname-override=${NODE_NAME}`, "--proxy-mode=iptables", "--v=2", "--logging-format=json"],
+      ...options.flags ?? [],
+    ];
+    this.startedMs = performance.timeOrigin + performance.now();
+    this.#child = new Deno.Command("ip", {
+      args,
+      cwd: ROOT,
+      env: options.path === undefined ? {} : { PATH: options.path },
+      stdin: "null",
+      stdout: "null",
+      stderr: "piped",
+    }).spawn();
+    this.#done = this.#read();
+  }
+
+  /** Position in the log, for {@linkcode line}. */
+  get position(): number {
+    return this.#lines.length;
+  }
+
+  /** Every log line so far. */
+  get lines(): readonly LogLine[] {
+    return this.#lines;
+  }
+
+  /**
+   * Resolves with the first log line, from position `from` on, that `isWanted` accepts.
+   *
+   * @throws {Error} after `timeoutMs`, or when the process ended, with the end of its log
+   */
+  async line(isWanted: (line: LogLine) => boolean, from: number, timeoutMs: number): Promise<LogLine> {
+    const deadlineMs = performance.now() + timeoutMs;
+    for (let next = from;;) {
+      for (; next < this.#lines.length; next++) {
+        const line = this.#lines[next];
+        if (line !== undefined && isWanted(line)) return line;
+      }
+      const left = deadlineMs - performance.now();
+      if (this.#ended || left <= 0) throw new Error(`kproxy did not get that far:\n${this.#tail()}`);
+      await this.#more(left);
+    }
+  }
+
+  /** Ends it as an operator would, and resolves with its exit code. */
+  async stop(): Promise<number> {
+    this.#child.kill("SIGTERM");
+    const { code } = await this.#child.status;
+    await this.#done;
+    return code;
+  }
+
+  async memory(): Promise<Memory> {
+    const status = await Deno.readTextFile(`/proc/${this.#child.pid}/status`);
+    const megabytes = (key: string): number =>
+      Number(new RegExp(`^${key}:\\s+(\\d+) kB`, "m").exec(status)?.[1]) * 1024 / 1e6;
+    return { nowMb: megabytes("VmRSS"), peakMb: megabytes("VmHWM") };
+  }
+
+  /** CPU time of the process and of all its children that have ended, in milliseconds; resolution 10 ms. */
+  async cpuMs(): Promise<number> {
+    const stat = await Deno.readTextFile(`/proc/${this.#child.pid}/stat`);
+    // After the name, which may hold blanks: state is field 0, utime, stime, cutime and cstime are 11 to 14.
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) * TICK_MS;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      this.#child.kill("SIGKILL");
+    } catch (error) {
+      // It has ended already.
+      if (!(error instanceof TypeError)) throw error;
+    }
+    await this.#child.status;
+    await this.#done;
+  }
+
+  async #read(): Promise<void> {
+    let rest = "";
+    for await (const text of this.#child.stderr.pipeThrough(new TextDecoderStream())) {
+      const lines = (rest + text).split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) this.#take(line);
+    }
+    this.#ended = true;
+    this.#notify();
+  }
+
+  #take(line: string): void {
+    if (line === "" || this.#lines.length >= KEPT_LINES) return;
+    this.#lines.push(line.startsWith("{") ? JSON.parse(line) : { ts: 0, msg: line });
+    this.#notify();
+  }
+
+  #notify(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
+  #more(timeoutMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        this.#listeners.delete(end);
+        resolve();
+      };
+      const timer = setTimeout(end, timeoutMs);
+      this.#listeners.add(end);
+    });
+  }
+
+  #tail(): string {
+    return this.#lines.slice(-8).map((line) => JSON.stringify(line)).join("\n");
+  }
+}
+
+/** True for the line that says that IPv4 is served for the first time. */
+export function isFirstSync(line: LogLine): boolean {
+  return line.msg.startsWith("First sync done") && line.family === "IPv4";
+}
+
+/** True for the line of a later sync of IPv4 that wrote something. */
+export function isWritingSync(line: LogLine): boolean {
+  return line.msg === "Synced rules" && line.family === "IPv4" && Number(line["commands"]) > 0;
+}

@@ -1,0 +1,113 @@
+/**
+ * What kproxy writes for a cluster and its changes, recorded without timing anything: it is what the bare program is fed
+ * with afterwards, and it says how many programs a change starts.
+ *
+ * @module
+ */
+import { createNetns, type Netns, removeNetns } from "../support/netns.ts";
+import { type ChangePath, FakeApi } from "./fake_api_process.ts";
+import type { ClusterSize } from "./fake_objects.ts";
+import { isFirstSync, isWritingSync, KproxyProcess } from "./kproxy_process.ts";
+import { RecordedPrograms, type RecordedRun } from "./recorded_programs.ts";
+
+/** Which programs write the rules. */
+export type Variant = "nft" | "legacy";
+
+/** One change of the cluster that changes rules; the first is made before, and changes none. */
+export interface Step {
+  readonly path: ChangePath;
+  readonly index: number;
+}
+
+/** The changes that are measured, in order. Service numbers from `size.services` on are added ones. */
+export function plannedSteps(size: ClusterSize, touches: number, added: number): Step[] {
+  const steps: Step[] = [];
+  for (let k = 0; k < touches; k++) steps.push({ path: "/touch", index: (k * 37 + 11) % size.services });
+  for (let k = 0; k < added; k++) {
+    const index = size.services + k;
+    steps.push({ path: "/slice/add", index }, { path: "/service/add", index });
+    steps.push({ path: "/service/delete", index }, { path: "/slice/delete", index });
+  }
+  return steps;
+}
+
+/** True if the change of a step changes rules: a slice without its Service, as a rule, does not. */
+export function changesRules(step: Step): boolean {
+  return !step.path.startsWith("/slice/");
+}
+
+/** What was recorded. */
+export interface Recording {
+  /** Every program started until IPv4 was served, of both families. */
+  readonly start: readonly RecordedRun[];
+  /** The one of them that wrote IPv4's rules. */
+  readonly fullSync: RecordedRun;
+  /** Programs of each step that changes rules, in order. */
+  readonly changes: readonly (readonly RecordedRun[])[];
+}
+
+/** Makes a namespace in which kproxy chooses this variant. */
+export async function createVariantNetns(variant: Variant): Promise<Netns> {
+  const netns = await createNetns();
+  // The chain by which kubelet says which variant the node uses.
+  if (variant === "legacy") {
+    await netns.run(["iptables-legacy", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
+  }
+  return netns;
+}
+
+/** Runs kproxy through all steps with recording programs. */
+export async function record(
+  size: ClusterSize,
+  steps: readonly Step[],
+  variant: Variant,
+  folder: string,
+): Promise<Recording> {
+  const programs = await RecordedPrograms.create(`${folder}/recorded`);
+  const netns = await createVariantNetns(variant);
+  try {
+    await using api = await FakeApi.start(netns, size, `${folder}/recorded/api.sock`);
+    await using kproxy = new KproxyProcess(netns, {
+      master: api.url,
+      flags: ["--iptables-min-sync-period=0s"],
+      path: programs.path,
+    });
+    await kproxy.line(isFirstSync, 0, 600_000);
+    const start = await programs.since(0);
+    const changes: RecordedRun[][] = [];
+    for (const step of steps) {
+      const from = await programs.count();
+      const position = kproxy.position;
+      await api.change(step.path, step.index);
+      if (!changesRules(step)) {
+        // Its watch is another connection: let it arrive before the next change.
+        await new Promise((resolve) => setTimeout(resolve, 200));
+        continue;
+      }
+      await kproxy.line(isWritingSync, position, 60_000);
+      changes.push(await programs.since(from));
+    }
+    const restores = start.filter(({ argv }) => /^iptables.*-restore$/.test(argv[0] ?? ""));
+    const fullSync = restores.toSorted((a, b) => b.stdin.length - a.stdin.length)[0];
+    if (fullSync === undefined) throw new Error("kproxy started no restore");
+    return { start, fullSync, changes };
+  } finally {
+    await removeNetns(netns);
+  }
+}
+
+/** The same rules with one transaction for each table: what the program would be fed with without stages. */
+export function asOneTransaction(text: string): string {
+  const tables = new Map<string, { chains: Set<string>; others: string[] }>();
+  let current: { chains: Set<string>; others: string[] } | undefined;
+  for (const line of text.split("\n")) {
+    if (line.startsWith("*")) {
+      current = tables.get(line) ?? { chains: new Set(), others: [] };
+      tables.set(line, current);
+    } else if (line.startsWith(":")) current?.chains.add(line);
+    else if (line !== "" && line !== "COMMIT") current?.others.push(line);
+  }
+  return [...tables].map(([table, { chains, others }]) =>
+    [table, ...chains, ...others, "COMMIT", ""].join("\n")
+  ).join("");
+}
