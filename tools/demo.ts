@@ -1,0 +1,94 @@
+/**
+ * The demo: the main job of kproxy on real packets. `deno task demo` installs what is missing, builds a small network in
+ * namespaces of its own, shows a Service at work and under edits, and leaves nothing behind.
+ *
+ * Exit status: 0 if all was as it should be, 1 if not, 2 without root, 128 + its number after a signal.
+ *
+ * @module
+ */
+import { ChildDeath } from "./demo/child.ts";
+import { play } from "./demo/play.ts";
+import { type Screen, standardScreen } from "./demo/screen.ts";
+import { runProgram, World } from "./demo/world.ts";
+import { writeErrorLine, writeLine } from "./output.ts";
+import { ROOT } from "./project_files.ts";
+import { installPackages, NODE_PACKAGES } from "./setup.ts";
+
+const SIGNALS = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const;
+type SignalName = keyof typeof SIGNALS;
+
+/** A signal asked the demo to end. */
+class Interrupted extends Error {
+  override readonly name = "Interrupted";
+
+  constructor(readonly signal: SignalName) {
+    super(`Stopped by ${signal}`);
+  }
+}
+
+/** Installs, plays, tidies up, and returns the exit status. */
+async function main(): Promise<number> {
+  if (Deno.build.os !== "linux") {
+    writeErrorLine(`The demo needs Linux's network namespaces; this is ${Deno.build.os}`);
+    return 2;
+  }
+  const missing = await installPackages(NODE_PACKAGES);
+  if (missing.length > 0) return 1;
+  if (Deno.uid() !== 0) {
+    writeErrorLine("The demo makes network namespaces, which takes root: run it again as root");
+    return 2;
+  }
+  // Once kproxy is in its namespace it cannot reach a registry any more.
+  await runProgram([Deno.execPath(), "cache", "-q", "--config", `${ROOT}/deno.json`, `${ROOT}/main.ts`]);
+  return await perform(new World(), standardScreen());
+}
+
+async function perform(world: World, screen: Screen): Promise<number> {
+  const handlers = (Object.keys(SIGNALS) as SignalName[]).map((name) =>
+    [name, () => world.fail(new Interrupted(name))] as const
+  );
+  for (const [name, handler] of handlers) Deno.addSignalListener(name, handler);
+  let status = 1;
+  try {
+    const problems = await play(world, screen);
+    status = problems.length === 0 ? 0 : 1;
+    showProblems(screen, problems);
+  } catch (error) {
+    screen.close();
+    // What fails because of a signal or a dead program is not the reason.
+    status = showFailure(world.failure ?? error);
+  } finally {
+    screen.close();
+    const left = await world.close();
+    for (const problem of left) writeErrorLine(`Left behind: ${problem}`);
+    if (left.length > 0 && status === 0) status = 1;
+    for (const [name, handler] of handlers) Deno.removeSignalListener(name, handler);
+  }
+  if (status === 0) {
+    writeLine(
+      `\nAll as it should be, in ${screen.seconds.toFixed(1)} s; namespaces, programs and files are gone`,
+    );
+  }
+  return status;
+}
+
+function showProblems(screen: Screen, problems: readonly string[]): void {
+  if (problems.length === 0) return;
+  screen.heading("Not as it should be");
+  for (const problem of problems) screen.line(`  ${screen.tone("bad", problem)}`);
+}
+
+function showFailure(error: unknown): number {
+  if (error instanceof Interrupted) {
+    writeErrorLine(error.message);
+    return 128 + SIGNALS[error.signal];
+  }
+  writeErrorLine(`The demo failed: ${error instanceof Error ? error.message : String(error)}`);
+  if (error instanceof ChildDeath && error.lastLines.length > 0) {
+    writeErrorLine("Its last lines:");
+    for (const line of error.lastLines) writeErrorLine(`  ${line}`);
+  }
+  return 1;
+}
+
+if (import.meta.main) Deno.exitCode = await main();

@@ -1,0 +1,85 @@
+/**
+ * kproxy as the demo runs it: the program users run, with exactly its permissions, in the node's namespace.
+ *
+ * @module
+ */
+import { permissionFlags } from "../permissions.ts";
+import { ROOT } from "../project_files.ts";
+import type { Child } from "./child.ts";
+import { wallClockMs } from "./web_client.ts";
+import type { World } from "./world.ts";
+
+/** One log line. */
+export interface LogLine {
+  readonly msg: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+/** The first sync of one IP family, as kproxy logs it. */
+export interface FirstSync {
+  readonly family: string;
+  readonly rules: number;
+  readonly took: string;
+}
+
+/** The command line of kproxy, as `deno task kproxy` has it. */
+export function kproxyArgv(...args: readonly string[]): string[] {
+  const runtime = [Deno.execPath(), "run", "-q", "--config", `${ROOT}/deno.json`, ...permissionFlags()];
+  return [...runtime, `${ROOT}/main.ts`, ...args];
+}
+
+/** A running `kproxy run`. */
+export class KproxyProcess {
+  readonly startedMs: number;
+  readonly #child: Child;
+  readonly #log: LogLine[] = [];
+  readonly #waiting = new Set<() => void>();
+
+  constructor(world: World, args: readonly string[]) {
+    this.startedMs = wallClockMs();
+    this.#child = world.start("node", {
+      name: "kproxy",
+      argv: kproxyArgv("run", ...args, "--logging-format", "json", "-v", "2"),
+      onErrorLine: (line) => this.#take(line),
+    });
+  }
+
+  /** The first sync of a family; resolves once it is done. */
+  async firstSync(family: string): Promise<FirstSync> {
+    const { fields } = await this.#when((line) =>
+      line.msg.startsWith("First sync done") && line.fields.family === family
+    );
+    return { family, rules: Number(fields.rules), took: String(fields.took) };
+  }
+
+  /** The variant of iptables it has chosen, with its reason. */
+  async variant(): Promise<string> {
+    const { fields } = await this.#when((line) => line.msg === "Using iptables");
+    return `${fields.variant} (${fields.reason})`;
+  }
+
+  /** Ends it as a node does when it stops a service. */
+  stop(): Promise<Deno.CommandStatus> {
+    return this.#child.stop("SIGTERM");
+  }
+
+  #when(matches: (line: LogLine) => boolean): Promise<LogLine> {
+    return new Promise((resolve) => {
+      const look = (): void => {
+        const line = this.#log.find(matches);
+        if (line === undefined) return;
+        this.#waiting.delete(look);
+        resolve(line);
+      };
+      this.#waiting.add(look);
+      look();
+    });
+  }
+
+  #take(line: string): void {
+    if (!line.startsWith("{")) return;
+    const fields: Record<string, unknown> = JSON.parse(line);
+    this.#log.push({ msg: String(fields.msg), fields });
+    for (const look of [...this.#waiting]) look();
+  }
+}

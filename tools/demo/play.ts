@@ -1,0 +1,326 @@
+/**
+ * The demo from the first namespace to the last rule: what is done, what it must show, and what it says.
+ *
+ * @module
+ */
+import { ROOT } from "../project_files.ts";
+import { Client, countByBackend, roleArgv } from "./client.ts";
+import type { Child } from "./child.ts";
+import {
+  defaultVariant,
+  endpointRules,
+  familiesOf,
+  type IpFamily,
+  type KernelWatch,
+  savedRules,
+  watchKernel,
+} from "./kernel_rules.ts";
+import { kproxyArgv, KproxyProcess } from "./kproxy_process.ts";
+import { type Backend, BACKEND_PORT, BACKENDS, buildNetwork, CLIENT_IP, NODE_IP } from "./network.ts";
+import type { Screen } from "./screen.ts";
+import { LIMIT_MS, type Reply, wallClockMs } from "./web_client.ts";
+import { DemoError, type World } from "./world.ts";
+
+const CLUSTER_IP = "10.96.0.10:80";
+const NODE_PORT = `${NODE_IP}:30080`;
+const ENDPOINTS_FILE = "web-endpoints.yaml";
+const REQUESTS = 60;
+const RATE_PER_SECOND = 125;
+const PROMISED_RATE = 100;
+const BEFORE_EDIT_MS = 800;
+const AFTER_EDIT_MS = 1500;
+/** From the moment no rule leads to a backend until it is ended: its last connections finish. */
+const DRAIN_MS = 300;
+
+/** Everything the scenes share. */
+interface Stage {
+  readonly world: World;
+  readonly screen: Screen;
+  readonly families: readonly IpFamily[];
+  readonly watch: KernelWatch;
+  readonly client: Client;
+  readonly servers: ReadonlyMap<string, Child>;
+  /** The folder of the manifests. */
+  readonly folder: string;
+  /** What was not as it should be. */
+  readonly problems: string[];
+}
+
+/** Plays the demo in a world of its own. Returns what was not as it should be; empty if all was. */
+export async function play(world: World, screen: Screen): Promise<string[]> {
+  const stage = await setStage(world, screen);
+  const kproxy = await startKproxy(stage);
+  await showSpread(stage, "the ClusterIP", CLUSTER_IP);
+  await showSpread(stage, "the NodePort", NODE_PORT);
+  await editUnderLoad(stage);
+  await stopKproxy(stage, kproxy);
+  await cleanUp(stage);
+  return stage.problems;
+}
+
+async function setStage(world: World, screen: Screen): Promise<Stage> {
+  screen.line(
+    screen.tone("strong", "kproxy demo: a Service on real packets, in network namespaces of its own"),
+  );
+  screen.progress("making namespaces");
+  await buildNetwork(world);
+  const families = await familiesOf(world);
+  const variant = await defaultVariant();
+  screen.progress("starting backends and client");
+  const servers = new Map(BACKENDS.map((backend) => [backend.name, startBackend(world, backend)]));
+  const client = new Client(world);
+  const watch = await watchKernel(world, variant);
+  for (const { name, ip } of BACKENDS) await backendAnswers(client, name, `${ip}:${BACKEND_PORT}`, world);
+  const folder = await copyManifests(world);
+
+  screen.heading(`Network, in namespaces ${world.prefix}*`);
+  screen.row("client", CLIENT_IP);
+  screen.row("node", `${NODE_IP}, routes between all; kproxy runs here`);
+  for (const { name, ip } of BACKENDS) {
+    const later = name === "web-4" ? "; not in the files yet" : "";
+    screen.row(name, `${ip}:${BACKEND_PORT}, answers HTTP with its name${later}`);
+  }
+  return { world, screen, families, watch, client, servers, folder, problems: [] };
+}
+
+function startBackend(world: World, { name, ip }: Backend): Child {
+  return world.start(name, {
+    name: `the backend ${name}`,
+    argv: roleArgv("web_backend.ts", name, ip, String(BACKEND_PORT)),
+  });
+}
+
+/** Asks a backend by its own address until it answers, so that nothing but kproxy is on trial later. */
+async function backendAnswers(client: Client, name: string, target: string, world: World): Promise<void> {
+  const deadlineMs = wallClockMs() + 10_000;
+  for (;;) {
+    const [reply] = await client.spread(target, 1);
+    if (reply?.backend === name) return;
+    if (wallClockMs() > deadlineMs) throw new DemoError(`${name} does not answer: ${reply?.failure}`);
+    await world.sleep(20);
+  }
+}
+
+async function copyManifests(world: World): Promise<string> {
+  const folder = await world.folder();
+  for (const name of ["web.yaml", ENDPOINTS_FILE]) {
+    await Deno.copyFile(`${ROOT}/examples/demo/${name}`, `${folder}/${name}`);
+  }
+  return folder;
+}
+
+async function startKproxy({ world, screen, families, watch, folder }: Stage): Promise<KproxyProcess> {
+  screen.heading("kproxy run --manifests FOLDER, with copies of examples/demo/*.yaml");
+  screen.progress("starting kproxy");
+  const inKernel = watch.whenAdded(BACKENDS[0]?.ip ?? "");
+  const kproxy = new KproxyProcess(world, ["--manifests", folder, "--hostname-override", "demo-node"]);
+  const firstSyncs = await world.within(
+    "the first sync",
+    Promise.all(families.map((family) => kproxy.firstSync(family))),
+  );
+  const readyMs = await world.within("the first rules", inKernel) - kproxy.startedMs;
+  screen.row("files", folder);
+  screen.row("Service", `demo/web, ClusterIP ${CLUSTER_IP}, NodePort 30080, endpoints web-1 web-2 web-3`);
+  screen.row("iptables", await world.within("the variant", kproxy.variant()));
+  screen.row("serving", `${formatMs(readyMs)} after its start, runtime included (${watch.method})`);
+  for (const { family, rules, took } of firstSyncs) {
+    screen.row("first sync", `${family}: ${rules} rules in ${took.replace("ms", " ms")}`);
+  }
+  return kproxy;
+}
+
+async function showSpread(stage: Stage, what: string, target: string): Promise<void> {
+  const { world, screen, client, problems } = stage;
+  screen.heading(`${REQUESTS} requests to ${what}, ${target}`);
+  screen.progress("asking");
+  const before = await endpointRules(world);
+  const replies = await client.spread(target, REQUESTS);
+  const after = await endpointRules(world);
+  const counts = countByBackend(replies);
+  for (const { name, ip } of BACKENDS.slice(0, 3)) {
+    const count = counts.get(name) ?? 0;
+    const rule = after.get(`${ip}:${BACKEND_PORT}`);
+    const packets = (rule?.packets ?? 0) - (before.get(`${ip}:${BACKEND_PORT}`)?.packets ?? 0);
+    screen.row(
+      name,
+      `${String(count).padStart(2)} ${screen.bar(count)}${" ".repeat(Math.max(1, 34 - count))}` +
+        screen.tone("faint", `${packets} by ${rule?.chain}`),
+    );
+    if (count === 0) problems.push(`${what}: no request reached ${name}`);
+    if (packets !== count) problems.push(`${name} answered ${count} requests, the kernel sent it ${packets}`);
+  }
+  reportFailures(stage, what, replies);
+  const strangers = [...counts.keys()].filter((name) => !BACKENDS.slice(0, 3).some((b) => b.name === name));
+  if (strangers.length > 0) problems.push(`${what}: ${strangers.join(", ")} answered, which is no endpoint`);
+}
+
+/** Records requests that failed, and shows the first few. */
+function reportFailures({ screen, problems }: Stage, what: string, replies: readonly Reply[]): number {
+  const failures = replies.filter(({ failure }) => failure !== "");
+  if (failures.length === 0) return 0;
+  problems.push(`${what}: ${failures.length} of ${replies.length} requests failed`);
+  for (const { failure } of failures.slice(0, 3)) screen.row("failed", screen.tone("bad", failure));
+  return failures.length;
+}
+
+/** One edit of the files, as it went. */
+interface Edit {
+  readonly backend: Backend;
+  readonly editedMs: number;
+  readonly inKernelMs: number;
+}
+
+async function editUnderLoad(stage: Stage): Promise<void> {
+  const { world, screen, client, servers } = stage;
+  screen.heading(
+    `Edits, under ${RATE_PER_SECOND} new connections a second to both (limit ${LIMIT_MS} ms each)`,
+  );
+  const [, leaving, , joining] = BACKENDS;
+  if (leaving === undefined || joining === undefined) throw new TypeError("The demo has four backends");
+  const startedMs = wallClockMs();
+  await client.startLoad(RATE_PER_SECOND, [CLUSTER_IP, NODE_PORT]);
+  screen.progress("connecting");
+  await world.sleep(BEFORE_EDIT_MS);
+
+  screen.progress(`connecting, ${leaving.name} goes`);
+  const removal = await removeEndpoint(stage, leaving);
+  await world.sleep(DRAIN_MS);
+  await world.within(
+    `the end of ${leaving.name}`,
+    Promise.resolve(servers.get(leaving.name)?.stop("SIGTERM")),
+  );
+  await world.sleep(AFTER_EDIT_MS);
+
+  screen.progress(`connecting, ${joining.name} comes`);
+  const addition = await addEndpoint(stage, joining);
+  await world.sleep(AFTER_EDIT_MS);
+  const replies = await client.stopLoad();
+  screen.progress("");
+  showRemoval(stage, removal, replies);
+  showAddition(stage, addition, replies);
+  showLoad(stage, replies, wallClockMs() - startedMs);
+}
+
+async function removeEndpoint({ world, watch, folder }: Stage, backend: Backend): Promise<Edit> {
+  const rule = (await endpointRules(world)).get(`${backend.ip}:${BACKEND_PORT}`);
+  if (rule === undefined) throw new Error(`No rule leads to ${backend.name}`);
+  const gone = watch.whenGone(rule.chain);
+  const editedMs = await editFile(
+    `${folder}/${ENDPOINTS_FILE}`,
+    (text) => text.replace(endpointLine(backend), ""),
+  );
+  const inKernelMs = await world.within(`the removal of ${backend.name} in the kernel`, gone);
+  return { backend, editedMs, inKernelMs };
+}
+
+async function addEndpoint({ world, watch, folder }: Stage, backend: Backend): Promise<Edit> {
+  const added = watch.whenAdded(backend.ip);
+  const editedMs = await editFile(
+    `${folder}/${ENDPOINTS_FILE}`,
+    (text) => `${text.trimEnd()}\n${endpointLine(backend)}`,
+  );
+  const inKernelMs = await world.within(`the addition of ${backend.name} in the kernel`, added);
+  return { backend, editedMs, inKernelMs };
+}
+
+function endpointLine({ ip }: Backend): string {
+  return `  - addresses: [${ip}]\n`;
+}
+
+/** Changes a file in one step, as editors and ConfigMaps do; returns the time just before it took effect. */
+async function editFile(path: string, change: (text: string) => string): Promise<number> {
+  const old = await Deno.readTextFile(path);
+  const text = change(old);
+  if (text === old) throw new Error(`The edit changes nothing in ${path}`);
+  const draft = path.replace(/[^/]+$/, ".draft");
+  await Deno.writeTextFile(draft, text);
+  const editedMs = wallClockMs();
+  await Deno.rename(draft, path);
+  return editedMs;
+}
+
+function showRemoval(stage: Stage, { backend, editedMs, inKernelMs }: Edit, replies: readonly Reply[]): void {
+  const { screen, watch, problems } = stage;
+  const mine = replies.filter((reply) => reply.backend === backend.name);
+  const late = mine.filter((reply) => reply.startedMs > inKernelMs);
+  const last = mine.at(-1);
+  screen.row(
+    `- ${backend.name}`,
+    `edit to kernel ${screen.tone("good", formatMs(inKernelMs - editedMs))} (${watch.method})`,
+  );
+  if (last !== undefined) {
+    screen.row("", `its last connection began ${relative(last.startedMs - editedMs)}; then it was stopped`);
+  }
+  if (late.length > 0) {
+    problems.push(`${backend.name} got ${late.length} connections after its rules had gone`);
+  }
+}
+
+function showAddition(
+  stage: Stage,
+  { backend, editedMs, inKernelMs }: Edit,
+  replies: readonly Reply[],
+): void {
+  const { screen, watch, problems } = stage;
+  const first = replies.find((reply) => reply.backend === backend.name);
+  screen.row(
+    `+ ${backend.name}`,
+    `edit to kernel ${screen.tone("good", formatMs(inKernelMs - editedMs))} (${watch.method})`,
+  );
+  if (first === undefined) problems.push(`${backend.name} got no connection`);
+  else screen.row("", `its first connection began ${relative(first.startedMs - editedMs)}`);
+}
+
+function formatMs(ms: number): string {
+  return ms < 1000 ? `${ms.toFixed(ms < 100 ? 1 : 0)} ms` : `${(ms / 1000).toFixed(2)} s`;
+}
+
+function relative(ms: number): string {
+  return ms < 0 ? `${formatMs(-ms)} before the edit` : `${formatMs(ms)} after the edit`;
+}
+
+function showLoad(stage: Stage, replies: readonly Reply[], tookMs: number): void {
+  const { screen, problems } = stage;
+  const counts = countByBackend(replies);
+  const rate = replies.length / tookMs * 1000;
+  const failed = reportFailures(stage, "the edits", replies);
+  const slowestMs = Math.max(...replies.map((reply) => reply.tookMs));
+  screen.row(
+    "connections",
+    `${replies.length} made, ${screen.tone(failed === 0 ? "good" : "bad", `${failed} failed`)}, ` +
+      `the slowest took ${formatMs(slowestMs)}`,
+  );
+  screen.row("", BACKENDS.map(({ name }) => `${name} ${counts.get(name) ?? 0}`).join(", "));
+  if (rate < PROMISED_RATE) problems.push(`The client made only ${rate.toFixed(0)} connections a second`);
+}
+
+async function stopKproxy(stage: Stage, kproxy: KproxyProcess): Promise<void> {
+  const { world, screen, client, problems } = stage;
+  screen.heading("kproxy stops, its rules stay");
+  screen.progress("stopping kproxy");
+  const { code } = await world.within("the end of kproxy", kproxy.stop());
+  if (code !== 0) problems.push(`kproxy ended with status ${code} at SIGTERM`);
+  const replies = await client.spread(CLUSTER_IP, REQUESTS);
+  const counts = [...countByBackend(replies)].sort(([a], [b]) => a < b ? -1 : 1);
+  screen.row("SIGTERM", `status ${code}`);
+  screen.row(`${REQUESTS} requests`, counts.map(([name, count]) => `${name} ${count}`).join(", "));
+  reportFailures(stage, "after the stop", replies);
+  const names = counts.map(([name]) => name).join(" ");
+  if (names !== "web-1 web-3 web-4") problems.push(`After the edits ${names || "nobody"} answered`);
+}
+
+async function cleanUp({ world, screen, families, problems }: Stage): Promise<void> {
+  screen.heading("kproxy cleanup");
+  screen.progress("cleaning up");
+  for (const line of (await world.run("node", kproxyArgv("cleanup"))).trim().split("\n")) {
+    screen.row("", line);
+  }
+  for (const family of families) {
+    const left = await savedRules(world, family);
+    for (const line of left) problems.push(`Left after the cleanup, ${family}: ${line}`);
+    const verdict = left.length === 0
+      ? screen.tone("good", "nothing left: iptables-save shows no chain and no rule")
+      : screen.tone("bad", `${left.length} chains and rules left`);
+    screen.row(family, family === "IPv4" ? verdict : verdict.replace("iptables", "ip6tables"));
+  }
+}

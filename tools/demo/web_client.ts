@@ -1,0 +1,120 @@
+/**
+ * The client of the demo. It takes orders on standard input, one per line, and answers each with one line of JSON:
+ * `spread HOST:PORT COUNT` makes requests one after another; `load RATE HOST:PORT…` makes RATE new connections a second to
+ * the targets in turn, until `stop`. Every request has a connection and a port of its own.
+ *
+ * @module
+ */
+
+/** One request. */
+export interface Reply {
+  /** When the connection was begun, as milliseconds since 1970. */
+  readonly startedMs: number;
+  readonly tookMs: number;
+  /** Name of the backend that answered; empty if the request failed. */
+  readonly backend: string;
+  /** Why it failed; empty if it did not. */
+  readonly failure: string;
+}
+
+/** A request may take this long, connection included: less than the second after which a lost packet is sent again. */
+export const LIMIT_MS = 200;
+/** Longer than the limit, so that a slow reply is told from none. */
+const GIVE_UP_MS = 1500;
+const TICK_MS = 4;
+
+/** Milliseconds since 1970, finer than `Date.now()`. */
+export function wallClockMs(): number {
+  return performance.timeOrigin + performance.now();
+}
+
+async function request(target: string): Promise<Reply> {
+  const startedMs = wallClockMs();
+  let backend = "";
+  let failure = "";
+  try {
+    backend = await fetchName(target);
+    if (backend === "") failure = "no name in the reply";
+  } catch (error) {
+    failure = error instanceof Error ? error.message : String(error);
+  }
+  const tookMs = wallClockMs() - startedMs;
+  if (failure === "" && tookMs > LIMIT_MS) failure = `took ${Math.round(tookMs)} ms`;
+  return { startedMs, tookMs, backend, failure: failure === "" ? "" : `${target}: ${failure}` };
+}
+
+/** Asks for `/` over a new connection and returns the name in the reply. */
+async function fetchName(target: string): Promise<string> {
+  const [hostname = "", port = ""] = target.split(":");
+  const giveUp = new AbortController();
+  const timer = setTimeout(() => giveUp.abort(), GIVE_UP_MS);
+  try {
+    using connection = await Deno.connect({ hostname, port: Number(port), signal: giveUp.signal });
+    giveUp.signal.addEventListener("abort", () => connection.close(), { once: true });
+    const text = `GET / HTTP/1.1\r\nHost: ${target}\r\nConnection: close\r\n\r\n`;
+    await connection.write(new TextEncoder().encode(text));
+    const reply = await readAll(connection);
+    return /^HTTP\/1\.1 200 [\s\S]*\r\n\r\n(\S+)\n$/.exec(reply)?.[1] ?? "";
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function readAll(connection: Deno.Conn): Promise<string> {
+  const buffer = new Uint8Array(4096);
+  let text = "";
+  for (let n = await connection.read(buffer); n !== null; n = await connection.read(buffer)) {
+    text += new TextDecoder().decode(buffer.subarray(0, n));
+  }
+  return text;
+}
+
+async function spread(target: string, count: number): Promise<Reply[]> {
+  const replies: Reply[] = [];
+  for (let i = 0; i < count; i++) replies.push(await request(target));
+  return replies;
+}
+
+/** Makes connections at an even rate until told to stop. What a late timer missed is made up for at once. */
+class Load {
+  readonly #requests: Promise<Reply>[] = [];
+  readonly #timer: ReturnType<typeof setInterval>;
+
+  constructor(rate: number, targets: readonly string[]) {
+    const startedMs = performance.now();
+    this.#timer = setInterval(() => {
+      const due = Math.floor((performance.now() - startedMs) * rate / 1000);
+      while (this.#requests.length < due) {
+        this.#requests.push(request(targets[this.#requests.length % targets.length] ?? ""));
+      }
+    }, TICK_MS);
+  }
+
+  async stop(): Promise<Reply[]> {
+    clearInterval(this.#timer);
+    return await Promise.all(this.#requests);
+  }
+}
+
+async function serveOrders(): Promise<void> {
+  const answer = (value: unknown): void => {
+    let bytes: Uint8Array = new TextEncoder().encode(`${JSON.stringify(value)}\n`);
+    // A write to a pipe may take only a part.
+    while (bytes.length > 0) bytes = bytes.subarray(Deno.stdout.writeSync(bytes));
+  };
+  let load: Load | undefined;
+  let rest = "";
+  for await (const text of Deno.stdin.readable.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop() ?? "";
+    for (const [order, first = "", ...more] of lines.map((line) => line.split(" "))) {
+      if (order === "spread") answer(await spread(first, Number(more[0])));
+      else if (order === "load") {
+        load = new Load(Number(first), more);
+        answer([]);
+      } else if (order === "stop") answer(await load?.stop() ?? []);
+    }
+  }
+}
+
+if (import.meta.main) await serveOrders();
