@@ -48,13 +48,15 @@ async function perform(world: World, screen: Screen): Promise<number> {
     [name, () => world.fail(new Interrupted(name))] as const
   );
   for (const [name, handler] of handlers) Deno.addSignalListener(name, handler);
+  const problems: string[] = [];
   let status = 1;
   try {
-    const problems = await play(world, screen);
-    status = problems.length === 0 ? 0 : 1;
+    await play(world, screen, problems);
     showProblems(screen, problems);
+    status = problems.length === 0 ? 0 : 1;
   } catch (error) {
     screen.close();
+    if (!(error instanceof Interrupted)) showProblems(screen, problems);
     // What fails because of a signal or a dead program is not the reason.
     status = showFailure(world.failure ?? error);
   } finally {

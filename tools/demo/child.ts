@@ -13,6 +13,8 @@ export interface ChildOptions {
   readonly onLine?: (line: string) => void;
   /** Called with every line of standard error. */
   readonly onErrorLine?: (line: string) => void;
+  /** How a line of standard error reads when the program has died; as it is by default. */
+  readonly showErrorLine?: (line: string) => string;
   /** Called if it ends without having been stopped. */
   readonly onDeath: (error: Error) => void;
 }
@@ -64,11 +66,12 @@ export class Child {
     }
   }
 
-  async #watch({ onLine, onErrorLine, onDeath }: ChildOptions): Promise<Deno.CommandStatus> {
+  async #watch(options: ChildOptions): Promise<Deno.CommandStatus> {
+    const { onLine, onErrorLine, showErrorLine = (line) => line, onDeath } = options;
     const read = [
       readLines(this.#process.stdout, (line) => onLine === undefined ? this.#keep(line) : onLine(line)),
       readLines(this.#process.stderr, (line) => {
-        this.#keep(line);
+        this.#keep(showErrorLine(line));
         onErrorLine?.(line);
       }),
     ];

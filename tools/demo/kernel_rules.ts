@@ -55,6 +55,13 @@ export async function endpointRules(world: World): Promise<ReadonlyMap<string, E
   );
 }
 
+/** The chain to which a chain of the nat table sends what matches `words`, as iptables-save writes them. */
+export async function jumpOf(world: World, chain: string, words: string): Promise<string> {
+  const lines = (await world.run("node", ["iptables-save", "-t", "nat"])).split("\n");
+  const rule = lines.find((line) => line.startsWith(`-A ${chain} `) && line.includes(` ${words} `));
+  return / -j (\S+)/.exec(rule ?? "")?.[1] ?? "(no rule)";
+}
+
 /** Tells when rules change. Times are milliseconds since 1970. */
 export interface KernelWatch {
   /** How it knows, in the words of the demo. */

@@ -41,6 +41,7 @@ export class KproxyProcess {
       name: "kproxy",
       argv: kproxyArgv("run", ...args, "--logging-format", "json", "-v", "2"),
       onErrorLine: (line) => this.#take(line),
+      showErrorLine: readableLine,
     });
   }
 
@@ -77,9 +78,23 @@ export class KproxyProcess {
   }
 
   #take(line: string): void {
-    if (!line.startsWith("{")) return;
-    const fields: Record<string, unknown> = JSON.parse(line);
-    this.#log.push({ msg: String(fields.msg), fields });
+    const parsed = parseLogLine(line);
+    if (parsed === undefined) return;
+    this.#log.push(parsed);
     for (const look of [...this.#waiting]) look();
   }
+}
+
+/** Undefined for what is no log line: the runtime's own words. */
+function parseLogLine(line: string): LogLine | undefined {
+  if (!line.startsWith("{")) return undefined;
+  const fields: Record<string, unknown> = JSON.parse(line);
+  return { msg: String(fields.msg), fields };
+}
+
+function readableLine(line: string): string {
+  const parsed = parseLogLine(line);
+  if (parsed === undefined) return line;
+  const values = Object.entries(parsed.fields).filter(([key]) => !["ts", "caller", "msg", "v"].includes(key));
+  return [parsed.msg, ...values.map(([key, value]) => `${key}=${JSON.stringify(value)}`)].join(" ");
 }

@@ -11,6 +11,7 @@ import {
   endpointRules,
   familiesOf,
   type IpFamily,
+  jumpOf,
   type KernelWatch,
   savedRules,
   watchKernel,
@@ -22,12 +23,14 @@ import { LIMIT_MS, type Reply, wallClockMs } from "./web_client.ts";
 import { DemoError, type World } from "./world.ts";
 
 const CLUSTER_IP = "10.96.0.10:80";
-const NODE_PORT = `${NODE_IP}:30080`;
+const NODE_PORT_NUMBER = 30080;
+const NODE_PORT = `${NODE_IP}:${NODE_PORT_NUMBER}`;
 const ENDPOINTS_FILE = "web-endpoints.yaml";
 const REQUESTS = 60;
 const RATE_PER_SECOND = 125;
 const PROMISED_RATE = 100;
-const BEFORE_EDIT_MS = 800;
+/** Longer than kproxy rests between two syncs (1 s), so that each edit comes after quiet. */
+const BEFORE_EDIT_MS = 1200;
 const AFTER_EDIT_MS = 1500;
 /** From the moment no rule leads to a backend until it is ended: its last connections finish. */
 const DRAIN_MS = 300;
@@ -46,19 +49,18 @@ interface Stage {
   readonly problems: string[];
 }
 
-/** Plays the demo in a world of its own. Returns what was not as it should be; empty if all was. */
-export async function play(world: World, screen: Screen): Promise<string[]> {
-  const stage = await setStage(world, screen);
+/** Plays the demo in a world of its own. Adds to `problems` what is not as it should be. */
+export async function play(world: World, screen: Screen, problems: string[]): Promise<void> {
+  const stage = { ...await setStage(world, screen), problems };
   const kproxy = await startKproxy(stage);
   await showSpread(stage, "the ClusterIP", CLUSTER_IP);
   await showSpread(stage, "the NodePort", NODE_PORT);
   await editUnderLoad(stage);
   await stopKproxy(stage, kproxy);
   await cleanUp(stage);
-  return stage.problems;
 }
 
-async function setStage(world: World, screen: Screen): Promise<Stage> {
+async function setStage(world: World, screen: Screen): Promise<Omit<Stage, "problems">> {
   screen.line(
     screen.tone("strong", "kproxy demo: a Service on real packets, in network namespaces of its own"),
   );
@@ -80,7 +82,7 @@ async function setStage(world: World, screen: Screen): Promise<Stage> {
     const later = name === "web-4" ? "; not in the files yet" : "";
     screen.row(name, `${ip}:${BACKEND_PORT}, answers HTTP with its name${later}`);
   }
-  return { world, screen, families, watch, client, servers, folder, problems: [] };
+  return { world, screen, families, watch, client, servers, folder };
 }
 
 function startBackend(world: World, { name, ip }: Backend): Child {
@@ -120,18 +122,22 @@ async function startKproxy({ world, screen, families, watch, folder }: Stage): P
   );
   const readyMs = await world.within("the first rules", inKernel) - kproxy.startedMs;
   screen.row("files", folder);
-  screen.row("Service", `demo/web, ClusterIP ${CLUSTER_IP}, NodePort 30080, endpoints web-1 web-2 web-3`);
+  screen.row("Service", `demo/web: ClusterIP ${CLUSTER_IP}, NodePort ${NODE_PORT_NUMBER}, three endpoints`);
   screen.row("iptables", await world.within("the variant", kproxy.variant()));
   screen.row("serving", `${formatMs(readyMs)} after its start, runtime included (${watch.method})`);
   for (const { family, rules, took } of firstSyncs) {
     screen.row("first sync", `${family}: ${rules} rules in ${took.replace("ms", " ms")}`);
   }
+  const service = await jumpOf(world, "KUBE-SERVICES", `-d ${CLUSTER_IP.replace(":80", "/32")}`);
+  const external = await jumpOf(world, "KUBE-NODEPORTS", `--dport ${NODE_PORT_NUMBER}`);
+  screen.row("ClusterIP", `KUBE-SERVICES to ${service}, which picks an endpoint`);
+  screen.row("NodePort", `KUBE-NODEPORTS to ${external} to the same`);
   return kproxy;
 }
 
 async function showSpread(stage: Stage, what: string, target: string): Promise<void> {
   const { world, screen, client, problems } = stage;
-  screen.heading(`${REQUESTS} requests to ${what}, ${target}`);
+  screen.heading(`${REQUESTS} requests to ${what} ${target}: replies, and what the rules counted`);
   screen.progress("asking");
   const before = await endpointRules(world);
   const replies = await client.spread(target, REQUESTS);
@@ -144,7 +150,7 @@ async function showSpread(stage: Stage, what: string, target: string): Promise<v
     screen.row(
       name,
       `${String(count).padStart(2)} ${screen.bar(count)}${" ".repeat(Math.max(1, 34 - count))}` +
-        screen.tone("faint", `${packets} by ${rule?.chain}`),
+        screen.tone("faint", `${packets} by ${rule?.chain ?? "no rule"}`),
     );
     if (count === 0) problems.push(`${what}: no request reached ${name}`);
     if (packets !== count) problems.push(`${name} answered ${count} requests, the kernel sent it ${packets}`);
@@ -262,7 +268,7 @@ function showAddition(
   replies: readonly Reply[],
 ): void {
   const { screen, watch, problems } = stage;
-  const first = replies.find((reply) => reply.backend === backend.name);
+  const first = replies.find((reply) => reply.backend === backend.name && reply.failure === "");
   screen.row(
     `+ ${backend.name}`,
     `edit to kernel ${screen.tone("good", formatMs(inKernelMs - editedMs))} (${watch.method})`,

@@ -21,6 +21,8 @@ export interface Reply {
 export const LIMIT_MS = 200;
 /** Longer than the limit, so that a slow reply is told from none. */
 const GIVE_UP_MS = 1500;
+/** Failures in a row. */
+const GIVE_UP_AFTER = 3;
 const TICK_MS = 4;
 
 /** Milliseconds since 1970, finer than `Date.now()`. */
@@ -69,9 +71,12 @@ async function readAll(connection: Deno.Conn): Promise<string> {
   return text;
 }
 
+/** Gives up where nothing gets through, so that the answer still comes. */
 async function spread(target: string, count: number): Promise<Reply[]> {
   const replies: Reply[] = [];
-  for (let i = 0; i < count; i++) replies.push(await request(target));
+  const isUseless = (): boolean =>
+    replies.length >= GIVE_UP_AFTER && replies.slice(-GIVE_UP_AFTER).every(({ failure }) => failure !== "");
+  while (replies.length < count && !isUseless()) replies.push(await request(target));
   return replies;
 }
 

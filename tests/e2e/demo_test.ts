@@ -1,0 +1,174 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { ROOT } from "../../tools/project_files.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+
+const NEEDS = [ROOT_NAMESPACES, program("iptables"), program("nft"), program("ip"), program("sysctl")];
+const LIMIT_MS = 30_000;
+
+/** A running demo and what it has written so far. */
+class Demo implements AsyncDisposable {
+  readonly pid: number;
+  readonly #child: Deno.ChildProcess;
+  readonly #reading: Promise<void>[];
+  readonly ended: Promise<number>;
+  out = "";
+  err = "";
+
+  constructor() {
+    this.#child = new Deno.Command(Deno.execPath(), {
+      args: ["run", "-A", "-q", `${ROOT}/tools/demo.ts`],
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+    this.pid = this.#child.pid;
+    this.#reading = [
+      this.#read(this.#child.stdout, (text) => this.out += text),
+      this.#read(this.#child.stderr, (text) => this.err += text),
+    ];
+    this.ended = this.#end();
+  }
+
+  /** Resolves once standard output shows `text`; fails if the demo ends before. */
+  async shows(text: string): Promise<void> {
+    let code: number | undefined;
+    void this.ended.then((value) => code = value);
+    while (!this.out.includes(text)) {
+      assertEquals(code, undefined, `The demo ended before it showed "${text}":\n${this.out}${this.err}`);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+
+  kill(signal: Deno.Signal): void {
+    this.#child.kill(signal);
+  }
+
+  /** The only child of the demo whose command line holds `words`. */
+  async childWith(words: string): Promise<number> {
+    const children = (await Deno.readTextFile(`/proc/${this.pid}/task/${this.pid}/children`)).trim().split(
+      " ",
+    );
+    const found: number[] = [];
+    for (const pid of children) {
+      const argv = (await Deno.readTextFile(`/proc/${pid}/cmdline`)).replaceAll("\0", " ");
+      if (argv.includes(words)) found.push(Number(pid));
+    }
+    assertEquals(found.length, 1, `Children with "${words}": ${found}`);
+    return found[0] ?? 0;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      this.#child.kill("SIGTERM");
+    } catch (error) {
+      // It has ended, as it should.
+      if (!(error instanceof TypeError)) throw error;
+    }
+    await this.ended;
+  }
+
+  async #read(stream: ReadableStream<Uint8Array>, take: (text: string) => void): Promise<void> {
+    const decoder = new TextDecoder();
+    for await (const chunk of stream) take(decoder.decode(chunk, { stream: true }));
+  }
+
+  async #end(): Promise<number> {
+    const { code } = await this.#child.status;
+    await Promise.all(this.#reading);
+    return code;
+  }
+}
+
+/** Namespaces, programs and folders of one demo that are still there. */
+async function leftOf(pid: number): Promise<string[]> {
+  const prefix = `kpdemo-${pid}-`;
+  const left: string[] = [];
+  for (const folder of ["/run/netns", "/var/run/netns", Deno.env.get("TMPDIR") ?? "/tmp"]) {
+    try {
+      for await (const { name } of Deno.readDir(folder)) if (name.startsWith(prefix)) left.push(name);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
+  }
+  for await (const { name } of Deno.readDir("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    try {
+      const argv = await Deno.readTextFile(`/proc/${name}/cmdline`);
+      if (argv.includes(prefix)) left.push(argv.replaceAll("\0", " "));
+    } catch (error) {
+      // It ended between the list and the look.
+      if (!(error instanceof Deno.errors.NotFound || /os error 3/.test(String(error)))) throw error;
+    }
+  }
+  return left;
+}
+
+e2eTest("the demo shows the main job within 30 s, in plain text, and leaves nothing", NEEDS, async () => {
+  const startedMs = performance.now();
+  await using demo = new Demo();
+  assertEquals(await demo.ended, 0, demo.out + demo.err);
+  assert(performance.now() - startedMs < LIMIT_MS);
+  const wanted = [
+    /^60 requests to the ClusterIP 10\.96\.0\.10:80: .*\n( {2}web-[123] +\d+ #+ +\d+ by KUBE-SEP-\w{16}\n){3}\n/m,
+    /^60 requests to the NodePort 198\.51\.100\.10:30080: .*\n( {2}web-[123] +\d+ #+ +\d+ by KUBE-SEP-\w{16}\n){3}\n/m,
+    /^ {2}first sync +IPv4: \d+ rules in [\d.]+ ms$/m,
+    /^ {2}- web-2 +edit to kernel [\d.]+ ms \(/m,
+    /^ {2}\+ web-4 +edit to kernel [\d.]+ ms \(/m,
+    /^ {2}connections +\d+ made, 0 failed, the slowest took [\d.]+ ms$/m,
+    /^ {2}60 requests +web-1 \d+, web-3 \d+, web-4 \d+$/m,
+    /^ {2}IPv4 +nothing left: iptables-save shows no chain and no rule$/m,
+    /^All as it should be, in [\d.]+ s; namespaces, programs and files are gone$/m,
+  ];
+  for (const pattern of wanted) assertMatch(demo.out, pattern);
+  // deno-lint-ignore no-control-regex -- escape codes and carriage returns are what must not be there.
+  assertEquals(/[\x1b\r]/.test(demo.out + demo.err), false, "Escape codes in a pipe");
+  assertEquals(demo.err, "");
+  const made = Number(/(\d+) made/.exec(demo.out)?.[1]);
+  const seconds = Number(/in ([\d.]+) s;/.exec(demo.out)?.[1]);
+  assert(made > 400 && seconds < LIMIT_MS / 1000, `${made} connections, ${seconds} s`);
+  assertEquals(await leftOf(demo.pid), []);
+});
+
+for (const [signal, status] of [["SIGINT", 130], ["SIGTERM", 143]] as const) {
+  e2eTest(`${signal} under load ends the demo with ${status} and leaves nothing`, NEEDS, async () => {
+    await using demo = new Demo();
+    await demo.shows("Edits, under");
+    demo.kill(signal);
+    assertEquals(await demo.ended, status, demo.out + demo.err);
+    assertMatch(demo.err, new RegExp(`^Stopped by ${signal}\n$`));
+    assertEquals(await leftOf(demo.pid), []);
+  });
+}
+
+e2eTest("a signal while the network is made leaves nothing", NEEDS, async () => {
+  await using demo = new Demo();
+  await demo.shows("kproxy demo:");
+  demo.kill("SIGINT");
+  assertEquals(await demo.ended, 130, demo.out + demo.err);
+  assertEquals(await leftOf(demo.pid), []);
+});
+
+e2eTest("the demo fails, and says why, when kproxy dies", NEEDS, async () => {
+  await using demo = new Demo();
+  await demo.shows("Edits, under");
+  Deno.kill(await demo.childWith("main.ts run"), "SIGKILL");
+  assertEquals(await demo.ended, 1, demo.out + demo.err);
+  assertMatch(
+    demo.err,
+    /^The demo failed: kproxy ended by itself, by SIGKILL\nIts last lines:\n( {2}.*\n)* {2}First sync done/,
+  );
+  assertEquals(demo.out.includes("All as it should be"), false);
+  assertEquals(await leftOf(demo.pid), []);
+});
+
+e2eTest("the demo fails when connections fail during the edits", NEEDS, async () => {
+  await using demo = new Demo();
+  await demo.shows("Edits, under");
+  const run = new Deno.Command("ip", {
+    args: ["-n", `kpdemo-${demo.pid}-node`, "link", "set", "web-3", "down"],
+  });
+  assertEquals((await run.output()).code, 0);
+  assertEquals(await demo.ended, 1, demo.out + demo.err);
+  assertMatch(demo.out, /^ {2}the edits: \d+ of \d+ requests failed$/m);
+  assertEquals(await leftOf(demo.pid), []);
+});
