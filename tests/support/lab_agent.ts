@@ -31,10 +31,11 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const REQUEST = "GET / HTTP/1.0\r\n\r\n";
 /** How long a server waits before it looks whether it shall end. */
-const TICK_MS = 50;
+const TICK_MS = 25;
 
 let label = "";
-const servers = new Map<string, Socket>();
+/** What runs, and the promise of its end. */
+const servers = new Map<string, { readonly socket: Socket; readonly ended: Promise<void> }>();
 let loop: ConnectLoop | undefined;
 
 function keyOf({ protocol, ip, port }: ServerRequest): string {
@@ -50,7 +51,7 @@ function answerText(protocol: ProbeProtocol, local: SocketAddress, client: Socke
 }
 
 async function serveStream(key: string, { protocol }: ServerRequest, listener: Socket): Promise<void> {
-  while (servers.get(key) === listener) {
+  while (servers.has(key)) {
     const accepted = await listener.accept(TICK_MS);
     if (accepted !== null) void answerStream(protocol, accepted.socket, accepted.from);
   }
@@ -70,7 +71,7 @@ async function answerStream(protocol: ProbeProtocol, socket: Socket, from: Socke
 }
 
 async function serveDatagrams(key: string, request: ServerRequest, socket: Socket): Promise<void> {
-  while (servers.get(key) === socket) {
+  while (servers.has(key)) {
     try {
       const datagram = await socket.receive(TICK_MS);
       if (datagram === null) continue;
@@ -88,19 +89,18 @@ function serve(request: ServerRequest): void {
   if (servers.has(key)) return;
   const socket = Socket.of(request.protocol, request.ip);
   socket.bind(request);
-  servers.set(key, socket);
-  if (request.protocol === "udp") {
-    void serveDatagrams(key, request, socket);
-    return;
-  }
-  socket.listen();
-  void serveStream(key, request, socket);
+  if (request.protocol !== "udp") socket.listen();
+  const entry = { socket, ended: Promise.resolve() };
+  servers.set(key, entry);
+  const run = request.protocol === "udp" ? serveDatagrams : serveStream;
+  entry.ended = run(key, request, socket);
 }
 
-function unserve(port?: number): void {
-  for (const key of servers.keys()) {
-    if (port === undefined || key.endsWith(` ${port}`)) servers.delete(key);
-  }
+/** Resolves when the servers are gone, so that their addresses can be taken again. */
+async function unserve(port?: number): Promise<void> {
+  const chosen = [...servers].filter(([key]) => port === undefined || key.endsWith(` ${port}`));
+  for (const [key] of chosen) servers.delete(key);
+  await Promise.all(chosen.map(([, { ended }]) => ended));
 }
 
 function parseAnswer(text: string): Answer {
@@ -120,7 +120,7 @@ async function ask(request: Omit<ProbeRequest, "count">): Promise<ProbeResult> {
     if (reply === null) return { kind: "silence" };
     if (reply.bytes.length === 0) return { kind: "error", message: "closed without an answer" };
     const answer = parseAnswer(decoder.decode(reply.bytes));
-    return { kind: "answer", answer, tookMs: performance.now() - start };
+    return { kind: "answer", answer, from: socket.localAddress(), tookMs: performance.now() - start };
   } catch (error) {
     if (!(error instanceof SocketError)) throw error;
     if (error.message.endsWith("ECONNREFUSED")) return { kind: "refused" };
@@ -231,8 +231,9 @@ async function ping(source: string, to: string, timeoutMs: number): Promise<Prob
     const type = view.getUint8(0);
     if (type === (six ? 1 : 3)) return { kind: "refused" };
     if (type !== (six ? 129 : 0) || view.getUint16(4) !== id) continue;
-    const answer = { server: "", local: { ip: to, port: 0 }, client: { ip: source, port: 0 } };
-    return { kind: "answer", answer, tookMs: performance.now() - start };
+    const from = { ip: source, port: 0 };
+    const answer = { server: "", local: { ip: to, port: 0 }, client: from };
+    return { kind: "answer", answer, from, tookMs: performance.now() - start };
   }
   return { kind: "silence" };
 }

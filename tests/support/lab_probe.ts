@@ -40,7 +40,13 @@ export interface Answer {
 
 /** How one request ended. */
 export type ProbeResult =
-  | { readonly kind: "answer"; readonly answer: Answer; readonly tookMs: number }
+  | {
+    readonly kind: "answer";
+    readonly answer: Answer;
+    /** The client's end as the client sees it. */
+    readonly from: SocketAddress;
+    readonly tookMs: number;
+  }
   | { readonly kind: "refused" }
   /** Nothing came back in time. */
   | { readonly kind: "silence" }
@@ -85,7 +91,7 @@ export interface AgentMethods {
   enter: (netns: string, label: string) => void;
   serve: (request: ServerRequest) => void;
   /** Ends the servers on this port, or all. */
-  unserve: (port?: number) => void;
+  unserve: (port?: number) => Promise<void>;
   probe: (request: ProbeRequest) => Promise<ProbeResult[]>;
   startLoop: (request: LoopRequest) => void;
   stopLoop: () => Promise<LoopReport>;

@@ -223,7 +223,10 @@ export class NodeLab implements AsyncDisposable {
     this.#interfaces.add(name);
     await ip(router.netns, [
       `link add ${name} type veth peer name eth0 netns ${netns.name}`,
-      ...(at === "cni0" ? [`link set ${name} master cni0`] : []),
+      // As network plugins do it: what a pod sends to itself through a Service leaves by the port it came in on.
+      ...(at === "cni0"
+        ? [`link set ${name} master cni0`, `link set ${name} type bridge_slave hairpin on`]
+        : []),
       `link set ${name} up`,
       // An IPv6 address is answered for only on the interface that has it.
       ...(at === "cni0" ? [] : addAddresses(name, [gateway], { v4: 32, v6: 128 })),
@@ -241,6 +244,11 @@ export class NodeLab implements AsyncDisposable {
       `${family}route add default via ${gateway}`,
     ]);
     return await LabHost.start(netns, address);
+  }
+
+  /** The host with this address behind the world, if one was made. */
+  outsideHost(address: string): LabHost | undefined {
+    return this.#hosts.get(`${address} world`);
   }
 
   /** Tells the node where the address is; null: where everything else is. */

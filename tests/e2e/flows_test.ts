@@ -1,0 +1,152 @@
+/**
+ * The flow cases with real packets: the same table that the simulators run, through `kproxy run` on manifest files, in a lab of
+ * namespaces. Each case is an edit of the files of the one before it, so that all of them test changes as well.
+ *
+ * @module
+ */
+import { assertEquals } from "@std/assert";
+import { parsePacket } from "../../lib/netfilter/flow.ts";
+import { type FlowCase, type FlowOptions, type FlowStep, optionsOf } from "../flows/flow_case.ts";
+import { FLOW_CASES } from "../flows/flow_cases.ts";
+import { service } from "../flows/objects.ts";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import { isLoopbackFromOutside, LabFlowCase } from "../support/lab_flow.ts";
+import { LabManifests } from "../support/lab_manifests.ts";
+import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+
+/** Cases that are not run here, and where they are. */
+const CASE_GAPS: Readonly<Record<string, string>> = {
+  "more than 1000 endpoints are still chosen evenly": "would need 1001 pods",
+  "external IPs are sorted out by family, and blanks and leading zeros are forgiven":
+    "manifests are held to what an API server would accept",
+  "a slice port without a name is skipped": "in manifests it has the name that an API server would give it",
+  "SCTP: cluster IP, node port and refusal": "no SCTP in this kernel: tests/e2e/sctp_test.ts",
+};
+
+/** Packets that no program of this lab can send, or whose result it cannot see; undefined for all others. */
+function gapOf(step: FlowStep): string | undefined {
+  const packet = parsePacket(step.flow.split(" ⇒ ")[0]!);
+  if (packet.state === "ESTABLISHED" || packet.state === "RELATED") {
+    return "part of a connection: every other flow has such packets";
+  }
+  if (isLoopbackFromOutside(packet) && packet.protocol !== "tcp") return "frames are made for TCP only";
+  return undefined;
+}
+
+function isAffinityCase(flowCase: FlowCase): boolean {
+  return flowCase.flows.some((flow) =>
+    typeof flow !== "string" && (flow.takes !== undefined || flow.atSeconds !== undefined)
+  );
+}
+
+/** What only a start of kproxy can change. */
+type StartOptions = Omit<FlowOptions, "interfaceIps" | "nodeIps" | "nodeName">;
+
+function startOptions({ interfaceIps: _, nodeIps: _1, nodeName: _2, ...options }: FlowOptions): StartOptions {
+  return options;
+}
+
+function kproxyArgs(options: StartOptions): string[] {
+  const flag = (name: string, value: string | number | boolean): string[] =>
+    value === "" ? [] : [`--${name}=${value}`];
+  return [
+    "--hostname-override=node-a",
+    "--iptables-min-sync-period=0s",
+    ...flag("detect-local-mode", options.detectLocalMode),
+    ...flag("cluster-cidr", options.clusterCIDR),
+    ...flag("pod-bridge-interface", options.bridgeInterface),
+    ...flag("pod-interface-name-prefix", options.interfaceNamePrefix),
+    ...flag("masquerade-all", options.masqueradeAll),
+    ...flag("iptables-masquerade-bit", options.masqueradeBit),
+    ...flag("iptables-localhost-nodeports", options.localhostNodePorts),
+    ...flag("nodeport-addresses", (options.nodePortAddresses ?? []).join(",")),
+  ];
+}
+
+function nodeObject(zone: string): Record<string, unknown> {
+  const labels = zone === "" ? {} : { "topology.kubernetes.io/zone": zone };
+  return { ...NODE_OBJECT, metadata: { ...NODE_OBJECT.metadata, labels } };
+}
+
+/** A Service whose sync shows that everything that was written with it is in force, in both families. */
+function marker(index: number): Record<string, unknown> {
+  return service(`kp/marker-${index}`, {
+    clusterIP: `10.111.0.${index}`,
+    clusterIPs: [`10.111.0.${index}`, `fd00:10:111::${index.toString(16)}`],
+    ipFamilies: ["IPv4", "IPv6"],
+    ports: [":1"],
+  });
+}
+
+async function untilSynced(kproxy: KproxyProcess, name: string, from: number): Promise<void> {
+  await kproxy.until(`the sync of ${name}`, (lines) => {
+    const families = lines.filter((line) =>
+      line.msg === "Synced rules" && Array.isArray(line.services) && line.services.includes(name)
+    ).map(({ family }) => family);
+    return new Set(families).size === 2;
+  }, from);
+}
+
+/** What a kernel must be told before kproxy starts, and what else on the node decides about packets. */
+async function prepareNode(lab: NodeLab, options: StartOptions, variant: string): Promise<void> {
+  const { netns } = lab.node;
+  // Rules stay when kproxy ends, and not all of them are its own to remove.
+  for (const tool of ["iptables", "ip6tables"]) {
+    const empty = ["filter", "nat", "mangle"].map((table) => `*${table}\nCOMMIT\n`).join("");
+    await netns.run([`${tool}-${variant}-restore`, "-w", "5"], { stdin: empty });
+  }
+  // The variant is the one in which another agent has left its hint.
+  await netns.run([`iptables-${variant}`, "-w", "5", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
+  const setting = `net.netfilter.nf_conntrack_tcp_be_liberal=${options.tcpBeLiberal ? 1 : 0}`;
+  await netns.run(["sysctl", "-q", "-w", setting, "net.ipv4.conf.all.route_localnet=0"]);
+  for (const tool of ["iptables", "ip6tables"]) {
+    for (const chain of ["INPUT", "FORWARD"] as const) {
+      await netns.run([`${tool}-${variant}`, "-w", "5", "-P", chain, options.policies[chain]]);
+    }
+  }
+}
+
+const groups = Map.groupBy(
+  FLOW_CASES.filter((one) => CASE_GAPS[one.name] === undefined && !isAffinityCase(one)),
+  (one) => JSON.stringify(startOptions(optionsOf(one))),
+);
+
+for (const variant of ["nft", "legacy"]) {
+  const needs = [
+    ROOT_NAMESPACES,
+    ...["ip", "sysctl", "conntrack", `iptables-${variant}`, `ip6tables-${variant}`].map(program),
+  ];
+  e2eTest(`flow cases with real packets, iptables ${variant}`, needs, async (t) => {
+    await using lab = await NodeLab.create();
+    let index = 0;
+    for (const cases of groups.values()) {
+      const options = startOptions(optionsOf(cases[0]!));
+      await prepareNode(lab, options, variant);
+      await using manifests = await LabManifests.create();
+      let kproxy: KproxyProcess | undefined;
+      try {
+        for (const flowCase of cases) {
+          await t.step(flowCase.name, async () => {
+            const number = index++;
+            const from = kproxy?.lines.length ?? 0;
+            await manifests.replace("case.json", [
+              nodeObject(options.zone),
+              marker(number % 250),
+              ...flowCase.objects,
+            ]);
+            if (kproxy === undefined) {
+              const args = [...kproxyArgs(options), `--manifests=${manifests.folder}`];
+              kproxy = await KproxyProcess.start({ netns: lab.node.netns, args });
+            } else {
+              await untilSynced(kproxy, `kp/marker-${number % 250}`, from);
+            }
+            assertEquals(await new LabFlowCase(lab, flowCase).run(gapOf), []);
+          });
+        }
+      } finally {
+        await kproxy?.[Symbol.asyncDispose]();
+      }
+    }
+  });
+}

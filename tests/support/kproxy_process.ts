@@ -1,0 +1,175 @@
+/**
+ * `kproxy run` as a process inside a namespace, with exactly the permissions it is shipped with; its log lines, read as they come.
+ *
+ * @module
+ */
+import { permissionFlags } from "../../tools/permissions.ts";
+import { ROOT } from "../../tools/project_files.ts";
+import type { Netns } from "./netns.ts";
+
+/** One log line of `--logging-format=json`; a line in another form has only `msg`. */
+export interface LogLine {
+  readonly msg: string;
+  readonly [key: string]: unknown;
+}
+
+/** How a process is started. */
+export interface KproxyOptions {
+  readonly netns: Netns;
+  /** What follows `kproxy run`. */
+  readonly args: readonly string[];
+}
+
+/** How long anything may take that a test waits for. */
+const WAIT_LIMIT_MS = 20_000;
+const FIRST_SYNC = "First sync done, Services are served";
+
+/** A running kproxy; disposing of it kills it. */
+export class KproxyProcess implements AsyncDisposable {
+  readonly #child: Deno.ChildProcess;
+  readonly #lines: LogLine[] = [];
+  readonly #reading: Promise<void>;
+  #onLine: () => void = () => {};
+  #ended: Deno.CommandStatus | undefined;
+
+  private constructor(child: Deno.ChildProcess) {
+    this.#child = child;
+    this.#reading = this.#read();
+    void child.status.then((status) => {
+      this.#ended = status;
+      this.#onLine();
+    });
+  }
+
+  /** Starts it without waiting. The process is the runtime itself, so signals and kills reach it and nothing else. */
+  static spawn({ netns, args }: KproxyOptions): KproxyProcess {
+    const kproxy = ["run", "-q", "--config", `${ROOT}/deno.json`, ...permissionFlags(), `${ROOT}/main.ts`];
+    const child = new Deno.Command("ip", {
+      args: [
+        ...["netns", "exec", netns.name, Deno.execPath(), ...kproxy],
+        ...["run", "--logging-format=json", "--v=2", ...args],
+      ],
+      stdin: "null",
+      stdout: "null",
+      stderr: "piped",
+    }).spawn();
+    return new KproxyProcess(child);
+  }
+
+  /** Starts it and waits until every family has had its first sync. */
+  static async start(options: KproxyOptions, families = 2): Promise<KproxyProcess> {
+    const kproxy = KproxyProcess.spawn(options);
+    try {
+      await kproxy.until(
+        "the first syncs",
+        (lines) => lines.filter(({ msg }) => msg === FIRST_SYNC).length >= families,
+      );
+      return kproxy;
+    } catch (error) {
+      await kproxy[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  get pid(): number {
+    return this.#child.pid;
+  }
+
+  /** All lines so far. */
+  get lines(): readonly LogLine[] {
+    return this.#lines;
+  }
+
+  /** What it said, for people. */
+  get log(): string {
+    return this.#lines.map((line) => JSON.stringify(line)).join("\n");
+  }
+
+  /**
+   * Waits until the lines, those from number `from` on, are as wanted.
+   *
+   * @throws {Error} with the whole log if they never are, or if the process ends first
+   */
+  async until(
+    what: string,
+    isSo: (lines: readonly LogLine[]) => boolean,
+    from = 0,
+  ): Promise<void> {
+    const deadline = performance.now() + WAIT_LIMIT_MS;
+    while (!isSo(this.#lines.slice(from))) {
+      const leftMs = deadline - performance.now();
+      if (this.#ended !== undefined || leftMs <= 0) {
+        // What it wrote last may still be on its way.
+        if (this.#ended !== undefined) await this.#reading;
+        if (isSo(this.#lines.slice(from))) return;
+        const why = this.#ended === undefined ? "in time" : `before it ended with ${this.#ended.code}`;
+        throw new Error(`kproxy did not come to ${what} ${why}:\n${this.log}`);
+      }
+      await this.#nextLine(leftMs);
+    }
+  }
+
+  /** Waits for a line with this message. */
+  async untilMessage(message: string, from = 0): Promise<void> {
+    await this.until(`"${message}"`, (lines) => lines.some(({ msg }) => msg === message), from);
+  }
+
+  /** Sends a signal and waits for the end. */
+  async stop(signal: Deno.Signal = "SIGTERM"): Promise<Deno.CommandStatus> {
+    this.kill(signal);
+    return await this.ended();
+  }
+
+  kill(signal: Deno.Signal): void {
+    if (this.#ended === undefined) this.#child.kill(signal);
+  }
+
+  /** Resolves when it has ended and all its lines are read. */
+  async ended(): Promise<Deno.CommandStatus> {
+    const timer = setTimeout(() => this.kill("SIGKILL"), WAIT_LIMIT_MS);
+    const status = await this.#child.status;
+    clearTimeout(timer);
+    await this.#reading;
+    return status;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop("SIGKILL");
+  }
+
+  #nextLine(timeoutMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, timeoutMs);
+      this.#onLine = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  async #read(): Promise<void> {
+    const decoder = new TextDecoder();
+    let rest = "";
+    for await (const chunk of this.#child.stderr) {
+      const parts = (rest + decoder.decode(chunk, { stream: true })).split("\n");
+      rest = parts.pop() ?? "";
+      this.#lines.push(...parts.map(parseLine));
+      this.#onLine();
+    }
+    if (rest !== "") this.#lines.push(parseLine(rest));
+  }
+}
+
+function parseLine(line: string): LogLine {
+  try {
+    const parsed: unknown = JSON.parse(line);
+    if (isLogLine(parsed)) return parsed;
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+  }
+  return { msg: line };
+}
+
+function isLogLine(value: unknown): value is LogLine {
+  return typeof value === "object" && value !== null && "msg" in value && typeof value.msg === "string";
+}

@@ -1,0 +1,237 @@
+/**
+ * Sends the packets of a flow case through a lab, as requests of real programs, and says what became of them in the words of the
+ * flow cases.
+ *
+ * @module
+ */
+import { joinHostPort } from "../../lib/model/ip.ts";
+import { type Packet, parsePacket } from "../../lib/netfilter/flow.ts";
+import type { FlowCase, FlowStep } from "../flows/flow_case.ts";
+import type { ApiJson } from "../flows/objects.ts";
+import type { LabHost } from "./lab_host.ts";
+import type { ProbeProtocol, ProbeResult } from "./lab_probe.ts";
+import { hostPrefix, NODE_ADDRESSES, type NodeLab } from "./node_lab.ts";
+
+/** After this time a packet counts as dropped. */
+const SILENCE_MS = 200;
+/**
+ * A refusal that comes back while the sender is still busy sending is forgotten by the kernel (this happens where all hosts are one
+ * machine, under IPv6); the second attempt, a second later, is refused for good.
+ */
+const REFUSAL_MS = 1_500;
+/** The chance of missing an outcome in all requests of a step is below this. */
+const MISS_PROBABILITY = 1e-9;
+
+/** Where a request may arrive, and how many requests it takes to see every place. */
+interface Expectation {
+  /** Sorted. */
+  readonly outcomes: readonly string[];
+  readonly requests: number;
+}
+
+/**
+ * Reads what stands after `⇒`. Marks that are left are not seen outside of the node, so they are not part of an outcome.
+ */
+function parseExpectation(text: string): Expectation {
+  const plain = text.replace(/,? ?mark 0x[0-9a-f]+ left/g, "");
+  const shared = /, masquerade (?:yes|no)$/.exec(plain)?.[0] ?? "";
+  const parts = plain.slice(0, plain.length - shared.length).split(" | ").map((part) => {
+    const [, place = "", chance, own = ""] =
+      /^(.*?)(?: \((\d+\/\d+)(, masquerade (?:yes|no))?\))?$/.exec(part) ?? [];
+    const isPlain = place === "untranslated" || place === "this node";
+    const manner = own || shared || (isPlain ? ", masquerade no" : "");
+    const [count = 1, of = 1] = (chance ?? "1/1").split("/").map(Number);
+    return { outcome: place + manner, probability: count / of };
+  });
+  const least = Math.min(...parts.map(({ probability }) => probability));
+  const requests = least === 1 ? 2 : Math.ceil(Math.log(MISS_PROBABILITY) / Math.log(1 - least));
+  return { outcomes: parts.map(({ outcome }) => outcome).sort(), requests };
+}
+
+/** `address` and `port` of all endpoints in the slices among `objects`. */
+function endpointsOf(objects: readonly ApiJson[]): { ip: string; port: number; protocol: ProbeProtocol }[] {
+  return objects.filter(({ kind }) => kind === "EndpointSlice").flatMap((slice) => {
+    const { endpoints, ports } = slice as {
+      endpoints: { addresses: string[] }[];
+      ports: { port: number; protocol: string }[];
+    };
+    return endpoints.flatMap(({ addresses }) =>
+      ports.map(({ port, protocol }) => ({
+        ip: addresses[0]!,
+        port,
+        protocol: protocol.toLowerCase() as ProbeProtocol,
+      }))
+    );
+  });
+}
+
+function isNodeAddress(ip: string): boolean {
+  return ip.startsWith("127.") || ip === "::1" ||
+    Object.values(NODE_ADDRESSES).some((list) => (list as readonly string[]).includes(ip));
+}
+
+function isLocalPod(ip: string): boolean {
+  return /^10\.244\.(0|9)\.|^fd00:10:244::/.test(ip);
+}
+
+/** One flow case in a lab: its servers run for as long as its packets need them. */
+export class LabFlowCase {
+  readonly #lab: NodeLab;
+  readonly #case: FlowCase;
+  readonly #packets: ReadonlyMap<FlowStep, Packet>;
+
+  constructor(lab: NodeLab, flowCase: FlowCase) {
+    this.#lab = lab;
+    this.#case = flowCase;
+    const steps = flowCase.flows.map((flow) => typeof flow === "string" ? { flow } : flow);
+    this.#packets = new Map(steps.map((step) => [step, parsePacket(step.flow.split(" ⇒ ")[0]!)]));
+  }
+
+  /** Starts the servers of all endpoints, then sends the packets. Yields what was not as wanted, in words. */
+  async run(gapOf: (step: FlowStep) => string | undefined): Promise<string[]> {
+    await this.#lab.flushConntrack();
+    for (const { ip, port, protocol } of endpointsOf(this.#case.objects)) {
+      await (await this.#owner(ip, true)).call("serve", { ip, port, protocol });
+    }
+    const differences: string[] = [];
+    for (const [step, packet] of this.#packets) {
+      if (gapOf(step) !== undefined) continue;
+      const difference = await this.#check(step, packet);
+      if (difference !== null) differences.push(difference);
+    }
+    await Promise.all(
+      [...this.#lab.hosts, this.#lab.node, this.#lab.world].map((host) => host.call("unserve")),
+    );
+    return differences;
+  }
+
+  /** The node, a pod, or the world. `hosted`: make a host for the address if it is outside. */
+  async #owner(ip: string, hosted: boolean): Promise<LabHost> {
+    if (isNodeAddress(ip)) return this.#lab.node;
+    const asSource = [...this.#packets.values()].findLast(({ source }) => source === ip);
+    if (asSource !== undefined && asSource.inInterface !== "") {
+      return await this.#lab.host(ip, asSource.inInterface);
+    }
+    if (isLocalPod(ip)) return await this.#lab.host(ip, "cni0");
+    return this.#lab.outsideHost(ip) ?? (hosted ? await this.#lab.host(ip) : this.#lab.world);
+  }
+
+  async #check(step: FlowStep, packet: Packet): Promise<string | null> {
+    const [packetText, wantedText = ""] = step.flow.split(" ⇒ ");
+    const wanted = parseExpectation(wantedText);
+    const undo: (() => Promise<unknown>)[] = [];
+    const source = packet.inInterface === ""
+      ? await this.#nodeSource(packet.source, undo)
+      : await this.#lab.host(packet.source, packet.inInterface);
+    if (packet.mark !== 0) await this.#mark(packet, undo);
+    const found = packet.state === "INVALID"
+      ? [await this.#sendInvalid(source, packet)]
+      : isLoopbackFromOutside(packet)
+      ? [await this.#sendToLoopback(packet)]
+      : await this.#request(source, packet, wanted);
+    for (const action of undo.toReversed()) await action();
+    const outcomes = [...new Set(found)].sort();
+    if (JSON.stringify(outcomes) === JSON.stringify(wanted.outcomes)) return null;
+    return `${packetText}\n  wanted ⇒ ${wanted.outcomes.join(" | ")}\n  found  ⇒ ${outcomes.join(" | ")}`;
+  }
+
+  /** The node as a sender; an address that it does not have is lent to it. */
+  async #nodeSource(ip: string, undo: (() => Promise<unknown>)[]): Promise<LabHost> {
+    const { node } = this.#lab;
+    if (!isNodeAddress(ip)) {
+      const change = (action: string) => node.netns.run(["ip", "addr", action, hostPrefix(ip), "dev", "lo"]);
+      await change("add");
+      undo.push(() => change("del"));
+    }
+    return node;
+  }
+
+  async #mark(
+    { source, destination, mark, inInterface }: Packet,
+    undo: (() => Promise<unknown>)[],
+  ): Promise<void> {
+    const tool = source.includes(":") ? "ip6tables" : "iptables";
+    const rule = [
+      inInterface === "" ? "OUTPUT" : "PREROUTING",
+      ...["-s", source, "-d", destination],
+      ...["-j", "MARK", "--or-mark", String(mark)],
+    ];
+    const change = (action: string) =>
+      this.#lab.node.netns.run([tool, "-w", "5", "-t", "mangle", action, ...rule]);
+    await change("-A");
+    undo.push(() => change("-D"));
+  }
+
+  async #request(source: LabHost, packet: Packet, { outcomes, requests }: Expectation): Promise<string[]> {
+    const { destination: ip, port, protocol } = packet;
+    if (protocol === "icmp") {
+      const result = await source.call("ping", packet.source, ip, SILENCE_MS);
+      const place = isNodeAddress(ip) ? "this node" : "untranslated";
+      return [result.kind === "answer" ? `${place}, masquerade no` : endOf(result)];
+    }
+    // Whoever would get the packet if nobody redirected it answers too: a refusal is then the rules' and not a closed port's.
+    const own = await this.#owner(ip, false);
+    await own.call("serve", { ip, port, protocol });
+    const timeoutMs = outcomes[0] === "rejected" ? REFUSAL_MS : SILENCE_MS;
+    const request = { protocol, source: packet.source, to: { ip, port }, timeoutMs };
+    const first = await source.probe(request);
+    // One silence is enough, and so is one refusal: they may take a while.
+    const rest = first[0]?.kind !== "answer" ? [] : await source.probe({ ...request, count: requests - 1 });
+    return [...first, ...rest].map((result) => outcomeOf(packet, result));
+  }
+
+  /** An acknowledgement of nothing. Whoever gets it answers with a reset. */
+  async #sendInvalid(source: LabHost, packet: Packet): Promise<string> {
+    await this.#owner(packet.destination, true);
+    await this.#lab.node.netns.run(["sysctl", "-q", "-w", "net.netfilter.nf_conntrack_tcp_loose=0"]);
+    const answer = await source.call("segment", {
+      source: packet.source,
+      to: { ip: packet.destination, port: packet.port },
+      flags: "A",
+      timeoutMs: SILENCE_MS,
+    });
+    if (answer === "") return "dropped";
+    return `${isNodeAddress(packet.destination) ? "this node" : "untranslated"}, masquerade no`;
+  }
+
+  /** A frame with a loopback address, as no honest router would send it. */
+  async #sendToLoopback(packet: Packet): Promise<string> {
+    const { node, world } = this.#lab;
+    // What node ports on localhost need, whoever has set it.
+    await node.netns.run(["sysctl", "-q", "-w", "net.ipv4.conf.all.route_localnet=1"]);
+    const to = { ip: packet.destination, port: packet.port };
+    await node.call("serve", { protocol: "tcp", ...to });
+    const hardwareAddress = (await node.netns.run(["cat", "/sys/class/net/eth0/address"])).trim();
+    const answer = await world.call("segment", {
+      source: packet.source,
+      to,
+      flags: "S",
+      timeoutMs: SILENCE_MS,
+      frame: { interfaceName: "eth0", hardwareAddress },
+    });
+    return answer === "" ? "dropped" : "this node, masquerade no";
+  }
+}
+
+/** True for what only {@linkcode LabFlowCase} itself can put on a wire. */
+export function isLoopbackFromOutside({ destination, inInterface }: Packet): boolean {
+  return destination.startsWith("127.") && inInterface !== "";
+}
+
+function endOf(result: ProbeResult): string {
+  if (result.kind === "refused") return "rejected";
+  if (result.kind === "silence") return "dropped";
+  return result.kind === "error" ? `error: ${result.message}` : "answered";
+}
+
+function outcomeOf({ destination, port }: Packet, result: ProbeResult): string {
+  if (result.kind !== "answer") return endOf(result);
+  const { from } = result;
+  const { server, local, client } = result.answer;
+  const place = local.ip === destination && local.port === port
+    ? server === "node" ? "this node" : "untranslated"
+    : joinHostPort(local.ip, local.port);
+  // Masquerading gives the node's own packets their own address again, but always another port.
+  const isSame = client.ip === from.ip && client.port === from.port;
+  return `${place}, masquerade ${isSame ? "no" : "yes"}`;
+}

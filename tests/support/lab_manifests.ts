@@ -1,0 +1,50 @@
+/**
+ * A folder of manifests that a test edits while kproxy reads it.
+ *
+ * @module
+ */
+
+/** An object as the API server would send it. */
+type ApiJson = Readonly<Record<string, unknown>>;
+
+function listText(objects: readonly ApiJson[]): string {
+  return JSON.stringify({ apiVersion: "v1", kind: "List", items: objects });
+}
+
+/** The folder; disposing of it removes it. */
+export class LabManifests implements AsyncDisposable {
+  private constructor(readonly folder: string) {}
+
+  static async create(): Promise<LabManifests> {
+    return new LabManifests(await Deno.makeTempDir({ prefix: "kproxy-manifests-" }));
+  }
+
+  path(name: string): string {
+    return `${this.folder}/${name}`;
+  }
+
+  /** Puts a whole new file in the place of the old one, as careful programs do. */
+  async replace(name: string, objects: readonly ApiJson[]): Promise<void> {
+    await this.replaceText(name, listText(objects));
+  }
+
+  /** As {@linkcode replace}, with any text. */
+  async replaceText(name: string, text: string): Promise<void> {
+    const temporary = await Deno.makeTempFile({ dir: this.folder, prefix: ".", suffix: ".tmp" });
+    await Deno.writeTextFile(temporary, text);
+    await Deno.rename(temporary, this.path(name));
+  }
+
+  /** Writes over the old file, as an editor may. */
+  async overwrite(name: string, objects: readonly ApiJson[]): Promise<void> {
+    await Deno.writeTextFile(this.path(name), listText(objects));
+  }
+
+  async remove(name: string): Promise<void> {
+    await Deno.remove(this.path(name));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Deno.remove(this.folder, { recursive: true });
+  }
+}
