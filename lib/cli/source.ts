@@ -38,16 +38,12 @@ async function openApi(
   { master, nodeName, log }: SourceOptions,
 ): Promise<Source> {
   // Loaded only where it is needed: the API client's modules cost memory that a node without an API server can keep.
-  const { apiAccess, KubeSource } = await import("../source/kube.ts");
+  const [{ apiAccess }, { KubeSource }] = await Promise.all([
+    import("../source/kube_access.ts"),
+    import("../source/kube.ts"),
+  ]);
   const { kubeconfig, qps, burst } = config.clientConnection;
-  const access = await apiAccess({
-    kubeconfig,
-    master,
-    environment: {
-      host: Deno.env.get("KUBERNETES_SERVICE_HOST"),
-      port: Deno.env.get("KUBERNETES_SERVICE_PORT"),
-    },
-  });
+  const access = await apiAccess({ kubeconfig, master, env: Deno.env });
   return new KubeSource({
     access,
     nodeName,
