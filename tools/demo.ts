@@ -2,14 +2,16 @@
  * The demo: the main job of kproxy on real packets. `deno task demo` installs what is missing, builds a small network in
  * namespaces of its own, shows a Service at work and under edits, and leaves nothing behind.
  *
- * Exit status: 0 if all was as it should be, 1 if not, 2 without root, 128 + its number after a signal.
+ * Exit status: 0 if all was as it should be, 1 if not, 2 where it cannot make namespaces, 128 + its number after a signal.
  *
  * @module
  */
 import { ChildDeath } from "./demo/child.ts";
+import { kproxyArgv } from "./demo/kproxy_process.ts";
 import { play } from "./demo/play.ts";
 import { type Screen, standardScreen } from "./demo/screen.ts";
-import { runProgram, World } from "./demo/world.ts";
+import { runInUserNamespace } from "./demo/user_namespace.ts";
+import { DemoError, runProgram, World } from "./demo/world.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
 import { ROOT } from "./project_files.ts";
 import { installPackages, NODE_PACKAGES } from "./setup.ts";
@@ -34,13 +36,23 @@ async function main(): Promise<number> {
   }
   const missing = await installPackages(NODE_PACKAGES);
   if (missing.length > 0) return 1;
-  if (Deno.uid() !== 0) {
-    writeErrorLine("The demo makes network namespaces, which takes root: run it again as root");
-    return 2;
-  }
-  // Once kproxy is in its namespace it cannot reach a registry any more.
-  await runProgram([Deno.execPath(), "cache", "-q", "--config", `${ROOT}/deno.json`, `${ROOT}/main.ts`]);
+  // The PATH of users has no folders for root's programs.
+  Deno.env.set("PATH", `${Deno.env.get("PATH") ?? ""}:/usr/sbin:/sbin`);
+  await fetchLibraries();
+  if (Deno.uid() !== 0) return await runInUserNamespace(`${ROOT}/tools/demo.ts`);
   return await perform(new World(), standardScreen());
+}
+
+/** Brings kproxy's libraries into the runtime's cache: from inside its namespace it could reach no registry. */
+async function fetchLibraries(): Promise<void> {
+  const [deno = "", run = "", ...rest] = kproxyArgv("version");
+  try {
+    await runProgram([deno, run, "--cached-only", ...rest]);
+  } catch (error) {
+    if (!(error instanceof DemoError)) throw error;
+    writeLine("Downloading kproxy's libraries from the npm registry");
+    await runProgram([deno, "cache", "-q", "--config", `${ROOT}/deno.json`, `${ROOT}/main.ts`]);
+  }
 }
 
 async function perform(world: World, screen: Screen): Promise<number> {
@@ -48,6 +60,11 @@ async function perform(world: World, screen: Screen): Promise<number> {
     [name, () => world.fail(new Interrupted(name))] as const
   );
   for (const [name, handler] of handlers) Deno.addSignalListener(name, handler);
+  // What nobody waited for ends the demo too, but in order.
+  globalThis.addEventListener("unhandledrejection", (event) => {
+    event.preventDefault();
+    world.fail(event.reason);
+  });
   const problems: string[] = [];
   let status = 1;
   try {
@@ -93,4 +110,10 @@ function showFailure(error: unknown): number {
   return 1;
 }
 
-if (import.meta.main) Deno.exitCode = await main();
+if (import.meta.main) {
+  try {
+    Deno.exitCode = await main();
+  } catch (error) {
+    Deno.exitCode = showFailure(error);
+  }
+}

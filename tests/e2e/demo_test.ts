@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
-import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+import { e2eTest, need, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
 const NEEDS = [ROOT_NAMESPACES, program("iptables"), program("nft"), program("ip"), program("sysctl")];
 const LIMIT_MS = 30_000;
@@ -14,9 +14,13 @@ class Demo implements AsyncDisposable {
   out = "";
   err = "";
 
-  constructor() {
+  constructor(
+    args: readonly string[] = ["run", "-A", "-q", `${ROOT}/tools/demo.ts`],
+    env: Record<string, string> = {},
+  ) {
     this.#child = new Deno.Command(Deno.execPath(), {
-      args: ["run", "-A", "-q", `${ROOT}/tools/demo.ts`],
+      args: [...args],
+      env,
       stdin: "null",
       stdout: "piped",
       stderr: "piped",
@@ -79,6 +83,21 @@ class Demo implements AsyncDisposable {
   }
 }
 
+const LEGACY_TABLES = need("legacy iptables", "a kernel and programs with legacy iptables", () => {
+  const { success, stderr } = new Deno.Command("unshare", {
+    args: ["--net", "iptables-legacy-save", "-t", "nat"],
+    stdin: "null",
+  }).outputSync();
+  return success ? undefined : new TextDecoder().decode(stderr).trim();
+});
+const USER_NAMESPACES = need("user namespaces", "a kernel that lets users make them", () => {
+  const { success, stderr } = new Deno.Command("unshare", {
+    args: ["--user", "--map-root-user", "--net", "--mount", "true"],
+    stdin: "null",
+  }).outputSync();
+  return success ? undefined : new TextDecoder().decode(stderr).trim();
+});
+
 /** Namespaces, programs and folders of one demo that are still there. */
 async function leftOf(pid: number): Promise<string[]> {
   const prefix = `kpdemo-${pid}-`;
@@ -109,8 +128,8 @@ e2eTest("the demo shows the main job within 30 s, in plain text, and leaves noth
   assertEquals(await demo.ended, 0, demo.out + demo.err);
   assert(performance.now() - startedMs < LIMIT_MS);
   const wanted = [
-    /^60 requests to the ClusterIP 10\.96\.0\.10:80: .*\n( {2}web-[123] +\d+ #+ +\d+ by KUBE-SEP-\w{16}\n){3}\n/m,
-    /^60 requests to the NodePort 198\.51\.100\.10:30080: .*\n( {2}web-[123] +\d+ #+ +\d+ by KUBE-SEP-\w{16}\n){3}\n/m,
+    /^60 requests to the ClusterIP 10\.96\.0\.10:80; .*\n( {2}web-[123] +\d+ #+ +\d+ KUBE-SEP-\w{16}\n){3}\n/m,
+    /^60 requests to the NodePort 198\.51\.100\.10:30080; .*\n( {2}web-[123] +\d+ #+ +\d+ KUBE-SEP-\w{16}\n){3}\n/m,
     /^ {2}first sync +IPv4: \d+ rules in [\d.]+ ms$/m,
     /^ {2}- web-2 +edit to kernel [\d.]+ ms \(/m,
     /^ {2}\+ web-4 +edit to kernel [\d.]+ ms \(/m,
@@ -123,6 +142,7 @@ e2eTest("the demo shows the main job within 30 s, in plain text, and leaves noth
   // deno-lint-ignore no-control-regex -- escape codes and carriage returns are what must not be there.
   assertEquals(/[\x1b\r]/.test(demo.out + demo.err), false, "Escape codes in a pipe");
   assertEquals(demo.err, "");
+  assertEquals(demo.out.split("\n").filter((line) => line.length > 79), [], "Lines wider than a terminal");
   const made = Number(/(\d+) made/.exec(demo.out)?.[1]);
   const seconds = Number(/in ([\d.]+) s;/.exec(demo.out)?.[1]);
   assert(made > 400 && seconds < LIMIT_MS / 1000, `${made} connections, ${seconds} s`);
@@ -171,4 +191,35 @@ e2eTest("the demo fails when connections fail during the edits", NEEDS, async ()
   assertEquals(await demo.ended, 1, demo.out + demo.err);
   assertMatch(demo.out, /^ {2}the edits: \d+ of \d+ requests failed$/m);
   assertEquals(await leftOf(demo.pid), []);
+});
+
+e2eTest(
+  "the demo shows the same where legacy iptables is the default",
+  [...NEEDS, LEGACY_TABLES],
+  async () => {
+    const folder = await Deno.makeTempDir({ prefix: "kp-legacy-" });
+    try {
+      for (const name of ["iptables", "ip6tables"]) {
+        for (const action of ["", "-save", "-restore"]) {
+          await Deno.symlink(`/usr/sbin/${name}-legacy${action}`, `${folder}/${name}${action}`);
+        }
+      }
+      await using demo = new Demo(undefined, { PATH: `${folder}:${Deno.env.get("PATH") ?? ""}` });
+      assertEquals(await demo.ended, 0, demo.out + demo.err);
+      assertMatch(demo.out, /^ {2}iptables +legacy \(legacy is the system's default\)$/m);
+      assertMatch(demo.out, /^ {2}- web-2 +edit to kernel [\d.]+ ms \(iptables-save, every 10 ms\)$/m);
+      assertEquals(await leftOf(demo.pid), []);
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  },
+);
+
+e2eTest("the demo runs in a user namespace, as without root", [...NEEDS, USER_NAMESPACES], async () => {
+  const script = `import { runInUserNamespace } from "${ROOT}/tools/demo/user_namespace.ts";
+    Deno.exitCode = await runInUserNamespace("${ROOT}/tools/demo.ts");`;
+  await using demo = new Demo(["eval", "-q", script]);
+  assertEquals(await demo.ended, 0, demo.out + demo.err);
+  assertMatch(demo.out, /^Not root: .*\n\nkproxy demo/);
+  assertMatch(demo.out, /^All as it should be, /m);
 });

@@ -5,7 +5,7 @@
  */
 import { ROOT } from "../project_files.ts";
 import type { Child } from "./child.ts";
-import type { Reply } from "./web_client.ts";
+import type { LoadProgress, Reply } from "./web_client.ts";
 import type { World } from "./world.ts";
 
 /** The client in its namespace. */
@@ -13,13 +13,14 @@ export class Client {
   readonly #world: World;
   readonly #child: Child;
   #waiting: ((replies: Reply[]) => void)[] = [];
+  #onProgress: (progress: LoadProgress) => void = () => {};
 
   constructor(world: World) {
     this.#world = world;
     this.#child = world.start("client", {
       name: "the client",
       argv: roleArgv("web_client.ts"),
-      onLine: (line) => this.#waiting.shift()?.(JSON.parse(line)),
+      onLine: (line) => this.#take(JSON.parse(line)),
     });
   }
 
@@ -29,13 +30,23 @@ export class Client {
   }
 
   /** Starts to make `rate` connections a second, to the targets in turn. */
-  async startLoad(rate: number, targets: readonly string[]): Promise<void> {
+  async startLoad(
+    rate: number,
+    targets: readonly string[],
+    onProgress: (progress: LoadProgress) => void,
+  ): Promise<void> {
+    this.#onProgress = onProgress;
     await this.#order(`load ${rate} ${targets.join(" ")}`);
   }
 
   /** Ends that, and returns what came of it. */
   stopLoad(): Promise<Reply[]> {
     return this.#order("stop");
+  }
+
+  #take(answer: Reply[] | LoadProgress): void {
+    if (Array.isArray(answer)) this.#waiting.shift()?.(answer);
+    else this.#onProgress(answer);
   }
 
   async #order(line: string): Promise<Reply[]> {

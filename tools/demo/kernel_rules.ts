@@ -136,9 +136,15 @@ class NftEvents implements KernelWatch {
 }
 
 function polling(world: World): KernelWatch {
-  const until = async (matches: (saved: string) => boolean): Promise<number> => {
+  const look = async (matches: (saved: string) => boolean): Promise<number> => {
     while (!matches(await world.run("node", ["iptables-save", "-t", "nat"]))) await world.sleep(POLL_MS);
     return wallClockMs();
+  };
+  const until = (matches: (saved: string) => boolean): Promise<number> => {
+    const seen = look(matches);
+    // Where the demo ends before anyone has asked for the time, that is nobody's failure.
+    seen.catch(() => wallClockMs());
+    return seen;
   };
   return {
     method: `iptables-save, every ${POLL_MS} ms`,

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { runProgram, type World } from "./world.ts";
+import { DemoError, runProgram, type World } from "./world.ts";
 
 /** One web server. */
 export interface Backend {
@@ -26,7 +26,13 @@ const POD_GATEWAY = "10.244.0.1";
 /** Makes the namespaces and the links between them. */
 export async function buildNetwork(world: World): Promise<void> {
   const names = ["node", "client", ...BACKENDS.map(({ name }) => name)];
-  await ipBatch([], names.map((name) => `netns add ${world.netns(name)}`));
+  try {
+    await ipBatch([], names.map((name) => `netns add ${world.netns(name)}`));
+  } catch (error) {
+    if (!(error instanceof DemoError)) throw error;
+    const hint = "No network namespaces can be made here; a container must be run with --privileged";
+    throw new DemoError(`${hint}\n${error.message}`, { cause: error });
+  }
   await ipBatch(["-n", world.netns("node")], [
     "link set lo up",
     `link add client type veth peer name eth0 netns ${world.netns("client")}`,

@@ -27,6 +27,7 @@ const NODE_PORT_NUMBER = 30080;
 const NODE_PORT = `${NODE_IP}:${NODE_PORT_NUMBER}`;
 const ENDPOINTS_FILE = "web-endpoints.yaml";
 const REQUESTS = 60;
+const BAR_WIDTH = 31;
 const RATE_PER_SECOND = 125;
 const PROMISED_RATE = 100;
 /** Longer than kproxy rests between two syncs (1 s), so that each edit comes after quiet. */
@@ -79,7 +80,7 @@ async function setStage(world: World, screen: Screen): Promise<Omit<Stage, "prob
   screen.row("client", CLIENT_IP);
   screen.row("node", `${NODE_IP}, routes between all; kproxy runs here`);
   for (const { name, ip } of BACKENDS) {
-    const later = name === "web-4" ? "; not in the files yet" : "";
+    const later = name === "web-4" ? "; in no file yet" : "";
     screen.row(name, `${ip}:${BACKEND_PORT}, answers HTTP with its name${later}`);
   }
   return { world, screen, families, watch, client, servers, folder };
@@ -122,22 +123,22 @@ async function startKproxy({ world, screen, families, watch, folder }: Stage): P
   );
   const readyMs = await world.within("the first rules", inKernel) - kproxy.startedMs;
   screen.row("files", folder);
-  screen.row("Service", `demo/web: ClusterIP ${CLUSTER_IP}, NodePort ${NODE_PORT_NUMBER}, three endpoints`);
+  screen.row("Service", `demo/web: ClusterIP ${CLUSTER_IP}, NodePort ${NODE_PORT_NUMBER}, 3 endpoints`);
   screen.row("iptables", await world.within("the variant", kproxy.variant()));
-  screen.row("serving", `${formatMs(readyMs)} after its start, runtime included (${watch.method})`);
+  screen.row("serving", `start to kernel ${formatMs(readyMs)} (${watch.method})`);
   for (const { family, rules, took } of firstSyncs) {
     screen.row("first sync", `${family}: ${rules} rules in ${took.replace("ms", " ms")}`);
   }
   const service = await jumpOf(world, "KUBE-SERVICES", `-d ${CLUSTER_IP.replace(":80", "/32")}`);
   const external = await jumpOf(world, "KUBE-NODEPORTS", `--dport ${NODE_PORT_NUMBER}`);
-  screen.row("ClusterIP", `KUBE-SERVICES to ${service}, which picks an endpoint`);
-  screen.row("NodePort", `KUBE-NODEPORTS to ${external} to the same`);
+  screen.row("ClusterIP", `KUBE-SERVICES > ${service} > one of 3 KUBE-SEP-*`);
+  screen.row("NodePort", `KUBE-NODEPORTS > ${external} > the same KUBE-SVC-*`);
   return kproxy;
 }
 
 async function showSpread(stage: Stage, what: string, target: string): Promise<void> {
   const { world, screen, client, problems } = stage;
-  screen.heading(`${REQUESTS} requests to ${what} ${target}: replies, and what the rules counted`);
+  screen.heading(`${REQUESTS} requests to ${what} ${target}; right, each rule's own count`);
   screen.progress("asking");
   const before = await endpointRules(world);
   const replies = await client.spread(target, REQUESTS);
@@ -149,8 +150,8 @@ async function showSpread(stage: Stage, what: string, target: string): Promise<v
     const packets = (rule?.packets ?? 0) - (before.get(`${ip}:${BACKEND_PORT}`)?.packets ?? 0);
     screen.row(
       name,
-      `${String(count).padStart(2)} ${screen.bar(count)}${" ".repeat(Math.max(1, 34 - count))}` +
-        screen.tone("faint", `${packets} by ${rule?.chain ?? "no rule"}`),
+      `${String(count).padStart(2)} ${screen.bar(count)}${" ".repeat(Math.max(1, BAR_WIDTH - count))}` +
+        screen.tone("faint", `${packets} ${rule?.chain ?? "no rule"}`),
     );
     if (count === 0) problems.push(`${what}: no request reached ${name}`);
     if (packets !== count) problems.push(`${name} answered ${count} requests, the kernel sent it ${packets}`);
@@ -184,12 +185,13 @@ async function editUnderLoad(stage: Stage): Promise<void> {
   const [, leaving, , joining] = BACKENDS;
   if (leaving === undefined || joining === undefined) throw new TypeError("The demo has four backends");
   const startedMs = wallClockMs();
-  await client.startLoad(RATE_PER_SECOND, [CLUSTER_IP, NODE_PORT]);
-  screen.progress("connecting");
+  await client.startLoad(RATE_PER_SECOND, [CLUSTER_IP, NODE_PORT], ({ done, failed }) => {
+    screen.progress(`${done} connections, ${failed} failed`);
+  });
   await world.sleep(BEFORE_EDIT_MS);
 
-  screen.progress(`connecting, ${leaving.name} goes`);
   const removal = await removeEndpoint(stage, leaving);
+  showEdit(stage, `- ${leaving.name}`, removal);
   await world.sleep(DRAIN_MS);
   await world.within(
     `the end of ${leaving.name}`,
@@ -197,14 +199,19 @@ async function editUnderLoad(stage: Stage): Promise<void> {
   );
   await world.sleep(AFTER_EDIT_MS);
 
-  screen.progress(`connecting, ${joining.name} comes`);
   const addition = await addEndpoint(stage, joining);
+  showEdit(stage, `+ ${joining.name}`, addition);
   await world.sleep(AFTER_EDIT_MS);
   const replies = await client.stopLoad();
   screen.progress("");
-  showRemoval(stage, removal, replies);
-  showAddition(stage, addition, replies);
+  showLeaving(stage, removal, replies);
+  showJoining(stage, addition, replies);
   showLoad(stage, replies, wallClockMs() - startedMs);
+}
+
+function showEdit({ screen, watch }: Stage, what: string, { editedMs, inKernelMs }: Edit): void {
+  const took = screen.tone("good", formatMs(inKernelMs - editedMs));
+  screen.row(what, `edit to kernel ${took} (${watch.method})`);
 }
 
 async function removeEndpoint({ world, watch, folder }: Stage, backend: Backend): Promise<Edit> {
@@ -245,36 +252,26 @@ async function editFile(path: string, change: (text: string) => string): Promise
   return editedMs;
 }
 
-function showRemoval(stage: Stage, { backend, editedMs, inKernelMs }: Edit, replies: readonly Reply[]): void {
-  const { screen, watch, problems } = stage;
+function showLeaving(stage: Stage, { backend, editedMs, inKernelMs }: Edit, replies: readonly Reply[]): void {
+  const { screen, problems } = stage;
   const mine = replies.filter((reply) => reply.backend === backend.name);
-  const late = mine.filter((reply) => reply.startedMs > inKernelMs);
   const last = mine.at(-1);
-  screen.row(
-    `- ${backend.name}`,
-    `edit to kernel ${screen.tone("good", formatMs(inKernelMs - editedMs))} (${watch.method})`,
-  );
-  if (last !== undefined) {
-    screen.row("", `its last connection began ${relative(last.startedMs - editedMs)}; then it was stopped`);
-  }
+  if (last === undefined) problems.push(`${backend.name} got no connection before it left`);
+  else screen.row(backend.name, `last connection begun ${relative(last.startedMs - editedMs)}; then stopped`);
+  const late = mine.filter((reply) => reply.startedMs > inKernelMs);
   if (late.length > 0) {
     problems.push(`${backend.name} got ${late.length} connections after its rules had gone`);
   }
 }
 
-function showAddition(
-  stage: Stage,
-  { backend, editedMs, inKernelMs }: Edit,
+function showJoining(
+  { screen, problems }: Stage,
+  { backend, editedMs }: Edit,
   replies: readonly Reply[],
 ): void {
-  const { screen, watch, problems } = stage;
   const first = replies.find((reply) => reply.backend === backend.name && reply.failure === "");
-  screen.row(
-    `+ ${backend.name}`,
-    `edit to kernel ${screen.tone("good", formatMs(inKernelMs - editedMs))} (${watch.method})`,
-  );
   if (first === undefined) problems.push(`${backend.name} got no connection`);
-  else screen.row("", `its first connection began ${relative(first.startedMs - editedMs)}`);
+  else screen.row(backend.name, `first connection begun ${relative(first.startedMs - editedMs)}`);
 }
 
 function formatMs(ms: number): string {

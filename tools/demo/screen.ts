@@ -47,7 +47,8 @@ export class Screen {
   readonly #startedMs = performance.now();
   #progress = "";
   #timer: ReturnType<typeof setInterval> | undefined;
-  #broken = false;
+  #broken: unknown;
+  #closed = false;
 
   constructor(options: ScreenOptions) {
     this.#options = options;
@@ -66,6 +67,7 @@ export class Screen {
   /** One line as it is. */
   line(text = ""): void {
     this.#write(`${this.#erase()}${text}\n${this.#progressText()}`);
+    this.#check();
   }
 
   /** An empty line and a heading. */
@@ -86,36 +88,25 @@ export class Screen {
 
   /** What is being done now, shown at the bottom of a terminal until it changes; empty shows nothing. */
   progress(text: string): void {
-    if (!this.#options.terminal) return;
+    if (!this.#options.terminal || this.#closed) return;
     const erased = this.#erase();
     this.#progress = text;
     this.#write(erased + this.#progressText());
     clearInterval(this.#timer);
-    this.#timer = text === "" ? undefined : setInterval(() => this.#refresh(), PROGRESS_INTERVAL_MS);
+    this.#timer = text === "" ? undefined : setInterval(
+      () => this.#write(this.#erase() + this.#progressText()),
+      PROGRESS_INTERVAL_MS,
+    );
+    this.#check();
   }
 
-  /** Ends the line of progress. From now on a closed output is no reason to stop any more. */
+  /** Ends the line of progress. From now on it is no failure that nobody reads. */
   close(): void {
     clearInterval(this.#timer);
     const erased = this.#erase();
     this.#progress = "";
-    try {
-      this.#write(erased);
-    } catch (error) {
-      this.#forgive(error);
-    }
-  }
-
-  #refresh(): void {
-    try {
-      this.#write(this.#erase() + this.#progressText());
-    } catch (error) {
-      this.#forgive(error);
-    }
-  }
-
-  #forgive(error: unknown): void {
-    if (!(error instanceof Deno.errors.BrokenPipe) && !this.#broken) throw error;
+    this.#closed = true;
+    this.#write(erased);
   }
 
   #erase(): string {
@@ -129,15 +120,18 @@ export class Screen {
     return this.tone("faint", text.slice(0, Math.max(10, this.#options.columns() - 1)));
   }
 
-  /** The first failure is the caller's to see; then nobody reads any more, and what is left to do must be done. */
   #write(text: string): void {
-    if (this.#broken) return;
+    if (this.#broken !== undefined || text === "") return;
     try {
       this.#options.write(text);
     } catch (error) {
-      this.#broken = true;
-      clearInterval(this.#timer);
-      throw error;
+      this.#broken = error;
     }
+  }
+
+  /** Nobody reads any more: a reason to stop, but not to leave things behind. */
+  #check(): void {
+    if (this.#broken === undefined || this.#closed) return;
+    throw new Error("Nobody reads its output any more", { cause: this.#broken });
   }
 }

@@ -1,7 +1,7 @@
 /**
  * The client of the demo. It takes orders on standard input, one per line, and answers each with one line of JSON:
  * `spread HOST:PORT COUNT` makes requests one after another; `load RATE HOST:PORT…` makes RATE new connections a second to
- * the targets in turn, until `stop`. Every request has a connection and a port of its own.
+ * the targets in turn, until `stop`, and says how far it is in between. Every request has a connection and a port of its own.
  *
  * @module
  */
@@ -17,6 +17,12 @@ export interface Reply {
   readonly failure: string;
 }
 
+/** How far a load is; written from time to time, as a line of its own. */
+export interface LoadProgress {
+  readonly done: number;
+  readonly failed: number;
+}
+
 /** A request may take this long, connection included: less than the second after which a lost packet is sent again. */
 export const LIMIT_MS = 200;
 /** Longer than the limit, so that a slow reply is told from none. */
@@ -24,6 +30,7 @@ const GIVE_UP_MS = 1500;
 /** Failures in a row. */
 const GIVE_UP_AFTER = 3;
 const TICK_MS = 4;
+const PROGRESS_MS = 200;
 
 /** Milliseconds since 1970, finer than `Date.now()`. */
 export function wallClockMs(): number {
@@ -83,21 +90,34 @@ async function spread(target: string, count: number): Promise<Reply[]> {
 /** Makes connections at an even rate until told to stop. What a late timer missed is made up for at once. */
 class Load {
   readonly #requests: Promise<Reply>[] = [];
-  readonly #timer: ReturnType<typeof setInterval>;
+  readonly #timers: readonly ReturnType<typeof setInterval>[];
+  #done = 0;
+  #failed = 0;
 
-  constructor(rate: number, targets: readonly string[]) {
+  constructor(rate: number, targets: readonly string[], onProgress: (progress: LoadProgress) => void) {
     const startedMs = performance.now();
-    this.#timer = setInterval(() => {
+    const makeDue = (): void => {
       const due = Math.floor((performance.now() - startedMs) * rate / 1000);
       while (this.#requests.length < due) {
-        this.#requests.push(request(targets[this.#requests.length % targets.length] ?? ""));
+        this.#requests.push(this.#make(targets[this.#requests.length % targets.length] ?? ""));
       }
-    }, TICK_MS);
+    };
+    this.#timers = [
+      setInterval(makeDue, TICK_MS),
+      setInterval(() => onProgress({ done: this.#done, failed: this.#failed }), PROGRESS_MS),
+    ];
   }
 
   async stop(): Promise<Reply[]> {
-    clearInterval(this.#timer);
+    for (const timer of this.#timers) clearInterval(timer);
     return await Promise.all(this.#requests);
+  }
+
+  async #make(target: string): Promise<Reply> {
+    const reply = await request(target);
+    this.#done++;
+    if (reply.failure !== "") this.#failed++;
+    return reply;
   }
 }
 
@@ -115,7 +135,7 @@ async function serveOrders(): Promise<void> {
     for (const [order, first = "", ...more] of lines.map((line) => line.split(" "))) {
       if (order === "spread") answer(await spread(first, Number(more[0])));
       else if (order === "load") {
-        load = new Load(Number(first), more);
+        load = new Load(Number(first), more, answer);
         answer([]);
       } else if (order === "stop") answer(await load?.stop() ?? []);
     }
