@@ -38,10 +38,10 @@ export class IdleLimit implements Disposable {
   }
 
   /** Something arrived. */
-  note(): void {
+  readonly note = (): void => {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(this.#expire, this.#idleMs);
-  }
+  };
 
   [Symbol.dispose](): void {
     clearTimeout(this.#timer);

@@ -170,7 +170,7 @@ export class Reflector {
         idleMs: this.#options.times.answerMs,
         // No waiting before traffic can flow, nor in the middle of a list.
         paced: this.#synced && token === "",
-        read: (answer, idle) => readText(answer.body, () => idle.note()),
+        read: (answer, idle) => readText(answer.body, idle),
       });
     } catch (error) {
       // A list that takes longer than the server keeps its versions never comes to an end in pages: ask for all at once.
@@ -195,7 +195,7 @@ export class Reflector {
       paced: true,
       read: async (answer, idle) => {
         connection.succeeded(resource.path);
-        for await (const lines of readLines(answer.body, () => idle.note())) {
+        for await (const lines of readLines(answer.body, idle)) {
           this.#takeEvents(lines);
           anything = true;
           this.#failures = 0;
@@ -239,7 +239,7 @@ export class Reflector {
     try {
       const answer = await client.get(`${resource.path}?${search}`, idle.signal, { paced });
       if (answer.status === 200) return await read(answer, idle);
-      const text = await readText(answer.body, () => idle.note());
+      const text = await readText(answer.body, idle);
       throw refusal(resource.path, answer.status, text, answer.retryAfterSeconds ?? 0);
     } catch (error) {
       throw idle.error ?? error;

@@ -1,0 +1,163 @@
+/**
+ * A bare HTTP/1.1 server connection whose bytes the test decides: chunked answers in pieces, cut anywhere.
+ *
+ * @module
+ */
+
+/** The head of a request. */
+export interface HttpRequest {
+  readonly method: string;
+  /** As in the request line. */
+  readonly target: string;
+  /** By lower-case name. */
+  readonly headers: ReadonlyMap<string, string>;
+}
+
+const encoder = new TextEncoder();
+
+/** One connection. Answers end with the connection unless they are complete and the client keeps it open. */
+export class HttpConnection {
+  readonly #connection: Deno.Conn;
+  #bytesLeft = Infinity;
+  #writing: Promise<void> = Promise.resolve();
+  #closed = false;
+  /** Called once, when either side has closed. */
+  onClose: () => void = () => {};
+
+  constructor(connection: Deno.Conn) {
+    this.#connection = connection;
+  }
+
+  get raw(): Deno.Conn {
+    return this.#connection;
+  }
+
+  /** Closes the connection after so many more bytes of bodies. */
+  cutAfter(bytes: number): void {
+    this.#bytesLeft = bytes;
+  }
+
+  /** A whole answer. */
+  answer(status: number, body: string, headers: Readonly<Record<string, string>> = {}): void {
+    this.begin(status, headers);
+    this.piece(body);
+    this.end();
+  }
+
+  /** The head of an answer whose body follows in pieces. */
+  begin(status: number, headers: Readonly<Record<string, string>> = {}): void {
+    const all = { "content-type": "application/json", "transfer-encoding": "chunked", ...headers };
+    const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+    this.#write(encoder.encode(`HTTP/1.1 ${status} Status\r\n${lines.join("")}\r\n`));
+  }
+
+  /** Sends a piece of the body now. */
+  piece(text: string): void {
+    if (text === "") return;
+    const whole = encoder.encode(text);
+    const bytes = whole.subarray(0, this.#bytesLeft);
+    this.#bytesLeft -= bytes.length;
+    const length = encoder.encode(`${bytes.length.toString(16)}\r\n`);
+    this.#write(new Uint8Array([...length, ...bytes, 13, 10]));
+    if (this.#bytesLeft === 0) void this.#writing.then(() => this.close());
+  }
+
+  /** Ends the body as complete. */
+  end(): void {
+    if (this.#bytesLeft > 0) this.#write(encoder.encode("0\r\n\r\n"));
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    closeQuietly(this.#connection);
+    this.onClose();
+  }
+
+  #write(bytes: Uint8Array): void {
+    this.#writing = this.#writing.then(async () => {
+      try {
+        for (let rest = bytes; rest.length > 0 && !this.#closed;) {
+          rest = rest.subarray(await this.#connection.write(rest));
+        }
+      } catch (error) {
+        if (!isGone(error)) throw error;
+        this.close();
+      }
+    });
+  }
+}
+
+/** Accepts connections until the listener is closed; resolves when all of them are done. */
+export async function serveConnections(
+  listener: Deno.TcpListener,
+  connections: Set<HttpConnection>,
+  answer: (request: HttpRequest, connection: HttpConnection) => void | Promise<void>,
+): Promise<void> {
+  const running: Promise<void>[] = [];
+  for await (const raw of listener) {
+    const connection = new HttpConnection(raw);
+    connections.add(connection);
+    running.push(
+      readRequests(connection, answer).finally(() => {
+        connection.close();
+        connections.delete(connection);
+      }),
+    );
+  }
+  await Promise.all(running);
+}
+
+async function readRequests(
+  connection: HttpConnection,
+  answer: (request: HttpRequest, connection: HttpConnection) => void | Promise<void>,
+): Promise<void> {
+  const decoder = new TextDecoder();
+  const buffer = new Uint8Array(65536);
+  let text = "";
+  for (;;) {
+    let length: number | null;
+    try {
+      length = await connection.raw.read(buffer);
+    } catch (error) {
+      if (!isGone(error)) throw error;
+      return;
+    }
+    if (length === null) return;
+    text += decoder.decode(buffer.subarray(0, length), { stream: true });
+    for (let end = text.indexOf("\r\n\r\n"); end >= 0; end = text.indexOf("\r\n\r\n")) {
+      const request = parseHead(text.slice(0, end));
+      text = text.slice(end + 4);
+      const taken = answer(request, connection);
+      // Whoever answers later, such as a tunnel, has the connection to himself.
+      if (taken !== undefined) return await taken;
+    }
+  }
+}
+
+function parseHead(head: string): HttpRequest {
+  const [first = "", ...lines] = head.split("\r\n");
+  const [method = "", target = ""] = first.split(" ");
+  const headers = lines.map((line): [string, string] => {
+    const colon = line.indexOf(":");
+    return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()];
+  });
+  return { method, target, headers: new Map(headers) };
+}
+
+/** True for the errors of a connection that either side has closed. */
+export function isGone(error: unknown): boolean {
+  const { BadResource, BrokenPipe, ConnectionReset, Interrupted, NotConnected, UnexpectedEof } = Deno.errors;
+  return [BadResource, BrokenPipe, ConnectionReset, Interrupted, NotConnected, UnexpectedEof].some((kind) =>
+    error instanceof kind
+  );
+}
+
+/** Closes a connection that may be closed already. */
+export function closeQuietly(connection: Deno.Conn): void {
+  try {
+    connection.close();
+  } catch (error) {
+    if (!isGone(error)) throw error;
+  }
+}

@@ -1,0 +1,321 @@
+/**
+ * A small list/watch server over plain HTTP that keeps objects in memory and misbehaves on demand. It covers the API server
+ * source where the real server cannot be built, and faults that the real one has no switch for.
+ *
+ * @module
+ */
+import { type HttpConnection, type HttpRequest, serveConnections } from "./http_connection.ts";
+
+/** An object as the API has it. */
+export interface RawApiObject {
+  readonly kind: string;
+  readonly apiVersion?: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly namespace?: string;
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly [field: string]: unknown;
+  };
+  readonly [field: string]: unknown;
+}
+
+/** What happens to one request instead of a good answer. */
+export type Fault =
+  /** An answer with this status and text. */
+  | { readonly status: number; readonly text?: string; readonly retryAfter?: number }
+  /** The connection is closed before, or after so many bytes of, the answer's body. */
+  | { readonly cutAfterBytes: number }
+  /** Nothing is ever answered. */
+  | { readonly hang: true }
+  /** The good answer, so much later. */
+  | { readonly delayMs: number };
+
+interface Planned {
+  readonly matches: (request: ApiRequest) => boolean;
+  readonly fault: Fault;
+}
+
+/** A request as the server saw it. */
+export interface ApiRequest {
+  readonly path: string;
+  readonly query: URLSearchParams;
+  readonly watch: boolean;
+  readonly headers: ReadonlyMap<string, string>;
+}
+
+interface Watcher {
+  readonly plural: string;
+  readonly matches: (object: RawApiObject | undefined) => boolean;
+  readonly connection: HttpConnection;
+}
+
+interface Change {
+  readonly version: number;
+  readonly plural: string;
+  readonly old: RawApiObject | undefined;
+  readonly current: RawApiObject | undefined;
+}
+
+const LIST_KINDS: Readonly<Record<string, string>> = {
+  services: "ServiceList",
+  endpointslices: "EndpointSliceList",
+  endpoints: "EndpointsList",
+  nodes: "NodeList",
+};
+const PLURALS: Readonly<Record<string, string>> = {
+  Service: "services",
+  EndpointSlice: "endpointslices",
+  Endpoints: "endpoints",
+  Node: "nodes",
+};
+
+/** See the module. */
+export class ListWatchServer implements AsyncDisposable {
+  readonly url: string;
+  /** Every request so far. */
+  readonly requests: ApiRequest[] = [];
+  /** Plurals answered with 404. */
+  readonly missing = new Set<string>();
+  /** Plurals answered with 403. */
+  readonly forbidden = new Set<string>();
+  /** Authorization headers let in; anything if undefined. */
+  accepted: Set<string> | undefined;
+  /** True: field selectors other than metadata.name are answered with 400. */
+  refuseFields = false;
+  readonly #listener: Deno.TcpListener;
+  readonly #served: Promise<void>;
+  readonly #connections = new Set<HttpConnection>();
+  readonly #objects = new Map<string, RawApiObject>();
+  readonly #changes: Change[] = [];
+  readonly #watchers = new Set<Watcher>();
+  readonly #planned: Planned[] = [];
+  readonly #snapshots = new Map<string, RawApiObject[]>();
+  readonly #timers = new Set<ReturnType<typeof setTimeout>>();
+  #version = 100;
+  #compacted = 0;
+
+  /** Listens on a free port of 127.0.0.1, or on `port`. */
+  constructor(port = 0) {
+    this.#listener = Deno.listen({ hostname: "127.0.0.1", port });
+    this.url = `http://127.0.0.1:${this.#listener.addr.port}`;
+    this.#served = serveConnections(
+      this.#listener,
+      this.#connections,
+      (request, connection) => this.#answer(request, connection),
+    );
+  }
+
+  /** Adds or replaces an object and tells the watches. */
+  put(object: RawApiObject): void {
+    const version = ++this.#version;
+    const metadata = { ...object.metadata, resourceVersion: String(version) };
+    this.#change(keyOf(object), version, { ...object, metadata });
+  }
+
+  /** Removes an object and tells the watches. */
+  remove(object: RawApiObject): void {
+    this.#change(keyOf(object), ++this.#version, undefined);
+  }
+
+  /** Forgets all history: watches from before now are told 410, and continue tokens too. */
+  compact(): void {
+    this.#compacted = this.#version;
+    this.#changes.length = 0;
+    this.#snapshots.clear();
+  }
+
+  /** The next request that matches suffers this. */
+  plan(matches: (request: ApiRequest) => boolean, fault: Fault): void {
+    this.#planned.push({ matches, fault });
+  }
+
+  /** Number of open watches, of one plural or all. */
+  watches(plural?: string): number {
+    return [...this.#watchers].filter((watcher) => plural === undefined || watcher.plural === plural).length;
+  }
+
+  /** Sends text to all open watches, as it is. */
+  send(text: string, plural?: string): void {
+    for (const watcher of this.#watchers) {
+      if (plural === undefined || watcher.plural === plural) watcher.connection.piece(text);
+    }
+  }
+
+  /** Sends a bookmark to all open watches. */
+  bookmark(): void {
+    const object = { metadata: { resourceVersion: String(++this.#version) } };
+    this.send(`${JSON.stringify({ type: "BOOKMARK", object })}\n`);
+  }
+
+  /** Ends all open watches: as the server does after `timeoutSeconds`, or by breaking the connection. */
+  endWatches(how: "cleanly" | "broken"): void {
+    for (const watcher of this.#watchers) {
+      this.#watchers.delete(watcher);
+      if (how === "cleanly") watcher.connection.end();
+      else watcher.connection.close();
+    }
+  }
+
+  /** Leaves all open watches open without ever sending anything on them, as a half-open connection would be. */
+  silenceWatches(): void {
+    this.#watchers.clear();
+  }
+
+  /** Breaks all connections there are. */
+  closeConnections(): void {
+    for (const connection of this.#connections) connection.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const timer of this.#timers) clearTimeout(timer);
+    this.#listener.close();
+    this.closeConnections();
+    await this.#served;
+  }
+
+  #change(key: string, version: number, current: RawApiObject | undefined): void {
+    const old = this.#objects.get(key);
+    if (current === undefined) this.#objects.delete(key);
+    else this.#objects.set(key, current);
+    const change: Change = { version, plural: key.split(" ", 1)[0] ?? "", old, current };
+    this.#changes.push(change);
+    for (const watcher of this.#watchers) {
+      if (watcher.plural === change.plural) watcher.connection.piece(eventLine(change, watcher.matches));
+    }
+  }
+
+  #answer({ target, headers }: HttpRequest, connection: HttpConnection): void {
+    const url = new URL(target, this.url);
+    const request: ApiRequest = {
+      path: url.pathname,
+      query: url.searchParams,
+      watch: url.searchParams.get("watch") === "1",
+      headers,
+    };
+    this.requests.push(request);
+    const planned = this.#planned.findIndex(({ matches }) => matches(request));
+    const fault = planned < 0 ? undefined : this.#planned.splice(planned, 1)[0]?.fault;
+    if (fault === undefined) return this.#answerWell(request, connection);
+    if ("hang" in fault) return;
+    if ("delayMs" in fault) {
+      const timer = setTimeout(() => {
+        this.#timers.delete(timer);
+        this.#answerWell(request, connection);
+      }, fault.delayMs);
+      this.#timers.add(timer);
+      return;
+    }
+    if ("status" in fault) {
+      const retry = fault.retryAfter === undefined ? {} : { "retry-after": String(fault.retryAfter) };
+      return connection.answer(fault.status, fault.text ?? statusText(fault.status, "planned"), retry);
+    }
+    connection.cutAfter(fault.cutAfterBytes);
+    this.#answerWell(request, connection);
+  }
+
+  #answerWell(request: ApiRequest, connection: HttpConnection): void {
+    const { path, query } = request;
+    const plural = path.split("/").at(-1) ?? "";
+    const refuse = (status: number, message: string): void =>
+      connection.answer(status, statusText(status, message));
+    if (this.accepted !== undefined && !this.accepted.has(request.headers.get("authorization") ?? "")) {
+      return refuse(401, "Unauthorized");
+    }
+    if (!(plural in LIST_KINDS) || this.missing.has(plural)) {
+      return refuse(404, "the server could not find it");
+    }
+    if (this.forbidden.has(plural)) return refuse(403, `cannot list resource ${plural}`);
+    const fields = query.get("fieldSelector") ?? "";
+    if (this.refuseFields && fields !== "" && !fields.startsWith("metadata.name=")) {
+      return refuse(400, `"${fields}" is not a known field selector`);
+    }
+    const matches = selector(query.get("labelSelector") ?? "", fields);
+    if (request.watch) {
+      return this.#watch({ plural, matches, connection }, Number(query.get("resourceVersion")));
+    }
+    this.#list(plural, matches, query, connection);
+  }
+
+  #list(
+    plural: string,
+    matches: Watcher["matches"],
+    query: URLSearchParams,
+    connection: HttpConnection,
+  ): void {
+    const limit = Number(query.get("limit")) || Infinity;
+    const [version = String(this.#version), offset = "0"] = query.get("continue")?.split(":") ?? [];
+    const key = `${plural}:${version}`;
+    const isNext = query.has("continue");
+    if (isNext && !this.#snapshots.has(key)) {
+      return connection.answer(410, statusText(410, "The provided continue parameter is too old"));
+    }
+    const all = this.#snapshots.get(key) ?? [...this.#objects]
+      .filter(([name, object]) => name.startsWith(`${plural} `) && matches(object)).map(([, object]) =>
+        object
+      );
+    const start = Number(offset);
+    const items = all.slice(start, start + limit);
+    const more = start + limit < all.length;
+    if (more) this.#snapshots.set(key, all);
+    const metadata = {
+      resourceVersion: version,
+      ...(more ? { continue: `${version}:${start + limit}` } : {}),
+    };
+    connection.answer(200, JSON.stringify({ kind: LIST_KINDS[plural], apiVersion: "v1", metadata, items }));
+  }
+
+  #watch(watcher: Watcher, from: number): void {
+    const { connection, plural, matches } = watcher;
+    connection.begin(200);
+    if (from < this.#compacted) {
+      const object = { kind: "Status", code: 410, message: `too old resource version: ${from}` };
+      connection.piece(`${JSON.stringify({ type: "ERROR", object })}\n`);
+      return connection.end();
+    }
+    const missed = this.#changes.filter((change) => change.plural === plural && change.version > from);
+    const lines = missed.map((change) => eventLine(change, matches)).join("");
+    if (lines !== "") connection.piece(lines);
+    this.#watchers.add(watcher);
+    connection.onClose = () => this.#watchers.delete(watcher);
+  }
+}
+
+function keyOf({ kind, metadata }: RawApiObject): string {
+  const plural = PLURALS[kind];
+  if (plural === undefined) throw new TypeError(`No resource for kind ${kind}`);
+  return `${plural} ${metadata.namespace ?? ""}/${metadata.name}`;
+}
+
+function statusText(code: number, message: string): string {
+  return JSON.stringify({ kind: "Status", apiVersion: "v1", status: "Failure", code, message });
+}
+
+/** The event of a change as seen through a selector; `""` if it is none. */
+function eventLine({ old, current, version }: Change, matches: Watcher["matches"]): string {
+  const was = matches(old);
+  const is = matches(current);
+  if (!was && !is) return "";
+  const type = is ? (was ? "MODIFIED" : "ADDED") : "DELETED";
+  const base = current ?? old;
+  const object = { ...base, metadata: { ...base?.metadata, resourceVersion: String(version) } };
+  return `${JSON.stringify({ type, object })}\n`;
+}
+
+/** Understands `!label`, `metadata.name=x` and `spec.clusterIP!=x`. */
+function selector(labels: string, fields: string): (object: RawApiObject | undefined) => boolean {
+  const absent = labels.split(",").filter((term) => term !== "").map((term) => {
+    if (!term.startsWith("!")) throw new TypeError(`Label selector "${term}" is not understood`);
+    return term.slice(1);
+  });
+  const [, field, operator, value] = /^([\w.]+)(!?=)(.*)$/.exec(fields) ?? [];
+  return (object) => {
+    if (object === undefined) return false;
+    if (absent.some((label) => label in (object.metadata.labels ?? {}))) return false;
+    if (field === undefined) return true;
+    const found = field.split(".").reduce<unknown>(
+      (place, key) => (place as Record<string, unknown> | undefined)?.[key],
+      object,
+    );
+    return ((found ?? "") === value) === (operator === "=");
+  };
+}

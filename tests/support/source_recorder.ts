@@ -1,0 +1,127 @@
+/**
+ * A sink that keeps what a source delivers as state, and checks that its events make sense.
+ *
+ * @module
+ */
+import { assertEquals, assertStrictEquals } from "@std/assert";
+import type { ApiObject } from "../../lib/model/objects.ts";
+import { createLogger, type Logger } from "../../lib/observe/log.ts";
+import { identityOf } from "../../lib/source/events.ts";
+import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "../../lib/source/source.ts";
+
+/** See the module. */
+export class SourceRecorder implements SourceSink {
+  readonly batches: (readonly SourceEvent[])[] = [];
+  readonly rejections: Rejection[] = [];
+  readonly synced: ResourceKind[] = [];
+  /** By {@linkcode identityOf}. */
+  readonly objects = new Map<string, ApiObject>();
+  #wake: (() => void)[] = [];
+
+  events(batch: readonly SourceEvent[]): void {
+    this.batches.push(batch);
+    for (const event of batch) this.#take(event);
+    this.#notify();
+  }
+
+  rejected(rejection: Rejection): void {
+    this.rejections.push(rejection);
+    this.#notify();
+  }
+
+  /** `add Service default/a`, in order, of all batches from the given one on. */
+  story(fromBatch = 0): string[] {
+    return this.batches.slice(fromBatch).flat().map((event) =>
+      event.type === "synced"
+        ? `synced ${event.kind}`
+        : `${event.type} ${identityOf(event.type === "delete" ? event.old : event.object)}`
+    );
+  }
+
+  /** Identities of the objects in force, sorted. */
+  names(kind = ""): string[] {
+    return [...this.objects.keys()].filter((name) => name.startsWith(kind)).sort();
+  }
+
+  /** Resolves when the condition holds, looking after each delivery. */
+  async until(condition: () => boolean, what: string, timeoutMs = 10_000): Promise<void> {
+    const deadlineMs = Date.now() + timeoutMs;
+    while (!condition()) {
+      const leftMs = deadlineMs - Date.now();
+      if (leftMs <= 0) {
+        throw new Error(
+          `Not within ${timeoutMs} ms: ${what}; there is ${this.names().slice(0, 20).join(", ")}`,
+        );
+      }
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      await new Promise<void>((resolve) => {
+        this.#wake.push(resolve);
+        timer = setTimeout(resolve, Math.min(leftMs, 50));
+      });
+      clearTimeout(timer);
+    }
+  }
+
+  /** Resolves when the first lists of all three kinds are in. */
+  untilSynced(timeoutMs?: number): Promise<void> {
+    return this.until(() => this.synced.length === 3, "first lists", timeoutMs);
+  }
+
+  /** Resolves when an object is there, or is not. */
+  untilThere(name: string, there = true, timeoutMs?: number): Promise<void> {
+    return this.until(
+      () => this.objects.has(name) === there,
+      `${name} ${there ? "there" : "gone"}`,
+      timeoutMs,
+    );
+  }
+
+  #notify(): void {
+    for (const wake of this.#wake.splice(0)) wake();
+  }
+
+  #take(event: SourceEvent): void {
+    if (event.type === "synced") {
+      assertEquals(this.synced.includes(event.kind), false, `${event.kind} synced twice`);
+      this.synced.push(event.kind);
+      return;
+    }
+    const name = identityOf(event.type === "delete" ? event.old : event.object);
+    // The old object of an event must be the very one that was delivered before.
+    assertStrictEquals(event.type === "add" ? undefined : event.old, this.objects.get(name), name);
+    if (event.type === "delete") this.objects.delete(name);
+    else this.objects.set(name, event.object);
+  }
+}
+
+/** A source at work in a test. */
+export interface RunningSource extends AsyncDisposable {
+  readonly recorder: SourceRecorder;
+  /** Log lines so far, of every verbosity. */
+  readonly lines: readonly string[];
+}
+
+/** Runs a source until disposed. `make` is given the logger it should use. */
+export function runSource(make: (log: Logger) => Source): RunningSource {
+  const lines: string[] = [];
+  const log = createLogger({
+    format: "text",
+    verbosity: 10,
+    write: (line) => lines.push(line),
+    nowMs: () => Date.now(),
+    pid: 1,
+  });
+  const recorder = new SourceRecorder();
+  const stop = new AbortController();
+  const running = make(log).run(recorder, stop.signal);
+  // Told by the disposal; until then it must not count as unhandled.
+  running.catch((error) => lines.push(`source failed: ${error}`));
+  return {
+    recorder,
+    lines,
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await running;
+    },
+  };
+}
