@@ -16,15 +16,16 @@ export interface Commit {
   readonly dispatchRules: number;
   /** Rules deleted from nat's KUBE-SERVICES. */
   readonly deletedDispatchRules: number;
-  /** Rules that translate to an endpoint. */
+  /** Endpoints whose chain was filled. */
   readonly endpointRules: number;
   /** Addresses of the Services and endpoints among those rules; of large transactions only the first ones. */
   readonly ips: readonly string[];
 }
 
 const MAX_IPS = 64;
-const DISPATCH_REGEXP = /^add rule ip nat KUBE-SERVICES .*?ip daddr (\d+\.\d+\.\d+\.\d+) /;
-const DNAT_REGEXP = /^add rule ip nat KUBE-SEP-.* dnat to (\d+\.\d+\.\d+\.\d+):/;
+const DISPATCH_REGEXP = /^(?:add|insert) rule ip nat KUBE-SERVICES .*?ip daddr (\d+\.\d+\.\d+\.\d+) /;
+// nft cannot print iptables' DNAT once it has seen rules of IPv6; the hairpin rule of the same chain it can.
+const ENDPOINT_REGEXP = /^add rule ip nat KUBE-SEP-\S+ ip saddr (\d+\.\d+\.\d+\.\d+) /;
 const GENERATION_REGEXP = /^# new generation \d+ by process (\d+) /;
 
 type Draft = { -readonly [Key in keyof Commit]: Commit[Key] } & { ips: string[] };
@@ -54,7 +55,8 @@ export class KernelWatch implements AsyncDisposable {
       args: ["netns", "exec", netns.name, "stdbuf", "-oL", "nft", "monitor"],
       stdin: "null",
       stdout: "piped",
-      stderr: "inherit",
+      // Complaints about targets it cannot print.
+      stderr: "null",
     }).spawn();
     const watch = new KernelWatch(child);
     // nft does not say when it listens: make it see something.
@@ -122,7 +124,7 @@ export class KernelWatch implements AsyncDisposable {
       return;
     }
     const dispatch = DISPATCH_REGEXP.exec(line);
-    const endpoint = dispatch === null ? DNAT_REGEXP.exec(line) : null;
+    const endpoint = dispatch === null ? ENDPOINT_REGEXP.exec(line) : null;
     if (dispatch !== null) draft.dispatchRules++;
     if (endpoint !== null) draft.endpointRules++;
     const ip = (dispatch ?? endpoint)?.[1];

@@ -4,7 +4,8 @@
  *
  * @module
  */
-import { type Netns, removeNetns } from "../support/netns.ts";
+import type { Netns } from "../support/netns.ts";
+import { inVariantNetns, type Variant } from "./bench_netns.ts";
 import { BareProcess } from "./bare_process.ts";
 import type { BareRun } from "./bare_tool.ts";
 import { FakeApi } from "./fake_api_process.ts";
@@ -15,12 +16,10 @@ import { isFirstSync, isWritingSync, KproxyProcess, type LogLine, type Memory } 
 import {
   asOneTransaction,
   changesRules,
-  createVariantNetns,
   plannedSteps,
   record,
   type Recording,
   type Step,
-  type Variant,
 } from "./recording.ts";
 
 /** What to measure. */
@@ -162,26 +161,21 @@ class Bench {
     goOn: (product: Product, bare: Bare) => Promise<void>,
   ): Promise<LogLine> {
     const { variant, size } = this.#options;
-    const netns = await createVariantNetns(variant);
-    const bareNetns = await createVariantNetns(variant);
-    try {
-      await using api = await FakeApi.start(netns, size, `${this.#folder}/api-${this.#fileCount++}.sock`);
-      await using watch = variant === "nft" ? await KernelWatch.open(netns) : undefined;
-      await using kproxy = new KproxyProcess(netns, { master: api.url });
-      const product = { netns, api, watch, kproxy };
-      const log = await this.#productFirstSync(product);
-      await using bareWatch = variant === "nft" ? await KernelWatch.open(bareNetns) : undefined;
-      await using tool = new BareProcess(bareNetns);
-      const bare = { netns: bareNetns, tool, watch: bareWatch };
-      const { startMs, endMs } = await this.#feed(bare, recording.fullSync.argv, recording.fullSync.stdin);
-      this.#bareMs.push(endMs - startMs);
-      await goOn(product, bare);
-      this.#lostEvents ||= (watch?.lostEvents ?? false) || (bareWatch?.lostEvents ?? false);
-      return log;
-    } finally {
-      await removeNetns(netns);
-      await removeNetns(bareNetns);
-    }
+    return await inVariantNetns(variant, (netns) =>
+      inVariantNetns(variant, async (bareNetns) => {
+        await using api = await FakeApi.start(netns, size, `${this.#folder}/api-${this.#fileCount++}.sock`);
+        await using watch = variant === "nft" ? await KernelWatch.open(netns) : undefined;
+        await using kproxy = new KproxyProcess(netns, { master: api.url });
+        const product = { netns, api, watch, kproxy };
+        const log = await this.#productFirstSync(product);
+        await using bareWatch = variant === "nft" ? await KernelWatch.open(bareNetns) : undefined;
+        await using tool = new BareProcess(bareNetns);
+        const bare = { netns: bareNetns, tool, watch: bareWatch };
+        await this.#bareFirstSync(bare, recording.fullSync);
+        await goOn(product, bare);
+        this.#lostEvents ||= (watch?.lostEvents ?? false) || (bareWatch?.lostEvents ?? false);
+        return log;
+      }));
   }
 
   async #productFirstSync({ kproxy, watch }: Product): Promise<LogLine> {
@@ -198,6 +192,11 @@ class Bench {
     return log;
   }
 
+  async #bareFirstSync(bare: Bare, { argv, stdin }: Recording["fullSync"]): Promise<void> {
+    const { startMs, endMs } = await this.#feed(bare, argv, stdin);
+    this.#bareMs.push(endMs - startMs);
+  }
+
   async #feed(bare: Bare, argv: readonly string[], stdin: string): Promise<BareRun> {
     const stdinFile = `${this.#folder}/input-${this.#fileCount++}`;
     await Deno.writeTextFile(stdinFile, stdin);
@@ -205,15 +204,12 @@ class Bench {
   }
 
   async #oneTransaction({ fullSync }: Recording): Promise<number> {
-    const netns = await createVariantNetns(this.#options.variant);
-    try {
+    return await inVariantNetns(this.#options.variant, async (netns) => {
       await using tool = new BareProcess(netns);
       const bare = { netns, tool, watch: undefined };
       const { startMs, endMs } = await this.#feed(bare, fullSync.argv, asOneTransaction(fullSync.stdin));
       return endMs - startMs;
-    } finally {
-      await removeNetns(netns);
-    }
+    });
   }
 
   async #changes(

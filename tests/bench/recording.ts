@@ -4,14 +4,11 @@
  *
  * @module
  */
-import { createNetns, type Netns, removeNetns } from "../support/netns.ts";
+import { inVariantNetns, type Variant } from "./bench_netns.ts";
 import { type ChangePath, FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { isFirstSync, isWritingSync, KproxyProcess } from "./kproxy_process.ts";
 import { RecordedPrograms, type RecordedRun } from "./recorded_programs.ts";
-
-/** Which programs write the rules. */
-export type Variant = "nft" | "legacy";
 
 /** One change of the cluster that changes rules; the first is made before, and changes none. */
 export interface Step {
@@ -46,16 +43,6 @@ export interface Recording {
   readonly changes: readonly (readonly RecordedRun[])[];
 }
 
-/** Makes a namespace in which kproxy chooses this variant. */
-export async function createVariantNetns(variant: Variant): Promise<Netns> {
-  const netns = await createNetns();
-  // The chain by which kubelet says which variant the node uses.
-  if (variant === "legacy") {
-    await netns.run(["iptables-legacy", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
-  }
-  return netns;
-}
-
 /** Runs kproxy through all steps with recording programs. */
 export async function record(
   size: ClusterSize,
@@ -64,11 +51,11 @@ export async function record(
   folder: string,
 ): Promise<Recording> {
   const programs = await RecordedPrograms.create(`${folder}/recorded`);
-  const netns = await createVariantNetns(variant);
-  try {
+  return await inVariantNetns(variant, async (netns) => {
     await using api = await FakeApi.start(netns, size, `${folder}/recorded/api.sock`);
     await using kproxy = new KproxyProcess(netns, {
       master: api.url,
+      // Nothing is timed, so nothing needs to wait.
       flags: ["--iptables-min-sync-period=0s"],
       path: programs.path,
     });
@@ -79,21 +66,23 @@ export async function record(
       const from = await programs.count();
       const position = kproxy.position;
       await api.change(step.path, step.index);
-      if (!changesRules(step)) {
-        // Its watch is another connection: let it arrive before the next change.
+      if (changesRules(step)) {
+        await kproxy.line(isWritingSync, position, 60_000);
+        changes.push(await programs.since(from));
+      } else {
+        // Slices and Services come over connections of their own: let this one arrive before the next change.
         await new Promise((resolve) => setTimeout(resolve, 200));
-        continue;
       }
-      await kproxy.line(isWritingSync, position, 60_000);
-      changes.push(await programs.since(from));
     }
-    const restores = start.filter(({ argv }) => /^iptables.*-restore$/.test(argv[0] ?? ""));
-    const fullSync = restores.toSorted((a, b) => b.stdin.length - a.stdin.length)[0];
-    if (fullSync === undefined) throw new Error("kproxy started no restore");
-    return { start, fullSync, changes };
-  } finally {
-    await removeNetns(netns);
-  }
+    return { start, fullSync: largestRestore(start), changes };
+  });
+}
+
+function largestRestore(runs: readonly RecordedRun[]): RecordedRun {
+  const restores = runs.filter(({ argv }) => /^iptables.*-restore$/.test(argv[0] ?? ""));
+  const largest = restores.toSorted((a, b) => b.stdin.length - a.stdin.length)[0];
+  if (largest === undefined) throw new Error("kproxy started no restore");
+  return largest;
 }
 
 /** The same rules with one transaction for each table: what the program would be fed with without stages. */
