@@ -7,6 +7,7 @@ import { ExecError, UnsupportedError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { type Clock, systemClock } from "./clock.ts";
 import { type Exec, type ExecResult, type Input, wholeText } from "./exec.ts";
+import { isLockBusy } from "./iptables_lock.ts";
 import { type IptablesVariant, isAtLeast, MIN_IPTABLES_VERSION, waitArgs } from "./iptables_version.ts";
 import { Mutex } from "./mutex.ts";
 import { describeRestoreFailure } from "./restore_failure.ts";
@@ -70,8 +71,6 @@ const CHECK_TIMEOUT_MS = 300_000;
 const FLUSH_POLL_MS = 100;
 const FLUSH_PATIENCE_MS = 5_000;
 
-// iptables-nft reports failed operations of the kernel with the lock's status, too; those do not pass by waiting.
-const FAILED_OPERATION_REGEXP = /(?:CHAIN|RULE|TABLE)_[A-Z_]+ failed \((?!Resource temporarily|Interrupted)/;
 // iptables-nft's word for `-S` of a chain that does not exist.
 const MISSING_FOR_NFT_REGEXP = /chain `[^']*' in table `[^']*' is incompatible, use 'nft' tool/;
 const WAIT_INTERVAL_NOTICE_REGEXP = /^Ignoring deprecated --wait-interval option\.\n/m;
@@ -109,12 +108,26 @@ export class Iptables {
     this.#lockDeadlineMs = options.lockDeadlineMs ?? DEFAULT_LOCK_DEADLINE_MS;
   }
 
-  /** True if this family works here: the nat table's POSTROUTING chain can be listed. */
+  /** True if this family works here: the nat table's POSTROUTING chain can be listed. Throws as `absence` does. */
   async present(): Promise<boolean> {
+    return await this.absence() === null;
+  }
+
+  /**
+   * Why this family does not work here; null if it does.
+   *
+   * @throws {ExecError} if nobody can tell because another program held the lock all the time
+   */
+  async absence(): Promise<string | null> {
+    const args = ["-S", "POSTROUTING", "-t", "nat"];
     try {
-      return (await this.#command(["-S", "POSTROUTING", "-t", "nat"])).code === 0;
+      const result = await this.#command(args);
+      if (result.code === 0) return null;
+      const error = new ExecError(this.#argv(args), result.code, result.stderr);
+      if (isLockBusy(result.code, result.stderr)) throw error;
+      return error.message;
     } catch (error) {
-      if (error instanceof ExecError && error.isMissing()) return false;
+      if (error instanceof ExecError && error.isMissing()) return error.message;
       throw error;
     }
   }
@@ -298,8 +311,9 @@ export class Iptables {
       for (let pauseMs = RETRY_BASE_MS;; pauseMs = Math.min(2 * pauseMs, RETRY_MAX_MS)) {
         const result = await this.#exec.run(argv, options);
         const stderr = withoutNotice(result.stderr);
-        const lockHeld = result.code === 4 && !FAILED_OPERATION_REGEXP.test(stderr);
-        if (!lockHeld || this.#clock.nowMs() + pauseMs >= deadline) return { ...result, stderr };
+        if (!isLockBusy(result.code, stderr) || this.#clock.nowMs() + pauseMs >= deadline) {
+          return { ...result, stderr };
+        }
         await this.#clock.sleep(pauseMs * (0.5 + this.#random() / 2));
       }
     });

@@ -77,6 +77,22 @@ Deno.test("a family whose programs are missing or fail is not present", { permis
   assertEquals(await iptables(new FakeIptables({ missing: ["iptables"] })).present(), false);
   const failing = { run: () => Promise.resolve({ code: 3, stdout: "", stderr: "Table does not exist" }) };
   assertEquals(await iptables(failing).present(), false);
+  assert((await iptables(failing).absence())?.endsWith("failed with status 3: Table does not exist"));
+});
+
+Deno.test("a lock held all the time does not make a family absent", { permissions: "none" }, async () => {
+  const fake = new FakeIptables();
+  fake.holdLock(1000);
+  const ipt = iptables(fake, { clock: new JumpingClock(), lockDeadlineMs: 10_000 });
+  await assertRejects(() => ipt.present(), ExecError, "xtables lock");
+});
+
+Deno.test("a lock file that cannot be opened is told at once", { permissions: "none" }, async () => {
+  const stderr = "Fatal: can't open lock file /run/xtables.lock: Read-only file system\n";
+  const clock = new JumpingClock();
+  const ipt = iptables({ run: () => Promise.resolve({ code: 4, stdout: "", stderr }) }, { clock });
+  assert((await ipt.absence())?.includes("can't open lock file"));
+  assertEquals(clock.sleeps, []);
 });
 
 Deno.test("a held lock is waited for with jittered, growing pauses", { permissions: "none" }, async () => {

@@ -8,6 +8,7 @@ import { ExecError, UnsupportedError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Exec, ExecResult } from "./exec.ts";
 import type { IptablesOptions, IptablesPrograms } from "./iptables.ts";
+import { isLockBusy } from "./iptables_lock.ts";
 import {
   type IptablesVariant,
   type IptablesVersion,
@@ -136,7 +137,9 @@ async function listProblem(
     const { programs, version } = await probeIptables(exec, family, variant);
     const argv = [programs.command, ...waitArgs(version), "-S", "POSTROUTING", "-t", "nat"];
     const result = await exec.run(argv);
-    return result.code === 0 ? null : new ExecError(argv, result.code, result.stderr).message;
+    // A lock that is held at the moment says that the variant works, and that others use it.
+    if (result.code === 0 || isLockBusy(result.code, result.stderr)) return null;
+    return new ExecError(argv, result.code, result.stderr).message;
   } catch (error) {
     if (error instanceof UnsupportedError) return error.message;
     throw error;

@@ -89,6 +89,14 @@ Deno.test("variant: the other one where the default does not work", { permission
   assertEquals((await chooseIptablesVariant(exec)).reason, "only legacy works here");
 });
 
+Deno.test("variant: the default stays the default while another program holds its lock", {
+  permissions: "none",
+}, async () => {
+  const fake = new FakeIptables({ variant: "legacy" });
+  fake.holdLock(2);
+  assertEquals((await chooseIptablesVariant(fake)).reason, "legacy is the system's default");
+});
+
 Deno.test("variant: nothing works", { permissions: "none" }, async () => {
   const missing = ["iptables", "ip6tables", ...LEGACY, ...NFT];
   const error = await assertRejects(

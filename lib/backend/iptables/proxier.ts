@@ -76,9 +76,8 @@ async function usableFamilies(
     try {
       if (family === "IPv6") await requireIpv6(exec);
       const iptables = new Iptables(exec, await probeIptables(exec, family, variant));
-      if (!await iptables.present()) {
-        throw new UnsupportedError(family, "a nat table that iptables can list", "none");
-      }
+      const problem = await iptables.absence();
+      if (problem !== null) throw new UnsupportedError(family, "a nat table that iptables can list", problem);
       families.set(family, iptables);
     } catch (error) {
       if (!(error instanceof UnsupportedError)) throw error;
