@@ -30,6 +30,8 @@ export interface Checkout {
   readonly triggerTimesMs: readonly number[];
   /** True if endpoints of a UDP port changed, so that connection tracking may hold flows to the old ones. */
   readonly udpEndpointsChanged: boolean;
+  /** True if a Service that has or had a UDP port changed: its addresses, node ports or anything else. */
+  readonly udpServicesChanged: boolean;
 }
 
 interface MutableState extends ProxyState {
@@ -116,7 +118,9 @@ export class ChangeTracker {
   checkout(): Checkout {
     const updatedServices = new Set<NamespacedName>();
     let udpEndpointsChanged = false;
+    let udpServicesChanged = false;
     for (const [name, ports] of this.#pendingServices) {
+      if ([...ports, ...this.#state.services.get(name) ?? []].some(isUdp)) udpServicesChanged = true;
       this.#setPorts(name, ports);
       updatedServices.add(name);
     }
@@ -130,7 +134,7 @@ export class ChangeTracker {
     }
     const triggerTimesMs = this.#triggerTimesMs;
     this.#triggerTimesMs = [];
-    return { state: this.#state, updatedServices, triggerTimesMs, udpEndpointsChanged };
+    return { state: this.#state, updatedServices, triggerTimesMs, udpEndpointsChanged, udpServicesChanged };
   }
 
   #setPorts(name: NamespacedName, ports: readonly ServicePort[]): void {
@@ -166,6 +170,10 @@ function sameEndpointsByPort(left: EndpointsByPort, right: EndpointsByPort): boo
     if (others === undefined || !sameEndpoints(endpoints, others)) return false;
   }
   return true;
+}
+
+function isUdp({ protocol }: ServicePort): boolean {
+  return protocol === "UDP";
 }
 
 function hasUdpPort(endpoints: EndpointsByPort): boolean {

@@ -8,6 +8,7 @@ import type { SyncPeriods } from "../config/types.ts";
 import type { ChangeTracker } from "../model/change_tracker.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
+import { type StaleFlowOptions, StaleFlowReconciler } from "./conntrack.ts";
 import type { FamilyLane } from "./proxy_loop.ts";
 import { Reconciler, type SyncObserver } from "./reconcile.ts";
 import { backoffMs, Throttle } from "./throttle.ts";
@@ -21,6 +22,8 @@ export interface FamilyRunnerOptions {
   readonly log: Logger;
   /** Called at every request for a sync. */
   readonly onQueued: (family: IpFamily) => void;
+  /** Without it, flows in connection tracking are left alone. */
+  readonly staleFlows?: Pick<StaleFlowOptions, "conntrack" | "nodePortIps" | "observe">;
   /** A number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
 }
@@ -37,6 +40,7 @@ export class FamilyRunner implements FamilyLane {
   readonly #options: FamilyRunnerOptions;
   readonly #reconciler: Reconciler;
   readonly #throttle: Throttle;
+  readonly #staleFlows: StaleFlowReconciler | undefined;
   #canaryTimer: ReturnType<typeof setInterval> | undefined;
   #checking: Promise<void> = Promise.resolve();
 
@@ -44,11 +48,23 @@ export class FamilyRunner implements FamilyLane {
     this.#options = options;
     this.family = options.proxier.family;
     this.tracker = options.tracker;
+    const nowMs = (): number => performance.now();
+    const { proxier, tracker, observer, log, random } = options;
+    const staleFlows = options.staleFlows === undefined ? undefined : new StaleFlowReconciler({
+      ...options.staleFlows,
+      family: this.family,
+      log,
+      requestSync: () => this.requestSync(),
+      nowMs,
+      random,
+    });
+    this.#staleFlows = staleFlows;
     this.#reconciler = new Reconciler({
-      tracker: options.tracker,
-      proxier: options.proxier,
-      observer: options.observer,
-      nowMs: () => performance.now(),
+      tracker,
+      proxier,
+      observer,
+      nowMs,
+      ...(staleFlows === undefined ? {} : { afterSync: (outcome) => staleFlows.afterSync(outcome) }),
     });
     const { syncPeriod, minSyncPeriod } = options.periods;
     this.#throttle = new Throttle({
@@ -59,7 +75,7 @@ export class FamilyRunner implements FamilyLane {
         backoffMs(failures, {
           initialMs: Math.min(FIRST_RETRY_MS, syncPeriod),
           maxMs: syncPeriod,
-          random: options.random,
+          random,
         }),
     });
   }
@@ -75,6 +91,7 @@ export class FamilyRunner implements FamilyLane {
   /** Ends after the sync under way. Rules stay as they are. */
   async stop(): Promise<void> {
     clearInterval(this.#canaryTimer);
+    this.#staleFlows?.stop();
     await this.#throttle.stop();
     await this.#checking;
   }

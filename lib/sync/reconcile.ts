@@ -23,6 +23,8 @@ export interface SyncOutcome {
   readonly triggerTimesMs: readonly number[];
   /** True if UDP endpoints changed since the last sync that succeeded. */
   readonly udpEndpointsChanged: boolean;
+  /** True if a Service with a UDP port changed since the last sync that succeeded. */
+  readonly udpServicesChanged: boolean;
   readonly state: ProxyState;
 }
 
@@ -45,6 +47,8 @@ export interface ReconcilerOptions {
   readonly tracker: ChangeTracker;
   readonly proxier: FamilyProxier;
   readonly observer: SyncObserver;
+  /** Work on the state that was reached; the next sync waits for it. Must not reject. */
+  readonly afterSync?: (outcome: SyncOutcome) => Promise<void>;
   /** Milliseconds, monotonic. */
   readonly nowMs: () => number;
 }
@@ -60,6 +64,7 @@ export class Reconciler {
   readonly #uncommitted = new Set<NamespacedName>();
   #triggerTimesMs: number[] = [];
   #udpEndpointsChanged = false;
+  #udpServicesChanged = false;
   #fullSyncNeeded = true;
   #lastFullSyncMs = Number.NEGATIVE_INFINITY;
 
@@ -84,10 +89,11 @@ export class Reconciler {
   async reconcile(): Promise<void> {
     const { tracker, proxier, observer, nowMs } = this.#options;
     const startMs = nowMs();
-    const { state, updatedServices, triggerTimesMs, udpEndpointsChanged } = tracker.checkout();
+    const { state, updatedServices, triggerTimesMs, ...udp } = tracker.checkout();
     for (const service of updatedServices) this.#uncommitted.add(service);
     this.#triggerTimesMs.push(...triggerTimesMs);
-    this.#udpEndpointsChanged ||= udpEndpointsChanged;
+    this.#udpEndpointsChanged ||= udp.udpEndpointsChanged;
+    this.#udpServicesChanged ||= udp.udpServicesChanged;
 
     const full = this.#fullSyncNeeded || this.#hourlySyncDue(state, startMs);
     // Taken over before the await: a full sync asked for while this one runs must not be forgotten.
@@ -105,12 +111,15 @@ export class Reconciler {
         services,
         triggerTimesMs: this.#triggerTimesMs,
         udpEndpointsChanged: this.#udpEndpointsChanged,
+        udpServicesChanged: this.#udpServicesChanged,
         state,
       };
       this.#uncommitted.clear();
       this.#triggerTimesMs = [];
       this.#udpEndpointsChanged = false;
+      this.#udpServicesChanged = false;
       observer.synced(outcome);
+      await this.#options.afterSync?.(outcome);
     } catch (cause) {
       this.#fullSyncNeeded = true;
       const error = cause instanceof SyncError

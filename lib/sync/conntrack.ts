@@ -1,0 +1,166 @@
+/**
+ * Removes UDP flows that contradict the rules just written, for one IP family.
+ *
+ * @module
+ */
+import { groupFlows } from "../conntrack/flow_group.ts";
+import { type FlowDeletion, type FlowRules, planDeletions } from "../conntrack/stale_flows.ts";
+import {
+  isEmpty,
+  NO_UDP_TARGETS,
+  type UdpTargets,
+  udpTargets,
+  unionOfTargets,
+} from "../conntrack/udp_targets.ts";
+import { ExecError } from "../errors.ts";
+import type { Conntrack } from "../kernel/conntrack.ts";
+import type { IpFamily } from "../model/objects.ts";
+import type { Logger } from "../observe/log.ts";
+import type { SyncOutcome } from "./reconcile.ts";
+import { backoffMs } from "./throttle.ts";
+
+/** One look at the table. */
+export interface FlowReconciliation {
+  readonly family: IpFamily;
+  readonly deleted: number;
+  /** From before the dump to after the last deletion. */
+  readonly durationMs: number;
+}
+
+/** What a {@linkcode StaleFlowReconciler} needs. */
+export interface StaleFlowOptions {
+  readonly family: IpFamily;
+  readonly conntrack: Pick<Conntrack, "dump" | "delete">;
+  /** The addresses that node ports are served on now. */
+  readonly nodePortIps: () => Iterable<string>;
+  readonly log: Logger;
+  /** Hears of every look at the table that worked. */
+  readonly observe: (reconciliation: FlowReconciliation) => void;
+  /** Asks for a sync, of whatever: after it `afterSync` is called again. */
+  readonly requestSync: () => void;
+  /** Milliseconds, monotonic. */
+  readonly nowMs: () => number;
+  /** A number from 0 (inclusive) to 1 (exclusive). */
+  readonly random: () => number;
+}
+
+/** How long deletions may hold up the next sync. */
+const DELETE_BUDGET_MS = 1_000;
+/** The wait before the rest of what did not fit into the budget. */
+const CONTINUE_MS = 200;
+const FIRST_RETRY_MS = 1_000;
+const MAX_RETRY_MS = 60_000;
+
+/**
+ * Level-triggered: looks at the whole table after a sync that wrote everything (so also after a start and after somebody
+ * removed our rules), or changed a UDP Service or its endpoints; and again until it worked. It must run between syncs, never
+ * beside one: else a flow to an endpoint that the next sync adds would count as stale.
+ */
+export class StaleFlowReconciler {
+  readonly #options: StaleFlowOptions;
+  /** What there was to translate since the table was last known to agree. */
+  #former: UdpTargets = NO_UDP_TARGETS;
+  /** What the newest rules translate. */
+  #targets: UdpTargets = NO_UDP_TARGETS;
+  #needed = true;
+  #failures = 0;
+  #toldProblem = "";
+  #retryTimer: ReturnType<typeof setTimeout> | undefined;
+  #stopped = false;
+
+  constructor(options: StaleFlowOptions) {
+    this.#options = options;
+  }
+
+  /** Never rejects: rules that are in force matter more than flows that are left over. */
+  async afterSync(outcome: SyncOutcome): Promise<void> {
+    const { full, udpServicesChanged, udpEndpointsChanged, state } = outcome;
+    if (full || udpServicesChanged || udpEndpointsChanged) {
+      this.#former = this.#needed ? unionOfTargets(this.#former, this.#targets) : this.#targets;
+      this.#targets = udpTargets(state);
+      this.#needed = true;
+    }
+    if (!this.#needed) return;
+    clearTimeout(this.#retryTimer);
+    if (isEmpty(this.#targets) && isEmpty(this.#former)) {
+      this.#needed = false;
+      return;
+    }
+    try {
+      await this.#reconcile();
+      this.#failures = 0;
+      this.#toldProblem = "";
+    } catch (error) {
+      this.#failed(error);
+    }
+  }
+
+  /** Ends retries. */
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#retryTimer);
+  }
+
+  async #reconcile(): Promise<void> {
+    const { family, conntrack, log, observe, nowMs } = this.#options;
+    const startMs = nowMs();
+    const { text, complete } = await conntrack.dump(family);
+    const dumpMs = nowMs() - startMs;
+    const nodePortIps = new Set(this.#options.nodePortIps());
+    const rules: FlowRules = {
+      targets: this.#targets,
+      former: this.#former,
+      isNodeAddress: (ip) => nodePortIps.has(ip),
+    };
+    const deletions = planDeletions(family, groupFlows(text), rules);
+    const now = withinBudget(deletions, dumpMs);
+    const deleted = await conntrack.delete(now.map(({ options }) => options));
+    const durationMs = nowMs() - startMs;
+    observe({ family, deleted, durationMs });
+    if (deletions.length > 0) {
+      log.info("Deleted stale UDP flows", {
+        family,
+        flows: deleted,
+        found: deletions.reduce((total, { flows }) => total + flows, 0),
+        took: `${Math.round(durationMs)}ms`,
+      }, 1);
+    }
+    if (complete && now.length === deletions.length) {
+      this.#needed = false;
+      this.#former = NO_UDP_TARGETS;
+    } else {
+      this.#again(CONTINUE_MS);
+    }
+  }
+
+  #failed(error: unknown): void {
+    const { family, log, random } = this.#options;
+    this.#failures++;
+    const isMissing = error instanceof ExecError && error.isMissing();
+    const problem = error instanceof ExecError ? `${error.code} ${error.stderr}` : String(error);
+    // Told once: it is tried again for as long as the proxy runs.
+    if (problem === this.#toldProblem) {
+      log.info("Still cannot look for stale UDP flows", { family, err: error }, 2);
+    } else if (isMissing) {
+      log.error("Stale UDP flows stay: the program conntrack is missing", error, { family });
+    } else {
+      log.error("Cannot look for stale UDP flows, will try again", error, { family });
+    }
+    this.#toldProblem = problem;
+    this.#again(
+      isMissing
+        ? MAX_RETRY_MS
+        : backoffMs(this.#failures, { initialMs: FIRST_RETRY_MS, maxMs: MAX_RETRY_MS, random }),
+    );
+  }
+
+  #again(afterMs: number): void {
+    if (this.#stopped) return;
+    this.#retryTimer = setTimeout(this.#options.requestSync, afterMs);
+  }
+}
+
+/** As many deletions as fit into the budget, at least one; each reads the table once, as the dump did. */
+function withinBudget(deletions: readonly FlowDeletion[], dumpMs: number): readonly FlowDeletion[] {
+  return deletions.slice(0, Math.max(1, Math.floor(DELETE_BUDGET_MS / Math.max(dumpMs, 1))));
+}
