@@ -149,6 +149,19 @@ e2eTest("the demo shows the main job within 30 s, in plain text, and leaves noth
   assertEquals(await leftOf(demo.pid), []);
 });
 
+e2eTest("the demo fails when the cleanup leaves something", NEEDS, async () => {
+  await using demo = new Demo();
+  await demo.shows("Edits, under");
+  // A chain in the place of one that kproxy would forget.
+  const run = new Deno.Command("ip", {
+    args: ["netns", "exec", `kpdemo-${demo.pid}-node`, "iptables", "-t", "nat", "-N", "KUBE-FORGOTTEN"],
+  });
+  assertEquals((await run.output()).code, 0);
+  assertEquals(await demo.ended, 1, demo.out + demo.err);
+  assertMatch(demo.out, /^ {2}Left after the cleanup, IPv4: nat :KUBE-FORGOTTEN -$/m);
+  assertEquals(await leftOf(demo.pid), []);
+});
+
 for (const [signal, status] of [["SIGINT", 130], ["SIGTERM", 143]] as const) {
   e2eTest(`${signal} under load ends the demo with ${status} and leaves nothing`, NEEDS, async () => {
     await using demo = new Demo();

@@ -64,5 +64,5 @@ export async function buildNetwork(world: World): Promise<void> {
 }
 
 async function ipBatch(options: readonly string[], lines: readonly string[]): Promise<void> {
-  await runProgram(["ip", ...options, "-batch", "-"], `${lines.join("\n")}\n`);
+  await runProgram(["ip", ...options, "-batch", "-"], { stdin: `${lines.join("\n")}\n` });
 }

@@ -64,6 +64,9 @@ async function fetchName(target: string): Promise<string> {
     await connection.write(new TextEncoder().encode(text));
     const reply = await readAll(connection);
     return /^HTTP\/1\.1 200 [\s\S]*\r\n\r\n(\S+)\n$/.exec(reply)?.[1] ?? "";
+  } catch (error) {
+    if (giveUp.signal.aborted) throw new Error(`no reply within ${GIVE_UP_MS} ms`, { cause: error });
+    throw error;
   } finally {
     clearTimeout(timer);
   }

@@ -50,10 +50,10 @@ export class World {
     return child;
   }
 
-  /** Runs a program in a namespace to its end, and returns its standard output. */
-  async run(netns: string, argv: readonly string[], stdin = ""): Promise<string> {
+  /** Runs a program in a namespace to its end, and returns its standard output. See {@linkcode runProgram}. */
+  async run(netns: string, argv: readonly string[], name: string = argv.join(" ")): Promise<string> {
     this.#stop.signal.throwIfAborted();
-    return await runProgram(["ip", "netns", "exec", this.netns(netns), ...argv], stdin);
+    return await runProgram(["ip", "netns", "exec", this.netns(netns), ...argv], { name });
   }
 
   /** The promise's value, unless something fails or it takes too long. */
@@ -138,12 +138,20 @@ async function endProgramsIn(namespace: string): Promise<void> {
   }
 }
 
+/** How a program is run. */
+export interface RunOptions {
+  readonly stdin?: string;
+  /** What messages call it. */
+  readonly name?: string;
+}
+
 /**
- * Runs a program to its end.
+ * Runs a program to its end, and returns its standard output.
  *
  * @throws {DemoError} if its status is not 0, with what it said
  */
-export async function runProgram(argv: readonly string[], stdin = ""): Promise<string> {
+export async function runProgram(argv: readonly string[], options: RunOptions = {}): Promise<string> {
+  const { stdin = "", name = argv.join(" ") } = options;
   const [program = "", ...args] = argv;
   const child = new Deno.Command(program, {
     args,
@@ -163,5 +171,5 @@ export async function runProgram(argv: readonly string[], stdin = ""): Promise<s
   const said = (decoder.decode(stderr).trim() || decoder.decode(stdout).trim()).split("\n").slice(-3).join(
     "\n",
   );
-  throw new DemoError(`${argv.join(" ")} ended with ${code}: ${said}`);
+  throw new DemoError(`${name} ended with ${code}: ${said}`);
 }
