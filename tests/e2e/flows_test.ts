@@ -79,15 +79,6 @@ function marker(index: number): Record<string, unknown> {
   });
 }
 
-async function untilSynced(kproxy: KproxyProcess, name: string, from: number): Promise<void> {
-  await kproxy.until(`the sync of ${name}`, (lines) => {
-    const families = lines.filter((line) =>
-      line.msg === "Synced rules" && Array.isArray(line.services) && line.services.includes(name)
-    ).map(({ family }) => family);
-    return new Set(families).size === 2;
-  }, from);
-}
-
 /** What a kernel must be told before kproxy starts, and what else on the node decides about packets. */
 async function prepareNode(lab: NodeLab, options: StartOptions, variant: string): Promise<void> {
   const { netns } = lab.node;
@@ -129,17 +120,14 @@ for (const variant of ["nft", "legacy"]) {
         for (const flowCase of cases) {
           await t.step(flowCase.name, async () => {
             const number = index++;
-            const from = kproxy?.lines.length ?? 0;
-            await manifests.replace("case.json", [
-              nodeObject(options.zone),
-              marker(number % 250),
-              ...flowCase.objects,
-            ]);
+            const objects = [nodeObject(options.zone), marker(number % 250), ...flowCase.objects];
+            const edit = () => manifests.replace("case.json", objects);
             if (kproxy === undefined) {
+              await edit();
               const args = [...kproxyArgs(options), `--manifests=${manifests.folder}`];
               kproxy = await KproxyProcess.start({ netns: lab.node.netns, args });
             } else {
-              await untilSynced(kproxy, `kp/marker-${number % 250}`, from);
+              await kproxy.change(edit, `kp/marker-${number % 250}`, 2);
             }
             assertEquals(await new LabFlowCase(lab, flowCase).run(gapOf), []);
           });

@@ -18,6 +18,8 @@ export interface KproxyOptions {
   readonly netns: Netns;
   /** What follows `kproxy run`. */
   readonly args: readonly string[];
+  /** A folder whose programs are taken before those of the system. */
+  readonly path?: string;
 }
 
 /** How long anything may take that a test waits for. */
@@ -42,7 +44,7 @@ export class KproxyProcess implements AsyncDisposable {
   }
 
   /** Starts it without waiting. The process is the runtime itself, so signals and kills reach it and nothing else. */
-  static spawn({ netns, args }: KproxyOptions): KproxyProcess {
+  static spawn({ netns, args, path }: KproxyOptions): KproxyProcess {
     const kproxy = ["run", "-q", "--config", `${ROOT}/deno.json`, ...permissionFlags(), `${ROOT}/main.ts`];
     const child = new Deno.Command("ip", {
       args: [
@@ -52,6 +54,7 @@ export class KproxyProcess implements AsyncDisposable {
       stdin: "null",
       stdout: "null",
       stderr: "piped",
+      ...(path === undefined ? {} : { env: { PATH: `${path}:${Deno.env.get("PATH") ?? ""}` } }),
     }).spawn();
     return new KproxyProcess(child);
   }
@@ -112,6 +115,22 @@ export class KproxyProcess implements AsyncDisposable {
   /** Waits for a line with this message. */
   async untilMessage(message: string, from = 0): Promise<void> {
     await this.until(`"${message}"`, (lines) => lines.some(({ msg }) => msg === message), from);
+  }
+
+  /**
+   * Makes a change, then waits until the sync of this Service (`namespace/name`) has put it into force in so many families.
+   * Resolves to the log lines since then.
+   */
+  async change(edit: () => Promise<void>, service: string, families = 1): Promise<readonly LogLine[]> {
+    const from = this.#lines.length;
+    await edit();
+    await this.until(`the sync of ${service}`, (lines) => {
+      const synced = lines.filter(({ msg, services }) =>
+        msg === "Synced rules" && Array.isArray(services) && services.includes(service)
+      );
+      return new Set(synced.map(({ family }) => family)).size >= families;
+    }, from);
+    return this.#lines.slice(from);
   }
 
   /** Sends a signal and waits for the end. */

@@ -1,0 +1,62 @@
+/**
+ * A connect loop: well over 100 new connections a second from fresh ports, each answer checked, each within 200 ms, so that a first
+ * packet that had to be sent twice is a failure.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import type { LabHost } from "./lab_host.ts";
+import type { LoopReport, ProbeProtocol } from "./lab_probe.ts";
+import type { SocketAddress } from "./lab_sockets.ts";
+
+const PER_SECOND = 130;
+const LEAST_PER_SECOND = 100;
+const LIMIT_MS = 200;
+
+/** A loop that runs in one namespace until it is stopped. */
+export class ConnectLoop {
+  readonly #host: LabHost;
+
+  private constructor(host: LabHost, readonly to: SocketAddress) {
+    this.#host = host;
+  }
+
+  static async start(
+    host: LabHost,
+    to: SocketAddress,
+    protocol: ProbeProtocol = "tcp",
+  ): Promise<ConnectLoop> {
+    await host.call("startLoop", { protocol, to, perSecond: PER_SECOND, limitMs: LIMIT_MS });
+    return new ConnectLoop(host, to);
+  }
+
+  /** What happened so far. */
+  async report(): Promise<LoopReport> {
+    return await this.#host.call("loopReport");
+  }
+
+  /** Waits until this many more requests have been answered. */
+  async answered(count: number): Promise<void> {
+    const answers = async () =>
+      Object.values((await this.report()).byServer).reduce((sum, one) => sum + one, 0);
+    const goal = await answers() + count;
+    const deadline = performance.now() + 10_000;
+    while (await answers() < goal) {
+      assert(performance.now() < deadline, `${this.to.ip}:${this.to.port} does not answer`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+
+  async stop(): Promise<LoopReport> {
+    return await this.#host.call("stopLoop");
+  }
+
+  /** Stops and fails unless every single connection was answered in time, and there were enough of them. */
+  async stopUnbroken(): Promise<LoopReport> {
+    const report = await this.stop();
+    assertEquals(report.failures, [], `${report.failures.length} of ${report.requests} connections failed`);
+    const perSecond = report.requests / (report.durationMs / 1000);
+    assert(perSecond >= LEAST_PER_SECOND, `only ${perSecond.toFixed(0)} connections a second`);
+    return report;
+  }
+}

@@ -1,0 +1,41 @@
+/**
+ * The rules in a namespace, as the real tools say them.
+ *
+ * @module
+ */
+import type { Netns } from "./netns.ts";
+
+/** Chains whose rules kube-proxy writes in no particular order, but for the last rule of `nat KUBE-SERVICES`. */
+const UNORDERED = /^-A KUBE-(?:SERVICES|EXTERNAL-SERVICES|NODEPORTS|PROXY-FIREWALL) /;
+
+/** One table without comments and counters, chains first. */
+export async function saveTable(netns: Netns, tool: string, table: string): Promise<string[]> {
+  const text = await netns.run([`${tool}-save`, "-t", table]);
+  return text.split("\n").filter((line) => /^[:*-]/.test(line)).map((line) =>
+    line.replace(/ \[\d+:\d+\]$/, "")
+  );
+}
+
+/** All of `filter`, `nat` and `mangle`, both families: equal if and only if the rules are. */
+export async function saveAll(netns: Netns): Promise<string> {
+  const lines: string[] = [];
+  for (const tool of ["iptables", "ip6tables"]) {
+    for (const table of ["filter", "nat", "mangle"]) lines.push(...await saveTable(netns, tool, table));
+  }
+  return lines.join("\n");
+}
+
+/**
+ * Puts lines of one table into an order in which two rulesets are equal line by line if kube-proxy might have written either.
+ * The order of rules stays what it is everywhere but in the chains that all Services share.
+ */
+export function inComparableOrder(lines: readonly string[]): string[] {
+  const chainOf = (line: string): string => line.startsWith("-A ") ? line.split(" ")[1]! : "";
+  const isLast = (line: string): boolean => line.includes("this must be the last rule");
+  const groups = Map.groupBy(lines, chainOf);
+  return [...groups.keys()].sort().flatMap((chain) => {
+    const group = groups.get(chain)!;
+    if (chain !== "" && !group.every((line) => UNORDERED.test(line))) return group;
+    return [...group.filter((line) => !isLast(line)).sort(), ...group.filter(isLast)];
+  });
+}

@@ -1,0 +1,86 @@
+/**
+ * A lab with a Service in it: what tests of changes and restarts begin with.
+ *
+ * @module
+ */
+import type { ApiJson } from "../flows/objects.ts";
+import { service, slice } from "../flows/objects.ts";
+import { KproxyProcess } from "./kproxy_process.ts";
+import type { LabHost } from "./lab_host.ts";
+import { LabManifests } from "./lab_manifests.ts";
+import { NODE_OBJECT, NodeLab } from "./node_lab.ts";
+import { program, ROOT_NAMESPACES } from "./skip.ts";
+
+/** What such tests need of the machine. */
+export const WEB_NEEDS = [
+  ROOT_NAMESPACES,
+  ...["ip", "sysctl", "conntrack", "iptables", "ip6tables"].map(program),
+];
+
+export const WEB_PORT = 80;
+export const WEB_TARGET_PORT = 8080;
+export const WEB_NODE_PORT = 30080;
+export const WEB_CLUSTER_IP = "10.96.0.1";
+/** Pods that serve; the third is on another node. */
+export const WEB_PODS = ["10.244.0.11", "10.244.0.12", "10.244.1.13"] as const;
+
+/** The Service `shop/web`, with a node port. */
+export const WEB_SERVICE: ApiJson = service("shop/web", {
+  type: "NodePort",
+  clusterIP: WEB_CLUSTER_IP,
+  ports: [`http:${WEB_PORT}:${WEB_NODE_PORT}`],
+});
+
+/** Its only slice, with these pods in it. */
+export function webSlice(pods: readonly string[]): ApiJson {
+  const endpoints = pods.map((ip) => `${ip}@${ip.startsWith("10.244.0.") ? "node-a" : "node-b"}`);
+  return slice("shop/web.1", [`http:${WEB_TARGET_PORT}`], endpoints);
+}
+
+/** How the lab's kproxy is started by default. */
+export const WEB_ARGS = [
+  "--hostname-override=node-a",
+  "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
+  "--iptables-min-sync-period=0s",
+];
+
+/** The lab, a client in a pod and one outside, serving pods, and a folder with the Service's objects. */
+export class WebLab implements AsyncDisposable {
+  private constructor(
+    readonly lab: NodeLab,
+    readonly manifests: LabManifests,
+    readonly pod: LabHost,
+    readonly client: LabHost,
+  ) {}
+
+  static async create(): Promise<WebLab> {
+    const lab = await NodeLab.create();
+    const manifests = await LabManifests.create();
+    for (const ip of WEB_PODS) {
+      const host = await lab.host(ip, ip.startsWith("10.244.0.") ? "cni0" : "eth0");
+      await host.call("serve", { protocol: "tcp", ip, port: WEB_TARGET_PORT });
+    }
+    await manifests.replace("node.json", [NODE_OBJECT]);
+    await manifests.replace("web.json", [WEB_SERVICE]);
+    await manifests.replace("endpoints.json", [webSlice(WEB_PODS.slice(0, 2))]);
+    return new WebLab(lab, manifests, await lab.host("10.244.0.5", "cni0"), await lab.host("198.51.100.9"));
+  }
+
+  /** Starts kproxy on the node and waits for its first syncs. */
+  async start(args: readonly string[] = []): Promise<KproxyProcess> {
+    return await KproxyProcess.start(this.options(args));
+  }
+
+  /** How {@linkcode start} starts it. */
+  options(args: readonly string[] = []): { netns: NodeLab["node"]["netns"]; args: string[] } {
+    return {
+      netns: this.lab.node.netns,
+      args: [...WEB_ARGS, `--manifests=${this.manifests.folder}`, ...args],
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.lab[Symbol.asyncDispose]();
+    await this.manifests[Symbol.asyncDispose]();
+  }
+}
