@@ -4,9 +4,11 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../config/types.ts";
+import { UsageError } from "../errors.ts";
 import type { Logger } from "../observe/log.ts";
 import { CombinedSource } from "../source/combine.ts";
 import { FileSource } from "../source/files.ts";
+import { classifyPaths } from "../source/files_scan.ts";
 import type { Source } from "../source/source.ts";
 import { VERSION } from "./version.ts";
 
@@ -23,14 +25,25 @@ export interface SourceOptions {
  * `--master` is given too, and files win per object.
  *
  * @throws {ConfigError} if the kubeconfig is wrong or, without any source, the environment is not a pod's
+ * @throws {UsageError} if a manifest path is not there
  */
 export async function openSource(config: KubeProxyConfiguration, options: SourceOptions): Promise<Source> {
   const { manifests, endpointsSource } = config.kproxy;
   const { master, log } = options;
+  await requirePaths(manifests);
   const files = manifests.length === 0 ? null : new FileSource({ paths: manifests, endpointsSource, log });
   if (files !== null && master === "" && config.clientConnection.kubeconfig === "") return files;
   const api = await openApi(config, options);
   return files === null ? api : new CombinedSource(files, api, (message) => log.info(message));
+}
+
+async function requirePaths(manifests: readonly string[]): Promise<void> {
+  try {
+    await classifyPaths(manifests);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound || error instanceof TypeError)) throw error;
+    throw new UsageError(error.message, { cause: error });
+  }
 }
 
 async function openApi(
