@@ -206,7 +206,8 @@ function readIdentity(raw: RawObject, path: string): Identity {
   if (token !== "") return { kind: "token", token: checkHeader(token, "token") };
   if (username !== "") return { kind: "basic", username, password };
   if (isAbsent(raw["exec"])) return { kind: "anonymous" };
-  return { kind: "plugin", plugin: inside("exec", () => readPlugin(objectAt(raw, "exec"), path)) };
+  const exec = objectAt(raw, "exec");
+  return { kind: "plugin", plugin: inside("exec", () => readPlugin(exec, path)) };
 }
 
 function readPlugin(raw: RawObject, path: string): CredentialPlugin {

@@ -1,0 +1,255 @@
+/**
+ * The real API server of `tests/lab/kapi`, built once and run on 127.0.0.1 with its own etcd, for tests.
+ *
+ * @module
+ */
+import { runOk, systemExec } from "../../lib/kernel/exec.ts";
+import { findProgram } from "../../tools/setup.ts";
+import type { RawApiObject } from "./list_watch_server.ts";
+import { go, type Need, program } from "./skip.ts";
+
+/** What a test of the real API server needs. */
+export const KAPI: readonly Need[] = [go(25), program("etcd")];
+
+const SOURCES = new URL("../lab/kapi/", import.meta.url).pathname;
+const CACHE = new URL("../../.cache/kapi/", import.meta.url).pathname;
+const BUILD_TIMEOUT_MS = 15 * 60_000;
+
+/** Where the objects of a kind are. */
+const COLLECTIONS: Readonly<Record<string, string>> = {
+  Service: "/api/v1/namespaces/{namespace}/services",
+  Endpoints: "/api/v1/namespaces/{namespace}/endpoints",
+  EndpointSlice: "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices",
+  Node: "/api/v1/nodes",
+};
+
+/** Builds kapi unless this very source has been built before; returns the program's path. */
+export async function buildKapi(): Promise<string> {
+  const built = `${CACHE}kapi-${await hashOfSources()}`;
+  await Deno.mkdir(CACHE, { recursive: true });
+  // Test files may run at the same time: one builds, the others wait.
+  using lock = await Deno.open(`${CACHE}lock`, { create: true, write: true });
+  await lock.lock(true);
+  if (await exists(built)) return built;
+  const goPath = findProgram("go") ?? "/usr/local/go/bin/go";
+  await runOk(systemExec, [`${SOURCES}build.sh`, `${built}.new`], {
+    env: { PATH: `${goPath.replace(/\/go$/, "")}:${Deno.env.get("PATH") ?? ""}` },
+    timeoutMs: BUILD_TIMEOUT_MS,
+  });
+  await Deno.rename(`${built}.new`, built);
+  return built;
+}
+
+/** A running API server. */
+export class Kapi implements AsyncDisposable {
+  /** Holds its state, certificates and kubeconfig. */
+  readonly folder: string;
+  readonly port: number;
+  readonly #program: string;
+  readonly #args: readonly string[];
+  readonly #tokens = new Set(["kapi-token"]);
+  #client: Deno.HttpClient | undefined;
+
+  private constructor(folder: string, port: number, program: string, args: readonly string[]) {
+    this.folder = folder;
+    this.port = port;
+    this.#program = program;
+    this.#args = args;
+  }
+
+  /**
+   * Builds if need be, and starts etcd and the server in a fresh folder on free ports. `args` are further flags of
+   * `kapi serve`, such as `-without-slices`.
+   */
+  static async start(args: readonly string[] = []): Promise<Kapi> {
+    const kapi = new Kapi(
+      await Deno.makeTempDir({ prefix: "kproxy-kapi-" }),
+      freePorts(),
+      await buildKapi(),
+      args,
+    );
+    try {
+      await kapi.#writeTokens();
+      await kapi.clientCertificate("kube-proxy");
+      await kapi.resume();
+      return kapi;
+    } catch (error) {
+      await kapi[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  get url(): string {
+    return `https://127.0.0.1:${this.port}`;
+  }
+
+  /** A kubeconfig with a token that is always valid. */
+  get kubeconfig(): string {
+    return `${this.folder}/kubeconfig`;
+  }
+
+  /** Certificate authority of the server's certificate. */
+  get ca(): string {
+    return `${this.folder}/ca.crt`;
+  }
+
+  /** Starts what is not running; resolves when the server is ready. */
+  async resume(): Promise<void> {
+    const flags = ["-token-file", `${this.folder}/tokens`, "-client-ca", `${this.folder}/client-ca.crt`];
+    await runOk(
+      systemExec,
+      [`${SOURCES}run.sh`, this.folder, String(this.port), ...flags, ...this.#args],
+      { env: { KAPI: this.#program }, timeoutMs: 90_000 },
+    );
+    this.#client?.close();
+    this.#client = Deno.createHttpClient({ caCerts: [await Deno.readTextFile(this.ca)], http2: false });
+  }
+
+  /** Stops the server; with `all`, etcd too. What they hold is kept. */
+  async pause(all = false): Promise<void> {
+    await runOk(systemExec, [`${SOURCES}stop.sh`, this.folder, ...(all ? [] : ["kapi"])], {
+      timeoutMs: 60_000,
+    });
+  }
+
+  async restart(): Promise<void> {
+    await this.pause();
+    await this.resume();
+  }
+
+  /** Makes etcd forget all former versions. */
+  async compact(): Promise<void> {
+    const etcd = (await Deno.readTextFile(`${this.folder}/etcd.url`)).trim();
+    await runOk(systemExec, [this.#program, "compact", "-etcd", etcd], { timeoutMs: 60_000 });
+  }
+
+  /** Makes `count` Services with as many endpoints each, svc-00000 and on. */
+  async fill(count: number, endpoints: number): Promise<void> {
+    const options = ["-services", String(count), "-endpoints", String(endpoints)];
+    await runOk(systemExec, [this.#program, "fill", "-kubeconfig", this.kubeconfig, ...options], {
+      timeoutMs: 120_000,
+    });
+  }
+
+  /** Makes a token valid from now on. */
+  async admit(token: string): Promise<void> {
+    this.#tokens.add(token);
+    await this.#writeTokens();
+  }
+
+  /** Makes a token invalid from now on. Watches that are open stay open, as in Kubernetes. */
+  async revoke(token: string): Promise<void> {
+    this.#tokens.delete(token);
+    await this.#writeTokens();
+  }
+
+  /** Makes (or remakes) `NAME.crt` and `NAME.key` in the folder, signed by the authority of client certificates. */
+  async clientCertificate(name: string, validFor = "24h"): Promise<void> {
+    const options = ["-dir", this.folder, "-name", name, "-valid-for", validFor];
+    await runOk(systemExec, [this.#program, "client-cert", ...options]);
+  }
+
+  /** Creates an object; if it is there already, replaces it. */
+  async put(object: RawApiObject): Promise<void> {
+    const created = await this.#request("POST", collectionOf(object), object, [201, 409]);
+    if (created === 409) await this.#request("PUT", pathOf(object), object, [200]);
+  }
+
+  /** Applies a merge patch. */
+  async patch(object: RawApiObject, patch: unknown): Promise<void> {
+    await this.#request("PATCH", pathOf(object), patch, [200]);
+  }
+
+  async remove(object: RawApiObject): Promise<void> {
+    await this.#request("DELETE", pathOf(object), undefined, [200, 404]);
+  }
+
+  /** Deletes all objects of a test, so that the next one starts with none. */
+  async clear(): Promise<void> {
+    for (const [kind, path] of Object.entries(COLLECTIONS)) {
+      const object: RawApiObject = { kind, metadata: { name: "", namespace: "default" } };
+      await this.#request("DELETE", path.includes("{") ? collectionOf(object) : path, undefined, [200, 404]);
+    }
+  }
+
+  /** Stops everything and removes the folder. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#client?.close();
+    await this.pause(true);
+    await Deno.remove(this.folder, { recursive: true });
+  }
+
+  async #writeTokens(): Promise<void> {
+    const path = `${this.folder}/tokens`;
+    await Deno.writeTextFile(`${path}.new`, [...this.#tokens].join("\n"));
+    await Deno.rename(`${path}.new`, path);
+  }
+
+  async #request(method: string, path: string, body: unknown, wanted: readonly number[]): Promise<number> {
+    if (this.#client === undefined) throw new TypeError("kapi is not running");
+    const type = method === "PATCH" ? "application/merge-patch+json" : "application/json";
+    const response = await fetch(this.url + path, {
+      method,
+      client: this.#client,
+      headers: { authorization: "Bearer kapi-token", "content-type": type },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    if (!wanted.includes(response.status)) {
+      throw new Error(`${method} ${path}: status ${response.status}: ${text}`);
+    }
+    return response.status;
+  }
+}
+
+function collectionOf({ kind, metadata }: RawApiObject): string {
+  const path = COLLECTIONS[kind];
+  if (path === undefined) throw new TypeError(`No resource for kind ${kind}`);
+  return path.replace("{namespace}", metadata.namespace ?? "default");
+}
+
+function pathOf(object: RawApiObject): string {
+  return `${collectionOf(object)}/${object.metadata.name}`;
+}
+
+/** The first of three consecutive free ports: the server's and etcd's two. */
+function freePorts(): number {
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const listeners: Deno.TcpListener[] = [];
+    try {
+      const first = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+      listeners.push(first);
+      for (const next of [1, 2]) {
+        listeners.push(Deno.listen({ hostname: "127.0.0.1", port: first.addr.port + next }));
+      }
+      return first.addr.port;
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AddrInUse || error instanceof RangeError)) throw error;
+    } finally {
+      for (const listener of listeners) listener.close();
+    }
+  }
+  throw new Error("No three free ports in a row");
+}
+
+async function hashOfSources(): Promise<string> {
+  const names: string[] = [];
+  for await (const { name } of Deno.readDir(SOURCES)) {
+    if (/\.go$|^go\.(mod|sum)$|^build\.sh$/.test(name)) names.push(name);
+  }
+  const texts = await Promise.all(names.sort().map((name) => Deno.readTextFile(SOURCES + name)));
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(texts.join("\0")));
+  return Array.from(new Uint8Array(digest).slice(0, 8), (byte) => byte.toString(16).padStart(2, "0")).join(
+    "",
+  );
+}
+
+async function exists(path: string): Promise<boolean> {
+  try {
+    await Deno.stat(path);
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
