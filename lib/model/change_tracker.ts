@@ -114,6 +114,11 @@ export class ChangeTracker {
     return true;
   }
 
+  /** How many Services will differ from the state's once it is checked out. */
+  get pendingServiceCount(): number {
+    return this.#pendingServices.size;
+  }
+
   /** Applies what is pending to the state and forgets it. */
   checkout(): Checkout {
     const updatedServices = new Set<NamespacedName>();

@@ -24,10 +24,15 @@ export interface VmoduleEntry {
   readonly verbosity: number;
 }
 
+/** A verbosity that may change while the program runs. */
+export interface Verbosity {
+  level: number;
+}
+
 /** What {@linkcode createLogger} needs. */
 export interface LoggerOptions {
   readonly format: "text" | "json";
-  readonly verbosity: number;
+  readonly verbosity: number | Verbosity;
   readonly vmodule?: readonly VmoduleEntry[];
   /** Takes one complete line, newline included. */
   readonly write: (line: string) => void;
@@ -51,15 +56,18 @@ export function createLogger(options: LoggerOptions): Logger {
     pattern: globPattern(entry.filePattern),
     verbosity: entry.verbosity,
   }));
-  const highest = Math.max(options.verbosity, ...vmodule.map((entry) => entry.verbosity));
+  const { verbosity } = options;
+  const overall: Readonly<Verbosity> = typeof verbosity === "number" ? { level: verbosity } : verbosity;
+  const highestOfFiles = Math.max(...vmodule.map((entry) => entry.verbosity));
+  const isWritten = (wanted: number): boolean => wanted <= overall.level || wanted <= highestOfFiles;
 
   function threshold(caller: string): number {
     const file = caller.slice(0, caller.lastIndexOf(":")).replace(/\.ts$/, "");
-    return vmodule.find((entry) => entry.pattern.test(file))?.verbosity ?? options.verbosity;
+    return vmodule.find((entry) => entry.pattern.test(file))?.verbosity ?? overall.level;
   }
 
   function emit(line: Line): void {
-    if (line.verbosity > highest) return;
+    if (!isWritten(line.verbosity)) return;
     const caller = callSite();
     if (line.verbosity > 0 && line.verbosity > threshold(caller)) return;
     const render = options.format === "json" ? renderJson : renderText;
@@ -67,7 +75,7 @@ export function createLogger(options: LoggerOptions): Logger {
   }
 
   return {
-    enabled: (verbosity) => verbosity <= highest,
+    enabled: isWritten,
     info: (message, values = {}, verbosity = 0) => emit({ severity: "I", message, verbosity, values }),
     warn: (message, values = {}) => emit({ severity: "W", message, verbosity: 0, values }),
     error: (message, error, values = {}) =>

@@ -4,6 +4,7 @@
  * @module
  */
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import type { ProxyMode } from "../config/types.ts";
 import type { IpFamily } from "../model/objects.ts";
 
 /** 1 ms to 16.384 s, doubling. */
@@ -18,67 +19,198 @@ const PROGRAMMING_BUCKETS_SECONDS = [
   ...steps(120, 300, 30),
 ];
 
+/** client-go's, for requests to the API server. */
+const REQUEST_BUCKETS_SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
+
 function steps(from: number, to: number, by: number): number[] {
   return Array.from({ length: (to - from) / by + 1 }, (_, i) => from + i * by);
 }
 
+/** Packets that rules of iptables mode have counted since those rules were written. */
+export interface PacketCounts {
+  /** Dropped because connection tracking found them invalid. */
+  readonly invalidDropped: number;
+  /** Sent to a node port on a loopback address. */
+  readonly localhostNodePorts: number;
+}
+
+/** What decides which metrics there are. */
+export interface ProxyMetricsOptions {
+  /** The mode in use: metrics of other modes are left out. @default {"iptables"} */
+  readonly mode?: ProxyMode;
+  /** Asked at every scrape, must not reject; a count it does not know is left out. Without it neither metric is there. */
+  readonly readPacketCounts?: () => Promise<Partial<PacketCounts>>;
+}
+
+/** One answer, or the lack of one, of the API server. */
+export interface ApiRequest {
+  /** `GET`. */
+  readonly method: string;
+  /** `10.0.0.1:6443`. */
+  readonly host: string;
+  /** HTTP status; `<error>` if there was no answer. */
+  readonly code: string;
+  /** Until the headers were there. */
+  readonly durationMs: number;
+}
+
+const FAMILY = ["ip_family"];
+
+/** The metrics that not every mode has, without `kubeproxy_sync_`. */
+const MODES_OF: readonly (readonly [name: string, modes: readonly ProxyMode[]])[] = [
+  ["full_proxy_rules_duration_seconds", ["iptables", "nftables"]],
+  ["partial_proxy_rules_duration_seconds", ["iptables", "nftables"]],
+  ["proxy_rules_iptables_total", ["iptables"]],
+  ["proxy_rules_iptables_last", ["iptables"]],
+  ["proxy_rules_iptables_restore_failures_total", ["iptables", "ipvs"]],
+  ["proxy_rules_iptables_partial_restore_failures_total", ["iptables"]],
+  ["proxy_rules_nftables_sync_failures_total", ["nftables"]],
+  ["proxy_rules_nftables_cleanup_failures_total", ["nftables"]],
+];
+
 /** Every metric, on one registry of its own. Durations are in seconds, times in seconds since the epoch. */
 export class ProxyMetrics {
   readonly registry = new Registry();
+  readonly #mode: ProxyMode;
 
-  readonly syncDuration = this.#familyHistogram(
-    "sync_proxy_rules_duration_seconds",
+  constructor({ mode = "iptables", readPacketCounts }: ProxyMetricsOptions = {}) {
+    this.#mode = mode;
+    for (const [name, modes] of MODES_OF) {
+      if (!modes.includes(mode)) this.registry.removeSingleMetric(`kubeproxy_sync_${name}`);
+    }
+    if (mode === "iptables" && readPacketCounts !== undefined) this.#addPacketCounts(readPacketCounts);
+  }
+
+  readonly syncDuration = this.#histogram(
+    "kubeproxy_sync_proxy_rules_duration_seconds",
     "Duration of every sync, in seconds",
   );
-  readonly syncFullDuration = this.#familyHistogram(
-    "sync_full_proxy_rules_duration_seconds",
+  readonly syncFullDuration = this.#histogram(
+    "kubeproxy_sync_full_proxy_rules_duration_seconds",
     "Duration of the syncs that wrote every rule, in seconds",
   );
-  readonly syncPartialDuration = this.#familyHistogram(
-    "sync_partial_proxy_rules_duration_seconds",
+  readonly syncPartialDuration = this.#histogram(
+    "kubeproxy_sync_partial_proxy_rules_duration_seconds",
     "Duration of the syncs that wrote only what changed, in seconds",
   );
   readonly lastSyncTimestamp = this.#gauge(
-    "sync_proxy_rules_last_timestamp_seconds",
+    "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
     "Time of the last sync that succeeded, in seconds since the epoch",
-    ["ip_family"],
+    FAMILY,
   );
   readonly lastQueuedTimestamp = this.#gauge(
-    "sync_proxy_rules_last_queued_timestamp_seconds",
+    "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
     "Time of the last request for a sync, in seconds since the epoch",
-    ["ip_family"],
+    FAMILY,
   );
-  readonly networkProgrammingDuration = this.#familyHistogram(
-    "network_programming_duration_seconds",
+  readonly networkProgrammingDuration = this.#histogram(
+    "kubeproxy_network_programming_duration_seconds",
     "Time from the change of an endpoint to its rules, in seconds",
-    PROGRAMMING_BUCKETS_SECONDS,
+    { buckets: PROGRAMMING_BUCKETS_SECONDS },
   );
-  readonly iptablesRestoreFailures = this.#counter(
-    "sync_proxy_rules_iptables_restore_failures_total",
-    "Restores that failed",
-    ["ip_family"],
+  readonly endpointChangesPending = this.#gauge(
+    "kubeproxy_sync_proxy_rules_endpoint_changes_pending",
+    "Changes of EndpointSlices that no sync has taken yet",
   );
-  readonly iptablesPartialRestoreFailures = this.#counter(
-    "sync_proxy_rules_iptables_partial_restore_failures_total",
-    "Restores that failed while writing only what changed",
-    ["ip_family"],
+  readonly endpointChangesTotal = this.#counter(
+    "kubeproxy_sync_proxy_rules_endpoint_changes_total",
+    "Events of EndpointSlices",
+  );
+  readonly serviceChangesPending = this.#gauge(
+    "kubeproxy_sync_proxy_rules_service_changes_pending",
+    "Services whose changes no sync has taken yet",
+  );
+  readonly serviceChangesTotal = this.#counter(
+    "kubeproxy_sync_proxy_rules_service_changes_total",
+    "Events of Services, for each IP family",
+  );
+  readonly noLocalEndpoints = this.#gauge(
+    "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
+    "Service ports with a Local traffic policy that have endpoints, but none on this node",
+    ["ip_family", "traffic_policy"],
   );
   readonly iptablesRules = this.#gauge(
-    "sync_proxy_rules_iptables_total",
+    "kubeproxy_sync_proxy_rules_iptables_total",
     "Rules owned now",
     ["ip_family", "table"],
   );
   readonly iptablesRulesLast = this.#gauge(
-    "sync_proxy_rules_iptables_last",
+    "kubeproxy_sync_proxy_rules_iptables_last",
     "Rules written by the last sync",
     ["ip_family", "table"],
   );
-  readonly rejectedObjects = this.#counter(
-    "rejected_objects_total",
-    "Objects of the source that were refused because they are malformed",
-    [],
-    "kproxy",
+  readonly iptablesRestoreFailures = this.#counter(
+    "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
+    "Restores that failed",
+    FAMILY,
   );
+  readonly iptablesPartialRestoreFailures = this.#counter(
+    "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total",
+    "Restores that failed while writing only what changed",
+    FAMILY,
+  );
+  readonly nftablesSyncFailures = this.#counter(
+    "kubeproxy_sync_proxy_rules_nftables_sync_failures_total",
+    "Transactions of nft that failed",
+    FAMILY,
+  );
+  readonly nftablesCleanupFailures = this.#counter(
+    "kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total",
+    "Deletions of stale chains that failed",
+    FAMILY,
+  );
+  readonly conntrackDuration = this.#histogram(
+    "kubeproxy_conntrack_reconciler_sync_duration_seconds",
+    "Duration of every look for stale flows, in seconds",
+  );
+  readonly conntrackDeletedEntries = this.#counter(
+    "kubeproxy_conntrack_reconciler_deleted_entries_total",
+    "Stale flows deleted",
+    FAMILY,
+  );
+  readonly healthzTotal = this.#counter(
+    "kubeproxy_proxy_healthz_total",
+    "Answers of /healthz, by status",
+    ["code"],
+  );
+  readonly livezTotal = this.#counter("kubeproxy_proxy_livez_total", "Answers of /livez, by status", [
+    "code",
+  ]);
+  readonly apiRequests = this.#counter(
+    "rest_client_requests_total",
+    "Requests to the API server, by status, method and host",
+    ["code", "host", "method"],
+  );
+  readonly apiRequestDuration = this.#histogram(
+    "rest_client_request_duration_seconds",
+    "Time until the API server answered, in seconds, by verb and host",
+    { labels: ["host", "verb"], buckets: REQUEST_BUCKETS_SECONDS },
+  );
+  readonly rejectedObjects = this.#counter(
+    "kproxy_rejected_objects_total",
+    "Objects of the source that were refused because they are malformed",
+  );
+  readonly healthCheckPortConflicts = this.#gauge(
+    "kproxy_health_check_node_port_conflicts",
+    "Services whose health check node port cannot be opened",
+  );
+
+  /** Notes one answer of the API server. */
+  observeApiRequest({ method, host, code, durationMs }: ApiRequest): void {
+    this.apiRequests.inc({ code, host, method });
+    this.apiRequestDuration.observe({ host, verb: method }, durationMs / 1000);
+  }
+
+  /** Notes one look for stale flows. */
+  observeFlows(flows: {
+    readonly family: IpFamily;
+    readonly deleted: number;
+    readonly durationMs: number;
+  }): void {
+    const labels = { ip_family: flows.family };
+    this.conntrackDuration.observe(labels, flows.durationMs / 1000);
+    this.conntrackDeletedEntries.inc(labels, flows.deleted);
+  }
 
   /** Notes one sync that succeeded, and how long the changes it carried had been waiting. */
   observeSync(
@@ -100,8 +232,13 @@ export class ProxyMetrics {
   /** Notes one sync whose rules were refused. */
   observeFailure(family: IpFamily, sync: { readonly full: boolean; readonly durationMs: number }): void {
     this.#observeDuration(family, sync.full, sync.durationMs);
-    this.iptablesRestoreFailures.inc({ ip_family: family });
-    if (!sync.full) this.iptablesPartialRestoreFailures.inc({ ip_family: family });
+    const labels = { ip_family: family };
+    if (this.#mode === "nftables") {
+      this.nftablesSyncFailures.inc(labels);
+      return;
+    }
+    this.iptablesRestoreFailures.inc(labels);
+    if (!sync.full) this.iptablesPartialRestoreFailures.inc(labels);
   }
 
   #observeDuration(family: IpFamily, full: boolean, durationMs: number): void {
@@ -110,29 +247,66 @@ export class ProxyMetrics {
     (full ? this.syncFullDuration : this.syncPartialDuration).observe(labels, durationMs / 1000);
   }
 
-  #counter(name: string, help: string, labelNames: string[], prefix = "kubeproxy"): Counter {
+  #addPacketCounts(readOnce: () => Promise<Partial<PacketCounts>>): void {
+    // Both metrics are collected at the same time: one reading serves them.
+    let reading: Promise<Partial<PacketCounts>> | undefined;
+    const read = (): Promise<Partial<PacketCounts>> =>
+      reading ??= readOnce().finally(() => {
+        reading = undefined;
+      });
+    const add = (name: string, help: string, count: keyof PacketCounts): void => {
+      const counter: Counter = new Counter({
+        name,
+        help: `[ALPHA] ${help}`,
+        registers: [this.registry],
+        async collect(): Promise<void> {
+          const value = (await read())[count];
+          counter.reset();
+          // Resetting a metric without labels sets it to 0, which would claim a count.
+          if (value === undefined) counter.remove();
+          else counter.inc(value);
+        },
+      });
+    };
+    add(
+      "kubeproxy_iptables_ct_state_invalid_dropped_packets_total",
+      "Packets dropped because connection tracking found them invalid",
+      "invalidDropped",
+    );
+    add(
+      "kubeproxy_iptables_localhost_nodeports_accepted_packets_total",
+      "Packets sent to a node port on a loopback address",
+      "localhostNodePorts",
+    );
+  }
+
+  #counter(name: string, help: string, labelNames: readonly string[] = []): Counter {
     return new Counter({
-      name: `${prefix}_${name}`,
+      name,
       help: `[ALPHA] ${help}`,
-      labelNames,
+      labelNames: [...labelNames],
       registers: [this.registry],
     });
   }
 
-  #gauge(name: string, help: string, labelNames: string[]): Gauge {
+  #gauge(name: string, help: string, labelNames: readonly string[] = []): Gauge {
     return new Gauge({
-      name: `kubeproxy_${name}`,
+      name,
       help: `[ALPHA] ${help}`,
-      labelNames,
+      labelNames: [...labelNames],
       registers: [this.registry],
     });
   }
 
-  #familyHistogram(name: string, help: string, buckets = DURATION_BUCKETS_SECONDS): Histogram {
+  #histogram(
+    name: string,
+    help: string,
+    { labels = FAMILY, buckets = DURATION_BUCKETS_SECONDS }: { labels?: string[]; buckets?: number[] } = {},
+  ): Histogram {
     return new Histogram({
-      name: `kubeproxy_${name}`,
+      name,
       help: `[ALPHA] ${help}`,
-      labelNames: ["ip_family"],
+      labelNames: [...labels],
       buckets,
       registers: [this.registry],
     });

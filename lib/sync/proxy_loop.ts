@@ -15,6 +15,14 @@ export interface FamilyLane {
   requestSync(): void;
 }
 
+/** Hears of every event that a family took, needed or not. */
+export interface ChangeObserver {
+  /** A Service; `pendingServices` is how many now wait for a sync of the family. */
+  service(family: IpFamily, pendingServices: number): void;
+  /** An EndpointSlice of the family; `pending` if it needs a sync. */
+  endpointSlice(family: IpFamily, pending: boolean): void;
+}
+
 /** What a {@linkcode ProxyLoop} needs. */
 export interface ProxyLoopOptions {
   readonly lanes: readonly FamilyLane[];
@@ -23,6 +31,7 @@ export interface ProxyLoopOptions {
   /** The own Node changed, or is gone. */
   readonly onNode: (node: NodeObject | undefined) => void;
   readonly onRejected: (rejection: Rejection) => void;
+  readonly changes?: ChangeObserver;
 }
 
 /**
@@ -101,6 +110,7 @@ export class ProxyLoop implements SourceSink {
   #takeService(old: Service | undefined, current: Service | undefined, changed: Set<FamilyLane>): void {
     for (const lane of this.#options.lanes) {
       if (lane.tracker.updateService(old, current)) changed.add(lane);
+      this.#options.changes?.service(lane.family, lane.tracker.pendingServiceCount);
     }
   }
 
@@ -113,7 +123,9 @@ export class ProxyLoop implements SourceSink {
     if (slice === undefined) return;
     // Both families hear of every slice: only so does a tracker notice one that changed its address type.
     for (const lane of this.#options.lanes) {
-      if (lane.tracker.updateEndpointSlice(slice, current === undefined)) changed.add(lane);
+      const pending = lane.tracker.updateEndpointSlice(slice, current === undefined);
+      if (pending) changed.add(lane);
+      if (slice.addressType === lane.family) this.#options.changes?.endpointSlice(lane.family, pending);
     }
   }
 }

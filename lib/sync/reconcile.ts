@@ -38,6 +38,8 @@ export interface SyncFailure {
 
 /** Hears of every sync. */
 export interface SyncObserver {
+  /** A sync has taken over what was pending. */
+  begun?(sync: { readonly family: IpFamily }): void;
   synced(outcome: SyncOutcome): void;
   failed(failure: SyncFailure): void;
 }
@@ -90,6 +92,7 @@ export class Reconciler {
     const { tracker, proxier, observer, nowMs } = this.#options;
     const startMs = nowMs();
     const { state, updatedServices, triggerTimesMs, ...udp } = tracker.checkout();
+    observer.begun?.({ family: proxier.family });
     for (const service of updatedServices) this.#uncommitted.add(service);
     this.#triggerTimesMs.push(...triggerTimesMs);
     this.#udpEndpointsChanged ||= udp.udpEndpointsChanged;

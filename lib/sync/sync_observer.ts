@@ -6,6 +6,8 @@
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
+import { NoLocalEndpointsCount } from "./no_local_endpoints.ts";
+import type { ChangeObserver } from "./proxy_loop.ts";
 import type { SyncFailure, SyncObserver, SyncOutcome } from "./reconcile.ts";
 
 /** How many Services a log line names; the count says how many there were. */
@@ -14,13 +16,24 @@ const NAMED_SERVICES = 10;
 /** Writes log lines and metrics. The first sync of a family is always logged, later ones at verbosity 2. */
 export function observeSyncs(log: Logger, metrics: ProxyMetrics, nowMs: () => number): SyncObserver {
   const ready = new Set<IpFamily>();
+  const noLocalEndpoints = new Map<IpFamily, NoLocalEndpointsCount>();
   return {
+    begun(): void {
+      metrics.endpointChangesPending.set(0);
+      metrics.serviceChangesPending.set(0);
+    },
     synced(outcome: SyncOutcome): void {
       const { family, full, report, durationMs, services, triggerTimesMs, state } = outcome;
       metrics.observeSync(family, { full, durationMs, endMs: nowMs(), triggerTimesMs });
       for (const [table, count] of Object.entries(report.total)) {
         metrics.iptablesRules.set({ ip_family: family, table }, count);
         metrics.iptablesRulesLast.set({ ip_family: family, table }, report.written[table] ?? 0);
+      }
+      const counts = noLocalEndpoints.get(family) ?? new NoLocalEndpointsCount();
+      noLocalEndpoints.set(family, counts);
+      counts.update(state, full ? "all" : new Set(services));
+      for (const [policy, count] of Object.entries(counts.total)) {
+        metrics.noLocalEndpoints.set({ ip_family: family, traffic_policy: policy }, count);
       }
       const first = !ready.has(family);
       ready.add(family);
@@ -46,6 +59,29 @@ export function observeSyncs(log: Logger, metrics: ProxyMetrics, nowMs: () => nu
         took: formatMs(durationMs),
       });
     },
+  };
+}
+
+/** Counts the events that come in. Both families share the series, as in kube-proxy. */
+export function observeChanges(metrics: ProxyMetrics): ChangeObserver {
+  return {
+    service(_family, pendingServices): void {
+      metrics.serviceChangesTotal.inc();
+      metrics.serviceChangesPending.set(pendingServices);
+    },
+    endpointSlice(_family, pending): void {
+      metrics.endpointChangesTotal.inc();
+      if (pending) metrics.endpointChangesPending.inc();
+    },
+  };
+}
+
+/** All of the observers as one, told in this order. */
+export function joinObservers(...observers: readonly SyncObserver[]): SyncObserver {
+  return {
+    begun: (sync) => observers.forEach((observer) => observer.begun?.(sync)),
+    synced: (outcome) => observers.forEach((observer) => observer.synced(outcome)),
+    failed: (failure) => observers.forEach((observer) => observer.failed(failure)),
   };
 }
 

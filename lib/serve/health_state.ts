@@ -1,0 +1,230 @@
+/**
+ * What is known of the proxy's health, and what the health server answers for it.
+ *
+ * @module
+ */
+import { isNodeEligible } from "../model/node.ts";
+import type { IpFamily, NodeObject } from "../model/objects.ts";
+import type { ResourceKind } from "../source/source.ts";
+import { formatRfc3339, ZERO_TIME } from "./rfc3339.ts";
+
+/** Time as the health server sees it. */
+export interface HealthClock {
+  /** Milliseconds, monotonic: decides. */
+  nowMs(): number;
+  /** Milliseconds since the epoch: is shown. */
+  epochMs(): number;
+}
+
+/** The machine's own clocks. */
+export const systemHealthClock: HealthClock = {
+  nowMs: () => performance.now(),
+  epochMs: () => Date.now(),
+};
+
+/** What a {@linkcode HealthState} needs. */
+export interface HealthStateOptions {
+  /** The families that are proxied. */
+  readonly families: readonly IpFamily[];
+  /** A sync asked for longer ago than twice this is a stuck one, in milliseconds. */
+  readonly syncPeriodMs: number;
+  /** A watch that was silent for longer than this is a dead one, in milliseconds. @default {180000} */
+  readonly watchLimitMs?: number;
+  readonly clock: HealthClock;
+}
+
+/** One answer of the health server. */
+export interface HealthAnswer {
+  readonly status: 200 | 503;
+  /** Compact JSON. */
+  readonly body: string;
+}
+
+/** The server sends a bookmark about every minute, and a watch without a byte for 90 s is opened anew. */
+const WATCH_LIMIT_MS = 180_000;
+
+interface Moment {
+  readonly nowMs: number;
+  readonly epochMs: number;
+}
+
+interface FamilyHealth {
+  lastUpdated: Moment | undefined;
+  oldestQueuedMs: number | undefined;
+  firstSyncDone: boolean;
+  lastApply: { readonly at: Moment; readonly error: string | undefined } | undefined;
+}
+
+/**
+ * Collects what happens and decides. Source: kube-proxy 1.36 `/healthz` and `/livez`; differs: a Node never seen counts as
+ * eligible, and a sync that failed counts as waiting even if nobody asked for it.
+ */
+export class HealthState {
+  readonly #clock: HealthClock;
+  readonly #timeoutMs: number;
+  readonly #watchLimitMs: number;
+  readonly #families: ReadonlyMap<IpFamily, FamilyHealth>;
+  readonly #heard = new Map<ResourceKind, Moment>();
+  #nodeEligible = true;
+
+  constructor({ families, syncPeriodMs, watchLimitMs = WATCH_LIMIT_MS, clock }: HealthStateOptions) {
+    this.#clock = clock;
+    this.#timeoutMs = 2 * syncPeriodMs;
+    this.#watchLimitMs = watchLimitMs;
+    this.#families = new Map(
+      [...families].sort().map((family) => [family, {
+        lastUpdated: undefined,
+        oldestQueuedMs: undefined,
+        firstSyncDone: false,
+        lastApply: undefined,
+      }]),
+    );
+  }
+
+  /** The loops run: from now on the families count as known. */
+  started(): void {
+    const at = this.#now();
+    for (const health of this.#families.values()) health.lastUpdated = at;
+  }
+
+  /** A sync was asked for, or has begun. */
+  queued(family: IpFamily): void {
+    this.#of(family).oldestQueuedMs ??= this.#clock.nowMs();
+  }
+
+  /** A sync reached its state. */
+  synced(family: IpFamily): void {
+    const health = this.#of(family);
+    const at = this.#now();
+    health.lastUpdated = at;
+    health.oldestQueuedMs = undefined;
+    health.firstSyncDone = true;
+    health.lastApply = { at, error: undefined };
+  }
+
+  /** A sync failed, so that one is still needed. */
+  failed(family: IpFamily, error: string): void {
+    this.queued(family);
+    this.#of(family).lastApply = { at: this.#now(), error };
+  }
+
+  /** The own Node is so now; undefined: it is gone. */
+  setNode(node: NodeObject | undefined): void {
+    this.#nodeEligible = isNodeEligible(node ?? null);
+  }
+
+  /** The source has something from its origin about this kind, be it only a sign of life. */
+  heard(kind: ResourceKind): void {
+    this.#heard.set(kind, this.#now());
+  }
+
+  /** False if a sync of some family has been waiting for too long. Nothing about the Node. */
+  get isProxyHealthy(): boolean {
+    const nowMs = this.#clock.nowMs();
+    return [...this.#families.values()].every((health) => this.#isFresh(health, nowMs));
+  }
+
+  /** Whether load balancers should send new traffic here. */
+  healthz(): HealthAnswer {
+    const healthy = this.isProxyHealthy;
+    return this.#answer(healthy, healthy && this.#nodeEligible, { nodeEligible: this.#nodeEligible });
+  }
+
+  /** Whether the proxy itself works. */
+  livez(): HealthAnswer {
+    const healthy = this.isProxyHealthy;
+    return this.#answer(healthy, healthy, {});
+  }
+
+  /** kproxy's own: whether its rules are those that the cluster wants now, and if not, why. */
+  readyz(): HealthAnswer {
+    const now = this.#now();
+    const reasons: string[] = [];
+    const families: Record<string, unknown> = {};
+    const watches: Record<string, unknown> = {};
+    for (const [family, health] of this.#families) {
+      reasons.push(...this.#reasons(family, health, now.nowMs));
+      families[family] = shownFamily(health, now.nowMs);
+    }
+    for (const [kind, at] of [...this.#heard].sort()) {
+      const ageMs = now.nowMs - at.nowMs;
+      watches[kind] = { ageSeconds: seconds(ageMs), lastHeard: formatRfc3339(at.epochMs) };
+      if (ageMs > this.#watchLimitMs) reasons.push(`${kind}: nothing heard for ${seconds(ageMs)} s`);
+    }
+    const ready = reasons.length === 0;
+    const body = { ready, reasons, currentTime: formatRfc3339(now.epochMs), families, watches };
+    return { status: ready ? 200 : 503, body: JSON.stringify(body) };
+  }
+
+  #reasons(family: IpFamily, health: FamilyHealth, nowMs: number): string[] {
+    const reasons: string[] = [];
+    if (!health.firstSyncDone) reasons.push(`${family}: the first sync is not done`);
+    const error = health.lastApply?.error;
+    if (error !== undefined) reasons.push(`${family}: the last sync failed: ${error}`);
+    if (!this.#isFresh(health, nowMs)) {
+      reasons.push(
+        `${family}: a sync has been waiting for ${seconds(nowMs - (health.oldestQueuedMs ?? nowMs))} s`,
+      );
+    }
+    return reasons;
+  }
+
+  #answer(healthy: boolean, ok: boolean, node: { readonly nodeEligible?: boolean }): HealthAnswer {
+    const { nowMs, epochMs } = this.#now();
+    const status: Record<string, unknown> = {};
+    let newestMs = Number.NEGATIVE_INFINITY;
+    for (const [family, health] of this.#families) {
+      if (health.lastUpdated === undefined) continue;
+      newestMs = Math.max(newestMs, health.lastUpdated.epochMs);
+      status[family] = {
+        lastUpdated: formatRfc3339(health.lastUpdated.epochMs),
+        healthy: this.#isFresh(health, nowMs),
+      };
+    }
+    // An answer of 200 tells its own time as the last update; kube-proxy's clients may count on it.
+    const lastUpdatedMs = ok ? this.#clock.epochMs() : newestMs;
+    const body = {
+      lastUpdated: Number.isFinite(lastUpdatedMs) ? formatRfc3339(lastUpdatedMs) : ZERO_TIME,
+      currentTime: formatRfc3339(epochMs),
+      ...node,
+      healthy,
+      ...(Object.keys(status).length === 0 ? {} : { status }),
+    };
+    return { status: ok ? 200 : 503, body: JSON.stringify(body) };
+  }
+
+  #isFresh({ lastUpdated, oldestQueuedMs }: FamilyHealth, nowMs: number): boolean {
+    return lastUpdated === undefined || oldestQueuedMs === undefined ||
+      nowMs - oldestQueuedMs < this.#timeoutMs;
+  }
+
+  #of(family: IpFamily): FamilyHealth {
+    const health = this.#families.get(family);
+    if (health === undefined) throw new RangeError(`${family} is not proxied`);
+    return health;
+  }
+
+  #now(): Moment {
+    return { nowMs: this.#clock.nowMs(), epochMs: this.#clock.epochMs() };
+  }
+}
+
+function shownFamily(health: FamilyHealth, nowMs: number): Record<string, unknown> {
+  const { firstSyncDone, oldestQueuedMs, lastApply } = health;
+  return {
+    firstSyncDone,
+    waitingSeconds: oldestQueuedMs === undefined ? 0 : seconds(nowMs - oldestQueuedMs),
+    ...(lastApply === undefined ? {} : {
+      lastApply: {
+        succeeded: lastApply.error === undefined,
+        time: formatRfc3339(lastApply.at.epochMs),
+        ageSeconds: seconds(nowMs - lastApply.at.nowMs),
+        ...(lastApply.error === undefined ? {} : { error: lastApply.error }),
+      },
+    }),
+  };
+}
+
+function seconds(ms: number): number {
+  return Math.round(ms / 100) / 10;
+}

@@ -1,0 +1,137 @@
+/**
+ * One address to listen on, as Go's servers understand it: a wildcard means both IP families.
+ *
+ * @module
+ */
+import { isLoopback, isUnspecified, joinHostPort, parseIp } from "../model/ip.ts";
+import type { IpFamily } from "../model/objects.ts";
+import { textAnswer } from "./answers.ts";
+
+/** Who asks. */
+export interface Peer {
+  readonly family: IpFamily;
+  /** Canonical; an IPv4 peer of an IPv6 socket is an IPv4 address here. */
+  readonly address: string;
+  readonly isLoopback: boolean;
+}
+
+/** From request to answer. */
+export type Handler = (request: Request, peer: Peer) => Response | Promise<Response>;
+
+/** What {@linkcode listen} needs. */
+export interface ListenOptions {
+  /** An IP address; `0.0.0.0` and `::` mean all addresses of both families, or of `only`. */
+  readonly host: string;
+  /** 0 takes a free one. */
+  readonly port: number;
+  readonly handler: Handler;
+  /** Told of what a handler throws; the client gets status 500. */
+  readonly onError: (error: unknown) => void;
+  /** For a wildcard: listen on IPv4 addresses only. */
+  readonly ipv4Only?: boolean;
+  /** Opens one socket. @default {serveSocket} */
+  readonly bind?: typeof serveSocket;
+}
+
+/** An open port. */
+export interface Listener {
+  readonly port: number;
+  /** What it really listens on, e.g. `[::]:10256`; two if the kernel keeps the families apart. */
+  readonly addresses: readonly string[];
+  /** Resolves when it has ended, by `close` or by itself. */
+  readonly finished: Promise<void>;
+  /** Closes the port and all its connections. */
+  close(): Promise<void>;
+}
+
+/** One socket with its server. */
+export interface BoundSocket {
+  readonly port: number;
+  readonly finished: Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * Begins to listen. A wildcard is one socket for both families, or one of IPv4 where the kernel has no IPv6.
+ *
+ * @throws {Error} if the address is taken, is not of this host or may not be used
+ */
+export function listen(options: ListenOptions): Listener {
+  const { host, port, handler, onError, ipv4Only = false, bind = serveSocket } = options;
+  const serve = (hostname: string, at: number): BoundSocket => bind(hostname, at, handler, onError);
+  const ip = parseIp(host);
+  if (ip === null) throw new TypeError(`Cannot listen on "${host}": not an IP address`);
+  if (!isUnspecified(ip)) return joinSockets([[ip.text, serve(ip.text, port)]]);
+  if (ipv4Only) return joinSockets([["0.0.0.0", serve("0.0.0.0", port)]]);
+  let both: BoundSocket;
+  try {
+    both = serve("::", port);
+  } catch (error) {
+    if (error instanceof Deno.errors.AddrInUse || error instanceof Deno.errors.PermissionDenied) throw error;
+    return joinSockets([["0.0.0.0", serve("0.0.0.0", port)]]);
+  }
+  // With sysctl net.ipv6.bindv6only the socket has IPv6 alone; otherwise the IPv4 side is taken, by itself.
+  try {
+    return joinSockets([["::", both], ["0.0.0.0", serve("0.0.0.0", both.port)]]);
+  } catch (error) {
+    if (error instanceof Deno.errors.AddrInUse) return joinSockets([["::", both]]);
+    void both.close();
+    throw error;
+  }
+}
+
+/**
+ * Opens one socket and serves HTTP on it.
+ *
+ * @throws {Error} if it cannot be bound
+ */
+export function serveSocket(
+  hostname: string,
+  port: number,
+  handler: Handler,
+  onError: (error: unknown) => void,
+): BoundSocket {
+  const stop = new AbortController();
+  const server = Deno.serve({
+    hostname,
+    port,
+    signal: stop.signal,
+    onListen: () => {},
+    onError: (error) => {
+      onError(error);
+      return textAnswer("500 internal error\n", { status: 500 });
+    },
+  }, (request, { remoteAddr }) => handler(request, peerOf(remoteAddr)));
+  let ended = false;
+  const finished = server.finished.then(() => {
+    ended = true;
+  });
+  return {
+    port: server.addr.port,
+    finished,
+    close: () => {
+      // Ending it a second time would throw.
+      if (!ended) stop.abort();
+      ended = true;
+      return finished;
+    },
+  };
+}
+
+function peerOf(address: Deno.Addr): Peer {
+  const ip = "hostname" in address ? parseIp(address.hostname.split("%", 1)[0] ?? "") : null;
+  if (ip === null) throw new TypeError("A client without an IP address");
+  return { family: ip.family, address: ip.text, isLoopback: isLoopback(ip) };
+}
+
+function joinSockets(sockets: readonly (readonly [string, BoundSocket])[]): Listener {
+  const port = sockets[0]?.[1].port ?? 0;
+  return {
+    port,
+    addresses: sockets.map(([hostname, socket]) => joinHostPort(hostname, socket.port)),
+    finished: Promise.all(sockets.map(([, socket]) => socket.finished)).then(() => {}),
+    close: async () => {
+      await Promise.all(sockets.map(([, socket]) => socket.close()));
+    },
+  };
+}

@@ -1,0 +1,120 @@
+/**
+ * A server at a configured address that keeps trying to be there.
+ *
+ * @module
+ */
+import { parseIp } from "../model/ip.ts";
+import { errorText, type Logger } from "../observe/log.ts";
+import { type Handler, listen, type Listener } from "./http_listener.ts";
+
+/** What an {@linkcode HttpServer} needs. */
+export interface HttpServerOptions {
+  /** For the log: `healthz`, `metrics`. */
+  readonly name: string;
+  /** `IP:port`, or `""` for no server at all. */
+  readonly address: string;
+  readonly handler: Handler;
+  /** `bindAddressHardFail`: the first failure to listen is final. */
+  readonly hardFail: boolean;
+  readonly log: Logger;
+  /** Pause before listening is tried again, in milliseconds. @default {5000} */
+  readonly retryMs?: number;
+}
+
+const RETRY_MS = 5_000;
+
+/** Listens until stopped; an address that is taken is tried again every 5 s. */
+export class HttpServer {
+  readonly #options: HttpServerOptions;
+  readonly #host: string;
+  readonly #port: number;
+  #listener: Listener | undefined;
+  #retry: ReturnType<typeof setTimeout> | undefined;
+  #stopped = false;
+  #failures = 0;
+
+  /** @throws {TypeError} if the address is not `IP:port` */
+  constructor(options: HttpServerOptions) {
+    this.#options = options;
+    [this.#host, this.#port] = options.address === "" ? ["", 0] : splitHostPort(options.address);
+  }
+
+  /** What it listens on now, e.g. `[::]:10256`; empty if it does not. */
+  get addresses(): readonly string[] {
+    return this.#listener?.addresses ?? [];
+  }
+
+  /** The port it listens on now; 0 if it does not. */
+  get port(): number {
+    return this.#listener?.port ?? 0;
+  }
+
+  /** @throws {Error} with `hardFail`, if it cannot listen */
+  start(): void {
+    const { address, name, hardFail } = this.#options;
+    if (address === "") return;
+    try {
+      this.#listen();
+    } catch (cause) {
+      if (hardFail) {
+        throw new Error(`Cannot listen on ${address} for ${name}: ${errorText(cause)}`, { cause });
+      }
+      this.#tryLater(cause);
+    }
+  }
+
+  /** Closes the port and all connections. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#retry);
+    const listener = this.#listener;
+    this.#listener = undefined;
+    await listener?.close();
+  }
+
+  #listen(): void {
+    const { name, handler, log } = this.#options;
+    const listener = listen({
+      host: this.#host,
+      port: this.#port,
+      handler,
+      onError: (error) => log.error("Cannot answer a request", error, { server: name }),
+    });
+    this.#listener = listener;
+    this.#failures = 0;
+    log.info("Listening", { server: name, addresses: listener.addresses });
+    void listener.finished.then(() => {
+      if (this.#stopped) return;
+      this.#listener = undefined;
+      this.#tryLater(new Error("it stopped listening by itself"));
+    });
+  }
+
+  #tryLater(error: unknown): void {
+    const { address, name, log, retryMs = RETRY_MS } = this.#options;
+    const values = { server: name, address, retryMs };
+    this.#failures++;
+    if (this.#failures === 1) log.error("Cannot listen, will try again", error, values);
+    else log.info("Still cannot listen", { ...values, failures: this.#failures, err: errorText(error) }, 2);
+    this.#retry = setTimeout(() => {
+      try {
+        this.#listen();
+      } catch (again) {
+        this.#tryLater(again);
+      }
+    }, retryMs);
+  }
+}
+
+/**
+ * Takes `IP:port` apart.
+ *
+ * @throws {TypeError} if it is something else
+ */
+export function splitHostPort(address: string): [host: string, port: number] {
+  const match = /^(?:\[([^\]]*)\]|([^:]*)):(\d{1,5})$/.exec(address);
+  const host = parseIp(match?.[1] ?? match?.[2] ?? "");
+  const port = Number(match?.[3] ?? Number.NaN);
+  if (host === null || !(port <= 65_535)) throw new TypeError(`"${address}" is not IP:port`);
+  return [host.text, port];
+}

@@ -1,0 +1,257 @@
+/**
+ * The servers on health check node ports: one per Service of type LoadBalancer with external policy Local.
+ *
+ * @module
+ */
+import { compareBytes } from "../model/names.ts";
+import type { IpFamily, NamespacedName } from "../model/objects.ts";
+import { healthCheckServices, readyLocalEndpointCounts } from "../model/service_health.ts";
+import type { Changed, ProxyState } from "../model/state.ts";
+import { errorText, type Logger } from "../observe/log.ts";
+import { type Handler, listen, type Listener } from "./http_listener.ts";
+import type { ListenAddresses } from "./service_health_addresses.ts";
+import { serviceHealthAnswer } from "./service_health_answer.ts";
+
+/** A health check node port that cannot be opened. */
+export interface PortConflict {
+  readonly service: NamespacedName;
+  readonly port: number;
+  /** Why, in the words of the system. */
+  readonly message: string;
+}
+
+/** What {@linkcode ServiceHealthServers} needs. */
+export interface ServiceHealthOptions {
+  /** See `HealthState.isProxyHealthy`. */
+  readonly isProxyHealthy: () => boolean;
+  /** Where ports of a family are opened; asked whenever ports are opened or everything was synced. */
+  readonly addresses: (family: IpFamily) => ListenAddresses;
+  readonly log: Logger;
+  /** Told once of every port that cannot be opened, and again if the reason changes. */
+  readonly onConflict?: (conflict: PortConflict) => void;
+  /** Told how many Services have such a port, whenever that changes. */
+  readonly onConflictCount?: (count: number) => void;
+  /** Pause before a port that could not be opened is tried again, in milliseconds. @default {30000} */
+  readonly retryMs?: number;
+  /** @default {listen} */
+  readonly listen?: typeof listen;
+}
+
+interface Health {
+  readonly port: number;
+  readonly localEndpoints: number;
+}
+
+interface Wanted {
+  readonly service: NamespacedName;
+  readonly port: number;
+  readonly host: string;
+  readonly ipv4Only: boolean;
+}
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+const RETRY_MS = 30_000;
+
+/**
+ * Follows the Services of every family. A port that both families serve on all addresses is one socket, because the runtime
+ * cannot open an IPv6 one that leaves IPv4 alone; it answers each client for the client's own family, and 503 where the
+ * Service is not of that family.
+ */
+export class ServiceHealthServers {
+  readonly #options: ServiceHealthOptions;
+  readonly #families = new Map<IpFamily, Map<NamespacedName, Health>>();
+  /** By host and port. */
+  readonly #open = new Map<string, Wanted & { readonly listener: Listener }>();
+  #conflicts = new Map<NamespacedName, PortConflict>();
+  #work: Promise<void> = Promise.resolve();
+  #retry: ReturnType<typeof setTimeout> | undefined;
+  #stopped = false;
+
+  constructor(options: ServiceHealthOptions) {
+    this.#options = options;
+  }
+
+  /** The ports that cannot be opened now. */
+  get conflicts(): readonly PortConflict[] {
+    return [...this.#conflicts.values()];
+  }
+
+  /** Takes over what a successful sync of one family has reached. Ports are opened and closed in the background. */
+  update(family: IpFamily, state: ProxyState, changed: Changed): void {
+    const known = this.#families.get(family) ?? new Map<NamespacedName, Health>();
+    this.#families.set(family, known);
+    const before = portsOf(known);
+    if (changed === "all") known.clear();
+    else for (const name of changed) known.delete(name);
+    const part = changed === "all" ? state : only(state, changed);
+    const services = healthCheckServices(part);
+    const counts = readyLocalEndpointCounts(state, services.keys());
+    for (const [name, port] of services) known.set(name, { port, localEndpoints: counts.get(name) ?? 0 });
+    if (changed === "all" || portsOf(known) !== before || this.#conflicts.size > 0) this.#reconcileSoon();
+  }
+
+  /** Resolves when every port is as the last update wants it. */
+  async settled(): Promise<void> {
+    await this.#work;
+  }
+
+  /** Closes all ports. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearTimeout(this.#retry);
+    await this.#work;
+    await this.#close([...this.#open.keys()]);
+  }
+
+  #reconcileSoon(): void {
+    this.#work = this.#work.then(() => this.#reconcile());
+  }
+
+  async #reconcile(): Promise<void> {
+    clearTimeout(this.#retry);
+    if (this.#stopped) return;
+    const conflicts = new Map<NamespacedName, PortConflict>();
+    const wanted = this.#wanted(conflicts);
+    const isWanted = (key: string, service: NamespacedName): boolean => wanted.get(key)?.service === service;
+    await this.#close(
+      [...this.#open].filter(([key, { service }]) => !isWanted(key, service)).map(([key]) => key),
+    );
+    for (const [key, listenOn] of wanted) {
+      if (this.#open.has(key) || conflicts.has(listenOn.service)) continue;
+      const { service, port } = listenOn;
+      try {
+        this.#open.set(key, { ...listenOn, listener: this.#listen(listenOn) });
+        this.#options.log.info("Opened health check node port", { service, port, address: listenOn.host }, 2);
+      } catch (error) {
+        conflicts.set(service, { service, port, message: errorText(error) });
+      }
+    }
+    // A Service answers on all of its addresses or on none, so that a load balancer sees one truth.
+    const partly = [...this.#open].filter(([, { service }]) => conflicts.has(service)).map(([key]) => key);
+    await this.#close(partly);
+    this.#report(conflicts);
+    if (conflicts.size > 0) {
+      this.#retry = setTimeout(() => this.#reconcileSoon(), this.#options.retryMs ?? RETRY_MS);
+    }
+  }
+
+  #report(conflicts: Map<NamespacedName, PortConflict>): void {
+    const { log, onConflict, onConflictCount } = this.#options;
+    const before = this.#conflicts;
+    this.#conflicts = conflicts;
+    for (const [service, conflict] of conflicts) {
+      if (before.get(service)?.port === conflict.port && before.get(service)?.message === conflict.message) {
+        continue;
+      }
+      log.error("Cannot open health check node port", conflict.message, { service, port: conflict.port });
+      onConflict?.(conflict);
+    }
+    for (const [service, { port }] of before) {
+      if (!conflicts.has(service)) {
+        log.info("Health check node port is no longer in conflict", { service, port });
+      }
+    }
+    if (before.size !== conflicts.size) onConflictCount?.(conflicts.size);
+  }
+
+  /** What should be open, by host and port; a port that two Services ask for goes to the one that has it. */
+  #wanted(conflicts: Map<NamespacedName, PortConflict>): Map<string, Wanted> {
+    const addresses = new Map(FAMILIES.map((family) => [family, this.#addresses(family)]));
+    const owners = new Set([...this.#open.values()].map(({ service }) => service));
+    const wanted = new Map<string, Wanted>();
+    for (const [service, ports] of this.#services(owners)) {
+      for (const listenOn of sockets(service, ports, addresses)) {
+        const key = `${listenOn.host} ${listenOn.port}`;
+        const owner = wanted.get(key);
+        if (owner === undefined) wanted.set(key, listenOn);
+        else if (owner.service !== service) {
+          conflicts.set(service, {
+            service,
+            port: listenOn.port,
+            message: `it is that of ${owner.service} too`,
+          });
+        }
+      }
+    }
+    return wanted;
+  }
+
+  #addresses(family: IpFamily): ListenAddresses {
+    try {
+      return this.#options.addresses(family);
+    } catch (error) {
+      this.#options.log.error("Cannot list the node's addresses, using all of them", error, { family });
+      return "all";
+    }
+  }
+
+  /** Every Service with its port per family: those that have theirs open first, then by name. */
+  #services(owners: ReadonlySet<NamespacedName>): [NamespacedName, Map<IpFamily, number>][] {
+    const services = new Map<NamespacedName, Map<IpFamily, number>>();
+    for (const [family, known] of this.#families) {
+      for (const [service, { port }] of known) {
+        services.set(service, (services.get(service) ?? new Map<IpFamily, number>()).set(family, port));
+      }
+    }
+    return [...services].sort(([left], [right]) =>
+      Number(owners.has(right)) - Number(owners.has(left)) || compareBytes(left, right)
+    );
+  }
+
+  #listen({ service, port, host, ipv4Only }: Wanted): Listener {
+    const { log, isProxyHealthy, listen: open = listen } = this.#options;
+    const handler: Handler = (_request, { family }) =>
+      serviceHealthAnswer(service, this.#localEndpoints(family, service), isProxyHealthy());
+    const onError = (error: unknown): void =>
+      log.error("Cannot answer a health check", error, { service, port });
+    return open({ host, port, handler, onError, ipv4Only });
+  }
+
+  #localEndpoints(family: IpFamily, service: NamespacedName): number {
+    return this.#families.get(family)?.get(service)?.localEndpoints ?? 0;
+  }
+
+  async #close(keys: readonly string[]): Promise<void> {
+    await Promise.all(keys.map(async (key) => {
+      const open = this.#open.get(key);
+      this.#open.delete(key);
+      await open?.listener.close();
+    }));
+  }
+}
+
+/** The sockets that serve a Service's health check port in the families that it has. */
+function sockets(
+  service: NamespacedName,
+  ports: ReadonlyMap<IpFamily, number>,
+  addresses: ReadonlyMap<IpFamily, ListenAddresses>,
+): Wanted[] {
+  const result: Wanted[] = [];
+  // Both families of a Service have the same port; in between two syncs they may not.
+  const ipv4Only = addresses.get("IPv6") !== "all";
+  const everywhere = new Set<number>();
+  for (const [family, port] of ports) {
+    if (addresses.get(family) !== "all" || everywhere.has(port)) continue;
+    everywhere.add(port);
+    result.push({ service, port, host: ipv4Only ? "0.0.0.0" : "::", ipv4Only });
+  }
+  for (const [family, port] of ports) {
+    const own = addresses.get(family) ?? "all";
+    // A socket for all addresses of both families leaves none to listen on singly.
+    if (own === "all" || (everywhere.has(port) && !ipv4Only)) continue;
+    result.push(...own.map((host) => ({ service, port, host, ipv4Only: false })));
+  }
+  return result;
+}
+
+function portsOf(known: ReadonlyMap<NamespacedName, Health>): string {
+  return [...known].map(([service, { port }]) => `${service} ${port}`).sort().join("\n");
+}
+
+function only(state: ProxyState, names: Iterable<NamespacedName>): ProxyState {
+  const services = new Map([...names].flatMap((name) => {
+    const ports = state.services.get(name);
+    return ports === undefined ? [] : [[name, ports] as const];
+  }));
+  return { ...state, services };
+}
