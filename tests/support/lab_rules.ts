@@ -16,10 +16,14 @@ export async function saveTable(netns: Netns, tool: string, table: string): Prom
   );
 }
 
-/** All of `filter`, `nat` and `mangle`, both families: equal if and only if the rules are. */
-export async function saveAll(netns: Netns): Promise<string> {
+/**
+ * All of `filter`, `nat` and `mangle`, both families: equal if and only if the rules are.
+ *
+ * @param variant `-nft` or `-legacy`; without it the system's default
+ */
+export async function saveAll(netns: Netns, variant = ""): Promise<string> {
   const lines: string[] = [];
-  for (const tool of ["iptables", "ip6tables"]) {
+  for (const tool of [`iptables${variant}`, `ip6tables${variant}`]) {
     for (const table of ["filter", "nat", "mangle"]) lines.push(...await saveTable(netns, tool, table));
   }
   return lines.join("\n");

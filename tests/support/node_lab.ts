@@ -246,6 +246,12 @@ export class NodeLab implements AsyncDisposable {
     return await LabHost.start(netns, address);
   }
 
+  /** Gives a host more addresses. `at` is where it is. */
+  async lend(host: LabHost, addresses: readonly string[], at: string): Promise<void> {
+    await ip(host.netns, addAddresses("eth0", addresses, { v4: 32, v6: 128 }));
+    for (const address of addresses) await this.#route(address, at);
+  }
+
   /** The host with this address behind the world, if one was made. */
   outsideHost(address: string): LabHost | undefined {
     return this.#hosts.get(`${address} world`);

@@ -1,0 +1,145 @@
+/**
+ * kproxy among others: what they take away from its rules comes back, and what is theirs stays theirs.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import { ConnectLoop } from "../support/connect_loop.ts";
+import type { KproxyProcess } from "../support/kproxy_process.ts";
+import { saveAll, saveTable } from "../support/lab_rules.ts";
+import { WEB_CLUSTER_IP, WEB_NEEDS, WEB_PODS, WEB_PORT, WebLab, webSlice } from "../support/lab_web.ts";
+import type { Netns } from "../support/netns.ts";
+import { e2eTest, program } from "../support/skip.ts";
+
+/** How often kproxy looks after its rules here, in milliseconds. */
+const SYNC_PERIOD_MS = 1_000;
+/** It must have seen the damage and repaired it. */
+const REPAIR_LIMIT_MS = SYNC_PERIOD_MS + 1_000;
+
+async function untilSame(netns: Netns, variant: string, wanted: string): Promise<number> {
+  const start = performance.now();
+  for (;;) {
+    const found = await saveAll(netns, `-${variant}`);
+    const tookMs = performance.now() - start;
+    if (found === wanted) return tookMs;
+    if (tookMs > REPAIR_LIMIT_MS) assertEquals(found, wanted, `not repaired after ${tookMs.toFixed(0)} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+function repairs(kproxy: KproxyProcess): number {
+  return kproxy.lines.filter(({ msg }) => msg.includes("removed by something else")).length;
+}
+
+for (const variant of ["nft", "legacy"]) {
+  const needs = [...WEB_NEEDS, program(`iptables-${variant}`), program(`ip6tables-${variant}`)];
+  e2eTest(`rules that others remove come back, ${variant}`, needs, async (t) => {
+    await using web = await WebLab.create();
+    const { netns } = web.lab.node;
+    const tool = `iptables-${variant}`;
+    await netns.run([tool, "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
+    const others = `*filter\nCOMMIT\n*nat\nCOMMIT\n`;
+    await using kproxy = await web.start([`--iptables-sync-period=${SYNC_PERIOD_MS}ms`]);
+    const wanted = await saveAll(netns, `-${variant}`);
+    const jump = (await saveTable(netns, tool, "nat")).find((line) => line.startsWith("-A PREROUTING"))!;
+    const cases: readonly [name: string, damage: () => Promise<unknown>][] = [
+      ["table nat flushed", () => netns.run([tool, "-w", "5", "-t", "nat", "-F"])],
+      ["table filter flushed", () => netns.run([tool, "-w", "5", "-t", "filter", "-F"])],
+      [
+        "everything replaced by nothing, chains and all",
+        () => netns.run([`${tool}-restore`, "-w", "5"], { stdin: others }),
+      ],
+      ["one jump gone", () =>
+        netns.run([`${tool}-restore`, "-w", "5", "--noflush"], {
+          stdin: `*nat\n${jump.replace("-A", "-D")}\nCOMMIT\n`,
+        })],
+      [
+        "one chain of its own emptied",
+        () => netns.run([tool, "-w", "5", "-t", "nat", "-F", "KUBE-POSTROUTING"]),
+      ],
+      ["IPv6 flushed", () => netns.run([`ip6tables-${variant}`, "-w", "5", "-t", "nat", "-F"])],
+    ];
+    for (const [name, damage] of cases) {
+      await t.step(name, async () => {
+        const before = repairs(kproxy);
+        await damage();
+        await untilSame(netns, variant, wanted);
+        assert(repairs(kproxy) > before, kproxy.log);
+      });
+    }
+    await t.step("and clients are served again", async () => {
+      const loop = await ConnectLoop.start(web.pod, { ip: WEB_CLUSTER_IP, port: WEB_PORT });
+      await loop.answered(50);
+      await loop.stopUnbroken();
+    });
+    await t.step("nothing to repair, nothing done", async () => {
+      const from = kproxy.lines.length;
+      await new Promise((resolve) => setTimeout(resolve, 2 * SYNC_PERIOD_MS));
+      assertEquals(kproxy.lines.slice(from), []);
+    });
+  });
+
+  e2eTest(`rules and chains of others are left alone, ${variant}`, needs, async () => {
+    await using web = await WebLab.create();
+    const { netns } = web.lab.node;
+    const tool = `iptables-${variant}`;
+    const foreign = [
+      "*mangle",
+      ":KUBE-IPTABLES-HINT - [0:0]",
+      ":KUBE-KUBELET-CANARY - [0:0]",
+      "COMMIT",
+      "*filter",
+      ":INPUT ACCEPT [0:0]",
+      ":FORWARD ACCEPT [0:0]",
+      ":DOCKER-USER - [0:0]",
+      ":KUBE-FIREWALL - [0:0]",
+      ":KUBE-ROUTER-INPUT - [0:0]",
+      "-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT",
+      "-A INPUT -j KUBE-ROUTER-INPUT",
+      "-A FORWARD -j DOCKER-USER",
+      "-A DOCKER-USER -s 203.0.113.66/32 -j DROP",
+      "-A KUBE-ROUTER-INPUT -p icmp -j ACCEPT",
+      "COMMIT",
+      "*nat",
+      ":PREROUTING ACCEPT [0:0]",
+      ":POSTROUTING ACCEPT [0:0]",
+      ":KUBE-HOSTPORTS - [0:0]",
+      ":CNI-MASQ - [0:0]",
+      "-A PREROUTING -d 192.0.2.10/32 -p tcp -m tcp --dport 8443 -j KUBE-HOSTPORTS",
+      "-A POSTROUTING -s 10.244.0.0/24 -j CNI-MASQ",
+      "-A KUBE-HOSTPORTS -p tcp -m tcp --dport 8443 -j DNAT --to-destination 10.244.0.11:8443",
+      "-A CNI-MASQ -d 10.0.0.0/8 -j ACCEPT",
+      "COMMIT",
+      "",
+    ];
+    await netns.run([`${tool}-restore`, "-w", "5"], { stdin: foreign.join("\n") });
+    /** Lines that say nothing of our chains, in their order. */
+    const theirs = async (): Promise<string[]> => {
+      const lines: string[] = [];
+      for (const table of ["mangle", "filter", "nat"]) lines.push(...await saveTable(netns, tool, table));
+      const own =
+        /KUBE-(SERVICES|EXTERNAL-SERVICES|NODEPORTS|POSTROUTING|MARK-MASQ|FORWARD|PROXY-|SVC-|SEP-|EXT-)/;
+      return lines.filter((line) => !own.test(line) && !/-j KUBE-FIREWALL|localnet/.test(line));
+    };
+    const before = await theirs();
+    await using kproxy = await web.start([`--iptables-sync-period=${SYNC_PERIOD_MS}ms`]);
+    assertEquals(await theirs(), before);
+    await kproxy.change(() => web.manifests.overwrite("endpoints.json", [webSlice(WEB_PODS)]), "shop/web");
+    assertEquals(await theirs(), before);
+    // What others add while kproxy runs survives a repair, which writes everything again.
+    const added = ["-p", "tcp", "-m", "tcp", "--dport", "9999", "-j", "ACCEPT"];
+    await netns.run([tool, "-w", "5", "-I", "INPUT", "1", ...added]);
+    const later = await theirs();
+    const wanted = await saveTable(netns, tool, "nat");
+    await netns.run([tool, "-w", "5", "-t", "nat", "-F", "KUBE-MARK-MASQ"]);
+    await kproxy.until("a repair", () => repairs(kproxy) > 0);
+    const deadline = performance.now() + REPAIR_LIMIT_MS;
+    while ((await saveTable(netns, tool, "nat")).length < wanted.length && performance.now() < deadline) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    assertEquals(await saveTable(netns, tool, "nat"), wanted);
+    assertEquals(await theirs(), later);
+    await kproxy.stop();
+    assertEquals(await theirs(), later);
+  });
+}
