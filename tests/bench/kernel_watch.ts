@@ -12,17 +12,14 @@ export interface Commit {
   readonly atMs: number;
   /** The program that committed it. */
   readonly pid: number;
-  /** Rules added to nat's KUBE-SERVICES that name an address. */
-  readonly dispatchRules: number;
   /** Rules deleted from nat's KUBE-SERVICES. */
   readonly deletedDispatchRules: number;
-  /** Endpoints whose chain was filled. */
-  readonly endpointRules: number;
-  /** Addresses of the Services and endpoints among those rules; of large transactions only the first ones. */
+  /** Addresses of Services that became reachable and of endpoints whose chain was filled; of many only the first ones. */
   readonly ips: readonly string[];
 }
 
 const MAX_IPS = 64;
+const LONGEST_PAUSE_MS = 20_000;
 const DISPATCH_REGEXP = /^(?:add|insert) rule ip nat KUBE-SERVICES .*?ip daddr (\d+\.\d+\.\d+\.\d+) /;
 // nft cannot print iptables' DNAT once it has seen rules of IPv6; the hairpin rule of the same chain it can.
 const ENDPOINT_REGEXP = /^add rule ip nat KUBE-SEP-\S+ ip saddr (\d+\.\d+\.\d+\.\d+) /;
@@ -31,7 +28,7 @@ const GENERATION_REGEXP = /^# new generation \d+ by process (\d+) /;
 type Draft = { -readonly [Key in keyof Commit]: Commit[Key] } & { ips: string[] };
 
 function emptyDraft(): Draft {
-  return { atMs: 0, pid: 0, dispatchRules: 0, deletedDispatchRules: 0, endpointRules: 0, ips: [] };
+  return { atMs: 0, pid: 0, deletedDispatchRules: 0, ips: [] };
 }
 
 /** Follows the commits of a namespace until closed. */
@@ -59,14 +56,13 @@ export class KernelWatch implements AsyncDisposable {
       stderr: "null",
     }).spawn();
     const watch = new KernelWatch(child);
-    // nft does not say when it listens: make it see something.
-    const deadlineMs = performance.now() + 10_000;
-    while (watch.commits.length === 0) {
-      if (performance.now() > deadlineMs) throw new Error("nft monitor does not show what happens");
+    // nft does not say when it listens, so it is made to see something. It reads all rules first, and begins again if they
+    // change meanwhile: the pauses grow.
+    for (let pauseMs = 50; watch.commits.length === 0; pauseMs *= 2) {
+      if (pauseMs > LONGEST_PAUSE_MS) throw new Error("nft monitor does not show what happens");
       const table = "kproxy_bench_probe";
-      await netns.run(["nft", `add table ip ${table}`]);
-      await netns.run(["nft", `delete table ip ${table}`]);
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      await netns.run(["nft", `add table ip ${table}; delete table ip ${table}`]);
+      await new Promise((resolve) => setTimeout(resolve, pauseMs));
     }
     return watch;
   }
@@ -123,11 +119,7 @@ export class KernelWatch implements AsyncDisposable {
       for (const listener of this.#listeners) listener();
       return;
     }
-    const dispatch = DISPATCH_REGEXP.exec(line);
-    const endpoint = dispatch === null ? ENDPOINT_REGEXP.exec(line) : null;
-    if (dispatch !== null) draft.dispatchRules++;
-    if (endpoint !== null) draft.endpointRules++;
-    const ip = (dispatch ?? endpoint)?.[1];
+    const ip = (DISPATCH_REGEXP.exec(line) ?? ENDPOINT_REGEXP.exec(line))?.[1];
     if (ip !== undefined && draft.ips.length < MAX_IPS) draft.ips.push(ip);
     if (line.startsWith("delete rule ip nat KUBE-SERVICES ")) draft.deletedDispatchRules++;
     if (line.includes("lost some netlink events")) this.lostEvents = true;
@@ -143,27 +135,4 @@ export class KernelWatch implements AsyncDisposable {
     await this.#done;
     await this.#child.status;
   }
-}
-
-/**
- * The commit with which `services` Services and `endpoints` endpoints are in the kernel, counted from commit `from` on.
- *
- * @throws {Error} after `timeoutMs`
- */
-export async function allProgrammed(
-  watch: KernelWatch,
-  wanted: { readonly services: number; readonly endpoints: number },
-  from: number,
-  timeoutMs: number,
-): Promise<Commit> {
-  let services = 0, endpoints = 0;
-  return await watch.commit(
-    (commit) => {
-      services += commit.dispatchRules;
-      endpoints += commit.endpointRules;
-      return services >= wanted.services && endpoints >= wanted.endpoints;
-    },
-    from,
-    timeoutMs,
-  );
 }

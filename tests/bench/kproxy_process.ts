@@ -50,7 +50,8 @@ export class KproxyProcess implements AsyncDisposable {
 
   constructor(netns: Netns, options: KproxyOptions) {
     const args = [
-      ...["netns", "exec", netns.name, Deno.execPath(), "run", "-q", ...options.runtimeFlags ?? []],
+      ...["netns", "exec", netns.name, "env", `PATH=${options.path ?? Deno.env.get("PATH")}`],
+      ...[Deno.execPath(), "run", "-q", ...options.runtimeFlags ?? []],
       ...[...permissionFlags(), "main.ts", "run", `--master=${options.master}`],
       ...[`--hostname-override=${NODE_NAME}`, "--proxy-mode=iptables", "--v=2", "--logging-format=json"],
       ...options.flags ?? [],
@@ -59,7 +60,6 @@ export class KproxyProcess implements AsyncDisposable {
     this.#child = new Deno.Command("ip", {
       args,
       cwd: ROOT,
-      env: options.path === undefined ? {} : { PATH: options.path },
       stdin: "null",
       stdout: "null",
       stderr: "piped",
