@@ -62,19 +62,22 @@ export class NodeWatch {
    * Resolves when the first sync may run: the source has said whether there is a Node, or has not for 30 s; in mode
    * NodeCIDR, when the pod CIDRs are known. A Node that comes later is taken over then.
    *
+   * @returns false if `signal` was aborted before: rules made from half of the facts would stay behind
    * @throws {Error} in mode NodeCIDR if there are no pod CIDRs after 5 min
    */
-  async whenReady(loop: ProxyLoop, signal: AbortSignal): Promise<void> {
+  async whenReady(loop: Pick<ProxyLoop, "whenSynced">, signal: AbortSignal): Promise<boolean> {
     const { config, log } = this.#options;
     const needsPodCidrs = config.detectLocalMode === "NodeCIDR";
     const wait = needsPodCidrs ? this.#podCidrs : loop.whenSynced("nodes");
-    if (await within(wait, needsPodCidrs ? POD_CIDRS_MS : NODE_LIST_MS, signal)) return;
-    if (needsPodCidrs && !signal.aborted) {
+    if (await within(wait, needsPodCidrs ? POD_CIDRS_MS : NODE_LIST_MS, signal)) return true;
+    if (signal.aborted) return false;
+    if (needsPodCidrs) {
       throw new Error(
         "Timed out waiting for the own Node to have spec.podCIDRs, which detectLocalMode NodeCIDR needs",
       );
     }
     log.warn("Starting without knowing the own Node");
+    return true;
   }
 }
 

@@ -101,7 +101,10 @@ async function serve(
   for (const runner of runners) runner.start();
   try {
     const sourceEnded = source.run(loop, signals.signal);
-    await Promise.race([sourceEnded, nodeWatch.whenReady(loop, signals.signal).then(() => loop.openGate())]);
+    const begin = nodeWatch.whenReady(loop, signals.signal).then((ready) => {
+      if (ready) loop.openGate();
+    });
+    await Promise.race([sourceEnded, begin]);
     await sourceEnded;
     return 0;
   } finally {
