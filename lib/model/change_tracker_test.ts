@@ -189,6 +189,25 @@ Deno.test("changed endpoints of a UDP port call for cleaning connections, others
   assert(changed(tcp), "the UDP port is gone");
 });
 
+Deno.test("a changed Service with a UDP port calls for cleaning connections, others do not", pure, () => {
+  const tracker = newTracker();
+  const udp = testService({ ports: [testPort(), testPort({ protocol: "UDP" })] });
+  let old: Service | undefined;
+  const changed = (service: Service | undefined): boolean => {
+    tracker.updateService(old, service);
+    old = service;
+    return tracker.checkout().udpServicesChanged;
+  };
+  assertFalse(changed(testService()));
+  assert(changed(udp), "the port is new");
+  assertFalse(changed(udp));
+  assert(changed({ ...udp, externalIPs: ["192.0.2.1"] }));
+  assert(changed(testService()), "the UDP port is gone");
+  assertFalse(changed(undefined));
+  assert(changed(udp));
+  assert(changed(undefined));
+});
+
 Deno.test(
   "trigger times are those of changed slices, after the start, not of removals, and given once",
   pure,

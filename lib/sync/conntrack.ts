@@ -147,11 +147,9 @@ export class StaleFlowReconciler {
       log.error("Cannot look for stale UDP flows, will try again", error, { family });
     }
     this.#toldProblem = problem;
-    this.#again(
-      isMissing
-        ? MAX_RETRY_MS
-        : backoffMs(this.#failures, { initialMs: FIRST_RETRY_MS, maxMs: MAX_RETRY_MS, random }),
-    );
+    // What is not installed does not come by itself; the next sync that needs it looks again.
+    if (isMissing) return;
+    this.#again(backoffMs(this.#failures, { initialMs: FIRST_RETRY_MS, maxMs: MAX_RETRY_MS, random }));
   }
 
   #again(afterMs: number): void {

@@ -4,9 +4,9 @@ import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend/backend
 import { SyncError } from "../errors.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import type { EndpointSlice, Service } from "../model/objects.ts";
-import { Reconciler, type SyncFailure, type SyncOutcome } from "./reconcile.ts";
+import { Reconciler, type ReconcilerOptions, type SyncFailure, type SyncOutcome } from "./reconcile.ts";
 
-function service(name: string, port = 80): Service {
+function service(name: string, port = 80, protocol: "TCP" | "UDP" = "TCP"): Service {
   return {
     kind: "Service",
     namespace: "ns",
@@ -16,7 +16,7 @@ function service(name: string, port = 80): Service {
     clusterIP: "10.96.0.1",
     clusterIPs: ["10.96.0.1"],
     ipFamilies: ["IPv4"],
-    ports: [{ name: "", protocol: "TCP", port, nodePort: 0 }],
+    ports: [{ name: "", protocol, port, nodePort: 0 }],
     externalIPs: [],
     loadBalancerSourceRanges: [],
     loadBalancerIngress: [],
@@ -97,7 +97,7 @@ interface Bench {
   clock: { nowMs: number };
 }
 
-function bench(): Bench {
+function bench(more: Pick<ReconcilerOptions, "afterSync"> = {}): Bench {
   const tracker = new ChangeTracker({ family: "IPv4", node: { name: "node-a", zone: "" } });
   const proxier = new FakeProxier();
   const outcomes: SyncOutcome[] = [];
@@ -108,6 +108,7 @@ function bench(): Bench {
     proxier,
     observer: { synced: (outcome) => outcomes.push(outcome), failed: (failure) => failures.push(failure) },
     nowMs: () => clock.nowMs,
+    ...more,
   });
   return { tracker, proxier, reconciler, outcomes, failures, clock };
 }
@@ -131,7 +132,7 @@ Deno.test("a failed sync forgets nothing and makes the next one full", { permiss
   const { tracker, proxier, reconciler, failures, outcomes } = bench();
   await reconciler.reconcile();
   tracker.updateEndpointSlice(slice("a", ["10.0.0.1"], "UDP"), false);
-  tracker.updateService(undefined, service("a"));
+  tracker.updateService(undefined, service("a", 80, "UDP"));
   proxier.failures = 2;
   for (let i = 0; i < 2; i++) await assertRejects(() => reconciler.reconcile(), SyncError, "restore failed");
   await reconciler.reconcile();
@@ -139,10 +140,34 @@ Deno.test("a failed sync forgets nothing and makes the next one full", { permiss
   assertEquals(failures.map((failure) => failure.full), [false, true]);
   const last = outcomes.at(-1);
   assertEquals(last?.triggerTimesMs, [1000]);
-  assertEquals(last?.udpEndpointsChanged, true);
+  assertEquals([last?.udpEndpointsChanged, last?.udpServicesChanged], [true, true]);
   await reconciler.reconcile();
   assertEquals(outcomes.at(-1)?.triggerTimesMs, []);
-  assertEquals(outcomes.at(-1)?.udpEndpointsChanged, false);
+  const { udpEndpointsChanged, udpServicesChanged } = outcomes.at(-1) ?? {};
+  assertEquals([udpEndpointsChanged, udpServicesChanged], [false, false]);
+});
+
+Deno.test("work after a sync sees its outcome, and the next sync waits for it", {
+  permissions: "none",
+}, async () => {
+  const order: string[] = [];
+  const end = Promise.withResolvers<void>();
+  const { proxier, reconciler } = bench({
+    afterSync: async ({ full }) => {
+      order.push(`after ${full ? "full" : "partial"}`);
+      await end.promise;
+      order.push("done");
+    },
+  });
+  proxier.during = () => order.push("sync");
+  const running = reconciler.reconcile().then(() => order.push("reconciled"));
+  while (order.length < 2) await Promise.resolve();
+  end.resolve();
+  await running;
+  assertEquals(order, ["sync", "after full", "done", "reconciled"]);
+  proxier.failures = 1;
+  await assertRejects(() => reconciler.reconcile(), SyncError);
+  assertEquals(order.length, 4, "nothing follows a failed sync");
 });
 
 Deno.test(

@@ -1,0 +1,278 @@
+import { assert, assertEquals } from "@std/assert";
+import { FakeTime } from "@std/testing/time";
+import { FakeConntrack } from "../../tests/support/fake_conntrack.ts";
+import { ExecError } from "../errors.ts";
+import { Conntrack } from "../kernel/conntrack.ts";
+import { ChangeTracker } from "../model/change_tracker.ts";
+import type { Service } from "../model/objects.ts";
+import {
+  NODE_A,
+  testPort,
+  testService,
+  testSlice,
+  testSliceEndpoint,
+  testSlicePort,
+} from "../model/test_objects.ts";
+import { createLogger } from "../observe/log.ts";
+import { type FlowReconciliation, StaleFlowReconciler } from "./conntrack.ts";
+
+const [A, B] = ["10.244.1.3", "10.244.1.4"];
+const CLIENT = "10.0.0.5:4000";
+const VIP = "10.96.0.10:53";
+const DNS = testService({ ports: [testPort({ protocol: "UDP", port: 53 })] });
+
+/** A tracker, a table and the reconciler between them; `sync()` does what a sync that succeeds leads to. */
+class Setup {
+  readonly table = new FakeConntrack();
+  readonly lines: string[] = [];
+  readonly seen: FlowReconciliation[] = [];
+  readonly tracker = new ChangeTracker({ family: "IPv4", node: NODE_A });
+  readonly reconciler: StaleFlowReconciler;
+  nodePortIps = ["192.0.2.10"];
+  /** How long a run of the program takes. */
+  runMs = 0;
+  requests = 0;
+  #service: Service | undefined;
+  #first = true;
+  #nowMs = 0;
+
+  constructor() {
+    const real = this.table.run.bind(this.table);
+    this.table.run = (...args) => {
+      this.#nowMs += this.runMs;
+      return real(...args);
+    };
+    this.reconciler = new StaleFlowReconciler({
+      family: "IPv4",
+      conntrack: new Conntrack(this.table),
+      nodePortIps: () => this.nodePortIps,
+      log: createLogger({
+        format: "text",
+        verbosity: 1,
+        write: (line) => this.lines.push(line.slice(line.indexOf("]") + 2).trimEnd()),
+        nowMs: () => 0,
+        pid: 1,
+      }),
+      observe: (reconciliation) => this.seen.push(reconciliation),
+      requestSync: () => this.requests++,
+      nowMs: () => this.#nowMs,
+      random: () => 0,
+    });
+  }
+
+  service(service: Service | undefined): void {
+    this.tracker.updateService(this.#service, service);
+    this.#service = service;
+  }
+
+  endpoints(...ips: string[]): void {
+    const ports = [testSlicePort({ protocol: "UDP", port: 5353 })];
+    this.tracker.updateEndpointSlice(
+      testSlice({ ports, endpoints: ips.map((ip) => testSliceEndpoint(ip)) }),
+      false,
+    );
+  }
+
+  async sync(full = this.#first): Promise<void> {
+    const { state, updatedServices, triggerTimesMs, ...udp } = this.tracker.checkout();
+    this.#first = false;
+    await this.reconciler.afterSync({
+      family: "IPv4",
+      full,
+      report: { commands: 1, bytes: 0, written: {}, total: {} },
+      durationMs: 1,
+      services: [...updatedServices],
+      triggerTimesMs,
+      state,
+      ...udp,
+    });
+  }
+}
+
+Deno.test("the first sync removes what an earlier process left, and moves no live flow", async () => {
+  const setup = new Setup();
+  setup.table.add(CLIENT, VIP, `${A}:5353`);
+  setup.table.add("10.0.0.5:4001", VIP, `${B}:5353`);
+  setup.table.add("10.0.0.5:4002", VIP);
+  setup.table.add("10.0.0.5:4003", "198.51.100.1:53");
+  setup.service(DNS);
+  setup.endpoints(A);
+  await setup.sync();
+  assertEquals(setup.table.flows, [
+    `${CLIENT} > ${VIP} < ${A}:5353`,
+    "10.0.0.5:4003 > 198.51.100.1:53 < 198.51.100.1:53",
+  ]);
+  assertEquals(setup.seen, [{ family: "IPv4", deleted: 2, durationMs: 0 }]);
+  assertEquals(setup.lines, ['"Deleted stale UDP flows" family="IPv4" flows=2 found=2 took="0ms"']);
+});
+
+Deno.test("flows follow their endpoints: replaced, gone, back", async () => {
+  const setup = new Setup();
+  setup.service(DNS);
+  setup.endpoints(A);
+  await setup.sync();
+  setup.table.add(CLIENT, VIP, `${A}:5353`);
+  setup.endpoints(B);
+  await setup.sync();
+  assertEquals(setup.table.flows, [], "replaced");
+
+  setup.table.add(CLIENT, VIP, `${B}:5353`);
+  setup.endpoints();
+  await setup.sync();
+  assertEquals(setup.table.flows, [], "gone");
+
+  setup.table.add(CLIENT, VIP);
+  setup.endpoints(B);
+  await setup.sync();
+  assertEquals(setup.table.flows, [], "back");
+});
+
+Deno.test("flows follow their Service: addresses added and removed, deleted", async () => {
+  const setup = new Setup();
+  setup.service(DNS);
+  setup.endpoints(A);
+  await setup.sync();
+  // The client was there before the address.
+  setup.table.add(CLIENT, "203.0.113.7:53");
+  setup.table.add(CLIENT, "192.0.2.10:30053");
+  setup.table.add(CLIENT, "192.0.2.11:30053");
+  const ports = [testPort({ protocol: "UDP", port: 53, nodePort: 30053 })];
+  setup.service({ ...DNS, type: "NodePort", externalIPs: ["203.0.113.7"], ports });
+  await setup.sync();
+  assertEquals(setup.table.flows, [`${CLIENT} > 192.0.2.11:30053 < 192.0.2.11:30053`]);
+
+  setup.table.add(CLIENT, "203.0.113.7:53", `${A}:5353`);
+  setup.table.add(CLIENT, VIP, `${A}:5353`);
+  setup.service(DNS);
+  await setup.sync();
+  assertEquals(setup.table.flows, [
+    `${CLIENT} > ${VIP} < ${A}:5353`,
+    `${CLIENT} > 192.0.2.11:30053 < 192.0.2.11:30053`,
+  ]);
+
+  setup.service(undefined);
+  await setup.sync();
+  assertEquals(setup.table.flows, [`${CLIENT} > 192.0.2.11:30053 < 192.0.2.11:30053`]);
+});
+
+Deno.test("the table is read only when UDP may have changed, and when everything was written", async () => {
+  const setup = new Setup();
+  await setup.sync();
+  assertEquals(setup.table.runs, [], "there is no UDP Service");
+  setup.service(DNS);
+  setup.endpoints(A);
+  await setup.sync();
+  assertEquals(setup.table.runs, ["conntrack -L -p udp -f ipv4"]);
+
+  setup.tracker.updateService(undefined, testService({ name: "tcp", clusterIP: "10.96.0.20" }));
+  await setup.sync();
+  assertEquals(setup.table.runs.length, 1, "only TCP changed");
+  await setup.sync(true);
+  assertEquals(setup.table.runs.length, 2, "a full sync");
+  setup.service({ ...DNS, externalIPs: ["203.0.113.7"] });
+  await setup.sync();
+  assertEquals(setup.table.runs.length, 3, "only the Service changed");
+  await setup.sync();
+  assertEquals(setup.table.runs.length, 3, "nothing changed");
+});
+
+const REFUSED = { code: 1, stderr: "Operation failed: Operation not permitted" };
+
+Deno.test("a failure is made up for, also for what was a frontend meanwhile, and told once", async () => {
+  using time = new FakeTime();
+  const setup = new Setup();
+  setup.service(DNS);
+  setup.endpoints(A);
+  setup.table.planned.push(REFUSED);
+  await setup.sync();
+  setup.table.add(CLIENT, VIP, `${A}:5353`);
+  setup.service(undefined);
+  setup.table.planned.push(REFUSED);
+  await setup.sync();
+  setup.service({ ...DNS, clusterIP: "10.96.0.11", clusterIPs: ["10.96.0.11"] });
+  setup.table.planned.push(REFUSED);
+  await setup.sync();
+  assertEquals(setup.requests, 0);
+  await time.tickAsync(4_000);
+  assertEquals(setup.requests, 1, "the wait grows to 4 s");
+  assertEquals(setup.table.flows.length, 1);
+  await setup.sync();
+  assertEquals(setup.table.flows, []);
+  assertEquals(setup.lines.map((line) => line.split('"')[1]), [
+    "Cannot look for stale UDP flows, will try again",
+    "Deleted stale UDP flows",
+  ]);
+  await time.tickAsync(120_000);
+  assertEquals(setup.requests, 1, "all is well now");
+});
+
+Deno.test("without the program nothing is deleted until a sync finds it", async () => {
+  using time = new FakeTime();
+  const setup = new Setup();
+  setup.service(DNS);
+  setup.endpoints(A);
+  for (let i = 0; i < 2; i++) {
+    setup.table.planned.push(new ExecError(["conntrack"], -1, "No such file or directory"));
+    await setup.sync();
+  }
+  assertEquals(setup.lines.length, 1);
+  assert(setup.lines[0]?.includes("Stale UDP flows stay: the program conntrack is missing"), setup.lines[0]);
+  await time.tickAsync(120_000);
+  assertEquals(setup.requests, 0);
+  setup.table.add(CLIENT, VIP);
+  await setup.sync();
+  assertEquals(setup.table.flows, []);
+});
+
+Deno.test("many deletions in a big table are spread over syncs, those with most flows first", async () => {
+  using time = new FakeTime();
+  const setup = new Setup();
+  setup.service(DNS);
+  setup.endpoints(A);
+  // Each of them is also talked to directly, so that none can be deleted by its address alone.
+  for (let i = 0; i < 5; i++) {
+    for (let port = 0; port <= i; port++) {
+      setup.table.add(`10.0.0.5:${4000 + port}`, VIP, `10.244.9.${i}:5353`);
+    }
+    setup.table.add(CLIENT, `10.244.9.${i}:5353`);
+  }
+  setup.runMs = 400;
+  await setup.sync();
+  assertEquals(setup.seen.map(({ deleted, durationMs }) => [deleted, durationMs]), [[9, 800]]);
+  await time.tickAsync(200);
+  assertEquals(setup.requests, 1);
+  await setup.sync();
+  await time.tickAsync(200);
+  await setup.sync();
+  assertEquals(setup.seen.map(({ deleted }) => deleted), [9, 5, 1]);
+  assertEquals(setup.table.flows.length, 5);
+  await time.tickAsync(10_000);
+  assertEquals(setup.requests, 2, "it is done");
+});
+
+Deno.test("a table that was read only in part is read again", async () => {
+  using time = new FakeTime();
+  const setup = new Setup();
+  setup.service(DNS);
+  setup.endpoints(A);
+  setup.table.add(CLIENT, VIP);
+  const disturbed = { code: 1, stderr: "Operation failed: Interrupted system call" };
+  setup.table.planned.push(disturbed, disturbed, disturbed, disturbed, disturbed);
+  await setup.sync();
+  await time.tickAsync(200);
+  assertEquals(setup.requests, 1);
+  await setup.sync();
+  assertEquals(setup.table.flows, []);
+});
+
+Deno.test("after the end nothing is asked for any more", async () => {
+  using time = new FakeTime();
+  const setup = new Setup();
+  setup.service(DNS);
+  setup.endpoints(A);
+  setup.table.planned.push(REFUSED);
+  setup.reconciler.stop();
+  await setup.sync();
+  await time.tickAsync(120_000);
+  assertEquals(setup.requests, 0);
+});
