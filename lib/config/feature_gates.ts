@@ -36,6 +36,8 @@ export const ALWAYS_ON: readonly string[] = [
 
 /** Gates that something in kproxy asks for, with their default. */
 export const GATE_DEFAULTS = {
+  ComponentFlagz: { default: true, stage: "beta" },
+  ComponentStatusz: { default: true, stage: "beta" },
   LoggingAlphaOptions: { default: false, stage: "alpha" },
   LoggingBetaOptions: { default: true, stage: "beta" },
 } as const satisfies Record<string, { default: boolean; stage: "alpha" | "beta" }>;

@@ -17,7 +17,12 @@ type Plain = string | number | boolean | null | Plain[] | { [name: string]: Plai
  * reading would refuse (`kproxy`) is there only as far as it differs from its default.
  */
 export function configToObject(config: KubeProxyConfiguration): Record<string, Plain> {
-  const root: { [name: string]: Plain } = { apiVersion: CONFIG_API_VERSION, kind: CONFIG_KIND };
+  return sorted(configInApiOrder(config)) as Record<string, Plain>;
+}
+
+/** The same with its keys in the order of the API type, as Kubernetes' encoder leaves them. */
+export function configInApiOrder(config: KubeProxyConfiguration): Record<string, Plain> {
+  const root: { [name: string]: Plain } = { kind: CONFIG_KIND, apiVersion: CONFIG_API_VERSION };
   for (const spec of FIELDS) {
     const value = getField(config, spec.path);
     if (spec.omitDefault && isSame(value, spec.default)) continue;
@@ -27,7 +32,7 @@ export function configToObject(config: KubeProxyConfiguration): Record<string, P
     for (const name of names) section = (section[name] ??= {}) as { [name: string]: Plain };
     section[last] = writtenValue(spec, value);
   }
-  return sorted(root) as Record<string, Plain>;
+  return root;
 }
 
 /** The configuration as YAML that {@linkcode parseConfig} and kube-proxy (but for `kproxy`) read back. */

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { Counter, Gauge, Histogram, Registry } from "prom-client";
+import { Counter, Gauge, Histogram, Registry } from "./prom_client.ts";
 import type { ProxyMode } from "../config/types.ts";
 import type { IpFamily } from "../model/objects.ts";
 
@@ -255,16 +255,16 @@ export class ProxyMetrics {
         reading = undefined;
       });
     const add = (name: string, help: string, count: keyof PacketCounts): void => {
-      const counter: Counter = new Counter({
+      new Counter({
         name,
         help: `[ALPHA] ${help}`,
         registers: [this.registry],
         async collect(): Promise<void> {
           const value = (await read())[count];
-          counter.reset();
+          this.reset();
           // Resetting a metric without labels sets it to 0, which would claim a count.
-          if (value === undefined) counter.remove();
-          else counter.inc(value);
+          if (value === undefined) this.remove();
+          else this.inc(value);
         },
       });
     };

@@ -4,7 +4,7 @@
  * @module
  */
 import process from "node:process";
-import { Counter, Gauge, type Registry } from "prom-client";
+import { Counter, Gauge, type Registry } from "./prom_client.ts";
 import { ALWAYS_ON, GATE_DEFAULTS, isGateEnabled, LOCKED_ON } from "../config/feature_gates.ts";
 
 /** What {@linkcode addProgramMetrics} tells. */
@@ -75,21 +75,21 @@ function addFeatureGates(registry: Registry, gates: Readonly<Record<string, bool
 }
 
 function addProcess(registry: Registry, { startMs, usage = systemUsage }: ProgramFacts): void {
-  const cpu: Counter = new Counter({
+  new Counter({
     name: "process_cpu_seconds_total",
     help: "CPU time the process has used, in seconds",
     registers: [registry],
     collect(): void {
-      cpu.reset();
-      cpu.inc(usage().cpuSeconds);
+      this.reset();
+      this.inc(usage().cpuSeconds);
     },
   });
-  const memory: Gauge = new Gauge({
+  new Gauge({
     name: "process_resident_memory_bytes",
     help: "Memory of the process that is in RAM, in bytes",
     registers: [registry],
     collect(): void {
-      memory.set(usage().residentBytes);
+      this.set(usage().residentBytes);
     },
   });
   addStartTime(registry, startMs);

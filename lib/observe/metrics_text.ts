@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { Registry } from "prom-client";
+import type { Registry } from "./prom_client.ts";
 
 /** What the text is, in the words of a `Content-Type`; Prometheus 3 is told that names need no unescaping. */
 export const METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";

@@ -1,0 +1,137 @@
+/**
+ * The metrics server: metrics, and what else operators ask a proxy.
+ *
+ * @module
+ */
+import { isGateEnabled } from "../config/feature_gates.ts";
+import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
+import type { Logger, Verbosity } from "../observe/log.ts";
+import { SliMetrics } from "../observe/metrics_slis.ts";
+import { METRICS_CONTENT_TYPE, metricsText } from "../observe/metrics_text.ts";
+import { jsonAnswer, notFoundAnswer, textAnswer } from "./answers.ts";
+import { configzBody } from "./configz.ts";
+import type { Handler } from "./http_listener.ts";
+import { HttpServer } from "./http_server.ts";
+import { pingHandler } from "./ping_page.ts";
+import { pprofHandler } from "./profiling.ts";
+import { verbosityHandler } from "./verbosity_page.ts";
+import { flagzAnswer, statuszAnswer } from "./zpages.ts";
+
+/** A registry as the server needs it. */
+type Registry = Parameters<typeof metricsText>[0];
+
+/** What the pages tell. */
+export interface MetricsPages {
+  readonly registry: Registry;
+  /** The mode really in use. */
+  readonly mode: ProxyMode;
+  /** The configuration in force. */
+  readonly config: () => KubeProxyConfiguration;
+  /** Every flag with its value, without dashes. */
+  readonly flags: () => Iterable<readonly [name: string, value: string]>;
+  /** What `PUT /debug/flags/v` sets. */
+  readonly verbosity: Verbosity;
+  readonly version: string;
+  /** The Kubernetes release whose behaviour is followed, `1.36`. */
+  readonly emulationVersion: string;
+  /** When the process began, in milliseconds since the epoch. */
+  readonly startMs: number;
+}
+
+/** What {@linkcode startMetricsServer} needs. */
+export interface MetricsServerOptions extends MetricsPages {
+  /** `metricsBindAddress`; `""` for none. */
+  readonly address: string;
+  readonly hardFail: boolean;
+  readonly log: Logger;
+}
+
+/**
+ * Begins to serve.
+ *
+ * @throws {Error} with `hardFail`, if it cannot listen
+ */
+export function startMetricsServer({ address, hardFail, log, ...pages }: MetricsServerOptions): HttpServer {
+  const server = new HttpServer({ name: "metrics", address, hardFail, log, handler: metricsHandler(pages) });
+  server.start();
+  return server;
+}
+
+/** Answers by path. */
+export function metricsHandler(pages: MetricsPages): Handler {
+  const slis = new SliMetrics(pages.startMs);
+  const routes = new Map<string, Handler>([
+    ["/metrics", (request) => metricsAnswer(request, pages.registry, pages.startMs)],
+    ["/metrics/slis", (request) => slisAnswer(request, slis, pages.startMs)],
+    ["/healthz", pingHandler(slis, true)],
+    ["/healthz/ping", pingHandler(slis, false)],
+    ["/proxyMode", () => textAnswer(pages.mode)],
+    ["/configz", () => jsonAnswer(configzBody(pages.config(), pages.mode))],
+  ]);
+  const { featureGates, enableProfiling } = pages.config();
+  if (isGateEnabled(featureGates, "ComponentFlagz")) {
+    routes.set("/flagz", (request) => flagzAnswer(request, pages.flags()));
+  }
+  if (isGateEnabled(featureGates, "ComponentStatusz")) {
+    routes.set("/statusz", (request) => statuszAnswer(request, statusFacts(pages, routes)));
+  }
+  if (enableProfiling) addDebugPages(routes, pages.verbosity);
+  return (request, peer) => {
+    const { pathname } = new URL(request.url);
+    const handler = routes.get(pathname) ?? (enableProfiling ? pprofPage(pathname) : undefined);
+    return handler === undefined ? notFoundAnswer() : handler(request, peer);
+  };
+}
+
+function addDebugPages(routes: Map<string, Handler>, verbosity: Verbosity): void {
+  const index: Handler = () => textAnswer("/debug/flags/\n\nv  PUT a number: how much is logged\n");
+  routes.set("/debug/flags", index);
+  routes.set("/debug/flags/", index);
+  routes.set("/debug/flags/v", verbosityHandler(verbosity));
+  routes.set(
+    "/debug/pprof",
+    () => new Response(null, { status: 302, headers: { location: "/debug/pprof/" } }),
+  );
+}
+
+function pprofPage(pathname: string): Handler | undefined {
+  const prefix = "/debug/pprof/";
+  return pathname.startsWith(prefix) ? pprofHandler(pathname.slice(prefix.length)) : undefined;
+}
+
+function statusFacts(
+  pages: MetricsPages,
+  routes: ReadonlyMap<string, Handler>,
+): Parameters<typeof statuszAnswer>[1] {
+  const first = [...routes.keys()].map((path) => `/${path.split("/", 2)[1]}`);
+  const { startMs, version, emulationVersion } = pages;
+  return {
+    startMs,
+    nowMs: Date.now(),
+    version,
+    emulationVersion,
+    denoVersion: Deno.version.deno,
+    paths: [...new Set(first)].filter((path) => path !== "/debug"),
+  };
+}
+
+async function slisAnswer(request: Request, slis: SliMetrics, startMs: number): Promise<Response> {
+  if (request.method !== "DELETE") return await metricsAnswer(request, slis.registry, startMs);
+  slis.reset();
+  return textAnswer("metrics reset\n");
+}
+
+async function metricsAnswer(request: Request, registry: Registry, startMs: number): Promise<Response> {
+  const text = await metricsText(registry);
+  const headers = {
+    "content-type": METRICS_CONTENT_TYPE,
+    "process-start-time-unix": String(Math.floor(startMs / 1000)),
+  };
+  if (!acceptsGzip(request.headers.get("accept-encoding"))) return new Response(text, { headers });
+  const body = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
+  return new Response(body, { headers: { ...headers, "content-encoding": "gzip" } });
+}
+
+function acceptsGzip(accepted: string | null): boolean {
+  return (accepted ?? "").split(",").some((coding) => /^\s*gzip\s*(;(?!\s*q=0(\.0*)?\s*$)|$)/i.test(coding));
+}
