@@ -1,0 +1,144 @@
+import { assert, assertEquals } from "@std/assert";
+import { withNetns } from "../../tests/support/netns.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../../tests/support/skip.ts";
+import type { ConntrackSetting } from "../conntrack/settings.ts";
+import { ExecError } from "../errors.ts";
+import { createLogger, type Logger } from "../observe/log.ts";
+import { applyConntrackSettings } from "./conntrack_settings.ts";
+import { cpuCount } from "./cpu.ts";
+import type { Exec } from "./exec.ts";
+
+const MAX = "net.netfilter.nf_conntrack_max";
+const BUCKETS = "net.netfilter.nf_conntrack_buckets";
+const UDP = "net.netfilter.nf_conntrack_udp_timeout";
+
+/** Settings and what the program says instead of writing one. */
+function sysctls(
+  values: Record<string, string>,
+  refusals: Record<string, string> = {},
+): Exec & { writes: string[] } {
+  const writes: string[] = [];
+  return {
+    writes,
+    run([, flag, setting = ""]) {
+      const [name = "", value = ""] = setting.split("=");
+      if (!(name in values)) {
+        const stderr = `sysctl: cannot stat /proc/sys/${
+          name.replaceAll(".", "/")
+        }: No such file or directory`;
+        return Promise.resolve({ code: 1, stdout: "", stderr });
+      }
+      if (flag === "-n") return Promise.resolve({ code: 0, stdout: `${values[name]}\n`, stderr: "" });
+      writes.push(setting);
+      const stderr = refusals[name] ?? "";
+      if (stderr === "") values[name] = value;
+      // As procps of Debian 12, which ends with 0 here.
+      return Promise.resolve({ code: 0, stdout: setting, stderr });
+    },
+  };
+}
+
+function recordingLog(): { log: Logger; lines: string[] } {
+  const lines: string[] = [];
+  const write = (line: string): void => {
+    lines.push(`${line[0]} ${line.slice(line.indexOf("]") + 2).trimEnd()}`);
+  };
+  return { log: createLogger({ format: "text", verbosity: 0, write, nowMs: () => 0, pid: 1 }), lines };
+}
+
+function wanted(name: string, value: number, atLeast: boolean): ConntrackSetting {
+  return { name, value, atLeast };
+}
+
+Deno.test("settings are written only if they differ, limits only if they are lower", {
+  permissions: "none",
+}, async () => {
+  const values = { [MAX]: "262144", [BUCKETS]: "1024", [UDP]: "30" };
+  const exec = sysctls(values);
+  const { log, lines } = recordingLog();
+  const settings = [wanted(MAX, 131072, true), wanted(BUCKETS, 32768, true), wanted(UDP, 10, false)];
+  assertEquals(await applyConntrackSettings(exec, settings, log), []);
+  assertEquals(values, { [MAX]: "262144", [BUCKETS]: "32768", [UDP]: "10" });
+  assertEquals(lines, [
+    `I "Set sysctl" name="${BUCKETS}" value=32768 before="1024"`,
+    `I "Set sysctl" name="${UDP}" value=10 before="30"`,
+  ]);
+  exec.writes.length = 0;
+  assertEquals(await applyConntrackSettings(exec, settings, log), []);
+  assertEquals(exec.writes, [], "a second run finds them as they should be");
+});
+
+Deno.test("what cannot be written is a warning, and the others are still written", {
+  permissions: "none",
+}, async () => {
+  for (
+    const problem of [
+      `sysctl: setting key "${BUCKETS}": Read-only file system`,
+      `sysctl: permission denied on key "${BUCKETS}", ignoring`,
+      `sysctl: setting key "${BUCKETS}": Invalid argument`,
+    ]
+  ) {
+    const exec = sysctls({ [BUCKETS]: "1024", [UDP]: "30" }, { [BUCKETS]: problem });
+    const { log, lines } = recordingLog();
+    const settings = [wanted(MAX, 131072, true), wanted(BUCKETS, 32768, true), wanted(UDP, 10, false)];
+    assertEquals(await applyConntrackSettings(exec, settings, log), [
+      { name: MAX, wanted: 131072, found: null, problem: "this kernel does not have it, or not loaded it" },
+      { name: BUCKETS, wanted: 32768, found: "1024", problem },
+    ]);
+    assertEquals(lines.map((line) => line[0]), ["W", "W", "I"]);
+  }
+});
+
+Deno.test("a missing program is a warning for each setting", { permissions: "none" }, async () => {
+  const exec: Exec = { run: (argv) => Promise.reject(new ExecError(argv, -1, "No such file or directory")) };
+  const refused = await applyConntrackSettings(exec, [wanted(UDP, 10, false)], recordingLog().log);
+  assertEquals(refused.map(({ name, found }) => [name, found]), [[UDP, null]]);
+  assert(refused[0]?.problem.includes("sysctl"), refused[0]?.problem);
+});
+
+e2eTest("settings of a namespace are set on the kernel, and the machine's own are refused", [
+  ROOT_NAMESPACES,
+  program("sysctl"),
+], async () => {
+  await withNetns(async ({ exec, run }) => {
+    const { log } = recordingLog();
+    const huge = 2 ** 31 - 1;
+    const settings = [wanted(BUCKETS, huge, true), wanted(UDP, 47, false)];
+    const refused = await applyConntrackSettings(exec, settings, log);
+    assertEquals(refused.map(({ name, wanted }) => [name, wanted]), [[BUCKETS, huge]]);
+    assertEquals((await run(["sysctl", "-n", UDP])).trim(), "47");
+    assertEquals(await applyConntrackSettings(exec, [wanted(UDP, 47, false)], log), []);
+  });
+});
+
+e2eTest(
+  "a read-only /proc/sys is a warning",
+  [ROOT_NAMESPACES, program("sysctl")],
+  async () => {
+    await withNetns(async ({ exec, run }) => {
+      const before = (await run(["sysctl", "-n", UDP])).trim();
+      const readOnly: Exec = {
+        run: (argv, options) => {
+          const script =
+            'mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec "$@"';
+          return exec.run(["unshare", "--mount", "sh", "-c", script, "sh", ...argv], options);
+        },
+      };
+      const { log, lines } = recordingLog();
+      const refused = await applyConntrackSettings(readOnly, [wanted(UDP, 47, false)], log);
+      assertEquals(refused.map(({ name, wanted, found }) => [name, wanted, found]), [[UDP, 47, before]]);
+      assert(/Read-only file system|permission denied/i.test(refused[0]!.problem), refused[0]!.problem);
+      assertEquals(lines.length, 1);
+      assertEquals(await applyConntrackSettings(readOnly, [wanted(UDP, Number(before), false)], log), []);
+    });
+  },
+);
+
+Deno.test("the CPUs of the machine are counted", async () => {
+  const online = (await Deno.readTextFile("/proc/cpuinfo")).match(/^processor/gm)?.length;
+  assertEquals(cpuCount(), online);
+});
+
+Deno.test("without the permission the CPUs this process may use are counted", { permissions: "none" }, () => {
+  assertEquals(cpuCount(), navigator.hardwareConcurrency);
+});
