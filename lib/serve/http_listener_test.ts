@@ -1,0 +1,181 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import {
+  type BoundSocket,
+  type Handler,
+  listen,
+  type Listener,
+  type Peer,
+  serveSocket,
+} from "./http_listener.ts";
+
+function peerText({ family, address, isLoopback }: Peer): Response {
+  return new Response(`${family} ${address} ${isLoopback}`);
+}
+
+function open(host: string, port = 0, more: { ipv4Only?: boolean } = {}): Listener {
+  return listen({ host, port, handler: (_request, peer) => peerText(peer), onError: () => {}, ...more });
+}
+
+async function ask(url: string): Promise<string> {
+  const response = await fetch(url);
+  return await response.text();
+}
+
+/** True if something accepts connections there. */
+async function isOpen(hostname: string, port: number): Promise<boolean> {
+  try {
+    (await Deno.connect({ hostname, port })).close();
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.ConnectionRefused) return false;
+    throw error;
+  }
+}
+
+Deno.test("a wildcard of either family answers both and tells them apart", async () => {
+  for (const host of ["0.0.0.0", "::"]) {
+    const listener = open(host);
+    try {
+      assertEquals(listener.addresses, [`[::]:${listener.port}`]);
+      assertEquals(await ask(`http://127.0.0.1:${listener.port}/`), "IPv4 127.0.0.1 true");
+      assertEquals(await ask(`http://[::1]:${listener.port}/`), "IPv6 ::1 true");
+    } finally {
+      await listener.close();
+    }
+  }
+});
+
+Deno.test("an address is listened on alone", async () => {
+  const listener = open("127.0.0.1");
+  try {
+    assertEquals(listener.addresses, [`127.0.0.1:${listener.port}`]);
+    assertEquals(await ask(`http://127.0.0.1:${listener.port}/`), "IPv4 127.0.0.1 true");
+    assertEquals(await isOpen("127.0.0.2", listener.port), false);
+    assertEquals(await isOpen("::1", listener.port), false);
+  } finally {
+    await listener.close();
+  }
+});
+
+Deno.test("a wildcard can be of IPv4 alone", async () => {
+  const listener = open("0.0.0.0", 0, { ipv4Only: true });
+  try {
+    assertEquals(listener.addresses, [`0.0.0.0:${listener.port}`]);
+    assertEquals(await isOpen("127.0.0.1", listener.port), true);
+    assertEquals(await isOpen("::1", listener.port), false);
+  } finally {
+    await listener.close();
+  }
+});
+
+Deno.test("a taken port is an error, whichever address has it", async () => {
+  const first = open("127.0.0.1");
+  try {
+    for (const host of ["127.0.0.1", "0.0.0.0", "::"]) {
+      assertThrows(() => open(host, first.port), Deno.errors.AddrInUse);
+    }
+  } finally {
+    await first.close();
+  }
+});
+
+Deno.test("without IPv6 in the kernel a wildcard is IPv4's", async () => {
+  const bound: string[] = [];
+  const bind: typeof serveSocket = (hostname, port, handler, onError): BoundSocket => {
+    bound.push(hostname);
+    if (hostname === "::") throw new Error("Address family not supported by protocol (os error 97)");
+    return serveSocket(hostname, port, handler, onError);
+  };
+  const listener = listen({ host: "::", port: 0, handler: () => new Response(), onError: () => {}, bind });
+  try {
+    assertEquals(bound, ["::", "0.0.0.0"]);
+    assertEquals(listener.addresses, [`0.0.0.0:${listener.port}`]);
+    assertEquals(await isOpen("127.0.0.1", listener.port), true);
+  } finally {
+    await listener.close();
+  }
+});
+
+Deno.test("where the kernel keeps the families apart, a wildcard is two sockets that close together", async () => {
+  const closed: string[] = [];
+  const bind = (hostname: string, port: number): BoundSocket => ({
+    port: port || 4711,
+    finished: Promise.resolve(),
+    close: () => {
+      closed.push(`${hostname} ${port}`);
+      return Promise.resolve();
+    },
+  });
+  const listener = listen({
+    host: "0.0.0.0",
+    port: 0,
+    handler: () => new Response(),
+    onError: () => {},
+    bind,
+  });
+  assertEquals(listener.addresses, ["[::]:4711", "0.0.0.0:4711"]);
+  await listener.close();
+  assertEquals(closed, [":: 0", "0.0.0.0 4711"]);
+});
+
+Deno.test("if the second socket fails for another reason, the first is closed and the reason told", () => {
+  const closed: string[] = [];
+  const bind = (hostname: string): BoundSocket => {
+    if (hostname === "0.0.0.0") throw new Error("no");
+    return {
+      port: 1,
+      finished: Promise.resolve(),
+      close: () => {
+        closed.push(hostname);
+        return Promise.resolve();
+      },
+    };
+  };
+  assertThrows(
+    () => listen({ host: "::", port: 1, handler: () => new Response(), onError: () => {}, bind }),
+    Error,
+    "no",
+  );
+  assertEquals(closed, ["::"]);
+});
+
+Deno.test("what is no IP address is refused", () => {
+  assertThrows(() => open("localhost"), TypeError, 'Cannot listen on "localhost": not an IP address');
+});
+
+Deno.test("a handler that throws is reported and answers 500", async () => {
+  const errors: unknown[] = [];
+  const handler: Handler = () => {
+    throw new Error("bug");
+  };
+  const listener = listen({ host: "127.0.0.1", port: 0, handler, onError: (error) => errors.push(error) });
+  try {
+    const response = await fetch(`http://127.0.0.1:${listener.port}/`);
+    assertEquals([response.status, await response.text()], [500, "500 internal error\n"]);
+    assert(errors[0] instanceof Error);
+    assertEquals(errors[0].message, "bug");
+  } finally {
+    await listener.close();
+  }
+});
+
+Deno.test("closing frees the port at once, whatever clients do, and may be done twice", async () => {
+  const encoder = new TextEncoder();
+  for (const sent of ["", "GET / HTTP/1.1\r\nHo", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"]) {
+    const handler: Handler = () => new Promise<Response>(() => {});
+    const listener = listen({ host: "127.0.0.1", port: 0, handler, onError: () => {} });
+    const client = await Deno.connect({ hostname: "127.0.0.1", port: listener.port });
+    try {
+      await client.write(encoder.encode(sent));
+      const startMs = performance.now();
+      await listener.close();
+      await listener.close();
+      assert(performance.now() - startMs < 1000);
+      assertEquals(await isOpen("127.0.0.1", listener.port), false);
+      const again = open("127.0.0.1", listener.port);
+      await again.close();
+    } finally {
+      client.close();
+    }
+  }
+});

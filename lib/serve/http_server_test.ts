@@ -1,0 +1,105 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { createLogger, type Logger } from "../observe/log.ts";
+import { HttpServer, splitHostPort } from "./http_server.ts";
+
+function recordingLog(): { log: Logger; messages: string[] } {
+  const messages: string[] = [];
+  const log = createLogger({
+    format: "json",
+    verbosity: 0,
+    write: (line) => messages.push(JSON.parse(line).msg),
+    nowMs: () => 0,
+    pid: 1,
+  });
+  return { log, messages };
+}
+
+const handler = (): Response => new Response("here");
+
+/** A port that something else has. */
+function takenPort(): Deno.Listener {
+  return Deno.listen({ hostname: "127.0.0.1", port: 0 });
+}
+
+async function until(isSo: () => boolean): Promise<void> {
+  const deadlineMs = performance.now() + 5000;
+  while (!isSo()) {
+    if (performance.now() > deadlineMs) throw new Error("It never came to that");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+Deno.test("addresses are taken apart as they are written in a configuration", { permissions: "none" }, () => {
+  for (
+    const [text, host, port] of [
+      ["0.0.0.0:10256", "0.0.0.0", 10256],
+      ["[::]:10256", "::", 10256],
+      ["[fd00::1]:1", "fd00::1", 1],
+      ["010.0.0.1:65535", "10.0.0.1", 65535],
+    ] as const
+  ) assertEquals(splitHostPort(text), [host, port]);
+  for (const text of ["10.0.0.1", "localhost:1", ":1", "10.0.0.1:", "10.0.0.1:65536", "::1:80", "[::1:80"]) {
+    assertThrows(() => splitHostPort(text), TypeError, `"${text}" is not IP:port`);
+  }
+});
+
+Deno.test("it serves until it is stopped", async () => {
+  const { log, messages } = recordingLog();
+  const server = new HttpServer({ name: "test", address: "127.0.0.1:0", handler, hardFail: false, log });
+  server.start();
+  const { port } = server;
+  assertEquals(server.addresses, [`127.0.0.1:${port}`]);
+  const response = await fetch(`http://127.0.0.1:${port}/`);
+  assertEquals(await response.text(), "here");
+  await server.stop();
+  assertEquals([server.addresses, server.port, messages], [[], 0, ["Listening"]]);
+});
+
+Deno.test("a blank address means no server", async () => {
+  const { log, messages } = recordingLog();
+  const server = new HttpServer({ name: "test", address: "", handler, hardFail: true, log });
+  server.start();
+  await server.stop();
+  assertEquals([server.addresses, messages], [[], []]);
+});
+
+Deno.test("an address that is taken is tried again until it is free, and told once", async () => {
+  const { log, messages } = recordingLog();
+  const taken = takenPort();
+  const { port } = taken.addr as Deno.NetAddr;
+  const options = { name: "test", address: `127.0.0.1:${port}`, handler, hardFail: false, log, retryMs: 20 };
+  const server = new HttpServer(options);
+  server.start();
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assertEquals(messages, ["Cannot listen, will try again"]);
+  taken.close();
+  await until(() => server.port === port);
+  assertEquals(messages, ["Cannot listen, will try again", "Listening"]);
+  await server.stop();
+});
+
+Deno.test("stopping ends the tries", async () => {
+  const taken = takenPort();
+  const { port } = taken.addr as Deno.NetAddr;
+  const { log } = recordingLog();
+  const server = new HttpServer({
+    name: "test",
+    address: `127.0.0.1:${port}`,
+    handler,
+    hardFail: false,
+    log,
+  });
+  server.start();
+  await server.stop();
+  taken.close();
+});
+
+Deno.test("with bindAddressHardFail a taken address is an error that names it", () => {
+  const taken = takenPort();
+  const address = `127.0.0.1:${(taken.addr as Deno.NetAddr).port}`;
+  const { log, messages } = recordingLog();
+  const server = new HttpServer({ name: "healthz", address, handler, hardFail: true, log });
+  assertThrows(() => server.start(), Error, `Cannot listen on ${address} for healthz: `);
+  assertEquals(messages, []);
+  taken.close();
+});
