@@ -107,7 +107,7 @@ export function refusal(path: string, status: number, text: string, retryAfterSe
 }
 
 /** The message of a Status object; the beginning of any other text. */
-function statusMessage(text: string): string {
+export function statusMessage(text: string): string {
   let message: unknown;
   try {
     message = (JSON.parse(text) as { message?: unknown } | null)?.message;
