@@ -1,0 +1,289 @@
+import { assert, assertEquals } from "@std/assert";
+import { ChangeTracker } from "../model/change_tracker.ts";
+import type { IpFamily, NamespacedName } from "../model/objects.ts";
+import { NODE_A, testService, testSlice, testSliceEndpoint } from "../model/test_objects.ts";
+import { silentLogger } from "../observe/log.ts";
+import { type PortConflict, type ServiceHealthOptions, ServiceHealthServers } from "./service_health.ts";
+
+const CLUSTER_IPS = { IPv4: "10.96.0.1", IPv6: "fd00:1::1" };
+
+/** One family's Services and endpoints, handed to the servers as a successful sync does. */
+class Lane {
+  readonly tracker: ChangeTracker;
+
+  constructor(readonly servers: ServiceHealthServers, readonly family: IpFamily = "IPv4") {
+    this.tracker = new ChangeTracker({ family, node: NODE_A });
+  }
+
+  service(name: string, healthCheckNodePort: number): this {
+    this.tracker.updateService(
+      undefined,
+      testService({
+        name,
+        type: "LoadBalancer",
+        clusterIP: CLUSTER_IPS[this.family],
+        clusterIPs: [CLUSTER_IPS[this.family]],
+        ipFamilies: [this.family],
+        externalTrafficPolicy: "Local",
+        healthCheckNodePort,
+      }),
+    );
+    return this;
+  }
+
+  noService(name: string): this {
+    const service = testService({ name });
+    this.tracker.updateService(service, undefined);
+    return this;
+  }
+
+  endpoints(serviceName: string, local: number, more: { ready?: boolean; terminating?: boolean } = {}): this {
+    const base = this.family === "IPv4" ? "10.0.0." : "fd00::";
+    const endpoints = Array.from({ length: local }, (_, i) => `${base}${i + 1}`).map((ip) =>
+      testSliceEndpoint(ip, { nodeName: NODE_A.name, ...more })
+    );
+    const remote = testSliceEndpoint(`${base}99`, { nodeName: "node-b" });
+    const slice = testSlice({
+      name: `${serviceName}-1`,
+      serviceName,
+      addressType: this.family,
+      endpoints: [...endpoints, remote],
+    });
+    this.tracker.updateEndpointSlice(slice, false);
+    return this;
+  }
+
+  /** A successful sync of what changed. */
+  async sync(full = false): Promise<void> {
+    const { state, updatedServices } = this.tracker.checkout();
+    this.servers.update(this.family, state, full ? "all" : updatedServices);
+    await this.servers.settled();
+  }
+}
+
+/** Servers with one lane per family, closed at the end whatever happens. */
+async function withServers(
+  work: (bench: {
+    servers: ServiceHealthServers;
+    ipv4: Lane;
+    ipv6: Lane;
+    conflicts: PortConflict[];
+    counts: number[];
+  }) => Promise<void>,
+  options: Partial<ServiceHealthOptions> = {},
+): Promise<void> {
+  const conflicts: PortConflict[] = [];
+  const counts: number[] = [];
+  const servers = new ServiceHealthServers({
+    isProxyHealthy: () => true,
+    addresses: () => "all",
+    log: silentLogger,
+    onConflict: (conflict) => conflicts.push(conflict),
+    onConflictCount: (count) => counts.push(count),
+    ...options,
+  });
+  try {
+    await work({ servers, ipv4: new Lane(servers), ipv6: new Lane(servers, "IPv6"), conflicts, counts });
+  } finally {
+    await servers.stop();
+  }
+}
+
+/** A port that nothing has at this moment. */
+function freePort(): number {
+  const listener = Deno.listen({ hostname: "::", port: 0 });
+  const { port } = listener.addr as Deno.NetAddr;
+  listener.close();
+  return port;
+}
+
+/** Status and number of endpoints; undefined if the connection is refused. */
+async function ask(
+  port: number,
+  host = "127.0.0.1",
+): Promise<[status: number, endpoints: number] | undefined> {
+  try {
+    (await Deno.connect({ hostname: host.replace(/[[\]]/g, ""), port })).close();
+  } catch (error) {
+    if (error instanceof Deno.errors.ConnectionRefused) return undefined;
+    throw error;
+  }
+  const response = await fetch(`http://${host}:${port}/any/path?at=all`, { method: "POST" });
+  return [response.status, JSON.parse(await response.text()).localEndpoints];
+}
+
+async function service(port: number): Promise<NamespacedName> {
+  const response = await fetch(`http://127.0.0.1:${port}/`);
+  const { namespace, name } = JSON.parse(await response.text()).service;
+  return `${namespace}/${name}`;
+}
+
+Deno.test("a port opens with its Service, follows its endpoints and closes with it", async () => {
+  await withServers(async ({ ipv4 }) => {
+    const port = freePort();
+    await ipv4.service("web", port).sync(true);
+    assertEquals(await ask(port), [503, 0]);
+    await ipv4.endpoints("web", 2).sync();
+    assertEquals(await ask(port), [200, 2]);
+    assertEquals(await service(port), "shop/web");
+    await ipv4.endpoints("web", 0).sync();
+    assertEquals(await ask(port), [503, 0]);
+    await ipv4.noService("web").sync();
+    assertEquals(await ask(port), undefined);
+  });
+});
+
+Deno.test("endpoints that only serve on while terminating do not count", async () => {
+  await withServers(async ({ ipv4 }) => {
+    const port = freePort();
+    await ipv4.service("web", port).endpoints("web", 2, { ready: false, terminating: true }).sync(true);
+    assertEquals(await ask(port), [503, 0]);
+  });
+});
+
+Deno.test("an unhealthy proxy answers 503 with the count", async () => {
+  let healthy = true;
+  await withServers(async ({ ipv4 }) => {
+    const port = freePort();
+    await ipv4.service("web", port).endpoints("web", 1).sync(true);
+    assertEquals(await ask(port), [200, 1]);
+    healthy = false;
+    assertEquals(await ask(port), [503, 1]);
+  }, { isProxyHealthy: () => healthy });
+});
+
+Deno.test("a changed port closes the old one and opens the new one; other Services keep theirs", async () => {
+  await withServers(async ({ ipv4 }) => {
+    const [first, second, other] = [freePort(), freePort(), freePort()];
+    await ipv4.service("web", first).service("api", other).endpoints("web", 1).sync(true);
+    await ipv4.service("web", second).sync();
+    assertEquals([await ask(first), await ask(second), await ask(other)], [undefined, [200, 1], [503, 0]]);
+  });
+});
+
+Deno.test("two Services may swap their ports", async () => {
+  await withServers(async ({ ipv4, conflicts }) => {
+    const [first, second] = [freePort(), freePort()];
+    await ipv4.service("web", first).service("api", second).sync(true);
+    await ipv4.service("web", second).service("api", first).sync();
+    assertEquals([await service(first), await service(second)], ["shop/api", "shop/web"]);
+    assertEquals(conflicts, []);
+  });
+});
+
+Deno.test("each family is answered with its own count, on one port", async () => {
+  await withServers(async ({ ipv4, ipv6, conflicts }) => {
+    const port = freePort();
+    await ipv4.service("web", port).endpoints("web", 2).sync(true);
+    assertEquals([await ask(port), await ask(port, "[::1]")], [[200, 2], [503, 0]]);
+    await ipv6.service("web", port).endpoints("web", 1).sync(true);
+    assertEquals([await ask(port), await ask(port, "[::1]")], [[200, 2], [200, 1]]);
+    await ipv4.noService("web").sync();
+    assertEquals([await ask(port), await ask(port, "[::1]")], [[503, 0], [200, 1]]);
+    await ipv6.noService("web").sync();
+    assertEquals([await ask(port), await ask(port, "[::1]")], [undefined, undefined]);
+    assertEquals(conflicts, []);
+  });
+});
+
+Deno.test("with node port addresses the port is open on those alone, per family", async () => {
+  await withServers(async ({ ipv4, ipv6 }) => {
+    const port = freePort();
+    await ipv4.service("web", port).endpoints("web", 1).sync(true);
+    await ipv6.service("web", port).endpoints("web", 2).sync(true);
+    assertEquals(await ask(port, "127.0.0.2"), [200, 1]);
+    assertEquals(await ask(port, "127.0.0.3"), [200, 1]);
+    assertEquals(await ask(port, "[::1]"), [200, 2]);
+    assertEquals(await ask(port, "127.0.0.1"), undefined);
+  }, { addresses: (family) => family === "IPv4" ? ["127.0.0.2", "127.0.0.3"] : ["::1"] });
+});
+
+Deno.test("if IPv6 is limited to addresses, all of IPv4 does not open the rest of IPv6", async () => {
+  await withServers(async ({ ipv4, ipv6 }) => {
+    const port = freePort();
+    await ipv4.service("web", port).endpoints("web", 1).sync(true);
+    await ipv6.service("web", port).sync(true);
+    assertEquals([await ask(port, "127.0.0.2"), await ask(port, "[::1]")], [[200, 1], undefined]);
+  }, { addresses: (family) => family === "IPv4" ? "all" : [] });
+});
+
+Deno.test("a new address of the node is listened on from the next full sync on", async () => {
+  let addresses = ["127.0.0.2"];
+  await withServers(async ({ ipv4 }) => {
+    const port = freePort();
+    await ipv4.service("web", port).sync(true);
+    addresses = ["127.0.0.3"];
+    await ipv4.sync(true);
+    assertEquals([await ask(port, "127.0.0.2"), await ask(port, "127.0.0.3")], [undefined, [503, 0]]);
+  }, { addresses: () => addresses });
+});
+
+Deno.test("if the addresses cannot be listed, all of them are used", async () => {
+  await withServers(async ({ ipv4 }) => {
+    const port = freePort();
+    await ipv4.service("web", port).sync(true);
+    assertEquals(await ask(port), [503, 0]);
+  }, {
+    addresses: () => {
+      throw new Error("no");
+    },
+  });
+});
+
+Deno.test("a port that something else has is told once, tried again, and opens when it is free", async () => {
+  await withServers(async ({ servers, ipv4, conflicts, counts }) => {
+    const taken = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    const { port } = taken.addr as Deno.NetAddr;
+    try {
+      const other = freePort();
+      await ipv4.service("web", port).service("api", other).sync(true);
+      await ipv4.endpoints("web", 1).sync();
+      assertEquals(conflicts.map(({ service, port }) => [service, port]), [["shop/web", port]]);
+      assert(/in use/i.test(conflicts[0]?.message ?? ""), conflicts[0]?.message);
+      assertEquals(await ask(other), [503, 0]);
+    } finally {
+      taken.close();
+    }
+    const deadlineMs = performance.now() + 5000;
+    while (servers.conflicts.length > 0) {
+      assert(performance.now() < deadlineMs);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    assertEquals([await ask(port), counts, conflicts.length], [[200, 1], [1, 0], 1]);
+  }, { retryMs: 20 });
+});
+
+Deno.test("a Service answers on all of its addresses or on none", async () => {
+  const taken = Deno.listen({ hostname: "127.0.0.3", port: 0 });
+  try {
+    await withServers(async ({ ipv4, conflicts }) => {
+      const { port } = taken.addr as Deno.NetAddr;
+      await ipv4.service("web", port).sync(true);
+      assertEquals([await ask(port, "127.0.0.2"), conflicts.length], [undefined, 1]);
+    }, { addresses: (family) => family === "IPv4" ? ["127.0.0.2", "127.0.0.3"] : [] });
+  } finally {
+    taken.close();
+  }
+});
+
+Deno.test("of two Services with the same port the one that has it keeps it, and gives it on when it goes", async () => {
+  await withServers(async ({ ipv4, conflicts }) => {
+    const port = freePort();
+    await ipv4.service("web", port).sync(true);
+    await ipv4.service("api", port).sync();
+    assertEquals(await service(port), "shop/web");
+    assertEquals(conflicts, [{ service: "shop/api", port, message: "it is that of shop/web too" }]);
+    await ipv4.noService("web").sync();
+    assertEquals(await service(port), "shop/api");
+  });
+});
+
+Deno.test("stopping closes everything and nothing opens afterwards", async () => {
+  await withServers(async ({ servers, ipv4 }) => {
+    const [port, late] = [freePort(), freePort()];
+    await ipv4.service("web", port).sync(true);
+    await servers.stop();
+    await ipv4.service("late", late).sync(true);
+    assertEquals([await ask(port), await ask(late)], [undefined, undefined]);
+  });
+});
