@@ -32,7 +32,7 @@ export async function apiAccess({ kubeconfig, master, env }: ApiAccessOptions): 
     ? masterAccess(master)
     : inClusterAccess(env);
   if (access.proxyUrl !== "") return access;
-  return { ...access, proxyUrl: asConfigError(() => proxyFromEnvironment(access.server, env)) };
+  return { ...access, ...asConfigError(() => proxyFromEnvironment(access.server, env)) };
 }
 
 /**
@@ -75,6 +75,7 @@ function bareAccess(server: string): ClusterAccess {
     insecureSkipTlsVerify: false,
     tlsServerName: "",
     proxyUrl: "",
+    bypassProxy: false,
     certificateAuthority: null,
     clientCertificate: null,
     identity: { kind: "anonymous" },

@@ -14,6 +14,7 @@ Deno.test("neither kubeconfig nor master: the pod's service account", async () =
     insecureSkipTlsVerify: false,
     tlsServerName: "",
     proxyUrl: "",
+    bypassProxy: false,
     certificateAuthority: { kind: "file", path: `${folder}/ca.crt` },
     clientCertificate: null,
     identity: { kind: "tokenFile", path: `${folder}/token` },
@@ -46,16 +47,18 @@ Deno.test("a master alone: anonymous; a master beside a kubeconfig: its server r
   }
 });
 
+const NO_PROXY = { HTTPS_PROXY: "" };
+
 Deno.test("the environment's proxy, by Go's rules", { permissions: "none" }, () => {
   const server = "https://api.example.com:6443";
   const proxy = { HTTPS_PROXY: "http://p:3128" };
   const cases: readonly [string, Readonly<Record<string, string>>, string][] = [
-    [server, {}, ""],
+    [server, NO_PROXY, ""],
     [server, proxy, "http://p:3128"],
     [server, { https_proxy: "http://p:3128" }, "http://p:3128"],
     [server, { HTTPS_PROXY: "p:3128" }, "http://p:3128"],
     [server, { HTTPS_PROXY: "socks5://p:1080" }, "socks5://p:1080"],
-    [server, { HTTP_PROXY: "http://p:3128" }, ""],
+    ["http://h:8080", NO_PROXY, ""],
     ["http://h:8080", { HTTP_PROXY: "http://p:3128" }, "http://p:3128"],
     ["https://127.0.0.1:6443", proxy, ""],
     ["https://127.9.9.9:6443", proxy, ""],
@@ -83,7 +86,10 @@ Deno.test("the environment's proxy, by Go's rules", { permissions: "none" }, () 
     ["https://[fd00::1]:6443", { ...proxy, NO_PROXY: "[fd00::1]:1,fd00::2,10.0.0.0/8" }, "http://p:3128"],
   ];
   for (const [url, values, expected] of cases) {
-    assertEquals(proxyFromEnvironment(url, env(values)), expected, `${url} ${JSON.stringify(values)}`);
+    const { proxyUrl, bypassProxy } = proxyFromEnvironment(url, env(values));
+    const name = `${url} ${JSON.stringify(values)}`;
+    assertEquals(proxyUrl, expected, name);
+    assertEquals(bypassProxy, expected === "" && values !== NO_PROXY, name);
   }
 });
 

@@ -88,7 +88,6 @@ export class KubeClient {
 
   async #send(path: string, signal: AbortSignal): Promise<HttpAnswer> {
     const credentials = await this.#credentials.read();
-    const { insecureSkipTlsVerify, tlsServerName, server } = this.#access;
     const headers: Record<string, string> = {
       accept: "application/json",
       // Compression costs both sides more time than it saves on a cluster's network.
@@ -96,13 +95,12 @@ export class KubeClient {
       "user-agent": this.#userAgent,
     };
     if (credentials.authorization !== null) headers["authorization"] = credentials.authorization;
-    // fetch can neither skip verification nor verify under another name.
-    if (server.startsWith("https:") && (insecureSkipTlsVerify || tlsServerName !== "")) {
+    if (needsOwnTls(this.#access)) {
       return await getOverTls({ access: this.#access, credentials, path, headers }, signal);
     }
     const client = this.#poolFor(credentials);
     // A redirect would carry our credentials to a place nobody configured.
-    const response = await fetch(server + path, { headers, signal, client, redirect: "manual" });
+    const response = await fetch(this.server + path, { headers, signal, client, redirect: "manual" });
     return {
       status: response.status,
       retryAfterSeconds: retryAfterSeconds(response.headers.get("retry-after")),
@@ -120,7 +118,7 @@ export class KubeClient {
       // One connection per request: a dead one must not take the watches of all kinds with it.
       http2: false,
       poolIdleTimeout: POOL_IDLE_MS,
-      proxy: proxyOf(this.#access),
+      ...proxyOf(this.#access),
       ...(certificateAuthority === null ? {} : { caCerts: [certificateAuthority] }),
       ...(clientCertificate === null
         ? {}
@@ -132,18 +130,18 @@ export class KubeClient {
   }
 }
 
-/**
- * Without a proxy of our own choice fetch would take the environment's, by other rules than Go's; connecting straight to
- * the server is a "tcp" proxy to it.
- */
-function proxyOf({ proxyUrl, server }: ClusterAccess): Deno.Proxy {
-  if (proxyUrl !== "") return { url: proxyUrl };
+/** True for what fetch cannot do: not verify, verify under another name, or not use the environment's proxy. */
+function needsOwnTls({ server, insecureSkipTlsVerify, tlsServerName, bypassProxy }: ClusterAccess): boolean {
+  return server.startsWith("https:") && (insecureSkipTlsVerify || tlsServerName !== "" || bypassProxy);
+}
+
+/** A proxy for fetch. Connecting straight to the server is a "tcp" proxy to it, which works without TLS only. */
+function proxyOf({ proxyUrl, bypassProxy, server }: ClusterAccess): { proxy?: Deno.Proxy } {
+  if (proxyUrl !== "") return { proxy: { url: proxyUrl } };
   const { hostname, port, protocol } = new URL(server);
-  return {
-    transport: "tcp",
-    hostname: hostname.replace(/^\[|\]$/g, ""),
-    port: Number(port || (protocol === "https:" ? 443 : 80)),
-  };
+  if (!bypassProxy || protocol !== "http:") return {};
+  const host = hostname.replace(/^\[|\]$/g, "");
+  return { proxy: { transport: "tcp", hostname: host, port: Number(port || 80) } };
 }
 
 function sameConnections(one: Credentials, other: Credentials): boolean {

@@ -10,26 +10,34 @@ export interface Environment {
   get(name: string): string | undefined;
 }
 
+/** What the environment's proxy means for one server. */
+export interface ProxyChoice {
+  /** URL of the proxy; `""` for none. */
+  readonly proxyUrl: string;
+  /** True if there is a proxy that must not be used for this server. */
+  readonly bypassProxy: boolean;
+}
+
 /**
- * URL of the proxy to use for `server`; `""` for none. Addresses of the machine itself never go through one.
+ * The proxy to use for `server`. Addresses of the machine itself never go through one.
  *
  * @throws {TypeError} if the variable does not hold a proxy's URL
  */
-export function proxyFromEnvironment(server: string, env: Environment): string {
+export function proxyFromEnvironment(server: string, env: Environment): ProxyChoice {
   const url = new URL(server);
   const name = url.protocol === "https:" ? "HTTPS_PROXY" : "HTTP_PROXY";
   const value = (env.get(name) || env.get(name.toLowerCase()) || "").trim();
-  if (value === "") return "";
+  if (value === "") return { proxyUrl: "", bypassProxy: false };
   const host = url.hostname.replace(/^\[|\]$/g, "").replace(/\.$/, "").toLowerCase();
   const port = url.port || (url.protocol === "https:" ? "443" : "80");
   const exceptions = env.get("NO_PROXY") || env.get("no_proxy") || "";
-  if (isLocal(host) || isExcepted(host, port, exceptions)) return "";
-  const proxy = /^[a-z][a-z0-9+.-]*:\/\//i.test(value) ? value : `http://${value}`;
-  if (!["http:", "https:", "socks5:"].includes(URL.parse(proxy)?.protocol ?? "")) {
+  if (isLocal(host) || isExcepted(host, port, exceptions)) return { proxyUrl: "", bypassProxy: true };
+  const proxyUrl = /^[a-z][a-z0-9+.-]*:\/\//i.test(value) ? value : `http://${value}`;
+  if (!["http:", "https:", "socks5:"].includes(URL.parse(proxyUrl)?.protocol ?? "")) {
     // The value may hold a password, so it is not shown.
     throw new TypeError(`${name}: must be an http, https or socks5 URL`);
   }
-  return proxy;
+  return { proxyUrl, bypassProxy: false };
 }
 
 function isLocal(host: string): boolean {

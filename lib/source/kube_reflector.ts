@@ -109,6 +109,7 @@ export class Reflector {
     if (error instanceof ExpiredError) {
       this.#version = "";
       this.#expiries++;
+      log.info("Listing again", { resource: resource.path, reason: error.message }, 2);
       // Once is the ordinary course of things; a server that keeps saying so must not be hammered.
       return this.#expiries === 1 ? "now" : "wait";
     }

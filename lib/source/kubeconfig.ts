@@ -54,6 +54,8 @@ export interface ClusterAccess {
   readonly tlsServerName: string;
   /** URL of the proxy on the way; `""` for none. */
   readonly proxyUrl: string;
+  /** True if the environment names a proxy that must not be used for this server. */
+  readonly bypassProxy: boolean;
   /** Null for the authorities that the runtime knows. */
   readonly certificateAuthority: Pem | null;
   readonly clientCertificate: { readonly certificate: Pem; readonly key: Pem } | null;
@@ -164,6 +166,7 @@ function readCluster(raw: RawObject, path: string, master: string) {
     insecureSkipTlsVerify,
     tlsServerName: textAt(raw, "tls-server-name"),
     proxyUrl: proxyUrlAt(raw),
+    bypassProxy: false,
     certificateAuthority,
   };
 }

@@ -51,6 +51,7 @@ users:
     insecureSkipTlsVerify: false,
     tlsServerName: "",
     proxyUrl: "",
+    bypassProxy: false,
     certificateAuthority: { kind: "file", path: "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt" },
     clientCertificate: null,
     identity: { kind: "tokenFile", path: "/var/run/secrets/kubernetes.io/serviceaccount/token" },

@@ -1,0 +1,347 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
+import type { EndpointSlice, Service } from "../../lib/model/objects.ts";
+import { silentLogger } from "../../lib/observe/log.ts";
+import { CombinedSource } from "../../lib/source/combine.ts";
+import { FileSource } from "../../lib/source/files.ts";
+import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube.ts";
+import { apiAccess } from "../../lib/source/kube_access.ts";
+import { KAPI, Kapi } from "../support/kapi.ts";
+import { rawEndpoints, rawNode, rawService, rawSlice } from "../support/raw_objects.ts";
+import { e2eTest } from "../support/skip.ts";
+import { type RunningSource, runSource } from "../support/source_recorder.ts";
+
+const NO_ENV = { get: (): undefined => undefined };
+
+/** A kubeconfig for kapi in its folder, with these fields of cluster and user. */
+async function writeKubeconfig(
+  kapi: Kapi,
+  name: string,
+  cluster: Readonly<Record<string, unknown>>,
+  user: Readonly<Record<string, unknown>>,
+): Promise<string> {
+  const path = `${kapi.folder}/${name}`;
+  const content = {
+    "current-context": "x",
+    clusters: [{ name: "x", cluster: { server: kapi.url, ...cluster } }],
+    contexts: [{ name: "x", context: { cluster: "x", user: "x" } }],
+    users: [{ name: "x", user }],
+  };
+  await Deno.writeTextFile(path, JSON.stringify(content));
+  return path;
+}
+
+async function start(
+  kapi: Kapi,
+  kubeconfig: string = kapi.kubeconfig,
+  options: Partial<KubeSourceOptions> = {},
+): Promise<RunningSource> {
+  const access = await apiAccess({ kubeconfig, master: "", env: NO_ENV });
+  return runSource((log) =>
+    new KubeSource({
+      access,
+      nodeName: "n1",
+      endpointsSource: "auto",
+      configSyncPeriodMs: 900_000,
+      qps: 5,
+      burst: 10,
+      log,
+      ...options,
+    })
+  );
+}
+
+async function putWeb(kapi: Kapi): Promise<void> {
+  await kapi.put(rawNode("n1"));
+  await kapi.put(rawNode("n2"));
+  await kapi.put(rawService("web"));
+  await kapi.put(rawSlice("web", ["10.1.0.1", "10.1.0.2"]));
+}
+
+const WEB = ["EndpointSlice default/web-x", "Node n1", "Service default/web"];
+
+async function errorsOf(kapi: Kapi, kubeconfig: string): Promise<string> {
+  const source = await start(kapi, kubeconfig);
+  const deadlineMs = Date.now() + 5000;
+  while (!source.lines.some((line) => line.startsWith("E")) && Date.now() < deadlineMs) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  await source[Symbol.asyncDispose]();
+  assertEquals(source.recorder.synced, []);
+  return source.lines.filter((line) => line.startsWith("E")).join("");
+}
+
+/** Waits begin to pass only once it is released. */
+class HeldClock implements Clock {
+  #release: () => void = () => {};
+  readonly #released = new Promise<void>((resolve) => this.#release = resolve);
+
+  nowMs(): number {
+    return systemClock.nowMs();
+  }
+
+  async sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    const aborted = new Promise<void>((resolve) => signal?.addEventListener("abort", () => resolve()));
+    await Promise.race([this.#released, aborted]);
+    await systemClock.sleep(ms, signal);
+  }
+
+  release(): void {
+    this.#release();
+  }
+}
+
+e2eTest("the API server source against a real API server", KAPI, async (t) => {
+  await using kapi = await Kapi.start();
+
+  await t.step("first lists, then added, changed and deleted objects", async () => {
+    await putWeb(kapi);
+    await kapi.put(rawService("headless", { clusterIP: "None" }));
+    await kapi.put(rawService("foreign", { labels: { "service.kubernetes.io/service-proxy-name": "" } }));
+    await using source = await start(kapi);
+    const { recorder } = source;
+    await recorder.untilSynced();
+    assertEquals(recorder.names(), WEB);
+    await kapi.put(rawService("web", { port: 81 }));
+    await recorder.until(
+      () => (recorder.objects.get(WEB[2] ?? "") as Service).ports[0]?.port === 81,
+      "port 81",
+    );
+    await kapi.put(rawSlice("web", ["10.1.0.3"]));
+    await recorder.until(
+      () => (recorder.objects.get(WEB[0] ?? "") as EndpointSlice).endpoints.length === 1,
+      "one",
+    );
+    await kapi.patch(rawNode("n1"), { metadata: { labels: { "topology.kubernetes.io/zone": "a" } } });
+    await kapi.patch(rawNode("n2"), { metadata: { labels: { "topology.kubernetes.io/zone": "b" } } });
+    await kapi.remove(rawSlice("web", []));
+    await recorder.untilThere(WEB[0] ?? "", false);
+    assertEquals(recorder.names("Node"), ["Node n1"]);
+    const deleted = recorder.story().filter((line) => line.startsWith("delete"));
+    assertEquals(deleted, [`delete ${WEB[0]}`]);
+    assertEquals(recorder.rejections, []);
+  });
+
+  await t.step(
+    "a Service that gains the label of another proxy goes, and comes back when it loses it",
+    async () => {
+      await kapi.clear();
+      await putWeb(kapi);
+      await using source = await start(kapi);
+      await source.recorder.untilSynced();
+      const label = "service.kubernetes.io/service-proxy-name";
+      await kapi.patch(rawService("web"), { metadata: { labels: { [label]: "other" } } });
+      await source.recorder.untilThere("Service default/web", false);
+      await kapi.patch(rawService("web"), { metadata: { labels: { [label]: null } } });
+      await source.recorder.untilThere("Service default/web");
+    },
+  );
+
+  await t.step("long lists in pages, and all of their changes", async () => {
+    await kapi.clear();
+    await kapi.fill(1200, 2);
+    await using source = await start(kapi);
+    const { recorder } = source;
+    await recorder.untilSynced(30_000);
+    assertEquals([recorder.names("Service").length, recorder.names("EndpointSlice").length], [1200, 1200]);
+    await kapi.clear();
+    await recorder.until(() => recorder.objects.size === 0, "everything gone", 30_000);
+  });
+
+  await t.step(
+    "a token file that changes, its old token revoked: nothing is lost and no token is logged",
+    async () => {
+      await kapi.clear();
+      await putWeb(kapi);
+      const tokenFile = `${kapi.folder}/token`;
+      await kapi.admit("first-secret");
+      await Deno.writeTextFile(tokenFile, "first-secret\n");
+      const ca = { "certificate-authority": "ca.crt" };
+      const path = await writeKubeconfig(kapi, "by-token-file", ca, { tokenFile: "token" });
+      await using source = await start(kapi, path);
+      await source.recorder.untilSynced();
+      await kapi.admit("second-secret");
+      await kapi.revoke("first-secret");
+      // A restart ends the watches, so that new requests need the new token; for a while there is only the old one.
+      await kapi.restart();
+      await kapi.put(rawService("after-restart"));
+      await new Promise((resolve) => setTimeout(resolve, 3000));
+      assertEquals(source.recorder.names("Service"), ["Service default/web"]);
+      await Deno.writeTextFile(tokenFile, "second-secret\n");
+      await source.recorder.untilThere("Service default/after-restart", true, 30_000);
+      assertEquals(source.recorder.story().filter((line) => line.startsWith("delete")), []);
+      assertStringIncludes(source.lines.join(""), "status 401");
+      assertEquals(source.lines.join("").includes("secret"), false);
+    },
+  );
+
+  await t.step("a client certificate, and another one in its place", async () => {
+    const user = { "client-certificate": "kube-proxy.crt", "client-key": "kube-proxy.key" };
+    const path = await writeKubeconfig(kapi, "by-certificate", { "certificate-authority": "ca.crt" }, user);
+    await using source = await start(kapi, path);
+    await source.recorder.untilSynced();
+    await kapi.clientCertificate("kube-proxy");
+    await kapi.restart();
+    await kapi.put(rawService("renewed"));
+    await source.recorder.untilThere("Service default/renewed", true, 30_000);
+    await kapi.clientCertificate("expired", "-1h");
+    const expired = { "client-certificate": "expired.crt", "client-key": "expired.key" };
+    const bad = await writeKubeconfig(kapi, "by-expired", { "certificate-authority": "ca.crt" }, expired);
+    assertStringIncludes(await errorsOf(kapi, bad), "status 401");
+  });
+
+  await t.step("who the server is: verified, verified under another name, not verified", async () => {
+    const ca = { "certificate-authority": "ca.crt" };
+    const token = { token: "kapi-token" };
+    const good: readonly Readonly<Record<string, unknown>>[] = [
+      ca,
+      { ...ca, "tls-server-name": "kubernetes.default.svc" },
+      { "insecure-skip-tls-verify": true },
+      { "insecure-skip-tls-verify": true, "tls-server-name": "no.such.name" },
+    ];
+    for (const [index, cluster] of good.entries()) {
+      const path = await writeKubeconfig(kapi, `good-${index}`, cluster, token);
+      await using source = await start(kapi, path);
+      await source.recorder.untilSynced();
+      const name = `tls-${index}`;
+      await kapi.put(rawService(name));
+      await source.recorder.untilThere(`Service default/${name}`);
+    }
+    const bad: readonly [Readonly<Record<string, unknown>>, RegExp][] = [
+      [{}, /UnknownIssuer|certificate/i],
+      [{ ...ca, "tls-server-name": "no.such.name" }, /NotValidForName|does not match|not valid/i],
+      [{ "certificate-authority": "client-ca.crt" }, /UnknownIssuer|BadSignature|certificate/i],
+      [{ "certificate-authority": "client-ca.crt", "tls-server-name": "kubernetes" }, /certificate|issuer/i],
+    ];
+    for (const [index, [cluster, message]] of bad.entries()) {
+      const path = await writeKubeconfig(kapi, `bad-${index}`, cluster, token);
+      const told = await errorsOf(kapi, path);
+      assert(message.test(told), `${JSON.stringify(cluster)}: ${told}`);
+    }
+    const anonymous = await writeKubeconfig(kapi, "anonymous", ca, {});
+    assertStringIncludes(await errorsOf(kapi, anonymous), "status 401: Unauthorized");
+  });
+
+  await t.step("a compaction while we watch, and one while the server is away: nothing is lost", async () => {
+    await kapi.clear();
+    await putWeb(kapi);
+    await using source = await start(kapi);
+    const { recorder } = source;
+    await recorder.untilSynced();
+    await kapi.compact();
+    await kapi.put(rawService("after-compaction"));
+    await recorder.untilThere("Service default/after-compaction");
+    // The source's versions must be older than what the server still knows when it watches again.
+    const hold = new HeldClock();
+    await using behind = await start(kapi, kapi.kubeconfig, { clock: hold });
+    await behind.recorder.untilSynced();
+    await kapi.pause();
+    await kapi.resume();
+    await kapi.put(rawService("unseen"));
+    await kapi.remove(rawService("web"));
+    await kapi.compact();
+    await kapi.restart();
+    await kapi.put(rawService("last"));
+    hold.release();
+    for (const each of [recorder, behind.recorder]) {
+      await each.untilThere("Service default/last", true, 40_000);
+      assertEquals(each.names(), [
+        "EndpointSlice default/web-x",
+        "Node n1",
+        "Service default/after-compaction",
+        "Service default/last",
+        "Service default/unseen",
+      ]);
+    }
+    assert(behind.lines.some((line) => line.includes("Listing again")), behind.lines.join(""));
+  });
+
+  await t.step("the server stops for a minute: what was known stays, what changed arrives", async () => {
+    await kapi.clear();
+    await putWeb(kapi);
+    await using source = await start(kapi);
+    const { recorder } = source;
+    await recorder.untilSynced();
+    const from = recorder.batches.length;
+    await kapi.pause(true);
+    await new Promise((resolve) => setTimeout(resolve, 60_000));
+    assertEquals(recorder.batches.length, from);
+    await kapi.resume();
+    await kapi.put(rawService("back"));
+    await kapi.remove(rawSlice("web", []));
+    await recorder.untilThere("Service default/back", true, 65_000);
+    await recorder.untilThere("EndpointSlice default/web-x", false, 65_000);
+    assertEquals(recorder.story(from).sort(), [
+      "add Service default/back",
+      "delete EndpointSlice default/web-x",
+    ]);
+    const told = source.lines.filter((line) => /^[EW]/.test(line));
+    assertEquals(told.length, 1, told.join(""));
+    assertEquals(source.lines.filter((line) => line.includes("is back")).length, 1);
+  });
+
+  await t.step("files before the API server, object by object", async () => {
+    await kapi.clear();
+    await putWeb(kapi);
+    await kapi.put(rawService("only-there"));
+    const folder = await Deno.makeTempDir();
+    try {
+      await Deno.writeTextFile(`${folder}/web.yaml`, JSON.stringify(rawService("web", { port: 8080 })));
+      const access = await apiAccess({ kubeconfig: kapi.kubeconfig, master: "", env: NO_ENV });
+      const reports: string[] = [];
+      await using source = runSource((log) =>
+        new CombinedSource(
+          new FileSource({ paths: [folder], log: silentLogger }),
+          new KubeSource({
+            access,
+            nodeName: "n1",
+            endpointsSource: "auto",
+            configSyncPeriodMs: 900_000,
+            qps: 5,
+            burst: 10,
+            log,
+          }),
+          (message) => reports.push(message),
+        )
+      );
+      const { recorder } = source;
+      await recorder.untilSynced();
+      const port = () => (recorder.objects.get("Service default/web") as Service).ports[0]?.port;
+      assertEquals(recorder.names("Service"), ["Service default/only-there", "Service default/web"]);
+      assertEquals(port(), 8080);
+      assertEquals(reports.length, 1);
+      await kapi.put(rawService("web", { port: 82 }));
+      await kapi.put(rawService("marker"));
+      await recorder.untilThere("Service default/marker");
+      assertEquals(port(), 8080);
+      await Deno.remove(`${folder}/web.yaml`);
+      await recorder.until(() => port() === 82, "the API server's Service");
+      assertEquals(recorder.story().filter((line) => line.startsWith("delete")), []);
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  });
+});
+
+e2eTest("the API server source against an old server that refuses what it does not know", KAPI, async () => {
+  await using kapi = await Kapi.start(["-without-slices", "-without-service-fields", "-forbid", "nodes"]);
+  await kapi.put(rawService("web"));
+  await kapi.put(
+    rawService("headless", { clusterIP: "None", labels: { "service.kubernetes.io/headless": "" } }),
+  );
+  await kapi.put(rawEndpoints("web", ["10.1.0.1", "2001:db8::1"]));
+  await using source = await start(kapi);
+  const { recorder } = source;
+  await recorder.untilSynced();
+  assertEquals(recorder.names(), [
+    "EndpointSlice default/endpoints/web/IPv4",
+    "EndpointSlice default/endpoints/web/IPv6",
+    "Service default/web",
+  ]);
+  await kapi.put(rawEndpoints("web", ["10.1.0.1", "10.1.0.2"]));
+  await recorder.untilThere("EndpointSlice default/endpoints/web/IPv6", false);
+  await using slices = await start(kapi, kapi.kubeconfig, { endpointsSource: "slices" });
+  await slices.recorder.until(() => slices.recorder.synced.length === 2, "Services and Nodes");
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  assertEquals([...slices.recorder.synced].sort(), ["nodes", "services"]);
+});
