@@ -1,0 +1,110 @@
+/**
+ * Every Event there is. Those of kube-proxy keep its words; the last ones are kproxy's own.
+ *
+ * @module
+ */
+import { splitNamespacedName } from "../model/names.ts";
+import type { NamespacedName } from "../model/objects.ts";
+import type { EventSubject, ProxyEvent } from "./events.ts";
+
+const START = "StartKubeProxy";
+
+function nodeSubject(name: string): EventSubject {
+  return { kind: "Node", name };
+}
+
+function serviceSubject(service: NamespacedName): EventSubject {
+  return { kind: "Service", ...splitNamespacedName(service) };
+}
+
+/** The proxy runs. */
+export function startingEvent(node: string): ProxyEvent {
+  return { type: "Normal", reason: "Starting", action: START, note: "", regarding: nodeSubject(node) };
+}
+
+/** `/healthz` cannot listen. */
+export function healthServerFailedEvent(node: string, problem: string): ProxyEvent {
+  return startWarning(node, "FailedToStartProxierHealthcheck", problem);
+}
+
+/** `/metrics` cannot listen. */
+export function metricsServerFailedEvent(node: string, problem: string): ProxyEvent {
+  return startWarning(node, "FailedToStartMetricServer", problem);
+}
+
+/** A health check node port cannot be opened. */
+export function serviceHealthFailedEvent(
+  node: string,
+  { service, port, message }: {
+    readonly service: NamespacedName;
+    readonly port: number;
+    readonly message: string;
+  },
+): ProxyEvent {
+  return {
+    type: "Warning",
+    reason: "FailedToStartServiceHealthcheck",
+    action: "Listen",
+    note: `node ${node} failed to start healthcheck "${service}" on port ${port}: ${message}`,
+    regarding: serviceSubject(service),
+  };
+}
+
+/** Kernel settings could not be read or written. */
+export function sysctlsRefusedEvent(
+  node: string,
+  refused: readonly {
+    readonly name: string;
+    readonly wanted: number | string;
+    readonly found: string | null;
+    readonly problem: string;
+  }[],
+): ProxyEvent {
+  const settings = refused.map(({ name, wanted, found, problem }) =>
+    `${name} is ${found ?? "unknown"} instead of ${wanted} (${problem.replace(/^sysctl: /, "").trim()})`
+  );
+  return startWarning(
+    node,
+    "readOnlySysFS",
+    `/proc/sys or /sys is read-only: cannot modify conntrack limits, problems may arise later: ${
+      settings.join("; ")
+    }`,
+  );
+}
+
+/** A configured mode cannot run here, and another one took its place. */
+export function modeFallbackEvent(
+  node: string,
+  { wanted, used, why }: { readonly wanted: string; readonly used: string; readonly why: string },
+): ProxyEvent {
+  return startWarning(node, "ProxyModeFallback", `cannot run mode ${wanted}, running mode ${used}: ${why}`);
+}
+
+/** A changed configuration is wrong, and the former one stays in force. */
+export function configRefusedEvent(node: string, problem: string): ProxyEvent {
+  return {
+    type: "Warning",
+    reason: "ConfigRefused",
+    action: "ReloadConfig",
+    note: `the changed configuration is refused, the former one stays in force: ${problem}`,
+    regarding: nodeSubject(node),
+  };
+}
+
+/** The kernel refuses the rules of one Service; those of all others are in force. */
+export function serviceQuarantinedEvent(
+  node: string,
+  { service, problem }: { readonly service: NamespacedName; readonly problem: string },
+): ProxyEvent {
+  return {
+    type: "Warning",
+    reason: "ServiceQuarantined",
+    action: "Sync",
+    note: `node ${node} does not serve ${service}, because its rules are refused: ${problem}`,
+    regarding: serviceSubject(service),
+  };
+}
+
+function startWarning(node: string, reason: string, note: string): ProxyEvent {
+  return { type: "Warning", reason, action: START, note, regarding: nodeSubject(node) };
+}

@@ -1,0 +1,125 @@
+import { assertEquals } from "@std/assert";
+import {
+  configRefusedEvent,
+  healthServerFailedEvent,
+  metricsServerFailedEvent,
+  modeFallbackEvent,
+  serviceHealthFailedEvent,
+  serviceQuarantinedEvent,
+  startingEvent,
+  sysctlsRefusedEvent,
+} from "./event_catalog.ts";
+import { LogEvents, type ProxyEvent } from "./events.ts";
+import { createLogger } from "./log.ts";
+
+const SERVICE = { kind: "Service", namespace: "shop", name: "web" } as const;
+const NODE = { kind: "Node", name: "node-a" } as const;
+
+const EVENTS: readonly [event: ProxyEvent, wanted: ProxyEvent][] = [
+  [
+    startingEvent("node-a"),
+    { type: "Normal", reason: "Starting", action: "StartKubeProxy", note: "", regarding: NODE },
+  ],
+  [
+    healthServerFailedEvent("node-a", "address in use"),
+    {
+      type: "Warning",
+      reason: "FailedToStartProxierHealthcheck",
+      action: "StartKubeProxy",
+      note: "address in use",
+      regarding: NODE,
+    },
+  ],
+  [
+    metricsServerFailedEvent("node-a", "address in use"),
+    {
+      type: "Warning",
+      reason: "FailedToStartMetricServer",
+      action: "StartKubeProxy",
+      note: "address in use",
+      regarding: NODE,
+    },
+  ],
+  [
+    serviceHealthFailedEvent("node-a", { service: "shop/web", port: 32000, message: "address in use" }),
+    {
+      type: "Warning",
+      reason: "FailedToStartServiceHealthcheck",
+      action: "Listen",
+      note: 'node node-a failed to start healthcheck "shop/web" on port 32000: address in use',
+      regarding: SERVICE,
+    },
+  ],
+  [
+    sysctlsRefusedEvent("node-a", [
+      {
+        name: "net.netfilter.nf_conntrack_buckets",
+        wanted: 32768,
+        found: "1024",
+        problem: 'sysctl: permission denied on key "net.netfilter.nf_conntrack_buckets", ignoring\n',
+      },
+      { name: "net.netfilter.nf_conntrack_max", wanted: 131072, found: null, problem: "not there" },
+    ]),
+    {
+      type: "Warning",
+      reason: "readOnlySysFS",
+      action: "StartKubeProxy",
+      note: "/proc/sys or /sys is read-only: cannot modify conntrack limits, problems may arise later: " +
+        "net.netfilter.nf_conntrack_buckets is 1024 instead of 32768 " +
+        '(permission denied on key "net.netfilter.nf_conntrack_buckets", ignoring); ' +
+        "net.netfilter.nf_conntrack_max is unknown instead of 131072 (not there)",
+      regarding: NODE,
+    },
+  ],
+  [
+    modeFallbackEvent("node-a", { wanted: "ipvs", used: "iptables", why: "no ip_vs module" }),
+    {
+      type: "Warning",
+      reason: "ProxyModeFallback",
+      action: "StartKubeProxy",
+      note: "cannot run mode ipvs, running mode iptables: no ip_vs module",
+      regarding: NODE,
+    },
+  ],
+  [
+    configRefusedEvent("node-a", "mode: must be iptables"),
+    {
+      type: "Warning",
+      reason: "ConfigRefused",
+      action: "ReloadConfig",
+      note: "the changed configuration is refused, the former one stays in force: mode: must be iptables",
+      regarding: NODE,
+    },
+  ],
+  [
+    serviceQuarantinedEvent("node-a", { service: "shop/web", problem: "line 5 failed" }),
+    {
+      type: "Warning",
+      reason: "ServiceQuarantined",
+      action: "Sync",
+      note: "node node-a does not serve shop/web, because its rules are refused: line 5 failed",
+      regarding: SERVICE,
+    },
+  ],
+];
+
+Deno.test("every Event says what, why and about which object", { permissions: "none" }, () => {
+  for (const [event, wanted] of EVENTS) assertEquals(event, wanted);
+});
+
+Deno.test("without an API server Events go to the log", { permissions: "none" }, () => {
+  const lines: string[] = [];
+  const write = (line: string): void => {
+    lines.push(`${line[0]} ${line.slice(line.indexOf("]") + 2).trimEnd()}`);
+  };
+  const recorder = new LogEvents(
+    createLogger({ format: "text", verbosity: 0, write, nowMs: () => 0, pid: 1 }),
+  );
+  recorder.record(startingEvent("node-a"));
+  recorder.record(serviceQuarantinedEvent("node-a", { service: "shop/web", problem: "line 5 failed" }));
+  assertEquals(lines, [
+    'I "Event" type="Normal" reason="Starting" regarding="Node node-a"',
+    'W "Event" type="Warning" reason="ServiceQuarantined" regarding="Service shop/web" ' +
+    'note="node node-a does not serve shop/web, because its rules are refused: line 5 failed"',
+  ]);
+});
