@@ -8,17 +8,10 @@ import { type EventRecorder, eventValues, type ProxyEvent, subjectText } from ".
 import type { Logger } from "../observe/log.ts";
 import { type HttpAnswer, readText } from "./kube_answer.ts";
 import { type EventBody, eventBody, microTime } from "./kube_event_body.ts";
+import type { WriteRequest } from "./kube_http.ts";
 import { IdleLimit } from "./kube_idle.ts";
 import { statusMessage } from "./kube_messages.ts";
 import { TokenBucket } from "./token_bucket.ts";
-
-/** One request that writes. */
-export interface WriteRequest {
-  readonly method: "POST" | "PATCH";
-  readonly path: string;
-  readonly contentType: string;
-  readonly body: string;
-}
 
 /** The part of an API client that Events need. */
 export interface EventClient {

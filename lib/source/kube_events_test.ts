@@ -5,7 +5,8 @@ import { serviceHealthFailedEvent, startingEvent } from "../observe/event_catalo
 import type { ProxyEvent } from "../observe/events.ts";
 import { createLogger } from "../observe/log.ts";
 import type { HttpAnswer } from "./kube_answer.ts";
-import { type EventClient, KubeEvents, type WriteRequest } from "./kube_events.ts";
+import { type EventClient, KubeEvents } from "./kube_events.ts";
+import type { WriteRequest } from "./kube_http.ts";
 
 /** What happens to one request: an answer with this status, no answer ever, or no connection. */
 type Fault = number | "hang" | "unreachable";

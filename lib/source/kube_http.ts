@@ -1,5 +1,5 @@
 /**
- * GET requests to the API server, with streamed answers.
+ * Requests to the API server, with streamed answers.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import type { Clock } from "../kernel/clock.ts";
 import { errorText } from "../observe/log.ts";
 import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
 import { CredentialReader, type Credentials } from "./kube_credentials.ts";
-import { getOverTls } from "./kube_tls.ts";
+import { sendOverTls } from "./kube_tls.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 import { TokenBucket } from "./token_bucket.ts";
 
@@ -22,8 +22,24 @@ export interface KubeClientOptions {
   readonly clock: Clock;
 }
 
+/** A request that writes. */
+export interface WriteRequest {
+  readonly method: "POST" | "PATCH";
+  readonly path: string;
+  readonly contentType: string;
+  readonly body: string;
+}
+
 /** Idle connections are closed after this time: an old one may be dead without saying so. */
 const POOL_IDLE_MS = 10_000;
+
+/** What one request is made of; by itself a GET. */
+interface AnyRequest {
+  readonly method?: "GET" | WriteRequest["method"];
+  readonly path: string;
+  readonly contentType?: string;
+  readonly body?: string;
+}
 
 interface Pool {
   readonly credentials: Credentials;
@@ -73,11 +89,17 @@ export class KubeClient {
    */
   async get(path: string, signal: AbortSignal, { paced = true } = {}): Promise<HttpAnswer> {
     if (paced) await this.#bucket.take(signal);
-    const answer = await this.#send(path, signal);
-    if (answer.status !== 401) return answer;
-    await answer.body.cancel();
-    this.#credentials.invalidate();
-    return await this.#send(path, signal);
+    return await this.#sendWithCredentials({ path }, signal);
+  }
+
+  /**
+   * Sends a request that writes, otherwise as {@linkcode get} does.
+   *
+   * @throws {Error} if the server cannot be reached or a credential cannot be read
+   */
+  async send(request: WriteRequest, signal: AbortSignal): Promise<HttpAnswer> {
+    await this.#bucket.take(signal);
+    return await this.#sendWithCredentials(request, signal);
   }
 
   /** Closes idle connections. */
@@ -86,7 +108,18 @@ export class KubeClient {
     this.#pool = undefined;
   }
 
-  async #send(path: string, signal: AbortSignal): Promise<HttpAnswer> {
+  async #sendWithCredentials(request: AnyRequest, signal: AbortSignal): Promise<HttpAnswer> {
+    const answer = await this.#send(request, signal);
+    if (answer.status !== 401) return answer;
+    await answer.body.cancel();
+    this.#credentials.invalidate();
+    return await this.#send(request, signal);
+  }
+
+  async #send(
+    { path, method = "GET", contentType, body }: AnyRequest,
+    signal: AbortSignal,
+  ): Promise<HttpAnswer> {
     const credentials = await this.#credentials.read();
     const headers: Record<string, string> = {
       accept: "application/json",
@@ -95,12 +128,18 @@ export class KubeClient {
       "user-agent": this.#userAgent,
     };
     if (credentials.authorization !== null) headers["authorization"] = credentials.authorization;
+    if (contentType !== undefined) headers["content-type"] = contentType;
+    const content = body === undefined ? {} : { body };
     if (needsOwnTls(this.#access)) {
-      return await getOverTls({ access: this.#access, credentials, path, headers }, signal);
+      return await sendOverTls(
+        { access: this.#access, credentials, method, path, headers, ...content },
+        signal,
+      );
     }
     const client = this.#poolFor(credentials);
     // A redirect would carry our credentials to a place nobody configured.
-    const response = await fetch(this.server + path, { headers, signal, client, redirect: "manual" });
+    const options = { method, headers, signal, client, redirect: "manual", ...content } as const;
+    const response = await fetch(this.server + path, options);
     return {
       status: response.status,
       retryAfterSeconds: retryAfterSeconds(response.headers.get("retry-after")),

@@ -15,17 +15,19 @@ import type { ClusterAccess } from "./kubeconfig.ts";
 export interface TlsRequest {
   readonly access: ClusterAccess;
   readonly credentials: Credentials;
+  readonly method: string;
   /** With query. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
 }
 
 /**
- * Sends a GET on a connection of its own and resolves when the headers are there.
+ * Sends a request on a connection of its own and resolves when the headers are there.
  *
  * @throws {Error} if the server or the proxy cannot be reached or verified
  */
-export async function getOverTls(wanted: TlsRequest, signal: AbortSignal): Promise<HttpAnswer> {
+export async function sendOverTls(wanted: TlsRequest, signal: AbortSignal): Promise<HttpAnswer> {
   const url = new URL(wanted.access.server + wanted.path);
   const host = url.hostname.replace(/^\[|\]$/g, "");
   const port = Number(url.port || 443);
@@ -35,6 +37,7 @@ export async function getOverTls(wanted: TlsRequest, signal: AbortSignal): Promi
     const outgoing = request({
       host,
       port,
+      method: wanted.method,
       path: url.pathname + url.search,
       headers: { ...wanted.headers, host: url.host, connection: "close" },
       signal,
@@ -47,7 +50,7 @@ export async function getOverTls(wanted: TlsRequest, signal: AbortSignal): Promi
       });
     });
     outgoing.on("error", reject);
-    outgoing.end();
+    outgoing.end(wanted.body);
   });
 }
 
