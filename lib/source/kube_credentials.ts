@@ -24,6 +24,8 @@ export interface Credentials {
 
 /** kubeadm's promise for token files: a new token is used within a minute. */
 const TOKEN_FILE_MAX_AGE_MS = 60_000;
+const CERTIFICATE = /^-----BEGIN CERTIFICATE-----/m;
+const PRIVATE_KEY = /^-----BEGIN ([A-Z]+ )?PRIVATE KEY-----/m;
 
 /** Reads and re-reads the credentials of one cluster. */
 export class CredentialReader {
@@ -51,8 +53,8 @@ export class CredentialReader {
     const { clientCertificate } = this.#access;
     const certificateAuthority = await this.#readAuthority();
     const own = clientCertificate === null ? null : {
-      certificate: await readPem(clientCertificate.certificate),
-      key: await readPem(clientCertificate.key),
+      certificate: await this.#readPem(clientCertificate.certificate, "client-certificate", CERTIFICATE),
+      key: await this.#readPem(clientCertificate.key, "client-key", PRIVATE_KEY),
     };
     if (this.#plugin === undefined) {
       return { certificateAuthority, clientCertificate: own, authorization: await this.#authorization() };
@@ -73,7 +75,18 @@ export class CredentialReader {
 
   async #readAuthority(): Promise<string | null> {
     const { certificateAuthority } = this.#access;
-    return certificateAuthority === null ? null : await readPem(certificateAuthority);
+    if (certificateAuthority === null) return null;
+    return await this.#readPem(certificateAuthority, "certificate-authority", CERTIFICATE);
+  }
+
+  /** Without this check an authority without certificates would mean all that the runtime knows. */
+  async #readPem(pem: Pem, field: string, wanted: RegExp): Promise<string> {
+    const text = pem.kind === "text" ? pem.pem : await readFile(pem.path);
+    if (wanted.test(text)) return text;
+    const where = pem.kind === "text" ? `${field}-data` : pem.path;
+    throw new Error(
+      `${where} holds no ${wanted === CERTIFICATE ? "certificate" : "private key"} in PEM form`,
+    );
   }
 
   async #authorization(): Promise<string | null> {
@@ -95,10 +108,6 @@ export class CredentialReader {
     else if (this.#token === undefined) throw new Error(`${path} holds no token`);
     return this.#token.text;
   }
-}
-
-function readPem(pem: Pem): Promise<string> {
-  return pem.kind === "text" ? Promise.resolve(pem.pem) : readFile(pem.path);
 }
 
 async function readFile(path: string): Promise<string> {

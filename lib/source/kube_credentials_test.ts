@@ -63,7 +63,14 @@ Deno.test("certificates are read anew each time", async () => {
       string,
       string,
     ];
-    for (const path of [certificate, key, ca]) await Deno.writeTextFile(path, "old");
+    const pem = (label: string, body: string) =>
+      `-----BEGIN ${label}-----\n${body}\n-----END ${label}-----\n`;
+    const write = async (body: string): Promise<void> => {
+      await Deno.writeTextFile(certificate, pem("CERTIFICATE", body));
+      await Deno.writeTextFile(ca, `comment\n${pem("CERTIFICATE", body)}`);
+      await Deno.writeTextFile(key, pem("EC PRIVATE KEY", body));
+    };
+    await write("old");
     const reader = new CredentialReader(
       access({
         certificateAuthority: { kind: "file", path: ca },
@@ -75,12 +82,17 @@ Deno.test("certificates are read anew each time", async () => {
       () => 0,
     );
     await reader.read();
-    for (const path of [certificate, key, ca]) await Deno.writeTextFile(path, "new");
+    await write("new");
     assertEquals(await reader.read(), {
-      certificateAuthority: "new",
-      clientCertificate: { certificate: "new", key: "new" },
+      certificateAuthority: `comment\n${pem("CERTIFICATE", "new")}`,
+      clientCertificate: { certificate: pem("CERTIFICATE", "new"), key: pem("EC PRIVATE KEY", "new") },
       authorization: null,
     });
+    await Deno.writeTextFile(key, pem("CERTIFICATE", "x"));
+    await assertRejects(() => reader.read(), Error, `${key} holds no private key in PEM form`);
+    await write("new");
+    await Deno.writeTextFile(ca, "");
+    await assertRejects(() => reader.read(), Error, `${ca} holds no certificate in PEM form`);
   });
 });
 

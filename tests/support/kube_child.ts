@@ -1,0 +1,82 @@
+/**
+ * Starts the API server source as a program of its own, under exactly kproxy's permissions.
+ *
+ * @module
+ */
+import { permissionFlags } from "../../tools/permissions.ts";
+
+/** The program at work. */
+export interface KubeChild extends AsyncDisposable {
+  /** Log lines so far. */
+  log(): string;
+  /** Resolves when something delivered or logged matches. */
+  until(pattern: RegExp, timeoutMs?: number): Promise<void>;
+}
+
+/** Options of {@linkcode startKubeChild}. */
+export interface KubeChildOptions {
+  readonly kubeconfig?: string;
+  readonly master?: string;
+  /** Added to the environment, from which all proxies are taken first. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Permission flags beyond kproxy's. */
+  readonly flags?: readonly string[];
+}
+
+const PROGRAM = new URL("kube_source_child.ts", import.meta.url).pathname;
+const CONFIG = new URL("../../deno.json", import.meta.url).pathname;
+const PROXIES = [
+  "HTTPS_PROXY",
+  "HTTP_PROXY",
+  "NO_PROXY",
+  "https_proxy",
+  "http_proxy",
+  "no_proxy",
+  "ALL_PROXY",
+];
+
+/** See the module. */
+export function startKubeChild(
+  { kubeconfig = "", master = "", env = {}, flags = [] }: KubeChildOptions,
+): KubeChild {
+  const cleared = Object.fromEntries(PROXIES.map((name) => [name, ""]));
+  const child = new Deno.Command(Deno.execPath(), {
+    args: ["run", "-q", "--config", CONFIG, ...permissionFlags(), ...flags, PROGRAM, kubeconfig, master],
+    env: { ...cleared, ...env },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  let output = "";
+  let log = "";
+  const reading = Promise.all([
+    collect(child.stdout, (text) => output += text),
+    collect(child.stderr, (text) => log += text),
+  ]);
+  return {
+    log: () => log,
+    async until(pattern, timeoutMs = 15_000) {
+      const deadlineMs = Date.now() + timeoutMs;
+      while (!pattern.test(output + log)) {
+        if (Date.now() > deadlineMs) {
+          throw new Error(`Not within ${timeoutMs} ms: ${pattern}\n${output}${log}`);
+        }
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    },
+    async [Symbol.asyncDispose]() {
+      try {
+        child.kill("SIGKILL");
+      } catch (error) {
+        // It has ended by itself.
+        if (!(error instanceof TypeError || error instanceof Deno.errors.NotFound)) throw error;
+      }
+      await child.status;
+      await reading;
+    },
+  };
+}
+
+async function collect(stream: ReadableStream<Uint8Array>, take: (text: string) => void): Promise<void> {
+  for await (const text of stream.pipeThrough(new TextDecoderStream())) take(text);
+}
