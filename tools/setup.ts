@@ -24,11 +24,12 @@ export const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: "kmod", program: "modprobe" },
 ];
 
-/** What the tests need beyond that: the store of the real API server. */
+/** What the tests need beyond that: the store of the real API server, shells, a judge of metrics. */
 export const TEST_PACKAGES: readonly SystemPackage[] = [
   ...NODE_PACKAGES,
   { name: "etcd-server", program: "etcd" },
   { name: "fish", program: "fish" },
+  { name: "prometheus", program: "promtool" },
   { name: "zsh", program: "zsh" },
 ];
 

@@ -86,3 +86,23 @@ Deno.test("silentLogger writes nothing and reports nothing enabled", { permissio
   silentLogger.error("x", new Error("y"));
   assertEquals(silentLogger.enabled(0), false);
 });
+
+Deno.test("a verbosity that changes counts from the next line on", { permissions: "none" }, () => {
+  const lines: string[] = [];
+  const verbosity = { level: 0 };
+  const log = createLogger({
+    format: "text",
+    verbosity,
+    write: (line) => lines.push(line),
+    nowMs: () => 0,
+    pid: 1,
+  });
+  log.info("dropped", {}, 4);
+  assertEquals(log.enabled(4), false);
+  verbosity.level = 4;
+  log.info("written", {}, 4);
+  assertEquals(log.enabled(4), true);
+  verbosity.level = 0;
+  log.info("dropped again", {}, 4);
+  assertEquals(lines.map((line) => line.split("]")[1]), [' "written"\n']);
+});

@@ -1,0 +1,78 @@
+import { assert, assertEquals } from "@std/assert";
+import { addProgramMetrics, systemUsage } from "./metrics_program.ts";
+import { metricsText } from "./metrics_text.ts";
+import { Registry } from "./prom_client.ts";
+
+async function series(featureGates: Record<string, boolean> = {}): Promise<Map<string, string>> {
+  const registry = new Registry();
+  addProgramMetrics(registry, {
+    version: "0.1.0",
+    featureGates,
+    startMs: 1_735_787_045_500,
+    usage: () => ({ cpuSeconds: 1.5, residentBytes: 4096 }),
+  });
+  const lines = (await metricsText(registry)).split("\n").filter((line) =>
+    line !== "" && !line.startsWith("#")
+  );
+  return new Map(lines.map((line) => {
+    const space = line.lastIndexOf(" ");
+    return [line.slice(0, space), line.slice(space + 1)];
+  }));
+}
+
+Deno.test("the build is told with kproxy's own version", async () => {
+  const [name = ""] = [...(await series()).keys()].filter((key) => key.startsWith("kubernetes_build_info"));
+  for (
+    const label of ['major="0"', 'minor="1"', 'git_version="v0.1.0"', `compiler="deno ${Deno.version.deno}"`]
+  ) {
+    assert(name.includes(label), name);
+  }
+});
+
+Deno.test("gates are told by stage, as they are set", async () => {
+  const gate = (name: string, stage: string): string =>
+    `kubernetes_feature_enabled{name="${name}",stage="${stage}"}`;
+  const usual = await series();
+  assertEquals(usual.get(gate("NFTablesProxyMode", "")), "1");
+  assertEquals(usual.get(gate("ServiceTrafficDistribution", "")), "1");
+  assertEquals(usual.get(gate("LoggingAlphaOptions", "ALPHA")), "0");
+  assertEquals(usual.get(gate("ComponentStatusz", "BETA")), "1");
+  const set = await series({ LoggingAlphaOptions: true, AllBeta: false });
+  assertEquals(set.get(gate("LoggingAlphaOptions", "ALPHA")), "1");
+  assertEquals(set.get(gate("ComponentStatusz", "BETA")), "0");
+});
+
+Deno.test("the process is told as far as the runtime knows it", async () => {
+  const all = await series();
+  assertEquals([...all].filter(([name]) => name.startsWith("process_")), [
+    ["process_cpu_seconds_total", "1.5"],
+    ["process_resident_memory_bytes", "4096"],
+    ["process_start_time_seconds", "1735787045.5"],
+  ]);
+});
+
+Deno.test("usage is real, and needs no permission", async () => {
+  const { stdout } = await new Deno.Command(Deno.execPath(), {
+    args: [
+      ...[
+        "run",
+        "-q",
+        "--no-prompt",
+        "--ignore-env",
+        "--config",
+        import.meta.resolve("../../deno.json").slice(7),
+      ],
+      `data:application/typescript,${
+        encodeURIComponent(
+          `import { systemUsage } from ${JSON.stringify(import.meta.resolve("./metrics_program.ts"))};
+           console.log(JSON.stringify(systemUsage()));`,
+        )
+      }`,
+    ],
+    stderr: "inherit",
+  }).output();
+  for (const { cpuSeconds, residentBytes } of [systemUsage(), JSON.parse(new TextDecoder().decode(stdout))]) {
+    assert(cpuSeconds > 0 && cpuSeconds < 1000, String(cpuSeconds));
+    assert(residentBytes > 10e6 && residentBytes < 10e9, String(residentBytes));
+  }
+});

@@ -1,0 +1,88 @@
+import { assertEquals } from "@std/assert";
+import { ChangeTracker } from "../model/change_tracker.ts";
+import type { Service } from "../model/objects.ts";
+import {
+  NODE_A,
+  testPort,
+  testService,
+  testSlice,
+  testSliceEndpoint,
+  testSlicePort,
+} from "../model/test_objects.ts";
+import { NoLocalEndpointsCount } from "./no_local_endpoints.ts";
+
+const PURE = { permissions: "none" } as const;
+const BALANCED: Partial<Service> = {
+  type: "LoadBalancer",
+  externalTrafficPolicy: "Local",
+  ports: [testPort({ nodePort: 30080 })],
+};
+
+interface Bench {
+  readonly tracker: ChangeTracker;
+  readonly count: NoLocalEndpointsCount;
+  /** Internal and external ports after a sync of what changed. */
+  sync(full?: boolean): [internal: number, external: number];
+  endpoints(nodeName: string, more?: { ready?: boolean; terminating?: boolean; serving?: boolean }): void;
+}
+
+function bench(service: Partial<Service>): Bench {
+  const tracker = new ChangeTracker({ family: "IPv4", node: NODE_A });
+  const count = new NoLocalEndpointsCount();
+  tracker.updateService(undefined, testService(service));
+  return {
+    tracker,
+    count,
+    endpoints: (nodeName, more = {}) => {
+      const endpoints = [testSliceEndpoint("10.0.0.1", { nodeName, ...more })];
+      const ports = [testSlicePort(), testSlicePort({ name: "b", port: 81 })];
+      tracker.updateEndpointSlice(testSlice({ ports, endpoints }), false);
+    },
+    sync: (full = false) => {
+      const { state, updatedServices } = tracker.checkout();
+      count.update(state, full ? "all" : updatedServices);
+      return [count.total.internal, count.total.external];
+    },
+  };
+}
+
+Deno.test("a local policy counts where endpoints are elsewhere only", PURE, () => {
+  const policies: [string, Partial<Service>, [number, number]][] = [
+    ["external", BALANCED, [0, 1]],
+    ["internal", { internalTrafficPolicy: "Local" }, [1, 0]],
+    ["both", { ...BALANCED, internalTrafficPolicy: "Local" }, [1, 1]],
+    ["neither", { type: "NodePort" }, [0, 0]],
+    ["external, but nothing comes from outside", { externalTrafficPolicy: "Local" }, [0, 0]],
+  ];
+  for (const [name, service, elsewhere] of policies) {
+    const { sync, endpoints } = bench(service);
+    assertEquals(sync(true), [0, 0], `${name}, without endpoints`);
+    endpoints("node-b");
+    assertEquals(sync(), elsewhere, `${name}, elsewhere`);
+    endpoints("node-a");
+    assertEquals(sync(), [0, 0], `${name}, here`);
+    endpoints("node-b");
+    assertEquals(sync(true), elsewhere, `${name}, elsewhere again`);
+  }
+});
+
+Deno.test(
+  "a local endpoint that serves on while terminating is one; elsewhere it still counts as having any",
+  PURE,
+  () => {
+    const { sync, endpoints } = bench(BALANCED);
+    endpoints("node-b", { ready: false, serving: true, terminating: true });
+    assertEquals(sync(true), [0, 1]);
+    endpoints("node-a", { ready: false, serving: true, terminating: true });
+    assertEquals(sync(), [0, 0]);
+  },
+);
+
+Deno.test("ports count one by one, and go with their Service", PURE, () => {
+  const ports = [testPort({ nodePort: 30080 }), testPort({ name: "b", port: 81, nodePort: 30081 })];
+  const { tracker, sync, endpoints } = bench({ ...BALANCED, ports });
+  endpoints("node-b");
+  assertEquals(sync(), [0, 2]);
+  tracker.updateService(testService(), undefined);
+  assertEquals(sync(), [0, 0]);
+});

@@ -1,0 +1,147 @@
+import { assertEquals } from "@std/assert";
+import { ChangeTracker } from "../model/change_tracker.ts";
+import { NODE_A, testService, testSlice, testSliceEndpoint } from "../model/test_objects.ts";
+import { silentLogger } from "../observe/log.ts";
+import { ProxyMetrics } from "../observe/metrics.ts";
+import { metricsText } from "../observe/metrics_text.ts";
+import { type FamilyLane, ProxyLoop } from "./proxy_loop.ts";
+import { Reconciler, type SyncObserver } from "./reconcile.ts";
+import { joinObservers, observeChanges, observeSyncs } from "./sync_observer.ts";
+
+// prom-client reads the environment when it is imported, so these tests keep their rights.
+
+interface Bench {
+  readonly metrics: ProxyMetrics;
+  readonly loop: ProxyLoop;
+  readonly reconcilers: Reconciler[];
+  /** The value of one series of `kubeproxy_sync_proxy_rules_…`; undefined if it is absent. */
+  value(series: string): Promise<number | undefined>;
+}
+
+/** A dual-stack loop whose proxiers write nothing. */
+function bench(fail = false): Bench {
+  const metrics = new ProxyMetrics();
+  const observer = observeSyncs(silentLogger, metrics, () => 5000);
+  const lanes = (["IPv4", "IPv6"] as const).map((family): FamilyLane => ({
+    family,
+    tracker: new ChangeTracker({ family, node: NODE_A }),
+    requestSync: () => {},
+  }));
+  const reconcilers = lanes.map(({ tracker, family }) =>
+    new Reconciler({
+      tracker,
+      proxier: {
+        family,
+        sync: () =>
+          fail
+            ? Promise.reject(new Error("no"))
+            : Promise.resolve({ commands: 0, bytes: 0, written: { nat: 2 }, total: { nat: 7, filter: 3 } }),
+        checkCanary: () => Promise.resolve(false),
+      },
+      observer,
+      nowMs: () => 0,
+    })
+  );
+  const loop = new ProxyLoop({
+    lanes,
+    nodeName: NODE_A.name,
+    onNode: () => {},
+    onRejected: () => {},
+    changes: observeChanges(metrics),
+  });
+  return {
+    metrics,
+    loop,
+    reconcilers,
+    value: async (series) => {
+      const line = (await metricsText(metrics.registry)).split("\n")
+        .find((text) => text.startsWith(`kubeproxy_sync_proxy_rules_${series} `));
+      return line === undefined ? undefined : Number(line.slice(line.lastIndexOf(" ") + 1));
+    },
+  };
+}
+
+Deno.test("events of Services count once per family, those of slices in their own", async () => {
+  const { loop, reconcilers, value } = bench();
+  loop.events(["a", "b", "c"].map((name) => ({ type: "add", object: testService({ name }) })));
+  assertEquals(await value("service_changes_total"), 6);
+  for (const addressType of ["IPv4", "IPv6", "FQDN"]) {
+    const ip = addressType === "IPv4" ? "10.0.0.1" : addressType === "IPv6" ? "fd00::1" : "example.org";
+    const endpoints = [testSliceEndpoint(ip)];
+    loop.events([{
+      type: "add",
+      object: testSlice({ name: addressType, serviceName: "a", addressType, endpoints }),
+    }]);
+  }
+  assertEquals(await value("endpoint_changes_total"), 2);
+  assertEquals(await value("endpoint_changes_pending"), 2);
+  await reconcilers[0]?.reconcile();
+  assertEquals([await value("endpoint_changes_pending"), await value("service_changes_pending")], [0, 0]);
+});
+
+Deno.test("Services count as pending until a sync takes them", async () => {
+  const { loop, reconcilers, value } = bench();
+  const before = testService({ name: "a" });
+  loop.events([{ type: "add", object: before }]);
+  // The newest of the two families says 0: the Service has no IPv6 port.
+  assertEquals(await value("service_changes_pending"), 0);
+  const both = ["10.96.0.9", "fd00::9"];
+  const dual = testService({ name: "a", clusterIPs: both, ipFamilies: ["IPv4", "IPv6"] });
+  loop.events([{ type: "update", old: before, object: dual }]);
+  assertEquals(await value("service_changes_pending"), 1);
+  await reconcilers[1]?.reconcile();
+  assertEquals(await value("service_changes_pending"), 0);
+});
+
+Deno.test("a sync tells rules, the last success and traffic without local endpoints", async () => {
+  const { loop, reconcilers, value } = bench();
+  const service = testService({ internalTrafficPolicy: "Local" });
+  const slice = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1", { nodeName: "node-b" })] });
+  loop.events([{ type: "add", object: service }, { type: "add", object: slice }]);
+  const missing = (policy: string): Promise<number | undefined> =>
+    value(`no_local_endpoints_total{ip_family="IPv4",traffic_policy="${policy}"}`);
+  assertEquals([await missing("internal"), await missing("external")], [undefined, undefined]);
+  await reconcilers[0]?.reconcile();
+  assertEquals([await missing("internal"), await missing("external")], [1, 0]);
+  assertEquals(await value('iptables_total{ip_family="IPv4",table="nat"}'), 7);
+  assertEquals(await value('iptables_last{ip_family="IPv4",table="nat"}'), 2);
+  assertEquals(await value('iptables_last{ip_family="IPv4",table="filter"}'), 0);
+  assertEquals(await value('last_timestamp_seconds{ip_family="IPv4"}'), 5);
+  loop.events([{ type: "delete", old: slice }]);
+  await reconcilers[0]?.reconcile();
+  assertEquals(await missing("internal"), 0);
+});
+
+Deno.test("a sync that fails is counted and is no success", async () => {
+  const { reconcilers, value } = bench(true);
+  await reconcilers[0]?.reconcile().catch((error: Error) => assertEquals(error.name, "SyncError"));
+  assertEquals(await value('iptables_restore_failures_total{ip_family="IPv4"}'), 1);
+  assertEquals(await value('duration_seconds_count{ip_family="IPv4"}'), 1);
+  assertEquals(await value('last_timestamp_seconds{ip_family="IPv4"}'), undefined);
+});
+
+Deno.test("joined observers are told in their order, those without a beginning too", async () => {
+  const told: string[] = [];
+  const one = (name: string): SyncObserver => ({
+    synced: () => told.push(`${name} synced`),
+    failed: () => told.push(`${name} failed`),
+  });
+  const observer = joinObservers({ ...one("a"), begun: ({ family }) => told.push(`a ${family}`) }, one("b"));
+  for (const fail of [false, true]) {
+    const reconciler = new Reconciler({
+      tracker: new ChangeTracker({ family: "IPv4", node: NODE_A }),
+      proxier: {
+        family: "IPv4",
+        sync: () =>
+          fail
+            ? Promise.reject(new Error("no"))
+            : Promise.resolve({ commands: 0, bytes: 0, written: {}, total: {} }),
+        checkCanary: () => Promise.resolve(false),
+      },
+      observer,
+      nowMs: () => 0,
+    });
+    await reconciler.reconcile().catch((error: Error) => assertEquals(error.name, "SyncError"));
+  }
+  assertEquals(told, ["a IPv4", "a synced", "b synced", "a IPv4", "a failed", "b failed"]);
+});
