@@ -1,0 +1,67 @@
+/**
+ * The API server source at work on a {@linkcode ListWatchServer}, for its tests.
+ *
+ * @module
+ */
+import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube.ts";
+import { masterAccess } from "../../lib/source/kube_access.ts";
+import type { ReflectorTimes } from "../../lib/source/kube_reflector.ts";
+import type { ListWatchServer } from "./list_watch_server.ts";
+import { rawNode, rawService, rawSlice } from "./raw_objects.ts";
+import { type RunningSource, runSource } from "./source_recorder.ts";
+
+/** Times that a test can wait for. */
+export const QUICK_TIMES: ReflectorTimes = {
+  backoffInitialMs: 20,
+  backoffMaxMs: 200,
+  stallMs: 30_000,
+  watchMs: 60_000,
+  answerMs: 30_000,
+  shortWatchMs: 0,
+};
+
+/** Runs the source against `server` until disposed. */
+export function startKubeSource(
+  server: ListWatchServer,
+  options: Partial<KubeSourceOptions> = {},
+): RunningSource {
+  return runSource((log) =>
+    new KubeSource({
+      access: masterAccess(server.url),
+      nodeName: "n1",
+      endpointsSource: "auto",
+      configSyncPeriodMs: 900_000,
+      qps: -1,
+      burst: 10,
+      log,
+      times: QUICK_TIMES,
+      ...options,
+    })
+  );
+}
+
+/** Puts a Node, a Service and its slice. */
+export function putWeb(server: ListWatchServer): void {
+  server.put(rawNode("n1"));
+  server.put(rawService("web"));
+  server.put(rawSlice("web", ["10.1.0.1", "10.1.0.2"]));
+}
+
+/** Resolves when the condition holds. */
+export async function until(condition: () => boolean, what: string, timeoutMs = 10_000): Promise<void> {
+  const deadlineMs = Date.now() + timeoutMs;
+  while (!condition()) {
+    if (Date.now() > deadlineMs) throw new Error(`Not within ${timeoutMs} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+/** Resolves when the three watches are open. */
+export function watching(server: ListWatchServer): Promise<void> {
+  return until(() => server.watches() >= 3, "three watches");
+}
+
+/** How many lists, or pages of lists, were asked for. */
+export function listsOf(server: ListWatchServer, plural: string): number {
+  return server.requests.filter(({ path, watch }) => path.endsWith(`/${plural}`) && !watch).length;
+}
