@@ -1,0 +1,69 @@
+/**
+ * Opens where Events go.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import { systemClock } from "../kernel/clock.ts";
+import { type EventRecorder, LogEvents } from "../observe/events.ts";
+import type { Logger } from "../observe/log.ts";
+import { VERSION } from "./version.ts";
+
+/** What beside the configuration decides where Events go. */
+export interface EventsOptions {
+  /** `--master`; empty if not given. */
+  readonly master: string;
+  readonly log: Logger;
+  readonly hostname?: () => string;
+}
+
+/** A recorder, and the work behind it, which ends with the signal and never rejects. */
+export interface OpenedEvents {
+  readonly recorder: EventRecorder;
+  run(signal: AbortSignal): Promise<void>;
+}
+
+/**
+ * The API server, if the configuration names one or the source is one; else the log.
+ *
+ * @throws {ConfigError} if the kubeconfig is wrong or, without any source, the environment is not a pod's
+ */
+export async function openEvents(
+  config: KubeProxyConfiguration,
+  { master, log, hostname = Deno.hostname }: EventsOptions,
+): Promise<OpenedEvents> {
+  const { kubeconfig } = config.clientConnection;
+  if (config.kproxy.manifests.length > 0 && master === "" && kubeconfig === "") {
+    return { recorder: new LogEvents(log), run: () => Promise.resolve() };
+  }
+  // Loaded only where it is needed, as the source is.
+  const [{ apiAccess }, { KubeClient }, { KubeEvents }] = await Promise.all([
+    import("../source/kube_access.ts"),
+    import("../source/kube_http.ts"),
+    import("../source/kube_events.ts"),
+  ]);
+  const access = await apiAccess({ kubeconfig, master, env: Deno.env });
+  // A client of its own: Events must neither wait for lists nor use up their requests.
+  const client = new KubeClient({
+    access,
+    qps: 0,
+    burst: 0,
+    userAgent: `kproxy/${VERSION}`,
+    clock: systemClock,
+  });
+  const recorder = new KubeEvents({
+    client,
+    hostname: hostname(),
+    log,
+    clock: systemClock,
+    nowMs: () => performance.timeOrigin + performance.now(),
+    random: Math.random,
+  });
+  return {
+    recorder,
+    run: async (signal) => {
+      await recorder.run(signal);
+      client.close();
+    },
+  };
+}

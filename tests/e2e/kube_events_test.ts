@@ -1,0 +1,166 @@
+import { assert, assertEquals } from "@std/assert";
+import { systemClock } from "../../lib/kernel/clock.ts";
+import {
+  serviceHealthFailedEvent,
+  startingEvent,
+  sysctlsRefusedEvent,
+} from "../../lib/observe/event_catalog.ts";
+import { createLogger } from "../../lib/observe/log.ts";
+import { apiAccess } from "../../lib/source/kube_access.ts";
+import { readText } from "../../lib/source/kube_answer.ts";
+import { KubeEvents } from "../../lib/source/kube_events.ts";
+import { KubeClient } from "../../lib/source/kube_http.ts";
+import { KAPI, Kapi } from "../support/kapi.ts";
+import { e2eTest } from "../support/skip.ts";
+
+type StoredEvent = Readonly<Record<string, unknown>> & { readonly metadata: { readonly name: string } };
+
+/** A recorder at work on the server, and a look at what the server has. */
+class Reporter implements AsyncDisposable {
+  readonly lines: string[] = [];
+  readonly #client: KubeClient;
+  readonly #stop = new AbortController();
+  readonly events: KubeEvents;
+  readonly #ended: Promise<void>;
+
+  private constructor(client: KubeClient) {
+    this.#client = client;
+    this.events = new KubeEvents({
+      client,
+      hostname: "host-7",
+      log: createLogger({
+        format: "text",
+        verbosity: 0,
+        write: (line) => this.lines.push(line),
+        nowMs: () => 0,
+        pid: 1,
+      }),
+      clock: systemClock,
+      nowMs: () => performance.timeOrigin + performance.now(),
+      random: Math.random,
+    });
+    this.#ended = this.events.run(this.#stop.signal);
+  }
+
+  static async start(kubeconfig: string): Promise<Reporter> {
+    const access = await apiAccess({ kubeconfig, master: "", env: { get: () => undefined } });
+    return new Reporter(
+      new KubeClient({ access, qps: 0, burst: 0, userAgent: "kproxy", clock: systemClock }),
+    );
+  }
+
+  async stored(namespace: string): Promise<StoredEvent[]> {
+    const { signal } = this.#stop;
+    const answer = await this.#client.get(`/apis/events.k8s.io/v1/namespaces/${namespace}/events`, signal);
+    const text = await readText(answer.body, { signal, note: () => {} });
+    assertEquals(answer.status, 200, text);
+    return (JSON.parse(text) as { items: StoredEvent[] }).items;
+  }
+
+  /** Waits until the server has this many Events for which `isWanted` holds. */
+  async until(
+    namespace: string,
+    count: number,
+    isWanted: (event: StoredEvent) => boolean = () => true,
+  ): Promise<StoredEvent[]> {
+    const deadlineMs = performance.now() + 20_000;
+    for (;;) {
+      const found = (await this.stored(namespace)).filter(isWanted);
+      if (found.length === count) return found;
+      assert(
+        performance.now() < deadlineMs,
+        `${found.length} Events instead of ${count}\n${this.lines.join("")}`,
+      );
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#ended;
+    this.#client.close();
+  }
+}
+
+e2eTest("Events arrive at the real API server, whatever way it is verified", KAPI, async (t) => {
+  await using kapi = await Kapi.start();
+  const insecure = `${kapi.folder}/insecure`;
+  await Deno.writeTextFile(
+    insecure,
+    JSON.stringify({
+      "current-context": "x",
+      clusters: [{ name: "x", cluster: { server: kapi.url, "insecure-skip-tls-verify": true } }],
+      contexts: [{ name: "x", context: { cluster: "x", user: "x" } }],
+      users: [{ name: "x", user: { token: "kapi-token" } }],
+    }),
+  );
+
+  await t.step("with every field, and a repeat as a series", async () => {
+    await using reporter = await Reporter.start(kapi.kubeconfig);
+    const beforeMs = Date.now();
+    reporter.events.record(startingEvent("node-a"));
+    const [event] = await reporter.until("default", 1);
+    const { metadata, eventTime, ...rest } = event!;
+    assert(/^node-a\.[0-9a-f]{16}$/.test(metadata.name), metadata.name);
+    assert(/^[-\dT:]{19}\.\d{6}Z$/.test(String(eventTime)), String(eventTime));
+    const timeMs = Date.parse(String(eventTime));
+    assert(timeMs >= beforeMs - 1000 && timeMs <= Date.now() + 1000, String(eventTime));
+    for (
+      const [field, value] of Object.entries({
+        reportingController: "kube-proxy",
+        reportingInstance: "kube-proxy-host-7",
+        action: "StartKubeProxy",
+        reason: "Starting",
+        type: "Normal",
+        regarding: { apiVersion: "v1", kind: "Node", name: "node-a" },
+      })
+    ) assertEquals(rest[field], value, field);
+
+    reporter.events.record(startingEvent("node-a"));
+    const [series] = await reporter.until("default", 1, ({ series }) => series !== undefined);
+    assertEquals((series?.["series"] as { count: number }).count, 2);
+    assertEquals(series?.metadata.name, metadata.name);
+    assertEquals(reporter.lines, []);
+  });
+
+  await t.step("of a Service in its namespace, over an unverified connection", async () => {
+    await using reporter = await Reporter.start(insecure);
+    const conflict = { service: "shop/web", port: 32000, message: "address in use" };
+    reporter.events.record(serviceHealthFailedEvent("node-a", conflict));
+    const refused = { name: "x", wanted: 1, found: null, problem: "ü".repeat(2000) };
+    reporter.events.record(sysctlsRefusedEvent("node-a", [refused]));
+    const [event] = await reporter.until("shop", 1);
+    assertEquals(
+      event?.["note"],
+      'node node-a failed to start healthcheck "shop/web" on port 32000: address in use',
+    );
+    const [long] = await reporter.until("default", 1, ({ reason }) => reason === "readOnlySysFS");
+    assertEquals(new TextEncoder().encode(String(long?.["note"])).length <= 1024, true);
+    assertEquals(reporter.lines, []);
+  });
+
+  await t.step("also after the server was away", async () => {
+    await using reporter = await Reporter.start(kapi.kubeconfig);
+    await kapi.pause();
+    reporter.events.record(startingEvent("node-b"));
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    await kapi.resume();
+    // The second try comes ten seconds after the first.
+    await reporter.until("default", 1, ({ metadata }) => metadata.name.startsWith("node-b."));
+    assertEquals(reporter.lines, []);
+  });
+});
+
+e2eTest("a server that forbids Events is told of once", KAPI, async () => {
+  await using kapi = await Kapi.start(["-forbid", "events"]);
+  await using reporter = await Reporter.start(kapi.kubeconfig);
+  for (const node of ["node-a", "node-b", "node-c"]) reporter.events.record(startingEvent(node));
+  const deadlineMs = performance.now() + 10_000;
+  while (reporter.lines.length === 0 && performance.now() < deadlineMs) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  assertEquals(reporter.lines.length, 1);
+  assert(reporter.lines[0]?.includes("The API server does not take Events"), reporter.lines[0]);
+  assert(reporter.lines[0]?.includes("status 403"), reporter.lines[0]);
+});
