@@ -27,6 +27,7 @@ export const NODE_PACKAGES: readonly SystemPackage[] = [
 /** What the tests need beyond that: the store of the real API server, shells, a judge of metrics. */
 export const TEST_PACKAGES: readonly SystemPackage[] = [
   ...NODE_PACKAGES,
+  { name: "curl", program: "curl" },
   { name: "etcd-server", program: "etcd" },
   { name: "fish", program: "fish" },
   { name: "prometheus", program: "promtool" },

@@ -325,3 +325,19 @@ Deno.test("it listens where it is told", async () => {
     await server.stop();
   }
 });
+
+Deno.test("stopping the server ends a profile that is being taken", async () => {
+  const shown = pages({ enableProfiling: true });
+  const server = startMetricsServer({ ...shown, address: "127.0.0.1:0", hardFail: true, log: silentLogger });
+  const asked = fetch(`http://127.0.0.1:${server.port}/debug/pprof/profile?seconds=60`);
+  const ended = asked.then((response) => response.text()).catch((error: Error) => error.name);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  const startMs = performance.now();
+  await server.stop();
+  assertEquals(await ended, "TypeError");
+  assert(performance.now() - startMs < 5_000);
+  // The next one may begin: the first has given the profiler back.
+  const next = await profiled()("/debug/pprof/profile?seconds=0.05");
+  assertEquals(next.status, 200);
+  await next.body?.cancel();
+});

@@ -1,0 +1,121 @@
+/**
+ * What the metrics server serves, as Prometheus' own tool reads it.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import { defaultConfig } from "../../lib/config/defaults.ts";
+import type { ProxyMode } from "../../lib/config/types.ts";
+import { systemExec } from "../../lib/kernel/exec.ts";
+import { silentLogger } from "../../lib/observe/log.ts";
+import { ProxyMetrics } from "../../lib/observe/metrics.ts";
+import { addProgramMetrics } from "../../lib/observe/metrics_program.ts";
+import { startMetricsServer } from "../../lib/serve/metrics_server.ts";
+import { e2eTest, program } from "../support/skip.ts";
+
+/** Gauges that have the name of a counter, in kube-proxy too. */
+const MISNAMED = [
+  'kubeproxy_sync_proxy_rules_iptables_total non-counter metrics should not have "_total" suffix',
+  'kubeproxy_sync_proxy_rules_no_local_endpoints_total non-counter metrics should not have "_total" suffix',
+];
+
+interface Judgement {
+  readonly code: number;
+  readonly findings: string[];
+}
+
+async function judge(text: string): Promise<Judgement> {
+  const { code, stdout, stderr } = await systemExec.run(["promtool", "check", "metrics"], { stdin: text });
+  const findings = (stdout + stderr).split("\n").filter((line) => line !== "");
+  return { code, findings: findings.sort() };
+}
+
+/** All series of a dual-stack proxy in which everything has happened. */
+function busyMetrics(mode: ProxyMode): ProxyMetrics {
+  const metrics = new ProxyMetrics({
+    mode,
+    readPacketCounts: () => Promise.resolve({ invalidDropped: 3, localhostNodePorts: 1e21 }),
+  });
+  for (const family of ["IPv4", "IPv6"] as const) {
+    const labels = { ip_family: family };
+    for (const full of [true, false]) {
+      metrics.observeSync(family, {
+        full,
+        durationMs: 0.4,
+        endMs: Date.now(),
+        triggerTimesMs: [Date.now() - 700],
+      });
+      metrics.observeFailure(family, { full, durationMs: 17_000 });
+    }
+    for (const table of ["nat", "filter"]) {
+      metrics.iptablesRules.set({ ...labels, table }, 4711);
+      metrics.iptablesRulesLast.set({ ...labels, table }, 0);
+    }
+    for (const policy of ["internal", "external"]) {
+      metrics.noLocalEndpoints.set({ ...labels, traffic_policy: policy }, 2);
+    }
+    metrics.lastQueuedTimestamp.set(labels, Date.now() / 1000);
+    metrics.nftablesCleanupFailures.inc(labels);
+    metrics.observeFlows({ family, deleted: 3, durationMs: 12 });
+  }
+  for (const code of ["200", "503"]) {
+    metrics.healthzTotal.inc({ code });
+    metrics.livezTotal.inc({ code });
+    metrics.observeApiRequest({ method: "GET", host: "[fd00::1]:6443", code, durationMs: 3 });
+  }
+  metrics.observeApiRequest({ method: "GET", host: 'a"b\\c', code: "<error>", durationMs: 60_001 });
+  addProgramMetrics(metrics.registry, {
+    version: "0.1.0",
+    featureGates: {},
+    startMs: performance.timeOrigin,
+  });
+  return metrics;
+}
+
+/** What a client gets from `path`. */
+async function scrape(mode: ProxyMode, path: string): Promise<string> {
+  const server = startMetricsServer({
+    registry: busyMetrics(mode).registry,
+    mode,
+    config: defaultConfig,
+    flags: () => [],
+    verbosity: { level: 0 },
+    version: "0.1.0",
+    emulationVersion: "1.36",
+    startMs: performance.timeOrigin,
+    address: "127.0.0.1:0",
+    hardFail: true,
+    log: silentLogger,
+  });
+  try {
+    const base = `http://127.0.0.1:${server.port}`;
+    await (await fetch(`${base}/healthz`)).text();
+    return await (await fetch(base + path, { headers: { "accept-encoding": "gzip" } })).text();
+  } finally {
+    await server.stop();
+  }
+}
+
+e2eTest(
+  "promtool reads every metric, and minds only the names that kube-proxy chose",
+  [program("promtool")],
+  async () => {
+    for (const mode of ["iptables", "ipvs", "nftables", "userspace"] as const) {
+      const text = await scrape(mode, "/metrics");
+      const { code, findings } = await judge(text);
+      const known = MISNAMED.filter((line) => text.includes(`# TYPE ${line.split(" ", 1)[0]} `));
+      // 3: it can be read, but has findings.
+      assertEquals({ code, findings }, { code: 3, findings: known }, mode);
+      assert(text.split("\n").length > 300, mode);
+    }
+    assertEquals(await judge(await scrape("iptables", "/metrics/slis")), { code: 0, findings: [] });
+  },
+);
+
+e2eTest("promtool would have noticed: broken text and bad names fail", [program("promtool")], async () => {
+  const text = await scrape("iptables", "/metrics");
+  assertEquals((await judge(text.replace('ip_family="IPv4"', 'ip_family="IPv4'))).code, 1);
+  assertEquals((await judge(text + text)).code, 1);
+  const renamed = await judge(text.replaceAll("proxy_livez_total", "proxy_livez"));
+  assert(renamed.findings.some((line) => line.includes("kubeproxy_proxy_livez counter metrics should have")));
+});
