@@ -19,7 +19,7 @@ function bench(): {
   });
   const handler = healthHandler(health, metrics);
   const ask = async (path: string, method = "GET"): Promise<Response> =>
-    await handler(new Request(`http://node:10256${path}`, { method }), PEER);
+    await handler(new Request(`http://node:10256${path}`, { method }), PEER, new AbortController().signal);
   return { health, metrics, ask };
 }
 

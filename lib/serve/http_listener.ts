@@ -15,8 +15,11 @@ export interface Peer {
   readonly isLoopback: boolean;
 }
 
-/** From request to answer. */
-export type Handler = (request: Request, peer: Peer) => Response | Promise<Response>;
+/**
+ * From request to answer. `stopping` aborts when the server ends; `request.signal` is of no use, because the runtime aborts it
+ * after every answer and says so on standard error.
+ */
+export type Handler = (request: Request, peer: Peer, stopping: AbortSignal) => Response | Promise<Response>;
 
 /** What {@linkcode listen} needs. */
 export interface ListenOptions {
@@ -101,7 +104,7 @@ export function serveSocket(
       onError(error);
       return textAnswer("500 internal error\n", { status: 500 });
     },
-  }, (request, { remoteAddr }) => handler(request, peerOf(remoteAddr)));
+  }, (request, { remoteAddr }) => handler(request, peerOf(remoteAddr), stop.signal));
   let ended = false;
   const finished = server.finished.then(() => {
     ended = true;

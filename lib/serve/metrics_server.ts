@@ -76,10 +76,10 @@ export function metricsHandler(pages: MetricsPages): Handler {
     routes.set("/statusz", (request) => statuszAnswer(request, statusFacts(pages, routes)));
   }
   if (enableProfiling) addDebugPages(routes, pages.verbosity);
-  return (request, peer) => {
+  return (request, peer, stopping) => {
     const { pathname } = new URL(request.url);
     const handler = routes.get(pathname) ?? (enableProfiling ? pprofPage(pathname) : undefined);
-    return handler === undefined ? notFoundAnswer() : handler(request, peer);
+    return handler === undefined ? notFoundAnswer() : handler(request, peer, stopping);
   };
 }
 

@@ -8,7 +8,7 @@ import { notFoundAnswer, textAnswer } from "./answers.ts";
 import type { Handler, Peer } from "./http_listener.ts";
 
 const DEFAULT_SECONDS = 30;
-const MAX_SECONDS = 600;
+const MAX_SECONDS = 300;
 const INDEX = `/debug/pprof/
 
 profile?seconds=30  CPU profile of V8 (.cpuprofile), for the developer tools of a browser
@@ -33,7 +33,7 @@ export function pprofHandler(name: string): Handler {
   }
 }
 
-async function cpuProfileAnswer(request: Request): Promise<Response> {
+async function cpuProfileAnswer(request: Request, _peer: Peer, stopping: AbortSignal): Promise<Response> {
   // The runtime grants the inspector only together with everything else of that kind.
   const { state } = await Deno.permissions.query({ name: "sys" });
   if (state !== "granted") {
@@ -47,7 +47,7 @@ async function cpuProfileAnswer(request: Request): Promise<Response> {
   try {
     const asked = Number(new URL(request.url).searchParams.get("seconds"));
     const seconds = asked > 0 ? Math.min(asked, MAX_SECONDS) : DEFAULT_SECONDS;
-    return attachment(await cpuProfile(seconds * 1000, request.signal), "kproxy.cpuprofile");
+    return attachment(await cpuProfile(seconds * 1000, stopping), "kproxy.cpuprofile");
   } finally {
     profiling = false;
   }
