@@ -60,6 +60,7 @@ export class CombinedSource implements Source {
         if (merged.length > 0) sink.events(merged);
       },
       rejected: (rejection) => sink.rejected(rejection),
+      heard: (kind) => sink.heard?.(kind),
     };
   }
 

@@ -6,6 +6,7 @@
 import type { EndpointsSource } from "../config/types.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import type { Logger } from "../observe/log.ts";
+import type { ApiRequest } from "../observe/metrics.ts";
 import { KubeConnection } from "./kube_connection.ts";
 import { KubeClient } from "./kube_http.ts";
 import { Reflector, REFLECTOR_TIMES, type ReflectorOptions, type ReflectorTimes } from "./kube_reflector.ts";
@@ -33,6 +34,8 @@ export interface KubeSourceOptions {
   readonly qps: number;
   readonly burst: number;
   readonly log: Logger;
+  /** Told of every request when its answer begins, or that it got none. */
+  readonly onRequest?: (request: ApiRequest) => void;
   /** @default {"kproxy"} */
   readonly userAgent?: string;
   /** @default {REFLECTOR_TIMES} */
@@ -62,7 +65,8 @@ export class KubeSource implements Source {
   /** @throws {ConfigError} if the credentials cannot be read at start */
   async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
     const { access, qps, burst, log, userAgent = "kproxy", clock = systemClock } = this.#options;
-    const client = new KubeClient({ access, qps, burst, userAgent, clock });
+    const { onRequest = () => {} } = this.#options;
+    const client = new KubeClient({ access, qps, burst, userAgent, clock, onRequest });
     await client.checkCredentials();
     log.info("Using the API server", { server: access.server, access: access.origin });
     const connection = new KubeConnection(access.server, log, clock);

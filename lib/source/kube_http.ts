@@ -6,6 +6,7 @@
 import { ConfigError } from "../errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { errorText } from "../observe/log.ts";
+import type { ApiRequest } from "../observe/metrics.ts";
 import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
 import { CredentialReader, type Credentials } from "./kube_credentials.ts";
 import { sendOverTls } from "./kube_tls.ts";
@@ -20,6 +21,8 @@ export interface KubeClientOptions {
   readonly burst: number;
   readonly userAgent: string;
   readonly clock: Clock;
+  /** Told of every request when its answer begins, or that it got none. */
+  readonly onRequest?: (request: ApiRequest) => void;
 }
 
 /** A request that writes. */
@@ -52,13 +55,17 @@ export class KubeClient {
   readonly #credentials: CredentialReader;
   readonly #bucket: TokenBucket;
   readonly #userAgent: string;
+  readonly #onRequest: (request: ApiRequest) => void;
+  readonly #clock: Clock;
   #pool: Pool | undefined;
 
-  constructor({ access, qps, burst, userAgent, clock }: KubeClientOptions) {
+  constructor({ access, qps, burst, userAgent, clock, onRequest = () => {} }: KubeClientOptions) {
     this.#access = access;
     this.#credentials = new CredentialReader(access, () => clock.nowMs());
     this.#bucket = new TokenBucket({ perSecond: qps, burst, clock });
     this.#userAgent = userAgent;
+    this.#onRequest = onRequest;
+    this.#clock = clock;
   }
 
   /** The server's URL, for logs. */
@@ -116,11 +123,26 @@ export class KubeClient {
     return await this.#send(request, signal);
   }
 
-  async #send(
+  async #send(request: AnyRequest, signal: AbortSignal): Promise<HttpAnswer> {
+    const credentials = await this.#credentials.read();
+    const startMs = this.#clock.nowMs();
+    let code = "<error>";
+    try {
+      const answer = await this.#sendWith(credentials, request, signal);
+      code = String(answer.status);
+      return answer;
+    } finally {
+      const { method = "GET" } = request;
+      const durationMs = this.#clock.nowMs() - startMs;
+      this.#onRequest({ method, host: new URL(this.server).host, code, durationMs });
+    }
+  }
+
+  async #sendWith(
+    credentials: Credentials,
     { path, method = "GET", contentType, body }: AnyRequest,
     signal: AbortSignal,
   ): Promise<HttpAnswer> {
-    const credentials = await this.#credentials.read();
     const headers: Record<string, string> = {
       accept: "application/json",
       // Compression costs both sides more time than it saves on a cluster's network.

@@ -154,6 +154,7 @@ export class Reflector {
     this.#pageSize = PAGE_SIZE;
     this.#failures = 0;
     connection.succeeded(resource.path);
+    this.#options.sink.heard?.(resource.kind);
     this.#deliver(this.#store.replaceAll(listed));
   }
 
@@ -182,7 +183,7 @@ export class Reflector {
 
   /** Watches until the server ends the stream. */
   async #watch(signal: AbortSignal): Promise<void> {
-    const { times, random, clock, connection, resource } = this.#options;
+    const { times, random, clock, connection, resource, sink } = this.#options;
     const query = {
       watch: "1",
       allowWatchBookmarks: "true",
@@ -196,7 +197,9 @@ export class Reflector {
       paced: true,
       read: async (answer, idle) => {
         connection.succeeded(resource.path);
+        sink.heard?.(resource.kind);
         for await (const lines of readLines(answer.body, idle)) {
+          sink.heard?.(resource.kind);
           this.#takeEvents(lines);
           anything = true;
           this.#failures = 0;

@@ -30,6 +30,8 @@ export interface SourceSink {
   /** Related changes arrive in one call, so that they end up in one sync. */
   events(batch: readonly SourceEvent[]): void;
   rejected(rejection: Rejection): void;
+  /** The origin of this kind gave a sign of life, be it without a change. Sources without a connection never call it. */
+  heard?(kind: ResourceKind): void;
 }
 
 /** Something that lists and watches objects. */

@@ -32,6 +32,8 @@ export interface ProxyLoopOptions {
   readonly onNode: (node: NodeObject | undefined) => void;
   readonly onRejected: (rejection: Rejection) => void;
   readonly changes?: ChangeObserver;
+  /** The source gave a sign of life. */
+  readonly onHeard?: (kind: ResourceKind) => void;
 }
 
 /**
@@ -76,6 +78,10 @@ export class ProxyLoop implements SourceSink {
     for (const event of batch) this.#take(event, changed);
     if (!wasInitialized) this.#requestAll();
     else for (const lane of changed) lane.requestSync();
+  }
+
+  heard(kind: ResourceKind): void {
+    this.#options.onHeard?.(kind);
   }
 
   rejected(rejection: Rejection): void {
