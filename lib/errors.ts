@@ -83,8 +83,14 @@ export class UnsupportedError extends Error {
   readonly needs: string;
   readonly found: string;
 
-  constructor(feature: string, needs: string, found: string, options?: ErrorOptions) {
-    super(`${feature} is not supported here: needs ${needs}, found ${found}`, options);
+  /** `message` says it better than the three parts together would. */
+  constructor(
+    feature: string,
+    needs: string,
+    found: string,
+    options?: ErrorOptions & { readonly message?: string },
+  ) {
+    super(options?.message ?? `${feature} is not supported here: needs ${needs}, found ${found}`, options);
     this.name = "UnsupportedError";
     this.feature = feature;
     this.needs = needs;

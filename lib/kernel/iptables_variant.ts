@@ -110,13 +110,18 @@ function chainNames(saved: string): ReadonlySet<string> {
 
 async function defaultVariant(exec: Exec): Promise<VariantChoice> {
   const seen: string[] = [];
+  let missing = 0;
   const preferred = await readVersion(exec, iptablesPrograms("IPv4").command);
   const order = preferred === null ? VARIANTS : VARIANTS.toSorted((a) => a === preferred.variant ? -1 : 1);
   for (const variant of order) {
     for (const family of FAMILIES) {
-      const problem = await listProblem(exec, family, variant);
-      if (problem !== null) {
-        seen.push(problem);
+      const found = await listProblem(exec, family, variant);
+      if (found === "missing") {
+        missing++;
+        continue;
+      }
+      if (found !== null) {
+        seen.push(found.problem);
         continue;
       }
       const isDefault = variant === preferred?.variant;
@@ -124,26 +129,55 @@ async function defaultVariant(exec: Exec): Promise<VariantChoice> {
       return { variant, reason };
     }
   }
-  throw new UnsupportedError("iptables", "a working iptables or ip6tables", seen.join("; "));
+  throw unusable(seen, missing);
 }
 
-/** Null if the variant can list the family's nat table, else why not. */
+const PERMISSION_REGEXP = /[Pp]ermission denied|Operation not permitted|you must be root/;
+
+/** True if what iptables says is about the rights of the process, whatever it was asked for. */
+export function isPermissionProblem(text: string): boolean {
+  return PERMISSION_REGEXP.test(text);
+}
+
+/** What to do about an iptables that no process without more rights could use. */
+export const NEEDS_RIGHTS = "run needs root or CAP_NET_ADMIN";
+
+function unusable(seen: readonly string[], missing: number): UnsupportedError {
+  const problems = [...new Set(seen)];
+  if (problems.length === 0 && missing > 0) {
+    const names = FAMILIES.flatMap((family) =>
+      [undefined, ...VARIANTS].map((variant) => iptablesPrograms(family, variant).command)
+    );
+    const found = `not on PATH: ${names.join(", ")}`;
+    return new UnsupportedError("iptables", "iptables or ip6tables", found, {
+      message: `install iptables (${found})`,
+    });
+  }
+  const found = problems.join("; ");
+  const message = problems.every(isPermissionProblem)
+    ? NEEDS_RIGHTS
+    : `iptables does not work here: ${found}`;
+  return new UnsupportedError("iptables", "a working iptables or ip6tables", found, { message });
+}
+
+/** Null if the variant can list the family's nat table; else why not, `missing` if its programs are not installed. */
 async function listProblem(
   exec: Exec,
   family: IpFamily,
   variant: IptablesVariant,
-): Promise<string | null> {
+): Promise<{ readonly problem: string } | "missing" | null> {
+  let found: IptablesFound;
   try {
-    const { programs, version } = await probeIptables(exec, family, variant);
-    const argv = [programs.command, ...waitArgs(version), "-S", "POSTROUTING", "-t", "nat"];
-    const result = await exec.run(argv);
-    // A lock that is held at the moment says that the variant works, and that others use it.
-    if (result.code === 0 || isLockBusy(result.code, result.stderr)) return null;
-    return new ExecError(argv, result.code, result.stderr).message;
+    found = await probeIptables(exec, family, variant);
   } catch (error) {
-    if (error instanceof UnsupportedError) return error.message;
+    if (error instanceof UnsupportedError) return "missing";
     throw error;
   }
+  const argv = [found.programs.command, ...waitArgs(found.version), "-S", "POSTROUTING", "-t", "nat"];
+  const result = await exec.run(argv);
+  // A lock that is held at the moment says that the variant works, and that others use it.
+  if (result.code === 0 || isLockBusy(result.code, result.stderr)) return null;
+  return { problem: new ExecError(argv, result.code, result.stderr).message };
 }
 
 async function runIfThere(exec: Exec, argv: readonly string[]): Promise<ExecResult | null> {
