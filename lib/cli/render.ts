@@ -131,6 +131,8 @@ function renderIptables(
       ...LOOPBACK_IPS,
     ]),
     randomFully: true,
+    // On the node the sysctl decides, which the same setting makes kproxy write.
+    dropInvalid: !config.conntrack.tcpBeLiberal,
   });
   return renderOperations({
     transactions: TABLES.map((table) => {

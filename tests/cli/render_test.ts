@@ -134,6 +134,14 @@ status: {addresses: [{type: InternalIP, address: 192.0.2.10}]}
   for (const [, holds] of cases) assert(!plain.out.includes(holds), holds);
 });
 
+Deno.test("packets outside the TCP window are rendered as dropped unless tcpBeLiberal is set", async () => {
+  const drop = "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP\n";
+  for (const [args, drops] of [[[], true], [["--conntrack-tcp-be-liberal"], false]] as const) {
+    const { out } = await kproxy(["render", "--manifests=-", ...args], { stdin: SERVICE });
+    assertEquals(out.includes(drop), drops, args.join());
+  }
+});
+
 Deno.test("refused objects are told and the others rendered; with none left the exit code is 2", async () => {
   const broken = SERVICE.replace("port: 80", "port: 80000");
   await inFolder({

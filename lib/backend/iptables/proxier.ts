@@ -9,8 +9,13 @@ import { usesLocalhostNodePorts } from "./base_rules.ts";
 import { UnsupportedError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { Iptables } from "../../kernel/iptables.ts";
-import { chooseIptablesVariant, probeIptables } from "../../kernel/iptables_variant.ts";
-import { ensureSysctl, readSysctl } from "../../kernel/sysctl.ts";
+import {
+  chooseIptablesVariant,
+  isPermissionProblem,
+  NEEDS_RIGHTS,
+  probeIptables,
+} from "../../kernel/iptables_variant.ts";
+import { ensureSysctl, hasSysctlProgram, readSysctl, type SysctlOutcome } from "../../kernel/sysctl.ts";
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -28,32 +33,33 @@ const ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet";
  * @throws {ExecError} if a sysctl is refused for another reason than a read-only `/proc/sys`
  */
 export async function prepareIptables({ exec, config, log }: ModeContext): Promise<PreparedMode> {
-  const { variant, reason } = await chooseIptablesVariant(exec);
-  log.info("Using iptables", { variant, reason });
-  const families = await usableFamilies(exec, variant, log);
+  const choice = await chooseIptablesVariant(exec);
+  const { variant } = choice;
+  log.info("Using iptables", { variant, reason: choice.reason });
+  const sysctls = await nodeSysctls(exec, log);
+  const { families, refused } = await usableFamilies(exec, variant, sysctls, log);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
-  if (!families.has(primaryFamily)) {
-    throw new UnsupportedError(
-      `Primary IP family ${primaryFamily}`,
-      `a working ${primaryFamily === "IPv4" ? "iptables" : "ip6tables"}`,
-      "none",
-    );
-  }
+  const reason = refused.get(primaryFamily);
+  if (reason !== undefined) throw primaryFamilyError(primaryFamily, reason);
   log.info(families.size === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
     families: [...families.keys()],
   });
 
-  const dropInvalid = await readSysctl(exec, BE_LIBERAL) !== "1";
+  // Read, not taken from the configuration: where it cannot be written, conntrack goes on calling packets INVALID.
+  const beLiberal = await sysctls.read(BE_LIBERAL);
+  const dropInvalid = beLiberal === null || beLiberal === "0";
   const told = new Set<string>();
   const settingsOf = (family: IpFamily, node: NodeObject | null): IptablesSettings => {
     const { options, problem } = configuredIptables(config, family, node);
-    if (problem !== null && !told.has(family + problem.message)) {
+    // Before the Node is there, nobody knows its pod CIDRs.
+    const tooEarly = node === null && config.detectLocalMode === "NodeCIDR";
+    if (problem !== null && !tooEarly && !told.has(family + problem.message)) {
       told.add(family + problem.message);
       log.info("Local traffic is not told apart", { family, problem: problem.message });
     }
-    return { ...options, dropInvalid: options.dropInvalid && dropInvalid };
+    return { ...options, dropInvalid };
   };
-  if (families.has("IPv4")) await allowLocalhostNodePorts(exec, settingsOf("IPv4", null), log);
+  if (families.has("IPv4")) await allowLocalhostNodePorts(sysctls, settingsOf("IPv4", null), log);
   const proxiers = [...families].map(([family, iptables]) =>
     new ReconfigurableProxier(iptables, settingsOf(family, null), log)
   );
@@ -66,29 +72,71 @@ export async function prepareIptables({ exec, config, log }: ModeContext): Promi
   };
 }
 
+/** The kernel settings of this node, as far as they can be read. */
+interface NodeSysctls {
+  /** Null if this kernel does not have the setting, or nobody can tell. */
+  read(name: string): Promise<string | null>;
+  /** Null if nobody can tell, because there is no program to ask. */
+  ensure(name: string, value: string): Promise<SysctlOutcome | null>;
+  readonly known: boolean;
+}
+
+async function nodeSysctls(exec: Exec, log: Logger): Promise<NodeSysctls> {
+  const known = await hasSysctlProgram(exec);
+  if (!known) {
+    log.warn("Kernel settings cannot be read: install procps, there is no program sysctl on PATH", {
+      assumed: "IPv6 is on if ip6tables works, and INVALID packets must be dropped",
+    });
+  }
+  return {
+    known,
+    read: (name) => known ? readSysctl(exec, name) : Promise.resolve(null),
+    ensure: (name, value) => known ? ensureSysctl(exec, name, value) : Promise.resolve(null),
+  };
+}
+
+interface UsableFamilies {
+  readonly families: ReadonlyMap<IpFamily, Iptables>;
+  /** Why the others cannot be served. */
+  readonly refused: ReadonlyMap<IpFamily, string>;
+}
+
 async function usableFamilies(
   exec: Exec,
   variant: Iptables["variant"],
+  sysctls: NodeSysctls,
   log: Logger,
-): Promise<ReadonlyMap<IpFamily, Iptables>> {
+): Promise<UsableFamilies> {
   const families = new Map<IpFamily, Iptables>();
+  const refused = new Map<IpFamily, string>();
   for (const family of FAMILIES) {
     try {
-      if (family === "IPv6") await requireIpv6(exec);
+      if (family === "IPv6") await requireIpv6(sysctls);
       const iptables = new Iptables(exec, await probeIptables(exec, family, variant));
       const problem = await iptables.absence();
       if (problem !== null) throw new UnsupportedError(family, "a nat table that iptables can list", problem);
       families.set(family, iptables);
     } catch (error) {
       if (!(error instanceof UnsupportedError)) throw error;
+      refused.set(family, error.message);
       log.info("IP family cannot be served", { family, reason: error.message });
     }
   }
-  return families;
+  return { families, refused };
 }
 
-async function requireIpv6(exec: Exec): Promise<void> {
-  const disabled = await readSysctl(exec, "net.ipv6.conf.all.disable_ipv6");
+function primaryFamilyError(family: IpFamily, reason: string): UnsupportedError {
+  const tool = family === "IPv4" ? "iptables" : "ip6tables";
+  return new UnsupportedError(`Primary IP family ${family}`, `a working ${tool}`, reason, {
+    message: isPermissionProblem(reason)
+      ? NEEDS_RIGHTS
+      : `the primary IP family ${family} cannot be served: ${reason}`,
+  });
+}
+
+async function requireIpv6(sysctls: NodeSysctls): Promise<void> {
+  if (!sysctls.known) return;
+  const disabled = await sysctls.read("net.ipv6.conf.all.disable_ipv6");
   if (disabled === "0") return;
   throw new UnsupportedError(
     "IPv6",
@@ -98,13 +146,22 @@ async function requireIpv6(exec: Exec): Promise<void> {
 }
 
 /** Node ports on 127.0.0.1 need the kernel to route packets that leave loopback. */
-async function allowLocalhostNodePorts(exec: Exec, settings: IptablesSettings, log: Logger): Promise<void> {
+async function allowLocalhostNodePorts(
+  sysctls: NodeSysctls,
+  settings: IptablesSettings,
+  log: Logger,
+): Promise<void> {
   if (!usesLocalhostNodePorts({ ...settings, family: "IPv4", nodePortIps: [], randomFully: true })) return;
-  const outcome = await ensureSysctl(exec, ROUTE_LOCALNET, "1");
-  if (outcome.kind === "changed") {
+  const outcome = await sysctls.ensure(ROUTE_LOCALNET, "1");
+  if (outcome === null) {
+    log.warn("Node ports may not answer on 127.0.0.1: nobody can tell a sysctl", {
+      name: ROUTE_LOCALNET,
+      wanted: "1",
+      advice: "install procps, or set iptables.localhostNodePorts to false",
+    });
+  } else if (outcome.kind === "changed") {
     log.info("Set sysctl", { name: ROUTE_LOCALNET, value: "1", before: outcome.found });
-  }
-  if (outcome.kind === "readOnly") {
+  } else if (outcome.kind === "readOnly") {
     log.warn("Node ports will not answer on 127.0.0.1: a sysctl cannot be written", {
       name: ROUTE_LOCALNET,
       problem: outcome.message,

@@ -9,8 +9,8 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { type LocalDetection, nodeIps, nodePortAddresses, selectLocalDetector } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 
-/** All of the options that neither the tool's version nor the node's interfaces decide. */
-export type ConfiguredIptables = Omit<IptablesOptions, "nodePortIps" | "randomFully">;
+/** All of the options that neither the tool's version nor the node's interfaces and sysctls decide. */
+export type ConfiguredIptables = Omit<IptablesOptions, "nodePortIps" | "randomFully" | "dropInvalid">;
 
 /**
  * The options of one family; `problem` says why local traffic may not be recognised.
@@ -38,7 +38,6 @@ export function configuredIptables(
     localhostNodePorts: config.iptables.localhostNodePorts,
     nodePortAddresses: nodePortAddresses(family, config.nodePortAddresses, ips),
     nodeIp: ips[family],
-    dropInvalid: !config.conntrack.tcpBeLiberal,
   };
   return { options, problem };
 }
