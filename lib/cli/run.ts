@@ -39,7 +39,9 @@ export async function runCommand(
   const { mode, prepare } = resolveMode(config.mode);
   log.info("Starting", { version: versionLine(), mode, node: nodeName(config) });
   using signals = new StopSignals((name) => log.info("Stopping, rules stay in place", { signal: name }));
-  const prepared = await prepare({ exec: systemExec, config, log });
+  // The tools may wait long for a lock that others hold. What is abandoned has only read, or set what it found wanting.
+  const prepared = await Promise.race([prepare({ exec: systemExec, config, log }), signals.received]);
+  if (prepared === null) return 0;
   if (flags.get("init-only") === true) {
     log.info("System initialized and --init-only specified");
     return 0;

@@ -23,6 +23,14 @@ export class StopSignals implements Disposable {
     return this.#stop.signal;
   }
 
+  /** Resolves to null once `signal` is aborted: what is raced with it can be told from what it yields. */
+  get received(): Promise<null> {
+    if (this.signal.aborted) return Promise.resolve(null);
+    return new Promise((resolve) => {
+      this.signal.addEventListener("abort", () => resolve(null), { once: true });
+    });
+  }
+
   /** Ends what listens to `signal`, without a signal having come. */
   stop(): void {
     this.#stop.abort();

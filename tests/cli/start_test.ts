@@ -1,0 +1,112 @@
+/**
+ * How `kproxy run` begins on nodes that lack something, and how a signal ends it before it has begun.
+ *
+ * @module
+ */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import { withNetns } from "../support/netns.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+import { inFolder, kproxyArgv } from "./kproxy.ts";
+
+const SERVICE = `apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {clusterIP: 10.96.10.1, ports: [{port: 80}]}
+`;
+const TOOLS = ["iptables", "ip6tables"].flatMap((tool) => [tool, `${tool}-save`, `${tool}-restore`]);
+const NEEDS = [ROOT_NAMESPACES, program("ip"), program("sysctl"), ...TOOLS.map(program)];
+
+function pathOf(tool: string): string {
+  for (const folder of (Deno.env.get("PATH") ?? "").split(":")) {
+    try {
+      if (Deno.statSync(`${folder}/${tool}`).isFile) return `${folder}/${tool}`;
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory)) throw error;
+    }
+  }
+  throw new Error(`${tool} is not on PATH`);
+}
+
+e2eTest(
+  "without rights run ends with 1 and one line that says which",
+  [...NEEDS, program("setpriv")],
+  async () => {
+    await inFolder({ "web.yaml": SERVICE }, async (folder) => {
+      await withNetns(async (netns) => {
+        const drop = ["setpriv", "--bounding-set=-net_admin,-net_raw", "--inh-caps=-all"];
+        const run = [Deno.execPath(), ...kproxyArgv(), "run", `--manifests=${folder}/web.yaml`];
+        const { code, stderr } = await netns.exec.run([...drop, ...run]);
+        assertEquals(code, 1, stderr);
+        assertEquals(stderr.split("\n").filter((line) => line.startsWith("Error: ")), [
+          "Error: run needs root or CAP_NET_ADMIN",
+        ]);
+      });
+    });
+  },
+);
+
+e2eTest("without iptables run names what to install; without sysctl it warns and serves", NEEDS, async () => {
+  await inFolder({ "web.yaml": SERVICE }, async (folder) => {
+    const bin = `${folder}/bin`;
+    await Deno.mkdir(bin);
+    await withNetns(async (netns) => {
+      const run = [Deno.execPath(), ...kproxyArgv(), "run", `--manifests=${folder}/web.yaml`];
+      const env = [pathOf("env"), `PATH=${bin}`];
+      const none = await netns.exec.run([...env, ...run]);
+      assertEquals(none.code, 1, none.stderr);
+      assertMatch(none.stderr, /^Error: install iptables \(not on PATH: iptables, [^\n]*\)$/m);
+
+      for (const tool of TOOLS) await Deno.symlink(pathOf(tool), `${bin}/${tool}`);
+      // Ended by a signal once it has had time for its first sync.
+      const some = await netns.exec.run([pathOf("timeout"), "--preserve-status", "5", ...env, ...run]);
+      assertEquals(some.code, 0, some.stderr);
+      assertStringIncludes(some.stderr, "install procps");
+      assertStringIncludes(some.stderr, "First sync done");
+      const saved = await netns.run(["iptables-save"]);
+      assertMatch(saved, /^-A KUBE-FORWARD .*INVALID.*-j DROP$/m);
+      assertStringIncludes(saved, "shop/web");
+    });
+  });
+});
+
+e2eTest("a signal while run waits for the lock of the tables ends it at once, with 0", NEEDS, async () => {
+  await inFolder({ "web.yaml": SERVICE }, async (folder) => {
+    const bin = `${folder}/bin`;
+    await Deno.mkdir(bin);
+    // As a tool that waits for the lock: it comes back, but not soon.
+    const waiting = `#!/bin/sh
+case "$*" in *--version*) exec ${pathOf("iptables")} "$@";; esac
+touch ${folder}/waiting
+exec sleep 15
+`;
+    for (const tool of ["iptables", "iptables-nft"]) {
+      await Deno.writeTextFile(`${bin}/${tool}`, waiting, { mode: 0o755 });
+    }
+    await withNetns(async (netns) => {
+      const before = await netns.run(["iptables-save"]);
+      await using kproxy = KproxyProcess.spawn({
+        netns,
+        args: [`--manifests=${folder}/web.yaml`],
+        path: bin,
+      });
+      while (!await isThere(`${folder}/waiting`)) await new Promise((resolve) => setTimeout(resolve, 20));
+      const start = performance.now();
+      const { code, signal } = await kproxy.stop("SIGTERM");
+      assertEquals([code, signal], [0, null], kproxy.log);
+      assert(performance.now() - start < 2_000, `took ${performance.now() - start} ms`);
+      assertStringIncludes(kproxy.log, "Stopping, rules stay in place");
+      assertEquals(await netns.run(["iptables-save"]), before);
+    });
+  });
+});
+
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await Deno.stat(path);
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
