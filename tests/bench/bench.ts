@@ -38,7 +38,7 @@ if (import.meta.main) {
     default: {
       services: "1000",
       endpoints: "10",
-      touches: "30",
+      touches: "100",
       added: "10",
       rounds: "3",
       variant: "nft",

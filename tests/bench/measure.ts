@@ -29,7 +29,7 @@ export interface BenchOptions {
   readonly touches: number;
   /** Services that are added and deleted again, one at a time. */
   readonly added: number;
-  /** How often the first sync is measured; the last run goes on to the changes. */
+  /** How often the first sync is measured; the changes come after one more. */
   readonly rounds: number;
   /** Milliseconds between changes; more than kproxy's minimum sync period, so that each is served at once. */
   readonly spacingMs: number;
@@ -63,8 +63,8 @@ export interface BenchResult {
     readonly bytes: number;
     readonly transactions: number;
     readonly programs: readonly string[];
-    /** The log line of the last round. */
-    readonly log: LogLine;
+    /** The line of each run that says how long each phase took. */
+    readonly logs: readonly LogLine[];
   };
   readonly touch: ChangeFigures;
   readonly serviceAdded: ChangeFigures;
@@ -112,9 +112,6 @@ class Bench {
   readonly #options: BenchOptions;
   readonly #folder: string;
   readonly #steps: readonly Step[];
-  readonly #kproxyMs: number[] = [];
-  readonly #bareMs: number[] = [];
-  #lostEvents = false;
   #fileCount = 0;
 
   constructor(options: BenchOptions, folder: string) {
@@ -127,71 +124,48 @@ class Bench {
     const { size, variant, rounds, oneTransaction, onProgress } = this.#options;
     onProgress("recording what kproxy writes");
     const recording = await record(size, this.#steps, variant, this.#folder);
-    let result: Omit<BenchResult, "firstSync"> | undefined;
-    let log: LogLine | undefined;
+    const firstSyncs: FirstSync[] = [];
     for (let round = 1; round <= rounds; round++) {
       onProgress(`first sync, round ${round} of ${rounds}`);
-      log = await this.#round(recording, async (product, bare) => {
-        if (round === rounds) result = await this.#changes(recording, product, bare);
-      });
+      firstSyncs.push(await this.#inPair(false, recording, (_product, _bare, firstSync) => firstSync));
     }
-    if (result === undefined || log === undefined) throw new RangeError("At least one round is needed");
     if (oneTransaction) onProgress("bare program, one transaction");
     const oneTransactionMs = oneTransaction ? await this.#oneTransaction(recording) : null;
-    const { stdin } = recording.fullSync;
-    return {
-      ...result,
-      lostEvents: this.#lostEvents,
-      firstSync: {
-        kproxyMs: this.#kproxyMs,
-        bareMs: this.#bareMs,
-        oneTransactionMs,
-        ratio: quantile(this.#kproxyMs, 0.5) / quantile(this.#bareMs, 0.5),
-        bytes: stdin.length,
-        transactions: stdin.match(/^COMMIT$/gm)?.length ?? 0,
-        programs: recording.start.map(({ argv }) => argv.join(" ")),
-        log,
-      },
-    };
+    onProgress("first sync, watched");
+    const changes = await this.#inPair(
+      true,
+      recording,
+      (product, bare) => this.#changes(recording, product, bare),
+    );
+    return { ...changes, firstSync: firstSyncFigures(firstSyncs, recording, oneTransactionMs) };
   }
 
-  /** First sync of kproxy, then of the bare program, each in a fresh namespace; then `goOn` with both. */
-  async #round(
-    recording: Recording,
-    goOn: (product: Product, bare: Bare) => Promise<void>,
-  ): Promise<LogLine> {
+  /**
+   * First sync of kproxy, then of the bare program, each in a fresh namespace; then `goOn` with both. Watching the kernel
+   * makes large transactions take half as long again, so what is watched does not count as a first sync.
+   */
+  async #inPair<T>(
+    watched: boolean,
+    { fullSync }: Recording,
+    goOn: (product: Product, bare: Bare, firstSync: FirstSync) => T | Promise<T>,
+  ): Promise<T> {
     const { variant, size } = this.#options;
+    const watches = watched && variant === "nft";
     return await inVariantNetns(variant, (netns) =>
       inVariantNetns(variant, async (bareNetns) => {
         await using api = await FakeApi.start(netns, size, `${this.#folder}/api-${this.#fileCount++}.sock`);
+        await using watch = watches ? await KernelWatch.open(netns) : undefined;
         await using kproxy = new KproxyProcess(netns, { master: api.url });
-        const log = await this.#productFirstSync(netns, kproxy);
+        const log = await kproxy.line(isFirstSync, 0, FULL_SYNC_TIMEOUT_MS);
+        await assertProgrammed(netns, variant, size);
+        await using bareWatch = watches ? await KernelWatch.open(bareNetns) : undefined;
         await using tool = new BareProcess(bareNetns);
-        await this.#bareFirstSync(tool, recording.fullSync);
-        // Watching slows large transactions down by half, so it begins only now.
-        await using watch = variant === "nft" ? await KernelWatch.open(netns) : undefined;
-        await using bareWatch = variant === "nft" ? await KernelWatch.open(bareNetns) : undefined;
-        await goOn({ netns, api, watch, kproxy }, { netns: bareNetns, tool, watch: bareWatch });
-        this.#lostEvents ||= (watch?.lostEvents ?? false) || (bareWatch?.lostEvents ?? false);
-        return log;
+        const { startMs, endMs } = await this.#feed(tool, fullSync.argv, fullSync.stdin);
+        const firstSync = { log, kproxyMs: log.ts - kproxy.startedMs, bareMs: endMs - startMs };
+        const product = { netns, api, watch, kproxy };
+        const bare = { netns: bareNetns, tool, watch: bareWatch };
+        return await goOn(product, bare, firstSync);
       }));
-  }
-
-  /** The log line comes after the last commit; the kernel then says whether really everything is there. */
-  async #productFirstSync(netns: Netns, kproxy: KproxyProcess): Promise<LogLine> {
-    const { size, variant } = this.#options;
-    const log = await kproxy.line(isFirstSync, 0, FULL_SYNC_TIMEOUT_MS);
-    this.#kproxyMs.push(log.ts - kproxy.startedMs);
-    const found = await countProgrammed(netns, variant);
-    if (found.services !== size.services || found.endpoints !== size.services * size.endpoints) {
-      throw new Error(`Only ${found.services} Services and ${found.endpoints} endpoints are in the kernel`);
-    }
-    return log;
-  }
-
-  async #bareFirstSync(tool: BareProcess, { argv, stdin }: Recording["fullSync"]): Promise<void> {
-    const { startMs, endMs } = await this.#feed(tool, argv, stdin);
-    this.#bareMs.push(endMs - startMs);
   }
 
   async #feed(tool: BareProcess, argv: readonly string[], stdin: string): Promise<BareRun> {
@@ -250,7 +224,7 @@ class Bench {
       memoryAtEnd: await kproxy.memory(),
       idleCpuPercent,
       cpuMsPerTouch: touchCpuMs / this.#options.touches,
-      lostEvents: false,
+      lostEvents: product.watch?.lostEvents === true || bare.watch?.lostEvents === true,
     };
   }
 
@@ -290,6 +264,34 @@ interface ChangePair {
   readonly runs: Recording["start"];
 }
 
+/** One first sync of each. */
+interface FirstSync {
+  /** From the start of the process to the log line that comes after the last commit. */
+  readonly kproxyMs: number;
+  /** From the start of the program to its end. */
+  readonly bareMs: number;
+  readonly log: LogLine;
+}
+
+function firstSyncFigures(
+  runs: readonly FirstSync[],
+  { start, fullSync }: Recording,
+  oneTransactionMs: number | null,
+): BenchResult["firstSync"] {
+  const kproxyMs = runs.map((run) => run.kproxyMs);
+  const bareMs = runs.map((run) => run.bareMs);
+  return {
+    kproxyMs,
+    bareMs,
+    oneTransactionMs,
+    ratio: quantile(kproxyMs, 0.5) / quantile(bareMs, 0.5),
+    bytes: fullSync.stdin.length,
+    transactions: fullSync.stdin.match(/^COMMIT$/gm)?.length ?? 0,
+    programs: start.map(({ argv }) => argv.join(" ")),
+    logs: runs.map((run) => run.log),
+  };
+}
+
 function deletesService(commit: Commit): boolean {
   return commit.deletedDispatchRules > 0;
 }
@@ -306,18 +308,16 @@ function changeFigures(pairs: readonly ChangePair[] = []): ChangeFigures {
   };
 }
 
-/** Services that KUBE-SERVICES leads to, and endpoints that something translates to, as the kernel has them. */
-async function countProgrammed(
-  netns: Netns,
-  variant: Variant,
-): Promise<{ services: number; endpoints: number }> {
+/** Asks the kernel: the log line that ends the first sync comes after the last commit, so everything must be there. */
+async function assertProgrammed(netns: Netns, variant: Variant, size: ClusterSize): Promise<void> {
   const saved = await netns.run([`iptables-${variant}-save`, "-t", "nat"]);
   const distinct = (pattern: RegExp): number =>
     new Set(Array.from(saved.matchAll(pattern), ([, ip]) => ip)).size;
-  return {
-    services: distinct(/^-A KUBE-SERVICES -d (\S+) .* -j KUBE-SVC-/gm),
-    endpoints: distinct(/--to-destination (\S+)/g),
-  };
+  const services = distinct(/^-A KUBE-SERVICES -d (\S+) .* -j KUBE-SVC-/gm);
+  const endpoints = distinct(/--to-destination (\S+)/g);
+  if (services !== size.services || endpoints !== size.services * size.endpoints) {
+    throw new Error(`Only ${services} Services and ${endpoints} endpoints are in the kernel`);
+  }
 }
 
 /** Both must have written the same, or the comparison means nothing. */
