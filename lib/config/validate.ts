@@ -167,9 +167,10 @@ function checkDetectLocal(config: KubeProxyConfiguration): Finding[] {
     case "NodeCIDR":
       return [];
     case "BridgeInterface":
-      return checkNotEmpty("detectLocal.bridgeInterface", detectLocal.bridgeInterface);
+      return checkInterfaceName("detectLocal.bridgeInterface", detectLocal.bridgeInterface, 15);
     case "InterfaceNamePrefix":
-      return checkNotEmpty("detectLocal.interfaceNamePrefix", detectLocal.interfaceNamePrefix);
+      // One character is left for the "+" that iptables writes after a prefix.
+      return checkInterfaceName("detectLocal.interfaceNamePrefix", detectLocal.interfaceNamePrefix, 14);
     default: {
       const supported = [...DETECT_LOCAL_MODES, ""].map((name) => JSON.stringify(name)).join(", ");
       const nearest = closestWord(mode, DETECT_LOCAL_MODES);
@@ -180,8 +181,19 @@ function checkDetectLocal(config: KubeProxyConfiguration): Finding[] {
   }
 }
 
-function checkNotEmpty(path: string, value: string): Finding[] {
-  return value === "" ? [invalidValue(path, value, "must not be empty", ["detectLocalMode"])] : [];
+/** What the kernel takes as the name of an interface, less quotes, which end words of a rule's text. */
+function checkInterfaceName(path: string, value: string, most: number): Finding[] {
+  if (value === "") return [invalidValue(path, value, "must not be empty", ["detectLocalMode"])];
+  const findings: Finding[] = [];
+  if (new TextEncoder().encode(value).length > most) {
+    findings.push(invalidValue(path, value, `must be ${most} characters long at most`));
+  }
+  // deno-lint-ignore no-control-regex
+  if (/[\s\x00-\x1f\x7f/"'`\\]/.test(value)) {
+    const detail = "must be the name of an interface, without blanks, slashes, quotes and control characters";
+    findings.push(invalidValue(path, value, detail));
+  }
+  return findings;
 }
 
 function checkClusterCidr(clusterCIDR: string): Finding[] {
