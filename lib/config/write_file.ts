@@ -9,11 +9,24 @@ import { basename, dirname, join } from "node:path";
  * Replaces a file, or makes it, readable by its owner only (mode 0600).
  *
  * @throws {TypeError} if the path is a symbolic link or a folder
+ * @throws {Error} naming the path, if it cannot be written
  */
 export async function writeFileAtomic(path: string, text: string): Promise<void> {
   await refuseLinkOrFolder(path);
   const folder = dirname(path);
   const temporary = join(folder, `.${basename(path)}.${crypto.randomUUID()}.tmp`);
+  try {
+    await replaceThrough(temporary, path, text);
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    // The system's error names the temporary file, which nobody has asked for and which is gone.
+    const reason = error.message.replace(/: \w+ '[^]*$/, "");
+    throw new Error(`Cannot write "${path}": ${reason}`);
+  }
+  await syncFolder(folder);
+}
+
+async function replaceThrough(temporary: string, path: string, text: string): Promise<void> {
   const file = await Deno.open(temporary, { write: true, createNew: true, mode: 0o600 });
   try {
     try {
@@ -29,7 +42,6 @@ export async function writeFileAtomic(path: string, text: string): Promise<void>
     });
     throw error;
   }
-  await syncFolder(folder);
 }
 
 async function refuseLinkOrFolder(path: string): Promise<void> {
