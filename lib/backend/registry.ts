@@ -31,7 +31,10 @@ export function resolveMode(mode: ProxyMode): ResolvedMode {
   const resolved = mode === "auto" ? IMPLEMENTED_MODES[0] : mode;
   const prepare = resolved === undefined ? undefined : MODES.get(resolved);
   if (resolved === undefined || prepare === undefined) {
-    throw new UnsupportedError(`Proxy mode ${mode}`, `one of ${IMPLEMENTED_MODES.join(", ")}`, mode);
+    const implemented = IMPLEMENTED_MODES.join(", ");
+    throw new UnsupportedError(`Proxy mode ${mode}`, `one of ${implemented}`, mode, {
+      message: `Proxy mode ${mode} is not in this release; it has: ${implemented}`,
+    });
   }
   return { mode: resolved, prepare };
 }

@@ -44,7 +44,9 @@ export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number>
   };
   warnings.forEach(warn);
   if (config.mode !== "iptables" && config.mode !== "auto") {
-    throw new UnsupportedError("kproxy render", "proxy mode iptables", config.mode);
+    throw new UnsupportedError("kproxy render", "proxy mode iptables", config.mode, {
+      message: `Rendering proxy mode ${config.mode} is not in this release; it has: iptables`,
+    });
   }
   const { objects, problems } = await readObjects(config);
   for (const { where, object, message } of problems) io.err(`Error: ${where}: ${object}: ${message}\n`);

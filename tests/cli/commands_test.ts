@@ -49,6 +49,17 @@ Deno.test("wrong use is one line on standard error and ends with 2", async () =>
   }
 });
 
+Deno.test("a mode of kube-proxy's that this release does not have ends with 1 and names those it has", async () => {
+  for (const mode of ["userspace", "ipvs"]) {
+    const { code, out, err } = await kproxy(["run", `--proxy-mode=${mode}`, "--manifests=/no/such/path"]);
+    assertEquals([code, out], [1, ""]);
+    assertMatch(
+      err,
+      new RegExp(`^Error: Proxy mode ${mode} is not in this release; it has: iptables\n`, "m"),
+    );
+  }
+});
+
 Deno.test("every problem of a configuration has its line and ends with 2", async () => {
   await inFolder(
     { "c.yaml": `${HEAD}mode: iptable\nclusterCidr: 10.0.0.0/8\noomScoreAdj: 2000\n` },
@@ -124,6 +135,17 @@ Deno.test("a file is not written through a symbolic link, and the failure ends w
     assertMatch(err, /^Error: [^\n]*link\.yaml[^\n]*\n$/);
     assertEquals(await Deno.readTextFile(`${folder}/target`), "precious\n");
   });
+});
+
+Deno.test("a file that cannot be written is named as it was given", async () => {
+  const cases = [["write-config", "/nonexist/dir/x"], ["run", "--write-config-to=/nonexist/dir/x"]];
+  for (const argv of cases) {
+    assertEquals(await kproxy(argv), {
+      code: 1,
+      out: "",
+      err: 'Error: Cannot write "/nonexist/dir/x": No such file or directory (os error 2)\n',
+    });
+  }
 });
 
 Deno.test("deprecated flags warn once each, before anything else", async () => {

@@ -164,5 +164,5 @@ Deno.test("render says which mode it cannot print yet", async () => {
     stdin: SERVICE,
   });
   assertEquals([code, out], [1, ""]);
-  assertEquals(err, "Error: kproxy render is not supported here: needs proxy mode iptables, found ipvs\n");
+  assertEquals(err, "Error: Rendering proxy mode ipvs is not in this release; it has: iptables\n");
 });
