@@ -8,9 +8,20 @@ import { closestString } from "@std/text/closest-string";
 /** The candidate that a mistyped word most likely stands for, upper and lower case alike; undefined if none is near. */
 export function closestWord(word: string, candidates: readonly string[]): string | undefined {
   if (word === "") return undefined;
+  // Two letters the wrong way round are one slip, though two edits.
+  const swapped = candidates.find((candidate) => isSwap(word.toLowerCase(), candidate.toLowerCase()));
+  if (swapped !== undefined) return swapped;
   const mayDiffer = Math.max(word.length >= 4 ? 2 : 1, Math.floor(word.length / 4));
   // A word that is one edit too far away, first in the list, wins against every candidate that is no nearer.
   const tooFar = word + "\0".repeat(mayDiffer + 1);
   const nearest = closestString(word, [tooFar, ...candidates]);
   return nearest === tooFar ? undefined : nearest;
+}
+
+/** True if the words differ only in two neighbouring letters that have changed places. */
+function isSwap(word: string, other: string): boolean {
+  const at = [...word].findIndex((letter, index) => letter !== other[index]);
+  return at >= 0 && word.length === other.length && word[at] === other[at + 1] &&
+    word[at + 1] === other[at] &&
+    word.slice(at + 2) === other.slice(at + 2);
 }

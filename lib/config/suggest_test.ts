@@ -5,6 +5,8 @@ Deno.test("closestWord() names a candidate only if it is near", { permissions: "
   const fields = ["mode", "iptables", "ipvs", "nodePortAddresses", "on"];
   const cases: [string, string | undefined][] = [
     ["mdoe", "mode"],
+    ["no", "on"],
+    ["abc", undefined],
     ["MODE", "mode"],
     ["iptable", "iptables"],
     ["nodeportaddress", "nodePortAddresses"],

@@ -27,6 +27,8 @@ Deno.test("wrong use is one line on standard error and ends with 2", async () =>
   const cases: [argv: readonly string[], err: string][] = [
     [["--confg=x"], 'Error: Unknown flag "--confg": did you mean "--config"?\n'],
     [["rendr"], 'Error: Unknown command "rendr": did you mean "render"?\n'],
+    [["rnu"], 'Error: Unknown command "rnu": did you mean "run"?\n'],
+    [["help", "rnu"], 'Error: Unknown command "rnu": did you mean "run"?\n'],
     [["run", "x"], 'Error: "kproxy run" does not take any arguments, got ["x"]\n'],
     [["help", "rendr"], 'Error: Unknown command "rendr": did you mean "render"?\n'],
     [
