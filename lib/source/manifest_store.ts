@@ -74,7 +74,7 @@ export class ManifestStore {
   /** Notes that a file cannot be read; its former content stays. */
   unreadable(file: ManifestFile, message: string): void {
     const former = this.#files.get(file.order);
-    const reported = this.#report([{ where: file.path, object: "file", message }], former?.reported);
+    const reported = this.#report([{ where: file.path, object: file.path, message }], former?.reported);
     this.#files.set(file.order, { file, byKey: former?.byKey ?? new Map(), reported });
   }
 
@@ -212,7 +212,7 @@ function brokenFile(
   const kept = (former?.byKey.size ?? 0) > 0 ? `; ${LAST_GOOD}` : "";
   return {
     where: placeOf(file, problem),
-    object: "file",
+    object: file.path,
     message: `cannot be parsed: ${problem.message}${kept}`,
   };
 }

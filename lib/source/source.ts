@@ -19,7 +19,7 @@ export type SourceEvent =
 export interface Rejection {
   /** `file.yaml:12 (document 2)` or the API path. */
   readonly where: string;
-  /** `Service shop/web`, as far as known. */
+  /** `Service shop/web`, as far as known; the path of a file that cannot be read at all. */
   readonly object: string;
   /** Field path and reason. */
   readonly message: string;
