@@ -4,7 +4,7 @@
  * @module
  */
 import { planIptables } from "../backend/iptables/plan.ts";
-import { chainLine, planLines, renderOperations } from "../backend/iptables/render.ts";
+import { planLines, renderOperations } from "../backend/iptables/render.ts";
 import type { Table } from "../backend/iptables/ruleset.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UnsupportedError, UsageError } from "../errors.ts";
@@ -49,7 +49,10 @@ export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number>
     });
   }
   const { objects, problems } = await readObjects(config);
-  for (const { where, object, message } of problems) io.err(`Error: ${where}: ${object}: ${message}\n`);
+  for (const { where, object, message } of problems) {
+    const isFile = where.startsWith(object);
+    io.err(`Error: ${where}: ${isFile ? "" : `${object}: `}${message}\n`);
+  }
   if (objects.length === 0 && problems.length > 0) return 2;
 
   const name = nodeName(config);
@@ -138,18 +141,13 @@ function renderIptables(
   });
   return renderOperations({
     transactions: TABLES.map((table) => {
-      const jumps = plan.base.jumps.filter((jump) => jump.table === table);
-      // A chain that is only made sure of, and never filled, is not in the plan's own lines.
-      const missing = jumps.map(({ target }) => target).filter((name) =>
-        !plan.base.chains[table].includes(name)
+      // A chain that is only made sure of, and not filled, belongs to the kubelet: to name it would empty it.
+      const jumps = plan.base.jumps.filter((jump) =>
+        jump.table === table && plan.base.chains[table].includes(jump.target)
       );
       return {
         table,
-        lines: [
-          ...[...new Set(missing)].map(chainLine),
-          ...planLines(plan, table),
-          ...jumps.map(({ chain, args }) => `-I ${chain} ${args}`),
-        ],
+        lines: [...planLines(plan, table), ...jumps.map(({ chain, args }) => `-I ${chain} ${args}`)],
       };
     }),
   });
