@@ -7,7 +7,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
 import { removeOpenNetns, type Variant } from "./bench_netns.ts";
-import { measure } from "./measure.ts";
+import { type BenchOptions, measure } from "./measure.ts";
 import { resultTable } from "./report.ts";
 
 function positive(name: string, text: string | undefined): number {
@@ -25,13 +25,13 @@ function parseVariant(text: string | undefined): Variant {
   return text;
 }
 
-async function stop(): Promise<void> {
+async function stop(folder: string): Promise<void> {
   await removeOpenNetns();
+  await Deno.remove(folder, { recursive: true });
   Deno.exit(130);
 }
 
 if (import.meta.main) {
-  for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, () => void stop());
   const args = parseArgs(Deno.args, {
     boolean: ["json", "one-transaction"],
     string: ["services", "endpoints", "touches", "added", "rounds", "variant", "idle-seconds"],
@@ -52,7 +52,7 @@ if (import.meta.main) {
     services: positive("services", args.services),
     endpoints: positive("endpoints", args.endpoints),
   };
-  const result = await measure({
+  const options: BenchOptions = {
     size,
     variant: parseVariant(args.variant),
     touches: positive("touches", args.touches),
@@ -62,6 +62,17 @@ if (import.meta.main) {
     idleMs: 1000 * positive("idle-seconds", args["idle-seconds"]),
     oneTransaction: args["one-transaction"],
     onProgress: (message) => writeErrorLine(`${size.services} × ${size.endpoints}: ${message}`),
-  });
-  for (const line of args.json ? [JSON.stringify(result, null, 2)] : resultTable(result)) writeLine(line);
+  };
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-bench-" });
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    Deno.addSignalListener(signal, () => void stop(folder));
+  }
+  try {
+    const result = await measure(options, folder);
+    for (const line of args.json ? [JSON.stringify(result, null, 2)] : resultTable(result)) writeLine(line);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+  // The listeners would keep the process alive.
+  Deno.exit(0);
 }

@@ -28,7 +28,8 @@ import {
   sliceObject,
 } from "./fake_objects.ts";
 
-type Resource = "services" | "endpointslices" | "nodes";
+/** What is listed and watched. */
+export type Resource = "services" | "endpointslices" | "nodes";
 type Watcher = ReadableStreamDefaultController<Uint8Array>;
 
 interface ListMeta {
@@ -49,7 +50,8 @@ export interface Change {
   readonly ip: string;
 }
 
-class FakeCluster {
+/** What the server has and who watches it. */
+export class FakeCluster {
   readonly #size: ClusterSize;
   readonly #touched = new Set<number>();
   /** Texts of the objects: a list is put together from them. */
@@ -73,6 +75,7 @@ class FakeCluster {
     }
   }
 
+  /** The text of a list of at most `limit` (0: all) objects from number `offset` on. */
   page(resource: Resource, limit: number, offset: number): string {
     const texts = [...this.#texts[resource].values()];
     const end = limit > 0 ? offset + limit : texts.length;
@@ -88,6 +91,7 @@ class FakeCluster {
     }]}`;
   }
 
+  /** Every change from now on. */
   watch(resource: Resource): ReadableStream<Uint8Array> {
     const watchers = this.#watchers[resource];
     let own: Watcher | undefined;
@@ -102,6 +106,7 @@ class FakeCluster {
     });
   }
 
+  /** Replaces the first endpoint of a Service. */
   touch(index: number): Change {
     if (!this.#touched.delete(index)) this.#touched.add(index);
     const atMs = this.#emit("endpointslices", "MODIFIED", index, this.#slice(index));

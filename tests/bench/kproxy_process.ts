@@ -95,6 +95,14 @@ export class KproxyProcess implements AsyncDisposable {
     }
   }
 
+  /** Resolves when every family the node can serve is served. */
+  async allServed(timeoutMs: number): Promise<void> {
+    const { families } = await this.line((line) => Array.isArray(line["families"]), 0, timeoutMs);
+    for (const family of families as string[]) {
+      await this.line((line) => isFirstSync(line, family), 0, timeoutMs);
+    }
+  }
+
   /** Ends it as an operator would, and resolves with its exit code. */
   async stop(): Promise<number> {
     this.#child.kill("SIGTERM");
@@ -167,9 +175,9 @@ export class KproxyProcess implements AsyncDisposable {
   }
 }
 
-/** True for the line that says that IPv4 is served for the first time. */
-export function isFirstSync(line: LogLine): boolean {
-  return line.msg.startsWith("First sync done") && line.family === "IPv4";
+/** True for the line that says that a family is served for the first time. */
+export function isFirstSync(line: LogLine, family = "IPv4"): boolean {
+  return line.msg.startsWith("First sync done") && line.family === family;
 }
 
 /** True for the line of a later sync of IPv4 that wrote something. */

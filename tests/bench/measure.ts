@@ -98,14 +98,9 @@ function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Runs one benchmark. Everything it makes on the machine is gone when it settles. */
-export async function measure(options: BenchOptions): Promise<BenchResult> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-bench-" });
-  try {
-    return await new Bench(options, folder).run();
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+/** Runs one benchmark. The namespaces it makes are gone when it settles; `folder` holds what was recorded. */
+export async function measure(options: BenchOptions, folder: string): Promise<BenchResult> {
+  return await new Bench(options, folder).run();
 }
 
 class Bench {
@@ -156,7 +151,8 @@ class Bench {
         await using api = await FakeApi.start(netns, size, `${this.#folder}/api-${this.#fileCount++}.sock`);
         await using watch = watches ? await KernelWatch.open(netns) : undefined;
         await using kproxy = new KproxyProcess(netns, { master: api.url });
-        const log = await kproxy.line(isFirstSync, 0, FULL_SYNC_TIMEOUT_MS);
+        const log = await kproxy.line((line) => isFirstSync(line), 0, FULL_SYNC_TIMEOUT_MS);
+        await kproxy.allServed(FULL_SYNC_TIMEOUT_MS);
         await assertProgrammed(netns, variant, size);
         await using bareWatch = watches ? await KernelWatch.open(bareNetns) : undefined;
         await using tool = new BareProcess(bareNetns);

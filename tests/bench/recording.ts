@@ -7,7 +7,7 @@
 import { inVariantNetns, type Variant } from "./bench_netns.ts";
 import { type ChangePath, FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
-import { isFirstSync, isWritingSync, KproxyProcess } from "./kproxy_process.ts";
+import { isWritingSync, KproxyProcess } from "./kproxy_process.ts";
 import { RecordedPrograms, type RecordedRun } from "./recorded_programs.ts";
 
 /** One change of the cluster that changes rules; the first is made before, and changes none. */
@@ -35,7 +35,7 @@ export function changesRules(step: Step): boolean {
 
 /** What was recorded. */
 export interface Recording {
-  /** Every program started until IPv4 was served, of both families. */
+  /** Every program started until both families were served. */
   readonly start: readonly RecordedRun[];
   /** The one of them that wrote IPv4's rules. */
   readonly fullSync: RecordedRun;
@@ -59,7 +59,7 @@ export async function record(
       flags: ["--iptables-min-sync-period=0s"],
       path: programs.path,
     });
-    await kproxy.line(isFirstSync, 0, 600_000);
+    await kproxy.allServed(600_000);
     const start = await programs.since(0);
     const changes: RecordedRun[][] = [];
     for (const step of steps) {

@@ -1,0 +1,119 @@
+import { assert, assertEquals } from "@std/assert";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+import { FakeCluster } from "./fake_api.ts";
+import { distribution } from "./figures.ts";
+import { type BenchOptions, measure } from "./measure.ts";
+import { asOneTransaction, plannedSteps, record, type Recording } from "./recording.ts";
+import { resultTable } from "./report.ts";
+
+const NEEDS = [ROOT_NAMESPACES, program("iptables"), program("nft")];
+
+Deno.test("figures of samples are nearest ranks", { permissions: "none" }, () => {
+  const hundred = Array.from({ length: 100 }, (_, k) => 100 - k);
+  assertEquals(distribution(hundred), { count: 100, p50: 50, p99: 99, max: 100 });
+  assertEquals(distribution([7]), { count: 1, p50: 7, p99: 7, max: 7 });
+});
+
+Deno.test("stages become one transaction per table, chains first", { permissions: "none" }, () => {
+  const staged =
+    "*nat\n:B - [0:0]\n-A B -j C\nCOMMIT\n*filter\n:F - [0:0]\nCOMMIT\n*nat\n:A - [0:0]\n:B - [0:0]\n-A A -j B\nCOMMIT\n";
+  assertEquals(
+    asOneTransaction(staged),
+    "*nat\n:B - [0:0]\n:A - [0:0]\n-A B -j C\n-A A -j B\nCOMMIT\n*filter\n:F - [0:0]\nCOMMIT\n",
+  );
+});
+
+Deno.test("the fake API server's pages make up the whole list, and it says what it changed", {
+  permissions: "none",
+}, async () => {
+  const cluster = new FakeCluster({ services: 7, endpoints: 2 });
+  const names: string[] = [];
+  for (let offset: number | undefined = 0; offset !== undefined;) {
+    const { metadata, items } = JSON.parse(cluster.page("endpointslices", 3, offset));
+    names.push(...items.map((item: { metadata: { name: string } }) => item.metadata.name));
+    offset = metadata.continue === undefined ? undefined : Number(metadata.continue);
+  }
+  assertEquals(names, Array.from({ length: 7 }, (_, index) => `svc-${index}-abc`));
+
+  const events = cluster.watch("endpointslices").pipeThrough(new TextDecoderStream()).getReader();
+  const { ip } = cluster.touch(4);
+  const event = JSON.parse((await events.read()).value ?? "");
+  assertEquals([event.type, event.object.metadata.name], ["MODIFIED", "svc-4-abc"]);
+  assertEquals(event.object.endpoints[0].addresses, [ip]);
+  const again = cluster.touch(4);
+  assert(again.ip !== ip, "touching twice must change the endpoint twice");
+  await events.cancel();
+});
+
+/** Programs and bytes of each change, in order: three replaced endpoints, a Service added, the same deleted. */
+function costs({ changes }: Recording): { programs: number; bytes: number }[] {
+  return changes.map((runs) => ({
+    programs: runs.length,
+    bytes: runs.reduce((sum, { stdin }) => sum + stdin.length, 0),
+  }));
+}
+
+async function inFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-bench-test-" });
+  try {
+    return await work(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+async function recordSmall(services: number): Promise<Recording> {
+  const size = { services, endpoints: 4 };
+  return await inFolder((folder) => record(size, plannedSteps(size, 3, 1), "nft", folder));
+}
+
+e2eTest("a change starts one program and writes as little with 200 Services as with 50", NEEDS, async () => {
+  const few = await recordSmall(50);
+  const many = await recordSmall(200);
+  assert(many.fullSync.stdin.length > 3.5 * few.fullSync.stdin.length, "a full sync writes every Service");
+  const fewCosts = costs(few), manyCosts = costs(many);
+  assertEquals(fewCosts.map(({ programs }) => programs), [1, 1, 1, 1, 1]);
+  assertEquals(manyCosts.map(({ programs }) => programs), [1, 1, 1, 1, 1]);
+  for (const runs of many.changes) assertEquals(runs[0]?.argv[0], "iptables-restore");
+  fewCosts.forEach(({ bytes }, at) => {
+    const difference = Math.abs(bytes - (manyCosts[at]?.bytes ?? 0));
+    // Names and addresses of other Services are longer by a letter or two in each of up to 20 lines.
+    assert(
+      difference <= 64,
+      `change ${at} writes ${bytes} bytes with 50 Services, ${difference} more with 200`,
+    );
+    assert(bytes <= 2500, `change ${at} writes ${bytes} bytes`);
+  });
+});
+
+e2eTest("the benchmark measures kproxy beside the bare program", NEEDS, async () => {
+  const options: BenchOptions = {
+    size: { services: 50, endpoints: 4 },
+    variant: "nft",
+    touches: 3,
+    added: 1,
+    rounds: 1,
+    spacingMs: 1200,
+    idleMs: 1000,
+    oneTransaction: true,
+    onProgress: () => {},
+  };
+  const result = await inFolder((folder) => measure(options, folder));
+  const { firstSync, touch, serviceAdded, serviceDeleted } = result;
+  // All limits are many times what a quiet machine shows: they catch another order of growth, not a busy neighbour.
+  assert((firstSync.kproxyMs[0] ?? Infinity) < 10_000, `first sync took ${firstSync.kproxyMs} ms`);
+  assert((firstSync.oneTransactionMs ?? 0) > 0 && (firstSync.bareMs[0] ?? 0) > 0);
+  for (const [name, change] of Object.entries({ touch, serviceAdded, serviceDeleted })) {
+    assertEquals(change.programs, 1, name);
+    assert(change.kproxy.p50 > 0 && change.bare.p50 > 0, name);
+    const limitMs = 10 * change.bare.p50 + 100;
+    assert(
+      change.kproxy.p50 < limitMs,
+      `${name}: ${change.kproxy.p50} ms, bare program ${change.bare.p50} ms`,
+    );
+  }
+  assert(result.memoryAtEnd.nowMb > 20 && result.memoryAtEnd.nowMb < 200, `${result.memoryAtEnd.nowMb} MB`);
+  assert(result.idleCpuPercent < 20, `${result.idleCpuPercent} % of a core while idle`);
+  const table = resultTable(result).join("\n");
+  assert(table.includes("one endpoint replaced") && table.includes("first sync"), table);
+});
