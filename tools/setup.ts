@@ -29,6 +29,8 @@ export const TEST_PACKAGES: readonly SystemPackage[] = [
   ...NODE_PACKAGES,
   { name: "curl", program: "curl" },
   { name: "etcd-server", program: "etcd" },
+  { name: "user-mode-linux", program: "linux.uml" },
+  { name: "gcc", program: "gcc" },
   { name: "fish", program: "fish" },
   { name: "prometheus", program: "promtool" },
   { name: "zsh", program: "zsh" },

@@ -79,9 +79,12 @@ export class LabFlowCase {
   readonly #lab: NodeLab;
   readonly #case: FlowCase;
   readonly #packets: ReadonlyMap<FlowStep, Packet>;
+  readonly #patience: number;
 
-  constructor(lab: NodeLab, flowCase: FlowCase) {
+  /** @param patience by how much all waits are longer, on a kernel that is slow */
+  constructor(lab: NodeLab, flowCase: FlowCase, patience = 1) {
     this.#lab = lab;
+    this.#patience = patience;
     this.#case = flowCase;
     const steps = flowCase.flows.map((flow) => typeof flow === "string" ? { flow } : flow);
     this.#packets = new Map(steps.map((step) => [step, parsePacket(step.flow.split(" ⇒ ")[0]!)]));
@@ -165,14 +168,14 @@ export class LabFlowCase {
   async #request(source: LabHost, packet: Packet, { outcomes, requests }: Expectation): Promise<string[]> {
     const { destination: ip, port, protocol } = packet;
     if (protocol === "icmp") {
-      const result = await source.call("ping", packet.source, ip, SILENCE_MS);
+      const result = await source.call("ping", packet.source, ip, this.#patience * SILENCE_MS);
       const place = isNodeAddress(ip) ? "this node" : "untranslated";
       return [result.kind === "answer" ? `${place}, masquerade no` : endOf(result)];
     }
     // Whoever would get the packet if nobody redirected it answers too: a refusal is then the rules' and not a closed port's.
     const own = await this.#owner(ip, false);
     await own.call("serve", { ip, port, protocol });
-    const timeoutMs = outcomes[0] === "rejected" ? REFUSAL_MS : SILENCE_MS;
+    const timeoutMs = this.#patience * (outcomes[0] === "rejected" ? REFUSAL_MS : SILENCE_MS);
     const request = { protocol, source: packet.source, to: { ip, port }, timeoutMs };
     const first = await source.probe(request);
     // One silence is enough, and so is one refusal: they may take a while.
@@ -188,7 +191,7 @@ export class LabFlowCase {
       source: packet.source,
       to: { ip: packet.destination, port: packet.port },
       flags: "A",
-      timeoutMs: SILENCE_MS,
+      timeoutMs: this.#patience * SILENCE_MS,
     });
     if (answer === "") return "dropped";
     return `${isNodeAddress(packet.destination) ? "this node" : "untranslated"}, masquerade no`;
@@ -206,7 +209,7 @@ export class LabFlowCase {
       source: packet.source,
       to,
       flags: "S",
-      timeoutMs: SILENCE_MS,
+      timeoutMs: this.#patience * SILENCE_MS,
       frame: { interfaceName: "eth0", hardwareAddress },
     });
     return answer === "" ? "dropped" : "this node, masquerade no";

@@ -42,6 +42,8 @@ const SO_ERROR = 4;
 const ETH_P_IP = 0x0800;
 const POLLIN = 1;
 const POLLOUT = 4;
+/** SCTP tells of a refusal only to those who ask for it. */
+const RECVERR = { IPv4: [0, 11], IPv6: [41, 25] } as const;
 /** Lets a socket bind to an address that only a route makes local. */
 const FREEBIND = { IPv4: [0, 15], IPv6: [41, 78] } as const;
 /** A lost peer is an error to report, not a signal. */
@@ -162,7 +164,9 @@ export class Socket implements Disposable {
     const six = ip.includes(":");
     const flags = type | SOCK_NONBLOCK | SOCK_CLOEXEC;
     const wanted = six ? number6 ?? number : number;
-    return new Socket(check(`socket ${protocol}`, C.socket(six ? AF_INET6 : AF_INET, flags, wanted)));
+    const socket = new Socket(check(`socket ${protocol}`, C.socket(six ? AF_INET6 : AF_INET, flags, wanted)));
+    if (protocol === "sctp") socket.#set(six ? RECVERR.IPv6 : RECVERR.IPv4, 1);
+    return socket;
   }
 
   /** A socket that sends and receives whole Ethernet frames of IPv4 on one interface. */

@@ -159,7 +159,8 @@ export class NodeLab implements AsyncDisposable {
     );
     await ip(node, [
       ...links,
-      "link add cni0 type bridge mcast_snooping 0",
+      // Left to itself a bridge takes over the lowest hardware address of its ports, and pods go on sending to the old one.
+      "link add cni0 address 02:00:00:00:00:01 type bridge mcast_snooping 0",
       ...addAddresses("eth0", NODE_ADDRESSES.eth0, { v4: 24, v6: 64 }),
       ...addAddresses("eth1", NODE_ADDRESSES.eth1, { v4: 24, v6: 64 }),
       ...addAddresses("cni0", NODE_ADDRESSES.cni0, { v4: 32, v6: 128 }),
@@ -207,6 +208,9 @@ export class NodeLab implements AsyncDisposable {
     this.#hosts.set(key, made);
     // The same address may live elsewhere in another case.
     await this.#route(address, outside ? null : at);
+    if (known === undefined) {
+      await untilReachable(made, address, outside ? WORLD_ADDRESSES.hosts : NODE_ADDRESSES.cni0);
+    }
     return made;
   }
 
@@ -215,8 +219,7 @@ export class NodeLab implements AsyncDisposable {
     await setSysctls(netns, COMMON_SYSCTLS);
     const index = this.#hosts.size;
     const router = at === "world" ? this.world : this.node;
-    const gateway = (at === "world" ? WORLD_ADDRESSES.hosts : NODE_ADDRESSES.cni0)
-      .find((text) => text.includes(":") === address.includes(":"))!;
+    const gateway = ofFamily(at === "world" ? WORLD_ADDRESSES.hosts : NODE_ADDRESSES.cni0, address);
     const name = at === "world" || at === "cni0" ? `h${index}` : at;
     const family = familyFlag(address);
     if (this.#interfaces.has(name)) throw new TypeError(`Interface ${name} is taken`);
@@ -288,6 +291,25 @@ export class NodeLab implements AsyncDisposable {
     for (const host of [...this.#hosts.values(), this.#node, this.#world]) host?.[Symbol.dispose]();
     for (const netns of this.#namespaces.toReversed()) await removeNetns(netns);
   }
+}
+
+/** The one of the same family as `address`. */
+function ofFamily(addresses: readonly [string, string], address: string): string {
+  return addresses[address.includes(":") ? 1 : 0];
+}
+
+/**
+ * A new link may lose packets until both of its ends know that they are up. Asks the node and, past it, the world, because the
+ * node's firewall may be closed to either.
+ */
+async function untilReachable(host: LabHost, address: string): Promise<void> {
+  for (let attempt = 0; attempt < 25; attempt++) {
+    for (const to of [NODE_ADDRESSES.eth0, WORLD_ADDRESSES.eth0]) {
+      const { kind } = await host.call("ping", address, ofFamily(to, address), 100);
+      if (kind === "answer") return;
+    }
+  }
+  throw new Error(`${host.label} reaches neither the node nor the world`);
 }
 
 function addAddresses(

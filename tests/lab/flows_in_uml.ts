@@ -1,0 +1,81 @@
+/**
+ * Flow cases that need a kernel with SCTP, and some of TCP and UDP beside them, to be run inside of the user-mode Linux:
+ * `tests/lab/uml.sh 'deno test -A tests/lab/flows_in_uml.ts'`.
+ *
+ * @module
+ */
+import { assertEquals } from "@std/assert";
+import type { FlowCase } from "../flows/flow_case.ts";
+import { FLOW_CASES } from "../flows/flow_cases.ts";
+import { service, slice } from "../flows/objects.ts";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import { LabFlowCase } from "../support/lab_flow.ts";
+import { LabManifests } from "../support/lab_manifests.ts";
+import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
+
+/** Starting a program takes tens of milliseconds here, and a first packet may take as long. */
+const PATIENCE = 6;
+
+const SIGNALLING = {
+  type: "LoadBalancer",
+  clusterIP: "10.96.0.20",
+  ingress: [{ ip: "203.0.113.20" }],
+  ports: ["m3ua:2905:30905/SCTP"],
+} as const;
+const PODS = slice("tel/sig.1", ["m3ua:2905/SCTP"], ["10.244.0.20@node-a", "10.244.1.20@node-b"]);
+
+const SCTP_CASES: readonly FlowCase[] = [
+  {
+    name: "SCTP: hairpin, and masqueraded or not",
+    guards: [],
+    objects: [service("tel/sig", SIGNALLING), PODS],
+    flows: [
+      "10.244.0.20@cni0 → 10.96.0.20:2905/sctp ⇒ 10.244.0.20:2905 (1/2, masquerade yes) | 10.244.1.20:2905 (1/2, masquerade no)",
+      "198.51.100.9@eth0 → 203.0.113.20:2905/sctp ⇒ 10.244.0.20:2905 (1/2) | 10.244.1.20:2905 (1/2), masquerade yes",
+    ],
+  },
+  {
+    name: "SCTP: external policy Local keeps the client",
+    guards: [],
+    objects: [service("tel/sig", { ...SIGNALLING, externalTrafficPolicy: "Local" }), PODS],
+    flows: [
+      "198.51.100.9@eth0 → 192.0.2.10:30905/sctp ⇒ 10.244.0.20:2905, masquerade no",
+      "198.51.100.9@eth0 → 203.0.113.20:2905/sctp ⇒ 10.244.0.20:2905, masquerade no",
+    ],
+  },
+];
+
+const SHARED_CASES = [
+  "SCTP: cluster IP, node port and refusal",
+  "a cluster IP spreads evenly over its endpoints",
+  "a node port answers on every address of the node and hides the client",
+  "UDP: node port, external IP, load-balancer IP, hairpin and refusal",
+  "under external policy Local without an endpoint on the node clients outside are dropped, pods and the node are not",
+].map((name) => {
+  const found = FLOW_CASES.find((one) => one.name === name);
+  if (found === undefined) throw new TypeError(`There is no flow case "${name}"`);
+  return found;
+});
+
+Deno.test("flow cases in the user-mode Linux", async (t) => {
+  await using lab = await NodeLab.create();
+  await using manifests = await LabManifests.create();
+  await manifests.replace("node.json", [NODE_OBJECT]);
+  await using kproxy = await KproxyProcess.start({
+    netns: lab.node.netns,
+    args: [
+      "--hostname-override=node-a",
+      "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
+      "--iptables-min-sync-period=0s",
+      `--manifests=${manifests.folder}`,
+    ],
+  });
+  for (const [index, flowCase] of [...SHARED_CASES, ...SCTP_CASES].entries()) {
+    await t.step(flowCase.name, async () => {
+      const marker = service(`kp/marker-${index}`, { clusterIP: `10.111.0.${index + 1}`, ports: [":1"] });
+      const edit = () => manifests.replace("case.json", [marker, ...flowCase.objects]);
+      await kproxy.change(edit, `kp/marker-${index}`);
+      assertEquals(await new LabFlowCase(lab, flowCase, PATIENCE).run(() => undefined), []);
+    });
+  }
+});

@@ -1,0 +1,60 @@
+#!/bin/bash
+# uml.sh COMMAND — boots a user-mode Linux on this machine's own file system and runs COMMAND in it as root, in the current folder.
+# Output and exit status are COMMAND's; 99 if the kernel ended before it did. That kernel has what many others lack: SCTP, IPVS,
+# ipset, dummy devices. It speaks the legacy iptables only.
+#
+# Needs Debian's packages user-mode-linux and kmod, and on processors with AMX a C compiler (see uml_xstate.c). UML_TIMEOUT
+# (seconds) and UML_MEM bound it.
+set -eu
+lab=$(cd "$(dirname "$0")" && pwd)
+release=$(ls /usr/lib/uml/modules | head -1)
+if [ ! -e "/lib/modules/$release/modules.dep" ]; then
+  mkdir -p /lib/modules
+  ln -sfn "/usr/lib/uml/modules/$release" "/lib/modules/$release"
+  depmod "$release"
+fi
+dir=$(mktemp -d /tmp/kproxy-uml.XXXXXX)
+pid=
+# The kernel is a tree of processes; its first one takes the others with it.
+finish() {
+  if [ -n "$pid" ]; then kill -KILL "$pid" 2>/dev/null || true; fi
+  rm -rf "$dir"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+preload=
+if grep -qw amx_tile /proc/cpuinfo; then
+  preload=$dir/uml_xstate.so
+  gcc -O2 -shared -fPIC -nostdlib -o "$preload" "$lab/uml_xstate.c"
+fi
+
+mkdir "$dir/bin"
+for family in iptables ip6tables; do
+  for action in "" -save -restore; do
+    ln -s /usr/sbin/xtables-legacy-multi "$dir/bin/$family$action"
+  done
+done
+cat > "$dir/init" <<INIT
+#!/bin/bash
+export PATH=$dir/bin:$PATH HOME=${HOME:-/root} NO_COLOR=1
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t tmpfs tmp /run; mkdir -p /run/netns
+modprobe -qa sctp nf_conntrack_netlink veth bridge dummy iptable_nat iptable_filter iptable_mangle ip6table_nat ip6table_filter \
+  ip6table_mangle xt_comment xt_mark xt_MASQUERADE xt_addrtype xt_conntrack xt_statistic xt_recent xt_sctp xt_tcpudp \
+  ipt_REJECT ip6t_REJECT ip_vs ip_vs_rr ip_set xt_set
+ip link set lo up
+cd $(printf %q "$PWD")
+( bash -c $(printf %q "$1") ) > $dir/out 2>&1 < /dev/null; echo \$? > $dir/status; sync
+echo o > /proc/sysrq-trigger; sleep 5
+INIT
+chmod +x "$dir/init"
+LD_PRELOAD=$preload timeout -k 5 "${UML_TIMEOUT:-300}" linux.uml mem="${UML_MEM:-1G}" root=/dev/root rootfstype=hostfs rootflags=/ rw \
+  init="$dir/init" con=null con0=null,fd:1 quiet > "$dir/console" 2>&1 < /dev/null &
+pid=$!
+wait "$pid" || true
+cat "$dir/out" 2>/dev/null || true
+if [ ! -e "$dir/status" ]; then
+  tail -n 20 "$dir/console" >&2
+  exit 99
+fi
+exit "$(cat "$dir/status")"
