@@ -4,17 +4,13 @@
  *
  * @module
  */
-import { defaultConfig } from "../../lib/config/defaults.ts";
+import { defaultConfig, selectedPeriods } from "../../lib/config/defaults.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { NODE_A, testService, testSlice, testSliceEndpoint } from "../../lib/model/test_objects.ts";
 import { createLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
-import { startHealthServer } from "../../lib/serve/health_server.ts";
-import { HealthState, systemHealthClock } from "../../lib/serve/health_state.ts";
-import { startMetricsServer } from "../../lib/serve/metrics_server.ts";
-import { ServiceHealthServers } from "../../lib/serve/service_health.ts";
-import { nodePortListenAddresses } from "../../lib/serve/service_health_addresses.ts";
+import { NodeServers } from "../../lib/serve/node_servers.ts";
 
 /** What to serve. */
 export interface ServeOrder {
@@ -30,54 +26,44 @@ export interface ServeOrder {
 }
 
 async function serve(order: ServeOrder): Promise<void> {
-  const metrics = new ProxyMetrics();
-  const config = {
-    ...defaultConfig(),
-    enableProfiling: true,
-    nodePortAddresses: order.nodePortAddresses ?? null,
-  };
+  const verbosity = { level: 2 };
   const log = createLogger({
     format: "json",
-    verbosity: 2,
+    verbosity,
     write: (line) => Deno.stderr.writeSync(new TextEncoder().encode(line)),
     nowMs: () => Date.now(),
     pid: Deno.pid,
   });
-  const health = new HealthState({
-    families: ["IPv4", "IPv6"],
-    syncPeriodMs: 30_000,
-    clock: systemHealthClock,
-  });
-  health.started();
-  const { hardFail = false } = order;
-  const healthServer = startHealthServer({ address: order.healthz ?? "", hardFail, health, metrics, log });
-  const metricsServer = startMetricsServer({
-    address: order.metrics ?? "",
-    hardFail,
-    registry: metrics.registry,
+  const config = {
+    ...defaultConfig(),
+    healthzBindAddress: order.healthz ?? "",
+    metricsBindAddress: order.metrics ?? "",
+    bindAddressHardFail: order.hardFail ?? false,
+    enableProfiling: true,
+    nodePortAddresses: order.nodePortAddresses ?? null,
+  };
+  const servers = new NodeServers({
+    config,
     mode: "iptables",
-    config: () => config,
+    periods: selectedPeriods(config),
+    families: ["IPv4", "IPv6"],
+    metrics: new ProxyMetrics(),
+    log,
+    verbosity,
     flags: () => [],
-    verbosity: { level: 0 },
     version: "0.1.0",
     emulationVersion: "1.36",
-    startMs: performance.timeOrigin,
-    log,
   });
-  const serviceHealth = new ServiceHealthServers({
-    isProxyHealthy: () => health.isProxyHealthy,
-    addresses: (family) =>
-      nodePortListenAddresses(family, config, null, Deno.networkInterfaces().map(({ address }) => address)),
-    log,
-  });
-  for (const family of ["IPv4", "IPv6"] as const) offer(family, order, serviceHealth);
-  await serviceHealth.settled();
+  servers.start();
+  for (const family of ["IPv4", "IPv6"] as const) offer(family, order, servers);
+  // Ports are opened in the background, but at once.
+  await new Promise((resolve) => setTimeout(resolve, 20));
   await Deno.stdout.write(new TextEncoder().encode("ready\n"));
   for await (const _chunk of Deno.stdin.readable) { /* until it ends */ }
-  await Promise.all([healthServer.stop(), metricsServer.stop(), serviceHealth.stop()]);
+  await servers.stop();
 }
 
-function offer(family: IpFamily, { services = [] }: ServeOrder, servers: ServiceHealthServers): void {
+function offer(family: IpFamily, { services = [] }: ServeOrder, servers: NodeServers): void {
   const tracker = new ChangeTracker({ family, node: NODE_A });
   for (const [index, { port, endpoints }] of services.entries()) {
     const count = endpoints[family];
@@ -103,7 +89,17 @@ function offer(family: IpFamily, { services = [] }: ServeOrder, servers: Service
     const slice = testSlice({ name: `${name}-1`, serviceName: name, addressType: family, endpoints: ready });
     tracker.updateEndpointSlice(slice, false);
   }
-  servers.update(family, tracker.checkout().state, "all");
+  servers.observer.synced({
+    family,
+    full: true,
+    report: { commands: 0, bytes: 0, written: {}, total: {} },
+    durationMs: 0,
+    services: [],
+    triggerTimesMs: [],
+    udpEndpointsChanged: false,
+    udpServicesChanged: false,
+    state: tracker.checkout().state,
+  });
 }
 
 if (import.meta.main) await serve(JSON.parse(Deno.args[0] ?? "{}"));

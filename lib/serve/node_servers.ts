@@ -1,0 +1,129 @@
+/**
+ * All servers of a running proxy, put together.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration, ProxyMode, SyncPeriods } from "../config/types.ts";
+import type { IpFamily, NodeObject } from "../model/objects.ts";
+import type { Logger, Verbosity } from "../observe/log.ts";
+import type { ProxyMetrics } from "../observe/metrics.ts";
+import { addProgramMetrics } from "../observe/metrics_program.ts";
+import type { ResourceKind } from "../source/source.ts";
+import type { SyncObserver } from "../sync/reconcile.ts";
+import { observeHealth } from "./health_observer.ts";
+import { startHealthServer } from "./health_server.ts";
+import { HealthState, systemHealthClock } from "./health_state.ts";
+import type { HttpServer } from "./http_server.ts";
+import { startMetricsServer } from "./metrics_server.ts";
+import { type PortConflict, ServiceHealthServers } from "./service_health.ts";
+import { nodePortListenAddresses } from "./service_health_addresses.ts";
+
+/** What {@linkcode NodeServers} need. */
+export interface NodeServersOptions {
+  readonly config: KubeProxyConfiguration;
+  /** The mode really in use. */
+  readonly mode: ProxyMode;
+  readonly periods: SyncPeriods;
+  /** The families that are proxied. */
+  readonly families: readonly IpFamily[];
+  readonly metrics: ProxyMetrics;
+  readonly log: Logger;
+  /** The log's, for `PUT /debug/flags/v`. */
+  readonly verbosity: Verbosity;
+  /** Every flag with its value, for `/flagz`. */
+  readonly flags: () => Iterable<readonly [name: string, value: string]>;
+  readonly version: string;
+  /** The Kubernetes release whose behaviour is followed, `1.36`. */
+  readonly emulationVersion: string;
+  /** Told once of every health check node port that cannot be opened. */
+  readonly onPortConflict?: (conflict: PortConflict) => void;
+  /** Addresses of all interfaces, both families. @default {what the runtime tells} */
+  readonly interfaceIps?: () => readonly string[];
+}
+
+/** The health server, the metrics server and the health check node ports, for one life of the proxy. */
+export class NodeServers {
+  readonly health: HealthState;
+  /** To be told of every sync. */
+  readonly observer: SyncObserver;
+  readonly #options: NodeServersOptions;
+  readonly #serviceHealth: ServiceHealthServers;
+  #servers: HttpServer[] = [];
+  #node: NodeObject | null = null;
+
+  constructor(options: NodeServersOptions) {
+    const { families, periods, metrics, log, config, interfaceIps = systemInterfaceIps } = options;
+    this.#options = options;
+    this.health = new HealthState({ families, syncPeriodMs: periods.syncPeriod, clock: systemHealthClock });
+    this.#serviceHealth = new ServiceHealthServers({
+      isProxyHealthy: () => this.health.isProxyHealthy,
+      addresses: (family) => nodePortListenAddresses(family, config, this.#node, interfaceIps()),
+      log,
+      onConflict: (conflict) => options.onPortConflict?.(conflict),
+      onConflictCount: (count) => metrics.healthCheckPortConflicts.set(count),
+    });
+    this.observer = observeHealth(this.health, this.#serviceHealth);
+    const { version } = options;
+    const { featureGates } = config;
+    addProgramMetrics(metrics.registry, { version, featureGates, startMs: performance.timeOrigin });
+  }
+
+  /** What both addresses really are, e.g. `[::]:10256`; empty ones are not listened on now. */
+  get addresses(): readonly (readonly string[])[] {
+    return this.#servers.map(({ addresses }) => addresses);
+  }
+
+  /**
+   * Begins to listen; the loops are about to run.
+   *
+   * @throws {Error} with `bindAddressHardFail`, if an address cannot be had
+   */
+  start(): void {
+    const { config, metrics, log, mode, flags, verbosity, version, emulationVersion } = this.#options;
+    const hardFail = config.bindAddressHardFail;
+    this.health.started();
+    this.#servers.push(
+      startHealthServer({ address: config.healthzBindAddress, hardFail, health: this.health, metrics, log }),
+    );
+    this.#servers.push(startMetricsServer({
+      address: config.metricsBindAddress,
+      hardFail,
+      log,
+      registry: metrics.registry,
+      mode,
+      config: () => config,
+      flags,
+      verbosity,
+      version,
+      emulationVersion,
+      startMs: performance.timeOrigin,
+    }));
+  }
+
+  /** A sync was asked for. */
+  queued(family: IpFamily): void {
+    this.health.queued(family);
+  }
+
+  /** The source gave a sign of life. */
+  heard(kind: ResourceKind): void {
+    this.health.heard(kind);
+  }
+
+  /** The own Node is so now; undefined: it is gone. */
+  setNode(node: NodeObject | undefined): void {
+    this.health.setNode(node);
+    // What it said last stays in force, here as for the rules.
+    if (node !== undefined) this.#node = node;
+  }
+
+  /** Closes every port. */
+  async stop(): Promise<void> {
+    await Promise.all([...this.#servers.map((server) => server.stop()), this.#serviceHealth.stop()]);
+    this.#servers = [];
+  }
+}
+
+function systemInterfaceIps(): readonly string[] {
+  return Deno.networkInterfaces().map(({ address }) => address);
+}
