@@ -43,7 +43,8 @@ export function observeSyncs(log: Logger, metrics: ProxyMetrics, nowMs: () => nu
         changed: full ? state.services.size : services.length,
         services: full ? undefined : services.slice(0, NAMED_SERVICES),
         endpoints: full ? state.endpointCount : undefined,
-        rulesWritten: sum(report.written),
+        // The metric takes removed chains off, as kube-proxy's does; below zero that tells nobody anything.
+        rulesWritten: Math.max(0, sum(report.written)),
         rules: sum(report.total),
         commands: report.commands,
         bytes: report.bytes,

@@ -1,7 +1,7 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import { NODE_A, testService, testSlice, testSliceEndpoint } from "../model/test_objects.ts";
-import { silentLogger } from "../observe/log.ts";
+import { createLogger, silentLogger } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
 import { metricsText } from "../observe/metrics_text.ts";
 import { type FamilyLane, ProxyLoop } from "./proxy_loop.ts";
@@ -110,6 +110,28 @@ Deno.test("a sync tells rules, the last success and traffic without local endpoi
   loop.events([{ type: "delete", old: slice }]);
   await reconcilers[0]?.reconcile();
   assertEquals(await missing("internal"), 0);
+});
+
+Deno.test("a log line never counts less than no rules written, whatever was removed", async () => {
+  const metrics = new ProxyMetrics();
+  const lines: Record<string, unknown>[] = [];
+  const write = (line: string): number => lines.push(JSON.parse(line));
+  const log = createLogger({ format: "json", verbosity: 2, write, nowMs: () => 0, pid: 1 });
+  const reconciler = new Reconciler({
+    tracker: new ChangeTracker({ family: "IPv4", node: NODE_A }),
+    proxier: {
+      family: "IPv4",
+      sync: () =>
+        Promise.resolve({ commands: 1, bytes: 9, written: { nat: -4, filter: 1 }, total: { nat: 7 } }),
+      checkCanary: () => Promise.resolve(false),
+    },
+    observer: observeSyncs(log, metrics, () => 5000),
+    nowMs: () => 0,
+  });
+  await reconciler.reconcile();
+  assertEquals(lines.map(({ rulesWritten, rules }) => [rulesWritten, rules]), [[0, 7]]);
+  const text = await metricsText(metrics.registry);
+  assertStringIncludes(text, 'kubeproxy_sync_proxy_rules_iptables_last{ip_family="IPv4",table="nat"} -4\n');
 });
 
 Deno.test("a sync that fails is counted and is no success", async () => {
