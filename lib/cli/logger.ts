@@ -4,11 +4,11 @@
  * @module
  */
 import type { LoggingConfig } from "../config/types.ts";
-import { createLogger, type Logger } from "../observe/log.ts";
+import { createLogger, type ProgramLogger } from "../observe/log.ts";
 import type { Io } from "./io.ts";
 
 /** A logger that writes to standard error, or, if streams are split, information to standard output. */
-export function openLogger(logging: LoggingConfig, io: Io): Logger {
+export function openLogger(logging: LoggingConfig, io: Io): ProgramLogger {
   const format = logging.format === "json" ? "json" : "text";
   const isInformation = format === "json" ? isJsonInformation : isTextInformation;
   const toError = (line: string): void => io.err(line);

@@ -5,6 +5,7 @@
  */
 import { cleanUp } from "./cleanup.ts";
 import { effectiveConfiguration } from "./configuration.ts";
+import { flagLines } from "./flag_lines.ts";
 import type { Io } from "./io.ts";
 import { openLogger } from "./logger.ts";
 import type { ParsedFlags } from "./parse_args.ts";
@@ -13,7 +14,7 @@ import type { ParsedFlags } from "./parse_args.ts";
 export async function startCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const { config, warnings } = await effectiveConfiguration(flags);
   const logger = openLogger(config.logging, io);
-  for (const name of flags.given) logger.info("Flag", { name: `--${name}`, value: flags.get(name) }, 1);
+  for (const line of flagLines(flags)) logger.text(line, 1);
   for (const warning of warnings) logger.warn(warning);
   const file = flags.get("write-config-to") ?? "";
   if (file !== "") {

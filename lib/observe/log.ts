@@ -18,6 +18,12 @@ export interface Logger {
   error(message: string, error: unknown, values?: LogValues): void;
 }
 
+/** A logger of the program itself. */
+export interface ProgramLogger extends Logger {
+  /** A sentence without values, which a text line holds as it is, without quotes (klog's `Infof`). */
+  text(sentence: string, verbosity: number): void;
+}
+
 /** Raises the verbosity for source files whose name, without `.ts`, matches the pattern (`*` and `?`). */
 export interface VmoduleEntry {
   readonly filePattern: string;
@@ -48,10 +54,11 @@ interface Line {
   readonly message: string;
   readonly verbosity: number;
   readonly values: LogValues;
+  readonly plain?: boolean;
 }
 
 /** Makes a logger that writes klog's text or JSON lines. */
-export function createLogger(options: LoggerOptions): Logger {
+export function createLogger(options: LoggerOptions): ProgramLogger {
   const vmodule = (options.vmodule ?? []).map((entry) => ({
     pattern: globPattern(entry.filePattern),
     verbosity: entry.verbosity,
@@ -80,6 +87,7 @@ export function createLogger(options: LoggerOptions): Logger {
     warn: (message, values = {}) => emit({ severity: "W", message, verbosity: 0, values }),
     error: (message, error, values = {}) =>
       emit({ severity: "E", message, verbosity: 0, values: { err: error, ...values } }),
+    text: (message, verbosity) => emit({ severity: "I", message, verbosity, values: {}, plain: true }),
   };
 }
 
@@ -115,7 +123,8 @@ function renderText(line: Line, caller: string, nowMs: number, pid: number): str
   const time = `${pad(date.getHours(), 2)}:${pad(date.getMinutes(), 2)}:${pad(date.getSeconds(), 2)}`;
   const header = `${line.severity}${day} ${time}.${pad(micros, 6)} ${String(pid).padStart(7)} ${caller}]`;
   const pairs = definedEntries(line.values).map(([key, value]) => ` ${key}=${textValue(value)}`);
-  return `${header} ${JSON.stringify(line.message)}${pairs.join("")}`;
+  const message = line.plain === true ? line.message : JSON.stringify(line.message);
+  return `${header} ${message}${pairs.join("")}`;
 }
 
 function renderJson(line: Line, caller: string, nowMs: number): string {

@@ -150,6 +150,45 @@ Deno.test("a file that cannot be written is named as it was given", async () => 
   }
 });
 
+Deno.test("at verbosity 1 run logs every flag with its value, in alphabetical order", async () => {
+  await inFolder({}, async (folder) => {
+    const given = [
+      "-v=1",
+      "--nodeport-addresses=10.0.0.0/8,primary",
+      "--feature-gates=KubeProxyDrainingTerminatingNodes=true",
+      "--conntrack-udp-timeout=90s",
+      '--hostname-override=no"de',
+      "--logtostderr",
+      "--vmodule=run=3",
+    ];
+    const { code, err } = await kproxy(["run", ...given, "--write-config-to=out.yaml"], { cwd: folder });
+    assertEquals(code, 0, err);
+    const lines = err.split("\n").flatMap((line) => /^I\d{4} [^\]]*\] FLAG: (--.*)$/.exec(line)?.[1] ?? []);
+    const names = lines.map((line) => line.slice(2, line.indexOf("=")));
+    assertEquals(names, [...names].sort());
+    assert(names.length > 60, `${names.length}`);
+    for (
+      const line of [
+        '--cleanup="false"',
+        '--config=""',
+        '--conntrack-max-per-core="32768"',
+        '--conntrack-udp-timeout="1m30s"',
+        '--feature-gates="KubeProxyDrainingTerminatingNodes=true"',
+        '--hostname-override="no\\"de"',
+        '--logtostderr="true"',
+        '--manifests="[]"',
+        '--nodeport-addresses="[10.0.0.0/8,primary]"',
+        '--v="1"',
+        '--version="false"',
+        '--vmodule="run=3"',
+        '--write-config-to="out.yaml"',
+      ]
+    ) assert(lines.includes(line), `${line}\n${lines.join("\n")}`);
+    const quiet = await kproxy(["run", "--write-config-to=out.yaml"], { cwd: folder });
+    assert(!quiet.err.includes("FLAG:"));
+  });
+});
+
 Deno.test("deprecated flags warn once each, before anything else", async () => {
   const { code, out, err } = await kproxy([
     "write-config",

@@ -1,0 +1,53 @@
+/**
+ * What the flags are set to, as kube-proxy logs it at verbosity 1.
+ *
+ * @module
+ */
+import { formatDuration } from "../config/duration.ts";
+import type { Flag, FlagType, FlagValue, FlagValueTypes } from "./flag.ts";
+import { FLAGS } from "./flags.ts";
+import type { ParsedFlags } from "./parse_args.ts";
+
+/** `FLAG: --name="value"` for every flag of the command, given or not, in alphabetical order. */
+export function flagLines(flags: ParsedFlags): string[] {
+  return FLAGS.filter((flag) => flag.commands.includes(flags.command))
+    .map((flag) => {
+      const given = flags.get(flag.name);
+      return { name: flag.name, text: given === undefined ? defaultText(flag) : valueText(flag.type, given) };
+    })
+    .sort((one, other) => one.name < other.name ? -1 : 1)
+    .map(({ name, text }) => `FLAG: --${name}=${JSON.stringify(text)}`);
+}
+
+/** What a flag without a default of its own holds. */
+const BLANK: Partial<Readonly<Record<FlagType, string>>> = {
+  bool: "false",
+  version: "false",
+  int: "0",
+  float: "0",
+  duration: "0s",
+  list: "[]",
+  paths: "[]",
+};
+
+function defaultText({ type, default: text }: Flag): string {
+  return text === "" ? BLANK[type] ?? "" : text;
+}
+
+function valueText(type: FlagType, value: FlagValue): string {
+  switch (type) {
+    case "duration":
+      return formatDuration(value as FlagValueTypes["duration"]);
+    case "list":
+    case "paths":
+      return `[${(value as FlagValueTypes["list"]).join(",")}]`;
+    case "gates":
+      return Object.entries(value as FlagValueTypes["gates"]).map(([name, on]) => `${name}=${on}`).join(",");
+    case "vmodule":
+      return (value as FlagValueTypes["vmodule"]).map(({ filePattern, verbosity }) =>
+        `${filePattern}=${verbosity}`
+      ).join(",");
+    default:
+      return String(value);
+  }
+}
