@@ -209,7 +209,7 @@ export class NodeLab implements AsyncDisposable {
     // The same address may live elsewhere in another case.
     await this.#route(address, outside ? null : at);
     if (known === undefined) {
-      await untilReachable(made, address, outside ? WORLD_ADDRESSES.hosts : NODE_ADDRESSES.cni0);
+      await untilReachable(made, address);
     }
     return made;
   }
