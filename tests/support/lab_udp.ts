@@ -1,0 +1,141 @@
+/**
+ * A lab with a UDP Service that is reached in every way there is, in one IP family.
+ *
+ * @module
+ */
+import { assert } from "@std/assert";
+import type { IpFamily } from "../../lib/model/objects.ts";
+import { type ApiJson, service, type ServiceSpec, slice } from "../flows/objects.ts";
+import type { LabHost } from "./lab_host.ts";
+import type { SocketAddress } from "./lab_sockets.ts";
+import { NODE_ADDRESSES, NodeLab } from "./node_lab.ts";
+import { UdpSender } from "./udp_sender.ts";
+
+const PORT = 53;
+const NODE_PORT = 30053;
+const TARGET_PORT = 5353;
+const FIRST_SOURCE_PORT = 4000;
+
+interface Addresses {
+  readonly pods: readonly [string, string, string];
+  readonly pod: string;
+  readonly client: string;
+  readonly clusterIP: string;
+  readonly externalIP: string;
+  readonly loadBalancerIP: string;
+}
+
+const ADDRESSES: Readonly<Record<IpFamily, Addresses>> = {
+  IPv4: {
+    pods: ["10.244.0.11", "10.244.0.12", "10.244.0.13"],
+    pod: "10.244.0.5",
+    client: "198.51.100.9",
+    clusterIP: "10.96.0.10",
+    externalIP: "203.0.113.7",
+    loadBalancerIP: "203.0.113.8",
+  },
+  IPv6: {
+    pods: ["fd00:10:244::11", "fd00:10:244::12", "fd00:10:244::13"],
+    pod: "fd00:10:244::5",
+    client: "2001:db8:51::9",
+    clusterIP: "fd00:10:96::a",
+    externalIP: "2001:db8:113::7",
+    loadBalancerIP: "2001:db8:113::8",
+  },
+};
+
+/** The ways to the Service. */
+export type UdpFrontend =
+  | "cluster IP"
+  | "node port"
+  | "second node address"
+  | "external IP"
+  | "load balancer IP";
+
+/** The lab, serving pods, a client in a pod and one outside. */
+export class UdpLab implements AsyncDisposable {
+  readonly #senders: UdpSender[] = [];
+
+  private constructor(
+    readonly family: IpFamily,
+    readonly lab: NodeLab,
+    readonly pod: LabHost,
+    readonly client: LabHost,
+  ) {}
+
+  static async create(family: IpFamily): Promise<UdpLab> {
+    const { pods, pod, client } = ADDRESSES[family];
+    const lab = await NodeLab.create();
+    // A node tracks connections from its first rule on that needs it; a real one has such a rule from its CNI or firewall.
+    for (const program of ["iptables", "ip6tables"]) {
+      await lab.node.netns.run([program, "-t", "nat", "-A", "POSTROUTING", "-o", "wan0", "-j", "MASQUERADE"]);
+    }
+    for (const ip of pods) {
+      await (await lab.host(ip, "cni0")).call("serve", { protocol: "udp", ip, port: TARGET_PORT });
+    }
+    return new UdpLab(family, lab, await lab.host(pod, "cni0"), await lab.host(client));
+  }
+
+  get addresses(): Addresses {
+    return ADDRESSES[this.family];
+  }
+
+  /** The Service `shop/dns` and its slice with these endpoints (as in `tests/flows/objects.ts`). */
+  objects(endpoints: readonly string[], spec: Partial<ServiceSpec> = {}): ApiJson[] {
+    const { clusterIP, externalIP, loadBalancerIP } = this.addresses;
+    const dns = service("shop/dns", {
+      type: "LoadBalancer",
+      clusterIP,
+      clusterIPs: [clusterIP],
+      ipFamilies: [this.family],
+      ports: [`dns:${PORT}:${NODE_PORT}/UDP`],
+      externalIPs: [externalIP],
+      ingress: [{ ip: loadBalancerIP }],
+      ...spec,
+    });
+    const endpointSlice = slice("shop/dns.1", [`dns:${TARGET_PORT}/UDP`], endpoints);
+    return [dns, { ...endpointSlice, addressType: this.family }];
+  }
+
+  /** Where a datagram is sent to for this way. */
+  frontend(name: UdpFrontend): SocketAddress {
+    const { clusterIP, externalIP, loadBalancerIP } = this.addresses;
+    const index = this.family === "IPv4" ? 0 : 1;
+    const frontends: Readonly<Record<UdpFrontend, SocketAddress>> = {
+      "cluster IP": { ip: clusterIP, port: PORT },
+      "node port": { ip: NODE_ADDRESSES.eth0[index], port: NODE_PORT },
+      "second node address": { ip: NODE_ADDRESSES.eth1[index], port: NODE_PORT },
+      "external IP": { ip: externalIP, port: PORT },
+      "load balancer IP": { ip: loadBalancerIP, port: PORT },
+    };
+    return frontends[name];
+  }
+
+  /** A sender from a port of its own: to the cluster IP from the pod, else from outside. */
+  sender(name: UdpFrontend): UdpSender {
+    const [host, ip] = name === "cluster IP"
+      ? [this.pod, this.addresses.pod] as const
+      : [this.client, this.addresses.client] as const;
+    const from = { ip, port: FIRST_SOURCE_PORT + this.#senders.length };
+    const sender = new UdpSender({ host, from, to: this.frontend(name) });
+    this.#senders.push(sender);
+    return sender;
+  }
+
+  /** Waits until a new flow is answered by this pod. */
+  async untilServed(ip: string): Promise<void> {
+    const to = this.frontend("cluster IP");
+    const deadline = performance.now() + 10_000;
+    for (;;) {
+      const [result] = await this.pod.probe({ protocol: "udp", to, timeoutMs: 100 });
+      if (result?.kind === "answer" && result.answer.local.ip === ip) return;
+      assert(performance.now() < deadline, `${ip} is never chosen`);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const sender of this.#senders) await sender[Symbol.asyncDispose]();
+    await this.lab[Symbol.asyncDispose]();
+  }
+}
