@@ -97,10 +97,14 @@ function cString(text: string): Uint8Array<ArrayBuffer> {
   return new TextEncoder().encode(`${text}\0`);
 }
 
-/** Moves this thread, and with it all its later sockets, into a namespace made by `ip netns add`. */
+/** The namespace of the process, in which threads begin. */
+export const PROCESS_NETNS = "/proc/self/ns/net";
+
+/** Moves this thread, and with it all its later sockets, into a namespace made by `ip netns add`, or to that of a file. */
 export function enterNetns(name: string): void {
-  const fd = check(`open ${name}`, C.open(cString(`/run/netns/${name}`), 0));
-  check(`setns ${name}`, C.setns(fd, CLONE_NEWNET));
+  const path = name.startsWith("/") ? name : `/run/netns/${name}`;
+  const fd = check(`open ${path}`, C.open(cString(path), 0));
+  check(`setns ${path}`, C.setns(fd, CLONE_NEWNET));
   C.close(fd);
 }
 
