@@ -48,7 +48,10 @@ export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number>
       message: `Rendering proxy mode ${config.mode} is not in this release; it has: iptables`,
     });
   }
-  const { objects, problems } = await readObjects(config);
+  const { objects, problems, foreign } = await readObjects(config);
+  for (const { path, kind, count } of foreign) {
+    io.err(`Note: ${path}: ${count === 1 ? "1 object" : `${count} objects`} of kind ${kind} not read\n`);
+  }
   for (const { where, object, message } of problems) {
     const isFile = where.startsWith(object);
     io.err(`Error: ${where}: ${isFile ? "" : `${object}: `}${message}\n`);

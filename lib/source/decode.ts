@@ -25,6 +25,7 @@ import {
   integerAt,
   isAbsent,
   nameOf,
+  nearest,
   NO_TEXTS,
   notAmong,
   objectAt,
@@ -246,6 +247,23 @@ export function* itemsOf(raw: unknown, path = "", depth = 0): Generator<RawItem>
       yield inherits ? { ...found, kind: itemKind, apiVersion: found.apiVersion ?? apiVersion } : found;
     }
   }
+}
+
+const OWN_VERSION = /^(v\d|discovery\.k8s\.io\/)/;
+
+/**
+ * The kind of an item that is none of the proxy's business (a Deployment, a ConfigMap); undefined if it is one of those
+ * read, is nearly written like one, or does not say.
+ */
+export function foreignKind({ kind, apiVersion }: Pick<RawItem, "kind" | "apiVersion">): string | undefined {
+  if (typeof kind !== "string" || !/^[A-Z][A-Za-z0-9]*$/.test(kind)) return undefined;
+  const lowerCase = kind.toLowerCase();
+  if (ALL_KIND_NAMES.some((name) => name.toLowerCase() === lowerCase)) return undefined;
+  // A Role is two letters away from a Node, but it comes from a group that has nothing for us.
+  if (typeof apiVersion === "string" && !OWN_VERSION.test(apiVersion)) return kind;
+  const isList = lowerCase.endsWith("list");
+  const meant = isList ? nearest(kind.slice(0, -"List".length), KIND_NAMES) : nearest(kind, ALL_KIND_NAMES);
+  return meant === undefined ? kind : undefined;
 }
 
 /**

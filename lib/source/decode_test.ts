@@ -9,6 +9,7 @@ import {
   decodeObject,
   type DecodeOptions,
   decodeService,
+  foreignKind,
   isSelected,
 } from "./decode.ts";
 import type { RawObject } from "./decode_values.ts";
@@ -385,6 +386,37 @@ pure("lists give each item their kind, in order, and reject by item", () => {
         'items[2].kind: must be Service, EndpointSlice, Endpoints, Node or a list of them, found "Pod"',
     },
   ]);
+});
+
+pure("a kind that is none of ours is foreign, unless it is nearly written like one", () => {
+  const cases: [kind: unknown, apiVersion: unknown, foreign: boolean][] = [
+    ["Deployment", "apps/v1", true],
+    ["Deployment", undefined, true],
+    ["ConfigMap", "v1", true],
+    ["Pod", "v1", true],
+    ["PodList", "v1", true],
+    ["ServiceAccount", "v1", true],
+    ["Role", "rbac.authorization.k8s.io/v1", true],
+    ["ServiceCIDR", "networking.k8s.io/v1", true],
+    ["Service", "serving.knative.dev/v1", false],
+    ["Service", "v1", false],
+    ["ServiceList", "v1", false],
+    ["service", "v1", false],
+    ["SERVICE", "apps/v1", false],
+    ["Servce", "v1", false],
+    ["Services", undefined, false],
+    ["ServiceLst", "v1", false],
+    ["EndpointSlic", "discovery.k8s.io/v1beta1", false],
+    ["Endpoint", "v1", false],
+    ["deployment", "apps/v1", false],
+    ["De ployment", "apps/v1", false],
+    ["", "v1", false],
+    [5, "v1", false],
+    [undefined, "v1", false],
+  ];
+  for (const [kind, apiVersion, foreign] of cases) {
+    assertEquals(foreignKind({ kind, apiVersion }), foreign ? kind : undefined, `${kind} ${apiVersion}`);
+  }
 });
 
 pure("lists nested without end are refused, not followed", () => {

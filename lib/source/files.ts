@@ -18,7 +18,7 @@ import {
   STDIN_PATH,
 } from "./files_scan.ts";
 import { FolderWatch } from "./files_watch.ts";
-import { type ManifestFile, ManifestStore } from "./manifest_store.ts";
+import { type ForeignObjects, type ManifestFile, ManifestStore } from "./manifest_store.ts";
 import { type Manifest, readManifest } from "./manifest_text.ts";
 import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "./source.ts";
 
@@ -59,6 +59,7 @@ const KINDS: readonly ResourceKind[] = ["services", "endpointslices", "nodes"];
  * - A deleted file takes its objects along; a folder that vanishes as a whole does not (it was rather unmounted).
  * - Services and slices that kube-proxy's selectors leave out are left out.
  * - Every Node is delivered, whatever its name.
+ * - Objects of other kinds, such as Deployments, are left out with a line in the log.
  */
 export class FileSource implements Source {
   readonly name: string;
@@ -172,7 +173,10 @@ export class FileSource implements Source {
   }
 
   #deliver(sink: SourceSink, message: string, synced: readonly SourceEvent[]): void {
-    const { events, rejections } = this.#store.checkout();
+    const { events, rejections, foreign } = this.#store.checkout();
+    for (const { path, kind, count } of foreign) {
+      this.#options.log.info("Manifest objects of a kind that is not read", { file: path, kind, count });
+    }
     for (const rejection of rejections) sink.rejected(rejection);
     const batch = [...events, ...synced];
     if (batch.length === 0) return;
@@ -214,6 +218,8 @@ export interface ReadManifests {
   /** Those that count, selected and merged as {@linkcode FileSource} does; by precedence of their files. */
   readonly objects: readonly ApiObject[];
   readonly problems: readonly Rejection[];
+  /** What was left out because of its kind. */
+  readonly foreign: readonly ForeignObjects[];
 }
 
 /**
@@ -239,7 +245,7 @@ export async function readManifests(
       store.unreadable(file, reasonOf(error));
     }
   }
-  const { events, rejections } = store.checkout();
+  const { events, rejections, foreign } = store.checkout();
   const objects = events.flatMap((event) => event.type === "add" ? [event.object] : []);
-  return { objects, problems: rejections };
+  return { objects, problems: rejections, foreign };
 }

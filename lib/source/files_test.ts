@@ -12,8 +12,8 @@ class RecordedLog implements Logger {
   enabled(): boolean {
     return true;
   }
-  info(message: string): void {
-    this.lines.push(message);
+  info(message: string, values?: LogValues): void {
+    this.lines.push(`I ${message} ${JSON.stringify(values)}`);
   }
   warn(message: string, values?: LogValues): void {
     this.lines.push(`W ${message} ${JSON.stringify(values)}`);
@@ -286,6 +286,27 @@ Deno.test("a file that is broken from the start does not keep the others from go
     assert(!sink.rejections[0]?.message.includes("last good"));
     await write("a.yaml", service("api", 1));
     await sink.untilPorts("api:1", "web:80");
+  });
+});
+
+Deno.test("objects of kinds that are not read are logged once for each kind and file, and not rejected", async () => {
+  const object = (kind: string, name: string): string =>
+    `---\napiVersion: apps/v1\nkind: ${kind}\nmetadata:\n  name: ${name}\n`;
+  await withSource({
+    "a.yaml": object("Deployment", "a") + service("web", 80) + object("Deployment", "b"),
+    "b.yaml": object("Deployment", "c"),
+  }, async ({ sink, log, write, folder }) => {
+    const told = (): string[] => log.lines.filter((line) => line.includes("kind that is not read")).sort();
+    const line = (file: string, kind: string, count: number): string =>
+      `I Manifest objects of a kind that is not read ${
+        JSON.stringify({ file: `${folder}/${file}`, kind, count })
+      }`;
+    const first = [line("a.yaml", "Deployment", 2), line("b.yaml", "Deployment", 1)];
+    assertEquals(told(), first);
+    await write("a.yaml", object("Deployment", "a") + service("web", 81) + object("StatefulSet", "c"));
+    await sink.untilPorts("web:81");
+    assertEquals(told(), [first[0], line("a.yaml", "StatefulSet", 1), first[1]]);
+    assertEquals(sink.rejections, []);
   });
 });
 

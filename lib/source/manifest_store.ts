@@ -18,12 +18,21 @@ export interface ManifestFile {
   readonly order: string;
 }
 
+/** Objects of one kind in one file that are left out, because the proxy reads no such objects. */
+export interface ForeignObjects {
+  readonly path: string;
+  readonly kind: string;
+  readonly count: number;
+}
+
 /** What changed since the last time. */
 export interface ManifestChanges {
   /** At most one event per object. */
   readonly events: readonly SourceEvent[];
   /** Only those not reported before. */
   readonly rejections: readonly Rejection[];
+  /** Only kinds not told before of the same file. */
+  readonly foreign: readonly ForeignObjects[];
 }
 
 interface Candidate {
@@ -36,6 +45,7 @@ interface FileContent {
   readonly byKey: ReadonlyMap<string, ManifestItem>;
   /** Texts of the rejections the present content has given, so that each is said once. */
   readonly reported: ReadonlySet<string>;
+  readonly foreignKinds: ReadonlySet<string>;
 }
 
 const LAST_GOOD = "the last good version stays in force";
@@ -50,6 +60,7 @@ export class ManifestStore {
   readonly #conflicts = new Set<string>();
   #touched = new Set<string>();
   #rejections: Rejection[] = [];
+  #foreign: ForeignObjects[] = [];
 
   constructor(mode: EndpointsSource) {
     this.#merger = new EndpointsMerger(mode);
@@ -67,7 +78,10 @@ export class ManifestStore {
       : former?.byKey ?? new Map<string, ManifestItem>();
     if (manifest.problem !== undefined) rejections.push(brokenFile(file, manifest.problem, former));
     const reported = this.#report(rejections, former?.reported);
-    this.#files.set(file.order, { file, byKey, reported });
+    const foreignKinds = manifest.problem === undefined
+      ? this.#noteForeign(file, manifest.items, former)
+      : former?.foreignKinds ?? new Set<string>();
+    this.#files.set(file.order, { file, byKey, reported, foreignKinds });
     this.#replaceCandidates(file, former?.byKey ?? new Map(), byKey);
   }
 
@@ -75,7 +89,8 @@ export class ManifestStore {
   unreadable(file: ManifestFile, message: string): void {
     const former = this.#files.get(file.order);
     const reported = this.#report([{ where: file.path, object: file.path, message }], former?.reported);
-    this.#files.set(file.order, { file, byKey: former?.byKey ?? new Map(), reported });
+    const { byKey, foreignKinds } = former ?? { byKey: new Map(), foreignKinds: new Set<string>() };
+    this.#files.set(file.order, { file, byKey, reported, foreignKinds });
   }
 
   /** Forgets a file. */
@@ -94,9 +109,26 @@ export class ManifestStore {
     for (const key of touched) if (this.#candidates.has(key)) events.push(...this.#settle(key));
     for (const key of touched) if (!this.#candidates.has(key)) events.push(...this.#settle(key));
     const rejections = this.#rejections;
+    const foreign = this.#foreign;
     this.#touched = new Set();
     this.#rejections = [];
-    return { events: netEvents(events), rejections };
+    this.#foreign = [];
+    return { events: netEvents(events), rejections, foreign };
+  }
+
+  #noteForeign(
+    { path }: ManifestFile,
+    items: readonly ManifestItem[],
+    former: FileContent | undefined,
+  ): ReadonlySet<string> {
+    const counts = new Map<string, number>();
+    for (const { foreign } of items) {
+      if (foreign !== undefined) counts.set(foreign, (counts.get(foreign) ?? 0) + 1);
+    }
+    for (const [kind, count] of counts) {
+      if (former?.foreignKinds.has(kind) !== true) this.#foreign.push({ path, kind, count });
+    }
+    return new Set(counts.keys());
   }
 
   #collect(

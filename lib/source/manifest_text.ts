@@ -15,7 +15,7 @@ import {
   visit,
 } from "yaml";
 import type { ApiObject } from "../model/objects.ts";
-import { decodeItem, describeItem, isSelected, itemsOf, type RawItem } from "./decode.ts";
+import { decodeItem, describeItem, foreignKind, isSelected, itemsOf, type RawItem } from "./decode.ts";
 import { DecodeError, isAbsent, type RawObject } from "./decode_values.ts";
 
 /** One object of a file: read, or refused with a reason. */
@@ -34,6 +34,8 @@ export interface ManifestItem {
   readonly selected: boolean;
   /** Why it is refused. */
   readonly refusal?: string;
+  /** Its kind, if that is one the proxy does not read. */
+  readonly foreign?: string;
 }
 
 /** Where and why a text cannot be read at all. */
@@ -197,6 +199,12 @@ function lineAt(lines: LineCounter, offset: number): number {
 function decodeDocument(raw: unknown, document: number, line: (path: string) => number): ManifestItem[] {
   const items: ManifestItem[] = [];
   for (const item of itemsOf(raw)) {
+    const foreign = foreignKind(item);
+    if (foreign !== undefined) {
+      const object = describeWritten(item);
+      items.push({ key: null, object, document, line: -1, objects: [], selected: false, foreign });
+      continue;
+    }
     const base = { key: keyOf(item), object: describeWritten(item), document };
     try {
       const objects = decodeItem(item, { manifest: true });

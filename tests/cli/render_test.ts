@@ -183,6 +183,36 @@ Deno.test("refused objects are told and the others rendered; with none left the 
   });
 });
 
+Deno.test("objects of other kinds are left out with a note, and are no failure", async () => {
+  const object = (kind: string, name: string, apiVersion = "v1"): string =>
+    JSON.stringify({ apiVersion, kind, metadata: { name } });
+  const folder = {
+    "all.yaml": [
+      SERVICE,
+      object("Deployment", "web", "apps/v1"),
+      object("Deployment", "db", "apps/v1"),
+      object("Role", "reader", "rbac.authorization.k8s.io/v1"),
+      SLICE,
+    ].join("\n---\n"),
+    "list.json": `{"apiVersion": "v1", "kind": "List", "items": [${object("Pod", "a")}, ${
+      object("Pod", "b")
+    }]}`,
+    "map.yaml": object("ConfigMap", "settings"),
+  };
+  await inFolder(folder, async (cwd) => {
+    const { code, out, err } = await kproxy(["render", "--manifests=."], { cwd });
+    assertEquals(
+      err,
+      "Note: ./all.yaml: 2 objects of kind Deployment not read\n" +
+        "Note: ./all.yaml: 1 object of kind Role not read\n" +
+        "Note: ./list.json: 2 objects of kind Pod not read\n" +
+        "Note: ./map.yaml: 1 object of kind ConfigMap not read\n",
+    );
+    assertEquals(code, 0);
+    assertStringIncludes(out, "--to-destination 10.244.0.11:8080\n");
+  });
+});
+
 Deno.test("render says which mode it cannot print yet", async () => {
   const { code, out, err } = await kproxy(["render", "--manifests=-", "--proxy-mode=ipvs"], {
     stdin: SERVICE,
