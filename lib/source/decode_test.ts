@@ -1,46 +1,16 @@
-import { assert, assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import type { EndpointSlice, Service } from "../model/objects.ts";
 import {
-  decodeEndpoints,
   decodeEndpointSlice,
   DecodeError,
   decodeNode,
   decodeObject,
-  type DecodeOptions,
   decodeService,
   foreignKind,
   isSelected,
 } from "./decode.ts";
 import type { RawObject } from "./decode_values.ts";
-
-type Raw = Record<string, unknown>;
-
-function rawService(spec: Raw = {}, status: Raw = {}): Raw {
-  return {
-    apiVersion: "v1",
-    kind: "Service",
-    metadata: { namespace: "shop", name: "web", uid: "u1" },
-    spec: { clusterIP: "10.96.0.1", ports: [{ port: 80 }], ...spec },
-    status,
-  };
-}
-
-function rawSlice(fields: Raw = {}): Raw {
-  return {
-    apiVersion: "discovery.k8s.io/v1",
-    kind: "EndpointSlice",
-    metadata: { namespace: "shop", name: "web-1", labels: { "kubernetes.io/service-name": "web" } },
-    addressType: "IPv4",
-    ports: [{ name: "http", port: 8080, protocol: "TCP" }],
-    endpoints: [{ addresses: ["10.0.0.1"] }],
-    ...fields,
-  };
-}
-
-function pure(name: string, fn: () => void): void {
-  Deno.test(name, { permissions: "none" }, fn);
-}
+import { pure, type Raw, rawService, rawSlice } from "../../tests/support/decode_objects.ts";
 
 pure("a Service gets every default", () => {
   assertEquals(decodeService(rawService()), {
@@ -266,66 +236,6 @@ pure("a Node is read, with podCIDR standing in for podCIDRs", () => {
   ]);
 });
 
-type FaultCase = [decode: (raw: unknown, options?: DecodeOptions) => unknown, raw: unknown, message: string];
-
-const FAULTS: FaultCase[] = [
-  [decodeService, null, "must be an object, found nothing"],
-  [decodeService, [], "must be an object, found []"],
-  [decodeService, {}, "metadata.name: is required"],
-  [decodeService, { metadata: { name: "web" } }, "metadata.namespace: is required"],
-  [
-    decodeService,
-    rawService({ ports: [{ port: 80 }, { port: 70000 }] }),
-    "spec.ports[1].port: must be 1..65535, found 70000",
-  ],
-  [decodeService, rawService({ ports: [null] }), "spec.ports[0]: must be an object, found nothing"],
-  [
-    decodeService,
-    rawService({ externalIPs: ["10.0.0.1", 5] }),
-    "spec.externalIPs[1]: must be a string, found 5",
-  ],
-  [decodeService, rawService({ type: "Nodeport" }), "(did you mean NodePort?)"],
-  [
-    decodeService,
-    rawService({}, { loadBalancer: { ingress: [{ ip: 1 }] } }),
-    "status.loadBalancer.ingress[0].ip: must be a string",
-  ],
-  [
-    decodeEndpointSlice,
-    rawSlice({ endpoints: [{ addresses: ["10.0.0.1"] }, { addresses: ["fd00::1"] }] }),
-    'endpoints[1].addresses[0]: must be an IPv4 address, found "fd00::1"',
-  ],
-  [
-    decodeEndpointSlice,
-    rawSlice({ endpoints: [{ addresses: ["10.0.0.1"], conditions: { serving: 1 } }] }),
-    "endpoints[0].conditions.serving: must be true or false, found 1",
-  ],
-  [
-    decodeEndpointSlice,
-    rawSlice({ endpoints: [{ addresses: ["10.0.0.1\n-A INPUT"] }] }),
-    "endpoints[0].addresses[0]: must be an IPv4",
-  ],
-  [
-    decodeEndpointSlice,
-    rawSlice({ ports: [{ name: "a b", port: 1 }] }),
-    "ports[0].name: must be a DNS label",
-  ],
-  [decodeEndpointSlice, rawSlice({ ports: [{ port: -1 }] }), "ports[0].port: must be 0..65535, found -1"],
-  [decodeEndpointSlice, rawSlice({ addressType: "" }), "addressType: is required"],
-  [
-    decodeEndpoints,
-    { metadata: { namespace: "a", name: "b" }, subsets: [{ addresses: [{ ip: "x" }] }] },
-    'subsets[0].addresses[0].ip: must be an IP address, found "x"',
-  ],
-  [decodeNode, { metadata: { name: "node a" } }, "metadata.name: must be a DNS subdomain"],
-];
-
-for (const [decode, raw, message] of FAULTS) {
-  pure(`${decode.name} refuses: ${message}`, () => {
-    assertThrows(() => decode(raw), DecodeError, message);
-  });
-}
-
 pure("what an API server lets through is not refused", () => {
   const odd: Raw[] = [
     rawService({ clusterIP: undefined, ports: undefined }),
@@ -444,97 +354,7 @@ pure("selection follows kube-proxy's selectors; an empty label counts as present
   for (const [raw, kind, wanted] of cases) assertEquals(isSelected(raw, kind), wanted, JSON.stringify(raw));
 });
 
-const PORT = fc.record({
-  name: fc.constantFrom("", "http", "dns"),
-  port: fc.integer({ min: 1, max: 65535 }),
-  protocol: fc.constantFrom("TCP", "UDP", "SCTP"),
-}, { requiredKeys: ["name", "port"] });
-const ENDPOINT = fc.record({
-  addresses: fc.array(fc.ipV4(), { minLength: 1, maxLength: 2 }),
-  nodeName: fc.constantFrom(null, "node-a"),
-  conditions: fc.record({
-    ready: fc.option(fc.boolean()),
-    serving: fc.option(fc.boolean()),
-    terminating: fc.option(fc.boolean()),
-  }),
-  hints: fc.option(fc.record({ forZones: fc.array(fc.record({ name: fc.string() })) })),
-}, { requiredKeys: ["addresses"] });
-
-pure("a slice decodes to the same whatever the proxy does not read", () => {
-  fc.assert(fc.property(fc.array(PORT), fc.array(ENDPOINT), fc.jsonValue(), (ports, endpoints, noise) => {
-    const plain = rawSlice({ ports, endpoints });
-    const noisy = structuredClone<unknown>({ ...plain, noise, status: noise }) as Raw & {
-      metadata: Raw;
-      endpoints: Raw[];
-    };
-    Object.assign(noisy.metadata, { managedFields: noise, ownerReferences: noise, resourceVersion: "5" });
-    for (const endpoint of noisy.endpoints) {
-      Object.assign(endpoint, { targetRef: noise, zone: "z", hostname: "h" });
-    }
-    const decoded = decodeEndpointSlice(plain);
-    assertEquals(decodeEndpointSlice(noisy), decoded);
-    // A decoded slice is an answer of its own: nothing in it may be the raw object's.
-    assert(!sharesObjects(decoded, plain));
-  }));
-});
-
-pure("a decoded Service, written back as an API object, decodes to itself", () => {
-  const policy = fc.constantFrom("Cluster", "Local", null);
-  const spec = fc.record({
-    type: fc.constantFrom("ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "", null),
-    clusterIP: fc.constantFrom("10.0.0.1", "None", "", "fd00::1"),
-    ports: fc.array(PORT),
-    externalIPs: fc.option(fc.array(fc.ipV4())),
-    sessionAffinity: fc.constantFrom("None", "ClientIP", null),
-    externalTrafficPolicy: policy,
-    internalTrafficPolicy: policy,
-    healthCheckNodePort: fc.option(fc.integer({ min: 0, max: 65535 })),
-  });
-  fc.assert(fc.property(spec, (fields) => {
-    const once = decodeService(rawService(fields));
-    const { namespace, name, uid, loadBalancerIngress, ...rest } = once;
-    const again = decodeService({
-      metadata: { namespace, name, uid },
-      spec: rest,
-      status: { loadBalancer: { ingress: loadBalancerIngress } },
-    });
-    assertEquals(again, once);
-  }));
-});
-
-pure("anything at all decodes or is rejected, never thrown at the caller", () => {
-  const kind = fc.constantFrom("Service", "EndpointSlice", "Endpoints", "Node", "List", "ServiceList");
-  const values = fc.anything({ withNullPrototype: false, withBigInt: false, maxDepth: 3 });
-  const object = fc.record({
-    kind,
-    apiVersion: fc.constantFrom("v1", "discovery.k8s.io/v1"),
-    metadata: fc.oneof(values, fc.constant({ name: "a", namespace: "b" })),
-    spec: values,
-    status: values,
-    endpoints: values,
-    subsets: values,
-    items: values,
-    addressType: fc.constantFrom("IPv4", null, 5),
-  }, { requiredKeys: ["kind"] });
-  fc.assert(fc.property(fc.oneof(object, values), (raw) => {
-    const { rejections } = decodeObject(raw, "x");
-    for (const { message } of rejections) assert(message !== "" && !message.startsWith("."), message);
-  }));
-});
-
 pure("empty lists are shared by all objects", () => {
   const [one, other]: EndpointSlice[] = [decodeEndpointSlice(rawSlice()), decodeEndpointSlice(rawSlice())];
   assertStrictEquals(one?.endpoints[0]?.zoneHints, other?.endpoints[0]?.zoneHints);
 });
-
-function sharesObjects(one: unknown, other: unknown): boolean {
-  const seen = new Set<unknown>();
-  const walk = (value: unknown, visit: (object: object) => boolean): boolean =>
-    typeof value === "object" && value !== null &&
-    (visit(value) || Object.values(value).some((part) => walk(part, visit)));
-  walk(one, (object) => {
-    seen.add(object);
-    return false;
-  });
-  return walk(other, (object) => seen.has(object));
-}

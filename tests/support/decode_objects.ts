@@ -1,0 +1,36 @@
+/**
+ * Raw objects for tests of decoding: complete, with the fields a test is about put in.
+ *
+ * @module
+ */
+/** An object as it stands in JSON. */
+export type Raw = Record<string, unknown>;
+
+/** A Service `shop/web` with one port, and what `spec` and `status` say. */
+export function rawService(spec: Raw = {}, status: Raw = {}): Raw {
+  return {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { namespace: "shop", name: "web", uid: "u1" },
+    spec: { clusterIP: "10.96.0.1", ports: [{ port: 80 }], ...spec },
+    status,
+  };
+}
+
+/** A slice `shop/web-1` with one endpoint, and what `fields` say. */
+export function rawSlice(fields: Raw = {}): Raw {
+  return {
+    apiVersion: "discovery.k8s.io/v1",
+    kind: "EndpointSlice",
+    metadata: { namespace: "shop", name: "web-1", labels: { "kubernetes.io/service-name": "web" } },
+    addressType: "IPv4",
+    ports: [{ name: "http", port: 8080, protocol: "TCP" }],
+    endpoints: [{ addresses: ["10.0.0.1"] }],
+    ...fields,
+  };
+}
+
+/** A test without any right, which proves that what it tests is pure. */
+export function pure(name: string, fn: () => void): void {
+  Deno.test(name, { permissions: "none" }, fn);
+}
