@@ -34,6 +34,7 @@ function gapOf(step: FlowStep): string | undefined {
   return undefined;
 }
 
+/** Which endpoint comes first is the kernel's choice and hours are long: tests/e2e/affinity_test.ts. */
 function isAffinityCase(flowCase: FlowCase): boolean {
   return flowCase.flows.some((flow) =>
     typeof flow !== "string" && (flow.takes !== undefined || flow.atSeconds !== undefined)
@@ -97,6 +98,11 @@ async function prepareNode(lab: NodeLab, options: StartOptions, variant: string)
     }
   }
 }
+
+Deno.test("every gap of the cases with real packets is a case", { permissions: "none" }, () => {
+  const names = new Set(FLOW_CASES.map(({ name }) => name));
+  assertEquals(Object.keys(CASE_GAPS).filter((name) => !names.has(name)), []);
+});
 
 const groups = Map.groupBy(
   FLOW_CASES.filter((one) => CASE_GAPS[one.name] === undefined && !isAffinityCase(one)),

@@ -4,13 +4,15 @@
  *
  * @module
  */
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { goldenNames, loadGolden } from "../support/golden.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { inComparableOrder, saveTable } from "../support/lab_rules.ts";
-import { type Netns, withNamespaces } from "../support/netns.ts";
+import { type Netns, withNamespaces, withNetns } from "../support/netns.ts";
+import { ROOT } from "../../tools/project_files.ts";
+import { kproxy } from "../cli/kproxy.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
 const GOLDEN = new URL("../golden/", import.meta.url);
@@ -117,3 +119,30 @@ for (const variant of ["nft", "legacy"]) {
     }
   });
 }
+
+e2eTest(
+  "what render prints of the examples is loaded by the real tools",
+  [
+    ROOT_NAMESPACES,
+    ...["ip", "iptables-nft", "ip6tables-nft", "iptables-legacy", "ip6tables-legacy"].map(program),
+  ],
+  async (t) => {
+    const folders = [...Deno.readDirSync(`${ROOT}/examples`)].filter(({ isDirectory }) => isDirectory);
+    for (const { name } of folders) {
+      await t.step(name, () =>
+        withNetns(async (netns) => {
+          const { code, out, err } = await kproxy(["render", `--manifests=${ROOT}/examples/${name}`]);
+          assertEquals([code, err], [0, ""]);
+          // The text of the second family, if there is one, begins with a comment.
+          const [four = "", six = ""] = out.split(/^(?=# IPv6:)/m);
+          const texts = [["iptables", four], ["ip6tables", six]].filter(([, text]) => text !== "");
+          assert(four.includes("*nat"), out);
+          for (const variant of ["nft", "legacy"]) {
+            for (const [tool, text] of texts) {
+              await netns.run([`${tool}-${variant}-restore`, "--test", "--noflush"], { stdin: text! });
+            }
+          }
+        }));
+    }
+  },
+);

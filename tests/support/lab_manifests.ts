@@ -11,12 +11,21 @@ function listText(objects: readonly ApiJson[]): string {
   return JSON.stringify({ apiVersion: "v1", kind: "List", items: objects });
 }
 
+const folders = new Set<string>();
+
+/** Removes the folders of a test that is being aborted. */
+export function removeManifestsNow(): void {
+  for (const folder of folders) Deno.removeSync(folder, { recursive: true });
+}
+
 /** The folder; disposing of it removes it. */
 export class LabManifests implements AsyncDisposable {
   private constructor(readonly folder: string) {}
 
   static async create(): Promise<LabManifests> {
-    return new LabManifests(await Deno.makeTempDir({ prefix: "kproxy-manifests-" }));
+    const folder = await Deno.makeTempDir({ prefix: "kproxy-manifests-" });
+    folders.add(folder);
+    return new LabManifests(folder);
   }
 
   path(name: string): string {
@@ -45,6 +54,7 @@ export class LabManifests implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    folders.delete(this.folder);
     await Deno.remove(this.folder, { recursive: true });
   }
 }

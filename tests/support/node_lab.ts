@@ -13,6 +13,7 @@
  */
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { LabHost } from "./lab_host.ts";
+import { removeManifestsNow } from "./lab_manifests.ts";
 import { createNetns, type Netns, removeNetns } from "./netns.ts";
 
 /** Addresses of the node; those on `cni0` are its pods' gateway. */
@@ -92,8 +93,17 @@ async function removeLeftovers(): Promise<void> {
     const [name = ""] = line.split(" ");
     const pid = /^kp(\d+)-\d+$/.exec(name)?.[1];
     if (pid === undefined || await isDirectory(`/proc/${pid}`)) continue;
-    await systemExec.run(["ip", "netns", "del", name]);
+    removeNow(name);
   }
+}
+
+/** Ends what runs in a namespace and removes it, before anything else can happen. */
+function removeNow(name: string): void {
+  const run = (...args: readonly string[]) =>
+    new Deno.Command("ip", { args: ["netns", ...args] }).outputSync();
+  const pids = new TextDecoder().decode(run("pids", name).stdout).split("\n").filter((line) => line !== "");
+  if (pids.length > 0) new Deno.Command("kill", { args: ["-KILL", ...pids] }).outputSync();
+  run("del", name);
 }
 
 async function isDirectory(path: string): Promise<boolean> {
@@ -280,9 +290,8 @@ export class NodeLab implements AsyncDisposable {
   }
 
   #abort(): void {
-    for (const { name } of this.#namespaces) {
-      new Deno.Command("ip", { args: ["netns", "del", name] }).outputSync();
-    }
+    for (const { name } of this.#namespaces) removeNow(name);
+    removeManifestsNow();
     Deno.exit(130);
   }
 
