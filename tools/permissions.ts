@@ -64,6 +64,7 @@ export const PERMISSIONS: readonly Permission[] = [
     flag: "--allow-sys",
     grants: [
       { value: "hostname", reason: "Name of the node, without --hostname-override" },
+      { value: "cpus", reason: "Number of CPUs, which the size of the connection tracking table follows" },
       { value: "networkInterfaces", reason: "Addresses of the node, for node ports and local traffic" },
       { value: "osRelease", reason: "Kernel version, for features that need one" },
       { value: "uid", reason: "Say at once that root is needed" },

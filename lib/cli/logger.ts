@@ -4,11 +4,15 @@
  * @module
  */
 import type { LoggingConfig } from "../config/types.ts";
-import { createLogger, type ProgramLogger } from "../observe/log.ts";
+import { createLogger, type ProgramLogger, type Verbosity } from "../observe/log.ts";
 import type { Io } from "./io.ts";
 
 /** A logger that writes to standard error, or, if streams are split, information to standard output. */
-export function openLogger(logging: LoggingConfig, io: Io): ProgramLogger {
+export function openLogger(
+  logging: LoggingConfig,
+  io: Io,
+  verbosity: Verbosity = { level: logging.verbosity },
+): ProgramLogger {
   const format = logging.format === "json" ? "json" : "text";
   const isInformation = format === "json" ? isJsonInformation : isTextInformation;
   const toError = (line: string): void => io.err(line);
@@ -17,7 +21,7 @@ export function openLogger(logging: LoggingConfig, io: Io): ProgramLogger {
     isInformation(line) ? void io.out(line).catch(() => io.err(line)) : io.err(line);
   return createLogger({
     format,
-    verbosity: logging.verbosity,
+    verbosity,
     vmodule: logging.vmodule,
     write: logging.options[format].splitStream ? split : toError,
     nowMs: () => performance.timeOrigin + performance.now(),

@@ -6,6 +6,7 @@
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UsageError } from "../errors.ts";
 import type { Logger } from "../observe/log.ts";
+import type { ApiRequest } from "../observe/metrics.ts";
 import { CombinedSource } from "../source/combine.ts";
 import { FileSource } from "../source/files.ts";
 import { classifyPaths } from "../source/files_scan.ts";
@@ -18,6 +19,7 @@ export interface SourceOptions {
   readonly master: string;
   readonly nodeName: string;
   readonly log: Logger;
+  readonly onRequest: (request: ApiRequest) => void;
 }
 
 /**
@@ -48,7 +50,7 @@ async function requirePaths(manifests: readonly string[]): Promise<void> {
 
 async function openApi(
   config: KubeProxyConfiguration,
-  { master, nodeName, log }: SourceOptions,
+  { master, nodeName, log, onRequest }: SourceOptions,
 ): Promise<Source> {
   // Loaded only where it is needed: the API client's modules cost memory that a node without an API server can keep.
   const [{ apiAccess }, { KubeSource }] = await Promise.all([
@@ -65,6 +67,7 @@ async function openApi(
     qps,
     burst,
     userAgent: `kproxy/${VERSION}`,
+    onRequest,
     log,
   });
 }
