@@ -10,7 +10,7 @@ import { effectiveConfiguration } from "./configuration.ts";
 import type { Io } from "./io.ts";
 import type { ParsedFlags } from "./parse_args.ts";
 
-/** Removes the rules of all modes, or with `--dry-run` lists them. */
+/** Removes the rules of iptables mode, or with `--dry-run` lists them. */
 export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number> {
   // A broken configuration is told even though little of it matters here, as in kube-proxy.
   const { warnings } = await effectiveConfiguration(flags);

@@ -48,7 +48,7 @@ export const DEPRECATED_FLAGS = [
     "cleanup-ipvs",
     "bool",
     "Remove IPVS rules before running",
-    "rules of other modes are always removed at the start",
+    "mode ipvs is not in this release",
   ),
   {
     name: "conntrack-max",

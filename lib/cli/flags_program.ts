@@ -17,7 +17,7 @@ export const PROGRAM_FLAGS = [
     default: "false",
     group: "Program",
     commands: ["run"],
-    doc: "Remove the rules of all modes and exit, as the command cleanup does",
+    doc: "Remove the iptables rules and exit, as the command cleanup does",
   },
   {
     name: "config",
@@ -179,7 +179,7 @@ export const NODE_FLAGS = [
     default: "-999",
     group: "API server and node",
     commands: CONFIGURED,
-    doc: "OOM score adjustment of the process, from -1000 to 1000",
+    doc: "OOM score adjustment of the process, from -1000 to 1000 (no effect in this release)",
     field: "oomScoreAdj",
   },
 ] as const satisfies readonly Flag[];

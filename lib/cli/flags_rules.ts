@@ -66,7 +66,7 @@ export const MODE_FLAGS = [
     default: "iptables",
     group: "Mode and rules",
     commands: CONFIGURED,
-    doc: "Which proxy mode to use",
+    doc: "Which proxy mode to use (in this release iptables, also as auto)",
     values: ["iptables", "ipvs", "nftables", "userspace", "auto"],
     field: "mode",
   },
@@ -120,7 +120,7 @@ export const IPVS_FLAGS = [
     default: "[]",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Leave virtual servers in these CIDRs alone",
+    doc: "Leave virtual servers in these CIDRs alone (mode ipvs; not in this release)",
     field: "ipvs.excludeCIDRs",
   },
   {
@@ -129,7 +129,7 @@ export const IPVS_FLAGS = [
     default: "1s",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Rest this long between two syncs, in ipvs mode",
+    doc: "Rest this long between two syncs (mode ipvs; not in this release)",
     field: "ipvs.minSyncPeriod",
   },
   {
@@ -138,7 +138,7 @@ export const IPVS_FLAGS = [
     default: "",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Scheduler of virtual servers; blank is rr",
+    doc: "Scheduler of virtual servers; blank is rr (mode ipvs; not in this release)",
     field: "ipvs.scheduler",
   },
   {
@@ -147,7 +147,7 @@ export const IPVS_FLAGS = [
     default: "false",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Set arp_ignore to 1 and arp_announce to 2",
+    doc: "Set arp_ignore to 1 and arp_announce to 2 (mode ipvs; not in this release)",
     field: "ipvs.strictARP",
   },
   {
@@ -156,7 +156,7 @@ export const IPVS_FLAGS = [
     default: "30s",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Check and retry this often, in ipvs mode",
+    doc: "Check and retry this often (mode ipvs; not in this release)",
     field: "ipvs.syncPeriod",
   },
   {
@@ -165,7 +165,7 @@ export const IPVS_FLAGS = [
     default: "0s",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Timeout of idle TCP connections, 0 to leave it as it is",
+    doc: "Timeout of idle TCP connections, 0 to leave it as it is (mode ipvs; not in this release)",
     field: "ipvs.tcpTimeout",
   },
   {
@@ -174,7 +174,7 @@ export const IPVS_FLAGS = [
     default: "0s",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Timeout of TCP connections after a FIN, 0 to leave it as it is",
+    doc: "Timeout of TCP connections after a FIN, 0 to leave it as it is (mode ipvs; not in this release)",
     field: "ipvs.tcpFinTimeout",
   },
   {
@@ -183,7 +183,7 @@ export const IPVS_FLAGS = [
     default: "0s",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Timeout of UDP packets, 0 to leave it as it is",
+    doc: "Timeout of UDP packets, 0 to leave it as it is (mode ipvs; not in this release)",
     field: "ipvs.udpTimeout",
   },
 ] as const satisfies readonly Flag[];

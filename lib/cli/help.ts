@@ -37,8 +37,11 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   },
   "cleanup": {
     usage: "cleanup [flags]",
-    summary: "Remove every rule kproxy or kube-proxy made on this node",
-    text: ["Needs root, but no API server. Rules of the kubelet and of others stay."],
+    summary: "Remove the iptables rules kproxy or kube-proxy made on this node",
+    text: [
+      "Needs root, but no API server. Rules of the kubelet and of others stay. What kube-proxy made in mode ipvs or",
+      "nftables stays too in this release.",
+    ],
   },
   "render": {
     usage: "render --manifests PATH [flags]",
@@ -46,6 +49,8 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     text: [
       "Needs neither root nor an API server and changes nothing. With --family=ipv4 the text is one that",
       "iptables-restore loads, with --family=ipv6 one for ip6tables-restore; of two families each follows a comment.",
+      "What run reads from the node is assumed: iptables with --random-fully, and packets outside the TCP window",
+      "invalid unless conntrack.tcpBeLiberal is set.",
     ],
   },
   "version": {
