@@ -1,32 +1,71 @@
-
+/**
+ * The same as `conntrack_test.ts` proves of the parts, of `kproxy run` as a whole: UDP clients that never stop sending from
+ * one port follow the Service, and a kill and a new start move no live flow (asks rows 3 and 4).
+ *
+ * @module
+ */
 import { assertEquals } from "@std/assert";
-import { UdpLab } from "../support/lab_udp.ts";
-import { LabManifests } from "../support/lab_manifests.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
+import { LabManifests } from "../support/lab_manifests.ts";
+import { type UdpFrontend, UdpLab } from "../support/lab_udp.ts";
 import { NODE_OBJECT } from "../support/node_lab.ts";
-for (const family of ["IPv4", "IPv6"] as const) Deno.test("x " + family, async () => {
-  await using udp = await UdpLab.create(family);
-  const [a, b] = udp.addresses.pods;
-  await using manifests = await LabManifests.create();
-  await manifests.replace("node.json", [NODE_OBJECT]);
-  await manifests.replace("dns.json", udp.objects([a]));
-  const args = ["--hostname-override=node-a", "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56", "--iptables-min-sync-period=0s", `--manifests=${manifests.folder}`];
-  const senders = (["cluster IP","node port","second node address","external IP","load balancer IP"] as const).map((n) => udp.sender(n));
-  {
-  await using kproxy = await KproxyProcess.start({ netns: udp.lab.node.netns, args });
-  await Promise.all(senders.map((s) => s.until(a)));
-  await manifests.replace("dns.json", udp.objects([b]));
-  await Promise.all(senders.map((s) => s.until(b)));
-  
-  await kproxy.stop("SIGKILL");
-  }
-  await manifests.replace("dns.json", udp.objects([a, b]));
-  const marks = senders.map((s) => s.story.length);
-  await using kproxy = await KproxyProcess.start({ netns: udp.lab.node.netns, args });
-  await udp.untilServed(a);
-  for (const [i, s] of senders.entries()) { await s.next(5); assertEquals([...new Set(s.story.slice(marks[i]))], [b]); }
-  const from = kproxy.lines.length;
-  await manifests.replace("dns.json", udp.objects([]));
-  await Promise.all(senders.map((s) => s.until("refused")));
-  (await kproxy.stop()).code, kproxy.lines.slice(from).map((l)=>JSON.stringify(l)).join("\n");
-});
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+
+const NEEDS = [ROOT_NAMESPACES, ...["ip", "sysctl", "conntrack", "iptables", "ip6tables"].map(program)];
+const FRONTENDS: readonly UdpFrontend[] = [
+  "cluster IP",
+  "node port",
+  "second node address",
+  "external IP",
+  "load balancer IP",
+];
+
+for (const family of ["IPv4", "IPv6"] as const) {
+  e2eTest(
+    `kproxy run: UDP flows follow their endpoints, also over kill -9 and a new start, ${family}`,
+    NEEDS,
+    async () => {
+      await using udp = await UdpLab.create(family);
+      const [first, second] = udp.addresses.pods;
+      await using manifests = await LabManifests.create();
+      const write = (endpoints: readonly string[]) => manifests.replace("dns.json", udp.objects(endpoints));
+      await manifests.replace("node.json", [NODE_OBJECT]);
+      await write([first]);
+      const start = () =>
+        KproxyProcess.start({
+          netns: udp.lab.node.netns,
+          args: [
+            "--hostname-override=node-a",
+            "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
+            "--iptables-min-sync-period=0s",
+            `--manifests=${manifests.folder}`,
+          ],
+        });
+      const senders = FRONTENDS.map((name) => udp.sender(name));
+      const allReach = (outcome: string) => Promise.all(senders.map((sender) => sender.until(outcome)));
+
+      {
+        await using kproxy = await start();
+        await allReach(first);
+        await write([second]);
+        await allReach(second);
+        await kproxy.stop("SIGKILL");
+      }
+      await write([first, second]);
+      const marks = senders.map((sender) => sender.story.length);
+      await using kproxy = await start();
+      await udp.untilServed(first);
+      for (const [index, sender] of senders.entries()) {
+        await sender.next(5);
+        assertEquals(
+          [...new Set(sender.story.slice(marks[index]))],
+          [second],
+          "a live flow stays where it is",
+        );
+      }
+      await write([]);
+      await allReach("refused");
+      assertEquals((await kproxy.stop()).code, 0);
+    },
+  );
+}
