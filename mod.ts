@@ -1,26 +1,21 @@
 /**
- * The library door of kproxy: the objects it reads, the state it keeps, and the decisions it makes about addresses, without
- * touching the machine.
+ * The library door of kproxy: from Kubernetes objects to the state of a node, to rules, to the way a packet takes. Nothing
+ * behind it touches the machine.
  *
  * ```ts
- * import { cidrContains, parseCidr, parseIp } from "@kproxy/kproxy";
+ * import { ChangeTracker, decodeObject, IptablesSimulator, parseIptablesSave, planIptables, renderPlan } from "@kproxy/kproxy";
  *
- * const pods = parseCidr("10.0.0.0/8");
- * const pod = parseIp("10.1.2.3");
- * const isLocal = pods !== null && pod !== null && cidrContains(pods, pod);
+ * const { objects } = decodeObject({ kind: "List", apiVersion: "v1", items: [] }, "example", { manifest: true });
+ * const tracker = new ChangeTracker({ family: "IPv4", node: { name: "node-a", zone: "" } });
+ * for (const object of objects) {
+ *   if (object.kind === "Service") tracker.updateService(undefined, object);
+ *   if (object.kind === "EndpointSlice") tracker.updateEndpointSlice(object, false);
+ * }
+ * const { state } = tracker.checkout();
  * ```
  *
  * @module
  */
-export {
-  type Cidr,
-  cidrContains,
-  type Ip,
-  isLoopback,
-  joinHostPort,
-  parseCidr,
-  parseIp,
-} from "./lib/model/ip.ts";
 export {
   ConfigError,
   ExecError,
@@ -31,6 +26,16 @@ export {
   UnsupportedError,
   UsageError,
 } from "./lib/errors.ts";
+
+export {
+  type Cidr,
+  cidrContains,
+  type Ip,
+  isLoopback,
+  joinHostPort,
+  parseCidr,
+  parseIp,
+} from "./lib/model/ip.ts";
 export type {
   ApiObject,
   EndpointSlice,
@@ -53,3 +58,52 @@ export type {
   ServicePort,
   ServicePortKey,
 } from "./lib/model/state.ts";
+export { ChangeTracker, type ChangeTrackerOptions, type Checkout } from "./lib/model/change_tracker.ts";
+export type { Report } from "./lib/model/service_port.ts";
+export { type CategorizedEndpoints, categorizeEndpoints } from "./lib/model/endpoint.ts";
+export type { TopologyNote } from "./lib/model/topology.ts";
+export {
+  type LocalDetector,
+  matchingNodeIps,
+  type NodeIps,
+  nodeIps,
+  type NodePortAddresses,
+  nodePortAddresses,
+} from "./lib/model/node.ts";
+
+export { decodeObject } from "./lib/source/decode.ts";
+export type { DecodeOptions } from "./lib/source/decode_values.ts";
+export type { Rejection } from "./lib/source/source.ts";
+
+export { planIptables } from "./lib/backend/iptables/plan.ts";
+export { renderPlan } from "./lib/backend/iptables/render.ts";
+export type {
+  BaseRules,
+  DispatchRule,
+  IptablesOptions,
+  IptablesPlan,
+  JumpRule,
+  PerTable,
+  ServiceRules,
+  Table,
+} from "./lib/backend/iptables/ruleset.ts";
+export {
+  type AffinityMemory,
+  IptablesSimulator,
+  type Surroundings,
+} from "./lib/backend/iptables/simulate.ts";
+export {
+  type IptablesRuleset,
+  parseIptablesSave,
+  type SavedChain,
+  type SavedTable,
+} from "./lib/netfilter/iptables_save.ts";
+export type {
+  Flow,
+  FlowOutcome,
+  Packet,
+  PacketProtocol,
+  PacketState,
+  RuleHit,
+} from "./lib/netfilter/flow.ts";
+export type { Fraction } from "./lib/netfilter/fraction.ts";
