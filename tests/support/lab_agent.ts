@@ -103,8 +103,10 @@ async function unserve(port?: number): Promise<void> {
   await Promise.all(chosen.map(([, { ended }]) => ended));
 }
 
-function parseAnswer(text: string): Answer {
-  return JSON.parse(text.slice(text.indexOf("{")));
+/** Null if no server of a lab says so. */
+function parseAnswer(text: string): Answer | null {
+  const start = text.indexOf('{"server":');
+  return start < 0 ? null : JSON.parse(text.slice(start));
 }
 
 async function ask(request: Omit<ProbeRequest, "count">): Promise<ProbeResult> {
@@ -119,7 +121,9 @@ async function ask(request: Omit<ProbeRequest, "count">): Promise<ProbeResult> {
     const reply = await socket.receive(left());
     if (reply === null) return { kind: "silence" };
     if (reply.bytes.length === 0) return { kind: "error", message: "closed without an answer" };
-    const answer = parseAnswer(decoder.decode(reply.bytes));
+    const text = decoder.decode(reply.bytes);
+    const answer = parseAnswer(text);
+    if (answer === null) return { kind: "stranger", text };
     return { kind: "answer", answer, from: socket.localAddress(), tookMs: performance.now() - start };
   } catch (error) {
     if (!(error instanceof SocketError)) throw error;
@@ -182,6 +186,8 @@ class ConnectLoop {
       ? `took ${result.tookMs.toFixed(0)} ms`
       : result.kind === "error"
       ? result.message
+      : result.kind === "stranger"
+      ? `answered by a stranger: ${result.text}`
       : result.kind;
     this.#failures.push(`at ${(atMs / 1000).toFixed(3)} s: ${what}`);
   }

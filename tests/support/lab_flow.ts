@@ -9,7 +9,7 @@ import { type Packet, parsePacket } from "../../lib/netfilter/flow.ts";
 import type { FlowCase, FlowStep } from "../flows/flow_case.ts";
 import type { ApiJson } from "../flows/objects.ts";
 import type { LabHost } from "./lab_host.ts";
-import type { ProbeProtocol, ProbeResult } from "./lab_probe.ts";
+import type { ProbeProtocol, ProbeResult, ServerRequest } from "./lab_probe.ts";
 import { hostPrefix, NODE_ADDRESSES, type NodeLab } from "./node_lab.ts";
 
 /** After this time a packet counts as dropped. */
@@ -174,13 +174,24 @@ export class LabFlowCase {
     }
     // Whoever would get the packet if nobody redirected it answers too: a refusal is then the rules' and not a closed port's.
     const own = await this.#owner(ip, false);
-    await own.call("serve", { ip, port, protocol });
+    await this.#serveUnlessTaken(own, { ip, port, protocol });
     const timeoutMs = this.#patience * (outcomes[0] === "rejected" ? REFUSAL_MS : SILENCE_MS);
     const request = { protocol, source: packet.source, to: { ip, port }, timeoutMs };
     const first = await source.probe(request);
     // One silence is enough, and so is one refusal: they may take a while.
     const rest = first[0]?.kind !== "answer" ? [] : await source.probe({ ...request, count: requests - 1 });
     return [...first, ...rest].map((result) => outcomeOf(packet, result));
+  }
+
+  /** On the node kproxy itself may have the port: health-check node ports are its own. */
+  async #serveUnlessTaken(host: LabHost, server: ServerRequest): Promise<void> {
+    try {
+      await host.call("serve", server);
+    } catch (error) {
+      if (host !== this.#lab.node || !(error instanceof Error && error.message.includes("EADDRINUSE"))) {
+        throw error;
+      }
+    }
   }
 
   /** An acknowledgement of nothing. Whoever gets it answers with a reset. */
@@ -224,10 +235,13 @@ export function isLoopbackFromOutside({ destination, inInterface }: Packet): boo
 function endOf(result: ProbeResult): string {
   if (result.kind === "refused") return "rejected";
   if (result.kind === "silence") return "dropped";
+  if (result.kind === "stranger") return `answered by a stranger: ${result.text}`;
   return result.kind === "error" ? `error: ${result.message}` : "answered";
 }
 
 function outcomeOf({ destination, port }: Packet, result: ProbeResult): string {
+  // Only kproxy is no server of the lab, and it runs on the node.
+  if (result.kind === "stranger" && isNodeAddress(destination)) return "this node, masquerade no";
   if (result.kind !== "answer") return endOf(result);
   const { from } = result;
   const { server, local, client } = result.answer;

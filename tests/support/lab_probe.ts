@@ -47,6 +47,8 @@ export type ProbeResult =
     readonly from: SocketAddress;
     readonly tookMs: number;
   }
+  /** Somebody answered who is no server of a lab. */
+  | { readonly kind: "stranger"; readonly text: string }
   | { readonly kind: "refused" }
   /** Nothing came back in time. */
   | { readonly kind: "silence" }

@@ -52,6 +52,7 @@ const EAGAIN = 11;
 const EINPROGRESS = 115;
 const NAMES: Readonly<Record<number, string>> = {
   1: "EPERM",
+  98: "EADDRINUSE",
   99: "EADDRNOTAVAIL",
   101: "ENETUNREACH",
   104: "ECONNRESET",
