@@ -12,8 +12,8 @@
  * @module
  */
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
+import { LabGuard } from "./lab_guard.ts";
 import { LabHost } from "./lab_host.ts";
-import { removeManifestsNow } from "./lab_manifests.ts";
 import { createNetns, type Netns, removeNetns } from "./netns.ts";
 
 /** Addresses of the node; those on `cni0` are its pods' gateway. */
@@ -87,51 +87,20 @@ async function ip(netns: Netns, lines: readonly string[]): Promise<void> {
   }
 }
 
-/** Namespaces of test processes that ended without removing them. */
-async function removeLeftovers(): Promise<void> {
-  for (const line of (await runOk(systemExec, ["ip", "netns", "list"])).split("\n")) {
-    const [name = ""] = line.split(" ");
-    const pid = /^kp(\d+)-\d+$/.exec(name)?.[1];
-    if (pid === undefined || await isDirectory(`/proc/${pid}`)) continue;
-    removeNow(name);
-  }
-}
-
-/** Ends what runs in a namespace and removes it, before anything else can happen. */
-function removeNow(name: string): void {
-  const run = (...args: readonly string[]) =>
-    new Deno.Command("ip", { args: ["netns", ...args] }).outputSync();
-  const pids = new TextDecoder().decode(run("pids", name).stdout).split("\n").filter((line) => line !== "");
-  if (pids.length > 0) new Deno.Command("kill", { args: ["-KILL", ...pids] }).outputSync();
-  run("del", name);
-}
-
-async function isDirectory(path: string): Promise<boolean> {
-  try {
-    return (await Deno.stat(path)).isDirectory;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
-}
-
 /** The network; disposing of it removes everything. */
 export class NodeLab implements AsyncDisposable {
   readonly #hosts = new Map<string, LabHost>();
   readonly #interfaces = new Set<string>();
-  readonly #onAbort = (): void => this.#abort();
+  readonly #guard = new LabGuard();
   /** Everything that must be undone, in order of creation. */
   readonly #namespaces: Netns[] = [];
   #node: LabHost | undefined;
   #world: LabHost | undefined;
 
-  private constructor() {
-    for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, this.#onAbort);
-  }
+  private constructor() {}
 
   /** Builds node and world; hosts are added as they are asked for. */
   static async create(): Promise<NodeLab> {
-    await removeLeftovers();
     const lab = new NodeLab();
     try {
       await lab.#build();
@@ -289,16 +258,10 @@ export class NodeLab implements AsyncDisposable {
     await this.node.netns.run(["conntrack", "-F"]);
   }
 
-  #abort(): void {
-    for (const { name } of this.#namespaces) removeNow(name);
-    removeManifestsNow();
-    Deno.exit(130);
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.removeSignalListener(signal, this.#onAbort);
     for (const host of [...this.#hosts.values(), this.#node, this.#world]) host?.[Symbol.dispose]();
     for (const netns of this.#namespaces.toReversed()) await removeNetns(netns);
+    await this.#guard[Symbol.asyncDispose]();
   }
 }
 

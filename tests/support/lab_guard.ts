@@ -1,0 +1,42 @@
+/**
+ * Removes what a test has made if the test does not come to do it itself: `deno test` ends at an interrupt without asking anyone,
+ * and a killed process cannot do anything at all.
+ *
+ * @module
+ */
+
+/**
+ * Outlives its parent, whose end it sees as the end of its input. A line before that end says that there is nothing left to do.
+ * `$0` is the parent's process id, which is in the names of everything that its tests make.
+ */
+const SCRIPT = `
+trap '' INT TERM HUP
+if read -r line; then exit 0; fi
+for netns in $(ip netns list | cut -d ' ' -f 1 | grep "^kp$0-"); do
+  pids=$(ip netns pids "$netns")
+  [ -z "$pids" ] || kill -KILL $pids
+  ip netns del "$netns"
+done
+rm -rf "\${TMPDIR:-/tmp}/kproxy-manifests-$0-"*
+`;
+
+/** A process that watches over this one until it is disposed of. */
+export class LabGuard implements AsyncDisposable {
+  readonly #child: Deno.ChildProcess;
+
+  constructor() {
+    this.#child = new Deno.Command("sh", {
+      args: ["-c", SCRIPT, String(Deno.pid)],
+      stdin: "piped",
+      stdout: "null",
+      stderr: "null",
+    }).spawn();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const writer = this.#child.stdin.getWriter();
+    await writer.write(new TextEncoder().encode("done\n"));
+    await writer.close();
+    await this.#child.status;
+  }
+}
