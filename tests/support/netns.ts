@@ -24,6 +24,8 @@ export interface LinkEnd {
   readonly addresses: readonly string[];
 }
 
+/** Tests that run in parallel are workers of one process, each with a counter of its own. */
+const WORKER = crypto.randomUUID().slice(0, 6);
 let counter = 0;
 
 /** Runs `work` in a fresh namespace whose loopback is up, and removes it whatever happens. */
@@ -89,5 +91,5 @@ export async function removeNetns(netns: Netns): Promise<void> {
 }
 
 function nextName(): string {
-  return `kp${Deno.pid}-${counter++}`;
+  return `kp${Deno.pid}-${WORKER}-${counter++}`;
 }
