@@ -16,7 +16,11 @@ export interface Layer {
 /** The rows; the first whose pattern matches a path is its row, so exceptions stand before the rule. */
 export const LAYERS: readonly Layer[] = [
   { row: 5, name: "loading the configuration", paths: /^lib\/config\/(load|write_file)/ },
-  { row: 5, name: "applying", paths: /^lib\/backend\/((registry|mode)\.ts$|[^/]+\/(apply|cleanup|proxier))/ },
+  {
+    row: 5,
+    name: "applying",
+    paths: /^lib\/backend\/((registry|mode|cleanup|leftovers)\.ts$|[^/]+\/(apply|cleanup|proxier))/,
+  },
   { row: 5, name: "sources", paths: /^lib\/source\/(kube|files|token_bucket)/ },
   { row: 1, name: "model", paths: /^lib\/(errors\.ts$|model\/)/ },
   { row: 2, name: "words", paths: /^lib\/(netfilter|conntrack|config|source)\// },

@@ -3,19 +3,29 @@
  *
  * @module
  */
-import { cleanupIptables, type CleanupReport, cleanupTargets } from "../backend/iptables/cleanup.ts";
+import { CLEANUP_MODES, type CleanupMode, type LeftoverReport } from "../backend/cleanup.ts";
+import { removeLeftovers } from "../backend/leftovers.ts";
 import { type Exec, systemExec } from "../kernel/exec.ts";
 import { errorText } from "../observe/log.ts";
 import { effectiveConfiguration } from "./configuration.ts";
 import type { Io } from "./io.ts";
 import type { ParsedFlags } from "./parse_args.ts";
 
-/** Removes the rules of iptables mode, or with `--dry-run` lists them. */
+/** Removes what proxies left, or with `--dry-run` lists it. */
 export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number> {
   // A broken configuration is told even though little of it matters here, as in kube-proxy.
   const { warnings } = await effectiveConfiguration(flags);
   for (const warning of warnings) io.err(`Warning: ${warning}\n`);
-  return await cleanUp({ dryRun: flags.get("dry-run") ?? false }, io);
+  return await cleanUp({ dryRun: flags.get("dry-run") ?? false, modes: cleanupModes(flags) }, io);
+}
+
+/** The modes that the flags ask for: those of `--only`, else all, without ipvs for `--cleanup-ipvs=false`. */
+export function cleanupModes(flags: ParsedFlags): readonly CleanupMode[] {
+  const only = flags.get("only");
+  const sparesIpvs = flags.get("cleanup-ipvs") === false;
+  return CLEANUP_MODES.filter((mode) =>
+    (only === undefined || only.includes(mode)) && !(mode === "ipvs" && sparesIpvs)
+  );
 }
 
 /**
@@ -24,38 +34,39 @@ export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number
  * @returns 0, or 1 if something could not be removed
  */
 export async function cleanUp(
-  options: { readonly dryRun: boolean },
+  { dryRun, modes = CLEANUP_MODES }: {
+    readonly dryRun: boolean;
+    readonly modes?: readonly CleanupMode[];
+  },
   io: Io,
   exec: Exec = systemExec,
 ): Promise<number> {
-  const targets = await cleanupTargets(exec);
-  const report = await cleanupIptables(targets, options);
-  await io.out(options.dryRun ? cleanupListing(report) : cleanupSummary(report));
-  for (const { family, variant, table, command, usedBy } of report.kept) {
-    io.err(`Warning: ${family} ${variant} ${table}: ${command} left out: chain ${usedBy} leads there\n`);
+  const report = await removeLeftovers(modes, { exec, families: ["IPv4", "IPv6"], dryRun });
+  await io.out(dryRun ? cleanupListing(report) : cleanupSummary(report));
+  for (const { place, command, reason } of report.kept) {
+    io.err(`Warning: ${place}: ${command} left out: ${reason}\n`);
   }
-  for (const { family, variant, table, error } of report.failed) {
-    io.err(
-      `Error: Cannot clean up ${[family, variant, table ?? ""].join(" ").trim()}: ${errorText(error)}\n`,
-    );
+  for (const { place, error } of report.failed) {
+    io.err(`Error: Cannot clean up ${place}: ${errorText(error)}\n`);
   }
   return report.failed.length > 0 ? 1 : 0;
 }
 
-/** One line for each chain or rule that would go. */
-function cleanupListing({ removed, failed }: CleanupReport): string {
+/** One line for each thing that would go. */
+function cleanupListing({ removed, failed }: LeftoverReport): string {
   if (removed.length === 0) return failed.length > 0 ? "" : "Nothing to remove\n";
-  return removed.map(({ family, variant, table, command }) => `${family} ${variant} ${table}: ${command}\n`)
-    .join("");
+  return removed.map(({ place, command }) => `${place}: ${command}\n`).join("");
 }
 
-/** How much went, by IP family and variant of iptables. */
-function cleanupSummary({ removed, failed }: CleanupReport): string {
-  if (removed.length === 0) return failed.length > 0 ? "" : "Nothing to remove\n";
+/** How much went, by kind. */
+function cleanupSummary(report: LeftoverReport): string {
+  if (report.removed.length === 0) return report.failed.length > 0 ? "" : "Nothing to remove\n";
+  return countLeftovers(report).map(([kind, count]) => `Removed ${count} ${kind}\n`).join("");
+}
+
+/** How many things of each kind went. */
+export function countLeftovers({ removed }: LeftoverReport): readonly (readonly [string, number])[] {
   const counts = new Map<string, number>();
-  for (const { family, variant } of removed) {
-    const place = `${family} ${variant}`;
-    counts.set(place, (counts.get(place) ?? 0) + 1);
-  }
-  return [...counts].map(([place, count]) => `Removed ${count} chains and jumps of ${place}\n`).join("");
+  for (const { kind } of removed) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  return [...counts];
 }

@@ -93,10 +93,10 @@ export function parseFlagValue(
 }
 
 function checkChoice(flag: Flag, text: string): void {
-  if (flag.type !== "string" || flag.values === undefined || text === "" || flag.values.includes(text)) {
-    return;
-  }
-  throw new ValueError(`want ${listed(flag.values)}${didYouMean(text, flag.values)}`);
+  const { values } = flag;
+  if (values === undefined || text === "" || (flag.type !== "string" && flag.type !== "list")) return;
+  const wrong = (flag.type === "list" ? splitCsv(text) : [text]).find((word) => !values.includes(word));
+  if (wrong !== undefined) throw new ValueError(`want ${listed(values)}${didYouMean(wrong, values)}`);
 }
 
 function listed(words: readonly string[]): string {

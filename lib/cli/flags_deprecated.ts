@@ -44,12 +44,6 @@ export const DEPRECATED_FLAGS = [
     doc: "Old name of --cleanup",
     note: { state: "deprecated", text: "use --cleanup instead" },
   },
-  obsolete(
-    "cleanup-ipvs",
-    "bool",
-    "Remove IPVS rules before running",
-    "mode ipvs is not in this release",
-  ),
   {
     name: "conntrack-max",
     type: "int",

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { CLEANUP_MODES } from "../backend/cleanup.ts";
 import { COMMANDS, CONFIGURED, type Flag } from "./flag.ts";
 
 const WITH_CONFIG = [...CONFIGURED, "cleanup"] as const;
@@ -17,7 +18,15 @@ export const PROGRAM_FLAGS = [
     default: "false",
     group: "Program",
     commands: ["run"],
-    doc: "Remove the iptables rules and exit, as the command cleanup does",
+    doc: "Remove what proxies left on this node and exit, as the command cleanup does",
+  },
+  {
+    name: "cleanup-ipvs",
+    type: "bool",
+    default: "true",
+    group: "Program",
+    commands: ["run", "cleanup"],
+    doc: "Count what IPVS mode left among the leftovers, for cleanup and at the start in another mode",
   },
   {
     name: "config",
@@ -69,6 +78,15 @@ export const PROGRAM_FLAGS = [
     group: "Program",
     commands: ["run"],
     doc: "Do the part of the start that needs full privileges, then exit",
+  },
+  {
+    name: "only",
+    type: "list",
+    default: "[]",
+    group: "Program",
+    commands: ["cleanup"],
+    doc: "Remove what this mode left and nothing else; may be repeated",
+    values: CLEANUP_MODES,
   },
   {
     name: "output",
@@ -179,7 +197,7 @@ export const NODE_FLAGS = [
     default: "-999",
     group: "API server and node",
     commands: CONFIGURED,
-    doc: "OOM score adjustment of the process, from -1000 to 1000 (no effect in this release)",
+    doc: "OOM score adjustment of the process, from -1000 to 1000",
     field: "oomScoreAdj",
   },
 ] as const satisfies readonly Flag[];

@@ -37,10 +37,10 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   },
   "cleanup": {
     usage: "cleanup [flags]",
-    summary: "Remove the iptables rules kproxy or kube-proxy made on this node",
+    summary: "Remove the rules and sets kproxy or kube-proxy made on this node, in any mode",
     text: [
-      "Needs root, but no API server. Rules of the kubelet and of others stay. What kube-proxy made in mode ipvs or",
-      "nftables stays too in this release.",
+      "Needs CAP_NET_ADMIN, but no API server. Rules of the kubelet and of others stay. The virtual servers of mode",
+      "ipvs and their device kube-ipvs0 stay too in this release; if it is there, cleanup says so and ends with 1.",
     ],
   },
   "render": {

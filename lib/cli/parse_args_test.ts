@@ -7,12 +7,14 @@ import { parseArgs, type ParsedFlags } from "./parse_args.ts";
 /** One line for each flag: as typed, and what it yields. */
 const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue][] = [
   ["cleanup", ["run", "--cleanup"], true],
+  ["cleanup-ipvs", ["run", "--cleanup-ipvs=false"], false],
   ["config", ["run", "--config=/etc/kproxy.yaml"], "/etc/kproxy.yaml"],
   ["config-lenient", ["cleanup", "--config-lenient"], true],
   ["dry-run", ["cleanup", "--dry-run"], true],
   ["family", ["render", "--family=ipv6"], "ipv6"],
   ["help", ["render", "-h"], true],
   ["init-only", ["run", "--init-only"], true],
+  ["only", ["cleanup", "--only=ipvs", "--only", "nftables,userspace"], ["ipvs", "nftables", "userspace"]],
   ["output", ["write-config", "-o", "json"], "json"],
   ["version", ["run", "--version=raw"], "raw"],
   ["write-config-to", ["run", "--write-config-to", "/tmp/c.yaml"], "/tmp/c.yaml"],
@@ -76,7 +78,6 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
     "/proc/sys/kernel/random/boot_id",
   ],
   ["cleanup-iptables", ["run", "--cleanup-iptables"], true],
-  ["cleanup-ipvs", ["run", "--cleanup-ipvs=true"], true],
   ["conntrack-max", ["run", "--conntrack-max=65536"], 65_536],
   ["enable-dsr", ["run", "--enable-dsr"], true],
   ["forward-healthcheck-vip", ["run", "--forward-healthcheck-vip"], true],
@@ -239,7 +240,7 @@ const IN_THE_WILD: readonly [where: string, argv: readonly string[], warned: rea
       "--ipvs-min-sync-period=5s --ipvs-sync-period=5s --ipvs-scheduler=wrr " +
       "--kubeconfig=/etc/kubernetes/kube-proxy.kubeconfig --logtostderr=true --v=2"
     ).split(" "),
-    ["cleanup-ipvs", "healthz-port", "logtostderr"],
+    ["healthz-port", "logtostderr"],
   ],
   [
     "static Pod that logs to a file",

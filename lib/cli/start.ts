@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { cleanUp } from "./cleanup.ts";
+import { cleanUp, cleanupModes } from "./cleanup.ts";
 import { effectiveConfiguration } from "./configuration.ts";
 import { flagLines } from "./flag_lines.ts";
 import type { Io } from "./io.ts";
@@ -24,7 +24,7 @@ export async function startCommand(flags: ParsedFlags, io: Io): Promise<number> 
     return 0;
   }
   if (flags.get("cleanup") === true || flags.get("cleanup-iptables") === true) {
-    return await cleanUp({ dryRun: false }, io);
+    return await cleanUp({ dryRun: false, modes: cleanupModes(flags) }, io);
   }
   const { runCommand } = await import("./run.ts");
   return await runCommand(config, flags, io);

@@ -1,6 +1,7 @@
 /**
  * Takes a service proxy's chains and rules out of iptables, and nothing else: kubelet's chains (KUBE-FIREWALL,
- * KUBE-KUBELET-CANARY, KUBE-IPTABLES-HINT, KUBE-MARK-DROP) and the rules of others stay.
+ * KUBE-KUBELET-CANARY, KUBE-IPTABLES-HINT, KUBE-MARK-DROP) and the rules of others stay. Other modes that write to
+ * iptables tell which chains are theirs; all of them leave in one transaction per table.
  *
  * @module
  */
@@ -12,6 +13,7 @@ import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { type IptablesRuleset, parseIptablesSave, type SavedTable } from "../../netfilter/iptables_save.ts";
 import { splitWords } from "../../netfilter/words.ts";
+import type { CleanupMode, ModeCleanup, OwnedChains } from "../cleanup.ts";
 import {
   EXTERNAL_SERVICES_CHAIN,
   FORWARD_CHAIN,
@@ -62,6 +64,8 @@ export interface CleanupReport {
 export interface CleanupOptions {
   /** True only lists what would be removed. */
   readonly dryRun?: boolean;
+  /** The modes whose chains go. Default: iptables mode. */
+  readonly modes?: readonly ModeCleanup[];
 }
 
 /** Everything of one table that goes, and what stays for the sake of others. */
@@ -77,19 +81,27 @@ interface TableCleanup {
 
 const TABLES: readonly IptablesTable[] = ["nat", "filter", "mangle"];
 
-/** Our chains that are not of one Service, callers before those they call. KUBE-MARK-MASQ comes after the Services'. */
-const STATIC_CHAINS: Readonly<Record<IptablesTable, readonly string[]>> = {
-  nat: [SERVICES_CHAIN, NODE_PORTS_CHAIN, POSTROUTING_CHAIN, CANARY_CHAIN],
-  filter: [
-    SERVICES_CHAIN,
-    EXTERNAL_SERVICES_CHAIN,
-    FORWARD_CHAIN,
-    NODE_PORTS_CHAIN,
-    PROXY_FIREWALL_CHAIN,
-    CANARY_CHAIN,
-  ],
-  mangle: [CANARY_CHAIN],
+/** Iptables mode in the registry of cleanups. Chains of Services go with it, too. */
+export const IPTABLES_CLEANUP: ModeCleanup = {
+  mode: "iptables",
+  chains: {
+    nat: [NODE_PORTS_CHAIN, CANARY_CHAIN],
+    filter: [SERVICES_CHAIN, EXTERNAL_SERVICES_CHAIN, NODE_PORTS_CHAIN, CANARY_CHAIN],
+    mangle: [CANARY_CHAIN],
+  },
 };
+
+/**
+ * Chains that iptables mode and IPVS mode both fill; they are of the mode that filled them last. KUBE-MARK-MASQ is one
+ * more, which comes after the chains of Services.
+ */
+const SHARED_CHAINS: OwnedChains = {
+  nat: [SERVICES_CHAIN, POSTROUTING_CHAIN],
+  filter: [FORWARD_CHAIN, PROXY_FIREWALL_CHAIN],
+  mangle: [],
+};
+/** Where KUBE-SERVICES of nat always leads to in IPVS mode, and never in iptables mode. */
+const IPVS_NODE_PORT_CHAIN = "KUBE-NODE-PORT";
 
 /** Chains by which kubelet marks the tables it writes to. */
 const KUBELET_CHAINS = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", "KUBE-MARK-DROP"];
@@ -101,11 +113,14 @@ const CHAINS_PER_TRANSACTION = 1000;
 const NOT_AVAILABLE_REGEXP =
   /Failed to initialize nft|Protocol not supported|Table does not exist|can't initialize/;
 
-/** The iptables of every family and variant that is installed here. */
-export async function cleanupTargets(exec: Exec): Promise<Iptables[]> {
+/** The iptables of these families in every variant that is installed here. */
+export async function cleanupTargets(
+  exec: Exec,
+  families: readonly IpFamily[] = ["IPv4", "IPv6"],
+): Promise<Iptables[]> {
   const targets: Iptables[] = [];
   for (const variant of ["nft", "legacy"] as const) {
-    for (const family of ["IPv4", "IPv6"] as const) {
+    for (const family of families) {
       try {
         targets.push(new Iptables(exec, await probeIptables(exec, family, variant)));
       } catch (error) {
@@ -117,20 +132,18 @@ export async function cleanupTargets(exec: Exec): Promise<Iptables[]> {
   return targets;
 }
 
-/**
- * Removes everything of a service proxy in iptables mode from all targets, as far as it gets. A second run finds nothing.
- * On a node that was in ipvs mode run that mode's cleanup first: its rules use KUBE-MARK-MASQ.
- */
+/** Removes the chains of the wanted modes from all targets, as far as it gets. A second run finds nothing. */
 export async function cleanupIptables(
   targets: readonly Iptables[],
   options: CleanupOptions = {},
 ): Promise<CleanupReport> {
+  const modes = options.modes ?? [IPTABLES_CLEANUP];
   const removed: CleanupItem[] = [];
   const kept: CleanupKept[] = [];
   const failed: CleanupFailure[] = [];
   for (const target of targets) {
     const { family, variant } = target;
-    const plans = await readTables(target, failed);
+    const plans = await readTables(target, modes, failed);
     for (const plan of plans) {
       const { table } = plan;
       const items = [...plan.jumps, ...removedChains(plan).map((chain) => `-X ${chain}`)]
@@ -142,21 +155,46 @@ export async function cleanupIptables(
         removed.push(...items);
         continue;
       }
-      const left = await removeItems(target, plan, failed);
+      const left = await removeItems(target, modes, plan, failed);
       for (const item of items) if (!left.has(item.command)) removed.push(item);
     }
   }
   return { removed, kept, failed };
 }
 
-/** What the text of iptables-save holds of a service proxy, table by table. */
-export function planCleanup(saved: IptablesRuleset): TableCleanup[] {
-  const firewall = isFirewallOurs(saved) ? [KUBELET_FIREWALL_CHAIN] : [];
+/** What the text of iptables-save holds of these modes, table by table. */
+export function planCleanup(
+  saved: IptablesRuleset,
+  modes: readonly ModeCleanup[] = [IPTABLES_CLEANUP],
+): TableCleanup[] {
+  const isWanted = (wanted: CleanupMode): boolean => modes.some(({ mode }) => mode === wanted);
+  const withIptables = isWanted("iptables");
+  const withShared = isWanted(sharedChainsMode(saved));
+  const firewall = withIptables && isFirewallOurs(saved) ? [KUBELET_FIREWALL_CHAIN] : [];
   return TABLES.flatMap((table) => {
     const chains = saved.get(table);
     if (chains === undefined) return [];
-    return [planTable(table, chains, [...STATIC_CHAINS[table], ...(table === "filter" ? firewall : [])])];
+    const statics = [
+      ...(withShared ? SHARED_CHAINS[table] : []),
+      ...modes.flatMap((mode) => mode.chains?.[table] ?? []),
+      ...(table === "filter" ? firewall : []),
+    ];
+    const ofServices = withIptables && table === "nat" ? [...chains.keys()].filter(isServiceChain) : [];
+    const marks = withShared && table === "nat" ? [MARK_MASQ_CHAIN] : [];
+    return [planTable(table, chains, [...statics, ...inCallOrder(ofServices), ...marks])];
   });
+}
+
+/** Which mode filled the chains that two of them use. */
+function sharedChainsMode(saved: IptablesRuleset): CleanupMode {
+  const rules = saved.get("nat")?.get(SERVICES_CHAIN)?.rules ?? [];
+  return rules.some((rule) => targetOf(rule) === IPVS_NODE_PORT_CHAIN) ? "ipvs" : "iptables";
+}
+
+function inCallOrder(serviceChains: readonly string[]): string[] {
+  return SERVICE_CHAIN_PREFIXES.flatMap((prefix) =>
+    serviceChains.filter((chain) => chain.startsWith(prefix))
+  );
 }
 
 /**
@@ -170,14 +208,8 @@ function isFirewallOurs(saved: IptablesRuleset): boolean {
     rules.every((rule) => rule.includes('"block incoming localnet connections"'));
 }
 
-function planTable(table: IptablesTable, saved: SavedTable, staticChains: readonly string[]): TableCleanup {
-  const statics = staticChains.filter((chain) => saved.has(chain));
-  const ofServices = table === "nat" ? [...saved.keys()].filter(isServiceChain) : [];
-  const ordered = SERVICE_CHAIN_PREFIXES.flatMap((prefix) =>
-    ofServices.filter((chain) => chain.startsWith(prefix))
-  );
-  const marks = table === "nat" && saved.has(MARK_MASQ_CHAIN) ? [MARK_MASQ_CHAIN] : [];
-  const chains = [...statics, ...ordered, ...marks];
+function planTable(table: IptablesTable, saved: SavedTable, wanted: readonly string[]): TableCleanup {
+  const chains = wanted.filter((chain) => saved.has(chain));
   const own = new Set(chains);
   const jumps: string[] = [];
   const kept = new Map<string, string>();
@@ -207,9 +239,14 @@ function removedChains({ chains, kept }: TableCleanup): string[] {
   return chains.filter((chain) => !kept.has(chain));
 }
 
-async function readTables(target: Iptables, failed: CleanupFailure[]): Promise<TableCleanup[]> {
+async function readTables(
+  target: Iptables,
+  modes: readonly ModeCleanup[],
+  failed: CleanupFailure[],
+): Promise<TableCleanup[]> {
   try {
-    return planCleanup(parseIptablesSave(await target.save()));
+    const text = await target.save();
+    return mayHoldChains(text, modes) ? planCleanup(parseIptablesSave(text), modes) : [];
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
     if (!error.isMissing() && !NOT_AVAILABLE_REGEXP.test(error.stderr)) {
@@ -219,9 +256,18 @@ async function readTables(target: Iptables, failed: CleanupFailure[]): Promise<T
   }
 }
 
+/** Spares a node with many rules the reading of them: it is asked at every start for modes that left nothing. */
+function mayHoldChains(text: string, modes: readonly ModeCleanup[]): boolean {
+  return modes.some(({ mode, chains }) =>
+    mode === "iptables" ||
+    Object.values(chains ?? {}).flat().some((chain: string) => text.includes(`\n:${chain} `))
+  );
+}
+
 /** Removes what the plan lists; resolves to the commands whose object is still there. */
 async function removeItems(
   target: Iptables,
+  modes: readonly ModeCleanup[],
   plan: TableCleanup,
   failed: CleanupFailure[],
 ): Promise<ReadonlySet<string>> {
@@ -233,7 +279,7 @@ async function removeItems(
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
     failed.push({ family, variant, table, error });
-    const after = (await readTables(target, failed)).find((candidate) => candidate.table === table);
+    const after = (await readTables(target, modes, failed)).find((candidate) => candidate.table === table);
     return new Set([...after?.jumps ?? [], ...after?.chains.map((chain) => `-X ${chain}`) ?? []]);
   }
 }

@@ -1,0 +1,68 @@
+/**
+ * What a proxy mode tells of itself so that its leftovers can be found and removed: chains by name, and everything else
+ * by its own code.
+ *
+ * @module
+ */
+import type { Exec } from "../kernel/exec.ts";
+import type { IpFamily } from "../model/objects.ts";
+
+/** The modes that leave something on a node; `userspace` is kube-proxy's of before 1.26. */
+export const CLEANUP_MODES = ["iptables", "ipvs", "nftables", "userspace"] as const;
+
+export type CleanupMode = typeof CLEANUP_MODES[number];
+
+/** Chains of iptables by table, callers before those they call. */
+export interface OwnedChains {
+  readonly nat: readonly string[];
+  readonly filter: readonly string[];
+  readonly mangle: readonly string[];
+}
+
+/** One thing of a mode that is gone, or would go. */
+export interface Leftover {
+  /** Where it is, e.g. `IPv4 nft nat` or `ipset`. */
+  readonly place: string;
+  /** As a command of the tool of that place. */
+  readonly command: string;
+  /** What it counts as in a summary, e.g. `chains and jumps of IPv4 nft`. */
+  readonly kind: string;
+}
+
+/** One thing that stays because something of others needs it. */
+export interface KeptLeftover {
+  readonly place: string;
+  readonly command: string;
+  readonly reason: string;
+}
+
+/** Something that could not be removed or looked at. */
+export interface LeftoverFailure {
+  readonly place: string;
+  readonly error: Error;
+}
+
+/** What a cleanup did, or would do. */
+export interface LeftoverReport {
+  readonly removed: readonly Leftover[];
+  readonly kept: readonly KeptLeftover[];
+  readonly failed: readonly LeftoverFailure[];
+}
+
+/** What a cleanup works on. */
+export interface CleanupContext {
+  readonly exec: Exec;
+  /** The IP families to look at. */
+  readonly families: readonly IpFamily[];
+  /** True only lists what would be removed. */
+  readonly dryRun: boolean;
+}
+
+/** How one mode's leftovers are found. */
+export interface ModeCleanup {
+  readonly mode: CleanupMode;
+  /** What it alone has in iptables. */
+  readonly chains?: OwnedChains;
+  /** Removes what it has outside of iptables. Called once its rules are gone. */
+  readonly removeOthers?: (context: CleanupContext) => Promise<LeftoverReport>;
+}

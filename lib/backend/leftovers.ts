@@ -1,0 +1,73 @@
+/**
+ * Removes what modes left on a node: their chains of iptables in one transaction per table, then what those chains
+ * used. A new mode's cleanup is a line in the list.
+ *
+ * @module
+ */
+import type { ProxyMode } from "../config/types.ts";
+import type {
+  CleanupContext,
+  CleanupMode,
+  KeptLeftover,
+  Leftover,
+  LeftoverFailure,
+  LeftoverReport,
+  ModeCleanup,
+} from "./cleanup.ts";
+import { cleanupIptables, cleanupTargets, IPTABLES_CLEANUP } from "./iptables/cleanup.ts";
+import { IPVS_CLEANUP } from "./ipvs/cleanup.ts";
+import { NFTABLES_CLEANUP } from "./nftables/cleanup.ts";
+import { USERSPACE_CLEANUP } from "./userspace/cleanup.ts";
+
+const CLEANUPS: readonly ModeCleanup[] = [
+  IPTABLES_CLEANUP,
+  IPVS_CLEANUP,
+  NFTABLES_CLEANUP,
+  USERSPACE_CLEANUP,
+];
+
+/** The modes whose leftovers a node that runs `mode` does not need. */
+export function otherModes(mode: ProxyMode): readonly CleanupMode[] {
+  return CLEANUPS.map((cleanup) => cleanup.mode).filter((other) => other !== mode);
+}
+
+/** Removes what these modes left, as far as it gets, and yields what it was. A second run finds nothing. */
+export async function removeLeftovers(
+  modes: readonly CleanupMode[],
+  context: CleanupContext,
+): Promise<LeftoverReport> {
+  const wanted = CLEANUPS.filter(({ mode }) => modes.includes(mode));
+  const reports = [await removeChains(wanted.filter(({ chains }) => chains !== undefined), context)];
+  for (const { removeOthers } of wanted) {
+    if (removeOthers !== undefined) reports.push(await removeOthers(context));
+  }
+  return {
+    removed: reports.flatMap(({ removed }) => removed),
+    kept: reports.flatMap(({ kept }) => kept),
+    failed: reports.flatMap(({ failed }) => failed),
+  };
+}
+
+async function removeChains(
+  modes: readonly ModeCleanup[],
+  { exec, families, dryRun }: CleanupContext,
+): Promise<LeftoverReport> {
+  if (modes.length === 0) return { removed: [], kept: [], failed: [] };
+  const report = await cleanupIptables(await cleanupTargets(exec, families), { dryRun, modes });
+  return {
+    removed: report.removed.map(({ family, variant, table, command }): Leftover => ({
+      place: `${family} ${variant} ${table}`,
+      command,
+      kind: `chains and jumps of ${family} ${variant}`,
+    })),
+    kept: report.kept.map(({ family, variant, table, command, usedBy }): KeptLeftover => ({
+      place: `${family} ${variant} ${table}`,
+      command,
+      reason: `chain ${usedBy} leads there`,
+    })),
+    failed: report.failed.map(({ family, variant, table, error }): LeftoverFailure => ({
+      place: [family, variant, ...(table === undefined ? [] : [table])].join(" "),
+      error,
+    })),
+  };
+}
