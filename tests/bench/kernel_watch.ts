@@ -38,6 +38,7 @@ export class KernelWatch implements AsyncDisposable {
   readonly #done: Promise<void>;
   #draft = emptyDraft();
   #listeners = new Set<() => void>();
+  #ended = false;
   /** True if the kernel dropped events because the reader was too slow. */
   lostEvents = false;
 
@@ -80,7 +81,15 @@ export class KernelWatch implements AsyncDisposable {
         if (commit !== undefined && isWanted(commit)) return commit;
       }
       if (!await this.#more(deadlineMs - performance.now())) {
-        throw new Error(`The kernel did not commit it within ${timeoutMs / 1000} s`);
+        const seen = this.commits.slice(from).map(({ pid, ips }) => `by ${pid}: ${ips.join(" ")}`).join("; ");
+        const state = this.#ended
+          ? "nft monitor has ended"
+          : this.lostEvents
+          ? "events were lost"
+          : "nft monitor runs";
+        throw new Error(
+          `The kernel did not commit it within ${timeoutMs / 1000} s (${state}); it did: ${seen}`,
+        );
       }
     }
   }
@@ -106,6 +115,7 @@ export class KernelWatch implements AsyncDisposable {
       rest = lines.pop() ?? "";
       for (const line of lines) this.#take(line);
     }
+    this.#ended = true;
   }
 
   #take(line: string): void {
