@@ -4,7 +4,8 @@
  * @module
  */
 import { CLEANUP_MODES, type CleanupMode, type LeftoverReport } from "../backend/cleanup.ts";
-import { removeLeftovers } from "../backend/leftovers.ts";
+import { otherModes, removeLeftovers } from "../backend/leftovers.ts";
+import type { ProxyMode } from "../config/types.ts";
 import { type Exec, systemExec } from "../kernel/exec.ts";
 import { errorText } from "../observe/log.ts";
 import { effectiveConfiguration } from "./configuration.ts";
@@ -26,6 +27,12 @@ export function cleanupModes(flags: ParsedFlags): readonly CleanupMode[] {
   return CLEANUP_MODES.filter((mode) =>
     (only === undefined || only.includes(mode)) && !(mode === "ipvs" && sparesIpvs)
   );
+}
+
+/** The modes whose leftovers go when `mode` starts. */
+export function otherModesToClean(mode: ProxyMode, flags: ParsedFlags): readonly CleanupMode[] {
+  const others = otherModes(mode);
+  return cleanupModes(flags).filter((candidate) => others.includes(candidate));
 }
 
 /**

@@ -6,10 +6,12 @@
 import { resolveMode } from "../backend/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
+import { ExecError } from "../errors.ts";
 import { conntrackSettings } from "../conntrack/settings.ts";
 import { applyConntrackSettings } from "../kernel/conntrack_settings.ts";
 import { cpuCount } from "../kernel/cpu.ts";
 import { systemExec } from "../kernel/exec.ts";
+import { setOomScoreAdjustment } from "../kernel/oom_score.ts";
 import type { Logger } from "../observe/log.ts";
 import type { Io } from "./io.ts";
 import { openLogger } from "./logger.ts";
@@ -45,9 +47,20 @@ export async function runCommand(
     log.info("System initialized and --init-only specified");
     return 0;
   }
+  await adjustOomScore(config.oomScoreAdj, log);
   const periods = selectedPeriods(config, mode);
   await serveNode({ ...prepared, config, flags, mode, periods, node, log, verbosity, signals });
   return 0;
+}
+
+/** Needs a right that few grant; a node works without, so a refusal is told to those who ask for details only. */
+async function adjustOomScore(adjustment: number, log: Logger): Promise<void> {
+  try {
+    await setOomScoreAdjustment(systemExec, Deno.pid, adjustment);
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    log.info("OOM score stays as it is", { wanted: adjustment, problem: error.message }, 2);
+  }
 }
 
 /** Connection tracking comes first: the mode reads what is set there. */

@@ -20,9 +20,11 @@ import { NodeServers } from "../serve/node_servers.ts";
 import { FamilyRunner } from "../sync/family_runner.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
 import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
+import { otherModesToClean } from "./cleanup.ts";
 import { openEvents } from "./events.ts";
 import { FLAGS } from "./flags.ts";
 import { NodeWatch } from "./node_watch.ts";
+import { OtherModesCleanup } from "./other_modes.ts";
 import type { ParsedFlags } from "./parse_args.ts";
 import { openSource } from "./source.ts";
 import type { StopSignals } from "./stop_signals.ts";
@@ -66,8 +68,13 @@ export async function serveNode(options: ServeOptions): Promise<void> {
   if (refused.length > 0) events.recorder.record(sysctlsRefusedEvent(node, refused));
   const servers = makeServers(options, metrics, events.recorder);
   const ownNode = new OwnNode();
+  const otherModes = new OtherModesCleanup({
+    modes: otherModesToClean(options.mode, flags),
+    families: prepared.proxiers.map(({ family }) => family),
+    log,
+  });
   const runners = prepared.proxiers.map((proxier) =>
-    makeRunner(proxier, options, { metrics, servers, ownNode })
+    makeRunner(proxier, options, { metrics, servers, ownNode, otherModes })
   );
   const nodeWatch = new NodeWatch({ config, runners, mode: prepared, log });
   const loop = new ProxyLoop({
@@ -99,6 +106,7 @@ export async function serveNode(options: ServeOptions): Promise<void> {
   } finally {
     signals.stop();
     await Promise.all(runners.map((runner) => runner.stop()));
+    await otherModes.settled();
     await servers.stop();
     await eventsEnded;
   }
@@ -142,12 +150,13 @@ interface RunnerParts {
   readonly metrics: ProxyMetrics;
   readonly servers: NodeServers;
   readonly ownNode: OwnNode;
+  readonly otherModes: OtherModesCleanup;
 }
 
 function makeRunner(
   proxier: FamilyProxier,
   options: ServeOptions,
-  { metrics, servers, ownNode }: RunnerParts,
+  { metrics, servers, ownNode, otherModes }: RunnerParts,
 ): FamilyRunner {
   const { config, periods, node, log } = options;
   const { family } = proxier;
@@ -160,7 +169,11 @@ function makeRunner(
     }),
     proxier,
     periods,
-    observer: joinObservers(observeSyncs(log, metrics, wallClockMs), servers.observer),
+    observer: joinObservers(
+      observeSyncs(log, metrics, wallClockMs),
+      servers.observer,
+      otherModes.observer,
+    ),
     log,
     onQueued: () => {
       servers.queued(family);

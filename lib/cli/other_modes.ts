@@ -1,0 +1,77 @@
+/**
+ * A node that changes its mode: what the other modes left goes as soon as the new rules are in force, and not before, so
+ * that no connection fails in between.
+ *
+ * @module
+ */
+import type { CleanupMode, LeftoverReport } from "../backend/cleanup.ts";
+import { removeLeftovers } from "../backend/leftovers.ts";
+import { type Exec, systemExec } from "../kernel/exec.ts";
+import type { IpFamily } from "../model/objects.ts";
+import { errorText, type Logger } from "../observe/log.ts";
+import type { SyncObserver } from "../sync/reconcile.ts";
+import { countLeftovers } from "./cleanup.ts";
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+/** What {@linkcode OtherModesCleanup} needs. */
+export interface OtherModesOptions {
+  /** The modes whose leftovers go. */
+  readonly modes: readonly CleanupMode[];
+  /** The IP families this node serves. */
+  readonly families: readonly IpFamily[];
+  readonly log: Logger;
+  readonly exec?: Exec;
+}
+
+/** Removes other modes' leftovers of each IP family after its first sync, and those of unserved families after the last. */
+export class OtherModesCleanup {
+  readonly #options: OtherModesOptions;
+  readonly #waiting: Set<IpFamily>;
+  #work: Promise<void> = Promise.resolve();
+
+  constructor(options: OtherModesOptions) {
+    this.#options = options;
+    this.#waiting = new Set(options.families);
+  }
+
+  /** Hears of the first syncs. */
+  get observer(): SyncObserver {
+    return {
+      synced: ({ family }) => {
+        if (!this.#waiting.delete(family)) return;
+        const { families } = this.#options;
+        const unserved = this.#waiting.size > 0 ? [] : FAMILIES.filter((other) => !families.includes(other));
+        this.#work = this.#work.then(() => this.#remove([family, ...unserved]));
+      },
+      failed: () => {},
+    };
+  }
+
+  /** Resolves when what was begun is done. */
+  settled(): Promise<void> {
+    return this.#work;
+  }
+
+  async #remove(families: readonly IpFamily[]): Promise<void> {
+    const { modes, log, exec = systemExec } = this.#options;
+    try {
+      report(await removeLeftovers(modes, { exec, families, dryRun: false }), log);
+    } catch (error) {
+      // The new rules serve all the same.
+      log.error("Cannot remove what other modes left", error, { families });
+    }
+  }
+}
+
+function report(result: LeftoverReport, log: Logger): void {
+  for (const [kind, count] of countLeftovers(result)) {
+    log.info("Removed what another mode left", { what: kind, count });
+  }
+  for (const { place, command, reason } of result.kept) {
+    log.warn("Something of another mode stays", { place, command, reason });
+  }
+  for (const { place, error } of result.failed) {
+    log.warn("Cannot remove what another mode left", { place, problem: errorText(error) });
+  }
+}

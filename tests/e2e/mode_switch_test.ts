@@ -1,0 +1,72 @@
+/**
+ * A node that ran another mode before: kproxy's rules come first, then the other mode's things go, and no connection fails.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import { setNames } from "../../lib/backend/ipvs/sets.ts";
+import { ConnectLoop } from "../support/connect_loop.ts";
+import {
+  WEB_CLUSTER_IP,
+  WEB_NEEDS,
+  WEB_PODS,
+  WEB_PORT,
+  WEB_TARGET_PORT,
+  WebLab,
+} from "../support/lab_web.ts";
+import { ipsetText, ipvsRules, nftTables, userspaceRules } from "../support/leftovers.ts";
+import { e2eTest, program } from "../support/skip.ts";
+
+const NEEDS = [...WEB_NEEDS, program("nft"), program("ipset")];
+const CLUSTER = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
+const REMOVED = "Removed what another mode left";
+const SERVE = { vip: WEB_CLUSTER_IP, port: WEB_PORT, to: `${WEB_PODS[0]}:${WEB_TARGET_PORT}` };
+
+for (const cleanupIpvs of [true, false]) {
+  const name = cleanupIpvs ? "all other modes" : "all other modes but IPVS";
+  e2eTest(
+    `leftovers of ${name} go after the new rules are in force, and no connection fails`,
+    NEEDS,
+    async () => {
+      await using web = await WebLab.create();
+      const { netns } = web.lab.node;
+      for (const [tool, family] of [["iptables", "IPv4"], ["ip6tables", "IPv6"]] as const) {
+        await netns.run(["ipset", "restore"], { stdin: ipsetText(family) });
+        await netns.run([`${tool}-restore`, "--noflush"], { stdin: ipvsRules(family) });
+        await netns.run([`${tool}-restore`, "--noflush"], { stdin: userspaceRules(family) });
+      }
+      await netns.run(["nft", "-f", "-"], { stdin: nftTables("kube-proxy", SERVE) });
+      await netns.run(["nft", "add", "table", "ip", "others"]);
+      const loop = await ConnectLoop.start(web.pod, CLUSTER);
+      await loop.answered(100);
+      await using kproxy = await web.start([`--cleanup-ipvs=${cleanupIpvs}`, "--oom-score-adj=500"]);
+      // Each family's own, each in its turn.
+      await kproxy.until(
+        "the end of both families' tables",
+        (lines) => lines.filter(({ msg, what }) => msg === REMOVED && what === "tables of nft").length === 2,
+      );
+      await loop.answered(200);
+      const { byServer } = await loop.stopUnbroken();
+      assertEquals(
+        Object.keys(byServer).length,
+        2,
+        "both endpoints answer under the new rules, one did before",
+      );
+
+      const tables = await netns.run(["nft", "list", "tables"]);
+      assert(!tables.includes("kube-proxy") && tables.includes("table ip others"), tables);
+      const sets = await netns.run(["ipset", "list", "-name"]);
+      const wanted = cleanupIpvs ? [] : [...setNames("IPv4"), ...setNames("IPv6")];
+      assertEquals(sets.split("\n").filter((line) => line !== "").sort(), [...wanted].sort());
+      for (const tool of ["iptables-save", "ip6tables-save"]) {
+        const saved = await netns.run([tool]);
+        assert(!saved.includes("KUBE-PORTALS") && !saved.includes("KUBE-NODEPORT-"), saved);
+        assertEquals(saved.includes("KUBE-IPVS-FILTER"), !cleanupIpvs, saved);
+        assert(saved.includes(":KUBE-MARK-MASQ ") && saved.includes("-j KUBE-NODEPORTS"), saved);
+      }
+      const order = kproxy.lines.map(({ msg }) => msg);
+      assert(order.indexOf("First sync done, Services are served") < order.indexOf(REMOVED), kproxy.log);
+      assertEquals(await Deno.readTextFile(`/proc/${kproxy.pid}/oom_score_adj`), "500\n");
+    },
+  );
+}
