@@ -143,7 +143,9 @@ function manyServices(count: number): Service[] {
 }
 
 async function checkCase(tool: Tool, family: IpFamily, golden: ReturnType<typeof loadGolden>): Promise<void> {
-  await tool.netns.run([tool.restore, "--test", "--noflush", "--counters"], { stdin: golden.expected[family]! });
+  await tool.netns.run([tool.restore, "--test", "--noflush", "--counters"], {
+    stdin: golden.expected[family]!,
+  });
   const plan = examplePlan(family, golden.objects);
 
   await fullSync(tool, plan, 100);
