@@ -4,13 +4,9 @@
  *
  * @module
  */
+import type { CleanupMode } from "../config/types.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
-
-/** The modes that leave something on a node; `userspace` is kube-proxy's of before 1.26. */
-export const CLEANUP_MODES = ["iptables", "ipvs", "nftables", "userspace"] as const;
-
-export type CleanupMode = typeof CLEANUP_MODES[number];
 
 /** Chains of iptables by table, callers before those they call. */
 export interface OwnedChains {

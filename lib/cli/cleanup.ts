@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { CLEANUP_MODES, type CleanupMode, type LeftoverReport } from "../backend/cleanup.ts";
+import type { LeftoverReport } from "../backend/cleanup.ts";
+import { CLEANUP_MODES, type CleanupMode } from "../config/types.ts";
 import { otherModes, removeLeftovers } from "../backend/leftovers.ts";
 import type { ProxyMode } from "../config/types.ts";
 import { type Exec, systemExec } from "../kernel/exec.ts";

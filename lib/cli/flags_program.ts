@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { CLEANUP_MODES } from "../backend/cleanup.ts";
+import { CLEANUP_MODES } from "../config/types.ts";
 import { COMMANDS, CONFIGURED, type Flag } from "./flag.ts";
 
 const WITH_CONFIG = [...CONFIGURED, "cleanup"] as const;

@@ -4,7 +4,8 @@
  *
  * @module
  */
-import type { CleanupMode, LeftoverReport } from "../backend/cleanup.ts";
+import type { LeftoverReport } from "../backend/cleanup.ts";
+import type { CleanupMode } from "../config/types.ts";
 import { removeLeftovers } from "../backend/leftovers.ts";
 import { type Exec, systemExec } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";

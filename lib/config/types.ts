@@ -12,6 +12,10 @@ export const CONFIG_KIND = "KubeProxyConfiguration";
 export type DurationMs = number;
 
 export type ProxyMode = "iptables" | "ipvs" | "nftables" | "userspace" | "auto";
+/** The modes that leave something on a node; `userspace` is kube-proxy's of before 1.26. */
+export const CLEANUP_MODES = ["iptables", "ipvs", "nftables", "userspace"] as const;
+
+export type CleanupMode = typeof CLEANUP_MODES[number];
 export type DetectLocalMode = "ClusterCIDR" | "NodeCIDR" | "BridgeInterface" | "InterfaceNamePrefix";
 
 export interface ClientConnectionConfig {

@@ -13,7 +13,8 @@ import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { type IptablesRuleset, parseIptablesSave, type SavedTable } from "../../netfilter/iptables_save.ts";
 import { splitWords } from "../../netfilter/words.ts";
-import type { CleanupMode, ModeCleanup, OwnedChains } from "../cleanup.ts";
+import type { CleanupMode } from "../../config/types.ts";
+import type { ModeCleanup, OwnedChains } from "../cleanup.ts";
 import {
   EXTERNAL_SERVICES_CHAIN,
   FORWARD_CHAIN,
