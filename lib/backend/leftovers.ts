@@ -4,10 +4,9 @@
  *
  * @module
  */
-import type { ProxyMode } from "../config/types.ts";
+import type { CleanupMode, ProxyMode } from "../config/types.ts";
 import type {
   CleanupContext,
-  CleanupMode,
   KeptLeftover,
   Leftover,
   LeftoverFailure,
