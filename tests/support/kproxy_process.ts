@@ -20,6 +20,17 @@ export interface KproxyOptions {
   readonly args: readonly string[];
   /** A folder whose programs are taken before those of the system. */
   readonly path?: string;
+  /** As whom it runs; without it as this process. */
+  readonly as?: RunAs;
+}
+
+/** A way to start the program with fewer rights, who may then not see the usual paths. */
+export interface RunAs {
+  /** What stands before the program. */
+  readonly prefix: readonly string[];
+  /** Where the runtime and the project are for them. */
+  readonly deno: string;
+  readonly root: string;
 }
 
 /** How long anything may take that a test waits for. */
@@ -44,11 +55,12 @@ export class KproxyProcess implements AsyncDisposable {
   }
 
   /** Starts it without waiting. The process is the runtime itself, so signals and kills reach it and nothing else. */
-  static spawn({ netns, args, path }: KproxyOptions): KproxyProcess {
-    const kproxy = ["run", "-q", "--config", `${ROOT}/deno.json`, ...permissionFlags(), `${ROOT}/main.ts`];
+  static spawn({ netns, args, path, as }: KproxyOptions): KproxyProcess {
+    const { prefix, deno, root } = as ?? { prefix: [], deno: Deno.execPath(), root: ROOT };
+    const kproxy = ["run", "-q", "--config", `${root}/deno.json`, ...permissionFlags(), `${root}/main.ts`];
     const child = new Deno.Command("ip", {
       args: [
-        ...["netns", "exec", netns.name, Deno.execPath(), ...kproxy],
+        ...["netns", "exec", netns.name, ...prefix, deno, ...kproxy],
         ...["run", "--logging-format=json", "--v=2", ...args],
       ],
       stdin: "null",

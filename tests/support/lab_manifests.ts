@@ -33,6 +33,8 @@ export class LabManifests implements AsyncDisposable {
   async replaceText(name: string, text: string): Promise<void> {
     const temporary = await Deno.makeTempFile({ dir: this.folder, prefix: ".", suffix: ".tmp" });
     await Deno.writeTextFile(temporary, text);
+    // A proxy of another user must be able to read it, too.
+    await Deno.chmod(temporary, 0o644);
     await Deno.rename(temporary, this.path(name));
   }
 
