@@ -26,7 +26,7 @@ export function cleanupModes(flags: ParsedFlags): readonly CleanupMode[] {
   const only = flags.get("only");
   const sparesIpvs = flags.get("cleanup-ipvs") === false;
   return CLEANUP_MODES.filter((mode) =>
-    (only === undefined || only.includes(mode)) && !(mode === "ipvs" && sparesIpvs)
+    (only === undefined || only.length === 0 || only.includes(mode)) && !(mode === "ipvs" && sparesIpvs)
   );
 }
 

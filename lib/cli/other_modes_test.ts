@@ -1,0 +1,96 @@
+import { assertEquals } from "@std/assert";
+import { ExecError, SyncError } from "../errors.ts";
+import type { Exec } from "../kernel/exec.ts";
+import type { IpFamily } from "../model/objects.ts";
+import type { SyncOutcome } from "../sync/reconcile.ts";
+import { OtherModesCleanup } from "./other_modes.ts";
+
+/** A node with nftables and nothing else; its tables are as `nft list tables` names them. */
+class FakeNft implements Exec {
+  readonly tables = new Set(["ip kube-proxy", "ip6 kube-proxy", "ip6 kproxy", "inet kube-proxy"]);
+  refuses = false;
+
+  async run(argv: readonly string[]) {
+    await Promise.resolve();
+    const [program, verb, , ...table] = argv;
+    if (program !== "nft") throw new ExecError(argv, -1, "entity not found");
+    if (this.refuses) return { code: 1, stdout: "", stderr: "Error: Operation not permitted" };
+    if (verb === "delete") this.tables.delete(table.join(" "));
+    const stdout = verb === "list" ? [...this.tables].map((name) => `table ${name}\n`).join("") : "";
+    return { code: 0, stdout, stderr: "" };
+  }
+}
+
+function outcome(family: IpFamily): SyncOutcome {
+  return {
+    family,
+    full: true,
+    report: { commands: 0, bytes: 0, written: {}, total: {} },
+    durationMs: 1,
+    services: [],
+    triggerTimesMs: [],
+    udpEndpointsChanged: false,
+    udpServicesChanged: false,
+    state: {
+      family,
+      node: { name: "node-a", zone: "" },
+      services: new Map(),
+      endpoints: new Map(),
+      endpointCount: 0,
+    },
+  };
+}
+
+function setUp(families: readonly IpFamily[]) {
+  const exec = new FakeNft();
+  const lines: string[] = [];
+  const log = {
+    enabled: () => true,
+    info: (message: string) => void lines.push(`I ${message}`),
+    warn: (message: string) => void lines.push(`W ${message}`),
+    error: (message: string) => void lines.push(`E ${message}`),
+  };
+  const cleanup = new OtherModesCleanup({ modes: ["nftables"], families, log, exec });
+  const synced = async (family: IpFamily): Promise<readonly string[]> => {
+    cleanup.observer.synced(outcome(family));
+    await cleanup.settled();
+    return [...exec.tables];
+  };
+  return { exec, lines, cleanup, synced };
+}
+
+Deno.test("each family's things go after its own first sync, once", { permissions: "none" }, async () => {
+  const { exec, lines, synced } = setUp(["IPv4", "IPv6"]);
+  assertEquals(await synced("IPv4"), ["ip6 kube-proxy", "ip6 kproxy", "inet kube-proxy"]);
+  exec.tables.add("ip kube-proxy");
+  // Whoever makes it again now is not a leftover.
+  assertEquals((await synced("IPv4")).includes("ip kube-proxy"), true);
+  assertEquals(await synced("IPv6"), ["inet kube-proxy", "ip kube-proxy"]);
+  assertEquals(lines, ["I Removed what another mode left", "I Removed what another mode left"]);
+});
+
+Deno.test("a family that failed keeps its things until it is in force", { permissions: "none" }, async () => {
+  const { exec, cleanup, synced } = setUp(["IPv4", "IPv6"]);
+  const error = new SyncError("iptables", "apply", "no");
+  cleanup.observer.failed({ family: "IPv6", full: true, error, durationMs: 1 });
+  await synced("IPv4");
+  assertEquals(exec.tables.has("ip6 kube-proxy"), true);
+  await synced("IPv6");
+  assertEquals(exec.tables.has("ip6 kube-proxy"), false);
+});
+
+Deno.test(
+  "things of a family that is not served go with the last that is",
+  { permissions: "none" },
+  async () => {
+    const { synced } = setUp(["IPv4"]);
+    assertEquals(await synced("IPv4"), ["inet kube-proxy"]);
+  },
+);
+
+Deno.test("what is refused is a warning", { permissions: "none" }, async () => {
+  const { exec, lines, synced } = setUp(["IPv4"]);
+  exec.refuses = true;
+  assertEquals((await synced("IPv4")).length, 4);
+  assertEquals(lines, ["W Cannot remove what another mode left"]);
+});
