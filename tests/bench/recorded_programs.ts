@@ -47,6 +47,14 @@ export class RecordedPrograms {
     return (await this.#lines()).length;
   }
 
+  /** Resolves when no program has been started for a second. */
+  async quiet(): Promise<void> {
+    for (let count = -1; count !== await this.count();) {
+      count = await this.count();
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+  }
+
   /** The programs started since number `from`, in order. */
   async since(from: number): Promise<RecordedRun[]> {
     return await Promise.all((await this.#lines()).slice(from).map((line) => this.#recorded(line)));
