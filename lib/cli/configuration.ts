@@ -6,7 +6,7 @@
  */
 import { defaultConfig } from "../config/defaults.ts";
 import { applyFlagValues } from "../config/flags_overlay.ts";
-import { loadConfig } from "../config/load.ts";
+import { type ConfigFile, parseConfigFile, readConfigFile } from "../config/load.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { FLAGS } from "./flags.ts";
 import type { ParsedFlags } from "./parse_args.ts";
@@ -17,6 +17,8 @@ export interface EffectiveConfiguration {
   readonly config: KubeProxyConfiguration;
   /** One sentence each, without the warnings that the flags' own names gave. */
   readonly warnings: readonly string[];
+  /** What `--config` named, as it was read; null without it. */
+  readonly file: ConfigFile | null;
 }
 
 /**
@@ -26,13 +28,21 @@ export interface EffectiveConfiguration {
  */
 export async function effectiveConfiguration(flags: ParsedFlags): Promise<EffectiveConfiguration> {
   const path = flags.get("config") ?? "";
-  const fromFile = path !== "";
-  const base = fromFile
-    ? await loadConfig(path, { lenient: flags.get("config-lenient") ?? false })
-    : { config: defaultConfig(), warnings: [] };
-  const { config, warnings } = applyFlagValues(base.config, flags.values, { fromFile });
+  return configurationOf(flags, path === "" ? null : await readConfigFile(path));
+}
+
+/**
+ * The configuration that these flags and this content of the file stand for.
+ *
+ * @throws {ConfigError} with everything that is wrong with the file, or with the flags
+ */
+export function configurationOf(flags: ParsedFlags, file: ConfigFile | null): EffectiveConfiguration {
+  const base = file === null
+    ? { config: defaultConfig(), warnings: [] }
+    : parseConfigFile(file, { lenient: flags.get("config-lenient") ?? false });
+  const { config, warnings } = applyFlagValues(base.config, flags.values, { fromFile: file !== null });
   // An obsolete flag has been reported by its name already.
   const obsolete = FLAGS.filter((flag) => flag.note?.state === "obsolete").map((flag) => `--${flag.name}: `);
   const remaining = warnings.filter((warning) => !obsolete.some((prefix) => warning.startsWith(prefix)));
-  return { config, warnings: [...base.warnings, ...remaining] };
+  return { config, warnings: [...base.warnings, ...remaining], file };
 }

@@ -46,6 +46,15 @@ export const PROGRAM_FLAGS = [
     doc: "Accept unknown and duplicate fields in the file of --config with a warning, for old files",
   },
   {
+    name: "config-reload",
+    type: "string",
+    default: "live",
+    group: "Program",
+    commands: ["run"],
+    doc: "When the file of --config changes: use it without a gap, or exit with status 1 as kube-proxy does",
+    values: ["live", "exit"],
+  },
+  {
     name: "dry-run",
     type: "bool",
     default: "false",

@@ -10,6 +10,7 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["cleanup-ipvs", ["run", "--cleanup-ipvs=false"], false],
   ["config", ["run", "--config=/etc/kproxy.yaml"], "/etc/kproxy.yaml"],
   ["config-lenient", ["cleanup", "--config-lenient"], true],
+  ["config-reload", ["run", "--config-reload=exit"], "exit"],
   ["dry-run", ["cleanup", "--dry-run"], true],
   ["family", ["render", "--family=ipv6"], "ipv6"],
   ["help", ["render", "-h"], true],

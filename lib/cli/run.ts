@@ -1,21 +1,23 @@
 /**
- * `kproxy run`: prepares the node, then serves until a signal comes.
+ * `kproxy run`: prepares the node, then serves until a signal comes, one life of the proxy after the other.
  *
  * @module
  */
-import { resolveMode } from "../backend/registry.ts";
-import { selectedPeriods } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
-import { ExecError } from "../errors.ts";
-import { conntrackSettings } from "../conntrack/settings.ts";
-import { applyConntrackSettings } from "../kernel/conntrack_settings.ts";
-import { cpuCount } from "../kernel/cpu.ts";
-import { systemExec } from "../kernel/exec.ts";
-import { setOomScoreAdjustment } from "../kernel/oom_score.ts";
-import type { Logger } from "../observe/log.ts";
+import { ReloadRecord } from "../observe/metrics_reload.ts";
+import { ConfigReload, takeVerbosity } from "./config_reload.ts";
+import { ConfigWatch } from "./config_watch.ts";
+import { configurationOf, type EffectiveConfiguration } from "./configuration.ts";
 import type { Io } from "./io.ts";
-import { openLogger } from "./logger.ts";
-import { nodeName } from "./node_name.ts";
+import {
+  adjustOomScore,
+  type Lasting,
+  type Life,
+  openChannels,
+  planLife,
+  prepareNode,
+  succeedingLife,
+} from "./life.ts";
 import type { ParsedFlags } from "./parse_args.ts";
 import { serveNode } from "./serve_node.ts";
 import { StopSignals } from "./stop_signals.ts";
@@ -24,22 +26,28 @@ import { versionLine } from "./version.ts";
 /**
  * Runs the proxy until SIGTERM or SIGINT; the rules stay in place.
  *
- * @returns 0 after a signal or `--init-only`, 1 if the source gave up
+ * @returns 0 after a signal or `--init-only`
  * @throws {ConfigError} if the source's configuration is wrong
  * @throws {UnsupportedError} if the node cannot run the mode
+ * @throws {Error} if the source gives up, or the configuration file changed with `--config-reload=exit`
  */
 export async function runCommand(
-  config: KubeProxyConfiguration,
+  { config, file }: EffectiveConfiguration,
   flags: ParsedFlags,
   io: Io,
 ): Promise<number> {
-  const verbosity = { level: config.logging.verbosity };
-  const log = openLogger(config.logging, io, verbosity);
-  const { mode, prepare } = resolveMode(config.mode);
-  const node = nodeName(config);
+  const isFollowed = file !== null && flags.get("config-reload") !== "exit";
+  const lasting: Lasting = {
+    flags,
+    io,
+    verbosity: { level: config.logging.verbosity },
+    reloads: isFollowed ? new ReloadRecord(wallClockMs()) : null,
+  };
+  const planned = planLife(config, lasting);
+  const { log, mode, node } = planned;
   log.info("Starting", { version: versionLine(), mode, node });
   using signals = new StopSignals((name) => log.info("Stopping, rules stay in place", { signal: name }));
-  const preparation = prepareNode(config, log, prepare);
+  const preparation = prepareNode(planned);
   // The tools may wait long for a lock that others hold. What is abandoned has only read, or set what it found wanting.
   const prepared = await Promise.race([preparation, signals.received]);
   if (prepared === null) return 0;
@@ -47,32 +55,90 @@ export async function runCommand(
     log.info("System initialized and --init-only specified");
     return 0;
   }
-  await adjustOomScore(config.oomScoreAdj, log);
-  const periods = selectedPeriods(config, mode);
-  await serveNode({ ...prepared, config, flags, mode, periods, node, log, verbosity, signals });
+  await adjustOomScore(planned);
+  const life: Life = { ...planned, ...prepared, ...await openChannels(planned) };
+  if (file === null) {
+    await serveNode(life, { signal: signals.signal, onStarted: () => {} });
+    return 0;
+  }
+  await using watch = new ConfigWatch({ file, log });
+  if (lasting.reloads === null) await serveUntilChange(life, watch, signals);
+  else await serveLives(life, makeReload(watch, lasting, lasting.reloads), { signals, path: file.path });
   return 0;
 }
 
-/** Needs a right that few grant; a node works without, so a refusal is told to those who ask for details only. */
-async function adjustOomScore(adjustment: number, log: Logger): Promise<void> {
-  try {
-    await setOomScoreAdjustment(systemExec, Deno.pid, adjustment);
-  } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
-    log.info("OOM score stays as it is", { wanted: adjustment, problem: error.message }, 2);
+function makeReload(watch: ConfigWatch, lasting: Lasting, record: ReloadRecord): ConfigReload<Life> {
+  return new ConfigReload({
+    watch,
+    record,
+    configurationOf: (file) => configurationOf(lasting.flags, file),
+    succeed: (config) => succeedingLife(config, lasting),
+    nowMs: wallClockMs,
+  });
+}
+
+/** @throws {Error} when the file has other content, as kube-proxy ends */
+async function serveUntilChange(life: Life, watch: ConfigWatch, signals: StopSignals): Promise<void> {
+  const end = new AbortController();
+  const signal = AbortSignal.any([signals.signal, end.signal]);
+  const serving = serveNode(life, { signal, onStarted: () => {} }).finally(() => end.abort());
+  const changed = await Promise.race([watch.next(signal), serving.then(() => null)]);
+  end.abort();
+  await serving;
+  if (changed !== null) throw new Error("content of the proxy server's configuration file was updated");
+}
+
+interface Course {
+  readonly signals: StopSignals;
+  /** Of the configuration file. */
+  readonly path: string;
+}
+
+/**
+ * One life after the other. Each is ready to serve before the former one ends, and the rules stay in between; one that cannot
+ * begin gives way to the former configuration.
+ */
+async function serveLives(first: Life, reload: ConfigReload<Life>, course: Course): Promise<void> {
+  let former: KubeProxyConfiguration | null = null;
+  for (let life: Life | null = first; life !== null;) {
+    const present: Life = life;
+    let hasStarted = false;
+    const onStarted = (): void => {
+      hasStarted = true;
+      if (former !== null) reload.succeeded();
+    };
+    try {
+      life = await serveLife(present, reload, onStarted, course.signals);
+      former = present.now.config;
+    } catch (error) {
+      if (hasStarted || former === null) throw error;
+      takeVerbosity(present.verbosity, present.config, former);
+      life = await succeedingLife(former, present);
+      reload.refuse(life, error, course.path);
+      former = null;
+    }
   }
 }
 
-/** Connection tracking comes first: the mode reads what is set there. */
-async function prepareNode(
-  config: KubeProxyConfiguration,
-  log: Logger,
-  prepare: ReturnType<typeof resolveMode>["prepare"],
-) {
-  const refused = await applyConntrackSettings(
-    systemExec,
-    conntrackSettings(config.conntrack, cpuCount()),
-    log,
-  );
-  return { prepared: await prepare({ exec: systemExec, config, log }), refused };
+/** Serves one life; resolves to the next one when this one has ended, to null after a signal. */
+async function serveLife(
+  life: Life,
+  reload: ConfigReload<Life>,
+  onStarted: () => void,
+  { signal: stop }: StopSignals,
+): Promise<Life | null> {
+  const end = new AbortController();
+  const signal = AbortSignal.any([stop, end.signal]);
+  const serving = serveNode(life, { signal, onStarted }).finally(() => end.abort());
+  // A life that is being made ready is not waited for when this one ends by itself or by a signal.
+  const next = await Promise.race([reload.nextLife(life, signal), serving.then(() => null)]);
+  end.abort();
+  await serving;
+  if (next === null || stop.aborted) return null;
+  takeVerbosity(life.verbosity, life.now.config, next.config);
+  return next;
+}
+
+function wallClockMs(): number {
+  return performance.timeOrigin + performance.now();
 }

@@ -4,77 +4,54 @@
  * @module
  */
 import type { FamilyProxier } from "../backend/backend.ts";
-import type { PreparedMode } from "../backend/mode.ts";
-import type { KubeProxyConfiguration, ProxyMode, SyncPeriods } from "../config/types.ts";
+import type { KubeProxyConfiguration } from "../config/types.ts";
 import { Conntrack } from "../kernel/conntrack.ts";
-import type { RefusedSetting } from "../kernel/conntrack_settings.ts";
 import { systemExec } from "../kernel/exec.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import { serviceHealthFailedEvent, startingEvent, sysctlsRefusedEvent } from "../observe/event_catalog.ts";
-import type { EventRecorder } from "../observe/events.ts";
-import type { Logger, Verbosity } from "../observe/log.ts";
-import { ProxyMetrics } from "../observe/metrics.ts";
 import { NodeServers } from "../serve/node_servers.ts";
 import { FamilyRunner } from "../sync/family_runner.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
 import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
 import { otherModesToClean } from "./cleanup.ts";
-import { openEvents } from "./events.ts";
 import { FLAGS } from "./flags.ts";
+import type { Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
 import { OtherModesCleanup } from "./other_modes.ts";
-import type { ParsedFlags } from "./parse_args.ts";
-import { openSource } from "./source.ts";
-import type { StopSignals } from "./stop_signals.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
 
-/** Everything a life of the proxy is made of. */
-export interface ServeOptions {
-  readonly prepared: PreparedMode;
-  /** Kernel settings of connection tracking that are not as wanted. */
-  readonly refused: readonly RefusedSetting[];
-  readonly config: KubeProxyConfiguration;
-  readonly flags: ParsedFlags;
-  /** The mode really in use. */
-  readonly mode: ProxyMode;
-  readonly periods: SyncPeriods;
-  /** Name of the own Node. */
-  readonly node: string;
-  readonly log: Logger;
-  readonly verbosity: Verbosity;
-  readonly signals: StopSignals;
+/** When a life ends, and who hears of its beginning. */
+export interface LifeSpan {
+  /** Ends the life after the syncs under way; the rules stay. */
+  readonly signal: AbortSignal;
+  /** Called when the servers listen, as far as they must. */
+  readonly onStarted: () => void;
 }
 
 /**
- * Serves until a signal comes.
+ * Serves until `signal` aborts.
  *
- * @throws {ConfigError} if the source's configuration is wrong
  * @throws {Error} if the source gives up, or an address cannot be had with `bindAddressHardFail`
  */
-export async function serveNode(options: ServeOptions): Promise<void> {
-  const { config, flags, prepared, refused, node, log, signals } = options;
-  const master = flags.get("master") ?? "";
-  const metrics = new ProxyMetrics({ mode: options.mode });
-  const source = await openSource(config, {
-    master,
-    nodeName: node,
-    log,
-    onRequest: (request) => metrics.observeApiRequest(request),
-  });
-  const events = await openEvents(config, { master, log });
+export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Promise<void> {
+  const { config, prepared, refused, node, log, metrics, source, events } = life;
+  // The source may end by itself, and takes everything else along.
+  const end = new AbortController();
+  const until = AbortSignal.any([signal, end.signal]);
   events.recorder.record(startingEvent(node));
   if (refused.length > 0) events.recorder.record(sysctlsRefusedEvent(node, refused));
-  const servers = makeServers(options, metrics, events.recorder);
+  life.reloads?.addTo(metrics.registry);
+  const servers = makeServers(life);
   const ownNode = new OwnNode();
   const otherModes = new OtherModesCleanup({
-    modes: otherModesToClean(options.mode, flags),
+    modes: otherModesToClean(life.mode, life.flags),
     families: prepared.proxiers.map(({ family }) => family),
     log,
   });
   const runners = prepared.proxiers.map((proxier) =>
-    makeRunner(proxier, options, { metrics, servers, ownNode, otherModes })
+    makeRunner(proxier, life, { servers, ownNode, otherModes })
   );
   const nodeWatch = new NodeWatch({ config, runners, mode: prepared, log });
   const loop = new ProxyLoop({
@@ -93,18 +70,19 @@ export async function serveNode(options: ServeOptions): Promise<void> {
     },
   });
   log.info("Watching", { source: source.name });
-  const eventsEnded = events.run(signals.signal);
+  const eventsEnded = events.run(until);
   try {
     servers.start();
+    onStarted();
     for (const runner of runners) runner.start();
-    const sourceEnded = source.run(loop, signals.signal);
-    const begin = nodeWatch.whenReady(loop, signals.signal).then((ready) => {
+    const sourceEnded = source.run(loop, until);
+    const begin = nodeWatch.whenReady(loop, until).then((ready) => {
       if (ready) loop.openGate();
     });
     await Promise.race([sourceEnded, begin]);
     await sourceEnded;
   } finally {
-    signals.stop();
+    end.abort();
     await Promise.all(runners.map((runner) => runner.stop()));
     await otherModes.settled();
     await servers.stop();
@@ -112,10 +90,11 @@ export async function serveNode(options: ServeOptions): Promise<void> {
   }
 }
 
-function makeServers(options: ServeOptions, metrics: ProxyMetrics, events: EventRecorder): NodeServers {
-  const { config, flags, mode, periods, prepared, node, log, verbosity } = options;
+function makeServers(life: Life): NodeServers {
+  const { config, flags, mode, periods, prepared, node, log, verbosity, metrics, events } = life;
   return new NodeServers({
     config,
+    currentConfig: () => life.now.config,
     mode,
     periods,
     families: prepared.proxiers.map(({ family }) => family),
@@ -125,7 +104,7 @@ function makeServers(options: ServeOptions, metrics: ProxyMetrics, events: Event
     flags: () => FLAGS.map(({ name }) => [name, String(flags.get(name) ?? "")] as const),
     version: VERSION,
     emulationVersion: DECISIONS_LEVEL,
-    onPortConflict: (conflict) => events.record(serviceHealthFailedEvent(node, conflict)),
+    onPortConflict: (conflict) => events.recorder.record(serviceHealthFailedEvent(node, conflict)),
   });
 }
 
@@ -147,7 +126,6 @@ class OwnNode {
 }
 
 interface RunnerParts {
-  readonly metrics: ProxyMetrics;
   readonly servers: NodeServers;
   readonly ownNode: OwnNode;
   readonly otherModes: OtherModesCleanup;
@@ -155,10 +133,10 @@ interface RunnerParts {
 
 function makeRunner(
   proxier: FamilyProxier,
-  options: ServeOptions,
-  { metrics, servers, ownNode, otherModes }: RunnerParts,
+  life: Life,
+  { servers, ownNode, otherModes }: RunnerParts,
 ): FamilyRunner {
-  const { config, periods, node, log } = options;
+  const { config, periods, node, log, metrics } = life;
   const { family } = proxier;
   return new FamilyRunner({
     tracker: new ChangeTracker({

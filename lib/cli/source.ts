@@ -9,7 +9,7 @@ import type { Logger } from "../observe/log.ts";
 import type { ApiRequest } from "../observe/metrics.ts";
 import { CombinedSource } from "../source/combine.ts";
 import { FileSource } from "../source/files.ts";
-import { classifyPaths } from "../source/files_scan.ts";
+import { classifyPaths, STDIN_PATH } from "../source/files_scan.ts";
 import type { Source } from "../source/source.ts";
 import { VERSION } from "./version.ts";
 
@@ -33,10 +33,28 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
   const { manifests, endpointsSource } = config.kproxy;
   const { master, log } = options;
   await requirePaths(manifests);
-  const files = manifests.length === 0 ? null : new FileSource({ paths: manifests, endpointsSource, log });
+  const files = manifests.length === 0 ? null : new FileSource({
+    paths: manifests,
+    endpointsSource,
+    log,
+    ...(manifests.includes(STDIN_PATH) ? { stdin: standardInput() } : {}),
+  });
   if (files !== null && master === "" && config.clientConnection.kubeconfig === "") return files;
   const api = await openApi(config, options);
   return files === null ? api : new CombinedSource(files, api, (message) => log.info(message));
+}
+
+let inputOfLife: Promise<Blob> | undefined;
+
+/** Standard input from its beginning, however often the proxy starts anew in this process. */
+function standardInput(): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    async pull(controller) {
+      inputOfLife ??= new Response(Deno.stdin.readable).blob();
+      controller.enqueue(new Uint8Array(await (await inputOfLife).arrayBuffer()));
+      controller.close();
+    },
+  });
 }
 
 async function requirePaths(manifests: readonly string[]): Promise<void> {

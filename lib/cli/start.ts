@@ -12,7 +12,8 @@ import type { ParsedFlags } from "./parse_args.ts";
 
 /** Writes the configuration, cleans up, or runs: the first of these that the flags ask for, as in kube-proxy. */
 export async function startCommand(flags: ParsedFlags, io: Io): Promise<number> {
-  const { config, warnings } = await effectiveConfiguration(flags);
+  const effective = await effectiveConfiguration(flags);
+  const { config, warnings } = effective;
   const logger = openLogger(config.logging, io);
   for (const line of flagLines(flags)) logger.text(line, 1);
   for (const warning of warnings) logger.warn(warning);
@@ -27,5 +28,5 @@ export async function startCommand(flags: ParsedFlags, io: Io): Promise<number> 
     return await cleanUp({ dryRun: false, modes: cleanupModes(flags) }, io);
   }
   const { runCommand } = await import("./run.ts");
-  return await runCommand(config, flags, io);
+  return await runCommand(effective, flags, io);
 }

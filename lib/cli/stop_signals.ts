@@ -18,7 +18,7 @@ export class StopSignals implements Disposable {
     for (const [name, handler] of this.#handlers) Deno.addSignalListener(name, handler);
   }
 
-  /** Aborted by the first signal, or by `stop()`. */
+  /** Aborted by the first signal. */
   get signal(): AbortSignal {
     return this.#stop.signal;
   }
@@ -29,11 +29,6 @@ export class StopSignals implements Disposable {
     return new Promise((resolve) => {
       this.signal.addEventListener("abort", () => resolve(null), { once: true });
     });
-  }
-
-  /** Ends what listens to `signal`, without a signal having come. */
-  stop(): void {
-    this.#stop.abort();
   }
 
   [Symbol.dispose](): void {

@@ -6,6 +6,26 @@
 import { ConfigError } from "../errors.ts";
 import { parseConfig, type ParsedConfig } from "./parse.ts";
 
+/** A configuration file as it was read. */
+export interface ConfigFile {
+  readonly path: string;
+  readonly bytes: Uint8Array;
+}
+
+/**
+ * Reads a configuration file without looking at its content.
+ *
+ * @throws {ConfigError} naming the file if it cannot be read
+ */
+export async function readConfigFile(path: string): Promise<ConfigFile> {
+  try {
+    return { path, bytes: await Deno.readFile(path) };
+  } catch (cause) {
+    const message = `cannot read the configuration file: ${reasonOf(cause)}`;
+    throw new ConfigError([{ path: "", message }], path, { cause });
+  }
+}
+
 /**
  * The configuration in a file.
  *
@@ -15,13 +35,18 @@ export async function loadConfig(
   path: string,
   options: { readonly lenient?: boolean } = {},
 ): Promise<ParsedConfig> {
-  let bytes: Uint8Array;
-  try {
-    bytes = await Deno.readFile(path);
-  } catch (cause) {
-    const message = `cannot read the configuration file: ${reasonOf(cause)}`;
-    throw new ConfigError([{ path: "", message }], path, { cause });
-  }
+  return parseConfigFile(await readConfigFile(path), options);
+}
+
+/**
+ * The configuration in a file that was read.
+ *
+ * @throws {ConfigError} with every problem of its content
+ */
+export function parseConfigFile(
+  { path, bytes }: ConfigFile,
+  options: { readonly lenient?: boolean } = {},
+): ParsedConfig {
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);

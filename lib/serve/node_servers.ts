@@ -21,6 +21,8 @@ import { nodePortListenAddresses } from "./service_health_addresses.ts";
 /** What {@linkcode NodeServers} need. */
 export interface NodeServersOptions {
   readonly config: KubeProxyConfiguration;
+  /** What `/configz` tells, if it is not always `config`. */
+  readonly currentConfig?: () => KubeProxyConfiguration;
   /** The mode really in use. */
   readonly mode: ProxyMode;
   readonly periods: SyncPeriods;
@@ -80,6 +82,7 @@ export class NodeServers {
    */
   start(): void {
     const { config, metrics, log, mode, flags, verbosity, version, emulationVersion } = this.#options;
+    const { currentConfig = () => config } = this.#options;
     const hardFail = config.bindAddressHardFail;
     this.health.started();
     this.#servers.push(
@@ -91,7 +94,7 @@ export class NodeServers {
       log,
       registry: metrics.registry,
       mode,
-      config: () => config,
+      config: currentConfig,
       flags,
       verbosity,
       version,

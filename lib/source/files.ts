@@ -81,7 +81,7 @@ export class FileSource implements Source {
     await this.#takeStdin(paths, signal);
     if (signal.aborted) return;
     const folders = [...new Set(paths.filter(isWatched).map(folderOf))];
-    using watch = new FolderWatch({ folders, debounceMs, pollMs, log });
+    await using watch = new FolderWatch({ folders, debounceMs, pollMs, log });
     await watch.refresh();
     await this.#scan(paths, watch, new Set());
     this.#deliver(sink, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));

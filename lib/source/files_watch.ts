@@ -30,7 +30,7 @@ interface WatchedFolder {
  * Watches folders, never files: a watch on a file dies when the file is replaced, be it by a rename or by a ConfigMap's
  * `..data` link. Call {@linkcode FolderWatch.refresh} before each look at the folders, so that nothing is missed.
  */
-export class FolderWatch implements Disposable {
+export class FolderWatch implements Disposable, AsyncDisposable {
   readonly #options: FolderWatchOptions;
   readonly #watched = new Map<string, WatchedFolder>();
   readonly #timers = new Set<ReturnType<typeof setTimeout>>();
@@ -94,6 +94,13 @@ export class FolderWatch implements Disposable {
     for (const timer of this.#timers) clearTimeout(timer);
     for (const { watcher } of this.#watched.values()) watcher.close();
     this.#watched.clear();
+  }
+
+  /** As `dispose`, and waits until a new watch of the same folders would not join these any more. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    const ended = [...this.#watched.values()].map((watched) => watched.ended);
+    this[Symbol.dispose]();
+    await Promise.all(ended);
   }
 
   async #eventWithin(timeoutMs: number, signal: AbortSignal): Promise<boolean> {
