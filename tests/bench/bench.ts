@@ -1,6 +1,6 @@
 /**
  * The benchmark task: `deno task bench [--services N] [--endpoints N] [--touches N] [--added N] [--rounds N]
- * [--variant nft|legacy] [--one-transaction] [--json]`. Needs root; works in network namespaces of its own.
+ * [--idle-seconds N] [--variant nft|legacy] [--one-transaction] [--json]`. Needs root; works in network namespaces of its own.
  *
  * @module
  */
@@ -42,7 +42,7 @@ if (import.meta.main) {
       added: "10",
       rounds: "3",
       variant: "nft",
-      "idle-seconds": "10",
+      "idle-seconds": "40",
     },
     unknown: (arg) => {
       throw new RangeError(`Unknown argument ${arg}`);

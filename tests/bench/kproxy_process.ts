@@ -126,6 +126,33 @@ export class KproxyProcess implements AsyncDisposable {
     return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) * TICK_MS;
   }
 
+  /**
+   * Resolves when none of its programs has run for two seconds: what it does once after a start is over.
+   *
+   * @throws {Error} after `timeoutMs`
+   */
+  async settled(timeoutMs: number): Promise<void> {
+    const deadlineMs = performance.now() + timeoutMs;
+    for (let quietSince = performance.now(); performance.now() - quietSince < 2000;) {
+      if (performance.now() > deadlineMs) throw new Error(`kproxy still runs programs:\n${this.#tail()}`);
+      if (await this.#hasChildren()) quietSince = performance.now();
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+
+  async #hasChildren(): Promise<boolean> {
+    const tasks = `/proc/${this.#child.pid}/task`;
+    for await (const { name } of Deno.readDir(tasks)) {
+      try {
+        if (await Deno.readTextFile(`${tasks}/${name}/children`) !== "") return true;
+      } catch (error) {
+        // A thread that has ended meanwhile.
+        if (!(error instanceof Deno.errors.NotFound)) throw error;
+      }
+    }
+    return false;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       this.#child.kill("SIGKILL");

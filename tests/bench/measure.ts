@@ -71,6 +71,8 @@ export interface BenchResult {
   readonly serviceDeleted: ChangeFigures;
   readonly memoryAfterFirstSync: Memory;
   readonly memoryAtEnd: Memory;
+  /** CPU time until nothing of the start was left to do, programs included. */
+  readonly startCpuMs: number;
   readonly idleCpuPercent: number;
   readonly cpuMsPerTouch: number;
   readonly lostEvents: boolean;
@@ -78,6 +80,7 @@ export interface BenchResult {
 
 const FULL_SYNC_TIMEOUT_MS = 900_000;
 const CHANGE_TIMEOUT_MS = 60_000;
+const SETTLE_TIMEOUT_MS = 300_000;
 
 /** kproxy and what serves and watches it, in one namespace. */
 interface Product {
@@ -187,7 +190,8 @@ class Bench {
     const { kproxy } = product;
     const memoryAfterFirstSync = await kproxy.memory();
     onProgress("idle");
-    await sleep(Math.min(2000, idleMs));
+    await kproxy.settled(SETTLE_TIMEOUT_MS);
+    const startCpuMs = await kproxy.cpuMs();
     const idleFrom = await kproxy.cpuMs();
     await sleep(idleMs);
     const idleCpuPercent = 100 * (await kproxy.cpuMs() - idleFrom) / idleMs;
@@ -217,6 +221,7 @@ class Bench {
       serviceAdded: changeFigures(pairs.get("/service/add")),
       serviceDeleted: changeFigures(pairs.get("/service/delete")),
       memoryAfterFirstSync,
+      startCpuMs,
       memoryAtEnd: await kproxy.memory(),
       idleCpuPercent,
       cpuMsPerTouch: touchCpuMs / this.#options.touches,

@@ -61,9 +61,9 @@ export function resultTable(result: BenchResult): string[] {
     `memory: ${memoryAfterFirstSync.nowMb.toFixed(0)} MB after the first sync, ${
       memoryAtEnd.nowMb.toFixed(0)
     } MB at the end, peak ${memoryAtEnd.peakMb.toFixed(0)} MB`,
-    `CPU: ${milliseconds(result.cpuMsPerTouch)} per replaced endpoint, programs included; idle ${
-      result.idleCpuPercent.toFixed(2)
-    } % of a core`,
+    `CPU: ${seconds(result.startCpuMs)} for the start, ${
+      milliseconds(result.cpuMsPerTouch)
+    } per replaced endpoint, programs included; idle ${result.idleCpuPercent.toFixed(2)} % of a core`,
     ...(result.lostEvents ? ["The kernel dropped events: the machine was too busy to be measured"] : []),
   ];
 }
