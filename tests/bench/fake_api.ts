@@ -42,6 +42,7 @@ const LISTS: Readonly<Record<Resource, ListMeta>> = {
   endpointslices: { apiVersion: "discovery.k8s.io/v1", kind: "EndpointSliceList" },
   nodes: { apiVersion: "v1", kind: "NodeList" },
 };
+const BOOKMARK_MS = 45_000;
 const encoder = new TextEncoder();
 
 /** When the change was handed over, and how to recognise it. */
@@ -131,6 +132,17 @@ export class FakeCluster {
     return { atMs: this.#emit("services", "DELETED", index, this.#service(index)), ip: clusterIp(index) };
   }
 
+  /** What a server sends about once a minute, so that its clients know that the connection lives. */
+  bookmark(): void {
+    const metadata = { resourceVersion: String(this.#version) };
+    for (const resource of Object.keys(LISTS) as Resource[]) {
+      const { apiVersion, kind } = LISTS[resource];
+      const object = { kind: kind.replace(/List$/, ""), apiVersion, metadata };
+      const event = encoder.encode(`${JSON.stringify({ type: "BOOKMARK", object })}\n`);
+      for (const watcher of this.#watchers[resource]) watcher.enqueue(event);
+    }
+  }
+
   #emit(resource: Resource, type: "ADDED" | "MODIFIED" | "DELETED", index: number, text: string): number {
     if (type === "DELETED") this.#texts[resource].delete(index);
     else this.#texts[resource].set(index, text);
@@ -195,5 +207,6 @@ if (import.meta.main) {
   const onListen = (): void => {};
   Deno.serve({ hostname: "127.0.0.1", port: Number(port), onListen }, handler);
   Deno.serve({ path: socket, onListen }, handler);
+  setInterval(() => cluster.bookmark(), BOOKMARK_MS);
   writeLine("ready");
 }
