@@ -1,0 +1,55 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import {
+  addAddressLine,
+  addDummyLine,
+  deleteAddressLine,
+  parseDeviceAddresses,
+  parseLinkKinds,
+} from "./ip_batch.ts";
+
+const permissions = "none";
+
+Deno.test("lines for ip -batch", { permissions }, () => {
+  assertEquals(addDummyLine("kube-ipvs0"), "link add kube-ipvs0 type dummy");
+  assertEquals(addAddressLine("kube-ipvs0", "10.96.10.4"), "address add 10.96.10.4/32 dev kube-ipvs0");
+  assertEquals(
+    deleteAddressLine("kube-ipvs0", "fd00:10:96::9"),
+    "address del fd00:10:96::9/128 dev kube-ipvs0",
+  );
+});
+
+Deno.test("addresses of all devices are read", { permissions }, () => {
+  const text = JSON.stringify([
+    {
+      ifname: "lo",
+      addr_info: [
+        { family: "inet", local: "127.0.0.1", prefixlen: 8, scope: "host" },
+        { family: "inet6", local: "::1", prefixlen: 128, scope: "host" },
+      ],
+    },
+    {},
+    {
+      ifname: "eth0",
+      addr_info: [
+        { family: "inet6", local: "fe80:0::1", prefixlen: 64, scope: "link" },
+        {},
+      ],
+    },
+    { ifname: "tun0" },
+  ]);
+  assertEquals(parseDeviceAddresses(text), [
+    { device: "lo", family: "IPv4", address: "127.0.0.1", prefixLength: 8, scope: "host" },
+    { device: "lo", family: "IPv6", address: "::1", prefixLength: 128, scope: "host" },
+    { device: "eth0", family: "IPv6", address: "fe80::1", prefixLength: 64, scope: "link" },
+  ]);
+  assertEquals(parseDeviceAddresses(""), []);
+  assertThrows(() => parseDeviceAddresses("{}"), SyntaxError);
+});
+
+Deno.test("what a device is made of is read", { permissions }, () => {
+  const text = JSON.stringify([{ ifname: "eth0" }, {
+    ifname: "kube-ipvs0",
+    linkinfo: { info_kind: "dummy" },
+  }]);
+  assertEquals([...parseLinkKinds(text)], [["eth0", ""], ["kube-ipvs0", "dummy"]]);
+});

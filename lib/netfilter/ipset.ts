@@ -1,0 +1,175 @@
+/**
+ * Sets of ipset, and their text: lines of `ipset restore` and `ipset save`.
+ *
+ * @module
+ */
+import { parseCidr } from "../model/ip.ts";
+import type { IpFamily, Protocol } from "../model/objects.ts";
+
+/** The types of sets that kproxy uses. */
+export const SET_TYPES = [
+  "hash:ip",
+  "hash:ip,port",
+  "hash:ip,port,ip",
+  "hash:ip,port,net",
+  "bitmap:port",
+] as const;
+
+export type SetType = typeof SET_TYPES[number];
+
+/** ipset's limit (IPSET_MAXNAMELEN without its final zero). */
+export const MAX_SET_NAME_LENGTH = 31;
+
+/** What `ipset create` makes a set of. */
+export interface SetDefinition {
+  readonly name: string;
+  readonly type: SetType;
+  /** Of the addresses in it; without meaning for `bitmap:port`. */
+  readonly family: IpFamily;
+  /** How many entries it takes; `bitmap:port` takes every port. */
+  readonly maxElements: number;
+}
+
+/** One entry as `ipset save` prints it: IPv6 without brackets, networks of one address without their length. */
+export type SetEntry = string;
+
+/** The kernel's own default. */
+export const DEFAULT_MAX_ELEMENTS = 65_536;
+
+/** A set as the kernel holds it. */
+export interface SavedSet {
+  readonly name: string;
+  /** Null if it is none that kproxy could have made. */
+  readonly definition: SetDefinition | null;
+  readonly entries: ReadonlySet<SetEntry>;
+}
+
+/** Entry of `hash:ip,port`. */
+export function ipPortEntry(ip: string, protocol: Protocol, port: number): SetEntry {
+  return `${ip},${protocol.toLowerCase()}:${port}`;
+}
+
+/** Entry of `hash:ip,port,ip`. */
+export function ipPortIpEntry(ip: string, protocol: Protocol, port: number, secondIp: string): SetEntry {
+  return `${ipPortEntry(ip, protocol, port)},${secondIp}`;
+}
+
+/**
+ * Entry of `hash:ip,port,net`; null for a network of all addresses, which ipset refuses.
+ *
+ * @throws {SyntaxError} if `cidr` is no network
+ */
+export function ipPortNetEntry(
+  ip: string,
+  protocol: Protocol,
+  port: number,
+  cidr: string,
+): SetEntry | null {
+  const net = parseCidr(cidr);
+  if (net === null) throw new SyntaxError(`"${cidr}" is not a network`);
+  if (net.prefixLength === 0) return null;
+  const isOneAddress = net.prefixLength === net.bytes.length * 8;
+  const text = isOneAddress ? net.text.slice(0, net.text.indexOf("/")) : net.text;
+  return `${ipPortEntry(ip, protocol, port)},${text}`;
+}
+
+/** Entry of `bitmap:port`. */
+export function portEntry(port: number): SetEntry {
+  return String(port);
+}
+
+/** The line that makes a set. With `-exist` the same set is no error, one with another `maxelem` is. */
+export function createSetLine({ name, type, family, maxElements }: SetDefinition): string {
+  if (type === "bitmap:port") return `create ${name} ${type} range 0-65535`;
+  const inet = family === "IPv4" ? "inet" : "inet6";
+  return `create ${name} ${type} family ${inet} hashsize 1024 maxelem ${maxElements}`;
+}
+
+export function addEntryLine(set: string, entry: SetEntry): string {
+  return `add ${set} ${entry}`;
+}
+
+export function deleteEntryLine(set: string, entry: SetEntry): string {
+  return `del ${set} ${entry}`;
+}
+
+export function flushSetLine(set: string): string {
+  return `flush ${set}`;
+}
+
+export function destroySetLine(set: string): string {
+  return `destroy ${set}`;
+}
+
+/** The line that exchanges the contents and sizes of two sets of one type at once, under the rules that use them. */
+export function swapSetsLine(set: string, other: string): string {
+  return `swap ${set} ${other}`;
+}
+
+/** The text that makes sets and their entries, as `ipset restore` reads it. */
+export function formatSets(
+  sets: Iterable<{ readonly definition: SetDefinition; readonly entries: Iterable<SetEntry> }>,
+): string {
+  const lines: string[] = [];
+  for (const { definition, entries } of sets) {
+    lines.push(createSetLine(definition));
+    for (const entry of entries) lines.push(addEntryLine(definition.name, entry));
+  }
+  return lines.map((line) => `${line}\n`).join("");
+}
+
+/**
+ * Reads the text of `ipset save`; by name.
+ *
+ * @throws {SyntaxError} if a line is none of ipset's
+ */
+export function parseSets(text: string): ReadonlyMap<string, SavedSet> {
+  const sets = new Map<string, { name: string; definition: SetDefinition | null; entries: Set<SetEntry> }>();
+  for (const line of text.split("\n")) {
+    if (line === "") continue;
+    const [command = "", name = "", third = "", ...options] = line.split(" ");
+    if (command === "create" && third !== "") {
+      sets.set(name, { name, definition: readDefinition(name, third, options), entries: new Set() });
+      continue;
+    }
+    const set = sets.get(name);
+    if (command !== "add" || set === undefined) throw new SyntaxError(`"${line}" is no line of ipset save`);
+    set.entries.add(normalEntry(third));
+  }
+  return sets;
+}
+
+/** An entry the way newer versions of ipset print it: without the length of a network of one address. */
+export function normalEntry(entry: string): SetEntry {
+  return entry.replace(isIpv6Entry(entry) ? /\/128$/ : /\/32$/, "");
+}
+
+function isIpv6Entry(entry: string): boolean {
+  const comma = entry.indexOf(",");
+  return (comma < 0 ? entry : entry.slice(0, comma)).includes(":");
+}
+
+/** Words that say how the kernel stores a set, not what it is. */
+const STORAGE_OPTIONS = new Set(["hashsize", "bucketsize", "initval"]);
+
+function readDefinition(
+  name: string,
+  typeText: string,
+  options: readonly string[],
+): SetDefinition | null {
+  const type = SET_TYPES.find((known) => known === typeText);
+  const found = new Map<string, string>();
+  for (let i = 0; i < options.length; i += 2) {
+    const option = options[i] ?? "";
+    if (!STORAGE_OPTIONS.has(option)) found.set(option, options[i + 1] ?? "");
+  }
+  if (type === undefined) return null;
+  if (type === "bitmap:port") {
+    if (found.size !== 1 || found.get("range") !== "0-65535") return null;
+    return { name, type, family: "IPv4", maxElements: 65_536 };
+  }
+  const inet = found.get("family");
+  const maxElements = Number(found.get("maxelem"));
+  if (found.size !== 2 || (inet !== "inet" && inet !== "inet6") || !(maxElements > 0)) return null;
+  return { name, type, family: inet === "inet" ? "IPv4" : "IPv6", maxElements };
+}
