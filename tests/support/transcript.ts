@@ -1,0 +1,61 @@
+/**
+ * Transcripts in the documentation: fenced blocks of commands and what they say, which a test runs again.
+ *
+ * A block is fenced by three backticks with `console STATE`; each line that begins with `$ ` is a command for `sh`, and the lines up
+ * to the next one are what it writes.
+ *
+ * @module
+ */
+
+/** One command of a document, and what the document says that it writes. */
+export interface Transcript {
+  readonly state: string;
+  readonly command: string;
+  readonly output: string;
+}
+
+const BLOCK_REGEXP = /^```console ([a-z-]+)\n(.*?)^```$/gms;
+
+/** All commands of a document, in their order. */
+export function parseTranscripts(text: string): Transcript[] {
+  return [...text.matchAll(BLOCK_REGEXP)].flatMap(([, state = "", body = ""]) =>
+    body.split(/^\$ /m).slice(1).map((part): Transcript => {
+      const end = part.indexOf("\n");
+      return { state, command: part.slice(0, end), output: part.slice(end + 1).trimEnd() };
+    })
+  );
+}
+
+/** The document with other outputs: `outputs` in the order of {@linkcode parseTranscripts}. */
+export function replaceOutputs(text: string, outputs: readonly string[]): string {
+  const left = [...outputs];
+  return text.replaceAll(BLOCK_REGEXP, (_whole, state: string, body: string) => {
+    const commands = body.split(/^\$ /m).slice(1).map((part) => part.slice(0, part.indexOf("\n")));
+    const parts = commands.map((command) => {
+      const output = left.shift();
+      if (output === undefined) throw new RangeError(`No output for "${command}"`);
+      return output === "" ? `$ ${command}\n` : `$ ${command}\n${output}\n`;
+    });
+    return `\`\`\`console ${state}\n${parts.join("\n")}\`\`\``;
+  });
+}
+
+/** Words in the place of what no two runs have in common. */
+const VARYING: readonly (readonly [pattern: RegExp, word: string])[] = [
+  [/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, "TIME"],
+  [/\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT/g, "TIME"],
+  [/\b[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d UTC \d{4}/g, "TIME"],
+  [/\d+ hr \d\d min \d\d sec/g, "SPAN"],
+  [/"(ageSeconds|waitingSeconds)":[\d.]+/g, '"$1":SECONDS'],
+  [/waiting for [\d.]+ s/g, "waiting for SECONDS"],
+  [/^(content-length|process-start-time-unix): \d+$/gm, "$1: NUMBER"],
+  [/^(\w+(?:\{[^}]*\})?) [\d.e+-]+$/gm, "$1 NUMBER"],
+  [/^((?:Deno|Binary) version): \S+$/gm, "$1: VERSION"],
+  [/"kproxy-transcripts-[^"]*"/g, '"FOLDER"'],
+  [/=\/tmp\/kproxy-[^\s"]*/g, "=FOLDER"],
+];
+
+/** An output without what varies from run to run: times, spans, lengths, values of metrics, versions, temporary folders. */
+export function withoutVarying(output: string): string {
+  return VARYING.reduce((text, [pattern, word]) => text.replaceAll(pattern, word), output);
+}

@@ -1,0 +1,56 @@
+import { assertEquals } from "@std/assert";
+import { parseTranscripts, replaceOutputs, withoutVarying } from "./transcript.ts";
+
+const TEXT = [
+  "Before.",
+  "",
+  "```console ready",
+  "$ curl -s http://127.0.0.1:1/a | head -1",
+  "one",
+  "",
+  "two",
+  "",
+  "$ curl -s http://127.0.0.1:1/b",
+  "```",
+  "",
+  "```",
+  "$ not ours",
+  "```",
+  "",
+  "```console down",
+  "$ false",
+  "three",
+  "```",
+  "",
+].join("\n");
+
+Deno.test("commands and outputs are read from the blocks of a document", { permissions: "none" }, () => {
+  assertEquals(parseTranscripts(TEXT), [
+    { state: "ready", command: "curl -s http://127.0.0.1:1/a | head -1", output: "one\n\ntwo" },
+    { state: "ready", command: "curl -s http://127.0.0.1:1/b", output: "" },
+    { state: "down", command: "false", output: "three" },
+  ]);
+});
+
+Deno.test("other outputs take their place, all else stays", { permissions: "none" }, () => {
+  assertEquals(replaceOutputs(TEXT, ["one\n\ntwo", "", "three"]), TEXT);
+  const changed = replaceOutputs(TEXT, ["1", "2", "3"]);
+  assertEquals(parseTranscripts(changed).map(({ output }) => output), ["1", "2", "3"]);
+  assertEquals(replaceOutputs(changed, ["one\n\ntwo", "", "three"]), TEXT);
+});
+
+Deno.test("what varies is left out, what does not stays", { permissions: "none" }, () => {
+  const cases: readonly [output: string, without: string][] = [
+    [
+      '{"lastUpdated":"2026-11-21T10:00:00.123456789Z","healthy":true}',
+      '{"lastUpdated":"TIME","healthy":true}',
+    ],
+    ["date: Sat, 21 Nov 2026 17:00:00 GMT", "date: TIME"],
+    ['kubeproxy_x{ip_family="IPv4"} 1.5e+9', 'kubeproxy_x{ip_family="IPv4"} NUMBER'],
+    ["# TYPE kubeproxy_x gauge", "# TYPE kubeproxy_x gauge"],
+    ["HTTP/1.1 503 Service Unavailable", "HTTP/1.1 503 Service Unavailable"],
+    ['\t"localEndpoints": 2,', '\t"localEndpoints": 2,'],
+    ["x-load-balancing-endpoint-weight: 2", "x-load-balancing-endpoint-weight: 2"],
+  ];
+  for (const [output, without] of cases) assertEquals(withoutVarying(output), without);
+});
