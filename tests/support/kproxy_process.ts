@@ -22,6 +22,8 @@ export interface KproxyOptions {
   readonly path?: string;
   /** As whom it runs; without it as this process. */
   readonly as?: RunAs;
+  /** How much it logs; null leaves that to its configuration file, which must ask for 2 or more. @default {2} */
+  readonly verbosity?: number | null;
 }
 
 /** A way to start the program with fewer rights, who may then not see the usual paths. */
@@ -55,13 +57,13 @@ export class KproxyProcess implements AsyncDisposable {
   }
 
   /** Starts it without waiting. The process is the runtime itself, so signals and kills reach it and nothing else. */
-  static spawn({ netns, args, path, as }: KproxyOptions): KproxyProcess {
+  static spawn({ netns, args, path, as, verbosity = 2 }: KproxyOptions): KproxyProcess {
     const { prefix, deno, root } = as ?? { prefix: [], deno: Deno.execPath(), root: ROOT };
     const kproxy = ["run", "-q", "--config", `${root}/deno.json`, ...permissionFlags(), `${root}/main.ts`];
     const child = new Deno.Command("ip", {
       args: [
         ...["netns", "exec", netns.name, ...prefix, deno, ...kproxy],
-        ...["run", "--logging-format=json", "--v=2", ...args],
+        ...["run", "--logging-format=json", ...(verbosity === null ? [] : [`--v=${verbosity}`]), ...args],
       ],
       stdin: "null",
       stdout: "null",

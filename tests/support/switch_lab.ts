@@ -1,0 +1,235 @@
+/**
+ * A node whose clients connect without end, over TCP and UDP and both IP families, while its proxy is ended, started, given another
+ * configuration or another mode.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import type { ProxyMode } from "../../lib/config/types.ts";
+import { type ApiJson, service, slice } from "../flows/objects.ts";
+import { ConnectLoop } from "./connect_loop.ts";
+import { KproxyProcess } from "./kproxy_process.ts";
+import { LabManifests } from "./lab_manifests.ts";
+import type { ProbeProtocol } from "./lab_probe.ts";
+import type { SocketAddress } from "./lab_sockets.ts";
+import { NODE_ADDRESSES, NODE_OBJECT, NodeLab } from "./node_lab.ts";
+
+/** How a proxy comes to be in the next state. */
+export type SwitchWay =
+  /** Ended by this signal, then a new process. */
+  | "SIGTERM"
+  | "SIGKILL"
+  /** The configuration file changes, what the process takes as a new life. */
+  | "reload"
+  /** The configuration file changes in what a life goes on with. */
+  | "live reload";
+
+/** One step: into this mode, in this way. */
+export interface Switch {
+  readonly to: ProxyMode;
+  readonly by: SwitchWay;
+}
+
+const [TCP, UDP] = [{ port: 80, nodePort: 30080, target: 8080 }, { port: 53, nodePort: 30053, target: 5353 }];
+const CLUSTER_IPS = ["10.96.0.1", "fd00:10:96::1"] as const;
+/** Of each family; the last one serves nothing at first. */
+const PODS = [
+  ["10.244.0.11", "10.244.0.12", "10.244.0.13"],
+  ["fd00:10:244::11", "fd00:10:244::12", "fd00:10:244::13"],
+] as const;
+const SERVICE: ApiJson = service("shop/web", {
+  type: "NodePort",
+  clusterIP: CLUSTER_IPS[0],
+  clusterIPs: CLUSTER_IPS,
+  ipFamilies: ["IPv4", "IPv6"],
+  ports: [`http:${TCP.port}:${TCP.nodePort}`, `dns:${UDP.port}:${UDP.nodePort}/UDP`],
+});
+const FIRST_SYNC = "First sync done, Services are served";
+const ANEW = "Configuration changed, starting anew with it";
+const LIVE = "Configuration changed, in force now";
+
+/** Who connects to what: each from a namespace of its own, because an agent runs one loop. */
+const CLIENTS: readonly (readonly [ip: string, at: string, protocol: ProbeProtocol, to: SocketAddress])[] = [
+  ["10.244.0.5", "cni0", "tcp", { ip: CLUSTER_IPS[0], port: TCP.port }],
+  ["10.244.0.6", "cni0", "udp", { ip: CLUSTER_IPS[0], port: UDP.port }],
+  ["fd00:10:244::5", "cni0", "tcp", { ip: CLUSTER_IPS[1], port: TCP.port }],
+  ["fd00:10:244::6", "cni0", "udp", { ip: CLUSTER_IPS[1], port: UDP.port }],
+  ["198.51.100.9", "eth0", "tcp", { ip: NODE_ADDRESSES.eth0[0], port: TCP.nodePort }],
+  ["198.51.100.10", "eth0", "udp", { ip: NODE_ADDRESSES.eth0[0], port: UDP.nodePort }],
+];
+
+function slices(absent: number): ApiJson[] {
+  return PODS.map((pods, i) => {
+    const ports = [`http:${TCP.target}`, `dns:${UDP.target}/UDP`];
+    return slice(`shop/web.${i}`, ports, pods.filter((_, pod) => pod !== absent).map((ip) => `${ip}@node-a`));
+  });
+}
+
+/** The node, its clients and its kproxy. */
+export class SwitchLab implements AsyncDisposable {
+  readonly #lab: NodeLab;
+  readonly #manifests: LabManifests;
+  readonly #folder: string;
+  readonly #loops: ConnectLoop[] = [];
+  #kproxy: KproxyProcess | undefined;
+  #masqueradeAll = false;
+  #verbosity = 2;
+  #absent = 2;
+
+  private constructor(lab: NodeLab, manifests: LabManifests, folder: string) {
+    this.#lab = lab;
+    this.#manifests = manifests;
+    this.#folder = folder;
+  }
+
+  /** Builds the node, starts kproxy in this mode, then the loops. */
+  static async create(mode: ProxyMode): Promise<SwitchLab> {
+    const folder = await Deno.makeTempDir({ prefix: "kproxy-config-" });
+    const lab = new SwitchLab(await NodeLab.create(), await LabManifests.create(), folder);
+    try {
+      await lab.#begin(mode);
+      return lab;
+    } catch (error) {
+      await lab[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  /**
+   * Makes the switch and then sees to it that the proxy is in this mode, has the Service's endpoints follow a change, and that up to
+   * now every single connection was answered in time.
+   */
+  async make({ to, by }: Switch): Promise<void> {
+    const from = this.#process.lines.length;
+    if (by === "SIGTERM" || by === "SIGKILL") {
+      const { code } = await this.#process.stop(by);
+      assertEquals(code, by === "SIGTERM" ? 0 : 137);
+      await this.#answered(20);
+      await this.#configure(to);
+      await this.#start();
+    } else if (by === "reload") {
+      this.#masqueradeAll = !this.#masqueradeAll;
+      await this.#configure(to);
+      await this.#process.until("its next life", (lines) => {
+        const begin = lines.findIndex(({ msg }) => msg === ANEW);
+        return begin >= 0 && lines.slice(begin).filter(({ msg }) => msg === FIRST_SYNC).length === 2;
+      }, from);
+    } else {
+      this.#verbosity = 5 - this.#verbosity;
+      await this.#configure(to);
+      await this.#process.untilMessage(LIVE, from);
+    }
+    assertEquals(await this.#proxyMode(), to);
+    await this.#answered(40);
+    await this.#change();
+    await this.#unbroken();
+  }
+
+  /** Ends the loops; fails unless each connection was answered in time and there were enough of them. */
+  async end(): Promise<void> {
+    for (const loop of this.#loops.splice(0)) await loop.stopUnbroken();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#kproxy?.[Symbol.asyncDispose]();
+    await this.#lab[Symbol.asyncDispose]();
+    await this.#manifests[Symbol.asyncDispose]();
+    await Deno.remove(this.#folder, { recursive: true });
+  }
+
+  get #process(): KproxyProcess {
+    if (this.#kproxy === undefined) throw new TypeError("kproxy is not started");
+    return this.#kproxy;
+  }
+
+  async #begin(mode: ProxyMode): Promise<void> {
+    for (const ip of PODS.flat()) {
+      const host = await this.#lab.host(ip, "cni0");
+      await host.call("serve", { protocol: "tcp", ip, port: TCP.target });
+      await host.call("serve", { protocol: "udp", ip, port: UDP.target });
+    }
+    await this.#manifests.replace("node.json", [NODE_OBJECT]);
+    await this.#manifests.replace("web.json", [SERVICE]);
+    await this.#manifests.replace("endpoints.json", slices(this.#absent));
+    await this.#configure(mode);
+    await this.#start();
+    for (const [ip, at, protocol, to] of CLIENTS) {
+      this.#loops.push(await ConnectLoop.start(await this.#lab.host(ip, at), to, protocol));
+    }
+    await this.#answered(20);
+  }
+
+  async #start(): Promise<void> {
+    await this.#kproxy?.[Symbol.asyncDispose]();
+    this.#kproxy = await KproxyProcess.start({
+      netns: this.#lab.node.netns,
+      verbosity: null,
+      args: [
+        `--config=${this.#folder}/config.yaml`,
+        "--hostname-override=node-a",
+        `--manifests=${this.#manifests.folder}`,
+      ],
+    });
+  }
+
+  async #configure(mode: ProxyMode): Promise<void> {
+    const periods = { masqueradeAll: this.#masqueradeAll, minSyncPeriod: "0s" };
+    const config = {
+      apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+      kind: "KubeProxyConfiguration",
+      mode,
+      clusterCIDR: "10.244.0.0/16,fd00:10:244::/56",
+      iptables: periods,
+      nftables: periods,
+      ipvs: { minSyncPeriod: "0s" },
+      logging: { verbosity: this.#verbosity },
+    };
+    await Deno.writeTextFile(`${this.#folder}/config.yaml`, JSON.stringify(config));
+  }
+
+  async #proxyMode(): Promise<string> {
+    const curl = ["curl", "-s", "--max-time", "3", "--noproxy", "*", "http://127.0.0.1:10249/proxyMode"];
+    return await this.#lab.node.netns.run(curl);
+  }
+
+  /** Takes another pod out of the Service and waits until no connection is answered by it any more. */
+  async #change(): Promise<void> {
+    this.#absent = (this.#absent + 1) % 3;
+    const edit = (): Promise<void> => this.#manifests.replace("endpoints.json", slices(this.#absent));
+    await this.#process.change(edit, "shop/web", 2);
+    // Those under way were sent before.
+    await this.#answered(10);
+    const before = await this.#answers();
+    await this.#answered(30);
+    const after = await this.#answers();
+    const gone = PODS.map((pods) => pods[this.#absent]);
+    for (const [server, count] of after) {
+      if (gone.some((ip) => server.startsWith(`${ip}:`) || server.startsWith(`[${ip}]:`))) {
+        assertEquals(count, before.get(server), `${server} is no endpoint, but answers`);
+      }
+    }
+    assert(after.size >= 8, `only ${[...after.keys()].join(" ")} answer`);
+  }
+
+  async #answers(): Promise<Map<string, number>> {
+    const counts = new Map<string, number>();
+    for (const { byServer } of await Promise.all(this.#loops.map((loop) => loop.report()))) {
+      for (const [server, count] of Object.entries(byServer)) {
+        counts.set(server, (counts.get(server) ?? 0) + count);
+      }
+    }
+    return counts;
+  }
+
+  async #answered(count: number): Promise<void> {
+    await Promise.all(this.#loops.map((loop) => loop.answered(count)));
+  }
+
+  async #unbroken(): Promise<void> {
+    for (const [i, loop] of this.#loops.entries()) {
+      const { failures, requests } = await loop.report();
+      const [, , protocol, to] = CLIENTS[i]!;
+      assertEquals(failures, [], `${failures.length} of ${requests}, ${protocol} to ${to.ip} ${to.port}`);
+    }
+  }
+}
