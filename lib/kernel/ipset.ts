@@ -1,14 +1,51 @@
 /**
- * Sets of the ipset program: which there are, and their removal.
+ * Sets through the `ipset` program.
  *
  * @module
  */
-import { ExecError } from "../errors.ts";
-import { type Exec, runOk } from "./exec.ts";
+import { ExecError, UnsupportedError } from "../errors.ts";
+import { destroySetLine, parseSets, type SavedSet } from "../netfilter/ipset.ts";
+import { type Exec, type Input, runOk } from "./exec.ts";
 
 // ipset's words where the kernel has no sets.
 const NO_IPSET_REGEXP = /Cannot open session to kernel|Protocol not supported|Invalid argument/;
 const IN_USE_REGEXP = /it is in use by a kernel component/;
+const NO_RIGHTS_REGEXP = /Operation not permitted|Permission denied/;
+const OLDEST_MAJOR = 6;
+
+/**
+ * Makes sure that there are sets here.
+ *
+ * @returns the version of the program
+ * @throws {UnsupportedError} if the program, the kernel's part of it, or the right to use it is missing
+ */
+export async function probeIpset(exec: Exec): Promise<string> {
+  try {
+    const version = /v(\d+)\.\d+/.exec(await runOk(exec, ["ipset", "--version"]));
+    if (version === null || Number(version[1]) < OLDEST_MAJOR) {
+      throw new UnsupportedError(
+        "ipset",
+        `version ${OLDEST_MAJOR} or newer`,
+        version?.[0] ?? "an unknown one",
+      );
+    }
+    await runOk(exec, ["ipset", "list", "-name"]);
+    return version[0];
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    const cause = { cause: error };
+    if (error.isMissing()) {
+      throw new UnsupportedError("ipset", "the program ipset (package ipset)", "none on the PATH", cause);
+    }
+    if (NO_RIGHTS_REGEXP.test(error.stderr)) {
+      throw new UnsupportedError("ipset", "root or CAP_NET_ADMIN", error.stderr.trim(), cause);
+    }
+    if (NO_IPSET_REGEXP.test(error.stderr)) {
+      throw new UnsupportedError("ipset", "the kernel module ip_set", error.stderr.trim(), cause);
+    }
+    throw error;
+  }
+}
 
 /**
  * Names of all sets; none where there is no ipset program or no support in the kernel.
@@ -26,15 +63,44 @@ export async function listSets(exec: Exec): Promise<readonly string[]> {
 }
 
 /**
+ * The sets whose names are wanted, with their entries; by name.
+ *
+ * @throws {ExecError} if they cannot be listed
+ */
+export async function saveSets(
+  exec: Exec,
+  isWanted: (name: string) => boolean,
+): Promise<ReadonlyMap<string, SavedSet>> {
+  return parseSets(await runOk(exec, ["ipset", "save"]), isWanted);
+}
+
+/**
+ * Carries out lines of `ipset restore` in one run of the program, up to the first that fails. What is added already and what is
+ * gone already is fine.
+ *
+ * @throws {ExecError} if one fails; the text tells which
+ */
+export async function restoreSets(exec: Exec, text: Input): Promise<void> {
+  await runOk(exec, ["ipset", "restore", "-exist"], { stdin: text });
+}
+
+/**
  * Removes sets in one run of the program, up to the first that cannot be removed.
  *
  * @throws {ExecError} if one cannot be removed
  */
 export async function destroySets(exec: Exec, names: readonly string[]): Promise<void> {
-  await runOk(exec, ["ipset", "restore"], { stdin: names.map((name) => `destroy ${name}\n`).join("") });
+  await runOk(exec, ["ipset", "restore"], {
+    stdin: names.map((name) => `${destroySetLine(name)}\n`).join(""),
+  });
 }
 
 /** True if the failure says that a rule still uses the set. */
 export function isSetInUse({ stderr }: ExecError): boolean {
   return IN_USE_REGEXP.test(stderr);
+}
+
+/** True if the failure says that a set has no room for another entry. */
+export function isSetFull({ stderr }: ExecError): boolean {
+  return /Hash is full/.test(stderr);
 }

@@ -119,15 +119,19 @@ export function formatSets(
 }
 
 /**
- * Reads the text of `ipset save`; by name.
+ * Reads the text of `ipset save`; by name. Sets that are not wanted are left out.
  *
  * @throws {SyntaxError} if a line is none of ipset's
  */
-export function parseSets(text: string): ReadonlyMap<string, SavedSet> {
+export function parseSets(
+  text: string,
+  isWanted: (name: string) => boolean = () => true,
+): ReadonlyMap<string, SavedSet> {
   const sets = new Map<string, { name: string; definition: SetDefinition | null; entries: Set<SetEntry> }>();
   for (const line of text.split("\n")) {
-    if (line === "") continue;
     const [command = "", name = "", third = "", ...options] = line.split(" ");
+    // Sets of others may have entries of any shape.
+    if (line === "" || !isWanted(name)) continue;
     if (command === "create" && third !== "") {
       sets.set(name, { name, definition: readDefinition(name, third, options), entries: new Set() });
       continue;

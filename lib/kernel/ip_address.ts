@@ -1,0 +1,112 @@
+/**
+ * Devices and their addresses through the `ip` program.
+ *
+ * @module
+ */
+import { ExecError, UnsupportedError } from "../errors.ts";
+import {
+  addDummyLine,
+  deleteLinkLine,
+  type DeviceAddress,
+  parseDeviceAddresses,
+  parseLinkKinds,
+} from "../netfilter/ip_batch.ts";
+import { type Exec, runOk } from "./exec.ts";
+
+// Words of older kernels by number, of newer ones (6.4) in full.
+const EXISTS_REGEXP = /File exists|already assigned/i;
+const ABSENT_REGEXP = /Cannot assign requested address|address not found|Cannot find device|No such device/i;
+const NO_DEVICE_REGEXP = /does not exist|Cannot find device/;
+const NO_TYPE_REGEXP = /Unknown device type|Operation not supported|Not supported/i;
+const FAILED_LINE_REGEXP = /^Command failed -:(\d+)$/;
+
+/** All addresses of all devices. */
+export async function listAddresses(exec: Exec): Promise<readonly DeviceAddress[]> {
+  return parseDeviceAddresses(await runOk(exec, ["ip", "-json", "address"]));
+}
+
+/** What a device is made of (`dummy`, `veth`, …; `""`: hardware), or null if there is none of this name. */
+export async function deviceKind(exec: Exec, device: string): Promise<string | null> {
+  try {
+    const text = await runOk(exec, ["ip", "-json", "-details", "link", "show", "dev", device]);
+    return parseLinkKinds(text).get(device) ?? null;
+  } catch (error) {
+    if (error instanceof ExecError && NO_DEVICE_REGEXP.test(error.stderr)) return null;
+    throw error;
+  }
+}
+
+/**
+ * Makes a dummy device unless it is there.
+ *
+ * @returns true if it was not there
+ * @throws {UnsupportedError} if the kernel has no dummy devices, or if a device of this name is something else
+ */
+export async function ensureDummy(exec: Exec, device: string): Promise<boolean> {
+  const kind = await deviceKind(exec, device);
+  if (kind === "dummy") return false;
+  if (kind !== null) {
+    throw new UnsupportedError(
+      `Device ${device}`,
+      "a dummy device of this name",
+      `one of kind ${kind || "hardware"}`,
+    );
+  }
+  try {
+    await runOk(exec, ["ip", ...addDummyLine(device).split(" ")]);
+    return true;
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    if (EXISTS_REGEXP.test(error.stderr)) return false;
+    if (!NO_TYPE_REGEXP.test(error.stderr)) throw error;
+    throw new UnsupportedError(`Device ${device}`, "the kernel module dummy", error.stderr.trim(), {
+      cause: error,
+    });
+  }
+}
+
+/** Deletes a device with its addresses; one that is gone is fine. */
+export async function deleteDevice(exec: Exec, device: string): Promise<void> {
+  try {
+    await runOk(exec, ["ip", ...deleteLinkLine(device).split(" ")]);
+  } catch (error) {
+    if (!(error instanceof ExecError && NO_DEVICE_REGEXP.test(error.stderr))) throw error;
+  }
+}
+
+/**
+ * Carries out lines of `ip -batch` (without line ends) in one run of the program. What is added already and what is gone already
+ * is fine.
+ *
+ * @throws {ExecError} if another line failed; all others have been carried out
+ */
+export async function runIpBatch(exec: Exec, lines: readonly string[]): Promise<void> {
+  const argv = ["ip", "-force", "-batch", "-"];
+  const { code, stderr } = await exec.run(argv, { stdin: lines.map((line) => `${line}\n`).join("") });
+  if (code === 0) return;
+  const failures = batchFailures(stderr, lines);
+  // A status without any line to blame is a failure of the program as a whole.
+  if (failures === null) throw new ExecError(argv, code, stderr);
+  if (failures.length > 0) throw new ExecError(argv, code, failures.join("\n"));
+}
+
+/** The failures that matter, each with its line; null if the text names no line. */
+function batchFailures(stderr: string, lines: readonly string[]): readonly string[] | null {
+  const failures: string[] = [];
+  let words: string[] = [];
+  let blamed = 0;
+  for (const text of stderr.split("\n")) {
+    const at = FAILED_LINE_REGEXP.exec(text);
+    if (at === null) {
+      words.push(text);
+      continue;
+    }
+    blamed++;
+    const line = lines[Number(at[1]) - 1] ?? "";
+    const reason = words.join(" ").trim();
+    words = [];
+    const isFine = / add /.test(` ${line} `) ? EXISTS_REGEXP.test(reason) : ABSENT_REGEXP.test(reason);
+    if (!isFine) failures.push(`${reason} (${line})`);
+  }
+  return blamed === 0 ? null : failures;
+}

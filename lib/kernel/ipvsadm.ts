@@ -1,0 +1,251 @@
+/**
+ * IPVS through the `ipvsadm` program.
+ *
+ * @module
+ */
+import { ExecError, UnsupportedError } from "../errors.ts";
+import {
+  addRealServerLine,
+  addVirtualServerLine,
+  deleteRealServerLine,
+  deleteVirtualServerLine,
+  type IpvsTable,
+  parseIpvsLoads,
+  parseIpvsTable,
+  type RealServer,
+  type RealServerLoad,
+  type RealServerName,
+  type SavedVirtualServer,
+  updateRealServerLine,
+  updateVirtualServerLine,
+  type VirtualServer,
+  virtualServerKey,
+  type VirtualServerLoad,
+  type VirtualServerName,
+  virtualServerOption,
+} from "../netfilter/ipvs.ts";
+import { type Exec, type Input, runOk } from "./exec.ts";
+
+/** How adding something went. */
+export type AddAnswer = "added" | "exists" | "noVirtualServer";
+/** How changing or deleting something went. */
+export type ChangeAnswer = "done" | "notFound" | "noVirtualServer";
+
+/** Idle times after which connections are forgotten. */
+export interface IpvsTimeouts {
+  readonly tcpSeconds: number;
+  readonly tcpFinSeconds: number;
+  readonly udpSeconds: number;
+}
+
+// The program's own words; it never translates them.
+const EXISTS_REGEXP = /already exists/;
+const NO_VIRTUAL_SERVER_REGEXP = /Service not defined/;
+const NOT_FOUND_REGEXP = /No such (service|destination)/;
+const NO_SCHEDULER_REGEXP = /Scheduler or persistence engine not found/;
+const NO_IPVS_REGEXP = /Can't initialize ipvs: (?!Permission|Operation not permitted)/;
+const NO_RIGHTS_REGEXP = /Permission denied|Operation not permitted|must be root/;
+
+/** The IPVS of this network namespace. */
+export class Ipvsadm {
+  readonly #exec: Exec;
+
+  constructor(exec: Exec) {
+    this.#exec = exec;
+  }
+
+  /** Deletes all virtual servers, whoever made them. */
+  async flush(): Promise<void> {
+    await runOk(this.#exec, ["ipvsadm", "-C"]);
+  }
+
+  /**
+   * Adds a virtual server without real servers.
+   *
+   * @throws {UnsupportedError} if the kernel does not have its scheduler
+   */
+  async addVirtualServer(server: VirtualServer): Promise<"added" | "exists"> {
+    try {
+      await this.#run(addVirtualServerLine(server));
+      return "added";
+    } catch (error) {
+      if (isAbout(error, EXISTS_REGEXP)) return "exists";
+      throw schedulerError(error, server.scheduler);
+    }
+  }
+
+  /**
+   * Changes scheduler, flags and timeout; connections and real servers stay.
+   *
+   * @throws {UnsupportedError} if the kernel does not have its scheduler
+   */
+  async updateVirtualServer(server: VirtualServer): Promise<"done" | "notFound"> {
+    try {
+      await this.#run(updateVirtualServerLine(server));
+      return "done";
+    } catch (error) {
+      if (isAbout(error, NOT_FOUND_REGEXP)) return "notFound";
+      throw schedulerError(error, server.scheduler);
+    }
+  }
+
+  /** Deletes a virtual server with its real servers. */
+  async deleteVirtualServer(name: VirtualServerName): Promise<"done" | "notFound"> {
+    try {
+      await this.#run(deleteVirtualServerLine(name));
+      return "done";
+    } catch (error) {
+      if (isAbout(error, NOT_FOUND_REGEXP)) return "notFound";
+      throw error;
+    }
+  }
+
+  /** A virtual server with its real servers; null if there is none of this name. */
+  async getVirtualServer(name: VirtualServerName): Promise<SavedVirtualServer | null> {
+    const { virtualServers } = await this.save();
+    return virtualServers.get(virtualServerKey(name)) ?? null;
+  }
+
+  /** All virtual servers, whoever made them, with their real servers. */
+  async save(): Promise<IpvsTable> {
+    return parseIpvsTable(await runOk(this.#exec, ["ipvsadm", "-Sn"]));
+  }
+
+  async addRealServer(virtual: VirtualServerName, real: RealServer): Promise<AddAnswer> {
+    try {
+      await this.#run(addRealServerLine(virtual, real));
+      return "added";
+    } catch (error) {
+      if (isAbout(error, EXISTS_REGEXP)) return "exists";
+      if (isAbout(error, NO_VIRTUAL_SERVER_REGEXP)) return "noVirtualServer";
+      throw error;
+    }
+  }
+
+  /** Changes the weight; connections stay. */
+  updateRealServer(virtual: VirtualServerName, real: RealServer): Promise<ChangeAnswer> {
+    return this.#change(updateRealServerLine(virtual, real));
+  }
+
+  /** Deletes a real server, whatever connections it has. */
+  deleteRealServer(virtual: VirtualServerName, real: RealServerName): Promise<ChangeAnswer> {
+    return this.#change(deleteRealServerLine(virtual, real));
+  }
+
+  /** The real servers of one virtual server with their connections; null if there is none of this name. */
+  async listRealServers(virtual: VirtualServerName): Promise<readonly RealServerLoad[] | null> {
+    const argv = ["ipvsadm", "-Ln", ...virtualServerOption(virtual).split(" ")];
+    try {
+      const load = parseIpvsLoads(await runOk(this.#exec, argv)).get(virtualServerKey(virtual));
+      return load === undefined ? null : [...load.realServers.values()];
+    } catch (error) {
+      if (isAbout(error, NOT_FOUND_REGEXP)) return null;
+      throw error;
+    }
+  }
+
+  /** The connections of all real servers; by key of the virtual server. */
+  async loads(): Promise<ReadonlyMap<string, VirtualServerLoad>> {
+    return parseIpvsLoads(await runOk(this.#exec, ["ipvsadm", "-Ln"]));
+  }
+
+  /**
+   * Carries out lines (without line ends) in their order, in one run of the program.
+   *
+   * @throws {ExecError} if one of them failed; those around it have been carried out, and nobody knows which one it was
+   */
+  async restore(lines: Iterable<string>): Promise<void> {
+    const argv = ["ipvsadm", "-R"];
+    const { code, stderr } = await this.#exec.run(argv, { stdin: inPieces(lines) });
+    // A line that the kernel refuses does not change the program's status.
+    if (code !== 0 || stderr.trim() !== "") throw new ExecError(argv, code, oneLine(stderr));
+  }
+
+  async timeouts(): Promise<IpvsTimeouts> {
+    const text = await runOk(this.#exec, ["ipvsadm", "-L", "--timeout"]);
+    const [, tcp, tcpFin, udp] = /: (\d+) (\d+) (\d+)/.exec(text) ?? [];
+    if (udp === undefined) throw new SyntaxError(`ipvsadm printed "${text.trim()}" instead of timeouts`);
+    return { tcpSeconds: Number(tcp), tcpFinSeconds: Number(tcpFin), udpSeconds: Number(udp) };
+  }
+
+  /** Sets idle times; 0 leaves one as it is. */
+  async setTimeouts({ tcpSeconds, tcpFinSeconds, udpSeconds }: IpvsTimeouts): Promise<void> {
+    await runOk(this.#exec, ["ipvsadm", "--set", ...[tcpSeconds, tcpFinSeconds, udpSeconds].map(String)]);
+  }
+
+  async #change(line: string): Promise<ChangeAnswer> {
+    try {
+      await this.#run(line);
+      return "done";
+    } catch (error) {
+      if (isAbout(error, NOT_FOUND_REGEXP)) return "notFound";
+      if (isAbout(error, NO_VIRTUAL_SERVER_REGEXP)) return "noVirtualServer";
+      throw error;
+    }
+  }
+
+  async #run(line: string): Promise<void> {
+    await runOk(this.#exec, ["ipvsadm", ...line.split(" ")]);
+  }
+}
+
+/** Lines per piece of text: a piece is written at once. */
+const PIECE_LINES = 512;
+
+function inPieces(lines: Iterable<string>): Input {
+  return function* () {
+    let piece: string[] = [];
+    for (const line of lines) {
+      piece.push(`${line}\n`);
+      if (piece.length < PIECE_LINES) continue;
+      yield piece.join("");
+      piece = [];
+    }
+    yield piece.join("");
+  };
+}
+
+/** The same failure may come once for each of 10,000 lines. */
+function oneLine(stderr: string): string {
+  const counts = new Map<string, number>();
+  for (const line of stderr.split("\n")) {
+    if (line !== "") counts.set(line, (counts.get(line) ?? 0) + 1);
+  }
+  return [...counts].map(([line, count]) => count === 1 ? line : `${line} (${count} times)`).join("; ");
+}
+
+function isAbout(error: unknown, regexp: RegExp): boolean {
+  return error instanceof ExecError && regexp.test(error.stderr);
+}
+
+function schedulerError(error: unknown, scheduler: string): unknown {
+  if (!isAbout(error, NO_SCHEDULER_REGEXP)) return error;
+  return new UnsupportedError(
+    `IPVS scheduler ${scheduler}`,
+    `the kernel module ip_vs_${scheduler}`,
+    "no such scheduler in this kernel",
+    { cause: error },
+  );
+}
+
+/** Why IPVS cannot be used at all, if the failure says so: program, module or rights are missing. */
+export function ipvsAbsence(error: ExecError): UnsupportedError | null {
+  if (error.isMissing()) {
+    return absence("the program ipvsadm (package ipvsadm)", "none on the PATH", error);
+  }
+  if (NO_IPVS_REGEXP.test(error.stderr)) {
+    return absence(
+      "the kernel module ip_vs (modprobe of package kmod loads it)",
+      "none in this kernel",
+      error,
+    );
+  }
+  if (NO_RIGHTS_REGEXP.test(error.stderr)) {
+    return absence("root or CAP_NET_ADMIN", error.stderr.trim(), error);
+  }
+  return null;
+}
+
+function absence(needs: string, found: string, cause: ExecError): UnsupportedError {
+  return new UnsupportedError("IPVS", needs, found, { cause });
+}

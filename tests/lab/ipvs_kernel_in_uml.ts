@@ -1,0 +1,305 @@
+/**
+ * What `lib/kernel` says and does about IPVS, sets and addresses, against a real kernel inside of the user-mode Linux:
+ * `tests/lab/uml.sh 'deno test -A tests/lab/ipvs_kernel_in_uml.ts'`.
+ *
+ * @module
+ */
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { ExecError, UnsupportedError } from "../../lib/errors.ts";
+import { type Exec, systemExec } from "../../lib/kernel/exec.ts";
+import {
+  deleteDevice,
+  deviceKind,
+  ensureDummy,
+  listAddresses,
+  runIpBatch,
+} from "../../lib/kernel/ip_address.ts";
+import {
+  destroySets,
+  isSetFull,
+  listSets,
+  probeIpset,
+  restoreSets,
+  saveSets,
+} from "../../lib/kernel/ipset.ts";
+import { ipvsAbsence, Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
+import { addAddressLine, deleteAddressLine } from "../../lib/netfilter/ip_batch.ts";
+import {
+  addEntryLine,
+  createSetLine,
+  deleteEntryLine,
+  type SetDefinition,
+  swapSetsLine,
+} from "../../lib/netfilter/ipset.ts";
+import {
+  addRealServerLine,
+  addVirtualServerLine,
+  deleteVirtualServerLine,
+  formatIpvsTable,
+  type RealServer,
+  type VirtualServer,
+} from "../../lib/netfilter/ipvs.ts";
+import type { Protocol } from "../../lib/model/objects.ts";
+
+const DEVICE = "kube-ipvs0";
+const ipvs = new Ipvsadm(systemExec);
+
+function server(address: string, port: number, rest: Partial<VirtualServer> = {}): VirtualServer {
+  return { address, protocol: "TCP", port, scheduler: "rr", flags: [], timeoutSeconds: 0, ...rest };
+}
+
+function real(address: string, port: number, weight = 1): RealServer {
+  return { address, port, weight };
+}
+
+async function saved(): Promise<string> {
+  return formatIpvsTable(await ipvs.save());
+}
+
+Deno.test("virtual servers: added, changed, read, deleted", async () => {
+  await ipvs.flush();
+  const redis = server("10.96.0.2", 6379, { timeoutSeconds: 600 });
+  const hashed = server("fd00:10:96::9", 443, { scheduler: "mh", flags: ["mh-fallback", "mh-port"] });
+  assertEquals(await ipvs.getVirtualServer(redis), null);
+  assertEquals(await ipvs.updateVirtualServer(redis), "notFound");
+  assertEquals(await ipvs.deleteVirtualServer(redis), "notFound");
+  assertEquals(await ipvs.listRealServers(redis), null);
+  assertEquals(await ipvs.addVirtualServer(redis), "added");
+  assertEquals(await ipvs.addVirtualServer(redis), "exists");
+  assertEquals(await ipvs.addVirtualServer({ ...redis, protocol: "UDP" }), "added");
+  assertEquals(await ipvs.addVirtualServer({ ...redis, protocol: "SCTP" }), "added");
+  assertEquals(await ipvs.addVirtualServer(hashed), "added");
+  assertEquals((await ipvs.getVirtualServer(redis))?.server, redis);
+  assertEquals((await ipvs.getVirtualServer(hashed))?.server, hashed);
+  assertEquals([...(await ipvs.save()).virtualServers.keys()].sort(), [
+    "10.96.0.2:6379/SCTP",
+    "10.96.0.2:6379/TCP",
+    "10.96.0.2:6379/UDP",
+    "[fd00:10:96::9]:443/TCP",
+  ]);
+  const changed = { ...redis, scheduler: "wlc", timeoutSeconds: 0 };
+  assertEquals(await ipvs.updateVirtualServer(changed), "done");
+  assertEquals((await ipvs.getVirtualServer(redis))?.server, changed);
+  assertEquals(await ipvs.deleteVirtualServer(redis), "done");
+  assertEquals(await ipvs.getVirtualServer(redis), null);
+  await ipvs.flush();
+  assertEquals(await saved(), "");
+});
+
+Deno.test("a scheduler that the kernel does not have is named", async () => {
+  const unknown = server("10.96.0.3", 80, { scheduler: "nosuch" });
+  const error = await assertRejects(() => ipvs.addVirtualServer(unknown), UnsupportedError);
+  assertStringIncludes(error.message, "ip_vs_nosuch");
+  await ipvs.addVirtualServer({ ...unknown, scheduler: "rr" });
+  await assertRejects(() => ipvs.updateVirtualServer(unknown), UnsupportedError);
+  await ipvs.flush();
+});
+
+for (
+  const [protocol, address, target] of [
+    ["TCP", "10.96.0.2", "10.244.0.7"],
+    ["UDP", "fd00:10:96::2", "fd00:10:244::7"],
+    ["SCTP", "10.96.0.2", "10.244.0.7"],
+  ] satisfies [Protocol, string, string][]
+) {
+  Deno.test(`real servers of ${protocol}: added, changed, read, deleted`, async () => {
+    await ipvs.flush();
+    const virtual = server(address, 53, { protocol });
+    const one = real(target, 8053);
+    assertEquals(await ipvs.addRealServer(virtual, one), "noVirtualServer");
+    assertEquals(await ipvs.updateRealServer(virtual, one), "noVirtualServer");
+    assertEquals(await ipvs.deleteRealServer(virtual, one), "noVirtualServer");
+    await ipvs.addVirtualServer(virtual);
+    assertEquals(await ipvs.listRealServers(virtual), []);
+    assertEquals(await ipvs.updateRealServer(virtual, one), "notFound");
+    assertEquals(await ipvs.deleteRealServer(virtual, one), "notFound");
+    assertEquals(await ipvs.addRealServer(virtual, one), "added");
+    assertEquals(await ipvs.addRealServer(virtual, one), "exists");
+    assertEquals(await ipvs.updateRealServer(virtual, { ...one, weight: 0 }), "done");
+    const load = { ...one, weight: 0, activeConnections: 0, inactiveConnections: 0 };
+    assertEquals(await ipvs.listRealServers(virtual), [load]);
+    assertEquals([...(await ipvs.loads()).values()].flatMap(({ realServers }) => [...realServers.values()]), [
+      load,
+    ]);
+    assertEquals([...(await ipvs.getVirtualServer(virtual))?.realServers.values() ?? []], [{
+      ...one,
+      weight: 0,
+    }]);
+    assertEquals(await ipvs.deleteRealServer(virtual, one), "done");
+    assertEquals(await ipvs.listRealServers(virtual), []);
+    await ipvs.flush();
+  });
+}
+
+Deno.test("a real server of another forwarding method is read, and translated once it is changed", async () => {
+  const virtual = server("10.96.0.2", 80);
+  await ipvs.addVirtualServer(virtual);
+  await ipvs.addRealServer(virtual, { ...real("10.244.0.7", 80), otherOptions: "-g" });
+  assertEquals((await ipvs.getVirtualServer(virtual))?.realServers.get("10.244.0.7:80")?.otherOptions, "-g");
+  await ipvs.updateRealServer(virtual, real("10.244.0.7", 80));
+  assertEquals(
+    (await ipvs.getVirtualServer(virtual))?.realServers.get("10.244.0.7:80"),
+    real("10.244.0.7", 80),
+  );
+  await ipvs.flush();
+});
+
+Deno.test("a batch is carried out in order, and told if a line of it fails", async () => {
+  const virtual = server("10.96.0.2", 80);
+  const lines = [addVirtualServerLine(virtual), addRealServerLine(virtual, real("10.244.0.7", 80))];
+  await ipvs.restore(lines);
+  const error = await assertRejects(
+    () => ipvs.restore([...lines, ...lines, addVirtualServerLine(server("fd00::1", 80))]),
+    ExecError,
+  );
+  assertEquals(error.stderr, "Service already exists (2 times); Destination already exists (2 times)");
+  assertEquals((await ipvs.save()).virtualServers.size, 2);
+  await ipvs.restore([deleteVirtualServerLine(virtual)]);
+  await ipvs.restore([]);
+  assertEquals([...(await ipvs.save()).virtualServers.keys()], ["[fd00::1]:80/TCP"]);
+  await assertRejects(() => ipvs.restore(["nonsense"]), ExecError);
+  await ipvs.flush();
+});
+
+Deno.test("the text of a table makes the same table", async () => {
+  await ipvs.restore([
+    "-A -t 10.1.0.1:80 -s mh -p 100 -b mh-fallback,mh-port",
+    "-a -t 10.1.0.1:80 -r 10.2.0.1:8080 -m -w 0",
+    "-a -t 10.1.0.1:80 -r 10.2.0.2:80 -g -w 7",
+    "-A --sctp-service [fd00::1]:99 -s rr -p 10800 -M 64",
+    "-A -f 33 -s rr",
+    "-A -f 34 -6 -s rr",
+  ]);
+  const before = await ipvs.save();
+  assertEquals(before.otherLines.length, 2);
+  await ipvs.flush();
+  await ipvs.restore(formatIpvsTable(before).trim().split("\n"));
+  assertEquals(await ipvs.save(), before);
+  await ipvs.flush();
+});
+
+Deno.test("timeouts: 0 keeps one", async () => {
+  const before = await ipvs.timeouts();
+  await ipvs.setTimeouts({ tcpSeconds: 0, tcpFinSeconds: 77, udpSeconds: 0 });
+  assertEquals(await ipvs.timeouts(), { ...before, tcpFinSeconds: 77 });
+});
+
+Deno.test("what is missing for IPVS is named", async () => {
+  const absence = async (exec: Exec): Promise<string | undefined> => {
+    const error = await assertRejects(() => new Ipvsadm(exec).save(), ExecError);
+    return ipvsAbsence(error)?.message;
+  };
+  const asNobody: Exec = {
+    run: (argv, options) =>
+      systemExec.run(["setpriv", "--reuid=65534", "--clear-groups", "--bounding-set=-all", ...argv], options),
+  };
+  const withoutProgram: Exec = { run: (argv) => systemExec.run([`${argv[0]}-of-nowhere`]) };
+  assertStringIncludes(await absence(asNobody) ?? "", "root or CAP_NET_ADMIN");
+  assertStringIncludes(await absence(withoutProgram) ?? "", "package ipvsadm");
+  const setError = await assertRejects(() => probeIpset(asNobody), UnsupportedError);
+  assertStringIncludes(setError.message, "root or CAP_NET_ADMIN");
+  const noSet = await assertRejects(() => probeIpset(withoutProgram), UnsupportedError);
+  assertStringIncludes(noSet.message, "package ipset");
+});
+
+Deno.test("sets: made, filled, saved, made larger under their name, destroyed", async () => {
+  assertStringIncludes(await probeIpset(systemExec), "v");
+  const definition: SetDefinition = { name: "KP-A", type: "hash:ip,port", family: "IPv4", maxElements: 2 };
+  const create = createSetLine(definition);
+  const text = (lines: readonly string[]): string => lines.map((line) => `${line}\n`).join("");
+  const entries = ["10.0.0.1,tcp:80", "10.0.0.2,udp:80", "10.0.0.3,sctp:80"];
+  await restoreSets(
+    systemExec,
+    text([create, ...entries.slice(0, 2).map((entry) => addEntryLine("KP-A", entry))]),
+  );
+  // The same once more is fine.
+  await restoreSets(
+    systemExec,
+    text([create, addEntryLine("KP-A", entries[0]!), deleteEntryLine("KP-A", "10.0.0.9,tcp:1")]),
+  );
+  const full = await assertRejects(
+    () => restoreSets(systemExec, text([addEntryLine("KP-A", entries[2]!)])),
+    ExecError,
+  );
+  assertEquals(isSetFull(full), true);
+  const larger = { ...definition, name: "KP-T", maxElements: 4 };
+  await restoreSets(
+    systemExec,
+    text([
+      createSetLine(larger),
+      ...entries.map((entry) => addEntryLine("KP-T", entry)),
+      swapSetsLine("KP-A", "KP-T"),
+      "destroy KP-T",
+    ]),
+  );
+  const sets = await saveSets(systemExec, (name) => name.startsWith("KP-"));
+  assertEquals([...sets.keys()], ["KP-A"]);
+  assertEquals(sets.get("KP-A")?.definition, { ...definition, maxElements: 4 });
+  assertEquals([...sets.get("KP-A")?.entries ?? []].sort(), entries);
+  assertEquals((await saveSets(systemExec, () => false)).size, 0);
+  await destroySets(systemExec, ["KP-A"]);
+  assertEquals((await listSets(systemExec)).includes("KP-A"), false);
+});
+
+Deno.test("every type of set comes back from the kernel as it went in", async () => {
+  const lines = [
+    "create KP-1 hash:ip family inet6 hashsize 1024 maxelem 65536",
+    "add KP-1 fd00::1",
+    "create KP-2 hash:ip,port,ip family inet hashsize 1024 maxelem 70000",
+    "add KP-2 10.0.0.1,tcp:80,10.0.0.1",
+    "create KP-3 hash:ip,port,net family inet6 hashsize 1024 maxelem 65536",
+    "add KP-3 fd00::1,tcp:80,fd00::7",
+    "add KP-3 fd00::1,tcp:80,2001:db8::/32",
+    "create KP-4 bitmap:port range 0-65535",
+    "add KP-4 30000",
+  ];
+  await restoreSets(systemExec, `${lines.join("\n")}\n`);
+  const sets = [...(await saveSets(systemExec, (name) => name.startsWith("KP-"))).values()];
+  const again = sets.flatMap(({ definition, entries, name }) => [
+    definition === null ? `${name} is not read` : createSetLine(definition),
+    ...[...entries].map((entry) => addEntryLine(name, entry)),
+  ]);
+  assertEquals(again.sort(), lines.sort());
+  await destroySets(systemExec, sets.map(({ name }) => name));
+});
+
+Deno.test("addresses of a dummy device: bound, found, removed; twice is fine", async () => {
+  await deleteDevice(systemExec, DEVICE);
+  assertEquals(await deviceKind(systemExec, DEVICE), null);
+  assertEquals(await ensureDummy(systemExec, DEVICE), true);
+  assertEquals(await ensureDummy(systemExec, DEVICE), false);
+  assertEquals(await deviceKind(systemExec, DEVICE), "dummy");
+  const own = async (): Promise<readonly string[]> =>
+    (await listAddresses(systemExec)).filter(({ device }) => device === DEVICE).map((
+      { address, prefixLength },
+    ) => `${address}/${prefixLength}`);
+  const add = [addAddressLine(DEVICE, "10.96.0.1"), addAddressLine(DEVICE, "fd00:10:96::9")];
+  await runIpBatch(systemExec, add);
+  await runIpBatch(systemExec, [
+    "link add kube-ipvs0 type dummy",
+    ...add,
+    addAddressLine(DEVICE, "10.96.0.2"),
+  ]);
+  assertEquals(await own(), ["10.96.0.1/32", "10.96.0.2/32", "fd00:10:96::9/128"]);
+  const remove = [deleteAddressLine(DEVICE, "10.96.0.1"), deleteAddressLine(DEVICE, "fd00:10:96::9")];
+  await runIpBatch(systemExec, remove);
+  await runIpBatch(systemExec, [...remove, deleteAddressLine(DEVICE, "10.96.0.2")]);
+  assertEquals(await own(), []);
+  const error = await assertRejects(
+    () =>
+      runIpBatch(systemExec, [addAddressLine("nowhere0", "10.96.0.1"), addAddressLine(DEVICE, "10.96.0.3")]),
+    ExecError,
+  );
+  assertEquals(error.stderr, 'Cannot find device "nowhere0" (address add 10.96.0.1/32 dev nowhere0)');
+  assertEquals(await own(), ["10.96.0.3/32"]);
+  await runIpBatch(systemExec, []);
+  await deleteDevice(systemExec, DEVICE);
+  await deleteDevice(systemExec, DEVICE);
+});
+
+Deno.test("a device of our name that is none of ours is left alone", async () => {
+  await systemExec.run(["ip", "link", "add", DEVICE, "type", "bridge"]);
+  const error = await assertRejects(() => ensureDummy(systemExec, DEVICE), UnsupportedError);
+  assertStringIncludes(error.message, "one of kind bridge");
+  await deleteDevice(systemExec, DEVICE);
+});
