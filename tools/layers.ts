@@ -19,7 +19,8 @@ export const LAYERS: readonly Layer[] = [
   {
     row: 5,
     name: "applying",
-    paths: /^lib\/backend\/((registry|mode|cleanup|leftovers)\.ts$|[^/]+\/(apply|cleanup|proxier))/,
+    paths:
+      /^lib\/backend\/((registry|mode|choose_mode|cleanup|leftovers)\.ts$|[^/]+\/(apply|cleanup|proxier))/,
   },
   { row: 5, name: "sources", paths: /^lib\/source\/(kube|files|token_bucket)/ },
   { row: 1, name: "model", paths: /^lib\/(errors\.ts$|model\/)/ },

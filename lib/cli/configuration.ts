@@ -39,10 +39,19 @@ export async function effectiveConfiguration(flags: ParsedFlags): Promise<Effect
 export function configurationOf(flags: ParsedFlags, file: ConfigFile | null): EffectiveConfiguration {
   const base = file === null
     ? { config: defaultConfig(), warnings: [] }
-    : parseConfigFile(file, { lenient: flags.get("config-lenient") ?? false });
+    : parseConfigFile(file, parseOptions(flags));
   const { config, warnings } = applyFlagValues(base.config, flags.values, { fromFile: file !== null });
   // An obsolete flag has been reported by its name already.
   const obsolete = FLAGS.filter((flag) => flag.note?.state === "obsolete").map((flag) => `--${flag.name}: `);
   const remaining = warnings.filter((warning) => !obsolete.some((prefix) => warning.startsWith(prefix)));
   return { config, warnings: [...base.warnings, ...remaining], file };
+}
+
+/** The flags that decide what is wrong with a file. */
+function parseOptions(flags: ParsedFlags): Parameters<typeof parseConfigFile>[1] {
+  const proxyModeFallback = flags.get("proxy-mode-fallback");
+  return {
+    lenient: flags.get("config-lenient") ?? false,
+    ...(proxyModeFallback === undefined ? {} : { proxyModeFallback }),
+  };
 }

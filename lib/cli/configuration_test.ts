@@ -44,6 +44,41 @@ Deno.test("flags set their fields", async () => {
   assertEquals(warnings, []);
 });
 
+const WRONG_MODE = 'Invalid value: "iptable": must be iptables, ipvs, nftables, userspace, auto or blank ' +
+  '(blank means iptables); did you mean "iptables"?';
+
+Deno.test("an unknown mode is refused, by flag and in a file", async () => {
+  const byFlag = ["run", "--proxy-mode=iptable"];
+  const error = await assertRejects(() => effectiveConfiguration(parseArgs(byFlag)), ConfigError);
+  assertEquals(error.message, `--proxy-mode: ${WRONG_MODE}`);
+  await withFile(`${HEAD}mode: iptable\n`, async (path) => {
+    for (const more of [[], ["--proxy-mode-fallback=false"]]) {
+      const flags = parseArgs([`--config=${path}`, ...more]);
+      const error = await assertRejects(() => effectiveConfiguration(flags), ConfigError);
+      assertEquals(error.message, `${path}:3: mode: ${WRONG_MODE}`);
+    }
+  });
+});
+
+Deno.test("with --proxy-mode-fallback an unknown mode is a warning, by flag and in a file", async () => {
+  const TOLD = 'there is no mode "iptable", iptables takes its place';
+  const flags = parseArgs(["run", "--proxy-mode=iptable", "--proxy-mode-fallback"]);
+  assertEquals((await effectiveConfiguration(flags)).warnings, [`--proxy-mode: ${TOLD}`]);
+  const text = `${HEAD}mode: iptable\n`;
+  await withFile(text, async (path) => {
+    const beside = await effectiveConfiguration(parseArgs([`--config=${path}`, "--proxy-mode-fallback"]));
+    assertEquals(beside.warnings, [`${path}:3: mode: ${TOLD}`]);
+    assertEquals(beside.config.kproxy.proxyModeFallback, true);
+  });
+  await withFile(`${text}kproxy: {proxyModeFallback: true}\n`, async (path) => {
+    assertEquals((await effectiveConfiguration(parseArgs([`--config=${path}`]))).warnings, [
+      `${path}:3: mode: ${TOLD}`,
+    ]);
+    const against = parseArgs([`--config=${path}`, "--proxy-mode-fallback=false"]);
+    await assertRejects(() => effectiveConfiguration(against), ConfigError, WRONG_MODE);
+  });
+});
+
 Deno.test("beside a file the flags count that count in kube-proxy, the others are named", async () => {
   const text = `${HEAD}mode: ipvs\nhostnameOverride: from-file\nlogging:\n  verbosity: 1\n`;
   await withFile(text, async (path) => {

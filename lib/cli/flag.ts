@@ -84,6 +84,8 @@ export interface Flag {
   readonly doc: string;
   /** The values it takes, if they are few; a blank one is always taken as "not set". */
   readonly values?: readonly string[];
+  /** What else is given is left to the rules of the configuration, which may allow it. */
+  readonly isOpen?: true;
   /** Completion: names ending in one of these, and folders. Empty: any file. */
   readonly files?: readonly string[];
   /** Field of `KubeProxyConfiguration` it sets. */

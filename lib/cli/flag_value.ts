@@ -94,7 +94,9 @@ export function parseFlagValue(
 
 function checkChoice(flag: Flag, text: string): void {
   const { values } = flag;
-  if (values === undefined || text === "" || (flag.type !== "string" && flag.type !== "list")) return;
+  if (
+    values === undefined || flag.isOpen || text === "" || (flag.type !== "string" && flag.type !== "list")
+  ) return;
   const wrong = (flag.type === "list" ? splitCsv(text) : [text]).find((word) => !values.includes(word));
   if (wrong !== undefined) throw new ValueError(`want ${listed(values)}${didYouMean(wrong, values)}`);
 }

@@ -66,9 +66,21 @@ export const MODE_FLAGS = [
     default: "iptables",
     group: "Mode and rules",
     commands: CONFIGURED,
-    doc: "Which proxy mode to use (in this release iptables, also as auto)",
+    doc: "Which proxy mode to use; auto takes the best that works here (in this release only iptables)",
     values: ["iptables", "ipvs", "nftables", "userspace", "auto"],
+    isOpen: true,
     field: "mode",
+  },
+  {
+    name: "proxy-mode-fallback",
+    type: "bool",
+    default: "false",
+    group: "Mode and rules",
+    commands: CONFIGURED,
+    doc:
+      "Let a mode that cannot run here, or is unknown, give way to iptables, then userspace, as kube-proxy " +
+      "once did; also honoured with --config",
+    field: "kproxy.proxyModeFallback",
   },
 ] as const satisfies readonly Flag[];
 

@@ -3,10 +3,10 @@
  *
  * @module
  */
-import type { PreparedMode } from "../backend/mode.ts";
-import { resolveMode } from "../backend/registry.ts";
+import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../backend/choose_mode.ts";
+import { MODES } from "../backend/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
-import type { KubeProxyConfiguration, ProxyMode, SyncPeriods } from "../config/types.ts";
+import type { KubeProxyConfiguration, SyncPeriods } from "../config/types.ts";
 import { conntrackSettings } from "../conntrack/settings.ts";
 import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
 import { ExecError } from "../errors.ts";
@@ -40,10 +40,6 @@ export interface PlannedLife extends Lasting {
   readonly config: KubeProxyConfiguration;
   /** As it is now: some fields may change while the life goes on. */
   readonly now: { config: KubeProxyConfiguration };
-  /** The mode really in use. */
-  readonly mode: ProxyMode;
-  readonly prepare: ReturnType<typeof resolveMode>["prepare"];
-  readonly periods: SyncPeriods;
   /** Name of the own Node. */
   readonly node: string;
   readonly log: Logger;
@@ -51,20 +47,32 @@ export interface PlannedLife extends Lasting {
 
 /** What the proxy hears and where it speaks. */
 export interface Channels {
-  readonly metrics: ProxyMetrics;
   readonly source: Source;
   readonly events: OpenedEvents;
+  /** Counts the source's requests from now on; there are none before it is run. */
+  readonly countRequests: (metrics: ProxyMetrics) => void;
 }
 
-/** A node that can run the mode. */
-export interface PreparedNode {
-  readonly prepared: PreparedMode;
+/** A node that can run the mode chosen for it. */
+export interface PreparedNode extends Omit<ChosenMode, "passedOver"> {
+  /** Set if this is not the mode that was configured. */
+  readonly fallback: ModeFallback | null;
   /** Kernel settings of connection tracking that are not as wanted. */
   readonly refused: readonly RefusedSetting[];
 }
 
-/** Ready to serve. */
-export interface Life extends PlannedLife, Channels, PreparedNode {}
+/** A configured mode that gave way to another one. */
+export interface ModeFallback {
+  readonly wanted: string;
+  readonly used: string;
+  readonly why: string;
+}
+
+/** Ready to serve. `config` is that of the mode really in use, `now.config` the configured one. */
+export interface Life extends PlannedLife, Omit<Channels, "countRequests">, PreparedNode {
+  readonly metrics: ProxyMetrics;
+  readonly periods: SyncPeriods;
+}
 
 /**
  * What a configuration stands for on this node.
@@ -73,14 +81,11 @@ export interface Life extends PlannedLife, Channels, PreparedNode {}
  * @throws {UnsupportedError} if this release does not have the mode
  */
 export function planLife(config: KubeProxyConfiguration, lasting: Lasting): PlannedLife {
-  const { mode, prepare } = resolveMode(config.mode);
+  candidateModes(config, MODES);
   return {
     ...lasting,
     config,
     now: { config },
-    mode,
-    prepare,
-    periods: selectedPeriods(config, mode),
     node: nodeName(config),
     log: openLogger(config.logging, lasting.io, lasting.verbosity),
   };
@@ -92,30 +97,50 @@ export function planLife(config: KubeProxyConfiguration, lasting: Lasting): Plan
  * @throws {ConfigError} if the source's configuration is wrong
  * @throws {UsageError} if a manifest path is not there
  */
-export async function openChannels({ config, flags, mode, node, log }: PlannedLife): Promise<Channels> {
+export async function openChannels({ config, flags, node, log }: PlannedLife): Promise<Channels> {
   const master = flags.get("master") ?? "";
-  const metrics = new ProxyMetrics({ mode });
+  let counting: ProxyMetrics | null = null;
   const source = await openSource(config, {
     master,
     nodeName: node,
     log,
-    onRequest: (request) => metrics.observeApiRequest(request),
+    onRequest: (request) => counting?.observeApiRequest(request),
   });
-  return { metrics, source, events: await openEvents(config, { master, log }) };
+  return {
+    source,
+    events: await openEvents(config, { master, log }),
+    // Which metrics there are depends on the mode, and that is chosen on the node.
+    countRequests: (metrics) => {
+      counting = metrics;
+    },
+  };
+}
+
+/** Puts together what a life is made of. */
+export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Channels): Life {
+  const { countRequests, ...rest } = channels;
+  const metrics = new ProxyMetrics({ mode: node.mode });
+  countRequests(metrics);
+  return { ...planned, ...rest, ...node, metrics, periods: selectedPeriods(node.config, node.mode) };
 }
 
 /**
- * Sets what the node needs for a mode. Connection tracking comes first: the mode reads what is set there.
+ * Chooses the mode and sets what the node needs for it. Connection tracking comes first: the mode reads what is set there.
  *
- * @throws {UnsupportedError} if the node cannot run the mode
+ * @throws {UnsupportedError} if the node cannot run the mode, or none of those that may take its place
  */
-export async function prepareNode({ config, log, prepare }: PlannedLife): Promise<PreparedNode> {
+export async function prepareNode({ config, log }: PlannedLife): Promise<PreparedNode> {
   const refused = await applyConntrackSettings(
     systemExec,
     conntrackSettings(config.conntrack, cpuCount()),
     log,
   );
-  return { prepared: await prepare({ exec: systemExec, config, log }), refused };
+  const { passedOver, ...chosen } = await chooseMode(MODES, { exec: systemExec, config, log });
+  const isFallback = config.mode !== "auto" && passedOver.length > 0;
+  const fallback = isFallback
+    ? { wanted: config.mode, used: chosen.mode, why: passedOverText(passedOver) }
+    : null;
+  return { ...chosen, fallback, refused };
 }
 
 /** Needs a right that few grant; a node works without, so a refusal is told to those who ask for details only. */
@@ -139,7 +164,7 @@ export async function succeedingLife(config: KubeProxyConfiguration, lasting: La
   try {
     const node = await prepareNode(planned);
     await adjustOomScore(planned);
-    return { ...planned, ...channels, ...node };
+    return beginLife(planned, node, channels);
   } catch (error) {
     await channels.events.run(AbortSignal.abort());
     throw error;

@@ -43,6 +43,7 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["masquerade-all", ["run", "--masquerade-all"], true],
   ["nodeport-addresses", ["run", "--nodeport-addresses=10.0.0.0/8,fd00::/8"], ["10.0.0.0/8", "fd00::/8"]],
   ["proxy-mode", ["render", "--proxy-mode=nftables"], "nftables"],
+  ["proxy-mode-fallback", ["run", "--proxy-mode-fallback"], true],
   ["cluster-cidr", ["run", "--cluster-cidr=10.244.0.0/16,fd00:10::/64"], "10.244.0.0/16,fd00:10::/64"],
   ["detect-local-mode", ["run", "--detect-local-mode=NodeCIDR"], "NodeCIDR"],
   ["pod-bridge-interface", ["run", "--pod-bridge-interface=cni0"], "cni0"],
@@ -190,10 +191,6 @@ Deno.test("wrong use is told in one line that says what was probably meant", { p
     ["run -x", 'Unknown flag "-x"'],
     ["run -config=a", 'Unknown flag "-config=a": did you mean "--config"?'],
     ["version --confg=x", 'Unknown flag "--confg"'],
-    [
-      "run --proxy-mode=iptable",
-      'Invalid value "iptable" for --proxy-mode: want iptables, ipvs, nftables, userspace or auto: did you mean "iptables"?',
-    ],
     [
       "run --logging-format=jsn",
       'Invalid value "jsn" for --logging-format: want text or json: did you mean "json"?',

@@ -11,6 +11,7 @@ import { configurationOf, type EffectiveConfiguration } from "./configuration.ts
 import type { Io } from "./io.ts";
 import {
   adjustOomScore,
+  beginLife,
   type Lasting,
   type Life,
   openChannels,
@@ -44,8 +45,8 @@ export async function runCommand(
     reloads: isFollowed ? new ReloadRecord(wallClockMs()) : null,
   };
   const planned = planLife(config, lasting);
-  const { log, mode, node } = planned;
-  log.info("Starting", { version: versionLine(), mode, node });
+  const { log, node } = planned;
+  log.info("Starting", { version: versionLine(), mode: config.mode, node });
   using signals = new StopSignals((name) => log.info("Stopping, rules stay in place", { signal: name }));
   const preparation = prepareNode(planned);
   // The tools may wait long for a lock that others hold. What is abandoned has only read, or set what it found wanting.
@@ -56,7 +57,7 @@ export async function runCommand(
     return 0;
   }
   await adjustOomScore(planned);
-  const life: Life = { ...planned, ...prepared, ...await openChannels(planned) };
+  const life = beginLife(planned, prepared, await openChannels(planned));
   if (file === null) {
     await serveNode(life, { signal: signals.signal, onStarted: () => {} });
     return 0;

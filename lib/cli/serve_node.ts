@@ -4,13 +4,21 @@
  * @module
  */
 import type { FamilyProxier } from "../backend/backend.ts";
+import { configForMode } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { Conntrack } from "../kernel/conntrack.ts";
 import { systemExec } from "../kernel/exec.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
-import { serviceHealthFailedEvent, startingEvent, sysctlsRefusedEvent } from "../observe/event_catalog.ts";
+import {
+  healthServerFailedEvent,
+  metricsServerFailedEvent,
+  modeFallbackEvent,
+  serviceHealthFailedEvent,
+  startingEvent,
+  sysctlsRefusedEvent,
+} from "../observe/event_catalog.ts";
 import { NodeServers } from "../serve/node_servers.ts";
 import { FamilyRunner } from "../sync/family_runner.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
@@ -36,12 +44,11 @@ export interface LifeSpan {
  * @throws {Error} if the source gives up, or an address cannot be had with `bindAddressHardFail`
  */
 export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Promise<void> {
-  const { config, prepared, refused, node, log, metrics, source, events } = life;
+  const { config, prepared, node, log, metrics, source, events } = life;
   // The source may end by itself, and takes everything else along.
   const end = new AbortController();
   const until = AbortSignal.any([signal, end.signal]);
-  events.recorder.record(startingEvent(node));
-  if (refused.length > 0) events.recorder.record(sysctlsRefusedEvent(node, refused));
+  recordStart(life);
   life.reloads?.addTo(metrics.registry);
   const servers = makeServers(life);
   const ownNode = new OwnNode();
@@ -90,11 +97,18 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   }
 }
 
+/** What there is to tell of how the life begins. */
+function recordStart({ node, refused, fallback, events: { recorder } }: Life): void {
+  recorder.record(startingEvent(node));
+  if (refused.length > 0) recorder.record(sysctlsRefusedEvent(node, refused));
+  if (fallback !== null) recorder.record(modeFallbackEvent(node, fallback));
+}
+
 function makeServers(life: Life): NodeServers {
   const { config, flags, mode, periods, prepared, node, log, verbosity, metrics, events } = life;
   return new NodeServers({
     config,
-    currentConfig: () => life.now.config,
+    currentConfig: () => configForMode(life.now.config, mode),
     mode,
     periods,
     families: prepared.proxiers.map(({ family }) => family),
@@ -105,6 +119,8 @@ function makeServers(life: Life): NodeServers {
     version: VERSION,
     emulationVersion: DECISIONS_LEVEL,
     onPortConflict: (conflict) => events.recorder.record(serviceHealthFailedEvent(node, conflict)),
+    onHealthFailure: (problem) => events.recorder.record(healthServerFailedEvent(node, problem)),
+    onMetricsFailure: (problem) => events.recorder.record(metricsServerFailedEvent(node, problem)),
   });
 }
 

@@ -41,6 +41,11 @@ export function applyModeDefaults(config: KubeProxyConfiguration): KubeProxyConf
   return config.mode === "nftables" && noAddresses ? { ...config, nodePortAddresses: ["primary"] } : config;
 }
 
+/** The configuration of a node that runs `mode`, which may not be the one that was configured. */
+export function configForMode(config: KubeProxyConfiguration, mode: ProxyMode): KubeProxyConfiguration {
+  return config.mode === mode ? config : applyModeDefaults({ ...config, mode });
+}
+
 /** The address with a port added if it is a bare IP; anything else as it is. */
 export function withPort(address: string, port: number): string {
   return parseIp(address) === null ? address : joinHostPort(address, port);

@@ -310,6 +310,13 @@ const OWN_FIELDS: readonly FieldSpec[] = [
     omitDefault: true,
     allowed: ENDPOINTS_SOURCES,
   }),
+  field(
+    "kproxy.proxyModeFallback",
+    "boolean",
+    false,
+    "a mode that cannot run here, or is unknown, gives way to iptables, then userspace",
+    { flag: "proxy-mode-fallback", omitDefault: true },
+  ),
 ];
 
 /** Every field, in the order of the API type, kproxy's own last. */

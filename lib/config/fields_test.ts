@@ -79,7 +79,7 @@ const OTHER: KubeProxyConfiguration = {
   configSyncPeriod: 60_000,
   portRange: "1-2",
   windowsRunAsService: true,
-  kproxy: { manifests: ["/m"], endpointsSource: "slices" },
+  kproxy: { manifests: ["/m"], endpointsSource: "slices", proxyModeFallback: true },
 };
 
 /** Paths of a value's leaves: lists, and maps whose keys the user chooses, count as leaves. */

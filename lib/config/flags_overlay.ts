@@ -62,6 +62,9 @@ const PORT_FLAGS: readonly PortFlag[] = [
   },
 ];
 
+/** Sections with the periods of a mode. */
+type PacedSection = "iptables" | "ipvs" | "nftables";
+
 /**
  * The configuration with the given flags (by name, without dashes; only those given) over it. Flags that set no field
  * are passed over.
@@ -177,16 +180,14 @@ class Overlay {
   /** There are no flags for nftables: those of iptables count in every mode but ipvs. */
   #byMode(): void {
     const mode = (this.changes.get("mode") ?? this.config.mode) as ProxyMode;
+    const fallback = this.changes.get("kproxy.proxyModeFallback") ?? this.config.kproxy.proxyModeFallback;
+    const sections = sectionsOf(mode, fallback === true);
+    const likeIptables = sections.filter((section) => section !== "ipvs");
     for (const name of ["syncPeriod", "minSyncPeriod"] as const) {
-      const [iptables, ipvs] = [`iptables.${name}`, `ipvs.${name}`];
-      this.#feed(
-        iptables,
-        mode === "ipvs" ? [] : mode === "nftables" ? [`nftables.${name}`] : fedBoth(iptables, mode),
-      );
-      this.#feed(ipvs, mode === "ipvs" ? [ipvs] : []);
+      this.#feed(`iptables.${name}`, likeIptables.map((section) => `${section}.${name}`));
+      this.#feed(`ipvs.${name}`, sections.includes("ipvs") ? [`ipvs.${name}`] : []);
     }
-    const all = "iptables.masqueradeAll";
-    this.#feed(all, mode === "nftables" ? ["nftables.masqueradeAll"] : fedBoth(all, mode));
+    this.#feed("iptables.masqueradeAll", masqueradingSections(sections).map((s) => `${s}.masqueradeAll`));
     if (mode === "ipvs" && !this.changes.has("ipvs.minSyncPeriod")) {
       this.changes.set("ipvs.minSyncPeriod", 1_000);
     }
@@ -206,9 +207,19 @@ class Overlay {
   }
 }
 
-/** In mode auto the choice between iptables and nftables is still open. */
-function fedBoth(path: string, mode: ProxyMode): string[] {
-  return mode === "auto" ? [path, path.replace(/^iptables/, "nftables")] : [path];
+/** The sections whose mode this configuration may come to run. */
+function sectionsOf(mode: ProxyMode, fallback: boolean): readonly PacedSection[] {
+  const own: readonly PacedSection[] = mode === "auto"
+    ? ["iptables", "nftables"]
+    : mode === "ipvs" || mode === "nftables"
+    ? [mode]
+    : ["iptables"];
+  return fallback && !own.includes("iptables") ? [...own, "iptables"] : own;
+}
+
+/** IPVS mode masquerades by what the section of iptables says. */
+function masqueradingSections(sections: readonly PacedSection[]): readonly PacedSection[] {
+  return [...new Set(sections.map((section) => section === "ipvs" ? "iptables" : section))];
 }
 
 function fits({ kind }: FieldSpec, value: FlagValue): boolean {

@@ -4,7 +4,7 @@
  * @module
  */
 import { ConfigError } from "../errors.ts";
-import { parseConfig, type ParsedConfig } from "./parse.ts";
+import { parseConfig, type ParsedConfig, type ParseOptions } from "./parse.ts";
 
 /** A configuration file as it was read. */
 export interface ConfigFile {
@@ -33,7 +33,7 @@ export async function readConfigFile(path: string): Promise<ConfigFile> {
  */
 export async function loadConfig(
   path: string,
-  options: { readonly lenient?: boolean } = {},
+  options: Omit<ParseOptions, "file"> = {},
 ): Promise<ParsedConfig> {
   return parseConfigFile(await readConfigFile(path), options);
 }
@@ -45,7 +45,7 @@ export async function loadConfig(
  */
 export function parseConfigFile(
   { path, bytes }: ConfigFile,
-  options: { readonly lenient?: boolean } = {},
+  options: Omit<ParseOptions, "file"> = {},
 ): ParsedConfig {
   let text: string;
   try {

@@ -18,6 +18,8 @@ export interface ParseOptions {
   readonly file?: string;
   /** Unknown fields, repeated fields and names in the wrong case are warnings, as in kube-proxy. */
   readonly lenient?: boolean;
+  /** Takes the place of `kproxy.proxyModeFallback`, which decides whether an unknown mode is wrong. */
+  readonly proxyModeFallback?: boolean;
 }
 
 export interface ParsedConfig {
@@ -33,7 +35,7 @@ export interface ParsedConfig {
  * @throws {ConfigError} with every problem of the text, in the order of its lines
  */
 export function parseConfig(text: string, options: ParseOptions = {}): ParsedConfig {
-  const { file, lenient = false } = options;
+  const { file, lenient = false, proxyModeFallback } = options;
   const reader = new YamlReader(text);
   if (reader.problems.length > 0) throw new ConfigError(reader.problems, file);
   const envelope = checkEnvelope(reader);
@@ -41,6 +43,7 @@ export function parseConfig(text: string, options: ParseOptions = {}): ParsedCon
 
   const decoded = decodeDocument(reader, lenient);
   const config = applyDefaults(decoded.values);
+  if (proxyModeFallback !== undefined) config.kproxy.proxyModeFallback = proxyModeFallback;
   const warnings: Problem[] = [...decoded.warnings, ...configWarnings(config), ...dropSplitStreams(config)];
   const problems = [
     ...envelope.problems,

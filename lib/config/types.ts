@@ -94,6 +94,8 @@ export interface KproxyConfig {
   /** Files and folders to read objects from; `-` is standard input. Empty: the API server. */
   manifests: string[];
   endpointsSource: EndpointsSource;
+  /** A mode that cannot run here, or is none, gives way to iptables, then userspace. */
+  proxyModeFallback: boolean;
 }
 
 /** A complete configuration: every field has its default. */

@@ -56,6 +56,10 @@ export function configWarnings(config: KubeProxyConfiguration): Problem[] {
     path: `featureGates.${gate}`,
     message,
   }));
+  if (!PROXY_MODES.includes(config.mode) && config.kproxy.proxyModeFallback) {
+    const message = `there is no mode ${JSON.stringify(config.mode)}, iptables takes its place`;
+    warnings.push({ path: "mode", message });
+  }
   if (config.portRange !== "") {
     warnings.push({
       path: "portRange",
@@ -94,8 +98,8 @@ function checkOomScoreAdj({ oomScoreAdj }: KubeProxyConfiguration): Finding[] {
   return [invalidValue("oomScoreAdj", oomScoreAdj, "must be within the range [-1000, 1000]")];
 }
 
-function checkMode({ mode }: KubeProxyConfiguration): Finding[] {
-  if (PROXY_MODES.includes(mode)) return [];
+function checkMode({ mode, kproxy }: KubeProxyConfiguration): Finding[] {
+  if (PROXY_MODES.includes(mode) || kproxy.proxyModeFallback) return [];
   const nearest = closestWord(mode, PROXY_MODES);
   const hint = nearest === undefined ? "" : `; did you mean ${JSON.stringify(nearest)}?`;
   const names = PROXY_MODES.join(", ");

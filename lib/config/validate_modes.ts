@@ -11,7 +11,7 @@ import { type Finding, invalidValue } from "./finding.ts";
 
 /** What is wrong with the sections `iptables`, `ipvs` and `nftables`. */
 export function checkModes(config: KubeProxyConfiguration): Finding[] {
-  const { mode } = config;
+  const { mode, kproxy: { proxyModeFallback } } = config;
   const findings = checkMasqueradeBit("iptables", config.iptables.masqueradeBit);
   if (mode === "ipvs") findings.push(...checkIpvs(config));
   if (mode === "nftables" || mode === "auto") {
@@ -19,7 +19,9 @@ export function checkModes(config: KubeProxyConfiguration): Finding[] {
     findings.push(...checkPeriods("nftables", config.nftables));
   }
   if (mode === "ipvs") findings.push(...checkPeriods("ipvs", config.ipvs));
-  else if (mode !== "nftables") findings.push(...checkPeriods("iptables", config.iptables));
+  if ((mode !== "ipvs" && mode !== "nftables") || proxyModeFallback) {
+    findings.push(...checkPeriods("iptables", config.iptables));
+  }
   return findings;
 }
 

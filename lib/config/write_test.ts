@@ -137,6 +137,7 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "windowsRunAsService",
     "kproxy.manifests",
     "kproxy.endpointsSource",
+    "kproxy.proxyModeFallback",
   ]);
   for (const path of omitted) assertEquals(written.includes(`${path.split(".").at(-1)}:`), false, path);
 });

@@ -18,6 +18,7 @@ export interface HealthServerOptions {
   readonly health: HealthState;
   readonly metrics: HealthMetrics;
   readonly log: Logger;
+  readonly onListenFailure?: ((problem: string) => void) | undefined;
 }
 
 /** The counters of answers. */
@@ -29,13 +30,14 @@ export type HealthMetrics = Pick<ProxyMetrics, "healthzTotal" | "livezTotal">;
  * @throws {Error} with `hardFail`, if it cannot listen
  */
 export function startHealthServer(options: HealthServerOptions): HttpServer {
-  const { address, hardFail, health, metrics, log } = options;
+  const { address, hardFail, health, metrics, log, onListenFailure } = options;
   const server = new HttpServer({
     name: "healthz",
     address,
     hardFail,
     log,
     handler: healthHandler(health, metrics),
+    onListenFailure,
   });
   server.start();
   return server;

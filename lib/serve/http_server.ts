@@ -19,6 +19,8 @@ export interface HttpServerOptions {
   readonly log: Logger;
   /** Pause before listening is tried again, in milliseconds. @default {5000} */
   readonly retryMs?: number;
+  /** Told when it cannot listen, once until it could; not with `hardFail` at the start. */
+  readonly onListenFailure?: ((problem: string) => void) | undefined;
 }
 
 const RETRY_MS = 5_000;
@@ -91,11 +93,13 @@ export class HttpServer {
   }
 
   #tryLater(error: unknown): void {
-    const { address, name, log, retryMs = RETRY_MS } = this.#options;
+    const { address, name, log, retryMs = RETRY_MS, onListenFailure } = this.#options;
     const values = { server: name, address, retryMs };
     this.#failures++;
-    if (this.#failures === 1) log.error("Cannot listen, will try again", error, values);
-    else log.info("Still cannot listen", { ...values, failures: this.#failures, err: errorText(error) }, 2);
+    if (this.#failures === 1) {
+      log.error("Cannot listen, will try again", error, values);
+      onListenFailure?.(`cannot listen on ${address}: ${errorText(error)}`);
+    } else log.info("Still cannot listen", { ...values, failures: this.#failures, err: errorText(error) }, 2);
     this.#retry = setTimeout(() => {
       try {
         this.#listen();

@@ -67,13 +67,18 @@ Deno.test("an address that is taken is tried again until it is free, and told on
   const { log, messages } = recordingLog();
   const taken = takenPort();
   const { port } = taken.addr as Deno.NetAddr;
-  const options = { name: "test", address: `127.0.0.1:${port}`, handler, hardFail: false, log, retryMs: 20 };
-  const server = new HttpServer(options);
+  const address = `127.0.0.1:${port}`;
+  const failures: string[] = [];
+  const server = new HttpServer({
+    ...{ name: "test", address, handler, hardFail: false, log, retryMs: 20 },
+    onListenFailure: (problem) => failures.push(problem),
+  });
   server.start();
   await new Promise((resolve) => setTimeout(resolve, 100));
   assertEquals(messages, ["Cannot listen, will try again"]);
   taken.close();
   await until(() => server.port === port);
+  assertEquals(failures.map((problem) => problem.split(": ")[0]), [`cannot listen on ${address}`]);
   assertEquals(messages, ["Cannot listen, will try again", "Listening"]);
   await server.stop();
 });

@@ -44,6 +44,7 @@ export interface MetricsServerOptions extends MetricsPages {
   readonly address: string;
   readonly hardFail: boolean;
   readonly log: Logger;
+  readonly onListenFailure?: ((problem: string) => void) | undefined;
 }
 
 /**
@@ -51,8 +52,10 @@ export interface MetricsServerOptions extends MetricsPages {
  *
  * @throws {Error} with `hardFail`, if it cannot listen
  */
-export function startMetricsServer({ address, hardFail, log, ...pages }: MetricsServerOptions): HttpServer {
-  const server = new HttpServer({ name: "metrics", address, hardFail, log, handler: metricsHandler(pages) });
+export function startMetricsServer(options: MetricsServerOptions): HttpServer {
+  const { address, hardFail, log, onListenFailure, ...pages } = options;
+  const handler = metricsHandler(pages);
+  const server = new HttpServer({ name: "metrics", address, hardFail, log, handler, onListenFailure });
   server.start();
   return server;
 }

@@ -39,6 +39,10 @@ export interface NodeServersOptions {
   readonly emulationVersion: string;
   /** Told once of every health check node port that cannot be opened. */
   readonly onPortConflict?: (conflict: PortConflict) => void;
+  /** Told when the health server cannot listen, once until it could. */
+  readonly onHealthFailure?: (problem: string) => void;
+  /** Likewise of the metrics server. */
+  readonly onMetricsFailure?: (problem: string) => void;
   /** Addresses of all interfaces, both families. @default {what the runtime tells} */
   readonly interfaceIps?: () => readonly string[];
 }
@@ -82,11 +86,18 @@ export class NodeServers {
    */
   start(): void {
     const { config, metrics, log, mode, flags, verbosity, version, emulationVersion } = this.#options;
-    const { currentConfig = () => config } = this.#options;
+    const { currentConfig = () => config, onHealthFailure, onMetricsFailure } = this.#options;
     const hardFail = config.bindAddressHardFail;
     this.health.started();
     this.#servers.push(
-      startHealthServer({ address: config.healthzBindAddress, hardFail, health: this.health, metrics, log }),
+      startHealthServer({
+        address: config.healthzBindAddress,
+        hardFail,
+        health: this.health,
+        metrics,
+        log,
+        onListenFailure: onHealthFailure,
+      }),
     );
     this.#servers.push(startMetricsServer({
       address: config.metricsBindAddress,
@@ -100,6 +111,7 @@ export class NodeServers {
       version,
       emulationVersion,
       startMs: performance.timeOrigin,
+      onListenFailure: onMetricsFailure,
     }));
   }
 

@@ -101,7 +101,11 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
     "32768",
   ]);
   assertEquals(config.nodePortAddresses, ["primary", "localhost", "10.0.0.0/8"]);
-  assertEquals(config.kproxy, { manifests: ["/etc/kproxy/objects"], endpointsSource: "slices" });
+  assertEquals(config.kproxy, {
+    manifests: ["/etc/kproxy/objects"],
+    endpointsSource: "slices",
+    proxyModeFallback: false,
+  });
 });
 
 Deno.test("the newest file has every field there is", () => {
