@@ -11,3 +11,6 @@ import type { PrepareMode } from "./mode.ts";
 export const MODES: ReadonlyMap<ProxyMode, PrepareMode> = new Map<ProxyMode, PrepareMode>([
   ["iptables", prepareIptables],
 ]);
+
+/** Names of the implemented modes. */
+export const IMPLEMENTED_MODES: readonly ProxyMode[] = [...MODES.keys()];

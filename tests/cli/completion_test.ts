@@ -31,7 +31,7 @@ const BASH_CASES: readonly [words: readonly string[], offered: readonly string[]
   [["r"], ["run", "render"]],
   [["completion", ""], ["bash", "zsh", "fish"]],
   [["help", "comp"], ["completion"]],
-  [["run", "--proxy-m"], ["--proxy-mode"]],
+  [["run", "--proxy-m"], ["--proxy-mode", "--proxy-mode-fallback"]],
   [["run", "--proxy-mode", ""], ["iptables", "ipvs", "nftables", "userspace", "auto"]],
   [["run", "--proxy-mode", "="], ["iptables", "ipvs", "nftables", "userspace", "auto"]],
   [["run", "--proxy-mode", "=", "ip"], ["iptables", "ipvs"]],
@@ -70,7 +70,7 @@ e2eTest("the script for bash completes commands, flags, values and files", [prog
 const FISH_CASES: readonly [line: string, offered: readonly string[]][] = [
   ["kproxy r", ["render", "run"]],
   ["kproxy completion ", ["bash", "fish", "zsh"]],
-  ["kproxy run --proxy-m", ["--proxy-mode"]],
+  ["kproxy run --proxy-m", ["--proxy-mode", "--proxy-mode-fallback"]],
   ["kproxy run --proxy-mode ip", ["iptables", "ipvs"]],
   ["kproxy run --proxy-mode=ip", ["--proxy-mode=iptables", "--proxy-mode=ipvs"]],
   ["kproxy run --config ", ["a.yaml", "b.yml", "c.json", "sub/", "with space.yaml"]],
@@ -118,7 +118,7 @@ zpty -d shell
 
 const ZSH_CASES: readonly [typed: string, line: string][] = [
   ["kproxy rend", "kproxy render "],
-  ["kproxy run --proxy-m", "kproxy run --proxy-mode="],
+  ["kproxy run --nodep", "kproxy run --nodeport-addresses="],
   ["kproxy run --proxy-mode=nf", "kproxy run --proxy-mode=nftables "],
   ["kproxy run --config b", "kproxy run --config b.yml "],
   ["kproxy --init", "kproxy --init-only "],

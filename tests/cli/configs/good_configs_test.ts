@@ -104,7 +104,7 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
   assertEquals(config.kproxy, {
     manifests: ["/etc/kproxy/objects"],
     endpointsSource: "slices",
-    proxyModeFallback: false,
+    proxyModeFallback: true,
   });
 });
 
