@@ -7,6 +7,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { systemClock } from "../kernel/clock.ts";
 import { type EventRecorder, LogEvents } from "../observe/events.ts";
 import type { Logger } from "../observe/log.ts";
+import { usesApiServer } from "./source.ts";
 import { VERSION } from "./version.ts";
 
 /** What beside the configuration decides where Events go. */
@@ -32,8 +33,7 @@ export async function openEvents(
   config: KubeProxyConfiguration,
   { master, log, hostname = Deno.hostname }: EventsOptions,
 ): Promise<OpenedEvents> {
-  const { kubeconfig } = config.clientConnection;
-  if (config.kproxy.manifests.length > 0 && master === "" && kubeconfig === "") {
+  if (!usesApiServer(config, master)) {
     return { recorder: new LogEvents(log), run: () => Promise.resolve() };
   }
   // Loaded only where it is needed, as the source is.
@@ -42,6 +42,7 @@ export async function openEvents(
     import("../source/kube_http.ts"),
     import("../source/kube_events.ts"),
   ]);
+  const { kubeconfig } = config.clientConnection;
   const access = await apiAccess({ kubeconfig, master, env: Deno.env });
   // A client of its own: Events must neither wait for lists nor use up their requests.
   const client = new KubeClient({

@@ -4,20 +4,23 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../config/types.ts";
-import { nodeZone } from "../model/node.ts";
+import { nodeIps, nodeZone } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import type { FamilyRunner } from "../sync/family_runner.ts";
 import type { ProxyLoop } from "../sync/proxy_loop.ts";
 
-/** How long the first sync waits for the source to say whether there is a Node. */
-const NODE_LIST_MS = 30_000;
+/** How long the first sync waits for the Node: whether there is one and, where rules need them, its addresses. */
+const NODE_MS = 30_000;
 /** How long mode NodeCIDR waits for the node's pod CIDRs, as kube-proxy does. */
 const POD_CIDRS_MS = 300_000;
 
 /** What a {@linkcode NodeWatch} needs. */
 export interface NodeWatchOptions {
   readonly config: KubeProxyConfiguration;
+  readonly nodeName: string;
+  /** False if the source is files alone: what is not in them is not awaited, and a Node that is not is none to miss. */
+  readonly isNodeExpected: boolean;
   readonly runners: readonly FamilyRunner[];
   readonly mode: { reconfigure(node: NodeObject | null): readonly IpFamily[] };
   readonly log: Logger;
@@ -26,14 +29,15 @@ export interface NodeWatchOptions {
 /** Passes what the Node says on to the families. */
 export class NodeWatch {
   readonly #options: NodeWatchOptions;
-  #onPodCidrs: () => void = () => {};
-  readonly #podCidrs: Promise<void>;
+  readonly #podCidrs = Promise.withResolvers<void>();
+  readonly #addresses = Promise.withResolvers<void>();
+  #isKnown = false;
+  #hasAddresses = false;
+  /** True once it was said that the Node or its addresses are not there. */
+  #wasMissed = false;
 
   constructor(options: NodeWatchOptions) {
     this.#options = options;
-    this.#podCidrs = new Promise((resolve) => {
-      this.#onPodCidrs = resolve;
-    });
   }
 
   /** The Node was added or changed; undefined: it is gone, and what it said last stays in force. */
@@ -43,6 +47,8 @@ export class NodeWatch {
       log.warn("Own Node is gone, its last known facts stay in force");
       return;
     }
+    this.#isKnown = true;
+    this.#noteAddresses(node);
     try {
       const changed = new Set(mode.reconfigure(node));
       for (const runner of runners) {
@@ -55,30 +61,67 @@ export class NodeWatch {
     } catch (error) {
       log.error("Cannot use what the Node says", error, { node: node.name });
     }
-    if (node.podCIDRs.length > 0) this.#onPodCidrs();
+    if (node.podCIDRs.length > 0) this.#podCidrs.resolve();
   }
 
   /**
-   * Resolves when the first sync may run: the source has said whether there is a Node, or has not for 30 s; in mode
-   * NodeCIDR, when the pod CIDRs are known. A Node that comes later is taken over then.
+   * Resolves when the first sync may run: the source has said whether there is a Node, or has not for 30 s; where
+   * `nodePortAddresses` names the primary address, when that is known, or is not after 30 s, because until then node ports
+   * would be open on every address; in mode NodeCIDR, when the pod CIDRs are known. What comes later is taken over then.
    *
    * @returns false if `signal` was aborted before: rules made from half of the facts would stay behind
    * @throws {Error} in mode NodeCIDR if there are no pod CIDRs after 5 min
    */
   async whenReady(loop: Pick<ProxyLoop, "whenSynced">, signal: AbortSignal): Promise<boolean> {
-    const { config, log } = this.#options;
-    const needsPodCidrs = config.detectLocalMode === "NodeCIDR";
-    const wait = needsPodCidrs ? this.#podCidrs : loop.whenSynced("nodes");
-    if (await within(wait, needsPodCidrs ? POD_CIDRS_MS : NODE_LIST_MS, signal)) return true;
-    if (signal.aborted) return false;
-    if (needsPodCidrs) {
+    const { config, log, nodeName, isNodeExpected } = this.#options;
+    if (config.detectLocalMode === "NodeCIDR") {
+      if (await within(this.#podCidrs.promise, POD_CIDRS_MS, signal)) return true;
+      if (signal.aborted) return false;
       throw new Error(
         "Timed out waiting for the own Node to have spec.podCIDRs, which detectLocalMode NodeCIDR needs",
       );
     }
-    log.warn("Starting without knowing the own Node");
+    const deadlineMs = performance.now() + NODE_MS;
+    const isListed = await within(loop.whenSynced("nodes"), NODE_MS, signal);
+    if (signal.aborted) return false;
+    if (!isListed) log.warn("Starting without knowing the own Node", { node: nodeName });
+    else if (isNodeExpected && !this.#hasAddresses) this.#sayMissing();
+    if (!isNodeExpected || !needsPrimaryIp(config) || this.#hasAddresses) return true;
+    const isThere = await within(this.#addresses.promise, deadlineMs - performance.now(), signal);
+    if (signal.aborted) return false;
+    if (!isThere) {
+      const advice = "set --bind-address or --hostname-override";
+      log.warn("The primary address is not known, node ports are open on all addresses", { advice });
+    }
     return true;
   }
+
+  #sayMissing(): void {
+    const { log, nodeName, config } = this.#options;
+    this.#wasMissed = true;
+    const awaited = needsPrimaryIp(config) ? `${NODE_MS / 1000}s` : undefined;
+    if (this.#isKnown) log.warn("The own Node has no addresses yet", { node: nodeName, awaited });
+    else {
+      const advice = "if it should have one, compare its name with --hostname-override";
+      log.warn("There is no Node of this name, so nothing is known of its addresses and zone", {
+        node: nodeName,
+        awaited,
+        advice,
+      });
+    }
+  }
+
+  #noteAddresses(node: NodeObject): void {
+    if (this.#hasAddresses || nodeIps(node, "").primaryIsLoopback) return;
+    this.#hasAddresses = true;
+    this.#addresses.resolve();
+    if (this.#wasMissed) this.#options.log.info("The own Node has addresses now", { node: node.name });
+  }
+}
+
+/** True if rules depend on an address that only the Node can tell. */
+function needsPrimaryIp({ nodePortAddresses, bindAddress }: KubeProxyConfiguration): boolean {
+  return (nodePortAddresses ?? []).includes("primary") && nodeIps(null, bindAddress).primaryIsLoopback;
 }
 
 /** True if `promise` resolved within `ms` and before `signal` was aborted. */

@@ -28,6 +28,7 @@ import { FLAGS } from "./flags.ts";
 import type { Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
 import { OtherModesCleanup } from "./other_modes.ts";
+import { usesApiServer } from "./source.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
 
 /** When a life ends, and who hears of its beginning. */
@@ -60,7 +61,14 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   const runners = prepared.proxiers.map((proxier) =>
     makeRunner(proxier, life, { servers, ownNode, otherModes })
   );
-  const nodeWatch = new NodeWatch({ config, runners, mode: prepared, log });
+  const nodeWatch = new NodeWatch({
+    config,
+    nodeName: node,
+    isNodeExpected: usesApiServer(config, life.flags.get("master") ?? ""),
+    runners,
+    mode: prepared,
+    log,
+  });
   const loop = new ProxyLoop({
     lanes: runners,
     nodeName: node,

@@ -39,9 +39,14 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
     log,
     ...(manifests.includes(STDIN_PATH) ? { stdin: standardInput() } : {}),
   });
-  if (files !== null && master === "" && config.clientConnection.kubeconfig === "") return files;
+  if (files !== null && !usesApiServer(config, master)) return files;
   const api = await openApi(config, options);
   return files === null ? api : new CombinedSource(files, api, (message) => log.info(message));
+}
+
+/** False if manifests are all there is. `master` as in {@linkcode SourceOptions}. */
+export function usesApiServer(config: KubeProxyConfiguration, master: string): boolean {
+  return config.kproxy.manifests.length === 0 || master !== "" || config.clientConnection.kubeconfig !== "";
 }
 
 let inputOfLife: Promise<Blob> | undefined;
