@@ -5,6 +5,7 @@
  */
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { findProgram } from "../../tools/setup.ts";
+import { LabGuard } from "./lab_guard.ts";
 import type { RawApiObject } from "./list_watch_server.ts";
 import { go, type Need, program } from "./skip.ts";
 
@@ -48,6 +49,7 @@ export class Kapi implements AsyncDisposable {
   readonly #program: string;
   readonly #args: readonly string[];
   readonly #tokens = new Set(["kapi-token"]);
+  readonly #guard = new LabGuard();
   #client: Deno.HttpClient | undefined;
 
   private constructor(folder: string, port: number, program: string, args: readonly string[]) {
@@ -63,7 +65,8 @@ export class Kapi implements AsyncDisposable {
    */
   static async start(args: readonly string[] = []): Promise<Kapi> {
     const kapi = new Kapi(
-      await Deno.makeTempDir({ prefix: "kproxy-kapi-" }),
+      // The process id tells the guard whose it is.
+      await Deno.makeTempDir({ prefix: `kproxy-kapi-${Deno.pid}-` }),
       freePorts(),
       await buildKapi(),
       args,
@@ -177,6 +180,7 @@ export class Kapi implements AsyncDisposable {
     this.#client?.close();
     await this.pause(true);
     await Deno.remove(this.folder, { recursive: true });
+    await this.#guard[Symbol.asyncDispose]();
   }
 
   async #writeTokens(): Promise<void> {

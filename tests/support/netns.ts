@@ -4,6 +4,7 @@
  * @module
  */
 import { type Exec, type ExecOptions, runOk, systemExec } from "../../lib/kernel/exec.ts";
+import { LabGuard } from "./lab_guard.ts";
 
 /** A network namespace of this test. */
 export interface Netns {
@@ -42,6 +43,7 @@ export async function withNamespaces<T>(
   work: (namespaces: readonly Netns[]) => Promise<T>,
 ): Promise<T> {
   const namespaces: Netns[] = [];
+  await using _guard = new LabGuard();
   try {
     for (let i = 0; i < count; i++) namespaces.push(await createNetns());
     return await work(namespaces);

@@ -1,0 +1,44 @@
+/**
+ * A test run that is killed leaves nothing behind: no namespace, no API server, no folder.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import { ROOT } from "../../tools/project_files.ts";
+import type { Guarded } from "../support/guarded_program.ts";
+import { KAPI } from "../support/kapi.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+
+async function exists(path: string): Promise<boolean> {
+  return await Deno.stat(path).then(() => true, () => false);
+}
+
+/** Those of `left` that are still there. */
+async function leftOf({ netns, folder, pids }: Guarded): Promise<string[]> {
+  const paths = [`/run/netns/${netns}`, folder, ...pids.map((pid) => `/proc/${pid}`)];
+  const left = await Promise.all(paths.map(async (path) => await exists(path) ? [path] : []));
+  return left.flat();
+}
+
+e2eTest(
+  "what a killed test run has made goes with it",
+  [ROOT_NAMESPACES, program("ip"), ...KAPI],
+  async () => {
+    const child = new Deno.Command(Deno.execPath(), {
+      args: ["run", "-A", "-q", "--config", `${ROOT}/deno.json`, `${ROOT}/tests/support/guarded_program.ts`],
+      stdout: "piped",
+    }).spawn();
+    const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+    const { value = "" } = await reader.read();
+    const made: Guarded = JSON.parse(value);
+    assertEquals((await leftOf(made)).length, 4, "all of it is there");
+    child.kill("SIGKILL");
+    await child.status;
+    await reader.cancel();
+    const deadline = performance.now() + 15_000;
+    for (let left = await leftOf(made); left.length > 0; left = await leftOf(made)) {
+      assert(performance.now() < deadline, `left behind: ${left.join(" ")}`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  },
+);

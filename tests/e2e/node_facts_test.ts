@@ -1,0 +1,173 @@
+/**
+ * What the cluster says of the node while `kproxy run` serves, from a real API server: no Node, a late one, addresses, taints, a
+ * deletion; and what kproxy says of itself in Events (asks rows 12, 15 and 35).
+ *
+ * @module
+ */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { type ApiJson, service, slice } from "../flows/objects.ts";
+import { KAPI, Kapi } from "../support/kapi.ts";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import { LabGateway } from "../support/lab_gateway.ts";
+import type { RawApiObject } from "../support/list_watch_server.ts";
+import { type Netns, withNetns } from "../support/netns.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+
+const NEEDS = [
+  ROOT_NAMESPACES,
+  ...["ip", "sysctl", "conntrack", "iptables", "ip6tables", "curl"].map(program),
+  ...KAPI,
+];
+const HEALTH_PORT = 30201;
+const OBJECTS: readonly ApiJson[] = [
+  service("default/web", {
+    type: "LoadBalancer",
+    clusterIP: "10.96.0.11",
+    ports: ["http:80:30080"],
+    externalTrafficPolicy: "Local",
+    healthCheckNodePort: HEALTH_PORT,
+  }),
+  slice("default/web.1", ["http:8080"], ["10.244.0.11@node-a"]),
+];
+const TAINT = { key: "ToBeDeletedByClusterAutoscaler", effect: "NoSchedule", value: "1" };
+
+function node(addresses: readonly string[] = [], zone = "z1"): RawApiObject {
+  return {
+    apiVersion: "v1",
+    kind: "Node",
+    metadata: { name: "node-a", labels: { "topology.kubernetes.io/zone": zone } },
+    status: { addresses: addresses.map((address) => ({ type: "InternalIP", address })) },
+  };
+}
+
+/** A node with a kproxy that follows an API server. */
+class Agent {
+  constructor(readonly netns: Netns, readonly kapi: Kapi) {}
+
+  start(args: readonly string[], isReady = true): Promise<KproxyProcess> {
+    const options = {
+      netns: this.netns,
+      args: ["--hostname-override=node-a", `--kubeconfig=${this.kapi.kubeconfig}`, ...args],
+    };
+    return isReady ? KproxyProcess.start(options) : Promise.resolve(KproxyProcess.spawn(options));
+  }
+
+  /** Statuses of `/healthz`, `/livez`, `/readyz` and the health check node port; 0 if nothing answers. */
+  async statuses(): Promise<number[]> {
+    const urls = [...["healthz", "livez", "readyz"].map((path) => `10256/${path}`), `${HEALTH_PORT}/`];
+    return await Promise.all(urls.map(async (url) => {
+      const curl = [
+        "curl",
+        "-s",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code}",
+        "--max-time",
+        "3",
+        "--noproxy",
+        "*",
+      ];
+      return Number((await this.netns.exec.run([...curl, `http://127.0.0.1:${url}`])).stdout);
+    }));
+  }
+
+  async until(wanted: readonly number[]): Promise<void> {
+    const deadline = performance.now() + 10_000;
+    for (let seen = await this.statuses(); String(seen) !== String(wanted); seen = await this.statuses()) {
+      assert(performance.now() < deadline, `${seen} instead of ${wanted}`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+
+  async natRules(): Promise<string> {
+    return await this.netns.run(["iptables-save", "-t", "nat"]);
+  }
+}
+
+async function withAgent(work: (agent: Agent) => Promise<void>): Promise<void> {
+  await using kapi = await Kapi.start();
+  await withNetns(async (netns) => {
+    for (const address of ["192.0.2.10", "192.0.2.20"]) {
+      await netns.run(["ip", "addr", "add", `${address}/32`, "dev", "lo"]);
+    }
+    using _gateway = await LabGateway.open(netns, kapi.port);
+    for (const object of OBJECTS) await kapi.put(object as unknown as RawApiObject);
+    await work(new Agent(netns, kapi));
+  });
+}
+
+/** Puts a Node and its status, which an API server takes in two steps. */
+async function putNode(kapi: Kapi, object: RawApiObject): Promise<void> {
+  await kapi.put(object);
+}
+
+e2eTest(
+  "a node without a Node object serves and is healthy; a Node that comes, leaves or is deleted counts",
+  NEEDS,
+  async (t) => {
+    await withAgent(async (agent) => {
+      const { kapi } = agent;
+      await using kproxy = await agent.start(["--iptables-min-sync-period=0s"]);
+
+      await t.step("no Node: said, served, healthy", async () => {
+        await agent.until([200, 200, 200, 200]);
+        assertMatch(kproxy.log, /There is no Node of this name/);
+      });
+      await t.step("a Node that comes late is taken over", async () => {
+        await putNode(kapi, node(["192.0.2.10"]));
+        await kproxy.untilMessage("The own Node has addresses now");
+        await agent.until([200, 200, 200, 200]);
+      });
+      await t.step(
+        "the autoscaler's taint sends load balancers away, the proxy is alive and serves",
+        async () => {
+          await kapi.patch(node(), { spec: { taints: [TAINT] } });
+          await agent.until([503, 200, 200, 200]);
+          await kapi.patch(node(), { spec: { taints: null } });
+          await agent.until([200, 200, 200, 200]);
+        },
+      );
+      await t.step("a zone that changes is taken over without an end of the process", async () => {
+        const from = kproxy.lines.length;
+        await kapi.patch(node(), { metadata: { labels: { "topology.kubernetes.io/zone": "z2" } } });
+        await kproxy.untilMessage("Node changed what the rules depend on", from);
+      });
+      await t.step("a Node that is deleted is no longer eligible, its Services are served", async () => {
+        const before = await agent.natRules();
+        await kapi.remove(node());
+        await kproxy.untilMessage("Own Node is gone, its last known facts stay in force");
+        await agent.until([503, 200, 200, 200]);
+        assertEquals(await agent.natRules(), before);
+      });
+      assertEquals((await kproxy.stop()).code, 0);
+    });
+  },
+);
+
+e2eTest("node ports on the primary address open when the Node has one, and move with it", NEEDS, async () => {
+  await withAgent(async (agent) => {
+    const { kapi } = agent;
+    const args = ["--nodeport-addresses=primary", "--iptables-min-sync-period=0s"];
+    await using kproxy = await agent.start(args, false);
+    await kproxy.untilMessage("There is no Node of this name, so nothing is known of its addresses and zone");
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    assert(!(await agent.natRules()).includes("KUBE-NODEPORTS"), "node ports would be open on every address");
+    await putNode(kapi, node(["192.0.2.10", "fd00::10"]));
+    await kproxy.untilMessage("First sync done, Services are served");
+    const jump = (address: string): RegExp => new RegExp(`-d ${address}/32 .*-j KUBE-NODEPORTS`);
+    assertMatch(await agent.natRules(), jump("192.0.2.10"));
+    const from = kproxy.lines.length;
+    await putNode(kapi, node(["192.0.2.20", "fd00::10"]));
+    await kproxy.until("the sync of the moved address", (lines) => {
+      const told = lines.findIndex(({ msg, family }) =>
+        msg === "Node changed what the rules depend on" && family === "IPv4"
+      );
+      return told >= 0 &&
+        lines.slice(told).some(({ msg, family }) => msg === "Synced rules" && family === "IPv4");
+    }, from);
+    const rules = await agent.natRules();
+    assertMatch(rules, jump("192.0.2.20"));
+    assert(!jump("192.0.2.10").test(rules), rules);
+  });
+});
