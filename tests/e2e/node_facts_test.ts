@@ -97,11 +97,6 @@ async function withAgent(work: (agent: Agent) => Promise<void>): Promise<void> {
   });
 }
 
-/** Puts a Node and its status, which an API server takes in two steps. */
-async function putNode(kapi: Kapi, object: RawApiObject): Promise<void> {
-  await kapi.put(object);
-}
-
 e2eTest(
   "a node without a Node object serves and is healthy; a Node that comes, leaves or is deleted counts",
   NEEDS,
@@ -115,7 +110,7 @@ e2eTest(
         assertMatch(kproxy.log, /There is no Node of this name/);
       });
       await t.step("a Node that comes late is taken over", async () => {
-        await putNode(kapi, node(["192.0.2.10"]));
+        await kapi.put(node(["192.0.2.10"]));
         await kproxy.untilMessage("The own Node has addresses now");
         await agent.until([200, 200, 200, 200]);
       });
@@ -153,12 +148,12 @@ e2eTest("node ports on the primary address open when the Node has one, and move 
     await kproxy.untilMessage("There is no Node of this name, so nothing is known of its addresses and zone");
     await new Promise((resolve) => setTimeout(resolve, 500));
     assert(!(await agent.natRules()).includes("KUBE-NODEPORTS"), "node ports would be open on every address");
-    await putNode(kapi, node(["192.0.2.10", "fd00::10"]));
+    await kapi.put(node(["192.0.2.10", "fd00::10"]));
     await kproxy.untilMessage("First sync done, Services are served");
     const jump = (address: string): RegExp => new RegExp(`-d ${address}/32 .*-j KUBE-NODEPORTS`);
     assertMatch(await agent.natRules(), jump("192.0.2.10"));
     const from = kproxy.lines.length;
-    await putNode(kapi, node(["192.0.2.20", "fd00::10"]));
+    await kapi.put(node(["192.0.2.20", "fd00::10"]));
     await kproxy.until("the sync of the moved address", (lines) => {
       const told = lines.findIndex(({ msg, family }) =>
         msg === "Node changed what the rules depend on" && family === "IPv4"
