@@ -51,6 +51,8 @@ export interface Service {
   readonly internalTrafficPolicy: TrafficPolicy;
   /** 0 if there is none. */
   readonly healthCheckNodePort: number;
+  /** The annotations that the proxy reads (`kproxy.io/…`); absent if there are none. */
+  readonly annotations?: Readonly<Record<string, string>>;
 }
 
 /** One entry of an EndpointSlice's `endpoints`; conditions carry the proxy's defaults for absent values. */

@@ -4,6 +4,7 @@
  * @module
  */
 import { parseCidr, parseIp } from "./ip.ts";
+import { ipvsWishes, NO_IPVS_WISHES } from "./ipvs_wishes.ts";
 import { namespacedName, servicePortKey, servicePortText } from "./names.ts";
 import type { IpFamily, LoadBalancerIngress, Service } from "./objects.ts";
 import type { ServicePort } from "./state.ts";
@@ -47,6 +48,7 @@ export function servicePorts(
     externalPolicyLocal,
     internalPolicyLocal: service.internalTrafficPolicy === "Local",
     healthCheckNodePort: healthCheckNodePortOf(service, externalPolicyLocal, complain),
+    ipvs: service.annotations === undefined ? NO_IPVS_WISHES : ipvsWishes(service.annotations, complain),
   };
 
   const byKey = new Map<string, ServicePort>();
@@ -111,6 +113,8 @@ function sameServicePort(left: ServicePort, right: ServicePort): boolean {
     left.externalPolicyLocal === right.externalPolicyLocal &&
     left.internalPolicyLocal === right.internalPolicyLocal &&
     left.healthCheckNodePort === right.healthCheckNodePort &&
+    left.ipvs.scheduler === right.ipvs.scheduler &&
+    left.ipvs.graceful === right.ipvs.graceful &&
     sameTexts(left.externalIPs, right.externalIPs) &&
     sameTexts(left.loadBalancerVIPs, right.loadBalancerVIPs) &&
     sameTexts(left.loadBalancerSourceRanges, right.loadBalancerSourceRanges);

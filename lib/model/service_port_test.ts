@@ -305,6 +305,8 @@ Deno.test("two lists of ports differ if any field that rules are made of differs
     { externalPolicyLocal: true },
     { internalPolicyLocal: true },
     { healthCheckNodePort: 31000 },
+    { ipvs: { scheduler: "lc", graceful: true } },
+    { ipvs: { scheduler: "", graceful: false } },
   ];
   for (const fields of different) assertEquals([fields, same(fields)], [fields, false]);
   // Namespace, name, port name, protocol and text are all part of the key.

@@ -6,6 +6,7 @@
  *
  * @module
  */
+import type { IpvsWishes } from "./ipvs_wishes.ts";
 import type { IpFamily, NamespacedName, Protocol } from "./objects.ts";
 
 /** `ns/name:port` or `ns/name`, then `/protocol` (protocol is part of the key, never of the text). */
@@ -32,6 +33,7 @@ export interface ServicePort {
   readonly internalPolicyLocal: boolean;
   /** 0 if there is none. */
   readonly healthCheckNodePort: number;
+  readonly ipvs: IpvsWishes;
 }
 
 /** One endpoint of one ServicePort. */

@@ -11,6 +11,7 @@ import type {
   SliceEndpoint,
   SlicePort,
 } from "./objects.ts";
+import { NO_IPVS_WISHES } from "./ipvs_wishes.ts";
 import type { Endpoint, NodeFacts, ServicePort } from "./state.ts";
 
 /** The node of the model's test vectors. */
@@ -114,6 +115,7 @@ export function testServicePort(fields: Partial<ServicePort> = {}): ServicePort 
     externalPolicyLocal: false,
     internalPolicyLocal: false,
     healthCheckNodePort: 0,
+    ipvs: NO_IPVS_WISHES,
     ...fields,
   };
 }

@@ -35,6 +35,9 @@ const RANKS: Readonly<Record<RuleMatch["kind"], number>> = {
   statistic: 12,
   recent: 12,
   nfacct: 12,
+  set: 12,
+  physdevIsIn: 12,
+  ipvs: 12,
   opaque: 12,
 };
 
@@ -73,6 +76,12 @@ function canonicalMatch(match: RuleMatch): readonly RuleMatch[] {
     case "mark":
       // The kernel compares `mark & mask` with the value as it is.
       return [{ ...match, value: match.value >>> 0, mask: match.mask >>> 0 }];
+    case "ipvs":
+      return [{
+        ...match,
+        address: canonicalAddress(match.address),
+        protocol: PROTOCOL_NAMES.get(match.protocol) ?? match.protocol.toLowerCase(),
+      }];
     case "statistic":
       return [{ ...match, probability: keptProbability(match.probability) }];
     default:

@@ -39,6 +39,18 @@ export type RuleMatch =
     readonly reap: boolean;
   })
   | { readonly kind: "nfacct"; readonly name: string }
+  /** Looks the packet's `src` or `dst` address or port up in a set of ipset, one word for each part of an entry. */
+  | (Negatable & { readonly kind: "set"; readonly set: string; readonly directions: readonly string[] })
+  /** `--physdev-is-in`: came in through a port of a bridge. */
+  | (Negatable & { readonly kind: "physdevIsIn" })
+  /** Goes through this virtual server of IPVS. */
+  | {
+    readonly kind: "ipvs";
+    readonly address: string;
+    /** Name or number. */
+    readonly protocol: string;
+    readonly port: string;
+  }
   | { readonly kind: "opaque"; readonly words: readonly string[] };
 
 export type MarkOperation = "or" | "xor" | "and" | "set" | "setXmark";
@@ -129,6 +141,14 @@ function matchWords(match: RuleMatch): readonly string[] {
       ];
     case "nfacct":
       return ["-m", "nfacct", "--nfacct-name", match.name];
+    case "set":
+      return ["-m", "set", ...negation, "--match-set", match.set, match.directions.join(",")];
+    case "physdevIsIn":
+      return ["-m", "physdev", ...negation, "--physdev-is-in"];
+    case "ipvs":
+      return [
+        ...["-m", "ipvs", "--vaddr", match.address, "--vproto", match.protocol, "--vport", match.port],
+      ];
     case "opaque":
       return match.words;
     default:

@@ -190,7 +190,18 @@ const SAME: readonly (readonly [string, string])[] = [
   ["-d FD00:0:0::1 -j X", "-d fd00::1/128 -j X"],
 ];
 
-for (const [a, b] of SAME) {
+const SAME_OF_IPVS: typeof SAME = [
+  [
+    "-m ipvs --vaddr 10.0.0.1 --vproto tcp --vport 80 -j DROP",
+    "-m ipvs --vproto 6 --vaddr 10.0.0.1 --vport 80 -j DROP",
+  ],
+  [
+    "-m ipvs --vaddr fd00::1 --vproto sctp --vport 80 -j DROP",
+    "-m ipvs --vproto 132 --vaddr fd00::1 --vport 80 -j DROP",
+  ],
+];
+
+for (const [a, b] of [...SAME, ...SAME_OF_IPVS]) {
   Deno.test(`"${a}" and "${b}" are the same rule`, { permissions: "none" }, () => {
     assertEquals(canonicalRuleText(a), canonicalRuleText(b));
   });
@@ -205,7 +216,10 @@ Deno.test("what the reader does not know is kept word by word", { permissions: "
     "-m conntrack --ctstate NEW --ctproto 6 -j X",
     "-m recent --update --seconds 60 --hitcount 4 --name DEFAULT --rdest -j DROP",
     "-j DNAT --to-destination 10.0.0.1:80 --random --persistent",
-    "-m ipvs --vproto 6 --vaddr 10.0.0.1 --vport 80 -j SNAT --to-source 10.0.0.2",
+    "-m ipvs --vaddr 10.0.0.1 --vproto 6 --vport 80 -j SNAT --to-source 10.0.0.2",
+    "-m ipvs --ipvs --vdir ORIGINAL -j ACCEPT",
+    "-m physdev ! --physdev-is-in -m physdev --physdev-in eth0 -j ACCEPT",
+    "-m set --match-set A src,dst --return-nomatch -j ACCEPT",
     "-j SET --add-set foo src --exist",
     "-f -j DROP",
   ];

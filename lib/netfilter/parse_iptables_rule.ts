@@ -177,6 +177,23 @@ function parseAddrtype(options: readonly Option[]): RuleMatch[] | null {
   return matches.length === 0 ? null : matches;
 }
 
+/** Exactly the three options that name a virtual server, in any order. */
+function parseIpvs(options: readonly Option[]): RuleMatch | null {
+  const values = new Map(options.map(({ name, values }) => [name, values.join(" ")]));
+  const [address, protocol, port] = [values.get("--vaddr"), values.get("--vproto"), values.get("--vport")];
+  if (options.length !== 3 || options.some(({ not }) => not)) return null;
+  if (address === undefined || protocol === undefined || port === undefined) return null;
+  return { kind: "ipvs", address, protocol, port };
+}
+
+function parseSet(options: readonly Option[]): RuleMatch | null {
+  const [option, ...others] = options;
+  const [set, directions, ...more] = option?.values ?? [];
+  if (option?.name !== "--match-set" || others.length > 0 || more.length > 0) return null;
+  if (set === undefined || directions === undefined) return null;
+  return { kind: "set", not: option.not, set, directions: directions.split(",") };
+}
+
 /** What a module's options mean, or null if this reader does not know them all. */
 const MODULES: Readonly<
   Record<string, (options: readonly Option[]) => RuleMatch | readonly RuleMatch[] | null>
@@ -201,6 +218,13 @@ const MODULES: Readonly<
     const name = single(options, "--nfacct-name");
     return name === null ? null : { kind: "nfacct", name: name.value };
   },
+  set: parseSet,
+  physdev(options) {
+    const [option, ...others] = options;
+    const only = others.length === 0 && option?.name === "--physdev-is-in" && option.values.length === 0;
+    return only ? { kind: "physdevIsIn", not: option.not } : null;
+  },
+  ipvs: parseIpvs,
 };
 
 function optionWords(options: readonly Option[]): string[] {

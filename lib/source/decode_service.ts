@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { GRACEFUL_ANNOTATION, SCHEDULER_ANNOTATION } from "../model/ipvs_wishes.ts";
 import { parseCidr, parseIp } from "../model/ip.ts";
 import type {
   IpFamily,
@@ -55,12 +56,26 @@ export function decodeService(raw: unknown, options: DecodeOptions = {}): Servic
     namespace,
     name,
     uid: inside("metadata", () => textAt(metadata, "uid")),
+    ...annotationsOf(metadata),
     ...fields,
     loadBalancerIngress: inside("status", () => decodeIngress(objectAt(object, "status"), options)),
   };
 }
 
-type ServiceSpec = Omit<Service, "kind" | "namespace" | "name" | "uid" | "loadBalancerIngress">;
+type ServiceSpec = Omit<
+  Service,
+  "kind" | "namespace" | "name" | "uid" | "annotations" | "loadBalancerIngress"
+>;
+
+/** Only those that the proxy reads: others may be long, and change without meaning anything to it. */
+function annotationsOf(metadata: RawObject): Pick<Service, "annotations"> {
+  const all = inside("metadata", () => objectAt(metadata, "annotations"));
+  const read = [SCHEDULER_ANNOTATION, GRACEFUL_ANNOTATION].filter((name) => name in all);
+  if (read.length === 0) return {};
+  const text = (name: string): string =>
+    inside("metadata", () => inside("annotations", () => textAt(all, name)));
+  return { annotations: Object.fromEntries(read.map((name) => [name, text(name)])) };
+}
 
 function decodeServiceSpec(spec: RawObject): ServiceSpec {
   const clusterIPs = textsAt(spec, "clusterIPs", checkClusterIP);

@@ -34,6 +34,17 @@ pure("a Service gets every default", () => {
   });
 });
 
+pure("of a Service's annotations those stay that the proxy reads", () => {
+  const service = rawService();
+  const annotated = (annotations: unknown): Service =>
+    decodeService({ ...service, metadata: { ...service["metadata"] as Raw, annotations } });
+  const asked = { "kproxy.io/ipvs-scheduler": "lc", "kproxy.io/ipvs-graceful-termination": "false" };
+  assertEquals(annotated({ ...asked, "example.com/note": "x".repeat(1000) }).annotations, asked);
+  assertEquals("annotations" in annotated({ "example.com/note": "x" }), false);
+  assertEquals("annotations" in annotated(undefined), false);
+  assertThrows(() => annotated({ "kproxy.io/ipvs-scheduler": 1 }), DecodeError, "metadata.annotations");
+});
+
 type ServiceCase = [title: string, spec: Raw, field: keyof Service, wanted: unknown];
 
 const SERVICE_CASES: ServiceCase[] = [

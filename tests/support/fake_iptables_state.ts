@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { NO_IPVS_WISHES } from "../../lib/model/ipvs_wishes.ts";
 import type { IptablesSettings } from "../../lib/backend/iptables/apply.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
 import type { IpFamily, NamespacedName } from "../../lib/model/objects.ts";
@@ -63,6 +64,7 @@ function servicePortOf(family: IpFamily, name: string, number: number): ServiceP
     externalPolicyLocal: false,
     internalPolicyLocal: false,
     healthCheckNodePort: 0,
+    ipvs: NO_IPVS_WISHES,
   };
 }
 

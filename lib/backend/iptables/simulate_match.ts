@@ -141,6 +141,11 @@ export class RuleMatcher {
         return this.#hasType(match.type, match.side === "source" ? walk.source : walk.destination);
       case "recent":
         return this.#recent(match, walk);
+      case "set":
+      case "physdevIsIn":
+      case "ipvs":
+        this.#report(`A rule with "-m ${match.kind}" is beyond the simulator and taken as not matching`);
+        return false;
       case "outInterface":
       case "sourcePort":
         this.#report(

@@ -52,6 +52,8 @@ export interface WantedServer {
   readonly server: VirtualServer;
   /** Keys of its real servers (`ip:port`, `[ip]:port`), sorted; each has weight 1 and is translated to. */
   readonly realServers: readonly string[];
+  /** True if connections to a real server that leaves may end by themselves. */
+  readonly graceful: boolean;
   /** True if its address must be on the device. */
   readonly bind: boolean;
   /** Entries that say how traffic to it is treated. */
@@ -95,8 +97,10 @@ export interface BaseRules {
   readonly family: IpFamily;
   /** Emission order. */
   readonly chains: PerTable<readonly string[]>;
-  /** Emission order; the rules of Services in KUBE-IPVS-OUT-FILTER are that chain's only ones. */
-  readonly rules: readonly BaseRule[];
+  /** Written before the rules of Services, which are the only ones in KUBE-IPVS-OUT-FILTER. */
+  readonly head: PerTable<readonly BaseRule[]>;
+  /** Written after them. */
+  readonly tail: PerTable<readonly BaseRule[]>;
   /** In the order in which they are each inserted at the top, so the built-in chains hold them in reverse order. */
   readonly jumps: readonly JumpRule[];
 }
@@ -108,6 +112,8 @@ export interface IpvsPlan {
   readonly base: BaseRules;
   /** In emission order (sorted by name); null: the Service is gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceClaims | null>;
+  /** What Services asked for and do not get, in words; sorted. */
+  readonly problems: readonly string[];
 }
 
 /** One `*table … COMMIT` block. */
@@ -125,9 +131,16 @@ export type ServerChange =
      * `addReal`: it may still be there, drained of new connections by an earlier `removeReal`.
      * `removeReal`: at once if nobody is connected or the protocol has no connections, else after those are gone.
      */
-    readonly kind: "addReal" | "updateReal" | "removeReal";
+    readonly kind: "addReal" | "updateReal";
     readonly server: VirtualServer;
     readonly real: RealServer;
+  }
+  | {
+    readonly kind: "removeReal";
+    readonly server: VirtualServer;
+    readonly real: RealServer;
+    /** False: at once in any case. */
+    readonly graceful: boolean;
   };
 
 /** One program's part. Each is one start of the program; lines carry no line ends. */

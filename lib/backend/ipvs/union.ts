@@ -1,0 +1,202 @@
+/**
+ * The union of what all Services claim: what must be in the kernel. Changes of a few Services cost what those claim, not
+ * what all do.
+ *
+ * @module
+ */
+import { compareBytes } from "../../model/names.ts";
+import type { NamespacedName } from "../../model/objects.ts";
+import type { Entry, IpvsPlan, ServiceClaims, WantedServer } from "./ruleset.ts";
+import { setOfEntry } from "./sets.ts";
+
+/** A virtual server before and after a change; null: it was not or will not be there. */
+export interface ServerPair {
+  readonly before: WantedServer | null;
+  readonly after: WantedServer | null;
+}
+
+/** What the union becomes when the Services of a plan change; its parts that stay are not mentioned. */
+export interface UnionChange {
+  /** Servers that a changed Service claimed or claims, in the order of the plan. */
+  readonly servers: ReadonlyMap<string, ServerPair>;
+  readonly addedEntries: readonly Entry[];
+  readonly removedEntries: readonly Entry[];
+  /** By how many claims an entry's count changes, entries that neither come nor go included. */
+  readonly counts: ReadonlyMap<Entry, number>;
+}
+
+/** Services that are in the union and that a plan of all Services does not mention. */
+function goneServices(plan: IpvsPlan, union: ClaimUnion): NamespacedName[] {
+  if (!plan.all) return [];
+  return [...union.serviceNames].filter((name) => !plan.services.has(name));
+}
+
+/** The claims of a change, before and after. */
+class Counter {
+  readonly counts = new Map<Entry, number>();
+  readonly #ipsSet: string;
+
+  constructor(ipsSet: string) {
+    this.#ipsSet = ipsSet;
+  }
+
+  server(server: WantedServer | null, by: 1 | -1): void {
+    if (server === null) return;
+    for (const entry of server.entries) this.entry(entry, by);
+    if (server.bind) this.entry(`${this.#ipsSet} ${server.server.address}`, by);
+  }
+
+  entry(entry: Entry, by: 1 | -1): void {
+    this.counts.set(entry, (this.counts.get(entry) ?? 0) + by);
+  }
+}
+
+/** Changed in place as plans are taken over. */
+export class ClaimUnion {
+  readonly #services = new Map<NamespacedName, ServiceClaims>();
+  /** Server key → who claims it, sorted; a name by itself where it is only one. */
+  readonly #claimants = new Map<string, NamespacedName | readonly NamespacedName[]>();
+  readonly #entryCounts = new Map<Entry, number>();
+  readonly #setSizes = new Map<string, number>();
+  readonly #ipsSet: string;
+
+  /** `ipsSet` is the set of bound addresses, whose entries follow from the servers. */
+  constructor(ipsSet: string) {
+    this.#ipsSet = ipsSet;
+  }
+
+  get serviceNames(): Iterable<NamespacedName> {
+    return this.#services.keys();
+  }
+
+  /** How many entries the set has. */
+  setSize(set: string): number {
+    return this.#setSizes.get(set) ?? 0;
+  }
+
+  get serverCount(): number {
+    return this.#claimants.size;
+  }
+
+  get entries(): Iterable<Entry> {
+    return this.#entryCounts.keys();
+  }
+
+  has(entry: Entry): boolean {
+    return this.#entryCounts.has(entry);
+  }
+
+  /** All virtual servers, in the order in which they came to be. */
+  *servers(): Iterable<WantedServer> {
+    for (const [key, claimants] of this.#claimants) {
+      const server = this.#claim(key, first(claimants));
+      if (server !== undefined) yield server;
+    }
+  }
+
+  /** What taking over `plan` would change. */
+  change(plan: IpvsPlan): UnionChange {
+    const changed = new Map<NamespacedName, ServiceClaims | null>(plan.services);
+    for (const name of goneServices(plan, this)) changed.set(name, null);
+
+    const counter = new Counter(this.#ipsSet);
+    const newClaims = new Map<string, { readonly name: NamespacedName; readonly server: WantedServer }[]>();
+    const touched = new Set<string>();
+    for (const [name, claims] of changed) {
+      const before = this.#services.get(name);
+      for (const { key } of before?.servers ?? []) touched.add(key);
+      for (const entry of before?.entries ?? []) counter.entry(entry, -1);
+      for (const server of claims?.servers ?? []) {
+        touched.add(server.key);
+        const others = newClaims.get(server.key);
+        if (others === undefined) newClaims.set(server.key, [{ name, server }]);
+        else others.push({ name, server });
+      }
+      for (const entry of claims?.entries ?? []) counter.entry(entry, 1);
+    }
+
+    const servers = new Map<string, ServerPair>();
+    for (const key of touched) {
+      const claimants = this.#claimantsOf(key);
+      const before = claimants[0] === undefined ? null : this.#claim(key, claimants[0]) ?? null;
+      const after = this.#winner(key, claimants.filter((name) => !changed.has(name)), newClaims.get(key));
+      servers.set(key, { before, after });
+      counter.server(before, -1);
+      counter.server(after, 1);
+    }
+    return { servers, counts: counter.counts, ...this.#appearances(counter.counts) };
+  }
+
+  /** Takes over what `change(plan)` said. */
+  apply(plan: IpvsPlan): void {
+    const { counts } = this.change(plan);
+    for (const name of goneServices(plan, this)) this.#setService(name, null);
+    for (const [name, claims] of plan.services) this.#setService(name, claims);
+    for (const [entry, by] of counts) {
+      if (by === 0) continue;
+      const before = this.#entryCounts.get(entry) ?? 0;
+      const after = before + by;
+      if (after === 0) this.#entryCounts.delete(entry);
+      else this.#entryCounts.set(entry, after);
+      if (before !== 0 && after !== 0) continue;
+      const set = setOfEntry(entry);
+      this.#setSizes.set(set, this.setSize(set) + (before === 0 ? 1 : -1));
+    }
+  }
+
+  #appearances(
+    counts: ReadonlyMap<Entry, number>,
+  ): { readonly addedEntries: readonly Entry[]; readonly removedEntries: readonly Entry[] } {
+    const addedEntries: Entry[] = [];
+    const removedEntries: Entry[] = [];
+    for (const [entry, by] of counts) {
+      if (by === 0) continue;
+      const before = this.#entryCounts.get(entry) ?? 0;
+      if (before === 0) addedEntries.push(entry);
+      else if (before + by === 0) removedEntries.push(entry);
+    }
+    return { addedEntries, removedEntries };
+  }
+
+  /** The first Service by name wins, so that the outcome does not depend on which came first. */
+  #winner(
+    key: string,
+    staying: readonly NamespacedName[],
+    claims: readonly { readonly name: NamespacedName; readonly server: WantedServer }[] = [],
+  ): WantedServer | null {
+    const best = claims.toSorted((left, right) => compareBytes(left.name, right.name))[0];
+    const [stays] = staying;
+    if (best !== undefined && (stays === undefined || best.name < stays)) return best.server;
+    return stays === undefined ? null : this.#claim(key, stays) ?? null;
+  }
+
+  #claim(key: string, name: NamespacedName): WantedServer | undefined {
+    return this.#services.get(name)?.servers.find((server) => server.key === key);
+  }
+
+  #claimantsOf(key: string): readonly NamespacedName[] {
+    const claimants = this.#claimants.get(key);
+    return claimants === undefined ? [] : typeof claimants === "string" ? [claimants] : claimants;
+  }
+
+  #setService(name: NamespacedName, claims: ServiceClaims | null): void {
+    const before = new Set(this.#services.get(name)?.servers.map(({ key }) => key));
+    for (const { key } of claims?.servers ?? []) {
+      if (before.delete(key)) continue;
+      const claimants = [...this.#claimantsOf(key), name].sort();
+      this.#claimants.set(key, claimants.length === 1 ? name : claimants);
+    }
+    for (const key of before) {
+      const claimants = this.#claimantsOf(key).filter((one) => one !== name);
+      const [only] = claimants;
+      if (only === undefined) this.#claimants.delete(key);
+      else this.#claimants.set(key, claimants.length === 1 ? only : claimants);
+    }
+    if (claims === null) this.#services.delete(name);
+    else this.#services.set(name, claims);
+  }
+}
+
+function first(claimants: NamespacedName | readonly NamespacedName[]): NamespacedName {
+  return typeof claimants === "string" ? claimants : claimants[0] ?? "";
+}

@@ -1,0 +1,48 @@
+/**
+ * What a Service may ask of IPVS mode by annotation. Other modes pass it over.
+ *
+ * @module
+ */
+
+/** Names a scheduler (`rr`, `lc`, …) to use for the Service instead of the configured one. */
+export const SCHEDULER_ANNOTATION = "kproxy.io/ipvs-scheduler";
+/** `false`: connections to an endpoint that leaves are cut at once instead of being left to end. */
+export const GRACEFUL_ANNOTATION = "kproxy.io/ipvs-graceful-termination";
+
+/** What IPVS schedules by: the kernel's modules `ip_vs_NAME`. */
+export const IPVS_SCHEDULERS: readonly string[] = [
+  ...["rr", "wrr", "lc", "wlc", "lblc", "lblcr", "dh", "sh", "mh", "sed", "nq", "fo", "ovf", "twos"],
+];
+
+/** The wishes of one Service. */
+export interface IpvsWishes {
+  /** `""`: the configured one. */
+  readonly scheduler: string;
+  /** True if connections to an endpoint that leaves may end by themselves. */
+  readonly graceful: boolean;
+}
+
+export const NO_IPVS_WISHES: IpvsWishes = { scheduler: "", graceful: true };
+
+/** Reads the wishes; `complain` is told of values that mean nothing, which count as absent. */
+export function ipvsWishes(
+  annotations: Readonly<Record<string, string>>,
+  complain: (problem: string) => void,
+): IpvsWishes {
+  const scheduler = annotations[SCHEDULER_ANNOTATION];
+  const graceful = annotations[GRACEFUL_ANNOTATION];
+  if (scheduler === undefined && graceful === undefined) return NO_IPVS_WISHES;
+  const known = scheduler === undefined || IPVS_SCHEDULERS.includes(scheduler);
+  if (!known) {
+    complain(
+      `annotation ${SCHEDULER_ANNOTATION} is "${scheduler}", which is none of ${
+        IPVS_SCHEDULERS.join(", ")
+      };` +
+        " the configured scheduler is used",
+    );
+  }
+  if (graceful !== undefined && graceful !== "true" && graceful !== "false") {
+    complain(`annotation ${GRACEFUL_ANNOTATION} is "${graceful}", not true or false; it is ignored`);
+  }
+  return { scheduler: known ? scheduler ?? "" : "", graceful: graceful !== "false" };
+}

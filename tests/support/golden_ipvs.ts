@@ -1,0 +1,99 @@
+/**
+ * Golden cases of IPVS mode: objects as a user writes them, and what the tools say of the kernel after a sync of them.
+ *
+ * A case is a folder of `tests/golden/ipvs` with `objects.yaml`, `ipvsadm.txt` (`ipvsadm -Sn`, both families), `ipset.txt`
+ * (`add` lines of `ipset save`, sorted, IPv4 first) and either `iptables-save.txt` and `ip6tables-save.txt`, or
+ * `more-rules.txt`: rules that no other case has.
+ *
+ * @module
+ */
+import { planIpvs } from "../../lib/backend/ipvs/plan.ts";
+import { planTexts } from "../../lib/backend/ipvs/render.ts";
+import type { IpvsOptions, IpvsPlan } from "../../lib/backend/ipvs/ruleset.ts";
+import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
+import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
+import {
+  type IptablesRuleset,
+  parseIptablesSave,
+  type SavedChain,
+} from "../../lib/netfilter/iptables_save.ts";
+import { decodeYaml, exampleState } from "./golden.ts";
+
+const FOLDER = new URL("../golden/ipvs/", import.meta.url);
+
+/** One case. */
+export interface IpvsGoldenCase {
+  readonly objects: readonly ApiObject[];
+  readonly ipvsadm: string;
+  readonly ipset: string;
+  /** File name → text. */
+  readonly rules: Readonly<Record<string, string>>;
+}
+
+export const IPVS_GOLDEN_NAMES = ["capture-1", "capture-2"] as const;
+
+/** The node under which the captures were made. */
+export function exampleIpvsOptions(family: IpFamily, changes: Partial<IpvsOptions> = {}): IpvsOptions {
+  const hostIps = family === "IPv4" ? ["192.0.2.10"] : ["2001:db8:2::10"];
+  return {
+    family,
+    masqueradeMark: 0x4000,
+    masqueradeAll: false,
+    detector: family === "IPv4" ? { kind: "cidr", cidr: "10.244.0.0/16" } : { kind: "none" },
+    randomFully: true,
+    nodeIp: family === "IPv4" ? "192.0.2.10" : "::1",
+    nodePortIps: hostIps,
+    hostIps,
+    scheduler: "rr",
+    schedulers: [],
+    excludeCIDRs: [],
+    ...changes,
+  };
+}
+
+/** The plan of all Services on that node. */
+export function exampleIpvsPlan(
+  family: IpFamily,
+  objects: readonly ApiObject[],
+  changes: Partial<IpvsOptions> = {},
+): IpvsPlan {
+  return planIpvs(exampleState(family, objects), "all", exampleIpvsOptions(family, changes));
+}
+
+export function loadIpvsGolden(name: string): IpvsGoldenCase {
+  const folder = new URL(`${name}/`, FOLDER);
+  const read = (file: string): string => Deno.readTextFileSync(new URL(file, folder));
+  const files = [...Deno.readDirSync(folder)].map((entry) => entry.name)
+    .filter((file) => file.endsWith("-save.txt") || file === "more-rules.txt");
+  return {
+    objects: decodeYaml(read("objects.yaml"), `${name}/objects.yaml`),
+    ipvsadm: read("ipvsadm.txt"),
+    ipset: read("ipset.txt"),
+    rules: Object.fromEntries(files.map((file) => [file, read(file)])),
+  };
+}
+
+/** What is in both tables after a plan was written into an empty kernel; chains of the kernel's own only if jumped from. */
+export function savedTables(plan: IpvsPlan): IptablesRuleset {
+  const written = parseIptablesSave(planTexts(plan).iptables);
+  return new Map((["filter", "nat"] as const).map((table) => {
+    const chains = new Map<string, SavedChain>(written.get(table));
+    // Each jump is inserted at the top, so the last one is met first.
+    for (const jump of plan.base.jumps.filter((one) => one.table === table)) {
+      const rules = [jump.args, ...chains.get(jump.chain)?.rules ?? []];
+      chains.set(jump.chain, { policy: "ACCEPT", packets: 0, bytes: 0, rules });
+    }
+    return [table, chains];
+  }));
+}
+
+/** `TABLE CHAIN` → canonical rules, in order; chains without rules included. */
+export function canonicalChains(ruleset: IptablesRuleset): Record<string, readonly string[]> {
+  const chains: [string, readonly string[]][] = [];
+  for (const [table, saved] of ruleset) {
+    for (const [chain, { rules }] of saved) {
+      chains.push([`${table} ${chain}`, rules.map(canonicalRuleText)]);
+    }
+  }
+  return Object.fromEntries(chains.sort(([left], [right]) => left < right ? -1 : 1));
+}
