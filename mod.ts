@@ -87,11 +87,8 @@ export type {
   ServiceRules,
   Table,
 } from "./lib/backend/iptables/ruleset.ts";
-export {
-  type AffinityMemory,
-  IptablesSimulator,
-  type Surroundings,
-} from "./lib/backend/iptables/simulate.ts";
+export { IptablesSimulator } from "./lib/backend/iptables/simulate.ts";
+export { type AffinityMemory, rememberOutcome, type Surroundings } from "./lib/netfilter/packet_walk.ts";
 export {
   type IptablesRuleset,
   parseIptablesSave,

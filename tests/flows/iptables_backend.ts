@@ -6,11 +6,7 @@
 import { planIptables } from "../../lib/backend/iptables/plan.ts";
 import { renderPlan } from "../../lib/backend/iptables/render.ts";
 import type { IptablesOptions, IptablesPlan } from "../../lib/backend/iptables/ruleset.ts";
-import {
-  type AffinityMemory,
-  IptablesSimulator,
-  rememberOutcome,
-} from "../../lib/backend/iptables/simulate.ts";
+import { IptablesSimulator } from "../../lib/backend/iptables/simulate.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import { matchingNodeIps, nodePortAddresses, selectLocalDetector } from "../../lib/model/node.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
@@ -20,6 +16,7 @@ import {
   parseIptablesSave,
   type SavedChain,
 } from "../../lib/netfilter/iptables_save.ts";
+import { type AffinityMemory, rememberOutcome } from "../../lib/netfilter/packet_walk.ts";
 import { decodeObject } from "../../lib/source/decode.ts";
 import type { FlowBackend, FlowOptions, FlowTable } from "./flow_case.ts";
 import type { ApiJson } from "./objects.ts";

@@ -7,26 +7,28 @@
  *
  * @module
  */
-import { type Cidr, joinHostPort, parseIp } from "../../model/ip.ts";
+import { type Cidr, parseIp } from "../../model/ip.ts";
 import { markBits } from "../../netfilter/canonical_iptables_rule.ts";
-import { type Flow, type FlowOutcome, mergeOutcomes, type Packet } from "../../netfilter/flow.ts";
-import { add, ONE } from "../../netfilter/fraction.ts";
+import { type Flow, mergeOutcomes, type Packet } from "../../netfilter/flow.ts";
 import type { IptablesRule, RuleTarget } from "../../netfilter/iptables_rule.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
+import {
+  acceptedWalk,
+  type EndedWalk,
+  isNodeAddress,
+  mergeWalks,
+  outcomeOfWalk,
+  rejectedWalk,
+  startOfWalk,
+  type Surroundings,
+  throughLoopback,
+  type Walk,
+} from "../../netfilter/packet_walk.ts";
 import { parseIptablesRule } from "../../netfilter/parse_iptables_rule.ts";
-import { type AffinityMemory, RuleMatcher, type Surroundings, type Walk } from "./simulate_match.ts";
-
-export type { AffinityMemory, Surroundings } from "./simulate_match.ts";
-
-/** A walk whose fate in one hook is decided. */
-interface Ended {
-  readonly walk: Walk;
-  readonly verdict: FlowOutcome["verdict"];
-  readonly rejectWith: string;
-}
+import { RuleMatcher } from "./simulate_match.ts";
 
 interface ChainResult {
-  readonly ended: readonly Ended[];
+  readonly ended: readonly EndedWalk[];
   /** Those that came back to the calling chain. */
   readonly returned: readonly Walk[];
 }
@@ -48,10 +50,6 @@ const PASSING_TARGETS: ReadonlySet<string> = new Set([
 /** The kernel refuses loops; this only keeps hand-made text from running forever. */
 const DEEPEST_JUMP = 64;
 
-function accepted(walk: Walk): Ended {
-  return { walk, verdict: "accept", rejectWith: "" };
-}
-
 /** One family's rules, ready for packets. Chains are parsed when a packet first reaches them. */
 export class IptablesSimulator {
   readonly #ruleset: IptablesRuleset;
@@ -72,20 +70,18 @@ export class IptablesSimulator {
     const problems = new Set<string>();
     const matcher = new RuleMatcher(surroundings, this.#cidrs, (problem) => problems.add(problem));
     const pass = new Pass((table, chain) => this.#rules(table, chain), this.#ruleset, matcher, problems);
-    const start = startOf(packet);
+    const start = startOfWalk(packet);
     const fromNode = packet.inInterface === "";
     const ended = pass.hook("nat", fromNode ? "OUTPUT" : "PREROUTING", start)
-      .flatMap((one) =>
-        one.verdict === "accept" ? this.#route(pass, matcher, one.walk, surroundings) : [one]
-      );
-    const outcomes = ended.map((one) => outcomeOf(one, matcher));
+      .flatMap((one) => one.verdict === "accept" ? this.#route(pass, one.walk, surroundings) : [one]);
+    const outcomes = ended.map((one) => outcomeOfWalk(one, surroundings));
     return { outcomes: mergeOutcomes(outcomes), problems: [...problems] };
   }
 
   /** Everything after the destination is settled. */
-  #route(pass: Pass, matcher: RuleMatcher, walk: Walk, surroundings: Surroundings): readonly Ended[] {
+  #route(pass: Pass, walk: Walk, surroundings: Surroundings): readonly EndedWalk[] {
     const fromNode = walk.inInterface === "";
-    const toNode = matcher.isLocal(walk.destination);
+    const toNode = isNodeAddress(walk.destination, surroundings);
     if (toNode && !fromNode) return pass.hook("filter", "INPUT", walk);
     const out = pass.hook("filter", fromNode ? "OUTPUT" : "FORWARD", walk)
       .flatMap((one) => one.verdict === "accept" ? pass.hook("nat", "POSTROUTING", one.walk) : [one]);
@@ -93,8 +89,7 @@ export class IptablesSimulator {
     // Conntrack keeps its entry on the way through lo, so nat PREROUTING does not see the packet again.
     return out.flatMap((one) => {
       if (one.verdict !== "accept") return [one];
-      const source = one.walk.masquerade ? ownAddress(one.walk, surroundings) : one.walk.source;
-      return pass.hook("filter", "INPUT", { ...one.walk, source, inInterface: "lo" });
+      return pass.hook("filter", "INPUT", throughLoopback(one.walk, surroundings));
     });
   }
 
@@ -130,17 +125,17 @@ class Pass {
   }
 
   /** Runs a built-in chain, its policy included. */
-  hook(table: string, chain: string, walk: Walk): readonly Ended[] {
+  hook(table: string, chain: string, walk: Walk): readonly EndedWalk[] {
     // Only a connection's first packet asks the nat table; later ones follow conntrack, invalid ones nothing.
-    if (table === "nat" && walk.state !== "NEW") return [accepted(walk)];
+    if (table === "nat" && walk.state !== "NEW") return [acceptedWalk(walk)];
     const { ended, returned } = this.#chain(table, chain, [walk], 0);
     const policy = this.#ruleset.get(table)?.get(chain)?.policy ?? "ACCEPT";
     const verdict = policy === "DROP" ? "drop" : "accept";
-    return [...ended, ...returned.map((one): Ended => ({ walk: one, verdict, rejectWith: "" }))];
+    return [...ended, ...returned.map((one): EndedWalk => ({ walk: one, verdict, rejectWith: "" }))];
   }
 
   #chain(table: string, chain: string, entering: readonly Walk[], depth: number): ChainResult {
-    const ended: Ended[] = [];
+    const ended: EndedWalk[] = [];
     const returned: Walk[] = [];
     let live = entering;
     for (const [position, { rule, text }] of (this.#rules(table, chain) ?? []).entries()) {
@@ -172,16 +167,13 @@ class Pass {
         return { ended: [{ walk, verdict, rejectWith: "" }], returned: [] };
       }
       case "reject":
-        return {
-          ended: [{ walk, verdict: "reject", rejectWith: target.with ?? defaultReject(walk) }],
-          returned: [],
-        };
+        return { ended: [rejectedWalk(walk, target.with)], returned: [] };
       case "setMark": {
         const { value, mask } = markBits(target);
         return { ended: [], returned: [{ ...walk, mark: ((walk.mark & ~mask) ^ value) >>> 0 }] };
       }
       case "masquerade":
-        return { ended: [accepted({ ...walk, masquerade: true })], returned: [] };
+        return { ended: [acceptedWalk({ ...walk, masquerade: true })], returned: [] };
       case "dnat":
         return this.#translate(target.to, walk);
       case "chain":
@@ -214,99 +206,13 @@ class Pass {
     const destination = parseIp(bracketed ?? plain ?? "");
     if (destination === null) {
       this.#problems.add(`Destination "${to}" is beyond the simulator`);
-      return { ended: [accepted(walk)], returned: [] };
+      return { ended: [acceptedWalk(walk)], returned: [] };
     }
     const port = portText === undefined ? walk.port : Number(portText);
-    return { ended: [accepted({ ...walk, destination, port, translated: true })], returned: [] };
+    return { ended: [acceptedWalk({ ...walk, destination, port, translated: true })], returned: [] };
   }
-}
-
-/**
- * Adds up histories from which the packet goes on alike; the rules on the way of the first one stay. Without it a chain of
- * choices that all come back would double the histories at every rule.
- */
-function mergeWalks(walks: readonly Walk[]): readonly Walk[] {
-  if (walks.length < 2) return walks;
-  const merged = new Map<string, Walk>();
-  for (const walk of walks) {
-    const key = [
-      walk.source.text,
-      walk.destination.text,
-      walk.port,
-      walk.mark,
-      walk.translated,
-      walk.masquerade,
-    ]
-      .concat(walk.remembered).join(" ");
-    const same = merged.get(key);
-    const probability = same === undefined ? walk.probability : add(same.probability, walk.probability);
-    merged.set(key, { ...(same ?? walk), probability });
-  }
-  return [...merged.values()];
 }
 
 function isReturn(target: RuleTarget | null): boolean {
   return target?.kind === "verdict" && target.verdict === "RETURN";
-}
-
-function defaultReject(walk: Walk): string {
-  return walk.source.family === "IPv4" ? "icmp-port-unreachable" : "icmp6-port-unreachable";
-}
-
-function startOf(packet: Packet): Walk {
-  const source = parseIp(packet.source);
-  const destination = parseIp(packet.destination);
-  if (source === null || destination === null) {
-    throw new RangeError(`Packet from "${packet.source}" to "${packet.destination}" has an invalid address`);
-  }
-  if (source.family !== destination.family) {
-    throw new RangeError(`Packet from ${packet.source} to ${packet.destination} mixes IP families`);
-  }
-  return {
-    probability: ONE,
-    source,
-    destination,
-    protocol: packet.protocol,
-    port: packet.port,
-    inInterface: packet.inInterface,
-    state: packet.state,
-    mark: packet.mark,
-    translated: false,
-    masquerade: false,
-    remembered: [],
-    hits: [],
-  };
-}
-
-/** What masquerading makes of the source of a packet that stays on the node. */
-function ownAddress(walk: Walk, surroundings: Surroundings): Walk["source"] {
-  const own = surroundings.nodeAddresses.map(parseIp).find((ip) => ip?.family === walk.source.family);
-  return own ?? walk.source;
-}
-
-function outcomeOf({ walk, verdict, rejectWith }: Ended, matcher: RuleMatcher): FlowOutcome {
-  return {
-    probability: walk.probability,
-    verdict,
-    rejectWith,
-    translatedTo: walk.translated ? joinHostPort(walk.destination.text, walk.port) : "",
-    toNode: matcher.isLocal(walk.destination),
-    masquerade: walk.masquerade,
-    mark: walk.mark,
-    remembered: walk.remembered,
-    hits: walk.hits,
-  };
-}
-
-/** The affinity memory after the packet took this outcome. */
-export function rememberOutcome(
-  memory: AffinityMemory,
-  packet: Packet,
-  outcome: FlowOutcome,
-  nowSeconds: number,
-): AffinityMemory {
-  const source = parseIp(packet.source)?.text ?? packet.source;
-  const next = new Map(memory);
-  for (const list of outcome.remembered) next.set(list, new Map(next.get(list)).set(source, nowSeconds));
-  return next;
 }

@@ -3,37 +3,11 @@
  *
  * @module
  */
-import { type Cidr, cidrContains, type Ip, isLoopback, parseCidr } from "../../model/ip.ts";
+import { type Cidr, cidrContains, type Ip, parseCidr } from "../../model/ip.ts";
 import type { RuleMatch } from "../../netfilter/iptables_rule.ts";
-import { complement, type Fraction, multiply, probabilityFraction } from "../../netfilter/fraction.ts";
-import type { PacketProtocol, PacketState, RuleHit } from "../../netfilter/flow.ts";
-
-/** Affinity list → source address → second of its last new connection. */
-export type AffinityMemory = ReadonlyMap<string, ReadonlyMap<string, number>>;
-
-/** What the packet's fate depends on besides the rules. */
-export interface Surroundings {
-  /** The node's own addresses; loopback goes without saying. */
-  readonly nodeAddresses: readonly string[];
-  readonly affinity: AffinityMemory;
-  readonly nowSeconds: number;
-}
-
-/** One possible history of the packet, as far as it got. */
-export interface Walk {
-  readonly probability: Fraction;
-  readonly source: Ip;
-  readonly destination: Ip;
-  readonly protocol: PacketProtocol;
-  readonly port: number;
-  readonly inInterface: string;
-  readonly state: PacketState;
-  readonly mark: number;
-  readonly translated: boolean;
-  readonly masquerade: boolean;
-  readonly remembered: readonly string[];
-  readonly hits: readonly RuleHit[];
-}
+import { complement, multiply, probabilityFraction } from "../../netfilter/fraction.ts";
+import type { PacketProtocol } from "../../netfilter/flow.ts";
+import { isNodeAddress, rememberedIn, type Surroundings, type Walk } from "../../netfilter/packet_walk.ts";
 
 /** How a history splits at a rule. */
 export interface MatchResult {
@@ -72,11 +46,6 @@ export class RuleMatcher {
     this.#report = report;
   }
 
-  /** True for the node's own addresses, loopback included. */
-  isLocal(ip: Ip): boolean {
-    return isLoopback(ip) || this.#surroundings.nodeAddresses.includes(ip.text);
-  }
-
   /** Evaluates the conditions in order, as the kernel does: what a later one refuses may already have been remembered. */
   match(matches: readonly RuleMatch[], walk: Walk): MatchResult {
     const missed: Walk[] = [];
@@ -94,10 +63,7 @@ export class RuleMatcher {
       }
       const matched = this.#test(match, passing);
       if (match.kind === "recent" && this.#remembers(match, matched)) {
-        passing = {
-          ...passing,
-          remembered: [...passing.remembered.filter((l) => l !== match.list), match.list],
-        };
+        passing = rememberedIn(match.list, passing);
       }
       if (!matched) return { hit: null, missed: [...missed, passing] };
     }
@@ -169,7 +135,7 @@ export class RuleMatcher {
   }
 
   #hasType(type: string, ip: Ip): boolean {
-    if (type === "LOCAL") return this.isLocal(ip);
+    if (type === "LOCAL") return isNodeAddress(ip, this.#surroundings);
     this.#report(`Address type ${type} is beyond the simulator and taken as not matching`);
     return false;
   }

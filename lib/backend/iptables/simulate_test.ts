@@ -1,7 +1,8 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { formatFlow, type Packet, parsePacket } from "../../netfilter/flow.ts";
 import { parseIptablesSave } from "../../netfilter/iptables_save.ts";
-import { type AffinityMemory, IptablesSimulator, rememberOutcome, type Surroundings } from "./simulate.ts";
+import { type AffinityMemory, rememberOutcome, type Surroundings } from "../../netfilter/packet_walk.ts";
+import { IptablesSimulator } from "./simulate.ts";
 
 const SURROUNDINGS: Surroundings = {
   nodeAddresses: ["192.0.2.10", "fd00::10"],
