@@ -62,6 +62,11 @@ export const DEFAULT_OPTIONS: FlowOptions = {
 /** One packet with its circumstances. */
 export interface FlowStep {
   readonly flow: string;
+  /**
+   * Mode → what becomes of the packet there, in the words after `⇒`, where the mode by its nature does something else
+   * than what `flow` says. `counted` and `rejectWith` then say nothing about that mode.
+   */
+  readonly instead?: Readonly<Partial<Record<"ipvs" | "nftables", string>>>;
   /** Second at which it is sent; 0 if not given. */
   readonly atSeconds?: number;
   /** Which of the possible destinations the connection really took; what follows remembers it. */
@@ -98,15 +103,26 @@ export interface FlowBackend {
   load(objects: readonly ApiJson[], options: FlowOptions): FlowTable;
 }
 
-function differenceOf(table: FlowTable, step: FlowStep): string | null {
-  const [packetText = "", wanted] = step.flow.split(" ⇒ ");
-  if (wanted === undefined) throw new SyntaxError(`Flow "${step.flow}" has no " ⇒ "`);
+/** The packet of a step and what becomes of it in a mode, as text. */
+export function flowOf(step: FlowStep, mode: string): { readonly packet: string; readonly wanted: string } {
+  const [packet = "", usual] = step.flow.split(" ⇒ ");
+  if (usual === undefined) throw new SyntaxError(`Flow "${step.flow}" has no " ⇒ "`);
+  return { packet, wanted: insteadOf(step, mode) ?? usual };
+}
+
+function insteadOf({ instead }: FlowStep, mode: string): string | undefined {
+  return mode === "ipvs" || mode === "nftables" ? instead?.[mode] : undefined;
+}
+
+function differenceOf(table: FlowTable, mode: string, step: FlowStep): string | null {
+  const { packet: packetText, wanted } = flowOf(step, mode);
   const packet = parsePacket(packetText);
   const atSeconds = step.atSeconds ?? 0;
   const flow = table.send(packet, atSeconds);
   const found = formatFlow(flow);
   if (found !== wanted) return `${packetText}\n  wanted ⇒ ${wanted}\n  found  ⇒ ${found}`;
   if (flow.problems.length > 0) return `${packetText}: ${flow.problems.join("; ")}`;
+  if (insteadOf(step, mode) !== undefined) return null;
   const counted = step.counted;
   if (
     counted !== undefined && !flow.outcomes.some((one) => one.hits.some((hit) => hit.rule.includes(counted)))
@@ -125,9 +141,9 @@ function differenceOf(table: FlowTable, step: FlowStep): string | null {
   return null;
 }
 
-/** Sends the packets of a case through loaded rules and yields what is not as wanted, in words. */
-export function differences(table: FlowTable, flows: FlowCase["flows"]): string[] {
-  return flows.map((flow) => differenceOf(table, typeof flow === "string" ? { flow } : flow))
+/** Sends the packets of a case through the loaded rules of a mode and yields what is not as wanted, in words. */
+export function differences(table: FlowTable, flows: FlowCase["flows"], mode = "iptables"): string[] {
+  return flows.map((flow) => differenceOf(table, mode, typeof flow === "string" ? { flow } : flow))
     .filter((difference) => difference !== null);
 }
 

@@ -14,7 +14,7 @@ for (const backend of BACKENDS) {
       ignore: gap !== undefined,
       fn() {
         const table = backend.load(flowCase.objects, optionsOf(flowCase));
-        const found = differences(table, flowCase.flows);
+        const found = differences(table, flowCase.flows, backend.name);
         assertEquals(found.length, 0, found.join("\n"));
       },
     });
