@@ -7,7 +7,6 @@
 import { isLoopback, parseIp } from "../../model/ip.ts";
 import {
   EXTERNAL_SERVICES_CHAIN,
-  formatMark,
   FORWARD_CHAIN,
   KUBELET_FIREWALL_CHAIN,
   MARK_MASQ_CHAIN,
@@ -16,6 +15,7 @@ import {
   PROXY_FIREWALL_CHAIN,
   SERVICES_CHAIN,
 } from "./chains.ts";
+import { formatMark } from "../../netfilter/mark.ts";
 import type { BaseRules, IptablesOptions, JumpRule, Table } from "./ruleset.ts";
 
 /** Chains we may have in a table but do not always fill: only their existence and the jumps to them are ensured. */

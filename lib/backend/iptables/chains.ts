@@ -1,10 +1,10 @@
 /**
- * Names of the chains and the text of the mark (iptables reference, 1, 3 and 5).
+ * Names of the chains (iptables reference, 1 and 3).
  *
  * @module
  */
-import { createHash } from "node:crypto";
 import type { Endpoint, ServicePort } from "../../model/state.ts";
+import { base32Sha256 } from "../../netfilter/chain_hash.ts";
 
 /** Dispatch by service address; a chain of this name exists in nat and, with another content, in filter. */
 export const SERVICES_CHAIN = "KUBE-SERVICES";
@@ -31,23 +31,9 @@ export const SERVICE_CHAIN_PREFIXES: readonly string[] = [
   "KUBE-SEP-",
 ];
 
-const BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-/** Two base32 digits for each ten bits. */
-const BASE32_PAIRS: readonly string[] = Array.from(
-  { length: 1024 },
-  (_, bits) => BASE32.charAt(bits >> 5) + BASE32.charAt(bits & 31),
-);
-
 /** First 16 base32 digits (80 bits) of the SHA-256 of a text's UTF-8 form. */
 export function chainHash(text: string): string {
-  const hex = createHash("sha256").update(text).digest("hex");
-  let hash = "";
-  // 5 hexadecimal digits are 20 bits are 4 base32 digits.
-  for (let at = 0; at < 20; at += 5) {
-    const bits = parseInt(hex.slice(at, at + 5), 16);
-    hash += BASE32_PAIRS[bits >> 10]! + BASE32_PAIRS[bits & 1023]!;
-  }
-  return hash;
+  return base32Sha256(text, 16);
 }
 
 /** The names of one ServicePort's chains; node port, addresses and port number do not enter them. */
@@ -71,18 +57,6 @@ export function serviceChains(servicePort: ServicePort): ServiceChains {
 /** The name of the chain that leads to one endpoint of one ServicePort. */
 export function endpointChain(servicePort: ServicePort, endpoint: Endpoint): string {
   return "KUBE-SEP-" + chainHash(servicePort.text + servicePort.protocol.toLowerCase() + endpoint.key);
-}
-
-/**
- * `0x` and eight hexadecimal digits.
- *
- * @throws {RangeError} if the mark is not exactly one of 32 bits
- */
-export function formatMark(mark: number): string {
-  if (!Number.isInteger(mark) || mark < 1 || mark > 0x8000_0000 || !Number.isInteger(Math.log2(mark))) {
-    throw new RangeError(`Masquerade mark must be one bit of 32: got ${mark}`);
-  }
-  return "0x" + mark.toString(16).padStart(8, "0");
 }
 
 /** True if the chain belongs to a Service, by its name. */

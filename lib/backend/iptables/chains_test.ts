@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { testEndpoint, testServicePort } from "../../model/test_objects.ts";
-import { chainHash, endpointChain, formatMark, isServiceChain, serviceChains } from "./chains.ts";
+import { formatMark } from "../../netfilter/mark.ts";
+import { chainHash, endpointChain, isServiceChain, serviceChains } from "./chains.ts";
 
 for (
   const [text, hash] of [

@@ -52,6 +52,16 @@ export interface AffinitySet {
   readonly timeoutSeconds: number;
 }
 
+/** Where the elements of one list are for one destination. */
+export interface Destination {
+  /** E.g. `endpoints-tcp`. */
+  readonly container: string;
+  /** E.g. `10.96.10.1 . 80`, or `30080` of a node port. */
+  readonly prefix: string;
+  /** Key of the destination's dispatch elements, e.g. `10.96.10.1 . tcp . 80`: who has those has this. */
+  readonly claim: string;
+}
+
 /**
  * Endpoints that `numgen` chooses among, reached under one or several destinations. Element `prefix . index` of
  * `container` holds the endpoint in slot `index`; which endpoint has which slot is the difference's decision, so that a
@@ -60,15 +70,17 @@ export interface AffinitySet {
 export interface EndpointList {
   /** Tells the lists of one Service apart, e.g. `ns/name:port/TCP cluster`. */
   readonly id: string;
-  /** Where each destination's elements are, e.g. `{container: "endpoints-tcp", prefix: "10.96.10.1 . 80"}`. */
-  readonly destinations: readonly { readonly container: string; readonly prefix: string }[];
-  /** Values such as `10.244.0.11 . 8080`, sorted, no two the same. */
+  readonly destinations: readonly Destination[];
+  /** Values such as `10.244.0.11 . 8080`, in the model's order, no two the same, at most 65536. */
   readonly endpoints: readonly string[];
 }
 
 /** Everything one Service (all its ports of this family) wants in the kernel. */
 export interface ServiceRules {
-  /** Elements that no other Service may have: dispatch, no-endpoint verdicts, firewall. */
+  /**
+   * Dispatch, no-endpoint verdicts, firewall: each one's key is the destination. What is wanted whatever other Services
+   * want; of several Services that want a destination, only the first by name gets its elements into the kernel.
+   */
   readonly elements: readonly Element[];
   /** Elements that several Services may want (cluster IPs, hairpin pairs): there as long as one of them does. */
   readonly sharedElements: readonly Element[];
@@ -86,17 +98,20 @@ export interface Container {
   readonly kind: "set" | "map";
   /** Between the braces, without comment, e.g. `type ipv4_addr . inet_proto . inet_service : verdict ;`. */
   readonly spec: string;
+  /** `""`: none. */
   readonly comment: string;
 }
 
 /** A chain that the kernel calls. */
 export interface HookedChain extends Chain {
-  /** E.g. `type nat hook prerouting priority -100 ;`. */
+  /** As `nft list` prints it, e.g. `type nat hook prerouting priority dstnat; policy accept;`. */
   readonly hook: string;
 }
 
 /** What is in the kernel whatever the Services are. */
 export interface BaseRules {
+  /** Of the table: who made it, in which layout; `""` if this kernel or nft refuses comments. */
+  readonly comment: string;
   readonly containers: readonly Container[];
   /** Each goes or jumps only to earlier ones. */
   readonly chains: readonly Chain[];
@@ -120,6 +135,8 @@ export interface NftablesPlan {
 /** What one Service contributes to a transaction. */
 export interface ServiceOperations {
   readonly name: NamespacedName;
+  /** Services that hand a destination over to this one or take it from it: their changes are in here too. */
+  readonly others: readonly NamespacedName[];
   readonly deletedElements: readonly Element[];
   /** Sets that are created, or get another timeout. */
   readonly writtenSets: readonly AffinitySet[];
@@ -137,7 +154,7 @@ export interface ServiceOperations {
  * transaction nft wants: `deletedElements`, sets, chains, `addedElements`, stale things, in that order.
  */
 export interface Operations {
-  /** Table, containers, base and shared chains and base elements that are new or changed: in the first transaction. */
+  /** Containers, base and shared chains and base elements that are new or changed: in the first transaction. */
   readonly base: {
     readonly containers: readonly Container[];
     readonly chains: readonly Chain[];

@@ -1,0 +1,52 @@
+/**
+ * From the configuration and the Node to what decides the rules of nftables mode.
+ *
+ * @module
+ */
+import { selectedMasqueradeAll, selectedMasqueradeBit } from "../../config/defaults.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { type LocalDetection, nodeIps, nodePortAddresses, selectLocalDetector } from "../../model/node.ts";
+import type { IpFamily, NodeObject } from "../../model/objects.ts";
+import type { NftablesOptions } from "./ruleset.ts";
+
+/** All of the options that neither the node's interfaces, nor its kernel, nor the cluster's ServiceCIDRs decide. */
+export type ConfiguredNftables = Omit<NftablesOptions, "nodePortIps" | "serviceCidrs" | "objectComments">;
+
+/** Also when the mode was chosen from `auto`, and so not yet known when defaults were filled in. */
+const DEFAULT_NODE_PORT_ADDRESSES: readonly string[] = ["primary"];
+
+/**
+ * The options of one family; `problem` says why local traffic may not be recognised.
+ *
+ * @param node null if it is not known
+ */
+export function configuredNftables(
+  config: KubeProxyConfiguration,
+  family: IpFamily,
+  node: NodeObject | null,
+): { readonly options: ConfiguredNftables; readonly problem: LocalDetection["problem"] } {
+  const ips = nodeIps(node, config.bindAddress);
+  const { detector, problem } = selectLocalDetector(family, {
+    mode: config.detectLocalMode,
+    clusterCIDR: config.clusterCIDR,
+    podCIDRs: node?.podCIDRs ?? [],
+    bridgeInterface: config.detectLocal.bridgeInterface,
+    interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
+  });
+  const addresses = config.nodePortAddresses ?? [];
+  return {
+    options: {
+      family,
+      masqueradeMark: 2 ** selectedMasqueradeBit(config, "nftables"),
+      masqueradeAll: selectedMasqueradeAll(config, "nftables"),
+      detector,
+      nodePortAddresses: nodePortAddresses(
+        family,
+        addresses.length > 0 ? addresses : DEFAULT_NODE_PORT_ADDRESSES,
+        ips,
+      ),
+      nodeIp: ips[family],
+    },
+    problem,
+  };
+}
