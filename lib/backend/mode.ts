@@ -7,6 +7,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
+import type { PacketCounts } from "../observe/metrics.ts";
 import type { FamilyProxier } from "./backend.ts";
 
 /** What preparing a mode may use. */
@@ -22,6 +23,8 @@ export interface PreparedMode {
   readonly proxiers: readonly FamilyProxier[];
   /** Takes the Node's facts over; yields the families whose rules that changes, so that they must be written again. */
   reconfigure(node: NodeObject | null): readonly IpFamily[];
+  /** What the rules have counted; what cannot be told now is left out. Never rejects. Only where rules count. */
+  readonly packetCounts?: () => Promise<Partial<PacketCounts>>;
 }
 
 /**

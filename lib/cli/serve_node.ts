@@ -51,6 +51,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   const until = AbortSignal.any([signal, end.signal]);
   recordStart(life);
   life.reloads?.addTo(metrics.registry);
+  if (prepared.packetCounts !== undefined) metrics.followPacketCounts(prepared.packetCounts);
   const servers = makeServers(life);
   const ownNode = new OwnNode();
   const otherModes = new OtherModesCleanup({

@@ -146,6 +146,14 @@ export class Iptables {
     return false;
   }
 
+  /** The chain's rules with their counters, one a line, as `-S -v` writes them. */
+  async list(table: IptablesTable, chain: string): Promise<string> {
+    const args = ["-S", chain, "-v", "-t", table];
+    const result = await this.#command(args);
+    this.#check(args, result);
+    return result.stdout;
+  }
+
   /** Removes all rules of the chain. */
   async flushChain(table: IptablesTable, chain: string): Promise<void> {
     await this.#commandOk(["-F", chain, "-t", table]);

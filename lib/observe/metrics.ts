@@ -78,7 +78,7 @@ export class ProxyMetrics {
     for (const [name, modes] of MODES_OF) {
       if (!modes.includes(mode)) this.registry.removeSingleMetric(`kubeproxy_sync_${name}`);
     }
-    if (mode === "iptables" && readPacketCounts !== undefined) this.#addPacketCounts(readPacketCounts);
+    if (readPacketCounts !== undefined) this.followPacketCounts(readPacketCounts);
   }
 
   readonly syncDuration = this.#histogram(
@@ -247,7 +247,9 @@ export class ProxyMetrics {
     (full ? this.syncFullDuration : this.syncPartialDuration).observe(labels, durationMs / 1000);
   }
 
-  #addPacketCounts(readOnce: () => Promise<Partial<PacketCounts>>): void {
+  /** Adds the packet counts of iptables mode. `readOnce` is asked at every scrape and must not reject. */
+  followPacketCounts(readOnce: () => Promise<Partial<PacketCounts>>): void {
+    if (this.#mode !== "iptables") return;
     // Both metrics are collected at the same time: one reading serves them.
     let reading: Promise<Partial<PacketCounts>> | undefined;
     const read = (): Promise<Partial<PacketCounts>> =>

@@ -11,6 +11,7 @@ import { silentLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { addProgramMetrics } from "../../lib/observe/metrics_program.ts";
 import { startMetricsServer } from "../../lib/serve/metrics_server.ts";
+import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
 /** Gauges that have the name of a counter, in kube-proxy too. */
@@ -119,3 +120,37 @@ e2eTest("promtool would have noticed: broken text and bad names fail", [program(
   const renamed = await judge(text.replaceAll("proxy_livez_total", "proxy_livez"));
   assert(renamed.findings.some((line) => line.includes("kubeproxy_proxy_livez counter metrics should have")));
 });
+
+e2eTest(
+  "packets dropped because connection tracking finds them invalid are counted, also when rules are written again",
+  [...WEB_NEEDS, program("curl")],
+  async () => {
+    await using web = await WebLab.create();
+    const { netns } = web.lab.node;
+    await netns.run(["sysctl", "-q", "-w", "net.netfilter.nf_conntrack_tcp_loose=0"]);
+    await using kproxy = await web.start(["--iptables-sync-period=1s"]);
+    const counted = async (): Promise<string[]> => {
+      const curl = ["curl", "-s", "--max-time", "3", "--noproxy", "*", "http://127.0.0.1:10249/metrics"];
+      return (await netns.run(curl)).split("\n").filter((line) => line.startsWith("kubeproxy_iptables_ct_"));
+    };
+    const name = "kubeproxy_iptables_ct_state_invalid_dropped_packets_total";
+    // An acknowledgement of nothing, three times.
+    const send = async (): Promise<void> => {
+      const to = { ip: "198.51.100.9", port: 40_000 };
+      for (let i = 0; i < 3; i++) {
+        const answer = await web.pod.call("segment", { source: "10.244.0.5", to, flags: "A", timeoutMs: 50 });
+        assertEquals(answer, "");
+      }
+    };
+    assertEquals(await counted(), [`${name} 0`]);
+    await send();
+    assertEquals(await counted(), [`${name} 3`]);
+    const from = kproxy.lines.length;
+    await netns.run(["iptables", "-t", "filter", "-F"]);
+    await netns.run(["iptables", "-t", "filter", "-X", "KUBE-PROXY-CANARY"]);
+    await kproxy.untilMessage("Synced rules", from);
+    assertEquals(await counted(), [`${name} 3`]);
+    await send();
+    assertEquals(await counted(), [`${name} 6`]);
+  },
+);

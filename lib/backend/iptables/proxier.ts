@@ -6,7 +6,7 @@
 import { IptablesProxier, type IptablesSettings } from "./apply.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
 import { usesLocalhostNodePorts } from "./base_rules.ts";
-import { UnsupportedError } from "../../errors.ts";
+import { ExecError, UnsupportedError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { Iptables } from "../../kernel/iptables.ts";
 import {
@@ -19,7 +19,10 @@ import { ensureSysctl, hasSysctlProgram, readSysctl, type SysctlOutcome } from "
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
+import type { PacketCounts } from "../../observe/metrics.ts";
 import type { ModeContext, PreparedMode } from "../mode.ts";
+import { FORWARD_CHAIN } from "./chains.ts";
+import { invalidDropped, LastingCount } from "./packet_counts.ts";
 import { configuredIptables } from "./settings.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
@@ -69,6 +72,28 @@ export async function prepareIptables({ exec, config, log }: ModeContext): Promi
       proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, node))).map(({ family }) =>
         family
       ),
+    ...(dropInvalid ? { packetCounts: packetCounter([...families.values()], log) } : {}),
+  };
+}
+
+/** Reads what the rule against invalid packets has dropped in all families. */
+function packetCounter(families: readonly Iptables[], log: Logger): () => Promise<Partial<PacketCounts>> {
+  const counts = new Map(families.map((iptables) => [iptables, new LastingCount()]));
+  const read = async (iptables: Iptables, count: LastingCount): Promise<number> => {
+    const now = invalidDropped(await iptables.list("filter", FORWARD_CHAIN));
+    return now === null ? Number.NaN : count.take(now);
+  };
+  return async () => {
+    try {
+      const all = await Promise.all([...counts].map(([iptables, count]) => read(iptables, count)));
+      const invalidCount = all.reduce((sum, one) => sum + one, 0);
+      return Number.isNaN(invalidCount) ? {} : { invalidDropped: invalidCount };
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      // Before the first sync there is no such chain.
+      log.info("Cannot read what rules have counted", { problem: error.message }, 2);
+      return {};
+    }
   };
 }
 
