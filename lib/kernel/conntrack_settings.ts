@@ -7,7 +7,7 @@ import type { ConntrackSetting } from "../conntrack/settings.ts";
 import { ExecError } from "../errors.ts";
 import type { Logger } from "../observe/log.ts";
 import type { Exec } from "./exec.ts";
-import { ensureSysctl, readSysctl } from "./sysctl.ts";
+import { changeSysctl, readSysctl, readSysctls } from "./sysctl.ts";
 
 /** A setting that is not as wanted. */
 export interface RefusedSetting {
@@ -31,8 +31,9 @@ export async function applyConntrackSettings(
   log: Logger,
 ): Promise<readonly RefusedSetting[]> {
   const refused: RefusedSetting[] = [];
+  const known = await readAll(exec, settings.map(({ name }) => name));
   for (const setting of settings) {
-    const refusal = await applySetting(exec, setting, log);
+    const refusal = await applySetting(exec, setting, { log, known });
     if (refusal === null) continue;
     refused.push(refusal);
     log.warn("Cannot set sysctl, the node may run out of tracked connections or end them at other times", {
@@ -45,19 +46,30 @@ export async function applyConntrackSettings(
   return refused;
 }
 
+/** All values by one program; empty if one of them cannot be read, so that each has to be read by itself. */
+async function readAll(exec: Exec, names: readonly string[]): Promise<ReadonlyMap<string, string | null>> {
+  try {
+    return await readSysctls(exec, names);
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    return new Map();
+  }
+}
+
 async function applySetting(
   exec: Exec,
   { name, value, atLeast }: ConntrackSetting,
-  log: Logger,
+  { log, known }: { readonly log: Logger; readonly known: ReadonlyMap<string, string | null> },
 ): Promise<RefusedSetting | null> {
   let found: string | null = null;
   try {
-    found = await readSysctl(exec, name);
+    const read = known.get(name);
+    found = read === undefined ? await readSysctl(exec, name) : read;
     if (found === null) {
       return { name, wanted: value, found, problem: "this kernel does not have it, or not loaded it" };
     }
     if (atLeast && Number(found) >= value) return null;
-    const outcome = await ensureSysctl(exec, name, String(value));
+    const outcome = await changeSysctl(exec, name, { found, value: String(value) });
     if (outcome.kind === "changed") log.info("Set sysctl", { name, value, before: outcome.found });
     return outcome.kind === "readOnly" ? { name, wanted: value, found, problem: outcome.message } : null;
   } catch (error) {

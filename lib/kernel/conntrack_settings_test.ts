@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { fakeSysctl, type SysctlRefusals } from "../../tests/support/fake_sysctl.ts";
 import { withNetns } from "../../tests/support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../../tests/support/skip.ts";
 import type { ConntrackSetting } from "../conntrack/settings.ts";
@@ -12,28 +13,20 @@ const MAX = "net.netfilter.nf_conntrack_max";
 const BUCKETS = "net.netfilter.nf_conntrack_buckets";
 const UDP = "net.netfilter.nf_conntrack_udp_timeout";
 
-/** Settings and what the program says instead of writing one. */
+/** Settings and what the program says instead of reading or writing one. */
 function sysctls(
   values: Record<string, string>,
-  refusals: Record<string, string> = {},
-): Exec & { writes: string[] } {
-  const writes: string[] = [];
+  refusals: SysctlRefusals = {},
+): Exec & { started: string[]; writes: string[] } {
+  const started: string[] = [];
   return {
-    writes,
-    run([, flag, setting = ""]) {
-      const [name = "", value = ""] = setting.split("=");
-      if (!(name in values)) {
-        const stderr = `sysctl: cannot stat /proc/sys/${
-          name.replaceAll(".", "/")
-        }: No such file or directory`;
-        return Promise.resolve({ code: 1, stdout: "", stderr });
-      }
-      if (flag === "-n") return Promise.resolve({ code: 0, stdout: `${values[name]}\n`, stderr: "" });
-      writes.push(setting);
-      const stderr = refusals[name] ?? "";
-      if (stderr === "") values[name] = value;
-      // As procps of Debian 12, which ends with 0 here.
-      return Promise.resolve({ code: 0, stdout: setting, stderr });
+    started,
+    get writes() {
+      return started.filter((line) => line.startsWith("sysctl -w "));
+    },
+    run(argv) {
+      started.push(argv.join(" "));
+      return Promise.resolve(fakeSysctl(values, argv.slice(1), refusals));
     },
   };
 }
@@ -63,9 +56,10 @@ Deno.test("settings are written only if they differ, limits only if they are low
     `I "Set sysctl" name="${BUCKETS}" value=32768 before="1024"`,
     `I "Set sysctl" name="${UDP}" value=10 before="30"`,
   ]);
-  exec.writes.length = 0;
-  assertEquals(await applyConntrackSettings(exec, settings, log), []);
-  assertEquals(exec.writes, [], "a second run finds them as they should be");
+  assertEquals(exec.writes, [`sysctl -w ${BUCKETS}=32768`, `sysctl -w ${UDP}=10`]);
+  const again = sysctls(values);
+  assertEquals(await applyConntrackSettings(again, settings, log), []);
+  assertEquals(again.started, [`sysctl ${MAX} ${BUCKETS} ${UDP}`], "it finds them as they should be");
 });
 
 Deno.test("what cannot be written is a warning, and the others are still written", {
@@ -78,15 +72,35 @@ Deno.test("what cannot be written is a warning, and the others are still written
       `sysctl: setting key "${BUCKETS}": Invalid argument`,
     ]
   ) {
-    const exec = sysctls({ [BUCKETS]: "1024", [UDP]: "30" }, { [BUCKETS]: problem });
+    const exec = sysctls({ [BUCKETS]: "1024", [UDP]: "30" }, { write: { [BUCKETS]: problem } });
     const { log, lines } = recordingLog();
     const settings = [wanted(MAX, 131072, true), wanted(BUCKETS, 32768, true), wanted(UDP, 10, false)];
     assertEquals(await applyConntrackSettings(exec, settings, log), [
       { name: MAX, wanted: 131072, found: null, problem: "this kernel does not have it, or not loaded it" },
       { name: BUCKETS, wanted: 32768, found: "1024", problem },
-    ]);
+    ], problem);
     assertEquals(lines.map((line) => line[0]), ["W", "W", "I"]);
   }
+});
+
+Deno.test("one setting that cannot be read keeps no other from being set", {
+  permissions: "none",
+}, async () => {
+  const problem = `sysctl: permission denied on key "${BUCKETS}"`;
+  const values = { [MAX]: "1024", [BUCKETS]: "1024", [UDP]: "30" };
+  const exec = sysctls(values, { read: { [BUCKETS]: problem } });
+  const settings = [wanted(MAX, 131072, true), wanted(BUCKETS, 32768, true), wanted(UDP, 10, false)];
+  const refused = await applyConntrackSettings(exec, settings, recordingLog().log);
+  assertEquals(refused.map(({ problem, ...rest }) => ({ ...rest, problem: problem.trim() })), [
+    { name: BUCKETS, wanted: 32768, found: null, problem },
+  ]);
+  assertEquals(values, { [MAX]: "131072", [BUCKETS]: "1024", [UDP]: "10" });
+});
+
+Deno.test("nothing to set starts no program", { permissions: "none" }, async () => {
+  const exec = sysctls({});
+  assertEquals(await applyConntrackSettings(exec, [], recordingLog().log), []);
+  assertEquals(exec.started, []);
 });
 
 Deno.test("a missing program is a warning for each setting", { permissions: "none" }, async () => {

@@ -41,13 +41,49 @@ export async function readSysctl(exec: Exec, name: string): Promise<string | nul
 }
 
 /**
+ * The values of many settings by one program; null for those that this kernel does not have.
+ *
+ * @throws {ExecError} if one of them cannot be read for another reason
+ */
+export async function readSysctls(
+  exec: Exec,
+  names: readonly string[],
+): Promise<ReadonlyMap<string, string | null>> {
+  if (names.length === 0) return new Map();
+  const argv = ["sysctl", ...names];
+  const { code, stdout, stderr } = await exec.run(argv);
+  // The program goes on after a setting that it cannot read, and only names tell which one is missing then.
+  const values = new Map(
+    Array.from(stdout.matchAll(/^(\S+) = ?(.*)$/gm), ([, name = "", value = ""]) => [name, value.trim()]),
+  );
+  const unread = names.filter((name) => !values.has(name));
+  const problems = stderr.split("\n").filter((line) => line.trim() !== "" && !MISSING_REGEXP.test(line));
+  if (unread.length > 0 && (problems.length > 0 || stderr.trim() === "")) {
+    throw new ExecError(argv, code, problems.join("\n"));
+  }
+  return new Map(names.map((name) => [name, values.get(name) ?? null]));
+}
+
+/**
  * Writes a setting unless it already has the value, so that a process without the right to write runs where an
  * earlier one has prepared the node.
  *
  * @throws {ExecError} if it cannot be read, or if the kernel refuses the value
  */
 export async function ensureSysctl(exec: Exec, name: string, value: string): Promise<SysctlOutcome> {
-  const found = await readSysctl(exec, name);
+  return await changeSysctl(exec, name, { found: await readSysctl(exec, name), value });
+}
+
+/**
+ * As {@linkcode ensureSysctl}, for a setting that was read before as `found`.
+ *
+ * @throws {ExecError} if the kernel refuses the value
+ */
+export async function changeSysctl(
+  exec: Exec,
+  name: string,
+  { found, value }: { readonly found: string | null; readonly value: string },
+): Promise<SysctlOutcome> {
   if (found === null) return { kind: "missing" };
   if (found === value) return { kind: "unchanged", found };
   const argv = ["sysctl", "-w", `${name}=${value}`];
@@ -61,6 +97,8 @@ export async function ensureSysctl(exec: Exec, name: string, value: string): Pro
   throw new ExecError(argv, result.code, message);
 }
 
+const MISSING_REGEXP = /cannot stat .*No such file or directory|is an unknown key/;
+
 function isMissing(error: ExecError): boolean {
-  return !error.isMissing() && /cannot stat .*No such file or directory|is an unknown key/.test(error.stderr);
+  return !error.isMissing() && MISSING_REGEXP.test(error.stderr);
 }

@@ -1,7 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import { fakeSysctl, type SysctlRefusals } from "../../tests/support/fake_sysctl.ts";
 import { ExecError } from "../errors.ts";
 import type { Exec } from "./exec.ts";
-import { ensureSysctl, readSysctl } from "./sysctl.ts";
+import { ensureSysctl, readSysctl, readSysctls } from "./sysctl.ts";
 
 const NAME = "net.ipv4.conf.all.route_localnet";
 
@@ -66,3 +67,35 @@ Deno.test("a missing program is an error, not a missing setting", { permissions:
   const exec: Exec = { run: (argv) => Promise.reject(new ExecError(argv, -1, "No such file or directory")) };
   await assertRejects(() => readSysctl(exec, NAME), ExecError, "status -1");
 });
+
+const VALUES = { "net.a": "1", "net.b": "32768\t60999", "net.c": "" };
+
+function program(refusals: SysctlRefusals = {}): Exec {
+  return { run: (argv) => Promise.resolve(fakeSysctl({ ...VALUES }, argv.slice(1), refusals)) };
+}
+
+Deno.test("many settings are read by one program, those that are missing keep their place", {
+  permissions: "none",
+}, async () => {
+  const names = ["net.none", "net.b", "net.a", "net.other", "net.c"];
+  assertEquals([...await readSysctls(program(), names)], [
+    ["net.none", null],
+    ["net.b", "32768\t60999"],
+    ["net.a", "1"],
+    ["net.other", null],
+    ["net.c", ""],
+  ]);
+  assertEquals([...await readSysctls(program(), [])], []);
+});
+
+Deno.test(
+  "a setting that may not be read is an error, and so is silence",
+  { permissions: "none" },
+  async () => {
+    const message = 'sysctl: permission denied on key "net.a"';
+    const refusing = program({ read: { "net.a": message } });
+    await assertRejects(() => readSysctls(refusing, ["net.none", "net.a", "net.b"]), ExecError, message);
+    const silent: Exec = { run: () => Promise.resolve({ code: 0, stdout: "", stderr: "" }) };
+    await assertRejects(() => readSysctls(silent, ["net.a"]), ExecError, "sysctl net.a");
+  },
+);

@@ -15,7 +15,7 @@ import {
   NEEDS_RIGHTS,
   probeIptables,
 } from "../../kernel/iptables_variant.ts";
-import { ensureSysctl, hasSysctlProgram, readSysctl, type SysctlOutcome } from "../../kernel/sysctl.ts";
+import { changeSysctl, readSysctl, readSysctls, type SysctlOutcome } from "../../kernel/sysctl.ts";
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -27,6 +27,7 @@ import { configuredIptables } from "./settings.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 const BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal";
+const DISABLE_IPV6 = "net.ipv6.conf.all.disable_ipv6";
 const ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet";
 
 /**
@@ -49,7 +50,9 @@ export async function prepareIptables({ exec, config, log }: ModeContext): Promi
   });
 
   // Read, not taken from the configuration: where it cannot be written, conntrack goes on calling packets INVALID.
-  const beLiberal = await sysctls.read(BE_LIBERAL);
+  // Read late: probing iptables has loaded the module that has it.
+  const settings = await sysctls.read([BE_LIBERAL, ROUTE_LOCALNET]);
+  const beLiberal = settings.get(BE_LIBERAL) ?? null;
   const dropInvalid = beLiberal === null || beLiberal === "0";
   const told = new Set<string>();
   const settingsOf = (family: IpFamily, node: NodeObject | null): IptablesSettings => {
@@ -62,7 +65,9 @@ export async function prepareIptables({ exec, config, log }: ModeContext): Promi
     }
     return { ...options, dropInvalid };
   };
-  if (families.has("IPv4")) await allowLocalhostNodePorts(sysctls, settingsOf("IPv4", null), log);
+  if (families.has("IPv4") && usesLocalhost(settingsOf("IPv4", null))) {
+    tellLocalhostNodePorts(await sysctls.change(ROUTE_LOCALNET, settings.get(ROUTE_LOCALNET), "1"), log);
+  }
   const proxiers = [...families].map(([family, iptables]) =>
     new ReconfigurableProxier(iptables, settingsOf(family, null), log)
   );
@@ -99,24 +104,35 @@ function packetCounter(families: readonly Iptables[], log: Logger): () => Promis
 
 /** The kernel settings of this node, as far as they can be read. */
 interface NodeSysctls {
-  /** Null if this kernel does not have the setting, or nobody can tell. */
-  read(name: string): Promise<string | null>;
-  /** Null if nobody can tell, because there is no program to ask. */
-  ensure(name: string, value: string): Promise<SysctlOutcome | null>;
+  /** False if there is no program to ask. */
   readonly known: boolean;
+  /** 1 if IPv6 is switched off; null if the kernel does not have it, or nobody can tell. */
+  readonly ipv6Disabled: string | null;
+  /** Null for settings that this kernel does not have; nothing if nobody can tell. */
+  read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>>;
+  /** `found` is what was read. Null if nobody can tell. */
+  change(name: string, found: string | null | undefined, value: string): Promise<SysctlOutcome | null>;
 }
 
 async function nodeSysctls(exec: Exec, log: Logger): Promise<NodeSysctls> {
-  const known = await hasSysctlProgram(exec);
-  if (!known) {
-    log.warn("Kernel settings cannot be read: install procps, there is no program sysctl on PATH", {
-      assumed: "IPv6 is on if ip6tables works, and INVALID packets must be dropped",
-    });
+  try {
+    return {
+      known: true,
+      ipv6Disabled: await readSysctl(exec, DISABLE_IPV6),
+      read: (names) => readSysctls(exec, names),
+      change: (name, found = null, value) => changeSysctl(exec, name, { found, value }),
+    };
+  } catch (error) {
+    if (!(error instanceof ExecError && error.isMissing())) throw error;
   }
+  log.warn("Kernel settings cannot be read: install procps, there is no program sysctl on PATH", {
+    assumed: "IPv6 is on if ip6tables works, and INVALID packets must be dropped",
+  });
   return {
-    known,
-    read: (name) => known ? readSysctl(exec, name) : Promise.resolve(null),
-    ensure: (name, value) => known ? ensureSysctl(exec, name, value) : Promise.resolve(null),
+    known: false,
+    ipv6Disabled: null,
+    read: () => Promise.resolve(new Map()),
+    change: () => Promise.resolve(null),
   };
 }
 
@@ -136,7 +152,7 @@ async function usableFamilies(
   const refused = new Map<IpFamily, string>();
   for (const family of FAMILIES) {
     try {
-      if (family === "IPv6") await requireIpv6(sysctls);
+      if (family === "IPv6") requireIpv6(sysctls);
       const iptables = new Iptables(exec, await probeIptables(exec, family, variant));
       const problem = await iptables.absence();
       if (problem !== null) throw new UnsupportedError(family, "a nat table that iptables can list", problem);
@@ -159,25 +175,17 @@ function primaryFamilyError(family: IpFamily, reason: string): UnsupportedError 
   });
 }
 
-async function requireIpv6(sysctls: NodeSysctls): Promise<void> {
-  if (!sysctls.known) return;
-  const disabled = await sysctls.read("net.ipv6.conf.all.disable_ipv6");
-  if (disabled === "0") return;
-  throw new UnsupportedError(
-    "IPv6",
-    "net.ipv6.conf.all.disable_ipv6 = 0",
-    disabled ?? "a kernel without IPv6",
-  );
+function requireIpv6({ known, ipv6Disabled }: NodeSysctls): void {
+  if (!known || ipv6Disabled === "0") return;
+  throw new UnsupportedError("IPv6", `${DISABLE_IPV6} = 0`, ipv6Disabled ?? "a kernel without IPv6");
+}
+
+function usesLocalhost(settings: IptablesSettings): boolean {
+  return usesLocalhostNodePorts({ ...settings, family: "IPv4", nodePortIps: [], randomFully: true });
 }
 
 /** Node ports on 127.0.0.1 need the kernel to route packets that leave loopback. */
-async function allowLocalhostNodePorts(
-  sysctls: NodeSysctls,
-  settings: IptablesSettings,
-  log: Logger,
-): Promise<void> {
-  if (!usesLocalhostNodePorts({ ...settings, family: "IPv4", nodePortIps: [], randomFully: true })) return;
-  const outcome = await sysctls.ensure(ROUTE_LOCALNET, "1");
+function tellLocalhostNodePorts(outcome: SysctlOutcome | null, log: Logger): void {
   if (outcome === null) {
     log.warn("Node ports may not answer on 127.0.0.1: nobody can tell a sysctl", {
       name: ROUTE_LOCALNET,

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeIptables, type FakeIptablesOptions } from "../../../tests/support/fake_iptables.ts";
+import { fakeSysctl } from "../../../tests/support/fake_sysctl.ts";
 import { defaultConfig } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../errors.ts";
@@ -19,7 +20,7 @@ const NFT_AND_LEGACY = ["nft", "legacy"].flatMap((variant) =>
 
 interface Machine extends FakeIptablesOptions {
   /** Null: there is no program `sysctl`. A setting that is not here is one the kernel does not have. */
-  readonly sysctls?: Readonly<Record<string, string>> | null;
+  readonly sysctls?: Record<string, string> | null;
   /** What some programs say instead of doing their work. */
   readonly refuse?: (program: string) => ExecResult | undefined;
   readonly config?: KubeProxyConfiguration;
@@ -31,18 +32,16 @@ const SYSCTLS = { [BE_LIBERAL]: "0", [ROUTE_LOCALNET]: "1", "net.ipv6.conf.all.d
 function machine({ sysctls = SYSCTLS, refuse, config = defaultConfig(), ...options }: Machine) {
   const iptables = new FakeIptables(options);
   const lines: string[] = [];
+  const started: string[] = [];
   const exec: Exec = {
     run: (argv, options) => {
-      const [program = "", , setting = ""] = argv;
+      started.push(argv.join(" "));
+      const [program = "", ...args] = argv;
       const refused = argv.includes("--version") ? undefined : refuse?.(program);
       if (refused !== undefined) return Promise.resolve(refused);
       if (program !== "sysctl") return iptables.run(argv, options);
       if (sysctls === null) return Promise.reject(new ExecError(argv, -1, "Failed to spawn 'sysctl'"));
-      const value = sysctls[setting];
-      const stderr = `sysctl: cannot stat /proc/sys/${setting}: No such file or directory`;
-      return Promise.resolve(
-        value === undefined ? { code: 1, stdout: "", stderr } : { code: 0, stdout: `${value}\n`, stderr: "" },
-      );
+      return Promise.resolve(fakeSysctl(sysctls, args));
     },
   };
   const log = createLogger({
@@ -52,7 +51,7 @@ function machine({ sysctls = SYSCTLS, refuse, config = defaultConfig(), ...optio
     nowMs: () => 0,
     pid: 1,
   });
-  return { iptables, lines, prepare: () => prepareIptables({ exec, config, log }) };
+  return { iptables, lines, started, prepare: () => prepareIptables({ exec, config, log }) };
 }
 
 async function syncAll({ proxiers }: PreparedMode): Promise<void> {
@@ -178,6 +177,16 @@ Deno.test("without the program sysctl the safe is assumed and the package named"
   assertEquals(warned.length, 2, lines.join(""));
   assertMatch(warned[0] ?? "", /^"Kernel settings cannot be read: install procps/);
   assertMatch(warned[1] ?? "", /127\.0\.0\.1.*route_localnet/);
+});
+
+Deno.test("kernel settings are read together, each once", { permissions: "none" }, async () => {
+  const { started, prepare } = machine({ sysctls: { ...SYSCTLS, [ROUTE_LOCALNET]: "0" } });
+  await prepare();
+  assertEquals(started.filter((line) => line.startsWith("sysctl ")), [
+    "sysctl -n net.ipv6.conf.all.disable_ipv6",
+    `sysctl ${BE_LIBERAL} ${ROUTE_LOCALNET}`,
+    `sysctl -w ${ROUTE_LOCALNET}=1`,
+  ]);
 });
 
 Deno.test("in mode NodeCIDR missing pod CIDRs are told only once the Node is known", {

@@ -1,0 +1,42 @@
+/**
+ * The program `sysctl` of procps-ng, in memory; `tests/parity` holds it against the real one.
+ *
+ * @module
+ */
+import type { ExecResult } from "../../lib/kernel/exec.ts";
+
+/** What it says about settings that cannot be read or written. */
+export interface SysctlRefusals {
+  readonly read?: Readonly<Record<string, string>>;
+  readonly write?: Readonly<Record<string, string>>;
+}
+
+/** Runs `sysctl` with these arguments: `[-n] NAME...` or `-w NAME=VALUE`, which changes `values`. */
+export function fakeSysctl(
+  values: Record<string, string>,
+  args: readonly string[],
+  { read = {}, write = {} }: SysctlRefusals = {},
+): ExecResult {
+  const bare = args[0] === "-n";
+  const isWrite = args[0] === "-w";
+  const lines: string[] = [];
+  const problems: string[] = [];
+  let missing = 0;
+  for (const word of bare || isWrite ? args.slice(1) : args) {
+    const [name = "", value = ""] = word.split("=");
+    const refusal = isWrite ? write[name] : read[name];
+    if (!(name in values)) {
+      const path = `/proc/sys/${name.replaceAll(".", "/")}`;
+      missing++;
+      problems.push(`sysctl: cannot stat ${path}: No such file or directory`);
+    } else if (refusal !== undefined) problems.push(refusal);
+    else if (isWrite) values[name] = value;
+    if (name in values && (isWrite || refusal === undefined)) {
+      lines.push(bare ? values[name] ?? "" : `${name} = ${isWrite ? value : values[name] ?? ""}`);
+    }
+  }
+  // Its status counts the settings it could not read; of a write that the kernel refuses Debian 12's version makes 0.
+  const code = isWrite ? missing : problems.length;
+  const text = (parts: readonly string[]): string => parts.map((part) => `${part}\n`).join("");
+  return { code, stdout: text(lines), stderr: text(problems) };
+}
