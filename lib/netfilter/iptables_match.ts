@@ -3,11 +3,11 @@
  *
  * @module
  */
-import { type Cidr, cidrContains, type Ip, parseCidr } from "../../model/ip.ts";
-import type { RuleMatch } from "../../netfilter/iptables_rule.ts";
-import { complement, multiply, probabilityFraction } from "../../netfilter/fraction.ts";
-import type { PacketProtocol } from "../../netfilter/flow.ts";
-import { isNodeAddress, rememberedIn, type Surroundings, type Walk } from "../../netfilter/packet_walk.ts";
+import { type Cidr, cidrContains, type Ip, parseCidr } from "../model/ip.ts";
+import type { RuleMatch } from "./iptables_rule.ts";
+import { complement, multiply, probabilityFraction } from "./fraction.ts";
+import type { PacketProtocol } from "./flow.ts";
+import { isNodeAddress, rememberedIn, type Surroundings, type Walk } from "./packet_walk.ts";
 
 /** How a history splits at a rule. */
 export interface MatchResult {
@@ -29,21 +29,33 @@ const PROTOCOL_NAMES: ReadonlyMap<string, PacketProtocol> = new Map([
   ["58", "icmp"],
 ]);
 
+type SetMatch = RuleMatch & { readonly kind: "set" };
+type IpvsMatch = RuleMatch & { readonly kind: "ipvs" };
+
+/** Conditions that look at more than rules and packet, answered by a mode that has what they look at. */
+export interface ModeConditions {
+  readonly isInSet: (match: SetMatch, walk: Walk) => boolean;
+  readonly goesThroughServer: (match: IpvsMatch, walk: Walk) => boolean;
+}
+
 /** Evaluates conditions against one set of surroundings; `report` receives what it cannot evaluate. */
 export class RuleMatcher {
   readonly #surroundings: Surroundings;
   readonly #cidrs: Map<string, Cidr | null>;
   readonly #report: (problem: string) => void;
+  readonly #conditions: ModeConditions | null;
 
   /** `cidrs` caches parsed addresses and may be shared between packets. */
   constructor(
     surroundings: Surroundings,
     cidrs: Map<string, Cidr | null>,
     report: (problem: string) => void,
+    conditions: ModeConditions | null = null,
   ) {
     this.#surroundings = surroundings;
     this.#cidrs = cidrs;
     this.#report = report;
+    this.#conditions = conditions;
   }
 
   /** Evaluates the conditions in order, as the kernel does: what a later one refuses may already have been remembered. */
@@ -107,11 +119,13 @@ export class RuleMatcher {
         return this.#hasType(match.type, match.side === "source" ? walk.source : walk.destination);
       case "recent":
         return this.#recent(match, walk);
-      case "set":
       case "physdevIsIn":
-      case "ipvs":
-        this.#report(`A rule with "-m ${match.kind}" is beyond the simulator and taken as not matching`);
+        // A packet belongs to the bridge it came through, not to a port of it, unless br_netfilter hands it up early.
         return false;
+      case "set":
+        return this.#conditions?.isInSet(match, walk) ?? this.#beyond(match);
+      case "ipvs":
+        return this.#conditions?.goesThroughServer(match, walk) ?? this.#beyond(match);
       case "outInterface":
       case "sourcePort":
         this.#report(
@@ -121,6 +135,11 @@ export class RuleMatcher {
       default:
         return match satisfies never;
     }
+  }
+
+  #beyond(match: SetMatch | IpvsMatch): boolean {
+    this.#report(`A rule with "-m ${match.kind}" is beyond the simulator and taken as not matching`);
+    return "not" in match && match.not;
   }
 
   #contains(address: string, ip: Ip): boolean {
