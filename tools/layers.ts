@@ -22,7 +22,7 @@ export const LAYERS: readonly Layer[] = [
     paths:
       /^lib\/backend\/((registry|mode|choose_mode|cleanup|leftovers)\.ts$|[^/]+\/(apply|cleanup|proxier))/,
   },
-  { row: 5, name: "sources", paths: /^lib\/source\/(kube|files|token_bucket)/ },
+  { row: 5, name: "sources", paths: /^lib\/source\/(kube|files|token_bucket|snapshot_(file|saver|source))/ },
   { row: 1, name: "model", paths: /^lib\/(errors\.ts$|model\/)/ },
   { row: 2, name: "words", paths: /^lib\/(netfilter|conntrack|config|source)\// },
   { row: 3, name: "planning", paths: /^lib\/backend\// },

@@ -15,6 +15,8 @@ Deno.test("every path of the table has its row", { permissions: "none" }, () => 
     ["lib/source/kube.ts", 5],
     ["lib/source/files.ts", 5],
     ["lib/source/token_bucket.ts", 5],
+    ["lib/source/snapshot_file.ts", 5],
+    ["lib/source/snapshot_text.ts", 2],
     ["lib/source/manifest_text.ts", 2],
     ["lib/backend/backend.ts", 3],
     ["lib/backend/iptables/plan.ts", 3],

@@ -86,7 +86,10 @@ export const PERMISSIONS: readonly Permission[] = [
   },
   {
     flag: "--allow-write",
-    grants: [{ value: "", reason: "--write-config-to and log files: their paths are configured" }],
+    grants: [{
+      value: "",
+      reason: "--write-config-to, the snapshot and log files: their paths are configured",
+    }],
   },
   {
     flag: "--allow-env",

@@ -233,6 +233,17 @@ export const OBJECT_FLAGS = [
     files: CONFIG_FILES,
     field: "kproxy.manifests",
   },
+  {
+    name: "snapshot",
+    type: "string",
+    default: "",
+    group: "Objects",
+    commands: ["run", "write-config"],
+    doc:
+      "Keep the API server's objects in this file and serve them at a start before it answers; also honoured with --config",
+    files: [],
+    field: "kproxy.snapshot",
+  },
 ] as const satisfies readonly Flag[];
 
 export const SERVER_FLAGS = [

@@ -16,6 +16,7 @@ import { setOomScoreAdjustment } from "../kernel/oom_score.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
 import type { ReloadRecord } from "../observe/metrics_reload.ts";
+import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import type { Source } from "../source/source.ts";
 import { type OpenedEvents, openEvents } from "./events.ts";
 import type { Io } from "./io.ts";
@@ -48,6 +49,8 @@ export interface PlannedLife extends Lasting {
 /** What the proxy hears and where it speaks. */
 export interface Channels {
   readonly source: Source;
+  /** Null without `kproxy.snapshot`. */
+  readonly snapshot: SnapshotMetrics | null;
   readonly events: OpenedEvents;
   /** Counts the source's requests from now on; there are none before it is run. */
   readonly countRequests: (metrics: ProxyMetrics) => void;
@@ -100,14 +103,17 @@ export function planLife(config: KubeProxyConfiguration, lasting: Lasting): Plan
 export async function openChannels({ config, flags, node, log }: PlannedLife): Promise<Channels> {
   const master = flags.get("master") ?? "";
   let counting: ProxyMetrics | null = null;
+  const snapshot = config.kproxy.snapshot === "" ? null : new SnapshotMetrics();
   const source = await openSource(config, {
     master,
     nodeName: node,
     log,
+    snapshot,
     onRequest: (request) => counting?.observeApiRequest(request),
   });
   return {
     source,
+    snapshot,
     events: await openEvents(config, { master, log }),
     // Which metrics there are depends on the mode, and that is chosen on the node.
     countRequests: (metrics) => {
@@ -121,6 +127,7 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
   const { countRequests, ...rest } = channels;
   const metrics = new ProxyMetrics({ mode: node.mode });
   countRequests(metrics);
+  channels.snapshot?.addTo(metrics.registry);
   return { ...planned, ...rest, ...node, metrics, periods: selectedPeriods(node.config, node.mode) };
 }
 

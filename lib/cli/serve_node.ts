@@ -79,6 +79,10 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
       nodeWatch.take(object, loop.initialized);
     },
     onHeard: (kind) => servers.heard(kind),
+    onRestored: (state) => {
+      servers.restored(state);
+      life.snapshot?.setInUse(state?.savedAtMs ?? null);
+    },
     changes: observeChanges(metrics),
     onRejected: ({ where, object, message }) => {
       metrics.rejectedObjects.inc();

@@ -7,6 +7,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UsageError } from "../errors.ts";
 import type { Logger } from "../observe/log.ts";
 import type { ApiRequest } from "../observe/metrics.ts";
+import type { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import { CombinedSource } from "../source/combine.ts";
 import { FileSource } from "../source/files.ts";
 import { classifyPaths, STDIN_PATH } from "../source/files_scan.ts";
@@ -20,6 +21,8 @@ export interface SourceOptions {
   readonly nodeName: string;
   readonly log: Logger;
   readonly onRequest: (request: ApiRequest) => void;
+  /** Null without `kproxy.snapshot`. */
+  readonly snapshot: SnapshotMetrics | null;
 }
 
 /**
@@ -39,7 +42,12 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
     log,
     ...(manifests.includes(STDIN_PATH) ? { stdin: standardInput() } : {}),
   });
-  if (files !== null && !usesApiServer(config, master)) return files;
+  if (files !== null && !usesApiServer(config, master)) {
+    if (config.kproxy.snapshot !== "") {
+      log.warn("kproxy.snapshot has no effect: all objects come from files, which are on this node anyway");
+    }
+    return files;
+  }
   const api = await openApi(config, options);
   return files === null ? api : new CombinedSource(files, api, (message) => log.info(message));
 }
@@ -73,7 +81,7 @@ async function requirePaths(manifests: readonly string[]): Promise<void> {
 
 async function openApi(
   config: KubeProxyConfiguration,
-  { master, nodeName, log, onRequest }: SourceOptions,
+  { master, nodeName, log, onRequest, snapshot }: SourceOptions,
 ): Promise<Source> {
   // Loaded only where it is needed: the API client's modules cost memory that a node without an API server can keep.
   const [{ apiAccess }, { KubeSource }] = await Promise.all([
@@ -82,7 +90,8 @@ async function openApi(
   ]);
   const { kubeconfig, qps, burst } = config.clientConnection;
   const access = await apiAccess({ kubeconfig, master, env: Deno.env });
-  return new KubeSource({
+  let hasAnswered = false;
+  const api = new KubeSource({
     access,
     nodeName,
     endpointsSource: config.kproxy.endpointsSource,
@@ -90,7 +99,21 @@ async function openApi(
     qps,
     burst,
     userAgent: `kproxy/${VERSION}`,
-    onRequest,
+    onRequest: (request) => {
+      hasAnswered ||= request.code === "200";
+      onRequest(request);
+    },
     log,
+  });
+  if (snapshot === null) return api;
+  const { SnapshotSource } = await import("../source/snapshot_source.ts");
+  return new SnapshotSource({
+    source: api,
+    hasAnswered: () => hasAnswered,
+    path: config.kproxy.snapshot,
+    node: nodeName,
+    log,
+    observer: snapshot,
+    epochMs: () => performance.timeOrigin + performance.now(),
   });
 }

@@ -317,6 +317,13 @@ const OWN_FIELDS: readonly FieldSpec[] = [
     "a mode that cannot run here, or is unknown, gives way to iptables, then userspace",
     { flag: "proxy-mode-fallback", omitDefault: true },
   ),
+  field(
+    "kproxy.snapshot",
+    "string",
+    "",
+    "file that keeps the API server's objects, served at a start before it answers; blank: none",
+    { flag: "snapshot", omitDefault: true },
+  ),
 ];
 
 /** Every field, in the order of the API type, kproxy's own last. */

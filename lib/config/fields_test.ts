@@ -79,7 +79,12 @@ const OTHER: KubeProxyConfiguration = {
   configSyncPeriod: 60_000,
   portRange: "1-2",
   windowsRunAsService: true,
-  kproxy: { manifests: ["/m"], endpointsSource: "slices", proxyModeFallback: true },
+  kproxy: {
+    manifests: ["/m"],
+    endpointsSource: "slices",
+    proxyModeFallback: true,
+    snapshot: "/var/lib/kproxy/snapshot",
+  },
 };
 
 /** Paths of a value's leaves: lists, and maps whose keys the user chooses, count as leaves. */

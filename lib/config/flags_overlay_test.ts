@@ -131,6 +131,7 @@ Deno.test("every field that has a flag is set by it", PURE, () => {
       mode: "userspace",
       detectLocalMode: "NodeCIDR",
       showHiddenMetricsForVersion: "1.35",
+      "kproxy.snapshot": "/s",
     };
     const value = special[path] ?? other[kind];
     const needed: Flags = path.startsWith("logging.options")

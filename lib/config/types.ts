@@ -96,6 +96,8 @@ export interface KproxyConfig {
   endpointsSource: EndpointsSource;
   /** A mode that cannot run here, or is none, gives way to iptables, then userspace. */
   proxyModeFallback: boolean;
+  /** File that keeps what the API server said, for a start without it; `""` for none. */
+  snapshot: string;
 }
 
 /** A complete configuration: every field has its default. */

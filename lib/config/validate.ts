@@ -227,5 +227,10 @@ function checkOwnFields({ kproxy }: KubeProxyConfiguration): Finding[] {
     const detail = `must be ${ENDPOINTS_SOURCES.join(", ")} or blank`;
     findings.push(invalidValue("kproxy.endpointsSource", kproxy.endpointsSource, detail));
   }
+  // Any other path depends on where the program was started, and the next start must find the file.
+  if (kproxy.snapshot !== "" && !/^\/.*[^/]$/.test(kproxy.snapshot)) {
+    const detail = "must be the absolute path of a file, or blank for none";
+    findings.push(invalidValue("kproxy.snapshot", kproxy.snapshot, detail));
+  }
   return findings;
 }

@@ -182,6 +182,12 @@ const INVALID: [Record<string, FieldValue>, string[]][] = [
   [{ "kproxy.manifests": ["a", " "] }, [
     'kproxy.manifests[1]: Invalid value: " ": must name a file or a folder',
   ]],
+  [{ "kproxy.snapshot": "snapshot" }, [
+    'kproxy.snapshot: Invalid value: "snapshot": must be the absolute path of a file, or blank for none',
+  ]],
+  [{ "kproxy.snapshot": "/var/lib/kproxy/" }, [
+    'kproxy.snapshot: Invalid value: "/var/lib/kproxy/": must be the absolute path of a file, or blank for none',
+  ]],
   [{ "kproxy.endpointsSource": "pods" }, [
     'kproxy.endpointsSource: Invalid value: "pods": must be auto, slices, endpoints or blank',
   ]],

@@ -12,35 +12,68 @@ import { basename, dirname, join } from "node:path";
  * @throws {Error} naming the path, if it cannot be written
  */
 export async function writeFileAtomic(path: string, text: string): Promise<void> {
+  const temporary = join(dirname(path), `.${basename(path)}.${crypto.randomUUID()}.tmp`);
+  await replaceFile(path, temporary, [new TextEncoder().encode(text)]);
+}
+
+/**
+ * As {@linkcode writeFileAtomic}, in pieces, with a temporary file that the caller names: in the same folder; what a former
+ * writer left there is removed.
+ *
+ * @returns the size in bytes
+ */
+export async function replaceFile(
+  path: string,
+  temporary: string,
+  pieces: Iterable<Uint8Array>,
+): Promise<number> {
   await refuseLinkOrFolder(path);
-  const folder = dirname(path);
-  const temporary = join(folder, `.${basename(path)}.${crypto.randomUUID()}.tmp`);
+  let bytes: number;
   try {
-    await replaceThrough(temporary, path, text);
+    await removeIfThere(temporary);
+    bytes = await replaceThrough(temporary, path, pieces);
   } catch (error) {
     if (!(error instanceof Error)) throw error;
     // The system's error names the temporary file, which nobody has asked for and which is gone.
     const reason = error.message.replace(/: \w+ '[^]*$/, "");
     throw new Error(`Cannot write "${path}": ${reason}`);
   }
-  await syncFolder(folder);
+  await syncFolder(dirname(path));
+  return bytes;
 }
 
-async function replaceThrough(temporary: string, path: string, text: string): Promise<void> {
+async function replaceThrough(
+  temporary: string,
+  path: string,
+  pieces: Iterable<Uint8Array>,
+): Promise<number> {
   const file = await Deno.open(temporary, { write: true, createNew: true, mode: 0o600 });
   try {
+    let bytes = 0;
     try {
-      await writeAll(file, new TextEncoder().encode(text));
+      for (const piece of pieces) {
+        await writeAll(file, piece);
+        bytes += piece.length;
+      }
       await file.sync();
     } finally {
       file.close();
     }
     await Deno.rename(temporary, path);
+    return bytes;
   } catch (error) {
-    await Deno.remove(temporary).catch((cleanup: unknown) => {
-      if (!(cleanup instanceof Deno.errors.NotFound)) throw new AggregateError([error, cleanup]);
+    await removeIfThere(temporary).catch((cleanup: unknown) => {
+      throw new AggregateError([error, cleanup]);
     });
     throw error;
+  }
+}
+
+async function removeIfThere(path: string): Promise<void> {
+  try {
+    await Deno.remove(path);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
   }
 }
 

@@ -53,6 +53,7 @@ function valueOf({ path, kind, allowed }: FieldSpec): fc.Arbitrary<FieldValue> {
     "detectLocal.bridgeInterface": fc.constantFrom("br0", "on"),
     "detectLocal.interfaceNamePrefix": fc.constantFrom("veth", "1"),
     "kproxy.manifests": fc.array(fc.constantFrom("a", "-", "yes", "/b c")),
+    "kproxy.snapshot": fc.constantFrom("", "/s", "/var/lib/a b"),
     featureGates: fc.constantFrom({ LoggingAlphaOptions: true }, {
       LoggingAlphaOptions: true,
       Zed: false,
@@ -138,6 +139,7 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "kproxy.manifests",
     "kproxy.endpointsSource",
     "kproxy.proxyModeFallback",
+    "kproxy.snapshot",
   ]);
   for (const path of omitted) assertEquals(written.includes(`${path.split(".").at(-1)}:`), false, path);
 });

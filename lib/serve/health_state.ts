@@ -5,7 +5,7 @@
  */
 import { isNodeEligible } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
-import type { ResourceKind } from "../source/source.ts";
+import type { ResourceKind, RestoredState } from "../source/source.ts";
 import { formatRfc3339, ZERO_TIME } from "./rfc3339.ts";
 
 /** Time as the health server sees it. */
@@ -66,6 +66,7 @@ export class HealthState {
   readonly #families: ReadonlyMap<IpFamily, FamilyHealth>;
   readonly #heard = new Map<ResourceKind, Moment>();
   #nodeEligible = true;
+  #restored: RestoredState | null = null;
 
   constructor({ families, syncPeriodMs, watchLimitMs = WATCH_LIMIT_MS, clock }: HealthStateOptions) {
     this.#clock = clock;
@@ -118,6 +119,11 @@ export class HealthState {
     this.#heard.set(kind, this.#now());
   }
 
+  /** Objects in force are those of a snapshot; null: no longer. */
+  setRestored(state: RestoredState | null): void {
+    this.#restored = state;
+  }
+
   /** False if a sync of some family has been waiting for too long. Nothing about the Node. */
   get isProxyHealthy(): boolean {
     const nowMs = this.#clock.nowMs();
@@ -151,8 +157,12 @@ export class HealthState {
       watches[kind] = { ageSeconds: seconds(ageMs), lastHeard: formatRfc3339(at.epochMs) };
       if (ageMs > this.#watchLimitMs) reasons.push(`${kind}: nothing heard for ${seconds(ageMs)} s`);
     }
+    const snapshot = this.#restored === null ? undefined : shownSnapshot(this.#restored, now.epochMs);
+    if (snapshot !== undefined) {
+      reasons.push(`${snapshot.kinds.join(", ")}: serving from the snapshot of ${snapshot.time}`);
+    }
     const ready = reasons.length === 0;
-    const body = { ready, reasons, currentTime: formatRfc3339(now.epochMs), families, watches };
+    const body = { ready, reasons, currentTime: formatRfc3339(now.epochMs), families, watches, snapshot };
     return { status: ready ? 200 : 503, body: JSON.stringify(body) };
   }
 
@@ -222,6 +232,15 @@ function shownFamily(health: FamilyHealth, nowMs: number): Record<string, unknow
         ...(lastApply.error === undefined ? {} : { error: lastApply.error }),
       },
     }),
+  };
+}
+
+/** The clock may have been set back since: an age is never negative. */
+function shownSnapshot({ savedAtMs, kinds }: RestoredState, epochMs: number) {
+  return {
+    time: formatRfc3339(savedAtMs),
+    ageSeconds: seconds(Math.max(0, epochMs - savedAtMs)),
+    kinds,
   };
 }
 

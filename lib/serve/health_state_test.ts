@@ -221,3 +221,26 @@ Deno.test(
     });
   },
 );
+
+Deno.test(
+  "while a snapshot stands in for the API server the node takes traffic but is not ready",
+  PURE,
+  () => {
+    const { health, clock, at } = synced();
+    clock.ms = 5_000;
+    health.setRestored({ savedAtMs: EPOCH_MS - 60_000, kinds: ["services", "endpointslices"] });
+    assertEquals(statuses(health), [200, 200, 503]);
+    assertEquals(reasons(health), [`services, endpointslices: serving from the snapshot of ${at(-60_000)}`]);
+    assertEquals(JSON.parse(health.readyz().body).snapshot, {
+      time: at(-60_000),
+      ageSeconds: 65,
+      kinds: ["services", "endpointslices"],
+    });
+    // The clock of a machine that was off may be behind.
+    health.setRestored({ savedAtMs: EPOCH_MS + 60_000, kinds: ["services"] });
+    assertEquals(JSON.parse(health.readyz().body).snapshot.ageSeconds, 0);
+    health.setRestored(null);
+    assertEquals(statuses(health), [200, 200, 200]);
+    assertEquals("snapshot" in JSON.parse(health.readyz().body), false);
+  },
+);

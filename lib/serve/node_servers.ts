@@ -8,7 +8,7 @@ import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
 import { addProgramMetrics } from "../observe/metrics_program.ts";
-import type { ResourceKind } from "../source/source.ts";
+import type { ResourceKind, RestoredState } from "../source/source.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 import { observeHealth } from "./health_observer.ts";
 import { startHealthServer } from "./health_server.ts";
@@ -123,6 +123,11 @@ export class NodeServers {
   /** The source gave a sign of life. */
   heard(kind: ResourceKind): void {
     this.health.heard(kind);
+  }
+
+  /** The source serves from a snapshot; null: no longer. */
+  restored(state: RestoredState | null): void {
+    this.health.setRestored(state);
   }
 
   /** The own Node is so now; undefined: it is gone. */

@@ -61,6 +61,7 @@ export class CombinedSource implements Source {
       },
       rejected: (rejection) => sink.rejected(rejection),
       heard: (kind) => sink.heard?.(kind),
+      restored: (state) => sink.restored?.(state),
     };
   }
 

@@ -32,6 +32,16 @@ export interface SourceSink {
   rejected(rejection: Rejection): void;
   /** The origin of this kind gave a sign of life, be it without a change. Sources without a connection never call it. */
   heard?(kind: ResourceKind): void;
+  /** Objects that were delivered are those of a snapshot; null: of no kind any more. Only sources that keep one call it. */
+  restored?(state: RestoredState | null): void;
+}
+
+/** What a snapshot stands in for. */
+export interface RestoredState {
+  /** When the snapshot was written, in milliseconds since the epoch. */
+  readonly savedAtMs: number;
+  /** What the origin has not listed yet. */
+  readonly kinds: readonly ResourceKind[];
 }
 
 /** Something that lists and watches objects. */

@@ -5,7 +5,7 @@
  */
 import type { ChangeTracker } from "../model/change_tracker.ts";
 import type { ApiObject, EndpointSlice, IpFamily, NodeObject, Service } from "../model/objects.ts";
-import type { Rejection, ResourceKind, SourceEvent, SourceSink } from "../source/source.ts";
+import type { Rejection, ResourceKind, RestoredState, SourceEvent, SourceSink } from "../source/source.ts";
 
 /** One IP family as the loop sees it. */
 export interface FamilyLane {
@@ -34,6 +34,8 @@ export interface ProxyLoopOptions {
   readonly changes?: ChangeObserver;
   /** The source gave a sign of life. */
   readonly onHeard?: (kind: ResourceKind) => void;
+  /** The source serves from a snapshot; null: no longer. */
+  readonly onRestored?: (state: RestoredState | null) => void;
 }
 
 /**
@@ -82,6 +84,10 @@ export class ProxyLoop implements SourceSink {
 
   heard(kind: ResourceKind): void {
     this.#options.onHeard?.(kind);
+  }
+
+  restored(state: RestoredState | null): void {
+    this.#options.onRestored?.(state);
   }
 
   rejected(rejection: Rejection): void {

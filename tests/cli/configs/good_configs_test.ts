@@ -105,6 +105,7 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
     manifests: ["/etc/kproxy/objects"],
     endpointsSource: "slices",
     proxyModeFallback: true,
+    snapshot: "/var/lib/kproxy/snapshot",
   });
 });
 

@@ -1,0 +1,43 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { defaultConfig } from "../config/defaults.ts";
+import { withFields } from "../config/paths.ts";
+import type { FieldValue } from "../config/schema.ts";
+import { createLogger } from "../observe/log.ts";
+import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
+import { CombinedSource } from "../source/combine.ts";
+import { FileSource } from "../source/files.ts";
+import { KubeSource } from "../source/kube.ts";
+import { SnapshotSource } from "../source/snapshot_source.ts";
+import type { Source } from "../source/source.ts";
+import { openSource } from "./source.ts";
+
+const MANIFESTS = new URL("../../examples/", import.meta.url).pathname;
+
+async function opened(
+  fields: Readonly<Record<string, FieldValue>>,
+  master = "",
+): Promise<{ source: Source; lines: string[] }> {
+  const lines: string[] = [];
+  const write = (line: string): void => void lines.push(line);
+  const config = withFields(defaultConfig(), new Map(Object.entries(fields)));
+  const source = await openSource(config, {
+    master,
+    nodeName: "n1",
+    log: createLogger({ format: "text", verbosity: 0, write, nowMs: () => 0, pid: 1 }),
+    onRequest: () => {},
+    snapshot: config.kproxy.snapshot === "" ? null : new SnapshotMetrics(),
+  });
+  return { source, lines };
+}
+
+Deno.test("a snapshot stands before the API server, also beside files; with files alone it is of no use", async () => {
+  const snapshot = { "kproxy.snapshot": "/var/lib/kproxy/snapshot" };
+  const files = { "kproxy.manifests": [MANIFESTS] };
+  const master = "http://127.0.0.1:1";
+  assertEquals((await opened({}, master)).source instanceof KubeSource, true);
+  assertEquals((await opened(snapshot, master)).source instanceof SnapshotSource, true);
+  assertEquals((await opened({ ...snapshot, ...files }, master)).source instanceof CombinedSource, true);
+  const { source, lines } = await opened({ ...snapshot, ...files });
+  assertEquals([source instanceof FileSource, lines.length], [true, 1]);
+  assertMatch(lines[0]!, /^W.*kproxy\.snapshot has no effect/);
+});
