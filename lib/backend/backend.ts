@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { IpFamily } from "../model/objects.ts";
+import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
 
 /**
@@ -21,6 +21,13 @@ export interface Planner<Plan, Committed, Operations> {
   render(plan: Plan): string;
 }
 
+/** A Service whose rules the kernel refuses: what it had before stays, everything else is in force. */
+export interface QuarantinedService {
+  readonly service: NamespacedName;
+  /** In the tool's words. */
+  readonly problem: string;
+}
+
 /** How one apply went. */
 export interface ApplyReport {
   /** Programs started. */
@@ -33,6 +40,10 @@ export interface ApplyReport {
   readonly total: Readonly<Record<string, number>>;
   /** Milliseconds spent per phase (`read`, `plan`, `apply`), in order; absent ones took none. */
   readonly phasesMs?: Readonly<Record<string, number>>;
+  /** All Services in quarantine after it, not only those of this sync; absent where the mode has no quarantine. */
+  readonly quarantined?: readonly QuarantinedService[];
+  /** Deletions of what nothing uses any more that failed; they harm nothing and are tried again. Absent: none. */
+  readonly failedDeletions?: number;
 }
 
 /** What a sync hands to the mode. */

@@ -16,12 +16,14 @@ import {
   metricsServerFailedEvent,
   modeFallbackEvent,
   serviceHealthFailedEvent,
+  serviceQuarantinedEvent,
   startingEvent,
   sysctlsRefusedEvent,
 } from "../observe/event_catalog.ts";
 import { NodeServers } from "../serve/node_servers.ts";
 import { FamilyRunner } from "../sync/family_runner.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
+import { observeQuarantine } from "../sync/quarantine.ts";
 import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
 import { otherModesToClean } from "./cleanup.ts";
 import { FLAGS } from "./flags.ts";
@@ -165,7 +167,7 @@ function makeRunner(
   life: Life,
   { servers, ownNode, otherModes }: RunnerParts,
 ): FamilyRunner {
-  const { config, periods, node, log, metrics } = life;
+  const { config, periods, node, log, metrics, events } = life;
   const { family } = proxier;
   return new FamilyRunner({
     tracker: new ChangeTracker({
@@ -178,6 +180,11 @@ function makeRunner(
     periods,
     observer: joinObservers(
       observeSyncs(log, metrics, wallClockMs),
+      observeQuarantine({
+        log,
+        metrics,
+        onQuarantined: (quarantined) => events.recorder.record(serviceQuarantinedEvent(node, quarantined)),
+      }),
       servers.observer,
       otherModes.observer,
     ),

@@ -195,6 +195,12 @@ export class ProxyMetrics {
     "Services whose health check node port cannot be opened",
   );
 
+  readonly quarantinedServices = this.#gauge(
+    "kproxy_quarantined_services",
+    "Services whose rules the kernel refuses, so that they are as they were before; all others are in force",
+    FAMILY,
+  );
+
   /** Notes one answer of the API server. */
   observeApiRequest({ method, host, code, durationMs }: ApiRequest): void {
     this.apiRequests.inc({ code, host, method });

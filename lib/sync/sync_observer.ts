@@ -29,6 +29,9 @@ export function observeSyncs(log: Logger, metrics: ProxyMetrics, nowMs: () => nu
         metrics.iptablesRules.set({ ip_family: family, table }, count);
         metrics.iptablesRulesLast.set({ ip_family: family, table }, report.written[table] ?? 0);
       }
+      if (report.failedDeletions !== undefined) {
+        metrics.nftablesCleanupFailures.inc({ ip_family: family }, report.failedDeletions);
+      }
       const counts = noLocalEndpoints.get(family) ?? new NoLocalEndpointsCount();
       noLocalEndpoints.set(family, counts);
       counts.update(state, full ? "all" : new Set(services));

@@ -1,0 +1,72 @@
+/**
+ * What nft says when it refuses a text: which lines, and why.
+ *
+ * @module
+ */
+import { ExecError } from "../errors.ts";
+
+/** One place that nft complains of. */
+export interface NftComplaint {
+  /** 1-based number of the line of the text. */
+  readonly line: number;
+  readonly message: string;
+}
+
+/** Whose fault a failure is. */
+export type NftFailureKind =
+  /** The kernel or nft does not take the text: the same text will fail again. */
+  | "rejected"
+  /** The process may not do this at all. */
+  | "permission"
+  /** The machine is out of something, or nft never ran: the text may be fine. */
+  | "machine";
+
+// Of the file that nft reads; with `-f -` it calls it /dev/stdin.
+const COMPLAINT_REGEXP = /^\S*?:(\d+):\d+-\d+: Error: (.*)$/gm;
+const PERMISSION_REGEXP = /Operation not permitted|Permission denied|you must be root/;
+const MACHINE_REGEXP =
+  /Cannot allocate memory|No buffer space available|Interrupted system call|Out of memory/;
+
+/** Every line that nft complains of, in its order. The kernel goes on after a first wrong line, so there may be many. */
+export function nftComplaints(stderr: string): readonly NftComplaint[] {
+  return Array.from(stderr.matchAll(COMPLAINT_REGEXP), ([, line, message = ""]) => ({
+    line: Number(line),
+    message: message.replace(/^Could not process rule: /, ""),
+  }));
+}
+
+// nft's words where the kernel has no nf_tables.
+const NO_NFTABLES_REGEXP = /Protocol not supported|Unable to initialize Netlink socket/;
+
+/** True if the kernel has no nf_tables at all. */
+export function isWithoutNftables({ stderr }: ExecError): boolean {
+  return NO_NFTABLES_REGEXP.test(stderr);
+}
+
+/** Tells whose fault a failed run of nft is. */
+export function nftFailureKind(error: ExecError): NftFailureKind {
+  if (error.isMissing() || MACHINE_REGEXP.test(error.stderr)) return "machine";
+  return PERMISSION_REGEXP.test(error.stderr) ? "permission" : "rejected";
+}
+
+/** True if something was to be added that is there already, with another value. */
+export function alreadyExists(error: ExecError): boolean {
+  return error.stderr.includes("File exists");
+}
+
+const CONTEXT_LENGTH = 300;
+
+/** The first complaint in one line, with what was wrong in the text: `No such file or directory: add element …`. */
+export function describeNftFailure(error: ExecError): string {
+  const [first] = nftComplaints(error.stderr);
+  if (first === undefined) return error.stderr.split("\n", 1)[0] || `nft ended with status ${error.code}`;
+  const lines = error.stderr.split("\n");
+  const at = lines.findIndex((line) => line.includes(`: Error: `));
+  const text = lines[at + 1] ?? "";
+  // Below the line, nft marks the place: the text around it is what a reader needs of a line of 10,000 elements.
+  const column = Math.max(0, (lines[at + 2] ?? "").indexOf("^"));
+  const start = text.length <= CONTEXT_LENGTH ? 0 : Math.max(0, column - CONTEXT_LENGTH / 2);
+  return text === ""
+    ? first.message
+    : `${first.message}: ${text.slice(start, start + CONTEXT_LENGTH).trim()}`;
+}

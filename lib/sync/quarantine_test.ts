@@ -1,0 +1,72 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import type { QuarantinedService } from "../backend/backend.ts";
+import type { IpFamily } from "../model/objects.ts";
+import { createLogger } from "../observe/log.ts";
+import { ProxyMetrics } from "../observe/metrics.ts";
+import { observeQuarantine } from "./quarantine.ts";
+import type { SyncOutcome } from "./reconcile.ts";
+
+// prom-client reads the environment when it is imported, so this test keeps its rights.
+
+function outcome(family: IpFamily, quarantined?: readonly QuarantinedService[]): SyncOutcome {
+  const report = { commands: 1, bytes: 1, written: {}, total: {} };
+  return {
+    family,
+    full: true,
+    report: quarantined === undefined ? report : { ...report, quarantined },
+    durationMs: 1,
+    services: [],
+    triggerTimesMs: [],
+    udpEndpointsChanged: false,
+    udpServicesChanged: false,
+    state: {
+      family,
+      node: { name: "node-a", zone: "" },
+      services: new Map(),
+      endpoints: new Map(),
+      endpointCount: 0,
+    },
+  };
+}
+
+Deno.test("each quarantined Service is told once, its release too, and the metric follows", async () => {
+  const lines: string[] = [];
+  const metrics = new ProxyMetrics({ mode: "nftables" });
+  const heard: string[] = [];
+  const log = createLogger({
+    format: "text",
+    verbosity: 0,
+    write: (line) => lines.push(line),
+    nowMs: () => 0,
+    pid: 1,
+  });
+  const observer = observeQuarantine({
+    log,
+    metrics,
+    onQuarantined: ({ family, service, problem }) => heard.push(`${family} ${service} ${problem}`),
+  });
+  const gauge = async (): Promise<string[]> =>
+    (await metrics.registry.metrics()).split("\n").filter((line) =>
+      line.startsWith("kproxy_quarantined_services{")
+    );
+
+  observer.synced(outcome("IPv4"));
+  assertEquals(await gauge(), [], "a mode without quarantine has no series");
+  observer.synced(outcome("IPv4", [{ service: "a/bad", problem: "File exists" }]));
+  observer.synced(outcome("IPv4", [{ service: "a/bad", problem: "File exists" }]));
+  assertEquals(heard, ["IPv4 a/bad File exists"]);
+  assertEquals(await gauge(), ['kproxy_quarantined_services{ip_family="IPv4"} 1']);
+  observer.synced(outcome("IPv6", [{ service: "a/bad", problem: "File exists" }]));
+  observer.synced(
+    outcome("IPv4", [{ service: "a/bad", problem: "too long" }, { service: "b/bad", problem: "no" }]),
+  );
+  assertEquals(heard.slice(1), ["IPv6 a/bad File exists", "IPv4 a/bad too long", "IPv4 b/bad no"]);
+  observer.synced(outcome("IPv4", [{ service: "b/bad", problem: "no" }]));
+  observer.synced(outcome("IPv4", []));
+  assertEquals(await gauge(), [
+    'kproxy_quarantined_services{ip_family="IPv4"} 0',
+    'kproxy_quarantined_services{ip_family="IPv6"} 1',
+  ]);
+  assertEquals(lines.filter((line) => line.includes("no longer quarantined")).length, 2);
+  assertStringIncludes(lines.join(""), "too long");
+});
