@@ -1,23 +1,29 @@
 import { assertEquals } from "@std/assert";
 import { ExecError, SyncError } from "../errors.ts";
-import type { Exec } from "../kernel/exec.ts";
+import { type Exec, type ExecOptions, wholeText } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { SyncOutcome } from "../sync/reconcile.ts";
 import { OtherModesCleanup } from "./other_modes.ts";
 
-/** A node with nftables and nothing else; its tables are as `nft list tables` names them. */
+/** A node with nftables and nothing else; its tables are as `nft list tables` would name them. */
 class FakeNft implements Exec {
-  readonly tables = new Set(["ip kube-proxy", "ip6 kube-proxy", "ip6 kproxy", "inet kube-proxy"]);
+  tables = new Set(["ip kube-proxy", "ip6 kube-proxy", "ip6 kproxy", "inet kube-proxy"]);
   refuses = false;
 
-  async run(argv: readonly string[]) {
+  async run(argv: readonly string[], { stdin = "" }: ExecOptions = {}) {
     await Promise.resolve();
-    const [program, verb, , ...table] = argv;
-    if (program !== "nft") throw new ExecError(argv, -1, "entity not found");
+    if (argv[0] !== "nft") throw new ExecError(argv, -1, "entity not found");
     if (this.refuses) return { code: 1, stdout: "", stderr: "Error: Operation not permitted" };
-    if (verb === "delete") this.tables.delete(table.join(" "));
-    const stdout = verb === "list" ? [...this.tables].map((name) => `table ${name}\n`).join("") : "";
-    return { code: 0, stdout, stderr: "" };
+    const tables = new Set(this.tables);
+    for (const line of wholeText(stdin).trimEnd().split("\n")) {
+      const [verb, , ...table] = line.split(" ");
+      if (verb === "add") tables.add(table.join(" "));
+      else if (!tables.delete(table.join(" "))) {
+        return { code: 1, stdout: "", stderr: "Error: No such file or directory" };
+      }
+    }
+    if (!argv.includes("-c")) this.tables = tables;
+    return { code: 0, stdout: "", stderr: "" };
   }
 }
 

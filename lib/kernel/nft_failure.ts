@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { ExecError } from "../errors.ts";
+import type { ExecError } from "../errors.ts";
 
 /** One place that nft complains of. */
 export interface NftComplaint {
