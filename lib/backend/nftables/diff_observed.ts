@@ -1,0 +1,169 @@
+/**
+ * The full sync: from what was read from the kernel to what a plan of all Services wants.
+ *
+ * @module
+ */
+import type { NamespacedName } from "../../model/objects.ts";
+import { Claims, ClaimsAfter } from "./claims.ts";
+import { CommittedTable, ownElements, type PlacedService, placeService, sameRules } from "./committed.ts";
+import { isEmptyService } from "./diff.ts";
+import type {
+  Chain,
+  Element,
+  EndpointList,
+  NftablesPlan,
+  ObservedTable,
+  Operations,
+  ServiceOperations,
+} from "./ruleset.ts";
+
+/** No table yet. */
+export const NO_TABLE: ObservedTable = {
+  comment: "",
+  chains: new Map(),
+  hooks: new Map(),
+  elements: new Map(),
+  affinitySets: new Map(),
+};
+
+/** What leads from what was read to the plan, and what is there after that. */
+export interface FullSync {
+  readonly operations: Operations;
+  /** Valid once all of `operations` were written. */
+  readonly committed: CommittedTable;
+}
+
+/**
+ * Compares by text: what is there as wanted, slots and affinity sets included, stays. What nobody wants in our table is
+ * leftover, whoever made it.
+ *
+ * @throws {TypeError} if the plan is not one of all Services
+ */
+export function diffObserved(plan: NftablesPlan, observed: ObservedTable): FullSync {
+  if (!plan.all) throw new TypeError("A full sync needs a plan of all Services");
+  const table = new ObservedRest(observed);
+  const base = diffBase(plan, table);
+  const claims = new ClaimsAfter(plan.services, new Claims());
+  const placed = new Map<NamespacedName, PlacedService>();
+  const services: ServiceOperations[] = [];
+  for (const [name, rules] of plan.services) {
+    if (rules === null) continue;
+    const service = placeService(rules, claims.lostBy(name, rules), (list) => table.slots(list));
+    placed.set(name, service);
+    const operations = diffService(name, service, table);
+    if (!isEmptyService(operations)) services.push(operations);
+  }
+  return {
+    operations: { base, services, leftover: table.leftover(plan) },
+    committed: CommittedTable.of(plan, placed),
+  };
+}
+
+/** What was read, less what was found to be wanted. */
+class ObservedRest {
+  readonly #observed: ObservedTable;
+  readonly #elements: ReadonlyMap<string, Map<string, string>>;
+  readonly #wanted = new Set<string>();
+  readonly #chains: Set<string>;
+  readonly #sets: Set<string>;
+
+  constructor(observed: ObservedTable) {
+    this.#observed = observed;
+    this.#elements = new Map(
+      [...observed.elements].map(([container, elements]) => [container, new Map(elements)]),
+    );
+    this.#chains = new Set(observed.chains.keys());
+    this.#sets = new Set(observed.affinitySets.keys());
+  }
+
+  /** What must be done so that the element is there. */
+  want(element: Element, deleted: Element[], added: Element[]): void {
+    const { container, key, value } = element;
+    const rest = this.#elements.get(container);
+    const known = rest?.get(key);
+    if (known === undefined) {
+      // A second one who wants it finds it wanted already.
+      if (!this.#wanted.has(`${container} ${key}`)) added.push(element);
+    } else {
+      rest?.delete(key);
+      if (known !== value) {
+        deleted.push({ container, key, value: known });
+        added.push(element);
+      }
+      // Only members of sets may be wanted twice.
+      if (value === "") this.#wanted.add(`${container} ${key}`);
+    }
+  }
+
+  /** True if the chain is there with these rules. */
+  wantChain({ name, rules }: Chain): boolean {
+    this.#chains.delete(name);
+    return sameRules(this.#observed.chains.get(name)?.map(({ text }) => text), rules);
+  }
+
+  wantSet(name: string, timeoutSeconds: number): boolean {
+    this.#sets.delete(name);
+    return this.#observed.affinitySets.get(name) === timeoutSeconds;
+  }
+
+  hasContainer(name: string): boolean {
+    return this.#observed.elements.has(name);
+  }
+
+  hasHook(name: string, hook: string): boolean {
+    return this.#observed.hooks.get(name) === hook;
+  }
+
+  /** The endpoints of a list as its first destination that has any shows them. */
+  slots({ destinations, endpoints }: EndpointList): readonly (string | undefined)[] {
+    for (const { container, prefix } of destinations) {
+      const elements = this.#elements.get(container);
+      const slots = endpoints.map((_, slot) => elements?.get(`${prefix} . ${slot}`));
+      if (slots.some((slot) => slot !== undefined)) return slots;
+    }
+    return [];
+  }
+
+  leftover(plan: NftablesPlan): Operations["leftover"] {
+    const deletedElements: Element[] = [];
+    for (const { name: container } of plan.base.containers) {
+      for (const [key, value] of this.#elements.get(container) ?? []) {
+        deletedElements.push({ container, key, value });
+      }
+    }
+    return { deletedElements, staleChains: [...this.#chains], staleSets: [...this.#sets] };
+  }
+}
+
+function diffBase(plan: NftablesPlan, table: ObservedRest): Operations["base"] {
+  const deletedElements: Element[] = [];
+  const addedElements: Element[] = [];
+  for (const element of plan.base.elements) table.want(element, deletedElements, addedElements);
+  return {
+    containers: plan.base.containers.filter(({ name }) => !table.hasContainer(name)),
+    chains: plan.base.chains.filter((chain) => !table.wantChain(chain)),
+    hookedChains: plan.base.hookedChains.filter((chain) =>
+      !table.wantChain(chain) || !table.hasHook(chain.name, chain.hook)
+    ),
+    deletedElements,
+    addedElements,
+    sharedChains: [...plan.sharedChains.values()].filter((chain) => !table.wantChain(chain)),
+  };
+}
+
+function diffService(name: NamespacedName, service: PlacedService, table: ObservedRest): ServiceOperations {
+  const deletedElements: Element[] = [];
+  const addedElements: Element[] = [];
+  for (const element of service.sharedElements) table.want(element, deletedElements, addedElements);
+  for (const element of ownElements(service)) table.want(element, deletedElements, addedElements);
+  return {
+    name,
+    others: [],
+    deletedElements,
+    writtenSets: service.affinitySets.filter((set) => !table.wantSet(set.name, set.timeoutSeconds)),
+    writtenChains: service.chains.filter((chain) => !table.wantChain(chain)),
+    addedElements,
+    staleChains: [],
+    staleSets: [],
+  };
+}

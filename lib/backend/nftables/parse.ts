@@ -1,0 +1,114 @@
+/**
+ * What `nft -a list table` prints, as data.
+ *
+ * @module
+ */
+import { isAffinitySet } from "./chains.ts";
+import type { ObservedTable } from "./ruleset.ts";
+
+const BLOCK = /^\t(chain|set|map) (\S+) \{/;
+const HANDLE = /^(.*) # handle (\d+)$/;
+const COMMENT = /^\t+comment "(.*)"$/;
+const TIMEOUT = /^\t\ttimeout (\S+)$/;
+const ELEMENTS = "\t\telements = { ";
+/** Between the comment and what follows it; in elements without quotes there is nothing to skip. */
+const ELEMENT_COMMENT = / comment "[^"]*"/;
+const DURATION = /(\d+)(ms|d|h|m|s)/g;
+const UNIT_SECONDS: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };
+
+/** What is collected while the lines go by. */
+class TableReader {
+  comment = "";
+  readonly chains = new Map<string, { readonly text: string; readonly handle: number }[]>();
+  readonly hooks = new Map<string, string>();
+  readonly elements = new Map<string, Map<string, string>>();
+  readonly affinitySets = new Map<string, number>();
+  #kind = "";
+  #name = "";
+  #inElements = false;
+
+  line(line: string): void {
+    if (this.#inElements) this.#elementLine(line.trimStart());
+    else if (this.#kind === "") this.#tableLine(line);
+    else if (line === "\t}") this.#kind = "";
+    else if (this.#kind === "chain") this.#chainLine(line);
+    else this.#setLine(line);
+  }
+
+  #tableLine(line: string): void {
+    const block = BLOCK.exec(line);
+    if (block === null) {
+      this.comment = COMMENT.exec(line)?.[1] ?? this.comment;
+      return;
+    }
+    this.#kind = block[1]!;
+    this.#name = block[2]!;
+    if (this.#kind === "chain") this.chains.set(this.#name, []);
+    else if (isAffinitySet(this.#name)) this.affinitySets.set(this.#name, 0);
+    else this.elements.set(this.#name, new Map());
+  }
+
+  #chainLine(line: string): void {
+    const text = line.trim();
+    const rule = HANDLE.exec(text);
+    if (rule !== null) this.chains.get(this.#name)?.push({ text: rule[1]!, handle: Number(rule[2]) });
+    else if (text.startsWith("type ")) this.hooks.set(this.#name, text);
+  }
+
+  #setLine(line: string): void {
+    const timeout = TIMEOUT.exec(line)?.[1];
+    if (timeout !== undefined) this.affinitySets.set(this.#name, parseSeconds(timeout));
+    if (!line.startsWith(ELEMENTS)) return;
+    this.#inElements = true;
+    this.#elementLine(line.slice(ELEMENTS.length));
+  }
+
+  /** One or several elements; the last line ends with ` }`, the others with a comma. */
+  #elementLine(text: string): void {
+    const isLast = text.endsWith(" }");
+    const elements = this.elements.get(this.#name);
+    if (elements !== undefined) {
+      const list = isLast ? text.slice(0, -2) : text.endsWith(",") ? text.slice(0, -1) : text;
+      for (const element of splitElements(list)) addElement(element, elements);
+    }
+    if (isLast) this.#inElements = false;
+  }
+}
+
+function splitElements(list: string): readonly string[] {
+  if (!list.includes('"')) return list.split(", ");
+  // A comment may hold the separator.
+  return list.split(/, (?=(?:[^"]*"[^"]*")*[^"]*$)/);
+}
+
+/** `key`, `key : value`, `key comment "…" : value`, and with a counter between them. */
+function addElement(element: string, elements: Map<string, string>): void {
+  const text = element.includes('"') ? element.replace(ELEMENT_COMMENT, "") : element;
+  const colon = text.indexOf(" : ");
+  const left = colon < 0 ? text : text.slice(0, colon);
+  const counter = left.indexOf(" counter ");
+  elements.set(counter < 0 ? left : left.slice(0, counter), colon < 0 ? "" : text.slice(colon + 3));
+}
+
+function parseSeconds(text: string): number {
+  let seconds = 0;
+  for (const [, count, unit] of text.matchAll(DURATION)) seconds += Number(count) * UNIT_SECONDS[unit!]!;
+  return seconds;
+}
+
+/**
+ * Reads what `nft -a list table` printed of our table. Handles are those of the rules.
+ *
+ * @param text of one table; empty if there is none
+ */
+export function parseTable(text: string): ObservedTable {
+  const reader = new TableReader();
+  let start = 0;
+  while (start < text.length) {
+    let end = text.indexOf("\n", start);
+    if (end < 0) end = text.length;
+    reader.line(text.slice(start, end));
+    start = end + 1;
+  }
+  return reader;
+}
