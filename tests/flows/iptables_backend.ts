@@ -34,7 +34,8 @@ export interface RulesText {
   readonly builtin: ReadonlyMap<string, readonly string[]>;
 }
 
-function stateOf(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): ProxyState {
+/** The state that the objects of a case make. */
+export function stateOf(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): ProxyState {
   const tracker = new ChangeTracker({ family, node: { name: options.nodeName, zone: options.zone } });
   for (const json of objects) {
     const decoded = decodeObject(json, "flow case");

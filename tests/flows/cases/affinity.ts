@@ -87,8 +87,18 @@ export const AFFINITY_CASES: readonly FlowCase[] = [
           "198.51.100.9@eth0 → 192.0.2.10:30379 ⇒ 10.244.0.21:6379 (1/2) | 10.244.0.23:6379 (1/2), masquerade no",
         takes: "10.244.0.23:6379",
       },
-      { flow: "198.51.100.9@eth0 → 203.0.113.20:6379 ⇒ 10.244.0.23:6379, masquerade no", atSeconds: 1 },
-      { flow: "198.51.100.9@eth0 → 10.96.0.2:6379 ⇒ 10.244.0.23:6379, masquerade yes", atSeconds: 2 },
+      {
+        flow: "198.51.100.9@eth0 → 203.0.113.20:6379 ⇒ 10.244.0.23:6379, masquerade no",
+        atSeconds: 1,
+        instead: { ipvs: "10.244.0.21:6379 (1/2) | 10.244.0.23:6379 (1/2), masquerade no" },
+      },
+      {
+        flow: "198.51.100.9@eth0 → 10.96.0.2:6379 ⇒ 10.244.0.23:6379, masquerade yes",
+        atSeconds: 2,
+        instead: {
+          ipvs: "10.244.0.21:6379 (1/3) | 10.244.0.23:6379 (1/3) | 10.244.1.22:6379 (1/3), masquerade yes",
+        },
+      },
     ],
   },
   {

@@ -113,7 +113,11 @@ export const CLUSTER_IP_CASES: readonly FlowCase[] = [
     flows: [
       "10.244.0.11@cni0 → 10.96.0.1:80 ⇒ 10.244.0.11:8080 (1/2, masquerade yes) | 10.244.1.12:8080 (1/2, masquerade no)",
       // Another node's proxy may have sent it here, so the remote endpoint has the rule as well.
-      "10.244.1.12@eth0 → 10.96.0.1:80 ⇒ 10.244.0.11:8080 (1/2, masquerade no) | 10.244.1.12:8080 (1/2, masquerade yes)",
+      {
+        flow:
+          "10.244.1.12@eth0 → 10.96.0.1:80 ⇒ 10.244.0.11:8080 (1/2, masquerade no) | 10.244.1.12:8080 (1/2, masquerade yes)",
+        instead: { ipvs: "10.244.0.11:8080 (1/2) | 10.244.1.12:8080 (1/2), masquerade no" },
+      },
     ],
   },
   {
@@ -121,17 +125,20 @@ export const CLUSTER_IP_CASES: readonly FlowCase[] = [
     guards: ["iptables 1"],
     objects: [WEB, TWO],
     flows: [
-      "10.244.0.5@cni0 → 10.96.0.1:81 ⇒ untranslated",
-      "10.244.0.5@cni0 → 10.96.0.1:80/udp ⇒ untranslated",
+      { flow: "10.244.0.5@cni0 → 10.96.0.1:81 ⇒ untranslated", instead: { ipvs: "rejected" } },
+      { flow: "10.244.0.5@cni0 → 10.96.0.1:80/udp ⇒ untranslated", instead: { ipvs: "rejected" } },
       "10.244.0.5@cni0 → 10.96.0.2:80 ⇒ untranslated",
-      "10.244.0.5@cni0 → 10.96.0.1/icmp ⇒ untranslated",
+      { flow: "10.244.0.5@cni0 → 10.96.0.1/icmp ⇒ untranslated", instead: { ipvs: "rejected" } },
     ],
   },
   {
     name: "only a connection's first packet is redirected by rules",
     guards: ["iptables 1"],
     objects: [WEB, TWO],
-    flows: ["10.244.0.5@cni0 → 10.96.0.1:80 ESTABLISHED ⇒ untranslated"],
+    flows: [{
+      flow: "10.244.0.5@cni0 → 10.96.0.1:80 ESTABLISHED ⇒ untranslated",
+      instead: { ipvs: "this node" },
+    }],
   },
   {
     name: "a cluster IP without endpoints refuses everybody",
@@ -141,8 +148,8 @@ export const CLUSTER_IP_CASES: readonly FlowCase[] = [
       { flow: "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ rejected", rejectWith: "icmp-port-unreachable" },
       "192.0.2.10@node → 10.96.0.1:80 ⇒ rejected",
       "198.51.100.9@eth0 → 10.96.0.1:80 ⇒ rejected",
-      "10.244.0.5@cni0 → 10.96.0.1:81 ⇒ untranslated",
-      "10.244.0.5@cni0 → 10.96.0.1/icmp ⇒ untranslated",
+      { flow: "10.244.0.5@cni0 → 10.96.0.1:81 ⇒ untranslated", instead: { ipvs: "rejected" } },
+      { flow: "10.244.0.5@cni0 → 10.96.0.1/icmp ⇒ untranslated", instead: { ipvs: "rejected" } },
     ],
   },
   {
@@ -170,9 +177,9 @@ export const CLUSTER_IP_CASES: readonly FlowCase[] = [
     guards: ["iptables 2", "vector 11"],
     objects: [LOCAL_WEB, slice("shop/web.1", ["http:8080"], ["10.244.1.12@node-b"])],
     flows: [
-      "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ dropped",
-      "192.0.2.10@node → 10.96.0.1:80 ⇒ dropped",
-      "198.51.100.9@eth0 → 10.96.0.1:80 ⇒ dropped",
+      { flow: "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ dropped", instead: { ipvs: "rejected" } },
+      { flow: "192.0.2.10@node → 10.96.0.1:80 ⇒ dropped", instead: { ipvs: "rejected" } },
+      { flow: "198.51.100.9@eth0 → 10.96.0.1:80 ⇒ dropped", instead: { ipvs: "rejected" } },
     ],
   },
   {
@@ -181,7 +188,10 @@ export const CLUSTER_IP_CASES: readonly FlowCase[] = [
     objects: [WEB, slice("shop/web.1", ["http:8080"], ["192.0.2.10@node-a"])],
     flows: [
       "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ 192.0.2.10:8080, masquerade no",
-      "192.0.2.10@node → 10.96.0.1:80 ⇒ 192.0.2.10:8080, masquerade yes",
+      {
+        flow: "192.0.2.10@node → 10.96.0.1:80 ⇒ 192.0.2.10:8080, masquerade yes",
+        instead: { ipvs: "192.0.2.10:8080, masquerade yes, mark 0x4000 left" },
+      },
     ],
   },
 ];

@@ -189,13 +189,19 @@ const POLICY_CASES: readonly FlowCase[] = [
       "under external policy Local with an endpoint elsewhere only, clients outside are dropped, not refused",
     guards: ["vector 10"],
     objects: [EXTERNAL_LOCAL, endpoints("10.244.0.2@node-b ready")],
-    flows: [client("dropped"), pod(`${B}, masquerade no`)],
+    flows: [
+      { flow: client("dropped"), instead: { ipvs: "10.244.0.2:8080, masquerade no" } },
+      pod(`${B}, masquerade no`),
+    ],
   },
   {
     name: "under external policy Local a draining endpoint elsewhere is a reason to drop, not to refuse",
     guards: ["vector 10"],
     objects: [EXTERNAL_LOCAL, endpoints("10.244.0.2@node-b draining")],
-    flows: [client("dropped"), pod(`${B}, masquerade no`)],
+    flows: [
+      { flow: client("dropped"), instead: { ipvs: "10.244.0.2:8080, masquerade no" } },
+      pod(`${B}, masquerade no`),
+    ],
   },
   {
     name: "under external policy Local an endpoint that is not ready anywhere is a reason to refuse",
@@ -207,7 +213,7 @@ const POLICY_CASES: readonly FlowCase[] = [
     name: "under internal policy Local an endpoint elsewhere is a reason to drop",
     guards: ["vector 11"],
     objects: [INTERNAL_LOCAL, endpoints("10.244.0.2@node-b ready")],
-    flows: [pod("dropped")],
+    flows: [{ flow: pod("dropped"), instead: { ipvs: "rejected" } }],
   },
   {
     name: "under internal policy Local endpoints that are not ready are a reason to refuse",
@@ -219,7 +225,7 @@ const POLICY_CASES: readonly FlowCase[] = [
     name: "under internal policy Local a draining endpoint elsewhere is a reason to drop",
     guards: ["vector 11"],
     objects: [INTERNAL_LOCAL, endpoints("10.244.0.2@node-b draining")],
-    flows: [pod("dropped")],
+    flows: [{ flow: pod("dropped"), instead: { ipvs: "rejected" } }],
   },
   {
     name:
@@ -247,7 +253,10 @@ const POLICY_CASES: readonly FlowCase[] = [
     name: "an endpoint whose node is not known is not of this node",
     guards: ["vector 10"],
     objects: [EXTERNAL_LOCAL, endpoints("10.244.0.1", "10.244.0.2@node-a.example")],
-    flows: [client("dropped"), pod(`${EITHER}, masquerade no`)],
+    flows: [{
+      flow: client("dropped"),
+      instead: { ipvs: "10.244.0.1:8080 (1/2) | 10.244.0.2:8080 (1/2), masquerade no" },
+    }, pod(`${EITHER}, masquerade no`)],
   },
   {
     name: "external policy Local without anything external for this family is as good as Cluster",

@@ -24,9 +24,9 @@ export const EXTERNAL_IP_CASES: readonly FlowCase[] = [
       `198.51.100.9@eth1 → 192.168.7.10:443 ⇒ ${EITHER}, masquerade yes`,
       `10.244.0.5@cni0 → 198.51.100.7:443 ⇒ ${EITHER}, masquerade yes`,
       `192.0.2.10@node → 198.51.100.7:443 ⇒ ${EITHER}, masquerade yes`,
-      "198.51.100.9@eth0 → 198.51.100.7:80 ⇒ untranslated",
-      "198.51.100.9@eth0 → 198.51.100.7:443/udp ⇒ untranslated",
-      "198.51.100.9@eth0 → 198.51.100.7/icmp ⇒ untranslated",
+      { flow: "198.51.100.9@eth0 → 198.51.100.7:80 ⇒ untranslated", instead: { ipvs: "rejected" } },
+      { flow: "198.51.100.9@eth0 → 198.51.100.7:443/udp ⇒ untranslated", instead: { ipvs: "rejected" } },
+      { flow: "198.51.100.9@eth0 → 198.51.100.7/icmp ⇒ untranslated", instead: { ipvs: "rejected" } },
     ],
   },
   {
@@ -39,7 +39,7 @@ export const EXTERNAL_IP_CASES: readonly FlowCase[] = [
       "10.244.0.5@cni0 → 198.51.100.7:443 ⇒ rejected",
       "198.51.100.9@eth1 → 192.168.7.10:443 ⇒ rejected",
       "192.0.2.10@node → 192.168.7.10:443 ⇒ rejected",
-      "198.51.100.9@eth0 → 198.51.100.7:80 ⇒ untranslated",
+      { flow: "198.51.100.9@eth0 → 198.51.100.7:80 ⇒ untranslated", instead: { ipvs: "rejected" } },
     ],
   },
   {
@@ -48,8 +48,14 @@ export const EXTERNAL_IP_CASES: readonly FlowCase[] = [
     objects: [LOCAL_WEB, TWO],
     flows: [
       "198.51.100.9@eth0 → 198.51.100.7:443 ⇒ 10.244.0.41:8443, masquerade no",
-      `10.244.0.5@cni0 → 198.51.100.7:443 ⇒ ${EITHER}, masquerade no`,
-      `192.0.2.10@node → 198.51.100.7:443 ⇒ ${EITHER}, masquerade yes`,
+      {
+        flow: `10.244.0.5@cni0 → 198.51.100.7:443 ⇒ ${EITHER}, masquerade no`,
+        instead: { ipvs: "10.244.0.41:8443, masquerade no" },
+      },
+      {
+        flow: `192.0.2.10@node → 198.51.100.7:443 ⇒ ${EITHER}, masquerade yes`,
+        instead: { ipvs: "10.244.0.41:8443, masquerade no" },
+      },
     ],
   },
   {
@@ -57,10 +63,19 @@ export const EXTERNAL_IP_CASES: readonly FlowCase[] = [
     guards: ["iptables 4", "iptables 17"],
     objects: [LOCAL_WEB, REMOTE],
     flows: [
-      "198.51.100.9@eth0 → 198.51.100.7:443 ⇒ dropped",
-      "198.51.100.9@eth1 → 192.168.7.10:443 ⇒ dropped",
+      {
+        flow: "198.51.100.9@eth0 → 198.51.100.7:443 ⇒ dropped",
+        instead: { ipvs: "10.244.1.42:8443, masquerade no" },
+      },
+      {
+        flow: "198.51.100.9@eth1 → 192.168.7.10:443 ⇒ dropped",
+        instead: { ipvs: "10.244.1.42:8443, masquerade no" },
+      },
       "10.244.0.5@cni0 → 198.51.100.7:443 ⇒ 10.244.1.42:8443, masquerade no",
-      "192.0.2.10@node → 198.51.100.7:443 ⇒ 10.244.1.42:8443, masquerade yes",
+      {
+        flow: "192.0.2.10@node → 198.51.100.7:443 ⇒ 10.244.1.42:8443, masquerade yes",
+        instead: { ipvs: "10.244.1.42:8443, masquerade no" },
+      },
     ],
   },
   {

@@ -24,8 +24,8 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
       `198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ ${TO_ENDPOINT}`,
       `10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ ${TO_ENDPOINT}`,
       `192.0.2.10@node → 203.0.113.50:8080 ⇒ ${TO_ENDPOINT}`,
-      "198.51.100.9@eth0 → 203.0.113.50:80 ⇒ untranslated",
-      "198.51.100.9@eth0 → 203.0.113.50/icmp ⇒ untranslated",
+      { flow: "198.51.100.9@eth0 → 203.0.113.50:80 ⇒ untranslated", instead: { ipvs: "rejected" } },
+      { flow: "198.51.100.9@eth0 → 203.0.113.50/icmp ⇒ untranslated", instead: { ipvs: "rejected" } },
     ],
   },
   {
@@ -35,11 +35,18 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     flows: [
       `198.19.255.1@eth0 → 203.0.113.50:8080 ⇒ ${TO_ENDPOINT}`,
       `198.51.100.65@eth0 → 203.0.113.50:8080 ⇒ ${TO_ENDPOINT}`,
-      { flow: "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ dropped", counted: "other traffic to edge/api:rest" },
+      {
+        flow: "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ dropped",
+        counted: "other traffic to edge/api:rest",
+        instead: { ipvs: "dropped" },
+      },
       "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ dropped",
-      "192.0.2.10@node → 203.0.113.50:8080 ⇒ dropped",
-      "198.51.100.9@eth0 → 203.0.113.50:80 ⇒ untranslated",
-      "198.51.100.9@eth0 → 203.0.113.50:8080/udp ⇒ untranslated",
+      {
+        flow: "192.0.2.10@node → 203.0.113.50:8080 ⇒ dropped",
+        instead: { ipvs: "10.244.1.51:9090, masquerade yes" },
+      },
+      { flow: "198.51.100.9@eth0 → 203.0.113.50:80 ⇒ untranslated", instead: { ipvs: "rejected" } },
+      { flow: "198.51.100.9@eth0 → 203.0.113.50:8080/udp ⇒ untranslated", instead: { ipvs: "rejected" } },
     ],
   },
   {
@@ -82,7 +89,10 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
       `192.0.2.10@node → 203.0.113.50:8080 ⇒ ${TO_ENDPOINT}`,
       `203.0.113.50@node → 203.0.113.50:8080 ⇒ ${TO_ENDPOINT}`,
       `203.0.113.52@node → 203.0.113.52:8080 ⇒ ${TO_ENDPOINT}`,
-      "203.0.113.51@node → 203.0.113.50:8080 ⇒ dropped",
+      {
+        flow: "203.0.113.51@node → 203.0.113.50:8080 ⇒ dropped",
+        instead: { ipvs: "10.244.1.51:9090, masquerade yes" },
+      },
     ],
   },
   {
@@ -181,8 +191,8 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     ],
     flows: [
       "198.18.0.1@eth0 → 203.0.113.50:8080 ⇒ rejected",
-      "198.51.100.9@eth0 → 203.0.113.52:8080 ⇒ rejected",
-      "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ rejected",
+      { flow: "198.51.100.9@eth0 → 203.0.113.52:8080 ⇒ rejected", instead: { ipvs: "dropped" } },
+      { flow: "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ rejected", instead: { ipvs: "dropped" } },
     ],
   },
   {
@@ -194,8 +204,16 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     ],
     flows: [
       "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ 10.244.0.50:9090, masquerade no",
-      "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ 10.244.0.50:9090 (1/2) | 10.244.1.51:9090 (1/2), masquerade no",
-      "192.0.2.10@node → 203.0.113.50:8080 ⇒ 10.244.0.50:9090 (1/2) | 10.244.1.51:9090 (1/2), masquerade yes",
+      {
+        flow:
+          "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ 10.244.0.50:9090 (1/2) | 10.244.1.51:9090 (1/2), masquerade no",
+        instead: { ipvs: "10.244.0.50:9090, masquerade no" },
+      },
+      {
+        flow:
+          "192.0.2.10@node → 203.0.113.50:8080 ⇒ 10.244.0.50:9090 (1/2) | 10.244.1.51:9090 (1/2), masquerade yes",
+        instead: { ipvs: "10.244.0.50:9090, masquerade no" },
+      },
     ],
   },
   {
@@ -204,9 +222,15 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     guards: ["iptables 7", "iptables 17"],
     objects: [api({ externalTrafficPolicy: "Local" }), ENDPOINT],
     flows: [
-      "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ dropped",
+      {
+        flow: "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ dropped",
+        instead: { ipvs: "10.244.1.51:9090, masquerade no" },
+      },
       "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ 10.244.1.51:9090, masquerade no",
-      "192.0.2.10@node → 203.0.113.50:8080 ⇒ 10.244.1.51:9090, masquerade yes",
+      {
+        flow: "192.0.2.10@node → 203.0.113.50:8080 ⇒ 10.244.1.51:9090, masquerade yes",
+        instead: { ipvs: "10.244.1.51:9090, masquerade no" },
+      },
     ],
   },
   {
@@ -221,7 +245,10 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
       "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ dropped",
       // The ranges come first: pods and the node are no exception to them.
       "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ dropped",
-      "192.0.2.10@node → 203.0.113.50:8080 ⇒ dropped",
+      {
+        flow: "192.0.2.10@node → 203.0.113.50:8080 ⇒ dropped",
+        instead: { ipvs: "10.244.0.50:9090, masquerade no" },
+      },
     ],
   },
   {
@@ -229,7 +256,10 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     guards: ["vector 12", "iptables 2"],
     objects: [api({ internalTrafficPolicy: "Local" }), ENDPOINT],
     flows: [
-      "10.244.0.5@cni0 → 10.96.0.5:8080 ⇒ dropped",
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.5:8080 ⇒ dropped",
+        instead: { ipvs: "10.244.1.51:9090, masquerade no" },
+      },
       `198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ ${TO_ENDPOINT}`,
       `198.51.100.9@eth0 → 192.0.2.10:31080 ⇒ ${TO_ENDPOINT}`,
     ],
@@ -252,7 +282,7 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     flows: [
       "198.51.100.9@eth0 → 192.0.2.10:32001 ⇒ this node",
       "198.51.100.9@eth0 → 192.0.2.10:32002 ⇒ this node",
-      "198.51.100.9@eth0 → 192.0.2.10:32002/udp ⇒ dropped",
+      { flow: "198.51.100.9@eth0 → 192.0.2.10:32002/udp ⇒ dropped", instead: { ipvs: "this node" } },
       "198.51.100.9@eth0 → 192.0.2.10:32003 ⇒ dropped",
     ],
   },

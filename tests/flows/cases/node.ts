@@ -11,7 +11,7 @@ export const NODE_CASES: readonly FlowCase[] = [
     guards: ["KUBE-FORWARD invalid"],
     objects: [WEB, ONE],
     flows: [
-      "10.244.1.12@eth0 → 10.244.0.5:40000 INVALID ⇒ dropped",
+      { flow: "10.244.1.12@eth0 → 10.244.0.5:40000 INVALID ⇒ dropped", instead: { ipvs: "untranslated" } },
       "198.51.100.9@eth0 → 192.0.2.10:22 INVALID ⇒ this node",
       "10.244.1.12@eth0 → 10.244.0.5:40000 ⇒ untranslated",
     ],
@@ -31,7 +31,10 @@ export const NODE_CASES: readonly FlowCase[] = [
     flows: [
       "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ 10.244.1.12:8080, masquerade yes",
       "198.51.100.9@eth0 → 10.96.0.1:80 ⇒ 10.244.1.12:8080, masquerade yes",
-      "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ dropped",
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ dropped",
+        instead: { ipvs: "10.244.1.12:8080, masquerade no" },
+      },
       "10.244.1.12@eth0 → 198.51.100.9:40000 ESTABLISHED ⇒ untranslated",
       "10.244.1.12@eth0 → 198.51.100.9:40000 RELATED ⇒ untranslated",
       "10.244.1.12@eth0 → 198.51.100.9:40000 ⇒ dropped",

@@ -43,8 +43,14 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     guards: ["iptables 8", "iptables 13", "node-port tail"],
     objects: [WEB, TWO],
     flows: [
-      `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
-      `127.0.0.1@node → 127.1.2.3:30080 ⇒ ${EITHER}, masquerade yes`,
+      {
+        flow: `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
+        instead: { ipvs: "this node" },
+      },
+      {
+        flow: `127.0.0.1@node → 127.1.2.3:30080 ⇒ ${EITHER}, masquerade yes`,
+        instead: { ipvs: "this node" },
+      },
       "127.0.0.1@node → 127.0.0.1:22 ⇒ this node",
     ],
   },
@@ -63,8 +69,8 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     guards: ["KUBE-FIREWALL"],
     objects: [WEB, TWO],
     flows: [
-      "198.51.100.9@eth0 → 127.0.0.1:22 ⇒ dropped",
-      "198.51.100.9@eth0 → 127.8.8.8:22/udp ⇒ dropped",
+      { flow: "198.51.100.9@eth0 → 127.0.0.1:22 ⇒ dropped", instead: { ipvs: "this node" } },
+      { flow: "198.51.100.9@eth0 → 127.8.8.8:22/udp ⇒ dropped", instead: { ipvs: "this node" } },
       "198.51.100.9@eth0 → 127.0.0.1:22 ESTABLISHED ⇒ this node",
       "198.51.100.9@eth0 → 192.0.2.10:22 ⇒ this node",
     ],
@@ -84,7 +90,10 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     flows: [
       `198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
       `192.0.2.10@node → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
-      "198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ this node",
+      {
+        flow: "198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ this node",
+        instead: { ipvs: "this node, mark 0x4000 left" },
+      },
       "127.0.0.1@node → 127.0.0.1:30080 ⇒ this node",
       // No loopback range is in it, so localhost node ports are off and so is their guard.
       "198.51.100.9@eth0 → 127.0.0.1:22 ⇒ this node",
@@ -97,11 +106,17 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     objects: [WEB, TWO],
     options: { nodePortAddresses: ["192.168.0.0/16", "127.0.0.0/8"] },
     flows: [
-      `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
+      {
+        flow: `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
+        instead: { ipvs: "this node" },
+      },
       `198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ ${EITHER}, masquerade yes`,
-      "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ this node",
+      {
+        flow: "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ this node",
+        instead: { ipvs: "this node, mark 0x4000 left" },
+      },
       "127.0.0.1@node → 127.0.0.2:30080 ⇒ this node",
-      "198.51.100.9@eth0 → 127.0.0.1:22 ⇒ dropped",
+      { flow: "198.51.100.9@eth0 → 127.0.0.1:22 ⇒ dropped", instead: { ipvs: "this node" } },
     ],
   },
   {
@@ -121,7 +136,10 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     options: { nodePortAddresses: ["fd00:7::/64"] },
     flows: [
       `198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ ${EITHER}, masquerade yes`,
-      `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
+      {
+        flow: `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
+        instead: { ipvs: "this node" },
+      },
     ],
   },
   {
@@ -131,7 +149,10 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     options: { nodePortAddresses: ["192.0.2.0/24", "0.0.0.0/0"] },
     flows: [
       `198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ ${EITHER}, masquerade yes`,
-      `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
+      {
+        flow: `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
+        instead: { ipvs: "this node" },
+      },
     ],
   },
   {
@@ -141,7 +162,10 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     options: { nodePortAddresses: ["primary"] },
     flows: [
       `198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
-      "198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ this node",
+      {
+        flow: "198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ this node",
+        instead: { ipvs: "this node, mark 0x4000 left" },
+      },
       "127.0.0.1@node → 127.0.0.1:30080 ⇒ this node",
     ],
   },
@@ -153,7 +177,7 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
       { flow: "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ rejected", rejectWith: "icmp-port-unreachable" },
       "198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ rejected",
       "192.0.2.10@node → 192.0.2.10:30080 ⇒ rejected",
-      "127.0.0.1@node → 127.0.0.1:30080 ⇒ rejected",
+      { flow: "127.0.0.1@node → 127.0.0.1:30080 ⇒ rejected", instead: { ipvs: "this node" } },
       "198.51.100.9@eth0 → 192.0.2.10:30080/udp ⇒ this node",
       "10.244.0.5@cni0 → 198.51.100.50:30080 ⇒ untranslated",
       "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ rejected",
@@ -170,8 +194,14 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     guards: ["iptables 14"],
     objects: [LOCAL_WEB, TWO],
     flows: [
-      `10.244.0.5@cni0 → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade no`,
-      `10.244.1.9@eth0 → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade no`,
+      {
+        flow: `10.244.0.5@cni0 → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade no`,
+        instead: { ipvs: "10.244.0.11:8080, masquerade no" },
+      },
+      {
+        flow: `10.244.1.9@eth0 → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade no`,
+        instead: { ipvs: "10.244.0.11:8080, masquerade no" },
+      },
     ],
   },
   {
@@ -179,9 +209,18 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     guards: ["iptables 15", "iptables 16"],
     objects: [LOCAL_WEB, TWO],
     flows: [
-      `192.0.2.10@node → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
-      `192.168.7.10@node → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
-      `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
+      {
+        flow: `192.0.2.10@node → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
+        instead: { ipvs: "10.244.0.11:8080, masquerade no" },
+      },
+      {
+        flow: `192.168.7.10@node → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
+        instead: { ipvs: "10.244.0.11:8080, masquerade no" },
+      },
+      {
+        flow: `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
+        instead: { ipvs: "this node" },
+      },
     ],
   },
   {
@@ -191,7 +230,10 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     options: { clusterCIDR: "" },
     flows: [
       "10.244.0.5@cni0 → 192.0.2.10:30080 ⇒ 10.244.0.11:8080, masquerade no",
-      `192.0.2.10@node → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
+      {
+        flow: `192.0.2.10@node → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
+        instead: { ipvs: "10.244.0.11:8080, masquerade no" },
+      },
     ],
   },
   {
@@ -200,7 +242,10 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     objects: [LOCAL_WEB, TWO],
     options: { detectLocalMode: "InterfaceNamePrefix", interfaceNamePrefix: "veth" },
     flows: [
-      `10.244.0.5@veth7 → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade no`,
+      {
+        flow: `10.244.0.5@veth7 → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade no`,
+        instead: { ipvs: "10.244.0.11:8080, masquerade no" },
+      },
       "10.244.1.9@eth0 → 192.0.2.10:30080 ⇒ 10.244.0.11:8080, masquerade no",
     ],
   },
@@ -210,9 +255,15 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     guards: ["iptables 9", "iptables 14", "iptables 16", "iptables 17", "vector 10"],
     objects: [LOCAL_WEB, REMOTE],
     flows: [
-      "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ dropped",
+      {
+        flow: "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ dropped",
+        instead: { ipvs: "10.244.1.12:8080, masquerade no" },
+      },
       "10.244.0.5@cni0 → 192.0.2.10:30080 ⇒ 10.244.1.12:8080, masquerade no",
-      "192.0.2.10@node → 192.0.2.10:30080 ⇒ 10.244.1.12:8080, masquerade yes",
+      {
+        flow: "192.0.2.10@node → 192.0.2.10:30080 ⇒ 10.244.1.12:8080, masquerade yes",
+        instead: { ipvs: "10.244.1.12:8080, masquerade no" },
+      },
       "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ 10.244.1.12:8080, masquerade no",
     ],
   },
@@ -255,11 +306,23 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
       REMOTE,
     ],
     flows: [
-      "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ dropped",
-      "192.0.2.10@node → 10.96.0.1:80 ⇒ dropped",
-      "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ dropped",
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ dropped",
+        instead: { ipvs: "10.244.1.12:8080, masquerade no" },
+      },
+      {
+        flow: "192.0.2.10@node → 10.96.0.1:80 ⇒ dropped",
+        instead: { ipvs: "10.244.1.12:8080, masquerade yes" },
+      },
+      {
+        flow: "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ dropped",
+        instead: { ipvs: "10.244.1.12:8080, masquerade no" },
+      },
       "10.244.0.5@cni0 → 192.0.2.10:30080 ⇒ 10.244.1.12:8080, masquerade no",
-      "192.0.2.10@node → 192.0.2.10:30080 ⇒ 10.244.1.12:8080, masquerade yes",
+      {
+        flow: "192.0.2.10@node → 192.0.2.10:30080 ⇒ 10.244.1.12:8080, masquerade yes",
+        instead: { ipvs: "10.244.1.12:8080, masquerade no" },
+      },
     ],
   },
 ];

@@ -39,7 +39,7 @@ export const SERVICE_CASES: readonly FlowCase[] = [
       "198.51.100.9@eth0 → 203.0.113.53:53/udp ⇒ 10.244.0.53:1053, masquerade yes",
       "10.244.0.53@cni0 → 10.96.0.10:53/udp ⇒ 10.244.0.53:1053, masquerade yes",
       "10.244.0.5@cni0 → 10.96.0.11:53/udp ⇒ rejected",
-      "10.244.0.5@cni0 → 10.96.0.11:53 ⇒ untranslated",
+      { flow: "10.244.0.5@cni0 → 10.96.0.11:53 ⇒ untranslated", instead: { ipvs: "rejected" } },
     ],
   },
   {
@@ -54,7 +54,7 @@ export const SERVICE_CASES: readonly FlowCase[] = [
       "10.244.0.5@cni0 → 10.96.0.20:2905/sctp ⇒ 10.244.0.20:2905 (1/2) | 10.244.1.20:2905 (1/2), masquerade no",
       "198.51.100.9@eth0 → 192.0.2.10:30905/sctp ⇒ 10.244.0.20:2905 (1/2) | 10.244.1.20:2905 (1/2), masquerade yes",
       "10.244.0.5@cni0 → 10.96.0.21:2905/sctp ⇒ rejected",
-      "10.244.0.5@cni0 → 10.96.0.20:2905 ⇒ untranslated",
+      { flow: "10.244.0.5@cni0 → 10.96.0.20:2905 ⇒ untranslated", instead: { ipvs: "rejected" } },
     ],
   },
   {
@@ -143,7 +143,7 @@ export const SERVICE_CASES: readonly FlowCase[] = [
         rejectWith: "icmp6-port-unreachable",
       },
       "fd00:198::9@eth0 → [fd00:192::10]:30081 ⇒ rejected",
-      "fd00:10:244::5@cni0 → fd00:10:96::9/icmp ⇒ untranslated",
+      { flow: "fd00:10:244::5@cni0 → fd00:10:96::9/icmp ⇒ untranslated", instead: { ipvs: "rejected" } },
     ],
   },
   {
@@ -169,7 +169,10 @@ export const SERVICE_CASES: readonly FlowCase[] = [
     flows: [
       "::1@node → [::1]:30080 ⇒ this node",
       "fd00:198::9@eth0 → [fd00:7::10]:30080 ⇒ [fd00:10:244::91]:8080, masquerade yes",
-      "fd00:198::9@eth0 → [fd00:192::10]:30080 ⇒ this node",
+      {
+        flow: "fd00:198::9@eth0 → [fd00:192::10]:30080 ⇒ this node",
+        instead: { ipvs: "this node, mark 0x4000 left" },
+      },
     ],
   },
   {
