@@ -96,7 +96,11 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   try {
     servers.start();
     onStarted();
-    for (const runner of runners) runner.start();
+    for (const runner of runners) {
+      // As kube-proxy does, so that the two times can be compared from the start.
+      metrics.lastQueuedTimestamp.set({ ip_family: runner.family }, wallClockMs() / 1000);
+      runner.start();
+    }
     const sourceEnded = source.run(loop, until);
     const begin = nodeWatch.whenReady(loop, until).then((ready) => {
       if (ready) loop.openGate();

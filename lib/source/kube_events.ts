@@ -55,6 +55,8 @@ const RETRY_MS = 10_000;
 /** How long a server that refuses Events is left alone. */
 const REFUSED_MS = 600_000;
 const ANSWER_MS = 10_000;
+/** How long the end may take for what is not written yet: it may tell why it is the end. */
+const LAST_WORDS_MS = 1_000;
 const MAX_QUEUED = 100;
 const MAX_SERIES = 500;
 /** Events are for what is rare: a few at once, then one every 5 s. */
@@ -72,6 +74,8 @@ export class KubeEvents implements EventRecorder {
   readonly #bucket: TokenBucket;
   readonly #series = new Map<string, Series>();
   #queue: Series[] = [];
+  /** Taken from the queue, not written yet. */
+  #writing: Series | undefined;
   #wake: () => void = () => {};
   #refusedUntilMs = -Infinity;
   #toldProblem = "";
@@ -103,11 +107,15 @@ export class KubeEvents implements EventRecorder {
     }
   }
 
-  /** Writes what is recorded until aborted; also what was recorded before. Never rejects. */
+  /**
+   * Writes what is recorded until aborted, also what was recorded before. What is left then is tried once more, for a second at
+   * most. Never rejects.
+   */
   async run(signal: AbortSignal): Promise<void> {
     try {
       while (!signal.aborted) {
         const series = this.#queue.shift();
+        this.#writing = series;
         if (series === undefined) {
           await this.#recorded(signal);
           continue;
@@ -115,10 +123,26 @@ export class KubeEvents implements EventRecorder {
         await this.#bucket.take(signal);
         series.queued = false;
         await this.#write(series, signal);
+        this.#writing = undefined;
       }
     } catch (error) {
       if (!signal.aborted) this.#options.log.error("Cannot write Events any more", error);
     }
+    await this.#lastWords();
+  }
+
+  async #lastWords(): Promise<void> {
+    const { clock } = this.#options;
+    const end = new AbortController();
+    const left = [...this.#writing === undefined ? [] : [this.#writing], ...this.#queue].slice(0, BURST);
+    if (left.length === 0 || clock.nowMs() < this.#refusedUntilMs) return;
+    const limit = clock.sleep(LAST_WORDS_MS, end.signal).then(() => end.abort());
+    for (const series of left) {
+      if (end.signal.aborted) break;
+      await this.#tryToWrite(series, end.signal);
+    }
+    end.abort();
+    await limit;
   }
 
   #forgetOld(nowMs: number): void {

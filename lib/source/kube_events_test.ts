@@ -94,9 +94,15 @@ class Setup implements AsyncDisposable {
     });
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
+  /** Ends the work and resolves when it has ended, which may take a second. */
+  async end(): Promise<void> {
     this.#stop.abort();
+    await this.pass(1_000);
     await this.#ended;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.end();
     this.time[Symbol.dispose]();
   }
 }
@@ -249,13 +255,27 @@ Deno.test("a flood is slowed down and what is too much is dropped, oldest first"
   assertEquals(setup.api.requests.length, 35);
 });
 
-Deno.test("the end does not wait for a server that does not answer", async () => {
-  const setup = new Setup();
+Deno.test("the end waits a second, no longer, for a server that does not answer", async () => {
+  await using setup = new Setup();
   setup.run();
-  setup.api.faults.push("hang");
+  setup.api.faults.push("hang", "hang");
   await setup.record();
-  await setup[Symbol.asyncDispose]();
-  assertEquals(setup.lines, []);
+  await setup.end();
+  assertEquals(setup.api.requests.length, 2);
+  assertEquals([setup.api.objects.size, setup.lines], [0, []]);
+});
+
+Deno.test("what was recorded just before the end, or waits for another try, is still written", async () => {
+  await using setup = new Setup();
+  setup.run();
+  setup.api.faults.push("unreachable");
+  await setup.record();
+  setup.events.record(conflict(32000));
+  setup.events.record(startingEvent("node-b"));
+  await setup.end();
+  const posts = ["default", "default", "shop", "default"].map((namespace) => `POST ${namespace}/events`);
+  assertEquals(setup.story, posts);
+  assertEquals(setup.api.objects.size, 3);
 });
 
 Deno.test("every Event can be seen in the log", async () => {

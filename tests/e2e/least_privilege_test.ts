@@ -1,6 +1,6 @@
 /**
  * `--init-only` with all rights, then `run` with CAP_NET_ADMIN and CAP_NET_RAW and nothing else: as root without its
- * other capabilities, and as a user who is nobody.
+ * other capabilities, and as a user who is nobody; and where kernel settings cannot be written at all (asks rows 12 and 37).
  *
  * @module
  */
@@ -93,3 +93,31 @@ for (const [who, uid, run] of CASES) {
     });
   });
 }
+
+/** As a container without privileges has it. */
+const READ_ONLY_SYSCTLS: RunAs = {
+  prefix: [
+    "sh",
+    "-c",
+    'mount --bind /proc/sys /proc/sys && mount -o remount,ro,bind /proc/sys && exec "$0" "$@"',
+  ],
+  deno: Deno.execPath(),
+  root: ROOT,
+};
+
+e2eTest(
+  "with a read-only /proc/sys kproxy serves, and says which settings stay as they are",
+  NEEDS,
+  async () => {
+    await using web = await WebLab.create();
+    const options = web.options(["--conntrack-tcp-timeout-close-wait=35m"]);
+    await using kproxy = await KproxyProcess.start({ ...options, as: READ_ONLY_SYSCTLS });
+    const loop = await ConnectLoop.start(web.pod, { ip: WEB_CLUSTER_IP, port: WEB_PORT });
+    await loop.answered(30);
+    await loop.stopUnbroken();
+    const event = kproxy.lines.find(({ reason }) => reason === "readOnlySysFS");
+    const told = String(event?.note);
+    assert(/nf_conntrack_tcp_timeout_close_wait is \d+ instead of 2100/.test(told), kproxy.log);
+    assertEquals((await kproxy.stop()).code, 0);
+  },
+);

@@ -5,6 +5,7 @@
  * @module
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
@@ -85,8 +86,7 @@ class Agent {
   }
 }
 
-async function withAgent(work: (agent: Agent) => Promise<void>): Promise<void> {
-  await using kapi = await Kapi.start();
+async function withAgent(kapi: Kapi, work: (agent: Agent) => Promise<void>): Promise<void> {
   await withNetns(async (netns) => {
     for (const address of ["192.0.2.10", "192.0.2.20"]) {
       await netns.run(["ip", "addr", "add", `${address}/32`, "dev", "lo"]);
@@ -94,55 +94,50 @@ async function withAgent(work: (agent: Agent) => Promise<void>): Promise<void> {
     using _gateway = await LabGateway.open(netns, kapi.port);
     for (const object of OBJECTS) await kapi.put(object as unknown as RawApiObject);
     await work(new Agent(netns, kapi));
+    await kapi.clear();
   });
 }
 
-e2eTest(
-  "a node without a Node object serves and is healthy; a Node that comes, leaves or is deleted counts",
-  NEEDS,
-  async (t) => {
-    await withAgent(async (agent) => {
-      const { kapi } = agent;
-      await using kproxy = await agent.start(["--iptables-min-sync-period=0s"]);
+async function nodeComesAndGoes(t: Deno.TestContext, kapi: Kapi): Promise<void> {
+  await withAgent(kapi, async (agent) => {
+    await using kproxy = await agent.start(["--iptables-min-sync-period=0s"]);
 
-      await t.step("no Node: said, served, healthy", async () => {
-        await agent.until([200, 200, 200, 200]);
-        assertMatch(kproxy.log, /There is no Node of this name/);
-      });
-      await t.step("a Node that comes late is taken over", async () => {
-        await kapi.put(node(["192.0.2.10"]));
-        await kproxy.untilMessage("The own Node has addresses now");
-        await agent.until([200, 200, 200, 200]);
-      });
-      await t.step(
-        "the autoscaler's taint sends load balancers away, the proxy is alive and serves",
-        async () => {
-          await kapi.patch(node(), { spec: { taints: [TAINT] } });
-          await agent.until([503, 200, 200, 200]);
-          await kapi.patch(node(), { spec: { taints: null } });
-          await agent.until([200, 200, 200, 200]);
-        },
-      );
-      await t.step("a zone that changes is taken over without an end of the process", async () => {
-        const from = kproxy.lines.length;
-        await kapi.patch(node(), { metadata: { labels: { "topology.kubernetes.io/zone": "z2" } } });
-        await kproxy.untilMessage("Node changed what the rules depend on", from);
-      });
-      await t.step("a Node that is deleted is no longer eligible, its Services are served", async () => {
-        const before = await agent.natRules();
-        await kapi.remove(node());
-        await kproxy.untilMessage("Own Node is gone, its last known facts stay in force");
-        await agent.until([503, 200, 200, 200]);
-        assertEquals(await agent.natRules(), before);
-      });
-      assertEquals((await kproxy.stop()).code, 0);
+    await t.step("no Node: said, served, healthy", async () => {
+      await agent.until([200, 200, 200, 200]);
+      assertMatch(kproxy.log, /There is no Node of this name/);
     });
-  },
-);
+    await t.step("a Node that comes late is taken over", async () => {
+      await kapi.put(node(["192.0.2.10"]));
+      await kproxy.untilMessage("The own Node has addresses now");
+      await agent.until([200, 200, 200, 200]);
+    });
+    await t.step(
+      "the autoscaler's taint sends load balancers away, the proxy is alive and serves",
+      async () => {
+        await kapi.patch(node(), { spec: { taints: [TAINT] } });
+        await agent.until([503, 200, 200, 200]);
+        await kapi.patch(node(), { spec: { taints: null } });
+        await agent.until([200, 200, 200, 200]);
+      },
+    );
+    await t.step("a zone that changes is taken over without an end of the process", async () => {
+      const from = kproxy.lines.length;
+      await kapi.patch(node(), { metadata: { labels: { "topology.kubernetes.io/zone": "z2" } } });
+      await kproxy.untilMessage("Node changed what the rules depend on", from);
+    });
+    await t.step("a Node that is deleted is no longer eligible, its Services are served", async () => {
+      const before = await agent.natRules();
+      await kapi.remove(node());
+      await kproxy.untilMessage("Own Node is gone, its last known facts stay in force");
+      await agent.until([503, 200, 200, 200]);
+      assertEquals(await agent.natRules(), before);
+    });
+    assertEquals((await kproxy.stop()).code, 0);
+  });
+}
 
-e2eTest("node ports on the primary address open when the Node has one, and move with it", NEEDS, async () => {
-  await withAgent(async (agent) => {
-    const { kapi } = agent;
+async function primaryAddressMoves(_t: Deno.TestContext, kapi: Kapi): Promise<void> {
+  await withAgent(kapi, async (agent) => {
     const args = ["--nodeport-addresses=primary", "--iptables-min-sync-period=0s"];
     await using kproxy = await agent.start(args, false);
     await kproxy.untilMessage("There is no Node of this name, so nothing is known of its addresses and zone");
@@ -165,4 +160,72 @@ e2eTest("node ports on the primary address open when the Node has one, and move 
     assertMatch(rules, jump("192.0.2.20"));
     assert(!jump("192.0.2.10").test(rules), rules);
   });
+}
+
+/** Reasons of the Events that the API server has, sorted. */
+async function reasonsOf({ kapi }: Agent): Promise<string[]> {
+  const curl = [
+    "curl",
+    "-s",
+    "--noproxy",
+    "*",
+    "--cacert",
+    kapi.ca,
+    "-H",
+    "authorization: Bearer kapi-token",
+  ];
+  const text = await runOk(systemExec, [...curl, `${kapi.url}/apis/events.k8s.io/v1/events`]);
+  const { items } = JSON.parse(text) as { readonly items: readonly { readonly reason: string }[] };
+  return items.map(({ reason }) => reason).sort();
+}
+
+async function eventsArrive(_t: Deno.TestContext, kapi: Kapi): Promise<void> {
+  await withAgent(kapi, async (agent) => {
+    const { netns } = agent;
+    const folder = await Deno.makeTempDir({ prefix: "kproxy-config-" });
+    try {
+      const write = (more: Readonly<Record<string, unknown>>): Promise<void> =>
+        Deno.writeTextFile(
+          `${folder}/config.yaml`,
+          JSON.stringify({
+            apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+            kind: "KubeProxyConfiguration",
+            clientConnection: { kubeconfig: agent.kapi.kubeconfig },
+            // No namespace but the machine's own may set the size of the table.
+            conntrack: { min: 3_000_000, maxPerCore: 1 },
+            healthzBindAddress: `0.0.0.0:${HEALTH_PORT}`,
+            ...more,
+          }),
+        );
+      await write({});
+      await using kproxy = await KproxyProcess.start({
+        netns,
+        args: ["--hostname-override=node-a", `--config=${folder}/config.yaml`],
+      });
+      const from = kproxy.lines.length;
+      await write({ mode: "bogus" });
+      await kproxy.untilMessage("Changed configuration refused, the former one stays in force", from);
+      assertEquals((await kproxy.stop()).code, 0);
+      assertEquals(await reasonsOf(agent), [
+        "ConfigRefused",
+        "FailedToStartServiceHealthcheck",
+        "Starting",
+        "readOnlySysFS",
+      ]);
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  });
+}
+
+const PARTS: readonly (readonly [name: string, run: (t: Deno.TestContext, kapi: Kapi) => Promise<void>])[] = [
+  // First, because a server keeps what it is told.
+  ["what an operator must act on is an Event, also when it is the last that kproxy says", eventsArrive],
+  ["without a Node it serves and is healthy; one that comes, leaves or is deleted counts", nodeComesAndGoes],
+  ["node ports on the primary address open when the Node has one, and move with it", primaryAddressMoves],
+];
+
+e2eTest("kproxy run and the cluster's word on its node, by a real API server", NEEDS, async (t) => {
+  await using kapi = await Kapi.start();
+  for (const [name, run] of PARTS) await t.step(name, (step) => run(step, kapi));
 });
