@@ -108,10 +108,10 @@ class TranscriptNode implements AsyncDisposable {
         await this.#break();
         await this.#manifests.replace("dns.json", DNS);
         await this.#untilStatus(10256, 503);
-        await this.#manifests.remove("dns.json");
-        await Deno.remove(`${this.#bin}/broken`);
       }],
       ["ready", async () => {
+        await Deno.remove(`${this.#bin}/broken`);
+        await this.#manifests.remove("dns.json");
         await this.#start();
         await this.#run.change(
           () => this.#manifests.replace("dns.json", DNS.map(changedNow)),
