@@ -6,13 +6,15 @@
 import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../backend/choose_mode.ts";
 import { MODES } from "../backend/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
+import { checkFamilies } from "../config/families.ts";
 import type { KubeProxyConfiguration, SyncPeriods } from "../config/types.ts";
 import { conntrackSettings } from "../conntrack/settings.ts";
 import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
-import { ExecError } from "../errors.ts";
+import { ConfigError, ExecError } from "../errors.ts";
 import { cpuCount } from "../kernel/cpu.ts";
 import { systemExec } from "../kernel/exec.ts";
 import { setOomScoreAdjustment } from "../kernel/oom_score.ts";
+import type { IpFamily } from "../model/objects.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
 import type { ReloadRecord } from "../observe/metrics_reload.ts";
@@ -135,6 +137,7 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
  * Chooses the mode and sets what the node needs for it. Connection tracking comes first: the mode reads what is set there.
  *
  * @throws {UnsupportedError} if the node cannot run the mode, or none of those that may take its place
+ * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
  */
 export async function prepareNode({ config, log }: PlannedLife): Promise<PreparedNode> {
   const refused = await applyConntrackSettings(
@@ -143,11 +146,20 @@ export async function prepareNode({ config, log }: PlannedLife): Promise<Prepare
     log,
   );
   const { passedOver, ...chosen } = await chooseMode(MODES, { exec: systemExec, config, log });
+  tellOfFamilies(chosen.config, chosen.prepared.proxiers.map(({ family }) => family), log);
   const isFallback = config.mode !== "auto" && passedOver.length > 0;
   const fallback = isFallback
     ? { wanted: config.mode, used: chosen.mode, why: passedOverText(passedOver) }
     : null;
   return { ...chosen, fallback, refused };
+}
+
+function tellOfFamilies(config: KubeProxyConfiguration, families: readonly IpFamily[], log: Logger): void {
+  const { problems, warnings } = checkFamilies(config, families);
+  for (const { path, message } of warnings) {
+    log.warn("Configuration may be incomplete or incorrect", { field: path, problem: message });
+  }
+  if (problems.length > 0) throw new ConfigError(problems);
 }
 
 /** Needs a right that few grant; a node works without, so a refusal is told to those who ask for details only. */

@@ -122,3 +122,17 @@ e2eTest("kproxy says why it does not start, with the exit code for it", WEB_NEED
     });
   }
 });
+
+e2eTest(
+  "networks of a family that the node does not have end kproxy before it writes a rule",
+  WEB_NEEDS,
+  async () => {
+    await using web = await WebLab.create();
+    const { netns } = web.lab.node;
+    await netns.run(["sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1"]);
+    await using kproxy = KproxyProcess.spawn(web.options(["--cluster-cidr=fd00:10:244::/56"]));
+    assertEquals((await kproxy.ended()).code, 2, kproxy.log);
+    assertMatch(kproxy.log, /clusterCIDR: has no IPv4 network, but this node is only IPv4/);
+    assert(!(await netns.run(["iptables-save"])).includes("KUBE-"));
+  },
+);

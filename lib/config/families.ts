@@ -1,0 +1,88 @@
+/**
+ * What a configuration says about IP families, held against those that the node can serve.
+ *
+ * @module
+ */
+import type { Problem } from "../errors.ts";
+import { isUnspecified, parseCidr, parseIp } from "../model/ip.ts";
+import type { IpFamily } from "../model/objects.ts";
+import type { KubeProxyConfiguration } from "./types.ts";
+
+/** What is wrong, and what is only to be said. */
+export interface FamilyFindings {
+  /** The node cannot be served so. */
+  readonly problems: readonly Problem[];
+  readonly warnings: readonly Problem[];
+}
+
+/** What holds for any address, not for those of one family. */
+const ANY_FAMILY: readonly string[] = ["primary", "localhost", "all"];
+
+/**
+ * Looks for networks and addresses of a family that is not served, and for node ports that are open wider than they may seem.
+ *
+ * Source: kube-proxy 1.36 checkBadConfig and checkBadIPConfig; differs: an unset `clusterCIDR` is told where rules are made.
+ *
+ * @param families those that the node can serve, the primary one among them
+ */
+export function checkFamilies(
+  config: KubeProxyConfiguration,
+  families: readonly IpFamily[],
+): FamilyFindings {
+  const problems: Problem[] = [];
+  const warnings: Problem[] = [];
+  const only = families.length === 1 ? families[0] : undefined;
+  const primary = only ?? primaryFamily(config);
+
+  const clusterCidrs = config.clusterCIDR.split(",").map((text) => text.trim()).filter((text) => text !== "");
+  if (isOfOthersOnly(clusterCidrs, primary)) {
+    const message =
+      `has no ${primary} network, but this node is ${only === undefined ? "primarily" : "only"} ` +
+      primary;
+    const isFatal = only !== undefined && config.detectLocalMode === "ClusterCIDR";
+    (isFatal ? problems : warnings).push({ path: "clusterCIDR", message });
+  }
+  if (only !== undefined) warnings.push(...singleStackWarnings(config, only));
+  warnings.push(...nodePortWarnings(config.nodePortAddresses ?? [], families));
+  return { problems, warnings };
+}
+
+function singleStackWarnings(config: KubeProxyConfiguration, only: IpFamily): Problem[] {
+  const warnings: Problem[] = [];
+  if (config.mode === "ipvs" && isOfOthersOnly(config.ipvs.excludeCIDRs ?? [], only)) {
+    warnings.push({
+      path: "ipvs.excludeCIDRs",
+      message: `has no ${only} network, but this node is only ${only}`,
+    });
+  }
+  for (const path of ["healthzBindAddress", "metricsBindAddress"] as const) {
+    const host = parseIp(config[path].replace(/:\d+$/, "").replace(/^\[|\]$/g, ""));
+    if (host === null || host.family === only || isUnspecified(host)) continue;
+    warnings.push({ path, message: `is ${host.family}, but this node is only ${only}` });
+  }
+  return warnings;
+}
+
+function nodePortWarnings(entries: readonly string[], families: readonly IpFamily[]): Problem[] {
+  const path = "nodePortAddresses";
+  if (entries.length === 0) {
+    const message =
+      'is not set, so node ports are open on every address; ["primary"] would be the Node\'s own';
+    return [{ path, message }];
+  }
+  return families.filter((family) => isOfOthersOnly(entries, family)).map((family) => ({
+    path,
+    message: `has no ${family} network, so ${family} node ports are open on every address`,
+  }));
+}
+
+/** True if there are entries, and none of them is of this family. */
+function isOfOthersOnly(entries: readonly string[], family: IpFamily): boolean {
+  return entries.length > 0 &&
+    entries.every((entry) => !ANY_FAMILY.includes(entry) && parseCidr(entry)?.family !== family);
+}
+
+function primaryFamily({ bindAddress }: KubeProxyConfiguration): IpFamily {
+  const bind = parseIp(bindAddress);
+  return bind === null || isUnspecified(bind) ? "IPv4" : bind.family;
+}
