@@ -6,6 +6,10 @@
 import { planIptables } from "../backend/iptables/plan.ts";
 import { planLines, renderOperations } from "../backend/iptables/render.ts";
 import type { Table } from "../backend/iptables/ruleset.ts";
+import { configuredIptables } from "../backend/iptables/settings.ts";
+import { planNftables } from "../backend/nftables/plan.ts";
+import { renderPlan } from "../backend/nftables/render.ts";
+import { configuredNftables } from "../backend/nftables/settings.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UnsupportedError, UsageError } from "../errors.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
@@ -15,7 +19,6 @@ import type { NodeFacts, ProxyState } from "../model/state.ts";
 import { readManifests } from "../source/files.ts";
 import { effectiveConfiguration } from "./configuration.ts";
 import type { Io } from "./io.ts";
-import { configuredIptables } from "../backend/iptables/settings.ts";
 import { nodeName } from "./node_name.ts";
 import type { ParsedFlags } from "./parse_args.ts";
 
@@ -30,6 +33,19 @@ interface Rendered {
   readonly states: ReadonlyMap<IpFamily, ProxyState>;
 }
 
+/** How one mode is rendered. */
+interface RenderedMode {
+  /** What loads the text. */
+  readonly tool: Readonly<Record<IpFamily, string>>;
+  readonly render: (rendered: Rendered, family: IpFamily, warn: (text: string) => void) => string;
+}
+
+const IPTABLES: RenderedMode = {
+  tool: { IPv4: "iptables-restore --noflush", IPv6: "ip6tables-restore --noflush" },
+  render: renderIptables,
+};
+const NFTABLES: RenderedMode = { tool: { IPv4: "nft -f -", IPv6: "nft -f -" }, render: renderNftables };
+
 /**
  * Prints the rules of the families asked for. Without `--family` those of the families that have Services.
  *
@@ -43,11 +59,7 @@ export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number>
     said.add(sentence);
   };
   warnings.forEach(warn);
-  if (config.mode !== "iptables" && config.mode !== "auto") {
-    throw new UnsupportedError("kproxy render", "proxy mode iptables", config.mode, {
-      message: `Rendering proxy mode ${config.mode} is not in this release; it has: iptables`,
-    });
-  }
+  const mode = renderedMode(config);
   const { objects, problems, foreign } = await readObjects(config);
   for (const { path, kind, count } of foreign) {
     io.err(`Note: ${path}: ${count === 1 ? "1 object" : `${count} objects`} of kind ${kind} not read\n`);
@@ -65,13 +77,19 @@ export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number>
   const rendered: Rendered = { config, node: known, states };
   const families = wantedFamilies(flags, states);
   for (const family of families) {
-    if (families.length > 1) {
-      const tool = family === "IPv4" ? "iptables-restore" : "ip6tables-restore";
-      await io.out(`# ${family}: what follows is for ${tool} --noflush\n`);
-    }
-    await io.out(renderIptables(rendered, family, warn));
+    if (families.length > 1) await io.out(`# ${family}: what follows is for ${mode.tool[family]}\n`);
+    await io.out(mode.render(rendered, family, warn));
   }
   return problems.length > 0 ? 1 : 0;
+}
+
+/** Which mode `auto` means is only known on the node: its rules are printed as iptables mode has them. */
+function renderedMode({ mode }: KubeProxyConfiguration): RenderedMode {
+  if (mode === "nftables") return NFTABLES;
+  if (mode === "iptables" || mode === "auto") return IPTABLES;
+  throw new UnsupportedError("kproxy render", "proxy mode iptables or nftables", mode, {
+    message: `Rendering proxy mode ${mode} is not in this release; it has: iptables, nftables`,
+  });
 }
 
 async function readObjects(config: KubeProxyConfiguration): ReturnType<typeof readManifests> {
@@ -119,25 +137,45 @@ function wantedFamilies(flags: ParsedFlags, states: ReadonlyMap<IpFamily, ProxyS
   }
 }
 
+/** The table of one family, complete. */
+function renderNftables(
+  { config, node, states }: Rendered,
+  family: IpFamily,
+  warn: (text: string) => void,
+): string {
+  const { options, problem } = configuredNftables(config, family, node);
+  if (problem?.kind === "wrongFamily") warn(`${family}: ${problem.message}`);
+  return renderPlan(planNftables(stateOf(states, family), "all", {
+    ...options,
+    nodePortIps: matchingNodeIps(options.nodePortAddresses, ownAddresses(node, options.nodeIp)),
+    // No object that is read tells them.
+    serviceCidrs: [],
+    objectComments: true,
+  }));
+}
+
+function stateOf(states: Rendered["states"], family: IpFamily): ProxyState {
+  const state = states.get(family);
+  if (state === undefined) throw new RangeError(`No state of family ${family}`);
+  return state;
+}
+
+/** The interfaces of the machine this runs on say nothing about the node. */
+function ownAddresses(node: NodeObject | null, nodeIp: string): readonly string[] {
+  return [...(node?.addresses ?? []).map(({ address }) => address), nodeIp, ...LOOPBACK_IPS];
+}
+
 /** Own chains and rules of each table, then the jumps that lead to them from the kernel's chains. */
 function renderIptables(
   { config, node, states }: Rendered,
   family: IpFamily,
   warn: (text: string) => void,
 ): string {
-  const state = states.get(family);
-  if (state === undefined) throw new RangeError(`No state of family ${family}`);
   const { options, problem } = configuredIptables(config, family, node);
   if (problem?.kind === "wrongFamily") warn(`${family}: ${problem.message}`);
-  // The interfaces of the machine this runs on say nothing about the node.
-  const nodeAddresses = (node?.addresses ?? []).map(({ address }) => address);
-  const plan = planIptables(state, "all", {
+  const plan = planIptables(stateOf(states, family), "all", {
     ...options,
-    nodePortIps: matchingNodeIps(options.nodePortAddresses, [
-      ...nodeAddresses,
-      options.nodeIp,
-      ...LOOPBACK_IPS,
-    ]),
+    nodePortIps: matchingNodeIps(options.nodePortAddresses, ownAddresses(node, options.nodeIp)),
     randomFully: true,
     // On the node the sysctl decides, which the same setting makes kproxy write.
     dropInvalid: !config.conntrack.tcpBeLiberal,

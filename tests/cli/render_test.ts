@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
 import { goldenNames, loadGolden } from "../support/golden.ts";
+import { loadGoldenNftables } from "../support/golden_nftables.ts";
 import { withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { inFolder, kproxy, type Run } from "./kproxy.ts";
@@ -50,6 +51,30 @@ Deno.test("render prints the golden rules from the objects alone", async () => {
     }
   }
   assert(compared >= 15, `${compared} comparisons`);
+});
+
+const NFTABLES = "--proxy-mode=nftables";
+
+Deno.test("render prints the table of nftables mode", async () => {
+  const objects = `--manifests=${ROOT}/tests/golden/mixed-dual-stack/objects.yaml`;
+  const { code, out } = await kproxy(["render", NFTABLES, objects, "--family=ipv4", ...EXAMPLE_NODE]);
+  // What no flag or object can tell `render`: the ServiceCIDRs.
+  const expected = loadGoldenNftables("mixed-dual-stack").IPv4?.replace(/^.*unallocated ClusterIPs"\n/m, "");
+  assertEquals([code, out], [0, expected]);
+});
+
+e2eTest("what render prints of both families loads with nft at once", [
+  ROOT_NAMESPACES,
+  program("ip"),
+  program("nft"),
+], async () => {
+  const objects = `--manifests=${ROOT}/tests/golden/mixed-dual-stack/objects.yaml`;
+  const { out } = await kproxy(["render", NFTABLES, objects, "--family=both", ...EXAMPLE_NODE]);
+  await withNetns(async (netns) => {
+    await netns.run(["nft", "--check", "-f", "-"], { stdin: out });
+    await netns.run(["nft", "-f", "-"], { stdin: out });
+    assertEquals(await netns.run(["nft", "list", "tables"]), "table ip kproxy\ntable ip6 kproxy\n");
+  });
 });
 
 e2eTest("what render prints loads with the real tools and leaves nothing out", [
@@ -218,5 +243,5 @@ Deno.test("render says which mode it cannot print yet", async () => {
     stdin: SERVICE,
   });
   assertEquals([code, out], [1, ""]);
-  assertEquals(err, "Error: Rendering proxy mode ipvs is not in this release; it has: iptables\n");
+  assertEquals(err, "Error: Rendering proxy mode ipvs is not in this release; it has: iptables, nftables\n");
 });

@@ -1,0 +1,143 @@
+/** The laws of nftables mode over generated clusters, on a table in memory. */
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import { ARBITRARY_CLUSTER, offerChanges } from "../../../tests/support/arbitrary_objects.ts";
+import { exampleTracker } from "../../../tests/support/golden.ts";
+import { exampleNftablesOptions, exampleNftablesPlan } from "../../../tests/support/golden_nftables.ts";
+import { NftTable, type NormalizedTable } from "../../../tests/support/nft_table.ts";
+import type { ApiObject } from "../../model/objects.ts";
+import { diffNftables, isEmpty } from "./diff.ts";
+import { diffObserved, NO_TABLE } from "./diff_observed.ts";
+import { planChange } from "./plan_change.ts";
+import { planNftables } from "./plan.ts";
+import type { NftablesPlan } from "./ruleset.ts";
+
+const OPTIONS = exampleNftablesOptions("IPv4");
+const RUNS = { numRuns: 200 };
+
+function fresh(plan: NftablesPlan): NftTable {
+  const table = new NftTable();
+  table.apply(diffObserved(plan, NO_TABLE).operations);
+  return table;
+}
+
+function wanted(objects: readonly ApiObject[]): NormalizedTable {
+  const plan = exampleNftablesPlan("IPv4", objects);
+  return fresh(plan).normalized(plan.base);
+}
+
+Deno.test("law: where everything is as planned, nothing is written", { permissions: "none" }, () => {
+  fc.assert(
+    fc.property(ARBITRARY_CLUSTER, (objects) => {
+      const plan = exampleNftablesPlan("IPv4", objects);
+      const { operations, committed } = diffObserved(plan, NO_TABLE);
+      const table = new NftTable();
+      table.apply(operations);
+      assert(isEmpty(diffNftables(plan, committed)));
+      const again = diffObserved(plan, table.observed());
+      assert(isEmpty(again.operations));
+      assert(isEmpty(diffNftables(plan, again.committed)));
+    }),
+    RUNS,
+  );
+});
+
+Deno.test("law: any changes, one by one, end in what a first sync makes", { permissions: "none" }, () => {
+  fc.assert(
+    fc.property(fc.array(ARBITRARY_CLUSTER, { minLength: 2, maxLength: 5 }), (clusters) => {
+      const tracker = exampleTracker("IPv4", clusters[0]!);
+      const first = planNftables(tracker.checkout().state, "all", OPTIONS);
+      const { operations, committed } = diffObserved(first, NO_TABLE);
+      const table = new NftTable();
+      table.apply(operations);
+      for (let step = 1; step < clusters.length; step++) {
+        offerChanges(tracker, clusters[step - 1]!, clusters[step]!);
+        const { state, updatedServices } = tracker.checkout();
+        const plan = planChange(state, updatedServices, OPTIONS, committed);
+        table.apply(diffNftables(plan, committed));
+        committed.apply(plan);
+        assertEquals(table.normalized(plan.base), wanted(clusters[step]!));
+        assert(isEmpty(diffNftables(plan, committed)));
+        // What is remembered is what is there: a full difference finds nothing either.
+        assert(isEmpty(diffNftables(planNftables(state, "all", OPTIONS), committed)));
+      }
+    }),
+    RUNS,
+  );
+});
+
+Deno.test("law: a full sync over anything ends in what a first sync makes", { permissions: "none" }, () => {
+  fc.assert(
+    fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (before, after) => {
+      const table = fresh(exampleNftablesPlan("IPv4", before));
+      const plan = exampleNftablesPlan("IPv4", after);
+      const { operations, committed } = diffObserved(plan, table.observed());
+      table.apply(operations);
+      assertEquals(table.normalized(plan.base), wanted(after));
+      assert(isEmpty(diffNftables(plan, committed)));
+      // Shared chains that nobody uses are gone too.
+      assertEquals(
+        [...table.observed().chains.keys()].sort(),
+        [...fresh(plan).observed().chains.keys()].sort(),
+      );
+    }),
+    RUNS,
+  );
+});
+
+Deno.test("law: other settings end in what a first sync makes with them", { permissions: "none" }, () => {
+  const others = exampleNftablesOptions("IPv4", {
+    masqueradeMark: 0x8000,
+    detector: { kind: "interface", name: "cni0" },
+    nodePortIps: ["192.0.2.11"],
+    serviceCidrs: [],
+  });
+  fc.assert(
+    fc.property(ARBITRARY_CLUSTER, (objects) => {
+      const { operations, committed } = diffObserved(exampleNftablesPlan("IPv4", objects), NO_TABLE);
+      const table = new NftTable();
+      table.apply(operations);
+      const plan = exampleNftablesPlan("IPv4", objects, others);
+      table.apply(diffNftables(plan, committed));
+      committed.apply(plan);
+      assertEquals(table.normalized(plan.base), fresh(plan).normalized(plan.base));
+      assert(isEmpty(diffNftables(plan, committed)));
+    }),
+    RUNS,
+  );
+});
+
+Deno.test("law: a plan does not depend on the order of events", { permissions: "none" }, () => {
+  const shuffled = ARBITRARY_CLUSTER.chain((objects) =>
+    fc.tuple(fc.constant(objects), fc.shuffledSubarray([...objects], { minLength: objects.length }))
+  );
+  fc.assert(
+    fc.property(shuffled, ([objects, other]) => {
+      assertEquals(exampleNftablesPlan("IPv4", other), exampleNftablesPlan("IPv4", objects));
+    }),
+    RUNS,
+  );
+});
+
+Deno.test("a plan that leaves out who takes over is refused", { permissions: "none" }, () => {
+  let refused = 0;
+  fc.assert(
+    fc.property(ARBITRARY_CLUSTER, (objects) => {
+      const tracker = exampleTracker("IPv4", objects);
+      const { state } = tracker.checkout();
+      const { committed } = diffObserved(planNftables(state, "all", OPTIONS), NO_TABLE);
+      for (const name of state.services.keys()) {
+        const gone = planNftables(state, new Set([name]), OPTIONS, new Set([name]));
+        const affected = committed.affectedBy(gone);
+        if (affected.size === 0) continue;
+        refused++;
+        assertThrows(() => diffNftables(gone, committed), TypeError, "must be planned too");
+        const closed = planChange(state, new Set([name]), OPTIONS, committed, new Set([name]));
+        assertEquals([...closed.services.keys()].sort(), [name, ...affected].sort());
+        diffNftables(closed, committed);
+      }
+    }),
+    { numRuns: 100, seed: 5 },
+  );
+  assert(refused > 0);
+});

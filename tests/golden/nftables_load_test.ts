@@ -1,0 +1,176 @@
+/**
+ * The golden tables on the real nft: they load, they read back as planned, a full sync over what is there and a difference end in
+ * them.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import { TABLE_COMMENT } from "../../lib/backend/nftables/chains.ts";
+import { diffNftables, isEmpty } from "../../lib/backend/nftables/diff.ts";
+import { diffObserved, NO_TABLE } from "../../lib/backend/nftables/diff_observed.ts";
+import { parseTable } from "../../lib/backend/nftables/parse.ts";
+import { renderOperations, renderPlan } from "../../lib/backend/nftables/render.ts";
+import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/ruleset.ts";
+import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
+import {
+  testPort,
+  testService,
+  testSlice,
+  testSliceEndpoint,
+  testSlicePort,
+} from "../../lib/model/test_objects.ts";
+import { goldenNames, loadGolden } from "../support/golden.ts";
+import { exampleNftablesPlan, loadGoldenNftables } from "../support/golden_nftables.ts";
+import { type Netns, withNetns } from "../support/netns.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+
+const NEEDS = [ROOT_NAMESPACES, program("ip"), program("nft")];
+const WORDS = { IPv4: "ip", IPv6: "ip6" } as const;
+
+async function load(netns: Netns, text: string): Promise<void> {
+  if (text !== "") await netns.run(["nft", "-f", "-"], { stdin: text });
+}
+
+async function list(netns: Netns, family: IpFamily): Promise<string> {
+  return await netns.run(["nft", "-a", "list", "table", WORDS[family], "kproxy"]);
+}
+
+/** What was read is what was planned, to the letter: a full sync has nothing to do. */
+async function assertHolds(netns: Netns, plan: NftablesPlan): Promise<void> {
+  const observed = parseTable(await list(netns, plan.family));
+  assertEquals(observed.comment, plan.base.comment);
+  const { operations } = diffObserved(plan, observed);
+  assertEquals(renderOperations(operations, plan.family), "");
+}
+
+for (const family of ["IPv4", "IPv6"] as const) {
+  e2eTest(`golden tables on the real nft, ${family}`, NEEDS, async (t) => {
+    for (const name of goldenNames()) {
+      const text = loadGoldenNftables(name)[family];
+      if (text === undefined) continue;
+      const { objects, before } = loadGolden(name);
+      const plan = exampleNftablesPlan(family, objects);
+      await t.step(name, () =>
+        withNetns(async (netns) => {
+          await netns.run(["nft", "--check", "-f", "-"], { stdin: text });
+          await load(netns, text);
+          await assertHolds(netns, plan);
+          await netns.run(["nft", "delete", "table", WORDS[family], "kproxy"]);
+          await checkChange(netns, exampleNftablesPlan(family, before ?? []), plan);
+        }));
+    }
+  });
+}
+
+/** By a difference, back by another one, and by a full sync over what is there. */
+async function checkChange(netns: Netns, before: NftablesPlan, after: NftablesPlan): Promise<void> {
+  const { operations, committed } = diffObserved(before, NO_TABLE);
+  await load(netns, renderPlan(before));
+  assertEquals(operations.leftover.staleChains, []);
+  for (const plan of [after, before]) {
+    await load(netns, renderOperations(diffNftables(plan, committed), plan.family));
+    committed.apply(plan);
+    const observed = parseTable(await list(netns, plan.family));
+    const again = diffObserved(plan, observed);
+    // Chains that are no longer used stay behind, empty if they were of one Service.
+    assert(isEmpty({ ...again.operations, leftover: { ...again.operations.leftover, staleChains: [] } }));
+    assertEquals(again.committed.counts.elements, committed.counts.elements);
+  }
+  const full = diffObserved(after, parseTable(await list(netns, after.family)));
+  await load(netns, renderOperations(full.operations, after.family));
+  for (const chain of full.operations.leftover.staleChains) {
+    await netns.run(["nft", "delete", "chain", WORDS[after.family], "kproxy", chain]);
+  }
+  await assertHolds(netns, after);
+}
+
+/** The longest names that the API takes: labels of 63 characters; port names are at most 15, but nobody stops longer ones here. */
+function longNames(family: IpFamily): readonly ApiObject[] {
+  const namespace = "n".repeat(63);
+  const name = "s".repeat(63);
+  const ports = ["p".repeat(63), "q".repeat(63)];
+  const ip = (last: number): string => family === "IPv4" ? `10.96.0.${last}` : `fd00:10:96::${last}`;
+  const pods = family === "IPv4"
+    ? ["10.244.100.101", "10.244.100.102"]
+    : ["fd00:1111:2222:3333:4444:5555:6666:7777", "fd00:1111:2222:3333:4444:5555:6666:8888"];
+  const objects: ApiObject[] = [];
+  for (const [index, sessionAffinity] of (["None", "ClientIP"] as const).entries()) {
+    const service = `${name.slice(1)}${index}`;
+    objects.push(
+      testService({
+        namespace,
+        name: service,
+        clusterIP: ip(1 + index),
+        ipFamilies: [family],
+        type: "LoadBalancer",
+        ports: ports.map((portName, at) =>
+          testPort({ name: portName, port: 80 + at, nodePort: 30000 + 2 * index + at })
+        ),
+        loadBalancerIngress: [{ ip: ip(100 + index), ipMode: "VIP" }],
+        loadBalancerSourceRanges: family === "IPv4"
+          ? ["192.0.2.10/32", "0.0.0.0/1"]
+          : ["fd00::/8", "2001:db8::10/128"],
+        externalTrafficPolicy: "Local",
+        sessionAffinity,
+      }),
+      testSlice({
+        namespace,
+        name: `${service}-1`,
+        serviceName: service,
+        addressType: family,
+        // The second port has no endpoints, so its comment is the longest there can be.
+        ports: [testSlicePort({ name: ports[0]! })],
+        endpoints: pods.map((pod) => testSliceEndpoint(pod, { nodeName: "node-a" })),
+      }),
+    );
+  }
+  return objects;
+}
+
+for (const family of ["IPv4", "IPv6"] as const) {
+  e2eTest(`the longest legal names load, ${family}`, NEEDS, () =>
+    withNetns(async (netns) => {
+      const plan = exampleNftablesPlan(family, longNames(family));
+      await load(netns, renderPlan(plan));
+      await assertHolds(netns, plan);
+      assertEquals(diffObserved(plan, NO_TABLE).committed.counts.affinitySets, 2);
+    }));
+}
+
+const VARIANTS: readonly [name: string, changes: Partial<NftablesOptions>][] = [
+  ["masquerade all, other mark", { masqueradeAll: true, masqueradeMark: 0x8000 }],
+  ["interface", { detector: { kind: "interface", name: "cni0" } }],
+  ["interface prefix", { detector: { kind: "interfacePrefix", prefix: "veth" } }],
+  ["no detector, no ServiceCIDRs", { detector: { kind: "none" }, serviceCidrs: [] }],
+  ["all node-port addresses", {
+    nodePortAddresses: { matchAll: true, containsIPv4Loopback: true, cidrs: [] },
+  }],
+  ["no comments", { objectComments: false }],
+];
+
+for (const family of ["IPv4", "IPv6"] as const) {
+  e2eTest(`all settings read back as planned, ${family}`, NEEDS, async (t) => {
+    const { objects } = loadGolden("mixed-dual-stack");
+    const neighbours = family === "IPv4"
+      ? ["10.96.0.0/16", "10.97.0.0/16"]
+      : ["fd00:10:96::/112", "fd00:10:97::/112"];
+    for (
+      const [name, changes] of [...VARIANTS, ["two ServiceCIDRs", { serviceCidrs: neighbours }] as const]
+    ) {
+      await t.step(name, () =>
+        withNetns(async (netns) => {
+          const plan = exampleNftablesPlan(family, objects, changes);
+          await load(netns, renderPlan(plan));
+          await assertHolds(netns, plan);
+          // And over the table of the usual settings.
+          await netns.run(["nft", "delete", "table", WORDS[family], "kproxy"]);
+          await load(netns, renderPlan(exampleNftablesPlan(family, objects)));
+          const observed = parseTable(await list(netns, family));
+          assertEquals(observed.comment, TABLE_COMMENT);
+          await load(netns, renderOperations(diffObserved(plan, observed).operations, family));
+          const { operations } = diffObserved(plan, parseTable(await list(netns, family)));
+          assertEquals(renderOperations(operations, family), "");
+        }));
+    }
+  });
+}

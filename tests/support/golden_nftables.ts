@@ -1,0 +1,62 @@
+/**
+ * The golden cases in nftables mode: the table that each case's objects must become, as text that nft loads.
+ *
+ * A case has `nftables-ip.nft` and/or `nftables-ip6.nft` beside its other files.
+ *
+ * @module
+ */
+import { planNftables } from "../../lib/backend/nftables/plan.ts";
+import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/ruleset.ts";
+import { nodePortAddresses } from "../../lib/model/node.ts";
+import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
+import { exampleState } from "./golden.ts";
+
+const FOLDER = new URL("../golden/", import.meta.url);
+const FILES: Readonly<Record<IpFamily, string>> = { IPv4: "nftables-ip.nft", IPv6: "nftables-ip6.nft" };
+const NODE_IPS = {
+  primaryFamily: "IPv4",
+  IPv4: "192.0.2.10",
+  IPv6: "2001:db8::10",
+  primaryIsLoopback: false,
+} as const;
+
+/** The settings under which the examples of the reference were captured; IPv6 has what IPv4 has. */
+export function exampleNftablesOptions(
+  family: IpFamily,
+  changes: Partial<NftablesOptions> = {},
+): NftablesOptions {
+  return {
+    family,
+    masqueradeMark: 0x4000,
+    masqueradeAll: false,
+    detector: { kind: "cidr", cidr: family === "IPv4" ? "10.244.0.0/16" : "fd00:10:244::/56" },
+    nodePortAddresses: nodePortAddresses(family, ["primary"], NODE_IPS),
+    nodePortIps: [NODE_IPS[family]],
+    nodeIp: NODE_IPS[family],
+    serviceCidrs: [family === "IPv4" ? "10.96.0.0/16" : "fd00:10:96::/112"],
+    objectComments: true,
+    ...changes,
+  };
+}
+
+/** The plan of all Services under the settings of the examples. */
+export function exampleNftablesPlan(
+  family: IpFamily,
+  objects: readonly ApiObject[],
+  changes: Partial<NftablesOptions> = {},
+): NftablesPlan {
+  return planNftables(exampleState(family, objects), "all", exampleNftablesOptions(family, changes));
+}
+
+/** The text of each family that a case is about. */
+export function loadGoldenNftables(name: string): Partial<Readonly<Record<IpFamily, string>>> {
+  const expected: Partial<Record<IpFamily, string>> = {};
+  for (const family of ["IPv4", "IPv6"] as const) {
+    try {
+      expected[family] = Deno.readTextFileSync(new URL(`${name}/${FILES[family]}`, FOLDER));
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
+  }
+  return expected;
+}
