@@ -42,9 +42,11 @@ function isAffinityCase(flowCase: FlowCase): boolean {
 }
 
 /** What only a start of kproxy can change. */
-type StartOptions = Omit<FlowOptions, "interfaceIps" | "nodeIps" | "nodeName">;
+type StartOptions = Omit<FlowOptions, "interfaceIps" | "nodeIps" | "nodeName" | "serviceCidrs">;
 
-function startOptions({ interfaceIps: _, nodeIps: _1, nodeName: _2, ...options }: FlowOptions): StartOptions {
+function startOptions(
+  { interfaceIps: _, nodeIps: _1, nodeName: _2, serviceCidrs: _3, ...options }: FlowOptions,
+): StartOptions {
   return options;
 }
 

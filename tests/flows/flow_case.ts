@@ -33,6 +33,8 @@ export interface FlowOptions {
   readonly localhostNodePorts: boolean;
   /** null: unset. */
   readonly nodePortAddresses: readonly string[] | null;
+  /** Networks of the cluster's ServiceCIDRs, both families; empty: not known. */
+  readonly serviceCidrs: readonly string[];
   /** `net.netfilter.nf_conntrack_tcp_be_liberal`. */
   readonly tcpBeLiberal: boolean;
   /** What the node's own firewall does with what nobody accepted. */
@@ -55,6 +57,7 @@ export const DEFAULT_OPTIONS: FlowOptions = {
   masqueradeBit: 14,
   localhostNodePorts: true,
   nodePortAddresses: null,
+  serviceCidrs: [],
   tcpBeLiberal: false,
   policies: { INPUT: "ACCEPT", FORWARD: "ACCEPT" },
 };

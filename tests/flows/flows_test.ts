@@ -3,8 +3,9 @@ import { FLOW_CASES } from "./flow_cases.ts";
 import { differences, type FlowBackend, optionsOf } from "./flow_case.ts";
 import { IPTABLES_BACKEND } from "./iptables_backend.ts";
 import { IPVS_BACKEND } from "./ipvs_backend.ts";
+import { NFTABLES_BACKEND } from "./nftables_backend.ts";
 
-const BACKENDS: readonly FlowBackend[] = [IPTABLES_BACKEND, IPVS_BACKEND];
+const BACKENDS: readonly FlowBackend[] = [IPTABLES_BACKEND, NFTABLES_BACKEND, IPVS_BACKEND];
 
 for (const backend of BACKENDS) {
   for (const flowCase of FLOW_CASES) {

@@ -7,19 +7,16 @@ import { planIptables } from "../../lib/backend/iptables/plan.ts";
 import { renderPlan } from "../../lib/backend/iptables/render.ts";
 import type { IptablesOptions, IptablesPlan } from "../../lib/backend/iptables/ruleset.ts";
 import { IptablesSimulator } from "../../lib/backend/iptables/simulate.ts";
-import { ChangeTracker } from "../../lib/model/change_tracker.ts";
-import { matchingNodeIps, nodePortAddresses, selectLocalDetector } from "../../lib/model/node.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
-import type { ProxyState } from "../../lib/model/state.ts";
 import {
   type IptablesRuleset,
   parseIptablesSave,
   type SavedChain,
 } from "../../lib/netfilter/iptables_save.ts";
 import { type AffinityMemory, rememberOutcome } from "../../lib/netfilter/packet_walk.ts";
-import { decodeObject } from "../../lib/source/decode.ts";
 import type { FlowBackend, FlowOptions, FlowTable } from "./flow_case.ts";
 import type { ApiJson } from "./objects.ts";
+import { plannerOptions, stateOf } from "./planner_input.ts";
 
 const BUILTIN_CHAINS: Readonly<Record<"filter" | "nat", readonly string[]>> = {
   filter: ["INPUT", "FORWARD", "OUTPUT"],
@@ -34,37 +31,10 @@ export interface RulesText {
   readonly builtin: ReadonlyMap<string, readonly string[]>;
 }
 
-/** The state that the objects of a case make. */
-export function stateOf(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): ProxyState {
-  const tracker = new ChangeTracker({ family, node: { name: options.nodeName, zone: options.zone } });
-  for (const json of objects) {
-    const decoded = decodeObject(json, "flow case");
-    const [rejection] = decoded.rejections;
-    if (rejection !== undefined) {
-      throw new TypeError(`Object of a flow case is refused: ${JSON.stringify(rejection)}`);
-    }
-    for (const object of decoded.objects) {
-      if (object.kind === "Service") tracker.updateService(undefined, object);
-      else if (object.kind === "EndpointSlice") tracker.updateEndpointSlice(object, false);
-    }
-  }
-  return tracker.checkout().state;
-}
-
 function iptablesOptions(family: IpFamily, options: FlowOptions): IptablesOptions {
-  const primaryFamily: IpFamily = "IPv4";
-  const ownIps = { primaryFamily, ...options.nodeIps, primaryIsLoopback: false };
-  const addresses = nodePortAddresses(family, options.nodePortAddresses, ownIps);
   return {
-    family,
-    masqueradeMark: (1 << options.masqueradeBit) >>> 0,
-    masqueradeAll: options.masqueradeAll,
-    detector:
-      selectLocalDetector(family, { ...options, mode: options.detectLocalMode, podCIDRs: [] }).detector,
+    ...plannerOptions(family, options, options.nodePortAddresses),
     localhostNodePorts: options.localhostNodePorts,
-    nodePortAddresses: addresses,
-    nodePortIps: matchingNodeIps(addresses, options.interfaceIps),
-    nodeIp: options.nodeIps[family],
     randomFully: true,
     dropInvalid: !options.tcpBeLiberal,
   };

@@ -20,8 +20,8 @@ import { parseSets } from "../../lib/netfilter/ipset.ts";
 import { parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
 import { type AffinityMemory, rememberOutcome } from "../../lib/netfilter/packet_walk.ts";
 import type { FlowBackend, FlowOptions, FlowTable } from "./flow_case.ts";
-import { stateOf } from "./iptables_backend.ts";
 import type { ApiJson } from "./objects.ts";
+import { stateOf } from "./planner_input.ts";
 
 const BUILTIN_CHAINS: Readonly<Record<"filter" | "nat", readonly string[]>> = {
   filter: ["INPUT", "FORWARD", "OUTPUT"],

@@ -4,35 +4,11 @@
  *
  * @module
  */
-import { parsePacket } from "../../lib/netfilter/flow.ts";
-import { flowOf, type FlowStep } from "./flow_case.ts";
-
-/** One reason, and which steps it explains. */
-export interface IpvsDifference {
-  readonly reason: string;
-  readonly explains: (step: ExplainedStep) => boolean;
-}
-
-/** A step with an `instead` for IPVS mode. */
-export interface ExplainedStep {
-  readonly packet: ReturnType<typeof parsePacket>;
-  readonly usual: string;
-  readonly found: string;
-  /** Words of the case's name. */
-  readonly name: string;
-}
-
-/** The step as the reasons see it; null if IPVS mode does as the others. */
-export function explainedStep(step: FlowStep, name: string): ExplainedStep | null {
-  const found = step.instead?.ipvs;
-  if (found === undefined) return null;
-  const { packet, wanted } = flowOf(step, "iptables");
-  return { packet: parsePacket(packet), usual: wanted, found, name };
-}
+import type { ModeDifference } from "./mode_difference.ts";
 
 const endpointsIn = (text: string): number => text.match(/:\d+/g)?.length ?? 0;
 
-export const IPVS_DIFFERENCES: readonly IpvsDifference[] = [
+export const IPVS_DIFFERENCES: readonly ModeDifference[] = [
   {
     reason: "a virtual address is one of the node's own: what is no port of a Service on it is refused by us",
     explains: ({ usual, found }) => usual === "untranslated" && found === "rejected",

@@ -75,7 +75,7 @@ Deno.test("flow cases in the user-mode Linux", async (t) => {
       const marker = service(`kp/marker-${index}`, { clusterIP: `10.111.0.${index + 1}`, ports: [":1"] });
       const edit = () => manifests.replace("case.json", [marker, ...flowCase.objects]);
       await kproxy.change(edit, `kp/marker-${index}`);
-      assertEquals(await new LabFlowCase(lab, flowCase, PATIENCE).run(() => undefined), []);
+      assertEquals(await new LabFlowCase(lab, flowCase, { patience: PATIENCE }).run(() => undefined), []);
     });
   }
 });

@@ -6,7 +6,7 @@
  */
 import { joinHostPort } from "../../lib/model/ip.ts";
 import { type Packet, parsePacket } from "../../lib/netfilter/flow.ts";
-import type { FlowCase, FlowStep } from "../flows/flow_case.ts";
+import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import type { ApiJson } from "../flows/objects.ts";
 import type { LabHost } from "./lab_host.ts";
 import type { ProbeProtocol, ProbeResult, ServerRequest } from "./lab_probe.ts";
@@ -74,20 +74,29 @@ function isLocalPod(ip: string): boolean {
   return /^10\.244\.(0|9)\.|^fd00:10:244::/.test(ip);
 }
 
+/** How packets are sent and what is expected of them. */
+export interface LabFlowOptions {
+  /** The mode whose rules they meet. @default {"iptables"} */
+  readonly mode?: string;
+  /** By how much all waits are longer, on a kernel that is slow. @default {1} */
+  readonly patience?: number;
+}
+
 /** One flow case in a lab: its servers run for as long as its packets need them. */
 export class LabFlowCase {
   readonly #lab: NodeLab;
   readonly #case: FlowCase;
   readonly #packets: ReadonlyMap<FlowStep, Packet>;
+  readonly #mode: string;
   readonly #patience: number;
 
-  /** @param patience by how much all waits are longer, on a kernel that is slow */
-  constructor(lab: NodeLab, flowCase: FlowCase, patience = 1) {
+  constructor(lab: NodeLab, flowCase: FlowCase, { mode = "iptables", patience = 1 }: LabFlowOptions = {}) {
     this.#lab = lab;
+    this.#mode = mode;
     this.#patience = patience;
     this.#case = flowCase;
     const steps = flowCase.flows.map((flow) => typeof flow === "string" ? { flow } : flow);
-    this.#packets = new Map(steps.map((step) => [step, parsePacket(step.flow.split(" ⇒ ")[0]!)]));
+    this.#packets = new Map(steps.map((step) => [step, parsePacket(flowOf(step, mode).packet)]));
   }
 
   /** Starts the servers of all endpoints, then sends the packets. Yields what was not as wanted, in words. */
@@ -120,7 +129,7 @@ export class LabFlowCase {
   }
 
   async #check(step: FlowStep, packet: Packet): Promise<string | null> {
-    const [packetText, wantedText = ""] = step.flow.split(" ⇒ ");
+    const { packet: packetText, wanted: wantedText } = flowOf(step, this.#mode);
     const wanted = parseExpectation(wantedText);
     const undo: (() => Promise<unknown>)[] = [];
     const source = packet.inInterface === ""

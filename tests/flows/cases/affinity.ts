@@ -23,7 +23,7 @@ export const AFFINITY_CASES: readonly FlowCase[] = [
       { flow: `10.244.0.5@cni0 → 10.96.0.2:6379 ⇒ ${EITHER}, masquerade no`, takes: "10.244.1.22:6379" },
       { flow: "10.244.0.5@cni0 → 10.96.0.2:6379 ⇒ 10.244.1.22:6379, masquerade no", atSeconds: 5 },
       { flow: `10.244.0.6@cni0 → 10.96.0.2:6379 ⇒ ${EITHER}, masquerade no`, atSeconds: 6 },
-      { flow: "10.244.0.5@cni0 → 10.96.0.2:6379 ⇒ 10.244.1.22:6379, masquerade no", atSeconds: 600 },
+      { flow: "10.244.0.5@cni0 → 10.96.0.2:6379 ⇒ 10.244.1.22:6379, masquerade no", atSeconds: 599 },
       { flow: `10.244.0.5@cni0 → 10.96.0.2:6379 ⇒ ${EITHER}, masquerade no`, atSeconds: 601 },
     ],
   },
@@ -53,7 +53,7 @@ export const AFFINITY_CASES: readonly FlowCase[] = [
     ],
     flows: [
       { flow: `10.244.0.5@cni0 → 10.96.0.2:6379 ⇒ ${EITHER}, masquerade no`, takes: "10.244.0.21:6379" },
-      { flow: "10.244.0.5@cni0 → 10.96.0.2:6379 ⇒ 10.244.0.21:6379, masquerade no", atSeconds: 10800 },
+      { flow: "10.244.0.5@cni0 → 10.96.0.2:6379 ⇒ 10.244.0.21:6379, masquerade no", atSeconds: 10799 },
       { flow: `10.244.0.5@cni0 → 10.96.0.2:6379 ⇒ ${EITHER}, masquerade no`, atSeconds: 10801 },
     ],
   },
@@ -116,6 +116,51 @@ export const AFFINITY_CASES: readonly FlowCase[] = [
       { flow: `10.244.0.5@cni0 → 10.96.0.2:1000 ⇒ ${EITHER}, masquerade no`, takes: "10.244.0.21:6379" },
       "10.244.0.5@cni0 → 10.96.0.2:1000 ⇒ 10.244.0.21:6379, masquerade no",
       "10.244.0.5@cni0 → 10.96.0.2:2000 ⇒ 10.244.0.21:6380 (1/2) | 10.244.1.22:6380 (1/2), masquerade no",
+    ],
+  },
+  {
+    name: "affinity under internal policy Local chooses among the node's endpoints",
+    guards: ["affinity lookup", "affinity record", "iptables 22"],
+    objects: [
+      service("shop/cart", {
+        clusterIP: "10.96.0.2",
+        internalTrafficPolicy: "Local",
+        sessionAffinity: "ClientIP",
+        ports: [":6379/UDP"],
+      }),
+      slice("shop/cart.1", [":6379/UDP"], [
+        "10.244.0.21@node-a",
+        "10.244.0.23@node-a",
+        "10.244.1.22@node-b",
+      ]),
+    ],
+    flows: [
+      {
+        flow:
+          "10.244.0.5@cni0 → 10.96.0.2:6379/udp ⇒ 10.244.0.21:6379 (1/2) | 10.244.0.23:6379 (1/2), masquerade no",
+        takes: "10.244.0.21:6379",
+      },
+      { flow: "10.244.0.5@cni0 → 10.96.0.2:6379/udp ⇒ 10.244.0.21:6379, masquerade no", atSeconds: 5 },
+    ],
+  },
+  {
+    name: "affinity hides clients outside as anything else does",
+    guards: ["affinity lookup", "iptables 13"],
+    objects: [
+      service("shop/cart", {
+        type: "NodePort",
+        clusterIP: "10.96.0.2",
+        sessionAffinity: "ClientIP",
+        ports: [":6379:30379"],
+      }),
+      TWO,
+    ],
+    flows: [
+      {
+        flow: `198.51.100.9@eth0 → 192.0.2.10:30379 ⇒ ${EITHER}, masquerade yes`,
+        takes: "10.244.0.21:6379",
+      },
+      { flow: "198.51.100.9@eth0 → 192.0.2.10:30379 ⇒ 10.244.0.21:6379, masquerade yes", atSeconds: 5 },
     ],
   },
   {

@@ -116,7 +116,10 @@ export const CLUSTER_IP_CASES: readonly FlowCase[] = [
       {
         flow:
           "10.244.1.12@eth0 → 10.96.0.1:80 ⇒ 10.244.0.11:8080 (1/2, masquerade no) | 10.244.1.12:8080 (1/2, masquerade yes)",
-        instead: { ipvs: "10.244.0.11:8080 (1/2) | 10.244.1.12:8080 (1/2), masquerade no" },
+        instead: {
+          nftables: `${EITHER}, masquerade no`,
+          ipvs: "10.244.0.11:8080 (1/2) | 10.244.1.12:8080 (1/2), masquerade no",
+        },
       },
     ],
   },
@@ -125,10 +128,38 @@ export const CLUSTER_IP_CASES: readonly FlowCase[] = [
     guards: ["iptables 1"],
     objects: [WEB, TWO],
     flows: [
-      { flow: "10.244.0.5@cni0 → 10.96.0.1:81 ⇒ untranslated", instead: { ipvs: "rejected" } },
-      { flow: "10.244.0.5@cni0 → 10.96.0.1:80/udp ⇒ untranslated", instead: { ipvs: "rejected" } },
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.1:81 ⇒ untranslated",
+        instead: { nftables: "rejected", ipvs: "rejected" },
+      },
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.1:80/udp ⇒ untranslated",
+        instead: { nftables: "rejected", ipvs: "rejected" },
+      },
       "10.244.0.5@cni0 → 10.96.0.2:80 ⇒ untranslated",
-      { flow: "10.244.0.5@cni0 → 10.96.0.1/icmp ⇒ untranslated", instead: { ipvs: "rejected" } },
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.1/icmp ⇒ untranslated",
+        instead: { nftables: "rejected", ipvs: "rejected" },
+      },
+    ],
+  },
+  {
+    name: "a cluster IP that no Service has",
+    guards: ["unallocated cluster IPs"],
+    objects: [WEB, TWO],
+    options: { serviceCidrs: ["10.96.0.0/16", "10.98.0.0/24", "fd00:10:96::/112"] },
+    flows: [
+      { flow: "10.244.0.5@cni0 → 10.96.9.9:80 ⇒ untranslated", instead: { nftables: "dropped" } },
+      { flow: "198.51.100.9@eth0 → 10.98.0.1:80/udp ⇒ untranslated", instead: { nftables: "dropped" } },
+      { flow: "192.0.2.10@node → 10.96.9.9:80 ⇒ untranslated", instead: { nftables: "dropped" } },
+      { flow: "fd00:10:244::5@cni0 → [fd00:10:96::99]:80 ⇒ untranslated", instead: { nftables: "dropped" } },
+      "10.244.0.5@cni0 → 10.97.0.1:80 ⇒ untranslated",
+      "10.244.0.5@cni0 → 10.96.9.9:80 ESTABLISHED ⇒ untranslated",
+      `10.244.0.5@cni0 → 10.96.0.1:80 ⇒ ${EITHER}, masquerade no`,
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.1:81 ⇒ untranslated",
+        instead: { nftables: "rejected", ipvs: "rejected" },
+      },
     ],
   },
   {
@@ -148,8 +179,14 @@ export const CLUSTER_IP_CASES: readonly FlowCase[] = [
       { flow: "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ rejected", rejectWith: "icmp-port-unreachable" },
       "192.0.2.10@node → 10.96.0.1:80 ⇒ rejected",
       "198.51.100.9@eth0 → 10.96.0.1:80 ⇒ rejected",
-      { flow: "10.244.0.5@cni0 → 10.96.0.1:81 ⇒ untranslated", instead: { ipvs: "rejected" } },
-      { flow: "10.244.0.5@cni0 → 10.96.0.1/icmp ⇒ untranslated", instead: { ipvs: "rejected" } },
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.1:81 ⇒ untranslated",
+        instead: { nftables: "rejected", ipvs: "rejected" },
+      },
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.1/icmp ⇒ untranslated",
+        instead: { nftables: "rejected", ipvs: "rejected" },
+      },
     ],
   },
   {

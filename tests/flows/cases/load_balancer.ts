@@ -38,7 +38,7 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
       {
         flow: "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ dropped",
         counted: "other traffic to edge/api:rest",
-        instead: { ipvs: "dropped" },
+        instead: { nftables: "dropped", ipvs: "dropped" },
       },
       "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ dropped",
       {
@@ -191,8 +191,14 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     ],
     flows: [
       "198.18.0.1@eth0 → 203.0.113.50:8080 ⇒ rejected",
-      { flow: "198.51.100.9@eth0 → 203.0.113.52:8080 ⇒ rejected", instead: { ipvs: "dropped" } },
-      { flow: "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ rejected", instead: { ipvs: "dropped" } },
+      {
+        flow: "198.51.100.9@eth0 → 203.0.113.52:8080 ⇒ rejected",
+        instead: { nftables: "dropped", ipvs: "dropped" },
+      },
+      {
+        flow: "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ rejected",
+        instead: { nftables: "dropped", ipvs: "dropped" },
+      },
     ],
   },
   {
@@ -214,6 +220,23 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
           "192.0.2.10@node → 203.0.113.50:8080 ⇒ 10.244.0.50:9090 (1/2) | 10.244.1.51:9090 (1/2), masquerade yes",
         instead: { ipvs: "10.244.0.50:9090, masquerade no" },
       },
+    ],
+  },
+  {
+    name: "UDP to a load-balancer IP under external policy Local is shared by the node's endpoints",
+    guards: ["iptables 5", "iptables 22"],
+    objects: [
+      api({ externalTrafficPolicy: "Local", ports: ["rest:8080:31080/UDP"] }),
+      slice("edge/api.1", ["rest:9090/UDP"], [
+        "10.244.0.50@node-a",
+        "10.244.1.51@node-b",
+        "10.244.0.52@node-a",
+      ]),
+    ],
+    flows: [
+      "198.51.100.9@eth0 → 203.0.113.50:8080/udp ⇒ 10.244.0.50:9090 (1/2) | 10.244.0.52:9090 (1/2), masquerade no",
+      "198.51.100.9@eth0 → 192.0.2.10:31080/udp ⇒ 10.244.0.50:9090 (1/2) | 10.244.0.52:9090 (1/2), masquerade no",
+      "198.51.100.9@eth0 → 192.0.2.10:31080 ⇒ this node",
     ],
   },
   {
@@ -280,8 +303,8 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     ],
     options: { policies: { INPUT: "DROP", FORWARD: "ACCEPT" } },
     flows: [
-      "198.51.100.9@eth0 → 192.0.2.10:32001 ⇒ this node",
-      "198.51.100.9@eth0 → 192.0.2.10:32002 ⇒ this node",
+      { flow: "198.51.100.9@eth0 → 192.0.2.10:32001 ⇒ this node", instead: { nftables: "dropped" } },
+      { flow: "198.51.100.9@eth0 → 192.0.2.10:32002 ⇒ this node", instead: { nftables: "dropped" } },
       { flow: "198.51.100.9@eth0 → 192.0.2.10:32002/udp ⇒ dropped", instead: { ipvs: "this node" } },
       "198.51.100.9@eth0 → 192.0.2.10:32003 ⇒ dropped",
     ],

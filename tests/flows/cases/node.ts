@@ -11,7 +11,10 @@ export const NODE_CASES: readonly FlowCase[] = [
     guards: ["KUBE-FORWARD invalid"],
     objects: [WEB, ONE],
     flows: [
-      { flow: "10.244.1.12@eth0 → 10.244.0.5:40000 INVALID ⇒ dropped", instead: { ipvs: "untranslated" } },
+      {
+        flow: "10.244.1.12@eth0 → 10.244.0.5:40000 INVALID ⇒ dropped",
+        instead: { nftables: "untranslated", ipvs: "untranslated" },
+      },
       "198.51.100.9@eth0 → 192.0.2.10:22 INVALID ⇒ this node",
       "10.244.1.12@eth0 → 10.244.0.5:40000 ⇒ untranslated",
     ],
@@ -29,14 +32,26 @@ export const NODE_CASES: readonly FlowCase[] = [
     objects: [WEB, ONE],
     options: { policies: { INPUT: "ACCEPT", FORWARD: "DROP" } },
     flows: [
-      "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ 10.244.1.12:8080, masquerade yes",
-      "198.51.100.9@eth0 → 10.96.0.1:80 ⇒ 10.244.1.12:8080, masquerade yes",
+      {
+        flow: "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ 10.244.1.12:8080, masquerade yes",
+        instead: { nftables: "dropped" },
+      },
+      {
+        flow: "198.51.100.9@eth0 → 10.96.0.1:80 ⇒ 10.244.1.12:8080, masquerade yes",
+        instead: { nftables: "dropped" },
+      },
       {
         flow: "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ dropped",
         instead: { ipvs: "10.244.1.12:8080, masquerade no" },
       },
-      "10.244.1.12@eth0 → 198.51.100.9:40000 ESTABLISHED ⇒ untranslated",
-      "10.244.1.12@eth0 → 198.51.100.9:40000 RELATED ⇒ untranslated",
+      {
+        flow: "10.244.1.12@eth0 → 198.51.100.9:40000 ESTABLISHED ⇒ untranslated",
+        instead: { nftables: "dropped" },
+      },
+      {
+        flow: "10.244.1.12@eth0 → 198.51.100.9:40000 RELATED ⇒ untranslated",
+        instead: { nftables: "dropped" },
+      },
       "10.244.1.12@eth0 → 198.51.100.9:40000 ⇒ dropped",
     ],
   },
@@ -56,9 +71,28 @@ export const NODE_CASES: readonly FlowCase[] = [
     objects: [WEB, ONE],
     options: { masqueradeBit: 31, policies: { INPUT: "ACCEPT", FORWARD: "DROP" } },
     flows: [
-      "198.51.100.9@eth0 → 192.0.2.10:30080 mark 0x4000 ⇒ 10.244.1.12:8080, masquerade yes, mark 0x4000 left",
-      "10.244.0.5@cni0 → 10.244.1.12:8080 mark 0x80000000 ⇒ untranslated, masquerade yes",
+      {
+        flow:
+          "198.51.100.9@eth0 → 192.0.2.10:30080 mark 0x4000 ⇒ 10.244.1.12:8080, masquerade yes, mark 0x4000 left",
+        instead: { nftables: "dropped" },
+      },
+      {
+        flow: "10.244.0.5@cni0 → 10.244.1.12:8080 mark 0x80000000 ⇒ untranslated, masquerade yes",
+        instead: { nftables: "dropped" },
+      },
       "10.244.0.5@cni0 → 10.244.1.12:8080 mark 0x4000 ⇒ dropped",
+    ],
+  },
+  {
+    name: "the masquerade bit is the one configured, behind an open firewall",
+    guards: ["KUBE-POSTROUTING", "KUBE-MARK-MASQ"],
+    objects: [WEB, ONE],
+    options: { masqueradeBit: 31 },
+    flows: [
+      "198.51.100.9@eth0 → 192.0.2.10:30080 mark 0x4000 ⇒ 10.244.1.12:8080, masquerade yes, mark 0x4000 left",
+      "198.51.100.9@eth0 → 10.96.0.1:80 ⇒ 10.244.1.12:8080, masquerade yes",
+      "10.244.0.5@cni0 → 10.244.1.12:8080 mark 0x80000000 ⇒ untranslated, masquerade yes",
+      "10.244.0.5@cni0 → 10.244.1.12:8080 mark 0x4000 ⇒ untranslated, mark 0x4000 left",
     ],
   },
   {

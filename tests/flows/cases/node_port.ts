@@ -20,7 +20,10 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     objects: [WEB, TWO],
     flows: [
       `198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
-      `198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ ${EITHER}, masquerade yes`,
+      {
+        flow: `198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ ${EITHER}, masquerade yes`,
+        instead: { nftables: "this node" },
+      },
       `10.244.0.5@cni0 → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
       `192.0.2.10@node → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
       "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ 10.244.0.11:8080 (1/2) | 10.244.1.12:8080 (1/2), masquerade no",
@@ -45,11 +48,11 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     flows: [
       {
         flow: `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
-        instead: { ipvs: "this node" },
+        instead: { nftables: "this node", ipvs: "this node" },
       },
       {
         flow: `127.0.0.1@node → 127.1.2.3:30080 ⇒ ${EITHER}, masquerade yes`,
-        instead: { ipvs: "this node" },
+        instead: { nftables: "this node", ipvs: "this node" },
       },
       "127.0.0.1@node → 127.0.0.1:22 ⇒ this node",
     ],
@@ -69,8 +72,14 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     guards: ["KUBE-FIREWALL"],
     objects: [WEB, TWO],
     flows: [
-      { flow: "198.51.100.9@eth0 → 127.0.0.1:22 ⇒ dropped", instead: { ipvs: "this node" } },
-      { flow: "198.51.100.9@eth0 → 127.8.8.8:22/udp ⇒ dropped", instead: { ipvs: "this node" } },
+      {
+        flow: "198.51.100.9@eth0 → 127.0.0.1:22 ⇒ dropped",
+        instead: { nftables: "this node", ipvs: "this node" },
+      },
+      {
+        flow: "198.51.100.9@eth0 → 127.8.8.8:22/udp ⇒ dropped",
+        instead: { nftables: "this node", ipvs: "this node" },
+      },
       "198.51.100.9@eth0 → 127.0.0.1:22 ESTABLISHED ⇒ this node",
       "198.51.100.9@eth0 → 192.0.2.10:22 ⇒ this node",
     ],
@@ -108,7 +117,7 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     flows: [
       {
         flow: `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
-        instead: { ipvs: "this node" },
+        instead: { nftables: "this node", ipvs: "this node" },
       },
       `198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ ${EITHER}, masquerade yes`,
       {
@@ -116,7 +125,10 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
         instead: { ipvs: "this node, mark 0x4000 left" },
       },
       "127.0.0.1@node → 127.0.0.2:30080 ⇒ this node",
-      { flow: "198.51.100.9@eth0 → 127.0.0.1:22 ⇒ dropped", instead: { ipvs: "this node" } },
+      {
+        flow: "198.51.100.9@eth0 → 127.0.0.1:22 ⇒ dropped",
+        instead: { nftables: "this node", ipvs: "this node" },
+      },
     ],
   },
   {
@@ -138,7 +150,7 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
       `198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ ${EITHER}, masquerade yes`,
       {
         flow: `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
-        instead: { ipvs: "this node" },
+        instead: { nftables: "this node", ipvs: "this node" },
       },
     ],
   },
@@ -151,7 +163,7 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
       `198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ ${EITHER}, masquerade yes`,
       {
         flow: `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
-        instead: { ipvs: "this node" },
+        instead: { nftables: "this node", ipvs: "this node" },
       },
     ],
   },
@@ -175,9 +187,12 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     objects: [WEB],
     flows: [
       { flow: "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ rejected", rejectWith: "icmp-port-unreachable" },
-      "198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ rejected",
+      { flow: "198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ rejected", instead: { nftables: "this node" } },
       "192.0.2.10@node → 192.0.2.10:30080 ⇒ rejected",
-      { flow: "127.0.0.1@node → 127.0.0.1:30080 ⇒ rejected", instead: { ipvs: "this node" } },
+      {
+        flow: "127.0.0.1@node → 127.0.0.1:30080 ⇒ rejected",
+        instead: { nftables: "this node", ipvs: "this node" },
+      },
       "198.51.100.9@eth0 → 192.0.2.10:30080/udp ⇒ this node",
       "10.244.0.5@cni0 → 198.51.100.50:30080 ⇒ untranslated",
       "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ rejected",
@@ -188,6 +203,18 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     guards: ["iptables 17", "iptables 22"],
     objects: [LOCAL_WEB, TWO],
     flows: ["198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ 10.244.0.11:8080, masquerade no"],
+  },
+  {
+    name: "under external policy Local two endpoints of the node share what comes through the node port",
+    guards: ["iptables 22"],
+    objects: [
+      LOCAL_WEB,
+      slice("shop/web.1", ["http:8080"], ["10.244.0.11@node-a", "10.244.1.12@node-b", "10.244.0.13@node-a"]),
+    ],
+    flows: [
+      "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ 10.244.0.11:8080 (1/2) | 10.244.0.13:8080 (1/2), masquerade no",
+      "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ 10.244.0.11:8080 (1/3) | 10.244.0.13:8080 (1/3) | 10.244.1.12:8080 (1/3), masquerade no",
+    ],
   },
   {
     name: "under external policy Local pods of the cluster reach every endpoint through the node port",
@@ -219,7 +246,7 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
       },
       {
         flow: `127.0.0.1@node → 127.0.0.1:30080 ⇒ ${EITHER}, masquerade yes`,
-        instead: { ipvs: "this node" },
+        instead: { nftables: "this node", ipvs: "this node" },
       },
     ],
   },

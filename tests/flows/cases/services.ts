@@ -39,7 +39,10 @@ export const SERVICE_CASES: readonly FlowCase[] = [
       "198.51.100.9@eth0 → 203.0.113.53:53/udp ⇒ 10.244.0.53:1053, masquerade yes",
       "10.244.0.53@cni0 → 10.96.0.10:53/udp ⇒ 10.244.0.53:1053, masquerade yes",
       "10.244.0.5@cni0 → 10.96.0.11:53/udp ⇒ rejected",
-      { flow: "10.244.0.5@cni0 → 10.96.0.11:53 ⇒ untranslated", instead: { ipvs: "rejected" } },
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.11:53 ⇒ untranslated",
+        instead: { nftables: "rejected", ipvs: "rejected" },
+      },
     ],
   },
   {
@@ -54,7 +57,10 @@ export const SERVICE_CASES: readonly FlowCase[] = [
       "10.244.0.5@cni0 → 10.96.0.20:2905/sctp ⇒ 10.244.0.20:2905 (1/2) | 10.244.1.20:2905 (1/2), masquerade no",
       "198.51.100.9@eth0 → 192.0.2.10:30905/sctp ⇒ 10.244.0.20:2905 (1/2) | 10.244.1.20:2905 (1/2), masquerade yes",
       "10.244.0.5@cni0 → 10.96.0.21:2905/sctp ⇒ rejected",
-      { flow: "10.244.0.5@cni0 → 10.96.0.20:2905 ⇒ untranslated", instead: { ipvs: "rejected" } },
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.20:2905 ⇒ untranslated",
+        instead: { nftables: "rejected", ipvs: "rejected" },
+      },
     ],
   },
   {
@@ -137,13 +143,20 @@ export const SERVICE_CASES: readonly FlowCase[] = [
       "fd00:192::10@node → [fd00:10:96::9]:80 ⇒ [fd00:10:244:1::92]:8080 (1/2) | [fd00:10:244::91]:8080 (1/2), masquerade yes",
       "fd00:10:244::91@cni0 → [fd00:10:96::9]:80 ⇒ [fd00:10:244:1::92]:8080 (1/2, masquerade no) | [fd00:10:244::91]:8080 (1/2, masquerade yes)",
       "fd00:198::9@eth0 → [fd00:192::10]:30080 ⇒ [fd00:10:244:1::92]:8080 (1/2) | [fd00:10:244::91]:8080 (1/2), masquerade yes",
-      "fd00:198::9@eth0 → [fd00:7::10]:30080 ⇒ [fd00:10:244:1::92]:8080 (1/2) | [fd00:10:244::91]:8080 (1/2), masquerade yes",
+      {
+        flow:
+          "fd00:198::9@eth0 → [fd00:7::10]:30080 ⇒ [fd00:10:244:1::92]:8080 (1/2) | [fd00:10:244::91]:8080 (1/2), masquerade yes",
+        instead: { nftables: "this node" },
+      },
       {
         flow: "fd00:10:244::5@cni0 → [fd00:10:96::a]:80 ⇒ rejected",
         rejectWith: "icmp6-port-unreachable",
       },
       "fd00:198::9@eth0 → [fd00:192::10]:30081 ⇒ rejected",
-      { flow: "fd00:10:244::5@cni0 → fd00:10:96::9/icmp ⇒ untranslated", instead: { ipvs: "rejected" } },
+      {
+        flow: "fd00:10:244::5@cni0 → fd00:10:96::9/icmp ⇒ untranslated",
+        instead: { nftables: "rejected", ipvs: "rejected" },
+      },
     ],
   },
   {
@@ -156,6 +169,34 @@ export const SERVICE_CASES: readonly FlowCase[] = [
     flows: [
       "::1@node → [::1]:30080 ⇒ this node",
       "fd00:192::10@node → [fd00:192::10]:30080 ⇒ [fd00:10:244::91]:8080, masquerade yes",
+    ],
+  },
+  {
+    name: "IPv6 node ports on every address of the node leave localhost out",
+    guards: ["node-port tail"],
+    objects: [
+      service("shop/web6", { type: "NodePort", clusterIP: "fd00:10:96::9", ports: ["http:80:30080"] }),
+      slice("shop/web6.1", ["http:8080"], ["fd00:10:244::91@node-a"]),
+    ],
+    options: { nodePortAddresses: ["::/0"] },
+    flows: [
+      "::1@node → [::1]:30080 ⇒ this node",
+      "fd00:198::9@eth0 → [fd00:7::10]:30080 ⇒ [fd00:10:244::91]:8080, masquerade yes",
+      "fd00:198::9@eth0 → [fd00:198::a]:30080 ⇒ untranslated",
+    ],
+  },
+  {
+    name: "of two Services with the same external address and port the first by name has it",
+    guards: ["iptables 3"],
+    objects: [
+      service("b/web", { clusterIP: "10.96.0.2", externalIPs: ["198.51.100.7"], ports: ["http:80"] }),
+      service("a/web", { clusterIP: "10.96.0.1", externalIPs: ["198.51.100.7"], ports: ["http:80"] }),
+      slice("b/web.1", ["http:8080"], ["10.244.0.12@node-a", "10.244.0.13@node-a"]),
+      slice("a/web.1", ["http:8080"], ["10.244.0.11@node-a"]),
+    ],
+    flows: [
+      "198.51.100.9@eth0 → 198.51.100.7:80 ⇒ 10.244.0.11:8080, masquerade yes",
+      "10.244.0.5@cni0 → 10.96.0.2:80 ⇒ 10.244.0.12:8080 (1/2) | 10.244.0.13:8080 (1/2), masquerade no",
     ],
   },
   {

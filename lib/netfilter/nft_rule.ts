@@ -1,0 +1,79 @@
+/**
+ * Words of an nftables rule as data: the part of nft's language that rules of proxies are written in.
+ *
+ * @module
+ */
+import type { IpFamily } from "../model/objects.ts";
+
+/** The types that keys and values of sets and maps have here. */
+export type NftType = "ipv4_addr" | "ipv6_addr" | "inet_proto" | "inet_service" | "integer" | "ifname";
+
+/** Something that is read from the packet, or chosen. */
+export type NftExpression =
+  | { readonly kind: "source" | "destination" }
+  | { readonly kind: "protocol" }
+  /** `only`: nft adds a condition on the protocol by itself, as for `tcp dport`; null for `th dport`. */
+  | { readonly kind: "destinationPort"; readonly only: "tcp" | "udp" | "sctp" | null }
+  | { readonly kind: "inInterface" }
+  /** `numgen random mod N`. */
+  | { readonly kind: "random"; readonly modulus: number };
+
+/** One or several expressions, joined by dots. */
+export type NftKey = readonly NftExpression[];
+
+/** Key of an element → its value, as written; `""` in a set. */
+export type NftElements = ReadonlyMap<string, string>;
+
+/** A set or map that stands in the rule, or one with a name. */
+export type NftOperand =
+  | { readonly kind: "named"; readonly name: string }
+  | { readonly kind: "inline"; readonly elements: NftElements };
+
+/** What a rule does with a packet that came so far in it. */
+export type NftVerdict =
+  | { readonly kind: "accept" | "drop" | "return" | "continue" }
+  | { readonly kind: "jump" | "goto"; readonly chain: string };
+
+/** One step of a rule; they are taken from left to right. */
+export type NftStatement =
+  | { readonly kind: "match"; readonly not: boolean; readonly key: NftKey; readonly operand: NftOperand }
+  | { readonly kind: "state"; readonly not: boolean; readonly states: readonly string[] }
+  /** `ct status dnat` or `snat`. */
+  | { readonly kind: "status"; readonly not: boolean; readonly status: "dnat" | "snat" }
+  /** `fib saddr type local` and the like. */
+  | { readonly kind: "addressType"; readonly not: boolean; readonly side: "source" | "destination" }
+  /** Holds if `(mark & mask) == value`. */
+  | { readonly kind: "mark"; readonly not: boolean; readonly mask: number; readonly value: number }
+  /** The mark becomes `(mark & keep) ^ flip`. */
+  | { readonly kind: "setMark"; readonly keep: number; readonly flip: number }
+  | { readonly kind: "verdict"; readonly verdict: NftVerdict }
+  | { readonly kind: "verdictMap"; readonly key: NftKey; readonly operand: NftOperand }
+  /** `port` null: the packet's own. */
+  | { readonly kind: "dnat"; readonly ip: string; readonly port: number | null }
+  /** Values are `ip . port` or `ip`. */
+  | { readonly kind: "dnatMap"; readonly key: NftKey; readonly operand: NftOperand }
+  | { readonly kind: "masquerade" }
+  | { readonly kind: "reject"; readonly with: string | null }
+  /** Writes the source into a set and starts its time afresh (`update`), or only writes it (`add`). */
+  | { readonly kind: "remember"; readonly set: string; readonly refresh: boolean }
+  /** Counts or describes; decides nothing. */
+  | { readonly kind: "note" };
+
+/** The type of what an expression yields. */
+export function typeOfExpression(expression: NftExpression, family: IpFamily): NftType {
+  switch (expression.kind) {
+    case "source":
+    case "destination":
+      return family === "IPv4" ? "ipv4_addr" : "ipv6_addr";
+    case "protocol":
+      return "inet_proto";
+    case "destinationPort":
+      return "inet_service";
+    case "inInterface":
+      return "ifname";
+    case "random":
+      return "integer";
+    default:
+      return expression satisfies never;
+  }
+}

@@ -1,0 +1,291 @@
+/**
+ * Reads the text of an nftables rule, as proxies write it and as `nft list` prints it. What it does not know it refuses.
+ *
+ * @module
+ */
+import type { IpFamily } from "../model/objects.ts";
+import { parseIp } from "../model/ip.ts";
+import type { NftExpression, NftKey, NftOperand, NftStatement, NftVerdict } from "./nft_rule.ts";
+import { NftWords, unquoted } from "./nft_words.ts";
+
+const VERDICTS: ReadonlySet<string> = new Set(["accept", "drop", "return", "continue", "jump", "goto"]);
+const STATES: ReadonlySet<string> = new Set(["new", "established", "related", "invalid"]);
+const ALL_BITS = 0xffffffff;
+
+/**
+ * The statements of a rule of a table of this family.
+ *
+ * @param text without `add rule …` and without handle
+ * @throws {SyntaxError} if any word of it is not understood
+ */
+export function parseNftRule(text: string, family: IpFamily): NftStatement[] {
+  const words = new NftWords(text);
+  const statements: NftStatement[] = [];
+  while (!words.atEnd) statements.push(takeStatement(words, family));
+  if (statements.length === 0) throw words.refusal("is empty");
+  return statements;
+}
+
+/**
+ * The elements in braces, as written but without comments.
+ *
+ * @throws {SyntaxError} if they do not end, or one stands there twice
+ */
+export function takeElements(words: NftWords): Map<string, string> {
+  words.expect("{");
+  const elements = new Map<string, string>();
+  while (!words.takeIf("}")) {
+    const key = takePart(words, [":", ",", "}"]);
+    const value = words.takeIf(":") ? takePart(words, [",", "}"]) : "";
+    if (key === "" || elements.has(key)) throw words.refusal(`has an element "${key}" that cannot be`);
+    elements.set(key, value);
+    if (words.peek() !== "}") words.expect(",");
+  }
+  return elements;
+}
+
+/** Words up to one of `ends`, joined by blanks; a comment is left out. */
+function takePart(words: NftWords, ends: readonly string[]): string {
+  const part: string[] = [];
+  while (!ends.includes(words.peek())) {
+    if (words.takeIf("comment")) words.take();
+    else part.push(unquoted(words.take()));
+  }
+  return part.join(" ");
+}
+
+/**
+ * The value of a verdict map's element: `accept`, `goto chain` and the like.
+ *
+ * @throws {SyntaxError} if it is none
+ */
+export function parseNftVerdict(text: string): NftVerdict {
+  const words = new NftWords(text);
+  const verdict = takeVerdict(words);
+  if (!words.atEnd) throw words.refusal("goes on after its verdict");
+  return verdict;
+}
+
+function takeVerdict(words: NftWords): NftVerdict {
+  const kind = words.take();
+  switch (kind) {
+    case "accept":
+    case "drop":
+    case "return":
+    case "continue":
+      return { kind };
+    case "jump":
+    case "goto":
+      return { kind, chain: unquoted(words.take()) };
+    default:
+      throw words.refusal("has no verdict", -1);
+  }
+}
+
+function takeStatement(words: NftWords, family: IpFamily): NftStatement {
+  const word = words.peek();
+  if (VERDICTS.has(word)) return { kind: "verdict", verdict: takeVerdict(words) };
+  switch (word) {
+    case "ct":
+      return takeConntrack(words);
+    case "fib":
+      return takeAddressType(words);
+    case "dnat":
+      return takeDnat(words, family);
+    case "masquerade":
+      return takeMasquerade(words);
+    case "reject":
+      return takeReject(words);
+    case "update":
+    case "add":
+      return takeRemember(words, family);
+    case "counter":
+    case "comment":
+      return takeNote(words);
+    case "mark":
+      return takeMark(words);
+    case "meta":
+      if (words.peek(1) === "mark") return takeMark(words);
+  }
+  const key = takeKey(words, family);
+  if (words.takeIf("vmap")) return { kind: "verdictMap", key, operand: takeNamedOrInline(words) };
+  const not = takeNot(words);
+  const named = words.peek().startsWith("@") || words.peek() === "{";
+  const operand: NftOperand = named
+    ? takeNamedOrInline(words)
+    : { kind: "inline", elements: new Map([[takeLiteral(words), ""]]) };
+  return { kind: "match", not, key, operand };
+}
+
+function takeNot(words: NftWords): boolean {
+  if (words.takeIf("!=")) return true;
+  words.takeIf("==");
+  return false;
+}
+
+function takeLiteral(words: NftWords): string {
+  const parts = [unquoted(words.take())];
+  while (words.takeIf(".")) parts.push(unquoted(words.take()));
+  return parts.join(" . ");
+}
+
+function takeNamedOrInline(words: NftWords): NftOperand {
+  if (words.peek() === "{") return { kind: "inline", elements: takeElements(words) };
+  const name = words.take();
+  if (!/^@./.test(name)) throw words.refusal("wants a set or map", -1);
+  return { kind: "named", name: name.slice(1) };
+}
+
+/** Expressions joined by dots. */
+export function takeKey(words: NftWords, family: IpFamily): NftKey {
+  const key = [takeExpression(words, family)];
+  while (words.takeIf(".")) key.push(takeExpression(words, family));
+  return key;
+}
+
+function takeExpression(words: NftWords, family: IpFamily): NftExpression {
+  const ip = family === "IPv4" ? "ip" : "ip6";
+  if (words.takeIf(ip, "saddr")) return { kind: "source" };
+  if (words.takeIf(ip, "daddr")) return { kind: "destination" };
+  if (words.takeIf("meta", "l4proto")) return { kind: "protocol" };
+  if (words.takeIf("iifname") || words.takeIf("meta", "iifname")) return { kind: "inInterface" };
+  if (words.takeIf("th", "dport")) return { kind: "destinationPort", only: null };
+  for (const only of ["tcp", "udp", "sctp"] as const) {
+    if (words.takeIf(only, "dport")) return { kind: "destinationPort", only };
+  }
+  if (words.takeIf("numgen", "random", "mod")) {
+    const modulus = words.takeNumber();
+    if (modulus === 0) throw words.refusal("chooses among none", -1);
+    return { kind: "random", modulus };
+  }
+  throw words.refusal("is not understood");
+}
+
+function takeConntrack(words: NftWords): NftStatement {
+  words.expect("ct");
+  const kind = words.take();
+  const not = takeNot(words);
+  if (kind === "status") {
+    const status = words.take();
+    if (status !== "dnat" && status !== "snat") throw words.refusal("has an unknown status", -1);
+    return { kind: "status", not, status };
+  }
+  if (kind !== "state") throw words.refusal("asks conntrack for something unknown", -1);
+  const braces = words.takeIf("{");
+  const states: string[] = [];
+  do {
+    const state = words.take();
+    if (!STATES.has(state)) throw words.refusal("has an unknown state", -1);
+    states.push(state.toUpperCase());
+  } while (words.takeIf(","));
+  if (braces) words.expect("}");
+  return { kind: "state", not, states };
+}
+
+function takeAddressType(words: NftWords): NftStatement {
+  words.expect("fib");
+  const side = words.take();
+  if (side !== "saddr" && side !== "daddr") throw words.refusal("asks the routes for something unknown", -1);
+  words.expect("type");
+  const not = takeNot(words);
+  words.expect("local");
+  return { kind: "addressType", not, side: side === "saddr" ? "source" : "destination" };
+}
+
+/** What `OPERATOR NUMBER` does to a mark. */
+function takeMarkOperation(words: NftWords): { keep: number; flip: number } {
+  const operator = words.take();
+  const bits = words.takeNumber();
+  switch (operator) {
+    case "or":
+    case "|":
+      return { keep: (ALL_BITS & ~bits) >>> 0, flip: bits };
+    case "xor":
+    case "^":
+      return { keep: ALL_BITS, flip: bits };
+    case "and":
+    case "&":
+      return { keep: bits, flip: 0 };
+    default:
+      throw words.refusal("has an unknown operation on the mark", -2);
+  }
+}
+
+function takeMark(words: NftWords): NftStatement {
+  words.takeIf("meta");
+  words.expect("mark");
+  if (words.takeIf("set")) {
+    if (words.takeIf("meta", "mark") || words.takeIf("mark")) {
+      return { kind: "setMark", ...takeMarkOperation(words) };
+    }
+    return { kind: "setMark", keep: 0, flip: words.takeNumber() };
+  }
+  let mask = ALL_BITS;
+  if (words.takeIf("and") || words.takeIf("&")) mask = words.takeNumber();
+  const not = takeNot(words);
+  return { kind: "mark", not, mask, value: words.takeNumber() };
+}
+
+function takeDnat(words: NftWords, family: IpFamily): NftStatement {
+  words.expect("dnat");
+  words.takeIf(family === "IPv4" ? "ip" : "ip6");
+  words.takeIf("addr", ".", "port");
+  words.expect("to");
+  if (/^(?:ip6?|meta|th|tcp|udp|sctp|numgen)$/.test(words.peek())) {
+    const key = takeKey(words, family);
+    words.expect("map");
+    return { kind: "dnatMap", key, operand: takeNamedOrInline(words) };
+  }
+  const word = words.take();
+  const [, bracketed, plain, port] =
+    /^(?:\[([^\]]+)\]|([^:]+|[0-9a-fA-F:]+?:[0-9a-fA-F:]+))(?::(\d+))?$/.exec(word) ??
+      [];
+  const ip = parseIp(bracketed ?? plain ?? "");
+  if (ip?.family !== family) throw words.refusal("has no destination of this family", -1);
+  return { kind: "dnat", ip: ip.text, port: port === undefined ? null : Number(port) };
+}
+
+function takeMasquerade(words: NftWords): NftStatement {
+  words.expect("masquerade");
+  for (const flag of ["fully-random", "random", "persistent"]) words.takeIf(flag);
+  return { kind: "masquerade" };
+}
+
+function takeReject(words: NftWords): NftStatement {
+  words.expect("reject");
+  if (!words.takeIf("with")) return { kind: "reject", with: null };
+  if (words.takeIf("tcp", "reset")) return { kind: "reject", with: "tcp-reset" };
+  const protocol = words.take();
+  const prefix = { icmp: "icmp", icmpv6: "icmp6" }[protocol];
+  if (prefix === undefined) throw words.refusal("refuses in an unknown way", -1);
+  words.takeIf("type");
+  return { kind: "reject", with: `${prefix}-${words.take()}` };
+}
+
+function takeRemember(words: NftWords, family: IpFamily): NftStatement {
+  const refresh = words.take() === "update";
+  const set = words.take();
+  if (!/^@./.test(set)) throw words.refusal("wants a set", -1);
+  words.expect("{");
+  const [expression, ...others] = takeKey(words, family);
+  if (expression?.kind !== "source" || others.length > 0) {
+    throw words.refusal("remembers something unknown", -1);
+  }
+  words.expect("}");
+  return { kind: "remember", set: set.slice(1), refresh };
+}
+
+function takeNote(words: NftWords): NftStatement {
+  if (words.takeIf("comment")) {
+    words.take();
+    return { kind: "note" };
+  }
+  words.expect("counter");
+  if (words.takeIf("name")) words.take();
+  else if (words.takeIf("packets")) {
+    words.takeNumber();
+    words.expect("bytes");
+    words.takeNumber();
+  }
+  return { kind: "note" };
+}

@@ -1,0 +1,211 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import type { NftStatement } from "./nft_rule.ts";
+import { parseNftRule, parseNftVerdict } from "./parse_nft_rule.ts";
+
+const SOURCE = { kind: "source" } as const;
+const DESTINATION = { kind: "destination" } as const;
+const PROTOCOL = { kind: "protocol" } as const;
+const PORT = { kind: "destinationPort", only: null } as const;
+const named = (name: string) => ({ kind: "named", name }) as const;
+const inline = (...elements: (readonly [string, string])[]) =>
+  ({ kind: "inline", elements: new Map(elements) }) as const;
+
+const CASES: readonly { text: string; statements: readonly NftStatement[] }[] = [
+  {
+    text: "ct state new jump firewall-check",
+    statements: [
+      { kind: "state", not: false, states: ["NEW"] },
+      { kind: "verdict", verdict: { kind: "jump", chain: "firewall-check" } },
+    ],
+  },
+  {
+    text: "ct state != { established, related } drop",
+    statements: [
+      { kind: "state", not: true, states: ["ESTABLISHED", "RELATED"] },
+      { kind: "verdict", verdict: { kind: "drop" } },
+    ],
+  },
+  {
+    text: "ip daddr . meta l4proto . th dport vmap @service-ips",
+    statements: [
+      { kind: "verdictMap", key: [DESTINATION, PROTOCOL, PORT], operand: named("service-ips") },
+    ],
+  },
+  {
+    text: "ip daddr @nodeport-ips meta l4proto . th dport vmap @service-nodeports",
+    statements: [
+      { kind: "match", not: false, key: [DESTINATION], operand: named("nodeport-ips") },
+      { kind: "verdictMap", key: [PROTOCOL, PORT], operand: named("service-nodeports") },
+    ],
+  },
+  {
+    text: "ip saddr != { 192.0.2.0/24 , 203.0.113.50 } drop",
+    statements: [
+      {
+        kind: "match",
+        not: true,
+        key: [SOURCE],
+        operand: inline(["192.0.2.0/24", ""], ["203.0.113.50", ""]),
+      },
+      { kind: "verdict", verdict: { kind: "drop" } },
+    ],
+  },
+  {
+    text:
+      'ip daddr @cluster-ips ip saddr != 10.244.0.0/16 meta mark set meta mark | 0x00004000 comment "masquerade, then } go"',
+    statements: [
+      { kind: "match", not: false, key: [DESTINATION], operand: named("cluster-ips") },
+      { kind: "match", not: true, key: [SOURCE], operand: inline(["10.244.0.0/16", ""]) },
+      { kind: "setMark", keep: 0xffffbfff, flip: 0x4000 },
+      { kind: "note" },
+    ],
+  },
+  {
+    text: "mark and 0x80000000 != 0 mark set mark xor 0x80000000 masquerade fully-random",
+    statements: [
+      { kind: "mark", not: true, mask: 0x80000000, value: 0 },
+      { kind: "setMark", keep: 0xffffffff, flip: 0x80000000 },
+      { kind: "masquerade" },
+    ],
+  },
+  {
+    text: "meta mark 0x1 meta mark set meta mark & 0xff meta mark set 0x7",
+    statements: [
+      { kind: "mark", not: false, mask: 0xffffffff, value: 1 },
+      { kind: "setMark", keep: 0xff, flip: 0 },
+      { kind: "setMark", keep: 0, flip: 7 },
+    ],
+  },
+  {
+    text: 'iifname "veth*" goto tcp-3',
+    statements: [
+      { kind: "match", not: false, key: [{ kind: "inInterface" }], operand: inline(["veth*", ""]) },
+      { kind: "verdict", verdict: { kind: "goto", chain: "tcp-3" } },
+    ],
+  },
+  {
+    text: "fib saddr type local meta l4proto tcp return",
+    statements: [
+      { kind: "addressType", not: false, side: "source" },
+      { kind: "match", not: false, key: [PROTOCOL], operand: inline(["tcp", ""]) },
+      { kind: "verdict", verdict: { kind: "return" } },
+    ],
+  },
+  {
+    text: "dnat ip to ip daddr . tcp dport . numgen random mod 3 map @endpoints-tcp",
+    statements: [{
+      kind: "dnatMap",
+      key: [DESTINATION, { kind: "destinationPort", only: "tcp" }, { kind: "random", modulus: 3 }],
+      operand: named("endpoints-tcp"),
+    }],
+  },
+  {
+    text:
+      "meta l4proto tcp dnat ip addr . port to numgen random mod 2 map { 0 : 10.0.0.1 . 80 , 1 : 10.0.0.2 . 80 }",
+    statements: [
+      { kind: "match", not: false, key: [PROTOCOL], operand: inline(["tcp", ""]) },
+      {
+        kind: "dnatMap",
+        key: [{ kind: "random", modulus: 2 }],
+        operand: inline(["0", "10.0.0.1 . 80"], ["1", "10.0.0.2 . 80"]),
+      },
+    ],
+  },
+  { text: "dnat to 10.0.0.1:8080", statements: [{ kind: "dnat", ip: "10.0.0.1", port: 8080 }] },
+  { text: "dnat ip to 10.0.0.1", statements: [{ kind: "dnat", ip: "10.0.0.1", port: null }] },
+  {
+    text: "numgen random mod 2 vmap { 0 : goto endpoint-A/b , 1 : goto endpoint-C/d }",
+    statements: [{
+      kind: "verdictMap",
+      key: [{ kind: "random", modulus: 2 }],
+      operand: inline(["0", "goto endpoint-A/b"], ["1", "goto endpoint-C/d"]),
+    }],
+  },
+  {
+    text: "ct status dnat ip saddr . ip daddr . meta l4proto . th dport @hairpin-connections masquerade",
+    statements: [
+      { kind: "status", not: false, status: "dnat" },
+      {
+        kind: "match",
+        not: false,
+        key: [SOURCE, DESTINATION, PROTOCOL, PORT],
+        operand: named("hairpin-connections"),
+      },
+      { kind: "masquerade" },
+    ],
+  },
+  {
+    text: "update @affinity-A { ip saddr } counter packets 3 bytes 180 counter name c",
+    statements: [
+      { kind: "remember", set: "affinity-A", refresh: true },
+      { kind: "note" },
+      { kind: "note" },
+    ],
+  },
+  { text: "reject", statements: [{ kind: "reject", with: null }] },
+  { text: "reject with tcp reset", statements: [{ kind: "reject", with: "tcp-reset" }] },
+  {
+    text: "reject with icmp type host-prohibited",
+    statements: [{ kind: "reject", with: "icmp-host-prohibited" }],
+  },
+];
+
+for (const { text, statements } of CASES) {
+  Deno.test(`nft rule: ${text}`, { permissions: "none" }, () => {
+    assertEquals(parseNftRule(text, "IPv4"), statements);
+  });
+}
+
+Deno.test("in a table of IPv6 addresses and destinations are of IPv6", { permissions: "none" }, () => {
+  assertEquals(parseNftRule("ip6 saddr . ip6 daddr @h dnat to [fd00::1]:80", "IPv6"), [
+    { kind: "match", not: false, key: [SOURCE, DESTINATION], operand: named("h") },
+    { kind: "dnat", ip: "fd00::1", port: 80 },
+  ]);
+  assertEquals(parseNftRule("dnat to fd00::1", "IPv6"), [{ kind: "dnat", ip: "fd00::1", port: null }]);
+  assertThrows(() => parseNftRule("ip saddr 10.0.0.1 drop", "IPv6"), SyntaxError, "is not understood");
+  assertThrows(
+    () => parseNftRule("dnat to 10.0.0.1:80", "IPv6"),
+    SyntaxError,
+    "no destination of this family",
+  );
+});
+
+const REFUSED: readonly [text: string, why: string][] = [
+  ["", "is empty"],
+  ["ip protocol tcp drop", 'is not understood, at "ip"'],
+  ["th sport 80 drop", 'is not understood, at "th"'],
+  ["ct state untracked drop", "unknown state"],
+  ["ct mark 1", "something unknown"],
+  ["ct status confirmed drop", "unknown status"],
+  ["fib daddr . iif type local", 'wants "type"'],
+  ["fib daddr type broadcast drop", 'wants "local"'],
+  ["fib oif saddr drop", "something unknown"],
+  ["limit rate 1/second drop", "is not understood"],
+  ["ip daddr @s quota", "is not understood"],
+  ["numgen inc mod 2 vmap { 0 : drop }", "is not understood"],
+  ["numgen random mod 0 vmap { 0 : drop }", "chooses among none"],
+  ["ip daddr vmap service-ips", "wants a set or map"],
+  ["meta mark set meta mark + 1", "unknown operation"],
+  ["dnat to 10.0.0.1-10.0.0.5", "no destination of this family"],
+  ["snat to 10.0.0.1", "is not understood"],
+  ["reject with icmpx admin-prohibited", "in an unknown way"],
+  ["update @s { ip daddr }", "remembers something unknown"],
+  ["update @s { ip saddr timeout 5s }", 'wants "}"'],
+  ["jump", "ends too early"],
+  ['drop comment "x', "Quote is not closed"],
+  ["ip saddr { 10.0.0.1, 10.0.0.1 } drop", "cannot be"],
+  ["ip saddr { 10.0.0.1", "ends too early"],
+];
+
+for (const [text, why] of REFUSED) {
+  Deno.test(`nft rule that is refused: ${text}`, { permissions: "none" }, () => {
+    assertThrows(() => parseNftRule(text, "IPv4"), SyntaxError, why);
+  });
+}
+
+Deno.test("verdicts of elements", { permissions: "none" }, () => {
+  assertEquals(parseNftVerdict("goto reject-chain"), { kind: "goto", chain: "reject-chain" });
+  assertEquals(parseNftVerdict("drop"), { kind: "drop" });
+  assertThrows(() => parseNftVerdict("reject"), SyntaxError, "has no verdict");
+  assertThrows(() => parseNftVerdict("drop it"), SyntaxError, "goes on");
+});

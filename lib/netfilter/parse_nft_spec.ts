@@ -1,0 +1,147 @@
+/**
+ * Reads what stands in braces where a chain, set or map of nftables is made.
+ *
+ * @module
+ */
+import type { IpFamily } from "../model/objects.ts";
+import { type NftType, typeOfExpression } from "./nft_rule.ts";
+import type { NftWords } from "./nft_words.ts";
+import { takeKey } from "./parse_nft_rule.ts";
+
+/** Where packets are shown to rules. */
+export type NftHook = "prerouting" | "input" | "forward" | "output" | "postrouting";
+
+/** How the kernel calls a chain. */
+export interface NftBase {
+  readonly type: "filter" | "nat";
+  readonly hook: NftHook;
+  readonly priority: number;
+  readonly policy: "accept" | "drop";
+}
+
+/** What a set (`values` null) or a map holds. */
+export interface NftSpec {
+  readonly keys: readonly NftType[];
+  readonly values: readonly NftType[] | "verdict" | null;
+  /** After which time an element is forgotten; null: never. */
+  readonly timeoutSeconds: number | null;
+}
+
+const HOOKS: readonly NftHook[] = ["prerouting", "input", "forward", "output", "postrouting"];
+const PRIORITIES: ReadonlyMap<string, number> = new Map([
+  ["raw", -300],
+  ["mangle", -150],
+  ["dstnat", -100],
+  ["filter", 0],
+  ["security", 50],
+  ["srcnat", 100],
+]);
+const TYPES: ReadonlySet<string> = new Set<NftType>([
+  "ipv4_addr",
+  "ipv6_addr",
+  "inet_proto",
+  "inet_service",
+  "ifname",
+]);
+const UNIT_SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86400 };
+
+/** `{ comment "…" ; }`. */
+export function takeComment(words: NftWords): void {
+  words.expect("{");
+  words.expect("comment");
+  words.take();
+  words.takeIf(";");
+  words.expect("}");
+}
+
+/** `{ type filter hook input priority 0 ; policy drop ; comment "…" ; }`, null if it only has a comment. */
+export function takeBase(words: NftWords): NftBase | null {
+  words.expect("{");
+  let base: NftBase | undefined;
+  while (!words.takeIf("}")) {
+    if (words.takeIf("type")) base = takeHook(words);
+    else if (words.takeIf("policy")) {
+      const policy = words.take();
+      if (base === undefined || (policy !== "accept" && policy !== "drop")) {
+        throw words.refusal("has no such policy", -1);
+      }
+      base = { ...base, policy };
+    } else {
+      words.expect("comment");
+      words.take();
+    }
+    if (words.peek() !== "}") words.expect(";");
+  }
+  return base ?? null;
+}
+
+function takeHook(words: NftWords): NftBase {
+  const type = words.take();
+  if (type !== "filter" && type !== "nat") throw words.refusal("has an unknown type", -1);
+  words.expect("hook");
+  const hookWord = words.take();
+  const hook = HOOKS.find((one) => one === hookWord);
+  if (hook === undefined) throw words.refusal("has an unknown hook", -1);
+  words.expect("priority");
+  const word = words.take();
+  let priority = PRIORITIES.get(word) ?? Number(word);
+  if (words.takeIf("-")) priority -= words.takeNumber();
+  else if (words.takeIf("+")) priority += words.takeNumber();
+  if (!Number.isInteger(priority)) throw words.refusal("has an unknown priority", -1);
+  return { type, hook, priority, policy: "accept" };
+}
+
+/** What a set or map is, in braces: `{ type ipv4_addr . inet_service : verdict ; flags dynamic,timeout ; timeout 600s ; }`. */
+export function takeSpec(
+  words: NftWords,
+  kind: "set" | "map",
+  family: IpFamily,
+): NftSpec {
+  let keys: readonly NftType[] | null = null;
+  let values: NftSpec["values"] = null;
+  let timeoutSeconds: number | null = null;
+  words.expect("{");
+  while (!words.takeIf("}")) {
+    const word = words.take();
+    if (word === "type" || word === "typeof") {
+      const takeTypes = (): NftType[] => word === "type" ? takeTypeNames(words) : takeTypesOf(words, family);
+      keys = takeTypes();
+      if (words.takeIf(":")) values = words.takeIf("verdict") ? "verdict" : takeTypes();
+    } else if (word === "timeout") timeoutSeconds = takeSeconds(words);
+    else if (word === "flags") takeFlags(words);
+    else if (word === "comment" || word === "size" || word === "gc-interval") words.take();
+    else throw words.refusal("is not understood", -1);
+    if (words.peek() !== "}") words.expect(";");
+  }
+  if (keys === null || (values === null) !== (kind === "set")) throw words.refusal(`is no ${kind}`);
+  return { keys, values, timeoutSeconds };
+}
+
+function takeTypeNames(words: NftWords): NftType[] {
+  const types: NftType[] = [];
+  do {
+    const type = words.take();
+    if (!TYPES.has(type)) throw words.refusal("has an unknown type", -1);
+    types.push(type as NftType);
+  } while (words.takeIf("."));
+  return types;
+}
+
+function takeTypesOf(words: NftWords, family: IpFamily): NftType[] {
+  return takeKey(words, family).map((expression) => typeOfExpression(expression, family));
+}
+
+function takeFlags(words: NftWords): void {
+  do {
+    const flag = words.take();
+    if (flag !== "dynamic" && flag !== "timeout") throw words.refusal("has an unknown flag", -1);
+  } while (words.takeIf(","));
+}
+
+/** E.g. `600s`, `1h30m`. */
+function takeSeconds(words: NftWords): number {
+  const word = words.take();
+  const parts = [...word.matchAll(/(\d+)([smhd])/g)];
+  if (parts.map(([part]) => part).join("") !== word) throw words.refusal("has an unknown time", -1);
+  return parts.reduce((sum, [, count, unit]) => sum + Number(count) * (UNIT_SECONDS[unit ?? ""] ?? 0), 0);
+}

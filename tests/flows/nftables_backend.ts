@@ -1,0 +1,80 @@
+/**
+ * nftables mode for the flow cases: objects → state → plan → text for nft → tables → simulated packets.
+ *
+ * @module
+ */
+import { planNftables } from "../../lib/backend/nftables/plan.ts";
+import { renderPlan } from "../../lib/backend/nftables/render.ts";
+import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/ruleset.ts";
+import { NftablesSimulator } from "../../lib/backend/nftables/simulate.ts";
+import type { IpFamily } from "../../lib/model/objects.ts";
+import { NftTables } from "../../lib/netfilter/nft_tables.ts";
+import { type AffinityMemory, rememberOutcome } from "../../lib/netfilter/packet_walk.ts";
+import type { FlowBackend, FlowOptions, FlowTable } from "./flow_case.ts";
+import type { ApiJson } from "./objects.ts";
+import { plannerOptions, stateOf } from "./planner_input.ts";
+
+function nftablesOptions(family: IpFamily, options: FlowOptions): NftablesOptions {
+  return {
+    ...plannerOptions(family, options, options.nodePortAddresses ?? ["primary"]),
+    serviceCidrs: options.serviceCidrs.filter((cidr) => cidr.includes(":") === (family === "IPv6")),
+    objectComments: true,
+  };
+}
+
+/** Plans one family of a case. */
+export function nftPlan(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): NftablesPlan {
+  return planNftables(stateOf(family, objects, options), "all", nftablesOptions(family, options));
+}
+
+/** One family's rules as text: what a full sync leaves in an empty kernel. */
+export function nftText(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): string {
+  return renderPlan(nftPlan(family, objects, options));
+}
+
+/** The node's own firewall, which has its rules in a table of its own; it was there first. */
+function hostFirewall(family: IpFamily, { policies }: FlowOptions): string {
+  const table = `${family === "IPv4" ? "ip" : "ip6"} host`;
+  return [
+    `add table ${table}`,
+    ...(["INPUT", "FORWARD"] as const).map((chain) =>
+      `add chain ${table} ${chain} { type filter hook ${chain.toLowerCase()} priority filter; ` +
+      `policy ${policies[chain].toLowerCase()}; }`
+    ),
+  ].join("\n");
+}
+
+/** Rules ready for packets of both families. */
+export function nftTableOf(text: Readonly<Record<IpFamily, string>>, options: FlowOptions): FlowTable {
+  const simulator = (family: IpFamily): NftablesSimulator => {
+    const kernel = new NftTables();
+    kernel.run(hostFirewall(family, options));
+    kernel.run(text[family]);
+    return new NftablesSimulator(kernel.tables);
+  };
+  const simulators: Readonly<Record<IpFamily, NftablesSimulator>> = {
+    IPv4: simulator("IPv4"),
+    IPv6: simulator("IPv6"),
+  };
+  let affinity: AffinityMemory = new Map();
+  return {
+    send(packet, nowSeconds) {
+      const family = packet.source.includes(":") ? "IPv6" : "IPv4";
+      return simulators[family].send(packet, { nodeAddresses: options.interfaceIps, affinity, nowSeconds });
+    },
+    take(packet, outcome, atSeconds) {
+      affinity = rememberOutcome(affinity, packet, outcome, atSeconds);
+    },
+  };
+}
+
+export const NFTABLES_BACKEND: FlowBackend = {
+  name: "nftables",
+  gaps: {},
+  load(objects, options) {
+    return nftTableOf({
+      IPv4: nftText("IPv4", objects, options),
+      IPv6: nftText("IPv6", objects, options),
+    }, options);
+  },
+};
