@@ -5,6 +5,7 @@
  * @module
  */
 import type { CleanupMode } from "../config/types.ts";
+import type { Clock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 
@@ -52,6 +53,12 @@ export interface CleanupContext {
   readonly families: readonly IpFamily[];
   /** True only lists what would be removed. */
   readonly dryRun: boolean;
+  /** True: all IPVS virtual servers go, whoever made them. */
+  readonly flushIpvs?: boolean;
+  /** IPVS virtual servers in these networks are somebody else's, whatever else speaks for a proxy. */
+  readonly excludeCidrs?: readonly string[];
+  /** How long connections may go on through what is to go; without it they are cut. */
+  readonly drain?: { readonly clock: Clock; readonly limitMs: number };
 }
 
 /** How one mode's leftovers are found. */

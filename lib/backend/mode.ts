@@ -4,6 +4,7 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../config/types.ts";
+import type { Clock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
@@ -15,6 +16,8 @@ export interface ModeContext {
   readonly exec: Exec;
   readonly config: KubeProxyConfiguration;
   readonly log: Logger;
+  /** Of work that goes on between syncs. Default: the machine's. */
+  readonly clock?: Clock;
 }
 
 /** A mode on a node that can run it. */
@@ -25,6 +28,8 @@ export interface PreparedMode {
   reconfigure(node: NodeObject | null): readonly IpFamily[];
   /** What the rules have counted; what cannot be told now is left out. Never rejects. Only where rules count. */
   readonly packetCounts?: () => Promise<Partial<PacketCounts>>;
+  /** Ends work that goes on between syncs. Called after the last sync; what is in the kernel stays. */
+  close?(): Promise<void>;
 }
 
 /**

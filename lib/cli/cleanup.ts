@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { LeftoverReport } from "../backend/cleanup.ts";
+import type { CleanupContext, LeftoverReport } from "../backend/cleanup.ts";
 import { CLEANUP_MODES, type CleanupMode } from "../config/types.ts";
 import { otherModes, removeLeftovers } from "../backend/leftovers.ts";
 import type { ProxyMode } from "../config/types.ts";
@@ -16,9 +16,14 @@ import type { ParsedFlags } from "./parse_args.ts";
 /** Removes what proxies left, or with `--dry-run` lists it. */
 export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number> {
   // A broken configuration is told even though little of it matters here, as in kube-proxy.
-  const { warnings } = await effectiveConfiguration(flags);
+  const { config, warnings } = await effectiveConfiguration(flags);
   for (const warning of warnings) io.err(`Warning: ${warning}\n`);
-  return await cleanUp({ dryRun: flags.get("dry-run") ?? false, modes: cleanupModes(flags) }, io);
+  return await cleanUp({
+    dryRun: flags.get("dry-run") ?? false,
+    modes: cleanupModes(flags),
+    flushIpvs: flags.get("flush-ipvs") ?? false,
+    excludeCidrs: config.ipvs.excludeCIDRs ?? [],
+  }, io);
 }
 
 /** The modes that the flags ask for: those of `--only`, else all, without ipvs for `--cleanup-ipvs=false`. */
@@ -42,14 +47,19 @@ export function otherModesToClean(mode: ProxyMode, flags: ParsedFlags): readonly
  * @returns 0, or 1 if something could not be removed
  */
 export async function cleanUp(
-  { dryRun, modes = CLEANUP_MODES }: {
-    readonly dryRun: boolean;
-    readonly modes?: readonly CleanupMode[];
-  },
+  { dryRun, modes = CLEANUP_MODES, flushIpvs = false, excludeCidrs = [] }:
+    & Pick<CleanupContext, "dryRun" | "flushIpvs" | "excludeCidrs">
+    & { readonly modes?: readonly CleanupMode[] },
   io: Io,
   exec: Exec = systemExec,
 ): Promise<number> {
-  const report = await removeLeftovers(modes, { exec, families: ["IPv4", "IPv6"], dryRun });
+  const report = await removeLeftovers(modes, {
+    exec,
+    families: ["IPv4", "IPv6"],
+    dryRun,
+    flushIpvs,
+    excludeCidrs,
+  });
   await io.out(dryRun ? cleanupListing(report) : cleanupSummary(report));
   for (const { place, command, reason } of report.kept) {
     io.err(`Warning: ${place}: ${command} left out: ${reason}\n`);

@@ -72,6 +72,14 @@ export const PROGRAM_FLAGS = [
     values: ["ipv4", "ipv6", "both"],
   },
   {
+    name: "flush-ipvs",
+    type: "bool",
+    default: "false",
+    group: "Program",
+    commands: ["cleanup"],
+    doc: "Remove all IPVS virtual servers, also those that no proxy of Kubernetes made",
+  },
+  {
     name: "help",
     short: "h",
     type: "bool",

@@ -190,6 +190,16 @@ export const IPVS_FLAGS = [
     field: "ipvs.tcpFinTimeout",
   },
   {
+    name: "ipvs-termination-deadline",
+    type: "duration",
+    default: "15m0s",
+    group: "IPVS",
+    commands: CONFIGURED,
+    doc:
+      "How long an endpoint that leaves keeps its connections, 0 for as long as they last; also honoured with --config (mode ipvs)",
+    field: "kproxy.ipvsTerminationDeadline",
+  },
+  {
     name: "ipvs-udp-timeout",
     type: "duration",
     default: "0s",

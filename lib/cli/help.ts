@@ -23,7 +23,8 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     text: [
       "Takes the flags of kube-proxy, by the same names and with the same meanings. Objects come from the API",
       "server, from files (--manifests), or from both. As in kube-proxy, --config replaces all other settings but",
-      "--master, --hostname-override and the logging flags; --manifests and --endpoints-source are honoured too.",
+      "--master, --hostname-override and the logging flags; kproxy's own (--manifests, --endpoints-source,",
+      "--ipvs-termination-deadline) are honoured too.",
       "Rules stay in place when kproxy ends; remove them with kproxy cleanup.",
     ],
   },

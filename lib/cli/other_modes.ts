@@ -7,6 +7,7 @@
 import type { LeftoverReport } from "../backend/cleanup.ts";
 import type { CleanupMode } from "../config/types.ts";
 import { removeLeftovers } from "../backend/leftovers.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
 import { type Exec, systemExec } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { errorText, type Logger } from "../observe/log.ts";
@@ -14,6 +15,9 @@ import type { SyncObserver } from "../sync/reconcile.ts";
 import { countLeftovers } from "./cleanup.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+/** How long connections that began in the former mode may take to end there. */
+const DRAIN_LIMIT_MS = 5_000;
 
 /** What {@linkcode OtherModesCleanup} needs. */
 export interface OtherModesOptions {
@@ -23,6 +27,9 @@ export interface OtherModesOptions {
   readonly families: readonly IpFamily[];
   readonly log: Logger;
   readonly exec?: Exec;
+  /** As configured for IPVS mode. */
+  readonly excludeCidrs?: readonly string[];
+  readonly clock?: Clock;
 }
 
 /** Removes other modes' leftovers of each IP family after its first sync, and those of unserved families after the last. */
@@ -55,9 +62,10 @@ export class OtherModesCleanup {
   }
 
   async #remove(families: readonly IpFamily[]): Promise<void> {
-    const { modes, log, exec = systemExec } = this.#options;
+    const { modes, log, exec = systemExec, excludeCidrs = [], clock = systemClock } = this.#options;
+    const drain = { clock, limitMs: DRAIN_LIMIT_MS };
     try {
-      report(await removeLeftovers(modes, { exec, families, dryRun: false }), log);
+      report(await removeLeftovers(modes, { exec, families, dryRun: false, excludeCidrs, drain }), log);
     } catch (error) {
       // The new rules serve all the same.
       log.error("Cannot remove what other modes left", error, { families });

@@ -60,6 +60,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
     modes: otherModesToClean(life.mode, life.flags),
     families: prepared.proxiers.map(({ family }) => family),
     log,
+    excludeCidrs: config.ipvs.excludeCIDRs ?? [],
   });
   const runners = prepared.proxiers.map((proxier) =>
     makeRunner(proxier, life, { servers, ownNode, otherModes })
@@ -110,6 +111,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   } finally {
     end.abort();
     await Promise.all(runners.map((runner) => runner.stop()));
+    await prepared.close?.();
     await otherModes.settled();
     await servers.stop();
     await eventsEnded;

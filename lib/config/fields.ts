@@ -324,6 +324,13 @@ const OWN_FIELDS: readonly FieldSpec[] = [
     "file that keeps the API server's objects, served at a start before it answers; blank: none",
     { flag: "snapshot", omitDefault: true },
   ),
+  field(
+    "kproxy.ipvsTerminationDeadline",
+    "duration",
+    15 * MINUTE,
+    "how long a leaving real server of IPVS keeps its connections; 0: as long as they last",
+    { flag: "ipvs-termination-deadline", omitDefault: true },
+  ),
 ];
 
 /** Every field, in the order of the API type, kproxy's own last. */

@@ -84,6 +84,7 @@ const OTHER: KubeProxyConfiguration = {
     endpointsSource: "slices",
     proxyModeFallback: true,
     snapshot: "/var/lib/kproxy/snapshot",
+    ipvsTerminationDeadline: 60_000,
   },
 };
 

@@ -98,6 +98,8 @@ export interface KproxyConfig {
   proxyModeFallback: boolean;
   /** File that keeps what the API server said, for a start without it; `""` for none. */
   snapshot: string;
+  /** How long a real server of IPVS that is no longer wanted keeps its connections; 0: as long as they last. */
+  ipvsTerminationDeadline: DurationMs;
 }
 
 /** A complete configuration: every field has its default. */

@@ -232,5 +232,11 @@ function checkOwnFields({ kproxy }: KubeProxyConfiguration): Finding[] {
     const detail = "must be the absolute path of a file, or blank for none";
     findings.push(invalidValue("kproxy.snapshot", kproxy.snapshot, detail));
   }
+  if (kproxy.ipvsTerminationDeadline < 0) {
+    const text = formatDuration(kproxy.ipvsTerminationDeadline);
+    findings.push(
+      invalidValue("kproxy.ipvsTerminationDeadline", text, "must be greater than or equal to 0"),
+    );
+  }
   return findings;
 }

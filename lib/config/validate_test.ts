@@ -188,6 +188,9 @@ const INVALID: [Record<string, FieldValue>, string[]][] = [
   [{ "kproxy.snapshot": "/var/lib/kproxy/" }, [
     'kproxy.snapshot: Invalid value: "/var/lib/kproxy/": must be the absolute path of a file, or blank for none',
   ]],
+  [{ "kproxy.ipvsTerminationDeadline": -1000 }, [
+    'kproxy.ipvsTerminationDeadline: Invalid value: "-1s": must be greater than or equal to 0',
+  ]],
   [{ "kproxy.endpointsSource": "pods" }, [
     'kproxy.endpointsSource: Invalid value: "pods": must be auto, slices, endpoints or blank',
   ]],

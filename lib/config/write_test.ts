@@ -140,6 +140,7 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "kproxy.endpointsSource",
     "kproxy.proxyModeFallback",
     "kproxy.snapshot",
+    "kproxy.ipvsTerminationDeadline",
   ]);
   for (const path of omitted) assertEquals(written.includes(`${path.split(".").at(-1)}:`), false, path);
 });

@@ -20,9 +20,17 @@ const NO_DEVICE_REGEXP = /does not exist|Cannot find device/;
 const NO_TYPE_REGEXP = /Unknown device type|Operation not supported|Not supported/i;
 const FAILED_LINE_REGEXP = /^Command failed -:(\d+)$/;
 
-/** All addresses of all devices. */
-export async function listAddresses(exec: Exec): Promise<readonly DeviceAddress[]> {
-  return parseDeviceAddresses(await runOk(exec, ["ip", "-json", "address"]));
+/** All devices of a network namespace. */
+export interface Devices {
+  /** Device → what it is made of (`dummy`, `veth`, …; `""`: hardware). */
+  readonly kinds: ReadonlyMap<string, string>;
+  readonly addresses: readonly DeviceAddress[];
+}
+
+/** All devices and their addresses. */
+export async function readDevices(exec: Exec): Promise<Devices> {
+  const text = await runOk(exec, ["ip", "-json", "-details", "address"]);
+  return { kinds: parseLinkKinds(text), addresses: parseDeviceAddresses(text) };
 }
 
 /** What a device is made of (`dummy`, `veth`, …; `""`: hardware), or null if there is none of this name. */

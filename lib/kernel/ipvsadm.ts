@@ -228,12 +228,17 @@ function schedulerError(error: unknown, scheduler: string): unknown {
   );
 }
 
+/** True if the failure says that there is no IPVS in this kernel, and therefore nothing in it. */
+export function isWithoutIpvs({ stderr }: ExecError): boolean {
+  return NO_IPVS_REGEXP.test(stderr);
+}
+
 /** Why IPVS cannot be used at all, if the failure says so: program, module or rights are missing. */
 export function ipvsAbsence(error: ExecError): UnsupportedError | null {
   if (error.isMissing()) {
     return absence("the program ipvsadm (package ipvsadm)", "none on the PATH", error);
   }
-  if (NO_IPVS_REGEXP.test(error.stderr)) {
+  if (isWithoutIpvs(error)) {
     return absence(
       "the kernel module ip_vs (modprobe of package kmod loads it)",
       "none in this kernel",

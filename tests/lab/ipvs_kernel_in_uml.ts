@@ -11,7 +11,7 @@ import {
   deleteDevice,
   deviceKind,
   ensureDummy,
-  listAddresses,
+  readDevices,
   runIpBatch,
 } from "../../lib/kernel/ip_address.ts";
 import {
@@ -269,8 +269,10 @@ Deno.test("addresses of a dummy device: bound, found, removed; twice is fine", a
   assertEquals(await ensureDummy(systemExec, DEVICE), true);
   assertEquals(await ensureDummy(systemExec, DEVICE), false);
   assertEquals(await deviceKind(systemExec, DEVICE), "dummy");
+  const { kinds } = await readDevices(systemExec);
+  assertEquals([kinds.get(DEVICE), kinds.has("nowhere0")], ["dummy", false]);
   const own = async (): Promise<readonly string[]> =>
-    (await listAddresses(systemExec)).filter(({ device }) => device === DEVICE).map((
+    (await readDevices(systemExec)).addresses.filter(({ device }) => device === DEVICE).map((
       { address, prefixLength },
     ) => `${address}/${prefixLength}`);
   const add = [addAddressLine(DEVICE, "10.96.0.1"), addAddressLine(DEVICE, "fd00:10:96::9")];

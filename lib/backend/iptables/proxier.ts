@@ -6,16 +6,12 @@
 import { IptablesProxier, type IptablesSettings } from "./apply.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
 import { usesLocalhostNodePorts } from "./base_rules.ts";
-import { ExecError, UnsupportedError } from "../../errors.ts";
-import type { Exec } from "../../kernel/exec.ts";
-import { Iptables } from "../../kernel/iptables.ts";
-import {
-  chooseIptablesVariant,
-  isPermissionProblem,
-  NEEDS_RIGHTS,
-  probeIptables,
-} from "../../kernel/iptables_variant.ts";
-import { changeSysctl, readSysctl, readSysctls, type SysctlOutcome } from "../../kernel/sysctl.ts";
+import { ExecError } from "../../errors.ts";
+import type { Iptables } from "../../kernel/iptables.ts";
+import { usableFamilies } from "../../kernel/iptables_families.ts";
+import { chooseIptablesVariant } from "../../kernel/iptables_variant.ts";
+import { nodeSysctls } from "../../kernel/node_sysctls.ts";
+import type { SysctlOutcome } from "../../kernel/sysctl.ts";
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -25,9 +21,7 @@ import { FORWARD_CHAIN } from "./chains.ts";
 import { invalidDropped, LastingCount } from "./packet_counts.ts";
 import { configuredIptables } from "./settings.ts";
 
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 const BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal";
-const DISABLE_IPV6 = "net.ipv6.conf.all.disable_ipv6";
 const ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet";
 
 /**
@@ -41,10 +35,8 @@ export async function prepareIptables({ exec, config, log }: ModeContext): Promi
   const { variant } = choice;
   log.info("Using iptables", { variant, reason: choice.reason });
   const sysctls = await nodeSysctls(exec, log);
-  const { families, refused } = await usableFamilies(exec, variant, sysctls, log);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
-  const reason = refused.get(primaryFamily);
-  if (reason !== undefined) throw primaryFamilyError(primaryFamily, reason);
+  const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, log });
   log.info(families.size === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
     families: [...families.keys()],
   });
@@ -100,84 +92,6 @@ function packetCounter(families: readonly Iptables[], log: Logger): () => Promis
       return {};
     }
   };
-}
-
-/** The kernel settings of this node, as far as they can be read. */
-interface NodeSysctls {
-  /** False if there is no program to ask. */
-  readonly known: boolean;
-  /** 1 if IPv6 is switched off; null if the kernel does not have it, or nobody can tell. */
-  readonly ipv6Disabled: string | null;
-  /** Null for settings that this kernel does not have; nothing if nobody can tell. */
-  read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>>;
-  /** `found` is what was read. Null if nobody can tell. */
-  change(name: string, found: string | null | undefined, value: string): Promise<SysctlOutcome | null>;
-}
-
-async function nodeSysctls(exec: Exec, log: Logger): Promise<NodeSysctls> {
-  try {
-    return {
-      known: true,
-      ipv6Disabled: await readSysctl(exec, DISABLE_IPV6),
-      read: (names) => readSysctls(exec, names),
-      change: (name, found = null, value) => changeSysctl(exec, name, { found, value }),
-    };
-  } catch (error) {
-    if (!(error instanceof ExecError && error.isMissing())) throw error;
-  }
-  log.warn("Kernel settings cannot be read: install procps, there is no program sysctl on PATH", {
-    assumed: "IPv6 is on if ip6tables works, and INVALID packets must be dropped",
-  });
-  return {
-    known: false,
-    ipv6Disabled: null,
-    read: () => Promise.resolve(new Map()),
-    change: () => Promise.resolve(null),
-  };
-}
-
-interface UsableFamilies {
-  readonly families: ReadonlyMap<IpFamily, Iptables>;
-  /** Why the others cannot be served. */
-  readonly refused: ReadonlyMap<IpFamily, string>;
-}
-
-async function usableFamilies(
-  exec: Exec,
-  variant: Iptables["variant"],
-  sysctls: NodeSysctls,
-  log: Logger,
-): Promise<UsableFamilies> {
-  const families = new Map<IpFamily, Iptables>();
-  const refused = new Map<IpFamily, string>();
-  for (const family of FAMILIES) {
-    try {
-      if (family === "IPv6") requireIpv6(sysctls);
-      const iptables = new Iptables(exec, await probeIptables(exec, family, variant));
-      const problem = await iptables.absence();
-      if (problem !== null) throw new UnsupportedError(family, "a nat table that iptables can list", problem);
-      families.set(family, iptables);
-    } catch (error) {
-      if (!(error instanceof UnsupportedError)) throw error;
-      refused.set(family, error.message);
-      log.info("IP family cannot be served", { family, reason: error.message });
-    }
-  }
-  return { families, refused };
-}
-
-function primaryFamilyError(family: IpFamily, reason: string): UnsupportedError {
-  const tool = family === "IPv4" ? "iptables" : "ip6tables";
-  return new UnsupportedError(`Primary IP family ${family}`, `a working ${tool}`, reason, {
-    message: isPermissionProblem(reason)
-      ? NEEDS_RIGHTS
-      : `the primary IP family ${family} cannot be served: ${reason}`,
-  });
-}
-
-function requireIpv6({ known, ipv6Disabled }: NodeSysctls): void {
-  if (!known || ipv6Disabled === "0") return;
-  throw new UnsupportedError("IPv6", `${DISABLE_IPV6} = 0`, ipv6Disabled ?? "a kernel without IPv6");
 }
 
 function usesLocalhost(settings: IptablesSettings): boolean {

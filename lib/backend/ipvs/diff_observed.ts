@@ -200,7 +200,11 @@ function diffServers(
 }
 
 /** True if the server, of this family, is one that IPVS mode has made. */
-export function isOurs(server: VirtualServer, observed: Observed, options: IpvsOptions): boolean {
+export function isOurs(
+  server: VirtualServer,
+  observed: Observed,
+  options: Pick<IpvsOptions, "family" | "excludeCIDRs" | "hostIps">,
+): boolean {
   const { family, excludeCIDRs, hostIps } = options;
   const ip = parseIp(server.address);
   if (ip?.family !== family || excludeCIDRs.some((cidr) => cidrContains(cidr, ip))) return false;

@@ -7,6 +7,7 @@ import type { IpFamily } from "../../model/objects.ts";
 import {
   DEFAULT_MAX_ELEMENTS,
   MAX_SET_NAME_LENGTH,
+  SET_TYPES,
   type SetDefinition,
   type SetType,
 } from "../../netfilter/ipset.ts";
@@ -117,4 +118,12 @@ export function setDefinition(
 /** The set of an `add` line's text. */
 export function setOfEntry(entry: string): string {
   return entry.slice(0, entry.indexOf(" "));
+}
+
+/** A chain that is there for a moment at a start, to try what rules can use. */
+export const PROBE_CHAIN = "KPROXY-PROBE";
+
+/** A set that is there for a moment at a start, to try its type. */
+export function probeSetName(type: SetType, family: IpFamily): string {
+  return `KPROXY-PROBE-${family === "IPv4" ? "4" : "6"}-${SET_TYPES.indexOf(type)}`;
 }

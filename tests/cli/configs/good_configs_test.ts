@@ -106,6 +106,7 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
     endpointsSource: "slices",
     proxyModeFallback: true,
     snapshot: "/var/lib/kproxy/snapshot",
+    ipvsTerminationDeadline: 90_000,
   });
 });
 

@@ -1,0 +1,233 @@
+/**
+ * Brings one IP family into the kernel: everything once, then only what changes, with one start of each program at most.
+ *
+ * @module
+ */
+import { ExecError, SyncError, type SyncPhase } from "../../errors.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { deviceKind, runIpBatch } from "../../kernel/ip_address.ts";
+import { restoreSets } from "../../kernel/ipset.ts";
+import type { Iptables } from "../../kernel/iptables.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import type { Changed, ProxyState } from "../../model/state.ts";
+import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
+import type { Logger } from "../../observe/log.ts";
+import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import { holdsRules, rulesProbe } from "./apply_canary.ts";
+import { observe, OBSERVE_COMMANDS } from "./apply_observe.ts";
+import type { SchedulerProbe } from "./apply_schedulers.ts";
+import type { IpvsNode } from "./apply_terminations.ts";
+import { CommittedIpvs } from "./committed.ts";
+import { diffIpvs } from "./diff.ts";
+import { diffObserved } from "./diff_observed.ts";
+import { planIpvs } from "./plan.ts";
+import { renderOperations, stepText } from "./render.ts";
+import { DEVICE, type IpvsOptions, type IpvsPlan, type Operations, type Step } from "./ruleset.ts";
+import { type ConfiguredIpvs, hostIps, nodePortIps } from "./settings.ts";
+
+/** What an {@linkcode IpvsProxier} needs. */
+export interface IpvsProxierOptions {
+  readonly exec: Exec;
+  readonly node: IpvsNode;
+  readonly iptables: Iptables;
+  readonly schedulers: SchedulerProbe;
+  readonly settings: ConfiguredIpvs;
+  /** Addresses of the node's devices, both families; asked before each sync. */
+  readonly deviceAddresses: () => readonly DeviceAddress[];
+  readonly log: Logger;
+}
+
+/** What was written, per kind. */
+type Written = Record<"filter" | "nat" | "servers" | "entries" | "addresses", number>;
+
+/** IPVS mode for one family. */
+export class IpvsProxier implements FamilyProxier {
+  readonly family: IpFamily;
+  readonly #options: IpvsProxierOptions;
+  #settings: ConfiguredIpvs;
+  /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
+  #committed: CommittedIpvs | undefined;
+  /** What the node's devices made of the committed plan. */
+  #committedIps = "";
+  #told = new Set<string>();
+  /** Of the sync under way. */
+  #phasesMs: Record<string, number> = {};
+
+  constructor(options: IpvsProxierOptions) {
+    this.#options = options;
+    this.family = options.iptables.family;
+    this.#settings = options.settings;
+  }
+
+  /** Takes new settings over. @returns true if they differ, so that everything must be written again */
+  configure(settings: ConfiguredIpvs): boolean {
+    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return false;
+    this.#settings = settings;
+    this.#committed = undefined;
+    return true;
+  }
+
+  /**
+   * Writes what differs: from what the kernel holds if that is not known or everything was asked for, else from what was written last.
+   *
+   * @throws {SyncError} if a program failed; its cause is the {@linkcode ExecError}
+   */
+  sync(request: SyncRequest): Promise<ApplyReport> {
+    return this.#options.node.exclusively(() => this.#sync(request));
+  }
+
+  async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
+    const committed = this.#committed;
+    this.#committed = undefined;
+    this.#phasesMs = {};
+    return changed === "all" || committed === undefined
+      ? await this.#syncAll(state)
+      : await this.#syncChanged(state, changed, committed);
+  }
+
+  async #syncAll(state: ProxyState): Promise<ApplyReport> {
+    const { exec, node, iptables } = this.#options;
+    const observed = await this.#inPhase("read", () => observe({ exec, ipvs: node.ipvs, iptables }));
+    node.observe(observed.virtualServers, this.family);
+    const { plan, options, operations } = await this.#inPhase("plan", async () => {
+      const { plan, options } = await this.#plan(state, "all");
+      return { plan, options, operations: diffObserved(plan, observed, options) };
+    });
+    const { bytes, written } = await this.#write(operations);
+    const committed = CommittedIpvs.of(plan);
+    this.#commit(committed, options);
+    return this.#report(OBSERVE_COMMANDS + operations.steps.length, bytes, written, committed);
+  }
+
+  async #syncChanged(state: ProxyState, changed: Changed, committed: CommittedIpvs): Promise<ApplyReport> {
+    const { plan, options, operations } = await this.#inPhase("plan", async () => {
+      // An address that the node gained or lost concerns every Service.
+      const all = this.#deviceIps().key !== this.#committedIps;
+      const { plan, options } = await this.#plan(state, all ? "all" : changed);
+      return { plan, options, operations: diffIpvs(plan, committed) };
+    });
+    const { bytes, written } = await this.#write(operations);
+    committed.apply(plan);
+    this.#commit(committed, options);
+    return this.#report(operations.steps.length, bytes, written, committed);
+  }
+
+  #commit(committed: CommittedIpvs, { hostIps, nodePortIps }: IpvsOptions): void {
+    this.#committed = committed;
+    this.#committedIps = ipsKey(hostIps, nodePortIps);
+  }
+
+  #deviceIps(): Pick<IpvsOptions, "hostIps" | "nodePortIps"> & { readonly key: string } {
+    const own = hostIps(this.family, this.#options.deviceAddresses());
+    const serving = nodePortIps(this.#settings.nodePortAddresses, own);
+    return { hostIps: own, nodePortIps: serving, key: ipsKey(own, serving) };
+  }
+
+  async #plan(
+    state: ProxyState,
+    changed: Changed,
+  ): Promise<{ readonly plan: IpvsPlan; readonly options: IpvsOptions }> {
+    const { iptables, schedulers, log } = this.#options;
+    const options: IpvsOptions = {
+      ...this.#settings,
+      ...this.#deviceIps(),
+      randomFully: iptables.hasRandomFully(),
+      schedulers: await schedulers.usable(state, changed),
+    };
+    const plan = planIpvs(state, changed, options);
+    for (const problem of plan.problems) {
+      if (!this.#told.has(problem)) log.warn("A Service does not get what it asks for", { problem });
+      this.#told.add(problem);
+    }
+    return { plan, options };
+  }
+
+  async #write(
+    operations: Operations,
+  ): Promise<{ readonly bytes: number; readonly written: Written }> {
+    const { log } = this.#options;
+    if (log.enabled(9)) {
+      log.info("Writing IPVS", { family: this.family, operations: renderOperations(operations) }, 9);
+    }
+    const written: Written = { filter: 0, nat: 0, servers: 0, entries: 0, addresses: 0 };
+    let bytes = 0;
+    await this.#inPhase("apply", async () => {
+      for (const step of operations.steps) bytes += await this.#take(step, written);
+    });
+    return { bytes, written };
+  }
+
+  /** Resolves to the number of bytes written. */
+  async #take(step: Step, written: Written): Promise<number> {
+    const { exec, node, iptables } = this.#options;
+    if (step.program === "ipvsadm") {
+      const { lines, bytes } = await node.write(step.changes);
+      written.servers += lines;
+      return bytes;
+    }
+    const text = stepText(step);
+    if (step.program === "ipset") {
+      await restoreSets(exec, text);
+      written.entries += step.lines.length;
+    } else if (step.program === "ip") {
+      await runIpBatch(exec, step.lines);
+      written.addresses += step.lines.length;
+    } else {
+      await iptables.restore(text);
+      for (const { table, lines } of step.transactions) {
+        written[table] += lines.filter((line) => /^-[AI] /.test(line)).length;
+      }
+    }
+    return text.length;
+  }
+
+  async checkCanary(): Promise<boolean> {
+    const committed = this.#committed;
+    // Without a successful sync there is nothing to lose, and a full one is on its way.
+    if (committed === undefined) return false;
+    return await this.#lostRules(committed) || await this.#lostServers(committed);
+  }
+
+  async #lostRules(committed: CommittedIpvs): Promise<boolean> {
+    const probe = rulesProbe(committed);
+    try {
+      return !holdsRules(await this.#options.iptables.restore(probe.text, { counters: false }), probe);
+    } catch (error) {
+      if (!(error instanceof ExecError) || error.isMissing()) throw error;
+      // A lock that somebody holds says nothing about our rules.
+      return !error.isLockHeld();
+    }
+  }
+
+  /** One server stands for all: what takes them away takes away the whole table, or the whole device. */
+  async #lostServers({ union }: CommittedIpvs): Promise<boolean> {
+    const { exec, node } = this.#options;
+    for (const { server } of union.servers()) {
+      if (await node.ipvs.listRealServers(server) === null) return true;
+      break;
+    }
+    return await deviceKind(exec, DEVICE) === null;
+  }
+
+  #report(commands: number, bytes: number, written: Written, committed: CommittedIpvs): ApplyReport {
+    return { commands, bytes, written, total: { ...committed.counts() }, phasesMs: this.#phasesMs };
+  }
+
+  async #inPhase<T>(phase: SyncPhase, work: () => Promise<T>): Promise<T> {
+    const startMs = performance.now();
+    try {
+      const result = await work();
+      this.#phasesMs[phase] = performance.now() - startMs;
+      return result;
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      const around = error instanceof ExecError ? error.stderr.split("\n").slice(1) : [];
+      const message = [`${this.family}: ${error.message}`, ...around].join("\n").trimEnd();
+      throw new SyncError("ipvs", phase, message, { cause: error });
+    }
+  }
+}
+
+function ipsKey(hostIps: readonly string[], nodePortIps: readonly string[]): string {
+  return `${hostIps.join(" ")}|${nodePortIps.join(" ")}`;
+}

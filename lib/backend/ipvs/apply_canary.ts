@@ -1,0 +1,67 @@
+/**
+ * Notices that something else took away what IPVS mode needs: its rules, its device, its servers.
+ *
+ * @module
+ */
+import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
+import { OUT_FILTER_CHAIN } from "./base_rules.ts";
+import type { CommittedIpvs } from "./committed.ts";
+import { setName } from "./sets.ts";
+import { chainBodies } from "./table_text.ts";
+import type { Table } from "./ruleset.ts";
+
+const TABLES = ["nat", "filter"] as const;
+
+/** A listing that changes nothing, and what must be in it. */
+export interface RulesProbe {
+  /** For iptables-restore. */
+  readonly text: string;
+  /** Chain, blank, canonical rule. */
+  readonly wanted: readonly string[];
+}
+
+/** Asks for the jumps and the static chains; those that Services fill are left out, because they may be long. */
+export function rulesProbe({ base, union }: CommittedIpvs): RulesProbe {
+  const filled = (set: string): boolean => union.setSize(set) > 0;
+  const wanted: string[] = [];
+  const blocks = TABLES.map((table) => {
+    const bodies = chainBodies(base, table, filled);
+    for (const [chain, body] of bodies) {
+      for (const line of body) wanted.push(`${chain} ${canonicalRuleText(line.slice(chain.length + 4))}`);
+    }
+    const jumps = base.jumps.filter((jump) => jump.table === table);
+    for (const { chain, args } of jumps) wanted.push(`${chain} ${canonicalRuleText(args)}`);
+    const chains = new Set([...jumps.map(({ chain }) => chain), ...bodies.keys()]);
+    return listing(table, [...chains].filter((chain) => chain !== OUT_FILTER_CHAIN));
+  });
+  return { text: blocks.join(""), wanted };
+}
+
+function listing(table: Table, chains: readonly string[]): string {
+  return [`*${table}`, ...chains.map((chain) => `-S ${chain}`), "COMMIT", ""].join("\n");
+}
+
+/** True if what was listed for the probe holds everything that must be in it. */
+export function holdsRules(listed: string, { wanted }: RulesProbe): boolean {
+  const found = new Set<string>();
+  for (const line of listed.split("\n")) {
+    const [, chain, rule] = /^-A (\S+) (.*)$/.exec(line) ?? [];
+    if (chain !== undefined && rule !== undefined) found.add(`${chain} ${readable(rule)}`);
+  }
+  return wanted.every((text) => found.has(text));
+}
+
+/** A rule of others that we cannot read is not one of ours. */
+function readable(rule: string): string {
+  try {
+    return canonicalRuleText(rule);
+  } catch (error) {
+    if (error instanceof SyntaxError) return "";
+    throw error;
+  }
+}
+
+/** True if the kernel is to hold addresses, so that there must be a device. */
+export function hasAddresses({ base, union }: CommittedIpvs): boolean {
+  return union.setSize(setName("KUBE-IPVS-IPS", base.family)) > 0;
+}

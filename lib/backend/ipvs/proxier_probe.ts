@@ -1,0 +1,130 @@
+/**
+ * Finds out by trying whether a node has the sets and the matches that the rules of IPVS mode use.
+ *
+ * @module
+ */
+import { ExecError, UnsupportedError } from "../../errors.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { destroySets, listSets, restoreSets } from "../../kernel/ipset.ts";
+import type { Iptables } from "../../kernel/iptables.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import { createSetLine, SET_TYPES, type SetType } from "../../netfilter/ipset.ts";
+import { PROBE_CHAIN, probeSetName } from "./sets.ts";
+import { chainLine } from "./table_text.ts";
+
+/** Type of set → module of the kernel. */
+const SET_MODULES: Readonly<Record<SetType, string>> = {
+  "hash:ip": "ip_set_hash_ip",
+  "hash:ip,port": "ip_set_hash_ipport",
+  "hash:ip,port,ip": "ip_set_hash_ipportip",
+  "hash:ip,port,net": "ip_set_hash_ipportnet",
+  "bitmap:port": "ip_set_bitmap_port",
+};
+
+/** Module of the kernel → a use of it. */
+function matches(family: IpFamily): ReadonlyMap<string, string> {
+  const set = probeSetName("hash:ip,port", family);
+  return new Map([
+    ["xt_set", `-m set --match-set ${set} dst,dst`],
+    ["xt_ipvs", "-m ipvs --vproto 6 --vport 1"],
+    ["xt_physdev", "-m physdev ! --physdev-is-in"],
+    ["xt_addrtype", "-m addrtype --dst-type LOCAL"],
+    ["xt_conntrack", "-m conntrack --ctstate NEW"],
+    ["xt_mark", "-m mark --mark 0x1/0x1"],
+    ["xt_comment", "-m comment --comment probe"],
+  ]);
+}
+
+/**
+ * Makes sure of one family's sets and matches; nothing is left behind.
+ *
+ * @throws {UnsupportedError} naming the modules that are missing
+ */
+export async function requireSetsAndMatches(exec: Exec, iptables: Iptables): Promise<void> {
+  const { family } = iptables;
+  try {
+    await requireSets(exec, family);
+    await requireMatches(iptables);
+  } finally {
+    const own = SET_TYPES.map((type) => probeSetName(type, family));
+    const left = (await listSets(exec)).filter((name) => own.includes(name));
+    if (left.length > 0) await destroySets(exec, left);
+  }
+}
+
+async function requireSets(exec: Exec, family: IpFamily): Promise<void> {
+  const line = (type: SetType): string =>
+    createSetLine({ name: probeSetName(type, family), type, family, maxElements: 65_536 });
+  const missing = await findMissing(
+    SET_TYPES,
+    (types) => restoreSets(exec, types.map((type) => `${line(type)}\n`).join("")),
+    (type) => SET_MODULES[type],
+  );
+  if (missing !== null) throw missing.in(`Sets of ${family}`);
+}
+
+async function requireMatches(iptables: Iptables): Promise<void> {
+  const uses = matches(iptables.family);
+  const remove = `*filter\n${chainLine(PROBE_CHAIN)}\n-X ${PROBE_CHAIN}\nCOMMIT\n`;
+  const missing = await findMissing(
+    [...uses.keys()],
+    async (modules) => {
+      const rules = modules.map((module) => `-A ${PROBE_CHAIN} ${uses.get(module)}\n`).join("");
+      await iptables.restore(`*filter\n${chainLine(PROBE_CHAIN)}\n${rules}COMMIT\n`);
+      await iptables.restore(remove);
+    },
+    (module) => module,
+  );
+  if (missing !== null) throw missing.in(`Rules of ${iptables.family}`);
+}
+
+/** What does not work, and what the tool says about the first of it. */
+class Missing {
+  readonly #modules: readonly string[];
+  readonly #error: ExecError;
+
+  constructor(modules: readonly string[], error: ExecError) {
+    this.#modules = modules;
+    this.#error = error;
+  }
+
+  in(feature: string): UnsupportedError {
+    const plural = this.#modules.length === 1 ? "module" : "modules";
+    return new UnsupportedError(
+      feature,
+      `the kernel ${plural} ${this.#modules.join(", ")}`,
+      this.#error.stderr.split("\n", 1)[0] ?? "",
+      { cause: this.#error },
+    );
+  }
+}
+
+/** Tries all things at once; if that fails, one by one. Null: all work. */
+async function findMissing<T>(
+  things: readonly T[],
+  use: (things: readonly T[]) => Promise<void>,
+  moduleOf: (thing: T) => string,
+): Promise<Missing | null> {
+  let failure: ExecError;
+  try {
+    await use(things);
+    return null;
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    failure = error;
+  }
+  const modules: string[] = [];
+  let first = failure;
+  for (const thing of things) {
+    try {
+      await use([thing]);
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      if (modules.length === 0) first = error;
+      modules.push(moduleOf(thing));
+    }
+  }
+  // What fails only together is no missing module.
+  if (modules.length === 0) throw failure;
+  return new Missing(modules, first);
+}

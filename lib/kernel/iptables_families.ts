@@ -1,0 +1,67 @@
+/**
+ * Which IP families of a node iptables can serve.
+ *
+ * @module
+ */
+import { UnsupportedError } from "../errors.ts";
+import type { IpFamily } from "../model/objects.ts";
+import type { Logger } from "../observe/log.ts";
+import type { Exec } from "./exec.ts";
+import { Iptables } from "./iptables.ts";
+import { isPermissionProblem, NEEDS_RIGHTS, probeIptables } from "./iptables_variant.ts";
+import { DISABLE_IPV6, type NodeSysctls } from "./node_sysctls.ts";
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+/** What finding out the families needs. */
+export interface UsableFamiliesOptions {
+  readonly variant: Iptables["variant"];
+  /** The one that must be among them. */
+  readonly primaryFamily: IpFamily;
+  readonly sysctls: NodeSysctls;
+  /** Hears of those that are not. */
+  readonly log: Logger;
+}
+
+/**
+ * The families that work here, each with its programs.
+ *
+ * @throws {UnsupportedError} if the primary one is not among them
+ */
+export async function usableFamilies(
+  exec: Exec,
+  { variant, primaryFamily, sysctls, log }: UsableFamiliesOptions,
+): Promise<ReadonlyMap<IpFamily, Iptables>> {
+  const families = new Map<IpFamily, Iptables>();
+  const refused = new Map<IpFamily, string>();
+  for (const family of FAMILIES) {
+    try {
+      if (family === "IPv6") requireIpv6(sysctls);
+      const iptables = new Iptables(exec, await probeIptables(exec, family, variant));
+      const problem = await iptables.absence();
+      if (problem !== null) throw new UnsupportedError(family, "a nat table that iptables can list", problem);
+      families.set(family, iptables);
+    } catch (error) {
+      if (!(error instanceof UnsupportedError)) throw error;
+      refused.set(family, error.message);
+      log.info("IP family cannot be served", { family, reason: error.message });
+    }
+  }
+  const reason = refused.get(primaryFamily);
+  if (reason !== undefined) throw primaryFamilyError(primaryFamily, reason);
+  return families;
+}
+
+function primaryFamilyError(family: IpFamily, reason: string): UnsupportedError {
+  const tool = family === "IPv4" ? "iptables" : "ip6tables";
+  return new UnsupportedError(`Primary IP family ${family}`, `a working ${tool}`, reason, {
+    message: isPermissionProblem(reason)
+      ? NEEDS_RIGHTS
+      : `the primary IP family ${family} cannot be served: ${reason}`,
+  });
+}
+
+function requireIpv6({ known, ipv6Disabled }: NodeSysctls): void {
+  if (!known || ipv6Disabled === "0") return;
+  throw new UnsupportedError("IPv6", `${DISABLE_IPV6} = 0`, ipv6Disabled ?? "a kernel without IPv6");
+}
