@@ -20,6 +20,7 @@ import {
   startingEvent,
   sysctlsRefusedEvent,
 } from "../observe/event_catalog.ts";
+import type { ProxyMetrics } from "../observe/metrics.ts";
 import { NodeServers } from "../serve/node_servers.ts";
 import { FamilyRunner } from "../sync/family_runner.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
@@ -65,14 +66,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   const runners = prepared.proxiers.map((proxier) =>
     makeRunner(proxier, life, { servers, ownNode, otherModes })
   );
-  const nodeWatch = new NodeWatch({
-    config,
-    nodeName: node,
-    isNodeExpected: usesApiServer(config, life.flags.get("master") ?? ""),
-    runners,
-    mode: prepared,
-    log,
-  });
+  const nodeWatch = makeNodeWatch(life, runners);
   const loop = new ProxyLoop({
     lanes: runners,
     nodeName: node,
@@ -97,11 +91,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   try {
     servers.start();
     onStarted();
-    for (const runner of runners) {
-      // As kube-proxy does, so that the two times can be compared from the start.
-      metrics.lastQueuedTimestamp.set({ ip_family: runner.family }, wallClockMs() / 1000);
-      runner.start();
-    }
+    startRunners(runners, metrics);
     const sourceEnded = source.run(loop, until);
     const begin = nodeWatch.whenReady(loop, until).then((ready) => {
       if (ready) loop.openGate();
@@ -115,6 +105,22 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
     await otherModes.settled();
     await servers.stop();
     await eventsEnded;
+  }
+}
+
+function makeNodeWatch(
+  { config, flags, node, prepared, log }: Life,
+  runners: readonly FamilyRunner[],
+): NodeWatch {
+  const isNodeExpected = usesApiServer(config, flags.get("master") ?? "");
+  return new NodeWatch({ config, nodeName: node, isNodeExpected, runners, mode: prepared, log });
+}
+
+function startRunners(runners: readonly FamilyRunner[], metrics: ProxyMetrics): void {
+  for (const runner of runners) {
+    // As kube-proxy does, so that the two times can be compared from the start.
+    metrics.lastQueuedTimestamp.set({ ip_family: runner.family }, wallClockMs() / 1000);
+    runner.start();
   }
 }
 

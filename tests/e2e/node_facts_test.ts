@@ -30,13 +30,15 @@ const OBJECTS: readonly ApiJson[] = [
   }),
   slice("default/web.1", ["http:8080"], ["10.244.0.11@node-a"]),
 ];
+const FIRST_SYNC = "First sync done, Services are served";
 const TAINT = { key: "ToBeDeletedByClusterAutoscaler", effect: "NoSchedule", value: "1" };
 
-function node(addresses: readonly string[] = [], zone = "z1"): RawApiObject {
+function node(addresses: readonly string[] = [], podCIDRs: readonly string[] = []): RawApiObject {
   return {
     apiVersion: "v1",
     kind: "Node",
-    metadata: { name: "node-a", labels: { "topology.kubernetes.io/zone": zone } },
+    metadata: { name: "node-a", labels: { "topology.kubernetes.io/zone": "z1" } },
+    spec: podCIDRs.length === 0 ? {} : { podCIDR: podCIDRs[0], podCIDRs },
     status: { addresses: addresses.map((address) => ({ type: "InternalIP", address })) },
   };
 }
@@ -144,7 +146,7 @@ async function primaryAddressMoves(_t: Deno.TestContext, kapi: Kapi): Promise<vo
     await new Promise((resolve) => setTimeout(resolve, 500));
     assert(!(await agent.natRules()).includes("KUBE-NODEPORTS"), "node ports would be open on every address");
     await kapi.put(node(["192.0.2.10", "fd00::10"]));
-    await kproxy.untilMessage("First sync done, Services are served");
+    await kproxy.untilMessage(FIRST_SYNC);
     const jump = (address: string): RegExp => new RegExp(`-d ${address}/32 .*-j KUBE-NODEPORTS`);
     assertMatch(await agent.natRules(), jump("192.0.2.10"));
     const from = kproxy.lines.length;
@@ -159,6 +161,27 @@ async function primaryAddressMoves(_t: Deno.TestContext, kapi: Kapi): Promise<vo
     const rules = await agent.natRules();
     assertMatch(rules, jump("192.0.2.20"));
     assert(!jump("192.0.2.10").test(rules), rules);
+  });
+}
+
+async function podCidrsChange(_t: Deno.TestContext, kapi: Kapi): Promise<void> {
+  await withAgent(kapi, async (agent) => {
+    await kapi.put(node(["192.0.2.10"]));
+    const args = ["--detect-local-mode=NodeCIDR", "--iptables-min-sync-period=0s"];
+    await using kproxy = await agent.start(args, false);
+    await kproxy.untilMessage("Watching");
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    assert(!(await agent.natRules()).includes("KUBE-SVC-"), "rules without knowing what is local");
+    await kapi.patch(node(), { spec: { podCIDR: "10.244.7.0/24", podCIDRs: ["10.244.7.0/24"] } });
+    await kproxy.untilMessage(FIRST_SYNC);
+    assertMatch(await agent.natRules(), /! -s 10\.244\.7\.0\/24 /);
+    // An API server lets nobody change them but by a new Node.
+    const from = kproxy.lines.length;
+    await kapi.remove(node());
+    await kapi.put(node(["192.0.2.10"], ["10.244.8.0/24"]));
+    await kproxy.untilMessage("Synced rules", from);
+    assertMatch(await agent.natRules(), /! -s 10\.244\.8\.0\/24 /);
+    assertEquals((await kproxy.stop()).code, 0);
   });
 }
 
@@ -223,6 +246,7 @@ const PARTS: readonly (readonly [name: string, run: (t: Deno.TestContext, kapi: 
   ["what an operator must act on is an Event, also when it is the last that kproxy says", eventsArrive],
   ["without a Node it serves and is healthy; one that comes, leaves or is deleted counts", nodeComesAndGoes],
   ["node ports on the primary address open when the Node has one, and move with it", primaryAddressMoves],
+  ["in mode NodeCIDR rules wait for pod CIDRs, and follow other ones", podCidrsChange],
 ];
 
 e2eTest("kproxy run and the cluster's word on its node, by a real API server", NEEDS, async (t) => {
