@@ -17,6 +17,7 @@ import { KAPI, Kapi } from "../support/kapi.ts";
 import { KproxyProcess, type LogLine } from "../support/kproxy_process.ts";
 import { LabGateway } from "../support/lab_gateway.ts";
 import { WEB_CLUSTER_IP, WEB_NEEDS, WEB_PORT, WebLab } from "../support/lab_web.ts";
+import { userspaceRules } from "../support/leftovers.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
@@ -94,6 +95,22 @@ for (const [args, note] of SERVED) {
     },
   );
 }
+
+e2eTest("where ipvs gave way to iptables, the leftovers of all modes but iptables go", NEEDS, async () => {
+  await withPrograms(IPTABLES_TOOLS, (bin) =>
+    withNetns(async (netns) => {
+      const folder = `${bin}/objects`;
+      await Deno.mkdir(folder);
+      await netns.run(["iptables-restore", "--noflush"], { stdin: userspaceRules("IPv4") });
+      await netns.run(["iptables", "-N", "KUBE-IPVS-FILTER"]);
+      const args = ["--proxy-mode=ipvs", "--proxy-mode-fallback", `--manifests=${folder}`];
+      await using kproxy = await KproxyProcess.start({ netns, args, as: withPath(bin) });
+      await kproxy.untilMessage("Removed what another mode left");
+      const saved = await netns.run(["iptables-save"]);
+      assertMatch(saved, /^:KUBE-SERVICES /m);
+      assertEquals(saved.match(/KUBE-(PORTALS|IPVS)[-A-Z]*/g), null);
+    }));
+});
 
 const REFUSALS: readonly (readonly [args: readonly string[], code: number, error: RegExp])[] = [
   [["--proxy-mode=iptables"], 1, /^Error: install iptables \(not on PATH: iptables, [^\n]*\)$/m],
