@@ -7,7 +7,7 @@
  * @module
  */
 import { writeErrorLine, writeLine } from "./output.ts";
-import { permissionFlags, PERMISSIONS } from "./permissions.ts";
+import { PERMISSIONS, runtimeFlags } from "./permissions.ts";
 import { ROOT } from "./project_files.ts";
 
 const DOWNLOAD_TIMEOUT_MS = 120_000;
@@ -20,7 +20,7 @@ export function compileArgs(output: string, excluded: readonly string[], main = 
     "compile",
     ...options,
     ...excluded.map((path) => `--exclude=${path}`),
-    ...permissionFlags(),
+    ...runtimeFlags(),
     `--output=${output}`,
     main,
   ];

@@ -8,7 +8,7 @@ import { parseArgs } from "@std/cli/parse-args";
 import { CONFIGURATION_SECTIONS } from "../lib/config/fields_doc.ts";
 import { commandsMarkdown, flagsMarkdown } from "../lib/cli/flags_doc.ts";
 import { writeLine } from "./output.ts";
-import { permissionFlags, permissionTable } from "./permissions.ts";
+import { permissionTable, runtimeFlags } from "./permissions.ts";
 import { ROOT } from "./project_files.ts";
 
 /** A part of a file that the code writes, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`. */
@@ -46,7 +46,7 @@ export function replaceSection(text: string, name: string, content: string): str
 }
 
 /** The task `kproxy` of `deno.json` for a list of permission flags. */
-export function kproxyTask(flags: readonly string[] = permissionFlags()): string {
+export function kproxyTask(flags: readonly string[] = runtimeFlags()): string {
   return `deno run -q ${flags.join(" ")} main.ts`;
 }
 

@@ -1,14 +1,14 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { compileArgs, embeddedPermissions, embeddedProblems, excludedFolders } from "./compile.ts";
 import { kproxyTask, outdatedFiles, replaceSection, replaceTask } from "./docs.ts";
-import { permissionFlags, PERMISSIONS, permissionTable } from "./permissions.ts";
+import { permissionFlags, PERMISSIONS, permissionTable, runtimeFlags } from "./permissions.ts";
 import { ROOT } from "./project_files.ts";
 
 Deno.test("the task kproxy runs with exactly the permissions of the list", async () => {
   const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}/deno.json`));
   const words: string[] = tasks.kproxy.command.split(" ");
   assertEquals(words.slice(0, 3), ["deno", "run", "-q"]);
-  assertEquals(words.slice(3, -1), permissionFlags());
+  assertEquals(words.slice(3, -1), runtimeFlags());
   assertEquals(words.at(-1), "main.ts");
 });
 
@@ -25,6 +25,7 @@ Deno.test("the compiled program carries exactly the permissions of the list", as
       stderr: "null",
     }).output();
     assertEquals(success, true);
+    assertEquals(args.filter((arg) => arg.startsWith("--v8-flags")), ["--v8-flags=--max-semi-space-size=2"]);
     const embedded = await embeddedPermissions(output);
     assertEquals(embeddedProblems(embedded), []);
     assertEquals(embeddedProblems({ ...embedded, allow_ffi: [], allow_run: ["sh"] }).length, 2);

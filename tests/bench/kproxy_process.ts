@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { permissionFlags } from "../../tools/permissions.ts";
+import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import type { Netns } from "../support/netns.ts";
 import { NODE_NAME } from "./fake_objects.ts";
@@ -52,7 +52,7 @@ export class KproxyProcess implements AsyncDisposable {
     const args = [
       ...["netns", "exec", netns.name, "env", `PATH=${options.path ?? Deno.env.get("PATH")}`],
       ...[Deno.execPath(), "run", "-q", ...options.runtimeFlags ?? []],
-      ...[...permissionFlags(), "main.ts", "run", `--master=${options.master}`],
+      ...[...runtimeFlags(), "main.ts", "run", `--master=${options.master}`],
       ...[`--hostname-override=${NODE_NAME}`, "--proxy-mode=iptables", "--v=2", "--logging-format=json"],
       ...options.flags ?? [],
     ];

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { permissionFlags } from "../../tools/permissions.ts";
+import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 
 /** What one run left behind. */
@@ -24,7 +24,7 @@ export interface RunOptions {
 
 /** The arguments of `deno` that start kproxy, without kproxy's own. */
 export function kproxyArgv(): string[] {
-  return ["run", "-q", "--config", `${ROOT}/deno.json`, ...permissionFlags(), `${ROOT}/main.ts`];
+  return ["run", "-q", "--config", `${ROOT}/deno.json`, ...runtimeFlags(), `${ROOT}/main.ts`];
 }
 
 /** Runs kproxy to its end. */

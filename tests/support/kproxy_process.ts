@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { permissionFlags } from "../../tools/permissions.ts";
+import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import type { Netns } from "./netns.ts";
 
@@ -59,7 +59,7 @@ export class KproxyProcess implements AsyncDisposable {
   /** Starts it without waiting. The process is the runtime itself, so signals and kills reach it and nothing else. */
   static spawn({ netns, args, path, as, verbosity = 2 }: KproxyOptions): KproxyProcess {
     const { prefix, deno, root } = as ?? { prefix: [], deno: Deno.execPath(), root: ROOT };
-    const kproxy = ["run", "-q", "--config", `${root}/deno.json`, ...permissionFlags(), `${root}/main.ts`];
+    const kproxy = ["run", "-q", "--config", `${root}/deno.json`, ...runtimeFlags(), `${root}/main.ts`];
     const child = new Deno.Command("ip", {
       args: [
         ...["netns", "exec", netns.name, ...prefix, deno, ...kproxy],

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { permissionFlags } from "../permissions.ts";
+import { runtimeFlags } from "../permissions.ts";
 import { ROOT } from "../project_files.ts";
 import type { Child } from "./child.ts";
 import { wallClockMs } from "./web_client.ts";
@@ -24,7 +24,7 @@ export interface FirstSync {
 
 /** The command line of kproxy, as `deno task kproxy` has it. */
 export function kproxyArgv(...args: readonly string[]): string[] {
-  const runtime = [Deno.execPath(), "run", "-q", "--config", `${ROOT}/deno.json`, ...permissionFlags()];
+  const runtime = [Deno.execPath(), "run", "-q", "--config", `${ROOT}/deno.json`, ...runtimeFlags()];
   return [...runtime, `${ROOT}/main.ts`, ...args];
 }
 
