@@ -15,17 +15,6 @@ export type SysctlOutcome =
   /** This kernel does not have it, or not yet (its module is not loaded). */
   | { readonly kind: "missing" };
 
-/** True if there is a program to read settings with, whatever it can read. */
-export async function hasSysctlProgram(exec: Exec): Promise<boolean> {
-  try {
-    await exec.run(["sysctl", "--version"]);
-    return true;
-  } catch (error) {
-    if (error instanceof ExecError && error.isMissing()) return false;
-    throw error;
-  }
-}
-
 /**
  * The value of a setting such as `net.ipv4.ip_forward`, or null if this kernel does not have it.
  *
