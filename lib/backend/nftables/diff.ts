@@ -187,13 +187,15 @@ function joinHandovers(
     for (const name of groupOf.get(to) ?? [to]) group.add(name);
     for (const name of group) groupOf.set(name, group);
   }
-  const byName = new Map(services.map((service) => [service.name, service]));
   const joined: ServiceOperations[] = [];
+  const done = new Set<NamespacedName>();
   for (const service of services) {
-    const group = groupOf.get(service.name) ?? new Set([service.name]);
-    const members = [...group].flatMap((name) => byName.get(name) ?? []);
-    for (const name of group) byName.delete(name);
-    if (members.length > 0) joined.push(joinServices(members, group));
+    if (done.has(service.name)) continue;
+    const group = groupOf.get(service.name);
+    joined.push(
+      group === undefined ? service : joinServices(services.filter(({ name }) => group.has(name)), group),
+    );
+    for (const name of group ?? []) done.add(name);
   }
   return joined;
 }

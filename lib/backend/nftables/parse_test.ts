@@ -1,0 +1,115 @@
+import { assertEquals } from "@std/assert";
+import { parseTable } from "./parse.ts";
+
+const NONE = { permissions: "none" } as const;
+
+/** As nft 1.0.6 prints it. */
+const LISTED = `table ip kproxy { # handle 1
+	comment "kproxy layout 1"
+	set cluster-ips { # handle 6
+		type ipv4_addr
+		comment "cluster IPs, with { braces }"
+		elements = { 10.96.10.1, 10.96.10.2,
+			     10.96.10.3 }
+	}
+
+	set nodeport-ips { # handle 7
+		type ipv4_addr
+	}
+
+	map service-ips { # handle 1
+		type ipv4_addr . inet_proto . inet_service : verdict
+		elements = { 10.96.10.2 . udp . 53 : goto udp-2,
+			     10.96.10.1 . tcp . 80 comment "a, b : c" : goto tcp-3,
+			     10.96.10.5 . tcp . 81 counter packets 3 bytes 180 comment "x" : drop }
+	}
+
+	map endpoints-tcp { # handle 9
+		typeof ip daddr . tcp dport . numgen random mod 65536 : ip daddr . tcp dport
+		elements = { 10.96.10.1 . 80 . 0 : 10.244.0.11 . 8080 }
+	}
+
+	set affinity-BNZJJVPA-shop/cart/tcp/__10.244.0.21/6379 { # handle 55
+		type ipv4_addr
+		size 65535
+		flags dynamic,timeout
+		timeout 1d1h1m1s
+		elements = { 10.0.0.1 timeout 10m expires 9m59s948ms, 10.0.0.2 timeout 10m expires 9m59s948ms,
+			     10.0.0.3 expires 1s }
+	}
+
+	chain reject-chain { # handle 20
+		comment "made by hand # handle 3"
+		reject # handle 21
+	}
+
+	chain empty { # handle 22
+	}
+
+	chain nat-prerouting { # handle 17
+		type nat hook prerouting priority dstnat; policy accept;
+		jump services # handle 43
+		ip daddr 10.0.0.1 drop comment "# handle 1" # handle 44
+	}
+}
+`;
+
+Deno.test("a table as nft prints it", NONE, () => {
+  const table = parseTable(LISTED);
+  assertEquals(table.comment, "kproxy layout 1");
+  assertEquals(
+    new Map([...table.elements].map(([name, elements]) => [name, [...elements]])),
+    new Map([
+      ["cluster-ips", [["10.96.10.1", ""], ["10.96.10.2", ""], ["10.96.10.3", ""]]],
+      ["nodeport-ips", []],
+      ["service-ips", [
+        ["10.96.10.2 . udp . 53", "goto udp-2"],
+        ["10.96.10.1 . tcp . 80", "goto tcp-3"],
+        ["10.96.10.5 . tcp . 81", "drop"],
+      ]],
+      ["endpoints-tcp", [["10.96.10.1 . 80 . 0", "10.244.0.11 . 8080"]]],
+    ]),
+  );
+  assertEquals([...table.affinitySets], [["affinity-BNZJJVPA-shop/cart/tcp/__10.244.0.21/6379", 90061]]);
+  assertEquals([...table.chains], [
+    ["reject-chain", [{ text: "reject", handle: 21 }]],
+    ["empty", []],
+    ["nat-prerouting", [
+      { text: "jump services", handle: 43 },
+      { text: 'ip daddr 10.0.0.1 drop comment "# handle 1"', handle: 44 },
+    ]],
+  ]);
+  assertEquals([...table.hooks], [[
+    "nat-prerouting",
+    "type nat hook prerouting priority dstnat; policy accept;",
+  ]]);
+});
+
+Deno.test("IPv6 keys hold colons", NONE, () => {
+  const { elements } = parseTable(`table ip6 kproxy { # handle 1
+	map endpoints-tcp { # handle 9
+		elements = { fd00:10:96::9 . 80 . 0 : fd00:10:244::91 . 8080,
+			     ::1 . 80 . 1 : ::2 . 8080 }
+	}
+}`);
+  assertEquals([...elements.get("endpoints-tcp") ?? []], [
+    ["fd00:10:96::9 . 80 . 0", "fd00:10:244::91 . 8080"],
+    ["::1 . 80 . 1", "::2 . 8080"],
+  ]);
+});
+
+Deno.test("no table", NONE, () => {
+  const { comment, chains, hooks, elements, affinitySets } = parseTable("");
+  assertEquals([comment, chains.size, hooks.size, elements.size, affinitySets.size], ["", 0, 0, 0, 0]);
+});
+
+for (
+  const [printed, seconds] of [["10m", 600], ["1d", 86400], ["3h", 10800], ["1s", 1], ["1h1s", 3601]] as const
+) {
+  Deno.test(`timeout ${printed}`, NONE, () => {
+    const { affinitySets } = parseTable(
+      `table ip kproxy {\n\tset affinity-x { # handle 1\n\t\ttimeout ${printed}\n\t}\n}\n`,
+    );
+    assertEquals(affinitySets.get("affinity-x"), seconds);
+  });
+}
