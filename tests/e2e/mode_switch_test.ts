@@ -5,7 +5,9 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { setNames } from "../../lib/backend/ipvs/sets.ts";
+import { service, slice } from "../flows/objects.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
+import type { LabHost } from "../support/lab_host.ts";
 import {
   WEB_CLUSTER_IP,
   WEB_NEEDS,
@@ -14,13 +16,32 @@ import {
   WEB_TARGET_PORT,
   WebLab,
 } from "../support/lab_web.ts";
-import { ipsetText, ipvsRules, nftTables, userspaceRules } from "../support/leftovers.ts";
+import { ipsetText, ipvsRules, type NftService, nftTables, userspaceRules } from "../support/leftovers.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
 const NEEDS = [...WEB_NEEDS, program("nft"), program("ipset")];
 const CLUSTER = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
 const REMOVED = "Removed what another mode left";
-const SERVE = { vip: WEB_CLUSTER_IP, port: WEB_PORT, to: `${WEB_PODS[0]}:${WEB_TARGET_PORT}` };
+const DNS = { ip: WEB_CLUSTER_IP, port: 53 };
+const DNS_TARGET_PORT = 5353;
+const SERVED: readonly NftService[] = [
+  { vip: WEB_CLUSTER_IP, port: WEB_PORT, protocol: "tcp", to: `${WEB_PODS[0]}:${WEB_TARGET_PORT}` },
+  { vip: WEB_CLUSTER_IP, port: DNS.port, protocol: "udp", to: `${WEB_PODS[0]}:${DNS_TARGET_PORT}` },
+];
+
+/** The lab, with the Service's endpoints over UDP beside it. */
+async function addDns({ lab, manifests }: WebLab): Promise<LabHost> {
+  const pods = WEB_PODS.slice(0, 2);
+  for (const ip of pods) {
+    const request = { protocol: "udp", ip, port: DNS_TARGET_PORT } as const;
+    await (await lab.host(ip, "cni0")).call("serve", request);
+  }
+  await manifests.replace("dns.json", [
+    service("shop/dns", { clusterIP: WEB_CLUSTER_IP, ports: [`dns:${DNS.port}/UDP`] }),
+    slice("shop/dns.1", [`dns:${DNS_TARGET_PORT}/UDP`], pods),
+  ]);
+  return await lab.host("10.244.0.6", "cni0");
+}
 
 for (const cleanupIpvs of [true, false]) {
   const name = cleanupIpvs ? "all other modes" : "all other modes but IPVS";
@@ -35,23 +56,28 @@ for (const cleanupIpvs of [true, false]) {
         await netns.run([`${tool}-restore`, "--noflush"], { stdin: ipvsRules(family) });
         await netns.run([`${tool}-restore`, "--noflush"], { stdin: userspaceRules(family) });
       }
-      await netns.run(["nft", "-f", "-"], { stdin: nftTables("kube-proxy", SERVE) });
+      await netns.run(["nft", "-f", "-"], { stdin: nftTables("kube-proxy", SERVED) });
       await netns.run(["nft", "add", "table", "ip", "others"]);
-      const loop = await ConnectLoop.start(web.pod, CLUSTER);
-      await loop.answered(100);
+      const loops = [
+        await ConnectLoop.start(web.pod, CLUSTER),
+        await ConnectLoop.start(await addDns(web), DNS, "udp"),
+      ];
+      for (const loop of loops) await loop.answered(100);
       await using kproxy = await web.start([`--cleanup-ipvs=${cleanupIpvs}`, "--oom-score-adj=500"]);
       // Each family's own, each in its turn.
       await kproxy.until(
         "the end of both families' tables",
         (lines) => lines.filter(({ msg, what }) => msg === REMOVED && what === "tables of nft").length === 2,
       );
-      await loop.answered(200);
-      const { byServer } = await loop.stopUnbroken();
-      assertEquals(
-        Object.keys(byServer).length,
-        2,
-        "both endpoints answer under the new rules, one did before",
-      );
+      for (const loop of loops) {
+        await loop.answered(200);
+        const { byServer } = await loop.stopUnbroken();
+        assertEquals(
+          Object.keys(byServer).length,
+          2,
+          "both endpoints answer under the new rules, one did before",
+        );
+      }
 
       const tables = await netns.run(["nft", "list", "tables"]);
       assert(!tables.includes("kube-proxy") && tables.includes("table ip others"), tables);

@@ -90,24 +90,31 @@ COMMIT
 `;
 }
 
-/** Both families' tables of nftables mode by this name; `serve` leads a VIP and port to an address and port. */
-export function nftTables(
-  name: string,
-  serve: { readonly vip: string; readonly port: number; readonly to: string } = {
-    vip: "10.96.10.1",
-    port: 80,
-    to: "10.244.0.11:8080",
-  },
-): string {
+/** What a table of nftables mode leads somewhere. */
+export interface NftService {
+  readonly vip: string;
+  readonly port: number;
+  readonly protocol: "tcp" | "udp";
+  /** Address and port of the one endpoint. */
+  readonly to: string;
+}
+
+const NFT_WEB: NftService = { vip: "10.96.10.1", port: 80, protocol: "tcp", to: "10.244.0.11:8080" };
+
+/** Both families' tables of nftables mode by this name, with these Services in the first. */
+export function nftTables(name: string, services: readonly NftService[] = [NFT_WEB]): string {
+  const elements = services.map(({ vip, port, protocol }, i) =>
+    `${vip} . ${protocol} . ${port} : goto service-${i}`
+  );
+  const chains = services.map(({ protocol, to }, i) =>
+    `  chain service-${i} {\n    meta l4proto ${protocol} dnat to ${to}\n  }\n`
+  );
   return `table ip ${name} {
   map service-ips {
     type ipv4_addr . inet_proto . inet_service : verdict
-    elements = { ${serve.vip} . tcp . ${serve.port} : goto service-web }
+    elements = { ${elements.join(", ")} }
   }
-  chain service-web {
-    meta l4proto tcp dnat to ${serve.to}
-  }
-  chain nat-prerouting {
+${chains.join("")}  chain nat-prerouting {
     type nat hook prerouting priority dstnat; policy accept;
     ip daddr . meta l4proto . th dport vmap @service-ips
   }
