@@ -78,6 +78,8 @@ export class KubeEvents implements EventRecorder {
   #writing: Series | undefined;
   #wake: () => void = () => {};
   #refusedUntilMs = -Infinity;
+  /** Of the last Event that began a series. */
+  #newestMs = -Infinity;
   #toldProblem = "";
 
   constructor(options: KubeEventsOptions) {
@@ -93,7 +95,9 @@ export class KubeEvents implements EventRecorder {
     const key = [event.type, event.reason, event.action, subjectText(event.regarding), event.note].join("\n");
     const known = this.#series.get(key);
     if (known === undefined) {
-      const body = eventBody(event, hostname, now);
+      // Its time is in its name, and two of one object may come in the same moment.
+      this.#newestMs = Math.max(now, this.#newestMs + 0.001);
+      const body = eventBody(event, hostname, this.#newestMs);
       const series = { event, body, count: 1, lastMs: now, writtenMs: undefined, queued: false };
       this.#series.set(key, series);
       this.#enqueue(series);

@@ -255,6 +255,15 @@ Deno.test("a flood is slowed down and what is too much is dropped, oldest first"
   assertEquals(setup.api.requests.length, 35);
 });
 
+Deno.test("two Events of one object in the same moment are two", async () => {
+  await using setup = new Setup();
+  setup.events.record(conflict(32000));
+  setup.events.record(conflict(32001));
+  setup.run();
+  await setup.pass(1);
+  assertEquals(setup.api.objects.size, 2);
+});
+
 Deno.test("the end waits a second, no longer, for a server that does not answer", async () => {
   await using setup = new Setup();
   setup.run();
