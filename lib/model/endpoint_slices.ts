@@ -120,7 +120,11 @@ export class EndpointSliceCache {
     const pending = slices.pending.get(name);
     const known = pending === undefined ? slices.applied.get(name) ?? null : pending;
     const same = slice === null || known === null ? slice === known : sameSlice(known, slice);
-    if (same) return false;
+    if (same) {
+      // An equal one from a new list: whoever delivered it keeps it too, and the former one can go.
+      if (slice !== null) (pending === undefined ? slices.applied : slices.pending).set(name, slice);
+      return false;
+    }
     slices.pending.set(name, slice);
     this.#changed.add(service);
     return true;

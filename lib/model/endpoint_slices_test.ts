@@ -314,3 +314,23 @@ Deno.test("slices of one name in two namespaces are two slices", pure, () => {
   cache.update(testSlice({ namespace: "lab" }), true);
   assertEquals([...cache.checkout().keys()], ["lab/web"]);
 });
+
+Deno.test("an equal slice takes the place of the former one, which nobody needs any more", pure, () => {
+  const { cache } = newCache();
+  const web = (name: string) => testSlice({ name, endpoints: [testSliceEndpoint("10.1.0.1")] });
+  for (const isApplied of [false, true]) {
+    const { proxy: former, revoke } = Proxy.revocable(web(`web-${isApplied}`), {});
+    cache.update(former, false);
+    if (isApplied) cache.checkout();
+    assertEquals(cache.update(web(`web-${isApplied}`), false), false);
+    // Whoever looks at it now fails.
+    revoke();
+    cache.update(
+      testSlice({ name: `other-${isApplied}`, endpoints: [testSliceEndpoint("10.1.0.2")] }),
+      false,
+    );
+    assertEquals(keysByPort(cache.checkout().get("shop/web") ?? new Map()), {
+      "shop/web/TCP": ["10.1.0.1:8080", "10.1.0.2:8080"],
+    });
+  }
+});

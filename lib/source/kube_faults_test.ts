@@ -1,6 +1,13 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { assert, assertEquals, assertLess, assertMatch, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertLess,
+  assertMatch,
+  assertStrictEquals,
+  assertStringIncludes,
+} from "@std/assert";
 import {
   listsOf,
   putWeb,
@@ -318,4 +325,21 @@ Deno.test("stopping is immediate in every state and leaves nothing behind", asyn
     await source[Symbol.asyncDispose]();
     assertLess(Date.now() - startMs, 500);
   }
+});
+
+Deno.test("a list that brings nothing new leaves what was delivered: later changes start from that", async () => {
+  await using server = new ListWatchServer();
+  putWeb(server);
+  await using source = startKubeSource(server);
+  await source.recorder.untilSynced();
+  await watching(server);
+  const gone = { type: "ERROR", object: { kind: "Status", code: 410, message: "too old resource version" } };
+  server.send(`${JSON.stringify(gone)}\n`);
+  await until(() => listsOf(server, "services") === 2, "a second list");
+  const delivered = source.recorder.objects.get("Service default/web");
+  server.put(rawService("web", { port: 81 }));
+  const { recorder } = source;
+  await recorder.until(() => recorder.story().at(-1) === "update Service default/web", "the change");
+  const update = recorder.batches.at(-1)?.at(-1);
+  assertStrictEquals(update?.type === "update" ? update.old : undefined, delivered);
 });

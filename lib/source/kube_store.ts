@@ -75,14 +75,18 @@ export class KubeStore {
 
   #replace(identity: string, objects: readonly ApiObject[], events: SourceEvent[]): void {
     const left = new Map(this.objectsAt(identity).map((object) => [object.name, object]));
-    if (objects.length === 0) this.#objects.delete(identity);
-    else this.#objects.set(identity, objects);
+    const inForce: ApiObject[] = [];
     for (const object of objects) {
       const old = left.get(object.name);
       left.delete(object.name);
+      const isSame = old !== undefined && sameObject(old, object);
+      // Others keep what was delivered: an equal one beside it would cost its memory a second time.
+      inForce.push(isSame ? old : object);
       if (old === undefined) events.push({ type: "add", object });
-      else if (!sameObject(old, object)) events.push({ type: "update", old, object });
+      else if (!isSame) events.push({ type: "update", old, object });
     }
+    if (inForce.length === 0) this.#objects.delete(identity);
+    else this.#objects.set(identity, inForce);
     for (const old of left.values()) events.push({ type: "delete", old });
   }
 }
