@@ -5,10 +5,12 @@
  */
 import type { ProxyMode } from "../config/types.ts";
 import { prepareIptables } from "./iptables/proxier.ts";
+import { prepareNftables } from "./nftables/proxier.ts";
 import type { PrepareMode } from "./mode.ts";
 
 /** The modes that have an implementation. Which of them a node runs is decided in `choose_mode.ts`. */
 export const MODES: ReadonlyMap<ProxyMode, PrepareMode> = new Map<ProxyMode, PrepareMode>([
+  ["nftables", prepareNftables],
   ["iptables", prepareIptables],
 ]);
 

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import type { NamespacedName } from "../../model/objects.ts";
 import type {
   AffinitySet,
   Chain,
@@ -21,8 +20,8 @@ export interface TableAddress {
   readonly addressType: "ipv4_addr" | "ipv6_addr";
 }
 
-/** How much the rules of some Services write, per kind. */
-export type WrittenCounts = Record<"chains" | "elements" | "rules" | "sets", number>;
+/** How much some operations write, per kind. Sets are maps, too. */
+export type WrittenCounts = Record<"chains" | "elements" | "sets", number>;
 
 /** Containers, chains and elements that are there whatever the Services are; `hooked` false leaves out the chains that the kernel calls. */
 export function baseLines(
@@ -81,40 +80,46 @@ export function deletedChainLines({ table }: TableAddress, names: readonly strin
   return names.map((name) => `delete chain ${table} ${name}`);
 }
 
+/** Chains that these operations flush, to be deleted later. */
+export function staleChainNames({ services, leftover }: Operations): readonly string[] {
+  return [...services.flatMap((service) => service.staleChains), ...leftover.staleChains];
+}
+
+/** Chains that these operations fill. */
+export function writtenChainNames({ base, services }: Operations): readonly string[] {
+  const chains: readonly Chain[] = [...base.chains, ...base.sharedChains, ...base.hookedChains];
+  return [...chains, ...services.flatMap(({ writtenChains }) => writtenChains)].map(({ name }) => name);
+}
+
 /** How much these operations write. */
 export function countWritten(operations: Operations): WrittenCounts {
   const { base, services, leftover } = operations;
-  const counts = { chains: 0, elements: 0, rules: 0, sets: base.containers.length };
-  const addChains = (chains: readonly Chain[]): void => {
-    counts.chains += chains.length;
-    for (const { rules } of chains) counts.rules += rules.length;
+  const counts = {
+    chains: writtenChainNames(operations).length + staleChainNames(operations).length,
+    elements: base.deletedElements.length + base.addedElements.length + leftover.deletedElements.length,
+    sets: base.containers.length + leftover.staleSets.length,
   };
-  for (const chains of [base.chains, base.sharedChains, base.hookedChains]) addChains(chains);
-  counts.elements += base.deletedElements.length + base.addedElements.length +
-    leftover.deletedElements.length;
-  counts.chains += leftover.staleChains.length;
-  counts.sets += leftover.staleSets.length;
-  for (const service of services) {
-    addChains(service.writtenChains);
-    counts.chains += service.staleChains.length;
-    counts.sets += service.writtenSets.length + service.staleSets.length;
-    counts.elements += service.deletedElements.length + service.addedElements.length;
+  for (const { deletedElements, addedElements, writtenSets, staleSets } of services) {
+    counts.elements += deletedElements.length + addedElements.length;
+    counts.sets += writtenSets.length + staleSets.length;
   }
   return counts;
 }
 
-/** About how much of a transaction's time a Service takes: its elements, and ten times its chains and sets. */
-export function weightOf(operations: ServiceOperations): number {
+/** What a chain or a set counts, where an element counts one. */
+const OBJECT_WEIGHT = 10;
+
+function weightOf(operations: ServiceOperations): number {
   const { deletedElements, writtenSets, writtenChains, addedElements, staleChains, staleSets } = operations;
   const objects = writtenSets.length + writtenChains.length + staleChains.length + staleSets.length;
-  return deletedElements.length + addedElements.length + 10 * objects;
+  return deletedElements.length + addedElements.length + OBJECT_WEIGHT * objects;
 }
 
-/** The Services in groups of about `weight`, in their order. */
+/** The Services in groups of about `weight` elements, in their order; never a part of one. */
 export function* groupsByWeight(
   services: readonly ServiceOperations[],
   weight: number,
-): Iterable<readonly ServiceOperations[]> {
+): Generator<readonly ServiceOperations[]> {
   let group: ServiceOperations[] = [];
   let sum = 0;
   for (const service of services) {
@@ -128,30 +133,26 @@ export function* groupsByWeight(
   if (group.length > 0) yield group;
 }
 
-/** The texts of several Services as one, and whose each line is. */
-export class TransactionText {
-  readonly #lines: string[] = [];
-  /** Number of the last line of each owner, in order. */
-  readonly #ends: { readonly end: number; readonly owner: NamespacedName | null }[] = [];
+/** The text of several Services, and whose each line of it is. */
+export class ServicesText {
+  readonly text: string;
+  /** Number of the last line of each Service, in order. */
+  readonly #ends: readonly number[];
+  readonly #services: readonly ServiceOperations[];
 
-  /** Adds lines of a Service, or of none. */
-  add(owner: NamespacedName | null, lines: readonly string[]): void {
-    if (lines.length === 0) return;
-    for (const line of lines) this.#lines.push(line);
-    this.#ends.push({ end: this.#lines.length, owner });
+  constructor(address: TableAddress, services: readonly ServiceOperations[]) {
+    const lines: string[] = [];
+    this.#ends = services.map((service) => {
+      for (const line of serviceLines(address, service)) lines.push(line);
+      return lines.length;
+    });
+    this.#services = services;
+    this.text = lines.length === 0 ? "" : lines.join("\n") + "\n";
   }
 
-  get isEmpty(): boolean {
-    return this.#lines.length === 0;
-  }
-
-  /** Whose line it is (1-based); null if no Service's. */
-  ownerOf(line: number): NamespacedName | null {
-    return this.#ends.find(({ end }) => line <= end)?.owner ?? null;
-  }
-
-  toString(): string {
-    return this.isEmpty ? "" : this.#lines.join("\n") + "\n";
+  /** Whose line it is (1-based). */
+  ownerOf(line: number): ServiceOperations | undefined {
+    return this.#services[this.#ends.findIndex((end) => line <= end)];
   }
 }
 

@@ -1,0 +1,274 @@
+/**
+ * Brings the rules of one IP family into the kernel: everything once, in transactions of whole Services, then only what
+ * changes, in one.
+ *
+ * @module
+ */
+import { ExecError, SyncError, type SyncPhase } from "../../errors.ts";
+import { type Nft, nftFamily } from "../../kernel/nft.ts";
+import { describeNftFailure, nftFailureKind } from "../../kernel/nft_failure.ts";
+import { matchingNodeIps } from "../../model/node.ts";
+import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import type { Changed, ProxyState } from "../../model/state.ts";
+import type { Logger } from "../../observe/log.ts";
+import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import type { Refused } from "../isolate.ts";
+import { isOtherLayout, moveAside, READ_COMMANDS, readTables } from "./apply_layout.ts";
+import { Quarantine } from "./apply_quarantine.ts";
+import { StaleChains } from "./apply_stale_chains.ts";
+import { type Progress, Writer } from "./apply_writer.ts";
+import { CanarySampler, canaryText } from "./canary.ts";
+import { FAMILY_WORDS, NEXT_TABLE_NAME, TABLE_NAME } from "./chains.ts";
+import type { CommittedService, CommittedTable } from "./committed.ts";
+import { diffNftables, isEmpty } from "./diff.ts";
+import { diffObserved, NO_TABLE } from "./diff_observed.ts";
+import { keptService, withoutKept } from "./kept_service.ts";
+import { planNftables } from "./plan.ts";
+import type { NftablesOptions, NftablesPlan, Operations, ServiceOperations } from "./ruleset.ts";
+import { staleChainNames, type TableAddress, writtenChainNames } from "./transactions.ts";
+
+/**
+ * Elements per transaction of a full sync. All at once is as fast, but a kernel that commits 100,000 elements in one go does
+ * nothing else meanwhile, and the first Services would wait for the last. README.md has what was measured.
+ */
+export const ELEMENTS_PER_TRANSACTION = 10_000;
+
+/** What decides the rules, as far as it is known before the first sync. */
+export type NftablesSettings = Omit<NftablesOptions, "family" | "nodePortIps">;
+
+/** What an {@linkcode NftablesProxier} needs. */
+export interface NftablesProxierOptions {
+  readonly family: IpFamily;
+  readonly nft: Nft;
+  readonly settings: NftablesSettings;
+  /** Addresses of all interfaces of the node, both families; asked before each sync unless every address serves node ports. */
+  readonly interfaceIps: () => readonly string[];
+  readonly logger: Logger;
+  /** Milliseconds, monotonic. */
+  readonly nowMs: () => number;
+  /** Default {@linkcode ELEMENTS_PER_TRANSACTION}. */
+  readonly elementsPerTransaction?: number;
+}
+
+/** nftables mode for one family. */
+export class NftablesProxier implements FamilyProxier {
+  readonly family: IpFamily;
+  readonly #options: NftablesProxierOptions;
+  readonly #address: TableAddress;
+  readonly #quarantine: Quarantine;
+  readonly #staleChains: StaleChains;
+  readonly #canary = new CanarySampler();
+  #settings: NftablesSettings;
+  /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
+  #committed: CommittedTable | undefined;
+  /** Counts syncs, so that a check can tell that one went on meanwhile. */
+  #syncs = 0;
+  // Of the sync under way.
+  #progress: Progress = newProgress();
+  #phasesMs: Record<string, number> = {};
+
+  constructor(options: NftablesProxierOptions) {
+    const { family, nft, logger, nowMs } = options;
+    this.family = family;
+    this.#options = options;
+    this.#settings = options.settings;
+    this.#address = addressOf(family, TABLE_NAME);
+    this.#quarantine = new Quarantine(nowMs);
+    this.#staleChains = new StaleChains({ nft, address: this.#address, family, logger, nowMs });
+  }
+
+  /** Takes new settings over. @returns true if they differ, so that everything must be written again */
+  configure(settings: NftablesSettings): boolean {
+    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return false;
+    this.#settings = settings;
+    this.#committed = undefined;
+    return true;
+  }
+
+  /**
+   * Writes what differs: from what the kernel holds if that is not known or everything was asked for, else from what was
+   * committed. Services that the kernel refuses stay as they were if the others go in without them; that is tried only over
+   * what was read in the same sync.
+   *
+   * @throws {SyncError} if nft failed; its cause is the {@linkcode ExecError}
+   */
+  async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
+    const committed = this.#committed;
+    const settings = this.#settings;
+    this.#committed = undefined;
+    this.#syncs++;
+    this.#progress = newProgress();
+    this.#phasesMs = {};
+    const isFull = changed === "all" || committed === undefined;
+    const reached = isFull ? await this.#syncAll(state) : await this.#syncChanged(state, changed, committed);
+    this.#canary.written(isFull ? "all" : changed, reached);
+    const failedDeletions = await this.#inPhase("apply", () => this.#staleChains.deleteDue());
+    // New settings may have come meanwhile: then everything has to be written again.
+    if (this.#settings === settings) this.#committed = reached;
+    const { commands, bytes, written } = this.#progress;
+    const { elements, chains, affinitySets } = reached.counts;
+    return {
+      commands,
+      bytes,
+      written,
+      total: { elements, chains, sets: reached.base.containers.length + affinitySets },
+      phasesMs: this.#phasesMs,
+      quarantined: this.#quarantine.services,
+      ...failedDeletions === 0 ? {} : { failedDeletions },
+    };
+  }
+
+  /**
+   * One dry run, which the kernel refuses if something of what it tries is not there: see canary.ts. Says that all is well
+   * while nothing is committed: then a full sync is on its way.
+   */
+  async checkCanary(): Promise<boolean> {
+    const committed = this.#committed;
+    if (committed === undefined) return false;
+    const { nft, logger } = this.#options;
+    const syncs = this.#syncs;
+    try {
+      await nft.check(canaryText(this.#address.table, this.#canary.next(committed)));
+      return false;
+    } catch (error) {
+      if (!(error instanceof ExecError) || nftFailureKind(error) !== "rejected") throw error;
+      // What a sync changed meanwhile is no damage.
+      if (this.#syncs !== syncs) return false;
+      const problem = describeNftFailure(error);
+      logger.info("Rules are not as they were committed", { family: this.family, problem }, 2);
+      return true;
+    }
+  }
+
+  async #syncAll(state: ProxyState): Promise<CommittedTable> {
+    const { nft } = this.#options;
+    this.#staleChains.clear();
+    this.#progress.commands += READ_COMMANDS;
+    const found = await this.#inPhase("read", () => readTables(nft, nftFamily(this.family)));
+    const plan = await this.#inPhase("plan", () => this.#plan(state, "all"));
+    const isOther = isOtherLayout(found.observed, plan);
+    const writer = this.#writer(this.#address);
+    const remove = (name: string): Promise<void> => writer.deleteTable(addressOf(this.family, name).table);
+    if (isOther) {
+      this.#options.logger.info("Replacing a table of another layout", {
+        family: this.family,
+        found: found.observed?.comment,
+        wanted: plan.base.comment,
+      });
+      const aside = this.#writer(addressOf(this.family, NEXT_TABLE_NAME));
+      await this.#inPhase("apply", () => moveAside(plan, found, aside, remove));
+    }
+    const observed = isOther ? NO_TABLE : found.observed ?? NO_TABLE;
+    const { operations, committed } = await this.#inPhase("plan", () => diffObserved(plan, observed));
+    await this.#inPhase("apply", async () => {
+      const refused = await this.#writeAll(writer, plan, operations);
+      const kept = new Map<NamespacedName, CommittedService>();
+      for (const { item: { name } } of refused) {
+        const rules = plan.services.get(name);
+        if (rules) kept.set(name, keptService(name, rules, observed));
+      }
+      const leftover = withoutKept(operations.leftover, kept.values());
+      await writer.writeLeftover(leftover);
+      for (const [name, service] of kept) committed.keep(name, service);
+      this.#staleChains.flushed(leftover.staleChains);
+      if (isOther || found.next !== "absent") await remove(NEXT_TABLE_NAME);
+    });
+    return committed;
+  }
+
+  async #writeAll(
+    writer: Writer,
+    { base: { comment }, base }: NftablesPlan,
+    operations: Operations,
+  ): Promise<readonly Refused<ServiceOperations>[]> {
+    await writer.writeBase(operations.base, { comment, hooked: true });
+    const refused = await writer.writeServices(operations.services, base);
+    this.#quarantine.replace(refused.map(({ item: { name }, problem }) => ({ service: name, problem })));
+    return refused;
+  }
+
+  async #syncChanged(
+    state: ProxyState,
+    changed: ReadonlySet<NamespacedName>,
+    committed: CommittedTable,
+  ): Promise<CommittedTable> {
+    const suspects = new Set(this.#quarantine.due(changed));
+    const { plan, operations } = await this.#inPhase("plan", () => {
+      const plan = this.#planWithAffected(state, changed.difference(suspects), committed);
+      return { plan, operations: diffNftables(plan, committed) };
+    });
+    if (!isEmpty(operations)) await this.#inPhase("apply", () => this.#write(operations));
+    committed.apply(plan);
+    for (const name of suspects) await this.#inPhase("apply", () => this.#tryAgain(state, name, committed));
+    return committed;
+  }
+
+  async #write(operations: Operations): Promise<void> {
+    this.#staleChains.filled(writtenChainNames(operations));
+    await this.#writer(this.#address).write(operations);
+    this.#staleChains.flushed(staleChainNames(operations));
+  }
+
+  /** Writes a quarantined Service in a transaction of its own; it stays in quarantine if that is refused. */
+  async #tryAgain(state: ProxyState, name: NamespacedName, committed: CommittedTable): Promise<void> {
+    const plan = this.#planWithAffected(state, new Set([name]), committed);
+    const operations = diffNftables(plan, committed);
+    try {
+      if (!isEmpty(operations)) await this.#write(operations);
+    } catch (error) {
+      if (!(error instanceof ExecError) || nftFailureKind(error) !== "rejected") throw error;
+      this.#quarantine.refused({ service: name, problem: describeNftFailure(error) });
+      return;
+    }
+    committed.apply(plan);
+    this.#quarantine.release(name);
+  }
+
+  /** A plan of these Services and of all between which a destination changes hands by them. */
+  #planWithAffected(
+    state: ProxyState,
+    changed: ReadonlySet<NamespacedName>,
+    committed: CommittedTable,
+  ): NftablesPlan {
+    const plan = this.#plan(state, changed);
+    const affected = committed.affectedBy(plan);
+    return affected.size === 0 ? plan : this.#planWithAffected(state, changed.union(affected), committed);
+  }
+
+  #plan(state: ProxyState, changed: Changed): NftablesPlan {
+    const { interfaceIps } = this.#options;
+    const { nodePortAddresses } = this.#settings;
+    return planNftables(state, changed, {
+      ...this.#settings,
+      family: this.family,
+      nodePortIps: nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, interfaceIps()),
+    });
+  }
+
+  #writer(address: TableAddress): Writer {
+    const { nft, logger, elementsPerTransaction = ELEMENTS_PER_TRANSACTION } = this.#options;
+    return new Writer({ nft, address, elementsPerTransaction, logger, progress: this.#progress });
+  }
+
+  async #inPhase<T>(phase: SyncPhase, work: () => T | Promise<T>): Promise<T> {
+    const startMs = performance.now();
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      const message = `${this.family}: ${describeNftFailure(error)}`;
+      throw new SyncError("nftables", phase, message, { cause: error });
+    } finally {
+      this.#phasesMs[phase] = (this.#phasesMs[phase] ?? 0) + performance.now() - startMs;
+    }
+  }
+}
+
+function newProgress(): Progress {
+  return { commands: 0, bytes: 0, written: { chains: 0, elements: 0, sets: 0 } };
+}
+
+function addressOf(family: IpFamily, name: string): TableAddress {
+  const { ip, addressType } = FAMILY_WORDS[family];
+  return { table: `${ip} ${name}`, addressType };
+}

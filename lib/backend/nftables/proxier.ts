@@ -1,0 +1,193 @@
+/**
+ * Gets a node ready for nftables mode: whether nft and the kernel take our rules, for which families; and makes the proxiers.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { ExecError, UnsupportedError } from "../../errors.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { NEEDS_RIGHTS } from "../../kernel/iptables_variant.ts";
+import { isAtLeast } from "../../kernel/iptables_version.ts";
+import { Nft } from "../../kernel/nft.ts";
+import {
+  describeNftFailure,
+  isWithoutNftables,
+  nftComplaints,
+  nftFailureKind,
+} from "../../kernel/nft_failure.ts";
+import { hasSysctlProgram, readSysctl } from "../../kernel/sysctl.ts";
+import { nodeIps } from "../../model/node.ts";
+import type { IpFamily, NodeObject } from "../../model/objects.ts";
+import type { Logger } from "../../observe/log.ts";
+import type { ModeContext, PreparedMode } from "../mode.ts";
+import { NftablesProxier, type NftablesSettings } from "./apply.ts";
+import { neededFeatures } from "./features.ts";
+import { probeText } from "./probe_plan.ts";
+import { type ConfiguredNftables, configuredNftables } from "./settings.ts";
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+/** Older ones take the same rules, but do not list them such that they can be read back. */
+const MIN_NFT_VERSION = "1.0.1";
+const DISABLE_IPV6 = "net.ipv6.conf.all.disable_ipv6";
+
+/**
+ * Probes the node and prepares it.
+ *
+ * @throws {UnsupportedError} naming what is missing, if nftables does not work for the primary family
+ */
+export async function prepareNftables({ exec, config, log }: ModeContext): Promise<PreparedMode> {
+  const nft = new Nft(exec);
+  const version = await requireNft(nft);
+  log.info("Using nftables", { version });
+  const families = new Map<IpFamily, { readonly objectComments: boolean }>();
+  const refused = new Map<IpFamily, UnsupportedError>();
+  for (const family of FAMILIES) {
+    try {
+      if (family === "IPv6") await requireIpv6(exec);
+      families.set(family, await probeFamily(nft, configuredNftables(config, family, null).options, version));
+    } catch (error) {
+      if (!(error instanceof UnsupportedError)) throw error;
+      refused.set(family, error);
+      log.info("IP family cannot be served", { family, reason: error.message });
+    }
+  }
+  const { primaryFamily } = nodeIps(null, config.bindAddress);
+  const cause = refused.get(primaryFamily);
+  if (cause !== undefined) throw primaryFamilyError(primaryFamily, cause);
+  log.info(families.size === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
+    families: [...families.keys()],
+  });
+  return makeProxiers({ nft, config, log, families });
+}
+
+interface ProxierParts {
+  readonly nft: Nft;
+  readonly config: KubeProxyConfiguration;
+  readonly log: Logger;
+  readonly families: ReadonlyMap<IpFamily, { readonly objectComments: boolean }>;
+}
+
+function makeProxiers({ nft, config, log, families }: ProxierParts): PreparedMode {
+  const told = new Set<string>();
+  const settingsOf = (family: IpFamily, node: NodeObject | null): NftablesSettings => {
+    const { options, problem } = configuredNftables(config, family, node);
+    // Before the Node is there, nobody knows its pod CIDRs.
+    const tooEarly = node === null && config.detectLocalMode === "NodeCIDR";
+    if (problem !== null && !tooEarly && !told.has(family + problem.message)) {
+      told.add(family + problem.message);
+      log.info("Local traffic is not told apart", { family, problem: problem.message });
+    }
+    const objectComments = families.get(family)?.objectComments ?? false;
+    return { ...options, serviceCidrs: [], objectComments };
+  };
+  const proxiers = [...families.keys()].map((family) =>
+    new NftablesProxier({
+      family,
+      nft,
+      settings: settingsOf(family, null),
+      interfaceIps: () => Deno.networkInterfaces().map(({ address }) => address),
+      logger: log,
+      nowMs: () => performance.now(),
+    })
+  );
+  return {
+    proxiers,
+    reconfigure: (node) =>
+      proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, node)))
+        .map(({ family }) => family),
+  };
+}
+
+async function requireNft(nft: Nft): Promise<string | null> {
+  let version: string | null;
+  try {
+    version = await nft.version();
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    const message = error.isMissing()
+      ? "install nftables (not on PATH: nft)"
+      : `nft does not work here: ${error.message}`;
+    throw new UnsupportedError("nftables", "the program nft", error.message, { cause: error, message });
+  }
+  // One that says no number may still be new enough: then the dry run decides.
+  if (version !== null && !isAtLeast(version, MIN_NFT_VERSION)) {
+    throw new UnsupportedError("nftables", `nft ${MIN_NFT_VERSION} or newer`, `nft ${version}`);
+  }
+  return version;
+}
+
+/** Rules for a family without addresses would do no harm, but nobody could bind its health checks. */
+async function requireIpv6(exec: Exec): Promise<void> {
+  if (!await hasSysctlProgram(exec)) return;
+  const disabled = await readSysctl(exec, DISABLE_IPV6);
+  if (disabled === "0") return;
+  throw new UnsupportedError("IPv6", `${DISABLE_IPV6} = 0`, disabled ?? "a kernel without IPv6");
+}
+
+/** Tries our rules, without writing them. */
+async function probeFamily(
+  nft: Nft,
+  options: ConfiguredNftables,
+  version: string | null,
+): Promise<{ readonly objectComments: boolean }> {
+  for (const objectComments of [true, false]) {
+    const text = probeText({ ...options, nodePortIps: [], serviceCidrs: [], objectComments });
+    const failure = await checkFailure(nft, text);
+    if (failure === null) return { objectComments };
+    if (!objectComments) throw await missingFeature(nft, options.family, failure, version);
+    if (nftFailureKind(failure) !== "rejected") throw unsupported(options.family, failure, version);
+  }
+  throw new TypeError("Both forms were tried");
+}
+
+async function checkFailure(nft: Nft, text: string): Promise<ExecError | null> {
+  try {
+    await nft.check(text);
+    return null;
+  } catch (error) {
+    if (error instanceof ExecError) return error;
+    throw error;
+  }
+}
+
+/** Finds the first feature that does not work alone. */
+async function missingFeature(
+  nft: Nft,
+  family: IpFamily,
+  failure: ExecError,
+  version: string | null,
+): Promise<UnsupportedError> {
+  for (const { name, kernel, text } of neededFeatures(family)) {
+    const error = await checkFailure(nft, text);
+    if (error === null) continue;
+    // What the program itself does not understand never gets to the kernel.
+    const isKernel = error.stderr.includes("Could not process rule") ||
+      nftComplaints(error.stderr).length === 0;
+    const needs = isKernel ? `in the kernel: ${kernel}` : "a newer nft";
+    const found = `${describeNftFailure(error)} (nft ${version ?? "of unknown version"})`;
+    return new UnsupportedError(`${family} through nftables: ${name}`, needs, found, { cause: error });
+  }
+  return unsupported(family, failure, version);
+}
+
+function unsupported(family: IpFamily, error: ExecError, version: string | null): UnsupportedError {
+  const feature = `${family} through nftables`;
+  const found = `${describeNftFailure(error)} (nft ${version ?? "of unknown version"})`;
+  if (nftFailureKind(error) === "permission") {
+    return new UnsupportedError(feature, "root or CAP_NET_ADMIN", found, {
+      message: NEEDS_RIGHTS,
+      cause: error,
+    });
+  }
+  const needs = isWithoutNftables(error)
+    ? "in the kernel: nf_tables (CONFIG_NF_TABLES)"
+    : "rules that nft takes";
+  return new UnsupportedError(feature, needs, found, { cause: error });
+}
+
+function primaryFamilyError(family: IpFamily, cause: UnsupportedError): UnsupportedError {
+  const message = cause.message === NEEDS_RIGHTS
+    ? NEEDS_RIGHTS
+    : `the primary IP family ${family} cannot be served: ${cause.message}`;
+  return new UnsupportedError(`Primary IP family ${family}`, cause.needs, cause.found, { message, cause });
+}
