@@ -108,7 +108,7 @@ type Packed = [
 
 const SLOT_SEPARATOR = ",";
 
-function pack(service: PlacedService): PackedService {
+function pack(service: CommittedService): PackedService {
   const packed: Packed = [
     service.elements.flatMap(({ container, key, value }) => [container, key, value]),
     service.sharedElements.flatMap(({ container, key }) => [container, key]),
@@ -117,7 +117,7 @@ function pack(service: PlacedService): PackedService {
       destinations.flatMap(({ container, prefix }) => [container, prefix]),
       slots.join(SLOT_SEPARATOR),
     ]),
-    service.chains.map(({ name, rules }) => [name, hashRules(rules)]),
+    [...service.chains],
     service.affinitySets.map(({ name, timeoutSeconds }) => [name, timeoutSeconds]),
     service.lost,
   ];
@@ -207,6 +207,11 @@ export class CommittedTable {
     for (const [name, service] of this.place(plan)) this.#set(name, service);
     this.#setSharedChains(plan);
     this.#base = plan.base;
+  }
+
+  /** Says what a Service has, whatever it wants: its new rules were refused. Null: nothing. */
+  keep(name: NamespacedName, service: CommittedService | null): void {
+    this.#setCommitted(name, service);
   }
 
   /**
@@ -304,11 +309,16 @@ export class CommittedTable {
   }
 
   #set(name: NamespacedName, service: PlacedService | null): void {
+    const chains = service?.chains.map(({ name, rules }) => [name, hashRules(rules)] as const);
+    this.#setCommitted(name, service && { ...service, chains: new Map(chains) });
+  }
+
+  #setCommitted(name: NamespacedName, service: CommittedService | null): void {
     const before = this.service(name);
     if (before !== null) {
       for (const destination of this.#claimsOf(name)) this.#claims.delete(destination, name);
       for (const element of before.sharedElements) this.#want(element, -1);
-      this.#count(before, before.chains.size, -1);
+      this.#count(before, -1);
     }
     if (service === null) {
       this.#services.delete(name);
@@ -318,7 +328,7 @@ export class CommittedTable {
     for (const { key } of service.elements) this.#claims.add(key, name);
     for (const destination of service.lost) this.#claims.add(destination, name);
     for (const element of service.sharedElements) this.#want(element, 1);
-    this.#count(service, service.chains.length, 1);
+    this.#count(service, 1);
   }
 
   #want(element: Element, by: 1 | -1): void {
@@ -330,11 +340,11 @@ export class CommittedTable {
     else this.#wanted.set(name, count);
   }
 
-  #count(service: Omit<PlacedService, "chains">, chains: number, by: 1 | -1): void {
+  #count(service: CommittedService, by: 1 | -1): void {
     let elements = service.elements.length;
     for (const { destinations, slots } of service.lists) elements += destinations.length * slots.length;
     this.#counts.elements += by * elements;
-    this.#counts.chains += by * chains;
+    this.#counts.chains += by * service.chains.size;
     this.#counts.affinitySets += by * service.affinitySets.length;
   }
 }

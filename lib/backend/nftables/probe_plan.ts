@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { NO_IPVS_WISHES } from "../../model/ipvs_wishes.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { Endpoint, ProxyState, ServicePort } from "../../model/state.ts";
 import { FAMILY_WORDS } from "./chains.ts";
@@ -67,6 +68,7 @@ function probeState(family: IpFamily): ProxyState {
     externalPolicyLocal: name === "local",
     internalPolicyLocal: name === "local",
     healthCheckNodePort: 0,
+    ipvs: NO_IPVS_WISHES,
   });
   const ports = names.map(port);
   return {
