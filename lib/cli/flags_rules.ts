@@ -66,7 +66,7 @@ export const MODE_FLAGS = [
     default: "iptables",
     group: "Mode and rules",
     commands: CONFIGURED,
-    doc: "Which proxy mode to use; auto takes the best that works here (in this release only iptables)",
+    doc: "Which proxy mode to use; auto takes the best that works here: nftables or iptables",
     values: ["iptables", "ipvs", "nftables", "userspace", "auto"],
     isOpen: true,
     field: "mode",

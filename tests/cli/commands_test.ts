@@ -57,7 +57,7 @@ Deno.test("a mode of kube-proxy's that this release does not have ends with 1 an
     assertEquals([code, out], [1, ""]);
     assertMatch(
       err,
-      new RegExp(`^Error: Proxy mode ${mode} is not in this release; it has: iptables\n`, "m"),
+      new RegExp(`^Error: Proxy mode ${mode} is not in this release; it has: nftables, iptables\n`, "m"),
     );
   }
 });
