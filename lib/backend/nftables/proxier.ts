@@ -15,7 +15,8 @@ import {
   nftComplaints,
   nftFailureKind,
 } from "../../kernel/nft_failure.ts";
-import { hasSysctlProgram, readSysctl } from "../../kernel/sysctl.ts";
+import { DISABLE_IPV6 } from "../../kernel/node_sysctls.ts";
+import { readSysctl } from "../../kernel/sysctl.ts";
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -28,7 +29,6 @@ import { type ConfiguredNftables, configuredNftables } from "./settings.ts";
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 /** Older ones take the same rules, but do not list them such that they can be read back. */
 const MIN_NFT_VERSION = "1.0.1";
-const DISABLE_IPV6 = "net.ipv6.conf.all.disable_ipv6";
 
 /**
  * Probes the node and prepares it.
@@ -39,17 +39,20 @@ export async function prepareNftables({ exec, config, log }: ModeContext): Promi
   const nft = new Nft(exec);
   const version = await requireNft(nft);
   log.info("Using nftables", { version });
-  const families = new Map<IpFamily, { readonly objectComments: boolean }>();
+  const families = new Map<IpFamily, NodeNft>();
   const refused = new Map<IpFamily, UnsupportedError>();
-  for (const family of FAMILIES) {
-    try {
-      if (family === "IPv6") await requireIpv6(exec);
-      families.set(family, await probeFamily(nft, configuredNftables(config, family, null).options, version));
-    } catch (error) {
-      if (!(error instanceof UnsupportedError)) throw error;
-      refused.set(family, error);
-      log.info("IP family cannot be served", { family, reason: error.message });
-    }
+  const probe = async (family: IpFamily): Promise<NodeNft> => {
+    if (family === "IPv6") await requireIpv6(exec);
+    return await probeFamily(nft, configuredNftables(config, family, null).options, version);
+  };
+  const probes = await Promise.allSettled(FAMILIES.map(probe));
+  for (const [index, family] of FAMILIES.entries()) {
+    const outcome = probes[index];
+    if (outcome?.status === "fulfilled") families.set(family, outcome.value);
+    else if (outcome?.reason instanceof UnsupportedError) {
+      refused.set(family, outcome.reason);
+      log.info("IP family cannot be served", { family, reason: outcome.reason.message });
+    } else throw outcome?.reason;
   }
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const cause = refused.get(primaryFamily);
@@ -60,11 +63,16 @@ export async function prepareNftables({ exec, config, log }: ModeContext): Promi
   return makeProxiers({ nft, config, log, families });
 }
 
+/** What nft and the kernel can do for one family. */
+interface NodeNft {
+  readonly objectComments: boolean;
+}
+
 interface ProxierParts {
   readonly nft: Nft;
   readonly config: KubeProxyConfiguration;
   readonly log: Logger;
-  readonly families: ReadonlyMap<IpFamily, { readonly objectComments: boolean }>;
+  readonly families: ReadonlyMap<IpFamily, NodeNft>;
 }
 
 function makeProxiers({ nft, config, log, families }: ProxierParts): PreparedMode {
@@ -116,10 +124,16 @@ async function requireNft(nft: Nft): Promise<string | null> {
   return version;
 }
 
-/** Rules for a family without addresses would do no harm, but nobody could bind its health checks. */
+/** The kernel takes rules for a family that it was told not to speak. */
 async function requireIpv6(exec: Exec): Promise<void> {
-  if (!await hasSysctlProgram(exec)) return;
-  const disabled = await readSysctl(exec, DISABLE_IPV6);
+  let disabled: string | null;
+  try {
+    disabled = await readSysctl(exec, DISABLE_IPV6);
+  } catch (error) {
+    // Without the program nobody can tell, and nothing says that it is off.
+    if (error instanceof ExecError && error.isMissing()) return;
+    throw error;
+  }
   if (disabled === "0") return;
   throw new UnsupportedError("IPv6", `${DISABLE_IPV6} = 0`, disabled ?? "a kernel without IPv6");
 }
@@ -129,7 +143,7 @@ async function probeFamily(
   nft: Nft,
   options: ConfiguredNftables,
   version: string | null,
-): Promise<{ readonly objectComments: boolean }> {
+): Promise<NodeNft> {
   for (const objectComments of [true, false]) {
     const text = probeText({ ...options, nodePortIps: [], serviceCidrs: [], objectComments });
     const failure = await checkFailure(nft, text);
