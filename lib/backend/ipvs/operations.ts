@@ -99,8 +99,8 @@ export class OperationsDraft {
 
   /**
    * The steps. Usually sets, rules, servers, addresses: a packet to an address that is not complete is refused or passes
-   * untouched. Where things only go, the address goes first, and what tells that a server is ours goes after it, so
-   * that nothing of ours is left behind if we are killed between two steps.
+   * untouched. Where things only go, the address goes first. A server of which only its entries tell that it is ours
+   * goes before them, so that nothing of ours is left behind if we are killed between two steps.
    *
    * @param rulesLast true if other rules serve the same addresses until ours replace them
    */
@@ -112,11 +112,12 @@ export class OperationsDraft {
     const iptables: Step = { program: "iptables", transactions };
     const ipvsadm: Step = { program: "ipvsadm", changes: this.#servers };
     const ip: Step = { program: "ip", lines: [...this.#unbound, ...this.#bound] };
-    const onlyGoes = !this.#addsEntries && (this.#unbound.length > 0 || this.#dropsEvidence);
     const steps = rulesLast
-      ? [ipset, ipvsadm, ip, iptables]
-      : onlyGoes
+      ? this.#dropsEvidence ? [ipvsadm, ipset, ip, iptables] : [ipset, ipvsadm, ip, iptables]
+      : !this.#addsEntries && (this.#unbound.length > 0 || this.#dropsEvidence)
       ? [ip, ipvsadm, iptables, ipset]
+      : this.#dropsEvidence
+      ? [ipvsadm, ipset, iptables, ip]
       : [ipset, iptables, ipvsadm, ip];
     return { steps: steps.filter((step) => !isEmpty(step)) };
   }

@@ -1,0 +1,190 @@
+/** The laws of docs/architecture.md, and that nothing is ever half there, over random clusters. */
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { ARBITRARY_CLUSTER, offerChanges } from "../../../tests/support/arbitrary_objects.ts";
+import { exampleTracker } from "../../../tests/support/golden.ts";
+import { exampleIpvsOptions, exampleIpvsPlan } from "../../../tests/support/golden_ipvs.ts";
+import { KernelModel, workOf } from "../../../tests/support/ipvs_kernel.ts";
+import type { ApiObject, IpFamily } from "../../model/objects.ts";
+import { addRealServerLine, addVirtualServerLine } from "../../netfilter/ipvs.ts";
+import { CommittedIpvs } from "./committed.ts";
+import { diffIpvs } from "./diff.ts";
+import { diffObserved } from "./diff_observed.ts";
+import { planIpvs } from "./plan.ts";
+import { planTexts, renderPlan } from "./render.ts";
+import type { IpvsOptions, IpvsPlan, Operations } from "./ruleset.ts";
+
+const pure = { permissions: "none" } as const;
+const OPTIONS = exampleIpvsOptions("IPv4", {
+  // One of the addresses that Services share is the node's own.
+  hostIps: ["192.0.2.10", "203.0.113.8"],
+  nodePortIps: ["192.0.2.10"],
+});
+
+type Cluster = readonly ApiObject[];
+
+function planOf(objects: Cluster): IpvsPlan {
+  return exampleIpvsPlan("IPv4", objects, OPTIONS);
+}
+
+/** What a first start writes. */
+function fresh(plan: IpvsPlan, options: IpvsOptions = OPTIONS): Operations {
+  return diffObserved(plan, new KernelModel().observe(), options);
+}
+
+/** Plan of what changed, and of everything. */
+function change(before: Cluster, after: Cluster, family: IpFamily = "IPv4") {
+  const tracker = exampleTracker(family, before);
+  tracker.checkout();
+  offerChanges(tracker, before, after);
+  const { state, updatedServices } = tracker.checkout();
+  return planIpvs(state, updatedServices, OPTIONS);
+}
+
+Deno.test("nothing is written where nothing changed", pure, () => {
+  fc.assert(fc.property(ARBITRARY_CLUSTER, (objects) => {
+    const plan = planOf(objects);
+    assertEquals(diffIpvs(plan, CommittedIpvs.of(plan)).steps, []);
+    assertEquals(diffObserved(plan, KernelModel.after(fresh(plan)).observe(), OPTIONS).steps, []);
+  }));
+});
+
+Deno.test("a difference leads to what a fresh full sync makes, and back again", pure, () => {
+  fc.assert(fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (before, after) => {
+    const [old, wanted] = [planOf(before), planOf(after)];
+    const kernel = KernelModel.after(fresh(old));
+    const start = kernel.snapshot();
+    const committed = CommittedIpvs.of(old);
+    for (const [plan, expected] of [[change(before, after), wanted], [change(after, before), old]] as const) {
+      kernel.apply(diffIpvs(plan, committed));
+      committed.apply(plan);
+      assertEquals(kernel.snapshot(), KernelModel.after(fresh(expected)).snapshot());
+      assertEquals(diffIpvs(expected, committed).steps, []);
+      assertEquals(committed.counts(), CommittedIpvs.of(expected).counts());
+    }
+    assertEquals(kernel.snapshot(), start);
+  }));
+});
+
+Deno.test("a full sync over any other state leads to what a fresh one makes", pure, () => {
+  fc.assert(fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (before, after) => {
+    const plan = planOf(after);
+    const kernel = KernelModel.after(fresh(planOf(before)));
+    kernel.apply(diffObserved(plan, kernel.observe(), OPTIONS));
+    assertEquals(kernel.snapshot(), KernelModel.after(fresh(plan)).snapshot());
+  }));
+});
+
+Deno.test("killed after any line, the next full sync leaves nothing behind", pure, () => {
+  fc.assert(
+    fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, fc.nat(), (before, after, stop) => {
+      const old = planOf(before);
+      const plan = planOf(after);
+      const operations = diffIpvs(change(before, after), CommittedIpvs.of(old));
+      const work = workOf(operations);
+      const kernel = KernelModel.after(fresh(old));
+      for (const one of work.slice(0, stop % (work.length + 1))) kernel.do(one);
+      kernel.apply(diffObserved(plan, kernel.observe(), OPTIONS));
+      assertEquals(kernel.snapshot(), KernelModel.after(fresh(plan)).snapshot());
+    }),
+    { numRuns: 300 },
+  );
+});
+
+Deno.test("at most one step for a program", pure, () => {
+  fc.assert(fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (before, after) => {
+    for (
+      const operations of [
+        diffIpvs(change(before, after), CommittedIpvs.of(planOf(before))),
+        fresh(planOf(after)),
+      ]
+    ) {
+      const programs = operations.steps.map(({ program }) => program);
+      assertEquals(new Set(programs).size, programs.length);
+    }
+  }));
+});
+
+/** Lines of `ipvsadm` that make each server of a plan, by address. */
+function serversByAddress(plan: IpvsPlan): Map<string, Set<string>> {
+  const lines = new Map<string, Set<string>>();
+  for (const { server, realServers } of CommittedIpvs.of(plan).union.servers()) {
+    const ofAddress = lines.get(server.address) ?? new Set();
+    lines.set(server.address, ofAddress);
+    ofAddress.add(addVirtualServerLine(server));
+    for (const key of realServers) {
+      const [address, port] = [
+        key.slice(0, key.lastIndexOf(":")),
+        Number(key.slice(key.lastIndexOf(":") + 1)),
+      ];
+      ofAddress.add(addRealServerLine(server, { address, port, weight: 1 }));
+    }
+  }
+  return lines;
+}
+
+Deno.test(
+  "an address answers only when its servers are in, and its entries and rules with them",
+  pure,
+  () => {
+    fc.assert(fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (before, after) => {
+      const plan = planOf(after);
+      const kernel = KernelModel.after(fresh(planOf(before)));
+      const wanted = serversByAddress(plan);
+      const finalSets = KernelModel.after(fresh(plan)).sets;
+      for (const work of workOf(diffIpvs(change(before, after), CommittedIpvs.of(planOf(before))))) {
+        kernel.do(work);
+        const bound = work.program === "ip" ? /^address add (\S+)\//.exec(work.line)?.[1] : undefined;
+        if (bound === undefined) continue;
+        const there = new Set((kernel.snapshot() as { servers: string[] }).servers);
+        for (const line of wanted.get(bound) ?? []) assert(there.has(line), `${bound} before ${line}`);
+        for (const [name, { entries }] of finalSets) {
+          for (const entry of entries) {
+            if (entry.startsWith(bound)) {
+              assert(kernel.sets.get(name)?.entries.has(entry), `${bound}: ${entry}`);
+            }
+          }
+        }
+      }
+    }));
+  },
+);
+
+Deno.test("a plan does not depend on the order of events", pure, () => {
+  fc.assert(
+    fc.property(
+      ARBITRARY_CLUSTER.chain((objects) =>
+        fc.tuple(fc.constant(objects), fc.shuffledSubarray([...objects], { minLength: objects.length }))
+      ),
+      ([objects, shuffled]) => {
+        assertEquals(renderPlan(planOf(shuffled)), renderPlan(planOf(objects)));
+      },
+    ),
+  );
+});
+
+Deno.test("what is written is what its tools' texts say", pure, () => {
+  fc.assert(fc.property(ARBITRARY_CLUSTER, (objects) => {
+    const plan = planOf(objects);
+    const kernel = KernelModel.after(fresh(plan));
+    const texts = planTexts(plan);
+    const { servers } = kernel.snapshot() as { servers: string[] };
+    assertEquals(texts.ipvsadm.split("\n").filter((line) => line !== "").sort(), servers);
+    const entries = [...kernel.sets].flatMap(([name, set]) =>
+      [...set.entries].map((entry) => `add ${name} ${entry}`)
+    );
+    assertEquals(texts.ipset.split("\n").filter((line) => line.startsWith("add ")).sort(), entries.sort());
+  }));
+});
+
+Deno.test("foreign virtual servers and addresses of other devices stay through every sync", pure, () => {
+  fc.assert(fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (before, after) => {
+    const kernel = KernelModel.after(fresh(planOf(before)));
+    const foreign = ["-t 192.0.2.10:8443", "-u 198.51.100.250:53", "-t [2001:db8:2::10]:30000"];
+    for (const server of foreign) kernel.servers.set(server, { options: "-s wlc", real: new Map() });
+    kernel.apply(diffObserved(planOf(after), kernel.observe(), OPTIONS));
+    kernel.apply(diffIpvs(change(after, []), CommittedIpvs.of(planOf(after))));
+    kernel.apply(diffObserved(planOf([]), kernel.observe(), OPTIONS));
+    assertEquals([...kernel.servers.keys()], foreign);
+  }));
+});

@@ -1,0 +1,247 @@
+/**
+ * What the operations of IPVS mode make of a kernel: a model that takes their lines one by one and refuses what the real
+ * tools refuse, so that a test sees a line which is wrong or comes too early.
+ *
+ * @module
+ */
+import type { IpvsKernel } from "../../lib/backend/ipvs/simulate.ts";
+import { serverLine } from "../../lib/backend/ipvs/render.ts";
+import type { Observed, Operations, ServerChange, Step } from "../../lib/backend/ipvs/ruleset.ts";
+import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
+import { parseSets, type SavedSet, type SetDefinition } from "../../lib/netfilter/ipset.ts";
+import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
+import { formatIpvsTable, parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
+
+/** One line for one program, or for iptables-restore one table's block, which is all or nothing. */
+type Work =
+  | { readonly program: "ipset" | "ip" | "ipvsadm"; readonly line: string }
+  | { readonly program: "iptables"; readonly table: string; readonly lines: readonly string[] };
+
+interface Chain {
+  policy: string;
+  rules: string[];
+}
+
+/** What can be killed in between: the lines of the steps, in order. */
+export function workOf(operations: Operations): Work[] {
+  return operations.steps.flatMap((step: Step): Work[] => {
+    switch (step.program) {
+      case "iptables":
+        return step.transactions.map(({ table, lines }) => ({ program: "iptables", table, lines }));
+      case "ipvsadm":
+        return step.changes.map((change: ServerChange) => ({ program: "ipvsadm", line: serverLine(change) }));
+      default:
+        return step.lines.map((line) => ({ program: step.program, line }));
+    }
+  });
+}
+
+const BUILTIN: Readonly<Record<string, readonly string[]>> = {
+  filter: ["INPUT", "FORWARD", "OUTPUT"],
+  nat: ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
+};
+
+/** One family's kernel. A real server that is to leave is gone at once. */
+export class KernelModel {
+  readonly sets = new Map<string, { definition: SetDefinition; entries: Set<string> }>();
+  readonly servers = new Map<string, { options: string; real: Map<string, string> }>();
+  readonly tables = new Map<string, Map<string, Chain>>();
+  addresses: Set<string> | null = null;
+
+  constructor() {
+    for (const [table, chains] of Object.entries(BUILTIN)) {
+      this.tables.set(table, new Map(chains.map((name) => [name, { policy: "ACCEPT", rules: [] }])));
+    }
+  }
+
+  static after(...operations: readonly Operations[]): KernelModel {
+    const kernel = new KernelModel();
+    for (const one of operations) kernel.apply(one);
+    return kernel;
+  }
+
+  copy(): KernelModel {
+    const kernel = new KernelModel();
+    for (const [name, set] of this.sets) kernel.sets.set(name, { ...set, entries: new Set(set.entries) });
+    for (const [key, one] of this.servers) kernel.servers.set(key, { ...one, real: new Map(one.real) });
+    for (const [table, chains] of this.tables) {
+      kernel.tables.set(
+        table,
+        new Map([...chains].map(([name, chain]) => [name, { ...chain, rules: [...chain.rules] }])),
+      );
+    }
+    kernel.addresses = this.addresses === null ? null : new Set(this.addresses);
+    return kernel;
+  }
+
+  apply(operations: Operations): void {
+    for (const work of workOf(operations)) this.do(work);
+  }
+
+  /** @throws {Error} where the tool would fail */
+  do(work: Work): void {
+    switch (work.program) {
+      case "ipset":
+        return this.#ipset(work.line);
+      case "ip":
+        return this.#ip(work.line);
+      case "ipvsadm":
+        return this.#ipvsadm(work.line);
+      case "iptables":
+        return this.#restore(work.table, work.lines);
+    }
+  }
+
+  #ipset(line: string): void {
+    const [command, name = "", entry = ""] = line.split(" ");
+    const set = this.sets.get(name);
+    const wrong = (problem: string): never => {
+      throw new Error(`ipset: "${line}": ${problem}`);
+    };
+    if (command === "create") {
+      const definition = parseSets(line).get(name)?.definition ?? wrong("no set");
+      if (set !== undefined) wrong("it exists");
+      this.sets.set(name, { definition, entries: new Set() });
+      return;
+    }
+    if (set === undefined) return wrong("there is no such set");
+    if (command === "destroy") {
+      if (JSON.stringify(this.#snapshotTables()).includes(`--match-set ${name} `)) wrong("it is in use");
+      this.sets.delete(name);
+    } else if (command === "swap") {
+      const other = this.sets.get(entry) ?? wrong("there is nothing to swap with");
+      this.sets.set(name, { ...other, definition: { ...other.definition, name } });
+      this.sets.set(entry, { ...set, definition: { ...set.definition, name: entry } });
+    } else if (command === "add") {
+      if (set.entries.has(entry)) wrong("it is already added");
+      if (set.entries.size >= set.definition.maxElements) wrong("it is full");
+      set.entries.add(entry);
+    } else if (command !== "del" || !set.entries.delete(entry)) wrong("it is not added");
+  }
+
+  #ip(line: string): void {
+    if (line === "link add kube-ipvs0 type dummy") {
+      if (this.addresses !== null) throw new Error("ip: kube-ipvs0 exists");
+      this.addresses = new Set();
+      return;
+    }
+    const [, command, address = ""] = /^address (add|del) (\S+)\/(?:32|128) dev kube-ipvs0$/.exec(line) ?? [];
+    if (this.addresses === null || command === undefined) throw new Error(`ip: "${line}" fails`);
+    if (command === "add" ? this.addresses.has(address) : !this.addresses.has(address)) {
+      throw new Error(`ip: "${line}" fails`);
+    }
+    if (command === "add") this.addresses.add(address);
+    else this.addresses.delete(address);
+  }
+
+  #ipvsadm(line: string): void {
+    const [, command, server = "", rest = ""] = /^-([AEDaed]) (\S+ \S+)(?: (.*))?$/.exec(line) ?? [];
+    const known = this.servers.get(server);
+    const [, real = "", options = ""] = /^-r (\S+)(?: (.*))?$/.exec(rest) ?? [];
+    const possible = command === "A"
+      ? known === undefined
+      : command === "a"
+      ? known?.real.has(real) === false
+      : command === "e" || command === "d"
+      ? known?.real.has(real) === true
+      : known !== undefined;
+    if (!possible) throw new Error(`ipvsadm: "${line}" fails`);
+    if (command === "A") this.servers.set(server, { options: rest, real: new Map() });
+    else if (command === "E" && known !== undefined) known.options = rest;
+    else if (command === "D") this.servers.delete(server);
+    else if (command === "d") known?.real.delete(real);
+    else known?.real.set(real, options);
+  }
+
+  #restore(table: string, lines: readonly string[]): void {
+    const chains = this.tables.get(table);
+    if (chains === undefined) throw new Error(`iptables: no table ${table}`);
+    for (const line of lines) {
+      const declared = /^:(\S+) - \[0:0\]$/.exec(line)?.[1];
+      if (declared !== undefined) {
+        chains.set(declared, { policy: "-", rules: [] });
+        continue;
+      }
+      const [, command, name = "", place, rule = ""] = /^-([AID]) (\S+)(?: (\d+))? (.*)$/.exec(line) ?? [];
+      const chain = chains.get(name);
+      if (chain === undefined) throw new Error(`iptables: "${line}": no such chain`);
+      if (command === "A") chain.rules.push(rule);
+      else if (command === "I") {
+        const at = Number(place ?? 1) - 1;
+        if (at > chain.rules.length) throw new Error(`iptables: "${line}": index is too big`);
+        chain.rules.splice(at, 0, rule);
+      } else {
+        const at = chain.rules.map(canonicalRuleText).indexOf(canonicalRuleText(rule));
+        if (at < 0) throw new Error(`iptables: "${line}": no such rule`);
+        chain.rules.splice(at, 1);
+      }
+      const target = /-j (KUBE-\S+)/.exec(rule)?.[1];
+      if (target !== undefined && !chains.has(target)) throw new Error(`iptables: "${line}": no such target`);
+      const set = /--match-set (\S+)/.exec(rule)?.[1];
+      if (set !== undefined && !this.sets.has(set)) throw new Error(`iptables: "${line}": no such set`);
+    }
+  }
+
+  #ipvsText(): string {
+    return [...this.servers].flatMap(([server, { options, real }]) => [
+      `-A ${server} ${options}`,
+      ...[...real].map(([key, realOptions]) => `-a ${server} -r ${key} ${realOptions}`),
+    ]).map((line) => line + "\n").join("");
+  }
+
+  #snapshotTables(): Record<string, Record<string, readonly string[]>> {
+    return Object.fromEntries(
+      [...this.tables].map(([table, chains]) => [
+        table,
+        Object.fromEntries(
+          [...chains].sort(([left], [right]) => left < right ? -1 : 1)
+            // In this one every rule drops something else.
+            .map(([name, { rules }]) => [name, name === "KUBE-IPVS-OUT-FILTER" ? [...rules].sort() : rules]),
+        ),
+      ]),
+    );
+  }
+
+  #rulesets(): IptablesRuleset {
+    return new Map(
+      [...this.tables].map(([table, chains]) => [
+        table,
+        new Map(
+          [...chains].map(([name, { policy, rules }]) => [name, { policy, rules, packets: 0, bytes: 0 }]),
+        ),
+      ]),
+    );
+  }
+
+  /** What the tools say of it. */
+  observe(): Observed {
+    const sets = new Map<string, SavedSet>([...this.sets].map(([name, set]) => [name, { name, ...set }]));
+    return {
+      addresses: this.addresses === null ? null : new Set(this.addresses),
+      virtualServers: parseIpvsTable(this.#ipvsText()).virtualServers,
+      sets,
+      tables: this.#rulesets(),
+    };
+  }
+
+  /** As a simulator wants it. */
+  asKernel(): IpvsKernel {
+    const { sets, tables } = this.observe();
+    return { sets, tables, ipvs: parseIpvsTable(this.#ipvsText()), bound: [...this.addresses ?? []] };
+  }
+
+  /** Everything, in one order; sizes of sets, which say nothing about packets, are left out. */
+  snapshot(): unknown {
+    const table = parseIpvsTable(this.#ipvsText());
+    const lines = formatIpvsTable(table).split("\n").filter((line) => line !== "").sort();
+    return {
+      servers: lines,
+      sets: Object.fromEntries(
+        [...this.sets].sort(([left], [right]) => left < right ? -1 : 1)
+          .map(([name, { definition, entries }]) => [name, [definition.type, ...[...entries].sort()]]),
+      ),
+      addresses: this.addresses === null ? null : [...this.addresses].sort(),
+      tables: this.#snapshotTables(),
+    };
+  }
+}
