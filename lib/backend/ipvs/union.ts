@@ -25,6 +25,12 @@ export interface UnionChange {
   readonly counts: ReadonlyMap<Entry, number>;
 }
 
+/** What one Service wants of one server. */
+interface Claim {
+  readonly name: NamespacedName;
+  readonly server: WantedServer;
+}
+
 /** Services that are in the union and that a plan of all Services does not mention. */
 function goneServices(plan: IpvsPlan, union: ClaimUnion): NamespacedName[] {
   if (!plan.all) return [];
@@ -54,8 +60,8 @@ class Counter {
 /** Changed in place as plans are taken over. */
 export class ClaimUnion {
   readonly #services = new Map<NamespacedName, ServiceClaims>();
-  /** Server key → who claims it, sorted; a name by itself where it is only one. */
-  readonly #claimants = new Map<string, NamespacedName | readonly NamespacedName[]>();
+  /** Server key → who claims it, sorted by name; a claim by itself where it is only one. */
+  readonly #claims = new Map<string, Claim | readonly Claim[]>();
   readonly #entryCounts = new Map<Entry, number>();
   readonly #setSizes = new Map<string, number>();
   readonly #ipsSet: string;
@@ -75,7 +81,7 @@ export class ClaimUnion {
   }
 
   get serverCount(): number {
-    return this.#claimants.size;
+    return this.#claims.size;
   }
 
   get entries(): Iterable<Entry> {
@@ -88,9 +94,9 @@ export class ClaimUnion {
 
   /** All virtual servers, in the order in which they came to be. */
   *servers(): Iterable<WantedServer> {
-    for (const [key, claimants] of this.#claimants) {
-      const server = this.#claim(key, first(claimants));
-      if (server !== undefined) yield server;
+    for (const claims of this.#claims.values()) {
+      const [winner] = listOf(claims);
+      if (winner !== undefined) yield winner.server;
     }
   }
 
@@ -100,7 +106,7 @@ export class ClaimUnion {
     for (const name of goneServices(plan, this)) changed.set(name, null);
 
     const counter = new Counter(this.#ipsSet);
-    const newClaims = new Map<string, { readonly name: NamespacedName; readonly server: WantedServer }[]>();
+    const newClaims = new Map<string, Claim[]>();
     const touched = new Set<string>();
     for (const [name, claims] of changed) {
       const before = this.#services.get(name);
@@ -117,9 +123,9 @@ export class ClaimUnion {
 
     const servers = new Map<string, ServerPair>();
     for (const key of touched) {
-      const claimants = this.#claimantsOf(key);
-      const before = claimants[0] === undefined ? null : this.#claim(key, claimants[0]) ?? null;
-      const after = this.#winner(key, claimants.filter((name) => !changed.has(name)), newClaims.get(key));
+      const claims = listOf(this.#claims.get(key));
+      const before = claims[0]?.server ?? null;
+      const after = winnerOf(claims.filter(({ name }) => !changed.has(name)), newClaims.get(key));
       servers.set(key, { before, after });
       counter.server(before, -1);
       counter.server(after, 1);
@@ -158,45 +164,33 @@ export class ClaimUnion {
     return { addedEntries, removedEntries };
   }
 
-  /** The first Service by name wins, so that the outcome does not depend on which came first. */
-  #winner(
-    key: string,
-    staying: readonly NamespacedName[],
-    claims: readonly { readonly name: NamespacedName; readonly server: WantedServer }[] = [],
-  ): WantedServer | null {
-    const best = claims.toSorted((left, right) => compareBytes(left.name, right.name))[0];
-    const [stays] = staying;
-    if (best !== undefined && (stays === undefined || best.name < stays)) return best.server;
-    return stays === undefined ? null : this.#claim(key, stays) ?? null;
-  }
-
-  #claim(key: string, name: NamespacedName): WantedServer | undefined {
-    return this.#services.get(name)?.servers.find((server) => server.key === key);
-  }
-
-  #claimantsOf(key: string): readonly NamespacedName[] {
-    const claimants = this.#claimants.get(key);
-    return claimants === undefined ? [] : typeof claimants === "string" ? [claimants] : claimants;
-  }
-
   #setService(name: NamespacedName, claims: ServiceClaims | null): void {
-    const before = new Set(this.#services.get(name)?.servers.map(({ key }) => key));
-    for (const { key } of claims?.servers ?? []) {
-      if (before.delete(key)) continue;
-      const claimants = [...this.#claimantsOf(key), name].sort();
-      this.#claimants.set(key, claimants.length === 1 ? name : claimants);
+    for (const { key } of this.#services.get(name)?.servers ?? []) {
+      this.#setClaims(key, listOf(this.#claims.get(key)).filter((claim) => claim.name !== name));
     }
-    for (const key of before) {
-      const claimants = this.#claimantsOf(key).filter((one) => one !== name);
-      const [only] = claimants;
-      if (only === undefined) this.#claimants.delete(key);
-      else this.#claimants.set(key, claimants.length === 1 ? only : claimants);
+    for (const server of claims?.servers ?? []) {
+      this.#setClaims(server.key, [...listOf(this.#claims.get(server.key)), { name, server }].sort(byName));
     }
     if (claims === null) this.#services.delete(name);
     else this.#services.set(name, claims);
   }
+
+  #setClaims(key: string, claims: readonly Claim[]): void {
+    const [only] = claims;
+    if (only === undefined) this.#claims.delete(key);
+    else this.#claims.set(key, claims.length === 1 ? only : claims);
+  }
 }
 
-function first(claimants: NamespacedName | readonly NamespacedName[]): NamespacedName {
-  return typeof claimants === "string" ? claimants : claimants[0] ?? "";
+function listOf(claims: Claim | readonly Claim[] | undefined): readonly Claim[] {
+  return claims === undefined ? [] : "name" in claims ? [claims] : claims;
+}
+
+function byName(left: Claim, right: Claim): number {
+  return compareBytes(left.name, right.name);
+}
+
+/** The first Service by name wins, so that the outcome does not depend on which came first. */
+function winnerOf(staying: readonly Claim[], changed: readonly Claim[] = []): WantedServer | null {
+  return [...staying, ...changed].sort(byName)[0]?.server ?? null;
 }
