@@ -7,12 +7,16 @@ import { planIptables } from "../backend/iptables/plan.ts";
 import { planLines, renderOperations } from "../backend/iptables/render.ts";
 import type { Table } from "../backend/iptables/ruleset.ts";
 import { configuredIptables } from "../backend/iptables/settings.ts";
+import { planIpvs } from "../backend/ipvs/plan.ts";
+import { renderPlan as renderIpvsPlan } from "../backend/ipvs/render.ts";
+import { configuredIpvs, nodePortIps } from "../backend/ipvs/settings.ts";
 import { planNftables } from "../backend/nftables/plan.ts";
 import { renderPlan } from "../backend/nftables/render.ts";
 import { configuredNftables } from "../backend/nftables/settings.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UnsupportedError, UsageError } from "../errors.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
+import { isLoopback, parseIp } from "../model/ip.ts";
 import { matchingNodeIps, nodeZone } from "../model/node.ts";
 import type { ApiObject, IpFamily, NodeObject } from "../model/objects.ts";
 import type { NodeFacts, ProxyState } from "../model/state.ts";
@@ -43,6 +47,10 @@ interface RenderedMode {
 const IPTABLES: RenderedMode = {
   tool: { IPv4: "iptables-restore --noflush", IPv6: "ip6tables-restore --noflush" },
   render: renderIptables,
+};
+const IPVS: RenderedMode = {
+  tool: { IPv4: "the programs named", IPv6: "the programs named (ip6tables-restore)" },
+  render: renderIpvs,
 };
 const NFTABLES: RenderedMode = { tool: { IPv4: "nft -f -", IPv6: "nft -f -" }, render: renderNftables };
 
@@ -86,9 +94,10 @@ export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number>
 /** Which mode `auto` means is only known on the node: its rules are printed as iptables mode has them. */
 function renderedMode({ mode }: KubeProxyConfiguration): RenderedMode {
   if (mode === "nftables") return NFTABLES;
+  if (mode === "ipvs") return IPVS;
   if (mode === "iptables" || mode === "auto") return IPTABLES;
-  throw new UnsupportedError("kproxy render", "proxy mode iptables or nftables", mode, {
-    message: `Rendering proxy mode ${mode} is not in this release; it has: iptables, nftables`,
+  throw new UnsupportedError("kproxy render", "proxy mode iptables, nftables or ipvs", mode, {
+    message: `Rendering proxy mode ${mode} is not in this release; it has: iptables, nftables, ipvs`,
   });
 }
 
@@ -152,6 +161,28 @@ function renderNftables(
     serviceCidrs: [],
     objectComments: true,
   }));
+}
+
+/** Sets, rules, virtual servers and addresses of one family, each under the program that reads them. */
+function renderIpvs(
+  { config, node, states }: Rendered,
+  family: IpFamily,
+  warn: (text: string) => void,
+): string {
+  const { options, problem } = configuredIpvs(config, family, node);
+  if (problem?.kind === "wrongFamily") warn(`${family}: ${problem.message}`);
+  const own = ownAddresses(node, options.nodeIp).map(parseIp)
+    .filter((ip) => ip?.family === family && !isLoopback(ip)).map((ip) => ip?.text ?? "");
+  const hostIps = [...new Set(own)].sort();
+  const plan = planIpvs(stateOf(states, family), "all", {
+    ...options,
+    hostIps,
+    nodePortIps: nodePortIps(options.nodePortAddresses, hostIps),
+    randomFully: true,
+    // The machine this runs on says nothing about the node's kernel.
+    schedulers: [],
+  });
+  return renderIpvsPlan(plan);
 }
 
 function stateOf(states: Rendered["states"], family: IpFamily): ProxyState {

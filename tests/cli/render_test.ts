@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
 import { goldenNames, loadGolden } from "../support/golden.ts";
+import { loadIpvsGolden } from "../support/golden_ipvs.ts";
 import { loadGoldenNftables } from "../support/golden_nftables.ts";
 import { withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
@@ -61,6 +62,33 @@ Deno.test("render prints the table of nftables mode", async () => {
   // What no flag or object can tell `render`: the ServiceCIDRs.
   const expected = loadGoldenNftables("mixed-dual-stack").IPv4?.replace(/^.*unallocated ClusterIPs"\n/m, "");
   assertEquals([code, out], [0, expected]);
+});
+
+Deno.test("render prints sets, rules, virtual servers and addresses of IPVS mode", async () => {
+  const objects = `--manifests=${ROOT}/tests/golden/ipvs/capture-1/objects.yaml`;
+  const { code, out } = await kproxy([
+    "render",
+    "--proxy-mode=ipvs",
+    objects,
+    "--family=ipv4",
+    ...EXAMPLE_NODE,
+  ]);
+  assertEquals(code, 0);
+  assertEquals(out.match(/^### .*/gm), [
+    "### ipset restore",
+    "### iptables-restore --noflush",
+    "### ipvsadm -R",
+    "### ip -batch -",
+  ]);
+  const { ipvsadm } = loadIpvsGolden("capture-1");
+  const ipv4 = (text: string): string[] =>
+    text.split("\n").filter((line) => /^-[Aa] -[tu] \d/.test(line)).sort();
+  assertEquals(ipv4(out), ipv4(ipvsadm));
+  assertStringIncludes(
+    out,
+    '-I INPUT -m comment --comment "kubernetes ipvs access filter" -j KUBE-IPVS-FILTER\n',
+  );
+  assertStringIncludes(out, "add KUBE-NODE-PORT-TCP 30910\n");
 });
 
 e2eTest("what render prints of both families loads with nft at once", [
@@ -239,9 +267,12 @@ Deno.test("objects of other kinds are left out with a note, and are no failure",
 });
 
 Deno.test("render says which mode it cannot print yet", async () => {
-  const { code, out, err } = await kproxy(["render", "--manifests=-", "--proxy-mode=ipvs"], {
+  const { code, out, err } = await kproxy(["render", "--manifests=-", "--proxy-mode=userspace"], {
     stdin: SERVICE,
   });
   assertEquals([code, out], [1, ""]);
-  assertEquals(err, "Error: Rendering proxy mode ipvs is not in this release; it has: iptables, nftables\n");
+  assertEquals(
+    err,
+    "Error: Rendering proxy mode userspace is not in this release; it has: iptables, nftables, ipvs\n",
+  );
 });

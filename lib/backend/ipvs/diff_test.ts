@@ -241,13 +241,12 @@ Deno.test("a set that gets too small is replaced by a larger one under the rules
   const about = (start: string): string[] => lines.filter((line) => line.startsWith(start));
   assertEquals(about("create"), [
     "create KPROXY-GROWING hash:ip,port family inet hashsize 1024 maxelem 131072",
-    "create KPROXY-GROWING hash:ip family inet hashsize 1024 maxelem 131072",
   ]);
-  assertEquals(about("swap"), ["swap KPROXY-GROWING KUBE-EXTERNAL-IP", "swap KPROXY-GROWING KUBE-IPVS-IPS"]);
-  assertEquals(about("destroy").length, 2);
-  // All external IPs; all of them and the cluster IP.
-  assertEquals(about("add KPROXY-GROWING").length, 65_537 + 65_538);
-  assertEquals(about("add KUBE").length, 0);
+  assertEquals(about("swap"), ["swap KPROXY-GROWING KUBE-EXTERNAL-IP"]);
+  assertEquals(about("destroy"), ["destroy KPROXY-GROWING"]);
+  assertEquals(about("add KPROXY-GROWING").length, 65_537);
+  // With the cluster IP, the set of addresses was too small before.
+  assertEquals(about("add KUBE").map((line) => line.split(" ")[1]), ["KUBE-IPVS-IPS"]);
   committed.apply(larger);
   // It does not shrink again.
   const smaller = renderOperations(diffIpvs(plan(many(1)), committed));

@@ -65,7 +65,8 @@ function joined(lines: readonly string[]): string {
   return lines.map((line) => line + "\n").join("");
 }
 
-const HEADINGS = {
+/** What each part is read by; `iptables-restore` stands for both families' programs. */
+export const HEADINGS = {
   ipset: "ipset restore",
   iptables: "iptables-restore --noflush",
   ipvsadm: "ipvsadm -R",
@@ -133,9 +134,20 @@ function tableLines({ base }: IpvsPlan, table: Table, union: ClaimUnion): string
   ];
 }
 
-/** A plan of all Services as one text, in the order of loading; each part stands under the program that reads it. */
+/**
+ * A plan of all Services as one text, in the order of loading; each part stands under the program that reads it. It
+ * contains the jumps from the kernel's own chains, each inserted at the top.
+ *
+ * @throws {TypeError} if the plan is not one of all Services
+ */
 export function renderPlan(plan: IpvsPlan): string {
-  const texts = planTexts(plan);
+  const texts = { ...planTexts(plan), iptables: "" };
+  const { union } = CommittedIpvs.of(plan);
+  for (const table of ["nat", "filter"] as const) {
+    const jumps = plan.base.jumps.filter((jump) => jump.table === table)
+      .map(({ chain, args }) => `-I ${chain} ${args}`);
+    texts.iptables += joined([`*${table}`, ...tableLines(plan, table, union), ...jumps, "COMMIT"]);
+  }
   return (["ipset", "iptables", "ipvsadm", "ip"] as const)
     .map((program) => `### ${HEADINGS[program]}\n${texts[program]}`).join("");
 }
