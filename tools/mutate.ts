@@ -5,6 +5,7 @@
  *
  * @module
  */
+import { IPVS_MUTATIONS } from "./mutate_ipvs.ts";
 import { MODEL_MUTATIONS } from "./mutate_model.ts";
 import { RULE_MUTATIONS } from "./mutate_rules.ts";
 import { writeLine } from "./output.ts";
@@ -28,13 +29,14 @@ export interface Mutation {
   readonly unitTests?: boolean;
 }
 
-export const MUTATIONS: readonly Mutation[] = [...RULE_MUTATIONS, ...MODEL_MUTATIONS];
+export const MUTATIONS: readonly Mutation[] = [...RULE_MUTATIONS, ...IPVS_MUTATIONS, ...MODEL_MUTATIONS];
 
 const COPIED = ["lib", "links", "tests/flows", "tests/golden", "tests/support", "deno.json", "deno.lock"];
 const CASE_TESTS = [
   "tests/flows/flows_test.ts",
   "tests/flows/iptables_rules_test.ts",
   "tests/golden/golden_test.ts",
+  "tests/golden/ipvs_golden_test.ts",
 ];
 const TIMEOUT_MS = 120_000;
 

@@ -24,6 +24,7 @@ Deno.test("every numbered rule and every test vector of the references has a mut
   const has = (word: string) => names.some((name) => new RegExp(`^(${word})(?![0-9′])`).test(name));
   for (let rule = 1; rule <= 23; rule++) if (rule !== 11) assert(has(`rule ${rule}`), `rule ${rule}`);
   assert(has("rule 12′"));
+  for (let rule = 1; rule <= 19; rule++) assert(has(`ipvs rule ${rule}`), `ipvs rule ${rule}`);
   for (let vector = 1; vector <= 18; vector++) {
     if (vector !== 17) assert(has(`vector ${vector}`), `vector ${vector}`);
   }

@@ -65,23 +65,17 @@ export class CommittedIpvs {
     return this.#capacities.get(set) ?? capacityFor(0);
   }
 
-  /** Counts everything; the work grows with the number of servers. */
   counts(): KernelCounts {
-    let realServers = 0, outFilters = 0;
-    for (const server of this.union.servers()) {
-      realServers += server.realServers.length;
-      if (server.outFilter !== "") outFilters++;
-    }
     let entries = 0;
     for (const kind of SET_KINDS) entries += this.union.setSize(setName(kind, this.#base.family));
     const filled = (set: string): boolean => this.union.setSize(set) > 0;
     const rules = (table: "filter" | "nat"): number =>
       [...chainBodies(this.#base, table, filled).values()].reduce((sum, body) => sum + body.length, 0);
     return {
-      filter: rules("filter") + outFilters,
+      filter: rules("filter") + this.union.outFilterCount,
       nat: rules("nat"),
       virtualServers: this.union.serverCount,
-      realServers,
+      realServers: this.union.realServerCount,
       entries,
       addresses: this.union.setSize(setName("KUBE-IPVS-IPS", this.#base.family)),
     };

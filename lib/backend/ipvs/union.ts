@@ -64,6 +64,8 @@ export class ClaimUnion {
   readonly #claims = new Map<string, Claim | readonly Claim[]>();
   readonly #entryCounts = new Map<Entry, number>();
   readonly #setSizes = new Map<string, number>();
+  #realServerCount = 0;
+  #outFilterCount = 0;
   readonly #ipsSet: string;
 
   /** `ipsSet` is the set of bound addresses, whose entries follow from the servers. */
@@ -82,6 +84,15 @@ export class ClaimUnion {
 
   get serverCount(): number {
     return this.#claims.size;
+  }
+
+  get realServerCount(): number {
+    return this.#realServerCount;
+  }
+
+  /** How many rules the servers have in KUBE-IPVS-OUT-FILTER. */
+  get outFilterCount(): number {
+    return this.#outFilterCount;
   }
 
   get entries(): Iterable<Entry> {
@@ -135,7 +146,11 @@ export class ClaimUnion {
 
   /** Takes over what `change(plan)` said. */
   apply(plan: IpvsPlan): void {
-    const { counts } = this.change(plan);
+    const { counts, servers } = this.change(plan);
+    for (const { before, after } of servers.values()) {
+      this.#realServerCount += (after?.realServers.length ?? 0) - (before?.realServers.length ?? 0);
+      this.#outFilterCount += outFilters(after) - outFilters(before);
+    }
     for (const name of goneServices(plan, this)) this.#setService(name, null);
     for (const [name, claims] of plan.services) this.#setService(name, claims);
     for (const [entry, by] of counts) {
@@ -180,6 +195,10 @@ export class ClaimUnion {
     if (only === undefined) this.#claims.delete(key);
     else this.#claims.set(key, claims.length === 1 ? only : claims);
   }
+}
+
+function outFilters(server: WantedServer | null): number {
+  return server === null || server.outFilter === "" ? 0 : 1;
 }
 
 function listOf(claims: Claim | readonly Claim[] | undefined): readonly Claim[] {

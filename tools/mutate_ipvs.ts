@@ -1,0 +1,283 @@
+/**
+ * What the `mutate` task takes out of, or gets wrong in, the planner of IPVS mode. Numbers are those of the IPVS reference.
+ *
+ * @module
+ */
+import type { Mutation } from "./mutate.ts";
+
+const BASE = "lib/backend/ipvs/base_rules.ts";
+const CLAIMS = "lib/backend/ipvs/service_claims.ts";
+const UNION = "lib/backend/ipvs/union.ts";
+const DIFF = "lib/backend/ipvs/diff.ts";
+const OBSERVED = "lib/backend/ipvs/diff_observed.ts";
+const OPERATIONS = "lib/backend/ipvs/operations.ts";
+const SETS = "lib/backend/ipvs/sets.ts";
+
+function inFile(file: string, name: string, find: string, replace: string): Mutation {
+  return { name: `ipvs ${name}`, edits: [{ file, find, replace }] };
+}
+
+/** What neither packets nor captures show. */
+function unit(file: string, name: string, find: string, replace: string): Mutation {
+  return { ...inFile(file, name, find, replace), unitTests: true };
+}
+
+const NUMBERED: readonly (readonly [name: string, find: string, replace: string])[] = [
+  ["1", 'always(SERVICES, `-s ${family === "IPv4" ? "127.0.0.0/8" : "::1/128"} -j RETURN`), // 1', ""],
+  [
+    "2",
+    'this.whileFilled(["nat", POSTROUTING], "KUBE-LOOP-BACK", "dst,dst,src", "-j MASQUERADE"), // 2',
+    "",
+  ],
+  ["3", 'this.whileFilled(services, "KUBE-LOAD-BALANCER", "dst,dst", `-j ${LOAD_BALANCER}`), // 3', ""],
+  [
+    "4",
+    'this.whileFilled(["nat", LOAD_BALANCER], "KUBE-LOAD-BALANCER-LOCAL", "dst,dst", "-j RETURN"), // 4',
+    "",
+  ],
+  ["5", "...this.nodePorts(), // 5", ""],
+  ["5, policy Local", 'this.whileFilled(place, local, directions, "-j RETURN", `-p ${protocol} `),', ""],
+  ["6", "`-j ${SOURCE_RANGES}`,", "`-j RETURN`,"],
+  [
+    "7",
+    'this.whileFilled(ranges, "KUBE-LOAD-BALANCER-SOURCE-CIDR", "dst,dst,src", "-j RETURN"), // 7',
+    "",
+  ],
+  [
+    "7, the load-balancer IP as source",
+    'this.whileFilled(ranges, "KUBE-LOAD-BALANCER-SOURCE-IP", "dst,dst,src", "-j RETURN"),',
+    "",
+  ],
+  ["8", "this.clusterIps(), // 8", ""],
+  ["8, masqueradeAll", 'masqueradeAll || fragment === null ? "" :', 'fragment === null ? "" :'],
+  ["8, no way to tell pods", 'masqueradeAll || fragment !== null ? "dst,dst" : "src,dst"', '"dst,dst"'],
+  ["9", 'this.whileFilled(place, "KUBE-EXTERNAL-IP", "dst,dst", `-j ${MARK_MASQ}`), // 9', ""],
+  ["9, accepted", '...accepts("KUBE-EXTERNAL-IP"),', ""],
+  ["10", '...accepts("KUBE-EXTERNAL-IP-LOCAL"), // 10', ""],
+  ["11", "always(SERVICES, `-m addrtype --dst-type LOCAL -j ${NODE_PORT}`), // 11", ""],
+  ["12", "always(LOAD_BALANCER, `-j ${MARK_MASQ}`), // 12", ""],
+  ["13", '{ table: "filter", chain: SOURCE_RANGES, rule: "-j DROP", needs: "" }, // 13', ""],
+  ["15", 'accept("KUBE-CLUSTER-IP"), // 15', ""],
+  ["15, load balancers", '      accept("KUBE-LOAD-BALANCER"),\n', ""],
+  [
+    "16, established",
+    "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+    "-m conntrack --ctstate RELATED -j ACCEPT",
+  ],
+  ["17", 'rule(NODE_PORT, `${this.commented("KUBE-HEALTH-CHECK-NODE-PORT", "dst")} -j ACCEPT`), // 17', ""],
+  [
+    "18",
+    'rule(IPVS_FILTER, `-m conntrack --ctstate NEW ${this.matchSet("KUBE-IPVS-IPS", "dst")} -j REJECT`),',
+    "",
+  ],
+  [
+    "18, what is known",
+    '...known.map((kind) => rule(IPVS_FILTER, `${this.matchSet(kind, "dst,dst")} -j RETURN`)), // 18',
+    "",
+  ],
+  ["19, set the mark", "always(MARK_MASQ, `-j MARK --or-mark ${mark}`),", ""],
+  ["19, unmarked", "always(POSTROUTING, `-m mark ! --mark ${mark}/${mark} -j RETURN`), // 19", ""],
+];
+
+const CLAIMED: readonly (readonly [name: string, find: string, replace: string])[] = [
+  [
+    "14: the node is let in",
+    'const outFilter = guarded && !nodeMayPass ? outFilterRule(ip, servicePort) : "";',
+    'const outFilter = "";',
+  ],
+  ["14: the node is kept out", "guarded && !nodeMayPass ?", "guarded ?"],
+  [
+    "policy Local is ignored",
+    "(localOnly && local.length > 0 ? local : cluster)",
+    "cluster",
+  ],
+  [
+    "policy Local falls back to nobody",
+    "(localOnly && local.length > 0 ? local : cluster)",
+    "(localOnly ? local : cluster)",
+  ],
+  [
+    "the cluster IP follows the external policy",
+    "internal: reachable(servicePort.internalPolicyLocal)",
+    "internal: reachable(servicePort.externalPolicyLocal)",
+  ],
+  [
+    "external addresses follow the internal policy",
+    "external: reachable(servicePort.externalPolicyLocal)",
+    "external: reachable(servicePort.internalPolicyLocal)",
+  ],
+  [
+    "hairpins of remote endpoints",
+    'if (isLocal) draft.addEntry("KUBE-LOOP-BACK"',
+    'draft.addEntry("KUBE-LOOP-BACK"',
+  ],
+  ["no affinity", "timeoutSeconds: stickyMaxAgeSeconds,", "timeoutSeconds: 0,"],
+  [
+    "external IPs of policy Local as of Cluster",
+    'externalPolicyLocal ? "KUBE-EXTERNAL-IP-LOCAL" : "KUBE-EXTERNAL-IP"',
+    '"KUBE-EXTERNAL-IP"',
+  ],
+  [
+    "node ports of policy Local as of Cluster",
+    "if (externalPolicyLocal) draft.addEntry(`KUBE-NODE-PORT-LOCAL-${protocol}`, portEntry(nodePort));",
+    "",
+  ],
+  [
+    "SCTP node ports of policy Local as of Cluster",
+    'if (externalPolicyLocal) entries.push(["KUBE-NODE-PORT-LOCAL-SCTP-HASH", entry]);',
+    "",
+  ],
+  [
+    "load-balancer IPs of policy Local as of Cluster",
+    'if (externalPolicyLocal) entries.push(["KUBE-LOAD-BALANCER-LOCAL", entry]);',
+    "",
+  ],
+  ["source ranges without a firewall", 'if (guarded) entries.push(["KUBE-LOAD-BALANCER-FW", entry]);', ""],
+  [
+    "a source range holds the node, which is kept out",
+    "if (nodeMayPass) entries.push",
+    "if (false) entries.push",
+  ],
+  [
+    "an external IP of another device is bound",
+    'const bind = !context.hostIps.has(ip);\n    draft.addServer(wantedServer(facts, ip, port, { realServers: facts.external, bind, outFilter: "" })',
+    'const bind = true;\n    draft.addServer(wantedServer(facts, ip, port, { realServers: facts.external, bind, outFilter: "" })',
+  ],
+  ["no health-check node ports", "if (servicePort.healthCheckNodePort !== 0) {", "if (false) {"],
+];
+
+const UNIT: readonly Mutation[] = [
+  unit(CLAIMS, "mh without the port", 'scheduler === "mh" ? ["mh-port"] : []', "[]"),
+  unit(
+    CLAIMS,
+    "the Service's scheduler is ignored",
+    'asked === "" || !granted ? context.scheduler : asked',
+    "context.scheduler",
+  ),
+  unit(
+    CLAIMS,
+    "health-check node ports without node addresses",
+    "if (context.nodePortIps.length === 0) continue;",
+    "",
+  ),
+  unit(
+    UNION,
+    "the last claim wins",
+    "compareBytes(left.name, right.name)",
+    "compareBytes(right.name, left.name)",
+  ),
+  unit(
+    UNION,
+    "an entry goes with its first claim",
+    "else if (before + by === 0) removedEntries.push(entry);",
+    "else if (by < 0) removedEntries.push(entry);",
+  ),
+  unit(
+    UNION,
+    "an entry comes again with every claim",
+    "if (before === 0) addedEntries.push(entry);",
+    "if (by > 0) addedEntries.push(entry);",
+  ),
+  unit(UNION, "Services that are not in a full plan stay", "if (!plan.all) return [];", "return [];"),
+  unit(DIFF, "rules stay as they were", "if (old === wanted) return;", "return;"),
+  unit(
+    DIFF,
+    "a server keeps its scheduler",
+    'draft.server({ kind: "updateServer", server: after.server });',
+    "",
+  ),
+  unit(
+    DIFF,
+    "a server stays",
+    'draft.server({ kind: "deleteServer", server: before.server }, before.bind);',
+    "",
+  ),
+  unit(DIFF, "sets never grow", "if (size > committed.capacity(set)) {", "if (false) {"),
+  unit(
+    DIFF,
+    "an address is never unbound",
+    "for (const entry of removed.get(ips) ?? []) draft.unbind(addressOf(entry));",
+    "",
+  ),
+  unit(
+    OPERATIONS,
+    "addresses first",
+    ": [ipset, iptables, ipvsadm, ip];",
+    ": [ip, ipset, iptables, ipvsadm];",
+  ),
+  unit(
+    OPERATIONS,
+    "entries go before the server they show to be ours",
+    "? [ipvsadm, ipset, iptables, ip]",
+    "? [ipset, iptables, ipvsadm, ip]",
+  ),
+  unit(
+    OPERATIONS,
+    "where things only go, the address last",
+    "? [ip, ipvsadm, iptables, ipset]",
+    "? [ipset, iptables, ipvsadm, ip]",
+  ),
+  unit(
+    OPERATIONS,
+    "iptables mode is cut off before its successor serves",
+    "[ipvsadm, ipset, ip, iptables] : [ipset, ipvsadm, ip, iptables]",
+    "[ipvsadm, ipset, ip, iptables] : [ipset, iptables, ipvsadm, ip]",
+  ),
+  unit(
+    OPERATIONS,
+    "a weight of 0 stays",
+    "else if (real.weight !== 1 || real.otherOptions !== undefined) {",
+    "else if (false) {",
+  ),
+  unit(
+    OBSERVED,
+    "every virtual server is ours",
+    "if (observed.addresses?.has(ip.text) === true) return true;",
+    "return true;",
+  ),
+  unit(
+    OBSERVED,
+    "excluded virtual servers are ours",
+    "|| excludeCIDRs.some((cidr) => cidrContains(cidr, ip))",
+    "",
+  ),
+  unit(
+    OBSERVED,
+    "no virtual server of a node port is ours",
+    "hostIps.includes(ip.text) && has(`KUBE-NODE-PORT-${protocol}`, portEntry(port))",
+    "false",
+  ),
+  unit(
+    OBSERVED,
+    "an external IP on the node is nobody's",
+    "return EVIDENCE.some((kind) => has(kind, entry));",
+    "return false;",
+  ),
+  unit(
+    OBSERVED,
+    "addresses of the other family go",
+    "if (parseIp(address)?.family === family) draft.unbind(address);",
+    "draft.unbind(address);",
+  ),
+  unit(
+    OBSERVED,
+    "a growing set stays",
+    "if (observed.sets.has(growing)) draft.ipset(destroySetLine(growing));",
+    "",
+  ),
+  unit(
+    OBSERVED,
+    "lost jumps come back on top",
+    "const place = Math.max(-1, ...earlier) + 1;",
+    "const place = 0;",
+  ),
+  unit(SETS, "IPv6 names are not cut", ".slice(0, MAX_SET_NAME_LENGTH)", ""),
+];
+
+export const IPVS_MUTATIONS: readonly Mutation[] = [
+  ...NUMBERED.map(([name, find, replace]) => inFile(BASE, `rule ${name}`, find, replace)),
+  ...CLAIMED.map(([name, find, replace]) =>
+    inFile(CLAIMS, /^\d/.test(name) ? `rule ${name}` : name, find, replace)
+  ),
+  ...UNIT,
+];
