@@ -7,6 +7,7 @@
  */
 import { IPVS_MUTATIONS } from "./mutate_ipvs.ts";
 import { MODEL_MUTATIONS } from "./mutate_model.ts";
+import { NFTABLES_MUTATIONS } from "./mutate_nftables.ts";
 import { RULE_MUTATIONS } from "./mutate_rules.ts";
 import { writeLine } from "./output.ts";
 import { ROOT } from "./project_files.ts";
@@ -29,7 +30,12 @@ export interface Mutation {
   readonly unitTests?: boolean;
 }
 
-export const MUTATIONS: readonly Mutation[] = [...RULE_MUTATIONS, ...IPVS_MUTATIONS, ...MODEL_MUTATIONS];
+export const MUTATIONS: readonly Mutation[] = [
+  ...RULE_MUTATIONS,
+  ...IPVS_MUTATIONS,
+  ...NFTABLES_MUTATIONS,
+  ...MODEL_MUTATIONS,
+];
 
 const COPIED = ["lib", "links", "tests/flows", "tests/golden", "tests/support", "deno.json", "deno.lock"];
 const CASE_TESTS = [
@@ -37,6 +43,7 @@ const CASE_TESTS = [
   "tests/flows/iptables_rules_test.ts",
   "tests/golden/golden_test.ts",
   "tests/golden/ipvs_golden_test.ts",
+  "tests/golden/nftables_golden_test.ts",
 ];
 const TIMEOUT_MS = 120_000;
 

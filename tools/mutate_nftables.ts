@@ -1,0 +1,238 @@
+/**
+ * What the `mutate` task takes out of, or gets wrong in, the planner of nftables mode, and in what remembers and compares.
+ *
+ * @module
+ */
+import type { Mutation } from "./mutate.ts";
+
+const FOLDER = "lib/backend/nftables/";
+
+type Change = readonly [name: string, file: string, find: string, replace: string];
+
+const RULES: readonly Change[] = [
+  // Base rules.
+  ["reject chain", "base_rules.ts", 'rules: ["reject"]', 'rules: ["drop"]'],
+  ["firewall check", "base_rules.ts", "[`${toService} @${FIREWALL_IPS_MAP}`]", "[]"],
+  [
+    "check of services without endpoints",
+    "base_rules.ts",
+    "[`${toService} @${NO_ENDPOINT_SERVICES_MAP}`]",
+    "[]",
+  ],
+  [
+    "check of node ports without endpoints",
+    "base_rules.ts",
+    "[`${toNodePort} @${NO_ENDPOINT_NODEPORTS_MAP}`]",
+    "[]",
+  ],
+  [
+    "unknown ports of cluster IPs",
+    "base_rules.ts",
+    "`${clusterIps} reject comment",
+    "`${clusterIps} drop comment",
+  ],
+  ["unallocated cluster IPs", "base_rules.ts", "...options.serviceCidrs.map(", "...[].map("],
+  ["masqueradeAll", "base_rules.ts", "if (options.masqueradeAll)", "if (false)"],
+  [
+    "masquerading of what comes from outside",
+    "base_rules.ts",
+    "else if (words.notLocal !== null)",
+    "else if (false)",
+  ],
+  ["dispatch of services", "base_rules.ts", "`${toService} @${SERVICE_IPS_MAP}`, ", ""],
+  ["dispatch of node ports", "base_rules.ts", ", `${toNodePort} @${SERVICE_NODEPORTS_MAP}`", ""],
+  ["the mark stays on", "base_rules.ts", " meta mark set meta mark ^ ${mark}", ""],
+  ["hairpins", "base_rules.ts", "`ct status dnat ${ip} saddr", "`ct status snat ${ip} saddr"],
+  ["node ports on loopback", "base_rules.ts", " ${ip} daddr != ${loopback}", ""],
+  [
+    "node ports on own addresses only",
+    "base_rules.ts",
+    "return nodePortAddresses.matchAll\n",
+    "return true\n",
+  ],
+  ["loopback is a node-port address", "base_rules.ts", "isLoopback(ip) ? []", "false ? []"],
+  [
+    "firewall of what the node sends",
+    "base_rules.ts",
+    'hooked("filter-output-pre-dnat", "type filter hook output priority -110", [FIREWALL_CHECK_CHAIN]),',
+    "",
+  ],
+  [
+    "translation of what the node sends",
+    "base_rules.ts",
+    '"type nat hook output priority -100", [SERVICES_CHAIN]',
+    '"type nat hook output priority -100", []',
+  ],
+  ["filter chains see every packet", "base_rules.ts", '"" : "ct state new "', '"" : ""'],
+  // Chains that Services share.
+  [
+    "choice among one too many",
+    "shared_chains.ts",
+    "numgen random mod ${count}`",
+    "numgen random mod ${count + 1}`",
+  ],
+  [
+    "masquerading under policy Cluster",
+    "shared_chains.ts",
+    '[`${words.setMark} comment "masquerade"`, `goto ${cluster}`]',
+    "[`goto ${cluster}`]",
+  ],
+  ["pods under policy Local", "shared_chains.ts", "if (words.local !== null) {", "if (false) {"],
+  [
+    "masquerading of the node under policy Local",
+    "shared_chains.ts",
+    'rules.push(`fib saddr type local ${words.setMark} comment "masquerade local traffic"`);',
+    "",
+  ],
+  [
+    "the node under policy Local",
+    "shared_chains.ts",
+    'rules.push(`fib saddr type local goto ${cluster} comment "short-circuit local traffic"`);',
+    "",
+  ],
+  [
+    "the world under policy Local",
+    "shared_chains.ts",
+    "if (local !== null) rules.push(`goto ${local}`);",
+    "",
+  ],
+  [
+    "an interface prefix is a whole name",
+    "shared_chains.ts",
+    'notLocal: `iifname != "${detector.prefix}*"`',
+    'notLocal: `iifname != "${detector.prefix}"`',
+  ],
+  // Services.
+  ["cluster IPs", "service_rules.ts", "this.#draft.share(CLUSTER_IPS_SET, clusterIP);", ""],
+  [
+    "pods that reach themselves",
+    "service_rules.ts",
+    "if (isLocal) this.#draft.share",
+    "if (false) this.#draft.share",
+  ],
+  ["remote hairpins", "service_rules.ts", "if (isLocal) this.#draft.share", "this.#draft.share"],
+  [
+    "internal policy Local",
+    "service_rules.ts",
+    "const { internalPolicyLocal: local } = this.#servicePort;",
+    "const local = false;",
+  ],
+  ["verdict of cluster IPs", "service_rules.ts", "this.#addVerdict(NO_ENDPOINT_SERVICES_MAP, claim);", ""],
+  ["verdict of external addresses", "service_rules.ts", "this.#addVerdict(noEndpointMap, claim);", ""],
+  [
+    "always refuse",
+    "service_rules.ts",
+    '"drop" : `goto ${REJECT_CHAIN}`',
+    "`goto ${REJECT_CHAIN}` : `goto ${REJECT_CHAIN}`",
+  ],
+  ["always drop", "service_rules.ts", '"drop" : `goto ${REJECT_CHAIN}`', '"drop" : "drop"'],
+  [
+    "external policy Local",
+    "service_rules.ts",
+    "const chain = externalPolicyLocal\n",
+    "const chain = false\n",
+  ],
+  [
+    "own endpoints of external addresses",
+    "service_rules.ts",
+    "if (externalPolicyLocal && local.length > 0) {",
+    "if (false) {",
+  ],
+  [
+    "source ranges of external IPs",
+    "service_rules.ts",
+    "if (isLoadBalancer && this.#names",
+    "if (this.#names",
+  ],
+  ["source ranges", "service_rules.ts", "if (isLoadBalancer && this.#names", "if (false && this.#names"],
+  ["affinity", "service_rules.ts", "servicePort.stickyMaxAgeSeconds > 0 &&", "false &&"],
+  [
+    "source ranges without load-balancer IPs",
+    "firewall_rules.ts",
+    "servicePort.loadBalancerVIPs.length > 0 && ",
+    "",
+  ],
+  ["any load-balancer IP may be a source", "firewall_rules.ts", "if (containsNode)", "if (true)"],
+  [
+    "packets that come back with the load-balancer IP",
+    "firewall_rules.ts",
+    "if (containsNode)",
+    "if (false)",
+  ],
+  ["other sources", "firewall_rules.ts", ', "drop"] };', "] };"],
+  ["endpoints remember clients", "affinity_rules.ts", "`update @${own.affinitySet} { ${ip} saddr }`,", ""],
+  [
+    "clients are recognised",
+    "affinity_rules.ts",
+    "...own.map(({ affinitySet, chain }) => `${ip} saddr @${affinitySet} goto ${chain}`),",
+    "",
+  ],
+  [
+    "sticky external policy Local",
+    "affinity_rules.ts",
+    "rules: servicePort.externalPolicyLocal\n",
+    "rules: false\n",
+  ],
+];
+
+const MEMORY: readonly Change[] = [
+  ["DNS first", "plan.ts", "ports.some(({ port }) => port === DNS_PORT)", "false"],
+  ["excluded Services", "plan.ts", "excluded.has(name) ? undefined : ", ""],
+  [
+    "an endpoint keeps its slot",
+    "slots.ts",
+    "left.delete(endpoint) ? endpoint : undefined",
+    "false ? endpoint : undefined",
+  ],
+  ["the last one wins", "claims.ts", "compareBytes(planned, other) < 0", "compareBytes(planned, other) > 0"],
+  [
+    "lost destinations are remembered",
+    "committed.ts",
+    "for (const destination of service.lost) this.#claims.add(destination, name);",
+    "",
+  ],
+  ["who is affected is planned", "plan_change.ts", "return affected.size === 0\n", "return true\n"],
+  [
+    "handovers in one transaction",
+    "diff.ts",
+    "services: joinHandovers(services, committed.handovers(plan))",
+    "services",
+  ],
+  [
+    "shared elements stay while wanted",
+    "diff.ts",
+    "this.#committed.wantedBy(element) + change.by === 0",
+    "true",
+  ],
+  [
+    "shared elements are added once",
+    "diff.ts",
+    "return this.#committed.wantedBy(element) === 0;",
+    "return true;",
+  ],
+  [
+    "a changed timeout",
+    "diff.ts",
+    "timeouts.get(set.name) !== set.timeoutSeconds",
+    "!timeouts.has(set.name)",
+  ],
+  [
+    "changed rules of a chain",
+    "diff.ts",
+    "before?.chains.get(chain.name) !== hashRules(chain.rules)",
+    "before?.chains.has(chain.name) !== true",
+  ],
+  ["slots that were read", "diff_observed.ts", "(list) => table.slots(list)", "() => []"],
+  ["values that were read", "diff_observed.ts", "if (known !== value) {", "if (false) {"],
+  ["leftover elements", "diff_observed.ts", "deletedElements.push({ container, key, value });", ""],
+  ["comments are cut", "chains.ts", "const COMMENT_BYTES = 128;", "const COMMENT_BYTES = 256;"],
+];
+
+function mutation([name, file, find, replace]: Change, unitTests: boolean): Mutation {
+  return { name: `nftables, ${name}`, edits: [{ file: FOLDER + file, find, replace }], unitTests };
+}
+
+export const NFTABLES_MUTATIONS: readonly Mutation[] = [
+  ...RULES.map((change) => mutation(change, false)),
+  ...MEMORY.map((change) => mutation(change, true)),
+];
