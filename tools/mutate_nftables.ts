@@ -225,6 +225,14 @@ const MEMORY: readonly Change[] = [
   ["slots that were read", "diff_observed.ts", "(list) => table.slots(list)", "() => []"],
   ["values that were read", "diff_observed.ts", "if (known !== value) {", "if (false) {"],
   ["leftover elements", "diff_observed.ts", "deletedElements.push({ container, key, value });", ""],
+  [
+    "leftovers in sets that are not wanted",
+    "diff_observed.ts",
+    "for (const [container, elements] of this.#elements) {",
+    "for (const [container, elements] of [...this.#elements].slice(0, 20)) {",
+  ],
+  ["counters of destinations", "service_rules.ts", "if (!this.#context.trafficCounters) return;", "return;"],
+  ["counters of other settings", "plan.ts", "options.trafficCounters ?? false", "false"],
   ["comments are cut", "chains.ts", "const COMMENT_BYTES = 128;", "const COMMENT_BYTES = 256;"],
 ];
 

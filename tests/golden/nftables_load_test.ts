@@ -8,7 +8,7 @@ import { assert, assertEquals } from "@std/assert";
 import { TABLE_COMMENT } from "../../lib/backend/nftables/chains.ts";
 import { diffNftables, isEmpty } from "../../lib/backend/nftables/diff.ts";
 import { diffObserved, NO_TABLE } from "../../lib/backend/nftables/diff_observed.ts";
-import { parseTable } from "../../lib/backend/nftables/parse.ts";
+import { parseCounters, parseTable, type Traffic } from "../../lib/backend/nftables/parse.ts";
 import { renderOperations, renderPlan } from "../../lib/backend/nftables/render.ts";
 import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/ruleset.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
@@ -146,6 +146,7 @@ const VARIANTS: readonly [name: string, changes: Partial<NftablesOptions>][] = [
     nodePortAddresses: { matchAll: true, containsIPv4Loopback: true, cidrs: [] },
   }],
   ["no comments", { objectComments: false }],
+  ["counters", { trafficCounters: true }],
 ];
 
 for (const family of ["IPv4", "IPv6"] as const) {
@@ -174,3 +175,35 @@ for (const family of ["IPv4", "IPv6"] as const) {
     }
   });
 }
+
+/**
+ * As asked: "Counter equals packets sent" (asks, row 38). The node asks, so that requests leave through output and answers come in.
+ */
+e2eTest("counters equal packets sent", [...NEEDS, program("bash")], () =>
+  withNetns(async (netns) => {
+    const port = testPort({ port: 53, protocol: "UDP" });
+    const plan = exampleNftablesPlan("IPv4", [
+      testService({ clusterIP: "10.96.0.1", ports: [port] }),
+      testSlice({
+        ports: [testSlicePort({ port: 5353, protocol: "UDP" })],
+        endpoints: [testSliceEndpoint("10.244.0.11")],
+      }),
+    ], { trafficCounters: true });
+    await netns.run(["ip", "link", "set", "lo", "up"]);
+    await netns.run(["ip", "address", "add", "10.244.0.11/32", "dev", "lo"]);
+    await netns.run(["ip", "route", "add", "default", "dev", "lo"]);
+    await load(netns, renderPlan(plan));
+    // Nobody listens: what is told about that is ICMP, and no packet of the flow.
+    await netns.run(["bash", "-c", "for i in 1 2 3 4 5 6 7; do echo x >/dev/udp/10.96.0.1/53; done"]);
+    const counted = async (set: string): Promise<ReadonlyMap<string, Traffic>> =>
+      parseCounters(await netns.run(["nft", "list", "set", "ip", "kproxy", set]));
+    const expected = new Map([["10.96.0.1 . udp . 53", { packets: 7, bytes: 7 * (20 + 8 + 2) }]]);
+    assertEquals(await counted("service-traffic-in"), expected);
+    assertEquals(
+      await counted("service-traffic-out"),
+      new Map([["10.96.0.1 . udp . 53", { packets: 0, bytes: 0 }]]),
+    );
+    // A sync leaves them alone.
+    await assertHolds(netns, plan);
+    assertEquals(await counted("service-traffic-in"), expected);
+  }));

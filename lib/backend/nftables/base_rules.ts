@@ -18,16 +18,21 @@ import {
   NO_ENDPOINT_SERVICES_MAP,
   NODEPORT_ENDPOINTS_CHECK_CHAIN,
   NODEPORT_IPS_SET,
+  NODEPORT_TRAFFIC_IN_SET,
+  NODEPORT_TRAFFIC_OUT_SET,
   PROTOCOL_WORDS,
   REJECT_CHAIN,
   SERVICE_ENDPOINTS_CHECK_CHAIN,
   SERVICE_IPS_MAP,
   SERVICE_NODEPORTS_MAP,
+  SERVICE_TRAFFIC_IN_SET,
+  SERVICE_TRAFFIC_OUT_SET,
   SERVICES_CHAIN,
   TABLE_COMMENT,
+  TRAFFIC_CHAIN,
 } from "./chains.ts";
 import type { BaseRules, Chain, Container, Element, HookedChain, NftablesOptions } from "./ruleset.ts";
-import { ruleWords } from "./shared_chains.ts";
+import { type RuleWords, ruleWords } from "./shared_chains.ts";
 
 /** How far `numgen` may count, and so how many endpoints one destination may have. */
 export const MAX_ENDPOINTS = 65536;
@@ -35,7 +40,9 @@ export const MAX_ENDPOINTS = 65536;
 /** Looks a destination up by address, protocol and port. */
 const SERVICE_KEY = "meta l4proto . th dport vmap";
 
-function planContainers({ family, objectComments }: NftablesOptions): readonly Container[] {
+function planContainers(
+  { family, objectComments, trafficCounters = false }: NftablesOptions,
+): readonly Container[] {
   const { ip, addressType } = FAMILY_WORDS[family];
   const service = `type ${addressType} . inet_proto . inet_service : verdict ;`;
   const nodePort = "type inet_proto . inet_service : verdict ;";
@@ -60,6 +67,16 @@ function planContainers({ family, objectComments }: NftablesOptions): readonly C
     container("map", SERVICE_IPS_MAP, service, "cluster, external and load-balancer IPs"),
     container("map", SERVICE_NODEPORTS_MAP, nodePort, "node ports"),
   ];
+  if (trafficCounters) {
+    const countedService = `type ${addressType} . inet_proto . inet_service ; counter ;`;
+    const countedNodePort = "type inet_proto . inet_service ; counter ;";
+    containers.push(
+      container("set", SERVICE_TRAFFIC_IN_SET, countedService, "packets to endpoints"),
+      container("set", SERVICE_TRAFFIC_OUT_SET, countedService, "packets from endpoints"),
+      container("set", NODEPORT_TRAFFIC_IN_SET, countedNodePort, "packets to endpoints"),
+      container("set", NODEPORT_TRAFFIC_OUT_SET, countedNodePort, "packets from endpoints"),
+    );
+  }
   // One map for each protocol: with `th dport` nft 1.0.6 cannot use the map from a later transaction.
   for (const protocol of Object.values(PROTOCOL_WORDS)) {
     const slot = `numgen random mod ${MAX_ENDPOINTS} : ${ip} daddr . ${protocol} dport ;`;
@@ -136,7 +153,44 @@ function planChains(options: NftablesOptions): readonly Chain[] {
         " masquerade fully-random",
       ],
     },
+    ...(options.trafficCounters === true ? [{ name: TRAFFIC_CHAIN, rules: trafficRules(words) }] : []),
   ];
+}
+
+/**
+ * Counts by the destination that the client wrote, which connection tracking remembers. The protocol stands before the
+ * look-up because nft must know what `proto-dst` is.
+ */
+function trafficRules({ ip }: RuleWords): string[] {
+  const ways = [
+    ["original", SERVICE_TRAFFIC_IN_SET, NODEPORT_TRAFFIC_IN_SET],
+    ["reply", SERVICE_TRAFFIC_OUT_SET, NODEPORT_TRAFFIC_OUT_SET],
+  ] as const;
+  return Object.values(PROTOCOL_WORDS).flatMap((protocol) =>
+    ways.flatMap(([direction, services, nodePorts]) => {
+      const start = `meta l4proto ${protocol} ct direction ${direction}`;
+      const port = "meta l4proto . ct original proto-dst";
+      return [
+        `${start} ct original ${ip} daddr . ${port} @${services} return`,
+        `${start} ${port} @${nodePorts} return`,
+      ];
+    })
+  );
+}
+
+/** Where packets of flows are counted: once each, so that what the node sends to itself is not counted when it arrives. */
+const TRAFFIC_HOOKS: ReadonlyMap<string, string> = new Map([
+  ["filter-input", `iifname != "lo" ct status dnat jump ${TRAFFIC_CHAIN}`],
+  ["filter-forward", `ct status dnat jump ${TRAFFIC_CHAIN}`],
+  ["filter-output", `ct status dnat jump ${TRAFFIC_CHAIN}`],
+]);
+
+function planHookedChains({ trafficCounters = false }: NftablesOptions): readonly HookedChain[] {
+  if (!trafficCounters) return HOOKED_CHAINS;
+  return HOOKED_CHAINS.map((chain) => {
+    const rule = TRAFFIC_HOOKS.get(chain.name);
+    return rule === undefined ? chain : { ...chain, rules: [...chain.rules, rule] };
+  });
 }
 
 /**
@@ -196,7 +250,7 @@ export function planBaseRules(options: NftablesOptions): BaseRules {
     comment: options.objectComments ? TABLE_COMMENT : "",
     containers: planContainers(options),
     chains: planChains(options),
-    hookedChains: HOOKED_CHAINS,
+    hookedChains: planHookedChains(options),
     elements: planElements(options),
   };
 }

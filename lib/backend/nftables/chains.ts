@@ -48,6 +48,12 @@ export const FIREWALL_IPS_MAP = "firewall-ips";
 export const CLUSTER_IPS_SET = "cluster-ips";
 export const NODEPORT_IPS_SET = "nodeport-ips";
 export const HAIRPIN_SET = "hairpin-connections";
+/** Destinations with a counter: packets to endpoints. */
+export const SERVICE_TRAFFIC_IN_SET = "service-traffic-in";
+/** Destinations with a counter: packets from endpoints. */
+export const SERVICE_TRAFFIC_OUT_SET = "service-traffic-out";
+export const NODEPORT_TRAFFIC_IN_SET = "nodeport-traffic-in";
+export const NODEPORT_TRAFFIC_OUT_SET = "nodeport-traffic-out";
 
 export const SERVICES_CHAIN = "services";
 export const MASQUERADING_CHAIN = "masquerading";
@@ -56,6 +62,7 @@ export const FIREWALL_CHECK_CHAIN = "firewall-check";
 export const SERVICE_ENDPOINTS_CHECK_CHAIN = "service-endpoints-check";
 export const NODEPORT_ENDPOINTS_CHECK_CHAIN = "nodeport-endpoints-check";
 export const CLUSTER_IPS_CHECK_CHAIN = "cluster-ips-check";
+export const TRAFFIC_CHAIN = "traffic";
 
 /** Which of the maps of endpoints, and which of the chains that choose from it. */
 export interface EndpointMap {

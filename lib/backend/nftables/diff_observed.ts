@@ -54,7 +54,7 @@ export function diffObserved(plan: NftablesPlan, observed: ObservedTable): FullS
     if (!isEmptyService(operations)) services.push(operations);
   }
   return {
-    operations: { base, services, leftover: table.leftover(plan) },
+    operations: { base, services, leftover: table.leftover() },
     committed: CommittedTable.of(plan, placed),
   };
 }
@@ -124,12 +124,10 @@ class ObservedRest {
     return [];
   }
 
-  leftover(plan: NftablesPlan): Operations["leftover"] {
+  leftover(): Operations["leftover"] {
     const deletedElements: Element[] = [];
-    for (const { name: container } of plan.base.containers) {
-      for (const [key, value] of this.#elements.get(container) ?? []) {
-        deletedElements.push({ container, key, value });
-      }
+    for (const [container, elements] of this.#elements) {
+      for (const [key, value] of elements) deletedElements.push({ container, key, value });
     }
     return { deletedElements, staleChains: [...this.#chains], staleSets: [...this.#sets] };
   }

@@ -90,6 +90,23 @@ function addElement(element: string, elements: Map<string, string>): void {
   elements.set(counter < 0 ? left : left.slice(0, counter), colon < 0 ? "" : text.slice(colon + 3));
 }
 
+/** What a counter has counted. */
+export interface Traffic {
+  readonly packets: number;
+  readonly bytes: number;
+}
+
+const COUNTED = /([^\s{,][^{,\n]*?) counter packets (\d+) bytes (\d+)/g;
+
+/** What `nft list set` printed of a set of counters: destination → what was counted. */
+export function parseCounters(text: string): ReadonlyMap<string, Traffic> {
+  const counters = new Map<string, Traffic>();
+  for (const [, destination, packets, bytes] of text.matchAll(COUNTED)) {
+    counters.set(destination!, { packets: Number(packets), bytes: Number(bytes) });
+  }
+  return counters;
+}
+
 function parseSeconds(text: string): number {
   let seconds = 0;
   for (const [, count, unit] of text.matchAll(DURATION)) seconds += Number(count) * UNIT_SECONDS[unit!]!;

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { parseTable } from "./parse.ts";
+import { parseCounters, parseTable } from "./parse.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -113,3 +113,30 @@ for (
     assertEquals(affinitySets.get("affinity-x"), seconds);
   });
 }
+
+Deno.test("counters", NONE, () => {
+  const text = `table ip kproxy {
+	set service-traffic-in {
+		type ipv4_addr . inet_proto . inet_service
+		counter
+		comment "packets to endpoints"
+		elements = { 10.96.0.1 . udp . 53 counter packets 7 bytes 203,
+			     10.96.0.1 . tcp . 80 counter packets 0 bytes 0, tcp . 30080 counter packets 12 bytes 3400 comment "x" }
+	}
+}
+`;
+  assertEquals([...parseCounters(text)], [
+    ["10.96.0.1 . udp . 53", { packets: 7, bytes: 203 }],
+    ["10.96.0.1 . tcp . 80", { packets: 0, bytes: 0 }],
+    ["tcp . 30080", { packets: 12, bytes: 3400 }],
+  ]);
+  assertEquals(
+    parseTable(
+      text.replace("ip kproxy {", "ip kproxy { # handle 1").replace(
+        "traffic-in {",
+        "traffic-in { # handle 2",
+      ),
+    ).elements.get("service-traffic-in")?.size,
+    3,
+  );
+});

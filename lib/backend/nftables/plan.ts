@@ -43,6 +43,7 @@ export function planNftables(
     nodeIp: nodeIp?.family === options.family ? nodeIp : null,
     words,
     sharedChains,
+    trafficCounters: options.trafficCounters ?? false,
   };
   const services = new Map<NamespacedName, ServiceRules | null>();
   for (const name of emissionOrder(state, changed)) {

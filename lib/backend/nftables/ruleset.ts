@@ -25,6 +25,8 @@ export interface NftablesOptions {
   readonly serviceCidrs: readonly string[];
   /** False if this kernel or nft refuses comments on tables, chains, sets and maps. */
   readonly objectComments: boolean;
+  /** True: packets and bytes are counted for each destination, both ways. Absent: they are not. */
+  readonly trafficCounters?: boolean;
 }
 
 /** One element of a set or map. `container` and `key` name it; two of the same name are the same element. */

@@ -22,11 +22,15 @@ import {
   HAIRPIN_SET,
   NO_ENDPOINT_NODEPORTS_MAP,
   NO_ENDPOINT_SERVICES_MAP,
+  NODEPORT_TRAFFIC_IN_SET,
+  NODEPORT_TRAFFIC_OUT_SET,
   PROTOCOL_WORDS,
   type ProtocolWord,
   REJECT_CHAIN,
   SERVICE_IPS_MAP,
   SERVICE_NODEPORTS_MAP,
+  SERVICE_TRAFFIC_IN_SET,
+  SERVICE_TRAFFIC_OUT_SET,
   type ServiceChains,
   serviceChains,
 } from "./chains.ts";
@@ -41,6 +45,7 @@ export interface ServiceRulesContext {
   readonly nodeIp: Ip | null;
   readonly words: RuleWords;
   readonly sharedChains: SharedChains;
+  readonly trafficCounters: boolean;
 }
 
 /** What is written for one Service. */
@@ -170,6 +175,7 @@ class PortDraft {
   #addNodePort(nodePort: number): void {
     const claim = `${this.#protocol} . ${nodePort}`;
     if (!this.#draft.claim(claim)) return;
+    this.#addCounters(claim, [NODEPORT_TRAFFIC_IN_SET, NODEPORT_TRAFFIC_OUT_SET]);
     this.#addExternal(SERVICE_NODEPORTS_MAP, NO_ENDPOINT_NODEPORTS_MAP, claim, String(nodePort));
   }
 
@@ -199,7 +205,15 @@ class PortDraft {
   /** Null if an earlier port of the Service has the address and port already. */
   #claimIp(ip: string): string | null {
     const claim = `${ip} . ${this.#protocol} . ${this.#servicePort.port}`;
-    return this.#draft.claim(claim) ? claim : null;
+    if (!this.#draft.claim(claim)) return null;
+    this.#addCounters(claim, [SERVICE_TRAFFIC_IN_SET, SERVICE_TRAFFIC_OUT_SET]);
+    return claim;
+  }
+
+  /** With or without endpoints: what was counted stays. */
+  #addCounters(claim: string, sets: readonly string[]): void {
+    if (!this.#context.trafficCounters) return;
+    for (const container of sets) this.#draft.elements.push({ container, key: claim, value: "" });
   }
 
   #dispatch(container: string, key: string, chain: string): void {

@@ -31,7 +31,13 @@ function plan(
   const words = ruleWords(options);
   const shared = new SharedChains(words);
   const byPort = new Map(ports.map((port) => [port.key, endpoints]));
-  const context = { node: NODE_A, nodeIp: parseIp(options.nodeIp), words, sharedChains: shared };
+  const context = {
+    node: NODE_A,
+    nodeIp: parseIp(options.nodeIp),
+    words,
+    sharedChains: shared,
+    trafficCounters: options.trafficCounters ?? false,
+  };
   return { rules: planService(ports, byPort, context), shared };
 }
 
@@ -395,6 +401,19 @@ Deno.test(
     assertEquals(planned.rules.lists.map(({ id }) => id), ["shop/web:a/TCP cluster"]);
   },
 );
+
+Deno.test("counters: one for each destination and way, with or without endpoints", NONE, () => {
+  for (const endpoints of [[REMOTE], []]) {
+    const planned = plan([testServicePort({ nodePort: 30080 })], endpoints, { trafficCounters: true });
+    assertEquals(elements(planned).filter((line) => line.includes("traffic")), [
+      "service-traffic-in 10.96.0.10 . tcp . 80 : ",
+      "service-traffic-out 10.96.0.10 . tcp . 80 : ",
+      "nodeport-traffic-in tcp . 30080 : ",
+      "nodeport-traffic-out tcp . 30080 : ",
+    ]);
+  }
+  assertEquals(elements(plan([testServicePort()], [REMOTE], { trafficCounters: false })).length, 1);
+});
 
 Deno.test("more endpoints than numgen counts are left out", NONE, () => {
   const many = Array.from(
