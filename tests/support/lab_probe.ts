@@ -67,6 +67,8 @@ export interface LoopRequest {
 export interface LoopReport {
   readonly requests: number;
   readonly durationMs: number;
+  /** How long of it the loop itself was not given a CPU; requests are not blamed for that. */
+  readonly stalledMs: number;
   /** One line per request that was refused, lost, or slow, with the second in which it began. */
   readonly failures: readonly string[];
   readonly slowestMs: number;
