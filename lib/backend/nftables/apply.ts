@@ -9,7 +9,7 @@ import { type Nft, nftFamily } from "../../kernel/nft.ts";
 import { describeNftFailure, nftFailureKind } from "../../kernel/nft_failure.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
-import type { Changed, ProxyState } from "../../model/state.ts";
+import type { ProxyState } from "../../model/state.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
 import type { Refused } from "../isolate.ts";
@@ -23,6 +23,7 @@ import type { CommittedService, CommittedTable } from "./committed.ts";
 import { diffNftables, isEmpty } from "./diff.ts";
 import { diffObserved, NO_TABLE } from "./diff_observed.ts";
 import { keptService, withoutKept } from "./kept_service.ts";
+import { planChange } from "./plan_change.ts";
 import { planNftables } from "./plan.ts";
 import type { NftablesOptions, NftablesPlan, Operations, ServiceOperations } from "./ruleset.ts";
 import { staleChainNames, type TableAddress, writtenChainNames } from "./transactions.ts";
@@ -145,7 +146,7 @@ export class NftablesProxier implements FamilyProxier {
     this.#staleChains.clear();
     this.#progress.commands += READ_COMMANDS;
     const found = await this.#inPhase("read", () => readTables(nft, nftFamily(this.family)));
-    const plan = await this.#inPhase("plan", () => this.#plan(state, "all"));
+    const plan = await this.#inPhase("plan", () => planNftables(state, "all", this.#nftablesOptions()));
     const isOther = isOtherLayout(found.observed, plan);
     const writer = this.#writer(this.#address);
     const remove = (name: string): Promise<void> => writer.deleteTable(addressOf(this.family, name).table);
@@ -194,7 +195,7 @@ export class NftablesProxier implements FamilyProxier {
   ): Promise<CommittedTable> {
     const suspects = new Set(this.#quarantine.due(changed));
     const { plan, operations } = await this.#inPhase("plan", () => {
-      const plan = this.#planWithAffected(state, changed.difference(suspects), committed);
+      const plan = planChange(state, changed.difference(suspects), this.#nftablesOptions(), committed);
       return { plan, operations: diffNftables(plan, committed) };
     });
     if (!isEmpty(operations)) await this.#inPhase("apply", () => this.#write(operations));
@@ -211,7 +212,7 @@ export class NftablesProxier implements FamilyProxier {
 
   /** Writes a quarantined Service in a transaction of its own; it stays in quarantine if that is refused. */
   async #tryAgain(state: ProxyState, name: NamespacedName, committed: CommittedTable): Promise<void> {
-    const plan = this.#planWithAffected(state, new Set([name]), committed);
+    const plan = planChange(state, new Set([name]), this.#nftablesOptions(), committed);
     const operations = diffNftables(plan, committed);
     try {
       if (!isEmpty(operations)) await this.#write(operations);
@@ -224,25 +225,14 @@ export class NftablesProxier implements FamilyProxier {
     this.#quarantine.release(name);
   }
 
-  /** A plan of these Services and of all between which a destination changes hands by them. */
-  #planWithAffected(
-    state: ProxyState,
-    changed: ReadonlySet<NamespacedName>,
-    committed: CommittedTable,
-  ): NftablesPlan {
-    const plan = this.#plan(state, changed);
-    const affected = committed.affectedBy(plan);
-    return affected.size === 0 ? plan : this.#planWithAffected(state, changed.union(affected), committed);
-  }
-
-  #plan(state: ProxyState, changed: Changed): NftablesPlan {
+  #nftablesOptions(): NftablesOptions {
     const { interfaceIps } = this.#options;
     const { nodePortAddresses } = this.#settings;
-    return planNftables(state, changed, {
+    return {
       ...this.#settings,
       family: this.family,
       nodePortIps: nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, interfaceIps()),
-    });
+    };
   }
 
   #writer(address: TableAddress): Writer {

@@ -1,0 +1,247 @@
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { FakeNft } from "../../../tests/support/fake_nft.ts";
+import {
+  A,
+  B,
+  endState,
+  freshState,
+  nftablesRig as rig,
+  service,
+  SETTINGS,
+  STICKY,
+  TABLE,
+} from "../../../tests/support/nftables_rig.ts";
+import { ExecError, SyncError } from "../../errors.ts";
+import { testPort } from "../../model/test_objects.ts";
+import { parseTable } from "./parse.ts";
+
+const NONE = { permissions: "none" } as const;
+
+Deno.test(
+  "a change is one transaction of a few elements, no change none, and nothing is ever listed",
+  NONE,
+  async () => {
+    const { fake, sync } = rig();
+    await sync([...A, ...B]);
+    fake.runs.length = 0;
+    const none = await sync([...A, ...B], ["s1", "s2"]);
+    assertEquals([none.commands, fake.runs.length], [0, 0]);
+    const replaced = service("s1", ["10.244.1.1", "10.244.1.9"]);
+    const report = await sync([...replaced, ...B], ["s1"]);
+    assertEquals(fake.runs.map(({ argv, stdin }) => [argv.join(" "), stdin]), [[
+      "nft -f -",
+      "delete element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 }\n" +
+      "add element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 : 10.244.1.9 . 8080 }\n",
+    ]]);
+    assertEquals([report.commands, report.written], [1, { chains: 0, elements: 2, sets: 0 }]);
+    assertEquals(endState(fake), await freshState([...replaced, ...B]));
+  },
+);
+
+Deno.test("no sync of a change and no check lists anything, whatever the changes are", NONE, async () => {
+  const { fake, proxier, sync, clock } = rig();
+  await sync([]);
+  fake.runs.length = 0;
+  const states = [[...A], [...A, ...STICKY], [...STICKY, ...B], [...service("s1", []), ...B], []];
+  for (const objects of states) {
+    clock.nowMs += 5_000;
+    await sync(objects, ["s1", "s2", "s3"]);
+    assertEquals(await proxier.checkCanary(), false);
+  }
+  assert(fake.runs.length >= 9, `${fake.runs.length}`);
+  assertEquals(fake.lists, []);
+  // Chains that Services share stay until then.
+  await sync([]);
+  assertEquals(endState(fake), await freshState([]));
+});
+
+Deno.test(
+  "a new start finds everything in place and writes nothing; a foreign or stale thing goes",
+  NONE,
+  async () => {
+    const { fake, sync } = rig();
+    const objects = [...A, ...B, ...STICKY];
+    await sync(objects);
+    const second = rig(fake);
+    const report = await second.sync(objects);
+    assertEquals(report.written, { chains: 0, elements: 0, sets: 0 });
+    assertEquals(fake.transactions, []);
+    assertEquals(fake.lists, ["nft -a list table ip kproxy"]);
+    await fake.others(
+      "add element ip kproxy cluster-ips { 10.96.9.9 }\n" +
+        "add chain ip kproxy odd\nadd rule ip kproxy odd accept\n" +
+        "delete element ip kproxy endpoints-tcp { 10.96.1.2 . 80 . 0 }\n" +
+        "flush chain ip kproxy services\n",
+    );
+    await rig(fake).sync(objects);
+    assertEquals(endState(fake), await freshState(objects));
+  },
+);
+
+Deno.test("every transaction of a full sync leaves each Service complete or away", NONE, async () => {
+  const objects = Array.from({ length: 40 }, (_, i) => service(`s${i}`, ["10.244.1.1", "10.244.1.2"])).flat();
+  const { fake, sync } = rig(new FakeNft(), 20);
+  let commits = 0;
+  fake.onCommit = () => {
+    commits++;
+    const { elements, chains } = parseTable(fake.listed(TABLE));
+    for (let i = 0; i < 40; i++) {
+      const verdict = elements.get("service-ips")?.get(`10.96.1.${i} . tcp . 80`);
+      const slots = [0, 1, 2].filter((slot) =>
+        elements.get("endpoints-tcp")?.has(`10.96.1.${i} . 80 . ${slot}`)
+      );
+      const hasIp = elements.get("cluster-ips")?.has(`10.96.1.${i}`) ?? false;
+      assertEquals(
+        [verdict, slots, hasIp],
+        verdict === undefined ? [undefined, [], false] : ["goto tcp-2", [0, 1], true],
+      );
+      if (verdict !== undefined) assertEquals(chains.get("tcp-2")?.length, 1);
+    }
+  };
+  await sync(objects);
+  assert(commits > 8, `${commits} transactions`);
+  // And the same on the way to other endpoints, by a new process.
+  const changed = Array.from({ length: 40 }, (_, i) => service(`s${i}`, ["10.244.1.3", "10.244.1.4"])).flat();
+  const before = commits;
+  await rig(fake, 20).sync(changed);
+  assert(commits - before > 5, `${commits - before} transactions`);
+});
+
+Deno.test(
+  "after a failure the next sync reads everything back and repairs what is not right",
+  NONE,
+  async () => {
+    const { fake, sync, proxier } = rig();
+    await sync([...A, ...B]);
+    let fails = 1;
+    fake.fail = (argv) =>
+      argv.includes("-f") && fails-- > 0
+        ? {
+          code: 1,
+          stdout: "",
+          stderr: "netlink: Error: Could not process rule: No buffer space available\n",
+        }
+        : undefined;
+    const C = service("s1", ["10.244.1.7"]);
+    const error = await assertRejects(() => sync([...C, ...B], ["s1"]), SyncError);
+    assert(error.cause instanceof ExecError);
+    assertMatch(error.message, /^nftables apply: IPv4: /);
+    assertEquals(await proxier.checkCanary(), false);
+    fake.runs.length = 0;
+    await fake.others("delete table ip kproxy\n");
+    const report = await sync([...C, ...B], ["s1"]);
+    assertEquals(fake.lists.length, 1);
+    assertEquals(report.quarantined, []);
+    assertEquals(endState(fake), await freshState([...C, ...B]));
+  },
+);
+
+Deno.test(
+  "stale chains are deleted a second later, alone, and a failure of that harms nothing",
+  NONE,
+  async () => {
+    const { fake, sync, clock } = rig();
+    await sync([...A, ...STICKY]);
+    const count = () =>
+      [...parseTable(fake.listed(TABLE)).chains.keys()].filter((name) => name.includes("/")).length;
+    assertEquals(count(), 3);
+    await sync(A, ["s3"]);
+    assertEquals(count(), 3, "flushed, not deleted");
+    fake.runs.length = 0;
+    clock.nowMs = 999;
+    await sync(A, ["s1"]);
+    assertEquals(fake.runs, []);
+    clock.nowMs = 1_000;
+    // The kernel does not let one of them go.
+    fake.refuse = (line) =>
+      line.startsWith("delete chain ip kproxy service-") ? "Device or resource busy" : undefined;
+    const report = await sync([...B, ...A], ["s2"]);
+    assertEquals([report.failedDeletions, report.quarantined], [1, []]);
+    assertEquals(count(), 1);
+    assert(
+      fake.transactions.every(({ stdin }) => !stdin.includes("delete chain") || !stdin.includes("element")),
+    );
+    fake.refuse = () => undefined;
+    clock.nowMs = 2_000;
+    assertEquals((await sync([...B, ...A], ["s2"])).failedDeletions, undefined);
+    assertEquals(count(), 0);
+    // One that comes back is not deleted.
+    await sync([...A, ...B, ...STICKY], ["s3"]);
+    await sync([...A, ...B], ["s3"]);
+    await sync([...A, ...B, ...STICKY], ["s3"]);
+    clock.nowMs = 9_000;
+    await sync([...A, ...B, ...STICKY], ["s1"]);
+    assertEquals(endState(fake), await freshState([...A, ...B, ...STICKY]));
+  },
+);
+
+Deno.test("the canary sees what others take away, and nothing where nothing is missing", NONE, async (t) => {
+  const external = service(
+    "s4",
+    ["10.244.1.8"],
+    {
+      type: "LoadBalancer",
+      loadBalancerIngress: [{ ip: "203.0.113.5", ipMode: "VIP" }],
+      loadBalancerSourceRanges: ["198.51.100.0/24"],
+      externalTrafficPolicy: "Local",
+      ports: [testPort({ nodePort: 30080 })],
+    },
+  );
+  const objects = [...A, ...B, ...STICKY, ...external, ...service("s5", [])];
+  const damages = [
+    "delete table ip kproxy",
+    "flush map ip kproxy service-ips",
+    "flush map ip kproxy endpoints-tcp",
+    "flush map ip kproxy firewall-ips",
+    "flush map ip kproxy no-endpoint-services",
+    "flush map ip kproxy service-nodeports",
+    "flush set ip kproxy cluster-ips",
+    "flush set ip kproxy nodeport-ips",
+    "flush chain ip kproxy services",
+    "flush chain ip kproxy masquerading",
+    "flush chain ip kproxy nat-prerouting",
+    "flush chain ip kproxy tcp-2",
+    "delete element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 }",
+    "delete element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 }\n" +
+    "add element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 : 10.9.9.9 . 1 }",
+  ];
+  for (const damage of damages) {
+    await t.step(damage, async () => {
+      const { fake, proxier, sync } = rig();
+      await sync(objects);
+      const wanted = endState(fake);
+      for (let i = 0; i < 4; i++) assertEquals(await proxier.checkCanary(), false);
+      await fake.others(damage + "\n");
+      // What one check does not look at, the next one does.
+      const seen = [await proxier.checkCanary(), await proxier.checkCanary()];
+      assert(seen.includes(true), "not seen");
+      assertEquals(fake.lists.length, 1, "the one of the first sync");
+      await sync(objects);
+      assertEquals(endState(fake), wanted);
+      assertEquals(await proxier.checkCanary(), false);
+    });
+  }
+});
+
+Deno.test("a check that a sync overtakes says nothing, one that cannot be made fails", NONE, async () => {
+  const { fake, proxier, sync } = rig();
+  await sync([...A, ...B]);
+  const checking = proxier.checkCanary();
+  await sync(B, ["s1"]);
+  assertEquals(await checking, false);
+  fake.fail = () => ({ code: 1, stdout: "", stderr: "Operation not permitted (you must be root)\n" });
+  await assertRejects(() => proxier.checkCanary(), ExecError, "not permitted");
+});
+
+Deno.test("new settings make the next sync a full one, also when they come during a sync", NONE, async () => {
+  const { fake, proxier, sync } = rig();
+  await sync(A);
+  assertEquals(proxier.configure(SETTINGS), false);
+  const syncing = sync([...A, ...B], ["s2"]);
+  assertEquals(proxier.configure({ ...SETTINGS, masqueradeAll: true }), true);
+  await syncing;
+  fake.runs.length = 0;
+  await sync([...A, ...B], ["s2"]);
+  assertEquals(fake.lists.length, 1);
+  assertMatch(fake.listed(TABLE), /masquerade all clusterIP traffic/);
+});

@@ -1,0 +1,259 @@
+/**
+ * A working nft in memory: what a service proxy says to it, transactions, dry runs and the list of a table. `tests/parity` runs the
+ * same cases on it and on the real program.
+ *
+ * Not modelled: what rules mean, types of keys, and commands that kproxy never gives.
+ *
+ * @module
+ */
+import { ExecError } from "../../lib/errors.ts";
+import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";
+
+interface FakeChain {
+  hook: string;
+  rules: { readonly text: string; readonly handle: number }[];
+}
+
+interface FakeSet {
+  readonly kind: "set" | "map";
+  /** Lines between the braces of a list. */
+  spec: readonly string[];
+  readonly elements: Map<string, string>;
+}
+
+interface FakeTable {
+  comment: string;
+  handles: number;
+  readonly chains: Map<string, FakeChain>;
+  readonly sets: Map<string, FakeSet>;
+}
+
+type Tables = Map<string, FakeTable>;
+
+/** What the kernel says no to. */
+class Refusal extends Error {}
+
+const NOT_FOUND = "No such file or directory";
+const EXISTS = "File exists";
+const BUSY = "Device or resource busy";
+
+/** One start of the program. */
+export interface NftRun {
+  readonly argv: readonly string[];
+  readonly stdin: string;
+  readonly code: number;
+}
+
+/** An {@linkcode Exec} with a program nft that works on memory. */
+export class FakeNft implements Exec {
+  /** Programs started, in order. */
+  readonly runs: NftRun[] = [];
+  /** What `nft --version` prints. */
+  version = "nftables v1.0.6 (Lester Gooch #5)\n";
+  /** Lines of transactions that nft refuses for no other reason, with what it says. */
+  refuse: (line: string) => string | undefined = () => undefined;
+  /** What a run ends with instead of doing its work. */
+  fail: (argv: readonly string[], stdin: string) => ExecResult | undefined = () => undefined;
+  /** Called after each transaction that was committed. */
+  onCommit: () => void = () => {};
+  #tables: Tables = new Map();
+
+  /** Starts of nft that list something. */
+  get lists(): readonly string[] {
+    return this.runs.map(({ argv }) => argv.join(" ")).filter((command) => / (list|monitor)\b/.test(command));
+  }
+
+  /** Transactions that were tried, dry runs left out. */
+  get transactions(): readonly NftRun[] {
+    return this.runs.filter(({ argv }) => argv.includes("-f") && !argv.includes("-c"));
+  }
+
+  /** The list of a table as `nft -a list table` prints it; `""` if there is none. */
+  listed(table: string): string {
+    const found = this.#tables.get(table);
+    return found === undefined ? "" : list(table, found);
+  }
+
+  async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
+    // A process takes at least one turn; what would be a race with it must be one here, too.
+    await Promise.resolve();
+    const [program, ...args] = argv;
+    if (program === "sysctl") return { code: 0, stdout: "0\n", stderr: "" };
+    if (program !== "nft") throw new ExecError(argv, -1, `entity not found: ${program}`);
+    const stdin = wholeText(options.stdin ?? "");
+    const result = this.fail(argv, stdin) ?? this.#run(args, stdin);
+    this.runs.push({ argv, stdin, code: result.code });
+    return result;
+  }
+
+  /** What somebody else does to the tables. */
+  async others(text: string): Promise<void> {
+    const { code, stderr } = await Promise.resolve(this.#transaction(text, false));
+    if (code !== 0) throw new Error(stderr);
+  }
+
+  #run(args: readonly string[], stdin: string): ExecResult {
+    if (args.includes("--version")) return { code: 0, stdout: this.version, stderr: "" };
+    if (args.includes("-f")) return this.#transaction(stdin, args.includes("-c"));
+    const [, , , family, name] = args;
+    const table = this.listed(`${family} ${name}`);
+    return table === ""
+      ? { code: 1, stdout: "", stderr: `Error: ${NOT_FOUND}\n${args.slice(1).join(" ")}\n` }
+      : { code: 0, stdout: table, stderr: "" };
+  }
+
+  #transaction(text: string, dry: boolean): ExecResult {
+    const tables = structuredClone(this.#tables);
+    const complaints: string[] = [];
+    for (const [index, line] of text.split("\n").entries()) {
+      if (line === "" || line.startsWith("#")) continue;
+      try {
+        const said = this.refuse(line);
+        if (said !== undefined) throw new Refusal(said);
+        command(tables, line);
+      } catch (error) {
+        if (!(error instanceof Refusal)) throw error;
+        complaints.push(
+          `/dev/stdin:${
+            index + 1
+          }:1-9: Error: Could not process rule: ${error.message}\n${line}\n^^^^^^^^^\n`,
+        );
+      }
+    }
+    if (complaints.length > 0) return { code: 1, stdout: "", stderr: complaints.join("") };
+    if (!dry) {
+      this.#tables = tables;
+      this.onCommit();
+    }
+    return { code: 0, stdout: "", stderr: "" };
+  }
+}
+
+function command(tables: Tables, line: string): void {
+  const [verb, object, family, tableName, name = "", ...words] = line.split(" ");
+  const key = `${family} ${tableName}`;
+  const rest = words.join(" ");
+  if (object === "table") return tableCommand(tables, verb, key, line);
+  const table = tables.get(key) ?? refuse(NOT_FOUND);
+  if (object === "chain") chainCommand(table, verb, name, rest);
+  else if (object === "rule") addRule(table, name, rest);
+  else if (object === "set" || object === "map") setCommand(table, { verb, kind: object, name, rest });
+  else if (object === "element") elementCommand(table, verb, name, rest);
+  else throw new TypeError(`FakeNft does not know: ${line}`);
+}
+
+function tableCommand(tables: Tables, verb: string | undefined, key: string, line: string): void {
+  if (verb === "delete") {
+    if (!tables.delete(key)) refuse(NOT_FOUND);
+  } else if (!tables.has(key)) {
+    const comment = /comment "(.*)"/.exec(line)?.[1] ?? "";
+    tables.set(key, { comment, handles: 0, chains: new Map(), sets: new Map() });
+  }
+}
+
+function chainCommand(table: FakeTable, verb: string | undefined, name: string, rest: string): void {
+  const hook = rest.replace(/^\{ (.*) \}$/, "$1");
+  const chain = table.chains.get(name);
+  if (verb === "add") {
+    if (chain === undefined) table.chains.set(name, { hook, rules: [] });
+    else if (hook !== "" && hook !== chain.hook) refuse("Operation not supported");
+    return;
+  }
+  if (chain === undefined) return refuse(NOT_FOUND);
+  if (verb === "flush") chain.rules = [];
+  else {
+    if (isUsed(table, name)) refuse(BUSY);
+    table.chains.delete(name);
+  }
+}
+
+function addRule(table: FakeTable, name: string, rest: string): void {
+  const chain = table.chains.get(name) ?? refuse(NOT_FOUND);
+  const [, index, text = rest] = /^index (\d+) (.*)$/.exec(rest) ?? [];
+  if (index !== undefined && chain.rules[Number(index)] === undefined) refuse(NOT_FOUND);
+  for (const target of targets(text)) if (!table.chains.has(target)) refuse(NOT_FOUND);
+  for (const [, set = ""] of text.matchAll(/@(\S+)/g)) if (!table.sets.has(set)) refuse(NOT_FOUND);
+  chain.rules.push({ text, handle: ++table.handles });
+}
+
+interface SetCommand {
+  readonly verb: string | undefined;
+  readonly kind: "set" | "map";
+  readonly name: string;
+  readonly rest: string;
+}
+
+function setCommand(table: FakeTable, { verb, kind, name, rest }: SetCommand): void {
+  const set = table.sets.get(name);
+  const spec = rest.replace(/^\{ (.*) \}$/, "$1").split(";").map((part) => part.trim())
+    .filter((part) => part !== "");
+  if (verb === "add") {
+    if (set === undefined) table.sets.set(name, { kind, spec, elements: new Map() });
+    else if (spec.some((part) => part.startsWith("timeout"))) set.spec = spec;
+    else if (withoutComment(spec) !== withoutComment(set.spec)) refuse(EXISTS);
+    return;
+  }
+  if (set === undefined) return refuse(NOT_FOUND);
+  if (verb === "flush") return set.elements.clear();
+  const isNamed = [...table.chains.values()].some(({ rules }) =>
+    rules.some(({ text }) => text.split(" ").includes(`@${name}`))
+  );
+  if (isNamed) refuse(BUSY);
+  table.sets.delete(name);
+}
+
+function withoutComment(spec: readonly string[]): string {
+  return spec.filter((part) => !part.startsWith("comment")).join(";");
+}
+
+function elementCommand(table: FakeTable, verb: string | undefined, name: string, rest: string): void {
+  const { elements } = table.sets.get(name) ?? refuse(NOT_FOUND);
+  for (const element of rest.replace(/^\{ (.*) \}$/, "$1").split(", ")) {
+    const [left = "", value = ""] = element.split(" : ");
+    const key = left.replace(/ comment ".*"$/, "");
+    const known = elements.get(key);
+    if (verb === "delete") {
+      if (!elements.delete(key)) refuse(NOT_FOUND);
+      continue;
+    }
+    if (known !== undefined && known !== value) refuse(EXISTS);
+    for (const target of targets(value)) if (!table.chains.has(target)) refuse(NOT_FOUND);
+    elements.set(key, value);
+  }
+}
+
+function isUsed(table: FakeTable, chain: string): boolean {
+  for (const { rules } of table.chains.values()) {
+    if (rules.some(({ text }) => targets(text).includes(chain))) return true;
+  }
+  for (const { elements } of table.sets.values()) {
+    for (const value of elements.values()) if (targets(value).includes(chain)) return true;
+  }
+  return false;
+}
+
+function targets(text: string): readonly string[] {
+  return Array.from(text.matchAll(/\b(?:goto|jump) ([^\s,}]+)/g), ([, name = ""]) => name);
+}
+
+function refuse(message: string): never {
+  throw new Refusal(message);
+}
+
+function list(name: string, { comment, chains, sets }: FakeTable): string {
+  const lines = [`table ${name} { # handle 1`];
+  if (comment !== "") lines.push(`\tcomment "${comment}"`);
+  for (const [set, { kind, spec, elements }] of sets) {
+    lines.push(`\t${kind} ${set} { # handle 1`, ...spec.map((part) => `\t\t${part}`));
+    const texts = [...elements].map(([key, value]) => value === "" ? key : `${key} : ${value}`);
+    if (texts.length > 0) lines.push(`\t\telements = { ${texts.join(",\n\t\t\t     ")} }`);
+    lines.push("\t}", "");
+  }
+  for (const [chain, { hook, rules }] of chains) {
+    lines.push(`\tchain ${chain} { # handle 1`);
+    if (hook !== "") lines.push(`\t\t${hook}`);
+    for (const { text, handle } of rules) lines.push(`\t\t${text} # handle ${handle}`);
+    lines.push("\t}", "");
+  }
+  return [...lines, "}", ""].join("\n");
+}

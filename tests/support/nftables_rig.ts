@@ -1,0 +1,100 @@
+/**
+ * An applier of nftables mode on a fake nft, and the state it reaches.
+ *
+ * @module
+ */
+import { NftablesProxier } from "../../lib/backend/nftables/apply.ts";
+import type { ApplyReport } from "../../lib/backend/backend.ts";
+import { parseTable } from "../../lib/backend/nftables/parse.ts";
+import { Nft } from "../../lib/kernel/nft.ts";
+import type { ApiObject, NamespacedName } from "../../lib/model/objects.ts";
+import { testService, testSlice, testSliceEndpoint } from "../../lib/model/test_objects.ts";
+import { silentLogger } from "../../lib/observe/log.ts";
+import { FakeNft } from "./fake_nft.ts";
+import { exampleState } from "./golden.ts";
+import { exampleNftablesOptions } from "./golden_nftables.ts";
+
+export const TABLE = "ip kproxy";
+const { nodePortIps, family: _, ...settings } = exampleNftablesOptions("IPv4");
+export const SETTINGS = settings;
+
+/** A Service `shop/<name>` at 10.96.1.<number>, the number being the one in its name, with these endpoints. */
+export function service(
+  name: string,
+  endpoints: readonly string[],
+  fields: Parameters<typeof testService>[0] = {},
+): ApiObject[] {
+  const number = Number(/\d+/.exec(name)?.[0] ?? 0);
+  return [
+    testService({ name, clusterIP: `10.96.1.${number}`, ...fields }),
+    testSlice({
+      name: `${name}-1`,
+      serviceName: name,
+      endpoints: endpoints.map((ip) => testSliceEndpoint(ip, { nodeName: "node-b" })),
+    }),
+  ];
+}
+
+export const A = service("s1", ["10.244.1.1", "10.244.1.2"]);
+export const B = service("s2", ["10.244.1.3"]);
+export const STICKY = service("s3", ["10.244.1.5", "10.244.1.6"], { sessionAffinity: "ClientIP" });
+
+/** An applier with a clock that the test moves. */
+export interface NftablesRig {
+  readonly fake: FakeNft;
+  readonly proxier: NftablesProxier;
+  readonly clock: { nowMs: number };
+  /** Syncs the Services named (all without names) to these objects. */
+  sync(objects: readonly ApiObject[], changed?: readonly string[]): Promise<ApplyReport>;
+}
+
+/** An applier on this kernel. */
+export function nftablesRig(fake: FakeNft = new FakeNft(), elementsPerTransaction?: number): NftablesRig {
+  const clock = { nowMs: 0 };
+  const proxier = new NftablesProxier({
+    family: "IPv4",
+    nft: new Nft(fake),
+    settings: SETTINGS,
+    interfaceIps: () => nodePortIps,
+    logger: silentLogger,
+    nowMs: () => clock.nowMs,
+    ...elementsPerTransaction === undefined ? {} : { elementsPerTransaction },
+  });
+  fake.runs.length = 0;
+  return {
+    fake,
+    proxier,
+    clock,
+    sync: (objects, changed) =>
+      proxier.sync({
+        state: exampleState("IPv4", objects),
+        changed: changed === undefined
+          ? "all"
+          : new Set(changed.map((name): NamespacedName => `shop/${name}`)),
+      }),
+  };
+}
+
+/** The table without handles, empty chains and the order of things. */
+export function endState(fake: FakeNft): unknown {
+  const { comment, chains, hooks, elements, affinitySets } = parseTable(fake.listed(TABLE));
+  const sorted = (entries: Iterable<readonly [string, unknown]>) =>
+    Object.fromEntries([...entries].sort(([a], [b]) => a < b ? -1 : 1));
+  return {
+    comment,
+    hooks: sorted(hooks),
+    chains: sorted(
+      [...chains].filter(([, rules]) => rules.length > 0)
+        .map(([name, rules]) => [name, rules.map(({ text }) => text)]),
+    ),
+    elements: sorted([...elements].map(([name, members]) => [name, sorted(members)])),
+    affinitySets: sorted(affinitySets),
+  };
+}
+
+/** The table that a first sync of these objects makes. */
+export async function freshState(objects: readonly ApiObject[]): Promise<unknown> {
+  const other = nftablesRig();
+  await other.sync(objects);
+  return endState(other.fake);
+}
