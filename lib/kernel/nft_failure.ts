@@ -43,10 +43,14 @@ export function isWithoutNftables({ stderr }: ExecError): boolean {
   return NO_NFTABLES_REGEXP.test(stderr);
 }
 
+/** 128 + SIGKILL and SIGTERM: somebody ended it. A crash is something else, and may well come from the text. */
+const KILLED_CODES: readonly number[] = [137, 143];
+
 /** Tells whose fault a failed run of nft is. */
 export function nftFailureKind(error: ExecError): NftFailureKind {
-  if (error.isMissing() || MACHINE_REGEXP.test(error.stderr)) return "machine";
-  return PERMISSION_REGEXP.test(error.stderr) ? "permission" : "rejected";
+  const { code, stderr } = error;
+  if (error.isMissing() || KILLED_CODES.includes(code) || MACHINE_REGEXP.test(stderr)) return "machine";
+  return PERMISSION_REGEXP.test(stderr) ? "permission" : "rejected";
 }
 
 /** True if something was to be added that is there already, with another value. */

@@ -36,6 +36,7 @@ Deno.test({
       [TWO, 1, "rejected"],
       [SYNTAX, 1, "rejected"],
       ["", 139, "rejected"],
+      ["", 137, "machine"],
       ["/dev/stdin:1:1-15: Error: Could not process rule: Operation not permitted\n", 1, "permission"],
       ["Operation not permitted (you must be root)\n", 1, "permission"],
       ["/dev/stdin:1:1-15: Error: Could not process rule: Cannot allocate memory\n", 1, "machine"],

@@ -1,0 +1,112 @@
+/** A table of another layout is replaced without a moment in which no table serves, and a crash at any step does no harm. */
+import { assert, assertEquals } from "@std/assert";
+import { FakeNft } from "../../../tests/support/fake_nft.ts";
+import {
+  A,
+  B,
+  endState,
+  freshState,
+  nftablesRig,
+  service,
+  SETTINGS,
+  TABLE,
+} from "../../../tests/support/nftables_rig.ts";
+import { SyncError } from "../../errors.ts";
+import { parseTable } from "./parse.ts";
+
+const NONE = { permissions: "none" } as const;
+const NEXT = "ip kproxy-next";
+const MANY = [
+  ...A,
+  ...B,
+  ...Array.from({ length: 20 }, (_, i) => service(`s${i + 10}`, ["10.244.1.1", "10.244.1.2"])).flat(),
+];
+
+/** What an older release may have left: names, types and chains of its own. */
+const OLD = `add table ip kproxy { comment "kproxy layout 0" ; }
+add map ip kproxy service-ips { type ipv4_addr . inet_service : verdict ; }
+add chain ip kproxy web
+add rule ip kproxy web meta l4proto tcp dnat to 10.244.1.1:8080
+add element ip kproxy service-ips { 10.96.1.1 . 80 : goto web }
+add chain ip kproxy nat-prerouting { type nat hook prerouting priority dstnat; policy accept; }
+add rule ip kproxy nat-prerouting ip daddr . tcp dport vmap @service-ips
+`;
+
+function comments(fake: FakeNft): string[] {
+  return [TABLE, NEXT].map((table) => parseTable(fake.listed(table)).comment);
+}
+
+/** True if one of the tables that packets reach leads them to the first Service, old layout or new. */
+function serves(fake: FakeNft): boolean {
+  return [TABLE, NEXT].some((table) => {
+    const { hooks, chains, elements } = parseTable(fake.listed(table));
+    const dispatch = elements.get("service-ips");
+    const isLed = (chains.get("nat-prerouting")?.length ?? 0) > 0;
+    const verdict = dispatch?.get("10.96.1.1 . tcp . 80") ?? dispatch?.get("10.96.1.1 . 80");
+    const target = verdict?.replace("goto ", "") ?? "";
+    return hooks.has("nat-prerouting") && isLed && (chains.get(target)?.length ?? 0) > 0;
+  });
+}
+
+async function withOldTable(): Promise<FakeNft> {
+  const fake = new FakeNft();
+  await fake.others(OLD);
+  assert(serves(fake));
+  return fake;
+}
+
+Deno.test("at every moment one complete table serves while another layout is replaced", NONE, async () => {
+  const fake = await withOldTable();
+  let commits = 0;
+  fake.onCommit = () => {
+    commits++;
+    assert(serves(fake), `transaction ${commits}`);
+  };
+  const { sync } = nftablesRig(fake, 20);
+  const report = await sync(MANY);
+  assert(commits > 10, `${commits}`);
+  assertEquals(comments(fake), ["kproxy layout 1", ""]);
+  assertEquals(endState(fake), await freshState(MANY));
+  assertEquals(report.commands, fake.runs.length);
+  // Nothing of it is done again.
+  assertEquals((await nftablesRig(fake, 20).sync(MANY)).written, { chains: 0, elements: 0, sets: 0 });
+});
+
+Deno.test(
+  "a crash at any step of it leaves a table that serves, and the next start ends what was begun",
+  NONE,
+  async () => {
+    const whole = await withOldTable();
+    await nftablesRig(whole, 20).sync(MANY);
+    const steps = whole.transactions.length;
+    for (let crash = 0; crash < steps; crash++) {
+      const fake = await withOldTable();
+      let left = crash;
+      fake.fail = (argv) =>
+        argv.includes("-f") && !argv.includes("-c") && left-- <= 0
+          ? { code: 137, stdout: "", stderr: "" }
+          : undefined;
+      const error = await nftablesRig(fake, 20).sync(MANY).then(() => undefined, (error: unknown) => error);
+      assert(error === undefined || error instanceof SyncError, String(error));
+      assert(serves(fake), `crash at ${crash} of ${steps}`);
+      fake.fail = () => undefined;
+      fake.onCommit = () => assert(serves(fake), `restart after a crash at ${crash}`);
+      await nftablesRig(fake, 20).sync(MANY);
+      assertEquals(comments(fake), ["kproxy layout 1", ""], `crash at ${crash}`);
+      assertEquals(endState(fake), await freshState(MANY), `crash at ${crash}`);
+    }
+  },
+);
+
+Deno.test("a table without comment is ours only where comments do not work", NONE, async () => {
+  const { fake, sync } = nftablesRig();
+  await fake.others(OLD.replace(/ \{ comment.*/, ""));
+  await sync(A);
+  assertEquals(comments(fake), ["kproxy layout 1", ""]);
+  const plain = nftablesRig();
+  await plain.fake.others(OLD.replace(/ \{ comment.*/, "").replaceAll(/^.*service-ips.*\n/gm, ""));
+  plain.proxier.configure({ ...SETTINGS, objectComments: false });
+  await plain.sync(A);
+  assertEquals(comments(plain.fake), ["", ""]);
+  assert(!plain.fake.transactions.some(({ stdin }) => stdin.includes("kproxy-next")));
+});

@@ -1,0 +1,122 @@
+/**
+ * The fake nft against the real one: the same commands succeed and fail, and the same table is there after each.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import { parseTable } from "../../lib/backend/nftables/parse.ts";
+import type { ExecResult } from "../../lib/kernel/exec.ts";
+import { testPort } from "../../lib/model/test_objects.ts";
+import { FakeNft } from "../support/fake_nft.ts";
+import { A, B, nftablesRig, service, STICKY, TABLE } from "../support/nftables_rig.ts";
+import { type Netns, withNetns } from "../support/netns.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+
+const NEEDS = [ROOT_NAMESPACES, program("nft"), program("ip")];
+
+/** What both say of a command. */
+function outcome({ code, stderr }: ExecResult): unknown {
+  const reasons = Array.from(
+    stderr.matchAll(/^\S*:(\d+):[\d-]+: Error: (?:Could not process rule: )?([^;\n]*)/gm),
+    ([, line, reason]) => `${line} ${reason}`,
+  );
+  return [code, reasons];
+}
+
+async function compareTables(netns: Netns, fake: FakeNft, what: string): Promise<void> {
+  const real = await netns.exec.run(["nft", "-a", "list", "table", "ip", "kproxy"]);
+  const content = (text: string) => {
+    const { comment, chains, hooks, elements, affinitySets } = parseTable(text);
+    return {
+      comment,
+      hooks,
+      chains: new Map([...chains].map(([name, rules]) => [name, rules.map(({ text }) => text)])),
+      elements,
+      affinitySets,
+    };
+  };
+  assertEquals(content(fake.listed(TABLE)), content(real.stdout), what);
+}
+
+e2eTest("what the applier says to nft, the real one takes as the fake does", NEEDS, async () => {
+  const { fake, sync, proxier, clock } = nftablesRig(new FakeNft(), 20);
+  const open = service("s4", ["10.244.1.8"], {
+    type: "LoadBalancer",
+    loadBalancerIngress: [{ ip: "203.0.113.5", ipMode: "VIP" }],
+    loadBalancerSourceRanges: ["198.51.100.0/24"],
+    externalTrafficPolicy: "Local",
+    ports: [testPort({ nodePort: 30080 })],
+  });
+  const states = [
+    [...A, ...B],
+    [...A, ...B, ...STICKY, ...open],
+    [...service("s1", ["10.244.1.9"]), ...STICKY],
+    [...service("s1", []), ...open],
+    [],
+  ];
+  await sync([]);
+  for (const objects of states) {
+    await sync(objects, ["s1", "s2", "s3", "s4"]);
+    clock.nowMs += 5_000;
+    await proxier.checkCanary();
+    await proxier.checkCanary();
+  }
+  await sync([...A, ...STICKY]);
+  await fake.others("flush chain ip kproxy services\ndelete element ip kproxy cluster-ips { 10.96.1.1 }\n");
+  assert(await proxier.checkCanary());
+  const replay = new FakeNft();
+  await withNetns(async (netns) => {
+    for (const [index, { argv, stdin }] of fake.runs.entries()) {
+      // What others did came between.
+      if (index === fake.runs.length - 1) continue;
+      if (!argv.includes("-f")) continue;
+      const [ours, real] = [await replay.run(argv, { stdin }), await netns.exec.run(argv, { stdin })];
+      assertEquals(outcome(ours), outcome(real), stdin);
+      await compareTables(netns, replay, stdin);
+    }
+  });
+});
+
+e2eTest("what the real nft refuses, the fake refuses for the same reason", NEEDS, async () => {
+  const fake = new FakeNft();
+  const start = "add table ip kproxy\n" +
+    "add set ip kproxy s { type ipv4_addr ; }\n" +
+    "add map ip kproxy m { type ipv4_addr . inet_proto . inet_service : verdict ; }\n" +
+    "add chain ip kproxy c\nadd chain ip kproxy d\nadd rule ip kproxy c goto d\n" +
+    "add chain ip kproxy h { type nat hook prerouting priority dstnat; policy accept; }\n" +
+    "add element ip kproxy m { 10.0.0.1 . tcp . 80 : goto c }\n";
+  const texts = [
+    "delete table ip other",
+    "add rule ip kproxy nowhere accept",
+    "add rule ip kproxy c goto nowhere",
+    "add rule ip kproxy c index 1 accept",
+    "add rule ip kproxy c index 0 accept",
+    "delete chain ip kproxy d",
+    "delete chain ip kproxy nowhere",
+    "add element ip kproxy m { 10.0.0.1 . tcp . 80 : goto d }",
+    "add element ip kproxy m { 10.0.0.1 . tcp . 80 : goto c }",
+    "add element ip kproxy m { 10.0.0.2 . tcp . 80 : goto nowhere }",
+    "add element ip kproxy s { 10.0.0.1 }\nadd element ip kproxy s { 10.0.0.1 }",
+    "delete element ip kproxy s { 10.0.0.9 }",
+    "delete element ip kproxy m { 10.0.0.1 . tcp . 80 }\ndelete element ip kproxy m { 10.0.0.1 . tcp . 80 }",
+    "delete element ip kproxy m { 10.0.0.1 . tcp . 80 }\nadd element ip kproxy m { 10.0.0.1 . tcp . 80 : goto d }",
+    "add map ip kproxy m { type ipv4_addr : verdict ; }",
+    "flush chain ip kproxy c\ndelete chain ip kproxy d",
+    "add chain ip kproxy h\ndelete chain ip kproxy h\n" +
+    "add chain ip kproxy h { type nat hook prerouting priority dstnat; policy accept; }",
+    "delete element ip kproxy s { 10.0.0.7 }\nadd element ip kproxy s { 10.0.0.8 }\nadd rule ip kproxy nowhere accept",
+  ];
+  await withNetns(async (netns) => {
+    for (const text of [start, ...texts.map((text) => text + "\n")]) {
+      for (const argv of [["nft", "-c", "-f", "-"], ["nft", "-f", "-"]]) {
+        const options = { stdin: text };
+        assertEquals(
+          outcome(await fake.run(argv, options)),
+          outcome(await netns.exec.run(argv, options)),
+          text,
+        );
+        await compareTables(netns, fake, text);
+      }
+    }
+  });
+});
