@@ -146,12 +146,6 @@ const RULES: readonly Change[] = [
   ],
   ["source ranges", "service_rules.ts", "if (isLoadBalancer && this.#names", "if (false && this.#names"],
   ["affinity", "service_rules.ts", "servicePort.stickyMaxAgeSeconds > 0 &&", "false &&"],
-  [
-    "source ranges without load-balancer IPs",
-    "firewall_rules.ts",
-    "servicePort.loadBalancerVIPs.length > 0 && ",
-    "",
-  ],
   ["any load-balancer IP may be a source", "firewall_rules.ts", "if (containsNode)", "if (true)"],
   [
     "packets that come back with the load-balancer IP",
@@ -176,6 +170,12 @@ const RULES: readonly Change[] = [
 ];
 
 const MEMORY: readonly Change[] = [
+  [
+    "source ranges without load-balancer IPs",
+    "firewall_rules.ts",
+    "servicePort.loadBalancerVIPs.length > 0 && ",
+    "",
+  ],
   ["DNS first", "plan.ts", "ports.some(({ port }) => port === DNS_PORT)", "false"],
   ["excluded Services", "plan.ts", "excluded.has(name) ? undefined : ", ""],
   [

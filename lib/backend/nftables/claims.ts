@@ -12,6 +12,10 @@ import type { NftablesPlan, ServiceRules } from "./ruleset.ts";
 export class Claims {
   readonly #claimants = new Map<string, NamespacedName | readonly NamespacedName[]>();
 
+  get isEmpty(): boolean {
+    return this.#claimants.size === 0;
+  }
+
   /** In the order of their names: the first one has it. */
   of(destination: string): readonly NamespacedName[] {
     const claimants = this.#claimants.get(destination);
@@ -58,7 +62,7 @@ export class ClaimsAfter {
     this.#services = services;
     this.#before = before;
     for (const [name, rules] of services) {
-      for (const destination of claimsOf(rules)) {
+      for (const { key: destination } of rules?.elements ?? []) {
         const first = this.#first.get(destination);
         if (first === undefined || compareBytes(name, first) < 0) this.#first.set(destination, name);
       }
@@ -68,6 +72,7 @@ export class ClaimsAfter {
   /** Null if nobody wants it any more. */
   winner(destination: string): NamespacedName | null {
     const planned = this.#first.get(destination) ?? null;
+    if (this.#before.isEmpty) return planned;
     const other = this.#before.of(destination).find((name) => !this.#services.has(name)) ?? null;
     if (planned === null || other === null) return planned ?? other;
     return compareBytes(planned, other) < 0 ? planned : other;
@@ -75,6 +80,8 @@ export class ClaimsAfter {
 
   /** The destinations of one planned Service that others have. */
   lostBy(name: NamespacedName, rules: ServiceRules): readonly string[] {
+    // Nearly always all of them: this is asked of every Service at a start.
+    if (rules.elements.every(({ key }) => this.winner(key) === name)) return [];
     return [...claimsOf(rules)].filter((destination) => this.winner(destination) !== name);
   }
 

@@ -110,8 +110,8 @@ const SLOT_SEPARATOR = ",";
 
 function pack(service: CommittedService): PackedService {
   const packed: Packed = [
-    service.elements.flatMap(({ container, key, value }) => [container, key, value]),
-    service.sharedElements.flatMap(({ container, key }) => [container, key]),
+    flatten(service.elements, 3),
+    flatten(service.sharedElements, 2),
     service.lists.map(({ id, destinations, slots }) => [
       id,
       destinations.flatMap(({ container, prefix }) => [container, prefix]),
@@ -122,6 +122,16 @@ function pack(service: CommittedService): PackedService {
     service.lost,
   ];
   return JSON.stringify(packed);
+}
+
+/** Their containers, keys and, of three fields, values. */
+function flatten(elements: readonly Element[], fields: 2 | 3): string[] {
+  const texts: string[] = [];
+  for (const { container, key, value } of elements) {
+    texts.push(container, key);
+    if (fields === 3) texts.push(value);
+  }
+  return texts;
 }
 
 function unpack(text: PackedService): CommittedService {
@@ -152,10 +162,9 @@ function unpack(text: PackedService): CommittedService {
 }
 
 function groups(texts: readonly string[], size: number): string[][] {
-  return Array.from(
-    { length: texts.length / size },
-    (_, index) => texts.slice(index * size, (index + 1) * size),
-  );
+  const all: string[][] = [];
+  for (let at = 0; at < texts.length; at += size) all.push(texts.slice(at, at + size));
+  return all;
 }
 
 /** How the name of a shared element is written. */

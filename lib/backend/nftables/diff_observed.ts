@@ -81,11 +81,13 @@ class ObservedRest {
     const { container, key, value } = element;
     const rest = this.#elements.get(container);
     const known = rest?.get(key);
-    if (known === undefined) {
+    if (rest === undefined) {
+      added.push(element);
+    } else if (known === undefined) {
       // A second one who wants it finds it wanted already.
       if (!this.#wanted.has(`${container} ${key}`)) added.push(element);
     } else {
-      rest?.delete(key);
+      rest.delete(key);
       if (known !== value) {
         deleted.push({ container, key, value: known });
         added.push(element);
@@ -118,7 +120,8 @@ class ObservedRest {
   slots({ destinations, endpoints }: EndpointList): readonly (string | undefined)[] {
     for (const { container, prefix } of destinations) {
       const elements = this.#elements.get(container);
-      const slots = endpoints.map((_, slot) => elements?.get(`${prefix} . ${slot}`));
+      if (elements === undefined || elements.size === 0) continue;
+      const slots = endpoints.map((_, slot) => elements.get(`${prefix} . ${slot}`));
       if (slots.some((slot) => slot !== undefined)) return slots;
     }
     return [];

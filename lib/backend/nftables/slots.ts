@@ -4,6 +4,8 @@
  * @module
  */
 
+const DUPLICATES = "Wanted endpoints must differ from each other";
+
 /**
  * Slots 0 to n - 1 for n wanted endpoints. An endpoint keeps its slot if it can: a new one takes the place of one that
  * is gone, and what is beyond the end moves into what is still free.
@@ -16,6 +18,7 @@ export function assignSlots(
   wanted: readonly string[],
 ): readonly string[] {
   if (sameOrder(before, wanted)) return wanted;
+  if (before.length === 0) return wanted;
   const left = new Set(wanted);
   const slots: (string | undefined)[] = wanted.map((_, index) => {
     const endpoint = before[index];
@@ -31,6 +34,6 @@ function sameOrder(before: readonly (string | undefined)[], wanted: readonly str
 
 function nextOf(rest: Iterator<string>): string {
   const { done, value } = rest.next();
-  if (done === true) throw new RangeError("Wanted endpoints must differ from each other");
+  if (done === true) throw new RangeError(DUPLICATES);
   return value;
 }
