@@ -1,0 +1,240 @@
+/**
+ * kproxy in nftables mode as a process: found in place by the next one, repaired when others take its rules away, upgraded from
+ * another layout, and not stopped by a Service that the kernel refuses. Clients connect all the time.
+ *
+ * @module
+ */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { type ApiJson, service, slice } from "../flows/objects.ts";
+import { ConnectLoop } from "../support/connect_loop.ts";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import {
+  WEB_CLUSTER_IP,
+  WEB_NEEDS,
+  WEB_PODS,
+  WEB_PORT,
+  WEB_TARGET_PORT,
+  WebLab,
+  webSlice,
+} from "../support/lab_web.ts";
+import type { Netns } from "../support/netns.ts";
+import { e2eTest, program } from "../support/skip.ts";
+import { findProgram } from "../../tools/setup.ts";
+
+const NEEDS = [...WEB_NEEDS, program("nft"), program("curl")];
+const SYNC_PERIOD_MS = 1_000;
+const ARGS = ["--proxy-mode=nftables", `--iptables-sync-period=${SYNC_PERIOD_MS}ms`];
+const CLUSTER = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
+const CLUSTER_6 = { ip: "fd00:10:96::1", port: WEB_PORT };
+const POD_6 = "fd00:10:244::11";
+const FIRST_SYNC = "First sync done, Services are served";
+const REPAIR = "removed by something else";
+
+/** The Service of the lab in IPv6, too. */
+const WEB_6: readonly ApiJson[] = [
+  service("shop/web6", {
+    clusterIP: CLUSTER_6.ip,
+    clusterIPs: [CLUSTER_6.ip],
+    ipFamilies: ["IPv6"],
+    ports: [`http:${WEB_PORT}`],
+  }),
+  slice("shop/web6.1", [`http:${WEB_TARGET_PORT}`], [`${POD_6}@node-a`]),
+];
+
+/** Each table as text, its parts sorted. */
+async function tables(netns: Netns): Promise<string> {
+  const texts = [];
+  for (const family of ["ip", "ip6"]) {
+    const { stdout } = await netns.exec.run(["nft", "list", "table", family, "kproxy"]);
+    const parts = stdout.replace(/\}\n$/, "").replaceAll("\n\n", "\n").split(/(?=^\t(?:chain|set|map) )/m);
+    texts.push(parts.sort().join(""));
+  }
+  return texts.join("");
+}
+
+/** The tables' names. */
+async function tableNames(netns: Netns): Promise<string> {
+  return (await netns.run(["nft", "list", "tables"])).trim().split("\n").sort().join("\n");
+}
+
+async function untilSame(netns: Netns, wanted: string): Promise<void> {
+  const deadline = performance.now() + SYNC_PERIOD_MS + 1_500;
+  for (;;) {
+    const found = await tables(netns);
+    if (found === wanted) return;
+    if (performance.now() > deadline) assertEquals(found, wanted, "not repaired in time");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/** A folder with a program `nft` in it that runs this script before the real one, which is `$NFT`. */
+async function withNft(script: string, work: (bin: string) => Promise<void>): Promise<void> {
+  const bin = await Deno.makeTempDir({ prefix: "kproxy-bin-" });
+  try {
+    const text = `#!/bin/sh\nNFT=${findProgram("nft")}\nD=${bin}\n${script}\n`;
+    await Deno.writeTextFile(`${bin}/nft`, text, { mode: 0o755 });
+    await work(bin);
+  } finally {
+    await Deno.remove(bin, { recursive: true });
+  }
+}
+
+e2eTest("the next process finds everything in place, and what others remove comes back", NEEDS, async (t) => {
+  await using web = await WebLab.create();
+  const { netns } = web.lab.node;
+  const pod6 = await web.lab.host(POD_6, "cni0");
+  await pod6.call("serve", { protocol: "tcp", ip: POD_6, port: WEB_TARGET_PORT });
+  await web.manifests.replace("web6.json", WEB_6);
+  let wanted = "";
+  {
+    await using kproxy = await web.start(ARGS);
+    wanted = await tables(netns);
+    const loop = await ConnectLoop.start(web.pod, CLUSTER);
+    const loop6 = await ConnectLoop.start(await web.lab.host("fd00:10:244::5", "cni0"), CLUSTER_6);
+    await loop.answered(50);
+    await loop6.answered(50);
+    await loop.stopUnbroken();
+    await loop6.stopUnbroken();
+    await kproxy.stop("SIGKILL");
+  }
+  await using kproxy = await web.start(ARGS);
+  const firsts = kproxy.lines.filter(({ msg }) => msg === FIRST_SYNC);
+  assertEquals(firsts.map(({ rulesWritten }) => rulesWritten), [0, 0], kproxy.log);
+  assertEquals(await tables(netns), wanted);
+  const damages = [
+    "flush map ip kproxy service-ips",
+    "flush set ip kproxy cluster-ips",
+    "flush chain ip kproxy services",
+    "flush chain ip kproxy nat-prerouting",
+    "delete table ip kproxy",
+    "flush map ip6 kproxy service-ips",
+    "flush ruleset",
+  ];
+  for (const damage of damages) {
+    await t.step(damage, async () => {
+      const from = kproxy.lines.length;
+      await netns.run(["nft", "-f", "-"], { stdin: damage + "\n" });
+      await untilSame(netns, wanted);
+      assert(kproxy.lines.slice(from).some(({ msg }) => msg.includes(REPAIR)), kproxy.log);
+    });
+  }
+  const loop = await ConnectLoop.start(web.pod, CLUSTER);
+  await loop.answered(50);
+  await loop.stopUnbroken();
+  const from = kproxy.lines.length;
+  await new Promise((resolve) => setTimeout(resolve, 2 * SYNC_PERIOD_MS));
+  assertEquals(kproxy.lines.slice(from), [], "nothing to repair, nothing done");
+});
+
+/** Puts a table of the layout of an older release in the place of the one that is there, with rules of the same effect. */
+async function makeOlder(netns: Netns): Promise<void> {
+  for (const family of ["ip", "ip6"]) {
+    const text = await netns.run(["nft", "list", "table", family, "kproxy"]);
+    const older = text.replace(/kproxy layout \d+/, "kproxy layout 0")
+      .replaceAll("service-ips", "older-ips").replaceAll("endpoints-tcp", "older-endpoints")
+      .replaceAll(/\btcp-(\d)/g, "older-$1");
+    await netns.run(["nft", "-f", "-"], { stdin: `delete table ${family} kproxy\n${older}` });
+  }
+}
+
+e2eTest(
+  "a table of another layout is replaced while clients connect, also when a crash comes between",
+  NEEDS,
+  async () => {
+    await using web = await WebLab.create();
+    const { netns } = web.lab.node;
+    let wanted = "";
+    {
+      await using kproxy = await web.start(ARGS);
+      await kproxy.stop();
+      wanted = await tables(netns);
+    }
+    const loop = await ConnectLoop.start(web.pod, CLUSTER);
+    await loop.answered(20);
+    const upgrade = async (path?: string): Promise<void> => {
+      await makeOlder(netns);
+      assertMatch(await tables(netns), /older-ips/);
+      await loop.answered(20);
+      if (path !== undefined) {
+        await using kproxy = KproxyProcess.spawn({ ...web.options(ARGS), path });
+        assertEquals((await kproxy.ended()).code, 137, kproxy.log);
+        await loop.answered(20);
+      }
+      await using kproxy = await web.start(ARGS);
+      assertEquals(await tables(netns), wanted);
+      assertEquals(await tableNames(netns), "table ip kproxy\ntable ip6 kproxy");
+      await loop.answered(20);
+      await kproxy.stop();
+    };
+    await upgrade();
+    // Killed before one of the transactions: with a half built table, with two that serve, without the old one, and so on.
+    for (const kill of [3, 6, 9, 10]) {
+      const script = `case "$*" in "-f -")
+  n=$(($(cat $D/count 2>/dev/null || echo 0) + 1)); echo $n > $D/count
+  [ $n -eq ${kill} ] && { kill -9 $PPID; exit 1; };;
+esac
+exec $NFT "$@"`;
+      await withNft(script, upgrade);
+    }
+    await loop.stopUnbroken();
+  },
+);
+
+e2eTest(
+  "a Service that the kernel refuses is quarantined, and everything else goes in (asks row 2)",
+  NEEDS,
+  async () => {
+    await using web = await WebLab.create();
+    const { netns } = web.lab.node;
+    const BAD = "10.96.6.6";
+    const bad = (pods: readonly string[]): ApiJson[] => [
+      service("shop/bad", { clusterIP: BAD, ports: [`http:${WEB_PORT}`] }),
+      slice("shop/bad.1", [`http:${WEB_TARGET_PORT}`], pods.map((ip) => `${ip}@node-a`)),
+    ];
+    // The real nft then refuses a verdict that leads nowhere.
+    const script = `case "$*" in
+  *"-f -") if [ -e $D/bad ]; then sed '/^add .*${BAD}/s/goto [a-z0-9-]*/goto nowhere/' | $NFT "$@"; else exec $NFT "$@"; fi;;
+  *) exec $NFT "$@";;
+esac`;
+    const metric = async (): Promise<string> => {
+      const text = await netns.run(["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10249/metrics"]);
+      return /^kproxy_quarantined_services\{ip_family="IPv4"\} (.*)$/m.exec(text)?.[1] ?? "absent";
+    };
+    await withNft(script, async (bin) => {
+      await Deno.writeTextFile(`${bin}/bad`, "");
+      await web.manifests.replace("bad.json", bad([WEB_PODS[0]]));
+      await using kproxy = await KproxyProcess.start({ ...web.options(ARGS), path: bin });
+      const loop = await ConnectLoop.start(web.pod, CLUSTER);
+      await loop.answered(50);
+      assertEquals(await metric(), "1");
+      const events = kproxy.lines.filter((line) => line["reason"] === "ServiceQuarantined");
+      assertEquals(events.map(({ regarding }) => regarding), ["Service shop/bad"]);
+      assertMatch(
+        String(events[0]?.["note"]),
+        /No such file or directory: add element ip kproxy service-ips/,
+      );
+      // The others go on following their endpoints.
+      await kproxy.change(() => web.manifests.replace("endpoints.json", [webSlice(WEB_PODS)]), "shop/web");
+      // And it comes in with its next change.
+      await Deno.remove(`${bin}/bad`);
+      await kproxy.change(() => web.manifests.replace("bad.json", bad([WEB_PODS[1]])), "shop/bad");
+      await kproxy.untilMessage("Service is no longer quarantined");
+      assertEquals(await metric(), "0");
+      const released = await ConnectLoop.start(web.client, { ip: "192.0.2.10", port: 30080 });
+      await released.answered(20);
+      await released.stopUnbroken();
+      // From then on a change that is refused leaves what was there.
+      await Deno.writeTextFile(`${bin}/bad`, "");
+      await web.manifests.replace("bad.json", bad([WEB_PODS[0], WEB_PODS[1]]));
+      await kproxy.until(
+        "the quarantine",
+        (lines) => lines.filter((line) => line["reason"] === "ServiceQuarantined").length === 2,
+      );
+      const list = await netns.run(["nft", "list", "map", "ip", "kproxy", "endpoints-tcp"]);
+      assert(list.includes(`${BAD} . 80 . 0 : ${WEB_PODS[1]} . ${WEB_TARGET_PORT}`), list);
+      assert(!list.includes(`${BAD} . 80 . 1`), list);
+      assertEquals(await metric(), "1");
+      await loop.stopUnbroken();
+    });
+  },
+);
