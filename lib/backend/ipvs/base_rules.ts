@@ -5,6 +5,7 @@
  * @module
  */
 import type { LocalDetector } from "../../model/node.ts";
+import { formatMark } from "../../netfilter/mark.ts";
 import type { BaseRule, BaseRules, IpvsOptions, JumpRule, PerTable, Table } from "./ruleset.ts";
 import { setComment, type SetKind, setName } from "./sets.ts";
 
@@ -42,18 +43,6 @@ export const JUMP_RULES: readonly JumpRule[] = [
   jump("filter", "INPUT", IPVS_FILTER, "kubernetes ipvs access filter"),
   jump("filter", "OUTPUT", OUT_FILTER_CHAIN, "kubernetes ipvs access filter"),
 ];
-
-/**
- * `0x` and eight hexadecimal digits.
- *
- * @throws {RangeError} if the mark is not exactly one of 32 bits
- */
-function formatMark(mark: number): string {
-  if (!Number.isInteger(mark) || mark < 1 || mark > 0x8000_0000 || !Number.isInteger(Math.log2(mark))) {
-    throw new RangeError(`Masquerade mark must be one bit of 32: got ${mark}`);
-  }
-  return "0x" + mark.toString(16).padStart(8, "0");
-}
 
 /** Matches what does not come from a pod of this node or cluster; null if nothing can tell. */
 function notLocal(detector: LocalDetector): string | null {

@@ -51,3 +51,15 @@ Deno.test("state and options must be of one family", NONE, () => {
     "got IPv6 and IPv4",
   );
 });
+
+Deno.test("destinations are counted if that is wanted", NONE, () => {
+  const state = exampleState("IPv4", [testService({ name: "a" })]);
+  for (const changes of [{}, { trafficCounters: false }, { trafficCounters: true }]) {
+    const plan = planNftables(state, "all", { ...OPTIONS, ...changes });
+    const counted = plan.services.get("shop/a")?.elements.filter(({ container }) =>
+      container.includes("traffic")
+    );
+    assertEquals(counted?.length, changes.trafficCounters === true ? 2 : 0);
+    assertEquals(plan.base.containers.length, changes.changes.trafficCounters === true ? 24 : 20);
+  }
+});
