@@ -88,6 +88,23 @@ export type {
   Table,
 } from "./lib/backend/iptables/ruleset.ts";
 export { IptablesSimulator } from "./lib/backend/iptables/simulate.ts";
+
+export { planNftables } from "./lib/backend/nftables/plan.ts";
+export { renderPlan as renderNftablesPlan } from "./lib/backend/nftables/render.ts";
+export type {
+  AffinitySet,
+  BaseRules as NftablesBaseRules,
+  Chain,
+  Container,
+  Destination,
+  Element,
+  EndpointList,
+  HookedChain,
+  NftablesOptions,
+  NftablesPlan,
+  ServiceRules as NftablesServiceRules,
+} from "./lib/backend/nftables/ruleset.ts";
+
 export { type AffinityMemory, rememberOutcome, type Surroundings } from "./lib/netfilter/packet_walk.ts";
 export {
   type IptablesRuleset,

@@ -5,6 +5,8 @@ import {
   matchingNodeIps,
   nodePortAddresses,
   planIptables,
+  planNftables,
+  renderNftablesPlan,
   renderPlan,
 } from "../mod.ts";
 
@@ -36,7 +38,20 @@ Deno.test("the library's door suffices to go from objects to rules, without any 
     }
   }
   const addresses = nodePortAddresses("IPv4", null);
-  const plan = planIptables(tracker.checkout().state, "all", {
+  const { state } = tracker.checkout();
+  const nftables = planNftables(state, "all", {
+    family: "IPv4",
+    masqueradeMark: 0x4000,
+    masqueradeAll: false,
+    detector: { kind: "none" },
+    nodePortAddresses: addresses,
+    nodePortIps: [],
+    nodeIp: "192.0.2.10",
+    serviceCidrs: [],
+    objectComments: true,
+  });
+  assertStringIncludes(renderNftablesPlan(nftables), "{ 10.96.10.1 . 80 . 0 : 10.244.0.11 . 8080 }\n");
+  const plan = planIptables(state, "all", {
     family: "IPv4",
     masqueradeMark: 0x4000,
     masqueradeAll: false,
