@@ -5,6 +5,7 @@
  */
 import type { ProxyMode } from "../config/types.ts";
 import { prepareIptables } from "./iptables/proxier.ts";
+import { prepareIpvs } from "./ipvs/proxier.ts";
 import { prepareNftables } from "./nftables/proxier.ts";
 import type { PrepareMode } from "./mode.ts";
 
@@ -12,6 +13,7 @@ import type { PrepareMode } from "./mode.ts";
 export const MODES: ReadonlyMap<ProxyMode, PrepareMode> = new Map<ProxyMode, PrepareMode>([
   ["nftables", prepareNftables],
   ["iptables", prepareIptables],
+  ["ipvs", prepareIpvs],
 ]);
 
 /** Names of the implemented modes. */

@@ -132,7 +132,7 @@ export const IPVS_FLAGS = [
     default: "[]",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Leave virtual servers in these CIDRs alone (mode ipvs; not in this release)",
+    doc: "Leave virtual servers in these CIDRs alone (mode ipvs)",
     field: "ipvs.excludeCIDRs",
   },
   {
@@ -141,7 +141,7 @@ export const IPVS_FLAGS = [
     default: "1s",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Rest this long between two syncs (mode ipvs; not in this release)",
+    doc: "Rest this long between two syncs (mode ipvs)",
     field: "ipvs.minSyncPeriod",
   },
   {
@@ -150,7 +150,7 @@ export const IPVS_FLAGS = [
     default: "",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Scheduler of virtual servers; blank is rr (mode ipvs; not in this release)",
+    doc: "Scheduler of virtual servers; blank is rr (mode ipvs)",
     field: "ipvs.scheduler",
   },
   {
@@ -159,7 +159,7 @@ export const IPVS_FLAGS = [
     default: "false",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Set arp_ignore to 1 and arp_announce to 2 (mode ipvs; not in this release)",
+    doc: "Set arp_ignore to 1 and arp_announce to 2 (mode ipvs)",
     field: "ipvs.strictARP",
   },
   {
@@ -168,7 +168,7 @@ export const IPVS_FLAGS = [
     default: "30s",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Check and retry this often (mode ipvs; not in this release)",
+    doc: "Check and retry this often (mode ipvs)",
     field: "ipvs.syncPeriod",
   },
   {
@@ -177,7 +177,7 @@ export const IPVS_FLAGS = [
     default: "0s",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Timeout of idle TCP connections, 0 to leave it as it is (mode ipvs; not in this release)",
+    doc: "Timeout of idle TCP connections, 0 to leave it as it is (mode ipvs)",
     field: "ipvs.tcpTimeout",
   },
   {
@@ -186,7 +186,7 @@ export const IPVS_FLAGS = [
     default: "0s",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Timeout of TCP connections after a FIN, 0 to leave it as it is (mode ipvs; not in this release)",
+    doc: "Timeout of TCP connections after a FIN, 0 to leave it as it is (mode ipvs)",
     field: "ipvs.tcpFinTimeout",
   },
   {
@@ -205,7 +205,7 @@ export const IPVS_FLAGS = [
     default: "0s",
     group: "IPVS",
     commands: CONFIGURED,
-    doc: "Timeout of UDP packets, 0 to leave it as it is (mode ipvs; not in this release)",
+    doc: "Timeout of UDP packets, 0 to leave it as it is (mode ipvs)",
     field: "ipvs.udpTimeout",
   },
 ] as const satisfies readonly Flag[];

@@ -40,8 +40,8 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     usage: "cleanup [flags]",
     summary: "Remove the rules and sets kproxy or kube-proxy made on this node, in any mode",
     text: [
-      "Needs CAP_NET_ADMIN, but no API server. Rules of the kubelet and of others stay. The virtual servers of mode",
-      "ipvs and their device kube-ipvs0 stay too in this release; if it is there, cleanup says so and ends with 1.",
+      "Needs CAP_NET_ADMIN, but no API server. Rules of the kubelet and of others stay, and so do IPVS virtual",
+      "servers that no proxy of Kubernetes made, unless --flush-ipvs is given.",
     ],
   },
   "render": {

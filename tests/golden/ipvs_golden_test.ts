@@ -4,14 +4,16 @@ import { planTexts } from "../../lib/backend/ipvs/render.ts";
 import type { IpvsPlan } from "../../lib/backend/ipvs/ruleset.ts";
 import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
 import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";
-import { parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
 import { GOLDEN_PERMISSIONS } from "../support/golden.ts";
 import {
   canonicalChains,
   exampleIpvsPlan,
   IPVS_GOLDEN_NAMES,
+  linesOf,
   loadIpvsGolden,
   savedTables,
+  serversByKey,
+  withBuiltinChains,
 } from "../support/golden_ipvs.ts";
 
 const FAMILIES = ["IPv4", "IPv6"] as const;
@@ -21,25 +23,10 @@ function plansOf(name: string): IpvsPlan[] {
   return FAMILIES.map((family) => exampleIpvsPlan(family, objects));
 }
 
-/** The order of servers is that of the kernel's hash table, that of real servers one of kube-proxy's: both say nothing. */
-function tableByServer(text: string): Record<string, unknown> {
-  const table = parseIpvsTable(text);
-  return Object.fromEntries(
-    [...table.virtualServers].sort(([left], [right]) => left < right ? -1 : 1)
-      .map((
-        [key, { server, realServers }],
-      ) => [key, { server, realServers: Object.fromEntries(realServers) }]),
-  );
-}
-
-function linesOf(text: string, start: string): string[] {
-  return text.split("\n").filter((line) => line.startsWith(start));
-}
-
 for (const name of IPVS_GOLDEN_NAMES) {
   Deno.test(`golden IPVS: ${name}: virtual and real servers`, { permissions: GOLDEN_PERMISSIONS }, () => {
     const written = plansOf(name).map((plan) => planTexts(plan).ipvsadm).join("");
-    assertEquals(tableByServer(written), tableByServer(loadIpvsGolden(name).ipvsadm));
+    assertEquals(serversByKey(written), serversByKey(loadIpvsGolden(name).ipvsadm));
   });
 
   Deno.test(`golden IPVS: ${name}: sets and addresses`, { permissions: GOLDEN_PERMISSIONS }, () => {
@@ -61,15 +48,6 @@ for (const [index, file] of ["iptables-save.txt", "ip6tables-save.txt"].entries(
     const expected = parseIptablesSave(withBuiltinChains(loadIpvsGolden("capture-1").rules[file] ?? ""));
     assertEquals(canonicalChains(savedTables(plansOf("capture-1")[index]!)), canonicalChains(expected));
   });
-}
-
-/** The capture leaves the lines of built-in chains out. */
-function withBuiltinChains(text: string): string {
-  return text.replace(
-    "*filter\n",
-    "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n",
-  )
-    .replace("*nat\n", "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n");
 }
 
 Deno.test("golden IPVS: capture-2: rules that capture-1 lacks", { permissions: GOLDEN_PERMISSIONS }, () => {

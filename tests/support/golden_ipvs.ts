@@ -17,6 +17,7 @@ import {
   parseIptablesSave,
   type SavedChain,
 } from "../../lib/netfilter/iptables_save.ts";
+import { parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
 import { decodeYaml, exampleState } from "./golden.ts";
 
 const FOLDER = new URL("../golden/ipvs/", import.meta.url);
@@ -28,6 +29,11 @@ export interface IpvsGoldenCase {
   readonly ipset: string;
   /** File name → text. */
   readonly rules: Readonly<Record<string, string>>;
+}
+
+/** Where a file of the cases is. */
+export function ipvsGoldenUrl(path: string): URL {
+  return new URL(path, FOLDER);
 }
 
 export const IPVS_GOLDEN_NAMES = ["capture-1", "capture-2"] as const;
@@ -96,4 +102,29 @@ export function canonicalChains(ruleset: IptablesRuleset): Record<string, readon
     }
   }
   return Object.fromEntries(chains.sort(([left], [right]) => left < right ? -1 : 1));
+}
+
+/** The order of servers is that of the kernel's hash table, that of real servers one of kube-proxy's: both say nothing. */
+export function serversByKey(text: string): Record<string, unknown> {
+  const table = parseIpvsTable(text);
+  return Object.fromEntries(
+    [...table.virtualServers].sort(([left], [right]) => left < right ? -1 : 1)
+      .map((
+        [key, { server, realServers }],
+      ) => [key, { server, realServers: Object.fromEntries(realServers) }]),
+  );
+}
+
+/** The lines of a text that begin like this. */
+export function linesOf(text: string, start: string): string[] {
+  return text.split("\n").filter((line) => line.startsWith(start));
+}
+
+/** The capture leaves the lines of built-in chains out. */
+export function withBuiltinChains(text: string): string {
+  return text.replace(
+    "*filter\n",
+    "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n",
+  )
+    .replace("*nat\n", "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n");
 }

@@ -1,0 +1,427 @@
+/**
+ * IPVS mode on a real kernel, from its first sync over what others left to its removal, inside of the user-mode Linux:
+ * `tests/lab/uml.sh 'deno test -A tests/lab/ipvs_in_uml.ts'`.
+ *
+ * @module
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
+import { readDevices } from "../../lib/kernel/ip_address.ts";
+import { realServerKey } from "../../lib/netfilter/ipvs.ts";
+import { kproxy as runKproxy } from "../cli/kproxy.ts";
+import { service, slice } from "../flows/objects.ts";
+import { EchoServer, HeldConnection } from "../support/held_connection.ts";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import { LabManifests } from "../support/lab_manifests.ts";
+import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
+
+const LIMIT_MS = 30_000;
+const WEB = service("shop/web", {
+  type: "LoadBalancer",
+  clusterIP: "10.96.0.1",
+  ingress: [{ ip: "203.0.113.5" }],
+  ports: ["http:80:30080"],
+});
+const DUAL = service("shop/dual", { clusterIP: "fd00:10:96::9", ports: ["http:80"] });
+const DUAL_PODS = slice("shop/dual.1", ["http:8080"], ["fd00:10:244::91@node-a"]);
+
+function webPods(...pods: readonly string[]) {
+  return slice("shop/web.1", ["http:8080"], pods.map((pod) => `${pod}@node-a`));
+}
+
+/** Servers that nobody may touch: of another range, by mark, on a port that is no node port, in a range left out. */
+const FOREIGN = [
+  "-A -t 172.16.0.1:80 -s wlc",
+  "-a -t 172.16.0.1:80 -r 172.16.1.1:80 -g -w 5",
+  "-A -t 192.0.2.10:9999 -s rr",
+  "-A -t 10.96.5.5:80 -s rr",
+  "-A -f 7 -s rr",
+];
+/** What earlier proxies left: stale servers, a weight of 0, another scheduler, a stale address, and an endpoint that is gone. */
+const LEFT = [
+  "-A -t 10.96.0.1:80 -s wlc",
+  "-a -t 10.96.0.1:80 -r 10.244.0.11:8080 -m -w 0",
+  "-a -t 10.96.0.1:80 -r 10.244.0.99:8080 -m -w 1",
+  "-A -t 10.96.0.99:80 -s rr",
+  "-A -u [fd00:10:96::99]:53 -s rr",
+];
+
+class IpvsLab implements AsyncDisposable {
+  readonly lab: NodeLab;
+  readonly manifests: LabManifests;
+  readonly ipvs: Ipvsadm;
+  #kproxy: KproxyProcess | undefined;
+
+  private constructor(lab: NodeLab, manifests: LabManifests) {
+    this.lab = lab;
+    this.manifests = manifests;
+    this.ipvs = new Ipvsadm(lab.node.netns.exec);
+  }
+
+  static async create(): Promise<IpvsLab> {
+    return new IpvsLab(await NodeLab.create(), await LabManifests.create());
+  }
+
+  get node() {
+    return this.lab.node.netns;
+  }
+
+  get kproxy(): KproxyProcess {
+    if (this.#kproxy === undefined) throw new TypeError("kproxy is not started");
+    return this.#kproxy;
+  }
+
+  args(more: readonly string[] = []): string[] {
+    return [
+      "--proxy-mode=ipvs",
+      "--hostname-override=node-a",
+      "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
+      "--ipvs-min-sync-period=0s",
+      "--ipvs-sync-period=1s",
+      "--ipvs-tcpfin-timeout=1s",
+      "--ipvs-exclude-cidrs=10.96.5.0/24",
+      `--manifests=${this.manifests.folder}`,
+      ...more,
+    ];
+  }
+
+  async start(...more: readonly string[]): Promise<void> {
+    await this.#kproxy?.[Symbol.asyncDispose]();
+    this.#kproxy = await KproxyProcess.start({ netns: this.node, args: this.args(more) });
+  }
+
+  /** Replaces the objects and waits until they are in force. */
+  async change(
+    name: string,
+    objects: Parameters<LabManifests["replace"]>[1],
+    service: string,
+  ): Promise<number> {
+    const lines = await this.kproxy.change(() => this.manifests.replace(name, objects), service);
+    const synced = lines.findLast(({ msg }) => msg === "Synced rules");
+    return Number(synced?.["commands"]);
+  }
+
+  /** `-A` and `-a` lines, sorted. */
+  async table(): Promise<readonly string[]> {
+    const text = await this.node.run(["ipvsadm", "-Sn"]);
+    return text.trim().split("\n").map((line) => line.trim()).filter((line) => line !== "").sort();
+  }
+
+  /** Weight by real server of the web Service's cluster IP. */
+  async weights(): Promise<Record<string, number>> {
+    const saved = await this.ipvs.getVirtualServer({ address: "10.96.0.1", protocol: "TCP", port: 80 });
+    return Object.fromEntries(
+      [...saved?.realServers.values() ?? []].map((real) => [realServerKey(real), real.weight]),
+    );
+  }
+
+  async addresses(): Promise<readonly string[]> {
+    const { addresses } = await readDevices(this.node.exec);
+    return addresses.filter(({ device }) => device === "kube-ipvs0").map(({ address }) => address).sort();
+  }
+
+  /** Everything the mode has in the kernel, as text. */
+  async everything(): Promise<string> {
+    const rules: string[] = [];
+    for (const tool of ["iptables-save", "ip6tables-save"]) {
+      const text = await this.node.run([tool]);
+      rules.push(...text.split("\n").filter((line) => line.startsWith("-A ")));
+    }
+    const sets = (await this.node.run(["ipset", "save"])).split("\n").filter((line) =>
+      line.startsWith("add ")
+    );
+    return [...await this.table(), ...await this.addresses(), ...sets.sort(), ...rules].join("\n");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#kproxy?.[Symbol.asyncDispose]();
+    await this.manifests[Symbol.asyncDispose]();
+    await this.lab[Symbol.asyncDispose]();
+  }
+}
+
+async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + LIMIT_MS;
+  while (!await isSo()) {
+    if (performance.now() > deadline) throw new Error(`It did not come to this: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+const WEB_SERVERS = (pods: readonly string[]): string[] =>
+  ["10.96.0.1:80", "203.0.113.5:80", "192.0.2.10:30080", "192.168.7.10:30080", "10.244.255.1:30080"].flatMap((
+    vip,
+  ) => [
+    `-A -t ${vip} -s rr`,
+    ...pods.map((pod) => `-a -t ${vip} -r ${pod}:8080 -m -w 1`),
+  ]);
+const DUAL_SERVERS = [
+  "-A -t [fd00:10:96::9]:80 -s rr",
+  "-a -t [fd00:10:96::9]:80 -r [fd00:10:244::91]:8080 -m -w 1",
+];
+
+Deno.test("IPVS mode on a real kernel", async (t) => {
+  await using ipvsLab = await IpvsLab.create();
+  const { lab, node, manifests } = ipvsLab;
+  await manifests.replace("node.json", [NODE_OBJECT]);
+  await manifests.replace("web.json", [WEB]);
+  await manifests.replace("pods.json", [webPods("10.244.0.11", "10.244.0.12")]);
+  await manifests.replace("dual.json", [DUAL, DUAL_PODS]);
+
+  await t.step(
+    "a scheduler that the kernel does not have ends the start, names its module and leaves nothing",
+    async () => {
+      const failed = KproxyProcess.spawn({ netns: node, args: ipvsLab.args(["--ipvs-scheduler=nosuch"]) });
+      const { code } = await failed.ended();
+      assertEquals(code, 1);
+      assertStringIncludes(failed.log, "the kernel module ip_vs_nosuch");
+      assertEquals(await ipvsLab.table(), []);
+      assertEquals((await readDevices(node.exec)).kinds.has("kube-ipvs0"), false);
+    },
+  );
+
+  await t.step("the first sync takes over what earlier proxies left, and nothing of others", async () => {
+    await node.run(["ipvsadm", "-R"], { stdin: [...FOREIGN, ...LEFT].join("\n") + "\n" });
+    await node.run(["ip", "link", "add", "kube-ipvs0", "type", "dummy"]);
+    for (const address of ["10.96.0.1/32", "10.96.0.99/32", "10.96.5.5/32", "fd00:10:96::99/128"]) {
+      await node.run(["ip", "address", "add", address, "dev", "kube-ipvs0"]);
+    }
+    await ipvsLab.start("--ipvs-strict-arp");
+    const expected = [...FOREIGN, ...WEB_SERVERS(["10.244.0.11", "10.244.0.12"]), ...DUAL_SERVERS].sort();
+    // What is unwanted loses its weight at once, and goes when it has no connections.
+    await until(
+      "the unwanted real server is gone",
+      async () => !(await ipvsLab.table()).some((line) => line.includes("10.244.0.99")),
+    );
+    assertEquals(await ipvsLab.table(), expected);
+    assertEquals(await ipvsLab.addresses(), ["10.96.0.1", "203.0.113.5", "fd00:10:96::9"]);
+  });
+
+  // asks.md row 19.
+  await t.step("sysctls and timeouts are as wanted, and those of an administrator stay", async () => {
+    const names = [
+      ...["conntrack", "expire_nodest_conn", "expire_quiescent_template", "conn_reuse_mode"].map((name) =>
+        `net.ipv4.vs.${name}`
+      ),
+      ...["ip_forward", "conf.all.arp_ignore", "conf.all.arp_announce"].map((name) => `net.ipv4.${name}`),
+    ];
+    assertEquals((await node.run(["sysctl", "-n", ...names])).trim().split("\n"), [
+      "1",
+      "1",
+      "1",
+      "1",
+      "1",
+      "1",
+      "2",
+    ]);
+    assertEquals((await ipvsLab.ipvs.timeouts()).tcpFinSeconds, 1);
+    const chosen = ipvsLab.kproxy.lines.find(({ name }) => name === "net.ipv4.vs.conn_reuse_mode");
+    assertEquals(chosen?.msg, "Left sysctl as it is");
+  });
+
+  await t.step("a kill and a start change nothing", async () => {
+    const before = await ipvsLab.everything();
+    await ipvsLab.kproxy.stop("SIGKILL");
+    await ipvsLab.start();
+    assertEquals(await ipvsLab.everything(), before);
+  });
+
+  await t.step("a change starts only the programs that have something to do", async () => {
+    const pods = ["10.244.0.11", "10.244.0.12", "10.244.0.13"];
+    // Hairpin entries and servers.
+    assertEquals(await ipvsLab.change("pods.json", [webPods(...pods)], "shop/web"), 2);
+    const remote = slice("shop/web.2", ["http:8080"], ["10.244.1.21@node-b"]);
+    assertEquals(await ipvsLab.change("remote.json", [remote], "shop/web"), 1);
+    const none = slice("shop/web.2", ["http:8080"], []);
+    assertEquals(await ipvsLab.change("remote.json", [none], "shop/web"), 1);
+    await until(
+      "the remote real server is gone",
+      async () => !(await ipvsLab.table()).some((line) => line.includes("10.244.1.21")),
+    );
+  });
+
+  // asks.md row 20.
+  await t.step("what listens on the node is not reached through an address of a Service", async () => {
+    const pod = await lab.host("10.244.0.5", "cni0");
+    await lab.node.call("serve", { protocol: "tcp", ip: "0.0.0.0", port: 2222 });
+    const ask = async (ip: string) =>
+      (await pod.probe({ protocol: "tcp", timeoutMs: 3_000, to: { ip, port: 2222 } })).map(({ kind }) =>
+        kind
+      );
+    assertEquals(await ask("10.244.255.1"), ["answer"]);
+    assertEquals(await ask("10.96.0.1"), ["refused"]);
+    assertEquals(await ask("203.0.113.5"), ["refused"]);
+    await lab.node.call("unserve", 2222);
+  });
+
+  // asks.md row 18.
+  await t.step(
+    "a long connection to an endpoint that leaves goes on, also through a kill and a start",
+    async () => {
+      const client = await lab.host("10.244.0.5", "cni0");
+      const server = await lab.host("10.244.0.14", "cni0");
+      await using _echo = new EchoServer(server.netns, { ip: "10.244.0.14", port: 8080 });
+      await ipvsLab.change("pods.json", [webPods("10.244.0.14")], "shop/web");
+      await until("one real server is left", async () => Object.keys(await ipvsLab.weights()).length === 1);
+      await using connection = await connected(client.netns);
+      await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
+      assertEquals(await ipvsLab.weights(), { "10.244.0.14:8080": 0, "10.244.0.12:8080": 1 });
+      await ipvsLab.kproxy.stop("SIGKILL");
+      await ipvsLab.start("--ipvs-termination-deadline=10s");
+      assertEquals(await ipvsLab.weights(), { "10.244.0.14:8080": 0, "10.244.0.12:8080": 1 });
+      await connection.answered(5);
+      const { "10.244.0.14:8080": _, ...others } = await ipvsLab.weights();
+      assertEquals(others, { "10.244.0.12:8080": 1 });
+      await connection.close();
+    },
+  );
+
+  await t.step("one that comes back keeps its connections, and at the deadline they are cut", async () => {
+    const client = await lab.host("10.244.0.5", "cni0");
+    const server = await lab.host("10.244.0.11", "cni0");
+    await using _echo = new EchoServer(server.netns, { ip: "10.244.0.11", port: 8080 });
+    await ipvsLab.change("pods.json", [webPods("10.244.0.11")], "shop/web");
+    await until(
+      "others get no new connections",
+      async () => (await ipvsLab.weights())["10.244.0.12:8080"] !== 1,
+    );
+    await using connection = await connected(client.netns);
+    await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
+    assertEquals((await ipvsLab.weights())["10.244.0.11:8080"], 0);
+    await ipvsLab.change("pods.json", [webPods("10.244.0.11", "10.244.0.12")], "shop/web");
+    assertEquals((await ipvsLab.weights())["10.244.0.11:8080"], 1);
+    await connection.answered(5);
+    const removedAtMs = performance.now();
+    await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
+    await connection.lost();
+    assert(performance.now() - removedAtMs > 9_900, "cut before its time was up");
+    // By now the time of the first one is up, too; its connection was closed, which IPVS remembers for two minutes.
+    assertEquals(await ipvsLab.weights(), { "10.244.0.12:8080": 1 });
+  });
+
+  await t.step("one whose connections have ended is deleted", async () => {
+    const client = await lab.host("10.244.0.5", "cni0");
+    const server = await lab.host("10.244.0.15", "cni0");
+    await using echo = new EchoServer(server.netns, { ip: "10.244.0.15", port: 8080 });
+    await ipvsLab.start();
+    await ipvsLab.change("pods.json", [webPods("10.244.0.15")], "shop/web");
+    await using connection = await connected(client.netns);
+    await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
+    assertEquals((await ipvsLab.weights())["10.244.0.15:8080"], 0);
+    // A connection that ends by a reset is forgotten after ten seconds.
+    await echo[Symbol.asyncDispose]();
+    await connection.lost();
+    await until("it is deleted", async () => !("10.244.0.15:8080" in await ipvsLab.weights()));
+    assertEquals(await ipvsLab.weights(), { "10.244.0.12:8080": 1 });
+  });
+
+  // asks.md row 21.
+  await t.step("an address of two Services stays until the second one goes", async () => {
+    const other = (ingress: readonly { ip: string }[]) => [
+      service("shop/other", { type: "LoadBalancer", clusterIP: "10.96.0.7", ingress, ports: ["alt:81"] }),
+      slice("shop/other.1", ["alt:8081"], ["10.244.0.31@node-a"]),
+    ];
+    await ipvsLab.change("other.json", other([{ ip: "203.0.113.5" }]), "shop/other");
+    assertEquals((await ipvsLab.table()).filter((line) => line.startsWith("-A -t 203.0.113.5")), [
+      "-A -t 203.0.113.5:80 -s rr",
+      "-A -t 203.0.113.5:81 -s rr",
+    ]);
+    await ipvsLab.change("other.json", other([]), "shop/other");
+    assertEquals((await ipvsLab.table()).filter((line) => line.startsWith("-A -t 203.0.113.5")), [
+      "-A -t 203.0.113.5:80 -s rr",
+    ]);
+    assert((await ipvsLab.addresses()).includes("203.0.113.5"));
+  });
+
+  await t.step(
+    "a Service may have a scheduler of its own, and one that the kernel lacks is told",
+    async () => {
+      const annotated = (scheduler: string) => [{
+        ...service("shop/lc", { clusterIP: "10.96.0.8", ports: [":80"] }),
+        metadata: { namespace: "shop", name: "lc", annotations: { "kproxy.io/ipvs-scheduler": scheduler } },
+      }];
+      await ipvsLab.change("lc.json", annotated("lc"), "shop/lc");
+      assert((await ipvsLab.table()).includes("-A -t 10.96.0.8:80 -s lc"));
+      await ipvsLab.change("lc.json", annotated("twos"), "shop/lc");
+      assert((await ipvsLab.table()).includes("-A -t 10.96.0.8:80 -s rr"));
+      assertStringIncludes(ipvsLab.kproxy.log, "twos, which this kernel does not have");
+    },
+  );
+
+  for (
+    const [what, ...argv] of [
+      ["its rules", "iptables", "-t", "nat", "-F"],
+      ["all virtual servers", "ipvsadm", "-C"],
+      ["its device", "ip", "link", "del", "kube-ipvs0"],
+    ] satisfies [string, ...string[]][]
+  ) {
+    await t.step(`somebody removes ${what}, and they come back`, async () => {
+      const table = (await ipvsLab.everything()).split("\n");
+      const own = table.filter((line) => !FOREIGN.includes(line)).join("\n");
+      await node.run(argv);
+      await until(
+        "everything is back",
+        async () =>
+          (await ipvsLab.everything()).split("\n").filter((line) => !FOREIGN.includes(line)).join("\n") ===
+            own,
+      );
+      if (argv[0] === "ipvsadm") await node.run(["ipvsadm", "-R"], { stdin: FOREIGN.join("\n") + "\n" });
+    });
+  }
+
+  await t.step("another mode takes over and removes what is ours, and nothing of others", async () => {
+    await ipvsLab.kproxy.stop("SIGTERM");
+    await ipvsLab.start("--proxy-mode=iptables", "--iptables-min-sync-period=0s");
+    await until(
+      "our servers are gone",
+      async () => (await ipvsLab.table()).join() === [...FOREIGN].sort().join(),
+    );
+    await until("the device is gone", async () => !(await readDevices(node.exec)).kinds.has("kube-ipvs0"));
+    await until("the sets are gone", async () => await node.run(["ipset", "list", "-name"]) === "");
+    assertEquals((await node.run(["iptables-save"])).includes("match-set"), false);
+  });
+
+  await t.step("cleanup lists and removes what is ours, and everything only when asked", async () => {
+    await ipvsLab.start();
+    await ipvsLab.kproxy.stop("SIGTERM");
+    const before = await ipvsLab.everything();
+    const dry = await runKproxy(["cleanup", "--dry-run"], { netns: node.name });
+    assertEquals(await ipvsLab.everything(), before);
+    for (
+      const line of [
+        "ipvs: -D -t 10.96.0.1:80",
+        "kube-ipvs0: link del kube-ipvs0",
+        "ipset: destroy KUBE-6-LOOP-BACK",
+      ]
+    ) {
+      assertStringIncludes(dry.out, `${line}\n`);
+    }
+    assertEquals(dry.out.includes("172.16.0.1"), false);
+    const { code, out, err } = await runKproxy(["cleanup"], {
+      netns: node.name,
+    });
+    assertEquals([code, err], [0, ""]);
+    assertStringIncludes(out, "IPVS virtual servers\n");
+    assertEquals(await ipvsLab.everything(), [...FOREIGN].sort().join("\n"));
+    assertEquals((await runKproxy(["cleanup"], { netns: node.name })).out, "Nothing to remove\n");
+    const flushed = await runKproxy(["cleanup", "--flush-ipvs"], { netns: node.name });
+    assertEquals([flushed.code, flushed.out], [0, "Removed 4 IPVS virtual servers\n"]);
+    assertEquals(await ipvsLab.table(), []);
+  });
+});
+
+/** A connection from there to the web Service, answered. */
+async function connected(netns: IpvsLab["node"]): Promise<HeldConnection> {
+  const deadline = performance.now() + LIMIT_MS;
+  for (;;) {
+    const connection = new HeldConnection(netns, { ip: "10.96.0.1", port: 80 });
+    try {
+      await connection.answered(3);
+      return connection;
+    } catch (error) {
+      // The server is a process that starts beside.
+      await connection[Symbol.asyncDispose]();
+      if (performance.now() > deadline) throw error;
+    }
+  }
+}
