@@ -12,6 +12,7 @@ import type { SyncFailure, SyncObserver, SyncOutcome } from "./reconcile.ts";
 
 /** How many Services a log line names; the count says how many there were. */
 const NAMED_SERVICES = 10;
+const IPTABLES_TABLES: readonly string[] = ["filter", "nat", "mangle"];
 
 /** Writes log lines and metrics. The first sync of a family is always logged, later ones at verbosity 2. */
 export function observeSyncs(log: Logger, metrics: ProxyMetrics, nowMs: () => number): SyncObserver {
@@ -26,6 +27,8 @@ export function observeSyncs(log: Logger, metrics: ProxyMetrics, nowMs: () => nu
       const { family, full, report, durationMs, services, triggerTimesMs, state } = outcome;
       metrics.observeSync(family, { full, durationMs, endMs: nowMs(), triggerTimesMs });
       for (const [table, count] of Object.entries(report.total)) {
+        // What else a mode counts is no rule of iptables.
+        if (!IPTABLES_TABLES.includes(table)) continue;
         metrics.iptablesRules.set({ ip_family: family, table }, count);
         metrics.iptablesRulesLast.set({ ip_family: family, table }, report.written[table] ?? 0);
       }

@@ -20,6 +20,13 @@ import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { withNetns } from "../support/netns.ts";
 
+const NODE = {
+  apiVersion: "v1",
+  kind: "Node",
+  metadata: { name: "node-a" },
+  status: { addresses: [{ type: "InternalIP", address: "192.0.2.10" }] },
+};
+
 for (const name of IPVS_GOLDEN_NAMES) {
   Deno.test(`the kernel holds what kube-proxy makes of ${name}`, async () => {
     const golden = loadIpvsGolden(name);
@@ -28,6 +35,7 @@ for (const name of IPVS_GOLDEN_NAMES) {
       "objects.yaml",
       await Deno.readTextFile(ipvsGoldenUrl(`${name}/objects.yaml`)),
     );
+    await manifests.replace("node.json", [NODE]);
     await withNetns(async (netns) => {
       await netns.run(["ip", "link", "add", "eth0", "type", "dummy"]);
       for (const address of ["192.0.2.10/24", "2001:db8:2::10/64"]) {

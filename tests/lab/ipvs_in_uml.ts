@@ -309,7 +309,7 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
     assertEquals((await ipvsLab.weights())["10.244.0.15:8080"], 0);
     // A connection that ends by a reset is forgotten after ten seconds.
-    await echo[Symbol.asyncDispose]();
+    await echo.reset();
     await connection.lost();
     await until("it is deleted", async () => !("10.244.0.15:8080" in await ipvsLab.weights()));
     assertEquals(await ipvsLab.weights(), { "10.244.0.12:8080": 1 });

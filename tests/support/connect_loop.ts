@@ -13,21 +13,33 @@ const PER_SECOND = 130;
 const LEAST_PER_SECOND = 100;
 const LIMIT_MS = 200;
 
+/** How fast a loop is, and how patient. */
+export interface LoopPace {
+  readonly perSecond: number;
+  /** A slower answer is a failure. Less than the second after which a first packet is sent again. */
+  readonly limitMs: number;
+}
+
+const PACE: LoopPace = { perSecond: PER_SECOND, limitMs: LIMIT_MS };
+
 /** A loop that runs in one namespace until it is stopped. */
 export class ConnectLoop {
   readonly #host: LabHost;
+  readonly #pace: LoopPace;
 
-  private constructor(host: LabHost, readonly to: SocketAddress) {
+  private constructor(host: LabHost, readonly to: SocketAddress, pace: LoopPace) {
     this.#host = host;
+    this.#pace = pace;
   }
 
   static async start(
     host: LabHost,
     to: SocketAddress,
     protocol: ProbeProtocol = "tcp",
+    pace: LoopPace = PACE,
   ): Promise<ConnectLoop> {
-    await host.call("startLoop", { protocol, to, perSecond: PER_SECOND, limitMs: LIMIT_MS });
-    return new ConnectLoop(host, to);
+    await host.call("startLoop", { protocol, to, ...pace });
+    return new ConnectLoop(host, to, pace);
   }
 
   /** What happened so far. */
@@ -40,7 +52,7 @@ export class ConnectLoop {
     const answers = async () =>
       Object.values((await this.report()).byServer).reduce((sum, one) => sum + one, 0);
     const goal = await answers() + count;
-    const deadline = performance.now() + 10_000;
+    const deadline = performance.now() + Math.max(10_000, 10_000 * count / this.#pace.perSecond);
     while (await answers() < goal) {
       assert(performance.now() < deadline, `${this.to.ip}:${this.to.port} does not answer`);
       await new Promise((resolve) => setTimeout(resolve, 50));
@@ -56,7 +68,8 @@ export class ConnectLoop {
     const report = await this.stop();
     assertEquals(report.failures, [], `${report.failures.length} of ${report.requests} connections failed`);
     const perSecond = report.requests / (report.durationMs / 1000);
-    assert(perSecond >= LEAST_PER_SECOND, `only ${perSecond.toFixed(0)} connections a second`);
+    const least = LEAST_PER_SECOND * this.#pace.perSecond / PER_SECOND;
+    assert(perSecond >= least, `only ${perSecond.toFixed(0)} connections a second`);
     const { stalledMs, durationMs } = report;
     assert(stalledMs < durationMs / 2, `the loop had no CPU for ${stalledMs.toFixed(0)} of ${durationMs} ms`);
     return report;

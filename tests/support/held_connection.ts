@@ -28,6 +28,14 @@ export class EchoServer implements AsyncDisposable {
     this.#child = start(netns, "serve", at);
   }
 
+  /** Ends such that its connections are reset: a socket that is closed before it was read to its end says so. */
+  async reset(): Promise<void> {
+    this.#child.kill("SIGSTOP");
+    // Several lines of the client.
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    await this[Symbol.asyncDispose]();
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#isEnded) return;
     this.#isEnded = true;

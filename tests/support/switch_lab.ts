@@ -7,7 +7,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { ProxyMode } from "../../lib/config/types.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
-import { ConnectLoop } from "./connect_loop.ts";
+import { ConnectLoop, type LoopPace } from "./connect_loop.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
 import { LabManifests } from "./lab_manifests.ts";
 import type { ProbeProtocol } from "./lab_probe.ts";
@@ -75,17 +75,19 @@ export class SwitchLab implements AsyncDisposable {
   #masqueradeAll = false;
   #verbosity = 2;
   #absent = 2;
+  readonly #pace: LoopPace | undefined;
 
-  private constructor(lab: NodeLab, manifests: LabManifests, folder: string) {
+  private constructor(lab: NodeLab, manifests: LabManifests, folder: string, pace: LoopPace | undefined) {
+    this.#pace = pace;
     this.#lab = lab;
     this.#manifests = manifests;
     this.#folder = folder;
   }
 
-  /** Builds the node, starts kproxy in this mode, then the loops. */
-  static async create(mode: ProxyMode): Promise<SwitchLab> {
+  /** Builds the node, starts kproxy in this mode, then the loops, at their usual pace unless said. */
+  static async create(mode: ProxyMode, pace?: LoopPace): Promise<SwitchLab> {
     const folder = await Deno.makeTempDir({ prefix: "kproxy-config-" });
-    const lab = new SwitchLab(await NodeLab.create(), await LabManifests.create(), folder);
+    const lab = new SwitchLab(await NodeLab.create(), await LabManifests.create(), folder, pace);
     try {
       await lab.#begin(mode);
       return lab;
@@ -154,7 +156,8 @@ export class SwitchLab implements AsyncDisposable {
     await this.#configure(mode);
     await this.#start();
     for (const [ip, at, protocol, to] of CLIENTS) {
-      this.#loops.push(await ConnectLoop.start(await this.#lab.host(ip, at), to, protocol));
+      const host = await this.#lab.host(ip, at);
+      this.#loops.push(await ConnectLoop.start(host, to, protocol, this.#pace));
     }
     await this.#answered(20);
   }
@@ -232,4 +235,32 @@ export class SwitchLab implements AsyncDisposable {
       assertEquals(failures, [], `${failures.length} of ${requests}, ${protocol} to ${to.ip} ${to.port}`);
     }
   }
+}
+
+/** Makes the switches one after the other, under loops that nothing may break. */
+export async function walk(
+  t: Deno.TestContext,
+  from: ProxyMode,
+  switches: readonly Switch[],
+  pace?: LoopPace,
+): Promise<void> {
+  await using lab = await SwitchLab.create(from, pace);
+  for (const step of switches) {
+    // What comes after a failed step begins elsewhere than it says.
+    assert(await t.step(`to ${step.to} by ${step.by}`, () => lab.make(step)), `by ${step.by}`);
+  }
+  await lab.end();
+}
+
+/** There by a kill and a start, and back by the configuration file. */
+export function thereAndBack(from: ProxyMode, to: ProxyMode): Switch[] {
+  return [{ to, by: "SIGKILL" }, { to: from, by: "reload" }, { to, by: "reload" }, {
+    to: from,
+    by: "SIGKILL",
+  }];
+}
+
+/** Everything that may happen to a proxy that stays in its mode. */
+export function within(mode: ProxyMode): Switch[] {
+  return (["SIGTERM", "SIGKILL", "live reload", "reload"] as const).map((by) => ({ to: mode, by }));
 }
