@@ -17,7 +17,7 @@ const MODES: readonly (readonly [mode: ProxyMode, needs: readonly Need[]])[] = [
   ["nftables", [program("nft")]],
 ];
 
-/** Modes whose kernel most machines lack: tests/lab/ipvs_switches_in_uml.ts has them. */
+/** Modes whose kernel most machines lack. */
 const ELSEWHERE: readonly ProxyMode[] = ["ipvs"];
 
 const HERE = MODES.filter(([mode]) => IMPLEMENTED_MODES.includes(mode));

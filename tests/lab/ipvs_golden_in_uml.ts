@@ -65,11 +65,10 @@ for (const name of IPVS_GOLDEN_NAMES) {
         if (!file.endsWith("-save.txt")) continue;
         const saved = parseIptablesSave(await netns.run([file.replace(".txt", "")]));
         const tables = new Map([...saved].filter(([table]) => table !== "mangle"));
-        assertEquals(
-          canonicalChains(tables),
-          canonicalChains(parseIptablesSave(withBuiltinChains(text))),
-          file,
-        );
+        // The capture leaves out that the kernel has this one.
+        const { "nat INPUT": natInput, ...chains } = canonicalChains(tables);
+        assertEquals(natInput, []);
+        assertEquals(chains, canonicalChains(parseIptablesSave(withBuiltinChains(text))), file);
       }
     });
   });

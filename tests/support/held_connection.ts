@@ -51,6 +51,7 @@ export class HeldConnection implements AsyncDisposable {
   #answers = 0;
   #isLost = false;
   #hasEnded = false;
+  #isClosed = false;
 
   constructor(netns: Netns, to: SocketAddress) {
     this.#child = start(netns, "connect", to);
@@ -87,6 +88,7 @@ export class HeldConnection implements AsyncDisposable {
   /** Closes it properly. */
   async close(): Promise<void> {
     if (!this.#hasEnded) await this.#child.stdin.close();
+    this.#isClosed = true;
     await this.#reading;
     await this.#child.status;
   }
@@ -95,6 +97,8 @@ export class HeldConnection implements AsyncDisposable {
     if (!this.#hasEnded) this.#child.kill("SIGKILL");
     await this.#reading;
     await this.#child.status;
+    if (!this.#isClosed) await this.#child.stdin.abort();
+    this.#isClosed = true;
   }
 
   async #read(): Promise<void> {
