@@ -5,7 +5,10 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
 import { TABLE_COMMENT } from "../../lib/backend/nftables/chains.ts";
+import { planNftables } from "../../lib/backend/nftables/plan.ts";
+import { planChange } from "../../lib/backend/nftables/plan_change.ts";
 import { diffNftables, isEmpty } from "../../lib/backend/nftables/diff.ts";
 import { diffObserved, NO_TABLE } from "../../lib/backend/nftables/diff_observed.ts";
 import { parseCounters, parseTable, type Traffic } from "../../lib/backend/nftables/parse.ts";
@@ -19,8 +22,13 @@ import {
   testSliceEndpoint,
   testSlicePort,
 } from "../../lib/model/test_objects.ts";
-import { goldenNames, loadGolden } from "../support/golden.ts";
-import { exampleNftablesPlan, loadGoldenNftables } from "../support/golden_nftables.ts";
+import { ARBITRARY_CLUSTER, offerChanges } from "../support/arbitrary_objects.ts";
+import { exampleTracker, goldenNames, loadGolden } from "../support/golden.ts";
+import {
+  exampleNftablesOptions,
+  exampleNftablesPlan,
+  loadGoldenNftables,
+} from "../support/golden_nftables.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
@@ -83,6 +91,36 @@ async function checkChange(netns: Netns, before: NftablesPlan, after: NftablesPl
   }
   await assertHolds(netns, after);
 }
+
+e2eTest(
+  "generated changes load one after another and read back as planned",
+  NEEDS,
+  () =>
+    withNetns(async (netns) => {
+      const options = exampleNftablesOptions("IPv4");
+      const [first, ...others] = fc.sample(ARBITRARY_CLUSTER, { numRuns: 40, seed: 7 });
+      const tracker = exampleTracker("IPv4", first!);
+      const start = planNftables(tracker.checkout().state, "all", options);
+      const { committed } = diffObserved(start, NO_TABLE);
+      await load(netns, renderPlan(start));
+      let before = first!;
+      for (const after of others) {
+        offerChanges(tracker, before, after);
+        before = after;
+        const { state, updatedServices } = tracker.checkout();
+        const plan = planChange(state, updatedServices, options, committed);
+        await load(netns, renderOperations(diffNftables(plan, committed), "IPv4"));
+        committed.apply(plan);
+        const observed = parseTable(await list(netns, "IPv4"));
+        const { operations } = diffObserved(planNftables(state, "all", options), observed);
+        // Chains that are no longer used stay behind.
+        assertEquals(
+          renderOperations({ ...operations, leftover: { ...operations.leftover, staleChains: [] } }, "IPv4"),
+          "",
+        );
+      }
+    }),
+);
 
 /** The longest names that the API takes: labels of 63 characters; port names are at most 15, but nobody stops longer ones here. */
 function longNames(family: IpFamily): readonly ApiObject[] {
