@@ -6,7 +6,7 @@
  */
 import { ExecError, SyncError, type SyncPhase } from "../../errors.ts";
 import { type Nft, nftFamily } from "../../kernel/nft.ts";
-import { describeNftFailure, nftFailureKind } from "../../kernel/nft_failure.ts";
+import { describeNftFailure, nftComplaints, nftFailureKind } from "../../kernel/nft_failure.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
@@ -17,7 +17,7 @@ import { isOtherLayout, moveAside, READ_COMMANDS, readTables } from "./apply_lay
 import { Quarantine } from "./apply_quarantine.ts";
 import { StaleChains } from "./apply_stale_chains.ts";
 import { type Progress, Writer } from "./apply_writer.ts";
-import { CanarySampler, canaryText } from "./canary.ts";
+import { CanarySampler, canaryText, DeepChecks } from "./canary.ts";
 import { FAMILY_WORDS, NEXT_TABLE_NAME, TABLE_NAME } from "./chains.ts";
 import type { CommittedService, CommittedTable } from "./committed.ts";
 import { diffNftables, isEmpty } from "./diff.ts";
@@ -59,6 +59,7 @@ export class NftablesProxier implements FamilyProxier {
   readonly #quarantine: Quarantine;
   readonly #staleChains: StaleChains;
   readonly #canary = new CanarySampler();
+  readonly #deepChecks = new DeepChecks();
   #settings: NftablesSettings;
   /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
   #committed: CommittedTable | undefined;
@@ -126,18 +127,25 @@ export class NftablesProxier implements FamilyProxier {
   async checkCanary(): Promise<boolean> {
     const committed = this.#committed;
     if (committed === undefined) return false;
-    const { nft, logger } = this.#options;
+    const { nft, logger, nowMs } = this.#options;
     const syncs = this.#syncs;
+    const startMs = nowMs();
+    const deep = this.#deepChecks.isDue(startMs);
     try {
-      await nft.check(canaryText(this.#address.table, this.#canary.next(committed)));
+      await nft.check(canaryText(this.#address.table, this.#canary.next(committed), deep));
       return false;
     } catch (error) {
-      if (!(error instanceof ExecError) || nftFailureKind(error) !== "rejected") throw error;
+      // Only what nft says of a line says something of our rules.
+      if (!(error instanceof ExecError) || nftFailureKind(error) !== "rejected" || !complains(error)) {
+        throw error;
+      }
       // What a sync changed meanwhile is no damage.
       if (this.#syncs !== syncs) return false;
       const problem = describeNftFailure(error);
       logger.info("Rules are not as they were committed", { family: this.family, problem }, 2);
       return true;
+    } finally {
+      if (deep) this.#deepChecks.done(startMs, nowMs());
     }
   }
 
@@ -252,6 +260,10 @@ export class NftablesProxier implements FamilyProxier {
       this.#phasesMs[phase] = (this.#phasesMs[phase] ?? 0) + performance.now() - startMs;
     }
   }
+}
+
+function complains({ stderr }: ExecError): boolean {
+  return nftComplaints(stderr).length > 0;
 }
 
 function newProgress(): Progress {

@@ -231,6 +231,8 @@ Deno.test("a check that a sync overtakes says nothing, one that cannot be made f
   assertEquals(await checking, false);
   fake.fail = () => ({ code: 1, stdout: "", stderr: "Operation not permitted (you must be root)\n" });
   await assertRejects(() => proxier.checkCanary(), ExecError, "not permitted");
+  fake.fail = () => ({ code: 139, stdout: "", stderr: "" });
+  await assertRejects(() => proxier.checkCanary(), ExecError, "139");
 });
 
 Deno.test("new settings make the next sync a full one, also when they come during a sync", NONE, async () => {
@@ -244,4 +246,23 @@ Deno.test("new settings make the next sync a full one, also when they come durin
   await sync([...A, ...B], ["s2"]);
   assertEquals(fake.lists.length, 1);
   assertMatch(fake.listed(TABLE), /masquerade all clusterIP traffic/);
+});
+
+Deno.test("where nft takes long to read the rules of others, it is asked to do so rarely", NONE, async () => {
+  const { fake, proxier, sync, clock } = rig();
+  await sync(A);
+  fake.runs.length = 0;
+  fake.fail = (_, stdin) => {
+    clock.nowMs += stdin.includes(" index ") ? 2_000 : 10;
+    return undefined;
+  };
+  for (let checks = 0; checks < 20; checks++) {
+    assertEquals(await proxier.checkCanary(), false);
+    clock.nowMs += 30_000;
+  }
+  const deep = fake.runs.map(({ stdin }) => stdin.includes(" index "));
+  assertEquals([deep[0], deep[1], deep.filter(Boolean).length], [true, false, 3]);
+  // The others still see what is gone.
+  await fake.others("flush map ip kproxy service-ips\n");
+  assertEquals(await proxier.checkCanary(), true);
 });

@@ -1,6 +1,6 @@
 /**
- * A text whose dry run succeeds only if what was committed is still in the kernel. It costs the same at any size, while
- * every listing of nft 1.0.6 loads all elements.
+ * A text whose dry run succeeds only if what was committed is still in the kernel. It costs the same at any size of our
+ * table, while every listing of nft 1.0.6 loads all elements.
  *
  * @module
  */
@@ -129,18 +129,44 @@ function baseChains({ chains, hookedChains }: BaseRules): Map<string, number> {
 }
 
 /**
- * The text for a dry run. It adds a rule behind the last one of each chain, deletes elements that must be there and adds
- * elements with the value that they must have: each of this fails if something is missing or another.
+ * The text for a dry run. It adds a rule to each chain, deletes elements that must be there and adds elements with the value
+ * that they must have: each of this fails if something is missing or another.
  *
  * @param table family and name, e.g. `ip kproxy`
+ * @param deep adds the rules behind the last one of each chain, which is to be there, too: for that nft reads all rules of all tables
  */
-export function canaryText(table: string, { chains, present, unchanged }: CanarySample): string {
+export function canaryText(
+  table: string,
+  { chains, present, unchanged }: CanarySample,
+  deep: boolean,
+): string {
   const lines = [...chains].map(([name, rules]) =>
-    rules === 0 ? `add rule ${table} ${name} accept` : `add rule ${table} ${name} index ${rules - 1} accept`
+    deep && rules > 0
+      ? `add rule ${table} ${name} index ${rules - 1} accept`
+      : `add rule ${table} ${name} accept`
   );
   for (const { container, key } of present) lines.push(`delete element ${table} ${container} { ${key} }`);
   for (const { container, key, value } of unchanged) {
     lines.push(`add element ${table} ${container} { ${value === "" ? key : `${key} : ${value}`} }`);
   }
   return lines.join("\n") + "\n";
+}
+
+/** What a deep check may take at any time, in milliseconds. */
+const CHEAP_MS = 250;
+/** One that takes longer may take this part of the time. */
+const DEEP_SHARE = 0.01;
+
+/** Decides when the next deep check is due: rarely where others have so many rules that it takes long. */
+export class DeepChecks {
+  #dueMs = Number.NEGATIVE_INFINITY;
+
+  isDue(nowMs: number): boolean {
+    return nowMs >= this.#dueMs;
+  }
+
+  done(startMs: number, endMs: number): void {
+    const tookMs = endMs - startMs;
+    this.#dueMs = tookMs <= CHEAP_MS ? endMs : endMs + tookMs / DEEP_SHARE;
+  }
 }
