@@ -5,54 +5,16 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
-import { parsePacket } from "../../lib/netfilter/flow.ts";
-import { type FlowCase, flowOf, type FlowOptions, type FlowStep, optionsOf } from "../flows/flow_case.ts";
-import { FLOW_CASES } from "../flows/flow_cases.ts";
+import { type FlowCase, type FlowOptions, optionsOf } from "../flows/flow_case.ts";
 import { service } from "../flows/objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
-import { isLoopbackFromOutside, LabFlowCase } from "../support/lab_flow.ts";
+import { IPVS_LAB_CASES, ipvsLabGap } from "../support/ipvs_lab_cases.ts";
+import { LabFlowCase } from "../support/lab_flow.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
 
 /** Starting a program takes tens of milliseconds here, and a first packet may take as long. */
 const PATIENCE = 6;
-
-/** Cases that are not run here, and why. */
-const CASE_GAPS: Readonly<Record<string, string>> = {
-  "more than 1000 endpoints are still chosen evenly": "would need 1001 pods",
-  "external IPs are sorted out by family, and blanks and leading zeros are forgiven":
-    "manifests are held to what an API server would accept",
-  "a slice port without a name is skipped": "in manifests it has the name that an API server would give it",
-};
-
-/** Packets that no program of this lab can send, or whose result it cannot see; undefined for all others. */
-function gapOf(step: FlowStep): string | undefined {
-  const { packet: text, wanted } = flowOf(step, "ipvs");
-  const packet = parsePacket(text);
-  if (packet.state === "ESTABLISHED" || packet.state === "RELATED") {
-    return "part of a connection: every other flow has such packets";
-  }
-  if (isLoopbackFromOutside(packet)) {
-    return "IPVS mode leaves localhost to the kernel, which refuses such packets";
-  }
-  const comesBack = wanted.includes(`${packet.source}:`);
-  if (comesBack && wanted.includes("masquerade no") && !wanted.includes("masquerade yes")) {
-    return "who gets its own packet back does not answer it";
-  }
-  if (comesBack && packet.inInterface === "") return "masquerading leaves it the address and port it has";
-  return undefined;
-}
-
-/** Cases about nothing but the choice of endpoints: the model's, which other modes' tests send real packets to. */
-function isModelCase({ guards }: FlowCase): boolean {
-  return guards.every((guard) => guard.startsWith("vector "));
-}
-
-function isAffinityCase(flowCase: FlowCase): boolean {
-  return flowCase.flows.some((flow) =>
-    typeof flow !== "string" && (flow.takes !== undefined || flow.atSeconds !== undefined)
-  );
-}
 
 /** What only a start of kproxy can change. */
 type StartOptions = Omit<FlowOptions, "interfaceIps" | "nodeIps" | "nodeName" | "localhostNodePorts">;
@@ -110,8 +72,7 @@ const isChosen = ({ name }: FlowCase): boolean =>
   Deno.args.length === 0 || Deno.args.some((word) => name.includes(word));
 
 const groups = Map.groupBy(
-  FLOW_CASES.filter((one) => CASE_GAPS[one.name] === undefined && !isAffinityCase(one) && !isModelCase(one))
-    .filter(isChosen),
+  IPVS_LAB_CASES.filter(isChosen),
   (one) => JSON.stringify(startOptions(optionsOf(one))),
 );
 
@@ -137,7 +98,7 @@ Deno.test("flow cases with real packets in IPVS mode", async (t) => {
             await kproxy.change(edit, `kp/marker-${number % 250}`, 2);
           }
           const flow = new LabFlowCase(lab, flowCase, { mode: "ipvs", patience: PATIENCE });
-          assertEquals(await flow.run(gapOf), []);
+          assertEquals(await flow.run(ipvsLabGap), []);
         });
       }
     } finally {
