@@ -20,7 +20,7 @@ e2eTest(
         "tests/lab/ipvs_golden_in_uml.ts",
         "tests/lab/ipvs_in_uml.ts",
       ],
-      "17 passed (15 steps) | 0 failed",
+      "17 passed (16 steps) | 0 failed",
       LIMIT_MS,
     ),
 );
