@@ -5,13 +5,13 @@
  */
 import type { Netns } from "../support/netns.ts";
 import type { BareJob, BareRun } from "./bare_tool.ts";
+import { LineReader } from "./line_reader.ts";
 
 /** A process in the namespace that runs bare programs and times them. */
 export class BareProcess implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
   readonly #writer: WritableStreamDefaultWriter<Uint8Array>;
-  readonly #reader: ReadableStreamDefaultReader<string>;
-  #rest = "";
+  readonly #lines: LineReader;
 
   constructor(netns: Netns) {
     const script = new URL("./bare_tool.ts", import.meta.url).pathname;
@@ -25,7 +25,7 @@ export class BareProcess implements AsyncDisposable {
       stderr: "inherit",
     }).spawn();
     this.#writer = this.#child.stdin.getWriter();
-    this.#reader = this.#child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+    this.#lines = new LineReader(this.#child.stdout);
   }
 
   /**
@@ -35,26 +35,16 @@ export class BareProcess implements AsyncDisposable {
    */
   async run(job: BareJob): Promise<BareRun> {
     await this.#writer.write(new TextEncoder().encode(JSON.stringify(job) + "\n"));
-    const run: BareRun = JSON.parse(await this.#line());
+    const line = await this.#lines.next();
+    if (line === null) throw new Error("The bare programs' process ended");
+    const run: BareRun = JSON.parse(line);
     if (run.code !== 0) throw new Error(`${job.argv.join(" ")} ended with ${run.code}: ${run.stderr}`);
     return run;
   }
 
-  async #line(): Promise<string> {
-    while (!this.#rest.includes("\n")) {
-      const { value } = await this.#reader.read();
-      if (value === undefined) throw new Error("The bare programs' process ended");
-      this.#rest += value;
-    }
-    const end = this.#rest.indexOf("\n");
-    const line = this.#rest.slice(0, end);
-    this.#rest = this.#rest.slice(end + 1);
-    return line;
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#writer.close();
-    await this.#reader.cancel();
+    await this.#lines.cancel();
     await this.#child.status;
   }
 }

@@ -1,13 +1,16 @@
 /**
  * The benchmark task: `deno task bench [--services N] [--endpoints N] [--touches N] [--added N] [--rounds N]
- * [--idle-seconds N] [--variant nft|legacy] [--one-transaction] [--json]`. Needs root; works in network namespaces of its own.
+ * [--idle-seconds N] [--spacing-ms N] [--mode iptables|nftables] [--variant nft|legacy] [--one-transaction] [--json]`. Needs root; works in network namespaces of its own.
  *
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
-import { removeOpenNetns, type Variant } from "./bench_netns.ts";
+import { removeOpenNetns } from "./bench_netns.ts";
 import { type BenchOptions, measure } from "./measure.ts";
+import type { BenchMode } from "./mode.ts";
+import { iptablesMode } from "./mode_iptables.ts";
+import { NFTABLES_MODE } from "./mode_nftables.ts";
 import { resultTable } from "./report.ts";
 
 function positive(name: string, text: string | undefined): number {
@@ -18,11 +21,13 @@ function positive(name: string, text: string | undefined): number {
   return value;
 }
 
-function parseVariant(text: string | undefined): Variant {
-  if (text !== "nft" && text !== "legacy") {
-    throw new RangeError(`--variant must be nft or legacy: got ${text}`);
+function parseMode(mode: string | undefined, variant: string | undefined): BenchMode {
+  if (mode === "nftables") return NFTABLES_MODE;
+  if (mode !== "iptables") throw new RangeError(`--mode must be iptables or nftables: got ${mode}`);
+  if (variant !== "nft" && variant !== "legacy") {
+    throw new RangeError(`--variant must be nft or legacy: got ${variant}`);
   }
-  return text;
+  return iptablesMode(variant);
 }
 
 async function stop(folder: string): Promise<void> {
@@ -34,15 +39,27 @@ async function stop(folder: string): Promise<void> {
 if (import.meta.main) {
   const args = parseArgs(Deno.args, {
     boolean: ["json", "one-transaction"],
-    string: ["services", "endpoints", "touches", "added", "rounds", "variant", "idle-seconds"],
+    string: [
+      "services",
+      "endpoints",
+      "touches",
+      "added",
+      "rounds",
+      "mode",
+      "variant",
+      "idle-seconds",
+      "spacing-ms",
+    ],
     default: {
       services: "1000",
       endpoints: "10",
       touches: "100",
       added: "10",
       rounds: "3",
+      mode: "iptables",
       variant: "nft",
       "idle-seconds": "40",
+      "spacing-ms": "1300",
     },
     unknown: (arg) => {
       throw new RangeError(`Unknown argument ${arg}`);
@@ -54,11 +71,11 @@ if (import.meta.main) {
   };
   const options: BenchOptions = {
     size,
-    variant: parseVariant(args.variant),
+    mode: parseMode(args.mode, args.variant),
     touches: positive("touches", args.touches),
     added: positive("added", args.added),
     rounds: positive("rounds", args.rounds),
-    spacingMs: 1300,
+    spacingMs: positive("spacing-ms", args["spacing-ms"]),
     idleMs: 1000 * positive("idle-seconds", args["idle-seconds"]),
     oneTransaction: args["one-transaction"],
     onProgress: (message) => writeErrorLine(`${size.services} × ${size.endpoints}: ${message}`),

@@ -4,21 +4,16 @@
  * @module
  */
 import { createNetns, type Netns, removeNetns } from "../support/netns.ts";
-
-/** Which programs write the rules. */
-export type Variant = "nft" | "legacy";
+import type { BenchMode } from "./mode.ts";
 
 const open = new Set<Netns>();
 
-/** Runs `work` in a fresh namespace in which kproxy chooses this variant, and removes it whatever happens. */
-export async function inVariantNetns<T>(variant: Variant, work: (netns: Netns) => Promise<T>): Promise<T> {
+/** Runs `work` in a fresh namespace prepared for a mode, and removes it whatever happens. */
+export async function inBenchNetns<T>(mode: BenchMode, work: (netns: Netns) => Promise<T>): Promise<T> {
   const netns = await createNetns();
   open.add(netns);
   try {
-    // The chain by which kubelet says which variant the node uses.
-    if (variant === "legacy") {
-      await netns.run(["iptables-legacy", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
-    }
+    await mode.prepare(netns);
     return await work(netns);
   } finally {
     open.delete(netns);

@@ -5,6 +5,7 @@
  * @module
  */
 import type { Netns } from "../support/netns.ts";
+import type { ChangeSign, CommitWatch } from "./mode.ts";
 
 /** One transaction the kernel committed. */
 export interface Commit {
@@ -31,8 +32,12 @@ function emptyDraft(): Draft {
   return { atMs: 0, pid: 0, deletedDispatchRules: 0, ips: [] };
 }
 
+function showsChange({ ips, deletedDispatchRules }: Commit, { kind, ip }: ChangeSign): boolean {
+  return kind === "added" ? ips.includes(ip) : deletedDispatchRules > 0;
+}
+
 /** Follows the commits of a namespace until closed. */
-export class KernelWatch implements AsyncDisposable {
+export class KernelWatch implements CommitWatch {
   readonly commits: Commit[] = [];
   readonly #child: Deno.ChildProcess;
   readonly #done: Promise<void>;
@@ -68,17 +73,16 @@ export class KernelWatch implements AsyncDisposable {
     return watch;
   }
 
-  /**
-   * Resolves with the first commit, from number `from` on, that `isWanted` accepts.
-   *
-   * @throws {Error} after `timeoutMs`
-   */
-  async commit(isWanted: (commit: Commit) => boolean, from: number, timeoutMs: number): Promise<Commit> {
+  get position(): number {
+    return this.commits.length;
+  }
+
+  async commit(sign: ChangeSign | null, from: number, timeoutMs: number): Promise<Commit> {
     const deadlineMs = performance.now() + timeoutMs;
     for (let next = from;;) {
       for (; next < this.commits.length; next++) {
         const commit = this.commits[next];
-        if (commit !== undefined && isWanted(commit)) return commit;
+        if (commit !== undefined && (sign === null || showsChange(commit, sign))) return commit;
       }
       if (!await this.#more(deadlineMs - performance.now())) {
         const seen = this.commits.slice(from).map(({ pid, ips }) => `by ${pid}: ${ips.join(" ")}`).join("; ");

@@ -7,6 +7,7 @@ import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import type { Netns } from "../support/netns.ts";
 import { NODE_NAME } from "./fake_objects.ts";
+import type { BenchMode } from "./mode.ts";
 
 /** A line of kproxy's log, as JSON. */
 export interface LogLine {
@@ -20,6 +21,7 @@ export interface LogLine {
 export interface KproxyOptions {
   /** `http://127.0.0.1:18080`. */
   readonly master: string;
+  readonly mode: BenchMode["proxyMode"];
   /** Beside those every run gets. */
   readonly flags?: readonly string[];
   /** Instead of the own PATH. */
@@ -53,7 +55,12 @@ export class KproxyProcess implements AsyncDisposable {
       ...["netns", "exec", netns.name, "env", `PATH=${options.path ?? Deno.env.get("PATH")}`],
       ...[Deno.execPath(), "run", "-q", ...options.runtimeFlags ?? []],
       ...[...runtimeFlags(), "main.ts", "run", `--master=${options.master}`],
-      ...[`--hostname-override=${NODE_NAME}`, "--proxy-mode=iptables", "--v=2", "--logging-format=json"],
+      ...[
+        `--hostname-override=${NODE_NAME}`,
+        `--proxy-mode=${options.mode}`,
+        "--v=2",
+        "--logging-format=json",
+      ],
       ...options.flags ?? [],
     ];
     this.startedMs = performance.timeOrigin + performance.now();

@@ -5,33 +5,27 @@
  * @module
  */
 import type { Netns } from "../support/netns.ts";
-import { inVariantNetns, type Variant } from "./bench_netns.ts";
+import { inBenchNetns } from "./bench_netns.ts";
 import { BareProcess } from "./bare_process.ts";
 import type { BareRun } from "./bare_tool.ts";
 import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { type Distribution, distribution, quantile } from "./figures.ts";
-import { type Commit, KernelWatch } from "./kernel_watch.ts";
 import { isFirstSync, isWritingSync, KproxyProcess, type LogLine, type Memory } from "./kproxy_process.ts";
-import {
-  asOneTransaction,
-  changesRules,
-  plannedSteps,
-  record,
-  type Recording,
-  type Step,
-} from "./recording.ts";
+import { assertProgrammed, assertSameRules, type BenchMode, type CommitWatch } from "./mode.ts";
+import type { RecordedRun } from "./recorded_programs.ts";
+import { changesRules, plannedSteps, record, type Recording, type Step } from "./recording.ts";
 
 /** What to measure. */
 export interface BenchOptions {
   readonly size: ClusterSize;
-  readonly variant: Variant;
+  readonly mode: BenchMode;
   readonly touches: number;
   /** Services that are added and deleted again, one at a time. */
   readonly added: number;
   /** How often the first sync is measured; the changes come after one more. */
   readonly rounds: number;
-  /** Milliseconds between changes; more than kproxy's minimum sync period, so that each is served at once. */
+  /** Milliseconds between changes; if that is not more than kproxy's default minimum sync period, kproxy gets a shorter one. */
   readonly spacingMs: number;
   readonly idleMs: number;
   /** Also feed the full sync as one transaction per table. */
@@ -53,7 +47,8 @@ export interface ChangeFigures {
 /** What was measured. Times in milliseconds, memory in megabytes. */
 export interface BenchResult {
   readonly size: ClusterSize;
-  readonly variant: Variant;
+  /** E.g. `iptables (nft)`. */
+  readonly mode: string;
   readonly load: readonly number[];
   readonly firstSync: {
     readonly kproxyMs: readonly number[];
@@ -78,6 +73,7 @@ export interface BenchResult {
   readonly lostEvents: boolean;
 }
 
+const DEFAULT_MIN_SYNC_PERIOD_MS = 1000;
 const FULL_SYNC_TIMEOUT_MS = 900_000;
 const CHANGE_TIMEOUT_MS = 60_000;
 const SETTLE_TIMEOUT_MS = 300_000;
@@ -86,7 +82,7 @@ const SETTLE_TIMEOUT_MS = 300_000;
 interface Product {
   readonly netns: Netns;
   readonly api: FakeApi;
-  readonly watch: KernelWatch | undefined;
+  readonly watch: CommitWatch | undefined;
   readonly kproxy: KproxyProcess;
 }
 
@@ -94,7 +90,7 @@ interface Product {
 interface Bare {
   readonly netns: Netns;
   readonly tool: BareProcess;
-  readonly watch: KernelWatch | undefined;
+  readonly watch: CommitWatch | undefined;
 }
 
 function sleep(ms: number): Promise<void> {
@@ -119,9 +115,9 @@ class Bench {
   }
 
   async run(): Promise<BenchResult> {
-    const { size, variant, rounds, oneTransaction, onProgress } = this.#options;
+    const { size, mode, rounds, oneTransaction, onProgress } = this.#options;
     onProgress("recording what kproxy writes");
-    const recording = await record(size, this.#steps, variant, this.#folder);
+    const recording = await record(size, this.#steps, mode, this.#folder);
     const firstSyncs: FirstSync[] = [];
     for (let round = 1; round <= rounds; round++) {
       onProgress(`first sync, round ${round} of ${rounds}`);
@@ -135,7 +131,7 @@ class Bench {
       recording,
       (product, bare) => this.#changes(recording, product, bare),
     );
-    return { ...changes, firstSync: firstSyncFigures(firstSyncs, recording, oneTransactionMs) };
+    return { ...changes, firstSync: firstSyncFigures(mode, firstSyncs, recording, oneTransactionMs) };
   }
 
   /**
@@ -147,36 +143,53 @@ class Bench {
     { fullSync }: Recording,
     goOn: (product: Product, bare: Bare, firstSync: FirstSync) => T | Promise<T>,
   ): Promise<T> {
-    const { variant, size } = this.#options;
-    const watches = watched && variant === "nft";
-    return await inVariantNetns(variant, (netns) =>
-      inVariantNetns(variant, async (bareNetns) => {
+    const { mode, size } = this.#options;
+    const openWatch = watched ? mode.openWatch : null;
+    return await inBenchNetns(mode, (netns) =>
+      inBenchNetns(mode, async (bareNetns) => {
         await using api = await FakeApi.start(netns, size, `${this.#folder}/api-${this.#fileCount++}.sock`);
-        await using watch = watches ? await KernelWatch.open(netns) : undefined;
-        await using kproxy = new KproxyProcess(netns, { master: api.url });
+        await using watch = await openWatch?.(netns);
+        await using kproxy = new KproxyProcess(netns, {
+          master: api.url,
+          mode: mode.proxyMode,
+          flags: this.#paceFlags(),
+        });
         const log = await kproxy.line((line) => isFirstSync(line), 0, FULL_SYNC_TIMEOUT_MS);
         await kproxy.allServed(FULL_SYNC_TIMEOUT_MS);
-        await assertProgrammed(netns, variant, size);
-        await using bareWatch = watches ? await KernelWatch.open(bareNetns) : undefined;
+        await assertProgrammed(mode, netns, size);
+        await using bareWatch = await openWatch?.(bareNetns);
         await using tool = new BareProcess(bareNetns);
-        const { startMs, endMs } = await this.#feed(tool, fullSync.argv, fullSync.stdin);
-        const firstSync = { log, kproxyMs: log.ts - kproxy.startedMs, bareMs: endMs - startMs };
+        let bareMs = 0;
+        for (const run of fullSync) {
+          const { startMs, endMs } = await this.#feed(tool, run);
+          bareMs += endMs - startMs;
+        }
+        const firstSync = { log, kproxyMs: log.ts - kproxy.startedMs, bareMs };
         const product = { netns, api, watch, kproxy };
         const bare = { netns: bareNetns, tool, watch: bareWatch };
         return await goOn(product, bare, firstSync);
       }));
   }
 
-  async #feed(tool: BareProcess, argv: readonly string[], stdin: string): Promise<BareRun> {
+  /** kproxy serves a change at once if it rested long enough before. */
+  #paceFlags(): readonly string[] {
+    const { spacingMs } = this.#options;
+    return spacingMs > DEFAULT_MIN_SYNC_PERIOD_MS
+      ? []
+      : [`--iptables-min-sync-period=${Math.floor(spacingMs / 2)}ms`];
+  }
+
+  async #feed(tool: BareProcess, { argv, stdin }: RecordedRun): Promise<BareRun> {
     const stdinFile = `${this.#folder}/input-${this.#fileCount++}`;
     await Deno.writeTextFile(stdinFile, stdin);
     return await tool.run({ argv, stdinFile });
   }
 
   async #oneTransaction({ fullSync }: Recording): Promise<number> {
-    return await inVariantNetns(this.#options.variant, async (netns) => {
+    const { mode } = this.#options;
+    return await inBenchNetns(mode, async (netns) => {
       await using tool = new BareProcess(netns);
-      const { startMs, endMs } = await this.#feed(tool, fullSync.argv, asOneTransaction(fullSync.stdin));
+      const { startMs, endMs } = await this.#feed(tool, mode.asOneTransaction(fullSync));
       return endMs - startMs;
     });
   }
@@ -186,7 +199,7 @@ class Bench {
     product: Product,
     bare: Bare,
   ): Promise<Omit<BenchResult, "firstSync">> {
-    const { size, variant, idleMs, onProgress } = this.#options;
+    const { size, mode, idleMs, onProgress } = this.#options;
     const { kproxy } = product;
     const memoryAfterFirstSync = await kproxy.memory();
     onProgress("idle");
@@ -212,10 +225,10 @@ class Bench {
       }
       await sleep(this.#options.spacingMs / 2);
     }
-    await assertSameRules(product.netns, bare.netns, variant);
+    await assertSameRules(mode, product.netns, bare.netns);
     return {
       size,
-      variant,
+      mode: mode.title,
       load,
       touch: changeFigures(pairs.get("/touch")),
       serviceAdded: changeFigures(pairs.get("/service/add")),
@@ -231,28 +244,26 @@ class Bench {
 
   /** Makes one change; yields the milliseconds until the kernel has it, if it changes rules. */
   async #productChange({ api, kproxy, watch }: Product, step: Step): Promise<number | undefined> {
-    const commitsBefore = watch?.commits.length ?? 0;
+    const commitsBefore = watch?.position ?? 0;
     const position = kproxy.position;
     const { atMs, ip } = await api.change(step.path, step.index);
     if (!changesRules(step)) return undefined;
     const log = kproxy.line(isWritingSync, position, CHANGE_TIMEOUT_MS);
-    const isWanted = step.path === "/service/delete"
-      ? deletesService
-      : (commit: Commit) => commit.ips.includes(ip);
+    const kind = step.path === "/service/delete" ? "deleted" : "added";
     const [line, commit] = await Promise.all([
       log,
-      watch?.commit(isWanted, commitsBefore, CHANGE_TIMEOUT_MS),
+      watch?.commit({ kind, ip }, commitsBefore, CHANGE_TIMEOUT_MS),
     ]);
     return (commit?.atMs ?? line.ts) - atMs;
   }
 
   /** Feeds the bare program with what kproxy wrote for the same change; the watch counts as for kproxy. */
   async #bareChange(bare: Bare, runs: Recording["start"]): Promise<number> {
-    const commitsBefore = bare.watch?.commits.length ?? 0;
+    const commitsBefore = bare.watch?.position ?? 0;
     let ms = 0;
-    for (const { argv, stdin } of runs) {
-      const { startMs, endMs } = await this.#feed(bare.tool, argv, stdin);
-      const commit = await bare.watch?.commit(() => true, commitsBefore, CHANGE_TIMEOUT_MS);
+    for (const run of runs) {
+      const { startMs, endMs } = await this.#feed(bare.tool, run);
+      const commit = await bare.watch?.commit(null, commitsBefore, CHANGE_TIMEOUT_MS);
       ms += (commit?.atMs ?? endMs) - startMs;
     }
     return ms;
@@ -275,6 +286,7 @@ interface FirstSync {
 }
 
 function firstSyncFigures(
+  mode: BenchMode,
   runs: readonly FirstSync[],
   { start, fullSync }: Recording,
   oneTransactionMs: number | null,
@@ -286,15 +298,11 @@ function firstSyncFigures(
     bareMs,
     oneTransactionMs,
     ratio: quantile(kproxyMs, 0.5) / quantile(bareMs, 0.5),
-    bytes: fullSync.stdin.length,
-    transactions: fullSync.stdin.match(/^COMMIT$/gm)?.length ?? 0,
+    bytes: fullSync.reduce((sum, { stdin }) => sum + stdin.length, 0),
+    transactions: mode.transactions(fullSync),
     programs: start.map(({ argv }) => argv.join(" ")),
     logs: runs.map((run) => run.log),
   };
-}
-
-function deletesService(commit: Commit): boolean {
-  return commit.deletedDispatchRules > 0;
 }
 
 function changeFigures(pairs: readonly ChangePair[] = []): ChangeFigures {
@@ -307,33 +315,4 @@ function changeFigures(pairs: readonly ChangePair[] = []): ChangeFigures {
     programs: Math.max(...pairs.map(({ runs }) => runs.length)),
     bytes: Math.max(...pairs.map(({ runs }) => runs.reduce((sum, { stdin }) => sum + stdin.length, 0))),
   };
-}
-
-/** Asks the kernel: the log line that ends the first sync comes after the last commit, so everything must be there. */
-async function assertProgrammed(netns: Netns, variant: Variant, size: ClusterSize): Promise<void> {
-  const saved = await netns.run([`iptables-${variant}-save`, "-t", "nat"]);
-  const distinct = (pattern: RegExp): number =>
-    new Set(Array.from(saved.matchAll(pattern), ([, ip]) => ip)).size;
-  const services = distinct(/^-A KUBE-SERVICES -d (\S+) .* -j KUBE-SVC-/gm);
-  const endpoints = distinct(/--to-destination (\S+)/g);
-  if (services !== size.services || endpoints !== size.services * size.endpoints) {
-    throw new Error(`Only ${services} Services and ${endpoints} endpoints are in the kernel`);
-  }
-}
-
-/** Both must have written the same, or the comparison means nothing. */
-async function assertSameRules(left: Netns, right: Netns, variant: Variant): Promise<void> {
-  for (const table of ["nat", "filter"]) {
-    const [ours, theirs] = await Promise.all(
-      [left, right].map(async (netns) =>
-        normalised(await netns.run([`iptables-${variant}-save`, "-t", table]))
-      ),
-    );
-    if (ours !== theirs) throw new Error(`The bare program did not write the same rules of table ${table}`);
-  }
-}
-
-function normalised(saved: string): string {
-  const lines = saved.split("\n").filter((line) => !line.startsWith("#"));
-  return lines.map((line) => line.replace(/\[\d+:\d+\]/, "")).sort().join("\n");
 }

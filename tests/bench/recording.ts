@@ -4,10 +4,11 @@
  *
  * @module
  */
-import { inVariantNetns, type Variant } from "./bench_netns.ts";
+import { inBenchNetns } from "./bench_netns.ts";
 import { type ChangePath, FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { isWritingSync, KproxyProcess } from "./kproxy_process.ts";
+import type { BenchMode } from "./mode.ts";
 import { RecordedPrograms, type RecordedRun } from "./recorded_programs.ts";
 
 /** One change of the cluster that changes rules; the first is made before, and changes none. */
@@ -37,8 +38,8 @@ export function changesRules(step: Step): boolean {
 export interface Recording {
   /** Every program started until both families were served. */
   readonly start: readonly RecordedRun[];
-  /** The one of them that wrote IPv4's rules. */
-  readonly fullSync: RecordedRun;
+  /** Those of them that wrote IPv4's rules. */
+  readonly fullSync: readonly RecordedRun[];
   /** Programs of each step that changes rules, in order. */
   readonly changes: readonly (readonly RecordedRun[])[];
 }
@@ -47,14 +48,15 @@ export interface Recording {
 export async function record(
   size: ClusterSize,
   steps: readonly Step[],
-  variant: Variant,
+  mode: BenchMode,
   folder: string,
 ): Promise<Recording> {
   const programs = await RecordedPrograms.create(`${folder}/recorded`);
-  return await inVariantNetns(variant, async (netns) => {
+  return await inBenchNetns(mode, async (netns) => {
     await using api = await FakeApi.start(netns, size, `${folder}/recorded/api.sock`);
     await using kproxy = new KproxyProcess(netns, {
       master: api.url,
+      mode: mode.proxyMode,
       // Nothing is timed, so nothing needs to wait.
       flags: ["--iptables-min-sync-period=0s"],
       path: programs.path,
@@ -76,29 +78,6 @@ export async function record(
         await new Promise((resolve) => setTimeout(resolve, 200));
       }
     }
-    return { start, fullSync: largestRestore(start), changes };
+    return { start, fullSync: mode.fullSync(start), changes };
   });
-}
-
-function largestRestore(runs: readonly RecordedRun[]): RecordedRun {
-  const restores = runs.filter(({ argv }) => /^iptables.*-restore$/.test(argv[0] ?? ""));
-  const largest = restores.toSorted((a, b) => b.stdin.length - a.stdin.length)[0];
-  if (largest === undefined) throw new Error("kproxy started no restore");
-  return largest;
-}
-
-/** The same rules with one transaction for each table: what the program would be fed with without stages. */
-export function asOneTransaction(text: string): string {
-  const tables = new Map<string, { chains: Set<string>; others: string[] }>();
-  let current: { chains: Set<string>; others: string[] } | undefined;
-  for (const line of text.split("\n")) {
-    if (line.startsWith("*")) {
-      current = tables.get(line) ?? { chains: new Set(), others: [] };
-      tables.set(line, current);
-    } else if (line.startsWith(":")) current?.chains.add(line);
-    else if (line !== "" && line !== "COMMIT") current?.others.push(line);
-  }
-  return [...tables].map(([table, { chains, others }]) =>
-    [table, ...chains, ...others, "COMMIT", ""].join("\n")
-  ).join("");
 }

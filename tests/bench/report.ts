@@ -48,7 +48,7 @@ export function resultTable(result: BenchResult): string[] {
   );
   const { memoryAfterFirstSync, memoryAtEnd } = result;
   return [
-    `${size.services} Services × ${size.endpoints} endpoints, iptables (${result.variant}), load ${
+    `${size.services} Services × ${size.endpoints} endpoints, ${result.mode}, load ${
       result.load.map((value) => value.toFixed(2)).join(" ")
     }`,
     ...lines,
@@ -57,7 +57,7 @@ export function resultTable(result: BenchResult): string[] {
     }; ${firstSync.transactions} transactions`,
     ...(firstSync.oneTransactionMs === null
       ? []
-      : [`bare, one transaction per table: ${seconds(firstSync.oneTransactionMs)}`]),
+      : [`bare, all in one transaction: ${seconds(firstSync.oneTransactionMs)}`]),
     `memory: ${memoryAfterFirstSync.nowMb.toFixed(0)} MB after the first sync, ${
       memoryAtEnd.nowMb.toFixed(0)
     } MB at the end, peak ${memoryAtEnd.peakMb.toFixed(0)} MB`,

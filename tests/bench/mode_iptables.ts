@@ -1,0 +1,79 @@
+/**
+ * Mode iptables, in either variant, as it is measured.
+ *
+ * @module
+ */
+import type { Netns } from "../support/netns.ts";
+import { KernelWatch } from "./kernel_watch.ts";
+import type { BenchMode, ClusterSizeInKernel } from "./mode.ts";
+import type { RecordedRun } from "./recorded_programs.ts";
+
+/** Which programs write the rules. */
+export type Variant = "nft" | "legacy";
+
+/** Mode iptables in one variant. */
+export function iptablesMode(variant: Variant): BenchMode {
+  return {
+    proxyMode: "iptables",
+    title: `iptables (${variant})`,
+    prepare: async (netns) => {
+      // The chain by which kubelet says which variant the node uses.
+      if (variant === "legacy") {
+        await netns.run(["iptables-legacy", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
+      }
+    },
+    fullSync: (start) => [largestRestore(start)],
+    transactions: ([restore]) => restore?.stdin.match(/^COMMIT$/gm)?.length ?? 0,
+    asOneTransaction: ([restore]) => {
+      if (restore === undefined) throw new TypeError("Nothing was restored");
+      return { argv: restore.argv, stdin: asOneTransaction(restore.stdin) };
+    },
+    openWatch: variant === "nft" ? (netns) => KernelWatch.open(netns) : null,
+    readRules: async (netns) => {
+      const saved = [];
+      for (const table of ["nat", "filter"]) {
+        saved.push(await netns.run([`iptables-${variant}-save`, "-t", table]));
+      }
+      return saved.map(normalised).join("\n");
+    },
+    countProgrammed: (netns) => countProgrammed(netns, variant),
+  };
+}
+
+function largestRestore(runs: readonly RecordedRun[]): RecordedRun {
+  const restores = runs.filter(({ argv }) => /^iptables.*-restore$/.test(argv[0] ?? ""));
+  const largest = restores.toSorted((a, b) => b.stdin.length - a.stdin.length)[0];
+  if (largest === undefined) throw new Error("kproxy started no restore");
+  return largest;
+}
+
+/** The same rules with one transaction for each table: what the program would be fed with without stages. */
+export function asOneTransaction(text: string): string {
+  const tables = new Map<string, { chains: Set<string>; others: string[] }>();
+  let current: { chains: Set<string>; others: string[] } | undefined;
+  for (const line of text.split("\n")) {
+    if (line.startsWith("*")) {
+      current = tables.get(line) ?? { chains: new Set(), others: [] };
+      tables.set(line, current);
+    } else if (line.startsWith(":")) current?.chains.add(line);
+    else if (line !== "" && line !== "COMMIT") current?.others.push(line);
+  }
+  return [...tables].map(([table, { chains, others }]) =>
+    [table, ...chains, ...others, "COMMIT", ""].join("\n")
+  ).join("");
+}
+
+async function countProgrammed(netns: Netns, variant: Variant): Promise<ClusterSizeInKernel> {
+  const saved = await netns.run([`iptables-${variant}-save`, "-t", "nat"]);
+  const distinct = (pattern: RegExp): number =>
+    new Set(Array.from(saved.matchAll(pattern), ([, ip]) => ip)).size;
+  return {
+    services: distinct(/^-A KUBE-SERVICES -d (\S+) .* -j KUBE-SVC-/gm),
+    endpoints: distinct(/--to-destination (\S+)/g),
+  };
+}
+
+function normalised(saved: string): string {
+  const lines = saved.split("\n").filter((line) => !line.startsWith("#"));
+  return lines.map((line) => line.replace(/\[\d+:\d+\]/, "")).sort().join("\n");
+}

@@ -1,0 +1,47 @@
+/**
+ * Mode nftables as it is measured.
+ *
+ * @module
+ */
+import type { Netns } from "../support/netns.ts";
+import { ElementWatch } from "./element_watch.ts";
+import type { BenchMode, ClusterSizeInKernel } from "./mode.ts";
+import type { RecordedRun } from "./recorded_programs.ts";
+
+/** What writes to the IPv4 table. */
+const WRITES_IPV4 = /^\w+ \w+ ip kproxy\b/m;
+
+/** Mode nftables. */
+export const NFTABLES_MODE: BenchMode = {
+  proxyMode: "nftables",
+  title: "nftables",
+  prepare: () => Promise.resolve(),
+  fullSync,
+  transactions: (runs) => runs.length,
+  asOneTransaction: (runs) => ({
+    argv: runs[0]?.argv ?? [],
+    stdin: runs.map(({ stdin }) => stdin).join(""),
+  }),
+  openWatch: (netns) => ElementWatch.open(netns),
+  readRules: async (netns) => {
+    const lines = (await netns.run(["nft", "list", "table", "ip", "kproxy"])).split("\n");
+    // Shared chains stand in the order in which they were made.
+    return lines.sort().join("\n");
+  },
+  countProgrammed,
+};
+
+function fullSync(start: readonly RecordedRun[]): readonly RecordedRun[] {
+  const runs = start.filter(({ argv, stdin }) => argv.join(" ") === "nft -f -" && WRITES_IPV4.test(stdin));
+  if (runs.length === 0) throw new Error("kproxy wrote no table of IPv4");
+  return runs;
+}
+
+async function countProgrammed(netns: Netns): Promise<ClusterSizeInKernel> {
+  const count = async (map: string, pattern: RegExp): Promise<number> =>
+    (await netns.run(["nft", "list", "map", "ip", "kproxy", map])).match(pattern)?.length ?? 0;
+  return {
+    services: await count("service-ips", /: goto tcp-\d+\b/g),
+    endpoints: await count("endpoints-tcp", / \. \d+ : \d+\.\d+\.\d+\.\d+ \. \d+/g),
+  };
+}
