@@ -36,6 +36,12 @@ export interface Memory {
   readonly peakMb: number;
 }
 
+/** CPU time of the process, and of all its children that have ended. */
+export interface CpuTime {
+  readonly ownMs: number;
+  readonly programsMs: number;
+}
+
 /** Clock ticks of `/proc/PID/stat`. */
 const TICK_MS = 10;
 const KEPT_LINES = 2000;
@@ -125,12 +131,21 @@ export class KproxyProcess implements AsyncDisposable {
     return { nowMb: megabytes("VmRSS"), peakMb: megabytes("VmHWM") };
   }
 
-  /** CPU time of the process and of all its children that have ended, in milliseconds; resolution 10 ms. */
-  async cpuMs(): Promise<number> {
+  /** CPU time so far, in milliseconds; resolution 10 ms. */
+  async cpuParts(): Promise<CpuTime> {
     const stat = await Deno.readTextFile(`/proc/${this.#child.pid}/stat`);
     // After the name, which may hold blanks: state is field 0, utime, stime, cutime and cstime are 11 to 14.
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks), 0) * TICK_MS;
+    const [user = 0, system = 0, childUser = 0, childSystem = 0] = fields.slice(11, 15).map((ticks) =>
+      Number(ticks) * TICK_MS
+    );
+    return { ownMs: user + system, programsMs: childUser + childSystem };
+  }
+
+  /** CPU time of the process and of all its children that have ended. */
+  async cpuMs(): Promise<number> {
+    const { ownMs, programsMs } = await this.cpuParts();
+    return ownMs + programsMs;
   }
 
   /**
