@@ -21,7 +21,7 @@ import { CanarySampler, canaryText, DeepChecks } from "./canary.ts";
 import { FAMILY_WORDS, NEXT_TABLE_NAME, TABLE_NAME } from "./chains.ts";
 import type { CommittedService, CommittedTable } from "./committed.ts";
 import { diffNftables, isEmpty } from "./diff.ts";
-import { diffObserved, NO_TABLE } from "./diff_observed.ts";
+import { diffObservedStepwise, NO_TABLE, type StepwiseFullSync } from "./diff_observed.ts";
 import { keptService, withoutKept } from "./kept_service.ts";
 import { planChange } from "./plan_change.ts";
 import { planNftables } from "./plan.ts";
@@ -168,30 +168,31 @@ export class NftablesProxier implements FamilyProxier {
       await this.#inPhase("apply", () => moveAside(plan, found, aside, remove));
     }
     const observed = isOther ? NO_TABLE : found.observed ?? NO_TABLE;
-    const { operations, committed } = await this.#inPhase("plan", () => diffObserved(plan, observed));
-    await this.#inPhase("apply", async () => {
-      const refused = await this.#writeAll(writer, plan, operations);
+    const steps = await this.#inPhase("plan", () => diffObservedStepwise(plan, observed));
+    return await this.#inPhase("apply", async () => {
+      const refused = await this.#writeAll(writer, plan, steps);
+      const { leftover: unwanted, committed } = steps.end();
       const kept = new Map<NamespacedName, CommittedService>();
       for (const { item: { name } } of refused) {
         const rules = plan.services.get(name);
         if (rules) kept.set(name, keptService(name, rules, observed));
       }
-      const leftover = withoutKept(operations.leftover, kept.values());
+      const leftover = withoutKept(unwanted, kept.values());
       await writer.writeLeftover(leftover);
       for (const [name, service] of kept) committed.keep(name, service);
       this.#staleChains.flushed(leftover.staleChains);
       if (isOther || found.next !== "absent") await remove(NEXT_TABLE_NAME);
+      return committed;
     });
-    return committed;
   }
 
   async #writeAll(
     writer: Writer,
     { base: { comment }, base }: NftablesPlan,
-    operations: Operations,
+    steps: StepwiseFullSync,
   ): Promise<readonly Refused<ServiceOperations>[]> {
-    await writer.writeBase(operations.base, { comment, hooked: true });
-    const refused = await writer.writeServices(operations.services, base);
+    await writer.writeBase(steps.base, { comment, hooked: true });
+    const refused = await writer.writeServices(steps.services, base);
     this.#quarantine.replace(refused.map(({ item: { name }, problem }) => ({ service: name, problem })));
     return refused;
   }

@@ -108,18 +108,30 @@ export class Writer {
   }
 
   /**
-   * Writes the Services, and without those that are refused if there are any.
+   * Writes the Services, and without those that are refused if there are any. While nft writes some of them, the next ones
+   * are made ready.
    *
    * @returns the refused ones, of which nothing was written
    */
   async writeServices(
-    services: readonly ServiceOperations[],
+    services: Iterable<ServiceOperations>,
     base: BaseRules,
   ): Promise<readonly Refused<ServiceOperations>[]> {
+    const { address, elementsPerTransaction } = this.#options;
     const refused: Refused<ServiceOperations>[] = [];
-    for (const group of groupsByWeight(services, this.#options.elementsPerTransaction)) {
-      refused.push(...await isolateRefused(group, (services) => this.#attempt(services, base)));
+    let writing: Promise<readonly Refused<ServiceOperations>[]> = Promise.resolve([]);
+    for (const group of groupsByWeight(services, elementsPerTransaction)) {
+      const ready = new ServicesText(address, group);
+      refused.push(...await writing);
+      const { promise: isRead, resolve: onRead } = Promise.withResolvers<void>();
+      writing = isolateRefused(
+        group,
+        (part) => this.#attempt(part, part === group ? ready : new ServicesText(address, part), base, onRead),
+      );
+      // What comes next keeps this thread busy: nft gets its text first. Whoever awaits `writing` hears of its failure.
+      await Promise.race([isRead, writing.catch(() => {})]);
     }
+    refused.push(...await writing);
     return refused;
   }
 
@@ -139,11 +151,12 @@ export class Writer {
 
   async #attempt(
     services: readonly ServiceOperations[],
+    text: ServicesText,
     base: BaseRules,
+    onRead: () => void,
   ): Promise<Refusal<ServiceOperations> | null> {
-    const text = new ServicesText(this.#options.address, services);
     try {
-      await this.#apply(text.text, { base: NO_BASE, services, leftover: NO_LEFTOVER });
+      await this.#apply(text.text, { base: NO_BASE, services, leftover: NO_LEFTOVER }, onRead);
       return null;
     } catch (error) {
       if (!(error instanceof ExecError) || nftFailureKind(error) !== "rejected") throw error;
@@ -170,13 +183,19 @@ export class Writer {
     }
   }
 
-  async #apply(text: string, operations: Operations | null): Promise<void> {
+  /** @param onRead called once nft has read all of the text */
+  async #apply(text: string, operations: Operations | null, onRead?: () => void): Promise<void> {
     if (text === "") return;
     const { nft, logger, progress, address } = this.#options;
     if (logger.enabled(9)) logger.info("Running nft", { table: address.table, text }, 9);
     progress.commands++;
     progress.bytes += text.length;
-    await nft.apply(text);
+    await nft.apply(
+      onRead === undefined ? text : function* () {
+        yield text;
+        onRead();
+      },
+    );
     if (operations === null) return;
     const counts = countWritten(operations);
     for (const kind of ["chains", "elements", "sets"] as const) progress.written[kind] += counts[kind];

@@ -195,16 +195,16 @@ export class CommittedTable {
     this.#base = base;
   }
 
-  /**
-   * The kernel right after a full sync wrote `plan`.
-   *
-   * @param placed every Service of the plan that is there
-   */
-  static of(plan: NftablesPlan, placed: ReadonlyMap<NamespacedName, PlacedService>): CommittedTable {
+  /** The kernel after a full sync wrote what `plan` wants beside its Services; those are {@linkcode add}ed. */
+  static of(plan: NftablesPlan): CommittedTable {
     const committed = new CommittedTable(plan.base);
     committed.#setSharedChains(plan);
-    for (const [name, service] of placed) committed.#set(name, service);
     return committed;
+  }
+
+  /** Takes a Service over that is there now. */
+  add(name: NamespacedName, service: PlacedService): void {
+    this.#set(name, service);
   }
 
   /**

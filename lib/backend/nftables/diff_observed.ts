@@ -33,6 +33,15 @@ export interface FullSync {
   readonly committed: CommittedTable;
 }
 
+/** A {@linkcode FullSync} in steps: operations of 10,000 Services at once would take more memory than all the rest. */
+export interface StepwiseFullSync {
+  readonly base: Operations["base"];
+  /** Made as they are asked for. To be read once, to its end. */
+  readonly services: Iterable<ServiceOperations>;
+  /** What is left to write, and what is there then; to be asked for after `services` was read to its end. */
+  readonly end: () => Pick<Operations, "leftover"> & Pick<FullSync, "committed">;
+}
+
 /**
  * Compares by text: what is there as wanted, slots and affinity sets included, stays. What nobody wants in our table is
  * leftover, whoever made it.
@@ -40,23 +49,42 @@ export interface FullSync {
  * @throws {TypeError} if the plan is not one of all Services
  */
 export function diffObserved(plan: NftablesPlan, observed: ObservedTable): FullSync {
+  const steps = diffObservedStepwise(plan, observed);
+  const services = [...steps.services];
+  const { leftover, committed } = steps.end();
+  return { operations: { base: steps.base, services, leftover }, committed };
+}
+
+/**
+ * The same in steps.
+ *
+ * @throws {TypeError} if the plan is not one of all Services
+ */
+export function diffObservedStepwise(plan: NftablesPlan, observed: ObservedTable): StepwiseFullSync {
   if (!plan.all) throw new TypeError("A full sync needs a plan of all Services");
   const table = new ObservedRest(observed);
   const base = diffBase(plan, table);
+  const committed = CommittedTable.of(plan);
+  return {
+    base,
+    services: diffServices(plan, table, committed),
+    end: () => ({ leftover: table.leftover(), committed }),
+  };
+}
+
+function* diffServices(
+  plan: NftablesPlan,
+  table: ObservedRest,
+  committed: CommittedTable,
+): Generator<ServiceOperations> {
   const claims = new ClaimsAfter(plan.services, new Claims());
-  const placed = new Map<NamespacedName, PlacedService>();
-  const services: ServiceOperations[] = [];
   for (const [name, rules] of plan.services) {
     if (rules === null) continue;
     const service = placeService(rules, claims.lostBy(name, rules), (list) => table.slots(list));
-    placed.set(name, service);
+    committed.add(name, service);
     const operations = diffService(name, service, table);
-    if (!isEmptyService(operations)) services.push(operations);
+    if (!isEmptyService(operations)) yield operations;
   }
-  return {
-    operations: { base, services, leftover: table.leftover() },
-    committed: CommittedTable.of(plan, placed),
-  };
 }
 
 /** What was read, less what was found to be wanted. */

@@ -117,7 +117,7 @@ function weightOf(operations: ServiceOperations): number {
 
 /** The Services in groups of about `weight` elements, in their order; never a part of one. */
 export function* groupsByWeight(
-  services: readonly ServiceOperations[],
+  services: Iterable<ServiceOperations>,
   weight: number,
 ): Generator<readonly ServiceOperations[]> {
   let group: ServiceOperations[] = [];
