@@ -128,8 +128,9 @@ export class Writer {
         group,
         (part) => this.#attempt(part, part === group ? ready : new ServicesText(address, part), base, onRead),
       );
-      // What comes next keeps this thread busy: nft gets its text first. Whoever awaits `writing` hears of its failure.
-      await Promise.race([isRead, writing.catch(() => {})]);
+      // What comes next keeps this thread busy, so nft gets its text first. A failure is for whoever awaits `writing`.
+      writing.then(onRead, onRead);
+      await isRead;
     }
     refused.push(...await writing);
     return refused;
