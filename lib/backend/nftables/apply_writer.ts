@@ -129,7 +129,7 @@ export class Writer {
         (part) => this.#attempt(part, part === group ? ready : new ServicesText(address, part), base, onRead),
       );
       // What comes next keeps this thread busy, so nft gets its text first. A failure is for whoever awaits `writing`.
-      writing.then(onRead, onRead);
+      writing.then(() => onRead(), () => onRead());
       await isRead;
     }
     refused.push(...await writing);
