@@ -5,6 +5,7 @@
  */
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { systemClock } from "../kernel/clock.ts";
+import type { Exec } from "../kernel/exec.ts";
 import { type EventRecorder, LogEvents } from "../observe/events.ts";
 import type { Logger } from "../observe/log.ts";
 import { usesApiServer } from "./source.ts";
@@ -15,6 +16,8 @@ export interface EventsOptions {
   /** `--master`; empty if not given. */
   readonly master: string;
   readonly log: Logger;
+  /** Starts credential plugins. @default {systemExec} */
+  readonly exec?: Exec;
   readonly hostname?: () => string;
 }
 
@@ -31,7 +34,7 @@ export interface OpenedEvents {
  */
 export async function openEvents(
   config: KubeProxyConfiguration,
-  { master, log, hostname = Deno.hostname }: EventsOptions,
+  { master, log, exec, hostname = Deno.hostname }: EventsOptions,
 ): Promise<OpenedEvents> {
   if (!usesApiServer(config, master)) {
     return { recorder: new LogEvents(log), run: () => Promise.resolve() };
@@ -51,6 +54,7 @@ export async function openEvents(
     burst: 0,
     userAgent: `kproxy/${VERSION}`,
     clock: systemClock,
+    exec,
   });
   const recorder = new KubeEvents({
     client,

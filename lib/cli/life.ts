@@ -12,7 +12,8 @@ import { conntrackSettings } from "../conntrack/settings.ts";
 import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
 import { ConfigError, ExecError } from "../errors.ts";
 import { cpuCount } from "../kernel/cpu.ts";
-import { systemExec } from "../kernel/exec.ts";
+import { EndableExec } from "../kernel/endable_exec.ts";
+import type { Exec } from "../kernel/exec.ts";
 import { setOomScoreAdjustment } from "../kernel/oom_score.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
@@ -31,6 +32,8 @@ import { openSource } from "./source.ts";
 export interface Lasting {
   readonly flags: ParsedFlags;
   readonly io: Io;
+  /** Starts every program. */
+  readonly exec: Exec;
   /** The log's; an operator may have changed it. */
   readonly verbosity: Verbosity;
   /** Null if the configuration is not followed. */
@@ -46,6 +49,8 @@ export interface PlannedLife extends Lasting {
   /** Name of the own Node. */
   readonly node: string;
   readonly log: Logger;
+  /** The programs of this life, which end with it. */
+  readonly programs: EndableExec;
 }
 
 /** What the proxy hears and where it speaks. */
@@ -93,6 +98,7 @@ export function planLife(config: KubeProxyConfiguration, lasting: Lasting): Plan
     now: { config },
     node: nodeName(config),
     log: openLogger(config.logging, lasting.io, lasting.verbosity),
+    programs: new EndableExec(lasting.exec),
   };
 }
 
@@ -102,7 +108,9 @@ export function planLife(config: KubeProxyConfiguration, lasting: Lasting): Plan
  * @throws {ConfigError} if the source's configuration is wrong
  * @throws {UsageError} if a manifest path is not there
  */
-export async function openChannels({ config, flags, node, log }: PlannedLife): Promise<Channels> {
+export async function openChannels(
+  { config, flags, node, log, programs: exec }: PlannedLife,
+): Promise<Channels> {
   const master = flags.get("master") ?? "";
   let counting: ProxyMetrics | null = null;
   const snapshot = config.kproxy.snapshot === "" ? null : new SnapshotMetrics();
@@ -110,13 +118,14 @@ export async function openChannels({ config, flags, node, log }: PlannedLife): P
     master,
     nodeName: node,
     log,
+    exec,
     snapshot,
     onRequest: (request) => counting?.observeApiRequest(request),
   });
   return {
     source,
     snapshot,
-    events: await openEvents(config, { master, log }),
+    events: await openEvents(config, { master, log, exec }),
     // Which metrics there are depends on the mode, and that is chosen on the node.
     countRequests: (metrics) => {
       counting = metrics;
@@ -139,13 +148,13 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
  * @throws {UnsupportedError} if the node cannot run the mode, or none of those that may take its place
  * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
  */
-export async function prepareNode({ config, log }: PlannedLife): Promise<PreparedNode> {
+export async function prepareNode({ config, log, programs: exec }: PlannedLife): Promise<PreparedNode> {
   const refused = await applyConntrackSettings(
-    systemExec,
+    exec,
     conntrackSettings(config.conntrack, cpuCount()),
     log,
   );
-  const { passedOver, ...chosen } = await chooseMode(MODES, { exec: systemExec, config, log });
+  const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log });
   tellOfFamilies(chosen.config, chosen.prepared.proxiers.map(({ family }) => family), log);
   const isFallback = config.mode !== "auto" && passedOver.length > 0;
   const fallback = isFallback
@@ -163,9 +172,10 @@ function tellOfFamilies(config: KubeProxyConfiguration, families: readonly IpFam
 }
 
 /** Needs a right that few grant; a node works without, so a refusal is told to those who ask for details only. */
-export async function adjustOomScore({ config: { oomScoreAdj }, log }: PlannedLife): Promise<void> {
+export async function adjustOomScore({ config, log, programs }: PlannedLife): Promise<void> {
+  const { oomScoreAdj } = config;
   try {
-    await setOomScoreAdjustment(systemExec, Deno.pid, oomScoreAdj);
+    await setOomScoreAdjustment(programs, Deno.pid, oomScoreAdj);
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
     log.info("OOM score stays as it is", { wanted: oomScoreAdj, problem: error.message }, 2);

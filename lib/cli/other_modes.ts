@@ -8,7 +8,8 @@ import type { LeftoverReport } from "../backend/cleanup.ts";
 import type { CleanupMode } from "../config/types.ts";
 import { removeLeftovers } from "../backend/leftovers.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
-import { type Exec, systemExec } from "../kernel/exec.ts";
+import { EndableExec } from "../kernel/endable_exec.ts";
+import type { Exec } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { errorText, type Logger } from "../observe/log.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
@@ -26,7 +27,7 @@ export interface OtherModesOptions {
   /** The IP families this node serves. */
   readonly families: readonly IpFamily[];
   readonly log: Logger;
-  readonly exec?: Exec;
+  readonly exec: Exec;
   /** As configured for IPVS mode. */
   readonly excludeCidrs?: readonly string[];
   readonly clock?: Clock;
@@ -36,11 +37,13 @@ export interface OtherModesOptions {
 export class OtherModesCleanup {
   readonly #options: OtherModesOptions;
   readonly #waiting: Set<IpFamily>;
+  readonly #programs: EndableExec;
   #work: Promise<void> = Promise.resolve();
 
   constructor(options: OtherModesOptions) {
     this.#options = options;
     this.#waiting = new Set(options.families);
+    this.#programs = new EndableExec(options.exec);
   }
 
   /** Hears of the first syncs. */
@@ -56,17 +59,35 @@ export class OtherModesCleanup {
     };
   }
 
-  /** Resolves when what was begun is done. */
+  /**
+   * Ends what is under way, in the middle of whatever it does: each program does all it was told or nothing, as far as
+   * that matters, and the next start finds the rest.
+   */
+  end(): void {
+    this.#programs.end();
+  }
+
+  /** Resolves when what was begun is done or has ended. */
   settled(): Promise<void> {
     return this.#work;
   }
 
   async #remove(families: readonly IpFamily[]): Promise<void> {
-    const { modes, log, exec = systemExec, excludeCidrs = [], clock = systemClock } = this.#options;
-    const drain = { clock, limitMs: DRAIN_LIMIT_MS };
+    const { modes, log, excludeCidrs = [], clock = systemClock } = this.#options;
+    const exec = this.#programs;
+    const { signal } = exec;
+    if (signal.aborted) return;
+    const drain = {
+      clock: { nowMs: () => clock.nowMs(), sleep: (ms: number) => clock.sleep(ms, signal) },
+      limitMs: DRAIN_LIMIT_MS,
+    };
     try {
       report(await removeLeftovers(modes, { exec, families, dryRun: false, excludeCidrs, drain }), log);
     } catch (error) {
+      if (signal.aborted) {
+        log.info("Stopped looking for what other modes left, the next start goes on with it", { families });
+        return;
+      }
       // The new rules serve all the same.
       log.error("Cannot remove what other modes left", error, { families });
     }

@@ -100,3 +100,35 @@ Deno.test("what is refused is a warning", { permissions: "none" }, async () => {
   assertEquals((await synced("IPv4")).length, 4);
   assertEquals(lines, ["W Cannot remove what another mode left"]);
 });
+
+Deno.test("an end in the middle ends the program, and says so", { permissions: "none" }, async () => {
+  const lines: string[] = [];
+  let left = 0;
+  const exec: Exec = {
+    run: (_argv, { signal } = {}) =>
+      new Promise((_resolve, reject) => {
+        left++;
+        signal?.addEventListener("abort", () => {
+          left--;
+          reject(signal.reason);
+        });
+      }),
+  };
+  const log = {
+    enabled: () => true,
+    info: (message: string) => void lines.push(`I ${message}`),
+    warn: (message: string) => void lines.push(`W ${message}`),
+    error: (message: string) => void lines.push(`E ${message}`),
+  };
+  const cleanup = new OtherModesCleanup({ modes: ["ipvs"], families: ["IPv4", "IPv6"], log, exec });
+  cleanup.observer.synced(outcome("IPv4"));
+  await Promise.resolve();
+  await Promise.resolve();
+  assertEquals(left, 1);
+  cleanup.end();
+  // It comes with the last sync, which had some more time.
+  cleanup.observer.synced(outcome("IPv6"));
+  await cleanup.settled();
+  assertEquals(left, 0);
+  assertEquals(lines, ["I Stopped looking for what other modes left, the next start goes on with it"]);
+});

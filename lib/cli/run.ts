@@ -4,6 +4,8 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../config/types.ts";
+import { EndableExec } from "../kernel/endable_exec.ts";
+import { systemExec } from "../kernel/exec.ts";
 import { ReloadRecord } from "../observe/metrics_reload.ts";
 import { ConfigReload, takeVerbosity } from "./config_reload.ts";
 import { ConfigWatch } from "./config_watch.ts";
@@ -37,10 +39,13 @@ export async function runCommand(
   flags: ParsedFlags,
   io: Io,
 ): Promise<number> {
+  // Whatever still runs at the end, such as the preparation of a node that is abandoned, ends too.
+  using exec = new EndableExec(systemExec);
   const isFollowed = file !== null && flags.get("config-reload") !== "exit";
   const lasting: Lasting = {
     flags,
     io,
+    exec,
     verbosity: { level: config.logging.verbosity },
     reloads: isFollowed ? new ReloadRecord(wallClockMs()) : null,
   };

@@ -4,10 +4,10 @@
  * @module
  */
 import type { FamilyProxier } from "../backend/backend.ts";
+import type { PreparedMode } from "../backend/mode.ts";
 import { configForMode } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { Conntrack } from "../kernel/conntrack.ts";
-import { systemExec } from "../kernel/exec.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
@@ -27,6 +27,7 @@ import { ProxyLoop } from "../sync/proxy_loop.ts";
 import { observeQuarantine } from "../sync/quarantine.ts";
 import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
 import { otherModesToClean } from "./cleanup.ts";
+import { endTogether, untilEnded, whenAborted, withinGrace } from "./ending.ts";
 import { FLAGS } from "./flags.ts";
 import type { Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
@@ -36,7 +37,7 @@ import { DECISIONS_LEVEL, VERSION } from "./version.ts";
 
 /** When a life ends, and who hears of its beginning. */
 export interface LifeSpan {
-  /** Ends the life after the syncs under way; the rules stay. */
+  /** Ends the life, as far as the time for it goes after the syncs under way; the rules stay. */
   readonly signal: AbortSignal;
   /** Called when the servers listen, as far as they must. */
   readonly onStarted: () => void;
@@ -61,6 +62,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
     modes: otherModesToClean(life.mode, life.flags),
     families: prepared.proxiers.map(({ family }) => family),
     log,
+    exec: life.exec,
     excludeCidrs: config.ipvs.excludeCIDRs ?? [],
   });
   const runners = prepared.proxiers.map((proxier) =>
@@ -88,24 +90,35 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   });
   log.info("Watching", { source: source.name });
   const eventsEnded = events.run(until);
+  let sourceEnded: Promise<void> = Promise.resolve();
   try {
     servers.start();
     onStarted();
     startRunners(runners, metrics);
-    const sourceEnded = source.run(loop, until);
+    sourceEnded = source.run(loop, until);
     const begin = nodeWatch.whenReady(loop, until).then((ready) => {
       if (ready) loop.openGate();
     });
     await Promise.race([sourceEnded, begin]);
-    await sourceEnded;
+    await Promise.race([sourceEnded, whenAborted(until)]);
   } finally {
     end.abort();
-    await Promise.all(runners.map((runner) => runner.stop()));
-    await prepared.close?.();
-    await otherModes.settled();
-    await servers.stop();
-    await eventsEnded;
+    otherModes.end();
+    const syncs = withinGrace(life.programs, endSyncs(runners, prepared));
+    await endTogether({
+      "objects and snapshot": sourceEnded,
+      syncs,
+      "leftovers of other modes": otherModes.settled(),
+      // Not before the last sync, which tells them what to serve.
+      servers: syncs.finally(() => servers.stop()),
+      Events: eventsEnded,
+    }, log).finally(() => life.programs.end());
   }
+}
+
+async function endSyncs(runners: readonly FamilyRunner[], mode: PreparedMode): Promise<void> {
+  await Promise.all(runners.map((runner) => runner.stop()));
+  await mode.close?.();
 }
 
 function makeNodeWatch(
@@ -179,7 +192,7 @@ function makeRunner(
   life: Life,
   { servers, ownNode, otherModes }: RunnerParts,
 ): FamilyRunner {
-  const { config, periods, node, log, metrics, events } = life;
+  const { config, periods, node, log, metrics, events, programs } = life;
   const { family } = proxier;
   return new FamilyRunner({
     tracker: new ChangeTracker({
@@ -190,15 +203,19 @@ function makeRunner(
     }),
     proxier,
     periods,
-    observer: joinObservers(
-      observeSyncs(log, metrics, wallClockMs),
-      observeQuarantine({
-        log,
-        metrics,
-        onQuarantined: (quarantined) => events.recorder.record(serviceQuarantinedEvent(node, quarantined)),
-      }),
-      servers.observer,
-      otherModes.observer,
+    observer: untilEnded(
+      joinObservers(
+        observeSyncs(log, metrics, wallClockMs),
+        observeQuarantine({
+          log,
+          metrics,
+          onQuarantined: (quarantined) => events.recorder.record(serviceQuarantinedEvent(node, quarantined)),
+        }),
+        servers.observer,
+        otherModes.observer,
+      ),
+      programs,
+      log,
     ),
     log,
     onQueued: () => {
@@ -206,7 +223,7 @@ function makeRunner(
       metrics.lastQueuedTimestamp.set({ ip_family: family }, wallClockMs() / 1000);
     },
     staleFlows: {
-      conntrack: new Conntrack(systemExec),
+      conntrack: new Conntrack(programs),
       nodePortIps: () => ownNode.nodePortIps(family, config),
       observe: (reconciliation) => metrics.observeFlows(reconciliation),
     },

@@ -5,6 +5,7 @@
  */
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UsageError } from "../errors.ts";
+import type { Exec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
 import type { ApiRequest } from "../observe/metrics.ts";
 import type { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
@@ -21,6 +22,8 @@ export interface SourceOptions {
   readonly nodeName: string;
   readonly log: Logger;
   readonly onRequest: (request: ApiRequest) => void;
+  /** Starts credential plugins. @default {systemExec} */
+  readonly exec?: Exec;
   /** Null without `kproxy.snapshot`. */
   readonly snapshot: SnapshotMetrics | null;
 }
@@ -81,7 +84,7 @@ async function requirePaths(manifests: readonly string[]): Promise<void> {
 
 async function openApi(
   config: KubeProxyConfiguration,
-  { master, nodeName, log, onRequest, snapshot }: SourceOptions,
+  { master, nodeName, log, onRequest, snapshot, exec }: SourceOptions,
 ): Promise<Source> {
   // Loaded only where it is needed: the API client's modules cost memory that a node without an API server can keep.
   const [{ apiAccess }, { KubeSource }] = await Promise.all([
@@ -104,6 +107,7 @@ async function openApi(
       onRequest(request);
     },
     log,
+    exec,
   });
   if (snapshot === null) return api;
   const { SnapshotSource } = await import("../source/snapshot_source.ts");

@@ -29,6 +29,8 @@ export interface ExecOptions {
   readonly timeoutMs?: number;
   /** Added to the environment of this process, which is passed on as a whole. */
   readonly env?: Readonly<Record<string, string>>;
+  /** Once aborted, ends the program, or keeps it from being started. */
+  readonly signal?: AbortSignal;
 }
 
 /** Runs programs. The real one is {@linkcode systemExec}; tests use stateful fakes proven equal to it. */
@@ -37,6 +39,7 @@ export interface Exec {
    * Runs `argv` to its end, whatever its status.
    *
    * @throws {ExecError} with code -1 if it could not be started (missing, not permitted)
+   * @throws the reason of `signal`, if that kept it from being started or from its good end
    */
   run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult>;
 }
@@ -49,20 +52,22 @@ export const systemExec: Exec = {
   async run(argv, options = {}) {
     const [program, ...args] = argv;
     if (program === undefined) throw new TypeError("Cannot run an empty command");
-    const signal = options.timeoutMs === undefined ? undefined : AbortSignal.timeout(options.timeoutMs);
+    options.signal?.throwIfAborted();
+    using end = new Ending(options);
     try {
       const child = new Deno.Command(program, {
         args,
         stdin: options.stdin === undefined ? "null" : "piped",
         stdout: "piped",
         stderr: "piped",
-        ...(signal === undefined ? {} : { signal }),
+        signal: end.signal,
         ...(options.env === undefined ? {} : { env: { ...options.env } }),
       }).spawn();
       // Reading must start before writing: a full output pipe would stop the program, and with it our own write.
       const output = child.output();
       if (options.stdin !== undefined) await feed(child.stdin, options.stdin);
       const { code, stdout, stderr } = await output;
+      if (code !== 0) options.signal?.throwIfAborted();
       return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
     } catch (error) {
       if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotCapable) {
@@ -72,6 +77,29 @@ export const systemExec: Exec = {
     }
   },
 };
+
+/** Why a program may be ended before its own end. Nothing of it stays with a signal that outlives the program. */
+class Ending implements Disposable {
+  readonly #end = new AbortController();
+  readonly #outer: AbortSignal | undefined;
+  readonly #timer: ReturnType<typeof setTimeout> | undefined;
+  readonly #abort = (): void => this.#end.abort();
+
+  constructor({ timeoutMs, signal }: ExecOptions) {
+    this.#outer = signal;
+    signal?.addEventListener("abort", this.#abort);
+    if (timeoutMs !== undefined) this.#timer = setTimeout(this.#abort, timeoutMs);
+  }
+
+  get signal(): AbortSignal {
+    return this.#end.signal;
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+    this.#outer?.removeEventListener("abort", this.#abort);
+  }
+}
 
 async function feed(stdin: WritableStream<Uint8Array>, input: Input): Promise<void> {
   const writer = stdin.getWriter();

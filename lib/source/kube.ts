@@ -5,6 +5,7 @@
  */
 import type { EndpointsSource } from "../config/types.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
+import type { Exec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
 import type { ApiRequest } from "../observe/metrics.ts";
 import { KubeConnection } from "./kube_connection.ts";
@@ -36,6 +37,8 @@ export interface KubeSourceOptions {
   readonly log: Logger;
   /** Told of every request when its answer begins, or that it got none. */
   readonly onRequest?: (request: ApiRequest) => void;
+  /** Starts credential plugins. @default {systemExec} */
+  readonly exec?: Exec | undefined;
   /** @default {"kproxy"} */
   readonly userAgent?: string;
   /** @default {REFLECTOR_TIMES} */
@@ -65,8 +68,8 @@ export class KubeSource implements Source {
   /** @throws {ConfigError} if the credentials cannot be read at start */
   async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
     const { access, qps, burst, log, userAgent = "kproxy", clock = systemClock } = this.#options;
-    const { onRequest = () => {} } = this.#options;
-    const client = new KubeClient({ access, qps, burst, userAgent, clock, onRequest });
+    const { onRequest = () => {}, exec } = this.#options;
+    const client = new KubeClient({ access, qps, burst, userAgent, clock, onRequest, exec });
     await client.checkCredentials();
     log.info("Using the API server", { server: access.server, access: access.origin });
     const connection = new KubeConnection(access.server, log, clock);

@@ -5,6 +5,7 @@
  */
 import { ConfigError } from "../errors.ts";
 import type { Clock } from "../kernel/clock.ts";
+import type { Exec } from "../kernel/exec.ts";
 import { errorText } from "../observe/log.ts";
 import type { ApiRequest } from "../observe/metrics.ts";
 import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
@@ -23,6 +24,8 @@ export interface KubeClientOptions {
   readonly clock: Clock;
   /** Told of every request when its answer begins, or that it got none. */
   readonly onRequest?: (request: ApiRequest) => void;
+  /** Starts credential plugins. @default {systemExec} */
+  readonly exec?: Exec | undefined;
 }
 
 /** A request that writes. */
@@ -59,9 +62,9 @@ export class KubeClient {
   readonly #clock: Clock;
   #pool: Pool | undefined;
 
-  constructor({ access, qps, burst, userAgent, clock, onRequest = () => {} }: KubeClientOptions) {
+  constructor({ access, qps, burst, userAgent, clock, onRequest = () => {}, exec }: KubeClientOptions) {
     this.#access = access;
-    this.#credentials = new CredentialReader(access, () => clock.nowMs());
+    this.#credentials = new CredentialReader(access, () => clock.nowMs(), exec);
     this.#bucket = new TokenBucket({ perSecond: qps, burst, clock });
     this.#userAgent = userAgent;
     this.#onRequest = onRequest;

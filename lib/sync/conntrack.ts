@@ -91,7 +91,7 @@ export class StaleFlowReconciler {
       this.#failures = 0;
       this.#toldProblem = "";
     } catch (error) {
-      this.#failed(error);
+      if (!this.#stopped) this.#failed(error);
     }
   }
 

@@ -43,6 +43,7 @@ export class FamilyRunner implements FamilyLane {
   readonly #staleFlows: StaleFlowReconciler | undefined;
   #canaryTimer: ReturnType<typeof setInterval> | undefined;
   #checking: Promise<void> = Promise.resolve();
+  #stopped = false;
 
   constructor(options: FamilyRunnerOptions) {
     this.#options = options;
@@ -90,6 +91,7 @@ export class FamilyRunner implements FamilyLane {
 
   /** Ends after the sync under way. Rules stay as they are. */
   async stop(): Promise<void> {
+    this.#stopped = true;
     clearInterval(this.#canaryTimer);
     this.#staleFlows?.stop();
     await this.#throttle.stop();
@@ -114,6 +116,7 @@ export class FamilyRunner implements FamilyLane {
       this.requireFullSync();
       this.requestSync();
     } catch (error) {
+      if (this.#stopped) return;
       log.error("Cannot check whether the rules are still there", error, { family: this.family });
     }
   }

@@ -94,7 +94,8 @@ e2eTest("a second signal ends kproxy at once, even in the middle of a sync", WEB
     await new Promise((resolve) => setTimeout(resolve, 300));
     kproxy.kill("SIGTERM");
     await kproxy.untilMessage("Stopping, rules stay in place");
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    // Well within the time that a sync under way is given.
+    await new Promise((resolve) => setTimeout(resolve, 100));
     const start = performance.now();
     const { signal } = await kproxy.stop("SIGTERM");
     assertEquals(signal, "SIGTERM");

@@ -140,6 +140,7 @@ export class IpvsNode {
         }, 4);
       }
     } catch (error) {
+      if (this.#end.signal.aborted) return;
       log.error("Cannot delete real servers, will try again", error, { waiting: this.#terminations.size });
     }
   }

@@ -1,0 +1,136 @@
+/**
+ * An end in order takes no longer than an operator waits, whatever program is under way and however slow it is.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
+import { e2eTest, program } from "../support/skip.ts";
+import { findProgram } from "../../tools/setup.ts";
+
+const LIMIT_MS = 2_000;
+const READY = "First sync done, Services are served";
+
+interface SlowCase {
+  readonly when: string;
+  readonly mode: string;
+  /** The program that never ends, and for which arguments. */
+  readonly name: string;
+  readonly args: string;
+  /** What the log says before it is started, how often. */
+  readonly after: readonly [message: string, times: number];
+  /** What the log says of what was not finished. */
+  readonly says: string;
+}
+
+const CASES: readonly SlowCase[] = [
+  {
+    when: "the node is prepared",
+    mode: "iptables",
+    name: "iptables-nft-save",
+    args: "*",
+    after: ["Starting", 1],
+    says: "Stopping, rules stay in place",
+  },
+  {
+    when: "the first sync is under way",
+    mode: "iptables",
+    name: "iptables-restore",
+    args: "*--counters*",
+    after: ["Manifests read", 1],
+    says: "Left a sync unfinished, the next start writes everything",
+  },
+  {
+    when: "the first sync is under way",
+    mode: "nftables",
+    name: "nft",
+    args: "-f*",
+    after: ["Manifests read", 1],
+    says: "Left a sync unfinished, the next start writes everything",
+  },
+  {
+    when: "what other modes left is looked for",
+    mode: "iptables",
+    name: "ipset",
+    args: "list*",
+    after: [READY, 2],
+    says: "Stopped looking for what other modes left, the next start goes on with it",
+  },
+];
+
+for (const { when, mode, name, args, after: [message, times], says } of CASES) {
+  e2eTest(`SIGTERM while ${when}, in mode ${mode}, by a ${name} that never ends`, [
+    ...WEB_NEEDS,
+    program(name),
+  ], async () => {
+    await using web = await WebLab.create();
+    await using bin = await SlowProgram.create(name, args);
+    await using kproxy = KproxyProcess.spawn({
+      ...web.options([`--proxy-mode=${mode}`]),
+      path: bin.folder,
+    });
+    await kproxy.until(message, (lines) => lines.filter(({ msg }) => msg === message).length >= times);
+    const pid = await bin.started();
+    const startMs = performance.now();
+    const { code } = await kproxy.stop("SIGTERM");
+    const tookMs = performance.now() - startMs;
+    assertEquals(code, 0, kproxy.log);
+    assert(tookMs < LIMIT_MS, `it took ${tookMs} ms:\n${kproxy.log}`);
+    assert(kproxy.lines.some(({ msg }) => msg === says), kproxy.log);
+    assertEquals(await isRunning(pid), false, "the program was left behind");
+    const complaints = kproxy.lines.filter(({ msg }) => /^(Cannot|Sync failed|Ending without)/.test(msg));
+    assertEquals(complaints, [], kproxy.log);
+  });
+}
+
+/** A program that is the real one but for some arguments: with those it never ends. */
+class SlowProgram implements AsyncDisposable {
+  readonly folder: string;
+
+  private constructor(folder: string) {
+    this.folder = folder;
+  }
+
+  static async create(name: string, args: string): Promise<SlowProgram> {
+    const folder = await Deno.makeTempDir({ prefix: "kproxy-slow-" });
+    const pattern = args.split("*").map((part) => part === "" ? "" : `"${part}"`).join("*");
+    const script = `#!/bin/sh
+case "$*" in
+  ${pattern}) echo $$ > ${folder}/pid; exec sleep 60;;
+  *) exec ${findProgram(name)} "$@";;
+esac
+`;
+    await Deno.writeTextFile(`${folder}/${name}`, script, { mode: 0o755 });
+    return new SlowProgram(folder);
+  }
+
+  /** Resolves to its process id once it was started. */
+  async started(): Promise<number> {
+    for (let tries = 0; tries < 500; tries++) {
+      try {
+        const text = await Deno.readTextFile(`${this.folder}/pid`);
+        if (text.endsWith("\n")) return Number(text);
+      } catch (error) {
+        if (!(error instanceof Deno.errors.NotFound)) throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    throw new Error("the slow program was not started");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Deno.remove(this.folder, { recursive: true });
+  }
+}
+
+/** A process that is dead but not reaped does not run. */
+async function isRunning(pid: number): Promise<boolean> {
+  try {
+    const stat = await Deno.readTextFile(`/proc/${pid}/stat`);
+    return stat.slice(stat.lastIndexOf(")") + 2)[0] !== "Z";
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
