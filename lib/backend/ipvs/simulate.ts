@@ -48,10 +48,14 @@ export interface IpvsKernel {
   readonly bound: readonly string[];
 }
 
+/** By name, and by number as `iptables-save` prints it. */
 const IPVS_PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([
   ["tcp", "TCP"],
+  ["6", "TCP"],
   ["udp", "UDP"],
+  ["17", "UDP"],
   ["sctp", "SCTP"],
+  ["132", "SCTP"],
 ]);
 
 /** One family of a node, ready for packets. */
@@ -210,7 +214,7 @@ class Trip {
       goesThroughServer: (match) => {
         if (through === null) return false;
         const { address, protocol, port } = through.server;
-        return parseIp(match.address)?.text === address && match.protocol === protocol.toLowerCase() &&
+        return parseIp(match.address)?.text === address && IPVS_PROTOCOLS.get(match.protocol) === protocol &&
           match.port === String(port);
       },
     };
