@@ -61,7 +61,9 @@ async function addLeftovers(netns: Netns): Promise<void> {
     await netns.run([`${tool}-restore`, "--noflush"], { stdin: userspaceRules(family) });
   }
   await netns.run(["nft", "-f", "-"], { stdin: nftTables("kube-proxy") });
-  await netns.run(["nft", "-f", "-"], { stdin: nftTables("kproxy") });
+  for (const name of ["kproxy", "kproxy-next"]) {
+    await netns.run(["nft", "-f", "-"], { stdin: nftTables(name) });
+  }
 }
 
 /** Everything that a cleanup could touch, without counters. */
@@ -89,7 +91,7 @@ e2eTest("cleanup removes what every mode left, in both families, and nothing of 
       }
       for (const name of setNames(family)) assertStringIncludes(listed.out, `ipset: destroy ${name}\n`);
     }
-    for (const table of ["ip kube-proxy", "ip6 kube-proxy", "ip kproxy", "ip6 kproxy"]) {
+    for (const table of ["ip kube-proxy", "ip6 kube-proxy", "ip kproxy", "ip6 kproxy", "ip6 kproxy-next"]) {
       assertStringIncludes(listed.out, `nft: delete table ${table}\n`);
     }
     const { code, out, err } = await kproxy(["cleanup"], options);

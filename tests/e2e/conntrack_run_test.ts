@@ -20,10 +20,21 @@ const FRONTENDS: readonly UdpFrontend[] = [
   "load balancer IP",
 ];
 
-for (const family of ["IPv4", "IPv6"] as const) {
+/** All node ports are served on every address, what nftables mode has to be told. */
+const MODES = [
+  ["iptables", []],
+  ["nftables", ["--nodeport-addresses=0.0.0.0/0,::/0"]],
+] as const;
+const FAMILIES = ["IPv4", "IPv6"] as const;
+
+for (
+  const [mode, args, family] of MODES.flatMap(([mode, args]) =>
+    FAMILIES.map((family) => [mode, args, family] as const)
+  )
+) {
   e2eTest(
-    `kproxy run: UDP flows follow their endpoints, also over kill -9 and a new start, ${family}`,
-    NEEDS,
+    `kproxy run: UDP flows follow their endpoints, also over kill -9 and a new start, ${mode}, ${family}`,
+    [...NEEDS, program("nft")],
     async () => {
       await using udp = await UdpLab.create(family);
       const [first, second] = udp.addresses.pods;
@@ -35,6 +46,8 @@ for (const family of ["IPv4", "IPv6"] as const) {
         KproxyProcess.start({
           netns: udp.lab.node.netns,
           args: [
+            `--proxy-mode=${mode}`,
+            ...args,
             "--hostname-override=node-a",
             "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
             "--iptables-min-sync-period=0s",

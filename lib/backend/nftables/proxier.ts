@@ -88,6 +88,7 @@ function makeProxiers({ nft, config, log, families }: ProxierParts): PreparedMod
     const objectComments = families.get(family)?.objectComments ?? false;
     return { ...options, serviceCidrs: [], objectComments };
   };
+  tellLocalhostNodePorts(settingsOf("IPv4", null), log);
   const proxiers = [...families.keys()].map((family) =>
     new NftablesProxier({
       family,
@@ -104,6 +105,15 @@ function makeProxiers({ nft, config, log, families }: ProxierParts): PreparedMod
       proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, node)))
         .map(({ family }) => family),
   };
+}
+
+/** Whoever names a loopback network expects node ports there. "Every address" is the default of other modes, and means less. */
+function tellLocalhostNodePorts({ nodePortAddresses }: NftablesSettings, log: Logger): void {
+  const { matchAll, containsIPv4Loopback } = nodePortAddresses;
+  if (matchAll || !containsIPv4Loopback) return;
+  log.warn("Node ports will not answer on 127.0.0.1: mode nftables does not serve them there", {
+    advice: "use another address of the node, or mode iptables",
+  });
 }
 
 async function requireNft(nft: Nft): Promise<string | null> {

@@ -21,9 +21,11 @@ interface Machine {
   readonly refuse?: (line: string) => string | undefined;
   readonly fail?: FakeNft["fail"];
   readonly missing?: boolean;
+  readonly nodePortAddresses?: readonly string[];
 }
 
-function machine({ version, disableIpv6 = "0", refuse, fail, missing = false }: Machine) {
+function machine(options: Machine) {
+  const { version, disableIpv6 = "0", refuse, fail, missing = false, nodePortAddresses } = options;
   const nft = new FakeNft();
   if (version !== undefined) nft.version = version;
   if (refuse !== undefined) nft.refuse = refuse;
@@ -44,7 +46,8 @@ function machine({ version, disableIpv6 = "0", refuse, fail, missing = false }: 
     nowMs: () => 0,
     pid: 1,
   });
-  return { nft, lines, prepare: () => prepareNftables({ exec, config: defaultConfig(), log }) };
+  const config = { ...defaultConfig(), ...nodePortAddresses === undefined ? {} : { nodePortAddresses } };
+  return { nft, lines, prepare: () => prepareNftables({ exec, config, log }) };
 }
 
 async function refusal(options: Machine): Promise<UnsupportedError> {
@@ -177,3 +180,20 @@ Deno.test("IPv6 is left out where the kernel or the node does not have it", NONE
   // Without a program to ask, nothing says that it is off.
   assertEquals((await machine({ disableIpv6: null }).prepare()).proxiers.length, 2);
 });
+
+Deno.test(
+  "node ports that are wanted on 127.0.0.1 are told not to be there (asks row 25)",
+  NONE,
+  async () => {
+    for (
+      const [addresses, tells] of [[["127.0.0.0/8"], true], [["192.0.2.0/24"], false], [
+        ["0.0.0.0/0"],
+        false,
+      ]] as const
+    ) {
+      const { lines, prepare } = machine({ nodePortAddresses: addresses });
+      await prepare();
+      assertEquals(lines.some((line) => line.includes("will not answer on 127.0.0.1")), tells, addresses[0]);
+    }
+  },
+);
