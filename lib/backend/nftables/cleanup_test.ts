@@ -36,7 +36,7 @@ Deno.test("exactly our tables go, and nothing is listed", NONE, async () => {
 
 Deno.test("a table that stays does not keep the others; missing rights are told once", NONE, async () => {
   const fake = await node();
-  fake.fail = (argv, stdin) =>
+  fake.fail = (_argv, stdin) =>
     stdin.startsWith("add") && stdin.includes("ip kproxy\n")
       ? {
         code: 1,

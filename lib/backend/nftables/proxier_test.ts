@@ -21,7 +21,7 @@ interface Machine {
   readonly refuse?: (line: string) => string | undefined;
   readonly fail?: FakeNft["fail"];
   readonly missing?: boolean;
-  readonly nodePortAddresses?: readonly string[];
+  readonly nodePortAddresses?: string[];
 }
 
 function machine(options: Machine) {
