@@ -6,9 +6,19 @@
 import { assert, assertEquals } from "@std/assert";
 import { parseTable } from "../../lib/backend/nftables/parse.ts";
 import type { ExecResult } from "../../lib/kernel/exec.ts";
-import { testPort } from "../../lib/model/test_objects.ts";
+import type { ApiObject } from "../../lib/model/objects.ts";
+import { testPort, testService, testSlice, testSliceEndpoint } from "../../lib/model/test_objects.ts";
 import { FakeNft } from "../support/fake_nft.ts";
-import { A, B, nftablesRig, service, STICKY, TABLE } from "../support/nftables_rig.ts";
+import {
+  A,
+  B,
+  nftablesProxier,
+  nftablesRig,
+  service,
+  STICKY,
+  syncRequest,
+  TABLE,
+} from "../support/nftables_rig.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
@@ -120,3 +130,47 @@ e2eTest("what the real nft refuses, the fake refuses for the same reason", NEEDS
     }
   });
 });
+
+e2eTest(
+  "the real nft takes the longest names there can be, and finds them all again (asks row 2)",
+  NEEDS,
+  async () => {
+    const name = "n".repeat(63);
+    const port = testPort({ name: "p".repeat(15), nodePort: 30080 });
+    const fields = { namespace: "s".repeat(63), name, clusterIP: "10.96.1.1", ports: [port] };
+    const objects = (endpoints: readonly string[], affinity: "None" | "ClientIP"): ApiObject[] => [
+      testService({
+        ...fields,
+        type: "LoadBalancer",
+        sessionAffinity: affinity,
+        externalIPs: ["198.51.100.1"],
+        externalTrafficPolicy: "Local",
+        loadBalancerIngress: [{ ip: "203.0.113.5", ipMode: "VIP" }],
+        loadBalancerSourceRanges: ["198.51.100.0/24", "198.51.101.0/24"],
+      }),
+      testSlice({
+        namespace: fields.namespace,
+        name: `${name.slice(2)}-1`,
+        serviceName: name,
+        ports: [{ name: port.name, protocol: "TCP", port: 65535 }],
+        endpoints: endpoints.map((ip) => testSliceEndpoint(ip, { nodeName: "node-b" })),
+      }),
+    ];
+    await withNetns(async (netns) => {
+      const states = [
+        objects(["255.255.255.254"], "ClientIP"),
+        objects(["255.255.255.254"], "None"),
+        objects([], "None"),
+      ];
+      const proxier = nftablesProxier(netns.exec);
+      for (const [index, state] of states.entries()) {
+        const changed = index === 0 ? undefined : [`${fields.namespace}/${name}`];
+        const report = await proxier.sync(syncRequest(state, changed));
+        assertEquals(report.quarantined, []);
+        assertEquals(await proxier.checkCanary(), false);
+        const { written } = await nftablesProxier(netns.exec).sync(syncRequest(state));
+        assertEquals([written["elements"], written["sets"]], [0, 0], "read back as written");
+      }
+    });
+  },
+);

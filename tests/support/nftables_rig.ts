@@ -4,8 +4,9 @@
  * @module
  */
 import { NftablesProxier } from "../../lib/backend/nftables/apply.ts";
-import type { ApplyReport } from "../../lib/backend/backend.ts";
+import type { ApplyReport, SyncRequest } from "../../lib/backend/backend.ts";
 import { parseTable } from "../../lib/backend/nftables/parse.ts";
+import type { Exec } from "../../lib/kernel/exec.ts";
 import { Nft } from "../../lib/kernel/nft.ts";
 import type { ApiObject, NamespacedName } from "../../lib/model/objects.ts";
 import { testService, testSlice, testSliceEndpoint } from "../../lib/model/test_objects.ts";
@@ -48,37 +49,58 @@ export interface NftablesRig {
   sync(objects: readonly ApiObject[], changed?: readonly string[]): Promise<ApplyReport>;
 }
 
-/** An applier on this kernel. */
-export function nftablesRig(fake: FakeNft = new FakeNft(), elementsPerTransaction?: number): NftablesRig {
-  const clock = { nowMs: 0 };
-  const proxier = new NftablesProxier({
+/** An applier that starts its programs here. */
+export function nftablesProxier(
+  exec: Exec,
+  clock: { readonly nowMs: number } = { nowMs: 0 },
+  elementsPerTransaction?: number,
+): NftablesProxier {
+  return new NftablesProxier({
     family: "IPv4",
-    nft: new Nft(fake),
+    nft: new Nft(exec),
     settings: SETTINGS,
     interfaceIps: () => nodePortIps,
     logger: silentLogger,
     nowMs: () => clock.nowMs,
     ...elementsPerTransaction === undefined ? {} : { elementsPerTransaction },
   });
+}
+
+/** A request to sync the Services named, those without a namespace being in `shop` (all without names), to these objects. */
+export function syncRequest(objects: readonly ApiObject[], changed?: readonly string[]): SyncRequest {
+  const names = changed?.map((name): NamespacedName => name.includes("/") ? name : `shop/${name}`);
+  return {
+    state: exampleState("IPv4", objects),
+    changed: names === undefined ? "all" : new Set(names),
+  };
+}
+
+/** An applier on this kernel. */
+export function nftablesRig(fake: FakeNft = new FakeNft(), elementsPerTransaction?: number): NftablesRig {
+  const clock = { nowMs: 0 };
+  const proxier = nftablesProxier(fake, clock, elementsPerTransaction);
   fake.runs.length = 0;
   return {
     fake,
     proxier,
     clock,
-    sync: (objects, changed) =>
-      proxier.sync({
-        state: exampleState("IPv4", objects),
-        changed: changed === undefined
-          ? "all"
-          : new Set(changed.map((name): NamespacedName => `shop/${name}`)),
-      }),
+    sync: (objects, changed) => proxier.sync(syncRequest(objects, changed)),
   };
 }
 
+/** What is in a table, by name. */
+export interface EndState {
+  readonly comment: string;
+  readonly hooks: Readonly<Record<string, string>>;
+  readonly chains: Readonly<Record<string, readonly string[]>>;
+  readonly elements: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  readonly affinitySets: Readonly<Record<string, number>>;
+}
+
 /** The table without handles, empty chains and the order of things. */
-export function endState(fake: FakeNft): unknown {
+export function endState(fake: FakeNft): EndState {
   const { comment, chains, hooks, elements, affinitySets } = parseTable(fake.listed(TABLE));
-  const sorted = (entries: Iterable<readonly [string, unknown]>) =>
+  const sorted = <T>(entries: Iterable<readonly [string, T]>): Readonly<Record<string, T>> =>
     Object.fromEntries([...entries].sort(([a], [b]) => a < b ? -1 : 1));
   return {
     comment,
@@ -93,7 +115,7 @@ export function endState(fake: FakeNft): unknown {
 }
 
 /** The table that a first sync of these objects makes. */
-export async function freshState(objects: readonly ApiObject[]): Promise<unknown> {
+export async function freshState(objects: readonly ApiObject[]): Promise<EndState> {
   const other = nftablesRig();
   await other.sync(objects);
   return endState(other.fake);
