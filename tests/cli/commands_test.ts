@@ -52,14 +52,12 @@ Deno.test("wrong use is one line on standard error and ends with 2", async () =>
 });
 
 Deno.test("a mode of kube-proxy's that this release does not have ends with 1 and names those it has", async () => {
-  for (const mode of ["userspace", "ipvs"]) {
-    const { code, out, err } = await kproxy(["run", `--proxy-mode=${mode}`, "--manifests=/no/such/path"]);
-    assertEquals([code, out], [1, ""]);
-    assertMatch(
-      err,
-      new RegExp(`^Error: Proxy mode ${mode} is not in this release; it has: nftables, iptables\n`, "m"),
-    );
-  }
+  const { code, out, err } = await kproxy(["run", "--proxy-mode=userspace", "--manifests=/no/such/path"]);
+  assertEquals([code, out], [1, ""]);
+  assertMatch(
+    err,
+    /^Error: Proxy mode userspace is not in this release; it has: nftables, iptables, ipvs\n/m,
+  );
 });
 
 Deno.test("every problem of a configuration has its line and ends with 2", async () => {
