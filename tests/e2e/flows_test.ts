@@ -5,8 +5,9 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
+import { IMPLEMENTED_MODES } from "../../lib/backend/registry.ts";
 import { parsePacket } from "../../lib/netfilter/flow.ts";
-import { type FlowCase, type FlowOptions, type FlowStep, optionsOf } from "../flows/flow_case.ts";
+import { type FlowCase, flowOf, type FlowOptions, type FlowStep, optionsOf } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
 import { service } from "../flows/objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
@@ -14,6 +15,19 @@ import { isLoopbackFromOutside, LabFlowCase } from "../support/lab_flow.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+
+/** A mode, and the programs that it works with here. */
+interface Surface {
+  readonly mode: "iptables" | "nftables";
+  /** Which iptables the node's own firewall is written with, and the mode's rules if it writes such. */
+  readonly variant: "nft" | "legacy";
+}
+
+const SURFACES: readonly Surface[] = [
+  { mode: "iptables", variant: "nft" },
+  { mode: "iptables", variant: "legacy" },
+  { mode: "nftables", variant: "nft" },
+];
 
 /** Cases that are not run here, and where they are. */
 const CASE_GAPS: Readonly<Record<string, string>> = {
@@ -23,14 +37,25 @@ const CASE_GAPS: Readonly<Record<string, string>> = {
   "a slice port without a name is skipped": "in manifests it has the name that an API server would give it",
   "SCTP: cluster IP, node port and refusal": "no SCTP in this kernel: tests/e2e/sctp_test.ts",
 };
+/** Those of one mode. */
+const MODE_GAPS: Readonly<Record<Surface["mode"], Readonly<Record<string, string>>>> = {
+  iptables: {},
+  nftables: {
+    "a cluster IP that no Service has": "manifests say nothing of the networks of cluster IPs",
+  },
+};
 
 /** Packets that no program of this lab can send, or whose result it cannot see; undefined for all others. */
-function gapOf(step: FlowStep): string | undefined {
-  const packet = parsePacket(step.flow.split(" ⇒ ")[0]!);
+function gapOf(mode: string, step: FlowStep): string | undefined {
+  const { packet: text, wanted } = flowOf(step, mode);
+  const packet = parsePacket(text);
   if (packet.state === "ESTABLISHED" || packet.state === "RELATED") {
     return "part of a connection: every other flow has such packets";
   }
   if (isLoopbackFromOutside(packet) && packet.protocol !== "tcp") return "frames are made for TCP only";
+  if (wanted.includes(`${packet.source}:`) && wanted.endsWith("masquerade no")) {
+    return "no host answers a packet that comes back to it from itself";
+  }
   return undefined;
 }
 
@@ -50,7 +75,9 @@ function startOptions(
   return options;
 }
 
-function kproxyArgs(options: StartOptions): string[] {
+/** iptables mode is told everything by flags, nftables mode by a file: it has no flag for its mark. */
+function kproxyArgs(mode: Surface["mode"], options: StartOptions, configPath: string): string[] {
+  if (mode === "nftables") return ["--hostname-override=node-a", `--config=${configPath}`];
   const flag = (name: string, value: string | number | boolean): string[] =>
     value === "" ? [] : [`--${name}=${value}`];
   return [
@@ -65,6 +92,27 @@ function kproxyArgs(options: StartOptions): string[] {
     ...flag("iptables-localhost-nodeports", options.localhostNodePorts),
     ...flag("nodeport-addresses", (options.nodePortAddresses ?? []).join(",")),
   ];
+}
+
+function configuration(mode: Surface["mode"], options: StartOptions): Record<string, unknown> {
+  return {
+    apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+    kind: "KubeProxyConfiguration",
+    mode,
+    detectLocalMode: options.detectLocalMode,
+    clusterCIDR: options.clusterCIDR,
+    detectLocal: {
+      bridgeInterface: options.bridgeInterface,
+      interfaceNamePrefix: options.interfaceNamePrefix,
+    },
+    nftables: {
+      masqueradeAll: options.masqueradeAll,
+      masqueradeBit: options.masqueradeBit,
+      // None at all would be read as not said, which is a second.
+      minSyncPeriod: "1ms",
+    },
+    ...(options.nodePortAddresses === null ? {} : { nodePortAddresses: options.nodePortAddresses }),
+  };
 }
 
 function nodeObject(zone: string): Record<string, unknown> {
@@ -83,15 +131,17 @@ function marker(index: number): Record<string, unknown> {
 }
 
 /** What a kernel must be told before kproxy starts, and what else on the node decides about packets. */
-async function prepareNode(lab: NodeLab, options: StartOptions, variant: string): Promise<void> {
+async function prepareNode(lab: NodeLab, options: StartOptions, { mode, variant }: Surface): Promise<void> {
   const { netns } = lab.node;
-  // Rules stay when kproxy ends, and not all of them are its own to remove.
-  for (const tool of ["iptables", "ip6tables"]) {
-    const empty = ["filter", "nat", "mangle"].map((table) => `*${table}\nCOMMIT\n`).join("");
-    await netns.run([`${tool}-${variant}-restore`, "-w", "5"], { stdin: empty });
+  if (mode === "iptables") {
+    // Rules stay when kproxy ends, and not all of them are its own to remove.
+    for (const tool of ["iptables", "ip6tables"]) {
+      const empty = ["filter", "nat", "mangle"].map((table) => `*${table}\nCOMMIT\n`).join("");
+      await netns.run([`${tool}-${variant}-restore`, "-w", "5"], { stdin: empty });
+    }
+    // The variant is the one in which another agent has left its hint.
+    await netns.run([`iptables-${variant}`, "-w", "5", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
   }
-  // The variant is the one in which another agent has left its hint.
-  await netns.run([`iptables-${variant}`, "-w", "5", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
   const setting = `net.netfilter.nf_conntrack_tcp_be_liberal=${options.tcpBeLiberal ? 1 : 0}`;
   await netns.run(["sysctl", "-q", "-w", setting, "net.ipv4.conf.all.route_localnet=0"]);
   for (const tool of ["iptables", "ip6tables"]) {
@@ -103,46 +153,73 @@ async function prepareNode(lab: NodeLab, options: StartOptions, variant: string)
 
 Deno.test("every gap of the cases with real packets is a case", { permissions: "none" }, () => {
   const names = new Set(FLOW_CASES.map(({ name }) => name));
-  assertEquals(Object.keys(CASE_GAPS).filter((name) => !names.has(name)), []);
+  const gaps = [CASE_GAPS, ...Object.values(MODE_GAPS)].flatMap((one) => Object.keys(one));
+  assertEquals(gaps.filter((name) => !names.has(name)), []);
 });
 
-const groups = Map.groupBy(
-  FLOW_CASES.filter((one) => CASE_GAPS[one.name] === undefined && !isAffinityCase(one)),
-  (one) => JSON.stringify(startOptions(optionsOf(one))),
-);
+function groupsOf(mode: Surface["mode"]): readonly FlowCase[][] {
+  const gaps = { ...CASE_GAPS, ...MODE_GAPS[mode] };
+  const cases = FLOW_CASES.filter((one) => gaps[one.name] === undefined && !isAffinityCase(one));
+  return [...Map.groupBy(cases, (one) => JSON.stringify(startOptions(optionsOf(one)))).values()];
+}
 
-for (const variant of ["nft", "legacy"]) {
-  const needs = [
-    ROOT_NAMESPACES,
-    ...["ip", "sysctl", "conntrack", `iptables-${variant}`, `ip6tables-${variant}`].map(program),
-  ];
-  e2eTest(`flow cases with real packets, iptables ${variant}`, needs, async (t) => {
+for (const surface of SURFACES.filter(({ mode }) => IMPLEMENTED_MODES.includes(mode))) {
+  const { mode, variant } = surface;
+  const tools = [`iptables-${variant}`, `ip6tables-${variant}`, ...(mode === "nftables" ? ["nft"] : [])];
+  const needs = [ROOT_NAMESPACES, ...["ip", "sysctl", "conntrack", ...tools].map(program)];
+  const name = mode === "iptables" ? `iptables ${variant}` : mode;
+  e2eTest(`flow cases with real packets, ${name}`, needs, async (t) => {
     await using lab = await NodeLab.create();
+    const configPath = await Deno.makeTempFile({ prefix: "kproxy-config-", suffix: ".json" });
     let index = 0;
-    for (const cases of groups.values()) {
-      const options = startOptions(optionsOf(cases[0]!));
-      await prepareNode(lab, options, variant);
-      await using manifests = await LabManifests.create();
-      let kproxy: KproxyProcess | undefined;
-      try {
-        for (const flowCase of cases) {
-          await t.step(flowCase.name, async () => {
-            const number = index++;
-            const objects = [nodeObject(options.zone), marker(number % 250), ...flowCase.objects];
-            const edit = () => manifests.replace("case.json", objects);
-            if (kproxy === undefined) {
-              await edit();
-              const args = [...kproxyArgs(options), `--manifests=${manifests.folder}`];
-              kproxy = await KproxyProcess.start({ netns: lab.node.netns, args });
-            } else {
-              await kproxy.change(edit, `kp/marker-${number % 250}`, 2);
-            }
-            assertEquals(await new LabFlowCase(lab, flowCase).run(gapOf), []);
-          });
-        }
-      } finally {
-        await kproxy?.[Symbol.asyncDispose]();
+    try {
+      for (const cases of groupsOf(mode)) {
+        const options = startOptions(optionsOf(cases[0]!));
+        await prepareNode(lab, options, surface);
+        await Deno.writeTextFile(configPath, JSON.stringify(configuration(mode, options)));
+        await using manifests = await LabManifests.create();
+        const args = [...kproxyArgs(mode, options, configPath), `--manifests=${manifests.folder}`];
+        index = await runGroup(t, { lab, manifests, args, mode, zone: options.zone }, cases, index);
       }
+    } finally {
+      await Deno.remove(configPath);
     }
   });
+}
+
+interface Group {
+  readonly lab: NodeLab;
+  readonly manifests: LabManifests;
+  readonly args: readonly string[];
+  readonly mode: Surface["mode"];
+  readonly zone: string;
+}
+
+/** Runs cases that one kproxy can serve; yields the number of the next case. */
+async function runGroup(
+  t: Deno.TestContext,
+  { lab, manifests, args, mode, zone }: Group,
+  cases: readonly FlowCase[],
+  first: number,
+): Promise<number> {
+  let kproxy: KproxyProcess | undefined;
+  try {
+    for (const [index, flowCase] of cases.entries()) {
+      await t.step(flowCase.name, async () => {
+        const number = (first + index) % 250;
+        const objects = [nodeObject(zone), marker(number), ...flowCase.objects];
+        const edit = () => manifests.replace("case.json", objects);
+        if (kproxy === undefined) {
+          await edit();
+          kproxy = await KproxyProcess.start({ netns: lab.node.netns, args });
+        } else {
+          await kproxy.change(edit, `kp/marker-${number}`, 2);
+        }
+        assertEquals(await new LabFlowCase(lab, flowCase, { mode }).run((step) => gapOf(mode, step)), []);
+      });
+    }
+  } finally {
+    await kproxy?.[Symbol.asyncDispose]();
+  }
+  return first + cases.length;
 }

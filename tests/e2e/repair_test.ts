@@ -6,9 +6,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { ConnectLoop } from "../support/connect_loop.ts";
 import type { KproxyProcess } from "../support/kproxy_process.ts";
+import { LAB_MODES, NFTABLES, nftTables } from "../support/lab_mode.ts";
 import { saveAll, saveTable } from "../support/lab_rules.ts";
 import { WEB_CLUSTER_IP, WEB_NEEDS, WEB_PODS, WEB_PORT, WebLab, webSlice } from "../support/lab_web.ts";
-import type { Netns } from "../support/netns.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
 /** How often kproxy looks after its rules here, in milliseconds. */
@@ -16,10 +16,10 @@ const SYNC_PERIOD_MS = 1_000;
 /** It must have seen the damage and repaired it. */
 const REPAIR_LIMIT_MS = SYNC_PERIOD_MS + 1_000;
 
-async function untilSame(netns: Netns, variant: string, wanted: string): Promise<number> {
+async function untilSame(rules: () => Promise<string>, wanted: string): Promise<number> {
   const start = performance.now();
   for (;;) {
-    const found = await saveAll(netns, `-${variant}`);
+    const found = await rules();
     const tookMs = performance.now() - start;
     if (found === wanted) return tookMs;
     if (tookMs > REPAIR_LIMIT_MS) assertEquals(found, wanted, `not repaired after ${tookMs.toFixed(0)} ms`);
@@ -40,7 +40,8 @@ for (const variant of ["nft", "legacy"]) {
     await netns.run([tool, "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
     const others = `*filter\nCOMMIT\n*nat\nCOMMIT\n`;
     await using kproxy = await web.start([`--iptables-sync-period=${SYNC_PERIOD_MS}ms`]);
-    const wanted = await saveAll(netns, `-${variant}`);
+    const rules = () => saveAll(netns, `-${variant}`);
+    const wanted = await rules();
     const jump = (await saveTable(netns, tool, "nat")).find((line) => line.startsWith("-A PREROUTING"))!;
     const cases: readonly [name: string, damage: () => Promise<unknown>][] = [
       ["table nat flushed", () => netns.run([tool, "-w", "5", "-t", "nat", "-F"])],
@@ -63,7 +64,7 @@ for (const variant of ["nft", "legacy"]) {
       await t.step(name, async () => {
         const before = repairs(kproxy);
         await damage();
-        await untilSame(netns, variant, wanted);
+        await untilSame(rules, wanted);
         assert(repairs(kproxy) > before, kproxy.log);
       });
     }
@@ -142,4 +143,69 @@ for (const variant of ["nft", "legacy"]) {
     await kproxy.stop();
     assertEquals(await theirs(), later);
   });
+}
+
+const FOREIGN_TABLES = `table inet firewall {
+  set blocked { type ipv4_addr; elements = { 203.0.113.66 }; }
+  chain input { type filter hook input priority filter; ip saddr @blocked drop; }
+}
+table ip kproxy-of-others { map m { type ipv4_addr : verdict; }; }
+`;
+
+if (LAB_MODES.includes(NFTABLES)) {
+  e2eTest(
+    "rules that others remove come back, and theirs are left alone, nftables",
+    [...WEB_NEEDS, ...NFTABLES.needs],
+    async (t) => {
+      await using web = await WebLab.create(NFTABLES);
+      const { netns } = web.lab.node;
+      const nft = (text: string) => netns.run(["nft", "-f", "-"], { stdin: text });
+      const theirs = () => nftTables(netns, "others");
+      await nft(FOREIGN_TABLES);
+      const before = await theirs();
+      await using kproxy = await web.start([`--iptables-sync-period=${SYNC_PERIOD_MS}ms`]);
+      const rules = () => web.rules();
+      const wanted = await rules();
+      assertEquals(await theirs(), before);
+      const damages: readonly [name: string, text: string][] = [
+        ["the table is gone", "delete table ip kproxy"],
+        ["the table of IPv6 is gone", "delete table ip6 kproxy"],
+        ["a hooked chain is empty", "flush chain ip kproxy nat-prerouting"],
+        ["a chain that Services share is empty", "flush chain ip kproxy nodeport-masq-tcp-2"],
+        ["a map is empty", "flush map ip kproxy service-ips"],
+        [
+          "an endpoint is gone",
+          `delete element ip kproxy endpoints-tcp { ${WEB_CLUSTER_IP} . ${WEB_PORT} . 0 }`,
+        ],
+        ["a set is empty", "flush set ip kproxy cluster-ips"],
+      ];
+      for (const [name, text] of damages) {
+        await t.step(name, async () => {
+          const found = repairs(kproxy);
+          await nft(text);
+          await untilSame(rules, wanted);
+          assert(repairs(kproxy) > found, kproxy.log);
+        });
+      }
+      await t.step("and clients are served again", async () => {
+        const loop = await ConnectLoop.start(web.pod, { ip: WEB_CLUSTER_IP, port: WEB_PORT });
+        await loop.answered(50);
+        await loop.stopUnbroken();
+      });
+      await t.step("nothing to repair, nothing done", async () => {
+        const from = kproxy.lines.length;
+        await new Promise((resolve) => setTimeout(resolve, 2 * SYNC_PERIOD_MS));
+        assertEquals(kproxy.lines.slice(from), []);
+      });
+      await kproxy.stop();
+      await t.step("a start also takes away what others added", async () => {
+        await nft(
+          "add rule ip6 kproxy services drop\nadd element ip kproxy service-ips { 10.96.9.9 . tcp . 1 : drop }",
+        );
+        await using _kproxy = await web.start();
+        assertEquals(await rules(), wanted);
+      });
+      assertEquals(await theirs(), before);
+    },
+  );
 }

@@ -8,6 +8,7 @@ import { service, slice } from "../flows/objects.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
 import type { LabHost } from "./lab_host.ts";
 import { LabManifests } from "./lab_manifests.ts";
+import { IPTABLES, type LabMode } from "./lab_mode.ts";
 import { NODE_OBJECT, NodeLab } from "./node_lab.ts";
 import { program, ROOT_NAMESPACES } from "./skip.ts";
 
@@ -37,7 +38,7 @@ export function webSlice(pods: readonly string[]): ApiJson {
   return slice("shop/web.1", [`http:${WEB_TARGET_PORT}`], endpoints);
 }
 
-/** How the lab's kproxy is started by default. */
+/** How the lab's kproxy is started by default, but for its mode. */
 export const WEB_ARGS = [
   "--hostname-override=node-a",
   "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
@@ -51,9 +52,10 @@ export class WebLab implements AsyncDisposable {
     readonly manifests: LabManifests,
     readonly pod: LabHost,
     readonly client: LabHost,
+    readonly mode: LabMode,
   ) {}
 
-  static async create(): Promise<WebLab> {
+  static async create(mode: LabMode = IPTABLES): Promise<WebLab> {
     const lab = await NodeLab.create();
     const manifests = await LabManifests.create();
     for (const ip of WEB_PODS) {
@@ -63,7 +65,8 @@ export class WebLab implements AsyncDisposable {
     await manifests.replace("node.json", [NODE_OBJECT]);
     await manifests.replace("web.json", [WEB_SERVICE]);
     await manifests.replace("endpoints.json", [webSlice(WEB_PODS.slice(0, 2))]);
-    return new WebLab(lab, manifests, await lab.host("10.244.0.5", "cni0"), await lab.host("198.51.100.9"));
+    const pod = await lab.host("10.244.0.5", "cni0");
+    return new WebLab(lab, manifests, pod, await lab.host("198.51.100.9"), mode);
   }
 
   /** Starts kproxy on the node and waits for its first syncs. */
@@ -75,8 +78,18 @@ export class WebLab implements AsyncDisposable {
   options(args: readonly string[] = []): { netns: NodeLab["node"]["netns"]; args: string[] } {
     return {
       netns: this.lab.node.netns,
-      args: [...WEB_ARGS, `--manifests=${this.manifests.folder}`, ...args],
+      args: [
+        ...WEB_ARGS,
+        `--proxy-mode=${this.mode.name}`,
+        `--manifests=${this.manifests.folder}`,
+        ...args,
+      ],
     };
+  }
+
+  /** All rules of the mode: equal if and only if the rules are. */
+  async rules(): Promise<string> {
+    return await this.mode.rules(this.lab.node.netns);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
