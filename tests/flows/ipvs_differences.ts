@@ -52,6 +52,11 @@ export const IPVS_DIFFERENCES: readonly ModeDifference[] = [
       found.endsWith("masquerade no"),
   },
   {
+    reason: "hairpins are found by a set, whether a Service led there or not",
+    explains: ({ packet, found }) =>
+      packet.source === packet.destination && found === "untranslated, masquerade yes",
+  },
+  {
     reason: "a rule of sets marks before another takes the packet: the mark is seen by nobody after it",
     explains: ({ found }) => found.endsWith("mark 0x4000 left"),
   },

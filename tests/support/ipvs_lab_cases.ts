@@ -13,6 +13,7 @@ export const IPVS_LAB_CASE_GAPS: Readonly<Record<string, string>> = {
   "more than 1000 endpoints are still chosen evenly": "would need 1001 pods",
   "external IPs are sorted out by family, and blanks and leading zeros are forgiven":
     "manifests are held to what an API server would accept",
+  "a pod that reaches itself without a Service is left alone": "such a packet never leaves the pod",
   "a slice port without a name is skipped": "in manifests it has the name that an API server would give it",
 };
 

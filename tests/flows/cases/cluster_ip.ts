@@ -124,6 +124,15 @@ export const CLUSTER_IP_CASES: readonly FlowCase[] = [
     ],
   },
   {
+    name: "a pod that reaches itself without a Service is left alone",
+    guards: ["hairpin"],
+    objects: [WEB, TWO],
+    flows: [{
+      flow: "10.244.0.11@cni0 → 10.244.0.11:8080 ⇒ untranslated",
+      instead: { ipvs: "untranslated, masquerade yes" },
+    }],
+  },
+  {
     name: "only the Service's own port and protocol are redirected",
     guards: ["iptables 1"],
     objects: [WEB, TWO],
