@@ -11,7 +11,10 @@ import { type UdpFrontend, UdpLab } from "../support/lab_udp.ts";
 import { NODE_OBJECT } from "../support/node_lab.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
-const NEEDS = [ROOT_NAMESPACES, ...["ip", "sysctl", "conntrack", "iptables", "ip6tables"].map(program)];
+const NEEDS = [
+  ROOT_NAMESPACES,
+  ...["ip", "sysctl", "conntrack", "iptables", "ip6tables", "nft"].map(program),
+];
 const FRONTENDS: readonly UdpFrontend[] = [
   "cluster IP",
   "node port",
@@ -20,24 +23,17 @@ const FRONTENDS: readonly UdpFrontend[] = [
   "load balancer IP",
 ];
 
-/** All node ports are served on every address, what nftables mode has to be told. */
-const MODES = [
-  ["iptables", []],
-  ["nftables", ["--nodeport-addresses=0.0.0.0/0,::/0"]],
-] as const;
-const FAMILIES = ["IPv4", "IPv6"] as const;
+const CASES = (["iptables", "nftables"] as const).flatMap((mode) =>
+  (["IPv4", "IPv6"] as const).map((family) => ({ mode, family }))
+);
 
-for (
-  const [mode, args, family] of MODES.flatMap(([mode, args]) =>
-    FAMILIES.map((family) => [mode, args, family] as const)
-  )
-) {
+for (const { mode, family } of CASES) {
   e2eTest(
     `kproxy run: UDP flows follow their endpoints, also over kill -9 and a new start, ${mode}, ${family}`,
-    [...NEEDS, program("nft")],
+    NEEDS,
     async () => {
       await using udp = await UdpLab.create(family);
-      const [first, second] = udp.addresses.pods;
+      const [first, second, third] = udp.addresses.pods;
       await using manifests = await LabManifests.create();
       const write = (endpoints: readonly string[]) => manifests.replace("dns.json", udp.objects(endpoints));
       await manifests.replace("node.json", [NODE_OBJECT]);
@@ -47,8 +43,9 @@ for (
           netns: udp.lab.node.netns,
           args: [
             `--proxy-mode=${mode}`,
-            ...args,
             "--hostname-override=node-a",
+            // In nftables mode the default is the primary address alone.
+            "--nodeport-addresses=0.0.0.0/0,::/0",
             "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
             "--iptables-min-sync-period=0s",
             `--manifests=${manifests.folder}`,
@@ -76,8 +73,11 @@ for (
           "a live flow stays where it is",
         );
       }
+      // From one to none to another one: a flow to nowhere must not stay either.
       await write([]);
       await allReach("refused");
+      await write([third]);
+      await allReach(third);
       assertEquals((await kproxy.stop()).code, 0);
     },
   );
