@@ -13,6 +13,7 @@ import type {
   LeftoverReport,
   ModeCleanup,
 } from "./cleanup.ts";
+import { Nft } from "../kernel/nft.ts";
 import { cleanupIptables, cleanupTargets, IPTABLES_CLEANUP } from "./iptables/cleanup.ts";
 import { IPVS_CLEANUP } from "./ipvs/cleanup.ts";
 import { NFTABLES_CLEANUP } from "./nftables/cleanup.ts";
@@ -52,7 +53,11 @@ async function removeChains(
   { exec, families, dryRun }: CleanupContext,
 ): Promise<LeftoverReport> {
   if (modes.length === 0) return { removed: [], kept: [], failed: [] };
-  const report = await cleanupIptables(await cleanupTargets(exec, families), { dryRun, modes });
+  const report = await cleanupIptables(await cleanupTargets(exec, families), {
+    dryRun,
+    modes,
+    nft: new Nft(exec),
+  });
   return {
     removed: report.removed.map(({ family, variant, table, command }): Leftover => ({
       place: `${family} ${variant} ${table}`,

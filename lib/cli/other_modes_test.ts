@@ -18,7 +18,10 @@ class FakeNft implements Exec {
     for (const line of wholeText(stdin).trimEnd().split("\n")) {
       const [verb, , ...table] = line.split(" ");
       if (verb === "add") tables.add(table.join(" "));
-      else if (!tables.delete(table.join(" "))) {
+      else if (verb === "create") {
+        if (tables.has(table.join(" "))) return { code: 1, stdout: "", stderr: "Error: File exists" };
+        tables.add(table.join(" "));
+      } else if (!tables.delete(table.join(" "))) {
         return { code: 1, stdout: "", stderr: "Error: No such file or directory" };
       }
     }

@@ -21,7 +21,7 @@ const TIMEOUT_MS = 30_000;
 /** Reads and deletes UDP flows. */
 export class Conntrack {
   readonly #exec: Exec;
-  /** False once the program said that it cannot read deletions from a file (before 1.4.7). */
+  /** False once the program said that it cannot read deletions from its input. */
   #batches = true;
 
   constructor(exec: Exec) {
@@ -57,7 +57,7 @@ export class Conntrack {
         (argv) => this.#exec.run(argv, { stdin, timeoutMs: TIMEOUT_MS }),
       );
       if (result.code === 0) return countLines(result.stdout);
-      if (!isUnknownOption(result)) throw new ExecError(argv, result.code, result.stderr);
+      if (!cannotReadInput(result)) throw new ExecError(argv, result.code, result.stderr);
       this.#batches = false;
     }
     let deleted = 0;
@@ -99,8 +99,10 @@ function isDisturbed({ code, stderr }: ExecResult): boolean {
       .test(stderr);
 }
 
-function isUnknownOption({ code, stderr }: ExecResult): boolean {
-  return code === 2 && /unknown option|unrecognized option|[Uu]nknown argument|[Bb]ad option/.test(stderr);
+/** True if the program does not know the option (before 1.4.7), or there is no /dev/stdin, which it reads by that name. */
+function cannotReadInput({ code, stderr }: ExecResult): boolean {
+  return code === 2 &&
+    /Failed to open file|unknown option|unrecognized option|[Uu]nknown argument|[Bb]ad option/.test(stderr);
 }
 
 /** Every flow that is deleted is written on a line of its own. */

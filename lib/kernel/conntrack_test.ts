@@ -49,6 +49,13 @@ Deno.test("a program that reads no deletions from a file is run once per deletio
   assertEquals(fake.runs, [`conntrack -D ${TO_GONE.join(" ")}`], "it is not asked again");
 });
 
+Deno.test("where there is no /dev/stdin, it is run once per deletion", { permissions: "none" }, async () => {
+  const fake = table();
+  fake.planned.push({ code: 2, stderr: `${SAID}Failed to open file /dev/stdin for reading\n` });
+  assertEquals(await new Conntrack(fake).delete([TO_GONE, TO_NOWHERE]), 2);
+  assertEquals(fake.flows, LIVE);
+});
+
 Deno.test("a dump that others disturb is read again, at most five times", {
   permissions: "none",
 }, async () => {

@@ -6,6 +6,7 @@
 import { ExecError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { type Exec, type Input, runOk } from "./exec.ts";
+import { alreadyExists, isWithoutFamily } from "./nft_failure.ts";
 
 /** nft's word for a family of tables. */
 export type NftFamily = "ip" | "ip6";
@@ -13,6 +14,13 @@ export type NftFamily = "ip" | "ip6";
 /** nft's word for an IP family. */
 export function nftFamily(family: IpFamily): NftFamily {
   return family === "IPv4" ? "ip" : "ip6";
+}
+
+/** What may be there, of one family. */
+export interface NftNames {
+  readonly tables?: readonly string[];
+  /** Chains by their table. */
+  readonly chains?: Readonly<Record<string, readonly string[]>>;
 }
 
 /** The program nft, found on the PATH. */
@@ -63,6 +71,30 @@ export class Nft {
       return true;
     } catch (error) {
       if (error instanceof ExecError && error.isNotFound()) return false;
+      throw error;
+    }
+  }
+
+  /**
+   * True if there is none of the tables, and in the others none of the chains. A dry run of making them, in one program:
+   * 20 ms beside 55,000 chains of iptables, where a dry run of deleting one table takes 250 ms, and a list 10 s.
+   *
+   * @throws {ExecError} if nobody can tell
+   */
+  async hasNone(family: NftFamily, { tables = [], chains = {} }: NftNames): Promise<boolean> {
+    const lines = tables.map((table) => `create table ${family} ${table}`);
+    for (const [table, names] of Object.entries(chains)) {
+      lines.push(`add table ${family} ${table}`);
+      lines.push(...names.map((chain) => `create chain ${family} ${table} ${chain}`));
+    }
+    if (lines.length === 0) return true;
+    try {
+      await this.check(`${lines.join("\n")}\n`);
+      return true;
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      if (alreadyExists(error)) return false;
+      if (isWithoutFamily(error)) return true;
       throw error;
     }
   }

@@ -43,6 +43,11 @@ export function isWithoutNftables({ stderr }: ExecError): boolean {
   return NO_NFTABLES_REGEXP.test(stderr);
 }
 
+/** True if the kernel has nf_tables, but takes no table of this family. */
+export function isWithoutFamily({ stderr }: ExecError): boolean {
+  return stderr.includes("Operation not supported");
+}
+
 /** 128 + SIGKILL and SIGTERM: somebody ended it. A crash is something else, and may well come from the text. */
 const KILLED_CODES: readonly number[] = [137, 143];
 

@@ -47,6 +47,7 @@ function start(server: string, wrap: (source: Source) => Source = (source) => so
     async [Symbol.asyncDispose]() {
       stop.abort();
       await running;
+      sink.assertSound();
     },
   };
 }

@@ -97,6 +97,9 @@ e2eTest("what the real nft refuses, the fake refuses for the same reason", NEEDS
     "add element ip kproxy m { 10.0.0.1 . tcp . 80 : goto c }\n";
   const texts = [
     "delete table ip other",
+    "create table ip kproxy",
+    "add table ip kproxy\ncreate chain ip kproxy c\ncreate chain ip kproxy new",
+    "add table ip kproxy\ncreate chain ip kproxy newer",
     "add rule ip kproxy nowhere accept",
     "add rule ip kproxy c goto nowhere",
     "add rule ip kproxy c index 1 accept",

@@ -143,6 +143,7 @@ function command(tables: Tables, line: string): void {
 }
 
 function tableCommand(tables: Tables, verb: string | undefined, key: string, line: string): void {
+  if (verb === "create" && tables.has(key)) refuse(EXISTS);
   if (verb === "delete") {
     if (!tables.delete(key)) refuse(NOT_FOUND);
   } else if (!tables.has(key)) {
@@ -154,7 +155,8 @@ function tableCommand(tables: Tables, verb: string | undefined, key: string, lin
 function chainCommand(table: FakeTable, verb: string | undefined, name: string, rest: string): void {
   const hook = rest.replace(/^\{ (.*) \}$/, "$1");
   const chain = table.chains.get(name);
-  if (verb === "add") {
+  if (verb === "create" && chain !== undefined) refuse(EXISTS);
+  if (verb === "add" || verb === "create") {
     if (chain === undefined) table.chains.set(name, { hook, rules: [] });
     else if (hook !== "" && hook !== chain.hook) refuse("Operation not supported");
     return;

@@ -9,7 +9,7 @@ import { type ApiJson, service, type ServiceSpec, slice } from "../flows/objects
 import type { LabHost } from "./lab_host.ts";
 import type { SocketAddress } from "./lab_sockets.ts";
 import { NODE_ADDRESSES, NodeLab } from "./node_lab.ts";
-import { UdpSender } from "./udp_sender.ts";
+import { type UdpRoute, UdpSender } from "./udp_sender.ts";
 
 const PORT = 53;
 const NODE_PORT = 30053;
@@ -112,12 +112,12 @@ export class UdpLab implements AsyncDisposable {
   }
 
   /** A sender from a port of its own: to the cluster IP from the pod, else from outside. */
-  sender(name: UdpFrontend): UdpSender {
+  sender(name: UdpFrontend, limits: Pick<UdpRoute, "limitMs"> = {}): UdpSender {
     const [host, ip] = name === "cluster IP"
       ? [this.pod, this.addresses.pod] as const
       : [this.client, this.addresses.client] as const;
     const from = { ip, port: FIRST_SOURCE_PORT + this.#senders.length };
-    const sender = new UdpSender({ host, from, to: this.frontend(name) });
+    const sender = new UdpSender({ ...limits, host, from, to: this.frontend(name) });
     this.#senders.push(sender);
     return sender;
   }

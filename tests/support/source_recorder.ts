@@ -9,7 +9,10 @@ import { createLogger, type Logger } from "../../lib/observe/log.ts";
 import { identityOf } from "../../lib/source/events.ts";
 import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "../../lib/source/source.ts";
 
-/** See the module. */
+/**
+ * See the module. An event that makes no sense fails what waits for the recorder and the end of {@linkcode runSource}: a source
+ * may take an error of its sink for one of the connection and try again.
+ */
 export class SourceRecorder implements SourceSink {
   readonly batches: (readonly SourceEvent[])[] = [];
   readonly rejections: Rejection[] = [];
@@ -17,11 +20,23 @@ export class SourceRecorder implements SourceSink {
   /** By {@linkcode identityOf}. */
   readonly objects = new Map<string, ApiObject>();
   #wake: (() => void)[] = [];
+  #problem: unknown;
 
   events(batch: readonly SourceEvent[]): void {
     this.batches.push(batch);
-    for (const event of batch) this.#take(event);
-    this.#notify();
+    try {
+      for (const event of batch) this.#take(event);
+    } catch (error) {
+      this.#problem ??= error;
+      throw error;
+    } finally {
+      this.#notify();
+    }
+  }
+
+  /** @throws {AssertionError} if an event made no sense */
+  assertSound(): void {
+    if (this.#problem !== undefined) throw this.#problem;
   }
 
   rejected(rejection: Rejection): void {
@@ -43,10 +58,16 @@ export class SourceRecorder implements SourceSink {
     return [...this.objects.keys()].filter((name) => name.startsWith(kind)).sort();
   }
 
-  /** Resolves when the condition holds, looking after each delivery. */
+  /**
+   * Resolves when the condition holds, looking after each delivery.
+   *
+   * @throws {AssertionError} if an event made no sense
+   */
   async until(condition: () => boolean, what: string, timeoutMs = 10_000): Promise<void> {
     const deadlineMs = Date.now() + timeoutMs;
-    while (!condition()) {
+    for (;;) {
+      this.assertSound();
+      if (condition()) return;
       const leftMs = deadlineMs - Date.now();
       if (leftMs <= 0) {
         throw new Error(
@@ -122,6 +143,7 @@ export function runSource(make: (log: Logger) => Source): RunningSource {
     async [Symbol.asyncDispose]() {
       stop.abort();
       await running;
+      recorder.assertSound();
     },
   };
 }

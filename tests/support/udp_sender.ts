@@ -13,9 +13,10 @@ export interface UdpRoute {
   readonly host: LabHost;
   readonly from: SocketAddress;
   readonly to: SocketAddress;
+  /** How long a datagram's answer is waited for. @default {100} */
+  readonly limitMs?: number;
 }
 
-/** How long a datagram's answer is waited for. */
 const LIMIT_MS = 100;
 /** From one datagram to the next. */
 const PAUSE_MS = 20;
@@ -69,7 +70,7 @@ export class UdpSender implements AsyncDisposable {
         source: from.ip,
         sourcePort: from.port,
         to,
-        timeoutMs: LIMIT_MS,
+        timeoutMs: this.#route.limitMs ?? LIMIT_MS,
       });
       this.story.push(result === undefined ? "silence" : outcomeOf(result));
       this.#onResult();

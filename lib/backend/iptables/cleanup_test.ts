@@ -1,12 +1,15 @@
 import { assert, assertEquals } from "@std/assert";
+import { ExecError } from "../../errors.ts";
 import { Iptables } from "../../kernel/iptables.ts";
+import type { Nft } from "../../kernel/nft.ts";
 import { probeIptables } from "../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { FakeIptables } from "../../../tests/support/fake_iptables.ts";
 import { defaultSettings, stateOf } from "../../../tests/support/fake_iptables_state.ts";
 import { IptablesProxier } from "./apply.ts";
-import { cleanupIptables, cleanupTargets } from "./cleanup.ts";
+import { USERSPACE_CLEANUP } from "../userspace/cleanup.ts";
+import { cleanupIptables, cleanupTargets, IPTABLES_CLEANUP } from "./cleanup.ts";
 
 const LOGGER = { enabled: () => false, info: () => {}, warn: () => {}, error: () => {} };
 
@@ -187,4 +190,43 @@ Deno.test("KUBE-FIREWALL goes with a proxy that made it, and stays where kubelet
     );
     assertEquals(fake.saved("IPv4", "filter", "nft").includes("KUBE-FIREWALL"), !goes, extra);
   }
+});
+
+Deno.test("tables of the nft variant are read only where nft knows of a chain, or cannot tell", async () => {
+  const asked: unknown[] = [];
+  /** What nft would say of the same kernel. */
+  const nftOf = (fake: FakeIptables): Pick<Nft, "hasNone"> => ({
+    hasNone: (family, { chains = {} }) => {
+      asked.push(chains);
+      const holds = (table: string, chain: string): boolean =>
+        fake.saved(family === "ip" ? "IPv4" : "IPv6", table).includes(`:${chain} `);
+      return Promise.resolve(
+        !Object.entries(chains).some(([table, names]) => names.some((name) => holds(table, name))),
+      );
+    },
+  });
+  const cannotTell: Pick<Nft, "hasNone"> = {
+    hasNone: () => Promise.reject(new ExecError(["nft"], -1, "entity not found")),
+  };
+  const modes = [USERSPACE_CLEANUP];
+  const fake = new FakeIptables();
+  const { target, proxy } = await setUp(fake, "IPv4", "nft");
+  await proxy();
+  const reads = () => fake.runs.filter(({ argv }) => argv[0]?.endsWith("-save")).length;
+  const before = reads();
+  assertEquals((await cleanupIptables([target], { modes, nft: nftOf(fake) })).removed, []);
+  assertEquals(reads(), before);
+  const { nat, filter } = USERSPACE_CLEANUP.chains ?? {};
+  assertEquals(asked, [{ nat, filter }]);
+  await cleanupIptables([target], { modes, nft: cannotTell });
+  assertEquals(reads(), before + 1);
+  await target.restore("*nat\n:KUBE-PORTALS-HOST - [0:0]\n-A OUTPUT -j KUBE-PORTALS-HOST\nCOMMIT\n");
+  const { removed } = await cleanupIptables([target], { modes, nft: nftOf(fake) });
+  assertEquals(removed.map(({ command }) => command), [
+    "-D OUTPUT -j KUBE-PORTALS-HOST",
+    "-X KUBE-PORTALS-HOST",
+  ]);
+  // The names of all chains of Services are not known, so it must read.
+  await cleanupIptables([target], { modes: [IPTABLES_CLEANUP, ...modes], nft: nftOf(fake) });
+  assertEquals(fake.saved("IPv4", "nat").includes(":KUBE-SVC-"), false);
 });

@@ -1,0 +1,82 @@
+/**
+ * UDP clients that never stop sending from one port, and a kproxy that they must not notice: the story of `kproxy run` for
+ * one mode and IP family.
+ *
+ * @module
+ */
+import { assertEquals } from "@std/assert";
+import type { ProxyMode } from "../../lib/config/types.ts";
+import type { IpFamily } from "../../lib/model/objects.ts";
+import { KproxyProcess } from "./kproxy_process.ts";
+import { LabManifests } from "./lab_manifests.ts";
+import { type UdpFrontend, UdpLab } from "./lab_udp.ts";
+import { NODE_OBJECT } from "./node_lab.ts";
+
+const FRONTENDS: readonly UdpFrontend[] = [
+  "cluster IP",
+  "node port",
+  "second node address",
+  "external IP",
+  "load balancer IP",
+];
+
+/**
+ * Clients of every frontend follow the endpoints: one that is replaced, over a kill and a new start that move no live flow, to
+ * none, and to another one.
+ *
+ * @throws {AssertionError} if one does not
+ */
+export async function followUdpEndpoints(
+  mode: ProxyMode,
+  family: IpFamily,
+  limits: Parameters<UdpLab["sender"]>[1] = {},
+): Promise<void> {
+  await using udp = await UdpLab.create(family);
+  const [first, second, third] = udp.addresses.pods;
+  await using manifests = await LabManifests.create();
+  const write = (endpoints: readonly string[]) => manifests.replace("dns.json", udp.objects(endpoints));
+  await manifests.replace("node.json", [NODE_OBJECT]);
+  await write([first]);
+  const start = () =>
+    KproxyProcess.start({
+      netns: udp.lab.node.netns,
+      args: [
+        `--proxy-mode=${mode}`,
+        "--hostname-override=node-a",
+        // In nftables mode the default is the primary address alone.
+        "--nodeport-addresses=0.0.0.0/0,::/0",
+        "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
+        "--iptables-min-sync-period=0s",
+        "--ipvs-min-sync-period=0s",
+        `--manifests=${manifests.folder}`,
+      ],
+    });
+  const senders = FRONTENDS.map((name) => udp.sender(name, limits));
+  const allReach = (outcome: string) => Promise.all(senders.map((sender) => sender.until(outcome)));
+
+  {
+    await using kproxy = await start();
+    await allReach(first);
+    await write([second]);
+    await allReach(second);
+    await kproxy.stop("SIGKILL");
+  }
+  await write([first, second]);
+  const marks = senders.map((sender) => sender.story.length);
+  await using kproxy = await start();
+  await udp.untilServed(first);
+  for (const [index, sender] of senders.entries()) {
+    await sender.next(5);
+    assertEquals(
+      [...new Set(sender.story.slice(marks[index]))],
+      [second],
+      "a live flow stays where it is",
+    );
+  }
+  // From one to none to another one: a flow to nowhere must not stay either.
+  await write([]);
+  await allReach("refused");
+  await write([third]);
+  await allReach(third);
+  assertEquals((await kproxy.stop()).code, 0);
+}
