@@ -17,24 +17,29 @@ async function removeTables({ exec, families, dryRun }: CleanupContext): Promise
   const nft = new Nft(exec);
   const removed: Leftover[] = [];
   const failed: LeftoverFailure[] = [];
-  const report = { removed, kept: [], failed };
-  for (const family of families.map(nftFamily)) {
-    let place = `nft ${family}`;
+  let isOver = false;
+  const attempt = async <T>(place: string, work: () => Promise<T>): Promise<T | null> => {
+    if (isOver) return null;
     try {
-      for (const name of await tablesHere(nft, family)) {
-        place = `nft ${family} ${name}`;
-        if (!dryRun) await nft.deleteTable(family, name);
-        removed.push({ place: "nft", command: `delete table ${family} ${name}`, kind: "tables of nft" });
-      }
+      return await work();
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
-      if (error.isMissing() || isWithoutNftables(error)) return report;
-      failed.push({ place, error });
+      const isAbsent = error.isMissing() || isWithoutNftables(error);
+      if (!isAbsent) failed.push({ place, error });
       // What keeps us from looking at one table keeps us from looking at all of them.
-      if (nftFailureKind(error) !== "rejected") return report;
+      isOver = isAbsent || nftFailureKind(error) !== "rejected";
+      return null;
+    }
+  };
+  for (const family of families.map(nftFamily)) {
+    for (const name of await attempt(`nft ${family}`, () => tablesHere(nft, family)) ?? []) {
+      await attempt(`nft ${family} ${name}`, async () => {
+        if (!dryRun) await nft.deleteTable(family, name);
+        removed.push({ place: "nft", command: `delete table ${family} ${name}`, kind: "tables of nft" });
+      });
     }
   }
-  return report;
+  return { removed, kept: [], failed };
 }
 
 /** Asks by name: a list would read everybody's tables. Most nodes have none of ours, and one look is enough to tell. */
