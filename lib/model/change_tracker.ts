@@ -125,7 +125,7 @@ export class ChangeTracker {
     let udpEndpointsChanged = false;
     let udpServicesChanged = false;
     for (const [name, ports] of this.#pendingServices) {
-      if ([...ports, ...this.#state.services.get(name) ?? []].some(isUdp)) udpServicesChanged = true;
+      if (ports.some(isUdp) || this.#state.services.get(name)?.some(isUdp)) udpServicesChanged = true;
       this.#setPorts(name, ports);
       updatedServices.add(name);
     }

@@ -16,8 +16,8 @@ export type EndpointsByPort = ReadonlyMap<ServicePortKey, readonly Endpoint[]>;
 /** One Service's slices. */
 interface SlicesOfService {
   readonly applied: Map<string, EndpointSlice>;
-  /** Slice name → its newest value since the last checkout; null: gone. */
-  readonly pending: Map<string, EndpointSlice | null>;
+  /** Slice name → its newest value since the last checkout; null: gone. Most Services have none at most times. */
+  pending: Map<string, EndpointSlice | null> | undefined;
 }
 
 /** Settings of an {@link EndpointSliceCache}. */
@@ -82,11 +82,11 @@ export class EndpointSliceCache {
     for (const service of this.#changed) {
       const slices = this.#services.get(service);
       if (slices === undefined) continue;
-      for (const [name, slice] of slices.pending) {
+      for (const [name, slice] of slices.pending ?? []) {
         if (slice === null) slices.applied.delete(name);
         else slices.applied.set(name, slice);
       }
-      slices.pending.clear();
+      slices.pending = undefined;
       if (slices.applied.size === 0) this.#services.delete(service);
       result.set(service, this.#endpointsOf(service, slices.applied));
     }
@@ -114,17 +114,18 @@ export class EndpointSliceCache {
     let slices = this.#services.get(service);
     if (slices === undefined) {
       if (slice === null) return false;
-      slices = { applied: new Map(), pending: new Map() };
+      slices = { applied: new Map(), pending: undefined };
       this.#services.set(service, slices);
     }
-    const pending = slices.pending.get(name);
+    const pending = slices.pending?.get(name);
     const known = pending === undefined ? slices.applied.get(name) ?? null : pending;
     const same = slice === null || known === null ? slice === known : sameSlice(known, slice);
     if (same) {
       // An equal one from a new list: whoever delivered it keeps it too, and the former one can go.
-      if (slice !== null) (pending === undefined ? slices.applied : slices.pending).set(name, slice);
+      if (slice !== null) (pending === undefined ? slices.applied : slices.pending)?.set(name, slice);
       return false;
     }
+    slices.pending ??= new Map();
     slices.pending.set(name, slice);
     this.#changed.add(service);
     return true;
@@ -132,11 +133,10 @@ export class EndpointSliceCache {
 
   #endpointsOf(service: NamespacedName, slices: ReadonlyMap<string, EndpointSlice>): EndpointsByPort {
     const byPort = new Map<ServicePortKey, Endpoint[]>();
-    const names = [...slices.keys()].sort(compareBytes);
-    for (const name of names) {
-      const slice = slices.get(name);
-      if (slice !== undefined) this.#collect(service, slice, byPort);
-    }
+    const sorted = slices.size < 2
+      ? slices
+      : [...slices].sort(([left], [right]) => compareBytes(left, right));
+    for (const [, slice] of sorted) this.#collect(service, slice, byPort);
     for (const [key, endpoints] of byPort) byPort.set(key, sortedWithoutDuplicates(endpoints));
     return byPort;
   }

@@ -51,23 +51,30 @@ export function servicePorts(
     ipvs: service.annotations === undefined ? NO_IPVS_WISHES : ipvsWishes(service.annotations, complain),
   };
 
+  const ports = service.ports.map((port): ServicePort => ({
+    // First: V8 copies into an empty object several times as fast.
+    ...shared,
+    key: servicePortKey(name, port.name, port.protocol),
+    text: servicePortText(name, port.name),
+    portName: port.name,
+    protocol: port.protocol,
+    port: port.port,
+    nodePort: port.nodePort,
+  }));
+  return ports.length < 2 ? ports : withoutDuplicates(ports, complain);
+}
+
+/** The last of each key, in the place of the first. */
+function withoutDuplicates(ports: readonly ServicePort[], complain: Report): readonly ServicePort[] {
   const byKey = new Map<string, ServicePort>();
-  for (const port of service.ports) {
-    const key = servicePortKey(name, port.name, port.protocol);
+  for (const port of ports) {
+    const { key, portName, protocol } = port;
     if (byKey.has(key)) {
       complain(
-        `spec.ports has several ports named "${port.name}" with protocol ${port.protocol}; the last is used`,
+        `spec.ports has several ports named "${portName}" with protocol ${protocol}; the last is used`,
       );
     }
-    byKey.set(key, {
-      key,
-      text: servicePortText(name, port.name),
-      portName: port.name,
-      protocol: port.protocol,
-      port: port.port,
-      nodePort: port.nodePort,
-      ...shared,
-    });
+    byKey.set(key, port);
   }
   return [...byKey.values()];
 }
