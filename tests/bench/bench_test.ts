@@ -1,6 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+import { showsChange } from "./element_watch.ts";
 import { FakeCluster } from "./fake_api.ts";
+import { CommitReader } from "./kernel_events.ts";
 import { distribution } from "./figures.ts";
 import { type BenchOptions, measure } from "./measure.ts";
 import type { BenchMode } from "./mode.ts";
@@ -53,6 +55,40 @@ Deno.test("the fake API server's pages make up the whole list, and it says what 
 function bytesOf(runs: readonly RecordedRun[]): number {
   return runs.reduce((sum, { stdin }) => sum + stdin.length, 0);
 }
+
+/** A message of the kernel about nftables, as netlink(7) frames it. */
+function kernelMessage(type: number, payload: string): Uint8Array {
+  const body = Uint8Array.fromHex(payload);
+  const message = new Uint8Array(20 + (body.length + 3 & ~3));
+  const view = new DataView(message.buffer);
+  view.setUint32(0, 20 + body.length, true);
+  view.setUint16(4, 10 << 8 | type, true);
+  message.set(body, 20);
+  return message;
+}
+
+Deno.test("the kernel's messages become commits, in which a change is found by its address", {
+  permissions: "none",
+}, () => {
+  const [newElement, deletedElement, newGeneration] = [12, 14, 15];
+  const first = new Uint8Array([
+    ...kernelMessage(newElement, "00000a6000010000"),
+    ...kernelMessage(deletedElement, "0a80000b00"),
+  ]);
+  const second = new Uint8Array([
+    ...kernelMessage(newElement, "0a80000c"),
+    ...kernelMessage(newGeneration, "00000001"),
+    ...kernelMessage(newGeneration, "00000002"),
+  ]);
+  const reader = new CommitReader();
+  assertEquals([...reader.read(first)], []);
+  const [commit, empty] = [...reader.read(second)];
+  assert(commit !== undefined && empty !== undefined);
+  const shown = (kind: "added" | "deleted", ip: string): boolean => showsChange(commit, { kind, ip });
+  assertEquals([shown("added", "10.96.0.1"), shown("added", "10.128.0.12")], [true, true]);
+  assertEquals([shown("deleted", "10.128.0.11"), shown("deleted", "10.128.0.12")], [true, false]);
+  assertEquals([empty.added, empty.deleted], [[], []]);
+});
 
 /** Programs and bytes of each change, in order: three replaced endpoints, a Service added, the same deleted. */
 function costs({ changes }: Recording): { programs: number; bytes: number }[] {
