@@ -112,12 +112,12 @@ export class UdpLab implements AsyncDisposable {
   }
 
   /** A sender from a port of its own: to the cluster IP from the pod, else from outside. */
-  sender(name: UdpFrontend, limits: Pick<UdpRoute, "limitMs"> = {}): UdpSender {
+  sender(name: UdpFrontend, pace: Pick<UdpRoute, "slowness"> = {}): UdpSender {
     const [host, ip] = name === "cluster IP"
       ? [this.pod, this.addresses.pod] as const
       : [this.client, this.addresses.client] as const;
     const from = { ip, port: FIRST_SOURCE_PORT + this.#senders.length };
-    const sender = new UdpSender({ ...limits, host, from, to: this.frontend(name) });
+    const sender = new UdpSender({ ...pace, host, from, to: this.frontend(name) });
     this.#senders.push(sender);
     return sender;
   }
@@ -125,7 +125,7 @@ export class UdpLab implements AsyncDisposable {
   /** Waits until a new flow is answered by this pod. */
   async untilServed(ip: string): Promise<void> {
     const to = this.frontend("cluster IP");
-    const deadline = performance.now() + 10_000;
+    const deadline = performance.now() + 30_000;
     for (;;) {
       const [result] = await this.pod.probe({ protocol: "udp", to, timeoutMs: 100 });
       if (result?.kind === "answer" && result.answer.local.ip === ip) return;

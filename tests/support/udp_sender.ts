@@ -13,10 +13,11 @@ export interface UdpRoute {
   readonly host: LabHost;
   readonly from: SocketAddress;
   readonly to: SocketAddress;
-  /** How long a datagram's answer is waited for. @default {100} */
-  readonly limitMs?: number;
+  /** How many times slower than most this machine is. @default {1} */
+  readonly slowness?: number;
 }
 
+/** How long a datagram's answer is waited for. */
 const LIMIT_MS = 100;
 /** From one datagram to the next. */
 const PAUSE_MS = 20;
@@ -32,8 +33,11 @@ export class UdpSender implements AsyncDisposable {
   #stopped = false;
   #onResult: () => void = () => {};
 
+  readonly #slowness: number;
+
   constructor(route: UdpRoute) {
     this.#route = route;
+    this.#slowness = route.slowness ?? 1;
     this.#ended = this.#send();
   }
 
@@ -41,7 +45,7 @@ export class UdpSender implements AsyncDisposable {
   async until(outcome: string): Promise<void> {
     // The one under way was sent before.
     const from = this.story.length + 1;
-    const deadline = performance.now() + WAIT_LIMIT_MS;
+    const deadline = performance.now() + WAIT_LIMIT_MS * this.#slowness;
     while (!this.story.slice(from).includes(outcome)) {
       const seen = [...new Set(this.story.slice(from))].join(", ");
       const { ip, port } = this.#route.to;
@@ -70,11 +74,11 @@ export class UdpSender implements AsyncDisposable {
         source: from.ip,
         sourcePort: from.port,
         to,
-        timeoutMs: this.#route.limitMs ?? LIMIT_MS,
+        timeoutMs: LIMIT_MS * this.#slowness,
       });
       this.story.push(result === undefined ? "silence" : outcomeOf(result));
       this.#onResult();
-      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS * this.#slowness));
     }
   }
 }

@@ -29,7 +29,7 @@ const FRONTENDS: readonly UdpFrontend[] = [
 export async function followUdpEndpoints(
   mode: ProxyMode,
   family: IpFamily,
-  limits: Parameters<UdpLab["sender"]>[1] = {},
+  pace: Parameters<UdpLab["sender"]>[1] = {},
 ): Promise<void> {
   await using udp = await UdpLab.create(family);
   const [first, second, third] = udp.addresses.pods;
@@ -51,7 +51,7 @@ export async function followUdpEndpoints(
         `--manifests=${manifests.folder}`,
       ],
     });
-  const senders = FRONTENDS.map((name) => udp.sender(name, limits));
+  const senders = FRONTENDS.map((name) => udp.sender(name, pace));
   const allReach = (outcome: string) => Promise.all(senders.map((sender) => sender.until(outcome)));
 
   {
