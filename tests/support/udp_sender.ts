@@ -29,11 +29,10 @@ export class UdpSender implements AsyncDisposable {
   /** What became of each datagram: the `ip` that answered, `refused` or `silence`. */
   readonly story: string[] = [];
   readonly #route: UdpRoute;
+  readonly #slowness: number;
   readonly #ended: Promise<void>;
   #stopped = false;
   #onResult: () => void = () => {};
-
-  readonly #slowness: number;
 
   constructor(route: UdpRoute) {
     this.#route = route;
