@@ -26,6 +26,11 @@ export interface PreparedMode {
   readonly proxiers: readonly FamilyProxier[];
   /** Takes the Node's facts over; yields the families whose rules that changes, so that they must be written again. */
   reconfigure(node: NodeObject | null): readonly IpFamily[];
+  /**
+   * Takes the networks of ServiceCIDRs over, both families; yields the families whose rules that changes: a sync writes the
+   * difference. Only modes whose rules depend on them have it, and only for those are they asked for.
+   */
+  setServiceCidrs?(networks: readonly string[]): readonly IpFamily[];
   /** What the rules have counted; what cannot be told now is left out. Never rejects. Only where rules count. */
   readonly packetCounts?: () => Promise<Partial<PacketCounts>>;
   /** Ends work that goes on between syncs. Called after the last sync; what is in the kernel stays. */

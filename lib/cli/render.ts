@@ -12,13 +12,14 @@ import { renderPlan as renderIpvsPlan } from "../backend/ipvs/render.ts";
 import { configuredIpvs, nodePortIps } from "../backend/ipvs/settings.ts";
 import { planNftables } from "../backend/nftables/plan.ts";
 import { renderPlan } from "../backend/nftables/render.ts";
-import { configuredNftables } from "../backend/nftables/settings.ts";
+import { configuredNftables, networksOfFamily } from "../backend/nftables/settings.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UnsupportedError, UsageError } from "../errors.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import { isLoopback, parseIp } from "../model/ip.ts";
 import { matchingNodeIps, nodeZone } from "../model/node.ts";
 import type { ApiObject, IpFamily, NodeObject } from "../model/objects.ts";
+import { serviceNetworks } from "../model/service_cidrs.ts";
 import type { NodeFacts, ProxyState } from "../model/state.ts";
 import { readManifests } from "../source/files.ts";
 import { effectiveConfiguration } from "./configuration.ts";
@@ -35,6 +36,8 @@ interface Rendered {
   readonly config: KubeProxyConfiguration;
   readonly node: NodeObject | null;
   readonly states: ReadonlyMap<IpFamily, ProxyState>;
+  /** Networks of ServiceCIDRs. */
+  readonly serviceCidrs: readonly string[];
 }
 
 /** How one mode is rendered. */
@@ -82,7 +85,8 @@ export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number>
   const node = objects.find((object) => object.kind === "Node" && object.name === name);
   const known = node?.kind === "Node" ? node : null;
   const states = foldObjects(objects, { name, zone: nodeZone(known) }, warn);
-  const rendered: Rendered = { config, node: known, states };
+  const serviceCidrs = serviceNetworks(objects.filter((object) => object.kind === "ServiceCIDR"));
+  const rendered: Rendered = { config, node: known, states, serviceCidrs };
   const families = wantedFamilies(flags, states);
   for (const family of families) {
     if (families.length > 1) await io.out(`# ${family}: what follows is for ${mode.tool[family]}\n`);
@@ -148,7 +152,7 @@ function wantedFamilies(flags: ParsedFlags, states: ReadonlyMap<IpFamily, ProxyS
 
 /** The table of one family, complete. */
 function renderNftables(
-  { config, node, states }: Rendered,
+  { config, node, states, serviceCidrs }: Rendered,
   family: IpFamily,
   warn: (text: string) => void,
 ): string {
@@ -157,8 +161,7 @@ function renderNftables(
   return renderPlan(planNftables(stateOf(states, family), "all", {
     ...options,
     nodePortIps: matchingNodeIps(options.nodePortAddresses, ownAddresses(node, options.nodeIp)),
-    // No object that is read tells them.
-    serviceCidrs: [],
+    serviceCidrs: networksOfFamily(serviceCidrs, family),
     objectComments: true,
   }));
 }

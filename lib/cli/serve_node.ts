@@ -77,6 +77,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
       ownNode.set(object);
       nodeWatch.take(object, loop.initialized);
     },
+    onServiceCidrs: prepared.setServiceCidrs?.bind(prepared),
     onHeard: (kind) => servers.heard(kind),
     onRestored: (state) => {
       servers.restored(state);

@@ -103,4 +103,12 @@ export interface NodeObject {
   readonly deleting: boolean;
 }
 
-export type ApiObject = Service | EndpointSlice | NodeObject;
+/** A networking.k8s.io/v1 ServiceCIDR: networks that cluster IPs are taken from. */
+export interface ServiceCidr {
+  readonly kind: "ServiceCIDR";
+  readonly name: string;
+  /** Canonical, none of them all addresses. */
+  readonly cidrs: readonly string[];
+}
+
+export type ApiObject = Service | EndpointSlice | NodeObject | ServiceCidr;

@@ -155,7 +155,10 @@ export class HealthState {
     for (const [kind, at] of [...this.#heard].sort()) {
       const ageMs = now.nowMs - at.nowMs;
       watches[kind] = { ageSeconds: seconds(ageMs), lastHeard: formatRfc3339(at.epochMs) };
-      if (ageMs > this.#watchLimitMs) reasons.push(`${kind}: nothing heard for ${seconds(ageMs)} s`);
+      // Rules are right without ServiceCIDRs, and rights to read them may be taken away.
+      if (ageMs > this.#watchLimitMs && kind !== "servicecidrs") {
+        reasons.push(`${kind}: nothing heard for ${seconds(ageMs)} s`);
+      }
     }
     const snapshot = this.#restored === null ? undefined : shownSnapshot(this.#restored, now.epochMs);
     if (snapshot !== undefined) {

@@ -55,6 +55,7 @@ export class CombinedSource implements Source {
 
   #sinkOf(side: Side, sink: SourceSink): SourceSink {
     return {
+      wantsServiceCidrs: sink.wantsServiceCidrs === true,
       events: (batch) => {
         const merged = this.#merge(side, batch);
         if (merged.length > 0) sink.events(merged);

@@ -10,6 +10,7 @@ import type {
   EndpointSlice,
   IpFamily,
   NodeObject,
+  ServiceCidr,
   SliceEndpoint,
   SlicePort,
 } from "../model/objects.ts";
@@ -195,6 +196,26 @@ function decodeNodeAddresses(status: RawObject): NodeObject["addresses"] {
 }
 
 /**
+ * Decodes a networking.k8s.io/v1 ServiceCIDR.
+ *
+ * @throws {DecodeError} naming the first field that cannot be read
+ */
+export function decodeServiceCidr(raw: unknown): ServiceCidr {
+  const object = asObject(raw);
+  const name = requiredName(objectAt(object, "metadata"), "name", "subdomain");
+  const check = (text: string): void => {
+    const cidr = parseCidr(text);
+    if (cidr === null) {
+      throw new DecodeError("", `must be a network such as 10.96.0.0/16, found ${quote(text)}`);
+    }
+    // What is not allocated in it is dropped: this would be everything.
+    if (cidr.prefixLength === 0) throw new DecodeError("", `must not be all addresses, found ${quote(text)}`);
+  };
+  const cidrs = inside("spec", () => textsAt(objectAt(object, "spec"), "cidrs", check));
+  return { kind: "ServiceCIDR", name, cidrs: cidrs.map((cidr) => parseCidr(cidr)?.text ?? cidr) };
+}
+
+/**
  * True if kube-proxy's selectors let this raw object through: no Service of another proxy, no headless Service, no slice or
  * Endpoints of a headless Service. For sources whose server does not select for them.
  */
@@ -224,6 +245,7 @@ const KINDS: Readonly<Record<string, { apiVersion: string; decode: Decoder }>> =
   },
   Endpoints: { apiVersion: "v1", decode: decodeEndpoints },
   Node: { apiVersion: "v1", decode: (raw) => [decodeNode(raw)] },
+  ServiceCIDR: { apiVersion: "networking.k8s.io/v1", decode: (raw) => [decodeServiceCidr(raw)] },
 };
 type Decoder = (raw: unknown, options: DecodeOptions) => ApiObject[];
 const KIND_NAMES: readonly string[] = Object.keys(KINDS);
@@ -249,7 +271,7 @@ export function* itemsOf(raw: unknown, path = "", depth = 0): Generator<RawItem>
   }
 }
 
-const OWN_VERSION = /^(v\d|discovery\.k8s\.io\/)/;
+const OWN_VERSION = /^(v\d|(discovery|networking)\.k8s\.io\/)/;
 
 /**
  * The kind of an item that is none of the proxy's business (a Deployment, a ConfigMap); undefined if it is one of those

@@ -33,7 +33,9 @@ export function eventsBetween(old: ApiObject | undefined, object: ApiObject | un
 
 /** `Service shop/web`. */
 export function identityOf(object: ApiObject): string {
-  return object.kind === "Node" ? `Node ${object.name}` : `${object.kind} ${object.namespace}/${object.name}`;
+  return "namespace" in object
+    ? `${object.kind} ${object.namespace}/${object.name}`
+    : `${object.kind} ${object.name}`;
 }
 
 /** Joins several events of one object into the one that says the same. */

@@ -15,6 +15,7 @@ import {
   ENDPOINT_SLICES,
   ENDPOINTS,
   nodeResource,
+  SERVICE_CIDRS,
   SERVICES,
   type WatchedResource,
 } from "./kube_resources.ts";
@@ -54,6 +55,7 @@ export interface KubeSourceOptions {
  *
  * - Selects on the server, by kube-proxy's selectors.
  * - A Node that the server does not let us read counts as synced without an object; it is asked for again now and then.
+ * - ServiceCIDRs, if the sink wants them, are had from servers that have them and let us read them.
  * - Delivers each object again, unchanged, once per `configSyncPeriodMs`.
  */
 export class KubeSource implements Source {
@@ -86,6 +88,7 @@ export class KubeSource implements Source {
         reflect(SERVICES, "retry"),
         this.#reflectEndpoints(reflect, signal),
         reflect(nodeResource(this.#options.nodeName), "empty"),
+        sink.wantsServiceCidrs === true ? reflect(SERVICE_CIDRS, "optional") : Promise.resolve(),
         resync(stores, { periodMs: this.#options.configSyncPeriodMs, clock, sink }, signal),
       ]);
     } finally {

@@ -20,6 +20,8 @@ export interface ReflectorTimes {
   /** Wait after the first failure in a row; doubled with each further one, and up to twice as long by chance. */
   readonly backoffInitialMs: number;
   readonly backoffMaxMs: number;
+  /** Wait after a refusal of what is optional, up to twice as long by chance: one that stays must cost the server little. */
+  readonly optionalMs: number;
   /** Without a byte for this long a watch counts as dead. The server sends a bookmark about every minute. */
   readonly stallMs: number;
   /** The server ends a watch after this time, up to twice as long by chance. */
@@ -34,6 +36,7 @@ export interface ReflectorTimes {
 export const REFLECTOR_TIMES: ReflectorTimes = {
   backoffInitialMs: 800,
   backoffMaxMs: 30_000,
+  optionalMs: 300_000,
   stallMs: 90_000,
   watchMs: 300_000,
   answerMs: 60_000,
@@ -53,9 +56,10 @@ export interface ReflectorOptions {
   readonly random: () => number;
   /**
    * If the server does not have the resource (404) or does not let us list it (403) at first: `retry` until it does; `empty`
-   * counts as synced meanwhile; `stop` ends the reflector on a 404.
+   * counts as synced meanwhile; `stop` ends the reflector on a 404. `optional`: as `empty`, also later on, when what is known
+   * stays in force; that is no error and is said once.
    */
-  readonly ifRefused: "retry" | "empty" | "stop";
+  readonly ifRefused: "retry" | "empty" | "stop" | "optional";
 }
 
 const PAGE_SIZE = 500;
@@ -71,6 +75,8 @@ export class Reflector {
   #selector = 0;
   #pageSize = PAGE_SIZE;
   #synced = false;
+  /** True while the server refuses what is optional. */
+  #isDoneWithout = false;
   /** In a row, since the last list or watch event. */
   #failures = 0;
   /** How often in a row a version was gone, since the last watch event. */
@@ -98,12 +104,13 @@ export class Reflector {
         if (signal.aborted) return;
         const next = error instanceof RefusalError ? this.#afterRefusal(error) : "wait";
         if (next === "stop") return;
+        if (next === "do without") await this.#doWithout(error, signal);
         if (next === "wait") await this.#backOff(error, signal);
       }
     }
   }
 
-  #afterRefusal(error: RefusalError): "now" | "wait" | "stop" {
+  #afterRefusal(error: RefusalError): "now" | "wait" | "stop" | "do without" {
     const { resource, log, ifRefused } = this.#options;
     const { status } = error;
     if (error instanceof ExpiredError) {
@@ -122,10 +129,25 @@ export class Reflector {
       return "now";
     }
     if (!this.#synced && ifRefused === "stop" && status === 404) return "stop";
-    if (!this.#synced && ifRefused === "empty" && (status === 403 || status === 404)) this.#deliver([]);
+    const isClosed = status === 403 || status === 404;
+    if (ifRefused === "optional" && isClosed) return "do without";
+    if (!this.#synced && ifRefused === "empty" && isClosed) this.#deliver([]);
     // A list is the way out of whatever a server has against the version we know.
     if (this.#failures >= FAILURES_BEFORE_LIST) this.#version = "";
     return "wait";
+  }
+
+  async #doWithout(error: unknown, signal: AbortSignal): Promise<void> {
+    const { times, random, connection, resource, log } = this.#options;
+    // A server that comes with another version may have other versions of objects, too.
+    this.#version = "";
+    this.#failures = 0;
+    if (!this.#isDoneWithout) {
+      log.info("Going on without what the API server does not give", { resource: resource.path, err: error });
+    }
+    this.#isDoneWithout = true;
+    if (!this.#synced) this.#deliver([]);
+    await connection.wait(Math.round(times.optionalMs * (1 + random())), error, signal);
   }
 
   async #backOff(error: unknown, signal: AbortSignal): Promise<void> {
@@ -154,6 +176,10 @@ export class Reflector {
     this.#pageSize = PAGE_SIZE;
     this.#failures = 0;
     connection.succeeded(resource.path);
+    if (this.#isDoneWithout) {
+      this.#isDoneWithout = false;
+      this.#options.log.info("The API server gives what it did not give before", { resource: resource.path });
+    }
     this.#options.sink.heard?.(resource.kind);
     this.#deliver(this.#store.replaceAll(listed));
   }

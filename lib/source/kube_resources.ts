@@ -4,7 +4,13 @@
  * @module
  */
 import type { ApiObject } from "../model/objects.ts";
-import { decodeEndpoints, decodeEndpointSlice, decodeNode, decodeService } from "./decode.ts";
+import {
+  decodeEndpoints,
+  decodeEndpointSlice,
+  decodeNode,
+  decodeService,
+  decodeServiceCidr,
+} from "./decode.ts";
 import type { ResourceKind } from "./source.ts";
 
 /** One resource of the API and how its objects are read. */
@@ -53,6 +59,15 @@ export const ENDPOINTS: WatchedResource = {
   path: "/api/v1/endpoints",
   selectors: NOT_HEADLESS,
   decode: (raw) => decodeEndpoints(raw),
+};
+
+/** All ServiceCIDRs. Servers before 1.33 have none, and roles from before then do not grant them. */
+export const SERVICE_CIDRS: WatchedResource = {
+  kind: "servicecidrs",
+  objectKind: "ServiceCIDR",
+  path: "/apis/networking.k8s.io/v1/servicecidrs",
+  selectors: [{}],
+  decode: (raw) => [decodeServiceCidr(raw)],
 };
 
 /** The Node of that name. */

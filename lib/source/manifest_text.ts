@@ -228,13 +228,17 @@ function decodeDocument(raw: unknown, document: number, line: (path: string) => 
 function keyOf({ raw, kind }: RawItem): string | null {
   const { name, namespace = "default" } = metadataOf(raw);
   if (typeof kind !== "string" || kind === "" || typeof name !== "string" || name === "") return null;
-  if (kind === "Node") return `Node ${name}`;
+  if (isClusterScoped(kind)) return `${kind} ${name}`;
   return typeof namespace === "string" ? `${kind} ${namespace}/${name}` : null;
 }
 
 function describeWritten({ raw, kind }: RawItem): string {
   const { namespace = "default", name } = metadataOf(raw);
-  return describeItem({ kind, raw: { metadata: kind === "Node" ? { name } : { namespace, name } } });
+  return describeItem({ kind, raw: { metadata: isClusterScoped(kind) ? { name } : { namespace, name } } });
+}
+
+function isClusterScoped(kind: unknown): boolean {
+  return kind === "Node" || kind === "ServiceCIDR";
 }
 
 function metadataOf(raw: unknown): { readonly name?: unknown; readonly namespace?: unknown } {

@@ -5,13 +5,13 @@
  * @module
  */
 import type { ApiObject, EndpointSlice, NodeObject, Service, SliceEndpoint } from "../model/objects.ts";
-import { decodeEndpointSlice, decodeNode, decodeService } from "./decode.ts";
+import { decodeEndpointSlice, decodeNode, decodeService, decodeServiceCidr } from "./decode.ts";
 import { asObject, DecodeError, notAmong, objectAt, type RawObject, textAt } from "./decode_values.ts";
 
 /** Slices that stand for v1 Endpoints have names that no object may have; theirs is kept here. */
 const ENDPOINTS_ANNOTATION = "kproxy/endpoints-slice";
 const TRIGGER_TIME_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time";
-const KINDS = ["Service", "EndpointSlice", "Node"] as const;
+const KINDS = ["Service", "EndpointSlice", "Node", "ServiceCIDR"] as const;
 
 /** The object of the API that {@linkcode decodeSnapshotObject} reads the same object from. */
 export function encodeSnapshotObject(object: ApiObject): RawObject {
@@ -22,6 +22,8 @@ export function encodeSnapshotObject(object: ApiObject): RawObject {
       return encodeSlice(object);
     case "Node":
       return encodeNode(object);
+    case "ServiceCIDR":
+      return { kind: object.kind, metadata: { name: object.name }, spec: { cidrs: object.cidrs } };
   }
 }
 
@@ -34,6 +36,7 @@ export function decodeSnapshotObject(raw: unknown): ApiObject {
   const { kind } = asObject(raw);
   if (kind === "Service") return decodeService(raw);
   if (kind === "Node") return decodeNode(raw);
+  if (kind === "ServiceCIDR") return decodeServiceCidr(raw);
   if (kind !== "EndpointSlice") throw notAmong("kind", KINDS, kind);
   const slice = decodeEndpointSlice(raw);
   const written = textAt(

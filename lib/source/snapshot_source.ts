@@ -54,6 +54,7 @@ const KINDS: Readonly<Record<ApiObject["kind"], ResourceKind>> = {
   Node: "nodes",
   Service: "services",
   EndpointSlice: "endpointslices",
+  ServiceCIDR: "servicecidrs",
 };
 /** What rules cannot be made without; that a Node may not be read is no reason to call a state old. */
 const ESSENTIAL: readonly ResourceKind[] = ["services", "endpointslices"];
@@ -167,6 +168,10 @@ class RememberedState implements SourceSink {
   /** Aborted once the origin has listed all that rules need. */
   get listed(): AbortSignal {
     return this.#allListed.signal;
+  }
+
+  get wantsServiceCidrs(): boolean {
+    return this.#sink.wantsServiceCidrs === true;
   }
 
   objects(): ApiObject[] {

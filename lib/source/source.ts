@@ -5,7 +5,7 @@
  */
 import type { ApiObject } from "../model/objects.ts";
 
-export type ResourceKind = "services" | "endpointslices" | "nodes";
+export type ResourceKind = "services" | "endpointslices" | "nodes" | "servicecidrs";
 
 /** One change. `old` is what this source delivered before under the same identity. */
 export type SourceEvent =
@@ -27,6 +27,8 @@ export interface Rejection {
 
 /** Receives what a source finds. Calls are synchronous, in order, and must not throw. */
 export interface SourceSink {
+  /** True: ServiceCIDRs are of use. A source that has to ask for them does so only then; no sync ever waits for them. */
+  readonly wantsServiceCidrs?: boolean;
   /** Related changes arrive in one call, so that they end up in one sync. */
   events(batch: readonly SourceEvent[]): void;
   rejected(rejection: Rejection): void;

@@ -4,7 +4,15 @@
  * @module
  */
 import type { ChangeTracker } from "../model/change_tracker.ts";
-import type { ApiObject, EndpointSlice, IpFamily, NodeObject, Service } from "../model/objects.ts";
+import type {
+  ApiObject,
+  EndpointSlice,
+  IpFamily,
+  NodeObject,
+  Service,
+  ServiceCidr,
+} from "../model/objects.ts";
+import { serviceNetworks } from "../model/service_cidrs.ts";
 import type { Rejection, ResourceKind, RestoredState, SourceEvent, SourceSink } from "../source/source.ts";
 
 /** One IP family as the loop sees it. */
@@ -30,6 +38,8 @@ export interface ProxyLoopOptions {
   readonly nodeName: string;
   /** The own Node changed, or is gone. */
   readonly onNode: (node: NodeObject | undefined) => void;
+  /** The networks of ServiceCIDRs changed; yields the families whose rules that changes. Absent: they do not matter. */
+  readonly onServiceCidrs?: ((networks: readonly string[]) => readonly IpFamily[]) | undefined;
   readonly onRejected: (rejection: Rejection) => void;
   readonly changes?: ChangeObserver;
   /** The source gave a sign of life. */
@@ -47,9 +57,15 @@ export class ProxyLoop implements SourceSink {
   readonly #synced = new Set<ResourceKind>();
   #gateOpen = false;
   #onSynced: ((kind: ResourceKind) => void)[] = [];
+  readonly #serviceCidrs = new Map<string, ServiceCidr>();
+  #serviceCidrsChanged = false;
 
   constructor(options: ProxyLoopOptions) {
     this.#options = options;
+  }
+
+  get wantsServiceCidrs(): boolean {
+    return this.#options.onServiceCidrs !== undefined;
   }
 
   /** True once syncs may run. */
@@ -78,6 +94,7 @@ export class ProxyLoop implements SourceSink {
     const wasInitialized = this.initialized;
     const changed = new Set<FamilyLane>();
     for (const event of batch) this.#take(event, changed);
+    this.#tellServiceCidrs(changed);
     if (!wasInitialized) this.#requestAll();
     else for (const lane of changed) lane.requestSync();
   }
@@ -116,7 +133,22 @@ export class ProxyLoop implements SourceSink {
     else if (kind === "EndpointSlice") this.#takeSlice(asSlice(old), asSlice(current), changed);
     else if (kind === "Node" && (current ?? old)?.name === this.#options.nodeName) {
       this.#options.onNode(current?.kind === "Node" ? current : undefined);
-    }
+    } else if (kind === "ServiceCIDR") this.#takeServiceCidr(asServiceCidr(old), asServiceCidr(current));
+  }
+
+  #takeServiceCidr(old: ServiceCidr | undefined, current: ServiceCidr | undefined): void {
+    if (old === current) return;
+    if (current !== undefined) this.#serviceCidrs.set(current.name, current);
+    else if (old !== undefined) this.#serviceCidrs.delete(old.name);
+    this.#serviceCidrsChanged = true;
+  }
+
+  #tellServiceCidrs(changed: Set<FamilyLane>): void {
+    const { lanes, onServiceCidrs } = this.#options;
+    if (!this.#serviceCidrsChanged) return;
+    this.#serviceCidrsChanged = false;
+    const families = onServiceCidrs?.(serviceNetworks(this.#serviceCidrs.values())) ?? [];
+    for (const lane of lanes) if (families.includes(lane.family)) changed.add(lane);
   }
 
   #takeService(old: Service | undefined, current: Service | undefined, changed: Set<FamilyLane>): void {
@@ -144,6 +176,10 @@ export class ProxyLoop implements SourceSink {
 
 function asService(object: ApiObject | undefined): Service | undefined {
   return object?.kind === "Service" ? object : undefined;
+}
+
+function asServiceCidr(object: ApiObject | undefined): ServiceCidr | undefined {
+  return object?.kind === "ServiceCIDR" ? object : undefined;
 }
 
 function asSlice(object: ApiObject | undefined): EndpointSlice | undefined {

@@ -22,6 +22,7 @@ const COLLECTIONS: Readonly<Record<string, string>> = {
   Endpoints: "/api/v1/namespaces/{namespace}/endpoints",
   EndpointSlice: "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices",
   Node: "/api/v1/nodes",
+  ServiceCIDR: "/apis/networking.k8s.io/v1/servicecidrs",
 };
 
 /** Builds kapi unless this very source has been built before; returns the program's path. */

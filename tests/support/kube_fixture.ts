@@ -14,6 +14,7 @@ import { type RunningSource, runSource } from "./source_recorder.ts";
 export const QUICK_TIMES: ReflectorTimes = {
   backoffInitialMs: 20,
   backoffMaxMs: 200,
+  optionalMs: 200,
   stallMs: 30_000,
   watchMs: 60_000,
   answerMs: 30_000,

@@ -61,12 +61,14 @@ const LIST_KINDS: Readonly<Record<string, string>> = {
   endpointslices: "EndpointSliceList",
   endpoints: "EndpointsList",
   nodes: "NodeList",
+  servicecidrs: "ServiceCIDRList",
 };
 const PLURALS: Readonly<Record<string, string>> = {
   Service: "services",
   EndpointSlice: "endpointslices",
   Endpoints: "endpoints",
   Node: "nodes",
+  ServiceCIDR: "servicecidrs",
 };
 
 /** See the module. */

@@ -9,6 +9,7 @@ import { type Nft, nftFamily } from "../../kernel/nft.ts";
 import { describeNftFailure, nftComplaints, nftFailureKind } from "../../kernel/nft_failure.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import { sameTexts } from "../../model/service_port.ts";
 import type { ProxyState } from "../../model/state.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
@@ -35,7 +36,7 @@ import { staleChainNames, type TableAddress, writtenChainNames } from "./transac
 export const ELEMENTS_PER_TRANSACTION = 10_000;
 
 /** What decides the rules, as far as it is known before the first sync. */
-export type NftablesSettings = Omit<NftablesOptions, "family" | "nodePortIps">;
+export type NftablesSettings = Omit<NftablesOptions, "family" | "nodePortIps" | "serviceCidrs">;
 
 /** What an {@linkcode NftablesProxier} needs. */
 export interface NftablesProxierOptions {
@@ -61,6 +62,7 @@ export class NftablesProxier implements FamilyProxier {
   readonly #canary = new CanarySampler();
   readonly #deepChecks = new DeepChecks();
   #settings: NftablesSettings;
+  #serviceCidrs: readonly string[] = [];
   /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
   #committed: CommittedTable | undefined;
   /** Counts syncs, so that a check can tell that one went on meanwhile. */
@@ -84,6 +86,18 @@ export class NftablesProxier implements FamilyProxier {
     if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return false;
     this.#settings = settings;
     this.#committed = undefined;
+    return true;
+  }
+
+  /**
+   * Takes other ServiceCIDRs over; the next sync writes the difference, whichever Services it is about.
+   *
+   * @param networks as nft prints them, of this family
+   * @returns true if they differ
+   */
+  setServiceCidrs(networks: readonly string[]): boolean {
+    if (sameTexts(networks, this.#serviceCidrs)) return false;
+    this.#serviceCidrs = networks;
     return true;
   }
 
@@ -240,6 +254,7 @@ export class NftablesProxier implements FamilyProxier {
     return {
       ...this.#settings,
       family: this.family,
+      serviceCidrs: this.#serviceCidrs,
       nodePortIps: nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, interfaceIps()),
     };
   }

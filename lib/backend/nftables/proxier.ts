@@ -24,7 +24,7 @@ import type { ModeContext, PreparedMode } from "../mode.ts";
 import { NftablesProxier, type NftablesSettings } from "./apply.ts";
 import { neededFeatures } from "./features.ts";
 import { probeText } from "./probe_plan.ts";
-import { type ConfiguredNftables, configuredNftables } from "./settings.ts";
+import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "./settings.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 /** Older ones take the same rules, but do not list them such that they can be read back. */
@@ -86,7 +86,7 @@ function makeProxiers({ nft, config, log, families }: ProxierParts): PreparedMod
       log.info("Local traffic is not told apart", { family, problem: problem.message });
     }
     const objectComments = families.get(family)?.objectComments ?? false;
-    return { ...options, serviceCidrs: [], objectComments };
+    return { ...options, objectComments };
   };
   tellLocalhostNodePorts(settingsOf("IPv4", null), log);
   const proxiers = [...families.keys()].map((family) =>
@@ -104,6 +104,11 @@ function makeProxiers({ nft, config, log, families }: ProxierParts): PreparedMod
     reconfigure: (node) =>
       proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, node)))
         .map(({ family }) => family),
+    setServiceCidrs: (networks) => {
+      log.info("ServiceCIDRs", { networks });
+      return proxiers.filter((proxier) => proxier.setServiceCidrs(networksOfFamily(networks, proxier.family)))
+        .map(({ family }) => family);
+    },
   };
 }
 

@@ -5,6 +5,7 @@
  */
 import { selectedMasqueradeAll, selectedMasqueradeBit } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { parseCidr } from "../../model/ip.ts";
 import { type LocalDetection, nodeIps, nodePortAddresses, selectLocalDetector } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { NftablesOptions } from "./ruleset.ts";
@@ -49,4 +50,13 @@ export function configuredNftables(
     },
     problem,
   };
+}
+
+/** Those of one family, as nft prints them: a network of one address without its length. */
+export function networksOfFamily(networks: readonly string[], family: IpFamily): readonly string[] {
+  return networks.flatMap((text) => {
+    const cidr = parseCidr(text);
+    if (cidr === null || cidr.family !== family) return [];
+    return [cidr.prefixLength === cidr.bytes.length * 8 ? text.slice(0, text.indexOf("/")) : text];
+  });
 }

@@ -27,6 +27,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
@@ -80,7 +81,7 @@ var (
 	scheme = runtime.NewScheme()
 	codecs = serializer.NewCodecFactory(scheme)
 	gvs    = schema.GroupVersions{corev1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion,
-		eventsv1.SchemeGroupVersion, coordv1.SchemeGroupVersion}
+		eventsv1.SchemeGroupVersion, coordv1.SchemeGroupVersion, networkingv1.SchemeGroupVersion}
 )
 
 func init() {
@@ -98,6 +99,7 @@ func init() {
 	add(gvs[2], []string{"v1"}, &eventsv1.Event{}, &eventsv1.EventList{})
 	add(gvs[2], internal, &corev1.Event{}, &corev1.EventList{})
 	add(gvs[3], both, &coordv1.Lease{}, &coordv1.LeaseList{})
+	add(gvs[4], both, &networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{})
 	for _, gv := range gvs {
 		metav1.AddToGroupVersion(scheme, gv)
 		check(scheme.SetVersionPriority(gv))
@@ -425,6 +427,9 @@ func serve(args []string) {
 		case "coordination.k8s.io":
 			info.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{"leases": newStore(get, gv.Group,
 				"leases", "lease", true, &coordv1.Lease{}, &coordv1.LeaseList{}, nil)}
+		case "networking.k8s.io":
+			info.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{"servicecidrs": newStore(get, gv.Group,
+				"servicecidrs", "servicecidr", false, &networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{}, nil)}
 		}
 		check(server.InstallAPIGroup(&info))
 	}
