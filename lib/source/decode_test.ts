@@ -304,9 +304,43 @@ pure("lists give each item their kind, in order, and reject by item", () => {
       where: "the list",
       object: "Pod a/b",
       message:
-        'items[2].kind: must be Service, EndpointSlice, Endpoints, Node or a list of them, found "Pod"',
+        'items[2].kind: must be Service, EndpointSlice, Endpoints, Node, ServiceCIDR or a list of them, found "Pod"',
     },
   ]);
+});
+
+pure("a ServiceCIDR is its networks, canonical; what is none, or everything, is refused", () => {
+  const decode = (spec: unknown, apiVersion = "networking.k8s.io/v1") =>
+    decodeObject({ kind: "ServiceCIDR", apiVersion, metadata: { name: "kubernetes" }, spec }, "x");
+  const cases: [spec: unknown, cidrs: string[]][] = [
+    [{ cidrs: ["10.96.0.0/16", "FD00:10:96:0::/112"] }, ["10.96.0.0/16", "fd00:10:96::/112"]],
+    [{ cidrs: ["10.96.3.4/16"] }, ["10.96.0.0/16"]],
+    [{ cidrs: ["10.96.0.1/32"] }, ["10.96.0.1/32"]],
+    [{ cidrs: [] }, []],
+    [{}, []],
+    [undefined, []],
+  ];
+  for (const [spec, cidrs] of cases) {
+    assertEquals(decode(spec), {
+      objects: [{ kind: "ServiceCIDR", name: "kubernetes", cidrs }],
+      rejections: [],
+    });
+  }
+  const refused: [spec: unknown, message: string][] = [
+    [
+      { cidrs: ["10.96.0.0/16", "10.97.0.0"] },
+      'spec.cidrs[1]: must be a network such as 10.96.0.0/16, found "10.97.0.0"',
+    ],
+    [{ cidrs: ["0.0.0.0/0"] }, 'spec.cidrs[0]: must not be all addresses, found "0.0.0.0/0"'],
+    [{ cidrs: ["::/0"] }, 'spec.cidrs[0]: must not be all addresses, found "::/0"'],
+  ];
+  for (const [spec, message] of refused) {
+    assertEquals(decode(spec).rejections.map((one) => [one.object, one.message]), [[
+      "ServiceCIDR kubernetes",
+      message,
+    ]]);
+  }
+  assertEquals(decode({ cidrs: ["10.96.0.0/16"] }, "v1").objects, []);
 });
 
 pure("a kind that is none of ours is foreign, unless it is nearly written like one", () => {
@@ -318,7 +352,12 @@ pure("a kind that is none of ours is foreign, unless it is nearly written like o
     ["PodList", "v1", true],
     ["ServiceAccount", "v1", true],
     ["Role", "rbac.authorization.k8s.io/v1", true],
-    ["ServiceCIDR", "networking.k8s.io/v1", true],
+    ["Ingress", "networking.k8s.io/v1", true],
+    ["IngressClass", "networking.k8s.io/v1", true],
+    ["NetworkPolicy", "networking.k8s.io/v1", true],
+    ["IPAddress", "networking.k8s.io/v1", true],
+    ["ServiceCIDR", "networking.k8s.io/v1", false],
+    ["ServiceCidrs", "networking.k8s.io/v1", false],
     ["Service", "serving.knative.dev/v1", false],
     ["Service", "v1", false],
     ["ServiceList", "v1", false],

@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertLess } from "@std/assert";
 import { listsOf, putWeb, QUICK_TIMES, startKubeSource, watching } from "../../tests/support/kube_fixture.ts";
 import { ListWatchServer, type RawApiObject } from "../../tests/support/list_watch_server.ts";
-import { rawEndpoints, rawNode, rawService } from "../../tests/support/raw_objects.ts";
+import { rawEndpoints, rawNode, rawService, rawServiceCidr } from "../../tests/support/raw_objects.ts";
+import { SourceRecorder } from "../../tests/support/source_recorder.ts";
 import type { Service } from "../model/objects.ts";
 
 Deno.test("the first lists, then added, changed and deleted objects", async () => {
@@ -180,6 +181,56 @@ Deno.test("a Node that may not be read holds nothing up and is delivered when it
     const told = source.lines.filter((line) => line.startsWith("E") && line.includes("/api/v1/nodes"));
     assertEquals(told.length, 1, told.join(""));
     assert(source.lines.some((line) => line.includes("answers the request again")));
+  }
+});
+
+/** A sink that has a use for ServiceCIDRs. */
+class WantingRecorder extends SourceRecorder {
+  readonly wantsServiceCidrs = true;
+}
+
+Deno.test("ServiceCIDRs are asked for only by those who want them", async () => {
+  await using server = new ListWatchServer();
+  putWeb(server);
+  server.put(rawServiceCidr("kubernetes", ["10.96.0.0/16"]));
+  await using source = startKubeSource(server);
+  await source.recorder.untilSynced();
+  assertEquals(listsOf(server, "servicecidrs"), 0);
+  await using wanting = startKubeSource(server, {}, new WantingRecorder());
+  await wanting.recorder.untilThere("ServiceCIDR kubernetes");
+  server.put(rawServiceCidr("more", ["10.98.0.0/24"]));
+  await wanting.recorder.untilThere("ServiceCIDR more");
+  server.remove(rawServiceCidr("more", []));
+  await wanting.recorder.untilThere("ServiceCIDR more", false);
+  assertEquals(listsOf(server, "servicecidrs"), 1);
+});
+
+Deno.test("a server without ServiceCIDRs, or that keeps them, holds nothing up and is told of once", async () => {
+  for (const refuse of ["forbidden", "missing"] as const) {
+    await using server = new ListWatchServer();
+    putWeb(server);
+    server.put(rawServiceCidr("kubernetes", ["10.96.0.0/16"]));
+    server[refuse].add("servicecidrs");
+    await using source = startKubeSource(server, {}, new WantingRecorder());
+    const { recorder } = source;
+    await recorder.until(() => recorder.synced.length === 4, "first lists");
+    assertEquals(recorder.names("ServiceCIDR"), []);
+    // Asked again, and still refused.
+    await recorder.until(() => listsOf(server, "servicecidrs") >= 3, "more requests");
+    const told = source.lines.filter((line) => line.includes("servicecidrs"));
+    assertEquals(told.map((line) => [line[0], line.includes("Going on without")]), [["I", true]]);
+    server[refuse].delete("servicecidrs");
+    await recorder.untilThere("ServiceCIDR kubernetes");
+    // What is taken away later stays in force.
+    server[refuse].add("servicecidrs");
+    server.endWatches("cleanly");
+    const asked = server.requests.length;
+    await recorder.until(
+      () => server.requests.slice(asked).filter(({ path }) => path.endsWith("/servicecidrs")).length >= 2,
+      "more requests",
+    );
+    assertEquals(recorder.names("ServiceCIDR"), ["ServiceCIDR kubernetes"]);
+    assertEquals(source.lines.filter((line) => line.startsWith("E")), []);
   }
 });
 

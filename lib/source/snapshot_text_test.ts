@@ -65,6 +65,7 @@ const OBJECTS: readonly ApiObject[] = [
       { notReadyAddresses: [{ ip: "10.1.0.2", nodeName: "node-b" }], ports: [{ port: 81 }] },
     ],
   }),
+  { kind: "ServiceCIDR", name: "kubernetes", cidrs: ["10.96.0.0/16", "fd00:10:96::/112"] },
 ];
 
 function bytesOf(objects: Iterable<ApiObject>, header = HEADER): Uint8Array {

@@ -21,6 +21,11 @@ spec:
   clusterIP: 10.96.10.1
   ports: [{name: http, port: 80}]
 `;
+const SERVICE_CIDR = `apiVersion: networking.k8s.io/v1
+kind: ServiceCIDR
+metadata: {name: kubernetes}
+spec: {cidrs: [10.96.0.0/16, "fd00:10:96::/112"]}
+`;
 const SLICE = `apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
@@ -58,10 +63,14 @@ const NFTABLES = "--proxy-mode=nftables";
 
 Deno.test("render prints the table of nftables mode", async () => {
   const objects = `--manifests=${ROOT}/tests/golden/mixed-dual-stack/objects.yaml`;
-  const { code, out } = await kproxy(["render", NFTABLES, objects, "--family=ipv4", ...EXAMPLE_NODE]);
-  // What no flag or object can tell `render`: the ServiceCIDRs.
-  const expected = loadGoldenNftables("mixed-dual-stack").IPv4?.replace(/^.*unallocated ClusterIPs"\n/m, "");
-  assertEquals([code, out], [0, expected]);
+  const args = ["render", NFTABLES, objects, "--family=ipv4", ...EXAMPLE_NODE];
+  const expected = loadGoldenNftables("mixed-dual-stack").IPv4 ?? "";
+  const { code, out } = await kproxy(args);
+  assertEquals([code, out], [0, expected.replace(/^.*unallocated ClusterIPs"\n/m, "")]);
+  await inFolder({ "cidrs.yaml": SERVICE_CIDR }, async (folder) => {
+    const { code, out, err } = await kproxy([...args, `--manifests=${folder}/cidrs.yaml`]);
+    assertEquals([code, out, err], [0, expected, ""]);
+  });
 });
 
 Deno.test("render prints sets, rules, virtual servers and addresses of IPVS mode", async () => {

@@ -8,7 +8,7 @@ import { masterAccess } from "../../lib/source/kube_access.ts";
 import type { ReflectorTimes } from "../../lib/source/kube_reflector.ts";
 import type { ListWatchServer } from "./list_watch_server.ts";
 import { rawNode, rawService, rawSlice } from "./raw_objects.ts";
-import { type RunningSource, runSource } from "./source_recorder.ts";
+import { type RunningSource, runSource, type SourceRecorder } from "./source_recorder.ts";
 
 /** Times that a test can wait for. */
 export const QUICK_TIMES: ReflectorTimes = {
@@ -25,6 +25,7 @@ export const QUICK_TIMES: ReflectorTimes = {
 export function startKubeSource(
   server: ListWatchServer,
   options: Partial<KubeSourceOptions> = {},
+  recorder?: SourceRecorder,
 ): RunningSource {
   return runSource((log) =>
     new KubeSource({
@@ -37,8 +38,7 @@ export function startKubeSource(
       log,
       times: QUICK_TIMES,
       ...options,
-    })
-  );
+    }), recorder);
 }
 
 /** Puts a Node, a Service and its slice. */

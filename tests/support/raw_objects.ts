@@ -57,6 +57,11 @@ export function rawEndpoints(service: string, ips: readonly string[]): RawApiObj
   };
 }
 
+/** A ServiceCIDR. */
+export function rawServiceCidr(name: string, cidrs: readonly string[]): RawApiObject {
+  return { apiVersion: "networking.k8s.io/v1", kind: "ServiceCIDR", metadata: { name }, spec: { cidrs } };
+}
+
 /** A Node. */
 export function rawNode(name: string, podCIDR = "10.244.0.0/24"): RawApiObject {
   return {

@@ -123,7 +123,10 @@ export interface RunningSource extends AsyncDisposable {
 }
 
 /** Runs a source until disposed. `make` is given the logger it should use. */
-export function runSource(make: (log: Logger) => Source): RunningSource {
+export function runSource(
+  make: (log: Logger) => Source,
+  recorder: SourceRecorder = new SourceRecorder(),
+): RunningSource {
   const lines: string[] = [];
   const log = createLogger({
     format: "text",
@@ -132,7 +135,6 @@ export function runSource(make: (log: Logger) => Source): RunningSource {
     nowMs: () => Date.now(),
     pid: 1,
   });
-  const recorder = new SourceRecorder();
   const stop = new AbortController();
   const running = make(log).run(recorder, stop.signal);
   // Told by the disposal; until then it must not count as unhandled.

@@ -38,6 +38,45 @@ Deno.test(
   },
 );
 
+Deno.test(
+  "other ServiceCIDRs are one chain, written with the next change, and nothing is listed",
+  NONE,
+  async () => {
+    const { fake, proxier, sync } = rig();
+    const droppedIn = (): string[] =>
+      [...fake.listed(TABLE).matchAll(/daddr (\S+) drop/g)].map(([, network]) => network ?? "");
+    await sync([...A, ...B]);
+    assertEquals(droppedIn(), []);
+    fake.runs.length = 0;
+    assertEquals(proxier.setServiceCidrs(["10.96.0.0/16", "10.98.0.0/24"]), true);
+    assertEquals(proxier.setServiceCidrs(["10.96.0.0/16", "10.98.0.0/24"]), false);
+    const report = await sync([...A, ...B], []);
+    assertEquals([report.commands, report.written], [1, { chains: 1, elements: 0, sets: 0 }]);
+    assertEquals(droppedIn(), ["10.96.0.0/16", "10.98.0.0/24"]);
+    assertEquals(proxier.setServiceCidrs([]), true);
+    await sync([...A, ...B], ["s1"]);
+    assertEquals([droppedIn(), fake.lists], [[], []]);
+    assertEquals(endState(fake), await freshState([...A, ...B]));
+  },
+);
+
+Deno.test(
+  "ServiceCIDRs that come while a full sync is under way are written by the next one",
+  NONE,
+  async () => {
+    const { fake, proxier, sync } = rig();
+    fake.onCommit = () => {
+      fake.onCommit = () => {};
+      proxier.setServiceCidrs(["10.96.0.0/16"]);
+    };
+    await sync([...A]);
+    fake.runs.length = 0;
+    await sync([...A], []);
+    assertEquals(fake.lists, []);
+    assertMatch(fake.listed(TABLE), /ip daddr 10\.96\.0\.0\/16 drop/);
+  },
+);
+
 Deno.test("no sync of a change and no check lists anything, whatever the changes are", NONE, async () => {
   const { fake, proxier, sync, clock } = rig();
   await sync([]);

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { applyDefaults } from "../../config/defaults.ts";
 import type { FieldValue } from "../../config/schema.ts";
 import { testNode } from "../../model/test_objects.ts";
-import { configuredNftables } from "./settings.ts";
+import { configuredNftables, networksOfFamily } from "./settings.ts";
 
 const NODE = testNode({ addresses: [{ type: "InternalIP", address: "192.0.2.10" }] });
 
@@ -40,4 +40,12 @@ Deno.test("mark and masqueradeAll are those of the nftables section", { permissi
   });
   assertEquals([options.masqueradeMark, options.masqueradeAll], [8, true]);
   assertEquals(options.detector, { kind: "cidr", cidr: "10.244.0.0/16" });
+});
+
+Deno.test("networks are told apart by family, and single addresses written as nft prints them", {
+  permissions: "none",
+}, () => {
+  const networks = ["10.96.0.0/16", "10.97.0.1/32", "fd00:10:96::/112", "fd00::1/128"];
+  assertEquals(networksOfFamily(networks, "IPv4"), ["10.96.0.0/16", "10.97.0.1"]);
+  assertEquals(networksOfFamily(networks, "IPv6"), ["fd00:10:96::/112", "fd00::1"]);
 });
