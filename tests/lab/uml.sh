@@ -43,6 +43,11 @@ modprobe -qa sctp nf_conntrack_netlink veth bridge dummy iptable_nat iptable_fil
   ip6table_mangle xt_comment xt_mark xt_MASQUERADE xt_addrtype xt_conntrack xt_statistic xt_recent xt_sctp xt_tcpudp \
   ipt_REJECT ip6t_REJECT ip_vs ip_vs_rr ip_set xt_set
 ip link set lo up
+# The runtime's databases must not be shared with the machine's own processes: locks and shared memory do not reach across
+# two kernels, and what one writes crashes the other. What it has downloaded and translated may be.
+mkdir /run/deno
+for folder in npm gen remote; do ln -s "${DENO_DIR:-${HOME:-/root}/.cache/deno}/\$folder" /run/deno/\$folder; done
+export DENO_DIR=/run/deno
 cd $(printf %q "$PWD")
 ( bash -c $(printf %q "$1") ) > $dir/out 2>&1 < /dev/null; echo \$? > $dir/status; sync
 echo o > /proc/sysrq-trigger; sleep 5
