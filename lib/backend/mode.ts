@@ -7,6 +7,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
+import type { ServiceTraffic } from "../model/service_traffic.ts";
 import type { Logger } from "../observe/log.ts";
 import type { PacketCounts } from "../observe/metrics.ts";
 import type { FamilyProxier } from "./backend.ts";
@@ -33,6 +34,8 @@ export interface PreparedMode {
   setServiceCidrs?(networks: readonly string[]): readonly IpFamily[];
   /** What the rules have counted; what cannot be told now is left out. Never rejects. Only where rules count. */
   readonly packetCounts?: () => Promise<Partial<PacketCounts>>;
+  /** What Services' counters say, as far as it can be told; never rejects. Only where they are switched on and the mode has them. */
+  readonly serviceTraffic?: () => Promise<readonly ServiceTraffic[]>;
   /** Ends work that goes on between syncs. Called after the last sync; what is in the kernel stays. */
   close?(): Promise<void>;
 }

@@ -82,6 +82,16 @@ export const MODE_FLAGS = [
       "once did; also honoured with --config",
     field: "kproxy.proxyModeFallback",
   },
+  {
+    name: "traffic-counters",
+    type: "bool",
+    default: "false",
+    group: "Mode and rules",
+    commands: CONFIGURED,
+    doc:
+      "Count packets and bytes of each Service port, as metrics; also honoured with --config (mode nftables)",
+    field: "kproxy.trafficCounters",
+  },
 ] as const satisfies readonly Flag[];
 
 export const LOCAL_TRAFFIC_FLAGS = [

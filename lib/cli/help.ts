@@ -24,7 +24,7 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
       "Takes the flags of kube-proxy, by the same names and with the same meanings. Objects come from the API",
       "server, from files (--manifests), or from both. As in kube-proxy, --config replaces all other settings but",
       "--master, --hostname-override and the logging flags; kproxy's own (--manifests, --endpoints-source,",
-      "--ipvs-termination-deadline) are honoured too.",
+      "--ipvs-termination-deadline, --traffic-counters) are honoured too.",
       "Rules stay in place when kproxy ends; remove them with kproxy cleanup.",
     ],
   },

@@ -46,6 +46,7 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["nodeport-addresses", ["run", "--nodeport-addresses=10.0.0.0/8,fd00::/8"], ["10.0.0.0/8", "fd00::/8"]],
   ["proxy-mode", ["render", "--proxy-mode=nftables"], "nftables"],
   ["proxy-mode-fallback", ["run", "--proxy-mode-fallback"], true],
+  ["traffic-counters", ["run", "--traffic-counters"], true],
   ["cluster-cidr", ["run", "--cluster-cidr=10.244.0.0/16,fd00:10::/64"], "10.244.0.0/16,fd00:10::/64"],
   ["detect-local-mode", ["run", "--detect-local-mode=NodeCIDR"], "NodeCIDR"],
   ["pod-bridge-interface", ["run", "--pod-bridge-interface=cni0"], "cni0"],

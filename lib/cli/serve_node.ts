@@ -21,6 +21,7 @@ import {
   sysctlsRefusedEvent,
 } from "../observe/event_catalog.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
+import { addTrafficMetrics } from "../observe/metrics_traffic.ts";
 import { NodeServers } from "../serve/node_servers.ts";
 import { FamilyRunner } from "../sync/family_runner.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
@@ -56,6 +57,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   recordStart(life);
   life.reloads?.addTo(metrics.registry);
   if (prepared.packetCounts !== undefined) metrics.followPacketCounts(prepared.packetCounts);
+  if (prepared.serviceTraffic !== undefined) addTrafficMetrics(metrics.registry, prepared.serviceTraffic);
   const servers = makeServers(life);
   const ownNode = new OwnNode();
   const otherModes = new OtherModesCleanup({

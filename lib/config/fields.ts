@@ -331,6 +331,13 @@ const OWN_FIELDS: readonly FieldSpec[] = [
     "how long a leaving real server of IPVS keeps its connections; 0: as long as they last",
     { flag: "ipvs-termination-deadline", omitDefault: true },
   ),
+  field(
+    "kproxy.trafficCounters",
+    "boolean",
+    false,
+    "packets and bytes are counted for each Service port (mode nftables)",
+    { flag: "traffic-counters", omitDefault: true },
+  ),
 ];
 
 /** Every field, in the order of the API type, kproxy's own last. */

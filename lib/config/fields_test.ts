@@ -85,6 +85,7 @@ const OTHER: KubeProxyConfiguration = {
     proxyModeFallback: true,
     snapshot: "/var/lib/kproxy/snapshot",
     ipvsTerminationDeadline: 60_000,
+    trafficCounters: true,
   },
 };
 

@@ -100,6 +100,8 @@ export interface KproxyConfig {
   snapshot: string;
   /** How long a real server of IPVS that is no longer wanted keeps its connections; 0: as long as they last. */
   ipvsTerminationDeadline: DurationMs;
+  /** Packets and bytes are counted for each Service port, in modes that can (nftables). */
+  trafficCounters: boolean;
 }
 
 /** A complete configuration: every field has its default. */

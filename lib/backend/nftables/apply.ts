@@ -63,6 +63,7 @@ export class NftablesProxier implements FamilyProxier {
   readonly #deepChecks = new DeepChecks();
   #settings: NftablesSettings;
   #serviceCidrs: readonly string[] = [];
+  #state: ProxyState | null = null;
   /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
   #committed: CommittedTable | undefined;
   /** Counts syncs, so that a check can tell that one went on meanwhile. */
@@ -79,6 +80,11 @@ export class NftablesProxier implements FamilyProxier {
     this.#address = addressOf(family, TABLE_NAME);
     this.#quarantine = new Quarantine(nowMs);
     this.#staleChains = new StaleChains({ nft, address: this.#address, family, logger, nowMs });
+  }
+
+  /** Of the latest sync; a view, which shows what came since. Null before. */
+  get state(): ProxyState | null {
+    return this.#state;
   }
 
   /** Takes new settings over. @returns true if they differ, so that everything must be written again */
@@ -111,6 +117,7 @@ export class NftablesProxier implements FamilyProxier {
   async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
     const committed = this.#committed;
     const settings = this.#settings;
+    this.#state = state;
     this.#committed = undefined;
     this.#syncs++;
     this.#progress = newProgress();
@@ -185,7 +192,7 @@ export class NftablesProxier implements FamilyProxier {
     const steps = await this.#inPhase("plan", () => diffObservedStepwise(plan, observed));
     return await this.#inPhase("apply", async () => {
       const refused = await this.#writeAll(writer, plan, steps);
-      const { leftover: unwanted, committed } = steps.end();
+      const { leftover: unwanted, committed, unknownContainers } = steps.end();
       const kept = new Map<NamespacedName, CommittedService>();
       for (const { item: { name } } of refused) {
         const rules = plan.services.get(name);
@@ -193,6 +200,7 @@ export class NftablesProxier implements FamilyProxier {
       }
       const leftover = withoutKept(unwanted, kept.values());
       await writer.writeLeftover(leftover);
+      await writer.tryToDeleteContainers(unknownContainers);
       for (const [name, service] of kept) committed.keep(name, service);
       this.#staleChains.flushed(leftover.staleChains);
       if (isOther || found.next !== "absent") await remove(NEXT_TABLE_NAME);

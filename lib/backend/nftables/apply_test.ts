@@ -117,6 +117,29 @@ Deno.test(
   },
 );
 
+Deno.test(
+  "a set or map that nobody knows is deleted by a full sync, unless a rule holds it",
+  NONE,
+  async () => {
+    const { fake, sync } = rig();
+    await sync([...A]);
+    await fake.others(
+      "add set ip kproxy older { type ipv4_addr ; }\nadd element ip kproxy older { 10.9.9.9 }\n" +
+        "add map ip kproxy older-map { type ipv4_addr : verdict ; }\n" +
+        "add chain ip kproxy odd\nadd rule ip kproxy odd ip saddr 10.9.9.8 goto tcp-2\n" +
+        "add element ip kproxy older-map { 10.9.9.9 : goto odd }\n",
+    );
+    await rig(fake).sync([...A]);
+    assertEquals(endState(fake), await freshState([...A]));
+    await fake.others(
+      "add set ip kproxy held { type ipv4_addr ; }\nadd element ip kproxy held { 10.9.9.9 }\n",
+    );
+    fake.refuse = (line) => line === "delete set ip kproxy held" ? "Device or resource busy" : undefined;
+    const report = await rig(fake).sync([...A]);
+    assertEquals([report.quarantined, endState(fake).elements["held"]], [[], {}]);
+  },
+);
+
 Deno.test("every transaction of a full sync leaves each Service complete or away", NONE, async () => {
   const objects = Array.from({ length: 40 }, (_, i) => service(`s${i}`, ["10.244.1.1", "10.244.1.2"])).flat();
   const { fake, sync } = rig(new FakeNft(), 20);

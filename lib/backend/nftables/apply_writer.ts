@@ -158,6 +158,20 @@ export class Writer {
     });
   }
 
+  /** Deletes sets and maps, each by itself: one that somebody's rule still uses stays, and harms nothing. */
+  async tryToDeleteContainers(names: readonly string[]): Promise<void> {
+    const { address: { table }, logger } = this.#options;
+    for (const name of names) {
+      try {
+        // Maps too: to the kernel they are sets.
+        await this.#apply(`delete set ${table} ${name}\n`, null);
+      } catch (error) {
+        if (!(error instanceof ExecError)) throw error;
+        logger.info("A set of nobody's cannot be deleted", { table, set: name, problem: error.message }, 2);
+      }
+    }
+  }
+
   /** Removes a table with all that is in it. */
   async deleteTable(table: string): Promise<void> {
     await this.#apply(`add table ${table}\ndelete table ${table}\n`, null);

@@ -39,7 +39,10 @@ export interface StepwiseFullSync {
   /** Made as they are asked for. To be read once, to its end. */
   readonly services: Iterable<ServiceOperations>;
   /** What is left to write, and what is there then; to be asked for after `services` was read to its end. */
-  readonly end: () => Pick<Operations, "leftover"> & Pick<FullSync, "committed">;
+  readonly end: () => Pick<Operations, "leftover"> & Pick<FullSync, "committed"> & {
+    /** Sets and maps that no plan knows; `leftover` empties them. */
+    readonly unknownContainers: readonly string[];
+  };
 }
 
 /**
@@ -68,7 +71,11 @@ export function diffObservedStepwise(plan: NftablesPlan, observed: ObservedTable
   return {
     base,
     services: diffServices(plan, table, committed),
-    end: () => ({ leftover: table.leftover(), committed }),
+    end: () => ({
+      leftover: table.leftover(),
+      committed,
+      unknownContainers: table.containersBut(plan.base.containers),
+    }),
   };
 }
 
@@ -138,6 +145,11 @@ class ObservedRest {
 
   hasContainer(name: string): boolean {
     return this.#observed.elements.has(name);
+  }
+
+  containersBut(known: readonly { readonly name: string }[]): readonly string[] {
+    const names = new Set(known.map(({ name }) => name));
+    return [...this.#observed.elements.keys()].filter((name) => !names.has(name));
   }
 
   hasHook(name: string, hook: string): boolean {

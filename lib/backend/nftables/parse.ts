@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { Traffic } from "../../model/service_traffic.ts";
 import { isAffinitySet } from "./chains.ts";
 import type { ObservedTable } from "./ruleset.ts";
 
@@ -88,12 +89,6 @@ function addElement(element: string, elements: Map<string, string>): void {
   const left = colon < 0 ? text : text.slice(0, colon);
   const counter = left.indexOf(" counter ");
   elements.set(counter < 0 ? left : left.slice(0, counter), colon < 0 ? "" : text.slice(colon + 3));
-}
-
-/** What a counter has counted. */
-export interface Traffic {
-  readonly packets: number;
-  readonly bytes: number;
 }
 
 const COUNTED = /([^\s{,][^{,\n]*?) counter packets (\d+) bytes (\d+)/g;

@@ -22,6 +22,7 @@ import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../mode.ts";
 import { NftablesProxier, type NftablesSettings } from "./apply.ts";
+import { TrafficReader } from "./apply_traffic.ts";
 import { neededFeatures } from "./features.ts";
 import { probeText } from "./probe_plan.ts";
 import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "./settings.ts";
@@ -54,6 +55,7 @@ export async function prepareNftables({ exec, config, log }: ModeContext): Promi
       log.info("IP family cannot be served", { family, reason: outcome.reason.message });
     } else throw outcome?.reason;
   }
+  tellRefusedCounters(config, families, log);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const cause = refused.get(primaryFamily);
   if (cause !== undefined) throw primaryFamilyError(primaryFamily, cause);
@@ -66,6 +68,8 @@ export async function prepareNftables({ exec, config, log }: ModeContext): Promi
 /** What nft and the kernel can do for one family. */
 interface NodeNft {
   readonly objectComments: boolean;
+  /** False if they are not wanted, or refused. */
+  readonly trafficCounters: boolean;
 }
 
 interface ProxierParts {
@@ -85,8 +89,8 @@ function makeProxiers({ nft, config, log, families }: ProxierParts): PreparedMod
       told.add(family + problem.message);
       log.info("Local traffic is not told apart", { family, problem: problem.message });
     }
-    const objectComments = families.get(family)?.objectComments ?? false;
-    return { ...options, objectComments };
+    const { objectComments = false, trafficCounters = false } = families.get(family) ?? {};
+    return { ...options, objectComments, trafficCounters };
   };
   tellLocalhostNodePorts(settingsOf("IPv4", null), log);
   const proxiers = [...families.keys()].map((family) =>
@@ -99,8 +103,10 @@ function makeProxiers({ nft, config, log, families }: ProxierParts): PreparedMod
       nowMs: () => performance.now(),
     })
   );
+  const serviceTraffic = trafficOf(proxiers, { nft, config, log, families });
   return {
     proxiers,
+    ...(serviceTraffic === undefined ? {} : { serviceTraffic }),
     reconfigure: (node) =>
       proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, node)))
         .map(({ family }) => family),
@@ -110,6 +116,36 @@ function makeProxiers({ nft, config, log, families }: ProxierParts): PreparedMod
         .map(({ family }) => family);
     },
   };
+}
+
+function tellRefusedCounters(
+  { kproxy: { trafficCounters } }: KubeProxyConfiguration,
+  families: ReadonlyMap<IpFamily, NodeNft>,
+  log: Logger,
+): void {
+  for (const [family, node] of families) {
+    if (!trafficCounters || node.trafficCounters) continue;
+    log.warn("Traffic is not counted: nft or the kernel refuses counters of set elements", { family });
+  }
+}
+
+/** What the families' counters say, together; undefined if none counts. */
+function trafficOf(
+  proxiers: readonly NftablesProxier[],
+  { nft, log, families }: ProxierParts,
+): PreparedMode["serviceTraffic"] {
+  const readers = proxiers.filter(({ family }) => families.get(family)?.trafficCounters === true)
+    .map((proxier) =>
+      new TrafficReader({
+        nft,
+        family: proxier.family,
+        state: () => proxier.state,
+        logger: log,
+        nowMs: () => performance.now(),
+      })
+    );
+  if (readers.length === 0) return undefined;
+  return async () => (await Promise.all(readers.map((reader) => reader.read()))).flat();
 }
 
 /** Whoever names a loopback network expects node ports there. "Every address" is the default of other modes, and means less. */
@@ -159,14 +195,23 @@ async function probeFamily(
   options: ConfiguredNftables,
   version: string | null,
 ): Promise<NodeNft> {
-  for (const objectComments of [true, false]) {
-    const text = probeText({ ...options, nodePortIps: [], serviceCidrs: [], objectComments });
-    const failure = await checkFailure(nft, text);
-    if (failure === null) return { objectComments };
-    if (!objectComments) throw await missingFeature(nft, options.family, failure, version);
-    if (nftFailureKind(failure) !== "rejected") throw unsupported(options.family, failure, version);
+  // From what is wanted most to what every node can do.
+  const forms = [{ objectComments: true, trafficCounters: false }, {
+    objectComments: false,
+    trafficCounters: false,
+  }];
+  if (options.trafficCounters === true) {
+    forms.unshift(...forms.map((form) => ({ ...form, trafficCounters: true })));
   }
-  throw new TypeError("Both forms were tried");
+  let failure: ExecError | null = null;
+  for (const form of forms) {
+    failure = await checkFailure(nft, probeText({ ...options, ...form, nodePortIps: [], serviceCidrs: [] }));
+    if (failure === null) return form;
+    if (nftFailureKind(failure) !== "rejected") break;
+  }
+  if (failure === null) throw new TypeError("No form was tried");
+  if (nftFailureKind(failure) !== "rejected") throw unsupported(options.family, failure, version);
+  throw await missingFeature(nft, options.family, failure, version);
 }
 
 async function checkFailure(nft: Nft, text: string): Promise<ExecError | null> {

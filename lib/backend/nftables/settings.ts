@@ -47,6 +47,7 @@ export function configuredNftables(
         ips,
       ),
       nodeIp: ips[family],
+      trafficCounters: config.kproxy.trafficCounters,
     },
     problem,
   };

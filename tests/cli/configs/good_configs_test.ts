@@ -107,6 +107,7 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
     proxyModeFallback: true,
     snapshot: "/var/lib/kproxy/snapshot",
     ipvsTerminationDeadline: 90_000,
+    trafficCounters: true,
   });
 });
 

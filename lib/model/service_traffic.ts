@@ -1,0 +1,23 @@
+/**
+ * What went to Services and back.
+ *
+ * @module
+ */
+import type { IpFamily } from "./objects.ts";
+import type { ServicePort } from "./state.ts";
+
+/** What a counter has counted. */
+export interface Traffic {
+  readonly packets: number;
+  readonly bytes: number;
+}
+
+/** One ServicePort's traffic of one family, over all of its addresses and its node port. */
+export interface ServiceTraffic
+  extends Pick<ServicePort, "namespacedName" | "portName" | "port" | "protocol"> {
+  readonly family: IpFamily;
+  /** From clients to endpoints. */
+  readonly incoming: Traffic;
+  /** From endpoints to clients. */
+  readonly outgoing: Traffic;
+}
