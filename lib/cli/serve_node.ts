@@ -58,6 +58,9 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   life.reloads?.addTo(metrics.registry);
   if (prepared.packetCounts !== undefined) metrics.followPacketCounts(prepared.packetCounts);
   if (prepared.serviceTraffic !== undefined) addTrafficMetrics(metrics.registry, prepared.serviceTraffic);
+  else if (config.kproxy.trafficCounters) {
+    log.warn("kproxy.trafficCounters has no effect", { mode: life.mode });
+  }
   const servers = makeServers(life);
   const ownNode = new OwnNode();
   const otherModes = new OtherModesCleanup({

@@ -22,10 +22,12 @@ interface Machine {
   readonly fail?: FakeNft["fail"];
   readonly missing?: boolean;
   readonly nodePortAddresses?: string[];
+  readonly trafficCounters?: boolean;
 }
 
 function machine(options: Machine) {
   const { version, disableIpv6 = "0", refuse, fail, missing = false, nodePortAddresses } = options;
+  const { trafficCounters = false } = options;
   const nft = new FakeNft();
   if (version !== undefined) nft.version = version;
   if (refuse !== undefined) nft.refuse = refuse;
@@ -46,7 +48,12 @@ function machine(options: Machine) {
     nowMs: () => 0,
     pid: 1,
   });
-  const config = { ...defaultConfig(), ...nodePortAddresses === undefined ? {} : { nodePortAddresses } };
+  const defaults = defaultConfig();
+  const config = {
+    ...defaults,
+    kproxy: { ...defaults.kproxy, trafficCounters },
+    ...nodePortAddresses === undefined ? {} : { nodePortAddresses },
+  };
   return { nft, lines, prepare: () => prepareNftables({ exec, config, log }) };
 }
 
@@ -197,3 +204,33 @@ Deno.test(
     }
   },
 );
+
+Deno.test(
+  "counters that are not wanted or are refused are left out, and everything else works",
+  NONE,
+  async () => {
+    const refuseCounters = (line: string) =>
+      line.includes("; counter ;") ? "Operation not supported" : undefined;
+    const cases: readonly [options: Machine, counts: boolean, warned: boolean, programs: number][] = [
+      [{}, false, false, 3],
+      [{ trafficCounters: true }, true, false, 3],
+      // Two forms more for each family.
+      [{ trafficCounters: true, refuse: refuseCounters }, false, true, 7],
+    ];
+    for (const [options, counts, warned, programs] of cases) {
+      const { nft, lines, prepare } = machine(options);
+      const { proxiers, serviceTraffic } = await prepare();
+      assertEquals([proxiers.length, serviceTraffic !== undefined, nft.runs.length], [2, counts, programs]);
+      assertEquals(lines.filter((line) => line.includes("Traffic is not counted")).length, warned ? 2 : 0);
+    }
+  },
+);
+
+Deno.test("ServiceCIDRs concern the family whose networks changed", NONE, async () => {
+  const { setServiceCidrs } = await machine({}).prepare();
+  assert(setServiceCidrs !== undefined);
+  assertEquals(setServiceCidrs(["10.96.0.0/16"]), ["IPv4"]);
+  assertEquals(setServiceCidrs(["10.96.0.0/16", "fd00::/112"]), ["IPv6"]);
+  assertEquals(setServiceCidrs(["10.96.0.0/16", "fd00::/112"]), []);
+  assertEquals(setServiceCidrs([]), ["IPv4", "IPv6"]);
+});
