@@ -11,10 +11,11 @@ import { planNftables } from "../../lib/backend/nftables/plan.ts";
 import { planChange } from "../../lib/backend/nftables/plan_change.ts";
 import { diffNftables, isEmpty } from "../../lib/backend/nftables/diff.ts";
 import { diffObserved, NO_TABLE } from "../../lib/backend/nftables/diff_observed.ts";
-import { parseCounters, parseTable, type Traffic } from "../../lib/backend/nftables/parse.ts";
+import { parseCounters, parseTable } from "../../lib/backend/nftables/parse.ts";
 import { renderOperations, renderPlan } from "../../lib/backend/nftables/render.ts";
 import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/ruleset.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
+import type { Traffic } from "../../lib/model/service_traffic.ts";
 import {
   testPort,
   testService,
