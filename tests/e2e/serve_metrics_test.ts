@@ -7,9 +7,11 @@ import { assert, assertEquals } from "@std/assert";
 import { defaultConfig } from "../../lib/config/defaults.ts";
 import type { ProxyMode } from "../../lib/config/types.ts";
 import { systemExec } from "../../lib/kernel/exec.ts";
+import type { ServiceTraffic } from "../../lib/model/service_traffic.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { addProgramMetrics } from "../../lib/observe/metrics_program.ts";
+import { addTrafficMetrics } from "../../lib/observe/metrics_traffic.ts";
 import { startMetricsServer } from "../../lib/serve/metrics_server.ts";
 import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
 import { e2eTest, program } from "../support/skip.ts";
@@ -19,6 +21,16 @@ const MISNAMED = [
   'kubeproxy_sync_proxy_rules_iptables_total non-counter metrics should not have "_total" suffix',
   'kubeproxy_sync_proxy_rules_no_local_endpoints_total non-counter metrics should not have "_total" suffix',
 ];
+
+const TRAFFIC: readonly ServiceTraffic[] = [{
+  family: "IPv4",
+  namespacedName: "shop/web",
+  portName: "http",
+  port: 80,
+  protocol: "TCP",
+  incoming: { packets: 7, bytes: 420 },
+  outgoing: { packets: 5, bytes: 3e12 },
+}];
 
 interface Judgement {
   readonly code: number;
@@ -37,6 +49,7 @@ function busyMetrics(mode: ProxyMode): ProxyMetrics {
     mode,
     readPacketCounts: () => Promise.resolve({ invalidDropped: 3, localhostNodePorts: 1e21 }),
   });
+  if (mode === "nftables") addTrafficMetrics(metrics.registry, () => Promise.resolve(TRAFFIC));
   for (const family of ["IPv4", "IPv6"] as const) {
     const labels = { ip_family: family };
     for (const full of [true, false]) {
