@@ -42,6 +42,10 @@ mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t tmpfs tmp /run; mkdi
 modprobe -qa sctp nf_conntrack_netlink veth bridge dummy iptable_nat iptable_filter iptable_mangle ip6table_nat ip6table_filter \
   ip6table_mangle xt_comment xt_mark xt_MASQUERADE xt_addrtype xt_conntrack xt_statistic xt_recent xt_sctp xt_tcpudp \
   ipt_REJECT ip6t_REJECT ip_vs ip_vs_rr ip_set xt_set
+# The kernel's own /dev lacks what a system's start adds to it; conntrack reads its input by this name.
+[ -e /dev/stdin ] || ln -s /proc/self/fd/0 /dev/stdin
+# A node of this little memory tracks so few connections that a minute of a connect loop fills the table.
+sysctl -q -w net.netfilter.nf_conntrack_max=131072
 ip link set lo up
 # The runtime's databases must not be shared with the machine's own processes: locks and shared memory do not reach across
 # two kernels, and what one writes crashes the other. What it has downloaded and translated may be.
@@ -49,7 +53,7 @@ mkdir /run/deno
 for folder in npm gen remote; do ln -s "${DENO_DIR:-${HOME:-/root}/.cache/deno}/\$folder" /run/deno/\$folder; done
 export DENO_DIR=/run/deno
 cd $(printf %q "$PWD")
-( bash -c $(printf %q "$1") ) > $dir/out 2>&1 < /dev/null; echo \$? > $dir/status; sync
+( bash -c $(printf %q "$1") ) > $dir/out 2>&1 < /dev/null; echo \$? > $dir/status; dmesg | grep segfault >> $dir/out; sync
 echo o > /proc/sysrq-trigger; sleep 5
 INIT
 chmod +x "$dir/init"

@@ -12,11 +12,13 @@ import type { SocketAddress } from "./lab_sockets.ts";
 const PER_SECOND = 130;
 const LEAST_PER_SECOND = 100;
 const LIMIT_MS = 200;
+/** From here on, lost packets decide about a connection and not the time that it took. */
+const PATIENT_MS = 1_000;
 
 /** How fast a loop is, and how patient. */
 export interface LoopPace {
   readonly perSecond: number;
-  /** A slower answer is a failure. Less than the second after which a first packet is sent again. */
+  /** A slower answer is a failure; one of more than a second leaves it to lost packets (`LoopRequest`). */
   readonly limitMs: number;
 }
 
@@ -59,6 +61,13 @@ export class ConnectLoop {
     }
   }
 
+  /** Does something while no request of this loop is under way. */
+  async resting(work: () => Promise<void>): Promise<void> {
+    await this.#host.call("restLoop");
+    await work();
+    await this.#host.call("resumeLoop");
+  }
+
   async stop(): Promise<LoopReport> {
     return await this.#host.call("stopLoop");
   }
@@ -71,7 +80,13 @@ export class ConnectLoop {
     const least = LEAST_PER_SECOND * this.#pace.perSecond / PER_SECOND;
     assert(perSecond >= least, `only ${perSecond.toFixed(0)} connections a second`);
     const { stalledMs, durationMs } = report;
-    assert(stalledMs < durationMs / 2, `the loop had no CPU for ${stalledMs.toFixed(0)} of ${durationMs} ms`);
+    // Where time decides, it must have been measured.
+    if (this.#pace.limitMs < PATIENT_MS) {
+      assert(
+        stalledMs < durationMs / 2,
+        `the loop had no CPU for ${stalledMs.toFixed(0)} of ${durationMs} ms`,
+      );
+    }
     return report;
   }
 }

@@ -30,8 +30,11 @@ const scope = globalThis as unknown as WorkerScope;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const REQUEST = "GET / HTTP/1.0\r\n\r\n";
-/** How long a server waits before it looks whether it shall end. */
-const TICK_MS = 25;
+/**
+ * How long a server waits before it looks whether it shall end. Those that can be woken need not look often, and where there are many
+ * of them and starting a wait is slow, it should not be done often.
+ */
+const TICK_MS: Readonly<Record<ProbeProtocol, number>> = { tcp: 1_000, udp: 1_000, sctp: 25 };
 /** What is not answered now is lost: a SYN is sent again after 1 s. What is answered late before is told apart from it. */
 const LOST_MS = 900;
 /** A pause between two ticks of a loop that is none of its own. */
@@ -56,7 +59,7 @@ function answerText(protocol: ProbeProtocol, local: SocketAddress, client: Socke
 
 async function serveStream(key: string, { protocol }: ServerRequest, listener: Socket): Promise<void> {
   while (servers.has(key)) {
-    const accepted = await listener.accept(TICK_MS);
+    const accepted = await listener.accept(TICK_MS[protocol]);
     if (accepted !== null) void answerStream(protocol, accepted.socket, accepted.from);
   }
   listener[Symbol.dispose]();
@@ -77,7 +80,7 @@ async function answerStream(protocol: ProbeProtocol, socket: Socket, from: Socke
 async function serveDatagrams(key: string, request: ServerRequest, socket: Socket): Promise<void> {
   while (servers.has(key)) {
     try {
-      const datagram = await socket.receive(TICK_MS);
+      const datagram = await socket.receive(TICK_MS.udp);
       if (datagram === null) continue;
       socket.sendTo(encoder.encode(answerText("udp", request, datagram.from)), datagram.from);
     } catch (error) {
@@ -103,7 +106,10 @@ function serve(request: ServerRequest): void {
 /** Resolves when the servers are gone, so that their addresses can be taken again. */
 async function unserve(port?: number): Promise<void> {
   const chosen = [...servers].filter(([key]) => port === undefined || key.endsWith(` ${port}`));
-  for (const [key] of chosen) servers.delete(key);
+  for (const [key, { socket }] of chosen) {
+    servers.delete(key);
+    socket.wake();
+  }
   await Promise.all(chosen.map(([, { ended }]) => ended));
 }
 
@@ -128,7 +134,9 @@ async function ask(request: Omit<ProbeRequest, "count">): Promise<ProbeResult> {
     const text = decoder.decode(reply.bytes);
     const answer = parseAnswer(text);
     if (answer === null) return { kind: "stranger", text };
-    return { kind: "answer", answer, from: socket.localAddress(), tookMs: performance.now() - start };
+    const tookMs = performance.now() - start;
+    const lost = protocol === "tcp" ? socket.lostSegments() : 0;
+    return { kind: "answer", answer, from: socket.localAddress(), tookMs, lost };
   } catch (error) {
     if (!(error instanceof SocketError)) throw error;
     if (error.message.endsWith("ECONNREFUSED")) return { kind: "refused" };
@@ -181,6 +189,8 @@ class ConnectLoop {
   #started = 0;
   #slowestMs = 0;
   #ended = false;
+  #restingSinceMs: number | undefined;
+  #restedMs = 0;
   readonly #done: Promise<void>;
 
   constructor(request: LoopRequest) {
@@ -193,7 +203,7 @@ class ConnectLoop {
     const intervalMs = 1000 / this.#request.perSecond;
     while (!this.#ended) {
       this.#stalls.tick();
-      const due = Math.floor((performance.now() - this.#startMs) / intervalMs);
+      const due = Math.floor(this.#activeMs() / intervalMs);
       while (this.#started < due) {
         this.#started++;
         const one = this.#once().finally(() => this.#running.delete(one));
@@ -204,13 +214,32 @@ class ConnectLoop {
     await Promise.all(this.#running);
   }
 
+  /** How long it has been running without rest. */
+  #activeMs(): number {
+    const nowMs = performance.now();
+    return nowMs - this.#startMs - this.#restedMs - (nowMs - (this.#restingSinceMs ?? nowMs));
+  }
+
+  /** Starts nothing more for a time; resolves when everything under way has ended. */
+  async rest(): Promise<void> {
+    this.#restingSinceMs ??= performance.now();
+    await Promise.all(this.#running);
+  }
+
+  resume(): void {
+    this.#restedMs += performance.now() - (this.#restingSinceMs ?? performance.now());
+    this.#restingSinceMs = undefined;
+  }
+
   async #once(): Promise<void> {
     const { protocol, to, limitMs } = this.#request;
-    const atMs = performance.now() - this.#startMs;
+    const [atMs, clock] = [performance.now() - this.#startMs, new Date().toISOString().slice(11, -1)];
     const stalledMs = this.#stalls.totalMs();
     const result = await ask({ protocol, to, timeoutMs: Math.max(limitMs, LOST_MS) });
     const tookMs = result.kind === "answer" ? result.tookMs - (this.#stalls.totalMs() - stalledMs) : 0;
-    if (result.kind === "answer" && tookMs <= limitMs) {
+    // A patient loop does not notice that a packet was lost, but the kernel does.
+    const lost = result.kind === "answer" && limitMs > LOST_MS ? result.lost : 0;
+    if (result.kind === "answer" && tookMs <= limitMs && lost === 0) {
       const { ip, port } = result.answer.local;
       const key = ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
       this.#byServer[key] = (this.#byServer[key] ?? 0) + 1;
@@ -218,19 +247,19 @@ class ConnectLoop {
       return;
     }
     const what = result.kind === "answer"
-      ? `took ${tookMs.toFixed(0)} ms`
+      ? `took ${tookMs.toFixed(0)} ms, ${result.lost} segments lost`
       : result.kind === "error"
       ? result.message
       : result.kind === "stranger"
       ? `answered by a stranger: ${result.text}`
       : result.kind;
-    this.#failures.push(`at ${(atMs / 1000).toFixed(3)} s: ${what}`);
+    this.#failures.push(`at ${(atMs / 1000).toFixed(3)} s (${clock}): ${what}`);
   }
 
   report(): LoopReport {
     return {
       requests: this.#started,
-      durationMs: performance.now() - this.#startMs,
+      durationMs: this.#activeMs(),
       stalledMs: this.#stalls.totalMs(),
       failures: [...this.#failures],
       slowestMs: this.#slowestMs,
@@ -240,10 +269,15 @@ class ConnectLoop {
 
   async stop(): Promise<LoopReport> {
     this.#ended = true;
-    const durationMs = performance.now() - this.#startMs;
+    const durationMs = this.#activeMs();
     await this.#done;
     return { ...this.report(), durationMs };
   }
+}
+
+function runningLoop(): ConnectLoop {
+  if (loop === undefined) throw new TypeError("No loop is running");
+  return loop;
 }
 
 function echoRequest(six: boolean, id: number): Uint8Array<ArrayBuffer> {
@@ -275,7 +309,7 @@ async function ping(source: string, to: string, timeoutMs: number): Promise<Prob
     if (type !== (six ? 129 : 0) || view.getUint16(4) !== id) continue;
     const from = { ip: source, port: 0 };
     const answer = { server: "", local: { ip: to, port: 0 }, client: from };
-    return { kind: "answer", answer, from, tookMs: performance.now() - start };
+    return { kind: "answer", answer, from, tookMs: performance.now() - start, lost: 0 };
   }
   return { kind: "silence" };
 }
@@ -312,15 +346,13 @@ const methods: AgentMethods = {
     loop = new ConnectLoop(request);
   },
   stopLoop: async () => {
-    if (loop === undefined) throw new TypeError("No loop is running");
-    const report = await loop.stop();
+    const report = await runningLoop().stop();
     loop = undefined;
     return report;
   },
-  loopReport: () => {
-    if (loop === undefined) throw new TypeError("No loop is running");
-    return loop.report();
-  },
+  restLoop: () => runningLoop().rest(),
+  resumeLoop: () => runningLoop().resume(),
+  loopReport: () => runningLoop().report(),
   ping,
   segment,
 };

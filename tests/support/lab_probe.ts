@@ -46,6 +46,8 @@ export type ProbeResult =
     /** The client's end as the client sees it. */
     readonly from: SocketAddress;
     readonly tookMs: number;
+    /** TCP segments that the client's kernel had to send again. */
+    readonly lost: number;
   }
   /** Somebody answered who is no server of a lab. */
   | { readonly kind: "stranger"; readonly text: string }
@@ -59,7 +61,10 @@ export interface LoopRequest {
   readonly protocol: ProbeProtocol;
   readonly to: SocketAddress;
   readonly perSecond: number;
-  /** A request that takes longer has failed. */
+  /**
+   * A request that takes longer has failed. Where this is longer than the second after which a first packet is sent again, a TCP
+   * connection has also failed if its kernel had to send anything again.
+   */
   readonly limitMs: number;
 }
 
@@ -99,6 +104,9 @@ export interface AgentMethods {
   probe: (request: ProbeRequest) => Promise<ProbeResult[]>;
   startLoop: (request: LoopRequest) => void;
   stopLoop: () => Promise<LoopReport>;
+  /** Starts no more requests until `resumeLoop`; resolves when those under way have ended. */
+  restLoop: () => Promise<void>;
+  resumeLoop: () => void;
   /** Counters of the loop so far. */
   loopReport: () => LoopReport;
   /** ICMP echo; `silence` or an answer. */

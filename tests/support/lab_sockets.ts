@@ -22,6 +22,8 @@ const LIBC = Deno.dlopen("libc.so.6", {
   getsockopt: { parameters: ["i32", "i32", "i32", "buffer", "buffer"], result: "i32" },
   getsockname: { parameters: ["i32", "buffer", "buffer"], result: "i32" },
   poll: { parameters: ["buffer", "u64", "i32"], result: "i32", nonblocking: true },
+  pollNow: { name: "poll", parameters: ["buffer", "u64", "i32"], result: "i32" },
+  shutdown: { parameters: ["i32", "i32"], result: "i32" },
   if_nametoindex: { parameters: ["buffer"], result: "u32" },
   __errno_location: { parameters: [], result: "pointer" },
 });
@@ -40,8 +42,13 @@ const SOL_SOCKET = 1;
 const SO_REUSEADDR = 2;
 const SO_ERROR = 4;
 const ETH_P_IP = 0x0800;
+const IPPROTO_TCP = 6;
+const TCP_INFO = 11;
+/** Where `struct tcp_info` has them, 32 bits each. */
+const TCP_INFO_OFFSETS = { totalRetrans: 100, dsackDups: 216 } as const;
 const POLLIN = 1;
 const POLLOUT = 4;
+const SHUT_RDWR = 2;
 /** SCTP tells of a refusal only to those who ask for it. */
 const RECVERR = { IPv4: [0, 11], IPv6: [41, 25] } as const;
 /** Lets a socket bind to an address that only a route makes local. */
@@ -258,6 +265,24 @@ export class Socket implements Disposable {
     return { bytes: buffer.slice(0, count), from: decodeAddress(address) };
   }
 
+  /** Ends the waiting of whoever accepts or receives. SCTP knows no such thing for sockets that listen. */
+  wake(): void {
+    // It fails for sockets without a peer, and wakes those who wait nevertheless.
+    C.shutdown(this.#fd, SHUT_RDWR);
+  }
+
+  /**
+   * How many segments of this TCP connection, the first one included, the kernel had to send again, because they or what acknowledges
+   * them got lost. Those that it sent again too early do not count: the other end says that it has had them.
+   */
+  lostSegments(): number {
+    const state = new Uint8Array(TCP_INFO_OFFSETS.dsackDups + 4);
+    check("getsockopt", C.getsockopt(this.#fd, IPPROTO_TCP, TCP_INFO, state, lengthOf(state.length)));
+    const view = new DataView(state.buffer);
+    const field = (offset: number): number => view.getUint32(offset, true);
+    return Math.max(0, field(TCP_INFO_OFFSETS.totalRetrans) - field(TCP_INFO_OFFSETS.dsackDups));
+  }
+
   /** The own end of the connection. */
   localAddress(): SocketAddress {
     const address = new Uint8Array(28);
@@ -276,6 +301,8 @@ export class Socket implements Disposable {
     const view = new DataView(request.buffer);
     view.setInt32(0, this.#fd, true);
     view.setInt16(4, events, true);
+    // A wait occupies another thread and costs several times as much, and mostly there is nothing to wait for.
+    if (C.pollNow(request, 1n, 0) > 0) return true;
     return await C.poll(request, 1n, Math.max(0, Math.ceil(timeoutMs))) > 0;
   }
 
