@@ -44,8 +44,8 @@ const SO_ERROR = 4;
 const ETH_P_IP = 0x0800;
 const IPPROTO_TCP = 6;
 const TCP_INFO = 11;
-/** Where `struct tcp_info` has them, 32 bits each. */
-const TCP_INFO_OFFSETS = { totalRetrans: 100, dsackDups: 216 } as const;
+/** Where `tcpi_total_retrans` is in `struct tcp_info`. */
+const TOTAL_RETRANS_OFFSET = 100;
 const POLLIN = 1;
 const POLLOUT = 4;
 const SHUT_RDWR = 2;
@@ -271,16 +271,11 @@ export class Socket implements Disposable {
     C.shutdown(this.#fd, SHUT_RDWR);
   }
 
-  /**
-   * How many segments of this TCP connection, the first one included, the kernel had to send again, because they or what acknowledges
-   * them got lost. Those that it sent again too early do not count: the other end says that it has had them.
-   */
-  lostSegments(): number {
-    const state = new Uint8Array(TCP_INFO_OFFSETS.dsackDups + 4);
+  /** How many segments of this TCP connection the kernel has sent again so far, the first one included. */
+  segmentsSentAgain(): number {
+    const state = new Uint8Array(TOTAL_RETRANS_OFFSET + 4);
     check("getsockopt", C.getsockopt(this.#fd, IPPROTO_TCP, TCP_INFO, state, lengthOf(state.length)));
-    const view = new DataView(state.buffer);
-    const field = (offset: number): number => view.getUint32(offset, true);
-    return Math.max(0, field(TCP_INFO_OFFSETS.totalRetrans) - field(TCP_INFO_OFFSETS.dsackDups));
+    return new DataView(state.buffer).getUint32(TOTAL_RETRANS_OFFSET, true);
   }
 
   /** The own end of the connection. */
