@@ -10,8 +10,7 @@ import { type Switch, thereAndBack, walk, within } from "../support/switch_lab.t
  * Each loop is slower here than elsewhere, all six of them together are 120 connections a second. This kernel has one CPU and every
  * system call costs several of the host's, so that the start of a program keeps all loops waiting, some of them for seconds where the
  * host has other work, too. Limits of time would measure that. What counts instead is what a lost packet leaves behind: a refusal, a
- * reset, a request that is not answered in ten seconds, a SYN that had to be sent again, as the kernel of the client tells. Its way
- * there and back is the work of the kernel, which waits for no program.
+ * reset, a request that is not answered in ten seconds, a SYN that the client's kernel had to send again because nothing answered it.
  */
 const PACE = { perSecond: 20, limitMs: 10_000 };
 

@@ -127,7 +127,7 @@ async function ask(request: Omit<ProbeRequest, "count">): Promise<ProbeResult> {
     using socket = Socket.of(protocol, to.ip);
     if (source !== undefined) socket.bind({ ip: source, port: sourcePort });
     if (!await socket.connect(to, left())) return { kind: "silence" };
-    const resentSyns = protocol === "tcp" ? socket.segmentsSentAgain() : 0;
+    const wasSynLost = protocol === "tcp" && socket.wasSynLost();
     socket.send(encoder.encode(REQUEST));
     const reply = await socket.receive(left());
     if (reply === null) return { kind: "silence" };
@@ -136,7 +136,7 @@ async function ask(request: Omit<ProbeRequest, "count">): Promise<ProbeResult> {
     const answer = parseAnswer(text);
     if (answer === null) return { kind: "stranger", text };
     const tookMs = performance.now() - start;
-    return { kind: "answer", answer, from: socket.localAddress(), tookMs, resentSyns };
+    return { kind: "answer", answer, from: socket.localAddress(), tookMs, wasSynLost };
   } catch (error) {
     if (!(error instanceof SocketError)) throw error;
     if (error.message.endsWith("ECONNREFUSED")) return { kind: "refused" };
@@ -238,8 +238,8 @@ class ConnectLoop {
     const result = await ask({ protocol, to, timeoutMs: Math.max(limitMs, LOST_MS) });
     const tookMs = result.kind === "answer" ? result.tookMs - (this.#stalls.totalMs() - stalledMs) : 0;
     // A patient loop does not notice that a first packet was lost, but the kernel does.
-    const resent = result.kind === "answer" && limitMs > LOST_MS ? result.resentSyns : 0;
-    if (result.kind === "answer" && tookMs <= limitMs && resent === 0) {
+    const isLost = result.kind === "answer" && limitMs > LOST_MS && result.wasSynLost;
+    if (result.kind === "answer" && tookMs <= limitMs && !isLost) {
       const { ip, port } = result.answer.local;
       const key = ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
       this.#byServer[key] = (this.#byServer[key] ?? 0) + 1;
@@ -247,7 +247,7 @@ class ConnectLoop {
       return;
     }
     const what = result.kind === "answer"
-      ? `took ${tookMs.toFixed(0)} ms` + (result.resentSyns > 0 ? `, its SYN was sent again` : "")
+      ? `took ${tookMs.toFixed(0)} ms` + (result.wasSynLost ? ", its SYN was lost" : "")
       : result.kind === "error"
       ? result.message
       : result.kind === "stranger"
@@ -309,7 +309,7 @@ async function ping(source: string, to: string, timeoutMs: number): Promise<Prob
     if (type !== (six ? 129 : 0) || view.getUint16(4) !== id) continue;
     const from = { ip: source, port: 0 };
     const answer = { server: "", local: { ip: to, port: 0 }, client: from };
-    return { kind: "answer", answer, from, tookMs: performance.now() - start, resentSyns: 0 };
+    return { kind: "answer", answer, from, tookMs: performance.now() - start, wasSynLost: false };
   }
   return { kind: "silence" };
 }

@@ -46,8 +46,8 @@ export type ProbeResult =
     /** The client's end as the client sees it. */
     readonly from: SocketAddress;
     readonly tookMs: number;
-    /** How often the client's kernel had to send the first packet of a TCP connection again. */
-    readonly resentSyns: number;
+    /** True if the first packet of a TCP connection was lost, so that the client's kernel had to send it again. */
+    readonly wasSynLost: boolean;
   }
   /** Somebody answered who is no server of a lab. */
   | { readonly kind: "stranger"; readonly text: string }
@@ -63,7 +63,7 @@ export interface LoopRequest {
   readonly perSecond: number;
   /**
    * A request that takes longer has failed. Where this is longer than the second after which a first packet is sent again, a TCP
-   * connection has also failed if its kernel had to do so.
+   * connection has also failed if it was lost.
    */
   readonly limitMs: number;
 }

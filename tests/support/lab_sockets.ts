@@ -44,8 +44,10 @@ const SO_ERROR = 4;
 const ETH_P_IP = 0x0800;
 const IPPROTO_TCP = 6;
 const TCP_INFO = 11;
-/** Where `tcpi_total_retrans` is in `struct tcp_info`. */
-const TOTAL_RETRANS_OFFSET = 100;
+/** Where `struct tcp_info` has `tcpi_rtt` (microseconds) and `tcpi_total_retrans`. */
+const [RTT_OFFSET, TOTAL_RETRANS_OFFSET] = [68, 100] as const;
+/** After this, a SYN is sent again. */
+const SYN_TIMEOUT_US = 1_000_000;
 const POLLIN = 1;
 const POLLOUT = 4;
 const SHUT_RDWR = 2;
@@ -271,11 +273,16 @@ export class Socket implements Disposable {
     C.shutdown(this.#fd, SHUT_RDWR);
   }
 
-  /** How many segments of this TCP connection the kernel has sent again so far, the first one included. */
-  segmentsSentAgain(): number {
+  /**
+   * True if the first packet of this TCP connection, or the answer to it, was lost. One that was only sent again because its answer
+   * took more than a second does not count: the answer echoes the time of the packet that it is for, so the round trip tells.
+   */
+  wasSynLost(): boolean {
     const state = new Uint8Array(TOTAL_RETRANS_OFFSET + 4);
     check("getsockopt", C.getsockopt(this.#fd, IPPROTO_TCP, TCP_INFO, state, lengthOf(state.length)));
-    return new DataView(state.buffer).getUint32(TOTAL_RETRANS_OFFSET, true);
+    const view = new DataView(state.buffer);
+    return view.getUint32(TOTAL_RETRANS_OFFSET, true) > 0 &&
+      view.getUint32(RTT_OFFSET, true) < SYN_TIMEOUT_US;
   }
 
   /** The own end of the connection. */
