@@ -1,15 +1,18 @@
 /**
  * The benchmark task: `deno task bench [--services N] [--endpoints N] [--touches N] [--added N] [--rounds N]
- * [--idle-seconds N] [--spacing-ms N] [--mode iptables|nftables] [--variant nft|legacy] [--one-transaction] [--json]`. Needs root; works in network namespaces of its own.
+ * [--idle-seconds N] [--spacing-ms N] [--mode iptables|nftables|ipvs] [--variant nft|legacy] [--one-transaction] [--json]`. Needs root; works in network namespaces of its own,
+ * those of mode ipvs in a user-mode Linux that it boots.
  *
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
 import { removeOpenNetns } from "./bench_netns.ts";
+import { isUserModeLinux, LAB_FOLDER, runInLab } from "./lab.ts";
 import { type BenchOptions, measure } from "./measure.ts";
 import type { BenchMode } from "./mode.ts";
 import { iptablesMode } from "./mode_iptables.ts";
+import { IPVS_MODE } from "./mode_ipvs.ts";
 import { NFTABLES_MODE } from "./mode_nftables.ts";
 import { resultTable } from "./report.ts";
 
@@ -23,7 +26,8 @@ function positive(name: string, text: string | undefined): number {
 
 function parseMode(mode: string | undefined, variant: string | undefined): BenchMode {
   if (mode === "nftables") return NFTABLES_MODE;
-  if (mode !== "iptables") throw new RangeError(`--mode must be iptables or nftables: got ${mode}`);
+  if (mode === "ipvs") return IPVS_MODE;
+  if (mode !== "iptables") throw new RangeError(`--mode must be iptables, nftables or ipvs: got ${mode}`);
   if (variant !== "nft" && variant !== "legacy") {
     throw new RangeError(`--variant must be nft or legacy: got ${variant}`);
   }
@@ -80,7 +84,14 @@ if (import.meta.main) {
     oneTransaction: args["one-transaction"],
     onProgress: (message) => writeErrorLine(`${size.services} × ${size.endpoints}: ${message}`),
   };
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-bench-" });
+  if (args.mode === "ipvs" && !isUserModeLinux()) {
+    writeErrorLine("In a user-mode Linux, which prints its output when it ends");
+    Deno.exit(await runInLab(import.meta.filename ?? "", Deno.args));
+  }
+  const folder = await Deno.makeTempDir({
+    prefix: "kproxy-bench-",
+    ...(isUserModeLinux() ? { dir: LAB_FOLDER } : {}),
+  });
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     Deno.addSignalListener(signal, () => void stop(folder));
   }

@@ -92,7 +92,7 @@ Deno.test("the kernel's messages become commits, in which a change is found by i
 
 /** Programs and bytes of each change, in order: three replaced endpoints, a Service added, the same deleted. */
 function costs({ changes }: Recording): { programs: number; bytes: number }[] {
-  return changes.map((runs) => ({
+  return changes.map(({ runs }) => ({
     programs: runs.length,
     bytes: bytesOf(runs),
   }));
@@ -121,7 +121,7 @@ for (const mode of MODES) {
     assertEquals(fewCosts.map(({ programs }) => programs), [1, 1, 1, 1, 1]);
     assertEquals(manyCosts.map(({ programs }) => programs), [1, 1, 1, 1, 1]);
     const program = mode.proxyMode === "nftables" ? "nft" : "iptables-restore";
-    for (const runs of many.changes) assertEquals(runs[0]?.argv[0], program);
+    for (const { runs } of many.changes) assertEquals(runs[0]?.argv[0], program);
     fewCosts.forEach(({ bytes }, at) => {
       const difference = Math.abs(bytes - (manyCosts[at]?.bytes ?? 0));
       // Names and addresses of other Services are longer by a letter or two in each of up to 20 lines.

@@ -12,9 +12,16 @@ import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { type Distribution, distribution, quantile } from "./figures.ts";
 import { isFirstSync, isWritingSync, KproxyProcess, type LogLine, type Memory } from "./kproxy_process.ts";
-import { assertProgrammed, assertSameRules, type BenchMode, type CommitWatch } from "./mode.ts";
+import { assertProgrammed, assertSameRules, type BenchMode, type CommitWatch, paceFlag } from "./mode.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
-import { changesRules, plannedSteps, record, type Recording, type Step } from "./recording.ts";
+import {
+  changesRules,
+  plannedSteps,
+  record,
+  type RecordedChange,
+  type Recording,
+  type Step,
+} from "./recording.ts";
 
 /** What to measure. */
 export interface BenchOptions {
@@ -54,7 +61,11 @@ export interface BenchResult {
     readonly kproxyMs: readonly number[];
     readonly bareMs: readonly number[];
     readonly oneTransactionMs: number | null;
+    /** Start to end of an empty program of the same runtime, in the same rounds. */
+    readonly runtimeMs: readonly number[];
     readonly ratio: number;
+    /** The same without {@linkcode runtimeMs}. */
+    readonly ratioWithoutRuntime: number;
     readonly bytes: number;
     readonly transactions: number;
     readonly programs: readonly string[];
@@ -77,6 +88,7 @@ const DEFAULT_MIN_SYNC_PERIOD_MS = 1000;
 const FULL_SYNC_TIMEOUT_MS = 900_000;
 const CHANGE_TIMEOUT_MS = 60_000;
 const SETTLE_TIMEOUT_MS = 300_000;
+const NO_CHANGE: RecordedChange = { runs: [], aftermath: [] };
 
 /** kproxy and what serves and watches it, in one namespace. */
 interface Product {
@@ -164,19 +176,27 @@ class Bench {
           const { startMs, endMs } = await this.#feed(tool, run);
           bareMs += endMs - startMs;
         }
-        const firstSync = { log, kproxyMs: log.ts - kproxy.startedMs, bareMs };
+        const runtimeMs = await this.#runtimeStart(bareNetns);
+        const firstSync = { log, kproxyMs: log.ts - kproxy.startedMs, bareMs, runtimeMs };
         const product = { netns, api, watch, kproxy };
         const bare = { netns: bareNetns, tool, watch: bareWatch };
         return await goOn(product, bare, firstSync);
       }));
   }
 
+  /** How long the runtime takes to start and end where it has nothing to do. */
+  async #runtimeStart(netns: Netns): Promise<number> {
+    const script = `${this.#folder}/empty.js`;
+    await Deno.writeTextFile(script, "");
+    const startMs = performance.now();
+    await netns.run(["env", Deno.execPath(), "run", "-q", script]);
+    return performance.now() - startMs;
+  }
+
   /** kproxy serves a change at once if it rested long enough before. */
   #paceFlags(): readonly string[] {
-    const { spacingMs } = this.#options;
-    return spacingMs > DEFAULT_MIN_SYNC_PERIOD_MS
-      ? []
-      : [`--iptables-min-sync-period=${Math.floor(spacingMs / 2)}ms`];
+    const { spacingMs, mode } = this.#options;
+    return spacingMs > DEFAULT_MIN_SYNC_PERIOD_MS ? [] : [paceFlag(mode, Math.floor(spacingMs / 2))];
   }
 
   async #feed(tool: BareProcess, { argv, stdin }: RecordedRun): Promise<BareRun> {
@@ -189,6 +209,7 @@ class Bench {
     const { mode } = this.#options;
     return await inBenchNetns(mode, async (netns) => {
       await using tool = new BareProcess(netns);
+      if (mode.asOneTransaction === null) throw new RangeError(`There are no transactions in ${mode.title}`);
       const { startMs, endMs } = await this.#feed(tool, mode.asOneTransaction(fullSync));
       return endMs - startMs;
     });
@@ -216,12 +237,13 @@ class Bench {
     for (const step of this.#steps) {
       const cpuFrom = await kproxy.cpuMs();
       const changeMs = await this.#productChange(product, step);
-      const runs = changesRules(step) ? recording.changes[at++] ?? [] : [];
-      await sleep(this.#options.spacingMs / 2);
+      const { runs, aftermath } = (changesRules(step) ? recording.changes[at++] : undefined) ?? NO_CHANGE;
+      await sleep(this.#options.spacingMs / 2 + mode.aftermathMs);
       if (step.path === "/touch") touchCpuMs += await kproxy.cpuMs() - cpuFrom;
       if (changeMs !== undefined) {
         const pair = { kproxyMs: changeMs, bareMs: await this.#bareChange(bare, runs), runs };
         pairs.set(step.path, [...pairs.get(step.path) ?? [], pair]);
+        await this.#bareChange(bare, aftermath);
       }
       await sleep(this.#options.spacingMs / 2);
     }
@@ -258,7 +280,7 @@ class Bench {
   }
 
   /** Feeds the bare program with what kproxy wrote for the same change; the watch counts as for kproxy. */
-  async #bareChange(bare: Bare, runs: Recording["start"]): Promise<number> {
+  async #bareChange(bare: Bare, runs: readonly RecordedRun[]): Promise<number> {
     const commitsBefore = bare.watch?.position ?? 0;
     let ms = 0;
     for (const run of runs) {
@@ -273,7 +295,7 @@ class Bench {
 interface ChangePair {
   readonly kproxyMs: number;
   readonly bareMs: number;
-  readonly runs: Recording["start"];
+  readonly runs: readonly RecordedRun[];
 }
 
 /** One first sync of each. */
@@ -282,6 +304,7 @@ interface FirstSync {
   readonly kproxyMs: number;
   /** From the start of the program to its end. */
   readonly bareMs: number;
+  readonly runtimeMs: number;
   readonly log: LogLine;
 }
 
@@ -293,11 +316,14 @@ function firstSyncFigures(
 ): BenchResult["firstSync"] {
   const kproxyMs = runs.map((run) => run.kproxyMs);
   const bareMs = runs.map((run) => run.bareMs);
+  const runtimeMs = runs.map((run) => run.runtimeMs);
   return {
     kproxyMs,
     bareMs,
     oneTransactionMs,
+    runtimeMs,
     ratio: quantile(kproxyMs, 0.5) / quantile(bareMs, 0.5),
+    ratioWithoutRuntime: (quantile(kproxyMs, 0.5) - quantile(runtimeMs, 0.5)) / quantile(bareMs, 0.5),
     bytes: fullSync.reduce((sum, { stdin }) => sum + stdin.length, 0),
     transactions: mode.transactions(fullSync),
     programs: start.map(({ argv }) => argv.join(" ")),

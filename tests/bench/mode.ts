@@ -30,7 +30,7 @@ export interface CommitWatch extends AsyncDisposable {
 
 /** A mode that can be measured. */
 export interface BenchMode {
-  readonly proxyMode: "iptables" | "nftables";
+  readonly proxyMode: "iptables" | "nftables" | "ipvs";
   /** For the report, e.g. `iptables (nft)`. */
   readonly title: string;
   /** Makes a fresh namespace one in which kproxy runs this mode as wanted. */
@@ -38,14 +38,21 @@ export interface BenchMode {
   /** Of all programs of a start, those that write IPv4's rules. */
   readonly fullSync: (start: readonly RecordedRun[]) => readonly RecordedRun[];
   readonly transactions: (fullSync: readonly RecordedRun[]) => number;
-  /** The same rules in as few transactions as the program takes. */
-  readonly asOneTransaction: (fullSync: readonly RecordedRun[]) => RecordedRun;
+  /** The same rules in as few transactions as the program takes; null if there are no transactions. */
+  readonly asOneTransaction: ((fullSync: readonly RecordedRun[]) => RecordedRun) | null;
+  /** How long this mode still works on a change when its line is in the log; 0: not at all. */
+  readonly aftermathMs: number;
   /** Null if this mode's commits cannot be watched. */
   readonly openWatch: ((netns: Netns) => Promise<CommitWatch>) | null;
   /** The rules in the kernel, such that two namespaces with the same rules compare as equal. */
   readonly readRules: (netns: Netns) => Promise<string>;
   /** How many Services and endpoints are in the kernel. */
   readonly countProgrammed: (netns: Netns) => Promise<ClusterSizeInKernel>;
+}
+
+/** The flag for the shortest time between two syncs. */
+export function paceFlag({ proxyMode }: BenchMode, periodMs: number): string {
+  return `--${proxyMode === "ipvs" ? "ipvs" : "iptables"}-min-sync-period=${periodMs}ms`;
 }
 
 /** What of a cluster is in the kernel. */

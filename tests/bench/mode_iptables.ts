@@ -28,6 +28,7 @@ export function iptablesMode(variant: Variant): BenchMode {
       if (restore === undefined) throw new TypeError("Nothing was restored");
       return { argv: restore.argv, stdin: asOneTransaction(restore.stdin) };
     },
+    aftermathMs: 0,
     openWatch: variant === "nft" ? (netns) => KernelWatch.open(netns) : null,
     readRules: async (netns) => {
       const saved = [];

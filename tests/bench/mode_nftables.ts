@@ -22,6 +22,7 @@ export const NFTABLES_MODE: BenchMode = {
     argv: runs[0]?.argv ?? [],
     stdin: runs.map(({ stdin }) => stdin).join(""),
   }),
+  aftermathMs: 0,
   openWatch: (netns) => ElementWatch.open(netns),
   readRules: async (netns) => {
     const lines = (await netns.run(["nft", "list", "table", "ip", "kproxy"])).split("\n");

@@ -14,7 +14,7 @@ export interface RecordedRun {
   readonly stdin: string;
 }
 
-const READS_STDIN = /-restore$|^(nft|ipset|ipvsadm)$/;
+const READS_STDIN = /-restore$|^(nft|ipset|ipvsadm|ip)$/;
 
 /** Scripts in a folder, and what they wrote down. */
 export class RecordedPrograms {

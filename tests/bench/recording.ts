@@ -8,7 +8,7 @@ import { inBenchNetns } from "./bench_netns.ts";
 import { type ChangePath, FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { isWritingSync, KproxyProcess } from "./kproxy_process.ts";
-import type { BenchMode } from "./mode.ts";
+import { type BenchMode, paceFlag } from "./mode.ts";
 import { RecordedPrograms, type RecordedRun } from "./recorded_programs.ts";
 
 /** One change of the cluster that changes rules; the first is made before, and changes none. */
@@ -34,6 +34,14 @@ export function changesRules(step: Step): boolean {
   return !step.path.startsWith("/slice/");
 }
 
+/** The programs of one change. */
+export interface RecordedChange {
+  /** Until the change is in force. */
+  readonly runs: readonly RecordedRun[];
+  /** Those that write once it is, such as the end of an endpoint that was to finish its connections. */
+  readonly aftermath: readonly RecordedRun[];
+}
+
 /** What was recorded. */
 export interface Recording {
   /** Every program started until both families were served. */
@@ -41,7 +49,7 @@ export interface Recording {
   /** Those of them that wrote IPv4's rules. */
   readonly fullSync: readonly RecordedRun[];
   /** Programs of each step that changes rules, in order. */
-  readonly changes: readonly (readonly RecordedRun[])[];
+  readonly changes: readonly RecordedChange[];
 }
 
 /** Runs kproxy through all steps with recording programs. */
@@ -58,21 +66,24 @@ export async function record(
       master: api.url,
       mode: mode.proxyMode,
       // Nothing is timed, so nothing needs to wait.
-      flags: ["--iptables-min-sync-period=0s"],
+      flags: [paceFlag(mode, 0)],
       path: programs.path,
     });
     await kproxy.allServed(600_000);
     const start = await programs.since(0);
     // What other modes left is looked for once the rules are in force; that belongs to no change.
     await programs.quiet();
-    const changes: RecordedRun[][] = [];
+    const changes: RecordedChange[] = [];
     for (const step of steps) {
       const from = await programs.count();
       const position = kproxy.position;
       await api.change(step.path, step.index);
       if (changesRules(step)) {
         await kproxy.line(isWritingSync, position, 60_000);
-        changes.push(await programs.since(from));
+        const runs = await programs.since(from);
+        await new Promise((resolve) => setTimeout(resolve, mode.aftermathMs));
+        const all = await programs.since(from);
+        changes.push({ runs, aftermath: all.slice(runs.length).filter(({ stdin }) => stdin !== "") });
       } else {
         // Slices and Services come over connections of their own: let this one arrive before the next change.
         await new Promise((resolve) => setTimeout(resolve, 200));

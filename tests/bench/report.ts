@@ -55,6 +55,9 @@ export function resultTable(result: BenchResult): string[] {
     `first syncs: kproxy ${firstSync.kproxyMs.map(seconds).join(", ")}; bare ${
       firstSync.bareMs.map(seconds).join(", ")
     }; ${firstSync.transactions} transactions`,
+    `an empty program of the same runtime: ${
+      firstSync.runtimeMs.map(seconds).join(", ")
+    }; without it the first sync is ${firstSync.ratioWithoutRuntime.toFixed(2)} ×`,
     ...(firstSync.oneTransactionMs === null
       ? []
       : [`bare, all in one transaction: ${seconds(firstSync.oneTransactionMs)}`]),
