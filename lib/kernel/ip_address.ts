@@ -51,21 +51,21 @@ export async function deviceKind(exec: Exec, device: string): Promise<string | n
  * @throws {UnsupportedError} if the kernel has no dummy devices, or if a device of this name is something else
  */
 export async function ensureDummy(exec: Exec, device: string): Promise<boolean> {
-  const kind = await deviceKind(exec, device);
-  if (kind === "dummy") return false;
-  if (kind !== null) {
-    throw new UnsupportedError(
-      `Device ${device}`,
-      "a dummy device of this name",
-      `one of kind ${kind || "hardware"}`,
-    );
-  }
   try {
     await runOk(exec, ["ip", ...addDummyLine(device).split(" ")]);
     return true;
   } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
-    if (EXISTS_REGEXP.test(error.stderr)) return false;
+    if (!(error instanceof ExecError) || error.isMissing()) throw error;
+    // What is there already says more than why nothing could be added. Asked first, it would cost every first start a program.
+    const kind = await deviceKind(exec, device);
+    if (kind === "dummy") return false;
+    if (kind !== null) {
+      throw new UnsupportedError(
+        `Device ${device}`,
+        "a dummy device of this name",
+        `one of kind ${kind || "hardware"}`,
+      );
+    }
     if (!NO_TYPE_REGEXP.test(error.stderr)) throw error;
     throw new UnsupportedError(`Device ${device}`, "the kernel module dummy", error.stderr.trim(), {
       cause: error,

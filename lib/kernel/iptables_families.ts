@@ -21,6 +21,8 @@ export interface UsableFamiliesOptions {
   readonly sysctls: NodeSysctls;
   /** Hears of those that are not. */
   readonly log: Logger;
+  /** Starts the programs that only look, if others have looked at the same before. */
+  readonly probing?: Exec;
 }
 
 /**
@@ -30,17 +32,17 @@ export interface UsableFamiliesOptions {
  */
 export async function usableFamilies(
   exec: Exec,
-  { variant, primaryFamily, sysctls, log }: UsableFamiliesOptions,
+  { variant, primaryFamily, sysctls, log, probing = exec }: UsableFamiliesOptions,
 ): Promise<ReadonlyMap<IpFamily, Iptables>> {
   const families = new Map<IpFamily, Iptables>();
   const refused = new Map<IpFamily, string>();
   for (const family of FAMILIES) {
     try {
       if (family === "IPv6") requireIpv6(sysctls);
-      const iptables = new Iptables(exec, await probeIptables(exec, family, variant));
-      const problem = await iptables.absence();
+      const found = await probeIptables(probing, family, variant);
+      const problem = await new Iptables(probing, found).absence();
       if (problem !== null) throw new UnsupportedError(family, "a nat table that iptables can list", problem);
-      families.set(family, iptables);
+      families.set(family, new Iptables(exec, found));
     } catch (error) {
       if (!(error instanceof UnsupportedError)) throw error;
       refused.set(family, error.message);

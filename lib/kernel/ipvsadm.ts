@@ -75,6 +75,20 @@ export class Ipvsadm {
   }
 
   /**
+   * Adds a virtual server and deletes it again.
+   *
+   * @throws {UnsupportedError} if the kernel does not have its scheduler
+   * @throws {ExecError} if one of both failed
+   */
+  async tryVirtualServer(server: VirtualServer): Promise<void> {
+    try {
+      await this.restore([addVirtualServerLine(server), deleteVirtualServerLine(server)]);
+    } catch (error) {
+      throw schedulerError(error, server.scheduler);
+    }
+  }
+
+  /**
    * Changes scheduler, flags and timeout; connections and real servers stay.
    *
    * @throws {UnsupportedError} if the kernel does not have its scheduler

@@ -6,7 +6,14 @@
 import { ExecError } from "../errors.ts";
 import type { Logger } from "../observe/log.ts";
 import type { Exec } from "./exec.ts";
-import { changeSysctl, readSysctl, readSysctls, type SysctlOutcome } from "./sysctl.ts";
+import {
+  changeSysctl,
+  changeSysctls,
+  readSysctl,
+  readSysctls,
+  type SysctlChange,
+  type SysctlOutcome,
+} from "./sysctl.ts";
 
 /** 1 switches IPv6 off. */
 export const DISABLE_IPV6 = "net.ipv6.conf.all.disable_ipv6";
@@ -21,6 +28,8 @@ export interface NodeSysctls {
   read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>>;
   /** `found` is what was read. Null if nobody can tell. */
   change(name: string, found: string | null | undefined, value: string): Promise<SysctlOutcome | null>;
+  /** The outcomes in the order of `changes`; null if nobody can tell. */
+  changeAll(changes: readonly SysctlChange[]): Promise<readonly SysctlOutcome[] | null>;
 }
 
 /** Finds out whether there is a program to ask, and says so in the log if there is none. */
@@ -31,6 +40,7 @@ export async function nodeSysctls(exec: Exec, log: Logger): Promise<NodeSysctls>
       ipv6Disabled: await readSysctl(exec, DISABLE_IPV6),
       read: (names) => readSysctls(exec, names),
       change: (name, found = null, value) => changeSysctl(exec, name, { found, value }),
+      changeAll: (changes) => changeSysctls(exec, changes),
     };
   } catch (error) {
     if (!(error instanceof ExecError && error.isMissing())) throw error;
@@ -43,5 +53,6 @@ export async function nodeSysctls(exec: Exec, log: Logger): Promise<NodeSysctls>
     ipv6Disabled: null,
     read: () => Promise.resolve(new Map()),
     change: () => Promise.resolve(null),
+    changeAll: () => Promise.resolve(null),
   };
 }

@@ -86,6 +86,45 @@ export async function changeSysctl(
   throw new ExecError(argv, result.code, message);
 }
 
+/** A setting that is to have another value than the one it was read with. */
+export interface SysctlChange {
+  readonly name: string;
+  readonly found: string | null;
+  readonly value: string;
+}
+
+/**
+ * Many settings as by {@linkcode changeSysctl}, by one program if the kernel refuses none of them; in the order of `changes`.
+ *
+ * @throws {ExecError} if the kernel refuses a value
+ */
+export async function changeSysctls(
+  exec: Exec,
+  changes: readonly SysctlChange[],
+): Promise<readonly SysctlOutcome[]> {
+  const wanted = changes.filter(({ found, value }) => found !== null && found !== value);
+  let areWritten = false;
+  if (wanted.length > 1) {
+    const { code, stderr } = await exec.run([
+      "sysctl",
+      "-w",
+      ...wanted.map(({ name, value }) => `${name}=${value}`),
+    ]);
+    areWritten = code === 0 && stderr.trim() === "";
+  }
+  const outcomes: SysctlOutcome[] = [];
+  for (const change of changes) {
+    const { name, found } = change;
+    // One by one, it is told which of them is refused, and why.
+    outcomes.push(
+      areWritten && found !== null && wanted.includes(change)
+        ? { kind: "changed", found }
+        : await changeSysctl(exec, name, change),
+    );
+  }
+  return outcomes;
+}
+
 const MISSING_REGEXP = /cannot stat .*No such file or directory|is an unknown key/;
 
 function isMissing(error: ExecError): boolean {

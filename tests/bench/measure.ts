@@ -12,7 +12,7 @@ import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { type Distribution, distribution, quantile } from "./figures.ts";
 import { isFirstSync, isWritingSync, KproxyProcess, type LogLine, type Memory } from "./kproxy_process.ts";
-import { assertProgrammed, assertSameRules, type BenchMode, type CommitWatch, paceFlag } from "./mode.ts";
+import { assertProgrammed, assertSameRules, type BenchMode, type CommitWatch, periodFlag } from "./mode.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
 import {
   changesRules,
@@ -196,7 +196,9 @@ class Bench {
   /** kproxy serves a change at once if it rested long enough before. */
   #paceFlags(): readonly string[] {
     const { spacingMs, mode } = this.#options;
-    return spacingMs > DEFAULT_MIN_SYNC_PERIOD_MS ? [] : [paceFlag(mode, Math.floor(spacingMs / 2))];
+    return spacingMs > DEFAULT_MIN_SYNC_PERIOD_MS
+      ? []
+      : [periodFlag(mode, "min-sync-period", Math.floor(spacingMs / 2))];
   }
 
   async #feed(tool: BareProcess, { argv, stdin }: RecordedRun): Promise<BareRun> {

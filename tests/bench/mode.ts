@@ -50,9 +50,13 @@ export interface BenchMode {
   readonly countProgrammed: (netns: Netns) => Promise<ClusterSizeInKernel>;
 }
 
-/** The flag for the shortest time between two syncs. */
-export function paceFlag({ proxyMode }: BenchMode, periodMs: number): string {
-  return `--${proxyMode === "ipvs" ? "ipvs" : "iptables"}-min-sync-period=${periodMs}ms`;
+/** The flag for the shortest time between two syncs, or for the longest one between two looks at the kernel. */
+export function periodFlag(
+  { proxyMode }: BenchMode,
+  name: "min-sync-period" | "sync-period",
+  periodMs: number,
+): string {
+  return `--${proxyMode === "ipvs" ? "ipvs" : "iptables"}-${name}=${periodMs}ms`;
 }
 
 /** What of a cluster is in the kernel. */

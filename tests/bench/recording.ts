@@ -8,7 +8,7 @@ import { inBenchNetns } from "./bench_netns.ts";
 import { type ChangePath, FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { isWritingSync, KproxyProcess } from "./kproxy_process.ts";
-import { type BenchMode, paceFlag } from "./mode.ts";
+import { type BenchMode, periodFlag } from "./mode.ts";
 import { RecordedPrograms, type RecordedRun } from "./recorded_programs.ts";
 
 /** One change of the cluster that changes rules; the first is made before, and changes none. */
@@ -65,8 +65,8 @@ export async function record(
     await using kproxy = new KproxyProcess(netns, {
       master: api.url,
       mode: mode.proxyMode,
-      // Nothing is timed, so nothing needs to wait.
-      flags: [paceFlag(mode, 0)],
+      // Nothing is timed, so nothing needs to wait; and what looks at the kernel now and then belongs to no change.
+      flags: [periodFlag(mode, "min-sync-period", 0), periodFlag(mode, "sync-period", 24 * 3_600_000)],
       path: programs.path,
     });
     await kproxy.allServed(600_000);

@@ -12,6 +12,7 @@ import { usableFamilies } from "../../kernel/iptables_families.ts";
 import { chooseIptablesVariant } from "../../kernel/iptables_variant.ts";
 import { ipvsAbsence, Ipvsadm } from "../../kernel/ipvsadm.ts";
 import { nodeSysctls } from "../../kernel/node_sysctls.ts";
+import { RememberingExec } from "../../kernel/remembering_exec.ts";
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
@@ -35,12 +36,13 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
   const ipvs = new Ipvsadm(exec);
   const schedulers = await requireIpvs(ipvs, config);
   const ipset = await probeIpset(exec);
-  const { variant, reason } = await chooseIptablesVariant(exec);
+  const probing = new RememberingExec(exec);
+  const { variant, reason } = await chooseIptablesVariant(probing);
   log.info("Using IPVS", { ipset, iptables: variant, reason });
   const sysctls = await nodeSysctls(exec, log);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
-  const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, log });
-  for (const iptables of families.values()) await requireSetsAndMatches(exec, iptables);
+  const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, log, probing });
+  await requireSetsAndMatches(exec, [...families.values()]);
   await setIpvsSysctls(exec, config, { sysctls, log });
   await setTimeouts(ipvs, config, log);
   // Last: where something else is missing, nothing of ours is left.

@@ -35,32 +35,52 @@ function matches(family: IpFamily): ReadonlyMap<string, string> {
   ]);
 }
 
+/** A set to try. */
+interface ProbeSet {
+  readonly name: string;
+  readonly type: SetType;
+  readonly family: IpFamily;
+}
+
 /**
- * Makes sure of one family's sets and matches; nothing is left behind.
+ * Makes sure of the sets and matches of some families; nothing is left behind.
  *
  * @throws {UnsupportedError} naming the modules that are missing
  */
-export async function requireSetsAndMatches(exec: Exec, iptables: Iptables): Promise<void> {
-  const { family } = iptables;
+export async function requireSetsAndMatches(exec: Exec, families: readonly Iptables[]): Promise<void> {
+  const sets = families.flatMap(({ family }) =>
+    SET_TYPES.map((type): ProbeSet => ({ name: probeSetName(type, family), type, family }))
+  );
+  let areMade = false;
   try {
-    await requireSets(exec, family);
-    await requireMatches(iptables);
+    await requireSets(exec, sets);
+    areMade = true;
+    for (const iptables of families) await requireMatches(iptables);
   } finally {
-    const own = SET_TYPES.map((type) => probeSetName(type, family));
-    const left = (await listSets(exec)).filter((name) => own.includes(name));
-    if (left.length > 0) await destroySets(exec, left);
+    await removeSets(exec, sets, areMade);
   }
 }
 
-async function requireSets(exec: Exec, family: IpFamily): Promise<void> {
-  const line = (type: SetType): string =>
-    createSetLine({ name: probeSetName(type, family), type, family, maxElements: 65_536 });
+async function requireSets(exec: Exec, sets: readonly ProbeSet[]): Promise<void> {
   const missing = await findMissing(
-    SET_TYPES,
-    (types) => restoreSets(exec, types.map((type) => `${line(type)}\n`).join("")),
-    (type) => SET_MODULES[type],
+    sets,
+    (some) =>
+      restoreSets(exec, some.map((set) => `${createSetLine({ ...set, maxElements: 65_536 })}\n`).join("")),
+    ({ type }) => SET_MODULES[type],
   );
-  if (missing !== null) throw missing.in(`Sets of ${family}`);
+  if (missing !== null) throw missing.in("Sets");
+}
+
+/** @param areMade false if it is not known which of them are there */
+async function removeSets(exec: Exec, sets: readonly ProbeSet[], areMade: boolean): Promise<void> {
+  const own = sets.map(({ name }) => name);
+  try {
+    if (areMade) return await destroySets(exec, own);
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+  }
+  const left = (await listSets(exec)).filter((name) => own.includes(name));
+  if (left.length > 0) await destroySets(exec, left);
 }
 
 async function requireMatches(iptables: Iptables): Promise<void> {
@@ -70,8 +90,7 @@ async function requireMatches(iptables: Iptables): Promise<void> {
     [...uses.keys()],
     async (modules) => {
       const rules = modules.map((module) => `-A ${PROBE_CHAIN} ${uses.get(module)}\n`).join("");
-      await iptables.restore(`*filter\n${chainLine(PROBE_CHAIN)}\n${rules}COMMIT\n`);
-      await iptables.restore(remove);
+      await iptables.restore(`*filter\n${chainLine(PROBE_CHAIN)}\n${rules}COMMIT\n${remove}`);
     },
     (module) => module,
   );
@@ -121,7 +140,8 @@ async function findMissing<T>(
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
       if (modules.length === 0) first = error;
-      modules.push(moduleOf(thing));
+      const module = moduleOf(thing);
+      if (!modules.includes(module)) modules.push(module);
     }
   }
   // What fails only together is no missing module.

@@ -7,6 +7,7 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { type Exec, runOk } from "../../kernel/exec.ts";
 import type { NodeSysctls } from "../../kernel/node_sysctls.ts";
+import type { SysctlOutcome } from "../../kernel/sysctl.ts";
 import type { Logger } from "../../observe/log.ts";
 
 const CONN_REUSE_MODE = "net.ipv4.vs.conn_reuse_mode";
@@ -50,7 +51,7 @@ export async function setIpvsSysctls(
 ): Promise<void> {
   const all = [...ALWAYS, ...(config.ipvs.strictARP ? STRICT_ARP : [])];
   const found = await sysctls.read([...all.map(({ name }) => name), CONN_REUSE_MODE]);
-  for (const needed of all) await setOne(needed, found, { sysctls, log });
+  await setAll(all, found, { sysctls, log });
   await chooseConnReuseMode(exec, found, { sysctls, log });
 }
 
@@ -62,12 +63,18 @@ interface SysctlTools {
   readonly log: Logger;
 }
 
-async function setOne(
-  { name, value, why }: NeededSysctl,
+async function setAll(
+  needed: readonly NeededSysctl[],
   before: Found,
   { sysctls, log }: SysctlTools,
 ): Promise<void> {
-  const outcome = await sysctls.change(name, before.get(name), value);
+  const changes = needed.map(({ name, value }) => ({ name, value, found: before.get(name) ?? null }));
+  const outcomes = await sysctls.changeAll(changes);
+  for (const [index, one] of needed.entries()) check(one, outcomes?.[index] ?? null, log);
+}
+
+/** @throws {UnsupportedError} if the setting is not as needed */
+function check({ name, value, why }: NeededSysctl, outcome: SysctlOutcome | null, log: Logger): void {
   if (outcome === null) {
     log.warn("Nobody can tell a sysctl", { name, wanted: value, otherwise: why, advice: "install procps" });
   } else if (outcome.kind === "changed") {
@@ -127,8 +134,8 @@ async function chooseConnReuseMode(exec: Exec, before: Found, tools: SysctlTools
     });
     return;
   }
-  await setOne(
-    { name, value: "0", why: "new connections from a port used before wait a second" },
+  await setAll(
+    [{ name, value: "0", why: "new connections from a port used before wait a second" }],
     before,
     tools,
   );
