@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { fakeSysctl, type SysctlRefusals } from "../../tests/support/fake_sysctl.ts";
 import { ExecError } from "../errors.ts";
 import type { Exec } from "./exec.ts";
-import { ensureSysctl, readSysctl, readSysctls } from "./sysctl.ts";
+import { changeSysctls, ensureSysctl, readSysctl, readSysctls } from "./sysctl.ts";
 
 const NAME = "net.ipv4.conf.all.route_localnet";
 
@@ -99,3 +99,42 @@ Deno.test(
     await assertRejects(() => readSysctls(silent, ["net.a"]), ExecError, "sysctl net.a");
   },
 );
+
+Deno.test("many settings are written by one program, and one by one if one of them is refused", {
+  permissions: "none",
+}, async () => {
+  const writing = (refusals: SysctlRefusals) => {
+    const values: Record<string, string> = { "net.a": "0", "net.b": "0", "net.c": "1" };
+    const started: string[] = [];
+    const exec: Exec = {
+      run: (argv) => {
+        started.push(argv.join(" "));
+        return Promise.resolve(fakeSysctl(values, argv.slice(1), refusals));
+      },
+    };
+    return { values, started, exec };
+  };
+  const changes = ["net.a", "net.none", "net.c", "net.b"].map((name) => ({
+    name,
+    found: name === "net.none" ? null : name === "net.c" ? "1" : "0",
+    value: "1",
+  }));
+  const allowed = writing({});
+  assertEquals(await changeSysctls(allowed.exec, changes), [
+    { kind: "changed", found: "0" },
+    { kind: "missing" },
+    { kind: "unchanged", found: "1" },
+    { kind: "changed", found: "0" },
+  ]);
+  assertEquals(allowed.values, { "net.a": "1", "net.b": "1", "net.c": "1" });
+  assertEquals(allowed.started, ["sysctl -w net.a=1 net.b=1"]);
+
+  const message = 'sysctl: setting key "net.a": Read-only file system';
+  const refused = writing({ write: { "net.a": message } });
+  assertEquals(
+    (await changeSysctls(refused.exec, changes)).map((outcome) => outcome.kind),
+    ["readOnly", "missing", "unchanged", "changed"],
+  );
+  assertEquals(refused.values["net.b"], "1");
+  assertEquals(await changeSysctls(writing({}).exec, []), []);
+});

@@ -1,6 +1,6 @@
 /**
  * IPVS on a real kernel. Those of most test machines have none, so this runs in a user-mode Linux: the kernel layer, what the tools
- * say after a first sync, a whole life of the mode, and its UDP flows.
+ * say after a first sync, a whole life of the mode, its UDP flows, and its benchmark at a small size.
  *
  * @module
  */
@@ -20,8 +20,9 @@ e2eTest(
         "tests/lab/ipvs_golden_in_uml.ts",
         "tests/lab/ipvs_in_uml.ts",
         "tests/lab/conntrack_in_uml.ts",
+        "tests/lab/ipvs_bench_in_uml.ts",
       ],
-      "18 passed (16 steps) | 0 failed",
+      "19 passed (16 steps) | 0 failed",
       LIMIT_MS,
     ),
 );

@@ -90,6 +90,10 @@ Deno.test("a scheduler that the kernel does not have is named", async () => {
   const unknown = server("10.96.0.3", 80, { scheduler: "nosuch" });
   const error = await assertRejects(() => ipvs.addVirtualServer(unknown), UnsupportedError);
   assertStringIncludes(error.message, "ip_vs_nosuch");
+  const tried = await assertRejects(() => ipvs.tryVirtualServer(unknown), UnsupportedError);
+  assertStringIncludes(tried.message, "ip_vs_nosuch");
+  await ipvs.tryVirtualServer({ ...unknown, scheduler: "rr" });
+  assertEquals(await ipvs.getVirtualServer(unknown), null);
   await ipvs.addVirtualServer({ ...unknown, scheduler: "rr" });
   await assertRejects(() => ipvs.updateVirtualServer(unknown), UnsupportedError);
   await ipvs.flush();

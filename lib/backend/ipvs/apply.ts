@@ -40,6 +40,12 @@ export interface IpvsProxierOptions {
 /** What was written, per kind. */
 type Written = Record<"filter" | "nat" | "servers" | "entries" | "addresses", number>;
 
+/** What the node's devices mean for one family. */
+interface DeviceIps extends Pick<IpvsOptions, "hostIps" | "nodePortIps"> {
+  /** Differs if they do. */
+  readonly key: string;
+}
+
 /** IPVS mode for one family. */
 export class IpvsProxier implements FamilyProxier {
   readonly family: IpFamily;
@@ -90,7 +96,7 @@ export class IpvsProxier implements FamilyProxier {
     const observed = await this.#inPhase("read", () => observe({ exec, ipvs: node.ipvs, iptables }));
     node.observe(observed.virtualServers, this.family);
     const { plan, options, operations } = await this.#inPhase("plan", async () => {
-      const { plan, options } = await this.#plan(state, "all");
+      const { plan, options } = await this.#plan(state, "all", this.#deviceIps());
       return { plan, options, operations: diffObserved(plan, observed, options) };
     });
     const { bytes, written } = await this.#write(operations);
@@ -102,8 +108,12 @@ export class IpvsProxier implements FamilyProxier {
   async #syncChanged(state: ProxyState, changed: Changed, committed: CommittedIpvs): Promise<ApplyReport> {
     const { plan, options, operations } = await this.#inPhase("plan", async () => {
       // An address that the node gained or lost concerns every Service.
-      const all = this.#deviceIps().key !== this.#committedIps;
-      const { plan, options } = await this.#plan(state, all ? "all" : changed);
+      const ips = this.#deviceIps();
+      const { plan, options } = await this.#plan(
+        state,
+        ips.key === this.#committedIps ? changed : "all",
+        ips,
+      );
       return { plan, options, operations: diffIpvs(plan, committed) };
     });
     const { bytes, written } = await this.#write(operations);
@@ -117,7 +127,8 @@ export class IpvsProxier implements FamilyProxier {
     this.#committedIps = ipsKey(hostIps, nodePortIps);
   }
 
-  #deviceIps(): Pick<IpvsOptions, "hostIps" | "nodePortIps"> & { readonly key: string } {
+  /** Once per sync: the kernel lists every address of every device, those of all Services among them. */
+  #deviceIps(): DeviceIps {
     const own = hostIps(this.family, this.#options.deviceAddresses());
     const serving = nodePortIps(this.#settings.nodePortAddresses, own);
     return { hostIps: own, nodePortIps: serving, key: ipsKey(own, serving) };
@@ -126,11 +137,13 @@ export class IpvsProxier implements FamilyProxier {
   async #plan(
     state: ProxyState,
     changed: Changed,
+    { hostIps, nodePortIps }: DeviceIps,
   ): Promise<{ readonly plan: IpvsPlan; readonly options: IpvsOptions }> {
     const { iptables, schedulers, log } = this.#options;
     const options: IpvsOptions = {
       ...this.#settings,
-      ...this.#deviceIps(),
+      hostIps,
+      nodePortIps,
       randomFully: iptables.hasRandomFully(),
       schedulers: await schedulers.usable(state, changed),
     };

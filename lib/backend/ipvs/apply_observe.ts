@@ -30,14 +30,17 @@ export interface ObserveTools {
 export async function observe({ exec, ipvs, iptables }: ObserveTools): Promise<Observed> {
   const { family } = iptables;
   const own = new Set([...setNames(family), growingSetName(family)]);
-  const { virtualServers } = await ipvs.save();
-  const sets = await saveSets(exec, (name) => own.has(name));
-  const { kinds, addresses } = await readDevices(exec);
+  const [{ virtualServers }, sets, { kinds, addresses }, saved] = await Promise.all([
+    ipvs.save(),
+    saveSets(exec, (name) => own.has(name)),
+    readDevices(exec),
+    iptables.save(),
+  ]);
   const onDevice = addresses.filter(({ device }) => device === DEVICE).map(({ address }) => address);
   return {
     addresses: kinds.has(DEVICE) ? new Set(onDevice) : null,
     virtualServers,
     sets,
-    tables: parseIptablesSave(await iptables.save()),
+    tables: parseIptablesSave(saved),
   };
 }

@@ -136,7 +136,7 @@ function settingsFor(
   };
 }
 
-/** The device of Services is never up and therefore not among them. */
+/** Those of the device of Services are among them on some kernels. */
 function interfaceAddresses(): readonly DeviceAddress[] {
   return Deno.networkInterfaces().map(({ name, family, address, cidr }) => ({
     device: name,
