@@ -15,6 +15,7 @@ import { isFirstSync, isWritingSync, KproxyProcess, type LogLine, type Memory } 
 import { assertProgrammed, assertSameRules, type BenchMode, type CommitWatch, periodFlag } from "./mode.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
 import {
+  aftermathMs,
   changesRules,
   plannedSteps,
   record,
@@ -131,18 +132,19 @@ class Bench {
     onProgress("recording what kproxy writes");
     const recording = await record(size, this.#steps, mode, this.#folder);
     const firstSyncs: FirstSync[] = [];
-    for (let round = 1; round <= rounds; round++) {
+    // Where nothing is watched, the one before the changes counts as well.
+    const unwatched = mode.openWatch === null ? rounds - 1 : rounds;
+    for (let round = 1; round <= unwatched; round++) {
       onProgress(`first sync, round ${round} of ${rounds}`);
       firstSyncs.push(await this.#inPair(false, recording, (_product, _bare, firstSync) => firstSync));
     }
     if (oneTransaction) onProgress("bare program, one transaction");
     const oneTransactionMs = oneTransaction ? await this.#oneTransaction(recording) : null;
-    onProgress("first sync, watched");
-    const changes = await this.#inPair(
-      true,
-      recording,
-      (product, bare) => this.#changes(recording, product, bare),
-    );
+    onProgress("first sync and changes");
+    const changes = await this.#inPair(true, recording, (product, bare, firstSync) => {
+      if (unwatched < rounds) firstSyncs.push(firstSync);
+      return this.#changes(recording, product, bare);
+    });
     return { ...changes, firstSync: firstSyncFigures(mode, firstSyncs, recording, oneTransactionMs) };
   }
 
@@ -240,7 +242,7 @@ class Bench {
       const cpuFrom = await kproxy.cpuMs();
       const changeMs = await this.#productChange(product, step);
       const { runs, aftermath } = (changesRules(step) ? recording.changes[at++] : undefined) ?? NO_CHANGE;
-      await sleep(this.#options.spacingMs / 2 + mode.aftermathMs);
+      await sleep(this.#options.spacingMs / 2 + aftermathMs(mode, step));
       if (step.path === "/touch") touchCpuMs += await kproxy.cpuMs() - cpuFrom;
       if (changeMs !== undefined) {
         const pair = { kproxyMs: changeMs, bareMs: await this.#bareChange(bare, runs), runs };

@@ -40,7 +40,7 @@ export interface BenchMode {
   readonly transactions: (fullSync: readonly RecordedRun[]) => number;
   /** The same rules in as few transactions as the program takes; null if there are no transactions. */
   readonly asOneTransaction: ((fullSync: readonly RecordedRun[]) => RecordedRun) | null;
-  /** How long this mode still works on a change when its line is in the log; 0: not at all. */
+  /** How long this mode still works on a replaced endpoint when the line of that is in the log; 0: not at all. */
   readonly aftermathMs: number;
   /** Null if this mode's commits cannot be watched. */
   readonly openWatch: ((netns: Netns) => Promise<CommitWatch>) | null;

@@ -42,6 +42,11 @@ export interface RecordedChange {
   readonly aftermath: readonly RecordedRun[];
 }
 
+/** How long a change is still worked on once it is in force: only endpoints may stay to finish their connections. */
+export function aftermathMs(mode: BenchMode, { path }: Step): number {
+  return path === "/touch" ? mode.aftermathMs : 0;
+}
+
 /** What was recorded. */
 export interface Recording {
   /** Every program started until both families were served. */
@@ -81,7 +86,7 @@ export async function record(
       if (changesRules(step)) {
         await kproxy.line(isWritingSync, position, 60_000);
         const runs = await programs.since(from);
-        await new Promise((resolve) => setTimeout(resolve, mode.aftermathMs));
+        await new Promise((resolve) => setTimeout(resolve, aftermathMs(mode, step)));
         const all = await programs.since(from);
         changes.push({ runs, aftermath: all.slice(runs.length).filter(({ stdin }) => stdin !== "") });
       } else {
