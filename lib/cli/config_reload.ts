@@ -21,10 +21,10 @@ export interface ConfigReloadOptions<Next> {
   readonly watch: Pick<ConfigWatch, "next">;
   readonly record: ReloadRecord;
   /** @throws {ConfigError} with everything that is wrong */
-  readonly configurationOf: (file: ConfigFile) => {
+  readonly configurationOf: (file: ConfigFile) => Promise<{
     readonly config: KubeProxyConfiguration;
     readonly warnings: readonly string[];
-  };
+  }>;
   /** Gets the next life ready while the present one serves. @throws {Error} if this configuration cannot be run here */
   readonly succeed: (config: KubeProxyConfiguration) => Promise<Next>;
   /** Milliseconds since the epoch. */
@@ -78,7 +78,7 @@ export class ConfigReload<Next> {
 
   async #take(file: ConfigFile, life: ReloadableLife): Promise<Next | null> {
     const { configurationOf, succeed } = this.#options;
-    const { config, warnings } = configurationOf(file);
+    const { config, warnings } = await configurationOf(file);
     const fields = changedFields(life.now.config, config);
     for (const warning of warnings) life.log.warn(warning);
     if (needsRestart(fields)) {

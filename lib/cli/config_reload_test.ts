@@ -39,7 +39,7 @@ function sceneOf(contents: readonly Content[], cannotRun = ""): Scene {
       }
       const config = defaultConfig();
       content(config);
-      return { config, warnings: [] };
+      return Promise.resolve({ config, warnings: [] });
     },
     succeed: (config) =>
       cannotRun === ""

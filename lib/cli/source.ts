@@ -10,7 +10,6 @@ import type { Logger } from "../observe/log.ts";
 import type { ApiRequest } from "../observe/metrics.ts";
 import type { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import { CombinedSource } from "../source/combine.ts";
-import { FileSource } from "../source/files.ts";
 import { classifyPaths, STDIN_PATH } from "../source/files_scan.ts";
 import type { Source } from "../source/source.ts";
 import { VERSION } from "./version.ts";
@@ -39,7 +38,7 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
   const { manifests, endpointsSource } = config.kproxy;
   const { master, log } = options;
   await requirePaths(manifests);
-  const files = manifests.length === 0 ? null : new FileSource({
+  const files = manifests.length === 0 ? null : new (await import("../source/files.ts")).FileSource({
     paths: manifests,
     endpointsSource,
     log,

@@ -4,13 +4,8 @@
  * @module
  */
 import { stringify } from "@std/yaml";
-import { formatDuration } from "./duration.ts";
-import { FIELDS } from "./fields.ts";
-import { getField } from "./paths.ts";
-import type { FieldSpec, FieldValue } from "./schema.ts";
-import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";
-
-type Plain = string | number | boolean | null | Plain[] | { [name: string]: Plain };
+import { configInApiOrder, type Plain } from "./api_object.ts";
+import type { KubeProxyConfiguration } from "./types.ts";
 
 /**
  * The configuration as it stands in a file: durations are Go's text, keys are sorted, and what kube-proxy's strict
@@ -18,21 +13,6 @@ type Plain = string | number | boolean | null | Plain[] | { [name: string]: Plai
  */
 export function configToObject(config: KubeProxyConfiguration): Record<string, Plain> {
   return sorted(configInApiOrder(config)) as Record<string, Plain>;
-}
-
-/** The same with its keys in the order of the API type, as Kubernetes' encoder leaves them. */
-export function configInApiOrder(config: KubeProxyConfiguration): Record<string, Plain> {
-  const root: { [name: string]: Plain } = { kind: CONFIG_KIND, apiVersion: CONFIG_API_VERSION };
-  for (const spec of FIELDS) {
-    const value = getField(config, spec.path);
-    if (spec.omitDefault && isSame(value, spec.default)) continue;
-    const names = spec.path.split(".");
-    const last = names.pop() ?? spec.path;
-    let section = root;
-    for (const name of names) section = (section[name] ??= {}) as { [name: string]: Plain };
-    section[last] = writtenValue(spec, value);
-  }
-  return root;
 }
 
 /** The configuration as YAML that {@linkcode parseConfig} and kube-proxy (but for `kproxy`) read back. */
@@ -63,19 +43,10 @@ export function unwritableSettings(config: KubeProxyConfiguration): string[] {
   return sentences;
 }
 
-function writtenValue(spec: FieldSpec, value: FieldValue): Plain {
-  const isDuration = spec.kind === "duration" || spec.kind === "durationOrNanoseconds";
-  return isDuration && typeof value === "number" ? formatDuration(value) : value as Plain;
-}
-
 function sorted(value: Plain): Plain {
   if (Array.isArray(value)) return value.map(sorted);
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
     Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1).map(([name, inner]) => [name, sorted(inner)]),
   );
-}
-
-function isSame(a: FieldValue, b: FieldValue): boolean {
-  return JSON.stringify(a) === JSON.stringify(b);
 }

@@ -6,7 +6,7 @@
 import type { FieldValue } from "../config/schema.ts";
 import { withFields } from "../config/paths.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
-import { configInApiOrder } from "../config/write.ts";
+import { configInApiOrder } from "../config/api_object.ts";
 
 const PACED_MODES = ["iptables", "ipvs", "nftables"] as const;
 

@@ -6,7 +6,8 @@
 import { ConfigError } from "../errors.ts";
 import { DecodeError } from "./decode_values.ts";
 import { type Environment, proxyFromEnvironment } from "./kube_proxy_url.ts";
-import { type ClusterAccess, loadKubeconfig, serverUrl } from "./kubeconfig.ts";
+import type { ClusterAccess } from "./kubeconfig.ts";
+import { serverUrl } from "./server_url.ts";
 
 /** What the configuration says about the API server. */
 export interface ApiAccessOptions {
@@ -27,7 +28,8 @@ const SERVICE_ACCOUNT_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount";
  */
 export async function apiAccess({ kubeconfig, master, env }: ApiAccessOptions): Promise<ClusterAccess> {
   const access = kubeconfig !== ""
-    ? await loadKubeconfig(kubeconfig, master)
+    // Only a kubeconfig needs the reader of YAML, which takes longer to load than everything else here.
+    ? await (await import("./kubeconfig.ts")).loadKubeconfig(kubeconfig, master)
     : master !== ""
     ? masterAccess(master)
     : inClusterAccess(env);

@@ -9,6 +9,7 @@
 import { dirname, isAbsolute, join } from "node:path";
 import { parse } from "yaml";
 import { ConfigError } from "../errors.ts";
+import { serverUrl } from "./server_url.ts";
 import {
   asObject,
   booleanAt,
@@ -95,22 +96,6 @@ export function parseKubeconfig(text: string, path: string, master = ""): Cluste
     if (!(cause instanceof DecodeError)) throw cause;
     throw new ConfigError([{ path: cause.path, message: cause.reason }], path, { cause });
   }
-}
-
-/**
- * The URL of a server given as `host:port` or URL, without a slash at the end.
- *
- * @throws {DecodeError} with `field` if it is not an http or https URL, or carries a password
- */
-export function serverUrl(text: string, field: string, scheme: "http" | "https" = "http"): string {
-  const url = URL.parse(/^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `${scheme}://${text}`);
-  if (url === null || !/^https?:$/.test(url.protocol) || url.search !== "" || url.hash !== "") {
-    throw new DecodeError(field, `must be an http or https URL, found ${JSON.stringify(text)}`);
-  }
-  if (url.username !== "" || url.password !== "") {
-    throw new DecodeError(field, "must not carry a user name or password");
-  }
-  return url.origin + url.pathname.replace(/\/+$/, "");
 }
 
 function parseYaml(text: string): unknown {
