@@ -48,6 +48,13 @@ const FIRST_SYNC = "First sync done, Services are served";
 const ANEW = "Configuration changed, starting anew with it";
 const LIVE = "Configuration changed, in force now";
 
+/**
+ * Servers close first here and remember that for a minute. IPVS, whose virtual servers are deleted, makes the kernel forget their tracked
+ * connections, ended ones too, so that masquerading may choose a port that a server remembers from another client: it then answers the
+ * first SYN with an acknowledgement of old, and the second one a second later. No proxy can help that, and no packet is lost by it.
+ */
+const FORGETFUL = "net.ipv4.tcp_max_tw_buckets=0";
+
 /** Who connects to what: each from a namespace of its own, because an agent runs one loop. */
 const CLIENTS: readonly (readonly [ip: string, at: string, protocol: ProbeProtocol, to: SocketAddress])[] = [
   ["10.244.0.5", "cni0", "tcp", { ip: CLUSTER_IPS[0], port: TCP.port }],
@@ -147,6 +154,7 @@ export class SwitchLab implements AsyncDisposable {
   async #begin(mode: ProxyMode): Promise<void> {
     for (const ip of PODS.flat()) {
       const host = await this.#lab.host(ip, "cni0");
+      if (this.#pace !== undefined) await host.netns.run(["sysctl", "-q", "-w", FORGETFUL]);
       await host.call("serve", { protocol: "tcp", ip, port: TCP.target });
       await host.call("serve", { protocol: "udp", ip, port: UDP.target });
     }
