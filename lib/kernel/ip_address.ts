@@ -44,6 +44,17 @@ export async function deviceKind(exec: Exec, device: string): Promise<string | n
   }
 }
 
+/** The addresses of one device, both families, in canonical text; null if there is none of this name. */
+export async function deviceAddresses(exec: Exec, device: string): Promise<ReadonlySet<string> | null> {
+  try {
+    const text = await runOk(exec, ["ip", "-json", "address", "show", "dev", device]);
+    return new Set(parseDeviceAddresses(text).map(({ address }) => address));
+  } catch (error) {
+    if (error instanceof ExecError && NO_DEVICE_REGEXP.test(error.stderr)) return null;
+    throw error;
+  }
+}
+
 /**
  * Makes a dummy device unless it is there.
  *

@@ -4,7 +4,7 @@
  * @module
  */
 import { ExecError, UnsupportedError } from "../errors.ts";
-import { destroySetLine, parseSets, type SavedSet } from "../netfilter/ipset.ts";
+import { destroySetLine, parseSets, parseSetSizes, type SavedSet } from "../netfilter/ipset.ts";
 import { type Exec, type Input, runOk } from "./exec.ts";
 
 // ipset's words where the kernel has no sets.
@@ -72,6 +72,15 @@ export async function saveSets(
   isWanted: (name: string) => boolean,
 ): Promise<ReadonlyMap<string, SavedSet>> {
   return parseSets(await runOk(exec, ["ipset", "save"]), isWanted);
+}
+
+/**
+ * How many entries each set has, whoever made it, by name; null where an old ipset does not say. No entry is read.
+ *
+ * @throws {ExecError} if they cannot be listed
+ */
+export async function setSizes(exec: Exec): Promise<ReadonlyMap<string, number | null>> {
+  return parseSetSizes(await runOk(exec, ["ipset", "list", "-terse"]));
 }
 
 /**

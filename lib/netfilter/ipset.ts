@@ -143,6 +143,20 @@ export function parseSets(
   return sets;
 }
 
+/**
+ * Reads the text of `ipset list -terse`: how many entries each set has, by name; null where an old ipset does not say.
+ */
+export function parseSetSizes(text: string): ReadonlyMap<string, number | null> {
+  const sizes = new Map<string, number | null>();
+  let name = "";
+  for (const line of text.split("\n")) {
+    const [, label, value = ""] = /^(Name|Number of entries): (.+)$/.exec(line) ?? [];
+    if (label === "Name") sizes.set(name = value, null);
+    else if (label !== undefined) sizes.set(name, Number(value));
+  }
+  return sizes;
+}
+
 /** An entry the way newer versions of ipset print it: without the length of a network of one address. */
 export function normalEntry(entry: string): SetEntry {
   return entry.replace(isIpv6Entry(entry) ? /\/128$/ : /\/32$/, "");

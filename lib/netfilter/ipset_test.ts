@@ -7,6 +7,7 @@ import {
   ipPortNetEntry,
   normalEntry,
   parseSets,
+  parseSetSizes,
   type SetDefinition,
 } from "./ipset.ts";
 
@@ -96,3 +97,14 @@ Deno.test(
     assertEquals(normalEntry("30000"), "30000");
   },
 );
+
+Deno.test("sizes of sets, as ipset 7.17 prints them and as an old one does", { permissions }, () => {
+  const header = "Type: hash:ip\nRevision: 6\nHeader: family inet\nSize in memory: 216\nReferences: 0\n";
+  assertEquals(
+    parseSetSizes(
+      `Name: A\n${header}Number of entries: 17\n\nName: B\n${header}\nName: C\n${header}Number of entries: 0\n`,
+    ),
+    new Map([["A", 17], ["B", null], ["C", 0]]),
+  );
+  assertEquals(parseSetSizes(""), new Map());
+});

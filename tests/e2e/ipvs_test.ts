@@ -19,10 +19,11 @@ e2eTest(
         "tests/lab/ipvs_kernel_in_uml.ts",
         "tests/lab/ipvs_golden_in_uml.ts",
         "tests/lab/ipvs_in_uml.ts",
+        "tests/lab/ipvs_affinity_in_uml.ts",
         "tests/lab/conntrack_in_uml.ts",
         "tests/lab/ipvs_bench_in_uml.ts",
       ],
-      "19 passed (16 steps) | 0 failed",
+      "20 passed (18 steps) | 0 failed",
       LIMIT_MS,
     ),
 );

@@ -353,6 +353,8 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
       ["its rules", "iptables", "-t", "nat", "-F"],
       ["all virtual servers", "ipvsadm", "-C"],
       ["its device", "ip", "link", "del", "kube-ipvs0"],
+      ["the entries of a set", "ipset", "flush", "KUBE-CLUSTER-IP"],
+      ["an address", "ip", "address", "del", "10.96.0.8/32", "dev", "kube-ipvs0"],
     ] satisfies [string, ...string[]][]
   ) {
     await t.step(`somebody removes ${what}, and they come back`, async () => {

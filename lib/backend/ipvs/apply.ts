@@ -5,15 +5,15 @@
  */
 import { ExecError, SyncError, type SyncPhase } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { deviceKind, runIpBatch } from "../../kernel/ip_address.ts";
-import { restoreSets } from "../../kernel/ipset.ts";
+import { deviceAddresses, runIpBatch } from "../../kernel/ip_address.ts";
+import { restoreSets, setSizes } from "../../kernel/ipset.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
-import { holdsRules, rulesProbe } from "./apply_canary.ts";
+import { holdsAddresses, holdsEntries, holdsRules, holdsServers, rulesProbe } from "./apply_canary.ts";
 import { observe, OBSERVE_COMMANDS } from "./apply_observe.ts";
 import type { SchedulerProbe } from "./apply_schedulers.ts";
 import type { IpvsNode } from "./apply_terminations.ts";
@@ -46,6 +46,9 @@ interface DeviceIps extends Pick<IpvsOptions, "hostIps" | "nodePortIps"> {
   readonly key: string;
 }
 
+/** With more real servers than this the check looks at one virtual server: reading all of them would take too long. */
+const MAX_CHECKED_REAL_SERVERS = 20_000;
+
 /** IPVS mode for one family. */
 export class IpvsProxier implements FamilyProxier {
   readonly family: IpFamily;
@@ -53,6 +56,10 @@ export class IpvsProxier implements FamilyProxier {
   #settings: ConfiguredIpvs;
   /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
   #committed: CommittedIpvs | undefined;
+  /** Of the last sync that succeeded: its virtual servers are ours, also where their address is not the node's any more. */
+  #known: CommittedIpvs | null = null;
+  /** Counts syncs, so that a check can tell that one went on meanwhile. */
+  #syncs = 0;
   /** What the node's devices made of the committed plan. */
   #committedIps = "";
   #told = new Set<string>();
@@ -85,6 +92,7 @@ export class IpvsProxier implements FamilyProxier {
   async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
     const committed = this.#committed;
     this.#committed = undefined;
+    this.#syncs++;
     this.#phasesMs = {};
     return changed === "all" || committed === undefined
       ? await this.#syncAll(state)
@@ -97,7 +105,7 @@ export class IpvsProxier implements FamilyProxier {
     node.observe(observed.virtualServers, this.family);
     const { plan, options, operations } = await this.#inPhase("plan", async () => {
       const { plan, options } = await this.#plan(state, "all", this.#deviceIps());
-      return { plan, options, operations: diffObserved(plan, observed, options) };
+      return { plan, options, operations: diffObserved(plan, observed, options, this.#known) };
     });
     const { bytes, written } = await this.#write(operations);
     const committed = CommittedIpvs.of(plan);
@@ -124,6 +132,7 @@ export class IpvsProxier implements FamilyProxier {
 
   #commit(committed: CommittedIpvs, { hostIps, nodePortIps }: IpvsOptions): void {
     this.#committed = committed;
+    this.#known = committed;
     this.#committedIps = ipsKey(hostIps, nodePortIps);
   }
 
@@ -198,7 +207,10 @@ export class IpvsProxier implements FamilyProxier {
     const committed = this.#committed;
     // Without a successful sync there is nothing to lose, and a full one is on its way.
     if (committed === undefined) return false;
-    return await this.#lostRules(committed) || await this.#lostServers(committed);
+    const syncs = this.#syncs;
+    const isDamaged = await this.#lostRules(committed) || await this.#lostOthers(committed);
+    // What a sync changed meanwhile is no damage.
+    return isDamaged && this.#syncs === syncs;
   }
 
   async #lostRules(committed: CommittedIpvs): Promise<boolean> {
@@ -212,14 +224,21 @@ export class IpvsProxier implements FamilyProxier {
     }
   }
 
-  /** One server stands for all: what takes them away takes away the whole table, or the whole device. */
-  async #lostServers({ union }: CommittedIpvs): Promise<boolean> {
-    const { exec, node } = this.#options;
-    for (const { server } of union.servers()) {
-      if (await node.ipvs.listRealServers(server) === null) return true;
-      break;
+  async #lostOthers(committed: CommittedIpvs): Promise<boolean> {
+    const { exec } = this.#options;
+    return !holdsEntries(await setSizes(exec), committed) || await this.#lostServers(committed) ||
+      !holdsAddresses(await deviceAddresses(exec, DEVICE), committed);
+  }
+
+  async #lostServers(committed: CommittedIpvs): Promise<boolean> {
+    const { ipvs } = this.#options.node;
+    const { union } = committed;
+    if (union.realServerCount <= MAX_CHECKED_REAL_SERVERS) {
+      return union.serverCount > 0 && !holdsServers(await ipvs.save(), committed);
     }
-    return await deviceKind(exec, DEVICE) === null;
+    // What takes one away mostly takes away the whole table.
+    for (const { server } of union.servers()) return await ipvs.listRealServers(server) === null;
+    return false;
   }
 
   #report(commands: number, bytes: number, written: Written, committed: CommittedIpvs): ApplyReport {

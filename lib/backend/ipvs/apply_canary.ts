@@ -1,12 +1,13 @@
 /**
- * Notices that something else took away what IPVS mode needs: its rules, its device, its servers.
+ * Notices that something else took away what IPVS mode needs: its rules, its sets, its servers, its addresses.
  *
  * @module
  */
 import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { OUT_FILTER_CHAIN } from "./base_rules.ts";
+import type { IpvsTable } from "../../netfilter/ipvs.ts";
 import type { CommittedIpvs } from "./committed.ts";
-import { setName } from "./sets.ts";
+import { setName, setNames } from "./sets.ts";
 import { chainBodies } from "./table_text.ts";
 import type { Table } from "./ruleset.ts";
 
@@ -61,7 +62,36 @@ function readable(rule: string): string {
   }
 }
 
-/** True if the kernel is to hold addresses, so that there must be a device. */
-export function hasAddresses({ base, union }: CommittedIpvs): boolean {
-  return union.setSize(setName("KUBE-IPVS-IPS", base.family)) > 0;
+/** True if no set is gone and none has lost entries, going by how many there are. */
+export function holdsEntries(
+  sizes: ReadonlyMap<string, number | null>,
+  { base, union }: CommittedIpvs,
+): boolean {
+  return setNames(base.family).every((set) => {
+    const found = sizes.get(set);
+    return found !== undefined && (found === null || found >= union.setSize(set));
+  });
+}
+
+/** True if every virtual server is there with its real servers. Those on their way out do not matter. */
+export function holdsServers({ virtualServers }: IpvsTable, { union }: CommittedIpvs): boolean {
+  for (const { key, realServers } of union.servers()) {
+    const saved = virtualServers.get(key);
+    if (saved === undefined) return false;
+    if (!realServers.every((real) => saved.realServers.get(real)?.weight === 1)) return false;
+  }
+  return true;
+}
+
+/** True if the device (null: there is none) has every address. */
+export function holdsAddresses(
+  addresses: ReadonlySet<string> | null,
+  { base, union }: CommittedIpvs,
+): boolean {
+  if (addresses === null) return false;
+  const prefix = `${setName("KUBE-IPVS-IPS", base.family)} `;
+  for (const entry of union.entries) {
+    if (entry.startsWith(prefix) && !addresses.has(entry.slice(prefix.length))) return false;
+  }
+  return true;
 }

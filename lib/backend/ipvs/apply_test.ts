@@ -1,0 +1,190 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { FakeIpvs } from "../../../tests/support/fake_ipvs.ts";
+import { exampleIpvsOptions } from "../../../tests/support/golden_ipvs.ts";
+import { stateOf } from "../../../tests/support/fake_iptables_state.ts";
+import { SyncError } from "../../errors.ts";
+import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { Ipvsadm } from "../../kernel/ipvsadm.ts";
+import { nodePortAddresses } from "../../model/node.ts";
+import type { Changed } from "../../model/state.ts";
+import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
+import { silentLogger } from "../../observe/log.ts";
+import type { ApplyReport } from "../backend.ts";
+import { IpvsProxier } from "./apply.ts";
+import { SchedulerProbe } from "./apply_schedulers.ts";
+import { IpvsNode } from "./apply_terminations.ts";
+
+const NONE = { permissions: "none" } as const;
+const { nodePortIps: _1, hostIps: _2, randomFully: _3, schedulers: _4, ...OPTIONS } = exampleIpvsOptions(
+  "IPv4",
+);
+
+interface Rig {
+  readonly fake: FakeIpvs;
+  readonly proxier: IpvsProxier;
+  /** Addresses of the node; may be changed. */
+  readonly own: string[];
+  sync(sizes: Readonly<Record<string, number>>, changed?: Changed): Promise<ApplyReport>;
+}
+
+/** A proxier over a kernel of its own, or over one that another proxier left. */
+function rig(fake = new FakeIpvs()): Rig {
+  const own = ["192.0.2.10"];
+  const ipvs = new Ipvsadm(fake);
+  const clock: Clock = { ...systemClock, sleep: () => new Promise(() => {}) };
+  const proxier = new IpvsProxier({
+    exec: fake,
+    node: new IpvsNode({ ipvs, clock, log: silentLogger, terminationDeadlineMs: 0 }),
+    iptables: fake.iptables("IPv4"),
+    schedulers: new SchedulerProbe(ipvs, "rr"),
+    settings: { ...OPTIONS, nodePortAddresses: nodePortAddresses("IPv4", null) },
+    deviceAddresses: () =>
+      own.map((address): DeviceAddress => ({
+        device: "eth0",
+        family: "IPv4",
+        address,
+        prefixLength: 24,
+        scope: "global",
+      })),
+    log: silentLogger,
+  });
+  return {
+    fake,
+    proxier,
+    own,
+    sync: (sizes, changed = "all") =>
+      proxier.sync({
+        state: stateOf("IPv4", sizes),
+        changed: changed === "all" ? changed : new Set([...changed].map((name) => `shop/${name}`)),
+      }),
+  };
+}
+
+async function freshSnapshot(sizes: Readonly<Record<string, number>>): Promise<unknown> {
+  const { fake, sync } = rig();
+  await sync(sizes);
+  return fake.kernel.snapshot();
+}
+
+Deno.test(
+  "a full sync reads once and writes once with each program, a change reads nothing",
+  NONE,
+  async () => {
+    const { fake, sync } = rig();
+    await sync({ s1: 2 });
+    assertEquals(fake.runs, [
+      "ipvsadm -Sn",
+      "ipset save",
+      "ip -json",
+      "iptables-save",
+      "ipset restore",
+      "iptables-restore -w",
+      "ipvsadm -R",
+      "ip -force",
+    ]);
+    fake.runs.length = 0;
+    const report = await sync({ s1: 2, s2: 1 }, new Set(["s2"]));
+    assertEquals(fake.runs, ["ipset restore", "ipvsadm -R", "ip -force"]);
+    assertEquals([report.commands, report.written["servers"]], [3, 2]);
+    assertEquals(fake.kernel.snapshot(), await freshSnapshot({ s1: 2, s2: 1 }));
+    fake.runs.length = 0;
+    await sync({ s1: 2, s2: 1 }, new Set(["s1", "s2"]));
+    assertEquals(fake.runs, []);
+  },
+);
+
+Deno.test(
+  "whichever program fails, the next sync reads everything and ends where a first one does",
+  NONE,
+  async (t) => {
+    for (const program of ["ipset restore", "iptables-restore -w", "ipvsadm -R", "ip -force"]) {
+      await t.step(program, async () => {
+        const { fake, sync } = rig();
+        fake.fail = (argv) =>
+          argv.slice(0, 2).join(" ") === program ? { code: 1, stdout: "", stderr: "it broke\n" } : undefined;
+        await assertRejects(() => sync({ s1: 2, "s3-np": 1 }), SyncError, "it broke");
+        fake.fail = () => undefined;
+        fake.runs.length = 0;
+        await sync({ s1: 1, "s3-np": 1 }, new Set(["s1"]));
+        assertEquals(fake.runs.slice(0, 4), ["ipvsadm -Sn", "ipset save", "ip -json", "iptables-save"]);
+        const left = JSON.stringify(fake.kernel.snapshot());
+        // Its endpoint that has left waits for its connections.
+        assertEquals(
+          left.replace(/"-a -t 10\.96\.0\.1:80 -r \S+ -m -w 0",/, ""),
+          JSON.stringify(await freshSnapshot({ s1: 1, "s3-np": 1 })),
+        );
+      });
+    }
+  },
+);
+
+/** What somebody may take away. */
+const DAMAGES: Readonly<Record<string, (kernel: FakeIpvs["kernel"]) => void>> = {
+  "a jump": ({ tables }) => tables.get("nat")?.get("PREROUTING")?.rules.splice(0),
+  "a chain's rules": ({ tables }) => tables.get("filter")?.get("KUBE-IPVS-FILTER")?.rules.splice(0),
+  "all entries of a set": ({ sets }) => sets.get("KUBE-CLUSTER-IP")?.entries.clear(),
+  "one entry": ({ sets }) => sets.get("KUBE-IPVS-IPS")?.entries.delete("10.96.0.1"),
+  "all virtual servers": ({ servers }) => servers.clear(),
+  "the last virtual server": ({ servers }) => servers.delete([...servers.keys()].at(-1) ?? ""),
+  "a real server": ({ servers }) => servers.get("-t 10.96.0.1:80")?.real.clear(),
+  "a real server's weight": ({ servers }) => {
+    const real = servers.get("-t 10.96.0.1:80")?.real;
+    for (const key of real?.keys() ?? []) real?.set(key, "-m -w 0");
+  },
+  "the device": (kernel) => {
+    kernel.addresses = null;
+  },
+  "an address": ({ addresses }) => addresses?.delete("10.96.0.2"),
+};
+
+Deno.test("the check sees whatever is taken away, and a full sync brings it back", NONE, async (t) => {
+  const sizes = { s1: 2, s2: 1, "s3-np": 1 };
+  const wanted = JSON.stringify(await freshSnapshot(sizes));
+  for (const [what, damage] of Object.entries(DAMAGES)) {
+    await t.step(what, async () => {
+      const { fake, proxier, sync } = rig();
+      await sync(sizes);
+      assertEquals(await proxier.checkCanary(), false);
+      damage(fake.kernel);
+      assert(JSON.stringify(fake.kernel.snapshot()) !== wanted, "nothing was damaged");
+      assertEquals(await proxier.checkCanary(), true);
+      await sync(sizes);
+      assertEquals([await proxier.checkCanary(), JSON.stringify(fake.kernel.snapshot())], [false, wanted]);
+    });
+  }
+});
+
+Deno.test(
+  "the check minds neither what others add nor endpoints that leave, nor a sync meanwhile",
+  NONE,
+  async () => {
+    const { fake, proxier, sync } = rig();
+    assertEquals(await proxier.checkCanary(), false);
+    await sync({ s1: 2 });
+    fake.kernel.do({ program: "ipvsadm", line: "-A -t 203.0.113.9:80 -s rr" });
+    fake.kernel.sets.get("KUBE-CLUSTER-IP")?.entries.add("10.96.9.9,tcp:1");
+    assertEquals(await proxier.checkCanary(), false);
+    await sync({ s1: 1 }, new Set(["s1"]));
+    assertEquals(await proxier.checkCanary(), false);
+    fake.afterRun = async (argv) => {
+      if (argv[1] !== "list") return;
+      fake.afterRun = () => Promise.resolve();
+      await sync({ s1: 1, s2: 1 }, new Set(["s2"]));
+    };
+    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(fake.kernel.servers.has("-t 10.96.0.2:80"), true);
+  },
+);
+
+Deno.test("a failed sync does not forget servers on an address that the node loses then", NONE, async () => {
+  const { fake, own, sync } = rig();
+  own.push("198.51.100.7");
+  await sync({ "s3-np": 1 });
+  assert(fake.kernel.servers.has("-t 198.51.100.7:30003"));
+  own.pop();
+  fake.fail = (argv) => argv[1] === "-R" ? { code: 1, stdout: "", stderr: "busy\n" } : undefined;
+  await assertRejects(() => sync({ "s3-np": 1 }, new Set()), SyncError);
+  fake.fail = () => undefined;
+  await sync({ "s3-np": 1 });
+  assertEquals([...fake.kernel.servers.keys()].sort(), ["-t 10.96.0.3:80", "-t 192.0.2.10:30003"]);
+});
