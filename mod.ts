@@ -45,6 +45,7 @@ export type {
   NodeObject,
   Protocol,
   Service,
+  ServiceCidr,
   ServicePortSpec,
   SliceEndpoint,
   SlicePort,
@@ -61,6 +62,7 @@ export type {
 export { ChangeTracker, type ChangeTrackerOptions, type Checkout } from "./lib/model/change_tracker.ts";
 export type { Report } from "./lib/model/service_port.ts";
 export { type CategorizedEndpoints, categorizeEndpoints } from "./lib/model/endpoint.ts";
+export type { IpvsWishes } from "./lib/model/ipvs_wishes.ts";
 export type { TopologyNote } from "./lib/model/topology.ts";
 export {
   type LocalDetector,
@@ -91,6 +93,7 @@ export { IptablesSimulator } from "./lib/backend/iptables/simulate.ts";
 
 export { planNftables } from "./lib/backend/nftables/plan.ts";
 export { renderPlan as renderNftablesPlan } from "./lib/backend/nftables/render.ts";
+export { NftablesSimulator } from "./lib/backend/nftables/simulate.ts";
 export type {
   AffinitySet,
   BaseRules as NftablesBaseRules,
@@ -105,6 +108,55 @@ export type {
   ServiceRules as NftablesServiceRules,
 } from "./lib/backend/nftables/ruleset.ts";
 
+export { planIpvs } from "./lib/backend/ipvs/plan.ts";
+export { planTexts as ipvsPlanTexts, renderPlan as renderIpvsPlan } from "./lib/backend/ipvs/render.ts";
+export type { PlanTexts as IpvsPlanTexts } from "./lib/backend/ipvs/render.ts";
+export type {
+  BaseRule as IpvsBaseRule,
+  BaseRules as IpvsBaseRules,
+  Entry as IpvsEntry,
+  IpvsOptions,
+  IpvsPlan,
+  JumpRule as IpvsJumpRule,
+  PerTable as IpvsPerTable,
+  ServiceClaims,
+  Table as IpvsRuleTable,
+  WantedServer,
+} from "./lib/backend/ipvs/ruleset.ts";
+export { type IpvsKernel, IpvsSimulator } from "./lib/backend/ipvs/simulate.ts";
+
+export {
+  type NftChain,
+  type NftContainer,
+  type NftRule,
+  type NftTable,
+  NftTables,
+} from "./lib/netfilter/nft_tables.ts";
+export type {
+  NftElements,
+  NftExpression,
+  NftKey,
+  NftOperand,
+  NftStatement,
+  NftType,
+  NftVerdict,
+} from "./lib/netfilter/nft_rule.ts";
+export type { NftBase, NftHook, NftSpec } from "./lib/netfilter/parse_nft_spec.ts";
+export {
+  parseSets,
+  type SavedSet,
+  SET_TYPES,
+  type SetDefinition,
+  type SetEntry,
+  type SetType,
+} from "./lib/netfilter/ipset.ts";
+export {
+  type IpvsTable,
+  parseIpvsTable,
+  type RealServer,
+  type SavedVirtualServer,
+  type VirtualServer,
+} from "./lib/netfilter/ipvs.ts";
 export { type AffinityMemory, rememberOutcome, type Surroundings } from "./lib/netfilter/packet_walk.ts";
 export {
   type IptablesRuleset,
