@@ -77,7 +77,7 @@ class IpvsLab implements AsyncDisposable {
       "--hostname-override=node-a",
       "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
       "--ipvs-min-sync-period=0s",
-      "--ipvs-sync-period=1s",
+      "--ipvs-sync-period=4s",
       "--ipvs-tcpfin-timeout=1s",
       "--ipvs-exclude-cidrs=10.96.5.0/24",
       `--manifests=${this.manifests.folder}`,

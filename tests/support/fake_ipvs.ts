@@ -61,11 +61,12 @@ export class FakeIpvs implements Exec {
       case "ipset save":
         return formatSets(kernel.sets.values());
       case "ipset list":
+        if (argv.includes("-name")) return [...kernel.sets.keys()].map((name) => `${name}\n`).join("");
         return [...kernel.sets].map(([name, { entries }]) =>
           `Name: ${name}\nType: any\nNumber of entries: ${entries.size}\n`
         ).join("\n");
       case "ipset restore":
-        for (const line of lines) kernel.do({ program: "ipset", line });
+        for (const line of lines) if (!this.#isDone(line)) kernel.do({ program: "ipset", line });
         return "";
       case "ip -json":
         return this.#devices(argv.includes("show"));
@@ -79,6 +80,15 @@ export class FakeIpvs implements Exec {
       default:
         throw new Error(`Nobody is to start ${argv.join(" ")}`);
     }
+  }
+
+  /** What `-exist` lets pass. */
+  #isDone(line: string): boolean {
+    const [command, name = "", entry = ""] = line.split(" ");
+    const set = this.kernel.sets.get(name);
+    if (command === "create") return set !== undefined;
+    return set !== undefined &&
+      (command === "add" ? set.entries.has(entry) : command === "del" && !set.entries.has(entry));
   }
 
   #devices(one: boolean): string {

@@ -162,6 +162,12 @@ export class KernelModel {
         chains.set(declared, { policy: "-", rules: [] });
         continue;
       }
+      const removed = /^-X (\S+)$/.exec(line)?.[1];
+      if (removed !== undefined) {
+        if (chains.get(removed)?.policy !== "-") throw new Error(`iptables: "${line}": no such chain`);
+        chains.delete(removed);
+        continue;
+      }
       const [, command, name = "", place, rule = ""] = /^-([AID]) (\S+)(?: (\d+))? (.*)$/.exec(line) ?? [];
       const chain = chains.get(name);
       if (chain === undefined) throw new Error(`iptables: "${line}": no such chain`);

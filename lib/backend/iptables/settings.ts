@@ -4,10 +4,10 @@
  * @module
  */
 import type { IptablesOptions } from "./ruleset.ts";
-import { selectedMasqueradeAll, selectedMasqueradeBit } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
-import { type LocalDetection, nodeIps, nodePortAddresses, selectLocalDetector } from "../../model/node.ts";
+import type { LocalDetection } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
+import { familySettings } from "../family_settings.ts";
 
 /** All of the options that neither the tool's version nor the node's interfaces and sysctls decide. */
 export type ConfiguredIptables = Omit<IptablesOptions, "nodePortIps" | "randomFully" | "dropInvalid">;
@@ -22,22 +22,6 @@ export function configuredIptables(
   family: IpFamily,
   node: NodeObject | null,
 ): { readonly options: ConfiguredIptables; readonly problem: LocalDetection["problem"] } {
-  const ips = nodeIps(node, config.bindAddress);
-  const { detector, problem } = selectLocalDetector(family, {
-    mode: config.detectLocalMode,
-    clusterCIDR: config.clusterCIDR,
-    podCIDRs: node?.podCIDRs ?? [],
-    bridgeInterface: config.detectLocal.bridgeInterface,
-    interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
-  });
-  const options: ConfiguredIptables = {
-    family,
-    masqueradeMark: 2 ** selectedMasqueradeBit(config, "iptables"),
-    masqueradeAll: selectedMasqueradeAll(config, "iptables"),
-    detector,
-    localhostNodePorts: config.iptables.localhostNodePorts,
-    nodePortAddresses: nodePortAddresses(family, config.nodePortAddresses, ips),
-    nodeIp: ips[family],
-  };
-  return { options, problem };
+  const { settings, problem } = familySettings(config, "iptables", family, node);
+  return { options: { ...settings, localhostNodePorts: config.iptables.localhostNodePorts }, problem };
 }

@@ -3,19 +3,13 @@
  *
  * @module
  */
-import { selectedMasqueradeAll, selectedMasqueradeBit } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { cidrContains, isLoopback, parseCidr, parseIp } from "../../model/ip.ts";
-import {
-  type LocalDetection,
-  nodeIps,
-  type NodePortAddresses,
-  nodePortAddresses,
-  selectLocalDetector,
-} from "../../model/node.ts";
+import type { LocalDetection, NodePortAddresses } from "../../model/node.ts";
 import { compareBytes } from "../../model/names.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
+import { familySettings } from "../family_settings.ts";
 import { DEVICE, type IpvsOptions } from "./ruleset.ts";
 
 const DEFAULT_SCHEDULER = "rr";
@@ -38,22 +32,10 @@ export function configuredIpvs(
   family: IpFamily,
   node: NodeObject | null,
 ): { readonly options: ConfiguredIpvs; readonly problem: LocalDetection["problem"] } {
-  const ips = nodeIps(node, config.bindAddress);
-  const { detector, problem } = selectLocalDetector(family, {
-    mode: config.detectLocalMode,
-    clusterCIDR: config.clusterCIDR,
-    podCIDRs: node?.podCIDRs ?? [],
-    bridgeInterface: config.detectLocal.bridgeInterface,
-    interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
-  });
+  // Masquerading is told by the section of iptables mode, as kube-proxy has it.
+  const { settings, problem } = familySettings(config, "iptables", family, node);
   const options: ConfiguredIpvs = {
-    family,
-    // Both are read from the section of iptables mode, as kube-proxy does.
-    masqueradeMark: 2 ** selectedMasqueradeBit(config, "iptables"),
-    masqueradeAll: selectedMasqueradeAll(config, "iptables"),
-    detector,
-    nodeIp: ips[family],
-    nodePortAddresses: nodePortAddresses(family, config.nodePortAddresses, ips),
+    ...settings,
     scheduler: config.ipvs.scheduler === "" ? DEFAULT_SCHEDULER : config.ipvs.scheduler,
     excludeCIDRs: (config.ipvs.excludeCIDRs ?? []).flatMap((text) => {
       const cidr = parseCidr(text);

@@ -3,11 +3,11 @@
  *
  * @module
  */
-import { selectedMasqueradeAll, selectedMasqueradeBit } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { parseCidr } from "../../model/ip.ts";
-import { type LocalDetection, nodeIps, nodePortAddresses, selectLocalDetector } from "../../model/node.ts";
+import type { LocalDetection } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
+import { familySettings } from "../family_settings.ts";
 import type { NftablesOptions } from "./ruleset.ts";
 
 /** All of the options that neither the node's interfaces, nor its kernel, nor the cluster's ServiceCIDRs decide. */
@@ -26,31 +26,14 @@ export function configuredNftables(
   family: IpFamily,
   node: NodeObject | null,
 ): { readonly options: ConfiguredNftables; readonly problem: LocalDetection["problem"] } {
-  const ips = nodeIps(node, config.bindAddress);
-  const { detector, problem } = selectLocalDetector(family, {
-    mode: config.detectLocalMode,
-    clusterCIDR: config.clusterCIDR,
-    podCIDRs: node?.podCIDRs ?? [],
-    bridgeInterface: config.detectLocal.bridgeInterface,
-    interfaceNamePrefix: config.detectLocal.interfaceNamePrefix,
-  });
   const addresses = config.nodePortAddresses ?? [];
-  return {
-    options: {
-      family,
-      masqueradeMark: 2 ** selectedMasqueradeBit(config, "nftables"),
-      masqueradeAll: selectedMasqueradeAll(config, "nftables"),
-      detector,
-      nodePortAddresses: nodePortAddresses(
-        family,
-        addresses.length > 0 ? addresses : DEFAULT_NODE_PORT_ADDRESSES,
-        ips,
-      ),
-      nodeIp: ips[family],
-      trafficCounters: config.kproxy.trafficCounters,
-    },
-    problem,
-  };
+  const { settings, problem } = familySettings(
+    { ...config, nodePortAddresses: addresses.length > 0 ? addresses : [...DEFAULT_NODE_PORT_ADDRESSES] },
+    "nftables",
+    family,
+    node,
+  );
+  return { options: { ...settings, trafficCounters: config.kproxy.trafficCounters }, problem };
 }
 
 /** Those of one family, as nft prints them: a network of one address without its length. */
