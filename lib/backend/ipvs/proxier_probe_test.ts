@@ -27,7 +27,7 @@ function kernelWithout(words: readonly string[]): { readonly fake: FakeIpvs; rea
 function probe(exec: Exec): Promise<void> {
   const programs = { command: "iptables", save: "iptables-save", restore: "iptables-restore" };
   const iptables = new Iptables(exec, { family: "IPv4", variant: "nft", version: "1.8.9", programs });
-  return requireSetsAndMatches(exec, iptables);
+  return requireSetsAndMatches(exec, [iptables]);
 }
 
 Deno.test("where everything is there, nothing is left behind", NONE, async () => {
