@@ -17,7 +17,7 @@ const MODES: readonly (readonly [mode: ProxyMode, needs: readonly Need[]])[] = [
   ["nftables", [program("nft")]],
 ];
 
-/** Modes whose kernel most machines lack: see `tests/lab/ipvs_switches_in_uml.ts`. */
+/** Modes whose kernel most machines lack: see `ipvs_switches_test.ts`. */
 const ELSEWHERE: readonly ProxyMode[] = ["ipvs"];
 
 const HERE = MODES.filter(([mode]) => IMPLEMENTED_MODES.includes(mode));
