@@ -42,7 +42,7 @@ const CASE_GAPS: Readonly<Record<string, string>> = {
 const MODE_GAPS: Readonly<Record<Surface["mode"], Readonly<Record<string, string>>>> = {
   iptables: {},
   nftables: {
-    "a cluster IP that no Service has": "manifests say nothing of the networks of cluster IPs",
+    "a cluster IP that no Service has": "needs ServiceCIDRs: tests/e2e/service_cidrs_test.ts",
   },
 };
 

@@ -9,6 +9,7 @@ import { ExecError, UnsupportedError } from "../../lib/errors.ts";
 import { type Exec, systemExec } from "../../lib/kernel/exec.ts";
 import {
   deleteDevice,
+  deviceAddresses,
   deviceKind,
   ensureDummy,
   readDevices,
@@ -21,6 +22,7 @@ import {
   probeIpset,
   restoreSets,
   saveSets,
+  setSizes,
 } from "../../lib/kernel/ipset.ts";
 import { ipvsAbsence, Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
 import { addAddressLine, deleteAddressLine } from "../../lib/netfilter/ip_batch.ts";
@@ -241,6 +243,7 @@ Deno.test("sets: made, filled, saved, made larger under their name, destroyed", 
   assertEquals(sets.get("KP-A")?.definition, { ...definition, maxElements: 4 });
   assertEquals([...sets.get("KP-A")?.entries ?? []].sort(), entries);
   assertEquals((await saveSets(systemExec, () => false)).size, 0);
+  assertEquals([...await setSizes(systemExec)], [["KP-A", 3]]);
   await destroySets(systemExec, ["KP-A"]);
   assertEquals((await listSets(systemExec)).includes("KP-A"), false);
 });
@@ -270,6 +273,7 @@ Deno.test("every type of set comes back from the kernel as it went in", async ()
 Deno.test("addresses of a dummy device: bound, found, removed; twice is fine", async () => {
   await deleteDevice(systemExec, DEVICE);
   assertEquals(await deviceKind(systemExec, DEVICE), null);
+  assertEquals(await deviceAddresses(systemExec, DEVICE), null);
   assertEquals(await ensureDummy(systemExec, DEVICE), true);
   assertEquals(await ensureDummy(systemExec, DEVICE), false);
   assertEquals(await deviceKind(systemExec, DEVICE), "dummy");
@@ -287,6 +291,11 @@ Deno.test("addresses of a dummy device: bound, found, removed; twice is fine", a
     addAddressLine(DEVICE, "10.96.0.2"),
   ]);
   assertEquals(await own(), ["10.96.0.1/32", "10.96.0.2/32", "fd00:10:96::9/128"]);
+  assertEquals([...await deviceAddresses(systemExec, DEVICE) ?? []], [
+    "10.96.0.1",
+    "10.96.0.2",
+    "fd00:10:96::9",
+  ]);
   const remove = [deleteAddressLine(DEVICE, "10.96.0.1"), deleteAddressLine(DEVICE, "fd00:10:96::9")];
   await runIpBatch(systemExec, remove);
   await runIpBatch(systemExec, [...remove, deleteAddressLine(DEVICE, "10.96.0.2")]);

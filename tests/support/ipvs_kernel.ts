@@ -106,7 +106,9 @@ export class KernelModel {
     }
     if (set === undefined) return wrong("there is no such set");
     if (command === "destroy") {
-      if (JSON.stringify(this.#snapshotTables()).includes(`--match-set ${name} `)) wrong("it is in use");
+      if (JSON.stringify(this.#snapshotTables()).includes(`--match-set ${name} `)) {
+        wrong("it is in use by a kernel component");
+      }
       this.sets.delete(name);
     } else if (command === "swap") {
       const other = this.sets.get(entry) ?? wrong("there is nothing to swap with");
