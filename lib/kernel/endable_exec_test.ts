@@ -14,7 +14,7 @@ Deno.test("programs under way end with it, and none is started any more", async 
   const runs = [programs.run(FOREVER), programs.run(FOREVER, { timeoutMs: 60_000 })];
   const startMs = performance.now();
   setTimeout(() => programs.end(), 20);
-  for (const run of runs) await isAborted(run);
+  await Promise.all(runs.map(isAborted));
   await isAborted(programs.run(["true"]));
   assert(performance.now() - startMs < 5_000);
 });

@@ -19,6 +19,16 @@ function start(netns: Netns, role: string, { ip, port }: SocketAddress): Deno.Ch
   }).spawn();
 }
 
+/** Kills a process that may have ended by itself. */
+function kill(child: Deno.ChildProcess): void {
+  try {
+    child.kill("SIGKILL");
+  } catch (error) {
+    // What the runtime says of a process that it knows to have ended.
+    if (!(error instanceof TypeError)) throw error;
+  }
+}
+
 /** Serves such connections until disposed of. */
 export class EchoServer implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
@@ -39,7 +49,7 @@ export class EchoServer implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    this.#child.kill("SIGKILL");
+    kill(this.#child);
     await this.#child.status;
   }
 }
@@ -94,7 +104,7 @@ export class HeldConnection implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (!this.#hasEnded) this.#child.kill("SIGKILL");
+    if (!this.#hasEnded) kill(this.#child);
     await this.#reading;
     await this.#child.status;
     if (!this.#isClosed) await this.#child.stdin.abort();
