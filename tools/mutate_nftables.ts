@@ -224,7 +224,7 @@ const MEMORY: readonly Change[] = [
   ],
   ["slots that were read", "diff_observed.ts", "(list) => table.slots(list)", "() => []"],
   ["values that were read", "diff_observed.ts", "if (known !== value) {", "if (false) {"],
-  ["leftover elements", "diff_observed.ts", "deletedElements.push({ container, key, value });", ""],
+  ["leftover elements", "diff_observed.ts", "deletedElements.push({ container, key, value });", "{}"],
   [
     "leftovers in sets that are not wanted",
     "diff_observed.ts",
