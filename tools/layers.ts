@@ -20,7 +20,7 @@ export const LAYERS: readonly Layer[] = [
     row: 5,
     name: "applying",
     paths:
-      /^lib\/backend\/((registry|mode|choose_mode|cleanup|leftovers)\.ts$|[^/]+\/(apply|cleanup|proxier))/,
+      /^lib\/backend\/((registry|mode|choose_mode|cleanup|leftovers|sync_phases)\.ts$|[^/]+\/(apply|cleanup|proxier))/,
   },
   { row: 5, name: "sources", paths: /^lib\/source\/(kube|files|token_bucket|snapshot_(file|saver|source))/ },
   { row: 1, name: "model", paths: /^lib\/(errors\.ts$|model\/)/ },

@@ -177,7 +177,7 @@ const MEMORY: readonly Change[] = [
     "",
   ],
   ["DNS first", "plan.ts", "ports.some(({ port }) => port === DNS_PORT)", "false"],
-  ["excluded Services", "plan.ts", "excluded.has(name) ? undefined : ", ""],
+  ["excluded Services", "plan.ts", "excluded.has(name) ? null : ", ""],
   [
     "an endpoint keeps its slot",
     "slots.ts",

@@ -3,13 +3,14 @@
  *
  * @module
  */
-import { ExecError, SyncError, type SyncPhase } from "../../errors.ts";
+import { ExecError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import { describeProgramFailure, SyncPhases } from "../sync_phases.ts";
 import { isServiceChain } from "./chains.ts";
 import { CommittedRules } from "./committed.ts";
 import { diffIptables } from "./diff.ts";
@@ -61,11 +62,11 @@ export class IptablesProxier implements FamilyProxier {
   /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
   #committed: CommittedRules | undefined;
   #mangleCanary = false;
-  /** Of the sync under way. */
-  #phasesMs: Record<string, number> = {};
+  readonly #phases: SyncPhases;
 
   constructor(options: IptablesProxierOptions) {
     this.family = options.iptables.family;
+    this.#phases = new SyncPhases("iptables", this.family, describeProgramFailure);
     this.#iptables = options.iptables;
     this.#options = options;
   }
@@ -79,7 +80,7 @@ export class IptablesProxier implements FamilyProxier {
   async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
     const committed = this.#committed;
     this.#committed = undefined;
-    this.#phasesMs = {};
+    this.#phases.restart();
     return changed === "all" || committed === undefined
       ? await this.#syncAll(state)
       : await this.#syncChanged(state, changed, committed);
@@ -100,8 +101,8 @@ export class IptablesProxier implements FamilyProxier {
   }
 
   async #syncAll(state: ProxyState): Promise<ApplyReport> {
-    const saved = await this.#inPhase("read", () => this.#iptables.save());
-    const { plan, operations } = await this.#inPhase("plan", async () => {
+    const saved = await this.#phases.run("read", () => this.#iptables.save());
+    const { plan, operations } = await this.#phases.run("plan", async () => {
       const plan = await this.#plan(state, "all");
       const observed = observeTables(saved);
       const staging = {
@@ -123,7 +124,7 @@ export class IptablesProxier implements FamilyProxier {
     changed: Changed,
     committed: CommittedRules,
   ): Promise<ApplyReport> {
-    const { plan, operations } = await this.#inPhase("plan", async () => {
+    const { plan, operations } = await this.#phases.run("plan", async () => {
       const plan = await this.#plan(state, changed);
       return { plan, operations: diffIptables(plan, committed) };
     });
@@ -161,7 +162,7 @@ export class IptablesProxier implements FamilyProxier {
         yield piece;
       }
     };
-    await this.#inPhase("apply", () => this.#iptables.restore(pieces));
+    await this.#phases.run("apply", () => this.#iptables.restore(pieces));
     return bytes;
   }
 
@@ -183,22 +184,8 @@ export class IptablesProxier implements FamilyProxier {
       bytes,
       written: countWrittenRules(operations),
       total: committed.ruleCounts,
-      phasesMs: this.#phasesMs,
+      phasesMs: this.#phases.elapsedMs,
     };
-  }
-
-  async #inPhase<T>(phase: SyncPhase, work: () => Promise<T>): Promise<T> {
-    const startMs = performance.now();
-    try {
-      const result = await work();
-      this.#phasesMs[phase] = performance.now() - startMs;
-      return result;
-    } catch (error) {
-      if (!(error instanceof Error)) throw error;
-      const around = error instanceof ExecError ? error.stderr.split("\n").slice(1) : [];
-      const message = [`${this.family}: ${error.message}`, ...around].join("\n").trimEnd();
-      throw new SyncError("iptables", phase, message, { cause: error });
-    }
   }
 }
 

@@ -5,6 +5,7 @@
  * @module
  */
 import type { NamespacedName } from "../../model/objects.ts";
+import { hashRules } from "../../netfilter/rules_hash.ts";
 import { goneServices } from "./diff_dispatch.ts";
 import type { BaseRules, DispatchRule, IptablesPlan, PerTable, ServiceRules } from "./ruleset.ts";
 
@@ -12,27 +13,10 @@ import type { BaseRules, DispatchRule, IptablesPlan, PerTable, ServiceRules } fr
 export interface CommittedService {
   /** Names of its chains, joined by blanks: one string costs half of what a string each does. */
   readonly chains: string;
-  /** `hashLines` of each chain's rules, in the order of `chains`. */
+  /** `hashRules` of each chain's rules, in the order of `chains`. */
   readonly hashes: readonly number[];
   readonly dispatch: readonly DispatchRule[];
   readonly ruleCounts: PerTable<number>;
-}
-
-/** 53 bits that stand for the rules of one chain. */
-export function hashLines(lines: readonly string[]): number {
-  // Two lanes of multiply-and-xor; two different bodies of one chain meet with a probability of 2^-53.
-  let high = 0x6d2b79f5, low = 0x1b873593;
-  for (const line of lines) {
-    for (let at = 0; at < line.length; at++) {
-      const code = line.charCodeAt(at);
-      high = Math.imul(high ^ code, 0x9e3779b1);
-      low = Math.imul(low ^ code, 0x85ebca6b);
-      low = (low << 13) | (low >>> 19);
-    }
-    high = Math.imul(high ^ 10, 0xc2b2ae35) ^ (low >>> 15);
-    low = Math.imul(low ^ 10, 0x27d4eb2f) ^ (high >>> 13);
-  }
-  return ((high >>> 0) & 0x1f_ffff) * 0x1_0000_0000 + (low >>> 0);
 }
 
 /** Chain → its `-A` lines, in the order given. */
@@ -53,7 +37,7 @@ function commitService(rules: ServiceRules): CommittedService {
   const bodies = groupByChain(rules.rules);
   return {
     chains: rules.chains.join(" "),
-    hashes: rules.chains.map((chain) => hashLines(bodies.get(chain) ?? NO_LINES)),
+    hashes: rules.chains.map((chain) => hashRules(bodies.get(chain) ?? NO_LINES)),
     dispatch: rules.dispatch,
     ruleCounts: rules.ruleCounts,
   };

@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { type CommittedRules, type CommittedService, groupByChain, hashLines } from "./committed.ts";
+import { hashRules } from "../../netfilter/rules_hash.ts";
+import { type CommittedRules, type CommittedService, groupByChain } from "./committed.ts";
 import { dispatchEdits, goneServices, isDispatchChain } from "./diff_dispatch.ts";
 import { chainLine } from "./render.ts";
 import type { BaseRules, IptablesPlan, Operations, ServiceRules, Table, Transaction } from "./ruleset.ts";
@@ -96,7 +97,7 @@ function diffChains(
     const body = bodies.get(chain) ?? [];
     const hashBefore = hashesBefore.get(chain);
     hashesBefore.delete(chain);
-    if (hashBefore !== hashLines(body)) draft.rewrite(chain, body);
+    if (hashBefore !== hashRules(body)) draft.rewrite(chain, body);
   }
   for (const chain of hashesBefore.keys()) draft.remove(chain);
 }

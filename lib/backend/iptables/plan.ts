@@ -4,10 +4,10 @@
  * @module
  */
 import { parseIp } from "../../model/ip.ts";
-import type { NamespacedName } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
+import { planServices } from "../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
-import type { IptablesOptions, IptablesPlan, ServiceRules } from "./ruleset.ts";
+import type { IptablesOptions, IptablesPlan } from "./ruleset.ts";
 import { planService, type ServiceRulesContext } from "./service_rules.ts";
 
 /** With more endpoints than this in the family, the rules of which there are many carry no comments. */
@@ -38,16 +38,11 @@ export function planIptables(state: ProxyState, changed: Changed, options: Iptab
     nodeIp: nodeIp?.family === options.family ? nodeIp : null,
     large: isLargeCluster(state),
   };
-  const services = new Map<NamespacedName, ServiceRules | null>();
   const names = changed === "all" ? state.services.keys() : changed;
-  for (const name of [...names].sort()) {
-    const servicePorts = state.services.get(name);
-    services.set(
-      name,
-      servicePorts === undefined || servicePorts.length === 0
-        ? null
-        : planService(servicePorts, state.endpoints.get(name), context),
-    );
-  }
+  const services = planServices(
+    state,
+    [...names].sort(),
+    (ports, endpoints) => planService(ports, endpoints, context),
+  );
   return { all: changed === "all", base: planBaseRules(options), services };
 }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { ExecError, SyncError, type SyncPhase } from "../../errors.ts";
+import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { deviceAddresses, runIpBatch } from "../../kernel/ip_address.ts";
 import { restoreSets, setSizes } from "../../kernel/ipset.ts";
@@ -13,6 +13,7 @@ import type { Changed, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import { describeProgramFailure, SyncPhases } from "../sync_phases.ts";
 import { holdsAddresses, holdsEntries, holdsRules, holdsServers, rulesProbe } from "./apply_canary.ts";
 import { observe, OBSERVE_COMMANDS } from "./apply_observe.ts";
 import type { SchedulerProbe } from "./apply_schedulers.ts";
@@ -63,12 +64,12 @@ export class IpvsProxier implements FamilyProxier {
   /** What the node's devices made of the committed plan. */
   #committedIps = "";
   #told = new Set<string>();
-  /** Of the sync under way. */
-  #phasesMs: Record<string, number> = {};
+  readonly #phases: SyncPhases;
 
   constructor(options: IpvsProxierOptions) {
     this.#options = options;
     this.family = options.iptables.family;
+    this.#phases = new SyncPhases("ipvs", this.family, describeProgramFailure);
     this.#settings = options.settings;
   }
 
@@ -93,7 +94,7 @@ export class IpvsProxier implements FamilyProxier {
     const committed = this.#committed;
     this.#committed = undefined;
     this.#syncs++;
-    this.#phasesMs = {};
+    this.#phases.restart();
     return changed === "all" || committed === undefined
       ? await this.#syncAll(state)
       : await this.#syncChanged(state, changed, committed);
@@ -101,9 +102,9 @@ export class IpvsProxier implements FamilyProxier {
 
   async #syncAll(state: ProxyState): Promise<ApplyReport> {
     const { exec, node, iptables } = this.#options;
-    const observed = await this.#inPhase("read", () => observe({ exec, ipvs: node.ipvs, iptables }));
+    const observed = await this.#phases.run("read", () => observe({ exec, ipvs: node.ipvs, iptables }));
     node.observe(observed.virtualServers, this.family);
-    const { plan, options, operations } = await this.#inPhase("plan", async () => {
+    const { plan, options, operations } = await this.#phases.run("plan", async () => {
       const { plan, options } = await this.#plan(state, "all", this.#deviceIps());
       return { plan, options, operations: diffObserved(plan, observed, options, this.#known) };
     });
@@ -114,7 +115,7 @@ export class IpvsProxier implements FamilyProxier {
   }
 
   async #syncChanged(state: ProxyState, changed: Changed, committed: CommittedIpvs): Promise<ApplyReport> {
-    const { plan, options, operations } = await this.#inPhase("plan", async () => {
+    const { plan, options, operations } = await this.#phases.run("plan", async () => {
       // An address that the node gained or lost concerns every Service.
       const ips = this.#deviceIps();
       const { plan, options } = await this.#plan(
@@ -173,7 +174,7 @@ export class IpvsProxier implements FamilyProxier {
     }
     const written: Written = { filter: 0, nat: 0, servers: 0, entries: 0, addresses: 0 };
     let bytes = 0;
-    await this.#inPhase("apply", async () => {
+    await this.#phases.run("apply", async () => {
       for (const step of operations.steps) bytes += await this.#take(step, written);
     });
     return { bytes, written };
@@ -242,21 +243,7 @@ export class IpvsProxier implements FamilyProxier {
   }
 
   #report(commands: number, bytes: number, written: Written, committed: CommittedIpvs): ApplyReport {
-    return { commands, bytes, written, total: { ...committed.counts() }, phasesMs: this.#phasesMs };
-  }
-
-  async #inPhase<T>(phase: SyncPhase, work: () => Promise<T>): Promise<T> {
-    const startMs = performance.now();
-    try {
-      const result = await work();
-      this.#phasesMs[phase] = performance.now() - startMs;
-      return result;
-    } catch (error) {
-      if (!(error instanceof Error)) throw error;
-      const around = error instanceof ExecError ? error.stderr.split("\n").slice(1) : [];
-      const message = [`${this.family}: ${error.message}`, ...around].join("\n").trimEnd();
-      throw new SyncError("ipvs", phase, message, { cause: error });
-    }
+    return { commands, bytes, written, total: { ...committed.counts() }, phasesMs: this.#phases.elapsedMs };
   }
 }
 

@@ -4,10 +4,10 @@
  * @module
  */
 import { parseIp } from "../../model/ip.ts";
-import type { NamespacedName } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
+import { planServices } from "../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
-import type { IpvsOptions, IpvsPlan, ServiceClaims } from "./ruleset.ts";
+import type { IpvsOptions, IpvsPlan } from "./ruleset.ts";
 import { claimService, type ServiceClaimsContext } from "./service_claims.ts";
 
 /**
@@ -38,17 +38,12 @@ export function planIpvs(state: ProxyState, changed: Changed, options: IpvsOptio
     hasScheduler: (name) => options.schedulers.length === 0 || options.schedulers.includes(name),
     report: (problem) => problems.add(problem),
   };
-  const services = new Map<NamespacedName, ServiceClaims | null>();
   const names = changed === "all" ? state.services.keys() : changed;
-  for (const name of [...names].sort()) {
-    const servicePorts = state.services.get(name);
-    services.set(
-      name,
-      servicePorts === undefined || servicePorts.length === 0
-        ? null
-        : claimService(servicePorts, state.endpoints.get(name), context),
-    );
-  }
+  const services = planServices(
+    state,
+    [...names].sort(),
+    (ports, endpoints) => claimService(ports, endpoints, context),
+  );
   return {
     all: changed === "all",
     base: planBaseRules(options),

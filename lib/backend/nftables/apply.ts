@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { ExecError, SyncError, type SyncPhase } from "../../errors.ts";
+import { ExecError } from "../../errors.ts";
 import { type Nft, nftFamily } from "../../kernel/nft.ts";
 import { describeNftFailure, nftComplaints, nftFailureKind } from "../../kernel/nft_failure.ts";
 import { matchingNodeIps } from "../../model/node.ts";
@@ -13,6 +13,7 @@ import { sameTexts } from "../../model/service_port.ts";
 import type { ProxyState } from "../../model/state.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import { SyncPhases } from "../sync_phases.ts";
 import type { Refused } from "../isolate.ts";
 import { isOtherLayout, moveAside, READ_COMMANDS, readTables } from "./apply_layout.ts";
 import { Quarantine } from "./apply_quarantine.ts";
@@ -68,9 +69,9 @@ export class NftablesProxier implements FamilyProxier {
   #committed: CommittedTable | undefined;
   /** Counts syncs, so that a check can tell that one went on meanwhile. */
   #syncs = 0;
-  // Of the sync under way.
+  readonly #phases: SyncPhases;
+  /** Of the sync under way. */
   #progress: Progress = newProgress();
-  #phasesMs: Record<string, number> = {};
 
   constructor(options: NftablesProxierOptions) {
     const { family, nft, logger, nowMs } = options;
@@ -78,6 +79,7 @@ export class NftablesProxier implements FamilyProxier {
     this.#options = options;
     this.#settings = options.settings;
     this.#address = addressOf(family, TABLE_NAME);
+    this.#phases = new SyncPhases("nftables", family, describeFailure);
     this.#quarantine = new Quarantine(nowMs);
     this.#staleChains = new StaleChains({ nft, address: this.#address, family, logger, nowMs });
   }
@@ -121,11 +123,11 @@ export class NftablesProxier implements FamilyProxier {
     this.#committed = undefined;
     this.#syncs++;
     this.#progress = newProgress();
-    this.#phasesMs = {};
+    this.#phases.restart();
     const isFull = changed === "all" || committed === undefined;
     const reached = isFull ? await this.#syncAll(state) : await this.#syncChanged(state, changed, committed);
     this.#canary.written(isFull ? "all" : changed, reached);
-    const failedDeletions = await this.#inPhase("apply", () => this.#staleChains.deleteDue());
+    const failedDeletions = await this.#phases.run("apply", () => this.#staleChains.deleteDue());
     // New settings may have come meanwhile: then everything has to be written again.
     if (this.#settings === settings) this.#committed = reached;
     const { commands, bytes, written } = this.#progress;
@@ -135,7 +137,7 @@ export class NftablesProxier implements FamilyProxier {
       bytes,
       written,
       total: { elements, chains, sets: reached.base.containers.length + affinitySets },
-      phasesMs: this.#phasesMs,
+      phasesMs: this.#phases.elapsedMs,
       quarantined: this.#quarantine.services,
       ...failedDeletions === 0 ? {} : { failedDeletions },
     };
@@ -174,8 +176,8 @@ export class NftablesProxier implements FamilyProxier {
     const { nft } = this.#options;
     this.#staleChains.clear();
     this.#progress.commands += READ_COMMANDS;
-    const found = await this.#inPhase("read", () => readTables(nft, nftFamily(this.family)));
-    const plan = await this.#inPhase("plan", () => planNftables(state, "all", this.#nftablesOptions()));
+    const found = await this.#phases.run("read", () => readTables(nft, nftFamily(this.family)));
+    const plan = await this.#phases.run("plan", () => planNftables(state, "all", this.#nftablesOptions()));
     const isOther = isOtherLayout(found.observed, plan);
     const writer = this.#writer(this.#address);
     const remove = (name: string): Promise<void> => writer.deleteTable(addressOf(this.family, name).table);
@@ -186,11 +188,11 @@ export class NftablesProxier implements FamilyProxier {
         wanted: plan.base.comment,
       });
       const aside = this.#writer(addressOf(this.family, NEXT_TABLE_NAME));
-      await this.#inPhase("apply", () => moveAside(plan, found, aside, remove));
+      await this.#phases.run("apply", () => moveAside(plan, found, aside, remove));
     }
     const observed = isOther ? NO_TABLE : found.observed ?? NO_TABLE;
-    const steps = await this.#inPhase("plan", () => diffObservedStepwise(plan, observed));
-    return await this.#inPhase("apply", async () => {
+    const steps = await this.#phases.run("plan", () => diffObservedStepwise(plan, observed));
+    return await this.#phases.run("apply", async () => {
       const refused = await this.#writeAll(writer, plan, steps);
       const { leftover: unwanted, committed, unknownContainers } = steps.end();
       const kept = new Map<NamespacedName, CommittedService>();
@@ -225,13 +227,15 @@ export class NftablesProxier implements FamilyProxier {
     committed: CommittedTable,
   ): Promise<CommittedTable> {
     const suspects = new Set(this.#quarantine.due(changed));
-    const { plan, operations } = await this.#inPhase("plan", () => {
+    const { plan, operations } = await this.#phases.run("plan", () => {
       const plan = planChange(state, changed.difference(suspects), this.#nftablesOptions(), committed);
       return { plan, operations: diffNftables(plan, committed) };
     });
-    if (!isEmpty(operations)) await this.#inPhase("apply", () => this.#write(operations));
+    if (!isEmpty(operations)) await this.#phases.run("apply", () => this.#write(operations));
     committed.apply(plan);
-    for (const name of suspects) await this.#inPhase("apply", () => this.#tryAgain(state, name, committed));
+    for (const name of suspects) {
+      await this.#phases.run("apply", () => this.#tryAgain(state, name, committed));
+    }
     return committed;
   }
 
@@ -271,19 +275,11 @@ export class NftablesProxier implements FamilyProxier {
     const { nft, logger, elementsPerTransaction = ELEMENTS_PER_TRANSACTION } = this.#options;
     return new Writer({ nft, address, elementsPerTransaction, logger, progress: this.#progress });
   }
+}
 
-  async #inPhase<T>(phase: SyncPhase, work: () => T | Promise<T>): Promise<T> {
-    const startMs = performance.now();
-    try {
-      return await work();
-    } catch (error) {
-      if (!(error instanceof ExecError)) throw error;
-      const message = `${this.family}: ${describeNftFailure(error)}`;
-      throw new SyncError("nftables", phase, message, { cause: error });
-    } finally {
-      this.#phasesMs[phase] = (this.#phasesMs[phase] ?? 0) + performance.now() - startMs;
-    }
-  }
+/** What no program failed in is no failure of the sync. */
+function describeFailure(error: unknown): string | null {
+  return error instanceof ExecError ? describeNftFailure(error) : null;
 }
 
 function complains({ stderr }: ExecError): boolean {

@@ -5,11 +5,11 @@
  */
 import { compareBytes } from "../../model/names.ts";
 import type { NamespacedName } from "../../model/objects.ts";
+import { hashRules } from "../../netfilter/rules_hash.ts";
 import type { Handover } from "./claims.ts";
 import {
   type CommittedService,
   type CommittedTable,
-  hashRules,
   ownElements,
   type PlacedService,
   sameRules,

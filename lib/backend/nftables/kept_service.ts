@@ -5,7 +5,8 @@
  */
 import type { NamespacedName } from "../../model/objects.ts";
 import { isServiceChain } from "./chains.ts";
-import { type CommittedService, hashRules, ownElements } from "./committed.ts";
+import { hashRules } from "../../netfilter/rules_hash.ts";
+import { type CommittedService, ownElements } from "./committed.ts";
 import type { Element, EndpointList, ObservedTable, Operations, ServiceRules } from "./ruleset.ts";
 
 /** Finds what is there under the keys that the Service wants, and what has its name. */

@@ -7,8 +7,9 @@ import { parseIp } from "../../model/ip.ts";
 import { compareBytes } from "../../model/names.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import type { Changed, ProxyState, ServicePort } from "../../model/state.ts";
+import { planServices } from "../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
-import type { NftablesOptions, NftablesPlan, ServiceRules } from "./ruleset.ts";
+import type { NftablesOptions, NftablesPlan } from "./ruleset.ts";
 import { planService, type ServiceRulesContext } from "./service_rules.ts";
 import { ruleWords, SharedChains } from "./shared_chains.ts";
 
@@ -45,16 +46,11 @@ export function planNftables(
     sharedChains,
     trafficCounters: options.trafficCounters ?? false,
   };
-  const services = new Map<NamespacedName, ServiceRules | null>();
-  for (const name of emissionOrder(state, changed)) {
-    const ports = excluded.has(name) ? undefined : state.services.get(name);
-    services.set(
-      name,
-      ports === undefined || ports.length === 0
-        ? null
-        : planService(ports, state.endpoints.get(name), context),
-    );
-  }
+  const services = planServices(
+    state,
+    emissionOrder(state, changed),
+    (ports, endpoints, name) => excluded.has(name) ? null : planService(ports, endpoints, context),
+  );
   return {
     family: options.family,
     all: changed === "all",

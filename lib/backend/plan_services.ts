@@ -1,0 +1,31 @@
+/**
+ * What planning a Service has in common in all modes.
+ *
+ * @module
+ */
+import type { NamespacedName } from "../model/objects.ts";
+import type { Endpoint, ProxyState, ServicePort, ServicePortKey } from "../model/state.ts";
+
+/** What one Service with at least one port wants; null if it is to be left out. */
+export type PlanService<Rules> = (
+  ports: readonly ServicePort[],
+  endpoints: ReadonlyMap<ServicePortKey, readonly Endpoint[]> | undefined,
+  name: NamespacedName,
+) => Rules | null;
+
+/** Plans the named Services in the order given. One that is gone, or has no port of this family, is null. */
+export function planServices<Rules>(
+  state: ProxyState,
+  names: Iterable<NamespacedName>,
+  planService: PlanService<Rules>,
+): Map<NamespacedName, Rules | null> {
+  const services = new Map<NamespacedName, Rules | null>();
+  for (const name of names) {
+    const ports = state.services.get(name);
+    services.set(
+      name,
+      ports === undefined || ports.length === 0 ? null : planService(ports, state.endpoints.get(name), name),
+    );
+  }
+  return services;
+}
