@@ -9,10 +9,10 @@ import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/r
 import { NftablesSimulator } from "../../lib/backend/nftables/simulate.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { NftTables } from "../../lib/netfilter/nft_tables.ts";
-import { type AffinityMemory, rememberOutcome } from "../../lib/netfilter/packet_walk.ts";
 import type { FlowBackend, FlowOptions, FlowTable } from "./flow_case.ts";
 import type { ApiJson } from "./objects.ts";
 import { plannerOptions, stateOf } from "./planner_input.ts";
+import { simulatedTable } from "./simulated_table.ts";
 
 function nftablesOptions(family: IpFamily, options: FlowOptions): NftablesOptions {
   return {
@@ -56,16 +56,7 @@ export function nftTableOf(text: Readonly<Record<IpFamily, string>>, options: Fl
     IPv4: simulator("IPv4"),
     IPv6: simulator("IPv6"),
   };
-  let affinity: AffinityMemory = new Map();
-  return {
-    send(packet, nowSeconds) {
-      const family = packet.source.includes(":") ? "IPv6" : "IPv4";
-      return simulators[family].send(packet, { nodeAddresses: options.interfaceIps, affinity, nowSeconds });
-    },
-    take(packet, outcome, atSeconds) {
-      affinity = rememberOutcome(affinity, packet, outcome, atSeconds);
-    },
-  };
+  return simulatedTable(simulators, options);
 }
 
 export const NFTABLES_BACKEND: FlowBackend = {

@@ -1,0 +1,31 @@
+/**
+ * A node's two simulators as what a flow case sends its packets to.
+ *
+ * @module
+ */
+import type { IpFamily } from "../../lib/model/objects.ts";
+import type { Flow, Packet } from "../../lib/netfilter/flow.ts";
+import { type AffinityMemory, rememberOutcome, type Surroundings } from "../../lib/netfilter/packet_walk.ts";
+import type { FlowOptions, FlowTable } from "./flow_case.ts";
+
+/** What says what becomes of a packet of its family. */
+export interface Simulator {
+  send(packet: Packet, surroundings: Surroundings): Flow;
+}
+
+/** Both families of a node with its affinity lists, ready for packets. */
+export function simulatedTable(
+  simulators: Readonly<Record<IpFamily, Simulator>>,
+  options: FlowOptions,
+): FlowTable {
+  let affinity: AffinityMemory = new Map();
+  return {
+    send(packet, nowSeconds) {
+      const simulator = simulators[packet.source.includes(":") ? "IPv6" : "IPv4"];
+      return simulator.send(packet, { nodeAddresses: options.interfaceIps, affinity, nowSeconds });
+    },
+    take(packet, outcome, atSeconds) {
+      affinity = rememberOutcome(affinity, packet, outcome, atSeconds);
+    },
+  };
+}
