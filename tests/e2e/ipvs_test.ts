@@ -1,6 +1,6 @@
 /**
  * IPVS on a real kernel. Those of most test machines have none, so this runs in a user-mode Linux: the kernel layer, what the tools
- * say after a first sync, a whole life of the mode, its UDP flows, and its benchmark at a small size.
+ * say after a first sync, a whole life of the mode, the suites of the other modes, its UDP flows, and its benchmark at a small size.
  *
  * @module
  */
@@ -19,11 +19,12 @@ e2eTest(
         "tests/lab/ipvs_kernel_in_uml.ts",
         "tests/lab/ipvs_golden_in_uml.ts",
         "tests/lab/ipvs_in_uml.ts",
+        "tests/lab/ipvs_suites_in_uml.ts",
         "tests/lab/ipvs_affinity_in_uml.ts",
         "tests/lab/conntrack_in_uml.ts",
         "tests/lab/ipvs_bench_in_uml.ts",
       ],
-      "20 passed (18 steps) | 0 failed",
+      "21 passed (45 steps) | 0 failed",
       LIMIT_MS,
     ),
 );

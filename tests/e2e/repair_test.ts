@@ -1,35 +1,21 @@
 /**
- * kproxy among others: what they take away from its rules comes back, and what is theirs stays theirs.
+ * kproxy among others: what they take away from its rules comes back (`tests/support/web_repairs.ts`), and what is theirs stays theirs.
+ * IPVS mode goes through the same in `tests/lab/ipvs_suites_in_uml.ts`.
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
-import { ConnectLoop } from "../support/connect_loop.ts";
-import type { KproxyProcess } from "../support/kproxy_process.ts";
+import { assertEquals } from "@std/assert";
 import { LAB_MODES, NFTABLES, nftTables } from "../support/lab_mode.ts";
 import { saveAll, saveTable } from "../support/lab_rules.ts";
 import { WEB_CLUSTER_IP, WEB_NEEDS, WEB_PODS, WEB_PORT, WebLab, webSlice } from "../support/lab_web.ts";
 import { e2eTest, program } from "../support/skip.ts";
-
-/** How often kproxy looks after its rules here, in milliseconds. */
-const SYNC_PERIOD_MS = 1_000;
-/** It must have seen the damage and repaired it. */
-const REPAIR_LIMIT_MS = SYNC_PERIOD_MS + 1_000;
-
-async function untilSame(rules: () => Promise<string>, wanted: string): Promise<number> {
-  const start = performance.now();
-  for (;;) {
-    const found = await rules();
-    const tookMs = performance.now() - start;
-    if (found === wanted) return tookMs;
-    if (tookMs > REPAIR_LIMIT_MS) assertEquals(found, wanted, `not repaired after ${tookMs.toFixed(0)} ms`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
-
-function repairs(kproxy: KproxyProcess): number {
-  return kproxy.lines.filter(({ msg }) => msg.includes("removed by something else")).length;
-}
+import {
+  type Damage,
+  REPAIR_ARGS,
+  REPAIR_LIMIT_MS,
+  repairs,
+  repairsDamages,
+} from "../support/web_repairs.ts";
 
 for (const variant of ["nft", "legacy"]) {
   const needs = [...WEB_NEEDS, program(`iptables-${variant}`), program(`ip6tables-${variant}`)];
@@ -39,11 +25,9 @@ for (const variant of ["nft", "legacy"]) {
     const tool = `iptables-${variant}`;
     await netns.run([tool, "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
     const others = `*filter\nCOMMIT\n*nat\nCOMMIT\n`;
-    await using kproxy = await web.start([`--iptables-sync-period=${SYNC_PERIOD_MS}ms`]);
-    const rules = () => saveAll(netns, `-${variant}`);
-    const wanted = await rules();
+    await using kproxy = await web.start(REPAIR_ARGS);
     const jump = (await saveTable(netns, tool, "nat")).find((line) => line.startsWith("-A PREROUTING"))!;
-    const cases: readonly [name: string, damage: () => Promise<unknown>][] = [
+    const damages: readonly Damage[] = [
       ["table nat flushed", () => netns.run([tool, "-w", "5", "-t", "nat", "-F"])],
       ["table filter flushed", () => netns.run([tool, "-w", "5", "-t", "filter", "-F"])],
       [
@@ -60,24 +44,7 @@ for (const variant of ["nft", "legacy"]) {
       ],
       ["IPv6 flushed", () => netns.run([`ip6tables-${variant}`, "-w", "5", "-t", "nat", "-F"])],
     ];
-    for (const [name, damage] of cases) {
-      await t.step(name, async () => {
-        const before = repairs(kproxy);
-        await damage();
-        await untilSame(rules, wanted);
-        assert(repairs(kproxy) > before, kproxy.log);
-      });
-    }
-    await t.step("and clients are served again", async () => {
-      const loop = await ConnectLoop.start(web.pod, { ip: WEB_CLUSTER_IP, port: WEB_PORT });
-      await loop.answered(50);
-      await loop.stopUnbroken();
-    });
-    await t.step("nothing to repair, nothing done", async () => {
-      const from = kproxy.lines.length;
-      await new Promise((resolve) => setTimeout(resolve, 2 * SYNC_PERIOD_MS));
-      assertEquals(kproxy.lines.slice(from), []);
-    });
+    await repairsDamages(t, web, kproxy, damages, () => saveAll(netns, `-${variant}`));
   });
 
   e2eTest(`rules and chains of others are left alone, ${variant}`, needs, async () => {
@@ -123,7 +90,7 @@ for (const variant of ["nft", "legacy"]) {
       return lines.filter((line) => !own.test(line) && !/-j KUBE-FIREWALL|localnet/.test(line));
     };
     const before = await theirs();
-    await using kproxy = await web.start([`--iptables-sync-period=${SYNC_PERIOD_MS}ms`]);
+    await using kproxy = await web.start(REPAIR_ARGS);
     assertEquals(await theirs(), before);
     await kproxy.change(() => web.manifests.overwrite("endpoints.json", [webSlice(WEB_PODS)]), "shop/web");
     assertEquals(await theirs(), before);
@@ -163,7 +130,7 @@ if (LAB_MODES.includes(NFTABLES)) {
       const theirs = () => nftTables(netns, "others");
       await nft(FOREIGN_TABLES);
       const before = await theirs();
-      await using kproxy = await web.start([`--iptables-sync-period=${SYNC_PERIOD_MS}ms`]);
+      await using kproxy = await web.start(REPAIR_ARGS);
       const rules = () => web.rules();
       const wanted = await rules();
       assertEquals(await theirs(), before);
@@ -179,24 +146,7 @@ if (LAB_MODES.includes(NFTABLES)) {
         ],
         ["a set is empty", "flush set ip kproxy cluster-ips"],
       ];
-      for (const [name, text] of damages) {
-        await t.step(name, async () => {
-          const found = repairs(kproxy);
-          await nft(text);
-          await untilSame(rules, wanted);
-          assert(repairs(kproxy) > found, kproxy.log);
-        });
-      }
-      await t.step("and clients are served again", async () => {
-        const loop = await ConnectLoop.start(web.pod, { ip: WEB_CLUSTER_IP, port: WEB_PORT });
-        await loop.answered(50);
-        await loop.stopUnbroken();
-      });
-      await t.step("nothing to repair, nothing done", async () => {
-        const from = kproxy.lines.length;
-        await new Promise((resolve) => setTimeout(resolve, 2 * SYNC_PERIOD_MS));
-        assertEquals(kproxy.lines.slice(from), []);
-      });
+      await repairsDamages(t, web, kproxy, damages.map(([name, text]) => [name, () => nft(text)]));
       await kproxy.stop();
       await t.step("a start also takes away what others added", async () => {
         await nft(

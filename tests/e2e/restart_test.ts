@@ -1,85 +1,33 @@
 /**
- * Ends and starts of kproxy while clients connect: the rules stay, the next one takes them over, and no connection fails.
+ * Ends and starts of kproxy while clients connect (`tests/support/web_restarts.ts`), and those that end it. IPVS mode goes through the
+ * same in `tests/lab/ipvs_suites_in_uml.ts`.
  *
  * @module
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { ConnectLoop } from "../support/connect_loop.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LAB_MODES } from "../support/lab_mode.ts";
-import {
-  WEB_CLUSTER_IP,
-  WEB_NEEDS,
-  WEB_NODE_PORT,
-  WEB_PODS,
-  WEB_PORT,
-  WEB_TARGET_PORT,
-  WebLab,
-  webSlice,
-} from "../support/lab_web.ts";
+import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
 import { e2eTest } from "../support/skip.ts";
-
-const [A, B, C] = WEB_PODS;
-const CLUSTER = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
-const NODE_PORT = { ip: "192.0.2.10", port: WEB_NODE_PORT };
-
-/** How it is ended, with which code, and what it says then. */
-const ENDS = [["SIGTERM", 0, "Stopping"], ["SIGINT", 0, "Stopping"], ["SIGKILL", 137, ""]] as const;
-
-for (
-  const [mode, [signal, code, says]] of LAB_MODES.flatMap((mode) => ENDS.map((end) => [mode, end] as const))
-) {
-  e2eTest(`no connection fails while kproxy is ended by ${signal} and started again, ${mode.name}`, [
-    ...WEB_NEEDS,
-    ...mode.needs,
-  ], async () => {
-    await using web = await WebLab.create(mode);
-    const loops = [];
-    let before = "";
-    {
-      await using kproxy = await web.start();
-      loops.push(await ConnectLoop.start(web.pod, CLUSTER), await ConnectLoop.start(web.client, NODE_PORT));
-      await loops[0]!.answered(50);
-      before = await web.rules();
-      assertEquals((await kproxy.stop(signal)).code, code);
-      assert(kproxy.log.includes(says), kproxy.log);
-    }
-    assertEquals(await web.rules(), before, "rules after the end");
-    await loops[0]!.answered(50);
-    {
-      await using kproxy = await web.start();
-      assertEquals(await web.rules(), before, "rules after the new start");
-      await loops[0]!.answered(50);
-      // It is not only there, it works.
-      await kproxy.change(() => web.manifests.replace("endpoints.json", [webSlice([C])]), "shop/web");
-      await loops[0]!.answered(50);
-    }
-    for (const loop of loops) {
-      const { byServer } = await loop.stopUnbroken();
-      assertEquals(Object.keys(byServer).sort(), [A, B, C].map((ip) => `${ip}:${WEB_TARGET_PORT}`));
-    }
-  });
-}
+import { catchUp, endAndStart, ENDS } from "../support/web_restarts.ts";
 
 for (const mode of LAB_MODES) {
+  const needs = [...WEB_NEEDS, ...mode.needs];
+
+  for (const end of ENDS) {
+    const name = `no connection fails while kproxy is ended by ${end.signal} and started again, ${mode.name}`;
+    e2eTest(name, needs, async () => {
+      await using web = await WebLab.create(mode);
+      await endAndStart(web, end);
+    });
+  }
+
   e2eTest(
     `what changed while kproxy was away is in force after its start, without a gap, ${mode.name}`,
-    [...WEB_NEEDS, ...mode.needs],
+    needs,
     async () => {
       await using web = await WebLab.create(mode);
-      {
-        await using kproxy = await web.start();
-        await kproxy.stop("SIGKILL");
-      }
-      const running = await ConnectLoop.start(web.pod, CLUSTER);
-      await running.answered(30);
-      await web.manifests.replace("endpoints.json", [webSlice([B, C])]);
-      await using _kproxy = await web.start();
-      const { byServer } = await running.report();
-      await running.answered(100);
-      const later = (await running.stopUnbroken()).byServer;
-      assertEquals(later[`${A}:${WEB_TARGET_PORT}`], byServer[`${A}:${WEB_TARGET_PORT}`]);
-      assert((later[`${C}:${WEB_TARGET_PORT}`] ?? 0) > 0);
+      await catchUp(web);
     },
   );
 }

@@ -12,6 +12,7 @@ import { kproxy as runKproxy } from "../cli/kproxy.ts";
 import { service, slice } from "../flows/objects.ts";
 import { EchoServer, HeldConnection } from "../support/held_connection.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
+import { IPVS } from "../support/lab_mode.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
 
@@ -120,17 +121,9 @@ class IpvsLab implements AsyncDisposable {
     return addresses.filter(({ device }) => device === "kube-ipvs0").map(({ address }) => address).sort();
   }
 
-  /** Everything the mode has in the kernel, as text. */
+  /** Everything the mode has in the kernel, and virtual servers of others, as text. */
   async everything(): Promise<string> {
-    const rules: string[] = [];
-    for (const tool of ["iptables-save", "ip6tables-save"]) {
-      const text = await this.node.run([tool]);
-      rules.push(...text.split("\n").filter((line) => line.startsWith("-A ")));
-    }
-    const sets = (await this.node.run(["ipset", "save"])).split("\n").filter((line) =>
-      line.startsWith("add ")
-    );
-    return [...await this.table(), ...await this.addresses(), ...sets.sort(), ...rules].join("\n");
+    return await IPVS.rules(this.node);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -347,29 +340,6 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
       assertStringIncludes(ipvsLab.kproxy.log, "twos, which this kernel does not have");
     },
   );
-
-  for (
-    const [what, ...argv] of [
-      ["its rules", "iptables", "-t", "nat", "-F"],
-      ["all virtual servers", "ipvsadm", "-C"],
-      ["its device", "ip", "link", "del", "kube-ipvs0"],
-      ["the entries of a set", "ipset", "flush", "KUBE-CLUSTER-IP"],
-      ["an address", "ip", "address", "del", "10.96.0.8/32", "dev", "kube-ipvs0"],
-    ] satisfies [string, ...string[]][]
-  ) {
-    await t.step(`somebody removes ${what}, and they come back`, async () => {
-      const table = (await ipvsLab.everything()).split("\n");
-      const own = table.filter((line) => !FOREIGN.includes(line)).join("\n");
-      await node.run(argv);
-      await until(
-        "everything is back",
-        async () =>
-          (await ipvsLab.everything()).split("\n").filter((line) => !FOREIGN.includes(line)).join("\n") ===
-            own,
-      );
-      if (argv[0] === "ipvsadm") await node.run(["ipvsadm", "-R"], { stdin: FOREIGN.join("\n") + "\n" });
-    });
-  }
 
   await t.step("another mode takes over and removes what is ours, and nothing of others", async () => {
     await ipvsLab.kproxy.stop("SIGTERM");

@@ -15,9 +15,12 @@ if [ ! -e "/lib/modules/$release/modules.dep" ]; then
 fi
 dir=$(mktemp -d /tmp/kproxy-uml.XXXXXX)
 pid=
-# The kernel is a tree of processes; its first one takes the others with it.
+# The child of timeout leads a group of its own, that of all of the kernel's processes.
 finish() {
-  if [ -n "$pid" ]; then kill -KILL "$pid" 2>/dev/null || true; fi
+  if [ -n "$pid" ]; then
+    kernel=$(pgrep -P "$pid" || true)
+    kill -KILL "$pid" ${kernel:+"-$kernel"} 2>/dev/null || true
+  fi
   rm -rf "$dir"
 }
 trap finish EXIT
@@ -54,6 +57,9 @@ ip link set lo up
 mkdir /run/deno
 for folder in npm gen remote; do ln -s "${DENO_DIR:-${HOME:-/root}/.cache/deno}/\$folder" /run/deno/\$folder; done
 export DENO_DIR=/run/deno
+# Nobody is told of changes on the machine's own file system; tests that wait for one would wait for the next poll.
+mkdir /run/tmp
+export TMPDIR=/run/tmp
 cd $(printf %q "$PWD")
 ( bash -c $(printf %q "$1") ) > $dir/out 2>&1 < /dev/null; echo \$? > $dir/status; dmesg | grep segfault >> $dir/out; sync
 echo o > /proc/sysrq-trigger; sleep 5

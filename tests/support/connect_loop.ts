@@ -61,6 +61,11 @@ export class ConnectLoop {
     }
   }
 
+  /** Waits until as many more requests have been answered as its pace has in this time. */
+  async answeredFor(durationMs: number): Promise<void> {
+    await this.answered(Math.ceil(this.#pace.perSecond * durationMs / 1000));
+  }
+
   /** Does something while no request of this loop is under way. */
   async resting(work: () => Promise<void>): Promise<void> {
     await this.#host.call("restLoop");

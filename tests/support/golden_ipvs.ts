@@ -3,10 +3,11 @@
  *
  * A case is a folder of `tests/golden/ipvs` with `objects.yaml`, `ipvsadm.txt` (`ipvsadm -Sn`, both families), `ipset.txt`
  * (`add` lines of `ipset save`, sorted, IPv4 first) and either `iptables-save.txt` and `ip6tables-save.txt`, or
- * `more-rules.txt`: rules that no other case has.
+ * `more-rules.txt`: rules of IPv4 that capture-1 does not have.
  *
  * @module
  */
+import { OUT_FILTER_CHAIN } from "../../lib/backend/ipvs/base_rules.ts";
 import { planIpvs } from "../../lib/backend/ipvs/plan.ts";
 import { planTexts } from "../../lib/backend/ipvs/render.ts";
 import type { IpvsOptions, IpvsPlan } from "../../lib/backend/ipvs/ruleset.ts";
@@ -120,8 +121,34 @@ export function linesOf(text: string, start: string): string[] {
   return text.split("\n").filter((line) => line.startsWith(start));
 }
 
+/** What `iptables-save` or `ip6tables-save` said of both tables, in the form of {@linkcode canonicalChains}. */
+export function expectedChains(name: string, family: IpFamily): Record<string, readonly string[]> {
+  const { rules, ipset } = loadIpvsGolden(name);
+  const file = family === "IPv4" ? "iptables-save.txt" : "ip6tables-save.txt";
+  if (rules[file] !== undefined) return canonicalChains(parseIptablesSave(withBuiltinChains(rules[file])));
+  const filled = new Set(linesOf(ipset, "add ").map((line) => line.split(" ")[1]));
+  const chains = Object.entries(expectedChains("capture-1", family)).map(([chain, base]) => {
+    const kept = base.filter((rule) => {
+      const set = /--match-set (\S+)/.exec(rule)?.[1];
+      return set === undefined || ALWAYS_ASKED.has(chain) || filled.has(set);
+    });
+    return [chain, family === "IPv4" ? [...kept, ...moreRules(rules["more-rules.txt"] ?? "", chain)] : kept];
+  });
+  return Object.fromEntries(chains);
+}
+
+/** `TABLE CHAIN` whose rules are there whether their sets have entries or not. */
+const ALWAYS_ASKED: ReadonlySet<string> = new Set(["filter KUBE-IPVS-FILTER", "filter KUBE-NODE-PORT"]);
+
+/** The rules of a chain in a text without tables, where no node port is for the filter. */
+function moreRules(text: string, tableAndChain: string): string[] {
+  const [table, chain = ""] = tableAndChain.split(" ");
+  if ((table === "filter") !== (chain === OUT_FILTER_CHAIN)) return [];
+  return linesOf(text, `-A ${chain} `).map((line) => canonicalRuleText(line.slice(chain.length + 4)));
+}
+
 /** The capture leaves the lines of built-in chains out. */
-export function withBuiltinChains(text: string): string {
+function withBuiltinChains(text: string): string {
   return text.replace(
     "*filter\n",
     "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n",

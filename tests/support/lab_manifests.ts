@@ -47,6 +47,11 @@ export class LabManifests implements AsyncDisposable {
     await Deno.remove(this.path(name));
   }
 
+  /** Removes all files. */
+  async clear(): Promise<void> {
+    for await (const { name } of Deno.readDir(this.folder)) await this.remove(name);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await Deno.remove(this.folder, { recursive: true });
   }

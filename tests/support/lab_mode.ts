@@ -3,21 +3,33 @@
  *
  * @module
  */
+import { DEVICE } from "../../lib/backend/ipvs/ruleset.ts";
 import { IMPLEMENTED_MODES } from "../../lib/backend/registry.ts";
+import { readDevices } from "../../lib/kernel/ip_address.ts";
+import type { LoopPace } from "./connect_loop.ts";
 import { saveAll } from "./lab_rules.ts";
 import type { Netns } from "./netns.ts";
 import { type Need, program } from "./skip.ts";
 
 /** A mode as the labs see it. */
 export interface LabMode {
-  readonly name: "iptables" | "nftables";
+  readonly name: "iptables" | "nftables" | "ipvs";
   /** Beside what every lab needs. */
   readonly needs: readonly Need[];
+  /** Of connect loops; their usual one unless said. */
+  readonly pace?: LoopPace;
   /** All rules of both families as text: equal if and only if the rules are. */
   rules(netns: Netns): Promise<string>;
+  /** What its rules say of a Service port without endpoints, which refuses. */
+  refusal(servicePort: string, ip: string, port: number): string | RegExp;
 }
 
-export const IPTABLES: LabMode = { name: "iptables", needs: [], rules: (netns) => saveAll(netns) };
+export const IPTABLES: LabMode = {
+  name: "iptables",
+  needs: [],
+  rules: (netns) => saveAll(netns),
+  refusal: (servicePort) => `${servicePort} has no`,
+};
 
 /** Tables as `nft list ruleset` prints them: all but kproxy's, or kproxy's alone. */
 export async function nftTables(netns: Netns, whose: "kproxy" | "others"): Promise<string[]> {
@@ -35,9 +47,44 @@ export const NFTABLES: LabMode = {
   name: "nftables",
   needs: [program("nft")],
   rules: async (netns) => (await nftTables(netns, "kproxy")).map(inComparableForm).sort().join("\n"),
+  refusal: (_, ip, port) => new RegExp(`${RegExp.escape(`${ip} . tcp . ${port} `)}.*goto reject-chain`),
 };
 
-/** The modes of this release among them. */
+/**
+ * Servers, sets, addresses and rules, each kind sorted. Real servers on their way out are left out: they go by themselves, with the
+ * last of their connections.
+ */
+async function ipvsRules(netns: Netns): Promise<string> {
+  const lines = async (program: string, kept: RegExp): Promise<string[]> =>
+    (await netns.run(program.split(" "))).split("\n").map((line) => line.trim())
+      .filter((line) => kept.test(line) && !line.endsWith(" -w 0"));
+  const { addresses } = await readDevices(netns.exec);
+  const bound = addresses.filter(({ device }) => device === DEVICE).map(({ address }) => address);
+  return [
+    ...(await lines("ipvsadm -Sn", /^-[Aa] /)).sort(),
+    ...(await lines("ipset save", /^add /)).sort(),
+    ...bound.sort(),
+    // Their order counts.
+    ...await lines("iptables-save", /^-A /),
+    ...await lines("ip6tables-save", /^-A /),
+  ].join("\n");
+}
+
+/**
+ * For the user-mode Linux, which has all programs. Its one CPU is slow, and starts of programs keep loops waiting for so long that only
+ * lost packets tell a failure.
+ */
+export const IPVS: LabMode = {
+  name: "ipvs",
+  needs: [],
+  pace: { perSecond: 40, limitMs: 10_000 },
+  rules: ipvsRules,
+  // A virtual server without real ones.
+  refusal: (_, ip, port) =>
+    new RegExp(`^-A -t ${RegExp.escape(`${ip}:${port}`)} -s rr\\n(?!-a -t ${RegExp.escape(ip)})`, "m"),
+};
+
+/** The modes of this release among those that run on any kernel. */
 export const LAB_MODES: readonly LabMode[] = [IPTABLES, NFTABLES].filter(({ name }) =>
   IMPLEMENTED_MODES.includes(name)
 );

@@ -5,10 +5,12 @@
  */
 import type { ApiJson } from "../flows/objects.ts";
 import { service, slice } from "../flows/objects.ts";
+import { ConnectLoop } from "./connect_loop.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
 import type { LabHost } from "./lab_host.ts";
 import { LabManifests } from "./lab_manifests.ts";
 import { IPTABLES, type LabMode } from "./lab_mode.ts";
+import type { SocketAddress } from "./lab_sockets.ts";
 import { NODE_OBJECT, NodeLab } from "./node_lab.ts";
 import { program, ROOT_NAMESPACES } from "./skip.ts";
 
@@ -43,6 +45,7 @@ export const WEB_ARGS = [
   "--hostname-override=node-a",
   "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
   "--iptables-min-sync-period=0s",
+  "--ipvs-min-sync-period=0s",
 ];
 
 /** The lab, a client in a pod and one outside, serving pods, and a folder with the Service's objects. */
@@ -62,11 +65,23 @@ export class WebLab implements AsyncDisposable {
       const host = await lab.host(ip, ip.startsWith("10.244.0.") ? "cni0" : "eth0");
       await host.call("serve", { protocol: "tcp", ip, port: WEB_TARGET_PORT });
     }
-    await manifests.replace("node.json", [NODE_OBJECT]);
-    await manifests.replace("web.json", [WEB_SERVICE]);
-    await manifests.replace("endpoints.json", [webSlice(WEB_PODS.slice(0, 2))]);
     const pod = await lab.host("10.244.0.5", "cni0");
-    return new WebLab(lab, manifests, pod, await lab.host("198.51.100.9"), mode);
+    const web = new WebLab(lab, manifests, pod, await lab.host("198.51.100.9"), mode);
+    await web.writeObjects();
+    return web;
+  }
+
+  /** Makes the folder hold what it holds at first. */
+  async writeObjects(): Promise<void> {
+    await this.manifests.clear();
+    await this.manifests.replace("node.json", [NODE_OBJECT]);
+    await this.manifests.replace("web.json", [WEB_SERVICE]);
+    await this.manifests.replace("endpoints.json", [webSlice(WEB_PODS.slice(0, 2))]);
+  }
+
+  /** Lets a client connect without end, at the pace of the mode's labs. */
+  async loop(host: LabHost, to: SocketAddress): Promise<ConnectLoop> {
+    return await ConnectLoop.start(host, to, "tcp", this.mode.pace);
   }
 
   /** Starts kproxy on the node and waits for its first syncs. */

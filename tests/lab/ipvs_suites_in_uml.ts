@@ -1,0 +1,57 @@
+/**
+ * The suites of the other modes in IPVS mode, on one node of the user-mode Linux:
+ * `tests/lab/uml.sh 'deno test -A tests/lab/ipvs_suites_in_uml.ts'`.
+ *
+ * @module
+ */
+import { IPVS } from "../support/lab_mode.ts";
+import { WebLab } from "../support/lab_web.ts";
+import { endpointsComeAndGo, servicesComeAndGo, zoneDecides } from "../support/web_changes.ts";
+import { type Damage, REPAIR_ARGS, repairsDamages } from "../support/web_repairs.ts";
+import { catchUp, endAndStart, ENDS } from "../support/web_restarts.ts";
+import { spreadsEvenly } from "../support/web_spread.ts";
+
+type Story = readonly [name: string, tell: (t: Deno.TestContext, web: WebLab) => Promise<void>];
+
+/** What somebody takes away. */
+const DAMAGES: readonly (readonly [what: string, ...argv: string[]])[] = [
+  ["the rules of a table", "iptables", "-t", "nat", "-F"],
+  ["the rules of a table of IPv6", "ip6tables", "-F"],
+  ["one rule", "iptables", "-D", "KUBE-IPVS-FILTER", "6"],
+  ["all virtual servers", "ipvsadm", "-C"],
+  ["a real server", "ipvsadm", "-d", "-t", "192.0.2.10:30080", "-r", "10.244.0.12:8080"],
+  ["the device", "ip", "link", "del", "kube-ipvs0"],
+  ["an address", "ip", "address", "del", "10.96.0.1/32", "dev", "kube-ipvs0"],
+  ["the entries of a set", "ipset", "flush", "KUBE-CLUSTER-IP"],
+];
+
+const STORIES: readonly Story[] = [
+  ["endpoints come and go", endpointsComeAndGo],
+  ["Services come, change and go", servicesComeAndGo],
+  ["the node's zone decides which hints count", (_, web) => zoneDecides(web)],
+  ["connections are spread evenly", spreadsEvenly],
+  // SIGINT ends kproxy as SIGTERM does, which `ipvs_switches_in_uml.ts` has; a kill leaves the most to the next one.
+  ...ENDS.filter(({ signal }) => signal === "SIGKILL").map((end): Story => [
+    `kproxy is ended by ${end.signal} and started again`,
+    (_, web) => endAndStart(web, end),
+  ]),
+  ["what changed while kproxy was away is in force after its start", (_, web) => catchUp(web)],
+  ["what others remove comes back", async (t, web) => {
+    await using kproxy = await web.start(REPAIR_ARGS);
+    const { netns } = web.lab.node;
+    await repairsDamages(
+      t,
+      web,
+      kproxy,
+      DAMAGES.map(([what, ...argv]): Damage => [what, () => netns.run(argv)]),
+    );
+  }],
+];
+
+Deno.test("the suites of the other modes in IPVS mode", async (t) => {
+  await using web = await WebLab.create(IPVS);
+  for (const [name, tell] of STORIES) {
+    await web.writeObjects();
+    await t.step(name, (t) => tell(t, web));
+  }
+});

@@ -1,0 +1,76 @@
+/**
+ * What others take away from kproxy's rules comes back: the story of one mode's damages.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import type { KproxyProcess } from "./kproxy_process.ts";
+import type { WebLab } from "./lab_web.ts";
+import { CLUSTER } from "./web_changes.ts";
+
+/** How often kproxy looks after its rules here, in milliseconds. */
+const SYNC_PERIOD_MS = 1_000;
+/** For `WebLab.start`. */
+export const REPAIR_ARGS = [
+  `--iptables-sync-period=${SYNC_PERIOD_MS}ms`,
+  `--ipvs-sync-period=${SYNC_PERIOD_MS}ms`,
+];
+/** It must have seen the damage and repaired it. */
+export const REPAIR_LIMIT_MS = SYNC_PERIOD_MS + 1_000;
+/** The same in the user-mode Linux, where the programs of a look and of a repair take a good part of a second. */
+const SLOW_REPAIR_LIMIT_MS = SYNC_PERIOD_MS + 4_000;
+
+/** What somebody does, by its name. */
+export type Damage = readonly [name: string, damage: () => Promise<unknown>];
+
+/** How often kproxy saw that something was gone. */
+export function repairs(kproxy: KproxyProcess): number {
+  return kproxy.lines.filter(({ msg }) => msg.includes("removed by something else")).length;
+}
+
+async function untilSame(rules: () => Promise<string>, wanted: string, limitMs: number): Promise<void> {
+  const start = performance.now();
+  for (;;) {
+    const found = await rules();
+    const tookMs = performance.now() - start;
+    if (found === wanted) return;
+    if (tookMs > limitMs) assertEquals(found, wanted, `not repaired after ${tookMs.toFixed(0)} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/**
+ * After each damage the rules are again what they were before the first, and kproxy said so; after all of them clients are served, and
+ * as long as nothing is damaged nothing is done.
+ *
+ * @param kproxy started with {@linkcode REPAIR_ARGS}
+ * @param rules what the lab's mode says of them unless given
+ */
+export async function repairsDamages(
+  t: Deno.TestContext,
+  web: WebLab,
+  kproxy: KproxyProcess,
+  damages: readonly Damage[],
+  rules: () => Promise<string> = () => web.rules(),
+): Promise<void> {
+  const wanted = await rules();
+  const limitMs = web.mode.pace === undefined ? REPAIR_LIMIT_MS : SLOW_REPAIR_LIMIT_MS;
+  for (const [name, damage] of damages) {
+    await t.step(name, async () => {
+      const before = repairs(kproxy);
+      await damage();
+      await untilSame(rules, wanted, limitMs);
+      assert(repairs(kproxy) > before, kproxy.log);
+    });
+  }
+  await t.step("and clients are served again", async () => {
+    const loop = await web.loop(web.pod, CLUSTER);
+    await loop.answeredFor(400);
+    await loop.stopUnbroken();
+  });
+  await t.step("nothing to repair, nothing done", async () => {
+    const from = kproxy.lines.length;
+    await new Promise((resolve) => setTimeout(resolve, 2 * SYNC_PERIOD_MS));
+    assertEquals(kproxy.lines.slice(from), []);
+  });
+}

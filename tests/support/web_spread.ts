@@ -1,0 +1,84 @@
+/**
+ * How evenly connections are spread over endpoints, counted over many real ones, also after their number has changed. The story goes
+ * through any mode, on a lab as it was made.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import type { LabHost } from "./lab_host.ts";
+import type { LabMode } from "./lab_mode.ts";
+import { WEB_PODS, WEB_TARGET_PORT, type WebLab, webSlice } from "./lab_web.ts";
+import { CLUSTER, NODE_PORT } from "./web_changes.ts";
+
+/** How a mode chooses, and how many connections show it: over three endpoints, over four, over three through the node port. */
+interface Spread {
+  readonly requests: readonly [number, number, number];
+  /** Degrees of freedom → what chi-square stays below. */
+  readonly chiSquareLimit: Readonly<Record<number, number>>;
+}
+
+/** A chi-square that chance exceeds once in a million times. */
+const BY_CHANCE = { 2: 27.6, 3: 30.7 };
+
+/** iptables mode draws once for each endpoint, nftables mode once for all: there a small bias could hide in the number. */
+export const SPREADS: Readonly<Record<LabMode["name"], Spread>> = {
+  iptables: { requests: [900, 900, 900], chiSquareLimit: BY_CHANCE },
+  nftables: { requests: [30_000, 10_000, 900], chiSquareLimit: BY_CHANCE },
+  // Its scheduler goes round: every endpoint gets the same number, and one more and one less is a chi-square of 1/15.
+  ipvs: { requests: [90, 120, 90], chiSquareLimit: { 2: 0.1, 3: 0.1 } },
+};
+
+const MORE_PODS = [...WEB_PODS, "10.244.0.14", "10.244.0.15"];
+
+/** New TCP connections from fresh ports, each answered; yields how many each pod had. */
+async function countAnswers(
+  host: LabHost,
+  to: { readonly ip: string; readonly port: number },
+  requests: number,
+): Promise<Map<string, number>> {
+  const counts = new Map<string, number>();
+  for (const result of await host.probe({ protocol: "tcp", to, count: requests, timeoutMs: 5_000 })) {
+    const server = result.kind === "answer" ? result.answer.server : result.kind;
+    counts.set(server, (counts.get(server) ?? 0) + 1);
+  }
+  return counts;
+}
+
+function assertEven(
+  mode: LabMode,
+  counts: ReadonlyMap<string, number>,
+  pods: readonly string[],
+): void {
+  const requests = [...counts.values()].reduce((sum, count) => sum + count, 0);
+  assertEquals([...counts.keys()].sort(), [...pods].sort());
+  const expected = requests / pods.length;
+  const chiSquare = [...counts.values()].reduce((sum, count) => sum + (count - expected) ** 2 / expected, 0);
+  const limit = SPREADS[mode.name].chiSquareLimit[pods.length - 1] ?? 0;
+  assert(chiSquare < limit, `${JSON.stringify([...counts])}: chi-square ${chiSquare.toFixed(1)}`);
+}
+
+/** Connections are spread evenly, whatever the number of endpoints was before. */
+export async function spreadsEvenly(t: Deno.TestContext, web: WebLab): Promise<void> {
+  const { manifests, lab, pod, client, mode } = web;
+  const [overThree, overFour, overNodePort] = SPREADS[mode.name].requests;
+  for (const ip of MORE_PODS.slice(WEB_PODS.length)) {
+    await (await lab.host(ip, "cni0")).call("serve", { protocol: "tcp", ip, port: WEB_TARGET_PORT });
+  }
+  await manifests.replace("endpoints.json", [webSlice(WEB_PODS)]);
+  await using kproxy = await web.start();
+  // A connection keeps its port for a minute.
+  await pod.netns.run(["sysctl", "-q", "-w", "net.ipv4.ip_local_port_range=1024 65535"]);
+  await t.step("over three endpoints", async () => {
+    assertEven(mode, await countAnswers(pod, CLUSTER, overThree), WEB_PODS);
+  });
+  await t.step("over four, after the first was taken out and two were added", async () => {
+    const pods = MORE_PODS.slice(1);
+    await kproxy.change(() => manifests.replace("endpoints.json", [webSlice(pods)]), "shop/web");
+    assertEven(mode, await countAnswers(pod, CLUSTER, overFour), pods);
+  });
+  await t.step("over three again, through the node port", async () => {
+    const pods = MORE_PODS.slice(2);
+    await kproxy.change(() => manifests.replace("endpoints.json", [webSlice(pods)]), "shop/web");
+    assertEven(mode, await countAnswers(client, NODE_PORT, overNodePort), pods);
+  });
+}
