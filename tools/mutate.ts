@@ -1,7 +1,8 @@
 /**
  * The mutate task: takes each numbered rule out of the planner and each decision of the test vectors out of the model, one at a
  * time in a copy of the project, and asks that the flow or golden cases notice. `deno task mutate [WORDS]…` tries only those whose
- * name holds one of the words. Ends with 1 if anything went unnoticed.
+ * name holds one of the words. Ends with 1 if anything went unnoticed. May run beside other tests: the project itself is only
+ * read, and how long a change has to wait for its turn does not count.
  *
  * @module
  */
@@ -11,7 +12,7 @@ import { NFTABLES_MUTATIONS } from "./mutate_nftables.ts";
 import { RULE_MUTATIONS } from "./mutate_rules.ts";
 import { writeLine } from "./output.ts";
 import { ROOT } from "./project_files.ts";
-import { parseSummary } from "./run_tests.ts";
+import { type Counts, parseSummary } from "./run_tests.ts";
 
 /** One change of a source file. */
 export interface Edit {
@@ -38,14 +39,21 @@ export const MUTATIONS: readonly Mutation[] = [
 ];
 
 const COPIED = ["lib", "links", "tests/flows", "tests/golden", "tests/support", "deno.json", "deno.lock"];
+/** The quickest come first: the first failure ends the run. */
 const CASE_TESTS = [
+  "tests/golden/golden_test.ts",
+  "tests/golden/nftables_golden_test.ts",
+  "tests/golden/ipvs_golden_test.ts",
   "tests/flows/flows_test.ts",
   "tests/flows/iptables_rules_test.ts",
-  "tests/golden/golden_test.ts",
-  "tests/golden/ipvs_golden_test.ts",
-  "tests/golden/nftables_golden_test.ts",
 ];
-const TIMEOUT_MS = 120_000;
+/**
+ * What one run of tests may compute; a change that makes it run on for ever is ended then. Time on the clock would not do: beside
+ * other tests, at low priority, a run can be kept waiting for long.
+ */
+const CPU_SECONDS = 120;
+/** Ends a run that waits for what never comes, which costs no time of the CPU. */
+const TIMEOUT_MS = 20 * 60_000;
 
 /**
  * The text after the edit.
@@ -78,17 +86,42 @@ async function makeCopy(): Promise<string> {
   return folder;
 }
 
-async function runTests(folder: string, files: readonly string[]): Promise<"passed" | "failed" | "broken"> {
-  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["test", "-A", "--no-check", "--quiet", ...files],
+/** Runs test files in the copy; `undefined` counts: they ended without. */
+async function runOnce(
+  folder: string,
+  args: readonly string[],
+  stop: AbortSignal,
+): Promise<{ success: boolean; counts: Counts | undefined }> {
+  const { success, stdout, stderr } = await new Deno.Command("/bin/sh", {
+    args: [
+      "-c",
+      `ulimit -t ${CPU_SECONDS}; exec "$@"`,
+      "sh",
+      ...[Deno.execPath(), "test", "-A", "--no-check", "--quiet", ...args],
+    ],
     cwd: folder,
     env: { NO_COLOR: "1" },
-    signal: AbortSignal.timeout(TIMEOUT_MS),
+    signal: AbortSignal.any([stop, AbortSignal.timeout(TIMEOUT_MS)]),
   }).output();
-  if (success) return "passed";
-  const summary = parseSummary(new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr));
+  stop.throwIfAborted();
+  return {
+    success,
+    counts: parseSummary(new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr)),
+  };
+}
+
+async function runTests(
+  folder: string,
+  files: readonly string[],
+  stop: AbortSignal,
+): Promise<"passed" | "failed" | "broken"> {
+  // One failure is enough, if any test passed before it.
+  const quick = await runOnce(folder, ["--fail-fast", ...files], stop);
+  if (quick.success) return "passed";
+  if ((quick.counts?.passed ?? 0) > 0) return "failed";
+  const { counts } = await runOnce(folder, files, stop);
   // A change that keeps every test from running shows nothing about the tests.
-  return summary === undefined || summary.passed === 0 ? "broken" : "failed";
+  return (counts?.passed ?? 0) === 0 ? "broken" : "failed";
 }
 
 async function unitTestsOf(folder: string, mutation: Mutation): Promise<string[]> {
@@ -103,7 +136,7 @@ async function unitTestsOf(folder: string, mutation: Mutation): Promise<string[]
 }
 
 /** Tries one mutation in the copy and undoes it. Yields what is wrong, or null if a test noticed it. */
-async function tryMutation(folder: string, mutation: Mutation): Promise<string | null> {
+async function tryMutation(folder: string, mutation: Mutation, stop: AbortSignal): Promise<string | null> {
   const originals = new Map<string, string>();
   try {
     for (const edit of mutation.edits) {
@@ -113,7 +146,7 @@ async function tryMutation(folder: string, mutation: Mutation): Promise<string |
       await Deno.writeTextFile(path, applyEdit(text, edit));
     }
     const tests = mutation.unitTests === true ? await unitTestsOf(folder, mutation) : CASE_TESTS;
-    const result = await runTests(folder, tests);
+    const result = await runTests(folder, tests, stop);
     if (result === "failed") return null;
     return result === "passed" ? "no test notices it" : "the changed source does not run";
   } catch (error) {
@@ -125,17 +158,21 @@ async function tryMutation(folder: string, mutation: Mutation): Promise<string |
 }
 
 /** Tries all mutations, a copy of the project per worker. Yields the problems in the order of the list. */
-async function tryAll(mutations: readonly Mutation[], workers: number): Promise<string[]> {
+async function tryAll(
+  mutations: readonly Mutation[],
+  workers: number,
+  stop: AbortSignal,
+): Promise<string[]> {
   const problems = new Map<Mutation, string>();
   const left = [...mutations];
   const work = async (): Promise<void> => {
     const folder = await makeCopy();
     try {
-      if (await runTests(folder, CASE_TESTS) !== "passed") {
+      if (await runTests(folder, CASE_TESTS, stop) !== "passed") {
         throw new Error("The tests fail before anything is changed");
       }
       for (let mutation = left.shift(); mutation !== undefined; mutation = left.shift()) {
-        const problem = await tryMutation(folder, mutation);
+        const problem = await tryMutation(folder, mutation, stop);
         writeLine(`${problem === null ? "noticed " : "UNNOTICED"} ${mutation.name}`);
         if (problem !== null) problems.set(mutation, problem);
       }
@@ -155,7 +192,13 @@ async function main(words: readonly string[]): Promise<number> {
     writeLine(`No mutation is called ${words.join(" or ")}`);
     return 1;
   }
-  const problems = await tryAll(chosen, Math.max(1, Math.min(4, navigator.hardwareConcurrency)));
+  // Ended early, it still takes its copies away.
+  const stop = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    Deno.addSignalListener(signal, () => stop.abort(new Error(`Ended by ${signal}`)));
+  }
+  const workers = Math.max(1, Math.min(4, navigator.hardwareConcurrency));
+  const problems = await tryAll(chosen, workers, stop.signal);
   writeLine();
   for (const problem of problems) writeLine(problem);
   writeLine(`${chosen.length - problems.length} of ${chosen.length} changes are noticed by tests`);
