@@ -180,7 +180,10 @@ async function tryAll(
       await Deno.remove(folder, { recursive: true });
     }
   };
-  await Promise.all(Array.from({ length: workers }, work));
+  // Each takes its copy away before the first error ends the task.
+  const ends = await Promise.allSettled(Array.from({ length: workers }, work));
+  const error = ends.find((end) => end.status === "rejected");
+  if (error !== undefined) throw error.reason;
   return mutations.filter((one) => problems.has(one)).map((one) => `${one.name}: ${problems.get(one)}`);
 }
 
