@@ -116,21 +116,6 @@ function configuration(mode: Surface["mode"], options: StartOptions): Record<str
   };
 }
 
-function nodeObject(zone: string): Record<string, unknown> {
-  const labels = zone === "" ? {} : { "topology.kubernetes.io/zone": zone };
-  return { ...NODE_OBJECT, metadata: { ...NODE_OBJECT.metadata, labels } };
-}
-
-/** A Service whose sync shows that everything that was written with it is in force, in both families. */
-function marker(index: number): Record<string, unknown> {
-  return service(`kp/marker-${index}`, {
-    clusterIP: `10.111.0.${index}`,
-    clusterIPs: [`10.111.0.${index}`, `fd00:10:111::${index.toString(16)}`],
-    ipFamilies: ["IPv4", "IPv6"],
-    ports: [":1"],
-  });
-}
-
 /** What a kernel must be told before kproxy starts, and what else on the node decides about packets. */
 async function prepareNode(lab: NodeLab, options: StartOptions, { mode, variant }: Surface): Promise<void> {
   const { netns } = lab.node;
@@ -208,7 +193,7 @@ async function runGroup(
     for (const [index, flowCase] of cases.entries()) {
       await t.step(flowCase.name, async () => {
         const number = (first + index) % 250;
-        const objects = [nodeObject(zone), marker(number), ...flowCase.objects];
+        const objects = [nodeInZone(zone), marker(number), ...flowCase.objects];
         const edit = () => manifests.replace("case.json", objects);
         if (kproxy === undefined) {
           await edit();

@@ -42,21 +42,6 @@ function kproxyArgs(options: StartOptions): string[] {
   ];
 }
 
-function nodeObject(zone: string): Record<string, unknown> {
-  const labels = zone === "" ? {} : { "topology.kubernetes.io/zone": zone };
-  return { ...NODE_OBJECT, metadata: { ...NODE_OBJECT.metadata, labels } };
-}
-
-/** A Service whose sync shows that everything that was written with it is in force, in both families. */
-function marker(index: number): Record<string, unknown> {
-  return service(`kp/marker-${index}`, {
-    clusterIP: `10.111.0.${index}`,
-    clusterIPs: [`10.111.0.${index}`, `fd00:10:111::${index.toString(16)}`],
-    ipFamilies: ["IPv4", "IPv6"],
-    ports: [":1"],
-  });
-}
-
 /** What else on the node decides about packets. */
 async function prepareNode(lab: NodeLab, options: StartOptions): Promise<void> {
   const { netns } = lab.node;
@@ -88,7 +73,7 @@ Deno.test("flow cases with real packets in IPVS mode", async (t) => {
       for (const flowCase of cases) {
         await t.step(flowCase.name, async () => {
           const number = index++;
-          const objects = [nodeObject(options.zone), marker(number % 250), ...flowCase.objects];
+          const objects = [nodeInZone(options.zone), marker(number % 250), ...flowCase.objects];
           const edit = () => manifests.replace("case.json", objects);
           if (kproxy === undefined) {
             await edit();
