@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { ExecError, SyncError } from "../errors.ts";
 import { type Exec, type ExecOptions, wholeText } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
-import type { SyncOutcome } from "../sync/reconcile.ts";
+import { syncOutcome } from "../../tests/support/sync_outcome.ts";
 import { OtherModesCleanup } from "./other_modes.ts";
 
 /** A node with nftables and nothing else; its tables are as `nft list tables` would name them. */
@@ -30,26 +30,6 @@ class FakeNft implements Exec {
   }
 }
 
-function outcome(family: IpFamily): SyncOutcome {
-  return {
-    family,
-    full: true,
-    report: { commands: 0, bytes: 0, written: {}, total: {} },
-    durationMs: 1,
-    services: [],
-    triggerTimesMs: [],
-    udpEndpointsChanged: false,
-    udpServicesChanged: false,
-    state: {
-      family,
-      node: { name: "node-a", zone: "" },
-      services: new Map(),
-      endpoints: new Map(),
-      endpointCount: 0,
-    },
-  };
-}
-
 function setUp(families: readonly IpFamily[]) {
   const exec = new FakeNft();
   const lines: string[] = [];
@@ -61,7 +41,7 @@ function setUp(families: readonly IpFamily[]) {
   };
   const cleanup = new OtherModesCleanup({ modes: ["nftables"], families, log, exec });
   const synced = async (family: IpFamily): Promise<readonly string[]> => {
-    cleanup.observer.synced(outcome(family));
+    cleanup.observer.synced(syncOutcome(family));
     await cleanup.settled();
     return [...exec.tables];
   };
@@ -124,13 +104,13 @@ Deno.test("an end in the middle ends the program, and says so", { permissions: "
     error: (message: string) => void lines.push(`E ${message}`),
   };
   const cleanup = new OtherModesCleanup({ modes: ["ipvs"], families: ["IPv4", "IPv6"], log, exec });
-  cleanup.observer.synced(outcome("IPv4"));
+  cleanup.observer.synced(syncOutcome("IPv4"));
   await Promise.resolve();
   await Promise.resolve();
   assertEquals(left, 1);
   cleanup.end();
   // It comes with the last sync, which had some more time.
-  cleanup.observer.synced(outcome("IPv6"));
+  cleanup.observer.synced(syncOutcome("IPv6"));
   await cleanup.settled();
   assertEquals(left, 0);
   assertEquals(lines, ["I Stopped looking for what other modes left, the next start goes on with it"]);

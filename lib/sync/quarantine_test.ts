@@ -1,6 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import type { QuarantinedService } from "../backend/backend.ts";
 import type { IpFamily } from "../model/objects.ts";
+import { syncOutcome } from "../../tests/support/sync_outcome.ts";
 import { createLogger } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
 import { observeQuarantine } from "./quarantine.ts";
@@ -8,25 +9,8 @@ import type { SyncOutcome } from "./reconcile.ts";
 
 // prom-client reads the environment when it is imported, so this test keeps its rights.
 
-function outcome(family: IpFamily, quarantined?: readonly QuarantinedService[]): SyncOutcome {
-  const report = { commands: 1, bytes: 1, written: {}, total: {} };
-  return {
-    family,
-    full: true,
-    report: quarantined === undefined ? report : { ...report, quarantined },
-    durationMs: 1,
-    services: [],
-    triggerTimesMs: [],
-    udpEndpointsChanged: false,
-    udpServicesChanged: false,
-    state: {
-      family,
-      node: { name: "node-a", zone: "" },
-      services: new Map(),
-      endpoints: new Map(),
-      endpointCount: 0,
-    },
-  };
+function outcome(family: IpFamily, quarantined: readonly QuarantinedService[]): SyncOutcome {
+  return syncOutcome(family, { quarantined });
 }
 
 Deno.test("each quarantined Service is told once, its release too, and the metric follows", async () => {
@@ -50,7 +34,7 @@ Deno.test("each quarantined Service is told once, its release too, and the metri
       line.startsWith("kproxy_quarantined_services{")
     );
 
-  observer.synced(outcome("IPv4"));
+  observer.synced(syncOutcome("IPv4"));
   assertEquals(await gauge(), [], "a mode without quarantine has no series");
   observer.synced(outcome("IPv4", [{ service: "a/bad", problem: "File exists" }]));
   observer.synced(outcome("IPv4", [{ service: "a/bad", problem: "File exists" }]));

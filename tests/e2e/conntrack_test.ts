@@ -13,21 +13,13 @@ import { decodeObject } from "../../lib/source/decode.ts";
 import { type FlowReconciliation, StaleFlowReconciler } from "../../lib/sync/conntrack.ts";
 import { service, slice } from "../flows/objects.ts";
 import { LabProxy } from "../support/lab_proxy.ts";
-import { type UdpFrontend, UdpLab } from "../support/lab_udp.ts";
+import { UDP_FRONTENDS, UdpLab } from "../support/lab_udp.ts";
 import { withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import type { UdpSender } from "../support/udp_sender.ts";
 
 const NEEDS = [ROOT_NAMESPACES, ...["ip", "sysctl", "conntrack", "iptables", "ip6tables"].map(program)];
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
-const FRONTENDS: readonly UdpFrontend[] = [
-  "cluster IP",
-  "node port",
-  "second node address",
-  "external IP",
-  "load balancer IP",
-];
-
 async function allUntil(senders: readonly UdpSender[], outcome: string): Promise<void> {
   await Promise.all(senders.map((sender) => sender.until(outcome)));
 }
@@ -37,7 +29,7 @@ for (const family of FAMILIES) {
     await using udp = await UdpLab.create(family);
     const [a, b] = udp.addresses.pods;
     await using proxy = await LabProxy.start(udp.lab.node.netns, udp.objects([a]));
-    const senders = FRONTENDS.map((name) => udp.sender(name));
+    const senders = UDP_FRONTENDS.map((name) => udp.sender(name));
 
     await t.step("first", () => allUntil(senders, a));
     await t.step("replaced by another", async () => {
@@ -71,7 +63,7 @@ e2eTest("without looking after flows they stay where they were, or nowhere", NEE
   await early.until("refused");
   await using proxy = await LabProxy.start(udp.lab.node.netns, udp.objects([a]), { staleFlows: false });
   await udp.untilServed(a);
-  const senders = FRONTENDS.map((name) => udp.sender(name));
+  const senders = UDP_FRONTENDS.map((name) => udp.sender(name));
   await allUntil(senders, a);
   proxy.set(udp.objects([b]));
   await udp.untilServed(b);
@@ -82,7 +74,7 @@ e2eTest("without looking after flows they stay where they were, or nowhere", NEE
 e2eTest("clients that were there before the Service or its address reach it", NEEDS, async () => {
   await using udp = await UdpLab.create("IPv4");
   const [a] = udp.addresses.pods;
-  const senders = FRONTENDS.map((name) => udp.sender(name));
+  const senders = UDP_FRONTENDS.map((name) => udp.sender(name));
   for (const sender of senders) {
     const [outcome] = await sender.next(2);
     assert(outcome === "silence" || outcome === "refused", outcome);
@@ -128,7 +120,10 @@ for (const family of FAMILIES) {
     await using udp = await UdpLab.create(family);
     const { netns } = udp.lab.node;
     const [a, b, gone] = udp.addresses.pods;
-    const senders = Array.from({ length: 15 }, (_, i) => udp.sender(FRONTENDS[i % FRONTENDS.length]!));
+    const senders = Array.from(
+      { length: 15 },
+      (_, i) => udp.sender(UDP_FRONTENDS[i % UDP_FRONTENDS.length]!),
+    );
     /** Where each flow is at home. */
     const homes: string[] = [];
     {

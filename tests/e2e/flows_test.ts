@@ -9,11 +9,11 @@ import { IMPLEMENTED_MODES } from "../../lib/backend/registry.ts";
 import { parsePacket } from "../../lib/netfilter/flow.ts";
 import { type FlowCase, flowOf, type FlowOptions, type FlowStep, optionsOf } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
-import { service } from "../flows/objects.ts";
+import { marker, nodeInZone } from "../support/flow_objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { isLoopbackFromOutside, LabFlowCase } from "../support/lab_flow.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
-import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
+import { NodeLab } from "../support/node_lab.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
 /** A mode, and the programs that it works with here. */

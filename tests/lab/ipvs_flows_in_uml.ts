@@ -6,12 +6,12 @@
  */
 import { assertEquals } from "@std/assert";
 import { type FlowCase, type FlowOptions, optionsOf } from "../flows/flow_case.ts";
-import { service } from "../flows/objects.ts";
+import { marker, nodeInZone } from "../support/flow_objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { IPVS_LAB_CASES, ipvsLabGap } from "../support/ipvs_lab_cases.ts";
 import { LabFlowCase } from "../support/lab_flow.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
-import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
+import { NodeLab } from "../support/node_lab.ts";
 
 /** Starting a program takes tens of milliseconds here, and a first packet may take as long. */
 const PATIENCE = 6;

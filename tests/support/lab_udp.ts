@@ -45,12 +45,14 @@ const ADDRESSES: Readonly<Record<IpFamily, Addresses>> = {
 };
 
 /** The ways to the Service. */
-export type UdpFrontend =
-  | "cluster IP"
-  | "node port"
-  | "second node address"
-  | "external IP"
-  | "load balancer IP";
+export const UDP_FRONTENDS = [
+  "cluster IP",
+  "node port",
+  "second node address",
+  "external IP",
+  "load balancer IP",
+] as const;
+export type UdpFrontend = typeof UDP_FRONTENDS[number];
 
 /** The lab, serving pods, a client in a pod and one outside. */
 export class UdpLab implements AsyncDisposable {

@@ -9,16 +9,8 @@ import type { ProxyMode } from "../../lib/config/types.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
 import { LabManifests } from "./lab_manifests.ts";
-import { type UdpFrontend, UdpLab } from "./lab_udp.ts";
+import { UDP_FRONTENDS, UdpLab } from "./lab_udp.ts";
 import { NODE_OBJECT } from "./node_lab.ts";
-
-const FRONTENDS: readonly UdpFrontend[] = [
-  "cluster IP",
-  "node port",
-  "second node address",
-  "external IP",
-  "load balancer IP",
-];
 
 /**
  * Clients of every frontend follow the endpoints: one that is replaced, over a kill and a new start that move no live flow, to
@@ -51,7 +43,7 @@ export async function followUdpEndpoints(
         `--manifests=${manifests.folder}`,
       ],
     });
-  const senders = FRONTENDS.map((name) => udp.sender(name, pace));
+  const senders = UDP_FRONTENDS.map((name) => udp.sender(name, pace));
   const allReach = (outcome: string) => Promise.all(senders.map((sender) => sender.until(outcome)));
 
   {
