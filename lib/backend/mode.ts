@@ -6,6 +6,7 @@
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
+import type { NodeSysctls } from "../kernel/node_sysctls.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { ServiceTraffic } from "../model/service_traffic.ts";
 import type { Logger } from "../observe/log.ts";
@@ -17,6 +18,8 @@ export interface ModeContext {
   readonly exec: Exec;
   readonly config: KubeProxyConfiguration;
   readonly log: Logger;
+  /** Some of which were read before. Default: asked for. */
+  readonly sysctls?: NodeSysctls;
   /** Of work that goes on between syncs. Default: the machine's. */
   readonly clock?: Clock;
 }

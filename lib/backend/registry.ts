@@ -4,16 +4,16 @@
  * @module
  */
 import type { ProxyMode } from "../config/types.ts";
-import { prepareIptables } from "./iptables/proxier.ts";
-import { prepareIpvs } from "./ipvs/proxier.ts";
-import { prepareNftables } from "./nftables/proxier.ts";
 import type { PrepareMode } from "./mode.ts";
 
-/** The modes that have an implementation. Which of them a node runs is decided in `choose_mode.ts`. */
+/**
+ * The modes that have an implementation. Which of them a node runs is decided in `choose_mode.ts`. Each is loaded when it is
+ * tried: a node runs one of them.
+ */
 export const MODES: ReadonlyMap<ProxyMode, PrepareMode> = new Map<ProxyMode, PrepareMode>([
-  ["nftables", prepareNftables],
-  ["iptables", prepareIptables],
-  ["ipvs", prepareIpvs],
+  ["nftables", async (context) => (await import("./nftables/proxier.ts")).prepareNftables(context)],
+  ["iptables", async (context) => (await import("./iptables/proxier.ts")).prepareIptables(context)],
+  ["ipvs", async (context) => (await import("./ipvs/proxier.ts")).prepareIpvs(context)],
 ]);
 
 /** Names of the implemented modes. */

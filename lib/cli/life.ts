@@ -9,12 +9,13 @@ import { selectedPeriods } from "../config/defaults.ts";
 import { checkFamilies } from "../config/families.ts";
 import type { KubeProxyConfiguration, SyncPeriods } from "../config/types.ts";
 import { conntrackSettings } from "../conntrack/settings.ts";
+import { modeSysctls } from "../backend/mode_sysctls.ts";
 import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
-import { ConfigError, ExecError } from "../errors.ts";
+import { ConfigError } from "../errors.ts";
 import { cpuCount } from "../kernel/cpu.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
 import type { Exec } from "../kernel/exec.ts";
-import { setOomScoreAdjustment } from "../kernel/oom_score.ts";
+import { nodeSysctls } from "../kernel/node_sysctls.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
@@ -149,12 +150,14 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
  * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
  */
 export async function prepareNode({ config, log, programs: exec }: PlannedLife): Promise<PreparedNode> {
-  const refused = await applyConntrackSettings(
-    exec,
-    conntrackSettings(config.conntrack, cpuCount()),
-    log,
-  );
-  const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log });
+  const settings = conntrackSettings(config.conntrack, cpuCount());
+  const { modes } = candidateModes(config, MODES);
+  const sysctls = await nodeSysctls(exec, log, [
+    ...settings.map(({ name }) => name),
+    ...modeSysctls(modes.slice(0, 1)),
+  ]);
+  const refused = await applyConntrackSettings(exec, settings, log, sysctls);
+  const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log, sysctls });
   tellOfFamilies(chosen.config, chosen.prepared.proxiers.map(({ family }) => family), log);
   const isFallback = config.mode !== "auto" && passedOver.length > 0;
   const fallback = isFallback
@@ -171,17 +174,6 @@ function tellOfFamilies(config: KubeProxyConfiguration, families: readonly IpFam
   if (problems.length > 0) throw new ConfigError(problems);
 }
 
-/** Needs a right that few grant; a node works without, so a refusal is told to those who ask for details only. */
-export async function adjustOomScore({ config, log, programs }: PlannedLife): Promise<void> {
-  const { oomScoreAdj } = config;
-  try {
-    await setOomScoreAdjustment(programs, Deno.pid, oomScoreAdj);
-  } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
-    log.info("OOM score stays as it is", { wanted: oomScoreAdj, problem: error.message }, 2);
-  }
-}
-
 /**
  * A life that takes the place of another one, which still serves.
  *
@@ -191,9 +183,7 @@ export async function succeedingLife(config: KubeProxyConfiguration, lasting: La
   const planned = planLife(config, lasting);
   const channels = await openChannels(planned);
   try {
-    const node = await prepareNode(planned);
-    await adjustOomScore(planned);
-    return beginLife(planned, node, channels);
+    return beginLife(planned, await prepareNode(planned), channels);
   } catch (error) {
     await channels.events.run(AbortSignal.abort());
     throw error;

@@ -12,7 +12,6 @@ import { ConfigWatch } from "./config_watch.ts";
 import { configurationOf, type EffectiveConfiguration } from "./configuration.ts";
 import type { Io } from "./io.ts";
 import {
-  adjustOomScore,
   beginLife,
   type Lasting,
   type Life,
@@ -61,7 +60,6 @@ export async function runCommand(
     log.info("System initialized and --init-only specified");
     return 0;
   }
-  await adjustOomScore(planned);
   const life = beginLife(planned, prepared, await openChannels(planned));
   if (file === null) {
     await serveNode(life, { signal: signals.signal, onStarted: () => {} });

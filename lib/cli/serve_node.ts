@@ -26,12 +26,14 @@ import { NodeServers } from "../serve/node_servers.ts";
 import { FamilyRunner } from "../sync/family_runner.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
 import { observeQuarantine } from "../sync/quarantine.ts";
+import type { SyncObserver } from "../sync/reconcile.ts";
 import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
 import { otherModesToClean } from "./cleanup.ts";
 import { endTogether, untilEnded, whenAborted, withinGrace } from "./ending.ts";
 import { FLAGS } from "./flags.ts";
 import type { Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
+import { LateOomScore } from "./oom_score.ts";
 import { OtherModesCleanup } from "./other_modes.ts";
 import { usesApiServer } from "./source.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
@@ -63,15 +65,24 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   }
   const servers = makeServers(life);
   const ownNode = new OwnNode();
+  const families = prepared.proxiers.map(({ family }) => family);
   const otherModes = new OtherModesCleanup({
     modes: otherModesToClean(life.mode, life.flags),
-    families: prepared.proxiers.map(({ family }) => family),
+    families,
     log,
     exec: life.exec,
     excludeCidrs: config.ipvs.excludeCIDRs ?? [],
   });
+  const oomScore = new LateOomScore({
+    adjustment: config.oomScoreAdj,
+    pid: Deno.pid,
+    families,
+    exec: life.exec,
+    log,
+  });
+  const afterSyncs = joinObservers(otherModes.observer, oomScore.observer);
   const runners = prepared.proxiers.map((proxier) =>
-    makeRunner(proxier, life, { servers, ownNode, otherModes })
+    makeRunner(proxier, life, { servers, ownNode, afterSyncs })
   );
   const nodeWatch = makeNodeWatch(life, runners);
   const loop = new ProxyLoop({
@@ -110,11 +121,13 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   } finally {
     end.abort();
     otherModes.end();
+    oomScore.end();
     const syncs = withinGrace(life.programs, endSyncs(runners, prepared));
     await endTogether({
       "objects and snapshot": sourceEnded,
       syncs,
       "leftovers of other modes": otherModes.settled(),
+      "OOM score": oomScore.settled(),
       // Not before the last sync, which tells them what to serve.
       servers: syncs.finally(() => servers.stop()),
       Events: eventsEnded,
@@ -190,13 +203,14 @@ class OwnNode {
 interface RunnerParts {
   readonly servers: NodeServers;
   readonly ownNode: OwnNode;
-  readonly otherModes: OtherModesCleanup;
+  /** What is done once a family's rules are in force. */
+  readonly afterSyncs: SyncObserver;
 }
 
 function makeRunner(
   proxier: FamilyProxier,
   life: Life,
-  { servers, ownNode, otherModes }: RunnerParts,
+  { servers, ownNode, afterSyncs }: RunnerParts,
 ): FamilyRunner {
   const { config, periods, node, log, metrics, events, programs } = life;
   const { family } = proxier;
@@ -218,7 +232,7 @@ function makeRunner(
           onQuarantined: (quarantined) => events.recorder.record(serviceQuarantinedEvent(node, quarantined)),
         }),
         servers.observer,
-        otherModes.observer,
+        afterSyncs,
       ),
       programs,
       log,

@@ -5,13 +5,18 @@
  */
 import { UnsupportedError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
-import type { Logger } from "../observe/log.ts";
 import type { Exec } from "./exec.ts";
 import { Iptables } from "./iptables.ts";
 import { isPermissionProblem, NEEDS_RIGHTS, probeIptables } from "./iptables_variant.ts";
-import { DISABLE_IPV6, type NodeSysctls } from "./node_sysctls.ts";
+import { type NodeSysctls, requireIpv6 } from "./node_sysctls.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+/** An IP family that cannot be served. */
+export interface RefusedFamily {
+  readonly family: IpFamily;
+  readonly reason: string;
+}
 
 /** What finding out the families needs. */
 export interface UsableFamiliesOptions {
@@ -19,10 +24,12 @@ export interface UsableFamiliesOptions {
   /** The one that must be among them. */
   readonly primaryFamily: IpFamily;
   readonly sysctls: NodeSysctls;
-  /** Hears of those that are not. */
-  readonly log: Logger;
+  /** Hears of those that do not work. */
+  readonly onRefused: (refused: RefusedFamily) => void;
   /** Starts the programs that only look, if others have looked at the same before. */
   readonly probing?: Exec;
+  /** False: whether the programs work is tried by whoever asks. Default true. */
+  readonly tries?: boolean;
 }
 
 /**
@@ -32,7 +39,7 @@ export interface UsableFamiliesOptions {
  */
 export async function usableFamilies(
   exec: Exec,
-  { variant, primaryFamily, sysctls, log, probing = exec }: UsableFamiliesOptions,
+  { variant, primaryFamily, sysctls, onRefused, probing = exec, tries = true }: UsableFamiliesOptions,
 ): Promise<ReadonlyMap<IpFamily, Iptables>> {
   const families = new Map<IpFamily, Iptables>();
   const refused = new Map<IpFamily, string>();
@@ -40,13 +47,13 @@ export async function usableFamilies(
     try {
       if (family === "IPv6") requireIpv6(sysctls);
       const found = await probeIptables(probing, family, variant);
-      const problem = await new Iptables(probing, found).absence();
+      const problem = tries ? await new Iptables(probing, found).absence() : null;
       if (problem !== null) throw new UnsupportedError(family, "a nat table that iptables can list", problem);
       families.set(family, new Iptables(exec, found));
     } catch (error) {
       if (!(error instanceof UnsupportedError)) throw error;
       refused.set(family, error.message);
-      log.info("IP family cannot be served", { family, reason: error.message });
+      onRefused({ family, reason: error.message });
     }
   }
   const reason = refused.get(primaryFamily);
@@ -61,9 +68,4 @@ function primaryFamilyError(family: IpFamily, reason: string): UnsupportedError 
       ? NEEDS_RIGHTS
       : `the primary IP family ${family} cannot be served: ${reason}`,
   });
-}
-
-function requireIpv6({ known, ipv6Disabled }: NodeSysctls): void {
-  if (!known || ipv6Disabled === "0") return;
-  throw new UnsupportedError("IPv6", `${DISABLE_IPV6} = 0`, ipv6Disabled ?? "a kernel without IPv6");
 }

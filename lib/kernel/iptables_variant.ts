@@ -44,9 +44,10 @@ export function iptablesPrograms(family: IpFamily, variant?: IptablesVariant): I
  * The variant whose tables hold kubelet's hint chain; else the one that holds a service proxy's chains; else the system's
  * default, unless only the other one works.
  *
+ * @param triesDefault false: whether the system's default works is tried by whoever asks
  * @throws {UnsupportedError} if no variant works
  */
-export async function chooseIptablesVariant(exec: Exec): Promise<VariantChoice> {
+export async function chooseIptablesVariant(exec: Exec, triesDefault = true): Promise<VariantChoice> {
   for (const wanted of [KUBELET_HINTS, PROXY_CHAINS]) {
     for (const variant of VARIANTS) {
       for (const family of FAMILIES) {
@@ -56,7 +57,7 @@ export async function chooseIptablesVariant(exec: Exec): Promise<VariantChoice> 
       }
     }
   }
-  return await defaultVariant(exec);
+  return await defaultVariant(exec, triesDefault);
 }
 
 /**
@@ -108,10 +109,11 @@ function chainNames(saved: string): ReadonlySet<string> {
   return new Set(Array.from(saved.matchAll(/^:(\S+)/gm), (match) => match[1] ?? ""));
 }
 
-async function defaultVariant(exec: Exec): Promise<VariantChoice> {
+async function defaultVariant(exec: Exec, triesDefault: boolean): Promise<VariantChoice> {
   const seen: string[] = [];
   let missing = 0;
   const preferred = await readVersion(exec, iptablesPrograms("IPv4").command);
+  if (preferred !== null && !triesDefault) return defaultChoice(preferred);
   const order = preferred === null ? VARIANTS : VARIANTS.toSorted((a) => a === preferred.variant ? -1 : 1);
   for (const variant of order) {
     for (const family of FAMILIES) {
@@ -124,12 +126,15 @@ async function defaultVariant(exec: Exec): Promise<VariantChoice> {
         seen.push(found.problem);
         continue;
       }
-      const isDefault = variant === preferred?.variant;
-      const reason = isDefault ? `${variant} is the system's default` : `only ${variant} works here`;
-      return { variant, reason };
+      if (variant === preferred?.variant) return defaultChoice(preferred);
+      return { variant, reason: `only ${variant} works here` };
     }
   }
   throw unusable(seen, missing);
+}
+
+function defaultChoice({ variant }: IptablesVersion): VariantChoice {
+  return { variant, reason: `${variant} is the system's default` };
 }
 
 const PERMISSION_REGEXP = /[Pp]ermission denied|Operation not permitted|you must be root/;

@@ -232,6 +232,11 @@ function isAbout(error: unknown, regexp: RegExp): boolean {
   return error instanceof ExecError && regexp.test(error.stderr);
 }
 
+/** True if the failure says that what was to be added is there already. */
+export function isServerThere(error: unknown): boolean {
+  return isAbout(error, EXISTS_REGEXP);
+}
+
 function schedulerError(error: unknown, scheduler: string): unknown {
   if (!isAbout(error, NO_SCHEDULER_REGEXP)) return error;
   return new UnsupportedError(

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { ExecError } from "../errors.ts";
+import { ExecError, UnsupportedError } from "../errors.ts";
 import type { Logger } from "../observe/log.ts";
 import type { Exec } from "./exec.ts";
 import {
@@ -18,41 +18,106 @@ import {
 /** 1 switches IPv6 off. */
 export const DISABLE_IPV6 = "net.ipv6.conf.all.disable_ipv6";
 
-/** The kernel settings of this node, as far as they can be read. */
+/** The kernel settings of this node, as far as they can be read. What was read once is not read again while a node is prepared. */
 export interface NodeSysctls {
   /** False if there is no program to ask. */
   readonly known: boolean;
   /** 1 if IPv6 is switched off; null if the kernel does not have it, or nobody can tell. */
   readonly ipv6Disabled: string | null;
-  /** Null for settings that this kernel does not have; nothing if nobody can tell. */
+  /**
+   * Null for settings that this kernel does not have (they are asked for again the next time: a module may bring them); nothing
+   * if nobody can tell.
+   */
   read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>>;
+  /** Settings that something else writes: they are read anew. */
+  forget(names: readonly string[]): void;
   /** `found` is what was read. Null if nobody can tell. */
   change(name: string, found: string | null | undefined, value: string): Promise<SysctlOutcome | null>;
   /** The outcomes in the order of `changes`; null if nobody can tell. */
   changeAll(changes: readonly SysctlChange[]): Promise<readonly SysctlOutcome[] | null>;
 }
 
-/** Finds out whether there is a program to ask, and says so in the log if there is none. */
-export async function nodeSysctls(exec: Exec, log: Logger): Promise<NodeSysctls> {
+/**
+ * Finds out whether there is a program to ask, and says so in the log if there is none.
+ *
+ * @param names settings that will be asked for soon: read by the same program
+ */
+export async function nodeSysctls(
+  exec: Exec,
+  log: Logger,
+  names: readonly string[] = [],
+): Promise<NodeSysctls> {
   try {
-    return {
-      known: true,
-      ipv6Disabled: await readSysctl(exec, DISABLE_IPV6),
-      read: (names) => readSysctls(exec, names),
-      change: (name, found = null, value) => changeSysctl(exec, name, { found, value }),
-      changeAll: (changes) => changeSysctls(exec, changes),
-    };
+    const values = await readAhead(exec, names);
+    return new KnownSysctls(exec, values.get(DISABLE_IPV6) ?? await readSysctl(exec, DISABLE_IPV6), values);
   } catch (error) {
     if (!(error instanceof ExecError && error.isMissing())) throw error;
   }
   log.warn("Kernel settings cannot be read: install procps, there is no program sysctl on PATH", {
-    assumed: "IPv6 is on if ip6tables works, and INVALID packets must be dropped",
+    assumed: "IPv6 is on if its rules can be written, and INVALID packets must be dropped",
   });
   return {
     known: false,
     ipv6Disabled: null,
     read: () => Promise.resolve(new Map()),
+    forget: () => {},
     change: () => Promise.resolve(null),
     changeAll: () => Promise.resolve(null),
   };
+}
+
+/**
+ * Makes sure that IPv6 is on: the kernel takes rules for a family that it was told not to speak. Where nobody can tell, nothing
+ * says that it is off.
+ *
+ * @throws {UnsupportedError} if it is not
+ */
+export function requireIpv6({ known, ipv6Disabled }: NodeSysctls): void {
+  if (!known || ipv6Disabled === "0") return;
+  throw new UnsupportedError("IPv6", `${DISABLE_IPV6} = 0`, ipv6Disabled ?? "a kernel without IPv6");
+}
+
+/** Those that this kernel has; none if one of them cannot be read, so that whoever asks for it hears why. */
+async function readAhead(exec: Exec, names: readonly string[]): Promise<Map<string, string>> {
+  if (names.length === 0) return new Map();
+  try {
+    const found = await readSysctls(exec, [...new Set([...names, DISABLE_IPV6])]);
+    return new Map([...found].filter((entry): entry is [string, string] => entry[1] !== null));
+  } catch (error) {
+    if (!(error instanceof ExecError) || error.isMissing()) throw error;
+    return new Map();
+  }
+}
+
+class KnownSysctls implements NodeSysctls {
+  readonly known = true;
+  readonly ipv6Disabled: string | null;
+  readonly #exec: Exec;
+  readonly #values: Map<string, string>;
+
+  constructor(exec: Exec, ipv6Disabled: string | null, values: Map<string, string>) {
+    this.#exec = exec;
+    this.ipv6Disabled = ipv6Disabled;
+    this.#values = values;
+  }
+
+  async read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>> {
+    const found = await readSysctls(this.#exec, names.filter((name) => !this.#values.has(name)));
+    for (const [name, value] of found) if (value !== null) this.#values.set(name, value);
+    return new Map(names.map((name) => [name, this.#values.get(name) ?? null]));
+  }
+
+  forget(names: readonly string[]): void {
+    for (const name of names) this.#values.delete(name);
+  }
+
+  async change(name: string, found: string | null = null, value: string): Promise<SysctlOutcome> {
+    this.forget([name]);
+    return await changeSysctl(this.#exec, name, { found, value });
+  }
+
+  async changeAll(changes: readonly SysctlChange[]): Promise<readonly SysctlOutcome[]> {
+    this.forget(changes.map(({ name }) => name));
+    return await changeSysctls(this.#exec, changes);
+  }
 }

@@ -86,6 +86,29 @@ export async function changeSysctl(
   throw new ExecError(argv, result.code, message);
 }
 
+/**
+ * Writes settings in their order, by one program.
+ *
+ * @returns false if the kernel refused some of them, or the program did not start; nobody can tell which of them are written then
+ */
+export async function writeSysctls(
+  exec: Exec,
+  changes: readonly { readonly name: string; readonly value: string }[],
+): Promise<boolean> {
+  try {
+    const { code, stderr } = await exec.run([
+      "sysctl",
+      "-w",
+      ...changes.map(({ name, value }) => `${name}=${value}`),
+    ]);
+    // Some versions of the program end with 0 even though the kernel refused.
+    return code === 0 && stderr.trim() === "";
+  } catch (error) {
+    if (error instanceof ExecError) return false;
+    throw error;
+  }
+}
+
 /** A setting that is to have another value than the one it was read with. */
 export interface SysctlChange {
   readonly name: string;
@@ -103,15 +126,7 @@ export async function changeSysctls(
   changes: readonly SysctlChange[],
 ): Promise<readonly SysctlOutcome[]> {
   const wanted = changes.filter(({ found, value }) => found !== null && found !== value);
-  let areWritten = false;
-  if (wanted.length > 1) {
-    const { code, stderr } = await exec.run([
-      "sysctl",
-      "-w",
-      ...wanted.map(({ name, value }) => `${name}=${value}`),
-    ]);
-    areWritten = code === 0 && stderr.trim() === "";
-  }
+  const areWritten = wanted.length > 1 && await writeSysctls(exec, wanted);
   const outcomes: SysctlOutcome[] = [];
   for (const change of changes) {
     const { name, found } = change;

@@ -87,6 +87,7 @@ for (const [who, uid, run] of CASES) {
       await loop.answered(50);
       await loop.stopUnbroken();
       // Lowering the score of one's own process needs CAP_SYS_RESOURCE.
+      await kproxy.untilMessage("OOM score stays as it is");
       const refused = kproxy.lines.find(({ msg }) => msg === "OOM score stays as it is");
       assert(String(refused?.problem).includes("choom"), kproxy.log);
       assertEquals((await kproxy.stop()).code, 0);

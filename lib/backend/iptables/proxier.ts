@@ -8,21 +8,20 @@ import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
 import { usesLocalhostNodePorts } from "./base_rules.ts";
 import { ExecError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
-import { usableFamilies } from "../../kernel/iptables_families.ts";
+import { type RefusedFamily, usableFamilies } from "../../kernel/iptables_families.ts";
 import { chooseIptablesVariant } from "../../kernel/iptables_variant.ts";
 import { nodeSysctls } from "../../kernel/node_sysctls.ts";
+import { RememberingExec } from "../../kernel/remembering_exec.ts";
 import type { SysctlOutcome } from "../../kernel/sysctl.ts";
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { PacketCounts } from "../../observe/metrics.ts";
 import type { ModeContext, PreparedMode } from "../mode.ts";
+import { BE_LIBERAL, ROUTE_LOCALNET } from "../mode_sysctls.ts";
 import { FORWARD_CHAIN } from "./chains.ts";
 import { invalidDropped, LastingCount } from "./packet_counts.ts";
 import { configuredIptables } from "./settings.ts";
-
-const BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal";
-const ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet";
 
 /**
  * Probes the node and prepares it.
@@ -30,13 +29,15 @@ const ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet";
  * @throws {UnsupportedError} if iptables does not work for the primary family
  * @throws {ExecError} if a sysctl is refused for another reason than a read-only `/proc/sys`
  */
-export async function prepareIptables({ exec, config, log }: ModeContext): Promise<PreparedMode> {
-  const choice = await chooseIptablesVariant(exec);
-  const { variant } = choice;
-  log.info("Using iptables", { variant, reason: choice.reason });
-  const sysctls = await nodeSysctls(exec, log);
+export async function prepareIptables(context: ModeContext): Promise<PreparedMode> {
+  const { exec, config, log } = context;
+  const probing = new RememberingExec(exec);
+  const { variant, reason } = await chooseIptablesVariant(probing);
+  log.info("Using iptables", { variant, reason });
+  const sysctls = context.sysctls ?? await nodeSysctls(exec, log);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
-  const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, log });
+  const onRefused = (refused: RefusedFamily): void => log.info("IP family cannot be served", { ...refused });
+  const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused, probing });
   log.info(families.size === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
     families: [...families.keys()],
   });

@@ -4,9 +4,9 @@
  * @module
  */
 import { UnsupportedError } from "../../errors.ts";
-import type { Ipvsadm } from "../../kernel/ipvsadm.ts";
+import { type Ipvsadm, isServerThere } from "../../kernel/ipvsadm.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
-import { type VirtualServer, virtualServerKey } from "../../netfilter/ipvs.ts";
+import type { VirtualServer } from "../../netfilter/ipvs.ts";
 
 /** Of a network for documentation: nobody serves there. kube-proxy tries with the same one. */
 const PROBE_ADDRESS = "198.51.100.0";
@@ -36,20 +36,19 @@ export class SchedulerProbe {
   }
 
   /**
-   * Makes sure of the configured one. Where a virtual server has it already, nothing is tried.
+   * Makes sure of the configured one. The first use of IPVS: it makes the kernel load it.
    *
    * @throws {UnsupportedError} naming the module, if the kernel does not have it
    * @throws {ExecError} if IPVS does not work here
    */
   async require(): Promise<void> {
-    const { virtualServers } = await this.#ipvs.save();
-    const left = virtualServers.get(virtualServerKey(probeServer("")));
-    // A proxy that was killed while it tried.
-    if (left?.realServers.size === 0) await this.#ipvs.deleteVirtualServer(left.server);
-    for (const [key, { server }] of virtualServers) {
-      if (server.scheduler === this.#configured && key !== virtualServerKey(probeServer(""))) return;
+    try {
+      await this.#try(this.#configured);
+    } catch (error) {
+      // A proxy that was killed while it tried: what it left is deleted by now.
+      if (!isServerThere(error)) throw error;
+      await this.#try(this.#configured);
     }
-    await this.#try(this.#configured);
   }
 
   /** The configured one, and those of the ones that the changed Services name which the kernel has. */

@@ -8,10 +8,12 @@ import { ExecError, UnsupportedError } from "../../errors.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import { ensureDummy } from "../../kernel/ip_address.ts";
 import { probeIpset } from "../../kernel/ipset.ts";
-import { usableFamilies } from "../../kernel/iptables_families.ts";
-import { chooseIptablesVariant } from "../../kernel/iptables_variant.ts";
+import { type RefusedFamily, usableFamilies } from "../../kernel/iptables_families.ts";
+import type { Iptables } from "../../kernel/iptables.ts";
+import { chooseIptablesVariant, type VariantChoice } from "../../kernel/iptables_variant.ts";
 import { ipvsAbsence, Ipvsadm } from "../../kernel/ipvsadm.ts";
-import { nodeSysctls } from "../../kernel/node_sysctls.ts";
+import { kernelRelease } from "../../kernel/kernel_release.ts";
+import { type NodeSysctls, nodeSysctls } from "../../kernel/node_sysctls.ts";
 import { RememberingExec } from "../../kernel/remembering_exec.ts";
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
@@ -35,15 +37,11 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
   const { exec, config, log, clock = systemClock } = context;
   const ipvs = new Ipvsadm(exec);
   const schedulers = await requireIpvs(ipvs, config);
-  const ipset = await probeIpset(exec);
-  const probing = new RememberingExec(exec);
-  const { variant, reason } = await chooseIptablesVariant(probing);
-  log.info("Using IPVS", { ipset, iptables: variant, reason });
-  const sysctls = await nodeSysctls(exec, log);
-  const { primaryFamily } = nodeIps(null, config.bindAddress);
-  const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, log, probing });
-  await requireSetsAndMatches(exec, [...families.values()]);
-  await setIpvsSysctls(exec, config, { sysctls, log });
+  const sysctls = context.sysctls ?? await nodeSysctls(exec, log);
+  const { variant, reason, families, refused } = await requireRules(context, sysctls);
+  log.info("Using IPVS", { iptables: variant, reason });
+  for (const family of refused) log.info("IP family cannot be served", { ...family });
+  await setIpvsSysctls(config, { sysctls, release: kernelRelease(), log });
   await setTimeouts(ipvs, config, log);
   // Last: where something else is missing, nothing of ours is left.
   await ensureDevice(context);
@@ -76,6 +74,41 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
       ),
     close: () => node.close(),
   };
+}
+
+/** How rules are written here. */
+interface NodeRules extends VariantChoice {
+  readonly families: ReadonlyMap<IpFamily, Iptables>;
+  readonly refused: readonly RefusedFamily[];
+}
+
+/**
+ * Makes sure of ipset and iptables, and of what the rules need of them. Where all is well, as mostly, trying the rules says so;
+ * where it is not, one thing after the other is looked at to say what is missing, or to do without the other IP family.
+ *
+ * @throws {UnsupportedError} naming what is missing
+ */
+async function requireRules(context: ModeContext, sysctls: NodeSysctls): Promise<NodeRules> {
+  const { exec, config } = context;
+  const probing = new RememberingExec(exec);
+  const { primaryFamily } = nodeIps(null, config.bindAddress);
+  const find = async (tries: boolean): Promise<NodeRules> => {
+    const choice = await chooseIptablesVariant(probing, tries);
+    const { variant } = choice;
+    const refused: RefusedFamily[] = [];
+    const onRefused = (family: RefusedFamily): void => void refused.push(family);
+    const options = { variant, primaryFamily, sysctls, onRefused, probing, tries };
+    const families = await usableFamilies(exec, options);
+    await requireSetsAndMatches(exec, [...families.values()]);
+    return { ...choice, families, refused };
+  };
+  try {
+    return await find(false);
+  } catch (error) {
+    if (!(error instanceof UnsupportedError || error instanceof ExecError)) throw error;
+  }
+  await probeIpset(exec);
+  return await find(true);
 }
 
 async function requireIpvs(ipvs: Ipvsadm, config: KubeProxyConfiguration): Promise<SchedulerProbe> {

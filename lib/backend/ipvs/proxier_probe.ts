@@ -85,12 +85,13 @@ async function removeSets(exec: Exec, sets: readonly ProbeSet[], areMade: boolea
 
 async function requireMatches(iptables: Iptables): Promise<void> {
   const uses = matches(iptables.family);
+  const nat = `*nat\n${chainLine(PROBE_CHAIN)}\n-X ${PROBE_CHAIN}\nCOMMIT\n`;
   const remove = `*filter\n${chainLine(PROBE_CHAIN)}\n-X ${PROBE_CHAIN}\nCOMMIT\n`;
   const missing = await findMissing(
     [...uses.keys()],
     async (modules) => {
       const rules = modules.map((module) => `-A ${PROBE_CHAIN} ${uses.get(module)}\n`).join("");
-      await iptables.restore(`*filter\n${chainLine(PROBE_CHAIN)}\n${rules}COMMIT\n${remove}`);
+      await iptables.restore(`*filter\n${chainLine(PROBE_CHAIN)}\n${rules}COMMIT\n${remove}${nat}`);
     },
     (module) => module,
   );

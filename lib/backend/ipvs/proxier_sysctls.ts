@@ -5,12 +5,16 @@
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { UnsupportedError } from "../../errors.ts";
-import { type Exec, runOk } from "../../kernel/exec.ts";
 import type { NodeSysctls } from "../../kernel/node_sysctls.ts";
 import type { SysctlOutcome } from "../../kernel/sysctl.ts";
 import type { Logger } from "../../observe/log.ts";
-
-const CONN_REUSE_MODE = "net.ipv4.vs.conn_reuse_mode";
+import {
+  CONN_REUSE_MODE,
+  EXPIRE_NODEST_CONN,
+  EXPIRE_QUIESCENT_TEMPLATE,
+  IP_FORWARD,
+  VS_CONNTRACK,
+} from "../mode_sysctls.ts";
 
 /** A setting and why it is needed. */
 interface NeededSysctl {
@@ -20,18 +24,18 @@ interface NeededSysctl {
 }
 
 const ALWAYS: readonly NeededSysctl[] = [
-  { name: "net.ipv4.vs.conntrack", value: "1", why: "connections through IPVS could not be masqueraded" },
+  { name: VS_CONNTRACK, value: "1", why: "connections through IPVS could not be masqueraded" },
   {
-    name: "net.ipv4.vs.expire_nodest_conn",
+    name: EXPIRE_NODEST_CONN,
     value: "1",
     why: "clients of a deleted endpoint would wait for it",
   },
   {
-    name: "net.ipv4.vs.expire_quiescent_template",
+    name: EXPIRE_QUIESCENT_TEMPLATE,
     value: "1",
     why: "clients with session affinity would stay with an endpoint that leaves",
   },
-  { name: "net.ipv4.ip_forward", value: "1", why: "packets to pods would not be forwarded" },
+  { name: IP_FORWARD, value: "1", why: "packets to pods would not be forwarded" },
 ];
 
 const STRICT_ARP: readonly NeededSysctl[] = [
@@ -45,14 +49,13 @@ const STRICT_ARP: readonly NeededSysctl[] = [
  * @throws {UnsupportedError} if one is not as needed and cannot be written
  */
 export async function setIpvsSysctls(
-  exec: Exec,
   config: KubeProxyConfiguration,
-  { sysctls, log }: SysctlTools,
+  { sysctls, release, log }: SysctlTools,
 ): Promise<void> {
   const all = [...ALWAYS, ...(config.ipvs.strictARP ? STRICT_ARP : [])];
   const found = await sysctls.read([...all.map(({ name }) => name), CONN_REUSE_MODE]);
-  await setAll(all, found, { sysctls, log });
-  await chooseConnReuseMode(exec, found, { sysctls, log });
+  await setAll(all, found, { sysctls, release, log });
+  await chooseConnReuseMode(found, { sysctls, release, log });
 }
 
 /** Setting → value; null: this kernel does not have it; nothing: nobody can tell. */
@@ -60,6 +63,8 @@ type Found = ReadonlyMap<string, string | null>;
 
 interface SysctlTools {
   readonly sysctls: NodeSysctls;
+  /** What `uname -r` prints; null if nobody can tell. */
+  readonly release: string | null;
   readonly log: Logger;
 }
 
@@ -116,11 +121,10 @@ export function connReuse({ major, minor }: KernelVersion): ConnReuse {
 }
 
 /** Another value than the kernel's own is an administrator's, and stays. */
-async function chooseConnReuseMode(exec: Exec, before: Found, tools: SysctlTools): Promise<void> {
+async function chooseConnReuseMode(before: Found, tools: SysctlTools): Promise<void> {
   const name = CONN_REUSE_MODE;
-  const { log } = tools;
-  const release = (await runOk(exec, ["uname", "-r"])).trim();
-  const version = parseKernelVersion(release);
+  const { log, release } = tools;
+  const version = release === null ? null : parseKernelVersion(release);
   const choice = version === null ? "leave" : connReuse(version);
   const found = before.get(name) ?? null;
   if (choice === "leave" || (found !== "1" && found !== "0" && found !== null)) {

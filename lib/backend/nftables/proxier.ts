@@ -5,7 +5,6 @@
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../errors.ts";
-import type { Exec } from "../../kernel/exec.ts";
 import { NEEDS_RIGHTS } from "../../kernel/iptables_variant.ts";
 import { isAtLeast } from "../../kernel/iptables_version.ts";
 import { Nft } from "../../kernel/nft.ts";
@@ -15,8 +14,7 @@ import {
   nftComplaints,
   nftFailureKind,
 } from "../../kernel/nft_failure.ts";
-import { DISABLE_IPV6 } from "../../kernel/node_sysctls.ts";
-import { readSysctl } from "../../kernel/sysctl.ts";
+import { nodeSysctls, requireIpv6 } from "../../kernel/node_sysctls.ts";
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -36,14 +34,15 @@ const MIN_NFT_VERSION = "1.0.1";
  *
  * @throws {UnsupportedError} naming what is missing, if nftables does not work for the primary family
  */
-export async function prepareNftables({ exec, config, log }: ModeContext): Promise<PreparedMode> {
+export async function prepareNftables(context: ModeContext): Promise<PreparedMode> {
+  const { exec, config, log } = context;
   const nft = new Nft(exec);
   const version = await requireNft(nft);
   log.info("Using nftables", { version });
   const families = new Map<IpFamily, NodeNft>();
   const refused = new Map<IpFamily, UnsupportedError>();
   const probe = async (family: IpFamily): Promise<NodeNft> => {
-    if (family === "IPv6") await requireIpv6(exec);
+    if (family === "IPv6") requireIpv6(context.sysctls ?? await nodeSysctls(exec, log));
     return await probeFamily(nft, configuredNftables(config, family, null).options, version);
   };
   const probes = await Promise.allSettled(FAMILIES.map(probe));
@@ -173,20 +172,6 @@ async function requireNft(nft: Nft): Promise<string | null> {
     throw new UnsupportedError("nftables", `nft ${MIN_NFT_VERSION} or newer`, `nft ${version}`);
   }
   return version;
-}
-
-/** The kernel takes rules for a family that it was told not to speak. */
-async function requireIpv6(exec: Exec): Promise<void> {
-  let disabled: string | null;
-  try {
-    disabled = await readSysctl(exec, DISABLE_IPV6);
-  } catch (error) {
-    // Without the program nobody can tell, and nothing says that it is off.
-    if (error instanceof ExecError && error.isMissing()) return;
-    throw error;
-  }
-  if (disabled === "0") return;
-  throw new UnsupportedError("IPv6", `${DISABLE_IPV6} = 0`, disabled ?? "a kernel without IPv6");
 }
 
 /** Tries our rules, without writing them. */

@@ -1,0 +1,80 @@
+/**
+ * The OOM score of the process, set once it has something to protect: a start has no time for it.
+ *
+ * @module
+ */
+import { ExecError } from "../errors.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
+import { EndableExec } from "../kernel/endable_exec.ts";
+import type { Exec } from "../kernel/exec.ts";
+import { setOomScoreAdjustment } from "../kernel/oom_score.ts";
+import type { IpFamily } from "../model/objects.ts";
+import type { Logger } from "../observe/log.ts";
+import type { SyncObserver } from "../sync/reconcile.ts";
+
+/** However long the first syncs take, or the source does not answer, it is set by then. */
+const LATEST_MS = 10_000;
+
+/** What {@linkcode LateOomScore} needs. */
+export interface OomScoreOptions {
+  /** From -1000 (never end it) to 1000. */
+  readonly adjustment: number;
+  readonly pid: number;
+  /** The IP families whose first syncs come first. */
+  readonly families: readonly IpFamily[];
+  readonly exec: Exec;
+  readonly log: Logger;
+  readonly clock?: Clock;
+}
+
+/** Sets the adjustment after the first sync of every family, or after ten seconds. */
+export class LateOomScore {
+  readonly #options: OomScoreOptions;
+  readonly #waiting: Set<IpFamily>;
+  readonly #programs: EndableExec;
+  readonly #due = new AbortController();
+  readonly #work: Promise<void>;
+
+  constructor(options: OomScoreOptions) {
+    this.#options = options;
+    this.#waiting = new Set(options.families);
+    this.#programs = new EndableExec(options.exec);
+    this.#work = this.#setWhenDue();
+  }
+
+  /** Hears of the syncs. */
+  get observer(): SyncObserver {
+    return {
+      synced: ({ family }) => {
+        this.#waiting.delete(family);
+        if (this.#waiting.size === 0) this.#due.abort();
+      },
+      failed: () => {},
+    };
+  }
+
+  /** What is not set by now stays as it is. */
+  end(): void {
+    this.#programs.end();
+  }
+
+  /** Resolves when it is set, could not be, or has ended. */
+  settled(): Promise<void> {
+    return this.#work;
+  }
+
+  async #setWhenDue(): Promise<void> {
+    const { adjustment, pid, log, clock = systemClock } = this.#options;
+    const programs = this.#programs;
+    await clock.sleep(LATEST_MS, AbortSignal.any([this.#due.signal, programs.signal]));
+    if (programs.signal.aborted) return;
+    try {
+      await setOomScoreAdjustment(programs, pid, adjustment);
+    } catch (error) {
+      if (programs.signal.aborted) return;
+      if (!(error instanceof ExecError)) throw error;
+      // Needs a right that few grant; a node works without, so a refusal is told to those who ask for details only.
+      log.info("OOM score stays as it is", { wanted: adjustment, problem: error.message }, 2);
+    }
+  }
+}

@@ -1,0 +1,95 @@
+import { assertEquals } from "@std/assert";
+import { ExecError } from "../errors.ts";
+import type { Clock } from "../kernel/clock.ts";
+import type { Exec } from "../kernel/exec.ts";
+import type { IpFamily } from "../model/objects.ts";
+import type { SyncOutcome } from "../sync/reconcile.ts";
+import { LateOomScore } from "./oom_score.ts";
+
+function outcome(family: IpFamily): SyncOutcome {
+  return {
+    family,
+    full: true,
+    report: { commands: 0, bytes: 0, written: {}, total: {} },
+    durationMs: 1,
+    services: [],
+    triggerTimesMs: [],
+    udpEndpointsChanged: false,
+    udpServicesChanged: false,
+    state: {
+      family,
+      node: { name: "node-a", zone: "" },
+      services: new Map(),
+      endpoints: new Map(),
+      endpointCount: 0,
+    },
+  };
+}
+
+/** @param ms what the clock's sleeps take, at most: a signal ends them */
+function setUp({ status = 0, ms = 60_000 } = {}) {
+  const started: string[] = [];
+  const slept: number[] = [];
+  const lines: string[] = [];
+  const exec: Exec = {
+    run: (argv) => {
+      started.push(argv.join(" "));
+      return status === 0
+        ? Promise.resolve({ code: 0, stdout: "", stderr: "" })
+        : Promise.reject(new ExecError(argv, status, "Permission denied"));
+    },
+  };
+  const clock: Clock = {
+    nowMs: () => 0,
+    sleep: (asked, signal) => {
+      slept.push(asked);
+      return new Promise((resolve) => {
+        const timer = setTimeout(resolve, ms);
+        const end = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+        if (signal?.aborted) end();
+        signal?.addEventListener("abort", end);
+      });
+    },
+  };
+  const log = {
+    enabled: () => true,
+    info: (message: string) => void lines.push(message),
+    warn: () => {},
+    error: () => {},
+  };
+  const families: IpFamily[] = ["IPv4", "IPv6"];
+  const score = new LateOomScore({ adjustment: -999, pid: 7, families, exec, log, clock });
+  return { score, started, slept, lines };
+}
+
+Deno.test("the score is set after the first sync of every family, once", { permissions: "none" }, async () => {
+  const { score, started } = setUp();
+  score.observer.synced(outcome("IPv6"));
+  score.observer.synced(outcome("IPv6"));
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  assertEquals(started, []);
+  score.observer.synced(outcome("IPv4"));
+  score.observer.synced(outcome("IPv4"));
+  await score.settled();
+  assertEquals(started, ["choom -n -999 -p 7"]);
+  score.end();
+});
+
+Deno.test("where nothing is ever synced, it is set all the same", { permissions: "none" }, async () => {
+  const { score, started, slept } = setUp({ ms: 1 });
+  await score.settled();
+  assertEquals([started, slept], [["choom -n -999 -p 7"], [10_000]]);
+});
+
+Deno.test("a refusal is told, and an end before is not", { permissions: "none" }, async () => {
+  const refused = setUp({ status: 1, ms: 1 });
+  await refused.score.settled();
+  assertEquals(refused.lines, ["OOM score stays as it is"]);
+  const ended = setUp();
+  ended.score.end();
+  await ended.score.settled();
+  assertEquals([ended.started, ended.lines], [[], []]);
+});
