@@ -57,7 +57,6 @@ export const PERMISSIONS: readonly Permission[] = [
       { value: "lsmod", reason: "Which kernel modules are there" },
       { value: "choom", reason: "oomScoreAdj: keep the kernel from ending kproxy first" },
       { value: "pgrep", reason: "Notice another kube-proxy on the node" },
-      { value: "uname", reason: "Kernel version, for features that need one" },
     ],
   },
   {

@@ -69,3 +69,10 @@ export interface ModeCleanup {
   /** Removes what it has outside of iptables. Called once its rules are gone. */
   readonly removeOthers?: (context: CleanupContext) => Promise<LeftoverReport>;
 }
+
+/** How many things of each kind went. */
+export function countLeftovers({ removed }: LeftoverReport): readonly (readonly [string, number])[] {
+  const counts = new Map<string, number>();
+  for (const { kind } of removed) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  return [...counts];
+}

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import type { CleanupMode, ProxyMode } from "../config/types.ts";
+import type { CleanupMode } from "../config/types.ts";
 import type {
   CleanupContext,
   KeptLeftover,
@@ -25,11 +25,6 @@ const CLEANUPS: readonly ModeCleanup[] = [
   NFTABLES_CLEANUP,
   USERSPACE_CLEANUP,
 ];
-
-/** The modes whose leftovers a node that runs `mode` does not need. */
-export function otherModes(mode: ProxyMode): readonly CleanupMode[] {
-  return CLEANUPS.map((cleanup) => cleanup.mode).filter((other) => other !== mode);
-}
 
 /** Removes what these modes left, as far as it gets, and yields what it was. A second run finds nothing. */
 export async function removeLeftovers(

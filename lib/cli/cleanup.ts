@@ -3,12 +3,12 @@
  *
  * @module
  */
-import type { CleanupContext, LeftoverReport } from "../backend/cleanup.ts";
+import { type CleanupContext, countLeftovers, type LeftoverReport } from "../backend/cleanup.ts";
 import { CLEANUP_MODES, type CleanupMode } from "../config/types.ts";
-import { otherModes, removeLeftovers } from "../backend/leftovers.ts";
-import type { ProxyMode } from "../config/types.ts";
+import { removeLeftovers } from "../backend/leftovers.ts";
 import { type Exec, systemExec } from "../kernel/exec.ts";
 import { errorText } from "../observe/log.ts";
+import { cleanupModes } from "./cleanup_modes.ts";
 import { effectiveConfiguration } from "./configuration.ts";
 import type { Io } from "./io.ts";
 import type { ParsedFlags } from "./parse_args.ts";
@@ -24,21 +24,6 @@ export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number
     flushIpvs: flags.get("flush-ipvs") ?? false,
     excludeCidrs: config.ipvs.excludeCIDRs ?? [],
   }, io);
-}
-
-/** The modes that the flags ask for: those of `--only`, else all, without ipvs for `--cleanup-ipvs=false`. */
-export function cleanupModes(flags: ParsedFlags): readonly CleanupMode[] {
-  const only = flags.get("only");
-  const sparesIpvs = flags.get("cleanup-ipvs") === false;
-  return CLEANUP_MODES.filter((mode) =>
-    (only === undefined || only.length === 0 || only.includes(mode)) && !(mode === "ipvs" && sparesIpvs)
-  );
-}
-
-/** The modes whose leftovers go when `mode` starts. */
-export function otherModesToClean(mode: ProxyMode, flags: ParsedFlags): readonly CleanupMode[] {
-  const others = otherModes(mode);
-  return cleanupModes(flags).filter((candidate) => others.includes(candidate));
 }
 
 /**
@@ -80,11 +65,4 @@ function cleanupListing({ removed, failed }: LeftoverReport): string {
 function cleanupSummary(report: LeftoverReport): string {
   if (report.removed.length === 0) return report.failed.length > 0 ? "" : "Nothing to remove\n";
   return countLeftovers(report).map(([kind, count]) => `Removed ${count} ${kind}\n`).join("");
-}
-
-/** How many things of each kind went. */
-export function countLeftovers({ removed }: LeftoverReport): readonly (readonly [string, number])[] {
-  const counts = new Map<string, number>();
-  for (const { kind } of removed) counts.set(kind, (counts.get(kind) ?? 0) + 1);
-  return [...counts];
 }

@@ -3,28 +3,8 @@ import { ExecError } from "../errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
-import type { SyncOutcome } from "../sync/reconcile.ts";
+import { syncOutcome } from "../../tests/support/sync_outcome.ts";
 import { LateOomScore } from "./oom_score.ts";
-
-function outcome(family: IpFamily): SyncOutcome {
-  return {
-    family,
-    full: true,
-    report: { commands: 0, bytes: 0, written: {}, total: {} },
-    durationMs: 1,
-    services: [],
-    triggerTimesMs: [],
-    udpEndpointsChanged: false,
-    udpServicesChanged: false,
-    state: {
-      family,
-      node: { name: "node-a", zone: "" },
-      services: new Map(),
-      endpoints: new Map(),
-      endpointCount: 0,
-    },
-  };
-}
 
 /** @param ms what the clock's sleeps take, at most: a signal ends them */
 function setUp({ status = 0, ms = 60_000 } = {}) {
@@ -65,18 +45,22 @@ function setUp({ status = 0, ms = 60_000 } = {}) {
   return { score, started, slept, lines };
 }
 
-Deno.test("the score is set after the first sync of every family, once", { permissions: "none" }, async () => {
-  const { score, started } = setUp();
-  score.observer.synced(outcome("IPv6"));
-  score.observer.synced(outcome("IPv6"));
-  await new Promise((resolve) => setTimeout(resolve, 5));
-  assertEquals(started, []);
-  score.observer.synced(outcome("IPv4"));
-  score.observer.synced(outcome("IPv4"));
-  await score.settled();
-  assertEquals(started, ["choom -n -999 -p 7"]);
-  score.end();
-});
+Deno.test(
+  "the score is set after the first sync of every family, once",
+  { permissions: "none" },
+  async () => {
+    const { score, started } = setUp();
+    score.observer.synced(syncOutcome("IPv6"));
+    score.observer.synced(syncOutcome("IPv6"));
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    assertEquals(started, []);
+    score.observer.synced(syncOutcome("IPv4"));
+    score.observer.synced(syncOutcome("IPv4"));
+    await score.settled();
+    assertEquals(started, ["choom -n -999 -p 7"]);
+    score.end();
+  },
+);
 
 Deno.test("where nothing is ever synced, it is set all the same", { permissions: "none" }, async () => {
   const { score, started, slept } = setUp({ ms: 1 });

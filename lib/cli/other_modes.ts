@@ -4,21 +4,22 @@
  *
  * @module
  */
-import type { LeftoverReport } from "../backend/cleanup.ts";
+import { countLeftovers, type LeftoverReport } from "../backend/cleanup.ts";
 import type { CleanupMode } from "../config/types.ts";
-import { removeLeftovers } from "../backend/leftovers.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { errorText, type Logger } from "../observe/log.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
-import { countLeftovers } from "./cleanup.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 
 /** How long connections that began in the former mode may take to end there. */
 const DRAIN_LIMIT_MS = 5_000;
+
+/** How long one family's leftovers wait for the first sync of the other, which has no time to share. */
+const OTHER_FAMILY_MS = 10_000;
 
 /** What {@linkcode OtherModesCleanup} needs. */
 export interface OtherModesOptions {
@@ -33,11 +34,15 @@ export interface OtherModesOptions {
   readonly clock?: Clock;
 }
 
-/** Removes other modes' leftovers of each IP family after its first sync, and those of unserved families after the last. */
+/**
+ * Removes other modes' leftovers of each IP family once all have had their first sync, and those of unserved families after the
+ * last; a family whose first sync takes long does not keep those of the other.
+ */
 export class OtherModesCleanup {
   readonly #options: OtherModesOptions;
   readonly #waiting: Set<IpFamily>;
   readonly #programs: EndableExec;
+  readonly #allSynced = new AbortController();
   #work: Promise<void> = Promise.resolve();
 
   constructor(options: OtherModesOptions) {
@@ -52,6 +57,7 @@ export class OtherModesCleanup {
       synced: ({ family }) => {
         if (!this.#waiting.delete(family)) return;
         const { families } = this.#options;
+        if (this.#waiting.size === 0) this.#allSynced.abort();
         const unserved = this.#waiting.size > 0 ? [] : FAMILIES.filter((other) => !families.includes(other));
         this.#work = this.#work.then(() => this.#remove([family, ...unserved]));
       },
@@ -76,12 +82,15 @@ export class OtherModesCleanup {
     const { modes, log, excludeCidrs = [], clock = systemClock } = this.#options;
     const exec = this.#programs;
     const { signal } = exec;
+    await clock.sleep(OTHER_FAMILY_MS, AbortSignal.any([signal, this.#allSynced.signal]));
     if (signal.aborted) return;
     const drain = {
       clock: { nowMs: () => clock.nowMs(), sleep: (ms: number) => clock.sleep(ms, signal) },
       limitMs: DRAIN_LIMIT_MS,
     };
     try {
+      // Loaded late, as all that is done late: a start has no time for it.
+      const { removeLeftovers } = await import("../backend/leftovers.ts");
       report(await removeLeftovers(modes, { exec, families, dryRun: false, excludeCidrs, drain }), log);
     } catch (error) {
       if (signal.aborted) {

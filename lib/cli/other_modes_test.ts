@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { ExecError, SyncError } from "../errors.ts";
+import type { Clock } from "../kernel/clock.ts";
 import { type Exec, type ExecOptions, wholeText } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { syncOutcome } from "../../tests/support/sync_outcome.ts";
@@ -30,7 +31,10 @@ class FakeNft implements Exec {
   }
 }
 
-function setUp(families: readonly IpFamily[]) {
+/** Whatever is waited for has not come in time. */
+const IMPATIENT: Clock = { nowMs: () => 0, sleep: () => Promise.resolve() };
+
+function setUp(families: readonly IpFamily[], clock: Clock = IMPATIENT) {
   const exec = new FakeNft();
   const lines: string[] = [];
   const log = {
@@ -39,7 +43,7 @@ function setUp(families: readonly IpFamily[]) {
     warn: (message: string) => void lines.push(`W ${message}`),
     error: (message: string) => void lines.push(`E ${message}`),
   };
-  const cleanup = new OtherModesCleanup({ modes: ["nftables"], families, log, exec });
+  const cleanup = new OtherModesCleanup({ modes: ["nftables"], families, log, exec, clock });
   const synced = async (family: IpFamily): Promise<readonly string[]> => {
     cleanup.observer.synced(syncOutcome(family));
     await cleanup.settled();
@@ -56,6 +60,28 @@ Deno.test("each family's things go after its own first sync, once", { permission
   assertEquals((await synced("IPv4")).includes("ip kube-proxy"), true);
   assertEquals(await synced("IPv6"), ["inet kube-proxy", "ip kube-proxy"]);
   assertEquals(lines, ["I Removed what another mode left", "I Removed what another mode left"]);
+});
+
+Deno.test("nothing is looked for while the other family has its first sync to come", {
+  permissions: "none",
+}, async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const slept: number[] = [];
+  const { exec, cleanup } = setUp(["IPv4", "IPv6"], {
+    nowMs: () => 0,
+    sleep: (ms, signal) => {
+      slept.push(ms);
+      if (signal?.aborted) return Promise.resolve();
+      signal?.addEventListener("abort", () => resolve());
+      return promise;
+    },
+  });
+  cleanup.observer.synced(syncOutcome("IPv6"));
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  assertEquals([exec.tables.size, slept], [4, [10_000]]);
+  cleanup.observer.synced(syncOutcome("IPv4"));
+  await cleanup.settled();
+  assertEquals([...exec.tables], ["inet kube-proxy"]);
 });
 
 Deno.test("a family that failed keeps its things until it is in force", { permissions: "none" }, async () => {
@@ -103,10 +129,12 @@ Deno.test("an end in the middle ends the program, and says so", { permissions: "
     warn: (message: string) => void lines.push(`W ${message}`),
     error: (message: string) => void lines.push(`E ${message}`),
   };
-  const cleanup = new OtherModesCleanup({ modes: ["ipvs"], families: ["IPv4", "IPv6"], log, exec });
+  const families: IpFamily[] = ["IPv4", "IPv6"];
+  const cleanup = new OtherModesCleanup({ modes: ["ipvs"], families, log, exec, clock: IMPATIENT });
   cleanup.observer.synced(syncOutcome("IPv4"));
-  await Promise.resolve();
-  await Promise.resolve();
+  for (let tries = 0; tries < 1000 && left === 0; tries++) {
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
   assertEquals(left, 1);
   cleanup.end();
   // It comes with the last sync, which had some more time.

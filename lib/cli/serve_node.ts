@@ -28,7 +28,7 @@ import { ProxyLoop } from "../sync/proxy_loop.ts";
 import { observeQuarantine } from "../sync/quarantine.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
-import { otherModesToClean } from "./cleanup.ts";
+import { otherModesToClean } from "./cleanup_modes.ts";
 import { endTogether, untilEnded, whenAborted, withinGrace } from "./ending.ts";
 import { FLAGS } from "./flags.ts";
 import type { Life } from "./life.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { cleanUp, cleanupModes } from "./cleanup.ts";
+import { cleanupModes } from "./cleanup_modes.ts";
 import { effectiveConfiguration } from "./configuration.ts";
 import { flagLines } from "./flag_lines.ts";
 import type { Io } from "./io.ts";
@@ -25,6 +25,7 @@ export async function startCommand(flags: ParsedFlags, io: Io): Promise<number> 
     return 0;
   }
   if (flags.get("cleanup") === true || flags.get("cleanup-iptables") === true) {
+    const { cleanUp } = await import("./cleanup.ts");
     return await cleanUp({ dryRun: false, modes: cleanupModes(flags) }, io);
   }
   const { runCommand } = await import("./run.ts");

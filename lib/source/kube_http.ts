@@ -10,7 +10,6 @@ import { errorText } from "../observe/log.ts";
 import type { ApiRequest } from "../observe/metrics.ts";
 import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
 import { CredentialReader, type Credentials } from "./kube_credentials.ts";
-import { sendOverTls } from "./kube_tls.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 import { TokenBucket } from "./token_bucket.ts";
 
@@ -156,6 +155,8 @@ export class KubeClient {
     if (contentType !== undefined) headers["content-type"] = contentType;
     const content = body === undefined ? {} : { body };
     if (needsOwnTls(this.#access)) {
+      // Loads much of the runtime, and few need it.
+      const { sendOverTls } = await import("./kube_tls.ts");
       return await sendOverTls(
         { access: this.#access, credentials, method, path, headers, ...content },
         signal,

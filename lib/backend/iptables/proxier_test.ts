@@ -189,6 +189,12 @@ Deno.test("kernel settings are read together, each once", { permissions: "none" 
   ]);
 });
 
+Deno.test("no program is started twice to see the same", { permissions: "none" }, async () => {
+  const { started, prepare } = machine({});
+  await prepare();
+  assertEquals(started, [...new Set(started)]);
+});
+
 Deno.test("in mode NodeCIDR missing pod CIDRs are told only once the Node is known", {
   permissions: "none",
 }, async () => {
