@@ -31,6 +31,12 @@ export interface ExecOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Once aborted, ends the program, or keeps it from being started. */
   readonly signal?: AbortSignal;
+  /**
+   * The same command line will be run again, with other input, and the time that takes matters: once it has ended well, the
+   * next one is started ahead. It waits for its input until it is run, or until `signal` ends it; without one, or with `env`,
+   * nothing is started ahead. Only for programs that do nothing until they have read.
+   */
+  readonly again?: boolean;
 }
 
 /** Runs programs. The real one is {@linkcode systemExec}; tests use stateful fakes proven equal to it. */
@@ -47,58 +53,146 @@ export interface Exec {
 const decoder = new TextDecoder();
 const encoder = new TextEncoder();
 
-/** Runs programs of this machine, found on its PATH, under the process's `--allow-run` list. */
-export const systemExec: Exec = {
-  async run(argv, options = {}) {
+/**
+ * A program that has been started; {@linkcode StartedProgram.finish} takes it to its end. Reading its output begins at once: a full
+ * pipe would stop the program, and with it whoever writes to it.
+ */
+class StartedProgram {
+  readonly #child: Deno.ChildProcess;
+  /** Null: it has none, or somebody feeds it. */
+  #input: WritableStream<Uint8Array> | null;
+  readonly #output: Promise<Deno.CommandOutput>;
+  readonly #end = new AbortController();
+  #isRunning = true;
+
+  /** @throws {ExecError} with code -1 if it could not be started */
+  constructor(argv: readonly string[], { stdin, env }: ExecOptions) {
     const [program, ...args] = argv;
     if (program === undefined) throw new TypeError("Cannot run an empty command");
-    options.signal?.throwIfAborted();
-    using end = new Ending(options);
     try {
-      const child = new Deno.Command(program, {
+      this.#child = new Deno.Command(program, {
         args,
-        stdin: options.stdin === undefined ? "null" : "piped",
+        stdin: stdin === undefined ? "null" : "piped",
         stdout: "piped",
         stderr: "piped",
-        signal: end.signal,
-        ...(options.env === undefined ? {} : { env: { ...options.env } }),
+        signal: this.#end.signal,
+        ...(env === undefined ? {} : { env: { ...env } }),
       }).spawn();
-      // Reading must start before writing: a full output pipe would stop the program, and with it our own write.
-      const output = child.output();
-      if (options.stdin !== undefined) await feed(child.stdin, options.stdin);
-      const { code, stdout, stderr } = await output;
-      if (code !== 0) options.signal?.throwIfAborted();
-      return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
     } catch (error) {
       if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotCapable) {
         throw new ExecError(argv, -1, error.message, { cause: error });
       }
       throw error;
     }
-  },
-};
-
-/** Why a program may be ended before its own end. Nothing of it stays with a signal that outlives the program. */
-class Ending implements Disposable {
-  readonly #end = new AbortController();
-  readonly #outer: AbortSignal | undefined;
-  readonly #timer: ReturnType<typeof setTimeout> | undefined;
-  readonly #abort = (): void => this.#end.abort();
-
-  constructor({ timeoutMs, signal }: ExecOptions) {
-    this.#outer = signal;
-    signal?.addEventListener("abort", this.#abort);
-    if (timeoutMs !== undefined) this.#timer = setTimeout(this.#abort, timeoutMs);
+    this.#input = stdin === undefined ? null : this.#child.stdin;
+    this.#output = this.#child.output();
+    // Whoever finishes it hears of a failure, too; one that is ended before has nobody to tell.
+    this.#output.then(() => this.#ended(), () => this.#ended());
   }
 
-  get signal(): AbortSignal {
-    return this.#end.signal;
+  get isRunning(): boolean {
+    return this.#isRunning;
   }
 
-  [Symbol.dispose](): void {
-    clearTimeout(this.#timer);
-    this.#outer?.removeEventListener("abort", this.#abort);
+  end(): void {
+    this.#end.abort();
   }
+
+  async finish({ stdin, signal, timeoutMs }: ExecOptions): Promise<ExecResult> {
+    const end = (): void => this.end();
+    signal?.addEventListener("abort", end);
+    const timer = timeoutMs === undefined ? undefined : setTimeout(end, timeoutMs);
+    try {
+      const input = this.#input;
+      this.#input = null;
+      if (input !== null && stdin !== undefined) await feed(input, stdin);
+      const { code, stdout, stderr } = await this.#output;
+      if (code !== 0) signal?.throwIfAborted();
+      return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+    }
+  }
+
+  #ended(): void {
+    this.#isRunning = false;
+    // Nobody has fed it, and its reader is gone, which closing may find out.
+    void this.#input?.close().catch(ignoreBrokenPipe);
+  }
+}
+
+/** A program is started ahead when it has not been run for so long: not between the transactions of one sync. */
+const AHEAD_AFTER_MS = 20;
+
+/** One program that waits for its input, or soon will. */
+interface AheadProgram {
+  started: StartedProgram | undefined;
+  /** Keeps it from being started, and from ending with its signal. */
+  readonly release: () => void;
+}
+
+/** Programs started before somebody needs them, one of each command line. */
+class AheadPrograms {
+  readonly #programs = new Map<string, AheadProgram>();
+
+  /** The one that waits, if one does. It is the caller's from now on. */
+  take(argv: readonly string[]): StartedProgram | undefined {
+    const key = JSON.stringify(argv);
+    const program = this.#programs.get(key);
+    if (program === undefined) return undefined;
+    this.#programs.delete(key);
+    program.release();
+    return program.started?.isRunning === true ? program.started : undefined;
+  }
+
+  /** Starts one soon, which ends with `signal`. */
+  prepare(argv: readonly string[], signal: AbortSignal): void {
+    const key = JSON.stringify(argv);
+    if (signal.aborted || this.#programs.has(key)) return;
+    const end = (): void => this.take(argv)?.end();
+    const timer = setTimeout(() => {
+      try {
+        program.started = new StartedProgram(argv, { stdin: "" });
+      } catch (error) {
+        // The next run says so, if that is still so then.
+        if (!(error instanceof ExecError)) throw error;
+      }
+    }, AHEAD_AFTER_MS);
+    const program: AheadProgram = {
+      started: undefined,
+      release: () => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", end);
+      },
+    };
+    signal.addEventListener("abort", end);
+    this.#programs.set(key, program);
+  }
+}
+
+/** Runs programs of this machine, found on its PATH, under the process's `--allow-run` list. */
+class SystemExec implements Exec {
+  readonly #ahead = new AheadPrograms();
+
+  async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
+    const { stdin, env, signal, again } = options;
+    signal?.throwIfAborted();
+    const canWait = again === true && stdin !== undefined && env === undefined && signal !== undefined;
+    const ahead = canWait ? this.#ahead.take(argv) : undefined;
+    const result = await (ahead ?? new StartedProgram(argv, options)).finish(options);
+    // What fails may have lost what it needs, or may be about to be replaced: the next run finds out by itself.
+    if (canWait && result.code === 0) this.#ahead.prepare(argv, signal);
+    return result;
+  }
+}
+
+/** The {@linkcode Exec} of this machine. */
+export const systemExec: Exec = new SystemExec();
+
+/** A program that ends without reading its input closes the pipe; its status says what happened. */
+function ignoreBrokenPipe(error: unknown): void {
+  if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
 }
 
 async function feed(stdin: WritableStream<Uint8Array>, input: Input): Promise<void> {
@@ -109,8 +203,7 @@ async function feed(stdin: WritableStream<Uint8Array>, input: Input): Promise<vo
     }
     await writer.close();
   } catch (error) {
-    // A program that ends without reading its input closes the pipe; its status says what happened.
-    if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+    ignoreBrokenPipe(error);
   }
 }
 

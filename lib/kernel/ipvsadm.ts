@@ -170,7 +170,8 @@ export class Ipvsadm {
    */
   async restore(lines: Iterable<string>): Promise<void> {
     const argv = ["ipvsadm", "-R"];
-    const { code, stderr } = await this.#exec.run(argv, { stdin: inPieces(lines) });
+    // Before it reads a line it only asks whether IPVS is there, so it can wait for one.
+    const { code, stderr } = await this.#exec.run(argv, { stdin: inPieces(lines), again: true });
     // A line that the kernel refuses does not change the program's status.
     if (code !== 0 || stderr.trim() !== "") throw new ExecError(argv, code, oneLine(stderr));
   }

@@ -47,7 +47,8 @@ export class Nft {
    * @throws {ExecError} if nft or the kernel refuses it; see {@linkcode nftComplaints} for the lines
    */
   async apply(text: Input): Promise<void> {
-    await runOk(this.#exec, ["nft", "-f", "-"], { stdin: text });
+    // It reads all of its input before it asks the kernel anything, so it can wait for it.
+    await runOk(this.#exec, ["nft", "-f", "-"], { stdin: text, again: true });
   }
 
   /**

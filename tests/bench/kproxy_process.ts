@@ -134,12 +134,8 @@ export class KproxyProcess implements AsyncDisposable {
   /** CPU time so far, in milliseconds; resolution 10 ms. */
   async cpuParts(): Promise<CpuTime> {
     const stat = await Deno.readTextFile(`/proc/${this.#child.pid}/stat`);
-    // After the name, which may hold blanks: state is field 0, utime, stime, cutime and cstime are 11 to 14.
-    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    const [user = 0, system = 0, childUser = 0, childSystem = 0] = fields.slice(11, 15).map((ticks) =>
-      Number(ticks) * TICK_MS
-    );
-    return { ownMs: user + system, programsMs: childUser + childSystem };
+    const { user, system, childUser, childSystem } = cpuTicks(stat);
+    return { ownMs: (user + system) * TICK_MS, programsMs: (childUser + childSystem) * TICK_MS };
   }
 
   /** CPU time of the process and of all its children that have ended. */
@@ -149,30 +145,35 @@ export class KproxyProcess implements AsyncDisposable {
   }
 
   /**
-   * Resolves when none of its programs has run for two seconds: what it does once after a start is over.
+   * Resolves when none of its programs has done anything for two seconds: what it does once after a start is over. One that was
+   * started ahead waits all the time.
    *
    * @throws {Error} after `timeoutMs`
    */
   async settled(timeoutMs: number): Promise<void> {
     const deadlineMs = performance.now() + timeoutMs;
+    let before = "";
     for (let quietSince = performance.now(); performance.now() - quietSince < 2000;) {
       if (performance.now() > deadlineMs) throw new Error(`kproxy still runs programs:\n${this.#tail()}`);
-      if (await this.#hasChildren()) quietSince = performance.now();
+      const now = await this.#programs();
+      if (now !== before) quietSince = performance.now();
+      before = now;
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   }
 
-  async #hasChildren(): Promise<boolean> {
+  /** Its programs that run now, each with the CPU time it took so far. */
+  async #programs(): Promise<string> {
     const tasks = `/proc/${this.#child.pid}/task`;
+    const programs: string[] = [];
     for await (const { name } of Deno.readDir(tasks)) {
-      try {
-        if (await Deno.readTextFile(`${tasks}/${name}/children`) !== "") return true;
-      } catch (error) {
-        // A thread that has ended meanwhile.
-        if (!(error instanceof Deno.errors.NotFound)) throw error;
+      const children = await readUnlessGone(`${tasks}/${name}/children`);
+      for (const pid of children.split(" ").filter((word) => word !== "")) {
+        const { user, system } = cpuTicks(await readUnlessGone(`/proc/${pid}/stat`));
+        programs.push(`${pid}: ${user + system}`);
       }
     }
-    return false;
+    return programs.join("\n");
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -232,4 +233,33 @@ export function isFirstSync(line: LogLine, family = "IPv4"): boolean {
 /** True for the line of a later sync of IPv4 that wrote something. */
 export function isWritingSync(line: LogLine): boolean {
   return line.msg === "Synced rules" && line.family === "IPv4" && Number(line["commands"]) > 0;
+}
+
+interface CpuTicks {
+  readonly user: number;
+  readonly system: number;
+  readonly childUser: number;
+  readonly childSystem: number;
+}
+
+/** CPU times in a process's `stat`; all 0 if there is none. */
+function cpuTicks(stat: string): CpuTicks {
+  // After the name, which may hold blanks: state is field 0, utime, stime, cutime and cstime are 11 to 14.
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  const [user = 0, system = 0, childUser = 0, childSystem = 0] = fields.slice(11, 15).map(Number);
+  return { user, system, childUser, childSystem };
+}
+
+/** Of a file in /proc; `""` if the thread or process has ended meanwhile. */
+async function readUnlessGone(path: string): Promise<string> {
+  try {
+    return await Deno.readTextFile(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || isNoSuchProcess(error)) return "";
+    throw error;
+  }
+}
+
+function isNoSuchProcess(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "ESRCH";
 }

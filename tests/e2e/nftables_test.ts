@@ -67,11 +67,22 @@ async function untilSame(netns: Netns, wanted: string): Promise<void> {
   }
 }
 
-/** A folder with a program `nft` in it that runs this script before the real one, which is `$NFT`. */
+/**
+ * A folder `$D` with a program `nft` in it that runs this script before the real one. What decides comes after the input, in
+ * `$D/input.$$`, because a program may have been started long before it was needed.
+ */
 async function withNft(script: string, work: (bin: string) => Promise<void>): Promise<void> {
   const bin = await Deno.makeTempDir({ prefix: "kproxy-bin-" });
   try {
-    const text = `#!/bin/sh\nNFT=${findProgram("nft")}\nD=${bin}\n${script}\n`;
+    const text = `#!/bin/sh
+D=${bin}
+case "$*" in
+  *"-f -") cat > $D/input.$$;;
+  *) : > $D/input.$$;;
+esac
+${script}
+exec ${findProgram("nft")} "$@" < $D/input.$$
+`;
     await Deno.writeTextFile(`${bin}/nft`, text, { mode: 0o755 });
     await work(bin);
   } finally {
@@ -172,8 +183,7 @@ e2eTest(
       const script = `case "$*" in "-f -")
   echo >> $D/count
   [ $(wc -l < $D/count) -ge ${kill} ] && { kill -9 $PPID; exit 1; };;
-esac
-exec $NFT "$@"`;
+esac`;
       await withNft(script, upgrade);
     }
     await loop.stopUnbroken();
@@ -192,10 +202,9 @@ e2eTest(
       slice("shop/bad.1", [`http:${WEB_TARGET_PORT}`], pods.map((ip) => `${ip}@node-a`)),
     ];
     // The real nft then refuses a verdict that leads nowhere.
-    const script = `case "$*" in
-  *"-f -") if [ -e $D/bad ]; then sed '/^add .*${BAD}/s/goto [a-z0-9-]*/goto nowhere/' | $NFT "$@"; else exec $NFT "$@"; fi;;
-  *) exec $NFT "$@";;
-esac`;
+    const script = `if [ -e $D/bad ]; then
+  sed -i '/^add .*${BAD}/s/goto [a-z0-9-]*/goto nowhere/' $D/input.$$
+fi`;
     const metric = async (): Promise<string> => {
       const text = await netns.run(["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10249/metrics"]);
       return /^kproxy_quarantined_services\{ip_family="IPv4"\} (.*)$/m.exec(text)?.[1] ?? "absent";

@@ -84,6 +84,39 @@ for (const { when, mode, name, args, after: [message, times], says } of CASES) {
   });
 }
 
+for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+  e2eTest(`${signal} also ends the nft that was started ahead`, WEB_NEEDS, async () => {
+    await using web = await WebLab.create();
+    await using kproxy = KproxyProcess.spawn(web.options(["--proxy-mode=nftables"]));
+    await kproxy.until(READY, (lines) => lines.filter(({ msg }) => msg === READY).length >= 2);
+    const pid = await childRunning(kproxy.pid, "/nft\0-f\0-\0");
+    await kproxy.stop(signal);
+    for (let tries = 0; await isRunning(pid); tries++) {
+      assert(tries < 50, "nft is still there");
+      await sleep(20);
+    }
+  });
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** The process id of a child whose command line ends like that, once there is one. */
+async function childRunning(parent: number, end: string): Promise<number> {
+  for (let tries = 0; tries < 250; tries++) {
+    for await (const { name } of Deno.readDir(`/proc/${parent}/task`)) {
+      const children = await Deno.readTextFile(`/proc/${parent}/task/${name}/children`).catch(() => "");
+      for (const pid of children.split(" ").filter((word) => word !== "")) {
+        const commandLine = await Deno.readTextFile(`/proc/${pid}/cmdline`).catch(() => "");
+        if (commandLine.endsWith(end)) return Number(pid);
+      }
+    }
+    await sleep(20);
+  }
+  throw new Error(`${parent} has no such child`);
+}
+
 /** A program that is the real one but for some arguments: with those it never ends. */
 class SlowProgram implements AsyncDisposable {
   readonly folder: string;

@@ -1,0 +1,157 @@
+import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
+import { ExecError } from "../errors.ts";
+import { type ExecOptions, type ExecResult, systemExec } from "./exec.ts";
+
+/** Says its process id and when it was started, in nanoseconds, then what it reads. */
+const ECHO = ["sh", "-c", "echo $$ $(date +%s%N); exec cat"];
+
+interface Echo {
+  readonly pid: number;
+  readonly startedMs: number;
+  readonly read: string;
+}
+
+async function echo(stdin: string, options: ExecOptions): Promise<Echo> {
+  const { code, stdout } = await systemExec.run(ECHO, { stdin, ...options });
+  assertEquals(code, 0);
+  const end = stdout.indexOf("\n");
+  const [pid, startedNs] = stdout.slice(0, end).split(" ").map(Number);
+  assert(pid !== undefined && startedNs !== undefined);
+  return { pid, startedMs: startedNs / 1e6, read: stdout.slice(end + 1) };
+}
+
+function nowMs(): number {
+  return performance.timeOrigin + performance.now();
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+/** The programs of this process that run `sh` or `cat`. */
+async function waiting(): Promise<number[]> {
+  const pids: number[] = [];
+  for await (const { name } of Deno.readDir("/proc/self/task")) {
+    const children = await Deno.readTextFile(`/proc/self/task/${name}/children`).catch(() => "");
+    pids.push(...children.split(" ").filter((word) => word !== "").map(Number));
+  }
+  return pids;
+}
+
+async function until(isSo: () => Promise<boolean>): Promise<void> {
+  for (let tries = 0; tries < 200; tries++) {
+    if (await isSo()) return;
+    await sleep(10);
+  }
+  throw new Error("It did not come so far");
+}
+
+/** With `again`, and a signal that ends what waits when the test is over. */
+async function withAgain(test: (options: ExecOptions) => Promise<void>): Promise<void> {
+  const end = new AbortController();
+  try {
+    await test({ again: true, signal: end.signal });
+  } finally {
+    end.abort();
+    await until(async () => (await waiting()).length === 0);
+  }
+}
+
+Deno.test("a program that is run again was started ahead, once for each run", async () => {
+  await withAgain(async (options) => {
+    const first = await echo("one\n", options);
+    assertEquals(first.read, "one\n");
+    await until(async () => (await waiting()).length === 1);
+    for (const text of ["two\n", "three\n"]) {
+      await sleep(100);
+      const runMs = nowMs();
+      const { startedMs, read } = await echo(text, options);
+      assertEquals(read, text);
+      assert(startedMs < runMs - 30, `${runMs - startedMs} ms before`);
+    }
+  });
+});
+
+Deno.test("runs at the same time get a program each", async () => {
+  await withAgain(async (options) => {
+    await echo("", options);
+    await until(async () => (await waiting()).length === 1);
+    const echoes = await Promise.all(["a", "b", "c"].map((text) => echo(text, options)));
+    assertEquals(echoes.map(({ read }) => read), ["a", "b", "c"]);
+    assertEquals(new Set(echoes.map(({ pid }) => pid)).size, 3);
+  });
+});
+
+Deno.test("one that was killed while it waited is not missed", async () => {
+  await withAgain(async (options) => {
+    await echo("", options);
+    await until(async () => (await waiting()).length === 1);
+    const [killed] = await waiting();
+    assert(killed !== undefined);
+    Deno.kill(killed, "SIGKILL");
+    await until(async () => !(await waiting()).includes(killed));
+    const { pid, read } = await echo("after it\n", options);
+    assertNotEquals(pid, killed);
+    assertEquals(read, "after it\n");
+  });
+});
+
+const FRESH: readonly [why: string, options: (signal: AbortSignal) => ExecOptions][] = [
+  ["without a word of it", (signal) => ({ signal })],
+  ["without a signal that would end it", () => ({ again: true })],
+  ["for an environment of its own", (signal) => ({ again: true, signal, env: { A: "b" } })],
+];
+for (const [why, options] of FRESH) {
+  Deno.test(`nothing is started ahead ${why}`, async () => {
+    await echo("", options(new AbortController().signal));
+    await sleep(60);
+    assertEquals(await waiting(), []);
+  });
+}
+
+Deno.test("nothing is started ahead after a failure", async () => {
+  const end = new AbortController();
+  const { code } = await systemExec.run(["grep", "x"], { stdin: "y\n", again: true, signal: end.signal });
+  assertEquals(code, 1);
+  await sleep(60);
+  assertEquals(await waiting(), []);
+});
+
+Deno.test("the signal ends what waits, and keeps what would be started ahead from it", async () => {
+  const end = new AbortController();
+  const options = { again: true, signal: end.signal };
+  await echo("", options);
+  await until(async () => (await waiting()).length === 1);
+  end.abort();
+  await until(async () => (await waiting()).length === 0);
+  const soon = new AbortController();
+  await echo("", { again: true, signal: soon.signal });
+  soon.abort();
+  await sleep(60);
+  assertEquals(await waiting(), []);
+});
+
+Deno.test("one that was started ahead obeys the limits of its run", async () => {
+  await withAgain(async ({ signal }) => {
+    const slow = ["sh", "-c", "read line; test $line = end || exec sleep 60"];
+    const run = (stdin: string, more: ExecOptions): Promise<ExecResult> =>
+      systemExec.run(slow, { stdin, again: true, ...(signal === undefined ? {} : { signal }), ...more });
+    assertEquals((await run("end\n", {})).code, 0);
+    await until(async () => (await waiting()).length === 1);
+    assertEquals((await run("go on\n", { timeoutMs: 20 })).code, 143);
+    assertEquals((await run("end\n", {})).code, 0);
+    await until(async () => (await waiting()).length === 1);
+    const one = new AbortController();
+    const ended = run("go on\n", { signal: one.signal });
+    setTimeout(() => one.abort(), 20);
+    await assertRejects(() => ended, DOMException);
+  });
+});
+
+Deno.test("a program that is missing fails with code -1", async () => {
+  const error = await assertRejects(
+    () => systemExec.run(["kproxy-no-such-program"], { stdin: "", again: true, signal: AbortSignal.any([]) }),
+    ExecError,
+  );
+  assert(error.isMissing());
+});
