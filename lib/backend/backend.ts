@@ -68,4 +68,9 @@ export interface FamilyProxier {
   sync(request: SyncRequest): Promise<ApplyReport>;
   /** Resolves true if something else removed our rules since the last sync (canary), false if all is well. */
   checkCanary(): Promise<boolean>;
+  /**
+   * True if the node is not any more what the last sync took it for, so that the next one writes something even if no Service changed.
+   * Absent in modes whose rules follow the node by themselves.
+   */
+  isOutdated?(): boolean;
 }

@@ -111,6 +111,10 @@ export class FamilyRunner implements FamilyLane {
   async #checkCanary(): Promise<void> {
     const { proxier, log } = this.#options;
     try {
+      if (proxier.isOutdated?.() === true) {
+        log.info("Addresses of the node changed, rules follow", { family: this.family });
+        this.requestSync();
+      }
       if (!await proxier.checkCanary()) return;
       log.warn("Rules were removed by something else, writing them again", { family: this.family });
       this.requireFullSync();

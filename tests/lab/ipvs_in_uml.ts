@@ -78,7 +78,7 @@ class IpvsLab implements AsyncDisposable {
       "--hostname-override=node-a",
       "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
       "--ipvs-min-sync-period=0s",
-      "--ipvs-sync-period=4s",
+      "--ipvs-sync-period=2s",
       "--ipvs-tcpfin-timeout=1s",
       "--ipvs-exclude-cidrs=10.96.5.0/24",
       `--manifests=${this.manifests.folder}`,
@@ -340,6 +340,44 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
       assertStringIncludes(ipvsLab.kproxy.log, "twos, which this kernel does not have");
     },
   );
+
+  await t.step("load-balancer IPs that nothing can have keep nobody from being served", async () => {
+    const odd = service("shop/odd", {
+      type: "LoadBalancer",
+      clusterIP: "10.96.0.9",
+      clusterIPs: ["10.96.0.9", "fd00:10:96::9:9"],
+      ipFamilies: ["IPv4", "IPv6"],
+      ingress: ["0.0.0.0", "127.0.0.1", "224.0.0.1", "::", "::1", "ff05::1", "203.0.113.9"].map((ip) => ({
+        ip,
+      })),
+      ports: [":89"],
+    });
+    const lines = await ipvsLab.kproxy.change(() => manifests.replace("odd.json", [odd]), "shop/odd", 2);
+    assertEquals(lines.filter(({ msg }) => msg.includes("failed")), []);
+    assertEquals((await ipvsLab.table()).filter((line) => line.includes(":89 ")), [
+      "-A -t 10.96.0.9:89 -s rr",
+      "-A -t 203.0.113.9:89 -s rr",
+      "-A -t [fd00:10:96::9:9]:89 -s rr",
+    ]);
+    assertStringIncludes(ipvsLab.kproxy.log, "shop/odd has the address 0.0.0.0, which IPVS cannot serve");
+  });
+
+  // A bridge that comes after us, a virtual address that another program moves from node to node.
+  await t.step("what addresses the node has is looked at every sync period", async () => {
+    const before = await ipvsLab.everything();
+    const come = ["192.0.2.77", "203.0.113.5"];
+    for (const ip of come) await node.run(["ip", "address", "add", `${ip}/32`, "dev", "eth0"]);
+    await until(
+      "node ports are served there",
+      async () => (await ipvsLab.table()).includes("-A -t 192.0.2.77:30080 -s rr"),
+    );
+    await until(
+      "ours has only those that no other device has",
+      async () => !(await ipvsLab.addresses()).includes("203.0.113.5"),
+    );
+    for (const ip of come) await node.run(["ip", "address", "del", `${ip}/32`, "dev", "eth0"]);
+    await until("all is as before", async () => await ipvsLab.everything() === before);
+  });
 
   await t.step("another mode takes over and removes what is ours, and nothing of others", async () => {
     await ipvsLab.kproxy.stop("SIGTERM");

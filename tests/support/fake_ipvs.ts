@@ -55,6 +55,8 @@ export class FakeIpvs implements Exec {
     switch (argv.slice(0, argv[0] === "iptables-restore" ? 1 : 2).join(" ")) {
       case "ipvsadm -Sn":
         return formatIpvsTable({ virtualServers: kernel.observe().virtualServers, otherLines: [] });
+      case "ipvsadm -Ln":
+        return this.#loads(argv.slice(2).join(" "));
       case "ipvsadm -R":
         for (const line of lines) kernel.do({ program: "ipvsadm", line });
         return "";
@@ -89,6 +91,17 @@ export class FakeIpvs implements Exec {
     if (command === "create") return set !== undefined;
     return set !== undefined &&
       (command === "add" ? set.entries.has(entry) : command === "del" && !set.entries.has(entry));
+  }
+
+  /** Of one virtual server, without any connection. */
+  #loads(server: string): string {
+    const found = this.kernel.servers.get(server);
+    if (found === undefined) throw new Error("No such service");
+    const [, protocol = "", address = ""] = /^-([tu]) (\S+)$/.exec(server) ?? [];
+    const lines = [...found.real].map(([key, options]) =>
+      `  -> ${key} Masq ${/-w (\d+)/.exec(options)?.[1]} 0 0`
+    );
+    return [`${protocol === "t" ? "TCP" : "UDP"} ${address} rr`, ...lines, ""].join("\n");
   }
 
   #devices(one: boolean): string {

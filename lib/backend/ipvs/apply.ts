@@ -14,7 +14,14 @@ import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
 import { describeProgramFailure, SyncPhases } from "../sync_phases.ts";
-import { holdsAddresses, holdsEntries, holdsRules, holdsServers, rulesProbe } from "./apply_canary.ts";
+import {
+  holdsAddresses,
+  holdsEntries,
+  holdsRules,
+  holdsServer,
+  holdsServers,
+  rulesProbe,
+} from "./apply_canary.ts";
 import { observe, OBSERVE_COMMANDS } from "./apply_observe.ts";
 import type { SchedulerProbe } from "./apply_schedulers.ts";
 import type { IpvsNode } from "./apply_terminations.ts";
@@ -23,7 +30,14 @@ import { diffIpvs } from "./diff.ts";
 import { diffObserved } from "./diff_observed.ts";
 import { planIpvs } from "./plan.ts";
 import { renderOperations, stepText } from "./render.ts";
-import { DEVICE, type IpvsOptions, type IpvsPlan, type Operations, type Step } from "./ruleset.ts";
+import {
+  DEVICE,
+  type IpvsOptions,
+  type IpvsPlan,
+  type Operations,
+  type Step,
+  type WantedServer,
+} from "./ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "./settings.ts";
 
 /** What an {@linkcode IpvsProxier} needs. */
@@ -35,6 +49,8 @@ export interface IpvsProxierOptions {
   readonly settings: ConfiguredIpvs;
   /** Addresses of the node's devices, both families; asked before each sync. */
   readonly deviceAddresses: () => readonly DeviceAddress[];
+  /** How many real servers each check may read on average. */
+  readonly maxCheckedRealServers: number;
   readonly log: Logger;
 }
 
@@ -47,8 +63,11 @@ interface DeviceIps extends Pick<IpvsOptions, "hostIps" | "nodePortIps"> {
   readonly key: string;
 }
 
-/** With more real servers than this the check looks at one virtual server: reading all of them would take too long. */
-const MAX_CHECKED_REAL_SERVERS = 20_000;
+/**
+ * What a check may read, taken over the long run: with twice as many real servers every second one reads them all, and so on. The
+ * others look at one virtual server, which costs little: what takes one away mostly takes away the whole table.
+ */
+export const MAX_CHECKED_REAL_SERVERS = 20_000;
 
 /** IPVS mode for one family. */
 export class IpvsProxier implements FamilyProxier {
@@ -64,6 +83,9 @@ export class IpvsProxier implements FamilyProxier {
   /** What the node's devices made of the committed plan. */
   #committedIps = "";
   #told = new Set<string>();
+  #checks = 0;
+  /** What the samples of the checks come from, and those that had no turn yet. */
+  #sampled: { readonly committed: CommittedIpvs; readonly rest: Iterator<WantedServer> } | undefined;
   readonly #phases: SyncPhases;
 
   constructor(options: IpvsProxierOptions) {
@@ -204,6 +226,11 @@ export class IpvsProxier implements FamilyProxier {
     return text.length;
   }
 
+  isOutdated(): boolean {
+    // Without a successful sync another one is on its way.
+    return this.#committed !== undefined && this.#deviceIps().key !== this.#committedIps;
+  }
+
   async checkCanary(): Promise<boolean> {
     const committed = this.#committed;
     // Without a successful sync there is nothing to lose, and a full one is on its way.
@@ -234,12 +261,22 @@ export class IpvsProxier implements FamilyProxier {
   async #lostServers(committed: CommittedIpvs): Promise<boolean> {
     const { ipvs } = this.#options.node;
     const { union } = committed;
-    if (union.realServerCount <= MAX_CHECKED_REAL_SERVERS) {
-      return union.serverCount > 0 && !holdsServers(await ipvs.save(), committed);
+    if (union.serverCount === 0) return false;
+    const turns = Math.max(1, Math.ceil(union.realServerCount / this.#options.maxCheckedRealServers));
+    if (this.#checks++ % turns === 0) return !holdsServers(await ipvs.save(), committed);
+    const sample = this.#nextSample(committed);
+    return !holdsServer(sample, await ipvs.listRealServers(sample.server));
+  }
+
+  /** One after the other; those that come meanwhile have their turn as well. */
+  #nextSample(committed: CommittedIpvs): WantedServer {
+    if (this.#sampled?.committed !== committed) {
+      this.#sampled = { committed, rest: committed.union.servers() };
     }
-    // What takes one away mostly takes away the whole table.
-    for (const { server } of union.servers()) return await ipvs.listRealServers(server) === null;
-    return false;
+    const next = this.#sampled.rest.next();
+    if (next.done !== true) return next.value;
+    this.#sampled = undefined;
+    return this.#nextSample(committed);
   }
 
   #report(commands: number, bytes: number, written: Written, committed: CommittedIpvs): ApplyReport {

@@ -5,11 +5,11 @@
  */
 import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { OUT_FILTER_CHAIN } from "./base_rules.ts";
-import type { IpvsTable } from "../../netfilter/ipvs.ts";
+import { type IpvsTable, type RealServer, realServerKey } from "../../netfilter/ipvs.ts";
 import type { CommittedIpvs } from "./committed.ts";
 import { setName, setNames } from "./sets.ts";
 import { chainBodies } from "./table_text.ts";
-import type { Table } from "./ruleset.ts";
+import type { Table, WantedServer } from "./ruleset.ts";
 
 const TABLES = ["nat", "filter"] as const;
 
@@ -75,12 +75,25 @@ export function holdsEntries(
 
 /** True if every virtual server is there with its real servers. Those on their way out do not matter. */
 export function holdsServers({ virtualServers }: IpvsTable, { union }: CommittedIpvs): boolean {
-  for (const { key, realServers } of union.servers()) {
-    const saved = virtualServers.get(key);
-    if (saved === undefined) return false;
-    if (!realServers.every((real) => saved.realServers.get(real)?.weight === 1)) return false;
+  for (const wanted of union.servers()) {
+    if (!holdsRealServers(wanted, virtualServers.get(wanted.key)?.realServers)) return false;
   }
   return true;
+}
+
+/** As {@linkcode holdsServers} of one; null: it is not there. */
+export function holdsServer(wanted: WantedServer, found: readonly RealServer[] | null): boolean {
+  return holdsRealServers(
+    wanted,
+    found === null ? undefined : new Map(found.map((real) => [realServerKey(real), real])),
+  );
+}
+
+function holdsRealServers(
+  { realServers }: WantedServer,
+  found: ReadonlyMap<string, RealServer> | undefined,
+): boolean {
+  return found !== undefined && realServers.every((key) => found.get(key)?.weight === 1);
 }
 
 /** True if the device (null: there is none) has every address. */

@@ -28,7 +28,7 @@ interface Rig {
 }
 
 /** A proxier over a kernel of its own, or over one that another proxier left. */
-function rig(fake = new FakeIpvs()): Rig {
+function rig(fake = new FakeIpvs(), maxCheckedRealServers = Infinity): Rig {
   const own = ["192.0.2.10"];
   const ipvs = new Ipvsadm(fake);
   const clock: Clock = { ...systemClock, sleep: () => new Promise(() => {}) };
@@ -46,6 +46,7 @@ function rig(fake = new FakeIpvs()): Rig {
         prefixLength: 24,
         scope: "global",
       })),
+    maxCheckedRealServers,
     log: silentLogger,
   });
   return {
@@ -188,3 +189,61 @@ Deno.test("a failed sync does not forget servers on an address that the node los
   await sync({ "s3-np": 1 });
   assertEquals([...fake.kernel.servers.keys()].sort(), ["-t 10.96.0.3:80", "-t 192.0.2.10:30003"]);
 });
+
+Deno.test(
+  "an address that the node gains or loses makes the rules outdated until the next sync",
+  NONE,
+  async () => {
+    const { fake, own, proxier, sync } = rig();
+    assertEquals(proxier.isOutdated(), false);
+    await sync({ "s3-np": 1 });
+    assertEquals(proxier.isOutdated(), false);
+    for (const change of [() => own.push("198.51.100.7"), () => own.pop()]) {
+      change();
+      assertEquals(proxier.isOutdated(), true);
+      await sync({ "s3-np": 1 }, new Set());
+      assertEquals(proxier.isOutdated(), false);
+      assertEquals(
+        [...fake.kernel.servers.keys()].filter((key) => key.endsWith(":30003")),
+        own.map((ip) => `-t ${ip}:30003`),
+      );
+    }
+  },
+);
+
+Deno.test(
+  "with more real servers than a check may read it looks at all in turn, and now and then at all at once",
+  NONE,
+  async () => {
+    const sizes = { s1: 2, s2: 2, s4: 2 };
+    /** What each of twelve checks said. */
+    const checks = async (damage: (kernel: FakeIpvs["kernel"]) => void): Promise<boolean[]> => {
+      const { fake, proxier, sync } = rig(new FakeIpvs(), 1);
+      await sync(sizes);
+      // The first one reads everything.
+      assertEquals(await proxier.checkCanary(), false);
+      damage(fake.kernel);
+      const said: boolean[] = [];
+      for (let i = 0; i < 12; i++) said.push(await proxier.checkCanary());
+      return said;
+    };
+    assertEquals(await checks(() => {}), Array(12).fill(false));
+    for (const [index, name] of ["s1", "s2", "s4"].entries()) {
+      const server = `-t 10.96.0.${name.slice(1)}:80`;
+      const wanted = Array.from({ length: 12 }, (_, i) => {
+        const isWhole = i % 6 === 5;
+        const samples = i - Math.floor((i + 1) / 6);
+        return isWhole || samples % 3 === index;
+      });
+      assertEquals(await checks(({ servers }) => servers.delete(server)), wanted, `${name} is gone`);
+      assertEquals(
+        await checks(({ servers }) => {
+          const reals = servers.get(server)?.real;
+          reals?.delete([...reals.keys()].at(-1) ?? "");
+        }),
+        wanted,
+        `a real server of ${name} is gone`,
+      );
+    }
+  },
+);

@@ -20,7 +20,7 @@ import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../mode.ts";
-import { IpvsProxier } from "./apply.ts";
+import { IpvsProxier, MAX_CHECKED_REAL_SERVERS } from "./apply.ts";
 import { SchedulerProbe } from "./apply_schedulers.ts";
 import { IpvsNode } from "./apply_terminations.ts";
 import { requireSetsAndMatches } from "./proxier_probe.ts";
@@ -63,6 +63,7 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
       schedulers,
       settings: settingsOf(family, null),
       deviceAddresses: interfaceAddresses,
+      maxCheckedRealServers: MAX_CHECKED_REAL_SERVERS,
       log,
     })
   );

@@ -104,7 +104,7 @@ export class ClaimUnion {
   }
 
   /** All virtual servers, in the order in which they came to be. */
-  *servers(): Iterable<WantedServer> {
+  *servers(): Generator<WantedServer, undefined> {
     for (const claims of this.#claims.values()) {
       const [winner] = listOf(claims);
       if (winner !== undefined) yield winner.server;
