@@ -15,7 +15,10 @@ import type { SyncObserver } from "../sync/reconcile.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 
-/** How long connections that began in the former mode may take to end there. */
+/**
+ * How long connections that began in the former mode may take to end there. Not longer, whatever they are: what IPVS remembers of a client's
+ * port takes the tracked connection of that port along when it goes, and that may be a new one of this mode by then.
+ */
 const DRAIN_LIMIT_MS = 5_000;
 
 /** How long one family's leftovers wait for the first sync of the other, which has no time to share. */

@@ -247,7 +247,8 @@ class ConnectLoop {
       return;
     }
     const what = result.kind === "answer"
-      ? `took ${tookMs.toFixed(0)} ms` + (result.wasSynLost ? ", its SYN was lost" : "")
+      ? `took ${tookMs.toFixed(0)} ms from port ${result.from.port}` +
+        (result.wasSynLost ? ", its SYN was lost" : "")
       : result.kind === "error"
       ? result.message
       : result.kind === "stranger"

@@ -49,11 +49,14 @@ const ANEW = "Configuration changed, starting anew with it";
 const LIVE = "Configuration changed, in force now";
 
 /**
- * Servers close first here and remember that for a minute. IPVS, whose virtual servers are deleted, makes the kernel forget their tracked
- * connections, ended ones too, so that masquerading may choose a port that a server remembers from another client: it then answers the
- * first SYN with an acknowledgement of old, and the second one a second later. No proxy can help that, and no packet is lost by it.
+ * Servers close first here and remember both ends for a minute (TIME_WAIT). A SYN between the same ends is a new connection to them if its
+ * timestamp is later, which it always is from one client. Masquerading gives different clients the same address, whose timestamps begin
+ * anywhere; that none gets a port which another one had a moment ago is what tracked connections are for. They are forgotten when a client
+ * uses its port again, and all at once, ended ones too, when IPVS loses a virtual server. Then an unlucky SYN is answered with an old
+ * acknowledgement and sent again after two ticks (docs/operations.md). No packet is lost by it and no proxy can help it, but the loops
+ * cannot tell. So all clients have the same clock here.
  */
-const FORGETFUL = "net.ipv4.tcp_max_tw_buckets=0";
+const SAME_CLOCK = "net.ipv4.tcp_timestamps=2";
 
 /** Who connects to what: each from a namespace of its own, because an agent runs one loop. */
 const CLIENTS: readonly (readonly [ip: string, at: string, protocol: ProbeProtocol, to: SocketAddress])[] = [
@@ -154,7 +157,6 @@ export class SwitchLab implements AsyncDisposable {
   async #begin(mode: ProxyMode): Promise<void> {
     for (const ip of PODS.flat()) {
       const host = await this.#lab.host(ip, "cni0");
-      if (this.#pace !== undefined) await host.netns.run(["sysctl", "-q", "-w", FORGETFUL]);
       await host.call("serve", { protocol: "tcp", ip, port: TCP.target });
       await host.call("serve", { protocol: "udp", ip, port: UDP.target });
     }
@@ -165,6 +167,7 @@ export class SwitchLab implements AsyncDisposable {
     await this.#start();
     for (const [ip, at, protocol, to] of CLIENTS) {
       const host = await this.#lab.host(ip, at);
+      if (this.#pace !== undefined) await host.netns.run(["sysctl", "-q", "-w", SAME_CLOCK]);
       this.#loops.push(await ConnectLoop.start(host, to, protocol, this.#pace));
     }
     await this.#answered(20);
