@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { recordingLog } from "../../tests/support/recording_log.ts";
 import { defaultConfig } from "../config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
 import { ExecError, UnsupportedError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
-import { createLogger } from "../observe/log.ts";
 import { candidateModes, chooseMode, type Modes, passedOverText } from "./choose_mode.ts";
 import type { PreparedMode } from "./mode.ts";
 
@@ -45,14 +45,6 @@ function modesOf(node: Node, tried: string[]): Modes {
         : Promise.reject(new UnsupportedError("", "", "", { message: problem }));
     },
   ]));
-}
-
-function recordingLog() {
-  const lines: string[] = [];
-  const write = (line: string): void => {
-    lines.push(`${line[0]} ${line.slice(line.indexOf("]") + 2).trimEnd()}`);
-  };
-  return { lines, log: createLogger({ format: "text", verbosity: 0, write, nowMs: () => 0, pid: 1 }) };
 }
 
 async function choose(scene: Scene): Promise<Outcome> {

@@ -1,8 +1,8 @@
 import { assertEquals, assertMatch } from "@std/assert";
+import { recordingLog } from "../../tests/support/recording_log.ts";
 import { defaultConfig } from "../config/defaults.ts";
 import { withFields } from "../config/paths.ts";
 import type { FieldValue } from "../config/schema.ts";
-import { createLogger } from "../observe/log.ts";
 import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import { CombinedSource } from "../source/combine.ts";
 import { FileSource } from "../source/files.ts";
@@ -17,13 +17,12 @@ async function opened(
   fields: Readonly<Record<string, FieldValue>>,
   master = "",
 ): Promise<{ source: Source; lines: string[] }> {
-  const lines: string[] = [];
-  const write = (line: string): void => void lines.push(line);
+  const { log, lines } = recordingLog();
   const config = withFields(defaultConfig(), new Map(Object.entries(fields)));
   const source = await openSource(config, {
     master,
     nodeName: "n1",
-    log: createLogger({ format: "text", verbosity: 0, write, nowMs: () => 0, pid: 1 }),
+    log,
     onRequest: () => {},
     snapshot: config.kproxy.snapshot === "" ? null : new SnapshotMetrics(),
   });

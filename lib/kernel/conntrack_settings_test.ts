@@ -1,10 +1,10 @@
 import { assert, assertEquals } from "@std/assert";
 import { fakeSysctl, type SysctlRefusals } from "../../tests/support/fake_sysctl.ts";
 import { withNetns } from "../../tests/support/netns.ts";
+import { recordingLog } from "../../tests/support/recording_log.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../../tests/support/skip.ts";
 import type { ConntrackSetting } from "../conntrack/settings.ts";
 import { ExecError } from "../errors.ts";
-import { createLogger, type Logger } from "../observe/log.ts";
 import { applyConntrackSettings } from "./conntrack_settings.ts";
 import { cpuCount } from "./cpu.ts";
 import type { Exec } from "./exec.ts";
@@ -29,14 +29,6 @@ function sysctls(
       return Promise.resolve(fakeSysctl(values, argv.slice(1), refusals));
     },
   };
-}
-
-function recordingLog(): { log: Logger; lines: string[] } {
-  const lines: string[] = [];
-  const write = (line: string): void => {
-    lines.push(`${line[0]} ${line.slice(line.indexOf("]") + 2).trimEnd()}`);
-  };
-  return { log: createLogger({ format: "text", verbosity: 0, write, nowMs: () => 0, pid: 1 }), lines };
 }
 
 function wanted(name: string, value: number, atLeast: boolean): ConntrackSetting {

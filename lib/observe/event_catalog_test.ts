@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import { recordingLog } from "../../tests/support/recording_log.ts";
 import {
   configRefusedEvent,
   healthServerFailedEvent,
@@ -10,7 +11,6 @@ import {
   sysctlsRefusedEvent,
 } from "./event_catalog.ts";
 import { LogEvents, type ProxyEvent } from "./events.ts";
-import { createLogger } from "./log.ts";
 
 const SERVICE = { kind: "Service", namespace: "shop", name: "web" } as const;
 const NODE = { kind: "Node", name: "node-a" } as const;
@@ -108,13 +108,8 @@ Deno.test("every Event says what, why and about which object", { permissions: "n
 });
 
 Deno.test("without an API server Events go to the log", { permissions: "none" }, () => {
-  const lines: string[] = [];
-  const write = (line: string): void => {
-    lines.push(`${line[0]} ${line.slice(line.indexOf("]") + 2).trimEnd()}`);
-  };
-  const recorder = new LogEvents(
-    createLogger({ format: "text", verbosity: 0, write, nowMs: () => 0, pid: 1 }),
-  );
+  const { log, lines } = recordingLog();
+  const recorder = new LogEvents(log);
   recorder.record(startingEvent("node-a"));
   recorder.record(serviceQuarantinedEvent("node-a", { service: "shop/web", problem: "line 5 failed" }));
   assertEquals(lines, [

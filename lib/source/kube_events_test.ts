@@ -1,9 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
+import { recordingLog } from "../../tests/support/recording_log.ts";
 import { systemClock } from "../kernel/clock.ts";
 import { serviceHealthFailedEvent, startingEvent } from "../observe/event_catalog.ts";
 import type { ProxyEvent } from "../observe/events.ts";
-import { createLogger } from "../observe/log.ts";
 import type { HttpAnswer } from "./kube_answer.ts";
 import { type EventClient, KubeEvents } from "./kube_events.ts";
 import type { WriteRequest } from "./kube_http.ts";
@@ -46,22 +46,18 @@ class FakeEvents implements EventClient {
 class Setup implements AsyncDisposable {
   readonly time = new FakeTime(1735787045678);
   readonly api = new FakeEvents();
-  readonly lines: string[] = [];
+  readonly lines: readonly string[];
   readonly events: KubeEvents;
   readonly #stop = new AbortController();
   #ended: Promise<void> | undefined;
 
   constructor(verbosity = 1) {
+    const { log, lines } = recordingLog(verbosity);
+    this.lines = lines;
     this.events = new KubeEvents({
       client: this.api,
       hostname: "host-7",
-      log: createLogger({
-        format: "text",
-        verbosity,
-        write: (line) => this.lines.push(`${line[0]} ${line.slice(line.indexOf("]") + 2).trimEnd()}`),
-        nowMs: () => 0,
-        pid: 1,
-      }),
+      log,
       clock: { ...systemClock, nowMs: () => Date.now() },
       nowMs: () => Date.now(),
       random: () => 0,

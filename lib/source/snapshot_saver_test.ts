@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
+import { recordingLog } from "../../tests/support/recording_log.ts";
 import { systemClock } from "../kernel/clock.ts";
-import { createLogger } from "../observe/log.ts";
 import { SnapshotSaver } from "./snapshot_saver.ts";
 
 interface Bench {
@@ -20,14 +20,7 @@ interface Bench {
 async function withSaver(test: (bench: Bench) => Promise<void>): Promise<void> {
   using time = new FakeTime(0);
   const stop = new AbortController();
-  const lines: string[] = [];
-  const log = createLogger({
-    format: "text",
-    verbosity: 0,
-    write: (line) => lines.push(line),
-    nowMs: () => 0,
-    pid: 1,
-  });
+  const { log, lines } = recordingLog();
   const saver = new SnapshotSaver({
     path: "/s",
     log,
@@ -118,9 +111,8 @@ Deno.test("a write that fails is told once, counted each time, and tried again u
     bench.problem = undefined;
     await bench.pass(60);
     assertEquals([bench.writes, bench.failures], [[10, 20, 30, 40], 3]);
-    const told = bench.lines.map((line) => line.replace(/^.*?\] /, "").trim());
-    assertEquals(told, [
-      '"Cannot write the snapshot, going on without" file="/s" reason="Cannot write \\"/s\\": No space left on device (os error 28)"',
-      '"Snapshot written" file="/s" bytes=1000 took="0.0ms"',
+    assertEquals(bench.lines, [
+      'W "Cannot write the snapshot, going on without" file="/s" reason="Cannot write \\"/s\\": No space left on device (os error 28)"',
+      'I "Snapshot written" file="/s" bytes=1000 took="0.0ms"',
     ]);
   }));

@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
 import { FakeConntrack } from "../../tests/support/fake_conntrack.ts";
+import { recordingLog } from "../../tests/support/recording_log.ts";
 import { ExecError } from "../errors.ts";
 import { Conntrack } from "../kernel/conntrack.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
@@ -13,7 +14,6 @@ import {
   testSliceEndpoint,
   testSlicePort,
 } from "../model/test_objects.ts";
-import { createLogger } from "../observe/log.ts";
 import { type FlowReconciliation, StaleFlowReconciler } from "./conntrack.ts";
 
 const [A, B] = ["10.244.1.3", "10.244.1.4"];
@@ -24,7 +24,7 @@ const DNS = testService({ ports: [testPort({ protocol: "UDP", port: 53 })] });
 /** A tracker, a table and the reconciler between them; `sync()` does what a sync that succeeds leads to. */
 class Setup {
   readonly table = new FakeConntrack();
-  readonly lines: string[] = [];
+  readonly lines: readonly string[];
   readonly seen: FlowReconciliation[] = [];
   readonly tracker = new ChangeTracker({ family: "IPv4", node: NODE_A });
   readonly reconciler: StaleFlowReconciler;
@@ -42,17 +42,13 @@ class Setup {
       this.#nowMs += this.runMs;
       return real(...args);
     };
+    const { log, lines } = recordingLog(1);
+    this.lines = lines;
     this.reconciler = new StaleFlowReconciler({
       family: "IPv4",
       conntrack: new Conntrack(this.table),
       nodePortIps: () => this.nodePortIps,
-      log: createLogger({
-        format: "text",
-        verbosity: 1,
-        write: (line) => this.lines.push(line.slice(line.indexOf("]") + 2).trimEnd()),
-        nowMs: () => 0,
-        pid: 1,
-      }),
+      log,
       observe: (reconciliation) => this.seen.push(reconciliation),
       requestSync: () => this.requests++,
       nowMs: () => this.#nowMs,
@@ -103,7 +99,7 @@ Deno.test("the first sync removes what an earlier process left, and moves no liv
     "10.0.0.5:4003 > 198.51.100.1:53 < 198.51.100.1:53",
   ]);
   assertEquals(setup.seen, [{ family: "IPv4", deleted: 2, durationMs: 0 }]);
-  assertEquals(setup.lines, ['"Deleted stale UDP flows" family="IPv4" flows=2 found=2 took="0ms"']);
+  assertEquals(setup.lines, ['I "Deleted stale UDP flows" family="IPv4" flows=2 found=2 took="0ms"']);
 });
 
 Deno.test("flows follow their endpoints: replaced, gone, back", async () => {

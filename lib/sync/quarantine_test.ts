@@ -1,8 +1,8 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
+import { recordingLog } from "../../tests/support/recording_log.ts";
 import type { QuarantinedService } from "../backend/backend.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { syncOutcome } from "../../tests/support/sync_outcome.ts";
-import { createLogger } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
 import { observeQuarantine } from "./quarantine.ts";
 import type { SyncOutcome } from "./reconcile.ts";
@@ -14,16 +14,9 @@ function outcome(family: IpFamily, quarantined: readonly QuarantinedService[]): 
 }
 
 Deno.test("each quarantined Service is told once, its release too, and the metric follows", async () => {
-  const lines: string[] = [];
   const metrics = new ProxyMetrics({ mode: "nftables" });
   const heard: string[] = [];
-  const log = createLogger({
-    format: "text",
-    verbosity: 0,
-    write: (line) => lines.push(line),
-    nowMs: () => 0,
-    pid: 1,
-  });
+  const { log, lines } = recordingLog();
   const observer = observeQuarantine({
     log,
     metrics,

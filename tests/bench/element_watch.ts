@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { signalChild } from "../support/end_child.ts";
 import type { Netns } from "../support/netns.ts";
 import type { KernelCommit } from "./kernel_events.ts";
 import { LineReader } from "./line_reader.ts";
@@ -88,12 +89,7 @@ export class ElementWatch implements CommitWatch {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    try {
-      this.#child.kill("SIGKILL");
-    } catch (error) {
-      // It ended with its namespace.
-      if (!(error instanceof TypeError)) throw error;
-    }
+    signalChild(this.#child);
     await this.#done;
     await this.#child.status;
   }

@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { signalChild } from "../support/end_child.ts";
 import type { Netns } from "../support/netns.ts";
 import type { ChangeSign, CommitWatch } from "./mode.ts";
 
@@ -140,12 +141,7 @@ export class KernelWatch implements CommitWatch {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    try {
-      this.#child.kill("SIGKILL");
-    } catch (error) {
-      // It ended with its namespace.
-      if (!(error instanceof TypeError)) throw error;
-    }
+    signalChild(this.#child);
     await this.#done;
     await this.#child.status;
   }

@@ -5,6 +5,7 @@
  */
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
+import { signalChild } from "../support/end_child.ts";
 import type { Netns } from "../support/netns.ts";
 import { NODE_NAME } from "./fake_objects.ts";
 import type { BenchMode } from "./mode.ts";
@@ -177,12 +178,7 @@ export class KproxyProcess implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    try {
-      this.#child.kill("SIGKILL");
-    } catch (error) {
-      // It has ended already.
-      if (!(error instanceof TypeError)) throw error;
-    }
+    signalChild(this.#child);
     await this.#child.status;
     await this.#done;
   }

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
+import { signalChild } from "../support/end_child.ts";
 import { e2eTest, need, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
 const NEEDS = [ROOT_NAMESPACES, program("iptables"), program("nft"), program("ip"), program("sysctl")];
@@ -62,12 +63,7 @@ class Demo implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    try {
-      this.#child.kill("SIGTERM");
-    } catch (error) {
-      // It has ended, as it should.
-      if (!(error instanceof TypeError)) throw error;
-    }
+    signalChild(this.#child, "SIGTERM");
     await this.ended;
   }
 

@@ -5,19 +5,19 @@ import {
   startingEvent,
   sysctlsRefusedEvent,
 } from "../../lib/observe/event_catalog.ts";
-import { createLogger } from "../../lib/observe/log.ts";
 import { apiAccess } from "../../lib/source/kube_access.ts";
 import { readText } from "../../lib/source/kube_answer.ts";
 import { KubeEvents } from "../../lib/source/kube_events.ts";
 import { KubeClient } from "../../lib/source/kube_http.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
+import { recordingLog } from "../support/recording_log.ts";
 import { e2eTest } from "../support/skip.ts";
 
 type StoredEvent = Readonly<Record<string, unknown>> & { readonly metadata: { readonly name: string } };
 
 /** A recorder at work on the server, and a look at what the server has. */
 class Reporter implements AsyncDisposable {
-  readonly lines: string[] = [];
+  readonly lines: readonly string[];
   readonly #client: KubeClient;
   readonly #stop = new AbortController();
   readonly events: KubeEvents;
@@ -25,16 +25,12 @@ class Reporter implements AsyncDisposable {
 
   private constructor(client: KubeClient) {
     this.#client = client;
+    const { log, lines } = recordingLog();
+    this.lines = lines;
     this.events = new KubeEvents({
       client,
       hostname: "host-7",
-      log: createLogger({
-        format: "text",
-        verbosity: 0,
-        write: (line) => this.lines.push(line),
-        nowMs: () => 0,
-        pid: 1,
-      }),
+      log,
       clock: systemClock,
       nowMs: () => performance.timeOrigin + performance.now(),
       random: Math.random,
@@ -69,7 +65,7 @@ class Reporter implements AsyncDisposable {
       if (found.length === count) return found;
       assert(
         performance.now() < deadlineMs,
-        `${found.length} Events instead of ${count}\n${this.lines.join("")}`,
+        `${found.length} Events instead of ${count}\n${this.lines.join("\n")}`,
       );
       await new Promise((resolve) => setTimeout(resolve, 50));
     }

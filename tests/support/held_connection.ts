@@ -4,6 +4,7 @@
  * @module
  */
 import { ROOT } from "../../tools/project_files.ts";
+import { signalChild } from "./end_child.ts";
 import type { SocketAddress } from "./lab_sockets.ts";
 import type { Netns } from "./netns.ts";
 
@@ -17,16 +18,6 @@ function start(netns: Netns, role: string, { ip, port }: SocketAddress): Deno.Ch
     stdout: role === "serve" ? "null" : "piped",
     stderr: "null",
   }).spawn();
-}
-
-/** Kills a process that may have ended by itself. */
-function kill(child: Deno.ChildProcess): void {
-  try {
-    child.kill("SIGKILL");
-  } catch (error) {
-    // What the runtime says of a process that it knows to have ended.
-    if (!(error instanceof TypeError)) throw error;
-  }
 }
 
 /** Serves such connections until disposed of. */
@@ -49,7 +40,7 @@ export class EchoServer implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    kill(this.#child);
+    signalChild(this.#child);
     await this.#child.status;
   }
 }
@@ -104,7 +95,7 @@ export class HeldConnection implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (!this.#hasEnded) kill(this.#child);
+    if (!this.#hasEnded) signalChild(this.#child);
     await this.#reading;
     await this.#child.status;
     if (!this.#isClosed) await this.#child.stdin.abort();

@@ -4,6 +4,7 @@
  * @module
  */
 import { permissionFlags } from "../../tools/permissions.ts";
+import { signalChild } from "./end_child.ts";
 
 /** The program at work. */
 export interface KubeChild extends AsyncDisposable {
@@ -65,12 +66,7 @@ export function startKubeChild(
       }
     },
     async [Symbol.asyncDispose]() {
-      try {
-        child.kill("SIGKILL");
-      } catch (error) {
-        // It has ended by itself.
-        if (!(error instanceof TypeError || error instanceof Deno.errors.NotFound)) throw error;
-      }
+      signalChild(child);
       await child.status;
       await reading;
     },

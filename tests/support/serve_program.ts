@@ -11,6 +11,7 @@ import { NODE_A, testService, testSlice, testSliceEndpoint } from "../../lib/mod
 import { createLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { NodeServers } from "../../lib/serve/node_servers.ts";
+import { syncOutcome } from "./sync_outcome.ts";
 
 /** What to serve. */
 export interface ServeOrder {
@@ -89,17 +90,7 @@ function offer(family: IpFamily, { services = [] }: ServeOrder, servers: NodeSer
     const slice = testSlice({ name: `${name}-1`, serviceName: name, addressType: family, endpoints: ready });
     tracker.updateEndpointSlice(slice, false);
   }
-  servers.observer.synced({
-    family,
-    full: true,
-    report: { commands: 0, bytes: 0, written: {}, total: {} },
-    durationMs: 0,
-    services: [],
-    triggerTimesMs: [],
-    udpEndpointsChanged: false,
-    udpServicesChanged: false,
-    state: tracker.checkout().state,
-  });
+  servers.observer.synced({ ...syncOutcome(family), state: tracker.checkout().state });
 }
 
 if (import.meta.main) await serve(JSON.parse(Deno.args[0] ?? "{}"));

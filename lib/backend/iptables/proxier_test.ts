@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeIptables, type FakeIptablesOptions } from "../../../tests/support/fake_iptables.ts";
 import { fakeSysctl } from "../../../tests/support/fake_sysctl.ts";
+import { recordingLog } from "../../../tests/support/recording_log.ts";
 import { defaultConfig } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../errors.ts";
@@ -8,7 +9,6 @@ import type { Exec, ExecResult } from "../../kernel/exec.ts";
 import { ChangeTracker } from "../../model/change_tracker.ts";
 import type { NodeObject } from "../../model/objects.ts";
 import { NODE_A } from "../../model/test_objects.ts";
-import { createLogger } from "../../observe/log.ts";
 import type { PreparedMode } from "../mode.ts";
 import { prepareIptables } from "./proxier.ts";
 
@@ -31,7 +31,6 @@ const SYSCTLS = { [BE_LIBERAL]: "0", [ROUTE_LOCALNET]: "1", "net.ipv6.conf.all.d
 /** A node in memory, and what the log says of it. */
 function machine({ sysctls = SYSCTLS, refuse, config = defaultConfig(), ...options }: Machine) {
   const iptables = new FakeIptables(options);
-  const lines: string[] = [];
   const started: string[] = [];
   const exec: Exec = {
     run: (argv, options) => {
@@ -44,13 +43,7 @@ function machine({ sysctls = SYSCTLS, refuse, config = defaultConfig(), ...optio
       return Promise.resolve(fakeSysctl(sysctls, args));
     },
   };
-  const log = createLogger({
-    format: "text",
-    verbosity: 0,
-    write: (line) => lines.push(line.slice(line.indexOf("]") + 2)),
-    nowMs: () => 0,
-    pid: 1,
-  });
+  const { log, lines } = recordingLog();
   return { iptables, lines, started, prepare: () => prepareIptables({ exec, config, log }) };
 }
 
@@ -175,7 +168,7 @@ Deno.test("without the program sysctl the safe is assumed and the package named"
   assertMatch(iptables.saved("IPv4", "filter"), /-A KUBE-FORWARD .*INVALID.*-j DROP/);
   const warned = lines.filter((line) => line.includes("procps"));
   assertEquals(warned.length, 2, lines.join(""));
-  assertMatch(warned[0] ?? "", /^"Kernel settings cannot be read: install procps/);
+  assertMatch(warned[0] ?? "", /^W "Kernel settings cannot be read: install procps/);
   assertMatch(warned[1] ?? "", /127\.0\.0\.1.*route_localnet/);
 });
 

@@ -2,12 +2,12 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { FakeNft } from "../../../tests/support/fake_nft.ts";
 import { TABLE } from "../../../tests/support/nftables_rig.ts";
+import { recordingLog } from "../../../tests/support/recording_log.ts";
 import { defaultConfig } from "../../config/defaults.ts";
 import { ExecError, UnsupportedError } from "../../errors.ts";
 import type { Exec, ExecResult } from "../../kernel/exec.ts";
 import { ChangeTracker } from "../../model/change_tracker.ts";
 import { NODE_A } from "../../model/test_objects.ts";
-import { createLogger } from "../../observe/log.ts";
 import { neededFeatures } from "./features.ts";
 import { prepareNftables } from "./proxier.ts";
 
@@ -32,7 +32,6 @@ function machine(options: Machine) {
   if (version !== undefined) nft.version = version;
   if (refuse !== undefined) nft.refuse = refuse;
   if (fail !== undefined) nft.fail = fail;
-  const lines: string[] = [];
   const exec: Exec = {
     run: (argv, options): Promise<ExecResult> => {
       const gone = argv[0] === "nft" ? missing : disableIpv6 === null;
@@ -41,13 +40,7 @@ function machine(options: Machine) {
       return Promise.resolve({ code: 0, stdout: `${disableIpv6}\n`, stderr: "" });
     },
   };
-  const log = createLogger({
-    format: "text",
-    verbosity: 0,
-    write: (line) => lines.push(line.slice(line.indexOf("]") + 2)),
-    nowMs: () => 0,
-    pid: 1,
-  });
+  const { log, lines } = recordingLog();
   const defaults = defaultConfig();
   const config = {
     ...defaults,

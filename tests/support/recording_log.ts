@@ -1,0 +1,15 @@
+/**
+ * A log that keeps its lines for a test to read.
+ *
+ * @module
+ */
+import { createLogger, type ProgramLogger } from "../../lib/observe/log.ts";
+
+/** A log and what it says, e.g. `W "Cannot read" file="/s"`: the letter of the severity, then what follows klog's header. */
+export function recordingLog(verbosity = 0): { readonly log: ProgramLogger; readonly lines: string[] } {
+  const lines: string[] = [];
+  const write = (line: string): void => {
+    lines.push(`${line[0]} ${line.slice(line.indexOf("]") + 2).trimEnd()}`);
+  };
+  return { log: createLogger({ format: "text", verbosity, write, nowMs: () => 0, pid: 1 }), lines };
+}
