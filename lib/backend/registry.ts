@@ -6,15 +6,25 @@
 import type { ProxyMode } from "../config/types.ts";
 import type { PrepareMode } from "./mode.ts";
 
-/**
- * The modes that have an implementation. Which of them a node runs is decided in `choose_mode.ts`. Each is loaded when it is
- * tried: a node runs one of them.
- */
-export const MODES: ReadonlyMap<ProxyMode, PrepareMode> = new Map<ProxyMode, PrepareMode>([
-  ["nftables", async (context) => (await import("./nftables/proxier.ts")).prepareNftables(context)],
-  ["iptables", async (context) => (await import("./iptables/proxier.ts")).prepareIptables(context)],
-  ["ipvs", async (context) => (await import("./ipvs/proxier.ts")).prepareIpvs(context)],
+/** Each mode is loaded when it is tried: a node runs one of them. */
+const LOADERS: ReadonlyMap<ProxyMode, () => Promise<PrepareMode>> = new Map<
+  ProxyMode,
+  () => Promise<PrepareMode>
+>([
+  ["nftables", async () => (await import("./nftables/proxier.ts")).prepareNftables],
+  ["iptables", async () => (await import("./iptables/proxier.ts")).prepareIptables],
+  ["ipvs", async () => (await import("./ipvs/proxier.ts")).prepareIpvs],
 ]);
+
+/** The modes that have an implementation. Which of them a node runs is decided in `choose_mode.ts`. */
+export const MODES: ReadonlyMap<ProxyMode, PrepareMode> = new Map<ProxyMode, PrepareMode>(
+  [...LOADERS].map(([mode, load]) => [mode, async (context) => (await load())(context)]),
+);
+
+/** Loads a mode before it is tried. */
+export async function preloadMode(mode: ProxyMode): Promise<void> {
+  await LOADERS.get(mode)?.();
+}
 
 /** Names of the implemented modes. */
 export const IMPLEMENTED_MODES: readonly ProxyMode[] = [...MODES.keys()];

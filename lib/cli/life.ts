@@ -4,7 +4,7 @@
  * @module
  */
 import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../backend/choose_mode.ts";
-import { MODES } from "../backend/registry.ts";
+import { MODES, preloadMode } from "../backend/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
 import { checkFamilies } from "../config/families.ts";
 import type { KubeProxyConfiguration, SyncPeriods } from "../config/types.ts";
@@ -152,10 +152,10 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
 export async function prepareNode({ config, log, programs: exec }: PlannedLife): Promise<PreparedNode> {
   const settings = conntrackSettings(config.conntrack, cpuCount());
   const { modes } = candidateModes(config, MODES);
-  const sysctls = await nodeSysctls(exec, log, [
-    ...settings.map(({ name }) => name),
-    ...modeSysctls(modes.slice(0, 1)),
-  ]);
+  const best = modes.slice(0, 1);
+  const names = [...settings.map(({ name }) => name), ...modeSysctls(best)];
+  // The program leaves this process the time to load.
+  const [sysctls] = await Promise.all([nodeSysctls(exec, log, names), ...best.map(preloadMode)]);
   const refused = await applyConntrackSettings(exec, settings, log, sysctls);
   const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log, sysctls });
   tellOfFamilies(chosen.config, chosen.prepared.proxiers.map(({ family }) => family), log);

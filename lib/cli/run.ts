@@ -22,6 +22,7 @@ import {
 } from "./life.ts";
 import type { ParsedFlags } from "./parse_args.ts";
 import { serveNode } from "./serve_node.ts";
+import { preloadSource } from "./source.ts";
 import { StopSignals } from "./stop_signals.ts";
 import { versionLine } from "./version.ts";
 
@@ -53,13 +54,16 @@ export async function runCommand(
   log.info("Starting", { version: versionLine(), mode: config.mode, node });
   using signals = new StopSignals((name) => log.info("Stopping, rules stay in place", { signal: name }));
   const preparation = prepareNode(planned);
+  const isInit = flags.get("init-only") === true;
+  const loading = isInit ? null : preloadSource(config, flags.get("master") ?? "");
   // The tools may wait long for a lock that others hold. What is abandoned has only read, or set what it found wanting.
   const prepared = await Promise.race([preparation, signals.received]);
   if (prepared === null) return 0;
-  if (flags.get("init-only") === true) {
+  if (isInit) {
     log.info("System initialized and --init-only specified");
     return 0;
   }
+  await loading;
   const life = beginLife(planned, prepared, await openChannels(planned));
   if (file === null) {
     await serveNode(life, { signal: signals.signal, onStarted: () => {} });

@@ -54,6 +54,11 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
   return files === null ? api : new CombinedSource(files, api, (message) => log.info(message));
 }
 
+/** Loads early what {@linkcode openSource} will need, in time that is spent waiting. What cannot be loaded is told there. */
+export async function preloadSource(config: KubeProxyConfiguration, master: string): Promise<void> {
+  if (usesApiServer(config, master)) await Promise.allSettled(loadApi());
+}
+
 /** False if manifests are all there is. `master` as in {@linkcode SourceOptions}. */
 export function usesApiServer(config: KubeProxyConfiguration, master: string): boolean {
   return config.kproxy.manifests.length === 0 || master !== "" || config.clientConnection.kubeconfig !== "";
@@ -81,15 +86,16 @@ async function requirePaths(manifests: readonly string[]): Promise<void> {
   }
 }
 
+function loadApi() {
+  return [import("../source/kube_access.ts"), import("../source/kube.ts")] as const;
+}
+
 async function openApi(
   config: KubeProxyConfiguration,
   { master, nodeName, log, onRequest, snapshot, exec }: SourceOptions,
 ): Promise<Source> {
   // Loaded only where it is needed: the API client's modules cost memory that a node without an API server can keep.
-  const [{ apiAccess }, { KubeSource }] = await Promise.all([
-    import("../source/kube_access.ts"),
-    import("../source/kube.ts"),
-  ]);
+  const [{ apiAccess }, { KubeSource }] = await Promise.all(loadApi());
   const { kubeconfig, qps, burst } = config.clientConnection;
   const access = await apiAccess({ kubeconfig, master, env: Deno.env });
   let hasAnswered = false;
