@@ -284,22 +284,12 @@ const SITUATIONS: readonly Case[] = [
 
 const keys = (endpoints: readonly Endpoint[]): string => endpoints.map((endpoint) => endpoint.key).join(",");
 
-for (const { name, port, endpoints, cluster, local, allReachable, hasAny, ...derived } of VECTORS) {
-  Deno.test(`vector ${name}`, pure, () => {
-    const got = categorizeEndpoints(endpoints, port, NODE_A);
-    assertEquals([keys(got.cluster), keys(got.local), keys(got.allReachable), got.hasAny], [
-      cluster,
-      local,
-      allReachable,
-      hasAny,
-    ]);
-    if (derived.hasInternal !== undefined) assertEquals(hasInternalEndpoints(port, got), derived.hasInternal);
-    if (derived.hasExternal !== undefined) assertEquals(hasExternalEndpoints(port, got), derived.hasExternal);
-  });
-}
-
-for (const { name, port, endpoints, cluster, local, allReachable, hasAny, ...derived } of SITUATIONS) {
-  Deno.test(`endpoints in use: ${name}`, pure, () => {
+const TITLED = [
+  ...VECTORS.map((one) => ({ ...one, title: `vector ${one.name}` })),
+  ...SITUATIONS.map((one) => ({ ...one, title: `endpoints in use: ${one.name}` })),
+];
+for (const { title, port, endpoints, cluster, local, allReachable, hasAny, ...derived } of TITLED) {
+  Deno.test(title, pure, () => {
     const got = categorizeEndpoints(endpoints, port, NODE_A);
     assertEquals([keys(got.cluster), keys(got.local), keys(got.allReachable), got.hasAny], [
       cluster,

@@ -1,18 +1,11 @@
 import { assertEquals } from "@std/assert";
 import type { NodeObject } from "../model/objects.ts";
+import { testNode } from "../model/test_objects.ts";
 import { HealthState } from "./health_state.ts";
 import { formatRfc3339 } from "./rfc3339.ts";
 
 const PURE = { permissions: "none" } as const;
-const NODE: NodeObject = {
-  kind: "Node",
-  name: "node-a",
-  labels: {},
-  podCIDRs: [],
-  addresses: [],
-  taintKeys: [],
-  deleting: false,
-};
+const NODE = testNode();
 const EPOCH_MS = 1_735_787_045_000;
 
 /** A dual-stack proxy with a sync period of 30 s, whose loops have just begun. */

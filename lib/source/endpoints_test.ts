@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import fc from "fast-check";
 import type { EndpointsSource } from "../config/types.ts";
 import type { EndpointSlice } from "../model/objects.ts";
+import { testSlice, testSliceEndpoint } from "../model/test_objects.ts";
 import { decodeEndpoints, EndpointsMerger } from "./endpoints.ts";
 import type { SourceEvent } from "./source.ts";
 
@@ -64,25 +65,7 @@ pure("Endpoints without subsets are no slices", () => {
 });
 
 function slice(name: string, serviceName = "web", addressType = "IPv4", ip = "10.0.0.1"): EndpointSlice {
-  const endpoint = {
-    addresses: [ip],
-    nodeName: "",
-    ready: true,
-    serving: true,
-    terminating: false,
-    zoneHints: [],
-    nodeHints: [],
-  };
-  return {
-    kind: "EndpointSlice",
-    namespace: "shop",
-    name,
-    addressType,
-    serviceName,
-    ports: [],
-    endpoints: [endpoint],
-    lastChangeTriggerTimeMs: null,
-  };
+  return testSlice({ name, addressType, serviceName, ports: [], endpoints: [testSliceEndpoint(ip)] });
 }
 
 function said(events: readonly SourceEvent[]): string[] {

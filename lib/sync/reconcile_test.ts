@@ -4,49 +4,22 @@ import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend/backend
 import { SyncError } from "../errors.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import type { EndpointSlice, Service } from "../model/objects.ts";
+import { testPort, testService, testSlice, testSliceEndpoint, testSlicePort } from "../model/test_objects.ts";
 import { Reconciler, type ReconcilerOptions, type SyncFailure, type SyncOutcome } from "./reconcile.ts";
 
 function service(name: string, port = 80, protocol: "TCP" | "UDP" = "TCP"): Service {
-  return {
-    kind: "Service",
-    namespace: "ns",
-    name,
-    uid: "",
-    type: "ClusterIP",
-    clusterIP: "10.96.0.1",
-    clusterIPs: ["10.96.0.1"],
-    ipFamilies: ["IPv4"],
-    ports: [{ name: "", protocol, port, nodePort: 0 }],
-    externalIPs: [],
-    loadBalancerSourceRanges: [],
-    loadBalancerIngress: [],
-    sessionAffinity: "None",
-    affinityTimeoutSeconds: 10800,
-    externalTrafficPolicy: "Cluster",
-    internalTrafficPolicy: "Cluster",
-    healthCheckNodePort: 0,
-  };
+  return testService({ namespace: "ns", name, ports: [testPort({ port, protocol })] });
 }
 
 function slice(serviceName: string, ips: readonly string[], protocol: "TCP" | "UDP" = "TCP"): EndpointSlice {
-  return {
-    kind: "EndpointSlice",
+  return testSlice({
     namespace: "ns",
     name: `${serviceName}-1`,
-    addressType: "IPv4",
     serviceName,
-    ports: [{ name: "", port: 8080, protocol }],
-    endpoints: ips.map((ip) => ({
-      addresses: [ip],
-      nodeName: "",
-      ready: true,
-      serving: true,
-      terminating: false,
-      zoneHints: [],
-      nodeHints: [],
-    })),
+    ports: [testSlicePort({ protocol })],
+    endpoints: ips.map((ip) => testSliceEndpoint(ip)),
     lastChangeTriggerTimeMs: 1000,
-  };
+  });
 }
 
 const REPORT: ApplyReport = { commands: 1, bytes: 0, written: {}, total: {} };

@@ -6,6 +6,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { withNetns } from "../support/netns.ts";
+import { pathExists } from "../support/path_exists.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { inFolder, kproxyArgv } from "./kproxy.ts";
 
@@ -90,7 +91,7 @@ exec sleep 15
         args: [`--manifests=${folder}/web.yaml`],
         path: bin,
       });
-      while (!await isThere(`${folder}/waiting`)) await new Promise((resolve) => setTimeout(resolve, 20));
+      while (!await pathExists(`${folder}/waiting`)) await new Promise((resolve) => setTimeout(resolve, 20));
       const start = performance.now();
       const { code, signal } = await kproxy.stop("SIGTERM");
       assertEquals([code, signal], [0, null], kproxy.log);
@@ -100,13 +101,3 @@ exec sleep 15
     });
   });
 });
-
-async function isThere(path: string): Promise<boolean> {
-  try {
-    await Deno.stat(path);
-    return true;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
-}

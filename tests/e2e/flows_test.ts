@@ -9,7 +9,7 @@ import { IMPLEMENTED_MODES } from "../../lib/backend/registry.ts";
 import { parsePacket } from "../../lib/netfilter/flow.ts";
 import { type FlowCase, flowOf, type FlowOptions, type FlowStep, optionsOf } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
-import { marker, nodeInZone } from "../support/flow_objects.ts";
+import { commonFlags, flag, marker, nodeInZone } from "../support/flow_objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { isLoopbackFromOutside, LabFlowCase } from "../support/lab_flow.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
@@ -79,19 +79,10 @@ function startOptions(
 /** iptables mode is told everything by flags, nftables mode by a file: it has no flag for its mark. */
 function kproxyArgs(mode: Surface["mode"], options: StartOptions, configPath: string): string[] {
   if (mode === "nftables") return ["--hostname-override=node-a", `--config=${configPath}`];
-  const flag = (name: string, value: string | number | boolean): string[] =>
-    value === "" ? [] : [`--${name}=${value}`];
   return [
-    "--hostname-override=node-a",
+    ...commonFlags(options),
     "--iptables-min-sync-period=0s",
-    ...flag("detect-local-mode", options.detectLocalMode),
-    ...flag("cluster-cidr", options.clusterCIDR),
-    ...flag("pod-bridge-interface", options.bridgeInterface),
-    ...flag("pod-interface-name-prefix", options.interfaceNamePrefix),
-    ...flag("masquerade-all", options.masqueradeAll),
-    ...flag("iptables-masquerade-bit", options.masqueradeBit),
     ...flag("iptables-localhost-nodeports", options.localhostNodePorts),
-    ...flag("nodeport-addresses", (options.nodePortAddresses ?? []).join(",")),
   ];
 }
 

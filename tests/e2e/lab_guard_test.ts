@@ -7,16 +7,13 @@ import { assert, assertEquals } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
 import type { Guarded } from "../support/guarded_program.ts";
 import { KAPI } from "../support/kapi.ts";
+import { pathExists } from "../support/path_exists.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
-
-async function exists(path: string): Promise<boolean> {
-  return await Deno.stat(path).then(() => true, () => false);
-}
 
 /** Those of `left` that are still there. */
 async function leftOf({ netns, folder, pids }: Guarded): Promise<string[]> {
   const paths = [`/run/netns/${netns}`, folder, ...pids.map((pid) => `/proc/${pid}`)];
-  const left = await Promise.all(paths.map(async (path) => await exists(path) ? [path] : []));
+  const left = await Promise.all(paths.map(async (path) => await pathExists(path) ? [path] : []));
   return left.flat();
 }
 

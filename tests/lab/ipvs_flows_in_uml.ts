@@ -6,7 +6,7 @@
  */
 import { assertEquals } from "@std/assert";
 import { type FlowCase, type FlowOptions, optionsOf } from "../flows/flow_case.ts";
-import { marker, nodeInZone } from "../support/flow_objects.ts";
+import { commonFlags, marker, nodeInZone } from "../support/flow_objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { IPVS_LAB_CASES, ipvsLabGap } from "../support/ipvs_lab_cases.ts";
 import { LabFlowCase } from "../support/lab_flow.ts";
@@ -26,20 +26,7 @@ function startOptions(
 }
 
 function kproxyArgs(options: StartOptions): string[] {
-  const flag = (name: string, value: string | number | boolean): string[] =>
-    value === "" ? [] : [`--${name}=${value}`];
-  return [
-    "--proxy-mode=ipvs",
-    "--hostname-override=node-a",
-    "--ipvs-min-sync-period=0s",
-    ...flag("detect-local-mode", options.detectLocalMode),
-    ...flag("cluster-cidr", options.clusterCIDR),
-    ...flag("pod-bridge-interface", options.bridgeInterface),
-    ...flag("pod-interface-name-prefix", options.interfaceNamePrefix),
-    ...flag("masquerade-all", options.masqueradeAll),
-    ...flag("iptables-masquerade-bit", options.masqueradeBit),
-    ...flag("nodeport-addresses", (options.nodePortAddresses ?? []).join(",")),
-  ];
+  return ["--proxy-mode=ipvs", "--ipvs-min-sync-period=0s", ...commonFlags(options)];
 }
 
 /** What else on the node decides about packets. */

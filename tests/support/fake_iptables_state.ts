@@ -3,11 +3,11 @@
  *
  * @module
  */
-import { NO_IPVS_WISHES } from "../../lib/model/ipvs_wishes.ts";
 import type { IptablesSettings } from "../../lib/backend/iptables/apply.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
 import type { IpFamily, NamespacedName } from "../../lib/model/objects.ts";
 import type { Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../lib/model/state.ts";
+import { testServicePort } from "../../lib/model/test_objects.ts";
 
 /** Service name → how many endpoints it has. */
 export type ServiceSizes = Readonly<Record<string, number>>;
@@ -48,24 +48,14 @@ export function stateOf(family: IpFamily, sizes: ServiceSizes): ProxyState {
 
 function servicePortOf(family: IpFamily, name: string, number: number): ServicePort {
   const high = number >> 8, low = number & 255;
-  return {
+  return testServicePort({
     key: `shop/${name}:http/TCP`,
     namespacedName: `shop/${name}`,
     text: `shop/${name}:http`,
     portName: "http",
-    protocol: "TCP",
     clusterIP: family === "IPv4" ? `10.96.${high}.${low}` : `fd00:10:96::${(number + 1).toString(16)}`,
-    port: 80,
     nodePort: name.endsWith("-np") ? 30000 + number : 0,
-    externalIPs: [],
-    loadBalancerVIPs: [],
-    loadBalancerSourceRanges: [],
-    stickyMaxAgeSeconds: 0,
-    externalPolicyLocal: false,
-    internalPolicyLocal: false,
-    healthCheckNodePort: 0,
-    ipvs: NO_IPVS_WISHES,
-  };
+  });
 }
 
 function endpointOf(family: IpFamily, service: number, index: number): Endpoint {

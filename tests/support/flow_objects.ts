@@ -1,8 +1,9 @@
 /**
- * What is on a node of the flow cases with real packets beside the objects of a case.
+ * What a node of the flow cases with real packets has and is told beside the objects of a case.
  *
  * @module
  */
+import type { FlowOptions } from "../flows/flow_case.ts";
 import { service } from "../flows/objects.ts";
 import { NODE_OBJECT } from "./node_lab.ts";
 
@@ -24,4 +25,34 @@ export function marker(index: number): Record<string, unknown> {
     ipFamilies: ["IPv4", "IPv6"],
     ports: [":1"],
   });
+}
+
+/** A flag of kproxy; none if the value is empty. */
+export function flag(name: string, value: string | number | boolean): string[] {
+  return value === "" ? [] : [`--${name}=${value}`];
+}
+
+/** The flags for the options that are the same in iptables and IPVS mode. */
+export function commonFlags(
+  options: Pick<
+    FlowOptions,
+    | "detectLocalMode"
+    | "clusterCIDR"
+    | "bridgeInterface"
+    | "interfaceNamePrefix"
+    | "masqueradeAll"
+    | "masqueradeBit"
+    | "nodePortAddresses"
+  >,
+): string[] {
+  return [
+    "--hostname-override=node-a",
+    ...flag("detect-local-mode", options.detectLocalMode),
+    ...flag("cluster-cidr", options.clusterCIDR),
+    ...flag("pod-bridge-interface", options.bridgeInterface),
+    ...flag("pod-interface-name-prefix", options.interfaceNamePrefix),
+    ...flag("masquerade-all", options.masqueradeAll),
+    ...flag("iptables-masquerade-bit", options.masqueradeBit),
+    ...flag("nodeport-addresses", (options.nodePortAddresses ?? []).join(",")),
+  ];
 }

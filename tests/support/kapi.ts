@@ -7,6 +7,7 @@ import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { findProgram } from "../../tools/setup.ts";
 import { LabGuard } from "./lab_guard.ts";
 import type { RawApiObject } from "./list_watch_server.ts";
+import { pathExists } from "./path_exists.ts";
 import { go, type Need, program } from "./skip.ts";
 
 /** What a test of the real API server needs. */
@@ -32,7 +33,7 @@ export async function buildKapi(): Promise<string> {
   // Test files may run at the same time: one builds, the others wait.
   using lock = await Deno.open(`${CACHE}lock`, { create: true, write: true });
   await lock.lock(true);
-  if (await exists(built)) return built;
+  if (await pathExists(built)) return built;
   const goPath = findProgram("go") ?? "/usr/local/go/bin/go";
   await runOk(systemExec, [`${SOURCES}build.sh`, `${built}.new`], {
     env: { PATH: `${goPath.replace(/\/go$/, "")}:${Deno.env.get("PATH") ?? ""}` },
@@ -247,14 +248,4 @@ async function hashOfSources(): Promise<string> {
   return Array.from(new Uint8Array(digest).slice(0, 8), (byte) => byte.toString(16).padStart(2, "0")).join(
     "",
   );
-}
-
-async function exists(path: string): Promise<boolean> {
-  try {
-    await Deno.stat(path);
-    return true;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
 }

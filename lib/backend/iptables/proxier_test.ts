@@ -7,8 +7,7 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../errors.ts";
 import type { Exec, ExecResult } from "../../kernel/exec.ts";
 import { ChangeTracker } from "../../model/change_tracker.ts";
-import type { NodeObject } from "../../model/objects.ts";
-import { NODE_A } from "../../model/test_objects.ts";
+import { NODE_A, testNode } from "../../model/test_objects.ts";
 import type { PreparedMode } from "../mode.ts";
 import { prepareIptables } from "./proxier.ts";
 
@@ -195,16 +194,7 @@ Deno.test("in mode NodeCIDR missing pod CIDRs are told only once the Node is kno
   const prepared = await prepare();
   const told = (): string[] => lines.filter((line) => line.includes("podCIDRs"));
   assertEquals(told(), []);
-  const node: NodeObject = {
-    kind: "Node",
-    name: "node-a",
-    labels: {},
-    podCIDRs: [],
-    addresses: [],
-    taintKeys: [],
-    deleting: false,
-  };
-  prepared.reconfigure(node);
-  prepared.reconfigure(node);
+  prepared.reconfigure(testNode());
+  prepared.reconfigure(testNode());
   assertEquals(told().length, 2, "once for each family");
 });
