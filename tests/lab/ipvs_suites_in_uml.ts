@@ -4,9 +4,10 @@
  *
  * @module
  */
+import { assertEquals } from "@std/assert";
 import { IPVS } from "../support/lab_mode.ts";
-import { WebLab } from "../support/lab_web.ts";
-import { endpointsComeAndGo, servicesComeAndGo, zoneDecides } from "../support/web_changes.ts";
+import { WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
+import { CLUSTER, endpointsComeAndGo, servicesComeAndGo, zoneDecides } from "../support/web_changes.ts";
 import { type Damage, REPAIR_ARGS, repairsDamages } from "../support/web_repairs.ts";
 import { catchUp, endAndStart, ENDS } from "../support/web_restarts.ts";
 import { spreadsEvenly } from "../support/web_spread.ts";
@@ -20,16 +21,37 @@ const DAMAGES: readonly (readonly [what: string, ...argv: string[]])[] = [
   ["one rule", "iptables", "-D", "KUBE-IPVS-FILTER", "6"],
   ["all virtual servers", "ipvsadm", "-C"],
   ["a real server", "ipvsadm", "-d", "-t", "192.0.2.10:30080", "-r", "10.244.0.12:8080"],
+  ["a scheduler", "ipvsadm", "-E", "-t", "10.96.0.1:80", "-s", "wlc"],
   ["the device", "ip", "link", "del", "kube-ipvs0"],
   ["an address", "ip", "address", "del", "10.96.0.1/32", "dev", "kube-ipvs0"],
   ["the entries of a set", "ipset", "flush", "KUBE-CLUSTER-IP"],
 ];
+
+/** IPVS remembers a connection for minutes; a new one from the same port must neither wait for that nor follow it. asks.md row 19. */
+async function portIsUsedAgain(_: Deno.TestContext, web: WebLab): Promise<void> {
+  await using kproxy = await web.start();
+  const source = "10.244.0.5";
+  // Else the client's own kernel remembers its port, too.
+  await web.pod.netns.run(["sysctl", "-q", "-w", "net.ipv4.tcp_max_tw_buckets=0"]);
+  for (const endpoint of [WEB_PODS[0], WEB_PODS[1], WEB_PODS[2], WEB_PODS[0]]) {
+    const edit = () => web.manifests.replace("endpoints.json", [webSlice([endpoint])]);
+    await kproxy.change(edit, "shop/web");
+    for (let again = 0; again < 2; again++) {
+      const asked = { protocol: "tcp", source, sourcePort: 40_000, to: CLUSTER, timeoutMs: 5_000 } as const;
+      const found = (await web.pod.probe(asked)).map((one) =>
+        one.kind === "answer" ? { server: one.answer.server, wasSynLost: one.wasSynLost } : one
+      );
+      assertEquals(found, [{ server: endpoint, wasSynLost: false }]);
+    }
+  }
+}
 
 const STORIES: readonly Story[] = [
   ["endpoints come and go", endpointsComeAndGo],
   ["Services come, change and go", servicesComeAndGo],
   ["the node's zone decides which hints count", (_, web) => zoneDecides(web)],
   ["connections are spread evenly", spreadsEvenly],
+  ["a client uses a port again", portIsUsedAgain],
   // SIGINT ends kproxy as SIGTERM does, which `ipvs_switches_in_uml.ts` has; a kill leaves the most to the next one.
   ...ENDS.filter(({ signal }) => signal === "SIGKILL").map((end): Story => [
     `kproxy is ended by ${end.signal} and started again`,

@@ -5,7 +5,7 @@
  */
 import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { OUT_FILTER_CHAIN } from "./base_rules.ts";
-import { type IpvsTable, type RealServer, realServerKey } from "../../netfilter/ipvs.ts";
+import { type IpvsTable, type RealServer, realServerKey, sameTreatment } from "../../netfilter/ipvs.ts";
 import type { CommittedIpvs } from "./committed.ts";
 import { setName, setNames } from "./sets.ts";
 import { chainBodies } from "./table_text.ts";
@@ -73,27 +73,24 @@ export function holdsEntries(
   });
 }
 
-/** True if every virtual server is there with its real servers. Those on their way out do not matter. */
+/** True if every virtual server is there as it was made, with its real servers. Those on their way out do not matter. */
 export function holdsServers({ virtualServers }: IpvsTable, { union }: CommittedIpvs): boolean {
   for (const wanted of union.servers()) {
-    if (!holdsRealServers(wanted, virtualServers.get(wanted.key)?.realServers)) return false;
+    const saved = virtualServers.get(wanted.key);
+    if (saved === undefined || !sameTreatment(saved.server, wanted.server)) return false;
+    if (!holdsRealServers(wanted, saved.realServers)) return false;
   }
   return true;
 }
 
-/** As {@linkcode holdsServers} of one; null: it is not there. */
+/** True if this one is there (null: it is not) with its real servers; a listing does not say how it was made. */
 export function holdsServer(wanted: WantedServer, found: readonly RealServer[] | null): boolean {
-  return holdsRealServers(
-    wanted,
-    found === null ? undefined : new Map(found.map((real) => [realServerKey(real), real])),
-  );
+  return found !== null &&
+    holdsRealServers(wanted, new Map(found.map((real) => [realServerKey(real), real])));
 }
 
-function holdsRealServers(
-  { realServers }: WantedServer,
-  found: ReadonlyMap<string, RealServer> | undefined,
-): boolean {
-  return found !== undefined && realServers.every((key) => found.get(key)?.weight === 1);
+function holdsRealServers({ realServers }: WantedServer, found: ReadonlyMap<string, RealServer>): boolean {
+  return realServers.every((key) => found.get(key)?.weight === 1);
 }
 
 /** True if the device (null: there is none) has every address. */

@@ -16,7 +16,7 @@ import {
 } from "../../netfilter/ipvs.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ServerChange } from "./ruleset.ts";
-import { Terminations } from "./terminations.ts";
+import { type Termination, Terminations } from "./terminations.ts";
 
 /** The first look at the connections of a real server that leaves: most have none. */
 export const FIRST_SWEEP_MS = 1_000;
@@ -114,7 +114,7 @@ export class IpvsNode {
       lastSweepMs = clock.nowMs();
       this.#pauseMs = Math.min(2 * this.#pauseMs, MAX_SWEEP_PAUSE_MS);
       this.#nextSweepMs = lastSweepMs + this.#pauseMs;
-      await this.exclusively(() => this.#sweep());
+      await this.#sweep();
     }
     // Nothing may happen between the last look at the list and this.
     this.#nextSweepMs = Infinity;
@@ -122,32 +122,47 @@ export class IpvsNode {
   }
 
   async #sweep(): Promise<void> {
-    const { ipvs, clock, log } = this.#options;
+    const { log } = this.#options;
     try {
-      const sweep = this.#terminations.sweep(await this.#loads(), clock.nowMs());
-      if (sweep.lines.length > 0) await ipvs.restore(sweep.lines);
-      this.#terminations.finish(sweep);
-      for (const { key, end } of sweep.ended) {
-        if (end === "deadline") {
-          log.info("Deleted a real server with its connections: its time was up", { key });
-        }
-      }
-      if (sweep.ended.length + sweep.vanished.length > 0) {
-        log.info("Deleted real servers", {
-          deleted: sweep.ended.length,
-          vanished: sweep.vanished.length,
-          left: this.#terminations.size,
-        }, 4);
-      }
+      // Between two syncs: all of these have lost their weight.
+      const { asked, wanted } = await this.exclusively(() =>
+        Promise.resolve({ asked: this.#terminations.all(), wanted: this.#terminations.virtualServers })
+      );
+      // Where there are many servers this takes long, and no sync has to wait for it.
+      const loads = await this.#loads(wanted);
+      await this.exclusively(() => this.#delete(loads, asked));
     } catch (error) {
       if (this.#end.signal.aborted) return;
       log.error("Cannot delete real servers, will try again", error, { waiting: this.#terminations.size });
     }
   }
 
-  async #loads(): Promise<ReadonlyMap<string, readonly RealServerLoad[]>> {
+  async #delete(
+    loads: ReadonlyMap<string, readonly RealServerLoad[]>,
+    asked: ReadonlySet<Termination>,
+  ): Promise<void> {
+    const { ipvs, clock, log } = this.#options;
+    const sweep = this.#terminations.sweep(loads, clock.nowMs(), asked);
+    if (sweep.lines.length > 0) await ipvs.restore(sweep.lines);
+    this.#terminations.finish(sweep);
+    for (const { key, end } of sweep.ended) {
+      if (end === "deadline") {
+        log.info("Deleted a real server with its connections: its time was up", { key });
+      }
+    }
+    if (sweep.ended.length + sweep.vanished.length > 0) {
+      log.info("Deleted real servers", {
+        deleted: sweep.ended.length,
+        vanished: sweep.vanished.length,
+        left: this.#terminations.size,
+      }, 4);
+    }
+  }
+
+  async #loads(
+    wanted: readonly VirtualServerName[],
+  ): Promise<ReadonlyMap<string, readonly RealServerLoad[]>> {
     const { ipvs } = this.#options;
-    const wanted: readonly VirtualServerName[] = this.#terminations.virtualServers;
     const loads = new Map<string, readonly RealServerLoad[]>();
     if (wanted.length > MAX_SINGLE_READS) {
       for (const [key, { realServers }] of await ipvs.loads()) loads.set(key, [...realServers.values()]);

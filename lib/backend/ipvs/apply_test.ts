@@ -132,6 +132,10 @@ const DAMAGES: Readonly<Record<string, (kernel: FakeIpvs["kernel"]) => void>> = 
     const real = servers.get("-t 10.96.0.1:80")?.real;
     for (const key of real?.keys() ?? []) real?.set(key, "-m -w 0");
   },
+  "a virtual server's scheduler": ({ servers }) => {
+    const server = servers.get("-t 10.96.0.1:80");
+    if (server !== undefined) server.options = "-s wlc";
+  },
   "the device": (kernel) => {
     kernel.addresses = null;
   },

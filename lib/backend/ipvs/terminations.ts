@@ -66,6 +66,11 @@ export class Terminations {
     );
   }
 
+  /** All that are in the list now. One that goes and comes again is another one. */
+  all(): ReadonlySet<Termination> {
+    return new Set([...this.#entries.values()].flatMap((entries) => [...entries.values()]));
+  }
+
   has(virtual: VirtualServerName, real: RealServerName): boolean {
     return this.#entries.get(virtualServerKey(virtual))?.has(realServerKey(real)) === true;
   }
@@ -121,14 +126,24 @@ export class Terminations {
     }
   }
 
-  /** What the connections of these virtual servers lead to. A virtual server that is not there has none. */
-  sweep(loads: ReadonlyMap<string, readonly RealServerLoad[]>, nowMs: number): Sweep {
+  /**
+   * What the connections of these virtual servers lead to. A virtual server that is not there has none.
+   *
+   * @param asked those that were in the list when the connections were counted; others are left alone
+   */
+  sweep(
+    loads: ReadonlyMap<string, readonly RealServerLoad[]>,
+    nowMs: number,
+    asked: ReadonlySet<Termination> = this.all(),
+  ): Sweep {
     const lines: string[] = [];
     const ended: { key: string; end: TerminationEnd }[] = [];
     const vanished: string[] = [];
     for (const [virtualKey, entries] of this.#entries) {
       const reals = new Map((loads.get(virtualKey) ?? []).map((real) => [realServerKey(real), real]));
-      for (const [realKey, { virtual, real, sinceMs }] of entries) {
+      for (const [realKey, termination] of entries) {
+        if (!asked.has(termination)) continue;
+        const { virtual, real, sinceMs } = termination;
         const key = terminationKey(virtual, real);
         const load = reals.get(realKey);
         const end = load === undefined ? null : this.#endOf(load, sinceMs, nowMs);
