@@ -77,7 +77,7 @@ async function ipvsRules(netns: Netns): Promise<string> {
 export const IPVS: LabMode = {
   name: "ipvs",
   needs: [],
-  pace: { perSecond: 40, limitMs: 10_000 },
+  pace: { perSecond: 20, limitMs: 10_000 },
   rules: ipvsRules,
   // A virtual server without real ones.
   refusal: (_, ip, port) =>

@@ -24,10 +24,12 @@ export const NODE_PORT = { ip: "192.0.2.10", port: WEB_NODE_PORT };
 
 /** Which servers answer from now on. */
 export async function answering(loop: ConnectLoop): Promise<string[]> {
-  // What began before the change may still be on its way.
-  await loop.resting(() => Promise.resolve());
+  // What began before the change may still be on its way, and at the end the answers of a slow one.
+  const everythingUnderWay = () => loop.resting(() => Promise.resolve());
+  await everythingUnderWay();
   const before = (await loop.report()).byServer;
   await loop.answeredFor(500);
+  await everythingUnderWay();
   const after = (await loop.report()).byServer;
   return Object.keys(after).filter((server) => after[server] !== before[server]).sort();
 }
