@@ -100,7 +100,7 @@ async function requireRules(context: ModeContext, sysctls: NodeSysctls): Promise
     const onRefused = (family: RefusedFamily): void => void refused.push(family);
     const options = { variant, primaryFamily, sysctls, onRefused, probing, tries };
     const families = await usableFamilies(exec, options);
-    await requireSetsAndMatches(exec, [...families.values()]);
+    await requireSetsAndMatches(exec, [...families.values()], tries);
     return { ...choice, families, refused };
   };
   try {

@@ -45,28 +45,35 @@ interface ProbeSet {
 /**
  * Makes sure of the sets and matches of some families; nothing is left behind.
  *
+ * @param searches false: what is missing is not looked for
  * @throws {UnsupportedError} naming the modules that are missing
+ * @throws {ExecError} if something is missing that is not looked for
  */
-export async function requireSetsAndMatches(exec: Exec, families: readonly Iptables[]): Promise<void> {
+export async function requireSetsAndMatches(
+  exec: Exec,
+  families: readonly Iptables[],
+  searches = true,
+): Promise<void> {
   const sets = families.flatMap(({ family }) =>
     SET_TYPES.map((type): ProbeSet => ({ name: probeSetName(type, family), type, family }))
   );
   let areMade = false;
   try {
-    await requireSets(exec, sets);
+    await requireSets(exec, sets, searches);
     areMade = true;
-    for (const iptables of families) await requireMatches(iptables);
+    for (const iptables of families) await requireMatches(iptables, searches);
   } finally {
     await removeSets(exec, sets, areMade);
   }
 }
 
-async function requireSets(exec: Exec, sets: readonly ProbeSet[]): Promise<void> {
+async function requireSets(exec: Exec, sets: readonly ProbeSet[], searches: boolean): Promise<void> {
   const missing = await findMissing(
     sets,
     (some) =>
       restoreSets(exec, some.map((set) => `${createSetLine({ ...set, maxElements: 65_536 })}\n`).join("")),
     ({ type }) => SET_MODULES[type],
+    searches,
   );
   if (missing !== null) throw missing.in("Sets");
 }
@@ -83,7 +90,7 @@ async function removeSets(exec: Exec, sets: readonly ProbeSet[], areMade: boolea
   if (left.length > 0) await destroySets(exec, left);
 }
 
-async function requireMatches(iptables: Iptables): Promise<void> {
+async function requireMatches(iptables: Iptables, searches: boolean): Promise<void> {
   const uses = matches(iptables.family);
   const nat = `*nat\n${chainLine(PROBE_CHAIN)}\n-X ${PROBE_CHAIN}\nCOMMIT\n`;
   const remove = `*filter\n${chainLine(PROBE_CHAIN)}\n-X ${PROBE_CHAIN}\nCOMMIT\n`;
@@ -94,6 +101,7 @@ async function requireMatches(iptables: Iptables): Promise<void> {
       await iptables.restore(`*filter\n${chainLine(PROBE_CHAIN)}\n${rules}COMMIT\n${remove}${nat}`);
     },
     (module) => module,
+    searches,
   );
   if (missing !== null) throw missing.in(`Rules of ${iptables.family}`);
 }
@@ -119,18 +127,19 @@ class Missing {
   }
 }
 
-/** Tries all things at once; if that fails, one by one. Null: all work. */
+/** Tries all things at once; if that fails and `searches`, one by one. Null: all work. */
 async function findMissing<T>(
   things: readonly T[],
   use: (things: readonly T[]) => Promise<void>,
   moduleOf: (thing: T) => string,
+  searches: boolean,
 ): Promise<Missing | null> {
   let failure: ExecError;
   try {
     await use(things);
     return null;
   } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
+    if (!(error instanceof ExecError) || !searches) throw error;
     failure = error;
   }
   const modules: string[] = [];
