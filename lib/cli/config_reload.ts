@@ -12,9 +12,12 @@ import { errorText, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ReloadRecord } from "../observe/metrics_reload.ts";
 import type { ConfigWatch } from "./config_watch.ts";
 import type { Life } from "./life.ts";
+import type { OtherModesCleanup } from "./other_modes.ts";
 
 /** The part of a life that a changed configuration may concern. */
-export type ReloadableLife = Pick<Life, "now" | "node" | "log" | "verbosity" | "events">;
+export interface ReloadableLife extends Pick<Life, "now" | "node" | "log" | "verbosity" | "events"> {
+  readonly otherModes: Pick<OtherModesCleanup, "undisturbed">;
+}
 
 /** What a {@linkcode ConfigReload} needs. */
 export interface ConfigReloadOptions<Next> {
@@ -82,7 +85,7 @@ export class ConfigReload<Next> {
     const fields = changedFields(life.now.config, config);
     for (const warning of warnings) life.log.warn(warning);
     if (needsRestart(fields)) {
-      const next = await succeed(config);
+      const next = await life.otherModes.undisturbed(() => succeed(config));
       life.log.info("Configuration changed, starting anew with it", { file: file.path, fields });
       return next;
     }

@@ -18,12 +18,15 @@ interface Scene {
   readonly life: ReloadableLife;
   readonly notes: string[];
   readonly log: string[];
+  /** What others did about the removal of other modes' leftovers, and when. */
+  readonly order: string[];
   failures(): Promise<number | undefined>;
 }
 
 function sceneOf(contents: readonly Content[], cannotRun = ""): Scene {
   const notes: string[] = [];
   const lines: string[] = [];
+  const order: string[] = [];
   const record = new ReloadRecord(0);
   const registry = new Registry();
   record.addTo(registry);
@@ -41,10 +44,12 @@ function sceneOf(contents: readonly Content[], cannotRun = ""): Scene {
       content(config);
       return Promise.resolve({ config, warnings: [] });
     },
-    succeed: (config) =>
-      cannotRun === ""
+    succeed: (config) => {
+      order.push("prepared");
+      return cannotRun === ""
         ? Promise.resolve(config)
-        : Promise.reject(new UnsupportedError("", "", "", { message: cannotRun })),
+        : Promise.reject(new UnsupportedError("", "", "", { message: cannotRun }));
+    },
     nowMs: () => 7_000,
   });
   const life: ReloadableLife = {
@@ -58,11 +63,17 @@ function sceneOf(contents: readonly Content[], cannotRun = ""): Scene {
       nowMs: () => 0,
       pid: 1,
     }),
+    otherModes: {
+      undisturbed: (work) => {
+        order.push("rests");
+        return work().finally(() => void order.push("may go on"));
+      },
+    },
     events: { recorder: { record: ({ note }) => void notes.push(note) }, run: () => Promise.resolve() },
   };
   const failures = async (): Promise<number | undefined> =>
     (await registry.getMetricsAsJSON())[0]?.values[0]?.value;
-  return { reload, life, notes, log: lines, failures };
+  return { reload, life, notes, log: lines, order, failures };
 }
 
 function fileOf(index: number): ConfigFile {
@@ -108,10 +119,11 @@ Deno.test("a wrong file is refused with every problem, and the next one is looke
 });
 
 Deno.test("a configuration that cannot be run here is refused while the present life goes on", async () => {
-  const { reload, life, notes, failures } = sceneOf([(config) => {
+  const { reload, life, notes, order, failures } = sceneOf([(config) => {
     config.mode = "ipvs";
   }], "no module ip_vs");
   assertEquals(await reload.nextLife(life, NEVER), null);
+  assertEquals(order, ["rests", "prepared", "may go on"]);
   assertEquals(life.now.config, defaultConfig());
   assertEquals(await failures(), 1);
   assertEquals(notes.length, 1);

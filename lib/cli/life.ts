@@ -22,10 +22,12 @@ import { ProxyMetrics } from "../observe/metrics.ts";
 import type { ReloadRecord } from "../observe/metrics_reload.ts";
 import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import type { Source } from "../source/source.ts";
+import { otherModesToClean } from "./cleanup_modes.ts";
 import { type OpenedEvents, openEvents } from "./events.ts";
 import type { Io } from "./io.ts";
 import { openLogger } from "./logger.ts";
 import { nodeName } from "./node_name.ts";
+import { OtherModesCleanup } from "./other_modes.ts";
 import type { ParsedFlags } from "./parse_args.ts";
 import { openSource } from "./source.ts";
 
@@ -83,6 +85,7 @@ export interface ModeFallback {
 export interface Life extends PlannedLife, Omit<Channels, "countRequests">, PreparedNode {
   readonly metrics: ProxyMetrics;
   readonly periods: SyncPeriods;
+  readonly otherModes: OtherModesCleanup;
 }
 
 /**
@@ -140,7 +143,15 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
   const metrics = new ProxyMetrics({ mode: node.mode });
   countRequests(metrics);
   channels.snapshot?.addTo(metrics.registry);
-  return { ...planned, ...rest, ...node, metrics, periods: selectedPeriods(node.config, node.mode) };
+  const otherModes = new OtherModesCleanup({
+    modes: otherModesToClean(node.mode, planned.flags),
+    families: node.prepared.proxiers.map(({ family }) => family),
+    log: planned.log,
+    exec: planned.exec,
+    excludeCidrs: node.config.ipvs.excludeCIDRs ?? [],
+  });
+  const periods = selectedPeriods(node.config, node.mode);
+  return { ...planned, ...rest, ...node, metrics, periods, otherModes };
 }
 
 /**

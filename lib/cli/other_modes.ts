@@ -44,9 +44,12 @@ export interface OtherModesOptions {
 export class OtherModesCleanup {
   readonly #options: OtherModesOptions;
   readonly #waiting: Set<IpFamily>;
-  readonly #programs: EndableExec;
   readonly #allSynced = new AbortController();
+  /** What is to be removed, families of one removal together; the one that is stopped in its middle stays first. */
+  readonly #due: (readonly IpFamily[])[] = [];
+  #programs: EndableExec;
   #work: Promise<void> = Promise.resolve();
+  #hasEnded = false;
 
   constructor(options: OtherModesOptions) {
     this.#options = options;
@@ -62,7 +65,8 @@ export class OtherModesCleanup {
         const { families } = this.#options;
         if (this.#waiting.size === 0) this.#allSynced.abort();
         const unserved = this.#waiting.size > 0 ? [] : FAMILIES.filter((other) => !families.includes(other));
-        this.#work = this.#work.then(() => this.#remove([family, ...unserved]));
+        this.#due.push([family, ...unserved]);
+        this.#goOn();
       },
       failed: () => {},
     };
@@ -73,7 +77,26 @@ export class OtherModesCleanup {
    * that matters, and the next start finds the rest.
    */
   end(): void {
+    this.#hasEnded = true;
     this.#programs.end();
+  }
+
+  /**
+   * Does something while nothing is removed: the preparation of the next life, whose mode may be one of those that are removed here. Goes
+   * on if that fails, and else not: the next life has a removal of its own.
+   */
+  async undisturbed<T>(work: () => Promise<T>): Promise<T> {
+    this.#programs.end();
+    await this.#work;
+    try {
+      return await work();
+    } catch (error) {
+      if (!this.#hasEnded) {
+        this.#programs = new EndableExec(this.#options.exec);
+        this.#goOn();
+      }
+      throw error;
+    }
   }
 
   /** Resolves when what was begun is done or has ended. */
@@ -81,12 +104,22 @@ export class OtherModesCleanup {
     return this.#work;
   }
 
-  async #remove(families: readonly IpFamily[]): Promise<void> {
+  #goOn(): void {
+    this.#work = this.#work.then(async () => {
+      for (let next = this.#due[0]; next !== undefined; next = this.#due[0]) {
+        if (!await this.#remove(next)) return;
+        this.#due.shift();
+      }
+    });
+  }
+
+  /** False if it was stopped before it was done. */
+  async #remove(families: readonly IpFamily[]): Promise<boolean> {
     const { modes, log, excludeCidrs = [], clock = systemClock } = this.#options;
     const exec = this.#programs;
     const { signal } = exec;
     await clock.sleep(OTHER_FAMILY_MS, AbortSignal.any([signal, this.#allSynced.signal]));
-    if (signal.aborted) return;
+    if (signal.aborted) return false;
     const drain = {
       clock: { nowMs: () => clock.nowMs(), sleep: (ms: number) => clock.sleep(ms, signal) },
       limitMs: DRAIN_LIMIT_MS,
@@ -97,12 +130,16 @@ export class OtherModesCleanup {
       report(await removeLeftovers(modes, { exec, families, dryRun: false, excludeCidrs, drain }), log);
     } catch (error) {
       if (signal.aborted) {
-        log.info("Stopped looking for what other modes left, the next start goes on with it", { families });
-        return;
+        const next = this.#hasEnded
+          ? "the next start goes on with it"
+          : "a changed configuration comes first";
+        log.info(`Stopped looking for what other modes left, ${next}`, { families });
+        return false;
       }
       // The new rules serve all the same.
       log.error("Cannot remove what other modes left", error, { families });
     }
+    return true;
   }
 }
 

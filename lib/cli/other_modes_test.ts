@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { ExecError, SyncError } from "../errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { type Exec, type ExecOptions, wholeText } from "../kernel/exec.ts";
@@ -142,4 +142,61 @@ Deno.test("an end in the middle ends the program, and says so", { permissions: "
   await cleanup.settled();
   assertEquals(left, 0);
   assertEquals(lines, ["I Stopped looking for what other modes left, the next start goes on with it"]);
+});
+
+Deno.test("nothing is removed while the next life is prepared, nor once it is", {
+  permissions: "none",
+}, async () => {
+  const { exec, cleanup, synced } = setUp(["IPv4", "IPv6"]);
+  await synced("IPv4");
+  await cleanup.undisturbed(async () => {
+    // A mode that is being prepared may have the tables of one that is being removed.
+    assertEquals(await synced("IPv6"), ["ip6 kube-proxy", "ip6 kproxy", "inet kube-proxy"]);
+  });
+  await cleanup.settled();
+  assertEquals([...exec.tables], ["ip6 kube-proxy", "ip6 kproxy", "inet kube-proxy"]);
+});
+
+Deno.test("a preparation that fails stops a removal for its time only", { permissions: "none" }, async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  let commands = 0;
+  const { exec, lines, cleanup } = setUp(["IPv4"]);
+  const run = exec.run.bind(exec);
+  // The first program hangs until it is ended.
+  exec.run = async (argv, options = {}) => {
+    if (++commands > 1) return await run(argv, options);
+    resolve();
+    return await new Promise((_resolve, reject) => {
+      options.signal?.addEventListener("abort", () => reject(options.signal?.reason));
+    });
+  };
+  cleanup.observer.synced(syncOutcome("IPv4"));
+  await promise;
+  const refusal = new Error("no module ip_vs");
+  const before = exec.tables.size;
+  const prepared = cleanup.undisturbed(() => {
+    assertEquals(exec.tables.size, before);
+    return Promise.reject(refusal);
+  });
+  assertEquals(await prepared.catch((error: unknown) => error), refusal);
+  await cleanup.settled();
+  assertEquals([...exec.tables], ["inet kube-proxy"]);
+  assertEquals(lines, [
+    "I Stopped looking for what other modes left, a changed configuration comes first",
+    "I Removed what another mode left",
+  ]);
+});
+
+Deno.test("a preparation that fails because everything ends begins no removal", {
+  permissions: "none",
+}, async () => {
+  const { exec, cleanup, synced } = setUp(["IPv4"]);
+  const prepared = cleanup.undisturbed(async () => {
+    await synced("IPv4");
+    cleanup.end();
+    throw new DOMException("ending", "AbortError");
+  });
+  await assertRejects(() => prepared, DOMException, "ending");
+  await cleanup.settled();
+  assertEquals(exec.tables.size, 4);
 });

@@ -28,13 +28,11 @@ import { ProxyLoop } from "../sync/proxy_loop.ts";
 import { observeQuarantine } from "../sync/quarantine.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
-import { otherModesToClean } from "./cleanup_modes.ts";
 import { endTogether, untilEnded, whenAborted, withinGrace } from "./ending.ts";
 import { FLAGS } from "./flags.ts";
 import type { Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
 import { LateOomScore } from "./oom_score.ts";
-import { OtherModesCleanup } from "./other_modes.ts";
 import { usesApiServer } from "./source.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
 
@@ -52,7 +50,7 @@ export interface LifeSpan {
  * @throws {Error} if the source gives up, or an address cannot be had with `bindAddressHardFail`
  */
 export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Promise<void> {
-  const { config, prepared, node, log, metrics, source, events } = life;
+  const { config, prepared, node, log, metrics, source, events, otherModes } = life;
   // The source may end by itself, and takes everything else along.
   const end = new AbortController();
   const until = AbortSignal.any([signal, end.signal]);
@@ -66,13 +64,6 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   const servers = makeServers(life);
   const ownNode = new OwnNode();
   const families = prepared.proxiers.map(({ family }) => family);
-  const otherModes = new OtherModesCleanup({
-    modes: otherModesToClean(life.mode, life.flags),
-    families,
-    log,
-    exec: life.exec,
-    excludeCidrs: config.ipvs.excludeCIDRs ?? [],
-  });
   const oomScore = new LateOomScore({
     adjustment: config.oomScoreAdj,
     pid: Deno.pid,
