@@ -37,6 +37,8 @@ const REQUEST = "GET / HTTP/1.0\r\n\r\n";
 const TICK_MS: Readonly<Record<ProbeProtocol, number>> = { tcp: 1_000, udp: 1_000, sctp: 25 };
 /** What is not answered now is lost: a SYN is sent again after 1 s. What is answered late before is told apart from it. */
 const LOST_MS = 900;
+/** Where patient loops connect from. */
+const [FIRST_PORT, PORTS] = [10_000, 50_000];
 /** A pause between two ticks of a loop that is none of its own. */
 const STALL_MS = 30;
 
@@ -187,6 +189,7 @@ class ConnectLoop {
   readonly #failures: string[] = [];
   readonly #byServer: Record<string, number> = {};
   #started = 0;
+  #ports = 0;
   #slowestMs = 0;
   #ended = false;
   #restingSinceMs: number | undefined;
@@ -231,11 +234,21 @@ class ConnectLoop {
     this.#restingSinceMs = undefined;
   }
 
+  /**
+   * A port that this loop has not used for long: left to itself the kernel takes one a second time within a minute. What happens to such a
+   * connection when IPVS mode goes is no loss of a packet either (docs/operations.md).
+   */
+  #freshPort(): { readonly source: string; readonly sourcePort: number } {
+    const source = this.#request.to.ip.includes(":") ? "::" : "0.0.0.0";
+    return { source, sourcePort: FIRST_PORT + this.#ports++ % PORTS };
+  }
+
   async #once(): Promise<void> {
     const { protocol, to, limitMs } = this.#request;
     const [atMs, clock] = [performance.now() - this.#startMs, new Date().toISOString().slice(11, -1)];
     const stalledMs = this.#stalls.totalMs();
-    const result = await ask({ protocol, to, timeoutMs: Math.max(limitMs, LOST_MS) });
+    const fresh = protocol === "tcp" && limitMs > LOST_MS ? this.#freshPort() : {};
+    const result = await ask({ protocol, to, timeoutMs: Math.max(limitMs, LOST_MS), ...fresh });
     const tookMs = result.kind === "answer" ? result.tookMs - (this.#stalls.totalMs() - stalledMs) : 0;
     // A patient loop does not notice that a first packet was lost, but the kernel does.
     const isLost = result.kind === "answer" && limitMs > LOST_MS && result.wasSynLost;
