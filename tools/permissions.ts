@@ -118,10 +118,10 @@ export const RESTRICTIONS: readonly Grant[] = [
 /** Flags of the engine that every kproxy runs with. */
 export const ENGINE_FLAGS: readonly Grant[] = [
   {
-    value: "--v8-flags=--max-semi-space-size=2",
+    value: "--v8-flags=--max-semi-space-size=2,--expose-gc",
     reason:
       "Collect short-lived objects, of which a start makes many, after 2 MB instead of 16: a fifth less memory " +
-      "after the first sync, a quarter less at the peak",
+      "after the first sync, a quarter less at the peak. Let kproxy collect all garbage once, after the first sync",
   },
 ];
 

@@ -25,7 +25,9 @@ Deno.test("the compiled program carries exactly the permissions of the list", as
       stderr: "null",
     }).output();
     assertEquals(success, true);
-    assertEquals(args.filter((arg) => arg.startsWith("--v8-flags")), ["--v8-flags=--max-semi-space-size=2"]);
+    assertEquals(args.filter((arg) => arg.startsWith("--v8-flags")), [
+      "--v8-flags=--max-semi-space-size=2,--expose-gc",
+    ]);
     const embedded = await embeddedPermissions(output);
     assertEquals(embeddedProblems(embedded), []);
     assertEquals(embeddedProblems({ ...embedded, allow_ffi: [], allow_run: ["sh"] }).length, 2);

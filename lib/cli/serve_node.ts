@@ -33,6 +33,7 @@ import { FLAGS } from "./flags.ts";
 import type { Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
 import { LateOomScore } from "./oom_score.ts";
+import { collectAfterStart } from "./start_garbage.ts";
 import { usesApiServer } from "./source.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
 
@@ -71,7 +72,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
     exec: life.exec,
     log,
   });
-  const afterSyncs = joinObservers(otherModes.observer, oomScore.observer);
+  const afterSyncs = joinObservers(otherModes.observer, oomScore.observer, collectAfterStart(families));
   const runners = prepared.proxiers.map((proxier) =>
     makeRunner(proxier, life, { servers, ownNode, afterSyncs })
   );
