@@ -121,7 +121,7 @@ export const ENGINE_FLAGS: readonly Grant[] = [
     value: "--v8-flags=--max-semi-space-size=2,--expose-gc",
     reason:
       "Collect short-lived objects, of which a start makes many, after 2 MB instead of 16: a fifth less memory " +
-      "after the first sync, a quarter less at the peak. Let kproxy collect all garbage once, after the first sync",
+      "after the first sync, a quarter less at the peak. And let kproxy collect all garbage once, after the first sync",
   },
 ];
 

@@ -72,7 +72,11 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
     exec: life.exec,
     log,
   });
-  const afterSyncs = joinObservers(otherModes.observer, oomScore.observer, collectAfterStart(families));
+  const afterSyncs = joinObservers(
+    otherModes.observer,
+    oomScore.observer,
+    collectAfterStart(families, until),
+  );
   const runners = prepared.proxiers.map((proxier) =>
     makeRunner(proxier, life, { servers, ownNode, afterSyncs })
   );

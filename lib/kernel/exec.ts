@@ -4,6 +4,7 @@
  * @module
  */
 import { ExecError } from "../errors.ts";
+import { readOutput } from "./read_output.ts";
 
 /** What a program left behind. */
 export interface ExecResult {
@@ -50,7 +51,6 @@ export interface Exec {
   run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult>;
 }
 
-const decoder = new TextDecoder();
 const encoder = new TextEncoder();
 
 /**
@@ -61,7 +61,7 @@ class StartedProgram {
   readonly #child: Deno.ChildProcess;
   /** Null: it has none, or somebody feeds it. */
   #input: WritableStream<Uint8Array> | null;
-  readonly #output: Promise<Deno.CommandOutput>;
+  readonly #result: Promise<ExecResult>;
   readonly #end = new AbortController();
   #isRunning = true;
 
@@ -85,9 +85,9 @@ class StartedProgram {
       throw error;
     }
     this.#input = stdin === undefined ? null : this.#child.stdin;
-    this.#output = this.#child.output();
+    this.#result = this.#readResult();
     // Whoever finishes it hears of a failure, too; one that is ended before has nobody to tell.
-    this.#output.then(() => this.#ended(), () => this.#ended());
+    this.#result.then(() => this.#ended(), () => this.#ended());
   }
 
   get isRunning(): boolean {
@@ -106,13 +106,22 @@ class StartedProgram {
       const input = this.#input;
       this.#input = null;
       if (input !== null && stdin !== undefined) await feed(input, stdin);
-      const { code, stdout, stderr } = await this.#output;
-      if (code !== 0) signal?.throwIfAborted();
-      return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+      const result = await this.#result;
+      if (result.code !== 0) signal?.throwIfAborted();
+      return result;
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener("abort", end);
     }
+  }
+
+  async #readResult(): Promise<ExecResult> {
+    const [stdout, stderr, { code }] = await Promise.all([
+      readOutput(this.#child.stdout),
+      readOutput(this.#child.stderr),
+      this.#child.status,
+    ]);
+    return { code, stdout, stderr };
   }
 
   #ended(): void {

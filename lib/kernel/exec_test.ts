@@ -155,3 +155,27 @@ Deno.test("a program that is missing fails with code -1", async () => {
   );
   assert(error.isMissing());
 });
+
+/** Prints by how many kB of memory 300 programs make the process grow. */
+const GROWTH = `
+import { systemExec } from "${new URL("./exec.ts", import.meta.url)}";
+const anonymousKb = () => Number(/^RssAnon:\\s+(\\d+)/m.exec(Deno.readTextFileSync("/proc/self/status"))[1]);
+const run = async (times) => {
+  for (let time = 0; time < times; time++) await systemExec.run(["cat"], { stdin: "a line\\n" });
+};
+await run(30);
+const before = anonymousKb();
+await run(300);
+console.log(anonymousKb() - before);
+`;
+
+Deno.test("programs leave no memory behind (asks row 30)", async () => {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["eval", "--v8-flags=--max-semi-space-size=2", GROWTH],
+    stdin: "null",
+  }).output();
+  assertEquals(code, 0, new TextDecoder().decode(stderr));
+  const growthKb = Number(new TextDecoder().decode(stdout));
+  // Buffers that stay until some garbage collection would be 100 kB of each.
+  assert(growthKb < 15_000, `${growthKb} kB`);
+});
