@@ -83,8 +83,9 @@ class Agent {
     }
   }
 
+  /** Without comments, which hold the time of day. */
   async natRules(): Promise<string> {
-    return await this.netns.run(["iptables-save", "-t", "nat"]);
+    return (await this.netns.run(["iptables-save", "-t", "nat"])).replace(/^#.*\n/gm, "");
   }
 }
 
@@ -125,7 +126,7 @@ async function nodeComesAndGoes(t: Deno.TestContext, kapi: Kapi): Promise<void> 
     await t.step("a zone that changes is taken over without an end of the process", async () => {
       const from = kproxy.lines.length;
       await kapi.patch(node(), { metadata: { labels: { "topology.kubernetes.io/zone": "z2" } } });
-      await kproxy.untilMessage("Node changed what the rules depend on", from);
+      await nodeChangeSynced(kproxy, from);
     });
     await t.step("a Node that is deleted is no longer eligible, its Services are served", async () => {
       const before = await agent.natRules();
@@ -136,6 +137,17 @@ async function nodeComesAndGoes(t: Deno.TestContext, kapi: Kapi): Promise<void> 
     });
     assertEquals((await kproxy.stop()).code, 0);
   });
+}
+
+/** Resolves when IPv4 has synced what a change of the Node, told after line `from`, changed. */
+async function nodeChangeSynced(kproxy: KproxyProcess, from: number): Promise<void> {
+  await kproxy.until("the sync of a changed Node", (lines) => {
+    const told = lines.findIndex(({ msg, family }) =>
+      msg === "Node changed what the rules depend on" && family === "IPv4"
+    );
+    return told >= 0 &&
+      lines.slice(told).some(({ msg, family }) => msg === "Synced rules" && family === "IPv4");
+  }, from);
 }
 
 async function primaryAddressMoves(_t: Deno.TestContext, kapi: Kapi): Promise<void> {
@@ -151,13 +163,7 @@ async function primaryAddressMoves(_t: Deno.TestContext, kapi: Kapi): Promise<vo
     assertMatch(await agent.natRules(), jump("192.0.2.10"));
     const from = kproxy.lines.length;
     await kapi.put(node(["192.0.2.20", "fd00::10"]));
-    await kproxy.until("the sync of the moved address", (lines) => {
-      const told = lines.findIndex(({ msg, family }) =>
-        msg === "Node changed what the rules depend on" && family === "IPv4"
-      );
-      return told >= 0 &&
-        lines.slice(told).some(({ msg, family }) => msg === "Synced rules" && family === "IPv4");
-    }, from);
+    await nodeChangeSynced(kproxy, from);
     const rules = await agent.natRules();
     assertMatch(rules, jump("192.0.2.20"));
     assert(!jump("192.0.2.10").test(rules), rules);
