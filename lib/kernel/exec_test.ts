@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
+import { childPids } from "../../tests/support/processes.ts";
 import { ExecError } from "../errors.ts";
 import { type ExecOptions, type ExecResult, systemExec } from "./exec.ts";
 
@@ -28,14 +29,9 @@ function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** The programs of this process that run `sh` or `cat`. */
-async function waiting(): Promise<number[]> {
-  const pids: number[] = [];
-  for await (const { name } of Deno.readDir("/proc/self/task")) {
-    const children = await Deno.readTextFile(`/proc/self/task/${name}/children`).catch(() => "");
-    pids.push(...children.split(" ").filter((word) => word !== "").map(Number));
-  }
-  return pids;
+/** The programs of this process. */
+function waiting(): Promise<number[]> {
+  return childPids(Deno.pid);
 }
 
 async function until(isSo: () => Promise<boolean>): Promise<void> {

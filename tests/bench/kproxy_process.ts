@@ -7,6 +7,7 @@ import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { signalChild } from "../support/end_child.ts";
 import type { Netns } from "../support/netns.ts";
+import { childPids, readUnlessGone } from "../support/processes.ts";
 import { NODE_NAME } from "./fake_objects.ts";
 import type { BenchMode } from "./mode.ts";
 
@@ -165,14 +166,10 @@ export class KproxyProcess implements AsyncDisposable {
 
   /** Its programs that run now, each with the CPU time it took so far. */
   async #programs(): Promise<string> {
-    const tasks = `/proc/${this.#child.pid}/task`;
     const programs: string[] = [];
-    for await (const { name } of Deno.readDir(tasks)) {
-      const children = await readUnlessGone(`${tasks}/${name}/children`);
-      for (const pid of children.split(" ").filter((word) => word !== "")) {
-        const { user, system } = cpuTicks(await readUnlessGone(`/proc/${pid}/stat`));
-        programs.push(`${pid}: ${user + system}`);
-      }
+    for (const pid of await childPids(this.#child.pid)) {
+      const { user, system } = cpuTicks(await readUnlessGone(`/proc/${pid}/stat`));
+      programs.push(`${pid}: ${user + system}`);
     }
     return programs.join("\n");
   }
@@ -244,18 +241,4 @@ function cpuTicks(stat: string): CpuTicks {
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   const [user = 0, system = 0, childUser = 0, childSystem = 0] = fields.slice(11, 15).map(Number);
   return { user, system, childUser, childSystem };
-}
-
-/** Of a file in /proc; `""` if the thread or process has ended meanwhile. */
-async function readUnlessGone(path: string): Promise<string> {
-  try {
-    return await Deno.readTextFile(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || isNoSuchProcess(error)) return "";
-    throw error;
-  }
-}
-
-function isNoSuchProcess(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "ESRCH";
 }

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
 import { signalChild } from "../support/end_child.ts";
+import { childrenWith, readUnlessGone } from "../support/processes.ts";
 import { e2eTest, need, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
 const NEEDS = [ROOT_NAMESPACES, program("iptables"), program("nft"), program("ip"), program("sysctl")];
@@ -50,14 +51,7 @@ class Demo implements AsyncDisposable {
 
   /** The only child of the demo whose command line holds `words`. */
   async childWith(words: string): Promise<number> {
-    const children = (await Deno.readTextFile(`/proc/${this.pid}/task/${this.pid}/children`)).trim().split(
-      " ",
-    );
-    const found: number[] = [];
-    for (const pid of children) {
-      const argv = (await Deno.readTextFile(`/proc/${pid}/cmdline`)).replaceAll("\0", " ");
-      if (argv.includes(words)) found.push(Number(pid));
-    }
+    const found = await childrenWith(this.pid, words);
     assertEquals(found.length, 1, `Children with "${words}": ${found}`);
     return found[0] ?? 0;
   }
@@ -107,13 +101,8 @@ async function leftOf(pid: number): Promise<string[]> {
   }
   for await (const { name } of Deno.readDir("/proc")) {
     if (!/^\d+$/.test(name)) continue;
-    try {
-      const argv = await Deno.readTextFile(`/proc/${name}/cmdline`);
-      if (argv.includes(prefix)) left.push(argv.replaceAll("\0", " "));
-    } catch (error) {
-      // It ended between the list and the look.
-      if (!(error instanceof Deno.errors.NotFound || /os error 3/.test(String(error)))) throw error;
-    }
+    const argv = await readUnlessGone(`/proc/${name}/cmdline`);
+    if (argv.includes(prefix)) left.push(argv.replaceAll("\0", " "));
   }
   return left;
 }

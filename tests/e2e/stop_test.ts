@@ -6,6 +6,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
+import { childrenWith, readUnlessGone } from "../support/processes.ts";
 import { e2eTest, program } from "../support/skip.ts";
 import { findProgram } from "../../tools/setup.ts";
 
@@ -89,12 +90,9 @@ for (const signal of ["SIGTERM", "SIGKILL"] as const) {
     await using web = await WebLab.create();
     await using kproxy = KproxyProcess.spawn(web.options(["--proxy-mode=nftables"]));
     await kproxy.until(READY, (lines) => lines.filter(({ msg }) => msg === READY).length >= 2);
-    const pid = await childRunning(kproxy.pid, "/nft\0-f\0-\0");
+    const pid = await childRunning(kproxy.pid, "nft -f -");
     await kproxy.stop(signal);
-    for (let tries = 0; await isRunning(pid); tries++) {
-      assert(tries < 50, "nft is still there");
-      await sleep(20);
-    }
+    assertEquals(await isGone(pid), true, "nft is still there");
   });
 }
 
@@ -102,16 +100,11 @@ function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** The process id of a child whose command line ends like that, once there is one. */
-async function childRunning(parent: number, end: string): Promise<number> {
+/** The process id of a child with these words in its command line, once there is one. */
+async function childRunning(parent: number, words: string): Promise<number> {
   for (let tries = 0; tries < 250; tries++) {
-    for await (const { name } of Deno.readDir(`/proc/${parent}/task`)) {
-      const children = await Deno.readTextFile(`/proc/${parent}/task/${name}/children`).catch(() => "");
-      for (const pid of children.split(" ").filter((word) => word !== "")) {
-        const commandLine = await Deno.readTextFile(`/proc/${pid}/cmdline`).catch(() => "");
-        if (commandLine.endsWith(end)) return Number(pid);
-      }
-    }
+    const [pid] = await childrenWith(parent, words);
+    if (pid !== undefined) return pid;
     await sleep(20);
   }
   throw new Error(`${parent} has no such child`);
@@ -147,7 +140,7 @@ esac
       } catch (error) {
         if (!(error instanceof Deno.errors.NotFound)) throw error;
       }
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      await sleep(20);
     }
     throw new Error("the slow program was not started");
   }
@@ -161,18 +154,13 @@ esac
 async function isGone(pid: number): Promise<boolean> {
   for (let tries = 0; tries < 50; tries++) {
     if (!await isRunning(pid)) return true;
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await sleep(20);
   }
   return false;
 }
 
 /** A process that is dead but not reaped does not run. */
 async function isRunning(pid: number): Promise<boolean> {
-  try {
-    const stat = await Deno.readTextFile(`/proc/${pid}/stat`);
-    return stat.slice(stat.lastIndexOf(")") + 2)[0] !== "Z";
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
+  const stat = await readUnlessGone(`/proc/${pid}/stat`);
+  return stat !== "" && stat.slice(stat.lastIndexOf(")") + 2)[0] !== "Z";
 }
