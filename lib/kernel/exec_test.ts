@@ -1,10 +1,10 @@
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
-import { childPids } from "../../tests/support/processes.ts";
+import { childrenWith } from "../../tests/support/processes.ts";
 import { ExecError } from "../errors.ts";
 import { type ExecOptions, type ExecResult, systemExec } from "./exec.ts";
 
 /** Says its process id and when it was started, in nanoseconds, then what it reads. */
-const ECHO = ["sh", "-c", "echo $$ $(date +%s%N); exec cat"];
+const ECHO = ["sh", "-c", "echo $$ $(date +%s%N); exec cat -u"];
 
 interface Echo {
   readonly pid: number;
@@ -29,9 +29,12 @@ function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** The programs of this process. */
-function waiting(): Promise<number[]> {
-  return childPids(Deno.pid);
+/** What tells this file's programs from those of other files, whose tests may run in this process at the same time. */
+const OWN_WORDS = ["cat -u", "grep kproxy", "read line"];
+
+/** The programs that this file's tests have started. */
+async function waiting(): Promise<number[]> {
+  return (await Promise.all(OWN_WORDS.map((words) => childrenWith(Deno.pid, words)))).flat();
 }
 
 async function until(isSo: () => Promise<boolean>): Promise<void> {
@@ -107,7 +110,11 @@ for (const [why, options] of FRESH) {
 
 Deno.test("nothing is started ahead after a failure", async () => {
   const end = new AbortController();
-  const { code } = await systemExec.run(["grep", "x"], { stdin: "y\n", again: true, signal: end.signal });
+  const { code } = await systemExec.run(["grep", "kproxy"], {
+    stdin: "y\n",
+    again: true,
+    signal: end.signal,
+  });
   assertEquals(code, 1);
   await sleep(60);
   assertEquals(await waiting(), []);
