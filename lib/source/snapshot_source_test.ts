@@ -1,8 +1,9 @@
-import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { putWeb, QUICK_TIMES, until } from "../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../tests/support/list_watch_server.ts";
 import { rawEndpoints, rawNode, rawService, rawSlice } from "../../tests/support/raw_objects.ts";
 import { type RunningSource, runSource, SourceRecorder } from "../../tests/support/source_recorder.ts";
+import type { Clock } from "../kernel/clock.ts";
 import { createLogger } from "../observe/log.ts";
 import { KubeSource } from "./kube.ts";
 import { masterAccess } from "./kube_access.ts";
@@ -12,6 +13,34 @@ import type { RestoredState, Source, SourceSink } from "./source.ts";
 const SAVED_AT_MS = Date.UTC(2026, 10, 21, 17);
 const PATIENCE = { silentMs: 50, answeringMs: 50 };
 const LONG = { silentMs: 60_000, answeringMs: 60_000 };
+
+/** Time that passes only when a test says so. */
+class HeldClock implements Clock {
+  /** What ends the sleeps, by how long they were to be. */
+  readonly #ends = new Map<number, () => void>();
+
+  nowMs(): number {
+    return 0;
+  }
+
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    if (signal?.aborted) resolve();
+    signal?.addEventListener("abort", () => resolve(), { once: true });
+    this.#ends.set(ms, resolve);
+    return promise;
+  }
+
+  /** Resolves once somebody has begun to wait for so long. */
+  untilAsked(ms: number): Promise<void> {
+    return until(() => this.#ends.has(ms), `a wait of ${ms} ms`);
+  }
+
+  /** Ends the wait of this length. */
+  pass(ms: number): void {
+    this.#ends.get(ms)?.();
+  }
+}
 
 class Bench implements AsyncDisposable {
   readonly restored: (RestoredState | null)[] = [];
@@ -153,9 +182,12 @@ Deno.test("a server that answers in time is all there is: the snapshot is not us
   putWeb(server);
   await bench.remember(server);
   server.remove(rawService("web"));
-  await using source = bench.start(server.url, { patience: { silentMs: 500, answeringMs: 500 } });
+  const clock = new HeldClock();
+  await using source = bench.start(server.url, { clock });
+  await clock.untilAsked(LONG.silentMs);
   await source.recorder.untilSynced();
-  await new Promise((resolve) => setTimeout(resolve, 600));
+  clock.pass(LONG.silentMs);
+  await new Promise((resolve) => setTimeout(resolve, 200));
   assertEquals(source.recorder.names(), ["EndpointSlice default/web-x", "Node n1"]);
   assertEquals(bench.restored, []);
 });
@@ -167,13 +199,19 @@ Deno.test("of a server that answers, the lists are waited for longer; then only 
   await bench.remember(server);
   server.remove(rawService("web"));
   server.put(rawService("other"));
-  server.plan(({ path, watch }) => path.endsWith("/endpointslices") && !watch, { delayMs: 1_000 });
-  const start = performance.now();
-  await using source = bench.start(server.url, { patience: { silentMs: 50, answeringMs: 400 } });
+  const slices = Promise.withResolvers<void>();
+  server.plan(({ path, watch }) => path.endsWith("/endpointslices") && !watch, { after: slices.promise });
+  const clock = new HeldClock();
+  await using source = bench.start(server.url, { clock, patience: { silentMs: 50, answeringMs: 400 } });
+  await source.recorder.untilThere("Service default/other");
+  clock.pass(50);
+  await clock.untilAsked(350);
+  assertEquals(bench.restored, []);
+  clock.pass(350);
   await source.recorder.untilSynced();
-  assert(performance.now() - start > 350);
   assertEquals(source.recorder.names(), ["EndpointSlice default/web-x", "Node n1", "Service default/other"]);
   assertEquals(bench.restored, [{ savedAtMs: SAVED_AT_MS, kinds: ["endpointslices"] }]);
+  slices.resolve();
   await until(() => bench.restored.at(-1) === null, "the list of slices");
 });
 
@@ -256,13 +294,13 @@ Deno.test("before the server has listed everything nothing is written", async ()
   server.put(rawSlice("web", ["10.1.0.9"]));
   {
     await using source = bench.start(url, { patience: PATIENCE, intervalMs: 20 });
-    await source.recorder.untilSynced();
+    const wanted = ["EndpointSlice default/web-x", "Service default/api", "Service default/web"];
+    await source.recorder.until(
+      () => `${source.recorder.names()}` === `${wanted}`,
+      "the snapshot's Services",
+    );
     await new Promise((resolve) => setTimeout(resolve, 200));
-    assertEquals(source.recorder.names(), [
-      "EndpointSlice default/web-x",
-      "Service default/api",
-      "Service default/web",
-    ]);
+    assertEquals(source.recorder.names(), wanted);
   }
   assertEquals([bench.saved, await Deno.readTextFile(bench.path)], [[], before]);
 });

@@ -11,7 +11,7 @@ import { FileSource, type FileSourceOptions } from "../../lib/source/files.ts";
 import type { Rejection, SourceEvent, SourceSink } from "../../lib/source/source.ts";
 
 /** How long anything may take that a test waits for. */
-export const DEADLINE_MS = 5000;
+export const DEADLINE_MS = 60_000;
 
 /** Keeps log lines. */
 export class RecordedLog implements Logger {

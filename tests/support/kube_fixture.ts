@@ -49,7 +49,7 @@ export function putWeb(server: ListWatchServer): void {
 }
 
 /** Resolves when the condition holds. */
-export async function until(condition: () => boolean, what: string, timeoutMs = 10_000): Promise<void> {
+export async function until(condition: () => boolean, what: string, timeoutMs = 60_000): Promise<void> {
   const deadlineMs = Date.now() + timeoutMs;
   while (!condition()) {
     if (Date.now() > deadlineMs) throw new Error(`Not within ${timeoutMs} ms: ${what}`);

@@ -28,7 +28,9 @@ export type Fault =
   /** Nothing is ever answered. */
   | { readonly hang: true }
   /** The good answer, so much later. */
-  | { readonly delayMs: number };
+  | { readonly delayMs: number }
+  /** The good answer, once this resolves. */
+  | { readonly after: Promise<void> };
 
 interface Planned {
   readonly matches: (request: ApiRequest) => boolean;
@@ -199,6 +201,7 @@ export class ListWatchServer implements AsyncDisposable {
     const fault = planned < 0 ? undefined : this.#planned.splice(planned, 1)[0]?.fault;
     if (fault === undefined) return this.#answerWell(request, connection);
     if ("hang" in fault) return;
+    if ("after" in fault) return void fault.after.then(() => this.#answerWell(request, connection));
     if ("delayMs" in fault) {
       const timer = setTimeout(() => {
         this.#timers.delete(timer);
