@@ -166,12 +166,13 @@ export class Ipvsadm {
   /**
    * Carries out lines (without line ends) in their order, in one run of the program.
    *
+   * @param options.again there will be more, whose time matters: see {@linkcode ExecOptions.again}
    * @throws {ExecError} if one of them failed; those around it have been carried out, and nobody knows which one it was
    */
-  async restore(lines: Iterable<string>): Promise<void> {
+  async restore(lines: Iterable<string>, { again = false }: { again?: boolean } = {}): Promise<void> {
     const argv = ["ipvsadm", "-R"];
     // Before it reads a line it only asks whether IPVS is there, so it can wait for one.
-    const { code, stderr } = await this.#exec.run(argv, { stdin: inPieces(lines), again: true });
+    const { code, stderr } = await this.#exec.run(argv, { stdin: inPieces(lines), again });
     // A line that the kernel refuses does not change the program's status.
     if (code !== 0 || stderr.trim() !== "") throw new ExecError(argv, code, oneLine(stderr));
   }

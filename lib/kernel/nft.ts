@@ -23,6 +23,8 @@ export interface NftNames {
   readonly chains?: Readonly<Record<string, readonly string[]>>;
 }
 
+const APPLY: readonly string[] = ["nft", "-f", "-"];
+
 /** The program nft, found on the PATH. */
 export class Nft {
   readonly #exec: Exec;
@@ -42,13 +44,13 @@ export class Nft {
   }
 
   /**
-   * Runs a text as one transaction: all of it or nothing.
+   * Runs a text as one transaction: all of it or nothing. The nft of the next one is started ahead, as far as `Exec` can.
    *
    * @throws {ExecError} if nft or the kernel refuses it; see {@linkcode nftComplaints} for the lines
    */
   async apply(text: Input): Promise<void> {
     // It reads all of its input before it asks the kernel anything, so it can wait for it.
-    await runOk(this.#exec, ["nft", "-f", "-"], { stdin: text, again: true });
+    await runOk(this.#exec, APPLY, { stdin: text, again: true });
   }
 
   /**
@@ -129,9 +131,14 @@ export class Nft {
     }
   }
 
-  /** Removes a table with everything in it, in one transaction; one that is not there is fine. */
+  /**
+   * Removes a table with everything in it, in one transaction; one that is not there is fine. Nothing is started ahead: it is
+   * done where no sync writes with nft.
+   */
   async deleteTable(family: NftFamily, name: string): Promise<void> {
     // nft before 1.0.7 has no `destroy`; the addition makes the deletion succeed whatever there was.
-    await this.apply(`add table ${family} ${name}\ndelete table ${family} ${name}\n`);
+    await runOk(this.#exec, APPLY, {
+      stdin: `add table ${family} ${name}\ndelete table ${family} ${name}\n`,
+    });
   }
 }

@@ -17,6 +17,7 @@ import {
   WebLab,
 } from "../support/lab_web.ts";
 import { ipsetText, ipvsRules, type NftService, nftTables, userspaceRules } from "../support/leftovers.ts";
+import { childrenWith } from "../support/processes.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
 const NEEDS = [...WEB_NEEDS, program("nft"), program("ipset")];
@@ -93,6 +94,7 @@ for (const cleanupIpvs of [true, false]) {
       const order = kproxy.lines.map(({ msg }) => msg);
       assert(order.indexOf("First sync done, Services are served") < order.indexOf(REMOVED), kproxy.log);
       assertEquals(await Deno.readTextFile(`/proc/${kproxy.pid}/oom_score_adj`), "500\n");
+      assertEquals(await childrenWith(kproxy.pid, "nft -f -"), [], "an nft that waits for what never comes");
     },
   );
 }

@@ -78,7 +78,7 @@ export class IpvsNode {
   async write(changes: readonly ServerChange[]): Promise<{ readonly lines: number; readonly bytes: number }> {
     const { ipvs, clock } = this.#options;
     const lines = this.#terminations.take(changes, clock.nowMs());
-    if (lines.length > 0) await ipvs.restore(lines);
+    if (lines.length > 0) await ipvs.restore(lines, { again: true });
     if (changes.some(({ kind }) => kind === "removeReal")) this.#sweepSoon();
     return { lines: lines.length, bytes: lines.reduce((sum, line) => sum + line.length + 1, 0) };
   }
@@ -143,7 +143,7 @@ export class IpvsNode {
   ): Promise<void> {
     const { ipvs, clock, log } = this.#options;
     const sweep = this.#terminations.sweep(loads, clock.nowMs(), asked);
-    if (sweep.lines.length > 0) await ipvs.restore(sweep.lines);
+    if (sweep.lines.length > 0) await ipvs.restore(sweep.lines, { again: true });
     this.#terminations.finish(sweep);
     for (const { key, end } of sweep.ended) {
       if (end === "deadline") {

@@ -13,6 +13,7 @@ import type { ApplyReport } from "../backend.ts";
 import { IpvsProxier } from "./apply.ts";
 import { SchedulerProbe } from "./apply_schedulers.ts";
 import { IpvsNode } from "./apply_terminations.ts";
+import { IPVS_CLEANUP } from "./cleanup.ts";
 
 const NONE = { permissions: "none" } as const;
 const { nodePortIps: _1, hostIps: _2, randomFully: _3, schedulers: _4, ...OPTIONS } = exampleIpvsOptions(
@@ -93,6 +94,17 @@ Deno.test(
     assertEquals(fake.runs, []);
   },
 );
+
+Deno.test("syncs start ipvsadm ahead, a try of a scheduler and a cleanup do not", NONE, async () => {
+  const { fake, sync } = rig();
+  await new SchedulerProbe(new Ipvsadm(fake), "rr").require();
+  assertEquals([fake.runs, fake.again], [["ipvsadm -R"], []]);
+  await sync({ s1: 2 });
+  await sync({ s1: 1 }, new Set(["s1"]));
+  assertEquals(fake.again, ["ipvsadm -R", "ipvsadm -R"]);
+  await IPVS_CLEANUP.removeOthers?.({ exec: fake, families: ["IPv4"], dryRun: false });
+  assertEquals([fake.kernel.servers.size, fake.again.length], [0, 2]);
+});
 
 Deno.test(
   "whichever program fails, the next sync reads everything and ends where a first one does",
