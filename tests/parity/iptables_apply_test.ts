@@ -164,9 +164,9 @@ for (const variant of VARIANTS) {
       assertEquals(await endState(iptables), await freshEndState(after, "IPv4", variant));
 
       const jump = ["-m", "comment", "--comment", "kubernetes service portals", "-j", "KUBE-SERVICES"];
-      const gap = await underTraffic(netns, "10.96.0.1", async () => {
+      const gap = await underTraffic(netns, "10.96.0.1", async (begun) => {
         await iptables.deleteRule("nat", "OUTPUT", jump);
-        await new Promise((resolve) => setTimeout(resolve, 100));
+        await begun(10);
         await iptables.ensureRule("prepend", "nat", "OUTPUT", jump);
       });
       assertGreater(gap.report.failures.length, 0, "the client would have noticed a gap");
@@ -193,12 +193,22 @@ e2eTest("legacy: a lock held for longer than the program waits is waited for all
       run: (argv, options) => netns.exec.run(["env", `XTABLES_LOCKFILE=${lockFile}`, ...argv], options),
     };
     const { iptables, sync } = await rig(exec, "IPv4", "legacy");
-    const holder = new Deno.Command("flock", { args: [lockFile, "sleep", "6"], stdin: "null" }).spawn();
+    const holder = new Deno.Command("flock", {
+      args: [lockFile, "sh", "-c", "echo held; cat"],
+      stdin: "piped",
+      stdout: "piped",
+    }).spawn();
     try {
-      await new Promise((resolve) => setTimeout(resolve, 200));
-      const start = performance.now();
-      await sync({ "s1": 1 });
-      assertGreater(performance.now() - start, 5_000);
+      const said = holder.stdout.getReader();
+      await said.read();
+      await said.cancel();
+      let isSynced = false;
+      const synced = sync({ "s1": 1 }).then(() => isSynced = true);
+      // It waits for 5 s.
+      await new Promise((resolve) => setTimeout(resolve, 6_000));
+      assertEquals(isSynced, false);
+      await holder.stdin.close();
+      await synced;
       assert((await iptables.save("nat")).includes("KUBE-SVC-"));
     } finally {
       await end(holder);
@@ -207,11 +217,14 @@ e2eTest("legacy: a lock held for longer than the program waits is waited for all
   });
 });
 
-/** Runs `work` while a client connects 100 times a second, and while `nft monitor` listens. */
+/**
+ * Runs `work` while a client connects 100 times a second, and while `nft monitor` listens. What `work` is given resolves when so many
+ * more connections have begun.
+ */
 async function underTraffic(
   netns: Netns,
   ip: string,
-  work: () => Promise<void>,
+  work: (begun: (count: number) => Promise<void>) => Promise<void>,
 ): Promise<{ report: ConnectReport; events: string }> {
   const start = (argv: readonly string[], stdin: "piped" | "null" = "null") =>
     new Deno.Command("ip", { args: ["netns", "exec", netns.name, ...argv], stdin, stdout: "piped" }).spawn();
@@ -224,11 +237,20 @@ async function underTraffic(
     await reader.read();
     await reader.cancel();
     const client = start([...deno, "client", ip, "80"], "piped");
-    const output = client.output();
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    await work();
+    let printed = "";
+    const ended = (async () => {
+      for await (const text of client.stdout.pipeThrough(new TextDecoderStream())) printed += text;
+      await client.status;
+    })();
+    const begun = async (count: number): Promise<void> => {
+      const wanted = printed.length + count;
+      while (printed.length < wanted) await new Promise((resolve) => setTimeout(resolve, 10));
+    };
+    await begun(30);
+    await work(begun);
     await client.stdin.close();
-    const report = JSON.parse(new TextDecoder().decode((await output).stdout)) as ConnectReport;
+    await ended;
+    const report = JSON.parse(printed.slice(printed.indexOf("\n"))) as ConnectReport;
     monitor.kill("SIGTERM");
     return { report, events: await monitored };
   } finally {
