@@ -155,7 +155,7 @@ for (const mode of MODES) {
     const result = await inFolder((folder) => measure(options, folder));
     const { firstSync, touch, serviceAdded, serviceDeleted } = result;
     // All limits are many times what a quiet machine shows: they catch another order of growth, not a busy neighbour.
-    assert((firstSync.kproxyMs[0] ?? Infinity) < 10_000, `first sync took ${firstSync.kproxyMs} ms`);
+    assert((firstSync.kproxyMs[0] ?? Infinity) < 60_000, `first sync took ${firstSync.kproxyMs} ms`);
     assert((firstSync.oneTransactionMs ?? 0) > 0 && (firstSync.bareMs[0] ?? 0) > 0);
     for (const [name, change] of Object.entries({ touch, serviceAdded, serviceDeleted })) {
       assertEquals(change.programs, 1, name);

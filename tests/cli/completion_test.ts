@@ -131,7 +131,7 @@ e2eTest("the script for zsh completes commands, flags, values and files", [progr
     const pieces = ZSH_CASES.map(([typed]) => typed);
     const argv = [
       "timeout",
-      "30",
+      "120",
       "zsh",
       "-f",
       "-c",

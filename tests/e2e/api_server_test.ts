@@ -75,7 +75,7 @@ function markers(index: number): ApiJson[] {
 }
 
 async function untilMarked({ node }: NodeLab, index: number): Promise<void> {
-  const deadline = performance.now() + 10_000;
+  const deadline = performance.now() + 60_000;
   for (
     const [tool, to] of [["iptables", `10.111.1.${index + 1}:1`], [
       "ip6tables",

@@ -129,7 +129,7 @@ class Reloading implements AsyncDisposable {
 
   async #curl(url: string, ...options: string[]): Promise<{ stdout: string }> {
     return await this.web.lab.node.netns.exec.run([
-      ...["curl", "-s", "--max-time", "3", "--noproxy", "*", ...options, url],
+      ...["curl", "-s", "--max-time", "30", "--noproxy", "*", ...options, url],
     ]);
   }
 }

@@ -48,7 +48,7 @@ function withPath(bin: string) {
 }
 
 async function page(netns: Netns, path: string): Promise<string> {
-  const argv = ["curl", "-s", "--max-time", "3", "--noproxy", "*", `http://127.0.0.1:10249${path}`];
+  const argv = ["curl", "-s", "--max-time", "30", "--noproxy", "*", `http://127.0.0.1:10249${path}`];
   return (await netns.exec.run(argv)).stdout;
 }
 
@@ -268,7 +268,7 @@ async function untilStored(kapi: Kapi, reason: string, count: number): Promise<r
   const access = await apiAccess({ kubeconfig: kapi.kubeconfig, master: "", env: { get: () => undefined } });
   const client = new KubeClient({ access, qps: 0, burst: 0, userAgent: "test", clock: systemClock });
   const { signal } = new AbortController();
-  const deadline = performance.now() + 20_000;
+  const deadline = performance.now() + 60_000;
   try {
     for (;;) {
       const answer = await client.get("/apis/events.k8s.io/v1/namespaces/default/events", signal);

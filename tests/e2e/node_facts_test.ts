@@ -67,7 +67,7 @@ class Agent {
         "-w",
         "%{http_code}",
         "--max-time",
-        "3",
+        "30",
         "--noproxy",
         "*",
       ];
@@ -76,7 +76,7 @@ class Agent {
   }
 
   async until(wanted: readonly number[]): Promise<void> {
-    const deadline = performance.now() + 10_000;
+    const deadline = performance.now() + 60_000;
     for (let seen = await this.statuses(); String(seen) !== String(wanted); seen = await this.statuses()) {
       assert(performance.now() < deadline, `${seen} instead of ${wanted}`);
       await new Promise((resolve) => setTimeout(resolve, 50));
@@ -139,6 +139,14 @@ async function nodeComesAndGoes(t: Deno.TestContext, kapi: Kapi): Promise<void> 
   });
 }
 
+/** Resolves when IPv4 has had its first sync, which may be after IPv6's. */
+async function firstSynced(kproxy: KproxyProcess): Promise<void> {
+  await kproxy.until(
+    "the first sync of IPv4",
+    (lines) => lines.some(({ msg, family }) => msg === FIRST_SYNC && family === "IPv4"),
+  );
+}
+
 /** Resolves when IPv4 has synced what a change of the Node, told after line `from`, changed. */
 async function nodeChangeSynced(kproxy: KproxyProcess, from: number): Promise<void> {
   await kproxy.until("the sync of a changed Node", (lines) => {
@@ -158,7 +166,7 @@ async function primaryAddressMoves(_t: Deno.TestContext, kapi: Kapi): Promise<vo
     await new Promise((resolve) => setTimeout(resolve, 500));
     assert(!(await agent.natRules()).includes("KUBE-NODEPORTS"), "node ports would be open on every address");
     await kapi.put(node(["192.0.2.10", "fd00::10"]));
-    await kproxy.untilMessage(FIRST_SYNC);
+    await firstSynced(kproxy);
     const jump = (address: string): RegExp => new RegExp(`-d ${address}/32 .*-j KUBE-NODEPORTS`);
     assertMatch(await agent.natRules(), jump("192.0.2.10"));
     const from = kproxy.lines.length;
@@ -179,13 +187,13 @@ async function podCidrsChange(_t: Deno.TestContext, kapi: Kapi): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, 300));
     assert(!(await agent.natRules()).includes("KUBE-SVC-"), "rules without knowing what is local");
     await kapi.patch(node(), { spec: { podCIDR: "10.244.7.0/24", podCIDRs: ["10.244.7.0/24"] } });
-    await kproxy.untilMessage(FIRST_SYNC);
+    await firstSynced(kproxy);
     assertMatch(await agent.natRules(), /! -s 10\.244\.7\.0\/24 /);
     // An API server lets nobody change them but by a new Node.
     const from = kproxy.lines.length;
     await kapi.remove(node());
     await kapi.put(node(["192.0.2.10"], ["10.244.8.0/24"]));
-    await kproxy.untilMessage("Synced rules", from);
+    await nodeChangeSynced(kproxy, from);
     assertMatch(await agent.natRules(), /! -s 10\.244\.8\.0\/24 /);
     assertEquals((await kproxy.stop()).code, 0);
   });

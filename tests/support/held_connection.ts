@@ -8,7 +8,7 @@ import { signalChild } from "./end_child.ts";
 import type { SocketAddress } from "./lab_sockets.ts";
 import type { Netns } from "./netns.ts";
 
-const LIMIT_MS = 20_000;
+const LIMIT_MS = 60_000;
 
 function start(netns: Netns, role: string, { ip, port }: SocketAddress): Deno.ChildProcess {
   const deno = [Deno.execPath(), "run", "-q", "--no-check", "--allow-net", `${ROOT}/tests/lab/echo.ts`];

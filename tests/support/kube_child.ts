@@ -56,7 +56,7 @@ export function startKubeChild(
   ]);
   return {
     log: () => log,
-    async until(pattern, timeoutMs = 15_000) {
+    async until(pattern, timeoutMs = 60_000) {
       const deadlineMs = Date.now() + timeoutMs;
       while (!pattern.test(output + log)) {
         if (Date.now() > deadlineMs) {

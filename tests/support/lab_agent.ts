@@ -35,8 +35,10 @@ const REQUEST = "GET / HTTP/1.0\r\n\r\n";
  * of them and starting a wait is slow, it should not be done often.
  */
 const TICK_MS: Readonly<Record<ProbeProtocol, number>> = { tcp: 1_000, udp: 1_000, sctp: 25 };
-/** What is not answered now is lost: a SYN is sent again after 1 s. What is answered late before is told apart from it. */
+/** A loop that waits for longer does not judge by time: a SYN is sent again after 1 s. */
 const LOST_MS = 900;
+/** What is not answered by now never will be. A busy machine may leave client and server without a CPU for seconds. */
+const GIVE_UP_MS = 5_000;
 /** Where patient loops connect from. */
 const [FIRST_PORT, PORTS] = [10_000, 50_000];
 /** A pause between two ticks of a loop that is none of its own. */
@@ -248,11 +250,13 @@ class ConnectLoop {
     const [atMs, clock] = [performance.now() - this.#startMs, new Date().toISOString().slice(11, -1)];
     const stalledMs = this.#stalls.totalMs();
     const fresh = protocol === "tcp" && limitMs > LOST_MS ? this.#freshPort() : {};
-    const result = await ask({ protocol, to, timeoutMs: Math.max(limitMs, LOST_MS), ...fresh });
+    const result = await ask({ protocol, to, timeoutMs: Math.max(limitMs, GIVE_UP_MS), ...fresh });
     const tookMs = result.kind === "answer" ? result.tookMs - (this.#stalls.totalMs() - stalledMs) : 0;
-    // A patient loop does not notice that a first packet was lost, but the kernel does.
-    const isLost = result.kind === "answer" && limitMs > LOST_MS && result.wasSynLost;
-    if (result.kind === "answer" && tookMs <= limitMs && !isLost) {
+    // Nobody sends a datagram again: one that is answered late was not lost.
+    const isLate = tookMs > limitMs && protocol !== "udp";
+    // Where the time is not enough to notice that a first packet was lost, the kernel still does.
+    const isLost = result.kind === "answer" && result.wasSynLost;
+    if (result.kind === "answer" && !isLate && !isLost) {
       const { ip, port } = result.answer.local;
       const key = ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
       this.#byServer[key] = (this.#byServer[key] ?? 0) + 1;
@@ -283,9 +287,9 @@ class ConnectLoop {
 
   async stop(): Promise<LoopReport> {
     this.#ended = true;
-    const durationMs = this.#activeMs();
+    const [durationMs, stalledMs] = [this.#activeMs(), this.#stalls.totalMs()];
     await this.#done;
-    return { ...this.report(), durationMs };
+    return { ...this.report(), durationMs, stalledMs };
   }
 }
 

@@ -19,7 +19,7 @@ const SILENCE_MS = 200;
  * that comes back while the sender is still sending is forgotten by the kernel (this happens where all hosts are one machine,
  * under IPv6): the second attempt, a second later, is refused for good.
  */
-const ANSWER_MS = 1_500;
+const ANSWER_MS = 5_000;
 /** The chance of missing an outcome in all requests of a step is below this. */
 const MISS_PROBABILITY = 1e-9;
 

@@ -67,9 +67,9 @@ export class LabHost implements Disposable {
     return this.#agent.call(method, ...args);
   }
 
-  /** One request, or several, of at most 300 ms each unless said. */
+  /** One request, or several, of at most 5 s each unless said. */
   probe(request: Omit<ProbeRequest, "timeoutMs" | "count"> & Partial<ProbeRequest>): Promise<ProbeResult[]> {
-    return this.call("probe", { timeoutMs: 300, count: 1, ...request });
+    return this.call("probe", { timeoutMs: 5_000, count: 1, ...request });
   }
 
   [Symbol.dispose](): void {

@@ -62,8 +62,8 @@ export interface LoopRequest {
   readonly to: SocketAddress;
   readonly perSecond: number;
   /**
-   * A request that takes longer has failed. Where this is longer than the second after which a first packet is sent again, a TCP
-   * connection has also failed if it was lost.
+   * A connection that takes longer, without the time in which the loop had no CPU, has failed; so has one whose first packet was lost,
+   * as the kernel tells it, and a datagram without an answer.
    */
   readonly limitMs: number;
 }

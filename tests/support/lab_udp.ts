@@ -127,7 +127,7 @@ export class UdpLab implements AsyncDisposable {
   /** Waits until a new flow is answered by this pod. */
   async untilServed(ip: string): Promise<void> {
     const to = this.frontend("cluster IP");
-    const deadline = performance.now() + 30_000;
+    const deadline = performance.now() + 60_000;
     for (;;) {
       const [result] = await this.pod.probe({ protocol: "udp", to, timeoutMs: 100 });
       if (result?.kind === "answer" && result.answer.local.ip === ip) return;

@@ -202,7 +202,7 @@ export class SwitchLab implements AsyncDisposable {
   }
 
   async #proxyMode(): Promise<string> {
-    const curl = ["curl", "-s", "--max-time", "3", "--noproxy", "*", "http://127.0.0.1:10249/proxyMode"];
+    const curl = ["curl", "-s", "--max-time", "30", "--noproxy", "*", "http://127.0.0.1:10249/proxyMode"];
     return await this.#lab.node.netns.run(curl);
   }
 
