@@ -43,7 +43,8 @@ export function startKubeChild(
   const cleared = Object.fromEntries(PROXIES.map((name) => [name, ""]));
   const child = new Deno.Command(Deno.execPath(), {
     args: ["run", "-q", "--config", CONFIG, ...permissionFlags(), ...flags, PROGRAM, kubeconfig, master],
-    env: { ...cleared, ...env },
+    // Once a day the runtime itself asks for newer versions, through the proxies, too.
+    env: { ...cleared, DENO_NO_UPDATE_CHECK: "1", ...env },
     stdin: "null",
     stdout: "piped",
     stderr: "piped",
