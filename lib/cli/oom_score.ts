@@ -10,6 +10,7 @@ import type { Exec } from "../kernel/exec.ts";
 import { setOomScoreAdjustment } from "../kernel/oom_score.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
+import { observeFirstSyncs } from "../sync/first_syncs.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 
 /** However long the first syncs take, or the source does not answer, it is set by then. */
@@ -29,28 +30,20 @@ export interface OomScoreOptions {
 
 /** Sets the adjustment after the first sync of every family, or after ten seconds. */
 export class LateOomScore {
+  /** Hears of the syncs. */
+  readonly observer: SyncObserver;
   readonly #options: OomScoreOptions;
-  readonly #waiting: Set<IpFamily>;
   readonly #programs: EndableExec;
   readonly #due = new AbortController();
   readonly #work: Promise<void>;
 
   constructor(options: OomScoreOptions) {
     this.#options = options;
-    this.#waiting = new Set(options.families);
+    this.observer = observeFirstSyncs(options.families, (_family, isLast) => {
+      if (isLast) this.#due.abort();
+    });
     this.#programs = new EndableExec(options.exec);
     this.#work = this.#setWhenDue();
-  }
-
-  /** Hears of the syncs. */
-  get observer(): SyncObserver {
-    return {
-      synced: ({ family }) => {
-        this.#waiting.delete(family);
-        if (this.#waiting.size === 0) this.#due.abort();
-      },
-      failed: () => {},
-    };
   }
 
   /** What is not set by now stays as it is. */

@@ -11,6 +11,7 @@ import { EndableExec } from "../kernel/endable_exec.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { errorText, type Logger } from "../observe/log.ts";
+import { observeFirstSyncs } from "../sync/first_syncs.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
@@ -42,8 +43,9 @@ export interface OtherModesOptions {
  * last; a family whose first sync takes long does not keep those of the other.
  */
 export class OtherModesCleanup {
+  /** Hears of the first syncs. */
+  readonly observer: SyncObserver;
   readonly #options: OtherModesOptions;
-  readonly #waiting: Set<IpFamily>;
   readonly #allSynced = new AbortController();
   /** What is to be removed, families of one removal together; the one that is stopped in its middle stays first. */
   readonly #due: (readonly IpFamily[])[] = [];
@@ -53,23 +55,11 @@ export class OtherModesCleanup {
 
   constructor(options: OtherModesOptions) {
     this.#options = options;
-    this.#waiting = new Set(options.families);
+    this.observer = observeFirstSyncs(
+      options.families,
+      (family, isLast) => this.#familySynced(family, isLast),
+    );
     this.#programs = new EndableExec(options.exec);
-  }
-
-  /** Hears of the first syncs. */
-  get observer(): SyncObserver {
-    return {
-      synced: ({ family }) => {
-        if (!this.#waiting.delete(family)) return;
-        const { families } = this.#options;
-        if (this.#waiting.size === 0) this.#allSynced.abort();
-        const unserved = this.#waiting.size > 0 ? [] : FAMILIES.filter((other) => !families.includes(other));
-        this.#due.push([family, ...unserved]);
-        this.#goOn();
-      },
-      failed: () => {},
-    };
   }
 
   /**
@@ -102,6 +92,14 @@ export class OtherModesCleanup {
   /** Resolves when what was begun is done or has ended. */
   settled(): Promise<void> {
     return this.#work;
+  }
+
+  #familySynced(family: IpFamily, isLast: boolean): void {
+    const { families } = this.#options;
+    if (isLast) this.#allSynced.abort();
+    const unserved = isLast ? FAMILIES.filter((other) => !families.includes(other)) : [];
+    this.#due.push([family, ...unserved]);
+    this.#goOn();
   }
 
   #goOn(): void {

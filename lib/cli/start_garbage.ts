@@ -5,6 +5,7 @@
  */
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import type { IpFamily } from "../model/objects.ts";
+import { observeFirstSyncs } from "../sync/first_syncs.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 
 /** By then the first syncs have let go of what they worked with. */
@@ -33,14 +34,10 @@ export function collectAfterStart(
   clock: Clock = systemClock,
   collect: () => void = collectGarbage,
 ): SyncObserver {
-  const waiting = new Set(families);
-  return {
-    synced: ({ family }) => {
-      if (!waiting.delete(family) || waiting.size > 0) return;
-      void clock.sleep(AFTER_MS, signal).then(() => {
-        if (!signal.aborted) collect();
-      });
-    },
-    failed: () => {},
-  };
+  return observeFirstSyncs(families, (_family, isLast) => {
+    if (!isLast) return;
+    void clock.sleep(AFTER_MS, signal).then(() => {
+      if (!signal.aborted) collect();
+    });
+  });
 }
