@@ -139,7 +139,7 @@ class TranscriptNode implements AsyncDisposable {
   async output(command: string): Promise<string> {
     // The network of the document is none that a proxy of this machine leads to.
     const env = { no_proxy: "*", NO_PROXY: "*" };
-    const { stdout, stderr } = await this.#netns.exec.run(["sh", "-c", command], { env, timeoutMs: 20_000 });
+    const { stdout, stderr } = await this.#netns.exec.run(["sh", "-c", command], { env, timeoutMs: 60_000 });
     assertEquals(stderr, "", command);
     return stdout.replaceAll("\r", "").trimEnd();
   }
@@ -180,7 +180,7 @@ class TranscriptNode implements AsyncDisposable {
   }
 
   async #until(command: string, isSo: (output: string) => boolean): Promise<void> {
-    const deadline = performance.now() + 15_000;
+    const deadline = performance.now() + 60_000;
     for (let said = await this.output(command); !isSo(said); said = await this.output(command)) {
       assert(performance.now() < deadline, `${command}\n${said}\n${this.#run.log}`);
       await new Promise((resolve) => setTimeout(resolve, 50));

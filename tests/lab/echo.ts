@@ -3,7 +3,7 @@
  * answers.
  *
  * Usage: `deno run --allow-net echo.ts serve|connect IP PORT`. The client ends with 0 when its standard input does, with 1 when
- * the connection does or an answer takes longer than 3 s.
+ * the connection does or an answer takes longer than 10 s.
  *
  * @module
  */
@@ -29,7 +29,7 @@ if (role === "serve") {
     return Deno.exit(1);
   };
   for (let i = 0;; i++) {
-    const timer = setTimeout(lost, 3_000);
+    const timer = setTimeout(lost, 10_000);
     try {
       await writer.write(encoder.encode(`${i}\n`));
       if ((await reader.read()).done) lost();

@@ -32,8 +32,8 @@ export class EchoServer implements AsyncDisposable {
   /** Ends such that its connections are reset: a socket that is closed before it was read to its end says so. */
   async reset(): Promise<void> {
     this.#child.kill("SIGSTOP");
-    // Several lines of the client.
-    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    // Many times what the client takes to its next line, and less than its patience.
+    await new Promise((resolve) => setTimeout(resolve, 2_000));
     await this[Symbol.asyncDispose]();
   }
 

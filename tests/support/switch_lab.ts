@@ -218,10 +218,10 @@ export class SwitchLab implements AsyncDisposable {
     const resting = this.#loops.filter((_, i) => this.#pace !== undefined && CLIENTS[i]![2] === "udp");
     await resting.reduce((work, loop) => () => loop.resting(work), changed)();
     // Those under way were sent before.
-    await this.#answered(10);
+    for (const loop of this.#loops) await loop.resting(() => Promise.resolve());
     const gone = PODS.map((pods) => pods[this.#absent]);
-    // Where everything is slow, it may take another round until the last UDP flow is forgotten.
-    for (let rounds = this.#pace === undefined ? 1 : 4;; rounds--) {
+    // UDP flows are forgotten after the sync: where everything is slow, it may take another round until the last one is.
+    for (let rounds = 4;; rounds--) {
       const { answering, known } = await this.#answering();
       const late = answering.filter((server) =>
         gone.some((ip) => server.startsWith(`${ip}:`) || server.startsWith(`[${ip}]:`))
