@@ -12,6 +12,10 @@ const PORT = 18080;
 /** What can be changed. */
 export type ChangePath = "/touch" | `/${"service" | "slice"}/${"add" | "delete"}`;
 
+/** Lists that kproxy asks for, in pages of the size that it asks for. */
+const LISTS = ["/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices"];
+const PAGE_SIZE = 500;
+
 /** A running fake API server. */
 export class FakeApi implements AsyncDisposable {
   /** What kproxy is given as `--master`. */
@@ -24,7 +28,10 @@ export class FakeApi implements AsyncDisposable {
     this.#client = Deno.createHttpClient({ proxy: { transport: "unix", path: socket } });
   }
 
-  /** Starts it and waits until it can be asked. `socket` is the path it makes its second listener at. */
+  /**
+   * Starts it and waits until it can be asked, and has answered every list once: others have asked the server of a cluster
+   * before. `socket` is the path it makes its second listener at.
+   */
   static async start(netns: Netns, size: ClusterSize, socket: string): Promise<FakeApi> {
     const script = new URL("./fake_api.ts", import.meta.url).pathname;
     const child = new Deno.Command("ip", {
@@ -45,7 +52,18 @@ export class FakeApi implements AsyncDisposable {
     const { value } = await reader.read();
     await reader.cancel();
     if (value === undefined) throw new Error("The fake API server did not start");
-    return new FakeApi(child, socket);
+    const api = new FakeApi(child, socket);
+    for (const path of LISTS) await api.#list(path);
+    return api;
+  }
+
+  async #list(path: string): Promise<void> {
+    for (let next: string | undefined = ""; next !== undefined;) {
+      const query: string = `limit=${PAGE_SIZE}${next === "" ? "" : `&continue=${next}`}`;
+      const response: Response = await fetch(`http://api${path}?${query}`, { client: this.#client });
+      const list: { metadata: { continue?: string } } = await response.json();
+      next = list.metadata.continue;
+    }
   }
 
   /** Changes the cluster. */

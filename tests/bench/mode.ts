@@ -50,6 +50,11 @@ export interface BenchMode {
   readonly countProgrammed: (netns: Netns) => Promise<ClusterSizeInKernel>;
 }
 
+/** Makes the chain by which kubelet says which iptables variant a node uses: every node has it before its proxy starts. */
+export async function makeKubeletHint(netns: Netns, variant: "nft" | "legacy"): Promise<void> {
+  await netns.run([`iptables-${variant}`, "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
+}
+
 /** The flag for the shortest time between two syncs, or for the longest one between two looks at the kernel. */
 export function periodFlag(
   { proxyMode }: BenchMode,

@@ -5,7 +5,7 @@
  */
 import type { Netns } from "../support/netns.ts";
 import { KernelWatch } from "./kernel_watch.ts";
-import type { BenchMode, ClusterSizeInKernel } from "./mode.ts";
+import { type BenchMode, type ClusterSizeInKernel, makeKubeletHint } from "./mode.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
 
 /** Which programs write the rules. */
@@ -16,12 +16,7 @@ export function iptablesMode(variant: Variant): BenchMode {
   return {
     proxyMode: "iptables",
     title: `iptables (${variant})`,
-    prepare: async (netns) => {
-      // The chain by which kubelet says which variant the node uses.
-      if (variant === "legacy") {
-        await netns.run(["iptables-legacy", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
-      }
-    },
+    prepare: (netns) => makeKubeletHint(netns, variant),
     fullSync: (start) => [largestRestore(start)],
     transactions: ([restore]) => restore?.stdin.match(/^COMMIT$/gm)?.length ?? 0,
     asOneTransaction: ([restore]) => {

@@ -4,7 +4,7 @@
  * @module
  */
 import type { Netns } from "../support/netns.ts";
-import type { BenchMode, ClusterSizeInKernel } from "./mode.ts";
+import { type BenchMode, type ClusterSizeInKernel, makeKubeletHint } from "./mode.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
 
 const DEVICE = "kube-ipvs0";
@@ -15,7 +15,7 @@ const OF_IPV6 = /KUBE-6-|family inet6|\/128 |\[[\da-f]*:[\da-f:]+\]:/;
 export const IPVS_MODE: BenchMode = {
   proxyMode: "ipvs",
   title: "ipvs",
-  prepare: () => Promise.resolve(),
+  prepare: (netns) => makeKubeletHint(netns, "legacy"),
   fullSync,
   transactions: (runs) => runs.length,
   asOneTransaction: null,

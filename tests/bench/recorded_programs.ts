@@ -14,6 +14,8 @@ export interface RecordedRun {
   readonly stdin: string;
 }
 
+/** The pause between two programs of a start stays far below this, also where others take most of the processor. */
+const QUIET_MS = 4_000;
 const READS_STDIN = /-restore$|^(nft|ipset|ipvsadm|ip)$/;
 
 /** Scripts in a folder, and what they wrote down. */
@@ -47,11 +49,11 @@ export class RecordedPrograms {
     return (await this.#lines()).length;
   }
 
-  /** Resolves when no program has been started for a second. */
+  /** Resolves when no program has been started for so long that a busy machine is no explanation. */
   async quiet(): Promise<void> {
     for (let count = -1; count !== await this.count();) {
       count = await this.count();
-      await new Promise((resolve) => setTimeout(resolve, 1000));
+      await new Promise((resolve) => setTimeout(resolve, QUIET_MS));
     }
   }
 
