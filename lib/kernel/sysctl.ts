@@ -57,15 +57,7 @@ export async function readSysctls(
  * Writes a setting unless it already has the value, so that a process without the right to write runs where an
  * earlier one has prepared the node.
  *
- * @throws {ExecError} if it cannot be read, or if the kernel refuses the value
- */
-export async function ensureSysctl(exec: Exec, name: string, value: string): Promise<SysctlOutcome> {
-  return await changeSysctl(exec, name, { found: await readSysctl(exec, name), value });
-}
-
-/**
- * As {@linkcode ensureSysctl}, for a setting that was read before as `found`.
- *
+ * @param change.found what was read before
  * @throws {ExecError} if the kernel refuses the value
  */
 export async function changeSysctl(

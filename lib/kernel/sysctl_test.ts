@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { fakeSysctl, type SysctlRefusals } from "../../tests/support/fake_sysctl.ts";
 import { ExecError } from "../errors.ts";
 import type { Exec } from "./exec.ts";
-import { changeSysctls, ensureSysctl, readSysctl, readSysctls } from "./sysctl.ts";
+import { changeSysctl, changeSysctls, readSysctl, readSysctls, type SysctlOutcome } from "./sysctl.ts";
 
 const NAME = "net.ipv4.conf.all.route_localnet";
 
@@ -25,11 +25,16 @@ function sysctl(initial: string | null, refusal = ""): Exec & { value: string | 
   };
 }
 
+/** Changes a setting after it was read. */
+async function ensure(exec: Exec, value: string): Promise<SysctlOutcome> {
+  return await changeSysctl(exec, NAME, { found: await readSysctl(exec, NAME), value });
+}
+
 Deno.test("a setting is written only if it differs", { permissions: "none" }, async () => {
   const setting = sysctl("0");
-  assertEquals(await ensureSysctl(setting, NAME, "1"), { kind: "changed", found: "0" });
+  assertEquals(await ensure(setting, "1"), { kind: "changed", found: "0" });
   assertEquals(setting.value, "1");
-  assertEquals(await ensureSysctl(sysctl("1", "must not be written"), NAME, "1"), {
+  assertEquals(await ensure(sysctl("1", "must not be written"), "1"), {
     kind: "unchanged",
     found: "1",
   });
@@ -46,21 +51,21 @@ Deno.test(
         `sysctl: setting key "${NAME}", ignoring: Operation not permitted`,
       ]
     ) {
-      assertEquals(await ensureSysctl(sysctl("0", message), NAME, "1"), {
+      assertEquals(await ensure(sysctl("0", message), "1"), {
         kind: "readOnly",
         found: "0",
         message,
       });
-      assertEquals(await ensureSysctl(sysctl("1", message), NAME, "1"), { kind: "unchanged", found: "1" });
+      assertEquals(await ensure(sysctl("1", message), "1"), { kind: "unchanged", found: "1" });
     }
     const invalid = sysctl("0", `sysctl: setting key "${NAME}": Invalid argument`);
-    await assertRejects(() => ensureSysctl(invalid, NAME, "x"), ExecError, "Invalid argument");
+    await assertRejects(() => ensure(invalid, "x"), ExecError, "Invalid argument");
   },
 );
 
 Deno.test("a setting this kernel does not have", { permissions: "none" }, async () => {
   assertEquals(await readSysctl(sysctl(null), NAME), null);
-  assertEquals(await ensureSysctl(sysctl(null), NAME, "1"), { kind: "missing" });
+  assertEquals(await ensure(sysctl(null), "1"), { kind: "missing" });
 });
 
 Deno.test("a missing program is an error, not a missing setting", { permissions: "none" }, async () => {

@@ -93,10 +93,6 @@ export function deleteEntryLine(set: string, entry: SetEntry): string {
   return `del ${set} ${entry}`;
 }
 
-export function flushSetLine(set: string): string {
-  return `flush ${set}`;
-}
-
 export function destroySetLine(set: string): string {
   return `destroy ${set}`;
 }
