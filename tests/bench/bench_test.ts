@@ -3,7 +3,7 @@ import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { showsChange } from "./element_watch.ts";
 import { FakeCluster } from "./fake_api.ts";
 import { CommitReader } from "./kernel_events.ts";
-import { distribution } from "./figures.ts";
+import { distribution, tenths } from "./figures.ts";
 import { type BenchOptions, measure } from "./measure.ts";
 import type { BenchMode } from "./mode.ts";
 import { asOneTransaction, iptablesMode } from "./mode_iptables.ts";
@@ -19,6 +19,12 @@ Deno.test("figures of samples are nearest ranks", { permissions: "none" }, () =>
   const hundred = Array.from({ length: 100 }, (_, k) => 100 - k);
   assertEquals(distribution(hundred), { count: 100, p50: 50, p99: 99, max: 100 });
   assertEquals(distribution([7]), { count: 1, p50: 7, p99: 7, max: 7 });
+});
+
+Deno.test("samples are told by their tenths, in order", { permissions: "none" }, () => {
+  const rising = Array.from({ length: 25 }, (_, k) => k);
+  assertEquals(tenths(rising), [0.5, 3, 5.5, 8, 10.5, 13, 15.5, 18, 20.5, 23]);
+  assertEquals([tenths([4, 2]), tenths([])], [[4, 2], []]);
 });
 
 Deno.test("stages become one transaction per table, chains first", { permissions: "none" }, () => {

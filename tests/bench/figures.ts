@@ -29,3 +29,15 @@ export function distribution(samples: readonly number[]): Distribution {
     max: quantile(samples, 1),
   };
 }
+
+/** Means of ten parts of the samples, in order; the samples themselves if there are fewer. */
+export function tenths(samples: readonly number[]): readonly number[] {
+  const parts = Math.min(10, samples.length);
+  return Array.from({ length: parts }, (_, k) => {
+    const part = samples.slice(
+      Math.floor(k * samples.length / parts),
+      Math.floor((k + 1) * samples.length / parts),
+    );
+    return part.reduce((sum, value) => sum + value, 0) / part.length;
+  });
+}

@@ -10,7 +10,7 @@ import { BareProcess } from "./bare_process.ts";
 import type { BareRun } from "./bare_tool.ts";
 import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
-import { type Distribution, distribution, quantile } from "./figures.ts";
+import { type Distribution, distribution, quantile, tenths } from "./figures.ts";
 import { isFirstSync, isWritingSync, KproxyProcess, type LogLine, type Memory } from "./kproxy_process.ts";
 import { assertProgrammed, assertSameRules, type BenchMode, type CommitWatch, periodFlag } from "./mode.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
@@ -78,6 +78,8 @@ export interface BenchResult {
   readonly serviceDeleted: ChangeFigures;
   readonly memoryAfterFirstSync: Memory;
   readonly memoryAtEnd: Memory;
+  /** Resident size over the changes: the mean of each tenth of them, in MB, in order; fewer values if there are fewer changes. */
+  readonly memoryByTenth: readonly number[];
   /** CPU time until nothing of the start was left to do, programs included. */
   readonly startCpuMs: number;
   readonly idleCpuPercent: number;
@@ -237,6 +239,7 @@ class Bench {
     const load = [...Deno.loadavg()];
     onProgress(`${this.#steps.length} changes`);
     const pairs = new Map<string, ChangePair[]>();
+    const sizesMb: number[] = [];
     let touchCpuMs = 0, at = 0;
     for (const step of this.#steps) {
       const cpuFrom = await kproxy.cpuMs();
@@ -250,6 +253,7 @@ class Bench {
         await this.#bareChange(bare, aftermath);
       }
       await sleep(this.#options.spacingMs / 2);
+      sizesMb.push((await kproxy.memory()).nowMb);
     }
     await assertSameRules(mode, product.netns, bare.netns);
     return {
@@ -262,6 +266,7 @@ class Bench {
       memoryAfterFirstSync,
       startCpuMs,
       memoryAtEnd: await kproxy.memory(),
+      memoryByTenth: tenths(sizesMb),
       idleCpuPercent,
       cpuMsPerTouch: touchCpuMs / this.#options.touches,
       lostEvents: product.watch?.lostEvents === true || bare.watch?.lostEvents === true,

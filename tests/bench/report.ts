@@ -63,7 +63,9 @@ export function resultTable(result: BenchResult): string[] {
       : [`bare, all in one transaction: ${seconds(firstSync.oneTransactionMs)}`]),
     `memory: ${memoryAfterFirstSync.nowMb.toFixed(0)} MB after the first sync, ${
       memoryAtEnd.nowMb.toFixed(0)
-    } MB at the end, peak ${memoryAtEnd.peakMb.toFixed(0)} MB`,
+    } MB at the end, peak ${memoryAtEnd.peakMb.toFixed(0)} MB; over the changes ${
+      result.memoryByTenth.map((mb) => mb.toFixed(0)).join(" ")
+    } MB`,
     `CPU: ${seconds(result.startCpuMs)} for the start, ${
       milliseconds(result.cpuMsPerTouch)
     } per replaced endpoint, programs included; idle ${result.idleCpuPercent.toFixed(2)} % of a core`,
