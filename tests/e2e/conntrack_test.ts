@@ -217,8 +217,8 @@ e2eTest(
       assertEquals(deleted, 10_000);
       assertEquals(programs, ["conntrack -L -p udp -f ipv4", "conntrack --load-file -"]);
       assertEquals((await run(["conntrack", "-C"])).trim(), "10000");
-      // It takes 0.2 s on two cores; a machine that is busy with other tests gets ten times that.
-      assert(durationMs < 2_000, `${durationMs} ms`);
+      // It takes 0.2 s on two cores; a machine that is busy gets a hundred times that, and one run for each flow would take minutes.
+      assert(durationMs < 20_000, `${durationMs} ms`);
     });
   },
 );

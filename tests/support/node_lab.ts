@@ -275,7 +275,7 @@ function ofFamily(addresses: readonly [string, string], address: string): string
  * node's firewall may be closed to either.
  */
 async function untilReachable(host: LabHost, address: string): Promise<void> {
-  for (let attempt = 0; attempt < 25; attempt++) {
+  for (let attempt = 0; attempt < 300; attempt++) {
     for (const to of [NODE_ADDRESSES.eth0, WORLD_ADDRESSES.eth0]) {
       const { kind } = await host.call("ping", address, ofFamily(to, address), 100);
       if (kind === "answer") return;
