@@ -1,7 +1,7 @@
 /**
  * A connect loop: well over 100 new connections a second from fresh ports, each answer checked, each within 200 ms, so that a packet
- * that had to be sent twice is a failure. Time in which the loop itself had no CPU does not count; where that is most of the time, the
- * kernel still tells of each first packet that had to be sent twice.
+ * that had to be sent twice is a failure. Time in which the loop itself had no CPU does not count, and where it has just had
+ * none, only packets that had to be sent twice do, as the client's kernel tells of them.
  *
  * @module
  */

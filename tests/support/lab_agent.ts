@@ -43,6 +43,11 @@ const GIVE_UP_MS = 5_000;
 const [FIRST_PORT, PORTS] = [10_000, 50_000];
 /** A pause between two ticks of a loop that is none of its own. */
 const STALL_MS = 30;
+/**
+ * Who had such a pause so shortly before or during a request is on a machine with too much to do, whose servers have pauses too, which
+ * nobody measures: then only lost packets decide, and not the time that an answer took.
+ */
+const BUSY_MS = 2_000;
 
 let label = "";
 /** What runs, and the promise of its end. */
@@ -164,6 +169,8 @@ class Stalls {
   readonly #everyMs: number;
   #lastMs = performance.now();
   #totalMs = 0;
+  /** When the last one ended. */
+  #latestMs = -Infinity;
 
   /** @param everyMs how often {@linkcode Stalls.tick} is called by a thread that runs */
   constructor(everyMs: number) {
@@ -171,8 +178,15 @@ class Stalls {
   }
 
   tick(): void {
-    this.#totalMs = this.totalMs();
+    const totalMs = this.totalMs();
     this.#lastMs = performance.now();
+    if (totalMs > this.#totalMs) this.#latestMs = this.#lastMs;
+    this.#totalMs = totalMs;
+  }
+
+  /** True if there was one at this time, as `performance.now()` tells it, or since. */
+  anySince(timeMs: number): boolean {
+    return this.#latestMs >= timeMs || this.totalMs() > this.#totalMs;
   }
 
   /** Up to now. */
@@ -248,12 +262,15 @@ class ConnectLoop {
   async #once(): Promise<void> {
     const { protocol, to, limitMs } = this.#request;
     const [atMs, clock] = [performance.now() - this.#startMs, new Date().toISOString().slice(11, -1)];
-    const stalledMs = this.#stalls.totalMs();
+    const [startMs, stalledMs] = [performance.now(), this.#stalls.totalMs()];
     const fresh = protocol === "tcp" && limitMs > LOST_MS ? this.#freshPort() : {};
     const result = await ask({ protocol, to, timeoutMs: Math.max(limitMs, GIVE_UP_MS), ...fresh });
-    const tookMs = result.kind === "answer" ? result.tookMs - (this.#stalls.totalMs() - stalledMs) : 0;
+    const lostMs = this.#stalls.totalMs() - stalledMs;
+    const tookMs = result.kind === "answer" ? result.tookMs - lostMs : 0;
+    // What took as long as a packet that was sent again takes needs a better excuse.
+    const isBusy = this.#stalls.anySince(startMs - BUSY_MS) && (tookMs < LOST_MS || lostMs > tookMs / 2);
     // Nobody sends a datagram again: one that is answered late was not lost.
-    const isLate = tookMs > limitMs && protocol !== "udp";
+    const isLate = tookMs > limitMs && protocol !== "udp" && !isBusy;
     // Where the time is not enough to notice that a first packet was lost, the kernel still does.
     const isLost = result.kind === "answer" && result.wasSynLost;
     if (result.kind === "answer" && !isLate && !isLost) {

@@ -62,8 +62,8 @@ export interface LoopRequest {
   readonly to: SocketAddress;
   readonly perSecond: number;
   /**
-   * A connection that takes longer, without the time in which the loop had no CPU, has failed; so has one whose first packet was lost,
-   * as the kernel tells it, and a datagram without an answer.
+   * A connection that takes longer, without the time in which the loop had no CPU, has failed, unless the machine is so busy that time
+   * tells nothing. So has one whose first packet was lost, as the kernel tells it, and a datagram without an answer.
    */
   readonly limitMs: number;
 }
