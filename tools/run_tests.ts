@@ -19,7 +19,7 @@ export interface Counts {
 /** Tests that take the machine to themselves; their timing must not suffer from others. The rest runs in parallel. */
 const EXCLUSIVE = /^tests\/(e2e|lab|parity|bench)\//;
 /** Longest time of one `deno test`; something hangs if it takes more. */
-const TIMEOUT_MS = 40 * 60_000;
+const TIMEOUT_MS = 55 * 60_000;
 const TEST_FILE = /_test\.ts$/;
 
 /** What the last line of `deno test` says; undefined if there is none (it never ran a test, or was killed). */
