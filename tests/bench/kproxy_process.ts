@@ -46,7 +46,7 @@ export interface CpuTime {
 
 /** Clock ticks of `/proc/PID/stat`. */
 const TICK_MS = 10;
-const KEPT_LINES = 2000;
+const KEPT_LINES = 20_000;
 
 /** A running kproxy. Its child processes count to it for the CPU time, not for the memory. */
 export class KproxyProcess implements AsyncDisposable {
