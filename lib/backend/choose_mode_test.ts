@@ -4,11 +4,13 @@ import { defaultConfig } from "../config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
 import { ExecError, UnsupportedError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
+import { UNKNOWN_SYSCTLS } from "../kernel/node_sysctls.ts";
 import { candidateModes, chooseMode, type Modes, passedOverText } from "./choose_mode.ts";
 import type { PreparedMode } from "./mode.ts";
 
 const PREPARED: PreparedMode = { proxiers: [], reconfigure: () => [] };
 const NO_EXEC: Exec = { run: () => Promise.reject(new TypeError("nothing is run here")) };
+const NO_MACHINE = { exec: NO_EXEC, sysctls: UNKNOWN_SYSCTLS } as const;
 
 /** What this node says to each implemented mode: null if it can run it, else why not. */
 type Node = Readonly<Partial<Record<ProxyMode, string | null>>>;
@@ -52,7 +54,7 @@ async function choose(scene: Scene): Promise<Outcome> {
   const { lines, log } = recordingLog();
   try {
     const config = configOf(scene);
-    const chosen = await chooseMode(modesOf(scene.node, tried), { exec: NO_EXEC, config, log });
+    const chosen = await chooseMode(modesOf(scene.node, tried), { ...NO_MACHINE, config, log });
     assertEquals(chosen.prepared, PREPARED);
     assertEquals(chosen.config.mode, chosen.mode);
     return { result: chosen.mode, tried, log: lines };
@@ -181,7 +183,7 @@ Deno.test("a node that fails for another reason than what it lacks is no reason 
   const config = configOf({ node: ALL, wanted: "ipvs", fallback: true });
   const { log } = recordingLog();
   assertEquals(
-    await assertRejects(() => chooseMode(modes, { exec: NO_EXEC, config, log }), ExecError),
+    await assertRejects(() => chooseMode(modes, { ...NO_MACHINE, config, log }), ExecError),
     failure,
   );
 });
@@ -194,7 +196,7 @@ Deno.test("what follows from the mode follows from the one that is taken", {
   const { log } = recordingLog();
   const cases: [Node, string[] | null][] = [[ALL, ["primary"]], [NO_NFT, null]];
   for (const [node, addresses] of cases) {
-    const chosen = await chooseMode(modesOf(node, []), { exec: NO_EXEC, config, log });
+    const chosen = await chooseMode(modesOf(node, []), { ...NO_MACHINE, config, log });
     assertEquals(chosen.config.nodePortAddresses, addresses);
   }
 });

@@ -18,8 +18,8 @@ export interface ModeContext {
   readonly exec: Exec;
   readonly config: KubeProxyConfiguration;
   readonly log: Logger;
-  /** Some of which were read before. Default: asked for. */
-  readonly sysctls?: NodeSysctls;
+  /** Some of which were read before. */
+  readonly sysctls: NodeSysctls;
   /** Of work that goes on between syncs. Default: the machine's. */
   readonly clock?: Clock;
 }

@@ -8,7 +8,7 @@ import { ExecError } from "../errors.ts";
 import type { Logger } from "../observe/log.ts";
 import type { Exec } from "./exec.ts";
 import type { NodeSysctls } from "./node_sysctls.ts";
-import { changeSysctl, readSysctl, readSysctls, writeSysctls } from "./sysctl.ts";
+import { changeSysctl, readSysctl, writeSysctls } from "./sysctl.ts";
 
 /** A setting that is not as wanted. */
 export interface RefusedSetting {
@@ -31,12 +31,12 @@ export async function applyConntrackSettings(
   exec: Exec,
   settings: readonly ConntrackSetting[],
   log: Logger,
-  sysctls?: NodeSysctls,
+  sysctls: NodeSysctls,
 ): Promise<readonly RefusedSetting[]> {
   const refused: RefusedSetting[] = [];
-  const known = await readAll(exec, settings.map(({ name }) => name), sysctls);
+  const known = await readAll(sysctls, settings.map(({ name }) => name));
   const written = await writeTogether(exec, settings, known);
-  sysctls?.forget(settings.map(({ name }) => name));
+  sysctls.forget(settings.map(({ name }) => name));
   for (const setting of settings) {
     if (written.has(setting)) {
       log.info("Set sysctl", { name: setting.name, value: setting.value, before: known.get(setting.name) });
@@ -57,12 +57,11 @@ export async function applyConntrackSettings(
 
 /** All values by one program; empty if one of them cannot be read, so that each has to be read by itself. */
 async function readAll(
-  exec: Exec,
+  sysctls: NodeSysctls,
   names: readonly string[],
-  sysctls: NodeSysctls | undefined,
 ): Promise<ReadonlyMap<string, string | null>> {
   try {
-    return await (sysctls?.read(names) ?? readSysctls(exec, names));
+    return await sysctls.read(names);
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
     return new Map();

@@ -5,13 +5,16 @@ import { recordingLog } from "../../tests/support/recording_log.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../../tests/support/skip.ts";
 import type { ConntrackSetting } from "../conntrack/settings.ts";
 import { ExecError } from "../errors.ts";
-import { applyConntrackSettings } from "./conntrack_settings.ts";
+import { type Logger, silentLogger } from "../observe/log.ts";
+import { applyConntrackSettings, type RefusedSetting } from "./conntrack_settings.ts";
 import { cpuCount } from "./cpu.ts";
 import type { Exec } from "./exec.ts";
+import { nodeSysctls } from "./node_sysctls.ts";
 
 const MAX = "net.netfilter.nf_conntrack_max";
 const BUCKETS = "net.netfilter.nf_conntrack_buckets";
 const UDP = "net.netfilter.nf_conntrack_udp_timeout";
+const ASKED = "sysctl -n net.ipv6.conf.all.disable_ipv6";
 
 /** Settings and what the program says instead of reading or writing one. */
 function sysctls(
@@ -31,6 +34,15 @@ function sysctls(
   };
 }
 
+/** On a node of which nothing was read before but whether there is a program to ask. */
+async function apply(
+  exec: Exec,
+  settings: readonly ConntrackSetting[],
+  log: Logger,
+): Promise<readonly RefusedSetting[]> {
+  return await applyConntrackSettings(exec, settings, log, await nodeSysctls(exec, silentLogger));
+}
+
 function wanted(name: string, value: number, atLeast: boolean): ConntrackSetting {
   return { name, value, atLeast };
 }
@@ -42,7 +54,7 @@ Deno.test("settings are written only if they differ, limits only if they are low
   const exec = sysctls(values);
   const { log, lines } = recordingLog();
   const settings = [wanted(MAX, 131072, true), wanted(BUCKETS, 32768, true), wanted(UDP, 10, false)];
-  assertEquals(await applyConntrackSettings(exec, settings, log), []);
+  assertEquals(await apply(exec, settings, log), []);
   assertEquals(values, { [MAX]: "262144", [BUCKETS]: "32768", [UDP]: "10" });
   assertEquals(lines, [
     `I "Set sysctl" name="${BUCKETS}" value=32768 before="1024"`,
@@ -50,8 +62,8 @@ Deno.test("settings are written only if they differ, limits only if they are low
   ]);
   assertEquals(exec.writes, [`sysctl -w ${BUCKETS}=32768 ${UDP}=10`], "by one program");
   const again = sysctls(values);
-  assertEquals(await applyConntrackSettings(again, settings, log), []);
-  assertEquals(again.started, [`sysctl ${MAX} ${BUCKETS} ${UDP}`], "it finds them as they should be");
+  assertEquals(await apply(again, settings, log), []);
+  assertEquals(again.started, [ASKED, `sysctl ${MAX} ${BUCKETS} ${UDP}`], "it finds them as they should be");
 });
 
 Deno.test("what cannot be written is a warning, and the others are still written", {
@@ -67,7 +79,7 @@ Deno.test("what cannot be written is a warning, and the others are still written
     const exec = sysctls({ [BUCKETS]: "1024", [UDP]: "30" }, { write: { [BUCKETS]: problem } });
     const { log, lines } = recordingLog();
     const settings = [wanted(MAX, 131072, true), wanted(BUCKETS, 32768, true), wanted(UDP, 10, false)];
-    assertEquals(await applyConntrackSettings(exec, settings, log), [
+    assertEquals(await apply(exec, settings, log), [
       { name: MAX, wanted: 131072, found: null, problem: "this kernel does not have it, or not loaded it" },
       { name: BUCKETS, wanted: 32768, found: "1024", problem },
     ], problem);
@@ -82,22 +94,22 @@ Deno.test("one setting that cannot be read keeps no other from being set", {
   const values = { [MAX]: "1024", [BUCKETS]: "1024", [UDP]: "30" };
   const exec = sysctls(values, { read: { [BUCKETS]: problem } });
   const settings = [wanted(MAX, 131072, true), wanted(BUCKETS, 32768, true), wanted(UDP, 10, false)];
-  const refused = await applyConntrackSettings(exec, settings, recordingLog().log);
+  const refused = await apply(exec, settings, recordingLog().log);
   assertEquals(refused.map(({ problem, ...rest }) => ({ ...rest, problem: problem.trim() })), [
     { name: BUCKETS, wanted: 32768, found: null, problem },
   ]);
   assertEquals(values, { [MAX]: "131072", [BUCKETS]: "1024", [UDP]: "10" });
 });
 
-Deno.test("nothing to set starts no program", { permissions: "none" }, async () => {
+Deno.test("nothing to set starts no other program", { permissions: "none" }, async () => {
   const exec = sysctls({});
-  assertEquals(await applyConntrackSettings(exec, [], recordingLog().log), []);
-  assertEquals(exec.started, []);
+  assertEquals(await apply(exec, [], recordingLog().log), []);
+  assertEquals(exec.started, [ASKED]);
 });
 
 Deno.test("a missing program is a warning for each setting", { permissions: "none" }, async () => {
   const exec: Exec = { run: (argv) => Promise.reject(new ExecError(argv, -1, "No such file or directory")) };
-  const refused = await applyConntrackSettings(exec, [wanted(UDP, 10, false)], recordingLog().log);
+  const refused = await apply(exec, [wanted(UDP, 10, false)], recordingLog().log);
   assertEquals(refused.map(({ name, found }) => [name, found]), [[UDP, null]]);
   assert(refused[0]?.problem.includes("sysctl"), refused[0]?.problem);
 });
@@ -110,10 +122,10 @@ e2eTest("settings of a namespace are set on the kernel, and the machine's own ar
     const { log } = recordingLog();
     const huge = 2 ** 31 - 1;
     const settings = [wanted(BUCKETS, huge, true), wanted(UDP, 47, false)];
-    const refused = await applyConntrackSettings(exec, settings, log);
+    const refused = await apply(exec, settings, log);
     assertEquals(refused.map(({ name, wanted }) => [name, wanted]), [[BUCKETS, huge]]);
     assertEquals((await run(["sysctl", "-n", UDP])).trim(), "47");
-    assertEquals(await applyConntrackSettings(exec, [wanted(UDP, 47, false)], log), []);
+    assertEquals(await apply(exec, [wanted(UDP, 47, false)], log), []);
   });
 });
 
@@ -131,11 +143,11 @@ e2eTest(
         },
       };
       const { log, lines } = recordingLog();
-      const refused = await applyConntrackSettings(readOnly, [wanted(UDP, 47, false)], log);
+      const refused = await apply(readOnly, [wanted(UDP, 47, false)], log);
       assertEquals(refused.map(({ name, wanted, found }) => [name, wanted, found]), [[UDP, 47, before]]);
       assert(/Read-only file system|permission denied/i.test(refused[0]!.problem), refused[0]!.problem);
       assertEquals(lines.length, 1);
-      assertEquals(await applyConntrackSettings(readOnly, [wanted(UDP, Number(before), false)], log), []);
+      assertEquals(await apply(readOnly, [wanted(UDP, Number(before), false)], log), []);
     });
   },
 );

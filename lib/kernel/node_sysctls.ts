@@ -37,6 +37,16 @@ export interface NodeSysctls {
   changeAll(changes: readonly SysctlChange[]): Promise<readonly SysctlOutcome[] | null>;
 }
 
+/** Those of a node that has no program to ask. */
+export const UNKNOWN_SYSCTLS: NodeSysctls = {
+  known: false,
+  ipv6Disabled: null,
+  read: () => Promise.resolve(new Map()),
+  forget: () => {},
+  change: () => Promise.resolve(null),
+  changeAll: () => Promise.resolve(null),
+};
+
 /**
  * Finds out whether there is a program to ask, and says so in the log if there is none.
  *
@@ -56,14 +66,7 @@ export async function nodeSysctls(
   log.warn("Kernel settings cannot be read: install procps, there is no program sysctl on PATH", {
     assumed: "IPv6 is on if its rules can be written, and INVALID packets must be dropped",
   });
-  return {
-    known: false,
-    ipv6Disabled: null,
-    read: () => Promise.resolve(new Map()),
-    forget: () => {},
-    change: () => Promise.resolve(null),
-    changeAll: () => Promise.resolve(null),
-  };
+  return UNKNOWN_SYSCTLS;
 }
 
 /**

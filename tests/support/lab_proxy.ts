@@ -16,6 +16,7 @@ import type { FlowReconciliation } from "../../lib/sync/conntrack.ts";
 import { FamilyRunner } from "../../lib/sync/family_runner.ts";
 import { ProxyLoop } from "../../lib/sync/proxy_loop.ts";
 import type { ApiJson } from "../flows/objects.ts";
+import { modeContext } from "./mode_context.ts";
 import type { Netns } from "./netns.ts";
 import { NODE_ADDRESSES } from "./node_lab.ts";
 
@@ -65,7 +66,7 @@ export class LabProxy implements AsyncDisposable {
       nowMs: () => Date.now(),
       pid: Deno.pid,
     });
-    const { proxiers } = await prepareIptables({ exec: netns.exec, config, log });
+    const { proxiers } = await prepareIptables(await modeContext({ exec: netns.exec, config, log }));
     const nodePortIps = ["127.0.0.1", "::1", ...Object.values(NODE_ADDRESSES).flat()];
     const proxy = new LabProxy(lines, (self) =>
       proxiers.map((proxier) =>

@@ -10,7 +10,6 @@ import { ExecError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
 import { type RefusedFamily, usableFamilies } from "../../kernel/iptables_families.ts";
 import { chooseIptablesVariant } from "../../kernel/iptables_variant.ts";
-import { nodeSysctls } from "../../kernel/node_sysctls.ts";
 import { RememberingExec } from "../../kernel/remembering_exec.ts";
 import type { SysctlOutcome } from "../../kernel/sysctl.ts";
 import { nodeIps } from "../../model/node.ts";
@@ -30,11 +29,10 @@ import { configuredIptables } from "./settings.ts";
  * @throws {ExecError} if a sysctl is refused for another reason than a read-only `/proc/sys`
  */
 export async function prepareIptables(context: ModeContext): Promise<PreparedMode> {
-  const { exec, config, log } = context;
+  const { exec, config, log, sysctls } = context;
   const probing = new RememberingExec(exec);
   const { variant, reason } = await chooseIptablesVariant(probing);
   log.info("Using iptables", { variant, reason });
-  const sysctls = context.sysctls ?? await nodeSysctls(exec, log);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const onRefused = (refused: RefusedFamily): void => log.info("IP family cannot be served", { ...refused });
   const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused, probing });

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeIptables, type FakeIptablesOptions } from "../../../tests/support/fake_iptables.ts";
 import { fakeSysctl } from "../../../tests/support/fake_sysctl.ts";
+import { modeContext } from "../../../tests/support/mode_context.ts";
 import { recordingLog } from "../../../tests/support/recording_log.ts";
 import { defaultConfig } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
@@ -43,7 +44,12 @@ function machine({ sysctls = SYSCTLS, refuse, config = defaultConfig(), ...optio
     },
   };
   const { log, lines } = recordingLog();
-  return { iptables, lines, started, prepare: () => prepareIptables({ exec, config, log }) };
+  return {
+    iptables,
+    lines,
+    started,
+    prepare: async () => prepareIptables(await modeContext({ exec, config, log })),
+  };
 }
 
 async function syncAll({ proxiers }: PreparedMode): Promise<void> {

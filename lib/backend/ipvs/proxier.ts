@@ -13,7 +13,6 @@ import type { Iptables } from "../../kernel/iptables.ts";
 import { chooseIptablesVariant, type VariantChoice } from "../../kernel/iptables_variant.ts";
 import { ipvsAbsence, Ipvsadm } from "../../kernel/ipvsadm.ts";
 import { kernelRelease } from "../../kernel/kernel_release.ts";
-import { type NodeSysctls, nodeSysctls } from "../../kernel/node_sysctls.ts";
 import { RememberingExec } from "../../kernel/remembering_exec.ts";
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
@@ -34,11 +33,10 @@ import { type ConfiguredIpvs, configuredIpvs } from "./settings.ts";
  * @throws {UnsupportedError} naming the module, program, right or setting that is missing
  */
 export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
-  const { exec, config, log, clock = systemClock } = context;
+  const { exec, config, log, sysctls, clock = systemClock } = context;
   const ipvs = new Ipvsadm(exec);
   const schedulers = await requireIpvs(ipvs, config);
-  const sysctls = context.sysctls ?? await nodeSysctls(exec, log);
-  const { variant, reason, families, refused } = await requireRules(context, sysctls);
+  const { variant, reason, families, refused } = await requireRules(context);
   log.info("Using IPVS", { iptables: variant, reason });
   for (const family of refused) log.info("IP family cannot be served", { ...family });
   await setIpvsSysctls(config, { sysctls, release: kernelRelease(), log });
@@ -89,8 +87,7 @@ interface NodeRules extends VariantChoice {
  *
  * @throws {UnsupportedError} naming what is missing
  */
-async function requireRules(context: ModeContext, sysctls: NodeSysctls): Promise<NodeRules> {
-  const { exec, config } = context;
+async function requireRules({ exec, config, sysctls }: ModeContext): Promise<NodeRules> {
   const probing = new RememberingExec(exec);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const find = async (tries: boolean): Promise<NodeRules> => {

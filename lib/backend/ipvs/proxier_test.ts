@@ -1,6 +1,7 @@
 /** What a start looks at, and what it says where something is missing. */
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { fakeSysctl } from "../../../tests/support/fake_sysctl.ts";
+import { modeContext } from "../../../tests/support/mode_context.ts";
 import { recordingLog } from "../../../tests/support/recording_log.ts";
 import { defaultConfig } from "../../config/defaults.ts";
 import { ExecError, UnsupportedError } from "../../errors.ts";
@@ -59,7 +60,9 @@ class Machine implements Exec {
 
   async prepare(): Promise<readonly string[]> {
     const { log, lines } = recordingLog();
-    const { proxiers, close } = await prepareIpvs({ exec: this, config: defaultConfig(), log });
+    const { proxiers, close } = await prepareIpvs(
+      await modeContext({ exec: this, config: defaultConfig(), log }),
+    );
     await close?.();
     this.lines.push(...lines);
     return proxiers.map(({ family }) => family);
@@ -70,8 +73,8 @@ Deno.test("where all is well, each program is started once for each thing that i
   const machine = new Machine();
   assertEquals(await machine.prepare(), ["IPv4", "IPv6"]);
   assertEquals(machine.started.filter((line) => !line.includes("tables-save")), [
-    "ipvsadm -R",
     "sysctl -n",
+    "ipvsadm -R",
     "iptables --version",
     "ip6tables --version",
     "ipset restore",

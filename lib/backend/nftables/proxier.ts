@@ -14,7 +14,7 @@ import {
   nftComplaints,
   nftFailureKind,
 } from "../../kernel/nft_failure.ts";
-import { nodeSysctls, requireIpv6 } from "../../kernel/node_sysctls.ts";
+import { requireIpv6 } from "../../kernel/node_sysctls.ts";
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -35,14 +35,14 @@ const MIN_NFT_VERSION = "1.0.1";
  * @throws {UnsupportedError} naming what is missing, if nftables does not work for the primary family
  */
 export async function prepareNftables(context: ModeContext): Promise<PreparedMode> {
-  const { exec, config, log } = context;
+  const { exec, config, log, sysctls } = context;
   const nft = new Nft(exec);
   const version = await requireNft(nft);
   log.info("Using nftables", { version });
   const families = new Map<IpFamily, NodeNft>();
   const refused = new Map<IpFamily, UnsupportedError>();
   const probe = async (family: IpFamily): Promise<NodeNft> => {
-    if (family === "IPv6") requireIpv6(context.sysctls ?? await nodeSysctls(exec, log));
+    if (family === "IPv6") requireIpv6(sysctls);
     return await probeFamily(nft, configuredNftables(config, family, null).options, version);
   };
   const probes = await Promise.allSettled(FAMILIES.map(probe));

@@ -1,6 +1,7 @@
 /** Each thing a node may lack is named (asks row 36). */
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { FakeNft } from "../../../tests/support/fake_nft.ts";
+import { modeContext } from "../../../tests/support/mode_context.ts";
 import { TABLE } from "../../../tests/support/nftables_rig.ts";
 import { recordingLog } from "../../../tests/support/recording_log.ts";
 import { defaultConfig } from "../../config/defaults.ts";
@@ -47,7 +48,7 @@ function machine(options: Machine) {
     kproxy: { ...defaults.kproxy, trafficCounters },
     ...nodePortAddresses === undefined ? {} : { nodePortAddresses },
   };
-  return { nft, lines, prepare: () => prepareNftables({ exec, config, log }) };
+  return { nft, lines, prepare: async () => prepareNftables(await modeContext({ exec, config, log })) };
 }
 
 async function refusal(options: Machine): Promise<UnsupportedError> {
