@@ -27,18 +27,6 @@ export async function readConfigFile(path: string): Promise<ConfigFile> {
 }
 
 /**
- * The configuration in a file.
- *
- * @throws {ConfigError} naming the file if it cannot be read, else with every problem of its content
- */
-export async function loadConfig(
-  path: string,
-  options: Omit<ParseOptions, "file"> = {},
-): Promise<ParsedConfig> {
-  return parseConfigFile(await readConfigFile(path), options);
-}
-
-/**
  * The configuration in a file that was read.
  *
  * @throws {ConfigError} with every problem of its content

@@ -1,16 +1,21 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { join } from "node:path";
 import { ConfigError } from "../errors.ts";
-import { loadConfig } from "./load.ts";
+import { parseConfigFile, readConfigFile } from "./load.ts";
+import type { ParsedConfig } from "./parse.ts";
 
 const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+
+async function load(path: string, lenient = false): Promise<ParsedConfig> {
+  return parseConfigFile(await readConfigFile(path), { lenient });
+}
 
 Deno.test("a file that cannot be used is named", async () => {
   const folder = await Deno.makeTempDir();
   try {
     const path = join(folder, "config.yaml");
     const message = async (at: string): Promise<string> =>
-      (await assertRejects(() => loadConfig(at), ConfigError)).message;
+      (await assertRejects(() => load(at), ConfigError)).message;
     assertEquals(await message(path), `${path}: cannot read the configuration file: there is no such file`);
     assertEquals(await message(folder), `${folder}: cannot read the configuration file: it is a folder`);
     await Deno.writeFile(path, new Uint8Array([0x61, 0xff, 0xfe]));
@@ -29,10 +34,10 @@ Deno.test("a file is loaded, leniently if asked", async () => {
   const path = await Deno.makeTempFile();
   try {
     await Deno.writeTextFile(path, `${HEAD}bogus: 1\nmode: ipvs\n`);
-    const { config, warnings } = await loadConfig(path, { lenient: true });
+    const { config, warnings } = await load(path, true);
     assertEquals(config.mode, "ipvs");
     assertEquals(warnings, [`${path}:3: bogus: unknown field (ignored)`]);
-    await assertRejects(() => loadConfig(path), ConfigError);
+    await assertRejects(() => load(path), ConfigError);
   } finally {
     await Deno.remove(path);
   }

@@ -108,8 +108,3 @@ export async function destroySets(exec: Exec, names: readonly string[]): Promise
 export function isSetInUse({ stderr }: ExecError): boolean {
   return IN_USE_REGEXP.test(stderr);
 }
-
-/** True if the failure says that a set has no room for another entry. */
-export function isSetFull({ stderr }: ExecError): boolean {
-  return /Hash is full/.test(stderr);
-}

@@ -97,11 +97,6 @@ export function usesLocalEndpoints(port: ServicePort): boolean {
   return port.internalPolicyLocal || (port.externalPolicyLocal && isExternallyAccessible(port));
 }
 
-/** `clusterIP:port/PROTOCOL`, for logs. */
-export function describeServicePort(port: ServicePort): string {
-  return `${port.clusterIP}:${port.port}/${port.protocol}`;
-}
-
 /** True if a planner would write the same for both; the order of ports and addresses counts. */
 export function sameServicePorts(left: readonly ServicePort[], right: readonly ServicePort[]): boolean {
   return left.length === right.length &&

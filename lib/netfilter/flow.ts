@@ -1,9 +1,8 @@
 /**
- * A virtual packet, what a ruleset does with it, and the readable text of both. Shared by the simulators of all modes.
+ * A virtual packet, what a ruleset does with it, from and to readable text. Shared by the simulators of all modes.
  *
  * @module
  */
-import { joinHostPort } from "../model/ip.ts";
 import { add, formatFraction, type Fraction } from "./fraction.ts";
 
 export type PacketProtocol = "tcp" | "udp" | "sctp" | "icmp";
@@ -124,23 +123,12 @@ export function formatFlow(flow: Flow): string {
   return parts.join(" | ") + suffix;
 }
 
-/** The text of a packet, e.g. `10.0.0.7@eth0 → 172.30.0.41:80`; the interface of a process on the node is `node`. */
-export function formatPacket(packet: Packet): string {
-  const icmp = packet.protocol === "icmp";
-  const destination = icmp ? packet.destination : joinHostPort(packet.destination, packet.port);
-  return [
-    `${packet.source}@${packet.inInterface === "" ? "node" : packet.inInterface} → ${destination}`,
-    packet.protocol === "tcp" ? "" : `/${packet.protocol}`,
-    packet.state === "NEW" ? "" : ` ${packet.state}`,
-    packet.mark === 0 ? "" : ` mark 0x${packet.mark.toString(16)}`,
-  ].join("");
-}
-
 const PACKET_REGEXP =
   /^(?<source>\S+?)(?:@(?<inInterface>\S+))? → (?:\[(?<ip6>[^\]]+)\]:(?<port6>\d+)|(?<ip4>[\d.]+):(?<port4>\d+)|(?<ip>[^\s/]+))(?:\/(?<protocol>tcp|udp|sctp|icmp))?(?: (?<state>NEW|ESTABLISHED|RELATED|INVALID))?(?: mark (?<mark>0x[0-9a-f]+))?$/;
 
 /**
- * Reads the text of a packet. Without an interface it comes in on `eth0`.
+ * Reads the text of a packet, e.g. `10.0.0.7@eth0 → 172.30.0.41:80`; the interface of a process on the node is `node`. Without
+ * an interface it comes in on `eth0`.
  *
  * @throws {SyntaxError} if it is none
  */
