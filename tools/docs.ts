@@ -6,7 +6,7 @@
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { CONFIGURATION_SECTIONS } from "../lib/config/fields_doc.ts";
-import { commandsMarkdown, flagsMarkdown } from "../lib/cli/flags_doc.ts";
+import { commandsMarkdown, flagsBesideFileMarkdown, flagsMarkdown } from "../lib/cli/flags_doc.ts";
 import { writeLine } from "./output.ts";
 import { permissionTable, runtimeFlags } from "./permissions.ts";
 import { ROOT } from "./project_files.ts";
@@ -23,6 +23,7 @@ export interface Section {
 export const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "commands", render: commandsMarkdown },
   { file: "README.md", name: "flags", render: flagsMarkdown },
+  { file: "docs/configuration.md", name: "flags-beside-file", render: flagsBesideFileMarkdown },
   { file: "docs/permissions.md", name: "permissions", render: permissionTable },
   ...CONFIGURATION_SECTIONS,
 ];

@@ -1,10 +1,11 @@
 /**
- * The table of commands and flags of the README.
+ * The tables of commands and flags of the README, and the list of flags that count beside a file.
  *
  * @module
  */
 import { type CommandName, COMMANDS, type Flag, GROUPS } from "./flag.ts";
 import { FLAGS } from "./flags.ts";
+import { flagsBesideFile } from "./flags_beside_file.ts";
 import { COMMAND_DOCS, flagUsage } from "./help.ts";
 
 /** The commands as a Markdown table. */
@@ -24,6 +25,14 @@ export function flagsMarkdown(): string {
       "\n",
     );
   }).join("\n");
+}
+
+/** The settings that flags give also beside `--config`, as one line of Markdown for each group. */
+export function flagsBesideFileMarkdown(): string {
+  const groups = Map.groupBy(flagsBesideFile(), ({ group }) => group);
+  return [...groups].map(([group, flags]) =>
+    `- ${group}: ${flags.map(({ name }) => code(`--${name}`)).join(", ")}`
+  ).join("\n");
 }
 
 function flagRow(flag: Flag): string {

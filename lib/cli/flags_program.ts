@@ -297,7 +297,7 @@ export const SERVER_FLAGS = [
     default: "false",
     group: "Servers",
     commands: CONFIGURED,
-    doc: "Serve /debug/flags on the metrics server",
+    doc: "Serve /debug/pprof (heap snapshots) and /debug/flags (log verbosity) on the metrics server",
     field: "enableProfiling",
   },
   {

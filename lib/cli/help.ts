@@ -5,6 +5,7 @@
  */
 import { type CommandName, COMMANDS, type Flag, GROUPS } from "./flag.ts";
 import { FLAGS } from "./flags.ts";
+import { ownFlagsBesideFile } from "./flags_beside_file.ts";
 
 /** What one command is for. */
 export interface CommandDoc {
@@ -21,10 +22,13 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     usage: "run [flags]",
     summary: "Keep this node's rules in step with Services and EndpointSlices",
     text: [
-      "Takes the flags of kube-proxy, by the same names and with the same meanings. Objects come from the API",
-      "server, from files (--manifests), or from both. As in kube-proxy, --config replaces all other settings but",
-      "--master, --hostname-override and the logging flags; kproxy's own (--manifests, --endpoints-source,",
-      "--ipvs-termination-deadline, --traffic-counters) are honoured too.",
+      ...wrap(
+        "Takes the flags of kube-proxy, by the same names and with the same meanings. Objects come from the API " +
+          "server, from files (--manifests), or from both. As in kube-proxy, --config replaces all other settings but " +
+          "--master, --hostname-override and the logging flags; kproxy's own are honoured too: " +
+          `${ownFlagsBesideFile().map(({ name }) => `--${name}`).join(", ")}.`,
+        108,
+      ),
       "Rules stay in place when kproxy ends; remove them with kproxy cleanup.",
     ],
   },

@@ -40,6 +40,11 @@ const FIELDS_BY_FLAG: ReadonlyMap<string, FieldSpec> = new Map(
 /** Flags without a field of their own. */
 const OTHER_FLAGS: readonly string[] = ["healthz-port", "metrics-port", "conntrack-max"];
 
+/** True if the flag that sets this field counts although the configuration comes from `--config`. */
+export function countsBesideFile(path: string): boolean {
+  return HONOURED_WITH_FILE_REGEXP.test(path);
+}
+
 interface PortFlag {
   readonly flag: string;
   readonly path: "healthzBindAddress" | "metricsBindAddress";
@@ -102,7 +107,7 @@ class Overlay {
   besideFile(): void {
     for (const [flag, value] of this.values) {
       const spec = FIELDS_BY_FLAG.get(flag);
-      if (spec !== undefined && HONOURED_WITH_FILE_REGEXP.test(spec.path)) {
+      if (spec !== undefined && countsBesideFile(spec.path)) {
         this.#setField(spec, flag, value);
       } else if (spec !== undefined || OTHER_FLAGS.includes(flag)) {
         this.warnings.push({ path: `--${flag}`, message: "ignored because --config is given" });
