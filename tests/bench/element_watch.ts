@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { signalChild } from "../support/end_child.ts";
+import { signalChild } from "../../tools/end_programs.ts";
 import type { Netns } from "../support/netns.ts";
 import type { KernelCommit } from "./kernel_events.ts";
 import { LineReader } from "./line_reader.ts";

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { signalChild } from "../support/end_child.ts";
+import { signalChild } from "../../tools/end_programs.ts";
 import type { Netns } from "../support/netns.ts";
 import type { ChangeSign, CommitWatch } from "./mode.ts";
 

@@ -3,9 +3,9 @@
  *
  * @module
  */
+import { signalChild } from "../../tools/end_programs.ts";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
-import { signalChild } from "../support/end_child.ts";
 import type { Netns } from "../support/netns.ts";
 import { childPids, readUnlessGone } from "../support/processes.ts";
 import { NODE_NAME } from "./fake_objects.ts";

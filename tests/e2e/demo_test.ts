@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { signalChild } from "../../tools/end_programs.ts";
 import { ROOT } from "../../tools/project_files.ts";
-import { signalChild } from "../support/end_child.ts";
 import { childrenWith, readUnlessGone } from "../support/processes.ts";
 import { e2eTest, need, program, ROOT_NAMESPACES } from "../support/skip.ts";
 

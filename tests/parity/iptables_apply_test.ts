@@ -13,7 +13,7 @@ import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
 import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";
-import { signalChild } from "../support/end_child.ts";
+import { signalChild } from "../../tools/end_programs.ts";
 import { defaultSettings, type ServiceSizes, stateOf } from "../support/fake_iptables_state.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import type { ConnectReport } from "../support/netns_connect_loop.ts";

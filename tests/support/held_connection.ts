@@ -3,8 +3,8 @@
  *
  * @module
  */
+import { signalChild } from "../../tools/end_programs.ts";
 import { ROOT } from "../../tools/project_files.ts";
-import { signalChild } from "./end_child.ts";
 import type { SocketAddress } from "./lab_sockets.ts";
 import type { Netns } from "./netns.ts";
 

@@ -3,8 +3,8 @@
  *
  * @module
  */
+import { signalChild } from "../../tools/end_programs.ts";
 import { permissionFlags } from "../../tools/permissions.ts";
-import { signalChild } from "./end_child.ts";
 
 /** The program at work. */
 export interface KubeChild extends AsyncDisposable {

@@ -4,6 +4,7 @@
  * @module
  */
 import { type Exec, type ExecOptions, runOk, systemExec } from "../../lib/kernel/exec.ts";
+import { killPrograms } from "../../tools/end_programs.ts";
 import { LabGuard } from "./lab_guard.ts";
 
 /** A network namespace of this test. */
@@ -80,15 +81,7 @@ export async function createNetns(): Promise<Netns> {
 
 /** Ends what still runs in a namespace and removes it. */
 export async function removeNetns(netns: Netns): Promise<void> {
-  const pids = await runOk(systemExec, ["ip", "netns", "pids", netns.name]);
-  for (const pid of pids.split("\n").filter((line) => line !== "")) {
-    try {
-      Deno.kill(Number(pid), "SIGKILL");
-    } catch (error) {
-      // It ended by itself in between.
-      if (!(error instanceof Deno.errors.NotFound || error instanceof TypeError)) throw error;
-    }
-  }
+  killPrograms(await runOk(systemExec, ["ip", "netns", "pids", netns.name]));
   await runOk(systemExec, ["ip", "netns", "del", netns.name]);
 }
 

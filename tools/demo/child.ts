@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { signalChild } from "../end_programs.ts";
 
 /** How to start a {@linkcode Child}. */
 export interface ChildOptions {
@@ -57,8 +58,8 @@ export class Child {
   /** Ends it with a signal, and with SIGKILL if that takes longer than `graceMs`. */
   async stop(signal: "SIGTERM" | "SIGKILL", graceMs = 3000): Promise<Deno.CommandStatus> {
     this.#expected = true;
-    this.#kill(signal);
-    const timer = setTimeout(() => this.#kill("SIGKILL"), graceMs);
+    signalChild(this.#process, signal);
+    const timer = setTimeout(() => signalChild(this.#process), graceMs);
     try {
       return await this.#ended;
     } finally {
@@ -79,15 +80,6 @@ export class Child {
     await Promise.all(read);
     if (!this.#expected) onDeath(new ChildDeath(this.name, status, this.#lastLines));
     return status;
-  }
-
-  #kill(signal: Deno.Signal): void {
-    try {
-      this.#process.kill(signal);
-    } catch (error) {
-      // It has ended already.
-      if (!(error instanceof TypeError || error instanceof Deno.errors.NotFound)) throw error;
-    }
   }
 
   #keep(line: string): void {

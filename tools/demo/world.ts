@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { killPrograms } from "../end_programs.ts";
 import { Child, type ChildOptions } from "./child.ts";
 
 const TIMEOUT_MS = 15_000;
@@ -104,7 +105,8 @@ export class World {
     await Promise.all(this.#children.map((child) => attempt(() => child.stop("SIGTERM"))));
     await attempt(async () => {
       for (const name of await this.#namespaces()) {
-        await attempt(() => endProgramsIn(name));
+        // Only programs started by the demo's programs can still run there.
+        await attempt(async () => killPrograms(await runProgram(["ip", "netns", "pids", name])));
         await attempt(() => runProgram(["ip", "netns", "del", name]));
       }
     });
@@ -122,19 +124,6 @@ export class World {
     return list.split("\n").map((line) => line.split(" ")[0] ?? "").filter((name) =>
       name.startsWith(this.prefix)
     );
-  }
-}
-
-/** Ends what still runs in one of the demo's namespaces: only programs started by its programs can. */
-async function endProgramsIn(namespace: string): Promise<void> {
-  const pids = (await runProgram(["ip", "netns", "pids", namespace])).split("\n").filter((pid) => pid !== "");
-  for (const pid of pids) {
-    try {
-      Deno.kill(Number(pid), "SIGKILL");
-    } catch (error) {
-      // It ended by itself in between.
-      if (!(error instanceof Deno.errors.NotFound || error instanceof TypeError)) throw error;
-    }
   }
 }
 
