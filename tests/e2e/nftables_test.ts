@@ -142,7 +142,7 @@ e2eTest("the next process finds everything in place, and what others remove come
 async function makeOlder(netns: Netns): Promise<void> {
   for (const family of ["ip", "ip6"]) {
     const text = await netns.run(["nft", "list", "table", family, "kproxy"]);
-    const older = text.replace(/kproxy layout \d+/, "kproxy layout 0")
+    const older = text.replace(/kproxy layout \d+/, "kproxy layout 0").replaceAll(/\blayout-\d+/g, "layout-0")
       .replaceAll("service-ips", "older-ips").replaceAll("endpoints-tcp", "older-endpoints")
       .replaceAll(/\btcp-(\d)/g, "older-$1");
     await netns.run(["nft", "-f", "-"], { stdin: `delete table ${family} kproxy\n${older}` });

@@ -54,6 +54,8 @@ export class FakeNft implements Exec {
   refuse: (line: string) => string | undefined = () => undefined;
   /** What a run ends with instead of doing its work. */
   fail: (argv: readonly string[], stdin: string) => ExecResult | undefined = () => undefined;
+  /** Kernels before 5.10 take comments of tables and forget them. */
+  forgetsTableComments = false;
   /** Called after each transaction that was committed. */
   onCommit: () => void = () => {};
   #tables: Tables = new Map();
@@ -104,12 +106,13 @@ export class FakeNft implements Exec {
 
   #transaction(text: string, dry: boolean): ExecResult {
     const tables = structuredClone(this.#tables);
+    const said = this.forgetsTableComments ? text.replaceAll(/^(add table [^{\n]*) \{.*/gm, "$1") : text;
     const complaints: string[] = [];
-    for (const [index, line] of text.split("\n").entries()) {
+    for (const [index, line] of said.split("\n").entries()) {
       if (line === "" || line.startsWith("#")) continue;
       try {
-        const said = this.refuse(line);
-        if (said !== undefined) throw new Refusal(said);
+        const refusal = this.refuse(line);
+        if (refusal !== undefined) throw new Refusal(refusal);
         command(tables, line);
       } catch (error) {
         if (!(error instanceof Refusal)) throw error;

@@ -20,7 +20,7 @@ import { Quarantine } from "./apply_quarantine.ts";
 import { StaleChains } from "./apply_stale_chains.ts";
 import { type Progress, Writer } from "./apply_writer.ts";
 import { CanarySampler, canaryText, DeepChecks } from "./canary.ts";
-import { FAMILY_WORDS, NEXT_TABLE_NAME, TABLE_NAME } from "./chains.ts";
+import { FAMILY_WORDS, LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "./chains.ts";
 import type { CommittedService, CommittedTable } from "./committed.ts";
 import { diffNftables, isEmpty } from "./diff.ts";
 import { diffObservedStepwise, NO_TABLE, type StepwiseFullSync } from "./diff_observed.ts";
@@ -178,14 +178,14 @@ export class NftablesProxier implements FamilyProxier {
     this.#progress.commands += READ_COMMANDS;
     const found = await this.#phases.run("read", () => readTables(nft, nftFamily(this.family)));
     const plan = await this.#phases.run("plan", () => planNftables(state, "all", this.#nftablesOptions()));
-    const isOther = isOtherLayout(found.observed, plan);
+    const isOther = isOtherLayout(found.observed);
     const writer = this.#writer(this.#address);
     const remove = (name: string): Promise<void> => writer.deleteTable(addressOf(this.family, name).table);
     if (isOther) {
       this.#options.logger.info("Replacing a table of another layout", {
         family: this.family,
-        found: found.observed?.comment,
-        wanted: plan.base.comment,
+        foundComment: found.observed?.comment,
+        wanted: LAYOUT_SET,
       });
       const aside = this.#writer(addressOf(this.family, NEXT_TABLE_NAME));
       await this.#phases.run("apply", () => moveAside(plan, found, aside, remove));

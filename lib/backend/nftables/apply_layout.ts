@@ -10,7 +10,7 @@
  */
 import type { Nft, NftFamily } from "../../kernel/nft.ts";
 import type { Refused } from "../isolate.ts";
-import { NEXT_TABLE_NAME, TABLE_NAME } from "./chains.ts";
+import { LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "./chains.ts";
 import { diffObserved, NO_TABLE } from "./diff_observed.ts";
 import { parseTable } from "./parse.ts";
 import type { NftablesPlan, ObservedTable, ServiceOperations } from "./ruleset.ts";
@@ -38,9 +38,9 @@ export async function readTables(nft: Nft, family: NftFamily): Promise<FoundTabl
   };
 }
 
-/** True if the table was made in another layout than the plan's. */
-export function isOtherLayout(observed: ObservedTable | null, { base }: NftablesPlan): boolean {
-  return observed !== null && observed.comment !== base.comment;
+/** True if the table was made in another layout than ours. */
+export function isOtherLayout(observed: ObservedTable | null): boolean {
+  return observed !== null && !observed.elements.has(LAYOUT_SET);
 }
 
 /**

@@ -98,15 +98,21 @@ Deno.test(
   },
 );
 
-Deno.test("a table without comment is ours only where comments do not work", NONE, async () => {
-  const { fake, sync } = nftablesRig();
-  await fake.others(OLD.replace(/ \{ comment.*/, ""));
-  await sync(A);
-  assertEquals(comments(fake), ["kproxy layout 1", ""]);
-  const plain = nftablesRig();
-  await plain.fake.others(OLD.replace(/ \{ comment.*/, "").replaceAll(/^.*service-ips.*\n/gm, ""));
-  plain.proxier.configure({ ...SETTINGS, objectComments: false });
-  await plain.sync(A);
-  assertEquals(comments(plain.fake), ["", ""]);
-  assert(!plain.fake.transactions.some(({ stdin }) => stdin.includes("kproxy-next")));
+Deno.test("a set tells the layout, also where comments are refused or forgotten", NONE, async () => {
+  const without = nftablesRig();
+  await without.fake.others(OLD.replace("kproxy layout 0", "kproxy layout 1"));
+  await without.sync(A);
+  assertEquals(endState(without.fake), await freshState(A), "another layout, whatever its comment says");
+  for (const kernel of ["forgets", "refuses"] as const) {
+    const fake = new FakeNft();
+    fake.forgetsTableComments = kernel === "forgets";
+    for (const start of ["first", "second"] as const) {
+      const { proxier, sync } = nftablesRig(fake);
+      if (kernel === "refuses") proxier.configure({ ...SETTINGS, objectComments: false });
+      const { written } = await sync(A);
+      if (start === "second") assertEquals(written, { chains: 0, elements: 0, sets: 0 }, kernel);
+    }
+    assertEquals(comments(fake), ["", ""], kernel);
+    assert(!fake.transactions.some(({ stdin }) => stdin.includes("kproxy-next")), kernel);
+  }
 });

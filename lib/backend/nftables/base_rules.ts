@@ -13,6 +13,7 @@ import {
   FIREWALL_CHECK_CHAIN,
   FIREWALL_IPS_MAP,
   HAIRPIN_SET,
+  LAYOUT_SET,
   MASQUERADING_CHAIN,
   NO_ENDPOINT_NODEPORTS_MAP,
   NO_ENDPOINT_SERVICES_MAP,
@@ -53,6 +54,7 @@ function planContainers(
     comment: objectComments ? comment : "",
   });
   const containers = [
+    container("set", LAYOUT_SET, `type ${addressType} ;`, "always empty: its name tells the layout"),
     container("set", CLUSTER_IPS_SET, `type ${addressType} ;`, "cluster IPs, with or without endpoints"),
     container("set", NODEPORT_IPS_SET, `type ${addressType} ;`, "addresses that serve node ports"),
     container(

@@ -152,7 +152,7 @@ Deno.test("maps and sets, and comments only where they are taken", NONE, () => {
     const base = planBaseRules(exampleNftablesOptions(family));
     const spec = (name: string) => base.containers.find((container) => container.name === name)?.spec;
     assertEquals(base.comment, "kproxy layout 1");
-    assertEquals(base.containers.length, 20);
+    assertEquals(base.containers.length, 21);
     assertEquals(spec("service-ips"), `type ${type} . inet_proto . inet_service : verdict ;`);
     assertEquals(spec("hairpin-connections"), `type ${type} . ${type} . inet_proto . inet_service ;`);
     assertEquals(

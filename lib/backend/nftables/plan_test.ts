@@ -60,6 +60,6 @@ Deno.test("destinations are counted if that is wanted", NONE, () => {
       container.includes("traffic")
     );
     assertEquals(counted?.length, changes.trafficCounters === true ? 2 : 0);
-    assertEquals(plan.base.containers.length, changes.trafficCounters === true ? 24 : 20);
+    assertEquals(plan.base.containers.length, changes.trafficCounters === true ? 25 : 21);
   }
 });

@@ -112,7 +112,7 @@ export interface HookedChain extends Chain {
 
 /** What is in the kernel whatever the Services are. */
 export interface BaseRules {
-  /** Of the table: who made it, in which layout; `""` if this kernel or nft refuses comments. */
+  /** Of the table, for people: who made it, in which layout; `""` if this kernel or nft refuses comments. */
   readonly comment: string;
   readonly containers: readonly Container[];
   /** Each goes or jumps only to earlier ones. */
@@ -177,7 +177,7 @@ export interface Operations {
 
 /** What `nft list table` said of our table. */
 export interface ObservedTable {
-  /** The table's comment: what made it and in which layout. */
+  /** The table's comment; `""` also where the kernel forgot it. */
   readonly comment: string;
   /** Chain → its rules as printed, with their handles. */
   readonly chains: ReadonlyMap<string, readonly { readonly text: string; readonly handle: number }[]>;
