@@ -18,6 +18,9 @@ const MAX_SHARE = 0.05;
 /** Nor is it done again sooner than this after it began. */
 const MIN_INTERVAL_MS = 1_000;
 
+/** In the list of a set whose elements are counted. Linux before 5.7 takes the word and forgets it. */
+const COUNTS = /^\t\tcounter$/m;
+
 /** What a {@linkcode TrafficReader} needs. */
 export interface TrafficReaderOptions {
   readonly nft: Nft;
@@ -36,6 +39,7 @@ export class TrafficReader {
   #known: readonly ServiceTraffic[] = [];
   #reading: Promise<readonly ServiceTraffic[]> | null = null;
   #nextMs = Number.NEGATIVE_INFINITY;
+  #hasTold = false;
 
   constructor(options: TrafficReaderOptions) {
     this.#options = options;
@@ -60,6 +64,7 @@ export class TrafficReader {
         const text = await nft.listSet(nftFamily(family), TABLE_NAME, name);
         // Others took it away: it is back soon, and what was counted stays.
         if (text === null) return this.#known;
+        if (!COUNTS.test(text)) this.#tellForgotten();
         counted.set(name, parseCounters(text));
       }
       const state = stateNow();
@@ -72,5 +77,11 @@ export class TrafficReader {
       this.#nextMs = startMs + Math.max(MIN_INTERVAL_MS, tookMs / MAX_SHARE);
     }
     return this.#known;
+  }
+  #tellForgotten(): void {
+    if (this.#hasTold) return;
+    this.#hasTold = true;
+    const { logger, family } = this.#options;
+    logger.warn("Traffic is not counted: this kernel forgets counters of set elements", { family });
   }
 }

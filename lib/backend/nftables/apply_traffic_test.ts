@@ -15,6 +15,7 @@ class CountingKernel implements Exec {
   tookMs = 0;
   nowMs = 0;
   lists = 0;
+  forgets = false;
   broken: "" | "gone" | "refused" = "";
 
   run(argv: readonly string[]): Promise<ExecResult> {
@@ -35,23 +36,28 @@ class CountingKernel implements Exec {
       : "";
     return Promise.resolve({
       code: 0,
-      stdout: `table ip kproxy {\n\tset ${name} {\n${element}\t}\n}\n`,
+      stdout: `table ip kproxy {\n\tset ${name} {\n${this.forgets ? "" : "\t\tcounter\n"}${element}\t}\n}\n`,
       stderr: "",
     });
   }
 }
 
-function rig(): { kernel: CountingKernel; packets: () => Promise<number | undefined> } {
+function rig(): {
+  kernel: CountingKernel;
+  warnings: readonly string[];
+  packets: () => Promise<number | undefined>;
+} {
   const kernel = new CountingKernel();
+  const warnings: string[] = [];
   const state = exampleState("IPv4", [testService({ name: "web", clusterIP: "10.96.0.10" })]);
   const reader = new TrafficReader({
     nft: new Nft(kernel),
     family: "IPv4",
     state: () => state,
-    logger: silentLogger,
+    logger: { ...silentLogger, warn: (message) => warnings.push(message) },
     nowMs: () => kernel.nowMs,
   });
-  return { kernel, packets: async () => (await reader.read())[0]?.incoming.packets };
+  return { kernel, warnings, packets: async () => (await reader.read())[0]?.incoming.packets };
 }
 
 Deno.test(
@@ -69,6 +75,17 @@ Deno.test(
     assertEquals([await packets(), kernel.lists], [4, 8]);
   },
 );
+
+Deno.test("a kernel that forgets that it is to count is told of, once", NONE, async () => {
+  const { kernel, warnings, packets } = rig();
+  await packets();
+  assertEquals(warnings, []);
+  kernel.forgets = true;
+  for (kernel.nowMs of [2_000, 4_000]) await packets();
+  assertEquals([kernel.lists, warnings], [12, [
+    "Traffic is not counted: this kernel forgets counters of set elements",
+  ]]);
+});
 
 Deno.test("reading takes a twentieth of the time at most", NONE, async () => {
   const { kernel, packets } = rig();
