@@ -8,7 +8,7 @@ import { ExecError } from "../errors.ts";
 import type { Logger } from "../observe/log.ts";
 import type { Exec } from "./exec.ts";
 import type { NodeSysctls } from "./node_sysctls.ts";
-import { changeSysctl, readSysctl, writeSysctls } from "./sysctl.ts";
+import { changeSysctls, readSysctl, type SysctlOutcome } from "./sysctl.ts";
 
 /** A setting that is not as wanted. */
 export interface RefusedSetting {
@@ -33,82 +33,67 @@ export async function applyConntrackSettings(
   log: Logger,
   sysctls: NodeSysctls,
 ): Promise<readonly RefusedSetting[]> {
+  const names = settings.map(({ name }) => name);
+  const found = await readEach(exec, names, sysctls);
+  const changes = settings.flatMap((setting) => {
+    const { name, value } = setting;
+    const before = found.get(name);
+    const differs = typeof before === "string" && !isAsWanted(setting, before);
+    return differs ? [{ name, found: before, value: String(value) }] : [];
+  });
+  const outcomes = await changeSysctls(exec, changes);
+  sysctls.forget(names);
+  const outcomeOf = new Map(changes.map(({ name }, index) => [name, outcomes[index]]));
   const refused: RefusedSetting[] = [];
-  const known = await readAll(sysctls, settings.map(({ name }) => name));
-  const written = await writeTogether(exec, settings, known);
-  sysctls.forget(settings.map(({ name }) => name));
-  for (const setting of settings) {
-    if (written.has(setting)) {
-      log.info("Set sysctl", { name: setting.name, value: setting.value, before: known.get(setting.name) });
-      continue;
-    }
-    const refusal = await applySetting(exec, setting, { log, known });
-    if (refusal === null) continue;
+  for (const { name, value } of settings) {
+    const before = found.get(name) ?? null;
+    const outcome = outcomeOf.get(name);
+    if (outcome?.kind === "changed") log.info("Set sysctl", { name, value, before: outcome.found });
+    const problem = problemOf(before, outcome);
+    if (problem === null) continue;
+    const refusal = { name, wanted: value, found: before instanceof ExecError ? null : before, problem };
     refused.push(refusal);
     log.warn("Cannot set sysctl, the node may run out of tracked connections or end them at other times", {
-      name: refusal.name,
-      wanted: refusal.wanted,
+      ...refusal,
       found: refusal.found ?? undefined,
-      problem: refusal.problem,
     });
   }
   return refused;
 }
 
-/** All values by one program; empty if one of them cannot be read, so that each has to be read by itself. */
-async function readAll(
-  sysctls: NodeSysctls,
+/** The value; null if this kernel does not have it; why it cannot be read. */
+type Found = string | null | ExecError;
+
+/** By one program; one by one if there is none, or one of them cannot be read. */
+async function readEach(
+  exec: Exec,
   names: readonly string[],
-): Promise<ReadonlyMap<string, string | null>> {
+  sysctls: NodeSysctls,
+): Promise<ReadonlyMap<string, Found>> {
   try {
-    return await sysctls.read(names);
+    if (sysctls.known) return await sysctls.read(names);
   } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
-    return new Map();
+    orThrow(error);
   }
+  const found = new Map<string, Found>();
+  for (const name of names) found.set(name, await readSysctl(exec, name).catch(orThrow));
+  return found;
+}
+
+function orThrow(error: unknown): ExecError {
+  if (error instanceof ExecError) return error;
+  throw error;
 }
 
 function isAsWanted({ value, atLeast }: ConntrackSetting, found: string): boolean {
   return atLeast ? Number(found) >= value : Number(found) === value;
 }
 
-/** Those that one program has written, in order; none if the kernel refuses one of them, which is told by writing one at a time. */
-async function writeTogether(
-  exec: Exec,
-  settings: readonly ConntrackSetting[],
-  known: ReadonlyMap<string, string | null>,
-): Promise<ReadonlySet<ConntrackSetting>> {
-  const wanted = settings.filter((setting) => {
-    const found = known.get(setting.name) ?? null;
-    return found !== null && !isAsWanted(setting, found);
-  });
-  if (wanted.length < 2) return new Set();
-  const areWritten = await writeSysctls(
-    exec,
-    wanted.map(({ name, value }) => ({ name, value: String(value) })),
-  );
-  return new Set(areWritten ? wanted : []);
-}
-
-async function applySetting(
-  exec: Exec,
-  setting: ConntrackSetting,
-  { log, known }: { readonly log: Logger; readonly known: ReadonlyMap<string, string | null> },
-): Promise<RefusedSetting | null> {
-  const { name, value } = setting;
-  let found: string | null = null;
-  try {
-    const read = known.get(name);
-    found = read === undefined ? await readSysctl(exec, name) : read;
-    if (found === null) {
-      return { name, wanted: value, found, problem: "this kernel does not have it, or not loaded it" };
-    }
-    if (isAsWanted(setting, found)) return null;
-    const outcome = await changeSysctl(exec, name, { found, value: String(value) });
-    if (outcome.kind === "changed") log.info("Set sysctl", { name, value, before: outcome.found });
-    return outcome.kind === "readOnly" ? { name, wanted: value, found, problem: outcome.message } : null;
-  } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
-    return { name, wanted: value, found, problem: error.isMissing() ? error.message : error.stderr };
-  }
+/** Null if it is as wanted now. */
+function problemOf(found: Found, outcome: SysctlOutcome | undefined): string | null {
+  if (found === null) return "this kernel does not have it, or not loaded it";
+  const told = found instanceof ExecError ? { error: found } : outcome;
+  if (told === undefined || !("error" in told)) return null;
+  const { error } = told;
+  return error.isMissing() ? error.message : error.stderr;
 }

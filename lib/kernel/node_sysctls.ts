@@ -6,17 +6,13 @@
 import { ExecError, UnsupportedError } from "../errors.ts";
 import type { Logger } from "../observe/log.ts";
 import type { Exec } from "./exec.ts";
-import {
-  changeSysctl,
-  changeSysctls,
-  readSysctl,
-  readSysctls,
-  type SysctlChange,
-  type SysctlOutcome,
-} from "./sysctl.ts";
+import { changeSysctls, readSysctl, readSysctls, type SysctlChange, type SysctlOutcome } from "./sysctl.ts";
 
 /** 1 switches IPv6 off. */
 export const DISABLE_IPV6 = "net.ipv6.conf.all.disable_ipv6";
+
+/** How it went to make sure of a setting, unless the kernel refuses the value. */
+export type AllowedOutcome = Exclude<SysctlOutcome, { readonly kind: "refused" }>;
 
 /** The kernel settings of this node, as far as they can be read. What was read once is not read again while a node is prepared. */
 export interface NodeSysctls {
@@ -31,10 +27,12 @@ export interface NodeSysctls {
   read(names: readonly string[]): Promise<ReadonlyMap<string, string | null>>;
   /** Settings that something else writes: they are read anew. */
   forget(names: readonly string[]): void;
-  /** `found` is what was read. Null if nobody can tell. */
-  change(name: string, found: string | null | undefined, value: string): Promise<SysctlOutcome | null>;
-  /** The outcomes in the order of `changes`; null if nobody can tell. */
-  changeAll(changes: readonly SysctlChange[]): Promise<readonly SysctlOutcome[] | null>;
+  /**
+   * The outcomes in the order of `changes`; null if nobody can tell.
+   *
+   * @throws {ExecError} if the kernel refuses a value for another reason than that it may not be written
+   */
+  change(changes: readonly SysctlChange[]): Promise<readonly AllowedOutcome[] | null>;
 }
 
 /** Those of a node that has no program to ask. */
@@ -44,7 +42,6 @@ export const UNKNOWN_SYSCTLS: NodeSysctls = {
   read: () => Promise.resolve(new Map()),
   forget: () => {},
   change: () => Promise.resolve(null),
-  changeAll: () => Promise.resolve(null),
 };
 
 /**
@@ -114,13 +111,11 @@ class KnownSysctls implements NodeSysctls {
     for (const name of names) this.#values.delete(name);
   }
 
-  async change(name: string, found: string | null = null, value: string): Promise<SysctlOutcome> {
-    this.forget([name]);
-    return await changeSysctl(this.#exec, name, { found, value });
-  }
-
-  async changeAll(changes: readonly SysctlChange[]): Promise<readonly SysctlOutcome[]> {
+  async change(changes: readonly SysctlChange[]): Promise<readonly AllowedOutcome[]> {
     this.forget(changes.map(({ name }) => name));
-    return await changeSysctls(this.#exec, changes);
+    return (await changeSysctls(this.#exec, changes)).map((outcome) => {
+      if (outcome.kind === "refused") throw outcome.error;
+      return outcome;
+    });
   }
 }

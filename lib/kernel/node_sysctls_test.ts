@@ -32,7 +32,7 @@ Deno.test(
     values["a.module"] = "3";
     assertEquals([...await sysctls.read(["a.one", "a.module"])], [["a.one", "1"], ["a.module", "3"]]);
     assertEquals(started.slice(1), ["sysctl a.module"]);
-    await sysctls.change("a.one", "1", "9");
+    await sysctls.change([{ name: "a.one", found: "1", value: "9" }]);
     values["a.two"] = "8";
     sysctls.forget(["a.two"]);
     assertEquals([...await sysctls.read(["a.one", "a.two"])], [["a.one", "9"], ["a.two", "8"]]);
@@ -49,3 +49,26 @@ Deno.test("one setting that cannot be read is told to whoever asks for it", NONE
   assertEquals([sysctls.ipv6Disabled, (await sysctls.read(["a.two"])).get("a.two")], ["1", "2"]);
   await assertRejects(() => sysctls.read(["a.one"]), ExecError, "permission denied");
 });
+
+Deno.test(
+  "a value that may not be written is an outcome, one that the kernel refuses is an error",
+  NONE,
+  async () => {
+    const values = { "a.one": "1", "a.two": "2", [DISABLE_IPV6]: "0" };
+    const { exec } = machine(values, {
+      write: {
+        "a.one": 'sysctl: setting key "a.one": Read-only file system',
+        "a.two": 'sysctl: setting key "a.two": Invalid argument',
+      },
+    });
+    const sysctls = await nodeSysctls(exec, silentLogger);
+    const outcomes = await sysctls.change([{ name: "a.one", found: "1", value: "9" }]);
+    assertEquals(outcomes?.map(({ kind }) => kind), ["readOnly"]);
+    const both = ["1", "2"].map((found, index) => ({
+      name: `a.${["one", "two"][index]}`,
+      found,
+      value: "9",
+    }));
+    await assertRejects(() => sysctls.change(both), ExecError, "Invalid argument");
+  },
+);

@@ -11,7 +11,9 @@ export type SysctlOutcome =
   | { readonly kind: "unchanged"; readonly found: string }
   | { readonly kind: "changed"; readonly found: string }
   /** It has another value, and this process may not write it (read-only `/proc/sys`, missing capability). */
-  | { readonly kind: "readOnly"; readonly found: string; readonly message: string }
+  | { readonly kind: "readOnly"; readonly found: string; readonly error: ExecError }
+  /** It has another value, and the kernel refuses this one, or the program could not be started. */
+  | { readonly kind: "refused"; readonly found: string; readonly error: ExecError }
   /** This kernel does not have it, or not yet (its module is not loaded). */
   | { readonly kind: "missing" };
 
@@ -53,83 +55,53 @@ export async function readSysctls(
   return new Map(names.map((name) => [name, values.get(name) ?? null]));
 }
 
-/**
- * Writes a setting unless it already has the value, so that a process without the right to write runs where an
- * earlier one has prepared the node.
- *
- * @param change.found what was read before
- * @throws {ExecError} if the kernel refuses the value
- */
-export async function changeSysctl(
-  exec: Exec,
-  name: string,
-  { found, value }: { readonly found: string | null; readonly value: string },
-): Promise<SysctlOutcome> {
-  if (found === null) return { kind: "missing" };
-  if (found === value) return { kind: "unchanged", found };
-  const argv = ["sysctl", "-w", `${name}=${value}`];
-  const result = await exec.run(argv);
-  const message = result.stderr.trim();
-  // Some versions of the program end with 0 even though the kernel refused.
-  if (result.code === 0 && message === "") return { kind: "changed", found };
-  if (/Read-only file system|[Pp]ermission denied|Operation not permitted/.test(message)) {
-    return { kind: "readOnly", found, message };
-  }
-  throw new ExecError(argv, result.code, message);
-}
-
-/**
- * Writes settings in their order, by one program.
- *
- * @returns false if the kernel refused some of them, or the program did not start; nobody can tell which of them are written then
- */
-export async function writeSysctls(
-  exec: Exec,
-  changes: readonly { readonly name: string; readonly value: string }[],
-): Promise<boolean> {
-  try {
-    const { code, stderr } = await exec.run([
-      "sysctl",
-      "-w",
-      ...changes.map(({ name, value }) => `${name}=${value}`),
-    ]);
-    // Some versions of the program end with 0 even though the kernel refused.
-    return code === 0 && stderr.trim() === "";
-  } catch (error) {
-    if (error instanceof ExecError) return false;
-    throw error;
-  }
-}
-
 /** A setting that is to have another value than the one it was read with. */
 export interface SysctlChange {
   readonly name: string;
+  /** What was read before; null if this kernel does not have it. */
   readonly found: string | null;
   readonly value: string;
 }
 
 /**
- * Many settings as by {@linkcode changeSysctl}, by one program if the kernel refuses none of them; in the order of `changes`.
- *
- * @throws {ExecError} if the kernel refuses a value
+ * Writes settings unless they already have the values, so that a process without the right to write runs where an earlier one has
+ * prepared the node. One program writes them all if the kernel refuses none of them. The outcomes are in the order of `changes`.
  */
 export async function changeSysctls(
   exec: Exec,
   changes: readonly SysctlChange[],
 ): Promise<readonly SysctlOutcome[]> {
   const wanted = changes.filter(({ found, value }) => found !== null && found !== value);
-  const areWritten = wanted.length > 1 && await writeSysctls(exec, wanted);
+  const areWritten = wanted.length > 1 && await write(exec, wanted) === null;
   const outcomes: SysctlOutcome[] = [];
   for (const change of changes) {
-    const { name, found } = change;
+    const { found, value } = change;
+    if (found === null) outcomes.push({ kind: "missing" });
+    else if (found === value) outcomes.push({ kind: "unchanged", found });
     // One by one, it is told which of them is refused, and why.
-    outcomes.push(
-      areWritten && found !== null && wanted.includes(change)
-        ? { kind: "changed", found }
-        : await changeSysctl(exec, name, change),
-    );
+    else outcomes.push(outcomeOf(found, areWritten ? null : await write(exec, [change])));
   }
   return outcomes;
+}
+
+/** Writes settings in their order, by one program. What is said against it; of several, nobody can tell which are written then. */
+async function write(exec: Exec, changes: readonly SysctlChange[]): Promise<ExecError | null> {
+  const argv = ["sysctl", "-w", ...changes.map(({ name, value }) => `${name}=${value}`)];
+  try {
+    const { code, stderr } = await exec.run(argv);
+    const message = stderr.trim();
+    // Some versions of the program end with 0 even though the kernel refused.
+    return code === 0 && message === "" ? null : new ExecError(argv, code, message);
+  } catch (error) {
+    if (error instanceof ExecError) return error;
+    throw error;
+  }
+}
+
+function outcomeOf(found: string, error: ExecError | null): SysctlOutcome {
+  if (error === null) return { kind: "changed", found };
+  const isReadOnly = /Read-only file system|[Pp]ermission denied|Operation not permitted/.test(error.stderr);
+  return { kind: isReadOnly ? "readOnly" : "refused", found, error };
 }
 
 const MISSING_REGEXP = /cannot stat .*No such file or directory|is an unknown key/;

@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { fakeSysctl, type SysctlRefusals } from "../../tests/support/fake_sysctl.ts";
 import { ExecError } from "../errors.ts";
 import type { Exec } from "./exec.ts";
-import { changeSysctl, changeSysctls, readSysctl, readSysctls, type SysctlOutcome } from "./sysctl.ts";
+import { changeSysctls, readSysctl, readSysctls, type SysctlOutcome } from "./sysctl.ts";
 
 const NAME = "net.ipv4.conf.all.route_localnet";
 
@@ -26,8 +26,9 @@ function sysctl(initial: string | null, refusal = ""): Exec & { value: string | 
 }
 
 /** Changes a setting after it was read. */
-async function ensure(exec: Exec, value: string): Promise<SysctlOutcome> {
-  return await changeSysctl(exec, NAME, { found: await readSysctl(exec, NAME), value });
+async function ensure(exec: Exec, value: string): Promise<SysctlOutcome | undefined> {
+  const change = { name: NAME, found: await readSysctl(exec, NAME), value };
+  return (await changeSysctls(exec, [change]))[0];
 }
 
 Deno.test("a setting is written only if it differs", { permissions: "none" }, async () => {
@@ -41,7 +42,7 @@ Deno.test("a setting is written only if it differs", { permissions: "none" }, as
 });
 
 Deno.test(
-  "a read-only setting is an outcome, other refusals are errors",
+  "a read-only setting is told from other refusals",
   { permissions: "none" },
   async () => {
     for (
@@ -54,12 +55,20 @@ Deno.test(
       assertEquals(await ensure(sysctl("0", message), "1"), {
         kind: "readOnly",
         found: "0",
-        message,
+        error: new ExecError(["sysctl", "-w", `${NAME}=1`], 1, message),
       });
       assertEquals(await ensure(sysctl("1", message), "1"), { kind: "unchanged", found: "1" });
     }
     const invalid = sysctl("0", `sysctl: setting key "${NAME}": Invalid argument`);
-    await assertRejects(() => ensure(invalid, "x"), ExecError, "Invalid argument");
+    assertEquals(await ensure(invalid, "x"), {
+      kind: "refused",
+      found: "0",
+      error: new ExecError(
+        ["sysctl", "-w", `${NAME}=x`],
+        1,
+        `sysctl: setting key "${NAME}": Invalid argument`,
+      ),
+    });
   },
 );
 

@@ -11,7 +11,7 @@ import type { Iptables } from "../../kernel/iptables.ts";
 import { type RefusedFamily, usableFamilies } from "../../kernel/iptables_families.ts";
 import { chooseIptablesVariant } from "../../kernel/iptables_variant.ts";
 import { RememberingExec } from "../../kernel/remembering_exec.ts";
-import type { SysctlOutcome } from "../../kernel/sysctl.ts";
+import type { AllowedOutcome } from "../../kernel/node_sysctls.ts";
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -57,7 +57,9 @@ export async function prepareIptables(context: ModeContext): Promise<PreparedMod
     return { ...options, dropInvalid };
   };
   if (families.has("IPv4") && usesLocalhost(settingsOf("IPv4", null))) {
-    tellLocalhostNodePorts(await sysctls.change(ROUTE_LOCALNET, settings.get(ROUTE_LOCALNET), "1"), log);
+    const found = settings.get(ROUTE_LOCALNET) ?? null;
+    const [outcome] = await sysctls.change([{ name: ROUTE_LOCALNET, found, value: "1" }]) ?? [];
+    tellLocalhostNodePorts(outcome, log);
   }
   const proxiers = [...families].map(([family, iptables]) =>
     new ReconfigurableProxier(iptables, settingsOf(family, null), log)
@@ -98,8 +100,8 @@ function usesLocalhost(settings: IptablesSettings): boolean {
 }
 
 /** Node ports on 127.0.0.1 need the kernel to route packets that leave loopback. */
-function tellLocalhostNodePorts(outcome: SysctlOutcome | null, log: Logger): void {
-  if (outcome === null) {
+function tellLocalhostNodePorts(outcome: AllowedOutcome | undefined, log: Logger): void {
+  if (outcome === undefined) {
     log.warn("Node ports may not answer on 127.0.0.1: nobody can tell a sysctl", {
       name: ROUTE_LOCALNET,
       wanted: "1",
@@ -110,7 +112,7 @@ function tellLocalhostNodePorts(outcome: SysctlOutcome | null, log: Logger): voi
   } else if (outcome.kind === "readOnly") {
     log.warn("Node ports will not answer on 127.0.0.1: a sysctl cannot be written", {
       name: ROUTE_LOCALNET,
-      problem: outcome.message,
+      problem: outcome.error.stderr,
       advice: "run once with --init-only and enough rights, or set iptables.localhostNodePorts to false",
     });
   }

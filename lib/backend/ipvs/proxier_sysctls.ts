@@ -5,8 +5,7 @@
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { UnsupportedError } from "../../errors.ts";
-import type { NodeSysctls } from "../../kernel/node_sysctls.ts";
-import type { SysctlOutcome } from "../../kernel/sysctl.ts";
+import type { AllowedOutcome, NodeSysctls } from "../../kernel/node_sysctls.ts";
 import type { Logger } from "../../observe/log.ts";
 import {
   CONN_REUSE_MODE,
@@ -74,12 +73,12 @@ async function setAll(
   { sysctls, log }: SysctlTools,
 ): Promise<void> {
   const changes = needed.map(({ name, value }) => ({ name, value, found: before.get(name) ?? null }));
-  const outcomes = await sysctls.changeAll(changes);
+  const outcomes = await sysctls.change(changes);
   for (const [index, one] of needed.entries()) check(one, outcomes?.[index] ?? null, log);
 }
 
 /** @throws {UnsupportedError} if the setting is not as needed */
-function check({ name, value, why }: NeededSysctl, outcome: SysctlOutcome | null, log: Logger): void {
+function check({ name, value, why }: NeededSysctl, outcome: AllowedOutcome | null, log: Logger): void {
   if (outcome === null) {
     log.warn("Nobody can tell a sysctl", { name, wanted: value, otherwise: why, advice: "install procps" });
   } else if (outcome.kind === "changed") {
