@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { checkLayers } from "./check_layers.ts";
-import { isPurePath, layerViolations, rowOf } from "./layers.ts";
+import { isPurePath, isTestPath, LAYERS, layerViolations, rowOf } from "./layers.ts";
+import { projectFiles, ROOT } from "./project_files.ts";
 
 Deno.test("every path of the table has its row", { permissions: "none" }, () => {
   const rows: readonly (readonly [string, number | undefined])[] = [
@@ -83,4 +84,29 @@ Deno.test("an import against the direction is caught with its line", { permissio
 
 Deno.test("the project's own imports follow the direction", async () => {
   assertEquals(await checkLayers(), []);
+});
+
+/** `a/{b,c*}` of the documentation as an expression for paths without their ending; a folder stands for what is in it. */
+function patternOf(words: string): string {
+  return words.replaceAll("{", "(").replaceAll("}", ")").replaceAll(",", "|").replaceAll("*", "[^/]*");
+}
+
+Deno.test("docs/architecture.md shows the rows of the table", async () => {
+  const text = await Deno.readTextFile(`${ROOT}/docs/architecture.md`);
+  const shown = [...text.matchAll(/^\| (\d)\s+\| (`[^|]+)\|/gm)].map(([, row, files]) => {
+    const names = [...(files ?? "").matchAll(/`([^`]+)`/g)].map(([, words]) => patternOf(words ?? ""));
+    return { row: Number(row), paths: new RegExp(`^(${names.join("|")})(\\.ts)?(/|$)`) };
+  });
+  assertEquals(shown.map(({ row }) => row), [...new Set(LAYERS.map(({ row }) => row))].toSorted());
+  // "without those of row 5", say rows 2 and 3.
+  const exceptionsFirst = shown.toSorted((a, b) => Number(b.row === 5) - Number(a.row === 5));
+  const files = (await projectFiles()).filter((path) =>
+    /^(lib\/.*|main|mod)\.ts$/.test(path) && !isTestPath(path)
+  );
+  const rowsOf = (find: (path: string) => number | undefined): [string, number | undefined][] =>
+    files.map((path) => [path, find(path)]);
+  assertEquals(
+    rowsOf((path) => exceptionsFirst.find(({ paths }) => paths.test(path.replace(/^lib\//, "")))?.row),
+    rowsOf(rowOf),
+  );
 });
