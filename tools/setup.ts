@@ -21,7 +21,7 @@ export const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: "conntrack", program: "conntrack" },
   { name: "iproute2", program: "ip" },
   { name: "procps", program: "sysctl" },
-  { name: "kmod", program: "modprobe" },
+  { name: "kmod", program: "depmod" },
 ];
 
 /** What the tests need beyond that: the store of the real API server, shells, a judge of metrics. */

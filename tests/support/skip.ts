@@ -16,7 +16,7 @@ export interface Need {
   readonly needs: string;
   /** What was found instead; undefined if the need is met. Called once per process. */
   readonly probe: () => string | undefined;
-  /** True if a machine that runs CI can meet it, so that a skip there is a failure. */
+  /** True if a machine that runs CI can meet it, or must, so that a skip there is a failure. */
   readonly avoidable: () => boolean;
 }
 
@@ -125,7 +125,7 @@ export function e2eTest(
       ...options,
       name,
       fn: () => {
-        throw new Error(`This machine could run it: ${inCi.error.message}`, { cause: inCi.error });
+        throw new Error(`In CI this must run: ${inCi.error.message}`, { cause: inCi.error });
       },
     });
     return;

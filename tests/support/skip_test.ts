@@ -1,6 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { ROOT } from "../../tools/project_files.ts";
-import { countRun, type Counts } from "../../tools/run_tests.ts";
+import { runSuite } from "./run_suite.ts";
 import { need, program, unmet } from "./skip.ts";
 
 const SUITE = `
@@ -16,27 +15,8 @@ e2eTest("stumbles", [there], () => {
 });
 `;
 
-/** Runs the suite above in a process of its own. */
-async function runSuite(ci: boolean): Promise<{ counts: Counts; output: string; skips: string[] }> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-skip-" });
-  try {
-    await Deno.writeTextFile(`${folder}/suite_test.ts`, SUITE);
-    await Deno.writeTextFile(`${folder}/skips`, "");
-    const { success, stdout } = await new Deno.Command(Deno.execPath(), {
-      args: ["test", "-A", "--no-check", `--config=${ROOT}/deno.json`, `${folder}/suite_test.ts`],
-      env: { CI: String(ci), KPROXY_SKIPS: `${folder}/skips`, NO_COLOR: "1" },
-      stderr: "null",
-    }).output();
-    const output = new TextDecoder().decode(stdout);
-    const skips = (await Deno.readTextFile(`${folder}/skips`)).trim().split("\n");
-    return { counts: countRun(output, success), output, skips: skips.map((line) => JSON.parse(line).reason) };
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
-
 Deno.test("a need that is not met skips the test and says why", async () => {
-  const { counts, skips } = await runSuite(false);
+  const { counts, skips } = await runSuite(SUITE, { CI: "false" });
   assertEquals(counts, { passed: 1, failed: 1, skipped: 2 });
   assertEquals(skips, [
     "flying is not supported here: needs wings, found arms",
@@ -45,10 +25,10 @@ Deno.test("a need that is not met skips the test and says why", async () => {
 });
 
 Deno.test("in CI, a need that the machine could have met fails the test", async () => {
-  const { counts, skips, output } = await runSuite(true);
+  const { counts, skips, output } = await runSuite(SUITE, { CI: "true" });
   assertEquals(counts, { passed: 1, failed: 2, skipped: 1 });
   assertEquals(skips, ["flying is not supported here: needs wings, found arms"]);
-  assertStringIncludes(output, "This machine could run it: cooking is not supported here");
+  assertStringIncludes(output, "In CI this must run: cooking is not supported here");
 });
 
 Deno.test("a need is probed once", () => {

@@ -6,7 +6,12 @@
 import { assert, assertStringIncludes } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
 import { findProgram } from "../../tools/setup.ts";
-import { type Need, need, program, ROOT_NAMESPACES } from "./skip.ts";
+import { type Need, need, program, ROOT_NAMESPACES, unmet } from "./skip.ts";
+
+/** A need that a machine which runs CI must meet: without the user-mode Linux nothing would try IPVS there. */
+function always(wanted: Need): Need {
+  return { ...wanted, avoidable: () => true };
+}
 
 const PROCESSOR = need(
   "a user-mode Linux",
@@ -19,15 +24,58 @@ const COMPILER = need("a user-mode Linux", "gcc, because this processor has AMX"
     new Deno.Command("grep", { args: ["-cw", "amx_tile", "/proc/cpuinfo"] }).outputSync().stdout,
   ).trim() !== "0";
   return !hasAmx || findProgram("gcc") !== undefined ? undefined : "no gcc on the PATH";
-}, Deno.uid() === 0);
+});
+const SCRIPT = `${ROOT}/tests/lab/uml.sh`;
+const BOOT_LIMIT_SECONDS = 120;
 
-/** What booting one needs. */
-export const UML_NEEDS: readonly Need[] = [
+/** What {@linkcode bootNeed} tries, and where it remembers how that went. */
+interface Boot {
+  /** Runs its one argument, a command of the shell, inside. */
+  readonly script: string;
+  /** Name of a variable of the environment: all that the test files of a run share, each of which has its own modules. */
+  readonly variable: string;
+  /** What it needs; where that is missing, there is nothing to try. */
+  readonly needs: readonly Need[];
+}
+
+/** That it boots: where nobody may trace processes, say, it does not. Takes some seconds, once in a run. */
+export function bootNeed({ script, variable, needs }: Boot): Need {
+  const probe = (): string | undefined => {
+    if (needs.some((wanted) => unmet(wanted) !== undefined)) return undefined;
+    const known = Deno.env.get(variable);
+    const problem = known ?? bootProblem(script);
+    Deno.env.set(variable, problem);
+    return problem === "" ? undefined : problem;
+  };
+  return always(need("a user-mode Linux", "a machine on which it boots", probe));
+}
+
+/** Why it does not boot, in the last words of its console; `""` if it does. */
+function bootProblem(script: string): string {
+  const { code, stdout, stderr } = new Deno.Command(script, {
+    args: ["true"],
+    cwd: ROOT,
+    stdin: "null",
+    env: { UML_TIMEOUT: String(BOOT_LIMIT_SECONDS) },
+  }).outputSync();
+  if (code === 0) return "";
+  const lines = new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
+  const words = lines.split("\n").map((line) => line.trim()).filter((line) => line !== "");
+  return [`status ${code}`, ...words.slice(-3)].join("; ");
+}
+
+const PARTS: readonly Need[] = [
   ROOT_NAMESPACES,
   PROCESSOR,
   program("linux.uml"),
   program("depmod"),
   COMPILER,
+].map(always);
+
+/** What running tests in one needs. */
+export const UML_NEEDS: readonly Need[] = [
+  ...PARTS,
+  bootNeed({ script: SCRIPT, variable: "KPROXY_UML_BOOT", needs: PARTS }),
 ];
 
 /**
@@ -37,7 +85,7 @@ export const UML_NEEDS: readonly Need[] = [
  */
 export async function testInUml(files: readonly string[], summary: string, limitMs: number): Promise<void> {
   const inside = `${Deno.execPath()} test -A --no-check ${files.join(" ")}`;
-  const { code, stdout, stderr } = await new Deno.Command(`${ROOT}/tests/lab/uml.sh`, {
+  const { code, stdout, stderr } = await new Deno.Command(SCRIPT, {
     args: [inside],
     cwd: ROOT,
     stdin: "null",
