@@ -238,6 +238,12 @@ const MEMORY: readonly Change[] = [
     "!observed.elements.has(LAYOUT_SET)",
     '!observed.comment.endsWith("layout 1")',
   ],
+  [
+    "clients of sets with another timeout",
+    "apply_clients.ts",
+    "timeouts.get(name) === timeoutSeconds",
+    "timeouts.has(name)",
+  ],
   ["counters of destinations", "service_rules.ts", "if (!this.#context.trafficCounters) return;", "return;"],
   ["counters of other settings", "plan.ts", "options.trafficCounters ?? false", "false"],
   ["comments are cut", "chains.ts", "const COMMENT_BYTES = 128;", "const COMMENT_BYTES = 256;"],

@@ -15,6 +15,7 @@ import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
 import { SyncPhases } from "../sync_phases.ts";
 import type { Refused } from "../isolate.ts";
+import { carryClients } from "./apply_clients.ts";
 import { isOtherLayout, moveAside, READ_COMMANDS, readTables } from "./apply_layout.ts";
 import { Quarantine } from "./apply_quarantine.ts";
 import { StaleChains } from "./apply_stale_chains.ts";
@@ -188,12 +189,28 @@ export class NftablesProxier implements FamilyProxier {
         wanted: LAYOUT_SET,
       });
       const aside = this.#writer(addressOf(this.family, NEXT_TABLE_NAME));
-      await this.#phases.run("apply", () => moveAside(plan, found, aside, remove));
+      await this.#phases.run(
+        "apply",
+        () =>
+          moveAside(
+            plan,
+            found,
+            aside,
+            remove,
+            (refused) => this.#carryClients(TABLE_NAME, plan, refused, aside),
+          ),
+      );
     }
+    // Then packets go on to the other table until ours has everything.
+    const isSuccessor = isOther || found.next === "live";
     const observed = isOther ? NO_TABLE : found.observed ?? NO_TABLE;
     const steps = await this.#phases.run("plan", () => diffObservedStepwise(plan, observed));
     return await this.#phases.run("apply", async () => {
-      const refused = await this.#writeAll(writer, plan, steps);
+      const refused = await this.#writeAll(writer, plan, steps, !isSuccessor);
+      if (isSuccessor) {
+        await this.#carryClients(NEXT_TABLE_NAME, plan, refused, writer);
+        await writer.writeHooks(steps.base);
+      }
       const { leftover: unwanted, committed, unknownContainers } = steps.end();
       const kept = new Map<NamespacedName, CommittedService>();
       for (const { item: { name } } of refused) {
@@ -214,11 +231,26 @@ export class NftablesProxier implements FamilyProxier {
     writer: Writer,
     { base: { comment }, base }: NftablesPlan,
     steps: StepwiseFullSync,
+    hooked: boolean,
   ): Promise<readonly Refused<ServiceOperations>[]> {
-    await writer.writeBase(steps.base, { comment, hooked: true });
+    await writer.writeBase(steps.base, { comment, hooked });
     const refused = await writer.writeServices(steps.services, base);
     this.#quarantine.replace(refused.map(({ item: { name }, problem }) => ({ service: name, problem })));
     return refused;
+  }
+
+  async #carryClients(
+    from: string,
+    plan: NftablesPlan,
+    refused: readonly Refused<ServiceOperations>[],
+    writer: Writer,
+  ): Promise<void> {
+    const { nft, logger } = this.#options;
+    const read = async (): Promise<string | null> => {
+      this.#progress.commands++;
+      return await nft.listTable(nftFamily(this.family), from);
+    };
+    await carryClients({ read, plan, refused, writer, logger });
   }
 
   async #syncChanged(

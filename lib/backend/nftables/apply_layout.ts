@@ -48,24 +48,24 @@ export function isOtherLayout(observed: ObservedTable | null): boolean {
  *
  * @param writer for the table by the other name
  * @param remove removes a table by its name
- * @returns the Services that are refused
+ * @param carry carries clients over from the table by our name
  */
 export async function moveAside(
   plan: NftablesPlan,
   { next }: FoundTables,
   writer: Writer,
   remove: (name: string) => Promise<void>,
-): Promise<readonly Refused<ServiceOperations>[]> {
+  carry: (refused: readonly Refused<ServiceOperations>[]) => Promise<void>,
+): Promise<void> {
   if (next === "leftover") await remove(NEXT_TABLE_NAME);
-  let refused: readonly Refused<ServiceOperations>[] = [];
   if (next !== "live") {
     const { base, services } = diffObserved(plan, NO_TABLE).operations;
     await writer.writeBase(base, { comment: plan.base.comment, hooked: false });
-    refused = await writer.writeServices(services, plan.base);
+    // Before the hooks: of two tables that packets reach, the newer one translates first.
+    await carry(await writer.writeServices(services, plan.base));
     // Not together with the removal: a packet on its way could see the new chains before they lead anywhere and the old ones
     // after they are gone.
     await writer.writeHooks(plan.base);
   }
   await remove(TABLE_NAME);
-  return refused;
 }

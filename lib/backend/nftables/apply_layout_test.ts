@@ -9,10 +9,11 @@ import {
   nftablesRig,
   service,
   SETTINGS,
+  STICKY,
   TABLE,
 } from "../../../tests/support/nftables_rig.ts";
 import { SyncError } from "../../errors.ts";
-import { parseTable } from "./parse.ts";
+import { parseClients, parseTable } from "./parse.ts";
 
 const NONE = { permissions: "none" } as const;
 const NEXT = "ip kproxy-next";
@@ -115,4 +116,66 @@ Deno.test("a set tells the layout, also where comments are refused or forgotten"
     assertEquals(comments(fake), ["", ""], kernel);
     assert(!fake.transactions.some(({ stdin }) => stdin.includes("kproxy-next")), kernel);
   }
+});
+
+Deno.test("clients stay with their endpoints, whatever step a crash comes after", NONE, async () => {
+  const objects = [...STICKY, ...service("s4", ["10.244.1.9"], { sessionAffinity: "ClientIP" })];
+  const withClients = async (): Promise<FakeNft> => {
+    const fake = await withOldTable();
+    const sets = Object.entries((await freshState(objects)).affinitySets);
+    assertEquals(sets.length, 3);
+    // Of the last one the timeout was changed while nobody looked.
+    await fake.others(
+      sets.map(([name, seconds], index) =>
+        `add set ip kproxy ${name} { type ipv4_addr ; flags dynamic,timeout ; timeout ${
+          index === 2 ? seconds + 1 : seconds
+        }s ; }\nadd element ip kproxy ${name} { 10.0.0.${index} expires 2h, 10.0.1.${index} expires 4s972ms }\n`
+      ).join(""),
+    );
+    return fake;
+  };
+  const carried = (fake: FakeNft) =>
+    parseClients(fake.listed(TABLE)).map(({ clients }) => clients.join()).sort();
+  const wanted = [
+    "10.0.0.0 expires 2h,10.0.1.0 expires 4s972ms",
+    "10.0.0.1 expires 2h,10.0.1.1 expires 4s972ms",
+  ];
+  const whole = await withClients();
+  const report = await nftablesRig(whole).sync(objects);
+  assertEquals([carried(whole), report.commands], [wanted, whole.runs.length]);
+  for (let crash = 0; crash < whole.transactions.length; crash++) {
+    const fake = await withClients();
+    let left = crash;
+    fake.fail = (argv) =>
+      argv.includes("-f") && !argv.includes("-c") && left-- <= 0
+        ? { code: 137, stdout: "", stderr: "" }
+        : undefined;
+    const error = await nftablesRig(fake).sync(objects).then(() => undefined, (error: unknown) => error);
+    assert(error instanceof SyncError, `crash at ${crash}: ${error}`);
+    fake.fail = () => undefined;
+    // The table that packets reach first knows all clients at that moment.
+    fake.onCommit = () => {
+      if (
+        parseTable(fake.listed(TABLE)).elements.has("layout-1") &&
+        parseTable(fake.listed(TABLE)).hooks.size > 0
+      ) {
+        assertEquals(carried(fake), wanted, `restart after a crash at ${crash}`);
+      }
+    };
+    await nftablesRig(fake).sync(objects);
+    assertEquals(carried(fake), wanted, `crash at ${crash}`);
+  }
+});
+
+Deno.test("clients that cannot be carried over stop nothing", NONE, async () => {
+  const fake = await withOldTable();
+  const [name = ""] = Object.keys((await freshState(STICKY)).affinitySets);
+  await fake.others(
+    `add set ip kproxy ${name} { type ipv4_addr ; flags dynamic,timeout ; timeout 10800s ; }\n` +
+      `add element ip kproxy ${name} { 10.0.0.1 expires 2h }\n`,
+  );
+  fake.refuse = (line) => line.includes("expires") ? "Numerical result out of range" : undefined;
+  await nftablesRig(fake).sync(STICKY);
+  assertEquals(endState(fake), await freshState(STICKY));
+  assertEquals(comments(fake), ["kproxy layout 1", ""]);
 });

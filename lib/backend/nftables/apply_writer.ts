@@ -9,6 +9,7 @@ import { describeNftFailure, nftComplaints, nftFailureKind } from "../../kernel/
 import type { Logger } from "../../observe/log.ts";
 import { isolateRefused, type Refusal, type Refused } from "../isolate.ts";
 import { NO_LEFTOVER } from "./diff.ts";
+import type { ObservedClients } from "./parse.ts";
 import type { BaseRules, Operations, ServiceOperations } from "./ruleset.ts";
 import {
   baseLines,
@@ -102,7 +103,7 @@ export class Writer {
   }
 
   /** Lets packets in. */
-  async writeHooks({ hookedChains }: BaseRules): Promise<void> {
+  async writeHooks({ hookedChains }: Pick<BaseRules, "hookedChains">): Promise<void> {
     await this.#apply(textOf(hookedLines(this.#options.address, hookedChains)), {
       base: { ...NO_BASE, hookedChains },
       services: [],
@@ -147,6 +148,13 @@ export class Writer {
     } finally {
       await Promise.allSettled(writing);
     }
+  }
+
+  /** Puts clients into sets that are there. */
+  async writeClients(sets: readonly ObservedClients[]): Promise<void> {
+    const { address: { table } } = this.#options;
+    const lines = sets.map(({ name, clients }) => `add element ${table} ${name} { ${clients.join(", ")} }`);
+    await this.#apply(textOf(lines), null);
   }
 
   /** Writes what no Service wants any more. */

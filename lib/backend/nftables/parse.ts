@@ -5,7 +5,7 @@
  */
 import type { Traffic } from "../../model/service_traffic.ts";
 import { isAffinitySet } from "./chains.ts";
-import type { ObservedTable } from "./ruleset.ts";
+import type { AffinitySet, ObservedTable } from "./ruleset.ts";
 
 const BLOCK = /^\t(chain|set|map) (\S+) \{/;
 const HANDLE = /^(.*) # handle (\d+)$/;
@@ -100,6 +100,27 @@ export function parseCounters(text: string): ReadonlyMap<string, Traffic> {
     counters.set(destination!, { packets: Number(packets), bytes: Number(bytes) });
   }
   return counters;
+}
+
+/** A set of clients, and who is in it. */
+export interface ObservedClients extends AffinitySet {
+  /** As `nft -f` takes them again, e.g. `10.0.0.1 expires 2h59m58s92ms`. */
+  readonly clients: readonly string[];
+}
+
+const SET = /^\tset (\S+) \{.*\n((?:\t\t.*\n)*)\t\}$/gm;
+const CLIENT = /[^\s{,]+ expires [^\s,]+/g;
+
+/** Who is in the affinity sets that `nft -a list table` printed; sets without clients are left out. */
+export function parseClients(text: string): readonly ObservedClients[] {
+  const found: ObservedClients[] = [];
+  for (const [, name = "", body = ""] of text.matchAll(SET)) {
+    const timeout = /^\t\ttimeout (\S+)$/m.exec(body)?.[1];
+    if (timeout === undefined || !isAffinitySet(name)) continue;
+    const clients = Array.from(body.matchAll(CLIENT), ([client]) => client);
+    if (clients.length > 0) found.push({ name, timeoutSeconds: parseSeconds(timeout), clients });
+  }
+  return found;
 }
 
 function parseSeconds(text: string): number {
