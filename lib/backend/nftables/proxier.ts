@@ -15,6 +15,7 @@ import {
   nftFailureKind,
 } from "../../kernel/nft_failure.ts";
 import { requireIpv6 } from "../../kernel/node_sysctls.ts";
+import { cidrContains, type Ip } from "../../model/ip.ts";
 import { nodeIps } from "../../model/node.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -26,6 +27,8 @@ import { probeText } from "./probe_plan.ts";
 import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "./settings.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+/** Of IPv4 the settings tell. */
+const IPV6_LOOPBACK: Ip = { family: "IPv6", text: "::1", bytes: [...Array(15).fill(0), 1] };
 /** Older ones take the same rules, but do not list them such that they can be read back. */
 const MIN_NFT_VERSION = "1.0.1";
 
@@ -91,7 +94,7 @@ function makeProxiers({ nft, config, log, families }: ProxierParts): PreparedMod
     const { objectComments = false, trafficCounters = false } = families.get(family) ?? {};
     return { ...options, objectComments, trafficCounters };
   };
-  tellLocalhostNodePorts(settingsOf("IPv4", null), log);
+  for (const family of families.keys()) tellLocalhostNodePorts(settingsOf(family, null), family, log);
   const proxiers = [...families.keys()].map((family) =>
     new NftablesProxier({
       family,
@@ -148,10 +151,15 @@ function trafficOf(
 }
 
 /** Whoever names a loopback network expects node ports there. "Every address" is the default of other modes, and means less. */
-function tellLocalhostNodePorts({ nodePortAddresses }: NftablesSettings, log: Logger): void {
-  const { matchAll, containsIPv4Loopback } = nodePortAddresses;
-  if (matchAll || !containsIPv4Loopback) return;
-  log.warn("Node ports will not answer on 127.0.0.1: mode nftables does not serve them there", {
+function tellLocalhostNodePorts(
+  { nodePortAddresses: { matchAll, cidrs, containsIPv4Loopback } }: NftablesSettings,
+  family: IpFamily,
+  log: Logger,
+): void {
+  const isNamed = containsIPv4Loopback || cidrs.some((cidr) => cidrContains(cidr, IPV6_LOOPBACK));
+  if (matchAll || !isNamed) return;
+  const address = family === "IPv4" ? "127.0.0.1" : IPV6_LOOPBACK.text;
+  log.warn(`Node ports will not answer on ${address}: mode nftables does not serve them there`, {
     advice: "use another address of the node, or mode iptables",
   });
 }

@@ -183,19 +183,29 @@ Deno.test("IPv6 is left out where the kernel or the node does not have it", NONE
 });
 
 Deno.test(
-  "node ports that are wanted on 127.0.0.1 are told not to be there (asks row 25)",
+  "node ports that are wanted on loopback addresses are told not to be there (asks row 25)",
   NONE,
   async () => {
-    const cases: readonly [address: string, tells: boolean][] = [
-      ["127.0.0.0/8", true],
-      ["192.0.2.0/24", false],
-      ["0.0.0.0/0", false],
+    const cases: readonly [addresses: string, told: string[]][] = [
+      ["127.0.0.0/8", ["127.0.0.1"]],
+      ["::1/128", ["::1"]],
+      ["192.0.2.0/24,::/1", ["::1"]],
+      ["localhost", ["127.0.0.1", "::1"]],
+      ["192.0.2.0/24,2001:db8::/64", []],
+      ["0.0.0.0/0", []],
+      ["::/0", []],
     ];
-    for (const [address, tells] of cases) {
-      const { lines, prepare } = machine({ nodePortAddresses: [address] });
+    for (const [addresses, told] of cases) {
+      const { lines, prepare } = machine({ nodePortAddresses: addresses.split(",") });
       await prepare();
-      assertEquals(lines.some((line) => line.includes("will not answer on 127.0.0.1")), tells, address);
+      const found = lines.map((line) => /will not answer on (\S+):/.exec(line)?.[1]).filter((address) =>
+        address !== undefined
+      );
+      assertEquals(found, told, addresses);
     }
+    const { lines, prepare } = machine({ nodePortAddresses: ["localhost"], disableIpv6: "1" });
+    await prepare();
+    assertEquals(lines.filter((line) => line.includes("will not answer on ::1")), []);
   },
 );
 
