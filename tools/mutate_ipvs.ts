@@ -271,6 +271,12 @@ const UNIT: readonly Mutation[] = [
     "const place = Math.max(-1, ...earlier) + 1;",
     "const place = 0;",
   ),
+  unit(
+    SETS,
+    "a set of another type",
+    '"KUBE-IPVS-IPS": { type: "hash:ip",',
+    '"KUBE-IPVS-IPS": { type: "hash:ip,port",',
+  ),
   unit(SETS, "IPv6 names are not cut", ".slice(0, MAX_SET_NAME_LENGTH)", ""),
 ];
 

@@ -3,7 +3,7 @@
  *
  * A case is a folder of `tests/golden/ipvs` with `objects.yaml`, `ipvsadm.txt` (`ipvsadm -Sn`, both families), `ipset.txt`
  * (`add` lines of `ipset save`, sorted, IPv4 first) and either `iptables-save.txt` and `ip6tables-save.txt`, or
- * `more-rules.txt`: rules of IPv4 that capture-1 does not have.
+ * `more-rules.txt`: rules of IPv4 that capture-1 does not have. `create.txt` is the same for all of them.
  *
  * @module
  */
@@ -78,6 +78,11 @@ export function loadIpvsGolden(name: string): IpvsGoldenCase {
     ipset: read("ipset.txt"),
     rules: Object.fromEntries(files.map((file) => [file, read(file)])),
   };
+}
+
+/** How kube-proxy makes its sets, in its order: IPv4, then IPv6. The reference's section 1.5. */
+export function loadCreateLines(): string[] {
+  return linesOf(Deno.readTextFileSync(ipvsGoldenUrl("create.txt")), "create ");
 }
 
 /** What is in both tables after a plan was written into an empty kernel; chains of the kernel's own only if jumped from. */
