@@ -8,13 +8,26 @@ import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
 import { isLoopbackFromOutside } from "./lab_flow.ts";
 
-/** Cases that are not run here, and why. */
+/** Where the packets of cases are sent that say which endpoint a client has had, and when. */
+const AFFINITY =
+  "which endpoint comes first is the kernel's choice, and hours are long: tests/lab/ipvs_affinity_in_uml.ts";
+
+/** Cases that are not run here, and why. All others are. */
 export const IPVS_LAB_CASE_GAPS: Readonly<Record<string, string>> = {
   "more than 1000 endpoints are still chosen evenly": "would need 1001 pods",
   "external IPs are sorted out by family, and blanks and leading zeros are forgiven":
     "manifests are held to what an API server would accept",
   "a pod that reaches itself without a Service is left alone": "such a packet never leaves the pod",
   "a slice port without a name is skipped": "in manifests it has the name that an API server would give it",
+  "with affinity a client stays with its endpoint until the time is over, others choose freely": AFFINITY,
+  "every new connection starts the affinity time afresh": AFFINITY,
+  "affinity lasts three hours unless the Service says otherwise": AFFINITY,
+  "a client keeps its endpoint across cluster IP, node port and load-balancer IP, and across policies":
+    AFFINITY,
+  "affinity is kept per port of a Service": AFFINITY,
+  "affinity under internal policy Local chooses among the node's endpoints": AFFINITY,
+  "affinity hides clients outside as anything else does": AFFINITY,
+  "affinity under IPv6": AFFINITY,
 };
 
 /** Packets that no program of this lab can send, or whose result it cannot see; undefined for all others. */
@@ -35,17 +48,6 @@ export function ipvsLabGap(step: FlowStep): string | undefined {
   return undefined;
 }
 
-/** Cases about nothing but the choice of endpoints: the model's, which other modes' tests send real packets to. */
-function isModelCase({ guards }: FlowCase): boolean {
-  return guards.every((guard) => guard.startsWith("vector "));
-}
-
-function isAffinityCase(flowCase: FlowCase): boolean {
-  return flowCase.flows.some((flow) =>
-    typeof flow !== "string" && (flow.takes !== undefined || flow.atSeconds !== undefined)
-  );
-}
-
-export const IPVS_LAB_CASES: readonly FlowCase[] = FLOW_CASES.filter((one) =>
-  IPVS_LAB_CASE_GAPS[one.name] === undefined && !isAffinityCase(one) && !isModelCase(one)
+export const IPVS_LAB_CASES: readonly FlowCase[] = FLOW_CASES.filter(({ name }) =>
+  IPVS_LAB_CASE_GAPS[name] === undefined
 );
