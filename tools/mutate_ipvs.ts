@@ -11,6 +11,8 @@ const UNION = "lib/backend/ipvs/union.ts";
 const DIFF = "lib/backend/ipvs/diff.ts";
 const OBSERVED = "lib/backend/ipvs/diff_observed.ts";
 const OPERATIONS = "lib/backend/ipvs/operations.ts";
+const SCHEDULERS = "lib/backend/ipvs/apply_schedulers.ts";
+const IPVSADM = "lib/kernel/ipvsadm.ts";
 const SETS = "lib/backend/ipvs/sets.ts";
 
 function inFile(file: string, name: string, find: string, replace: string): Mutation {
@@ -277,6 +279,14 @@ const UNIT: readonly Mutation[] = [
     '"KUBE-IPVS-IPS": { type: "hash:ip",',
     '"KUBE-IPVS-IPS": { type: "hash:ip,port",',
   ),
+  unit(
+    SCHEDULERS,
+    "a try of schedulers does not count",
+    "commands: unknown.size > 0 ? 1 : 0",
+    "commands: 0",
+  ),
+  unit(SCHEDULERS, "a scheduler is tried by every sync", "&& !this.#usable.has(scheduler)", ""),
+  unit(IPVSADM, "a scheduler that is missing is told for the next one", "isMissing ? 3 : 1", "1"),
   unit(SETS, "IPv6 names are not cut", ".slice(0, MAX_SET_NAME_LENGTH)", ""),
 ];
 

@@ -24,7 +24,7 @@ import {
   type VirtualServerName,
   virtualServerOption,
 } from "../netfilter/ipvs.ts";
-import { type Exec, type Input, runOk } from "./exec.ts";
+import { type Exec, type ExecResult, type Input, runOk } from "./exec.ts";
 
 /** How adding something went. */
 export type AddAnswer = "added" | "exists" | "noVirtualServer";
@@ -45,6 +45,8 @@ const NOT_FOUND_REGEXP = /No such (service|destination)/;
 const NO_SCHEDULER_REGEXP = /Scheduler or persistence engine not found/;
 const NO_IPVS_REGEXP = /Can't initialize ipvs: (?!Permission|Operation not permitted)/;
 const NO_RIGHTS_REGEXP = /Permission denied|Operation not permitted|must be root/;
+
+const RESTORE = ["ipvsadm", "-R"];
 
 /** The IPVS of this network namespace. */
 export class Ipvsadm {
@@ -75,17 +77,35 @@ export class Ipvsadm {
   }
 
   /**
-   * Adds a virtual server and deletes it again.
+   * Which of these schedulers the kernel has, in one run of the program: adds a virtual server with each one and deletes it again.
    *
-   * @throws {UnsupportedError} if the kernel does not have its scheduler
-   * @throws {ExecError} if one of both failed
+   * @param name of a server that nobody has
+   * @throws {ExecError} if something else failed
    */
-  async tryVirtualServer(server: VirtualServer): Promise<void> {
-    try {
-      await this.restore([addVirtualServerLine(server), deleteVirtualServerLine(server)]);
-    } catch (error) {
-      throw schedulerError(error, server.scheduler);
+  async trySchedulers(
+    name: VirtualServerName,
+    schedulers: readonly string[],
+  ): Promise<ReadonlySet<string>> {
+    const add = (scheduler: string) =>
+      addVirtualServerLine({ ...name, scheduler, flags: [], timeoutSeconds: 0 });
+    const remove = deleteVirtualServerLine(name);
+    // The program does not say which line failed, and its status is that of the last one. Every third line fails in any case, so
+    // that what is said of each scheduler is told apart: one line if it is there, else three.
+    const lines = schedulers.flatMap((scheduler) => [add(scheduler), remove, remove]);
+    const { code, stderr } = await this.#restore(lines);
+    const said = stderr.split("\n").filter((line) => line !== "");
+    const usable = new Set<string>();
+    let next = 0;
+    for (const scheduler of schedulers) {
+      const isMissing = NO_SCHEDULER_REGEXP.test(said[next] ?? "");
+      if (!isMissing) usable.add(scheduler);
+      const refused = said.slice(isMissing ? next + 1 : next, next += isMissing ? 3 : 1);
+      if (refused.length !== (isMissing ? 2 : 1) || !refused.every((line) => NOT_FOUND_REGEXP.test(line))) {
+        throw new ExecError(RESTORE, code, oneLine(stderr));
+      }
     }
+    if (next !== said.length) throw new ExecError(RESTORE, code, oneLine(stderr));
+    return usable;
   }
 
   /**
@@ -170,11 +190,14 @@ export class Ipvsadm {
    * @throws {ExecError} if one of them failed; those around it have been carried out, and nobody knows which one it was
    */
   async restore(lines: Iterable<string>, { again = false }: { again?: boolean } = {}): Promise<void> {
-    const argv = ["ipvsadm", "-R"];
-    // Before it reads a line it only asks whether IPVS is there, so it can wait for one.
-    const { code, stderr } = await this.#exec.run(argv, { stdin: inPieces(lines), again });
+    const { code, stderr } = await this.#restore(lines, again);
     // A line that the kernel refuses does not change the program's status.
-    if (code !== 0 || stderr.trim() !== "") throw new ExecError(argv, code, oneLine(stderr));
+    if (code !== 0 || stderr.trim() !== "") throw new ExecError(RESTORE, code, oneLine(stderr));
+  }
+
+  /** Before it reads a line the program only asks whether IPVS is there, so it can wait for one. */
+  #restore(lines: Iterable<string>, again = false): Promise<ExecResult> {
+    return this.#exec.run(RESTORE, { stdin: inPieces(lines), again });
   }
 
   async timeouts(): Promise<IpvsTimeouts> {
@@ -240,12 +263,16 @@ export function isServerThere(error: unknown): boolean {
 }
 
 function schedulerError(error: unknown, scheduler: string): unknown {
-  if (!isAbout(error, NO_SCHEDULER_REGEXP)) return error;
+  return isAbout(error, NO_SCHEDULER_REGEXP) ? missingScheduler(scheduler, error) : error;
+}
+
+/** What is to be said of a scheduler that the kernel does not have. */
+export function missingScheduler(scheduler: string, cause?: unknown): UnsupportedError {
   return new UnsupportedError(
     `IPVS scheduler ${scheduler}`,
     `the kernel module ip_vs_${scheduler}`,
     "no such scheduler in this kernel",
-    { cause: error },
+    { cause },
   );
 }
 

@@ -23,7 +23,7 @@ import {
   saveSets,
   setSizes,
 } from "../../lib/kernel/ipset.ts";
-import { ipvsAbsence, Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
+import { ipvsAbsence, Ipvsadm, isServerThere } from "../../lib/kernel/ipvsadm.ts";
 import { addAddressLine, deleteAddressLine } from "../../lib/netfilter/ip_batch.ts";
 import {
   addEntryLine,
@@ -91,12 +91,13 @@ Deno.test("a scheduler that the kernel does not have is named", async () => {
   const unknown = server("10.96.0.3", 80, { scheduler: "nosuch" });
   const error = await assertRejects(() => ipvs.addVirtualServer(unknown), UnsupportedError);
   assertStringIncludes(error.message, "ip_vs_nosuch");
-  const tried = await assertRejects(() => ipvs.tryVirtualServer(unknown), UnsupportedError);
-  assertStringIncludes(tried.message, "ip_vs_nosuch");
-  await ipvs.tryVirtualServer({ ...unknown, scheduler: "rr" });
+  const tried = await ipvs.trySchedulers(unknown, ["nosuch", "rr", "wlc", "nosuch2", "nosuch3", "lc"]);
+  assertEquals([...tried], ["rr", "wlc", "lc"]);
   assertEquals(await ipvs.getVirtualServer(unknown), null);
   await ipvs.addVirtualServer({ ...unknown, scheduler: "rr" });
   await assertRejects(() => ipvs.updateVirtualServer(unknown), UnsupportedError);
+  const there = await assertRejects(() => ipvs.trySchedulers(unknown, ["rr"]), ExecError);
+  assertEquals([isServerThere(there), await ipvs.getVirtualServer(unknown)], [true, null]);
   await ipvs.flush();
 });
 

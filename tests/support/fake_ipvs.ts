@@ -15,6 +15,12 @@ import { KernelModel } from "./ipvs_kernel.ts";
 
 const DEVICE = "kube-ipvs0";
 
+/** What ipvsadm says of a command that the kernel refuses. */
+const REFUSALS: Readonly<Record<string, string>> = {
+  "-A": "Service already exists",
+  "-D": "No such service",
+};
+
 /** An {@linkcode Exec} with `ipvsadm`, `ipset`, `ip`, `iptables-save` and `iptables-restore` of one kernel. */
 export class FakeIpvs implements Exec {
   readonly kernel = new KernelModel();
@@ -22,6 +28,8 @@ export class FakeIpvs implements Exec {
   readonly runs: string[] = [];
   /** Those of them that are to be started ahead the next time. */
   readonly again: string[] = [];
+  /** What this kernel does not have. */
+  readonly missingSchedulers = new Set<string>();
   /** What a run ends with instead of doing its work. */
   fail: (argv: readonly string[]) => ExecResult | undefined = () => undefined;
   /** Called between a run's work and its end. */
@@ -42,6 +50,11 @@ export class FakeIpvs implements Exec {
     if (options.again === true) this.again.push(argv.slice(0, 2).join(" "));
     const failed = this.fail(argv);
     if (failed !== undefined) return failed;
+    if (argv[1] === "-R") {
+      const result = this.#restoreServers(wholeText(options.stdin ?? ""));
+      await this.afterRun(argv);
+      return result;
+    }
     try {
       const stdout = this.#answer(argv, wholeText(options.stdin ?? ""));
       await this.afterRun(argv);
@@ -60,9 +73,6 @@ export class FakeIpvs implements Exec {
         return formatIpvsTable({ virtualServers: kernel.observe().virtualServers, otherLines: [] });
       case "ipvsadm -Ln":
         return this.#loads(argv.slice(2).join(" "));
-      case "ipvsadm -R":
-        for (const line of lines) kernel.do({ program: "ipvsadm", line });
-        return "";
       case "ipset save":
         return formatSets(kernel.sets.values());
       case "ipset list":
@@ -84,6 +94,28 @@ export class FakeIpvs implements Exec {
         return this.#restore(stdin);
       default:
         throw new Error(`Nobody is to start ${argv.join(" ")}`);
+    }
+  }
+
+  /** Each line for itself. The status is that of the last one. */
+  #restoreServers(text: string): ExecResult {
+    const results = text.split("\n").filter((line) => line !== "").map((line) => this.#serverLine(line));
+    const stderr = results.filter((refusal) => refusal !== "").map((refusal) => `${refusal}\n`).join("");
+    return { code: (results.at(-1) ?? "") === "" ? 0 : 255, stdout: "", stderr };
+  }
+
+  /** What is said of the line: nothing, unless the kernel refuses it. */
+  #serverLine(line: string): string {
+    const scheduler = /^-A .* -s (\S+)/.exec(line)?.[1];
+    if (scheduler !== undefined && this.missingSchedulers.has(scheduler)) {
+      return "Scheduler or persistence engine not found";
+    }
+    try {
+      this.kernel.do({ program: "ipvsadm", line });
+      return "";
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      return REFUSALS[line.slice(0, 2)] ?? error.message;
     }
   }
 

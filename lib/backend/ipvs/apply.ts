@@ -1,5 +1,6 @@
 /**
- * Brings one IP family into the kernel: everything once, then only what changes, with one start of each program at most.
+ * Brings one IP family into the kernel: everything once, then only what changes, with one start of each program at most; one more of
+ * `ipvsadm` where Services name schedulers that were not tried yet.
  *
  * @module
  */
@@ -126,31 +127,28 @@ export class IpvsProxier implements FamilyProxier {
     const { exec, node, iptables } = this.#options;
     const observed = await this.#phases.run("read", () => observe({ exec, ipvs: node.ipvs, iptables }));
     node.observe(observed.virtualServers, this.family);
-    const { plan, options, operations } = await this.#phases.run("plan", async () => {
-      const { plan, options } = await this.#plan(state, "all", this.#deviceIps());
-      return { plan, options, operations: diffObserved(plan, observed, options, this.#known) };
+    const { plan, options, operations, commands } = await this.#phases.run("plan", async () => {
+      const planned = await this.#plan(state, "all", this.#deviceIps());
+      const { plan, options } = planned;
+      return { ...planned, operations: diffObserved(plan, observed, options, this.#known) };
     });
     const { bytes, written } = await this.#write(operations);
     const committed = CommittedIpvs.of(plan);
     this.#commit(committed, options);
-    return this.#report(OBSERVE_COMMANDS + operations.steps.length, bytes, written, committed);
+    return this.#report(OBSERVE_COMMANDS + commands + operations.steps.length, bytes, written, committed);
   }
 
   async #syncChanged(state: ProxyState, changed: Changed, committed: CommittedIpvs): Promise<ApplyReport> {
-    const { plan, options, operations } = await this.#phases.run("plan", async () => {
+    const { plan, options, operations, commands } = await this.#phases.run("plan", async () => {
       // An address that the node gained or lost concerns every Service.
       const ips = this.#deviceIps();
-      const { plan, options } = await this.#plan(
-        state,
-        ips.key === this.#committedIps ? changed : "all",
-        ips,
-      );
-      return { plan, options, operations: diffIpvs(plan, committed) };
+      const planned = await this.#plan(state, ips.key === this.#committedIps ? changed : "all", ips);
+      return { ...planned, operations: diffIpvs(planned.plan, committed) };
     });
     const { bytes, written } = await this.#write(operations);
     committed.apply(plan);
     this.#commit(committed, options);
-    return this.#report(operations.steps.length, bytes, written, committed);
+    return this.#report(commands + operations.steps.length, bytes, written, committed);
   }
 
   #commit(committed: CommittedIpvs, { hostIps, nodePortIps }: IpvsOptions): void {
@@ -166,25 +164,27 @@ export class IpvsProxier implements FamilyProxier {
     return { hostIps: own, nodePortIps: serving, key: ipsKey(own, serving) };
   }
 
+  /** The plan, and how many programs were started for it. */
   async #plan(
     state: ProxyState,
     changed: Changed,
     { hostIps, nodePortIps }: DeviceIps,
-  ): Promise<{ readonly plan: IpvsPlan; readonly options: IpvsOptions }> {
-    const { iptables, schedulers, log } = this.#options;
+  ): Promise<{ readonly plan: IpvsPlan; readonly options: IpvsOptions; readonly commands: number }> {
+    const { iptables, log } = this.#options;
+    const { schedulers, commands } = await this.#options.schedulers.usable(state, changed);
     const options: IpvsOptions = {
       ...this.#settings,
       hostIps,
       nodePortIps,
       randomFully: iptables.hasRandomFully(),
-      schedulers: await schedulers.usable(state, changed),
+      schedulers,
     };
     const plan = planIpvs(state, changed, options);
     for (const problem of plan.problems) {
       if (!this.#told.has(problem)) log.warn("A Service does not get what it asks for", { problem });
       this.#told.add(problem);
     }
-    return { plan, options };
+    return { plan, options, commands };
   }
 
   async #write(

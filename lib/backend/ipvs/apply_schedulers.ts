@@ -3,27 +3,21 @@
  *
  * @module
  */
-import { UnsupportedError } from "../../errors.ts";
-import { type Ipvsadm, isServerThere } from "../../kernel/ipvsadm.ts";
+import { type Ipvsadm, isServerThere, missingScheduler } from "../../kernel/ipvsadm.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
-import type { VirtualServer } from "../../netfilter/ipvs.ts";
+import type { VirtualServerName } from "../../netfilter/ipvs.ts";
 
 /** Of a network for documentation: nobody serves there. kube-proxy tries with the same one. */
-const PROBE_ADDRESS = "198.51.100.0";
-const PROBE_PORT = 20_000;
+const PROBE_SERVER: VirtualServerName = { address: "198.51.100.0", protocol: "TCP", port: 20_000 };
 
-function probeServer(scheduler: string): VirtualServer {
-  return {
-    address: PROBE_ADDRESS,
-    protocol: "TCP",
-    port: PROBE_PORT,
-    scheduler,
-    flags: [],
-    timeoutSeconds: 0,
-  };
+/** What a sync may use. */
+export interface UsableSchedulers {
+  readonly schedulers: readonly string[];
+  /** Programs started to find out. */
+  readonly commands: number;
 }
 
-/** Tries a scheduler when it is first asked for. Only for work that nobody else disturbs. */
+/** Tries schedulers when they are first asked for. Only for work that nobody else disturbs. */
 export class SchedulerProbe {
   readonly #ipvs: Ipvsadm;
   readonly #configured: string;
@@ -42,40 +36,40 @@ export class SchedulerProbe {
    * @throws {ExecError} if IPVS does not work here
    */
   async require(): Promise<void> {
+    if (!(await this.#try([this.#configured])).has(this.#configured)) {
+      throw missingScheduler(this.#configured);
+    }
+  }
+
+  /**
+   * The configured one, and those of the ones that the changed Services name which the kernel has. Those that nobody named before
+   * are tried, all in one run of the program.
+   */
+  async usable(state: ProxyState, changed: Changed): Promise<UsableSchedulers> {
+    const names = changed === "all" ? state.services.keys() : changed;
+    const unknown = new Set<string>();
+    for (const name of names) {
+      for (const { ipvs: { scheduler } } of state.services.get(name) ?? []) {
+        if (scheduler !== "" && scheduler !== this.#configured && !this.#usable.has(scheduler)) {
+          unknown.add(scheduler);
+        }
+      }
+    }
+    if (unknown.size > 0) {
+      const found = await this.#try([...unknown]);
+      for (const scheduler of unknown) this.#usable.set(scheduler, found.has(scheduler));
+    }
+    const usable = [...this.#usable].filter(([, works]) => works).map(([name]) => name);
+    return { schedulers: [this.#configured, ...usable], commands: unknown.size > 0 ? 1 : 0 };
+  }
+
+  async #try(schedulers: readonly string[]): Promise<ReadonlySet<string>> {
     try {
-      await this.#try(this.#configured);
+      return await this.#ipvs.trySchedulers(PROBE_SERVER, schedulers);
     } catch (error) {
       // A proxy that was killed while it tried: what it left is deleted by now.
       if (!isServerThere(error)) throw error;
-      await this.#try(this.#configured);
+      return await this.#ipvs.trySchedulers(PROBE_SERVER, schedulers);
     }
-  }
-
-  /** The configured one, and those of the ones that the changed Services name which the kernel has. */
-  async usable(state: ProxyState, changed: Changed): Promise<readonly string[]> {
-    const names = changed === "all" ? state.services.keys() : changed;
-    for (const name of names) {
-      for (const { ipvs } of state.services.get(name) ?? []) {
-        const { scheduler } = ipvs;
-        if (scheduler === "" || scheduler === this.#configured || this.#usable.has(scheduler)) continue;
-        this.#usable.set(scheduler, await this.#works(scheduler));
-      }
-    }
-    return [this.#configured, ...[...this.#usable].filter(([, works]) => works).map(([name]) => name)];
-  }
-
-  async #works(scheduler: string): Promise<boolean> {
-    try {
-      await this.#try(scheduler);
-      return true;
-    } catch (error) {
-      if (error instanceof UnsupportedError) return false;
-      throw error;
-    }
-  }
-
-  async #try(scheduler: string): Promise<void> {
-    // One program: a server that did not stay cannot be deleted, and that is told as well.
-    await this.#ipvs.tryVirtualServer(probeServer(scheduler));
   }
 }

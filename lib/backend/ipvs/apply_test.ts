@@ -6,7 +6,7 @@ import { SyncError } from "../../errors.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { Ipvsadm } from "../../kernel/ipvsadm.ts";
 import { nodePortAddresses } from "../../model/node.ts";
-import type { Changed } from "../../model/state.ts";
+import type { Changed, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import { silentLogger } from "../../observe/log.ts";
 import type { ApplyReport } from "../backend.ts";
@@ -105,6 +105,44 @@ Deno.test("syncs start ipvsadm ahead, a try of a scheduler and a cleanup do not"
   await IPVS_CLEANUP.removeOthers?.({ exec: fake, families: ["IPv4"], dryRun: false });
   assertEquals([fake.kernel.servers.size, fake.again.length], [0, 2]);
 });
+
+Deno.test(
+  "all schedulers of a sync that nobody named before are tried in one run, which counts",
+  NONE,
+  async () => {
+    const { fake, proxier } = rig();
+    fake.missingSchedulers.add("twos");
+    const wishing = (...schedulers: readonly string[]): ProxyState => {
+      const state = stateOf("IPv4", Object.fromEntries(schedulers.map((_, index) => [`s${index + 1}`, 1])));
+      const services = [...state.services].map(([name, ports], index) =>
+        [
+          name,
+          ports.map((port) => ({ ...port, ipvs: { scheduler: schedulers[index]!, graceful: true } })),
+        ] as const
+      );
+      return { ...state, services: new Map(services) };
+    };
+    const first = await proxier.sync({ state: wishing("lc", "twos", "wlc", "twos"), changed: "all" });
+    assertEquals([first.commands, fake.runs.filter((run) => run === "ipvsadm -R").length], [9, 2]);
+    assertEquals(
+      [...fake.kernel.servers.values()].map(({ options }) => options),
+      ["-s lc", "-s rr", "-s wlc", "-s rr"],
+    );
+    fake.runs.length = 0;
+    const state = wishing("wlc", "lc", "sh", "twos");
+    const second = await proxier.sync({
+      state,
+      changed: new Set(["shop/s1", "shop/s2", "shop/s3", "shop/s4"]),
+    });
+    assertEquals([second.commands, fake.runs], [2, ["ipvsadm -R", "ipvsadm -R"]]);
+    fake.runs.length = 0;
+    const third = await proxier.sync({
+      state: wishing("sh", "lc", "sh", "twos"),
+      changed: new Set(["shop/s1"]),
+    });
+    assertEquals([third.commands, fake.runs], [1, ["ipvsadm -R"]]);
+  },
+);
 
 Deno.test(
   "whichever program fails, the next sync reads everything and ends where a first one does",

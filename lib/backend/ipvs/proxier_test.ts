@@ -42,9 +42,9 @@ class Machine implements Exec {
     if (first === "--version") return program === "ipset" ? { ...OK, stdout: "ipset v7.17\n" } : VERSION;
     if (program === "ipset") return this.#ipset(wholeText(options.stdin ?? ""), first);
     if (program === "ipvsadm") {
-      const stderr = this.hasProbeServer ? "Service already exists\n" : "";
+      const refusals = this.hasProbeServer ? "Service already exists\n" : "";
       this.hasProbeServer = false;
-      return { ...OK, stderr };
+      return { ...OK, stderr: `${refusals}No such service\n` };
     }
     return program.startsWith("ip6tables") && !this.hasIpv6Nat ? NO_NAT : OK;
   }
