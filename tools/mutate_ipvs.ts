@@ -12,7 +12,6 @@ const DIFF = "lib/backend/ipvs/diff.ts";
 const OBSERVED = "lib/backend/ipvs/diff_observed.ts";
 const OPERATIONS = "lib/backend/ipvs/operations.ts";
 const SCHEDULERS = "lib/backend/ipvs/apply_schedulers.ts";
-const IPVSADM = "lib/kernel/ipvsadm.ts";
 const SETS = "lib/backend/ipvs/sets.ts";
 
 function inFile(file: string, name: string, find: string, replace: string): Mutation {
@@ -273,7 +272,7 @@ const UNIT: readonly Mutation[] = [
     "const place = Math.max(-1, ...earlier) + 1;",
     "const place = 0;",
   ),
-  unit(
+  inFile(
     SETS,
     "a set of another type",
     '"KUBE-IPVS-IPS": { type: "hash:ip",',
@@ -286,7 +285,6 @@ const UNIT: readonly Mutation[] = [
     "commands: 0",
   ),
   unit(SCHEDULERS, "a scheduler is tried by every sync", "&& !this.#usable.has(scheduler)", ""),
-  unit(IPVSADM, "a scheduler that is missing is told for the next one", "isMissing ? 3 : 1", "1"),
   unit(SETS, "IPv6 names are not cut", ".slice(0, MAX_SET_NAME_LENGTH)", ""),
 ];
 
