@@ -24,7 +24,7 @@ e2eTest(
         "tests/lab/conntrack_in_uml.ts",
         "tests/lab/ipvs_bench_in_uml.ts",
       ],
-      "21 passed (57 steps) | 0 failed",
+      "21 passed (58 steps) | 0 failed",
       LIMIT_MS,
     ),
 );

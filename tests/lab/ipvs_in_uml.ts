@@ -308,6 +308,22 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     assertEquals(await ipvsLab.weights(), { "10.244.0.12:8080": 1 });
   });
 
+  await t.step("connections to an endpoint that leaves are cut where the Service asks for it", async () => {
+    const client = await lab.host("10.244.0.5", "cni0");
+    const server = await lab.host("10.244.0.15", "cni0");
+    await using _echo = new EchoServer(server.netns, { ip: "10.244.0.15", port: 8080 });
+    const annotations = { "kproxy.io/ipvs-graceful-termination": "false" };
+    const hasty = { ...WEB, metadata: { namespace: "shop", name: "web", annotations } };
+    await ipvsLab.change("web.json", [hasty], "shop/web");
+    await ipvsLab.change("pods.json", [webPods("10.244.0.15")], "shop/web");
+    assertEquals(await ipvsLab.weights(), { "10.244.0.15:8080": 1 });
+    await using connection = await connected(client.netns);
+    await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
+    assertEquals(await ipvsLab.weights(), { "10.244.0.12:8080": 1 });
+    await connection.lost();
+    await ipvsLab.change("web.json", [WEB], "shop/web");
+  });
+
   // asks.md row 21.
   await t.step("an address of two Services stays until the second one goes", async () => {
     const other = (ingress: readonly { ip: string }[]) => [
