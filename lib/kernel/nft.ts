@@ -1,5 +1,6 @@
 /**
- * The program nft: transactions, dry runs, and reading one's own table. Nothing here lists what belongs to others.
+ * The program nft: transactions, dry runs, and reading one's own table. Nothing here asks for what belongs to
+ * others; nft itself looks at the definitions of their tables, chains and sets, and for `index` at their rules.
  *
  * @module
  */
