@@ -53,10 +53,7 @@ export const PERMISSIONS: readonly Permission[] = [
       { value: "ip", reason: "Addresses and interfaces of the node; IPVS mode: its dummy interface" },
       { value: "conntrack", reason: "Delete flows that point at endpoints which are gone" },
       { value: "sysctl", reason: "Read and set kernel settings; /proc/sys itself is closed to the program" },
-      { value: "modprobe", reason: "Load the kernel modules a mode needs" },
-      { value: "lsmod", reason: "Which kernel modules are there" },
       { value: "choom", reason: "oomScoreAdj: keep the kernel from ending kproxy first" },
-      { value: "pgrep", reason: "Notice another kube-proxy on the node" },
     ],
   },
   {

@@ -2,7 +2,7 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { compileArgs, embeddedPermissions, embeddedProblems, excludedFolders } from "./compile.ts";
 import { kproxyTask, outdatedFiles, replaceSection, replaceTask } from "./docs.ts";
 import { permissionFlags, PERMISSIONS, permissionTable, runtimeFlags } from "./permissions.ts";
-import { ROOT } from "./project_files.ts";
+import { projectFiles, ROOT } from "./project_files.ts";
 
 Deno.test("the task kproxy runs with exactly the permissions of the list", async () => {
   const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}/deno.json`));
@@ -50,6 +50,18 @@ Deno.test("no permission is listed twice or without a reason", { permissions: "n
   const names = PERMISSIONS.flatMap(({ flag, grants }) => grants.map(({ value }) => `${flag}=${value}`));
   assertEquals(names.length, new Set(names).size);
   assertEquals(PERMISSIONS.flatMap(({ grants }) => grants).filter(({ reason }) => reason.length < 10), []);
+});
+
+Deno.test("every program that may be started is started by the code", async () => {
+  const sources = (await projectFiles()).filter((path) =>
+    /^lib\/.*\.ts$/.test(path) && !path.endsWith("_test.ts")
+  );
+  const text = (await Promise.all(sources.map((path) => Deno.readTextFile(`${ROOT}/${path}`)))).join("\n");
+  const programs = PERMISSIONS.find(({ flag }) => flag === "--allow-run")?.grants ?? [];
+  // The names of iptables' programs are put together from family, variant and action.
+  const others = programs.map(({ value }) => value).filter((name) => !/^ip6?tables/.test(name));
+  assertEquals(others.length > 5, true);
+  assertEquals(others.filter((name) => !text.includes(`["${name}"`)), []);
 });
 
 Deno.test("generated parts of the documentation are in step with the code", async () => {
