@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, fail } from "@std/assert";
 import { groupFlows } from "../../lib/conntrack/flow_group.ts";
 import { Conntrack } from "../../lib/kernel/conntrack.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
@@ -115,6 +115,15 @@ e2eTest("a node port of another host is left alone", NEEDS, async () => {
   assert((await listed()).includes("dport=30053"), "it was deleted");
 });
 
+/** Who answers a flow time after time; it may have begun before it was served, and is led there a little later. */
+async function homeOf(sender: UdpSender, pods: readonly string[]): Promise<string> {
+  for (let tries = 0; tries < 50; tries++) {
+    const [home = "", ...others] = await sender.next(5);
+    if (others.length === 0 && pods.includes(home)) return home;
+  }
+  return fail(`no endpoint is its home: ${sender.story.slice(-10).join(", ")}`);
+}
+
 for (const family of FAMILIES) {
   e2eTest(`a restart under load moves no flow of a live endpoint, ${family}`, NEEDS, async () => {
     await using udp = await UdpLab.create(family);
@@ -130,8 +139,7 @@ for (const family of FAMILIES) {
       await using _proxy = await LabProxy.start(netns, udp.objects([a, b, gone]));
       // All of them, in force and at rest.
       for (const ip of [a, b, gone]) await udp.untilServed(ip);
-      for (const sender of senders) homes.push(...await sender.next(5));
-      assertEquals(homes.length, senders.length, homes.join(", "));
+      for (const sender of senders) homes.push(await homeOf(sender, [a, b, gone]));
     }
     assert(homes.includes(a) || homes.includes(b), "no flow is at a live endpoint");
     const { text } = await new Conntrack(netns.exec).dump(family);
