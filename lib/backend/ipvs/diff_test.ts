@@ -109,6 +109,24 @@ Deno.test("a Service comes: entries, then servers, then its address; no rule cha
   );
 });
 
+Deno.test(
+  "a port comes to an address that answers already: source ranges and marks before its server",
+  pure,
+  () => {
+    const ranged = balanced("b", { loadBalancerSourceRanges: ["198.18.0.0/15"] });
+    const lines = change([balanced("a")], [balanced("a"), ranged]).split("\n");
+    const at = (part: string): number => lines.findIndex((line) => line.includes(part));
+    const order = [
+      at("add KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.9,tcp:443,198.18.0.0/15"),
+      at("KUBE-SOURCE-RANGES-FIREWALL"),
+      at("-A -t 203.0.113.9:443 "),
+    ];
+    assert(order[0]! >= 0, lines.join("\n"));
+    assertEquals(order, order.toSorted((left, right) => left - right));
+    assertEquals(at("address add 203.0.113.9"), -1);
+  },
+);
+
 Deno.test("a Service goes: its address first, its entries last", pure, () => {
   assertEquals(
     change([OTHER, WEB], [OTHER]),
