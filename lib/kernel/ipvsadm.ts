@@ -79,7 +79,7 @@ export class Ipvsadm {
   /**
    * Which of these schedulers the kernel has, in one run of the program: adds a virtual server with each one and deletes it again.
    *
-   * @param name of a server that nobody has
+   * @param name of a server that nobody has; one that is there is deleted
    * @throws {ExecError} if something else failed
    */
   async trySchedulers(
@@ -89,22 +89,27 @@ export class Ipvsadm {
     const add = (scheduler: string) =>
       addVirtualServerLine({ ...name, scheduler, flags: [], timeoutSeconds: 0 });
     const remove = deleteVirtualServerLine(name);
-    // The program does not say which line failed, and its status is that of the last one. Every third line fails in any case, so
-    // that what is said of each scheduler is told apart: one line if it is there, else three.
-    const lines = schedulers.flatMap((scheduler) => [add(scheduler), remove, remove]);
+    // The program does not say which line failed, and its status is that of the last one. Each first line of three fails in any case,
+    // so that what is said of each scheduler is told apart: one line if it is there, else three.
+    const lines = schedulers.flatMap((scheduler) => [remove, add(scheduler), remove]);
     const { code, stderr } = await this.#restore(lines);
     const said = stderr.split("\n").filter((line) => line !== "");
+    const missing = said.filter((line) => NO_SCHEDULER_REGEXP.test(line));
+    const refused = said.filter((line) => NOT_FOUND_REGEXP.test(line));
+    // What a try left that was killed is deleted without a word.
+    let next = said.length - schedulers.length - 2 * missing.length === -1 ? -1 : 0;
     const usable = new Set<string>();
-    let next = 0;
     for (const scheduler of schedulers) {
-      const isMissing = NO_SCHEDULER_REGEXP.test(said[next] ?? "");
+      const isMissing = NO_SCHEDULER_REGEXP.test(said[next + 1] ?? "");
       if (!isMissing) usable.add(scheduler);
-      const refused = said.slice(isMissing ? next + 1 : next, next += isMissing ? 3 : 1);
-      if (refused.length !== (isMissing ? 2 : 1) || !refused.every((line) => NOT_FOUND_REGEXP.test(line))) {
-        throw new ExecError(RESTORE, code, oneLine(stderr));
-      }
+      next += isMissing ? 3 : 1;
     }
-    if (next !== said.length) throw new ExecError(RESTORE, code, oneLine(stderr));
+    const lastFailed = !usable.has(schedulers.at(-1) ?? "");
+    if (
+      next !== said.length || missing.length + refused.length !== said.length || (code !== 0) !== lastFailed
+    ) {
+      throw new ExecError(RESTORE, code, oneLine(stderr));
+    }
     return usable;
   }
 
@@ -255,11 +260,6 @@ function oneLine(stderr: string): string {
 
 function isAbout(error: unknown, regexp: RegExp): boolean {
   return error instanceof ExecError && regexp.test(error.stderr);
-}
-
-/** True if the failure says that what was to be added is there already. */
-export function isServerThere(error: unknown): boolean {
-  return isAbout(error, EXISTS_REGEXP);
 }
 
 function schedulerError(error: unknown, scheduler: string): unknown {

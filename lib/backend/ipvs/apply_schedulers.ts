@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Ipvsadm, isServerThere, missingScheduler } from "../../kernel/ipvsadm.ts";
+import { type Ipvsadm, missingScheduler } from "../../kernel/ipvsadm.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
 import type { VirtualServerName } from "../../netfilter/ipvs.ts";
 
@@ -36,7 +36,7 @@ export class SchedulerProbe {
    * @throws {ExecError} if IPVS does not work here
    */
   async require(): Promise<void> {
-    if (!(await this.#try([this.#configured])).has(this.#configured)) {
+    if (!(await this.#ipvs.trySchedulers(PROBE_SERVER, [this.#configured])).has(this.#configured)) {
       throw missingScheduler(this.#configured);
     }
   }
@@ -56,20 +56,10 @@ export class SchedulerProbe {
       }
     }
     if (unknown.size > 0) {
-      const found = await this.#try([...unknown]);
+      const found = await this.#ipvs.trySchedulers(PROBE_SERVER, [...unknown]);
       for (const scheduler of unknown) this.#usable.set(scheduler, found.has(scheduler));
     }
     const usable = [...this.#usable].filter(([, works]) => works).map(([name]) => name);
     return { schedulers: [this.#configured, ...usable], commands: unknown.size > 0 ? 1 : 0 };
-  }
-
-  async #try(schedulers: readonly string[]): Promise<ReadonlySet<string>> {
-    try {
-      return await this.#ipvs.trySchedulers(PROBE_SERVER, schedulers);
-    } catch (error) {
-      // A proxy that was killed while it tried: what it left is deleted by now.
-      if (!isServerThere(error)) throw error;
-      return await this.#ipvs.trySchedulers(PROBE_SERVER, schedulers);
-    }
   }
 }
