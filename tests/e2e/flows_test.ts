@@ -9,6 +9,7 @@ import { IMPLEMENTED_MODES } from "../../lib/backend/registry.ts";
 import { parsePacket } from "../../lib/netfilter/flow.ts";
 import { type FlowCase, flowOf, type FlowOptions, type FlowStep, optionsOf } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
+import { SCTP_CASES } from "../flows/sctp_cases.ts";
 import { commonFlags, flag, marker, nodeInZone } from "../support/flow_objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { isLoopbackFromOutside, LabFlowCase } from "../support/lab_flow.ts";
@@ -36,7 +37,6 @@ const CASE_GAPS: Readonly<Record<string, string>> = {
     "manifests are held to what an API server would accept",
   "a pod that reaches itself without a Service is left alone": "such a packet never leaves the pod",
   "a slice port without a name is skipped": "in manifests it has the name that an API server would give it",
-  "SCTP: cluster IP, node port and refusal": "no SCTP in this kernel: tests/e2e/sctp_test.ts",
 };
 /** Those of one mode. */
 const MODE_GAPS: Readonly<Record<Surface["mode"], Readonly<Record<string, string>>>> = {
@@ -136,7 +136,9 @@ Deno.test("every gap of the cases with real packets is a case", { permissions: "
 
 function groupsOf(mode: Surface["mode"]): readonly FlowCase[][] {
   const gaps = { ...CASE_GAPS, ...MODE_GAPS[mode] };
-  const cases = FLOW_CASES.filter((one) => gaps[one.name] === undefined && !isAffinityCase(one));
+  const cases = [...FLOW_CASES, ...SCTP_CASES].filter((one) =>
+    gaps[one.name] === undefined && !isAffinityCase(one)
+  );
   return [...Map.groupBy(cases, (one) => JSON.stringify(startOptions(optionsOf(one)))).values()];
 }
 

@@ -1,6 +1,7 @@
 /**
  * SCTP Services with real SCTP sockets. The kernels of most test machines have none, so this runs in a user-mode Linux, with some
- * TCP and UDP beside it: another kernel, and the legacy iptables only.
+ * TCP and UDP beside it: another kernel, and the legacy iptables only, because that kernel has no nftables for IP. Where there are
+ * no such sockets `flows_test.ts` makes the first two packets of SCTP by hand, in all of its modes.
  *
  * @module
  */

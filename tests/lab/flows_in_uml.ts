@@ -5,9 +5,9 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
-import type { FlowCase } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
-import { service, slice } from "../flows/objects.ts";
+import { service } from "../flows/objects.ts";
+import { SCTP_CASES } from "../flows/sctp_cases.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabFlowCase } from "../support/lab_flow.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
@@ -15,35 +15,6 @@ import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
 
 /** Starting a program takes tens of milliseconds here, and a first packet may take as long. */
 const PATIENCE = 6;
-
-const SIGNALLING = {
-  type: "LoadBalancer",
-  clusterIP: "10.96.0.20",
-  ingress: [{ ip: "203.0.113.20" }],
-  ports: ["m3ua:2905:30905/SCTP"],
-} as const;
-const PODS = slice("tel/sig.1", ["m3ua:2905/SCTP"], ["10.244.0.20@node-a", "10.244.1.20@node-b"]);
-
-const SCTP_CASES: readonly FlowCase[] = [
-  {
-    name: "SCTP: hairpin, and masqueraded or not",
-    guards: [],
-    objects: [service("tel/sig", SIGNALLING), PODS],
-    flows: [
-      "10.244.0.20@cni0 → 10.96.0.20:2905/sctp ⇒ 10.244.0.20:2905 (1/2, masquerade yes) | 10.244.1.20:2905 (1/2, masquerade no)",
-      "198.51.100.9@eth0 → 203.0.113.20:2905/sctp ⇒ 10.244.0.20:2905 (1/2) | 10.244.1.20:2905 (1/2), masquerade yes",
-    ],
-  },
-  {
-    name: "SCTP: external policy Local keeps the client",
-    guards: [],
-    objects: [service("tel/sig", { ...SIGNALLING, externalTrafficPolicy: "Local" }), PODS],
-    flows: [
-      "198.51.100.9@eth0 → 192.0.2.10:30905/sctp ⇒ 10.244.0.20:2905, masquerade no",
-      "198.51.100.9@eth0 → 203.0.113.20:2905/sctp ⇒ 10.244.0.20:2905, masquerade no",
-    ],
-  },
-];
 
 const SHARED_CASES = [
   "SCTP: cluster IP, node port and refusal",

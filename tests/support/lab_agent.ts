@@ -18,6 +18,7 @@ import type {
   ServerRequest,
 } from "./lab_probe.ts";
 import { answerFlags, ethernetFrame, tcpSegment } from "./lab_segment.ts";
+import { answerByHand, askByHand, hasSctpSockets } from "./lab_sctp.ts";
 import { enterNetns, Socket, type SocketAddress, SocketError } from "./lab_sockets.ts";
 
 /** What the module uses of a worker's global scope. */
@@ -100,15 +101,23 @@ async function serveDatagrams(key: string, request: ServerRequest, socket: Socke
   socket[Symbol.dispose]();
 }
 
+async function serveSctpByHand(key: string, request: ServerRequest, socket: Socket): Promise<void> {
+  const answer = (client: SocketAddress): string => answerText("sctp", request, client);
+  while (servers.has(key)) await answerByHand(socket, request, answer, TICK_MS.sctp);
+  socket[Symbol.dispose]();
+}
+
 function serve(request: ServerRequest): void {
   const key = keyOf(request);
   if (servers.has(key)) return;
-  const socket = Socket.of(request.protocol, request.ip);
-  socket.bind(request);
-  if (request.protocol !== "udp") socket.listen();
+  const { protocol } = request;
+  const byHand = protocol === "sctp" && !hasSctpSockets();
+  const socket = Socket.of(byHand ? "rawSctp" : protocol, request.ip);
+  socket.bind(byHand ? { ip: request.ip, port: 0 } : request);
+  if (!byHand && protocol !== "udp") socket.listen();
   const entry = { socket, ended: Promise.resolve() };
   servers.set(key, entry);
-  const run = request.protocol === "udp" ? serveDatagrams : serveStream;
+  const run = byHand ? serveSctpByHand : protocol === "udp" ? serveDatagrams : serveStream;
   entry.ended = run(key, request, socket);
 }
 
@@ -133,6 +142,7 @@ async function ask(request: Omit<ProbeRequest, "count">): Promise<ProbeResult> {
   const start = performance.now();
   const left = (): number => timeoutMs - (performance.now() - start);
   try {
+    if (protocol === "sctp" && !hasSctpSockets()) return await askByHand(request, parseAnswer);
     using socket = Socket.of(protocol, to.ip);
     if (source !== undefined) socket.bind({ ip: source, port: sourcePort });
     if (!await socket.connect(to, left())) return { kind: "silence" };

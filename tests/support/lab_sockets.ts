@@ -70,7 +70,7 @@ const NAMES: Readonly<Record<number, string>> = {
 };
 
 /** Protocols with ports, and those of raw sockets. */
-export type SocketProtocol = "tcp" | "udp" | "sctp" | "icmp" | "rawTcp";
+export type SocketProtocol = "tcp" | "udp" | "sctp" | "icmp" | "rawTcp" | "rawSctp";
 
 const PROTOCOLS: Readonly<Record<SocketProtocol, { type: number; number: number; number6?: number }>> = {
   tcp: { type: SOCK_STREAM, number: 6 },
@@ -78,6 +78,7 @@ const PROTOCOLS: Readonly<Record<SocketProtocol, { type: number; number: number;
   sctp: { type: SOCK_STREAM, number: 132 },
   icmp: { type: SOCK_RAW, number: 1, number6: 58 },
   rawTcp: { type: SOCK_RAW, number: 6 },
+  rawSctp: { type: SOCK_RAW, number: 132 },
 };
 
 /** One end of a connection. */
