@@ -281,8 +281,9 @@ class ConnectLoop {
     const isBusy = this.#stalls.anySince(startMs - BUSY_MS) && (tookMs < LOST_MS || lostMs > tookMs / 2);
     // Nobody sends a datagram again: one that is answered late was not lost.
     const isLate = tookMs > limitMs && protocol !== "udp" && !isBusy;
-    // Where the time is not enough to notice that a first packet was lost, the kernel still does.
-    const isLost = result.kind === "answer" && result.wasSynLost;
+    // Where the time is not enough to notice that a first packet was lost, the kernel still does. If all of the machine stood still for
+    // so long, its timer comes before the answer that lies there.
+    const isLost = result.kind === "answer" && result.wasSynLost && lostMs < LOST_MS;
     if (result.kind === "answer" && !isLate && !isLost) {
       const { ip, port } = result.answer.local;
       const key = ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
