@@ -22,9 +22,8 @@ function collectGarbage(): void {
 }
 
 /**
- * Collects all garbage once, a second after every family has had its first sync: lists, plans and texts of a whole cluster, a
- * third of the memory. It takes 0.2 s at 100,000 endpoints, where the engine would do it some time later, in the middle of
- * a change.
+ * Collects all garbage once, a second after every family has had its first sync: lists, plans and texts of a whole cluster.
+ * The larger that is, the longer it takes, and the engine would do it some time later, in the middle of a change.
  *
  * @param signal keeps it from being done later on
  */
