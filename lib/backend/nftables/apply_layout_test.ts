@@ -56,6 +56,18 @@ async function withOldTable(): Promise<FakeNft> {
   return fake;
 }
 
+/** Syncs while every transaction from number `from` on is killed. What that failed with; undefined if it did not get so far. */
+async function crashing(fake: FakeNft, from: number, sync: () => Promise<unknown>): Promise<unknown> {
+  let left = from;
+  fake.fail = (argv) =>
+    argv.includes("-f") && !argv.includes("-c") && left-- <= 0
+      ? { code: 137, stdout: "", stderr: "" }
+      : undefined;
+  const error = await sync().then(() => undefined, (error: unknown) => error);
+  fake.fail = () => undefined;
+  return error;
+}
+
 Deno.test("at every moment one complete table serves while another layout is replaced", NONE, async () => {
   const fake = await withOldTable();
   let commits = 0;
@@ -82,15 +94,9 @@ Deno.test(
     const steps = whole.transactions.length;
     for (let crash = 0; crash < steps; crash++) {
       const fake = await withOldTable();
-      let left = crash;
-      fake.fail = (argv) =>
-        argv.includes("-f") && !argv.includes("-c") && left-- <= 0
-          ? { code: 137, stdout: "", stderr: "" }
-          : undefined;
-      const error = await nftablesRig(fake, 20).sync(MANY).then(() => undefined, (error: unknown) => error);
+      const error = await crashing(fake, crash, () => nftablesRig(fake, 20).sync(MANY));
       assert(error === undefined || error instanceof SyncError, String(error));
       assert(serves(fake), `crash at ${crash} of ${steps}`);
-      fake.fail = () => undefined;
       fake.onCommit = () => assert(serves(fake), `restart after a crash at ${crash}`);
       await nftablesRig(fake, 20).sync(MANY);
       assertEquals(comments(fake), ["kproxy layout 1", ""], `crash at ${crash}`);
@@ -145,14 +151,8 @@ Deno.test("clients stay with their endpoints, whatever step a crash comes after"
   assertEquals([carried(whole), report.commands], [wanted, whole.runs.length]);
   for (let crash = 0; crash < whole.transactions.length; crash++) {
     const fake = await withClients();
-    let left = crash;
-    fake.fail = (argv) =>
-      argv.includes("-f") && !argv.includes("-c") && left-- <= 0
-        ? { code: 137, stdout: "", stderr: "" }
-        : undefined;
-    const error = await nftablesRig(fake).sync(objects).then(() => undefined, (error: unknown) => error);
+    const error = await crashing(fake, crash, () => nftablesRig(fake).sync(objects));
     assert(error instanceof SyncError, `crash at ${crash}: ${error}`);
-    fake.fail = () => undefined;
     // The table that packets reach first knows all clients at that moment.
     fake.onCommit = () => {
       if (

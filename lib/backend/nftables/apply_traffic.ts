@@ -78,6 +78,7 @@ export class TrafficReader {
     }
     return this.#known;
   }
+
   #tellForgotten(): void {
     if (this.#hasTold) return;
     this.#hasTold = true;
