@@ -21,10 +21,13 @@ export interface Planner<Plan, Committed, Operations> {
   render(plan: Plan): string;
 }
 
-/** A Service whose rules the kernel refuses: what it had before stays, everything else is in force. */
+/**
+ * A Service of which the tools refuse something. Modes that can tell the refused part (an endpoint) from the rest leave out that
+ * part; in others the Service keeps what it had. Everything else is in force.
+ */
 export interface QuarantinedService {
   readonly service: NamespacedName;
-  /** In the tool's words. */
+  /** In the tool's words; it names the refused part. */
   readonly problem: string;
 }
 

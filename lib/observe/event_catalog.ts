@@ -91,7 +91,7 @@ export function configRefusedEvent(node: string, problem: string): ProxyEvent {
   };
 }
 
-/** The kernel refuses the rules of one Service; those of all others are in force. */
+/** The kernel refuses rules, endpoints or addresses of one Service; everything else is in force. */
 export function serviceQuarantinedEvent(
   node: string,
   { service, problem }: { readonly service: NamespacedName; readonly problem: string },
@@ -100,7 +100,7 @@ export function serviceQuarantinedEvent(
     type: "Warning",
     reason: "ServiceQuarantined",
     action: "Sync",
-    note: `node ${node} does not serve ${service}, because its rules are refused: ${problem}`,
+    note: `node ${node} does not serve all of ${service}, because a part of it is refused: ${problem}`,
     regarding: serviceSubject(service),
   };
 }

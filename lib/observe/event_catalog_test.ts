@@ -97,7 +97,7 @@ const EVENTS: readonly [event: ProxyEvent, wanted: ProxyEvent][] = [
       type: "Warning",
       reason: "ServiceQuarantined",
       action: "Sync",
-      note: "node node-a does not serve shop/web, because its rules are refused: line 5 failed",
+      note: "node node-a does not serve all of shop/web, because a part of it is refused: line 5 failed",
       regarding: SERVICE,
     },
   ],
@@ -115,6 +115,6 @@ Deno.test("without an API server Events go to the log", { permissions: "none" },
   assertEquals(lines, [
     'I "Event" type="Normal" reason="Starting" regarding="Node node-a"',
     'W "Event" type="Warning" reason="ServiceQuarantined" regarding="Service shop/web" ' +
-    'note="node node-a does not serve shop/web, because its rules are refused: line 5 failed"',
+    'note="node node-a does not serve all of shop/web, because a part of it is refused: line 5 failed"',
   ]);
 });

@@ -197,7 +197,7 @@ export class ProxyMetrics {
 
   readonly quarantinedServices = this.#gauge(
     "kproxy_quarantined_services",
-    "Services whose rules the kernel refuses, so that they are as they were before; all others are in force",
+    "Services of which the kernel refuses rules, endpoints or addresses; everything else is in force",
     FAMILY,
   );
 

@@ -20,16 +20,19 @@ export interface QuarantineOptions {
 /** A metric of how many there are; a log line and a call for each that comes, a log line for each that goes. */
 export function observeQuarantine({ log, metrics, onQuarantined }: QuarantineOptions): SyncObserver {
   const known = new Map<IpFamily, ReadonlyMap<NamespacedName, string>>();
+  const lists = new Map<IpFamily, readonly QuarantinedService[]>();
   return {
     synced({ family, report: { quarantined } }): void {
-      if (quarantined === undefined) return;
+      // The same list says nothing new; there may be thousands.
+      if (quarantined === undefined || lists.get(family) === quarantined) return;
+      lists.set(family, quarantined);
       const before = known.get(family) ?? new Map<NamespacedName, string>();
       const now = new Map(quarantined.map(({ service, problem }) => [service, problem]));
       known.set(family, now);
       metrics.quarantinedServices.set({ ip_family: family }, now.size);
       for (const [service, problem] of now) {
         if (before.get(service) === problem) continue;
-        log.error("Service is quarantined, its rules are refused", problem, { family, service });
+        log.error("Service is quarantined, a part of it is refused", problem, { family, service });
         onQuarantined({ family, service, problem });
       }
       for (const service of before.keys()) {

@@ -17,7 +17,7 @@ import { SyncPhases } from "../sync_phases.ts";
 import type { Refused } from "../isolate.ts";
 import { carryClients } from "./apply_clients.ts";
 import { isOtherLayout, moveAside, READ_COMMANDS, readTables } from "./apply_layout.ts";
-import { Quarantine } from "./apply_quarantine.ts";
+import { Quarantine } from "../quarantine.ts";
 import { StaleChains } from "./apply_stale_chains.ts";
 import { type Progress, Writer } from "./apply_writer.ts";
 import { CanarySampler, canaryText, DeepChecks } from "./canary.ts";
