@@ -8,18 +8,16 @@ import type {
   AgentCall,
   AgentMethods,
   AgentReply,
-  Answer,
   LoopReport,
   LoopRequest,
-  ProbeProtocol,
   ProbeRequest,
   ProbeResult,
   SegmentRequest,
-  ServerRequest,
 } from "./lab_probe.ts";
 import { answerFlags, ethernetFrame, tcpSegment } from "./lab_segment.ts";
-import { answerByHand, askByHand, hasSctpSockets } from "./lab_sctp.ts";
-import { enterNetns, Socket, type SocketAddress, SocketError } from "./lab_sockets.ts";
+import { ask, KeptConnection } from "./lab_client.ts";
+import { LabServers } from "./lab_servers.ts";
+import { enterNetns, Socket } from "./lab_sockets.ts";
 
 /** What the module uses of a worker's global scope. */
 interface WorkerScope {
@@ -28,14 +26,6 @@ interface WorkerScope {
 }
 const scope = globalThis as unknown as WorkerScope;
 
-const encoder = new TextEncoder();
-const decoder = new TextDecoder();
-const REQUEST = "GET / HTTP/1.0\r\n\r\n";
-/**
- * How long a server waits before it looks whether it shall end. Those that can be woken need not look often, and where there are many
- * of them and starting a wait is slow, it should not be done often.
- */
-const TICK_MS: Readonly<Record<ProbeProtocol, number>> = { tcp: 1_000, udp: 1_000, sctp: 25 };
 /** A loop that waits for longer does not judge by time: a SYN is sent again after 1 s. */
 const LOST_MS = 900;
 /** What is not answered by now never will be. A busy machine may leave client and server without a CPU for seconds. */
@@ -50,120 +40,9 @@ const STALL_MS = 30;
  */
 const BUSY_MS = 2_000;
 
-let label = "";
-/** What runs, and the promise of its end. */
-const servers = new Map<string, { readonly socket: Socket; readonly ended: Promise<void> }>();
+let servers = new LabServers("");
+const kept = new KeptConnection();
 let loop: ConnectLoop | undefined;
-
-function keyOf({ protocol, ip, port }: ServerRequest): string {
-  return `${protocol} ${ip} ${port}`;
-}
-
-/** Datagrams carry the bare answer, streams an HTTP response. */
-function answerText(protocol: ProbeProtocol, local: SocketAddress, client: SocketAddress): string {
-  const answer: Answer = { server: label, local, client };
-  const body = JSON.stringify(answer) + "\n";
-  if (protocol === "udp") return body;
-  return `HTTP/1.0 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
-}
-
-async function serveStream(key: string, { protocol }: ServerRequest, listener: Socket): Promise<void> {
-  while (servers.has(key)) {
-    const accepted = await listener.accept(TICK_MS[protocol]);
-    if (accepted !== null) void answerStream(protocol, accepted.socket, accepted.from);
-  }
-  listener[Symbol.dispose]();
-}
-
-async function answerStream(protocol: ProbeProtocol, socket: Socket, from: SocketAddress): Promise<void> {
-  using connection = socket;
-  try {
-    const request = await connection.receive(5_000);
-    if (request === null || decoder.decode(request.bytes) !== REQUEST) return;
-    connection.send(encoder.encode(answerText(protocol, connection.localAddress(), from)));
-  } catch (error) {
-    // A client that gave up has closed its end; it counts that itself.
-    if (!(error instanceof SocketError)) throw error;
-  }
-}
-
-async function serveDatagrams(key: string, request: ServerRequest, socket: Socket): Promise<void> {
-  while (servers.has(key)) {
-    try {
-      const datagram = await socket.receive(TICK_MS.udp);
-      if (datagram === null) continue;
-      socket.sendTo(encoder.encode(answerText("udp", request, datagram.from)), datagram.from);
-    } catch (error) {
-      // The refusal of an earlier answer is reported at the next call.
-      if (!(error instanceof SocketError)) throw error;
-    }
-  }
-  socket[Symbol.dispose]();
-}
-
-async function serveSctpByHand(key: string, request: ServerRequest, socket: Socket): Promise<void> {
-  const answer = (client: SocketAddress): string => answerText("sctp", request, client);
-  while (servers.has(key)) await answerByHand(socket, request, answer, TICK_MS.sctp);
-  socket[Symbol.dispose]();
-}
-
-function serve(request: ServerRequest): void {
-  const key = keyOf(request);
-  if (servers.has(key)) return;
-  const { protocol } = request;
-  const byHand = protocol === "sctp" && !hasSctpSockets();
-  const socket = Socket.of(byHand ? "rawSctp" : protocol, request.ip);
-  socket.bind(byHand ? { ip: request.ip, port: 0 } : request);
-  if (!byHand && protocol !== "udp") socket.listen();
-  const entry = { socket, ended: Promise.resolve() };
-  servers.set(key, entry);
-  const run = byHand ? serveSctpByHand : protocol === "udp" ? serveDatagrams : serveStream;
-  entry.ended = run(key, request, socket);
-}
-
-/** Resolves when the servers are gone, so that their addresses can be taken again. */
-async function unserve(port?: number): Promise<void> {
-  const chosen = [...servers].filter(([key]) => port === undefined || key.endsWith(` ${port}`));
-  for (const [key, { socket }] of chosen) {
-    servers.delete(key);
-    socket.wake();
-  }
-  await Promise.all(chosen.map(([, { ended }]) => ended));
-}
-
-/** Null if no server of a lab says so. */
-function parseAnswer(text: string): Answer | null {
-  const start = text.indexOf('{"server":');
-  return start < 0 ? null : JSON.parse(text.slice(start));
-}
-
-async function ask(request: Omit<ProbeRequest, "count">): Promise<ProbeResult> {
-  const { protocol, source, sourcePort = 0, to, timeoutMs } = request;
-  const start = performance.now();
-  const left = (): number => timeoutMs - (performance.now() - start);
-  try {
-    if (protocol === "sctp" && !hasSctpSockets()) return await askByHand(request, parseAnswer);
-    using socket = Socket.of(protocol, to.ip);
-    if (source !== undefined) socket.bind({ ip: source, port: sourcePort });
-    if (!await socket.connect(to, left())) return { kind: "silence" };
-    const wasSynLost = protocol === "tcp" && socket.wasSynLost();
-    socket.send(encoder.encode(REQUEST));
-    const reply = await socket.receive(left());
-    if (reply === null) return { kind: "silence" };
-    if (reply.bytes.length === 0) return { kind: "error", message: "closed without an answer" };
-    const text = decoder.decode(reply.bytes);
-    const answer = parseAnswer(text);
-    if (answer === null) return { kind: "stranger", text };
-    const tookMs = performance.now() - start;
-    return { kind: "answer", answer, from: socket.localAddress(), tookMs, wasSynLost };
-  } catch (error) {
-    if (!(error instanceof SocketError)) throw error;
-    if (error.message.endsWith("ECONNREFUSED")) return { kind: "refused" };
-    // What a sender's own firewall drops comes back to a datagram's sender as a lack of permission.
-    if (error.message === "send: EPERM") return { kind: "silence" };
-    return { kind: "error", message: error.message };
-  }
-}
 
 async function probe({ count, ...request }: ProbeRequest): Promise<ProbeResult[]> {
   const results: ProbeResult[] = [];
@@ -199,6 +78,11 @@ class Stalls {
     return this.#latestMs >= timeMs || this.totalMs() > this.#totalMs;
   }
 
+  /** A clock that stands still meanwhile. */
+  runningMs(): number {
+    return performance.now() - this.totalMs();
+  }
+
   /** Up to now. */
   totalMs(): number {
     const gapMs = performance.now() - this.#lastMs;
@@ -206,7 +90,10 @@ class Stalls {
   }
 }
 
-/** Starts requests on time, whatever becomes of the earlier ones. */
+/**
+ * Starts requests on time, whatever becomes of the earlier ones. What was due while it had no CPU is not made up for: hundreds at once,
+ * from each loop of a node, would keep a slow machine busy for as long again.
+ */
 class ConnectLoop {
   readonly #request: LoopRequest;
   readonly #startMs = performance.now();
@@ -230,9 +117,13 @@ class ConnectLoop {
 
   async #run(): Promise<void> {
     const intervalMs = 1000 / this.#request.perSecond;
-    while (!this.#ended) {
+    let [activeMs, stalledMs, ranMs] = [0, 0, 0];
+    // To the end of the last request, whose limit this clock decides.
+    while (!this.#ended || this.#running.size > 0) {
       this.#stalls.tick();
-      const due = Math.floor(this.#activeMs() / intervalMs);
+      ranMs += Math.max(0, this.#activeMs() - activeMs - (this.#stalls.totalMs() - stalledMs));
+      [activeMs, stalledMs] = [this.#activeMs(), this.#stalls.totalMs()];
+      const due = this.#ended ? 0 : Math.floor(ranMs / intervalMs);
       while (this.#started < due) {
         this.#started++;
         const one = this.#once().finally(() => this.#running.delete(one));
@@ -240,7 +131,6 @@ class ConnectLoop {
       }
       await new Promise((resolve) => setTimeout(resolve, intervalMs / 2));
     }
-    await Promise.all(this.#running);
   }
 
   /** How long it has been running without rest. */
@@ -274,7 +164,8 @@ class ConnectLoop {
     const [atMs, clock] = [performance.now() - this.#startMs, new Date().toISOString().slice(11, -1)];
     const [startMs, stalledMs] = [performance.now(), this.#stalls.totalMs()];
     const fresh = protocol === "tcp" && limitMs > LOST_MS ? this.#freshPort() : {};
-    const result = await ask({ protocol, to, timeoutMs: Math.max(limitMs, GIVE_UP_MS), ...fresh });
+    const patience = { timeoutMs: Math.max(limitMs, GIVE_UP_MS), ...fresh };
+    const result = await ask({ protocol, to, ...patience }, () => this.#stalls.runningMs());
     const lostMs = this.#stalls.totalMs() - stalledMs;
     const tookMs = result.kind === "answer" ? result.tookMs - lostMs : 0;
     // What took as long as a packet that was sent again takes needs a better excuse.
@@ -383,11 +274,13 @@ async function segment({ source, to, flags, timeoutMs, frame }: SegmentRequest):
 const methods: AgentMethods = {
   enter: (netns, name) => {
     enterNetns(netns);
-    label = name;
+    servers = new LabServers(name);
   },
-  serve,
-  unserve,
+  serve: (request) => servers.serve(request),
+  unserve: (port) => servers.end(port),
   probe,
+  askKept: (request) => kept.ask(request),
+  dropKept: () => kept[Symbol.dispose](),
   startLoop: (request) => {
     loop = new ConnectLoop(request);
   },

@@ -28,6 +28,12 @@ export interface ProbeRequest {
   readonly timeoutMs: number;
 }
 
+/** A request over the TCP connection that an agent keeps, which is made for the first one. */
+export interface KeptRequest {
+  readonly to: SocketAddress;
+  readonly timeoutMs: number;
+}
+
 /** What a server saw of a request, in its own words. */
 export interface Answer {
   /** Label of the namespace in which the server runs. */
@@ -102,6 +108,9 @@ export interface AgentMethods {
   /** Ends the servers on this port, or all. */
   unserve: (port?: number) => Promise<void>;
   probe: (request: ProbeRequest) => Promise<ProbeResult[]>;
+  askKept: (request: KeptRequest) => Promise<ProbeResult>;
+  /** Closes that connection, so that the next request makes another one. */
+  dropKept: () => void;
   startLoop: (request: LoopRequest) => void;
   stopLoop: () => Promise<LoopReport>;
   /** Starts no more requests until `resumeLoop`; resolves when those under way have ended. */

@@ -164,6 +164,9 @@ function lengthOf(size: number): Uint8Array<ArrayBuffer> {
   return new Uint8Array(new Uint32Array([size]).buffer);
 }
 
+/** How many milliseconds to wait; or what says how many are left, and is asked again when they seem to be over. */
+export type Patience = number | (() => number);
+
 /** A socket that never blocks its thread. */
 export class Socket implements Disposable {
   readonly #fd: number;
@@ -229,12 +232,12 @@ export class Socket implements Disposable {
    *
    * @throws {SocketError} if it is refused
    */
-  async connect(to: SocketAddress, timeoutMs: number): Promise<boolean> {
+  async connect(to: SocketAddress, patience: Patience): Promise<boolean> {
     const bytes = encodeAddress(to);
     if (C.connect(this.#fd, bytes, bytes.length) === 0) return true;
     const code = errno();
     if (code !== EINPROGRESS) throw new SocketError("connect", code);
-    if (!await this.#wait(POLLOUT, timeoutMs)) return false;
+    if (!await this.#wait(POLLOUT, patience)) return false;
     this.#throwPending("connect");
     return true;
   }
@@ -256,9 +259,9 @@ export class Socket implements Disposable {
    * @throws {SocketError} e.g. if a datagram was refused
    */
   async receive(
-    timeoutMs: number,
+    patience: Patience,
   ): Promise<{ bytes: Uint8Array<ArrayBuffer>; from: SocketAddress } | null> {
-    if (!await this.#wait(POLLIN, timeoutMs)) return null;
+    if (!await this.#wait(POLLIN, patience)) return null;
     const buffer = new Uint8Array(2048);
     const address = new Uint8Array(28);
     const size = BigInt(buffer.length);
@@ -299,14 +302,18 @@ export class Socket implements Disposable {
     C.close(this.#fd);
   }
 
-  async #wait(events: number, timeoutMs: number): Promise<boolean> {
+  async #wait(events: number, patience: Patience): Promise<boolean> {
     const request = new Uint8Array(8);
     const view = new DataView(request.buffer);
     view.setInt32(0, this.#fd, true);
     view.setInt16(4, events, true);
     // A wait occupies another thread and costs several times as much, and mostly there is nothing to wait for.
     if (C.pollNow(request, 1n, 0) > 0) return true;
-    return await C.poll(request, 1n, Math.max(0, Math.ceil(timeoutMs))) > 0;
+    do {
+      const leftMs = typeof patience === "number" ? patience : patience();
+      if (await C.poll(request, 1n, Math.max(0, Math.ceil(leftMs))) > 0) return true;
+    } while (typeof patience !== "number" && patience() > 0);
+    return false;
   }
 
   #throwPending(call: string): void {

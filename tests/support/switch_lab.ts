@@ -10,6 +10,7 @@ import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { ConnectLoop, type LoopPace } from "./connect_loop.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
 import { LabManifests } from "./lab_manifests.ts";
+import type { LabHost } from "./lab_host.ts";
 import type { ProbeProtocol } from "./lab_probe.ts";
 import type { SocketAddress } from "./lab_sockets.ts";
 import { NODE_ADDRESSES, NODE_OBJECT, NodeLab } from "./node_lab.ts";
@@ -44,6 +45,8 @@ const SERVICE: ApiJson = service("shop/web", {
   ipFamilies: ["IPv4", "IPv6"],
   ports: [`http:${TCP.port}:${TCP.nodePort}`, `dns:${UDP.port}:${UDP.nodePort}/UDP`],
 });
+/** Of a request over a connection that is held; enough for several packets to be sent again. */
+const KEPT_LIMIT_MS = 30_000;
 const FIRST_SYNC = "First sync done, Services are served";
 const ANEW = "Configuration changed, starting anew with it";
 const LIVE = "Configuration changed, in force now";
@@ -81,6 +84,9 @@ export class SwitchLab implements AsyncDisposable {
   readonly #manifests: LabManifests;
   readonly #folder: string;
   readonly #loops: ConnectLoop[] = [];
+  /** Who holds a connection, to what, and the server at its other end. */
+  readonly #kept: { readonly host: LabHost; readonly to: SocketAddress; server: string }[] = [];
+  #mode: ProxyMode | undefined;
   #kproxy: KproxyProcess | undefined;
   #masqueradeAll = false;
   #verbosity = 2;
@@ -108,11 +114,14 @@ export class SwitchLab implements AsyncDisposable {
   }
 
   /**
-   * Makes the switch and then sees to it that the proxy is in this mode, has the Service's endpoints follow a change, and that up to
-   * now every single connection was answered in time.
+   * Makes the switch and then sees to it that the proxy is in this mode, has the Service's endpoints follow a change, that up to now
+   * every single connection was answered in time, and that those from before the switch are still there.
    */
   async make({ to, by }: Switch): Promise<void> {
     const from = this.#process.lines.length;
+    // When IPVS goes, the connections through it do (docs/operations.md).
+    if (this.#mode === "ipvs" && to !== "ipvs") await this.#dropKept();
+    this.#mode = to;
     if (by === "SIGTERM" || by === "SIGKILL") {
       const { code } = await this.#process.stop(by);
       assertEquals(code, by === "SIGTERM" ? 0 : 137);
@@ -133,7 +142,9 @@ export class SwitchLab implements AsyncDisposable {
     }
     assertEquals(await this.#proxyMode(), to);
     await this.#answered(40);
+    await this.#askKept("after the switch");
     await this.#change();
+    await this.#askKept("after a change of the endpoints");
     await this.#unbroken();
   }
 
@@ -163,14 +174,17 @@ export class SwitchLab implements AsyncDisposable {
     await this.#manifests.replace("node.json", [NODE_OBJECT]);
     await this.#manifests.replace("web.json", [SERVICE]);
     await this.#manifests.replace("endpoints.json", slices(this.#absent));
+    this.#mode = mode;
     await this.#configure(mode);
     await this.#start();
     for (const [ip, at, protocol, to] of CLIENTS) {
       const host = await this.#lab.host(ip, at);
       if (this.#pace !== undefined) await host.netns.run(["sysctl", "-q", "-w", SAME_CLOCK]);
       this.#loops.push(await ConnectLoop.start(host, to, protocol, this.#pace));
+      if (protocol === "tcp") this.#kept.push({ host, to, server: "" });
     }
     await this.#answered(20);
+    await this.#askKept("first");
   }
 
   async #start(): Promise<void> {
@@ -204,6 +218,27 @@ export class SwitchLab implements AsyncDisposable {
   async #proxyMode(): Promise<string> {
     const curl = ["curl", "-s", "--max-time", "30", "--noproxy", "*", "http://127.0.0.1:10249/proxyMode"];
     return await this.#lab.node.netns.run(curl);
+  }
+
+  async #dropKept(): Promise<void> {
+    for (const kept of this.#kept) {
+      await kept.host.call("dropKept");
+      kept.server = "";
+    }
+  }
+
+  /** Asks over the connections that are held, made now where there is none: each leads to the server that it always led to. */
+  async #askKept(when: string): Promise<void> {
+    for (const kept of this.#kept) {
+      const result = await kept.host.call("askKept", { to: kept.to, timeoutMs: KEPT_LIMIT_MS });
+      const server = result.kind === "answer" ? result.answer.server : JSON.stringify(result);
+      if (kept.server === "" && result.kind === "answer") kept.server = server;
+      assertEquals(
+        server,
+        kept.server,
+        `a held connection to ${kept.to.ip} ${kept.to.port} ${when}\n${this.#timeline()}`,
+      );
+    }
   }
 
   /** Takes another pod out of the Service and waits until no connection is answered by it any more. */

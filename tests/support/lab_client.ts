@@ -1,0 +1,105 @@
+/**
+ * How a lab agent asks: one request over a fresh socket, or several over a connection that it keeps.
+ *
+ * @module
+ */
+import type { Answer, KeptRequest, ProbeRequest, ProbeResult } from "./lab_probe.ts";
+import { askByHand, hasSctpSockets } from "./lab_sctp.ts";
+import { Socket, SocketError } from "./lab_sockets.ts";
+
+/** What a client says, whose server then closes. */
+export const REQUEST = "GET / HTTP/1.0\r\n\r\n";
+/** Keeps the connection for more of them. */
+export const ONE_OF_SEVERAL = "GET / HTTP/1.1\r\n\r\n";
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** Null if no server of a lab says so. */
+function parseAnswer(text: string): Answer | null {
+  const start = text.indexOf('{"server":');
+  return start < 0 ? null : JSON.parse(text.slice(start));
+}
+
+/**
+ * What comes of a request over this connection.
+ *
+ * @throws {SocketError} e.g. if it is reset
+ */
+async function exchange(
+  socket: Socket,
+  request: string,
+  left: () => number,
+): Promise<Answer | Exclude<ProbeResult, { kind: "answer" }>> {
+  socket.send(encoder.encode(request));
+  const reply = await socket.receive(left);
+  if (reply === null) return { kind: "silence" };
+  if (reply.bytes.length === 0) return { kind: "error", message: "closed without an answer" };
+  const text = decoder.decode(reply.bytes);
+  return parseAnswer(text) ?? { kind: "stranger", text };
+}
+
+/** What a failed call of the C library says about a request. */
+function failureOf(error: unknown): ProbeResult {
+  if (!(error instanceof SocketError)) throw error;
+  if (error.message.endsWith("ECONNREFUSED")) return { kind: "refused" };
+  // What a sender's own firewall drops comes back to a datagram's sender as a lack of permission.
+  if (error.message === "send: EPERM") return { kind: "silence" };
+  return { kind: "error", message: error.message };
+}
+
+/**
+ * One request over a fresh socket.
+ *
+ * @param now a clock; that of a loop stands still while its thread has no CPU
+ */
+export async function ask(
+  request: Omit<ProbeRequest, "count">,
+  now: () => number = () => performance.now(),
+): Promise<ProbeResult> {
+  const { protocol, source, sourcePort = 0, to, timeoutMs } = request;
+  const [start, beganMs] = [performance.now(), now()];
+  const left = (): number => timeoutMs - (now() - beganMs);
+  try {
+    if (protocol === "sctp" && !hasSctpSockets()) return await askByHand(request, parseAnswer);
+    using socket = Socket.of(protocol, to.ip);
+    if (source !== undefined) socket.bind({ ip: source, port: sourcePort });
+    if (!await socket.connect(to, left)) return { kind: "silence" };
+    const wasSynLost = protocol === "tcp" && socket.wasSynLost();
+    const answer = await exchange(socket, REQUEST, left);
+    if ("kind" in answer) return answer;
+    const tookMs = performance.now() - start;
+    return { kind: "answer", answer, from: socket.localAddress(), tookMs, wasSynLost };
+  } catch (error) {
+    return failureOf(error);
+  }
+}
+
+/** One TCP connection for several requests, made for the first. */
+export class KeptConnection implements Disposable {
+  #socket: Socket | undefined;
+
+  async ask({ to, timeoutMs }: KeptRequest): Promise<ProbeResult> {
+    const start = performance.now();
+    const left = (): number => timeoutMs - (performance.now() - start);
+    try {
+      if (this.#socket === undefined) {
+        this.#socket = Socket.of("tcp", to.ip);
+        if (!await this.#socket.connect(to, left)) return { kind: "silence" };
+      }
+      const socket = this.#socket;
+      const answer = await exchange(socket, ONE_OF_SEVERAL, left);
+      if ("kind" in answer) return answer;
+      const tookMs = performance.now() - start;
+      return { kind: "answer", answer, from: socket.localAddress(), tookMs, wasSynLost: socket.wasSynLost() };
+    } catch (error) {
+      return failureOf(error);
+    }
+  }
+
+  /** Closes it; the next request makes another one. */
+  [Symbol.dispose](): void {
+    this.#socket?.[Symbol.dispose]();
+    this.#socket = undefined;
+  }
+}
