@@ -43,20 +43,60 @@ export class UsageError extends Error {
   }
 }
 
+/** Signals by number: how a program ended that was killed, as its status tells (128 + number). */
+const SIGNALS: Readonly<Record<number, string>> = {
+  1: "SIGHUP",
+  2: "SIGINT",
+  3: "SIGQUIT",
+  4: "SIGILL",
+  6: "SIGABRT",
+  7: "SIGBUS",
+  8: "SIGFPE",
+  9: "SIGKILL",
+  11: "SIGSEGV",
+  13: "SIGPIPE",
+  14: "SIGALRM",
+  15: "SIGTERM",
+  24: "SIGXCPU",
+  25: "SIGXFSZ",
+  31: "SIGSYS",
+};
+
+/** It is not there, or may not be started. */
+const MISSING_CODE = -1;
+/** It is there, but the machine could not start it. */
+export const NOT_STARTED_CODE = -2;
+
+// The machine's words for being short of something, whatever was asked for.
+const SHORTAGE_REGEXP =
+  /Cannot allocate memory|No buffer space available|Interrupted system call|Out of memory|Resource temporarily unavailable|Too many open files/i;
+
 /** A program that ended with a status other than 0, was killed, or could not be started. */
 export class ExecError extends Error {
   readonly argv: readonly string[];
-  /** Exit status; 128 + signal number if it was killed; -1 if it never started. */
+  /** Exit status; 128 + signal number if it was killed; -1 if it is not there, {@linkcode NOT_STARTED_CODE} if it could not be started. */
   readonly code: number;
   readonly stderr: string;
+  /** In words: `failed with status 1`, `was killed by signal SIGKILL`, `timed out after 30 s`. */
+  readonly ending: string;
+  /** After how many milliseconds it was ended because it had not ended by itself; null if it was not. */
+  readonly timedOutMs: number | null;
 
-  constructor(argv: readonly string[], code: number, stderr: string, options?: ErrorOptions) {
-    const firstLine = stderr.split("\n", 1)[0] ?? "";
-    super(`Command "${argv.join(" ")}" failed with status ${code}: ${firstLine}`, options);
+  constructor(
+    argv: readonly string[],
+    code: number,
+    stderr: string,
+    options?: ErrorOptions & { readonly timedOutMs?: number },
+  ) {
+    const timedOutMs = options?.timedOutMs ?? null;
+    const ending = howItEnded(code, timedOutMs);
+    super(`Command "${argv.join(" ")}" ${ending}${firstLine(stderr)}`, options);
     this.name = "ExecError";
     this.argv = argv;
     this.code = code;
     this.stderr = stderr;
+    this.ending = ending;
+    this.timedOutMs = timedOutMs;
   }
 
   /** True if the thing named in the command does not exist (chain, rule, set, table), as the tools word it. */
@@ -68,13 +108,38 @@ export class ExecError extends Error {
 
   /** True if the program could not be found or may not be started. */
   isMissing(): boolean {
-    return this.code === -1;
+    return this.code === MISSING_CODE;
+  }
+
+  /**
+   * True if this says nothing about what the machine can do: the program was killed, hung, could not be started, or the machine
+   * was short of memory, descriptors or the like. The next try may end otherwise.
+   */
+  isInconclusive(): boolean {
+    return this.timedOutMs !== null || this.code === NOT_STARTED_CODE || signalOf(this.code) !== null ||
+      SHORTAGE_REGEXP.test(this.stderr);
   }
 
   /** True if another program holds the xtables lock or the kernel was short of resources (iptables' status 4). */
   isLockHeld(): boolean {
     return this.code === 4;
   }
+}
+
+function signalOf(code: number): string | null {
+  return SIGNALS[code - 128] ?? null;
+}
+
+function howItEnded(code: number, timedOutMs: number | null): string {
+  if (timedOutMs !== null) return `timed out after ${timedOutMs / 1000} s`;
+  const signal = signalOf(code);
+  return signal === null ? `failed with status ${code}` : `was killed by signal ${signal}`;
+}
+
+/** After a colon; nothing if there is none. */
+function firstLine(text: string): string {
+  const line = text.trimStart().split("\n", 1)[0] ?? "";
+  return line === "" ? "" : `: ${line}`;
 }
 
 /** The node lacks something a feature needs. */

@@ -16,6 +16,7 @@ import { cpuCount } from "../kernel/cpu.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { nodeSysctls } from "../kernel/node_sysctls.ts";
+import { TellingExec } from "../kernel/telling_exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
@@ -96,13 +97,14 @@ export interface Life extends PlannedLife, Omit<Channels, "countRequests">, Prep
  */
 export function planLife(config: KubeProxyConfiguration, lasting: Lasting): PlannedLife {
   candidateModes(config, MODES);
+  const log = openLogger(config.logging, lasting.io, lasting.verbosity);
   return {
     ...lasting,
     config,
     now: { config },
     node: nodeName(config),
-    log: openLogger(config.logging, lasting.io, lasting.verbosity),
-    programs: new EndableExec(lasting.exec),
+    log,
+    programs: new EndableExec(new TellingExec(lasting.exec, log)),
   };
 }
 

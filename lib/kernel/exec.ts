@@ -3,12 +3,13 @@
  *
  * @module
  */
-import { ExecError } from "../errors.ts";
+import { ExecError, NOT_STARTED_CODE } from "../errors.ts";
 import { readOutput } from "./read_output.ts";
+import { TimeLimit } from "./time_limit.ts";
 
 /** What a program left behind. */
 export interface ExecResult {
-  /** Exit status; 128 + signal number if it was killed. */
+  /** Exit status. */
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
@@ -26,7 +27,10 @@ export function wholeText(input: Input): string {
 export interface ExecOptions {
   /** Text for standard input; without it standard input is empty. */
   readonly stdin?: Input;
-  /** Kills the program after this many milliseconds. */
+  /**
+   * Ends the program after this many milliseconds. Without it, after a time that nobody needs: minutes, and more of them for a
+   * long input. One that was started ahead is given the time from when it is fed.
+   */
   readonly timeoutMs?: number;
   /** Added to the environment of this process, which is passed on as a whole. */
   readonly env?: Readonly<Record<string, string>>;
@@ -45,7 +49,8 @@ export interface Exec {
   /**
    * Runs `argv` to its end, whatever its status.
    *
-   * @throws {ExecError} with code -1 if it could not be started (missing, not permitted)
+   * @throws {ExecError} with code -1 if it is missing or not permitted; with `isInconclusive()` if it could not be started, was
+   *   killed, or did not end in time: then there is no status that would say anything
    * @throws the reason of `signal`, if that kept it from being started or from its good end
    */
   run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult>;
@@ -53,37 +58,33 @@ export interface Exec {
 
 const encoder = new TextEncoder();
 
+/** How long a program that was told to end may take for it, before it is killed. */
+const KILL_GRACE_MS = 1_000;
+/** How long is waited for one that was killed: one that hangs in the kernel does not even end then. */
+const ABANDON_MS = 1_000;
+/** How long output is waited for that a killed program may have left in its pipes. */
+const DRAIN_MS = 100;
+
 /**
  * A program that has been started; {@linkcode StartedProgram.finish} takes it to its end. Reading its output begins at once: a full
  * pipe would stop the program, and with it whoever writes to it.
  */
 class StartedProgram {
+  readonly #argv: readonly string[];
   readonly #child: Deno.ChildProcess;
   /** Null: it has none, or somebody feeds it. */
   #input: WritableStream<Uint8Array> | null;
   readonly #result: Promise<ExecResult>;
-  readonly #end = new AbortController();
+  /** Aborted: nothing more is read or written, whoever holds the other ends of its pipes, and nothing is waited for. */
+  readonly #release = new AbortController();
   #isRunning = true;
+  #isEnding = false;
+  #timers: ReturnType<typeof setTimeout>[] = [];
 
-  /** @throws {ExecError} with code -1 if it could not be started */
+  /** @throws {ExecError} if it could not be started */
   constructor(argv: readonly string[], { stdin, env }: ExecOptions) {
-    const [program, ...args] = argv;
-    if (program === undefined) throw new TypeError("Cannot run an empty command");
-    try {
-      this.#child = new Deno.Command(program, {
-        args,
-        stdin: stdin === undefined ? "null" : "piped",
-        stdout: "piped",
-        stderr: "piped",
-        signal: this.#end.signal,
-        ...(env === undefined ? {} : { env: { ...env } }),
-      }).spawn();
-    } catch (error) {
-      if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotCapable) {
-        throw new ExecError(argv, -1, error.message, { cause: error });
-      }
-      throw error;
-    }
+    this.#argv = argv;
+    this.#child = spawn(argv, stdin === undefined ? "null" : "piped", env);
     this.#input = stdin === undefined ? null : this.#child.stdin;
     this.#result = this.#readResult();
     // Whoever finishes it hears of a failure, too; one that is ended before has nobody to tell.
@@ -94,41 +95,112 @@ class StartedProgram {
     return this.#isRunning;
   }
 
+  /** Ends it: asked first, killed if it does not listen, and let go of if even that does not help. */
   end(): void {
-    this.#end.abort();
+    if (this.#isEnding || !this.#isRunning) return;
+    this.#isEnding = true;
+    this.#kill("SIGTERM");
+    this.#after(KILL_GRACE_MS, () => {
+      this.#kill("SIGKILL");
+      this.#after(ABANDON_MS, () => this.#release.abort());
+    });
+    // What it has started itself lives on, maybe, and holds its pipes.
+    void this.#child.status.then(() => this.#after(DRAIN_MS, () => this.#release.abort()));
   }
 
+  /** @throws as {@linkcode Exec.run} */
   async finish({ stdin, signal, timeoutMs }: ExecOptions): Promise<ExecResult> {
     const end = (): void => this.end();
     signal?.addEventListener("abort", end);
-    const timer = timeoutMs === undefined ? undefined : setTimeout(end, timeoutMs);
+    const limit = new TimeLimit(timeoutMs, end);
     try {
       const input = this.#input;
       this.#input = null;
-      if (input !== null && stdin !== undefined) await feed(input, stdin);
+      if (input !== null && stdin !== undefined) await feed(input, stdin, limit, this.#release.signal);
       const result = await this.#result;
-      if (result.code !== 0) signal?.throwIfAborted();
+      // One that ended well just before it was told to has done its work, unless some of what it said was not read.
+      if (result.code !== 0 || this.#release.signal.aborted) {
+        signal?.throwIfAborted();
+        const { exceededMs } = limit;
+        if (exceededMs !== null) {
+          throw new ExecError(this.#argv, result.code, result.stderr, { timedOutMs: exceededMs });
+        }
+      }
+      if (await this.#wasKilled()) throw new ExecError(this.#argv, result.code, result.stderr);
       return result;
     } finally {
-      clearTimeout(timer);
+      limit.stop();
       signal?.removeEventListener("abort", end);
     }
   }
 
   async #readResult(): Promise<ExecResult> {
-    const [stdout, stderr, { code }] = await Promise.all([
-      readOutput(this.#child.stdout),
-      readOutput(this.#child.stderr),
-      this.#child.status,
+    const { signal } = this.#release;
+    const released = new Promise<null>((resolve) => {
+      signal.addEventListener("abort", () => resolve(null), { once: true });
+    });
+    const [stdout, stderr, status] = await Promise.all([
+      readOutput(this.#child.stdout, signal),
+      readOutput(this.#child.stderr, signal),
+      Promise.race([this.#child.status, released]),
     ]);
-    return { code, stdout, stderr };
+    return { code: status?.code ?? KILLED_CODE, stdout, stderr };
+  }
+
+  async #wasKilled(): Promise<boolean> {
+    return !this.#release.signal.aborted && (await this.#child.status).signal !== null;
   }
 
   #ended(): void {
     this.#isRunning = false;
+    for (const timer of this.#timers) clearTimeout(timer);
     // Nobody has fed it, and its reader is gone, which closing may find out.
     void this.#input?.close().catch(ignoreBrokenPipe);
   }
+
+  #kill(signal: Deno.Signal): void {
+    try {
+      this.#child.kill(signal);
+    } catch (error) {
+      // It has ended in the meantime, which its status tells.
+      if (!(error instanceof TypeError || error instanceof Deno.errors.NotFound)) throw error;
+    }
+  }
+
+  #after(ms: number, then: () => void): void {
+    if (this.#isRunning) this.#timers.push(setTimeout(then, ms));
+  }
+}
+
+/** 128 + SIGKILL. */
+const KILLED_CODE = 137;
+
+/** @throws {ExecError} if it could not be started */
+function spawn(
+  argv: readonly string[],
+  stdin: "null" | "piped",
+  env: ExecOptions["env"],
+): Deno.ChildProcess {
+  const [program, ...args] = argv;
+  if (program === undefined) throw new TypeError("Cannot run an empty command");
+  try {
+    return new Deno.Command(program, {
+      args,
+      stdin,
+      stdout: "piped",
+      stderr: "piped",
+      ...(env === undefined ? {} : { env: { ...env } }),
+    }).spawn();
+  } catch (error) {
+    // Of the arguments, which are our own.
+    if (!(error instanceof Error) || error instanceof TypeError) throw error;
+    throw new ExecError(argv, isAbsent(error) ? -1 : NOT_STARTED_CODE, error.message, { cause: error });
+  }
+}
+
+function isAbsent(error: Error): boolean {
+  const { NotFound, NotCapable, PermissionDenied } = Deno.errors;
+  return error instanceof NotFound || error instanceof NotCapable || error instanceof PermissionDenied;
 }
 
 /** A program is started ahead when it has not been run for so long: not between the transactions of one sync. */
@@ -204,11 +276,26 @@ function ignoreBrokenPipe(error: unknown): void {
   if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
 }
 
-async function feed(stdin: WritableStream<Uint8Array>, input: Input): Promise<void> {
+/** Writes all of the input, as fast as it is read; gives up when `until` is aborted. */
+async function feed(
+  stdin: WritableStream<Uint8Array>,
+  input: Input,
+  limit: TimeLimit,
+  until: AbortSignal,
+): Promise<void> {
+  const released = new Promise<void>((resolve) => {
+    until.addEventListener("abort", () => resolve(), { once: true });
+  });
+  await Promise.race([feedAll(stdin, input, limit), released]);
+}
+
+async function feedAll(stdin: WritableStream<Uint8Array>, input: Input, limit: TimeLimit): Promise<void> {
   const writer = stdin.getWriter();
   try {
-    for (const piece of typeof input === "string" ? [input] : input()) {
-      await writer.write(encoder.encode(piece));
+    for (const text of typeof input === "string" ? [input] : input()) {
+      const piece = encoder.encode(text);
+      limit.extend(piece.byteLength);
+      await writer.write(piece);
     }
     await writer.close();
   } catch (error) {

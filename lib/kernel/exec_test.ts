@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
-import { childrenWith } from "../../tests/support/processes.ts";
+import { childrenWith, readUnlessGone } from "../../tests/support/processes.ts";
 import { ExecError } from "../errors.ts";
 import { type ExecOptions, type ExecResult, systemExec } from "./exec.ts";
 
@@ -134,7 +134,8 @@ Deno.test("one that was started ahead obeys the limits of its run", async () => 
       systemExec.run(slow, { stdin, again: true, ...(signal === undefined ? {} : { signal }), ...more });
     assertEquals((await run("end\n", {})).code, 0);
     await until(async () => (await waiting()).length === 1);
-    assertEquals((await run("go on\n", { timeoutMs: 20 })).code, 143);
+    const late = await assertRejects(() => run("go on\n", { timeoutMs: 20 }), ExecError);
+    assertEquals(late.timedOutMs, 20);
     assertEquals((await run("end\n", {})).code, 0);
     await until(async () => (await waiting()).length === 1);
     const one = new AbortController();
@@ -150,6 +151,89 @@ Deno.test("a program that is missing fails with code -1", async () => {
     ExecError,
   );
   assert(error.isMissing());
+});
+
+/** Milliseconds that it took to fail. */
+async function failsIn(
+  argv: readonly string[],
+  options: ExecOptions,
+): Promise<{ readonly error: ExecError; readonly ms: number }> {
+  const startMs = performance.now();
+  const error = await assertRejects(() => systemExec.run(argv, options), ExecError);
+  return { error, ms: performance.now() - startMs };
+}
+
+/** Ends what a test left running on purpose, whose words nobody else uses. */
+async function killLeftover(seconds: string): Promise<void> {
+  const found: number[] = [];
+  for await (const { name } of Deno.readDir("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    const words = (await readUnlessGone(`/proc/${name}/cmdline`)).split("\0");
+    if (words[0] === "sleep" && words[1] === seconds) found.push(Number(name));
+  }
+  for (const pid of found) Deno.kill(pid, "SIGKILL");
+  // Whoever wrote to it hears of it on its way through this process.
+  await sleep(50);
+}
+
+const HANGING: readonly [what: string, argv: readonly string[], options: ExecOptions][] = [
+  ["leaves a child that holds its output", ["sh", "-c", "echo out; sleep 8.125 & wait"], {}],
+  ["ends well itself, and leaves a child that holds its output", ["sh", "-c", "sleep 8.125 & exit 0"], {}],
+  ["does not listen to SIGTERM", ["sh", "-c", "trap '' TERM; sleep 8.125; sleep 8.125"], {}],
+  ["never reads its input", ["sleep", "8.125"], { stdin: "more than a pipe holds\n".repeat(50_000) }],
+  [
+    "leaves a child that holds its input",
+    ["sh", "-c", "exec 3<&0; sleep 8.125 <&3 & wait"],
+    { stdin: "more than a pipe holds\n".repeat(50_000) },
+  ],
+];
+for (const [what, argv, options] of HANGING) {
+  Deno.test(`a time limit holds for a program that ${what}`, async () => {
+    try {
+      const { error, ms } = await failsIn(argv, { ...options, timeoutMs: 100 });
+      assertEquals(error.message.split(":")[0], `Command "${argv.join(" ")}" timed out after 0.1 s`);
+      assert(error.isInconclusive());
+      assert(ms < 6_000, `${ms} ms`);
+    } finally {
+      await killLeftover("8.125");
+    }
+  });
+}
+
+Deno.test("an end holds for a program that leaves a child with its output", async () => {
+  const end = new AbortController();
+  const startMs = performance.now();
+  const ended = systemExec.run(["sh", "-c", "sleep 8.25 & wait"], { signal: end.signal });
+  setTimeout(() => end.abort(), 50);
+  try {
+    await assertRejects(() => ended, DOMException);
+    assert(performance.now() - startMs < 6_000);
+  } finally {
+    await killLeftover("8.25");
+  }
+});
+
+Deno.test("what is still in the pipes of a program that was ended is read", async () => {
+  const said = ["sh", "-c", "echo why it hangs >&2; exec sleep 60"];
+  const { error } = await failsIn(said, { timeoutMs: 500 });
+  assertEquals(error.stderr, "why it hangs\n");
+});
+
+Deno.test("a program that is killed has no status, and its error names the signal", async () => {
+  const { error } = await failsIn(["sh", "-c", "echo almost; kill -KILL $$"], {});
+  assertEquals(error.message, 'Command "sh -c echo almost; kill -KILL $$" was killed by signal SIGKILL');
+  assertEquals([error.code, error.isInconclusive(), error.isMissing()], [137, true, false]);
+});
+
+Deno.test("a program that is there and cannot be started is not missing", async () => {
+  // Longer than any argument may be.
+  const { error } = await failsIn(["true", "x".repeat(200_000)], {});
+  assertEquals([error.isMissing(), error.isInconclusive()], [false, true]);
+});
+
+Deno.test("a status without a word is told without an empty place for it", () => {
+  assertEquals(new ExecError(["nft"], 1, "").message, 'Command "nft" failed with status 1');
+  assertEquals(new ExecError(["nft"], 139, "").message, 'Command "nft" was killed by signal SIGSEGV');
 });
 
 /** Prints by how many kB of memory 300 programs make the process grow. */

@@ -24,8 +24,6 @@ export type NftFailureKind =
 // Of the file that nft reads; with `-f -` it calls it /dev/stdin.
 const COMPLAINT_REGEXP = /^\S*?:(\d+):\d+-\d+: Error: (.*)$/gm;
 const PERMISSION_REGEXP = /Operation not permitted|Permission denied|you must be root/;
-const MACHINE_REGEXP =
-  /Cannot allocate memory|No buffer space available|Interrupted system call|Out of memory/;
 
 /** Every line that nft complains of, in its order. The kernel goes on after a first wrong line, so there may be many. */
 export function nftComplaints(stderr: string): readonly NftComplaint[] {
@@ -48,13 +46,15 @@ export function isWithoutFamily({ stderr }: ExecError): boolean {
   return stderr.includes("Operation not supported");
 }
 
-/** 128 + SIGKILL and SIGTERM: somebody ended it. A crash is something else, and may well come from the text. */
-const KILLED_CODES: readonly number[] = [137, 143];
+/** 128 + SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV. */
+const CRASHED_CODES: readonly number[] = [132, 134, 135, 136, 139];
 
 /** Tells whose fault a failed run of nft is. */
 export function nftFailureKind(error: ExecError): NftFailureKind {
   const { code, stderr } = error;
-  if (error.isMissing() || KILLED_CODES.includes(code) || MACHINE_REGEXP.test(stderr)) return "machine";
+  // A crash is no answer, either, but it may well come from the text.
+  const hasCrashed = CRASHED_CODES.includes(code) && error.timedOutMs === null;
+  if (error.isMissing() || (error.isInconclusive() && !hasCrashed)) return "machine";
   return PERMISSION_REGEXP.test(stderr) ? "permission" : "rejected";
 }
 
@@ -68,7 +68,7 @@ const CONTEXT_LENGTH = 300;
 /** The first complaint in one line, with what was wrong in the text: `No such file or directory: add element …`. */
 export function describeNftFailure(error: ExecError): string {
   const [first] = nftComplaints(error.stderr);
-  if (first === undefined) return error.stderr.split("\n", 1)[0] || `nft ended with status ${error.code}`;
+  if (first === undefined) return error.stderr.split("\n", 1)[0] || `nft ${error.ending}`;
   const lines = error.stderr.split("\n");
   const at = lines.findIndex((line) => line.includes(`: Error: `));
   const text = lines[at + 1] ?? "";

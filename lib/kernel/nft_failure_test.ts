@@ -59,7 +59,7 @@ Deno.test({
       describeNftFailure(new ExecError(ARGV, 1, TWO)),
       "File exists: add element ip kproxy endpoints-tcp { 10.96.0.5 . 80 . 0",
     );
-    assertEquals(describeNftFailure(new ExecError(ARGV, 139, "")), "nft ended with status 139");
+    assertEquals(describeNftFailure(new ExecError(ARGV, 139, "")), "nft was killed by signal SIGSEGV");
     assertEquals(describeNftFailure(new ExecError(ARGV, 1, "Cannot open\nmore")), "Cannot open");
     const long = `add element ip kproxy cluster-ips { ${"10.0.0.1, ".repeat(1000)}bad }`;
     const place = long.indexOf("bad");

@@ -4,7 +4,8 @@
  * @module
  */
 import { ExecError } from "../errors.ts";
-import { type Exec, runOk } from "./exec.ts";
+import { type Exec, type ExecOptions, runOk } from "./exec.ts";
+import { QUICK_LIMIT_MS } from "./time_limit.ts";
 
 /** How it went to make sure of a setting. `found` is the value before. */
 export type SysctlOutcome =
@@ -17,6 +18,9 @@ export type SysctlOutcome =
   /** This kernel does not have it, or not yet (its module is not loaded). */
   | { readonly kind: "missing" };
 
+/** Nothing begins before the settings are known. */
+const QUICK: ExecOptions = { timeoutMs: QUICK_LIMIT_MS };
+
 /**
  * The value of a setting such as `net.ipv4.ip_forward`, or null if this kernel does not have it.
  *
@@ -24,7 +28,7 @@ export type SysctlOutcome =
  */
 export async function readSysctl(exec: Exec, name: string): Promise<string | null> {
   try {
-    return (await runOk(exec, ["sysctl", "-n", name])).trim();
+    return (await runOk(exec, ["sysctl", "-n", name], QUICK)).trim();
   } catch (error) {
     if (error instanceof ExecError && isMissing(error)) return null;
     throw error;
@@ -42,7 +46,7 @@ export async function readSysctls(
 ): Promise<ReadonlyMap<string, string | null>> {
   if (names.length === 0) return new Map();
   const argv = ["sysctl", ...names];
-  const { code, stdout, stderr } = await exec.run(argv);
+  const { code, stdout, stderr } = await exec.run(argv, QUICK);
   // The program goes on after a setting that it cannot read, and only names tell which one is missing then.
   const values = new Map(
     Array.from(stdout.matchAll(/^(\S+) = ?(.*)$/gm), ([, name = "", value = ""]) => [name, value.trim()]),
@@ -88,7 +92,7 @@ export async function changeSysctls(
 async function write(exec: Exec, changes: readonly SysctlChange[]): Promise<ExecError | null> {
   const argv = ["sysctl", "-w", ...changes.map(({ name, value }) => `${name}=${value}`)];
   try {
-    const { code, stderr } = await exec.run(argv);
+    const { code, stderr } = await exec.run(argv, QUICK);
     const message = stderr.trim();
     // Some versions of the program end with 0 even though the kernel refused.
     return code === 0 && message === "" ? null : new ExecError(argv, code, message);

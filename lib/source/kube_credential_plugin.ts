@@ -73,6 +73,8 @@ export class CredentialPluginRunner {
       return "is not among the programs kproxy may start (docs/permissions.md); from source, add " +
         `--allow-run=${this.#plugin.command}`;
     }
+    // Its arguments may be secrets.
+    if (error instanceof ExecError) return error.ending;
     return error instanceof Error ? error.message : String(error);
   }
 }

@@ -46,6 +46,8 @@ export interface StaleFlowOptions {
 
 /** How long deletions may hold up the next sync. */
 const DELETE_BUDGET_MS = 1_000;
+/** How long all of a look may hold up the next sync. One that takes longer, or hangs, goes on beside it. */
+const HOLD_MS = 2_000;
 /** The wait before the rest of what did not fit into the budget. */
 const CONTINUE_MS = 200;
 const FIRST_RETRY_MS = 1_000;
@@ -53,8 +55,9 @@ const MAX_RETRY_MS = 60_000;
 
 /**
  * Level-triggered: looks at the whole table after a sync that wrote everything (so also after a start and after somebody
- * removed our rules), or changed a UDP Service or its endpoints; and again until it worked. It must run between syncs, never
- * beside one: else a flow to an endpoint that the next sync adds would count as stale.
+ * removed our rules), or changed a UDP Service or its endpoints; and again until it worked. What is stale is decided between
+ * syncs, never beside one: else a flow to an endpoint that the next sync adds would count as stale. Programs that take long are
+ * not waited for: rules in force matter more than flows that are left over.
  */
 export class StaleFlowReconciler {
   readonly #options: StaleFlowOptions;
@@ -63,6 +66,14 @@ export class StaleFlowReconciler {
   /** What the newest rules translate. */
   #targets: UdpTargets = NO_UDP_TARGETS;
   #needed = true;
+  /** Counts what changed {@linkcode StaleFlowReconciler.#targets}. */
+  #generation = 0;
+  /** The look under way; it never rejects. */
+  #running: Promise<void> | undefined;
+  /** Resolves the wait of a look for the end of a sync. */
+  #onBetweenSyncs: (() => void) | undefined;
+  /** The look before took longer than syncs wait for it. */
+  #isSlow = false;
   #failures = 0;
   #toldProblem = "";
   #retryTimer: ReturnType<typeof setTimeout> | undefined;
@@ -72,20 +83,51 @@ export class StaleFlowReconciler {
     this.#options = options;
   }
 
-  /** Never rejects: rules that are in force matter more than flows that are left over. */
+  /** Never rejects, and never takes long, whatever becomes of the look. */
   async afterSync(outcome: SyncOutcome): Promise<void> {
     const { full, udpServicesChanged, udpEndpointsChanged, state } = outcome;
     if (full || udpServicesChanged || udpEndpointsChanged) {
       this.#former = this.#needed ? unionOfTargets(this.#former, this.#targets) : this.#targets;
       this.#targets = udpTargets(state);
       this.#needed = true;
+      this.#generation++;
     }
     if (!this.#needed) return;
-    clearTimeout(this.#retryTimer);
-    if (isEmpty(this.#targets) && isEmpty(this.#former)) {
-      this.#needed = false;
+    if (this.#running === undefined) {
+      clearTimeout(this.#retryTimer);
+      if (isEmpty(this.#targets) && isEmpty(this.#former)) {
+        this.#needed = false;
+        return;
+      }
+      this.#running = this.#look().finally(() => this.#running = undefined);
+      // One that was slow is not waited for again before another one was not.
+      if (this.#isSlow) return;
+    } else if (this.#onBetweenSyncs === undefined) {
+      // It still reads.
       return;
     }
+    this.#onBetweenSyncs?.();
+    await this.#hold(this.#running);
+  }
+
+  /** Ends retries. */
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#retryTimer);
+    this.#onBetweenSyncs?.();
+  }
+
+  /** Waits for a look, but not for long. */
+  async #hold(look: Promise<void>): Promise<void> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<"late">((resolve) => {
+      timer = setTimeout(() => resolve("late"), HOLD_MS);
+    });
+    this.#isSlow = await Promise.race([look, late]) === "late";
+    clearTimeout(timer);
+  }
+
+  async #look(): Promise<void> {
     try {
       await this.#reconcile();
       this.#failures = 0;
@@ -95,17 +137,26 @@ export class StaleFlowReconciler {
     }
   }
 
-  /** Ends retries. */
-  stop(): void {
-    this.#stopped = true;
-    clearTimeout(this.#retryTimer);
+  /** Resolves when no sync is under way: at once while the sync that began the look waits for it. */
+  async #betweenSyncs(): Promise<void> {
+    if (!this.#isSlow || this.#stopped) return;
+    const between = new Promise<void>((resolve) => {
+      this.#onBetweenSyncs = resolve;
+    });
+    this.#options.requestSync();
+    await between;
+    this.#onBetweenSyncs = undefined;
   }
 
   async #reconcile(): Promise<void> {
     const { family, conntrack, log, observe, nowMs } = this.#options;
+    const generation = this.#generation;
     const startMs = nowMs();
     const { text, complete } = await conntrack.dump(family);
     const dumpMs = nowMs() - startMs;
+    await this.#betweenSyncs();
+    if (this.#stopped) return;
+    // Those of now: what syncs have added since the table was read is not stale, either.
     const nodePortIps = new Set(this.#options.nodePortIps());
     const rules: FlowRules = {
       targets: this.#targets,
@@ -125,7 +176,8 @@ export class StaleFlowReconciler {
         took: `${Math.round(durationMs)}ms`,
       }, 1);
     }
-    if (complete && now.length === deletions.length) {
+    // What a sync changed meanwhile may have left flows that were not there when the table was read.
+    if (complete && now.length === deletions.length && generation === this.#generation) {
       this.#needed = false;
       this.#former = NO_UDP_TARGETS;
     } else {
@@ -137,7 +189,7 @@ export class StaleFlowReconciler {
     const { family, log, random } = this.#options;
     this.#failures++;
     const isMissing = error instanceof ExecError && error.isMissing();
-    const problem = error instanceof ExecError ? `${error.code} ${error.stderr}` : String(error);
+    const problem = error instanceof ExecError ? `${error.ending} ${error.stderr}` : String(error);
     // Told once: it is tried again for as long as the proxy runs.
     if (problem === this.#toldProblem) {
       log.info("Still cannot look for stale UDP flows", { family, err: error }, 2);

@@ -261,6 +261,94 @@ Deno.test("a table that was read only in part is read again", async () => {
   assertEquals(setup.table.flows, []);
 });
 
+/** A table whose next read takes until it is let go of. */
+function slowRead(setup: Setup): { readonly release: () => void; readonly fail: (error: Error) => void } {
+  const gate = Promise.withResolvers<void>();
+  const fast = setup.table.run.bind(setup.table);
+  setup.table.run = async (...args) => {
+    setup.table.run = fast;
+    // Read before it is held up: what comes later is not seen.
+    const result = await fast(...args);
+    await gate.promise;
+    return result;
+  };
+  return { release: () => gate.resolve(), fail: (error) => gate.reject(error) };
+}
+
+/** Resolves true if a sync ends within so much fake time. */
+async function syncsWithin(time: FakeTime, setup: Setup, ms: number): Promise<boolean> {
+  let done = false;
+  const sync = setup.sync().then(() => done = true);
+  await time.tickAsync(ms);
+  if (done) await sync;
+  return done;
+}
+
+Deno.test("a program that hangs holds up one sync for two seconds, and no other one", async () => {
+  using time = new FakeTime();
+  const setup = new Setup();
+  setup.service(DNS);
+  setup.endpoints(A);
+  const hanging = slowRead(setup);
+  assertEquals(await syncsWithin(time, setup, 1_000), false);
+  await time.tickAsync(1_000);
+  for (const ips of [[B], [A, B], [A]]) {
+    setup.endpoints(...ips);
+    assert(await syncsWithin(time, setup, 0), "a sync beside the program that hangs");
+  }
+  assertEquals(setup.table.runs.length, 1);
+  hanging.fail(new ExecError(["conntrack"], 137, "", { timedOutMs: 30_000 }));
+  await time.tickAsync(1_000);
+  assertEquals(setup.requests, 1);
+  assertEquals(setup.lines.length, 1);
+  assert(setup.lines[0]?.includes("timed out after 30 s"), setup.lines[0]);
+  // It still hangs: now nobody waits.
+  slowRead(setup).fail(new ExecError(["conntrack"], 137, "", { timedOutMs: 30_000 }));
+  assert(await syncsWithin(time, setup, 0), "the next try");
+});
+
+Deno.test("a table that takes long to read is compared between syncs, with what they made of it", async () => {
+  using time = new FakeTime();
+  const setup = new Setup();
+  setup.service(DNS);
+  setup.endpoints(A);
+  setup.table.add(CLIENT, VIP, `${A}:5353`);
+  setup.table.add("10.0.0.5:4001", VIP, `${B}:5353`);
+  setup.table.add("10.0.0.5:4002", VIP, "10.244.1.5:5353");
+  const { release } = slowRead(setup);
+  await syncsWithin(time, setup, 2_000);
+  setup.endpoints(B);
+  await setup.sync();
+  setup.table.add("10.0.0.5:4003", VIP, "10.244.1.6:5353");
+  release();
+  await time.tickAsync(0);
+  assertEquals([setup.requests, setup.table.flows.length], [1, 4], "nothing is deleted beside a sync");
+  await setup.sync();
+  const left = `10.0.0.5:4001 > ${VIP} < ${B}:5353`;
+  const unseen = `10.0.0.5:4003 > ${VIP} < 10.244.1.6:5353`;
+  assertEquals(setup.table.flows, [left, unseen]);
+  await time.tickAsync(200);
+  assertEquals(setup.requests, 2, "the table has changed since it was read");
+  await setup.sync();
+  assertEquals(setup.table.flows, [left]);
+  await time.tickAsync(60_000);
+  assertEquals(setup.requests, 2, "all is well now");
+});
+
+Deno.test("the end does not wait for a program that hangs", async () => {
+  using time = new FakeTime();
+  const setup = new Setup();
+  setup.service(DNS);
+  setup.endpoints(A);
+  setup.table.add(CLIENT, VIP);
+  const { release } = slowRead(setup);
+  await syncsWithin(time, setup, 2_000);
+  setup.reconciler.stop();
+  release();
+  await time.tickAsync(60_000);
+  assertEquals([setup.requests, setup.table.flows.length], [0, 1]);
+});
+
 Deno.test("after the end nothing is asked for any more", async () => {
   using time = new FakeTime();
   const setup = new Setup();

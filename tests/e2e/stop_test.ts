@@ -8,7 +8,7 @@ import { KproxyProcess } from "../support/kproxy_process.ts";
 import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
 import { childrenWith, readUnlessGone } from "../support/processes.ts";
 import { e2eTest, program } from "../support/skip.ts";
-import { findProgram } from "../../tools/setup.ts";
+import { StubProgram } from "../support/stub_program.ts";
 
 /** Many times what a quiet machine shows (1.1 s), and far less than the programs take here. */
 const LIMIT_MS = 20_000;
@@ -67,7 +67,7 @@ for (const { when, mode, name, args, after: [message, times], says } of CASES) {
     program(name),
   ], async () => {
     await using web = await WebLab.create();
-    await using bin = await SlowProgram.create(name, args);
+    await using bin = await StubProgram.create(name, args, "exec sleep 60");
     await using kproxy = KproxyProcess.spawn({
       ...web.options([`--proxy-mode=${mode}`]),
       path: bin.folder,
@@ -109,46 +109,6 @@ async function childRunning(parent: number, words: string): Promise<number> {
     await sleep(20);
   }
   throw new Error(`${parent} has no such child`);
-}
-
-/** A program that is the real one but for some arguments: with those it never ends. */
-class SlowProgram implements AsyncDisposable {
-  readonly folder: string;
-
-  private constructor(folder: string) {
-    this.folder = folder;
-  }
-
-  static async create(name: string, args: string): Promise<SlowProgram> {
-    const folder = await Deno.makeTempDir({ prefix: "kproxy-slow-" });
-    const pattern = args.split("*").map((part) => part === "" ? "" : `"${part}"`).join("*");
-    const script = `#!/bin/sh
-case "$*" in
-  ${pattern}) echo $$ > ${folder}/pid; exec sleep 60;;
-  *) exec ${findProgram(name)} "$@";;
-esac
-`;
-    await Deno.writeTextFile(`${folder}/${name}`, script, { mode: 0o755 });
-    return new SlowProgram(folder);
-  }
-
-  /** Resolves to its process id once it was started. */
-  async started(): Promise<number> {
-    for (let tries = 0; tries < 3_000; tries++) {
-      try {
-        const text = await Deno.readTextFile(`${this.folder}/pid`);
-        if (text.endsWith("\n")) return Number(text);
-      } catch (error) {
-        if (!(error instanceof Deno.errors.NotFound)) throw error;
-      }
-      await sleep(20);
-    }
-    throw new Error("the slow program was not started");
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await Deno.remove(this.folder, { recursive: true });
-  }
 }
 
 /** True if the process ends: a signal that was sent takes its time on a busy machine. */

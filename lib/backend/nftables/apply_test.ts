@@ -294,7 +294,7 @@ Deno.test("a check that a sync overtakes says nothing, one that cannot be made f
   fake.fail = () => ({ code: 1, stdout: "", stderr: "Operation not permitted (you must be root)\n" });
   await assertRejects(() => proxier.checkCanary(), ExecError, "not permitted");
   fake.fail = () => ({ code: 139, stdout: "", stderr: "" });
-  await assertRejects(() => proxier.checkCanary(), ExecError, "139");
+  await assertRejects(() => proxier.checkCanary(), ExecError, "SIGSEGV");
 });
 
 Deno.test("new settings make the next sync a full one, also when they come during a sync", NONE, async () => {
