@@ -30,7 +30,7 @@ e2eTest("a conntrack that hangs holds up no rules", WEB_NEEDS, async () => {
     const wanted = pods.map((ip) => `${ip}:8080`);
     const served = async (): Promise<boolean> => {
       const rules = await web.lab.node.netns.run(["iptables-save", "-t", "nat"]);
-      const now = [...rules.matchAll(/shop\/web:http .* --to-destination (\S+)/g)].map(([, to]) => to);
+      const now = [...rules.matchAll(/shop\/web:http.* --to-destination (\S+)/g)].map(([, to]) => to);
       return String(now.toSorted()) === String(wanted.toSorted());
     };
     while (!await served()) {
