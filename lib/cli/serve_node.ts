@@ -12,6 +12,7 @@ import { ChangeTracker } from "../model/change_tracker.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import {
+  destinationRefusedEvent,
   healthServerFailedEvent,
   metricsServerFailedEvent,
   modeFallbackEvent,
@@ -215,6 +216,11 @@ function makeRunner(
       family,
       node: { name: node, zone: "" },
       report: (problem) => log.warn("Object is only partly usable", { problem }),
+      onUnserved: (unserved) => {
+        log.warn("Part of a Service is not served", { family, ...unserved });
+        events.recorder.record(destinationRefusedEvent(node, unserved));
+      },
+      onResolved: (resolved) => log.info("Part of a Service is no longer refused", { family, ...resolved }),
       startedAtMs: wallClockMs(),
     }),
     proxier,

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { DestinationClaims, type UnservedDestination } from "./destination_claims.ts";
 import { sameEndpoints } from "./endpoint.ts";
 import { type EndpointsByPort, EndpointSliceCache } from "./endpoint_slices.ts";
 import { namespacedName } from "./names.ts";
@@ -16,6 +17,10 @@ export interface ChangeTrackerOptions {
   readonly node: NodeFacts;
   /** Receives one line per part of an object that is left out. */
   readonly report?: Report;
+  /** Hears once of each destination that a Service asks for and does not get. */
+  readonly onUnserved?: (unserved: UnservedDestination) => void;
+  /** Hears of each of those that the Service gets now, or does not ask for any more. */
+  readonly onResolved?: (resolved: Omit<UnservedDestination, "reason">) => void;
   /** Milliseconds since the epoch at which watching began: trigger times up to then say nothing about this process. */
   readonly startedAtMs?: number;
 }
@@ -24,7 +29,10 @@ export interface ChangeTrackerOptions {
 export interface Checkout {
   /** The same object at every checkout; its maps are updated in place by the next one. */
   readonly state: ProxyState;
-  /** Services whose ports or endpoints are different now; some may be gone. */
+  /**
+   * Services whose ports or endpoints are different now, be it because of another Service that wants the same; some may
+   * be gone.
+   */
   readonly updatedServices: ReadonlySet<NamespacedName>;
   /** `last-change-trigger-time` of the slices that changed, in order of arrival. */
   readonly triggerTimesMs: readonly number[];
@@ -49,15 +57,20 @@ interface MutableState extends ProxyState {
  */
 export class ChangeTracker {
   readonly #report: Report;
+  readonly #options: Pick<ChangeTrackerOptions, "onUnserved" | "onResolved">;
   readonly #startedAtMs: number;
   readonly #state: MutableState;
+  readonly #claims: DestinationClaims;
+  /** Service → its addresses that no Service may have, and why; nearly always none. */
+  readonly #unfit = new Map<NamespacedName, ReadonlyMap<string, string>>();
   readonly #slices: EndpointSliceCache;
-  /** Services whose ports will differ from the state's, with the ports they will have. */
+  /** Services whose ports will differ from those last checked out, with the ports they will have. */
   readonly #pendingServices = new Map<NamespacedName, readonly ServicePort[]>();
   #triggerTimesMs: number[] = [];
 
   constructor(options: ChangeTrackerOptions) {
     this.#report = options.report ?? (() => {});
+    this.#options = options;
     this.#startedAtMs = options.startedAtMs ?? -Infinity;
     this.#state = {
       family: options.family,
@@ -66,6 +79,7 @@ export class ChangeTracker {
       endpoints: new Map(),
       endpointCount: 0,
     };
+    this.#claims = new DestinationClaims(this.#state.services);
     this.#slices = new EndpointSliceCache({
       family: options.family,
       nodeName: options.node.name,
@@ -82,8 +96,9 @@ export class ChangeTracker {
     const service = current ?? old;
     if (service === undefined) return this.#pendingServices.size > 0;
     const name = namespacedName(service.namespace, service.name);
-    const ports = current === undefined ? [] : servicePorts(current, this.#state.family, this.#report);
-    if (sameServicePorts(this.#state.services.get(name) ?? [], ports)) this.#pendingServices.delete(name);
+    const ports = current === undefined ? [] : this.#servicePorts(name, current);
+    if (current === undefined) this.#unfit.delete(name);
+    if (sameServicePorts(this.#claims.declared(name), ports)) this.#pendingServices.delete(name);
     else this.#pendingServices.set(name, ports);
     return this.#pendingServices.size > 0;
   }
@@ -124,9 +139,13 @@ export class ChangeTracker {
     const updatedServices = new Set<NamespacedName>();
     let udpEndpointsChanged = false;
     let udpServicesChanged = false;
-    for (const [name, ports] of this.#pendingServices) {
-      if (ports.some(isUdp) || this.#state.services.get(name)?.some(isUdp)) udpServicesChanged = true;
-      this.#setPorts(name, ports);
+    for (const [name, { served, lost, lostBefore }] of this.#claims.update(this.#pendingServices)) {
+      this.#tell(name, lostBefore, lost);
+      const before = this.#state.services.get(name) ?? [];
+      this.#setPorts(name, served);
+      // Only what it does not get may have changed.
+      if (sameServicePorts(before, served)) continue;
+      if (served.some(isUdp) || before.some(isUdp)) udpServicesChanged = true;
       updatedServices.add(name);
     }
     this.#pendingServices.clear();
@@ -140,6 +159,34 @@ export class ChangeTracker {
     const triggerTimesMs = this.#triggerTimesMs;
     this.#triggerTimesMs = [];
     return { state: this.#state, updatedServices, triggerTimesMs, udpEndpointsChanged, udpServicesChanged };
+  }
+
+  #servicePorts(name: NamespacedName, service: Service): readonly ServicePort[] {
+    const unfit = new Map<string, string>();
+    const ports = servicePorts(
+      service,
+      this.#state.family,
+      this.#report,
+      (destination, reason) => unfit.set(destination, reason),
+    );
+    this.#tell(name, this.#unfit.get(name) ?? NONE_UNSERVED, unfit);
+    if (unfit.size > 0) this.#unfit.set(name, unfit);
+    else this.#unfit.delete(name);
+    return ports;
+  }
+
+  /** Of what is not served now, and was until now. */
+  #tell(
+    service: NamespacedName,
+    before: ReadonlyMap<string, string>,
+    now: ReadonlyMap<string, string>,
+  ): void {
+    for (const [destination, reason] of now) {
+      if (!before.has(destination)) this.#options.onUnserved?.({ service, destination, reason });
+    }
+    for (const destination of before.keys()) {
+      if (!now.has(destination)) this.#options.onResolved?.({ service, destination });
+    }
   }
 
   #setPorts(name: NamespacedName, ports: readonly ServicePort[]): void {
@@ -167,6 +214,7 @@ export class ChangeTracker {
 }
 
 const NO_ENDPOINTS: EndpointsByPort = new Map();
+const NONE_UNSERVED: ReadonlyMap<string, string> = new Map();
 
 function sameEndpointsByPort(left: EndpointsByPort, right: EndpointsByPort): boolean {
   if (left.size !== right.size) return false;

@@ -143,7 +143,7 @@ Deno.test("slices that change without changing the endpoints update nothing", pu
 
 Deno.test("endpoints are counted only where a port of a Service leads to them", pure, () => {
   const tracker = newTracker();
-  const service = testService({ ports: [testPort({ name: "a" }), testPort({ name: "b" })] });
+  const service = testService({ ports: [testPort({ name: "a" }), testPort({ name: "b", port: 81 })] });
   const count = (): number => tracker.checkout().state.endpointCount;
   tracker.updateEndpointSlice(
     testSlice({

@@ -95,6 +95,23 @@ export function isUnspecified(ip: Ip): boolean {
   return ip.text === "0.0.0.0" || ip.text === "::";
 }
 
+/**
+ * What kind of address it is if it names no host of its own beyond this machine or this link, e.g. `a loopback address`; null
+ * for all others.
+ */
+export function specialUse(ip: Ip): string | null {
+  const [first = 0, second = 0] = ip.bytes;
+  if (isUnspecified(ip)) return "the unspecified address";
+  if (isLoopback(ip)) return "a loopback address";
+  if (ip.family === "IPv4") {
+    if (first === 169 && second === 254) return "a link-local address";
+    if (first >= 224 && first < 240) return "a multicast address";
+    return ip.text === "255.255.255.255" ? "the broadcast address" : null;
+  }
+  if (first === 0xfe && (second & 0xc0) === 0x80) return "a link-local address";
+  return first === 0xff ? "a multicast address" : null;
+}
+
 /** `ip:port`, or `[ip]:port` if `ip` is an IPv6 address. */
 export function joinHostPort(ip: string, port: number): string {
   return ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;

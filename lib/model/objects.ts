@@ -35,6 +35,8 @@ export interface Service {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
+  /** Seconds since the epoch, of `metadata.creationTimestamp`; null if absent or unparsable, as in most manifests. */
+  readonly createdAtSeconds: number | null;
   readonly type: "ClusterIP" | "NodePort" | "LoadBalancer" | "ExternalName";
   /** `""`, `"None"` or an address. */
   readonly clusterIP: string;

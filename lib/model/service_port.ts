@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { parseCidr, parseIp } from "./ip.ts";
+import { parseCidr, parseIp, specialUse } from "./ip.ts";
 import { ipvsWishes, NO_IPVS_WISHES } from "./ipvs_wishes.ts";
 import { namespacedName, servicePortKey, servicePortText } from "./names.ts";
 import type { IpFamily, LoadBalancerIngress, Service } from "./objects.ts";
@@ -12,6 +12,11 @@ import type { ServicePort } from "./state.ts";
 /** Receives one readable line about a part of an object that the proxy leaves out. */
 export type Report = (problem: string) => void;
 
+/**
+ * Receives each address that a Service may not have, e.g. `external IP 127.0.0.1`, and why.
+ */
+export type ReportUnfit = (destination: string, reason: string) => void;
+
 const ignore: Report = () => {};
 
 /**
@@ -19,12 +24,14 @@ const ignore: Report = () => {};
  * ExternalName, no cluster IP of the family).
  *
  * Source: kube-proxy 1.36 ServicePortMap; differs: a cluster IP that does not parse, or is not of the family that
- * `ipFamilies` claims, leaves the Service out.
+ * `ipFamilies` claims, leaves the Service out; external and load-balancer IPs of special use are left out, because with them
+ * a Service would take the node's own traffic, or its neighbours'.
  */
 export function servicePorts(
   service: Service,
   family: IpFamily,
   report: Report = ignore,
+  unfit: ReportUnfit = ignore,
 ): readonly ServicePort[] {
   if (service.clusterIP === "" || service.clusterIP === "None" || service.type === "ExternalName") return [];
   const name = namespacedName(service.namespace, service.name);
@@ -36,12 +43,14 @@ export function servicePorts(
   const shared = {
     namespacedName: name,
     clusterIP,
-    externalIPs: addressesOf(service.externalIPs, family, "spec.externalIPs", complain),
+    createdAtSeconds: service.createdAtSeconds,
+    externalIPs: addressesOf(service.externalIPs, family, EXTERNAL_IPS, complain, unfit),
     loadBalancerVIPs: addressesOf(
       service.loadBalancerIngress.filter(isVip).map((ingress) => ingress.ip),
       family,
-      "status.loadBalancer.ingress",
+      LOAD_BALANCER_IPS,
       complain,
+      unfit,
     ),
     loadBalancerSourceRanges: sourceRangesOf(service.loadBalancerSourceRanges, family, complain),
     stickyMaxAgeSeconds: service.sessionAffinity === "ClientIP" ? service.affinityTimeoutSeconds : 0,
@@ -97,7 +106,7 @@ export function usesLocalEndpoints(port: ServicePort): boolean {
   return port.internalPolicyLocal || (port.externalPolicyLocal && isExternallyAccessible(port));
 }
 
-/** True if a planner would write the same for both; the order of ports and addresses counts. */
+/** True if a planner would write the same for both, and they have the same rank; the order of ports and addresses counts. */
 export function sameServicePorts(left: readonly ServicePort[], right: readonly ServicePort[]): boolean {
   return left.length === right.length &&
     left.every((port, index) => {
@@ -108,6 +117,7 @@ export function sameServicePorts(left: readonly ServicePort[], right: readonly S
 
 function sameServicePort(left: ServicePort, right: ServicePort): boolean {
   return left.key === right.key &&
+    left.createdAtSeconds === right.createdAtSeconds &&
     left.clusterIP === right.clusterIP &&
     left.port === right.port &&
     left.nodePort === right.nodePort &&
@@ -158,18 +168,30 @@ function isVip(ingress: LoadBalancerIngress): boolean {
   return ingress.ipMode === "VIP";
 }
 
+interface AddressKind {
+  readonly field: string;
+  readonly what: string;
+}
+
+const EXTERNAL_IPS: AddressKind = { field: "spec.externalIPs", what: "external IP" };
+const LOAD_BALANCER_IPS: AddressKind = { field: "status.loadBalancer.ingress", what: "load-balancer IP" };
+
 function addressesOf(
   texts: readonly string[],
   family: IpFamily,
-  field: string,
+  { field, what }: AddressKind,
   complain: Report,
+  unfit: ReportUnfit,
 ): readonly string[] {
   const kept: string[] = [];
   for (const text of texts) {
     if (text.trim() === "") continue;
     const ip = parseIp(text);
     if (ip === null) complain(`${field} has "${text}", which is not an IP address; it is skipped`);
-    else if (ip.family === family) kept.push(ip.text);
+    if (ip?.family !== family) continue;
+    const special = specialUse(ip);
+    if (special === null) kept.push(ip.text);
+    else unfit(`${what} ${ip.text}`, `it is ${special}`);
   }
   return kept;
 }

@@ -301,6 +301,7 @@ Deno.test("two lists of ports differ if any field that rules are made of differs
   assert(same({}));
   const different: readonly Partial<ServicePort>[] = [
     { key: "shop/web/UDP" },
+    { createdAtSeconds: 1 },
     { clusterIP: "10.96.0.11" },
     { port: 81 },
     { nodePort: 30000 },

@@ -16,6 +16,8 @@ export type ServicePortKey = string;
 export interface ServicePort {
   readonly key: ServicePortKey;
   readonly namespacedName: NamespacedName;
+  /** When its Service was created, in seconds since the epoch; null if nobody says. */
+  readonly createdAtSeconds: number | null;
   /** `ns/name:port`, or `ns/name` for an unnamed port: for comments, logs and chain hashes. */
   readonly text: string;
   readonly portName: string;
@@ -61,7 +63,10 @@ export interface NodeFacts {
 export interface ProxyState {
   readonly family: IpFamily;
   readonly node: NodeFacts;
-  /** Service → its ports of this family, in spec order; Services without any are absent. */
+  /**
+   * Service → its ports of this family, in spec order; Services without any are absent. What a port does not get because
+   * it is another Service's (`destination_claims.ts`) is left out, so no two ports here want the same destination.
+   */
   readonly services: ReadonlyMap<NamespacedName, readonly ServicePort[]>;
   /** Service → port key → endpoints sorted by key; ports without endpoints are absent. */
   readonly endpoints: ReadonlyMap<NamespacedName, ReadonlyMap<ServicePortKey, readonly Endpoint[]>>;

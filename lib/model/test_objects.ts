@@ -25,6 +25,7 @@ export function testService(fields: Partial<Service> = {}): Service {
     namespace: "shop",
     name: "web",
     uid: "",
+    createdAtSeconds: null,
     type: "ClusterIP",
     clusterIP,
     clusterIPs: [clusterIP],
@@ -102,6 +103,7 @@ export function testServicePort(fields: Partial<ServicePort> = {}): ServicePort 
   return {
     key: "shop/web/TCP",
     namespacedName: "shop/web",
+    createdAtSeconds: null,
     text: "shop/web",
     portName: "",
     protocol: "TCP",

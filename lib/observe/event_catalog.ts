@@ -105,6 +105,24 @@ export function serviceQuarantinedEvent(
   };
 }
 
+/** A Service asks for an address or node port that is another's, or that no Service may have. */
+export function destinationRefusedEvent(
+  node: string,
+  { service, destination, reason }: {
+    readonly service: NamespacedName;
+    readonly destination: string;
+    readonly reason: string;
+  },
+): ProxyEvent {
+  return {
+    type: "Warning",
+    reason: "DestinationRefused",
+    action: "Sync",
+    note: `node ${node} does not serve ${destination} of ${service}: ${reason}`,
+    regarding: serviceSubject(service),
+  };
+}
+
 function startWarning(node: string, reason: string, note: string): ProxyEvent {
   return { type: "Warning", reason, action: START, note, regarding: nodeSubject(node) };
 }

@@ -39,6 +39,8 @@ const POLICIES: readonly TrafficPolicy[] = ["Cluster", "Local"];
 const AFFINITIES: readonly Service["sessionAffinity"][] = ["None", "ClientIP"];
 const DEFAULT_AFFINITY_TIMEOUT_SECONDS = 10800;
 const MAX_AFFINITY_TIMEOUT_SECONDS = 86400;
+/** The beginning of an RFC 3339 time: what else `Date.parse` reads is none. */
+const TIMESTAMP_REGEXP = /^\d{4}-\d\d-\d\dT/;
 
 /**
  * Decodes a v1 Service.
@@ -56,6 +58,7 @@ export function decodeService(raw: unknown, options: DecodeOptions = {}): Servic
     namespace,
     name,
     uid: inside("metadata", () => textAt(metadata, "uid")),
+    createdAtSeconds: inside("metadata", () => createdAtSeconds(metadata)),
     ...annotationsOf(metadata),
     ...fields,
     loadBalancerIngress: inside("status", () => decodeIngress(objectAt(object, "status"), options)),
@@ -64,8 +67,14 @@ export function decodeService(raw: unknown, options: DecodeOptions = {}): Servic
 
 type ServiceSpec = Omit<
   Service,
-  "kind" | "namespace" | "name" | "uid" | "annotations" | "loadBalancerIngress"
+  "kind" | "namespace" | "name" | "uid" | "createdAtSeconds" | "annotations" | "loadBalancerIngress"
 >;
+
+function createdAtSeconds(metadata: RawObject): number | null {
+  const text = textAt(metadata, "creationTimestamp");
+  const ms = TIMESTAMP_REGEXP.test(text) ? Date.parse(text) : NaN;
+  return Number.isNaN(ms) ? null : Math.floor(ms / 1000);
+}
 
 /** Only those that the proxy reads: others may be long, and change without meaning anything to it. */
 function annotationsOf(metadata: RawObject): Pick<Service, "annotations"> {

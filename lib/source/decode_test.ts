@@ -18,6 +18,7 @@ pure("a Service gets every default", () => {
     namespace: "shop",
     name: "web",
     uid: "u1",
+    createdAtSeconds: null,
     type: "ClusterIP",
     clusterIP: "10.96.0.1",
     clusterIPs: ["10.96.0.1"],

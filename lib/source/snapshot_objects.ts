@@ -55,11 +55,20 @@ export function decodeSnapshotObject(raw: unknown): ApiObject {
 }
 
 function encodeService(service: Service): RawObject {
-  const { kind, namespace, name, uid, loadBalancerIngress, ...fields } = service;
+  const { kind, namespace, name, uid, createdAtSeconds, annotations, loadBalancerIngress, ...fields } =
+    service;
   const { affinityTimeoutSeconds: timeoutSeconds, ...spec } = fields;
   return {
     kind,
-    metadata: { namespace, name, ...(uid === "" ? {} : { uid }) },
+    metadata: {
+      namespace,
+      name,
+      ...(uid === "" ? {} : { uid }),
+      ...(createdAtSeconds === null
+        ? {}
+        : { creationTimestamp: new Date(createdAtSeconds * 1000).toISOString() }),
+      ...(annotations === undefined ? {} : { annotations }),
+    },
     spec: { ...spec, sessionAffinityConfig: { clientIP: { timeoutSeconds } } },
     ...(loadBalancerIngress.length === 0
       ? {}

@@ -23,6 +23,8 @@ const OBJECTS: readonly ApiObject[] = [
   testService({
     name: "all",
     uid: "u1",
+    createdAtSeconds: Date.UTC(2025, 4, 6, 7, 8, 9) / 1000,
+    annotations: { "kproxy.io/ipvs-scheduler": "lc" },
     type: "LoadBalancer",
     clusterIPs: ["10.96.0.10", "fd00::10"],
     ipFamilies: ["IPv4", "IPv6"],

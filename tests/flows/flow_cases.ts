@@ -5,6 +5,7 @@
  */
 import { AFFINITY_CASES } from "./cases/affinity.ts";
 import { CLUSTER_IP_CASES } from "./cases/cluster_ip.ts";
+import { CONTESTED_CASES } from "./cases/contested.ts";
 import { ENDPOINT_CASES } from "./cases/endpoints.ts";
 import { EXTERNAL_IP_CASES } from "./cases/external_ip.ts";
 import { LOAD_BALANCER_CASES } from "./cases/load_balancer.ts";
@@ -22,4 +23,5 @@ export const FLOW_CASES: readonly FlowCase[] = [
   ...ENDPOINT_CASES,
   ...SERVICE_CASES,
   ...NODE_CASES,
+  ...CONTESTED_CASES,
 ];

@@ -9,6 +9,8 @@ export type ApiJson = Readonly<Record<string, unknown>>;
 
 /** The parts of a Service spec a case names; the rest is what the API server would fill in. */
 export interface ServiceSpec {
+  /** `metadata.creationTimestamp`. */
+  readonly createdAt?: string;
   readonly type?: "ClusterIP" | "NodePort" | "LoadBalancer" | "ExternalName";
   readonly clusterIP?: string;
   readonly clusterIPs?: readonly string[];
@@ -52,11 +54,11 @@ function servicePortJson(text: string): ApiJson {
 
 /** A Service called `namespace/name`. */
 export function service(fullName: string, spec: ServiceSpec): ApiJson {
-  const { ports, ingress, ...rest } = spec;
+  const { ports, ingress, createdAt, ...rest } = spec;
   return {
     apiVersion: "v1",
     kind: "Service",
-    metadata: words(fullName),
+    metadata: { ...words(fullName), ...(createdAt === undefined ? {} : { creationTimestamp: createdAt }) },
     spec: { type: "ClusterIP", ...rest, ports: ports.map(servicePortJson) },
     ...(ingress === undefined ? {} : { status: { loadBalancer: { ingress } } }),
   };

@@ -375,7 +375,7 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
       "-A -t 203.0.113.9:89 -s rr",
       "-A -t [fd00:10:96::9:9]:89 -s rr",
     ]);
-    assertStringIncludes(ipvsLab.kproxy.log, "shop/odd has the address 0.0.0.0, which IPVS cannot serve");
+    assertStringIncludes(ipvsLab.kproxy.log, "load-balancer IP 0.0.0.0");
   });
 
   // A bridge that comes after us, a virtual address that another program moves from node to node.

@@ -36,9 +36,11 @@ function arbitraryService(name: string, index: number): fc.Arbitrary<Service> {
     externalTrafficPolicy: policy,
     internalTrafficPolicy: policy,
     sticky: fc.boolean(),
+    createdAtSeconds: fc.constantFrom(null, 1_700_000_000, 1_700_000_001),
   }).map((from) =>
     testService({
       name,
+      createdAtSeconds: from.createdAtSeconds,
       type: from.type,
       clusterIP: `10.96.${index}.${from.address}`,
       ports: ["http", "dns"].slice(0, from.portCount).map((portName, at) =>

@@ -202,7 +202,7 @@ Deno.test("a load-balancer IP of two Services stays while one of them has it", p
 });
 
 Deno.test(
-  "of two Services on one address and port the first by name is served, whichever came first",
+  "of two Services on one address and port the first in rank is served, whichever came first",
   pure,
   () => {
     const a = balanced("a", { ports: [testPort({ port: 80 })] });

@@ -2,7 +2,7 @@
  * The words shared by the planner, the difference, the rendering and the applier of IPVS mode: plain data and no decisions.
  *
  * One Service claims virtual servers, addresses and set entries; several Services may claim the same ones. What the
- * kernel holds is the union of all claims; of several claims on one virtual server the first Service by name wins.
+ * kernel holds is the union of all claims; of several claims on one virtual server that of an address goes before that of a node port.
  *
  * @module
  */
@@ -58,6 +58,8 @@ export interface WantedServer {
   readonly bind: boolean;
   /** Entries that say how traffic to it is treated. */
   readonly entries: readonly Entry[];
+  /** True if its address is the node's and its port a node port. */
+  readonly isNodePort: boolean;
   /** A rule in KUBE-IPVS-OUT-FILTER, without `-A CHAIN `; `""` if it needs none. */
   readonly outFilter: string;
 }

@@ -110,7 +110,7 @@ function wantedServer(
   facts: PortFacts,
   address: string,
   port: number,
-  rest: Pick<WantedServer, "realServers" | "bind" | "outFilter">,
+  rest: Pick<WantedServer, "realServers" | "bind" | "outFilter"> & { readonly isNodePort?: boolean },
 ): Omit<WantedServer, "entries"> {
   const { protocol, stickyMaxAgeSeconds, ipvs } = facts.servicePort;
   const { scheduler } = facts;
@@ -123,7 +123,7 @@ function wantedServer(
     flags: scheduler === "mh" ? ["mh-port"] : [],
     timeoutSeconds: stickyMaxAgeSeconds,
   };
-  return { key: virtualServerKey(server), server, graceful: ipvs.graceful, ...rest };
+  return { key: virtualServerKey(server), server, graceful: ipvs.graceful, isNodePort: false, ...rest };
 }
 
 function claimClusterIp(facts: PortFacts, draft: ClaimsDraft): void {
@@ -134,29 +134,10 @@ function claimClusterIp(facts: PortFacts, draft: ClaimsDraft): void {
   );
 }
 
-/**
- * Unspecified, loopback and multicast addresses. Nobody holds a load balancer's status to sense: the tools refuse some of them, and with
- * them everything else of the same run; loopback ones would take the node's own listeners away.
- */
-const UNFIT_REGEXP = /^(?:0\.0\.0\.0|127\..*|(?:22[4-9]|23\d)\..*|::1?|ff[0-9a-f]{2}:.*)$/;
-
-/** Those that a Service can have; of the others somebody is told. */
-function fitIps(
-  ips: readonly string[],
-  { text }: ServicePort,
-  { report }: ServiceClaimsContext,
-): readonly string[] {
-  return ips.filter((ip) => {
-    const isFit = !UNFIT_REGEXP.test(ip);
-    if (!isFit) report(`Service port ${text} has the address ${ip}, which IPVS cannot serve`);
-    return isFit;
-  });
-}
-
 function claimExternalIps(facts: PortFacts, context: ServiceClaimsContext, draft: ClaimsDraft): void {
   const { protocol, port, externalPolicyLocal } = facts.servicePort;
   const kind = externalPolicyLocal ? "KUBE-EXTERNAL-IP-LOCAL" : "KUBE-EXTERNAL-IP";
-  for (const ip of fitIps(facts.servicePort.externalIPs, facts.servicePort, context)) {
+  for (const ip of facts.servicePort.externalIPs) {
     const bind = !context.hostIps.has(ip);
     draft.addServer(wantedServer(facts, ip, port, { realServers: facts.external, bind, outFilter: "" }), [
       [kind, ipPortEntry(ip, protocol, port)],
@@ -187,7 +168,7 @@ function claimLoadBalancerIps(facts: PortFacts, context: ServiceClaimsContext, d
   const { loadBalancerVIPs, loadBalancerSourceRanges, protocol, port, externalPolicyLocal } = servicePort;
   const nodeMayPass = containsNode(servicePort, context.nodeIp);
   const guarded = loadBalancerSourceRanges.length > 0;
-  for (const ip of fitIps(loadBalancerVIPs, servicePort, context)) {
+  for (const ip of loadBalancerVIPs) {
     const entry = ipPortEntry(ip, protocol, port);
     const entries: [SetKind, SetEntry][] = [["KUBE-LOAD-BALANCER", entry]];
     if (externalPolicyLocal) entries.push(["KUBE-LOAD-BALANCER-LOCAL", entry]);
@@ -213,7 +194,7 @@ function claimNodePort(facts: PortFacts, context: ServiceClaimsContext, draft: C
       entries.push(["KUBE-NODE-PORT-SCTP-HASH", entry]);
       if (externalPolicyLocal) entries.push(["KUBE-NODE-PORT-LOCAL-SCTP-HASH", entry]);
     }
-    const rest = { realServers: facts.external, bind: false, outFilter: "" };
+    const rest = { realServers: facts.external, bind: false, outFilter: "", isNodePort: true };
     draft.addServer(wantedServer(facts, ip, nodePort, rest), entries);
   }
   if (protocol === "SCTP") return;

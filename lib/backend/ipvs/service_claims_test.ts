@@ -285,29 +285,3 @@ Deno.test(
     ]);
   },
 );
-
-Deno.test("addresses that no Service can have are left out and told, and the others served", pure, () => {
-  const unfit = ["0.0.0.0", "127.0.0.53", "224.0.0.1", "239.1.1.1", "::", "::1", "ff05::1"];
-  for (const kind of ["loadBalancerVIPs", "externalIPs"] as const) {
-    const problems: string[] = [];
-    const made = servers(
-      { [kind]: [...unfit, "203.0.113.5", "223.255.0.1", "240.0.0.1", "::2", "fd00::1"] },
-      [],
-      {
-        report: (problem) => void problems.push(problem),
-      },
-    );
-    assertEquals(made.map((line) => line.split(" ")[2]), [
-      "10.96.0.10:80",
-      "203.0.113.5:80",
-      "223.255.0.1:80",
-      "240.0.0.1:80",
-      "[::2]:80",
-      "[fd00::1]:80",
-    ]);
-    assertEquals(
-      problems,
-      unfit.map((ip) => `Service port shop/web has the address ${ip}, which IPVS cannot serve`),
-    );
-  }
-});

@@ -60,7 +60,7 @@ class Counter {
 /** Changed in place as plans are taken over. */
 export class ClaimUnion {
   readonly #services = new Map<NamespacedName, ServiceClaims>();
-  /** Server key → who claims it, sorted by name; a claim by itself where it is only one. */
+  /** Server key → who claims it, sorted by rank; a claim by itself where it is only one. */
   readonly #claims = new Map<string, Claim | readonly Claim[]>();
   readonly #entryCounts = new Map<Entry, number>();
   readonly #setSizes = new Map<string, number>();
@@ -184,7 +184,7 @@ export class ClaimUnion {
       this.#setClaims(key, listOf(this.#claims.get(key)).filter((claim) => claim.name !== name));
     }
     for (const server of claims?.servers ?? []) {
-      this.#setClaims(server.key, [...listOf(this.#claims.get(server.key)), { name, server }].sort(byName));
+      this.#setClaims(server.key, [...listOf(this.#claims.get(server.key)), { name, server }].sort(byRank));
     }
     if (claims === null) this.#services.delete(name);
     else this.#services.set(name, claims);
@@ -205,11 +205,15 @@ function listOf(claims: Claim | readonly Claim[] | undefined): readonly Claim[] 
   return claims === undefined ? [] : "name" in claims ? [claims] : claims;
 }
 
-function byName(left: Claim, right: Claim): number {
-  return compareBytes(left.name, right.name);
+/**
+ * An address goes before a node port, as in the other modes, whose rules look for addresses first. All else is decided before
+ * it comes here; the name only makes the outcome independent of which came first.
+ */
+function byRank(left: Claim, right: Claim): number {
+  return Number(left.server.isNodePort) - Number(right.server.isNodePort) ||
+    compareBytes(left.name, right.name);
 }
 
-/** The first Service by name wins, so that the outcome does not depend on which came first. */
 function winnerOf(staying: readonly Claim[], changed: readonly Claim[] = []): WantedServer | null {
-  return [...staying, ...changed].sort(byName)[0]?.server ?? null;
+  return [...staying, ...changed].sort(byRank)[0]?.server ?? null;
 }

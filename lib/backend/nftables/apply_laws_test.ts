@@ -1,7 +1,9 @@
 /** Whatever happens in whatever order, the table ends as a fresh full sync makes it. */
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
+import { offerChanges } from "../../../tests/support/arbitrary_objects.ts";
 import { FakeNft } from "../../../tests/support/fake_nft.ts";
+import { exampleTracker } from "../../../tests/support/golden.ts";
 import {
   type EndState,
   endState,
@@ -10,6 +12,7 @@ import {
   service,
 } from "../../../tests/support/nftables_rig.ts";
 import { SyncError } from "../../errors.ts";
+import { splitNamespacedName } from "../../model/names.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import { testPort } from "../../model/test_objects.ts";
 
@@ -78,10 +81,15 @@ async function run(steps: readonly Step[]): Promise<void> {
   let rig = nftablesRig(fake, 10);
   const objects = new Map<string, readonly ApiObject[]>();
   const current = () => [...objects.values()].flat();
+  const tracker = exampleTracker("IPv4", []);
+  let before: readonly ApiObject[] = [];
   const pending = new Set<string>();
   let isFull = true;
   /** As the loop does: what failed stays pending, and the next sync is a full one. */
   const sync = async (): Promise<boolean> => {
+    offerChanges(tracker, before, current());
+    before = current();
+    for (const name of tracker.checkout().updatedServices) pending.add(splitNamespacedName(name).name);
     try {
       const { quarantined } = await rig.sync(current(), isFull ? undefined : [...pending]);
       assertEquals(quarantined, []);
@@ -108,7 +116,6 @@ async function run(steps: readonly Step[]): Promise<void> {
       rig = nftablesRig(fake, 10);
       isFull = true;
     } else if (step.kind === "pause") rig.clock.nowMs += 2_000;
-    if ("name" in step) pending.add(step.name);
     await sync();
   }
   fake.fail = () => undefined;

@@ -1,6 +1,7 @@
 /**
- * Who gets a destination (an address or a node port, with protocol and port) that several Services want: the first by
- * name, whatever the order of events. When it goes, the next one takes over.
+ * Who has a destination (an address or a node port, with protocol and port) in the kernel, so that one that changes hands
+ * does so in one transaction. The state gives each to one Service; but one whose new rules the kernel refuses keeps its former
+ * ones, and then two may have the same: the first by name.
  *
  * @module
  */

@@ -128,23 +128,24 @@ Deno.test(
 );
 
 Deno.test(
-  "of two Services with one address the first by name has it; the other takes over at once",
+  "of two Services with one address the older has it; the other takes over at once",
   NONE,
   () => {
-    const lb = (name: string, ip: string, clusterIP: string): ApiObject[] =>
+    const lb = (name: string, ip: string, clusterIP: string, createdAtSeconds: number): ApiObject[] =>
       service(name, [ip], {
         type: "LoadBalancer",
         clusterIP,
+        createdAtSeconds,
         loadBalancerIngress: [{ ip: "203.0.113.9", ipMode: "VIP" }],
       });
-    const first = lb("a", A, "10.96.0.1");
-    const second = lb("b", B, "10.96.0.2");
+    const first = lb("b", A, "10.96.0.1", 1);
+    const second = lb("a", B, "10.96.0.2", 2);
     const shared = (operations: Operations): string[] =>
       edits(operations).filter((edit) => edit.includes("203.0.113.9"));
     // Whoever comes first: the later one has no element there.
-    assertEquals(shared(change(first, [...first, ...second], ["b"])), []);
-    // The first by name takes it over from the other, in one transaction.
-    const taken = change(second, [...first, ...second], ["a"]);
+    assertEquals(shared(change(first, [...first, ...second], ["a"])), []);
+    // The older one takes it over from the other, in one transaction.
+    const taken = change(second, [...first, ...second], ["a", "b"]);
     assertEquals(shared(taken).sort(), [
       "+ endpoints-tcp 203.0.113.9 . 80 . 0 : 10.244.1.1 . 8080",
       "+ service-ips 203.0.113.9 . tcp . 80 : goto masq-tcp-1",
@@ -152,7 +153,7 @@ Deno.test(
       "- service-ips 203.0.113.9 . tcp . 80",
     ]);
     assertEquals(taken.services.map(({ name, others }) => [name, ...others]), [["shop/a", "shop/b"]]);
-    const back = change([...first, ...second], second, ["a"]);
+    const back = change([...first, ...second], second, ["a", "b"]);
     assertEquals(shared(back), [
       "- service-ips 203.0.113.9 . tcp . 80",
       "- endpoints-tcp 203.0.113.9 . 80 . 0",

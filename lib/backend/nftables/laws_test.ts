@@ -133,21 +133,27 @@ Deno.test("law: a plan does not depend on the order of events", { permissions: "
   );
 });
 
-Deno.test("a plan that leaves out who takes over is refused", { permissions: "none" }, () => {
+Deno.test("a plan that leaves out who gives a destination up is refused", { permissions: "none" }, () => {
   let refused = 0;
   fc.assert(
     fc.property(ARBITRARY_CLUSTER, (objects) => {
-      const tracker = exampleTracker("IPv4", objects);
-      const { state } = tracker.checkout();
+      const { state } = exampleTracker("IPv4", objects).checkout();
       const { committed } = diffObserved(planNftables(state, "all", OPTIONS), NO_TABLE);
       for (const name of state.services.keys()) {
-        const gone = planNftables(state, new Set([name]), OPTIONS, new Set([name]));
-        const affected = committed.affectedBy(gone);
+        // As though it had lost everything to the others, and only those were planned.
+        const others = objects.filter((object) =>
+          object.kind !== "Service" || `shop/${object.name}` !== name
+        );
+        const after = exampleTracker("IPv4", others).checkout().state;
+        const changed = new Set(after.services.keys());
+        const plan = planNftables(after, changed, OPTIONS);
+        const affected = committed.affectedBy(plan);
         if (affected.size === 0) continue;
         refused++;
-        assertThrows(() => diffNftables(gone, committed), TypeError, "must be planned too");
-        const closed = planChange(state, new Set([name]), OPTIONS, committed, new Set([name]));
-        assertEquals([...closed.services.keys()].sort(), [name, ...affected].sort());
+        assertEquals([...affected], [name]);
+        assertThrows(() => diffNftables(plan, committed), TypeError, "must be planned too");
+        const closed = planChange(after, changed, OPTIONS, committed);
+        assertEquals([...closed.services.keys()].sort(), [name, ...changed].sort());
         diffNftables(closed, committed);
       }
     }),

@@ -9,7 +9,7 @@ const OPTIONS = exampleNftablesOptions("IPv4");
 
 Deno.test("at a start the API server comes first, then DNS, then the others by name", NONE, () => {
   const service = (namespace: string, name: string, port: number) =>
-    testService({ namespace, name, ports: [testPort({ port })] });
+    testService({ namespace, name, clusterIP: `10.96.0.${name.length}`, ports: [testPort({ port })] });
   const state = exampleState("IPv4", [
     service("zoo", "zebra", 80),
     service("kube-system", "kube-dns", 53),
@@ -28,9 +28,9 @@ Deno.test("at a start the API server comes first, then DNS, then the others by n
 
 Deno.test("only what changed is planned, by name; what is gone or excluded is gone", NONE, () => {
   const state = exampleState("IPv4", [
-    testService({ name: "a" }),
-    testService({ name: "b" }),
-    testService({ name: "c" }),
+    testService({ name: "a", clusterIP: "10.96.0.1" }),
+    testService({ name: "b", clusterIP: "10.96.0.2" }),
+    testService({ name: "c", clusterIP: "10.96.0.3" }),
     testSlice({ name: "a-1", serviceName: "a", endpoints: [testSliceEndpoint("10.244.1.1")] }),
   ]);
   const changed = new Set(["shop/x", "shop/b", "shop/a"]);

@@ -58,6 +58,7 @@ function probeState(family: IpFamily): ProxyState {
     text: `probe/${name}`,
     portName: "",
     protocol: "TCP",
+    createdAtSeconds: null,
     clusterIP: vip,
     port: index + 1,
     nodePort: 30000 + index,

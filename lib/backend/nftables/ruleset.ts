@@ -80,8 +80,7 @@ export interface EndpointList {
 /** Everything one Service (all its ports of this family) wants in the kernel. */
 export interface ServiceRules {
   /**
-   * Dispatch, no-endpoint verdicts, firewall: each one's key is the destination. What is wanted whatever other Services
-   * want; of several Services that want a destination, only the first by name gets its elements into the kernel.
+   * Dispatch, no-endpoint verdicts, firewall: each one's key is the destination, which no other Service of the state has.
    */
   readonly elements: readonly Element[];
   /** Elements that several Services may want (cluster IPs, hairpin pairs): there as long as one of them does. */

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import { compareBytes } from "../../model/names.ts";
 import type { ServiceTraffic, Traffic } from "../../model/service_traffic.ts";
 import type { ProxyState, ServicePort, ServicePortKey } from "../../model/state.ts";
 import {
@@ -102,22 +101,17 @@ function growth(seen: Seen | undefined, now: Traffic, owner: ServicePortKey): Tr
   return { packets: now.packets - seen.packets, bytes: now.bytes - seen.bytes };
 }
 
-/** Who has each destination: of several that want it the first Service by name, and of that its first port. */
+/** Who has each destination. */
 function ownersOf({ services }: ProxyState): ReadonlyMap<string, ServicePort> {
   const owners = new Map<string, ServicePort>();
-  const claim = (destination: string, servicePort: ServicePort): void => {
-    const other = owners.get(destination);
-    const isFirst = other === undefined || compareBytes(servicePort.namespacedName, other.namespacedName) < 0;
-    if (isFirst) owners.set(destination, servicePort);
-  };
   for (const servicePorts of services.values()) {
     for (const servicePort of servicePorts) {
       const { clusterIP, externalIPs, loadBalancerVIPs, port, nodePort } = servicePort;
       const protocol = PROTOCOL_WORDS[servicePort.protocol];
       for (const ip of [clusterIP, ...externalIPs, ...loadBalancerVIPs]) {
-        claim(`${ip} . ${protocol} . ${port}`, servicePort);
+        owners.set(`${ip} . ${protocol} . ${port}`, servicePort);
       }
-      if (nodePort !== 0) claim(`${protocol} . ${nodePort}`, servicePort);
+      if (nodePort !== 0) owners.set(`${protocol} . ${nodePort}`, servicePort);
     }
   }
   return owners;

@@ -113,7 +113,7 @@ Deno.test(
 );
 
 Deno.test(
-  "a destination that two Services want counts for the first by name, and anew for the next",
+  "a destination that two Services want counts for the first in rank, and anew for the next",
   NONE,
   () => {
     const totals = new TrafficTotals();

@@ -186,20 +186,6 @@ export const SERVICE_CASES: readonly FlowCase[] = [
     ],
   },
   {
-    name: "of two Services with the same external address and port the first by name has it",
-    guards: ["iptables 3"],
-    objects: [
-      service("b/web", { clusterIP: "10.96.0.2", externalIPs: ["198.51.100.7"], ports: ["http:80"] }),
-      service("a/web", { clusterIP: "10.96.0.1", externalIPs: ["198.51.100.7"], ports: ["http:80"] }),
-      slice("b/web.1", ["http:8080"], ["10.244.0.12@node-a", "10.244.0.13@node-a"]),
-      slice("a/web.1", ["http:8080"], ["10.244.0.11@node-a"]),
-    ],
-    flows: [
-      "198.51.100.9@eth0 → 198.51.100.7:80 ⇒ 10.244.0.11:8080, masquerade yes",
-      "10.244.0.5@cni0 → 10.96.0.2:80 ⇒ 10.244.0.12:8080 (1/2) | 10.244.0.13:8080 (1/2), masquerade no",
-    ],
-  },
-  {
     name: "IPv6 node ports on listed addresses leave localhost out",
     guards: ["node-port tail"],
     objects: [

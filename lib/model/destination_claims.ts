@@ -1,0 +1,278 @@
+/**
+ * Who is served at a destination (an address with protocol and port, or a node port) that several ports of Services want.
+ * The state has one answer, so all modes have the same, in whatever order events came and after every start.
+ *
+ * @module
+ */
+import { compareBytes } from "./names.ts";
+import type { NamespacedName } from "./objects.ts";
+import type { ServicePort } from "./state.ts";
+
+/** Something that a Service asks for and does not get. */
+export interface UnservedDestination {
+  readonly service: NamespacedName;
+  /** E.g. `external IP 10.96.0.1 port 443/TCP` or `node port 30080/TCP`. */
+  readonly destination: string;
+  /** E.g. `it belongs to default/kubernetes`. */
+  readonly reason: string;
+}
+
+/** The ports of one Service, as declared and as served. */
+export interface ServedPorts {
+  readonly declared: readonly ServicePort[];
+  /** `declared` itself unless something is lost. */
+  readonly served: readonly ServicePort[];
+  /** Destination → why it is another's. */
+  readonly lost: ReadonlyMap<string, string>;
+}
+
+/** What becomes of one Service by a change. */
+export interface ServiceOutcome extends ServedPorts {
+  /** What it lost until now. */
+  readonly lostBefore: ReadonlyMap<string, string>;
+}
+
+/**
+ * The older Service comes first, then the first by name. One that does not say when it was created counts as newer than any
+ * that does. (Two ports of one Service: by their keys.)
+ */
+export function compareClaimants(left: ServicePort, right: ServicePort): number {
+  const leftTime = left.createdAtSeconds ?? Infinity;
+  const rightTime = right.createdAtSeconds ?? Infinity;
+  if (leftTime !== rightTime) return leftTime < rightTime ? -1 : 1;
+  return compareBytes(left.namespacedName, right.namespacedName) || compareBytes(left.key, right.key);
+}
+
+/** Destination → the ports that want it, the first in rank first; nearly always one, which then stands by itself. */
+class Claims {
+  readonly #claimants = new Map<string, ServicePort | ServicePort[]>();
+
+  first(destination: string): ServicePort | undefined {
+    const claimants = this.#claimants.get(destination);
+    return Array.isArray(claimants) ? claimants[0] : claimants;
+  }
+
+  add(destination: string, port: ServicePort): void {
+    const known = this.#claimants.get(destination);
+    if (known === undefined) {
+      this.#claimants.set(destination, port);
+      return;
+    }
+    const claimants = Array.isArray(known) ? known : [known];
+    const at = placeOf(port, claimants);
+    if (claimants[at]?.key === port.key) claimants[at] = port;
+    else claimants.splice(at, 0, port);
+    this.#claimants.set(destination, claimants.length === 1 ? port : claimants);
+  }
+
+  /** @param port with the creation time it was added with */
+  delete(destination: string, port: ServicePort): void {
+    const known = this.#claimants.get(destination);
+    if (known === undefined) return;
+    if (!Array.isArray(known)) {
+      if (known.key === port.key) this.#claimants.delete(destination);
+      return;
+    }
+    const at = placeOf(port, known);
+    if (known[at]?.key === port.key) known.splice(at, 1);
+    if (known.length === 1) this.#claimants.set(destination, known[0]!);
+  }
+}
+
+/** Where the port is, or would be, among those that are sorted by rank: a thousand may want one destination. */
+function placeOf(port: ServicePort, claimants: readonly ServicePort[]): number {
+  let from = 0;
+  let to = claimants.length;
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (compareClaimants(claimants[middle]!, port) < 0) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}
+
+/**
+ * All claims of one IP family. Cluster IPs go before everything else; between the others, external IPs and load-balancer IPs
+ * alike, and between node ports, {@linkcode compareClaimants} decides. A port that does not get its cluster IP is not served at
+ * all, and claims nothing else.
+ */
+export class DestinationClaims {
+  readonly #clusterIps = new Claims();
+  readonly #others = new Claims();
+  /** Services that lose something. */
+  readonly #losers = new Map<NamespacedName, ServedPorts>();
+  readonly #served: ReadonlyMap<NamespacedName, readonly ServicePort[]>;
+
+  /** @param served where the caller keeps what {@linkcode DestinationClaims.update} yields; only Services without loss are looked up */
+  constructor(served: ReadonlyMap<NamespacedName, readonly ServicePort[]>) {
+    this.#served = served;
+  }
+
+  /** The ports as its Service declares them; none if there is no such Service. */
+  declared(name: NamespacedName): readonly ServicePort[] {
+    return this.#losers.get(name)?.declared ?? this.#served.get(name) ?? [];
+  }
+
+  /**
+   * Takes in the new ports of the changed Services (none: it is gone). Costs what these claim, and what those claim that get or
+   * lose something by it.
+   *
+   * @returns the changed Services and all others whose ports that changes, as they are served from now on
+   */
+  update(
+    changes: ReadonlyMap<NamespacedName, readonly ServicePort[]>,
+  ): ReadonlyMap<NamespacedName, ServiceOutcome> {
+    const touched = new Holders((destination) => this.#holder(destination));
+    const declared = (name: NamespacedName): readonly ServicePort[] =>
+      changes.get(name) ?? this.declared(name);
+    for (const [name, ports] of changes) {
+      for (const port of this.declared(name)) this.#withdraw(port, touched);
+      for (const port of ports) {
+        const destination = clusterDestination(port);
+        touched.add(destination);
+        this.#clusterIps.add(destination, port);
+      }
+    }
+    // Who has its cluster IP decides who may claim anything else.
+    for (const name of touched.changed(changes.keys())) {
+      for (const port of declared(name)) this.#claimOthers(port, touched);
+    }
+    const outcomes = new Map<NamespacedName, ServiceOutcome>();
+    for (const name of touched.changed(changes.keys())) {
+      const ports = this.#serve(declared(name));
+      outcomes.set(name, { ...ports, lostBefore: this.#losers.get(name)?.lost ?? NOTHING });
+      if (ports.lost.size > 0) this.#losers.set(name, ports);
+      else this.#losers.delete(name);
+    }
+    return outcomes;
+  }
+
+  #holder(destination: string): ServicePort | undefined {
+    return this.#clusterIps.first(destination) ?? this.#others.first(destination);
+  }
+
+  #withdraw(port: ServicePort, touched: Holders): void {
+    const clusterIp = clusterDestination(port);
+    touched.add(clusterIp);
+    this.#clusterIps.delete(clusterIp, port);
+    for (const destination of otherDestinations(port)) {
+      touched.add(destination);
+      this.#others.delete(destination, port);
+    }
+  }
+
+  #claimOthers(port: ServicePort, touched: Holders): void {
+    const isServed = this.#hasClusterIp(port);
+    for (const destination of otherDestinations(port)) {
+      touched.add(destination);
+      if (isServed) this.#others.add(destination, port);
+      else this.#others.delete(destination, port);
+    }
+  }
+
+  /** Nearly always so, and asked of every port at a start. */
+  #hasAll(port: ServicePort): boolean {
+    return this.#hasClusterIp(port) &&
+      otherDestinations(port).every((destination) => this.#holder(destination)?.key === port.key);
+  }
+
+  #hasClusterIp(port: ServicePort): boolean {
+    return this.#clusterIps.first(clusterDestination(port))?.key === port.key;
+  }
+
+  #serve(declared: readonly ServicePort[]): ServedPorts {
+    if (declared.every((port) => this.#hasAll(port))) return { declared, served: declared, lost: NOTHING };
+    const lost = new Map<string, string>();
+    const served: ServicePort[] = [];
+    for (const port of declared) {
+      if (this.#hasClusterIp(port)) {
+        served.push(this.#servePort(port, lost));
+      } else {
+        const holder = this.#clusterIps.first(clusterDestination(port));
+        lost.set(`cluster IP ${port.clusterIP} ${portText(port.port, port)}`, belongsTo(holder, port));
+      }
+    }
+    return { declared, served, lost };
+  }
+
+  #servePort(port: ServicePort, lost: Map<string, string>): ServicePort {
+    const isGranted = (destination: string, text: string): boolean => {
+      const holder = this.#holder(destination);
+      if (holder?.key === port.key) return true;
+      lost.set(text, belongsTo(holder, port));
+      return false;
+    };
+    const granted = (ips: readonly string[], what: string): readonly string[] => {
+      if (ips.length === 0) return ips;
+      return ips.filter((ip) =>
+        isGranted(addressDestination(ip, port), `${what} ${ip} ${portText(port.port, port)}`)
+      );
+    };
+    const externalIPs = granted(port.externalIPs, "external IP");
+    const loadBalancerVIPs = granted(port.loadBalancerVIPs, "load-balancer IP");
+    const hasNodePort = port.nodePort === 0 ||
+      isGranted(nodePortDestination(port), `node ${portText(port.nodePort, port)}`);
+    return { ...port, externalIPs, loadBalancerVIPs, nodePort: hasNodePort ? port.nodePort : 0 };
+  }
+}
+
+const NOTHING: ReadonlyMap<string, string> = new Map();
+
+/** Who had what when it was first touched. */
+class Holders {
+  readonly #before = new Map<string, ServicePort | undefined>();
+  readonly #holder: (destination: string) => ServicePort | undefined;
+
+  constructor(holder: (destination: string) => ServicePort | undefined) {
+    this.#holder = holder;
+  }
+
+  /** To be called before anything about the destination changes. */
+  add(destination: string): void {
+    if (!this.#before.has(destination)) this.#before.set(destination, this.#holder(destination));
+  }
+
+  /** These Services, and those from or to which a touched destination went. */
+  changed(names: Iterable<NamespacedName>): ReadonlySet<NamespacedName> {
+    const changed = new Set(names);
+    for (const [destination, before] of this.#before) {
+      const now = this.#holder(destination);
+      if (before?.key === now?.key) continue;
+      if (before !== undefined) changed.add(before.namespacedName);
+      if (now !== undefined) changed.add(now.namespacedName);
+    }
+    return changed;
+  }
+}
+
+function addressDestination(ip: string, { port, protocol }: ServicePort): string {
+  return `${ip} ${protocol} ${port}`;
+}
+
+function clusterDestination(port: ServicePort): string {
+  return addressDestination(port.clusterIP, port);
+}
+
+function nodePortDestination({ nodePort, protocol }: ServicePort): string {
+  return `${protocol} ${nodePort}`;
+}
+
+function otherDestinations(port: ServicePort): string[] {
+  const { externalIPs, loadBalancerVIPs, nodePort } = port;
+  const destinations: string[] = [];
+  for (const ip of externalIPs) destinations.push(addressDestination(ip, port));
+  for (const ip of loadBalancerVIPs) destinations.push(addressDestination(ip, port));
+  if (nodePort !== 0) destinations.push(nodePortDestination(port));
+  return destinations;
+}
+
+function portText(port: number, { protocol }: ServicePort): string {
+  return `port ${port}/${protocol}`;
+}
+
+function belongsTo(holder: ServicePort | undefined, { namespacedName }: ServicePort): string {
+  if (holder === undefined || holder.namespacedName === namespacedName) {
+    return "another port of the Service has it";
+  }
+  return `it belongs to ${holder.namespacedName}`;
+}
