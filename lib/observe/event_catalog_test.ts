@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import { recordingLog } from "../../tests/support/recording_log.ts";
 import {
   configRefusedEvent,
+  destinationRefusedEvent,
   healthServerFailedEvent,
   metricsServerFailedEvent,
   modeFallbackEvent,
@@ -98,6 +99,21 @@ const EVENTS: readonly [event: ProxyEvent, wanted: ProxyEvent][] = [
       reason: "ServiceQuarantined",
       action: "Sync",
       note: "node node-a does not serve all of shop/web, because a part of it is refused: line 5 failed",
+      regarding: SERVICE,
+    },
+  ],
+  [
+    destinationRefusedEvent("node-a", {
+      service: "shop/web",
+      destination: "external IP 10.96.0.1 port 443/TCP",
+      reason: "it belongs to default/kubernetes",
+    }),
+    {
+      type: "Warning",
+      reason: "DestinationRefused",
+      action: "Sync",
+      note: "node node-a does not serve external IP 10.96.0.1 port 443/TCP of shop/web: " +
+        "it belongs to default/kubernetes",
       regarding: SERVICE,
     },
   ],

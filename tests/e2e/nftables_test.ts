@@ -295,3 +295,43 @@ fi`;
     });
   },
 );
+
+e2eTest("a tenant takes no cluster IP, before and after a crash, and is told", NEEDS, async () => {
+  await using web = await WebLab.create();
+  const tenant = service("a/tenant", {
+    createdAt: "2020-01-01T00:00:00Z",
+    clusterIP: "10.96.6.6",
+    externalIPs: [CLUSTER.ip, "169.254.169.254"],
+    ports: [`http:${WEB_PORT}`],
+  });
+  const PROBLEMS = [
+    "external IP 169.254.169.254: it is a link-local address",
+    `external IP ${CLUSTER.ip} port ${WEB_PORT}/TCP: it belongs to shop/web`,
+  ];
+  const told = (kproxy: KproxyProcess): readonly unknown[] => [
+    kproxy.lines.filter(({ msg }) => msg === "Part of a Service is not served")
+      .map(({ destination, reason }) => `${destination}: ${reason}`).sort(),
+    kproxy.lines.filter(({ reason }) => reason === "DestinationRefused")
+      .map(({ regarding }) => regarding),
+  ];
+  const onEach = [PROBLEMS, ["Service a/tenant", "Service a/tenant"]];
+  const loop = await (async () => {
+    await using kproxy = await web.start(ARGS);
+    const loop = await ConnectLoop.start(web.pod, CLUSTER);
+    await kproxy.change(() => web.manifests.replace("tenant.json", [tenant]), "a/tenant");
+    await loop.answered(50);
+    assertEquals(told(kproxy), onEach);
+    await kproxy.stop("SIGKILL");
+    return loop;
+  })();
+  await using kproxy = await web.start(ARGS);
+  await kproxy.change(() => web.manifests.replace("endpoints.json", [webSlice(WEB_PODS)]), "shop/web");
+  await loop.answered(50);
+  assertEquals(told(kproxy), onEach);
+  await loop.stopUnbroken();
+  // With the winner gone, the address is the tenant's, which has nobody behind it.
+  await kproxy.change(() => web.manifests.replace("web.json", []), "a/tenant");
+  await kproxy.untilMessage("Part of a Service is no longer refused");
+  const [refused] = await web.pod.probe({ protocol: "tcp", source: "10.244.0.5", to: CLUSTER });
+  assertEquals(refused?.kind, "refused");
+});
