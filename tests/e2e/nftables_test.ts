@@ -305,8 +305,8 @@ e2eTest("a tenant takes no cluster IP, before and after a crash, and is told", N
     ports: [`http:${WEB_PORT}`],
   });
   const PROBLEMS = [
-    "external IP 169.254.169.254: it is a link-local address",
     `external IP ${CLUSTER.ip} port ${WEB_PORT}/TCP: it belongs to shop/web`,
+    "external IP 169.254.169.254: it is a link-local address",
   ];
   const told = (kproxy: KproxyProcess): readonly unknown[] => [
     kproxy.lines.filter(({ msg }) => msg === "Part of a Service is not served")
