@@ -49,6 +49,14 @@ export interface ApplyReport {
   readonly failedDeletions?: number;
 }
 
+/** What a check found that something else did to our rules. */
+export interface Damage {
+  /** Whose sync repairs it, together with what the mode remembers to write again; `"all"`: everything is to be written. */
+  readonly services: Changed;
+  /** What is gone or changed, in the tool's names, e.g. `nat KUBE-SERVICES`; a few of many. */
+  readonly found: readonly string[];
+}
+
 /** What a sync hands to the mode. */
 export interface SyncRequest {
   readonly state: ProxyState;
@@ -69,8 +77,11 @@ export interface FamilyProxier {
    * @throws {SyncError} if the state was not reached
    */
   sync(request: SyncRequest): Promise<ApplyReport>;
-  /** Resolves true if something else removed our rules since the last sync (canary), false if all is well. */
-  checkCanary(): Promise<boolean>;
+  /**
+   * Looks whether our rules are as the last sync left them: false if all is well, else what is damaged (true: everything is to be
+   * written again). Where there are too many to look at in one sync period, some of them in turn.
+   */
+  checkCanary(): Promise<boolean | Damage>;
   /**
    * True if the node is not any more what the last sync took it for, so that the next one writes something even if no Service changed.
    * Absent in modes whose rules follow the node by themselves.

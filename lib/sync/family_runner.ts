@@ -11,6 +11,7 @@ import type { Logger } from "../observe/log.ts";
 import { type StaleFlowOptions, StaleFlowReconciler } from "./conntrack.ts";
 import type { FamilyLane } from "./proxy_loop.ts";
 import { Reconciler, type SyncObserver } from "./reconcile.ts";
+import { RuleChecks } from "./rule_checks.ts";
 import { backoffMs, Throttle } from "./throttle.ts";
 
 /** What a {@linkcode FamilyRunner} needs. */
@@ -41,9 +42,9 @@ export class FamilyRunner implements FamilyLane {
   readonly #reconciler: Reconciler;
   readonly #throttle: Throttle;
   readonly #staleFlows: StaleFlowReconciler | undefined;
-  #canaryTimer: ReturnType<typeof setInterval> | undefined;
-  #checking: Promise<void> = Promise.resolve();
-  #stopped = false;
+  readonly #checks: RuleChecks;
+  #checkTimer: ReturnType<typeof setInterval> | undefined;
+  readonly #looks = new Set<Promise<void>>();
 
   constructor(options: FamilyRunnerOptions) {
     this.#options = options;
@@ -67,9 +68,23 @@ export class FamilyRunner implements FamilyLane {
       nowMs,
       ...(staleFlows === undefined ? {} : { afterSync: (outcome) => staleFlows.afterSync(outcome) }),
     });
+    this.#checks = new RuleChecks({
+      family: this.family,
+      log,
+      check: () => proxier.checkCanary(),
+      repair: (services) => {
+        if (services === "all") this.#reconciler.requireFullSync();
+        else this.#reconciler.requireSync(services);
+        this.requestSync();
+      },
+    });
     const { syncPeriod, minSyncPeriod } = options.periods;
     this.#throttle = new Throttle({
-      run: () => this.#reconciler.reconcile(),
+      run: async () => {
+        this.#checks.syncBegins();
+        await this.#reconciler.reconcile();
+        this.#look(this.#checks.synced());
+      },
       minIntervalMs: minSyncPeriod,
       maxIntervalMs: MAX_INTERVAL_MS,
       retryMs: (failures) =>
@@ -81,21 +96,22 @@ export class FamilyRunner implements FamilyLane {
     });
   }
 
-  /** Begins to serve requests and to look after the canary. */
+  /** Begins to serve requests and to look after the rules. */
   start(): void {
     this.#throttle.start();
-    this.#canaryTimer = setInterval(() => {
-      this.#checking = this.#checkCanary();
+    this.#checkTimer = setInterval(() => {
+      this.#followAddresses();
+      this.#look(this.#checks.periodic());
     }, this.#options.periods.syncPeriod);
   }
 
   /** Ends after the sync under way. Rules stay as they are. */
   async stop(): Promise<void> {
-    this.#stopped = true;
-    clearInterval(this.#canaryTimer);
+    this.#checks.end();
+    clearInterval(this.#checkTimer);
     this.#staleFlows?.stop();
     await this.#throttle.stop();
-    await this.#checking;
+    await Promise.all(this.#looks);
   }
 
   requestSync(): void {
@@ -108,20 +124,21 @@ export class FamilyRunner implements FamilyLane {
     this.#reconciler.requireFullSync();
   }
 
-  async #checkCanary(): Promise<void> {
+  /** It may still be under way when everything ends. */
+  #look(look: Promise<void>): void {
+    const done = look.finally(() => this.#looks.delete(done));
+    this.#looks.add(done);
+  }
+
+  #followAddresses(): void {
     const { proxier, log } = this.#options;
     try {
-      if (proxier.isOutdated?.() === true) {
-        log.info("Addresses of the node changed, rules follow", { family: this.family });
-        this.requestSync();
-      }
-      if (!await proxier.checkCanary()) return;
-      log.warn("Rules were removed by something else, writing them again", { family: this.family });
-      this.requireFullSync();
-      this.requestSync();
+      if (proxier.isOutdated?.() !== true) return;
     } catch (error) {
-      if (this.#stopped) return;
-      log.error("Cannot check whether the rules are still there", error, { family: this.family });
+      log.error("Cannot read the addresses of the node", error, { family: this.family });
+      return;
     }
+    log.info("Addresses of the node changed, rules follow", { family: this.family });
+    this.requestSync();
   }
 }

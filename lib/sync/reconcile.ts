@@ -83,6 +83,11 @@ export class Reconciler {
     this.#fullSyncNeeded = true;
   }
 
+  /** Makes the next sync look at these Services as if they had changed. */
+  requireSync(services: Iterable<NamespacedName>): void {
+    for (const service of services) this.#uncommitted.add(service);
+  }
+
   /**
    * Brings the kernel to the newest state.
    *

@@ -26,7 +26,12 @@ for (const variant of ["nft", "legacy"]) {
     await netns.run([tool, "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
     const others = `*filter\nCOMMIT\n*nat\nCOMMIT\n`;
     await using kproxy = await web.start(REPAIR_ARGS);
-    const jump = (await saveTable(netns, tool, "nat")).find((line) => line.startsWith("-A PREROUTING"))!;
+    const nat = await saveTable(netns, tool, "nat");
+    const jump = nat.find((line) => line.startsWith("-A PREROUTING"))!;
+    const change = (...args: readonly string[]) => () => netns.run([tool, "-w", "5", "-t", "nat", ...args]);
+    const [service, endpoint] = [/:(KUBE-SVC-\w+)/, /:(KUBE-SEP-\w+)/].map((chain) =>
+      chain.exec(nat.join("\n"))![1]!
+    ) as [string, string];
     const damages: readonly Damage[] = [
       ["table nat flushed", () => netns.run([tool, "-w", "5", "-t", "nat", "-F"])],
       ["table filter flushed", () => netns.run([tool, "-w", "5", "-t", "filter", "-F"])],
@@ -42,6 +47,14 @@ for (const variant of ["nft", "legacy"]) {
         "one chain of its own emptied",
         () => netns.run([tool, "-w", "5", "-t", "nat", "-F", "KUBE-POSTROUTING"]),
       ],
+      ["the chain that leads to all Services emptied", change("-F", "KUBE-SERVICES")],
+      ["one rule of it gone", change("-D", "KUBE-SERVICES", "1")],
+      ["one rule more in it", change("-I", "KUBE-SERVICES", "-j", "RETURN")],
+      ["node ports emptied", change("-F", "KUBE-NODEPORTS")],
+      ["a Service's chain emptied", change("-F", service)],
+      ["one rule of it gone", change("-D", service, "1")],
+      ["an endpoint's chain emptied", change("-F", endpoint)],
+      ["an endpoint's translation gone", change("-D", endpoint, "2")],
       ["IPv6 flushed", () => netns.run([`ip6tables-${variant}`, "-w", "5", "-t", "nat", "-F"])],
     ];
     await repairsDamages(t, web, kproxy, damages, () => saveAll(netns, `-${variant}`));

@@ -5,16 +5,19 @@
  */
 import { ExecError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
+import { Mutex } from "../../kernel/mutex.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
 import type { Logger } from "../../observe/log.ts";
-import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import type { ApplyReport, Damage, FamilyProxier, SyncRequest } from "../backend.ts";
 import { describeProgramFailure, SyncPhases } from "../sync_phases.ts";
+import { CHECK_LIMITS, noteDamage, RuleLook } from "./apply_check.ts";
 import { isServiceChain } from "./chains.ts";
 import { CommittedRules } from "./committed.ts";
 import { diffIptables } from "./diff.ts";
-import { CANARY_CHAIN, canaryProbe, hasMangleCanary, holdsSentinels, sentinels } from "./observe_canary.ts";
+import { CANARY_CHAIN, hasMangleCanary } from "./observe_canary.ts";
+import type { CheckLimits } from "./observe_damage.ts";
 import { planIptables } from "./plan.ts";
 import { chainLine, countWrittenRules, renderOperations, renderTransaction } from "./render.ts";
 import type { IptablesOptions, IptablesPlan, ObservedTables, Operations } from "./ruleset.ts";
@@ -52,6 +55,8 @@ export interface IptablesProxierOptions {
   /** Addresses of all interfaces of the node, both families; asked before each sync unless every address serves node ports. */
   readonly interfaceIps: () => readonly string[] | Promise<readonly string[]>;
   readonly logger: Logger;
+  /** Default {@linkcode CHECK_LIMITS}. */
+  readonly checkLimits?: CheckLimits;
 }
 
 /** iptables mode for one family. */
@@ -62,6 +67,8 @@ export class IptablesProxier implements FamilyProxier {
   /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
   #committed: CommittedRules | undefined;
   #mangleCanary = false;
+  readonly #rules: RuleLook;
+  readonly #oneAtATime = new Mutex();
   readonly #phases: SyncPhases;
 
   constructor(options: IptablesProxierOptions) {
@@ -69,6 +76,10 @@ export class IptablesProxier implements FamilyProxier {
     this.#phases = new SyncPhases("iptables", this.family, describeProgramFailure);
     this.#iptables = options.iptables;
     this.#options = options;
+    this.#rules = new RuleLook(
+      options.iptables,
+      options.checkLimits ?? CHECK_LIMITS[options.iptables.variant],
+    );
   }
 
   /**
@@ -77,7 +88,11 @@ export class IptablesProxier implements FamilyProxier {
    *
    * @throws {SyncError} if a program failed; its cause is the {@linkcode ExecError}
    */
-  async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
+  sync(request: SyncRequest): Promise<ApplyReport> {
+    return this.#oneAtATime.run(() => this.#sync(request));
+  }
+
+  async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
     const committed = this.#committed;
     this.#committed = undefined;
     this.#phases.restart();
@@ -86,18 +101,17 @@ export class IptablesProxier implements FamilyProxier {
       : await this.#syncChanged(state, changed, committed);
   }
 
-  async checkCanary(): Promise<boolean> {
+  /** A change waits for a look, so that what it writes is no damage. */
+  checkCanary(): Promise<boolean | Damage> {
+    return this.#oneAtATime.run(() => this.#check());
+  }
+
+  async #check(): Promise<boolean | Damage> {
+    const committed = this.#committed;
     // Without a successful sync there is nothing to lose, and a full one is on its way.
-    if (this.#committed === undefined) return false;
-    const wanted = sentinels(this.#committed.base);
-    try {
-      const probe = canaryProbe(wanted, this.#mangleCanary);
-      return !holdsSentinels(await this.#iptables.restore(probe, { counters: false }), wanted);
-    } catch (error) {
-      if (!(error instanceof ExecError) || error.isMissing()) throw error;
-      // A lock that somebody holds says nothing about our rules.
-      return !error.isLockHeld();
-    }
+    if (committed === undefined) return false;
+    const damage = await this.#rules.look(committed, this.#mangleCanary);
+    return damage !== null && noteDamage(damage, committed);
   }
 
   async #syncAll(state: ProxyState): Promise<ApplyReport> {

@@ -10,6 +10,7 @@ import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { parseIptablesSave } from "../../netfilter/iptables_save.ts";
 import { FakeIptables } from "../../../tests/support/fake_iptables.ts";
 import { defaultSettings, type ServiceSizes, stateOf } from "../../../tests/support/fake_iptables_state.ts";
+import type { CheckLimits } from "./observe_damage.ts";
 import { IptablesProxier, type IptablesSettings } from "./apply.ts";
 
 const SILENT: Logger = { enabled: () => false, info: () => {}, warn: () => {}, error: () => {} };
@@ -28,6 +29,7 @@ async function rig(
     variant?: IptablesVariant;
     settings?: Partial<IptablesSettings>;
     interfaceIps?: () => readonly string[];
+    checkLimits?: CheckLimits;
   } = {},
 ): Promise<Rig> {
   const { fake = new FakeIptables(), family = "IPv4", variant = "nft" } = options;
@@ -39,6 +41,7 @@ async function rig(
     settings: { ...defaultSettings(family), ...options.settings },
     interfaceIps: options.interfaceIps ?? (() => []),
     logger: SILENT,
+    ...(options.checkLimits === undefined ? {} : { checkLimits: options.checkLimits }),
   });
   fake.runs.length = 0;
   return {
@@ -237,36 +240,148 @@ Deno.test("node ports move with the addresses of the node", async () => {
   assertEquals(tail(), ["192.0.2.10", "192.0.2.11"]);
 });
 
-Deno.test("the canary notices what others remove", async (t) => {
-  const removals: readonly (readonly [string, readonly (readonly string[])[], boolean])[] = [
-    ["nothing", [], false],
-    ["a foreign rule comes", [["-A", "FORWARD", "-t", "filter", "-j", "ACCEPT"]], false],
-    ["the canary of mangle", [["-X", "KUBE-PROXY-CANARY", "-t", "mangle"]], true],
-    ["the canary of nat", [["-X", "KUBE-PROXY-CANARY", "-t", "nat"]], true],
-    ["the canary of filter", [["-X", "KUBE-PROXY-CANARY", "-t", "filter"]], true],
-    ["the rules of PREROUTING", [["-F", "PREROUTING", "-t", "nat"]], true],
-    ["the rules of FORWARD", [["-F", "FORWARD", "-t", "filter"]], true],
-    ["the rules of KUBE-FORWARD", [["-F", "KUBE-FORWARD", "-t", "filter"]], true],
-    ["one rule of KUBE-POSTROUTING", [["-D", "KUBE-POSTROUTING", "1", "-t", "nat"]], true],
-    ["the rules of KUBE-FIREWALL, which is kubelet's", [["-F", "KUBE-FIREWALL", "-t", "filter"]], false],
-  ];
-  for (const variant of ["nft", "legacy"] as const) {
-    for (const [name, commands, expected] of removals) {
-      await t.step(`${variant}: ${name}`, async () => {
+/** A chain of the fake, found by what a rule that leads to it says. */
+function chainOf(fake: FakeIptables, words: string, variant: IptablesVariant): string {
+  const line = fake.saved("IPv4", "nat", variant).split("\n").find((line) => line.includes(words));
+  return line?.split(" ").at(-1) ?? `nothing leads to ${words}`;
+}
+
+type Commands = (chain: (words: string) => string) => readonly (readonly string[])[];
+/** What somebody does, and which Services a sync must write again: all, those named, or none because it is no damage. */
+const DAMAGES: readonly (readonly [name: string, commands: Commands, repair: "all" | string[] | null])[] = [
+  ["nothing", () => [], null],
+  ["a foreign rule comes", () => [["-A", "FORWARD", "-t", "filter", "-j", "ACCEPT"]], null],
+  [
+    "a foreign chain comes",
+    () => [["-N", "CNI", "-t", "nat"], ["-I", "OUTPUT", "-t", "nat", "-j", "CNI"]],
+    null,
+  ],
+  ["the canary of mangle", () => [["-X", "KUBE-PROXY-CANARY", "-t", "mangle"]], "all"],
+  ["the canary of nat", () => [["-X", "KUBE-PROXY-CANARY", "-t", "nat"]], "all"],
+  ["the canary of filter", () => [["-X", "KUBE-PROXY-CANARY", "-t", "filter"]], "all"],
+  ["the rules of PREROUTING", () => [["-F", "PREROUTING", "-t", "nat"]], "all"],
+  ["the rules of FORWARD", () => [["-F", "FORWARD", "-t", "filter"]], "all"],
+  ["the rules of KUBE-FORWARD", () => [["-F", "KUBE-FORWARD", "-t", "filter"]], "all"],
+  ["one rule of KUBE-POSTROUTING", () => [["-D", "KUBE-POSTROUTING", "1", "-t", "nat"]], "all"],
+  ["kubelet's own rule in KUBE-MARK-MASQ", () => [
+    ["-A", "KUBE-MARK-MASQ", "-t", "nat", "-j", "MARK", "--or-mark", "0x8000"],
+  ], null],
+  ["the rules of KUBE-FIREWALL, which is kubelet's", () => [["-F", "KUBE-FIREWALL", "-t", "filter"]], null],
+  ["the rules of KUBE-SERVICES", () => [["-F", "KUBE-SERVICES", "-t", "nat"]], []],
+  ["one rule of KUBE-SERVICES", () => [["-D", "KUBE-SERVICES", "1", "-t", "nat"]], []],
+  ["one rule more in KUBE-SERVICES", () => [["-I", "KUBE-SERVICES", "-t", "nat", "-j", "RETURN"]], []],
+  ["the rules of KUBE-NODEPORTS", () => [["-F", "KUBE-NODEPORTS", "-t", "nat"]], []],
+  ["the rejections", () => [["-F", "KUBE-SERVICES", "-t", "filter"]], []],
+  ["the rules of a Service", (chain) => [["-F", chain("s1:http cluster IP"), "-t", "nat"]], ["s1"]],
+  ["one rule of a Service", (chain) => [["-D", chain("s1:http cluster IP"), "2", "-t", "nat"]], ["s1"]],
+  ["the rules of an endpoint", (chain) => [["-F", chain("s2-np:http -> "), "-t", "nat"]], ["s2-np"]],
+  ["another rule in place of an endpoint's", (chain) => [
+    [
+      "-R",
+      chain("s1:http -> "),
+      "2",
+      "-t",
+      "nat",
+      "-p",
+      "tcp",
+      "-j",
+      "DNAT",
+      "--to-destination",
+      "10.9.9.9:1",
+    ],
+  ], ["s1"]],
+  ["a Service's chain itself", (chain) => [
+    ["-F", "KUBE-SERVICES", "-t", "nat"],
+    ["-F", chain("s1:http cluster IP"), "-t", "nat"],
+    ["-X", chain("s1:http cluster IP"), "-t", "nat"],
+  ], ["s1"]],
+];
+
+for (const variant of ["nft", "legacy"] as const) {
+  Deno.test(`${variant}: a look notices what others did, and no more than that is written again`, async (t) => {
+    const sizes = { "s1": 2, "s2-np": 1, "s3": 0 };
+    const wanted = await freshEndState(sizes, variant);
+    for (const [name, commands, repair] of DAMAGES) {
+      await t.step(name, async () => {
         const { fake, proxier, sync } = await rig({ variant });
-        await sync({ s1: 1 });
-        for (const args of commands) {
-          assertEquals((await fake.run([`iptables-${variant}`, ...args])).code, 0);
+        await sync(sizes);
+        assertEquals(await proxier.checkCanary(), false);
+        const all = commands((words) => chainOf(fake, words, variant));
+        for (const args of all) {
+          const { code, stderr } = await fake.run([`iptables-${variant}`, ...args]);
+          assertEquals(code, 0, stderr);
         }
         fake.runs.length = 0;
-        assertEquals(await proxier.checkCanary(), expected);
-        assertEquals(fake.runs.length, 1);
-        await sync({ s1: 1 });
+        const damage = await proxier.checkCanary();
+        assert(fake.runs.length <= 2, "a look is one program, two if a chain is not there");
+        if (repair === null) {
+          assertEquals(damage, false);
+          return;
+        }
+        assert(typeof damage === "object", "no damage found");
+        assert(damage.found.length > 0);
+        const names = damage.services === "all"
+          ? undefined
+          : [...damage.services].map((name) => name.slice(5));
+        assertEquals(names ?? "all", repair);
+        await sync(sizes, names);
         assertEquals(await proxier.checkCanary(), false);
+        // KUBE-FIREWALL and KUBE-MARK-MASQ are not ours alone.
+        assertEquals(endState(fake, variant), wanted);
       });
     }
-  }
+  });
+}
+
+Deno.test("changes and repairs at the same time lose nothing", async () => {
+  const { fake, proxier, sync } = await rig();
+  await sync({ "s1": 2, "s2": 2, "s3": 1 });
+  await fake.run(["iptables", "-F", "KUBE-SERVICES", "-t", "nat"]);
+  const damage = await proxier.checkCanary();
+  assert(typeof damage === "object");
+  assertEquals(damage.services, new Set());
+  // One Service comes, one goes, one changes, in the sync that also repairs.
+  await sync({ "s1": 3, "s3": 1, "s4-np": 1 }, ["s1", "s2", "s4-np"]);
+  assertEquals(endState(fake), await freshEndState({ "s1": 3, "s3": 1, "s4-np": 1 }));
+  assertEquals(await proxier.checkCanary(), false);
 });
+
+for (const variant of ["nft", "legacy"] as const) {
+  Deno.test(`${variant}: in a large cluster the Services take turns, and the chains they share are always looked at`, async () => {
+    const sizes = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`s${i + 10}`, 2]));
+    const checkLimits = { wholeChains: 30, listedChains: variant === "nft" ? 30 : 0 };
+    const { fake, proxier, sync } = await rig({ variant, checkLimits });
+    await sync(sizes);
+    // 90 chains, 30 at a time.
+    for (let i = 0; i < 3; i++) assertEquals(await proxier.checkCanary(), false);
+    for (const name of ["s10", "s25", "s39"]) {
+      await fake.run([
+        `iptables-${variant}`,
+        "-F",
+        chainOf(fake, `${name}:http cluster`, variant),
+        "-t",
+        "nat",
+      ]);
+      let looks = 0;
+      for (;;) {
+        looks++;
+        assert(looks <= 3, `${name} had no turn`);
+        const damage = await proxier.checkCanary();
+        if (damage === false) continue;
+        assert(typeof damage === "object");
+        assertEquals(damage.services, new Set([`shop/${name}`]));
+        break;
+      }
+      await sync(sizes, [name]);
+      fake.runs.length = 0;
+      assertEquals(await proxier.checkCanary(), false);
+    }
+    await fake.run([`iptables-${variant}`, "-F", "KUBE-SERVICES", "-t", "nat"]);
+    assert(typeof await proxier.checkCanary() === "object", "a shared chain waits for no turn");
+    await sync(sizes, []);
+    assertEquals(endState(fake, variant), await freshEndState(sizes, variant));
+  });
+}
 
 Deno.test("a canary that cannot be looked at says nothing", async () => {
   const { fake, proxier, sync } = await rig();

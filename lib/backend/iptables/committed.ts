@@ -1,22 +1,26 @@
 /**
- * What the kernel is known to hold after the last successful apply: enough to find out what a plan changes, in little
- * memory.
+ * What the kernel is known to hold after the last successful apply: enough to find out what a plan changes and what others did to it, in
+ * little memory.
  *
  * @module
  */
 import type { NamespacedName } from "../../model/objects.ts";
 import { hashRules } from "../../netfilter/rules_hash.ts";
-import { goneServices } from "./diff_dispatch.ts";
-import type { BaseRules, DispatchRule, IptablesPlan, PerTable, ServiceRules } from "./ruleset.ts";
+import { dispatchChainKey, goneServices, isDispatchChain, sameDispatch } from "./diff_dispatch.ts";
+import type { BaseRules, DispatchRule, IptablesPlan, PerTable, ServiceRules, Table } from "./ruleset.ts";
 
 /** One Service as it is in the kernel. */
 export interface CommittedService {
   /** Names of its chains, joined by blanks: one string costs half of what a string each does. */
   readonly chains: string;
-  /** `hashRules` of each chain's rules, in the order of `chains`. */
-  readonly hashes: readonly number[];
+  /** `hashRules` of each chain's rules, in the order of `chains`; NaN: somebody damaged it. */
+  readonly hashes: number[];
+  /** How many rules each chain has, in the same order. */
+  readonly counts: readonly number[];
   readonly dispatch: readonly DispatchRule[];
   readonly ruleCounts: PerTable<number>;
+  /** `hashRules` of what iptables printed of each chain when it was first looked at; null before. */
+  prints: number[] | null;
 }
 
 /** Chain → its `-A` lines, in the order given. */
@@ -35,11 +39,14 @@ const NO_LINES: readonly string[] = [];
 
 function commitService(rules: ServiceRules): CommittedService {
   const bodies = groupByChain(rules.rules);
+  const bodiesOfChains = rules.chains.map((chain) => bodies.get(chain) ?? NO_LINES);
   return {
     chains: rules.chains.join(" "),
-    hashes: rules.chains.map((chain) => hashRules(bodies.get(chain) ?? NO_LINES)),
+    hashes: bodiesOfChains.map(hashRules),
+    counts: bodiesOfChains.map(({ length }) => length),
     dispatch: rules.dispatch,
     ruleCounts: rules.ruleCounts,
+    prints: null,
   };
 }
 
@@ -48,6 +55,13 @@ export class CommittedRules {
   #base: BaseRules;
   readonly #services = new Map<NamespacedName, CommittedService>();
   readonly #serviceRules = { filter: 0, nat: 0 };
+  #chainCount = 0;
+  /** By `dispatchChainKey`: how many rules Services have in it. */
+  readonly #dispatchCounts = new Map<string, number>();
+  /** By `dispatchChainKey`: `hashRules` of what iptables printed of it since its rules changed last. */
+  readonly #dispatchPrints = new Map<string, number>();
+  /** By `dispatchChainKey`: shared chains that somebody damaged. */
+  readonly #damagedDispatch = new Set<string>();
 
   private constructor(base: BaseRules) {
     this.#base = base;
@@ -69,6 +83,9 @@ export class CommittedRules {
   apply(plan: IptablesPlan): void {
     for (const name of goneServices(plan, this)) this.#setService(name, null);
     for (const [name, rules] of plan.services) this.#setService(name, rules);
+    if (plan.base.tail.nat.join("\n") !== this.#base.tail.nat.join("\n")) this.#dispatchPrints.clear();
+    for (const key of this.#damagedDispatch) this.#dispatchPrints.delete(key);
+    this.#damagedDispatch.clear();
     this.#base = plan.base;
   }
 
@@ -85,6 +102,11 @@ export class CommittedRules {
     };
   }
 
+  /** How many chains Services have of their own. */
+  get chainCount(): number {
+    return this.#chainCount;
+  }
+
   get serviceNames(): Iterable<NamespacedName> {
     return this.#services.keys();
   }
@@ -93,13 +115,53 @@ export class CommittedRules {
     return this.#services.get(name);
   }
 
+  /** How many rules a shared chain has. */
+  dispatchCount(table: Table, chain: string): number {
+    let count = this.#dispatchCounts.get(dispatchChainKey(table, chain)) ?? 0;
+    for (const lines of [this.#base.head[table], this.#base.tail[table]]) {
+      for (const line of lines) if (line.startsWith(`-A ${chain} `)) count++;
+    }
+    return count;
+  }
+
+  /** Compares what iptables prints of a shared chain with the first time; remembers it if this is the first time. */
+  dispatchPrintIsKnown(table: Table, chain: string, print: number): boolean {
+    const key = dispatchChainKey(table, chain);
+    const known = this.#dispatchPrints.get(key);
+    if (known === undefined) this.#dispatchPrints.set(key, print);
+    return known === undefined || known === print;
+  }
+
+  /** Somebody damaged this shared chain: the next apply writes it anew. */
+  dispatchDamaged(table: Table, chain: string): void {
+    if (!isDispatchChain(table, chain)) throw new TypeError(`${chain} of ${table} is no shared chain`);
+    this.#damagedDispatch.add(dispatchChainKey(table, chain));
+  }
+
+  isDispatchDamaged(table: Table, chain: string): boolean {
+    return this.#damagedDispatch.has(dispatchChainKey(table, chain));
+  }
+
   #setService(name: NamespacedName, rules: ServiceRules | null): void {
     const before = this.#services.get(name);
     const after = rules === null ? undefined : commitService(rules);
     for (const table of ["filter", "nat"] as const) {
       this.#serviceRules[table] += (after?.ruleCounts[table] ?? 0) - (before?.ruleCounts[table] ?? 0);
     }
+    this.#chainCount += (after?.counts.length ?? 0) - (before?.counts.length ?? 0);
+    if (!sameDispatch(before?.dispatch ?? [], after?.dispatch ?? [])) {
+      this.#countDispatch(before, -1);
+      this.#countDispatch(after, 1);
+    }
     if (after === undefined) this.#services.delete(name);
     else this.#services.set(name, after);
+  }
+
+  #countDispatch(service: CommittedService | undefined, by: 1 | -1): void {
+    for (const { table, chain } of service?.dispatch ?? []) {
+      const key = dispatchChainKey(table, chain);
+      this.#dispatchCounts.set(key, (this.#dispatchCounts.get(key) ?? 0) + by);
+      this.#dispatchPrints.delete(key);
+    }
   }
 }

@@ -5,7 +5,7 @@
  */
 import { hashRules } from "../../netfilter/rules_hash.ts";
 import { type CommittedRules, type CommittedService, groupByChain } from "./committed.ts";
-import { dispatchEdits, goneServices, isDispatchChain } from "./diff_dispatch.ts";
+import { damagedDispatch, dispatchEdits, goneServices, isDispatchChain } from "./diff_dispatch.ts";
 import { chainLine } from "./render.ts";
 import type { BaseRules, IptablesPlan, Operations, ServiceRules, Table, Transaction } from "./ruleset.ts";
 
@@ -46,6 +46,9 @@ export function diffIptables(plan: IptablesPlan, committed: CommittedRules): Ope
   diffBase(plan.base, committed.base, "filter", filter);
   for (const name of goneServices(plan, committed)) diffChains(null, committed.service(name), nat);
   for (const [name, rules] of plan.services) diffChains(rules, committed.service(name), nat);
+  for (const { table, chain, lines } of damagedDispatch(plan, committed)) {
+    (table === "nat" ? nat : filter).rewrite(chain, lines);
+  }
   for (const edit of dispatchEdits(plan, committed)) {
     const draft = edit.table === "nat" ? nat : filter;
     const deletions = edit.table === "nat" ? nat.deletions : filterAfter;

@@ -7,7 +7,8 @@ import type { NamespacedName } from "../../model/objects.ts";
 import { EXTERNAL_SERVICES_CHAIN, NODE_PORTS_CHAIN, PROXY_FIREWALL_CHAIN, SERVICES_CHAIN } from "./chains.ts";
 import type { BaseRules, DispatchRule, IptablesPlan, Table } from "./ruleset.ts";
 
-const DISPATCH_CHAINS: Readonly<Record<Table, readonly string[]>> = {
+/** The chains in which several Services have rules. */
+export const DISPATCH_CHAINS: Readonly<Record<Table, readonly string[]>> = {
   filter: [SERVICES_CHAIN, EXTERNAL_SERVICES_CHAIN, NODE_PORTS_CHAIN, PROXY_FIREWALL_CHAIN],
   nat: [SERVICES_CHAIN, NODE_PORTS_CHAIN],
 };
@@ -15,6 +16,11 @@ const DISPATCH_CHAINS: Readonly<Record<Table, readonly string[]>> = {
 /** True if several Services have rules in the chain. */
 export function isDispatchChain(table: Table, chain: string): boolean {
   return DISPATCH_CHAINS[table].includes(chain);
+}
+
+/** A name for a shared chain that its table is part of. */
+export function dispatchChainKey(table: Table, chain: string): string {
+  return `${table} ${chain}`;
 }
 
 /** What an `-A CHAIN …` line says after the chain. */
@@ -27,6 +33,8 @@ export interface CommittedDispatch {
   readonly base: BaseRules;
   readonly serviceNames: Iterable<NamespacedName>;
   service(name: NamespacedName): { readonly dispatch: readonly DispatchRule[] } | undefined;
+  /** True if the chain is to be written anew, because nobody knows what is in it. */
+  isDispatchDamaged(table: Table, chain: string): boolean;
 }
 
 /** The change of one shared chain. Texts are without `-A CHAIN `. */
@@ -99,7 +107,7 @@ interface EditDraft {
   readonly appended: string[];
 }
 
-/** The edits of every shared chain that a plan changes. */
+/** The edits of every shared chain that a plan changes, without those that are written anew. */
 export function dispatchEdits(plan: IptablesPlan, committed: CommittedDispatch): DispatchEdit[] {
   const drafts = new Map<string, EditDraft>();
   const draft = (table: Table, chain: string): EditDraft => {
@@ -130,5 +138,35 @@ export function dispatchEdits(plan: IptablesPlan, committed: CommittedDispatch):
     for (const line of before) tail.removed.push(ruleOf(line, SERVICES_CHAIN));
     for (const line of after) tail.appended.push(ruleOf(line, SERVICES_CHAIN));
   }
-  return [...drafts.values()];
+  return [...drafts.values()].filter(({ table, chain }) => !committed.isDispatchDamaged(table, chain));
+}
+
+/** All of one shared chain. Lines are complete: `-A CHAIN …`. */
+export interface DispatchBody {
+  readonly table: Table;
+  readonly chain: string;
+  readonly lines: readonly string[];
+}
+
+/** What belongs into the shared chains that somebody damaged, in the order of a full sync. */
+export function damagedDispatch(plan: IptablesPlan, committed: CommittedDispatch): DispatchBody[] {
+  const damaged = (["filter", "nat"] as const).flatMap((table) =>
+    DISPATCH_CHAINS[table].filter((chain) => committed.isDispatchDamaged(table, chain))
+      .map((chain) => ({ table, chain, lines: [] as string[] }))
+  );
+  if (damaged.length === 0) return [];
+  const gone = new Set(goneServices(plan, committed));
+  const names = new Set([...committed.serviceNames, ...plan.services.keys()]).difference(gone);
+  const dispatch = [...names].sort().flatMap((name) =>
+    (plan.services.has(name) ? plan.services.get(name) : committed.service(name))?.dispatch ?? []
+  );
+  for (const { table, chain, lines } of damaged) {
+    const add = (line: string): void => void (line.startsWith(`-A ${chain} `) && lines.push(line));
+    plan.base.head[table].forEach(add);
+    for (const rule of dispatch) {
+      if (rule.table === table && rule.chain === chain) lines.push(`-A ${chain} ${rule.rule}`);
+    }
+    plan.base.tail[table].forEach(add);
+  }
+  return damaged;
 }

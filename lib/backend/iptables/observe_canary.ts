@@ -21,10 +21,7 @@ export function hasMangleCanary(saved: string): boolean {
 /** Rules that must be there as long as nobody flushes our tables: table → chain → canonical rule texts. */
 export type Sentinels = ReadonlyMap<Table, ReadonlyMap<string, readonly string[]>>;
 
-/**
- * The jumps and the rules of the static chains. The chains that Services share are left out, because listing one of 10,000
- * rules takes 75 ms; those that kubelet fills, because they are its own.
- */
+/** The jumps and the rules of the chains without rules of Services, except those that kubelet fills, because they are its own. */
 export function sentinels(base: BaseRules): Sentinels {
   const wanted = new Map<Table, Map<string, string[]>>();
   for (const table of ["nat", "filter"] as const) {
@@ -40,29 +37,6 @@ export function sentinels(base: BaseRules): Sentinels {
     wanted.set(table, chains);
   }
   return wanted;
-}
-
-/**
- * A text for iptables-restore that lists canaries and sentinels and changes nothing. It lists chains instead of checking
- * rules, because a check of a jump reads the whole chain it leads to, and because ip6tables-legacy-restore passes every check.
- */
-export function canaryProbe(wanted: Sentinels, withMangle: boolean): string {
-  const blocks = [...wanted].map(([table, chains]) =>
-    [`*${table}`, ...[CANARY_CHAIN, ...chains.keys()].map((chain) => `-S ${chain}`), "COMMIT", ""].join("\n")
-  );
-  return (withMangle ? `*mangle\n-S ${CANARY_CHAIN}\nCOMMIT\n` : "") + blocks.join("");
-}
-
-/** True if what {@linkcode canaryProbe} printed holds all sentinels. */
-export function holdsSentinels(listed: string, wanted: Sentinels): boolean {
-  const found = new Set<string>();
-  for (const [chain, body] of groupByChain(listed.split("\n").filter((line) => line.startsWith("-A ")))) {
-    // A rule of others that we cannot read is not one of ours.
-    for (const line of body) found.add(`${chain} ${readable(ruleOf(line, chain)) ?? ""}`);
-  }
-  return [...wanted.values()].every((chains) =>
-    [...chains].every(([chain, rules]) => rules.every((rule) => found.has(`${chain} ${rule}`)))
-  );
 }
 
 /** The canonical text of a rule, or null if it is none that we can read. */

@@ -4,7 +4,7 @@
  * @module
  */
 import { IptablesProxier, type IptablesSettings } from "./apply.ts";
-import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import type { ApplyReport, Damage, FamilyProxier, SyncRequest } from "../backend.ts";
 import { usesLocalhostNodePorts } from "./base_rules.ts";
 import { ExecError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
@@ -146,8 +146,11 @@ export class ReconfigurableProxier implements FamilyProxier {
     return this.#current.sync(request);
   }
 
-  checkCanary(): Promise<boolean> {
-    return this.#current.checkCanary();
+  async checkCanary(): Promise<boolean | Damage> {
+    const current = this.#current;
+    const damage = await current.checkCanary();
+    // With other settings everything is on its way to be written.
+    return current === this.#current && damage;
   }
 
   #make(): IptablesProxier {

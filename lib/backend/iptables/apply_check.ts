@@ -1,0 +1,98 @@
+/**
+ * Looks at the rules in the kernel, in one start of a program.
+ *
+ * @module
+ */
+import { ExecError } from "../../errors.ts";
+import type { Iptables } from "../../kernel/iptables.ts";
+import type { IptablesVariant } from "../../kernel/iptables_version.ts";
+import type { NamespacedName } from "../../model/objects.ts";
+import type { Damage } from "../backend.ts";
+import type { CommittedRules } from "./committed.ts";
+import { dispatchChainKey } from "./diff_dispatch.ts";
+import { sentinels } from "./observe_canary.ts";
+import { type CheckLimits, CheckTurns, findDamage, type FoundDamage, listingText } from "./observe_damage.ts";
+import { type PrintedRules, type PrintedTable, readPrinted } from "./observe_printed.ts";
+
+/**
+ * About 1 % of a CPU at the default sync period of 30 s. The legacy variant reads the whole table whatever it is asked for, so there
+ * chains are not listed by name. README.md has what was measured.
+ */
+export const CHECK_LIMITS: Readonly<Record<IptablesVariant, CheckLimits>> = {
+  nft: { wholeChains: 12_000, listedChains: 4_000 },
+  legacy: { wholeChains: 40_000, listedChains: 0 },
+};
+
+/** How many chains a log line names. */
+const NAMED_CHAINS = 5;
+/** With more damaged Services than this a full sync, which is staged, is the better repair. */
+const MANY_SERVICES = 100;
+
+/** Looks at one family's rules, those of Services in turn if there are many. */
+export class RuleLook {
+  readonly #iptables: Iptables;
+  readonly #turns: CheckTurns;
+  /** Those that the last look found damaged: the next one tells whether the repair helped. */
+  #again: Iterable<NamespacedName> = [];
+
+  constructor(iptables: Iptables, limits: CheckLimits) {
+    this.#iptables = iptables;
+    this.#turns = new CheckTurns(limits);
+  }
+
+  /**
+   * Null: nobody can tell, because a lock is held.
+   *
+   * @param withMangle false: the canary of table mangle could not be set
+   * @throws {ExecError} if the rules cannot be listed
+   */
+  async look(committed: CommittedRules, withMangle: boolean): Promise<FoundDamage | null> {
+    const wanted = sentinels(committed.base);
+    const tables: readonly PrintedTable[] = withMangle ? ["mangle", "nat", "filter"] : ["nat", "filter"];
+    const turn = this.#turns.next(committed, this.#again);
+    const listed = turn.ask === "chains"
+      ? await this.#list(listingText(wanted, turn, committed, tables), tables)
+      : "incomplete";
+    if (listed === null) return null;
+    const look = listed === "incomplete"
+      ? { printed: readPrinted(await this.#iptables.save()), services: new Set(committed.serviceNames) }
+      : { printed: listed, services: turn.services };
+    const damage = findDamage({ ...look, wanted, tables }, committed);
+    this.#again = [...damage.services.keys()];
+    return damage;
+  }
+
+  /** What was asked for; `incomplete` if one of the chains is not there; null if somebody holds a lock. */
+  async #list(text: string, tables: readonly PrintedTable[]): Promise<PrintedRules | "incomplete" | null> {
+    try {
+      return readPrinted(await this.#iptables.restore(text, { counters: false }), tables);
+    } catch (error) {
+      if (!(error instanceof ExecError) || error.isMissing()) throw error;
+      return error.isLockHeld() ? null : "incomplete";
+    }
+  }
+}
+
+/**
+ * Makes the next sync of the right Services repair the damage: their chains and the shared ones that are damaged are written anew.
+ *
+ * @returns false if there is none
+ */
+export function noteDamage(
+  { base, dispatch, services }: FoundDamage,
+  committed: CommittedRules,
+): false | Damage {
+  const chains = [...services.values()].flat().map(([, chain]) => `nat ${chain}`);
+  const found = [...base, ...dispatch.map(([table, chain]) => dispatchChainKey(table, chain)), ...chains];
+  if (found.length === 0) return false;
+  const named = found.length <= NAMED_CHAINS
+    ? found
+    : [...found.slice(0, NAMED_CHAINS), `and ${found.length - NAMED_CHAINS} more`];
+  if (base.length > 0 || services.size > MANY_SERVICES) return { services: "all", found: named };
+  for (const [table, chain] of dispatch) committed.dispatchDamaged(table, chain);
+  for (const [name, damaged] of services) {
+    const service = committed.service(name);
+    for (const [index] of damaged) service?.hashes.splice(index, 1, Number.NaN);
+  }
+  return { services: new Set(services.keys()), found: named };
+}

@@ -1,0 +1,150 @@
+import { assertEquals } from "@std/assert";
+import type { Damage } from "../backend/backend.ts";
+import type { Changed } from "../model/state.ts";
+import type { Logger } from "../observe/log.ts";
+import { RuleChecks } from "./rule_checks.ts";
+
+const DAMAGE: Damage = { services: new Set(["shop/web"]), found: ["nat KUBE-SVC-WEB"] };
+
+/** Checks of rules that are damaged while `damaged()` says so. */
+function rig(damaged: () => boolean | Damage) {
+  const repairs: Changed[] = [];
+  const told: string[] = [];
+  let looks = 0;
+  const log: Logger = {
+    enabled: () => true,
+    info: (message) => void told.push(`I ${message}`),
+    warn: (message) => void told.push(`W ${message.split(",")[0]}`),
+    error: (message) => void told.push(`E ${message.split(";")[0]}`),
+  };
+  const checks = new RuleChecks({
+    family: "IPv4",
+    check: () => {
+      looks++;
+      return Promise.resolve().then(damaged);
+    },
+    repair: (services) => void repairs.push(services),
+    log,
+  });
+  return {
+    checks,
+    repairs,
+    told,
+    looks: () => looks,
+    /** A period, and the sync that it asks for. */
+    async period(): Promise<void> {
+      const before = repairs.length;
+      await checks.periodic();
+      if (repairs.length === before) return;
+      checks.syncBegins();
+      await checks.synced();
+    },
+  };
+}
+
+const WRITTEN = "W Rules were changed or removed by something else";
+const UNHELPED = "E Rules differ from what was written right after they were written";
+
+Deno.test("damage is repaired, looked at again at once, and repaired each time it comes", async () => {
+  let damage: boolean | Damage = false;
+  const { checks, repairs, told, looks, period } = rig(() => damage);
+  await period();
+  assertEquals([repairs, looks()], [[], 1]);
+  for (const once of [DAMAGE, true]) {
+    damage = once;
+    await checks.periodic();
+    damage = false;
+    checks.syncBegins();
+    await checks.synced();
+  }
+  assertEquals(repairs, [new Set(["shop/web"]), "all"]);
+  assertEquals(told, [WRITTEN, WRITTEN]);
+  assertEquals(looks(), 5);
+});
+
+Deno.test("a repair that does not help is told once and made ever more rarely, with everything", async () => {
+  let damage: boolean | Damage = DAMAGE;
+  const { repairs, told, period } = rig(() => damage);
+  const periods: number[] = [];
+  for (let i = 0; i < 70; i++) {
+    const before = repairs.length;
+    await period();
+    if (repairs.length > before) periods.push(i);
+  }
+  assertEquals(periods, [0, 1, 3, 7, 15, 31, 63]);
+  assertEquals(repairs.map((services) => services === "all"), [false, ...Array(6).fill(true)]);
+  assertEquals(told, [WRITTEN, UNHELPED]);
+  damage = false;
+  for (let i = 0; i < 64; i++) await period();
+  assertEquals(told.splice(0), [WRITTEN, UNHELPED, "I Rules stay as they were written again"]);
+  damage = DAMAGE;
+  await period();
+  assertEquals(told, [WRITTEN, UNHELPED]);
+});
+
+Deno.test("an hour is the longest wait", async () => {
+  const { repairs, period } = rig(() => true);
+  for (let i = 0; i < 1000; i++) await period();
+  const before = repairs.length;
+  for (let i = 0; i < 121; i++) await period();
+  assertEquals(repairs.length - before, 1);
+});
+
+Deno.test("a sync that began before the repair was asked for says nothing about it", async () => {
+  let damage: boolean | Damage = DAMAGE;
+  const { checks, told, looks } = rig(() => damage);
+  checks.syncBegins();
+  await checks.periodic();
+  await checks.synced();
+  assertEquals([told, looks()], [[WRITTEN], 1]);
+  // Until the repair is done nothing is looked at: the sync may fail several times.
+  await checks.periodic();
+  checks.syncBegins();
+  checks.syncBegins();
+  assertEquals(looks(), 1);
+  damage = false;
+  await checks.synced();
+  assertEquals([told, looks()], [[WRITTEN], 2]);
+});
+
+Deno.test("a check that fails is told once, and one that hangs is not started twice", async () => {
+  let answer = (): boolean => {
+    throw new Error("iptables is missing");
+  };
+  const { told, looks, period } = rig(() => answer());
+  await period();
+  await period();
+  assertEquals(told.splice(0), ["E Cannot check whether the rules are still there"]);
+  answer = () => false;
+  await period();
+  answer = () => {
+    throw new Error("iptables is missing");
+  };
+  await period();
+  assertEquals([told.length, looks()], [1, 4]);
+  let hangs = 0;
+  const hanging = new RuleChecks({
+    family: "IPv4",
+    check: () => {
+      hangs++;
+      return new Promise(() => {});
+    },
+    repair: () => {},
+    log: { enabled: () => true, info: () => {}, warn: () => {}, error: () => {} },
+  });
+  void hanging.periodic();
+  void hanging.periodic();
+  await Promise.resolve();
+  assertEquals(hangs, 1);
+});
+
+Deno.test("what fails because of the end is no problem", async () => {
+  const { checks, told, looks } = rig(() => {
+    throw new DOMException("ending", "AbortError");
+  });
+  const looking = checks.periodic();
+  checks.end();
+  await looking;
+  await checks.periodic();
+  assertEquals([told, looks()], [[], 1]);
+});
