@@ -92,6 +92,11 @@ export class KproxyProcess implements AsyncDisposable {
     return this.#child.pid;
   }
 
+  /** How it ended; undefined while it runs. */
+  get status(): Deno.CommandStatus | undefined {
+    return this.#ended;
+  }
+
   /** All lines so far. */
   get lines(): readonly LogLine[] {
     return this.#lines;

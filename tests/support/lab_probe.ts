@@ -54,6 +54,8 @@ export type ProbeResult =
     readonly tookMs: number;
     /** True if the first packet of a TCP connection was lost, so that the client's kernel had to send it again. */
     readonly wasSynLost: boolean;
+    /** Segments of a TCP connection that were lost after it was there: the request, that is. */
+    readonly lostSegments: number;
   }
   /** Somebody answered who is no server of a lab. */
   | { readonly kind: "stranger"; readonly text: string }
@@ -69,7 +71,7 @@ export interface LoopRequest {
   readonly perSecond: number;
   /**
    * A connection that takes longer, without the time in which the loop had no CPU, has failed, unless the machine is so busy that time
-   * tells nothing. So has one whose first packet was lost, as the kernel tells it, and a datagram without an answer.
+   * tells nothing. So has one that lost a packet, its first or a later one, as the kernel tells it, and a datagram without an answer.
    */
   readonly limitMs: number;
 }
@@ -82,6 +84,11 @@ export interface LoopReport {
   readonly stalledMs: number;
   /** One line per request that was refused, lost, or slow, with the second in which it began. */
   readonly failures: readonly string[];
+  /** When each of them began, in milliseconds since the epoch. */
+  readonly failuresAtMs: readonly number[];
+  /** Answers that came over a connection, and how many of them the limit of time was held against. */
+  readonly answers: number;
+  readonly timed: number;
   readonly slowestMs: number;
   /** Requests by `ip:port` of the server that answered. */
   readonly byServer: Readonly<Record<string, number>>;

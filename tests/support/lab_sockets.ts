@@ -44,8 +44,8 @@ const SO_ERROR = 4;
 const ETH_P_IP = 0x0800;
 const IPPROTO_TCP = 6;
 const TCP_INFO = 11;
-/** Where `struct tcp_info` has `tcpi_rtt` (microseconds) and `tcpi_total_retrans`. */
-const [RTT_OFFSET, TOTAL_RETRANS_OFFSET] = [68, 100] as const;
+/** Where `struct tcp_info` has `tcpi_rtt` (microseconds), `tcpi_total_retrans` and `tcpi_dsack_dups`, and how much of it is read. */
+const [RTT_OFFSET, TOTAL_RETRANS_OFFSET, DSACK_DUPS_OFFSET, TCP_INFO_LENGTH] = [68, 100, 216, 220] as const;
 /** After this, a SYN is sent again. */
 const SYN_TIMEOUT_US = 1_000_000;
 const POLLIN = 1;
@@ -282,11 +282,24 @@ export class Socket implements Disposable {
    * took more than a second does not count: the answer echoes the time of the packet that it is for, so the round trip tells.
    */
   wasSynLost(): boolean {
-    const state = new Uint8Array(TOTAL_RETRANS_OFFSET + 4);
-    check("getsockopt", C.getsockopt(this.#fd, IPPROTO_TCP, TCP_INFO, state, lengthOf(state.length)));
-    const view = new DataView(state.buffer);
+    const view = this.#tcpInfo();
     return view.getUint32(TOTAL_RETRANS_OFFSET, true) > 0 &&
       view.getUint32(RTT_OFFSET, true) < SYN_TIMEOUT_US;
+  }
+
+  /**
+   * How many segments of this TCP connection had to be sent again, SYNs among them. Those that the peer has told that it got twice do not
+   * count: nothing was lost, only late.
+   */
+  lostSegments(): number {
+    const view = this.#tcpInfo();
+    return Math.max(0, view.getUint32(TOTAL_RETRANS_OFFSET, true) - view.getUint32(DSACK_DUPS_OFFSET, true));
+  }
+
+  #tcpInfo(): DataView {
+    const state = new Uint8Array(TCP_INFO_LENGTH);
+    check("getsockopt", C.getsockopt(this.#fd, IPPROTO_TCP, TCP_INFO, state, lengthOf(state.length)));
+    return new DataView(state.buffer);
   }
 
   /** The own end of the connection. */

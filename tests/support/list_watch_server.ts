@@ -133,6 +133,11 @@ export class ListWatchServer implements AsyncDisposable {
     this.#planned.push({ matches, fault });
   }
 
+  /** Forgets what was planned and has not happened. */
+  unplan(): void {
+    this.#planned.length = 0;
+  }
+
   /** Number of open watches, of one plural or all. */
   watches(plural?: string): number {
     return [...this.#watchers].filter((watcher) => plural === undefined || watcher.plural === plural).length;

@@ -1,0 +1,140 @@
+/**
+ * `deno task chaos --mode M [--minutes N] [--seed S] [--log FILE]`: random changes and faults on a node of its own, with clients that
+ * connect to Services which must not notice. It prints the seed, and at the end what happened; `--log FILE` takes every event as it
+ * goes, `--verbose` prints them. `--without "WORDS,WORDS"` leaves out the faults with these words in their names; everything else
+ * happens as it would with them.
+ *
+ * Exit status: 0 if all was as it should be, 1 if not, 2 for wrong use. Mode ipvs runs in the user-mode Linux where this kernel has no
+ * IPVS.
+ *
+ * @module
+ */
+import { parseArgs } from "@std/cli/parse-args";
+import { writeErrorLine, writeLine } from "../../tools/output.ts";
+import { ROOT } from "../../tools/project_files.ts";
+import { installPackages, TEST_PACKAGES } from "../../tools/setup.ts";
+import { CHAOS_MODES, type ChaosModeName } from "./mode.ts";
+import { type ChaosReport, runChaos } from "./run.ts";
+
+const FLAGS = {
+  string: ["mode", "minutes", "seed", "log", "without"],
+  boolean: ["here", "verbose"],
+} as const;
+const MAX_SEED = 1_000_000;
+/** What a user-mode Linux takes to start and to end beside the run, in seconds. */
+const BOOT_SECONDS = 240;
+
+interface Options {
+  readonly mode: ChaosModeName;
+  readonly minutes: number;
+  readonly seed: number;
+  /** A file for every event; `""` for none. */
+  readonly log: string;
+  readonly verbose: boolean;
+  /** Faults whose names hold these words do not happen; `""` for all do. */
+  readonly without: string;
+  /** Do not go into a user-mode Linux. */
+  readonly here: boolean;
+}
+
+/** @throws {TypeError} that says what is wrong */
+function parse(args: readonly string[]): Options {
+  const unknown: string[] = [];
+  const { mode, minutes = "3", seed, log = "", without = "", here, verbose } = parseArgs([...args], {
+    ...FLAGS,
+    unknown: (arg) => {
+      unknown.push(arg);
+      return false;
+    },
+  });
+  if (unknown.length > 0) throw new TypeError(`what is ${unknown.join(" ")}?`);
+  const chosen = CHAOS_MODES.find((name) => name === mode);
+  if (chosen === undefined) throw new TypeError(`--mode must be one of ${CHAOS_MODES.join(", ")}`);
+  if (!(Number(minutes) > 0)) throw new TypeError("--minutes must be a number above 0");
+  const chosenSeed = seed === undefined ? Math.floor(Math.random() * MAX_SEED) : Number(seed);
+  if (!Number.isInteger(chosenSeed)) throw new TypeError("--seed must be a whole number");
+  return { mode: chosen, minutes: Number(minutes), seed: chosenSeed, log, here, verbose, without };
+}
+
+/** For people, and for docs/reliability.md. */
+export function reportLines(report: ChaosReport): string[] {
+  const faults = Object.entries(report.faults).sort(([, a], [, b]) => b - a);
+  const count = faults.reduce((sum, [, times]) => sum + times, 0);
+  return [
+    `mode ${report.mode}, seed ${report.seed}: ${
+      report.minutes.toFixed(1)
+    } minutes, ${report.steps} steps, ` +
+    `${report.changes} changes, ${count} faults, ${report.starts} starts of kproxy`,
+    `${report.connections} connections: ${report.failedByDamage} failed in the ` +
+    `${(report.damagedMs / 1000).toFixed(1)} s in which somebody else had taken rules away`,
+    `rules equal to a fresh start's: ${report.comparisons} times`,
+    ...faults.map(([name, times]) => `  ${String(times).padStart(4)} × ${name}`),
+  ];
+}
+
+/** How to have the same again. */
+function againLine({ mode, minutes, seed, without }: Options): string {
+  const rest = without === "" ? "" : ` --without "${without}"`;
+  return `deno task chaos --mode ${mode} --minutes ${minutes} --seed ${seed}${rest}`;
+}
+
+async function inUml(options: Options): Promise<number> {
+  const { mode, minutes, seed, log, verbose, without } = options;
+  const args = [
+    `--mode=${mode}`,
+    `--minutes=${minutes}`,
+    `--seed=${seed}`,
+    `--log=${log}`,
+    `--without=${without}`,
+    "--here",
+  ].concat(
+    verbose ? ["--verbose"] : [],
+  );
+  const inside = `"${Deno.execPath()}" run -A --no-check tests/chaos/chaos.ts ${
+    args.map((arg) => `"${arg}"`).join(" ")
+  }`;
+  const { code } = await new Deno.Command(`${ROOT}/tests/lab/uml.sh`, {
+    args: [inside],
+    cwd: ROOT,
+    stdin: "null",
+    env: { UML_TIMEOUT: String(Math.ceil(minutes * 60) + BOOT_SECONDS) },
+  }).spawn().status;
+  return code;
+}
+
+async function hasIpvs(): Promise<boolean> {
+  const { success } = await new Deno.Command("modprobe", { args: ["-q", "ip_vs"], stdin: "null" }).output();
+  return success;
+}
+
+async function main(): Promise<number> {
+  let options: Options;
+  try {
+    options = parse(Deno.args);
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    writeErrorLine(error.message);
+    return 2;
+  }
+  if (!options.here) await installPackages(TEST_PACKAGES);
+  if (options.mode === "ipvs" && !options.here && !await hasIpvs()) return await inUml(options);
+  writeLine(`Chaos in mode ${options.mode}, ${options.minutes} minutes, seed ${options.seed}`);
+  using file = options.log === "" ? undefined : await Deno.open(options.log, { create: true, append: true });
+  const encoder = new TextEncoder();
+  const log = (line: string): void => {
+    if (options.verbose) writeLine(line);
+    file?.writeSync(encoder.encode(`${line}\n`));
+  };
+  const report = await runChaos({
+    ...options,
+    without: options.without.split(",").filter((words) => words !== ""),
+    log,
+  });
+  for (const line of reportLines(report)) writeLine(line);
+  for (const problem of report.problems) writeLine(`WRONG: ${problem}`);
+  if (report.problems.length === 0) return 0;
+  writeLine(`Again: ${againLine(options)}`);
+  return 1;
+}
+
+if (import.meta.main) Deno.exit(await main());

@@ -1,0 +1,135 @@
+/**
+ * The modes of chaos runs: what they need, which programs write their rules, and how these are looked at.
+ *
+ * @module
+ */
+import { parseTable } from "../../lib/backend/nftables/parse.ts";
+import type { LoopPace } from "../support/connect_loop.ts";
+import { IPVS } from "../support/lab_mode.ts";
+import { inComparableOrder, saveTable } from "../support/lab_rules.ts";
+import type { Netns } from "../support/netns.ts";
+
+/** What `--mode` takes. */
+export const CHAOS_MODES = ["iptables", "iptables-legacy", "nftables", "ipvs"] as const;
+export type ChaosModeName = typeof CHAOS_MODES[number];
+
+/** A mode as chaos sees it. */
+export interface ChaosMode {
+  readonly name: ChaosModeName;
+  /** As kproxy's flag has it. */
+  readonly proxyMode: "iptables" | "nftables" | "ipvs";
+  /** Programs that chaos makes misbehave, without their variants. */
+  readonly tools: readonly string[];
+  readonly pace: LoopPace;
+  /** Within this time after a damage, and after whatever hinders kproxy, clients are served again. */
+  readonly repairMs: number;
+  /** Within this time of quiet the rules are those of a fresh start. */
+  readonly settleMs: number;
+  /** How `iptables` is called in damages. */
+  readonly iptables: string;
+  /** Before kproxy's first start, so that it takes the wanted variant. */
+  prepare(netns: Netns): Promise<void>;
+  /** All rules, as lines: equal if and only if the rules do the same. */
+  rules(netns: Netns): Promise<string[]>;
+}
+
+const IPTABLES_TOOLS = ["iptables", "ip6tables"].flatMap((tool) => // Changes are written by the last one, and it is the only one that runs all the time.
+[tool, `${tool}-save`, `${tool}-restore`, `${tool}-restore`]);
+const FAST: LoopPace = { perSecond: 60, limitMs: 200 };
+const LIMITS = { pace: FAST, repairMs: 6_000, settleMs: 30_000 };
+
+async function iptablesRules(netns: Netns, variant: string): Promise<string[]> {
+  const lines: string[] = [];
+  for (const tool of [`iptables${variant}`, `ip6tables${variant}`]) {
+    for (const table of ["filter", "nat", "mangle"]) {
+      const saved = await saveTable(netns, tool, table);
+      lines.push(...inComparableOrder(saved).map((line) => `${tool} ${table} ${line}`));
+    }
+  }
+  return lines;
+}
+
+function iptablesMode(name: "iptables" | "iptables-legacy", variant: "-nft" | "-legacy"): ChaosMode {
+  return {
+    name,
+    proxyMode: "iptables",
+    tools: [...IPTABLES_TOOLS, "conntrack"],
+    ...LIMITS,
+    iptables: `iptables${variant}`,
+    prepare: async (netns) => {
+      await netns.run([`iptables${variant}`, "-w", "5", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
+    },
+    rules: (netns) => iptablesRules(netns, variant),
+  };
+}
+
+/** An affinity set's elements are clients; which slot an endpoint has is a matter of history. */
+export function nftablesLines(listed: string, family: string): string[] {
+  const { comment, chains, hooks, elements, affinitySets } = parseTable(listed);
+  return [
+    `${family} comment ${comment}`,
+    ...[...hooks].map(([chain, hook]) => `${family} chain ${chain}: ${hook}`).sort(),
+    // Rules' order counts, that of chains does not.
+    ...[...chains].filter(([, rules]) => rules.length > 0).flatMap(([chain, rules]) =>
+      rules.map(({ text }, at) => `${family} chain ${chain} ${at}: ${text}`)
+    ).sort(),
+    ...[...elements].flatMap(([name, members]) => elementLines(name, members)).map((line) =>
+      `${family} ${line}`
+    ).sort(),
+    ...[...affinitySets].map(([name, seconds]) => `${family} set ${name} timeout ${seconds}`).sort(),
+  ];
+}
+
+function elementLines(name: string, members: ReadonlyMap<string, string>): string[] {
+  if (!name.includes("endpoints-")) return [...members].map(([key, value]) => `${name} ${key} : ${value}`);
+  const keys = [...members.keys()].map((key) => `${name} ${key}`);
+  const values = [...members].map(([key, value]) =>
+    `${name} ${key.slice(0, key.lastIndexOf(" . "))} : ${value}`
+  );
+  return [...keys, ...values];
+}
+
+const NFTABLES: ChaosMode = {
+  name: "nftables",
+  proxyMode: "nftables",
+  tools: ["nft", "conntrack"],
+  ...LIMITS,
+  iptables: "iptables-nft",
+  prepare: () => Promise.resolve(),
+  rules: async (netns) => {
+    const lines: string[] = [];
+    for (const family of ["ip", "ip6"]) {
+      const { code, stdout } = await netns.exec.run(["nft", "-a", "list", "table", family, "kproxy"]);
+      // A table that is gone is a difference, not the end of the run.
+      lines.push(...code === 0 ? nftablesLines(stdout, family) : [`${family} has no table`]);
+    }
+    return lines;
+  },
+};
+
+/** One CPU, and each program's start costs a tenth of a second: everything takes longer, and only lost packets tell a failure. */
+const UML: ChaosMode = {
+  name: "ipvs",
+  proxyMode: "ipvs",
+  tools: ["ipvsadm", "ipset", "ip", "conntrack", ...IPTABLES_TOOLS.filter((tool) => tool.includes("-"))],
+  pace: { perSecond: 12, limitMs: 10_000 },
+  repairMs: 40_000,
+  settleMs: 120_000,
+  iptables: "iptables",
+  prepare: () => Promise.resolve(),
+  rules: async (netns) => (await IPVS.rules(netns)).split("\n"),
+};
+
+/** By name. */
+export function chaosMode(name: ChaosModeName): ChaosMode {
+  switch (name) {
+    case "iptables":
+      return iptablesMode(name, "-nft");
+    case "iptables-legacy":
+      return iptablesMode(name, "-legacy");
+    case "nftables":
+      return NFTABLES;
+    case "ipvs":
+      return UML;
+  }
+}
