@@ -22,7 +22,7 @@ const FLAGS = {
 } as const;
 const MAX_SEED = 1_000_000;
 /** What a user-mode Linux takes to start and to end beside the run, in seconds. */
-const BOOT_SECONDS = 240;
+const BOOT_SECONDS = 600;
 
 interface Options {
   readonly mode: ChaosModeName;
@@ -66,7 +66,8 @@ export function reportLines(report: ChaosReport): string[] {
     } minutes, ${report.steps} steps, ` +
     `${report.changes} changes, ${count} faults, ${report.starts} starts of kproxy`,
     `${report.connections} connections: ${report.failedByDamage} failed in the ` +
-    `${(report.damagedMs / 1000).toFixed(1)} s in which somebody else had taken rules away`,
+    `${(report.damagedMs / 1000).toFixed(1)} s in which somebody else had taken rules away, ` +
+    `the last of them ${report.longestOutageMs} ms after that`,
     `rules equal to a fresh start's: ${report.comparisons} times`,
     ...faults.map(([name, times]) => `  ${String(times).padStart(4)} × ${name}`),
   ];

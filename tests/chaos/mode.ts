@@ -36,7 +36,7 @@ export interface ChaosMode {
 const IPTABLES_TOOLS = ["iptables", "ip6tables"].flatMap((tool) => // Changes are written by the last one, and it is the only one that runs all the time.
 [tool, `${tool}-save`, `${tool}-restore`, `${tool}-restore`]);
 const FAST: LoopPace = { perSecond: 60, limitMs: 200 };
-const LIMITS = { pace: FAST, repairMs: 6_000, settleMs: 30_000 };
+const LIMITS = { pace: FAST, repairMs: 5_000, settleMs: 30_000 };
 
 async function iptablesRules(netns: Netns, variant: string): Promise<string[]> {
   const lines: string[] = [];
@@ -63,14 +63,19 @@ function iptablesMode(name: "iptables" | "iptables-legacy", variant: "-nft" | "-
   };
 }
 
-/** An affinity set's elements are clients; which slot an endpoint has is a matter of history. */
+/**
+ * Without what means nothing: an affinity set's elements are clients, which slot an endpoint has is a matter of history, and chains that
+ * Services share stay for a time when no packet reaches them any more.
+ */
 export function nftablesLines(listed: string, family: string): string[] {
-  const { comment, chains, hooks, elements, affinitySets } = parseTable(listed);
+  const table = parseTable(listed);
+  const { comment, chains, hooks, elements, affinitySets } = table;
+  const reached = reachedChains(table);
   return [
     `${family} comment ${comment}`,
     ...[...hooks].map(([chain, hook]) => `${family} chain ${chain}: ${hook}`).sort(),
     // Rules' order counts, that of chains does not.
-    ...[...chains].filter(([, rules]) => rules.length > 0).flatMap(([chain, rules]) =>
+    ...[...chains].filter(([chain]) => reached.has(chain)).flatMap(([chain, rules]) =>
       rules.map(({ text }, at) => `${family} chain ${chain} ${at}: ${text}`)
     ).sort(),
     ...[...elements].flatMap(([name, members]) => elementLines(name, members)).map((line) =>
@@ -78,6 +83,25 @@ export function nftablesLines(listed: string, family: string): string[] {
     ).sort(),
     ...[...affinitySets].map(([name, seconds]) => `${family} set ${name} timeout ${seconds}`).sort(),
   ];
+}
+
+/** The chains that packets come to. */
+function reachedChains({ chains, hooks, elements }: ReturnType<typeof parseTable>): ReadonlySet<string> {
+  const reached = new Set<string>();
+  const waiting = [...hooks.keys()];
+  for (let chain = waiting.pop(); chain !== undefined; chain = waiting.pop()) {
+    if (reached.has(chain)) continue;
+    reached.add(chain);
+    for (const { text } of chains.get(chain) ?? []) {
+      const maps = Array.from(text.matchAll(/@(\S+)/g), ([, name = ""]) => elements.get(name)).filter((map) =>
+        map !== undefined
+      );
+      for (const verdict of [text, ...maps.flatMap((map) => [...map.values()])]) {
+        waiting.push(...Array.from(verdict.matchAll(/\b(?:goto|jump) (\S+)/g), ([, name = ""]) => name));
+      }
+    }
+  }
+  return reached;
 }
 
 function elementLines(name: string, members: ReadonlyMap<string, string>): string[] {

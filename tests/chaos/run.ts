@@ -36,6 +36,8 @@ export interface ChaosReport {
   readonly failedByDamage: number;
   /** For how much of the time that was so. */
   readonly damagedMs: number;
+  /** The longest time from a damage to the beginning of a connection that failed by it. */
+  readonly longestOutageMs: number;
   /** Everything that must not happen; empty if all is well. */
   readonly problems: readonly string[];
 }
@@ -43,7 +45,7 @@ export interface ChaosReport {
 const SHOWN = 30;
 const POLL_MS = 250;
 
-const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, Math.max(0, ms)));
 
 /** Runs until the time is over or something is wrong. */
 export async function runChaos(options: ChaosOptions): Promise<ChaosReport> {
@@ -102,6 +104,7 @@ class ChaosRun {
       connections,
       failedByDamage: failed.filter((one) => this.#node.windows.causes(one).length > 0).length,
       damagedMs: this.#node.windows.openMs,
+      longestOutageMs: Math.max(0, ...failed.map((one) => this.#node.windows.afterMs(one))),
       problems: this.#problems,
     };
   }
@@ -152,6 +155,7 @@ class ChaosRun {
     if (this.#problems.length > 0) return;
     const { mode } = this.#node;
     const startMs = performance.now();
+    this.#log("quiet: a fresh start somewhere else");
     const wanted = await this.#node.freshRules();
     let found: string[] = [];
     for (;;) {

@@ -26,6 +26,8 @@ const UNDER_WAY_MS = 250;
 export class Windows {
   readonly #damages: Span[] = [];
   readonly #hindrances: Span[] = [];
+  /** When the rules were seen to be whole, by the number of the damage. */
+  readonly #ends = new Map<number, number>();
 
   /** @param repairMs how long a damage may cost connections, unless something hinders its repair */
   constructor(readonly repairMs: number) {}
@@ -47,13 +49,22 @@ export class Windows {
       if (damage.untilMs <= atMs && end > atMs) this.#ends.set(i, atMs);
     }
   }
-  readonly #ends = new Map<number, number>();
 
   /** The damages that may have cost this connection; empty if none may. */
-  causes({ atMs }: FailedConnection): readonly string[] {
+  causes(failed: FailedConnection): readonly string[] {
+    return this.#causes(failed).map(({ what }) => what);
+  }
+
+  /** How long after the last damage that may have cost it this connection began; 0 if none may. */
+  afterMs(failed: FailedConnection): number {
+    const last = Math.max(...this.#causes(failed).map(({ fromMs }) => fromMs));
+    return Number.isFinite(last) ? Math.max(0, failed.atMs - last) : 0;
+  }
+
+  #causes({ atMs }: FailedConnection): readonly Span[] {
     return this.#damages.filter((damage, i) =>
       damage.fromMs - UNDER_WAY_MS <= atMs && atMs <= (this.#ends.get(i) ?? this.#end(damage))
-    ).map(({ what }) => what);
+    );
   }
 
   /** Milliseconds that all windows so far have been open, together. */
