@@ -193,11 +193,18 @@ export class Iptables {
     return true;
   }
 
-  /** The text of iptables-save for one table; without `table` for every table that exists. */
+  /**
+   * The text of iptables-save for one table; without `table` for every table that exists.
+   *
+   * @throws {ExecError} also if it is no such text, or a part of one: what is missing in it would be taken for absent
+   */
   async save(table?: IptablesTable): Promise<string> {
     const argv = [this.#programs.save, ...(table === undefined ? [] : ["-t", table])];
     const result = await this.#mutex.run(() => this.#exec.run(argv));
     if (result.code !== 0) throw new ExecError(argv, result.code, withoutNotice(result.stderr));
+    if (!isWholeSave(result.stdout)) {
+      throw new ExecError(argv, result.code, "It did not print a whole ruleset");
+    }
     return result.stdout;
   }
 
@@ -326,6 +333,18 @@ export class Iptables {
       }
     });
   }
+}
+
+/** True for nothing at all, as where no table exists, and for tables to their ends; only comments follow the last one. */
+function isWholeSave(text: string): boolean {
+  let end = text.length;
+  while (end > 0) {
+    const start = text.lastIndexOf("\n", end - 2) + 1;
+    const line = text.slice(start, end).trimEnd();
+    if (line !== "" && !line.startsWith("#")) return line === "COMMIT";
+    end = start;
+  }
+  return true;
 }
 
 function withoutNotice(stderr: string): string {

@@ -5,8 +5,8 @@
  * @module
  */
 import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
-import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
 import { quoteWord } from "../../lib/netfilter/words.ts";
+import { canonicalRule } from "./canonical_rule.ts";
 
 /** A command the real program would refuse. */
 export class Refusal extends Error {
@@ -259,7 +259,7 @@ export class FakeTable {
       );
     }
     try {
-      return { text, key: canonicalRuleText(text), target };
+      return { text, key: canonicalRule(text), target };
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
       throw new Refusal(2, error.message, "parser");

@@ -105,7 +105,7 @@ export class FakeNft implements Exec {
   }
 
   #transaction(text: string, dry: boolean): ExecResult {
-    const tables = structuredClone(this.#tables);
+    const tables = copyOf(this.#tables);
     const said = this.forgetsTableComments ? text.replaceAll(/^(add table [^{\n]*) \{.*/gm, "$1") : text;
     const complaints: string[] = [];
     for (const [index, line] of said.split("\n").entries()) {
@@ -130,6 +130,17 @@ export class FakeNft implements Exec {
     }
     return { code: 0, stdout: "", stderr: "" };
   }
+}
+
+/** What a transaction works on; rules and elements themselves never change. */
+function copyOf(tables: Tables): Tables {
+  return new Map([...tables].map(([name, { chains, sets, ...rest }]) => [name, {
+    ...rest,
+    chains: new Map([...chains].map(([chain, { hook, rules }]) => [chain, { hook, rules: [...rules] }])),
+    sets: new Map(
+      [...sets].map(([set, { elements, ...spec }]) => [set, { ...spec, elements: new Map(elements) }]),
+    ),
+  }]));
 }
 
 function command(tables: Tables, line: string): void {

@@ -30,11 +30,12 @@ export class FaultyExec implements Exec {
   readonly #real: Exec;
   #fault: ExecFault | undefined;
   #after = 0;
-  /** How many starts have suffered. */
-  suffered = 0;
+  /** Starts that are spared this. */
+  readonly #isSpared: (fault: ExecFault, argv: readonly string[]) => boolean;
 
-  constructor(real: Exec) {
+  constructor(real: Exec, isSpared: (fault: ExecFault, argv: readonly string[]) => boolean = () => false) {
     this.#real = real;
+    this.#isSpared = isSpared;
   }
 
   /** The start after so many more suffers this, once. */
@@ -50,9 +51,10 @@ export class FaultyExec implements Exec {
 
   async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     const fault = this.#fault;
-    if (fault === undefined || this.#after-- > 0) return await this.#real.run(argv, options);
+    if (fault === undefined || this.#after-- > 0 || this.#isSpared(fault, argv)) {
+      return await this.#real.run(argv, options);
+    }
     this.#fault = undefined;
-    this.suffered++;
     switch (fault) {
       case "refuses":
         return { code: 1, stdout: "", stderr: `${argv[0]}: not today\n` };

@@ -7,10 +7,10 @@
 import type { IpvsKernel } from "../../lib/backend/ipvs/simulate.ts";
 import { serverLine } from "../../lib/backend/ipvs/render.ts";
 import type { Observed, Operations, ServerChange, Step } from "../../lib/backend/ipvs/ruleset.ts";
-import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
 import { parseSets, type SavedSet, type SetDefinition } from "../../lib/netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
 import { formatIpvsTable, parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
+import { canonicalRule } from "./canonical_rule.ts";
 
 /** One line for one program, or for iptables-restore one table's block, which is all or nothing. */
 type Work =
@@ -179,7 +179,7 @@ export class KernelModel {
         if (at > chain.rules.length) throw new Error(`iptables: "${line}": index is too big`);
         chain.rules.splice(at, 0, rule);
       } else {
-        const at = chain.rules.map(canonicalRuleText).indexOf(canonicalRuleText(rule));
+        const at = chain.rules.map(canonicalRule).indexOf(canonicalRule(rule));
         if (at < 0) throw new Error(`iptables: "${line}": no such rule`);
         chain.rules.splice(at, 1);
       }

@@ -149,6 +149,13 @@ export async function askByHand(
     if (reply.type !== INIT_ACK || reply.sourcePort !== to.port || reply.port !== port) continue;
     const answer = parseAnswer(reply.cookie);
     if (answer === null) return { kind: "stranger", text: reply.cookie };
-    return { kind: "answer", answer, from, tookMs: performance.now() - start, wasSynLost: false };
+    return {
+      kind: "answer",
+      answer,
+      from,
+      tookMs: performance.now() - start,
+      wasSynLost: false,
+      lostSegments: 0,
+    };
   }
 }

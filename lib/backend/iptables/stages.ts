@@ -210,6 +210,7 @@ function staleStages(stale: readonly string[], chainsPerStage: number): Transact
 /**
  * Inserts the jumps that are missing, so that ours stand in the order of a first start; those that are there stay where
  * they are. (Inserting each at the top, as upstream does, would put a lost KUBE-FORWARD jump before the load-balancer firewall.)
+ * Of one that is there several times, as after a read that did not show it, the last one stays.
  */
 function jumpLines(
   plan: IptablesPlan,
@@ -220,7 +221,14 @@ function jumpLines(
   const lines: string[] = [];
   const jumps = plan.base.jumps.filter((jump) => jump.table === table);
   for (const chain of new Set(jumps.map((jump) => jump.chain))) {
-    const rules = [...observed.builtinRules[table].get(chain) ?? []];
+    const there = observed.builtinRules[table].get(chain) ?? [];
+    const ours = new Set(
+      jumps.filter((jump) => jump.chain === chain && isWanted(jump)).map(({ args }) => args),
+    );
+    const isSurplus = (args: string, at: number): boolean => ours.has(args) && there.lastIndexOf(args) > at;
+    const rules = there.filter((args, at) => !isSurplus(args, at));
+    // By their text, which takes the first one: a number would be another rule's as soon as somebody else inserts one.
+    lines.push(...there.filter(isSurplus).map((args) => `-D ${chain} ${args}`));
     let previous = -1;
     for (const jump of jumps.filter((candidate) => candidate.chain === chain).toReversed()) {
       const at = rules.indexOf(jump.args);

@@ -150,14 +150,22 @@ function diffTable(
   draft.rules(table, ...missingJumps(plan.base.jumps.filter((jump) => jump.table === table), saved));
 }
 
-/** Lines that put back the jumps which are missing, each in its place among those that are there. */
+/**
+ * Lines that put back the jumps which are missing, each in its place among those that are there. Of one that is there several times, as
+ * after a read that did not show it, the last one stays.
+ */
 function missingJumps(
   jumps: readonly JumpRule[],
   saved: ReadonlyMap<string, { readonly rules: readonly string[] }> | undefined,
 ): string[] {
   const lines: string[] = [];
   for (const [chain, wanted] of Map.groupBy(jumps, (jump) => jump.chain)) {
-    const rules = [...saved?.get(chain)?.rules ?? []].map(canonicalRuleText);
+    const there = [...saved?.get(chain)?.rules ?? []].map(canonicalRuleText);
+    const ours = new Map(wanted.map(({ args }) => [canonicalRuleText(args), args]));
+    const isSurplus = (text: string, at: number): boolean => ours.has(text) && there.lastIndexOf(text) > at;
+    const rules = there.filter((text, at) => !isSurplus(text, at));
+    // By their text, which takes the first one: a number would be another rule's as soon as somebody else inserts one.
+    for (const text of there.filter(isSurplus)) lines.push(`-D ${chain} ${ours.get(text)}`);
     // The last one inserted stands first.
     for (const [index, jump] of wanted.toReversed().entries()) {
       const text = canonicalRuleText(jump.args);

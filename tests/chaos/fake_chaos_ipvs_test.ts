@@ -1,0 +1,13 @@
+/** Any events, failures, damages and restarts end in the rules of a fresh full sync: IPVS mode. */
+import { type FakeStep, testFakeChaos } from "./fake_chaos.ts";
+import { fakeIpvsMachine } from "./fake_machines.ts";
+
+/** A full sync in which iptables-save printed nothing, without a word: every jump was written a second time, for ever. */
+const JUMPS_UNSEEN: readonly FakeStep[] = [
+  { kind: "fault", fault: "refuses", after: 0 },
+  { kind: "service", name: 0, shape: 0, pods: 0 },
+  { kind: "fault", fault: "lies", after: 3 },
+  { kind: "service", name: 0, shape: 0, pods: 0 },
+];
+
+testFakeChaos({ name: "ipvs", create: fakeIpvsMachine }, { runs: 10_000, examples: [JUMPS_UNSEEN] });

@@ -1,0 +1,175 @@
+/**
+ * The fake machines of {@linkcode runFakeChaos}, one for each mode.
+ *
+ * @module
+ */
+import { IptablesProxier } from "../../lib/backend/iptables/apply.ts";
+import { IpvsProxier } from "../../lib/backend/ipvs/apply.ts";
+import { SchedulerProbe } from "../../lib/backend/ipvs/apply_schedulers.ts";
+import { IpvsNode } from "../../lib/backend/ipvs/apply_terminations.ts";
+import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
+import { Iptables } from "../../lib/kernel/iptables.ts";
+import { probeIptables } from "../../lib/kernel/iptables_variant.ts";
+import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
+import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
+import { nodePortAddresses } from "../../lib/model/node.ts";
+import type { DeviceAddress } from "../../lib/netfilter/ip_batch.ts";
+import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";
+import { silentLogger } from "../../lib/observe/log.ts";
+import { canonicalRule } from "../support/canonical_rule.ts";
+import { FakeIptables } from "../support/fake_iptables.ts";
+import { defaultSettings } from "../support/fake_iptables_state.ts";
+import { FakeIpvs } from "../support/fake_ipvs.ts";
+import { FakeNft } from "../support/fake_nft.ts";
+import { exampleIpvsOptions } from "../support/golden_ipvs.ts";
+import { nftablesProxier, TABLE } from "../support/nftables_rig.ts";
+import type { FakeMachine } from "./fake_chaos.ts";
+import { nftablesLines } from "./mode.ts";
+
+const NODE_IPS = ["192.0.2.10"];
+/** Waits of a proxier take no time. */
+const CLOCK: Clock = { nowMs: () => 0, sleep: () => Promise.resolve() };
+
+/** Chains that all Services share: their order is that of the changes. */
+const SHARED_CHAIN = /^KUBE-(?:SERVICES|NODEPORTS|EXTERNAL-SERVICES|PROXY-FIREWALL)$/;
+
+function iptablesLines(saved: string): string[] {
+  const lines: string[] = [];
+  for (const [table, chains] of parseIptablesSave(saved)) {
+    for (const [name, { rules }] of chains) {
+      const texts = rules.map((rule) => `${table} ${name} ${canonicalRule(rule)}`);
+      const last = name === "KUBE-SERVICES" && table === "nat" ? texts.splice(-1) : [];
+      lines.push(`${table} ${name}`, ...SHARED_CHAIN.test(name) ? texts.sort() : texts, ...last);
+    }
+  }
+  return lines;
+}
+
+/** iptables mode in one of its variants. */
+export async function fakeIptablesMachine(variant: IptablesVariant): Promise<FakeMachine> {
+  const fake = new FakeIptables({ variant });
+  const found = await probeIptables(fake, "IPv4", variant);
+  const restore = (...lines: readonly string[]) => async (): Promise<void> => {
+    await fake.run([`iptables-restore`, "--noflush"], { stdin: lines.map((line) => `${line}\n`).join("") });
+  };
+  return {
+    exec: fake,
+    proxier: (exec) =>
+      new IptablesProxier({
+        iptables: new Iptables(exec, { ...found, clock: CLOCK, random: () => 0.5, lockDeadlineMs: 50 }),
+        settings: defaultSettings("IPv4"),
+        interfaceIps: () => NODE_IPS,
+        logger: silentLogger,
+      }),
+    damages: [
+      restore("*nat", "-F", "COMMIT"),
+      restore("*filter", "-F", "COMMIT"),
+      restore("*nat", "-F KUBE-SERVICES", "COMMIT"),
+      restore("*nat", "-F KUBE-POSTROUTING", "COMMIT"),
+      restore("*nat", "-A KUBE-SERVICES -d 203.0.113.7/32 -j RETURN", "COMMIT"),
+      restore("*nat", "-D KUBE-MARK-MASQ 1", "COMMIT"),
+      async () => {
+        await fake.run(["iptables-restore"], { stdin: "*nat\nCOMMIT\n*filter\nCOMMIT\n" });
+      },
+    ],
+    pause: () => {},
+    endState: () => iptablesLines(fake.saved("IPv4")),
+  };
+}
+
+/** nftables mode. */
+export function fakeNftablesMachine(): FakeMachine {
+  const fake = new FakeNft();
+  const clock = { nowMs: 0 };
+  const others = (text: string) => async (): Promise<void> => {
+    if (fake.listed(TABLE) !== "") await fake.others(text);
+  };
+  return {
+    exec: fake,
+    // A few elements in each transaction, so that a sync is several.
+    proxier: (exec) => nftablesProxier(exec, clock, 10),
+    damages: [
+      others("delete table ip kproxy\n"),
+      others("flush map ip kproxy service-ips\n"),
+      others("flush chain ip kproxy services\n"),
+      others("flush chain ip kproxy nat-prerouting\n"),
+      others("add element ip kproxy cluster-ips { 10.9.9.9 }\n"),
+      others("add rule ip kproxy services drop\n"),
+    ],
+    pause: () => {
+      clock.nowMs += 2_000;
+    },
+    endState: () => nftablesLines(fake.listed(TABLE), "ip"),
+  };
+}
+
+const { nodePortIps: _1, hostIps: _2, randomFully: _3, schedulers: _4, ...IPVS_OPTIONS } = exampleIpvsOptions(
+  "IPv4",
+);
+
+/** IPVS mode. */
+export function fakeIpvsMachine(): FakeMachine {
+  const fake = new FakeIpvs();
+  const { kernel } = fake;
+  const damage = (work: () => void) => (): Promise<void> => Promise.resolve(work());
+  return {
+    exec: fake,
+    proxier: (exec) => {
+      const ipvs = new Ipvsadm(exec);
+      return new IpvsProxier({
+        exec,
+        node: new IpvsNode({
+          ipvs,
+          clock: { ...systemClock, sleep: () => new Promise(() => {}) },
+          log: silentLogger,
+          terminationDeadlineMs: 0,
+        }),
+        iptables: new Iptables(exec, {
+          family: "IPv4",
+          variant: "nft",
+          version: "1.8.9",
+          programs: { command: "iptables", save: "iptables-save", restore: "iptables-restore" },
+          clock: CLOCK,
+        }),
+        schedulers: new SchedulerProbe(ipvs, "rr"),
+        settings: { ...IPVS_OPTIONS, nodePortAddresses: nodePortAddresses("IPv4", null) },
+        deviceAddresses: () =>
+          NODE_IPS.map((address): DeviceAddress => ({
+            device: "eth0",
+            family: "IPv4",
+            address,
+            prefixLength: 24,
+            scope: "global",
+          })),
+        maxCheckedRealServers: Infinity,
+        log: silentLogger,
+      });
+    },
+    damages: [
+      damage(() => kernel.servers.clear()),
+      damage(() => {
+        const [first] = kernel.servers.keys();
+        if (first !== undefined) kernel.servers.delete(first);
+      }),
+      damage(() => {
+        for (const { real } of kernel.servers.values()) real.clear();
+      }),
+      damage(() => {
+        for (const { entries } of kernel.sets.values()) entries.clear();
+      }),
+      damage(() => kernel.tables.get("nat")?.get("KUBE-SERVICES")?.rules.splice(0)),
+      damage(() => {
+        kernel.addresses?.clear();
+      }),
+    ],
+    pause: () => {},
+    // Virtual servers are kproxy's by their addresses and sets. One that stays although these went looks like somebody else's, and so it
+    // does after a lie of the programs that show or delete them.
+    isSpared: (fault, [program]) => (fault === "lies" || fault === "garbage") && program !== "iptables-save",
+    endState: () => {
+      const { servers, ...rest } = kernel.snapshot() as { readonly servers: readonly string[] };
+      // Real servers on their way out go with the last of their connections.
+      return { ...rest, servers: servers.filter((line) => !line.endsWith(" -w 0")) };
+    },
+  };
+}
