@@ -100,10 +100,13 @@ class ConnectLoop {
   readonly #stalls: Stalls;
   readonly #running = new Set<Promise<void>>();
   readonly #failures: string[] = [];
+  readonly #failuresAtMs: number[] = [];
   readonly #byServer: Record<string, number> = {};
   #started = 0;
   #ports = 0;
   #slowestMs = 0;
+  #answers = 0;
+  #timed = 0;
   #ended = false;
   #restingSinceMs: number | undefined;
   #restedMs = 0;
@@ -161,7 +164,7 @@ class ConnectLoop {
 
   async #once(): Promise<void> {
     const { protocol, to, limitMs } = this.#request;
-    const [atMs, clock] = [performance.now() - this.#startMs, new Date().toISOString().slice(11, -1)];
+    const [atMs, beganMs] = [performance.now() - this.#startMs, Date.now()];
     const [startMs, stalledMs] = [performance.now(), this.#stalls.totalMs()];
     const fresh = protocol === "tcp" && limitMs > LOST_MS ? this.#freshPort() : {};
     const patience = { timeoutMs: Math.max(limitMs, GIVE_UP_MS), ...fresh };
@@ -169,12 +172,18 @@ class ConnectLoop {
     const lostMs = this.#stalls.totalMs() - stalledMs;
     const tookMs = result.kind === "answer" ? result.tookMs - lostMs : 0;
     // What took as long as a packet that was sent again takes needs a better excuse.
-    const isBusy = this.#stalls.anySince(startMs - BUSY_MS) && (tookMs < LOST_MS || lostMs > tookMs / 2);
+    const wasBusy = this.#stalls.anySince(startMs - BUSY_MS);
+    const isBusy = wasBusy && (tookMs < LOST_MS || lostMs > tookMs / 2);
+    if (result.kind === "answer" && protocol !== "udp") {
+      this.#answers++;
+      if (!wasBusy) this.#timed++;
+    }
     // Nobody sends a datagram again: one that is answered late was not lost.
     const isLate = tookMs > limitMs && protocol !== "udp" && !isBusy;
     // Where the time is not enough to notice that a first packet was lost, the kernel still does. If all of the machine stood still for
     // so long, its timer comes before the answer that lies there.
-    const isLost = result.kind === "answer" && result.wasSynLost && lostMs < LOST_MS;
+    const isLost = result.kind === "answer" && (result.wasSynLost || result.lostSegments > 0) &&
+      lostMs < LOST_MS;
     if (result.kind === "answer" && !isLate && !isLost) {
       const { ip, port } = result.answer.local;
       const key = ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
@@ -184,13 +193,15 @@ class ConnectLoop {
     }
     const what = result.kind === "answer"
       ? `took ${tookMs.toFixed(0)} ms from port ${result.from.port}` +
-        (result.wasSynLost ? ", its SYN was lost" : "")
+        (result.wasSynLost ? ", its SYN was lost" : result.lostSegments > 0 ? ", its request was lost" : "")
       : result.kind === "error"
       ? result.message
       : result.kind === "stranger"
       ? `answered by a stranger: ${result.text}`
       : result.kind;
+    const clock = new Date(beganMs).toISOString().slice(11, -1);
     this.#failures.push(`at ${(atMs / 1000).toFixed(3)} s (${clock}): ${what}`);
+    this.#failuresAtMs.push(beganMs);
   }
 
   report(): LoopReport {
@@ -199,6 +210,9 @@ class ConnectLoop {
       durationMs: this.#activeMs(),
       stalledMs: this.#stalls.totalMs(),
       failures: [...this.#failures],
+      failuresAtMs: [...this.#failuresAtMs],
+      answers: this.#answers,
+      timed: this.#timed,
       slowestMs: this.#slowestMs,
       byServer: { ...this.#byServer },
     };
@@ -246,7 +260,14 @@ async function ping(source: string, to: string, timeoutMs: number): Promise<Prob
     if (type !== (six ? 129 : 0) || view.getUint16(4) !== id) continue;
     const from = { ip: source, port: 0 };
     const answer = { server: "", local: { ip: to, port: 0 }, client: from };
-    return { kind: "answer", answer, from, tookMs: performance.now() - start, wasSynLost: false };
+    return {
+      kind: "answer",
+      answer,
+      from,
+      tookMs: performance.now() - start,
+      wasSynLost: false,
+      lostSegments: 0,
+    };
   }
   return { kind: "silence" };
 }

@@ -66,10 +66,12 @@ export async function ask(
     if (source !== undefined) socket.bind({ ip: source, port: sourcePort });
     if (!await socket.connect(to, left)) return { kind: "silence" };
     const wasSynLost = protocol === "tcp" && socket.wasSynLost();
+    const lostBefore = protocol === "tcp" ? socket.lostSegments() : 0;
     const answer = await exchange(socket, REQUEST, left);
     if ("kind" in answer) return answer;
     const tookMs = performance.now() - start;
-    return { kind: "answer", answer, from: socket.localAddress(), tookMs, wasSynLost };
+    const lostSegments = protocol === "tcp" ? socket.lostSegments() - lostBefore : 0;
+    return { kind: "answer", answer, from: socket.localAddress(), tookMs, wasSynLost, lostSegments };
   } catch (error) {
     return failureOf(error);
   }
@@ -91,7 +93,8 @@ export class KeptConnection implements Disposable {
       const answer = await exchange(socket, ONE_OF_SEVERAL, left);
       if ("kind" in answer) return answer;
       const tookMs = performance.now() - start;
-      return { kind: "answer", answer, from: socket.localAddress(), tookMs, wasSynLost: socket.wasSynLost() };
+      const lost = { wasSynLost: socket.wasSynLost(), lostSegments: 0 };
+      return { kind: "answer", answer, from: socket.localAddress(), tookMs, ...lost };
     } catch (error) {
       return failureOf(error);
     }

@@ -156,6 +156,7 @@ export async function askByHand(
       tookMs: performance.now() - start,
       wasSynLost: false,
       lostSegments: 0,
+      lostSegments: 0,
     };
   }
 }
