@@ -262,3 +262,20 @@ Deno.test(
     assertEquals(clock.sleeps, Array(5).fill(CANARY.periodMs));
   },
 );
+
+const SAVED = "# Generated\n*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n# Completed\n";
+
+Deno.test.each([
+  ["nothing, where there is no table", "", true],
+  ["only a comment", "# Table `foo' is incompatible\n", true],
+  ["a table", SAVED, true],
+  ["two tables", SAVED + SAVED.replace("nat", "filter"), true],
+  ["a table without its end", "*nat\n:KUBE-SERVICES - [0:0]\n", false],
+  ["a second table without its end", `${SAVED}*filter\n`, false],
+  ["half a line", "*nat\nCOM", false],
+  ["something else", "Segmentation fault\n", false],
+])("iptables-save prints %s", { permissions: "none" }, async (_what, stdout, isWhole) => {
+  const ipt = iptables({ run: () => Promise.resolve({ code: 0, stdout, stderr: "" }) });
+  if (isWhole) assertEquals(await ipt.save(), stdout);
+  else await assertRejects(() => ipt.save(), ExecError, "whole ruleset");
+});

@@ -156,7 +156,6 @@ export async function askByHand(
       tookMs: performance.now() - start,
       wasSynLost: false,
       lostSegments: 0,
-      lostSegments: 0,
     };
   }
 }
