@@ -7,7 +7,8 @@
 import { writeLine } from "./output.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
 import { installPackages, TEST_PACKAGES } from "./setup.ts";
-import type { Skip } from "../tests/support/skip.ts";
+import { buildKapi, KAPI } from "../tests/support/kapi.ts";
+import { type Skip, unmet } from "../tests/support/skip.ts";
 
 /** How tests ended. */
 export interface Counts {
@@ -16,8 +17,14 @@ export interface Counts {
   readonly skipped: number;
 }
 
-/** Tests that take the machine to themselves; their timing must not suffer from others. The rest runs in parallel. */
+/** Tests that run one after another; their timing must not suffer from others. The rest runs in parallel, before them. */
 const EXCLUSIVE = /^tests\/(e2e|lab|parity|bench)\//;
+/** In the text of those that boot a kernel of their own, which has one processor, and measure no time. */
+const IN_UML = "UML_NEEDS";
+/** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. */
+const WITH_API_SERVER = "KAPI";
+/** Priority of those kernels beside the tests that measure time, as `nice` tells it. */
+const UML_NICE = "10";
 /** Longest time of one `deno test`; something hangs if it takes more. */
 const TIMEOUT_MS = 55 * 60_000;
 const TEST_FILE = /_test\.ts$/;
@@ -67,19 +74,60 @@ async function readSkips(file: string): Promise<Skip[]> {
   return lines.map((line) => JSON.parse(line));
 }
 
+/** Which tests run when. */
+export interface Lanes {
+  /** At the same time as one another. */
+  readonly shared: readonly string[];
+  /** After those, one after another. */
+  readonly exclusive: readonly string[];
+  /** One after another, from the beginning, beside all others. */
+  readonly uml: readonly string[];
+  /** True if one of them needs the real API server. */
+  readonly withApiServer: boolean;
+}
+
+/** @param read yields the text of a file */
+export async function laneOf(
+  files: readonly string[],
+  read: (path: string) => Promise<string>,
+): Promise<Lanes> {
+  const shared = files.filter((path) => !EXCLUSIVE.test(path));
+  const others = files.filter((path) => EXCLUSIVE.test(path));
+  const texts = await Promise.all(others.map(read));
+  const isUml = (path: string): boolean => texts[others.indexOf(path)]!.includes(IN_UML);
+  return {
+    shared,
+    exclusive: others.filter((path) => !isUml(path)),
+    uml: others.filter(isUml),
+    withApiServer: texts.some((text) => text.includes(WITH_API_SERVER)),
+  };
+}
+
+/** Builds the real API server before tests wait for it. Those that need it build it again if that fails, and say why. */
+async function buildApiServer(): Promise<void> {
+  if (KAPI.some((wanted) => unmet(wanted) !== undefined)) return;
+  await buildKapi().catch((error) => writeLine(`The real API server is not built: ${error}`));
+}
+
+function print(bytes: Uint8Array): void {
+  for (let rest = bytes; rest.length > 0;) rest = rest.subarray(Deno.stdout.writeSync(rest));
+}
+
+/** Runs tests, with types unchecked: `deno task check` does that once for all. What they say goes to `show` as it comes. */
 async function runTests(
   files: readonly string[],
   options: readonly string[],
-  skipFile: string,
+  environment: Readonly<Record<string, string>>,
+  show: (bytes: Uint8Array) => void = print,
 ): Promise<Counts> {
   if (files.length === 0) return { passed: 0, failed: 0, skipped: 0 };
   const colors: Record<string, string> = Deno.stdout.isTerminal() && !Deno.noColor
     ? { FORCE_COLOR: "1" }
     : { NO_COLOR: "1" };
   const child = new Deno.Command(Deno.execPath(), {
-    args: ["test", "-A", "--permit-no-files", ...options, ...files],
+    args: ["test", "-A", "--no-check", "--permit-no-files", ...options, ...files],
     cwd: ROOT,
-    env: { ...colors, KPROXY_SKIPS: skipFile },
+    env: { ...colors, ...environment },
     stdin: "null",
     stdout: "piped",
     stderr: "inherit",
@@ -92,8 +140,7 @@ async function runTests(
   let output = "";
   for await (const chunk of child.stdout) {
     output += decoder.decode(chunk, { stream: true });
-    let rest: Uint8Array = chunk;
-    while (rest.length > 0) rest = rest.subarray(Deno.stdout.writeSync(rest));
+    show(chunk);
   }
   const { success } = await child.status;
   clearTimeout(timer);
@@ -132,12 +179,22 @@ if (import.meta.main) {
   const byName = filter === undefined ? [] : [`--filter=${filter}`];
   const skipFile = await Deno.makeTempFile({ prefix: "kproxy-skips-" });
   try {
-    const shared = files.filter((path) => !EXCLUSIVE.test(path));
-    const exclusive = files.filter((path) => EXCLUSIVE.test(path));
+    const { shared, exclusive, uml, withApiServer } = await laneOf(
+      files,
+      (path) => Deno.readTextFile(`${ROOT}/${path}`),
+    );
+    const built = withApiServer ? buildApiServer() : Promise.resolve();
+    const environment = { KPROXY_SKIPS: skipFile };
+    // Two at once would write into one another's lines.
+    const held: Uint8Array[] = [];
+    const inUml = runTests(uml, byName, { ...environment, UML_NICE }, (bytes) => held.push(bytes));
     const runs = [
-      await runTests(shared, ["--parallel", ...byName], skipFile),
-      await runTests(exclusive, byName, skipFile),
+      await runTests(shared, ["--parallel", ...byName], environment),
+      await runTests(exclusive, byName, environment),
     ];
+    runs.push(await inUml);
+    await built;
+    held.forEach(print);
     // A filter by name drops tests after they have said that they skip.
     const skips = filter === undefined ? await readSkips(skipFile) : [];
     const counts = total(runs, skips.length, filter === undefined && Deno.env.get("CI") === "true");

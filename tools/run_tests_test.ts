@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { chooseTests, countRun, parseSummary, skipReport, summaryLine, total } from "./run_tests.ts";
+import { chooseTests, countRun, laneOf, parseSummary, skipReport, summaryLine, total } from "./run_tests.ts";
 
 Deno.test("the counts come from deno's last line", { permissions: "none" }, () => {
   const cases: readonly (readonly [string, ReturnType<typeof parseSummary>])[] = [
@@ -41,6 +41,24 @@ Deno.test("paths choose files, other words choose names", async () => {
   assertEquals(files.includes("tools/run_tests_test.ts"), true);
   assertEquals(files.filter((path) => !/^(tools|links\/text)\//.test(path)), []);
   assertEquals((await chooseTests([])).files.some((path) => path.startsWith("lib/")), true);
+});
+
+Deno.test("tests that boot a kernel run beside all others, which come in turn where they measure time", async () => {
+  const texts: Readonly<Record<string, string>> = {
+    "tests/support/a_test.ts": "UML_NEEDS",
+    "tests/e2e/b_test.ts": "e2eTest(",
+    "tests/e2e/c_test.ts": "e2eTest(NAME, UML_NEEDS",
+    "tests/bench/d_test.ts": "",
+  };
+  const withApiServer = false;
+  assertEquals(await laneOf(Object.keys(texts), (path) => Promise.resolve(texts[path] ?? "")), {
+    shared: ["tests/support/a_test.ts"],
+    exclusive: ["tests/e2e/b_test.ts", "tests/bench/d_test.ts"],
+    uml: ["tests/e2e/c_test.ts"],
+    withApiServer,
+  });
+  const kube = await laneOf(["tests/e2e/b_test.ts"], () => Promise.resolve("const NEEDS = [...KAPI];"));
+  assertEquals(kube.withApiServer, true);
 });
 
 Deno.test("a test ignored without a reason is named, and fails CI", { permissions: "none" }, () => {

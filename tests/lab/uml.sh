@@ -4,7 +4,7 @@
 # ipset, dummy devices. It speaks the legacy iptables only.
 #
 # Needs Debian's packages user-mode-linux and kmod, and on processors with AMX a C compiler (see uml_xstate.c). UML_TIMEOUT
-# (seconds) and UML_MEM bound it.
+# (seconds) and UML_MEM bound it; UML_NICE is its priority beside all else on this machine. Several may run side by side.
 set -eu
 lab=$(cd "$(dirname "$0")" && pwd)
 release=$(ls /usr/lib/uml/modules | head -1)
@@ -32,6 +32,16 @@ if grep -qw amx_tile /proc/cpuinfo; then
   gcc -O2 -shared -fPIC -nostdlib -o "$preload" "$lab/uml_xstate.c"
 fi
 
+# The runtime's databases must not be shared with this machine's own processes, nor with another kernel: locks and shared memory do
+# not reach across, and what one writes crashes the other. So each kernel begins without any. What is translated is a copy, because a
+# kernel that has looked at a file does not notice that another one replaces it. What was downloaded is only read.
+cache=${DENO_DIR:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/deno}
+case $cache in /*) ;; *) cache=$PWD/$cache ;; esac
+translated=gen/file$PWD
+mkdir -p "$cache/npm" "$cache/remote" "$dir/deno/$translated"
+# What another process writes just now may be gone when its turn comes.
+cp -r "$cache/$translated/." "$dir/deno/$translated" 2>/dev/null || true
+
 mkdir "$dir/bin"
 for family in iptables ip6tables; do
   for action in "" -save -restore; do
@@ -52,10 +62,8 @@ sysctl -q -w net.netfilter.nf_conntrack_max=131072
 # Packets that the kernel puts off would wait until every program that computes has had its turn.
 chrt -f -p 1 "\$(pgrep -x ksoftirqd/0)"
 ip link set lo up
-# The runtime's databases must not be shared with the machine's own processes: locks and shared memory do not reach across
-# two kernels, and what one writes crashes the other. What it has downloaded and translated may be.
 mkdir /run/deno
-for folder in npm gen remote; do ln -s "${DENO_DIR:-${HOME:-/root}/.cache/deno}/\$folder" /run/deno/\$folder; done
+ln -s $(printf %q "$cache/npm") $(printf %q "$cache/remote") $dir/deno/gen /run/deno
 export DENO_DIR=/run/deno
 # Nobody is told of changes on the machine's own file system; tests that wait for one would wait for the next poll.
 mkdir /run/tmp
@@ -68,6 +76,15 @@ chmod +x "$dir/init"
 LD_PRELOAD=$preload timeout -k 5 "${UML_TIMEOUT:-300}" linux.uml mem="${UML_MEM:-1G}" root=/dev/root rootfstype=hostfs rootflags=/ rw \
   init="$dir/init" con=null con0=null,fd:1 quiet > "$dir/console" 2>&1 < /dev/null &
 pid=$!
+# It is a session of its own, and the machine shares its time among sessions before it looks at what is in them.
+if [ -n "${UML_NICE:-}" ]; then
+  for _ in {1..50}; do
+    kernel=$(pgrep -P "$pid" || true)
+    if [ -n "$kernel" ] && [ "$(ps -o sid= -p "$kernel" | tr -d ' ')" = "$kernel" ]; then break; fi
+    sleep 0.1
+  done
+  { echo "$UML_NICE" > "/proc/$kernel/autogroup"; } 2>/dev/null || true
+fi
 wait "$pid" || true
 cat "$dir/out" 2>/dev/null || true
 if [ ! -e "$dir/status" ]; then

@@ -25,7 +25,8 @@ const COMPILER = need("a user-mode Linux", "gcc, because this processor has AMX"
   ).trim() !== "0";
   return !hasAmx || findProgram("gcc") !== undefined ? undefined : "no gcc on the PATH";
 });
-const SCRIPT = `${ROOT}/tests/lab/uml.sh`;
+/** Runs its one argument, a command of the shell, in the project's folder in one. */
+export const UML_SCRIPT = `${ROOT}/tests/lab/uml.sh`;
 const BOOT_LIMIT_SECONDS = 120;
 
 /** What {@linkcode bootNeed} tries, and where it remembers how that went. */
@@ -75,7 +76,7 @@ const PARTS: readonly Need[] = [
 /** What running tests in one needs. */
 export const UML_NEEDS: readonly Need[] = [
   ...PARTS,
-  bootNeed({ script: SCRIPT, variable: "KPROXY_UML_BOOT", needs: PARTS }),
+  bootNeed({ script: UML_SCRIPT, variable: "KPROXY_UML_BOOT", needs: PARTS }),
 ];
 
 /**
@@ -85,7 +86,7 @@ export const UML_NEEDS: readonly Need[] = [
  */
 export async function testInUml(files: readonly string[], summary: string, limitMs: number): Promise<void> {
   const inside = `${Deno.execPath()} test -A --no-check ${files.join(" ")}`;
-  const { code, stdout, stderr } = await new Deno.Command(SCRIPT, {
+  const { code, stdout, stderr } = await new Deno.Command(UML_SCRIPT, {
     args: [inside],
     cwd: ROOT,
     stdin: "null",
