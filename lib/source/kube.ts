@@ -72,9 +72,16 @@ export class KubeSource implements Source {
     const { access, qps, burst, log, userAgent = "kproxy", clock = systemClock } = this.#options;
     const { onRequest = () => {}, exec } = this.#options;
     const client = new KubeClient({ access, qps, burst, userAgent, clock, onRequest, exec });
-    await client.checkCredentials();
+    await client.checkCredentials(signal);
     log.info("Using the API server", { server: access.server, access: access.origin });
-    const connection = new KubeConnection(access.server, log, clock);
+    const connection = new KubeConnection({
+      server: access.server,
+      log,
+      clock,
+      haveCredentialsChanged: client.credentialsCanChange
+        ? (ending) => client.haveCredentialsChanged(ending)
+        : null,
+    });
     const stores: KubeStore[] = [];
     const reflect = (resource: WatchedResource, ifRefused: ReflectorOptions["ifRefused"]): Promise<void> => {
       const { times = REFLECTOR_TIMES, random = Math.random } = this.#options;

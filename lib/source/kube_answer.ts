@@ -3,12 +3,15 @@
  *
  * @module
  */
+import { AnswerError } from "./kube_messages.ts";
 
 /** An answer whose body may still be arriving. */
 export interface HttpAnswer {
   readonly status: number;
   /** Seconds to wait, from `Retry-After`; null if there is none. */
   readonly retryAfterSeconds: number | null;
+  /** As in the header; `""` if there is none. */
+  readonly contentType: string;
   readonly body: ReadableStream<Uint8Array>;
 }
 
@@ -18,6 +21,12 @@ export function retryAfterSeconds(header: string | null): number | null {
 }
 
 const NEWLINE = 10;
+/** A page of 500 objects, or all of 100,000 where pages do not work, is less; memory is not for whoever sends without an end. */
+const MAX_TEXT_BYTES = 256 * 1024 * 1024;
+/** Far above what the store of an API server takes as one object. */
+const MAX_LINE_BYTES = 16 * 1024 * 1024;
+/** Of a refusal: its message is all that is read. */
+const MAX_REFUSAL_BYTES = 64 * 1024;
 
 /** What reading a body heeds and tells. */
 export interface Reading {
@@ -30,36 +39,68 @@ export interface Reading {
 /**
  * The whole body as text.
  *
+ * @throws {AnswerError} if it is larger than any answer should be
  * @throws what `signal` was aborted with, or the error of the connection
  */
-export async function readText(body: ReadableStream<Uint8Array>, reading: Reading): Promise<string> {
-  const pieces: Uint8Array[] = [];
-  for await (const piece of piecesOf(body, reading)) pieces.push(piece);
-  return new TextDecoder().decode(concat(pieces));
+export async function readText(
+  body: ReadableStream<Uint8Array>,
+  reading: Reading,
+  maxBytes: number = MAX_TEXT_BYTES,
+): Promise<string> {
+  const bytes = new GrowingBytes();
+  for await (const piece of piecesOf(body, reading)) {
+    if (bytes.length + piece.length > maxBytes) {
+      throw new AnswerError(`The answer is larger than ${maxBytes} bytes`);
+    }
+    bytes.add(piece);
+  }
+  return new TextDecoder().decode(bytes.view());
+}
+
+/**
+ * What a refusal says; no more than its beginning if it does not end.
+ *
+ * @throws what `signal` was aborted with, or the error of the connection
+ */
+export async function readRefusal(body: ReadableStream<Uint8Array>, reading: Reading): Promise<string> {
+  const bytes = new GrowingBytes();
+  for await (const piece of piecesOf(body, reading)) {
+    bytes.add(piece.subarray(0, MAX_REFUSAL_BYTES - bytes.length));
+    if (bytes.length === MAX_REFUSAL_BYTES) break;
+  }
+  return new TextDecoder().decode(bytes.view());
 }
 
 /**
  * Yields the complete lines of each piece that arrives, without blank ones: what was sent together stays together.
  * A line that the connection cut off is dropped, because half an object is not an event.
  *
+ * @throws {AnswerError} if a line is longer than any object
  * @throws what `signal` was aborted with, or the error of the connection
  */
 export async function* readLines(
   body: ReadableStream<Uint8Array>,
   reading: Reading,
+  maxLineBytes: number = MAX_LINE_BYTES,
 ): AsyncGenerator<string[]> {
   const decoder = new TextDecoder();
-  let rest: Uint8Array[] = [];
+  let rest = new GrowingBytes();
   for await (const piece of piecesOf(body, reading)) {
     const end = piece.lastIndexOf(NEWLINE);
     if (end === -1) {
-      rest.push(piece);
-      continue;
+      rest.add(piece);
+    } else {
+      const isWhole = rest.length === 0;
+      if (!isWhole) rest.add(piece.subarray(0, end));
+      const text = decoder.decode(isWhole ? piece.subarray(0, end) : rest.view());
+      rest = new GrowingBytes();
+      rest.add(piece.subarray(end + 1));
+      const lines = text.split("\n").filter((line) => line !== "");
+      if (lines.length > 0) yield lines;
     }
-    const text = decoder.decode(concat([...rest, piece.subarray(0, end)]));
-    rest = end + 1 < piece.length ? [piece.subarray(end + 1)] : [];
-    const lines = text.split("\n").filter((line) => line !== "");
-    if (lines.length > 0) yield lines;
+    if (rest.length > maxLineBytes) {
+      throw new AnswerError(`A line of the watch is longer than ${maxLineBytes} bytes`);
+    }
   }
 }
 
@@ -103,13 +144,28 @@ async function* piecesOf(
   }
 }
 
-function concat(pieces: readonly Uint8Array[]): Uint8Array {
-  if (pieces.length === 1 && pieces[0] !== undefined) return pieces[0];
-  const whole = new Uint8Array(pieces.reduce((length, piece) => length + piece.length, 0));
-  let offset = 0;
-  for (const piece of pieces) {
-    whole.set(piece, offset);
-    offset += piece.length;
+/** Bytes put together as they come, in time and memory of their number, however small the pieces are. */
+class GrowingBytes {
+  #bytes = new Uint8Array(0);
+  #length = 0;
+
+  get length(): number {
+    return this.#length;
   }
-  return whole;
+
+  add(piece: Uint8Array): void {
+    const length = this.#length + piece.length;
+    if (length > this.#bytes.length) {
+      const larger = new Uint8Array(Math.max(length, 2 * this.#bytes.length));
+      larger.set(this.view());
+      this.#bytes = larger;
+    }
+    this.#bytes.set(piece, this.#length);
+    this.#length = length;
+  }
+
+  /** All of them, valid until the next piece. */
+  view(): Uint8Array {
+    return this.#bytes.subarray(0, this.#length);
+  }
 }

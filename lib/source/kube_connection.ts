@@ -6,55 +6,76 @@
  */
 import type { Clock } from "../kernel/clock.ts";
 import type { Logger } from "../observe/log.ts";
-import { RefusalError } from "./kube_messages.ts";
+import { AnswerError, ExpiredError, RefusalError } from "./kube_messages.ts";
+import { CredentialError } from "./kube_credential_error.ts";
+
+/** What a {@linkcode KubeConnection} needs. */
+export interface KubeConnectionOptions {
+  /** The server's URL. */
+  readonly server: string;
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** Tells whether other credentials are there than those a request was last sent with; null if there can be no others. */
+  readonly haveCredentialsChanged: ((signal: AbortSignal) => Promise<boolean>) | null;
+}
 
 interface Trouble {
   readonly sinceMs: number;
+  readonly over: string;
   toldMs: number;
   failures: number;
 }
 
 /** Lasting trouble is told again after this time. */
 const TELL_AGAIN_MS = 300_000;
+/** How often those who wait for other credentials look for them. */
+const LOOK_MS = 1_000;
+
+/** What kind of trouble an error is. */
+interface Fault {
+  /** Of all requests, or the path of the only one that suffers. */
+  readonly key: string;
+  readonly message: string;
+  /** Said when it is over. */
+  readonly over: string;
+  /** True: a success of another request says that it may be over. */
+  readonly isCommon: boolean;
+  /** True: other credentials may be the end of it. */
+  readonly isOfCredentials: boolean;
+}
 
 /** See the module. */
 export class KubeConnection {
-  readonly #server: string;
-  readonly #log: Logger;
-  readonly #clock: Clock;
-  /** By path of the resource refused; `""` for trouble of the connection itself. */
+  readonly #options: KubeConnectionOptions;
+  /** By {@linkcode Fault.key}. */
   readonly #troubles = new Map<string, Trouble>();
   #recovery = new AbortController();
+  #hasAnswered = false;
 
-  constructor(server: string, log: Logger, clock: Clock) {
-    this.#server = server;
-    this.#log = log;
-    this.#clock = clock;
+  constructor(options: KubeConnectionOptions) {
+    this.#options = options;
   }
 
   /** A request for `path` failed and will be tried again after `retryMs`. */
   failed(path: string, error: unknown, retryMs: number): void {
-    const refused = error instanceof RefusalError;
-    const key = refused ? path : "";
-    const values = { server: this.#server, resource: path, retryMs };
-    const nowMs = this.#clock.nowMs();
+    const { server, log, clock } = this.#options;
+    if (error instanceof AnswerError) this.#hasAnswered = true;
+    const { key, message, over } = this.#fault(path, error);
+    const values = { server, resource: path, retryMs };
+    const nowMs = clock.nowMs();
     const known = this.#troubles.get(key);
     if (known === undefined) {
-      this.#troubles.set(key, { sinceMs: nowMs, toldMs: nowMs, failures: 1 });
-      this.#log.error(
-        refused ? "The API server refuses a request" : "Lost the connection to the API server",
-        error,
-        values,
-      );
+      this.#troubles.set(key, { sinceMs: nowMs, toldMs: nowMs, failures: 1, over });
+      log.error(message, error, values);
       return;
     }
     known.failures++;
     if (nowMs - known.toldMs < TELL_AGAIN_MS) {
-      this.#log.info("Still no success at the API server", { ...values, err: error }, 2);
+      log.info("Still no success at the API server", { ...values, err: error }, 2);
       return;
     }
     known.toldMs = nowMs;
-    this.#log.error("Still no success at the API server", error, {
+    log.error("Still no success at the API server", error, {
       ...values,
       failures: known.failures,
       seconds: seconds(nowMs - known.sinceMs),
@@ -63,43 +84,99 @@ export class KubeConnection {
 
   /** A request for `path` was answered as wanted. */
   succeeded(path: string): void {
-    for (const key of ["", path]) {
+    const { server, log, clock } = this.#options;
+    this.#hasAnswered = true;
+    for (const key of [CONNECTION, CREDENTIALS, path]) {
       const trouble = this.#troubles.get(key);
       if (trouble === undefined) continue;
       this.#troubles.delete(key);
-      this.#log.info(
-        key === "" ? "The connection to the API server is back" : "The API server answers the request again",
-        {
-          server: this.#server,
-          resource: path,
-          failures: trouble.failures,
-          seconds: seconds(this.#clock.nowMs() - trouble.sinceMs),
-        },
-      );
-      if (key === "") this.#wake();
+      const { failures, over } = trouble;
+      log.info(over, { server, resource: path, failures, seconds: seconds(clock.nowMs() - trouble.sinceMs) });
     }
-  }
-
-  /** Waits before the next try: shorter than `ms` if the failure was of the connection and it comes back, never longer. */
-  async wait(ms: number, error: unknown, signal: AbortSignal): Promise<void> {
-    if (error instanceof RefusalError) return await this.#clock.sleep(ms, signal);
-    const either = new AbortController();
-    const end = (): void => either.abort();
-    const recovery = this.#recovery.signal;
-    for (const cause of [signal, recovery]) cause.addEventListener("abort", end, { once: true });
-    if (signal.aborted) end();
-    try {
-      await this.#clock.sleep(ms, either.signal);
-    } finally {
-      for (const cause of [signal, recovery]) cause.removeEventListener("abort", end);
-    }
-  }
-
-  #wake(): void {
     this.#recovery.abort();
     this.#recovery = new AbortController();
   }
+
+  /**
+   * Waits before the next try of `path`, never longer than `ms`; shorter if the failure may be over, because another request
+   * succeeded or, if it was one of credentials, there are others now.
+   */
+  async wait(path: string, ms: number, error: unknown, signal: AbortSignal): Promise<void> {
+    const { isCommon, isOfCredentials } = this.#fault(path, error);
+    const causes = isCommon ? [signal, this.#recovery.signal] : [signal];
+    const over = new AbortController();
+    const end = (): void => over.abort();
+    for (const cause of causes) cause.addEventListener("abort", end, { once: true });
+    if (signal.aborted) end();
+    const { clock, haveCredentialsChanged } = this.#options;
+    const waits = [clock.sleep(ms, over.signal)];
+    if (isOfCredentials && haveCredentialsChanged !== null) {
+      waits.push(this.#untilChanged(haveCredentialsChanged, over.signal));
+    }
+    try {
+      await Promise.race(waits);
+    } finally {
+      end();
+      for (const cause of causes) cause.removeEventListener("abort", end);
+      await Promise.all(waits);
+    }
+  }
+
+  async #untilChanged(
+    haveChanged: (signal: AbortSignal) => Promise<boolean>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    while (!signal.aborted) {
+      await this.#options.clock.sleep(LOOK_MS, signal);
+      if (!signal.aborted && await haveChanged(signal)) return;
+    }
+  }
+
+  #fault(path: string, error: unknown): Fault {
+    if (error instanceof CredentialError) return UNREADABLE_CREDENTIALS;
+    if (!(error instanceof AnswerError)) return this.#hasAnswered ? LOST : NEVER_THERE;
+    if (!(error instanceof RefusalError)) {
+      return { ...REFUSED, key: path, message: "The API server's answer is of no use", isCommon: true };
+    }
+    if (error.status === 401) return REFUSED_CREDENTIALS;
+    // A server that says when to come again means it, and versions that expire are of one kind of objects.
+    const isCommon = error.status >= 500 && error.retryAfterSeconds === 0 && !(error instanceof ExpiredError);
+    return { ...REFUSED, key: path, isCommon };
+  }
 }
+
+const CONNECTION = "";
+const CREDENTIALS = "credentials";
+const LOST: Fault = {
+  key: CONNECTION,
+  message: "Lost the connection to the API server",
+  over: "The connection to the API server is back",
+  isCommon: true,
+  isOfCredentials: false,
+};
+const NEVER_THERE: Fault = {
+  ...LOST,
+  message: "Cannot reach the API server",
+  over: "The API server can be reached",
+};
+const REFUSED_CREDENTIALS: Fault = {
+  key: CREDENTIALS,
+  message: "The API server does not accept the credentials",
+  over: "The API server accepts the credentials",
+  isCommon: true,
+  isOfCredentials: true,
+};
+const UNREADABLE_CREDENTIALS: Fault = {
+  ...REFUSED_CREDENTIALS,
+  message: "Cannot get the credentials for the API server",
+  over: "There are credentials for the API server",
+};
+const REFUSED: Omit<Fault, "key"> = {
+  message: "The API server refuses a request",
+  over: "The API server answers the request again",
+  isCommon: false,
+  isOfCredentials: false,
+};
 
 function seconds(ms: number): number {
   return Math.round(ms / 100) / 10;

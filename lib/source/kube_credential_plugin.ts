@@ -5,6 +5,7 @@
  */
 import { ExecError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
+import { abortable, CredentialError } from "./kube_credential_error.ts";
 import { asObject, objectAt, textAt } from "./decode_values.ts";
 import type { ClusterAccess, CredentialPlugin } from "./kubeconfig.ts";
 
@@ -25,6 +26,7 @@ export class CredentialPluginRunner {
   readonly #exec: Exec;
   #credential: PluginCredential | undefined;
   #running: Promise<PluginCredential> | undefined;
+  readonly #end = new AbortController();
 
   /** `origin` is the kubeconfig, for messages. */
   constructor(plugin: CredentialPlugin, origin: string, exec: Exec) {
@@ -36,14 +38,23 @@ export class CredentialPluginRunner {
   /**
    * The credential to use now.
    *
-   * @throws {Error} if the plugin may not be started, fails or prints something else; never shows what it printed
+   * @throws {CredentialError} if the plugin may not be started, fails or prints something else; never shows what it printed
+   * @throws what `signal` was aborted with; the plugin goes on for those who wait with others
    */
-  async credential(access: ClusterAccess, certificateAuthority: string | null): Promise<PluginCredential> {
+  async credential(
+    access: ClusterAccess,
+    certificateAuthority: string | null,
+    signal: AbortSignal,
+  ): Promise<PluginCredential> {
     if (this.#credential !== undefined && this.#credential.expiresMs > Date.now()) return this.#credential;
     // Several requests at once share one run: a plugin may ask a server of its own.
     this.#running ??= this.#run(access, certificateAuthority).finally(() => this.#running = undefined);
-    this.#credential = await this.#running;
-    return this.#credential;
+    return await abortable(this.#running, signal);
+  }
+
+  /** Ends a run. */
+  close(): void {
+    this.#end.abort();
   }
 
   /** Runs the plugin again at the next call. */
@@ -59,11 +70,14 @@ export class CredentialPluginRunner {
       const { code, stdout, stderr } = await this.#exec.run([command, ...args], {
         env: { ...env, KUBERNETES_EXEC_INFO: JSON.stringify(request) },
         timeoutMs: TIMEOUT_MS,
+        signal: this.#end.signal,
       });
       if (code !== 0) throw new Error(`ended with status ${code}: ${stderr.trim().split("\n", 1)[0] ?? ""}`);
-      return parseExecCredential(stdout, apiVersion);
+      return this.#credential = parseExecCredential(stdout, apiVersion);
     } catch (cause) {
-      throw new Error(`Credential plugin "${command}" of ${this.#origin}: ${this.#reason(cause)}`, { cause });
+      throw new CredentialError(`Credential plugin "${command}" of ${this.#origin}: ${this.#reason(cause)}`, {
+        cause,
+      });
     }
   }
 

@@ -8,6 +8,8 @@ import type { ClusterAccess } from "./kubeconfig.ts";
 
 const VERSION = "client.authentication.k8s.io/v1";
 
+const NO_SIGNAL = new AbortController().signal;
+
 async function withFolder(work: (folder: string) => Promise<void>): Promise<void> {
   const folder = await Deno.makeTempDir();
   try {
@@ -26,7 +28,7 @@ Deno.test("a token file is read again within a minute, and at once when the serv
     const path = `${folder}/token`;
     let nowMs = 1000;
     const reader = new CredentialReader(access({ identity: { kind: "tokenFile", path } }), () => nowMs);
-    const authorization = async () => (await reader.read()).authorization;
+    const authorization = async () => (await reader.read(NO_SIGNAL)).authorization;
     await Deno.writeTextFile(path, "one\n");
     assertEquals(await authorization(), "Bearer one");
     await Deno.writeTextFile(path, "two\n");
@@ -50,9 +52,9 @@ Deno.test("a token file that is missing or empty at first is an error that names
   await withFolder(async (folder) => {
     const path = `${folder}/token`;
     const reader = new CredentialReader(access({ identity: { kind: "tokenFile", path } }), () => 0);
-    await assertRejects(() => reader.read(), Error, `Cannot read ${path}`);
+    await assertRejects(() => reader.read(NO_SIGNAL), Error, `Cannot read ${path}`);
     await Deno.writeTextFile(path, " \n");
-    await assertRejects(() => reader.read(), Error, `${path} holds no token`);
+    await assertRejects(() => reader.read(NO_SIGNAL), Error, `${path} holds no token`);
   });
 });
 
@@ -81,24 +83,24 @@ Deno.test("certificates are read anew each time", async () => {
       }),
       () => 0,
     );
-    await reader.read();
+    await reader.read(NO_SIGNAL);
     await write("new");
-    assertEquals(await reader.read(), {
+    assertEquals(await reader.read(NO_SIGNAL), {
       certificateAuthority: `comment\n${pem("CERTIFICATE", "new")}`,
       clientCertificate: { certificate: pem("CERTIFICATE", "new"), key: pem("EC PRIVATE KEY", "new") },
       authorization: null,
     });
     await Deno.writeTextFile(key, pem("CERTIFICATE", "x"));
-    await assertRejects(() => reader.read(), Error, `${key} holds no private key in PEM form`);
+    await assertRejects(() => reader.read(NO_SIGNAL), Error, `${key} holds no private key in PEM form`);
     await write("new");
     await Deno.writeTextFile(ca, "");
-    await assertRejects(() => reader.read(), Error, `${ca} holds no certificate in PEM form`);
+    await assertRejects(() => reader.read(NO_SIGNAL), Error, `${ca} holds no certificate in PEM form`);
   });
 });
 
 Deno.test("user name and password", { permissions: "none" }, async () => {
   const identity = { kind: "basic", username: "jürgen", password: "x:y" } as const;
-  const { authorization } = await new CredentialReader(access({ identity }), () => 0).read();
+  const { authorization } = await new CredentialReader(access({ identity }), () => 0).read(NO_SIGNAL);
   const bytes = Uint8Array.from(atob(authorization?.slice("Basic ".length) ?? ""), (c) => c.charCodeAt(0));
   assertEquals(new TextDecoder().decode(bytes), "jürgen:x:y");
 });
@@ -149,12 +151,12 @@ Deno.test("a credential plugin runs once for many requests, again when its crede
     printed({ clientCertificateData: "C", clientKeyData: "K" }),
   ]);
   const reader = pluginReader(exec, { provideClusterInfo: true });
-  const [one, other] = await Promise.all([reader.read(), reader.read()]);
+  const [one, other] = await Promise.all([reader.read(NO_SIGNAL), reader.read(NO_SIGNAL)]);
   assertEquals([one.authorization, other.authorization], ["Bearer a", "Bearer a"]);
-  assertEquals((await reader.read()).authorization, "Bearer b");
-  assertEquals((await reader.read()).authorization, "Bearer b");
+  assertEquals((await reader.read(NO_SIGNAL)).authorization, "Bearer b");
+  assertEquals((await reader.read(NO_SIGNAL)).authorization, "Bearer b");
   reader.invalidate();
-  assertEquals(await reader.read(), {
+  assertEquals(await reader.read(NO_SIGNAL), {
     certificateAuthority: null,
     clientCertificate: { certificate: "C", key: "K" },
     authorization: null,
@@ -189,7 +191,7 @@ Deno.test("what goes wrong with a credential plugin", async () => {
   ];
   for (const [result, message] of cases) {
     const error = await assertRejects(
-      () => pluginReader(new PluginExec([result])).read(),
+      () => pluginReader(new PluginExec([result])).read(NO_SIGNAL),
       Error,
       `Credential plugin "login" of /etc/kubeconfig: `,
     );
@@ -201,4 +203,34 @@ Deno.test("what goes wrong with a credential plugin", async () => {
 Deno.test("a credential without a time does not expire", { permissions: "none" }, () => {
   assertEquals(parseExecCredential(printed({ token: "t" }).stdout, VERSION).expiresMs, Infinity);
   assertThrows(() => parseExecCredential("5", VERSION), TypeError, "must be an object");
+});
+
+Deno.test("reading credentials ends with its signal, whatever hangs", async () => {
+  await withFolder(async (folder) => {
+    const hanging: Exec = {
+      run: (_argv, { signal } = {}) =>
+        new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(signal.reason))),
+    };
+    const reader = pluginReader(hanging);
+    const [one, other] = [new AbortController(), new AbortController()];
+    const readings = [reader.read(one.signal), reader.read(other.signal)];
+    one.abort(new Error("the one gave up"));
+    await assertRejects(() => readings[0]!, Error, "the one gave up");
+    // The plugin goes on for the other one, until nobody needs it any more.
+    reader.close();
+    await assertRejects(() => readings[1]!, Error, 'Credential plugin "login"');
+    const path = `${folder}/pipe`;
+    const { success } = await new Deno.Command("mkfifo", { args: [path] }).output();
+    assert(success);
+    const piped = new CredentialReader(access({ identity: { kind: "tokenFile", path } }), () => 0);
+    const error = await assertRejects(() => piped.read(NO_SIGNAL), Error, `Cannot read ${path}`);
+    assertEquals((error.cause as Error).message, "it is not a regular file");
+    const aborted = AbortSignal.abort(new Error("over"));
+    await Deno.writeTextFile(`${folder}/token`, "t");
+    const plain = new CredentialReader(
+      access({ identity: { kind: "tokenFile", path: `${folder}/token` } }),
+      () => 0,
+    );
+    await assertRejects(() => plain.read(aborted), Error, "over");
+  });
 });

@@ -196,7 +196,7 @@ export class KubeEvents implements EventRecorder {
   /** Resolves to null if there is nothing more to do, else to what went wrong this time. */
   async #tryToWrite(series: Series, signal: AbortSignal): Promise<string | null> {
     const { client, nowMs } = this.#options;
-    using limit = new IdleLimit(ANSWER_MS, client.server, signal);
+    using limit = new IdleLimit(ANSWER_MS, client.server, signal, this.#options.clock);
     try {
       const isNew = series.writtenMs === undefined;
       const request = isNew ? creation(series) : repetition(series);

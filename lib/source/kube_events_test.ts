@@ -29,7 +29,12 @@ class FakeEvents implements EventClient {
     }
     const status = fault === 0 ? this.#apply(request) : Number(fault);
     const text = JSON.stringify({ kind: "Status", message: `status ${status}` });
-    return { status, retryAfterSeconds: null, body: ReadableStream.from([new TextEncoder().encode(text)]) };
+    return {
+      status,
+      retryAfterSeconds: null,
+      contentType: "",
+      body: ReadableStream.from([new TextEncoder().encode(text)]),
+    };
   }
 
   #apply({ method, path, body }: WriteRequest): number {

@@ -9,6 +9,7 @@ import type { Exec } from "../kernel/exec.ts";
 import { errorText } from "../observe/log.ts";
 import type { ApiRequest } from "../observe/metrics.ts";
 import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
+import { IdleLimit } from "./kube_idle.ts";
 import { CredentialReader, type Credentials } from "./kube_credentials.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 import { TokenBucket } from "./token_bucket.ts";
@@ -37,6 +38,8 @@ export interface WriteRequest {
 
 /** Idle connections are closed after this time: an old one may be dead without saying so. */
 const POOL_IDLE_MS = 10_000;
+/** How long the start waits for the credentials: longer than a credential plugin may take. */
+const CREDENTIALS_MS = 90_000;
 
 /** What one request is made of; by itself a GET. */
 interface AnyRequest {
@@ -79,12 +82,15 @@ export class KubeClient {
    * Reads the credentials once, without sending them.
    *
    * @throws {ConfigError} if they cannot be had or used
+   * @throws what `signal` was aborted with
    */
-  async checkCredentials(): Promise<void> {
+  async checkCredentials(signal: AbortSignal): Promise<void> {
+    using limit = new IdleLimit(CREDENTIALS_MS, "the credentials' files", signal, this.#clock);
     try {
-      const credentials = await this.#credentials.read();
+      const credentials = await this.#credentials.read(limit.signal);
       if (this.#access.server.startsWith("https:")) this.#poolFor(credentials);
     } catch (cause) {
+      signal.throwIfAborted();
       const { origin } = this.#access;
       throw new ConfigError([{ path: "", message: errorText(cause) }], origin, { cause });
     }
@@ -111,8 +117,19 @@ export class KubeClient {
     return await this.#sendWithCredentials(request, signal);
   }
 
-  /** Closes idle connections. */
+  /** False if no file holds credentials. */
+  get credentialsCanChange(): boolean {
+    return this.#credentials.canChange;
+  }
+
+  /** True if files hold other credentials than those a request was last sent with. */
+  async haveCredentialsChanged(signal: AbortSignal): Promise<boolean> {
+    return await this.#credentials.haveChanged(signal);
+  }
+
+  /** Closes idle connections, and ends a credential plugin that runs. */
   close(): void {
+    this.#credentials.close();
     this.#pool?.http.close();
     this.#pool = undefined;
   }
@@ -126,7 +143,7 @@ export class KubeClient {
   }
 
   async #send(request: AnyRequest, signal: AbortSignal): Promise<HttpAnswer> {
-    const credentials = await this.#credentials.read();
+    const credentials = await this.#credentials.read(signal);
     const startMs = this.#clock.nowMs();
     let code = "<error>";
     try {
@@ -169,6 +186,7 @@ export class KubeClient {
     return {
       status: response.status,
       retryAfterSeconds: retryAfterSeconds(response.headers.get("retry-after")),
+      contentType: response.headers.get("content-type") ?? "",
       body: response.body ?? new Blob().stream(),
     };
   }

@@ -3,29 +3,30 @@
  *
  * @module
  */
+import { type Clock, systemClock } from "../kernel/clock.ts";
 
 /** Aborts its signal when nothing was noted for a time, or together with the signal it was given. */
 export class IdleLimit implements Disposable {
   readonly #idleMs: number;
   readonly #from: string;
   readonly #outer: AbortSignal;
+  readonly #clock: Clock;
   readonly #controller = new AbortController();
+  readonly #counting = new AbortController();
   readonly #follow = (): void => this.#controller.abort(this.#outer.reason);
-  readonly #expire = (): void => {
-    this.#error = new Error(`Nothing arrived from ${this.#from} for ${this.#idleMs / 1000} s`);
-    this.#controller.abort(this.#error);
-  };
-  #timer: ReturnType<typeof setTimeout>;
+  #heardMs: number;
   #error: Error | undefined;
 
   /** `from` names who is silent, for the error. */
-  constructor(idleMs: number, from: string, outer: AbortSignal) {
+  constructor(idleMs: number, from: string, outer: AbortSignal, clock: Clock = systemClock) {
     this.#idleMs = idleMs;
     this.#from = from;
     this.#outer = outer;
+    this.#clock = clock;
+    this.#heardMs = clock.nowMs();
     if (outer.aborted) this.#follow();
     else outer.addEventListener("abort", this.#follow, { once: true });
-    this.#timer = setTimeout(this.#expire, idleMs);
+    void this.#expire();
   }
 
   get signal(): AbortSignal {
@@ -39,14 +40,32 @@ export class IdleLimit implements Disposable {
 
   /** Something arrived. */
   readonly note = (): void => {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(this.#expire, this.#idleMs);
+    this.#heardMs = this.#clock.nowMs();
   };
 
+  /** From now on silence is allowed; the signal goes on following the one it was given. */
+  lift(): void {
+    this.#counting.abort();
+  }
+
   [Symbol.dispose](): void {
-    clearTimeout(this.#timer);
+    this.#counting.abort();
     this.#outer.removeEventListener("abort", this.#follow);
     // What is left of an answer nobody reads any more goes with its connection.
     this.#controller.abort();
+  }
+
+  /** One wait from sign to sign: a timer for each piece of a long answer would cost more than the piece. */
+  async #expire(): Promise<void> {
+    const { signal } = this.#counting;
+    while (!signal.aborted && !this.#controller.signal.aborted) {
+      const leftMs = this.#heardMs + this.#idleMs - this.#clock.nowMs();
+      if (leftMs <= 0) {
+        this.#error = new Error(`Nothing arrived from ${this.#from} for ${this.#idleMs / 1000} s`);
+        this.#controller.abort(this.#error);
+        return;
+      }
+      await this.#clock.sleep(leftMs, signal);
+    }
   }
 }

@@ -9,12 +9,29 @@ import {
   isAbsent,
   listAt,
   objectAt,
+  quote,
   type RawObject,
   textAt,
 } from "./decode_values.ts";
 
-/** The server answered, but not with what was asked for. */
-export class RefusalError extends Error {
+/** The server, or something on the way to it, answered, but not with what was asked for. */
+export class AnswerError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "AnswerError";
+  }
+}
+
+/** A list that may be one, but none of its objects can be read. */
+export class UnreadableListError extends AnswerError {
+  constructor(message: string) {
+    super(message);
+    this.name = "UnreadableListError";
+  }
+}
+
+/** The server says no. */
+export class RefusalError extends AnswerError {
   /** HTTP status, or that of an error inside a watch. */
   readonly status: number;
   /** From `Retry-After`; 0 if the server did not say. */
@@ -54,21 +71,37 @@ export interface WatchEvent {
 
 const EVENT_TYPES: readonly string[] = ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"];
 
+/** Of which kind objects are. */
+export interface ObjectType {
+  /** e.g. `discovery.k8s.io/v1`. */
+  readonly apiVersion: string;
+  readonly objectKind: string;
+  /** Where they are asked for, for messages. */
+  readonly path: string;
+}
+
 /**
  * Reads a page of a list.
  *
- * @throws {Error} if it is something else: an empty answer must never pass for an empty list
+ * @throws {AnswerError} if it is something else: an empty answer must never pass for an empty list
  */
-export function parseListPage(text: string, path: string): ListPage {
+export function parseListPage(text: string, { path, apiVersion, objectKind }: ObjectType): ListPage {
   return checked(`GET ${path}: no list`, () => {
     const page = asObject(parseJson(text), "answer");
     const metadata = objectAt(page, "metadata");
     const resourceVersion = textAt(metadata, "resourceVersion");
-    if (!textAt(page, "kind").endsWith("List")) throw new DecodeError("kind", "must be that of a list");
+    requireText(page, "kind", `${objectKind}List`);
+    requireText(page, "apiVersion", apiVersion);
+    // Null stands for no items: so servers write a list that was never made.
     if (!("items" in page)) throw new DecodeError("items", "is required");
     if (resourceVersion === "") throw new DecodeError("metadata.resourceVersion", "is required");
     return { items: listAt(page, "items"), resourceVersion, continueToken: textAt(metadata, "continue") };
   });
+}
+
+function requireText(raw: RawObject, key: string, wanted: string): void {
+  const found = textAt(raw, key);
+  if (found !== wanted) throw new DecodeError(key, `must be ${wanted}, found ${quote(found)}`);
 }
 
 /**
@@ -76,9 +109,9 @@ export function parseListPage(text: string, path: string): ListPage {
  *
  * @throws {ExpiredError} if the server says that the version is gone
  * @throws {RefusalError} if it tells of another error
- * @throws {Error} if the line is no event
+ * @throws {AnswerError} if the line is no event of such an object
  */
-export function parseWatchEvent(line: string, path: string): WatchEvent {
+export function parseWatchEvent(line: string, { path, objectKind }: ObjectType): WatchEvent {
   const event = checked(`GET ${path}: no watch event`, () => {
     const { type, object } = asObject(parseJson(line), "line");
     return { type: String(type), object: asObject(object, "object") };
@@ -88,7 +121,11 @@ export function parseWatchEvent(line: string, path: string): WatchEvent {
     throw refusal(path, typeof code === "number" ? code : 500, String(message ?? "no reason given"));
   }
   if (!EVENT_TYPES.includes(event.type)) {
-    throw new Error(`GET ${path}: no watch event: unknown type ${JSON.stringify(event.type)}`);
+    throw new AnswerError(`GET ${path}: no watch event: unknown type ${quote(event.type)}`);
+  }
+  const { kind } = event.object;
+  if (event.type !== "BOOKMARK" && !isAbsent(kind) && kind !== objectKind) {
+    throw new AnswerError(`GET ${path}: no watch event: the object is of kind ${quote(kind)}`);
   }
   // A malformed object must only be refused itself, so its metadata is looked at without checks.
   const { metadata } = event.object as { metadata?: { resourceVersion?: unknown } | null };
@@ -127,6 +164,6 @@ function checked<T>(what: string, read: () => T): T {
     return read();
   } catch (cause) {
     if (!(cause instanceof SyntaxError || cause instanceof DecodeError)) throw cause;
-    throw new Error(`${what}: ${cause.message}`, { cause });
+    throw new AnswerError(`${what}: ${cause.message}`, { cause });
   }
 }

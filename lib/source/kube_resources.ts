@@ -16,8 +16,10 @@ import type { ResourceKind } from "./source.ts";
 /** One resource of the API and how its objects are read. */
 export interface WatchedResource {
   readonly kind: ResourceKind;
-  /** Kind of the objects, for messages; items of a list do not carry it. */
+  /** Kind of the objects; items of a list do not carry it. */
   readonly objectKind: string;
+  /** API version of the objects and of their lists. */
+  readonly apiVersion: string;
   /** e.g. `/api/v1/services`. */
   readonly path: string;
   /** Selectors to try in order; the next one is used when the server refuses one (400). */
@@ -33,6 +35,7 @@ export type Selector = Readonly<{ labelSelector?: string; fieldSelector?: string
 export const SERVICES: WatchedResource = {
   kind: "services",
   objectKind: "Service",
+  apiVersion: "v1",
   path: "/api/v1/services",
   selectors: [
     { labelSelector: "!service.kubernetes.io/service-proxy-name", fieldSelector: "spec.clusterIP!=None" },
@@ -47,6 +50,7 @@ const NOT_HEADLESS: readonly Selector[] = [{ labelSelector: "!service.kubernetes
 export const ENDPOINT_SLICES: WatchedResource = {
   kind: "endpointslices",
   objectKind: "EndpointSlice",
+  apiVersion: "discovery.k8s.io/v1",
   path: "/apis/discovery.k8s.io/v1/endpointslices",
   selectors: NOT_HEADLESS,
   decode: (raw) => [decodeEndpointSlice(raw)],
@@ -56,6 +60,7 @@ export const ENDPOINT_SLICES: WatchedResource = {
 export const ENDPOINTS: WatchedResource = {
   kind: "endpointslices",
   objectKind: "Endpoints",
+  apiVersion: "v1",
   path: "/api/v1/endpoints",
   selectors: NOT_HEADLESS,
   decode: (raw) => decodeEndpoints(raw),
@@ -65,6 +70,7 @@ export const ENDPOINTS: WatchedResource = {
 export const SERVICE_CIDRS: WatchedResource = {
   kind: "servicecidrs",
   objectKind: "ServiceCIDR",
+  apiVersion: "networking.k8s.io/v1",
   path: "/apis/networking.k8s.io/v1/servicecidrs",
   selectors: [{}],
   decode: (raw) => [decodeServiceCidr(raw)],
@@ -75,6 +81,7 @@ export function nodeResource(nodeName: string): WatchedResource {
   return {
     kind: "nodes",
     objectKind: "Node",
+    apiVersion: "v1",
     path: "/api/v1/nodes",
     selectors: [{ fieldSelector: `metadata.name=${nodeName}` }],
     decode: (raw) => [decodeNode(raw)],

@@ -13,12 +13,23 @@ import type { Rejection, SourceEvent } from "./source.ts";
 /** API identity (`namespace/name`) → what the API object stands for: one object, or several for v1 Endpoints. */
 export type DecodedObjects = Map<string, readonly ApiObject[]>;
 
+/** An API object that cannot be read. */
+export interface RefusedObject {
+  /** As of {@linkcode DecodedObjects}. */
+  readonly identity: string;
+  /** e.g. `Service shop/web`. */
+  readonly object: string;
+  readonly message: string;
+}
+
 /** The objects of one resource. A malformed one is reported, and its last good form stays in force. */
 export class KubeStore {
   readonly #resource: WatchedResource;
   /** Of the objects' origin, for rejections. */
   readonly #where: string;
   readonly #reject: (rejection: Rejection) => void;
+  /** Identity → why the object was refused. What has been told is not told again with each list and each event. */
+  readonly #refused = new Map<string, string>();
   readonly #objects: DecodedObjects = new Map();
 
   constructor(resource: WatchedResource, where: string, reject: (rejection: Rejection) => void) {
@@ -37,23 +48,36 @@ export class KubeStore {
     return this.#objects.get(identity) ?? [];
   }
 
-  /** Decodes an API object into `listed`. */
-  decodeInto(listed: DecodedObjects, raw: unknown): void {
-    const identity = identityOfRaw(raw);
-    try {
-      listed.set(identity, this.#resource.decode(raw));
-    } catch (error) {
-      if (!(error instanceof DecodeError)) throw error;
-      const object = describeItem({ raw, kind: this.#resource.objectKind });
-      this.#reject({ where: this.#where, object, message: error.message });
-      const known = this.#objects.get(identity);
-      if (known !== undefined) listed.set(identity, known);
+  /**
+   * Decodes the API objects of a list into `listed`.
+   *
+   * @returns those that are malformed; their last good form is in `listed`, if there is one
+   */
+  decodeInto(listed: DecodedObjects, raws: readonly unknown[]): RefusedObject[] {
+    const refused: RefusedObject[] = [];
+    for (const raw of raws) {
+      const identity = identityOfRaw(raw);
+      try {
+        listed.set(identity, this.#resource.decode(raw));
+      } catch (error) {
+        if (!(error instanceof DecodeError)) throw error;
+        const object = describeItem({ raw, kind: this.#resource.objectKind });
+        refused.push({ identity, object, message: error.message });
+        const known = this.#objects.get(identity);
+        if (known !== undefined) listed.set(identity, known);
+      }
     }
+    return refused;
   }
 
-  /** Makes `listed` all there is. */
-  replaceAll(listed: DecodedObjects): SourceEvent[] {
+  /** Makes `listed` all there is that can be read, and `refused` all that cannot. */
+  replaceAll(listed: DecodedObjects, refused: readonly RefusedObject[]): SourceEvent[] {
     const events: SourceEvent[] = [];
+    const stillRefused = new Set(refused.map(({ identity }) => identity));
+    for (const identity of [...this.#refused.keys()]) {
+      if (!stillRefused.has(identity)) this.#refused.delete(identity);
+    }
+    this.#tell(refused);
     for (const [identity, objects] of listed) this.#replace(identity, objects, events);
     for (const identity of this.identities()) {
       if (!listed.has(identity)) this.#replace(identity, [], events);
@@ -64,13 +88,25 @@ export class KubeStore {
   /** Takes an API object that was added or modified. */
   put(raw: unknown, events: SourceEvent[]): void {
     const listed: DecodedObjects = new Map();
-    this.decodeInto(listed, raw);
+    const refused = this.decodeInto(listed, [raw]);
+    if (refused.length === 0) this.#refused.delete(identityOfRaw(raw));
+    this.#tell(refused);
     for (const [identity, objects] of listed) this.#replace(identity, objects, events);
   }
 
   /** Takes an API object that was deleted; only its name is looked at. */
   delete(raw: unknown, events: SourceEvent[]): void {
-    this.#replace(identityOfRaw(raw), [], events);
+    const identity = identityOfRaw(raw);
+    this.#refused.delete(identity);
+    this.#replace(identity, [], events);
+  }
+
+  #tell(refused: readonly RefusedObject[]): void {
+    for (const { identity, object, message } of refused) {
+      if (this.#refused.get(identity) === message) continue;
+      this.#refused.set(identity, message);
+      this.#reject({ where: this.#where, object, message });
+    }
   }
 
   #replace(identity: string, objects: readonly ApiObject[], events: SourceEvent[]): void {

@@ -115,13 +115,13 @@ Deno.test("events of one write arrive in one batch and in order, a line in piece
 Deno.test("bookmarks keep a quiet watch alive", async () => {
   await using server = new ListWatchServer();
   putWeb(server);
-  const stallMs = 2_000;
-  await using source = startKubeSource(server, { times: { ...QUICK_TIMES, stallMs } });
+  const silenceMs = 2_000;
+  await using source = startKubeSource(server, { times: { ...QUICK_TIMES, silenceMs } });
   await source.recorder.untilSynced();
   await watching(server);
   const before = server.requests.length;
   // Much more often than needed: on a slow machine each may be late.
-  for (const startMs = performance.now(); performance.now() - startMs < 1.5 * stallMs;) {
+  for (const startMs = performance.now(); performance.now() - startMs < 1.5 * silenceMs;) {
     await new Promise((resolve) => setTimeout(resolve, 50));
     server.bookmark();
   }

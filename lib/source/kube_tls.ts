@@ -46,6 +46,7 @@ export async function sendOverTls(wanted: TlsRequest, signal: AbortSignal): Prom
       resolve({
         status: incoming.statusCode ?? 0,
         retryAfterSeconds: retryAfterSeconds(incoming.headers["retry-after"] ?? null),
+        contentType: incoming.headers["content-type"] ?? "",
         body: Readable.toWeb(incoming) as ReadableStream<Uint8Array>,
       });
     });

@@ -6,6 +6,9 @@ import { CombinedSource } from "../../lib/source/combine.ts";
 import { FileSource } from "../../lib/source/files.ts";
 import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube.ts";
 import { apiAccess } from "../../lib/source/kube_access.ts";
+import { REFLECTOR_TIMES } from "../../lib/source/kube_reflector.ts";
+import type { ApiRequest } from "../../lib/observe/metrics.ts";
+import { until } from "../support/kube_fixture.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
 import { rawEndpoints, rawNode, rawService, rawSlice } from "../support/raw_objects.ts";
 import { e2eTest } from "../support/skip.ts";
@@ -137,6 +140,37 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
     },
   );
 
+  await t.step(
+    "silent watches are renewed: no error, no list, and changes arrive at once all the time",
+    async () => {
+      await kapi.clear();
+      await putWeb(kapi);
+      const answers: string[] = [];
+      const times = { ...REFLECTOR_TIMES, silenceMs: 300 };
+      const onRequest = ({ code }: ApiRequest) => void answers.push(code);
+      await using source = await start(kapi, kapi.kubeconfig, { times, onRequest, qps: 50 });
+      const { recorder } = source;
+      await recorder.untilSynced();
+      const lateMs: number[] = [];
+      const from = recorder.batches.length;
+      for (let i = 0; i < 25; i++) {
+        // Of one kind, at any moment of a renewal; the others are silent.
+        const name = `during-${i}`;
+        await kapi.put(rawService(name));
+        const startMs = performance.now();
+        await recorder.untilThere(`Service default/${name}`);
+        lateMs.push(performance.now() - startMs);
+        await new Promise((resolve) => setTimeout(resolve, 40 * (i % 8)));
+      }
+      assert(lateMs.every((ms) => ms < 700), `${lateMs}`);
+      assertEquals(recorder.story(from).length, 25);
+      assertEquals(source.lines.filter((line) => /^[EW]/.test(line)), []);
+      // Three lists and three watches, all the rest are renewals.
+      assert(answers.length > 3 + 3 + 20, String(answers.length));
+      assertEquals(answers.every((code) => code === "200"), true);
+    },
+  );
+
   await t.step("long lists in pages, and all of their changes", async () => {
     await kapi.clear();
     await kapi.fill(1200, 2);
@@ -158,17 +192,19 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
       await Deno.writeTextFile(tokenFile, "first-secret\n");
       const ca = { "certificate-authority": "ca.crt" };
       const path = await writeKubeconfig(kapi, "by-token-file", ca, { tokenFile: "token" });
-      await using source = await start(kapi, path);
+      await using source = await start(kapi, path, { random: () => 0.99 });
       await source.recorder.untilSynced();
       await kapi.admit("second-secret");
       await kapi.revoke("first-secret");
       // A restart ends the watches, so that new requests need the new token; for a while there is only the old one.
       await kapi.restart();
       await kapi.put(rawService("after-restart"));
-      await new Promise((resolve) => setTimeout(resolve, 3000));
+      // Waits of 1.6, 3.2, 6.4 and 12.8 s: the last one is under way.
+      const refusals = () => source.lines.filter((line) => line.includes("status 401")).length;
+      await until(() => refusals() >= 10, "three kinds refused more than three times");
       assertEquals(source.recorder.names("Service"), ["Service default/web"]);
       await Deno.writeTextFile(tokenFile, "second-secret\n");
-      await source.recorder.untilThere("Service default/after-restart");
+      await source.recorder.untilThere("Service default/after-restart", true, 5_000);
       assertEquals(source.recorder.story().filter((line) => line.startsWith("delete")), []);
       assertStringIncludes(source.lines.join(""), "status 401");
       assertEquals(source.lines.join("").includes("secret"), false);

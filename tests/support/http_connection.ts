@@ -53,8 +53,11 @@ export class HttpConnection {
 
   /** Sends a piece of the body now. */
   piece(text: string): void {
-    if (text === "") return;
-    const whole = encoder.encode(text);
+    if (text !== "") this.bytes(encoder.encode(text));
+  }
+
+  /** Likewise, not as text. */
+  bytes(whole: Uint8Array): void {
     const bytes = whole.subarray(0, this.#bytesLeft);
     this.#bytesLeft -= bytes.length;
     const length = encoder.encode(`${bytes.length.toString(16)}\r\n`);

@@ -15,10 +15,12 @@ export const QUICK_TIMES: ReflectorTimes = {
   backoffInitialMs: 20,
   backoffMaxMs: 200,
   optionalMs: 200,
-  stallMs: 30_000,
+  silenceMs: 30_000,
   watchMs: 60_000,
   answerMs: 30_000,
   shortWatchMs: 0,
+  steadyMs: 0,
+  calmMs: 60_000,
 };
 
 /** Runs the source against `server` until disposed. */

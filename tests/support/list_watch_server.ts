@@ -21,8 +21,16 @@ export interface RawApiObject {
 
 /** What happens to one request instead of a good answer. */
 export type Fault =
-  /** An answer with this status and text. */
-  | { readonly status: number; readonly text?: string; readonly retryAfter?: number }
+  /** An answer with this status, text and headers. */
+  | {
+    readonly status: number;
+    readonly text?: string;
+    readonly retryAfter?: number;
+    readonly type?: string;
+    readonly location?: string;
+  }
+  /** An answer with these bytes, encoded so. */
+  | { readonly status: number; readonly bytes: Uint8Array; readonly encoding: string }
   /** The connection is closed before, or after so many bytes of, the answer's body. */
   | { readonly cutAfterBytes: number }
   /** Nothing is ever answered. */
@@ -58,12 +66,13 @@ interface Change {
   readonly current: RawApiObject | undefined;
 }
 
-const LIST_KINDS: Readonly<Record<string, string>> = {
-  services: "ServiceList",
-  endpointslices: "EndpointSliceList",
-  endpoints: "EndpointsList",
-  nodes: "NodeList",
-  servicecidrs: "ServiceCIDRList",
+/** Kind and API version of the lists, by plural. */
+const LISTS: Readonly<Record<string, { readonly kind: string; readonly apiVersion: string }>> = {
+  services: { kind: "ServiceList", apiVersion: "v1" },
+  endpointslices: { kind: "EndpointSliceList", apiVersion: "discovery.k8s.io/v1" },
+  endpoints: { kind: "EndpointsList", apiVersion: "v1" },
+  nodes: { kind: "NodeList", apiVersion: "v1" },
+  servicecidrs: { kind: "ServiceCIDRList", apiVersion: "networking.k8s.io/v1" },
 };
 const PLURALS: Readonly<Record<string, string>> = {
   Service: "services",
@@ -215,9 +224,18 @@ export class ListWatchServer implements AsyncDisposable {
       this.#timers.add(timer);
       return;
     }
+    if ("bytes" in fault) {
+      connection.begin(fault.status, { "content-encoding": fault.encoding });
+      connection.bytes(fault.bytes);
+      return connection.end();
+    }
     if ("status" in fault) {
-      const retry = fault.retryAfter === undefined ? {} : { "retry-after": String(fault.retryAfter) };
-      return connection.answer(fault.status, fault.text ?? statusText(fault.status, "planned"), retry);
+      const { status, text = statusText(status, "planned"), retryAfter, type, location } = fault;
+      return connection.answer(status, text, {
+        ...(retryAfter === undefined ? {} : { "retry-after": String(retryAfter) }),
+        ...(type === undefined ? {} : { "content-type": type }),
+        ...(location === undefined ? {} : { location }),
+      });
     }
     connection.cutAfter(fault.cutAfterBytes);
     this.#answerWell(request, connection);
@@ -231,7 +249,7 @@ export class ListWatchServer implements AsyncDisposable {
     if (this.accepted !== undefined && !this.accepted.has(request.headers.get("authorization") ?? "")) {
       return refuse(401, "Unauthorized");
     }
-    if (!(plural in LIST_KINDS) || this.missing.has(plural)) {
+    if (!(plural in LISTS) || this.missing.has(plural)) {
       return refuse(404, "the server could not find it");
     }
     if (this.forbidden.has(plural)) return refuse(403, `cannot list resource ${plural}`);
@@ -271,7 +289,7 @@ export class ListWatchServer implements AsyncDisposable {
       resourceVersion: version,
       ...(more ? { continue: `${version}:${start + limit}` } : {}),
     };
-    connection.answer(200, JSON.stringify({ kind: LIST_KINDS[plural], apiVersion: "v1", metadata, items }));
+    connection.answer(200, JSON.stringify({ ...LISTS[plural], metadata, items }));
   }
 
   #watch(watcher: Watcher, from: number): void {
