@@ -12,6 +12,7 @@ const OTHER_VALUES: Readonly<Record<string, string>> = {
   "endpoints-source": "slices",
   "manifests": "/objects",
   "snapshot": "/snapshot",
+  "snapshot-max-age": "24h",
   "proxy-mode-fallback": "true",
   "traffic-counters": "true",
   "ipvs-termination-deadline": "1m",

@@ -252,6 +252,15 @@ export const OBJECT_FLAGS = [
     files: [],
     field: "kproxy.snapshot",
   },
+  {
+    name: "snapshot-max-age",
+    type: "duration",
+    default: "168h0m0s",
+    group: "Objects",
+    commands: ["run", "write-config"],
+    doc: "Do not serve a snapshot older than this at a start, 0 for any age; also honoured with --config",
+    field: "kproxy.snapshotMaxAge",
+  },
 ] as const satisfies readonly Flag[];
 
 export const SERVER_FLAGS = [

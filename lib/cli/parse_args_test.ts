@@ -32,6 +32,7 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["endpoints-source", ["render", "--endpoints-source=endpoints"], "endpoints"],
   ["manifests", ["render", "--manifests=a", "--manifests", "-"], ["a", "-"]],
   ["snapshot", ["run", "--snapshot=/var/lib/kproxy/s"], "/var/lib/kproxy/s"],
+  ["snapshot-max-age", ["run", "--snapshot-max-age=36h"], 129_600_000],
   ["bind-address", ["run", "--bind-address=::"], "::"],
   ["bind-address-hard-fail", ["run", "--bind-address-hard-fail=true"], true],
   ["healthz-bind-address", ["run", "--healthz-bind-address=127.0.0.1"], "127.0.0.1"],

@@ -94,7 +94,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
     onHeard: (kind) => servers.heard(kind),
     onRestored: (state) => {
       servers.restored(state);
-      life.snapshot?.setInUse(state?.savedAtMs ?? null);
+      life.snapshot?.setInUse(state?.isServed === true ? state.savedAtMs : null);
     },
     changes: observeChanges(metrics),
     onRejected: ({ where, object, message }) => {

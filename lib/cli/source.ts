@@ -120,6 +120,7 @@ async function openApi(
     source: api,
     hasAnswered: () => hasAnswered,
     path: config.kproxy.snapshot,
+    maxAgeMs: config.kproxy.snapshotMaxAge,
     node: nodeName,
     log,
     observer: snapshot,

@@ -325,6 +325,13 @@ const OWN_FIELDS: readonly FieldSpec[] = [
     { flag: "snapshot", omitDefault: true },
   ),
   field(
+    "kproxy.snapshotMaxAge",
+    "duration",
+    7 * 24 * HOUR,
+    "an older snapshot is not served at a start; 0: at any age",
+    { flag: "snapshot-max-age", omitDefault: true },
+  ),
+  field(
     "kproxy.ipvsTerminationDeadline",
     "duration",
     15 * MINUTE,

@@ -84,6 +84,7 @@ const OTHER: KubeProxyConfiguration = {
     endpointsSource: "slices",
     proxyModeFallback: true,
     snapshot: "/var/lib/kproxy/snapshot",
+    snapshotMaxAge: 3_600_000,
     ipvsTerminationDeadline: 60_000,
     trafficCounters: true,
   },

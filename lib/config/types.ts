@@ -98,6 +98,8 @@ export interface KproxyConfig {
   proxyModeFallback: boolean;
   /** File that keeps what the API server said, for a start without it; `""` for none. */
   snapshot: string;
+  /** A snapshot older than this is not served at a start; 0: at any age. */
+  snapshotMaxAge: DurationMs;
   /** How long a real server of IPVS that is no longer wanted keeps its connections; 0: as long as they last. */
   ipvsTerminationDeadline: DurationMs;
   /** Packets and bytes are counted for each Service port, in modes that can (nftables). */

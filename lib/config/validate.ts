@@ -18,6 +18,8 @@ import { checkModes } from "./validate_modes.ts";
 export const KUBERNETES_MINOR = 36;
 
 const NODE_PORT_WORDS: readonly string[] = ["primary", "localhost", "all"];
+/** Below it the file would be written again and again. */
+const LEAST_SNAPSHOT_AGE_MS = 60_000;
 const DUAL_STACK_TEXT = "must be either a single CIDR or dual-stack pair of CIDRs " +
   "(e.g. [10.100.0.0/16, fde4:8dba:82e1::/48])";
 const CIDR_BLOCK_TEXT = "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)";
@@ -231,6 +233,10 @@ function checkOwnFields({ kproxy }: KubeProxyConfiguration): Finding[] {
   if (kproxy.snapshot !== "" && !/^\/.*[^/]$/.test(kproxy.snapshot)) {
     const detail = "must be the absolute path of a file, or blank for none";
     findings.push(invalidValue("kproxy.snapshot", kproxy.snapshot, detail));
+  }
+  if (kproxy.snapshotMaxAge !== 0 && kproxy.snapshotMaxAge < LEAST_SNAPSHOT_AGE_MS) {
+    const text = formatDuration(kproxy.snapshotMaxAge);
+    findings.push(invalidValue("kproxy.snapshotMaxAge", text, "must be 0, for no limit, or at least 1m"));
   }
   if (kproxy.ipvsTerminationDeadline < 0) {
     const text = formatDuration(kproxy.ipvsTerminationDeadline);

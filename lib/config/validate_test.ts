@@ -188,6 +188,12 @@ const INVALID: [Record<string, FieldValue>, string[]][] = [
   [{ "kproxy.snapshot": "/var/lib/kproxy/" }, [
     'kproxy.snapshot: Invalid value: "/var/lib/kproxy/": must be the absolute path of a file, or blank for none',
   ]],
+  [{ "kproxy.snapshotMaxAge": 59_999 }, [
+    'kproxy.snapshotMaxAge: Invalid value: "59.999s": must be 0, for no limit, or at least 1m',
+  ]],
+  [{ "kproxy.snapshotMaxAge": -1 }, [
+    'kproxy.snapshotMaxAge: Invalid value: "-1ms": must be 0, for no limit, or at least 1m',
+  ]],
   [{ "kproxy.ipvsTerminationDeadline": -1000 }, [
     'kproxy.ipvsTerminationDeadline: Invalid value: "-1s": must be greater than or equal to 0',
   ]],

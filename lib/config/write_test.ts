@@ -54,6 +54,7 @@ function valueOf({ path, kind, allowed }: FieldSpec): fc.Arbitrary<FieldValue> {
     "detectLocal.interfaceNamePrefix": fc.constantFrom("veth", "1"),
     "kproxy.manifests": fc.array(fc.constantFrom("a", "-", "yes", "/b c")),
     "kproxy.snapshot": fc.constantFrom("", "/s", "/var/lib/a b"),
+    "kproxy.snapshotMaxAge": fc.constantFrom(0, 60_000, 604_800_000),
     featureGates: fc.constantFrom({ LoggingAlphaOptions: true }, {
       LoggingAlphaOptions: true,
       Zed: false,
@@ -140,6 +141,7 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "kproxy.endpointsSource",
     "kproxy.proxyModeFallback",
     "kproxy.snapshot",
+    "kproxy.snapshotMaxAge",
     "kproxy.ipvsTerminationDeadline",
     "kproxy.trafficCounters",
   ]);

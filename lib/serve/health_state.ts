@@ -162,7 +162,7 @@ export class HealthState {
     }
     const snapshot = this.#restored === null ? undefined : shownSnapshot(this.#restored, now.epochMs);
     if (snapshot !== undefined) {
-      reasons.push(`${snapshot.kinds.join(", ")}: serving from the snapshot of ${snapshot.time}`);
+      reasons.push(`${snapshot.kinds.join(", ")}: ${snapshotReason(snapshot)}`);
     }
     const ready = reasons.length === 0;
     const body = { ready, reasons, currentTime: formatRfc3339(now.epochMs), families, watches, snapshot };
@@ -239,12 +239,20 @@ function shownFamily(health: FamilyHealth, nowMs: number): Record<string, unknow
 }
 
 /** The clock may have been set back since: an age is never negative. */
-function shownSnapshot({ savedAtMs, kinds }: RestoredState, epochMs: number) {
+function shownSnapshot({ savedAtMs, kinds, expiresAtMs, isServed }: RestoredState, epochMs: number) {
   return {
     time: formatRfc3339(savedAtMs),
     ageSeconds: seconds(Math.max(0, epochMs - savedAtMs)),
     kinds,
+    served: isServed,
+    expired: expiresAtMs !== null && epochMs > expiresAtMs,
   };
+}
+
+function snapshotReason({ time, served, expired }: ReturnType<typeof shownSnapshot>): string {
+  const age = "older than kproxy.snapshotMaxAge";
+  if (!served) return `not listed yet, and the snapshot of ${time} is not served: it is ${age}`;
+  return `serving from the snapshot of ${time}${expired ? `, which is now ${age}` : ""}`;
 }
 
 function seconds(ms: number): number {

@@ -221,16 +221,36 @@ Deno.test(
   () => {
     const { health, clock, at } = synced();
     clock.ms = 5_000;
-    health.setRestored({ savedAtMs: EPOCH_MS - 60_000, kinds: ["services", "endpointslices"] });
+    const state = {
+      savedAtMs: EPOCH_MS - 60_000,
+      kinds: ["services", "endpointslices"],
+      expiresAtMs: EPOCH_MS + 60_000,
+      isServed: true,
+    } as const;
+    health.setRestored(state);
     assertEquals(statuses(health), [200, 200, 503]);
     assertEquals(reasons(health), [`services, endpointslices: serving from the snapshot of ${at(-60_000)}`]);
     assertEquals(JSON.parse(health.readyz().body).snapshot, {
       time: at(-60_000),
       ageSeconds: 65,
       kinds: ["services", "endpointslices"],
+      served: true,
+      expired: false,
     });
+    clock.ms = 60_001;
+    const tooOld = "older than kproxy.snapshotMaxAge";
+    assertEquals(reasons(health), [
+      `services, endpointslices: serving from the snapshot of ${at(-60_000)}, which is now ${tooOld}`,
+    ]);
+    assertEquals(statuses(health), [200, 200, 503]);
+    health.setRestored({ ...state, isServed: false });
+    assertEquals(reasons(health), [
+      `services, endpointslices: not listed yet, and the snapshot of ${
+        at(-60_000)
+      } is not served: it is ${tooOld}`,
+    ]);
     // The clock of a machine that was off may be behind.
-    health.setRestored({ savedAtMs: EPOCH_MS + 60_000, kinds: ["services"] });
+    health.setRestored({ ...state, savedAtMs: EPOCH_MS + 90_000, expiresAtMs: null, kinds: ["services"] });
     assertEquals(JSON.parse(health.readyz().body).snapshot.ageSeconds, 0);
     health.setRestored(null);
     assertEquals(statuses(health), [200, 200, 200]);

@@ -17,6 +17,49 @@ import {
 
 const READ_BYTES = 64 * 1024;
 
+/** What says whose a file is; a part of what the system tells. */
+export type FileOwnership = Pick<Deno.FileInfo, "isFile" | "isSymlink" | "uid" | "mode">;
+
+/** Write permission of the group and of all others. */
+const WRITABLE_BY_OTHERS = 0o022;
+
+/**
+ * Why a file must not be served from by a process of user `uid`: whoever can write it decides where this node's traffic goes.
+ *
+ * @returns null if nothing is wrong; otherwise it continues "the file …"
+ */
+export function ownershipProblem(file: FileOwnership, uid: number | null): string | null {
+  if (file.isSymlink) return "is a symbolic link";
+  if (!file.isFile) return "is not a regular file";
+  // Systems without users have no such danger.
+  if (uid === null || file.uid === null) return null;
+  if (file.uid !== uid && file.uid !== 0) return `belongs to user ${file.uid}, not to ${uid}`;
+  const mode = file.mode ?? 0;
+  if ((mode & WRITABLE_BY_OTHERS) === 0) return null;
+  return `may be written by others: its mode is ${
+    (mode & 0o7777).toString(8).padStart(4, "0")
+  }, wanted is 0600`;
+}
+
+/** Opens what is a file of ours, and still is once it is open. */
+async function openOwn(path: string): Promise<Deno.FsFile> {
+  // Before it is opened: a pipe would not open until somebody writes into it.
+  refuseProblem(await Deno.lstat(path));
+  const file = await Deno.open(path);
+  try {
+    refuseProblem(await file.stat());
+    return file;
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+}
+
+function refuseProblem(file: Deno.FileInfo): void {
+  const problem = ownershipProblem(file, Deno.uid());
+  if (problem !== null) throw new SnapshotError(problem);
+}
+
 /**
  * Reads a snapshot, yielding to the loop after every piece.
  *
@@ -25,9 +68,7 @@ const READ_BYTES = 64 * 1024;
  */
 export async function readSnapshot(path: string, owner: SnapshotOwner): Promise<Snapshot | undefined> {
   try {
-    // Before it is opened: a pipe would not open until somebody writes into it.
-    if (!(await Deno.stat(path)).isFile) throw new SnapshotError("is not a regular file");
-    using file = await Deno.open(path);
+    using file = await openOwn(path);
     const reader = new SnapshotReader(owner, path);
     const buffer = new Uint8Array(READ_BYTES);
     for (let length = await file.read(buffer); length !== null; length = await file.read(buffer)) {

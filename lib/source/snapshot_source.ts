@@ -10,7 +10,7 @@ import { identityOf } from "./events.ts";
 import { readSnapshot, writeSnapshot } from "./snapshot_file.ts";
 import { SnapshotSaver } from "./snapshot_saver.ts";
 import { type Snapshot, SnapshotError } from "./snapshot_text.ts";
-import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "./source.ts";
+import type { Rejection, ResourceKind, RestoredState, Source, SourceEvent, SourceSink } from "./source.ts";
 
 /** How long the origin is waited for, in milliseconds. */
 export interface SnapshotPatience {
@@ -36,6 +36,8 @@ export interface SnapshotSourceOptions {
   readonly hasAnswered: () => boolean;
   /** The snapshot's file. */
   readonly path: string;
+  /** An older one is not served, in milliseconds; 0: it is at any age. */
+  readonly maxAgeMs: number;
   /** Name of the own Node: the snapshot of another one is of no use. */
   readonly node: string;
   readonly log: Logger;
@@ -56,6 +58,12 @@ const KINDS: Readonly<Record<ApiObject["kind"], ResourceKind>> = {
   EndpointSlice: "endpointslices",
   ServiceCIDR: "servicecidrs",
 };
+/** A snapshot that does not change is written again so many times in the time after which it is too old. */
+const WRITES_PER_AGE = 4;
+/** An origin that was silent for longer is not known to be there. */
+const ALIVE_MS = 180_000;
+/** Timers hold 31 bits. */
+const MAX_SLEEP_MS = 2 ** 31 - 1;
 /** What rules cannot be made without; that a Node may not be read is no reason to call a state old. */
 const ESSENTIAL: readonly ResourceKind[] = ["services", "endpointslices"];
 
@@ -85,12 +93,13 @@ export class SnapshotSource implements Source {
       onFailure: () => observer.saveFailed(),
       ...(intervalMs === undefined ? {} : { intervalMs }),
     });
-    const state = new RememberedState(sink, log, () => saver.changed());
+    const state = new RememberedState(sink, { log, clock, onChange: () => saver.changed() });
     const end = new AbortController();
     const until = AbortSignal.any([signal, end.signal]);
     const parts = [
       source.run(state, until).finally(() => end.abort()),
       this.#restoreIfSilent(state, until),
+      this.#keepYoung(state, saver, until),
       saver.run(until),
     ];
     // All end together: the last write is waited for, and no part goes on after another one has failed.
@@ -119,7 +128,26 @@ export class SnapshotSource implements Source {
     if (hasAnswered()) await clock.sleep(patience.answeringMs - patience.silentMs, listedOrOver);
     if (listedOrOver.aborted) return;
     const snapshot = await this.#read();
-    if (snapshot !== undefined && !listedOrOver.aborted) state.restore(snapshot);
+    if (snapshot === undefined || listedOrOver.aborted) return;
+    const { maxAgeMs, epochMs, log, path } = this.#options;
+    const { savedAtMs } = snapshot;
+    const expiresAtMs = maxAgeMs === 0 ? null : savedAtMs + maxAgeMs;
+    if (expiresAtMs === null || epochMs() <= expiresAtMs) return state.restore(snapshot, expiresAtMs);
+    log.warn("The API server has not answered yet, the snapshot is too old to be served", {
+      file: path,
+      savedAt: new Date(savedAtMs).toISOString(),
+      maxAgeSeconds: maxAgeMs / 1000,
+    });
+    state.refuse(savedAtMs, expiresAtMs);
+  }
+
+  /** The age of a file that does not change must say how long ago it was right, not when something last happened in the cluster. */
+  async #keepYoung(state: RememberedState, saver: SnapshotSaver, signal: AbortSignal): Promise<void> {
+    const { maxAgeMs, clock = systemClock } = this.#options;
+    while (maxAgeMs > 0 && !signal.aborted) {
+      await clock.sleep(Math.min(maxAgeMs / WRITES_PER_AGE, MAX_SLEEP_MS), signal);
+      if (!signal.aborted && state.isConfirmed) saver.changed();
+    }
   }
 
   async #read(): Promise<Snapshot | undefined> {
@@ -145,11 +173,12 @@ export class SnapshotSource implements Source {
 class RememberedState implements SourceSink {
   readonly #sink: SourceSink;
   readonly #log: Logger;
+  readonly #clock: Clock;
   readonly #onChange: () => void;
   /** What is in force, by identity. */
   readonly #objects = new Map<string, ApiObject>();
-  /** Kinds that the origin gave a sign of life of. */
-  readonly #heard = new Set<ResourceKind>();
+  /** When the origin gave its last sign of life of a kind. */
+  readonly #heardMs = new Map<ResourceKind, number>();
   /** Kinds that the sink was told to be complete. */
   readonly #synced = new Set<ResourceKind>();
   /** Kinds that the origin has listed. */
@@ -157,12 +186,25 @@ class RememberedState implements SourceSink {
   readonly #allListed = new AbortController();
   /** Objects of the snapshot that the origin has not spoken of, by identity. */
   readonly #unconfirmed = new Map<string, ApiObject>();
-  #savedAtMs: number | undefined;
+  /** Of the snapshot that was needed, while it is. */
+  #needed: Omit<RestoredState, "kinds"> | undefined;
 
-  constructor(sink: SourceSink, log: Logger, onChange: () => void) {
+  constructor(
+    sink: SourceSink,
+    { log, clock, onChange }: { log: Logger; clock: Clock; onChange: () => void },
+  ) {
     this.#sink = sink;
     this.#log = log;
+    this.#clock = clock;
     this.#onChange = onChange;
+  }
+
+  /** True if all that rules need was listed, and the origin is there to say if it changes. */
+  get isConfirmed(): boolean {
+    const nowMs = this.#clock.nowMs();
+    const isAlive = (kind: ResourceKind): boolean =>
+      nowMs - (this.#heardMs.get(kind) ?? Number.NEGATIVE_INFINITY) <= ALIVE_MS;
+    return this.#allListed.signal.aborted && ESSENTIAL.every(isAlive);
   }
 
   /** Aborted once the origin has listed all that rules need. */
@@ -179,7 +221,7 @@ class RememberedState implements SourceSink {
   }
 
   /** Puts the snapshot's objects into force, of all kinds that the origin has not listed. */
-  restore({ savedAtMs, objects, rejections }: Snapshot): void {
+  restore({ savedAtMs, objects, rejections }: Snapshot, expiresAtMs: number | null): void {
     const events: SourceEvent[] = [];
     for (const object of objects) {
       const identity = identityOf(object);
@@ -188,7 +230,7 @@ class RememberedState implements SourceSink {
       this.#unconfirmed.set(identity, object);
       events.push({ type: "add", object });
     }
-    this.#savedAtMs = savedAtMs;
+    this.#needed = { savedAtMs, expiresAtMs, isServed: true };
     this.#log.warn("The API server has not answered yet, serving from the snapshot", {
       savedAt: new Date(savedAtMs).toISOString(),
       objects: events.length,
@@ -201,6 +243,12 @@ class RememberedState implements SourceSink {
     }
     this.#tellRestored();
     this.#sink.events(events);
+  }
+
+  /** Tells that the snapshot is too old for what is missing. */
+  refuse(savedAtMs: number, expiresAtMs: number): void {
+    this.#needed = { savedAtMs, expiresAtMs, isServed: false };
+    this.#tellRestored();
   }
 
   events(batch: readonly SourceEvent[]): void {
@@ -224,7 +272,7 @@ class RememberedState implements SourceSink {
 
   /** A list is heard of before it is delivered; what is delivered unheard is no list. */
   heard(kind: ResourceKind): void {
-    this.#heard.add(kind);
+    this.#heardMs.set(kind, this.#clock.nowMs());
     this.#sink.heard?.(kind);
   }
 
@@ -247,7 +295,7 @@ class RememberedState implements SourceSink {
 
   /** @returns true if this was the first list of the kind */
   #takeSynced(kind: ResourceKind, events: SourceEvent[]): boolean {
-    const isList = this.#heard.has(kind);
+    const isList = this.#heardMs.has(kind);
     if (isList) {
       this.#listed.add(kind);
       for (const [identity, old] of this.#unconfirmed) {
@@ -263,19 +311,19 @@ class RememberedState implements SourceSink {
     }
     if (!isList) return false;
     if (ESSENTIAL.every((one) => this.#listed.has(one))) this.#allListed.abort();
-    if (this.#savedAtMs !== undefined && ESSENTIAL.includes(kind)) this.#tellRestored();
+    if (this.#needed !== undefined && ESSENTIAL.includes(kind)) this.#tellRestored();
     return true;
   }
 
   #tellRestored(): void {
-    const savedAtMs = this.#savedAtMs;
+    const needed = this.#needed;
     const kinds = ESSENTIAL.filter((kind) => !this.#listed.has(kind));
-    if (savedAtMs !== undefined && kinds.length > 0) {
-      this.#sink.restored?.({ savedAtMs, kinds });
+    if (needed !== undefined && kinds.length > 0) {
+      this.#sink.restored?.({ ...needed, kinds });
       return;
     }
-    this.#savedAtMs = undefined;
+    this.#needed = undefined;
     this.#sink.restored?.(null);
-    this.#log.info("The lists of the API server have replaced the snapshot");
+    if (needed?.isServed === true) this.#log.info("The lists of the API server have replaced the snapshot");
   }
 }

@@ -1,12 +1,14 @@
-import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { putWeb, QUICK_TIMES, until } from "../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../tests/support/list_watch_server.ts";
 import { rawEndpoints, rawNode, rawService, rawSlice } from "../../tests/support/raw_objects.ts";
 import { type RunningSource, runSource, SourceRecorder } from "../../tests/support/source_recorder.ts";
+import { ManualClock } from "../../tests/support/manual_clock.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { createLogger } from "../observe/log.ts";
 import { KubeSource } from "./kube.ts";
 import { masterAccess } from "./kube_access.ts";
+import { type FileOwnership, ownershipProblem } from "./snapshot_file.ts";
 import { SnapshotSource, type SnapshotSourceOptions } from "./snapshot_source.ts";
 import type { RestoredState, Source, SourceSink } from "./source.ts";
 
@@ -79,6 +81,7 @@ class Bench implements AsyncDisposable {
           },
         }),
         path: this.path,
+        maxAgeMs: 0,
         node: "n1",
         log,
         epochMs: () => SAVED_AT_MS,
@@ -130,7 +133,9 @@ Deno.test("without a server, what the former process heard from it is served", a
   await source.recorder.untilSynced();
   assertEquals(source.recorder.names(), ALL);
   assertEquals(source.recorder.batches.length, 1);
-  assertEquals(bench.restored, [{ savedAtMs: SAVED_AT_MS, kinds: ["services", "endpointslices"] }]);
+  assertEquals(bench.restored, [
+    { savedAtMs: SAVED_AT_MS, kinds: ["services", "endpointslices"], expiresAtMs: null, isServed: true },
+  ]);
   assertMatch(
     source.lines.join(""),
     /not answered yet, serving from the snapshot.*2026-11-21T17:00:00.000Z.*objects=5/,
@@ -210,7 +215,8 @@ Deno.test("of a server that answers, the lists are waited for longer; then only 
   clock.pass(350);
   await source.recorder.untilSynced();
   assertEquals(source.recorder.names(), ["EndpointSlice default/web-x", "Node n1", "Service default/other"]);
-  assertEquals(bench.restored, [{ savedAtMs: SAVED_AT_MS, kinds: ["endpointslices"] }]);
+  const [restored] = bench.restored;
+  assertEquals([bench.restored.length, restored?.kinds], [1, ["endpointslices"]]);
   slices.resolve();
   await until(() => bench.restored.at(-1) === null, "the list of slices");
 });
@@ -331,15 +337,118 @@ Deno.test("a file that cannot serve is told and left; the server is waited for a
       assertEquals([source.recorder.names().length, bench.restored], [3, []]);
     });
   }
-  await t.step("a folder", async () => {
-    await Deno.remove(bench.path);
-    await Deno.mkdir(bench.path);
-    await using source = bench.start(url, { patience: PATIENCE });
-    await until(
-      () => source.lines.some((line) => line.includes("the file is not a regular file")),
-      "the reason",
-    );
+  const others: readonly (readonly [name: string, make: () => Promise<unknown>, reason: string])[] = [
+    ["a folder", () => Deno.mkdir(bench.path), "the file is not a regular file"],
+    [
+      "a pipe",
+      () => new Deno.Command("mkfifo", { args: [bench.path] }).output(),
+      "the file is not a regular file",
+    ],
+    ["a link to a good one", async () => {
+      await Deno.writeTextFile(`${bench.folder}/good`, good, { mode: 0o600 });
+      await Deno.symlink(`${bench.folder}/good`, bench.path);
+    }, "the file is a symbolic link"],
+    ["one that a group may write", async () => {
+      await Deno.writeTextFile(bench.path, good);
+      await Deno.chmod(bench.path, 0o660);
+    }, "the file may be written by others: its mode is 0660, wanted is 0600"],
+    ["one that all may write", async () => {
+      await Deno.writeTextFile(bench.path, good);
+      await Deno.chmod(bench.path, 0o602);
+    }, "the file may be written by others: its mode is 0602, wanted is 0600"],
+  ];
+  for (const [name, make, reason] of others) {
+    await t.step(name, async () => {
+      await Deno.remove(bench.path, { recursive: true });
+      await make();
+      await using source = bench.start(url, { patience: PATIENCE });
+      await until(() => source.lines.some((line) => line.includes(reason)), reason);
+      assertEquals([source.recorder.names(), bench.restored], [[], []]);
+    });
+  }
+});
+
+Deno.test("whose file it is decides whether it is served", () => {
+  const file = { isFile: true, isSymlink: false, uid: 7, mode: 0o100600 };
+  const cases: readonly (readonly [Partial<FileOwnership>, number | null, string | null])[] = [
+    [{}, 7, null],
+    [{ mode: 0o100644 }, 7, null],
+    [{ uid: 0 }, 7, null],
+    [{}, 0, "belongs to user 7, not to 0"],
+    [{}, 8, "belongs to user 7, not to 8"],
+    [{ mode: 0o100620 }, 7, "may be written by others: its mode is 0620, wanted is 0600"],
+    [{ uid: 0, mode: 0o101602 }, 7, "may be written by others: its mode is 1602, wanted is 0600"],
+    [{ isFile: false }, 7, "is not a regular file"],
+    [{ isFile: false, isSymlink: true }, 7, "is a symbolic link"],
+    [{ uid: null, mode: null }, null, null],
+  ];
+  for (const [fields, uid, problem] of cases) {
+    assertEquals(ownershipProblem({ ...file, ...fields }, uid), problem);
+  }
+});
+
+Deno.test("a snapshot of another user is not served", { ignore: Deno.uid() !== 0 }, async () => {
+  await using bench = await Bench.create();
+  const url = await rememberedAndGone(bench);
+  await Deno.chown(bench.path, 65_534, 65_534);
+  await using source = bench.start(url, { patience: PATIENCE });
+  const reason = "the file belongs to user 65534, not to 0";
+  await until(() => source.lines.some((line) => line.includes(reason)), reason);
+  assertEquals(source.recorder.names(), []);
+});
+
+Deno.test("a snapshot that is too old is not served, which is told until the server has listed everything", async () => {
+  await using bench = await Bench.create();
+  const url = await rememberedAndGone(bench);
+  for (const [ageMs, isServed] of [[60_000, true], [60_001, false]] as const) {
+    bench.restored.length = 0;
+    const epochMs = () => SAVED_AT_MS + ageMs;
+    await using source = bench.start(url, { patience: PATIENCE, maxAgeMs: 60_000, epochMs });
+    await until(() => bench.restored.length === 1, "the snapshot");
+    const kinds = ["services", "endpointslices"] as const;
+    const expiresAtMs = SAVED_AT_MS + 60_000;
+    assertEquals(bench.restored, [{ savedAtMs: SAVED_AT_MS, kinds, expiresAtMs, isServed }]);
+    assertEquals(source.recorder.names(), isServed ? ALL : []);
+    assertEquals(source.lines.some((line) => /^W.*too old to be served/.test(line)), !isServed);
+    if (isServed) continue;
+    await using server = new ListWatchServer(Number(new URL(url).port));
+    putWeb(server);
+    await source.recorder.untilSynced();
+    await until(() => bench.restored.at(-1) === null, "the lists");
+  }
+});
+
+Deno.test("a snapshot stays young while the server is there, though nothing changes, and only then", async () => {
+  await using bench = await Bench.create();
+  const clock = new ManualClock({ requestMs: -1 });
+  const kinds = ["services", "endpointslices", "nodes"] as const;
+  let speak = (): void => {};
+  const origin: Source = {
+    name: "x",
+    run: (sink, signal) => {
+      speak = () => kinds.forEach((kind) => sink.heard?.(kind));
+      speak();
+      sink.events(kinds.map((kind) => ({ type: "synced", kind })));
+      return new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
+    },
+  };
+  const savedMs: number[] = [];
+  const observer = { saved: () => void savedMs.push(clock.nowMs()), saveFailed: () => {} };
+  await using _source = bench.start("http://unused", {
+    source: origin,
+    clock,
+    maxAgeMs: 3_600_000,
+    observer,
   });
+  for (let minute = 0; minute < 62; minute++) {
+    await clock.pass(60_000);
+    speak();
+  }
+  await until(() => savedMs.length === 5, "the first write, and one every quarter of an hour");
+  const gaps = savedMs.slice(1).map((ms, index) => ms - (savedMs[index] ?? 0));
+  assert(gaps.every((ms) => ms >= 840_000 && ms <= 960_000), `${gaps}`);
+  await clock.pass(2 * 3_600_000);
+  assertEquals(savedMs.length, 5);
 });
 
 Deno.test("a folder that is not there costs a warning, not the proxy", async () => {
@@ -366,6 +475,7 @@ Deno.test("a source that gives up is heard, and nothing goes on without it", asy
     source: failing,
     hasAnswered: () => false,
     path: bench.path,
+    maxAgeMs: 60_000,
     node: "n1",
     log,
     epochMs: () => SAVED_AT_MS,

@@ -34,16 +34,23 @@ export interface SourceSink {
   rejected(rejection: Rejection): void;
   /** The origin of this kind gave a sign of life, be it without a change. Sources without a connection never call it. */
   heard?(kind: ResourceKind): void;
-  /** Objects that were delivered are those of a snapshot; null: of no kind any more. Only sources that keep one call it. */
+  /**
+   * Objects that were delivered are those of a snapshot, or would be if it were not too old; null: nothing is missing any more.
+   * Only sources that keep one call it.
+   */
   restored?(state: RestoredState | null): void;
 }
 
-/** What a snapshot stands in for. */
+/** What a snapshot stands in for, or is too old to. */
 export interface RestoredState {
   /** When the snapshot was written, in milliseconds since the epoch. */
   readonly savedAtMs: number;
   /** What the origin has not listed yet. */
   readonly kinds: readonly ResourceKind[];
+  /** When it was or becomes too old, in milliseconds since the epoch; null: never. */
+  readonly expiresAtMs: number | null;
+  /** False: it was too old when it was needed. */
+  readonly isServed: boolean;
 }
 
 /** Something that lists and watches objects. */

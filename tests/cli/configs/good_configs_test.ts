@@ -106,6 +106,7 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
     endpointsSource: "slices",
     proxyModeFallback: true,
     snapshot: "/var/lib/kproxy/snapshot",
+    snapshotMaxAge: 129_600_000,
     ipvsTerminationDeadline: 90_000,
     trafficCounters: true,
   });
