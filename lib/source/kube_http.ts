@@ -151,9 +151,11 @@ export class KubeClient {
       code = String(answer.status);
       return answer;
     } finally {
+      // What nobody wants any more has not failed.
+      const isUnwanted = code === "<error>" && signal.aborted && isAbortError(signal.reason);
       const { method = "GET" } = request;
       const durationMs = this.#clock.nowMs() - startMs;
-      this.#onRequest({ method, host: new URL(this.server).host, code, durationMs });
+      if (!isUnwanted) this.#onRequest({ method, host: new URL(this.server).host, code, durationMs });
     }
   }
 
@@ -211,6 +213,11 @@ export class KubeClient {
     this.#pool = { credentials, http };
     return http;
   }
+}
+
+/** True for the reason of a signal that was aborted without one. */
+function isAbortError(reason: unknown): boolean {
+  return reason instanceof DOMException && reason.name === "AbortError";
 }
 
 /** True for what fetch cannot do: not verify, verify under another name, or not use the environment's proxy. */
