@@ -6,11 +6,23 @@
 
 const CONTEXT_LINES = 3;
 
+// `line 7 failed` (parser) · `line 7: RULE_APPEND failed (…)` (kernel, nft variant) · `Error occurred at line: 7` · `COMMIT expected at line 7`
+const LINE_REGEXP = /line:? (\d+)/g;
+const SHOWN_REGEXP = /^[> ] \d+: /;
+
 /** 1-based number of the input line that failed, or null if the program does not say. */
 export function failedLine(stderr: string): number | null {
-  // `line 7 failed` (parser) · `line 7: RULE_APPEND failed (…)` (kernel, nft variant) · `Error occurred at line: 7` · `COMMIT expected at line 7`
-  const match = /line:? (\d+)/.exec(stderr);
-  return match === null ? null : Number(match[1]);
+  return failedLines(stderr)[0] ?? null;
+}
+
+/**
+ * The numbers of all input lines that failed, as far as the program says; the kernel of the nft variant complains of each.
+ *
+ * @param stderr of the program, or as {@linkcode describeRestoreFailure} wrote it
+ */
+export function failedLines(stderr: string): readonly number[] {
+  const words = stderr.split("\n").filter((line) => !SHOWN_REGEXP.test(line)).join("\n");
+  return Array.from(words.matchAll(LINE_REGEXP), ([, line]) => Number(line));
 }
 
 /**

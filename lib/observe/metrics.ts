@@ -159,6 +159,11 @@ export class ProxyMetrics {
     "Deletions of stale chains that failed",
     FAMILY,
   );
+  readonly failedDeletions = this.#counter(
+    "kproxy_failed_deletions_total",
+    "Deletions of what nothing uses any more that failed; it does no harm, and they are tried again",
+    FAMILY,
+  );
   readonly conntrackDuration = this.#histogram(
     "kubeproxy_conntrack_reconciler_sync_duration_seconds",
     "Duration of every look for stale flows, in seconds",

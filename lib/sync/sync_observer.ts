@@ -34,6 +34,7 @@ export function observeSyncs(log: Logger, metrics: ProxyMetrics, nowMs: () => nu
       }
       if (report.failedDeletions !== undefined) {
         metrics.nftablesCleanupFailures.inc({ ip_family: family }, report.failedDeletions);
+        metrics.failedDeletions.inc({ ip_family: family }, report.failedDeletions);
       }
       const counts = noLocalEndpoints.get(family) ?? new NoLocalEndpointsCount();
       noLocalEndpoints.set(family, counts);

@@ -4,10 +4,12 @@
  *
  * @module
  */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertMatch } from "@std/assert";
+import { service, slice } from "../flows/objects.ts";
 import { LAB_MODES, NFTABLES, nftTables } from "../support/lab_mode.ts";
 import { saveAll, saveTable } from "../support/lab_rules.ts";
 import { WEB_CLUSTER_IP, WEB_NEEDS, WEB_PODS, WEB_PORT, WebLab, webSlice } from "../support/lab_web.ts";
+import { CLUSTER } from "../support/web_changes.ts";
 import { e2eTest, program } from "../support/skip.ts";
 import {
   type Damage,
@@ -123,6 +125,59 @@ for (const variant of ["nft", "legacy"]) {
     await kproxy.stop();
     assertEquals(await theirs(), later);
   });
+}
+
+for (const variant of ["nft", "legacy"]) {
+  const needs = [...WEB_NEEDS, program(`iptables-${variant}`)];
+  e2eTest(
+    `a rule of others that jumps to a chain of a Service holds up no change, ${variant}`,
+    needs,
+    async () => {
+      await using web = await WebLab.create();
+      const { netns } = web.lab.node;
+      const tool = `iptables-${variant}`;
+      const nat = (...args: readonly string[]) => netns.run([tool, "-w", "5", "-t", "nat", ...args]);
+      await netns.run([tool, "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
+      const old = { "shop/old-a": "10.96.0.7", "shop/old-b": "10.96.0.8" };
+      await web.manifests.replace("old.json", [
+        ...Object.entries(old).map(([name, clusterIP]) =>
+          service(name, { clusterIP, ports: [`http:${WEB_PORT}`] })
+        ),
+        ...Object.keys(old).map((name) => slice(`${name}.1`, ["http:8080"], [`${WEB_PODS[0]}@node-a`])),
+      ]);
+      await using kproxy = await web.start(REPAIR_ARGS);
+      const before = (await saveTable(netns, tool, "nat")).join("\n");
+      const chains = Object.values(old).map((ip) =>
+        new RegExp(`-d ${ip}/32 .* -j (KUBE-SVC-\\w+)`).exec(before)![1]!
+      );
+      await nat("-N", "OTHERS");
+      for (const chain of chains) await nat("-A", "OTHERS", "-j", chain);
+      await kproxy.change(() => web.manifests.replace("old.json", []), "shop/old-a");
+      // Others change as if nothing were wrong, without a sync that fails.
+      await kproxy.change(
+        () => web.manifests.overwrite("endpoints.json", [webSlice([WEB_PODS[1]])]),
+        "shop/web",
+      );
+      assertEquals(kproxy.lines.filter(({ msg }) => msg.includes("Sync failed")), []);
+      const loop = await web.loop(web.pod, CLUSTER);
+      await loop.answeredFor(300);
+      await loop.stopUnbroken();
+      const after = (await saveTable(netns, tool, "nat")).join("\n");
+      for (const chain of chains) {
+        assertMatch(after, new RegExp(`^:${chain} `, "m"));
+        assertEquals(after.match(new RegExp(`^-A ${chain} `, "m")), null, "it must be empty");
+      }
+      for (const ip of Object.values(old)) assertEquals(after.includes(`${ip}/32`), false);
+      const warnings = kproxy.lines.filter(({ msg }) => msg.includes("cannot be deleted"));
+      assertEquals(warnings.map(({ chains }) => [...chains as string[]].sort()), [chains.toSorted()]);
+      await kproxy.stop();
+      // Once nobody uses them, the next life takes them away.
+      await nat("-F", "OTHERS");
+      await using _next = await web.start(REPAIR_ARGS);
+      const last = (await saveTable(netns, tool, "nat")).join("\n");
+      for (const chain of chains) assertEquals(last.includes(chain), false);
+    },
+  );
 }
 
 const FOREIGN_TABLES = `table inet firewall {

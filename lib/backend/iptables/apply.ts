@@ -12,6 +12,8 @@ import type { Changed, ProxyState } from "../../model/state.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, Damage, FamilyProxier, SyncRequest } from "../backend.ts";
 import { describeProgramFailure, SyncPhases } from "../sync_phases.ts";
+import { StaleChains } from "./apply_stale_chains.ts";
+import { writeOperations, type Written } from "./apply_writer.ts";
 import { CHECK_LIMITS, noteDamage, RuleLook } from "./apply_check.ts";
 import { isServiceChain } from "./chains.ts";
 import { CommittedRules } from "./committed.ts";
@@ -19,7 +21,7 @@ import { diffIptables } from "./diff.ts";
 import { CANARY_CHAIN, hasMangleCanary } from "./observe_canary.ts";
 import type { CheckLimits } from "./observe_damage.ts";
 import { planIptables } from "./plan.ts";
-import { chainLine, countWrittenRules, renderOperations, renderTransaction } from "./render.ts";
+import { chainLine, countWrittenRules, renderOperations } from "./render.ts";
 import type { IptablesOptions, IptablesPlan, ObservedTables, Operations } from "./ruleset.ts";
 import { stageFullSync } from "./stages.ts";
 import { observeTables } from "./stages_observe.ts";
@@ -57,6 +59,8 @@ export interface IptablesProxierOptions {
   readonly logger: Logger;
   /** Default {@linkcode CHECK_LIMITS}. */
   readonly checkLimits?: CheckLimits;
+  /** Milliseconds, monotonic. Default: since the process began. */
+  readonly nowMs?: () => number;
 }
 
 /** iptables mode for one family. */
@@ -69,6 +73,7 @@ export class IptablesProxier implements FamilyProxier {
   #mangleCanary = false;
   readonly #rules: RuleLook;
   readonly #oneAtATime = new Mutex();
+  readonly #staleChains: StaleChains;
   readonly #phases: SyncPhases;
 
   constructor(options: IptablesProxierOptions) {
@@ -76,6 +81,8 @@ export class IptablesProxier implements FamilyProxier {
     this.#phases = new SyncPhases("iptables", this.family, describeProgramFailure);
     this.#iptables = options.iptables;
     this.#options = options;
+    const { iptables, logger, nowMs = () => performance.now() } = options;
+    this.#staleChains = new StaleChains({ iptables, logger, nowMs });
     this.#rules = new RuleLook(
       options.iptables,
       options.checkLimits ?? CHECK_LIMITS[options.iptables.variant],
@@ -125,12 +132,18 @@ export class IptablesProxier implements FamilyProxier {
       };
       return { plan, operations: stageFullSync(plan, observed, staging) };
     });
-    const bytes = await this.#restore(withCanaries(operations));
-    const commands = hasMangleCanary(saved) ? 2 : 3;
-    this.#mangleCanary = commands === 2 || await this.#setMangleCanary();
+    this.#staleChains.clear();
+    const written = await this.#write(plan, withCanaries(operations));
+    const hasCanary = hasMangleCanary(saved);
+    this.#mangleCanary = hasCanary || await this.#setMangleCanary();
     const committed = CommittedRules.of(plan);
     this.#committed = committed;
-    return this.#report(commands, bytes, operations, committed);
+    // One has read the tables.
+    return this.#report(
+      { ...written, commands: written.commands + (hasCanary ? 1 : 2) },
+      operations,
+      committed,
+    );
   }
 
   async #syncChanged(
@@ -142,11 +155,10 @@ export class IptablesProxier implements FamilyProxier {
       const plan = await this.#plan(state, changed);
       return { plan, operations: diffIptables(plan, committed) };
     });
-    const isEmpty = operations.transactions.length === 0;
-    const bytes = isEmpty ? 0 : await this.#restore(operations);
+    const written = await this.#write(plan, operations);
     committed.apply(plan);
     this.#committed = committed;
-    return this.#report(isEmpty ? 0 : 1, bytes, operations, committed);
+    return this.#report(written, operations, committed);
   }
 
   async #plan(state: ProxyState, changed: Changed): Promise<IptablesPlan> {
@@ -160,24 +172,19 @@ export class IptablesProxier implements FamilyProxier {
     });
   }
 
-  /** Resolves to the number of bytes written. */
-  async #restore(operations: Operations): Promise<number> {
+  async #write(plan: IptablesPlan, operations: Operations): Promise<WriteReport> {
     const { logger } = this.#options;
     if (logger.enabled(9)) {
       logger.info("Restoring iptables", { family: this.family, rules: renderOperations(operations) }, 9);
     }
-    let bytes = 0;
-    // In pieces: 10,000 Services are 30 MB of text, and the program starts with the first transaction at once.
-    const pieces = function* (): Iterable<string> {
-      bytes = 0;
-      for (const transaction of operations.transactions) {
-        const piece = renderTransaction(transaction);
-        bytes += piece.length;
-        yield piece;
-      }
-    };
-    await this.#phases.run("apply", () => this.#iptables.restore(pieces));
-    return bytes;
+    return await this.#phases.run("apply", async () => {
+      const isEmpty = operations.transactions.length === 0;
+      const written = isEmpty ? NOTHING_WRITTEN : await writeOperations(this.#iptables, operations);
+      for (const service of plan.services.values()) this.#staleChains.filled(service?.chains ?? []);
+      this.#staleChains.flushed(written.flushed);
+      const { commands, failed } = await this.#staleChains.deleteDue();
+      return { commands: written.commands + commands, bytes: written.bytes, failedDeletions: failed };
+    });
   }
 
   /** Table mangle holds nothing else of ours: a node without it is no reason to be without rules. */
@@ -192,16 +199,25 @@ export class IptablesProxier implements FamilyProxier {
     }
   }
 
-  #report(commands: number, bytes: number, operations: Operations, committed: CommittedRules): ApplyReport {
+  #report(
+    { commands, bytes, failedDeletions }: WriteReport,
+    operations: Operations,
+    committed: CommittedRules,
+  ): ApplyReport {
     return {
       commands,
       bytes,
+      ...failedDeletions === 0 ? {} : { failedDeletions },
       written: countWrittenRules(operations),
       total: committed.ruleCounts,
       phasesMs: this.#phases.elapsedMs,
     };
   }
 }
+
+type WriteReport = Required<Pick<ApplyReport, "commands" | "bytes" | "failedDeletions">>;
+
+const NOTHING_WRITTEN: Written = { commands: 0, bytes: 0, flushed: [] };
 
 /** True if the kernel holds so many of our chains that the number of transactions counts more than their size. */
 function isLive({ chains }: ObservedTables): boolean {

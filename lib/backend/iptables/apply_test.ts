@@ -30,6 +30,8 @@ async function rig(
     settings?: Partial<IptablesSettings>;
     interfaceIps?: () => readonly string[];
     checkLimits?: CheckLimits;
+    nowMs?: () => number;
+    logger?: Logger;
   } = {},
 ): Promise<Rig> {
   const { fake = new FakeIptables(), family = "IPv4", variant = "nft" } = options;
@@ -40,7 +42,8 @@ async function rig(
     iptables,
     settings: { ...defaultSettings(family), ...options.settings },
     interfaceIps: options.interfaceIps ?? (() => []),
-    logger: SILENT,
+    logger: options.logger ?? SILENT,
+    nowMs: options.nowMs ?? (() => 0),
     ...(options.checkLimits === undefined ? {} : { checkLimits: options.checkLimits }),
   });
   fake.runs.length = 0;
@@ -382,6 +385,81 @@ for (const variant of ["nft", "legacy"] as const) {
     assertEquals(endState(fake, variant), await freshEndState(sizes, variant));
   });
 }
+
+for (const variant of ["nft", "legacy"] as const) {
+  for (const full of [false, true]) {
+    const way = full ? "a full sync" : "a change";
+    Deno.test(`${variant}: a Service's chain that others jump to does not keep ${way} out, and goes when they are gone`, async () => {
+      const told: string[] = [];
+      let nowMs = 0;
+      const logger: Logger = {
+        ...SILENT,
+        warn: (message, values) => told.push(`${message} ${values?.["chains"]}`),
+      };
+      const { fake, proxier, sync } = await rig({ variant, logger, nowMs: () => nowMs });
+      const run = async (...args: readonly string[]) => {
+        const { code, stderr } = await fake.run([`iptables-${variant}`, "-t", "nat", ...args]);
+        assertEquals(code, 0, stderr);
+      };
+      await sync({ "s1": 2, "s2": 1, "s3": 1, "s4": 1 });
+      const stuck = ["s1", "s3"].map((name) => chainOf(fake, `${name}:http cluster IP`, variant));
+      await run("-N", "OTHER");
+      for (const chain of stuck) await run("-A", "OTHER", "-j", chain);
+      const left = async (sizes: ServiceSizes, chains: readonly string[]) => {
+        const other = await rig({ variant });
+        await other.sync(sizes);
+        for (const chain of chains) await other.fake.run([`iptables-${variant}`, "-t", "nat", "-N", chain]);
+        return (endState(other.fake, variant) as string[]).toSorted();
+      };
+      const found = () =>
+        (endState(fake, variant) as string[]).filter((line) => !line.includes("OTHER")).toSorted();
+
+      // Two of three chains that go are used by others, in the same sync in which s2 changes and s5 comes.
+      const sizes = { "s2": 3, "s5-np": 1 };
+      const report = await sync(sizes, full ? undefined : ["s1", "s2", "s3", "s4", "s5-np"]);
+      assertEquals(report.failedDeletions, 2);
+      assertEquals(found(), await left(sizes, stuck));
+      assertEquals(told.length, 1);
+      for (const chain of stuck) assertStringIncludes(told[0]!, chain);
+
+      // It costs nothing until the next try, which is told to nobody.
+      fake.runs.length = 0;
+      assertEquals((await sync({ "s2": 2, "s5-np": 1 }, ["s2"])).failedDeletions, undefined);
+      assertEquals(fake.runs.length, 1);
+      assertEquals(await proxier.checkCanary(), false);
+      nowMs += 60_000;
+      assertEquals((await sync({ "s2": 1, "s5-np": 1 }, ["s2"])).failedDeletions, 2);
+      assertEquals(told.length, 1);
+
+      // One of them is needed again; the other goes once nobody uses it.
+      const again = { "s1": 1, "s2": 1, "s5-np": 1 };
+      await sync(again, ["s1"]);
+      await run("-F", "OTHER");
+      nowMs += 60_000;
+      assertEquals((await sync(again, [])).failedDeletions, undefined);
+      assertEquals(found(), await left(again, []));
+      assertEquals(await proxier.checkCanary(), false);
+    });
+  }
+}
+
+Deno.test("deletions that fail for another reason, or with a program that does not say why, are tried again", async () => {
+  let nowMs = 0;
+  const { fake, sync } = await rig({ nowMs: () => nowMs });
+  await sync({ "s1": 1, "s2": 1 });
+  const chain = chainOf(fake, "s1:http cluster IP", "nft");
+  await fake.run(["iptables", "-t", "nat", "-N", "OTHER"]);
+  await fake.run(["iptables", "-t", "nat", "-A", "OTHER", "-j", chain]);
+  assertEquals((await sync({ "s2": 1 }, ["s1"])).failedDeletions, 1);
+  nowMs += 60_000;
+  fake.holdLock(1000);
+  assertEquals((await sync({ "s2": 1 }, [])).failedDeletions, 1);
+  fake.holdLock(0);
+  nowMs += 60_000;
+  await fake.run(["iptables", "-t", "nat", "-F", "OTHER"]);
+  assertEquals((await sync({ "s2": 1 }, [])).failedDeletions, undefined);
+  assert(!fake.saved("IPv4", "nat").includes(chain));
+});
 
 Deno.test("a canary that cannot be looked at says nothing", async () => {
   const { fake, proxier, sync } = await rig();
