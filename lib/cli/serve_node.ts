@@ -227,7 +227,7 @@ function makeRunner(
     periods,
     observer: untilEnded(
       joinObservers(
-        observeSyncs(log, metrics, wallClockMs),
+        observeSyncs(log, metrics, wallClockMs, life.mode === "ipvs" ? "services" : "servicePorts"),
         observeQuarantine({
           log,
           metrics,

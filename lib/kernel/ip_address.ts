@@ -12,11 +12,13 @@ import {
   parseLinkKinds,
 } from "../netfilter/ip_batch.ts";
 import { type Exec, runOk } from "./exec.ts";
+import { mayBlameLines, type RefusedLine } from "./refused_line.ts";
 
 // Words of older kernels by number, of newer ones (6.4) in full.
 const EXISTS_REGEXP = /File exists|already assigned/i;
 const ABSENT_REGEXP = /Cannot assign requested address|address not found|Cannot find device|No such device/i;
 const NO_DEVICE_REGEXP = /does not exist|Cannot find device/;
+const ABSENT_DEVICE_REGEXP = /Cannot find device|No such device/;
 const NO_TYPE_REGEXP = /Unknown device type|Operation not supported|Not supported/i;
 const FAILED_LINE_REGEXP = /^Command failed -:(\d+)$/;
 
@@ -100,18 +102,51 @@ export async function deleteDevice(exec: Exec, device: string): Promise<void> {
  * @throws {ExecError} if another line failed; all others have been carried out
  */
 export async function runIpBatch(exec: Exec, lines: readonly string[]): Promise<void> {
-  const argv = ["ip", "-force", "-batch", "-"];
-  const { code, stderr } = await exec.run(argv, { stdin: lines.map((line) => `${line}\n`).join("") });
-  if (code === 0) return;
-  const failures = batchFailures(stderr, lines);
-  // A status without any line to blame is a failure of the program as a whole.
-  if (failures === null) throw new ExecError(argv, code, stderr);
-  if (failures.length > 0) throw new ExecError(argv, code, failures.join("\n"));
+  const failures = await runBatch(exec, lines);
+  if (failures.length > 0) throw batchError(lines, failures);
 }
 
-/** The failures that matter, each with its line; null if the text names no line. */
-function batchFailures(stderr: string, lines: readonly string[]): readonly string[] | null {
-  const failures: string[] = [];
+/**
+ * As {@linkcode runIpBatch}, but addresses that the kernel does not take are no failure.
+ *
+ * @returns the refused lines
+ * @throws {ExecError} if another line failed, or if no line is to blame
+ */
+export async function runIpBatchOthers(
+  exec: Exec,
+  lines: readonly string[],
+): Promise<readonly RefusedLine[]> {
+  const failures = await runBatch(exec, lines);
+  const isRefusal = ({ index, problem }: RefusedLine): boolean =>
+    lines[index]?.startsWith("address add ") === true && !ABSENT_DEVICE_REGEXP.test(problem) &&
+    mayBlameLines({ code: 1, stderr: problem });
+  if (!failures.every(isRefusal)) throw batchError(lines, failures);
+  return failures;
+}
+
+const BATCH = ["ip", "-force", "-batch", "-"];
+
+/** The failures that matter; all other lines have been carried out. */
+async function runBatch(exec: Exec, lines: readonly string[]): Promise<readonly RefusedLine[]> {
+  const { code, stderr } = await exec.run(BATCH, { stdin: lines.map((line) => `${line}\n`).join("") });
+  if (code === 0) return [];
+  const failures = batchFailures(stderr, lines);
+  // A status without any line to blame is a failure of the program as a whole.
+  if (failures === null) throw new ExecError(BATCH, code, stderr);
+  return failures;
+}
+
+function batchError(lines: readonly string[], failures: readonly RefusedLine[]): ExecError {
+  return new ExecError(
+    BATCH,
+    1,
+    failures.map(({ index, problem }) => `${problem} (${lines[index]})`).join("\n"),
+  );
+}
+
+/** Null if the text names no line. */
+function batchFailures(stderr: string, lines: readonly string[]): readonly RefusedLine[] | null {
+  const failures: RefusedLine[] = [];
   let words: string[] = [];
   let blamed = 0;
   for (const text of stderr.split("\n")) {
@@ -121,11 +156,13 @@ function batchFailures(stderr: string, lines: readonly string[]): readonly strin
       continue;
     }
     blamed++;
-    const line = lines[Number(at[1]) - 1] ?? "";
-    const reason = words.join(" ").trim();
+    const index = Number(at[1]) - 1;
+    const problem = words.join(" ").trim();
     words = [];
-    const isFine = / add /.test(` ${line} `) ? EXISTS_REGEXP.test(reason) : ABSENT_REGEXP.test(reason);
-    if (!isFine) failures.push(`${reason} (${line})`);
+    const isFine = / add /.test(` ${lines[index] ?? ""} `)
+      ? EXISTS_REGEXP.test(problem)
+      : ABSENT_REGEXP.test(problem);
+    if (!isFine) failures.push({ index, problem });
   }
   return blamed === 0 ? null : failures;
 }

@@ -6,12 +6,20 @@
 import { ExecError, UnsupportedError } from "../errors.ts";
 import { destroySetLine, parseSets, parseSetSizes, type SavedSet } from "../netfilter/ipset.ts";
 import { type Exec, type Input, runOk } from "./exec.ts";
+import { mayBlameLines, type RefusedLine, type RestoreOutcome } from "./refused_line.ts";
 
 // ipset's words where the kernel has no sets.
 const NO_IPSET_REGEXP = /Cannot open session to kernel|Protocol not supported|Invalid argument/;
 const IN_USE_REGEXP = /it is in use by a kernel component/;
 const NO_RIGHTS_REGEXP = /Operation not permitted|Permission denied/;
 const OLDEST_MAJOR = 6;
+const FAILED_LINE_REGEXP = /Error in line (\d+): (.*)/;
+// Of the program itself, which then has not carried out some of the lines before, either.
+const UNREADABLE_REGEXP = /Syntax error|No command specified/;
+// Of sets that are not as the lines take for granted: no entry is to blame.
+const OTHERWISE_REGEXP = /does not exist|is full|same type/;
+const MAX_REFUSED_ENTRIES = 64;
+const RESTORE = ["ipset", "restore", "-exist"];
 
 /**
  * Makes sure that there are sets here.
@@ -90,7 +98,34 @@ export async function setSizes(exec: Exec): Promise<ReadonlyMap<string, number |
  * @throws {ExecError} if one fails; the text tells which
  */
 export async function restoreSets(exec: Exec, text: Input): Promise<void> {
-  await runOk(exec, ["ipset", "restore", "-exist"], { stdin: text });
+  await runOk(exec, RESTORE, { stdin: text });
+}
+
+/**
+ * As {@linkcode restoreSets}, with lines that carry no line ends, but entries to be added that are refused do not keep the lines behind
+ * them from being carried out. Costs a run for each of them; after 64 of them the rest is left.
+ *
+ * @throws {ExecError} if something else fails
+ */
+export async function restoreSetsOthers(exec: Exec, lines: readonly string[]): Promise<RestoreOutcome> {
+  const refused: RefusedLine[] = [];
+  let rest = lines.map((line, index) => ({ line, index }));
+  let runs = 0;
+  while (rest.length > 0 && refused.length < MAX_REFUSED_ENTRIES) {
+    const failed = await exec.run(RESTORE, { stdin: rest.map(({ line }) => `${line}\n`).join("") });
+    runs++;
+    if (failed.code === 0) break;
+    const [, number, problem = ""] = FAILED_LINE_REGEXP.exec(failed.stderr) ?? [];
+    const at = Number(number) - 1;
+    const bad = rest[at];
+    const isRefusal = bad?.line.startsWith("add ") === true && mayBlameLines(failed) &&
+      !OTHERWISE_REGEXP.test(problem);
+    if (!isRefusal) throw new ExecError(RESTORE, failed.code, failed.stderr);
+    refused.push({ index: bad.index, problem });
+    // All lines can be carried out twice.
+    rest = UNREADABLE_REGEXP.test(problem) ? rest.toSpliced(at, 1) : rest.slice(at + 1);
+  }
+  return { refused, runs };
 }
 
 /**

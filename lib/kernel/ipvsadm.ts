@@ -25,6 +25,8 @@ import {
   virtualServerOption,
 } from "../netfilter/ipvs.ts";
 import { type Exec, type ExecResult, type Input, runOk } from "./exec.ts";
+import { type Complaints, MarkedLines } from "./ipvsadm_complaints.ts";
+import { mayBlameLines, type RefusedLine, type RestoreOutcome } from "./refused_line.ts";
 
 /** How adding something went. */
 export type AddAnswer = "added" | "exists" | "noVirtualServer";
@@ -45,6 +47,9 @@ const NOT_FOUND_REGEXP = /No such (service|destination)/;
 const NO_SCHEDULER_REGEXP = /Scheduler or persistence engine not found/;
 const NO_IPVS_REGEXP = /Can't initialize ipvs: (?!Permission|Operation not permitted)/;
 const NO_RIGHTS_REGEXP = /Permission denied|Operation not permitted|must be root/;
+
+// Of a table that is not what the lines are meant for: somebody else was at it.
+const OTHERWISE_REGEXP = /already exists|No such (service|destination)/;
 
 const RESTORE = ["ipvsadm", "-R"];
 
@@ -198,6 +203,44 @@ export class Ipvsadm {
     const { code, stderr } = await this.#restore(lines, again);
     // A line that the kernel refuses does not change the program's status.
     if (code !== 0 || stderr.trim() !== "") throw new ExecError(RESTORE, code, oneLine(stderr));
+  }
+
+  /**
+   * As {@linkcode Ipvsadm.restore}, but where the kernel refuses lines that add or change something, all others are carried out. Costs
+   * one run more if there are some.
+   *
+   * @returns with the refused lines, without those of real servers whose virtual server is refused
+   * @throws {ExecError} if no line is to blame: somebody else changed the table, or the machine is out of something
+   */
+  async restoreOthers(
+    lines: readonly string[],
+    { again = false }: { again?: boolean } = {},
+  ): Promise<RestoreOutcome> {
+    const refused: RefusedLine[] = [];
+    let [first, runs] = [0, 0];
+    while (first < lines.length) {
+      const failed = await this.#restore(first === 0 ? lines : lines.slice(first), again);
+      runs++;
+      if (failed.code === 0 && failed.stderr.trim() === "") break;
+      const complaints = mayBlameLines(failed) && !OTHERWISE_REGEXP.test(failed.stderr)
+        ? await this.#complaints(lines, first, failed)
+        : null;
+      if (complaints === null) throw new ExecError(RESTORE, failed.code, oneLine(failed.stderr));
+      runs++;
+      refused.push(...complaints.refused);
+      if (complaints.end === null) break;
+      first = complaints.end + 1;
+    }
+    return { refused, runs };
+  }
+
+  async #complaints(
+    lines: readonly string[],
+    first: number,
+    failed: ExecResult,
+  ): Promise<Complaints | null> {
+    const marked = new MarkedLines(lines, first);
+    return marked.complaints(failed, await this.#restore(marked.text));
   }
 
   /** Before it reads a line the program only asks whether IPVS is there, so it can wait for one. */

@@ -3,19 +3,32 @@
  *
  * @module
  */
-import { categorizeEndpoints, hasExternalEndpoints, hasInternalEndpoints } from "../model/endpoint.ts";
+import {
+  type CategorizedEndpoints,
+  categorizeEndpoints,
+  hasExternalEndpoints,
+  hasInternalEndpoints,
+} from "../model/endpoint.ts";
 import type { NamespacedName } from "../model/objects.ts";
 import type { Changed, ProxyState, ServicePort } from "../model/state.ts";
 
-/** Service ports that have endpoints, but none for this kind of traffic. */
+/** What is counted: ports one by one, or in IPVS mode Services, as kube-proxy does. */
+export type NoLocalEndpointsUnit = "servicePorts" | "services";
+
+/** Those that have endpoints, but none for this kind of traffic. */
 export interface NoLocalEndpoints {
   readonly internal: number;
   readonly external: number;
 }
 
-/** Counts them for one family, looking only at what changed. Counts ports, as kube-proxy does. */
+/** Counts them for one family, looking only at what changed. */
 export class NoLocalEndpointsCount {
+  readonly #unit: NoLocalEndpointsUnit;
   readonly #services = new Map<NamespacedName, NoLocalEndpoints>();
+
+  constructor(unit: NoLocalEndpointsUnit) {
+    this.#unit = unit;
+  }
 
   /** Takes over what a sync has reached. */
   update(state: ProxyState, changed: Changed): void {
@@ -24,7 +37,7 @@ export class NoLocalEndpointsCount {
       this.#services.delete(name);
       const ports = state.services.get(name)?.filter(isLocal) ?? [];
       if (ports.length === 0) continue;
-      const counts = count(name, ports, state);
+      const counts = this.#unit === "services" ? judge(name, ports, state) : count(name, ports, state);
       if (counts.internal + counts.external > 0) this.#services.set(name, counts);
     }
   }
@@ -44,13 +57,41 @@ function isLocal(port: ServicePort): boolean {
 }
 
 function count(name: NamespacedName, ports: readonly ServicePort[], state: ProxyState): NoLocalEndpoints {
-  const byPort = state.endpoints.get(name);
   let [internal, external] = [0, 0];
-  for (const port of ports) {
-    const endpoints = categorizeEndpoints(byPort?.get(port.key) ?? [], port, state.node);
-    if (!endpoints.hasAny) continue;
+  for (const [port, endpoints] of withEndpoints(name, ports, state)) {
     if (!hasInternalEndpoints(port, endpoints)) internal++;
     if (!hasExternalEndpoints(port, endpoints)) external++;
   }
   return { internal, external };
+}
+
+/**
+ * A Service counts once, and for every policy that it has as soon as one of its addresses falls under one (kube-proxy 1.36, `syncEndpoint`
+ * of IPVS mode).
+ */
+function judge(name: NamespacedName, ports: readonly ServicePort[], state: ProxyState): NoLocalEndpoints {
+  let [internal, external] = [0, 0];
+  for (const [port, endpoints] of withEndpoints(name, ports, state)) {
+    const isAsked = port.internalPolicyLocal || port.externalPolicyLocal && hasExternalAddress(port);
+    if (!isAsked || endpoints.local.length > 0) continue;
+    if (port.internalPolicyLocal) internal = 1;
+    if (port.externalPolicyLocal) external = 1;
+  }
+  return { internal, external };
+}
+
+function* withEndpoints(
+  name: NamespacedName,
+  ports: readonly ServicePort[],
+  state: ProxyState,
+): Generator<readonly [ServicePort, CategorizedEndpoints]> {
+  const byPort = state.endpoints.get(name);
+  for (const port of ports) {
+    const endpoints = categorizeEndpoints(byPort?.get(port.key) ?? [], port, state.node);
+    if (endpoints.hasAny) yield [port, endpoints];
+  }
+}
+
+function hasExternalAddress({ externalIPs, loadBalancerVIPs, nodePort }: ServicePort): boolean {
+  return externalIPs.length + loadBalancerVIPs.length > 0 || nodePort !== 0;
 }

@@ -9,7 +9,7 @@ import {
   testSliceEndpoint,
   testSlicePort,
 } from "../model/test_objects.ts";
-import { NoLocalEndpointsCount } from "./no_local_endpoints.ts";
+import { NoLocalEndpointsCount, type NoLocalEndpointsUnit } from "./no_local_endpoints.ts";
 
 const PURE = { permissions: "none" } as const;
 const BALANCED: Partial<Service> = {
@@ -26,9 +26,9 @@ interface Bench {
   endpoints(nodeName: string, more?: { ready?: boolean; terminating?: boolean; serving?: boolean }): void;
 }
 
-function bench(service: Partial<Service>): Bench {
+function bench(service: Partial<Service>, unit: NoLocalEndpointsUnit = "servicePorts"): Bench {
   const tracker = new ChangeTracker({ family: "IPv4", node: NODE_A });
-  const count = new NoLocalEndpointsCount();
+  const count = new NoLocalEndpointsCount(unit);
   tracker.updateService(undefined, testService(service));
   return {
     tracker,
@@ -85,4 +85,27 @@ Deno.test("ports count one by one, and go with their Service", PURE, () => {
   assertEquals(sync(), [0, 2]);
   tracker.updateService(testService(), undefined);
   assertEquals(sync(), [0, 0]);
+});
+
+// As kube-proxy's `syncEndpoint` of IPVS mode does, which puts the Service's name into a set for each policy.
+Deno.test("in IPVS mode Services are counted, however many of their ports it is about", PURE, () => {
+  const two = [testPort({ nodePort: 30080 }), testPort({ name: "b", port: 81, nodePort: 30081 })];
+  const cases: [string, Partial<Service>, [number, number]][] = [
+    ["external, two ports", { ...BALANCED, ports: two }, [0, 1]],
+    ["internal, two ports", { internalTrafficPolicy: "Local", ports: two }, [1, 0]],
+    ["both, two ports", { ...BALANCED, internalTrafficPolicy: "Local", ports: two }, [1, 1]],
+    ["neither", { type: "NodePort", ports: two }, [0, 0]],
+  ];
+  for (const [name, service, elsewhere] of cases) {
+    const { tracker, sync, endpoints } = bench(service, "services");
+    assertEquals(sync(true), [0, 0], `${name}, without endpoints`);
+    endpoints("node-b");
+    assertEquals(sync(), elsewhere, `${name}, elsewhere`);
+    endpoints("node-a");
+    assertEquals(sync(), [0, 0], `${name}, here`);
+    endpoints("node-b");
+    assertEquals(sync(true), elsewhere, `${name}, elsewhere again`);
+    tracker.updateService(testService(), undefined);
+    assertEquals(sync(), [0, 0], `${name}, gone`);
+  }
 });

@@ -6,7 +6,7 @@
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
-import { NoLocalEndpointsCount } from "./no_local_endpoints.ts";
+import { NoLocalEndpointsCount, type NoLocalEndpointsUnit } from "./no_local_endpoints.ts";
 import type { ChangeObserver } from "./proxy_loop.ts";
 import type { SyncFailure, SyncObserver, SyncOutcome } from "./reconcile.ts";
 
@@ -14,8 +14,17 @@ import type { SyncFailure, SyncObserver, SyncOutcome } from "./reconcile.ts";
 const NAMED_SERVICES = 10;
 const IPTABLES_TABLES: readonly string[] = ["filter", "nat", "mangle"];
 
-/** Writes log lines and metrics. The first sync of a family is always logged, later ones at verbosity 2. */
-export function observeSyncs(log: Logger, metrics: ProxyMetrics, nowMs: () => number): SyncObserver {
+/**
+ * Writes log lines and metrics. The first sync of a family is always logged, later ones at verbosity 2.
+ *
+ * @param unit of `sync_proxy_rules_no_local_endpoints_total`
+ */
+export function observeSyncs(
+  log: Logger,
+  metrics: ProxyMetrics,
+  nowMs: () => number,
+  unit: NoLocalEndpointsUnit,
+): SyncObserver {
   const ready = new Set<IpFamily>();
   const noLocalEndpoints = new Map<IpFamily, NoLocalEndpointsCount>();
   return {
@@ -36,7 +45,7 @@ export function observeSyncs(log: Logger, metrics: ProxyMetrics, nowMs: () => nu
         metrics.nftablesCleanupFailures.inc({ ip_family: family }, report.failedDeletions);
         metrics.failedDeletions.inc({ ip_family: family }, report.failedDeletions);
       }
-      const counts = noLocalEndpoints.get(family) ?? new NoLocalEndpointsCount();
+      const counts = noLocalEndpoints.get(family) ?? new NoLocalEndpointsCount(unit);
       noLocalEndpoints.set(family, counts);
       counts.update(state, full ? "all" : new Set(services));
       for (const [policy, count] of Object.entries(counts.total)) {

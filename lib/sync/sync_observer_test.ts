@@ -21,7 +21,7 @@ interface Bench {
 /** A dual-stack loop whose proxiers write nothing. */
 function bench(fail = false): Bench {
   const metrics = new ProxyMetrics();
-  const observer = observeSyncs(silentLogger, metrics, () => 5000);
+  const observer = observeSyncs(silentLogger, metrics, () => 5000, "servicePorts");
   const lanes = (["IPv4", "IPv6"] as const).map((family): FamilyLane => ({
     family,
     tracker: new ChangeTracker({ family, node: NODE_A }),
@@ -125,7 +125,7 @@ Deno.test("a log line never counts less than no rules written, whatever was remo
         Promise.resolve({ commands: 1, bytes: 9, written: { nat: -4, filter: 1 }, total: { nat: 7 } }),
       checkCanary: () => Promise.resolve(false),
     },
-    observer: observeSyncs(log, metrics, () => 5000),
+    observer: observeSyncs(log, metrics, () => 5000, "servicePorts"),
     nowMs: () => 0,
   });
   await reconciler.reconcile();

@@ -143,6 +143,7 @@ export function fakeIpvsMachine(): FakeMachine {
           })),
         maxCheckedRealServers: Infinity,
         log: silentLogger,
+        nowMs: () => 0,
       });
     },
     damages: [

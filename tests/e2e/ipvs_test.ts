@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { e2eTest } from "../support/skip.ts";
+import { e2eTest, program } from "../support/skip.ts";
 import { testInUml, UML_NEEDS } from "../support/uml.ts";
 
 /** A few minutes where nothing else runs. */
@@ -12,7 +12,7 @@ const LIMIT_MS = 900_000;
 
 e2eTest(
   "IPVS mode in a user-mode Linux",
-  UML_NEEDS,
+  [...UML_NEEDS, program("curl")],
   () =>
     testInUml(
       [
@@ -24,7 +24,7 @@ e2eTest(
         "tests/lab/conntrack_in_uml.ts",
         "tests/lab/ipvs_bench_in_uml.ts",
       ],
-      "21 passed (58 steps) | 0 failed",
+      "23 passed (59 steps) | 0 failed",
       LIMIT_MS,
     ),
 );

@@ -434,13 +434,74 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     assertEquals([flushed.code, flushed.out], [0, "Removed 4 IPVS virtual servers\n"]);
     assertEquals(await ipvsLab.table(), []);
   });
+
+  // An API server takes such endpoints.
+  await t.step("on a fresh node endpoints that the kernel refuses cost nobody else anything", async () => {
+    const BAD = "10.96.0.66";
+    const bad = (...pods: readonly string[]) => [
+      service("shop/bad", { clusterIP: BAD, ports: ["http:80"] }),
+      slice("shop/bad.1", ["http:8080"], pods.map((pod) => `${pod}@node-a`)),
+    ];
+    const servers = async () => (await ipvsLab.table()).filter((line) => line.startsWith(`-a -t ${BAD}:`));
+    const real = (pod: string): string => `-a -t ${BAD}:80 -r ${pod}:8080 -m -w 1`;
+    const quarantined = async (): Promise<string> => {
+      const text = await node.run(["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10249/metrics"]);
+      return /^kproxy_quarantined_services\{ip_family="IPv4"\} (.*)$/m.exec(text)?.[1] ?? "absent";
+    };
+    const events = () => ipvsLab.kproxy.lines.filter(({ reason }) => reason === "ServiceQuarantined");
+    await manifests.replace("web.json", [WEB]);
+    await manifests.replace("pods.json", [webPods("10.244.0.11")]);
+    await manifests.replace("bad.json", bad("239.1.1.1", "192.0.2.255", "10.244.0.11"));
+    await ipvsLab.start();
+    assertEquals(ipvsLab.kproxy.lines.filter(({ msg }) => String(msg).includes("Sync failed")), []);
+    assertEquals(await servers(), [real("10.244.0.11")]);
+    assert((await ipvsLab.addresses()).includes(BAD));
+    const client = await lab.host("10.244.0.5", "cni0");
+    const server = await lab.host("10.244.0.11", "cni0");
+    await using _echo = new EchoServer(server.netns, { ip: "10.244.0.11", port: 8080 });
+    for (const ip of ["10.96.0.1", BAD]) {
+      await using connection = await connected(client.netns, ip);
+      await connection.close();
+    }
+    assertEquals([await quarantined(), events().map(({ regarding }) => regarding)], ["1", [
+      "Service shop/bad",
+    ]]);
+    assertStringIncludes(
+      String(events()[0]?.["note"]),
+      "endpoint 192.0.2.255:8080: ipvsadm: Invalid operation",
+    );
+
+    // Others change at their usual cost, and it does, too.
+    assertEquals(await ipvsLab.change("pods.json", [webPods("10.244.0.11", "10.244.0.13")], "shop/web"), 2);
+    await ipvsLab.change(
+      "bad.json",
+      bad("239.1.1.1", "192.0.2.255", "10.244.0.11", "10.244.0.13"),
+      "shop/bad",
+    );
+    assertEquals(await servers(), [real("10.244.0.11"), real("10.244.0.13")]);
+    assertEquals(events().length, 1);
+    // One with a change, on a node that serves.
+    await ipvsLab.change("pods.json", [webPods("10.244.0.11", "255.255.255.255")], "shop/web");
+    assertEquals((await ipvsLab.weights())["10.244.0.11:8080"], 1);
+    assertEquals([await quarantined(), events().length], ["2", 2]);
+
+    await ipvsLab.change("pods.json", [webPods("10.244.0.11")], "shop/web");
+    await ipvsLab.change("bad.json", bad("10.244.0.11"), "shop/bad");
+    await ipvsLab.kproxy.until(
+      "the end of both quarantines",
+      (lines) => lines.filter(({ msg }) => msg === "Service is no longer quarantined").length === 2,
+    );
+    assertEquals([await quarantined(), (await servers()).at(-1)], ["0", real("10.244.0.11")]);
+    const failures = ipvsLab.kproxy.lines.filter(({ msg }) => String(msg).includes("Sync failed"));
+    assertEquals(failures, []);
+  });
 });
 
-/** A connection from there to the web Service, answered. */
-async function connected(netns: IpvsLab["node"]): Promise<HeldConnection> {
+/** A connection from there to a Service, that for the web if none is named, answered. */
+async function connected(netns: IpvsLab["node"], ip = "10.96.0.1"): Promise<HeldConnection> {
   const deadline = performance.now() + LIMIT_MS;
   for (;;) {
-    const connection = new HeldConnection(netns, { ip: "10.96.0.1", port: 80 });
+    const connection = new HeldConnection(netns, { ip, port: 80 });
     try {
       await connection.answered(3);
       return connection;

@@ -15,11 +15,9 @@ import { KernelModel } from "./ipvs_kernel.ts";
 
 const DEVICE = "kube-ipvs0";
 
-/** What ipvsadm says of a command that the kernel refuses. */
-const REFUSALS: Readonly<Record<string, string>> = {
-  "-A": "Service already exists",
-  "-D": "No such service",
-};
+/** Lines of ipvsadm that the program itself takes. */
+const READABLE_REGEXP =
+  /^-([AED] (-[tu]|--sctp-service) \S+:\d+|[aed] (-[tu]|--sctp-service) \S+:\d+ -r \S+:\d+|Z (-[tu]|--sctp-service) \S+:\d+)/;
 
 /** An {@linkcode Exec} with `ipvsadm`, `ipset`, `ip`, `iptables-save` and `iptables-restore` of one kernel. */
 export class FakeIpvs implements Exec {
@@ -50,10 +48,13 @@ export class FakeIpvs implements Exec {
     if (options.again === true) this.again.push(argv.slice(0, 2).join(" "));
     const failed = this.fail(argv);
     if (failed !== undefined) return failed;
-    if (argv[1] === "-R") {
-      const result = this.#restoreServers(wholeText(options.stdin ?? ""));
+    const batch = this.#batch(
+      argv.slice(0, 2).join(" "),
+      wholeText(options.stdin ?? "").split("\n").slice(0, -1),
+    );
+    if (batch !== undefined) {
       await this.afterRun(argv);
-      return result;
+      return batch;
     }
     try {
       const stdout = this.#answer(argv, wholeText(options.stdin ?? ""));
@@ -65,9 +66,22 @@ export class FakeIpvs implements Exec {
     }
   }
 
+  /** What programs that read lines make of them; undefined for other ones. */
+  #batch(command: string, lines: readonly string[]): ExecResult | undefined {
+    switch (command) {
+      case "ipvsadm -R":
+        return this.#restoreServers(lines);
+      case "ipset restore":
+        return this.#restoreSets(lines);
+      case "ip -force":
+        return this.#changeAddresses(lines);
+      default:
+        return undefined;
+    }
+  }
+
   #answer(argv: readonly string[], stdin: string): string {
     const { kernel } = this;
-    const lines = stdin.split("\n").filter((line) => line !== "");
     switch (argv.slice(0, argv[0] === "iptables-restore" ? 1 : 2).join(" ")) {
       case "ipvsadm -Sn":
         return formatIpvsTable({ virtualServers: kernel.observe().virtualServers, otherLines: [] });
@@ -80,14 +94,8 @@ export class FakeIpvs implements Exec {
         return [...kernel.sets].map(([name, { entries }]) =>
           `Name: ${name}\nType: any\nNumber of entries: ${entries.size}\n`
         ).join("\n");
-      case "ipset restore":
-        for (const line of lines) if (!this.#isDone(line)) kernel.do({ program: "ipset", line });
-        return "";
       case "ip -json":
         return this.#devices(argv.includes("show"));
-      case "ip -force":
-        for (const line of lines) kernel.do({ program: "ip", line });
-        return "";
       case "iptables-save":
         return renderIptablesSave(kernel.observe().tables);
       case "iptables-restore":
@@ -97,11 +105,19 @@ export class FakeIpvs implements Exec {
     }
   }
 
-  /** Each line for itself. The status is that of the last one. */
-  #restoreServers(text: string): ExecResult {
-    const results = text.split("\n").filter((line) => line !== "").map((line) => this.#serverLine(line));
-    const stderr = results.filter((refusal) => refusal !== "").map((refusal) => `${refusal}\n`).join("");
-    return { code: (results.at(-1) ?? "") === "" ? 0 : 255, stdout: "", stderr };
+  /** Each line for itself, up to one that the program cannot read. The status is that of the last one. */
+  #restoreServers(lines: readonly string[]): ExecResult {
+    let [code, stderr] = [0, ""];
+    for (const line of lines) {
+      if (!READABLE_REGEXP.test(line)) {
+        stderr += "Try `ipvsadm -h' or 'ipvsadm --help' for more information.\n";
+        return { code: 255, stdout: "", stderr };
+      }
+      const refusal = this.#serverLine(line);
+      if (refusal !== "") stderr += `${refusal}\n`;
+      code = refusal === "" ? 0 : 255;
+    }
+    return { code, stdout: "", stderr };
   }
 
   /** What is said of the line: nothing, unless the kernel refuses it. */
@@ -110,12 +126,37 @@ export class FakeIpvs implements Exec {
     if (scheduler !== undefined && this.missingSchedulers.has(scheduler)) {
       return "Scheduler or persistence engine not found";
     }
+    return this.#tryLine("ipvsadm", line) ?? "";
+  }
+
+  /** Up to the first line that is refused. */
+  #restoreSets(lines: readonly string[]): ExecResult {
+    for (const [index, line] of lines.entries()) {
+      const refusal = this.kernel.refusalOf("ipset", line) ??
+        (this.#isDone(line) ? undefined : this.#tryLine("ipset", line));
+      if (refusal === undefined) continue;
+      return { code: 1, stdout: "", stderr: `ipset v7.17: Error in line ${index + 1}: ${refusal}\n` };
+    }
+    return { code: 0, stdout: "", stderr: "" };
+  }
+
+  /** Each line for itself; every one that is refused is named. */
+  #changeAddresses(lines: readonly string[]): ExecResult {
+    let stderr = "";
+    for (const [index, line] of lines.entries()) {
+      const refusal = this.#tryLine("ip", line);
+      if (refusal !== undefined) stderr += `${refusal}\nCommand failed -:${index + 1}\n`;
+    }
+    return { code: stderr === "" ? 0 : 1, stdout: "", stderr };
+  }
+
+  #tryLine(program: "ipvsadm" | "ipset" | "ip", line: string): string | undefined {
     try {
-      this.kernel.do({ program: "ipvsadm", line });
-      return "";
+      this.kernel.do({ program, line });
+      return undefined;
     } catch (error) {
       if (!(error instanceof Error)) throw error;
-      return REFUSALS[line.slice(0, 2)] ?? error.message;
+      return error.message;
     }
   }
 
@@ -154,6 +195,17 @@ export class FakeIpvs implements Exec {
       const [head = "", ...lines] = block.trimEnd().split("\n");
       const table = head.slice(1);
       const changes = lines.filter((line) => !line.startsWith("-S "));
+      const refusal = changes.map((line) => this.kernel.refuse("iptables", line)).find((said) =>
+        said !== undefined
+      );
+      // This one's own program, which knows only the line of COMMIT.
+      if (refusal !== undefined) {
+        throw new Error(
+          `iptables-restore: line ${
+            text.slice(0, text.indexOf(block) + block.length).split("\n").length
+          } failed`,
+        );
+      }
       this.kernel.do({ program: "iptables", table, lines: changes });
       const chains = this.kernel.observe().tables.get(table);
       for (const line of lines.filter((one) => one.startsWith("-S "))) {

@@ -36,6 +36,10 @@ export function workOf(operations: Operations): Work[] {
   });
 }
 
+/** Real servers have to be reached by a packet of their own. Link-local addresses would need a device. */
+const NO_UNICAST_REGEXP =
+  /^(?:0\.0\.0\.0|255\.255\.255\.255|(?:22[4-9]|23\d)\..*|::|fe[89ab].:.*|ff..:.*|::ffff:.*)$/;
+
 const BUILTIN: Readonly<Record<string, readonly string[]>> = {
   filter: ["INPUT", "FORWARD", "OUTPUT"],
   nat: ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"],
@@ -47,6 +51,11 @@ export class KernelModel {
   readonly servers = new Map<string, { options: string; real: Map<string, string> }>();
   readonly tables = new Map<string, Map<string, Chain>>();
   addresses: Set<string> | null = null;
+  /** Addresses to which a packet goes to everybody on a link of the node. */
+  readonly broadcasts = new Set<string>();
+  /** What else this kernel refuses: the words of the tool, without its name. */
+  refuse: (program: "ipset" | "ip" | "ipvsadm" | "iptables", line: string) => string | undefined = () =>
+    undefined;
 
   constructor() {
     for (const [table, chains] of Object.entries(BUILTIN)) {
@@ -70,6 +79,8 @@ export class KernelModel {
         new Map([...chains].map(([name, chain]) => [name, { ...chain, rules: [...chain.rules] }])),
       );
     }
+    for (const address of this.broadcasts) kernel.broadcasts.add(address);
+    kernel.refuse = this.refuse;
     kernel.addresses = this.addresses === null ? null : new Set(this.addresses);
     return kernel;
   }
@@ -78,8 +89,12 @@ export class KernelModel {
     for (const work of workOf(operations)) this.do(work);
   }
 
-  /** @throws {Error} where the tool would fail */
+  /** @throws {Error} where the tool would fail; for all but iptables in its words */
   do(work: Work): void {
+    for (const line of work.program === "iptables" ? work.lines : [work.line]) {
+      const refusal = this.refusalOf(work.program, line);
+      if (refusal !== undefined) throw new Error(refusal);
+    }
     switch (work.program) {
       case "ipset":
         return this.#ipset(work.line);
@@ -92,22 +107,51 @@ export class KernelModel {
     }
   }
 
+  /** Why a line cannot be taken, whatever is there already; undefined if it can. */
+  refusalOf(program: Work["program"], line: string): string | undefined {
+    const refusal = this.refuse(program, line);
+    return refusal !== undefined || program === "iptables" ? refusal : this.#naturalRefusal(program, line);
+  }
+
+  #naturalRefusal(program: "ipset" | "ip" | "ipvsadm", line: string): string | undefined {
+    if (program === "ipvsadm") {
+      const [, server = "", address = ""] = /^-a (\S+ \S+) -r \[?(.*?)\]?:\d+ /.exec(line) ?? [];
+      return this.servers.has(server) && (NO_UNICAST_REGEXP.test(address) || this.broadcasts.has(address))
+        ? "Invalid operation.  Possibly wrong module version, address not unicast, ..."
+        : undefined;
+    }
+    if (program === "ip") {
+      return /^address add (::1?|ff.*)\/128 /.test(line)
+        ? "RTNETLINK answers: Cannot assign requested address"
+        : undefined;
+    }
+    const [command, name = "", entry = ""] = line.split(" ");
+    const type = this.sets.get(name)?.definition.type;
+    if (!(command === "add" || command === "del") || type === undefined) return undefined;
+    if (type === "hash:ip" && (entry === "0.0.0.0" || entry === "::")) {
+      return "Null-valued element, cannot be stored in a hash type of set";
+    }
+    return type === "hash:ip,port,net" && entry.endsWith("/0")
+      ? "The value of the CIDR parameter of the IP address is invalid"
+      : undefined;
+  }
+
   #ipset(line: string): void {
     const [command, name = "", entry = ""] = line.split(" ");
     const set = this.sets.get(name);
     const wrong = (problem: string): never => {
-      throw new Error(`ipset: "${line}": ${problem}`);
+      throw new Error(problem);
     };
     if (command === "create") {
       const definition = parseSets(line).get(name)?.definition ?? wrong("no set");
-      if (set !== undefined) wrong("it exists");
+      if (set !== undefined) wrong("Set cannot be created: set with the same name already exists");
       this.sets.set(name, { definition, entries: new Set() });
       return;
     }
-    if (set === undefined) return wrong("there is no such set");
+    if (set === undefined) return wrong("The set with the given name does not exist");
     if (command === "destroy") {
       if (JSON.stringify(this.#snapshotTables()).includes(`--match-set ${name} `)) {
-        wrong("it is in use by a kernel component");
+        wrong("Set cannot be destroyed: it is in use by a kernel component");
       }
       this.sets.delete(name);
     } else if (command === "swap") {
@@ -115,10 +159,12 @@ export class KernelModel {
       this.sets.set(name, { ...other, definition: { ...other.definition, name } });
       this.sets.set(entry, { ...set, definition: { ...set.definition, name: entry } });
     } else if (command === "add") {
-      if (set.entries.has(entry)) wrong("it is already added");
-      if (set.entries.size >= set.definition.maxElements) wrong("it is full");
+      if (set.entries.has(entry)) wrong("Element cannot be added to the set: it's already added");
+      if (set.entries.size >= set.definition.maxElements) wrong("Hash is full, cannot add more elements");
       set.entries.add(entry);
-    } else if (command !== "del" || !set.entries.delete(entry)) wrong("it is not added");
+    } else if (command !== "del" || !set.entries.delete(entry)) {
+      wrong("Element cannot be deleted from the set: it's not added");
+    }
   }
 
   #ip(line: string): void {
@@ -127,32 +173,40 @@ export class KernelModel {
       this.addresses = new Set();
       return;
     }
-    const [, command, address = ""] = /^address (add|del) (\S+)\/(?:32|128) dev kube-ipvs0$/.exec(line) ?? [];
-    if (this.addresses === null || command === undefined) throw new Error(`ip: "${line}" fails`);
-    if (command === "add" ? this.addresses.has(address) : !this.addresses.has(address)) {
-      throw new Error(`ip: "${line}" fails`);
+    const [, command, address = "", device = ""] =
+      /^address (add|del) (\S+)\/(?:32|128) dev (\S+)$/.exec(line) ?? [];
+    if (this.addresses === null || device !== "kube-ipvs0") throw new Error(`Cannot find device "${device}"`);
+    // It says nothing and does nothing.
+    if (address === "0.0.0.0" && command === "add") return;
+    if (command === "add") {
+      if (this.addresses.has(address)) throw new Error("RTNETLINK answers: File exists");
+      this.addresses.add(address);
+    } else if (!this.addresses.delete(address)) {
+      throw new Error("RTNETLINK answers: Cannot assign requested address");
     }
-    if (command === "add") this.addresses.add(address);
-    else this.addresses.delete(address);
   }
 
   #ipvsadm(line: string): void {
-    const [, command, server = "", rest = ""] = /^-([AEDaed]) (\S+ \S+)(?: (.*))?$/.exec(line) ?? [];
+    const [, command = "", server = "", rest = ""] = /^-([AEDaedZ]) (\S+ \S+)(?: (.*))?$/.exec(line) ?? [];
     const known = this.servers.get(server);
     const [, real = "", options = ""] = /^-r (\S+)(?: (.*))?$/.exec(rest) ?? [];
-    const possible = command === "A"
-      ? known === undefined
-      : command === "a"
-      ? known?.real.has(real) === false
-      : command === "e" || command === "d"
-      ? known?.real.has(real) === true
-      : known !== undefined;
-    if (!possible) throw new Error(`ipvsadm: "${line}" fails`);
-    if (command === "A") this.servers.set(server, { options: rest, real: new Map() });
-    else if (command === "E" && known !== undefined) known.options = rest;
+    if (command === "A") {
+      if (known !== undefined) throw new Error("Service already exists");
+      this.servers.set(server, { options: rest, real: new Map() });
+      return;
+    }
+    if (known === undefined) {
+      throw new Error(/[EDZ]/.test(command) ? "No such service" : "Service not defined");
+    }
+    if (command === "E") known.options = rest;
     else if (command === "D") this.servers.delete(server);
-    else if (command === "d") known?.real.delete(real);
-    else known?.real.set(real, options);
+    else if (command !== "Z") {
+      if (known.real.has(real) !== (command !== "a")) {
+        throw new Error(command === "a" ? "Destination already exists" : "No such destination");
+      }
+      if (command === "d") known.real.delete(real);
+      else known.real.set(real, options);
+    }
   }
 
   #restore(table: string, lines: readonly string[]): void {

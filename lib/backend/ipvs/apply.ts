@@ -4,16 +4,18 @@
  *
  * @module
  */
-import { ExecError } from "../../errors.ts";
+import { ExecError, SyncError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { deviceAddresses, runIpBatch } from "../../kernel/ip_address.ts";
-import { restoreSets, setSizes } from "../../kernel/ipset.ts";
+import { deviceAddresses } from "../../kernel/ip_address.ts";
+import { setSizes } from "../../kernel/ipset.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
-import type { IpFamily } from "../../model/objects.ts";
+import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
+import { virtualServerKey } from "../../netfilter/ipvs.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import { Quarantine } from "../quarantine.ts";
 import { describeProgramFailure, SyncPhases } from "../sync_phases.ts";
 import {
   holdsAddresses,
@@ -26,20 +28,16 @@ import {
 import { observe, OBSERVE_COMMANDS } from "./apply_observe.ts";
 import type { SchedulerProbe } from "./apply_schedulers.ts";
 import type { IpvsNode } from "./apply_terminations.ts";
+import { IpvsWriter, newProgress, type Progress } from "./apply_writer.ts";
 import { CommittedIpvs } from "./committed.ts";
 import { diffIpvs } from "./diff.ts";
 import { diffObserved } from "./diff_observed.ts";
 import { planIpvs } from "./plan.ts";
-import { renderOperations, stepText } from "./render.ts";
-import {
-  DEVICE,
-  type IpvsOptions,
-  type IpvsPlan,
-  type Operations,
-  type Step,
-  type WantedServer,
-} from "./ruleset.ts";
+import { isRealServer, Refusals, type RefusedWork } from "./refusals.ts";
+import { renderOperations } from "./render.ts";
+import { DEVICE, type IpvsOptions, type IpvsPlan, type Operations, type WantedServer } from "./ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "./settings.ts";
+import { ToldProblems } from "./told_problems.ts";
 
 /** What an {@linkcode IpvsProxier} needs. */
 export interface IpvsProxierOptions {
@@ -53,10 +51,18 @@ export interface IpvsProxierOptions {
   /** How many real servers each check may read on average. */
   readonly maxCheckedRealServers: number;
   readonly log: Logger;
+  /** Milliseconds, monotonic. */
+  readonly nowMs: () => number;
 }
 
-/** What was written, per kind. */
-type Written = Record<"filter" | "nat" | "servers" | "entries" | "addresses", number>;
+/** What the Services of a sync want, whatever is refused of it. */
+interface Planned {
+  readonly plan: IpvsPlan;
+  readonly options: IpvsOptions;
+}
+
+/** How often one sync reads everything, because more and more is refused. */
+const MAX_READS = 8;
 
 /** What the node's devices mean for one family. */
 interface DeviceIps extends Pick<IpvsOptions, "hostIps" | "nodePortIps"> {
@@ -79,18 +85,26 @@ export class IpvsProxier implements FamilyProxier {
   #committed: CommittedIpvs | undefined;
   /** Of the last sync that succeeded: its virtual servers are ours, also where their address is not the node's any more. */
   #known: CommittedIpvs | null = null;
+  /** Keys of those that were to be made since then: some of them may be there. */
+  readonly #made = new Set<string>();
   /** Counts syncs, so that a check can tell that one went on meanwhile. */
   #syncs = 0;
   /** What the node's devices made of the committed plan. */
   #committedIps = "";
-  #told = new Set<string>();
+  readonly #told = new ToldProblems();
+  readonly #refusals: Refusals;
+  readonly #quarantine: Quarantine;
   #checks = 0;
   /** What the samples of the checks come from, and those that had no turn yet. */
   #sampled: { readonly committed: CommittedIpvs; readonly rest: Iterator<WantedServer> } | undefined;
   readonly #phases: SyncPhases;
+  /** Of the sync under way. */
+  #progress: Progress = newProgress();
 
   constructor(options: IpvsProxierOptions) {
     this.#options = options;
+    this.#refusals = new Refusals(options.nowMs);
+    this.#quarantine = new Quarantine(options.nowMs);
     this.family = options.iptables.family;
     this.#phases = new SyncPhases("ipvs", this.family, describeProgramFailure);
     this.#settings = options.settings;
@@ -106,6 +120,7 @@ export class IpvsProxier implements FamilyProxier {
 
   /**
    * Writes what differs: from what the kernel holds if that is not known or everything was asked for, else from what was written last.
+   * What the programs refuse of a Service stays away; everything else goes in.
    *
    * @throws {SyncError} if a program failed; its cause is the {@linkcode ExecError}
    */
@@ -117,44 +132,90 @@ export class IpvsProxier implements FamilyProxier {
     const committed = this.#committed;
     this.#committed = undefined;
     this.#syncs++;
+    this.#progress = newProgress();
     this.#phases.restart();
-    return changed === "all" || committed === undefined
-      ? await this.#syncAll(state)
-      : await this.#syncChanged(state, changed, committed);
+    if (changed !== "all" && committed !== undefined) {
+      return await this.#syncChanged(state, changed, committed);
+    }
+    this.#refusals.retryAll();
+    return await this.#syncAll(state);
   }
 
+  /** Once; again without what is refused, as long as there is something new of that. */
   async #syncAll(state: ProxyState): Promise<ApplyReport> {
     const { exec, node, iptables } = this.#options;
-    const observed = await this.#phases.run("read", () => observe({ exec, ipvs: node.ipvs, iptables }));
-    node.observe(observed.virtualServers, this.family);
-    const { plan, options, operations, commands } = await this.#phases.run("plan", async () => {
-      const planned = await this.#plan(state, "all", this.#deviceIps());
-      const { plan, options } = planned;
-      return { ...planned, operations: diffObserved(plan, observed, options, this.#known) };
-    });
-    const { bytes, written } = await this.#write(operations);
-    const committed = CommittedIpvs.of(plan);
-    this.#commit(committed, options);
-    return this.#report(OBSERVE_COMMANDS + commands + operations.steps.length, bytes, written, committed);
+    let planned: Planned | undefined;
+    for (let reads = 1;; reads++) {
+      const observed = await this.#phases.run("read", () => observe({ exec, ipvs: node.ipvs, iptables }));
+      this.#progress.commands += OBSERVE_COMMANDS;
+      node.observe(observed.virtualServers, this.family);
+      const { plan, options } = planned ??= await this.#phases.run(
+        "plan",
+        () => this.#plan(state, "all", this.#deviceIps()),
+      );
+      const operations = await this.#phases.run(
+        "plan",
+        () => diffObserved(this.#refusals.without(plan), observed, options, this.#ownServers()),
+      );
+      const { isReached, unknown } = await this.#write(operations, plan);
+      if (isReached) {
+        return this.#commit(CommittedIpvs.of(this.#refusals.without(plan)), planned);
+      }
+      if (unknown.length > 0 || reads === MAX_READS) throw this.#refusedError(unknown);
+    }
   }
 
-  async #syncChanged(state: ProxyState, changed: Changed, committed: CommittedIpvs): Promise<ApplyReport> {
-    const { plan, options, operations, commands } = await this.#phases.run("plan", async () => {
+  /** Keys of all virtual servers that this process knows to be its own. */
+  #ownServers(): ReadonlySet<string> {
+    const keys = new Set(this.#made);
+    for (const { key } of this.#known?.union.servers() ?? []) keys.add(key);
+    return keys;
+  }
+
+  async #syncChanged(
+    state: ProxyState,
+    changed: ReadonlySet<NamespacedName>,
+    committed: CommittedIpvs,
+  ): Promise<ApplyReport> {
+    const due = this.#quarantine.due(changed);
+    for (const name of due) this.#refusals.retry(name);
+    const { planned, operations } = await this.#phases.run("plan", async () => {
       // An address that the node gained or lost concerns every Service.
       const ips = this.#deviceIps();
-      const planned = await this.#plan(state, ips.key === this.#committedIps ? changed : "all", ips);
-      return { ...planned, operations: diffIpvs(planned.plan, committed) };
+      const names = ips.key === this.#committedIps ? changed.union(new Set(due)) : "all";
+      const planned = await this.#plan(state, names, ips);
+      return { planned, operations: diffIpvs(this.#refusals.without(planned.plan), committed) };
     });
-    const { bytes, written } = await this.#write(operations);
-    committed.apply(plan);
-    this.#commit(committed, options);
-    return this.#report(commands + operations.steps.length, bytes, written, committed);
+    // Where more than real servers is refused, nobody knows what the kernel holds.
+    if (!(await this.#write(operations, planned.plan)).isReached) return await this.#syncAll(state);
+    committed.apply(this.#refusals.without(planned.plan));
+    return this.#commit(committed, planned);
   }
 
-  #commit(committed: CommittedIpvs, { hostIps, nodePortIps }: IpvsOptions): void {
+  #commit(committed: CommittedIpvs, { plan, options: { hostIps, nodePortIps } }: Planned): ApplyReport {
     this.#committed = committed;
     this.#known = committed;
+    this.#made.clear();
     this.#committedIps = ipsKey(hostIps, nodePortIps);
+    this.#quarantineRefused(plan);
+    const { commands, bytes, written } = this.#progress;
+    return {
+      commands,
+      bytes,
+      written,
+      total: { ...committed.counts() },
+      phasesMs: this.#phases.elapsedMs,
+      quarantined: this.#quarantine.services,
+    };
+  }
+
+  #quarantineRefused({ all, services }: IpvsPlan): void {
+    if (all) this.#quarantine.replace([]);
+    for (const service of all ? this.#refusals.services : services.keys()) {
+      const problem = this.#refusals.problemOf(service);
+      if (problem === null) this.#quarantine.release(service);
+      else this.#quarantine.refused({ service, problem });
+    }
   }
 
   /** Once per sync: the kernel lists every address of every device, those of all Services among them. */
@@ -164,14 +225,10 @@ export class IpvsProxier implements FamilyProxier {
     return { hostIps: own, nodePortIps: serving, key: ipsKey(own, serving) };
   }
 
-  /** The plan, and how many programs were started for it. */
-  async #plan(
-    state: ProxyState,
-    changed: Changed,
-    { hostIps, nodePortIps }: DeviceIps,
-  ): Promise<{ readonly plan: IpvsPlan; readonly options: IpvsOptions; readonly commands: number }> {
+  async #plan(state: ProxyState, changed: Changed, { hostIps, nodePortIps }: DeviceIps): Promise<Planned> {
     const { iptables, log } = this.#options;
     const { schedulers, commands } = await this.#options.schedulers.usable(state, changed);
+    this.#progress.commands += commands;
     const options: IpvsOptions = {
       ...this.#settings,
       hostIps,
@@ -180,50 +237,37 @@ export class IpvsProxier implements FamilyProxier {
       schedulers,
     };
     const plan = planIpvs(state, changed, options);
-    for (const problem of plan.problems) {
-      if (!this.#told.has(problem)) log.warn("A Service does not get what it asks for", { problem });
-      this.#told.add(problem);
+    this.#refusals.prune(plan);
+    for (const problem of this.#told.news(plan)) {
+      log.warn("A Service does not get what it asks for", { problem });
     }
-    return { plan, options, commands };
+    return { plan, options };
   }
 
+  /** Writes, and takes over what is refused. */
   async #write(
     operations: Operations,
-  ): Promise<{ readonly bytes: number; readonly written: Written }> {
-    const { log } = this.#options;
+    plan: IpvsPlan,
+  ): Promise<{ readonly isReached: boolean; readonly unknown: readonly RefusedWork[] }> {
+    const { exec, node, iptables, log } = this.#options;
     if (log.enabled(9)) {
       log.info("Writing IPVS", { family: this.family, operations: renderOperations(operations) }, 9);
     }
-    const written: Written = { filter: 0, nat: 0, servers: 0, entries: 0, addresses: 0 };
-    let bytes = 0;
-    await this.#phases.run("apply", async () => {
-      for (const step of operations.steps) bytes += await this.#take(step, written);
-    });
-    return { bytes, written };
-  }
-
-  /** Resolves to the number of bytes written. */
-  async #take(step: Step, written: Written): Promise<number> {
-    const { exec, node, iptables } = this.#options;
-    if (step.program === "ipvsadm") {
-      const { lines, bytes } = await node.write(step.changes);
-      written.servers += lines;
-      return bytes;
-    }
-    const text = stepText(step);
-    if (step.program === "ipset") {
-      await restoreSets(exec, text);
-      written.entries += step.lines.length;
-    } else if (step.program === "ip") {
-      await runIpBatch(exec, step.lines);
-      written.addresses += step.lines.length;
-    } else {
-      await iptables.restore(text);
-      for (const { table, lines } of step.transactions) {
-        written[table] += lines.filter((line) => /^-[AI] /.test(line)).length;
+    for (const step of operations.steps) {
+      if (step.program !== "ipvsadm") continue;
+      for (const { kind, server } of step.changes) {
+        if (kind === "addServer") this.#made.add(virtualServerKey(server));
       }
     }
-    return text.length;
+    const writer = new IpvsWriter({ exec, node, iptables, progress: this.#progress });
+    const refused = await this.#phases.run("apply", () => writer.write(operations));
+    const unknown = refused.length === 0 ? [] : this.#refusals.blame(refused, plan);
+    return { isReached: unknown.length === 0 && refused.every(isRealServer), unknown };
+  }
+
+  #refusedError([first]: readonly RefusedWork[]): SyncError {
+    const said = first === undefined ? "more and more is refused" : `${first.program}: ${first.problem}`;
+    return new SyncError("ipvs", "apply", `${this.family}: ${said}`);
   }
 
   isOutdated(): boolean {
@@ -277,10 +321,6 @@ export class IpvsProxier implements FamilyProxier {
     if (next.done !== true) return next.value;
     this.#sampled = undefined;
     return this.#nextSample(committed);
-  }
-
-  #report(commands: number, bytes: number, written: Written, committed: CommittedIpvs): ApplyReport {
-    return { commands, bytes, written, total: { ...committed.counts() }, phasesMs: this.#phases.elapsedMs };
   }
 }
 

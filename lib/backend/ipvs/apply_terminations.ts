@@ -25,6 +25,17 @@ export const MAX_SWEEP_PAUSE_MS = 15_000;
 /** With more virtual servers than this, reading all of them at once costs less than a program for each. */
 const MAX_SINGLE_READS = 4;
 
+/** What became of changes of servers. */
+export interface WrittenServers {
+  /** Lines written, and their bytes. */
+  readonly lines: number;
+  readonly bytes: number;
+  /** What the kernel refuses; everything else was carried out. */
+  readonly refused: readonly { readonly change: ServerChange; readonly problem: string }[];
+  /** Programs started. */
+  readonly runs: number;
+}
+
 /** What an {@linkcode IpvsNode} needs. */
 export interface IpvsNodeOptions {
   readonly ipvs: Ipvsadm;
@@ -72,15 +83,28 @@ export class IpvsNode {
   /**
    * Carries out changes, of which those that take time go on after this. Only for work of {@linkcode exclusively}.
    *
-   * @returns how many lines were written, and their bytes
-   * @throws {ExecError} if one failed
+   * @throws {ExecError} if one failed for which no server is to blame
    */
-  async write(changes: readonly ServerChange[]): Promise<{ readonly lines: number; readonly bytes: number }> {
+  async write(changes: readonly ServerChange[]): Promise<WrittenServers> {
     const { ipvs, clock } = this.#options;
-    const lines = this.#terminations.take(changes, clock.nowMs());
-    if (lines.length > 0) await ipvs.restore(lines, { again: true });
+    const work = changes.flatMap((change) =>
+      this.#terminations.take([change], clock.nowMs()).map((line) => ({ line, change }))
+    );
+    const lines = work.map(({ line }) => line);
+    const { refused, runs } = await ipvs.restoreOthers(lines, { again: true });
     if (changes.some(({ kind }) => kind === "removeReal")) this.#sweepSoon();
-    return { lines: lines.length, bytes: lines.reduce((sum, line) => sum + line.length + 1, 0) };
+    return {
+      lines: lines.length,
+      bytes: lines.reduce((sum, line) => sum + line.length + 1, 0),
+      refused: refused.flatMap(({ index, problem }) => {
+        const { line = "", change } = work[index] ?? {};
+        if (change === undefined) return [];
+        // One on its way out that was to come back is still there.
+        const isThere = change.kind === "addReal" && !line.startsWith("-a ");
+        return [{ change: isThere ? { ...change, kind: "updateReal" } : change, problem }];
+      }),
+      runs,
+    };
   }
 
   /** Ends the work between syncs; what it waits for is found again by the next process. */

@@ -1,64 +1,25 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeIpvs } from "../../../tests/support/fake_ipvs.ts";
-import { exampleIpvsOptions } from "../../../tests/support/golden_ipvs.ts";
+import { ipvsRig } from "../../../tests/support/ipvs_rig.ts";
 import { stateOf } from "../../../tests/support/fake_iptables_state.ts";
 import { SyncError } from "../../errors.ts";
-import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { Ipvsadm } from "../../kernel/ipvsadm.ts";
-import { nodePortAddresses } from "../../model/node.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
-import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
-import { silentLogger } from "../../observe/log.ts";
 import type { ApplyReport } from "../backend.ts";
-import { IpvsProxier } from "./apply.ts";
 import { SchedulerProbe } from "./apply_schedulers.ts";
-import { IpvsNode } from "./apply_terminations.ts";
 import { IPVS_CLEANUP } from "./cleanup.ts";
 
 const NONE = { permissions: "none" } as const;
-const { nodePortIps: _1, hostIps: _2, randomFully: _3, schedulers: _4, ...OPTIONS } = exampleIpvsOptions(
-  "IPv4",
-);
-
-interface Rig {
-  readonly fake: FakeIpvs;
-  readonly proxier: IpvsProxier;
-  /** Addresses of the node; may be changed. */
-  readonly own: string[];
-  sync(sizes: Readonly<Record<string, number>>, changed?: Changed): Promise<ApplyReport>;
-}
-
-/** A proxier over a kernel of its own, or over one that another proxier left. */
-function rig(fake = new FakeIpvs(), maxCheckedRealServers = Infinity): Rig {
-  const own = ["192.0.2.10"];
-  const ipvs = new Ipvsadm(fake);
-  const clock: Clock = { ...systemClock, sleep: () => new Promise(() => {}) };
-  const proxier = new IpvsProxier({
-    exec: fake,
-    node: new IpvsNode({ ipvs, clock, log: silentLogger, terminationDeadlineMs: 0 }),
-    iptables: fake.iptables("IPv4"),
-    schedulers: new SchedulerProbe(ipvs, "rr"),
-    settings: { ...OPTIONS, nodePortAddresses: nodePortAddresses("IPv4", null) },
-    deviceAddresses: () =>
-      own.map((address): DeviceAddress => ({
-        device: "eth0",
-        family: "IPv4",
-        address,
-        prefixLength: 24,
-        scope: "global",
-      })),
-    maxCheckedRealServers,
-    log: silentLogger,
-  });
+/** A rig that is told how many endpoints each Service has. */
+function rig(fake = new FakeIpvs(), maxCheckedRealServers = Infinity) {
+  const { syncState, sync: _, ...rest } = ipvsRig(fake, { maxCheckedRealServers });
   return {
-    fake,
-    proxier,
-    own,
-    sync: (sizes, changed = "all") =>
-      proxier.sync({
-        state: stateOf("IPv4", sizes),
-        changed: changed === "all" ? changed : new Set([...changed].map((name) => `shop/${name}`)),
-      }),
+    ...rest,
+    sync: (sizes: Readonly<Record<string, number>>, changed: Changed = "all"): Promise<ApplyReport> =>
+      syncState(
+        stateOf("IPv4", sizes),
+        changed === "all" ? changed : new Set([...changed].map((name) => `shop/${name}`)),
+      ),
   };
 }
 

@@ -40,20 +40,19 @@ const TABLES = ["nat", "filter"] as const;
  * What must be written so that a kernel in which `observed` was found holds exactly `plan` of what is ours. Real servers
  * that are on their way out are asked to leave once more.
  *
- * @param previous what this process had committed before: its virtual servers are ours wherever they are
+ * @param known keys of virtual servers that this process has made: they are ours wherever they are
  * @throws {TypeError} if the plan is not one of all Services
  */
 export function diffObserved(
   plan: IpvsPlan,
   observed: Observed,
   options: IpvsOptions,
-  previous: CommittedIpvs | null = null,
+  known: ReadonlySet<string> = new Set(),
 ): Operations {
   const { union } = CommittedIpvs.of(plan);
   const draft = new OperationsDraft();
   diffSets(union, observed, options, draft);
   for (const table of TABLES) diffTable(plan, union, observed, table, draft);
-  const known = new Set([...previous?.union.servers() ?? []].map(({ key }) => key));
   diffServers(union, observed, (key, server) => known.has(key) || isOurs(server, observed, options), draft);
   diffAddresses(union, observed, options, draft);
   return draft.finish(servesThroughIptables(observed));

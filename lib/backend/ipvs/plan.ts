@@ -4,6 +4,7 @@
  * @module
  */
 import { parseIp } from "../../model/ip.ts";
+import type { NamespacedName } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
 import { planServices } from "../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
@@ -27,7 +28,8 @@ export function planIpvs(state: ProxyState, changed: Changed, options: IpvsOptio
     }
   }
   const nodeIp = parseIp(options.nodeIp);
-  const problems = new Set<string>();
+  const problems = new Map<NamespacedName, readonly string[]>();
+  let told = new Set<string>();
   const context: ServiceClaimsContext = {
     family,
     node: state.node,
@@ -36,18 +38,23 @@ export function planIpvs(state: ProxyState, changed: Changed, options: IpvsOptio
     hostIps: new Set(options.hostIps),
     scheduler: options.scheduler,
     hasScheduler: (name) => options.schedulers.length === 0 || options.schedulers.includes(name),
-    report: (problem) => problems.add(problem),
+    report: (problem) => told.add(problem),
   };
   const names = changed === "all" ? state.services.keys() : changed;
   const services = planServices(
     state,
     [...names].sort(),
-    (ports, endpoints) => claimService(ports, endpoints, context),
+    (ports, endpoints, name) => {
+      told = new Set();
+      const claims = claimService(ports, endpoints, context);
+      if (told.size > 0) problems.set(name, [...told].sort());
+      return claims;
+    },
   );
   return {
     all: changed === "all",
     base: planBaseRules(options),
     services,
-    problems: [...problems].sort(),
+    problems,
   };
 }

@@ -63,6 +63,7 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
       deviceAddresses: interfaceAddresses,
       maxCheckedRealServers: MAX_CHECKED_REAL_SERVERS,
       log,
+      nowMs: () => clock.nowMs(),
     })
   );
   return {

@@ -114,8 +114,8 @@ export interface IpvsPlan {
   readonly base: BaseRules;
   /** In emission order (sorted by name); null: the Service is gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceClaims | null>;
-  /** What Services asked for and do not get, in words; sorted. */
-  readonly problems: readonly string[];
+  /** What Services ask for and do not get, in words; sorted. Without those that get everything. */
+  readonly problems: ReadonlyMap<NamespacedName, readonly string[]>;
 }
 
 /** One `*table … COMMIT` block. */

@@ -1,0 +1,84 @@
+/**
+ * An applier of IPVS mode on a fake kernel, with a clock that the test moves.
+ *
+ * @module
+ */
+import type { ApplyReport } from "../../lib/backend/backend.ts";
+import { IpvsProxier } from "../../lib/backend/ipvs/apply.ts";
+import { SchedulerProbe } from "../../lib/backend/ipvs/apply_schedulers.ts";
+import { IpvsNode } from "../../lib/backend/ipvs/apply_terminations.ts";
+import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
+import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
+import { nodePortAddresses } from "../../lib/model/node.ts";
+import type { ApiObject } from "../../lib/model/objects.ts";
+import type { Changed, ProxyState } from "../../lib/model/state.ts";
+import type { DeviceAddress } from "../../lib/netfilter/ip_batch.ts";
+import { type Logger, silentLogger } from "../../lib/observe/log.ts";
+import { FakeIpvs } from "./fake_ipvs.ts";
+import { exampleIpvsOptions } from "./golden_ipvs.ts";
+import { syncRequest } from "./nftables_rig.ts";
+
+const { nodePortIps: _1, hostIps: _2, randomFully: _3, schedulers: _4, ...OPTIONS } = exampleIpvsOptions(
+  "IPv4",
+);
+
+/** One proxier, one kernel. */
+export interface IpvsRig {
+  readonly fake: FakeIpvs;
+  readonly proxier: IpvsProxier;
+  /** Addresses of the node; may be changed. */
+  readonly own: string[];
+  readonly clock: { nowMs: number };
+  /** Syncs the Services named, those without a namespace being in `shop` (all without names), to these objects. */
+  sync(objects: readonly ApiObject[], changed?: readonly string[]): Promise<ApplyReport>;
+  syncState(state: ProxyState, changed: Changed): Promise<ApplyReport>;
+}
+
+/** What may be otherwise than usual. */
+export interface IpvsRigOptions {
+  readonly maxCheckedRealServers?: number;
+  readonly log?: Logger;
+}
+
+/** A proxier over a kernel of its own, or over one that another proxier left. Nothing happens between syncs. */
+export function ipvsRig(
+  fake = new FakeIpvs(),
+  { maxCheckedRealServers = Infinity, log = silentLogger }: IpvsRigOptions = {},
+): IpvsRig {
+  const own = ["192.0.2.10"];
+  const clock = { nowMs: 0 };
+  const ipvs = new Ipvsadm(fake);
+  const nodeClock: Clock = { ...systemClock, sleep: () => new Promise(() => {}) };
+  const proxier = new IpvsProxier({
+    exec: fake,
+    node: new IpvsNode({ ipvs, clock: nodeClock, log, terminationDeadlineMs: 0 }),
+    iptables: fake.iptables("IPv4"),
+    schedulers: new SchedulerProbe(ipvs, "rr"),
+    settings: { ...OPTIONS, nodePortAddresses: nodePortAddresses("IPv4", null) },
+    deviceAddresses: () =>
+      own.map((address): DeviceAddress => ({
+        device: "eth0",
+        family: "IPv4",
+        address,
+        prefixLength: 24,
+        scope: "global",
+      })),
+    maxCheckedRealServers,
+    log,
+    nowMs: () => clock.nowMs,
+  });
+  return {
+    fake,
+    proxier,
+    own,
+    clock,
+    sync: (objects, changed) => proxier.sync(syncRequest(objects, changed)),
+    syncState: (state, changed) => proxier.sync({ state, changed }),
+  };
+}
+
+/** Everything in the kernel but real servers that are on their way out. */
+export function standing({ kernel }: FakeIpvs): unknown {
+  const snapshot = kernel.snapshot() as { readonly servers: readonly string[] };
+  return { ...snapshot, servers: snapshot.servers.filter((line) => !line.endsWith(" -w 0")) };
+}
