@@ -199,12 +199,12 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
       // A restart ends the watches, so that new requests need the new token; for a while there is only the old one.
       await kapi.restart();
       await kapi.put(rawService("after-restart"));
-      // Waits of 1.6, 3.2, 6.4 and 12.8 s: the last one is under way.
+      // Waits of 1.6, 3.2 and 6.4 s: the last one is under way.
       const refusals = () => source.lines.filter((line) => line.includes("status 401")).length;
-      await until(() => refusals() >= 10, "three kinds refused more than three times");
+      await until(() => refusals() >= 9, "three kinds refused three times");
       assertEquals(source.recorder.names("Service"), ["Service default/web"]);
       await Deno.writeTextFile(tokenFile, "second-secret\n");
-      await source.recorder.untilThere("Service default/after-restart", true, 5_000);
+      await source.recorder.untilThere("Service default/after-restart", true, 4_000);
       assertEquals(source.recorder.story().filter((line) => line.startsWith("delete")), []);
       assertStringIncludes(source.lines.join(""), "status 401");
       assertEquals(source.lines.join("").includes("secret"), false);
