@@ -12,8 +12,20 @@ import { ROOT } from "./project_files.ts";
 
 const DOWNLOAD_TIMEOUT_MS = 120_000;
 
-/** The arguments of `deno` that build `main` into `output`. */
-export function compileArgs(output: string, excluded: readonly string[], main = `${ROOT}/main.ts`): string[] {
+/** What is built beside the program itself. */
+export interface CompileOptions {
+  /** @default {"main.ts"} */
+  readonly main?: string;
+  /** Programs that may be started for credentials, by name or path, beside those of the list. */
+  readonly credentialPlugins?: readonly string[];
+}
+
+/** The arguments of `deno` that build into `output`. */
+export function compileArgs(
+  output: string,
+  excluded: readonly string[],
+  { main = `${ROOT}/main.ts`, credentialPlugins = [] }: CompileOptions = {},
+): string[] {
   // Embedding every package of the lock file, tests' ones included, would be useless.
   const options = ["-q", `--config=${ROOT}/deno.json`, "--exclude-unused-npm"];
   return [
@@ -21,6 +33,7 @@ export function compileArgs(output: string, excluded: readonly string[], main = 
     ...options,
     ...excluded.map((path) => `--exclude=${path}`),
     ...runtimeFlags(),
+    ...credentialPlugins.map((plugin) => `--allow-run=${plugin}`),
     `--output=${output}`,
     main,
   ];
@@ -53,40 +66,44 @@ export type CompileOutcome =
 /** Builds into `output`, or does a dry build if there is no runtime to build on. */
 export async function compile(
   output: string = `${ROOT}/dist/kproxy`,
-  main?: string,
+  options: CompileOptions = {},
 ): Promise<CompileOutcome> {
   const given = Deno.env.get("DENORT_BIN");
   if (given !== undefined && await isFullDeno(given)) {
-    return await dryBuild(`DENORT_BIN is the full deno program: ${given}`, main);
+    return await dryBuild(`DENORT_BIN is the full deno program: ${given}`, options);
   }
   const { success, stderr } = await runDeno(
-    compileArgs(output, await excludedFolders(), main),
+    compileArgs(output, await excludedFolders(), options),
     {},
     DOWNLOAD_TIMEOUT_MS,
   );
-  if (success) return await checkEmbedded(output, { kind: "built", path: output });
+  if (success) return await checkEmbedded(output, { kind: "built", path: output }, options);
   if (given === undefined && /denort|dl\.deno\.land/.test(stderr)) {
-    return await dryBuild("denort can neither be found nor downloaded here", main);
+    return await dryBuild("denort can neither be found nor downloaded here", options);
   }
   return { kind: "failed", reason: stderr.trim() };
 }
 
 /** Builds on the full deno program, checks the result and deletes it. */
-async function dryBuild(reason: string, main?: string): Promise<CompileOutcome> {
+async function dryBuild(reason: string, options: CompileOptions): Promise<CompileOutcome> {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-dry-build-" });
   try {
     const output = `${folder}/kproxy`;
-    const args = compileArgs(output, await excludedFolders(), main);
+    const args = compileArgs(output, await excludedFolders(), options);
     const { success, stderr } = await runDeno(args, { DENORT_BIN: Deno.execPath() });
     if (!success) return { kind: "failed", reason: stderr.trim() };
-    return await checkEmbedded(output, { kind: "dry", reason });
+    return await checkEmbedded(output, { kind: "dry", reason }, options);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
 }
 
-async function checkEmbedded(path: string, outcome: CompileOutcome): Promise<CompileOutcome> {
-  const problems = embeddedProblems(await embeddedPermissions(path));
+async function checkEmbedded(
+  path: string,
+  outcome: CompileOutcome,
+  { credentialPlugins }: CompileOptions,
+): Promise<CompileOutcome> {
+  const problems = embeddedProblems(await embeddedPermissions(path), credentialPlugins);
   if (problems.length === 0) return outcome;
   await Deno.remove(path);
   return { kind: "failed", reason: `The built program carries other permissions: ${problems.join("; ")}` };
@@ -107,12 +124,18 @@ export async function embeddedPermissions(path: string): Promise<Record<string, 
   return JSON.parse(program.subarray(start + '"permissions":'.length, end + 1).toString());
 }
 
-/** How embedded permissions differ from the list. */
-export function embeddedProblems(embedded: Record<string, unknown>): string[] {
+/** How embedded permissions differ from the list and the plugins. */
+export function embeddedProblems(
+  embedded: Record<string, unknown>,
+  credentialPlugins: readonly string[] = [],
+): string[] {
   const wanted = new Map<string, unknown>(
     PERMISSIONS.map(({ flag, grants }) => [
       flag.slice(2).replaceAll("-", "_"),
-      grants.map(({ value }) => value).filter((value) => value !== ""),
+      [
+        ...grants.map(({ value }) => value).filter((value) => value !== ""),
+        ...(flag === "--allow-run" ? credentialPlugins : []),
+      ],
     ]),
   );
   wanted.set("ignore_env", []);
@@ -151,8 +174,21 @@ async function runDeno(
   return { success, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
 }
 
+const PLUGIN_FLAG = "--credential-plugin=";
+
+/** @throws {TypeError} for arguments that are none */
+function pluginsOf(args: readonly string[]): string[] {
+  return args.map((arg) => {
+    const plugin = arg.startsWith(PLUGIN_FLAG) ? arg.slice(PLUGIN_FLAG.length) : "";
+    if (plugin === "" || plugin.includes(",")) {
+      throw new TypeError(`Wanted ${PLUGIN_FLAG}PROGRAM, found ${arg}`);
+    }
+    return plugin;
+  });
+}
+
 if (import.meta.main) {
-  const outcome = await compile();
+  const outcome = await compile(undefined, { credentialPlugins: pluginsOf(Deno.args) });
   if (outcome.kind === "built") {
     writeLine(`Built ${outcome.path}, with the permissions of tools/permissions.ts`);
   } else if (outcome.kind === "dry") {

@@ -1,4 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
+import { OWN_PROGRAMS } from "../lib/kernel/own_programs.ts";
 import { compileArgs, embeddedPermissions, embeddedProblems, excludedFolders } from "./compile.ts";
 import { kproxyTask, outdatedFiles, replaceSection, replaceTask } from "./docs.ts";
 import { permissionFlags, PERMISSIONS, permissionTable, runtimeFlags } from "./permissions.ts";
@@ -17,8 +18,13 @@ Deno.test("the compiled program carries exactly the permissions of the list", as
   try {
     const output = `${folder}/program`;
     // The real program: a package that cannot be embedded must show here.
-    const args = compileArgs(output, await excludedFolders());
-    assertEquals(args.filter((arg) => /^--(allow|deny|ignore|no-prompt)/.test(arg)), permissionFlags());
+    const credentialPlugins = ["aws-login", "/opt/bin/token"];
+    const args = compileArgs(output, await excludedFolders(), { credentialPlugins });
+    assertEquals(args.filter((arg) => /^--(allow|deny|ignore|no-prompt)/.test(arg)), [
+      ...permissionFlags(),
+      "--allow-run=aws-login",
+      "--allow-run=/opt/bin/token",
+    ]);
     const { success } = await new Deno.Command(Deno.execPath(), {
       args,
       env: { DENORT_BIN: Deno.execPath() },
@@ -29,8 +35,10 @@ Deno.test("the compiled program carries exactly the permissions of the list", as
       "--v8-flags=--max-semi-space-size=2,--expose-gc",
     ]);
     const embedded = await embeddedPermissions(output);
-    assertEquals(embeddedProblems(embedded), []);
-    assertEquals(embeddedProblems({ ...embedded, allow_ffi: [], allow_run: ["sh"] }).length, 2);
+    assertEquals(embeddedProblems(embedded, credentialPlugins), []);
+    assertEquals(embeddedProblems(embedded).length, 1);
+    const others = { ...embedded, allow_ffi: [], allow_run: ["sh"] };
+    assertEquals(embeddedProblems(others, credentialPlugins).length, 2);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
@@ -50,6 +58,11 @@ Deno.test("no permission is listed twice or without a reason", { permissions: "n
   const names = PERMISSIONS.flatMap(({ flag, grants }) => grants.map(({ value }) => `${flag}=${value}`));
   assertEquals(names.length, new Set(names).size);
   assertEquals(PERMISSIONS.flatMap(({ grants }) => grants).filter(({ reason }) => reason.length < 10), []);
+});
+
+Deno.test("no program that may be started can be a credential plugin", { permissions: "none" }, () => {
+  const programs = PERMISSIONS.find(({ flag }) => flag === "--allow-run")?.grants ?? [];
+  assertEquals(programs.map(({ value }) => value).toSorted(), OWN_PROGRAMS.toSorted());
 });
 
 Deno.test("every program that may be started is started by the code", async () => {

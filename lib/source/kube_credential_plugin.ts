@@ -6,6 +6,7 @@
 import { ExecError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { abortable, CredentialError } from "./kube_credential_error.ts";
+import { ownProgramBehind } from "./kube_plugin_program.ts";
 import { asObject, objectAt, textAt } from "./decode_values.ts";
 import type { ClusterAccess, CredentialPlugin } from "./kubeconfig.ts";
 
@@ -67,6 +68,13 @@ export class CredentialPluginRunner {
     const cluster = provideClusterInfo ? { cluster: clusterInfo(access, certificateAuthority) } : {};
     const request = { kind: "ExecCredential", apiVersion, spec: { interactive: false, ...cluster } };
     try {
+      const own = await ownProgramBehind(command);
+      if (own !== null) {
+        throw new Error(
+          `is the program ${own}, which kproxy may start for its own work and never for credentials; use one of ` +
+            "its own, with a grant of its own (docs/permissions.md)",
+        );
+      }
       const { code, stdout, stderr } = await this.#exec.run([command, ...args], {
         env: { ...env, KUBERNETES_EXEC_INFO: JSON.stringify(request) },
         timeoutMs: TIMEOUT_MS,
@@ -84,8 +92,8 @@ export class CredentialPluginRunner {
   #reason(error: unknown): string {
     if (error instanceof ExecError && error.isMissing()) {
       if (!(error.cause instanceof Deno.errors.NotCapable)) return "is not installed";
-      return "is not among the programs kproxy may start (docs/permissions.md); from source, add " +
-        `--allow-run=${this.#plugin.command}`;
+      return "is not among the programs kproxy may start (docs/permissions.md); it needs a grant " +
+        `of its own: --allow-run=${this.#plugin.command}`;
     }
     // Its arguments may be secrets.
     if (error instanceof ExecError) return error.ending;

@@ -180,7 +180,7 @@ Deno.test("what goes wrong with a credential plugin", async () => {
   const cases: readonly [ExecResult | Error, string][] = [
     [
       capable,
-      "is not among the programs kproxy may start (docs/permissions.md); from source, add --allow-run=login",
+      "is not among the programs kproxy may start (docs/permissions.md); it needs a grant of its own: --allow-run=login",
     ],
     [missing, "is not installed"],
     [{ code: 3, stdout: "secret", stderr: "no session\nmore" }, "ended with status 3: no session"],
@@ -200,6 +200,21 @@ Deno.test("what goes wrong with a credential plugin", async () => {
   }
 });
 
+Deno.test("what kproxy starts for its own work is never started for credentials", async () => {
+  await withFolder(async (folder) => {
+    for (const command of ["ip", "/sbin/ip", "nft", `${folder}/ip`, `${folder}/iptables-restore`]) {
+      const exec = new PluginExec([]);
+      const error = await assertRejects(
+        () => pluginReader(exec, { command, args: ["netns", "exec", "x", "sh"] }).read(NO_SIGNAL),
+        Error,
+        `Credential plugin "${command}" of /etc/kubeconfig: is the program `,
+      );
+      assert(error.message.includes("docs/permissions.md"), error.message);
+      assertEquals(exec.runs, []);
+    }
+  });
+});
+
 Deno.test("a credential without a time does not expire", { permissions: "none" }, () => {
   assertEquals(parseExecCredential(printed({ token: "t" }).stdout, VERSION).expiresMs, Infinity);
   assertThrows(() => parseExecCredential("5", VERSION), TypeError, "must be an object");
@@ -209,7 +224,10 @@ Deno.test("reading credentials ends with its signal, whatever hangs", async () =
   await withFolder(async (folder) => {
     const hanging: Exec = {
       run: (_argv, { signal } = {}) =>
-        new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(signal.reason))),
+        new Promise((_resolve, reject) => {
+          if (signal?.aborted) return reject(signal.reason);
+          signal?.addEventListener("abort", () => reject(signal.reason));
+        }),
     };
     const reader = pluginReader(hanging);
     const [one, other] = [new AbortController(), new AbortController()];

@@ -4,7 +4,7 @@
  * @module
  */
 import { request } from "node:http";
-import { isIP, type Socket } from "node:net";
+import { createConnection, isIP, Socket } from "node:net";
 import { Readable } from "node:stream";
 import { connect, type TLSSocket } from "node:tls";
 import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
@@ -31,8 +31,14 @@ export async function sendOverTls(wanted: TlsRequest, signal: AbortSignal): Prom
   const url = new URL(wanted.access.server + wanted.path);
   const host = url.hostname.replace(/^\[|\]$/g, "");
   const port = Number(url.port || 443);
-  const { proxyUrl } = wanted.access;
-  const tunnel = proxyUrl === "" ? undefined : await openTunnel(proxyUrl, `${url.hostname}:${port}`, signal);
+  const { proxyUrl, tlsServerName } = wanted.access;
+  const name = (tlsServerName === "" ? host : tlsServerName).replace(/^\[|\]$/g, "");
+  const socket = proxyUrl !== ""
+    ? await openTunnel(proxyUrl, `${url.hostname}:${port}`, signal)
+    // TLS has no server names that are addresses: it is verified against that of the host, which here is another one.
+    : isIP(name) !== 0 && name !== host
+    ? await openSocket(host, port, signal)
+    : undefined;
   return await new Promise((resolve, reject) => {
     const outgoing = request({
       host,
@@ -41,7 +47,7 @@ export async function sendOverTls(wanted: TlsRequest, signal: AbortSignal): Prom
       path: url.pathname + url.search,
       headers: { ...wanted.headers, host: url.host, connection: "close" },
       signal,
-      createConnection: () => secure(wanted, host, port, tunnel),
+      createConnection: () => secure(wanted, name, socket ?? { host, port }),
     }, (incoming) => {
       resolve({
         status: incoming.statusCode ?? 0,
@@ -55,22 +61,36 @@ export async function sendOverTls(wanted: TlsRequest, signal: AbortSignal): Prom
   });
 }
 
+/** TLS to `target`, which must be `name`. */
 function secure(
   { access, credentials }: TlsRequest,
-  host: string,
-  port: number,
-  tunnel: Socket | undefined,
+  name: string,
+  target: Socket | { readonly host: string; readonly port: number },
 ): TLSSocket {
   const { certificateAuthority, clientCertificate } = credentials;
-  const name = access.tlsServerName === "" ? host : access.tlsServerName;
   return connect({
-    ...(tunnel === undefined ? { host, port } : { socket: tunnel }),
+    ...(target instanceof Socket ? { socket: target, host: name } : target),
     rejectUnauthorized: !access.insecureSkipTlsVerify,
     ...(isIP(name) === 0 ? { servername: name } : {}),
     ...(certificateAuthority === null ? {} : { ca: certificateAuthority }),
     ...(clientCertificate === null
       ? {}
       : { cert: clientCertificate.certificate, key: clientCertificate.key }),
+  });
+}
+
+function openSocket(host: string, port: number, signal: AbortSignal): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const socket = createConnection({ host, port });
+    const end = (): void => void socket.destroy(new Error("The connection is not wanted any more"));
+    signal.addEventListener("abort", end, { once: true });
+    socket.once("error", reject);
+    socket.once("connect", () => {
+      signal.removeEventListener("abort", end);
+      socket.off("error", reject);
+      resolve(socket);
+    });
+    if (signal.aborted) end();
   });
 }
 

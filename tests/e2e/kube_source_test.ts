@@ -232,6 +232,8 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
     const good: readonly Readonly<Record<string, unknown>>[] = [
       ca,
       { ...ca, "tls-server-name": "kubernetes.default.svc" },
+      { ...ca, "tls-server-name": "127.0.0.1" },
+      { ...ca, "tls-server-name": "127.0.0.1", server: kapi.url.replace("127.0.0.1", "localhost") },
       { "insecure-skip-tls-verify": true },
       { "insecure-skip-tls-verify": true, "tls-server-name": "no.such.name" },
     ];
@@ -245,6 +247,7 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
     }
     const bad: readonly [Readonly<Record<string, unknown>>, RegExp][] = [
       [{}, /UnknownIssuer|certificate/i],
+      [{ ...ca, "tls-server-name": "127.0.0.2" }, /NotValidForName|does not match|not valid/i],
       [{ ...ca, "tls-server-name": "no.such.name" }, /NotValidForName|does not match|not valid/i],
       [{ "certificate-authority": "client-ca.crt" }, /UnknownIssuer|BadSignature|certificate/i],
       [{ "certificate-authority": "client-ca.crt", "tls-server-name": "kubernetes" }, /certificate|issuer/i],
