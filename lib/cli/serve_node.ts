@@ -23,6 +23,7 @@ import {
 } from "../observe/event_catalog.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
 import { addTrafficMetrics } from "../observe/metrics_traffic.ts";
+import { partlyUsableReport } from "../observe/partly_usable.ts";
 import { NodeServers } from "../serve/node_servers.ts";
 import { FamilyRunner } from "../sync/family_runner.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
@@ -78,8 +79,9 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
     oomScore.observer,
     collectAfterStart(families, until),
   );
+  const report = partlyUsableReport(log);
   const runners = prepared.proxiers.map((proxier) =>
-    makeRunner(proxier, life, { servers, ownNode, afterSyncs })
+    makeRunner(proxier, life, { servers, ownNode, afterSyncs, report })
   );
   const nodeWatch = makeNodeWatch(life, runners);
   const loop = new ProxyLoop({
@@ -202,12 +204,14 @@ interface RunnerParts {
   readonly ownNode: OwnNode;
   /** What is done once a family's rules are in force. */
   readonly afterSyncs: SyncObserver;
+  /** Told of what is wrong with objects, by each family. */
+  readonly report: (problem: string) => void;
 }
 
 function makeRunner(
   proxier: FamilyProxier,
   life: Life,
-  { servers, ownNode, afterSyncs }: RunnerParts,
+  { servers, ownNode, afterSyncs, report }: RunnerParts,
 ): FamilyRunner {
   const { config, periods, node, log, metrics, events, programs } = life;
   const { family } = proxier;
@@ -215,7 +219,7 @@ function makeRunner(
     tracker: new ChangeTracker({
       family,
       node: { name: node, zone: "" },
-      report: (problem) => log.warn("Object is only partly usable", { problem }),
+      report,
       onUnserved: (unserved) => {
         log.warn("Part of a Service is not served", { family, ...unserved });
         events.recorder.record(destinationRefusedEvent(node, unserved));
