@@ -28,7 +28,7 @@ const WITH_API_SERVER = "KAPI";
  * Priority of the untimed ones beside those that measure time, as `nice` tells it. A user-mode kernel is a session of its own, among
  * which this machine shares its time before it looks at what is in them: uml.sh is told.
  */
-const UNTIMED_NICE = "10";
+const UNTIMED_NICE = "5";
 /** Longest time of one `deno test`; something hangs if it takes more. */
 const TIMEOUT_MS = 55 * 60_000;
 const TEST_FILE = /_test\.ts$/;

@@ -12,7 +12,7 @@ import { e2eTest } from "../support/skip.ts";
 import { testInUml, UML_NEEDS } from "../support/uml.ts";
 
 /** A few minutes where nothing else runs. */
-const LIMIT_MS = 900_000;
+const LIMIT_MS = 1_500_000;
 
 e2eTest(
   "flow cases with real packets in IPVS mode, in a user-mode Linux",
