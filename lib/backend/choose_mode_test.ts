@@ -8,7 +8,7 @@ import { UNKNOWN_SYSCTLS } from "../kernel/node_sysctls.ts";
 import { candidateModes, chooseMode, type Modes, passedOverText } from "./choose_mode.ts";
 import type { PreparedMode } from "./mode.ts";
 
-const PREPARED: PreparedMode = { proxiers: [], reconfigure: () => [] };
+const PREPARED: PreparedMode = { proxiers: [], refused: [], reconfigure: () => [] };
 const NO_EXEC: Exec = { run: () => Promise.reject(new TypeError("nothing is run here")) };
 const NO_MACHINE = { exec: NO_EXEC, sysctls: UNKNOWN_SYSCTLS } as const;
 

@@ -6,6 +6,7 @@
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
+import type { RefusedFamily } from "../kernel/iptables_families.ts";
 import type { NodeSysctls } from "../kernel/node_sysctls.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { ServiceTraffic } from "../model/service_traffic.ts";
@@ -28,6 +29,8 @@ export interface ModeContext {
 export interface PreparedMode {
   /** One for each IP family the node can serve, the primary one among them. */
   readonly proxiers: readonly FamilyProxier[];
+  /** The families that this node cannot have, and why. */
+  readonly refused: readonly RefusedFamily[];
   /** Takes the Node's facts over; yields the families whose rules that changes, so that they must be written again. */
   reconfigure(node: NodeObject | null): readonly IpFamily[];
   /**

@@ -16,6 +16,7 @@ import { cpuCount } from "../kernel/cpu.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { nodeSysctls } from "../kernel/node_sysctls.ts";
+import { PersistentExec } from "../kernel/persistent_exec.ts";
 import { TellingExec } from "../kernel/telling_exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
@@ -160,9 +161,12 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
  * Chooses the mode and sets what the node needs for it. Connection tracking comes first: the mode reads what is set there.
  *
  * @throws {UnsupportedError} if the node cannot run the mode, or none of those that may take its place
+ * @throws {ExecError} if nobody can tell what it can run
  * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
  */
-export async function prepareNode({ config, log, programs: exec }: PlannedLife): Promise<PreparedNode> {
+export async function prepareNode({ config, log, programs }: PlannedLife): Promise<PreparedNode> {
+  // What the node can do is decided here for the whole life.
+  const exec = new PersistentExec(programs, log);
   const settings = conntrackSettings(config.conntrack, cpuCount());
   const { modes } = candidateModes(config, MODES);
   const best = modes.slice(0, 1);
@@ -171,6 +175,7 @@ export async function prepareNode({ config, log, programs: exec }: PlannedLife):
   const [sysctls] = await Promise.all([nodeSysctls(exec, log, names), ...best.map(preloadMode)]);
   const refused = await applyConntrackSettings(exec, settings, log, sysctls);
   const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log, sysctls });
+  exec.rest();
   tellOfFamilies(chosen.config, chosen.prepared.proxiers.map(({ family }) => family), log);
   const isFallback = config.mode !== "auto" && passedOver.length > 0;
   const fallback = isFallback

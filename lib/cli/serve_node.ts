@@ -37,6 +37,7 @@ import { NodeWatch } from "./node_watch.ts";
 import { LateOomScore } from "./oom_score.ts";
 import { collectAfterStart } from "./start_garbage.ts";
 import { usesApiServer } from "./source.ts";
+import { UnservedFamilies } from "./unserved_families.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
 
 /** When a life ends, and who hears of its beginning. */
@@ -84,10 +85,19 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
     makeRunner(proxier, life, { servers, ownNode, afterSyncs, report })
   );
   const nodeWatch = makeNodeWatch(life, runners);
+  const unserved = new UnservedFamilies({
+    refused: prepared.refused,
+    nodeName: node,
+    log,
+    onEvent: (event) => events.recorder.record(event),
+    onUse: (family, use) => servers.health.setUse(family, use),
+  });
   const loop = new ProxyLoop({
     lanes: runners,
     nodeName: node,
+    onService: (service) => unserved.takeService(service),
     onNode: (object) => {
+      if (object !== undefined) unserved.takeNode(object);
       servers.setNode(object);
       ownNode.set(object);
       nodeWatch.take(object, loop.initialized);
@@ -170,6 +180,7 @@ function makeServers(life: Life): NodeServers {
     mode,
     periods,
     families: prepared.proxiers.map(({ family }) => family),
+    refused: prepared.refused,
     metrics,
     log,
     verbosity,

@@ -8,6 +8,7 @@ import type { IpFamily } from "../model/objects.ts";
 import { type Clock, systemClock } from "./clock.ts";
 import { type Exec, type ExecResult, type Input, wholeText } from "./exec.ts";
 import { isLockBusy } from "./iptables_lock.ts";
+import { saysUnusable } from "./iptables_refusal.ts";
 import { type IptablesVariant, isAtLeast, MIN_IPTABLES_VERSION, waitArgs } from "./iptables_version.ts";
 import { Mutex } from "./mutex.ts";
 import { describeRestoreFailure } from "./restore_failure.ts";
@@ -116,7 +117,8 @@ export class Iptables {
   /**
    * Why this family does not work here; null if it does.
    *
-   * @throws {ExecError} if nobody can tell because another program held the lock all the time
+   * @throws {ExecError} if nobody can tell: another program held the lock all the time, this one was killed or hung, or says what no
+   *   kernel without the family leads to
    */
   async absence(): Promise<string | null> {
     const args = ["-S", "POSTROUTING", "-t", "nat"];
@@ -124,7 +126,7 @@ export class Iptables {
       const result = await this.#command(args);
       if (result.code === 0) return null;
       const error = new ExecError(this.#argv(args), result.code, result.stderr);
-      if (isLockBusy(result.code, result.stderr)) throw error;
+      if (!saysUnusable(error) || isLockBusy(result.code, result.stderr)) throw error;
       return error.message;
     } catch (error) {
       if (error instanceof ExecError && error.isMissing()) return error.message;

@@ -7,7 +7,8 @@ import { UnsupportedError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Exec } from "./exec.ts";
 import { Iptables } from "./iptables.ts";
-import { isPermissionProblem, NEEDS_RIGHTS, probeIptables } from "./iptables_variant.ts";
+import { isPermissionProblem } from "./iptables_refusal.ts";
+import { holdsProxyRules, NEEDS_RIGHTS, probeIptables } from "./iptables_variant.ts";
 import { type NodeSysctls, requireIpv6 } from "./node_sysctls.ts";
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
@@ -16,6 +17,8 @@ const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 export interface RefusedFamily {
   readonly family: IpFamily;
   readonly reason: string;
+  /** True if rules of a service proxy are there all the same, which nobody looks after. */
+  readonly hasRules: boolean;
 }
 
 /** What finding out the families needs. */
@@ -36,6 +39,7 @@ export interface UsableFamiliesOptions {
  * The families that work here, each with its programs.
  *
  * @throws {UnsupportedError} if the primary one is not among them
+ * @throws {ExecError} if nobody can tell whether one of them works
  */
 export async function usableFamilies(
   exec: Exec,
@@ -53,7 +57,7 @@ export async function usableFamilies(
     } catch (error) {
       if (!(error instanceof UnsupportedError)) throw error;
       refused.set(family, error.message);
-      onRefused({ family, reason: error.message });
+      onRefused({ family, reason: error.message, hasRules: await holdsProxyRules(probing, family, variant) });
     }
   }
   const reason = refused.get(primaryFamily);

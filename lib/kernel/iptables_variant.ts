@@ -9,6 +9,7 @@ import type { IpFamily } from "../model/objects.ts";
 import type { Exec, ExecResult } from "./exec.ts";
 import type { IptablesOptions, IptablesPrograms } from "./iptables.ts";
 import { isLockBusy } from "./iptables_lock.ts";
+import { isPermissionProblem } from "./iptables_refusal.ts";
 import {
   type IptablesVariant,
   type IptablesVersion,
@@ -64,6 +65,7 @@ export async function chooseIptablesVariant(exec: Exec, triesDefault = true): Pr
  * The programs of one family that speak `variant`.
  *
  * @throws {UnsupportedError} if there are none
+ * @throws {ExecError} if there are some that do not say what they speak
  */
 export async function probeIptables(
   exec: Exec,
@@ -72,18 +74,49 @@ export async function probeIptables(
 ): Promise<IptablesFound> {
   const candidates = [iptablesPrograms(family), iptablesPrograms(family, variant)];
   const seen: string[] = [];
+  let unclear: ExecError | null = null;
   for (const programs of candidates) {
-    const found = await readVersion(exec, programs.command);
+    const found = await askVersion(exec, programs.command);
+    if (found instanceof ExecError) {
+      unclear ??= found;
+      continue;
+    }
     if (found?.variant === variant) return { family, variant, version: found.version, programs };
     seen.push(`${programs.command}: ${found === null ? "missing" : `${found.version} (${found.variant})`}`);
   }
+  if (unclear !== null) throw unclear;
   throw new UnsupportedError(`${family} through iptables`, `the ${variant} variant`, seen.join(", "));
 }
 
 /** Version and variant of a program; null if it is missing or prints something else. */
-export async function readVersion(exec: Exec, program: string): Promise<IptablesVersion | null> {
-  const result = await runIfThere(exec, [program, "--version"]);
-  return result === null || result.code !== 0 ? null : parseIptablesVersion(result.stdout);
+async function readVersion(exec: Exec, program: string): Promise<IptablesVersion | null> {
+  const found = await askVersion(exec, program);
+  return found instanceof ExecError ? null : found;
+}
+
+/** Null: it is missing. An error: it is there, but does not say. */
+async function askVersion(exec: Exec, program: string): Promise<IptablesVersion | ExecError | null> {
+  const argv = [program, "--version"];
+  const result = await runIfThere(exec, argv);
+  if (result === null) return null;
+  const version = result.code === 0 ? parseIptablesVersion(result.stdout) : null;
+  return version ??
+    new ExecError(argv, result.code, result.stderr || `it printed no version: ${result.stdout}`);
+}
+
+/** True if there are chains of a service proxy; false, too, where nobody can tell. */
+export async function holdsProxyRules(
+  exec: Exec,
+  family: IpFamily,
+  variant: IptablesVariant,
+): Promise<boolean> {
+  try {
+    const present = await readHints(exec, family, variant, PROXY_CHAINS);
+    return PROXY_CHAINS.some((chain) => present.has(chain));
+  } catch (error) {
+    if (error instanceof ExecError) return false;
+    throw error;
+  }
 }
 
 async function readHints(
@@ -137,13 +170,6 @@ function defaultChoice({ variant }: IptablesVersion): VariantChoice {
   return { variant, reason: `${variant} is the system's default` };
 }
 
-const PERMISSION_REGEXP = /[Pp]ermission denied|Operation not permitted|you must be root/;
-
-/** True if what iptables says is about the rights of the process, whatever it was asked for. */
-export function isPermissionProblem(text: string): boolean {
-  return PERMISSION_REGEXP.test(text);
-}
-
 /** What to do about an iptables that no process without more rights could use. */
 export const NEEDS_RIGHTS = "run needs root or CAP_NET_ADMIN";
 
@@ -176,6 +202,7 @@ async function listProblem(
     found = await probeIptables(exec, family, variant);
   } catch (error) {
     if (error instanceof UnsupportedError) return "missing";
+    if (error instanceof ExecError && !error.isInconclusive()) return { problem: error.message };
     throw error;
   }
   const argv = [found.programs.command, ...waitArgs(found.version), "-S", "POSTROUTING", "-t", "nat"];

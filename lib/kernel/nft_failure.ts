@@ -58,6 +58,13 @@ export function nftFailureKind(error: ExecError): NftFailureKind {
   return PERMISSION_REGEXP.test(stderr) ? "permission" : "rejected";
 }
 
+/** True if the failure is an answer: nft complains of a line, or of a kernel or rights without which no text would do. */
+export function saysWhy(error: ExecError): boolean {
+  const kind = nftFailureKind(error);
+  if (kind !== "rejected") return kind === "permission";
+  return nftComplaints(error.stderr).length > 0 || isWithoutNftables(error) || isWithoutFamily(error);
+}
+
 /** True if something was to be added that is there already, with another value. */
 export function alreadyExists(error: ExecError): boolean {
   return error.stderr.includes("File exists");

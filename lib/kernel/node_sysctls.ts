@@ -84,7 +84,7 @@ async function readAhead(exec: Exec, names: readonly string[]): Promise<Map<stri
     const found = await readSysctls(exec, [...new Set([...names, DISABLE_IPV6])]);
     return new Map([...found].filter((entry): entry is [string, string] => entry[1] !== null));
   } catch (error) {
-    if (!(error instanceof ExecError) || error.isMissing()) throw error;
+    if (!(error instanceof ExecError) || error.isMissing() || error.isInconclusive()) throw error;
     return new Map();
   }
 }

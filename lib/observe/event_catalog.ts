@@ -80,6 +80,14 @@ export function modeFallbackEvent(
   return startWarning(node, "ProxyModeFallback", `cannot run mode ${wanted}, running mode ${used}: ${why}`);
 }
 
+/** Something counts on an IP family that the node cannot have. */
+export function familyNotServedEvent(
+  node: string,
+  { family, use, reason }: { readonly family: string; readonly use: string; readonly reason: string },
+): ProxyEvent {
+  return startWarning(node, "IPFamilyNotServed", `cannot serve ${family}, although ${use}: ${reason}`);
+}
+
 /** A changed configuration is wrong, and the former one stays in force. */
 export function configRefusedEvent(node: string, problem: string): ProxyEvent {
   return {

@@ -31,6 +31,8 @@ export interface HealthStateOptions {
   /** A watch that was silent for longer than this is a dead one, in milliseconds. @default {180000} */
   readonly watchLimitMs?: number;
   readonly clock: HealthClock;
+  /** Those that the node cannot have, and why. @default {[]} */
+  readonly refused?: readonly { readonly family: IpFamily; readonly reason: string }[] | undefined;
 }
 
 /** One answer of the health server. */
@@ -65,11 +67,16 @@ export class HealthState {
   readonly #watchLimitMs: number;
   readonly #families: ReadonlyMap<IpFamily, FamilyHealth>;
   readonly #heard = new Map<ResourceKind, Moment>();
+  /** Families that the node cannot have: no failure of the proxy, but whoever asks is told. */
+  readonly #unserved: Map<IpFamily, { readonly reason: string; readonly use?: string }>;
   #nodeEligible = true;
   #restored: RestoredState | null = null;
 
-  constructor({ families, syncPeriodMs, watchLimitMs = WATCH_LIMIT_MS, clock }: HealthStateOptions) {
+  constructor(
+    { families, syncPeriodMs, watchLimitMs = WATCH_LIMIT_MS, clock, refused = [] }: HealthStateOptions,
+  ) {
     this.#clock = clock;
+    this.#unserved = new Map(refused.map(({ family, reason }) => [family, { reason }]));
     this.#timeoutMs = 2 * syncPeriodMs;
     this.#watchLimitMs = watchLimitMs;
     this.#families = new Map(
@@ -124,6 +131,12 @@ export class HealthState {
     this.#restored = state;
   }
 
+  /** Something counts on a family that the node cannot have. */
+  setUse(family: IpFamily, use: string): void {
+    const unserved = this.#unserved.get(family);
+    if (unserved !== undefined) this.#unserved.set(family, { ...unserved, use });
+  }
+
   /** False if a sync of some family has been waiting for too long. Nothing about the Node. */
   get isProxyHealthy(): boolean {
     const nowMs = this.#clock.nowMs();
@@ -165,7 +178,16 @@ export class HealthState {
       reasons.push(`${snapshot.kinds.join(", ")}: ${snapshotReason(snapshot)}`);
     }
     const ready = reasons.length === 0;
-    const body = { ready, reasons, currentTime: formatRfc3339(now.epochMs), families, watches, snapshot };
+    const unserved = this.#unserved.size === 0 ? undefined : Object.fromEntries(this.#unserved);
+    const body = {
+      ready,
+      reasons,
+      currentTime: formatRfc3339(now.epochMs),
+      families,
+      unserved,
+      watches,
+      snapshot,
+    };
     return { status: ready ? 200 : 503, body: JSON.stringify(body) };
   }
 

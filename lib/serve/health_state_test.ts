@@ -124,6 +124,27 @@ Deno.test(
   },
 );
 
+Deno.test(
+  "a family that the node cannot have is told with what counts on it, and makes nothing unready",
+  PURE,
+  () => {
+    const health = new HealthState({
+      families: ["IPv4"],
+      refused: [{ family: "IPv6", reason: "IPv6 is off" }],
+      syncPeriodMs: 30_000,
+      clock: { nowMs: () => 0, epochMs: () => EPOCH_MS },
+    });
+    health.started();
+    health.synced("IPv4");
+    const unserved = (): unknown => JSON.parse(health.readyz().body).unserved;
+    assertEquals(unserved(), { IPv6: { reason: "IPv6 is off" } });
+    health.setUse("IPv6", "Node node-a has the address fd00::1");
+    assertEquals(unserved(), { IPv6: { reason: "IPv6 is off", use: "Node node-a has the address fd00::1" } });
+    assertEquals([statuses(health), reasons(health)], [[200, 200, 200], []]);
+    assertEquals(JSON.parse(synced().health.readyz().body).unserved, undefined);
+  },
+);
+
 Deno.test("each watch that falls silent makes it unready, and nothing else", PURE, () => {
   for (const kind of ["services", "endpointslices", "nodes"] as const) {
     const { health, clock } = synced();

@@ -28,6 +28,8 @@ export interface NodeServersOptions {
   readonly periods: SyncPeriods;
   /** The families that are proxied. */
   readonly families: readonly IpFamily[];
+  /** Those that the node cannot have, and why. */
+  readonly refused?: readonly { readonly family: IpFamily; readonly reason: string }[] | undefined;
   readonly metrics: ProxyMetrics;
   readonly log: Logger;
   /** The log's, for `PUT /debug/flags/v`. */
@@ -58,9 +60,10 @@ export class NodeServers {
   #node: NodeObject | null = null;
 
   constructor(options: NodeServersOptions) {
-    const { families, periods, metrics, log, config, interfaceIps = systemInterfaceIps } = options;
+    const { families, refused, periods, metrics, log, config, interfaceIps = systemInterfaceIps } = options;
     this.#options = options;
-    this.health = new HealthState({ families, syncPeriodMs: periods.syncPeriod, clock: systemHealthClock });
+    const { syncPeriod: syncPeriodMs } = periods;
+    this.health = new HealthState({ families, refused, syncPeriodMs, clock: systemHealthClock });
     this.#serviceHealth = new ServiceHealthServers({
       isProxyHealthy: () => this.health.isProxyHealthy,
       addresses: (family) => nodePortListenAddresses(family, config, this.#node, interfaceIps()),

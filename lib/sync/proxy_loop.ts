@@ -38,6 +38,8 @@ export interface ProxyLoopOptions {
   readonly nodeName: string;
   /** The own Node changed, or is gone. */
   readonly onNode: (node: NodeObject | undefined) => void;
+  /** A Service was added or changed, of whatever family. */
+  readonly onService?: (service: Service) => void;
   /** The networks of ServiceCIDRs changed; yields the families whose rules that changes. Absent: they do not matter. */
   readonly onServiceCidrs?: ((networks: readonly string[]) => readonly IpFamily[]) | undefined;
   readonly onRejected: (rejection: Rejection) => void;
@@ -152,6 +154,7 @@ export class ProxyLoop implements SourceSink {
   }
 
   #takeService(old: Service | undefined, current: Service | undefined, changed: Set<FamilyLane>): void {
+    if (current !== undefined) this.#options.onService?.(current);
     for (const lane of this.#options.lanes) {
       if (lane.tracker.updateService(old, current)) changed.add(lane);
       this.#options.changes?.service(lane.family, lane.tracker.pendingServiceCount);

@@ -34,7 +34,11 @@ export async function prepareIptables(context: ModeContext): Promise<PreparedMod
   const { variant, reason } = await chooseIptablesVariant(probing);
   log.info("Using iptables", { variant, reason });
   const { primaryFamily } = nodeIps(null, config.bindAddress);
-  const onRefused = (refused: RefusedFamily): void => log.info("IP family cannot be served", { ...refused });
+  const refused: RefusedFamily[] = [];
+  const onRefused = (family: RefusedFamily): void => {
+    refused.push(family);
+    log.info("IP family cannot be served", { family: family.family, reason: family.reason });
+  };
   const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused, probing });
   log.info(families.size === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
     families: [...families.keys()],
@@ -66,6 +70,7 @@ export async function prepareIptables(context: ModeContext): Promise<PreparedMod
   );
   return {
     proxiers,
+    refused,
     reconfigure: (node) =>
       proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, node))).map(({ family }) =>
         family

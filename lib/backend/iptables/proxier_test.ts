@@ -146,11 +146,13 @@ const UNUSABLE: readonly Unusable[] = [
     name: "only the primary family does not work",
     machine: {
       refuse: (program) =>
-        program.startsWith("iptables") ? { code: 3, stdout: "", stderr: "no table nat\n" } : undefined,
+        program.startsWith("iptables")
+          ? { code: 3, stdout: "", stderr: "Table does not exist (do you need to insmod?)\n" }
+          : undefined,
     },
     message:
       "the primary IP family IPv4 cannot be served: IPv4 is not supported here: needs a nat table that " +
-      'iptables can list, found Command "iptables -w 5 -S POSTROUTING -t nat" failed with status 3: no table nat',
+      'iptables can list, found Command "iptables -w 5 -S POSTROUTING -t nat" failed with status 3: Table does not exist (do you need to insmod?)',
   },
 ];
 

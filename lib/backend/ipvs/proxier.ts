@@ -38,7 +38,7 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
   const schedulers = await requireIpvs(ipvs, config);
   const { variant, reason, families, refused } = await requireRules(context);
   log.info("Using IPVS", { iptables: variant, reason });
-  for (const family of refused) log.info("IP family cannot be served", { ...family });
+  for (const { family, reason } of refused) log.info("IP family cannot be served", { family, reason });
   await setIpvsSysctls(config, { sysctls, release: kernelRelease(), log });
   await setTimeouts(ipvs, config, log);
   // Last: where something else is missing, nothing of ours is left.
@@ -68,6 +68,7 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
   );
   return {
     proxiers,
+    refused,
     reconfigure: (object) =>
       proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, object))).map(({ family }) =>
         family

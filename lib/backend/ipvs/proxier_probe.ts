@@ -47,7 +47,7 @@ interface ProbeSet {
  *
  * @param searches false: what is missing is not looked for
  * @throws {UnsupportedError} naming the modules that are missing
- * @throws {ExecError} if something is missing that is not looked for
+ * @throws {ExecError} if something is missing that is not looked for, or nobody can tell
  */
 export async function requireSetsAndMatches(
   exec: Exec,
@@ -139,7 +139,7 @@ async function findMissing<T>(
     await use(things);
     return null;
   } catch (error) {
-    if (!(error instanceof ExecError) || !searches) throw error;
+    if (!(error instanceof ExecError) || !searches || error.isInconclusive()) throw error;
     failure = error;
   }
   const modules: string[] = [];
@@ -148,7 +148,7 @@ async function findMissing<T>(
     try {
       await use([thing]);
     } catch (error) {
-      if (!(error instanceof ExecError)) throw error;
+      if (!(error instanceof ExecError) || error.isInconclusive()) throw error;
       if (modules.length === 0) first = error;
       const module = moduleOf(thing);
       if (!modules.includes(module)) modules.push(module);

@@ -11,7 +11,11 @@ import { prepareIpvs } from "./proxier.ts";
 const NONE = { permissions: "none" } as const;
 const OK: ExecResult = { code: 0, stdout: "", stderr: "" };
 const VERSION: ExecResult = { ...OK, stdout: "iptables v1.8.9 (legacy)\n" };
-const NO_NAT: ExecResult = { code: 3, stdout: "", stderr: "can't initialize ip6tables table `nat'\n" };
+const NO_NAT: ExecResult = {
+  code: 3,
+  stdout: "",
+  stderr: "can't initialize ip6tables table `nat': Table does not exist (do you need to insmod?)\n",
+};
 
 /** A node where IPVS never ran, as far as a start asks. */
 class Machine implements Exec {

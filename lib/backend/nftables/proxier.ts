@@ -7,12 +7,13 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../errors.ts";
 import { NEEDS_RIGHTS } from "../../kernel/iptables_variant.ts";
 import { isAtLeast } from "../../kernel/iptables_version.ts";
-import { Nft } from "../../kernel/nft.ts";
+import { Nft, nftFamily } from "../../kernel/nft.ts";
 import {
   describeNftFailure,
   isWithoutNftables,
   nftComplaints,
   nftFailureKind,
+  saysWhy,
 } from "../../kernel/nft_failure.ts";
 import { requireIpv6 } from "../../kernel/node_sysctls.ts";
 import { cidrContains, type Ip } from "../../model/ip.ts";
@@ -22,6 +23,7 @@ import type { Logger } from "../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../mode.ts";
 import { NftablesProxier, type NftablesSettings } from "./apply.ts";
 import { TrafficReader } from "./apply_traffic.ts";
+import { TABLE_NAME } from "./chains.ts";
 import { neededFeatures } from "./features.ts";
 import { probeText } from "./probe_plan.ts";
 import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "./settings.ts";
@@ -36,6 +38,7 @@ const MIN_NFT_VERSION = "1.0.1";
  * Probes the node and prepares it.
  *
  * @throws {UnsupportedError} naming what is missing, if nftables does not work for the primary family
+ * @throws {ExecError} if nobody can tell what works
  */
 export async function prepareNftables(context: ModeContext): Promise<PreparedMode> {
   const { exec, config, log, sysctls } = context;
@@ -64,7 +67,22 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
   log.info(families.size === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
     families: [...families.keys()],
   });
-  return makeProxiers({ nft, config, log, families });
+  const refusals = [...refused].map(async ([family, { message }]) => ({
+    family,
+    reason: message,
+    hasRules: await holdsRules(nft, family),
+  }));
+  return makeProxiers({ nft, config, log, families, refused: await Promise.all(refusals) });
+}
+
+/** True if our table is there; false, too, where nobody can tell. */
+async function holdsRules(nft: Nft, family: IpFamily): Promise<boolean> {
+  try {
+    return await nft.hasTable(nftFamily(family), TABLE_NAME);
+  } catch (error) {
+    if (error instanceof ExecError) return false;
+    throw error;
+  }
 }
 
 /** What nft and the kernel can do for one family. */
@@ -81,7 +99,9 @@ interface ProxierParts {
   readonly families: ReadonlyMap<IpFamily, NodeNft>;
 }
 
-function makeProxiers({ nft, config, log, families }: ProxierParts): PreparedMode {
+function makeProxiers(
+  { nft, config, log, families, refused }: ProxierParts & Pick<PreparedMode, "refused">,
+): PreparedMode {
   const told = new Set<string>();
   const settingsOf = (family: IpFamily, node: NodeObject | null): NftablesSettings => {
     const { options, problem } = configuredNftables(config, family, node);
@@ -108,6 +128,7 @@ function makeProxiers({ nft, config, log, families }: ProxierParts): PreparedMod
   const serviceTraffic = trafficOf(proxiers, { nft, config, log, families });
   return {
     proxiers,
+    refused,
     ...(serviceTraffic === undefined ? {} : { serviceTraffic }),
     reconfigure: (node) =>
       proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, node)))
@@ -169,7 +190,7 @@ async function requireNft(nft: Nft): Promise<string | null> {
   try {
     version = await nft.version();
   } catch (error) {
-    if (!(error instanceof ExecError)) throw error;
+    if (!(error instanceof ExecError) || error.isInconclusive()) throw error;
     const message = error.isMissing()
       ? "install nftables (not on PATH: nft)"
       : `nft does not work here: ${error.message}`;
@@ -207,12 +228,17 @@ async function probeFamily(
   throw await missingFeature(nft, options.family, failure, version);
 }
 
+/**
+ * Null if nft takes the text.
+ *
+ * @throws {ExecError} if nobody can tell: nft was killed, hung, or fails without saying why
+ */
 async function checkFailure(nft: Nft, text: string): Promise<ExecError | null> {
   try {
     await nft.check(text);
     return null;
   } catch (error) {
-    if (error instanceof ExecError) return error;
+    if (error instanceof ExecError && saysWhy(error)) return error;
     throw error;
   }
 }

@@ -65,6 +65,43 @@ Deno.test("a node that has everything gets both families, and dry runs change no
   assert(nft.runs.length <= 3, `${nft.runs.length} programs`);
 });
 
+/** Words of the failure of every dry run for IPv6, and whether IPv6 is absent then. */
+const IPV6_FAILURES: readonly [stderr: string, code: number, absent: boolean][] = [
+  [
+    "/dev/stdin:1:1-9: Error: Could not process rule: Operation not supported\nadd table ip6 x\n^^^\n",
+    1,
+    true,
+  ],
+  ["Error: Could not process rule: Cannot allocate memory\n", 1, false],
+  ["netlink: Error: cache initialization failed: Interrupted system call\n", 1, false],
+  ["", 1, false],
+  ["", 137, false],
+  ["what else", 1, false],
+];
+for (const [stderr, code, absent] of IPV6_FAILURES) {
+  Deno.test(
+    `IPv6 after ${code} ${JSON.stringify(stderr)}: ${absent ? "absent" : "nobody knows"}`,
+    NONE,
+    async () => {
+      const fail: Machine["fail"] = (_argv, stdin) =>
+        stdin.includes("ip6") ? { code, stdout: "", stderr } : undefined;
+      const { prepare } = machine({ fail });
+      if (!absent) return void await assertRejects(prepare, ExecError);
+      const { proxiers, refused } = await prepare();
+      assertEquals([proxiers.map(({ family }) => family), refused.map(({ family }) => family)], [["IPv4"], [
+        "IPv6",
+      ]]);
+    },
+  );
+}
+
+Deno.test("a family that is refused with its table in place is said to have rules", NONE, async () => {
+  const { nft, prepare } = machine({ disableIpv6: "1" });
+  assertEquals((await prepare()).refused.map(({ hasRules }) => hasRules), [false]);
+  await nft.run(["nft", "-f", "-"], { stdin: "add table ip6 kproxy\n" });
+  assertEquals((await prepare()).refused.map(({ hasRules }) => hasRules), [true]);
+});
+
 Deno.test("the program, its version and its rights", NONE, async () => {
   const permission = (line: string) =>
     `/dev/stdin:1:1-9: Error: Could not process rule: Operation not permitted\n${line}\n`;

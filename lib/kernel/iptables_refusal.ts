@@ -1,0 +1,43 @@
+/**
+ * What iptables says where it can never work, as long as the node is what it is.
+ *
+ * @module
+ */
+import type { ExecError } from "../errors.ts";
+
+const PERMISSION_REGEXP = /[Pp]ermission denied|Operation not permitted|you must be root/;
+
+/** Whatever keeps the file from being opened does not pass by waiting. */
+const NO_LOCK_FILE_REGEXP = /can't open lock file/;
+
+/**
+ * No table, no family, no protocol of this kind in the kernel: the legacy variant's words, then those of nft's, the last of
+ * which tells of a table that somebody filled with rules iptables has no words for.
+ */
+const NOT_IN_KERNEL_REGEXP = new RegExp(
+  [
+    "Table does not exist",
+    "do you need to insmod",
+    "Module is wrong version",
+    "Address family not supported",
+    "Protocol not (supported|available|found)",
+    "Operation not supported",
+    "Function not implemented",
+    "Failed to initialize nft",
+    "Could not fetch rule set generation id",
+    "(TABLE|CHAIN)_ADD failed \\((No such file or directory|Invalid argument)",
+    "table `[^']*' is incompatible, use 'nft' tool",
+  ].join("|"),
+);
+
+/** True if what iptables says is about the rights of the process, whatever it was asked for. */
+export function isPermissionProblem(text: string): boolean {
+  return PERMISSION_REGEXP.test(text);
+}
+
+/** True if the kernel lacks what was asked for, or this process the right to it; false if nobody can tell from this failure. */
+export function saysUnusable(error: ExecError): boolean {
+  const { stderr } = error;
+  return !error.isInconclusive() &&
+    (isPermissionProblem(stderr) || NO_LOCK_FILE_REGEXP.test(stderr) || NOT_IN_KERNEL_REGEXP.test(stderr));
+}

@@ -1,0 +1,90 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { FakeIptables } from "../../tests/support/fake_iptables.ts";
+import { ExecError } from "../errors.ts";
+import type { IpFamily } from "../model/objects.ts";
+import type { Exec, ExecResult } from "./exec.ts";
+import { type RefusedFamily, usableFamilies } from "./iptables_families.ts";
+import { UNKNOWN_SYSCTLS } from "./node_sysctls.ts";
+
+type Answer = ExecResult | ExecError;
+
+function failing(code: number, stderr: string): ExecResult {
+  return { code, stdout: "", stderr: `${stderr}\n` };
+}
+
+/** Words of kernels without the family, as both variants print them, and one that needs no program to tell. */
+const ABSENT: readonly Answer[] = [
+  failing(
+    3,
+    "ip6tables v1.8.9 (legacy): can't initialize ip6tables table `nat': Table does not exist (do you need to insmod?)",
+  ),
+  failing(
+    3,
+    "ip6tables v1.8.9 (legacy): can't initialize ip6tables table `nat': Address family not supported by protocol",
+  ),
+  failing(3, "ip6tables v1.8.9 (legacy): can't initialize ip6tables table `nat': Protocol not available"),
+  failing(1, "ip6tables: Failed to initialize nft: Protocol not supported"),
+  failing(1, "ip6tables v1.8.9 (nf_tables): Could not fetch rule set generation id: Invalid argument"),
+  failing(4, "ip6tables v1.8.9 (nf_tables):  TABLE_ADD failed (Operation not supported): table nat"),
+  failing(
+    4,
+    "ip6tables v1.8.9 (nf_tables):  CHAIN_ADD failed (No such file or directory): chain POSTROUTING",
+  ),
+  failing(1, "ip6tables v1.8.9 (nf_tables): table `nat' is incompatible, use 'nft' tool."),
+  new ExecError(["ip6tables"], -1, "entity not found"),
+];
+/** What a machine in trouble, or a program that is not what it was, leads to. */
+const UNCLEAR: readonly Answer[] = [
+  new ExecError(["ip6tables"], 137, ""),
+  new ExecError(["ip6tables"], 139, ""),
+  new ExecError(["ip6tables"], -2, "Resource temporarily unavailable (os error 11)"),
+  new ExecError(["ip6tables"], 143, "", { timedOutMs: 30_000 }),
+  failing(3, "ip6tables v1.8.9 (legacy): can't initialize ip6tables table `nat': Cannot allocate memory"),
+  failing(
+    1,
+    "ip6tables v1.8.9 (nf_tables): Could not fetch rule set generation id: No buffer space available",
+  ),
+  failing(
+    127,
+    "ip6tables: error while loading shared libraries: libmnl.so.0: cannot open shared object file",
+  ),
+  failing(1, ""),
+  failing(0, ""),
+];
+
+/** The families in use, and those refused, where the IPv6 programs answer every question like this. */
+async function families(answer: Answer): Promise<[readonly IpFamily[], readonly IpFamily[]]> {
+  const fake = new FakeIptables();
+  const exec: Exec = {
+    run: (argv, options) => {
+      if (!argv[0]?.startsWith("ip6tables")) return fake.run(argv, options);
+      // A kernel without the family still has programs that tell their version.
+      if (ABSENT.includes(answer) && argv.includes("--version") && !(answer instanceof ExecError)) {
+        return fake.run(argv, options);
+      }
+      return answer instanceof ExecError ? Promise.reject(answer) : Promise.resolve(answer);
+    },
+  };
+  const refused: RefusedFamily[] = [];
+  const found = await usableFamilies(exec, {
+    variant: "nft",
+    primaryFamily: "IPv4",
+    sysctls: UNKNOWN_SYSCTLS,
+    onRefused: (family) => refused.push(family),
+  });
+  return [[...found.keys()], refused.map(({ family }) => family)];
+}
+
+for (const answer of ABSENT) {
+  const words = answer.stderr.trim();
+  Deno.test(`a family is absent where its programs say: ${words}`, { permissions: "none" }, async () => {
+    assertEquals(await families(answer), [["IPv4"], ["IPv6"]]);
+  });
+}
+
+for (const answer of UNCLEAR) {
+  const words = answer instanceof ExecError ? answer.ending : `${answer.code} ${answer.stderr.trim()}`;
+  Deno.test(`nobody knows whether a family is there after: ${words}`, { permissions: "none" }, async () => {
+    await assertRejects(() => families(answer), ExecError);
+  });
+}
