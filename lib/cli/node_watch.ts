@@ -4,7 +4,8 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../config/types.ts";
-import { nodeIps, nodeZone } from "../model/node.ts";
+import { parseCidr } from "../model/ip.ts";
+import { nodeIps, nodeZone, unreadNode } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import type { FamilyRunner } from "../sync/family_runner.ts";
@@ -15,6 +16,8 @@ const NODE_MS = 30_000;
 /** How long mode NodeCIDR waits for the node's pod CIDRs, as kube-proxy does. */
 const POD_CIDRS_MS = 300_000;
 
+const RBAC_ADVICE = "grant get, list and watch of nodes in the ClusterRole (RBAC)";
+
 /** What a {@linkcode NodeWatch} needs. */
 export interface NodeWatchOptions {
   readonly config: KubeProxyConfiguration;
@@ -23,8 +26,13 @@ export interface NodeWatchOptions {
   readonly isNodeExpected: boolean;
   readonly runners: readonly FamilyRunner[];
   readonly mode: { reconfigure(node: NodeObject | null): readonly IpFamily[] };
+  /** Hears of a Node without any facts when rules must be made without the real one. */
+  readonly onUnread?: (node: NodeObject) => void;
   readonly log: Logger;
 }
+
+/** What the watch asks of the loop. */
+type NodeNews = Pick<ProxyLoop, "whenSynced" | "refusal">;
 
 /** Passes what the Node says on to the families. */
 export class NodeWatch {
@@ -33,6 +41,8 @@ export class NodeWatch {
   readonly #addresses = Promise.withResolvers<void>();
   #isKnown = false;
   #hasAddresses = false;
+  /** True once pod CIDRs are in use. */
+  #hasPodCidrs = false;
   /** True once it was said that the Node or its addresses are not there. */
   #wasMissed = false;
 
@@ -42,66 +52,123 @@ export class NodeWatch {
 
   /** The Node was added or changed; undefined: it is gone, and what it said last stays in force. */
   take(node: NodeObject | undefined, initialized: boolean): void {
-    const { runners, mode, log } = this.#options;
+    const { log } = this.#options;
     if (node === undefined) {
       log.warn("Own Node is gone, its last known facts stay in force");
       return;
     }
     this.#isKnown = true;
     this.#noteAddresses(node);
+    if (this.#options.config.detectLocalMode === "NodeCIDR" && !this.#takePodCidrs(node)) return;
+    this.#reconfigure(node, initialized);
+    if (node.podCIDRs.length > 0) this.#podCidrs.resolve();
+  }
+
+  #reconfigure(node: NodeObject, initialized: boolean): void {
+    const { runners, mode, log } = this.#options;
     try {
       const changed = new Set(mode.reconfigure(node));
       for (const runner of runners) {
         if (runner.tracker.setZone(nodeZone(node))) changed.add(runner.family);
-        if (!changed.has(runner.family)) continue;
-        log.info("Node changed what the rules depend on", { family: runner.family, node: node.name });
-        runner.requireFullSync();
-        if (initialized) runner.requestSync();
+        if (changed.has(runner.family)) runner.requireFullSync();
+        if (changed.has(runner.family) && initialized) runner.requestSync();
+      }
+      // Before the first syncs it changes nothing: there are no rules yet.
+      if (changed.size > 0 && initialized) {
+        log.info("Node changed what the rules depend on", { families: [...changed], node: node.name });
       }
     } catch (error) {
       log.error("Cannot use what the Node says", error, { node: node.name });
     }
-    if (node.podCIDRs.length > 0) this.#podCidrs.resolve();
+  }
+
+  /**
+   * False if local traffic of the primary family could not be told apart by them. At the start that ends it; later the former
+   * ones stay in force.
+   */
+  #takePodCidrs(node: NodeObject): boolean {
+    const { runners, config, log } = this.#options;
+    const only = runners.length === 1 ? runners[0]?.family : undefined;
+    const primary = only ?? nodeIps(node, config.bindAddress).primaryFamily;
+    const hasOne = node.podCIDRs.some((cidr) => parseCidr(cidr)?.family === primary);
+    if (node.podCIDRs.length === 0 || hasOne) {
+      this.#hasPodCidrs ||= hasOne;
+      return true;
+    }
+    const other = primary === "IPv4" ? "IPv6" : "IPv4";
+    const error = new Error(
+      `kube-proxy configuration is incorrect: cluster is ${primary}-${
+        only === undefined ? "primary" : "only"
+      } ` +
+        `but node.spec.podCIDRs contains only ${other} addresses (detectLocalMode NodeCIDR)`,
+    );
+    if (this.#hasPodCidrs) log.error("Cannot use the Node's new pod CIDRs", error, { node: node.name });
+    else this.#podCidrs.reject(error);
+    return false;
   }
 
   /**
    * Resolves when the first sync may run: the source has said whether there is a Node, or has not for 30 s; where
-   * `nodePortAddresses` names the primary address, when that is known, or is not after 30 s, because until then node ports
-   * would be open on every address; in mode NodeCIDR, when the pod CIDRs are known. What comes later is taken over then.
+   * `nodePortAddresses` names the primary address, when that is known, or is not after 30 s: without it no node port is open, and
+   * those of an earlier start would be closed; in mode NodeCIDR, when the pod CIDRs are known. What comes later is taken over then.
    *
    * @returns false if `signal` was aborted before: rules made from half of the facts would stay behind
-   * @throws {Error} in mode NodeCIDR if there are no pod CIDRs after 5 min
+   * @throws {Error} in mode NodeCIDR if there are no pod CIDRs after 5 min, or none of the primary family
    */
-  async whenReady(loop: Pick<ProxyLoop, "whenSynced">, signal: AbortSignal): Promise<boolean> {
+  async whenReady(loop: NodeNews, signal: AbortSignal): Promise<boolean> {
     const { config, log, nodeName, isNodeExpected } = this.#options;
     if (config.detectLocalMode === "NodeCIDR") {
       if (await within(this.#podCidrs.promise, POD_CIDRS_MS, signal)) return true;
       if (signal.aborted) return false;
+      const refusal = loop.refusal("nodes");
       throw new Error(
-        "Timed out waiting for the own Node to have spec.podCIDRs, which detectLocalMode NodeCIDR needs",
+        "Timed out waiting for the own Node to have spec.podCIDRs, which detectLocalMode NodeCIDR needs" +
+          (refusal === null ? "" : `; ${RBAC_ADVICE}: ${refusal}`),
       );
     }
     const deadlineMs = performance.now() + NODE_MS;
     const isListed = await within(loop.whenSynced("nodes"), NODE_MS, signal);
     if (signal.aborted) return false;
     if (!isListed) log.warn("Starting without knowing the own Node", { node: nodeName });
-    else if (isNodeExpected && !this.#hasAddresses) this.#sayMissing();
+    else if (isNodeExpected && !this.#hasAddresses) this.#sayMissing(loop.refusal("nodes"));
     if (!isNodeExpected || !needsPrimaryIp(config) || this.#hasAddresses) return true;
     const isThere = await within(this.#addresses.promise, deadlineMs - performance.now(), signal);
     if (signal.aborted) return false;
-    if (!isThere) {
-      const advice = "set --bind-address or --hostname-override";
-      log.warn("The primary address is not known, node ports are open on all addresses", { advice });
-    }
+    if (!isThere) this.#doWithoutAddress(loop.refusal("nodes"));
     return true;
   }
 
-  #sayMissing(): void {
+  /** Node ports open on every address would be reached from where they are not meant to be. */
+  #doWithoutAddress(refusal: string | null): void {
+    const { log, nodeName, onUnread } = this.#options;
+    this.#wasMissed = true;
+    log.warn(
+      "The primary address is not known: everything is served but node ports, which are open nowhere",
+      {
+        node: nodeName,
+        problem: refusal ?? undefined,
+        advice: refusal === null ? "set --bind-address or --hostname-override" : RBAC_ADVICE,
+      },
+    );
+    if (this.#isKnown) return;
+    const unread = unreadNode(nodeName);
+    this.#reconfigure(unread, false);
+    onUnread?.(unread);
+  }
+
+  #sayMissing(refusal: string | null): void {
     const { log, nodeName, config } = this.#options;
     this.#wasMissed = true;
     const awaited = needsPrimaryIp(config) ? `${NODE_MS / 1000}s` : undefined;
     if (this.#isKnown) log.warn("The own Node has no addresses yet", { node: nodeName, awaited });
-    else {
+    else if (refusal !== null) {
+      log.warn("The Node may not be read, so nothing is known of its addresses and zone", {
+        node: nodeName,
+        problem: refusal,
+        awaited,
+        advice: RBAC_ADVICE,
+      });
+    } else {
       const advice = "if it should have one, compare its name with --hostname-override";
       log.warn("There is no Node of this name, so nothing is known of its addresses and zone", {
         node: nodeName,

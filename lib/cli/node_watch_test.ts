@@ -1,9 +1,10 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
 import { defaultConfig } from "../config/defaults.ts";
 import type { DetectLocalMode } from "../config/types.ts";
 import type { NodeObject } from "../model/objects.ts";
-import { silentLogger } from "../observe/log.ts";
+import { nodeIps, nodePortAddresses } from "../model/node.ts";
+import { type LogValues, silentLogger } from "../observe/log.ts";
 import { NodeWatch } from "./node_watch.ts";
 
 const NODE: NodeObject = {
@@ -16,18 +17,27 @@ const NODE: NodeObject = {
   deleting: false,
 };
 const NO_NODE = "There is no Node of this name, so nothing is known of its addresses and zone";
-const ALL_OPEN = "The primary address is not known, node ports are open on all addresses";
+const MAY_NOT = "The Node may not be read, so nothing is known of its addresses and zone";
+const NONE_OPEN =
+  "The primary address is not known: everything is served but node ports, which are open nowhere";
+const FORBIDDEN = 'GET /api/v1/nodes: status 403: nodes is forbidden: User "x" cannot list resource "nodes"';
 
-const never = { whenSynced: () => new Promise<void>(() => {}) };
-const synced = { whenSynced: () => Promise.resolve() };
+const never = { whenSynced: () => new Promise<void>(() => {}), refusal: () => null };
+const synced = { whenSynced: () => Promise.resolve(), refusal: () => null };
+/** A server that answers for the Node with 403. */
+const refused = { ...synced, refusal: () => FORBIDDEN };
 
 function nodeWatch(
   detectLocalMode: DetectLocalMode,
   warnings: string[] = [],
-  { nodePortAddresses = null, bindAddress = "0.0.0.0", isNodeExpected = true }: {
+  { nodePortAddresses = null, bindAddress = "0.0.0.0", isNodeExpected = true, nodes = [], told = {} }: {
     nodePortAddresses?: string[] | null;
     bindAddress?: string;
     isNodeExpected?: boolean;
+    /** Gets what the rules are made from. */
+    nodes?: (NodeObject | null)[];
+    /** Gets the values of the last warning. */
+    told?: { values?: LogValues | undefined };
   } = {},
 ): NodeWatch {
   return new NodeWatch({
@@ -35,8 +45,19 @@ function nodeWatch(
     nodeName: "node-a",
     isNodeExpected,
     runners: [],
-    mode: { reconfigure: () => [] },
-    log: { ...silentLogger, warn: (message) => warnings.push(message) },
+    mode: {
+      reconfigure: (node) => {
+        nodes.push(node);
+        return [];
+      },
+    },
+    log: {
+      ...silentLogger,
+      warn: (message, values) => {
+        warnings.push(message);
+        told.values = values;
+      },
+    },
   });
 }
 
@@ -109,9 +130,74 @@ Deno.test("the primary address is waited for until the Node has one, or for 30 s
   assertEquals([ready, warnings], [false, ["The own Node has no addresses yet"]]);
   watch.take({ ...NODE, addresses: [{ type: "InternalIP", address: "192.0.2.1" }] }, false);
   assertEquals(await waiting, true);
-
-  const late: string[] = [];
-  const never = nodeWatch("ClusterCIDR", late, primary).whenReady(synced, signal);
-  await time.tickAsync(30_000);
-  assertEquals([await never, late], [true, [NO_NODE, ALL_OPEN]]);
 });
+
+const UNREAD: readonly [why: string, loop: typeof synced | typeof refused, first: string, advice: RegExp][] =
+  [
+    ["does not have", synced, NO_NODE, /--hostname-override/],
+    ["does not let be read", refused, MAY_NOT, /RBAC/],
+  ];
+for (const [why, loop, first, advice] of UNREAD) {
+  Deno.test(`without an address of a Node that the API server ${why}, no node port is open until there is one`, async () => {
+    using time = new FakeTime();
+    const { signal } = new AbortController();
+    const warnings: string[] = [];
+    const nodes: (NodeObject | null)[] = [];
+    const told: { values?: LogValues | undefined } = {};
+    const watch = nodeWatch("ClusterCIDR", warnings, { nodePortAddresses: ["primary"], nodes, told });
+    const ready = watch.whenReady(loop, signal);
+    await time.tickAsync(30_000);
+    assertEquals([await ready, warnings], [true, [first, NONE_OPEN]]);
+    assertMatch(String(told.values?.["advice"]), advice);
+    assertEquals(told.values?.["problem"], loop === refused ? FORBIDDEN : undefined);
+    watch.take({ ...NODE, addresses: [{ type: "InternalIP", address: "192.0.2.1" }] }, true);
+    const open = nodes.map((node) => {
+      const { matchAll, cidrs } = nodePortAddresses("IPv4", ["primary"], nodeIps(node, "0.0.0.0"));
+      return [matchAll, cidrs.map(({ text }) => text)];
+    });
+    assertEquals(open, [[false, []], [false, ["192.0.2.1/32"]]]);
+  });
+}
+
+const POD_CIDRS: readonly [
+  addresses: readonly string[],
+  podCIDRs: readonly string[],
+  problem: string | null,
+][] = [
+  [["192.0.2.1"], ["10.244.0.0/24"], null],
+  [["192.0.2.1", "fd00::1"], ["10.244.0.0/24"], null],
+  [["192.0.2.1", "fd00::1"], ["fd00:244::/64", "10.244.0.0/24"], null],
+  [[], ["10.244.0.0/24"], null],
+  [
+    ["192.0.2.1", "fd00::1"],
+    ["fd00:244::/64"],
+    "cluster is IPv4-primary but node.spec.podCIDRs contains only IPv6",
+  ],
+  [
+    ["fd00::1", "192.0.2.1"],
+    ["10.244.0.0/24"],
+    "cluster is IPv6-primary but node.spec.podCIDRs contains only IPv4",
+  ],
+];
+for (const [addresses, podCIDRs, problem] of POD_CIDRS) {
+  Deno.test(`mode NodeCIDR with addresses ${addresses} and pod CIDRs ${podCIDRs}`, async () => {
+    const nodes: (NodeObject | null)[] = [];
+    const watch = nodeWatch("NodeCIDR", [], { nodes });
+    const ready = watch.whenReady(synced, new AbortController().signal);
+    const own = addresses.map((address) => ({ type: "InternalIP", address }));
+    const take = (): void => watch.take({ ...NODE, addresses: own, podCIDRs: [...podCIDRs] }, false);
+    if (problem === null) {
+      take();
+      assertEquals([await ready, nodes.length], [true, 1]);
+      // Those that come later and would not do leave the former ones in force.
+      const wrong = podCIDRs[0] === "10.244.0.0/24" ? "fd00:245::/64" : "10.245.0.0/24";
+      watch.take({ ...NODE, addresses: own, podCIDRs: [wrong] }, true);
+      assertEquals(nodes.length, podCIDRs.length === 2 ? 2 : 1);
+    } else {
+      const rejected = assertRejects(() => ready, Error, problem);
+      take();
+      await rejected;
+      assertEquals(nodes, []);
+    }
+  });
+}

@@ -84,7 +84,10 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   const runners = prepared.proxiers.map((proxier) =>
     makeRunner(proxier, life, { servers, ownNode, afterSyncs, report })
   );
-  const nodeWatch = makeNodeWatch(life, runners);
+  const nodeWatch = makeNodeWatch(life, runners, (unread) => {
+    servers.setNode(unread);
+    ownNode.set(unread);
+  });
   const unserved = new UnservedFamilies({
     refused: prepared.refused,
     nodeName: node,
@@ -152,9 +155,10 @@ async function endSyncs(runners: readonly FamilyRunner[], mode: PreparedMode): P
 function makeNodeWatch(
   { config, flags, node, prepared, log }: Life,
   runners: readonly FamilyRunner[],
+  onUnread: (node: NodeObject) => void,
 ): NodeWatch {
   const isNodeExpected = usesApiServer(config, flags.get("master") ?? "");
-  return new NodeWatch({ config, nodeName: node, isNodeExpected, runners, mode: prepared, log });
+  return new NodeWatch({ config, nodeName: node, isNodeExpected, runners, mode: prepared, onUnread, log });
 }
 
 function startRunners(runners: readonly FamilyRunner[], metrics: ProxyMetrics): void {

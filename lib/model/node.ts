@@ -24,6 +24,8 @@ export interface NodeIps {
   readonly IPv6: string;
   /** True if no address of the primary family is known, so that a loopback address stands in for it. */
   readonly primaryIsLoopback: boolean;
+  /** True if there should be a Node, and nothing tells an address of it. */
+  readonly areMissing: boolean;
 }
 
 /** The local addresses that node ports are served on, for one family. */
@@ -65,6 +67,11 @@ const ZERO_CIDRS = { IPv4: "0.0.0.0/0", IPv6: "::/0" } as const;
 const LOOPBACK_CIDRS = { IPv4: "127.0.0.0/8", IPv6: "::1/128" } as const;
 const IPV4_LOOPBACK_START: Ip = { family: "IPv4", text: "127.0.0.0", bytes: [127, 0, 0, 0] };
 
+/** Stands for a Node that there should be, and that cannot be read. */
+export function unreadNode(name: string): NodeObject {
+  return { kind: "Node", name, labels: {}, addresses: [], podCIDRs: [], taintKeys: [], deleting: false };
+}
+
 /** The node's zone, `""` if it has none or is not known. */
 export function nodeZone(node: NodeObject | null): string {
   return node?.labels[ZONE_LABEL] ?? "";
@@ -74,7 +81,7 @@ export function nodeZone(node: NodeObject | null): string {
  * Decides the node's IPs: internal addresses of the Node object before external ones, the first fixing the primary
  * family; a `bindAddress` that is not unspecified replaces the IP of its family and makes that family primary.
  *
- * @param node null if it could not be read
+ * @param node null if nothing says that there should be one
  */
 export function nodeIps(node: NodeObject | null, bindAddress: string): NodeIps {
   const ips: { IPv4: Ip | null; IPv6: Ip | null } = { IPv4: null, IPv6: null };
@@ -99,12 +106,15 @@ export function nodeIps(node: NodeObject | null, bindAddress: string): NodeIps {
     IPv4: ips.IPv4?.text ?? "127.0.0.1",
     IPv6: ips.IPv6?.text ?? "::1",
     primaryIsLoopback: primary === null || isLoopback(primary),
+    areMissing: node !== null && ips.IPv4 === null && ips.IPv6 === null,
   };
 }
 
 /**
  * Decides which local addresses of `family` serve node ports. If no entry is of the family, all of them do, even though
- * entries of the other family were given.
+ * entries of the other family were given; none if that is only because the address that `primary` stands for is not known.
+ *
+ * Source: kube-proxy 1.36 NewNodePortAddresses; differs: there all of them serve node ports where the Node cannot be read.
  *
  * @param configured CIDRs of either family and the words `all`, `localhost` and `primary`; null or empty for the default
  * @param ownIps what `primary` stands for; loopback addresses do not count
@@ -120,7 +130,11 @@ export function nodePortAddresses(
     const cidr = cidrOfEntry(entry, family, ownIps);
     if (cidr?.family === family) candidates.push(cidr);
   }
-  if (candidates.length === 0) candidates.push(mustParseCidr(ZERO_CIDRS[family]));
+  if (candidates.length === 0) {
+    const awaitsPrimary = ownIps?.areMissing === true && configured?.includes("primary") === true;
+    if (awaitsPrimary) return { matchAll: false, containsIPv4Loopback: false, cidrs: [] };
+    candidates.push(mustParseCidr(ZERO_CIDRS[family]));
+  }
 
   const cidrs: Cidr[] = [];
   let containsIPv4Loopback = false;

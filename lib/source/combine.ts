@@ -62,6 +62,7 @@ export class CombinedSource implements Source {
       },
       rejected: (rejection) => sink.rejected(rejection),
       heard: (kind) => sink.heard?.(kind),
+      refused: (kind, reason) => sink.refused?.(kind, reason),
       restored: (state) => sink.restored?.(state),
     };
   }

@@ -276,6 +276,10 @@ class RememberedState implements SourceSink {
     this.#sink.heard?.(kind);
   }
 
+  refused(kind: ResourceKind, reason: string): void {
+    this.#sink.refused?.(kind, reason);
+  }
+
   #takeChange(event: Exclude<SourceEvent, { type: "synced" }>, events: SourceEvent[]): void {
     const current = event.type === "delete" ? undefined : event.object;
     const identity = identityOf(event.type === "delete" ? event.old : event.object);

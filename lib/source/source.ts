@@ -34,6 +34,8 @@ export interface SourceSink {
   rejected(rejection: Rejection): void;
   /** The origin of this kind gave a sign of life, be it without a change. Sources without a connection never call it. */
   heard?(kind: ResourceKind): void;
+  /** The origin does not let objects of this kind be read: why, in its words. What it gives later is delivered all the same. */
+  refused?(kind: ResourceKind, reason: string): void;
   /**
    * Objects that were delivered are those of a snapshot, or would be if it were not too old; null: nothing is missing any more.
    * Only sources that keep one call it.

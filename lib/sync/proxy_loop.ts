@@ -57,6 +57,8 @@ export interface ProxyLoopOptions {
 export class ProxyLoop implements SourceSink {
   readonly #options: ProxyLoopOptions;
   readonly #synced = new Set<ResourceKind>();
+  /** Why kinds cannot be read. */
+  readonly #refusals = new Map<ResourceKind, string>();
   #gateOpen = false;
   #onSynced: ((kind: ResourceKind) => void)[] = [];
   readonly #serviceCidrs = new Map<string, ServiceCidr>();
@@ -85,6 +87,11 @@ export class ProxyLoop implements SourceSink {
     });
   }
 
+  /** Why the source was not let to read this kind; null if it was, or has not tried. */
+  refusal(kind: ResourceKind): string | null {
+    return this.#refusals.get(kind) ?? null;
+  }
+
   /** Lets syncs begin as soon as the first lists are in. */
   openGate(): void {
     if (this.#gateOpen) return;
@@ -101,7 +108,12 @@ export class ProxyLoop implements SourceSink {
     else for (const lane of changed) lane.requestSync();
   }
 
+  refused(kind: ResourceKind, reason: string): void {
+    this.#refusals.set(kind, reason);
+  }
+
   heard(kind: ResourceKind): void {
+    this.#refusals.delete(kind);
     this.#options.onHeard?.(kind);
   }
 

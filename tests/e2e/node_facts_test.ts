@@ -150,8 +150,8 @@ async function firstSynced(kproxy: KproxyProcess): Promise<void> {
 /** Resolves when IPv4 has synced what a change of the Node, told after line `from`, changed. */
 async function nodeChangeSynced(kproxy: KproxyProcess, from: number): Promise<void> {
   await kproxy.until("the sync of a changed Node", (lines) => {
-    const told = lines.findIndex(({ msg, family }) =>
-      msg === "Node changed what the rules depend on" && family === "IPv4"
+    const told = lines.findIndex(({ msg, families }) =>
+      msg === "Node changed what the rules depend on" && String(families).includes("IPv4")
     );
     return told >= 0 &&
       lines.slice(told).some(({ msg, family }) => msg === "Synced rules" && family === "IPv4");
@@ -196,6 +196,19 @@ async function podCidrsChange(_t: Deno.TestContext, kapi: Kapi): Promise<void> {
     await nodeChangeSynced(kproxy, from);
     assertMatch(await agent.natRules(), /! -s 10\.244\.8\.0\/24 /);
     assertEquals((await kproxy.stop()).code, 0);
+  });
+}
+
+async function podCidrsOfTheOtherFamily(_t: Deno.TestContext, kapi: Kapi): Promise<void> {
+  await withAgent(kapi, async (agent) => {
+    await kapi.put(node(["192.0.2.10"], ["fd00:244:7::/64"]));
+    await using kproxy = await agent.start(["--detect-local-mode=NodeCIDR"], false);
+    assertEquals((await kproxy.ended()).code, 1, kproxy.log);
+    assertMatch(
+      kproxy.lines.at(-1)?.msg ?? "",
+      /^Error: kube-proxy configuration is incorrect: cluster is IPv4-primary but node\.spec\.podCIDRs contains only IPv6 addresses/,
+    );
+    assert(!(await agent.natRules()).includes("KUBE-SVC-"), "rules without knowing what is local");
   });
 }
 
@@ -261,6 +274,7 @@ const PARTS: readonly (readonly [name: string, run: (t: Deno.TestContext, kapi: 
   ["without a Node it serves and is healthy; one that comes, leaves or is deleted counts", nodeComesAndGoes],
   ["node ports on the primary address open when the Node has one, and move with it", primaryAddressMoves],
   ["in mode NodeCIDR rules wait for pod CIDRs, and follow other ones", podCidrsChange],
+  ["in mode NodeCIDR pod CIDRs of the other family alone end the start", podCidrsOfTheOtherFamily],
 ];
 
 e2eTest("kproxy run and the cluster's word on its node, by a real API server", NEEDS, async (t) => {

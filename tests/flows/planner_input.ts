@@ -52,7 +52,7 @@ export function plannerOptions(
   configured: readonly string[] | null,
 ): PlannerOptions {
   const primaryFamily: IpFamily = "IPv4";
-  const ownIps = { primaryFamily, ...options.nodeIps, primaryIsLoopback: false };
+  const ownIps = { primaryFamily, ...options.nodeIps, primaryIsLoopback: false, areMissing: false };
   const addresses = nodePortAddresses(family, configured, ownIps);
   return {
     family,

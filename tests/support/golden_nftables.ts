@@ -18,6 +18,7 @@ const NODE_IPS = {
   IPv4: "192.0.2.10",
   IPv6: "2001:db8::10",
   primaryIsLoopback: false,
+  areMissing: false,
 } as const;
 
 /** The settings under which the examples of the reference were captured; IPv6 has what IPv4 has. */
