@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { parseIp } from "../model/ip.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UsageError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
@@ -42,6 +43,7 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
     paths: manifests,
     endpointsSource,
     log,
+    ownIps,
     ...(manifests.includes(STDIN_PATH) ? { stdin: standardInput() } : {}),
   });
   if (files !== null && !usesApiServer(config, master)) {
@@ -52,6 +54,15 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
   }
   const api = await openApi(config, options);
   return files === null ? api : new CombinedSource(files, api, (message) => log.info(message));
+}
+
+/** Devices whose addresses are cluster IPs: of IPVS mode, and of node-local DNS caches. */
+const SERVICE_DEVICES: readonly string[] = ["kube-ipvs0", "nodelocaldns"];
+
+/** The addresses of this machine, but for those that Services have here. */
+function ownIps(): readonly string[] {
+  return Deno.networkInterfaces().filter(({ name }) => !SERVICE_DEVICES.includes(name))
+    .map(({ address }) => parseIp(address)?.text ?? address);
 }
 
 /** Loads early what {@linkcode openSource} will need, in time that is spent waiting. What cannot be loaded is told there. */

@@ -15,6 +15,7 @@ import type {
   SlicePort,
 } from "../model/objects.ts";
 import type { Rejection } from "./source.ts";
+import { checkNoSpecialUse, refusedEndpointUse } from "./decode_addresses.ts";
 import {
   asObject,
   booleanAt,
@@ -70,7 +71,11 @@ export function decodeEndpointSlice(raw: unknown, options: DecodeOptions = {}): 
     addressType,
     serviceName,
     ports: decodeList(object, "ports", manifest ? decodeWrittenSlicePort : decodeSlicePort),
-    endpoints: decodeList(object, "endpoints", ENDPOINT_DECODERS[addressType]),
+    endpoints: decodeList(
+      object,
+      "endpoints",
+      (manifest ? WRITTEN_ENDPOINT_DECODERS : ENDPOINT_DECODERS)[addressType],
+    ),
     lastChangeTriggerTimeMs: inside("metadata", () => lastChangeTriggerTimeMs(metadata)),
   };
 }
@@ -102,11 +107,24 @@ function decodeWrittenSlicePort(raw: RawObject): SlicePort {
   return { name: name ?? "", port, protocol };
 }
 
-const ENDPOINT_DECODERS: Readonly<Record<typeof ADDRESS_TYPES[number], (raw: RawObject) => SliceEndpoint>> = {
+type EndpointDecoders = Readonly<Record<typeof ADDRESS_TYPES[number], (raw: RawObject) => SliceEndpoint>>;
+
+const ENDPOINT_DECODERS: EndpointDecoders = {
   IPv4: (raw) => decodeSliceEndpoint(raw, (text) => checkFamily(text, "IPv4")),
   IPv6: (raw) => decodeSliceEndpoint(raw, (text) => checkFamily(text, "IPv6")),
   FQDN: (raw) => decodeSliceEndpoint(raw, undefined),
 };
+
+const WRITTEN_ENDPOINT_DECODERS: EndpointDecoders = {
+  IPv4: (raw) => decodeSliceEndpoint(raw, (text) => checkWrittenAddress(text, "IPv4")),
+  IPv6: (raw) => decodeSliceEndpoint(raw, (text) => checkWrittenAddress(text, "IPv6")),
+  FQDN: ENDPOINT_DECODERS.FQDN,
+};
+
+function checkWrittenAddress(text: string, family: IpFamily): void {
+  checkFamily(text, family);
+  checkNoSpecialUse(text, refusedEndpointUse);
+}
 
 function checkFamily(text: string, family: IpFamily): void {
   if (parseIp(text)?.family === family) return;

@@ -4,7 +4,7 @@
  * @module
  */
 import { GRACEFUL_ANNOTATION, SCHEDULER_ANNOTATION } from "../model/ipvs_wishes.ts";
-import { parseCidr, parseIp } from "../model/ip.ts";
+import { parseCidr, parseIp, specialUse } from "../model/ip.ts";
 import type {
   IpFamily,
   LoadBalancerIngress,
@@ -12,6 +12,7 @@ import type {
   ServicePortSpec,
   TrafficPolicy,
 } from "../model/objects.ts";
+import { checkNoSpecialUse } from "./decode_addresses.ts";
 import {
   asObject,
   choiceAt,
@@ -180,6 +181,9 @@ function checkWrittenService(spec: ServiceSpec): void {
   if (spec.type === "ExternalName") return;
   if (spec.clusterIP === "") {
     throw new DecodeError("clusterIP", "is required in a file, where nothing allocates one (None: headless)");
+  }
+  for (const [index, text] of spec.clusterIPs.entries()) {
+    inside(index === 0 ? "clusterIP" : `clusterIPs[${index}]`, () => checkNoSpecialUse(text, specialUse));
   }
   for (const [index, text] of spec.externalIPs.entries()) {
     inside(`externalIPs[${index}]`, () => checkIp(text));

@@ -8,12 +8,14 @@ import { parseIp } from "../model/ip.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "../model/objects.ts";
 import { sameObject } from "./events.ts";
 import type { SourceEvent } from "./source.ts";
+import { checkNoSpecialUse, refusedEndpointUse } from "./decode_addresses.ts";
 import {
   asObject,
   checkName,
   DecodeError,
   decodeList,
   type DecodeOptions,
+  inside,
   listAt,
   nameOf,
   NO_TEXTS,
@@ -46,7 +48,8 @@ export function lastChangeTriggerTimeMs(metadata: RawObject): number | null {
 export function decodeEndpoints(raw: unknown, options: DecodeOptions = {}): EndpointSlice[] {
   const object = asObject(raw);
   const { metadata, namespace, name } = nameOf(object, "subdomain", options);
-  const subsets = decodeList(object, "subsets", decodeSubset);
+  const address = options.manifest === true ? decodeWrittenAddress : decodeAddress;
+  const subsets = decodeList(object, "subsets", (subset) => decodeSubset(subset, address));
   const triggerTimeMs = lastChangeTriggerTimeMs(metadata);
   const slices: EndpointSlice[] = [];
   for (const family of FAMILIES) {
@@ -73,13 +76,13 @@ export function decodeEndpoints(raw: unknown, options: DecodeOptions = {}): Endp
 
 type Subset = Readonly<Record<IpFamily, readonly SliceEndpoint[]>> & { readonly ports: readonly SlicePort[] };
 
-function decodeSubset(raw: RawObject): Subset {
+function decodeSubset(raw: RawObject, address: (raw: RawObject) => SubsetAddress): Subset {
   const ports = decodeList(raw, "ports", decodePort);
   if (ports.length > 1) requireNames(ports);
   const byFamily: Record<IpFamily, SliceEndpoint[]> = { IPv4: [], IPv6: [] };
   for (const [key, ready] of [["addresses", true], ["notReadyAddresses", false]] as const) {
     if (listAt(raw, key).length === 0) continue;
-    for (const { family, ip, nodeName } of decodeList(raw, key, decodeAddress)) {
+    for (const { family, ip, nodeName } of decodeList(raw, key, address)) {
       byFamily[family].push({
         addresses: [ip],
         nodeName,
@@ -105,7 +108,19 @@ function decodePort(raw: RawObject): SlicePort {
   return { name, port: portAt(raw, "port"), protocol: protocolAt(raw, "protocol") };
 }
 
-function decodeAddress(raw: RawObject): { family: IpFamily; ip: string; nodeName: string } {
+interface SubsetAddress {
+  readonly family: IpFamily;
+  readonly ip: string;
+  readonly nodeName: string;
+}
+
+function decodeWrittenAddress(raw: RawObject): SubsetAddress {
+  const address = decodeAddress(raw);
+  inside("ip", () => checkNoSpecialUse(address.ip, refusedEndpointUse));
+  return address;
+}
+
+function decodeAddress(raw: RawObject): SubsetAddress {
   const ip = textAt(raw, "ip");
   const family = parseIp(ip)?.family;
   if (family === undefined) throw new DecodeError("ip", `must be an IP address, found ${quote(raw["ip"])}`);

@@ -6,7 +6,9 @@
 import type { EndpointsSource } from "../config/types.ts";
 import type { ApiObject } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
+import { readBounded } from "./files_read.ts";
 import {
+  type BadEntry,
   classifyPaths,
   decodeText,
   type FoundFile,
@@ -19,7 +21,7 @@ import {
 } from "./files_scan.ts";
 import { FolderWatch } from "./files_watch.ts";
 import { type ForeignObjects, type ManifestFile, ManifestStore } from "./manifest_store.ts";
-import { type Manifest, readManifest } from "./manifest_text.ts";
+import { type Manifest, readManifest, refuseOwnIps } from "./manifest_text.ts";
 import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "./source.ts";
 
 /** Options of {@linkcode FileSource}. */
@@ -35,6 +37,11 @@ export interface FileSourceOptions {
   readonly pollMs?: number;
   /** How long a file that had objects may be empty before that is believed: many tools truncate, then write. @default {1000} */
   readonly emptyGraceMs?: number;
+  /**
+   * Addresses that this node has: no cluster IP, which would cut the node off from itself. Asked for whenever a file is read.
+   * @default {none}
+   */
+  readonly ownIps?: () => readonly string[];
   /** Read once, if `-` is among the paths. @default {Deno.stdin.readable} */
   readonly stdin?: ReadableStream<Uint8Array>;
 }
@@ -102,7 +109,7 @@ export class FileSource implements Source {
     const index = paths.findIndex(({ kind }) => kind === "stdin");
     if (index < 0) return;
     const text = await readStdin(this.#options.stdin ?? Deno.stdin.readable, signal);
-    this.#store.set(stdinFile(index), readManifest(text));
+    this.#store.set(stdinFile(index), this.#withoutOwn(readManifest(text)));
   }
 
   async #scan(
@@ -110,9 +117,10 @@ export class FileSource implements Source {
     watch: FolderWatch,
     changed: ReadonlySet<string>,
   ): Promise<void> {
-    const { files, gone } = await listFiles(paths);
+    const { files, bad, gone } = await listFiles(paths);
     this.#noteGone(paths, gone);
-    const seen = new Set(files.map(({ order }) => order));
+    const seen = new Set([...files, ...bad].map(({ order }) => order));
+    for (const entry of bad) this.#noteBad(entry);
     for (const file of files) {
       const known = this.#known.get(file.order);
       const same = known !== undefined && known.file.signature === file.signature &&
@@ -124,6 +132,13 @@ export class FileSource implements Source {
       this.#known.delete(order);
       this.#store.remove(file);
     }
+  }
+
+  /** Said once; what a file of this name held before stays in force. */
+  #noteBad({ problem, ...entry }: BadEntry): void {
+    const file: FoundFile = { ...entry, inode: "", signature: "", sizeBytes: 0 };
+    this.#known.set(file.order, { file, text: undefined, manifest: this.#known.get(file.order)?.manifest });
+    this.#store.unreadable(file, problem);
   }
 
   #noteGone(paths: readonly ManifestPath[], gone: readonly number[]): void {
@@ -155,9 +170,14 @@ export class FileSource implements Source {
     }
     if (text.trim() === "" && this.#isBeingWritten(file, known, watch)) return;
     const manifest = readManifest(text, { json: isJson(file), previous: known?.manifest });
-    this.#store.set(file, manifest);
+    this.#store.set(file, this.#withoutOwn(manifest));
     const lastGood = manifest.problem === undefined ? manifest : known?.manifest;
     this.#known.set(file.order, { file, text, manifest: lastGood });
+  }
+
+  #withoutOwn(manifest: Manifest): Manifest {
+    const ownIps = new Set(this.#options.ownIps?.() ?? []);
+    return ownIps.size === 0 ? manifest : refuseOwnIps(manifest, ownIps);
   }
 
   /** True as long as an empty file that had objects is given time to be filled. */
@@ -237,9 +257,11 @@ export async function readManifests(
   if (stdinIndex >= 0) {
     store.set(stdinFile(stdinIndex), readManifest(await readStdin(options.stdin ?? Deno.stdin.readable)));
   }
-  for (const file of (await listFiles(classified)).files) {
+  const { files, bad } = await listFiles(classified);
+  for (const { problem, ...entry } of bad) store.unreadable(entry, problem);
+  for (const file of files) {
     try {
-      const text = decodeText(await Deno.readFile(file.path));
+      const text = decodeText(await readBounded(file.path));
       store.set(file, readManifest(text, { json: isJson(file) }));
     } catch (error) {
       store.unreadable(file, reasonOf(error));

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { MAX_MANIFEST_BYTES, readBounded } from "./files_read.ts";
 import type { ManifestFile } from "./manifest_store.ts";
 
 /** The path that stands for standard input. */
@@ -18,7 +19,7 @@ export interface ManifestPath {
  * Finds out what each path is.
  *
  * @throws {Deno.errors.NotFound} if a path does not exist
- * @throws {TypeError} if it is neither a file nor a folder, or standard input is named twice
+ * @throws {TypeError} if it is neither a file nor a folder, or cannot be looked at
  */
 export async function classifyPaths(paths: readonly string[]): Promise<ManifestPath[]> {
   const classified: ManifestPath[] = [];
@@ -27,15 +28,25 @@ export async function classifyPaths(paths: readonly string[]): Promise<ManifestP
       classified.push({ path, kind: "stdin" });
       continue;
     }
-    const info = await statOrUndefined(path);
+    const info = await statAtStart(path);
     if (info === undefined) {
       throw new Deno.errors.NotFound(`Cannot read manifests: no such file or folder: "${path}"`);
     }
     if (info.isDirectory) classified.push({ path: path.replace(/(.)\/+$/, "$1"), kind: "folder" });
     else if (info.isFile) classified.push({ path, kind: "file" });
-    else throw new TypeError(`Cannot read manifests: neither a file nor a folder: "${path}"`);
+    else {throw new TypeError(
+        `Cannot read manifests: neither a file nor a folder, but ${whatIs(info)}: "${path}"`,
+      );}
   }
   return classified;
+}
+
+async function statAtStart(path: string): Promise<Deno.FileInfo | undefined> {
+  try {
+    return await statOrUndefined(path);
+  } catch (cause) {
+    throw new TypeError(`Cannot read manifests: ${problemOf(cause)}: "${path}"`, { cause });
+  }
 }
 
 /** A file that is there now. */
@@ -48,10 +59,19 @@ export interface FoundFile extends ManifestFile {
   readonly sizeBytes: number;
 }
 
+/** Something that has the name of a manifest and is none. */
+export interface BadEntry extends ManifestFile {
+  readonly baseName: string;
+  /** Why it is not read, e.g. `is a FIFO`. */
+  readonly problem: string;
+}
+
 /** What a look at all paths gave. */
 export interface FoundFiles {
   /** In order of precedence, each file once however many paths lead to it. */
   readonly files: readonly FoundFile[];
+  /** What is passed over, and must be said. */
+  readonly bad: readonly BadEntry[];
   /** Numbers of the folders that are no longer there. */
   readonly gone: readonly number[];
 }
@@ -59,18 +79,23 @@ export interface FoundFiles {
 /** Lists the files of all paths: `*.yaml *.yml *.json` directly in a folder, without hidden ones, or the file itself. */
 export async function listFiles(paths: readonly ManifestPath[]): Promise<FoundFiles> {
   const files: FoundFile[] = [];
+  const bad: BadEntry[] = [];
   const gone: number[] = [];
   const inodes = new Set<string>();
   for (const [index, path] of paths.entries()) {
     const found = await listPath(path, orderPrefix(index));
     if (found === undefined) gone.push(index);
-    for (const file of found ?? []) {
-      if (inodes.has(file.inode)) continue;
-      inodes.add(file.inode);
-      files.push(file);
+    for (const entry of found ?? []) {
+      if ("problem" in entry) {
+        bad.push(entry);
+        continue;
+      }
+      if (inodes.has(entry.inode)) continue;
+      inodes.add(entry.inode);
+      files.push(entry);
     }
   }
-  return { files, gone };
+  return { files, bad, gone };
 }
 
 /** What the `order` of all files of the path with that number begins with. */
@@ -78,8 +103,10 @@ export function orderPrefix(index: number): string {
   return `${String(index).padStart(6, "0")}/`;
 }
 
+type Entry = FoundFile | BadEntry;
+
 /** The files of one path, sorted by name; undefined if it was a folder and is gone. */
-async function listPath({ path, kind }: ManifestPath, prefix: string): Promise<FoundFile[] | undefined> {
+async function listPath({ path, kind }: ManifestPath, prefix: string): Promise<Entry[] | undefined> {
   if (kind === "stdin") return [];
   if (kind === "file") {
     const file = await describeFile(path, prefix);
@@ -88,27 +115,65 @@ async function listPath({ path, kind }: ManifestPath, prefix: string): Promise<F
   const names: string[] = [];
   try {
     for await (const entry of Deno.readDir(path)) {
-      if (/^[^.].*\.(ya?ml|json)$/.test(entry.name)) names.push(entry.name);
+      if (/^[^.].*\.(ya?ml|json)$/s.test(entry.name)) names.push(entry.name);
     }
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;
   }
-  const files = await Promise.all(names.map((name) => describeFile(`${path}/${name}`, `${prefix}${name}`)));
+  const files = await Promise.all(names.map((name) => describeEntry(path, name, `${prefix}${name}`)));
   return files.filter((file) => file !== undefined).sort((one, other) => one.order < other.order ? -1 : 1);
 }
 
-async function describeFile(path: string, order: string): Promise<FoundFile | undefined> {
-  const info = await statOrUndefined(path);
-  if (info === undefined || info.isDirectory) return undefined;
+/** One entry of a folder. */
+async function describeEntry(folder: string, name: string, order: string): Promise<Entry | undefined> {
+  const path = `${folder}/${name}`;
+  const problem = nameProblem(name);
+  if (problem !== null) return { path, order, baseName: name, problem };
+  return await describeFile(path, order);
+}
+
+/** A name must stay one word in a line of the log, and lead to the file. */
+function nameProblem(name: string): string | null {
+  if (/\p{Cc}/u.test(name)) return "has a control character in its name";
+  // What stands for bytes that are no UTF-8 leads nowhere.
+  return name.includes("\uFFFD") ? "has a name that is not UTF-8" : null;
+}
+
+async function describeFile(path: string, order: string): Promise<Entry | undefined> {
+  const baseName = path.slice(path.lastIndexOf("/") + 1);
+  let info: Deno.FileInfo | undefined;
+  try {
+    info = await statOrUndefined(path);
+  } catch (error) {
+    return { path, order, baseName, problem: problemOf(error) };
+  }
+  if (info === undefined) return undefined;
+  if (!info.isFile) return { path, order, baseName, problem: `is not a file, but ${whatIs(info)}` };
+  if (info.size > MAX_MANIFEST_BYTES) {
+    return { path, order, baseName, problem: `is larger than ${MAX_MANIFEST_BYTES / 2 ** 20} MiB` };
+  }
   return {
     path,
     order,
-    baseName: path.slice(path.lastIndexOf("/") + 1),
+    baseName,
     inode: `${info.dev}:${info.ino}`,
     signature: signatureOf(info),
     sizeBytes: info.size,
   };
+}
+
+/** What an entry is, following links. */
+function whatIs({ isDirectory, isFifo, isSocket }: Deno.FileInfo): string {
+  if (isDirectory) return "a folder";
+  if (isFifo === true) return "a FIFO";
+  return isSocket === true ? "a socket" : "a device";
+}
+
+/** Why something cannot be looked at. */
+function problemOf(error: unknown): string {
+  if (error instanceof Deno.errors.FilesystemLoop) return "is a link that leads to itself";
+  return `cannot be looked at: ${error instanceof Error ? error.message : String(error)}`;
 }
 
 /** Undefined if there is no such file, or the link at `path` leads nowhere. */
@@ -128,10 +193,10 @@ function signatureOf({ dev, ino, size, mtime, ctime }: Deno.FileInfo): string {
 /**
  * The text of a file, or undefined if it changed while it was read.
  *
- * @throws {TypeError} if it is not UTF-8
+ * @throws {TypeError} if it is not UTF-8, or has become something that is no manifest
  */
 export async function readStableText(file: FoundFile): Promise<string | undefined> {
-  const bytes = await Deno.readFile(file.path);
+  const bytes = await readBounded(file.path);
   const after = await statOrUndefined(file.path);
   if (after === undefined || signatureOf(after) !== file.signature) return undefined;
   return decodeText(bytes);

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { FileSource, readManifests } from "./files.ts";
+import { readBounded } from "./files_read.ts";
 import {
   DEADLINE_MS,
   RecordedLog,
@@ -351,6 +352,125 @@ Deno.test("a path that does not exist at the start is an error that names it", a
     Deno.errors.NotFound,
     'no such file or folder: "/nonexistent/manifests"',
   );
+});
+
+/** Makes an entry of a folder that is no manifest. */
+type MakeEntry = (path: string) => Promise<unknown>;
+
+const run = (...argv: string[]): MakeEntry => async (path) => {
+  const [program = "", ...args] = argv;
+  const { success } = await new Deno.Command(program, { args: [...args, path] }).output();
+  assert(success, argv.join(" "));
+};
+const linkTo = (target: string): MakeEntry => (path) => Deno.symlink(target, path);
+
+const BAD_ENTRIES: readonly [name: string, make: MakeEntry, problem: string][] = [
+  ["a.yaml", run("mkfifo"), "is not a file, but a FIFO"],
+  ["a.json", linkTo("/dev/zero"), "is not a file, but a device"],
+  ["a.yml", linkTo("a.yml"), "is a link that leads to itself"],
+  ["a.yaml", linkTo("."), "is not a file, but a folder"],
+  [
+    "a\n.yaml",
+    (path) => Deno.writeTextFile(path, service("hidden", 1)),
+    "has a control character in its name",
+  ],
+  ["a.yaml", run("truncate", "-s", "129M"), "is larger than 128 MiB"],
+];
+
+for (const [name, make, problem] of BAD_ENTRIES) {
+  Deno.test(`an entry that ${problem} is refused by its name, others go on (${JSON.stringify(name)})`, async () => {
+    // There before the start, and made while others are served.
+    const folder = await Deno.makeTempDir({ prefix: "kproxy-files-" });
+    try {
+      await make(`${folder}/${name}`);
+      await Deno.writeTextFile(`${folder}/b.yaml`, service("web", 80));
+      const { objects, problems } = await readManifests([folder]);
+      assertEquals(objects.length, 1);
+      assertEquals(problems, [{ where: `${folder}/${name}`, object: `${folder}/${name}`, message: problem }]);
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+    await withSource({ "b.yaml": service("web", 80) }, async ({ folder, sink, write }) => {
+      await make(`${folder}/${name}`);
+      await sink.untilRejected(`${folder}/${name}: ${problem}`);
+      await write("b.yaml", service("web", 81));
+      await sink.untilPorts("web:81");
+      assertEquals(sink.rejections.length, 1, "said once");
+      await Deno.remove(`${folder}/${name}`);
+      if (name.includes("\n")) return;
+      await write(
+        name,
+        name.endsWith(".json")
+          ? '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}'
+          : service("api", 82),
+      );
+      await sink.until("the entry has become a file", () => sink.objects.size === 2);
+    }, { pollMs: 200 });
+  });
+}
+
+Deno.test("a file that turns into something else keeps what it held in force, and says so", async () => {
+  await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink }) => {
+    await Deno.remove(`${folder}/a.yaml`);
+    await run("mkfifo")(`${folder}/b.tmp`);
+    await Deno.rename(`${folder}/b.tmp`, `${folder}/a.yaml`);
+    await sink.untilRejected("is not a file, but a FIFO");
+  }, { pollMs: 200 });
+});
+
+Deno.test("a FIFO, a device and a looping link given by their paths are errors that name them", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-files-" });
+  try {
+    await run("mkfifo")(`${folder}/fifo`);
+    await Deno.symlink("loop", `${folder}/loop`);
+    const cases = [
+      [`${folder}/fifo`, "neither a file nor a folder, but a FIFO"],
+      ["/dev/zero", "neither a file nor a folder, but a device"],
+      [`${folder}/loop`, "is a link that leads to itself"],
+    ] as const;
+    for (const [path, problem] of cases) {
+      await assertRejects(
+        () => readManifests([path]),
+        TypeError,
+        `Cannot read manifests: ${problem}: "${path}"`,
+      );
+    }
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("a file that became endless after it was looked at is not read to its end, one that hangs not for ever", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-files-" });
+  try {
+    await assertRejects(() => readBounded("/dev/zero"), TypeError, "is not a file");
+    await Deno.writeTextFile(`${folder}/long`, "x".repeat(1_000));
+    await assertRejects(() => readBounded(`${folder}/long`, 999), TypeError, "is larger than");
+    assertEquals((await readBounded(`${folder}/long`, 1_000)).length, 1_000);
+    await run("mkfifo")(`${folder}/fifo`);
+    const hanging = assertRejects(
+      () => readBounded(`${folder}/fifo`, 10, 50),
+      TypeError,
+      "takes longer than 0.05 s",
+    );
+    await hanging;
+    // Whoever opened it is let go of.
+    await Deno.writeTextFile(`${folder}/fifo`, "");
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("a cluster IP that is an address of the node is refused", async () => {
+  const files = {
+    "a.yaml": service("web", 80),
+    "b.yaml": service("api", 81).replace("10.96.0.1", "192.0.2.7"),
+  };
+  await withSource(files, async ({ sink }) => {
+    await sink.untilRejected('spec.clusterIP: must not be an address of this node, found "192.0.2.7"');
+    assertEquals(sink.ports(), ["web:80"]);
+  }, { ownIps: () => ["192.0.2.7", "fd00::7"] });
 });
 
 Deno.test("v1 Endpoints count until there is a slice for the Service", async () => {

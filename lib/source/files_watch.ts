@@ -4,6 +4,7 @@
  * @module
  */
 import type { Logger } from "../observe/log.ts";
+import { HeldFifos } from "./files_fifos.ts";
 
 /** What is watched and how patiently. */
 export interface FolderWatchOptions {
@@ -15,6 +16,8 @@ export interface FolderWatchOptions {
   readonly log: Logger;
 }
 
+/** How long is waited for a watch to end, which a FIFO that nobody holds may keep from it. */
+const END_LIMIT_MS = 1_000;
 /** A storm of events delays the answer by at most so many debounce times. */
 const MAX_DEBOUNCES = 10;
 
@@ -33,6 +36,7 @@ interface WatchedFolder {
 export class FolderWatch implements Disposable, AsyncDisposable {
   readonly #options: FolderWatchOptions;
   readonly #watched = new Map<string, WatchedFolder>();
+  readonly #fifos = new HeldFifos();
   readonly #timers = new Set<ReturnType<typeof setTimeout>>();
   /** Folders whose trouble was said; it is tried again at every refresh. */
   readonly #warned = new Set<string>();
@@ -45,6 +49,7 @@ export class FolderWatch implements Disposable, AsyncDisposable {
 
   /** (Re)opens the watches of folders that are new or were replaced. */
   async refresh(): Promise<void> {
+    await this.#fifos.holdIn(this.#options.folders);
     for (const folder of this.#options.folders) {
       const identity = await identityOfFolder(folder);
       const watched = this.#watched.get(folder);
@@ -52,7 +57,7 @@ export class FolderWatch implements Disposable, AsyncDisposable {
       this.#watched.delete(folder);
       watched?.watcher.close();
       // Deno has one inotify instance for all watches: until the old one has ended, a new one of the same path joins it.
-      await watched?.ended;
+      if (watched !== undefined) await endOf([watched]);
       if (identity !== undefined) this.#open(folder, identity);
     }
   }
@@ -94,13 +99,17 @@ export class FolderWatch implements Disposable, AsyncDisposable {
     for (const timer of this.#timers) clearTimeout(timer);
     for (const { watcher } of this.#watched.values()) watcher.close();
     this.#watched.clear();
+    this.#fifos[Symbol.dispose]();
   }
 
   /** As `dispose`, and waits until a new watch of the same folders would not join these any more. */
   async [Symbol.asyncDispose](): Promise<void> {
-    const ended = [...this.#watched.values()].map((watched) => watched.ended);
+    await this.#fifos.holdIn(this.#options.folders);
+    const watched = [...this.#watched.values()];
+    for (const { watcher } of watched) watcher.close();
+    this.#watched.clear();
+    await endOf(watched);
     this[Symbol.dispose]();
-    await Promise.all(ended);
   }
 
   async #eventWithin(timeoutMs: number, signal: AbortSignal): Promise<boolean> {
@@ -144,6 +153,16 @@ export class FolderWatch implements Disposable, AsyncDisposable {
       for (const path of event.paths) this.touch(path.slice(path.lastIndexOf("/") + 1));
     }
   }
+}
+
+/** Resolves when they have ended, or will not. */
+async function endOf(watched: readonly WatchedFolder[]): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const limit = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, END_LIMIT_MS);
+  });
+  await Promise.race([Promise.all(watched.map(({ ended }) => ended)), limit]);
+  clearTimeout(timer);
 }
 
 async function identityOfFolder(folder: string): Promise<string | undefined> {

@@ -107,3 +107,21 @@ Deno.test("aborting ends the wait, before and during it", async () => {
     assertEquals(await answer, null);
   });
 });
+
+Deno.test("a FIFO in the folder costs one poll, and no event after it", async () => {
+  await withFolder(async (folder) => {
+    await using watch = watchOf(folder, { pollMs: 200 });
+    await watch.refresh();
+    await new Deno.Command("mkfifo", { args: [`${folder}/fifo`] }).output();
+    await watch.next(NEVER);
+    await watch.refresh();
+    await Deno.writeTextFile(`${folder}/a.yaml`, "a");
+    // A poll names nothing.
+    const named = new Set<string>();
+    for (let polls = 0; polls < 50 && !named.has("a.yaml"); polls++) {
+      for (const name of await watch.next(NEVER) ?? []) named.add(name);
+      await watch.refresh();
+    }
+    assert(named.has("a.yaml"));
+  });
+});

@@ -14,9 +14,10 @@ import {
   parseAllDocuments,
   visit,
 } from "yaml";
+import { parseIp } from "../model/ip.ts";
 import type { ApiObject } from "../model/objects.ts";
 import { decodeItem, describeItem, foreignKind, isSelected, itemsOf, type RawItem } from "./decode.ts";
-import { DecodeError, isAbsent, type RawObject } from "./decode_values.ts";
+import { DecodeError, isAbsent, quote, type RawObject } from "./decode_values.ts";
 
 /** One object of a file: read, or refused with a reason. */
 export interface ManifestItem {
@@ -83,6 +84,21 @@ export function readManifest(text: string, options: ManifestOptions = {}): Manif
     document += part.documents;
   }
   return { items, parts };
+}
+
+/** The manifest with Services refused whose cluster IP is one of the node's own addresses, in canonical text. */
+export function refuseOwnIps(manifest: Manifest, ownIps: ReadonlySet<string>): Manifest {
+  const items = manifest.items.map((item) => {
+    const [object] = item.objects;
+    if (object?.kind !== "Service" || object.type === "ExternalName") return item;
+    const index = object.clusterIPs.findIndex((ip) => ownIps.has(parseIp(ip)?.text ?? ""));
+    if (index < 0) return item;
+    const field = index === 0 ? "clusterIP" : `clusterIPs[${index}]`;
+    const refusal = `spec.${field}: must not be an address of this node, ` +
+      `found ${quote(object.clusterIPs[index])}`;
+    return { ...item, objects: [], selected: false, refusal };
+  });
+  return { ...manifest, items };
 }
 
 function shift<T extends { readonly line: number; readonly document: number }>(
