@@ -145,7 +145,7 @@ export class Reflector {
     }
     const isClosed = status === 403 || status === 404;
     if (!this.#synced && ifRefused === "stop" && status === 404) return "stop";
-    if (isClosed) this.#options.sink.refused?.(resource.kind, error.message);
+    if (isClosed && error instanceof Error) this.#options.sink.refused?.(resource.kind, error.message);
     if (ifRefused === "optional" && isClosed) return "do without";
     const isWithout = isClosed || error instanceof UnreadableListError;
     if (!this.#synced && ifRefused === "empty" && isWithout) this.#deliver([]);
