@@ -19,16 +19,12 @@ export interface Counts {
 
 /** Tests that run one after another; their timing must not suffer from others. The rest runs in parallel, before them. */
 const EXCLUSIVE = /^tests\/(e2e|lab|parity|bench)\//;
-/** Of those, the ones that measure no time: by their place, or because they boot a kernel of their own. */
-const UNTIMED = /^tests\/(parity\/|e2e\/flows_test\.ts$)/;
+/** In the text of those that boot a kernel of their own, which has one processor, and measure no time. */
 const IN_UML = "UML_NEEDS";
 /** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. */
 const WITH_API_SERVER = "KAPI";
-/**
- * Priority of the untimed ones beside those that measure time, as `nice` tells it. A user-mode kernel is a session of its own, among
- * which this machine shares its time before it looks at what is in them: uml.sh is told.
- */
-const UNTIMED_NICE = "5";
+/** Priority of those kernels beside the tests that measure time, as `nice` tells it: a third of the time of a processor that both want. */
+const UML_NICE = "5";
 /** Longest time of one `deno test`; something hangs if it takes more. */
 const TIMEOUT_MS = 55 * 60_000;
 const TEST_FILE = /_test\.ts$/;
@@ -85,7 +81,7 @@ export interface Lanes {
   /** After those, one after another. */
   readonly exclusive: readonly string[];
   /** One after another, from the beginning, beside all others. */
-  readonly untimed: readonly string[];
+  readonly uml: readonly string[];
   /** True if one of them needs the real API server. */
   readonly withApiServer: boolean;
 }
@@ -98,12 +94,11 @@ export async function laneOf(
   const shared = files.filter((path) => !EXCLUSIVE.test(path));
   const others = files.filter((path) => EXCLUSIVE.test(path));
   const texts = await Promise.all(others.map(read));
-  const isUntimed = (path: string): boolean =>
-    UNTIMED.test(path) || texts[others.indexOf(path)]!.includes(IN_UML);
+  const isUml = (path: string): boolean => texts[others.indexOf(path)]!.includes(IN_UML);
   return {
     shared,
-    exclusive: others.filter((path) => !isUntimed(path)),
-    untimed: others.filter(isUntimed),
+    exclusive: others.filter((path) => !isUml(path)),
+    uml: others.filter(isUml),
     withApiServer: texts.some((text) => text.includes(WITH_API_SERVER)),
   };
 }
@@ -123,8 +118,6 @@ interface LaneOptions {
   /** More flags of `deno test`. */
   readonly flags: readonly string[];
   readonly environment: Readonly<Record<string, string>>;
-  /** What its command line begins with. */
-  readonly prefix?: readonly string[];
   /** Where what it says goes as it comes. @default {print} */
   readonly show?: (bytes: Uint8Array) => void;
 }
@@ -132,15 +125,14 @@ interface LaneOptions {
 /** Runs tests, with types unchecked: `deno task check` does that once for all. */
 async function runTests(
   files: readonly string[],
-  { flags, environment, prefix = [], show = print }: LaneOptions,
+  { flags, environment, show = print }: LaneOptions,
 ): Promise<Counts> {
   if (files.length === 0) return { passed: 0, failed: 0, skipped: 0 };
   const colors: Record<string, string> = Deno.stdout.isTerminal() && !Deno.noColor
     ? { FORCE_COLOR: "1" }
     : { NO_COLOR: "1" };
-  const [program, ...before] = [...prefix, Deno.execPath()];
-  const child = new Deno.Command(program!, {
-    args: [...before, "test", "-A", "--no-check", "--permit-no-files", ...flags, ...files],
+  const child = new Deno.Command(Deno.execPath(), {
+    args: ["test", "-A", "--no-check", "--permit-no-files", ...flags, ...files],
     cwd: ROOT,
     env: { ...colors, ...environment },
     stdin: "null",
@@ -194,7 +186,7 @@ if (import.meta.main) {
   const byName = filter === undefined ? [] : [`--filter=${filter}`];
   const skipFile = await Deno.makeTempFile({ prefix: "kproxy-skips-" });
   try {
-    const { shared, exclusive, untimed, withApiServer } = await laneOf(
+    const { shared, exclusive, uml, withApiServer } = await laneOf(
       files,
       (path) => Deno.readTextFile(`${ROOT}/${path}`),
     );
@@ -202,17 +194,16 @@ if (import.meta.main) {
     const lane = { flags: byName, environment: { KPROXY_SKIPS: skipFile } };
     // Two at once would write into one another's lines.
     const held: Uint8Array[] = [];
-    const beside = runTests(untimed, {
+    const inUml = runTests(uml, {
       flags: byName,
-      environment: { ...lane.environment, UML_NICE: UNTIMED_NICE },
-      prefix: ["nice", "-n", UNTIMED_NICE],
+      environment: { ...lane.environment, UML_NICE },
       show: (bytes) => held.push(bytes),
     });
     const runs = [
       await runTests(shared, { ...lane, flags: ["--parallel", ...byName] }),
       await runTests(exclusive, lane),
     ];
-    runs.push(await beside);
+    runs.push(await inUml);
     await built;
     held.forEach(print);
     // A filter by name drops tests after they have said that they skip.

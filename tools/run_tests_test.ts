@@ -43,19 +43,18 @@ Deno.test("paths choose files, other words choose names", async () => {
   assertEquals((await chooseTests([])).files.some((path) => path.startsWith("lib/")), true);
 });
 
-Deno.test("tests that measure no time run beside all others, of which those that do come in turn", async () => {
+Deno.test("tests in user-mode kernels run beside all others, of which those that measure time come in turn", async () => {
   const texts: Readonly<Record<string, string>> = {
     "tests/support/a_test.ts": "UML_NEEDS",
     "tests/e2e/b_test.ts": "e2eTest(",
     "tests/e2e/c_test.ts": "e2eTest(NAME, UML_NEEDS",
     "tests/bench/d_test.ts": "",
-    "tests/parity/e_test.ts": "",
   };
   const withApiServer = false;
   assertEquals(await laneOf(Object.keys(texts), (path) => Promise.resolve(texts[path] ?? "")), {
     shared: ["tests/support/a_test.ts"],
     exclusive: ["tests/e2e/b_test.ts", "tests/bench/d_test.ts"],
-    untimed: ["tests/e2e/c_test.ts", "tests/parity/e_test.ts"],
+    uml: ["tests/e2e/c_test.ts"],
     withApiServer,
   });
   const kube = await laneOf(["tests/e2e/b_test.ts"], () => Promise.resolve("const NEEDS = [...KAPI];"));

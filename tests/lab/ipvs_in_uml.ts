@@ -16,7 +16,7 @@ import { IPVS } from "../support/lab_mode.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
 
-const LIMIT_MS = 120_000;
+const LIMIT_MS = 300_000;
 const WEB = service("shop/web", {
   type: "LoadBalancer",
   clusterIP: "10.96.0.1",

@@ -53,7 +53,7 @@ export class ConnectLoop {
     const answers = async () =>
       Object.values((await this.report()).byServer).reduce((sum, one) => sum + one, 0);
     const goal = await answers() + count;
-    const deadline = performance.now() + Math.max(60_000, 10_000 * count / this.#pace.perSecond);
+    const deadline = performance.now() + Math.max(180_000, 10_000 * count / this.#pace.perSecond);
     while (await answers() < goal) {
       assert(performance.now() < deadline, `${this.to.ip}:${this.to.port} does not answer`);
       await new Promise((resolve) => setTimeout(resolve, 50));

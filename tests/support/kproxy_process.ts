@@ -36,7 +36,7 @@ export interface RunAs {
 }
 
 /** How long anything may take that a test waits for. */
-const WAIT_LIMIT_MS = 120_000;
+const WAIT_LIMIT_MS = 300_000;
 const FIRST_SYNC = "First sync done, Services are served";
 
 /** A running kproxy; disposing of it kills it. */

@@ -21,7 +21,7 @@ export const REPAIR_ARGS = [
  */
 export const REPAIR_LIMIT_MS = 20_000;
 /** The same in the user-mode Linux, where nobody can tell how long the programs of a look and of a repair take. */
-const SLOW_REPAIR_LIMIT_MS = 60_000;
+const SLOW_REPAIR_LIMIT_MS = 180_000;
 
 /** What somebody does, by its name. */
 export type Damage = readonly [name: string, damage: () => Promise<unknown>];
