@@ -6,6 +6,7 @@
 import { type CleanupContext, countLeftovers, type LeftoverReport } from "../backend/cleanup.ts";
 import { CLEANUP_MODES, type CleanupMode } from "../config/types.ts";
 import { removeLeftovers } from "../backend/leftovers.ts";
+import { isPermissionProblem } from "../kernel/iptables_refusal.ts";
 import { type Exec, systemExec } from "../kernel/exec.ts";
 import { errorText } from "../observe/log.ts";
 import { cleanupModes } from "./cleanup_modes.ts";
@@ -49,10 +50,20 @@ export async function cleanUp(
   for (const { place, command, reason } of report.kept) {
     io.err(`Warning: ${place}: ${command} left out: ${reason}\n`);
   }
+  if (lacksRights(report)) {
+    io.err("Error: cleanup needs root or CAP_NET_ADMIN: nothing could be looked at\n");
+    return 1;
+  }
   for (const { place, error } of report.failed) {
     io.err(`Error: Cannot clean up ${place}: ${errorText(error)}\n`);
   }
   return report.failed.length > 0 ? 1 : 0;
+}
+
+/** True if all that there is to say is that this process may do nothing. */
+function lacksRights({ removed, kept, failed }: LeftoverReport): boolean {
+  return failed.length > 0 && removed.length === 0 && kept.length === 0 &&
+    failed.every(({ error }) => isPermissionProblem(errorText(error)));
 }
 
 /** One line for each thing that would go. */
