@@ -8,7 +8,8 @@ import { testPort, testService, testSlice, testSliceEndpoint, testSlicePort } fr
 import { Reconciler, type ReconcilerOptions, type SyncFailure, type SyncOutcome } from "./reconcile.ts";
 
 function service(name: string, port = 80, protocol: "TCP" | "UDP" = "TCP"): Service {
-  return testService({ namespace: "ns", name, ports: [testPort({ port, protocol })] });
+  const clusterIP = `10.96.0.${name.charCodeAt(0)}`;
+  return testService({ namespace: "ns", name, clusterIP, ports: [testPort({ port, protocol })] });
 }
 
 function slice(serviceName: string, ips: readonly string[], protocol: "TCP" | "UDP" = "TCP"): EndpointSlice {

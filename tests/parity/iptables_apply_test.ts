@@ -6,7 +6,7 @@ import { IptablesProxier } from "../../lib/backend/iptables/apply.ts";
 import { cleanupIptables, cleanupTargets } from "../../lib/backend/iptables/cleanup.ts";
 import { JUMP_RULES } from "../../lib/backend/iptables/base_rules.ts";
 import { SyncError } from "../../lib/errors.ts";
-import type { Exec } from "../../lib/kernel/exec.ts";
+import { type Exec, wholeText } from "../../lib/kernel/exec.ts";
 import { Iptables } from "../../lib/kernel/iptables.ts";
 import { probeIptables } from "../../lib/kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
@@ -114,6 +114,45 @@ for (const variant of VARIANTS) {
           const report = await sync(last, ["s6-np"]);
           assertEquals(report.commands, 1);
           assertEquals(await endState(iptables), await freshEndState(last, family, variant));
+        });
+      },
+    );
+  }
+
+  for (const by of ["program", "kernel"] as const) {
+    e2eTest(
+      `${variant}: what the real ${by} refuses of a Service costs only that Service`,
+      NEEDS,
+      async () => {
+        // The first endpoint of s5, as a port that no program takes, or as a target that the kernel does not know in table nat.
+        const [good, bad] = by === "program"
+          ? ["--to-destination 10.128.0.81:8080", "--to-destination 10.128.0.81:70000"]
+          : ["-j DNAT --to-destination 10.128.0.81:8080", "-j REJECT"];
+        await withNetns(async ({ exec }) => {
+          let isRefusing = true;
+          const spoiling: Exec = {
+            run: (argv, options = {}) => {
+              const { stdin } = options;
+              if (!isRefusing || stdin === undefined) return exec.run(argv, options);
+              return exec.run(argv, { ...options, stdin: wholeText(stdin).replaceAll(good, bad) });
+            },
+          };
+          const { iptables, proxier, sync } = await rig(spoiling, "IPv4", variant);
+          const others = { "s1": 2, "s2-np": 3, "s3": 0 };
+          const first = await sync({ ...others, "s5": 1 });
+          assertEquals(first.quarantined?.map(({ service }) => service), ["shop/s5"]);
+          assertEquals(await endState(iptables), await freshEndState(others, "IPv4", variant));
+          isRefusing = false;
+          const all = { ...others, "s5": 1 };
+          assertEquals((await sync(all, ["s5"])).quarantined, []);
+          isRefusing = true;
+          // It changes together with another: that goes in, and this one keeps what it had.
+          const changed = { ...all, "s1": 1, "s5": 2 };
+          await iptables.flushChain("nat", "KUBE-NODEPORTS");
+          const report = await sync(changed);
+          assertEquals(report.quarantined?.map(({ service }) => service), ["shop/s5"]);
+          assertEquals(await endState(iptables), await freshEndState({ ...all, "s1": 1 }, "IPv4", variant));
+          assertEquals(await proxier.checkCanary(), false);
         });
       },
     );

@@ -47,6 +47,12 @@ export class FakeIptables implements Exec {
   readonly runs: { readonly argv: readonly string[]; readonly stdin: string }[] = [];
   /** Called after each transaction that was committed, with the texts that iptables-save would print then. */
   onCommit: ((family: IpFamily, save: () => string) => void) | undefined;
+  /**
+   * Refuses a line that adds a rule: as the program does when it reads the line, or as the kernel does when the table is committed. The
+   * kernel of the nft variant complains of each line, that of the legacy variant of the whole, so its program names the line of COMMIT.
+   */
+  refuse: (line: string) => { readonly by: "program" | "kernel"; readonly problem: string } | undefined =
+    () => undefined;
   readonly #variant: IptablesVariant;
   readonly #version: string;
   readonly #missing: ReadonlySet<string>;
@@ -66,10 +72,8 @@ export class FakeIptables implements Exec {
   }
 
   /** The next `count` restores fail at their block number `atBlock` (from 0); the blocks before it are committed. */
-  failRestores(count: number, atBlock = 0, code = 1): void {
-    for (let i = 0; i < count; i++) {
-      this.#failingRestores.push({ atBlock, code, stderr: "iptables-restore: line 2 failed\n" });
-    }
+  failRestores(count: number, atBlock = 0, code = 1, stderr = "iptables-restore: line 2 failed\n"): void {
+    for (let i = 0; i < count; i++) this.#failingRestores.push({ atBlock, code, stderr });
   }
 
   /** What iptables-save prints for one table, or for every table that exists. */
@@ -155,6 +159,7 @@ export class FakeIptables implements Exec {
       stdout: "",
       draft: null,
       skipping: false,
+      refused: [],
     };
     let number = 0;
     let block = -1;
@@ -165,6 +170,7 @@ export class FakeIptables implements Exec {
         if (failing !== undefined && block === failing.atBlock && line.startsWith("*")) {
           return { code: failing.code, stdout: run.stdout, stderr: failing.stderr };
         }
+        this.#refuse(run, line, number);
         const committed = restoreLine(run, line);
         if (committed !== null) this.#commit(kernel, committed);
       }
@@ -182,8 +188,18 @@ export class FakeIptables implements Exec {
     }
   }
 
+  #refuse(run: RestoreRun, line: string, number: number): void {
+    const refusal = /^-[AI] /.test(line) ? this.refuse(line) : undefined;
+    if (refusal?.by === "program") throw new Refusal(2, refusal.problem, "parser");
+    const { variant } = run.kernel;
+    if (refusal !== undefined) run.refused.push(`line ${number}: RULE_APPEND failed (${refusal.problem})`);
+    if (line !== "COMMIT" || run.refused.length === 0) return;
+    throw variant === "nft" ? new Refusal(4, run.refused.join("\n"), "lines") : new Refusal(1, "");
+  }
+
   #refusal(program: Program, error: Refusal, line: number): string {
     const nft = program.variant === "nft";
+    if (error.lines) return `${program.name} v${this.#version} (nf_tables): \n${error.message}\n`;
     const version = `${program.name} v${this.#version} (${nft ? "nf_tables" : "legacy"}): `;
     if (error.kernel) return `${version}\nline ${line}: ${error.message}\n`;
     if (error.parser) {
@@ -206,6 +222,8 @@ interface RestoreRun {
   stdout: string;
   draft: FakeTable | null;
   skipping: boolean;
+  /** What the kernel will say of the lines of this block. */
+  readonly refused: string[];
 }
 
 /** Handles one line; the table to commit if it ends a block. */

@@ -5,6 +5,7 @@
  * @module
  */
 import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
+import { parseCidr, parseIp } from "../../lib/model/ip.ts";
 import { quoteWord } from "../../lib/netfilter/words.ts";
 import { canonicalRule } from "./canonical_rule.ts";
 
@@ -15,9 +16,12 @@ export class Refusal extends Error {
   readonly parser: boolean;
   /** True if the kernel refuses it when the transaction is committed. */
   readonly kernel: boolean;
+  /** True if the message names the lines. */
+  readonly lines: boolean;
 
-  constructor(code: number, message: string, kind: "parser" | "kernel" | "table" = "table") {
+  constructor(code: number, message: string, kind: "parser" | "kernel" | "table" | "lines" = "table") {
     super(message);
+    this.lines = kind === "lines";
     this.code = code;
     this.parser = kind === "parser";
     this.kernel = kind === "kernel";
@@ -248,6 +252,7 @@ export class FakeTable {
   #rule(words: readonly string[]): Rule {
     const text = words.map(quoteWord).join(" ");
     const at = words.findIndex((word) => word === "-j" || word === "-g");
+    checkValues(words);
     const target = at < 0 ? null : words[at + 1] ?? null;
     if (target !== null && !VERDICTS.has(target) && !EXTENSIONS.has(target) && !this.#chains.has(target)) {
       throw new Refusal(
@@ -269,6 +274,23 @@ export class FakeTable {
 
 function addLine(chain: string, rule: Rule): string {
   return rule.text === "" ? `-A ${chain}` : `-A ${chain} ${rule.text}`;
+}
+
+/** What the programs' own readers make of some values. */
+function checkValues(words: readonly string[]): void {
+  for (const [index, word] of words.entries()) {
+    const value = words[index + 1] ?? "";
+    if ((word === "-s" || word === "-d") && parseCidr(value) === null && parseIp(value) === null) {
+      throw new Refusal(2, `host/network \`${value}' not found`, "parser");
+    }
+    if ((word === "--dport" || word === "--sport") && Number(value) > 65_535) {
+      throw new Refusal(2, `invalid port/service \`${value}' specified`, "parser");
+    }
+    if (word === "--seconds" && !(Number(value) >= 1 && Number(value) <= 0xffffffff)) {
+      const range = 'recent: bad value for option "--seconds", or out of range (1-4294967295).\n';
+      throw new Refusal(2, range, "parser");
+    }
+  }
 }
 
 function checkName(chain: string): void {

@@ -3,15 +3,18 @@
  *
  * @module
  */
-import { ExecError } from "../../errors.ts";
+import { ExecError, SyncError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
 import { Mutex } from "../../kernel/mutex.ts";
 import { matchingNodeIps } from "../../model/node.ts";
-import type { IpFamily } from "../../model/objects.ts";
+import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApplyReport, Damage, FamilyProxier, SyncRequest } from "../backend.ts";
+import type { Refused } from "../isolate.ts";
+import { Quarantine } from "../quarantine.ts";
 import { describeProgramFailure, SyncPhases } from "../sync_phases.ts";
+import { describeRefusal, isRefusal, isRefusedAddition, refusedServices } from "./apply_refusals.ts";
 import { StaleChains } from "./apply_stale_chains.ts";
 import { writeOperations, type Written } from "./apply_writer.ts";
 import { CHECK_LIMITS, noteDamage, RuleLook } from "./apply_check.ts";
@@ -21,9 +24,9 @@ import { diffIptables } from "./diff.ts";
 import { CANARY_CHAIN, hasMangleCanary } from "./observe_canary.ts";
 import type { CheckLimits } from "./observe_damage.ts";
 import { planIptables } from "./plan.ts";
-import { chainLine, countWrittenRules, renderOperations } from "./render.ts";
-import type { IptablesOptions, IptablesPlan, ObservedTables, Operations } from "./ruleset.ts";
-import { stageFullSync } from "./stages.ts";
+import { chainLine, countWrittenRules, renderOperations, renderTransaction } from "./render.ts";
+import type { IptablesOptions, IptablesPlan, ObservedTables, Operations, ServiceRules } from "./ruleset.ts";
+import { chainsForServices, stageFullSync } from "./stages.ts";
 import { observeTables } from "./stages_observe.ts";
 
 /**
@@ -70,6 +73,9 @@ export class IptablesProxier implements FamilyProxier {
   readonly #options: IptablesProxierOptions;
   /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
   #committed: CommittedRules | undefined;
+  /** Of the last sync that succeeded: what a Service keeps whose rules are refused. */
+  #known: CommittedRules | undefined;
+  readonly #quarantine: Quarantine;
   #mangleCanary = false;
   readonly #rules: RuleLook;
   readonly #oneAtATime = new Mutex();
@@ -83,6 +89,7 @@ export class IptablesProxier implements FamilyProxier {
     this.#options = options;
     const { iptables, logger, nowMs = () => performance.now() } = options;
     this.#staleChains = new StaleChains({ iptables, logger, nowMs });
+    this.#quarantine = new Quarantine(nowMs);
     this.#rules = new RuleLook(
       options.iptables,
       options.checkLimits ?? CHECK_LIMITS[options.iptables.variant],
@@ -103,9 +110,18 @@ export class IptablesProxier implements FamilyProxier {
     const committed = this.#committed;
     this.#committed = undefined;
     this.#phases.restart();
-    return changed === "all" || committed === undefined
-      ? await this.#syncAll(state)
-      : await this.#syncChanged(state, changed, committed);
+    if (changed === "all" || committed === undefined) return await this.#syncAll(state);
+    try {
+      return await this.#syncChanged(state, changed, committed);
+    } catch (error) {
+      if (!(error instanceof SyncError) || !isRefusedAddition(error.cause)) throw error;
+      // Whose rules were refused is found over what is read now: others may have changed something.
+      this.#options.logger.info("A change was refused, everything is written again without what is refused", {
+        family: this.family,
+        problem: describeRefusal(error.cause as ExecError),
+      });
+      return await this.#syncAll(state);
+    }
   }
 
   /** A change waits for a look, so that what it writes is no damage. */
@@ -123,21 +139,30 @@ export class IptablesProxier implements FamilyProxier {
 
   async #syncAll(state: ProxyState): Promise<ApplyReport> {
     const saved = await this.#phases.run("read", () => this.#iptables.save());
-    const { plan, operations } = await this.#phases.run("plan", async () => {
-      const plan = await this.#plan(state, "all");
-      const observed = observeTables(saved);
-      const staging = {
-        staged: this.#iptables.variant === "nft",
-        servicesPerStage: isLive(observed) ? SERVICES_PER_STAGE_LIVE : SERVICES_PER_STAGE,
-      };
-      return { plan, operations: stageFullSync(plan, observed, staging) };
-    });
+    const observed = observeTables(saved);
+    let { plan, operations } = await this.#phases.run("plan", () => this.#planAll(state, observed, NONE));
     this.#staleChains.clear();
-    const written = await this.#write(plan, withCanaries(operations));
+    let refused: readonly Refused<NamespacedName>[] = [];
+    let written: WriteReport;
+    try {
+      written = await this.#write(plan, operations);
+    } catch (error) {
+      if (!(error instanceof SyncError) || !isRefusal(error.cause)) throw error;
+      refused = await this.#phases.run("apply", () => this.#findRefused(plan, observed));
+      // Something of it may be in.
+      const now = observeTables(await this.#phases.run("read", () => this.#iptables.save()));
+      const names = new Set(refused.map(({ item }) => item));
+      ({ plan, operations } = await this.#phases.run("plan", () => this.#planAll(state, now, names)));
+      written = await this.#write(plan, operations);
+    }
     const hasCanary = hasMangleCanary(saved);
     this.#mangleCanary = hasCanary || await this.#setMangleCanary();
     const committed = CommittedRules.of(plan);
-    this.#committed = committed;
+    for (const { item } of refused) {
+      if (plan.services.has(item)) committed.keep(item, this.#known!.service(item)!);
+    }
+    this.#quarantine.replace(refused.map(({ item, problem }) => ({ service: item, problem })));
+    this.#committed = this.#known = committed;
     // One has read the tables.
     return this.#report(
       { ...written, commands: written.commands + (hasCanary ? 1 : 2) },
@@ -146,19 +171,73 @@ export class IptablesProxier implements FamilyProxier {
     );
   }
 
+  /** @param refused Services that stay as this process wrote them before, as far as that is still there */
+  async #planAll(
+    state: ProxyState,
+    observed: ObservedTables,
+    refused: ReadonlySet<NamespacedName>,
+  ): Promise<{ readonly plan: IptablesPlan; readonly operations: Operations }> {
+    const wanted = await this.#plan(state, "all");
+    const plan = refused.size === 0 ? wanted : withKept(wanted, refused, this.#known, observed);
+    const staging = {
+      staged: this.#iptables.variant === "nft",
+      servicesPerStage: isLive(observed) ? SERVICES_PER_STAGE_LIVE : SERVICES_PER_STAGE,
+    };
+    return { plan, operations: withCanaries(stageFullSync(plan, observed, staging)) };
+  }
+
+  async #findRefused(
+    plan: IptablesPlan,
+    observed: ObservedTables,
+  ): Promise<readonly Refused<NamespacedName>[]> {
+    await this.#iptables.restore(renderTransaction(chainsForServices(plan, observed)));
+    const services = [...plan.services].filter((entry): entry is [NamespacedName, ServiceRules] =>
+      entry[1] !== null
+    );
+    // The legacy variant replaces the whole table for every try.
+    const together = this.#iptables.variant === "nft" ? SERVICES_PER_STAGE_LIVE : services.length;
+    return await refusedServices(this.#iptables, services, together);
+  }
+
   async #syncChanged(
     state: ProxyState,
-    changed: Changed,
+    changed: ReadonlySet<NamespacedName>,
     committed: CommittedRules,
   ): Promise<ApplyReport> {
-    const { plan, operations } = await this.#phases.run("plan", async () => {
+    const suspects = new Set(this.#quarantine.due(changed));
+    const { plan, operations } = await this.#planChange(state, changed.difference(suspects), committed);
+    const written = await this.#write(plan, operations);
+    committed.apply(plan);
+    for (const name of suspects) await this.#tryAgain(state, name, committed);
+    this.#committed = this.#known = committed;
+    return this.#report(written, operations, committed);
+  }
+
+  #planChange(
+    state: ProxyState,
+    changed: ReadonlySet<NamespacedName>,
+    committed: CommittedRules,
+  ): Promise<{ readonly plan: IptablesPlan; readonly operations: Operations }> {
+    return this.#phases.run("plan", async () => {
       const plan = await this.#plan(state, changed);
       return { plan, operations: diffIptables(plan, committed) };
     });
-    const written = await this.#write(plan, operations);
+  }
+
+  /** Writes a quarantined Service after a try; it stays in quarantine, and as it was, if that is refused. */
+  async #tryAgain(state: ProxyState, name: NamespacedName, committed: CommittedRules): Promise<void> {
+    const { plan, operations } = await this.#planChange(state, new Set([name]), committed);
+    const rules = plan.services.get(name) ?? null;
+    const [refused] = rules === null
+      ? []
+      : await this.#phases.run("apply", () => refusedServices(this.#iptables, [[name, rules]], 1));
+    if (refused !== undefined) {
+      this.#quarantine.refused({ service: name, problem: refused.problem });
+      return;
+    }
+    await this.#write(plan, operations);
     committed.apply(plan);
-    this.#committed = committed;
-    return this.#report(written, operations, committed);
+    this.#quarantine.release(name);
   }
 
   async #plan(state: ProxyState, changed: Changed): Promise<IptablesPlan> {
@@ -210,6 +289,7 @@ export class IptablesProxier implements FamilyProxier {
       ...failedDeletions === 0 ? {} : { failedDeletions },
       written: countWrittenRules(operations),
       total: committed.ruleCounts,
+      quarantined: this.#quarantine.services,
       phasesMs: this.#phases.elapsedMs,
     };
   }
@@ -218,6 +298,31 @@ export class IptablesProxier implements FamilyProxier {
 type WriteReport = Required<Pick<ApplyReport, "commands" | "bytes" | "failedDeletions">>;
 
 const NOTHING_WRITTEN: Written = { commands: 0, bytes: 0, flushed: [] };
+
+const NONE: ReadonlySet<NamespacedName> = new Set();
+
+/**
+ * The plan without what these Services want: they have what the kernel was known to hold of them, if all of their chains are still
+ * there, else nothing.
+ */
+function withKept(
+  plan: IptablesPlan,
+  refused: ReadonlySet<NamespacedName>,
+  known: CommittedRules | undefined,
+  observed: ObservedTables,
+): IptablesPlan {
+  const services = new Map(plan.services);
+  const keptChains = new Set<string>();
+  for (const name of refused) {
+    services.delete(name);
+    const before = known?.service(name);
+    const chains = before === undefined || before.chains === "" ? [] : before.chains.split(" ");
+    if (before === undefined || !chains.every((chain) => observed.chains.nat.has(chain))) continue;
+    services.set(name, { dispatch: before.dispatch, chains: [], rules: [], ruleCounts: before.ruleCounts });
+    for (const chain of chains) keptChains.add(chain);
+  }
+  return { ...plan, services, keptChains };
+}
 
 /** True if the kernel holds so many of our chains that the number of transactions counts more than their size. */
 function isLive({ chains }: ObservedTables): boolean {

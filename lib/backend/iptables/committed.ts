@@ -142,9 +142,17 @@ export class CommittedRules {
     return this.#damagedDispatch.has(dispatchChainKey(table, chain));
   }
 
+  /** This Service is as it was before: the kernel refuses what it wants now. */
+  keep(name: NamespacedName, service: CommittedService): void {
+    this.#replace(name, service);
+  }
+
   #setService(name: NamespacedName, rules: ServiceRules | null): void {
+    this.#replace(name, rules === null ? undefined : commitService(rules));
+  }
+
+  #replace(name: NamespacedName, after: CommittedService | undefined): void {
     const before = this.#services.get(name);
-    const after = rules === null ? undefined : commitService(rules);
     for (const table of ["filter", "nat"] as const) {
       this.#serviceRules[table] += (after?.ruleCounts[table] ?? 0) - (before?.ruleCounts[table] ?? 0);
     }

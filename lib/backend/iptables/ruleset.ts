@@ -65,6 +65,8 @@ export interface IptablesPlan {
   readonly base: BaseRules;
   /** In emission order (sorted by name); null: the Service is gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceRules | null>;
+  /** Chains of Services that stay as they are, although no Service of the plan has them. Absent: none. */
+  readonly keptChains?: ReadonlySet<string>;
 }
 
 /** Settings and facts of the node that decide the rules of one family. */

@@ -88,6 +88,7 @@ export function staleChains(plan: IptablesPlan, observed: ObservedTables): strin
   for (const service of plan.services.values()) {
     for (const chain of service?.chains ?? []) stale.delete(chain);
   }
+  for (const chain of plan.keptChains ?? []) stale.delete(chain);
   const sorted = [...stale].sort();
   return SERVICE_CHAIN_PREFIXES.flatMap((prefix) => sorted.filter((chain) => chain.startsWith(prefix)));
 }
@@ -106,6 +107,11 @@ function wholeNat(plan: IptablesPlan, observed: ObservedTables, stale: readonly 
   for (const chain of stale) lines.push(`-X ${chain}`);
   lines.push(...jumpLines(plan, "nat", observed));
   return { table: "nat", lines };
+}
+
+/** Makes the chains that every Service's rules may jump to. */
+export function chainsForServices(plan: IptablesPlan, observed: ObservedTables): Transaction {
+  return masqueradeStage(plan, observed);
 }
 
 /** Masquerading comes first: traffic that is translated needs it at once. Live dispatch chains keep their rules. */

@@ -1,0 +1,150 @@
+/** A Service that iptables or the kernel refuses keeps what it had, and nobody else notices. */
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { SyncError } from "../../errors.ts";
+import { Iptables } from "../../kernel/iptables.ts";
+import { probeIptables } from "../../kernel/iptables_variant.ts";
+import type { IptablesVariant } from "../../kernel/iptables_version.ts";
+import type { Logger } from "../../observe/log.ts";
+import { parseIptablesSave } from "../../netfilter/iptables_save.ts";
+import { FakeIptables } from "../../../tests/support/fake_iptables.ts";
+import { defaultSettings, type ServiceSizes, stateOf } from "../../../tests/support/fake_iptables_state.ts";
+import { IptablesProxier } from "./apply.ts";
+
+const SILENT: Logger = { enabled: () => false, info: () => {}, warn: () => {}, error: () => {} };
+
+async function rig(variant: IptablesVariant) {
+  const fake = new FakeIptables();
+  const clock = { nowMs: 0 };
+  const proxier = new IptablesProxier({
+    iptables: new Iptables(fake, { ...await probeIptables(fake, "IPv4", variant), lockDeadlineMs: 0 }),
+    settings: defaultSettings("IPv4"),
+    interfaceIps: () => [],
+    logger: SILENT,
+    nowMs: () => clock.nowMs,
+  });
+  return {
+    fake,
+    clock,
+    proxier,
+    sync: (sizes: ServiceSizes, changed?: readonly string[]) =>
+      proxier.sync({
+        state: stateOf("IPv4", sizes),
+        changed: changed === undefined ? "all" : new Set(changed.map((name) => `shop/${name}`)),
+      }),
+    /** Chains with their rules, the shared ones sorted, because their order is that of the changes. */
+    found: (): Map<string, readonly string[]> => {
+      const chains = new Map<string, readonly string[]>();
+      for (const [table, saved] of parseIptablesSave(fake.saved("IPv4", undefined, variant))) {
+        for (const [name, { rules }] of saved) {
+          const isShared = /^KUBE-(SERVICES|NODEPORTS|EXTERNAL)/.test(name);
+          chains.set(`${table} ${name}`, isShared ? rules.toSorted() : rules);
+        }
+      }
+      return new Map([...chains].sort());
+    },
+  };
+}
+
+async function fresh(variant: IptablesVariant, sizes: ServiceSizes): Promise<Map<string, readonly string[]>> {
+  const other = await rig(variant);
+  await other.sync(sizes);
+  return other.found();
+}
+
+/** Place of an endpoint in `stateOf`: those of s5 begin at 10.128.0.81. */
+const FOURTH_OF_S5 = "10.128.0.84";
+
+const WAYS = [["nft", "kernel"], ["nft", "program"], ["legacy", "kernel"], ["legacy", "program"]] as const;
+for (const [variant, by] of WAYS) {
+  const title = `${variant}, refused by the ${by}`;
+  const refuse = (fake: FakeIptables, ...words: readonly string[]): void => {
+    fake.refuse = (line) =>
+      words.some((word) => line.includes(word)) ? { by, problem: "Invalid argument" } : undefined;
+  };
+
+  Deno.test(`${title}: at a start all but the refused Services are served, in one sync`, async () => {
+    const { fake, sync, found } = await rig(variant);
+    const sizes = Object.fromEntries(Array.from({ length: 150 }, (_, i) => [`s${i}`, i % 3]));
+    // An address that is matched and one that is translated to.
+    refuse(fake, "-d 10.96.0.17 ", "--to-destination 10.128.1.241:");
+    const report = await sync(sizes);
+    assertEquals(report.quarantined?.map(({ service }) => service), ["shop/s17", "shop/s31"]);
+    for (const { problem } of report.quarantined ?? []) {
+      assertStringIncludes(problem, by === "kernel" && variant === "legacy" ? "failed" : "Invalid argument");
+      assert(!/line \d/.test(problem), problem);
+    }
+    const { s17: _s17, s31: _s31, ...others } = sizes;
+    fake.refuse = () => undefined;
+    assertEquals(found(), await fresh(variant, others));
+  });
+
+  Deno.test(`${title}: a change of many goes in without it, which keeps what it had`, async () => {
+    const { fake, clock, proxier, sync, found } = await rig(variant);
+    const before = { "s5": 3, "s6-np": 2, "s7": 1 };
+    await sync(before);
+    refuse(fake, FOURTH_OF_S5);
+    const report = await sync({ "s5": 4, "s6-np": 1, "s8": 0 }, ["s5", "s6-np", "s7", "s8"]);
+    assertEquals(report.quarantined?.map(({ service }) => service), ["shop/s5"]);
+    const reached = { "s5": 3, "s6-np": 1, "s8": 0 };
+    assertEquals(found(), await fresh(variant, reached));
+    assertEquals(await proxier.checkCanary(), false);
+
+    // Now that it is known, changes of others cost what they always do.
+    fake.runs.length = 0;
+    await sync({ "s5": 4, "s6-np": 2, "s8": 0 }, ["s6-np"]);
+    assertEquals(fake.runs.length, 1);
+    // It is tried when it changes, alone.
+    assertEquals((await sync({ "s5": 5, "s6-np": 2, "s8": 0 }, ["s5"])).quarantined?.length, 1);
+    assertEquals(found(), await fresh(variant, { ...reached, "s6-np": 2 }));
+    // And after a minute, when the kernel may take it.
+    fake.refuse = () => undefined;
+    const last = { "s5": 5, "s6-np": 2, "s8": 1 };
+    assertEquals((await sync(last, ["s8"])).quarantined?.length, 1);
+    clock.nowMs += 60_000;
+    assertEquals((await sync(last, [])).quarantined, []);
+    assertEquals(found(), await fresh(variant, last));
+  });
+
+  Deno.test(`${title}: a refused Service may go`, async () => {
+    const { fake, sync, found } = await rig(variant);
+    await sync({ "s5": 3, "s6": 1 });
+    refuse(fake, FOURTH_OF_S5);
+    assertEquals((await sync({ "s5": 4, "s6": 1 }, ["s5"])).quarantined?.length, 1);
+    assertEquals((await sync({ "s6": 1 }, ["s5"])).quarantined, []);
+    assertEquals(found(), await fresh(variant, { "s6": 1 }));
+  });
+}
+
+Deno.test("nobody is quarantined for what is nobody's fault", async (t) => {
+  for (const variant of ["nft", "legacy"] as const) {
+    for (
+      const [name, code, stderr] of [
+        ["no memory", 1, "iptables-restore: line 9 failed: Cannot allocate memory\n"],
+        ["no rights", 4, "iptables-restore: Permission denied (you must be root)\n"],
+        ["killed", 137, ""],
+        ["once refused and then taken", 1, "iptables-restore: line 9 failed\n"],
+      ] as const
+    ) {
+      await t.step(`${variant}: ${name}`, async () => {
+        const { fake, sync, found } = await rig(variant);
+        const sizes = { "s5": 3, "s6": 1 };
+        fake.failRestores(1, 1, code, stderr);
+        if (code === 1 && !stderr.includes("memory")) await sync(sizes);
+        else await assertRejects(() => sync(sizes), SyncError);
+        assertEquals((await sync(sizes)).quarantined, []);
+        assertEquals(found(), await fresh(variant, sizes));
+      });
+    }
+  }
+});
+
+Deno.test("what all of them need is refused: that is a failure of the sync", async () => {
+  for (const variant of ["nft", "legacy"] as const) {
+    const { fake, sync } = await rig(variant);
+    fake.refuse = (line) =>
+      line.startsWith("-A KUBE-POSTROUTING")
+        ? { by: "kernel", problem: "No such file or directory" }
+        : undefined;
+    await assertRejects(() => sync({ "s5": 1 }), SyncError);
+  }
+});
