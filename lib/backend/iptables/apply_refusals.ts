@@ -7,7 +7,7 @@
 import { ExecError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
 import { isLockBusy } from "../../kernel/iptables_lock.ts";
-import { isPermissionProblem } from "../../kernel/iptables_variant.ts";
+import { isPermissionProblem } from "../../kernel/iptables_refusal.ts";
 import { failedLines } from "../../kernel/restore_failure.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { isolateRefused, type Refusal, type Refused } from "../isolate.ts";
