@@ -5,9 +5,17 @@
  */
 import { type Clock, systemClock } from "../kernel/clock.ts";
 
+/** Times of an {@linkcode IdleLimit}, in milliseconds. */
+export interface IdleTimes {
+  /** Without a sign for so long it is over. */
+  readonly idleMs: number;
+  /** After so long it is over, whatever arrived: who sends a byte now and then must not keep us for ever. */
+  readonly wholeMs: number;
+}
+
 /** Aborts its signal when nothing was noted for a time, or together with the signal it was given. */
 export class IdleLimit implements Disposable {
-  readonly #idleMs: number;
+  readonly #times: IdleTimes;
   readonly #from: string;
   readonly #outer: AbortSignal;
   readonly #clock: Clock;
@@ -17,9 +25,9 @@ export class IdleLimit implements Disposable {
   #heardMs: number;
   #error: Error | undefined;
 
-  /** `from` names who is silent, for the error. */
-  constructor(idleMs: number, from: string, outer: AbortSignal, clock: Clock = systemClock) {
-    this.#idleMs = idleMs;
+  /** `from` names who is silent, for the error; a single time is the limit of silence, and there is no other one. */
+  constructor(times: number | IdleTimes, from: string, outer: AbortSignal, clock: Clock = systemClock) {
+    this.#times = typeof times === "number" ? { idleMs: times, wholeMs: Infinity } : times;
     this.#from = from;
     this.#outer = outer;
     this.#clock = clock;
@@ -58,14 +66,23 @@ export class IdleLimit implements Disposable {
   /** One wait from sign to sign: a timer for each piece of a long answer would cost more than the piece. */
   async #expire(): Promise<void> {
     const { signal } = this.#counting;
+    const { idleMs, wholeMs } = this.#times;
+    const startMs = this.#clock.nowMs();
     while (!signal.aborted && !this.#controller.signal.aborted) {
-      const leftMs = this.#heardMs + this.#idleMs - this.#clock.nowMs();
-      if (leftMs <= 0) {
-        this.#error = new Error(`Nothing arrived from ${this.#from} for ${this.#idleMs / 1000} s`);
-        this.#controller.abort(this.#error);
-        return;
-      }
+      const nowMs = this.#clock.nowMs();
+      const leftMs = Math.min(this.#heardMs + idleMs, startMs + wholeMs) - nowMs;
+      if (leftMs <= 0) return this.#end(nowMs - startMs >= wholeMs);
       await this.#clock.sleep(leftMs, signal);
     }
+  }
+
+  #end(isTooSlow: boolean): void {
+    const { idleMs, wholeMs } = this.#times;
+    this.#error = new Error(
+      isTooSlow
+        ? `What arrives from ${this.#from} is not complete after ${wholeMs / 1000} s`
+        : `Nothing arrived from ${this.#from} for ${idleMs / 1000} s`,
+    );
+    this.#controller.abort(this.#error);
   }
 }

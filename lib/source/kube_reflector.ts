@@ -41,6 +41,8 @@ export interface ReflectorTimes {
   readonly watchMs: number;
   /** Limit for an answer to begin, and for each further piece of a list to arrive. */
   readonly answerMs: number;
+  /** Limit for a page of a list to arrive as a whole. */
+  readonly pageMs: number;
   /** A watch that ends sooner without an event counts as a failure. */
   readonly shortWatchMs: number;
   /** A watch that lived for so long and is then cut off was a good one: it is opened again before anything counts as a failure. */
@@ -57,6 +59,7 @@ export const REFLECTOR_TIMES: ReflectorTimes = {
   silenceMs: 90_000,
   watchMs: 300_000,
   answerMs: 60_000,
+  pageMs: 600_000,
   shortWatchMs: 1_000,
   steadyMs: 10_000,
   calmMs: 60_000,
@@ -237,7 +240,8 @@ export class Reflector {
   async #page(token: string, signal: AbortSignal): Promise<string> {
     const { client, times, clock } = this.#options;
     const query = { limit: String(this.#pageSize), ...(token === "" ? {} : { continue: token }) };
-    using idle = new IdleLimit(times.answerMs, client.server, signal, clock);
+    const limits = { idleMs: times.answerMs, wholeMs: times.pageMs };
+    using idle = new IdleLimit(limits, client.server, signal, clock);
     try {
       // No waiting before traffic can flow, nor in the middle of a list.
       const answer = await this.#get(query, idle, this.#synced && token === "");

@@ -18,6 +18,7 @@ export const QUICK_TIMES: ReflectorTimes = {
   silenceMs: 30_000,
   watchMs: 60_000,
   answerMs: 30_000,
+  pageMs: 60_000,
   shortWatchMs: 0,
   steadyMs: 0,
   calmMs: 60_000,
