@@ -4,6 +4,8 @@
  * @module
  */
 
+import { ExecError } from "../errors.ts";
+
 /** One line that was not carried out. */
 export interface RefusedLine {
   /** 0-based number of the line. */
@@ -22,10 +24,7 @@ export interface RestoreOutcome {
 // The machine is out of something, or the process may not do this at all: no line is to blame.
 const NOBODYS_REGEXP =
   /Cannot allocate memory|Memory allocation problem|No buffer space|Out of memory|Interrupted system call|Operation not permitted|Permission denied|must be root|Resource busy|Device or resource busy|No space left|Too many open files/;
-/** 128 + SIGKILL and SIGTERM: somebody ended it. */
-const KILLED_CODES: readonly number[] = [137, 143];
-
 /** True if a failed run may be the fault of its lines, so that the same lines would fail again. */
 export function mayBlameLines({ code, stderr }: { readonly code: number; readonly stderr: string }): boolean {
-  return code >= 0 && !KILLED_CODES.includes(code) && !NOBODYS_REGEXP.test(stderr);
+  return code >= 0 && !new ExecError([], code, stderr).isInconclusive() && !NOBODYS_REGEXP.test(stderr);
 }

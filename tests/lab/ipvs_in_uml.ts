@@ -444,10 +444,12 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     ];
     const servers = async () => (await ipvsLab.table()).filter((line) => line.startsWith(`-a -t ${BAD}:`));
     const real = (pod: string): string => `-a -t ${BAD}:80 -r ${pod}:8080 -m -w 1`;
-    const quarantined = async (): Promise<string> => {
+    const metric = async (series: string): Promise<string> => {
       const text = await node.run(["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10249/metrics"]);
-      return /^kproxy_quarantined_services\{ip_family="IPv4"\} (.*)$/m.exec(text)?.[1] ?? "absent";
+      return text.split("\n").find((line) => line.startsWith(`${series} `))?.slice(series.length + 1) ??
+        "absent";
     };
+    const quarantined = () => metric('kproxy_quarantined_services{ip_family="IPv4"}');
     const events = () => ipvsLab.kproxy.lines.filter(({ reason }) => reason === "ServiceQuarantined");
     await manifests.replace("web.json", [WEB]);
     await manifests.replace("pods.json", [webPods("10.244.0.11")]);
@@ -470,6 +472,19 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
       String(events()[0]?.["note"]),
       "endpoint 192.0.2.255:8080: ipvsadm: Invalid operation",
     );
+
+    // One Service, two ports; other modes would count these.
+    const elsewhere = [
+      service("shop/far", {
+        clusterIP: "10.96.0.67",
+        internalTrafficPolicy: "Local",
+        ports: ["a:80", "b:81"],
+      }),
+      slice("shop/far.1", ["a:8080", "b:8081"], ["10.244.1.21@node-b"]),
+    ];
+    await ipvsLab.change("far.json", elsewhere, "shop/far");
+    const series = "kubeproxy_sync_proxy_rules_no_local_endpoints_total";
+    assertEquals(await metric(`${series}{ip_family="IPv4",traffic_policy="internal"}`), "1");
 
     // Others change at their usual cost, and it does, too.
     assertEquals(await ipvsLab.change("pods.json", [webPods("10.244.0.11", "10.244.0.13")], "shop/web"), 2);

@@ -157,7 +157,7 @@ export class IpvsWriter {
 
 /** A lock that somebody holds says nothing about rules; status 4 may be that, or a rule that the kernel refuses. */
 function isRefusal(error: unknown): error is ExecError {
-  return error instanceof ExecError && mayBlameLines(error) &&
+  return error instanceof ExecError && !error.isInconclusive() && mayBlameLines(error) &&
     !/lock/.test(error.stderr.split("\n", 1)[0] ?? "");
 }
 
