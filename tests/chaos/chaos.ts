@@ -64,7 +64,8 @@ export function reportLines(report: ChaosReport): string[] {
     `mode ${report.mode}, seed ${report.seed}: ${
       report.minutes.toFixed(1)
     } minutes, ${report.steps} steps, ` +
-    `${report.changes} changes, ${count} faults, ${report.starts} starts of kproxy`,
+    `${report.changes} changes, ${count} faults, ${report.starts} starts of kproxy` +
+    (report.failedStarts === 0 ? "" : `, ${report.failedStarts} of them ended by tools that misbehaved`),
     `${report.connections} connections: ${report.failedByDamage} failed in the ` +
     `${(report.damagedMs / 1000).toFixed(1)} s in which somebody else had taken rules away, ` +
     `the last of them ${report.longestOutageMs} ms after that`,

@@ -20,6 +20,8 @@ import { type FailedConnection, Windows } from "./windows.ts";
 const SYNC_PERIOD = "1s";
 /** Files of the snapshot; the disk that it is on is that small. */
 const DISK_BYTES = 262_144;
+/** More programs than a fault makes misbehave. */
+const MOST_STARTS = 6;
 const LOCK_FILE = "/run/xtables.lock";
 /** As `SAME_CLOCK` of tests/support/switch_lab.ts, which says why. */
 const SAME_CLOCK = "net.ipv4.tcp_timestamps=2";
@@ -56,8 +58,9 @@ export class ChaosNode implements AsyncDisposable {
   /** One of those who end and start kproxy at a time. */
   #turn: Promise<unknown> = Promise.resolve();
   #gateway: LabGateway | undefined;
-  /** How often it was started. */
+  /** How often it was started, and how often a start ended because a program that it needs misbehaved. */
   starts = 0;
+  failedStarts = 0;
   /** Ends that nobody asked for. */
   readonly unexpectedEnds: string[] = [];
 
@@ -124,9 +127,26 @@ export class ChaosNode implements AsyncDisposable {
     if (code !== wanted) this.unexpectedEnds.push(`${signal} ended kproxy with ${code}:\n${this.tail()}`);
   }
 
-  /** Starts another one, and waits for its first syncs. Only in {@linkcode withKproxy}. */
+  /**
+   * Starts another one, and waits for its first syncs. Only in {@linkcode withKproxy}. A start may end where programs misbehave; then
+   * there is another one, as a kubelet sees to it.
+   *
+   * @throws {Error} with kproxy's log if it does not come to its first syncs
+   */
   async start(): Promise<void> {
-    this.starts++;
+    for (let tries = 1;; tries++) {
+      this.starts++;
+      const wasActive = this.tools.isActive;
+      try {
+        return await this.#start();
+      } catch (error) {
+        if (!(wasActive || this.tools.isActive) || tries === MOST_STARTS) throw error;
+        this.failedStarts++;
+      }
+    }
+  }
+
+  async #start(): Promise<void> {
     this.#kproxy = await KproxyProcess.start({
       netns: this.netns,
       path: this.tools.path,

@@ -29,6 +29,8 @@ export interface ChaosReport {
   /** How often each fault happened. */
   readonly faults: Readonly<Record<string, number>>;
   readonly starts: number;
+  /** Starts that ended because a program which they need misbehaved. */
+  readonly failedStarts: number;
   /** How often the rules were found to be those of a fresh start. */
   readonly comparisons: number;
   readonly connections: number;
@@ -75,7 +77,19 @@ class ChaosRun {
   }
 
   async all(): Promise<ChaosReport> {
-    const { mode, minutes, seed, without = [] } = this.#options;
+    let steps = 0;
+    try {
+      steps = await this.#untilTime();
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      this.#problem(error.message.split("\n").filter((line) => !line.includes("FLAG: ")).join("\n"));
+    }
+    return await this.#report(steps);
+  }
+
+  /** Resolves to the number of steps. */
+  async #untilTime(): Promise<number> {
+    const { minutes, seed, without = [] } = this.#options;
     const isLeftOut = (name: string): boolean => without.some((words) => name.includes(words));
     const faults = faultsOf(this.#node.mode);
     let steps = 0;
@@ -90,6 +104,11 @@ class ChaosRun {
       await this.#quiet();
     }
     if (this.#problems.length === 0 && sinceQuiet > 0) await this.#quiet();
+    return steps;
+  }
+
+  async #report(steps: number): Promise<ChaosReport> {
+    const { mode, seed } = this.#options;
     const { connections, failed } = await this.#node.endTraffic();
     await this.#endWell();
     return {
@@ -100,6 +119,7 @@ class ChaosRun {
       changes: this.#changes,
       faults: this.#faults,
       starts: this.#node.starts,
+      failedStarts: this.#node.failedStarts,
       comparisons: this.#comparisons,
       connections,
       failedByDamage: failed.filter((one) => this.#node.windows.causes(one).length > 0).length,

@@ -60,6 +60,7 @@ exec "${real}" "$@"
 export class ChaosTools {
   readonly #folder: string;
   #planned = 0;
+  #isActive = false;
 
   private constructor(folder: string) {
     this.#folder = folder;
@@ -87,8 +88,14 @@ export class ChaosTools {
     return `${this.#folder}/plans`;
   }
 
+  /** True while programs may misbehave. */
+  get isActive(): boolean {
+    return this.#isActive;
+  }
+
   /** The next start of this program goes wrong in this way, and so do as many after it as it is said. */
   async plan(program: string, how: Misbehaviour): Promise<void> {
+    this.#isActive = true;
     await Deno.writeTextFile(`${this.#plans}/${planName(program)}.${this.#planned++}`, `${how}\n`);
   }
 
@@ -101,6 +108,7 @@ export class ChaosTools {
       if (kind === "hangs") await this.#kill(Number(pid));
       await this.#remove(name);
     }
+    this.#isActive = false;
     return suffered;
   }
 

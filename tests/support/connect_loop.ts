@@ -14,6 +14,15 @@ const PER_SECOND = 130;
 const LEAST_PER_SECOND = 100;
 const LIMIT_MS = 200;
 
+/** How long a loop goes on at the end because the machine was too busy to judge by time. */
+const UNTIL_TIMED_MS = 30_000;
+
+/** How many of its answers a loop could judge by time, for people. */
+export function timedShare({ answers, timed }: LoopReport): string {
+  const share = answers === 0 ? 100 : 100 * timed / answers;
+  return `${share.toFixed(0)} % of ${answers} answers`;
+}
+
 /** How fast a loop is, and how patient. */
 export interface LoopPace {
   readonly perSecond: number;
@@ -76,14 +85,34 @@ export class ConnectLoop {
     return await this.#host.call("stopLoop");
   }
 
-  /** Stops and fails unless every single connection was answered in time, and there were enough of them. */
+  /**
+   * Stops and fails unless every single connection was answered in time, there were enough of them, and time was held against half of the
+   * answers. Where the machine was too busy for that, it goes on until it is so.
+   */
   async stopUnbroken(): Promise<LoopReport> {
+    await this.#untilTimed();
     const report = await this.stop();
     assertEquals(report.failures, [], `${report.failures.length} of ${report.requests} connections failed`);
     const { requests, durationMs, stalledMs } = report;
     const perSecond = requests / (Math.max(1, durationMs - stalledMs) / 1000);
     const least = LEAST_PER_SECOND * this.#pace.perSecond / PER_SECOND;
     assert(perSecond >= least, `only ${perSecond.toFixed(0)} connections a second`);
+    assert(
+      this.#isTimed(report),
+      `the limit of ${this.#pace.limitMs} ms was held against ${timedShare(report)}`,
+    );
     return report;
+  }
+
+  /** A patient loop judges lost packets only, and a datagram is never late. */
+  #isTimed({ answers, timed }: LoopReport): boolean {
+    return this.#pace.limitMs > LIMIT_MS || 2 * timed >= answers;
+  }
+
+  async #untilTimed(): Promise<void> {
+    const deadline = performance.now() + UNTIL_TIMED_MS;
+    while (!this.#isTimed(await this.report()) && performance.now() < deadline) {
+      await new Promise((resolve) => setTimeout(resolve, 250));
+    }
   }
 }
