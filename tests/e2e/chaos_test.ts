@@ -26,7 +26,7 @@ e2eTest(
   "a minute of chaos in modes iptables and nftables",
   [...WEB_NEEDS, ...["iptables-nft", "nft", "curl", "prlimit"].map(program)],
   async () => {
-    await Promise.all([chaos("iptables", 1), chaos("nftables", 2)]);
+    await Promise.all([chaos("iptables", 84), chaos("nftables", 31)]);
   },
 );
 
