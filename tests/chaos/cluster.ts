@@ -39,8 +39,8 @@ const CONTESTED_NODE_PORT = 31999;
 const RANGES = ["192.0.2.0/24", "198.18.0.0/15"];
 const CONDITIONS = ["", "", "", " unready", " draining", " zones=z1", " zones=z2"];
 const ZONES = ["z1", "z2"];
-/** The API server takes all of them, and what the kernels say is their business. */
-const ODD_PODS = ["239.1.1.1", "127.0.0.9", "169.254.7.7", "255.255.255.255"];
+/** The API server takes all of them, unlike loopback and link-local addresses, and what the kernels say is their business. */
+const ODD_PODS = ["239.1.1.1", "240.0.0.1", "255.255.255.255"];
 const BIRTH_MS = Date.UTC(2026, 0, 1);
 
 function raw(object: ApiJson): RawApiObject {
