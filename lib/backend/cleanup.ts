@@ -4,7 +4,7 @@
  *
  * @module
  */
-import type { CleanupMode } from "../config/types.ts";
+import type { CleanupMode, CleanupProxy } from "../config/types.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
@@ -53,6 +53,8 @@ export interface CleanupContext {
   readonly families: readonly IpFamily[];
   /** True only lists what would be removed. */
   readonly dryRun: boolean;
+  /** Whose things go; without it everybody's, and else only what is told apart. */
+  readonly of?: CleanupProxy;
   /** True: all IPVS virtual servers go, whoever made them. */
   readonly flushIpvs?: boolean;
   /** IPVS virtual servers in these networks are somebody else's, whatever else speaks for a proxy. */
@@ -64,6 +66,8 @@ export interface CleanupContext {
 /** How one mode's leftovers are found. */
 export interface ModeCleanup {
   readonly mode: CleanupMode;
+  /** Whose things are told from the other proxy's; none where both use the same names. */
+  readonly tellsApart: readonly CleanupProxy[];
   /** What it alone has in iptables. */
   readonly chains?: OwnedChains;
   /** Removes what it has outside of iptables. Called once its rules are gone. */

@@ -31,7 +31,10 @@ export async function removeLeftovers(
   modes: readonly CleanupMode[],
   context: CleanupContext,
 ): Promise<LeftoverReport> {
-  const wanted = CLEANUPS.filter(({ mode }) => modes.includes(mode));
+  const { of } = context;
+  const wanted = CLEANUPS.filter(({ mode, tellsApart }) =>
+    modes.includes(mode) && (of === undefined || tellsApart.includes(of))
+  );
   const reports = [await removeChains(wanted.filter(({ chains }) => chains !== undefined), context)];
   for (const { removeOthers } of wanted) {
     if (removeOthers !== undefined) reports.push(await removeOthers(context));
@@ -41,6 +44,12 @@ export async function removeLeftovers(
     kept: reports.flatMap(({ kept }) => kept),
     failed: reports.flatMap(({ failed }) => failed),
   };
+}
+
+/** Those of the modes in which kproxy and kube-proxy use the same names, so that nobody can tell whose things are there. */
+export function modesNotToldApart(modes: readonly CleanupMode[]): readonly CleanupMode[] {
+  return CLEANUPS.filter(({ mode, tellsApart }) => modes.includes(mode) && tellsApart.length === 0)
+    .map(({ mode }) => mode);
 }
 
 async function removeChains(

@@ -4,8 +4,8 @@
  * @module
  */
 import { type CleanupContext, countLeftovers, type LeftoverReport } from "../backend/cleanup.ts";
-import { CLEANUP_MODES, type CleanupMode } from "../config/types.ts";
-import { removeLeftovers } from "../backend/leftovers.ts";
+import { CLEANUP_MODES, CLEANUP_PROXIES, type CleanupMode } from "../config/types.ts";
+import { modesNotToldApart, removeLeftovers } from "../backend/leftovers.ts";
 import { isPermissionProblem } from "../kernel/iptables_refusal.ts";
 import { type Exec, systemExec } from "../kernel/exec.ts";
 import { errorText } from "../observe/log.ts";
@@ -22,6 +22,7 @@ export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number
   return await cleanUp({
     dryRun: flags.get("dry-run") ?? false,
     modes: cleanupModes(flags),
+    of: CLEANUP_PROXIES.find((proxy) => proxy === flags.get("of")),
     flushIpvs: flags.get("flush-ipvs") ?? false,
     excludeCidrs: config.ipvs.excludeCIDRs ?? [],
   }, io);
@@ -33,9 +34,9 @@ export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number
  * @returns 0, or 1 if something could not be removed
  */
 export async function cleanUp(
-  { dryRun, modes = CLEANUP_MODES, flushIpvs = false, excludeCidrs = [] }:
+  { dryRun, modes = CLEANUP_MODES, of, flushIpvs = false, excludeCidrs = [] }:
     & Pick<CleanupContext, "dryRun" | "flushIpvs" | "excludeCidrs">
-    & { readonly modes?: readonly CleanupMode[] },
+    & { readonly modes?: readonly CleanupMode[]; readonly of?: CleanupContext["of"] | undefined },
   io: Io,
   exec: Exec = systemExec,
 ): Promise<number> {
@@ -45,8 +46,18 @@ export async function cleanUp(
     dryRun,
     flushIpvs,
     excludeCidrs,
+    ...(of === undefined ? {} : { of }),
   });
   await io.out(dryRun ? cleanupListing(report) : cleanupSummary(report));
+  const untold = of === undefined ? [] : modesNotToldApart(modes);
+  if (untold.length > 0) {
+    io.err(
+      `Warning: what mode ${
+        untold.join(" or ")
+      } left stays: kproxy and kube-proxy use the same names there, ` +
+        "and whichever starts takes it over; without --of it goes\n",
+    );
+  }
   for (const { place, command, reason } of report.kept) {
     io.err(`Warning: ${place}: ${command} left out: ${reason}\n`);
   }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { CLEANUP_MODES } from "../config/types.ts";
+import { CLEANUP_MODES, CLEANUP_PROXIES } from "../config/types.ts";
 import { COMMANDS, CONFIGURED, type Flag } from "./flag.ts";
 
 const WITH_CONFIG = [...CONFIGURED, "cleanup"] as const;
@@ -95,6 +95,15 @@ export const PROGRAM_FLAGS = [
     group: "Program",
     commands: ["run"],
     doc: "Do the part of the start that needs full privileges, then exit",
+  },
+  {
+    name: "of",
+    type: "string",
+    default: "",
+    group: "Program",
+    commands: ["cleanup"],
+    doc: "Remove what this proxy left and nothing of the other one, in the modes that tell them apart",
+    values: CLEANUP_PROXIES,
   },
   {
     name: "only",

@@ -7,7 +7,7 @@ import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../
 import { MODES, preloadMode } from "../backend/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
 import { checkFamilies } from "../config/families.ts";
-import type { KubeProxyConfiguration, SyncPeriods } from "../config/types.ts";
+import { CLEANUP_MODES, type KubeProxyConfiguration, type SyncPeriods } from "../config/types.ts";
 import { conntrackSettings } from "../conntrack/settings.ts";
 import { modeSysctls } from "../backend/mode_sysctls.ts";
 import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
@@ -148,6 +148,7 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
   channels.snapshot?.addTo(metrics.registry);
   const otherModes = new OtherModesCleanup({
     modes: otherModesToClean(node.mode, planned.flags),
+    ownMode: CLEANUP_MODES.find((mode) => mode === node.mode),
     families: node.prepared.proxiers.map(({ family }) => family),
     log: planned.log,
     exec: planned.exec,

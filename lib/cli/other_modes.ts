@@ -29,6 +29,8 @@ const OTHER_FAMILY_MS = 10_000;
 export interface OtherModesOptions {
   /** The modes whose leftovers go. */
   readonly modes: readonly CleanupMode[];
+  /** The mode that runs, of which kube-proxy's leftovers go, as far as they are told from ours. */
+  readonly ownMode?: CleanupMode | undefined;
   /** The IP families this node serves. */
   readonly families: readonly IpFamily[];
   readonly log: Logger;
@@ -52,6 +54,7 @@ export class OtherModesCleanup {
   #programs: EndableExec;
   #work: Promise<void> = Promise.resolve();
   #hasEnded = false;
+  #hasRemovedTables = false;
 
   constructor(options: OtherModesOptions) {
     this.#options = options;
@@ -89,6 +92,28 @@ export class OtherModesCleanup {
     }
   }
 
+  /** True if there were tables of nftables mode, so that a proxy that makes them may still run. */
+  get hasRemovedTables(): boolean {
+    return this.#hasRemovedTables;
+  }
+
+  /** Removes, once more, what kube-proxy left in mode nftables. Resolves when that is done or has ended. */
+  removeKubeProxyTables(families: readonly IpFamily[]): Promise<void> {
+    const { log } = this.#options;
+    this.#work = this.#work.then(async () => {
+      const exec = this.#programs;
+      if (exec.signal.aborted) return;
+      try {
+        const { removeLeftovers } = await import("../backend/leftovers.ts");
+        const context = { exec, families, dryRun: false, of: "kube-proxy" } as const;
+        report(await removeLeftovers(["nftables"], context), "kube-proxy", log);
+      } catch (error) {
+        if (!exec.signal.aborted) log.error("Cannot remove what kube-proxy left", error, { families });
+      }
+    });
+    return this.#work;
+  }
+
   /** Resolves when what was begun is done or has ended. */
   settled(): Promise<void> {
     return this.#work;
@@ -113,7 +138,7 @@ export class OtherModesCleanup {
 
   /** False if it was stopped before it was done. */
   async #remove(families: readonly IpFamily[]): Promise<boolean> {
-    const { modes, log, excludeCidrs = [], clock = systemClock } = this.#options;
+    const { modes, ownMode, log, excludeCidrs = [], clock = systemClock } = this.#options;
     const exec = this.#programs;
     const { signal } = exec;
     await clock.sleep(OTHER_FAMILY_MS, AbortSignal.any([signal, this.#allSynced.signal]));
@@ -125,7 +150,13 @@ export class OtherModesCleanup {
     try {
       // Loaded late, as all that is done late: a start has no time for it.
       const { removeLeftovers } = await import("../backend/leftovers.ts");
-      report(await removeLeftovers(modes, { exec, families, dryRun: false, excludeCidrs, drain }), log);
+      const context = { exec, families, dryRun: false, excludeCidrs, drain };
+      const others = await removeLeftovers(modes, context);
+      this.#hasRemovedTables ||= others.removed.some(({ place }) => place === "nft");
+      report(others, "another mode", log);
+      if (ownMode !== undefined) {
+        report(await removeLeftovers([ownMode], { ...context, of: "kube-proxy" }), "kube-proxy", log);
+      }
     } catch (error) {
       if (signal.aborted) {
         const next = this.#hasEnded
@@ -141,14 +172,14 @@ export class OtherModesCleanup {
   }
 }
 
-function report(result: LeftoverReport, log: Logger): void {
+function report(result: LeftoverReport, whose: string, log: Logger): void {
   for (const [kind, count] of countLeftovers(result)) {
-    log.info("Removed what another mode left", { what: kind, count });
+    log.info(`Removed what ${whose} left`, { what: kind, count });
   }
   for (const { place, command, reason } of result.kept) {
-    log.warn("Something of another mode stays", { place, command, reason });
+    log.warn(`Something of ${whose} stays`, { place, command, reason });
   }
   for (const { place, error } of result.failed) {
-    log.warn("Cannot remove what another mode left", { place, problem: errorText(error) });
+    log.warn(`Cannot remove what ${whose} left`, { place, problem: errorText(error) });
   }
 }

@@ -3,6 +3,7 @@ import { ExecError, SyncError } from "../errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { type Exec, type ExecOptions, wholeText } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
+import { recordingLog } from "../../tests/support/recording_log.ts";
 import { syncOutcome } from "../../tests/support/sync_outcome.ts";
 import { OtherModesCleanup } from "./other_modes.ts";
 
@@ -200,3 +201,52 @@ Deno.test("a preparation that fails because everything ends begins no removal", 
   await cleanup.settled();
   assertEquals(exec.tables.size, 4);
 });
+
+Deno.test(
+  "of the mode that runs kube-proxy's tables go, and ours stay",
+  { permissions: "none" },
+  async () => {
+    const exec = new FakeNft();
+    exec.tables.add("ip kproxy");
+    const { log, lines } = recordingLog();
+    const cleanup = new OtherModesCleanup({
+      modes: ["iptables", "ipvs", "userspace"],
+      ownMode: "nftables",
+      families: ["IPv4", "IPv6"],
+      log,
+      exec,
+      clock: IMPATIENT,
+    });
+    cleanup.observer.synced(syncOutcome("IPv4"));
+    await cleanup.settled();
+    assertEquals([...exec.tables].sort(), ["inet kube-proxy", "ip kproxy", "ip6 kproxy", "ip6 kube-proxy"]);
+    cleanup.observer.synced(syncOutcome("IPv6"));
+    await cleanup.settled();
+    assertEquals([...exec.tables].sort(), ["inet kube-proxy", "ip kproxy", "ip6 kproxy"]);
+    assertEquals(lines.filter((line) => line.startsWith("I")), [
+      'I "Removed what kube-proxy left" what="tables of nft" count=1',
+      'I "Removed what kube-proxy left" what="tables of nft" count=1',
+    ]);
+    // What iptables and IPVS mode left is ours as much as kube-proxy's, so nothing of the mode that runs is touched.
+    const programs: string[] = [];
+    const counting: Exec = {
+      run: (argv) => {
+        programs.push(argv.join(" "));
+        return Promise.reject(new ExecError(argv, -1, "entity not found"));
+      },
+    };
+    for (const ownMode of ["iptables", "ipvs"] as const) {
+      const own = new OtherModesCleanup({
+        modes: [],
+        ownMode,
+        families: ["IPv4"],
+        log,
+        exec: counting,
+        clock: IMPATIENT,
+      });
+      own.observer.synced(syncOutcome("IPv4"));
+      await own.settled();
+    }
+    assertEquals(programs, []);
+  },
+);

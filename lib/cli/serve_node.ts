@@ -16,6 +16,7 @@ import {
   healthServerFailedEvent,
   metricsServerFailedEvent,
   modeFallbackEvent,
+  otherProxyEvent,
   serviceHealthFailedEvent,
   serviceQuarantinedEvent,
   startingEvent,
@@ -34,6 +35,7 @@ import { endTogether, untilEnded, whenAborted, withinGrace } from "./ending.ts";
 import { FLAGS } from "./flags.ts";
 import type { Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
+import { OtherProxyWatch } from "./other_proxy.ts";
 import { LateOomScore } from "./oom_score.ts";
 import { collectAfterStart } from "./start_garbage.ts";
 import { usesApiServer } from "./source.ts";
@@ -75,8 +77,10 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
     exec: life.exec,
     log,
   });
+  const otherProxy = makeOtherProxyWatch(life, servers);
   const afterSyncs = joinObservers(
     otherModes.observer,
+    otherProxy.observer,
     oomScore.observer,
     collectAfterStart(families, until),
   );
@@ -133,12 +137,14 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   } finally {
     end.abort();
     otherModes.end();
+    otherProxy.end();
     oomScore.end();
     const syncs = withinGrace(life.programs, endSyncs(runners, prepared));
     await endTogether({
       "objects and snapshot": sourceEnded,
       syncs,
       "leftovers of other modes": otherModes.settled(),
+      "the look for another proxy": otherProxy.settled(),
       "OOM score": oomScore.settled(),
       // Not before the last sync, which tells them what to serve.
       servers: syncs.finally(() => servers.stop()),
@@ -150,6 +156,23 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
 async function endSyncs(runners: readonly FamilyRunner[], mode: PreparedMode): Promise<void> {
   await Promise.all(runners.map((runner) => runner.stop()));
   await mode.close?.();
+}
+
+function makeOtherProxyWatch(life: Life, servers: NodeServers): OtherProxyWatch {
+  const { exec, log, mode, node, periods, prepared, otherModes, events } = life;
+  return new OtherProxyWatch({
+    families: prepared.proxiers.map(({ family }) => family),
+    exec,
+    log,
+    periodMs: periods.syncPeriod,
+    isWanted: () => mode === "nftables" || otherModes.hasRemovedTables,
+    remove: (families) => otherModes.removeKubeProxyTables(families),
+    startRemoval: () => otherModes.settled(),
+    onChange: (tables) => {
+      servers.setOtherTables(tables);
+      if (tables.length > 0) events.recorder.record(otherProxyEvent(node, tables));
+    },
+  });
 }
 
 function makeNodeWatch(

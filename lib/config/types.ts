@@ -16,6 +16,10 @@ export type ProxyMode = "iptables" | "ipvs" | "nftables" | "userspace" | "auto";
 export const CLEANUP_MODES = ["iptables", "ipvs", "nftables", "userspace"] as const;
 
 export type CleanupMode = typeof CLEANUP_MODES[number];
+/** Who leaves something on a node. */
+export const CLEANUP_PROXIES = ["kproxy", "kube-proxy"] as const;
+
+export type CleanupProxy = typeof CLEANUP_PROXIES[number];
 export type DetectLocalMode = "ClusterCIDR" | "NodeCIDR" | "BridgeInterface" | "InterfaceNamePrefix";
 
 export interface ClientConnectionConfig {

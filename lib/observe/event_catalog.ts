@@ -131,6 +131,17 @@ export function destinationRefusedEvent(
   };
 }
 
+/** Another service proxy runs on the node: its tables come back. */
+export function otherProxyEvent(node: string, tables: readonly string[]): ProxyEvent {
+  return {
+    type: "Warning",
+    reason: "OtherProxy",
+    action: "Sync",
+    note: `another service proxy writes rules on this node: tables ${tables.join(", ")} came back`,
+    regarding: nodeSubject(node),
+  };
+}
+
 function startWarning(node: string, reason: string, note: string): ProxyEvent {
   return { type: "Warning", reason, action: START, note, regarding: nodeSubject(node) };
 }

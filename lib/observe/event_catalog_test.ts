@@ -6,6 +6,7 @@ import {
   healthServerFailedEvent,
   metricsServerFailedEvent,
   modeFallbackEvent,
+  otherProxyEvent,
   serviceHealthFailedEvent,
   serviceQuarantinedEvent,
   startingEvent,
@@ -115,6 +116,16 @@ const EVENTS: readonly [event: ProxyEvent, wanted: ProxyEvent][] = [
       note: "node node-a does not serve external IP 10.96.0.1 port 443/TCP of shop/web: " +
         "it belongs to default/kubernetes",
       regarding: SERVICE,
+    },
+  ],
+  [
+    otherProxyEvent("node-a", ["ip kube-proxy", "ip6 kube-proxy"]),
+    {
+      type: "Warning",
+      reason: "OtherProxy",
+      action: "Sync",
+      note: "another service proxy writes rules on this node: tables ip kube-proxy, ip6 kube-proxy came back",
+      regarding: NODE,
     },
   ],
 ];

@@ -71,6 +71,7 @@ export class HealthState {
   readonly #unserved: Map<IpFamily, { readonly reason: string; readonly use?: string }>;
   #nodeEligible = true;
   #restored: RestoredState | null = null;
+  #otherTables: readonly string[] = [];
 
   constructor(
     { families, syncPeriodMs, watchLimitMs = WATCH_LIMIT_MS, clock, refused = [] }: HealthStateOptions,
@@ -137,6 +138,11 @@ export class HealthState {
     if (unserved !== undefined) this.#unserved.set(family, { ...unserved, use });
   }
 
+  /** Tables that another service proxy keeps making; none: there is no such proxy. */
+  setOtherTables(tables: readonly string[]): void {
+    this.#otherTables = tables;
+  }
+
   /** False if a sync of some family has been waiting for too long. Nothing about the Node. */
   get isProxyHealthy(): boolean {
     const nowMs = this.#clock.nowMs();
@@ -176,6 +182,9 @@ export class HealthState {
     const snapshot = this.#restored === null ? undefined : shownSnapshot(this.#restored, now.epochMs);
     if (snapshot !== undefined) {
       reasons.push(`${snapshot.kinds.join(", ")}: ${snapshotReason(snapshot)}`);
+    }
+    if (this.#otherTables.length > 0) {
+      reasons.push(`another service proxy writes rules on this node: tables ${this.#otherTables.join(", ")}`);
     }
     const ready = reasons.length === 0;
     const unserved = this.#unserved.size === 0 ? undefined : Object.fromEntries(this.#unserved);

@@ -128,6 +128,11 @@ export class NodeServers {
     this.health.heard(kind);
   }
 
+  /** Tables that another service proxy keeps making. */
+  setOtherTables(tables: readonly string[]): void {
+    this.health.setOtherTables(tables);
+  }
+
   /** The source serves from a snapshot; null: no longer. */
   restored(state: RestoredState | null): void {
     this.health.setRestored(state);

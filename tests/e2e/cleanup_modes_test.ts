@@ -139,6 +139,39 @@ e2eTest(
   },
 );
 
+e2eTest("cleanup of one proxy leaves the other's things, as far as they are told apart", NEEDS, async () => {
+  await withNetns(async (netns) => {
+    await addForeign(netns);
+    await addLeftovers(netns);
+    const options = { netns: netns.name };
+    const left = async (): Promise<readonly boolean[]> => {
+      const text = await everything(netns);
+      return [
+        " ip kproxy\n",
+        " ip6 kproxy-next\n",
+        " ip kube-proxy\n",
+        ":KUBE-PORTALS-HOST ",
+        ":KUBE-NODE-PORT ",
+      ]
+        .map((part) => text.includes(part));
+    };
+    const ours = await kproxy(["cleanup", "--of=kproxy"], options);
+    assertEquals([ours.code, ours.out], [0, "Removed 4 tables of nft\n"]);
+    assertMatch(ours.err, /^Warning: what mode iptables or ipvs left stays: .* use the same names there/);
+    assertEquals(await left(), [false, false, true, true, true]);
+    await netns.run(["nft", "-f", "-"], { stdin: nftTables("kproxy") });
+    const theirs = await kproxy(
+      ["cleanup", "--of=kube-proxy", "--only=nftables", "--only=userspace"],
+      options,
+    );
+    assertEquals([theirs.code, theirs.err], [0, ""]);
+    assertEquals(await left(), [true, false, false, false, true]);
+    const wrong = await kproxy(["cleanup", "--of=proxy"], options);
+    assertEquals(wrong.code, 2);
+    assertMatch(wrong.err, /--of.*kproxy or kube-proxy.*proxy/);
+  });
+});
+
 e2eTest("a set that a rule of others uses stays and is named; the other sets go", NEEDS, async () => {
   await withNetns(async (netns) => {
     await netns.run(["ipset", "restore"], { stdin: ipsetText("IPv4") });

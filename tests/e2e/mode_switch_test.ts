@@ -5,6 +5,7 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { setNames } from "../../lib/backend/ipvs/sets.ts";
+import { kproxy as runKproxy } from "../cli/kproxy.ts";
 import { service, slice } from "../flows/objects.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
 import type { LabHost } from "../support/lab_host.ts";
@@ -20,7 +21,7 @@ import { ipsetText, ipvsRules, type NftService, nftTables, userspaceRules } from
 import { childrenWith } from "../support/processes.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
-const NEEDS = [...WEB_NEEDS, program("nft"), program("ipset")];
+const NEEDS = [...WEB_NEEDS, program("nft"), program("ipset"), program("curl")];
 const CLUSTER = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
 const REMOVED = "Removed what another mode left";
 const DNS = { ip: WEB_CLUSTER_IP, port: 53 };
@@ -98,3 +99,68 @@ for (const cleanupIpvs of [true, false]) {
     },
   );
 }
+
+/** Of a Service that is gone by the time kproxy starts. */
+const GONE = { ip: "10.96.99.99", port: WEB_PORT };
+const TABLES_OF_KPROXY = "table ip kproxy\ntable ip6 kproxy";
+const TABLES_OF_KUBE_PROXY = "table ip kube-proxy\ntable ip6 kube-proxy";
+
+e2eTest("from kube-proxy's nftables mode to ours and back, and no connection fails", NEEDS, async () => {
+  await using web = await WebLab.create();
+  const { netns } = web.lab.node;
+  const tableNames = async (): Promise<string> =>
+    (await netns.run(["nft", "list", "tables"])).trim().split("\n").sort().join("\n");
+  const startKubeProxy = (services: readonly NftService[]): Promise<string> =>
+    netns.run(["nft", "-f", "-"], { stdin: nftTables("kube-proxy", services) });
+  const answers = async (): Promise<string | undefined> => {
+    const [result] = await web.pod.probe({ protocol: "tcp", source: "10.244.0.5", to: GONE });
+    return result?.kind;
+  };
+  const readiness = async (): Promise<string> =>
+    await netns.run(["curl", "-s", "http://127.0.0.1:10256/readyz"]);
+  await startKubeProxy([
+    ...SERVED,
+    { vip: GONE.ip, port: GONE.port, protocol: "tcp", to: `${WEB_PODS[0]}:${WEB_TARGET_PORT}` },
+  ]);
+  assertEquals(await answers(), "answer");
+  const loops = [
+    await ConnectLoop.start(web.pod, CLUSTER),
+    await ConnectLoop.start(await addDns(web), DNS, "udp"),
+  ];
+  for (const loop of loops) await loop.answered(100);
+  {
+    await using kproxy = await web.start(["--proxy-mode=nftables", "--iptables-sync-period=1s"]);
+    await kproxy.until(
+      "the end of kube-proxy's tables",
+      (lines) => lines.filter(({ msg }) => msg === "Removed what kube-proxy left").length === 2,
+    );
+    for (const loop of loops) await loop.answered(100);
+    assertEquals(await tableNames(), TABLES_OF_KPROXY);
+    assertEquals(await answers() === "answer", false, "a Service that is gone");
+    assert((await readiness()).includes('"ready":true'), await readiness());
+
+    // It runs after all.
+    await startKubeProxy(SERVED);
+    await kproxy.untilMessage("Another service proxy writes rules on this node");
+    const told = await readiness();
+    assert(told.includes('"ready":false') && told.includes("tables ip kube-proxy, ip6 kube-proxy"), told);
+    assertEquals(await tableNames(), `${TABLES_OF_KPROXY}\n${TABLES_OF_KUBE_PROXY}`, "nobody fights");
+    for (const family of ["ip", "ip6"]) await netns.run(["nft", "delete", "table", family, "kube-proxy"]);
+    await kproxy.untilMessage("The tables of the other service proxy are gone");
+    assert((await readiness()).includes('"ready":true'), await readiness());
+    assertEquals(kproxy.lines.filter(({ reason }) => reason === "OtherProxy").length, 1);
+    await kproxy.stop();
+  }
+  // The way back: ours goes once the other one serves.
+  await startKubeProxy(SERVED);
+  for (const loop of loops) await loop.answered(50);
+  const { code, out, err } = await runKproxy(["cleanup", "--of=kproxy", "--only=nftables"], {
+    netns: netns.name,
+  });
+  assertEquals([code, out, err], [0, "Removed 2 tables of nft\n", ""]);
+  assertEquals(await tableNames(), TABLES_OF_KUBE_PROXY);
+  for (const loop of loops) {
+    await loop.answered(100);
+    await loop.stopUnbroken();
+  }
+});

@@ -88,6 +88,7 @@ const TABLES: readonly IptablesTable[] = ["nat", "filter", "mangle"];
 /** Iptables mode in the registry of cleanups. Chains of Services go with it, too. */
 export const IPTABLES_CLEANUP: ModeCleanup = {
   mode: "iptables",
+  tellsApart: [],
   chains: {
     nat: [NODE_PORTS_CHAIN, CANARY_CHAIN],
     filter: [SERVICES_CHAIN, EXTERNAL_SERVICES_CHAIN, NODE_PORTS_CHAIN, CANARY_CHAIN],

@@ -12,6 +12,7 @@ import { PROBE_CHAIN } from "./sets.ts";
 
 export const IPVS_CLEANUP: ModeCleanup = {
   mode: "ipvs",
+  tellsApart: [],
   chains: {
     // KUBE-FIREWALL in nat is of kube-proxy before 1.24; kubelet's chain of this name is in filter.
     nat: ["KUBE-FIREWALL", "KUBE-LOAD-BALANCER", "KUBE-NODE-PORT"],

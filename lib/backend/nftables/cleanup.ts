@@ -3,17 +3,26 @@
  *
  * @module
  */
+import { CLEANUP_PROXIES, type CleanupProxy } from "../../config/types.ts";
 import { ExecError } from "../../errors.ts";
 import { Nft, type NftFamily, nftFamily } from "../../kernel/nft.ts";
 import { isWithoutNftables, nftFailureKind } from "../../kernel/nft_failure.ts";
 import type { CleanupContext, Leftover, LeftoverFailure, LeftoverReport, ModeCleanup } from "../cleanup.ts";
 
-/** Tables of kube-proxy and of kproxy, which builds the last one while a layout changes. */
-const TABLE_NAMES: readonly string[] = ["kube-proxy", "kproxy", "kproxy-next"];
+/** Ours are the one that serves, and the one that is built while a layout changes. */
+const TABLE_NAMES: Readonly<Record<CleanupProxy, readonly string[]>> = {
+  "kube-proxy": ["kube-proxy"],
+  kproxy: ["kproxy", "kproxy-next"],
+};
 
-export const NFTABLES_CLEANUP: ModeCleanup = { mode: "nftables", removeOthers: removeTables };
+export const NFTABLES_CLEANUP: ModeCleanup = {
+  mode: "nftables",
+  tellsApart: CLEANUP_PROXIES,
+  removeOthers: removeTables,
+};
 
-async function removeTables({ exec, families, dryRun }: CleanupContext): Promise<LeftoverReport> {
+async function removeTables({ exec, families, dryRun, of }: CleanupContext): Promise<LeftoverReport> {
+  const names = of === undefined ? Object.values(TABLE_NAMES).flat() : TABLE_NAMES[of];
   const nft = new Nft(exec);
   const removed: Leftover[] = [];
   const failed: LeftoverFailure[] = [];
@@ -32,7 +41,7 @@ async function removeTables({ exec, families, dryRun }: CleanupContext): Promise
     }
   };
   for (const family of families.map(nftFamily)) {
-    for (const name of await attempt(`nft ${family}`, () => tablesHere(nft, family)) ?? []) {
+    for (const name of await attempt(`nft ${family}`, () => tablesHere(nft, family, names)) ?? []) {
       await attempt(`nft ${family} ${name}`, async () => {
         if (!dryRun) await nft.deleteTable(family, name);
         removed.push({ place: "nft", command: `delete table ${family} ${name}`, kind: "tables of nft" });
@@ -43,10 +52,10 @@ async function removeTables({ exec, families, dryRun }: CleanupContext): Promise
 }
 
 /** Asks by name: a list would read everybody's tables. Most nodes have none of ours, and one look is enough to tell. */
-async function tablesHere(nft: Nft, family: NftFamily): Promise<readonly string[]> {
-  if (await nft.hasNone(family, { tables: TABLE_NAMES })) return [];
+async function tablesHere(nft: Nft, family: NftFamily, names: readonly string[]): Promise<readonly string[]> {
+  if (await nft.hasNone(family, { tables: names })) return [];
   const here: string[] = [];
-  for (const name of TABLE_NAMES) {
+  for (const name of names) {
     if (!await nft.hasNone(family, { tables: [name] })) here.push(name);
   }
   return here;

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { FakeNft } from "../../../tests/support/fake_nft.ts";
+import type { CleanupProxy } from "../../config/types.ts";
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { NFTABLES_CLEANUP } from "./cleanup.ts";
@@ -14,8 +15,13 @@ async function node(): Promise<FakeNft> {
   return fake;
 }
 
-async function clean(exec: Exec, dryRun = false) {
-  const report = await NFTABLES_CLEANUP.removeOthers?.({ exec, families: ["IPv4", "IPv6"], dryRun });
+async function clean(exec: Exec, dryRun = false, of?: CleanupProxy) {
+  const report = await NFTABLES_CLEANUP.removeOthers?.({
+    exec,
+    families: ["IPv4", "IPv6"],
+    dryRun,
+    ...(of === undefined ? {} : { of }),
+  });
   return {
     removed: report?.removed.map(({ command }) => command),
     failed: report?.failed.map(({ place, error }) => `${place}: ${error.message}`),
@@ -32,6 +38,17 @@ Deno.test("exactly our tables go, and nothing is listed", NONE, async () => {
   for (const table of OTHERS) assertEquals(fake.listed(table) === "", false, table);
   assertEquals(fake.lists, []);
   assertEquals(await clean(fake), { removed: [], failed: [] });
+});
+
+Deno.test("one proxy's tables go, and the other's stay", NONE, async () => {
+  for (const  of of["kproxy", "kube-proxy"] as const) {
+    const fake = await node();
+    const wanted = OWN.filter((table) => table.endsWith(" kube-proxy") === (of === "kube-proxy"));
+    const commands = wanted.map((table) => `delete table ${table}`);
+    assertEquals(await clean(fake, false, of), { removed: commands, failed: [] });
+    for (const table of OWN) assertEquals(fake.listed(table) === "", wanted.includes(table), table);
+    assertEquals(await clean(fake, false, of), { removed: [], failed: [] });
+  }
 });
 
 Deno.test("a table that stays does not keep the others; missing rights are told once", NONE, async () => {

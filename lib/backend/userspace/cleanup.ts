@@ -8,6 +8,7 @@ import type { ModeCleanup } from "../cleanup.ts";
 
 export const USERSPACE_CLEANUP: ModeCleanup = {
   mode: "userspace",
+  tellsApart: ["kube-proxy"],
   chains: {
     nat: [
       "KUBE-PORTALS-CONTAINER",

@@ -1,0 +1,150 @@
+import { assertEquals } from "@std/assert";
+import { FakeNft } from "../../tests/support/fake_nft.ts";
+import { recordingLog } from "../../tests/support/recording_log.ts";
+import { syncOutcome } from "../../tests/support/sync_outcome.ts";
+import { OtherModesCleanup } from "./other_modes.ts";
+import { OtherProxyWatch } from "./other_proxy.ts";
+
+const PERIOD_MS = 30_000;
+const MINUTE_MS = 60_000;
+const NONE = { permissions: "none" } as const;
+const MAKE = "add table ip kube-proxy\nadd table ip6 kube-proxy\n";
+
+/** A node in nftables mode on which time goes on as told. */
+class Rig {
+  readonly nft = new FakeNft();
+  readonly #log = recordingLog();
+  readonly #changes: string[] = [];
+  readonly #otherModes: OtherModesCleanup;
+  readonly #watch: OtherProxyWatch;
+  isWanted = true;
+  #nowMs = 0;
+  #wake: { readonly atMs: number; readonly resolve: () => void } | null = null;
+
+  constructor() {
+    const clock = {
+      nowMs: () => this.#nowMs,
+      sleep: (ms: number, signal?: AbortSignal) =>
+        new Promise<void>((resolve) => {
+          this.#wake = { atMs: this.#nowMs + ms, resolve };
+          signal?.addEventListener("abort", () => resolve());
+        }),
+    };
+    const common = { families: ["IPv4", "IPv6"], log: this.#log.log, exec: this.nft } as const;
+    this.#otherModes = new OtherModesCleanup({
+      ...common,
+      modes: [],
+      ownMode: "nftables",
+      clock: { nowMs: () => 0, sleep: () => Promise.resolve() },
+    });
+    this.#watch = new OtherProxyWatch({
+      ...common,
+      clock,
+      periodMs: PERIOD_MS,
+      isWanted: () => this.isWanted,
+      remove: (families) => this.#otherModes.removeKubeProxyTables(families),
+      startRemoval: () => this.#otherModes.settled(),
+      onChange: (tables) => void this.#changes.push(tables.join()),
+    });
+  }
+
+  async start(): Promise<void> {
+    for (const family of ["IPv4", "IPv6"] as const) {
+      for (const { observer } of [this.#otherModes, this.#watch]) observer.synced(syncOutcome(family));
+    }
+    await this.#otherModes.settled();
+  }
+
+  async pass(ms: number): Promise<void> {
+    for (const endMs = this.#nowMs + ms; this.#nowMs < endMs;) {
+      this.#nowMs += PERIOD_MS;
+      if (this.#wake !== null && this.#wake.atMs <= this.#nowMs) this.#wake.resolve();
+      // Until it sleeps again: a program of the fake takes a few turns.
+      for (let turn = 0; turn < 100; turn++) await Promise.resolve();
+      await this.#otherModes.settled();
+      for (let turn = 0; turn < 100; turn++) await Promise.resolve();
+    }
+  }
+
+  get tables(): string[] {
+    return ["ip kube-proxy", "ip6 kube-proxy"].filter((table) => this.nft.listed(table) !== "");
+  }
+
+  news(): readonly [string[], string[]] {
+    return [
+      this.#changes.splice(0),
+      this.#log.lines.splice(0).map((line) => line.replace(/ (?:advice|what)=.*/, "")),
+    ];
+  }
+
+  async end(): Promise<void> {
+    this.#watch.end();
+    await this.#watch.settled();
+  }
+}
+
+Deno.test("a table that comes back is told once, and left alone for a while, ever longer", NONE, async () => {
+  const rig = new Rig();
+  await rig.nft.others(MAKE);
+  await rig.start();
+  assertEquals([rig.tables, rig.news()[1].length], [[], 2]);
+  await rig.pass(2 * MINUTE_MS);
+  assertEquals(rig.news(), [[], []]);
+  let removals = 0;
+  const warnings: string[] = [];
+  // A kube-proxy that runs makes its table again whenever it is gone.
+  for (let period = 0; period < 8 * 60 * MINUTE_MS / PERIOD_MS; period++) {
+    if (rig.tables.length === 0) await rig.nft.others(MAKE);
+    await rig.pass(PERIOD_MS);
+    if (rig.tables.length === 0) removals++;
+    warnings.push(...rig.news()[1].filter((line) => line.startsWith("W")));
+  }
+  // After 5, 10, 20 and 40 minutes, then every hour.
+  assertEquals(removals, 4 + 6);
+  assertEquals(warnings, [
+    'W "Another service proxy writes rules on this node" tables=["ip kube-proxy","ip6 kube-proxy"]',
+  ]);
+  await rig.end();
+});
+
+Deno.test("what a proxy left that has ended goes after a while, and its end is told", NONE, async () => {
+  const rig = new Rig();
+  await rig.start();
+  await rig.nft.others("add table ip kube-proxy\n");
+  await rig.pass(PERIOD_MS);
+  assertEquals(rig.news(), [["ip kube-proxy"], [
+    'W "Another service proxy writes rules on this node" tables=["ip kube-proxy"]',
+  ]]);
+  await rig.pass(4 * MINUTE_MS);
+  assertEquals([rig.tables, rig.news()], [["ip kube-proxy"], [[], []]]);
+  await rig.pass(2 * MINUTE_MS);
+  assertEquals(rig.tables, []);
+  assertEquals(rig.news(), [[""], [
+    'I "Removed what kube-proxy left"',
+    'I "The tables of the other service proxy are gone"',
+  ]]);
+  await rig.end();
+});
+
+Deno.test("who does not need to look does not; an nft that fails is told once", NONE, async () => {
+  const rig = new Rig();
+  rig.isWanted = false;
+  await rig.start();
+  await rig.nft.others(MAKE);
+  const runs = rig.nft.runs.length;
+  await rig.pass(5 * MINUTE_MS);
+  assertEquals([rig.nft.runs.length, rig.news()], [runs, [[], []]]);
+  rig.isWanted = true;
+  rig.nft.fail = () => ({ code: 1, stdout: "", stderr: "Error: Operation not permitted\n" });
+  await rig.pass(5 * MINUTE_MS);
+  const [changes, lines] = rig.news();
+  assertEquals([changes, lines.length, lines[0]?.slice(0, 56)], [
+    [],
+    1,
+    'E "Cannot look for the tables of another service proxy" ',
+  ]);
+  rig.nft.fail = () => undefined;
+  await rig.pass(MINUTE_MS);
+  assertEquals(rig.news()[0], ["ip kube-proxy,ip6 kube-proxy"]);
+  await rig.end();
+});
