@@ -104,6 +104,7 @@ for (const cleanupIpvs of [true, false]) {
 const GONE = { ip: "10.96.99.99", port: WEB_PORT };
 const TABLES_OF_KPROXY = "table ip kproxy\ntable ip6 kproxy";
 const TABLES_OF_KUBE_PROXY = "table ip kube-proxy\ntable ip6 kube-proxy";
+const TABLES_OF_BOTH = `${TABLES_OF_KPROXY}\n${TABLES_OF_KUBE_PROXY}`.split("\n").sort().join("\n");
 
 e2eTest("from kube-proxy's nftables mode to ours and back, and no connection fails", NEEDS, async () => {
   await using web = await WebLab.create();
@@ -144,7 +145,7 @@ e2eTest("from kube-proxy's nftables mode to ours and back, and no connection fai
     await kproxy.untilMessage("Another service proxy writes rules on this node");
     const told = await readiness();
     assert(told.includes('"ready":false') && told.includes("tables ip kube-proxy, ip6 kube-proxy"), told);
-    assertEquals(await tableNames(), `${TABLES_OF_KPROXY}\n${TABLES_OF_KUBE_PROXY}`, "nobody fights");
+    assertEquals(await tableNames(), TABLES_OF_BOTH, "nobody fights");
     for (const family of ["ip", "ip6"]) await netns.run(["nft", "delete", "table", family, "kube-proxy"]);
     await kproxy.untilMessage("The tables of the other service proxy are gone");
     assert((await readiness()).includes('"ready":true'), await readiness());

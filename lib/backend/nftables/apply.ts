@@ -68,6 +68,10 @@ export class NftablesProxier implements FamilyProxier {
   #state: ProxyState | null = null;
   /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
   #committed: CommittedTable | undefined;
+  /** Of stale chains, by the check under way. */
+  #deletion: Promise<void> | null = null;
+  /** Chains that checks since the last sync could not delete. */
+  #failedDeletions = 0;
   /** Counts syncs, so that a check can tell that one went on meanwhile. */
   #syncs = 0;
   readonly #phases: SyncPhases;
@@ -118,6 +122,8 @@ export class NftablesProxier implements FamilyProxier {
    * @throws {SyncError} if nft failed; its cause is the {@linkcode ExecError}
    */
   async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
+    // A chain that is being deleted may be one that this sync fills again.
+    if (this.#deletion !== null) await this.#deletion;
     const committed = this.#committed;
     const settings = this.#settings;
     this.#state = state;
@@ -128,7 +134,9 @@ export class NftablesProxier implements FamilyProxier {
     const isFull = changed === "all" || committed === undefined;
     const reached = isFull ? await this.#syncAll(state) : await this.#syncChanged(state, changed, committed);
     this.#canary.written(isFull ? "all" : changed, reached);
-    const failedDeletions = await this.#phases.run("apply", () => this.#staleChains.deleteDue());
+    const failedDeletions = this.#failedDeletions +
+      await this.#phases.run("apply", () => this.#staleChains.deleteDue());
+    this.#failedDeletions = 0;
     // New settings may have come meanwhile: then everything has to be written again.
     if (this.#settings === settings) this.#committed = reached;
     const { commands, bytes, written } = this.#progress;
@@ -157,6 +165,8 @@ export class NftablesProxier implements FamilyProxier {
     const deep = this.#deepChecks.isDue(startMs);
     try {
       await nft.check(canaryText(this.#address.table, this.#canary.next(committed), deep));
+      // Without it they would stay until the next change, which may be days.
+      if (this.#syncs === syncs) await this.#deleteStaleChains();
       return false;
     } catch (error) {
       // Only what nft says of a line says something of our rules.
@@ -170,6 +180,17 @@ export class NftablesProxier implements FamilyProxier {
       return true;
     } finally {
       if (deep) this.#deepChecks.done(startMs, nowMs());
+    }
+  }
+
+  async #deleteStaleChains(): Promise<void> {
+    if (this.#staleChains.isEmpty) return;
+    const deletion = this.#staleChains.deleteDue();
+    this.#deletion = Promise.allSettled([deletion]).then(() => {});
+    try {
+      this.#failedDeletions += await deletion;
+    } finally {
+      this.#deletion = null;
     }
   }
 

@@ -30,6 +30,10 @@ export class StaleChains {
     this.#options = options;
   }
 
+  get isEmpty(): boolean {
+    return this.#flushedAtMs.size === 0;
+  }
+
   /** Forgets all of them: what is there is about to be read. */
   clear(): void {
     this.#flushedAtMs.clear();
