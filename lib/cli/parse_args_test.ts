@@ -16,6 +16,7 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["flush-ipvs", ["cleanup", "--flush-ipvs"], true],
   ["help", ["render", "-h"], true],
   ["init-only", ["run", "--init-only"], true],
+  ["of", ["cleanup", "--of=kproxy"], "kproxy"],
   ["only", ["cleanup", "--only=ipvs", "--only", "nftables,userspace"], ["ipvs", "nftables", "userspace"]],
   ["output", ["write-config", "-o", "json"], "json"],
   ["version", ["run", "--version=raw"], "raw"],
