@@ -5,7 +5,7 @@ import { NODE_A, testService, testSlice, testSliceEndpoint } from "../model/test
 import { silentLogger } from "../observe/log.ts";
 import { type PortConflict, type ServiceHealthOptions, ServiceHealthServers } from "./service_health.ts";
 
-const CLUSTER_IPS = { IPv4: "10.96.0.1", IPv6: "fd00:1::1" };
+const CLUSTER_IP_BASES = { IPv4: "10.96.0.", IPv6: "fd00:1::" };
 
 /** One family's Services and endpoints, handed to the servers as a successful sync does. */
 class Lane {
@@ -16,13 +16,15 @@ class Lane {
   }
 
   service(name: string, healthCheckNodePort: number): this {
+    // Each Service has its own.
+    const clusterIP = `${CLUSTER_IP_BASES[this.family]}${name.charCodeAt(0)}`;
     this.tracker.updateService(
       undefined,
       testService({
         name,
         type: "LoadBalancer",
-        clusterIP: CLUSTER_IPS[this.family],
-        clusterIPs: [CLUSTER_IPS[this.family]],
+        clusterIP,
+        clusterIPs: [clusterIP],
         ipFamilies: [this.family],
         externalTrafficPolicy: "Local",
         healthCheckNodePort,
