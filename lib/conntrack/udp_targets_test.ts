@@ -96,7 +96,9 @@ Deno.test("other protocols are nothing to look for", { permissions: "none" }, ()
   assertEquals(isEmpty({ frontends: new Map(), nodePorts: new Map([[30053, new Set()]]) }), false);
 });
 
-Deno.test("Services that share an address share its endpoints", { permissions: "none" }, () => {
+Deno.test("of Services that want one address only the endpoints of the one that has it count", {
+  permissions: "none",
+}, () => {
   const tracker = new ChangeTracker({ family: "IPv4", node: NODE_A });
   for (const [name, ip] of [["web", A], ["other", B]] as const) {
     const clusterIP = name === "web" ? "10.96.0.10" : "10.96.0.11";
@@ -111,7 +113,7 @@ Deno.test("Services that share an address share its endpoints", { permissions: "
   assertEquals(plain(udpTargets(tracker.checkout().state)), {
     "10.96.0.10:53": [`${A}:5353`],
     "10.96.0.11:53": [`${B}:5353`],
-    "192.0.2.7:53": [`${A}:5353`, `${B}:5353`],
+    "192.0.2.7:53": [`${B}:5353`],
   });
 });
 
