@@ -6,6 +6,7 @@
 import type { ProxyMetrics } from "../observe/metrics.ts";
 import type { Logger } from "../observe/log.ts";
 import { jsonAnswer, notFoundAnswer } from "./answers.ts";
+import type { ConnectionPool } from "./connection_pool.ts";
 import type { HealthState } from "./health_state.ts";
 import type { Handler } from "./http_listener.ts";
 import { HttpServer } from "./http_server.ts";
@@ -18,8 +19,12 @@ export interface HealthServerOptions {
   readonly health: HealthState;
   readonly metrics: HealthMetrics;
   readonly log: Logger;
+  readonly pool: ConnectionPool;
   readonly onListenFailure?: ((problem: string) => void) | undefined;
 }
+
+/** Those of a kubelet and some load balancers, which come and go. */
+const MOST_CONNECTIONS = 128;
 
 /** The counters of answers. */
 export type HealthMetrics = Pick<ProxyMetrics, "healthzTotal" | "livezTotal">;
@@ -30,12 +35,14 @@ export type HealthMetrics = Pick<ProxyMetrics, "healthzTotal" | "livezTotal">;
  * @throws {Error} with `hardFail`, if it cannot listen
  */
 export function startHealthServer(options: HealthServerOptions): HttpServer {
-  const { address, hardFail, health, metrics, log, onListenFailure } = options;
+  const { address, hardFail, health, metrics, log, pool, onListenFailure } = options;
   const server = new HttpServer({
     name: "healthz",
     address,
     hardFail,
     log,
+    pool,
+    most: MOST_CONNECTIONS,
     handler: healthHandler(health, metrics),
     onListenFailure,
   });

@@ -3,9 +3,12 @@
  *
  * @module
  */
-import { isLoopback, isUnspecified, joinHostPort, parseIp } from "../model/ip.ts";
+import { isLoopback, isUnspecified, joinHostPort, parseCidr, parseIp } from "../model/ip.ts";
 import type { IpFamily } from "../model/objects.ts";
+import { acceptAll } from "./accept_loop.ts";
 import { textAnswer } from "./answers.ts";
+import type { ConnectionPool, Lane } from "./connection_pool.ts";
+import { HttpConnection } from "./http_connection.ts";
 
 /** Who asks. */
 export interface Peer {
@@ -15,21 +18,27 @@ export interface Peer {
   readonly isLoopback: boolean;
 }
 
-/**
- * From request to answer. `stopping` aborts when the server ends; `request.signal` is of no use, because the runtime aborts it
- * after every answer and says so on standard error.
- */
+/** From request to answer. `stopping` aborts when the server ends; `request.signal` never does. */
 export type Handler = (request: Request, peer: Peer, stopping: AbortSignal) => Response | Promise<Response>;
 
+/** What is served on a socket, and to how many at a time. */
+export interface Serving {
+  readonly handler: Handler;
+  /** Told of what a handler throws; the client gets status 500. */
+  readonly onError: (error: unknown) => void;
+  /** Told that no connection can be accepted, at most once a minute; it is tried again meanwhile. */
+  readonly onAcceptFailure: (error: unknown) => void;
+  /** Of all servers together. */
+  readonly pool: ConnectionPool;
+  readonly lane: Lane;
+}
+
 /** What {@linkcode listen} needs. */
-export interface ListenOptions {
+export interface ListenOptions extends Serving {
   /** An IP address; `0.0.0.0` and `::` mean all addresses of both families, or of `only`. */
   readonly host: string;
   /** 0 takes a free one. */
   readonly port: number;
-  readonly handler: Handler;
-  /** Told of what a handler throws; the client gets status 500. */
-  readonly onError: (error: unknown) => void;
   /** For a wildcard: listen on IPv4 addresses only. */
   readonly ipv4Only?: boolean;
   /** Opens one socket. @default {serveSocket} */
@@ -60,8 +69,8 @@ export interface BoundSocket {
  * @throws {Error} if the address is taken, is not of this host or may not be used
  */
 export function listen(options: ListenOptions): Listener {
-  const { host, port, handler, onError, ipv4Only = false, bind = serveSocket } = options;
-  const serve = (hostname: string, at: number): BoundSocket => bind(hostname, at, handler, onError);
+  const { host, port, ipv4Only = false, bind = serveSocket } = options;
+  const serve = (hostname: string, at: number): BoundSocket => bind(hostname, at, options);
   const ip = parseIp(host);
   if (ip === null) throw new TypeError(`Cannot listen on "${host}": not an IP address`);
   if (!isUnspecified(ip)) return joinSockets([[ip.text, serve(ip.text, port)]]);
@@ -88,43 +97,67 @@ export function listen(options: ListenOptions): Listener {
  *
  * @throws {Error} if it cannot be bound
  */
-export function serveSocket(
-  hostname: string,
-  port: number,
-  handler: Handler,
-  onError: (error: unknown) => void,
-): BoundSocket {
+export function serveSocket(hostname: string, port: number, serving: Serving): BoundSocket {
+  const listener = Deno.listen({ hostname, port });
   const stop = new AbortController();
-  const server = Deno.serve({
-    hostname,
-    port,
-    signal: stop.signal,
-    onListen: () => {},
-    onError: (error) => {
-      onError(error);
-      return textAnswer("500 internal error\n", { status: 500 });
-    },
-  }, (request, { remoteAddr }) => handler(request, peerOf(remoteAddr), stop.signal));
-  let ended = false;
-  const finished = server.finished.then(() => {
-    ended = true;
+  const connections = new Map<HttpConnection, Promise<void>>();
+  const accept = (socket: Deno.TcpConn): void => {
+    const connection = openConnection(socket, serving, stop.signal);
+    if (!serving.pool.admit(connection, serving.lane)) return;
+    const served = connection.serve().catch(serving.onError).finally(() => connections.delete(connection));
+    connections.set(connection, served);
+  };
+  const { pool, lane, onAcceptFailure } = serving;
+  const onFailure = (error: unknown, isNews: boolean): void => {
+    pool.failed(lane);
+    if (isNews) onAcceptFailure(error);
+  };
+  const accepting = acceptAll(listener, { pool, onFailure }, accept, stop.signal).catch(serving.onError);
+  const end = (): void => {
+    for (const connection of connections.keys()) connection.close();
+    stop.abort();
+  };
+  const finished = accepting.then(async () => {
+    end();
+    await Promise.all(connections.values());
   });
   return {
-    port: server.addr.port,
+    port: listener.addr.port,
     finished,
     close: () => {
       // Ending it a second time would throw.
-      if (!ended) stop.abort();
-      ended = true;
+      if (!stop.signal.aborted) {
+        end();
+        listener.close();
+      }
       return finished;
     },
   };
+}
+
+function openConnection(socket: Deno.TcpConn, serving: Serving, stopping: AbortSignal): HttpConnection {
+  const { handler, onError, pool } = serving;
+  const peer = peerOf(socket.remoteAddr);
+  const answer = async (request: Request): Promise<Response> => {
+    try {
+      return await handler(request, peer, stopping);
+    } catch (error) {
+      onError(error);
+      return textAnswer("500 internal error\n", { status: 500 });
+    }
+  };
+  return new HttpConnection(socket, clientOf(peer), pool, answer);
 }
 
 function peerOf(address: Deno.Addr): Peer {
   const ip = "hostname" in address ? parseIp(address.hostname.split("%", 1)[0] ?? "") : null;
   if (ip === null) throw new TypeError("A client without an IP address");
   return { family: ip.family, address: ip.text, isLoopback: isLoopback(ip) };
+}
+
+/** Whoever has one address of an IPv6 network can have all of them. */
+function clientOf({ family, address }: Peer): string {
+  return family === "IPv4" ? address : parseCidr(`${address}/64`)?.text ?? address;
 }
 
 function joinSockets(sockets: readonly (readonly [string, BoundSocket])[]): Listener {

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
+import { ConnectionPool } from "./connection_pool.ts";
 import {
   type BoundSocket,
   type Handler,
@@ -6,14 +7,22 @@ import {
   type Listener,
   type Peer,
   serveSocket,
+  type Serving,
 } from "./http_listener.ts";
 
 function peerText({ family, address, isLoopback }: Peer): Response {
   return new Response(`${family} ${address} ${isLoopback}`);
 }
 
+/** What is served does not matter to where. */
+function serving(handler: Handler, more: Partial<Serving> = {}): Serving {
+  const ignore = (): void => {};
+  const lane = { server: "test", most: 8 };
+  return { handler, onError: ignore, onAcceptFailure: ignore, pool: new ConnectionPool(), lane, ...more };
+}
+
 function open(host: string, port = 0, more: { ipv4Only?: boolean } = {}): Listener {
-  return listen({ host, port, handler: (_request, peer) => peerText(peer), onError: () => {}, ...more });
+  return listen({ host, port, ...serving((_request, peer) => peerText(peer)), ...more });
 }
 
 async function ask(url: string): Promise<string> {
@@ -81,12 +90,12 @@ Deno.test("a taken port is an error, whichever address has it", async () => {
 
 Deno.test("without IPv6 in the kernel a wildcard is IPv4's", async () => {
   const bound: string[] = [];
-  const bind: typeof serveSocket = (hostname, port, handler, onError): BoundSocket => {
+  const bind: typeof serveSocket = (hostname, port, served): BoundSocket => {
     bound.push(hostname);
     if (hostname === "::") throw new Error("Address family not supported by protocol (os error 97)");
-    return serveSocket(hostname, port, handler, onError);
+    return serveSocket(hostname, port, served);
   };
-  const listener = listen({ host: "::", port: 0, handler: () => new Response(), onError: () => {}, bind });
+  const listener = listen({ host: "::", port: 0, ...serving(() => new Response()), bind });
   try {
     assertEquals(bound, ["::", "0.0.0.0"]);
     assertEquals(listener.addresses, [`0.0.0.0:${listener.port}`]);
@@ -106,13 +115,7 @@ Deno.test("where the kernel keeps the families apart, a wildcard is two sockets 
       return Promise.resolve();
     },
   });
-  const listener = listen({
-    host: "0.0.0.0",
-    port: 0,
-    handler: () => new Response(),
-    onError: () => {},
-    bind,
-  });
+  const listener = listen({ host: "0.0.0.0", port: 0, ...serving(() => new Response()), bind });
   assertEquals(listener.addresses, ["[::]:4711", "0.0.0.0:4711"]);
   await listener.close();
   assertEquals(closed, [":: 0", "0.0.0.0 4711"]);
@@ -132,7 +135,7 @@ Deno.test("if the second socket fails for another reason, the first is closed an
     };
   };
   assertThrows(
-    () => listen({ host: "::", port: 1, handler: () => new Response(), onError: () => {}, bind }),
+    () => listen({ host: "::", port: 1, ...serving(() => new Response()), bind }),
     Error,
     "no",
   );
@@ -148,7 +151,11 @@ Deno.test("a handler that throws is reported and answers 500", async () => {
   const handler: Handler = () => {
     throw new Error("bug");
   };
-  const listener = listen({ host: "127.0.0.1", port: 0, handler, onError: (error) => errors.push(error) });
+  const listener = listen({
+    host: "127.0.0.1",
+    port: 0,
+    ...serving(handler, { onError: (error) => errors.push(error) }),
+  });
   try {
     const response = await fetch(`http://127.0.0.1:${listener.port}/`);
     assertEquals([response.status, await response.text()], [500, "500 internal error\n"]);
@@ -163,7 +170,7 @@ Deno.test("closing frees the port at once, whatever clients do, and may be done 
   const encoder = new TextEncoder();
   for (const sent of ["", "GET / HTTP/1.1\r\nHo", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"]) {
     const handler: Handler = () => new Promise<Response>(() => {});
-    const listener = listen({ host: "127.0.0.1", port: 0, handler, onError: () => {} });
+    const listener = listen({ host: "127.0.0.1", port: 0, ...serving(handler) });
     const client = await Deno.connect({ hostname: "127.0.0.1", port: listener.port });
     try {
       await client.write(encoder.encode(sent));

@@ -5,6 +5,7 @@
  */
 import { parseIp } from "../model/ip.ts";
 import { errorText, type Logger } from "../observe/log.ts";
+import type { ConnectionPool, Lane } from "./connection_pool.ts";
 import { type Handler, listen, type Listener } from "./http_listener.ts";
 
 /** What an {@linkcode HttpServer} needs. */
@@ -17,9 +18,13 @@ export interface HttpServerOptions {
   /** `bindAddressHardFail`: the first failure to listen is final. */
   readonly hardFail: boolean;
   readonly log: Logger;
+  /** Of all servers together. */
+  readonly pool: ConnectionPool;
+  /** How many connections it may have open. */
+  readonly most: number;
   /** Pause before listening is tried again, in milliseconds. @default {5000} */
   readonly retryMs?: number;
-  /** Told when it cannot listen, once until it could; not with `hardFail` at the start. */
+  /** Told when it cannot listen, once until it could, or cannot accept; not with `hardFail` at the start. */
   readonly onListenFailure?: ((problem: string) => void) | undefined;
 }
 
@@ -30,6 +35,7 @@ export class HttpServer {
   readonly #options: HttpServerOptions;
   readonly #host: string;
   readonly #port: number;
+  readonly #lane: Lane;
   #listener: Listener | undefined;
   #retry: ReturnType<typeof setTimeout> | undefined;
   #stopped = false;
@@ -38,6 +44,7 @@ export class HttpServer {
   /** @throws {TypeError} if the address is not `IP:port` */
   constructor(options: HttpServerOptions) {
     this.#options = options;
+    this.#lane = { server: options.name, most: options.most };
     [this.#host, this.#port] = options.address === "" ? ["", 0] : splitHostPort(options.address);
   }
 
@@ -75,12 +82,18 @@ export class HttpServer {
   }
 
   #listen(): void {
-    const { name, handler, log } = this.#options;
+    const { name, address, handler, log, pool, onListenFailure } = this.#options;
     const listener = listen({
       host: this.#host,
       port: this.#port,
       handler,
       onError: (error) => log.error("Cannot answer a request", error, { server: name }),
+      onAcceptFailure: (error) => {
+        log.error("Cannot accept connections, will try again", error, { server: name, address });
+        onListenFailure?.(`cannot accept connections on ${address}: ${errorText(error)}`);
+      },
+      pool,
+      lane: this.#lane,
     });
     this.#listener = listener;
     this.#failures = 0;
@@ -96,6 +109,7 @@ export class HttpServer {
     const { address, name, log, retryMs = RETRY_MS, onListenFailure } = this.#options;
     const values = { server: name, address, retryMs };
     this.#failures++;
+    this.#options.pool.failed(this.#lane);
     if (this.#failures === 1) {
       log.error("Cannot listen, will try again", error, values);
       onListenFailure?.(`cannot listen on ${address}: ${errorText(error)}`);

@@ -1,5 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { createLogger, type Logger } from "../observe/log.ts";
+import { ConnectionPool } from "./connection_pool.ts";
 import { HttpServer, splitHostPort } from "./http_server.ts";
 
 function recordingLog(): { log: Logger; messages: string[] } {
@@ -15,6 +16,7 @@ function recordingLog(): { log: Logger; messages: string[] } {
 }
 
 const handler = (): Response => new Response("here");
+const COMMON = { name: "test", handler, hardFail: false, pool: new ConnectionPool(), most: 8 };
 
 /** A port that something else has. */
 function takenPort(): Deno.Listener {
@@ -45,7 +47,7 @@ Deno.test("addresses are taken apart as they are written in a configuration", { 
 
 Deno.test("it serves until it is stopped", async () => {
   const { log, messages } = recordingLog();
-  const server = new HttpServer({ name: "test", address: "127.0.0.1:0", handler, hardFail: false, log });
+  const server = new HttpServer({ ...COMMON, address: "127.0.0.1:0", log });
   server.start();
   const { port } = server;
   assertEquals(server.addresses, [`127.0.0.1:${port}`]);
@@ -57,7 +59,7 @@ Deno.test("it serves until it is stopped", async () => {
 
 Deno.test("a blank address means no server", async () => {
   const { log, messages } = recordingLog();
-  const server = new HttpServer({ name: "test", address: "", handler, hardFail: true, log });
+  const server = new HttpServer({ ...COMMON, address: "", hardFail: true, log });
   server.start();
   await server.stop();
   assertEquals([server.addresses, messages], [[], []]);
@@ -70,7 +72,7 @@ Deno.test("an address that is taken is tried again until it is free, and told on
   const address = `127.0.0.1:${port}`;
   const failures: string[] = [];
   const server = new HttpServer({
-    ...{ name: "test", address, handler, hardFail: false, log, retryMs: 20 },
+    ...{ ...COMMON, address, log, retryMs: 20 },
     onListenFailure: (problem) => failures.push(problem),
   });
   server.start();
@@ -87,13 +89,7 @@ Deno.test("stopping ends the tries", async () => {
   const taken = takenPort();
   const { port } = taken.addr as Deno.NetAddr;
   const { log } = recordingLog();
-  const server = new HttpServer({
-    name: "test",
-    address: `127.0.0.1:${port}`,
-    handler,
-    hardFail: false,
-    log,
-  });
+  const server = new HttpServer({ ...COMMON, address: `127.0.0.1:${port}`, log });
   server.start();
   await server.stop();
   taken.close();
@@ -103,7 +99,7 @@ Deno.test("with bindAddressHardFail a taken address is an error that names it", 
   const taken = takenPort();
   const address = `127.0.0.1:${(taken.addr as Deno.NetAddr).port}`;
   const { log, messages } = recordingLog();
-  const server = new HttpServer({ name: "healthz", address, handler, hardFail: true, log });
+  const server = new HttpServer({ ...COMMON, name: "healthz", address, hardFail: true, log });
   assertThrows(() => server.start(), Error, `Cannot listen on ${address} for healthz: `);
   assertEquals(messages, []);
   taken.close();

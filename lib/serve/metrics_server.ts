@@ -10,12 +10,16 @@ import { SliMetrics } from "../observe/metrics_slis.ts";
 import { METRICS_CONTENT_TYPE, metricsText } from "../observe/metrics_text.ts";
 import { jsonAnswer, notFoundAnswer, textAnswer } from "./answers.ts";
 import { configzBody } from "./configz.ts";
+import type { ConnectionPool } from "./connection_pool.ts";
 import type { Handler } from "./http_listener.ts";
 import { HttpServer } from "./http_server.ts";
 import { pingHandler } from "./ping_page.ts";
 import { pprofHandler } from "./profiling.ts";
 import { verbosityHandler } from "./verbosity_page.ts";
 import { flagzAnswer, statuszAnswer } from "./zpages.ts";
+
+/** Those of some scrapers, whose answers are large. */
+const MOST_CONNECTIONS = 32;
 
 /** A registry as the server needs it. */
 type Registry = Parameters<typeof metricsText>[0];
@@ -44,6 +48,7 @@ export interface MetricsServerOptions extends MetricsPages {
   readonly address: string;
   readonly hardFail: boolean;
   readonly log: Logger;
+  readonly pool: ConnectionPool;
   readonly onListenFailure?: ((problem: string) => void) | undefined;
 }
 
@@ -53,9 +58,18 @@ export interface MetricsServerOptions extends MetricsPages {
  * @throws {Error} with `hardFail`, if it cannot listen
  */
 export function startMetricsServer(options: MetricsServerOptions): HttpServer {
-  const { address, hardFail, log, onListenFailure, ...pages } = options;
+  const { address, hardFail, log, pool, onListenFailure, ...pages } = options;
   const handler = metricsHandler(pages);
-  const server = new HttpServer({ name: "metrics", address, hardFail, log, handler, onListenFailure });
+  const server = new HttpServer({
+    name: "metrics",
+    address,
+    hardFail,
+    log,
+    pool,
+    most: MOST_CONNECTIONS,
+    handler,
+    onListenFailure,
+  });
   server.start();
   return server;
 }

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { defaultConfig } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
+import { ConnectionPool } from "./connection_pool.ts";
 import type { Peer } from "./http_listener.ts";
 import { metricsHandler, type MetricsPages, startMetricsServer } from "./metrics_server.ts";
 import { silentLogger } from "../observe/log.ts";
@@ -308,6 +309,7 @@ Deno.test("it listens where it is told", async () => {
     address: "127.0.0.1:0",
     hardFail: true,
     log: silentLogger,
+    pool: new ConnectionPool(),
   });
   try {
     const response = await fetch(`http://127.0.0.1:${server.port}/proxyMode`);
@@ -319,7 +321,13 @@ Deno.test("it listens where it is told", async () => {
 
 Deno.test("stopping the server ends a profile that is being taken", async () => {
   const shown = pages({ enableProfiling: true });
-  const server = startMetricsServer({ ...shown, address: "127.0.0.1:0", hardFail: true, log: silentLogger });
+  const server = startMetricsServer({
+    ...shown,
+    address: "127.0.0.1:0",
+    hardFail: true,
+    log: silentLogger,
+    pool: new ConnectionPool(),
+  });
   const asked = fetch(`http://127.0.0.1:${server.port}/debug/pprof/profile?seconds=60`);
   const ended = asked.then((response) => response.text()).catch((error: Error) => error.name);
   await new Promise((resolve) => setTimeout(resolve, 100));

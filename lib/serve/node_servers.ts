@@ -8,8 +8,10 @@ import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
 import { addProgramMetrics } from "../observe/metrics_program.ts";
+import { ServerMetrics } from "../observe/metrics_servers.ts";
 import type { ResourceKind, RestoredState } from "../source/source.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
+import { ConnectionPool } from "./connection_pool.ts";
 import { observeHealth } from "./health_observer.ts";
 import { startHealthServer } from "./health_server.ts";
 import { HealthState, systemHealthClock } from "./health_state.ts";
@@ -56,18 +58,21 @@ export class NodeServers {
   readonly observer: SyncObserver;
   readonly #options: NodeServersOptions;
   readonly #serviceHealth: ServiceHealthServers;
+  readonly #pool: ConnectionPool;
   #servers: HttpServer[] = [];
   #node: NodeObject | null = null;
 
   constructor(options: NodeServersOptions) {
     const { families, refused, periods, metrics, log, config, interfaceIps = systemInterfaceIps } = options;
     this.#options = options;
+    this.#pool = new ConnectionPool({ observer: new ServerMetrics(metrics.registry) });
     const { syncPeriod: syncPeriodMs } = periods;
     this.health = new HealthState({ families, refused, syncPeriodMs, clock: systemHealthClock });
     this.#serviceHealth = new ServiceHealthServers({
       isProxyHealthy: () => this.health.isProxyHealthy,
       addresses: (family) => nodePortListenAddresses(family, config, this.#node, interfaceIps()),
       log,
+      pool: this.#pool,
       onConflict: (conflict) => options.onPortConflict?.(conflict),
       onConflictCount: (count) => metrics.healthCheckPortConflicts.set(count),
     });
@@ -99,6 +104,7 @@ export class NodeServers {
         health: this.health,
         metrics,
         log,
+        pool: this.#pool,
         onListenFailure: onHealthFailure,
       }),
     );
@@ -106,6 +112,7 @@ export class NodeServers {
       address: config.metricsBindAddress,
       hardFail,
       log,
+      pool: this.#pool,
       registry: metrics.registry,
       mode,
       config: currentConfig,

@@ -8,6 +8,7 @@ import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import { healthCheckServices, readyLocalEndpointCounts } from "../model/service_health.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
 import { errorText, type Logger } from "../observe/log.ts";
+import type { ConnectionPool } from "./connection_pool.ts";
 import { type Handler, listen, type Listener } from "./http_listener.ts";
 import type { ListenAddresses } from "./service_health_addresses.ts";
 import { serviceHealthAnswer } from "./service_health_answer.ts";
@@ -27,6 +28,8 @@ export interface ServiceHealthOptions {
   /** Where ports of a family are opened; asked whenever ports are opened or everything was synced. */
   readonly addresses: (family: IpFamily) => ListenAddresses;
   readonly log: Logger;
+  /** Of all servers together. */
+  readonly pool: ConnectionPool;
   /** Told once of every port that cannot be opened, and again if the reason changes. */
   readonly onConflict?: (conflict: PortConflict) => void;
   /** Told how many Services have such a port, whenever that changes. */
@@ -51,6 +54,9 @@ interface Wanted {
 
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 const RETRY_MS = 30_000;
+/** How many connections each of them may have open: those of a few load balancers. */
+const MOST_CONNECTIONS = 32;
+const SERVER = "service-health";
 
 /**
  * Follows the Services of every family. A port that both families serve on all addresses is one socket, because the runtime
@@ -120,7 +126,7 @@ export class ServiceHealthServers {
       if (this.#open.has(key) || conflicts.has(listenOn.service)) continue;
       const { service, port } = listenOn;
       try {
-        this.#open.set(key, { ...listenOn, listener: this.#listen(listenOn) });
+        this.#keepOpen(key, listenOn, this.#listen(listenOn));
         this.#options.log.info("Opened health check node port", { service, port, address: listenOn.host }, 2);
       } catch (error) {
         conflicts.set(service, { service, port, message: errorText(error) });
@@ -130,9 +136,13 @@ export class ServiceHealthServers {
     const partly = [...this.#open].filter(([, { service }]) => conflicts.has(service)).map(([key]) => key);
     await this.#close(partly);
     this.#report(conflicts);
-    if (conflicts.size > 0) {
-      this.#retry = setTimeout(() => this.#reconcileSoon(), this.#options.retryMs ?? RETRY_MS);
-    }
+    if (conflicts.size > 0) this.#retryLater();
+  }
+
+  #retryLater(): void {
+    clearTimeout(this.#retry);
+    if (this.#stopped) return;
+    this.#retry = setTimeout(() => this.#reconcileSoon(), this.#options.retryMs ?? RETRY_MS);
   }
 
   #report(conflicts: Map<NamespacedName, PortConflict>): void {
@@ -198,13 +208,47 @@ export class ServiceHealthServers {
     );
   }
 
+  /** A socket that ends by itself is opened again, as if it had not been possible to open it. */
+  #keepOpen(key: string, wanted: Wanted, listener: Listener): void {
+    const open = { ...wanted, listener };
+    this.#open.set(key, open);
+    const { service, port } = wanted;
+    void listener.finished.then(() => {
+      this.#options.pool.allowance.giveBack();
+      if (this.#open.get(key) !== open) return;
+      this.#open.delete(key);
+      this.#report(
+        new Map(this.#conflicts).set(service, { service, port, message: "it stopped listening by itself" }),
+      );
+      this.#retryLater();
+    });
+  }
+
+  /**
+   * @throws {Error} if the system refuses, or too few descriptors would be left for the programs that write the rules
+   */
   #listen({ service, port, host, ipv4Only }: Wanted): Listener {
-    const { log, isProxyHealthy, listen: open = listen } = this.#options;
+    const { log, isProxyHealthy, pool, onConflict, listen: open = listen } = this.#options;
+    const lane = { server: SERVER, most: MOST_CONNECTIONS };
     const handler: Handler = (_request, { family }) =>
       serviceHealthAnswer(service, this.#localEndpoints(family, service), isProxyHealthy());
     const onError = (error: unknown): void =>
       log.error("Cannot answer a health check", error, { service, port });
-    return open({ host, port, handler, onError, ipv4Only });
+    const onAcceptFailure = (error: unknown): void => {
+      log.error("Cannot accept health checks, will try again", error, { service, port });
+      onConflict?.({ service, port, message: `cannot accept connections: ${errorText(error)}` });
+    };
+    if (!pool.allowance.take()) {
+      pool.failed(lane);
+      throw new Error("too few file descriptors are left: the process needs a higher limit of open files");
+    }
+    try {
+      return open({ host, port, handler, onError, onAcceptFailure, pool, lane, ipv4Only });
+    } catch (error) {
+      pool.allowance.giveBack();
+      pool.failed(lane);
+      throw error;
+    }
   }
 
   #localEndpoints(family: IpFamily, service: NamespacedName): number {

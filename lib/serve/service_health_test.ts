@@ -3,6 +3,7 @@ import { ChangeTracker } from "../model/change_tracker.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import { NODE_A, testService, testSlice, testSliceEndpoint } from "../model/test_objects.ts";
 import { silentLogger } from "../observe/log.ts";
+import { ConnectionPool } from "./connection_pool.ts";
 import { type PortConflict, type ServiceHealthOptions, ServiceHealthServers } from "./service_health.ts";
 
 const CLUSTER_IP_BASES = { IPv4: "10.96.0.", IPv6: "fd00:1::" };
@@ -80,6 +81,7 @@ async function withServers(
     isProxyHealthy: () => true,
     addresses: () => "all",
     log: silentLogger,
+    pool: new ConnectionPool(),
     onConflict: (conflict) => conflicts.push(conflict),
     onConflictCount: (count) => counts.push(count),
     ...options,

@@ -12,6 +12,7 @@ import { silentLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { addProgramMetrics } from "../../lib/observe/metrics_program.ts";
 import { addTrafficMetrics } from "../../lib/observe/metrics_traffic.ts";
+import { ConnectionPool } from "../../lib/serve/connection_pool.ts";
 import { startMetricsServer } from "../../lib/serve/metrics_server.ts";
 import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
 import { e2eTest, program } from "../support/skip.ts";
@@ -100,6 +101,7 @@ async function scrape(mode: ProxyMode, path: string): Promise<string> {
     address: "127.0.0.1:0",
     hardFail: true,
     log: silentLogger,
+    pool: new ConnectionPool(),
   });
   try {
     const base = `http://127.0.0.1:${server.port}`;

@@ -1,0 +1,88 @@
+/**
+ * File descriptors: how many may be given to clients without taking those that the tools need.
+ *
+ * @module
+ */
+
+/** What the programs that write the rules, the API server's connections and files need at most at the same time. */
+const RESERVED = 96;
+/** How many are measured, and then given without measuring again, at a time. */
+const STEP = 32;
+/** How long "there are none" is believed before it is measured again. */
+const EMPTY_MS = 1_000;
+
+/** What a {@linkcode DescriptorAllowance} needs. */
+export interface DescriptorAllowanceOptions {
+  /** How many can be opened now, counted up to `atMost`. @default {countSpareDescriptors} */
+  readonly count?: (atMost: number) => number;
+  /** Milliseconds, monotonic. @default {performance.now} */
+  readonly nowMs?: () => number;
+  /** How many stay free. @default {96} */
+  readonly reserved?: number;
+}
+
+/**
+ * Gives descriptors to sockets as long as enough are left for everything else. The limit of the process itself cannot be read:
+ * the runtime tells it to nobody and keeps `/proc` closed.
+ */
+export class DescriptorAllowance {
+  readonly #count: (atMost: number) => number;
+  readonly #nowMs: () => number;
+  readonly #reserved: number;
+  #assured = 0;
+  #emptyUntilMs = Number.NEGATIVE_INFINITY;
+
+  constructor(
+    { count = countSpareDescriptors, nowMs = () => performance.now(), reserved = RESERVED }:
+      DescriptorAllowanceOptions = {},
+  ) {
+    this.#count = count;
+    this.#nowMs = nowMs;
+    this.#reserved = reserved;
+  }
+
+  /** True if one more may be kept open. */
+  take(): boolean {
+    if (this.#assured === 0) {
+      const nowMs = this.#nowMs();
+      if (nowMs < this.#emptyUntilMs) return false;
+      this.#assured = Math.max(0, this.#count(this.#reserved + STEP) - this.#reserved);
+      if (this.#assured === 0) {
+        this.#emptyUntilMs = nowMs + EMPTY_MS;
+        return false;
+      }
+    }
+    this.#assured--;
+    return true;
+  }
+
+  /** One that was taken is closed. */
+  giveBack(): void {
+    this.#assured = Math.min(this.#assured + 1, STEP);
+  }
+
+  /** The system has refused one: what was assured is not there. */
+  exhausted(): void {
+    this.#assured = 0;
+    this.#emptyUntilMs = this.#nowMs() + EMPTY_MS;
+  }
+}
+
+/** True if the process, or the whole system, has no descriptor left. */
+export function isOutOfDescriptors(error: unknown): boolean {
+  return error instanceof Error && "code" in error && (error.code === "EMFILE" || error.code === "ENFILE");
+}
+
+/** How many more files this process could open now, counted up to `atMost`, by opening them: about 5 µs each. */
+export function countSpareDescriptors(atMost: number): number {
+  const files: Deno.FsFile[] = [];
+  try {
+    while (files.length < atMost) files.push(Deno.openSync("/dev/null"));
+  } catch (error) {
+    // Without a /dev/null there is no telling, and no reason to refuse anybody.
+    if (!isOutOfDescriptors(error)) return atMost;
+  } finally {
+    for (const file of files) file.close();
+  }
+  return files.length;
+}

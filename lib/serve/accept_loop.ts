@@ -1,0 +1,73 @@
+/**
+ * Accepting connections, for as long as the socket is there.
+ *
+ * @module
+ */
+import { systemClock } from "../kernel/clock.ts";
+import { isOutOfDescriptors } from "../kernel/descriptors.ts";
+import type { ConnectionPool } from "./connection_pool.ts";
+
+const FIRST_PAUSE_MS = 5;
+const LONGEST_PAUSE_MS = 1_000;
+const TELL_AGAIN_MS = 60_000;
+/** A socket that fails this often, one time after the other, for a reason of its own is given up. */
+const MAX_FAILURES = 20;
+
+/** Where connections come from. */
+export type Acceptor = Pick<Deno.TcpListener, "accept" | "close">;
+
+/** Who hears of failures. */
+export interface AcceptFailures {
+  readonly pool: Pick<ConnectionPool, "exhausted">;
+  /** Told of every failure; `isNews` at most once a minute. */
+  readonly onFailure: (error: unknown, isNews: boolean) => void;
+}
+
+/**
+ * Hands every connection to `take`. What keeps it from accepting, such as a lack of descriptors, is waited for.
+ *
+ * @returns when `stop` has aborted, or when the socket is broken; it is closed then
+ */
+export async function acceptAll(
+  listener: Acceptor,
+  { pool, onFailure }: AcceptFailures,
+  take: (socket: Deno.TcpConn) => void,
+  stop: AbortSignal,
+): Promise<void> {
+  let failures = 0;
+  let pauseMs = FIRST_PAUSE_MS;
+  let toldMs = Number.NEGATIVE_INFINITY;
+  for (;;) {
+    let socket: Deno.TcpConn;
+    try {
+      socket = await listener.accept();
+    } catch (error) {
+      if (stop.aborted) return;
+      // A client that was gone before it was accepted.
+      if (error instanceof Deno.errors.ConnectionAborted || error instanceof Deno.errors.ConnectionReset) {
+        continue;
+      }
+      const isOut = isOutOfDescriptors(error);
+      if (isOut) pool.exhausted();
+      failures++;
+      const isNews = systemClock.nowMs() - toldMs >= TELL_AGAIN_MS;
+      if (isNews) toldMs = systemClock.nowMs();
+      onFailure(error, isNews);
+      if (failures >= MAX_FAILURES && !isOut) {
+        listener.close();
+        return;
+      }
+      await systemClock.sleep(pauseMs, stop);
+      if (stop.aborted) return;
+      pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
+      continue;
+    }
+    if (stop.aborted) {
+      socket.close();
+      return;
+    }
+    failures = 0;
+    pauseMs = FIRST_PAUSE_MS;
+    take(socket);
+  }
+}

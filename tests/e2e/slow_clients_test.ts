@@ -1,0 +1,119 @@
+/**
+ * Clients that only keep connections open, on every port that kproxy listens on: the node is served on, and whoever asks is answered.
+ *
+ * @module
+ */
+import { assert, assertEquals } from "@std/assert";
+import { ROOT } from "../../tools/project_files.ts";
+import { type ApiJson, service } from "../flows/objects.ts";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import { WEB_NEEDS, WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
+import type { SocketAddress } from "../support/lab_sockets.ts";
+import type { Netns } from "../support/netns.ts";
+import { NODE_ADDRESSES } from "../support/node_lab.ts";
+import { e2eTest, program } from "../support/skip.ts";
+import { SlowClients } from "../support/slow_clients.ts";
+import { CLUSTER } from "../support/web_changes.ts";
+
+const NODE = NODE_ADDRESSES.eth0[0];
+const HEALTH_CHECK_PORT = 30200;
+const PORTS = [10256, 10249, HEALTH_CHECK_PORT];
+const FROM = ["198.51.100.21", "198.51.100.22", "198.51.100.23"];
+/** A health check node port on every address of the node. */
+const LOCAL_SERVICE: ApiJson = service("shop/local", {
+  type: "LoadBalancer",
+  clusterIP: "10.96.0.7",
+  ports: ["http:80:30087"],
+  externalTrafficPolicy: "Local",
+  healthCheckNodePort: HEALTH_CHECK_PORT,
+  ingress: [{ ip: "203.0.113.7" }],
+});
+const [A, B, C] = WEB_PODS;
+/** Many times what a quiet machine needs. */
+const LIMIT_MS = 5_000;
+
+/** What curl gets on the node's address: status and body; status 0 if nothing answers. */
+async function ask(web: WebLab, at: string): Promise<{ status: number; body: string }> {
+  const curl = ["curl", "-sg", "--max-time", "10", "--noproxy", "*", "-w", "\n%{http_code}"];
+  const { stdout } = await web.client.netns.exec.run([...curl, `http://${NODE}:${at}`]);
+  const end = stdout.lastIndexOf("\n");
+  return { status: Number(stdout.slice(end + 1)), body: stdout.slice(0, end) };
+}
+
+async function statuses(web: WebLab): Promise<number[]> {
+  const paths = ["10256/healthz", "10249/metrics", `${HEALTH_CHECK_PORT}/`];
+  return (await Promise.all(paths.map((path) => ask(web, path)))).map(({ status }) => status);
+}
+
+function sumOf(metrics: string, name: string): number {
+  const values = [...metrics.matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)$`, "gm"))];
+  return values.reduce((sum, [, value]) => sum + Number(value), 0);
+}
+
+/** The pods that answer on the cluster IP. */
+async function answering(web: WebLab): Promise<string[]> {
+  const request = { protocol: "tcp" as const, to: CLUSTER, count: 20, timeoutMs: 2_000 };
+  const results = await web.pod.call("probe", request);
+  const names = results.map((result) => result.kind === "answer" ? result.answer.local.ip : result.kind);
+  return [...new Set(names)].sort();
+}
+
+/** With a limit that the servers' own number stays below, and with one that they would reach. */
+for (const descriptors of [1024, 160]) {
+  e2eTest(
+    `1,500 connections that wait change nothing for others, with ${descriptors} descriptors`,
+    [...WEB_NEEDS, program("prlimit"), program("curl")],
+    async () => {
+      await using web = await WebLab.create();
+      await web.manifests.replace("local.json", [LOCAL_SERVICE]);
+      const attackers: Netns[] = [];
+      for (const ip of FROM) attackers.push((await web.lab.host(ip)).netns);
+      await using kproxy = await KproxyProcess.start({
+        ...web.options(["--metrics-bind-address=0.0.0.0:10249", "--profiling", "--healthz-port=10256"]),
+        as: {
+          prefix: ["prlimit", `--nofile=${descriptors}:${descriptors}`],
+          deno: Deno.execPath(),
+          root: ROOT,
+        },
+      });
+      // No endpoint of its own: 503 is its answer.
+      assertEquals(await statuses(web), [200, 200, 503]);
+      const targets = PORTS.map((port) => ({ ip: NODE, port }));
+      {
+        await using _clients = await Attack.start(attackers, targets);
+        for (const pods of [[A, B, C], [B], [A, C]]) {
+          const startMs = performance.now();
+          await kproxy.change(() => web.manifests.replace("endpoints.json", [webSlice(pods)]), "shop/web");
+          const tookMs = performance.now() - startMs;
+          assert(tookMs < LIMIT_MS, `a change took ${tookMs} ms:\n${kproxy.log}`);
+          assertEquals(await answering(web), [...pods].sort());
+          assertEquals(await statuses(web), [200, 200, 503], kproxy.log);
+        }
+        const { body } = await ask(web, "10249/metrics");
+        const open = sumOf(body, "kproxy_server_connections");
+        assert(open > 20 && open <= Math.min(256, descriptors - 96), `${open} connections are open`);
+        assert(sumOf(body, "kproxy_server_connections_closed_total") > 1_000, body);
+      }
+      assertEquals(await statuses(web), [200, 200, 503], kproxy.log);
+      const complaints = kproxy.lines.filter(({ msg }) => /^(Cannot|Sync failed)/.test(msg));
+      assertEquals(complaints, [], kproxy.log);
+      assertEquals((await kproxy.stop()).code, 0, kproxy.log);
+    },
+  );
+}
+
+/** The clients of all attackers. */
+class Attack implements AsyncDisposable {
+  private constructor(readonly clients: readonly SlowClients[]) {}
+
+  static async start(
+    namespaces: readonly Netns[],
+    targets: readonly SocketAddress[],
+  ): Promise<Attack> {
+    return new Attack(await Promise.all(namespaces.map((netns) => SlowClients.start(netns, targets, 500))));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.clients.map((clients) => clients[Symbol.asyncDispose]()));
+  }
+}
