@@ -37,7 +37,7 @@ export async function cleanUp(
   { dryRun, modes = CLEANUP_MODES, of, flushIpvs = false, excludeCidrs = [] }:
     & Pick<CleanupContext, "dryRun" | "flushIpvs" | "excludeCidrs">
     & { readonly modes?: readonly CleanupMode[]; readonly of?: CleanupContext["of"] | undefined },
-  io: Io,
+  io: Pick<Io, "out" | "err">,
   exec: Exec = systemExec,
 ): Promise<number> {
   const report = await removeLeftovers(modes, {

@@ -3,8 +3,9 @@
  *
  * @module
  */
+import { LineWriter } from "../observe/line_writer.ts";
 
-/** The two output streams of a command. */
+/** The output streams of a command. */
 export interface Io {
   /**
    * Writes text to standard output.
@@ -12,12 +13,27 @@ export interface Io {
    * @throws {Deno.errors.BrokenPipe} if nobody reads any more
    */
   out(text: string): Promise<void>;
-  /** Writes text to standard error, before it returns. */
+  /** Writes text to standard error, before it returns, as far as somebody takes it. */
   err(text: string): void;
+  /** Where log lines go. */
+  readonly log: LogStreams;
 }
+
+/** The two streams of a log. Neither of them fails or waits. */
+export interface LogStreams {
+  readonly out: LogStream;
+  readonly err: LogStream;
+  /** Resolves when every line is with the system, or when that takes too long. */
+  flush(): Promise<void>;
+}
+
+/** One stream of a log. */
+export type LogStream = Pick<LineWriter, "write" | "dropped" | "onResumed">;
 
 const encoder = new TextEncoder();
 const FULL_PIPE_PAUSE_MS = 1;
+/** How long an end waits for whoever reads the log. */
+const FLUSH_LIMIT_MS = 1_000;
 
 /** The streams of this program. Text is with the system when a call returns, so that an exit loses nothing. */
 export const systemIo: Io = {
@@ -26,9 +42,22 @@ export const systemIo: Io = {
     writeAll(Deno.stdout, text);
   },
   err(text) {
-    writeAll(Deno.stderr, text);
+    try {
+      writeAll(Deno.stderr, text);
+    } catch (error) {
+      // Nobody is left who could be told; the exit code still says what it would have.
+      void error;
+    }
   },
+  log: systemLog(),
 };
+
+function systemLog(): LogStreams {
+  const err = new LineWriter({ write: (bytes) => Deno.stderr.write(bytes) });
+  // If standard output is closed, the line still belongs somewhere.
+  const out = new LineWriter({ write: (bytes) => Deno.stdout.write(bytes), fallback: err });
+  return { out, err, flush: () => out.flush(FLUSH_LIMIT_MS) };
+}
 
 function writeAll(stream: { writeSync(bytes: Uint8Array): number }, text: string): void {
   for (let bytes = encoder.encode(text); bytes.length > 0;) {

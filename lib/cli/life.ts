@@ -98,7 +98,7 @@ export interface Life extends PlannedLife, Omit<Channels, "countRequests">, Prep
  */
 export function planLife(config: KubeProxyConfiguration, lasting: Lasting): PlannedLife {
   candidateModes(config, MODES);
-  const log = openLogger(config.logging, lasting.io, lasting.verbosity);
+  const log = openLogger(config.logging, lasting.io.log, lasting.verbosity);
   return {
     ...lasting,
     config,

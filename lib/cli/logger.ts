@@ -5,21 +5,20 @@
  */
 import type { LoggingConfig } from "../config/types.ts";
 import { createLogger, type ProgramLogger, type Verbosity } from "../observe/log.ts";
-import type { Io } from "./io.ts";
+import type { LogStreams } from "./io.ts";
 
 /** A logger that writes to standard error, or, if streams are split, information to standard output. */
 export function openLogger(
   logging: LoggingConfig,
-  io: Io,
+  streams: Pick<LogStreams, "out" | "err">,
   verbosity: Verbosity = { level: logging.verbosity },
 ): ProgramLogger {
   const format = logging.format === "json" ? "json" : "text";
   const isInformation = format === "json" ? isJsonInformation : isTextInformation;
-  const toError = (line: string): void => io.err(line);
-  // If standard output is closed, the line still belongs somewhere.
-  const split = (line: string): void =>
-    isInformation(line) ? void io.out(line).catch(() => io.err(line)) : io.err(line);
-  return createLogger({
+  const { out, err } = streams;
+  const toError = (line: string): void => err.write(line);
+  const split = (line: string): void => (isInformation(line) ? out : err).write(line);
+  const log = createLogger({
     format,
     verbosity,
     vmodule: logging.vmodule,
@@ -27,6 +26,8 @@ export function openLogger(
     nowMs: () => performance.timeOrigin + performance.now(),
     pid: Deno.pid,
   });
+  err.onResumed = (count) => log.warn("Log lines could not be written and are lost", { count });
+  return log;
 }
 
 function isTextInformation(line: string): boolean {

@@ -23,6 +23,7 @@ import {
   sysctlsRefusedEvent,
 } from "../observe/event_catalog.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
+import { addLogMetrics } from "../observe/metrics_log.ts";
 import { addTrafficMetrics } from "../observe/metrics_traffic.ts";
 import { partlyUsableReport } from "../observe/partly_usable.ts";
 import { NodeServers } from "../serve/node_servers.ts";
@@ -62,6 +63,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   const until = AbortSignal.any([signal, end.signal]);
   recordStart(life);
   life.reloads?.addTo(metrics.registry);
+  addLogMetrics(metrics.registry, () => life.io.log.err.dropped);
   if (prepared.packetCounts !== undefined) metrics.followPacketCounts(prepared.packetCounts);
   if (prepared.serviceTraffic !== undefined) addTrafficMetrics(metrics.registry, prepared.serviceTraffic);
   else if (config.kproxy.trafficCounters) {

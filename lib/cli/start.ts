@@ -12,9 +12,18 @@ import type { ParsedFlags } from "./parse_args.ts";
 
 /** Writes the configuration, cleans up, or runs: the first of these that the flags ask for, as in kube-proxy. */
 export async function startCommand(flags: ParsedFlags, io: Io): Promise<number> {
+  try {
+    return await start(flags, io);
+  } finally {
+    // What is said next, such as why it ends, is the last word.
+    await io.log.flush();
+  }
+}
+
+async function start(flags: ParsedFlags, io: Io): Promise<number> {
   const effective = await effectiveConfiguration(flags);
   const { config, warnings } = effective;
-  const logger = openLogger(config.logging, io);
+  const logger = openLogger(config.logging, io.log);
   for (const line of flagLines(flags)) logger.text(line, 1);
   for (const warning of warnings) logger.warn(warning);
   const file = flags.get("write-config-to") ?? "";

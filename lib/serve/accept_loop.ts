@@ -5,13 +5,17 @@
  */
 import { systemClock } from "../kernel/clock.ts";
 import { isOutOfDescriptors } from "../kernel/descriptors.ts";
-import type { ConnectionPool } from "./connection_pool.ts";
+import type { Admission, ConnectionPool } from "./connection_pool.ts";
 
 const FIRST_PAUSE_MS = 5;
 const LONGEST_PAUSE_MS = 1_000;
 const TELL_AGAIN_MS = 60_000;
 /** A socket that fails this often, one time after the other, for a reason of its own is given up. */
 const MAX_FAILURES = 20;
+
+/** Of those who come when there is no room, so many at a time: a crowd must not keep the program from its work. */
+const CROWD = 8;
+const CROWD_PAUSE_MS = 10;
 
 /** Where connections come from. */
 export type Acceptor = Pick<Deno.TcpListener, "accept" | "close">;
@@ -31,11 +35,12 @@ export interface AcceptFailures {
 export async function acceptAll(
   listener: Acceptor,
   { pool, onFailure }: AcceptFailures,
-  take: (socket: Deno.TcpConn) => void,
+  take: (socket: Deno.TcpConn) => Admission,
   stop: AbortSignal,
 ): Promise<void> {
   let failures = 0;
   let pauseMs = FIRST_PAUSE_MS;
+  let crowded = 0;
   let toldMs = Number.NEGATIVE_INFINITY;
   for (;;) {
     let socket: Deno.TcpConn;
@@ -68,6 +73,9 @@ export async function acceptAll(
     }
     failures = 0;
     pauseMs = FIRST_PAUSE_MS;
-    take(socket);
+    crowded = take(socket) === "admitted" ? 0 : crowded + 1;
+    if (crowded < CROWD) continue;
+    crowded = 0;
+    await systemClock.sleep(CROWD_PAUSE_MS, stop);
   }
 }

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
+import type { Admission } from "./connection_pool.ts";
 import { acceptAll } from "./accept_loop.ts";
 
 /** A socket that accepts, or fails, as it is told; then it waits for its end. */
@@ -7,14 +8,13 @@ function acceptor(outcomes: readonly (Error | "client")[]) {
   const left = [...outcomes];
   const end = Promise.withResolvers<never>();
   // It may be closed while nobody accepts.
-  end.promise.catch(() => {});
+  end.promise.catch(() => "closed");
   let isClosed = false;
   const socket = {
     accept: (): Promise<Deno.TcpConn> => {
       const outcome = left.shift();
       if (outcome === undefined) return end.promise;
-      // Nobody looks into it here.
-      return outcome === "client" ? Promise.resolve({} as Deno.TcpConn) : Promise.reject(outcome);
+      return outcome === "client" ? Promise.resolve(CLIENT) : Promise.reject(outcome);
     },
     close: () => {
       isClosed = true;
@@ -24,10 +24,12 @@ function acceptor(outcomes: readonly (Error | "client")[]) {
   return { socket, left, isClosed: () => isClosed };
 }
 
+// Nobody looks into it here.
+const CLIENT = { close: () => {} } as Deno.TcpConn;
 const OUT = Object.assign(new Error("Too many open files (os error 24)"), { code: "EMFILE" });
 const BROKEN = Object.assign(new Error("Invalid argument (os error 22)"), { code: "EINVAL" });
 
-async function run(outcomes: readonly (Error | "client")[], ms: number) {
+async function run(outcomes: readonly (Error | "client")[], ms: number, admission: Admission = "admitted") {
   using time = new FakeTime();
   const stop = new AbortController();
   const { socket, left, isClosed } = acceptor(outcomes);
@@ -41,7 +43,10 @@ async function run(outcomes: readonly (Error | "client")[], ms: number) {
         if (isNews) seen.told++;
       },
     },
-    () => seen.taken++,
+    () => {
+      seen.taken++;
+      return admission;
+    },
     stop.signal,
   );
   for (let passed = 0; passed < ms; passed += 100) await time.tickAsync(100);
@@ -80,4 +85,13 @@ Deno.test("a client that is gone before it is accepted is nothing", async () => 
 Deno.test("a socket that is broken is closed, so that another one can be opened", async () => {
   const { failures, isClosed } = await run(Array.from({ length: 100 }, () => BROKEN), 60_000);
   assertEquals([failures, isClosed], [20, true]);
+});
+
+Deno.test("where there is no room, a crowd is let in at a pace that leaves time for other work", async () => {
+  const crowd = Array.from({ length: 2_000 }, () => "client" as const);
+  assertEquals((await run(crowd, 100)).taken, 2_000);
+  for (const admission of ["crowded", "refused"] as const) {
+    const { taken } = await run(crowd, 1_000, admission);
+    assertEquals(taken >= 8 && taken <= 810, true, `${taken} in a second`);
+  }
 });

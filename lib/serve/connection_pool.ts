@@ -11,6 +11,9 @@ export type ConnectionPhase = "waiting" | "answering" | "writing";
 /** Why a connection was ended before its client did. */
 export type CloseReason = "evicted" | "refused" | "timeout";
 
+/** What became of a new connection: `crowded` is taken in, but another one had to go. */
+export type Admission = "admitted" | "crowded" | "refused";
+
 /** One open connection, as the pool sees it. */
 export interface PooledConnection {
   /** Connections of one client: its address, or its network where addresses are to be had by the million. */
@@ -91,20 +94,20 @@ export class ConnectionPool {
   }
 
   /**
-   * Takes a connection in, if need be in another one's place. A refused one is closed.
-   *
-   * @returns false if it was refused: everybody else is being answered
+   * Takes a connection in, if need be in another one's place. It is refused, and closed, if everybody else is being answered.
    */
-  admit(connection: PooledConnection, lane: Lane): boolean {
+  admit(connection: PooledConnection, lane: Lane): Admission {
+    const before = this.#lanes.size;
     if (!this.#makeRoom(lane)) {
       connection.close();
       this.#observer?.closed(lane.server, "refused");
-      return false;
+      return "refused";
     }
+    const isCrowded = this.#lanes.size < before;
     this.#lanes.set(connection, lane);
     this.#count(lane, 1);
     this.#sweep ??= setInterval(() => this.#closeOverdue(), SWEEP_MS);
-    return true;
+    return isCrowded ? "crowded" : "admitted";
   }
 
   /**

@@ -7,7 +7,7 @@ import { isLoopback, isUnspecified, joinHostPort, parseCidr, parseIp } from "../
 import type { IpFamily } from "../model/objects.ts";
 import { acceptAll } from "./accept_loop.ts";
 import { textAnswer } from "./answers.ts";
-import type { ConnectionPool, Lane } from "./connection_pool.ts";
+import type { Admission, ConnectionPool, Lane } from "./connection_pool.ts";
 import { HttpConnection } from "./http_connection.ts";
 
 /** Who asks. */
@@ -101,11 +101,13 @@ export function serveSocket(hostname: string, port: number, serving: Serving): B
   const listener = Deno.listen({ hostname, port });
   const stop = new AbortController();
   const connections = new Map<HttpConnection, Promise<void>>();
-  const accept = (socket: Deno.TcpConn): void => {
+  const accept = (socket: Deno.TcpConn): Admission => {
     const connection = openConnection(socket, serving, stop.signal);
-    if (!serving.pool.admit(connection, serving.lane)) return;
+    const admission = serving.pool.admit(connection, serving.lane);
+    if (admission === "refused") return admission;
     const served = connection.serve().catch(serving.onError).finally(() => connections.delete(connection));
     connections.set(connection, served);
+    return admission;
   };
   const { pool, lane, onAcceptFailure } = serving;
   const onFailure = (error: unknown, isNews: boolean): void => {

@@ -15,6 +15,7 @@ import type { Handler } from "./http_listener.ts";
 import { HttpServer } from "./http_server.ts";
 import { pingHandler } from "./ping_page.ts";
 import { pprofHandler } from "./profiling.ts";
+import { SharedText } from "./shared_text.ts";
 import { verbosityHandler } from "./verbosity_page.ts";
 import { flagzAnswer, statuszAnswer } from "./zpages.ts";
 
@@ -78,8 +79,8 @@ export function startMetricsServer(options: MetricsServerOptions): HttpServer {
 export function metricsHandler(pages: MetricsPages): Handler {
   const slis = new SliMetrics(pages.startMs);
   const routes = new Map<string, Handler>([
-    ["/metrics", (request) => metricsAnswer(request, pages.registry, pages.startMs)],
-    ["/metrics/slis", (request) => slisAnswer(request, slis, pages.startMs)],
+    ["/metrics", metricsPage(pages.registry, pages.startMs)],
+    ["/metrics/slis", slisPage(slis, pages.startMs)],
     ["/healthz", pingHandler(slis, true)],
     ["/healthz/ping", pingHandler(slis, false)],
     ["/proxyMode", () => textAnswer(pages.mode)],
@@ -132,21 +133,27 @@ function statusFacts(
   };
 }
 
-async function slisAnswer(request: Request, slis: SliMetrics, startMs: number): Promise<Response> {
-  if (request.method !== "DELETE") return await metricsAnswer(request, slis.registry, startMs);
-  slis.reset();
-  return textAnswer("metrics reset\n");
+function slisPage(slis: SliMetrics, startMs: number): Handler {
+  const page = metricsPage(slis.registry, startMs);
+  return (request, peer, stopping) => {
+    if (request.method !== "DELETE") return page(request, peer, stopping);
+    slis.reset();
+    return textAnswer("metrics reset\n");
+  };
 }
 
-async function metricsAnswer(request: Request, registry: Registry, startMs: number): Promise<Response> {
-  const text = await metricsText(registry);
-  const headers = {
+function metricsPage(registry: Registry, startMs: number): Handler {
+  const shared = new SharedText(() => metricsText(registry));
+  const plain = {
     "content-type": METRICS_CONTENT_TYPE,
     "process-start-time-unix": String(Math.floor(startMs / 1000)),
   };
-  if (!acceptsGzip(request.headers.get("accept-encoding"))) return new Response(text, { headers });
-  const body = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
-  return new Response(body, { headers: { ...headers, "content-encoding": "gzip" } });
+  return async (request, _peer, stopping) => {
+    const text = await shared.next(stopping);
+    if (!acceptsGzip(request.headers.get("accept-encoding"))) return new Response(text, { headers: plain });
+    const body = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
+    return new Response(body, { headers: { ...plain, "content-encoding": "gzip" } });
+  };
 }
 
 function acceptsGzip(accepted: string | null): boolean {

@@ -1,0 +1,84 @@
+/**
+ * A log that nobody takes: whoever reads it may go, stop reading, or have a full disk, and the node is served on.
+ *
+ * @module
+ */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { ROOT } from "../../tools/project_files.ts";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import { WEB_NEEDS, WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
+import { e2eTest, program } from "../support/skip.ts";
+import { CLUSTER } from "../support/web_changes.ts";
+
+const [A, B, C] = WEB_PODS;
+const LIMIT_MS = 60_000;
+
+interface LostLog {
+  readonly how: string;
+  /** Where the shell that starts kproxy lets its standard error go; `$FIFO` is a pipe with a name. */
+  readonly stderr: string;
+  /** True if the test opens the pipe's other end, and closes it once kproxy serves. */
+  readonly readerGoes?: true;
+  /** Fills the pipe. */
+  readonly args?: readonly string[];
+}
+
+const CASES: readonly LostLog[] = [
+  { how: "its reader goes", stderr: '2>"$FIFO"', readerGoes: true },
+  { how: "the disk is full", stderr: "2>/dev/full" },
+  // Opened for both: there is a reader for ever, and it never reads.
+  { how: "its reader stops reading", stderr: '2<>"$FIFO"', args: ["--v=9"] },
+];
+
+/** What curl gets, from the node itself. */
+async function ask(web: WebLab, at: string): Promise<string> {
+  const curl = ["curl", "-sf", "--max-time", "10", "--noproxy", "*", `http://127.0.0.1:${at}`];
+  return (await web.lab.node.netns.exec.run(curl)).stdout;
+}
+
+async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
+  const deadline = performance.now() + LIMIT_MS;
+  while (!await isSo()) {
+    if (performance.now() > deadline) throw new Error(`It did not come to this: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+/** The pods that answer on the cluster IP, in order. */
+async function answering(web: WebLab): Promise<string> {
+  const request = { protocol: "tcp" as const, to: CLUSTER, count: 20, timeoutMs: 2_000 };
+  const results = await web.pod.call("probe", request);
+  const names = results.map((result) => result.kind === "answer" ? result.answer.local.ip : result.kind);
+  return [...new Set(names)].sort().join(" ");
+}
+
+e2eTest(
+  "kproxy serves on without its log, counts the lines, and ends in order",
+  [...WEB_NEEDS, program("curl"), program("mkfifo")],
+  async (t) => {
+    await using web = await WebLab.create();
+    const fifo = web.manifests.path(".log");
+    await new Deno.Command("mkfifo", { args: [fifo] }).output();
+    for (const { how, stderr, readerGoes, args = [] } of CASES) {
+      await t.step(how, async () => {
+        await web.manifests.replace("endpoints.json", [webSlice([A, B])]);
+        const shell = ["env", `FIFO=${fifo}`, "sh", "-c", `exec "$@" ${stderr}`, "sh"];
+        await using kproxy = KproxyProcess.spawn({
+          ...web.options(args),
+          as: { prefix: shell, deno: Deno.execPath(), root: ROOT },
+        });
+        const reader = readerGoes ? await Deno.open(fifo) : null;
+        await until("serving", async () => await answering(web) === `${A} ${B}`);
+        reader?.close();
+        for (const pods of [[C], [A, C], [B]]) {
+          await web.manifests.replace("endpoints.json", [webSlice(pods)]);
+          await until(`serving ${pods}`, async () => await answering(web) === pods.join(" "));
+        }
+        const dropped = /^kproxy_log_lines_dropped_total (\d+)$/m.exec(await ask(web, "10249/metrics"))?.[1];
+        if (args.length === 0) assert(Number(dropped) > 0, `${dropped} lines were dropped`);
+        assertStringIncludes(await ask(web, "10256/readyz"), '"ready":true');
+        assertEquals((await kproxy.stop()).code, 0);
+      });
+    }
+  },
+);
