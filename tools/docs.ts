@@ -46,14 +46,18 @@ export function replaceSection(text: string, name: string, content: string): str
   return `${text.slice(0, from + begin.length)}\n${body}\n\n${text.slice(to)}`;
 }
 
-/** The task `kproxy` of `deno.json` for a list of permission flags. */
+/**
+ * The task `kproxy` of `deno.json` for a list of permission flags. A task begins in the project's folder; the program must begin in the
+ * caller's, or relative paths would mean other files.
+ */
 export function kproxyTask(flags: readonly string[] = runtimeFlags()): string {
-  return `deno run -q ${flags.join(" ")} main.ts`;
+  const run = `deno run -q --config "$ROOT/deno.json" ${flags.join(" ")} "$ROOT/main.ts"`;
+  return `ROOT=$PWD && cd "$INIT_CWD" && ${run}`;
 }
 
 /** `deno.json` with the task `kproxy` replaced. */
 export function replaceTask(text: string, command: string): string {
-  const task = /("kproxy": \{\s*"command": )"[^"]*"/;
+  const task = /("kproxy": \{\s*"command": )"(?:[^"\\]|\\.)*"/;
   if (!task.test(text)) throw new SyntaxError('Cannot find the task "kproxy" in deno.json');
   return text.replace(task, (_, before: string) => `${before}${JSON.stringify(command)}`);
 }

@@ -90,9 +90,6 @@ export const PERMISSIONS: readonly Permission[] = [
   {
     flag: "--allow-env",
     grants: [
-      { value: "KUBECONFIG", reason: "Where the kubeconfig is, as other Kubernetes programs read it" },
-      { value: "HOME", reason: "The folder in which client libraries look for a kubeconfig" },
-      { value: "NODE_NAME", reason: "Name of the node, as a DaemonSet passes it" },
       { value: "KUBERNETES_SERVICE_HOST", reason: "API server, inside a cluster" },
       { value: "KUBERNETES_SERVICE_PORT", reason: "API server, inside a cluster" },
       ...["HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy"].map((value) => ({

@@ -3,14 +3,15 @@ import { OWN_PROGRAMS } from "../lib/kernel/own_programs.ts";
 import { compileArgs, embeddedPermissions, embeddedProblems, excludedFolders } from "./compile.ts";
 import { kproxyTask, outdatedFiles, replaceSection, replaceTask } from "./docs.ts";
 import { permissionFlags, PERMISSIONS, permissionTable, runtimeFlags } from "./permissions.ts";
+import { apiAccess, inClusterAccess } from "../lib/source/kube_access.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
 
 Deno.test("the task kproxy runs with exactly the permissions of the list", async () => {
   const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}/deno.json`));
-  const words: string[] = tasks.kproxy.command.split(" ");
-  assertEquals(words.slice(0, 3), ["deno", "run", "-q"]);
-  assertEquals(words.slice(3, -1), runtimeFlags());
-  assertEquals(words.at(-1), "main.ts");
+  const command: string = tasks.kproxy.command;
+  const [before = "", after = ""] = command.split(runtimeFlags().join(" "));
+  assertEquals(before, 'ROOT=$PWD && cd "$INIT_CWD" && deno run -q --config "$ROOT/deno.json" ');
+  assertEquals(after, ' "$ROOT/main.ts"');
 });
 
 Deno.test("the compiled program carries exactly the permissions of the list", async () => {
@@ -75,6 +76,45 @@ Deno.test("every program that may be started is started by the code", async () =
   const others = programs.map(({ value }) => value).filter((name) => !/^ip6?tables/.test(name));
   assertEquals(others.length > 5, true);
   assertEquals(others.filter((name) => !text.includes(`["${name}"`)), []);
+});
+
+/** An environment that notes what is asked for; every variable holds something. */
+function recordingEnvironment(): { readonly asked: Set<string>; get(name: string): string } {
+  const asked = new Set<string>();
+  return {
+    asked,
+    get: (name) => {
+      asked.add(name);
+      return name === name.toUpperCase() && !name.includes("PROXY") ? "10.0.0.1" : "";
+    },
+  };
+}
+
+Deno.test("every variable that may be read is read by the code, and every one that is read may be", async () => {
+  const env = recordingEnvironment();
+  await apiAccess({ kubeconfig: "", master: "http://10.0.0.1:8080", env });
+  const proxied = {
+    ...env,
+    get: (name: string) => env.get(name) || (name.startsWith("HTTPS") ? "http://p:3128" : ""),
+  };
+  assertThrows(() => inClusterAccess(env), Error, "https://10.0.0.1:10.0.0.1");
+  await apiAccess({ kubeconfig: "", master: "https://10.0.0.1:6443", env: proxied });
+  // A variable in upper case that holds nothing is looked up in lower case.
+  await apiAccess({ kubeconfig: "", master: "https://10.0.0.1:6443", env });
+  const granted = PERMISSIONS.find(({ flag }) => flag === "--allow-env")?.grants ?? [];
+  assertEquals([...env.asked].sort(), granted.map(({ value }) => value).sort());
+  // Nobody else looks around.
+  const sources = (await projectFiles()).filter((path) =>
+    /^(lib\/.*|main|mod)\.ts$/.test(path) && !path.endsWith("_test.ts")
+  );
+  const readers: string[] = [];
+  for (const path of sources) {
+    const text = await Deno.readTextFile(`${ROOT}/${path}`);
+    const uses = [...text.matchAll(/Deno\.env\b|process\.env\b/g)].length;
+    const passed = [...text.matchAll(/apiAccess\(\{[^}]*env: Deno\.env \}\)/g)].length;
+    if (uses > passed) readers.push(path);
+  }
+  assertEquals(readers.filter((path) => path !== "lib/source/kube_proxy_url.ts"), []);
 });
 
 Deno.test("generated parts of the documentation are in step with the code", async () => {

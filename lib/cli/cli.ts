@@ -6,7 +6,7 @@
 import { ConfigError, formatProblem, UsageError } from "../errors.ts";
 import { errorText } from "../observe/log.ts";
 import { type CommandName, COMMANDS } from "./flag.ts";
-import type { Io } from "./io.ts";
+import { type Io, OutputClosedError } from "./io.ts";
 import { parseArgs, type ParsedFlags } from "./parse_args.ts";
 import { didYouMean } from "./suggest.ts";
 import { rawVersion, versionLine } from "./version.ts";
@@ -70,8 +70,8 @@ async function printVersion(form: "true" | "raw", io: Io): Promise<number> {
 
 /** Says once what went wrong. */
 function reportError(error: unknown, io: Io): number {
-  // Whoever read our output has seen enough, as with `kproxy render | head`.
-  if (error instanceof Deno.errors.BrokenPipe) return 0;
+  // As with `kproxy render | head`. Other pipes that break are failures.
+  if (error instanceof OutputClosedError) return 0;
   if (error instanceof ConfigError) {
     for (const problem of error.problems) io.err(`Error: ${formatProblem(problem, error.file)}\n`);
     return 2;

@@ -38,6 +38,8 @@ export interface FlagValueTypes {
   readonly string: string;
   readonly bool: boolean;
   readonly int: number;
+  /** A verbosity: decimal, and never negative. */
+  readonly level: number;
   readonly float: number;
   readonly duration: number;
   /** Comma separated with CSV quoting; repeating appends. */

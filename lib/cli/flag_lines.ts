@@ -24,6 +24,7 @@ const BLANK: Partial<Readonly<Record<FlagType, string>>> = {
   bool: "false",
   version: "false",
   int: "0",
+  level: "0",
   float: "0",
   duration: "0s",
   list: "[]",

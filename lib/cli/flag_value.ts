@@ -27,6 +27,7 @@ const PARSERS: Parsers = {
   string: (text) => text,
   bool: parseBool,
   int: parseInt32,
+  level: parseLevel,
   float: parseFloatText,
   duration: (text) => {
     try {
@@ -111,9 +112,19 @@ function parseBool(text: string): boolean {
   throw new ValueError("want true or false");
 }
 
-/** Decimal, or with a Go prefix (0x, 0o, 0b, a leading 0 for octal). */
+/** Decimal whatever it begins with, as kube-proxy reads a verbosity. */
+function parseLevel(text: string): number {
+  const value = Number(text);
+  if (!/^\d+$/.test(text) || value > INT32_MAX) {
+    throw new ValueError(`want an integer from 0 to ${INT32_MAX}`);
+  }
+  return value;
+}
+
+/** As pflag reads it: decimal, or with a Go prefix (0x, 0o, 0b, a leading 0 for octal); `_` may part digits. */
 function parseInt32(text: string): number {
-  const match = /^([+-]?)(0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|[1-9]\d*|0)$/.exec(text);
+  const bare = text.replace(/(?<=[\da-fxob])_(?=[\da-f])/gi, "");
+  const match = /^([+-]?)(0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|[1-9]\d*|0)$/.exec(bare);
   if (match === null) throw new ValueError("want an integer");
   const digits = match[2] ?? "0";
   const value = Number(/^0[0-7]/.test(digits) ? `0o${digits.slice(1)}` : digits) *

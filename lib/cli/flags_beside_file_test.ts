@@ -37,7 +37,7 @@ Deno.test(
     const silent = fields.filter(({ name, type }) => {
       const value = type === "bool"
         ? true
-        : type === "int" || type === "duration" || type === "float"
+        : type === "int" || type === "level" || type === "duration" || type === "float"
         ? 1
         : "";
       if (listed.includes(name)) return false;

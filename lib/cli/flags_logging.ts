@@ -66,7 +66,7 @@ export const LOGGING_FLAGS = [
   {
     name: "v",
     short: "v",
-    type: "int",
+    type: "level",
     default: "0",
     group: "Logging",
     commands: LOGGED,

@@ -49,7 +49,7 @@ const KIND_TYPES: Readonly<Record<string, readonly FlagType[]>> = {
   string: ["string", "ip", "address"],
   boolean: ["bool"],
   int32: ["int"],
-  uint32: ["int"],
+  uint32: ["int", "level"],
   float32: ["float"],
   duration: ["duration"],
   durationOrNanoseconds: ["duration"],

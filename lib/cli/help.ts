@@ -121,6 +121,7 @@ const TYPE_WORDS: Readonly<Record<Flag["type"], string>> = {
   string: "TEXT",
   bool: "",
   int: "N",
+  level: "N",
   float: "NUMBER",
   duration: "DURATION",
   list: "ITEM,…",

@@ -5,12 +5,17 @@
  */
 import { LineWriter } from "../observe/line_writer.ts";
 
+/** Whoever read a command's output has seen enough. */
+export class OutputClosedError extends Error {
+  override readonly name = "OutputClosedError";
+}
+
 /** The output streams of a command. */
 export interface Io {
   /**
    * Writes text to standard output.
    *
-   * @throws {Deno.errors.BrokenPipe} if nobody reads any more
+   * @throws {OutputClosedError} if nobody reads any more
    */
   out(text: string): Promise<void>;
   /** Writes text to standard error, before it returns, as far as somebody takes it. */
@@ -39,7 +44,14 @@ const FLUSH_LIMIT_MS = 1_000;
 export const systemIo: Io = {
   // deno-lint-ignore require-await -- a failure must come as a rejection.
   async out(text) {
-    writeAll(Deno.stdout, text);
+    try {
+      writeAll(Deno.stdout, text);
+    } catch (cause) {
+      if (cause instanceof Deno.errors.BrokenPipe) {
+        throw new OutputClosedError("nobody reads the output", { cause });
+      }
+      throw cause;
+    }
   },
   err(text) {
     try {

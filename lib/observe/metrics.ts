@@ -10,8 +10,9 @@ import type { IpFamily } from "../model/objects.ts";
 /** 1 ms to 16.384 s, doubling. */
 const DURATION_BUCKETS_SECONDS = Array.from({ length: 15 }, (_, k) => 0.001 * 2 ** k);
 
-/** 0.25 and 0.5 s, 1 to 59 s by 1, 60 to 115 s by 5, 120 to 300 s by 30. */
+/** 0 (of no use, but there in kube-proxy), 0.25 and 0.5 s, 1 to 59 s by 1, 60 to 115 s by 5, 120 to 300 s by 30. */
 const PROGRAMMING_BUCKETS_SECONDS = [
+  0,
   0.25,
   0.5,
   ...steps(1, 59, 1),

@@ -98,7 +98,7 @@ export class ConnectionPool {
    */
   admit(connection: PooledConnection, lane: Lane): Admission {
     const before = this.#lanes.size;
-    if (!this.#makeRoom(lane)) {
+    if (!this.#makeRoom(lane, connection)) {
       connection.close();
       this.#observer?.closed(lane.server, "refused");
       return "refused";
@@ -123,7 +123,8 @@ export class ConnectionPool {
     };
     const isTooMuch = (): boolean => others() > 0 && others() + connection.unsentBytes > MAX_UNSENT_BYTES;
     while (isTooMuch()) {
-      const [oldest] = this.#evictable(null, "writing").sort((one, other) => one.sinceMs - other.sinceMs);
+      const [oldest] = [...this.#lanes.keys()].filter((other) => this.#isStuck(other))
+        .sort((one, other) => one.sinceMs - other.sinceMs);
       if (oldest === undefined) {
         this.#end(connection, "refused");
         return false;
@@ -169,34 +170,37 @@ export class ConnectionPool {
     this.#observer?.open(lane.server, ofServer);
   }
 
-  #makeRoom(lane: Lane): boolean {
+  #makeRoom(lane: Lane, { client }: PooledConnection): boolean {
     const isLaneFull = (this.#counts.get(lane) ?? 0) >= lane.most;
-    if (isLaneFull && !this.#evict(lane)) return false;
-    if (this.#lanes.size >= this.#most && !this.#evict(null)) return false;
+    if (isLaneFull && !this.#evict(lane, client)) return false;
+    if (this.#lanes.size >= this.#most && !this.#evict(null, client)) return false;
     // Whoever is evicted gives its descriptor back.
-    return this.allowance.take() || (this.#evict(null) && this.allowance.take());
+    return this.allowance.take() || (this.#evict(null, client) && this.allowance.take());
   }
 
-  /** Ends one connection, of the lane if there is one; false if all are being answered. */
-  #evict(lane: Lane | null): boolean {
-    const candidates = this.#evictable(lane, "waiting");
-    if (candidates.length === 0) candidates.push(...this.#evictable(lane, "writing"));
-    const clients = new Map<string, number>();
-    for (const { client } of candidates) clients.set(client, (clients.get(client) ?? 0) + 1);
-    const rank = ({ client }: PooledConnection): number => clients.get(client) ?? 0;
-    const [victim] = candidates.sort((one, other) => rank(other) - rank(one) || one.sinceMs - other.sinceMs);
+  /** Ends one connection, of the lane if there is one, for a new one of `client`; false if nobody has to go for that. */
+  #evict(lane: Lane | null, client: string): boolean {
+    const all = [...this.#lanes].filter(([, of]) => lane === null || of === lane).map(([connection]) =>
+      connection
+    );
+    const counts = new Map<string, number>();
+    for (const { client } of all) counts.set(client, (counts.get(client) ?? 0) + 1);
+    const share = (of: string): number => counts.get(of) ?? 0;
+    const victim = [
+      all.filter(({ phase }) => phase === "waiting"),
+      all.filter((connection) => this.#isStuck(connection)),
+      // Whoever has many places gives one to whoever has fewer, whatever it is doing.
+      all.filter((other) => share(other.client) > share(client) + 1),
+    ].find((candidates) => candidates.length > 0)
+      ?.sort((one, other) => share(other.client) - share(one.client) || one.sinceMs - other.sinceMs)[0];
     if (victim === undefined) return false;
     this.#end(victim, "evicted");
     return true;
   }
 
-  #evictable(lane: Lane | null, phase: ConnectionPhase): PooledConnection[] {
-    const latestMs = phase === "writing" ? this.#nowMs() - WRITING_GRACE_MS : Number.POSITIVE_INFINITY;
-    return [...this.#lanes]
-      .filter(([connection, of]) =>
-        (lane === null || of === lane) && connection.phase === phase && connection.sinceMs <= latestMs
-      )
-      .map(([connection]) => connection);
+  /** Its client does not take the answer. */
+  #isStuck({ phase, sinceMs }: PooledConnection): boolean {
+    return phase === "writing" && sinceMs <= this.#nowMs() - WRITING_GRACE_MS;
   }
 
   #closeOverdue(): void {

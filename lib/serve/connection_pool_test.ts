@@ -99,6 +99,17 @@ Deno.test("who is being answered stays, and where all are, the next one is refus
   bench.end(...open);
 });
 
+Deno.test("where all are being answered, a client with many places gives one to a client with none", () => {
+  const bench = new Bench();
+  const open = [bench.open("a1", HEALTH, "writing"), bench.open("a2", HEALTH, "answering")];
+  open.push(bench.open("b1", HEALTH, "answering"), bench.open("c1", HEALTH));
+  assertEquals(bench.events, ["a1 closed", "healthz evicted"]);
+  // It has no more than one more than the others now.
+  open.push(bench.open("b2", METRICS), bench.open("a3", HEALTH));
+  assertEquals(bench.events, ["c1 closed", "healthz evicted"]);
+  bench.end(...open);
+});
+
 Deno.test("who does not take an answer goes after a while, but after those who only wait", () => {
   const bench = new Bench();
   const open = [

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import project from "../../deno.json" with { type: "json" };
+import { ROOT } from "../../tools/project_files.ts";
 import { inFolder, kproxy } from "./kproxy.ts";
 
 const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
@@ -224,6 +225,34 @@ Deno.test("a reader that has seen enough is no failure", async () => {
     stderr: "piped",
   }).output();
   assertEquals([code, new TextDecoder().decode(stderr)], [0, ""]);
+});
+
+Deno.test("through the task, relative paths are the caller's", async () => {
+  const service = {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { namespace: "shop", name: "web" },
+    spec: { clusterIP: "10.96.0.1", clusterIPs: ["10.96.0.1"], ipFamilies: ["IPv4"], ports: [{ port: 80 }] },
+  };
+  await inFolder({ "my objects.json": JSON.stringify(service) }, async (cwd) => {
+    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: [
+        "task",
+        "-q",
+        "--config",
+        `${ROOT}/deno.json`,
+        "kproxy",
+        "render",
+        "--manifests",
+        "my objects.json",
+      ],
+      cwd,
+      stdin: "null",
+    }).output();
+    const decoder = new TextDecoder();
+    assertEquals([code, decoder.decode(stderr)], [0, ""]);
+    assertStringIncludes(decoder.decode(stdout), "10.96.0.1");
+  });
 });
 
 Deno.test("kproxy version does not load the API client or the planners", async () => {
