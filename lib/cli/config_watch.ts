@@ -28,6 +28,8 @@ export class ConfigWatch implements AsyncDisposable {
   #bytes: Uint8Array;
   #problem = "";
   #hasLooked = false;
+  /** Somebody has asked, and wants to know what came of it. */
+  #isAsked = false;
 
   constructor(options: ConfigWatchOptions) {
     const { file, log, debounceMs = 300, pollMs = 5_000 } = options;
@@ -51,14 +53,30 @@ export class ConfigWatch implements AsyncDisposable {
         this.#hasLooked = false;
         return null;
       }
-      if (bytes === null || sameBytes(bytes, this.#bytes)) continue;
+      const isAsked = this.#isAsked;
+      this.#isAsked = false;
+      if (bytes === null || sameBytes(bytes, this.#bytes)) {
+        if (isAsked && bytes !== null) this.#sayUnchanged();
+        continue;
+      }
       this.#bytes = bytes;
       return { path: this.#options.file.path, bytes };
     }
   }
 
+  /** Has the file read soon, whatever the folder tells; the log says if it is as it was. */
+  look(): void {
+    this.#isAsked = true;
+    this.#watch.touch(this.#options.file.path);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#watch[Symbol.asyncDispose]();
+  }
+
+  #sayUnchanged(): void {
+    const { file, log } = this.#options;
+    log.info("Configuration file has not changed", { file: file.path });
   }
 
   async #read(): Promise<Uint8Array | null> {

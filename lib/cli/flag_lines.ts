@@ -1,5 +1,5 @@
 /**
- * What the flags are set to, as kube-proxy logs it at verbosity 1.
+ * What the flags are set to, as kube-proxy logs it at verbosity 1 and tells it on `/flagz`.
  *
  * @module
  */
@@ -10,13 +10,17 @@ import type { ParsedFlags } from "./parse_args.ts";
 
 /** `FLAG: --name="value"` for every flag of the command, given or not, in alphabetical order. */
 export function flagLines(flags: ParsedFlags): string[] {
+  return flagTexts(flags).map(([name, text]) => `FLAG: --${name}=${JSON.stringify(text)}`);
+}
+
+/** Every flag of the command, in alphabetical order, with the text of its value, given or default. */
+export function flagTexts(flags: ParsedFlags): (readonly [name: string, text: string])[] {
   return FLAGS.filter((flag) => flag.commands.includes(flags.command))
     .map((flag) => {
       const given = flags.get(flag.name);
-      return { name: flag.name, text: given === undefined ? defaultText(flag) : valueText(flag.type, given) };
+      return [flag.name, given === undefined ? defaultText(flag) : valueText(flag.type, given)] as const;
     })
-    .sort((one, other) => one.name < other.name ? -1 : 1)
-    .map(({ name, text }) => `FLAG: --${name}=${JSON.stringify(text)}`);
+    .sort(([one], [other]) => one < other ? -1 : 1);
 }
 
 /** What a flag without a default of its own holds. */

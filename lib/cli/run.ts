@@ -26,6 +26,12 @@ import { preloadSource } from "./source.ts";
 import { StopSignals } from "./stop_signals.ts";
 import { versionLine } from "./version.ts";
 
+/** What a run is given of the process. */
+export interface RunContext {
+  readonly io: Io;
+  readonly signals: StopSignals;
+}
+
 /**
  * Runs the proxy until SIGTERM or SIGINT; the rules stay in place.
  *
@@ -35,24 +41,42 @@ import { versionLine } from "./version.ts";
  * @throws {Error} if the source gives up, or the configuration file changed with `--config-reload=exit`
  */
 export async function runCommand(
-  { config, file }: EffectiveConfiguration,
+  effective: EffectiveConfiguration,
   flags: ParsedFlags,
-  io: Io,
+  { io, signals }: RunContext,
 ): Promise<number> {
   // Whatever still runs at the end, such as the preparation of a node that is abandoned, ends too.
   using exec = new EndableExec(systemExec);
-  const isFollowed = file !== null && flags.get("config-reload") !== "exit";
+  const isFollowed = effective.file !== null && flags.get("config-reload") !== "exit";
   const lasting: Lasting = {
     flags,
     io,
     exec,
-    verbosity: { level: config.logging.verbosity },
+    verbosity: { level: effective.config.logging.verbosity },
     reloads: isFollowed ? new ReloadRecord(wallClockMs()) : null,
   };
+  // A second signal waits for nothing.
+  return await Promise.race([runLives(effective, lasting, signals), signals.again.then(() => 0)]);
+}
+
+async function runLives(
+  { config, file }: EffectiveConfiguration,
+  lasting: Lasting,
+  signals: StopSignals,
+): Promise<number> {
   const planned = planLife(config, lasting);
-  const { log, node } = planned;
+  const { log, node, flags } = planned;
   log.info("Starting", { version: versionLine(), mode: config.mode, node });
-  using signals = new StopSignals((name) => log.info("Stopping, rules stay in place", { signal: name }));
+  await using watch = file === null ? null : new ConfigWatch({ file, log });
+  const onHangUp = (): void => {
+    log.info("Reading the configuration file again", { signal: "SIGHUP" });
+    watch?.look();
+  };
+  signals.handle({
+    onStop: (signal) => log.info("Stopping, rules stay in place", { signal }),
+    ...(lasting.reloads === null ? {} : { onHangUp }),
+  });
+  if (signals.signal.aborted) return 0;
   const preparation = prepareNode(planned);
   const isInit = flags.get("init-only") === true;
   const loading = isInit ? null : preloadSource(config, flags.get("master") ?? "");
@@ -65,12 +89,9 @@ export async function runCommand(
   }
   await loading;
   const life = beginLife(planned, prepared, await openChannels(planned));
-  if (file === null) {
+  if (file === null || watch === null) {
     await serveNode(life, { signal: signals.signal, onStarted: () => {} });
-    return 0;
-  }
-  await using watch = new ConfigWatch({ file, log });
-  if (lasting.reloads === null) await serveUntilChange(life, watch, signals);
+  } else if (lasting.reloads === null) await serveUntilChange(life, watch, signals);
   else await serveLives(life, makeReload(watch, lasting, lasting.reloads), { signals, path: file.path });
   return 0;
 }

@@ -33,7 +33,7 @@ import { observeQuarantine } from "../sync/quarantine.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
 import { endTogether, untilEnded, whenAborted, withinGrace } from "./ending.ts";
-import { FLAGS } from "./flags.ts";
+import { flagTexts } from "./flag_lines.ts";
 import type { Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
 import { OtherProxyWatch } from "./other_proxy.ts";
@@ -213,7 +213,7 @@ function makeServers(life: Life): NodeServers {
     metrics,
     log,
     verbosity,
-    flags: () => FLAGS.map(({ name }) => [name, String(flags.get(name) ?? "")] as const),
+    flags: () => flagTexts(flags),
     version: VERSION,
     emulationVersion: DECISIONS_LEVEL,
     onPortConflict: (conflict) => events.recorder.record(serviceHealthFailedEvent(node, conflict)),

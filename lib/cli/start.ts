@@ -9,6 +9,7 @@ import { flagLines } from "./flag_lines.ts";
 import type { Io } from "./io.ts";
 import { openLogger } from "./logger.ts";
 import type { ParsedFlags } from "./parse_args.ts";
+import { StopSignals } from "./stop_signals.ts";
 
 /** Writes the configuration, cleans up, or runs: the first of these that the flags ask for, as in kube-proxy. */
 export async function startCommand(flags: ParsedFlags, io: Io): Promise<number> {
@@ -21,22 +22,25 @@ export async function startCommand(flags: ParsedFlags, io: Io): Promise<number> 
 }
 
 async function start(flags: ParsedFlags, io: Io): Promise<number> {
+  const writeTo = flags.get("write-config-to") ?? "";
+  const cleans = flags.get("cleanup") === true || flags.get("cleanup-iptables") === true;
+  // Before anything takes time: a signal that comes meanwhile ends a run in order, too.
+  const signals = writeTo === "" && !cleans ? new StopSignals() : null;
   const effective = await effectiveConfiguration(flags);
   const { config, warnings } = effective;
   const logger = openLogger(config.logging, io.log);
   for (const line of flagLines(flags)) logger.text(line, 1);
   for (const warning of warnings) logger.warn(warning);
-  const file = flags.get("write-config-to") ?? "";
-  if (file !== "") {
+  if (signals !== null) {
+    const { runCommand } = await import("./run.ts");
+    return await runCommand(effective, flags, { io, signals });
+  }
+  if (writeTo !== "") {
     const { writeConfigFile } = await import("./write_config.ts");
-    for (const sentence of await writeConfigFile(config, file)) logger.warn(sentence);
-    logger.info("Wrote configuration", { file });
+    for (const sentence of await writeConfigFile(config, writeTo)) logger.warn(sentence);
+    logger.info("Wrote configuration", { file: writeTo });
     return 0;
   }
-  if (flags.get("cleanup") === true || flags.get("cleanup-iptables") === true) {
-    const { cleanUp } = await import("./cleanup.ts");
-    return await cleanUp({ dryRun: false, modes: cleanupModes(flags) }, io);
-  }
-  const { runCommand } = await import("./run.ts");
-  return await runCommand(effective, flags, io);
+  const { cleanUp } = await import("./cleanup.ts");
+  return await cleanUp({ dryRun: false, modes: cleanupModes(flags) }, io);
 }

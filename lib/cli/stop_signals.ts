@@ -1,21 +1,41 @@
 /**
- * SIGTERM and SIGINT: the first ends the program in order, the second at once.
+ * The signals of an operator: SIGTERM and SIGINT end the program, the first one in order, the second one at once; SIGHUP has the
+ * configuration file read again, or ends it.
  *
  * @module
  */
 
-type SignalName = "SIGTERM" | "SIGINT";
+/** The signals that end the program. */
+export type StopSignal = "SIGTERM" | "SIGINT" | "SIGHUP";
 
-/** Listens for the signals until disposed. */
-export class StopSignals implements Disposable {
+/** What a signal does besides. */
+export interface SignalHandlers {
+  /** Called once, with the name of the first signal that ends the program. */
+  readonly onStop: (name: StopSignal) => void;
+  /** Called for each SIGHUP; without it, that ends the program, too. */
+  readonly onHangUp?: () => void;
+}
+
+/**
+ * Listens for the signals from its making to the end of the program: one that comes while the program ends, or before it has begun,
+ * must not make its end look like a failure.
+ */
+export class StopSignals {
   readonly #stop = new AbortController();
-  readonly #handlers: [SignalName, () => void][];
-  #received = 0;
+  readonly #again = Promise.withResolvers<null>();
+  readonly #received: StopSignal[] = [];
+  #handlers: SignalHandlers | null = null;
 
-  /** @param onFirst called once, with the name of the first signal */
-  constructor(onFirst: (name: SignalName) => void) {
-    this.#handlers = (["SIGTERM", "SIGINT"] as const).map((name) => [name, () => this.#take(name, onFirst)]);
-    for (const [name, handler] of this.#handlers) Deno.addSignalListener(name, handler);
+  constructor() {
+    for (const name of ["SIGTERM", "SIGINT"] as const) Deno.addSignalListener(name, () => this.#end(name));
+    Deno.addSignalListener("SIGHUP", () => this.#hangUp());
+  }
+
+  /** Says what signals do; those that have come already do it now. */
+  handle(handlers: SignalHandlers): void {
+    this.#handlers = handlers;
+    const [first] = this.#received;
+    if (first !== undefined) handlers.onStop(first);
   }
 
   /** Aborted by the first signal. */
@@ -31,19 +51,20 @@ export class StopSignals implements Disposable {
     });
   }
 
-  [Symbol.dispose](): void {
-    for (const [name, handler] of this.#handlers) Deno.removeSignalListener(name, handler);
+  /** Resolves to null with the second signal: nothing is waited for any more. */
+  get again(): Promise<null> {
+    return this.#again.promise;
   }
 
-  #take(name: SignalName, onFirst: (name: SignalName) => void): void {
-    this.#received++;
-    if (this.#received > 1) {
-      // Without our listeners the signal does what it does to any program: the shell sees 128 + its number.
-      this[Symbol.dispose]();
-      Deno.kill(Deno.pid, name);
-      return;
-    }
-    onFirst(name);
+  #hangUp(): void {
+    if (this.#handlers?.onHangUp === undefined) this.#end("SIGHUP");
+    else if (!this.signal.aborted) this.#handlers.onHangUp();
+  }
+
+  #end(name: StopSignal): void {
+    this.#received.push(name);
+    if (this.#received.length > 1) return this.#again.resolve(null);
+    this.#handlers?.onStop(name);
     this.#stop.abort();
   }
 }

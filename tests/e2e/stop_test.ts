@@ -5,6 +5,8 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { KproxyProcess } from "../support/kproxy_process.ts";
+import { LabManifests } from "../support/lab_manifests.ts";
+import { withNetns } from "../support/netns.ts";
 import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
 import { childrenWith, readUnlessGone } from "../support/processes.ts";
 import { e2eTest, program } from "../support/skip.ts";
@@ -96,6 +98,61 @@ for (const signal of ["SIGTERM", "SIGKILL"] as const) {
     assertEquals(await isGone(pid), true, "nft is still there");
   });
 }
+
+/** A kproxy with nothing to serve, in a namespace of its own. */
+async function withBareNode(
+  args: readonly string[],
+  work: (kproxy: KproxyProcess) => Promise<void>,
+): Promise<void> {
+  await using manifests = await LabManifests.create();
+  await withNetns(async (netns) => {
+    const options = [`--manifests=${manifests.folder}`, "--hostname-override=node-a", ...args];
+    await using kproxy = KproxyProcess.spawn({ netns, args: options });
+    await work(kproxy);
+  });
+}
+
+for (const message of ["Starting", "Watching", READY]) {
+  e2eTest(`SIGTERM again and again from "${message}" on ends with status 0`, WEB_NEEDS, async () => {
+    await withBareNode([], async (kproxy) => {
+      await kproxy.untilMessage(message);
+      const timer = setInterval(() => kproxy.kill("SIGTERM"), 2);
+      const { code, signal } = await kproxy.stop("SIGTERM");
+      clearInterval(timer);
+      assertEquals([code, signal], [0, null], kproxy.log);
+      const stopping = kproxy.lines.filter(({ msg }) => msg === "Stopping, rules stay in place");
+      assertEquals(stopping.length, 1, kproxy.log);
+    });
+  });
+}
+
+e2eTest("SIGHUP has the configuration file read again, and ends who has none", WEB_NEEDS, async () => {
+  await withBareNode([], async (kproxy) => {
+    await kproxy.untilMessage(READY);
+    const { code } = await kproxy.stop("SIGHUP");
+    assertEquals(code, 0, kproxy.log);
+    const last = kproxy.lines.find(({ msg }) => msg === "Stopping, rules stay in place");
+    assertEquals(last?.["signal"], "SIGHUP", kproxy.log);
+  });
+  const file = await Deno.makeTempFile({ prefix: "kproxy-config-", suffix: ".yaml" });
+  try {
+    const text =
+      "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nlogging: {verbosity: 2}\n";
+    await Deno.writeTextFile(file, text);
+    await withBareNode([`--config=${file}`], async (kproxy) => {
+      await kproxy.untilMessage(READY);
+      kproxy.kill("SIGHUP");
+      await kproxy.untilMessage("Reading the configuration file again");
+      await kproxy.untilMessage("Configuration file has not changed");
+      await Deno.writeTextFile(file, text.replace("2", "3"));
+      kproxy.kill("SIGHUP");
+      await kproxy.untilMessage("Configuration changed, in force now");
+      assertEquals((await kproxy.stop()).code, 0, kproxy.log);
+    });
+  } finally {
+    await Deno.remove(file);
+  }
+});
 
 function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
