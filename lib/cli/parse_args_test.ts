@@ -202,7 +202,7 @@ Deno.test("wrong use is told in one line that says what was probably meant", { p
       'Invalid value "jsn" for --logging-format: want text or json: did you mean "json"?',
     ],
     ["run --oom_score_adj=low", 'Invalid value "low" for --oom-score-adj: want an integer'],
-    ["run -v=high", 'Invalid value "high" for -v: want an integer'],
+    ["run -v=high", 'Invalid value "high" for -v: want an integer from 0 to 2147483647'],
     ["run --udp-timeout=5", 'Invalid value "5" for --udp-timeout: want a duration like 30s or 1h30m'],
     ["run --master", 'Flag "--master" needs a value: write --master=VALUE'],
     ["run -v", 'Flag "-v" needs a value: write -v=VALUE'],

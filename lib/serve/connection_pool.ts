@@ -186,11 +186,13 @@ export class ConnectionPool {
     const counts = new Map<string, number>();
     for (const { client } of all) counts.set(client, (counts.get(client) ?? 0) + 1);
     const share = (of: string): number => counts.get(of) ?? 0;
+    // Nobody loses a place to a client that has more of them.
+    const others = all.filter((other) => share(other.client) >= share(client));
     const victim = [
-      all.filter(({ phase }) => phase === "waiting"),
-      all.filter((connection) => this.#isStuck(connection)),
+      others.filter(({ phase }) => phase === "waiting"),
+      others.filter((other) => this.#isStuck(other)),
       // Whoever has many places gives one to whoever has fewer, whatever it is doing.
-      all.filter((other) => share(other.client) > share(client) + 1),
+      others.filter((other) => share(other.client) > share(client) + 1),
     ].find((candidates) => candidates.length > 0)
       ?.sort((one, other) => share(other.client) - share(one.client) || one.sinceMs - other.sinceMs)[0];
     if (victim === undefined) return false;

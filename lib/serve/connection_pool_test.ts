@@ -81,6 +81,14 @@ Deno.test("the client with the most connections goes before a client with one, h
   bench.end(...open);
 });
 
+Deno.test("a client with many places never takes that of a client with fewer, which may be about to ask", () => {
+  const bench = new Bench();
+  const open = [bench.open("a1", HEALTH, "answering"), bench.open("a2", HEALTH, "answering")];
+  open.push(bench.open("b1", HEALTH), bench.open("a3", HEALTH));
+  assertEquals(bench.events, ["a3 closed", "healthz refused"]);
+  bench.end(...open);
+});
+
 Deno.test("all listeners share one number", () => {
   const bench = new Bench();
   const open = [bench.open("a1", HEALTH), bench.open("b1", HEALTH), bench.open("c1", METRICS)];
