@@ -23,7 +23,7 @@ import {
 import type { ParsedFlags } from "./parse_args.ts";
 import { serveNode } from "./serve_node.ts";
 import { preloadSource } from "./source.ts";
-import { StopSignals } from "./stop_signals.ts";
+import type { StopSignals } from "./stop_signals.ts";
 import { versionLine } from "./version.ts";
 
 /** What a run is given of the process. */

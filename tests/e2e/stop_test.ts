@@ -107,7 +107,9 @@ async function withBareNode(
   await using manifests = await LabManifests.create();
   await withNetns(async (netns) => {
     const options = [`--manifests=${manifests.folder}`, "--hostname-override=node-a", ...args];
-    await using kproxy = KproxyProcess.spawn({ netns, args: options });
+    // A file that is given says itself how much is logged.
+    const verbosity = args.length === 0 ? 2 : null;
+    await using kproxy = KproxyProcess.spawn({ netns, args: options, verbosity });
     await work(kproxy);
   });
 }
