@@ -8,6 +8,7 @@ import { systemClock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { type EventRecorder, LogEvents } from "../observe/events.ts";
 import type { Logger } from "../observe/log.ts";
+import type { ApiRequest } from "../observe/metrics.ts";
 import { usesApiServer } from "./source.ts";
 import { VERSION } from "./version.ts";
 
@@ -18,6 +19,8 @@ export interface EventsOptions {
   readonly log: Logger;
   /** Starts credential plugins. @default {systemExec} */
   readonly exec?: Exec;
+  /** Hears of every request. */
+  readonly onRequest?: (request: ApiRequest) => void;
   readonly hostname?: () => string;
 }
 
@@ -34,7 +37,7 @@ export interface OpenedEvents {
  */
 export async function openEvents(
   config: KubeProxyConfiguration,
-  { master, log, exec, hostname = Deno.hostname }: EventsOptions,
+  { master, log, exec, onRequest = () => {}, hostname = Deno.hostname }: EventsOptions,
 ): Promise<OpenedEvents> {
   if (!usesApiServer(config, master)) {
     return { recorder: new LogEvents(log), run: () => Promise.resolve() };
@@ -55,6 +58,7 @@ export async function openEvents(
     userAgent: `kproxy/${VERSION}`,
     clock: systemClock,
     exec,
+    onRequest,
   });
   const recorder = new KubeEvents({
     client,

@@ -23,6 +23,9 @@ const PROGRAMMING_BUCKETS_SECONDS = [
 /** client-go's, for requests to the API server. */
 const REQUEST_BUCKETS_SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60];
 
+/** client-go's, for bodies. */
+const SIZE_BUCKETS_BYTES = [64, 256, 512, ...Array.from({ length: 8 }, (_, k) => 1024 * 4 ** k)];
+
 function steps(from: number, to: number, by: number): number[] {
   return Array.from({ length: (to - from) / by + 1 }, (_, i) => from + i * by);
 }
@@ -53,6 +56,10 @@ export interface ApiRequest {
   readonly code: string;
   /** Until the headers were there. */
   readonly durationMs: number;
+  /** For its turn, before it was sent. */
+  readonly waitedMs: number;
+  /** How large its body was. */
+  readonly sentBytes: number;
 }
 
 const FAMILY = ["ip_family"];
@@ -192,6 +199,16 @@ export class ProxyMetrics {
     "Time until the API server answered, in seconds, by verb and host",
     { labels: ["host", "verb"], buckets: REQUEST_BUCKETS_SECONDS },
   );
+  readonly apiRateLimiterDuration = this.#histogram(
+    "rest_client_rate_limiter_duration_seconds",
+    "Time that a request waited for its turn, in seconds, by verb and host",
+    { labels: ["host", "verb"], buckets: REQUEST_BUCKETS_SECONDS },
+  );
+  readonly apiRequestSize = this.#histogram(
+    "rest_client_request_size_bytes",
+    "Size of the body of a request, in bytes, by verb and host",
+    { labels: ["host", "verb"], buckets: SIZE_BUCKETS_BYTES },
+  );
   readonly rejectedObjects = this.#counter(
     "kproxy_rejected_objects_total",
     "Objects of the source that were refused because they are malformed",
@@ -208,9 +225,12 @@ export class ProxyMetrics {
   );
 
   /** Notes one answer of the API server. */
-  observeApiRequest({ method, host, code, durationMs }: ApiRequest): void {
+  observeApiRequest({ method, host, code, durationMs, waitedMs, sentBytes }: ApiRequest): void {
+    const labels = { host, verb: method };
     this.apiRequests.inc({ code, host, method });
-    this.apiRequestDuration.observe({ host, verb: method }, durationMs / 1000);
+    this.apiRequestDuration.observe(labels, durationMs / 1000);
+    this.apiRateLimiterDuration.observe(labels, waitedMs / 1000);
+    this.apiRequestSize.observe(labels, sentBytes);
   }
 
   /** Notes one look for stale flows. */

@@ -102,9 +102,13 @@ const ALL: readonly (readonly [name: string, type: string, labels: string, modes
   ["kubeproxy_sync_proxy_rules_no_local_endpoints_total", "gauge", "ip_family,traffic_policy"],
   ["kubeproxy_sync_proxy_rules_service_changes_pending", "gauge", ""],
   ["kubeproxy_sync_proxy_rules_service_changes_total", "counter", ""],
+  ["rest_client_rate_limiter_duration_seconds", "histogram", "host,verb"],
   ["rest_client_request_duration_seconds", "histogram", "host,verb"],
+  ["rest_client_request_size_bytes", "histogram", "host,verb"],
   ["rest_client_requests_total", "counter", "code,host,method"],
 ];
+
+const SENT = { waitedMs: 0, sentBytes: 100 };
 
 /** Metrics of a mode in which everything has happened once. */
 function everything(mode: ProxyMode): ProxyMetrics {
@@ -124,7 +128,7 @@ function everything(mode: ProxyMode): ProxyMetrics {
   metrics.observeFlows({ family: "IPv4", deleted: 2, durationMs: 1 });
   metrics.healthzTotal.inc({ code: "200" });
   metrics.livezTotal.inc({ code: "200" });
-  metrics.observeApiRequest({ method: "GET", host: "10.0.0.1:6443", code: "200", durationMs: 7 });
+  metrics.observeApiRequest({ method: "GET", host: "10.0.0.1:6443", code: "200", durationMs: 7, ...SENT });
   return metrics;
 }
 
@@ -167,6 +171,11 @@ Deno.test("durations have kube-proxy's 15 buckets, requests client-go's", async 
   assertEquals(
     buckets("rest_client_request_duration_seconds").join(" "),
     "0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60 +Inf",
+  );
+  assertEquals(buckets("rest_client_rate_limiter_duration_seconds").length, 13);
+  assertEquals(
+    buckets("rest_client_request_size_bytes").join(" "),
+    "64 256 512 1024 4096 16384 65536 262144 1048576 4194304 16777216 +Inf",
   );
 });
 

@@ -43,6 +43,8 @@ const CREDENTIALS_MS = 90_000;
 
 /** What one request is made of; by itself a GET. */
 interface AnyRequest {
+  /** For its turn, in milliseconds. */
+  readonly waitedMs: number;
   readonly method?: "GET" | WriteRequest["method"];
   readonly path: string;
   readonly contentType?: string;
@@ -103,8 +105,8 @@ export class KubeClient {
    * @throws {Error} if the server cannot be reached or a credential cannot be read
    */
   async get(path: string, signal: AbortSignal, { paced = true } = {}): Promise<HttpAnswer> {
-    if (paced) await this.#bucket.take(signal);
-    return await this.#sendWithCredentials({ path }, signal);
+    const waitedMs = paced ? await this.#takeTurn(signal) : 0;
+    return await this.#sendWithCredentials({ path, waitedMs }, signal);
   }
 
   /**
@@ -113,8 +115,8 @@ export class KubeClient {
    * @throws {Error} if the server cannot be reached or a credential cannot be read
    */
   async send(request: WriteRequest, signal: AbortSignal): Promise<HttpAnswer> {
-    await this.#bucket.take(signal);
-    return await this.#sendWithCredentials(request, signal);
+    const waitedMs = await this.#takeTurn(signal);
+    return await this.#sendWithCredentials({ ...request, waitedMs }, signal);
   }
 
   /** False if no file holds credentials. */
@@ -132,6 +134,13 @@ export class KubeClient {
     this.#credentials.close();
     this.#pool?.http.close();
     this.#pool = undefined;
+  }
+
+  /** Waits until the limit of requests allows one; resolves to how long that was, in milliseconds. */
+  async #takeTurn(signal: AbortSignal): Promise<number> {
+    const startMs = this.#clock.nowMs();
+    await this.#bucket.take(signal);
+    return this.#clock.nowMs() - startMs;
   }
 
   async #sendWithCredentials(request: AnyRequest, signal: AbortSignal): Promise<HttpAnswer> {
@@ -153,9 +162,11 @@ export class KubeClient {
     } finally {
       // What nobody wants any more has not failed.
       const isUnwanted = code === "<error>" && signal.aborted && isAbortError(signal.reason);
-      const { method = "GET" } = request;
+      const { method = "GET", waitedMs, body = "" } = request;
+      const { host } = new URL(this.server);
       const durationMs = this.#clock.nowMs() - startMs;
-      if (!isUnwanted) this.#onRequest({ method, host: new URL(this.server).host, code, durationMs });
+      const sentBytes = new TextEncoder().encode(body).length;
+      if (!isUnwanted) this.#onRequest({ method, host, code, durationMs, waitedMs, sentBytes });
     }
   }
 

@@ -76,9 +76,23 @@ function busyMetrics(mode: ProxyMode): ProxyMetrics {
   for (const code of ["200", "503"]) {
     metrics.healthzTotal.inc({ code });
     metrics.livezTotal.inc({ code });
-    metrics.observeApiRequest({ method: "GET", host: "[fd00::1]:6443", code, durationMs: 3 });
+    metrics.observeApiRequest({
+      method: "GET",
+      host: "[fd00::1]:6443",
+      code,
+      durationMs: 3,
+      waitedMs: 0,
+      sentBytes: 0,
+    });
   }
-  metrics.observeApiRequest({ method: "GET", host: 'a"b\\c', code: "<error>", durationMs: 60_001 });
+  metrics.observeApiRequest({
+    method: "GET",
+    host: 'a"b\\c',
+    code: "<error>",
+    durationMs: 60_001,
+    waitedMs: 7,
+    sentBytes: 1e9,
+  });
   addProgramMetrics(metrics.registry, {
     version: "0.1.0",
     featureGates: {},
