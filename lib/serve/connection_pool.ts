@@ -50,6 +50,8 @@ export interface PoolObserver {
 export interface ConnectionPoolOptions {
   /** How many connections all listeners together may have. @default {256} */
   readonly most?: number;
+  /** How many they may have however few descriptors there are. @default {8} */
+  readonly least?: number;
   readonly allowance?: DescriptorAllowance;
   readonly observer?: PoolObserver;
   /** Milliseconds, monotonic. @default {performance.now} */
@@ -58,6 +60,8 @@ export interface ConnectionPoolOptions {
 
 /** Few enough for the least limit of descriptors that there is (1,024) to leave most of them to the tools. */
 const MOST = 256;
+/** Who cannot be asked counts as dead: some are answered out of what is kept for the tools. */
+const LEAST = 8;
 /** How long an answer is left alone that its client does not take. */
 const WRITING_GRACE_MS = 2_000;
 const SWEEP_MS = 500;
@@ -72,17 +76,26 @@ export class ConnectionPool {
   /** To be asked for every other socket that stays open. */
   readonly allowance: DescriptorAllowance;
   readonly #most: number;
+  readonly #least: number;
   readonly #observer: PoolObserver | undefined;
   readonly #nowMs: () => number;
   readonly #lanes = new Map<PooledConnection, Lane>();
+  /** Those that the allowance was asked for. */
+  readonly #given = new Set<PooledConnection>();
   readonly #counts = new Map<Lane, number>();
   #sweep: ReturnType<typeof setInterval> | undefined;
 
   constructor(
-    { most = MOST, allowance = new DescriptorAllowance(), observer, nowMs = () => performance.now() }:
-      ConnectionPoolOptions = {},
+    {
+      most = MOST,
+      least = LEAST,
+      allowance = new DescriptorAllowance(),
+      observer,
+      nowMs = () => performance.now(),
+    }: ConnectionPoolOptions = {},
   ) {
     this.#most = most;
+    this.#least = least;
     this.allowance = allowance;
     this.#observer = observer;
     this.#nowMs = nowMs;
@@ -140,7 +153,7 @@ export class ConnectionPool {
     if (lane === undefined) return;
     this.#lanes.delete(connection);
     this.#count(lane, -1);
-    this.allowance.giveBack();
+    if (this.#given.delete(connection)) this.allowance.giveBack();
     if (this.#lanes.size > 0) return;
     clearInterval(this.#sweep);
     this.#sweep = undefined;
@@ -170,12 +183,16 @@ export class ConnectionPool {
     this.#observer?.open(lane.server, ofServer);
   }
 
-  #makeRoom(lane: Lane, { client }: PooledConnection): boolean {
+  #makeRoom(lane: Lane, connection: PooledConnection): boolean {
+    const { client } = connection;
     const isLaneFull = (this.#counts.get(lane) ?? 0) >= lane.most;
     if (isLaneFull && !this.#evict(lane, client)) return false;
     if (this.#lanes.size >= this.#most && !this.#evict(null, client)) return false;
-    // Whoever is evicted gives its descriptor back.
-    return this.allowance.take() || (this.#evict(null, client) && this.allowance.take());
+    if (this.#lanes.size < this.#least) return true;
+    // Whoever is evicted gives its descriptor back, if it was given one.
+    const isTaken = this.allowance.take() || (this.#evict(null, client) && this.allowance.take());
+    if (isTaken) this.#given.add(connection);
+    return isTaken || this.#lanes.size < this.#least;
   }
 
   /** Ends one connection, of the lane if there is one, for a new one of `client`; false if nobody has to go for that. */

@@ -14,9 +14,10 @@ class Bench {
   #events: string[] = [];
   readonly pool: ConnectionPool;
 
-  constructor(spare = 1_000) {
+  constructor(spare = 1_000, least = 0) {
     this.pool = new ConnectionPool({
       most: 4,
+      least,
       nowMs: () => this.nowMs,
       allowance: new DescriptorAllowance({
         count: (atMost) => Math.min(atMost, spare),
@@ -146,6 +147,19 @@ Deno.test("too few descriptors for the tools count as a full pool", () => {
   const none = new Bench(96);
   none.open("a1", HEALTH);
   assertEquals(none.events, ["a1 closed", "healthz refused"]);
+});
+
+Deno.test("however few descriptors there are, some connections are open", () => {
+  const bench = new Bench(0, 2);
+  const open = ["a1", "b1"].map((name) => bench.open(name, HEALTH));
+  assertEquals(bench.events, []);
+  for (const name of ["c1", "d1", "e1"]) open.push(bench.open(name, METRICS));
+  assertEquals(bench.events.filter((event) => event.endsWith("closed")), [
+    "a1 closed",
+    "b1 closed",
+    "c1 closed",
+  ]);
+  bench.end(...open);
 });
 
 Deno.test("when the system has no descriptor left, half of those who wait go at once", () => {

@@ -3,7 +3,9 @@ import { ChangeTracker } from "../model/change_tracker.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import { NODE_A, testService, testSlice, testSliceEndpoint } from "../model/test_objects.ts";
 import { silentLogger } from "../observe/log.ts";
+import { DescriptorAllowance } from "../kernel/descriptors.ts";
 import { ConnectionPool } from "./connection_pool.ts";
+import { listen } from "./http_listener.ts";
 import { type PortConflict, type ServiceHealthOptions, ServiceHealthServers } from "./service_health.ts";
 
 const CLUSTER_IP_BASES = { IPv4: "10.96.0.", IPv6: "fd00:1::" };
@@ -290,4 +292,41 @@ Deno.test("stopping closes everything and nothing opens afterwards", async () =>
     await ipv4.service("late", late).sync(true);
     assertEquals([await ask(port), await ask(late)], [undefined, undefined]);
   });
+});
+
+Deno.test("a port whose socket ends by itself is told, and opened again", async () => {
+  const sockets: { readonly end: () => void }[] = [];
+  const open: typeof listen = ({ port }) => {
+    const ended = Promise.withResolvers<void>();
+    sockets.push({ end: ended.resolve });
+    const close = (): Promise<void> => {
+      ended.resolve();
+      return ended.promise;
+    };
+    return { port, addresses: [`[::]:${port}`], finished: ended.promise, close };
+  };
+  await withServers(async ({ ipv4, conflicts, counts }) => {
+    await ipv4.service("web", 30100).sync(true);
+    assertEquals(sockets.length, 1);
+    sockets[0]?.end();
+    const deadlineMs = performance.now() + 30_000;
+    while (sockets.length < 2 || counts.length < 2) {
+      assert(performance.now() < deadlineMs, "it was not opened again");
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    assertEquals(conflicts.map(({ message }) => message), ["it stopped listening by itself"]);
+    assertEquals(counts, [1, 0]);
+  }, { listen: open, retryMs: 10 });
+});
+
+Deno.test("a port that would leave too few descriptors for the tools is not opened, and told", async () => {
+  let spare = 97;
+  const pool = new ConnectionPool({ allowance: new DescriptorAllowance({ count: () => spare-- }) });
+  await withServers(async ({ ipv4, conflicts }) => {
+    const [first, second] = [freePort(), freePort()];
+    await ipv4.service("api", first).service("web", second).sync(true);
+    assertEquals(conflicts.map(({ service }) => service), ["shop/web"]);
+    assert(conflicts[0]?.message.includes("file descriptors"));
+    assertEquals([await ask(first), await ask(second)], [[503, 0], undefined]);
+  }, { pool });
 });
