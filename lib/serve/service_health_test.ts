@@ -5,7 +5,7 @@ import { NODE_A, testService, testSlice, testSliceEndpoint } from "../model/test
 import { silentLogger } from "../observe/log.ts";
 import { DescriptorAllowance } from "../kernel/descriptors.ts";
 import { ConnectionPool } from "./connection_pool.ts";
-import { listen } from "./http_listener.ts";
+import type { listen } from "./http_listener.ts";
 import { type PortConflict, type ServiceHealthOptions, ServiceHealthServers } from "./service_health.ts";
 
 const CLUSTER_IP_BASES = { IPv4: "10.96.0.", IPv6: "fd00:1::" };
