@@ -22,7 +22,7 @@ const SAYS: readonly string[] = [
   "GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n".repeat(40),
   "PUT /debug/flags/v HTTP/1.1\r\nHost: node\r\nContent-Length: 9\r\n\r\n1",
 ];
-const AGAIN_MS = 200;
+const AGAIN_MS = 2_000;
 
 /** Holds one connection for ever; `onOpen` is told of the first one. */
 async function hold({ ip, port }: SocketAddress, says: string, onOpen: () => void): Promise<never> {
