@@ -114,7 +114,8 @@ Deno.test("every variable that may be read is read by the code, and every one th
     const passed = [...text.matchAll(/apiAccess\(\{[^}]*env: Deno\.env \}\)/g)].length;
     if (uses > passed) readers.push(path);
   }
-  assertEquals(readers.filter((path) => path !== "lib/source/kube_proxy_url.ts"), []);
+  // The first goes on where it is refused, as it is under the list; the other one only speaks of it.
+  assertEquals(readers.sort(), ["lib/source/kube_plugin_program.ts", "lib/source/kube_proxy_url.ts"]);
 });
 
 Deno.test("generated parts of the documentation are in step with the code", async () => {
