@@ -11,6 +11,7 @@ const SLICES = "lib/model/endpoint_slices.ts";
 const TOPOLOGY = "lib/model/topology.ts";
 const SERVICE_PORT = "lib/model/service_port.ts";
 const NODE = "lib/model/node.ts";
+const CLAIMS = "lib/model/destination_claims.ts";
 
 function edit(name: string, file: string, find: string, replace: string): Mutation {
   return { name, edits: [{ file, find, replace }] };
@@ -207,8 +208,27 @@ const OTHERS: readonly Mutation[] = [
   edit(
     "addresses of the other family",
     SERVICE_PORT,
-    "else if (ip.family === family) kept.push(ip.text);",
-    "else kept.push(ip.text);",
+    "if (ip?.family !== family) continue;\n    const special",
+    "if (ip === null) continue;\n    const special",
+  ),
+  edit("addresses of special use are served", SERVICE_PORT, "if (special === null) kept", "if (true) kept"),
+  edit(
+    "the newer Service goes first",
+    CLAIMS,
+    "return leftTime < rightTime ? -1 : 1;",
+    "return leftTime < rightTime ? 1 : -1;",
+  ),
+  edit(
+    "a Service without a creation time is the oldest",
+    CLAIMS,
+    "left.createdAtSeconds ?? Infinity",
+    "left.createdAtSeconds ?? -Infinity",
+  ),
+  edit(
+    "an external IP is as good as a cluster IP",
+    CLAIMS,
+    "return this.#clusterIps.first(destination) ?? this.#others.first(destination);",
+    "return this.#others.first(destination) ?? this.#clusterIps.first(destination);",
   ),
   edit("source ranges of the other family", SERVICE_PORT, "if (cidr.family !== family) continue;", ""),
   edit(
