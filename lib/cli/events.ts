@@ -8,7 +8,7 @@ import { systemClock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { type EventRecorder, LogEvents } from "../observe/events.ts";
 import type { Logger } from "../observe/log.ts";
-import type { ApiRequest } from "../observe/metrics.ts";
+import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
 import { usesApiServer } from "./source.ts";
 import { VERSION } from "./version.ts";
 
@@ -21,6 +21,8 @@ export interface EventsOptions {
   readonly exec?: Exec;
   /** Hears of every request. */
   readonly onRequest?: (request: ApiRequest) => void;
+  /** Hears of every answer that was read. */
+  readonly onAnswer?: (answer: ApiAnswer) => void;
   readonly hostname?: () => string;
 }
 
@@ -37,7 +39,7 @@ export interface OpenedEvents {
  */
 export async function openEvents(
   config: KubeProxyConfiguration,
-  { master, log, exec, onRequest = () => {}, hostname = Deno.hostname }: EventsOptions,
+  { master, log, exec, onRequest = () => {}, onAnswer = () => {}, hostname = Deno.hostname }: EventsOptions,
 ): Promise<OpenedEvents> {
   if (!usesApiServer(config, master)) {
     return { recorder: new LogEvents(log), run: () => Promise.resolve() };
@@ -59,6 +61,7 @@ export async function openEvents(
     clock: systemClock,
     exec,
     onRequest,
+    onAnswer,
   });
   const recorder = new KubeEvents({
     client,

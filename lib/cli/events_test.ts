@@ -22,6 +22,9 @@ Deno.test("Events count among the requests to the API server, with their size an
     log: silentLogger,
     onRequest: (request) => {
       metrics.observeApiRequest(request);
+    },
+    onAnswer: (answer) => {
+      metrics.observeApiAnswer(answer);
       written.resolve();
     },
   });
@@ -43,4 +46,5 @@ Deno.test("Events count among the requests to the API server, with their size an
   );
   assertEquals(value("rest_client_rate_limiter_duration_seconds_count"), posts);
   assertEquals(value("rest_client_request_size_bytes_sum") > 100, true);
+  assertEquals(value("rest_client_response_size_bytes_sum"), 2 * posts, "the server answers {}");
 });

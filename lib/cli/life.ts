@@ -20,7 +20,7 @@ import { PersistentExec } from "../kernel/persistent_exec.ts";
 import { TellingExec } from "../kernel/telling_exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
-import { type ApiRequest, ProxyMetrics } from "../observe/metrics.ts";
+import { type ApiAnswer, type ApiRequest, ProxyMetrics } from "../observe/metrics.ts";
 import type { ReloadRecord } from "../observe/metrics_reload.ts";
 import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import type { Source } from "../source/source.ts";
@@ -121,19 +121,22 @@ export async function openChannels(
   const master = flags.get("master") ?? "";
   let counting: ProxyMetrics | null = null;
   const snapshot = config.kproxy.snapshot === "" ? null : new SnapshotMetrics();
-  const onRequest = (request: ApiRequest): void => counting?.observeApiRequest(request);
+  const requests = {
+    onRequest: (request: ApiRequest): void => counting?.observeApiRequest(request),
+    onAnswer: (answer: ApiAnswer): void => counting?.observeApiAnswer(answer),
+  };
   const source = await openSource(config, {
     master,
     nodeName: node,
     log,
     exec,
     snapshot,
-    onRequest,
+    ...requests,
   });
   return {
     source,
     snapshot,
-    events: await openEvents(config, { master, log, exec, onRequest }),
+    events: await openEvents(config, { master, log, exec, ...requests }),
     // Which metrics there are depends on the mode, and that is chosen on the node.
     countRequests: (metrics) => {
       counting = metrics;

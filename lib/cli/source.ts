@@ -8,7 +8,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UsageError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
-import type { ApiRequest } from "../observe/metrics.ts";
+import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
 import type { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import { CombinedSource } from "../source/combine.ts";
 import { classifyPaths, STDIN_PATH } from "../source/files_scan.ts";
@@ -22,6 +22,8 @@ export interface SourceOptions {
   readonly nodeName: string;
   readonly log: Logger;
   readonly onRequest: (request: ApiRequest) => void;
+  /** Hears of every answer that was read. */
+  readonly onAnswer: (answer: ApiAnswer) => void;
   /** Starts credential plugins. @default {systemExec} */
   readonly exec?: Exec;
   /** Null without `kproxy.snapshot`. */
@@ -103,7 +105,7 @@ function loadApi() {
 
 async function openApi(
   config: KubeProxyConfiguration,
-  { master, nodeName, log, onRequest, snapshot, exec }: SourceOptions,
+  { master, nodeName, log, onRequest, onAnswer, snapshot, exec }: SourceOptions,
 ): Promise<Source> {
   // Loaded only where it is needed: the API client's modules cost memory that a node without an API server can keep.
   const [{ apiAccess }, { KubeSource }] = await Promise.all(loadApi());
@@ -122,6 +124,7 @@ async function openApi(
       hasAnswered ||= request.code === "200";
       onRequest(request);
     },
+    onAnswer,
     log,
     exec,
   });

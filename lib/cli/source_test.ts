@@ -24,6 +24,7 @@ async function opened(
     nodeName: "n1",
     log,
     onRequest: () => {},
+    onAnswer: () => {},
     snapshot: config.kproxy.snapshot === "" ? null : new SnapshotMetrics(),
   });
   return { source, lines };

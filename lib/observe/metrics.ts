@@ -62,6 +62,16 @@ export interface ApiRequest {
   readonly sentBytes: number;
 }
 
+/** An answer of the API server that was read to its end. */
+export interface ApiAnswer {
+  /** Of the request: `GET`. */
+  readonly method: string;
+  /** `10.0.0.1:6443`. */
+  readonly host: string;
+  /** How large its body was. */
+  readonly receivedBytes: number;
+}
+
 const FAMILY = ["ip_family"];
 
 /** The metrics that not every mode has, without `kubeproxy_sync_`. */
@@ -209,6 +219,11 @@ export class ProxyMetrics {
     "Size of the body of a request, in bytes, by verb and host",
     { labels: ["host", "verb"], buckets: SIZE_BUCKETS_BYTES },
   );
+  readonly apiResponseSize = this.#histogram(
+    "rest_client_response_size_bytes",
+    "Size of the body of an answer, in bytes, by verb and host; watches are not counted",
+    { labels: ["host", "verb"], buckets: SIZE_BUCKETS_BYTES },
+  );
   readonly rejectedObjects = this.#counter(
     "kproxy_rejected_objects_total",
     "Objects of the source that were refused because they are malformed",
@@ -224,13 +239,18 @@ export class ProxyMetrics {
     FAMILY,
   );
 
-  /** Notes one answer of the API server. */
+  /** Notes one request to the API server. */
   observeApiRequest({ method, host, code, durationMs, waitedMs, sentBytes }: ApiRequest): void {
     const labels = { host, verb: method };
     this.apiRequests.inc({ code, host, method });
     this.apiRequestDuration.observe(labels, durationMs / 1000);
     this.apiRateLimiterDuration.observe(labels, waitedMs / 1000);
     this.apiRequestSize.observe(labels, sentBytes);
+  }
+
+  /** Notes one answer of the API server that was read. */
+  observeApiAnswer({ method, host, receivedBytes }: ApiAnswer): void {
+    this.apiResponseSize.observe({ host, verb: method }, receivedBytes);
   }
 
   /** Notes one look for stale flows. */

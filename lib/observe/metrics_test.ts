@@ -106,6 +106,7 @@ const ALL: readonly (readonly [name: string, type: string, labels: string, modes
   ["rest_client_request_duration_seconds", "histogram", "host,verb"],
   ["rest_client_request_size_bytes", "histogram", "host,verb"],
   ["rest_client_requests_total", "counter", "code,host,method"],
+  ["rest_client_response_size_bytes", "histogram", "host,verb"],
 ];
 
 const SENT = { waitedMs: 0, sentBytes: 100 };
@@ -129,6 +130,7 @@ function everything(mode: ProxyMode): ProxyMetrics {
   metrics.healthzTotal.inc({ code: "200" });
   metrics.livezTotal.inc({ code: "200" });
   metrics.observeApiRequest({ method: "GET", host: "10.0.0.1:6443", code: "200", durationMs: 7, ...SENT });
+  metrics.observeApiAnswer({ method: "GET", host: "10.0.0.1:6443", receivedBytes: 1_000_000 });
   return metrics;
 }
 
@@ -173,10 +175,12 @@ Deno.test("durations have kube-proxy's 15 buckets, requests client-go's", async 
     "0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60 +Inf",
   );
   assertEquals(buckets("rest_client_rate_limiter_duration_seconds").length, 13);
-  assertEquals(
-    buckets("rest_client_request_size_bytes").join(" "),
-    "64 256 512 1024 4096 16384 65536 262144 1048576 4194304 16777216 +Inf",
-  );
+  for (const name of ["request", "response"]) {
+    assertEquals(
+      buckets(`rest_client_${name}_size_bytes`).join(" "),
+      "64 256 512 1024 4096 16384 65536 262144 1048576 4194304 16777216 +Inf",
+    );
+  }
 });
 
 Deno.test("packet counts are read once per scrape, and a count that is not known is left out", async () => {

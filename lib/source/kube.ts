@@ -7,7 +7,7 @@ import type { EndpointsSource } from "../config/types.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
-import type { ApiRequest } from "../observe/metrics.ts";
+import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
 import { KubeConnection } from "./kube_connection.ts";
 import { KubeClient } from "./kube_http.ts";
 import { Reflector, REFLECTOR_TIMES, type ReflectorOptions, type ReflectorTimes } from "./kube_reflector.ts";
@@ -38,6 +38,8 @@ export interface KubeSourceOptions {
   readonly log: Logger;
   /** Told of every request when its answer begins, or that it got none. */
   readonly onRequest?: (request: ApiRequest) => void;
+  /** Told of every answer that was read to its end; a watch has none. */
+  readonly onAnswer?: (answer: ApiAnswer) => void;
   /** Starts credential plugins. @default {systemExec} */
   readonly exec?: Exec | undefined;
   /** @default {"kproxy"} */
@@ -70,8 +72,8 @@ export class KubeSource implements Source {
   /** @throws {ConfigError} if the credentials cannot be read at start */
   async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
     const { access, qps, burst, log, userAgent = "kproxy", clock = systemClock } = this.#options;
-    const { onRequest = () => {}, exec } = this.#options;
-    const client = new KubeClient({ access, qps, burst, userAgent, clock, onRequest, exec });
+    const { onRequest = () => {}, onAnswer = () => {}, exec } = this.#options;
+    const client = new KubeClient({ access, qps, burst, userAgent, clock, onRequest, onAnswer, exec });
     await client.checkCredentials(signal);
     log.info("Using the API server", { server: access.server, access: access.origin });
     const connection = new KubeConnection({

@@ -13,7 +13,12 @@ export interface HttpAnswer {
   /** As in the header; `""` if there is none. */
   readonly contentType: string;
   readonly body: ReadableStream<Uint8Array>;
+  /** Told how large the body was once it has been read as one text. */
+  readonly onRead?: (bytes: number) => void;
 }
+
+/** The part of an answer that is read as one text. */
+export type AnswerBody = Pick<HttpAnswer, "body" | "onRead">;
 
 /** Seconds in a `Retry-After` header; null if it is absent or a date, which no API server sends. */
 export function retryAfterSeconds(header: string | null): number | null {
@@ -43,7 +48,7 @@ export interface Reading {
  * @throws what `signal` was aborted with, or the error of the connection
  */
 export async function readText(
-  body: ReadableStream<Uint8Array>,
+  { body, onRead }: AnswerBody,
   reading: Reading,
   maxBytes: number = MAX_TEXT_BYTES,
 ): Promise<string> {
@@ -54,6 +59,7 @@ export async function readText(
     }
     bytes.add(piece);
   }
+  onRead?.(bytes.length);
   return new TextDecoder().decode(bytes.view());
 }
 
@@ -62,12 +68,13 @@ export async function readText(
  *
  * @throws what `signal` was aborted with, or the error of the connection
  */
-export async function readRefusal(body: ReadableStream<Uint8Array>, reading: Reading): Promise<string> {
+export async function readRefusal({ body, onRead }: AnswerBody, reading: Reading): Promise<string> {
   const bytes = new GrowingBytes();
   for await (const piece of piecesOf(body, reading)) {
     bytes.add(piece.subarray(0, MAX_REFUSAL_BYTES - bytes.length));
     if (bytes.length === MAX_REFUSAL_BYTES) break;
   }
+  onRead?.(bytes.length);
   return new TextDecoder().decode(bytes.view());
 }
 

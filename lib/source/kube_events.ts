@@ -201,7 +201,7 @@ export class KubeEvents implements EventRecorder {
       const isNew = series.writtenMs === undefined;
       const request = isNew ? creation(series) : repetition(series);
       const answer = await client.send(request, limit.signal);
-      const text = await readText(answer.body, limit);
+      const text = await readText(answer, limit);
       // 409: an earlier try got through, only its answer did not.
       if (answer.status < 300 || answer.status === 409) {
         this.#accepted();

@@ -44,13 +44,17 @@ Deno.test("lines and texts are what was sent, whatever the pieces", async () => 
     const lines: string[] = [];
     for await (const batch of readLines(ReadableStream.from(pieces()), READING)) lines.push(...batch);
     assertEquals(lines, ['{"a":"äöü"}', '{"b":2}']);
-    assertEquals(await readText(ReadableStream.from(pieces()), READING), text);
+    assertEquals(await readText({ body: ReadableStream.from(pieces()) }, READING), text);
   }
 });
 
 Deno.test("an endless answer, an endless line and an endless refusal are given up at their limit", async () => {
   const list = endless("x".repeat(1000));
-  await assertRejects(() => readText(list.stream, READING, 50_000), AnswerError, "larger than 50000 bytes");
+  await assertRejects(
+    () => readText({ body: list.stream }, READING, 50_000),
+    AnswerError,
+    "larger than 50000 bytes",
+  );
   const line = endless("x");
   await assertRejects(
     async () => {
@@ -60,7 +64,7 @@ Deno.test("an endless answer, an endless line and an endless refusal are given u
     "longer than 3000 bytes",
   );
   const refusal = endless("no ".repeat(100));
-  assertEquals((await readRefusal(refusal.stream, READING)).length, 64 * 1024);
+  assertEquals((await readRefusal({ body: refusal.stream }, READING)).length, 64 * 1024);
   assert(list.taken < 60 && line.taken < 3_010 && refusal.taken < 230);
   // Short lines without an end are what a watch is.
   let lines = 0;

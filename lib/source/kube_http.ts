@@ -7,7 +7,7 @@ import { ConfigError } from "../errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { errorText } from "../observe/log.ts";
-import type { ApiRequest } from "../observe/metrics.ts";
+import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
 import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
 import { IdleLimit } from "./kube_idle.ts";
 import { CredentialReader, type Credentials } from "./kube_credentials.ts";
@@ -24,6 +24,8 @@ export interface KubeClientOptions {
   readonly clock: Clock;
   /** Told of every request when its answer begins, or that it got none. */
   readonly onRequest?: (request: ApiRequest) => void;
+  /** Told of every answer that was read to its end; a watch has none. */
+  readonly onAnswer?: (answer: ApiAnswer) => void;
   /** Starts credential plugins. @default {systemExec} */
   readonly exec?: Exec | undefined;
 }
@@ -63,15 +65,18 @@ export class KubeClient {
   readonly #bucket: TokenBucket;
   readonly #userAgent: string;
   readonly #onRequest: (request: ApiRequest) => void;
+  readonly #onAnswer: (answer: ApiAnswer) => void;
   readonly #clock: Clock;
   #pool: Pool | undefined;
 
-  constructor({ access, qps, burst, userAgent, clock, onRequest = () => {}, exec }: KubeClientOptions) {
+  constructor(options: KubeClientOptions) {
+    const { access, qps, burst, userAgent, clock, exec, onRequest = () => {}, onAnswer = () => {} } = options;
     this.#access = access;
     this.#credentials = new CredentialReader(access, () => clock.nowMs(), exec);
     this.#bucket = new TokenBucket({ perSecond: qps, burst, clock });
     this.#userAgent = userAgent;
     this.#onRequest = onRequest;
+    this.#onAnswer = onAnswer;
     this.#clock = clock;
   }
 
@@ -154,16 +159,16 @@ export class KubeClient {
   async #send(request: AnyRequest, signal: AbortSignal): Promise<HttpAnswer> {
     const credentials = await this.#credentials.read(signal);
     const startMs = this.#clock.nowMs();
+    const { method = "GET", waitedMs, body = "" } = request;
+    const { host } = new URL(this.server);
     let code = "<error>";
     try {
       const answer = await this.#sendWith(credentials, request, signal);
       code = String(answer.status);
-      return answer;
+      return { ...answer, onRead: (receivedBytes) => this.#onAnswer({ method, host, receivedBytes }) };
     } finally {
       // What nobody wants any more has not failed.
       const isUnwanted = code === "<error>" && signal.aborted && isAbortError(signal.reason);
-      const { method = "GET", waitedMs, body = "" } = request;
-      const { host } = new URL(this.server);
       const durationMs = this.#clock.nowMs() - startMs;
       const sentBytes = new TextEncoder().encode(body).length;
       if (!isUnwanted) this.#onRequest({ method, host, code, durationMs, waitedMs, sentBytes });

@@ -245,7 +245,7 @@ export class Reflector {
     try {
       // No waiting before traffic can flow, nor in the middle of a list.
       const answer = await this.#get(query, idle, this.#synced && token === "");
-      return await readText(answer.body, idle);
+      return await readText(answer, idle);
     } catch (error) {
       // A list that takes longer than the server keeps its versions never comes to an end in pages: ask for all at once.
       if (error instanceof ExpiredError && token !== "") this.#pageSize = 0;
@@ -348,7 +348,8 @@ export class Reflector {
     const search = new URLSearchParams({ ...resource.selectors[this.#selector], ...query });
     const answer = await client.get(`${path}?${search}`, idle.signal, { paced });
     if (answer.status !== 200) {
-      const text = await readRefusal(answer.body, idle);
+      // Sizes of answers are those of lists, as client-go counts them.
+      const text = await readRefusal("watch" in query ? { body: answer.body } : answer, idle);
       throw refusal(path, answer.status, text, answer.retryAfterSeconds ?? 0);
     }
     if (/^(application\/json\b|$)/i.test(answer.contentType)) return answer;

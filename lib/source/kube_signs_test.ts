@@ -5,7 +5,7 @@ import { ListWatchServer } from "../../tests/support/list_watch_server.ts";
 import { rawService } from "../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../tests/support/source_recorder.ts";
 import { silentLogger } from "../observe/log.ts";
-import type { ApiRequest } from "../observe/metrics.ts";
+import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
 import { CombinedSource } from "./combine.ts";
 import { KubeSource } from "./kube.ts";
 import { masterAccess } from "./kube_access.ts";
@@ -22,11 +22,13 @@ class SignRecorder extends SourceRecorder {
 interface Running extends AsyncDisposable {
   readonly sink: SignRecorder;
   readonly requests: ApiRequest[];
+  readonly answers: ApiAnswer[];
 }
 
 /** Runs the source against `server` until disposed. */
 function start(server: string, wrap: (source: Source) => Source = (source) => source): Running {
   const requests: ApiRequest[] = [];
+  const answers: ApiAnswer[] = [];
   const source = new KubeSource({
     access: masterAccess(server),
     nodeName: "n1",
@@ -37,6 +39,7 @@ function start(server: string, wrap: (source: Source) => Source = (source) => so
     log: silentLogger,
     times: QUICK_TIMES,
     onRequest: (request) => requests.push(request),
+    onAnswer: (answer) => answers.push(answer),
   });
   const sink = new SignRecorder();
   const stop = new AbortController();
@@ -44,6 +47,7 @@ function start(server: string, wrap: (source: Source) => Source = (source) => so
   return {
     sink,
     requests,
+    answers,
     async [Symbol.asyncDispose]() {
       stop.abort();
       await running;
@@ -118,6 +122,25 @@ Deno.test("requests are told by method, host and status, and how long the answer
   }
   assert(source.requests.some(({ durationMs }) => durationMs >= 100));
   assertEquals([...new Set(source.requests.map(({ code }) => code))].sort(), ["200", "403"]);
+});
+
+Deno.test("answers are told with their size: lists and refusals, never a watch", async () => {
+  await using server = new ListWatchServer();
+  putWeb(server);
+  server.forbidden.add("nodes");
+  server.plan(({ path, watch }) => path.endsWith("/services") && watch, { status: 503 });
+  await using source = start(server.url);
+  await source.sink.untilSynced();
+  await until(() => server.watches() >= 2, "two watches");
+  const told = new Set(
+    source.answers.map(({ method, host, receivedBytes }) => `${method} ${host} ${receivedBytes}`),
+  );
+  const wanted = new Set<string>();
+  for (const path of ["/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices", "/api/v1/nodes"]) {
+    const { length } = await (await fetch(server.url + path)).bytes();
+    wanted.add(`GET ${new URL(server.url).host} ${length}`);
+  }
+  assertEquals([told, wanted.size], [wanted, 3]);
 });
 
 Deno.test("a request without an answer is told as an error", async () => {

@@ -48,7 +48,7 @@ class Reporter implements AsyncDisposable {
   async stored(namespace: string): Promise<StoredEvent[]> {
     const { signal } = this.#stop;
     const answer = await this.#client.get(`/apis/events.k8s.io/v1/namespaces/${namespace}/events`, signal);
-    const text = await readText(answer.body, { signal, note: () => {} });
+    const text = await readText(answer, { signal, note: () => {} });
     assertEquals(answer.status, 200, text);
     return (JSON.parse(text) as { items: StoredEvent[] }).items;
   }

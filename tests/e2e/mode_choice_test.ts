@@ -272,7 +272,7 @@ async function untilStored(kapi: Kapi, reason: string, count: number): Promise<r
   try {
     for (;;) {
       const answer = await client.get("/apis/events.k8s.io/v1/namespaces/default/events", signal);
-      const text = await readText(answer.body, { signal, note: () => {} });
+      const text = await readText(answer, { signal, note: () => {} });
       const { items } = JSON.parse(text) as { items: StoredEvent[] };
       const found = items.filter((event) => event["reason"] === reason);
       if (found.length === count) return found;

@@ -93,6 +93,7 @@ function busyMetrics(mode: ProxyMode): ProxyMetrics {
     waitedMs: 7,
     sentBytes: 1e9,
   });
+  metrics.observeApiAnswer({ method: "GET", host: 'a"b\\c', receivedBytes: 0 });
   addProgramMetrics(metrics.registry, {
     version: "0.1.0",
     featureGates: {},
