@@ -5,6 +5,7 @@
  */
 import { parseIp } from "../model/ip.ts";
 import { errorText, type Logger } from "../observe/log.ts";
+import { addressHolder } from "./address_holder.ts";
 import type { ConnectionPool, Lane } from "./connection_pool.ts";
 import { type Handler, listen, type Listener } from "./http_listener.ts";
 
@@ -24,7 +25,10 @@ export interface HttpServerOptions {
   readonly most: number;
   /** Pause before listening is tried again, in milliseconds. @default {5000} */
   readonly retryMs?: number;
-  /** Told when it cannot listen, once until it could, or cannot accept; not with `hardFail` at the start. */
+  /**
+   * Told when it cannot listen, once until it could, and who has the address if that one says so; or when it cannot accept. Not
+   * with `hardFail` at the start.
+   */
   readonly onListenFailure?: ((problem: string) => void) | undefined;
 }
 
@@ -38,7 +42,8 @@ export class HttpServer {
   readonly #lane: Lane;
   #listener: Listener | undefined;
   #retry: ReturnType<typeof setTimeout> | undefined;
-  #stopped = false;
+  readonly #stop = new AbortController();
+  #asking: Promise<void> = Promise.resolve();
   #failures = 0;
 
   /** @throws {TypeError} if the address is not `IP:port` */
@@ -74,11 +79,11 @@ export class HttpServer {
 
   /** Closes the port and all connections. */
   async stop(): Promise<void> {
-    this.#stopped = true;
+    this.#stop.abort();
     clearTimeout(this.#retry);
     const listener = this.#listener;
     this.#listener = undefined;
-    await listener?.close();
+    await Promise.all([listener?.close(), this.#asking]);
   }
 
   #listen(): void {
@@ -99,20 +104,20 @@ export class HttpServer {
     this.#failures = 0;
     log.info("Listening", { server: name, addresses: listener.addresses });
     void listener.finished.then(() => {
-      if (this.#stopped) return;
+      if (this.#stop.signal.aborted) return;
       this.#listener = undefined;
       this.#tryLater(new Error("it stopped listening by itself"));
     });
   }
 
   #tryLater(error: unknown): void {
-    const { address, name, log, retryMs = RETRY_MS, onListenFailure } = this.#options;
+    const { address, name, log, retryMs = RETRY_MS } = this.#options;
     const values = { server: name, address, retryMs };
     this.#failures++;
     this.#options.pool.failed(this.#lane);
     if (this.#failures === 1) {
       log.error("Cannot listen, will try again", error, values);
-      onListenFailure?.(`cannot listen on ${address}: ${errorText(error)}`);
+      this.#asking = this.#tellWho(error);
     } else log.info("Still cannot listen", { ...values, failures: this.#failures, err: errorText(error) }, 2);
     this.#retry = setTimeout(() => {
       try {
@@ -121,6 +126,18 @@ export class HttpServer {
         this.#tryLater(again);
       }
     }, retryMs);
+  }
+
+  /** Tells of the first failure in a row, after asking whoever has the address. */
+  async #tellWho(error: unknown): Promise<void> {
+    const { address, name, log, onListenFailure } = this.#options;
+    const { signal } = this.#stop;
+    const holder = error instanceof Deno.errors.AddrInUse
+      ? await addressHolder({ host: this.#host, port: this.#port, signal })
+      : "";
+    if (holder !== "") log.warn("Another program has the address", { server: name, address, holder });
+    const problem = `cannot listen on ${address}: ${errorText(error)}`;
+    onListenFailure?.(holder === "" ? problem : `${problem}; ${holder}`);
   }
 }
 

@@ -79,10 +79,33 @@ Deno.test("an address that is taken is tried again until it is free, and told on
   await new Promise((resolve) => setTimeout(resolve, 100));
   assertEquals(messages, ["Cannot listen, will try again"]);
   taken.close();
-  await until(() => server.port === port);
+  await until(() => server.port === port && failures.length > 0);
   assertEquals(failures.map((problem) => problem.split(": ")[0]), [`cannot listen on ${address}`]);
   assertEquals(messages, ["Cannot listen, will try again", "Listening"]);
   await server.stop();
+});
+
+Deno.test("whoever has the address is told, if it says who it is", async () => {
+  const { log, messages } = recordingLog();
+  const holder = new HttpServer({
+    ...{ ...COMMON, address: "127.0.0.1:0", log: recordingLog().log },
+    handler: (request) => new Response(request.url.endsWith("/proxyMode") ? "iptables" : "here"),
+  });
+  holder.start();
+  const address = `127.0.0.1:${holder.port}`;
+  const failures: string[] = [];
+  const server = new HttpServer({
+    ...{ ...COMMON, address, log, retryMs: 60_000 },
+    onListenFailure: (problem) => failures.push(problem),
+  });
+  server.start();
+  await until(() => failures.length > 0);
+  await server.stop();
+  await holder.stop();
+  assertEquals(messages, ["Cannot listen, will try again", "Another program has the address"]);
+  assertEquals(failures.map((problem) => problem.replace(/\(.*?\)/, "")), [
+    `cannot listen on ${address}: Address already in use ; another proxy answers there: mode iptables`,
+  ]);
 });
 
 Deno.test("stopping ends the tries", async () => {
