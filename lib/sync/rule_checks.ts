@@ -34,6 +34,8 @@ export class RuleChecks {
   /** The sync under way began after that. */
   #isRepairUnderWay = false;
   #hasEnded = false;
+  /** What it is about. */
+  #repaired: readonly string[] = [];
   #failedRepairs = 0;
   #skipped = 0;
   #lastProblem = "";
@@ -59,6 +61,7 @@ export class RuleChecks {
       });
     }
     this.#isRepairing = true;
+    this.#repaired = damage.found;
     repair(this.#failedRepairs === 0 ? damage.services : "all");
   }
 
@@ -72,7 +75,8 @@ export class RuleChecks {
     if (!this.#isRepairUnderWay) return;
     this.#isRepairing = this.#isRepairUnderWay = false;
     const damage = await this.#look();
-    if (damage === null) return;
+    // What is damaged besides was damaged since: the next check is about that.
+    if (damage === null || !isAbout(this.#repaired, damage)) return;
     this.#failedRepairs++;
     this.#skipped = Math.min(2 ** (this.#failedRepairs - 1) - 1, MAX_SKIPPED_CHECKS);
     if (this.#failedRepairs > 1) return;
@@ -112,4 +116,9 @@ export class RuleChecks {
     }
     return null;
   }
+}
+
+/** True if some of it is damaged again; also where nobody says what it was. */
+function isAbout(repaired: readonly string[], { found }: Damage): boolean {
+  return repaired.length === 0 || found.length === 0 || found.some((one) => repaired.includes(one));
 }

@@ -82,6 +82,25 @@ Deno.test("a repair that does not help is told once and made ever more rarely, w
   assertEquals(told, [WRITTEN, UNHELPED]);
 });
 
+Deno.test("other damage that comes right after a repair is no repair that did not help", async () => {
+  let damage: boolean | Damage = DAMAGE;
+  const { checks, repairs, told, period } = rig(() => damage);
+  await checks.periodic();
+  damage = { services: "all", found: ["nat KUBE-SERVICES", "nat OUTPUT"] };
+  checks.syncBegins();
+  await checks.synced();
+  assertEquals(told, [WRITTEN]);
+  // It has its own turn, and some of it stays.
+  await checks.periodic();
+  damage = { services: "all", found: ["nat OUTPUT"] };
+  checks.syncBegins();
+  await checks.synced();
+  assertEquals(told, [WRITTEN, WRITTEN, UNHELPED]);
+  damage = false;
+  await period();
+  assertEquals(repairs, [new Set(["shop/web"]), "all"]);
+});
+
 Deno.test("an hour is the longest wait", async () => {
   const { repairs, period } = rig(() => true);
   for (let i = 0; i < 1000; i++) await period();

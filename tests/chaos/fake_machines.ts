@@ -5,6 +5,7 @@
  */
 import { IptablesProxier } from "../../lib/backend/iptables/apply.ts";
 import { IpvsProxier } from "../../lib/backend/ipvs/apply.ts";
+import { CHECK_LIMITS } from "../../lib/backend/ipvs/apply_check.ts";
 import { SchedulerProbe } from "../../lib/backend/ipvs/apply_schedulers.ts";
 import { IpvsNode } from "../../lib/backend/ipvs/apply_terminations.ts";
 import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
@@ -141,7 +142,7 @@ export function fakeIpvsMachine(): FakeMachine {
             prefixLength: 24,
             scope: "global",
           })),
-        maxCheckedRealServers: Infinity,
+        checkLimits: CHECK_LIMITS,
         log: silentLogger,
         nowMs: () => 0,
       });

@@ -25,6 +25,29 @@ const DAMAGES: readonly (readonly [what: string, ...argv: string[]])[] = [
   ["the device", "ip", "link", "del", "kube-ipvs0"],
   ["an address", "ip", "address", "del", "10.96.0.1/32", "dev", "kube-ipvs0"],
   ["the entries of a set", "ipset", "flush", "KUBE-CLUSTER-IP"],
+  [
+    "an entry, with another in its place",
+    "sh",
+    "-c",
+    "ipset del KUBE-CLUSTER-IP 10.96.0.1,tcp:80 && ipset add KUBE-CLUSTER-IP 10.96.0.1,tcp:81",
+  ],
+  ["one rule of many", "iptables", "-t", "nat", "-D", "KUBE-SERVICES", "2"],
+  ["a rule, with another in its place", "iptables", "-R", "KUBE-IPVS-FILTER", "1", "-j", "RETURN"],
+  ["peace by a rule more", "iptables", "-A", "KUBE-IPVS-OUT-FILTER", "-j", "DROP"],
+  [
+    "the way to a real server",
+    "ipvsadm",
+    "-e",
+    "-t",
+    "192.0.2.10:30080",
+    "-r",
+    "10.244.0.12:8080",
+    "-g",
+    "-w",
+    "1",
+  ],
+  ["peace by another real server", "ipvsadm", "-a", "-t", "10.96.0.1:80", "-r", "10.244.0.99:8080", "-m"],
+  ["peace by another address", "ip", "address", "add", "10.96.0.99/32", "dev", "kube-ipvs0"],
 ];
 
 /** IPVS remembers a connection for minutes; a new one from the same port must neither wait for that nor follow it. asks.md row 19. */

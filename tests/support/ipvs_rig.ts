@@ -5,6 +5,7 @@
  */
 import type { ApplyReport } from "../../lib/backend/backend.ts";
 import { IpvsProxier } from "../../lib/backend/ipvs/apply.ts";
+import { CHECK_LIMITS, type CheckLimits } from "../../lib/backend/ipvs/apply_check.ts";
 import { SchedulerProbe } from "../../lib/backend/ipvs/apply_schedulers.ts";
 import { IpvsNode } from "../../lib/backend/ipvs/apply_terminations.ts";
 import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
@@ -36,14 +37,14 @@ export interface IpvsRig {
 
 /** What may be otherwise than usual. */
 export interface IpvsRigOptions {
-  readonly maxCheckedRealServers?: number;
+  readonly checkLimits?: Partial<CheckLimits>;
   readonly log?: Logger;
 }
 
 /** A proxier over a kernel of its own, or over one that another proxier left. Nothing happens between syncs. */
 export function ipvsRig(
   fake = new FakeIpvs(),
-  { maxCheckedRealServers = Infinity, log = silentLogger }: IpvsRigOptions = {},
+  { checkLimits, log = silentLogger }: IpvsRigOptions = {},
 ): IpvsRig {
   const own = ["192.0.2.10"];
   const clock = { nowMs: 0 };
@@ -63,7 +64,7 @@ export function ipvsRig(
         prefixLength: 24,
         scope: "global",
       })),
-    maxCheckedRealServers,
+    checkLimits: { ...CHECK_LIMITS, ...checkLimits },
     log,
     nowMs: () => clock.nowMs,
   });

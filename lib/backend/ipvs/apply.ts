@@ -4,27 +4,18 @@
  *
  * @module
  */
-import { ExecError, SyncError } from "../../errors.ts";
+import { SyncError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { deviceAddresses } from "../../kernel/ip_address.ts";
-import { setSizes } from "../../kernel/ipset.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import { virtualServerKey } from "../../netfilter/ipvs.ts";
 import type { Logger } from "../../observe/log.ts";
-import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import type { ApplyReport, Damage, FamilyProxier, SyncRequest } from "../backend.ts";
 import { Quarantine } from "../quarantine.ts";
 import { describeProgramFailure, SyncPhases } from "../sync_phases.ts";
-import {
-  holdsAddresses,
-  holdsEntries,
-  holdsRules,
-  holdsServer,
-  holdsServers,
-  rulesProbe,
-} from "./apply_canary.ts";
+import { type CheckLimits, IpvsLook } from "./apply_check.ts";
 import { observe, OBSERVE_COMMANDS } from "./apply_observe.ts";
 import type { SchedulerProbe } from "./apply_schedulers.ts";
 import type { IpvsNode } from "./apply_terminations.ts";
@@ -35,7 +26,7 @@ import { diffObserved } from "./diff_observed.ts";
 import { planIpvs } from "./plan.ts";
 import { isRealServer, Refusals, type RefusedWork } from "./refusals.ts";
 import { renderOperations } from "./render.ts";
-import { DEVICE, type IpvsOptions, type IpvsPlan, type Operations, type WantedServer } from "./ruleset.ts";
+import type { IpvsOptions, IpvsPlan, Operations } from "./ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "./settings.ts";
 import { ToldProblems } from "./told_problems.ts";
 
@@ -48,8 +39,7 @@ export interface IpvsProxierOptions {
   readonly settings: ConfiguredIpvs;
   /** Addresses of the node's devices, both families; asked before each sync. */
   readonly deviceAddresses: () => readonly DeviceAddress[];
-  /** How many real servers each check may read on average. */
-  readonly maxCheckedRealServers: number;
+  readonly checkLimits: CheckLimits;
   readonly log: Logger;
   /** Milliseconds, monotonic. */
   readonly nowMs: () => number;
@@ -70,12 +60,6 @@ interface DeviceIps extends Pick<IpvsOptions, "hostIps" | "nodePortIps"> {
   readonly key: string;
 }
 
-/**
- * What a check may read, taken over the long run: with twice as many real servers every second one reads them all, and so on. The
- * others look at one virtual server, which costs little: what takes one away mostly takes away the whole table.
- */
-export const MAX_CHECKED_REAL_SERVERS = 20_000;
-
 /** IPVS mode for one family. */
 export class IpvsProxier implements FamilyProxier {
   readonly family: IpFamily;
@@ -94,9 +78,7 @@ export class IpvsProxier implements FamilyProxier {
   readonly #told = new ToldProblems();
   readonly #refusals: Refusals;
   readonly #quarantine: Quarantine;
-  #checks = 0;
-  /** What the samples of the checks come from, and those that had no turn yet. */
-  #sampled: { readonly committed: CommittedIpvs; readonly rest: Iterator<WantedServer> } | undefined;
+  readonly #look: IpvsLook;
   readonly #phases: SyncPhases;
   /** Of the sync under way. */
   #progress: Progress = newProgress();
@@ -108,6 +90,8 @@ export class IpvsProxier implements FamilyProxier {
     this.family = options.iptables.family;
     this.#phases = new SyncPhases("ipvs", this.family, describeProgramFailure);
     this.#settings = options.settings;
+    const { exec, node: { ipvs }, iptables, checkLimits } = options;
+    this.#look = new IpvsLook({ exec, ipvs, iptables }, checkLimits);
   }
 
   /** Takes new settings over. @returns true if they differ, so that everything must be written again */
@@ -122,7 +106,7 @@ export class IpvsProxier implements FamilyProxier {
    * Writes what differs: from what the kernel holds if that is not known or everything was asked for, else from what was written last.
    * What the programs refuse of a Service stays away; everything else goes in.
    *
-   * @throws {SyncError} if a program failed; its cause is the {@linkcode ExecError}
+   * @throws {SyncError} if a program failed; its cause is the `ExecError`
    */
   sync(request: SyncRequest): Promise<ApplyReport> {
     return this.#options.node.exclusively(() => this.#sync(request));
@@ -275,52 +259,14 @@ export class IpvsProxier implements FamilyProxier {
     return this.#committed !== undefined && this.#deviceIps().key !== this.#committedIps;
   }
 
-  async checkCanary(): Promise<boolean> {
+  async checkCanary(): Promise<false | Damage> {
     const committed = this.#committed;
     // Without a successful sync there is nothing to lose, and a full one is on its way.
     if (committed === undefined) return false;
     const syncs = this.#syncs;
-    const isDamaged = await this.#lostRules(committed) || await this.#lostOthers(committed);
+    const damage = await this.#look.look(committed, this.#settings.excludeCIDRs);
     // What a sync changed meanwhile is no damage.
-    return isDamaged && this.#syncs === syncs;
-  }
-
-  async #lostRules(committed: CommittedIpvs): Promise<boolean> {
-    const probe = rulesProbe(committed);
-    try {
-      return !holdsRules(await this.#options.iptables.restore(probe.text, { counters: false }), probe);
-    } catch (error) {
-      if (!(error instanceof ExecError) || error.isMissing()) throw error;
-      // A lock that somebody holds says nothing about our rules.
-      return !error.isLockHeld();
-    }
-  }
-
-  async #lostOthers(committed: CommittedIpvs): Promise<boolean> {
-    const { exec } = this.#options;
-    return !holdsEntries(await setSizes(exec), committed) || await this.#lostServers(committed) ||
-      !holdsAddresses(await deviceAddresses(exec, DEVICE), committed);
-  }
-
-  async #lostServers(committed: CommittedIpvs): Promise<boolean> {
-    const { ipvs } = this.#options.node;
-    const { union } = committed;
-    if (union.serverCount === 0) return false;
-    const turns = Math.max(1, Math.ceil(union.realServerCount / this.#options.maxCheckedRealServers));
-    if (this.#checks++ % turns === 0) return !holdsServers(await ipvs.save(), committed);
-    const sample = this.#nextSample(committed);
-    return !holdsServer(sample, await ipvs.listRealServers(sample.server));
-  }
-
-  /** One after the other; those that come meanwhile have their turn as well. */
-  #nextSample(committed: CommittedIpvs): WantedServer {
-    if (this.#sampled?.committed !== committed) {
-      this.#sampled = { committed, rest: committed.union.servers() };
-    }
-    const next = this.#sampled.rest.next();
-    if (next.done !== true) return next.value;
-    this.#sampled = undefined;
-    return this.#nextSample(committed);
+    return this.#syncs === syncs && damage;
   }
 }
 

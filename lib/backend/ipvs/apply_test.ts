@@ -1,18 +1,20 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeIpvs } from "../../../tests/support/fake_ipvs.ts";
-import { ipvsRig } from "../../../tests/support/ipvs_rig.ts";
+import { service } from "../../../tests/support/nftables_rig.ts";
+import { ipvsRig, standing } from "../../../tests/support/ipvs_rig.ts";
 import { stateOf } from "../../../tests/support/fake_iptables_state.ts";
 import { SyncError } from "../../errors.ts";
 import { Ipvsadm } from "../../kernel/ipvsadm.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
 import type { ApplyReport } from "../backend.ts";
+import type { CheckLimits } from "./apply_check.ts";
 import { SchedulerProbe } from "./apply_schedulers.ts";
 import { IPVS_CLEANUP } from "./cleanup.ts";
 
 const NONE = { permissions: "none" } as const;
 /** A rig that is told how many endpoints each Service has. */
-function rig(fake = new FakeIpvs(), maxCheckedRealServers = Infinity) {
-  const { syncState, sync: _, ...rest } = ipvsRig(fake, { maxCheckedRealServers });
+function rig(fake = new FakeIpvs(), checkLimits: Partial<CheckLimits> = {}) {
+  const { syncState, sync: _, ...rest } = ipvsRig(fake, { checkLimits });
   return {
     ...rest,
     sync: (sizes: Readonly<Record<string, number>>, changed: Changed = "all"): Promise<ApplyReport> =>
@@ -151,21 +153,48 @@ const DAMAGES: Readonly<Record<string, (kernel: FakeIpvs["kernel"]) => void>> = 
     kernel.addresses = null;
   },
   "an address": ({ addresses }) => addresses?.delete("10.96.0.2"),
+  "an entry that took the place of another": ({ sets }) => {
+    const entries = sets.get("KUBE-CLUSTER-IP")?.entries;
+    entries?.delete("10.96.0.1,tcp:80");
+    entries?.add("10.96.0.1,tcp:81");
+  },
+  "an entry more": ({ sets }) => sets.get("KUBE-CLUSTER-IP")?.entries.add("10.96.9.9,tcp:1"),
+  "one rule": ({ tables }) => tables.get("nat")?.get("KUBE-SERVICES")?.rules.splice(1, 1),
+  "a rule more": ({ tables }) => tables.get("nat")?.get("KUBE-SERVICES")?.rules.unshift("-j RETURN"),
+  "a rule that took the place of another": ({ tables }) =>
+    tables.get("filter")?.get("KUBE-IPVS-FILTER")?.rules.splice(0, 1, "-j RETURN"),
+  "the order of rules": ({ tables }) => tables.get("nat")?.get("KUBE-SERVICES")?.rules.reverse(),
+  "another real server": ({ servers }) => servers.get("-t 10.96.0.1:80")?.real.set("10.9.9.9:80", "-m -w 1"),
+  "the way to a real server": ({ servers }) => {
+    const real = servers.get("-t 10.96.0.1:80")?.real;
+    for (const key of real?.keys() ?? []) real?.set(key, "-g -w 1");
+  },
+  "another virtual server on an address of ours": (kernel) =>
+    kernel.do({ program: "ipvsadm", line: "-A -t 10.96.0.1:9999 -s rr" }),
+  "an address more": ({ addresses }) => addresses?.add("10.96.9.9"),
 };
+
+/** Without real servers on their way out. */
+async function freshStanding(sizes: Readonly<Record<string, number>>): Promise<unknown> {
+  const { fake, sync } = rig();
+  await sync(sizes);
+  return standing(fake);
+}
 
 Deno.test("the check sees whatever is taken away, and a full sync brings it back", NONE, async (t) => {
   const sizes = { s1: 2, s2: 1, "s3-np": 1 };
-  const wanted = JSON.stringify(await freshSnapshot(sizes));
+  const wanted = JSON.stringify(await freshStanding(sizes));
   for (const [what, damage] of Object.entries(DAMAGES)) {
     await t.step(what, async () => {
       const { fake, proxier, sync } = rig();
       await sync(sizes);
       assertEquals(await proxier.checkCanary(), false);
       damage(fake.kernel);
-      assert(JSON.stringify(fake.kernel.snapshot()) !== wanted, "nothing was damaged");
-      assertEquals(await proxier.checkCanary(), true);
+      assert(JSON.stringify(standing(fake)) !== wanted, "nothing was damaged");
+      const found = await proxier.checkCanary();
+      assert(found !== false && found.found.length > 0);
       await sync(sizes);
-      assertEquals([await proxier.checkCanary(), JSON.stringify(fake.kernel.snapshot())], [false, wanted]);
+      assertEquals([await proxier.checkCanary(), JSON.stringify(standing(fake))], [false, wanted]);
     });
   }
 });
@@ -178,17 +207,86 @@ Deno.test(
     assertEquals(await proxier.checkCanary(), false);
     await sync({ s1: 2 });
     fake.kernel.do({ program: "ipvsadm", line: "-A -t 203.0.113.9:80 -s rr" });
-    fake.kernel.sets.get("KUBE-CLUSTER-IP")?.entries.add("10.96.9.9,tcp:1");
+    fake.kernel.do({ program: "ipvsadm", line: "-A -u 192.0.2.10:53 -s rr" });
+    fake.kernel.sets.set("OTHERS", fake.kernel.sets.get("KUBE-CLUSTER-IP")!);
+    fake.kernel.addresses?.add("fe80::1").add("fd00::1");
+    const { tables } = fake.kernel;
+    tables.get("filter")?.get("INPUT")?.rules.unshift("-p tcp -m tcp --dport 22 -j ACCEPT");
+    tables.get("nat")?.set("CNI-MASQ", { policy: "-", rules: ["-j MASQUERADE"] });
+    // As older kubelets do it.
+    tables.get("nat")?.get("KUBE-POSTROUTING")?.rules.push("-j MASQUERADE");
+    tables.get("nat")?.get("KUBE-MARK-MASQ")?.rules.push("-j MARK --or-mark 0x4000");
     assertEquals(await proxier.checkCanary(), false);
     await sync({ s1: 1 }, new Set(["s1"]));
     assertEquals(await proxier.checkCanary(), false);
     fake.afterRun = async (argv) => {
-      if (argv[1] !== "list") return;
+      if (argv[0] !== "ipset") return;
       fake.afterRun = () => Promise.resolve();
       await sync({ s1: 1, s2: 1 }, new Set(["s2"]));
     };
     assertEquals(await proxier.checkCanary(), false);
     assertEquals(fake.kernel.servers.has("-t 10.96.0.2:80"), true);
+  },
+);
+
+Deno.test("the check names what is damaged, and sees the rules that Services write", NONE, async () => {
+  const { fake, proxier, sync } = ipvsRig();
+  const guarded = service("s1", ["10.244.1.1"], {
+    type: "LoadBalancer",
+    loadBalancerIngress: ["203.0.113.5", "203.0.113.6"].map((ip) => ({ ip, ipMode: "VIP" })),
+    loadBalancerSourceRanges: ["198.51.100.0/24"],
+  });
+  await sync(guarded);
+  assertEquals(await proxier.checkCanary(), false);
+  const rules = fake.kernel.tables.get("filter")!.get("KUBE-IPVS-OUT-FILTER")!.rules;
+  assertEquals(rules.length, 2);
+  const asWritten = [...rules];
+  const others: readonly (readonly string[])[] = [
+    asWritten.slice(1),
+    [...asWritten, "-j ACCEPT"],
+    [asWritten[0]!, asWritten[0]!],
+    [asWritten[0]!, asWritten[1]!.replace("DROP", "ACCEPT")],
+  ];
+  for (const other of others) {
+    rules.splice(0, rules.length, ...other);
+    assertEquals(await proxier.checkCanary(), { services: "all", found: ["filter KUBE-IPVS-OUT-FILTER"] });
+  }
+  rules.splice(0, rules.length, ...asWritten.toReversed());
+  assertEquals(await proxier.checkCanary(), false);
+  fake.kernel.tables.get("nat")?.get("OUTPUT")?.rules.splice(0);
+  fake.kernel.sets.get("KUBE-LOAD-BALANCER")?.entries.clear();
+  fake.kernel.servers.delete("-t 203.0.113.5:80");
+  for (const ip of ["203.0.113.5", "203.0.113.6"]) fake.kernel.addresses?.delete(ip);
+  fake.kernel.addresses?.add("10.96.9.9");
+  assertEquals(await proxier.checkCanary(), {
+    services: "all",
+    found: [
+      "nat OUTPUT",
+      "KUBE-LOAD-BALANCER",
+      "203.0.113.5:80/TCP",
+      "kube-ipvs0 203.0.113.5",
+      "kube-ipvs0 203.0.113.6",
+      "and 1 more",
+    ],
+  });
+});
+
+Deno.test(
+  "with more entries than a check may read it reads them in turn, and their number always",
+  NONE,
+  async () => {
+    const { fake, proxier, sync } = rig(new FakeIpvs(), { entries: 3 });
+    await sync({ s1: 1, s2: 1 });
+    assertEquals(await proxier.checkCanary(), false);
+    const entries = fake.kernel.sets.get("KUBE-CLUSTER-IP")!.entries;
+    entries.delete("10.96.0.1,tcp:80");
+    entries.add("10.96.0.1,tcp:81");
+    const said: boolean[] = [];
+    for (let i = 0; i < 4; i++) said.push(await proxier.checkCanary() !== false);
+    // Once there is damage, each reads everything until there is none.
+    assertEquals(said, [false, true, true, true]);
+    entries.add("10.96.0.1,tcp:82");
+    assertEquals(await proxier.checkCanary(), { services: "all", found: ["KUBE-CLUSTER-IP"] });
   },
 );
 
@@ -233,13 +331,13 @@ Deno.test(
     const sizes = { s1: 2, s2: 2, s4: 2 };
     /** What each of twelve checks said. */
     const checks = async (damage: (kernel: FakeIpvs["kernel"]) => void): Promise<boolean[]> => {
-      const { fake, proxier, sync } = rig(new FakeIpvs(), 1);
+      const { fake, proxier, sync } = rig(new FakeIpvs(), { realServers: 1 });
       await sync(sizes);
       // The first one reads everything.
       assertEquals(await proxier.checkCanary(), false);
       damage(fake.kernel);
       const said: boolean[] = [];
-      for (let i = 0; i < 12; i++) said.push(await proxier.checkCanary());
+      for (let i = 0; i < 12; i++) said.push(await proxier.checkCanary() !== false);
       return said;
     };
     assertEquals(await checks(() => {}), Array(12).fill(false));
@@ -250,6 +348,8 @@ Deno.test(
         const samples = i - Math.floor((i + 1) / 6);
         return isWhole || samples % 3 === index;
       });
+      // Once there is damage, each reads everything until there is none.
+      wanted.fill(true, wanted.indexOf(true));
       assertEquals(await checks(({ servers }) => servers.delete(server)), wanted, `${name} is gone`);
       assertEquals(
         await checks(({ servers }) => {

@@ -19,7 +19,8 @@ import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../mode.ts";
-import { IpvsProxier, MAX_CHECKED_REAL_SERVERS } from "./apply.ts";
+import { IpvsProxier } from "./apply.ts";
+import { CHECK_LIMITS } from "./apply_check.ts";
 import { SchedulerProbe } from "./apply_schedulers.ts";
 import { IpvsNode } from "./apply_terminations.ts";
 import { requireSetsAndMatches } from "./proxier_probe.ts";
@@ -61,7 +62,7 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
       schedulers,
       settings: settingsOf(family, null),
       deviceAddresses: interfaceAddresses,
-      maxCheckedRealServers: MAX_CHECKED_REAL_SERVERS,
+      checkLimits: CHECK_LIMITS,
       log,
       nowMs: () => clock.nowMs(),
     })
