@@ -37,8 +37,15 @@ export interface PlacedService {
   readonly lost: readonly string[];
 }
 
+/** An element as it is in the kernel. */
+export interface CommittedElement extends Element {
+  /** Stands for the comment it was written with, as {@linkcode hashComment} of it; `""` if that is not known. */
+  readonly commentHash: string;
+}
+
 /** One Service as it is in the kernel. */
-export interface CommittedService extends Omit<PlacedService, "chains"> {
+export interface CommittedService extends Omit<PlacedService, "chains" | "elements"> {
+  readonly elements: readonly CommittedElement[];
   readonly chains: ReadonlyMap<string, number>;
 }
 
@@ -90,12 +97,19 @@ type Packed = [
   lost: readonly string[],
 ];
 
+/** Little that stands for the comment: a port whose name changes is to be seen, and memory is dear. */
+export function hashComment({ comment }: Element): string {
+  return comment === undefined ? "" : (hashRules([comment]) % 2 ** 32).toString(36);
+}
+
 const SLOT_SEPARATOR = ",";
 
 function pack(service: CommittedService): PackedService {
   const packed: Packed = [
-    flatten(service.elements, 3),
-    flatten(service.sharedElements, 2),
+    service.elements.flatMap((
+      { container, key, value, commentHash },
+    ) => [container, key, value, commentHash]),
+    service.sharedElements.flatMap(({ container, key }) => [container, key]),
     service.lists.map(({ id, destinations, slots }) => [
       id,
       destinations.flatMap(({ container, prefix }) => [container, prefix]),
@@ -108,23 +122,14 @@ function pack(service: CommittedService): PackedService {
   return JSON.stringify(packed);
 }
 
-/** Their containers, keys and, of three fields, values. */
-function flatten(elements: readonly Element[], fields: 2 | 3): string[] {
-  const texts: string[] = [];
-  for (const { container, key, value } of elements) {
-    texts.push(container, key);
-    if (fields === 3) texts.push(value);
-  }
-  return texts;
-}
-
 function unpack(text: PackedService): CommittedService {
   const [elements, shared, lists, chains, sets, lost] = JSON.parse(text) as Packed;
   return {
-    elements: groups(elements, 3).map(([container, key, value]) => ({
+    elements: groups(elements, 4).map(([container, key, value, commentHash]) => ({
       container: container!,
       key: key!,
       value: value!,
+      commentHash: commentHash!,
     })),
     sharedElements: groups(shared, 2).map(([container, key]) => ({
       container: container!,
@@ -303,7 +308,14 @@ export class CommittedTable {
 
   #set(name: NamespacedName, service: PlacedService | null): void {
     const chains = service?.chains.map(({ name, rules }) => [name, hashRules(rules)] as const);
-    this.#setCommitted(name, service && { ...service, chains: new Map(chains) });
+    this.#setCommitted(
+      name,
+      service && {
+        ...service,
+        elements: service.elements.map((element) => ({ ...element, commentHash: hashComment(element) })),
+        chains: new Map(chains),
+      },
+    );
   }
 
   #setCommitted(name: NamespacedName, service: CommittedService | null): void {

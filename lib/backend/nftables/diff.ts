@@ -8,8 +8,10 @@ import type { NamespacedName } from "../../model/objects.ts";
 import { hashRules } from "../../netfilter/rules_hash.ts";
 import type { Handover } from "./claims.ts";
 import {
+  type CommittedElement,
   type CommittedService,
   type CommittedTable,
+  hashComment,
   ownElements,
   type PlacedService,
   sameRules,
@@ -65,12 +67,12 @@ function diffBase(plan: NftablesPlan, committed: CommittedTable): Operations["ba
   };
 }
 
-/** Two elements of one key differ if their values do; then the old one goes and the new one comes. */
+/** Two elements of one key differ if their values or comments do; then the old one goes and the new one comes. */
 function diffElements(
-  before: Iterable<Element>,
+  before: Iterable<Element | CommittedElement>,
   after: Iterable<Element>,
 ): Pick<ServiceOperations, "deletedElements" | "addedElements"> {
-  const gone = new Map<string, Element>();
+  const gone = new Map<string, Element | CommittedElement>();
   for (const element of before) gone.set(`${element.container} ${element.key}`, element);
   const deletedElements: Element[] = [];
   const addedElements: Element[] = [];
@@ -78,12 +80,18 @@ function diffElements(
     const name = `${element.container} ${element.key}`;
     const known = gone.get(name);
     gone.delete(name);
-    if (known?.value === element.value) continue;
+    if (known?.value === element.value && !isRenamed(known, element)) continue;
     if (known !== undefined) deletedElements.push(known);
     addedElements.push(element);
   }
   deletedElements.push(...gone.values());
   return { deletedElements, addedElements };
+}
+
+/** True if it is known that the comment, which names the port, is another one. */
+function isRenamed(before: Element | CommittedElement, after: Element): boolean {
+  const hash = "commentHash" in before ? before.commentHash : "";
+  return hash !== "" && hash !== hashComment(after);
 }
 
 /** Which elements that several Services may want come and go. */

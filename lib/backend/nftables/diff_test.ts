@@ -111,7 +111,7 @@ Deno.test("a Service that comes or goes is its own elements", NONE, () => {
 });
 
 Deno.test(
-  "nothing is written for what does not show: names of ports, endpoints that are not used",
+  "a port of another name is the comment of its element, and nothing else",
   NONE,
   () => {
     const before = service("web", [A, B]);
@@ -122,7 +122,13 @@ Deno.test(
         ? { ...object, ports: object.ports.map((port) => ({ ...port, name: "http" })) }
         : object
     );
-    assert(isEmpty(change(before, renamed, ["web"])));
+    const operations = change(before, renamed, ["web"]);
+    assertEquals(edits(operations), [
+      "- service-ips 10.96.0.1 . tcp . 80",
+      "+ service-ips 10.96.0.1 . tcp . 80 : goto tcp-2",
+    ]);
+    assertEquals(operations.services[0]?.addedElements.map(({ comment }) => comment), ["shop/web:http"]);
+    assert(isEmpty(change(renamed, renamed, ["web"])));
     assert(isEmpty(change(before, before, ["web", "nobody"])));
   },
 );

@@ -6,7 +6,7 @@
 import type { NamespacedName } from "../../model/objects.ts";
 import { isServiceChain } from "./chains.ts";
 import { hashRules } from "../../netfilter/rules_hash.ts";
-import { type CommittedService, ownElements } from "./committed.ts";
+import { type CommittedElement, type CommittedService, ownElements } from "./committed.ts";
 import type { Element, EndpointList, ObservedTable, Operations, ServiceRules } from "./ruleset.ts";
 
 /** Finds what is there under the keys that the Service wants, and what has its name. */
@@ -15,9 +15,9 @@ export function keptService(
   rules: ServiceRules,
   observed: ObservedTable,
 ): CommittedService {
-  const there = ({ container, key }: Element): Element[] => {
+  const there = ({ container, key }: Element): CommittedElement[] => {
     const value = observed.elements.get(container)?.get(key);
-    return value === undefined ? [] : [{ container, key, value }];
+    return value === undefined ? [] : [{ container, key, value, commentHash: "" }];
   };
   // `endpoint-BNZJJVPA-shop/cart/tcp/…`: the kind, eight digits of a hash, the Service.
   const isOwn = ([object]: readonly [string, unknown]): boolean =>

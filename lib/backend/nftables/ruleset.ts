@@ -37,7 +37,7 @@ export interface Element {
   readonly key: string;
   /** Of a map, e.g. `goto tcp-3` or `10.244.0.11 . 8080`; `""` for a set. */
   readonly value: string;
-  /** At most 128 bytes of UTF-8; not compared. */
+  /** At most 128 bytes of UTF-8; compared with what this process wrote before, not with what the kernel holds. */
   readonly comment?: string;
 }
 
