@@ -17,6 +17,9 @@ const MAX_FAILURES = 20;
 const CROWD = 8;
 const CROWD_PAUSE_MS = 10;
 
+/** After so many clients that were gone, timers and other sockets are looked at. */
+const GONE_IN_A_ROW = 64;
+
 /** Where connections come from. */
 export type Acceptor = Pick<Deno.TcpListener, "accept" | "close">;
 
@@ -41,6 +44,7 @@ export async function acceptAll(
   let failures = 0;
   let pauseMs = FIRST_PAUSE_MS;
   let crowded = 0;
+  let gone = 0;
   let toldMs = Number.NEGATIVE_INFINITY;
   for (;;) {
     let socket: Deno.TcpConn;
@@ -48,8 +52,9 @@ export async function acceptAll(
       socket = await listener.accept();
     } catch (error) {
       if (stop.aborted) return;
-      // A client that was gone before it was accepted.
-      if (error instanceof Deno.errors.ConnectionAborted || error instanceof Deno.errors.ConnectionReset) {
+      if (isClientGone(error)) {
+        // However many of them come, others have their turn.
+        if (++gone % GONE_IN_A_ROW === 0) await systemClock.sleep(0, stop);
         continue;
       }
       const isOut = isOutOfDescriptors(error);
@@ -78,4 +83,14 @@ export async function acceptAll(
     crowded = 0;
     await systemClock.sleep(CROWD_PAUSE_MS, stop);
   }
+}
+
+/**
+ * True for a client that was gone before it was accepted, which says nothing about the socket: anybody can be one as often as they like.
+ * Of one that has reset its connection the runtime only finds out that it has no address any more.
+ */
+function isClientGone(error: unknown): boolean {
+  const { ConnectionAborted, ConnectionReset, NotConnected } = Deno.errors;
+  return error instanceof ConnectionAborted || error instanceof ConnectionReset ||
+    error instanceof NotConnected;
 }

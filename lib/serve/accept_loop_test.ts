@@ -71,15 +71,18 @@ Deno.test("it does not try more often than once a second in the end", async () =
 });
 
 Deno.test("a client that is gone before it is accepted is nothing", async () => {
-  const outcomes = [new Deno.errors.ConnectionAborted("gone"), "client" as const];
-  assertEquals(await run(outcomes, 1), {
-    taken: 1,
-    failures: 0,
-    told: 0,
-    exhausted: 0,
-    left: 0,
-    isClosed: false,
-  });
+  const { ConnectionAborted, ConnectionReset, NotConnected } = Deno.errors;
+  for (const gone of [ConnectionAborted, ConnectionReset, NotConnected]) {
+    const outcomes = [...Array.from({ length: 500 }, () => new gone("gone")), "client" as const];
+    assertEquals(await run(outcomes, 2_000), {
+      taken: 1,
+      failures: 0,
+      told: 0,
+      exhausted: 0,
+      left: 0,
+      isClosed: false,
+    });
+  }
 });
 
 Deno.test("a socket that is broken is closed, so that another one can be opened", async () => {

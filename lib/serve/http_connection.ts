@@ -186,7 +186,8 @@ function webRequest({ method, target, headers, body }: ParsedRequest): Request {
   if (["CONNECT", "TRACE", "TRACK"].includes(method.toUpperCase())) {
     throw new BadRequest(405, "405 Method Not Allowed");
   }
-  const mayHaveBody = method !== "GET" && method !== "HEAD" && body.length > 0;
+  // In whatever case: the type reads them alike, and takes none with a body.
+  const mayHaveBody = !/^(GET|HEAD)$/i.test(method) && body.length > 0;
   // The host is left out: whatever a client calls us, the page is that of the path.
   return new Request(`http://localhost${target}`, { method, headers, body: mayHaveBody ? body : null });
 }

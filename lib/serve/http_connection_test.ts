@@ -52,6 +52,16 @@ async function exchange(port: number, sent: string): Promise<string> {
   return (await new Response(client.readable).text()).replaceAll(/Date: .*\r\n/g, "");
 }
 
+Deno.test("a body that nobody reads is no fault of ours, however the method is written", async () => {
+  await serving(echo, async (port, { errors }) => {
+    for (const method of ["GET", "get", "Head", "hEAD"]) {
+      const answer = await exchange(port, `${method} /a ${HOST}Content-Length: 2\r\n\r\nhi`);
+      assertMatch(answer, /^HTTP\/1\.1 200 OK\r\n/, method);
+    }
+    assertEquals(errors, []);
+  });
+});
+
 Deno.test("answers have a length, come in the order of their requests, and end with the client", async () => {
   await serving(echo, async (port, { errors }) => {
     const put = `PUT /b ${HOST}Content-Length: 2\r\n\r\nhi`;

@@ -166,6 +166,30 @@ Deno.test("a handler that throws is reported and answers 500", async () => {
   }
 });
 
+Deno.test("clients that reset their connections before these are accepted hold up nobody", async () => {
+  const failures: unknown[] = [];
+  const listener = listen({
+    host: "127.0.0.1",
+    port: 0,
+    ...serving(() => new Response("here"), { onAcceptFailure: (error) => failures.push(error) }),
+  });
+  try {
+    // Closing without any time to linger is a reset, which the runtime's own sockets cannot ask for.
+    const text = "use Socket; my $to = sockaddr_in($ARGV[0], inet_aton('127.0.0.1'));" +
+      "for (1..100) { socket(my $client, PF_INET, SOCK_STREAM, 0); connect($client, $to) or exit 1;" +
+      "setsockopt($client, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0)); close($client); }";
+    const clients = () => new Deno.Command("perl", { args: ["-e", text, `${listener.port}`] }).outputSync();
+    // While this runs nothing is accepted.
+    assertEquals(clients().code, 0);
+    const startMs = performance.now();
+    assertEquals(await ask(`http://127.0.0.1:${listener.port}/`), "here");
+    assert(performance.now() - startMs < 1_000, "it took long");
+    assertEquals(failures, []);
+  } finally {
+    await listener.close();
+  }
+});
+
 Deno.test("closing frees the port at once, whatever clients do, and may be done twice", async () => {
   const encoder = new TextEncoder();
   for (const sent of ["", "GET / HTTP/1.1\r\nHo", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"]) {
