@@ -249,7 +249,7 @@ await run(300);
 console.log(anonymousKb() - before);
 `;
 
-Deno.test("programs leave no memory behind (asks row 30)", async () => {
+Deno.test("programs leave no memory behind", async () => {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["eval", "--v8-flags=--max-semi-space-size=2", GROWTH],
     stdin: "null",

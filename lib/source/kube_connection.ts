@@ -22,6 +22,8 @@ export interface KubeConnectionOptions {
 interface Trouble {
   readonly sinceMs: number;
   readonly over: string;
+  /** Those that failed and have given no sign of life since. */
+  readonly paths: Set<string>;
   toldMs: number;
   failures: number;
 }
@@ -30,6 +32,8 @@ interface Trouble {
 const TELL_AGAIN_MS = 300_000;
 /** How often those who wait for other credentials look for them. */
 const LOOK_MS = 1_000;
+/** How often an open watch that speaks may end the waits of others: where only new requests fail, each of its events would. */
+const SPOKEN_WAKE_MS = 30_000;
 
 /** What kind of trouble an error is. */
 interface Fault {
@@ -51,6 +55,7 @@ export class KubeConnection {
   readonly #troubles = new Map<string, Trouble>();
   #recovery = new AbortController();
   #hasAnswered = false;
+  #spokenWakeMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: KubeConnectionOptions) {
     this.#options = options;
@@ -65,11 +70,12 @@ export class KubeConnection {
     const nowMs = clock.nowMs();
     const known = this.#troubles.get(key);
     if (known === undefined) {
-      this.#troubles.set(key, { sinceMs: nowMs, toldMs: nowMs, failures: 1, over });
+      this.#troubles.set(key, { sinceMs: nowMs, toldMs: nowMs, failures: 1, over, paths: new Set([path]) });
       log.error(message, error, values);
       return;
     }
     known.failures++;
+    known.paths.add(path);
     if (nowMs - known.toldMs < TELL_AGAIN_MS) {
       log.info("Still no success at the API server", { ...values, err: error }, 2);
       return;
@@ -82,17 +88,40 @@ export class KubeConnection {
     });
   }
 
-  /** A request for `path` was answered as wanted. */
+  /** A request for `path` was answered as wanted. Nobody else's wait ends unless trouble does: events come all the time. */
   succeeded(path: string): void {
-    const { server, log, clock } = this.#options;
     this.#hasAnswered = true;
+    const ended = [CONNECTION, CREDENTIALS, path].filter((key) => this.#end(key, path));
+    if (ended.length > 0) this.#wake();
+  }
+
+  /** A watch of `path` that was open before brought something, which says little of new requests. */
+  spoke(path: string): void {
+    this.#hasAnswered = true;
+    if (this.#troubles.size === 0) return;
+    let hasEnded = false;
     for (const key of [CONNECTION, CREDENTIALS, path]) {
-      const trouble = this.#troubles.get(key);
-      if (trouble === undefined) continue;
-      this.#troubles.delete(key);
-      const { failures, over } = trouble;
-      log.info(over, { server, resource: path, failures, seconds: seconds(clock.nowMs() - trouble.sinceMs) });
+      const paths = this.#troubles.get(key)?.paths;
+      if (paths?.delete(path) === true && paths.size === 0) hasEnded = this.#end(key, path) || hasEnded;
     }
+    const nowMs = this.#options.clock.nowMs();
+    const isDue = this.#troubles.has(CONNECTION) && nowMs - this.#spokenWakeMs >= SPOKEN_WAKE_MS;
+    if (isDue) this.#spokenWakeMs = nowMs;
+    if (hasEnded || isDue) this.#wake();
+  }
+
+  /** @returns false if there was no such trouble */
+  #end(key: string, path: string): boolean {
+    const trouble = this.#troubles.get(key);
+    if (trouble === undefined) return false;
+    this.#troubles.delete(key);
+    const { server, log, clock } = this.#options;
+    const { failures, over, sinceMs } = trouble;
+    log.info(over, { server, resource: path, failures, seconds: seconds(clock.nowMs() - sinceMs) });
+    return true;
+  }
+
+  #wake(): void {
     this.#recovery.abort();
     this.#recovery = new AbortController();
   }

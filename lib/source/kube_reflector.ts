@@ -267,7 +267,7 @@ export class Reflector {
         clock,
       }, signal);
       for await (const batch of lines) {
-        connection.succeeded(resource.path);
+        connection.spoke(resource.path);
         sink.heard?.(resource.kind);
         this.#takeEvents(batch);
         anything = true;

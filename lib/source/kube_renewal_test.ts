@@ -1,9 +1,9 @@
 /** Watches on which nothing arrives, and what else takes time, with a clock that the test holds. */
-import { assert, assertEquals, assertGreaterOrEqual } from "@std/assert";
+import { assert, assertEquals, assertGreaterOrEqual, assertLess } from "@std/assert";
 import { listsOf, putWeb, startKubeSource, until, watching } from "../../tests/support/kube_fixture.ts";
 import { type ApiRequest, type Fault, ListWatchServer } from "../../tests/support/list_watch_server.ts";
 import { ManualClock } from "../../tests/support/manual_clock.ts";
-import { rawService } from "../../tests/support/raw_objects.ts";
+import { rawService, rawSlice } from "../../tests/support/raw_objects.ts";
 import type { RunningSource } from "../../tests/support/source_recorder.ts";
 import { masterAccess } from "./kube_access.ts";
 import type { KubeSourceOptions } from "./kube.ts";
@@ -259,5 +259,27 @@ Deno.test("one success ends everybody's wait: after an outage, after 401 and aft
     const firstMs = clock.nowMs();
     await clock.passUntil(() => source.recorder.objects.size === 3, "everything", 61_000);
     assertEquals(clock.nowMs() === firstMs, endsTogether, `${what}: ${clock.nowMs() - firstMs} ms later`);
+  }
+});
+
+Deno.test("events of one kind do not hurry another one that the server cannot give, nor one that cannot connect", async () => {
+  const faults: readonly Fault[] = [{ status: 500 }, { status: 200, text: "<html>" }, { cutAfterBytes: 0 }];
+  for (const fault of faults) {
+    await using server = new ListWatchServer();
+    putWeb(server);
+    planUntil(server, () => false, ({ path }) => path.endsWith("/services"), fault);
+    await using source = startKubeSource(server, {
+      times: { ...REFLECTOR_TIMES, backoffInitialMs: 60_000 },
+      qps: -1,
+    });
+    await until(() => server.watches() === 2, "the watches of the other kinds");
+    for (let i = 0; i < 30; i++) {
+      const name = `web-${i}`;
+      server.put(rawSlice(name, ["10.0.0.9"]));
+      await source.recorder.untilThere(`EndpointSlice default/${name}-x`);
+    }
+    // Once for each of the first answers of the other kinds, and once for their events.
+    assertLess(listsOf(server, "services"), 8, JSON.stringify(fault));
+    assertLess(trouble(source).length, 8, source.lines.join(""));
   }
 });

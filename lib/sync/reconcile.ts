@@ -1,6 +1,6 @@
 /**
  * One IP family's way from pending changes to the kernel: check out, sync, and forget a change only once it is
- * committed (asks row 5).
+ * committed.
  *
  * @module
  */
@@ -63,7 +63,7 @@ const LARGE_CLUSTER_ENDPOINTS = 1000;
 /** Drives the syncs of one family; the caller runs one at a time. */
 export class Reconciler {
   readonly #options: ReconcilerOptions;
-  readonly #uncommitted = new Set<NamespacedName>();
+  #uncommitted = new Set<NamespacedName>();
   #triggerTimesMs: number[] = [];
   #udpEndpointsChanged = false;
   #udpServicesChanged = false;
@@ -106,9 +106,11 @@ export class Reconciler {
     const full = this.#fullSyncNeeded || this.#hourlySyncDue(state, startMs);
     // Taken over before the await: a full sync asked for while this one runs must not be forgotten.
     this.#fullSyncNeeded = false;
-    const services = full ? [] : [...this.#uncommitted];
+    // The same goes for Services that are to be looked at again, be it because of what is found meanwhile.
+    const changed = this.#uncommitted;
+    this.#uncommitted = new Set();
     try {
-      const report = await proxier.sync({ state, changed: full ? "all" : this.#uncommitted });
+      const report = await proxier.sync({ state, changed: full ? "all" : changed });
       const endMs = nowMs();
       if (full) this.#lastFullSyncMs = endMs;
       const outcome = {
@@ -116,13 +118,12 @@ export class Reconciler {
         full,
         report,
         durationMs: endMs - startMs,
-        services,
+        services: full ? [] : [...changed],
         triggerTimesMs: this.#triggerTimesMs,
         udpEndpointsChanged: this.#udpEndpointsChanged,
         udpServicesChanged: this.#udpServicesChanged,
         state,
       };
-      this.#uncommitted.clear();
       this.#triggerTimesMs = [];
       this.#udpEndpointsChanged = false;
       this.#udpServicesChanged = false;
@@ -130,6 +131,7 @@ export class Reconciler {
       await this.#options.afterSync?.(outcome);
     } catch (cause) {
       this.#fullSyncNeeded = true;
+      this.requireSync(changed);
       const error = cause instanceof SyncError
         ? cause
         : new SyncError("sync", "apply", cause instanceof Error ? cause.message : String(cause), { cause });

@@ -102,6 +102,22 @@ Deno.test(
   },
 );
 
+Deno.test(
+  "a repair that is asked for while a sync runs is done by the next one",
+  { permissions: "none" },
+  async () => {
+    const { tracker, proxier, reconciler } = bench();
+    tracker.updateService(undefined, service("a"));
+    tracker.updateService(undefined, service("b"));
+    await reconciler.reconcile();
+    tracker.updateEndpointSlice(slice("b", ["10.0.0.1"]), false);
+    proxier.during = () => reconciler.requireSync(["ns/a"]);
+    await reconciler.reconcile();
+    await reconciler.reconcile();
+    assertEquals(proxier.requests, ["all", ["ns/b"], ["ns/a"]]);
+  },
+);
+
 Deno.test("a failed sync forgets nothing and makes the next one full", { permissions: "none" }, async () => {
   const { tracker, proxier, reconciler, failures, outcomes } = bench();
   await reconciler.reconcile();
@@ -188,7 +204,7 @@ Deno.test("an unexpected error counts as a failed sync", { permissions: "none" }
   assert(failures[0]?.error.cause instanceof TypeError);
 });
 
-// asks row 5: "Changes lost when a restore fails, because 'what changed' was already consumed".
+// "Changes lost when a restore fails, because 'what changed' was already consumed".
 Deno.test("any events with any failures between them end in the state of a fresh full sync", {
   permissions: "none",
 }, async () => {

@@ -1,6 +1,6 @@
 /**
  * Edits of manifests while clients connect (`tests/support/web_changes.ts`). IPVS mode goes through the same in
- * `tests/lab/ipvs_suites_in_uml.ts` (asks row 13).
+ * `tests/lab/ipvs_suites_in_uml.ts`.
  *
  * @module
  */

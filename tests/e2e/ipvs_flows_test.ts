@@ -1,6 +1,6 @@
 /**
  * The flow cases with real packets in IPVS mode: TCP, UDP and SCTP. The kernels of most test machines have no IPVS, so this runs in
- * a user-mode Linux. "Same conformance matrix for all three backends" (asks row 13).
+ * a user-mode Linux. "Same conformance matrix for all three backends".
  *
  * @module
  */

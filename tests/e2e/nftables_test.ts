@@ -239,7 +239,7 @@ e2eTest("clients keep their endpoints when a layout is replaced, also after a cr
 });
 
 e2eTest(
-  "a Service that the kernel refuses is quarantined, and everything else goes in (asks row 2)",
+  "a Service that the kernel refuses is quarantined, and everything else goes in",
   NEEDS,
   async () => {
     await using web = await WebLab.create();

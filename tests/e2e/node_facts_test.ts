@@ -1,6 +1,6 @@
 /**
  * What the cluster says of the node while `kproxy run` serves, from a real API server: no Node, a late one, addresses, taints, a
- * deletion; and what kproxy says of itself in Events (asks rows 12, 15 and 35).
+ * deletion; and what kproxy says of itself in Events.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
  * kproxy among others: what they take away from its rules comes back (`tests/support/web_repairs.ts`), and what is theirs stays theirs.
- * IPVS mode goes through the same in `tests/lab/ipvs_suites_in_uml.ts` (asks row 13).
+ * IPVS mode goes through the same in `tests/lab/ipvs_suites_in_uml.ts`.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
  * Ends and starts of kproxy while clients connect (`tests/support/web_restarts.ts`), and those that end it. IPVS mode goes through the
- * same in `tests/lab/ipvs_suites_in_uml.ts` (asks row 13).
+ * same in `tests/lab/ipvs_suites_in_uml.ts`.
  *
  * @module
  */

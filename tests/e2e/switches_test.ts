@@ -1,6 +1,6 @@
 /**
  * Connect loops over TCP and UDP through everything that may become of a running proxy: ended and started, killed and started, given
- * another configuration, given another mode. Not one connection may fail (asks row 7).
+ * another configuration, given another mode. Not one connection may fail.
  *
  * @module
  */

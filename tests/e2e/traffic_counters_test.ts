@@ -1,5 +1,5 @@
 /**
- * Traffic counters with real packets (asks row 38, "Counter equals packets sent"): every way to a Service, both families, across
+ * Traffic counters with real packets ("Counter equals packets sent"): every way to a Service, both families, across
  * syncs, restarts and repairs.
  *
  * @module

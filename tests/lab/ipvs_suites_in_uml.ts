@@ -1,6 +1,6 @@
 /**
- * The suites of the other modes in IPVS mode, on one node of the user-mode Linux: "Same conformance matrix for all three backends"
- * (asks row 13). `tests/lab/uml.sh 'deno test -A tests/lab/ipvs_suites_in_uml.ts'`.
+ * The suites of the other modes in IPVS mode, on one node of the user-mode Linux: "Same conformance matrix for all three backends".
+ * `tests/lab/uml.sh 'deno test -A tests/lab/ipvs_suites_in_uml.ts'`.
  *
  * @module
  */

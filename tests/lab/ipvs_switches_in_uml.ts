@@ -1,5 +1,5 @@
 /**
- * Connect loops while a node comes to IPVS mode, lives in it and leaves it again (asks row 7), inside of the user-mode Linux:
+ * Connect loops while a node comes to IPVS mode, lives in it and leaves it again, inside of the user-mode Linux:
  * `tests/lab/uml.sh 'deno test -A tests/lab/ipvs_switches_in_uml.ts'`.
  *
  * @module

@@ -135,7 +135,7 @@ e2eTest("what the real nft refuses, the fake refuses for the same reason", NEEDS
 });
 
 e2eTest(
-  "the real nft takes the longest names there can be, and finds them all again (asks row 2)",
+  "the real nft takes the longest names there can be, and finds them all again",
   NEEDS,
   async () => {
     const name = "n".repeat(63);

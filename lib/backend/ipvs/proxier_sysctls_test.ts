@@ -3,7 +3,7 @@ import { connReuse, parseKernelVersion } from "./proxier_sysctls.ts";
 
 const permissions = "none";
 
-// asks.md row 19: conn_reuse_mode by kernel version.
+// conn_reuse_mode by kernel version.
 Deno.test("conn_reuse_mode is chosen by the version of the kernel", { permissions }, () => {
   for (
     const [release, choice] of [

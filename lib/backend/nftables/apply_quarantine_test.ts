@@ -1,4 +1,4 @@
-/** A Service that the kernel refuses keeps what it had, and nobody else notices (asks row 2). */
+/** A Service that the kernel refuses keeps what it had, and nobody else notices. */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeNft } from "../../../tests/support/fake_nft.ts";
 import {

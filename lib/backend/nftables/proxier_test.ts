@@ -1,4 +1,4 @@
-/** Each thing a node may lack is named (asks row 36). */
+/** Each thing a node may lack is named. */
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { FakeNft } from "../../../tests/support/fake_nft.ts";
 import { modeContext } from "../../../tests/support/mode_context.ts";
@@ -220,7 +220,7 @@ Deno.test("IPv6 is left out where the kernel or the node does not have it", NONE
 });
 
 Deno.test(
-  "node ports that are wanted on loopback addresses are told not to be there (asks row 25)",
+  "node ports that are wanted on loopback addresses are told not to be there",
   NONE,
   async () => {
     const cases: readonly [addresses: string, told: string[]][] = [
