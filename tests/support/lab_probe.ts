@@ -86,7 +86,10 @@ export interface LoopReport {
   readonly failures: readonly string[];
   /** When each of them began, in milliseconds since the epoch. */
   readonly failuresAtMs: readonly number[];
-  /** Answers that came over a connection, and how many of them the limit of time was held against. */
+  /**
+   * Answers that came over a connection, and how many of them the limit of time was held against: those that came in time, and those
+   * that did not although the loop had its CPU.
+   */
   readonly answers: number;
   readonly timed: number;
   readonly slowestMs: number;
