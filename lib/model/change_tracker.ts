@@ -17,10 +17,14 @@ export interface ChangeTrackerOptions {
   readonly node: NodeFacts;
   /** Receives one line per part of an object that is left out. */
   readonly report?: Report;
-  /** Hears once of each destination that a Service asks for and does not get. */
+  /**
+   * Hears once of each destination that a Service asks for and does not get; of more than `maxTold` at once, how many more there are.
+   */
   readonly onUnserved?: (unserved: UnservedDestination) => void;
-  /** Hears of each of those that the Service gets now, or does not ask for any more. */
+  /** Hears of each of those that the Service gets now, or does not ask for any more, as many at once. */
   readonly onResolved?: (resolved: Omit<UnservedDestination, "reason">) => void;
+  /** How many destinations are named at once. @default {10} */
+  readonly maxTold?: number;
   /** Milliseconds since the epoch at which watching began: trigger times up to then say nothing about this process. */
   readonly startedAtMs?: number;
 }
@@ -57,7 +61,7 @@ interface MutableState extends ProxyState {
  */
 export class ChangeTracker {
   readonly #report: Report;
-  readonly #options: Pick<ChangeTrackerOptions, "onUnserved" | "onResolved">;
+  readonly #options: Pick<ChangeTrackerOptions, "onUnserved" | "onResolved" | "maxTold">;
   readonly #startedAtMs: number;
   readonly #state: MutableState;
   readonly #claims: DestinationClaims;
@@ -181,11 +185,19 @@ export class ChangeTracker {
     before: ReadonlyMap<string, string>,
     now: ReadonlyMap<string, string>,
   ): void {
-    for (const [destination, reason] of now) {
-      if (!before.has(destination)) this.#options.onUnserved?.({ service, destination, reason });
+    const { onUnserved, onResolved, maxTold = MAX_TOLD } = this.#options;
+    const refused = [...now].filter(([destination]) => !before.has(destination));
+    for (const [destination, reason] of refused.slice(0, maxTold)) {
+      onUnserved?.({ service, destination, reason });
     }
-    for (const destination of before.keys()) {
-      if (!now.has(destination)) this.#options.onResolved?.({ service, destination });
+    if (refused.length > maxTold) {
+      const destination = `${refused.length - maxTold} more destinations`;
+      onUnserved?.({ service, destination, reason: "for reasons like those that were told" });
+    }
+    const resolved = [...before.keys()].filter((destination) => !now.has(destination));
+    for (const destination of resolved.slice(0, maxTold)) onResolved?.({ service, destination });
+    if (resolved.length > maxTold) {
+      onResolved?.({ service, destination: `${resolved.length - maxTold} more destinations` });
     }
   }
 
@@ -213,6 +225,8 @@ export class ChangeTracker {
   }
 }
 
+/** Of one change of one Service so many destinations are named: it may have thousands of addresses, each with hundreds of ports. */
+const MAX_TOLD = 10;
 const NO_ENDPOINTS: EndpointsByPort = new Map();
 const NONE_UNSERVED: ReadonlyMap<string, string> = new Map();
 

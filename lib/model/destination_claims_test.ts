@@ -1,4 +1,4 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import fc from "fast-check";
 import { ARBITRARY_CLUSTER, offerChanges } from "../../tests/support/arbitrary_objects.ts";
 import { ChangeTracker } from "./change_tracker.ts";
@@ -73,6 +73,24 @@ Deno.test(
     assert(compareClaimants(testServicePort({ key: "shop/web:a/TCP" }), ofOne) < 0);
   },
 );
+
+Deno.test("a Service that asks for very much that it does not get is told of in a few words", pure, () => {
+  const rig = new Rig();
+  const ips = Array.from({ length: 50 }, (_, k) => `192.0.2.${k}`);
+  const ports = Array.from({ length: 50 }, (_, k) => testPort({ name: `p${k}`, port: 1000 + k }));
+  rig.change(web("a", { externalIPs: ips, ports }));
+  assertEquals(rig.news(), []);
+  rig.change(web("taker", { externalIPs: ips, ports }));
+  const told = rig.news();
+  assertEquals(told.length, 11);
+  assertEquals(told[0], "shop/taker: external IP 192.0.2.0 port 1000/TCP: it belongs to shop/a");
+  assertMatch(told[10] ?? "", /^shop\/taker: 2490 more destinations: /);
+  rig.change("a");
+  assertEquals(rig.news().slice(-1), ["shop/taker: 2490 more destinations resolved"]);
+  const loopback = Array.from({ length: 200 }, (_, k) => `127.0.0.${k}`);
+  rig.change(web("taker", { externalIPs: loopback, ports }));
+  assertEquals(rig.news().length, 11);
+});
 
 Deno.test("the loser is told once, and takes over when the winner goes", pure, () => {
   const rig = new Rig();
@@ -264,6 +282,7 @@ Deno.test(
         const tracker = new ChangeTracker({
           family: "IPv4",
           node: NODE_A,
+          maxTold: Infinity,
           onUnserved: ({ service, destination }) => {
             assert(!unserved.has(`${service} ${destination}`), "told twice");
             unserved.add(`${service} ${destination}`);
