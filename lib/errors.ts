@@ -119,11 +119,6 @@ export class ExecError extends Error {
     return this.timedOutMs !== null || this.code === NOT_STARTED_CODE || signalOf(this.code) !== null ||
       SHORTAGE_REGEXP.test(this.stderr);
   }
-
-  /** True if another program holds the xtables lock or the kernel was short of resources (iptables' status 4). */
-  isLockHeld(): boolean {
-    return this.code === 4;
-  }
 }
 
 function signalOf(code: number): string | null {

@@ -126,7 +126,7 @@ export class Iptables {
       const result = await this.#command(args);
       if (result.code === 0) return null;
       const error = new ExecError(this.#argv(args), result.code, result.stderr);
-      if (!saysUnusable(error) || isLockBusy(result.code, result.stderr)) throw error;
+      if (!saysUnusable(error) || isLockBusy(result)) throw error;
       return error.message;
     } catch (error) {
       if (error instanceof ExecError && error.isMissing()) return error.message;
@@ -328,7 +328,7 @@ export class Iptables {
       for (let pauseMs = RETRY_BASE_MS;; pauseMs = Math.min(2 * pauseMs, RETRY_MAX_MS)) {
         const result = await this.#exec.run(argv, options);
         const stderr = withoutNotice(result.stderr);
-        if (!isLockBusy(result.code, stderr) || this.#clock.nowMs() + pauseMs >= deadline) {
+        if (!isLockBusy({ code: result.code, stderr }) || this.#clock.nowMs() + pauseMs >= deadline) {
           return { ...result, stderr };
         }
         await this.#clock.sleep(pauseMs * (0.5 + this.#random() / 2));

@@ -35,9 +35,23 @@ const CASES: readonly { name: string; code: number; stderr: string; busy: boolea
       "iptables v1.8.9 (nf_tables): Could not fetch rule set generation id: Permission denied (you must be root)\n",
     busy: false,
   },
+  {
+    name: "refused: no such chain to append to",
+    code: 4,
+    stderr:
+      "iptables-restore v1.8.9 (nf_tables): \nline 3: RULE_APPEND failed (No such file or directory): rule in chain X\n",
+    busy: false,
+  },
+  {
+    name: "interrupted",
+    code: 4,
+    stderr: "TABLE_FLUSH failed (Interrupted system call): table nat",
+    busy: true,
+  },
+  { name: "nothing said", code: 4, stderr: "", busy: false },
   { name: "another status", code: 1, stderr: "holding the xtables lock", busy: false },
 ];
 
 for (const { name, code, stderr, busy } of CASES) {
-  Deno.test(`lock: ${name}`, { permissions: "none" }, () => assertEquals(isLockBusy(code, stderr), busy));
+  Deno.test(`lock: ${name}`, { permissions: "none" }, () => assertEquals(isLockBusy({ code, stderr }), busy));
 }

@@ -208,7 +208,7 @@ async function listProblem(
   const argv = [found.programs.command, ...waitArgs(found.version), "-S", "POSTROUTING", "-t", "nat"];
   const result = await exec.run(argv);
   // A lock that is held at the moment says that the variant works, and that others use it.
-  if (result.code === 0 || isLockBusy(result.code, result.stderr)) return null;
+  if (result.code === 0 || isLockBusy(result)) return null;
   return { problem: new ExecError(argv, result.code, result.stderr).message };
 }
 

@@ -65,7 +65,7 @@ export class PersistentExec implements Exec {
       if (result.code === 0) return result;
       const error = new ExecError(argv, result.code, result.stderr);
       // Those who run iptables know how to wait for its lock.
-      return error.isInconclusive() && !isLockBusy(result.code, result.stderr) ? error : result;
+      return error.isInconclusive() && !isLockBusy(result) ? error : result;
     } catch (error) {
       if (error instanceof ExecError && error.isInconclusive()) return error;
       throw error;

@@ -5,6 +5,7 @@
  */
 import { ExecError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
+import { isLockBusy } from "../../kernel/iptables_lock.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import type { Damage } from "../backend.ts";
@@ -68,7 +69,7 @@ export class RuleLook {
       return readPrinted(await this.#iptables.restore(text, { counters: false }), tables);
     } catch (error) {
       if (!(error instanceof ExecError) || error.isMissing()) throw error;
-      return error.isLockHeld() ? null : "incomplete";
+      return isLockBusy(error) ? null : "incomplete";
     }
   }
 }

@@ -20,7 +20,7 @@ const TRIAL_CHAIN = "KUBE-PROXY-TRIAL";
 /** True if it says that a rule cannot be taken, not that the program or the machine has a problem. */
 export function isRefusal(error: unknown): error is ExecError {
   return error instanceof ExecError && !error.isMissing() && !error.isInconclusive() &&
-    !isLockBusy(error.code, error.stderr) && !isPermissionProblem(error.stderr);
+    !isLockBusy(error) && !isPermissionProblem(error.stderr);
 }
 
 /** True if the refused line, where one is named, adds something: what cannot be taken away was not as we thought. */

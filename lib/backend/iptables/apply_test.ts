@@ -468,3 +468,16 @@ Deno.test("a canary that cannot be looked at says nothing", async () => {
   fake.holdLock(100);
   assertEquals(await proxier.checkCanary(), false, "while the lock is held");
 });
+
+Deno.test("a look that is refused with the status of a held lock does not hide damage", async () => {
+  const { fake, proxier, sync } = await rig({ checkLimits: { wholeChains: 1, listedChains: 1_000 } });
+  await sync({ s1: 1 });
+  assertEquals(await proxier.checkCanary(), false);
+  const chain = chainOf(fake, "s1:http cluster IP", "nft");
+  await fake.run(["iptables", "-t", "nat", "-F", chain]);
+  fake.failRestores(1, 0, 4, "iptables-restore: line 2: RULE_LIST failed (No such file or directory)\n");
+  assertEquals(await proxier.checkCanary(), {
+    services: new Set(["shop/s1"]),
+    found: [`nat ${chain}`],
+  });
+});

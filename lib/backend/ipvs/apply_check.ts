@@ -8,6 +8,7 @@ import type { Exec } from "../../kernel/exec.ts";
 import { deviceAddresses } from "../../kernel/ip_address.ts";
 import { saveSets, setSizes } from "../../kernel/ipset.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
+import { isLockBusy } from "../../kernel/iptables_lock.ts";
 import type { Ipvsadm } from "../../kernel/ipvsadm.ts";
 import type { Cidr } from "../../model/ip.ts";
 import type { Damage } from "../backend.ts";
@@ -97,7 +98,7 @@ export class IpvsLook {
     } catch (error) {
       if (!(error instanceof ExecError) || error.isMissing()) throw error;
       // A lock that somebody holds says nothing about our rules.
-      return error.isLockHeld() ? [] : ["chains"];
+      return isLockBusy(error) ? [] : ["chains"];
     }
   }
 
