@@ -56,6 +56,8 @@ export class FakeNft implements Exec {
   fail: (argv: readonly string[], stdin: string) => ExecResult | undefined = () => undefined;
   /** Kernels before 5.10 take comments of tables and forget them. */
   forgetsTableComments = false;
+  /** What this nft prints instead of a table's list. */
+  print: (listed: string) => string = (listed) => listed;
   /** Called after each transaction that was committed. */
   onCommit: () => void = () => {};
   #tables: Tables = new Map();
@@ -101,7 +103,7 @@ export class FakeNft implements Exec {
     const table = this.listed(`${family} ${name}`);
     return table === ""
       ? { code: 1, stdout: "", stderr: `Error: ${NOT_FOUND}\n${args.slice(1).join(" ")}\n` }
-      : { code: 0, stdout: table, stderr: "" };
+      : { code: 0, stdout: this.print(table), stderr: "" };
   }
 
   #transaction(text: string, dry: boolean): ExecResult {

@@ -10,7 +10,7 @@ import type { Exec } from "../../lib/kernel/exec.ts";
 import { Nft } from "../../lib/kernel/nft.ts";
 import type { ApiObject, NamespacedName } from "../../lib/model/objects.ts";
 import { testService, testSlice, testSliceEndpoint } from "../../lib/model/test_objects.ts";
-import { silentLogger } from "../../lib/observe/log.ts";
+import { type Logger, silentLogger } from "../../lib/observe/log.ts";
 import { FakeNft } from "./fake_nft.ts";
 import { exampleState } from "./golden.ts";
 import { exampleNftablesOptions } from "./golden_nftables.ts";
@@ -54,13 +54,14 @@ export function nftablesProxier(
   exec: Exec,
   clock: { readonly nowMs: number } = { nowMs: 0 },
   elementsPerTransaction?: number,
+  logger: Logger = silentLogger,
 ): NftablesProxier {
   return new NftablesProxier({
     family: "IPv4",
     nft: new Nft(exec),
     settings: SETTINGS,
     interfaceIps: () => nodePortIps,
-    logger: silentLogger,
+    logger,
     nowMs: () => clock.nowMs,
     ...elementsPerTransaction === undefined ? {} : { elementsPerTransaction },
   });

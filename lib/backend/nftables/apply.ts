@@ -6,21 +6,21 @@
  */
 import { ExecError } from "../../errors.ts";
 import { type Nft, nftFamily } from "../../kernel/nft.ts";
-import { describeNftFailure, nftComplaints, nftFailureKind } from "../../kernel/nft_failure.ts";
+import { describeNftFailure, nftFailureKind } from "../../kernel/nft_failure.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import { sameTexts } from "../../model/service_port.ts";
 import type { ProxyState } from "../../model/state.ts";
 import type { Logger } from "../../observe/log.ts";
-import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import type { ApplyReport, Damage, FamilyProxier, SyncRequest } from "../backend.ts";
 import { SyncPhases } from "../sync_phases.ts";
 import type { Refused } from "../isolate.ts";
+import { TableLook } from "./apply_check.ts";
 import { carryClients } from "./apply_clients.ts";
 import { isOtherLayout, moveAside, READ_COMMANDS, readTables } from "./apply_layout.ts";
 import { Quarantine } from "../quarantine.ts";
 import { StaleChains } from "./apply_stale_chains.ts";
 import { type Progress, Writer } from "./apply_writer.ts";
-import { CanarySampler, canaryText, DeepChecks } from "./canary.ts";
 import { FAMILY_WORDS, LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "./chains.ts";
 import type { CommittedService, CommittedTable } from "./committed.ts";
 import { diffNftables, isEmpty } from "./diff.ts";
@@ -61,8 +61,7 @@ export class NftablesProxier implements FamilyProxier {
   readonly #address: TableAddress;
   readonly #quarantine: Quarantine;
   readonly #staleChains: StaleChains;
-  readonly #canary = new CanarySampler();
-  readonly #deepChecks = new DeepChecks();
+  readonly #look: TableLook;
   #settings: NftablesSettings;
   #serviceCidrs: readonly string[] = [];
   #state: ProxyState | null = null;
@@ -86,6 +85,7 @@ export class NftablesProxier implements FamilyProxier {
     this.#address = addressOf(family, TABLE_NAME);
     this.#phases = new SyncPhases("nftables", family, describeFailure);
     this.#quarantine = new Quarantine(nowMs);
+    this.#look = new TableLook({ nft, family, logger, nowMs });
     this.#staleChains = new StaleChains({ nft, address: this.#address, family, logger, nowMs });
   }
 
@@ -133,7 +133,7 @@ export class NftablesProxier implements FamilyProxier {
     this.#phases.restart();
     const isFull = changed === "all" || committed === undefined;
     const reached = isFull ? await this.#syncAll(state) : await this.#syncChanged(state, changed, committed);
-    this.#canary.written(isFull ? "all" : changed, reached);
+    this.#look.written(isFull ? "all" : changed, reached);
     const failedDeletions = this.#failedDeletions +
       await this.#phases.run("apply", () => this.#staleChains.deleteDue());
     this.#failedDeletions = 0;
@@ -152,35 +152,17 @@ export class NftablesProxier implements FamilyProxier {
     };
   }
 
-  /**
-   * One dry run, which the kernel refuses if something of what it tries is not there: see canary.ts. Says that all is well
-   * while nothing is committed: then a full sync is on its way.
-   */
-  async checkCanary(): Promise<boolean> {
+  /** Says that all is well while nothing is committed: then a full sync is on its way. */
+  async checkCanary(): Promise<false | Damage> {
     const committed = this.#committed;
     if (committed === undefined) return false;
-    const { nft, logger, nowMs } = this.#options;
     const syncs = this.#syncs;
-    const startMs = nowMs();
-    const deep = this.#deepChecks.isDue(startMs);
-    try {
-      await nft.check(canaryText(this.#address.table, this.#canary.next(committed), deep));
-      // Without it they would stay until the next change, which may be days.
-      if (this.#syncs === syncs) await this.#deleteStaleChains();
-      return false;
-    } catch (error) {
-      // Only what nft says of a line says something of our rules.
-      if (!(error instanceof ExecError) || nftFailureKind(error) !== "rejected" || !complains(error)) {
-        throw error;
-      }
-      // What a sync changed meanwhile is no damage.
-      if (this.#syncs !== syncs) return false;
-      const problem = describeNftFailure(error);
-      logger.info("Rules are not as they were committed", { family: this.family, problem }, 2);
-      return true;
-    } finally {
-      if (deep) this.#deepChecks.done(startMs, nowMs());
-    }
+    const damage = await this.#look.look(committed);
+    // What a sync changed meanwhile is no damage.
+    if (this.#syncs !== syncs) return false;
+    // Without it they would stay until the next change, which may be days.
+    if (damage === false) await this.#deleteStaleChains();
+    return damage;
   }
 
   async #deleteStaleChains(): Promise<void> {
@@ -333,10 +315,6 @@ export class NftablesProxier implements FamilyProxier {
 /** What no program failed in is no failure of the sync. */
 function describeFailure(error: unknown): string | null {
   return error instanceof ExecError ? describeNftFailure(error) : null;
-}
-
-function complains({ stderr }: ExecError): boolean {
-  return nftComplaints(stderr).length > 0;
 }
 
 function newProgress(): Progress {

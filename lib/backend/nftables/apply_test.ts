@@ -5,14 +5,17 @@ import {
   B,
   endState,
   freshState,
+  nftablesProxier,
   nftablesRig as rig,
   service,
   SETTINGS,
   STICKY,
+  syncRequest,
   TABLE,
 } from "../../../tests/support/nftables_rig.ts";
 import { ExecError, SyncError } from "../../errors.ts";
 import { testPort } from "../../model/test_objects.ts";
+import { silentLogger } from "../../observe/log.ts";
 import { parseTable } from "./parse.ts";
 
 const NONE = { permissions: "none" } as const;
@@ -77,22 +80,26 @@ Deno.test(
   },
 );
 
-Deno.test("no sync of a change and no check lists anything, whatever the changes are", NONE, async () => {
-  const { fake, proxier, sync, clock } = rig();
-  await sync([]);
-  fake.runs.length = 0;
-  const states = [[...A], [...A, ...STICKY], [...STICKY, ...B], [...service("s1", []), ...B], []];
-  for (const objects of states) {
-    clock.nowMs += 5_000;
-    await sync(objects, ["s1", "s2", "s3"]);
-    assertEquals(await proxier.checkCanary(), false);
-  }
-  assert(fake.runs.length >= 9, `${fake.runs.length}`);
-  assertEquals(fake.lists, []);
-  // Chains that Services share stay until then.
-  await sync([]);
-  assertEquals(endState(fake), await freshState([]));
-});
+Deno.test(
+  "no sync of a change lists anything, whatever the changes are, and no check minds them",
+  NONE,
+  async () => {
+    const { fake, proxier, sync, clock } = rig();
+    await sync([]);
+    fake.runs.length = 0;
+    const states = [[...A], [...A, ...STICKY], [...STICKY, ...B], [...service("s1", []), ...B], []];
+    for (const objects of states) {
+      clock.nowMs += 5_000;
+      await sync(objects, ["s1", "s2", "s3"]);
+      assertEquals(await proxier.checkCanary(), false);
+    }
+    assert(fake.runs.length >= 9, `${fake.runs.length}`);
+    assertEquals(fake.lists, states.map(() => "nft -a list table ip kproxy"), "one of each check");
+    // Chains that Services share stay until then.
+    await sync([]);
+    assertEquals(endState(fake), await freshState([]));
+  },
+);
 
 Deno.test(
   "a new start finds everything in place and writes nothing; a foreign or stale thing goes",
@@ -259,8 +266,12 @@ Deno.test("stale chains go with the next check, if no sync comes; none under a s
   assertEquals(endState(fake), await freshState([...A, ...B, ...STICKY]));
 });
 
-Deno.test("the canary sees what others take away, and nothing where nothing is missing", NONE, async (t) => {
-  const external = service(
+/** Everything that Services can have. */
+const OBJECTS = [
+  ...A,
+  ...B,
+  ...STICKY,
+  ...service(
     "s4",
     ["10.244.1.8"],
     {
@@ -270,42 +281,154 @@ Deno.test("the canary sees what others take away, and nothing where nothing is m
       externalTrafficPolicy: "Local",
       ports: [testPort({ nodePort: 30080 })],
     },
-  );
-  const objects = [...A, ...B, ...STICKY, ...external, ...service("s5", [])];
-  const damages = [
-    "delete table ip kproxy",
-    "flush map ip kproxy service-ips",
-    "flush map ip kproxy endpoints-tcp",
-    "flush map ip kproxy firewall-ips",
-    "flush map ip kproxy no-endpoint-services",
-    "flush map ip kproxy service-nodeports",
-    "flush set ip kproxy cluster-ips",
-    "flush set ip kproxy nodeport-ips",
-    "flush chain ip kproxy services",
-    "flush chain ip kproxy masquerading",
-    "flush chain ip kproxy nat-prerouting",
-    "flush chain ip kproxy tcp-2",
-    "delete element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 }",
-    "delete element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 }\n" +
-    "add element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 : 10.9.9.9 . 1 }",
-  ];
-  for (const damage of damages) {
-    await t.step(damage, async () => {
+  ),
+  ...service("s5", []),
+];
+
+/** What others may take away or change. */
+const TAKEN = [
+  "delete table ip kproxy",
+  "flush map ip kproxy service-ips",
+  "flush map ip kproxy endpoints-tcp",
+  "flush map ip kproxy firewall-ips",
+  "flush map ip kproxy no-endpoint-services",
+  "flush map ip kproxy service-nodeports",
+  "flush set ip kproxy cluster-ips",
+  "flush set ip kproxy nodeport-ips",
+  "flush chain ip kproxy services",
+  "flush chain ip kproxy masquerading",
+  "flush chain ip kproxy nat-prerouting",
+  "flush chain ip kproxy tcp-2",
+  "delete element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 }",
+  "delete element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 }\n" +
+  "add element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 : 10.9.9.9 . 1 }",
+];
+
+/** The name of the first chain of a Service that begins so. */
+function chainOf(fake: FakeNft, prefix: string): string {
+  const names = [...parseTable(fake.listed(TABLE)).chains.keys()];
+  const found = names.find((name) => name.startsWith(prefix) && name.includes("/"));
+  assert(found !== undefined, `no ${prefix}`);
+  return found;
+}
+
+/** What others may do beside that; of what is in more than one rule only one. */
+const CHANGED: readonly ((fake: FakeNft) => string)[] = [
+  () => "add rule ip kproxy services drop",
+  () => "add rule ip kproxy nat-prerouting return",
+  (fake) => `add rule ip kproxy ${chainOf(fake, "endpoint-")} accept`,
+  (fake) => withoutRule(fake, chainOf(fake, "firewall-"), 0),
+  (fake) => withoutRule(fake, chainOf(fake, "service-"), 1),
+  (fake) => withoutRule(fake, "masquerading", 0),
+  () => "add element ip kproxy service-ips { 10.96.9.9 . tcp . 1 : drop }",
+  () => "add element ip kproxy cluster-ips { 10.96.9.9 }",
+  () => "delete element ip kproxy no-endpoint-services { 10.96.1.5 . tcp . 80 }",
+];
+
+/** Text that takes one rule out of a chain. */
+function withoutRule(fake: FakeNft, chain: string, index: number): string {
+  const rules = parseTable(fake.listed(TABLE)).chains.get(chain)!;
+  assert(rules[index] !== undefined, `${chain} has ${rules.length} rules`);
+  return [
+    `flush chain ip kproxy ${chain}`,
+    ...rules.toSpliced(index, 1).map(({ text }) => `add rule ip kproxy ${chain} ${text}`),
+  ].join("\n");
+}
+
+Deno.test(
+  "the next check sees what others took away, changed or added, and nothing else",
+  NONE,
+  async (t) => {
+    for (const damage of [...TAKEN.map((text) => () => text), ...CHANGED]) {
       const { fake, proxier, sync } = rig();
-      await sync(objects);
-      const wanted = endState(fake);
-      for (let i = 0; i < 4; i++) assertEquals(await proxier.checkCanary(), false);
-      await fake.others(damage + "\n");
-      // What one check does not look at, the next one does.
-      const seen = [await proxier.checkCanary(), await proxier.checkCanary()];
-      assert(seen.includes(true), "not seen");
-      assertEquals(fake.lists.length, 1, "the one of the first sync");
-      await sync(objects);
-      assertEquals(endState(fake), wanted);
-      assertEquals(await proxier.checkCanary(), false);
-    });
+      await sync(OBJECTS);
+      const text = damage(fake);
+      await t.step(text, async () => {
+        const wanted = endState(fake);
+        for (let i = 0; i < 2; i++) assertEquals(await proxier.checkCanary(), false);
+        await fake.others(text + "\n");
+        const found = await proxier.checkCanary();
+        assert(found !== false && found.found.length > 0, "not seen");
+        await sync(OBJECTS);
+        assertEquals(endState(fake), wanted);
+        assertEquals(await proxier.checkCanary(), false);
+      });
+    }
+  },
+);
+
+/** Listing takes three seconds of the clock. */
+function slowLists({ fake, clock }: ReturnType<typeof rig>): void {
+  fake.fail = (argv) => {
+    if (argv.includes("list")) clock.nowMs += 3_000;
+    return undefined;
+  };
+}
+
+Deno.test(
+  "where a list takes long, checks between see what is taken away, too, and list nothing",
+  NONE,
+  async (t) => {
+    for (const damage of TAKEN) {
+      await t.step(damage, async () => {
+        const one = rig();
+        const { fake, proxier, sync } = one;
+        await sync(OBJECTS);
+        slowLists(one);
+        for (let i = 0; i < 4; i++) assertEquals(await proxier.checkCanary(), false);
+        await fake.others(damage + "\n");
+        // What one check does not look at, the next one does.
+        const seen = [await proxier.checkCanary(), await proxier.checkCanary()];
+        assert(seen.some((found) => found !== false), "not seen");
+        await sync(OBJECTS);
+        assertEquals(await proxier.checkCanary(), false);
+      });
+    }
+  },
+);
+
+Deno.test("where a list takes long it takes 2 % of the time, and then sees everything", NONE, async () => {
+  const one = rig();
+  const { fake, proxier, sync, clock } = one;
+  await sync(OBJECTS);
+  slowLists(one);
+  fake.runs.length = 0;
+  const said: boolean[] = [];
+  for (let checks = 0; checks < 20; checks++) {
+    said.push(await proxier.checkCanary() !== false);
+    clock.nowMs += 30_000;
+    if (checks === 2) await fake.others("add rule ip kproxy services drop\n");
   }
+  // 3 s of 150 s, 30 s after each other; as long as there is damage, each one.
+  assertEquals([said.indexOf(true), said.slice(6).every(Boolean), said[5]], [5, true, true]);
+  assertEquals(fake.lists.length, 16);
 });
+
+Deno.test(
+  "rules that nft prints otherwise than they are written are told and taken for its way",
+  NONE,
+  async () => {
+    const warnings: string[] = [];
+    const fake = new FakeNft();
+    const proxier = nftablesProxier(fake, { nowMs: 0 }, undefined, {
+      ...silentLogger,
+      warn: (message) => void warnings.push(message),
+    });
+    const other = (text: string): string => text.replaceAll("masquerade", "masquerade fully-random");
+    fake.print = other;
+    await proxier.sync(syncRequest(OBJECTS));
+    const first = await proxier.checkCanary();
+    assert(first !== false && first.found.includes("masquerading"), JSON.stringify(first));
+    await proxier.sync(syncRequest(OBJECTS));
+    assertEquals([await proxier.checkCanary(), await proxier.checkCanary()], [false, false]);
+    assertEquals(warnings, ["nft prints rules otherwise than they were written, taken for its way"]);
+    // What is changed there is still seen.
+    await fake.others("add rule ip kproxy masquerading accept\n");
+    const damage = await proxier.checkCanary();
+    assert(damage !== false);
+    assertEquals(damage.found, ["masquerading"]);
+  },
+);
 
 Deno.test("a check that a sync overtakes says nothing, one that cannot be made fails", NONE, async () => {
   const { fake, proxier, sync } = rig();
@@ -336,17 +459,18 @@ Deno.test("where nft takes long to read the rules of others, it is asked to do s
   const { fake, proxier, sync, clock } = rig();
   await sync(A);
   fake.runs.length = 0;
-  fake.fail = (_, stdin) => {
-    clock.nowMs += stdin.includes(" index ") ? 10_000 : 10;
+  fake.fail = (argv, stdin) => {
+    clock.nowMs += argv.includes("list") ? 1e9 : stdin.includes(" index ") ? 10_000 : 10;
     return undefined;
   };
-  for (let checks = 0; checks < 20; checks++) {
+  // The first one lists the table, once in a long time.
+  for (let checks = 0; checks < 21; checks++) {
     assertEquals(await proxier.checkCanary(), false);
     clock.nowMs += 30_000;
   }
-  const deep = fake.runs.map(({ stdin }) => stdin.includes(" index "));
+  const deep = fake.runs.slice(1).map(({ stdin }) => stdin.includes(" index "));
   assertEquals([deep[0], deep[1], deep.filter(Boolean).length], [true, false, 3]);
   // The others still see what is gone.
   await fake.others("flush map ip kproxy service-ips\n");
-  assertEquals(await proxier.checkCanary(), true);
+  assert(await proxier.checkCanary() !== false);
 });

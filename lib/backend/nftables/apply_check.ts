@@ -1,0 +1,132 @@
+/**
+ * Looks at the table in the kernel: at all of it as often as that is cheap, and between at a part that costs the same at any size.
+ *
+ * @module
+ */
+import { ExecError } from "../../errors.ts";
+import { type Nft, nftFamily } from "../../kernel/nft.ts";
+import { describeNftFailure, nftComplaints, nftFailureKind } from "../../kernel/nft_failure.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import type { Changed } from "../../model/state.ts";
+import type { Logger } from "../../observe/log.ts";
+import type { Damage } from "../backend.ts";
+import { CanarySampler, canaryText, DeepChecks } from "./canary.ts";
+import { FAMILY_WORDS, TABLE_NAME } from "./chains.ts";
+import type { CommittedTable } from "./committed.ts";
+import { findDamage, type FoundDamage } from "./observe_damage.ts";
+import { parseTable } from "./parse.ts";
+
+/** What a look at everything may take at any time, in milliseconds: 2 % of the default sync period. */
+const CHEAP_MS = 600;
+/** One that takes longer may take this part of the time. */
+const WHOLE_SHARE = 0.02;
+/** How many damaged things a log line names. */
+const NAMED = 5;
+
+/** What a {@linkcode TableLook} needs. */
+export interface TableLookOptions {
+  readonly nft: Nft;
+  readonly family: IpFamily;
+  readonly logger: Logger;
+  /** Milliseconds, monotonic. */
+  readonly nowMs: () => number;
+}
+
+/** Looks at one family's table. */
+export class TableLook {
+  readonly #options: TableLookOptions;
+  readonly #sampler = new CanarySampler();
+  readonly #deepChecks = new DeepChecks();
+  #wholeDueMs = Number.NEGATIVE_INFINITY;
+  /** Chains with other rules than they should have, as they were printed by the last look: before the repair. */
+  #before: ReadonlyMap<string, number> = new Map();
+  /** Chains that this nft prints otherwise than they are written; how. */
+  readonly #ways = new Map<string, number>();
+  /** Everything was compared and written again since the last look at all. */
+  #isWritten = false;
+
+  constructor(options: TableLookOptions) {
+    this.#options = options;
+  }
+
+  /** These Services were written. */
+  written(services: Changed, committed: CommittedTable): void {
+    this.#sampler.written(services, committed);
+    if (services === "all") this.#isWritten = true;
+  }
+
+  /**
+   * What is not as it was committed; false if all is, as far as was looked.
+   *
+   * @throws {ExecError} if nft fails
+   */
+  async look(committed: CommittedTable): Promise<false | Damage> {
+    const { nowMs } = this.#options;
+    const startMs = nowMs();
+    if (startMs < this.#wholeDueMs) return await this.#lookAtPart(committed);
+    const damage = await this.#lookAtAll(committed);
+    const endMs = nowMs();
+    const tookMs = endMs - startMs;
+    // After damage the next look, which tells whether the repair helped, is at everything, too.
+    this.#wholeDueMs = tookMs <= CHEAP_MS || damage !== false ? endMs : endMs + tookMs / WHOLE_SHARE;
+    return damage;
+  }
+
+  async #lookAtAll(committed: CommittedTable): Promise<false | Damage> {
+    const { nft, family } = this.#options;
+    const text = await nft.listTable(nftFamily(family), TABLE_NAME);
+    if (text === null) return { services: "all", found: [`table ${TABLE_NAME}`] };
+    const { chains, others } = this.#withoutWays(findDamage(parseTable(text), committed));
+    const found = [...chains.keys(), ...others];
+    if (found.length === 0) return false;
+    const rest = found.length - NAMED;
+    return { services: "all", found: [...found.slice(0, NAMED), ...rest > 0 ? [`and ${rest} more`] : []] };
+  }
+
+  /**
+   * Without chains that are printed, right after they were written again, just as before: others would have to do the same to them in
+   * the same moment.
+   */
+  #withoutWays({ chains, others }: FoundDamage): FoundDamage {
+    const damaged = new Map<string, number>();
+    const news: string[] = [];
+    for (const [name, print] of chains) {
+      if (this.#ways.get(name) === print) continue;
+      if (this.#isWritten && this.#before.get(name) === print) {
+        this.#ways.set(name, print);
+        news.push(name);
+      } else damaged.set(name, print);
+    }
+    this.#before = damaged;
+    this.#isWritten = false;
+    if (news.length > 0) {
+      this.#options.logger.warn("nft prints rules otherwise than they were written, taken for its way", {
+        family: this.#options.family,
+        chains: news.slice(0, NAMED),
+      });
+    }
+    return { chains: damaged, others };
+  }
+
+  /** One dry run, which the kernel refuses if something of what it tries is not there: see canary.ts. */
+  async #lookAtPart(committed: CommittedTable): Promise<false | Damage> {
+    const { nft, family, nowMs } = this.#options;
+    const { ip } = FAMILY_WORDS[family];
+    const startMs = nowMs();
+    const deep = this.#deepChecks.isDue(startMs);
+    try {
+      await nft.check(canaryText(`${ip} ${TABLE_NAME}`, this.#sampler.next(committed), deep));
+      return false;
+    } catch (error) {
+      // Only what nft says of a line says something of our rules.
+      const says = error instanceof ExecError && nftFailureKind(error) === "rejected" &&
+        nftComplaints(error.stderr).length > 0;
+      if (!says) throw error;
+      // The next look, which tells whether the repair helped, is at everything.
+      this.#wholeDueMs = Number.NEGATIVE_INFINITY;
+      return { services: "all", found: [describeNftFailure(error)] };
+    } finally {
+      if (deep) this.#deepChecks.done(startMs, nowMs());
+    }
+  }
+}
