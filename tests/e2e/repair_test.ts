@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { service, slice } from "../flows/objects.ts";
 import { LAB_MODES, NFTABLES, nftTables } from "../support/lab_mode.ts";
 import { saveAll, saveTable } from "../support/lab_rules.ts";
@@ -202,7 +202,14 @@ if (LAB_MODES.includes(NFTABLES)) {
       const rules = () => web.rules();
       const wanted = await rules();
       assertEquals(await theirs(), before);
-      const damages: readonly [name: string, text: string][] = [
+      /** What becomes of the second rule of a chain. */
+      const second = (chain: string, verb: string, rest = "") => async () => {
+        const listed = await netns.run(["nft", "-a", "list", "chain", "ip", "kproxy", chain]);
+        const handles = [...listed.matchAll(/^\t\t.* # handle (\d+)$/gm)].map(([, handle]) => handle);
+        assert(handles.length > 1, listed);
+        await nft(`${verb} rule ip kproxy ${chain} handle ${handles[1]} ${rest}`);
+      };
+      const texts: readonly [name: string, text: string][] = [
         ["the table is gone", "delete table ip kproxy"],
         ["the table of IPv6 is gone", "delete table ip6 kproxy"],
         ["a hooked chain is empty", "flush chain ip kproxy nat-prerouting"],
@@ -213,8 +220,23 @@ if (LAB_MODES.includes(NFTABLES)) {
           `delete element ip kproxy endpoints-tcp { ${WEB_CLUSTER_IP} . ${WEB_PORT} . 0 }`,
         ],
         ["a set is empty", "flush set ip kproxy cluster-ips"],
+        ["a rule more in the chain that leads to all Services", "insert rule ip kproxy services return"],
+        ["a rule more in a hooked chain", "insert rule ip6 kproxy nat-prerouting return"],
+        ["an element more in a map", "add element ip kproxy service-ips { 10.96.9.9 . tcp . 1 : drop }"],
+        [
+          "an endpoint, with another in its place",
+          [
+            `delete element ip kproxy endpoints-tcp { ${WEB_CLUSTER_IP} . ${WEB_PORT} . 0 }`,
+            `add element ip kproxy endpoints-tcp { ${WEB_CLUSTER_IP} . ${WEB_PORT} . 0 : 10.9.9.9 . 1 }`,
+          ].join("\n"),
+        ],
       ];
-      await repairsDamages(t, web, kproxy, damages.map(([name, text]) => [name, () => nft(text)]));
+      const damages: readonly Damage[] = [
+        ...texts.map(([name, text]): Damage => [name, () => nft(text)]),
+        ["one rule of several", second("masquerading", "delete")],
+        ["a rule, with another in its place", second("masquerading", "replace", "return")],
+      ];
+      await repairsDamages(t, web, kproxy, damages);
       await kproxy.stop();
       await t.step("a start also takes away what others added", async () => {
         await nft(
