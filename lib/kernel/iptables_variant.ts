@@ -41,14 +41,24 @@ export function iptablesPrograms(family: IpFamily, variant?: IptablesVariant): I
   return { command, save: `${command}-save`, restore: `${command}-restore` };
 }
 
+/** What is known before, or left to others. */
+export interface VariantOptions {
+  /** False: whether the system's default works is tried by whoever asks. Default true. */
+  readonly triesDefault?: boolean;
+  /** The one that must work, if it does in one of the variants. Default IPv4. */
+  readonly primaryFamily?: IpFamily;
+}
+
 /**
  * The variant whose tables hold kubelet's hint chain; else the one that holds a service proxy's chains; else the system's
  * default, unless only the other one works.
  *
- * @param triesDefault false: whether the system's default works is tried by whoever asks
  * @throws {UnsupportedError} if no variant works
  */
-export async function chooseIptablesVariant(exec: Exec, triesDefault = true): Promise<VariantChoice> {
+export async function chooseIptablesVariant(
+  exec: Exec,
+  options: VariantOptions = {},
+): Promise<VariantChoice> {
   for (const wanted of [KUBELET_HINTS, PROXY_CHAINS]) {
     for (const variant of VARIANTS) {
       for (const family of FAMILIES) {
@@ -58,7 +68,7 @@ export async function chooseIptablesVariant(exec: Exec, triesDefault = true): Pr
       }
     }
   }
-  return await defaultVariant(exec, triesDefault);
+  return await defaultVariant(exec, options);
 }
 
 /**
@@ -142,28 +152,39 @@ function chainNames(saved: string): ReadonlySet<string> {
   return new Set(Array.from(saved.matchAll(/^:(\S+)/gm), (match) => match[1] ?? ""));
 }
 
-async function defaultVariant(exec: Exec, triesDefault: boolean): Promise<VariantChoice> {
+async function defaultVariant(
+  exec: Exec,
+  { triesDefault = true, primaryFamily = "IPv4" }: VariantOptions,
+): Promise<VariantChoice> {
   const seen: string[] = [];
   let missing = 0;
   const preferred = await readVersion(exec, iptablesPrograms("IPv4").command);
   if (preferred !== null && !triesDefault) return defaultChoice(preferred);
   const order = preferred === null ? VARIANTS : VARIANTS.toSorted((a) => a === preferred.variant ? -1 : 1);
+  const families = FAMILIES.toSorted((a) => a === primaryFamily ? -1 : 1);
+  /** Works for the other family alone. */
+  let second: IptablesVariant | null = null;
   for (const variant of order) {
-    for (const family of FAMILIES) {
+    for (const family of families) {
       const found = await listProblem(exec, family, variant);
-      if (found === "missing") {
-        missing++;
-        continue;
-      }
-      if (found !== null) {
-        seen.push(found.problem);
-        continue;
-      }
-      if (variant === preferred?.variant) return defaultChoice(preferred);
-      return { variant, reason: `only ${variant} works here` };
+      if (found === null && family === primaryFamily) return choice(variant, preferred, seen);
+      if (found === null) second ??= variant;
+      else if (found === "missing") missing++;
+      else seen.push(found.problem);
     }
   }
+  if (second !== null) return choice(second, preferred, seen);
   throw unusable(seen, missing);
+}
+
+/** @param seen why others that come first do not work */
+function choice(
+  variant: IptablesVariant,
+  preferred: IptablesVersion | null,
+  [why]: readonly string[],
+): VariantChoice {
+  if (variant === preferred?.variant) return defaultChoice(preferred);
+  return { variant, reason: `only ${variant} works here${why === undefined ? "" : `: ${why}`}` };
 }
 
 function defaultChoice({ variant }: IptablesVersion): VariantChoice {

@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { UnsupportedError } from "../errors.ts";
 import { FakeIptables, type FakeIptablesOptions } from "../../tests/support/fake_iptables.ts";
 import type { Exec } from "./exec.ts";
@@ -78,16 +78,36 @@ Deno.test(
   },
 );
 
-Deno.test("variant: the other one where the default does not work", { permissions: "none" }, async () => {
+/** Programs of these names can tell their version and nothing else. */
+function without(programs: RegExp): Exec {
   const fake = new FakeIptables();
-  const exec: Exec = {
+  return {
     run: (argv) =>
-      /^ip6?tables(-nft)?(-save)?$/.test(argv[0] ?? "") && !argv.includes("--version")
+      programs.test(argv[0] ?? "") && !argv.includes("--version")
         ? Promise.resolve({ code: 1, stdout: "", stderr: "Failed to initialize nft: Protocol not supported" })
         : fake.run(argv),
   };
-  assertEquals((await chooseIptablesVariant(exec)).reason, "only legacy works here");
+}
+
+Deno.test("variant: the other one where the default does not work", { permissions: "none" }, async () => {
+  const exec = without(/^ip6?tables(-nft)?(-save)?$/);
+  const { variant, reason } = await chooseIptablesVariant(exec);
+  assertEquals(variant, "legacy");
+  assertMatch(reason, /^only legacy works here: .*Failed to initialize nft/);
 });
+
+Deno.test(
+  "variant: the one that works for the primary family, else for any",
+  { permissions: "none" },
+  async () => {
+    const withoutIpv4 = without(/^iptables(-nft)?(-save)?$/);
+    assertMatch((await chooseIptablesVariant(withoutIpv4)).reason, /^only legacy works here/);
+    const { reason } = await chooseIptablesVariant(withoutIpv4, { primaryFamily: "IPv6" });
+    assertEquals(reason, "nft is the system's default");
+    const withoutAny = without(/^iptables/);
+    assertEquals((await chooseIptablesVariant(withoutAny)).reason, "nft is the system's default");
+  },
+);
 
 Deno.test("variant: the default stays the default while another program holds its lock", {
   permissions: "none",

@@ -31,9 +31,9 @@ import { configuredIptables } from "./settings.ts";
 export async function prepareIptables(context: ModeContext): Promise<PreparedMode> {
   const { exec, config, log, sysctls } = context;
   const probing = new RememberingExec(exec);
-  const { variant, reason } = await chooseIptablesVariant(probing);
-  log.info("Using iptables", { variant, reason });
   const { primaryFamily } = nodeIps(null, config.bindAddress);
+  const { variant, reason } = await chooseIptablesVariant(probing, { primaryFamily });
+  log.info("Using iptables", { variant, reason });
   const refused: RefusedFamily[] = [];
   const onRefused = (family: RefusedFamily): void => {
     refused.push(family);

@@ -206,3 +206,22 @@ Deno.test("in mode NodeCIDR missing pod CIDRs are told only once the Node is kno
   prepared.reconfigure(testNode());
   assertEquals(told().length, 2, "once for each family");
 });
+
+Deno.test(
+  "where the default variant does not work in this kernel, the other one serves, and the log says why",
+  {
+    permissions: "none",
+  },
+  async () => {
+    const refuse = (program: string): ExecResult | undefined =>
+      /^ip6?tables(-nft)?(-save|-restore)?$/.test(program)
+        ? { code: 1, stdout: "", stderr: "iptables: Failed to initialize nft: Protocol not supported" }
+        : undefined;
+    const { iptables, lines, prepare } = machine({ refuse });
+    const mode = await prepare();
+    assertEquals(mode.proxiers.map(({ family }) => family), ["IPv4", "IPv6"]);
+    await syncAll(mode);
+    assertMatch(iptables.saved("IPv4", undefined, "legacy"), /:KUBE-SERVICES/);
+    assertMatch(JSON.stringify(lines), /only legacy works here: .*Failed to initialize nft/);
+  },
+);

@@ -94,7 +94,7 @@ async function requireRules({ exec, config, sysctls }: ModeContext): Promise<Nod
   const probing = new RememberingExec(exec);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const find = async (tries: boolean): Promise<NodeRules> => {
-    const choice = await chooseIptablesVariant(probing, tries);
+    const choice = await chooseIptablesVariant(probing, { triesDefault: tries, primaryFamily });
     const { variant } = choice;
     const refused: RefusedFamily[] = [];
     const onRefused = (family: RefusedFamily): void => void refused.push(family);
