@@ -37,7 +37,8 @@ export class HttpConnection implements PooledConnection {
   readonly #pool: ConnectionPool;
   readonly #answer: Answer;
   readonly #reader = new RequestReader();
-  readonly #closed = Promise.withResolvers<null>();
+  /** Ends the wait for an answer. */
+  #onClosed: () => void = () => {};
   #isClosed = false;
   #phase: ConnectionPhase = "waiting";
   #sinceMs: number;
@@ -73,7 +74,7 @@ export class HttpConnection implements PooledConnection {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#unsentBytes = 0;
-    this.#closed.resolve(null);
+    this.#onClosed();
     this.#socket.close();
   }
 
@@ -127,12 +128,18 @@ export class HttpConnection implements PooledConnection {
   }
 
   async #responseTo(request: ParsedRequest): Promise<Response> {
+    if (this.#isClosed) throw new Deno.errors.Interrupted("closed before the answer was made");
     this.#enter("answering", Number.POSITIVE_INFINITY);
     const asked = webRequest(request);
-    // A handler may never end; the connection does.
-    const response = await Promise.race([this.#answer(asked), this.#closed.promise]);
-    if (response === null) throw new Deno.errors.Interrupted("closed while the answer was made");
-    return response;
+    // A handler may never end; the connection does. One promise for all requests would keep every answer until then.
+    const { promise, resolve, reject } = Promise.withResolvers<Response>();
+    this.#onClosed = () => reject(new Deno.errors.Interrupted("closed while the answer was made"));
+    this.#answer(asked).then(resolve, reject);
+    try {
+      return await promise;
+    } finally {
+      this.#onClosed = () => {};
+    }
   }
 
   async #write(response: Response, form: Parameters<typeof writeAnswer>[1]): Promise<boolean> {

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
 import { type Handler, listen } from "./http_listener.ts";
@@ -147,6 +149,28 @@ async function pass(ms: number, clock: { nowMs: number }, closed: readonly strin
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
+
+Deno.test("an answer that was sent is forgotten, though its connection goes on", async () => {
+  setFlagsFromString("--expose-gc");
+  const collectGarbage: () => void = runInNewContext("gc");
+  const answers: WeakRef<Response>[] = [];
+  const answer: Handler = () => {
+    const response = new Response("here");
+    answers.push(new WeakRef(response));
+    return response;
+  };
+  await serving(answer, async (port) => {
+    using client = await Deno.connect({ hostname: "127.0.0.1", port });
+    const buffer = new Uint8Array(1000);
+    for (let request = 0; request < 20; request++) {
+      await client.write(encoder.encode(`GET / ${HOST}\r\n`));
+      await client.read(buffer);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    collectGarbage();
+    assert(answers.filter((kept) => kept.deref() !== undefined).length <= 2, "answers are kept");
+  });
+});
 
 Deno.test("who does not go on is closed: with a request, between two, and with an answer", async () => {
   const clock = { nowMs: 0 };
