@@ -74,6 +74,9 @@ const FLUSH_PATIENCE_MS = 5_000;
 
 // iptables-nft's word for `-S` of a chain that does not exist.
 const MISSING_FOR_NFT_REGEXP = /chain `[^']*' in table `[^']*' is incompatible, use 'nft' tool/;
+// What iptables-nft says, in the middle of its text, of a rule that it takes for one of its own and cannot read.
+const UNREADABLE_RULE_REGEXP = /Parsing nftables rule failed/;
+const READ_TABLES: readonly IptablesTable[] = ["filter", "nat", "mangle"];
 const WAIT_INTERVAL_NOTICE_REGEXP = /^Ignoring deprecated --wait-interval option\.\n/m;
 
 /** The iptables programs of one family and variant. Its commands run one after the other. */
@@ -202,12 +205,20 @@ export class Iptables {
    */
   async save(table?: IptablesTable): Promise<string> {
     const argv = [this.#programs.save, ...(table === undefined ? [] : ["-t", table])];
+    return wholeSave(argv, await this.#mutex.run(() => this.#exec.run(argv)));
+  }
+
+  /**
+   * As {@linkcode Iptables.save} for every table, but in the place of a table that holds what iptables has no words for stands what it
+   * says of most of them: "# Table `nat' is incompatible, use 'nft' tool.".
+   *
+   * @throws {ExecError} likewise
+   */
+  async saveReadable(): Promise<string> {
+    const argv = [this.#programs.save];
     const result = await this.#mutex.run(() => this.#exec.run(argv));
-    if (result.code !== 0) throw new ExecError(argv, result.code, withoutNotice(result.stderr));
-    if (!isWholeSave(result.stdout)) {
-      throw new ExecError(argv, result.code, "It did not print a whole ruleset");
-    }
-    return result.stdout;
+    const isBroken = result.code !== 0 && UNREADABLE_RULE_REGEXP.test(result.stderr);
+    return isBroken ? withUnreadable(result.stdout) : wholeSave(argv, result);
   }
 
   /**
@@ -335,6 +346,21 @@ export class Iptables {
       }
     });
   }
+}
+
+/** Of a save that broke off at a rule: the tables that came to their ends, and the word for the others. */
+function withUnreadable(text: string): string {
+  const end = text.lastIndexOf("\nCOMMIT\n");
+  const whole = end < 0 ? "" : text.slice(0, end + "\nCOMMIT\n".length);
+  const missing = READ_TABLES.filter((table) => !whole.includes(`*${table}\n`));
+  return whole + missing.map((table) => `# Table \`${table}' is incompatible, use 'nft' tool.\n`).join("");
+}
+
+/** @throws {ExecError} if it is not the text of tables that came to their ends */
+function wholeSave(argv: readonly string[], { code, stdout, stderr }: ExecResult): string {
+  if (code !== 0) throw new ExecError(argv, code, withoutNotice(stderr));
+  if (!isWholeSave(stdout)) throw new ExecError(argv, code, "It did not print a whole ruleset");
+  return stdout;
 }
 
 /** True for nothing at all, as where no table exists, and for tables to their ends; only comments follow the last one. */

@@ -15,6 +15,7 @@ import type { Refused } from "../isolate.ts";
 import { Quarantine } from "../quarantine.ts";
 import { describeProgramFailure, SyncPhases } from "../sync_phases.ts";
 import { describeRefusal, isRefusal, isRefusedAddition, refusedServices } from "./apply_refusals.ts";
+import { observeByName } from "./apply_by_name.ts";
 import { StaleChains } from "./apply_stale_chains.ts";
 import { writeOperations, type Written } from "./apply_writer.ts";
 import { CHECK_LIMITS, noteDamage, RuleLook } from "./apply_check.ts";
@@ -77,6 +78,8 @@ export class IptablesProxier implements FamilyProxier {
   #known: CommittedRules | undefined;
   readonly #quarantine: Quarantine;
   #mangleCanary = false;
+  /** What was told of tables that iptables cannot read. */
+  #toldUnreadable = "";
   readonly #rules: RuleLook;
   readonly #oneAtATime = new Mutex();
   readonly #staleChains: StaleChains;
@@ -138,9 +141,11 @@ export class IptablesProxier implements FamilyProxier {
   }
 
   async #syncAll(state: ProxyState): Promise<ApplyReport> {
-    const saved = await this.#phases.run("read", () => this.#iptables.save());
-    const observed = observeTables(saved);
-    let { plan, operations } = await this.#phases.run("plan", () => this.#planAll(state, observed, NONE));
+    const saved = await this.#phases.run("read", () => this.#iptables.saveReadable());
+    let { plan, operations, observed } = await this.#phases.run(
+      "plan",
+      () => this.#planAll(state, observeTables(saved), NONE),
+    );
     this.#staleChains.clear();
     let refused: readonly Refused<NamespacedName>[] = [];
     let written: WriteReport;
@@ -150,13 +155,17 @@ export class IptablesProxier implements FamilyProxier {
       if (!(error instanceof SyncError) || !isRefusal(error.cause)) throw error;
       refused = await this.#phases.run("apply", () => this.#findRefused(plan, observed));
       // Something of it may be in.
-      const now = observeTables(await this.#phases.run("read", () => this.#iptables.save()));
+      const now = observeTables(await this.#phases.run("read", () => this.#iptables.saveReadable()));
       const names = new Set(refused.map(({ item }) => item));
-      ({ plan, operations } = await this.#phases.run("plan", () => this.#planAll(state, now, names)));
+      ({ plan, operations, observed } = await this.#phases.run(
+        "plan",
+        () => this.#planAll(state, now, names),
+      ));
       written = await this.#write(plan, operations);
     }
     const hasCanary = hasMangleCanary(saved);
-    this.#mangleCanary = hasCanary || await this.#setMangleCanary();
+    // One that nobody can look for is no sign of anything.
+    this.#mangleCanary = hasCanary || !observed.unreadable.has("mangle") && await this.#setMangleCanary();
     const committed = CommittedRules.of(plan);
     for (const { item } of refused) {
       if (plan.services.has(item)) committed.keep(item, this.#known!.service(item)!);
@@ -174,16 +183,32 @@ export class IptablesProxier implements FamilyProxier {
   /** @param refused Services that stay as this process wrote them before, as far as that is still there */
   async #planAll(
     state: ProxyState,
-    observed: ObservedTables,
+    read: ObservedTables,
     refused: ReadonlySet<NamespacedName>,
-  ): Promise<{ readonly plan: IptablesPlan; readonly operations: Operations }> {
+  ): Promise<{ plan: IptablesPlan; operations: Operations; observed: ObservedTables }> {
     const wanted = await this.#plan(state, "all");
+    this.#tellUnreadable(read.unreadable);
+    const observed = read.unreadable.size === 0
+      ? read
+      : await observeByName(this.#iptables, wanted.base, read);
     const plan = refused.size === 0 ? wanted : withKept(wanted, refused, this.#known, observed);
     const staging = {
       staged: this.#iptables.variant === "nft",
       servicesPerStage: isLive(observed) ? SERVICES_PER_STAGE_LIVE : SERVICES_PER_STAGE,
     };
-    return { plan, operations: withCanaries(stageFullSync(plan, observed, staging)) };
+    return { plan, operations: withCanaries(stageFullSync(plan, observed, staging)), observed };
+  }
+
+  #tellUnreadable(unreadable: ReadonlySet<string>): void {
+    const tables = [...unreadable].join(" ");
+    if (tables === this.#toldUnreadable) return;
+    this.#toldUnreadable = tables;
+    if (tables === "") return;
+    this.#options.logger.warn(
+      "iptables cannot read a table: somebody added rules to it with nft that iptables has no words for. Our rules there are " +
+        "looked for by name, and chains of former Services stay. Put the other rules into a table of their own",
+      { family: this.family, tables },
+    );
   }
 
   async #findRefused(

@@ -9,11 +9,20 @@ import { isLockBusy } from "../../kernel/iptables_lock.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import type { Damage } from "../backend.ts";
+import { type LookByName, lookByName } from "./apply_by_name.ts";
 import type { CommittedRules } from "./committed.ts";
 import { dispatchChainKey } from "./diff_dispatch.ts";
 import { sentinels } from "./observe_canary.ts";
-import { type CheckLimits, CheckTurns, findDamage, type FoundDamage, listingText } from "./observe_damage.ts";
+import {
+  type CheckLimits,
+  CheckTurns,
+  findDamage,
+  type FoundDamage,
+  listingText,
+  type Look,
+} from "./observe_damage.ts";
 import { type PrintedRules, type PrintedTable, readPrinted } from "./observe_printed.ts";
+import { unreadableTables } from "./stages_observe.ts";
 
 /**
  * About 1 % of a CPU at the default sync period of 30 s. The legacy variant reads the whole table whatever it is asked for, so there
@@ -23,6 +32,9 @@ export const CHECK_LIMITS: Readonly<Record<IptablesVariant, CheckLimits>> = {
   nft: { wholeChains: 12_000, listedChains: 4_000 },
   legacy: { wholeChains: 40_000, listedChains: 0 },
 };
+
+/** Of a look that cannot tell what is missing. */
+const EVERYTHING: FoundDamage = { base: ["jumps or chains"], dispatch: [], services: new Map() };
 
 /** How many chains a log line names. */
 const NAMED_CHAINS = 5;
@@ -55,12 +67,26 @@ export class RuleLook {
       ? await this.#list(listingText(wanted, turn, committed, tables), tables)
       : "incomplete";
     if (listed === null) return null;
+    const all = { ask: turn.ask, services: new Set(committed.serviceNames) };
     const look = listed === "incomplete"
-      ? { printed: readPrinted(await this.#iptables.save()), services: new Set(committed.serviceNames) }
-      : { printed: listed, services: turn.services };
-    const damage = findDamage({ ...look, wanted, tables }, committed);
+      ? await this.#readAll({ wanted, turn: all, tables }, committed)
+      : { printed: listed, services: turn.services, wanted, tables };
+    if (look === null) return EVERYTHING;
+    const damage = findDamage(look, committed);
     this.#again = [...damage.services.keys()];
     return damage;
+  }
+
+  /** Null: something shared is missing, and more cannot be told. */
+  async #readAll(look: Omit<LookByName, "unreadable">, committed: CommittedRules): Promise<Look | null> {
+    const { services } = look.turn;
+    const saved = await this.#iptables.saveReadable();
+    const unreadable = unreadableTables(saved);
+    if (!look.tables.some((table) => unreadable.has(table))) {
+      return { printed: readPrinted(saved), services, wanted: look.wanted, tables: look.tables };
+    }
+    const found = await lookByName(this.#iptables, { ...look, unreadable }, committed);
+    return found && { ...found, services };
   }
 
   /** What was asked for; `incomplete` if one of the chains is not there; null if somebody holds a lock. */

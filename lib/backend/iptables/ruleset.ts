@@ -107,4 +107,6 @@ export interface ObservedTables {
   readonly chains: PerTable<ReadonlySet<string>>;
   /** Built-in chain → its rules in kernel order, as saved, without the leading `-A CHAIN `. */
   readonly builtinRules: PerTable<ReadonlyMap<string, readonly string[]>>;
+  /** Those of all tables that iptables could not read: somebody added to them, with nft, what it has no words for. */
+  readonly unreadable: ReadonlySet<string>;
 }
