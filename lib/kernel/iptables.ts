@@ -16,9 +16,6 @@ import { describeRestoreFailure } from "./restore_failure.ts";
 /** The tables a proxy may touch. */
 export type IptablesTable = "filter" | "nat" | "mangle";
 
-/** Where a rule goes: the end of its chain, or its beginning. */
-export type RulePosition = "append" | "prepend";
-
 /** The names of one family's programs. */
 export interface IptablesPrograms {
   readonly command: string;
@@ -50,30 +47,10 @@ export interface RestoreOptions {
   readonly counters?: boolean;
 }
 
-/** What the flush monitor watches, and whom it tells. */
-export interface MonitorOptions {
-  /** Chain that nothing jumps to and that only a flush of the whole table removes. */
-  readonly canary: string;
-  /** Looked at in this order: the first one each period, the others once it is gone. */
-  readonly tables: readonly IptablesTable[];
-  readonly periodMs: number;
-  /** Called after a flush, once the other tables are gone too or were given up on. */
-  readonly onFlushed: () => void;
-  /** Hears what keeps the monitor from working; it goes on trying. */
-  readonly onProblem?: (message: string, error: unknown) => void;
-  /** Ends the monitor. */
-  readonly signal: AbortSignal;
-}
-
 const DEFAULT_LOCK_DEADLINE_MS = 30_000;
 const RETRY_BASE_MS = 100;
 const RETRY_MAX_MS = 2_000;
-const CHECK_TIMEOUT_MS = 300_000;
-const FLUSH_POLL_MS = 100;
-const FLUSH_PATIENCE_MS = 5_000;
 
-// iptables-nft's word for `-S` of a chain that does not exist.
-const MISSING_FOR_NFT_REGEXP = /chain `[^']*' in table `[^']*' is incompatible, use 'nft' tool/;
 // What iptables-nft says, in the middle of its text, of a rule that it takes for one of its own and cannot read.
 const UNREADABLE_RULE_REGEXP = /Parsing nftables rule failed/;
 const READ_TABLES: readonly IptablesTable[] = ["filter", "nat", "mangle"];
@@ -142,60 +119,12 @@ export class Iptables {
     return isAtLeast(this.version, "1.6.2");
   }
 
-  /** Makes the chain unless it is there. Resolves true if it was. */
-  async ensureChain(table: IptablesTable, chain: string): Promise<boolean> {
-    const args = ["-N", chain, "-t", table];
-    const result = await this.#command(args);
-    if (result.code === 1 && result.stderr.includes("Chain already exists")) return true;
-    this.#check(args, result);
-    return false;
-  }
-
   /** The chain's rules with their counters, one a line, as `-S -v` writes them. */
   async list(table: IptablesTable, chain: string): Promise<string> {
     const args = ["-S", chain, "-v", "-t", table];
     const result = await this.#command(args);
-    this.#check(args, result);
+    if (result.code !== 0) throw new ExecError(this.#argv(args), result.code, result.stderr);
     return result.stdout;
-  }
-
-  /** Removes all rules of the chain. */
-  async flushChain(table: IptablesTable, chain: string): Promise<void> {
-    await this.#commandOk(["-F", chain, "-t", table]);
-  }
-
-  /** Removes the chain, which must be empty and without a jump to it. */
-  async deleteChain(table: IptablesTable, chain: string): Promise<void> {
-    await this.#commandOk(["-X", chain, "-t", table]);
-  }
-
-  /** True if the chain is there. */
-  async chainExists(table: IptablesTable, chain: string): Promise<boolean> {
-    const args = ["-S", chain, "-t", table];
-    const result = await this.#command(args);
-    if (result.code === 0) return true;
-    const error = new ExecError(this.#argv(args), result.code, result.stderr);
-    if (error.isNotFound() || MISSING_FOR_NFT_REGEXP.test(result.stderr)) return false;
-    throw error;
-  }
-
-  /** Adds the rule unless the chain holds it, wherever in it. Resolves true if it did. */
-  async ensureRule(
-    position: RulePosition,
-    table: IptablesTable,
-    chain: string,
-    args: readonly string[],
-  ): Promise<boolean> {
-    if (await this.#hasRule(table, chain, args)) return true;
-    await this.#commandOk([position === "append" ? "-A" : "-I", chain, "-t", table, ...args]);
-    return false;
-  }
-
-  /** Removes the first rule that equals this one, if there is one. Resolves true if there was. */
-  async deleteRule(table: IptablesTable, chain: string, args: readonly string[]): Promise<boolean> {
-    if (!await this.#hasRule(table, chain, args)) return false;
-    await this.#commandOk(["-D", chain, "-t", table, ...args]);
-    return true;
   }
 
   /**
@@ -242,98 +171,16 @@ export class Iptables {
     return result.stdout;
   }
 
-  /**
-   * Keeps a canary chain in each table and calls `onFlushed` whenever something removed it. Resolves when
-   * `signal` is aborted, with the canaries removed.
-   */
-  async monitor(options: MonitorOptions): Promise<void> {
-    const { canary, tables, periodMs, signal } = options;
-    while (!signal.aborted) {
-      if (await this.#setCanaries(options)) await this.#watchCanaries(options);
-      else await this.#clock.sleep(periodMs, signal);
-    }
-    for (const table of tables) {
-      try {
-        await this.deleteChain(table, canary);
-      } catch (error) {
-        if (!(error instanceof ExecError)) throw error;
-        if (!error.isNotFound()) options.onProblem?.(`Cannot remove ${canary} from table ${table}`, error);
-      }
-    }
-  }
-
-  async #setCanaries({ canary, tables, onProblem }: MonitorOptions): Promise<boolean> {
-    for (const table of tables) {
-      try {
-        await this.ensureChain(table, canary);
-      } catch (error) {
-        if (!(error instanceof ExecError)) throw error;
-        onProblem?.(`Cannot set ${canary} in table ${table}`, error);
-        return false;
-      }
-    }
-    return true;
-  }
-
-  async #watchCanaries(options: MonitorOptions): Promise<void> {
-    const { canary, tables, periodMs, signal, onFlushed, onProblem } = options;
-    const [first, ...others] = tables;
-    if (first === undefined) throw new TypeError("Cannot monitor without a table");
-    while (!signal.aborted) {
-      await this.#clock.sleep(periodMs, signal);
-      if (signal.aborted || !await this.#isGone(first, canary)) continue;
-      // A flush takes the tables one after the other: rules written now might be flushed again.
-      const deadline = this.#clock.nowMs() + FLUSH_PATIENCE_MS;
-      let left = others;
-      while (!signal.aborted && left.length > 0 && this.#clock.nowMs() < deadline) {
-        const still: IptablesTable[] = [];
-        for (const table of left) if (!await this.#isGone(table, canary)) still.push(table);
-        left = still;
-        if (left.length > 0) await this.#clock.sleep(FLUSH_POLL_MS, signal);
-      }
-      if (left.length > 0) onProblem?.(`Inconsistent flush: ${first} lost ${canary}, not ${left}`, undefined);
-      if (!signal.aborted) onFlushed();
-      return;
-    }
-  }
-
-  /** True if the chain is missing for certain; a lock that is held says nothing. */
-  async #isGone(table: IptablesTable, chain: string): Promise<boolean> {
-    const { code } = await this.#command(["-S", chain, "-t", table]);
-    return code !== 0 && code !== 4;
-  }
-
-  async #hasRule(table: IptablesTable, chain: string, rule: readonly string[]): Promise<boolean> {
-    const args = ["-C", chain, "-t", table, ...rule];
-    const result = await this.#command(args, CHECK_TIMEOUT_MS);
-    if (result.code === 0) return true;
-    const error = new ExecError(this.#argv(args), result.code, result.stderr);
-    // Status 2 with "not found": the rule jumps to a chain that does not exist, so it cannot be there either.
-    if (result.code === 1 || error.isNotFound()) return false;
-    throw error;
-  }
-
   #argv(args: readonly string[]): string[] {
     return [this.#programs.command, ...this.#wait, ...args];
   }
 
-  #command(args: readonly string[], timeoutMs?: number): Promise<ExecResult> {
-    return this.#runPastLock(this.#argv(args), timeoutMs === undefined ? {} : { timeoutMs });
-  }
-
-  async #commandOk(args: readonly string[]): Promise<void> {
-    this.#check(args, await this.#command(args));
-  }
-
-  #check(args: readonly string[], result: ExecResult): void {
-    if (result.code !== 0) throw new ExecError(this.#argv(args), result.code, result.stderr);
+  #command(args: readonly string[]): Promise<ExecResult> {
+    return this.#runPastLock(this.#argv(args));
   }
 
   /** Runs a command, again and again with jittered pauses while its status says that the lock is held. */
-  #runPastLock(
-    argv: readonly string[],
-    options: { stdin?: Input; timeoutMs?: number },
-  ): Promise<ExecResult> {
+  #runPastLock(argv: readonly string[], options: { stdin?: Input } = {}): Promise<ExecResult> {
     return this.#mutex.run(async () => {
       const deadline = this.#clock.nowMs() + this.#lockDeadlineMs;
       for (let pauseMs = RETRY_BASE_MS;; pauseMs = Math.min(2 * pauseMs, RETRY_MAX_MS)) {

@@ -101,9 +101,9 @@ Deno.test("a held lock is waited for with jittered, growing pauses", { permissio
   const clock = new JumpingClock();
   const ipt = iptables(fake, { clock });
   fake.holdLock(4);
-  assertEquals(await ipt.ensureChain("nat", "KUBE-A"), false);
+  await ipt.restore("*nat\n:KUBE-A - [0:0]\nCOMMIT\n");
   assertEquals(clock.sleeps, [75, 150, 300, 600]);
-  assertEquals(await ipt.chainExists("nat", "KUBE-A"), true);
+  assertEquals(await ipt.list("nat", "KUBE-A"), "-N KUBE-A\n");
 });
 
 Deno.test("a lock that is never let go is told after the deadline", { permissions: "none" }, async () => {
@@ -124,7 +124,8 @@ Deno.test(
     const clock = new JumpingClock();
     const ipt = iptables(fake, { clock });
     await ipt.restore("*nat\n:KUBE-A - [0:0]\n-A POSTROUTING -j KUBE-A\nCOMMIT\n");
-    const error = await assertRejects(() => ipt.deleteChain("nat", "KUBE-A"), ExecError, "CHAIN_DEL failed");
+    const deletion = "*nat\n-X KUBE-A\nCOMMIT\n";
+    const error = await assertRejects(() => ipt.restore(deletion), ExecError, "CHAIN_DEL failed");
     assertEquals([error.code, clock.sleeps.length], [4, 0]);
   },
 );
@@ -133,7 +134,7 @@ Deno.test("the notice about the interval does not hide the failure", { permissio
   const stderr =
     "Ignoring deprecated --wait-interval option.\niptables: No chain/target/match by that name.\n";
   const ipt = iptables({ run: () => Promise.resolve({ code: 1, stdout: "", stderr }) });
-  const error = await assertRejects(() => ipt.flushChain("nat", "KUBE-A"), ExecError, "No chain/target");
+  const error = await assertRejects(() => ipt.list("nat", "KUBE-A"), ExecError, "No chain/target");
   assert(error.isNotFound());
 });
 
@@ -173,96 +174,14 @@ Deno.test("commands of one family run one after the other", { permissions: "none
   };
   const ipt = iptables(exec);
   const results = await Promise.allSettled([
-    ipt.flushChain("nat", "KUBE-A"),
-    ipt.flushChain("nat", "KUBE-B"),
+    ipt.list("nat", "KUBE-A"),
+    ipt.list("nat", "KUBE-B"),
     ipt.save(),
     ipt.restore("*nat\nCOMMIT\n"),
   ]);
   assertEquals(order, ["KUBE-A", "KUBE-B", "iptables-save", "iptables-restore"]);
   assertEquals(results.map(({ status }) => status), ["fulfilled", "rejected", "fulfilled", "fulfilled"]);
 });
-
-const CANARY = {
-  canary: "KUBE-PROXY-CANARY",
-  tables: ["mangle", "nat", "filter"],
-  periodMs: 30_000,
-} as const;
-
-function removeCanary(fake: FakeIptables, table: string): Promise<unknown> {
-  return fake.run(["iptables", "-X", CANARY.canary, "-t", table]);
-}
-
-Deno.test("the monitor tells a flush once all tables are gone, and sets its canaries anew", {
-  permissions: "none",
-}, async () => {
-  const fake = new FakeIptables();
-  const clock = new JumpingClock();
-  const ended = new AbortController();
-  const flushes: number[] = [];
-  let sleeps = 0;
-  clock.onSleep = async () => {
-    sleeps++;
-    if (sleeps === 2) await removeCanary(fake, "mangle");
-    if (sleeps === 3) await removeCanary(fake, "nat");
-    if (sleeps === 5) await removeCanary(fake, "filter");
-    if (sleeps === 7) ended.abort();
-  };
-  await iptables(fake, { clock }).monitor({
-    ...CANARY,
-    signal: ended.signal,
-    onFlushed: () => flushes.push(clock.now),
-  });
-  // Two periods, three polls, then at once.
-  assertEquals(flushes, [60_300]);
-  assertEquals(fake.saved("IPv4").includes(CANARY.canary), false, "the canaries are removed in the end");
-});
-
-Deno.test("the monitor tells a flush of one table after five seconds", { permissions: "none" }, async () => {
-  const fake = new FakeIptables();
-  const clock = new JumpingClock();
-  const ended = new AbortController();
-  const problems: string[] = [];
-  clock.onSleep = () => removeCanary(fake, "mangle").then(() => undefined);
-  let flushedAt = 0;
-  await iptables(fake, { clock }).monitor({
-    ...CANARY,
-    signal: ended.signal,
-    onProblem: (message) => problems.push(message),
-    onFlushed: () => {
-      flushedAt = clock.now;
-      ended.abort();
-    },
-  });
-  assertEquals(flushedAt, 35_000);
-  assertEquals(problems, ["Inconsistent flush: mangle lost KUBE-PROXY-CANARY, not nat,filter"]);
-});
-
-Deno.test(
-  "a held lock is no flush, and canaries that cannot be set are tried again",
-  { permissions: "none" },
-  async () => {
-    const fake = new FakeIptables();
-    const clock = new JumpingClock();
-    const ended = new AbortController();
-    const problems: string[] = [];
-    // The lock is held when the canaries are first set, and at the second look at them.
-    const held = [0, 0, 1, 0];
-    let periods = 0;
-    clock.onSleep = () => {
-      fake.holdLock(held[periods++] ?? 0);
-      if (periods === 5) ended.abort();
-    };
-    fake.holdLock(1);
-    await iptables(fake, { clock, lockDeadlineMs: 0 }).monitor({
-      ...CANARY,
-      signal: ended.signal,
-      onProblem: (message) => problems.push(message),
-      onFlushed: () => problems.push("flushed"),
-    });
-    assertEquals(problems, ["Cannot set KUBE-PROXY-CANARY in table mangle"]);
-    assertEquals(clock.sleeps, Array(5).fill(CANARY.periodMs));
-  },
-);
 
 const SAVED = "# Generated\n*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n# Completed\n";
 

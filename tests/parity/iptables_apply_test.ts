@@ -108,7 +108,7 @@ for (const variant of VARIANTS) {
           await sync({ "s1": 4, "s3": 1 }, ["s2-np"]);
           assertEquals(await proxier.checkCanary(), false);
           // Somebody takes a rule away that the next change deletes: refused, told, repaired by the sync after it.
-          await iptables.flushChain("nat", "KUBE-SERVICES");
+          await iptables.restore("*nat\n-F KUBE-SERVICES\nCOMMIT\n");
           await assertRejects(() => sync({ "s3": 1, "s4-np": 1 }, ["s1", "s4-np"]), SyncError, "> ");
           await sync({ "s3": 1, "s4-np": 1 }, ["s1", "s4-np"]);
           const report = await sync(last, ["s6-np"]);
@@ -148,7 +148,7 @@ for (const variant of VARIANTS) {
           isRefusing = true;
           // It changes together with another: that goes in, and this one keeps what it had.
           const changed = { ...all, "s1": 1, "s5": 2 };
-          await iptables.flushChain("nat", "KUBE-NODEPORTS");
+          await iptables.restore("*nat\n-F KUBE-NODEPORTS\nCOMMIT\n");
           const report = await sync(changed);
           assertEquals(report.quarantined?.map(({ service }) => service), ["shop/s5"]);
           assertEquals(await endState(iptables), await freshEndState({ ...all, "s1": 1 }, "IPv4", variant));
@@ -203,11 +203,11 @@ for (const variant of VARIANTS) {
       assert(variant === "legacy" || events.includes("KUBE-SVC-"), "the monitor saw the syncs");
       assertEquals(await endState(iptables), await freshEndState(after, "IPv4", variant));
 
-      const jump = ["-m", "comment", "--comment", "kubernetes service portals", "-j", "KUBE-SERVICES"];
+      const jump = 'OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES';
       const gap = await underTraffic(netns, "10.96.0.1", async (begun) => {
-        await iptables.deleteRule("nat", "OUTPUT", jump);
+        await iptables.restore(`*nat\n-D ${jump}\nCOMMIT\n`);
         await begun(10);
-        await iptables.ensureRule("prepend", "nat", "OUTPUT", jump);
+        await iptables.restore(`*nat\n-I ${jump}\nCOMMIT\n`);
       });
       assertGreater(gap.report.failures.length, 0, "the client would have noticed a gap");
 

@@ -4,7 +4,6 @@
  *
  * @module
  */
-import type { IpvsKernel } from "../../lib/backend/ipvs/simulate.ts";
 import { serverLine } from "../../lib/backend/ipvs/render.ts";
 import type { Observed, Operations, ServerChange, Step } from "../../lib/backend/ipvs/ruleset.ts";
 import { parseSets, type SavedSet, type SetDefinition } from "../../lib/netfilter/ipset.ts";
@@ -66,22 +65,6 @@ export class KernelModel {
   static after(...operations: readonly Operations[]): KernelModel {
     const kernel = new KernelModel();
     for (const one of operations) kernel.apply(one);
-    return kernel;
-  }
-
-  copy(): KernelModel {
-    const kernel = new KernelModel();
-    for (const [name, set] of this.sets) kernel.sets.set(name, { ...set, entries: new Set(set.entries) });
-    for (const [key, one] of this.servers) kernel.servers.set(key, { ...one, real: new Map(one.real) });
-    for (const [table, chains] of this.tables) {
-      kernel.tables.set(
-        table,
-        new Map([...chains].map(([name, chain]) => [name, { ...chain, rules: [...chain.rules] }])),
-      );
-    }
-    for (const address of this.broadcasts) kernel.broadcasts.add(address);
-    kernel.refuse = this.refuse;
-    kernel.addresses = this.addresses === null ? null : new Set(this.addresses);
     return kernel;
   }
 
@@ -284,12 +267,6 @@ export class KernelModel {
       sets,
       tables: this.#rulesets(),
     };
-  }
-
-  /** As a simulator wants it. */
-  asKernel(): IpvsKernel {
-    const { sets, tables } = this.observe();
-    return { sets, tables, ipvs: parseIpvsTable(this.#ipvsText()), bound: [...this.addresses ?? []] };
   }
 
   /** Everything, in one order; sizes of sets, which say nothing about packets, are left out. */
