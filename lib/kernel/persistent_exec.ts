@@ -14,8 +14,8 @@ import { isLockBusy } from "./iptables_lock.ts";
 const WAITS_MS: readonly number[] = [200, 1_000, 3_000];
 /** One that hung once has cost much time already, and so would each try. */
 const MAX_TIMEOUTS = 2;
-/** Nothing that looks at a node takes longer. */
-const LOOK_LIMIT_MS = 30_000;
+/** Nothing that looks at a node takes longer: a list of 100,000 rules takes some 10 s, and a node may be ten times as slow. */
+const LOOK_LIMIT_MS = 120_000;
 
 /**
  * Runs programs through another `Exec`. Until {@linkcode PersistentExec.rest}, a run that says nothing about the machine (see

@@ -115,23 +115,27 @@ export function serveSocket(hostname: string, port: number, serving: Serving): B
     if (isNews) onAcceptFailure(error);
   };
   const accepting = acceptAll(listener, { pool, onFailure }, accept, stop.signal).catch(serving.onError);
-  const end = (): void => {
+  const close = (): void => {
+    if (stop.signal.aborted) return;
     for (const connection of connections.keys()) connection.close();
     stop.abort();
+    try {
+      listener.close();
+    } catch (error) {
+      // After too many failures it is closed already.
+      if (!(error instanceof Deno.errors.BadResource)) throw error;
+    }
   };
   const finished = accepting.then(async () => {
-    end();
+    // Accepting may have ended by a mistake of ours; nobody could listen again at an address that is still taken.
+    close();
     await Promise.all(connections.values());
   });
   return {
     port: listener.addr.port,
     finished,
     close: () => {
-      // Ending it a second time would throw.
-      if (!stop.signal.aborted) {
-        end();
-        listener.close();
-      }
+      close();
       return finished;
     },
   };

@@ -48,7 +48,7 @@ const VARYING: readonly (readonly [pattern: RegExp, word: string])[] = [
   [/\d+ hr \d\d min \d\d sec/g, "SPAN"],
   [/"(ageSeconds|waitingSeconds)":[\d.]+/g, '"$1":SECONDS'],
   [/waiting for [\d.]+ s/g, "waiting for SECONDS"],
-  [/^(content-length|process-start-time-unix): \d+$/gm, "$1: NUMBER"],
+  [/^(content-length|process-start-time-unix): \d+\r?$/gim, "$1: NUMBER"],
   [/^(\w+(?:\{[^}]*\})?) [\d.e+-]+$/gm, "$1 NUMBER"],
   [/^((?:Deno|Binary) version): \S+$/gm, "$1: VERSION"],
   [/"kproxy-transcripts-[^"]*"/g, '"FOLDER"'],
