@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { signalChild } from "../../tools/end_programs.ts";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import type { Netns } from "./netns.ts";
@@ -159,7 +160,7 @@ export class KproxyProcess implements AsyncDisposable {
   }
 
   kill(signal: Deno.Signal): void {
-    if (this.#ended === undefined) this.#child.kill(signal);
+    if (this.#ended === undefined) signalChild(this.#child, signal);
   }
 
   /** Resolves when it has ended and all its lines are read. */
