@@ -163,12 +163,6 @@ const UNIT: readonly Mutation[] = [
   ),
   unit(
     UNION,
-    "the last claim wins",
-    "compareBytes(left.name, right.name)",
-    "compareBytes(right.name, left.name)",
-  ),
-  unit(
-    UNION,
     "an entry goes with its first claim",
     "else if (before + by === 0) removedEntries.push(entry);",
     "else if (by < 0) removedEntries.push(entry);",

@@ -184,13 +184,6 @@ const MEMORY: readonly Change[] = [
     "left.delete(endpoint) ? endpoint : undefined",
     "false ? endpoint : undefined",
   ],
-  ["the last one wins", "claims.ts", "compareBytes(planned, other) < 0", "compareBytes(planned, other) > 0"],
-  [
-    "lost destinations are remembered",
-    "committed.ts",
-    "for (const destination of service.lost) this.#claims.add(destination, name);",
-    "",
-  ],
   ["who is affected is planned", "plan_change.ts", "return affected.size === 0\n", "return true\n"],
   [
     "handovers in one transaction",
