@@ -5,6 +5,7 @@
  */
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
+import type { Damage } from "./damage.ts";
 
 /**
  * The pure half of a mode. `Plan` is what the changed Services want now, `Committed` what the kernel is known to hold,
@@ -49,14 +50,6 @@ export interface ApplyReport {
   readonly failedDeletions?: number;
 }
 
-/** What a check found that something else did to our rules. */
-export interface Damage {
-  /** Whose sync repairs it, together with what the mode remembers to write again; `"all"`: everything is to be written. */
-  readonly services: Changed;
-  /** What is gone or changed, in the tool's names, e.g. `nat KUBE-SERVICES`; a few of many. */
-  readonly found: readonly string[];
-}
-
 /** What a sync hands to the mode. */
 export interface SyncRequest {
   readonly state: ProxyState;
@@ -78,10 +71,10 @@ export interface FamilyProxier {
    */
   sync(request: SyncRequest): Promise<ApplyReport>;
   /**
-   * Looks whether our rules are as the last sync left them: false if all is well, else what is damaged (true: everything is to be
-   * written again). Where there are too many to look at in one sync period, some of them in turn.
+   * Looks whether our rules are as the last sync left them: false if all is well, else what is damaged. Where there are too many to
+   * look at in one sync period, some of them in turn.
    */
-  checkCanary(): Promise<boolean | Damage>;
+  checkCanary(): Promise<false | Damage>;
   /**
    * True if the node is not any more what the last sync took it for, so that the next one writes something even if no Service changed.
    * Absent in modes whose rules follow the node by themselves.

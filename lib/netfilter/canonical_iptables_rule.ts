@@ -141,3 +141,13 @@ export function canonicalIptablesRule(rule: IptablesRule): IptablesRule {
 export function canonicalRuleText(text: string): string {
   return renderIptablesRule(canonicalIptablesRule(parseIptablesRule(text)));
 }
+
+/** As {@linkcode canonicalRuleText}, or null if it is no rule that we can read, and so none of ours. */
+export function readableRuleText(text: string): string | null {
+  try {
+    return canonicalRuleText(text);
+  } catch (error) {
+    if (error instanceof SyntaxError) return null;
+    throw error;
+  }
+}

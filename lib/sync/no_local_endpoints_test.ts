@@ -46,6 +46,17 @@ function bench(service: Partial<Service>, unit: NoLocalEndpointsUnit = "serviceP
   };
 }
 
+/** A Service gets its first endpoint elsewhere, has one here for a while, and counts `elsewhere` whenever it has none here. */
+function comesAndGoes(name: string, { sync, endpoints }: Bench, elsewhere: [number, number]): void {
+  assertEquals(sync(true), [0, 0], `${name}, without endpoints`);
+  endpoints("node-b");
+  assertEquals(sync(), elsewhere, `${name}, elsewhere`);
+  endpoints("node-a");
+  assertEquals(sync(), [0, 0], `${name}, here`);
+  endpoints("node-b");
+  assertEquals(sync(true), elsewhere, `${name}, elsewhere again`);
+}
+
 Deno.test("a local policy counts where endpoints are elsewhere only", PURE, () => {
   const policies: [string, Partial<Service>, [number, number]][] = [
     ["external", BALANCED, [0, 1]],
@@ -55,14 +66,7 @@ Deno.test("a local policy counts where endpoints are elsewhere only", PURE, () =
     ["external, but nothing comes from outside", { externalTrafficPolicy: "Local" }, [0, 0]],
   ];
   for (const [name, service, elsewhere] of policies) {
-    const { sync, endpoints } = bench(service);
-    assertEquals(sync(true), [0, 0], `${name}, without endpoints`);
-    endpoints("node-b");
-    assertEquals(sync(), elsewhere, `${name}, elsewhere`);
-    endpoints("node-a");
-    assertEquals(sync(), [0, 0], `${name}, here`);
-    endpoints("node-b");
-    assertEquals(sync(true), elsewhere, `${name}, elsewhere again`);
+    comesAndGoes(name, bench(service), elsewhere);
   }
 });
 
@@ -97,14 +101,9 @@ Deno.test("in IPVS mode Services are counted, however many of their ports it is 
     ["neither", { type: "NodePort", ports: two }, [0, 0]],
   ];
   for (const [name, service, elsewhere] of cases) {
-    const { tracker, sync, endpoints } = bench(service, "services");
-    assertEquals(sync(true), [0, 0], `${name}, without endpoints`);
-    endpoints("node-b");
-    assertEquals(sync(), elsewhere, `${name}, elsewhere`);
-    endpoints("node-a");
-    assertEquals(sync(), [0, 0], `${name}, here`);
-    endpoints("node-b");
-    assertEquals(sync(true), elsewhere, `${name}, elsewhere again`);
+    const rig = bench(service, "services");
+    const { tracker, sync } = rig;
+    comesAndGoes(name, rig, elsewhere);
     tracker.updateService(testService(), undefined);
     assertEquals(sync(), [0, 0], `${name}, gone`);
   }

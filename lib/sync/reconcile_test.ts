@@ -57,7 +57,7 @@ class FakeProxier implements FamilyProxier {
     return REPORT;
   }
 
-  checkCanary(): Promise<boolean> {
+  checkCanary(): Promise<false> {
     return Promise.resolve(false);
   }
 }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { Damage } from "../backend/backend.ts";
+import type { Damage } from "../backend/damage.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Changed } from "../model/state.ts";
 import type { Logger } from "../observe/log.ts";
@@ -12,7 +12,7 @@ import type { Logger } from "../observe/log.ts";
 export interface RuleChecksOptions {
   readonly family: IpFamily;
   /** As `FamilyProxier.checkCanary`. */
-  readonly check: () => Promise<boolean | Damage>;
+  readonly check: () => Promise<false | Damage>;
   /** Asks for a sync that writes these again; it is to be told with `syncBegins` and `synced`. */
   readonly repair: (services: Changed) => void;
   readonly log: Logger;
@@ -101,7 +101,7 @@ export class RuleChecks {
     try {
       const damage = await check();
       this.#lastProblem = "";
-      if (damage !== false) return damage === true ? { services: "all", found: [] } : damage;
+      if (damage !== false) return damage;
       if (this.#failedRepairs > 0) log.info("Rules stay as they were written again", { family });
       this.#failedRepairs = 0;
     } catch (error) {

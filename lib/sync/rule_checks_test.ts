@@ -1,13 +1,14 @@
 import { assertEquals } from "@std/assert";
-import type { Damage } from "../backend/backend.ts";
+import type { Damage } from "../backend/damage.ts";
 import type { Changed } from "../model/state.ts";
 import type { Logger } from "../observe/log.ts";
 import { RuleChecks } from "./rule_checks.ts";
 
 const DAMAGE: Damage = { services: new Set(["shop/web"]), found: ["nat KUBE-SVC-WEB"] };
+const EVERYTHING: Damage = { services: "all", found: [] };
 
 /** Checks of rules that are damaged while `damaged()` says so. */
-function rig(damaged: () => boolean | Damage) {
+function rig(damaged: () => false | Damage) {
   const repairs: Changed[] = [];
   const told: string[] = [];
   let looks = 0;
@@ -46,11 +47,11 @@ const WRITTEN = "W Rules were changed or removed by something else";
 const UNHELPED = "E Rules differ from what was written right after they were written";
 
 Deno.test("damage is repaired, looked at again at once, and repaired each time it comes", async () => {
-  let damage: boolean | Damage = false;
+  let damage: false | Damage = false;
   const { checks, repairs, told, looks, period } = rig(() => damage);
   await period();
   assertEquals([repairs, looks()], [[], 1]);
-  for (const once of [DAMAGE, true]) {
+  for (const once of [DAMAGE, EVERYTHING]) {
     damage = once;
     await checks.periodic();
     damage = false;
@@ -63,7 +64,7 @@ Deno.test("damage is repaired, looked at again at once, and repaired each time i
 });
 
 Deno.test("a repair that does not help is told once and made ever more rarely, with everything", async () => {
-  let damage: boolean | Damage = DAMAGE;
+  let damage: false | Damage = DAMAGE;
   const { repairs, told, period } = rig(() => damage);
   const periods: number[] = [];
   for (let i = 0; i < 70; i++) {
@@ -83,7 +84,7 @@ Deno.test("a repair that does not help is told once and made ever more rarely, w
 });
 
 Deno.test("other damage that comes right after a repair is no repair that did not help", async () => {
-  let damage: boolean | Damage = DAMAGE;
+  let damage: false | Damage = DAMAGE;
   const { checks, repairs, told, period } = rig(() => damage);
   await checks.periodic();
   damage = { services: "all", found: ["nat KUBE-SERVICES", "nat OUTPUT"] };
@@ -102,7 +103,7 @@ Deno.test("other damage that comes right after a repair is no repair that did no
 });
 
 Deno.test("an hour is the longest wait", async () => {
-  const { repairs, period } = rig(() => true);
+  const { repairs, period } = rig(() => EVERYTHING);
   for (let i = 0; i < 1000; i++) await period();
   const before = repairs.length;
   for (let i = 0; i < 121; i++) await period();
@@ -110,7 +111,7 @@ Deno.test("an hour is the longest wait", async () => {
 });
 
 Deno.test("a sync that began before the repair was asked for says nothing about it", async () => {
-  let damage: boolean | Damage = DAMAGE;
+  let damage: false | Damage = DAMAGE;
   const { checks, told, looks } = rig(() => damage);
   checks.syncBegins();
   await checks.periodic();
@@ -127,7 +128,7 @@ Deno.test("a sync that began before the repair was asked for says nothing about 
 });
 
 Deno.test("a check that fails is told once, and one that hangs is not started twice", async () => {
-  let answer = (): boolean => {
+  let answer = (): false => {
     throw new Error("iptables is missing");
   };
   const { told, looks, period } = rig(() => answer());

@@ -10,7 +10,8 @@ import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
 import type { Logger } from "../../observe/log.ts";
-import type { ApplyReport, Damage, FamilyProxier, SyncRequest } from "../backend.ts";
+import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import type { Damage } from "../damage.ts";
 import type { Refused } from "../isolate.ts";
 import { Quarantine } from "../quarantine.ts";
 import { describeProgramFailure, SyncPhases } from "../sync_phases.ts";
@@ -128,11 +129,11 @@ export class IptablesProxier implements FamilyProxier {
   }
 
   /** A change waits for a look, so that what it writes is no damage. */
-  checkCanary(): Promise<boolean | Damage> {
+  checkCanary(): Promise<false | Damage> {
     return this.#oneAtATime.run(() => this.#check());
   }
 
-  async #check(): Promise<boolean | Damage> {
+  async #check(): Promise<false | Damage> {
     const committed = this.#committed;
     // Without a successful sync there is nothing to lose, and a full one is on its way.
     if (committed === undefined) return false;

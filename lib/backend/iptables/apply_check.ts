@@ -8,7 +8,7 @@ import type { Iptables } from "../../kernel/iptables.ts";
 import { isLockBusy } from "../../kernel/iptables_lock.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import type { NamespacedName } from "../../model/objects.ts";
-import type { Damage } from "../backend.ts";
+import { type Damage, damageOf } from "../damage.ts";
 import { type LookByName, lookByName } from "./apply_by_name.ts";
 import type { CommittedRules } from "./committed.ts";
 import { dispatchChainKey } from "./diff_dispatch.ts";
@@ -36,8 +36,6 @@ export const CHECK_LIMITS: Readonly<Record<IptablesVariant, CheckLimits>> = {
 /** Of a look that cannot tell what is missing. */
 const EVERYTHING: FoundDamage = { base: ["jumps or chains"], dispatch: [], services: new Map() };
 
-/** How many chains a log line names. */
-const NAMED_CHAINS = 5;
 /** With more damaged Services than this a full sync, which is staged, is the better repair. */
 const MANY_SERVICES = 100;
 
@@ -111,15 +109,11 @@ export function noteDamage(
 ): false | Damage {
   const chains = [...services.values()].flat().map(([, chain]) => `nat ${chain}`);
   const found = [...base, ...dispatch.map(([table, chain]) => dispatchChainKey(table, chain)), ...chains];
-  if (found.length === 0) return false;
-  const named = found.length <= NAMED_CHAINS
-    ? found
-    : [...found.slice(0, NAMED_CHAINS), `and ${found.length - NAMED_CHAINS} more`];
-  if (base.length > 0 || services.size > MANY_SERVICES) return { services: "all", found: named };
+  if (base.length > 0 || services.size > MANY_SERVICES) return damageOf("all", found);
   for (const [table, chain] of dispatch) committed.dispatchDamaged(table, chain);
   for (const [name, damaged] of services) {
     const service = committed.service(name);
     for (const [index] of damaged) service?.hashes.splice(index, 1, Number.NaN);
   }
-  return { services: new Set(services.keys()), found: named };
+  return damageOf(new Set(services.keys()), found);
 }

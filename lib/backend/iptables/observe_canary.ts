@@ -38,13 +38,3 @@ export function sentinels(base: BaseRules): Sentinels {
   }
   return wanted;
 }
-
-/** The canonical text of a rule, or null if it is none that we can read. */
-export function readable(rule: string): string | null {
-  try {
-    return canonicalRuleText(rule);
-  } catch (error) {
-    if (error instanceof SyntaxError) return null;
-    throw error;
-  }
-}

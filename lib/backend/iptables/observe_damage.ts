@@ -9,9 +9,10 @@
  * @module
  */
 import type { NamespacedName } from "../../model/objects.ts";
+import { readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import type { CommittedRules, CommittedService } from "./committed.ts";
 import { DISPATCH_CHAINS, dispatchChainKey, ruleOf } from "./diff_dispatch.ts";
-import { CANARY_CHAIN, readable, type Sentinels } from "./observe_canary.ts";
+import { CANARY_CHAIN, type Sentinels } from "./observe_canary.ts";
 import type { PrintedRules, PrintedTable } from "./observe_printed.ts";
 import type { Table } from "./ruleset.ts";
 
@@ -167,7 +168,7 @@ function damagedBase({ printed, wanted, tables }: Look): string[] {
   for (const [table, chains] of wanted) {
     for (const [chain, rules] of chains) {
       // A rule of others that we cannot read is not one of ours.
-      const found = new Set(printed.lines(table, chain).map((line) => readable(ruleOf(line, chain))));
+      const found = new Set(printed.lines(table, chain).map((line) => readableRuleText(ruleOf(line, chain))));
       if (!rules.every((rule) => found.has(rule))) damaged.push(dispatchChainKey(table, chain));
     }
   }

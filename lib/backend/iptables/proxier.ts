@@ -4,7 +4,8 @@
  * @module
  */
 import { IptablesProxier, type IptablesSettings } from "./apply.ts";
-import type { ApplyReport, Damage, FamilyProxier, SyncRequest } from "../backend.ts";
+import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend.ts";
+import type { Damage } from "../damage.ts";
 import { usesLocalhostNodePorts } from "./base_rules.ts";
 import { ExecError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
@@ -151,7 +152,7 @@ export class ReconfigurableProxier implements FamilyProxier {
     return this.#current.sync(request);
   }
 
-  async checkCanary(): Promise<boolean | Damage> {
+  async checkCanary(): Promise<false | Damage> {
     const current = this.#current;
     const damage = await current.checkCanary();
     // With other settings everything is on its way to be written.

@@ -11,7 +11,7 @@ import type { Iptables } from "../../kernel/iptables.ts";
 import { isLockBusy } from "../../kernel/iptables_lock.ts";
 import type { Ipvsadm } from "../../kernel/ipvsadm.ts";
 import type { Cidr } from "../../model/ip.ts";
-import type { Damage } from "../backend.ts";
+import { type Damage, damageOf } from "../damage.ts";
 import type { CommittedIpvs } from "./committed.ts";
 import {
   damagedAddresses,
@@ -48,9 +48,6 @@ export interface LookTools {
   readonly iptables: Iptables;
 }
 
-/** How many damaged things a log line names. */
-const NAMED = 5;
-
 /** Looks at one family. */
 export class IpvsLook {
   readonly #tools: LookTools;
@@ -82,9 +79,7 @@ export class IpvsLook {
       ...damagedAddresses(await deviceAddresses(exec, DEVICE), committed),
     ];
     this.#again = found.length > 0;
-    if (!this.#again) return false;
-    const rest = found.length - NAMED;
-    return { services: "all", found: [...found.slice(0, NAMED), ...rest > 0 ? [`and ${rest} more`] : []] };
+    return damageOf("all", found);
   }
 
   #readsAll(kind: keyof CheckLimits, count: number): boolean {

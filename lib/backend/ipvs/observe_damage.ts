@@ -6,7 +6,7 @@
  * @module
  */
 import { type Cidr, cidrContains, parseIp } from "../../model/ip.ts";
-import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
+import { canonicalRuleText, readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import type { SavedSet } from "../../netfilter/ipset.ts";
 import { type IpvsTable, type RealServer, realServerKey, sameTreatment } from "../../netfilter/ipvs.ts";
 import { OUT_FILTER_CHAIN } from "./base_rules.ts";
@@ -106,7 +106,7 @@ class ListedChains {
     const rules: string[] = [];
     const start = `-A ${chain} `;
     while (this.#lines[this.#at]?.startsWith(start) === true) {
-      rules.push(readable(this.#lines[this.#at++]!.slice(start.length)));
+      rules.push(readableRuleText(this.#lines[this.#at++]!.slice(start.length)) ?? "");
     }
     return rules;
   }
@@ -118,16 +118,6 @@ function holds(found: readonly string[], { rules, comparison }: WantedChain): bo
   const ordered = (texts: readonly string[]): readonly string[] =>
     comparison === "same" ? texts : texts.toSorted();
   return ordered(found).join("\n") === ordered(rules).join("\n");
-}
-
-/** A rule of others that we cannot read is not one of ours. */
-function readable(rule: string): string {
-  try {
-    return canonicalRuleText(rule);
-  } catch (error) {
-    if (error instanceof SyntaxError) return "";
-    throw error;
-  }
 }
 
 /** Sets that are gone or have more or fewer entries than they had, where that is known. */

@@ -9,7 +9,7 @@ import { describeNftFailure, nftComplaints, nftFailureKind } from "../../kernel/
 import type { IpFamily } from "../../model/objects.ts";
 import type { Changed } from "../../model/state.ts";
 import type { Logger } from "../../observe/log.ts";
-import type { Damage } from "../backend.ts";
+import { type Damage, damageOf } from "../damage.ts";
 import { CanarySampler, canaryText, DeepChecks } from "./canary.ts";
 import { FAMILY_WORDS, TABLE_NAME } from "./chains.ts";
 import type { CommittedTable } from "./committed.ts";
@@ -20,7 +20,7 @@ import { parseTable } from "./parse.ts";
 const CHEAP_MS = 600;
 /** One that takes longer may take this part of the time: kproxy at rest takes no more of a core, however large the cluster. */
 const WHOLE_SHARE = 0.003;
-/** How many damaged things a log line names. */
+/** How many chains a log line names. */
 const NAMED = 5;
 
 /** What a {@linkcode TableLook} needs. */
@@ -75,12 +75,9 @@ export class TableLook {
   async #lookAtAll(committed: CommittedTable): Promise<false | Damage> {
     const { nft, family } = this.#options;
     const text = await nft.listTable(nftFamily(family), TABLE_NAME);
-    if (text === null) return { services: "all", found: [`table ${TABLE_NAME}`] };
+    if (text === null) return damageOf("all", [`table ${TABLE_NAME}`]);
     const { chains, others } = this.#withoutWays(findDamage(parseTable(text), committed));
-    const found = [...chains.keys(), ...others];
-    if (found.length === 0) return false;
-    const rest = found.length - NAMED;
-    return { services: "all", found: [...found.slice(0, NAMED), ...rest > 0 ? [`and ${rest} more`] : []] };
+    return damageOf("all", [...chains.keys(), ...others]);
   }
 
   /**
@@ -124,7 +121,7 @@ export class TableLook {
       if (!says) throw error;
       // The next look, which tells whether the repair helped, is at everything.
       this.#wholeDueMs = Number.NEGATIVE_INFINITY;
-      return { services: "all", found: [describeNftFailure(error)] };
+      return damageOf("all", [describeNftFailure(error)]);
     } finally {
       if (deep) this.#deepChecks.done(startMs, nowMs());
     }
