@@ -7,6 +7,7 @@
 import { writeLine } from "./output.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
 import { installPackages, TEST_PACKAGES } from "./setup.ts";
+import { testFailures, withoutMiddle } from "./test_failures.ts";
 import { buildKapi, KAPI } from "../tests/support/kapi.ts";
 import { type Skip, unmet } from "../tests/support/skip.ts";
 
@@ -21,10 +22,16 @@ export interface Counts {
 const EXCLUSIVE = /^tests\/(e2e|lab|parity|bench)\//;
 /** In the text of those that boot a kernel of their own, which has one processor, and measure no time. */
 const IN_UML = "UML_NEEDS";
-/** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. */
+/** How many of those kernels there are at a time: each has pauses in which another one gets on. */
+const UML_AT_ONCE = 2;
+/** Tests in them that take longest, so that they begin first. */
+const LONGEST_IN_UML: readonly string[] = ["tests/e2e/ipvs_test.ts", "tests/e2e/ipvs_flows_test.ts"];
+/** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. Most of their time is waits. */
 const WITH_API_SERVER = "KAPI";
 /** Priority of those kernels beside the tests that measure time, as `nice` tells it: a third of the time of a processor that both want. */
 const UML_NICE = "5";
+/** Characters of what each failed test says that are told again at the end, where they are found even in a log that was cut. */
+const TOLD_AGAIN = 1_200;
 /** Longest time of one `deno test`; something hangs if it takes more. */
 const TIMEOUT_MS = 55 * 60_000;
 const TEST_FILE = /_test\.ts$/;
@@ -80,10 +87,10 @@ export interface Lanes {
   readonly shared: readonly string[];
   /** After those, one after another. */
   readonly exclusive: readonly string[];
-  /** One after another, from the beginning, beside all others. */
+  /** One after another, beside the exclusive ones: with the real API server. */
+  readonly apiServer: readonly string[];
+  /** {@linkcode UML_AT_ONCE} at a time, from the beginning, beside all others; the longest first. */
   readonly uml: readonly string[];
-  /** True if one of them needs the real API server. */
-  readonly withApiServer: boolean;
 }
 
 /** @param read yields the text of a file */
@@ -94,12 +101,16 @@ export async function laneOf(
   const shared = files.filter((path) => !EXCLUSIVE.test(path));
   const others = files.filter((path) => EXCLUSIVE.test(path));
   const texts = await Promise.all(others.map(read));
-  const isUml = (path: string): boolean => texts[others.indexOf(path)]!.includes(IN_UML);
+  const has = (word: string) => (path: string): boolean => texts[others.indexOf(path)]!.includes(word);
+  const [uml, here] = [others.filter(has(IN_UML)), others.filter((path) => !has(IN_UML)(path))];
   return {
     shared,
-    exclusive: others.filter((path) => !isUml(path)),
-    uml: others.filter(isUml),
-    withApiServer: texts.some((text) => text.includes(WITH_API_SERVER)),
+    exclusive: here.filter((path) => !has(WITH_API_SERVER)(path)),
+    apiServer: here.filter(has(WITH_API_SERVER)),
+    uml: [
+      ...LONGEST_IN_UML.filter((path) => uml.includes(path)),
+      ...uml.filter((path) => !LONGEST_IN_UML.includes(path)),
+    ],
   };
 }
 
@@ -122,12 +133,18 @@ interface LaneOptions {
   readonly show?: (bytes: Uint8Array) => void;
 }
 
+/** How a run went, and all that it said. */
+interface TestRun {
+  readonly counts: Counts;
+  readonly output: string;
+}
+
 /** Runs tests, with types unchecked: `deno task check` does that once for all. */
 async function runTests(
   files: readonly string[],
   { flags, environment, show = print }: LaneOptions,
-): Promise<Counts> {
-  if (files.length === 0) return { passed: 0, failed: 0, skipped: 0 };
+): Promise<TestRun> {
+  if (files.length === 0) return { counts: { passed: 0, failed: 0, skipped: 0 }, output: "" };
   const colors: Record<string, string> = Deno.stdout.isTerminal() && !Deno.noColor
     ? { FORCE_COLOR: "1" }
     : { NO_COLOR: "1" };
@@ -151,7 +168,29 @@ async function runTests(
   }
   const { success } = await child.status;
   clearTimeout(timer);
-  return countRun(output, success);
+  return { counts: countRun(output, success), output };
+}
+
+/** Calls `work` with each item, with so many at a time; yields the results in the order of the items. */
+export async function atOnce<T, R>(
+  count: number,
+  items: readonly T[],
+  work: (item: T) => Promise<R>,
+): Promise<R[]> {
+  const results: R[] = [];
+  const queue = items.entries();
+  const worker = async (): Promise<void> => {
+    for (const [index, item] of queue) results[index] = await work(item);
+  };
+  await Promise.all(Array.from({ length: count }, worker));
+  return results;
+}
+
+/** What failed, once more: the end of a long log is what people see of it first. */
+export function failureReport(outputs: readonly string[]): string[] {
+  const errors = outputs.flatMap((output) => testFailures(output).errors);
+  if (errors.length === 0) return [];
+  return ["What failed:", ...errors.map((error) => `${withoutMiddle(error, TOLD_AGAIN)}\n`)];
 }
 
 /** What the runs come to together. In CI, a test that is switched off without a reason must not pass unseen. */
@@ -186,30 +225,35 @@ if (import.meta.main) {
   const byName = filter === undefined ? [] : [`--filter=${filter}`];
   const skipFile = await Deno.makeTempFile({ prefix: "kproxy-skips-" });
   try {
-    const { shared, exclusive, uml, withApiServer } = await laneOf(
+    const { shared, exclusive, apiServer, uml } = await laneOf(
       files,
       (path) => Deno.readTextFile(`${ROOT}/${path}`),
     );
-    const built = withApiServer ? buildApiServer() : Promise.resolve();
+    const built = apiServer.length > 0 ? buildApiServer() : Promise.resolve();
     const lane = { flags: byName, environment: { KPROXY_SKIPS: skipFile } };
     // Two at once would write into one another's lines.
-    const held: Uint8Array[] = [];
-    const inUml = runTests(uml, {
-      flags: byName,
-      environment: { ...lane.environment, UML_NICE },
-      show: (bytes) => held.push(bytes),
-    });
-    const runs = [
-      await runTests(shared, { ...lane, flags: ["--parallel", ...byName] }),
-      await runTests(exclusive, lane),
-    ];
-    runs.push(await inUml);
-    await built;
-    held.forEach(print);
+    const held = async (files: readonly string[], environment = {}): Promise<TestRun & { show(): void }> => {
+      const chunks: Uint8Array[] = [];
+      const options = { flags: byName, environment: { ...lane.environment, ...environment } };
+      const run = await runTests(files, { ...options, show: (bytes) => chunks.push(bytes) });
+      return { ...run, show: () => chunks.forEach(print) };
+    };
+    const inUml = atOnce(UML_AT_ONCE, uml, (file) => held([file], { UML_NICE }));
+    const runs = [await runTests(shared, { ...lane, flags: ["--parallel", ...byName] })];
+    const withApiServer = built.then(() => held(apiServer));
+    runs.push(await runTests(exclusive, lane));
+    const beside = [await withApiServer, ...await inUml];
+    for (const { show } of beside) show();
+    runs.push(...beside);
     // A filter by name drops tests after they have said that they skip.
     const skips = filter === undefined ? await readSkips(skipFile) : [];
-    const counts = total(runs, skips.length, filter === undefined && Deno.env.get("CI") === "true");
+    const counts = total(
+      runs.map(({ counts }) => counts),
+      skips.length,
+      filter === undefined && Deno.env.get("CI") === "true",
+    );
     if (filter === undefined) skipReport(skips, counts.skipped).forEach(writeLine);
+    failureReport(runs.map(({ output }) => output)).forEach(writeLine);
     writeLine(summaryLine(counts));
     if (counts.failed > 0 || counts.passed === 0) Deno.exitCode = 1;
   } finally {

@@ -1,5 +1,15 @@
 import { assertEquals } from "@std/assert";
-import { chooseTests, countRun, laneOf, parseSummary, skipReport, summaryLine, total } from "./run_tests.ts";
+import {
+  atOnce,
+  chooseTests,
+  countRun,
+  failureReport,
+  laneOf,
+  parseSummary,
+  skipReport,
+  summaryLine,
+  total,
+} from "./run_tests.ts";
 
 Deno.test("the counts come from deno's last line", { permissions: "none" }, () => {
   const cases: readonly (readonly [string, ReturnType<typeof parseSummary>])[] = [
@@ -45,20 +55,50 @@ Deno.test("paths choose files, other words choose names", async () => {
 
 Deno.test("tests in user-mode kernels run beside all others, of which those that measure time come in turn", async () => {
   const texts: Readonly<Record<string, string>> = {
-    "tests/support/a_test.ts": "UML_NEEDS",
+    "tests/support/a_test.ts": "UML_NEEDS, KAPI",
     "tests/e2e/b_test.ts": "e2eTest(",
     "tests/e2e/c_test.ts": "e2eTest(NAME, UML_NEEDS",
+    "tests/e2e/ipvs_test.ts": "e2eTest(NAME, UML_NEEDS",
+    "tests/e2e/kube_test.ts": "const NEEDS = [...KAPI];",
     "tests/bench/d_test.ts": "",
   };
-  const withApiServer = false;
   assertEquals(await laneOf(Object.keys(texts), (path) => Promise.resolve(texts[path] ?? "")), {
     shared: ["tests/support/a_test.ts"],
     exclusive: ["tests/e2e/b_test.ts", "tests/bench/d_test.ts"],
-    uml: ["tests/e2e/c_test.ts"],
-    withApiServer,
+    apiServer: ["tests/e2e/kube_test.ts"],
+    uml: ["tests/e2e/ipvs_test.ts", "tests/e2e/c_test.ts"],
   });
-  const kube = await laneOf(["tests/e2e/b_test.ts"], () => Promise.resolve("const NEEDS = [...KAPI];"));
-  assertEquals(kube.withApiServer, true);
+});
+
+Deno.test(
+  "so many at a time, each as soon as there is room, the results in order",
+  { permissions: "none" },
+  async () => {
+    let [running, most] = [0, 0];
+    const begun: number[] = [];
+    const found = await atOnce(2, [5, 0, 1, 2], async (turns) => {
+      begun.push(turns);
+      most = Math.max(most, ++running);
+      for (let i = 0; i < turns; i++) await Promise.resolve();
+      running--;
+      return `${turns}`;
+    });
+    assertEquals([found, begun, most, running], [["5", "0", "1", "2"], [5, 0, 1, 2], 2, 0]);
+    assertEquals(await atOnce(2, [], () => Promise.resolve(1)), []);
+  },
+);
+
+Deno.test("what failed is told again at the end, shortened", { permissions: "none" }, () => {
+  const failed = "\n ERRORS \n\na => ./a_test.ts:1:6\nerror: Error: " + "x".repeat(10_000) +
+    "\n\n FAILURES \n\na => ./a_test.ts:1:6\n\nFAILED | 0 passed | 1 failed (1ms)\n";
+  assertEquals(failureReport(["ok | 1 passed | 0 failed (1ms)\n"]), []);
+  const [heading, error = "", ...more] = failureReport(["ok | 1 passed | 0 failed (1ms)\n", failed]);
+  assertEquals([heading, error.startsWith("a => ./a_test.ts:1:6\nerror: Error: xx"), more], [
+    "What failed:",
+    true,
+    [],
+  ]);
+  assertEquals(error.length < 1_500, true);
 });
 
 Deno.test("a test ignored without a reason is named, and fails CI", { permissions: "none" }, () => {

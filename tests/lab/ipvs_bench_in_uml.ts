@@ -32,9 +32,12 @@ Deno.test("what a first sync and a change cost beside the bare tools", async () 
   // Two lines: the endpoint that comes, and the one that goes.
   assert(touch.bytes < 120, `a replaced endpoint takes ${touch.bytes} bytes`);
   // Many times what a quiet machine shows: these catch another order of growth, not a busy neighbour.
-  assert((firstSync.kproxyMs[0] ?? Infinity) < 30_000, `the first sync took ${firstSync.kproxyMs} ms`);
+  assert((firstSync.kproxyMs[0] ?? Infinity) < 180_000, `the first sync took ${firstSync.kproxyMs} ms`);
   for (const { kproxy, bare } of [touch, serviceAdded, serviceDeleted]) {
-    assert(bare.p50 > 0 && kproxy.p50 < 10 * bare.p50 + 1_000, `${kproxy.p50} ms, bare tools ${bare.p50} ms`);
+    assert(
+      bare.p50 > 0 && kproxy.p50 < 10 * bare.p50 + 10_000,
+      `${kproxy.p50} ms, bare tools ${bare.p50} ms`,
+    );
   }
   assert(memoryAtEnd.nowMb > 20 && memoryAtEnd.nowMb < 200, `${memoryAtEnd.nowMb} MB`);
   const table = resultTable({ ...result, firstSync, touch, serviceAdded, serviceDeleted, memoryAtEnd });

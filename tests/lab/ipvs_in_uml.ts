@@ -238,7 +238,7 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     const pod = await lab.host("10.244.0.5", "cni0");
     await lab.node.call("serve", { protocol: "tcp", ip: "0.0.0.0", port: 2222 });
     const ask = async (ip: string) =>
-      (await pod.probe({ protocol: "tcp", timeoutMs: 3_000, to: { ip, port: 2222 } })).map(({ kind }) =>
+      (await pod.probe({ protocol: "tcp", timeoutMs: 30_000, to: { ip, port: 2222 } })).map(({ kind }) =>
         kind
       );
     assertEquals(await ask("10.244.255.1"), ["answer"]);

@@ -8,11 +8,15 @@
 set -eu
 lab=$(cd "$(dirname "$0")" && pwd)
 release=$(ls /usr/lib/uml/modules | head -1)
+# Two that start at once on a fresh machine take turns here.
+exec {turn}< "$lab/uml.sh"
+flock "$turn"
 if [ ! -e "/lib/modules/$release/modules.dep" ]; then
   mkdir -p /lib/modules
   ln -sfn "/usr/lib/uml/modules/$release" "/lib/modules/$release"
   depmod "$release"
 fi
+exec {turn}<&-
 dir=$(mktemp -d /tmp/kproxy-uml.XXXXXX)
 pid=
 # The child of timeout leads a group of its own, that of all of the kernel's processes.

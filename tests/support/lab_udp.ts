@@ -125,11 +125,11 @@ export class UdpLab implements AsyncDisposable {
   }
 
   /** Waits until a new flow is answered by this pod. */
-  async untilServed(ip: string): Promise<void> {
+  async untilServed(ip: string, { slowness = 1 }: Pick<UdpRoute, "slowness"> = {}): Promise<void> {
     const to = this.frontend("cluster IP");
-    const deadline = performance.now() + 60_000;
+    const deadline = performance.now() + 300_000;
     for (;;) {
-      const [result] = await this.pod.probe({ protocol: "udp", to, timeoutMs: 100 });
+      const [result] = await this.pod.probe({ protocol: "udp", to, timeoutMs: 100 * slowness });
       if (result?.kind === "answer" && result.answer.local.ip === ip) return;
       assert(performance.now() < deadline, `${ip} is never chosen`);
       await new Promise((resolve) => setTimeout(resolve, 10));

@@ -47,6 +47,8 @@ const SERVICE: ApiJson = service("shop/web", {
 });
 /** Of a request over a connection that is held; enough for several packets to be sent again. */
 const KEPT_LIMIT_MS = 30_000;
+/** How often is looked for who still answers. */
+const LATE_ROUNDS = 20;
 const FIRST_SYNC = "First sync done, Services are served";
 const ANEW = "Configuration changed, starting anew with it";
 const LIVE = "Configuration changed, in force now";
@@ -256,7 +258,7 @@ export class SwitchLab implements AsyncDisposable {
     for (const loop of this.#loops) await loop.resting(() => Promise.resolve());
     const gone = PODS.map((pods) => pods[this.#absent]);
     // UDP flows are forgotten after the sync: where everything is slow, it may take another round until the last one is.
-    for (let rounds = 4;; rounds--) {
+    for (let rounds = LATE_ROUNDS;; rounds--) {
       const { answering, known } = await this.#answering();
       const late = answering.filter((server) =>
         gone.some((ip) => server.startsWith(`${ip}:`) || server.startsWith(`[${ip}]:`))

@@ -13,16 +13,16 @@ export interface UdpRoute {
   readonly host: LabHost;
   readonly from: SocketAddress;
   readonly to: SocketAddress;
-  /** How many times longer the pauses between datagrams are, for a machine that cannot do as much. @default {1} */
+  /** How many times longer the pauses between datagrams are, and the limit of an answer, on a machine that cannot do as much. @default {1} */
   readonly slowness?: number;
 }
 
 /** How long a datagram's answer is waited for: what comes later was lost, and not kept waiting by a busy machine. */
-const LIMIT_MS = 1_000;
+const LIMIT_MS = 3_000;
 /** From one datagram to the next. */
 const PAUSE_MS = 20;
 /** How long anything may take that a test waits for. */
-const WAIT_LIMIT_MS = 120_000;
+const WAIT_LIMIT_MS = 300_000;
 
 /** Sends until disposed of. */
 export class UdpSender implements AsyncDisposable {
@@ -73,7 +73,7 @@ export class UdpSender implements AsyncDisposable {
         source: from.ip,
         sourcePort: from.port,
         to,
-        timeoutMs: LIMIT_MS,
+        timeoutMs: LIMIT_MS * this.#slowness,
       });
       this.story.push(result === undefined ? "silence" : outcomeOf(result));
       this.#onResult();

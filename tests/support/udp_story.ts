@@ -56,7 +56,7 @@ export async function followUdpEndpoints(
   await write([first, second]);
   const marks = senders.map((sender) => sender.story.length);
   await using kproxy = await start();
-  await udp.untilServed(first);
+  await udp.untilServed(first, pace);
   for (const [index, sender] of senders.entries()) {
     await sender.next(5);
     assertEquals(

@@ -3,9 +3,10 @@
  *
  * @module
  */
-import { assert, assertStringIncludes } from "@std/assert";
+import { assert } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
 import { findProgram } from "../../tools/setup.ts";
+import { testFailures, withoutMiddle } from "../../tools/test_failures.ts";
 import { type Need, need, program, ROOT_NAMESPACES, unmet } from "./skip.ts";
 
 /** A need that a machine which runs CI must meet: without the user-mode Linux nothing would try IPVS there. */
@@ -83,7 +84,7 @@ export const UML_NEEDS: readonly Need[] = [
 /**
  * Boots one and runs test files in it.
  *
- * @throws {AssertionError} with all of the output, unless `summary` (`1 passed (7 steps) | 0 failed`) is what they end with
+ * @throws {AssertionError} with what failed first, unless `summary` (`1 passed (7 steps) | 0 failed`) is what they end with
  */
 export async function testInUml(files: readonly string[], summary: string, limitMs: number): Promise<void> {
   const inside = `${Deno.execPath()} test -A --no-check ${files.join(" ")}`;
@@ -94,6 +95,25 @@ export async function testInUml(files: readonly string[], summary: string, limit
     env: { UML_TIMEOUT: String(limitMs / 1000) },
   }).output();
   const text = new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
-  assert(code === 0, `it ended with ${code}:\n${text}`);
-  assertStringIncludes(text, `ok | ${summary}`);
+  assert(code === 0 && text.includes(`ok | ${summary}`), umlFailure(code, text, summary));
+}
+
+/** Characters of what one failed test says that a message has; a log may have many. */
+const ERROR_LENGTH = 6_000;
+/** Of what was said last, where no test says that it failed. */
+const TAIL_LENGTH = 8_000;
+
+/**
+ * What is wrong with the tests inside, the most telling first, because a log may be cut at any length: which tests failed, how the output
+ * ends, and what each of them says.
+ *
+ * @param text what the kernel's `deno test` printed
+ */
+export function umlFailure(code: number, text: string, summary: string): string {
+  const { names, errors, end = "before all tests had run" } = testFailures(text);
+  const ended = `it ended with ${code}, ${end}; wanted: ok | ${summary}`;
+  const crashes = text.split("\n").filter((line) => line.includes("segfault"));
+  if (names.length === 0) return [ended, ...crashes, text.slice(-TAIL_LENGTH).trim()].join("\n");
+  const failed = ["failed in the user-mode Linux:", ...names, ended, ...crashes].join("\n");
+  return [failed, ...errors.map((error) => withoutMiddle(error, ERROR_LENGTH))].join("\n\n");
 }

@@ -3,7 +3,7 @@ import { findProgram } from "../../tools/setup.ts";
 import { total } from "../../tools/run_tests.ts";
 import { runSuite } from "./run_suite.ts";
 import { need, unmet } from "./skip.ts";
-import { bootNeed, UML_NEEDS } from "./uml.ts";
+import { bootNeed, UML_NEEDS, umlFailure } from "./uml.ts";
 
 const SUITE = `
 import { e2eTest } from ${JSON.stringify(import.meta.resolve("./skip.ts"))};
@@ -84,4 +84,38 @@ Deno.test("nothing is booted where something else is missing", async () => {
     const boot = bootNeed({ script, variable: "KPROXY_TEST_UML_UNUSED", needs: [missing] });
     assertEquals([boot.probe(), runs(), unmet(missing)?.found], [undefined, 0, "an abacus"]);
   });
+});
+
+Deno.test("a failure inside begins with what failed and why, however much was printed before", () => {
+  const passed = "fine ... ok (1s)\n".repeat(1_000);
+  const error = `slow => ./tests/lab/a_in_uml.ts:1:6\nerror: Error: late\n${
+    "log\n".repeat(10_000)
+  }at the end`;
+  const failures =
+    "\n FAILURES \n\nslow => ./tests/lab/a_in_uml.ts:1:6\n\nFAILED | 1000 passed | 1 failed (1m)\n";
+  const message = umlFailure(1, `${passed}\n ERRORS \n\n${error}\n${failures}`, "1001 passed | 0 failed");
+  const [first, name, end, blank, heading, why] = message.split("\n");
+  assertEquals([first, name, end, blank, heading, why], [
+    "failed in the user-mode Linux:",
+    "slow => ./tests/lab/a_in_uml.ts:1:6",
+    "it ended with 1, FAILED | 1000 passed | 1 failed (1m); wanted: ok | 1001 passed | 0 failed",
+    "",
+    "slow => ./tests/lab/a_in_uml.ts:1:6",
+    "error: Error: late",
+  ]);
+  assertEquals([message.endsWith("at the end"), message.length < 8_000], [true, true]);
+});
+
+Deno.test("a kernel that ends early is told by its last words, and a wrong number of tests by both", () => {
+  const hung = umlFailure(124, `${"fine ... ok (1s)\n".repeat(1_000)}hangs ...`, "2 passed | 0 failed");
+  assertStringIncludes(
+    hung,
+    "it ended with 124, before all tests had run; wanted: ok | 2 passed | 0 failed\n",
+  );
+  assertEquals([hung.endsWith("hangs ..."), hung.length < 9_000], [true, true]);
+  const few = umlFailure(0, "fine ... ok (1s)\n\nok | 1 passed | 0 failed (1s)\n", "2 passed | 0 failed");
+  assertStringIncludes(
+    few,
+    "it ended with 0, ok | 1 passed | 0 failed (1s); wanted: ok | 2 passed | 0 failed\n",
+  );
 });

@@ -22,6 +22,9 @@ const [A, B, C] = WEB_PODS;
 export const CLUSTER = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
 export const NODE_PORT = { ip: "192.0.2.10", port: WEB_NODE_PORT };
 
+/** Of a single request, which is answered or refused: a refusal and an answer come at once, but on a busy machine. */
+const ANSWER_MS = 30_000;
+
 /** Which servers answer from now on. */
 export async function answering(loop: ConnectLoop): Promise<string[]> {
   // What began before the change may still be on its way, and at the end the answers of a slow one.
@@ -94,7 +97,7 @@ export async function servicesComeAndGo(t: Deno.TestContext, web: WebLab): Promi
     slice("shop/api.1", ["rest:8080"], [`${A}@node-a`]),
   ];
   const kindOf = async (port: number): Promise<string> => {
-    const [result] = await pod.probe({ protocol: "tcp", to: { ip: api.ip, port }, timeoutMs: 3_000 });
+    const [result] = await pod.probe({ protocol: "tcp", to: { ip: api.ip, port }, timeoutMs: ANSWER_MS });
     return result?.kind === "answer" ? result.answer.server : result?.kind ?? "";
   };
 

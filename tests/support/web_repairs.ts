@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import type { KproxyProcess } from "./kproxy_process.ts";
 import type { WebLab } from "./lab_web.ts";
 import { CLUSTER } from "./web_changes.ts";
@@ -43,7 +43,7 @@ async function untilSame(rules: () => Promise<string>, wanted: string, limitMs: 
 }
 
 /**
- * After each damage the rules are again what they were before the first, and kproxy said so; after all of them clients are served, and
+ * After each damage the rules are again what they were before the first, and kproxy says so; after all of them clients are served, and
  * as long as nothing is damaged nothing is done.
  *
  * @param kproxy started with {@linkcode REPAIR_ARGS}
@@ -63,7 +63,8 @@ export async function repairsDamages(
       const before = repairs(kproxy);
       await damage();
       await untilSame(rules, wanted, limitMs);
-      assert(repairs(kproxy) > before, kproxy.log);
+      // The rules are there before its word of them is.
+      await kproxy.until("its word of the repair", () => repairs(kproxy) > before);
     });
   }
   await t.step("and clients are served again", async () => {
@@ -72,8 +73,14 @@ export async function repairsDamages(
     await loop.stopUnbroken();
   });
   await t.step("nothing to repair, nothing done", async () => {
-    const from = kproxy.lines.length;
-    await new Promise((resolve) => setTimeout(resolve, 2 * SYNC_PERIOD_MS));
-    assertEquals(kproxy.lines.slice(from), []);
+    const start = performance.now();
+    for (;;) {
+      const from = kproxy.lines.length;
+      await new Promise((resolve) => setTimeout(resolve, 2 * SYNC_PERIOD_MS));
+      const said = kproxy.lines.slice(from);
+      if (said.length === 0) return;
+      // The last repair is told of after it is done, and a slow machine has its next look under way.
+      if (performance.now() - start > limitMs) assertEquals(said, []);
+    }
   });
 }
