@@ -138,8 +138,11 @@ export class Nft {
    */
   async deleteTable(family: NftFamily, name: string): Promise<void> {
     // nft before 1.0.7 has no `destroy`; the addition makes the deletion succeed whatever there was.
-    await runOk(this.#exec, APPLY, {
-      stdin: `add table ${family} ${name}\ndelete table ${family} ${name}\n`,
-    });
+    await this.applyOnce(`add table ${family} ${name}\ndelete table ${family} ${name}\n`);
+  }
+
+  /** As {@linkcode Nft.apply}, but nothing is started ahead. */
+  async applyOnce(text: Input): Promise<void> {
+    await runOk(this.#exec, APPLY, { stdin: text });
   }
 }

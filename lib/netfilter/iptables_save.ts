@@ -95,3 +95,13 @@ export function renderIptablesSave(ruleset: IptablesRuleset): string {
   }
   return lines.length === 0 ? "" : lines.join("\n") + "\n";
 }
+
+const UNREADABLE = "' is incompatible, use 'nft' tool.";
+
+/** The tables that iptables-save names instead of printing them, with status 0. */
+export function unreadableTables(saveText: string): ReadonlySet<string> {
+  // Long texts are the rule, such tables are not.
+  if (!saveText.includes(UNREADABLE)) return new Set();
+  const found = saveText.matchAll(/^# Table `(\w+)' is incompatible, use 'nft' tool\.$/gm);
+  return new Set([...found].map(([, table = ""]) => table));
+}

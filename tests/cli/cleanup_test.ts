@@ -69,3 +69,55 @@ e2eTest(
     });
   },
 );
+
+e2eTest(
+  "cleanup beside rules that nft added to tables of iptables: ours go, those stay",
+  [...NEEDS, program("iptables-nft"), program("nft")],
+  async () => {
+    const native = ["tcp dport 4999 redirect to :5000", "meta mark set meta mark or 0x20"];
+    for (const rule of native) {
+      await withNetns(async (netns) => {
+        const options = { netns: netns.name };
+        const nft = (...args: readonly string[]): Promise<string> => netns.run(["nft", ...args]);
+        const { out } = await kproxy(["render", OBJECTS, "--family=ipv4", "--hostname-override=node-a"]);
+        await netns.run(["iptables-nft-restore", "--noflush"], { stdin: out });
+        await netns.run(["iptables-nft", "-t", "nat", "-N", "OTHERS"]);
+        await netns.run(["iptables-nft", "-t", "nat", "-A", "OTHERS", "-j", "KUBE-MARK-MASQ"]);
+        // As a proxy that could not read the table has left it, and a rule for which iptables has no words in a chain of ours.
+        await nft("add", "rule", "ip", "nat", "OUTPUT", ...rule.split(" "));
+        await nft("add", "rule", "ip", "nat", "OUTPUT", "counter", "jump", "KUBE-SERVICES");
+        await nft("add", "rule", "ip", "nat", "KUBE-SERVICES", ...rule.split(" "));
+        await nft("add", "rule", "ip", "filter", "INPUT", "ct", "state", "invalid,new", "counter");
+
+        const listed = await kproxy(["cleanup", "--dry-run"], options);
+        assertEquals([listed.code, listed.err.replaceAll(/^.*KUBE-MARK-MASQ.*\n/gm, "")], [0, ""], rule);
+        assertMatch(listed.out, /^IPv4 nft nat: delete chain ip nat KUBE-SERVICES$/m);
+        const cleaned = await kproxy(["cleanup"], options);
+        assertEquals(cleaned.code, 0, cleaned.err);
+        const left = (await nft("-a", "list", "ruleset")).split("\n");
+        assertEquals(
+          left.filter((line) => line.includes("KUBE-") && !KUBELET_REGEXP.test(line)).map((line) =>
+            /(chain|jump) KUBE-\S+/.exec(line)?.[0]
+          ),
+          // Somebody else leads there.
+          ["chain KUBE-MARK-MASQ", "jump KUBE-MARK-MASQ"],
+          rule,
+        );
+        // The native ones, and the mark that KUBE-MARK-MASQ goes on making.
+        const kept = left.filter((line) => /dport 4999|meta mark set|ct state invalid/.test(line));
+        assertEquals(
+          kept.map((line) => line.trim().replace(/ # handle.*/, "").replace(/(\||or) 0x0*20/, "or 0x20")),
+          [
+            "ct state invalid,new counter packets 0 bytes 0",
+            "counter packets 0 bytes 0 meta mark set mark or 0x4000",
+            rule,
+          ],
+          left.join("\n"),
+        );
+        await nft("flush", "chain", "ip", "nat", "OTHERS");
+        assertMatch((await kproxy(["cleanup"], options)).out, /^Removed 1 chains and jumps of IPv4 nft$/m);
+        assertEquals((await kproxy(["cleanup"], options)).out, "Nothing to remove\n");
+      });
+    }
+  },
+);

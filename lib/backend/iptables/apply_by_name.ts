@@ -4,9 +4,8 @@
  *
  * @module
  */
-import { ExecError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
-import { isLockBusy } from "../../kernel/iptables_lock.ts";
+import { holdsLine, tellsNothing } from "../../kernel/iptables_by_name.ts";
 import { ENSURED_CHAINS } from "./base_rules.ts";
 import { KUBELET_FIREWALL_CHAIN } from "./chains.ts";
 import type { Sentinels } from "./observe_canary.ts";
@@ -14,9 +13,6 @@ import { type CheckTurn, listingText } from "./observe_damage.ts";
 import { type PrintedRules, type PrintedTable, readPrinted } from "./observe_printed.ts";
 import type { CommittedRules } from "./committed.ts";
 import type { BaseRules, ObservedTables, PerTable, Table } from "./ruleset.ts";
-
-/** iptables' status for rules that it cannot read. */
-const UNREADABLE_STATUS = 3;
 
 /**
  * What was observed, with the shared chains and the jumps to them that are in tables which could not be read. Chains of Services that
@@ -35,34 +31,17 @@ export async function observeByName(
     if (!observed.unreadable.has(table)) continue;
     const found = new Set<string>();
     for (const chain of new Set([...base.chains[table], ...ENSURED_CHAINS[table]])) {
-      if (await holds(iptables, table, `-S ${chain}`)) found.add(chain);
+      if (await holdsLine(iptables, table, `-S ${chain}`)) found.add(chain);
     }
     const jumps = new Map<string, string[]>();
     for (const { table: of, chain, args } of base.jumps) {
-      if (of !== table || !await holds(iptables, table, `-C ${chain} ${args}`)) continue;
+      if (of !== table || !await holdsLine(iptables, table, `-C ${chain} ${args}`)) continue;
       jumps.set(chain, [...jumps.get(chain) ?? [], args]);
     }
     chains[table] = found;
     builtinRules[table] = jumps;
   }
   return { chains, builtinRules, unreadable: observed.unreadable };
-}
-
-/** True if the kernel has what the line lists or checks. */
-async function holds(iptables: Iptables, table: Table, line: string): Promise<boolean> {
-  try {
-    await iptables.restore(`*${table}\n${line}\nCOMMIT\n`, { counters: false });
-    return true;
-  } catch (error) {
-    if (!(error instanceof ExecError) || error.isMissing() || error.isInconclusive() || isLockBusy(error)) {
-      throw error;
-    }
-    if (error.code !== UNREADABLE_STATUS) return false;
-    const problem =
-      `iptables cannot tell whether table ${table} has "${line}", because of rules that nft added to it; ` +
-      `put them into a table of their own: ${error.stderr}`;
-    throw new ExecError(error.argv, error.code, problem, { cause: error });
-  }
 }
 
 /** What a look at tables is about, of which some cannot be read. */
@@ -104,7 +83,7 @@ export async function lookByName(
     for (const { chain, args, target } of ofTable) {
       // Kubelet's own.
       if (target === KUBELET_FIREWALL_CHAIN) continue;
-      if (!await holds(iptables, table, `-C ${chain} ${args}`)) return null;
+      if (!await holdsLine(iptables, table, `-C ${chain} ${args}`)) return null;
     }
   }
   const ours: Sentinels = new Map(Object.entries(own) as [Table, Map<string, readonly string[]>][]);
@@ -112,9 +91,7 @@ export async function lookByName(
     const text = await iptables.restore(listingText(ours, turn, committed, readable), { counters: false });
     return { printed: readPrinted(text, readable), wanted: ours, tables: readable };
   } catch (error) {
-    if (!(error instanceof ExecError) || error.isMissing() || error.isInconclusive() || isLockBusy(error)) {
-      throw error;
-    }
+    if (tellsNothing(error)) throw error;
     return null;
   }
 }

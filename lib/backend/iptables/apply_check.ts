@@ -8,6 +8,7 @@ import type { Iptables } from "../../kernel/iptables.ts";
 import { isLockBusy } from "../../kernel/iptables_lock.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import type { NamespacedName } from "../../model/objects.ts";
+import { unreadableTables } from "../../netfilter/iptables_save.ts";
 import { type Damage, damageOf } from "../damage.ts";
 import { type LookByName, lookByName } from "./apply_by_name.ts";
 import type { CommittedRules } from "./committed.ts";
@@ -22,7 +23,6 @@ import {
   type Look,
 } from "./observe_damage.ts";
 import { type PrintedRules, type PrintedTable, readPrinted } from "./observe_printed.ts";
-import { unreadableTables } from "./stages_observe.ts";
 
 /**
  * About 1 % of a CPU at the default sync period of 30 s. The legacy variant reads the whole table whatever it is asked for, so there

@@ -12,7 +12,12 @@ import { type Nft, nftFamily } from "../../kernel/nft.ts";
 import { probeIptables } from "../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import { type IptablesRuleset, parseIptablesSave, type SavedTable } from "../../netfilter/iptables_save.ts";
+import {
+  type IptablesRuleset,
+  parseIptablesSave,
+  type SavedTable,
+  unreadableTables,
+} from "../../netfilter/iptables_save.ts";
 import { splitWords } from "../../netfilter/words.ts";
 import type { CleanupMode } from "../../config/types.ts";
 import type { ModeCleanup, OwnedChains } from "../cleanup.ts";
@@ -28,6 +33,7 @@ import {
   SERVICE_CHAIN_PREFIXES,
   SERVICES_CHAIN,
 } from "./chains.ts";
+import { NativeTable } from "./cleanup_native.ts";
 import { CANARY_CHAIN } from "./observe_canary.ts";
 import { chainLine } from "./render.ts";
 
@@ -36,7 +42,7 @@ export interface CleanupItem {
   readonly family: IpFamily;
   readonly variant: IptablesVariant;
   readonly table: IptablesTable;
-  /** As an iptables command: `-X CHAIN` or `-D CHAIN RULE`. */
+  /** As an iptables command: `-X CHAIN` or `-D CHAIN RULE`; of nft where iptables cannot read the table. */
   readonly command: string;
 }
 
@@ -68,9 +74,15 @@ export interface CleanupOptions {
   readonly dryRun?: boolean;
   /** The modes whose chains go. Default: iptables mode. */
   readonly modes?: readonly ModeCleanup[];
-  /** Spares the reading of tables of the nft variant without chains of these modes, if they all tell their chains. */
-  readonly nft?: Pick<Nft, "hasNone">;
+  /**
+   * Spares the reading of tables of the nft variant without chains of these modes, if they all tell their chains; cleans tables that
+   * iptables cannot read.
+   */
+  readonly nft?: CleanupNft;
 }
+
+/** What a cleanup asks of nft. */
+export type CleanupNft = Pick<Nft, "hasNone" | "listTable" | "applyOnce">;
 
 /** Everything of one table that goes, and what stays for the sake of others. */
 interface TableCleanup {
@@ -81,6 +93,16 @@ interface TableCleanup {
   readonly chains: readonly string[];
   /** Chain that stays → foreign chain that leads to it. */
   readonly kept: ReadonlyMap<string, string>;
+  /** Where only nft can read it. */
+  readonly native?: NativeTable;
+}
+
+/** What a cleanup works with. */
+interface CleanupTools {
+  readonly target: Iptables;
+  readonly nft: CleanupNft | undefined;
+  readonly modes: readonly ModeCleanup[];
+  readonly failed: CleanupFailure[];
 }
 
 const TABLES: readonly IptablesTable[] = ["nat", "filter", "mangle"];
@@ -149,11 +171,10 @@ export async function cleanupIptables(
   for (const target of targets) {
     const { family, variant } = target;
     if (options.nft !== undefined && await hasNoChains(options.nft, target, modes)) continue;
-    const plans = await readTables(target, modes, failed);
-    for (const plan of plans) {
+    const tools: CleanupTools = { target, nft: options.nft, modes, failed };
+    for (const plan of await readTables(tools)) {
       const { table } = plan;
-      const items = [...plan.jumps, ...removedChains(plan).map((chain) => `-X ${chain}`)]
-        .map((command) => ({ family, variant, table, command }));
+      const items = commandsOf(plan).map((command) => ({ family, variant, table, command }));
       for (const [chain, usedBy] of plan.kept) {
         kept.push({ family, variant, table, command: `-X ${chain}`, usedBy });
       }
@@ -161,7 +182,7 @@ export async function cleanupIptables(
         removed.push(...items);
         continue;
       }
-      const left = await removeItems(target, modes, plan, failed);
+      const left = await removeItems(tools, plan);
       for (const item of items) if (!left.has(item.command)) removed.push(item);
     }
   }
@@ -245,21 +266,57 @@ function removedChains({ chains, kept }: TableCleanup): string[] {
   return chains.filter((chain) => !kept.has(chain));
 }
 
-async function readTables(
-  target: Iptables,
-  modes: readonly ModeCleanup[],
-  failed: CleanupFailure[],
-): Promise<TableCleanup[]> {
+/** What goes, as commands. */
+function commandsOf(plan: TableCleanup): readonly string[] {
+  if (plan.native === undefined) {
+    return [...plan.jumps, ...removedChains(plan).map((chain) => `-X ${chain}`)];
+  }
+  const { jumps, deletions } = plan.native.removal(plan.chains, plan.kept, MARK_MASQ_CHAIN);
+  return [...jumps, ...deletions];
+}
+
+async function readTables(tools: CleanupTools): Promise<TableCleanup[]> {
+  const { target, modes, failed } = tools;
+  const { family, variant } = target;
   try {
-    const text = await target.save();
-    return mayHoldChains(text, modes) ? planCleanup(parseIptablesSave(text), modes) : [];
+    const text = await target.saveReadable();
+    const unreadable = TABLES.filter((table) => unreadableTables(text).has(table));
+    if (unreadable.length === 0 && !mayHoldChains(text, modes)) return [];
+    const saved = new Map(parseIptablesSave(text));
+    const natives = await readNatives(tools, unreadable);
+    for (const [table, native] of natives) saved.set(table, native.saved());
+    return planCleanup(saved, modes).map((plan) => {
+      const native = natives.get(plan.table);
+      return native === undefined ? plan : { ...plan, native };
+    });
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
     if (!error.isMissing() && !NOT_AVAILABLE_REGEXP.test(error.stderr)) {
-      failed.push({ family: target.family, variant: target.variant, table: undefined, error });
+      failed.push({ family, variant, table: undefined, error });
     }
     return [];
   }
+}
+
+/** Tables that iptables cannot read, as far as nft can. */
+async function readNatives(
+  { target: { family, variant }, nft, failed }: CleanupTools,
+  tables: readonly IptablesTable[],
+): Promise<ReadonlyMap<IptablesTable, NativeTable>> {
+  const natives = new Map<IptablesTable, NativeTable>();
+  for (const table of tables) {
+    try {
+      if (nft === undefined) throw new ExecError(["nft"], -1, "");
+      const native = await NativeTable.read(nft, nftFamily(family), table);
+      if (native !== null) natives.set(table, native);
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      const reason = error.isMissing() ? "there is no program nft" : error.stderr;
+      const problem = `iptables cannot read this table, because of rules that nft added to it, and ${reason}`;
+      failed.push({ family, variant, table, error: new ExecError(error.argv, 1, problem, { cause: error }) });
+    }
+  }
+  return natives;
 }
 
 /**
@@ -267,7 +324,7 @@ async function readTables(
  * takes 2 s; this takes 20 ms.
  */
 async function hasNoChains(
-  nft: Pick<Nft, "hasNone">,
+  nft: CleanupNft,
   { family, variant }: Iptables,
   modes: readonly ModeCleanup[],
 ): Promise<boolean> {
@@ -295,22 +352,23 @@ function mayHoldChains(text: string, modes: readonly ModeCleanup[]): boolean {
 }
 
 /** Removes what the plan lists; resolves to the commands whose object is still there. */
-async function removeItems(
-  target: Iptables,
-  modes: readonly ModeCleanup[],
-  plan: TableCleanup,
-  failed: CleanupFailure[],
-): Promise<ReadonlySet<string>> {
+async function removeItems(tools: CleanupTools, plan: TableCleanup): Promise<ReadonlySet<string>> {
+  const { target, nft, failed } = tools;
   const { family, variant } = target;
-  const { table } = plan;
+  const { table, native } = plan;
   try {
-    await target.restore(cleanupText(plan, variant === "nft"), { counters: false });
+    if (native === undefined) {
+      await target.restore(cleanupText(plan, variant === "nft"), { counters: false });
+    } else {
+      const { jumps, flushes, deletions } = native.removal(plan.chains, plan.kept, MARK_MASQ_CHAIN);
+      await nft?.applyOnce([...jumps, ...flushes, ...deletions, ""].join("\n"));
+    }
     return new Set();
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
     failed.push({ family, variant, table, error });
-    const after = (await readTables(target, modes, failed)).find((candidate) => candidate.table === table);
-    return new Set([...after?.jumps ?? [], ...after?.chains.map((chain) => `-X ${chain}`) ?? []]);
+    const after = (await readTables(tools)).find((candidate) => candidate.table === table);
+    return new Set(after === undefined ? [] : commandsOf(after));
   }
 }
 

@@ -1,7 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { ExecError } from "../../errors.ts";
 import { Iptables } from "../../kernel/iptables.ts";
-import type { Nft } from "../../kernel/nft.ts";
 import { probeIptables } from "../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import type { IpFamily } from "../../model/objects.ts";
@@ -9,7 +8,7 @@ import { FakeIptables } from "../../../tests/support/fake_iptables.ts";
 import { defaultSettings, stateOf } from "../../../tests/support/fake_iptables_state.ts";
 import { IptablesProxier } from "./apply.ts";
 import { USERSPACE_CLEANUP } from "../userspace/cleanup.ts";
-import { cleanupIptables, cleanupTargets, IPTABLES_CLEANUP } from "./cleanup.ts";
+import { cleanupIptables, type CleanupNft, cleanupTargets, IPTABLES_CLEANUP } from "./cleanup.ts";
 
 const LOGGER = { enabled: () => false, info: () => {}, warn: () => {}, error: () => {} };
 
@@ -195,7 +194,10 @@ Deno.test("KUBE-FIREWALL goes with a proxy that made it, and stays where kubelet
 Deno.test("tables of the nft variant are read only where nft knows of a chain, or cannot tell", async () => {
   const asked: unknown[] = [];
   /** What nft would say of the same kernel. */
-  const nftOf = (fake: FakeIptables): Pick<Nft, "hasNone"> => ({
+  const missing = () => Promise.reject(new ExecError(["nft"], -1, "entity not found"));
+  const nftOf = (fake: FakeIptables): CleanupNft => ({
+    listTable: missing,
+    applyOnce: missing,
     hasNone: (family, { chains = {} }) => {
       asked.push(chains);
       const holds = (table: string, chain: string): boolean =>
@@ -205,9 +207,7 @@ Deno.test("tables of the nft variant are read only where nft knows of a chain, o
       );
     },
   });
-  const cannotTell: Pick<Nft, "hasNone"> = {
-    hasNone: () => Promise.reject(new ExecError(["nft"], -1, "entity not found")),
-  };
+  const cannotTell: CleanupNft = { hasNone: missing, listTable: missing, applyOnce: missing };
   const modes = [USERSPACE_CLEANUP];
   const fake = new FakeIptables();
   const { target, proxy } = await setUp(fake, "IPv4", "nft");

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { unreadableTables } from "../../netfilter/iptables_save.ts";
 import type { ObservedTables } from "./ruleset.ts";
 
 const COLON = 58, STAR = 42, MINUS = 45;
@@ -38,14 +39,4 @@ export function observeTables(saveText: string): ObservedTables {
     start = end + 1;
   }
   return { chains, builtinRules, unreadable: unreadableTables(saveText) };
-}
-
-const UNREADABLE = "' is incompatible, use 'nft' tool.";
-
-/** The tables that iptables-save names instead of printing them, with status 0. */
-export function unreadableTables(saveText: string): ReadonlySet<string> {
-  // Long texts are the rule, such tables are not.
-  if (!saveText.includes(UNREADABLE)) return new Set();
-  const found = saveText.matchAll(/^# Table `(\w+)' is incompatible, use 'nft' tool\.$/gm);
-  return new Set([...found].map(([, table = ""]) => table));
 }

@@ -1,5 +1,6 @@
 /**
- * Looks at what one family has in the kernel, with four starts of a program.
+ * Looks at what one family has in the kernel, with four starts of a program; where chains are missing or cannot be listed together, with a
+ * few more.
  *
  * @module
  */
@@ -12,6 +13,7 @@ import { isLockBusy } from "../../kernel/iptables_lock.ts";
 import type { Ipvsadm } from "../../kernel/ipvsadm.ts";
 import type { Cidr } from "../../model/ip.ts";
 import { type Damage, damageOf } from "../damage.ts";
+import { damagedByName } from "./apply_by_name.ts";
 import type { CommittedIpvs } from "./committed.ts";
 import {
   damagedAddresses,
@@ -93,7 +95,7 @@ export class IpvsLook {
     } catch (error) {
       if (!(error instanceof ExecError) || error.isMissing()) throw error;
       // A lock that somebody holds says nothing about our rules.
-      return isLockBusy(error) ? [] : ["chains"];
+      return isLockBusy(error) ? [] : await damagedByName(this.#tools.iptables, probe);
     }
   }
 

@@ -1,5 +1,6 @@
 /**
- * Reads what the kernel holds of IPVS mode: four programs, all of them only at the start and after a failure.
+ * Reads what the kernel holds of IPVS mode: four programs, all of them only at the start and after a failure; a few more where
+ * iptables cannot read a whole table.
  *
  * @module
  */
@@ -8,9 +9,12 @@ import { readDevices } from "../../kernel/ip_address.ts";
 import { saveSets } from "../../kernel/ipset.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
 import type { Ipvsadm } from "../../kernel/ipvsadm.ts";
-import { parseIptablesSave } from "../../netfilter/iptables_save.ts";
-import { DEVICE, type Observed } from "./ruleset.ts";
+import { parseIptablesSave, unreadableTables } from "../../netfilter/iptables_save.ts";
+import { observeByName } from "./apply_by_name.ts";
+import { DEVICE, type Observed, type Table } from "./ruleset.ts";
 import { growingSetName, setNames } from "./sets.ts";
+
+const TABLES: readonly Table[] = ["nat", "filter"];
 
 /** How many programs {@linkcode observe} starts. */
 export const OBSERVE_COMMANDS = 4;
@@ -34,13 +38,23 @@ export async function observe({ exec, ipvs, iptables }: ObserveTools): Promise<O
     ipvs.save(),
     saveSets(exec, (name) => own.has(name)),
     readDevices(exec),
-    iptables.save(),
+    iptables.saveReadable(),
   ]);
+  const tables = new Map(parseIptablesSave(saved));
+  const unreadable = TABLES.filter((table) => unreadableTables(saved).has(table));
+  const jumpsOnly: Record<Table, ReadonlySet<string>> = { nat: new Set(), filter: new Set() };
+  for (const table of unreadable) {
+    const found = await observeByName(iptables, table);
+    tables.set(table, found.chains);
+    jumpsOnly[table] = found.jumpsOnly;
+  }
   const onDevice = addresses.filter(({ device }) => device === DEVICE).map(({ address }) => address);
   return {
     addresses: kinds.has(DEVICE) ? new Set(onDevice) : null,
     virtualServers,
     sets,
-    tables: parseIptablesSave(saved),
+    tables,
+    jumpsOnly,
+    unreadable,
   };
 }

@@ -123,7 +123,7 @@ function diffSet(kind: SetKind, { family, set, wanted, saved }: SetChange, draft
 function diffTable(
   plan: IpvsPlan,
   union: ClaimUnion,
-  { tables }: Observed,
+  { tables, jumpsOnly }: Observed,
   table: Table,
   draft: OperationsDraft,
 ): void {
@@ -146,19 +146,23 @@ function diffTable(
   });
   draft.rules(table, ...changed.map(([chain]) => chainLine(chain)));
   for (const [, body] of changed) draft.rules(table, ...body);
-  draft.rules(table, ...missingJumps(plan.base.jumps.filter((jump) => jump.table === table), saved));
+  const jumps = plan.base.jumps.filter((jump) => jump.table === table);
+  const [placed, unplaced] = [new Map<string, JumpRule[]>(), new Map<string, JumpRule[]>()];
+  for (const [chain, wanted] of Map.groupBy(jumps, (jump) => jump.chain)) {
+    (jumpsOnly?.[table].has(chain) === true ? unplaced : placed).set(chain, wanted);
+  }
+  draft.rules(table, ...missingJumps(placed, saved), ...missingUnplacedJumps(unplaced, saved));
 }
+
+type SavedRules = ReadonlyMap<string, { readonly rules: readonly string[] }> | undefined;
 
 /**
  * Lines that put back the jumps which are missing, each in its place among those that are there. Of one that is there several times, as
  * after a read that did not show it, the last one stays.
  */
-function missingJumps(
-  jumps: readonly JumpRule[],
-  saved: ReadonlyMap<string, { readonly rules: readonly string[] }> | undefined,
-): string[] {
+function missingJumps(jumps: ReadonlyMap<string, readonly JumpRule[]>, saved: SavedRules): string[] {
   const lines: string[] = [];
-  for (const [chain, wanted] of Map.groupBy(jumps, (jump) => jump.chain)) {
+  for (const [chain, wanted] of jumps) {
     const there = [...saved?.get(chain)?.rules ?? []].map(canonicalRuleText);
     const ours = new Map(wanted.map(({ args }) => [canonicalRuleText(args), args]));
     const isSurplus = (text: string, at: number): boolean => ours.has(text) && there.lastIndexOf(text) > at;
@@ -178,6 +182,19 @@ function missingJumps(
     }
   }
   return lines;
+}
+
+/** As {@linkcode missingJumps}; where one is missing the others, whose places nobody knows, are made anew with it. */
+function missingUnplacedJumps(jumps: ReadonlyMap<string, readonly JumpRule[]>, saved: SavedRules): string[] {
+  return [...jumps].flatMap(([chain, wanted]) => {
+    const there = new Set(saved?.get(chain)?.rules.map(canonicalRuleText));
+    const isThere = ({ args }: JumpRule): boolean => there.has(canonicalRuleText(args));
+    if (wanted.every(isThere)) return [];
+    return [
+      ...wanted.filter(isThere).map(({ args }) => `-D ${chain} ${args}`),
+      ...wanted.map(({ args }) => `-I ${chain} 1 ${args}`),
+    ];
+  });
 }
 
 function diffServers(

@@ -88,7 +88,7 @@ export function damagedChains(listed: string, { wanted }: RulesProbe): string[] 
   const found = new ListedChains(listed);
   // One name may be there in both tables: in the text each is where its table's turn came.
   return wanted.toSorted((a, b) => TABLES.indexOf(a.table) - TABLES.indexOf(b.table))
-    .filter((chain) => !holds(found.next(chain.chain), chain))
+    .filter((chain) => !chainHolds(found.next(chain.chain), chain))
     .map(({ table, chain }) => `${table} ${chain}`);
 }
 
@@ -112,7 +112,11 @@ class ListedChains {
   }
 }
 
-function holds(found: readonly string[], { rules, comparison }: WantedChain): boolean {
+/** True if the rules that were found, readable ones as `readableRuleText` writes them, are as they must be. */
+export function chainHolds(
+  found: readonly string[],
+  { rules, comparison }: Pick<WantedChain, "rules" | "comparison">,
+): boolean {
   if (comparison === "among") return new Set(rules).isSubsetOf(new Set(found));
   if (found.length !== rules.length) return false;
   const ordered = (texts: readonly string[]): readonly string[] =>

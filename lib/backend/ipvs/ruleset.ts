@@ -169,6 +169,10 @@ export interface Observed {
   readonly virtualServers: ReadonlyMap<string, SavedVirtualServer>;
   /** By name. */
   readonly sets: ReadonlyMap<string, SavedSet>;
-  /** Of `iptables-save` of both tables. */
+  /** Of `iptables-save` of both tables; of those it cannot read, what is found by name. */
   readonly tables: IptablesRuleset;
+  /** Chains of the kernel of which only our jumps are known, each once and not in their order. */
+  readonly jumpsOnly?: PerTable<ReadonlySet<string>>;
+  /** Tables that iptables cannot read as a whole. */
+  readonly unreadable?: readonly Table[];
 }
