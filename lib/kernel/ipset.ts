@@ -18,7 +18,8 @@ const FAILED_LINE_REGEXP = /Error in line (\d+): (.*)/;
 const UNREADABLE_REGEXP = /Syntax error|No command specified/;
 // Of sets that are not as the lines take for granted: no entry is to blame.
 const OTHERWISE_REGEXP = /does not exist|is full|same type/;
-const MAX_REFUSED_ENTRIES = 64;
+/** How many lines a run has once one was refused: each further refusal costs the reading of no more than these. */
+const PORTION_LINES = 256;
 const RESTORE = ["ipset", "restore", "-exist"];
 
 /**
@@ -102,8 +103,8 @@ export async function restoreSets(exec: Exec, text: Input): Promise<void> {
 }
 
 /**
- * As {@linkcode restoreSets}, with lines that carry no line ends, but entries to be added that are refused do not keep the lines behind
- * them from being carried out. Costs a run for each of them; after 64 of them the rest is left.
+ * As {@linkcode restoreSets}, with lines that carry no line ends, but entries to be added that are refused, however many, do not keep
+ * the lines behind them from being carried out. Costs a run for each of them, and one for each {@linkcode PORTION_LINES} lines.
  *
  * @throws {ExecError} if something else fails
  */
@@ -111,13 +112,17 @@ export async function restoreSetsOthers(exec: Exec, lines: readonly string[]): P
   const refused: RefusedLine[] = [];
   let rest = lines.map((line, index) => ({ line, index }));
   let runs = 0;
-  while (rest.length > 0 && refused.length < MAX_REFUSED_ENTRIES) {
-    const failed = await exec.run(RESTORE, { stdin: rest.map(({ line }) => `${line}\n`).join("") });
+  while (rest.length > 0) {
+    const portion = refused.length === 0 ? rest : rest.slice(0, PORTION_LINES);
+    const failed = await exec.run(RESTORE, { stdin: portion.map(({ line }) => `${line}\n`).join("") });
     runs++;
-    if (failed.code === 0) break;
+    if (failed.code === 0) {
+      rest = rest.slice(portion.length);
+      continue;
+    }
     const [, number, problem = ""] = FAILED_LINE_REGEXP.exec(failed.stderr) ?? [];
     const at = Number(number) - 1;
-    const bad = rest[at];
+    const bad = portion[at];
     const isRefusal = bad?.line.startsWith("add ") === true && mayBlameLines(failed) &&
       !OTHERWISE_REGEXP.test(problem);
     if (!isRefusal) throw new ExecError(RESTORE, failed.code, failed.stderr);

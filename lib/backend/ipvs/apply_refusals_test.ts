@@ -196,6 +196,23 @@ Deno.test("many refused endpoints cost one run more when they come, and none lat
   assertEquals(fake.runs, ["ipvsadm -R"]);
 });
 
+Deno.test("hundreds of refused entries cost only themselves, in one sync", NONE, async () => {
+  const { fake, sync } = ipvsRig();
+  const external = (name: string, count: number): readonly ApiObject[] =>
+    service(name, ["10.244.1.1"], {
+      externalIPs: Array.from({ length: count }, (_, i) => `203.0.${i >> 8}.${i & 255}`),
+    });
+  refuseAdding(fake, "ipset", "203.0.");
+  const { quarantined } = await sync([...external("s1", 600), ...GOOD]);
+  assertEquals(standing(fake), await fresh([...external("s1", 0), ...GOOD]));
+  assertEquals(quarantined?.map(({ service }) => service), ["shop/s1"]);
+  assertStringIncludes(quarantined?.[0]?.problem ?? "", "(and 599 more)");
+  // Now that they are known, they cost the others nothing.
+  fake.runs.length = 0;
+  await sync([...external("s1", 600), ...service("s2", ["10.244.1.3"])], ["s2"]);
+  assertEquals(fake.runs, ["ipvsadm -R"]);
+});
+
 Deno.test("nobody is quarantined for what is nobody's fault", NONE, async (t) => {
   const cases: readonly [name: string, break_: (fake: FakeIpvs) => void][] = [
     ["others add the same virtual server meanwhile", (fake) => {
