@@ -26,8 +26,10 @@ const IN_UML = "UML_NEEDS";
 const UML_AT_ONCE = 2;
 /** Tests in them that take longest, so that they begin first. */
 const LONGEST_IN_UML: readonly string[] = ["tests/e2e/ipvs_test.ts", "tests/e2e/ipvs_flows_test.ts"];
-/** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. Most of their time is waits. */
+/** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. */
 const WITH_API_SERVER = "KAPI";
+/** Tests that mostly wait for time to pass, as those with the API server do. */
+const WAITING: readonly string[] = ["tests/e2e/affinity_test.ts", "tests/e2e/repair_test.ts"];
 /** Priority of those kernels beside the tests that measure time, as `nice` tells it: a third of the time of a processor that both want. */
 const UML_NICE = "5";
 /** Characters of what each failed test says that are told again at the end, where they are found even in a log that was cut. */
@@ -87,10 +89,12 @@ export interface Lanes {
   readonly shared: readonly string[];
   /** After those, one after another. */
   readonly exclusive: readonly string[];
-  /** One after another, beside the exclusive ones: with the real API server. */
-  readonly apiServer: readonly string[];
+  /** One after another, beside the exclusive ones: those that mostly wait. */
+  readonly waiting: readonly string[];
   /** {@linkcode UML_AT_ONCE} at a time, from the beginning, beside all others; the longest first. */
   readonly uml: readonly string[];
+  /** True if one of those that wait needs the real API server. */
+  readonly withApiServer: boolean;
 }
 
 /** @param read yields the text of a file */
@@ -103,14 +107,16 @@ export async function laneOf(
   const texts = await Promise.all(others.map(read));
   const has = (word: string) => (path: string): boolean => texts[others.indexOf(path)]!.includes(word);
   const [uml, here] = [others.filter(has(IN_UML)), others.filter((path) => !has(IN_UML)(path))];
+  const isWaiting = (path: string): boolean => WAITING.includes(path) || has(WITH_API_SERVER)(path);
   return {
     shared,
-    exclusive: here.filter((path) => !has(WITH_API_SERVER)(path)),
-    apiServer: here.filter(has(WITH_API_SERVER)),
+    exclusive: here.filter((path) => !isWaiting(path)),
+    waiting: here.filter(isWaiting),
     uml: [
       ...LONGEST_IN_UML.filter((path) => uml.includes(path)),
       ...uml.filter((path) => !LONGEST_IN_UML.includes(path)),
     ],
+    withApiServer: here.some(has(WITH_API_SERVER)),
   };
 }
 
@@ -225,11 +231,11 @@ if (import.meta.main) {
   const byName = filter === undefined ? [] : [`--filter=${filter}`];
   const skipFile = await Deno.makeTempFile({ prefix: "kproxy-skips-" });
   try {
-    const { shared, exclusive, apiServer, uml } = await laneOf(
+    const { shared, exclusive, waiting, uml, withApiServer } = await laneOf(
       files,
       (path) => Deno.readTextFile(`${ROOT}/${path}`),
     );
-    const built = apiServer.length > 0 ? buildApiServer() : Promise.resolve();
+    const built = withApiServer ? buildApiServer() : Promise.resolve();
     const lane = { flags: byName, environment: { KPROXY_SKIPS: skipFile } };
     // Two at once would write into one another's lines.
     const held = async (files: readonly string[], environment = {}): Promise<TestRun & { show(): void }> => {
@@ -240,9 +246,9 @@ if (import.meta.main) {
     };
     const inUml = atOnce(UML_AT_ONCE, uml, (file) => held([file], { UML_NICE }));
     const runs = [await runTests(shared, { ...lane, flags: ["--parallel", ...byName] })];
-    const withApiServer = built.then(() => held(apiServer));
+    const waited = built.then(() => held(waiting));
     runs.push(await runTests(exclusive, lane));
-    const beside = [await withApiServer, ...await inUml];
+    const beside = [await waited, ...await inUml];
     for (const { show } of beside) show();
     runs.push(...beside);
     // A filter by name drops tests after they have said that they skip.

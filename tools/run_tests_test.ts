@@ -60,14 +60,17 @@ Deno.test("tests in user-mode kernels run beside all others, of which those that
     "tests/e2e/c_test.ts": "e2eTest(NAME, UML_NEEDS",
     "tests/e2e/ipvs_test.ts": "e2eTest(NAME, UML_NEEDS",
     "tests/e2e/kube_test.ts": "const NEEDS = [...KAPI];",
+    "tests/e2e/repair_test.ts": "",
     "tests/bench/d_test.ts": "",
   };
   assertEquals(await laneOf(Object.keys(texts), (path) => Promise.resolve(texts[path] ?? "")), {
     shared: ["tests/support/a_test.ts"],
     exclusive: ["tests/e2e/b_test.ts", "tests/bench/d_test.ts"],
-    apiServer: ["tests/e2e/kube_test.ts"],
+    waiting: ["tests/e2e/kube_test.ts", "tests/e2e/repair_test.ts"],
     uml: ["tests/e2e/ipvs_test.ts", "tests/e2e/c_test.ts"],
+    withApiServer: true,
   });
+  assertEquals((await laneOf(["tests/e2e/repair_test.ts"], () => Promise.resolve(""))).withApiServer, false);
 });
 
 Deno.test(

@@ -16,25 +16,17 @@ import { NodeLab } from "../support/node_lab.ts";
 /** Starting a program takes tens of milliseconds here, and a first packet may take as long. */
 const PATIENCE = 6;
 
-/** What only a start of kproxy can change. */
-type StartOptions = Omit<FlowOptions, "interfaceIps" | "nodeIps" | "nodeName" | "localhostNodePorts">;
-
-function startOptions(
-  { interfaceIps: _, nodeIps: _1, nodeName: _2, localhostNodePorts: _3, ...options }: FlowOptions,
-): StartOptions {
-  return options;
-}
-
-function kproxyArgs(options: StartOptions): string[] {
+/** What only a start of kproxy changes: every one costs many seconds here. */
+function kproxyArgs(options: FlowOptions): string[] {
   return ["--proxy-mode=ipvs", "--ipvs-min-sync-period=0s", ...commonFlags(options)];
 }
 
 /** What else on the node decides about packets. */
-async function prepareNode(lab: NodeLab, options: StartOptions): Promise<void> {
+async function prepareNode(lab: NodeLab, policies: FlowOptions["policies"]): Promise<void> {
   const { netns } = lab.node;
   for (const tool of ["iptables", "ip6tables"]) {
     for (const chain of ["INPUT", "FORWARD"] as const) {
-      await netns.run([tool, "-w", "5", "-P", chain, options.policies[chain]]);
+      await netns.run([tool, "-w", "5", "-P", chain, policies[chain]]);
     }
   }
 }
@@ -43,23 +35,25 @@ async function prepareNode(lab: NodeLab, options: StartOptions): Promise<void> {
 const isChosen = ({ name }: FlowCase): boolean =>
   Deno.args.length === 0 || Deno.args.some((word) => name.includes(word));
 
-const groups = Map.groupBy(
-  IPVS_LAB_CASES.filter(isChosen),
-  (one) => JSON.stringify(startOptions(optionsOf(one))),
-);
+const groups = Map.groupBy(IPVS_LAB_CASES.filter(isChosen), (one) => {
+  const options = optionsOf(one);
+  return JSON.stringify([kproxyArgs(options), options.zone]);
+});
 
 Deno.test("flow cases with real packets in IPVS mode", async (t) => {
   await using lab = await NodeLab.create();
   let index = 0;
+  let prepared = "";
   for (const cases of groups.values()) {
-    const options = startOptions(optionsOf(cases[0]!));
-    await prepareNode(lab, options);
     await using manifests = await LabManifests.create();
     let kproxy: KproxyProcess | undefined;
     try {
       for (const flowCase of cases) {
         await t.step(flowCase.name, async () => {
           const number = index++;
+          const options = optionsOf(flowCase);
+          if (JSON.stringify(options.policies) !== prepared) await prepareNode(lab, options.policies);
+          prepared = JSON.stringify(options.policies);
           const objects = [nodeInZone(options.zone), marker(number % 250), ...flowCase.objects];
           const edit = () => manifests.replace("case.json", objects);
           if (kproxy === undefined) {

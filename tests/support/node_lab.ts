@@ -91,6 +91,8 @@ async function ip(netns: Netns, lines: readonly string[]): Promise<void> {
 export class NodeLab implements AsyncDisposable {
   readonly #hosts = new Map<string, LabHost>();
   readonly #interfaces = new Set<string>();
+  /** What the node was told of each address. */
+  readonly #routes = new Map<string, string>();
   readonly #guard = new LabGuard();
   /** Everything that must be undone, in order of creation. */
   readonly #namespaces: Netns[] = [];
@@ -245,7 +247,9 @@ export class NodeLab implements AsyncDisposable {
     const six = family !== "";
     const gateway = WORLD_ADDRESSES.eth0[six ? 1 : 0];
     const way = at === null ? `via ${gateway} dev eth0` : `dev ${at}`;
+    if (this.#routes.get(address) === way) return;
     await ip(this.node.netns, [`${family}route replace ${hostPrefix(address)} ${way}`]);
+    this.#routes.set(address, way);
   }
 
   /** Every host made so far. */
