@@ -120,6 +120,7 @@ e2eTest("the next process finds everything in place, and what others remove come
     "flush chain ip kproxy nat-prerouting",
     "delete table ip kproxy",
     "flush map ip6 kproxy service-ips",
+    "add chain ip kproxy theirs { type filter hook forward priority 0; policy drop; }",
     "flush ruleset",
   ];
   for (const damage of damages) {

@@ -46,6 +46,10 @@ export class NftTable {
       this.#drop(service.staleChains, service.staleSets);
       this.#checkVerdicts();
     }
+    for (const name of leftover.foreignHooks) {
+      this.#hooks.delete(name);
+      this.#chains.delete(name);
+    }
     this.#deleteElements(leftover.deletedElements);
     this.#drop(leftover.staleChains, leftover.staleSets);
     this.#checkVerdicts();

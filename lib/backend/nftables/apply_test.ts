@@ -323,6 +323,8 @@ const CHANGED: readonly ((fake: FakeNft) => string)[] = [
   () => "add element ip kproxy service-ips { 10.96.9.9 . tcp . 1 : drop }",
   () => "add element ip kproxy cluster-ips { 10.96.9.9 }",
   () => "delete element ip kproxy no-endpoint-services { 10.96.1.5 . tcp . 80 }",
+  () =>
+    "add chain ip kproxy theirs { type filter hook forward priority 0; policy accept; }\nadd rule ip kproxy theirs drop",
 ];
 
 /** Text that takes one rule out of a chain. */

@@ -19,7 +19,12 @@ import {
 import type { Element, NftablesPlan, Operations, ServiceOperations } from "./ruleset.ts";
 
 /** Nothing of what no Service wants. */
-export const NO_LEFTOVER: Operations["leftover"] = { deletedElements: [], staleChains: [], staleSets: [] };
+export const NO_LEFTOVER: Operations["leftover"] = {
+  foreignHooks: [],
+  deletedElements: [],
+  staleChains: [],
+  staleSets: [],
+};
 
 const NO_ELEMENTS: readonly Element[] = [];
 

@@ -172,7 +172,13 @@ class ObservedRest {
     for (const [container, elements] of this.#elements) {
       for (const [key, value] of elements) deletedElements.push({ container, key, value });
     }
-    return { deletedElements, staleChains: [...this.#chains], staleSets: [...this.#sets] };
+    const isHook = (name: string): boolean => this.#observed.hooks.has(name);
+    return {
+      foreignHooks: [...this.#chains].filter(isHook),
+      deletedElements,
+      staleChains: [...this.#chains].filter((name) => !isHook(name)),
+      staleSets: [...this.#sets],
+    };
   }
 }
 

@@ -76,6 +76,7 @@ export function withoutKept(
     for (const { name } of service.affinitySets) names.add(name);
   }
   return {
+    foreignHooks: leftover.foreignHooks,
     deletedElements: leftover.deletedElements.filter(({ container, key }) =>
       !elements.has(`${container} ${key}`)
     ),

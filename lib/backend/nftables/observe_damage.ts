@@ -35,8 +35,13 @@ export function findDamage(observed: ObservedTable, committed: CommittedTable): 
   return { chains, others };
 }
 
+/** Ours that hang elsewhere, and those of others, which packets come through without any rule of ours that leads there. */
 function damagedHooks({ hooks }: ObservedTable, { base: { hookedChains } }: CommittedTable): string[] {
-  return hookedChains.filter(({ name, hook }) => hooks.get(name) !== hook).map(({ name }) => name);
+  const own = new Set(hookedChains.map(({ name }) => name));
+  return [
+    ...hookedChains.filter(({ name, hook }) => hooks.get(name) !== hook).map(({ name }) => name),
+    ...[...hooks.keys()].filter((name) => !own.has(name)),
+  ];
 }
 
 function damagedContainers({ elements }: ObservedTable, committed: CommittedTable): string[] {

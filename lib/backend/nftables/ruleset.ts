@@ -168,6 +168,8 @@ export interface Operations {
   readonly services: readonly ServiceOperations[];
   /** What no Service wants (any more), found by reading: in the last transaction. */
   readonly leftover: {
+    /** Chains that somebody else hooked into our table: nothing leads to them, so they go at once. */
+    readonly foreignHooks: readonly string[];
     readonly deletedElements: readonly Element[];
     readonly staleChains: readonly string[];
     readonly staleSets: readonly string[];

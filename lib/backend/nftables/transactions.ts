@@ -70,9 +70,13 @@ export function serviceLines(
 /** What no Service wants any more. */
 export function leftoverLines(
   { table }: TableAddress,
-  { deletedElements, staleChains, staleSets }: Operations["leftover"],
+  { foreignHooks, deletedElements, staleChains, staleSets }: Operations["leftover"],
 ): readonly string[] {
-  return [...deletedElementLines(table, deletedElements), ...staleLines(table, { staleChains, staleSets })];
+  return [
+    ...foreignHooks.flatMap((name) => [`flush chain ${table} ${name}`, `delete chain ${table} ${name}`]),
+    ...deletedElementLines(table, deletedElements),
+    ...staleLines(table, { staleChains, staleSets }),
+  ];
 }
 
 /** Deletes chains that were flushed before and that nothing goes to any more. */
@@ -95,7 +99,8 @@ export function writtenChainNames({ base, services }: Operations): readonly stri
 export function countWritten(operations: Operations): WrittenCounts {
   const { base, services, leftover } = operations;
   const counts = {
-    chains: writtenChainNames(operations).length + staleChainNames(operations).length,
+    chains: writtenChainNames(operations).length + staleChainNames(operations).length +
+      leftover.foreignHooks.length,
     elements: base.deletedElements.length + base.addedElements.length + leftover.deletedElements.length,
     sets: base.containers.length + leftover.staleSets.length,
   };
