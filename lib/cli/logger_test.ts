@@ -48,3 +48,41 @@ Deno.test("split streams part information from the rest, in both forms", { permi
   const other = { text: on, json: { ...on, splitStream: false } };
   assertEquals(logTo({ ...logging, format: "json", options: other }).out, []);
 });
+
+/** Logs once while no file can be opened, and once more. */
+const WITHOUT_DESCRIPTORS = `
+import { openLogger } from "MODULE";
+const stream = (name: string) => ({ write: (line: string) => console.log(name, line), dropped: 0, onResumed: () => {} });
+const form = { splitStream: false, infoBufferSize: "0" };
+const logging = { format: "text", flushFrequency: 0, verbosity: 0, vmodule: [], options: { text: form, json: form } };
+const log = openLogger(logging, { out: stream("out"), err: stream("err") });
+const open: Deno.FsFile[] = [];
+try {
+  for (;;) open.push(Deno.openSync("/dev/null"));
+} catch (error) {
+  log.error("no descriptor", error);
+}
+for (const file of open) file.close();
+log.info("some again");
+`;
+
+Deno.test("without a descriptor a line is written, of an unknown place, and the program goes on", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const program = `${folder}/program.ts`;
+    const module = import.meta.resolve("./logger.ts");
+    await Deno.writeTextFile(program, WITHOUT_DESCRIPTORS.replace("MODULE", module));
+    const run = `ulimit -n 120; exec "$@"`;
+    const config = new URL("../../deno.json", import.meta.url).pathname;
+    const { code, stdout, stderr } = await new Deno.Command("sh", {
+      args: ["-c", run, "sh", Deno.execPath(), "run", "-q", "-A", "--no-check", "--config", config, program],
+    }).output();
+    const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
+    assertEquals(code, 0, text(stderr));
+    const [none, some] = text(stdout).split("\n").filter((line) => line !== "");
+    assertMatch(none ?? "", /^err E.* unknown:0\] "no descriptor" err="Too many open files/);
+    assertMatch(some ?? "", /^err I.* program\.ts:14\] "some again"$/);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});

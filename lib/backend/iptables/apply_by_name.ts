@@ -7,7 +7,6 @@
 import type { Iptables } from "../../kernel/iptables.ts";
 import { holdsLine, tellsNothing } from "../../kernel/iptables_by_name.ts";
 import { ENSURED_CHAINS } from "./base_rules.ts";
-import { KUBELET_FIREWALL_CHAIN } from "./chains.ts";
 import type { Sentinels } from "./observe_canary.ts";
 import { type CheckTurn, listingText } from "./observe_damage.ts";
 import { type PrintedRules, type PrintedTable, readPrinted } from "./observe_printed.ts";
@@ -80,9 +79,7 @@ export async function lookByName(
     for (const [chain, rules] of wanted.get(table) ?? []) {
       if (!builtin.has(chain)) own[table].set(chain, rules);
     }
-    for (const { chain, args, target } of ofTable) {
-      // Kubelet's own.
-      if (target === KUBELET_FIREWALL_CHAIN) continue;
+    for (const { chain, args } of ofTable) {
       if (!await holdsLine(iptables, table, `-C ${chain} ${args}`)) return null;
     }
   }

@@ -269,7 +269,15 @@ const DAMAGES: readonly (readonly [name: string, commands: Commands, repair: "al
   ["kubelet's own rule in KUBE-MARK-MASQ", () => [
     ["-A", "KUBE-MARK-MASQ", "-t", "nat", "-j", "MARK", "--or-mark", "0x8000"],
   ], null],
-  ["the rules of KUBE-FIREWALL, which is kubelet's", () => [["-F", "KUBE-FIREWALL", "-t", "filter"]], null],
+  [
+    "the rule of KUBE-FIREWALL, which kubelet may have, too",
+    () => [["-F", "KUBE-FIREWALL", "-t", "filter"]],
+    "all",
+  ],
+  ["the jump to KUBE-FIREWALL", () => [["-D", "INPUT", "-t", "filter", "-j", "KUBE-FIREWALL"]], "all"],
+  ["kubelet's own rule in KUBE-FIREWALL", () => [
+    ["-A", "KUBE-FIREWALL", "-t", "filter", "-m", "mark", "--mark", "0x8000/0x8000", "-j", "DROP"],
+  ], null],
   ["the rules of KUBE-SERVICES", () => [["-F", "KUBE-SERVICES", "-t", "nat"]], []],
   ["one rule of KUBE-SERVICES", () => [["-D", "KUBE-SERVICES", "1", "-t", "nat"]], []],
   ["one rule more in KUBE-SERVICES", () => [["-I", "KUBE-SERVICES", "-t", "nat", "-j", "RETURN"]], []],

@@ -5,7 +5,6 @@
  */
 import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { groupByChain } from "./committed.ts";
-import { KUBELET_FIREWALL_CHAIN } from "./chains.ts";
 import { isDispatchChain, ruleOf } from "./diff_dispatch.ts";
 import type { BaseRules, Table } from "./ruleset.ts";
 
@@ -21,17 +20,20 @@ export function hasMangleCanary(saved: string): boolean {
 /** Rules that must be there as long as nobody flushes our tables: table → chain → canonical rule texts. */
 export type Sentinels = ReadonlyMap<Table, ReadonlyMap<string, readonly string[]>>;
 
-/** The jumps and the rules of the chains without rules of Services, except those that kubelet fills, because they are its own. */
+/**
+ * The jumps and the rules of the chains without rules of Services. Those of KUBE-FIREWALL, too, although kubelet has them as well: a node
+ * whose kubelet leaves iptables alone would be open to strangers on 127.0.0.0/8.
+ */
 export function sentinels(base: BaseRules): Sentinels {
   const wanted = new Map<Table, Map<string, string[]>>();
   for (const table of ["nat", "filter"] as const) {
     const chains = new Map<string, string[]>();
     for (const [chain, body] of groupByChain([...base.head[table], ...base.tail[table]])) {
-      if (chain === KUBELET_FIREWALL_CHAIN || isDispatchChain(table, chain)) continue;
+      if (isDispatchChain(table, chain)) continue;
       chains.set(chain, body.map((line) => canonicalRuleText(ruleOf(line, chain))));
     }
     for (const jump of base.jumps) {
-      if (jump.table !== table || jump.target === KUBELET_FIREWALL_CHAIN) continue;
+      if (jump.table !== table) continue;
       chains.set(jump.chain, [...chains.get(jump.chain) ?? [], canonicalRuleText(jump.args)]);
     }
     wanted.set(table, chains);
