@@ -29,7 +29,7 @@ import { type OpenedEvents, openEvents } from "./events.ts";
 import type { Io } from "./io.ts";
 import { openLogger } from "./logger.ts";
 import { nodeName } from "./node_name.ts";
-import { OtherModesCleanup } from "./other_modes.ts";
+import { OtherModesCleanup, preloadRemoval } from "./other_modes.ts";
 import type { ParsedFlags } from "./parse_args.ts";
 import { openSource } from "./source.ts";
 
@@ -177,7 +177,11 @@ export async function prepareNode({ config, log, programs }: PlannedLife): Promi
   const best = modes.slice(0, 1);
   const names = [...settings.map(({ name }) => name), ...modeSysctls(best)];
   // The program leaves this process the time to load.
-  const [sysctls] = await Promise.all([nodeSysctls(exec, log, names), ...best.map(preloadMode)]);
+  const [sysctls] = await Promise.all([
+    nodeSysctls(exec, log, names),
+    ...best.map(preloadMode),
+    preloadRemoval(),
+  ]);
   const refused = await applyConntrackSettings(exec, settings, log, sysctls);
   const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log, sysctls });
   exec.rest();

@@ -4,7 +4,6 @@
  * @module
  */
 import type { LoggingConfig } from "../config/types.ts";
-import { countSpareDescriptors } from "../kernel/descriptors.ts";
 import { createLogger, type ProgramLogger, type Verbosity } from "../observe/log.ts";
 import type { LogStreams } from "./io.ts";
 
@@ -26,7 +25,6 @@ export function openLogger(
     write: logging.options[format].splitStream ? split : toError,
     nowMs: () => performance.timeOrigin + performance.now(),
     pid: Deno.pid,
-    canOpenFiles: () => countSpareDescriptors(1) > 0,
   });
   err.onResumed = (count) => log.warn("Log lines could not be written and are lost", { count });
   return log;

@@ -5,10 +5,8 @@
  * @module
  */
 import { countLeftovers, type LeftoverReport } from "../backend/cleanup.ts";
-import type { removeLeftovers } from "../backend/leftovers.ts";
 import type { CleanupMode } from "../config/types.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
-import { countSpareDescriptors } from "../kernel/descriptors.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
@@ -27,11 +25,6 @@ const DRAIN_LIMIT_MS = 5_000;
 /** How long one family's leftovers wait for the first sync of the other, which has no time to share. */
 const OTHER_FAMILY_MS = 10_000;
 
-/** Of the files of a removal that are read at the same time, and its programs' pipes, about as many. */
-const NEEDED_DESCRIPTORS = 32;
-/** How often it is seen whether there are so many. */
-const DESCRIPTORS_MS = 1_000;
-
 /** What {@linkcode OtherModesCleanup} needs. */
 export interface OtherModesOptions {
   /** The modes whose leftovers go. */
@@ -45,8 +38,14 @@ export interface OtherModesOptions {
   /** As configured for IPVS mode. */
   readonly excludeCidrs?: readonly string[];
   readonly clock?: Clock;
-  /** How many files can be opened now, counted up to `atMost`. @default {countSpareDescriptors} */
-  readonly countDescriptors?: (atMost: number) => number;
+}
+
+/**
+ * Loads what a removal needs while a start waits for something else. A removal itself would come too late for that: from source, the
+ * runtime panics where it cannot open a module's file, and nobody knows how many descriptors there are once kproxy serves.
+ */
+export async function preloadRemoval(): Promise<void> {
+  await import("../backend/leftovers.ts");
 }
 
 /**
@@ -113,7 +112,7 @@ export class OtherModesCleanup {
       const exec = this.#programs;
       if (exec.signal.aborted) return;
       try {
-        const removeLeftovers = await this.#loadRemoval(exec.signal);
+        const { removeLeftovers } = await import("../backend/leftovers.ts");
         const context = { exec, families, dryRun: false, of: "kube-proxy" } as const;
         report(await removeLeftovers(["nftables"], context), "kube-proxy", log);
       } catch (error) {
@@ -145,25 +144,6 @@ export class OtherModesCleanup {
     });
   }
 
-  /**
-   * Loads it late, as all that is done late: a start has no time for it. Waits for descriptors: from source, the runtime ends the program
-   * where it cannot read a module.
-   *
-   * @throws what the signal is aborted with
-   */
-  async #loadRemoval(signal: AbortSignal): Promise<typeof removeLeftovers> {
-    const { clock = systemClock, countDescriptors = countSpareDescriptors, log } = this.#options;
-    const isEnough = (): boolean => countDescriptors(NEEDED_DESCRIPTORS) >= NEEDED_DESCRIPTORS;
-    if (!isEnough()) {
-      log.warn("What other modes left is removed once there are enough file descriptors", {
-        needed: NEEDED_DESCRIPTORS,
-      });
-      do await clock.sleep(DESCRIPTORS_MS, signal); while (!signal.aborted && !isEnough());
-    }
-    signal.throwIfAborted();
-    return (await import("../backend/leftovers.ts")).removeLeftovers;
-  }
-
   /** False if it was stopped before it was done. */
   async #remove(families: readonly IpFamily[]): Promise<boolean> {
     const { modes, ownMode, log, excludeCidrs = [], clock = systemClock } = this.#options;
@@ -176,7 +156,7 @@ export class OtherModesCleanup {
       limitMs: DRAIN_LIMIT_MS,
     };
     try {
-      const removeLeftovers = await this.#loadRemoval(signal);
+      const { removeLeftovers } = await import("../backend/leftovers.ts");
       const context = { exec, families, dryRun: false, excludeCidrs, drain };
       const others = await removeLeftovers(modes, context);
       this.#hasRemovedTables ||= others.removed.some(({ place }) => place === "nft");

@@ -1,4 +1,4 @@
-import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { ExecError, SyncError } from "../errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { type Exec, type ExecOptions, wholeText } from "../kernel/exec.ts";
@@ -35,11 +35,7 @@ class FakeNft implements Exec {
 /** Whatever is waited for has not come in time. */
 const IMPATIENT: Clock = { nowMs: () => 0, sleep: () => Promise.resolve() };
 
-function setUp(
-  families: readonly IpFamily[],
-  clock: Clock = IMPATIENT,
-  countDescriptors: (atMost: number) => number = (atMost) => atMost,
-) {
+function setUp(families: readonly IpFamily[], clock: Clock = IMPATIENT) {
   const exec = new FakeNft();
   const lines: string[] = [];
   const log = {
@@ -48,14 +44,7 @@ function setUp(
     warn: (message: string) => void lines.push(`W ${message}`),
     error: (message: string) => void lines.push(`E ${message}`),
   };
-  const cleanup = new OtherModesCleanup({
-    modes: ["nftables"],
-    families,
-    log,
-    exec,
-    clock,
-    countDescriptors,
-  });
+  const cleanup = new OtherModesCleanup({ modes: ["nftables"], families, log, exec, clock });
   const synced = async (family: IpFamily): Promise<readonly string[]> => {
     cleanup.observer.synced(syncOutcome(family));
     await cleanup.settled();
@@ -94,29 +83,6 @@ Deno.test("nothing is looked for while the other family has its first sync to co
   cleanup.observer.synced(syncOutcome("IPv4"));
   await cleanup.settled();
   assertEquals([...exec.tables], ["inet kube-proxy"]);
-});
-
-Deno.test("without descriptors what is left stays until there are some, or until the end", {
-  permissions: "none",
-}, async () => {
-  for (const ends of [false, true]) {
-    const counts = [0, 5, 31, 32];
-    const slept: number[] = [];
-    const clock: Clock = {
-      nowMs: () => 0,
-      sleep: (ms) => {
-        slept.push(ms);
-        if (ends && counts.length === 2) cleanup.end();
-        return Promise.resolve();
-      },
-    };
-    const { exec, lines, cleanup, synced } = setUp(["IPv4"], clock, () => counts.shift() ?? 32);
-    assertEquals(exec.tables.size, 4);
-    assertEquals(await synced("IPv4"), ends ? [...new FakeNft().tables] : []);
-    assertEquals(slept.filter((ms) => ms === 1_000).length, ends ? 2 : 3);
-    assertEquals(lines[0], "W What other modes left is removed once there are enough file descriptors");
-    assertMatch(lines.at(-1) ?? "", ends ? /^I Stopped looking/ : /^I Removed/);
-  }
 });
 
 Deno.test("a family that failed keeps its things until it is in force", { permissions: "none" }, async () => {

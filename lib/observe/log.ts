@@ -45,14 +45,7 @@ export interface LoggerOptions {
   /** Milliseconds since the epoch, with fractions. */
   readonly nowMs: () => number;
   readonly pid: number;
-  /**
-   * False while no file can be opened. Lines are then of `unknown:0`: from source, the runtime reads the file to tell where a line is
-   * from, and ends the program where it cannot. @default always true
-   */
-  readonly canOpenFiles?: () => boolean;
 }
-
-const UNKNOWN_CALLER = "unknown:0";
 
 type Severity = "I" | "W" | "E";
 
@@ -70,7 +63,7 @@ export function createLogger(options: LoggerOptions): ProgramLogger {
     pattern: globPattern(entry.filePattern),
     verbosity: entry.verbosity,
   }));
-  const { verbosity, canOpenFiles = () => true } = options;
+  const { verbosity } = options;
   const overall: Readonly<Verbosity> = typeof verbosity === "number" ? { level: verbosity } : verbosity;
   const highestOfFiles = Math.max(...vmodule.map((entry) => entry.verbosity));
   const isWritten = (wanted: number): boolean => wanted <= overall.level || wanted <= highestOfFiles;
@@ -82,7 +75,7 @@ export function createLogger(options: LoggerOptions): ProgramLogger {
 
   function emit(line: Line): void {
     if (!isWritten(line.verbosity)) return;
-    const caller = canOpenFiles() ? callSite() : UNKNOWN_CALLER;
+    const caller = callSite();
     if (line.verbosity > 0 && line.verbosity > threshold(caller)) return;
     const render = options.format === "json" ? renderJson : renderText;
     options.write(render(line, caller, options.nowMs(), options.pid) + "\n");
@@ -111,7 +104,7 @@ export const silentLogger: Logger = createLogger({
 function callSite(): string {
   // Frames: Error, callSite, emit, the logger's method, its caller.
   const frame = new Error().stack?.split("\n")[4] ?? "";
-  return /([\w.-]+\.ts:\d+):\d+\)?$/.exec(frame)?.[1] ?? UNKNOWN_CALLER;
+  return /([\w.-]+\.ts:\d+):\d+\)?$/.exec(frame)?.[1] ?? "unknown:0";
 }
 
 function globPattern(glob: string): RegExp {

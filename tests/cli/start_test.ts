@@ -103,3 +103,30 @@ exec sleep 60
     });
   });
 });
+
+e2eTest(
+  "a lack of descriptors right after the first syncs ends nothing",
+  [...NEEDS, program("prlimit")],
+  async () => {
+    await inFolder({ "web.yaml": SERVICE }, async (folder) => {
+      await withNetns(async (netns) => {
+        const limit = async (soft: string): Promise<void> => {
+          await netns.run(["prlimit", `--pid=${kproxy.pid}`, `--nofile=${soft}:`]);
+        };
+        await using kproxy = await KproxyProcess.start({
+          netns,
+          args: [`--manifests=${folder}`, "--hostname-override=node-a", "--iptables-sync-period=1s"],
+        }, 1);
+        await limit("24");
+        await kproxy.untilMessage("Cannot check whether the rules are still there");
+        await limit("1024");
+        await kproxy.untilMessage("Removed what another mode left");
+        assertEquals(
+          (await netns.exec.run(["nft", "list", "tables", "ip"])).stdout.includes("kproxy"),
+          false,
+        );
+        assertEquals((await kproxy.stop()).code, 0, kproxy.log);
+      });
+    });
+  },
+);

@@ -49,6 +49,10 @@ for (const variant of ["nft", "legacy"]) {
         "one chain of its own emptied",
         () => netns.run([tool, "-w", "5", "-t", "nat", "-F", "KUBE-POSTROUTING"]),
       ],
+      [
+        "what keeps strangers from 127.0.0.0/8 gone",
+        () => netns.run([tool, "-w", "5", "-t", "filter", "-D", "KUBE-FIREWALL", "1"]),
+      ],
       ["the chain that leads to all Services emptied", change("-F", "KUBE-SERVICES")],
       ["one rule of it gone", change("-D", "KUBE-SERVICES", "1")],
       ["one rule more in it", change("-I", "KUBE-SERVICES", "-j", "RETURN")],
