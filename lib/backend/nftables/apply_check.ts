@@ -20,6 +20,13 @@ import { parseTable } from "./parse.ts";
 const CHEAP_MS = 600;
 /** One that takes longer may take this part of the time: kproxy at rest takes no more of a core, however large the cluster. */
 const WHOLE_SHARE = 0.003;
+/** A table printed with more than so many bytes, about 4,000 elements, takes its time by itself. */
+const LARGE_BYTES = 250_000;
+/**
+ * With a smaller one the rules of others may take it, or the machine had no time, or nft hung: so many looks must have been slow, one after
+ * another.
+ */
+const SLOW_LOOKS = 5;
 /** How many chains a log line names. */
 const NAMED = 5;
 
@@ -38,6 +45,9 @@ export class TableLook {
   readonly #sampler = new CanarySampler();
   readonly #deepChecks = new DeepChecks();
   #wholeDueMs = Number.NEGATIVE_INFINITY;
+  /** What the last looks at everything took, {@linkcode SLOW_LOOKS} at most, and what the last one has read. */
+  #tookMs: readonly number[] = [];
+  #printedBytes = 0;
   /** Chains with other rules than they should have, as they were printed by the last look: before the repair. */
   #before: ReadonlyMap<string, number> = new Map();
   /** Chains that this nft prints otherwise than they are written; how. */
@@ -66,15 +76,23 @@ export class TableLook {
     if (startMs < this.#wholeDueMs) return await this.#lookAtPart(committed);
     const damage = await this.#lookAtAll(committed);
     const endMs = nowMs();
-    const tookMs = endMs - startMs;
+    const costMs = this.#costMs(endMs - startMs);
     // After damage the next look, which tells whether the repair helped, is at everything, too.
-    this.#wholeDueMs = tookMs <= CHEAP_MS || damage !== false ? endMs : endMs + tookMs / WHOLE_SHARE;
+    this.#wholeDueMs = costMs <= CHEAP_MS || damage !== false ? endMs : endMs + costMs / WHOLE_SHARE;
     return damage;
+  }
+
+  /** What a look at everything costs, as far as this one and those before it tell: a single slow one says little. */
+  #costMs(tookMs: number): number {
+    this.#tookMs = [...this.#tookMs, tookMs].slice(-SLOW_LOOKS);
+    if (this.#printedBytes > LARGE_BYTES) return tookMs;
+    return this.#tookMs.length < SLOW_LOOKS ? 0 : Math.min(...this.#tookMs);
   }
 
   async #lookAtAll(committed: CommittedTable): Promise<false | Damage> {
     const { nft, family } = this.#options;
     const text = await nft.listTable(nftFamily(family), TABLE_NAME);
+    this.#printedBytes = text?.length ?? 0;
     if (text === null) return damageOf("all", [`table ${TABLE_NAME}`]);
     const { chains, others } = this.#withoutWays(findDamage(parseTable(text), committed));
     return damageOf("all", [...chains.keys(), ...others]);
