@@ -25,7 +25,9 @@ const IN_UML = "UML_NEEDS";
 /** How many of those kernels there are at a time: each has pauses in which another one gets on. */
 const UML_AT_ONCE = 2;
 /** Tests in them that take longest, so that they begin first. */
-const LONGEST_IN_UML: readonly string[] = ["tests/e2e/ipvs_test.ts", "tests/e2e/ipvs_flows_test.ts"];
+const LONGEST_IN_UML: readonly string[] = ["ipvs", "ipvs_flows", "ipvs_switches"].map((name) =>
+  `tests/e2e/${name}_test.ts`
+);
 /** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. */
 const WITH_API_SERVER = "KAPI";
 /** Tests that mostly wait for time to pass, as those with the API server do. */
