@@ -127,7 +127,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   const eventsEnded = events.run(until);
   let sourceEnded: Promise<void> = Promise.resolve();
   try {
-    servers.start();
+    await servers.start(until);
     onStarted();
     startRunners(runners, metrics);
     sourceEnded = source.run(loop, until);

@@ -5,7 +5,7 @@
  */
 import { parseIp } from "../model/ip.ts";
 import { errorText, type Logger } from "../observe/log.ts";
-import { addressHolder } from "./address_holder.ts";
+import { addressHolder, type HeldAddress } from "./address_holder.ts";
 import type { ConnectionPool, Lane } from "./connection_pool.ts";
 import { type Handler, listen, type Listener } from "./http_listener.ts";
 
@@ -33,6 +33,27 @@ export interface HttpServerOptions {
 }
 
 const RETRY_MS = 5_000;
+
+/** A server with `hardFail` cannot listen. */
+export class ListenError extends Error {
+  readonly #host: string;
+  readonly #port: number;
+
+  constructor(message: string, { host, port, cause }: Pick<HeldAddress, "host" | "port"> & ErrorOptions) {
+    super(message, { cause });
+    this.name = "ListenError";
+    this.#host = host;
+    this.#port = port;
+  }
+
+  /** The same, and who has the address if that one says so. */
+  async withHolder(signal: AbortSignal): Promise<ListenError> {
+    const { cause, message } = this;
+    const at = { host: this.#host, port: this.#port };
+    const holder = cause instanceof Deno.errors.AddrInUse ? await addressHolder({ ...at, signal }) : "";
+    return holder === "" ? this : new ListenError(`${message}; ${holder}`, { ...at, cause });
+  }
+}
 
 /** Listens until stopped; an address that is taken is tried again every 5 s. */
 export class HttpServer {
@@ -63,7 +84,7 @@ export class HttpServer {
     return this.#listener?.port ?? 0;
   }
 
-  /** @throws {Error} with `hardFail`, if it cannot listen */
+  /** @throws {ListenError} with `hardFail`, if it cannot listen */
   start(): void {
     const { address, name, hardFail } = this.#options;
     if (address === "") return;
@@ -71,7 +92,11 @@ export class HttpServer {
       this.#listen();
     } catch (cause) {
       if (hardFail) {
-        throw new Error(`Cannot listen on ${address} for ${name}: ${errorText(cause)}`, { cause });
+        const at = { host: this.#host, port: this.#port };
+        throw new ListenError(`Cannot listen on ${address} for ${name}: ${errorText(cause)}`, {
+          ...at,
+          cause,
+        });
       }
       this.#tryLater(cause);
     }

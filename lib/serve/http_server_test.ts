@@ -1,7 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { createLogger, type Logger } from "../observe/log.ts";
 import { ConnectionPool } from "./connection_pool.ts";
-import { HttpServer, splitHostPort } from "./http_server.ts";
+import { HttpServer, ListenError, splitHostPort } from "./http_server.ts";
 
 function recordingLog(): { log: Logger; messages: string[] } {
   const messages: string[] = [];
@@ -118,12 +118,23 @@ Deno.test("stopping ends the tries", async () => {
   taken.close();
 });
 
-Deno.test("with bindAddressHardFail a taken address is an error that names it", () => {
+Deno.test("with bindAddressHardFail a taken address is an error that names it, and whoever has it", async () => {
   const taken = takenPort();
   const address = `127.0.0.1:${(taken.addr as Deno.NetAddr).port}`;
   const { log, messages } = recordingLog();
   const server = new HttpServer({ ...COMMON, name: "healthz", address, hardFail: true, log });
-  assertThrows(() => server.start(), Error, `Cannot listen on ${address} for healthz: `);
+  const error = assertThrows(() => server.start(), ListenError, `Cannot listen on ${address} for healthz: `);
   assertEquals(messages, []);
   taken.close();
+  const { signal } = new AbortController();
+  // Nobody is there any more who could say.
+  assertEquals((await error.withHolder(signal)).message, error.message);
+  const holder = new HttpServer({
+    ...{ ...COMMON, address, log },
+    handler: (request) => new Response(request.url.endsWith("/proxyMode") ? "iptables" : "here"),
+  });
+  holder.start();
+  const named = await error.withHolder(signal);
+  await holder.stop();
+  assertEquals(named.message, `${error.message}; another proxy answers there: mode iptables`);
 });

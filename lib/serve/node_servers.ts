@@ -15,7 +15,7 @@ import { ConnectionPool } from "./connection_pool.ts";
 import { observeHealth } from "./health_observer.ts";
 import { startHealthServer } from "./health_server.ts";
 import { HealthState, systemHealthClock } from "./health_state.ts";
-import type { HttpServer } from "./http_server.ts";
+import { type HttpServer, ListenError } from "./http_server.ts";
 import { startMetricsServer } from "./metrics_server.ts";
 import { type PortConflict, ServiceHealthServers } from "./service_health.ts";
 import { nodePortListenAddresses } from "./service_health_addresses.ts";
@@ -90,9 +90,18 @@ export class NodeServers {
   /**
    * Begins to listen; the loops are about to run.
    *
-   * @throws {Error} with `bindAddressHardFail`, if an address cannot be had
+   * @param signal ends the question who has an address
+   * @throws {ListenError} with `bindAddressHardFail`, if an address cannot be had
    */
-  start(): void {
+  async start(signal: AbortSignal): Promise<void> {
+    try {
+      this.#start();
+    } catch (error) {
+      throw error instanceof ListenError ? await error.withHolder(signal) : error;
+    }
+  }
+
+  #start(): void {
     const { config, metrics, log, mode, flags, verbosity, version, emulationVersion } = this.#options;
     const { currentConfig = () => config, onHealthFailure, onMetricsFailure } = this.#options;
     const hardFail = config.bindAddressHardFail;

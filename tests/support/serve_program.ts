@@ -55,7 +55,7 @@ async function serve(order: ServeOrder): Promise<void> {
     version: "0.1.0",
     emulationVersion: "1.36",
   });
-  servers.start();
+  await servers.start(new AbortController().signal);
   for (const family of ["IPv4", "IPv6"] as const) offer(family, order, servers);
   // Ports are opened in the background, but at once.
   await new Promise((resolve) => setTimeout(resolve, 20));
