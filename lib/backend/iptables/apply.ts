@@ -84,6 +84,8 @@ export class IptablesProxier implements FamilyProxier {
   readonly #rules: RuleLook;
   readonly #oneAtATime = new Mutex();
   readonly #staleChains: StaleChains;
+  /** By looks since the last sync. */
+  #failedDeletions = 0;
   readonly #phases: SyncPhases;
 
   constructor(options: IptablesProxierOptions) {
@@ -138,7 +140,10 @@ export class IptablesProxier implements FamilyProxier {
     // Without a successful sync there is nothing to lose, and a full one is on its way.
     if (committed === undefined) return false;
     const damage = await this.#rules.look(committed, this.#mangleCanary);
-    return damage !== null && noteDamage(damage, committed);
+    const found = damage !== null && noteDamage(damage, committed);
+    // Without it chains that others used would stay until the next change, which may be days.
+    if (found === false) this.#failedDeletions += (await this.#staleChains.deleteDue()).failed;
+    return found;
   }
 
   async #syncAll(state: ProxyState): Promise<ApplyReport> {
@@ -288,7 +293,9 @@ export class IptablesProxier implements FamilyProxier {
       for (const service of plan.services.values()) this.#staleChains.filled(service?.chains ?? []);
       this.#staleChains.flushed(written.flushed);
       const { commands, failed } = await this.#staleChains.deleteDue();
-      return { commands: written.commands + commands, bytes: written.bytes, failedDeletions: failed };
+      const failedDeletions = failed + this.#failedDeletions;
+      this.#failedDeletions = 0;
+      return { commands: written.commands + commands, bytes: written.bytes, failedDeletions };
     });
   }
 

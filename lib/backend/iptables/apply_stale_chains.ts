@@ -11,8 +11,8 @@ import type { Logger } from "../../observe/log.ts";
 import { isolateRefused, type Refusal } from "../isolate.ts";
 import { chainLine, renderTransaction } from "./render.ts";
 
-/** A chain that could not be deleted is tried again so much later, when there is a sync anyway. */
-const RETRY_MS = 60_000;
+/** A chain that could not be deleted is tried again so much later, with a sync or a look. */
+const RETRY_MS = 10_000;
 
 /** What {@linkcode StaleChains} needs. */
 export interface StaleChainsOptions {
