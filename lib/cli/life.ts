@@ -165,11 +165,15 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
 /**
  * Chooses the mode and sets what the node needs for it. Connection tracking comes first: the mode reads what is set there.
  *
+ * @param opening waited for before anything is set, because a configuration that is wrong must leave the node as it is
  * @throws {UnsupportedError} if the node cannot run the mode, or none of those that may take its place
  * @throws {ExecError} if nobody can tell what it can run
  * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
  */
-export async function prepareNode({ config, log, programs }: PlannedLife): Promise<PreparedNode> {
+export async function prepareNode(
+  { config, log, programs }: PlannedLife,
+  opening: Promise<Channels> | null,
+): Promise<PreparedNode> {
   // What the node can do is decided here for the whole life.
   const exec = new PersistentExec(programs, log);
   const settings = conntrackSettings(config.conntrack, cpuCount());
@@ -179,6 +183,7 @@ export async function prepareNode({ config, log, programs }: PlannedLife): Promi
   // The program leaves this process the time to load.
   const [sysctls] = await Promise.all([
     nodeSysctls(exec, log, names),
+    opening,
     ...best.map(preloadMode),
     preloadRemoval(),
   ]);
@@ -210,7 +215,7 @@ export async function succeedingLife(config: KubeProxyConfiguration, lasting: La
   const planned = planLife(config, lasting);
   const channels = await openChannels(planned);
   try {
-    return beginLife(planned, await prepareNode(planned), channels);
+    return beginLife(planned, await prepareNode(planned, null), channels);
   } catch (error) {
     await channels.events.run(AbortSignal.abort());
     throw error;

@@ -22,7 +22,6 @@ import {
 } from "./life.ts";
 import type { ParsedFlags } from "./parse_args.ts";
 import { serveNode } from "./serve_node.ts";
-import { preloadSource } from "./source.ts";
 import type { StopSignals } from "./stop_signals.ts";
 import { versionLine } from "./version.ts";
 
@@ -77,18 +76,17 @@ async function runLives(
     ...(lasting.reloads === null ? {} : { onHangUp }),
   });
   if (signals.signal.aborted) return 0;
-  const preparation = prepareNode(planned);
   const isInit = flags.get("init-only") === true;
-  const loading = isInit ? null : preloadSource(config, flags.get("master") ?? "");
+  const opening = isInit ? null : openChannels(planned);
+  const preparation = prepareNode(planned, opening);
   // The tools may wait long for a lock that others hold. What is abandoned has only read, or set what it found wanting.
   const prepared = await Promise.race([preparation, signals.received]);
   if (prepared === null) return 0;
-  if (isInit) {
+  if (opening === null) {
     log.info("System initialized and --init-only specified");
     return 0;
   }
-  await loading;
-  const life = beginLife(planned, prepared, await openChannels(planned));
+  const life = beginLife(planned, prepared, await opening);
   if (file === null || watch === null) {
     await serveNode(life, { signal: signals.signal, onStarted: () => {} });
   } else if (lasting.reloads === null) await serveUntilChange(life, watch, signals);

@@ -113,6 +113,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
     },
     onServiceCidrs: prepared.setServiceCidrs?.bind(prepared),
     onHeard: (kind) => servers.heard(kind),
+    onFailed: (kind, reason) => servers.sourceFailed(kind, reason),
     onRestored: (state) => {
       servers.restored(state);
       life.snapshot?.setInUse(state?.isServed === true ? state.savedAtMs : null);

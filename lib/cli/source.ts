@@ -67,11 +67,6 @@ function ownIps(): readonly string[] {
     .map(({ address }) => parseIp(address)?.text ?? address);
 }
 
-/** Loads early what {@linkcode openSource} will need, in time that is spent waiting. What cannot be loaded is told there. */
-export async function preloadSource(config: KubeProxyConfiguration, master: string): Promise<void> {
-  if (usesApiServer(config, master)) await Promise.allSettled(loadApi());
-}
-
 /** False if manifests are all there is. `master` as in {@linkcode SourceOptions}. */
 export function usesApiServer(config: KubeProxyConfiguration, master: string): boolean {
   return config.kproxy.manifests.length === 0 || master !== "" || config.clientConnection.kubeconfig !== "";
@@ -99,16 +94,15 @@ async function requirePaths(manifests: readonly string[]): Promise<void> {
   }
 }
 
-function loadApi() {
-  return [import("../source/kube_access.ts"), import("../source/kube.ts")] as const;
-}
-
 async function openApi(
   config: KubeProxyConfiguration,
   { master, nodeName, log, onRequest, onAnswer, snapshot, exec }: SourceOptions,
 ): Promise<Source> {
   // Loaded only where it is needed: the API client's modules cost memory that a node without an API server can keep.
-  const [{ apiAccess }, { KubeSource }] = await Promise.all(loadApi());
+  const [{ apiAccess }, { KubeSource }] = await Promise.all([
+    import("../source/kube_access.ts"),
+    import("../source/kube.ts"),
+  ]);
   const { kubeconfig, qps, burst } = config.clientConnection;
   const access = await apiAccess({ kubeconfig, master, env: Deno.env });
   let hasAnswered = false;

@@ -67,6 +67,8 @@ export class HealthState {
   readonly #watchLimitMs: number;
   readonly #families: ReadonlyMap<IpFamily, FamilyHealth>;
   readonly #heard = new Map<ResourceKind, Moment>();
+  /** Why nothing is heard of a kind. */
+  readonly #problems = new Map<ResourceKind, string>();
   /** Families that the node cannot have: no failure of the proxy, but whoever asks is told. */
   readonly #unserved: Map<IpFamily, { readonly reason: string; readonly use?: string }>;
   #nodeEligible = true;
@@ -125,6 +127,12 @@ export class HealthState {
   /** The source has something from its origin about this kind, be it only a sign of life. */
   heard(kind: ResourceKind): void {
     this.#heard.set(kind, this.#now());
+    this.#problems.delete(kind);
+  }
+
+  /** The source's origin cannot be asked for this kind at the moment, and why. */
+  sourceFailed(kind: ResourceKind, reason: string): void {
+    this.#problems.set(kind, reason);
   }
 
   /** Objects in force are those of a snapshot; null: no longer. */
@@ -166,19 +174,11 @@ export class HealthState {
     const now = this.#now();
     const reasons: string[] = [];
     const families: Record<string, unknown> = {};
-    const watches: Record<string, unknown> = {};
     for (const [family, health] of this.#families) {
       reasons.push(...this.#reasons(family, health, now.nowMs));
       families[family] = shownFamily(health, now.nowMs);
     }
-    for (const [kind, at] of [...this.#heard].sort()) {
-      const ageMs = now.nowMs - at.nowMs;
-      watches[kind] = { ageSeconds: seconds(ageMs), lastHeard: formatRfc3339(at.epochMs) };
-      // Rules are right without ServiceCIDRs, and rights to read them may be taken away.
-      if (ageMs > this.#watchLimitMs && kind !== "servicecidrs") {
-        reasons.push(`${kind}: nothing heard for ${seconds(ageMs)} s`);
-      }
-    }
+    const watches = this.#watches(now, reasons);
     const snapshot = this.#restored === null ? undefined : shownSnapshot(this.#restored, now.epochMs);
     if (snapshot !== undefined) {
       reasons.push(`${snapshot.kinds.join(", ")}: ${snapshotReason(snapshot)}`);
@@ -198,6 +198,30 @@ export class HealthState {
       snapshot,
     };
     return { status: ready ? 200 : 503, body: JSON.stringify(body) };
+  }
+
+  /** What is known of the kinds of objects; adds what is wrong with them to `reasons`. */
+  #watches(now: Moment, reasons: string[]): Record<string, unknown> {
+    const watches: Record<string, unknown> = {};
+    const isStarting = [...this.#families.values()].some(({ firstSyncDone }) => !firstSyncDone);
+    for (const kind of [...new Set([...this.#heard.keys(), ...this.#problems.keys()])].sort()) {
+      const at = this.#heard.get(kind);
+      const problem = this.#problems.get(kind);
+      const why = problem === undefined ? "" : `: ${problem}`;
+      if (at === undefined) {
+        watches[kind] = { problem };
+        // A first sync waits for the lists. Later on, what could never be read is done without.
+        if (isStarting) reasons.push(`${kind}: not listed yet${why}`);
+        continue;
+      }
+      const ageMs = now.nowMs - at.nowMs;
+      watches[kind] = { ageSeconds: seconds(ageMs), lastHeard: formatRfc3339(at.epochMs), problem };
+      // Rules are right without ServiceCIDRs, and rights to read them may be taken away.
+      if (ageMs > this.#watchLimitMs && kind !== "servicecidrs") {
+        reasons.push(`${kind}: nothing heard for ${seconds(ageMs)} s${why}`);
+      }
+    }
+    return watches;
   }
 
   #reasons(family: IpFamily, health: FamilyHealth, nowMs: number): string[] {

@@ -236,6 +236,49 @@ Deno.test(
   },
 );
 
+Deno.test("/readyz tells what a first sync waits for, and why nothing is heard", PURE, () => {
+  const { health, clock, at } = bench();
+  health.started();
+  health.sourceFailed("services", "Cannot reach the API server");
+  health.heard("nodes");
+  const { reasons, watches } = JSON.parse(health.readyz().body);
+  assertEquals(reasons, [
+    "IPv4: the first sync is not done",
+    "IPv6: the first sync is not done",
+    "services: not listed yet: Cannot reach the API server",
+  ]);
+  assertEquals(watches, {
+    nodes: { ageSeconds: 0, lastHeard: at(0) },
+    services: { problem: "Cannot reach the API server" },
+  });
+  health.heard("services");
+  health.synced("IPv4");
+  health.synced("IPv6");
+  assertEquals(JSON.parse(health.readyz().body).watches.services, { ageSeconds: 0, lastHeard: at(0) });
+  assertEquals(statuses(health), [200, 200, 200]);
+  health.sourceFailed("services", "Lost the connection to the API server");
+  clock.ms = 180_000;
+  health.heard("nodes");
+  assertEquals(statuses(health), [200, 200, 200]);
+  clock.ms = 180_100;
+  const problem = "Lost the connection to the API server";
+  assertEquals(JSON.parse(health.readyz().body).reasons, [`services: nothing heard for 180.1 s: ${problem}`]);
+  assertEquals(JSON.parse(health.readyz().body).watches.services, {
+    ageSeconds: 180.1,
+    lastHeard: at(0),
+    problem,
+  });
+});
+
+Deno.test("what could never be read and is done without does not make it unready", PURE, () => {
+  const { health } = synced();
+  health.sourceFailed("nodes", "The API server refuses a request (status 403)");
+  assertEquals(statuses(health), [200, 200, 200]);
+  assertEquals(JSON.parse(health.readyz().body).watches, {
+    nodes: { problem: "The API server refuses a request (status 403)" },
+  });
+});
+
 Deno.test(
   "while a snapshot stands in for the API server the node takes traffic but is not ready",
   PURE,

@@ -144,6 +144,11 @@ export class NodeServers {
     this.health.heard(kind);
   }
 
+  /** The source cannot have objects of this kind at the moment, and why. */
+  sourceFailed(kind: ResourceKind, reason: string): void {
+    this.health.sourceFailed(kind, reason);
+  }
+
   /** Tables that another service proxy keeps making. */
   setOtherTables(tables: readonly string[]): void {
     this.health.setOtherTables(tables);

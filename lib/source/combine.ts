@@ -62,6 +62,7 @@ export class CombinedSource implements Source {
       },
       rejected: (rejection) => sink.rejected(rejection),
       heard: (kind) => sink.heard?.(kind),
+      failed: (kind, reason) => sink.failed?.(kind, reason),
       refused: (kind, reason) => sink.refused?.(kind, reason),
       restored: (state) => sink.restored?.(state),
     };

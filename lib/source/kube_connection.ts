@@ -61,24 +61,29 @@ export class KubeConnection {
     this.#options = options;
   }
 
-  /** A request for `path` failed and will be tried again after `retryMs`. */
-  failed(path: string, error: unknown, retryMs: number): void {
+  /**
+   * A request for `path` failed and will be tried again after `retryMs`.
+   *
+   * @returns what kind of failure it is, without anything that only the log may tell
+   */
+  failed(path: string, error: unknown, retryMs: number): string {
     const { server, log, clock } = this.#options;
     if (error instanceof AnswerError) this.#hasAnswered = true;
     const { key, message, over } = this.#fault(path, error);
     const values = { server, resource: path, retryMs };
+    const brief = error instanceof RefusalError ? `${message} (status ${error.status})` : message;
     const nowMs = clock.nowMs();
     const known = this.#troubles.get(key);
     if (known === undefined) {
       this.#troubles.set(key, { sinceMs: nowMs, toldMs: nowMs, failures: 1, over, paths: new Set([path]) });
       log.error(message, error, values);
-      return;
+      return brief;
     }
     known.failures++;
     known.paths.add(path);
     if (nowMs - known.toldMs < TELL_AGAIN_MS) {
       log.info("Still no success at the API server", { ...values, err: error }, 2);
-      return;
+      return brief;
     }
     known.toldMs = nowMs;
     log.error("Still no success at the API server", error, {
@@ -86,6 +91,7 @@ export class KubeConnection {
       failures: known.failures,
       seconds: seconds(nowMs - known.sinceMs),
     });
+    return brief;
   }
 
   /** A request for `path` was answered as wanted. Nobody else's wait ends unless trouble does: events come all the time. */

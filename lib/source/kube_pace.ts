@@ -65,8 +65,14 @@ export class RetryPace {
     }
   }
 
-  /** @returns true if the state may be listed at once: the first time in a row, which every server has now and then */
+  /**
+   * The server answers, so the watches that failed before have had their waits: a server that starts again expires what it gave
+   * out before, and some of what it lists first.
+   *
+   * @returns true if the state may be listed at once: the first time in a row, which every server has now and then
+   */
   expired(): boolean {
+    this.#watches = 0;
     return ++this.#expiries === 1;
   }
 

@@ -50,6 +50,16 @@ pure("a good watch ends the waits for watches, one that lives long those for ver
   assertEquals(one.expired(), true);
 });
 
+pure("a version that expires is an answer: watches that failed before it make no wait longer", () => {
+  assertEquals(waits([...times(6, WATCH_FAILS), EXPIRES, EXPIRES, EXPIRES]).slice(-2), [800, 1600]);
+  assertEquals(waits([...times(6, WATCH_FAILS), EXPIRES, WATCH_FAILS]).at(-1), 800);
+  // A server that gives now the one, now the other is left in peace all the same.
+  assertEquals(
+    waits(times(6, [EXPIRES, WATCH_FAILS]).flat()).slice(-6),
+    [3200, 3200, 6400, 6400, 12_800, 12_800],
+  );
+});
+
 pure("every fourth watch that fails is tried from a new list, with waits that go on growing", () => {
   const one = pace();
   const needed = times(9, 0).map(() => {

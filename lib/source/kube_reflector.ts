@@ -172,11 +172,15 @@ export class Reflector {
   }
 
   async #backOff(error: unknown, signal: AbortSignal): Promise<void> {
-    const { connection, resource } = this.#options;
+    const { connection, resource, sink } = this.#options;
     const askedMs = error instanceof RefusalError ? error.retryAfterSeconds * 1000 : 0;
     const waitMs = this.#pace.waitMs(Math.min(askedMs, MAX_RETRY_AFTER_MS));
-    if (error instanceof ExpiredError) this.#tellExpired(error, waitMs);
-    else connection.failed(resource.path, error, waitMs);
+    if (error instanceof ExpiredError) {
+      this.#tellExpired(error, waitMs);
+    } else {
+      const reason = connection.failed(resource.path, error, waitMs);
+      sink.failed?.(resource.kind, reason);
+    }
     await connection.wait(resource.path, waitMs, error, signal);
   }
 

@@ -200,6 +200,33 @@ Deno.test("versions that expire again and again make the waits longer, though ea
   }
 });
 
+Deno.test("versions that expired during an outage cost two lists soon, not the outage's long wait", async () => {
+  await using server = new ListWatchServer();
+  putWeb(server);
+  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs });
+  await using source = start(server, clock, { random: () => 0 });
+  await source.recorder.untilSynced();
+  await watching(server);
+  let isAway = true;
+  planUntil(server, () => !isAway, ({ watch }) => watch, { status: 503 });
+  server.endWatches("broken");
+  await clock.pass(60_000);
+  isAway = false;
+  let expired = 0;
+  for (let i = 0; i < 2; i++) {
+    const counts = ({ path, watch }: ApiRequest): boolean => {
+      const isSo = !isAway && watch && path.endsWith("/services");
+      if (isSo) expired++;
+      return isSo;
+    };
+    // A server that has just started knows no version from before its start, and its first list may have such a one.
+    server.plan(counts, { status: 410 });
+  }
+  await clock.passUntil(() => expired === 2, "two versions that expired", 31_000);
+  server.put(rawService("late"));
+  await clock.passUntil(() => source.recorder.objects.has("Service default/late"), "the change", 1_700);
+});
+
 Deno.test("a new token in the file ends the waits of all that were refused with the old one", async () => {
   const folder = await Deno.makeTempDir();
   try {

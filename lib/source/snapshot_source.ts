@@ -276,6 +276,10 @@ class RememberedState implements SourceSink {
     this.#sink.heard?.(kind);
   }
 
+  failed(kind: ResourceKind, reason: string): void {
+    this.#sink.failed?.(kind, reason);
+  }
+
   refused(kind: ResourceKind, reason: string): void {
     this.#sink.refused?.(kind, reason);
   }

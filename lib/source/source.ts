@@ -34,6 +34,8 @@ export interface SourceSink {
   rejected(rejection: Rejection): void;
   /** The origin of this kind gave a sign of life, be it without a change. Sources without a connection never call it. */
   heard?(kind: ResourceKind): void;
+  /** The origin cannot be asked for this kind at the moment: why, in a few words. Over with the next {@linkcode SourceSink.heard}. */
+  failed?(kind: ResourceKind, reason: string): void;
   /** The origin does not let objects of this kind be read: why, in its words. What it gives later is delivered all the same. */
   refused?(kind: ResourceKind, reason: string): void;
   /**

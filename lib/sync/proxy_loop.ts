@@ -46,6 +46,8 @@ export interface ProxyLoopOptions {
   readonly changes?: ChangeObserver;
   /** The source gave a sign of life. */
   readonly onHeard?: (kind: ResourceKind) => void;
+  /** The source cannot have this kind at the moment, and why. */
+  readonly onFailed?: (kind: ResourceKind, reason: string) => void;
   /** The source serves from a snapshot; null: no longer. */
   readonly onRestored?: (state: RestoredState | null) => void;
 }
@@ -115,6 +117,10 @@ export class ProxyLoop implements SourceSink {
   heard(kind: ResourceKind): void {
     this.#refusals.delete(kind);
     this.#options.onHeard?.(kind);
+  }
+
+  failed(kind: ResourceKind, reason: string): void {
+    this.#options.onFailed?.(kind, reason);
   }
 
   restored(state: RestoredState | null): void {

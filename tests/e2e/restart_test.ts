@@ -63,14 +63,20 @@ e2eTest("kproxy says why it does not start, with the exit code for it", WEB_NEED
     ["an unknown flag", ["--cluster-cdir=10.0.0.0/8"], 2, /--cluster-cdir.*did you mean.*--cluster-cidr/],
     ["a wrong value", ["--iptables-masquerade-bit=32"], 2, /masquerade/i],
     ["a manifest path that is not there", ["--manifests=/nowhere/at/all"], 2, /\/nowhere\/at\/all/],
+    ["a kubeconfig that is not there", ["--kubeconfig=/nowhere/conf"], 2, /\/nowhere\/conf: cannot be read/],
   ];
+  const { netns } = web.lab.node;
+  const readSettings = () => netns.run(["sysctl", "net.netfilter.nf_conntrack_tcp_timeout_established"]);
+  const settings = await readSettings();
   for (const [name, args, code, says] of cases) {
     await t.step(name, async () => {
-      await using kproxy = KproxyProcess.spawn(web.options(args));
+      const wanted = ["--conntrack-tcp-timeout-established=1h", ...args];
+      await using kproxy = KproxyProcess.spawn(web.options(wanted));
       const status = await kproxy.ended();
       assertEquals(status.code, code, kproxy.log);
       assertMatch(kproxy.log, says);
-      assertEquals((await web.lab.node.netns.run(["iptables-save", "-t", "nat"])).includes("KUBE-"), false);
+      assertEquals((await netns.run(["iptables-save", "-t", "nat"])).includes("KUBE-"), false);
+      assertEquals(await readSettings(), settings, "nothing of the node was touched");
     });
   }
 });
