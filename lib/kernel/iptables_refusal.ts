@@ -1,9 +1,11 @@
 /**
- * What iptables says where it can never work, as long as the node is what it is.
+ * What iptables says where it can never work, as long as the node is what it is, and where it refuses rules.
  *
  * @module
  */
-import type { ExecError } from "../errors.ts";
+import { ExecError } from "../errors.ts";
+import { isLockBusy } from "./iptables_lock.ts";
+import { isMachinesFault } from "./refused_line.ts";
 
 const PERMISSION_REGEXP = /[Pp]ermission denied|Operation not permitted|you must be root/;
 
@@ -40,4 +42,24 @@ export function saysUnusable(error: ExecError): boolean {
   const { stderr } = error;
   return !error.isInconclusive() &&
     (isPermissionProblem(stderr) || NO_LOCK_FILE_REGEXP.test(stderr) || NOT_IN_KERNEL_REGEXP.test(stderr));
+}
+
+/** With these it ends where it does not take what it reads: something else, wrong use, the kernel's word. 3 is its own trouble with a table. */
+const REFUSING_STATUS: readonly number[] = [1, 2, 4];
+/** What fails before any rule is looked at. */
+const NO_TABLE_REGEXP = /can't initialize|Failed to initialize nft|Could not fetch rule set generation id/;
+
+/**
+ * True if a rule cannot be taken, so that it would be refused again; false if the program or the machine has a problem, somebody holds
+ * the lock, or nobody can tell.
+ *
+ * @param error of `iptables-restore`, as `Iptables.restore` throws it
+ */
+export function isRuleRefusal(error: unknown): error is ExecError {
+  if (!(error instanceof ExecError) || error.timedOutMs !== null) return false;
+  // Then come the lines around the one that failed.
+  const [words = ""] = error.stderr.split("\n", 1);
+  const { code } = error;
+  return REFUSING_STATUS.includes(code) && !isMachinesFault({ code, stderr: words }) &&
+    !isLockBusy({ code, stderr: words }) && !NO_LOCK_FILE_REGEXP.test(words) && !NO_TABLE_REGEXP.test(words);
 }

@@ -4,6 +4,8 @@ import { ExecError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Exec, ExecResult } from "./exec.ts";
 import { type RefusedFamily, usableFamilies } from "./iptables_families.ts";
+import { isRuleRefusal } from "./iptables_refusal.ts";
+import { describeRestoreFailure } from "./restore_failure.ts";
 import { UNKNOWN_SYSCTLS } from "./node_sysctls.ts";
 
 type Answer = ExecResult | ExecError;
@@ -88,3 +90,95 @@ for (const answer of UNCLEAR) {
     await assertRejects(() => families(answer), ExecError);
   });
 }
+
+const LOCK = "Another app is currently holding the xtables lock. Perhaps you want to use the -w option?";
+
+/** Failures of iptables-restore in the words of both variants, and whether a rule is to blame. */
+const RESTORES: readonly (readonly [blames: boolean, code: number, stderr: string])[] = [
+  [true, 1, "iptables-restore: line 3 failed"],
+  [true, 1, "iptables-restore: line 3 failed: No chain/target/match by that name."],
+  [
+    true,
+    4,
+    "iptables-restore v1.8.9 (nf_tables): \nline 3: RULE_APPEND failed (Invalid argument): rule in chain KUBE-SVC-X",
+  ],
+  [
+    true,
+    4,
+    "iptables-restore v1.8.9 (nf_tables): \nline 3: RULE_APPEND failed (No such file or directory): rule in chain X",
+  ],
+  [
+    true,
+    4,
+    "iptables-restore v1.8.9 (nf_tables): \nline 3: RULE_APPEND failed (Device or resource busy): rule in chain X",
+  ],
+  [
+    true,
+    4,
+    "iptables-restore v1.8.9 (nf_tables): \nline 3: RULE_APPEND failed (Operation not supported): rule in chain X",
+  ],
+  [true, 2, "iptables-restore v1.8.9 (legacy): host/network `nobody' not found\nError occurred at line: 3"],
+  [true, 2, "iptables-restore v1.8.9 (nf_tables): Set KUBE-X doesn't exist.\n\nError occurred at line: 3"],
+  [false, 4, LOCK],
+  [
+    false,
+    4,
+    `${
+      LOCK.replace(". Perhaps", "; still 5s 0us time ahead to have a chance to grab the lock...\n Perhaps")
+    }`,
+  ],
+  [false, 4, "iptables-restore: Resource temporarily unavailable"],
+  [false, 4, "Fatal: can't open lock file /run/xtables.lock: Read-only file system"],
+  [false, 4, "Fatal: can't open lock file /run/xtables.lock: No such file or directory"],
+  [
+    false,
+    4,
+    "iptables-restore v1.8.9 (nf_tables): \nline 3: RULE_APPEND failed (No space left on device): rule in chain X",
+  ],
+  [
+    false,
+    4,
+    "iptables-restore v1.8.9 (nf_tables): \nline 3: RULE_APPEND failed (Cannot allocate memory): rule in chain X",
+  ],
+  [
+    false,
+    4,
+    "iptables-restore v1.8.9 (nf_tables): \nline 3: RULE_APPEND failed (Out of memory): rule in chain X",
+  ],
+  [false, 4, "iptables-restore v1.8.9 (nf_tables): \nline 9: COMMIT failed (Interrupted system call)"],
+  [
+    false,
+    4,
+    "iptables-restore v1.8.9 (nf_tables): Could not fetch rule set generation id: Too many open files",
+  ],
+  [false, 1, "iptables-restore: Memory allocation problem."],
+  [false, 4, "iptables-restore v1.8.9 (nf_tables): Could not fetch rule set generation id: Invalid argument"],
+  [
+    false,
+    4,
+    "iptables-restore v1.8.9 (nf_tables): Could not fetch rule set generation id: Permission denied (you must be root)",
+  ],
+  [false, 3, "iptables-restore v1.8.9 (legacy): can't initialize iptables table `nat': Table does not exist"],
+  [false, 3, "Error: cmp sreg undef\niptables-restore v1.8.9 (nf_tables): Parsing nftables rule failed"],
+  [
+    false,
+    127,
+    "iptables-restore: error while loading shared libraries: libmnl.so.0: cannot open shared object file",
+  ],
+  [false, 137, ""],
+  [false, 139, "iptables-restore: line 3 failed"],
+  [false, -1, "entity not found"],
+  [false, -2, "Resource temporarily unavailable (os error 11)"],
+];
+
+Deno.test("which failures of iptables-restore are the fault of a rule", { permissions: "none" }, () => {
+  // A Service may be called so.
+  const input =
+    '*nat\n:KUBE-SVC-X - [0:0]\n-A KUBE-SVC-X -m comment --comment "shop/lock:No-space left" -j RETURN\nCOMMIT\n';
+  for (const [blames, code, stderr] of RESTORES) {
+    const error = new ExecError(["iptables-restore"], code, describeRestoreFailure(stderr, input));
+    assertEquals(isRuleRefusal(error), blames, `${code} ${stderr}`);
+  }
+  const late = new ExecError(["iptables-restore"], 1, "line 3 failed", { timedOutMs: 30_000 });
+  assertEquals([isRuleRefusal(late), isRuleRefusal(new Error("line 3 failed"))], [false, false]);
+});

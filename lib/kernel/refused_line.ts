@@ -21,10 +21,20 @@ export interface RestoreOutcome {
   readonly runs: number;
 }
 
+/** How a program ended. */
+type Ending = Pick<ExecError, "code" | "stderr">;
+
 // The machine is out of something, or the process may not do this at all: no line is to blame.
-const NOBODYS_REGEXP =
-  /Cannot allocate memory|Memory allocation problem|No buffer space|Out of memory|Interrupted system call|Operation not permitted|Permission denied|must be root|Resource busy|Device or resource busy|No space left|Too many open files/;
+const MACHINES_REGEXP =
+  /Memory allocation problem|No buffer space|Operation not permitted|Permission denied|must be root|No space left|Read-only file system/;
+const BUSY_REGEXP = /[Rr]esource busy/;
+
+/** True if a failed run says nothing of what was asked for: the program or the machine has a problem. */
+export function isMachinesFault({ code, stderr }: Ending): boolean {
+  return code < 0 || new ExecError([], code, stderr).isInconclusive() || MACHINES_REGEXP.test(stderr);
+}
+
 /** True if a failed run may be the fault of its lines, so that the same lines would fail again. */
-export function mayBlameLines({ code, stderr }: { readonly code: number; readonly stderr: string }): boolean {
-  return code >= 0 && !new ExecError([], code, stderr).isInconclusive() && !NOBODYS_REGEXP.test(stderr);
+export function mayBlameLines(ending: Ending): boolean {
+  return !isMachinesFault(ending) && !BUSY_REGEXP.test(ending.stderr);
 }

@@ -5,6 +5,7 @@
  */
 import { ExecError, SyncError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
+import { isRuleRefusal } from "../../kernel/iptables_refusal.ts";
 import { Mutex } from "../../kernel/mutex.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
@@ -15,7 +16,7 @@ import type { Damage } from "../damage.ts";
 import type { Refused } from "../isolate.ts";
 import { Quarantine } from "../quarantine.ts";
 import { describeProgramFailure, SyncPhases } from "../sync_phases.ts";
-import { describeRefusal, isRefusal, isRefusedAddition, refusedServices } from "./apply_refusals.ts";
+import { describeRefusal, isRefusedAddition, refusedServices } from "./apply_refusals.ts";
 import { observeByName } from "./apply_by_name.ts";
 import { StaleChains } from "./apply_stale_chains.ts";
 import { writeOperations, type Written } from "./apply_writer.ts";
@@ -158,7 +159,7 @@ export class IptablesProxier implements FamilyProxier {
     try {
       written = await this.#write(plan, operations);
     } catch (error) {
-      if (!(error instanceof SyncError) || !isRefusal(error.cause)) throw error;
+      if (!(error instanceof SyncError) || !isRuleRefusal(error.cause)) throw error;
       refused = await this.#phases.run("apply", () => this.#findRefused(plan, observed));
       // Something of it may be in.
       const now = observeTables(await this.#phases.run("read", () => this.#iptables.saveReadable()));

@@ -4,10 +4,9 @@
  *
  * @module
  */
-import { ExecError } from "../../errors.ts";
+import type { ExecError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
-import { isLockBusy } from "../../kernel/iptables_lock.ts";
-import { isPermissionProblem } from "../../kernel/iptables_refusal.ts";
+import { isRuleRefusal } from "../../kernel/iptables_refusal.ts";
 import { failedLines } from "../../kernel/restore_failure.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { isolateRefused, type Refusal, type Refused } from "../isolate.ts";
@@ -17,15 +16,9 @@ import type { ServiceRules, Table } from "./ruleset.ts";
 /** Rules for shared chains are tried in it, where no packet comes. */
 const TRIAL_CHAIN = "KUBE-PROXY-TRIAL";
 
-/** True if it says that a rule cannot be taken, not that the program or the machine has a problem. */
-export function isRefusal(error: unknown): error is ExecError {
-  return error instanceof ExecError && !error.isMissing() && !error.isInconclusive() &&
-    !isLockBusy(error) && !isPermissionProblem(error.stderr);
-}
-
 /** True if the refused line, where one is named, adds something: what cannot be taken away was not as we thought. */
 export function isRefusedAddition(error: unknown): boolean {
-  return isRefusal(error) && !/^> \d+: -[DX] /m.test(error.stderr);
+  return isRuleRefusal(error) && !/^> \d+: -[DX] /m.test(error.stderr);
 }
 
 /** What the program said, without numbers of lines, which differ from try to try. */
@@ -96,7 +89,7 @@ async function tryRules(
     await iptables.restore(lines.join("\n") + "\n");
     return null;
   } catch (error) {
-    if (!isRefusal(error)) throw error;
+    if (!isRuleRefusal(error)) throw error;
     const named = new Set(failedLines(error.stderr).map((line) => owners[line - 1] ?? null));
     const problem = describeRefusal(error);
     return {

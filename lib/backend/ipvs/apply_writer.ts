@@ -3,12 +3,12 @@
  *
  * @module
  */
-import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { runIpBatchOthers } from "../../kernel/ip_address.ts";
 import { restoreSetsOthers } from "../../kernel/ipset.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
-import { mayBlameLines, type RefusedLine } from "../../kernel/refused_line.ts";
+import { isRuleRefusal } from "../../kernel/iptables_refusal.ts";
+import type { RefusedLine } from "../../kernel/refused_line.ts";
 import { failedLine } from "../../kernel/restore_failure.ts";
 import { addEntryLine } from "../../netfilter/ipset.ts";
 import { isolateRefused, type Refusal } from "../isolate.ts";
@@ -121,7 +121,7 @@ export class IpvsWriter {
     } catch (error) {
       const last = transactions.at(-1);
       const guards = last?.lines.filter((line) => line.startsWith(GUARD)) ?? [];
-      if (last === undefined || guards.length === 0 || !isRefusal(error)) throw error;
+      if (last === undefined || guards.length === 0 || !isRuleRefusal(error)) throw error;
       await this.#restore([{ ...last, lines: last.lines.filter((line) => !line.startsWith(GUARD)) }]);
       const refused = await isolateRefused(guards, (lines) => this.#tryGuards(lines));
       // Then it was another transaction that failed.
@@ -135,7 +135,7 @@ export class IpvsWriter {
       await this.#restore([{ table: "filter", lines }]);
       return null;
     } catch (error) {
-      if (!isRefusal(error)) throw error;
+      if (!isRuleRefusal(error)) throw error;
       const problem = error.stderr.split("\n", 1)[0] ?? "";
       // The first line of the text is the name of the table; that of the last one, which writes, is nobody's.
       const item = lines[(failedLine(problem) ?? 0) - 2];
@@ -153,12 +153,6 @@ export class IpvsWriter {
       progress.written[table] += lines.filter((line) => /^-[AI] /.test(line)).length;
     }
   }
-}
-
-/** A lock that somebody holds says nothing about rules; status 4 may be that, or a rule that the kernel refuses. */
-function isRefusal(error: unknown): error is ExecError {
-  return error instanceof ExecError && !error.isInconclusive() && mayBlameLines(error) &&
-    !/lock/.test(error.stderr.split("\n", 1)[0] ?? "");
 }
 
 function textLength(lines: readonly string[]): number {
