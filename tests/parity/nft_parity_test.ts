@@ -177,3 +177,30 @@ e2eTest(
     });
   },
 );
+
+e2eTest("a port that was renamed while kproxy was down has its new name in the kernel", NEEDS, async () => {
+  await withNetns(async (netns) => {
+    const named = (name: string): readonly ApiObject[] =>
+      [...A, ...STICKY].map((object): ApiObject =>
+        object.kind === "Service" && object.name === "s1"
+          ? { ...object, ports: [testPort({ name })] }
+          : object.kind === "EndpointSlice" && object.serviceName === "s1"
+          ? { ...object, ports: object.ports.map((port) => ({ ...port, name })) }
+          : object
+      );
+    const comments = async (): Promise<readonly string[]> => {
+      const text = await netns.run(["nft", "list", "map", "ip", "kproxy", "service-ips"]);
+      return Array.from(text.matchAll(/"(shop\/s1[^"]*)"/g), ([, comment = ""]) => comment);
+    };
+    await nftablesProxier(netns.exec).sync(syncRequest(named("http")));
+    assertEquals(await comments(), ["shop/s1:http"]);
+    const next = nftablesProxier(netns.exec);
+    const { written } = await next.sync(syncRequest(named('web, "new" : one')));
+    // The element goes and comes, and nothing else.
+    assertEquals(written, { chains: 0, elements: 2, sets: 0 });
+    assertEquals(await comments(), ["shop/s1:web, ?new? : one"]);
+    assertEquals(await next.checkCanary(), false);
+    const again = await nftablesProxier(netns.exec).sync(syncRequest(named('web, "new" : one')));
+    assertEquals(again.written, { chains: 0, elements: 0, sets: 0 });
+  });
+});

@@ -120,6 +120,7 @@ export class NftTable {
         [...this.#chains].map(([name, rules]) => [name, rules.map((text, handle) => ({ text, handle }))]),
       ),
       hooks: new Map(this.#hooks),
+      elementComments: new Map(),
       elements: new Map([...this.#elements].map(([name, elements]) => [name, new Map(elements)])),
       affinitySets: new Map(this.#sets),
     };

@@ -23,6 +23,7 @@ export const NO_TABLE: ObservedTable = {
   chains: new Map(),
   hooks: new Map(),
   elements: new Map(),
+  elementComments: new Map(),
   affinitySets: new Map(),
 };
 
@@ -123,13 +124,19 @@ class ObservedRest {
       if (!this.#wanted.has(`${container} ${key}`)) added.push(element);
     } else {
       rest.delete(key);
-      if (known !== value) {
+      if (known !== value || this.#isRenamed(element)) {
         deleted.push({ container, key, value: known });
         added.push(element);
       }
       // Only members of sets may be wanted twice.
       if (value === "") this.#wanted.add(`${container} ${key}`);
     }
+  }
+
+  /** True if it is there with a comment, which names the port, that is another one. */
+  #isRenamed({ container, key, comment }: Element): boolean {
+    const found = this.#observed.elementComments.get(container)?.get(key);
+    return found !== undefined && comment !== undefined && found !== comment;
   }
 
   /** True if the chain is there with these rules. */

@@ -13,7 +13,7 @@ const COMMENT = /^\t+comment "(.*)"$/;
 const TIMEOUT = /^\t\ttimeout (\S+)$/;
 const ELEMENTS = "\t\telements = { ";
 /** Between the comment and what follows it; in elements without quotes there is nothing to skip. */
-const ELEMENT_COMMENT = / comment "[^"]*"/;
+const ELEMENT_COMMENT = / comment "([^"]*)"/;
 const DURATION = /(\d+)(ms|d|h|m|s)/g;
 const UNIT_SECONDS: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };
 
@@ -23,6 +23,7 @@ class TableReader {
   readonly chains = new Map<string, { readonly text: string; readonly handle: number }[]>();
   readonly hooks = new Map<string, string>();
   readonly elements = new Map<string, Map<string, string>>();
+  readonly elementComments = new Map<string, Map<string, string>>();
   readonly affinitySets = new Map<string, number>();
   #kind = "";
   #name = "";
@@ -70,10 +71,27 @@ class TableReader {
     const elements = this.elements.get(this.#name);
     if (elements !== undefined) {
       const list = isLast ? text.slice(0, -2) : text.endsWith(",") ? text.slice(0, -1) : text;
-      for (const element of splitElements(list)) addElement(element, elements);
+      for (const element of splitElements(list)) {
+        const { key, value, comment } = parseElement(element);
+        elements.set(key, value);
+        if (comment !== undefined) this.#comments().set(key, comment);
+      }
     }
     if (isLast) this.#inElements = false;
   }
+
+  #comments(): Map<string, string> {
+    const known = this.elementComments.get(this.#name) ?? new Map<string, string>();
+    this.elementComments.set(this.#name, known);
+    return known;
+  }
+}
+
+/** One element of a set or map, as it is printed. */
+interface PrintedElement {
+  readonly key: string;
+  readonly value: string;
+  readonly comment: string | undefined;
 }
 
 function splitElements(list: string): readonly string[] {
@@ -83,12 +101,17 @@ function splitElements(list: string): readonly string[] {
 }
 
 /** `key`, `key : value`, `key comment "…" : value`, and with a counter between them. */
-function addElement(element: string, elements: Map<string, string>): void {
-  const text = element.includes('"') ? element.replace(ELEMENT_COMMENT, "") : element;
+function parseElement(element: string): PrintedElement {
+  const said = element.includes('"') ? ELEMENT_COMMENT.exec(element) : null;
+  const text = said === null ? element : element.replace(said[0], "");
   const colon = text.indexOf(" : ");
   const left = colon < 0 ? text : text.slice(0, colon);
   const counter = left.indexOf(" counter ");
-  elements.set(counter < 0 ? left : left.slice(0, counter), colon < 0 ? "" : text.slice(colon + 3));
+  return {
+    key: counter < 0 ? left : left.slice(0, counter),
+    value: colon < 0 ? "" : text.slice(colon + 3),
+    comment: said?.[1],
+  };
 }
 
 const COUNTED = /([^\s{,][^{,\n]*?) counter packets (\d+) bytes (\d+)/g;

@@ -186,6 +186,8 @@ export interface ObservedTable {
   readonly hooks: ReadonlyMap<string, string>;
   /** Set or map → element key → value (`""` in a set), as printed, without comments, counters and expiry. */
   readonly elements: ReadonlyMap<string, ReadonlyMap<string, string>>;
+  /** Set or map → element key → comment, of those that have one. */
+  readonly elementComments: ReadonlyMap<string, ReadonlyMap<string, string>>;
   /** Affinity set → its timeout in seconds; its elements are not in `elements`. */
   readonly affinitySets: ReadonlyMap<string, number>;
 }
