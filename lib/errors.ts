@@ -131,10 +131,14 @@ function howItEnded(code: number, timedOutMs: number | null): string {
   return signal === null ? `failed with status ${code}` : `was killed by signal ${signal}`;
 }
 
+/** Of one line of a program so much is told: some print whole inputs. */
+const MAX_LINE_LENGTH = 2_000;
+
 /** After a colon; nothing if there is none. */
 function firstLine(text: string): string {
   const line = text.trimStart().split("\n", 1)[0] ?? "";
-  return line === "" ? "" : `: ${line}`;
+  if (line === "") return "";
+  return line.length <= MAX_LINE_LENGTH ? `: ${line}` : `: ${line.slice(0, MAX_LINE_LENGTH)}…`;
 }
 
 /** The node lacks something a feature needs. */

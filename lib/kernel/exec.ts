@@ -50,7 +50,7 @@ export interface Exec {
    * Runs `argv` to its end, whatever its status.
    *
    * @throws {ExecError} with code -1 if it is missing or not permitted; with `isInconclusive()` if it could not be started, was
-   *   killed, or did not end in time: then there is no status that would say anything
+   *   killed, did not end in time, or printed without an end: then there is no status that would say anything
    * @throws the reason of `signal`, if that kept it from being started or from its good end
    */
   run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult>;
@@ -64,6 +64,12 @@ const KILL_GRACE_MS = 1_000;
 const ABANDON_MS = 1_000;
 /** How long output is waited for that a killed program may have left in its pipes. */
 const DRAIN_MS = 100;
+/** How long nothing must come from the pipes of one that has ended by itself before they are left to whoever still holds them. */
+const HELD_MS = 2_000;
+/** All rules of 44,000 Services are tens of megabytes. */
+const MAX_STDOUT_BYTES = 128 * 2 ** 20;
+/** Complaints of 100,000 lines. */
+const MAX_STDERR_BYTES = 16 * 2 ** 20;
 
 /**
  * A program that has been started; {@linkcode StartedProgram.finish} takes it to its end. Reading its output begins at once: a full
@@ -75,8 +81,13 @@ class StartedProgram {
   /** Null: it has none, or somebody feeds it. */
   #input: WritableStream<Uint8Array> | null;
   readonly #result: Promise<ExecResult>;
-  /** Aborted: nothing more is read or written, whoever holds the other ends of its pipes, and nothing is waited for. */
-  readonly #release = new AbortController();
+  /** Aborted: nothing more is read or written, whoever holds the other ends of its pipes. */
+  readonly #cut = new AbortController();
+  /** True: nothing is waited for, and what was read may not be all. */
+  #isAbandoned = false;
+  /** What it printed too much of, in words; null as long as it has not. */
+  #excess: string | null = null;
+  #readBytes = 0;
   #isRunning = true;
   #isEnding = false;
   #timers: ReturnType<typeof setTimeout>[] = [];
@@ -102,10 +113,10 @@ class StartedProgram {
     this.#kill("SIGTERM");
     this.#after(KILL_GRACE_MS, () => {
       this.#kill("SIGKILL");
-      this.#after(ABANDON_MS, () => this.#release.abort());
+      this.#after(ABANDON_MS, () => this.#abandon());
     });
     // What it has started itself lives on, maybe, and holds its pipes.
-    void this.#child.status.then(() => this.#after(DRAIN_MS, () => this.#release.abort()));
+    void this.#child.status.then(() => this.#after(DRAIN_MS, () => this.#abandon()));
   }
 
   /** @throws as {@linkcode Exec.run} */
@@ -116,10 +127,13 @@ class StartedProgram {
     try {
       const input = this.#input;
       this.#input = null;
-      if (input !== null && stdin !== undefined) await feed(input, stdin, limit, this.#release.signal);
+      if (input !== null && stdin !== undefined) await feed(input, stdin, limit, this.#cut.signal);
       const result = await this.#result;
       // One that ended well just before it was told to has done its work, unless some of what it said was not read.
-      if (result.code !== 0 || this.#release.signal.aborted) {
+      if (this.#excess !== null) {
+        throw new ExecError(this.#argv, KILLED_CODE, this.#excess);
+      }
+      if (result.code !== 0 || this.#isAbandoned) {
         signal?.throwIfAborted();
         const { exceededMs } = limit;
         if (exceededMs !== null) {
@@ -135,20 +149,58 @@ class StartedProgram {
   }
 
   async #readResult(): Promise<ExecResult> {
-    const { signal } = this.#release;
-    const released = new Promise<null>((resolve) => {
-      signal.addEventListener("abort", () => resolve(null), { once: true });
+    const until = this.#cut.signal;
+    const abandoned = new Promise<null>((resolve) => {
+      until.addEventListener("abort", () => resolve(null), { once: true });
     });
+    void this.#child.status.then(() => this.#leaveHeldPipes());
     const [stdout, stderr, status] = await Promise.all([
-      readOutput(this.#child.stdout, signal),
-      readOutput(this.#child.stderr, signal),
-      Promise.race([this.#child.status, released]),
+      readOutput(this.#child.stdout, {
+        until,
+        maxBytes: MAX_STDOUT_BYTES,
+        onBytes: this.#counter("output", MAX_STDOUT_BYTES),
+      }),
+      readOutput(this.#child.stderr, {
+        until,
+        maxBytes: MAX_STDERR_BYTES,
+        onBytes: this.#counter("errors", MAX_STDERR_BYTES),
+      }),
+      Promise.race([this.#child.status, abandoned]),
     ]);
     return { code: status?.code ?? KILLED_CODE, stdout, stderr };
   }
 
+  /** Ends the program once it has printed more of that than anything that is meant. */
+  #counter(what: string, maxBytes: number): (bytes: number) => void {
+    let total = 0;
+    return (bytes) => {
+      this.#readBytes += bytes;
+      total += bytes;
+      if (total <= maxBytes || this.#excess !== null) return;
+      this.#excess = `It printed more than ${maxBytes / 2 ** 20} MiB of ${what}`;
+      this.end();
+    };
+  }
+
+  /**
+   * It has ended, and somebody whom it started may hold its pipes for ever: what has been printed by then is all there is. What
+   * it printed itself is read first, however long that takes.
+   */
+  #leaveHeldPipes(): void {
+    const before = this.#readBytes;
+    this.#after(HELD_MS, () => {
+      if (this.#readBytes === before) this.#cut.abort();
+      else this.#leaveHeldPipes();
+    });
+  }
+
+  #abandon(): void {
+    this.#isAbandoned = true;
+    this.#cut.abort();
+  }
+
   async #wasKilled(): Promise<boolean> {
-    return !this.#release.signal.aborted && (await this.#child.status).signal !== null;
+    return !this.#isAbandoned && (await this.#child.status).signal !== null;
   }
 
   #ended(): void {

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertNotEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
 import { childrenWith, readUnlessGone } from "../../tests/support/processes.ts";
 import { ExecError } from "../errors.ts";
 import { type ExecOptions, type ExecResult, systemExec } from "./exec.ts";
@@ -197,6 +197,39 @@ for (const [what, argv, options] of HANGING) {
     } finally {
       await killLeftover("8.125");
     }
+  });
+}
+
+const HOLDING: readonly [what: string, argv: readonly string[], options: ExecOptions, code: number][] = [
+  ["with status 0", ["sh", "-c", "echo out; sleep 8.375 & exit 0"], {}, 0],
+  ["with another status", ["sh", "-c", "echo out; sleep 8.375 & exit 3"], {}, 3],
+  [
+    "without having read its input",
+    ["sh", "-c", "exec 3<&0; echo out; sleep 8.375 <&3 & exit 0"],
+    { stdin: "more than a pipe holds\n".repeat(50_000) },
+    0,
+  ],
+];
+for (const [what, argv, options, code] of HOLDING) {
+  Deno.test(`a program has ended ${what} although a child of its own holds its pipes`, async () => {
+    const startMs = performance.now();
+    try {
+      const result = await systemExec.run(argv, options);
+      assertEquals(result, { code, stdout: "out\n", stderr: "" });
+      assert(performance.now() - startMs < 6_000);
+    } finally {
+      await killLeftover("8.375");
+    }
+  });
+}
+
+for (const [what, redirection] of [["output", ""], ["errors", ">&2"]] as const) {
+  Deno.test(`a program that prints ${what} without an end is ended, and keeps no memory`, async () => {
+    const { error } = await failsIn(["sh", "-c", `exec yes garbage ${redirection}`], { timeoutMs: 60_000 });
+    assertEquals(error.timedOutMs, null);
+    assertMatch(error.message, new RegExp(`: It printed more than \\d+ MiB of ${what}$`));
+    assert(error.isInconclusive());
+    assertEquals(error.stderr.length < 100, true);
   });
 }
 

@@ -8,31 +8,49 @@
 const FIRST_BYTES = 4 * 1024;
 const MOST_BYTES = 1024 * 1024;
 
+/** How a stream is read. */
+export interface OutputReading {
+  /** Ends it early, with what has come: somebody else may hold the other end for ever. */
+  readonly until?: AbortSignal;
+  /** So much is kept; of the rest nothing, because memory is not for whoever prints without an end. */
+  readonly maxBytes: number;
+  /** Told how many bytes have come, each time that some do. */
+  readonly onBytes?: (bytes: number) => void;
+}
+
 /**
  * Reads a stream of UTF-8 to its end. The buffer is ours and is used again: with those that Deno 2.9 makes for
  * `ChildProcess.output()` every program would leave 100 kB of memory behind.
- *
- * @param until ends it early, with what has come: somebody else may hold the other end for ever
  */
-export async function readOutput(stream: ReadableStream<Uint8Array>, until?: AbortSignal): Promise<string> {
+export async function readOutput(
+  stream: ReadableStream<Uint8Array>,
+  reading: OutputReading,
+): Promise<string> {
+  const { until } = reading;
   const reader = stream.getReader({ mode: "byob" });
   const cancel = (): void => void reader.cancel();
   until?.addEventListener("abort", cancel);
   try {
-    return await readText(reader);
+    return await readText(reader, reading);
   } finally {
     until?.removeEventListener("abort", cancel);
   }
 }
 
-async function readText(reader: ReadableStreamBYOBReader): Promise<string> {
+async function readText(
+  reader: ReadableStreamBYOBReader,
+  { maxBytes, onBytes }: OutputReading,
+): Promise<string> {
   const decoder = new TextDecoder();
   const pieces: string[] = [];
   let buffer = new ArrayBuffer(FIRST_BYTES);
+  let left = maxBytes;
   for (;;) {
     const { value, done } = await reader.read(new Uint8Array(buffer));
     if (value === undefined || done) break;
-    pieces.push(decoder.decode(value, { stream: true }));
+    if (left > 0) pieces.push(decoder.decode(value.subarray(0, left), { stream: true }));
+    left -= Math.min(left, value.byteLength);
+    onBytes?.(value.byteLength);
     const { byteLength } = value.buffer;
     // Filled: there is much to come.
     const grows = value.byteLength === byteLength && byteLength < MOST_BYTES;

@@ -24,6 +24,17 @@ for (const [name, text, pieceBytes] of CASES) {
     const bytes = new TextEncoder().encode(text);
     const pieces: Uint8Array<ArrayBuffer>[] = [];
     for (let at = 0; at < bytes.length; at += pieceBytes) pieces.push(bytes.slice(at, at + pieceBytes));
-    assertEquals(await readOutput(byteStream(pieces)), text);
+    assertEquals(await readOutput(byteStream(pieces), { maxBytes: text.length * 4 }), text);
   });
 }
+
+Deno.test(
+  "of output without an end the beginning is kept, and all of it is counted",
+  { permissions: "none" },
+  async () => {
+    const pieces = Array.from({ length: 50 }, () => new TextEncoder().encode("0123456789"));
+    let bytes = 0;
+    const text = await readOutput(byteStream(pieces), { maxBytes: 25, onBytes: (count) => bytes += count });
+    assertEquals([text, bytes], ["0123456789012345678901234", 500]);
+  },
+);

@@ -152,9 +152,18 @@ function textValue(value: unknown): string {
   return typeof plain === "string" ? JSON.stringify(plain) : JSON.stringify(plain) ?? '""';
 }
 
-/** The error's message and those of its causes. */
+/** Of an error so much is told: a line that is too long for the log would be lost as a whole. */
+const MAX_ERROR_LENGTH = 16_000;
+
+/** The error's message and those of its causes, as far as a line of the log holds them. */
 export function errorText(error: unknown): string {
+  const text = wholeErrorText(error);
+  if (text.length <= MAX_ERROR_LENGTH) return text;
+  return `${text.slice(0, MAX_ERROR_LENGTH)}… (${text.length - MAX_ERROR_LENGTH} more characters)`;
+}
+
+function wholeErrorText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  const cause = error.cause === undefined ? "" : errorText(error.cause);
+  const cause = error.cause === undefined ? "" : wholeErrorText(error.cause);
   return cause === "" || error.message.includes(cause) ? error.message : `${error.message}: ${cause}`;
 }

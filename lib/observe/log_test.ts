@@ -77,6 +77,11 @@ Deno.test("line breaks and quotes in values cannot forge a second line", { permi
   assertEquals(lines.join("").split("\n").length, 2);
 });
 
+Deno.test("an error of 100 MB is one line that the log takes", { permissions: "none" }, () => {
+  const text = errorText(new Error("nft", { cause: new Error("x".repeat(100_000_000)) }));
+  assertEquals([text.slice(0, 7), text.slice(-30)], ["nft: xx", "xx… (99984005 more characters)".slice(-30)]);
+});
+
 Deno.test("errorText() joins the causes once", { permissions: "none" }, () => {
   assertEquals(errorText(new Error("a: b", { cause: new Error("b") })), "a: b");
   assertEquals(errorText("plain"), "plain");

@@ -1,9 +1,10 @@
-import { assertThrows } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import {
   decodeEndpoints,
   decodeEndpointSlice,
   DecodeError,
   decodeNode,
+  decodeObject,
   type DecodeOptions,
   decodeService,
 } from "./decode.ts";
@@ -68,3 +69,13 @@ for (const [decode, raw, message] of FAULTS) {
     assertThrows(() => decode(raw), DecodeError, message);
   });
 }
+
+Deno.test("a value of 200 MB is quoted like any other that is too long", { permissions: "none" }, () => {
+  // Each of these is six characters in JSON: together more than a text can have.
+  const huge = "\0".repeat(200_000_000);
+  for (const kind of [huge, [huge], { [huge]: 1 }]) {
+    const { objects, rejections } = decodeObject({ kind, metadata: { name: "a" } }, "here");
+    assertEquals([objects, rejections.length], [[], 1]);
+    assert((rejections[0]?.message.length ?? 0) < 200);
+  }
+});

@@ -35,16 +35,23 @@ const EMPTY_OBJECT: RawObject = Object.freeze({});
 /** Shared by all objects without such a list: 100,000 empty lists are worth not having. */
 export const NO_TEXTS: readonly string[] = Object.freeze([]);
 
+/** So much of a value is shown, in UTF-16 units. */
+const MAX_SHOWN = 60;
+
 /** How a value is shown in an error: JSON, shortened; what holds more than a few plain values only by its sort. */
 export function quote(value: unknown): string {
   if (value === undefined || value === null) return "nothing";
   if (typeof value === "object") {
     const parts = Object.values(value);
-    const isPlain = parts.length <= 3 && parts.every((part) => typeof part !== "object" || part === null);
+    const isShort = parts.length <= 3 && Object.keys(value).every((key) => key.length <= MAX_SHOWN);
+    const isPlain = isShort && parts.every((part) => typeof part !== "object" || part === null);
     if (!isPlain) return Array.isArray(value) ? `a list of ${parts.length}` : "an object";
   }
-  const text = JSON.stringify(value) ?? String(value);
-  return text.length > 60 ? `${text.slice(0, 57)}…` : text;
+  // Escaped, a text of 100 MB may be longer than any text can be.
+  const text =
+    JSON.stringify(value, (_, part) => typeof part === "string" ? part.slice(0, MAX_SHOWN) : part) ??
+      String(value);
+  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN - 3)}…` : text;
 }
 
 function wrong(path: string, wanted: string, value: unknown): DecodeError {

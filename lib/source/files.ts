@@ -169,7 +169,15 @@ export class FileSource implements Source {
       return;
     }
     if (text.trim() === "" && this.#isBeingWritten(file, known, watch)) return;
-    const manifest = readManifest(text, { json: isJson(file), previous: known?.manifest });
+    let manifest: Manifest;
+    try {
+      manifest = readManifest(text, { json: isJson(file), previous: known?.manifest });
+    } catch (error) {
+      // Of whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on.
+      this.#known.set(file.order, { file, text, manifest: known?.manifest });
+      this.#store.unreadable(file, reasonOf(error));
+      return;
+    }
     this.#store.set(file, this.#withoutOwn(manifest));
     const lastGood = manifest.problem === undefined ? manifest : known?.manifest;
     this.#known.set(file.order, { file, text, manifest: lastGood });

@@ -16,7 +16,7 @@ import {
   until,
   watching,
 } from "../../tests/support/kube_fixture.ts";
-import { ListWatchServer } from "../../tests/support/list_watch_server.ts";
+import { type ApiRequest, ListWatchServer } from "../../tests/support/list_watch_server.ts";
 import { rawService, rawSlice } from "../../tests/support/raw_objects.ts";
 import type { EndpointSlice } from "../model/objects.ts";
 
@@ -297,6 +297,27 @@ Deno.test("lines that are no events break the watch, and the next one goes on", 
     server.send(text, "services");
     server.put(rawService(`after-${index}`));
     await source.recorder.untilThere(`Service default/after-${index}`);
+  }
+});
+
+Deno.test("an event that can never be read costs a new list, not everything that comes after it", async () => {
+  for (const text of ['{"type":"ADDED"}\n', '{"type":"MOVED","object":{}}\n']) {
+    await using server = new ListWatchServer();
+    putWeb(server);
+    const times = { ...QUICK_TIMES, backoffInitialMs: 5, backoffMaxMs: 10_000 };
+    await using source = startKubeSource(server, { times });
+    await source.recorder.untilSynced();
+    await watching(server);
+    const isWatch = ({ path, watch }: ApiRequest): boolean => watch && path.endsWith("/services");
+    const version = server.requests.find(isWatch)?.query.get("resourceVersion");
+    for (let i = 0; i < 100; i++) {
+      const isOld = (request: ApiRequest): boolean =>
+        isWatch(request) && request.query.get("resourceVersion") === version;
+      server.plan(isOld, { status: 200, text });
+    }
+    server.send(text, "services");
+    server.put(rawService("after"));
+    await source.recorder.untilThere("Service default/after");
   }
 });
 

@@ -153,7 +153,8 @@ export class Reflector {
     const isWithout = isClosed || error instanceof UnreadableListError;
     if (!this.#synced && ifRefused === "empty" && isWithout) this.#deliver([]);
     this.#pace.failed(this.#version === "" ? "list" : "watch");
-    if (error instanceof RefusalError && this.#pace.needsList) this.#version = "";
+    // An event that cannot be read would come again from the same version, and nothing after it would ever come.
+    if (error instanceof AnswerError && this.#pace.needsList) this.#version = "";
     return "wait";
   }
 
@@ -304,7 +305,7 @@ export class Reflector {
 
   async #renewalFailed(error: unknown, signal: AbortSignal): Promise<void> {
     this.#pace.failed("watch");
-    if (error instanceof RefusalError && this.#pace.needsList) throw error;
+    if (error instanceof AnswerError && this.#pace.needsList) throw error;
     await this.#backOff(error, signal);
   }
 

@@ -13,6 +13,7 @@ import {
   type Node,
   parseAllDocuments,
   visit,
+  type YAMLMap,
 } from "yaml";
 import { parseIp } from "../model/ip.ts";
 import type { ApiObject } from "../model/objects.ts";
@@ -162,6 +163,8 @@ function parse(text: string, lineCounter: LineCounter): Document[] {
     merge: true,
     prettyErrors: false,
     logLevel: "error",
+    // Each key would be compared with all others of its map: half a minute for 10,000. See repetitionIn().
+    uniqueKeys: false,
   });
   return [...documents] as Document[];
 }
@@ -175,6 +178,10 @@ function readYaml(text: string): ManifestPart {
       current = document;
       const [error] = document.errors;
       if (error !== undefined) return syntaxProblem(lineAt(lines, error.pos[0]), read.length, error.message);
+      const repetition = repetitionIn(document);
+      if (repetition !== null) {
+        return syntaxProblem(lineAt(lines, repetition.offset), read.length, repetition.message);
+      }
       const raw: unknown = document.toJS();
       if (!isAbsent(raw)) read.push({ document, raw });
     }
@@ -188,6 +195,43 @@ function readYaml(text: string): ManifestPart {
     decodeDocument(raw, index, (path) => lineOf(document, path, lines))
   );
   return { items, documents: read.length };
+}
+
+/** As many are resolved in no time; it grows with their square. */
+const MAX_ALIASES = 10_000;
+
+/** A place in a text, and what is wrong there. */
+interface Fault {
+  readonly offset: number;
+  readonly message: string;
+}
+
+/** The first key that its map has twice, or the first alias that is one too many; null if there is neither. */
+function repetitionIn(document: Document): Fault | null {
+  let found: Fault | null = null;
+  let aliases = 0;
+  visit(document, {
+    Map(_, map) {
+      found = repeatedKeyOf(map);
+      return found === null ? undefined : visit.BREAK;
+    },
+    Alias(_, { range }) {
+      if (++aliases <= MAX_ALIASES) return undefined;
+      found = { offset: range?.[0] ?? 0, message: `There are more than ${MAX_ALIASES} aliases` };
+      return visit.BREAK;
+    },
+  });
+  return found;
+}
+
+function repeatedKeyOf({ items }: YAMLMap): Fault | null {
+  const keys = new Set<unknown>();
+  for (const { key } of items) {
+    if (!isScalar(key)) continue;
+    if (keys.has(key.value)) return { offset: key.range?.[0] ?? 0, message: "Map keys must be unique" };
+    keys.add(key.value);
+  }
+  return null;
 }
 
 /** Where the alias is that leads nowhere; else where the document begins. */

@@ -154,3 +154,29 @@ test("a ServiceCIDR has a name and no namespace", () => {
     true,
   ]]);
 });
+
+const REPEATED: readonly [what: string, text: string, line: number][] = [
+  ["in a block", `${service("a")}---\n${service("b")}  type: ClusterIP\n  type: NodePort\n`, 19],
+  ["in a flow", `{a: 1,\n b: 2, 'a': 3}\n`, 2],
+  ["that is no text", "a:\n  ? 1\n  : x\n  ? 1\n  : y\n", 4],
+  ["deep inside a list", "a:\n  - b:\n    - {c: 1, c: 2}\n", 3],
+];
+for (const [what, text, line] of REPEATED) {
+  test(`a key that a map has twice is told with its line: ${what}`, () => {
+    const { items, problem } = readManifest(text);
+    assertEquals([items, problem?.line, problem?.message], [[], line, "Map keys must be unique"]);
+  });
+}
+
+test("a map of 30,000 keys takes no minutes", () => {
+  const data = Array.from({ length: 30_000 }, (_, index) => `  key-${index}: x\n`).join("");
+  const startMs = performance.now();
+  const { items, problem } = readManifest(`${service("a")}---\nkind: ConfigMap\ndata:\n${data}`);
+  assertEquals([items.length, problem], [2, undefined]);
+  assert(performance.now() - startMs < 20_000, "each key was compared with all others");
+});
+
+test("aliases without an end are refused before they are followed", () => {
+  const { problem } = readManifest(`a: &a x\nb: [${"*a ,".repeat(20_000)}]\n`);
+  assertEquals([problem?.line, problem?.message], [2, "There are more than 10000 aliases"]);
+});
