@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import { runOk, systemExec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
 import { ConfigWatch } from "./config_watch.ts";
 
@@ -127,4 +128,18 @@ Deno.test("a change behind a link to another folder is seen by polling", async (
   } finally {
     await Deno.remove(elsewhere, { recursive: true });
   }
+});
+
+Deno.test("a FIFO beside the file keeps no change from being seen", async () => {
+  await withConfig(
+    async (folder, watch) => {
+      await runOk(systemExec, ["mkfifo", `${folder}/beside`]);
+      for (const text of ["bb", "ccc"]) {
+        await Deno.writeTextFile(`${folder}/config.yaml`, text);
+        assertEquals(await nextText(watch), text);
+      }
+    },
+    undefined,
+    200,
+  );
 });

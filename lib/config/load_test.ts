@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { join } from "node:path";
 import { ConfigError } from "../errors.ts";
+import { runOk, systemExec } from "../kernel/exec.ts";
 import { parseConfigFile, readConfigFile } from "./load.ts";
 import type { ParsedConfig } from "./parse.ts";
 
@@ -25,6 +26,28 @@ Deno.test("a file that cannot be used is named", async () => {
       `${path}:3:`,
       `${path}:4:`,
     ]);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("a pipe is read to its end; one that nobody writes to and a device without end are refused", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const path = join(folder, "config.yaml");
+    await runOk(systemExec, ["mkfifo", path]);
+    const writing = Deno.writeTextFile(path, `${HEAD}mode: ipvs\n`);
+    assertEquals((await load(path)).config.mode, "ipvs");
+    await writing;
+    const problem = async (at: string, limitMs?: number): Promise<string> =>
+      (await assertRejects(() => readConfigFile(at, limitMs), ConfigError)).message.replace(/^.*file: /, "");
+    const silent = "it is a pipe that nobody has written to and closed within 0.2 s";
+    assertEquals(await problem(path, 200), silent);
+    {
+      using _silent = await Deno.open(path, { read: true, write: true });
+      assertEquals(await problem(path, 200), silent);
+    }
+    assertEquals(await problem("/dev/zero"), "it has more than 4194304 bytes");
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
