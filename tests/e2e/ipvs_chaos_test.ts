@@ -6,8 +6,8 @@
 import { e2eTest, program } from "../support/skip.ts";
 import { testInUml, UML_NEEDS } from "../support/uml.ts";
 
-/** Three minutes or less where nothing else runs. */
-const LIMIT_MS = 1_500_000;
+/** Three minutes or less where nothing else runs; many times that where much does. */
+const LIMIT_MS = 2_700_000;
 
 e2eTest(
   "a minute of chaos in mode ipvs, in a user-mode Linux",

@@ -7,8 +7,8 @@
 import { e2eTest, program } from "../support/skip.ts";
 import { testInUml, UML_NEEDS } from "../support/uml.ts";
 
-/** Two minutes or less where nothing else runs. */
-const LIMIT_MS = 1_500_000;
+/** Two minutes or less where nothing else runs; many times that where much does. */
+const LIMIT_MS = 2_700_000;
 
 e2eTest(
   "no connection fails while kproxy comes to mode ipvs, lives there and goes, in a user-mode Linux",

@@ -8,7 +8,7 @@
 import { e2eTest } from "../support/skip.ts";
 import { testInUml, UML_NEEDS } from "../support/uml.ts";
 
-const LIMIT_MS = 1_500_000;
+const LIMIT_MS = 2_700_000;
 
 e2eTest(
   "SCTP Services, and some of TCP and UDP, in a user-mode Linux",
