@@ -216,7 +216,18 @@ const MEMORY: readonly Change[] = [
     "before?.chains.has(chain.name) !== true",
   ],
   ["slots that were read", "diff_observed.ts", "(list) => table.slots(list)", "() => []"],
-  ["values that were read", "diff_observed.ts", "if (known !== value) {", "if (false) {"],
+  [
+    "values that were read",
+    "diff_observed.ts",
+    "if (known !== value || this.#isRenamed(element)) {",
+    "if (false) {",
+  ],
+  [
+    "names that were read",
+    "diff_observed.ts",
+    "known !== value || this.#isRenamed(element)",
+    "known !== value",
+  ],
   ["leftover elements", "diff_observed.ts", "deletedElements.push({ container, key, value });", "{}"],
   [
     "leftovers in sets that are not wanted",
