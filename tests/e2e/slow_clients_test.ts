@@ -91,7 +91,9 @@ for (const descriptors of [1024, 160]) {
       assertEquals(await statuses(web), [200, 200, 503]);
       const targets = PORTS.map((port) => ({ ip: NODE, port }));
       {
-        await using _clients = await Attack.start(attackers, targets);
+        await using _clients = await Attack.start(attackers, targets).catch((cause) => {
+          throw new Error(`not all of them came in:\n${kproxy.log}`, { cause });
+        });
         for (const pods of [[A, B, C], [B], [A, C]]) {
           const startMs = performance.now();
           await kproxy.change(() => web.manifests.replace("endpoints.json", [webSlice(pods)]), "shop/web");

@@ -153,9 +153,9 @@ export function canaryText(
 }
 
 /** What a deep check may take at any time, in milliseconds. */
-const CHEAP_MS = 1_000;
+const CHEAP_MS = 250;
 /** One that takes longer may take this part of the time. */
-const DEEP_SHARE = 0.05;
+const DEEP_SHARE = 0.01;
 
 /** Decides when the next deep check is due: rarely where others have so many rules that it takes long. */
 export class DeepChecks {

@@ -287,28 +287,16 @@ export class CommittedTable {
     return packed === undefined ? null : unpack(packed);
   }
 
-  /** All chains with `hashRules` of their rules. */
-  *chainHashes(): Generator<readonly [name: string, hash: number]> {
-    const { chains, hookedChains } = this.#base;
-    for (const { name, rules } of [...chains, ...hookedChains]) yield [name, hashRules(rules)];
-    yield* this.#sharedChains;
-    for (const name of this.#services.keys()) yield* this.service(name)?.chains ?? [];
+  /** Those of sharedChainNames, with `hashRules` of their rules. */
+  get sharedChains(): Iterable<readonly [name: string, hash: number]> {
+    return this.#sharedChains;
   }
 
-  *affinitySets(): Generator<AffinitySet> {
-    for (const name of this.#services.keys()) yield* this.service(name)?.affinitySets ?? [];
-  }
-
-  /** Every element of all sets and maps but the affinity sets, once. */
-  *allElements(): Generator<Element> {
-    yield* this.#base.elements;
+  /** Every element that several Services may want, once. */
+  *sharedElements(): Generator<Element> {
     for (const name of this.#wanted.keys()) {
       const blank = name.indexOf(" ");
       yield { container: name.slice(0, blank), key: name.slice(blank + 1), value: "" };
-    }
-    for (const name of this.#services.keys()) {
-      const service = this.service(name);
-      if (service !== null) yield* ownElements(service);
     }
   }
 

@@ -5,8 +5,9 @@
  * @module
  */
 import { hashRules } from "../../netfilter/rules_hash.ts";
-import type { CommittedTable } from "./committed.ts";
-import type { ObservedTable } from "./ruleset.ts";
+import { type CommittedService, type CommittedTable, ownElements } from "./committed.ts";
+import { type ReadTable, readTable } from "./parse.ts";
+import type { BaseRules, Element } from "./ruleset.ts";
 
 /** What is not as it was committed. */
 export interface FoundDamage {
@@ -16,43 +17,107 @@ export interface FoundDamage {
   readonly others: readonly string[];
 }
 
-/** Compares. An empty table is one that is gone. */
-export function findDamage(observed: ObservedTable, committed: CommittedTable): FoundDamage {
-  const chains = new Map<string, number>();
-  const others: string[] = [];
-  for (const [name, hash] of committed.chainHashes()) {
-    const rules = observed.chains.get(name);
-    if (rules === undefined) others.push(name);
-    else {
-      const print = hashRules(rules.map(({ text }) => text));
-      if (print !== hash) chains.set(name, print);
+/** Services that are compared before others may go first: some milliseconds. */
+const SERVICES_AT_ONCE = 200;
+/** Sums of two numbers below it are exact. */
+const DIGESTS = 2 ** 52;
+
+/** Stands for the elements of a set or map, in whatever order they come: how many, and the sum of what stands for each. */
+class ElementDigest {
+  #count = 0;
+  #sum = 0;
+
+  set(key: string, value: string): void {
+    this.#count++;
+    this.#sum = (this.#sum + hashRules([key, value]) % DIGESTS) % DIGESTS;
+  }
+
+  equals(other: ElementDigest | undefined): boolean {
+    return other !== undefined && this.#count === other.#count && this.#sum === other.#sum;
+  }
+}
+
+/**
+ * Compares. No text is a table that is gone. Yields now and then, so that whoever asks can let others go first: at 10,000 Services it
+ * takes a second of the CPU.
+ *
+ * @param text what `nft -a list table` printed
+ */
+export function* findDamage(text: string, committed: CommittedTable): Generator<void, FoundDamage> {
+  const comparison = new Comparison(yield* readTable(text, () => new ElementDigest()));
+  const { base } = committed;
+  for (const { name, rules } of [...base.chains, ...base.hookedChains]) {
+    comparison.chain(name, hashRules(rules));
+  }
+  for (const [name, hash] of committed.sharedChains) comparison.chain(name, hash);
+  comparison.hooks(base);
+  for (const { name } of base.containers) comparison.container(name);
+  for (const element of base.elements) comparison.element(element);
+  for (const element of committed.sharedElements()) comparison.element(element);
+  let services = 0;
+  for (const name of committed.serviceNames) {
+    const service = committed.service(name);
+    if (service !== null) comparison.service(service);
+    if (++services % SERVICES_AT_ONCE === 0) yield;
+  }
+  return comparison.found();
+}
+
+/** Takes what should be there, piece by piece. */
+class Comparison {
+  readonly #observed: ReadTable<ElementDigest>;
+  readonly #chains = new Map<string, number>();
+  readonly #others = new Set<string>();
+  readonly #containers = new Map<string, ElementDigest>();
+
+  constructor(observed: ReadTable<ElementDigest>) {
+    this.#observed = observed;
+  }
+
+  /** @param hash `hashRules` of its rules */
+  chain(name: string, hash: number): void {
+    const rules = this.#observed.chains.get(name);
+    if (rules === undefined) {
+      this.#others.add(name);
+      return;
+    }
+    const print = hashRules(rules.map(({ text }) => text));
+    if (print !== hash) this.#chains.set(name, print);
+  }
+
+  /** Ours that hang elsewhere are damage, and those of others, which packets come through without any rule of ours that leads there. */
+  hooks({ hookedChains }: BaseRules): void {
+    const own = new Map(hookedChains.map(({ name, hook }) => [name, hook]));
+    for (const name of new Set([...own.keys(), ...this.#observed.hooks.keys()])) {
+      if (this.#observed.hooks.get(name) !== own.get(name)) this.#others.add(name);
     }
   }
-  others.push(...damagedHooks(observed, committed), ...damagedContainers(observed, committed));
-  for (const { name, timeoutSeconds } of committed.affinitySets()) {
-    if (observed.affinitySets.get(name) !== timeoutSeconds) others.push(name);
-  }
-  return { chains, others };
-}
 
-/** Ours that hang elsewhere, and those of others, which packets come through without any rule of ours that leads there. */
-function damagedHooks({ hooks }: ObservedTable, { base: { hookedChains } }: CommittedTable): string[] {
-  const own = new Set(hookedChains.map(({ name }) => name));
-  return [
-    ...hookedChains.filter(({ name, hook }) => hooks.get(name) !== hook).map(({ name }) => name),
-    ...[...hooks.keys()].filter((name) => !own.has(name)),
-  ];
-}
+  /** It may have no element at all. */
+  container(name: string): ElementDigest {
+    const known = this.#containers.get(name);
+    if (known !== undefined) return known;
+    const digest = new ElementDigest();
+    this.#containers.set(name, digest);
+    return digest;
+  }
 
-function damagedContainers({ elements }: ObservedTable, committed: CommittedTable): string[] {
-  const damaged = new Set<string>();
-  const counts = new Map(committed.base.containers.map(({ name }) => [name, 0]));
-  for (const { container, key, value } of committed.allElements()) {
-    if (elements.get(container)?.get(key) !== value) damaged.add(container);
-    counts.set(container, (counts.get(container) ?? 0) + 1);
+  element({ container, key, value }: Element): void {
+    this.container(container).set(key, value);
   }
-  for (const [container, count] of counts) {
-    if (elements.get(container)?.size !== count) damaged.add(container);
+
+  service(service: CommittedService): void {
+    for (const [name, hash] of service.chains) this.chain(name, hash);
+    for (const { name, timeoutSeconds } of service.affinitySets) {
+      if (this.#observed.affinitySets.get(name) !== timeoutSeconds) this.#others.add(name);
+    }
+    for (const element of ownElements(service)) this.element(element);
   }
-  return [...damaged];
+
+  found(): FoundDamage {
+    for (const [name, digest] of this.#containers) {
+      if (!digest.equals(this.#observed.elements.get(name))) this.#others.add(name);
+    }
+    return { chains: this.#chains, others: [...this.#others] };
+  }
 }

@@ -17,17 +17,26 @@ const ELEMENT_COMMENT = / comment "([^"]*)"/;
 const DURATION = /(\d+)(ms|d|h|m|s)/g;
 const UNIT_SECONDS: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };
 
+/** Takes the elements of one set or map, as printed, without counters and expiry; a set's have the value `""`. */
+export interface ElementSink {
+  set(key: string, value: string, comment: string | undefined): unknown;
+}
+
 /** What is collected while the lines go by. */
-class TableReader {
+class TableReader<Elements extends ElementSink> {
   comment = "";
   readonly chains = new Map<string, { readonly text: string; readonly handle: number }[]>();
   readonly hooks = new Map<string, string>();
-  readonly elements = new Map<string, Map<string, string>>();
-  readonly elementComments = new Map<string, Map<string, string>>();
+  readonly elements = new Map<string, Elements>();
   readonly affinitySets = new Map<string, number>();
+  readonly #newElements: () => Elements;
   #kind = "";
   #name = "";
   #inElements = false;
+
+  constructor(newElements: () => Elements) {
+    this.#newElements = newElements;
+  }
 
   line(line: string): void {
     if (this.#inElements) this.#elementLine(line.trimStart());
@@ -47,7 +56,7 @@ class TableReader {
     this.#name = block[2]!;
     if (this.#kind === "chain") this.chains.set(this.#name, []);
     else if (isAffinitySet(this.#name)) this.affinitySets.set(this.#name, 0);
-    else this.elements.set(this.#name, new Map());
+    else this.elements.set(this.#name, this.#newElements());
   }
 
   #chainLine(line: string): void {
@@ -73,17 +82,10 @@ class TableReader {
       const list = isLast ? text.slice(0, -2) : text.endsWith(",") ? text.slice(0, -1) : text;
       for (const element of splitElements(list)) {
         const { key, value, comment } = parseElement(element);
-        elements.set(key, value);
-        if (comment !== undefined) this.#comments().set(key, comment);
+        elements.set(key, value, comment);
       }
     }
     if (isLast) this.#inElements = false;
-  }
-
-  #comments(): Map<string, string> {
-    const known = this.elementComments.get(this.#name) ?? new Map<string, string>();
-    this.elementComments.set(this.#name, known);
-    return known;
   }
 }
 
@@ -152,19 +154,64 @@ function parseSeconds(text: string): number {
   return seconds;
 }
 
+/** What was read of a table, its elements as `Elements` took them. */
+export type ReadTable<Elements> = Omit<ObservedTable, "elements" | "elementComments"> & {
+  readonly elements: ReadonlyMap<string, Elements>;
+};
+
+/** Lines that are read before others may go first: some milliseconds. */
+const LINES_AT_ONCE = 2_000;
+
 /**
- * Reads what `nft -a list table` printed of our table. Handles are those of the rules.
+ * Reads what `nft -a list table` printed of our table. Handles are those of the rules. Yields now and then: a large one takes a second.
  *
  * @param text of one table; empty if there is none
+ * @param newElements makes what takes the elements of one set or map
  */
-export function parseTable(text: string): ObservedTable {
-  const reader = new TableReader();
-  let start = 0;
-  while (start < text.length) {
+export function* readTable<Elements extends ElementSink>(
+  text: string,
+  newElements: () => Elements,
+): Generator<void, ReadTable<Elements>> {
+  const reader = new TableReader(newElements);
+  let lines = 0;
+  for (let start = 0; start < text.length;) {
     let end = text.indexOf("\n", start);
     if (end < 0) end = text.length;
     reader.line(text.slice(start, end));
     start = end + 1;
+    if (++lines % LINES_AT_ONCE === 0) yield;
   }
   return reader;
+}
+
+/** Every element of one set or map. */
+class AllElements implements ElementSink {
+  readonly values = new Map<string, string>();
+  readonly comments = new Map<string, string>();
+
+  set(key: string, value: string, comment: string | undefined): void {
+    this.values.set(key, value);
+    if (comment !== undefined) this.comments.set(key, comment);
+  }
+}
+
+/** As {@linkcode readTable}, all at once and with every element. */
+export function parseTable(text: string): ObservedTable {
+  const reading = readTable(text, () => new AllElements());
+  for (;;) {
+    const { done, value } = reading.next();
+    if (done !== true) continue;
+    const { comment, chains, hooks, elements, affinitySets } = value;
+    const all = [...elements];
+    return {
+      comment,
+      chains,
+      hooks,
+      affinitySets,
+      elements: new Map(all.map(([name, { values }]) => [name, values])),
+      elementComments: new Map(
+        all.filter(([, { comments }]) => comments.size > 0).map(([name, { comments }]) => [name, comments]),
+      ),
+    };
+  }
 }
