@@ -18,7 +18,7 @@ import { findDamage, type FoundDamage } from "./observe_damage.ts";
 
 /** What a look at everything may take at any time, in milliseconds: 2 % of the default sync period. */
 const CHEAP_MS = 600;
-/** One that takes longer may take this part of the time: with the looks between, which take as much, kproxy at rest takes 0.3 % of a core. */
+/** One that takes longer may take this part of the time: with the looks between, kproxy at rest is to take less than 0.3 % of a core. */
 const WHOLE_SHARE = 0.0015;
 /** A table printed with more than so many bytes, about 4,000 elements, takes its time by itself. */
 const LARGE_BYTES = 250_000;
