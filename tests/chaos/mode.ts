@@ -35,7 +35,8 @@ export interface ChaosMode {
 
 const IPTABLES_TOOLS = ["iptables", "ip6tables"].flatMap((tool) => // Changes are written by the last one, and it is the only one that runs all the time.
 [tool, `${tool}-save`, `${tool}-restore`, `${tool}-restore`]);
-const FAST: LoopPace = { perSecond: 60, limitMs: 200 };
+/** Damages leave ends of connections behind, whose ports nobody should meet again. */
+const FAST: LoopPace = { perSecond: 60, limitMs: 200, freshPorts: true };
 const LIMITS = { pace: FAST, repairMs: 5_000, settleMs: 30_000 };
 
 async function iptablesRules(netns: Netns, variant: string): Promise<string[]> {

@@ -1,6 +1,6 @@
 /**
  * A connect loop: well over 100 new connections a second from fresh ports, each answer checked, each within 200 ms, so that a packet
- * that had to be sent twice is a failure. Time in which the loop itself had no CPU does not count, and where it has just had
+ * that had to be sent twice is a failure. Time in which the loop itself, or a server, had no CPU does not count, and where it has just had
  * none, only packets that had to be sent twice do, as the client's kernel tells of them.
  *
  * @module
@@ -28,6 +28,8 @@ export interface LoopPace {
   readonly perSecond: number;
   /** A slower answer is a failure; with more than a second, only lost packets are (`LoopRequest`). */
   readonly limitMs: number;
+  /** As `LoopRequest.freshPorts`. */
+  readonly freshPorts?: boolean;
 }
 
 const PACE: LoopPace = { perSecond: PER_SECOND, limitMs: LIMIT_MS };

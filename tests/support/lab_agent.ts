@@ -35,14 +35,33 @@ const [FIRST_PORT, PORTS] = [10_000, 50_000];
 /** A pause between two ticks of a loop that is none of its own. */
 const STALL_MS = 30;
 /**
- * Who had such a pause so shortly before or during a request is on a machine with too much to do, whose servers have pauses too, which
+ * Who had such a pause so shortly before or during a request is on a machine with too much to do, whose kernel has pauses too, which
  * nobody measures: then only lost packets decide, and not the time that an answer took.
  */
 const BUSY_MS = 2_000;
+/** How often a thread with servers looks whether it runs. */
+const SERVER_TICK_MS = 10;
+/** By then the servers of a late answer have told whether they had no CPU. */
+const SERVERS_TELL_MS = 100;
 
 let servers = new LabServers("");
 const kept = new KeptConnection();
 let loop: ConnectLoop | undefined;
+let served = new Int32Array(new SharedArrayBuffer(4));
+let serving: ReturnType<typeof setInterval> | undefined;
+
+/** Adds up for how long this thread, which has servers, did not come to run. */
+function tellServerStalls(): void {
+  if (serving !== undefined) return;
+  const stalls = new Stalls(SERVER_TICK_MS);
+  let toldMs = 0;
+  serving = setInterval(() => {
+    stalls.tick();
+    const newMs = Math.round(stalls.totalMs() - toldMs);
+    toldMs += newMs;
+    if (newMs > 0) Atomics.add(served, 0, newMs);
+  }, SERVER_TICK_MS);
+}
 
 async function probe({ count, ...request }: ProbeRequest): Promise<ProbeResult[]> {
   const results: ProbeResult[] = [];
@@ -88,6 +107,12 @@ class Stalls {
     const gapMs = performance.now() - this.#lastMs;
     return this.#totalMs + (gapMs > STALL_MS ? gapMs - this.#everyMs : 0);
   }
+}
+
+/** True if, since they had been without a CPU for `servedMs` in all, servers have been so for this long. */
+async function hadNoServer(servedMs: number, leastMs: number): Promise<boolean> {
+  await new Promise((resolve) => setTimeout(resolve, SERVERS_TELL_MS));
+  return Atomics.load(served, 0) - servedMs >= leastMs;
 }
 
 /**
@@ -163,10 +188,11 @@ class ConnectLoop {
   }
 
   async #once(): Promise<void> {
-    const { protocol, to, limitMs } = this.#request;
+    const { protocol, to, limitMs, freshPorts = false } = this.#request;
     const [atMs, beganMs] = [performance.now() - this.#startMs, Date.now()];
     const [startMs, stalledMs] = [performance.now(), this.#stalls.totalMs()];
-    const fresh = protocol === "tcp" && limitMs > LOST_MS ? this.#freshPort() : {};
+    const servedMs = Atomics.load(served, 0);
+    const fresh = protocol === "tcp" && (freshPorts || limitMs > LOST_MS) ? this.#freshPort() : {};
     const patience = { timeoutMs: Math.max(limitMs, GIVE_UP_MS), ...fresh };
     const result = await ask({ protocol, to, ...patience }, () => this.#stalls.runningMs());
     const lostMs = this.#stalls.totalMs() - stalledMs;
@@ -180,7 +206,8 @@ class ConnectLoop {
       if (!wasBusy || result.tookMs <= limitMs) this.#timed++;
     }
     // Nobody sends a datagram again: one that is answered late was not lost.
-    const isLate = tookMs > limitMs && protocol !== "udp" && !isBusy;
+    const isLate = tookMs > limitMs && protocol !== "udp" && !isBusy &&
+      !(tookMs < LOST_MS && await hadNoServer(servedMs, tookMs - limitMs));
     // Where the time is not enough to notice that a first packet was lost, the kernel still does. If all of the machine stood still for
     // so long, its timer comes before the answer that lies there.
     const isLost = result.kind === "answer" && (result.wasSynLost || result.lostSegments > 0) &&
@@ -294,11 +321,15 @@ async function segment({ source, to, flags, timeoutMs, frame }: SegmentRequest):
 }
 
 const methods: AgentMethods = {
-  enter: (netns, name) => {
+  enter: (netns, name, shared) => {
     enterNetns(netns);
     servers = new LabServers(name);
+    served = shared;
   },
-  serve: (request) => servers.serve(request),
+  serve: (request) => {
+    tellServerStalls();
+    servers.serve(request);
+  },
   unserve: (port) => servers.end(port),
   probe,
   askKept: (request) => kept.ask(request),

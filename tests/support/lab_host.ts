@@ -9,6 +9,9 @@ import type { Netns } from "./netns.ts";
 type Method = keyof AgentMethods;
 type Result<M extends Method> = Awaited<ReturnType<AgentMethods[M]>>;
 
+/** See `AgentMethods.enter`. */
+const SERVED = new Int32Array(new SharedArrayBuffer(4));
+
 /** A thread inside a namespace, and the calls it is working on. */
 class Agent implements Disposable {
   readonly #worker = new Worker(new URL("./lab_agent.ts", import.meta.url), { type: "module" });
@@ -54,7 +57,7 @@ export class LabHost implements Disposable {
   /** @param label what its servers call themselves */
   static async start(netns: Netns, label: string): Promise<LabHost> {
     const agent = new Agent(label);
-    await agent.call("enter", netns.name, label);
+    await agent.call("enter", netns.name, label, SERVED);
     return new LabHost(netns, agent);
   }
 

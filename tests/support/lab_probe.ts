@@ -74,6 +74,11 @@ export interface LoopRequest {
    * tells nothing. So has one that lost a packet, its first or a later one, as the kernel tells it, and a datagram without an answer.
    */
   readonly limitMs: number;
+  /**
+   * Takes ports that it has not used for long, as those that do not judge by time always do: a server that still has the other end of a
+   * former connection, whose last packets were lost, asks back before it takes a new one.
+   */
+  readonly freshPorts?: boolean;
 }
 
 /** What became of the requests of a loop. */
@@ -113,7 +118,8 @@ export interface SegmentRequest {
 
 /** Methods of an agent. */
 export interface AgentMethods {
-  enter: (netns: string, label: string) => void;
+  /** @param served milliseconds for which any agent's servers have had no CPU, at the index 0; all agents of a process share it */
+  enter: (netns: string, label: string, served: Int32Array<SharedArrayBuffer>) => void;
   serve: (request: ServerRequest) => void;
   /** Ends the servers on this port, or all. */
   unserve: (port?: number) => Promise<void>;
