@@ -344,6 +344,22 @@ for (const variant of ["nft", "legacy"] as const) {
   });
 }
 
+Deno.test("of a Service that nobody has seen whole since it was written, every chain is written again", async () => {
+  const { fake, proxier, sync } = await rig();
+  await sync({ "s1": 2 });
+  const [service, endpoint] = ["s1:http cluster IP", "s1:http -> "].map((words) =>
+    chainOf(fake, words, "nft")
+  );
+  await fake.run(["iptables", "-t", "nat", "-D", service!, "2"]);
+  // As many rules as it should have.
+  const other = ["-p", "tcp", "-j", "DNAT", "--to-destination", "10.9.9.9:1"];
+  await fake.run(["iptables", "-t", "nat", "-R", endpoint!, "2", ...other]);
+  assert(await proxier.checkCanary() !== false);
+  await sync({ "s1": 2 }, ["s1"]);
+  assertEquals(await proxier.checkCanary(), false);
+  assertEquals(endState(fake), await freshEndState({ "s1": 2 }));
+});
+
 Deno.test("changes and repairs at the same time lose nothing", async () => {
   const { fake, proxier, sync } = await rig();
   await sync({ "s1": 2, "s2": 2, "s3": 1 });

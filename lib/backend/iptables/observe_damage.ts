@@ -156,10 +156,12 @@ function damagedChains(service: CommittedService, printed: PrintedRules): (reado
     printed.count("nat", chain) !== counts[index] ||
     (prints !== null && prints[index] !== printed.print("nat", chain))
   );
-  if (prints === null && damaged.length === 0) {
-    service.prints = chains.map(([, chain]) => printed.print("nat", chain));
+  if (prints !== null || damaged.length === 0) {
+    service.prints ??= chains.map(([, chain]) => printed.print("nat", chain));
+    return damaged;
   }
-  return damaged;
+  // Nobody has seen the others as they were written: the program may have done nothing and said that all is well.
+  return chains;
 }
 
 function damagedBase({ printed, wanted, tables }: Look): string[] {
