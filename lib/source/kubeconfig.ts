@@ -91,7 +91,10 @@ export async function loadKubeconfig(path: string, master = ""): Promise<Cluster
  */
 export function parseKubeconfig(text: string, path: string, master = ""): ClusterAccess {
   try {
-    return readAccess(asObject(parseYaml(text)), path, master);
+    const parsed = parseYaml(text);
+    // Somebody may have named the file of a token, which must not come into the log.
+    if (typeof parsed === "string") throw new DecodeError("", "must be a kubeconfig, found other text");
+    return readAccess(asObject(parsed), path, master);
   } catch (cause) {
     if (!(cause instanceof DecodeError)) throw cause;
     throw new ConfigError([{ path: cause.path, message: cause.reason }], path, { cause });

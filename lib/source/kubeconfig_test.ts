@@ -154,6 +154,7 @@ Deno.test("what is wrong is named by file and field, without showing secrets", Y
     ["{", "Flow map"],
     ["", "must be an object, found nothing"],
     ["[]", "must be an object, found []"],
+    ["eyJzZWNyZXQ.secret", "must be a kubeconfig, found other text"],
     [kubeconfig({ "current-context": "" }), "current-context: is required"],
     [kubeconfig({ "current-context": 7 }), "current-context: must be a string, found 7"],
     [kubeconfig({ "current-context": "x" }), 'current-context: names "x", which is not among contexts'],
