@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { parseCidr, parseIp, specialUse } from "./ip.ts";
+import { type Ip, isLoopback, parseCidr, parseIp, specialUse } from "./ip.ts";
 import { ipvsWishes, NO_IPVS_WISHES } from "./ipvs_wishes.ts";
 import { namespacedName, servicePortKey, servicePortText } from "./names.ts";
 import type { IpFamily, LoadBalancerIngress, Service } from "./objects.ts";
@@ -24,7 +24,7 @@ const ignore: Report = () => {};
  * ExternalName, no cluster IP of the family).
  *
  * Source: kube-proxy 1.36 ServicePortMap; differs: a cluster IP that does not parse, or is not of the family that
- * `ipFamilies` claims, leaves the Service out; external and load-balancer IPs of special use are left out, because with them
+ * `ipFamilies` claims, or is a loopback address, leaves the Service out; external and load-balancer IPs of special use are left out, because with them
  * a Service would take the node's own traffic, or its neighbours'.
  */
 export function servicePorts(
@@ -36,7 +36,7 @@ export function servicePorts(
   if (service.clusterIP === "" || service.clusterIP === "None" || service.type === "ExternalName") return [];
   const name = namespacedName(service.namespace, service.name);
   const complain: Report = (problem) => report(`Service ${name}: ${problem}`);
-  const clusterIP = clusterIPFor(service, family, complain);
+  const clusterIP = clusterIPFor(service, family, complain, unfit);
   if (clusterIP === null) return [];
 
   const externalPolicyLocal = service.externalTrafficPolicy === "Local" && isExternalType(service);
@@ -138,14 +138,27 @@ export function sameTexts(left: readonly string[], right: readonly string[]): bo
     (left.length === right.length && left.every((text, index) => text === right[index]));
 }
 
-function clusterIPFor(service: Service, family: IpFamily, complain: Report): string | null {
+/** Null if there is none, or none that can be served: a loopback address would take what the node says to itself. */
+function clusterIPFor(
+  service: Service,
+  family: IpFamily,
+  complain: Report,
+  unfit: ReportUnfit,
+): string | null {
+  const ip = writtenClusterIP(service, family, complain);
+  if (ip === null || !isLoopback(ip)) return ip?.text ?? null;
+  unfit(`cluster IP ${ip.text}`, `it is ${specialUse(ip)}`);
+  return null;
+}
+
+function writtenClusterIP(service: Service, family: IpFamily, complain: Report): Ip | null {
   if (service.ipFamilies.length === 0) {
     // API servers older than 1.20 knew one address and no families.
     const only = parseIp(service.clusterIP);
     if (only === null) {
       complain(`spec.clusterIP "${service.clusterIP}" is not an IP address; the Service is ignored`);
     }
-    return only?.family === family ? only.text : null;
+    return only?.family === family ? only : null;
   }
   const index = service.ipFamilies.indexOf(family);
   const text = index < 0 ? undefined : service.clusterIPs[index];
@@ -157,7 +170,7 @@ function clusterIPFor(service: Service, family: IpFamily, complain: Report): str
     );
     return null;
   }
-  return ip.text;
+  return ip;
 }
 
 function isExternalType(service: Service): boolean {

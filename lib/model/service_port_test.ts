@@ -79,6 +79,26 @@ Deno.test("each family takes the cluster IP at its own index", pure, () => {
 });
 
 Deno.test(
+  "a loopback cluster IP would take what the node says to itself: it is served for nobody",
+  pure,
+  () => {
+    const table: readonly [IpFamily, string][] = [["IPv4", "127.0.0.1"], ["IPv4", "127.9.9.9"], [
+      "IPv6",
+      "::1",
+    ]];
+    for (const [family, text] of table) {
+      for (const ipFamilies of [[family], []]) {
+        const service = testService({ clusterIP: text, clusterIPs: [text], ipFamilies });
+        const unfit: string[] = [];
+        const tell = (destination: string, reason: string): number => unfit.push(`${destination}: ${reason}`);
+        assertEquals(servicePorts(service, family, () => {}, tell), []);
+        assertEquals(unfit, [`cluster IP ${text}: it is a loopback address`]);
+      }
+    }
+  },
+);
+
+Deno.test(
   "a cluster IP that is no address, or of another family than it claims, is reported and left out",
   pure,
   () => {
