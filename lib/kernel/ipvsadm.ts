@@ -5,20 +5,12 @@
  */
 import { ExecError, UnsupportedError } from "../errors.ts";
 import {
-  addRealServerLine,
   addVirtualServerLine,
-  deleteRealServerLine,
   deleteVirtualServerLine,
   type IpvsTable,
   parseIpvsLoads,
   parseIpvsTable,
-  type RealServer,
   type RealServerLoad,
-  type RealServerName,
-  type SavedVirtualServer,
-  updateRealServerLine,
-  updateVirtualServerLine,
-  type VirtualServer,
   virtualServerKey,
   type VirtualServerLoad,
   type VirtualServerName,
@@ -28,11 +20,6 @@ import { type Exec, type ExecResult, type Input, runOk } from "./exec.ts";
 import { type Complaints, MarkedLines } from "./ipvsadm_complaints.ts";
 import { mayBlameLines, type RefusedLine, type RestoreOutcome } from "./refused_line.ts";
 
-/** How adding something went. */
-export type AddAnswer = "added" | "exists" | "noVirtualServer";
-/** How changing or deleting something went. */
-export type ChangeAnswer = "done" | "notFound" | "noVirtualServer";
-
 /** Idle times after which connections are forgotten. */
 export interface IpvsTimeouts {
   readonly tcpSeconds: number;
@@ -41,8 +28,6 @@ export interface IpvsTimeouts {
 }
 
 // The program's own words; it never translates them.
-const EXISTS_REGEXP = /already exists/;
-const NO_VIRTUAL_SERVER_REGEXP = /Service not defined/;
 const NOT_FOUND_REGEXP = /No such (service|destination)/;
 const NO_SCHEDULER_REGEXP = /Scheduler or persistence engine not found/;
 const NO_IPVS_REGEXP = /Can't initialize ipvs: (?!Permission|Operation not permitted)/;
@@ -64,21 +49,6 @@ export class Ipvsadm {
   /** Deletes all virtual servers, whoever made them. */
   async flush(): Promise<void> {
     await runOk(this.#exec, ["ipvsadm", "-C"]);
-  }
-
-  /**
-   * Adds a virtual server without real servers.
-   *
-   * @throws {UnsupportedError} if the kernel does not have its scheduler
-   */
-  async addVirtualServer(server: VirtualServer): Promise<"added" | "exists"> {
-    try {
-      await this.#run(addVirtualServerLine(server));
-      return "added";
-    } catch (error) {
-      if (isAbout(error, EXISTS_REGEXP)) return "exists";
-      throw schedulerError(error, server.scheduler);
-    }
   }
 
   /**
@@ -118,62 +88,9 @@ export class Ipvsadm {
     return usable;
   }
 
-  /**
-   * Changes scheduler, flags and timeout; connections and real servers stay.
-   *
-   * @throws {UnsupportedError} if the kernel does not have its scheduler
-   */
-  async updateVirtualServer(server: VirtualServer): Promise<"done" | "notFound"> {
-    try {
-      await this.#run(updateVirtualServerLine(server));
-      return "done";
-    } catch (error) {
-      if (isAbout(error, NOT_FOUND_REGEXP)) return "notFound";
-      throw schedulerError(error, server.scheduler);
-    }
-  }
-
-  /** Deletes a virtual server with its real servers. */
-  async deleteVirtualServer(name: VirtualServerName): Promise<"done" | "notFound"> {
-    try {
-      await this.#run(deleteVirtualServerLine(name));
-      return "done";
-    } catch (error) {
-      if (isAbout(error, NOT_FOUND_REGEXP)) return "notFound";
-      throw error;
-    }
-  }
-
-  /** A virtual server with its real servers; null if there is none of this name. */
-  async getVirtualServer(name: VirtualServerName): Promise<SavedVirtualServer | null> {
-    const { virtualServers } = await this.save();
-    return virtualServers.get(virtualServerKey(name)) ?? null;
-  }
-
   /** All virtual servers, whoever made them, with their real servers. */
   async save(): Promise<IpvsTable> {
     return parseIpvsTable(await runOk(this.#exec, ["ipvsadm", "-Sn"]));
-  }
-
-  async addRealServer(virtual: VirtualServerName, real: RealServer): Promise<AddAnswer> {
-    try {
-      await this.#run(addRealServerLine(virtual, real));
-      return "added";
-    } catch (error) {
-      if (isAbout(error, EXISTS_REGEXP)) return "exists";
-      if (isAbout(error, NO_VIRTUAL_SERVER_REGEXP)) return "noVirtualServer";
-      throw error;
-    }
-  }
-
-  /** Changes the weight; connections stay. */
-  updateRealServer(virtual: VirtualServerName, real: RealServer): Promise<ChangeAnswer> {
-    return this.#change(updateRealServerLine(virtual, real));
-  }
-
-  /** Deletes a real server, whatever connections it has. */
-  deleteRealServer(virtual: VirtualServerName, real: RealServerName): Promise<ChangeAnswer> {
-    return this.#change(deleteRealServerLine(virtual, real));
   }
 
   /** The real servers of one virtual server with their connections; null if there is none of this name. */
@@ -248,31 +165,9 @@ export class Ipvsadm {
     return this.#exec.run(RESTORE, { stdin: inPieces(lines), again });
   }
 
-  async timeouts(): Promise<IpvsTimeouts> {
-    const text = await runOk(this.#exec, ["ipvsadm", "-L", "--timeout"]);
-    const [, tcp, tcpFin, udp] = /: (\d+) (\d+) (\d+)/.exec(text) ?? [];
-    if (udp === undefined) throw new SyntaxError(`ipvsadm printed "${text.trim()}" instead of timeouts`);
-    return { tcpSeconds: Number(tcp), tcpFinSeconds: Number(tcpFin), udpSeconds: Number(udp) };
-  }
-
   /** Sets idle times; 0 leaves one as it is. */
   async setTimeouts({ tcpSeconds, tcpFinSeconds, udpSeconds }: IpvsTimeouts): Promise<void> {
     await runOk(this.#exec, ["ipvsadm", "--set", ...[tcpSeconds, tcpFinSeconds, udpSeconds].map(String)]);
-  }
-
-  async #change(line: string): Promise<ChangeAnswer> {
-    try {
-      await this.#run(line);
-      return "done";
-    } catch (error) {
-      if (isAbout(error, NOT_FOUND_REGEXP)) return "notFound";
-      if (isAbout(error, NO_VIRTUAL_SERVER_REGEXP)) return "noVirtualServer";
-      throw error;
-    }
-  }
-
-  async #run(line: string): Promise<void> {
-    await runOk(this.#exec, ["ipvsadm", ...line.split(" ")]);
   }
 }
 
@@ -305,17 +200,12 @@ function isAbout(error: unknown, regexp: RegExp): boolean {
   return error instanceof ExecError && regexp.test(error.stderr);
 }
 
-function schedulerError(error: unknown, scheduler: string): unknown {
-  return isAbout(error, NO_SCHEDULER_REGEXP) ? missingScheduler(scheduler, error) : error;
-}
-
 /** What is to be said of a scheduler that the kernel does not have. */
-export function missingScheduler(scheduler: string, cause?: unknown): UnsupportedError {
+export function missingScheduler(scheduler: string): UnsupportedError {
   return new UnsupportedError(
     `IPVS scheduler ${scheduler}`,
     `the kernel module ip_vs_${scheduler}`,
     "no such scheduler in this kernel",
-    { cause },
   );
 }
 

@@ -12,6 +12,7 @@ import { kproxy as runKproxy } from "../cli/kproxy.ts";
 import { service, slice } from "../flows/objects.ts";
 import { EchoServer, HeldConnection } from "../support/held_connection.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
+import { ipvsTimeouts } from "../support/ipvs_timeouts.ts";
 import { IPVS } from "../support/lab_mode.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
@@ -112,7 +113,7 @@ class IpvsLab implements AsyncDisposable {
 
   /** Weight by real server of the web Service's cluster IP. */
   async weights(): Promise<Record<string, number>> {
-    const saved = await this.ipvs.getVirtualServer({ address: "10.96.0.1", protocol: "TCP", port: 80 });
+    const saved = (await this.ipvs.save()).virtualServers.get("10.96.0.1:80/TCP");
     return Object.fromEntries(
       [...saved?.realServers.values() ?? []].map((real) => [realServerKey(real), real.weight]),
     );
@@ -209,7 +210,7 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
       "1",
       "2",
     ]);
-    assertEquals((await ipvsLab.ipvs.timeouts()).tcpFinSeconds, 1);
+    assertEquals((await ipvsTimeouts(ipvsLab.node.exec)).tcpFinSeconds, 1);
     const chosen = ipvsLab.kproxy.lines.find(({ name }) => name === "net.ipv4.vs.conn_reuse_mode");
     assertEquals(chosen?.msg, "Left sysctl as it is");
   });

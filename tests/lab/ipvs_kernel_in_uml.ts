@@ -26,6 +26,7 @@ import {
   setSizes,
 } from "../../lib/kernel/ipset.ts";
 import { ipvsAbsence, Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
+import { ipvsTimeouts } from "../support/ipvs_timeouts.ts";
 import { FakeIpvs } from "../support/fake_ipvs.ts";
 import { addAddressLine, deleteAddressLine } from "../../lib/netfilter/ip_batch.ts";
 import {
@@ -38,10 +39,14 @@ import {
 import {
   addRealServerLine,
   addVirtualServerLine,
+  deleteRealServerLine,
   deleteVirtualServerLine,
   formatIpvsTable,
   type RealServer,
+  updateRealServerLine,
+  updateVirtualServerLine,
   type VirtualServer,
+  virtualServerKey,
 } from "../../lib/netfilter/ipvs.ts";
 import type { Protocol } from "../../lib/model/objects.ts";
 
@@ -60,49 +65,66 @@ async function saved(): Promise<string> {
   return formatIpvsTable(await ipvs.save());
 }
 
+async function realServersOf(name: VirtualServer): Promise<readonly string[]> {
+  const { virtualServers } = await ipvs.save();
+  return [...virtualServers.get(virtualServerKey(name))?.realServers.keys() ?? []].sort();
+}
+
+/** What the program says of lines that are carried out, or `done`. */
+async function outcome(...lines: string[]): Promise<string> {
+  try {
+    await ipvs.restore(lines);
+    return "done";
+  } catch (error) {
+    if (error instanceof ExecError) return error.stderr;
+    throw error;
+  }
+}
+
 Deno.test("virtual servers: added, changed, read, deleted", async () => {
   await ipvs.flush();
   const redis = server("10.96.0.2", 6379, { timeoutSeconds: 600 });
   const hashed = server("fd00:10:96::9", 443, { scheduler: "mh", flags: ["mh-fallback", "mh-port"] });
-  assertEquals(await ipvs.getVirtualServer(redis), null);
-  assertEquals(await ipvs.updateVirtualServer(redis), "notFound");
-  assertEquals(await ipvs.deleteVirtualServer(redis), "notFound");
+  assertEquals(await saved(), "");
+  assertEquals(await outcome(updateVirtualServerLine(redis)), "No such service");
+  assertEquals(await outcome(deleteVirtualServerLine(redis)), "No such service");
   assertEquals(await ipvs.listRealServers(redis), null);
-  assertEquals(await ipvs.addVirtualServer(redis), "added");
-  assertEquals(await ipvs.addVirtualServer(redis), "exists");
-  assertEquals(await ipvs.addVirtualServer({ ...redis, protocol: "UDP" }), "added");
-  assertEquals(await ipvs.addVirtualServer({ ...redis, protocol: "SCTP" }), "added");
-  assertEquals(await ipvs.addVirtualServer(hashed), "added");
-  assertEquals((await ipvs.getVirtualServer(redis))?.server, redis);
-  assertEquals((await ipvs.getVirtualServer(hashed))?.server, hashed);
-  assertEquals([...(await ipvs.save()).virtualServers.keys()].sort(), [
-    "10.96.0.2:6379/SCTP",
-    "10.96.0.2:6379/TCP",
-    "10.96.0.2:6379/UDP",
-    "[fd00:10:96::9]:443/TCP",
-  ]);
+  assertEquals(await outcome(addVirtualServerLine(redis)), "done");
+  assertEquals(await outcome(addVirtualServerLine(redis)), "Service already exists");
+  const others = [{ ...redis, protocol: "UDP" as const }, { ...redis, protocol: "SCTP" as const }, hashed];
+  assertEquals(await outcome(...others.map(addVirtualServerLine)), "done");
+  const read = async (): Promise<Record<string, VirtualServer>> =>
+    Object.fromEntries([...(await ipvs.save()).virtualServers].map(([key, { server }]) => [key, server]));
+  const wanted = {
+    "10.96.0.2:6379/TCP": redis,
+    "10.96.0.2:6379/UDP": others[0]!,
+    "10.96.0.2:6379/SCTP": others[1]!,
+    "[fd00:10:96::9]:443/TCP": hashed,
+  };
+  assertEquals(await read(), wanted);
   const changed = { ...redis, scheduler: "wlc", timeoutSeconds: 0 };
-  assertEquals(await ipvs.updateVirtualServer(changed), "done");
-  assertEquals((await ipvs.getVirtualServer(redis))?.server, changed);
-  assertEquals(await ipvs.deleteVirtualServer(redis), "done");
-  assertEquals(await ipvs.getVirtualServer(redis), null);
+  assertEquals(await outcome(updateVirtualServerLine(changed)), "done");
+  assertEquals(await read(), { ...wanted, "10.96.0.2:6379/TCP": changed });
+  assertEquals(await outcome(deleteVirtualServerLine(redis)), "done");
+  assertEquals(Object.keys(await read()).includes("10.96.0.2:6379/TCP"), false);
   await ipvs.flush();
   assertEquals(await saved(), "");
 });
 
-Deno.test("a scheduler that the kernel does not have is named", async () => {
-  const unknown = server("10.96.0.3", 80, { scheduler: "nosuch" });
-  const error = await assertRejects(() => ipvs.addVirtualServer(unknown), UnsupportedError);
-  assertStringIncludes(error.message, "ip_vs_nosuch");
-  const tried = await ipvs.trySchedulers(unknown, ["nosuch", "rr", "wlc", "nosuch2", "nosuch3", "lc"]);
-  assertEquals([...tried], ["rr", "wlc", "lc"]);
-  assertEquals(await ipvs.getVirtualServer(unknown), null);
-  await ipvs.addVirtualServer({ ...unknown, scheduler: "rr" });
-  await assertRejects(() => ipvs.updateVirtualServer(unknown), UnsupportedError);
-  // What is there goes.
-  assertEquals([...await ipvs.trySchedulers(unknown, ["nosuch", "wlc"])], ["wlc"]);
-  assertEquals(await ipvs.getVirtualServer(unknown), null);
+Deno.test("which schedulers the kernel has is found out, and leaves nothing behind", async () => {
   await ipvs.flush();
+  const probe = server("10.96.0.3", 80);
+  const tried = await ipvs.trySchedulers(probe, ["nosuch", "rr", "wlc", "nosuch2", "nosuch3", "lc"]);
+  assertEquals([...tried], ["rr", "wlc", "lc"]);
+  assertEquals(await saved(), "");
+  assertStringIncludes(
+    await outcome(addVirtualServerLine({ ...probe, scheduler: "nosuch" })),
+    "Scheduler or persistence engine not found",
+  );
+  // What is there goes.
+  assertEquals(await outcome(addVirtualServerLine(probe)), "done");
+  assertEquals([...await ipvs.trySchedulers(probe, ["nosuch", "wlc"])], ["wlc"]);
+  assertEquals(await saved(), "");
 });
 
 for (
@@ -116,26 +138,27 @@ for (
     await ipvs.flush();
     const virtual = server(address, 53, { protocol });
     const one = real(target, 8053);
-    assertEquals(await ipvs.addRealServer(virtual, one), "noVirtualServer");
-    assertEquals(await ipvs.updateRealServer(virtual, one), "noVirtualServer");
-    assertEquals(await ipvs.deleteRealServer(virtual, one), "noVirtualServer");
-    await ipvs.addVirtualServer(virtual);
+    const lineOf = [addRealServerLine, updateRealServerLine, deleteRealServerLine];
+    for (const line of lineOf) assertEquals(await outcome(line(virtual, one)), "Service not defined");
+    assertEquals(await outcome(addVirtualServerLine(virtual)), "done");
     assertEquals(await ipvs.listRealServers(virtual), []);
-    assertEquals(await ipvs.updateRealServer(virtual, one), "notFound");
-    assertEquals(await ipvs.deleteRealServer(virtual, one), "notFound");
-    assertEquals(await ipvs.addRealServer(virtual, one), "added");
-    assertEquals(await ipvs.addRealServer(virtual, one), "exists");
-    assertEquals(await ipvs.updateRealServer(virtual, { ...one, weight: 0 }), "done");
-    const load = { ...one, weight: 0, activeConnections: 0, inactiveConnections: 0 };
+    for (const line of lineOf.slice(1)) {
+      assertEquals(await outcome(line(virtual, one)), "No such destination");
+    }
+    assertEquals(await outcome(addRealServerLine(virtual, one)), "done");
+    assertEquals(await outcome(addRealServerLine(virtual, one)), "Destination already exists");
+    const resting = { ...one, weight: 0 };
+    assertEquals(await outcome(updateRealServerLine(virtual, resting)), "done");
+    const load = { ...resting, activeConnections: 0, inactiveConnections: 0 };
     assertEquals(await ipvs.listRealServers(virtual), [load]);
     assertEquals([...(await ipvs.loads()).values()].flatMap(({ realServers }) => [...realServers.values()]), [
       load,
     ]);
-    assertEquals([...(await ipvs.getVirtualServer(virtual))?.realServers.values() ?? []], [{
-      ...one,
-      weight: 0,
-    }]);
-    assertEquals(await ipvs.deleteRealServer(virtual, one), "done");
+    const { virtualServers } = await ipvs.save();
+    assertEquals([...virtualServers.values()].flatMap(({ realServers }) => [...realServers.values()]), [
+      resting,
+    ]);
+    assertEquals(await outcome(deleteRealServerLine(virtual, one)), "done");
     assertEquals(await ipvs.listRealServers(virtual), []);
     await ipvs.flush();
   });
@@ -143,14 +166,16 @@ for (
 
 Deno.test("a real server of another forwarding method is read, and translated once it is changed", async () => {
   const virtual = server("10.96.0.2", 80);
-  await ipvs.addVirtualServer(virtual);
-  await ipvs.addRealServer(virtual, { ...real("10.244.0.7", 80), otherOptions: "-g" });
-  assertEquals((await ipvs.getVirtualServer(virtual))?.realServers.get("10.244.0.7:80")?.otherOptions, "-g");
-  await ipvs.updateRealServer(virtual, real("10.244.0.7", 80));
-  assertEquals(
-    (await ipvs.getVirtualServer(virtual))?.realServers.get("10.244.0.7:80"),
-    real("10.244.0.7", 80),
-  );
+  const target = real("10.244.0.7", 80);
+  const found = async (): Promise<RealServer | undefined> =>
+    [...(await ipvs.save()).virtualServers.values()][0]?.realServers.get("10.244.0.7:80");
+  await ipvs.restore([
+    addVirtualServerLine(virtual),
+    addRealServerLine(virtual, { ...target, otherOptions: "-g" }),
+  ]);
+  assertEquals((await found())?.otherOptions, "-g");
+  await ipvs.restore([updateRealServerLine(virtual, target)]);
+  assertEquals(await found(), target);
   await ipvs.flush();
 });
 
@@ -189,9 +214,9 @@ Deno.test("the text of a table makes the same table", async () => {
 });
 
 Deno.test("timeouts: 0 keeps one", async () => {
-  const before = await ipvs.timeouts();
+  const before = await ipvsTimeouts();
   await ipvs.setTimeouts({ tcpSeconds: 0, tcpFinSeconds: 77, udpSeconds: 0 });
-  assertEquals(await ipvs.timeouts(), { ...before, tcpFinSeconds: 77 });
+  assertEquals(await ipvsTimeouts(), { ...before, tcpFinSeconds: 77 });
 });
 
 Deno.test("what is missing for IPVS is named", async () => {
@@ -440,10 +465,10 @@ Deno.test("lines that the kernel refuses are told apart, and all others are carr
     addRealServerLine(virtual, real(address, 80))
   );
   const lines = [addVirtualServerLine(virtual), ...reals, deleteVirtualServerLine(server("10.96.0.3", 80))];
-  await ipvs.addVirtualServer(server("10.96.0.3", 80));
+  await ipvs.restore([addVirtualServerLine(server("10.96.0.3", 80))]);
   const { refused, runs } = await ipvs.restoreOthers(lines);
   assertEquals([refused.map(({ index }) => index), runs], [[2, 4], 2]);
-  assertEquals([...(await ipvs.getVirtualServer(virtual))?.realServers.keys() ?? []].sort(), [
+  assertEquals(await realServersOf(virtual), [
     "10.244.0.7:80",
     "10.244.0.8:80",
   ]);
@@ -456,7 +481,7 @@ Deno.test("lines that the kernel refuses are told apart, and all others are carr
     ...reals.slice(1).map((line) => line.replace("10.96.0.2", "10.96.0.4")),
   ];
   assertEquals((await ipvs.restoreOthers(more)).refused.map(({ index }) => index), [1, 2, 4]);
-  assertEquals([...(await ipvs.getVirtualServer(other))?.realServers.keys() ?? []], ["10.244.0.8:80"]);
+  assertEquals(await realServersOf(other), ["10.244.0.8:80"]);
   // Real servers of one that is refused say nothing by themselves.
   const unknown = server("10.96.0.5", 80, { scheduler: "nosuch" });
   const follow = [addVirtualServerLine(unknown), addRealServerLine(unknown, real("10.244.0.7", 80))];
