@@ -39,6 +39,12 @@ async function exchange(
   return parseAnswer(text) ?? { kind: "stranger", text };
 }
 
+/**
+ * A SYN is sent again after a second if it was lost. One that is sent again sooner was not: a server that still has the other end of a
+ * connection from the same port, because its last packets were lost, asks back first, and then the kernel waits for a tick only.
+ */
+const LEAST_SYN_RETRY_MS = 900;
+
 /** What a failed call of the C library says about a request. */
 function failureOf(error: unknown): ProbeResult {
   if (!(error instanceof SocketError)) throw error;
@@ -65,7 +71,8 @@ export async function ask(
     using socket = Socket.of(protocol, to.ip);
     if (source !== undefined) socket.bind({ ip: source, port: sourcePort });
     if (!await socket.connect(to, left)) return { kind: "silence" };
-    const wasSynLost = protocol === "tcp" && socket.wasSynLost();
+    const wasSynLost = protocol === "tcp" && performance.now() - start > LEAST_SYN_RETRY_MS &&
+      socket.wasSynLost();
     const lostBefore = protocol === "tcp" ? socket.lostSegments() : 0;
     const answer = await exchange(socket, REQUEST, left);
     if ("kind" in answer) return answer;
