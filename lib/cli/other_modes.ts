@@ -25,6 +25,10 @@ const DRAIN_LIMIT_MS = 5_000;
 /** How long one family's leftovers wait for the first sync of the other, which has no time to share. */
 const OTHER_FAMILY_MS = 10_000;
 
+/** How long a removal that could not be carried out waits for the first time, and at most. */
+const RETRY_MS = 5_000;
+const MAX_RETRY_MS = 300_000;
+
 /** What {@linkcode OtherModesCleanup} needs. */
 export interface OtherModesOptions {
   /** The modes whose leftovers go. */
@@ -63,6 +67,8 @@ export class OtherModesCleanup {
   #work: Promise<void> = Promise.resolve();
   #hasEnded = false;
   #hasRemovedTables = false;
+  /** In a row. */
+  #failures = 0;
 
   constructor(options: OtherModesOptions) {
     this.#options = options;
@@ -114,7 +120,7 @@ export class OtherModesCleanup {
       try {
         const { removeLeftovers } = await import("../backend/leftovers.ts");
         const context = { exec, families, dryRun: false, of: "kube-proxy" } as const;
-        report(await removeLeftovers(["nftables"], context), "kube-proxy", log);
+        report(await removeLeftovers(["nftables"], context), "kube-proxy", { log, tellsWhatStays: true });
       } catch (error) {
         if (!exec.signal.aborted) log.error("Cannot remove what kube-proxy left", error, { families });
       }
@@ -160,10 +166,15 @@ export class OtherModesCleanup {
       const context = { exec, families, dryRun: false, excludeCidrs, drain };
       const others = await removeLeftovers(modes, context);
       this.#hasRemovedTables ||= others.removed.some(({ place }) => place === "nft");
-      report(others, "another mode", log);
+      // What is tried again was told.
+      const isFirst = this.#failures === 0;
+      let left = report(others, "another mode", { log, tellsWhatStays: isFirst });
       if (ownMode !== undefined) {
-        report(await removeLeftovers([ownMode], { ...context, of: "kube-proxy" }), "kube-proxy", log);
+        const own = await removeLeftovers([ownMode], { ...context, of: "kube-proxy" });
+        left += report(own, "kube-proxy", { log, tellsWhatStays: isFirst });
       }
+      if (left === 0) this.#failures = 0;
+      else this.#tryLater(families);
     } catch (error) {
       if (signal.aborted) {
         const next = this.#hasEnded
@@ -173,20 +184,41 @@ export class OtherModesCleanup {
         return false;
       }
       // The new rules serve all the same.
-      log.error("Cannot remove what other modes left", error, { families });
+      if (this.#failures === 0) {
+        log.error("Cannot remove what other modes left, will try again", error, { families });
+      }
+      this.#tryLater(families);
     }
     return true;
   }
+
+  /** Nobody waits for it: other removals, and an end, come first. */
+  #tryLater(families: readonly IpFamily[]): void {
+    const { clock = systemClock } = this.#options;
+    const waitMs = Math.min(RETRY_MS * 2 ** this.#failures++, MAX_RETRY_MS);
+    void clock.sleep(waitMs, this.#programs.signal).then(() => {
+      if (this.#hasEnded) return;
+      this.#due.push(families);
+      this.#goOn();
+    });
+  }
 }
 
-function report(result: LeftoverReport, whose: string, log: Logger): void {
+/** @returns how many could not be removed */
+function report(
+  result: LeftoverReport,
+  whose: string,
+  { log, tellsWhatStays }: { readonly log: Logger; readonly tellsWhatStays: boolean },
+): number {
   for (const [kind, count] of countLeftovers(result)) {
     log.info(`Removed what ${whose} left`, { what: kind, count });
   }
+  if (!tellsWhatStays) return result.failed.length;
   for (const { place, command, reason } of result.kept) {
     log.warn(`Something of ${whose} stays`, { place, command, reason });
   }
   for (const { place, error } of result.failed) {
     log.warn(`Cannot remove what ${whose} left`, { place, problem: errorText(error) });
   }
+  return result.failed.length;
 }

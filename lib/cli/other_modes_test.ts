@@ -32,8 +32,16 @@ class FakeNft implements Exec {
   }
 }
 
+/** How long a removal waits for another family, as it asks before each try; the second pause between tries is as long. */
+const OTHER_FAMILY_WAIT_MS = 10_000;
+const FIRST_RETRY_MS = 5_000;
+
 /** Whatever is waited for has not come in time. */
-const IMPATIENT: Clock = { nowMs: () => 0, sleep: () => Promise.resolve() };
+const IMPATIENT: Clock = {
+  nowMs: () => 0,
+  // Only what failed has all the time in the world.
+  sleep: (ms) => ms === FIRST_RETRY_MS ? new Promise(() => {}) : Promise.resolve(),
+};
 
 function setUp(families: readonly IpFamily[], clock: Clock = IMPATIENT) {
   const exec = new FakeNft();
@@ -109,6 +117,36 @@ Deno.test("what is refused is a warning", { permissions: "none" }, async () => {
   exec.refuses = true;
   assertEquals((await synced("IPv4")).length, 4);
   assertEquals(lines, ["W Cannot remove what another mode left"]);
+});
+
+Deno.test("what could not be carried out is tried again, ever later, and told once", {
+  permissions: "none",
+}, async () => {
+  const waits: number[] = [];
+  const clock: Clock = {
+    nowMs: () => 0,
+    sleep: (ms) => {
+      waits.push(ms);
+      return Promise.resolve();
+    },
+  };
+  const { exec, lines, cleanup, synced } = setUp(["IPv4"], clock);
+  const run = exec.run.bind(exec);
+  let failing = 3;
+  exec.run = (argv, options) =>
+    failing-- > 0 ? Promise.reject(new ExecError(argv, -2, "Too many open files")) : run(argv, options);
+  await synced("IPv4");
+  for (let i = 0; i < 100 && exec.tables.size > 1; i++) {
+    await new Promise((resolve) => setTimeout(resolve));
+    await cleanup.settled();
+  }
+  assertEquals([...exec.tables], ["inet kube-proxy"]);
+  assertEquals(lines.filter((line) => !line.startsWith("I")), ["W Cannot remove what another mode left"]);
+  assertEquals(waits.filter((ms) => ms !== OTHER_FAMILY_WAIT_MS).slice(0, 2), [5_000, 20_000]);
+  const before = waits.length;
+  cleanup.end();
+  await new Promise((resolve) => setTimeout(resolve));
+  assertEquals(waits.length, before);
 });
 
 Deno.test("an end in the middle ends the program, and says so", { permissions: "none" }, async () => {

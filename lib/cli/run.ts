@@ -6,6 +6,7 @@
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
 import { systemExec } from "../kernel/exec.ts";
+import { guardStackTraces } from "../kernel/stack_traces.ts";
 import { ReloadRecord } from "../observe/metrics_reload.ts";
 import { ConfigReload, takeVerbosity } from "./config_reload.ts";
 import { ConfigWatch } from "./config_watch.ts";
@@ -44,6 +45,8 @@ export async function runCommand(
   flags: ParsedFlags,
   { io, signals }: RunContext,
 ): Promise<number> {
+  // A run goes on where descriptors run out; commands that end soon need no such care.
+  guardStackTraces();
   // Whatever still runs at the end, such as the preparation of a node that is abandoned, ends too.
   using exec = new EndableExec(systemExec);
   const isFollowed = effective.file !== null && flags.get("config-reload") !== "exit";

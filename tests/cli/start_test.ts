@@ -105,7 +105,7 @@ exec sleep 60
 });
 
 e2eTest(
-  "a lack of descriptors right after the first syncs ends nothing",
+  "a lack of descriptors right after the first syncs ends nothing, and what other modes left goes later",
   [...NEEDS, program("prlimit")],
   async () => {
     await inFolder({ "web.yaml": SERVICE }, async (folder) => {
@@ -113,6 +113,7 @@ e2eTest(
         const limit = async (soft: string): Promise<void> => {
           await netns.run(["prlimit", `--pid=${kproxy.pid}`, `--nofile=${soft}:`]);
         };
+        await netns.run(["nft", "add", "table", "ip", "kproxy"]);
         await using kproxy = await KproxyProcess.start({
           netns,
           args: [`--manifests=${folder}`, "--hostname-override=node-a", "--iptables-sync-period=1s"],
