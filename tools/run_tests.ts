@@ -32,8 +32,8 @@ const LONGEST_IN_UML: readonly string[] = ["ipvs", "ipvs_flows", "ipvs_switches"
 const WITH_API_SERVER = "KAPI";
 /** Tests that mostly wait for time to pass, as those with the API server do. */
 const WAITING: readonly string[] = ["tests/e2e/affinity_test.ts", "tests/e2e/repair_test.ts"];
-/** Priority of those kernels beside the tests that measure time, as `nice` tells it: a third of the time of a processor that both want. */
-const UML_NICE = "5";
+/** Priority of those kernels beside the tests that measure time, as `nice` tells it: a tenth of the time of a processor that both want. */
+const UML_NICE = "10";
 /** Characters of what each failed test says that are told again at the end, where they are found even in a log that was cut. */
 const TOLD_AGAIN = 1_200;
 /** Longest time of one `deno test`; something hangs if it takes more. */
@@ -91,7 +91,7 @@ export interface Lanes {
   readonly shared: readonly string[];
   /** After those, one after another. */
   readonly exclusive: readonly string[];
-  /** One after another, beside the exclusive ones: those that mostly wait. */
+  /** After the exclusive ones, one after another: those that mostly wait, and leave the processors to the user-mode kernels. */
   readonly waiting: readonly string[];
   /** {@linkcode UML_AT_ONCE} at a time, from the beginning, beside all others; the longest first. */
   readonly uml: readonly string[];
@@ -248,9 +248,10 @@ if (import.meta.main) {
     };
     const inUml = atOnce(UML_AT_ONCE, uml, (file) => held([file], { UML_NICE }));
     const runs = [await runTests(shared, { ...lane, flags: ["--parallel", ...byName] })];
-    const waited = built.then(() => held(waiting));
     runs.push(await runTests(exclusive, lane));
-    const beside = [await waited, ...await inUml];
+    await built;
+    runs.push(await runTests(waiting, lane));
+    const beside = await inUml;
     for (const { show } of beside) show();
     runs.push(...beside);
     // A filter by name drops tests after they have said that they skip.

@@ -142,7 +142,15 @@ e2eTest("from kube-proxy's nftables mode to ours and back, and no connection fai
 
     // It runs after all.
     await startKubeProxy(SERVED);
-    await kproxy.untilMessage("Another service proxy writes rules on this node");
+    // A look may fall between the two families.
+    await kproxy.until(
+      "word of both tables",
+      (lines) =>
+        lines.some(({ msg, tables }) =>
+          msg === "Another service proxy writes rules on this node" &&
+          String(tables) === "ip kube-proxy,ip6 kube-proxy"
+        ),
+    );
     const told = await readiness();
     assert(told.includes('"ready":false') && told.includes("tables ip kube-proxy, ip6 kube-proxy"), told);
     assertEquals(await tableNames(), TABLES_OF_BOTH, "nobody fights");

@@ -41,6 +41,14 @@ const STALL_MS = 30;
 const BUSY_MS = 2_000;
 /** How often a thread with servers looks whether it runs. */
 const SERVER_TICK_MS = 10;
+/**
+ * A datagram is answered within a few milliseconds. Where a server had no CPU for so long right after it was sent, its endpoint may have
+ * left meanwhile, and the flow with it: nothing brings such an answer back, whatever proxy there is.
+ */
+const ANSWER_STALL_MS = 20;
+const SENT_SOON_MS = 150;
+/** More of them in one loop have another cause. */
+const MAX_CUT_ANSWERS = 2;
 /** By then the servers of a late answer have told whether they had no CPU. */
 const SERVERS_TELL_MS = 100;
 
@@ -115,6 +123,13 @@ async function hadNoServer(servedMs: number, leastMs: number): Promise<boolean> 
   return Atomics.load(served, 0) - servedMs >= leastMs;
 }
 
+/** For how long, in all, servers have no CPU within the next moments. */
+async function servedSoonMs(): Promise<number> {
+  const before = Atomics.load(served, 0);
+  await new Promise((resolve) => setTimeout(resolve, SENT_SOON_MS));
+  return Atomics.load(served, 0) - before;
+}
+
 /**
  * Starts requests on time, whatever becomes of the earlier ones. What was due while it had no CPU is not made up for: hundreds at once,
  * from each loop of a node, would keep a slow machine busy for as long again.
@@ -132,6 +147,7 @@ class ConnectLoop {
   #slowestMs = 0;
   #answers = 0;
   #timed = 0;
+  #cutAnswers = 0;
   #ended = false;
   #restingSinceMs: number | undefined;
   #restedMs = 0;
@@ -192,6 +208,7 @@ class ConnectLoop {
     const [atMs, beganMs] = [performance.now() - this.#startMs, Date.now()];
     const [startMs, stalledMs] = [performance.now(), this.#stalls.totalMs()];
     const servedMs = Atomics.load(served, 0);
+    const stalledSoonMs = protocol === "udp" ? servedSoonMs() : Promise.resolve(0);
     const fresh = protocol === "tcp" && (freshPorts || limitMs > LOST_MS) ? this.#freshPort() : {};
     const patience = { timeoutMs: Math.max(limitMs, GIVE_UP_MS), ...fresh };
     const result = await ask({ protocol, to, ...patience }, () => this.#stalls.runningMs());
@@ -217,6 +234,13 @@ class ConnectLoop {
       const key = ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
       this.#byServer[key] = (this.#byServer[key] ?? 0) + 1;
       this.#slowestMs = Math.max(this.#slowestMs, tookMs);
+      return;
+    }
+    if (
+      result.kind === "silence" && this.#cutAnswers < MAX_CUT_ANSWERS &&
+      await stalledSoonMs >= ANSWER_STALL_MS
+    ) {
+      this.#cutAnswers++;
       return;
     }
     const what = result.kind === "answer"
