@@ -22,8 +22,8 @@ export interface Counts {
 const EXCLUSIVE = /^tests\/(e2e|lab|parity|bench)\//;
 /** In the text of those that boot a kernel of their own, which has one processor, and measure no time. */
 const IN_UML = "UML_NEEDS";
-/** How many of those kernels there are at a time: each has pauses in which another one gets on. */
-const UML_AT_ONCE = 2;
+/** How many of those kernels there are at a time. Two on two processors take several times as long as one after the other. */
+const UML_AT_ONCE = 1;
 /** Tests in them that take longest, so that they begin first. */
 const LONGEST_IN_UML: readonly string[] = ["ipvs", "ipvs_flows", "ipvs_switches"].map((name) =>
   `tests/e2e/${name}_test.ts`
@@ -32,8 +32,8 @@ const LONGEST_IN_UML: readonly string[] = ["ipvs", "ipvs_flows", "ipvs_switches"
 const WITH_API_SERVER = "KAPI";
 /** Tests that mostly wait for time to pass, as those with the API server do. */
 const WAITING: readonly string[] = ["tests/e2e/affinity_test.ts", "tests/e2e/repair_test.ts"];
-/** Priority of those kernels beside the tests that measure time, as `nice` tells it: a tenth of the time of a processor that both want. */
-const UML_NICE = "10";
+/** Priority of those kernels beside the tests that measure time, as `nice` tells it: a third of the time of a processor that both want. */
+const UML_NICE = "5";
 /** Characters of what each failed test says that are told again at the end, where they are found even in a log that was cut. */
 const TOLD_AGAIN = 1_200;
 /** Longest time of one `deno test`; something hangs if it takes more. */
