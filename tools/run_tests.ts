@@ -22,16 +22,8 @@ export interface Counts {
 const EXCLUSIVE = /^tests\/(e2e|lab|parity|bench)\//;
 /** In the text of those that boot a kernel of their own, which has one processor, and measure no time. */
 const IN_UML = "UML_NEEDS";
-/** How many of those kernels there are at a time. Two on two processors take several times as long as one after the other. */
-const UML_AT_ONCE = 1;
-/** Tests in them that take longest, so that they begin first. */
-const LONGEST_IN_UML: readonly string[] = ["ipvs", "ipvs_flows", "ipvs_switches"].map((name) =>
-  `tests/e2e/${name}_test.ts`
-);
 /** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. */
 const WITH_API_SERVER = "KAPI";
-/** Tests that mostly wait for time to pass, as those with the API server do. */
-const WAITING: readonly string[] = ["tests/e2e/affinity_test.ts", "tests/e2e/repair_test.ts"];
 /** Priority of those kernels beside the tests that measure time, as `nice` tells it: a third of the time of a processor that both want. */
 const UML_NICE = "5";
 /** Characters of what each failed test says that are told again at the end, where they are found even in a log that was cut. */
@@ -91,11 +83,11 @@ export interface Lanes {
   readonly shared: readonly string[];
   /** After those, one after another. */
   readonly exclusive: readonly string[];
-  /** After the exclusive ones, one after another: those that mostly wait, and leave the processors to the user-mode kernels. */
-  readonly waiting: readonly string[];
-  /** {@linkcode UML_AT_ONCE} at a time, from the beginning, beside all others; the longest first. */
+  /**
+   * One after another, from the beginning, beside all others. Two such kernels at a time, on two processors, took several times as long.
+   */
   readonly uml: readonly string[];
-  /** True if one of those that wait needs the real API server. */
+  /** True if one of them needs the real API server. */
   readonly withApiServer: boolean;
 }
 
@@ -107,18 +99,12 @@ export async function laneOf(
   const shared = files.filter((path) => !EXCLUSIVE.test(path));
   const others = files.filter((path) => EXCLUSIVE.test(path));
   const texts = await Promise.all(others.map(read));
-  const has = (word: string) => (path: string): boolean => texts[others.indexOf(path)]!.includes(word);
-  const [uml, here] = [others.filter(has(IN_UML)), others.filter((path) => !has(IN_UML)(path))];
-  const isWaiting = (path: string): boolean => WAITING.includes(path) || has(WITH_API_SERVER)(path);
+  const isUml = (path: string): boolean => texts[others.indexOf(path)]!.includes(IN_UML);
   return {
     shared,
-    exclusive: here.filter((path) => !isWaiting(path)),
-    waiting: here.filter(isWaiting),
-    uml: [
-      ...LONGEST_IN_UML.filter((path) => uml.includes(path)),
-      ...uml.filter((path) => !LONGEST_IN_UML.includes(path)),
-    ],
-    withApiServer: here.some(has(WITH_API_SERVER)),
+    exclusive: others.filter((path) => !isUml(path)),
+    uml: others.filter(isUml),
+    withApiServer: texts.some((text) => text.includes(WITH_API_SERVER)),
   };
 }
 
@@ -179,21 +165,6 @@ async function runTests(
   return { counts: countRun(output, success), output };
 }
 
-/** Calls `work` with each item, with so many at a time; yields the results in the order of the items. */
-export async function atOnce<T, R>(
-  count: number,
-  items: readonly T[],
-  work: (item: T) => Promise<R>,
-): Promise<R[]> {
-  const results: R[] = [];
-  const queue = items.entries();
-  const worker = async (): Promise<void> => {
-    for (const [index, item] of queue) results[index] = await work(item);
-  };
-  await Promise.all(Array.from({ length: count }, worker));
-  return results;
-}
-
 /** What failed, once more: the end of a long log is what people see of it first. */
 export function failureReport(outputs: readonly string[]): string[] {
   const errors = outputs.flatMap((output) => testFailures(output).errors);
@@ -233,27 +204,28 @@ if (import.meta.main) {
   const byName = filter === undefined ? [] : [`--filter=${filter}`];
   const skipFile = await Deno.makeTempFile({ prefix: "kproxy-skips-" });
   try {
-    const { shared, exclusive, waiting, uml, withApiServer } = await laneOf(
+    const { shared, exclusive, uml, withApiServer } = await laneOf(
       files,
       (path) => Deno.readTextFile(`${ROOT}/${path}`),
     );
     const built = withApiServer ? buildApiServer() : Promise.resolve();
     const lane = { flags: byName, environment: { KPROXY_SKIPS: skipFile } };
-    // Two at once would write into one another's lines.
-    const held = async (files: readonly string[], environment = {}): Promise<TestRun & { show(): void }> => {
-      const chunks: Uint8Array[] = [];
-      const options = { flags: byName, environment: { ...lane.environment, ...environment } };
-      const run = await runTests(files, { ...options, show: (bytes) => chunks.push(bytes) });
-      return { ...run, show: () => chunks.forEach(print) };
-    };
-    const inUml = atOnce(UML_AT_ONCE, uml, (file) => held([file], { UML_NICE }));
-    const runs = [await runTests(shared, { ...lane, flags: ["--parallel", ...byName] })];
-    runs.push(await runTests(exclusive, lane));
+    // Two at once would write into one another's lines: what these say waits until the others are done.
+    const held: Uint8Array[] = [];
+    let showInUml = (bytes: Uint8Array): void => void held.push(bytes);
+    const inUml = runTests(uml, {
+      flags: byName,
+      environment: { ...lane.environment, UML_NICE },
+      show: (bytes) => showInUml(bytes),
+    });
+    const runs = [
+      await runTests(shared, { ...lane, flags: ["--parallel", ...byName] }),
+      await runTests(exclusive, lane),
+    ];
     await built;
-    runs.push(await runTests(waiting, lane));
-    const beside = await inUml;
-    for (const { show } of beside) show();
-    runs.push(...beside);
+    held.forEach(print);
+    showInUml = print;
+    runs.push(await inUml);
     // A filter by name drops tests after they have said that they skip.
     const skips = filter === undefined ? await readSkips(skipFile) : [];
     const counts = total(

@@ -1,6 +1,5 @@
 import { assertEquals } from "@std/assert";
 import {
-  atOnce,
   chooseTests,
   countRun,
   failureReport,
@@ -65,31 +64,17 @@ Deno.test("tests in user-mode kernels run beside all others, of which those that
   };
   assertEquals(await laneOf(Object.keys(texts), (path) => Promise.resolve(texts[path] ?? "")), {
     shared: ["tests/support/a_test.ts"],
-    exclusive: ["tests/e2e/b_test.ts", "tests/bench/d_test.ts"],
-    waiting: ["tests/e2e/kube_test.ts", "tests/e2e/repair_test.ts"],
-    uml: ["tests/e2e/ipvs_test.ts", "tests/e2e/c_test.ts"],
+    exclusive: [
+      "tests/e2e/b_test.ts",
+      "tests/e2e/kube_test.ts",
+      "tests/e2e/repair_test.ts",
+      "tests/bench/d_test.ts",
+    ],
+    uml: ["tests/e2e/c_test.ts", "tests/e2e/ipvs_test.ts"],
     withApiServer: true,
   });
   assertEquals((await laneOf(["tests/e2e/repair_test.ts"], () => Promise.resolve(""))).withApiServer, false);
 });
-
-Deno.test(
-  "so many at a time, each as soon as there is room, the results in order",
-  { permissions: "none" },
-  async () => {
-    let [running, most] = [0, 0];
-    const begun: number[] = [];
-    const found = await atOnce(2, [5, 0, 1, 2], async (turns) => {
-      begun.push(turns);
-      most = Math.max(most, ++running);
-      for (let i = 0; i < turns; i++) await Promise.resolve();
-      running--;
-      return `${turns}`;
-    });
-    assertEquals([found, begun, most, running], [["5", "0", "1", "2"], [5, 0, 1, 2], 2, 0]);
-    assertEquals(await atOnce(2, [], () => Promise.resolve(1)), []);
-  },
-);
 
 Deno.test("what failed is told again at the end, shortened", { permissions: "none" }, () => {
   const failed = "\n ERRORS \n\na => ./a_test.ts:1:6\nerror: Error: " + "x".repeat(10_000) +

@@ -3,6 +3,7 @@ import { ExecError, SyncError } from "../errors.ts";
 import type { Clock } from "../kernel/clock.ts";
 import { type Exec, type ExecOptions, wholeText } from "../kernel/exec.ts";
 import type { IpFamily } from "../model/objects.ts";
+import { recordingClock } from "../../tests/support/recording_clock.ts";
 import { recordingLog } from "../../tests/support/recording_log.ts";
 import { syncOutcome } from "../../tests/support/sync_outcome.ts";
 import { OtherModesCleanup } from "./other_modes.ts";
@@ -122,14 +123,7 @@ Deno.test("what is refused is a warning", { permissions: "none" }, async () => {
 Deno.test("what could not be carried out is tried again, ever later, and told once", {
   permissions: "none",
 }, async () => {
-  const waits: number[] = [];
-  const clock: Clock = {
-    nowMs: () => 0,
-    sleep: (ms) => {
-      waits.push(ms);
-      return Promise.resolve();
-    },
-  };
+  const clock = recordingClock();
   const { exec, lines, cleanup, synced } = setUp(["IPv4"], clock);
   const run = exec.run.bind(exec);
   let failing = 3;
@@ -142,10 +136,11 @@ Deno.test("what could not be carried out is tried again, ever later, and told on
   }
   assertEquals([...exec.tables], ["inet kube-proxy"]);
   assertEquals(lines.filter((line) => !line.startsWith("I")), ["W Cannot remove what another mode left"]);
+  const { waits } = clock;
   assertEquals(waits.filter((ms) => ms !== OTHER_FAMILY_WAIT_MS).slice(0, 2), [5_000, 20_000]);
   const before = waits.length;
-  cleanup.end();
   await new Promise((resolve) => setTimeout(resolve));
+  await cleanup.settled();
   assertEquals(waits.length, before);
 });
 

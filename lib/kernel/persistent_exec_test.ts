@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
+import { recordingClock } from "../../tests/support/recording_clock.ts";
 import { recordingLog } from "../../tests/support/recording_log.ts";
 import { ExecError } from "../errors.ts";
-import type { Clock } from "./clock.ts";
 import type { Exec, ExecResult } from "./exec.ts";
 import { PersistentExec } from "./persistent_exec.ts";
 
@@ -48,14 +48,7 @@ for (const [name, answers, tries] of CASES) {
         return answer instanceof ExecError ? Promise.reject(answer) : Promise.resolve(answer);
       },
     };
-    const waits: number[] = [];
-    const clock: Clock = {
-      nowMs: () => 0,
-      sleep: (ms) => {
-        waits.push(ms);
-        return Promise.resolve();
-      },
-    };
+    const clock = recordingClock();
     const { log, lines } = recordingLog();
     const exec = new PersistentExec(programs, log, clock);
     const last = answers[tries - 1];
@@ -63,7 +56,7 @@ for (const [name, answers, tries] of CASES) {
     if (isNoAnswer) await assertRejects(() => exec.run(ARGV), ExecError);
     else assertEquals(await exec.run(ARGV), last);
     assertEquals([left, lines.length, limits], [[], tries - 1, answers.map(() => 120_000)]);
-    assertEquals(waits, [200, 1_000, 3_000].slice(0, tries - 1));
+    assertEquals(clock.waits, [200, 1_000, 3_000].slice(0, tries - 1));
   });
 }
 

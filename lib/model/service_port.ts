@@ -24,8 +24,8 @@ const ignore: Report = () => {};
  * ExternalName, no cluster IP of the family).
  *
  * Source: kube-proxy 1.36 ServicePortMap; differs: a cluster IP that does not parse, or is not of the family that
- * `ipFamilies` claims, or is a loopback address, leaves the Service out; external and load-balancer IPs of special use are left out, because with them
- * a Service would take the node's own traffic, or its neighbours'.
+ * `ipFamilies` claims, or is a loopback address, leaves the Service out; external and load-balancer IPs of special use are left
+ * out, because with them a Service would take the node's own traffic, or its neighbours'.
  */
 export function servicePorts(
   service: Service,

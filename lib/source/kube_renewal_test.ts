@@ -15,6 +15,19 @@ function start(server: ListWatchServer, clock: ManualClock, options: Partial<Kub
   return startKubeSource(server, { times: REFLECTOR_TIMES, clock, qps: 5, ...options });
 }
 
+/** A source that is synced and watches a server with one Service, on a clock that the test holds. */
+async function watched(patience: { patienceMs?: number } = {}, options: Partial<KubeSourceOptions> = {}) {
+  await using parts = new AsyncDisposableStack();
+  const server = parts.use(new ListWatchServer());
+  putWeb(server);
+  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs, ...patience });
+  const source = parts.use(start(server, clock, options));
+  await source.recorder.untilSynced();
+  await watching(server);
+  const kept = parts.move();
+  return { server, clock, source, [Symbol.asyncDispose]: () => kept.disposeAsync() };
+}
+
 function watchesOf(server: ListWatchServer, plural: string): ApiRequest[] {
   return server.requests.filter(({ path, watch }) => watch && path.endsWith(`/${plural}`));
 }
@@ -72,12 +85,8 @@ Deno.test("watches of a server with nothing to say are renewed: no error, no wai
 });
 
 Deno.test("a change while a watch is being renewed arrives at once, and once", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs, patienceMs: 500 });
-  await using source = start(server, clock);
-  await source.recorder.untilSynced();
-  await watching(server);
+  await using rig = await watched({ patienceMs: 500 });
+  const { server, clock, source } = rig;
   for (let round = 0; round < 3; round++) {
     const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
     server.plan(({ path, watch }) => watch && path.endsWith("/services"), { after: answered });
@@ -97,12 +106,8 @@ Deno.test("a change while a watch is being renewed arrives at once, and once", a
 });
 
 Deno.test("a dead connection is noticed, and what was missed arrives with the next watch", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs });
-  await using source = start(server, clock);
-  await source.recorder.untilSynced();
-  await watching(server);
+  await using rig = await watched();
+  const { server, clock, source } = rig;
   server.silenceWatches();
   server.put(rawService("missed"));
   await clock.passUntil(() => source.recorder.objects.has("Service default/missed"), "it", 90_000);
@@ -111,12 +116,8 @@ Deno.test("a dead connection is noticed, and what was missed arrives with the ne
 });
 
 Deno.test("while a silent watch cannot be renewed, that is a failure, and the old one is listened to", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs });
-  await using source = start(server, clock, { random: () => 0 });
-  await source.recorder.untilSynced();
-  await watching(server);
+  await using rig = await watched({}, { random: () => 0 });
+  const { server, clock, source } = rig;
   const isServiceWatch = ({ path, watch }: ApiRequest) => watch && path.endsWith("/services");
   for (let i = 0; i < 3; i++) server.plan(isServiceWatch, { status: 429, retryAfter: 20 });
   await clock.passUntil(() => trouble(source).length > 0, "a refusal", 90_000);
@@ -137,12 +138,8 @@ Deno.test("while a silent watch cannot be renewed, that is a failure, and the ol
 });
 
 Deno.test("renewals that nobody answers are given up after a minute, told once, and tried again", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs, patienceMs: 100 });
-  await using source = start(server, clock);
-  await source.recorder.untilSynced();
-  await watching(server);
+  await using rig = await watched({ patienceMs: 100 });
+  const { server, clock, source } = rig;
   let isDead = true;
   planUntil(server, () => !isDead, ({ watch }) => watch, { hang: true });
   server.silenceWatches();
@@ -201,12 +198,8 @@ Deno.test("versions that expire again and again make the waits longer, though ea
 });
 
 Deno.test("versions that expired during an outage cost two lists soon, not the outage's long wait", async () => {
-  await using server = new ListWatchServer();
-  putWeb(server);
-  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs });
-  await using source = start(server, clock, { random: () => 0 });
-  await source.recorder.untilSynced();
-  await watching(server);
+  await using rig = await watched({}, { random: () => 0 });
+  const { server, clock, source } = rig;
   let isAway = true;
   planUntil(server, () => !isAway, ({ watch }) => watch, { status: 503 });
   server.endWatches("broken");

@@ -117,17 +117,10 @@ class Stalls {
   }
 }
 
-/** True if, since they had been without a CPU for `servedMs` in all, servers have been so for this long. */
-async function hadNoServer(servedMs: number, leastMs: number): Promise<boolean> {
-  await new Promise((resolve) => setTimeout(resolve, SERVERS_TELL_MS));
-  return Atomics.load(served, 0) - servedMs >= leastMs;
-}
-
-/** For how long, in all, servers have no CPU within the next moments. */
-async function servedSoonMs(): Promise<number> {
-  const before = Atomics.load(served, 0);
-  await new Promise((resolve) => setTimeout(resolve, SENT_SOON_MS));
-  return Atomics.load(served, 0) - before;
+/** For how long, in all, servers have had no CPU since that was `servedMs`, as it is known after `waitMs` more. */
+async function stalledServersMs(servedMs: number, waitMs: number): Promise<number> {
+  await new Promise((resolve) => setTimeout(resolve, waitMs));
+  return Atomics.load(served, 0) - servedMs;
 }
 
 /**
@@ -208,7 +201,7 @@ class ConnectLoop {
     const [atMs, beganMs] = [performance.now() - this.#startMs, Date.now()];
     const [startMs, stalledMs] = [performance.now(), this.#stalls.totalMs()];
     const servedMs = Atomics.load(served, 0);
-    const stalledSoonMs = protocol === "udp" ? servedSoonMs() : Promise.resolve(0);
+    const stalledSoonMs = protocol === "udp" ? stalledServersMs(servedMs, SENT_SOON_MS) : 0;
     const fresh = protocol === "tcp" && (freshPorts || limitMs > LOST_MS) ? this.#freshPort() : {};
     const patience = { timeoutMs: Math.max(limitMs, GIVE_UP_MS), ...fresh };
     const result = await ask({ protocol, to, ...patience }, () => this.#stalls.runningMs());
@@ -224,7 +217,7 @@ class ConnectLoop {
     }
     // Nobody sends a datagram again: one that is answered late was not lost.
     const isLate = tookMs > limitMs && protocol !== "udp" && !isBusy &&
-      !(tookMs < LOST_MS && await hadNoServer(servedMs, tookMs - limitMs));
+      !(tookMs < LOST_MS && await stalledServersMs(servedMs, SERVERS_TELL_MS) >= tookMs - limitMs);
     // Where the time is not enough to notice that a first packet was lost, the kernel still does. If all of the machine stood still for
     // so long, its timer comes before the answer that lies there.
     const isLost = result.kind === "answer" && (result.wasSynLost || result.lostSegments > 0) &&

@@ -7,6 +7,7 @@ import { ExecError, SyncError } from "../../errors.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../kernel/iptables_refusal.ts";
 import { Mutex } from "../../kernel/mutex.ts";
+import { UnreadableTables } from "../../kernel/unreadable_tables.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
@@ -80,8 +81,7 @@ export class IptablesProxier implements FamilyProxier {
   #known: CommittedRules | undefined;
   readonly #quarantine: Quarantine;
   #mangleCanary = false;
-  /** What was told of tables that iptables cannot read. */
-  #toldUnreadable = "";
+  readonly #unreadableTables: UnreadableTables;
   readonly #rules: RuleLook;
   readonly #oneAtATime = new Mutex();
   readonly #staleChains: StaleChains;
@@ -97,6 +97,11 @@ export class IptablesProxier implements FamilyProxier {
     const { iptables, logger, nowMs = () => performance.now() } = options;
     this.#staleChains = new StaleChains({ iptables, logger, nowMs });
     this.#quarantine = new Quarantine(nowMs);
+    this.#unreadableTables = new UnreadableTables({
+      family: this.family,
+      log: logger,
+      consequence: ", and chains of former Services stay",
+    });
     this.#rules = new RuleLook(
       options.iptables,
       options.checkLimits ?? CHECK_LIMITS[options.iptables.variant],
@@ -194,7 +199,7 @@ export class IptablesProxier implements FamilyProxier {
     refused: ReadonlySet<NamespacedName>,
   ): Promise<{ plan: IptablesPlan; operations: Operations; observed: ObservedTables }> {
     const wanted = await this.#plan(state, "all");
-    this.#tellUnreadable(read.unreadable);
+    this.#unreadableTables.tell(read.unreadable);
     const observed = read.unreadable.size === 0
       ? read
       : await observeByName(this.#iptables, wanted.base, read);
@@ -204,18 +209,6 @@ export class IptablesProxier implements FamilyProxier {
       servicesPerStage: isLive(observed) ? SERVICES_PER_STAGE_LIVE : SERVICES_PER_STAGE,
     };
     return { plan, operations: withCanaries(stageFullSync(plan, observed, staging)), observed };
-  }
-
-  #tellUnreadable(unreadable: ReadonlySet<string>): void {
-    const tables = [...unreadable].join(" ");
-    if (tables === this.#toldUnreadable) return;
-    this.#toldUnreadable = tables;
-    if (tables === "") return;
-    this.#options.logger.warn(
-      "iptables cannot read a table: somebody added rules to it with nft that iptables has no words for. Our rules there are " +
-        "looked for by name, and chains of former Services stay. Put the other rules into a table of their own",
-      { family: this.family, tables },
-    );
   }
 
   async #findRefused(

@@ -33,7 +33,7 @@ import {
   SERVICE_CHAIN_PREFIXES,
   SERVICES_CHAIN,
 } from "./chains.ts";
-import { NativeTable } from "./cleanup_native.ts";
+import { type NativeRemoval, NativeTable } from "./cleanup_native.ts";
 import { CANARY_CHAIN } from "./observe_canary.ts";
 import { chainLine } from "./render.ts";
 
@@ -93,8 +93,8 @@ interface TableCleanup {
   readonly chains: readonly string[];
   /** Chain that stays → foreign chain that leads to it. */
   readonly kept: ReadonlyMap<string, string>;
-  /** Where only nft can read it. */
-  readonly native?: NativeTable;
+  /** How all that goes where only nft can read it. */
+  readonly native?: NativeRemoval;
 }
 
 /** What a cleanup works with. */
@@ -271,8 +271,7 @@ function commandsOf(plan: TableCleanup): readonly string[] {
   if (plan.native === undefined) {
     return [...plan.jumps, ...removedChains(plan).map((chain) => `-X ${chain}`)];
   }
-  const { jumps, deletions } = plan.native.removal(plan.chains, plan.kept, MARK_MASQ_CHAIN);
-  return [...jumps, ...deletions];
+  return [...plan.native.jumps, ...plan.native.deletions];
 }
 
 async function readTables(tools: CleanupTools): Promise<TableCleanup[]> {
@@ -280,13 +279,14 @@ async function readTables(tools: CleanupTools): Promise<TableCleanup[]> {
   const { family, variant } = target;
   try {
     const text = await target.saveReadable();
-    const unreadable = TABLES.filter((table) => unreadableTables(text).has(table));
+    const named = unreadableTables(text);
+    const unreadable = TABLES.filter((table) => named.has(table));
     if (unreadable.length === 0 && !mayHoldChains(text, modes)) return [];
     const saved = new Map(parseIptablesSave(text));
     const natives = await readNatives(tools, unreadable);
     for (const [table, native] of natives) saved.set(table, native.saved());
     return planCleanup(saved, modes).map((plan) => {
-      const native = natives.get(plan.table);
+      const native = natives.get(plan.table)?.removal(plan.chains, plan.kept, MARK_MASQ_CHAIN);
       return native === undefined ? plan : { ...plan, native };
     });
   } catch (error) {
@@ -360,7 +360,7 @@ async function removeItems(tools: CleanupTools, plan: TableCleanup): Promise<Rea
     if (native === undefined) {
       await target.restore(cleanupText(plan, variant === "nft"), { counters: false });
     } else {
-      const { jumps, flushes, deletions } = native.removal(plan.chains, plan.kept, MARK_MASQ_CHAIN);
+      const { jumps, flushes, deletions } = native;
       await nft?.applyOnce([...jumps, ...flushes, ...deletions, ""].join("\n"));
     }
     return new Set();

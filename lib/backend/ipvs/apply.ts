@@ -7,6 +7,7 @@
 import { SyncError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { Iptables } from "../../kernel/iptables.ts";
+import { UnreadableTables } from "../../kernel/unreadable_tables.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { Changed, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
@@ -27,7 +28,7 @@ import { diffObserved } from "./diff_observed.ts";
 import { planIpvs } from "./plan.ts";
 import { isRealServer, Refusals, type RefusedWork } from "./refusals.ts";
 import { renderOperations } from "./render.ts";
-import type { IpvsOptions, IpvsPlan, Operations, Table } from "./ruleset.ts";
+import type { IpvsOptions, IpvsPlan, Operations } from "./ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "./settings.ts";
 import { ToldProblems } from "./told_problems.ts";
 
@@ -77,8 +78,7 @@ export class IpvsProxier implements FamilyProxier {
   /** What the node's devices made of the committed plan. */
   #committedIps = "";
   readonly #told = new ToldProblems();
-  /** What was told of tables that iptables cannot read. */
-  #toldUnreadable = "";
+  readonly #unreadableTables: UnreadableTables;
   readonly #refusals: Refusals;
   readonly #quarantine: Quarantine;
   readonly #look: IpvsLook;
@@ -93,6 +93,7 @@ export class IpvsProxier implements FamilyProxier {
     this.family = options.iptables.family;
     this.#phases = new SyncPhases("ipvs", this.family, describeProgramFailure);
     this.#settings = options.settings;
+    this.#unreadableTables = new UnreadableTables({ family: this.family, log: options.log });
     const { exec, node: { ipvs }, iptables, checkLimits } = options;
     this.#look = new IpvsLook({ exec, ipvs, iptables }, checkLimits);
   }
@@ -135,7 +136,7 @@ export class IpvsProxier implements FamilyProxier {
     for (let reads = 1;; reads++) {
       const observed = await this.#phases.run("read", () => observe({ exec, ipvs: node.ipvs, iptables }));
       this.#progress.commands += OBSERVE_COMMANDS;
-      this.#tellUnreadable(observed.unreadable ?? []);
+      this.#unreadableTables.tell(observed.unreadable ?? []);
       node.observe(observed.virtualServers, this.family);
       const { plan, options } = planned ??= await this.#phases.run(
         "plan",
@@ -151,18 +152,6 @@ export class IpvsProxier implements FamilyProxier {
       }
       if (unknown.length > 0 || reads === MAX_READS) throw this.#refusedError(unknown);
     }
-  }
-
-  #tellUnreadable(unreadable: readonly Table[]): void {
-    const tables = unreadable.join(" ");
-    if (tables === this.#toldUnreadable) return;
-    this.#toldUnreadable = tables;
-    if (tables === "") return;
-    this.#options.log.warn(
-      "iptables cannot read a table: somebody added rules to it with nft that iptables has no words for. Our rules there are " +
-        "looked for by name. Put the other rules into a table of their own",
-      { family: this.family, tables },
-    );
   }
 
   /** Keys of all virtual servers that this process knows to be its own. */

@@ -41,7 +41,8 @@ export async function observe({ exec, ipvs, iptables }: ObserveTools): Promise<O
     iptables.saveReadable(),
   ]);
   const tables = new Map(parseIptablesSave(saved));
-  const unreadable = TABLES.filter((table) => unreadableTables(saved).has(table));
+  const named = unreadableTables(saved);
+  const unreadable = TABLES.filter((table) => named.has(table));
   const jumpsOnly: Record<Table, ReadonlySet<string>> = { nat: new Set(), filter: new Set() };
   for (const table of unreadable) {
     const found = await observeByName(iptables, table);

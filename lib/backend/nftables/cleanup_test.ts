@@ -41,13 +41,13 @@ Deno.test("exactly our tables go, and nothing is listed", NONE, async () => {
 });
 
 Deno.test("one proxy's tables go, and the other's stay", NONE, async () => {
-  for (const  of of["kproxy", "kube-proxy"] as const) {
+  for (const owner of ["kproxy", "kube-proxy"] as const) {
     const fake = await node();
-    const wanted = OWN.filter((table) => table.endsWith(" kube-proxy") === (of === "kube-proxy"));
+    const wanted = OWN.filter((table) => table.endsWith(" kube-proxy") === (owner === "kube-proxy"));
     const commands = wanted.map((table) => `delete table ${table}`);
-    assertEquals(await clean(fake, false, of), { removed: commands, failed: [] });
+    assertEquals(await clean(fake, false, owner), { removed: commands, failed: [] });
     for (const table of OWN) assertEquals(fake.listed(table) === "", wanted.includes(table), table);
-    assertEquals(await clean(fake, false, of), { removed: [], failed: [] });
+    assertEquals(await clean(fake, false, owner), { removed: [], failed: [] });
   }
 });
 
