@@ -51,9 +51,9 @@ const NUMBERED: readonly (readonly [name: string, find: string, replace: string]
     "for (const endpoint of [...facts.cluster, ...facts.local])",
     "for (const endpoint of facts.cluster)",
   ],
-  ["10 of section 10, affinity", "if (stickyMaxAgeSeconds > 0) {", "if (false) {"],
+  ["21, affinity looked up", "if (stickyMaxAgeSeconds > 0) {", "if (false) {"],
   [
-    "10 of section 10, recording",
+    "23, affinity recorded",
     'const recent = stickyMaxAgeSeconds > 0 ? ` -m recent --name ${chain} --set` : "";',
     'const recent = "";',
   ],

@@ -12,7 +12,7 @@ import type { IpFamily, NamespacedName, Protocol } from "./objects.ts";
 /** `ns/name:port` or `ns/name`, then `/protocol` (protocol is part of the key, never of the text). */
 export type ServicePortKey = string;
 
-/** One port of one Service in one family (reference A, 5). */
+/** One port of one Service in one family. */
 export interface ServicePort {
   readonly key: ServicePortKey;
   readonly namespacedName: NamespacedName;

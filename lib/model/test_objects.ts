@@ -14,7 +14,7 @@ import type {
 import { NO_IPVS_WISHES } from "./ipvs_wishes.ts";
 import type { Endpoint, NodeFacts, ServicePort } from "./state.ts";
 
-/** The node of the model's test vectors. */
+/** The node of the tests about endpoints. */
 export const NODE_A: NodeFacts = { name: "node-a", zone: "z1" };
 
 /** Service `shop/web`, ClusterIP 10.96.0.10, one unnamed TCP port 80. */

@@ -84,7 +84,7 @@ export interface FlowStep {
 export interface FlowCase {
   /** Plain words, unique. */
   readonly name: string;
-  /** What it guards: `iptables N` is rule N of the iptables reference, `vector N` a test vector of the model reference. */
+  /** What it guards, in words or by the numbers of `guards.ts`. */
   readonly guards: readonly string[];
   readonly objects: readonly ApiJson[];
   readonly options?: Partial<FlowOptions>;

@@ -19,7 +19,7 @@ const SERVICE_CHAIN = "KUBE-SV[CL]-[A-Z2-7]{16}";
 const FILTERED = String
   .raw`-m comment --comment "\S+ has no (?:local )?endpoints" -m \w+ -p \w+ -d \S+ --dport \d+ -j (?:REJECT|DROP)`;
 
-/** Numbers are those of the iptables reference, section 7; the others stand in its sections 5, 8 and 10. */
+/** Numbers are those of `guards.ts`; the others are no rules of Services, or parts of one. */
 const RULE_KINDS: readonly RuleKind[] = [
   { name: "1 cluster IP", table: "nat", line: /^-A KUBE-SERVICES .* cluster IP" / },
   { name: "2 cluster IP REJECT", table: "filter", line: /^-A KUBE-SERVICES .* -j REJECT$/ },

@@ -1,4 +1,4 @@
-/** IPVS mode on the objects of the reference's captures ends in what kube-proxy's tools printed there. */
+/** IPVS mode on the objects of the golden cases ends in what kube-proxy's tools printed there. */
 import { assertEquals } from "@std/assert";
 import { planTexts } from "../../lib/backend/ipvs/render.ts";
 import type { IpvsPlan } from "../../lib/backend/ipvs/ruleset.ts";

@@ -216,7 +216,7 @@ for (const family of ["IPv4", "IPv6"] as const) {
 }
 
 /**
- * As asked: "Counter equals packets sent" (asks, row 38). The node asks, so that requests leave through output and answers come in.
+ * The node asks, so that requests leave through output and answers come in.
  */
 e2eTest("counters equal packets sent", [...NEEDS, program("bash")], () =>
   withNetns(async (netns) => {

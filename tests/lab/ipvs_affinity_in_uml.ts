@@ -96,7 +96,6 @@ function sleep(seconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 }
 
-// asks.md row 29.
 Deno.test("affinity keeps a client at its endpoint, as long as it comes back in time", async (t) => {
   await using lab = await NodeLab.create();
   await using manifests = await LabManifests.create();

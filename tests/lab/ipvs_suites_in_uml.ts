@@ -51,7 +51,7 @@ const DAMAGES: readonly (readonly [what: string, ...argv: string[]])[] = [
   ["peace by another address", "ip", "address", "add", "10.96.0.99/32", "dev", "kube-ipvs0"],
 ];
 
-/** IPVS remembers a connection for minutes; a new one from the same port must neither wait for that nor follow it. asks.md row 19. */
+/** IPVS remembers a connection for minutes; a new one from the same port must neither wait for that nor follow it. */
 async function portIsUsedAgain(_: Deno.TestContext, web: WebLab): Promise<void> {
   await using kproxy = await web.start();
   const source = "10.244.0.5";

@@ -35,7 +35,7 @@ export interface GoldenCase {
 
 const RULE_FILES: Readonly<Record<IpFamily, string>> = { IPv4: "iptables.rules", IPv6: "ip6tables.rules" };
 
-/** The settings under which the examples of the reference were captured. */
+/** The settings under which the golden cases were captured. */
 export function exampleOptions(family: IpFamily, changes: Partial<IptablesOptions> = {}): IptablesOptions {
   return {
     family,

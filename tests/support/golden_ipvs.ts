@@ -80,7 +80,7 @@ export function loadIpvsGolden(name: string): IpvsGoldenCase {
   };
 }
 
-/** How kube-proxy makes its sets, in its order: IPv4, then IPv6. The reference's section 1.5. */
+/** How kube-proxy makes its sets, in its order: IPv4, then IPv6. */
 export function loadCreateLines(): string[] {
   return linesOf(Deno.readTextFileSync(ipvsGoldenUrl("create.txt")), "create ");
 }

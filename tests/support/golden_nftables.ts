@@ -21,7 +21,7 @@ const NODE_IPS = {
   areMissing: false,
 } as const;
 
-/** The settings under which the examples of the reference were captured; IPv6 has what IPv4 has. */
+/** The settings under which the golden cases were captured; IPv6 has what IPv4 has. */
 export function exampleNftablesOptions(
   family: IpFamily,
   changes: Partial<NftablesOptions> = {},

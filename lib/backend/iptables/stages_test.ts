@@ -163,7 +163,7 @@ const targetsOf = (tables: RestoreInterpreter, table: string, chain: string): st
   tables.chains(table).get(chain)!.map((rule) => /-j (\S+)$/.exec(rule)![1]!);
 
 Deno.test(
-  "jumps end up in the order of the reference, before what others have there",
+  "jumps end up in kube-proxy's order, before what others have there",
   { permissions: PURE },
   () => {
     const tables = synced(examplePlan("IPv4", []), FOREIGN);

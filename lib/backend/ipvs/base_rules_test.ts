@@ -1,4 +1,4 @@
-/** Each numbered rule of the IPVS reference's section 1.6, and its jump rules. */
+/** Each rule that kube-proxy writes in mode ipvs, by its number there (as `deno task mutate` names them), and its jump rules. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { exampleIpvsOptions } from "../../../tests/support/golden_ipvs.ts";
 import { JUMP_RULES, planBaseRules } from "./base_rules.ts";

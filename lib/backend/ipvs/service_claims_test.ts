@@ -1,4 +1,4 @@
-/** The rows of the IPVS reference's sections 1.3 to 1.5, and rule 14 of 1.6. */
+/** What is claimed of a node's addresses and sets for each kind of Service, and the rules of load balancers with source ranges. */
 import { assertEquals, assertThrows } from "@std/assert";
 import { parseIp } from "../../model/ip.ts";
 import { NODE_A, testEndpoint, testServicePort } from "../../model/test_objects.ts";

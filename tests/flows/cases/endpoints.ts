@@ -1,6 +1,6 @@
 /**
- * Flow cases of the endpoints' choice: readiness, termination, topology hints, merged slices. `vector N` are the test vectors of the
- * model reference; the node is `node-a` in zone `z1`.
+ * Flow cases of the endpoints' choice: readiness, termination, topology hints, merged slices. The node is
+ * `node-a` in zone `z1`.
  */
 import type { FlowCase } from "../flow_case.ts";
 import { service, slice } from "../objects.ts";
