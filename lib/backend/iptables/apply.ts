@@ -17,7 +17,7 @@ import type { Damage } from "../damage.ts";
 import type { Refused } from "../isolate.ts";
 import { Quarantine } from "../quarantine.ts";
 import { describeProgramFailure, SyncPhases } from "../sync_phases.ts";
-import { describeRefusal, isRefusedAddition, refusedServices } from "./apply_refusals.ts";
+import { describeRefusal, isRefusedAddition, isWhatAllNeed, refusedServices } from "./apply_refusals.ts";
 import { observeByName } from "./apply_by_name.ts";
 import { StaleChains } from "./apply_stale_chains.ts";
 import { writeOperations, type Written } from "./apply_writer.ts";
@@ -165,7 +165,8 @@ export class IptablesProxier implements FamilyProxier {
       written = await this.#write(plan, operations);
     } catch (error) {
       if (!(error instanceof SyncError) || !isRuleRefusal(error.cause)) throw error;
-      refused = await this.#phases.run("apply", () => this.#findRefused(plan, observed));
+      const { cause } = error;
+      refused = await this.#phases.run("apply", () => this.#findRefused(plan, observed, cause));
       // Something of it may be in.
       const now = observeTables(await this.#phases.run("read", () => this.#iptables.saveReadable()));
       const names = new Set(refused.map(({ item }) => item));
@@ -211,9 +212,11 @@ export class IptablesProxier implements FamilyProxier {
     return { plan, operations: withCanaries(stageFullSync(plan, observed, staging)), observed };
   }
 
+  /** @throws `reason` if it is nobody's fault */
   async #findRefused(
     plan: IptablesPlan,
     observed: ObservedTables,
+    reason: ExecError,
   ): Promise<readonly Refused<NamespacedName>[]> {
     await this.#iptables.restore(renderTransaction(chainsForServices(plan, observed)));
     const services = [...plan.services].filter((entry): entry is [NamespacedName, ServiceRules] =>
@@ -221,7 +224,10 @@ export class IptablesProxier implements FamilyProxier {
     );
     // The legacy variant replaces the whole table for every try.
     const together = this.#iptables.variant === "nft" ? SERVICES_PER_STAGE_LIVE : services.length;
-    return await refusedServices(this.#iptables, services, together);
+    const refused = await refusedServices(this.#iptables, services, together);
+    // Rules of a former life serve them all the while, which those in quarantine would lose.
+    if (isWhatAllNeed(services, refused)) throw reason;
+    return refused;
   }
 
   async #syncChanged(

@@ -64,6 +64,19 @@ export async function refusedServices(
   return refused;
 }
 
+/**
+ * True if nothing that leads to any endpoint is taken: not the Services are to blame then, but what each of them needs, such as an
+ * extension that this kernel lacks.
+ */
+export function isWhatAllNeed(
+  services: readonly Candidate[],
+  refused: readonly Refused<NamespacedName>[],
+): boolean {
+  const names = new Set(refused.map(({ item }) => item));
+  const withChains = services.filter(([, { chains }]) => chains.length > 0);
+  return withChains.length > 1 && withChains.every(([name]) => names.has(name));
+}
+
 async function tryRules(
   iptables: Iptables,
   group: readonly Candidate[],

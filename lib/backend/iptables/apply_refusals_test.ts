@@ -12,8 +12,7 @@ import { IptablesProxier } from "./apply.ts";
 
 const SILENT: Logger = { enabled: () => false, info: () => {}, warn: () => {}, error: () => {} };
 
-async function rig(variant: IptablesVariant) {
-  const fake = new FakeIptables();
+async function rig(variant: IptablesVariant, fake = new FakeIptables()) {
   const clock = { nowMs: 0 };
   const proxier = new IptablesProxier({
     iptables: new Iptables(fake, { ...await probeIptables(fake, "IPv4", variant), lockDeadlineMs: 0 }),
@@ -26,6 +25,7 @@ async function rig(variant: IptablesVariant) {
     fake,
     clock,
     proxier,
+    restart: () => rig(variant, fake),
     sync: (sizes: ServiceSizes, changed?: readonly string[]) =>
       proxier.sync({
         state: stateOf("IPv4", sizes),
@@ -150,13 +150,49 @@ Deno.test("nobody is quarantined for what is nobody's fault", async (t) => {
   }
 });
 
-Deno.test("what all of them need is refused: that is a failure of the sync", async () => {
-  for (const variant of ["nft", "legacy"] as const) {
-    const { fake, sync } = await rig(variant);
-    fake.refuse = (line) =>
-      line.startsWith("-A KUBE-POSTROUTING")
-        ? { by: "kernel", problem: "No such file or directory" }
-        : undefined;
-    await assertRejects(() => sync({ "s5": 1 }), SyncError);
+const ALL_NEED = ["-A KUBE-MARK-MASQ ", "-A KUBE-POSTROUTING ", "-j KUBE-MARK-MASQ", "-j DNAT "];
+
+Deno.test("what all of them need is refused: that is a failure of the sync, and costs nobody anything", async (t) => {
+  for (
+    const [variant, by, count] of [
+      ...WAYS.map(([variant, by]) => [variant, by, 6] as const),
+      // So many go in by stages.
+      ["nft", "kernel", 50] as const,
+    ]
+  ) {
+    for (const needed of ALL_NEED) {
+      await t.step(`${variant}, ${count} Services, by the ${by}: ${needed}`, async () => {
+        const sizes = Object.fromEntries(Array.from({ length: count }, (_, i) => [`s${i}`, 6 + i % 3]));
+        // Has no endpoints, so it needs only a rule of table filter.
+        const all = { ...sizes, "s200": 0 };
+        const { fake, sync, found, restart } = await rig(variant);
+        await sync(all);
+        const before = found();
+        fake.refuse = (line) => line.includes(needed) ? { by, problem: "No such file" } : undefined;
+        // Another life of the proxy knows nothing of what the kernel holds.
+        const next = await restart();
+        await assertRejects(() => next.sync(all), SyncError);
+        assertEquals(found(), before);
+        // Nothing is there that they could be written into, and table filter must not lose anybody.
+        await fake.run([`iptables-${variant}-restore`], { stdin: "*nat\nCOMMIT\n" });
+        await assertRejects(() => next.sync(all), SyncError);
+        assertEquals(filterOf(found()), filterOf(before));
+        fake.refuse = () => undefined;
+        assertEquals((await next.sync(all)).quarantined, []);
+        assertEquals(found(), before);
+      });
+    }
   }
 });
+
+Deno.test("one that is alone is quarantined even if all of its rules are refused", async () => {
+  const { fake, sync } = await rig("nft");
+  fake.refuse = (line) => line.includes("-j DNAT ") ? { by: "kernel", problem: "Invalid" } : undefined;
+  assertEquals((await sync({ "s5": 1 })).quarantined?.map(({ service }) => service), ["shop/s5"]);
+});
+
+function filterOf(
+  chains: ReadonlyMap<string, readonly string[]>,
+): readonly (readonly [string, readonly string[]])[] {
+  return [...chains].filter(([name]) => name.startsWith("filter "));
+}
