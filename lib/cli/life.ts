@@ -13,6 +13,7 @@ import { modeSysctls } from "../backend/mode_sysctls.ts";
 import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
 import { ConfigError } from "../errors.ts";
 import { cpuCount } from "../kernel/cpu.ts";
+import { untilDescriptors } from "../kernel/descriptors.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { nodeSysctls } from "../kernel/node_sysctls.ts";
@@ -207,12 +208,21 @@ function tellOfFamilies(config: KubeProxyConfiguration, families: readonly IpFam
 }
 
 /**
- * A life that takes the place of another one, which still serves.
+ * A life that takes the place of another one, which may still serve. Begins when there are file descriptors for it: that there are
+ * none says nothing about the configuration.
  *
  * @throws {Error} whatever keeps this configuration from being run here
+ * @throws the reason of `signal`, if that ended the wait for descriptors
  */
-export async function succeedingLife(config: KubeProxyConfiguration, lasting: Lasting): Promise<Life> {
+export async function succeedingLife(
+  config: KubeProxyConfiguration,
+  lasting: Lasting,
+  signal: AbortSignal,
+): Promise<Life> {
   const planned = planLife(config, lasting);
+  const onWait = (): void =>
+    planned.log.warn("Too few file descriptors for a new life of the proxy, waiting for some");
+  await untilDescriptors({ signal, onWait });
   const channels = await openChannels(planned);
   try {
     return beginLife(planned, await prepareNode(planned, null), channels);

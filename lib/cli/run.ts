@@ -93,16 +93,23 @@ async function runLives(
   if (file === null || watch === null) {
     await serveNode(life, { signal: signals.signal, onStarted: () => {} });
   } else if (lasting.reloads === null) await serveUntilChange(life, watch, signals);
-  else await serveLives(life, makeReload(watch, lasting, lasting.reloads), { signals, path: file.path });
+  else {
+    const reload = makeReload(watch, lasting, { record: lasting.reloads, signal: signals.signal });
+    await serveLives(life, reload, { signals, path: file.path });
+  }
   return 0;
 }
 
-function makeReload(watch: ConfigWatch, lasting: Lasting, record: ReloadRecord): ConfigReload<Life> {
+function makeReload(
+  watch: ConfigWatch,
+  lasting: Lasting,
+  { record, signal }: { readonly record: ReloadRecord; readonly signal: AbortSignal },
+): ConfigReload<Life> {
   return new ConfigReload({
     watch,
     record,
     configurationOf: (file) => configurationOf(lasting.flags, file),
-    succeed: (config) => succeedingLife(config, lasting),
+    succeed: (config) => succeedingLife(config, lasting, signal),
     nowMs: wallClockMs,
   });
 }
@@ -143,7 +150,9 @@ async function serveLives(first: Life, reload: ConfigReload<Life>, course: Cours
     } catch (error) {
       if (hasStarted || former === null) throw error;
       takeVerbosity(present.verbosity, present.config, former);
-      life = await succeedingLife(former, present);
+      const { signals: { signal, received } } = course;
+      life = await Promise.race([succeedingLife(former, present, signal), received]);
+      if (life === null) return;
       reload.refuse(life, error, course.path);
       former = null;
     }

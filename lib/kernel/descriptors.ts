@@ -3,11 +3,14 @@
  *
  * @module
  */
+import { type Clock, systemClock } from "./clock.ts";
 
 /** What the programs that write the rules, the API server's connections and files need at most at the same time. */
 const RESERVED = 96;
 /** How many are measured, and then given without measuring again, at a time. */
 const STEP = 32;
+/** What the programs that look at a node need at the same time, with some to spare. */
+const ENOUGH = 16;
 /** How long "there are none" is believed before it is measured again. */
 const EMPTY_MS = 1_000;
 
@@ -85,4 +88,30 @@ export function countSpareDescriptors(atMost: number): number {
     for (const file of files) file.close();
   }
   return files.length;
+}
+
+/** What {@linkcode untilDescriptors} is given. */
+export interface DescriptorWait {
+  readonly signal: AbortSignal;
+  /** Called once, if there are too few. */
+  readonly onWait: () => void;
+  /** @default {countSpareDescriptors} */
+  readonly count?: (atMost: number) => number;
+  readonly clock?: Clock;
+}
+
+/**
+ * Waits until enough files can be opened for something that would fail for good without, however long that takes: modules that are
+ * loaded, of which the runtime panics from source if it cannot open their files, and programs that tell what a node can do.
+ *
+ * @throws the reason of `signal`, if that ended the wait
+ */
+export async function untilDescriptors(
+  { signal, onWait, count = countSpareDescriptors, clock = systemClock }: DescriptorWait,
+): Promise<void> {
+  for (let isFirst = true; count(ENOUGH) < ENOUGH; isFirst = false) {
+    signal.throwIfAborted();
+    if (isFirst) onWait();
+    await clock.sleep(EMPTY_MS, signal);
+  }
 }

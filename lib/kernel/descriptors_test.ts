@@ -1,5 +1,11 @@
-import { assert, assertEquals } from "@std/assert";
-import { countSpareDescriptors, DescriptorAllowance, isOutOfDescriptors } from "./descriptors.ts";
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { recordingClock } from "../../tests/support/recording_clock.ts";
+import {
+  countSpareDescriptors,
+  DescriptorAllowance,
+  isOutOfDescriptors,
+  untilDescriptors,
+} from "./descriptors.ts";
 
 /** A process with so many descriptors left, and how often they were counted. */
 function processWith(spare: number) {
@@ -65,4 +71,30 @@ Deno.test("a process with a low limit counts what it has", async () => {
   }).output();
   const spare = Number(new TextDecoder().decode(stdout));
   assert(spare > 100 && spare < 200, `${spare} of 200`);
+});
+
+const WAITS: readonly [name: string, counts: readonly number[], waits: number][] = [
+  ["enough", [16], 0],
+  ["none for a while", [0, 1, 15, 16], 3],
+];
+
+for (const [name, counts, waits] of WAITS) {
+  Deno.test(`waiting for descriptors: ${name}`, { permissions: "none" }, async () => {
+    const left = [...counts];
+    let told = 0;
+    const clock = recordingClock();
+    await untilDescriptors({
+      signal: new AbortController().signal,
+      onWait: () => told++,
+      count: () => left.shift() ?? 0,
+      clock,
+    });
+    assertEquals([left, told, clock.waits], [[], waits > 0 ? 1 : 0, Array(waits).fill(1_000)]);
+  });
+}
+
+Deno.test("a signal ends the wait for descriptors", { permissions: "none" }, async () => {
+  const end = new AbortController();
+  const options = { signal: end.signal, onWait: () => end.abort(), count: () => 0, clock: recordingClock() };
+  await assertRejects(() => untilDescriptors(options), DOMException, "aborted");
 });

@@ -6,7 +6,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
-import { withNetns } from "../support/netns.ts";
+import { type Netns, withNetns } from "../support/netns.ts";
 import { pathExists } from "../support/path_exists.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { inFolder, kproxyArgv } from "./kproxy.ts";
@@ -127,6 +127,51 @@ e2eTest(
           false,
         );
         assertEquals((await kproxy.stop()).code, 0, kproxy.log);
+      });
+    });
+  },
+);
+
+/** Lowers the limit of descriptors of a process so that it can open only so many more. @returns the former limit */
+async function leaveDescriptors(netns: Netns, pid: number, left: number): Promise<string> {
+  const open = new Set([...Deno.readDirSync(`/proc/${pid}/fd`)].map(({ name }) => Number(name)));
+  let limit = 0;
+  // It takes the lowest numbers that are free, all of which must be below the limit.
+  for (let free = 0; free < left || open.has(limit); limit++) if (!open.has(limit)) free++;
+  const before = await netns.run(["prlimit", `--pid=${pid}`, "--nofile", "--output=SOFT", "--noheadings"]);
+  await netns.run(["prlimit", `--pid=${pid}`, `--nofile=${limit}:`]);
+  return before.trim();
+}
+
+e2eTest(
+  "a configuration of another mode is taken once there are descriptors for it, and refused by no lack of them",
+  [...NEEDS, program("prlimit"), program("nft")],
+  async () => {
+    const config = (mode: string): string =>
+      `apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: ${mode}\n`;
+    await inFolder({ "web.yaml": SERVICE }, async (folder) => {
+      await inFolder({ "config.yaml": config("iptables") }, async (etc) => {
+        await withNetns(async (netns) => {
+          await using kproxy = await KproxyProcess.start({
+            netns,
+            args: [`--manifests=${folder}`, `--config=${etc}/config.yaml`, "--hostname-override=node-a"],
+          }, 1);
+          const limit = await leaveDescriptors(netns, kproxy.pid, 2);
+          await Deno.writeTextFile(`${etc}/config.yaml`, config("nftables"));
+          const waits = "Too few file descriptors for a new life of the proxy, waiting for some";
+          await kproxy.until(
+            "the wait, or a refusal",
+            (lines) =>
+              lines.some(({ msg }) => msg === waits || msg.startsWith("Changed configuration refused")),
+          );
+          assert(kproxy.lines.some(({ msg }) => msg === waits), kproxy.log);
+          await netns.run(["prlimit", `--pid=${kproxy.pid}`, `--nofile=${limit}:`]);
+          await kproxy.untilMessage("Configuration changed, starting anew with it");
+          await kproxy.untilMessage("Removed what another mode left");
+          assertStringIncludes(await netns.run(["nft", "list", "table", "ip", "kproxy"]), "10.96.10.1");
+          assertEquals(kproxy.lines.filter(({ msg }) => msg === waits).length, 1);
+          assertEquals((await kproxy.stop()).code, 0, kproxy.log);
+        });
       });
     });
   },
