@@ -77,7 +77,13 @@ cd $(printf %q "$PWD")
 echo o > /proc/sysrq-trigger; sleep 5
 INIT
 chmod +x "$dir/init"
-LD_PRELOAD=$preload timeout -k 5 "${UML_TIMEOUT:-300}" linux.uml mem="${UML_MEM:-1G}" root=/dev/root rootfstype=hostfs rootflags=/ rw \
+# Every system call inside is a switch between two processes here. On one processor that is half as dear as across two.
+cpus=()
+IFS=, read -r -a ranges <<< "$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)"
+for range in "${ranges[@]}"; do
+  for ((cpu = ${range%-*}; cpu <= ${range#*-}; cpu++)); do cpus+=("$cpu"); done
+done
+LD_PRELOAD=$preload taskset -c "${cpus[$$ % ${#cpus[@]}]}" timeout -k 5 "${UML_TIMEOUT:-300}" linux.uml mem="${UML_MEM:-1G}" root=/dev/root rootfstype=hostfs rootflags=/ rw \
   init="$dir/init" con=null con0=null,fd:1 quiet > "$dir/console" 2>&1 < /dev/null &
 pid=$!
 # It is a session of its own, and the machine shares its time among sessions before it looks at what is in them.

@@ -55,20 +55,28 @@ const SERVERS_TELL_MS = 100;
 let servers = new LabServers("");
 const kept = new KeptConnection();
 let loop: ConnectLoop | undefined;
-let served = new Int32Array(new SharedArrayBuffer(4));
-let serving: ReturnType<typeof setInterval> | undefined;
+/** At these indices: for how many milliseconds any agent's servers have had no CPU; how many loops run. All agents of a process share it. */
+let shared = new Int32Array(new SharedArrayBuffer(8));
+const [SERVED, LOOPS] = [0, 1];
+let isTelling = false;
 
-/** Adds up for how long this thread, which has servers, did not come to run. */
-function tellServerStalls(): void {
-  if (serving !== undefined) return;
-  const stalls = new Stalls(SERVER_TICK_MS);
-  let toldMs = 0;
-  serving = setInterval(() => {
-    stalls.tick();
-    const newMs = Math.round(stalls.totalMs() - toldMs);
-    toldMs += newMs;
-    if (newMs > 0) Atomics.add(served, 0, newMs);
-  }, SERVER_TICK_MS);
+/**
+ * Adds up for how long this thread, which has servers, did not come to run, while there are loops that want to know. At other times it
+ * sleeps: on a kernel that is slow, a hundred ticks a second of every thread would take more than all that the tests do.
+ */
+async function tellServerStalls(): Promise<never> {
+  isTelling = true;
+  while (true) {
+    await Atomics.waitAsync(shared, LOOPS, 0).value;
+    const stalls = new Stalls(SERVER_TICK_MS);
+    for (let toldMs = 0; Atomics.load(shared, LOOPS) > 0;) {
+      await new Promise((resolve) => setTimeout(resolve, SERVER_TICK_MS));
+      stalls.tick();
+      const newMs = Math.round(stalls.totalMs() - toldMs);
+      toldMs += newMs;
+      if (newMs > 0) Atomics.add(shared, SERVED, newMs);
+    }
+  }
 }
 
 async function probe({ count, ...request }: ProbeRequest): Promise<ProbeResult[]> {
@@ -120,7 +128,7 @@ class Stalls {
 /** For how long, in all, servers have had no CPU since that was `servedMs`, as it is known after `waitMs` more. */
 async function stalledServersMs(servedMs: number, waitMs: number): Promise<number> {
   await new Promise((resolve) => setTimeout(resolve, waitMs));
-  return Atomics.load(served, 0) - servedMs;
+  return Atomics.load(shared, SERVED) - servedMs;
 }
 
 /**
@@ -200,7 +208,7 @@ class ConnectLoop {
     const { protocol, to, limitMs, freshPorts = false } = this.#request;
     const [atMs, beganMs] = [performance.now() - this.#startMs, Date.now()];
     const [startMs, stalledMs] = [performance.now(), this.#stalls.totalMs()];
-    const servedMs = Atomics.load(served, 0);
+    const servedMs = Atomics.load(shared, SERVED);
     const stalledSoonMs = protocol === "udp" ? stalledServersMs(servedMs, SENT_SOON_MS) : 0;
     const fresh = protocol === "tcp" && (freshPorts || limitMs > LOST_MS) ? this.#freshPort() : {};
     const patience = { timeoutMs: Math.max(limitMs, GIVE_UP_MS), ...fresh };
@@ -338,13 +346,13 @@ async function segment({ source, to, flags, timeoutMs, frame }: SegmentRequest):
 }
 
 const methods: AgentMethods = {
-  enter: (netns, name, shared) => {
+  enter: (netns, name, ofAll) => {
     enterNetns(netns);
     servers = new LabServers(name);
-    served = shared;
+    shared = ofAll;
   },
   serve: (request) => {
-    tellServerStalls();
+    if (!isTelling) void tellServerStalls();
     servers.serve(request);
   },
   unserve: (port) => servers.end(port),
@@ -353,10 +361,13 @@ const methods: AgentMethods = {
   dropKept: () => kept[Symbol.dispose](),
   startLoop: (request) => {
     loop = new ConnectLoop(request);
+    Atomics.add(shared, LOOPS, 1);
+    Atomics.notify(shared, LOOPS);
   },
   stopLoop: async () => {
     const report = await runningLoop().stop();
     loop = undefined;
+    Atomics.sub(shared, LOOPS, 1);
     return report;
   },
   restLoop: () => runningLoop().rest(),

@@ -10,7 +10,7 @@ type Method = keyof AgentMethods;
 type Result<M extends Method> = Awaited<ReturnType<AgentMethods[M]>>;
 
 /** See `AgentMethods.enter`. */
-const SERVED = new Int32Array(new SharedArrayBuffer(4));
+const SHARED = new Int32Array(new SharedArrayBuffer(8));
 
 /** A thread inside a namespace, and the calls it is working on. */
 class Agent implements Disposable {
@@ -57,7 +57,7 @@ export class LabHost implements Disposable {
   /** @param label what its servers call themselves */
   static async start(netns: Netns, label: string): Promise<LabHost> {
     const agent = new Agent(label);
-    await agent.call("enter", netns.name, label, SERVED);
+    await agent.call("enter", netns.name, label, SHARED);
     return new LabHost(netns, agent);
   }
 

@@ -118,8 +118,8 @@ export interface SegmentRequest {
 
 /** Methods of an agent. */
 export interface AgentMethods {
-  /** @param served milliseconds for which any agent's servers have had no CPU, at the index 0; all agents of a process share it */
-  enter: (netns: string, label: string, served: Int32Array<SharedArrayBuffer>) => void;
+  /** @param shared two numbers that all agents of a process share: how long servers have had no CPU, and how many loops run */
+  enter: (netns: string, label: string, shared: Int32Array<SharedArrayBuffer>) => void;
   serve: (request: ServerRequest) => void;
   /** Ends the servers on this port, or all. */
   unserve: (port?: number) => Promise<void>;
