@@ -15,7 +15,7 @@ export interface ConfigFile {
 /** How long a pipe may take until it was read to its end. */
 const PIPE_LIMIT_MS = 30_000;
 /** More than any configuration has: a device may never end. */
-const MAX_STREAM_BYTES = 4 * 1024 * 1024;
+const MAX_BYTES = 4 * 1024 * 1024;
 
 /**
  * Reads a configuration file without looking at its content. It may be a pipe, if somebody writes to it.
@@ -24,13 +24,23 @@ const MAX_STREAM_BYTES = 4 * 1024 * 1024;
  */
 export async function readConfigFile(path: string, pipeLimitMs = PIPE_LIMIT_MS): Promise<ConfigFile> {
   try {
-    const { isFile, isDirectory } = await Deno.stat(path);
-    const bytes = isFile || isDirectory ? await Deno.readFile(path) : await readStream(path, pipeLimitMs);
-    return { path, bytes };
+    return { path, bytes: await readSettings(path, pipeLimitMs) };
   } catch (cause) {
     const message = `cannot read the configuration file: ${reasonOf(cause)}`;
     throw new ConfigError([{ path: "", message }], path, { cause });
   }
+}
+
+/**
+ * The bytes of a file that somebody configures the program with: at most 4 MiB. It may be a pipe, if somebody writes to it.
+ *
+ * @throws {Error} if it is longer or cannot be read
+ */
+export async function readSettings(path: string, pipeLimitMs = PIPE_LIMIT_MS): Promise<Uint8Array> {
+  const { isFile, isDirectory, size } = await Deno.stat(path);
+  if (!isFile && !isDirectory) return await readStream(path, pipeLimitMs);
+  if (isFile && size > MAX_BYTES) throw new Error(`it has more than ${MAX_BYTES} bytes`);
+  return await Deno.readFile(path);
 }
 
 /** Reads what is no file to its end, which may be far or never come. */
@@ -56,7 +66,7 @@ async function readToEnd(path: string, signal: AbortSignal): Promise<Uint8Array>
   let length = 0;
   for await (const chunk of file.readable) {
     length += chunk.length;
-    if (length > MAX_STREAM_BYTES) throw new Error(`it has more than ${MAX_STREAM_BYTES} bytes`);
+    if (length > MAX_BYTES) throw new Error(`it has more than ${MAX_BYTES} bytes`);
     if (signal.aborted) break;
     chunks.push(chunk);
   }

@@ -3,9 +3,10 @@
  *
  * @module
  */
-import { isAlias, isMap, isScalar, isSeq, LineCounter, parseAllDocuments, visit } from "yaml";
-import type { Document, ParsedNode, Tags } from "yaml";
+import { isAlias, isMap, isScalar, isSeq, type LineCounter, visit } from "yaml";
+import type { Document, Tags } from "yaml";
 import type { Problem } from "../errors.ts";
+import { parseYamlDocuments, shortened } from "./yaml_documents.ts";
 
 export interface YamlEntry {
   readonly name: string;
@@ -23,24 +24,24 @@ export class YamlReader {
   readonly secondDocumentLine: number | undefined;
   readonly root: unknown;
   readonly #document: Document.Parsed | undefined;
-  readonly #lines = new LineCounter();
+  readonly #lines: LineCounter;
 
   constructor(text: string) {
     // Kubernetes reads YAML 1.1 (yes/no/on/off are booleans), but knows neither dates nor numbers of base 60.
-    const documents: Document.Parsed<ParsedNode>[] = [
-      ...parseAllDocuments(text, {
-        version: "1.1",
-        uniqueKeys: false,
-        lineCounter: this.#lines,
-        customTags: (tags) => tags.filter(isKubernetesTag),
-      }),
-    ];
+    const { documents, fault, lines } = parseYamlDocuments(text, {
+      version: "1.1",
+      customTags: (tags) => tags.filter(isKubernetesTag),
+    });
+    this.#lines = lines;
     this.#document = documents[0];
     this.root = this.#document?.contents ?? null;
-    const syntax = (this.#document?.errors ?? []).map((error) => ({
+    const faults = (this.#document?.errors ?? []).map(({ pos, message }) => ({ offset: pos[0], message }));
+    // What is wrong behind the first document is nobody's business.
+    if (fault !== null && documents.length < 2) faults.push(fault);
+    const syntax = faults.map(({ offset, message }) => ({
       path: "",
-      message: firstLine(error.message),
-      line: this.#lines.linePos(error.pos[0]).line,
+      message: shortened(firstLine(message)),
+      line: lines.linePos(offset).line,
     }));
     this.problems = syntax.length > 0 ? syntax : this.#danglingAliases();
     const second = documents[1];

@@ -21,7 +21,7 @@ import {
 } from "./files_scan.ts";
 import { FolderWatch } from "./files_watch.ts";
 import { type ForeignObjects, type ManifestFile, ManifestStore } from "./manifest_store.ts";
-import { type Manifest, readManifest, refuseOwnIps } from "./manifest_text.ts";
+import { type Manifest, readingOf, readManifest, refuseOwnIps } from "./manifest_text.ts";
 import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "./source.ts";
 
 /** Options of {@linkcode FileSource}. */
@@ -74,6 +74,7 @@ export class FileSource implements Source {
   readonly #store: ManifestStore;
   readonly #known = new Map<string, KnownFile>();
   #gone: ReadonlySet<number> = new Set();
+  #end: AbortSignal = new AbortController().signal;
 
   constructor(options: FileSourceOptions) {
     this.name = `files ${options.paths.join(", ")}`;
@@ -83,6 +84,7 @@ export class FileSource implements Source {
 
   async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
     const { log, debounceMs = 30, pollMs = 5000 } = this.#options;
+    this.#end = signal;
     const paths = await classifyPaths(this.#options.paths);
     if (signal.aborted) return;
     await this.#takeStdin(paths, signal);
@@ -171,7 +173,8 @@ export class FileSource implements Source {
     if (text.trim() === "" && this.#isBeingWritten(file, known, watch)) return;
     let manifest: Manifest;
     try {
-      manifest = readManifest(text, { json: isJson(file), previous: known?.manifest });
+      const reading = readingOf(text, { json: isJson(file), previous: known?.manifest });
+      manifest = await inTurns(reading, this.#end);
     } catch (error) {
       // Of whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on.
       this.#known.set(file.order, { file, text, manifest: known?.manifest });
@@ -216,6 +219,26 @@ export class FileSource implements Source {
       deleted: count("delete"),
     }, 1);
     sink.events(batch);
+  }
+}
+
+/** How long reading a text may go on until everything else has its turn. */
+const TURN_MS = 20;
+
+/**
+ * Goes through the steps of some work without keeping anybody else from theirs.
+ *
+ * @throws the reason of `signal` once that aborts
+ */
+async function inTurns<T>(steps: Iterator<void, T>, signal: AbortSignal): Promise<T> {
+  let turnMs = performance.now();
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+    if (performance.now() - turnMs < TURN_MS) continue;
+    await new Promise((resolve) => setTimeout(resolve));
+    signal.throwIfAborted();
+    turnMs = performance.now();
   }
 }
 

@@ -462,6 +462,68 @@ Deno.test("a file that became endless after it was looked at is not read to its 
   }
 });
 
+const HOSTILE: readonly [name: string, text: string, reason: string][] = [
+  [
+    "a-deep.yaml",
+    "a: " + "[".repeat(100_000),
+    "a-deep.yaml:1 (document 1): nested more than 200 levels deep",
+  ],
+  [
+    "b-dashes.yaml",
+    "---\na: b\n---\n" + "- ".repeat(1_000_000),
+    "b-dashes.yaml:4 (document 2): nested more than 200",
+  ],
+  ["c-many.yaml", "- a\n".repeat(400_000), "c-many.yaml:60000 (document 1): more than 300000 tokens"],
+  [
+    "d-long.yaml",
+    "a".repeat(20_000_000),
+    "d-long.yaml:1 (document 1): a YAML document may have 3145728 characters",
+  ],
+  ["e-wide.json", `[${"{},".repeat(5_000_000)}{}]`, "e-wide.json:1 (document 1): more than 5000000 values"],
+];
+
+Deno.test("a text that would cost the parser minutes and gigabytes is refused at once; others are served", async () => {
+  const startMs = performance.now();
+  await withSource({ "z.yaml": service("web", 80) }, async ({ sink, write }) => {
+    for (const [name, text] of HOSTILE) await write(name, text);
+    for (const [, , reason] of HOSTILE) {
+      const [place = "", message = ""] = reason.split(": ");
+      await sink.until(
+        reason,
+        () =>
+          sink.rejections.some((found) =>
+            found.where.endsWith(`/${place}`) && found.message.startsWith(`cannot be parsed: ${message}`)
+          ),
+      );
+    }
+    await write("z.yaml", service("web", 81));
+    await sink.untilPorts("web:81");
+  });
+  // Two seconds of work; the parser's own would be minutes, or the end by a lack of memory.
+  assert(performance.now() - startMs < 30_000);
+});
+
+Deno.test("while a long text is read everything else goes on", async () => {
+  const items = Array.from({ length: 3_000 }, (_, index) => service(`s${index}`, 80));
+  let longestMs = 0;
+  let lastMs = performance.now();
+  let ticks = 0;
+  await withSource({ "a.yaml": service("web", 80) }, async ({ sink, write }) => {
+    const beat = setInterval(() => {
+      longestMs = Math.max(longestMs, performance.now() - lastMs);
+      lastMs = performance.now();
+      ticks++;
+    }, 5);
+    try {
+      await write("b.yaml", items.join(""));
+      await sink.until("all are there", () => sink.objects.size === 3_001);
+    } finally {
+      clearInterval(beat);
+    }
+  });
+  assert(ticks > 10, `everything else had ${ticks} turns, the longest wait was ${longestMs} ms`);
+});
+
 Deno.test("a cluster IP that is an address of the node is refused", async () => {
   const files = {
     "a.yaml": service("web", 80),

@@ -7,8 +7,9 @@
  * @module
  */
 import { dirname, isAbsolute, join } from "node:path";
-import { parse } from "yaml";
 import { ConfigError } from "../errors.ts";
+import { readSettings } from "../config/load.ts";
+import { readYamlValues } from "./manifest_yaml.ts";
 import { serverUrl } from "./server_url.ts";
 import {
   asObject,
@@ -76,7 +77,7 @@ const IMPERSONATION = ["as", "as-uid", "as-groups", "as-user-extra"];
 export async function loadKubeconfig(path: string, master = ""): Promise<ClusterAccess> {
   let text: string;
   try {
-    text = await Deno.readTextFile(path);
+    text = new TextDecoder().decode(await readSettings(path));
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new ConfigError([{ path: "", message: `cannot be read: ${reason}` }], path, { cause });
@@ -91,7 +92,7 @@ export async function loadKubeconfig(path: string, master = ""): Promise<Cluster
  */
 export function parseKubeconfig(text: string, path: string, master = ""): ClusterAccess {
   try {
-    const parsed = parseYaml(text);
+    const parsed = parseYaml(text, path);
     // Somebody may have named the file of a token, which must not come into the log.
     if (typeof parsed === "string") throw new DecodeError("", "must be a kubeconfig, found other text");
     return readAccess(asObject(parsed), path, master);
@@ -101,12 +102,11 @@ export function parseKubeconfig(text: string, path: string, master = ""): Cluste
   }
 }
 
-function parseYaml(text: string): unknown {
-  try {
-    return parse(text);
-  } catch (cause) {
-    throw new DecodeError("", cause instanceof Error ? cause.message.split("\n", 1)[0] ?? "" : String(cause));
-  }
+function parseYaml(text: string, path: string): unknown {
+  const { values: [value], problem } = readYamlValues(text);
+  if (problem === undefined) return value?.raw;
+  const { line, message } = problem;
+  throw new ConfigError([{ path: "", message: message.split("\n", 1)[0] ?? "", line: line + 1 }], path);
 }
 
 function readAccess(raw: RawObject, path: string, master: string): ClusterAccess {

@@ -7,7 +7,8 @@ import type { EndpointsSource } from "../config/types.ts";
 import type { ApiObject, EndpointSlice } from "../model/objects.ts";
 import { EndpointsMerger } from "./endpoints.ts";
 import { eventsBetween, netEvents, sameObject } from "./events.ts";
-import type { Manifest, ManifestItem } from "./manifest_text.ts";
+import type { ManifestItem } from "./manifest_items.ts";
+import type { Manifest } from "./manifest_text.ts";
 import type { Rejection, SourceEvent } from "./source.ts";
 
 /** A file in the order of precedence: of two files with the same object, the one with the smaller `order` counts. */

@@ -1,0 +1,229 @@
+/**
+ * YAML text → documents, within bounds: the parser needs 80 bytes of memory and a microsecond for each byte that it is given, and
+ * its recursion ends where the stack does. So the text is measured token by token, with the parser's own lexer, as it is handed
+ * over: brackets inside of texts and comments are none, whatever the quotes look like.
+ *
+ * @module
+ */
+import { Composer, isAlias, isCollection, isPair, isScalar, Lexer, LineCounter, Parser } from "yaml";
+import type { Document, DocumentOptions, ParseOptions, SchemaOptions } from "yaml";
+
+/** How large the structure of one YAML text may be. */
+export interface YamlLimits {
+  /** In UTF-16 units. */
+  readonly characters: number;
+  /** Scalars, indicators, line ends, and spaces between them; also lines, for a text within it may have many. */
+  readonly tokens: number;
+  /** Maps and lists inside each other. */
+  readonly depth: number;
+  /** Anchors, aliases, tags and directives, each. */
+  readonly properties: number;
+  /** Scalars, maps and lists with each alias replaced by what it stands for. */
+  readonly values: number;
+}
+
+/**
+ * An API server takes requests of 3 MiB, and etcd objects of half that, which have some 100,000 tokens at most; the deepest that
+ * are known, CustomResourceDefinitions, nest to some 70. The bound of Kubernetes' YAML reader, 10,000 levels, is beyond the stack
+ * here.
+ */
+export const YAML_LIMITS: YamlLimits = {
+  characters: 3 * 2 ** 20,
+  tokens: 300_000,
+  depth: 200,
+  properties: 10_000,
+  values: 1_000_000,
+};
+
+/** A place in a text, and what is wrong there. */
+export interface YamlFault {
+  readonly offset: number;
+  readonly message: string;
+}
+
+/** What a text gave. */
+export interface YamlText {
+  readonly documents: readonly Document.Parsed[];
+  /** Why the text was not read any further. */
+  readonly fault: YamlFault | null;
+  readonly lines: LineCounter;
+}
+
+/** How a text is read, but for what this file decides. */
+export type YamlOptions = Omit<
+  ParseOptions & DocumentOptions & SchemaOptions,
+  "lineCounter" | "prettyErrors" | "logLevel" | "uniqueKeys"
+>;
+
+/**
+ * The documents of a text up to the first fault, be it a bound or what is no YAML. Keys may be repeated: looking for that takes
+ * the parser half a minute for 10,000 keys.
+ */
+export function parseYamlDocuments(
+  text: string,
+  options: YamlOptions = {},
+  limits: YamlLimits = YAML_LIMITS,
+): YamlText {
+  const lines = new LineCounter();
+  lines.addNewLine(0);
+  if (text.length > limits.characters) {
+    const message = `a YAML document may have ${limits.characters} characters, found ${text.length}`;
+    return { documents: [], fault: { offset: 0, message }, lines };
+  }
+  const parser = new Parser(lines.addNewLine);
+  const composer = new Composer({
+    ...options,
+    lineCounter: lines,
+    prettyErrors: false,
+    logLevel: "error",
+    uniqueKeys: false,
+  });
+  const documents: Document.Parsed[] = [];
+  const meter = new Meter(limits);
+  let fault: YamlFault | null = null;
+  for (const lexeme of new Lexer().lex(text)) {
+    fault = meter.take(lexeme, parser.offset);
+    if (fault !== null) return { documents, fault, lines };
+    for (const token of parser.next(lexeme)) {
+      if (token.type === "error") fault ??= { offset: token.offset, message: errorText(token) };
+      else documents.push(...composer.next(token));
+    }
+    const tooMuch = beyond(limits, parser, lines);
+    if (tooMuch !== null) return { documents, fault: tooMuch, lines };
+    // What follows may be one error for each character.
+    if (fault !== null || documents.at(-1)?.errors.length) break;
+  }
+  if (fault === null) {
+    for (const token of parser.end()) documents.push(...composer.next(token));
+  }
+  documents.push(...composer.end());
+  if (fault !== null || !meter.hasAliases) return { documents, fault, lines };
+  for (const [index, document] of documents.entries()) {
+    if (document.errors.length > 0) break;
+    const expansion = new Expansion(limits.values).faultIn(document);
+    if (expansion !== null) return { documents: documents.slice(0, index), fault: expansion, lines };
+  }
+  return { documents, fault, lines };
+}
+
+function errorText({ message, source }: { readonly message: string; readonly source: string }): string {
+  return shortened(source === "" ? message : `${message}: ${JSON.stringify(source)}`);
+}
+
+/** A message that may have a piece of the text in it, which may be all of that. */
+export function shortened(message: string, most = 200): string {
+  return message.length <= most ? message : `${message.slice(0, most - 1)}…`;
+}
+
+/** What is too much after the token that the parser has just taken, or null. Its stack begins with the document itself. */
+function beyond(
+  { depth, tokens }: YamlLimits,
+  { stack }: Parser,
+  { lineStarts }: LineCounter,
+): YamlFault | null {
+  const token = stack[depth + 1];
+  if (token !== undefined && "items" in token) {
+    return { offset: token.offset, message: `nested more than ${depth} levels deep` };
+  }
+  const offset = lineStarts[tokens];
+  return offset === undefined ? null : { offset, message: `more than ${tokens} lines` };
+}
+
+/** Counts what a text is made of. */
+class Meter {
+  readonly #limits: YamlLimits;
+  readonly #counts = new Map<string, number>();
+  #tokens = 0;
+  #isText = false;
+
+  constructor(limits: YamlLimits) {
+    this.#limits = limits;
+  }
+
+  get hasAliases(): boolean {
+    return this.#counts.has(PROPERTIES["*"] ?? "");
+  }
+
+  /** What is too much of something, or null. */
+  take(lexeme: string, offset: number): YamlFault | null {
+    const { tokens, properties } = this.#limits;
+    if (++this.#tokens > tokens) return { offset, message: `more than ${tokens} tokens` };
+    const isText = this.#isText;
+    this.#isText = lexeme === SCALAR;
+    const first = lexeme.charAt(0);
+    const property = isText ? undefined : PROPERTIES[first];
+    if (property === undefined) return isText || first !== '"' ? null : badEscapes(lexeme, offset);
+    const count = (this.#counts.get(property) ?? 0) + 1;
+    this.#counts.set(property, count);
+    return count > properties ? { offset, message: `more than ${properties} ${property}` } : null;
+  }
+}
+
+/** What the lexer says before a plain or a block scalar. */
+const SCALAR = "\x1f";
+
+/** By the character that a token of that sort begins with. */
+const PROPERTIES: Readonly<Record<string, string>> = {
+  "&": "anchors",
+  "*": "aliases",
+  "!": "tags",
+  "%": "directives",
+  ".": "document ends",
+};
+
+/** So many errors of one text are told by the parser, which makes one of each. */
+const MAX_BAD_ESCAPES = 100;
+
+function badEscapes(quoted: string, offset: number): YamlFault | null {
+  let count = 0;
+  for (const { 1: bad, index } of quoted.matchAll(ESCAPE)) {
+    if (bad === undefined || ++count <= MAX_BAD_ESCAPES) continue;
+    return { offset: offset + index, message: `more than ${MAX_BAD_ESCAPES} invalid escape sequences` };
+  }
+  return null;
+}
+
+const ESCAPE = /\\(?:[0abefnrtvN_LP /"\\\t\r\n]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|(?<bad>))/g;
+
+/** Finds out how much a document's aliases stand for, without following any of them twice. */
+class Expansion {
+  readonly #most: number;
+  /** By anchor, how many values it has; null as long as it is not at its end. */
+  readonly #sizes = new Map<string, number | null>();
+  #fault: YamlFault | null = null;
+
+  constructor(most: number) {
+    this.#most = most;
+  }
+
+  faultIn({ contents }: Document): YamlFault | null {
+    this.#sizeOf(contents);
+    return this.#fault;
+  }
+
+  #sizeOf(node: unknown): number {
+    if (this.#fault !== null) return 0;
+    if (isPair(node)) return this.#sizeOf(node.key) + this.#sizeOf(node.value);
+    if (isAlias(node)) return this.#sizeOfAlias(node.source, node.range?.[0] ?? 0);
+    if (!isScalar(node) && !isCollection(node)) return 0;
+    const { anchor } = node;
+    if (anchor !== undefined) this.#sizes.set(anchor, isScalar(node) ? 1 : null);
+    if (isScalar(node)) return 1;
+    let size = 1;
+    for (const item of node.items) size += this.#sizeOf(item);
+    if (anchor !== undefined) this.#sizes.set(anchor, size);
+    if (size > this.#most) this.#stop(node.range?.[0] ?? 0, `stands for more than ${this.#most} values`);
+    return size;
+  }
+
+  /** One without its anchor is told by whoever needs the value. */
+  #sizeOfAlias(name: string, offset: number): number {
+    const size = this.#sizes.get(name);
+    if (size === null) this.#stop(offset, `*${name} stands inside of what it stands for`);
+    return size ?? 1;
+  }
+
+  #stop(offset: number, message: string): void {
+    this.#fault ??= { offset, message };
+  }
+}

@@ -1,0 +1,103 @@
+/**
+ * A `List` of objects as `kubectl get -o yaml` prints it, item by item: the whole of a large one would need a gigabyte at once, and
+ * all of it for each edit.
+ *
+ * @module
+ */
+import { isAbsent, type RawObject } from "./decode_values.ts";
+import { decodeDocument, type ManifestItem, type ManifestPart, segmentsOf } from "./manifest_items.ts";
+import { lineOf, readYamlValues } from "./manifest_yaml.ts";
+
+/** A YAML document that is a list, cut at its items. */
+export interface SplitList {
+  /** What its items are read with: `kind` and `apiVersion`. */
+  readonly head: RawObject;
+  readonly items: readonly ListItemText[];
+}
+
+/** One item, from its `-` to the next. */
+export interface ListItemText {
+  readonly text: string;
+  /** 0-based, in the document. */
+  readonly line: number;
+}
+
+/**
+ * Cuts the text of one document at its items, without reading them. Null if it is no list, or one that is written in another way:
+ * nothing is wrong with it then, but it must be read as a whole. So it must be where an item cannot be read by itself.
+ */
+export function splitList(text: string): SplitList | null {
+  const [header, another] = text.matchAll(/^items:[ \t]*(?:#.*)?\r?\n/gm);
+  if (header === undefined || another !== undefined) return null;
+  const bodyStart = header.index + header[0].length;
+  const { items, end } = cutItems(text, bodyStart);
+  if (items.length === 0) return null;
+  const { values, problem } = readYamlValues(text.slice(0, bodyStart) + text.slice(end));
+  const [value] = values;
+  if (problem !== undefined || value === undefined || values.length > 1) return null;
+  const { kind, apiVersion, items: none } = Object(value.raw) as RawObject;
+  if (typeof kind !== "string" || !kind.endsWith("List") || !isAbsent(none)) return null;
+  return { head: { kind, apiVersion }, items };
+}
+
+/** Items begin at one indentation; a line with less of it, or the same without a `-`, ends them. */
+function cutItems(text: string, bodyStart: number): { readonly items: ListItemText[]; readonly end: number } {
+  const starts: { readonly offset: number; readonly line: number }[] = [];
+  let indent = -1;
+  let line = countLines(text, bodyStart);
+  let offset = bodyStart;
+  for (; offset < text.length; line++) {
+    LINE.lastIndex = offset;
+    const [whole = "", spaces = "", mark] = LINE.exec(text) ?? [];
+    if (mark === "-" && (indent < 0 || spaces.length === indent)) {
+      indent = spaces.length;
+      starts.push({ offset, line });
+    } else if (mark !== undefined && mark !== "#" && spaces.length <= indent) break;
+    else if (mark !== undefined && mark !== "#" && indent < 0) break;
+    offset += whole.length;
+  }
+  const items = starts.map((start, index) => ({
+    text: text.slice(start.offset, starts[index + 1]?.offset ?? offset),
+    line: start.line,
+  }));
+  return { items, end: offset };
+}
+
+/** A line: its spaces, and the `-` of an item, the `#` of a comment or whatever else it begins with; nothing if it is blank. */
+const LINE = /( *)(?:[ \t\r]*(?:\n|$)|(-(?=[ \t\r\n]|$)|[^])[^\n]*(?:\n|$))/y;
+
+function countLines(text: string, end: number): number {
+  let lines = 0;
+  for (let at = text.indexOf("\n"); at >= 0 && at < end; at = text.indexOf("\n", at + 1)) lines++;
+  return lines;
+}
+
+/**
+ * Reads one item, as the first of its list; lines are counted from its own. A problem tells no more than that it cannot be read by
+ * itself: it may refer to an anchor of another item.
+ */
+export function readListItem({ text }: ListItemText, head: RawObject): ManifestPart {
+  const { values, lines, problem } = readYamlValues(text);
+  const [value] = values;
+  if (problem !== undefined) return { items: [], documents: 0, problem: { ...problem, document: 0 } };
+  if (value === undefined || values.length > 1 || !Array.isArray(value.raw) || value.raw.length !== 1) {
+    return {
+      items: [],
+      documents: 0,
+      problem: { line: 0, document: 0, message: "is not one item of a list" },
+    };
+  }
+  const items = decodeDocument({ ...head, items: value.raw }, 0, (path) => {
+    // The item's own text has the list alone, not the field that it is in.
+    return lineOf(value.document, segmentsOf(path).slice(1), lines);
+  });
+  return { items, documents: 0 };
+}
+
+/** The objects of an item that is not the first of its list. */
+export function atIndex(items: readonly ManifestItem[], index: number): readonly ManifestItem[] {
+  return items.map((item) => {
+    if (item.refusal === undefined) return item;
+    return { ...item, refusal: item.refusal.replace(/^items\[0\]/, `items[${index}]`) };
+  });
+}
