@@ -83,6 +83,8 @@ class StartedProgram {
   readonly #result: Promise<ExecResult>;
   /** Aborted: nothing more is read or written, whoever holds the other ends of its pipes. */
   readonly #cut = new AbortController();
+  /** Aborted with its end: nobody is left who is meant to read the rest of its input. */
+  readonly #over = new AbortController();
   /** True: nothing is waited for, and what was read may not be all. */
   #isAbandoned = false;
   /** What it printed too much of, in words; null as long as it has not. */
@@ -127,7 +129,7 @@ class StartedProgram {
     try {
       const input = this.#input;
       this.#input = null;
-      if (input !== null && stdin !== undefined) await feed(input, stdin, limit, this.#cut.signal);
+      if (input !== null && stdin !== undefined) await feed(input, stdin, limit, this.#over.signal);
       const result = await this.#result;
       // One that ended well just before it was told to has done its work, unless some of what it said was not read.
       if (this.#excess !== null) {
@@ -205,6 +207,7 @@ class StartedProgram {
 
   #ended(): void {
     this.#isRunning = false;
+    this.#over.abort();
     for (const timer of this.#timers) clearTimeout(timer);
     // Nobody has fed it, and its reader is gone, which closing may find out.
     void this.#input?.close().catch(ignoreBrokenPipe);
@@ -328,23 +331,35 @@ function ignoreBrokenPipe(error: unknown): void {
   if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
 }
 
-/** Writes all of the input, as fast as it is read; gives up when `until` is aborted. */
+/**
+ * Writes all of the input, as fast as it is read; gives up once `over` is aborted, although somebody else may hold the other end of the
+ * pipe. Ours is closed then, but for a write that waits for room in the pipe: the runtime can end none, so that one is closed with the
+ * last who holds the other end.
+ */
 async function feed(
   stdin: WritableStream<Uint8Array>,
   input: Input,
   limit: TimeLimit,
-  until: AbortSignal,
+  over: AbortSignal,
 ): Promise<void> {
   const released = new Promise<void>((resolve) => {
-    until.addEventListener("abort", () => resolve(), { once: true });
+    if (over.aborted) return resolve();
+    over.addEventListener("abort", () => resolve(), { once: true });
   });
-  await Promise.race([feedAll(stdin, input, limit), released]);
+  await Promise.race([feedAll(stdin, input, limit, over), released]);
 }
 
-async function feedAll(stdin: WritableStream<Uint8Array>, input: Input, limit: TimeLimit): Promise<void> {
+async function feedAll(
+  stdin: WritableStream<Uint8Array>,
+  input: Input,
+  limit: TimeLimit,
+  over: AbortSignal,
+): Promise<void> {
   const writer = stdin.getWriter();
   try {
     for (const text of typeof input === "string" ? [input] : input()) {
+      // Nothing of it is for others, whatever room they make in the pipe.
+      if (over.aborted) break;
       const piece = encoder.encode(text);
       limit.extend(piece.byteLength);
       await writer.write(piece);

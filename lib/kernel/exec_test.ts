@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
 import { childrenWith, readUnlessGone } from "../../tests/support/processes.ts";
 import { ExecError } from "../errors.ts";
-import { type ExecOptions, type ExecResult, systemExec } from "./exec.ts";
+import { type ExecOptions, type ExecResult, type Input, systemExec } from "./exec.ts";
 
 /** Says its process id, then what it reads. */
 const ECHO = ["sh", "-c", "echo $$; exec cat -u"];
@@ -163,6 +163,16 @@ async function failsIn(
   return { error, ms: performance.now() - startMs };
 }
 
+/** How many pipes a process has open. */
+async function pipesOf(pid: number): Promise<number> {
+  let count = 0;
+  for (const { name } of Deno.readDirSync(`/proc/${pid}/fd`)) {
+    const target = await Deno.readLink(`/proc/${pid}/fd/${name}`).catch(() => "");
+    if (target.startsWith("pipe:")) count++;
+  }
+  return count;
+}
+
 /** Ends what a test left running on purpose, whose words nobody else uses. */
 async function killLeftover(seconds: string): Promise<void> {
   const found: number[] = [];
@@ -210,6 +220,42 @@ const HOLDING: readonly [what: string, argv: readonly string[], options: ExecOpt
     0,
   ],
 ];
+/** More than a pipe holds, in pieces that fit into one. */
+const PIECES = (): Iterable<string> => Array(20).fill("x".repeat(20_000));
+const HELD: readonly [what: string, stdin: Input | undefined, last: string, ms: number][] = [
+  ["takes none of its input", undefined, "sleep 8.4375 <&3", 1_000],
+  ["leaves little of its input", "little", "sleep 8.4375 <&3", 1_000],
+  ["leaves more of its input than a pipe holds", PIECES, "sleep 8.4375 <&3", 1_000],
+  [
+    "leaves its input to a child that reads a part of it",
+    PIECES,
+    "{ sleep 1; head -c 100000; sleep 8.4375; } <&3",
+    1_000,
+  ],
+];
+for (const [what, stdin, last, ms] of HELD) {
+  Deno.test(`a program has ended that ${what}, which a child of its own holds`, async () => {
+    const before = await pipesOf(Deno.pid);
+    // Of the child nobody hears anything else: it holds no other pipe.
+    const argv = ["sh", "-c", `exec 3<&0; (${last}) >/dev/null 2>&1 & echo out`];
+    const startMs = performance.now();
+    try {
+      const result = await systemExec.run(argv, stdin === undefined ? {} : { stdin });
+      assertEquals(result, { code: 0, stdout: "out\n", stderr: "" });
+      assert(performance.now() - startMs < ms);
+      // A pipe that is full is closed with its last reader, or when that makes room.
+      const isFull = last.startsWith("sleep") && stdin === PIECES;
+      await until(async () => {
+        if (isFull) await killLeftover("8.4375");
+        return await pipesOf(Deno.pid) <= before;
+      });
+      assert(performance.now() - startMs < ms + 3_000);
+    } finally {
+      await killLeftover("8.4375");
+    }
+  });
+}
+
 for (const [what, argv, options, code] of HOLDING) {
   Deno.test(`a program has ended ${what} although a child of its own holds its pipes`, async () => {
     const startMs = performance.now();
