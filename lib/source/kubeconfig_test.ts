@@ -149,7 +149,7 @@ Deno.test("the current context chooses among several, and a context may have no 
 });
 
 Deno.test("a structure beyond all bounds, or a file too long, is refused", async () => {
-  const error = assertThrows(() => read(`\nclusters: ${"- ".repeat(1_000_000)}`), ConfigError);
+  const error = assertThrows(() => read(`clusters:\n  ${"- ".repeat(1_000_000)}`), ConfigError);
   assertEquals(error.message, "/etc/k/config:2: nested more than 200 levels deep");
   const path = await Deno.makeTempFile({ prefix: "kproxy-kubeconfig-" });
   try {
