@@ -37,9 +37,14 @@ export interface ExecOptions {
   /** Once aborted, ends the program, or keeps it from being started. */
   readonly signal?: AbortSignal;
   /**
+   * Takes what it prints as it comes, and `stdout` of the result is empty: for outputs of megabytes. The bytes change after the call.
+   * Programs in memory may have all of it in the result all the same.
+   */
+  readonly onStdout?: (bytes: Uint8Array) => void;
+  /**
    * The same command line will be run again, with other input, and the time that takes matters: once it has ended well, the
-   * next one is started ahead. It waits for its input until it is run, or until `signal` ends it; without one, or with `env`,
-   * nothing is started ahead. Only for programs that do nothing until they have read.
+   * next one is started ahead. It waits for its input until it is run, or until `signal` ends it; without one, with `env`
+   * or with `onStdout`, nothing is started ahead. Only for programs that do nothing until they have read.
    */
   readonly again?: boolean;
 }
@@ -95,11 +100,11 @@ class StartedProgram {
   #timers: ReturnType<typeof setTimeout>[] = [];
 
   /** @throws {ExecError} if it could not be started */
-  constructor(argv: readonly string[], { stdin, env }: ExecOptions) {
+  constructor(argv: readonly string[], { stdin, env, onStdout }: ExecOptions) {
     this.#argv = argv;
     this.#child = spawn(argv, stdin === undefined ? "null" : "piped", env);
     this.#input = stdin === undefined ? null : this.#child.stdin;
-    this.#result = this.#readResult();
+    this.#result = this.#readResult(onStdout);
     // Whoever finishes it hears of a failure, too; one that is ended before has nobody to tell.
     this.#result.then(() => this.#ended(), () => this.#ended());
   }
@@ -150,7 +155,7 @@ class StartedProgram {
     }
   }
 
-  async #readResult(): Promise<ExecResult> {
+  async #readResult(onPiece: ExecOptions["onStdout"]): Promise<ExecResult> {
     const until = this.#cut.signal;
     const abandoned = new Promise<null>((resolve) => {
       until.addEventListener("abort", () => resolve(null), { once: true });
@@ -159,6 +164,7 @@ class StartedProgram {
     const [stdout, stderr, status] = await Promise.all([
       readOutput(this.#child.stdout, {
         until,
+        onPiece,
         maxBytes: MAX_STDOUT_BYTES,
         onBytes: this.#counter("output", MAX_STDOUT_BYTES),
       }),
@@ -312,9 +318,10 @@ class SystemExec implements Exec {
   readonly #ahead = new AheadPrograms();
 
   async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
-    const { stdin, env, signal, again } = options;
+    const { stdin, env, signal, again, onStdout } = options;
     signal?.throwIfAborted();
-    const canWait = again === true && stdin !== undefined && env === undefined && signal !== undefined;
+    const canWait = again === true && stdin !== undefined && env === undefined &&
+      signal !== undefined && onStdout === undefined;
     const ahead = canWait ? this.#ahead.take(argv) : undefined;
     const result = await (ahead ?? new StartedProgram(argv, options)).finish(options);
     // What fails may have lost what it needs, or may be about to be replaced: the next run finds out by itself.

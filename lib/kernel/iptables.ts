@@ -6,7 +6,7 @@
 import { ExecError, UnsupportedError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { type Clock, systemClock } from "./clock.ts";
-import { type Exec, type ExecResult, type Input, wholeText } from "./exec.ts";
+import { type Exec, type ExecOptions, type ExecResult, type Input, wholeText } from "./exec.ts";
 import { isLockBusy } from "./iptables_lock.ts";
 import { saysUnusable } from "./iptables_refusal.ts";
 import { type IptablesVariant, isAtLeast, MIN_IPTABLES_VERSION, waitArgs } from "./iptables_version.ts";
@@ -45,6 +45,25 @@ export interface RestoreOptions {
   readonly flush?: boolean;
   /** True takes the counters of the text over. Default true, as kube-proxy does. */
   readonly counters?: boolean;
+}
+
+/** Takes the text of iptables-save while it is printed. */
+export interface SaveReader extends OutputReader {
+  /** The end of the text: what it says of its tables. */
+  end(): {
+    /** True for nothing at all, and for tables to their ends. */
+    readonly isWhole: boolean;
+    readonly ended: ReadonlySet<string>;
+    readonly unreadable: ReadonlySet<string>;
+  };
+}
+
+/** Takes what a program prints while it does. */
+export interface OutputReader {
+  /** What came before counts no more: a program begins to print. */
+  begin(): void;
+  /** Takes the next bytes, which change after the call. */
+  write(bytes: Uint8Array): void;
 }
 
 const DEFAULT_LOCK_DEADLINE_MS = 30_000;
@@ -151,6 +170,38 @@ export class Iptables {
   }
 
   /**
+   * As {@linkcode Iptables.saveReadable}, but into `reader`, which need not keep the text.
+   *
+   * @returns tables that iptables cannot read
+   * @throws {ExecError} likewise
+   * @throws the reason of `signal`, which ends it
+   */
+  async saveInto(reader: SaveReader, signal?: AbortSignal): Promise<ReadonlySet<string>> {
+    const argv = [this.#programs.save];
+    const { code, stderr } = await this.#mutex.run(() =>
+      runInto(this.#exec, reader, argv, signal === undefined ? {} : { signal })
+    );
+    const { isWhole, ended, unreadable } = reader.end();
+    if (code !== 0) {
+      if (!UNREADABLE_RULE_REGEXP.test(stderr)) throw new ExecError(argv, code, withoutNotice(stderr));
+      return unreadable.union(new Set(READ_TABLES).difference(ended));
+    }
+    if (!isWhole) throw notWhole(argv);
+    return unreadable;
+  }
+
+  /**
+   * Feeds `text`, which lists chains and changes nothing, to iptables-restore; what it prints goes into `reader`.
+   *
+   * @throws {ExecError} as {@linkcode Iptables.restore}
+   */
+  async listInto(reader: OutputReader, text: string): Promise<void> {
+    const argv = [this.#programs.restore, ...this.#wait, "--noflush"];
+    const { code, stderr } = await this.#runPastLock(argv, { stdin: text }, reader);
+    if (code !== 0) throw new ExecError(argv, code, describeRestoreFailure(stderr, text));
+  }
+
+  /**
    * Feeds `text` to iptables-restore and resolves to its standard output. Each `*table … COMMIT` block is one
    * transaction; those before a failing one stay.
    *
@@ -180,11 +231,17 @@ export class Iptables {
   }
 
   /** Runs a command, again and again with jittered pauses while its status says that the lock is held. */
-  #runPastLock(argv: readonly string[], options: { stdin?: Input } = {}): Promise<ExecResult> {
+  #runPastLock(
+    argv: readonly string[],
+    options: { stdin?: Input } = {},
+    reader?: OutputReader,
+  ): Promise<ExecResult> {
     return this.#mutex.run(async () => {
       const deadline = this.#clock.nowMs() + this.#lockDeadlineMs;
       for (let pauseMs = RETRY_BASE_MS;; pauseMs = Math.min(2 * pauseMs, RETRY_MAX_MS)) {
-        const result = await this.#exec.run(argv, options);
+        const result = reader === undefined
+          ? await this.#exec.run(argv, options)
+          : await runInto(this.#exec, reader, argv, options);
         const stderr = withoutNotice(result.stderr);
         if (!isLockBusy({ code: result.code, stderr }) || this.#clock.nowMs() + pauseMs >= deadline) {
           return { ...result, stderr };
@@ -193,6 +250,24 @@ export class Iptables {
       }
     });
   }
+}
+
+const encoder = new TextEncoder();
+
+async function runInto(
+  exec: Exec,
+  reader: OutputReader,
+  argv: readonly string[],
+  options: ExecOptions,
+): Promise<ExecResult> {
+  reader.begin();
+  const result = await exec.run(argv, { ...options, onStdout: (bytes) => reader.write(bytes) });
+  if (result.stdout !== "") reader.write(encoder.encode(result.stdout));
+  return result;
+}
+
+function notWhole(argv: readonly string[]): ExecError {
+  return new ExecError(argv, 0, "It did not print a whole ruleset");
 }
 
 /** Of a save that broke off at a rule: the tables that came to their ends, and the word for the others. */
@@ -206,7 +281,7 @@ function withUnreadable(text: string): string {
 /** @throws {ExecError} if it is not the text of tables that came to their ends */
 function wholeSave(argv: readonly string[], { code, stdout, stderr }: ExecResult): string {
   if (code !== 0) throw new ExecError(argv, code, withoutNotice(stderr));
-  if (!isWholeSave(stdout)) throw new ExecError(argv, code, "It did not print a whole ruleset");
+  if (!isWholeSave(stdout)) throw notWhole(argv);
   return stdout;
 }
 

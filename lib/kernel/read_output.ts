@@ -7,6 +7,8 @@
 /** Most programs print nothing, or a line. */
 const FIRST_BYTES = 4 * 1024;
 const MOST_BYTES = 1024 * 1024;
+/** Where nothing is kept: what a pipe holds. */
+const PIECE_BYTES = 64 * 1024;
 
 /** How a stream is read. */
 export interface OutputReading {
@@ -14,6 +16,8 @@ export interface OutputReading {
   readonly until?: AbortSignal;
   /** So much is kept; of the rest nothing, because memory is not for whoever prints without an end. */
   readonly maxBytes: number;
+  /** Takes what is kept as it comes, instead of the text at the end; the bytes change after the call. */
+  readonly onPiece?: ((bytes: Uint8Array) => void) | undefined;
   /** Told how many bytes have come, each time that some do. */
   readonly onBytes?: (bytes: number) => void;
 }
@@ -39,21 +43,23 @@ export async function readOutput(
 
 async function readText(
   reader: ReadableStreamBYOBReader,
-  { maxBytes, onBytes }: OutputReading,
+  { maxBytes, onBytes, onPiece }: OutputReading,
 ): Promise<string> {
   const decoder = new TextDecoder();
   const pieces: string[] = [];
+  const keep = onPiece ?? ((bytes) => pieces.push(decoder.decode(bytes, { stream: true })));
+  const mostBytes = onPiece === undefined ? MOST_BYTES : PIECE_BYTES;
   let buffer = new ArrayBuffer(FIRST_BYTES);
   let left = maxBytes;
   for (;;) {
     const { value, done } = await reader.read(new Uint8Array(buffer));
     if (value === undefined || done) break;
-    if (left > 0) pieces.push(decoder.decode(value.subarray(0, left), { stream: true }));
+    if (left > 0) keep(value.subarray(0, left));
     left -= Math.min(left, value.byteLength);
     onBytes?.(value.byteLength);
     const { byteLength } = value.buffer;
     // Filled: there is much to come.
-    const grows = value.byteLength === byteLength && byteLength < MOST_BYTES;
+    const grows = value.byteLength === byteLength && byteLength < mostBytes;
     buffer = grows ? new ArrayBuffer(4 * byteLength) : value.buffer;
   }
   pieces.push(decoder.decode());

@@ -26,7 +26,7 @@ import { isServiceChain } from "./chains.ts";
 import { CommittedRules } from "./committed.ts";
 import { diffIptables } from "./diff.ts";
 import { CANARY_CHAIN, hasMangleCanary } from "./observe_canary.ts";
-import type { CheckLimits } from "./observe_damage.ts";
+import type { CheckLimits } from "./observe_turns.ts";
 import { planIptables } from "./plan.ts";
 import { chainLine, countWrittenRules, renderOperations, renderTransaction } from "./render.ts";
 import type { IptablesOptions, IptablesPlan, ObservedTables, Operations, ServiceRules } from "./ruleset.ts";
@@ -115,6 +115,7 @@ export class IptablesProxier implements FamilyProxier {
    * @throws {SyncError} if a program failed; its cause is the {@linkcode ExecError}
    */
   sync(request: SyncRequest): Promise<ApplyReport> {
+    this.#rules.giveWay();
     return this.#oneAtATime.run(() => this.#sync(request));
   }
 
@@ -136,7 +137,7 @@ export class IptablesProxier implements FamilyProxier {
     }
   }
 
-  /** A change waits for a look, so that what it writes is no damage. */
+  /** A change waits for a look, so that what it writes is no damage; one that takes long gives way. */
   checkCanary(): Promise<false | Damage> {
     return this.#oneAtATime.run(() => this.#check());
   }

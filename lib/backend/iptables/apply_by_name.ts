@@ -6,10 +6,11 @@
  */
 import type { Iptables } from "../../kernel/iptables.ts";
 import { holdsLine, tellsNothing } from "../../kernel/iptables_by_name.ts";
+import { PrintedReader, type PrintedRules, type PrintedTable } from "../../netfilter/printed_chains.ts";
 import { ENSURED_CHAINS } from "./base_rules.ts";
-import type { Sentinels } from "./observe_canary.ts";
-import { type CheckTurn, listingText } from "./observe_damage.ts";
-import { type PrintedRules, type PrintedTable, readPrinted } from "./observe_printed.ts";
+import { CANARY_CHAIN, type Sentinels } from "./observe_canary.ts";
+import { listingText } from "./observe_damage.ts";
+import type { CheckTurn } from "./observe_turns.ts";
 import type { CommittedRules } from "./committed.ts";
 import type { BaseRules, ObservedTables, PerTable, Table } from "./ruleset.ts";
 
@@ -85,8 +86,9 @@ export async function lookByName(
   }
   const ours: Sentinels = new Map(Object.entries(own) as [Table, Map<string, readonly string[]>][]);
   try {
-    const text = await iptables.restore(listingText(ours, turn, committed, readable), { counters: false });
-    return { printed: readPrinted(text, readable), wanted: ours, tables: readable };
+    const reader = new PrintedReader(ours, { tables: readable, first: CANARY_CHAIN });
+    await iptables.listInto(reader, listingText(ours, turn, committed, readable));
+    return { printed: reader.take(), wanted: ours, tables: readable };
   } catch (error) {
     if (tellsNothing(error)) throw error;
     return null;

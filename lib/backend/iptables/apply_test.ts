@@ -10,7 +10,7 @@ import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { parseIptablesSave } from "../../netfilter/iptables_save.ts";
 import { FakeIptables } from "../../../tests/support/fake_iptables.ts";
 import { defaultSettings, type ServiceSizes, stateOf } from "../../../tests/support/fake_iptables_state.ts";
-import type { CheckLimits } from "./observe_damage.ts";
+import type { CheckLimits } from "./observe_turns.ts";
 import { IptablesProxier, type IptablesSettings } from "./apply.ts";
 
 const SILENT: Logger = { enabled: () => false, info: () => {}, warn: () => {}, error: () => {} };
@@ -376,7 +376,10 @@ Deno.test("changes and repairs at the same time lose nothing", async () => {
 for (const variant of ["nft", "legacy"] as const) {
   Deno.test(`${variant}: in a large cluster the Services take turns, and the chains they share are always looked at`, async () => {
     const sizes = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`s${i + 10}`, 2]));
-    const checkLimits = { wholeChains: 30, listedChains: variant === "nft" ? 30 : 0 };
+    const listing = variant === "nft"
+      ? { mostSavedChains: 0, listedChains: 30 }
+      : { mostSavedChains: Infinity, listedChains: 0 };
+    const checkLimits = { savedChains: 30, sharedRules: Infinity, ...listing };
     const { fake, proxier, sync } = await rig({ variant, checkLimits });
     await sync(sizes);
     // 90 chains, 30 at a time.
@@ -499,7 +502,9 @@ Deno.test("a canary that cannot be looked at says nothing", async () => {
 });
 
 Deno.test("a look that is refused with the status of a held lock does not hide damage", async () => {
-  const { fake, proxier, sync } = await rig({ checkLimits: { wholeChains: 1, listedChains: 1_000 } });
+  const { fake, proxier, sync } = await rig({
+    checkLimits: { savedChains: 1, mostSavedChains: 0, listedChains: 1_000, sharedRules: Infinity },
+  });
   await sync({ s1: 1 });
   assertEquals(await proxier.checkCanary(), false);
   const chain = chainOf(fake, "s1:http cluster IP", "nft");

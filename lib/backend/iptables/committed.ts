@@ -19,7 +19,7 @@ export interface CommittedService {
   readonly counts: readonly number[];
   readonly dispatch: readonly DispatchRule[];
   readonly ruleCounts: PerTable<number>;
-  /** `hashRules` of what iptables printed of each chain when it was first looked at; null before. */
+  /** What stands for the text that iptables printed of each chain when it was first looked at; null before. */
   prints: number[] | null;
 }
 
@@ -58,7 +58,7 @@ export class CommittedRules {
   #chainCount = 0;
   /** By `dispatchChainKey`: how many rules Services have in it. */
   readonly #dispatchCounts = new Map<string, number>();
-  /** By `dispatchChainKey`: `hashRules` of what iptables printed of it since its rules changed last. */
+  /** By `dispatchChainKey`: what stands for the text that iptables printed of it since its rules changed last. */
   readonly #dispatchPrints = new Map<string, number>();
   /** By `dispatchChainKey`: shared chains that somebody damaged. */
   readonly #damagedDispatch = new Set<string>();
@@ -122,6 +122,11 @@ export class CommittedRules {
       for (const line of lines) if (line.startsWith(`-A ${chain} `)) count++;
     }
     return count;
+  }
+
+  /** How many rules Services have in shared chains. */
+  get dispatchRuleCount(): number {
+    return this.#dispatchCounts.values().reduce((sum, count) => sum + count, 0);
   }
 
   /** Compares what iptables prints of a shared chain with the first time; remembers it if this is the first time. */

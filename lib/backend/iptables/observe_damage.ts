@@ -10,75 +10,12 @@
  */
 import type { NamespacedName } from "../../model/objects.ts";
 import { readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
+import type { PrintedRules, PrintedTable } from "../../netfilter/printed_chains.ts";
 import type { CommittedRules, CommittedService } from "./committed.ts";
 import { DISPATCH_CHAINS, dispatchChainKey, ruleOf } from "./diff_dispatch.ts";
 import { CANARY_CHAIN, type Sentinels } from "./observe_canary.ts";
-import type { PrintedRules, PrintedTable } from "./observe_printed.ts";
+import type { CheckTurn } from "./observe_turns.ts";
 import type { Table } from "./ruleset.ts";
-
-/** What one look asks iptables for. */
-export interface CheckTurn {
-  /** `whole`: iptables-save; `chains`: a list of those that are wanted. */
-  readonly ask: "whole" | "chains";
-  /** Whose chains are looked at, beside those that are always. */
-  readonly services: ReadonlySet<NamespacedName>;
-}
-
-/** How much one look may cost. */
-export interface CheckLimits {
-  /** Chains of Services up to which each look reads everything. */
-  readonly wholeChains: number;
-  /** With more of them: how many a look lists by name, in turn; 0: a look at everything becomes as much rarer as there are more. */
-  readonly listedChains: number;
-}
-
-/** Chooses what each look is about. What no Service owns alone is always looked at. */
-export class CheckTurns {
-  readonly #limits: CheckLimits;
-  #checks = 0;
-  #rest: Iterator<NamespacedName> | undefined;
-  #of: CommittedRules | undefined;
-
-  constructor(limits: CheckLimits) {
-    this.#limits = limits;
-  }
-
-  /** @param again Services that this look is to be about, too */
-  next(committed: CommittedRules, again: Iterable<NamespacedName>): CheckTurn {
-    const { listedChains, wholeChains } = this.#limits;
-    const turns = Math.max(1, Math.ceil(committed.chainCount / wholeChains));
-    return turns === 1 || listedChains === 0 && this.#checks++ % turns === 0
-      ? { ask: "whole", services: new Set(committed.serviceNames) }
-      : { ask: "chains", services: this.#portion(committed, again, listedChains) };
-  }
-
-  /** The next Services in turn, as many as have so many chains; at least one unless that is none. */
-  #portion(
-    committed: CommittedRules,
-    again: Iterable<NamespacedName>,
-    chains: number,
-  ): ReadonlySet<NamespacedName> {
-    const taken = new Set([...again].filter((name) => committed.service(name) !== undefined));
-    if (this.#of !== committed) this.#rest = undefined;
-    this.#of = committed;
-    const inTurn = new Set<NamespacedName>();
-    let isWrapped = false;
-    for (let left = chains; left > 0;) {
-      this.#rest ??= committed.serviceNames[Symbol.iterator]();
-      const next = this.#rest.next();
-      if (next.done === true) {
-        if (isWrapped) break;
-        isWrapped = true;
-        this.#rest = undefined;
-        continue;
-      }
-      if (inTurn.has(next.value)) break;
-      inTurn.add(next.value);
-      left -= Math.max(1, committed.service(next.value)?.counts.length ?? 0);
-    }
-    return taken.union(inTurn);
-  }
-}
 
 /** Yields the names of a Service's chains with their numbers. */
 function* chainsOf({ chains }: CommittedService): Generator<readonly [index: number, chain: string]> {
@@ -91,7 +28,7 @@ function* chainsOf({ chains }: CommittedService): Generator<readonly [index: num
  */
 export function listingText(
   wanted: Sentinels,
-  { services }: CheckTurn,
+  { services, shared }: CheckTurn,
   committed: CommittedRules,
   tables: readonly PrintedTable[],
 ): string {
@@ -100,7 +37,7 @@ export function listingText(
     lines.push(`*${table}`, `-S ${CANARY_CHAIN}`);
     if (table === "nat" || table === "filter") {
       for (const chain of wanted.get(table)?.keys() ?? []) lines.push(`-S ${chain}`);
-      for (const chain of DISPATCH_CHAINS[table]) lines.push(`-S ${chain}`);
+      for (const chain of shared ? DISPATCH_CHAINS[table] : []) lines.push(`-S ${chain}`);
     }
     if (table === "nat") {
       for (const name of services) {
@@ -127,6 +64,8 @@ export interface Look {
   readonly wanted: Sentinels;
   /** Those whose chains were printed. */
   readonly services: ReadonlySet<NamespacedName>;
+  /** True if the chains that Services share were printed. */
+  readonly shared: boolean;
   /** Those in which the canary must be. */
   readonly tables: readonly PrintedTable[];
 }
@@ -140,13 +79,17 @@ export function findDamage(look: Look, committed: CommittedRules): FoundDamage {
     const chains = service === undefined ? [] : damagedChains(service, printed);
     if (chains.length > 0) damaged.set(name, chains);
   }
-  const dispatch = (["nat", "filter"] as const).flatMap((table) =>
+  const dispatch = look.shared ? damagedDispatch(printed, committed) : [];
+  return { base: damagedBase(look), dispatch, services: damaged };
+}
+
+function damagedDispatch(printed: PrintedRules, committed: CommittedRules): (readonly [Table, string])[] {
+  return (["nat", "filter"] as const).flatMap((table) =>
     DISPATCH_CHAINS[table].filter((chain) =>
       printed.count(table, chain) !== committed.dispatchCount(table, chain) ||
       !committed.dispatchPrintIsKnown(table, chain, printed.print(table, chain))
     ).map((chain) => [table, chain] as const)
   );
-  return { base: damagedBase(look), dispatch, services: damaged };
 }
 
 function damagedChains(service: CommittedService, printed: PrintedRules): (readonly [number, string])[] {

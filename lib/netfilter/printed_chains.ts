@@ -1,0 +1,244 @@
+/**
+ * Reads what iptables prints of chains while it prints: how many rules each has, and a number that stands for their text. All rules of
+ * a large node are tens of megabytes, of which only some lines are kept.
+ *
+ * @module
+ */
+
+/** The tables that hold something of ours: in mangle that is its canary. */
+export type PrintedTable = "filter" | "nat" | "mangle";
+
+/** Table → chains; what becomes of other chains' rules is counted and hashed, but their text is not kept. */
+export type KeptChains = ReadonlyMap<string, { has(chain: string): boolean }>;
+
+/** What a text of iptables-save says of its tables. */
+export interface PrintedTables {
+  /** True for nothing at all, as where no table exists, and for tables to their ends; only comments follow the last one. */
+  readonly isWhole: boolean;
+  /** Those that came to their ends. */
+  readonly ended: ReadonlySet<string>;
+  /** Those that iptables-save names instead of printing them. */
+  readonly unreadable: ReadonlySet<string>;
+}
+
+interface PrintedChain {
+  count: number;
+  high: number;
+  low: number;
+  readonly lines: string[] | null;
+}
+
+const NEWLINE = 10, BLANK = 32, HASH = 35, MINUS = 45, COLON = 58, STAR = 42;
+const LETTER_A = 65, LETTER_C = 67, LETTER_N = 78, LETTER_P = 80;
+
+/** Of a longer line only so much counts, and how long it is. No rule is nearly as long. */
+const LINE_BYTES = 16 * 1024;
+/** No line that says something by itself is longer. */
+const WORDS_BYTES = 200;
+
+const UNREADABLE_REGEXP = /^# Table `(\w+)' is incompatible, use 'nft' tool\.$/;
+const NO_LINES: readonly string[] = [];
+// The hash of no rules; the lanes are those of `hashRules`.
+const HIGH = 0x6d2b79f5, LOW = 0x1b873593;
+
+/** Chain → what was printed of it. Chains that were not printed are absent. */
+export class PrintedRules {
+  readonly #chains: Readonly<Record<PrintedTable, ReadonlyMap<string, Readonly<PrintedChain>>>>;
+
+  constructor(chains: Readonly<Record<PrintedTable, ReadonlyMap<string, Readonly<PrintedChain>>>>) {
+    this.#chains = chains;
+  }
+
+  /** How many rules the chain has; null: it is not there. */
+  count(table: PrintedTable, chain: string): number | null {
+    return this.#chains[table].get(chain)?.count ?? null;
+  }
+
+  /** Its `-A` lines, if it is one of those that are kept. */
+  lines(table: PrintedTable, chain: string): readonly string[] {
+    return this.#chains[table].get(chain)?.lines ?? NO_LINES;
+  }
+
+  /** 53 bits that stand for its lines in their order. */
+  print(table: PrintedTable, chain: string): number {
+    const { high, low } = this.#chains[table].get(chain) ?? { high: HIGH, low: LOW };
+    return ((high >>> 0) & 0x1f_ffff) * 0x1_0000_0000 + (low >>> 0);
+  }
+}
+
+/**
+ * Takes the text of iptables-save, or what `-S` prints of one table after the other, piece by piece. There nothing says where a table
+ * begins but that each begins with the same chain.
+ */
+export class PrintedReader {
+  readonly #kept: KeptChains;
+  readonly #listed: { readonly tables: readonly PrintedTable[]; readonly first: string };
+  readonly #decoder = new TextDecoder();
+  #chains = noChains();
+  /** As named in the text; null outside of a table. */
+  #tableName: string | null = null;
+  #table: PrintedTable | null = null;
+  #listedTables = 0;
+  /** The chain of the last rule. */
+  #name = "";
+  #chain: PrintedChain | null = null;
+  #isWhole = true;
+  #ended = new Set<string>();
+  #unreadable = new Set<string>();
+  /** Of a line whose end has not come; made when there is one. */
+  #open: Uint8Array | null = null;
+  #openBytes = 0;
+
+  /**
+   * @param kept whose lines are kept
+   * @param listed of `-S`: the tables asked for in their order, and the chain that each begins with
+   */
+  constructor(kept: KeptChains, listed: { tables: readonly PrintedTable[]; first: string } | null = null) {
+    this.#kept = kept;
+    this.#listed = listed ?? { tables: [], first: "" };
+  }
+
+  /** Forgets all that has come: another program begins to print. */
+  begin(): void {
+    this.#chains = noChains();
+    this.#tableName = this.#table = this.#chain = null;
+    this.#listedTables = this.#openBytes = 0;
+    this.#isWhole = true;
+    this.#ended = new Set();
+    this.#unreadable = new Set();
+  }
+
+  /** Takes the next bytes; they may change after the call. */
+  write(bytes: Uint8Array): void {
+    let at = 0;
+    while (at < bytes.length) {
+      const newline = bytes.indexOf(NEWLINE, at);
+      const end = newline < 0 ? bytes.length : newline;
+      if (newline < 0 || this.#openBytes > 0) this.#keepOpen(bytes, at, end);
+      else this.#line(bytes, at, end, end - at);
+      if (newline >= 0 && this.#openBytes > 0) this.#endOpen();
+      at = end + 1;
+    }
+  }
+
+  /** The end of the text, if it is one of iptables-save. */
+  end(): PrintedTables {
+    this.#endOpen();
+    return { isWhole: this.#isWhole, ended: this.#ended, unreadable: this.#unreadable };
+  }
+
+  /** The end of the text; the reader is empty then. */
+  take(): PrintedRules {
+    this.#endOpen();
+    const printed = new PrintedRules(this.#chains);
+    this.begin();
+    return printed;
+  }
+
+  #keepOpen(bytes: Uint8Array, start: number, end: number): void {
+    this.#open ??= new Uint8Array(LINE_BYTES);
+    const room = Math.max(0, LINE_BYTES - this.#openBytes);
+    if (room > 0) this.#open.set(bytes.subarray(start, Math.min(end, start + room)), this.#openBytes);
+    this.#openBytes += end - start;
+  }
+
+  #endOpen(): void {
+    const bytes = this.#openBytes;
+    if (bytes === 0) return;
+    this.#openBytes = 0;
+    this.#line(this.#open!, 0, Math.min(bytes, LINE_BYTES), bytes);
+  }
+
+  /** @param length of the whole line, of which less may be there */
+  #line(bytes: Uint8Array, start: number, end: number, length: number): void {
+    const first = bytes[start];
+    if (first === MINUS && bytes[start + 1] === LETTER_A) return this.#rule(bytes, start, end, length);
+    const words = length > WORDS_BYTES ? null : latin1(bytes, start, end).trimEnd();
+    if (words === "") return;
+    if (first === HASH) {
+      const [, table] = UNREADABLE_REGEXP.exec(words ?? "") ?? [];
+      if (table !== undefined) this.#unreadable.add(table);
+      return;
+    }
+    this.#isWhole = false;
+    this.#chain = null;
+    if (words === null) return;
+    if (first === STAR) this.#begins(words.slice(1).trim());
+    else if (first === LETTER_C && words === "COMMIT") this.#commits();
+    else if (first === COLON) this.#declare(words.slice(1));
+    else if (first === MINUS && (bytes[start + 1] === LETTER_N || bytes[start + 1] === LETTER_P)) {
+      this.#declare(words.slice(3));
+    }
+  }
+
+  #begins(table: string): void {
+    this.#tableName = table;
+    this.#table = table === "filter" || table === "nat" || table === "mangle" ? table : null;
+  }
+
+  #commits(): void {
+    this.#isWhole = true;
+    if (this.#tableName !== null) this.#ended.add(this.#tableName);
+    this.#tableName = this.#table = null;
+  }
+
+  #declare(words: string): void {
+    const blank = words.indexOf(" ");
+    const name = blank < 0 ? words : words.slice(0, blank);
+    const { tables, first } = this.#listed;
+    if (name === first && tables.length > 0) this.#table = tables[this.#listedTables++] ?? null;
+    if (this.#table !== null) this.#add(this.#table, name);
+  }
+
+  #add(table: PrintedTable, name: string): PrintedChain {
+    const isKept = this.#kept.get(table)?.has(name) === true;
+    const chain = { count: 0, high: HIGH, low: LOW, lines: isKept ? [] : null };
+    this.#chains[table].set(name, chain);
+    return chain;
+  }
+
+  #rule(bytes: Uint8Array, start: number, end: number, length: number): void {
+    this.#isWhole = false;
+    const table = this.#table;
+    if (table === null) return;
+    // The rules of one chain stand together.
+    if (this.#chain === null || !startsWithWord(bytes, start + 3, end, this.#name)) {
+      const blank = bytes.indexOf(BLANK, start + 3);
+      this.#name = latin1(bytes, start + 3, blank < 0 || blank > end ? end : blank);
+      this.#chain = this.#chains[table].get(this.#name) ?? this.#add(table, this.#name);
+    }
+    const chain = this.#chain;
+    chain.count++;
+    addToHash(chain, bytes, start, end, length);
+    chain.lines?.push(this.#decoder.decode(bytes.subarray(start, end)));
+  }
+}
+
+function noChains(): Record<PrintedTable, Map<string, PrintedChain>> {
+  return { filter: new Map(), nat: new Map(), mangle: new Map() };
+}
+
+function addToHash(chain: PrintedChain, bytes: Uint8Array, start: number, end: number, length: number): void {
+  let { high, low } = chain;
+  for (let at = start; at < end; at++) {
+    const code = bytes[at]!;
+    high = Math.imul(high ^ code, 0x9e3779b1);
+    low = Math.imul(low ^ code, 0x85ebca6b);
+    low = (low << 13) | (low >>> 19);
+  }
+  // The length stands for what of a line was not kept.
+  chain.high = Math.imul(high ^ length, 0xc2b2ae35) ^ (low >>> 15);
+  chain.low = Math.imul(low ^ NEWLINE, 0x27d4eb2f) ^ (chain.high >>> 13);
+}
+
+/** Names and keywords are ASCII; anything else is not ours, however it is read. */
+function latin1(bytes: Uint8Array, start: number, end: number): string {
+  return String.fromCharCode(...bytes.subarray(start, end));
+}
+
+function startsWithWord(bytes: Uint8Array, start: number, end: number, word: string): boolean {
+  const after = start + word.length;
+  if (after > end || (after < end && bytes[after] !== BLANK)) return false;
+  for (let at = 0; at < word.length; at++) if (bytes[start + at] !== word.charCodeAt(at)) return false;
+  return true;
+}
