@@ -279,6 +279,37 @@ for (const [what, redirection] of [["output", ""], ["errors", ">&2"]] as const) 
   });
 }
 
+Deno.test("output is taken as it comes, and none of it is kept", async () => {
+  let bytes = 0, pieces = 0, last = "";
+  const { code, stdout } = await systemExec.run(
+    ["sh", "-c", "yes 0123456789abcde | head -n 300000; echo é"],
+    {
+      onStdout: (piece) => {
+        bytes += piece.byteLength;
+        pieces++;
+        last = new TextDecoder().decode(piece.slice(-3));
+      },
+    },
+  );
+  assertEquals([code, stdout, bytes, last], [0, "", 4_800_003, "é\n"]);
+  assert(pieces > 40, `${pieces}`);
+});
+
+Deno.test("a program whose output is taken obeys its limits, too", async () => {
+  let bytes = 0;
+  const onStdout = (piece: Uint8Array): void => void (bytes += piece.byteLength);
+  const { error } = await failsIn(["yes"], { timeoutMs: 60_000, onStdout });
+  assertMatch(error.message, /It printed more than \d+ MiB of output$/);
+  assertEquals(bytes, 128 * 2 ** 20);
+  const end = new AbortController();
+  const reason = new Error("somebody waits");
+  const run = systemExec.run(["sh", "-c", "echo; exec sleep 60"], {
+    signal: end.signal,
+    onStdout: () => end.abort(reason),
+  });
+  assertEquals(await run.catch((error: unknown) => error), reason);
+});
+
 Deno.test("an end holds for a program that leaves a child with its output", async () => {
   const end = new AbortController();
   const startMs = performance.now();

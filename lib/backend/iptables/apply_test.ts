@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { ExecError, SyncError } from "../../errors.ts";
+import type { ExecOptions, ExecResult } from "../../kernel/exec.ts";
 import { Iptables } from "../../kernel/iptables.ts";
 import { probeIptables } from "../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
@@ -20,6 +21,35 @@ interface Rig {
   readonly proxier: IptablesProxier;
   /** Sync the Services named (all without names). */
   sync(sizes: ServiceSizes, changed?: readonly string[]): ReturnType<IptablesProxier["sync"]>;
+}
+
+/** An iptables whose iptables-save does not end once it was told so. */
+class SlowSave extends FakeIptables {
+  #hold: { readonly told: () => void; readonly goOn: Promise<void> } | undefined;
+  #goOn: () => void = () => {};
+
+  /** The next save waits; resolves when it does. */
+  held(): Promise<void> {
+    const goOn = new Promise<void>((resolve) => this.#goOn = resolve);
+    return new Promise((resolve) => this.#hold = { told: resolve, goOn });
+  }
+
+  goOn(): void {
+    this.#goOn();
+  }
+
+  override async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
+    const hold = this.#hold;
+    if (hold !== undefined && argv[0]?.endsWith("-save")) {
+      this.#hold = undefined;
+      const ended = new Promise((_, reject) => {
+        options.signal?.addEventListener("abort", () => reject(options.signal?.reason));
+      });
+      hold.told();
+      await Promise.race([hold.goOn, ended]);
+    }
+    return await super.run(argv, options);
+  }
 }
 
 async function rig(
@@ -412,6 +442,81 @@ for (const variant of ["nft", "legacy"] as const) {
     assertEquals(endState(fake, variant), await freshEndState(sizes, variant));
   });
 }
+
+/** What the looks from now on ask for, until one of them finds something: `save`, or the chains that are listed. */
+async function looksUntilDamage({ fake, proxier }: Rig, most: number): Promise<string[]> {
+  const asked: string[] = [];
+  while (asked.length < most) {
+    fake.runs.length = 0;
+    const damage = await proxier.checkCanary();
+    const [run] = fake.runs;
+    const shared = run?.stdin.includes("-S KUBE-NODEPORTS") ? "shared" : "static";
+    asked.push(run?.argv[0] === "iptables-save" ? "save" : shared);
+    if (damage !== false) return asked;
+  }
+  throw new Error(`not seen: ${asked.join(" ")}`);
+}
+
+Deno.test("with more chains a look at everything, and one at shared chains, is rarer; the rest is always looked at", async () => {
+  const sizes = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`s${i + 10}`, 2]));
+  // 90 chains of Services, 30 rules in shared ones.
+  const checkLimits = { savedChains: 20, mostSavedChains: 90, listedChains: 0, sharedRules: 15 };
+  const one = await rig({ checkLimits });
+  const { fake, proxier, sync } = one;
+  const nat = (...args: readonly string[]) => fake.run(["iptables", "-t", "nat", ...args]);
+  await sync(sizes);
+  assertEquals(await proxier.checkCanary(), false);
+  const chain = chainOf(fake, "s25:http cluster", "nft");
+  await nat("-D", chain, "1");
+  assertEquals(await looksUntilDamage(one, 5), ["static", "shared", "static", "shared", "save"]);
+  await sync(sizes, ["s25"]);
+  // The look that tells whether the repair helped is about the same.
+  fake.runs.length = 0;
+  assertEquals(await proxier.checkCanary(), false);
+  assert(fake.runs[0]?.stdin.includes(`-S ${chain}`));
+  await nat("-D", "KUBE-SERVICES", "3");
+  assertEquals(await looksUntilDamage(one, 2), ["shared"]);
+  await sync(sizes, []);
+  await nat("-D", "KUBE-SERVICES", "3");
+  assertEquals(await looksUntilDamage(one, 1), ["shared"], "after damage as well");
+  await sync(sizes, []);
+  assertEquals(await proxier.checkCanary(), false);
+  await nat("-F", "KUBE-POSTROUTING");
+  assertEquals((await looksUntilDamage(one, 1)).length, 1);
+  await sync(sizes);
+  await nat("-D", chain, "1");
+  assertEquals(await looksUntilDamage(one, 1), ["save"], "after a full sync");
+  await sync(sizes, ["s25"]);
+  assertEquals(endState(fake), await freshEndState(sizes));
+});
+
+Deno.test("a look at everything gives way to changes, some times, and comes again", async () => {
+  const sizes = { "s1": 2, "s2": 1 };
+  const fake = new SlowSave();
+  const { proxier, sync } = await rig({ fake });
+  await sync(sizes);
+  const damage = () => fake.run(["iptables", "-t", "nat", "-F", "KUBE-SERVICES"]);
+  await damage();
+  for (let changes = 1; changes <= 3; changes++) {
+    const started = fake.held();
+    const look = proxier.checkCanary();
+    await started;
+    // It would never end by itself.
+    await sync({ ...sizes, s2: changes + 1 }, ["s2"]);
+    assertEquals(await look, false, "nobody can tell");
+  }
+  const started = fake.held();
+  const look = proxier.checkCanary();
+  await started;
+  const change = sync({ ...sizes, s2: 5 }, ["s2"]);
+  fake.goOn();
+  const found = await look;
+  assert(found !== false);
+  assertEquals(found.found, ["nat KUBE-SERVICES"]);
+  await change;
+  await sync({ ...sizes, s2: 5 }, []);
+  assertEquals(endState(fake), await freshEndState({ ...sizes, s2: 5 }));
+});
 
 for (const variant of ["nft", "legacy"] as const) {
   for (const full of [false, true]) {

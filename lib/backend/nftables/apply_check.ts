@@ -16,14 +16,14 @@ import { FAMILY_WORDS, TABLE_NAME } from "./chains.ts";
 import type { CommittedTable } from "./committed.ts";
 import { findDamage, type FoundDamage } from "./observe_damage.ts";
 
-/** What a look at everything may take at any time, in milliseconds: 2 % of the default sync period. */
+/** What a look at everything in a small table may take at any time, in milliseconds: more than it does on a machine with much to do. */
 const CHEAP_MS = 600;
-/** One that takes longer may take this part of the time: with the looks between, kproxy at rest is to take less than 0.3 % of a core. */
+/** One that takes longer, and each at a large table, may take this part of the time: with the looks between, kproxy at rest is to take less than 0.3 % of a core. */
 const WHOLE_SHARE = 0.0015;
-/** A table printed with more than so many bytes, about 4,000 elements, takes its time by itself. */
-const LARGE_BYTES = 250_000;
+/** A table printed with more than so many bytes is large: about 2,500 elements, which take 0.2 % of the default sync period. */
+const LARGE_BYTES = 150_000;
 /**
- * With a smaller one the rules of others may take it, or the machine had no time, or nft hung: so many looks must have been slow, one after
+ * At a smaller one the rules of others may take it, or the machine had no time, or nft hung: so many looks must have been slow, one after
  * another.
  */
 const SLOW_LOOKS = 5;
@@ -76,17 +76,18 @@ export class TableLook {
     if (startMs < this.#wholeDueMs) return await this.#lookAtPart(committed);
     const damage = await this.#lookAtAll(committed);
     const endMs = nowMs();
-    const costMs = this.#costMs(endMs - startMs);
+    const restMs = this.#restMs(endMs - startMs);
     // After damage the next look, which tells whether the repair helped, is at everything, too.
-    this.#wholeDueMs = costMs <= CHEAP_MS || damage !== false ? endMs : endMs + costMs / WHOLE_SHARE;
+    this.#wholeDueMs = damage === false ? endMs + restMs : endMs;
     return damage;
   }
 
-  /** What a look at everything costs, as far as this one and those before it tell: a single slow one says little. */
-  #costMs(tookMs: number): number {
+  /** How long no other look is at everything, as far as this one and those before it tell: a single slow one says little. */
+  #restMs(tookMs: number): number {
     this.#tookMs = [...this.#tookMs, tookMs].slice(-SLOW_LOOKS);
-    if (this.#printedBytes > LARGE_BYTES) return tookMs;
-    return this.#tookMs.length < SLOW_LOOKS ? 0 : Math.min(...this.#tookMs);
+    if (this.#printedBytes > LARGE_BYTES) return tookMs / WHOLE_SHARE;
+    const usualMs = this.#tookMs.length < SLOW_LOOKS ? 0 : Math.min(...this.#tookMs);
+    return usualMs <= CHEAP_MS ? 0 : usualMs / WHOLE_SHARE;
   }
 
   async #lookAtAll(committed: CommittedTable): Promise<false | Damage> {

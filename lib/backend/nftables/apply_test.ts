@@ -432,6 +432,33 @@ Deno.test("where a list takes long it takes 0.15 % of the time, and then sees ev
 });
 
 Deno.test(
+  "a large table is listed so rarely that it takes 0.15 % of the time, however fast that is",
+  NONE,
+  async () => {
+    const { fake, proxier, sync, clock } = rig();
+    const endpoints = Array.from({ length: 250 }, (_, index) => `10.244.1.${index}`);
+    const objects = Array.from({ length: 20 }, (_, index) => service(`s${index + 1}`, endpoints)).flat();
+    await sync(objects);
+    assert(fake.listed(TABLE).length > 150_000);
+    fake.runs.length = 0;
+    fake.fail = (argv) => {
+      if (argv.includes("list")) clock.nowMs += 90;
+      return undefined;
+    };
+    for (let checks = 0; checks < 9; checks++) {
+      assertEquals(await proxier.checkCanary(), false);
+      clock.nowMs += 30_000;
+    }
+    // 60 s after each other.
+    assertEquals(fake.lists.length, 5);
+    await fake.others("add rule ip kproxy services drop\n");
+    const between = await proxier.checkCanary();
+    clock.nowMs += 30_000;
+    assertEquals([between, Boolean(await proxier.checkCanary())], [false, true]);
+  },
+);
+
+Deno.test(
   "rules that nft prints otherwise than they are written are told and taken for its way",
   NONE,
   async () => {
