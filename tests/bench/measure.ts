@@ -83,6 +83,8 @@ export interface BenchResult {
   /** CPU time until nothing of the start was left to do, programs included. */
   readonly startCpuMs: number;
   readonly idleCpuPercent: number;
+  /** How much of it programs took. */
+  readonly idleProgramsPercent: number;
   readonly cpuMsPerTouch: number;
   readonly lostEvents: boolean;
 }
@@ -231,10 +233,11 @@ class Bench {
     const memoryAfterFirstSync = await kproxy.memory();
     onProgress("idle");
     await kproxy.settled(SETTLE_TIMEOUT_MS);
-    const startCpuMs = await kproxy.cpuMs();
-    const idleFrom = await kproxy.cpuMs();
+    const from = await kproxy.cpuParts();
     await sleep(idleMs);
-    const idleCpuPercent = 100 * (await kproxy.cpuMs() - idleFrom) / idleMs;
+    const to = await kproxy.cpuParts();
+    const idleProgramsPercent = 100 * (to.programsMs - from.programsMs) / idleMs;
+    const idleCpuPercent = idleProgramsPercent + 100 * (to.ownMs - from.ownMs) / idleMs;
 
     const load = [...Deno.loadavg()];
     onProgress(`${this.#steps.length} changes`);
@@ -264,10 +267,11 @@ class Bench {
       serviceAdded: changeFigures(pairs.get("/service/add")),
       serviceDeleted: changeFigures(pairs.get("/service/delete")),
       memoryAfterFirstSync,
-      startCpuMs,
+      startCpuMs: from.ownMs + from.programsMs,
       memoryAtEnd: await kproxy.memory(),
       memoryByTenth: tenths(sizesMb),
       idleCpuPercent,
+      idleProgramsPercent,
       cpuMsPerTouch: touchCpuMs / this.#options.touches,
       lostEvents: product.watch?.lostEvents === true || bare.watch?.lostEvents === true,
     };

@@ -68,7 +68,9 @@ export function resultTable(result: BenchResult): string[] {
     } MB`,
     `CPU: ${seconds(result.startCpuMs)} for the start, ${
       milliseconds(result.cpuMsPerTouch)
-    } per replaced endpoint, programs included; idle ${result.idleCpuPercent.toFixed(2)} % of a core`,
+    } per replaced endpoint, programs included; idle ${
+      result.idleCpuPercent.toFixed(2)
+    } % of a core, programs ${result.idleProgramsPercent.toFixed(2)} % of it`,
     ...(result.lostEvents ? ["The kernel dropped events: the machine was too busy to be measured"] : []),
   ];
 }
