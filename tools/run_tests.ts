@@ -22,6 +22,8 @@ export interface Counts {
 const EXCLUSIVE = /^tests\/(e2e|lab|parity|bench)\//;
 /** In the text of those that boot a kernel of their own, which has one processor, and measure no time. */
 const IN_UML = "UML_NEEDS";
+/** Minutes of them are waits, which cost no test beside them anything. */
+const WAITING: readonly string[] = ["tests/e2e/kube_source_test.ts"];
 /** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. */
 const WITH_API_SERVER = "KAPI";
 /** Priority of those kernels beside the tests that measure time, as `nice` tells it: a third of the time of a processor that both want. */
@@ -83,10 +85,10 @@ export interface Lanes {
   readonly shared: readonly string[];
   /** After those, one after another. */
   readonly exclusive: readonly string[];
-  /**
-   * One after another, from the beginning, beside all others. Two such kernels at a time, on two processors, took several times as long.
-   */
+  /** One after another, from the beginning, beside both. Two such kernels at a time, on two processors, took several times as long. */
   readonly uml: readonly string[];
+  /** After those. */
+  readonly waiting: readonly string[];
   /** True if one of them needs the real API server. */
   readonly withApiServer: boolean;
 }
@@ -100,10 +102,12 @@ export async function laneOf(
   const others = files.filter((path) => EXCLUSIVE.test(path));
   const texts = await Promise.all(others.map(read));
   const isUml = (path: string): boolean => texts[others.indexOf(path)]!.includes(IN_UML);
+  const waiting = others.filter((path) => WAITING.includes(path));
   return {
     shared,
-    exclusive: others.filter((path) => !isUml(path)),
+    exclusive: others.filter((path) => !isUml(path) && !waiting.includes(path)),
     uml: others.filter(isUml),
+    waiting,
     withApiServer: texts.some((text) => text.includes(WITH_API_SERVER)),
   };
 }
@@ -204,7 +208,7 @@ if (import.meta.main) {
   const byName = filter === undefined ? [] : [`--filter=${filter}`];
   const skipFile = await Deno.makeTempFile({ prefix: "kproxy-skips-" });
   try {
-    const { shared, exclusive, uml, withApiServer } = await laneOf(
+    const { shared, exclusive, uml, waiting, withApiServer } = await laneOf(
       files,
       (path) => Deno.readTextFile(`${ROOT}/${path}`),
     );
@@ -212,20 +216,21 @@ if (import.meta.main) {
     const lane = { flags: byName, environment: { KPROXY_SKIPS: skipFile } };
     // Two at once would write into one another's lines: what these say waits until the others are done.
     const held: Uint8Array[] = [];
-    let showInUml = (bytes: Uint8Array): void => void held.push(bytes);
-    const inUml = runTests(uml, {
-      flags: byName,
-      environment: { ...lane.environment, UML_NICE },
-      show: (bytes) => showInUml(bytes),
-    });
+    let showBeside = (bytes: Uint8Array): void => void held.push(bytes);
+    const show = (bytes: Uint8Array): void => showBeside(bytes);
+    const runBeside = async (): Promise<TestRun[]> => {
+      const inUml = await runTests(uml, { ...lane, environment: { ...lane.environment, UML_NICE }, show });
+      await built;
+      return [inUml, await runTests(waiting, { ...lane, show })];
+    };
+    const beside = runBeside();
     const runs = [
       await runTests(shared, { ...lane, flags: ["--parallel", ...byName] }),
       await runTests(exclusive, lane),
     ];
-    await built;
     held.forEach(print);
-    showInUml = print;
-    runs.push(await inUml);
+    showBeside = print;
+    runs.push(...await beside);
     // A filter by name drops tests after they have said that they skip.
     const skips = filter === undefined ? await readSkips(skipFile) : [];
     const counts = total(

@@ -59,6 +59,7 @@ Deno.test("tests in user-mode kernels run beside all others, of which those that
     "tests/e2e/c_test.ts": "e2eTest(NAME, UML_NEEDS",
     "tests/e2e/ipvs_test.ts": "e2eTest(NAME, UML_NEEDS",
     "tests/e2e/kube_test.ts": "const NEEDS = [...KAPI];",
+    "tests/e2e/kube_source_test.ts": "const NEEDS = [...KAPI];",
     "tests/e2e/repair_test.ts": "",
     "tests/bench/d_test.ts": "",
   };
@@ -71,6 +72,7 @@ Deno.test("tests in user-mode kernels run beside all others, of which those that
       "tests/bench/d_test.ts",
     ],
     uml: ["tests/e2e/c_test.ts", "tests/e2e/ipvs_test.ts"],
+    waiting: ["tests/e2e/kube_source_test.ts"],
     withApiServer: true,
   });
   assertEquals((await laneOf(["tests/e2e/repair_test.ts"], () => Promise.resolve(""))).withApiServer, false);
