@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
@@ -294,6 +294,70 @@ fi`;
       assertEquals(await metric(), "1");
       await loop.stopUnbroken();
     });
+  },
+);
+
+/** Claims table `ip kproxy` for a process that holds it until it is disposed of. */
+async function ownTable(netns: Netns): Promise<AsyncDisposable> {
+  const owner = new Deno.Command("ip", {
+    args: ["netns", "exec", netns.name, "nft", "-i"],
+    stdin: "piped",
+    stdout: "null",
+    stderr: "null",
+  }).spawn();
+  const writer = owner.stdin.getWriter();
+  await writer.write(new TextEncoder().encode("create table ip kproxy { flags owner; }\n"));
+  while (!(await tableNames(netns)).includes("table ip kproxy")) {
+    await new Promise((go) => setTimeout(go, 20));
+  }
+  let hasEnded = false;
+  return {
+    async [Symbol.asyncDispose]() {
+      if (hasEnded) return;
+      hasEnded = true;
+      owner.kill("SIGKILL");
+      await owner.status;
+      // Nobody reads it any more.
+      await writer.abort();
+    },
+  };
+}
+
+e2eTest(
+  "a table that another process owns is told of while Services are served beside it",
+  NEEDS,
+  async () => {
+    await using web = await WebLab.create();
+    const { netns } = web.lab.node;
+    const readyz = async (): Promise<string> =>
+      (await netns.exec.run(["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10256/readyz"])).stdout;
+    const problem = "IPv4: table ip kproxy belongs to another process (nft) (flags owner)";
+    await using owner = await ownTable(netns);
+    await using kproxy = await KproxyProcess.start(web.options(ARGS), 1);
+    const isTold = ({ msg, err }: { msg: string; err?: unknown }): boolean =>
+      msg.startsWith("Sync failed") && String(err).includes(problem);
+    await kproxy.until("the problem", (lines) => lines.some(isTold));
+    const loop = await ConnectLoop.start(web.pod, CLUSTER);
+    await loop.answered(20);
+    assertStringIncludes(await readyz(), problem);
+    const said = kproxy.lines.length;
+    await web.manifests.replace("endpoints.json", [webSlice([WEB_PODS[2]])]);
+    await kproxy.until("the change", (lines) => lines.some(isTold), said);
+    const beside = await netns.run(["nft", "list", "table", "ip", "kproxy-next"]);
+    assertEquals([beside.includes(WEB_PODS[1]), beside.includes(WEB_PODS[2])], [false, true]);
+
+    const from = kproxy.lines.length;
+    await owner[Symbol.asyncDispose]();
+    await kproxy.until(
+      "IPv4",
+      (lines) => lines.some(({ msg, family }) => msg === FIRST_SYNC && family === "IPv4"),
+      from,
+    );
+    assertStringIncludes(await readyz(), '"ready":true');
+    assertEquals(await tableNames(netns), "table ip kproxy\ntable ip6 kproxy");
+    await loop.answered(20);
+    await loop.stopUnbroken();
+    assertEquals((await kproxy.stop()).code, 0);
   },
 );
 

@@ -23,6 +23,8 @@ interface FakeSet {
 
 interface FakeTable {
   comment: string;
+  /** Somebody else has claimed it. */
+  readonly isOwned: boolean;
   handles: number;
   readonly chains: Map<string, FakeChain>;
   readonly sets: Map<string, FakeSet>;
@@ -92,13 +94,15 @@ export class FakeNft implements Exec {
 
   /** What somebody else does to the tables. */
   async others(text: string): Promise<void> {
-    const { code, stderr } = await Promise.resolve(this.#transaction(text, false));
+    const { code, stderr } = await Promise.resolve(this.#transaction(text, { dry: false, byOthers: true }));
     if (code !== 0) throw new Error(stderr);
   }
 
   #run(args: readonly string[], stdin: string): ExecResult {
     if (args.includes("--version")) return { code: 0, stdout: this.version, stderr: "" };
-    if (args.includes("-f")) return this.#transaction(stdin, args.includes("-c"));
+    if (args.includes("-f")) {
+      return this.#transaction(stdin, { dry: args.includes("-c"), byOthers: false });
+    }
     const [, , , family, name] = args;
     const table = this.listed(`${family} ${name}`);
     return table === ""
@@ -106,7 +110,10 @@ export class FakeNft implements Exec {
       : { code: 0, stdout: this.print(table), stderr: "" };
   }
 
-  #transaction(text: string, dry: boolean): ExecResult {
+  #transaction(
+    text: string,
+    { dry, byOthers }: { readonly dry: boolean; readonly byOthers: boolean },
+  ): ExecResult {
     const tables = copyOf(this.#tables);
     const said = this.forgetsTableComments ? text.replaceAll(/^(add table [^{\n]*) \{.*/gm, "$1") : text;
     const complaints: string[] = [];
@@ -115,6 +122,10 @@ export class FakeNft implements Exec {
       try {
         const refusal = this.refuse(line);
         if (refusal !== undefined) throw new Refusal(refusal);
+        const [, , family, name] = line.split(" ");
+        if (!byOthers && tables.get(`${family} ${name}`)?.isOwned) {
+          throw new Refusal("Operation not permitted");
+        }
         command(tables, line);
       } catch (error) {
         if (!(error instanceof Refusal)) throw error;
@@ -164,7 +175,8 @@ function tableCommand(tables: Tables, verb: string | undefined, key: string, lin
     if (!tables.delete(key)) refuse(NOT_FOUND);
   } else if (!tables.has(key)) {
     const comment = /comment "(.*)"/.exec(line)?.[1] ?? "";
-    tables.set(key, { comment, handles: 0, chains: new Map(), sets: new Map() });
+    const isOwned = line.includes("flags owner");
+    tables.set(key, { comment, isOwned, handles: 0, chains: new Map(), sets: new Map() });
   }
 }
 
@@ -258,8 +270,9 @@ function refuse(message: string): never {
   throw new Refusal(message);
 }
 
-function list(name: string, { comment, chains, sets }: FakeTable): string {
-  const lines = [`table ${name} { # handle 1`];
+function list(name: string, { comment, isOwned, chains, sets }: FakeTable): string {
+  const lines = [`table ${name} { # handle 1${isOwned ? " progname nft" : ""}`];
+  if (isOwned) lines.push("\tflags owner");
   if (comment !== "") lines.push(`\tcomment "${comment}"`);
   for (const [set, { kind, spec, elements }] of sets) {
     lines.push(`\t${kind} ${set} { # handle 1`, ...spec.map((part) => `\t\t${part}`));

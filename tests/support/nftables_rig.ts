@@ -99,8 +99,8 @@ export interface EndState {
 }
 
 /** The table without handles, empty chains and the order of things. */
-export function endState(fake: FakeNft): EndState {
-  const { comment, chains, hooks, elements, affinitySets } = parseTable(fake.listed(TABLE));
+export function endState(fake: FakeNft, table: string = TABLE): EndState {
+  const { comment, chains, hooks, elements, affinitySets } = parseTable(fake.listed(table));
   const sorted = <T>(entries: Iterable<readonly [string, T]>): Readonly<Record<string, T>> =>
     Object.fromEntries([...entries].sort(([a], [b]) => a < b ? -1 : 1));
   return {

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { ExecError } from "../../errors.ts";
+import { ExecError, SyncError } from "../../errors.ts";
 import { type Nft, nftFamily } from "../../kernel/nft.ts";
 import { describeNftFailure, nftFailureKind } from "../../kernel/nft_failure.ts";
 import { matchingNodeIps } from "../../model/node.ts";
@@ -29,7 +29,13 @@ import { diffObservedStepwise, NO_TABLE, type StepwiseFullSync } from "./diff_ob
 import { keptService, withoutKept } from "./kept_service.ts";
 import { planChange } from "./plan_change.ts";
 import { planNftables } from "./plan.ts";
-import type { NftablesOptions, NftablesPlan, Operations, ServiceOperations } from "./ruleset.ts";
+import type {
+  NftablesOptions,
+  NftablesPlan,
+  ObservedTable,
+  Operations,
+  ServiceOperations,
+} from "./ruleset.ts";
 import { staleChainNames, type TableAddress, writtenChainNames } from "./transactions.ts";
 
 /**
@@ -183,6 +189,7 @@ export class NftablesProxier implements FamilyProxier {
     this.#progress.commands += READ_COMMANDS;
     const found = await this.#phases.run("read", () => readTables(nft, nftFamily(this.family)));
     const plan = await this.#phases.run("plan", () => planNftables(state, "all", this.#nftablesOptions()));
+    if (found.problem !== null) return await this.#syncBeside(plan, found.observedNext, found.problem);
     const isOther = isOtherLayout(found.observed);
     const writer = this.#writer(this.#address);
     const remove = (name: string): Promise<void> => writer.deleteTable(addressOf(this.family, name).table);
@@ -229,6 +236,25 @@ export class NftablesProxier implements FamilyProxier {
       if (isOther || found.next !== "absent") await remove(NEXT_TABLE_NAME);
       return committed;
     });
+  }
+
+  /**
+   * Writes everything into the table by the other name, because the one by our name is somebody else's: Services are served as they
+   * are, at the cost of a full sync each, and nobody is told that all is well.
+   *
+   * @throws {SyncError} with the problem
+   */
+  async #syncBeside(plan: NftablesPlan, observed: ObservedTable | null, problem: string): Promise<never> {
+    await this.#phases.run("apply", async () => {
+      const writer = this.#writer(addressOf(this.family, NEXT_TABLE_NAME));
+      const steps = diffObservedStepwise(plan, observed ?? NO_TABLE);
+      await this.#writeAll(writer, plan, steps, true);
+      const { leftover, unknownContainers } = steps.end();
+      await writer.writeLeftover(leftover);
+      await writer.tryToDeleteContainers(unknownContainers);
+    });
+    const detour = `Services are served from table ${NEXT_TABLE_NAME} meanwhile`;
+    throw new SyncError("nftables", "apply", `${this.family}: ${problem}; ${detour}`);
   }
 
   async #writeAll(

@@ -12,7 +12,7 @@ import type { Nft, NftFamily } from "../../kernel/nft.ts";
 import type { Refused } from "../isolate.ts";
 import { LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "./chains.ts";
 import { diffObserved, NO_TABLE } from "./diff_observed.ts";
-import { parseTable } from "./parse.ts";
+import { ownerProblem, parseTable } from "./parse.ts";
 import type { NftablesPlan, ObservedTable, ServiceOperations } from "./ruleset.ts";
 import type { Writer } from "./apply_writer.ts";
 
@@ -22,6 +22,10 @@ export interface FoundTables {
   readonly observed: ObservedTable | null;
   /** The table by the other name: packets reach it, they do not, or there is none. */
   readonly next: "live" | "leftover" | "absent";
+  /** The table by the other name, in case that is the only one we may write; null if there is none. */
+  readonly observedNext: ObservedTable | null;
+  /** Why the table by our name is not ours to write; null if it is. */
+  readonly problem: string | null;
 }
 
 /** Programs started by {@linkcode readTables} if there is nothing unusual. */
@@ -32,9 +36,12 @@ export async function readTables(nft: Nft, family: NftFamily): Promise<FoundTabl
   const text = await nft.listTable(family, TABLE_NAME);
   const hasNext = await nft.hasTable(family, NEXT_TABLE_NAME);
   const next = hasNext ? await nft.listTable(family, NEXT_TABLE_NAME) : null;
+  const observedNext = next === null ? null : parseTable(next);
   return {
     observed: text === null ? null : parseTable(text),
-    next: next === null ? "absent" : parseTable(next).hooks.size > 0 ? "live" : "leftover",
+    next: observedNext === null ? "absent" : observedNext.hooks.size > 0 ? "live" : "leftover",
+    observedNext,
+    problem: text === null ? null : ownerProblem(text),
   };
 }
 

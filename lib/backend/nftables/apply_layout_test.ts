@@ -1,5 +1,5 @@
 /** A table of another layout is replaced without a moment in which no table serves, and a crash at any step does no harm. */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeNft } from "../../../tests/support/fake_nft.ts";
 import {
   A,
@@ -179,3 +179,27 @@ Deno.test("clients that cannot be carried over stop nothing", NONE, async () => 
   assertEquals(endState(fake), await freshState(STICKY));
   assertEquals(comments(fake), ["kproxy layout 1", ""]);
 });
+
+Deno.test(
+  "a table that another process owns is told of, and Services are served beside it",
+  NONE,
+  async () => {
+    const fake = new FakeNft();
+    await fake.others("add table ip kproxy { flags owner ; }\n");
+    const { sync } = nftablesRig(fake, 20);
+    const problem = "IPv4: table ip kproxy belongs to another process (nft) (flags owner)";
+    await assertRejects(() => sync(MANY), SyncError, problem);
+    const wanted = await freshState(MANY);
+    assertEquals(endState(fake, NEXT), wanted);
+    // Changes, too, whether or not only they are asked for.
+    const fewer = [...A, ...STICKY];
+    await assertRejects(() => sync(fewer, ["s2"]), SyncError, problem);
+    assertEquals(endState(fake, NEXT), await freshState(fewer));
+    assert(fake.listed(TABLE).includes("flags owner"), "it stays as it is");
+
+    // The table goes with its owner.
+    await fake.others("delete table ip kproxy\n");
+    await sync(fewer);
+    assertEquals([endState(fake), fake.listed(NEXT)], [await freshState(fewer), ""]);
+  },
+);

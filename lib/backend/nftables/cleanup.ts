@@ -7,6 +7,7 @@ import { CLEANUP_PROXIES, type CleanupProxy } from "../../config/types.ts";
 import { ExecError } from "../../errors.ts";
 import { Nft, type NftFamily, nftFamily } from "../../kernel/nft.ts";
 import { isWithoutNftables, nftFailureKind } from "../../kernel/nft_failure.ts";
+import { ownerProblem } from "./parse.ts";
 import type { CleanupContext, Leftover, LeftoverFailure, LeftoverReport, ModeCleanup } from "../cleanup.ts";
 
 /** Ours are the one that serves, and the one that is built while a layout changes. */
@@ -41,7 +42,11 @@ async function removeTables({ exec, families, dryRun, of }: CleanupContext): Pro
     }
   };
   for (const family of families.map(nftFamily)) {
-    for (const name of await attempt(`nft ${family}`, () => tablesHere(nft, family, names)) ?? []) {
+    const onOwned = (name: string, problem: string): void => {
+      failed.push({ place: `nft ${family} ${name}`, error: new Error(problem) });
+    };
+    const look = (): Promise<readonly string[]> => tablesHere(nft, { family, names, onOwned });
+    for (const name of await attempt(`nft ${family}`, look) ?? []) {
       await attempt(`nft ${family} ${name}`, async () => {
         if (!dryRun) await nft.deleteTable(family, name);
         removed.push({ place: "nft", command: `delete table ${family} ${name}`, kind: "tables of nft" });
@@ -51,12 +56,38 @@ async function removeTables({ exec, families, dryRun, of }: CleanupContext): Pro
   return { removed, kept: [], failed };
 }
 
-/** Asks by name: a list would read everybody's tables. Most nodes have none of ours, and one look is enough to tell. */
-async function tablesHere(nft: Nft, family: NftFamily, names: readonly string[]): Promise<readonly string[]> {
-  if (await nft.hasNone(family, { tables: names })) return [];
+/**
+ * Asks by name: a list would read everybody's tables. Most nodes have none of ours, and one look is enough to tell.
+ *
+ * @param onOwned hears of tables that only another process may remove
+ */
+async function tablesHere(
+  nft: Nft,
+  { family, names, onOwned }: {
+    readonly family: NftFamily;
+    readonly names: readonly string[];
+    readonly onOwned: (name: string, problem: string) => void;
+  },
+): Promise<readonly string[]> {
+  if (await hasNone(nft, family, names) === true) return [];
   const here: string[] = [];
   for (const name of names) {
-    if (!await nft.hasNone(family, { tables: [name] })) here.push(name);
+    const answer = await hasNone(nft, family, [name]);
+    if (answer === false) here.push(name);
+    if (!(answer instanceof ExecError)) continue;
+    const problem = ownerProblem(await nft.listTable(family, name) ?? "");
+    if (problem === null) throw answer;
+    onOwned(name, problem);
   }
   return here;
+}
+
+/** @returns the error if nothing may be done with some of them: the process lacks rights, or another one has claimed them */
+async function hasNone(nft: Nft, family: NftFamily, names: readonly string[]): Promise<boolean | ExecError> {
+  try {
+    return await nft.hasNone(family, { tables: names });
+  } catch (error) {
+    if (error instanceof ExecError && nftFailureKind(error) === "permission") return error;
+    throw error;
+  }
 }

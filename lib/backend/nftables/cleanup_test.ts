@@ -68,6 +68,21 @@ Deno.test("a table that stays does not keep the others; missing rights are told 
   assertEquals((await clean(fake)).failed?.length, 1);
 });
 
+Deno.test("a table that another process owns stays, and does not keep the others", NONE, async () => {
+  const fake = new FakeNft();
+  await fake.others(
+    "add table ip kproxy { flags owner ; }\nadd table ip kproxy-next\nadd table ip6 kproxy\n",
+  );
+  for (const dryRun of [true, false]) {
+    const { removed, failed } = await clean(fake, dryRun);
+    assertEquals(removed, ["delete table ip kproxy-next", "delete table ip6 kproxy"]);
+    assertEquals(failed, [
+      "nft ip kproxy: table ip kproxy belongs to another process (nft) (flags owner), and nobody else may change or " +
+      "remove it until that ends",
+    ]);
+  }
+});
+
 Deno.test("no program and no nf_tables mean that nothing is there", NONE, async () => {
   const missing: Exec = { run: (argv) => Promise.reject(new ExecError(argv, -1, "entity not found: nft")) };
   assertEquals(await clean(missing), { removed: [], failed: [] });

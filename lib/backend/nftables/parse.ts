@@ -116,6 +116,21 @@ function parseElement(element: string): PrintedElement {
   };
 }
 
+/** Up to the first chain, set or map: `table ip kproxy { # handle 1 progname nft`, then its flags and its comment. */
+const HEAD = /^table (\S+ \S+) \{.*\n(?:\t(?!chain |set |map ).*\n)*/;
+
+/**
+ * Why a table that `nft -a list table` printed can be neither changed nor removed: some process has claimed it, and it goes with that one.
+ * Null if nobody has.
+ */
+export function ownerProblem(text: string): string | null {
+  const [head, table] = HEAD.exec(text) ?? [];
+  if (head === undefined || !/^\tflags .*\bowner\b/m.test(head)) return null;
+  const program = / progname (\S+)/.exec(head)?.[1];
+  const who = program === undefined ? "another process" : `another process (${program})`;
+  return `table ${table} belongs to ${who} (flags owner), and nobody else may change or remove it until that ends`;
+}
+
 const COUNTED = /([^\s{,][^{,\n]*?) counter packets (\d+) bytes (\d+)/g;
 
 /** What `nft list set` printed of a set of counters: destination → what was counted. */

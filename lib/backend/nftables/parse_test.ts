@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { parseCounters, parseTable } from "./parse.ts";
+import { ownerProblem, parseCounters, parseTable } from "./parse.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -140,3 +140,23 @@ Deno.test("counters", NONE, () => {
     3,
   );
 });
+
+const OWNED = "another process (nft) (flags owner), and nobody else may change or remove it until that ends";
+const HEADS: readonly [name: string, head: string, problem: string | null][] = [
+  ["ours", '{ # handle 1\n\tcomment "kproxy layout 1"\n\n', null],
+  ["claimed", "{ # handle 1 progname nft\n\tflags owner\n\n", `table ip kproxy belongs to ${OWNED}`],
+  [
+    "claimed, with more flags and a comment, by nobody knows whom",
+    '{ # handle 1\n\tflags dormant,owner\n\tcomment "x"\n',
+    `table ip kproxy belongs to ${OWNED.replace(" (nft)", "")}`,
+  ],
+  ["only its comment says so", '{ # handle 1\n\tcomment "flags owner"\n', null],
+  ["only a set says so", "{ # handle 1\n\tset x {\n\tflags owner\n\t}\n", null],
+];
+for (const [name, head, problem] of HEADS) {
+  Deno.test(`whose a table is: ${name}`, { permissions: "none" }, () => {
+    assertEquals(ownerProblem(`table ip kproxy ${head}\tchain x { # handle 2\n\t}\n}\n`), problem);
+  });
+}
+
+Deno.test("no table belongs to nobody", { permissions: "none" }, () => assertEquals(ownerProblem(""), null));
