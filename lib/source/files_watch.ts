@@ -5,6 +5,7 @@
  */
 import type { Logger } from "../observe/log.ts";
 import { HeldFifos } from "./files_fifos.ts";
+import { WatchPulse } from "./files_pulse.ts";
 
 /** What is watched and how patiently. */
 export interface FolderWatchOptions {
@@ -18,6 +19,8 @@ export interface FolderWatchOptions {
 
 /** How long is waited for a watch to end, which a FIFO that nobody holds may keep from it. */
 const END_LIMIT_MS = 1_000;
+/** How often is looked where no watch answers. */
+const UNWATCHED_POLL_MS = 1_000;
 /** A storm of events delays the answer by at most so many debounce times. */
 const MAX_DEBOUNCES = 10;
 
@@ -32,11 +35,16 @@ interface WatchedFolder {
 /**
  * Watches folders, never files: a watch on a file dies when the file is replaced, be it by a rename or by a ConfigMap's
  * `..data` link. Call {@linkcode FolderWatch.refresh} before each look at the folders, so that nothing is missed.
+ *
+ * Once the runtime's watches do not answer any more, none is opened or closed: the folders are polled, and what is open stays so to
+ * the end of the program.
  */
-export class FolderWatch implements Disposable, AsyncDisposable {
+export class FolderWatch implements AsyncDisposable {
   readonly #options: FolderWatchOptions;
   readonly #watched = new Map<string, WatchedFolder>();
   readonly #fifos = new HeldFifos();
+  readonly #pulse = new WatchPulse();
+  #answers = true;
   readonly #timers = new Set<ReturnType<typeof setTimeout>>();
   /** Folders whose trouble was said; it is tried again at every refresh. */
   readonly #warned = new Set<string>();
@@ -50,6 +58,7 @@ export class FolderWatch implements Disposable, AsyncDisposable {
   /** (Re)opens the watches of folders that are new or were replaced. */
   async refresh(): Promise<void> {
     await this.#fifos.holdIn(this.#options.folders);
+    if (!await this.#doAnswer()) return;
     for (const folder of this.#options.folders) {
       const identity = await identityOfFolder(folder);
       const watched = this.#watched.get(folder);
@@ -67,7 +76,8 @@ export class FolderWatch implements Disposable, AsyncDisposable {
    * to null once `signal` aborts.
    */
   async next(signal: AbortSignal): Promise<ReadonlySet<string> | null> {
-    const { debounceMs, pollMs } = this.#options;
+    const { debounceMs } = this.#options;
+    const pollMs = this.#answers ? this.#options.pollMs : Math.min(this.#options.pollMs, UNWATCHED_POLL_MS);
     if (await this.#eventWithin(pollMs, signal)) {
       for (let rounds = 0; rounds < MAX_DEBOUNCES; rounds++) {
         this.#wake = Promise.withResolvers();
@@ -95,21 +105,33 @@ export class FolderWatch implements Disposable, AsyncDisposable {
     this.#timers.add(timer);
   }
 
-  [Symbol.dispose](): void {
+  /** Waits until a new watch of the same folders would not join these any more. */
+  async [Symbol.asyncDispose](): Promise<void> {
     for (const timer of this.#timers) clearTimeout(timer);
-    for (const { watcher } of this.#watched.values()) watcher.close();
+    await this.#fifos.holdIn(this.#options.folders);
+    if (await this.#doAnswer()) {
+      const watched = [...this.#watched.values()];
+      for (const { watcher } of watched) watcher.close();
+      await endOf(watched);
+    }
     this.#watched.clear();
     this.#fifos[Symbol.dispose]();
+    await this.#pulse[Symbol.asyncDispose]();
   }
 
-  /** As `dispose`, and waits until a new watch of the same folders would not join these any more. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#fifos.holdIn(this.#options.folders);
-    const watched = [...this.#watched.values()];
-    for (const { watcher } of watched) watcher.close();
-    this.#watched.clear();
-    await endOf(watched);
-    this[Symbol.dispose]();
+  async #doAnswer(): Promise<boolean> {
+    const answers = await this.#pulse.answers();
+    const { folders, pollMs, log } = this.#options;
+    if (this.#answers && !answers) {
+      log.warn("Watches of folders do not answer any more, polling instead", {
+        folders,
+        pollMs: Math.min(pollMs, UNWATCHED_POLL_MS),
+        reason: "a FIFO came and went in one of them",
+      });
+    }
+    if (!this.#answers && answers) log.info("Watches of folders answer again", { folders });
+    this.#answers = answers;
+    return answers;
   }
 
   async #eventWithin(timeoutMs: number, signal: AbortSignal): Promise<boolean> {

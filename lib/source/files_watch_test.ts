@@ -20,7 +20,7 @@ function watchOf(folder: string, times: { debounceMs?: number; pollMs?: number }
 
 Deno.test("a change is answered with the names of what changed", async () => {
   await withFolder(async (folder) => {
-    using watch = watchOf(folder);
+    await using watch = watchOf(folder);
     await watch.refresh();
     await Deno.writeTextFile(`${folder}/a.yaml`, "a");
     assertEquals([...await watch.next(NEVER) ?? []], ["a.yaml"]);
@@ -29,7 +29,7 @@ Deno.test("a change is answered with the names of what changed", async () => {
 
 Deno.test("changes in quick succession are one answer", async () => {
   await withFolder(async (folder) => {
-    using watch = watchOf(folder, { debounceMs: 400 });
+    await using watch = watchOf(folder, { debounceMs: 400 });
     await watch.refresh();
     const answer = watch.next(NEVER);
     // Told by the watch itself: its timers and ours keep their order, however slow the machine is; writing a file is not bound to it.
@@ -43,7 +43,7 @@ Deno.test("changes in quick succession are one answer", async () => {
 
 Deno.test("a storm that does not end is answered all the same", async () => {
   await withFolder(async (folder) => {
-    using watch = watchOf(folder, { debounceMs: 30 });
+    await using watch = watchOf(folder, { debounceMs: 30 });
     await watch.refresh();
     const storm = setInterval(() => watch.touch("a"), 5);
     try {
@@ -60,7 +60,7 @@ Deno.test("closing a file is no change, writing to it is", async () => {
   await withFolder(async (folder) => {
     // Not made by the opening: that would be a change before the writing, and answered by itself if the writing is late.
     await Deno.writeTextFile(`${folder}/a.yaml`, "b");
-    using watch = watchOf(folder, { pollMs: 200 });
+    await using watch = watchOf(folder, { pollMs: 200 });
     await watch.refresh();
     {
       using file = await Deno.open(`${folder}/a.yaml`, { write: true });
@@ -74,7 +74,7 @@ Deno.test("closing a file is no change, writing to it is", async () => {
 Deno.test("reading is no change, and without any the poll answers with no names", async () => {
   await withFolder(async (folder) => {
     await Deno.writeTextFile(`${folder}/a.yaml`, "a");
-    using watch = watchOf(folder, { pollMs: 200 });
+    await using watch = watchOf(folder, { pollMs: 200 });
     await watch.refresh();
     await Deno.readTextFile(`${folder}/a.yaml`);
     assertEquals([...await watch.next(NEVER) ?? ["aborted"]], []);
@@ -85,7 +85,7 @@ Deno.test("a folder that was replaced is watched again after a refresh", async (
   await withFolder(async (parent) => {
     const folder = `${parent}/manifests`;
     await Deno.mkdir(folder);
-    using watch = watchOf(folder, { pollMs: 300 });
+    await using watch = watchOf(folder, { pollMs: 300 });
     await watch.refresh();
     await Deno.rename(folder, `${parent}/away`);
     await Deno.mkdir(folder);
@@ -98,7 +98,7 @@ Deno.test("a folder that was replaced is watched again after a refresh", async (
 
 Deno.test("aborting ends the wait, before and during it", async () => {
   await withFolder(async (folder) => {
-    using watch = watchOf(folder);
+    await using watch = watchOf(folder);
     await watch.refresh();
     assertEquals(await watch.next(AbortSignal.abort()), null);
     const abort = new AbortController();

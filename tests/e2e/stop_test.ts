@@ -7,7 +7,7 @@ import { assert, assertEquals } from "@std/assert";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { withNetns } from "../support/netns.ts";
-import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
+import { WEB_NEEDS, WEB_SERVICE, WebLab, webSlice } from "../support/lab_web.ts";
 import { childrenWith, readUnlessGone } from "../support/processes.ts";
 import { e2eTest, program } from "../support/skip.ts";
 import { StubProgram } from "../support/stub_program.ts";
@@ -102,7 +102,7 @@ for (const signal of ["SIGTERM", "SIGKILL"] as const) {
 /** A kproxy with nothing to serve, in a namespace of its own. */
 async function withBareNode(
   args: readonly string[],
-  work: (kproxy: KproxyProcess) => Promise<void>,
+  work: (kproxy: KproxyProcess, manifests: LabManifests) => Promise<void>,
 ): Promise<void> {
   await using manifests = await LabManifests.create();
   await withNetns(async (netns) => {
@@ -110,7 +110,7 @@ async function withBareNode(
     // A file that is given says itself how much is logged.
     const verbosity = args.length === 0 ? 2 : null;
     await using kproxy = KproxyProcess.spawn({ netns, args: options, verbosity });
-    await work(kproxy);
+    await work(kproxy, manifests);
   });
 }
 
@@ -155,6 +155,58 @@ e2eTest("SIGHUP has the configuration file read again, and ends who has none", W
     await Deno.remove(file);
   }
 });
+
+const UNANSWERED = "Watches of folders do not answer any more, polling instead";
+
+e2eTest("a FIFO that came and went beside the manifests keeps no change, no reload and no end away", [
+  ...WEB_NEEDS,
+  program("mkfifo"),
+], async () => {
+  const file = await Deno.makeTempFile({ prefix: "kproxy-config-", suffix: ".yaml" });
+  const configure = (masqueradeAll: boolean): Promise<void> =>
+    Deno.writeTextFile(
+      file,
+      "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nlogging: {verbosity: 2}\n" +
+        `iptables: {masqueradeAll: ${masqueradeAll}}\n`,
+    );
+  try {
+    await configure(false);
+    await withBareNode([`--config=${file}`], async (kproxy, manifests) => {
+      const untilServing = (lives: number): Promise<void> =>
+        kproxy.until(
+          `the first syncs of life ${lives}`,
+          (lines) => lines.filter(({ msg }) => msg === READY).length >= 2 * lives,
+        );
+      await untilServing(1);
+      const isUnanswered = () => kproxy.lines.some(({ msg }) => msg === UNANSWERED);
+      for (let tries = 0; tries < 20 && !isUnanswered(); tries++) {
+        await comeAndGo(manifests.path("fifo.yaml"));
+        for (let waits = 0; waits < 80 && !isUnanswered(); waits++) await sleep(100);
+      }
+      assert(isUnanswered(), kproxy.log);
+      await kproxy.change(() => manifests.replace("web.json", [WEB_SERVICE]), "shop/web");
+      await configure(true);
+      await untilServing(2);
+      await kproxy.change(
+        () => manifests.replace("endpoints.json", [webSlice(["10.244.0.2"])]),
+        "shop/web",
+      );
+      const startMs = performance.now();
+      const { code } = await kproxy.stop("SIGTERM");
+      assertEquals(code, 0, kproxy.log);
+      assert(performance.now() - startMs < LIMIT_MS, kproxy.log);
+    });
+  } finally {
+    await Deno.remove(file);
+  }
+});
+
+/** Until the runtime opens it it may be gone: then that never ends. */
+async function comeAndGo(path: string): Promise<void> {
+  const script = 'for i in $(seq 100); do mkfifo "$0" && rm "$0" || exit 1; done';
+  const { success } = await new Deno.Command("sh", { args: ["-c", script, path] }).output();
+  assert(success);
+}
 
 function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
