@@ -3,8 +3,10 @@
  */
 import { assert, assertEquals, assertGreater, assertRejects } from "@std/assert";
 import { IptablesProxier } from "../../lib/backend/iptables/apply.ts";
+import type { CheckLimits } from "../../lib/backend/iptables/observe_turns.ts";
 import { cleanupIptables, cleanupTargets } from "../../lib/backend/iptables/cleanup.ts";
 import { JUMP_RULES } from "../../lib/backend/iptables/base_rules.ts";
+import type { Damage } from "../../lib/backend/damage.ts";
 import { SyncError } from "../../lib/errors.ts";
 import { type Exec, wholeText } from "../../lib/kernel/exec.ts";
 import { Iptables } from "../../lib/kernel/iptables.ts";
@@ -30,10 +32,21 @@ interface Rig {
   sync(sizes: ServiceSizes, changed?: readonly string[]): ReturnType<IptablesProxier["sync"]>;
 }
 
-async function rig(exec: Exec, family: IpFamily, variant: IptablesVariant): Promise<Rig> {
+async function rig(
+  exec: Exec,
+  family: IpFamily,
+  variant: IptablesVariant,
+  checkLimits?: CheckLimits,
+): Promise<Rig> {
   const iptables = new Iptables(exec, await probeIptables(exec, family, variant));
   const settings = defaultSettings(family);
-  const proxier = new IptablesProxier({ iptables, settings, interfaceIps: () => [], logger: LOGGER });
+  const proxier = new IptablesProxier({
+    iptables,
+    settings,
+    interfaceIps: () => [],
+    logger: LOGGER,
+    ...(checkLimits === undefined ? {} : { checkLimits }),
+  });
   return {
     iptables,
     proxier,
@@ -73,6 +86,41 @@ async function freshEndState(
 
 function services(count: number, size: number): Record<string, number> {
   return Object.fromEntries(Array.from({ length: count }, (_, i) => [`s${i}`, size]));
+}
+
+/** Limits that make looks at few Services those at many. */
+const TURNS: Readonly<Record<string, CheckLimits>> = {
+  "everything each third time": {
+    savedChains: 5,
+    mostSavedChains: 15,
+    listedChains: 0,
+    sharedRules: 3,
+  },
+  "some Services each time": { savedChains: 1, mostSavedChains: 0, listedChains: 4, sharedRules: 3 },
+};
+
+/** Chain → a line that damages it, and in how many looks that must be seen. */
+function turnDamages(nat: string): [chain: string, line: string, inLooks: number][] {
+  const [service = "", endpoint = ""] = ["SVC", "SEP"].map((kind) =>
+    new RegExp(`^:(KUBE-${kind}-\\S+)`, "m").exec(nat)?.[1]
+  );
+  return [
+    [service, `-F ${service}`, 5],
+    [endpoint, `-D ${endpoint} 2`, 5],
+    [endpoint, `-A ${endpoint} -j RETURN`, 5],
+    [service, `-R ${service} 1 -j RETURN`, 5],
+    ["KUBE-SERVICES", "-D KUBE-SERVICES 1", 2],
+    ["KUBE-SERVICES", "-I KUBE-SERVICES -j RETURN", 2],
+    ["KUBE-SERVICES", "-F KUBE-SERVICES", 2],
+  ];
+}
+
+async function damageWithin(proxier: IptablesProxier, looks: number): Promise<Damage> {
+  for (let look = 0; look < looks; look++) {
+    const damage = await proxier.checkCanary();
+    if (damage !== false) return damage;
+  }
+  throw new Error(`not seen in ${looks} looks`);
 }
 
 /** Jumps and rules the way kube-proxy leaves them, each jump inserted singly at the top. */
@@ -117,6 +165,34 @@ for (const variant of VARIANTS) {
         });
       },
     );
+  }
+
+  for (const family of ["IPv4", "IPv6"] as const) {
+    for (const [how, limits] of Object.entries(TURNS)) {
+      e2eTest(
+        `${variant} ${family}: looks in turn, ${how}, mind nothing and see what others did`,
+        NEEDS,
+        async () => {
+          await withNetns(async ({ exec }) => {
+            const { iptables, proxier, sync } = await rig(exec, family, variant, limits);
+            const sizes = { "s1": 2, "s2-np": 3, "s3": 0, "s4": 2 };
+            await sync(sizes);
+            const wanted = await endState(iptables);
+            // What -S prints must be taken for the same as what iptables-save prints.
+            for (let looks = 0; looks < 8; looks++) assertEquals(await proxier.checkCanary(), false);
+            for (const [chain, rule, inLooks] of turnDamages(await iptables.save("nat"))) {
+              await iptables.restore(`*nat\n${rule}\nCOMMIT\n`, { counters: false });
+              const found = await damageWithin(proxier, inLooks);
+              assertEquals(found.found, [`nat ${chain}`]);
+              assert(found.services !== "all");
+              await sync(sizes, [...found.services].map((name) => name.slice(5)));
+              assertEquals(await proxier.checkCanary(), false, "the look after the repair");
+              assertEquals(await endState(iptables), wanted);
+            }
+          });
+        },
+      );
+    }
   }
 
   for (const by of ["program", "kernel"] as const) {
