@@ -6,11 +6,12 @@
 import { ExecError, UnsupportedError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { type Clock, systemClock } from "./clock.ts";
-import { type Exec, type ExecOptions, type ExecResult, type Input, wholeText } from "./exec.ts";
+import { type Exec, type ExecResult, type Input, wholeText } from "./exec.ts";
 import { isLockBusy } from "./iptables_lock.ts";
 import { saysUnusable } from "./iptables_refusal.ts";
 import { type IptablesVariant, isAtLeast, MIN_IPTABLES_VERSION, waitArgs } from "./iptables_version.ts";
 import { Mutex } from "./mutex.ts";
+import { type OutputReader, runInto } from "./run_into.ts";
 import { describeRestoreFailure } from "./restore_failure.ts";
 
 /** The tables a proxy may touch. */
@@ -56,14 +57,6 @@ export interface SaveReader extends OutputReader {
     readonly ended: ReadonlySet<string>;
     readonly unreadable: ReadonlySet<string>;
   };
-}
-
-/** Takes what a program prints while it does. */
-export interface OutputReader {
-  /** What came before counts no more: a program begins to print. */
-  begin(): void;
-  /** Takes the next bytes, which change after the call. */
-  write(bytes: Uint8Array): void;
 }
 
 const DEFAULT_LOCK_DEADLINE_MS = 30_000;
@@ -250,20 +243,6 @@ export class Iptables {
       }
     });
   }
-}
-
-const encoder = new TextEncoder();
-
-async function runInto(
-  exec: Exec,
-  reader: OutputReader,
-  argv: readonly string[],
-  options: ExecOptions,
-): Promise<ExecResult> {
-  reader.begin();
-  const result = await exec.run(argv, { ...options, onStdout: (bytes) => reader.write(bytes) });
-  if (result.stdout !== "") reader.write(encoder.encode(result.stdout));
-  return result;
 }
 
 function notWhole(argv: readonly string[]): ExecError {

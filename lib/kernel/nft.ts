@@ -7,6 +7,7 @@
 import { ExecError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { type Exec, type Input, runOk } from "./exec.ts";
+import { type OutputReader, runInto } from "./run_into.ts";
 import { alreadyExists, isWithoutFamily } from "./nft_failure.ts";
 
 /** nft's word for a family of tables. */
@@ -115,6 +116,20 @@ export class Nft {
       if (error instanceof ExecError && error.isNotFound()) return null;
       throw error;
     }
+  }
+
+  /**
+   * As {@linkcode Nft.listTable}, but into `reader`, which need not keep the text. False if it is not there.
+   *
+   * @throws {ExecError} if it cannot be listed
+   */
+  async listTableInto(reader: OutputReader, family: NftFamily, name: string): Promise<boolean> {
+    const argv = ["nft", "-a", "list", "table", family, name];
+    const { code, stderr } = await runInto(this.#exec, reader, argv, {});
+    if (code === 0) return true;
+    const error = new ExecError(argv, code, stderr);
+    if (error.isNotFound()) return false;
+    throw error;
   }
 
   /**

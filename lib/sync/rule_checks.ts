@@ -12,7 +12,7 @@ import type { Logger } from "../observe/log.ts";
 export interface RuleChecksOptions {
   readonly family: IpFamily;
   /** As `FamilyProxier.checkCanary`. */
-  readonly check: () => Promise<false | Damage>;
+  readonly check: () => Promise<false | null | Damage>;
   /** Asks for a sync that writes these again; it is to be told with `syncBegins` and `synced`. */
   readonly repair: (services: Changed) => void;
   readonly log: Logger;
@@ -101,6 +101,7 @@ export class RuleChecks {
     try {
       const damage = await check();
       this.#lastProblem = "";
+      // Null says nothing of repairs that failed, either.
       if (damage !== false) return damage;
       if (this.#failedRepairs > 0) log.info("Rules stay as they were written again", { family });
       this.#failedRepairs = 0;

@@ -8,7 +8,7 @@ const DAMAGE: Damage = { services: new Set(["shop/web"]), found: ["nat KUBE-SVC-
 const EVERYTHING: Damage = { services: "all", found: [] };
 
 /** Checks of rules that are damaged while `damaged()` says so. */
-function rig(damaged: () => false | Damage) {
+function rig(damaged: () => false | null | Damage) {
   const repairs: Changed[] = [];
   const told: string[] = [];
   let looks = 0;
@@ -81,6 +81,21 @@ Deno.test("a repair that does not help is told once and made ever more rarely, w
   damage = DAMAGE;
   await period();
   assertEquals(told, [WRITTEN, UNHELPED]);
+});
+
+Deno.test("a check that cannot tell is no sign that a repair helped", async () => {
+  let damage: false | null | Damage = DAMAGE;
+  const { told, looks, period } = rig(() => damage);
+  for (let i = 0; i < 4; i++) await period();
+  damage = null;
+  for (let i = 0; i < 20; i++) await period();
+  assertEquals([told.splice(0), looks() > 10], [[WRITTEN, UNHELPED], true]);
+  damage = DAMAGE;
+  for (let i = 0; i < 4; i++) await period();
+  assertEquals(told, []);
+  damage = false;
+  for (let i = 0; i < 20; i++) await period();
+  assertEquals(told, ["I Rules stay as they were written again"]);
 });
 
 Deno.test("other damage that comes right after a repair is no repair that did not help", async () => {

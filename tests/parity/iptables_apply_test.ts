@@ -118,7 +118,7 @@ function turnDamages(nat: string): [chain: string, line: string, inLooks: number
 async function damageWithin(proxier: IptablesProxier, looks: number): Promise<Damage> {
   for (let look = 0; look < looks; look++) {
     const damage = await proxier.checkCanary();
-    if (damage !== false) return damage;
+    if (damage) return damage;
   }
   throw new Error(`not seen in ${looks} looks`);
 }
@@ -248,7 +248,7 @@ for (const variant of VARIANTS) {
           }
         }
         const damage = await proxier.checkCanary();
-        assertEquals(damage !== false && damage.services, "all", flushed.join());
+        assertEquals(damage && damage.services, "all", flushed.join());
         await sync(sizes);
         assertEquals(await proxier.checkCanary(), false);
         assertEquals(await endState(iptables), before);

@@ -92,7 +92,7 @@ for (const [name, rule] of RULES) {
         const damage = await proxier.checkCanary();
         assertEquals(typeof damage, "object", lost.join(" "));
         await sync(
-          damage === false || damage.services === "all" ? undefined : [...damage.services],
+          !damage || damage.services === "all" ? undefined : [...damage.services],
         );
         assertEquals(await proxier.checkCanary(), false, lost.join(" "));
       }

@@ -138,18 +138,18 @@ export class IptablesProxier implements FamilyProxier {
   }
 
   /** A change waits for a look, so that what it writes is no damage; one that takes long gives way. */
-  checkCanary(): Promise<false | Damage> {
+  checkCanary(): Promise<false | null | Damage> {
     return this.#oneAtATime.run(() => this.#check());
   }
 
-  async #check(): Promise<false | Damage> {
+  async #check(): Promise<false | null | Damage> {
     const committed = this.#committed;
     // Without a successful sync there is nothing to lose, and a full one is on its way.
     if (committed === undefined) return false;
     const damage = await this.#rules.look(committed, this.#mangleCanary);
-    const found = damage !== null && noteDamage(damage, committed);
+    const found = damage === null ? null : noteDamage(damage, committed);
     // Without it chains that others used would stay until the next change, which may be days.
-    if (found === false) this.#failedDeletions += (await this.#staleChains.deleteDue()).failed;
+    if (!found) this.#failedDeletions += (await this.#staleChains.deleteDue()).failed;
     return found;
   }
 

@@ -152,7 +152,7 @@ export class ReconfigurableProxier implements FamilyProxier {
     return this.#current.sync(request);
   }
 
-  async checkCanary(): Promise<false | Damage> {
+  async checkCanary(): Promise<false | null | Damage> {
     const current = this.#current;
     const damage = await current.checkCanary();
     // With other settings everything is on its way to be written.

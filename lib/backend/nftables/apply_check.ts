@@ -14,7 +14,8 @@ import { type Damage, damageOf } from "../damage.ts";
 import { CanarySampler, canaryText, DeepChecks } from "./canary.ts";
 import { FAMILY_WORDS, TABLE_NAME } from "./chains.ts";
 import type { CommittedTable } from "./committed.ts";
-import { findDamage, type FoundDamage } from "./observe_damage.ts";
+import { ElementDigest, findDamage, type FoundDamage } from "./observe_damage.ts";
+import { TableStream } from "./parse.ts";
 
 /** What a look at everything in a small table may take at any time, in milliseconds: more than it does on a machine with much to do. */
 const CHEAP_MS = 600;
@@ -92,10 +93,11 @@ export class TableLook {
 
   async #lookAtAll(committed: CommittedTable): Promise<false | Damage> {
     const { nft, family } = this.#options;
-    const text = await nft.listTable(nftFamily(family), TABLE_NAME);
-    this.#printedBytes = text?.length ?? 0;
-    if (text === null) return damageOf("all", [`table ${TABLE_NAME}`]);
-    const { chains, others } = this.#withoutWays(await inTurns(findDamage(text, committed)));
+    const listed = new TableStream(() => new ElementDigest());
+    const isThere = await nft.listTableInto(listed, nftFamily(family), TABLE_NAME);
+    this.#printedBytes = listed.bytes;
+    if (!isThere) return damageOf("all", [`table ${TABLE_NAME}`]);
+    const { chains, others } = this.#withoutWays(await inTurns(findDamage(listed.end(), committed)));
     return damageOf("all", [...chains.keys(), ...others]);
   }
 

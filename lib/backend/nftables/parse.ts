@@ -174,29 +174,57 @@ export type ReadTable<Elements> = Omit<ObservedTable, "elements" | "elementComme
   readonly elements: ReadonlyMap<string, Elements>;
 };
 
-/** Lines that are read before others may go first: some milliseconds. */
-const LINES_AT_ONCE = 2_000;
+/** Reads what `nft -a list table` prints of our table while it is printed. Handles are those of the rules. */
+export class TableStream<Elements extends ElementSink> {
+  readonly #newElements: () => Elements;
+  #decoder = new TextDecoder();
+  #reader: TableReader<Elements>;
+  /** The beginning of a line whose end has not come. */
+  #open = "";
+  #bytes = 0;
 
-/**
- * Reads what `nft -a list table` printed of our table. Handles are those of the rules. Yields now and then: a large one takes a second.
- *
- * @param text of one table; empty if there is none
- * @param newElements makes what takes the elements of one set or map
- */
-export function* readTable<Elements extends ElementSink>(
-  text: string,
-  newElements: () => Elements,
-): Generator<void, ReadTable<Elements>> {
-  const reader = new TableReader(newElements);
-  let lines = 0;
-  for (let start = 0; start < text.length;) {
-    let end = text.indexOf("\n", start);
-    if (end < 0) end = text.length;
-    reader.line(text.slice(start, end));
-    start = end + 1;
-    if (++lines % LINES_AT_ONCE === 0) yield;
+  /** @param newElements makes what takes the elements of one set or map */
+  constructor(newElements: () => Elements) {
+    this.#newElements = newElements;
+    this.#reader = new TableReader(newElements);
   }
-  return reader;
+
+  /** How much was printed. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** What came before counts no more. */
+  begin(): void {
+    this.#decoder = new TextDecoder();
+    this.#reader = new TableReader(this.#newElements);
+    this.#open = "";
+    this.#bytes = 0;
+  }
+
+  /** Takes the next bytes; they may change after the call. */
+  write(bytes: Uint8Array): void {
+    this.#bytes += bytes.byteLength;
+    this.#lines(this.#decoder.decode(bytes, { stream: true }));
+  }
+
+  /** The end of the text; nothing at all is a table without anything. */
+  end(): ReadTable<Elements> {
+    this.#lines(this.#decoder.decode());
+    if (this.#open !== "") this.#reader.line(this.#open);
+    this.#open = "";
+    return this.#reader;
+  }
+
+  #lines(text: string): void {
+    let start = 0;
+    for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", start)) {
+      this.#reader.line(this.#open + text.slice(start, end));
+      this.#open = "";
+      start = end + 1;
+    }
+    this.#open += text.slice(start);
+  }
 }
 
 /** Every element of one set or map. */
@@ -210,23 +238,25 @@ class AllElements implements ElementSink {
   }
 }
 
-/** As {@linkcode readTable}, all at once and with every element. */
+/** What `nft -a list table` printed of our table, with every element; no text is a table without anything. */
 export function parseTable(text: string): ObservedTable {
-  const reading = readTable(text, () => new AllElements());
-  for (;;) {
-    const { done, value } = reading.next();
-    if (done !== true) continue;
-    const { comment, chains, hooks, elements, affinitySets } = value;
-    const all = [...elements];
-    return {
-      comment,
-      chains,
-      hooks,
-      affinitySets,
-      elements: new Map(all.map(([name, { values }]) => [name, values])),
-      elementComments: new Map(
-        all.filter(([, { comments }]) => comments.size > 0).map(([name, { comments }]) => [name, comments]),
-      ),
-    };
+  const reader = new TableReader(() => new AllElements());
+  for (let start = 0; start < text.length;) {
+    let end = text.indexOf("\n", start);
+    if (end < 0) end = text.length;
+    reader.line(text.slice(start, end));
+    start = end + 1;
   }
+  const { comment, chains, hooks, affinitySets } = reader;
+  const all = [...reader.elements];
+  return {
+    comment,
+    chains,
+    hooks,
+    affinitySets,
+    elements: new Map(all.map(([name, { values }]) => [name, values])),
+    elementComments: new Map(
+      all.filter(([, { comments }]) => comments.size > 0).map(([name, { comments }]) => [name, comments]),
+    ),
+  };
 }

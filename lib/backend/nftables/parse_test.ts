@@ -1,5 +1,5 @@
-import { assertEquals } from "@std/assert";
-import { ownerProblem, parseCounters, parseTable } from "./parse.ts";
+import { assert, assertEquals } from "@std/assert";
+import { ownerProblem, parseCounters, parseTable, TableStream } from "./parse.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -160,3 +160,59 @@ for (const [name, head, problem] of HEADS) {
 }
 
 Deno.test("no table belongs to nobody", { permissions: "none" }, () => assertEquals(ownerProblem(""), null));
+
+/** As {@linkcode parseTable}, from pieces. */
+function streamed(text: string, pieceBytes: number, before = ""): unknown {
+  const stream = new TableStream(() => new AllElements());
+  const encoder = new TextEncoder();
+  stream.write(encoder.encode(before));
+  if (before !== "") stream.begin();
+  const bytes = encoder.encode(text);
+  const buffer = new Uint8Array(pieceBytes);
+  for (let at = 0; at < bytes.length; at += pieceBytes) {
+    const piece = bytes.subarray(at, at + pieceBytes);
+    buffer.set(piece);
+    stream.write(buffer.subarray(0, piece.length));
+  }
+  const { comment, chains, hooks, affinitySets, elements } = stream.end();
+  assertEquals(stream.bytes, bytes.length);
+  return {
+    comment,
+    chains,
+    hooks,
+    affinitySets,
+    elements: new Map([...elements].map(([name, { all }]) => [name, all])),
+  };
+}
+
+class AllElements {
+  readonly all = new Map<string, string>();
+  set(key: string, value: string): void {
+    this.all.set(key, value);
+  }
+}
+
+Deno.test("a table says the same in pieces of any size, and without the newline at its end", NONE, () => {
+  const { elementComments: _, ...whole } = parseTable(LISTED.replace("a, b : c", "→ é 😀"));
+  for (const pieceBytes of [1, 2, 3, 7, 64, 1_000, 100_000]) {
+    assertEquals(streamed(LISTED.replace("a, b : c", "→ é 😀"), pieceBytes), whole, `${pieceBytes}`);
+  }
+  assertEquals(streamed(LISTED.replace("a, b : c", "→ é 😀").trimEnd(), 10), whole);
+  assertEquals(streamed(LISTED.replace("a, b : c", "→ é 😀"), 10, LISTED.slice(0, 333)), whole, "run again");
+  assertEquals(streamed("", 10), {
+    comment: "",
+    chains: new Map(),
+    hooks: new Map(),
+    affinitySets: new Map(),
+    elements: new Map(),
+  });
+});
+
+Deno.test("a table that is cut anywhere, or garbage, has less in it and breaks nothing", NONE, () => {
+  const whole = parseTable(LISTED);
+  for (let end = 0; end < LISTED.length; end += 5) {
+    const { chains } = streamed(LISTED.slice(0, end), 50) as { chains: ReadonlyMap<string, unknown> };
+    for (const name of chains.keys()) assert(whole.chains.has(name));
+    streamed(`${LISTED.slice(0, end)}\0\ufffd } : , "${LISTED.slice(end, end + 40)}`, 50);
+  }
+});
