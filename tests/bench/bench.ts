@@ -1,6 +1,6 @@
 /**
  * The benchmark task: `deno task bench [--services N] [--endpoints N] [--touches N] [--added N] [--rounds N]
- * [--idle-seconds N] [--spacing-ms N] [--mode iptables|nftables|ipvs] [--variant nft|legacy] [--one-transaction] [--json]`. Needs root; works in network namespaces of its own,
+ * [--rest-seconds N] [--idle-seconds N] [--spacing-ms N] [--mode iptables|nftables|ipvs] [--variant nft|legacy] [--one-transaction] [--json]`. Needs root; works in network namespaces of its own,
  * those of mode ipvs in a user-mode Linux that it boots.
  *
  * @module
@@ -52,6 +52,7 @@ if (import.meta.main) {
       "mode",
       "variant",
       "idle-seconds",
+      "rest-seconds",
       "spacing-ms",
     ],
     default: {
@@ -63,6 +64,7 @@ if (import.meta.main) {
       mode: "iptables",
       variant: "nft",
       "idle-seconds": "40",
+      "rest-seconds": "0",
       "spacing-ms": "1300",
     },
     unknown: (arg) => {
@@ -80,6 +82,7 @@ if (import.meta.main) {
     added: positive("added", args.added),
     rounds: positive("rounds", args.rounds),
     spacingMs: positive("spacing-ms", args["spacing-ms"]),
+    restMs: 1000 * Number(args["rest-seconds"]),
     idleMs: 1000 * positive("idle-seconds", args["idle-seconds"]),
     oneTransaction: args["one-transaction"],
     onProgress: (message) => writeErrorLine(`${size.services} × ${size.endpoints}: ${message}`),

@@ -154,6 +154,7 @@ for (const mode of MODES) {
       added: 1,
       rounds: 1,
       spacingMs: 500,
+      restMs: 0,
       idleMs: 1000,
       oneTransaction: true,
       onProgress: () => {},

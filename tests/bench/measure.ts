@@ -35,6 +35,8 @@ export interface BenchOptions {
   readonly rounds: number;
   /** Milliseconds between changes; if that is not more than kproxy's default minimum sync period, kproxy gets a shorter one. */
   readonly spacingMs: number;
+  /** How long kproxy rests before it is measured at rest: the first look at all of its rules comes with the first sync period. */
+  readonly restMs: number;
   readonly idleMs: number;
   /** Also feed the full sync as one transaction per table. */
   readonly oneTransaction: boolean;
@@ -228,11 +230,13 @@ class Bench {
     product: Product,
     bare: Bare,
   ): Promise<Omit<BenchResult, "firstSync">> {
-    const { size, mode, idleMs, onProgress } = this.#options;
+    const { size, mode, restMs, idleMs, onProgress } = this.#options;
     const { kproxy } = product;
     const memoryAfterFirstSync = await kproxy.memory();
     onProgress("idle");
     await kproxy.settled(SETTLE_TIMEOUT_MS);
+    const startCpuMs = await kproxy.cpuMs();
+    await sleep(restMs);
     const from = await kproxy.cpuParts();
     await sleep(idleMs);
     const to = await kproxy.cpuParts();
@@ -267,7 +271,7 @@ class Bench {
       serviceAdded: changeFigures(pairs.get("/service/add")),
       serviceDeleted: changeFigures(pairs.get("/service/delete")),
       memoryAfterFirstSync,
-      startCpuMs: from.ownMs + from.programsMs,
+      startCpuMs,
       memoryAtEnd: await kproxy.memory(),
       memoryByTenth: tenths(sizesMb),
       idleCpuPercent,

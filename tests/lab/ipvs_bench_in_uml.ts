@@ -22,6 +22,7 @@ Deno.test("what a first sync and a change cost beside the bare tools", async () 
     added: 1,
     rounds: 1,
     spacingMs: 500,
+    restMs: 0,
     idleMs: 500,
     oneTransaction: false,
     onProgress: () => {},

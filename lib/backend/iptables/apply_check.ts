@@ -22,7 +22,7 @@ import { type CheckLimits, type CheckTurn, CheckTurns } from "./observe_turns.ts
  * a look at less is hardly cheaper. README.md has what was measured.
  */
 export const CHECK_LIMITS: Readonly<Record<IptablesVariant, CheckLimits>> = {
-  nft: { savedChains: 1_500, mostSavedChains: 24_000, listedChains: 500, sharedRules: 4_000 },
+  nft: { savedChains: 1_000, mostSavedChains: 24_000, listedChains: 400, sharedRules: 2_000 },
   legacy: { savedChains: 40_000, mostSavedChains: Infinity, listedChains: 0, sharedRules: Infinity },
 };
 
