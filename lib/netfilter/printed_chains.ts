@@ -21,13 +21,6 @@ export interface PrintedTables {
   readonly unreadable: ReadonlySet<string>;
 }
 
-interface PrintedChain {
-  count: number;
-  high: number;
-  low: number;
-  readonly lines: string[] | null;
-}
-
 const NEWLINE = 10, BLANK = 32, HASH = 35, MINUS = 45, COLON = 58, STAR = 42;
 const LETTER_A = 65, LETTER_C = 67, LETTER_N = 78, LETTER_P = 80;
 
@@ -41,28 +34,105 @@ const NO_LINES: readonly string[] = [];
 // The hash of no rules; the lanes are those of `hashRules`.
 const HIGH = 0x6d2b79f5, LOW = 0x1b873593;
 
+/** Numbers of one chain in {@linkcode ChainNumbers}: how many rules, and both lanes of their hash. */
+const PER_CHAIN = 3;
+const COUNT = 0, HIGH_LANE = 1, LOW_LANE = 2;
+
+/** What was printed of the chains of one table, without an object for each: there may be 100,000. */
+class ChainNumbers {
+  /** Chain → where its numbers begin. */
+  readonly #starts = new Map<string, number>();
+  readonly #kept = new Map<number, string[]>();
+  #numbers = new Int32Array(64 * PER_CHAIN);
+
+  /** Where its numbers begin; undefined if it was not printed. */
+  find(name: string): number | undefined {
+    return this.#starts.get(name);
+  }
+
+  /** A chain without rules; one that is there already begins anew. */
+  add(name: string, isKept: boolean): number {
+    const start = this.#starts.get(name) ?? this.#starts.size * PER_CHAIN;
+    this.#starts.set(name, start);
+    if (start === this.#numbers.length) {
+      const more = new Int32Array(2 * start);
+      more.set(this.#numbers);
+      this.#numbers = more;
+    }
+    this.#numbers[start + COUNT] = 0;
+    this.#numbers[start + HIGH_LANE] = HIGH;
+    this.#numbers[start + LOW_LANE] = LOW;
+    if (isKept) this.#kept.set(start, []);
+    return start;
+  }
+
+  /** @param length of the whole line, of which less may be there */
+  addRule(chain: number, bytes: Uint8Array, start: number, end: number, length: number): void {
+    const numbers = this.#numbers;
+    numbers[chain + COUNT]!++;
+    let high = numbers[chain + HIGH_LANE]!;
+    let low = numbers[chain + LOW_LANE]!;
+    let at = start;
+    // Multiply and xor over words of four bytes.
+    for (; at + 4 <= end; at += 4) {
+      const word = bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24);
+      high = Math.imul(high ^ word, 0x9e3779b1);
+      high = (high << 15) | (high >>> 17);
+      low = Math.imul(low ^ word, 0x85ebca6b);
+      low = (low << 13) | (low >>> 19);
+    }
+    for (; at < end; at++) {
+      high = Math.imul(high ^ bytes[at]!, 0x9e3779b1);
+      low = Math.imul(low ^ bytes[at]!, 0x85ebca6b);
+      low = (low << 13) | (low >>> 19);
+    }
+    // The length stands for what of a line was not kept.
+    high = Math.imul(high ^ length, 0xc2b2ae35) ^ (low >>> 15);
+    numbers[chain + HIGH_LANE] = high;
+    numbers[chain + LOW_LANE] = Math.imul(low ^ NEWLINE, 0x27d4eb2f) ^ (high >>> 13);
+  }
+
+  /** Undefined: not to be kept. */
+  kept(chain: number): string[] | undefined {
+    return this.#kept.get(chain);
+  }
+
+  count(chain: number): number {
+    return this.#numbers[chain + COUNT]!;
+  }
+
+  print(chain: number | undefined): number {
+    const high = chain === undefined ? HIGH : this.#numbers[chain + HIGH_LANE]!;
+    const low = chain === undefined ? LOW : this.#numbers[chain + LOW_LANE]!;
+    return ((high >>> 0) & 0x1f_ffff) * 0x1_0000_0000 + (low >>> 0);
+  }
+}
+
+type PerTable = Readonly<Record<PrintedTable, ChainNumbers>>;
+
 /** Chain → what was printed of it. Chains that were not printed are absent. */
 export class PrintedRules {
-  readonly #chains: Readonly<Record<PrintedTable, ReadonlyMap<string, Readonly<PrintedChain>>>>;
+  readonly #tables: PerTable;
 
-  constructor(chains: Readonly<Record<PrintedTable, ReadonlyMap<string, Readonly<PrintedChain>>>>) {
-    this.#chains = chains;
+  constructor(tables: PerTable) {
+    this.#tables = tables;
   }
 
   /** How many rules the chain has; null: it is not there. */
   count(table: PrintedTable, chain: string): number | null {
-    return this.#chains[table].get(chain)?.count ?? null;
+    const found = this.#tables[table].find(chain);
+    return found === undefined ? null : this.#tables[table].count(found);
   }
 
   /** Its `-A` lines, if it is one of those that are kept. */
   lines(table: PrintedTable, chain: string): readonly string[] {
-    return this.#chains[table].get(chain)?.lines ?? NO_LINES;
+    const found = this.#tables[table].find(chain);
+    return found === undefined ? NO_LINES : this.#tables[table].kept(found) ?? NO_LINES;
   }
 
   /** 53 bits that stand for its lines in their order. */
   print(table: PrintedTable, chain: string): number {
-    const { high, low } = this.#chains[table].get(chain) ?? { high: HIGH, low: LOW };
-    return ((high >>> 0) & 0x1f_ffff) * 0x1_0000_0000 + (low >>> 0);
+    return this.#tables[table].print(this.#tables[table].find(chain));
   }
 }
 
@@ -81,7 +151,7 @@ export class PrintedReader {
   #listedTables = 0;
   /** The chain of the last rule. */
   #name = "";
-  #chain: PrintedChain | null = null;
+  #chain: number | null = null;
   #isWhole = true;
   #ended = new Set<string>();
   #unreadable = new Set<string>();
@@ -153,6 +223,7 @@ export class PrintedReader {
   #line(bytes: Uint8Array, start: number, end: number, length: number): void {
     const first = bytes[start];
     if (first === MINUS && bytes[start + 1] === LETTER_A) return this.#rule(bytes, start, end, length);
+    if (first === COLON) return this.#declare(wordAt(bytes, start + 1, end));
     const words = length > WORDS_BYTES ? null : latin1(bytes, start, end).trimEnd();
     if (words === "") return;
     if (first === HASH) {
@@ -160,15 +231,14 @@ export class PrintedReader {
       if (table !== undefined) this.#unreadable.add(table);
       return;
     }
+    if (first === MINUS && (bytes[start + 1] === LETTER_N || bytes[start + 1] === LETTER_P)) {
+      return this.#declare(wordAt(bytes, start + 3, end));
+    }
     this.#isWhole = false;
     this.#chain = null;
     if (words === null) return;
     if (first === STAR) this.#begins(words.slice(1).trim());
     else if (first === LETTER_C && words === "COMMIT") this.#commits();
-    else if (first === COLON) this.#declare(words.slice(1));
-    else if (first === MINUS && (bytes[start + 1] === LETTER_N || bytes[start + 1] === LETTER_P)) {
-      this.#declare(words.slice(3));
-    }
   }
 
   #begins(table: string): void {
@@ -182,61 +252,41 @@ export class PrintedReader {
     this.#tableName = this.#table = null;
   }
 
-  #declare(words: string): void {
-    const blank = words.indexOf(" ");
-    const name = blank < 0 ? words : words.slice(0, blank);
+  #declare(name: string): void {
+    this.#isWhole = false;
+    this.#chain = null;
     const { tables, first } = this.#listed;
     if (name === first && tables.length > 0) this.#table = tables[this.#listedTables++] ?? null;
     if (this.#table !== null) this.#add(this.#table, name);
   }
 
-  #add(table: PrintedTable, name: string): PrintedChain {
-    const isKept = this.#kept.get(table)?.has(name) === true;
-    const chain = { count: 0, high: HIGH, low: LOW, lines: isKept ? [] : null };
-    this.#chains[table].set(name, chain);
-    return chain;
+  #add(table: PrintedTable, name: string): number {
+    return this.#chains[table].add(name, this.#kept.get(table)?.has(name) === true);
   }
 
   #rule(bytes: Uint8Array, start: number, end: number, length: number): void {
     this.#isWhole = false;
     const table = this.#table;
     if (table === null) return;
+    const chains = this.#chains[table];
     // The rules of one chain stand together.
     if (this.#chain === null || !startsWithWord(bytes, start + 3, end, this.#name)) {
-      const blank = bytes.indexOf(BLANK, start + 3);
-      this.#name = latin1(bytes, start + 3, blank < 0 || blank > end ? end : blank);
-      this.#chain = this.#chains[table].get(this.#name) ?? this.#add(table, this.#name);
+      this.#name = wordAt(bytes, start + 3, end);
+      this.#chain = chains.find(this.#name) ?? this.#add(table, this.#name);
     }
-    const chain = this.#chain;
-    chain.count++;
-    addToHash(chain, bytes, start, end, length);
-    chain.lines?.push(this.#decoder.decode(bytes.subarray(start, end)));
+    chains.addRule(this.#chain, bytes, start, end, length);
+    chains.kept(this.#chain)?.push(this.#decoder.decode(bytes.subarray(start, end)));
   }
 }
 
-function noChains(): Record<PrintedTable, Map<string, PrintedChain>> {
-  return { filter: new Map(), nat: new Map(), mangle: new Map() };
+function noChains(): PerTable {
+  return { filter: new ChainNumbers(), nat: new ChainNumbers(), mangle: new ChainNumbers() };
 }
 
-/** Two lanes of multiply-and-xor over words of four bytes, which takes a third of what bytes take. */
-function addToHash(chain: PrintedChain, bytes: Uint8Array, start: number, end: number, length: number): void {
-  let { high, low } = chain;
-  let at = start;
-  for (; at + 4 <= end; at += 4) {
-    const word = bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24);
-    high = Math.imul(high ^ word, 0x9e3779b1);
-    high = (high << 15) | (high >>> 17);
-    low = Math.imul(low ^ word, 0x85ebca6b);
-    low = (low << 13) | (low >>> 19);
-  }
-  for (; at < end; at++) {
-    high = Math.imul(high ^ bytes[at]!, 0x9e3779b1);
-    low = Math.imul(low ^ bytes[at]!, 0x85ebca6b);
-    low = (low << 13) | (low >>> 19);
-  }
-  // The length stands for what of a line was not kept.
-  chain.high = Math.imul(high ^ length, 0xc2b2ae35) ^ (low >>> 15);
-  chain.low = Math.imul(low ^ NEWLINE, 0x27d4eb2f) ^ (chain.high >>> 13);
+function wordAt(bytes: Uint8Array, start: number, end: number): string {
+  let blank = start;
+  while (blank < end && bytes[blank] !== BLANK) blank++;
+  return latin1(bytes, start, blank);
 }
 
 /** Names and keywords are ASCII; anything else is not ours, however it is read. */
