@@ -85,7 +85,8 @@ export class HttpConnection implements PooledConnection {
    */
   async serve(): Promise<void> {
     try {
-      while (await this.#serveOne());
+      // Of a client that sends requests without awaiting answers the next one is there already: reading it takes no turn.
+      while (await this.#serveOne()) await everybodysTurn();
     } catch (error) {
       // That a connection breaks, or is closed from here, is its client's affair.
       if (!this.#isClosed && !isBroken(error)) throw error;
@@ -186,6 +187,11 @@ export class HttpConnection implements PooledConnection {
     this.#sinceMs = this.#pool.nowMs();
     this.#deadlineMs = deadlineMs;
   }
+}
+
+/** Lets all others go on, be it that something has come for them: the runtime looks for that when it has nothing to do at once. */
+function everybodysTurn(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve));
 }
 
 /** @throws {BadRequest} for methods that the type does not know */

@@ -210,3 +210,52 @@ Deno.test("closing frees the port at once, whatever clients do, and may be done 
     }
   }
 });
+
+Deno.test("who sends thousands of requests at once waits as others do, not they for them", async () => {
+  const asked = { flood: 0, atOther: 0 };
+  const handler: Handler = (request) => {
+    if (request.url.endsWith("/flood")) asked.flood++;
+    else asked.atOther = asked.flood;
+    return new Response("ok");
+  };
+  const requests = 5_000;
+  const listener = listen({ host: "127.0.0.1", port: 0, ...serving(handler) });
+  const address = { hostname: "127.0.0.1", port: listener.port };
+  const other = await Deno.connect(address);
+  const flood = await Deno.connect(address);
+  try {
+    const sent = sendAll(flood, "GET /flood HTTP/1.1\r\nHost: x\r\n\r\n".repeat(requests));
+    const answered = drain(flood);
+    while (asked.flood === 0) await new Promise((resolve) => setTimeout(resolve));
+    await sendAll(other, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    await other.read(new Uint8Array(1_000));
+    assert(asked.atOther < requests / 50, `answered after ${asked.atOther} of another client's requests`);
+    await sent;
+    while (asked.flood < requests) await new Promise((resolve) => setTimeout(resolve));
+    await listener.close();
+    assert(await answered > requests * 10);
+  } finally {
+    other.close();
+    flood.close();
+    await listener.close();
+  }
+});
+
+async function sendAll(connection: Deno.Conn, text: string): Promise<void> {
+  const bytes = new TextEncoder().encode(text);
+  for (let at = 0; at < bytes.length;) at += await connection.write(bytes.subarray(at));
+}
+
+/** Reads to the end, of whichever side; the number of bytes. */
+async function drain(connection: Deno.Conn): Promise<number> {
+  const buffer = new Uint8Array(64 * 1024);
+  let total = 0;
+  try {
+    for (let count = await connection.read(buffer); count !== null; count = await connection.read(buffer)) {
+      total += count;
+    }
+  } catch (error) {
+    if (!(error instanceof Deno.errors.BadResource)) throw error;
+  }
+  return total;
+}
