@@ -11,8 +11,10 @@ import { Conntrack } from "../kernel/conntrack.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
+import type { UnreachableEndpointsOptions } from "../model/unreachable_endpoints.ts";
 import {
   destinationRefusedEvent,
+  endpointUnreachableEvent,
   healthServerFailedEvent,
   metricsServerFailedEvent,
   modeFallbackEvent,
@@ -266,6 +268,8 @@ function makeRunner(
         events.recorder.record(destinationRefusedEvent(node, unserved));
       },
       onResolved: (resolved) => log.info("Part of a Service is no longer refused", { family, ...resolved }),
+      // In mode ipvs the kernel refuses them, which is told.
+      ...life.mode === "ipvs" ? {} : { unreachable: tellUnreachable(family, life) },
       startedAtMs: wallClockMs(),
     }),
     proxier,
@@ -296,6 +300,20 @@ function makeRunner(
     },
     random: Math.random,
   });
+}
+
+function tellUnreachable(
+  family: IpFamily,
+  { node, log, metrics, events }: Life,
+): UnreachableEndpointsOptions {
+  return {
+    onFound: (found) => {
+      log.warn("Traffic is led to an endpoint that cannot answer", { family, ...found });
+      events.recorder.record(endpointUnreachableEvent(node, found));
+    },
+    onGone: (gone) => log.info("An endpoint that cannot answer is gone", { family, ...gone }),
+    onCount: (count) => metrics.unreachableEndpoints.set({ ip_family: family }, count),
+  };
 }
 
 function wallClockMs(): number {

@@ -10,6 +10,7 @@ import { namespacedName } from "./names.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, Service } from "./objects.ts";
 import { type Report, sameServicePorts, servicePorts } from "./service_port.ts";
 import type { NodeFacts, ProxyState, ServicePort } from "./state.ts";
+import { UnreachableEndpoints, type UnreachableEndpointsOptions } from "./unreachable_endpoints.ts";
 
 /** Settings of a {@link ChangeTracker}. */
 export interface ChangeTrackerOptions {
@@ -23,6 +24,8 @@ export interface ChangeTrackerOptions {
   readonly onUnserved?: (unserved: UnservedDestination) => void;
   /** Hears of each of those that the Service gets now, or does not ask for any more, as many at once. */
   readonly onResolved?: (resolved: Omit<UnservedDestination, "reason">) => void;
+  /** Hears of endpoints that cannot answer. */
+  readonly unreachable?: UnreachableEndpointsOptions;
   /** How many destinations are named at once. @default {10} */
   readonly maxTold?: number;
   /** Milliseconds since the epoch at which watching began: trigger times up to then say nothing about this process. */
@@ -68,6 +71,7 @@ export class ChangeTracker {
   /** Service → its addresses that no Service may have, and why; nearly always none. */
   readonly #unfit = new Map<NamespacedName, ReadonlyMap<string, string>>();
   readonly #slices: EndpointSliceCache;
+  readonly #unreachable: UnreachableEndpoints;
   /** Services whose ports will differ from those last checked out, with the ports they will have. */
   readonly #pendingServices = new Map<NamespacedName, readonly ServicePort[]>();
   #triggerTimesMs: number[] = [];
@@ -84,10 +88,12 @@ export class ChangeTracker {
       endpointCount: 0,
     };
     this.#claims = new DestinationClaims(this.#state.services);
+    this.#unreachable = new UnreachableEndpoints(options.unreachable);
     this.#slices = new EndpointSliceCache({
       family: options.family,
       nodeName: options.node.name,
       report: this.#report,
+      onUnreachable: (name, endpoints) => this.#unreachable.declare(name, endpoints),
     });
   }
 
@@ -141,12 +147,14 @@ export class ChangeTracker {
   /** Applies what is pending to the state and forgets it. */
   checkout(): Checkout {
     const updatedServices = new Set<NamespacedName>();
+    const touched = new Set<NamespacedName>();
     let udpEndpointsChanged = false;
     let udpServicesChanged = false;
     for (const [name, { served, lost, lostBefore }] of this.#claims.update(this.#pendingServices)) {
       this.#tell(name, lostBefore, lost);
       const before = this.#state.services.get(name) ?? [];
       this.#setPorts(name, served);
+      touched.add(name);
       // Only what it does not get may have changed.
       if (sameServicePorts(before, served)) continue;
       if (served.some(isUdp) || before.some(isUdp)) udpServicesChanged = true;
@@ -154,12 +162,14 @@ export class ChangeTracker {
     }
     this.#pendingServices.clear();
     for (const [name, endpoints] of this.#slices.checkout()) {
+      touched.add(name);
       const before = this.#state.endpoints.get(name) ?? NO_ENDPOINTS;
       if (sameEndpointsByPort(before, endpoints)) continue;
       this.#setEndpoints(name, endpoints);
       updatedServices.add(name);
       if (hasUdpPort(before) || hasUdpPort(endpoints)) udpEndpointsChanged = true;
     }
+    for (const name of touched) this.#unreachable.tell(name, this.#state.services.has(name));
     const triggerTimesMs = this.#triggerTimesMs;
     this.#triggerTimesMs = [];
     return { state: this.#state, updatedServices, triggerTimesMs, udpEndpointsChanged, udpServicesChanged };

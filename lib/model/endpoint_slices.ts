@@ -4,11 +4,12 @@
  * @module
  */
 import { makeEndpoint } from "./endpoint.ts";
-import { parseIp } from "./ip.ts";
+import { type Ip, parseIp } from "./ip.ts";
 import { compareBytes, namespacedName, servicePortKey } from "./names.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "./objects.ts";
 import { type Report, sameTexts } from "./service_port.ts";
 import type { Endpoint, ServicePortKey } from "./state.ts";
+import { unreachableUse } from "./unreachable_endpoints.ts";
 
 /** Endpoints of one Service: port key → endpoints sorted by key; ports without endpoints are absent. */
 export type EndpointsByPort = ReadonlyMap<ServicePortKey, readonly Endpoint[]>;
@@ -25,6 +26,8 @@ export interface EndpointSliceCacheOptions {
   readonly family: IpFamily;
   readonly nodeName: string;
   readonly report?: Report;
+  /** Hears at a checkout, for each Service it yields, of its endpoints that cannot answer: endpoint → reason. */
+  readonly onUnreachable?: (service: NamespacedName, endpoints: ReadonlyMap<string, string>) => void;
 }
 
 /**
@@ -37,6 +40,7 @@ export class EndpointSliceCache {
   readonly #family: IpFamily;
   readonly #nodeName: string;
   readonly #report: Report;
+  readonly #onUnreachable: NonNullable<EndpointSliceCacheOptions["onUnreachable"]>;
   readonly #services = new Map<NamespacedName, SlicesOfService>();
   /** `namespace/slice name` → the Service whose slice it is, pending updates included. */
   readonly #owners = new Map<string, NamespacedName>();
@@ -46,6 +50,7 @@ export class EndpointSliceCache {
     this.#family = options.family;
     this.#nodeName = options.nodeName;
     this.#report = options.report ?? (() => {});
+    this.#onUnreachable = options.onUnreachable ?? (() => {});
   }
 
   /**
@@ -133,15 +138,17 @@ export class EndpointSliceCache {
 
   #endpointsOf(service: NamespacedName, slices: ReadonlyMap<string, EndpointSlice>): EndpointsByPort {
     const byPort = new Map<ServicePortKey, Endpoint[]>();
+    const unreachable = new Map<string, string>();
     const sorted = slices.size < 2
       ? slices
       : [...slices].sort(([left], [right]) => compareBytes(left, right));
-    for (const [, slice] of sorted) this.#collect(service, slice, byPort);
+    for (const [, slice] of sorted) this.#collect(service, slice, { byPort, unreachable });
+    this.#onUnreachable(service, unreachable);
     for (const [key, endpoints] of byPort) byPort.set(key, sortedWithoutDuplicates(endpoints));
     return byPort;
   }
 
-  #collect(service: NamespacedName, slice: EndpointSlice, byPort: Map<ServicePortKey, Endpoint[]>): void {
+  #collect(service: NamespacedName, slice: EndpointSlice, { byPort, unreachable }: Collected): void {
     const complain: Report = (problem) =>
       this.#report(`EndpointSlice ${slice.namespace}/${slice.name}: ${problem}`);
     const ports = usablePorts(service, slice, complain);
@@ -149,8 +156,12 @@ export class EndpointSliceCache {
     slice.endpoints.forEach((source, index) => {
       const ip = this.#addressOf(source, index, complain);
       if (ip === null) return;
+      const use = unreachableUse(ip);
+      if (use !== null) {
+        unreachable.set(`${ip.text} of EndpointSlice ${slice.namespace}/${slice.name}`, `it is ${use}`);
+      }
       for (const { key, number } of ports) {
-        const endpoint = makeEndpoint(source, ip, number, this.#nodeName);
+        const endpoint = makeEndpoint(source, ip.text, number, this.#nodeName);
         const endpoints = byPort.get(key);
         if (endpoints === undefined) byPort.set(key, [endpoint]);
         else endpoints.push(endpoint);
@@ -158,7 +169,7 @@ export class EndpointSliceCache {
     });
   }
 
-  #addressOf(source: SliceEndpoint, index: number, complain: Report): string | null {
+  #addressOf(source: SliceEndpoint, index: number, complain: Report): Ip | null {
     const text = source.addresses[0];
     if (text === undefined) {
       complain(`endpoints[${index}] has no addresses; it is skipped`);
@@ -173,8 +184,14 @@ export class EndpointSliceCache {
       complain(`endpoints[${index}].addresses[0] "${text}" is not an ${this.#family} address; it is skipped`);
       return null;
     }
-    return ip.text;
+    return ip;
   }
+}
+
+/** What the slices of one Service add up to. */
+interface Collected {
+  readonly byPort: Map<ServicePortKey, Endpoint[]>;
+  readonly unreachable: Map<string, string>;
 }
 
 /** True if the proxy reads the same from both: ports in any order, endpoints in any order of different addresses. */

@@ -131,6 +131,24 @@ export function destinationRefusedEvent(
   };
 }
 
+/** Traffic of a Service is led to an address that no pod has. */
+export function endpointUnreachableEvent(
+  node: string,
+  { service, endpoint, reason }: {
+    readonly service: NamespacedName;
+    readonly endpoint: string;
+    readonly reason: string;
+  },
+): ProxyEvent {
+  return {
+    type: "Warning",
+    reason: "EndpointUnreachable",
+    action: "Sync",
+    note: `node ${node} leads traffic of ${service} to ${endpoint}, which cannot answer: ${reason}`,
+    regarding: serviceSubject(service),
+  };
+}
+
 /** Another service proxy runs on the node: its tables come back. */
 export function otherProxyEvent(node: string, tables: readonly string[]): ProxyEvent {
   return {

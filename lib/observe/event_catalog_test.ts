@@ -3,6 +3,7 @@ import { recordingLog } from "../../tests/support/recording_log.ts";
 import {
   configRefusedEvent,
   destinationRefusedEvent,
+  endpointUnreachableEvent,
   healthServerFailedEvent,
   metricsServerFailedEvent,
   modeFallbackEvent,
@@ -115,6 +116,22 @@ const EVENTS: readonly [event: ProxyEvent, wanted: ProxyEvent][] = [
       action: "Sync",
       note: "node node-a does not serve external IP 10.96.0.1 port 443/TCP of shop/web: " +
         "it belongs to default/kubernetes",
+      regarding: SERVICE,
+    },
+  ],
+  [
+    endpointUnreachableEvent("node-a", {
+      service: "shop/web",
+      endpoint: "239.1.1.1 of EndpointSlice shop/web-1",
+      reason: "it is a multicast address",
+    }),
+    {
+      type: "Warning",
+      reason: "EndpointUnreachable",
+      action: "Sync",
+      note:
+        "node node-a leads traffic of shop/web to 239.1.1.1 of EndpointSlice shop/web-1, which cannot answer: " +
+        "it is a multicast address",
       regarding: SERVICE,
     },
   ],

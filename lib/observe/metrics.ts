@@ -239,6 +239,12 @@ export class ProxyMetrics {
     FAMILY,
   );
 
+  readonly unreachableEndpoints = this.#gauge(
+    "kproxy_unreachable_endpoints",
+    "Endpoints of Services with addresses that no pod has, such as multicast addresses; traffic is led there all the same",
+    FAMILY,
+  );
+
   /** Notes one request to the API server. */
   observeApiRequest({ method, host, code, durationMs, waitedMs, sentBytes }: ApiRequest): void {
     const labels = { host, verb: method };

@@ -176,3 +176,56 @@ e2eTest(
     });
   },
 );
+
+const SLICE = (address: string): string =>
+  `apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{port: 8080}]
+endpoints: [{addresses: [${address}]}, {addresses: [10.244.1.2]}]
+`;
+
+for (const mode of ["iptables", "nftables"] as const) {
+  e2eTest(
+    `an endpoint that cannot answer is led to as by kube-proxy in mode ${mode}, and told of`,
+    [...NEEDS, program("nft"), program("curl")],
+    async () => {
+      await inFolder({ "web.yaml": SERVICE, "slice.yaml": SLICE("239.1.1.1") }, async (folder) => {
+        await withNetns(async (netns) => {
+          const metric = async (): Promise<string | undefined> => {
+            const url = "http://127.0.0.1:10249/metrics";
+            const { stdout } = await netns.exec.run(["curl", "-s", "--noproxy", "*", url]);
+            return /^kproxy_unreachable_endpoints\{ip_family="IPv4"\} (\d+)$/m.exec(stdout)?.[1];
+          };
+          await using kproxy = await KproxyProcess.start({
+            netns,
+            args: [`--manifests=${folder}`, "--hostname-override=node-a", `--proxy-mode=${mode}`],
+          });
+          const of = "239.1.1.1 of EndpointSlice shop/web-1";
+          const told = kproxy.lines.filter(({ msg }) =>
+            msg === "Traffic is led to an endpoint that cannot answer"
+          );
+          assertEquals(told.map(({ service, endpoint, reason }) => [service, endpoint, reason]), [
+            ["shop/web", of, "it is a multicast address"],
+          ]);
+          const events = kproxy.lines.filter(({ reason }) => reason === "EndpointUnreachable");
+          assertEquals(events.map(({ regarding, note }) => [regarding, note]), [[
+            "Service shop/web",
+            `node node-a leads traffic of shop/web to ${of}, which cannot answer: it is a multicast address`,
+          ]]);
+          assertEquals(await metric(), "1");
+          const rules = await netns.run(
+            mode === "iptables" ? ["iptables-save"] : ["nft", "list", "table", "ip", "kproxy"],
+          );
+          for (const address of ["239.1.1.1", "10.244.1.2"]) assertStringIncludes(rules, address);
+
+          await Deno.writeTextFile(`${folder}/slice.yaml`, SLICE("10.244.1.1"));
+          await kproxy.untilMessage("An endpoint that cannot answer is gone");
+          assertEquals(await metric(), "0");
+          assertEquals((await kproxy.stop()).code, 0, kproxy.log);
+        });
+      });
+    },
+  );
+}

@@ -1,0 +1,80 @@
+/**
+ * Endpoints whose addresses no pod has, such as multicast addresses: an API server takes some of them, traffic is led there as by
+ * kube-proxy, and nobody would know why nothing answers.
+ *
+ * @module
+ */
+import { type Ip, specialUse } from "./ip.ts";
+import type { NamespacedName } from "./objects.ts";
+
+/** An endpoint that cannot answer. */
+export interface UnreachableEndpoint {
+  readonly service: NamespacedName;
+  /** E.g. `239.1.1.1 of EndpointSlice shop/web-1`. */
+  readonly endpoint: string;
+  /** E.g. `it is a multicast address`. */
+  readonly reason: string;
+}
+
+/** Who hears of them. */
+export interface UnreachableEndpointsOptions {
+  /** Hears once of each; of more than `maxTold` of a Service at once, how many more there are. */
+  readonly onFound?: (found: UnreachableEndpoint) => void;
+  /** Hears of each that is no endpoint any more, as many at once. */
+  readonly onGone?: (gone: Omit<UnreachableEndpoint, "reason">) => void;
+  /** Hears how many there are whenever that changes. */
+  readonly onCount?: (count: number) => void;
+  /** How many endpoints of a Service are named at once. @default {10} */
+  readonly maxTold?: number;
+}
+
+/** Why nobody answers at an address; null if somebody may. What is link-local may be on the node itself. */
+export function unreachableUse(ip: Ip): string | null {
+  const use = specialUse(ip);
+  return use === "a link-local address" ? null : use;
+}
+
+const MAX_TOLD = 10;
+const NONE: ReadonlyMap<string, string> = new Map();
+
+/** Those of one IP family, by Service. */
+export class UnreachableEndpoints {
+  readonly #options: UnreachableEndpointsOptions;
+  /** Service → endpoint → reason, whether or not the proxy serves it; nearly always none. */
+  readonly #declared = new Map<NamespacedName, ReadonlyMap<string, string>>();
+  /** What of it was told: of Services that are served. */
+  readonly #told = new Map<NamespacedName, ReadonlyMap<string, string>>();
+  #count = 0;
+
+  constructor(options: UnreachableEndpointsOptions = {}) {
+    this.#options = options;
+  }
+
+  /** What the slices of a Service hold of them from now on. */
+  declare(service: NamespacedName, endpoints: ReadonlyMap<string, string>): void {
+    if (endpoints.size > 0) this.#declared.set(service, endpoints);
+    else this.#declared.delete(service);
+  }
+
+  /** To be called when the slices of a Service changed, or whether it is served: traffic to others goes nowhere anyway. */
+  tell(service: NamespacedName, isServed: boolean): void {
+    const before = this.#told.get(service) ?? NONE;
+    const now = isServed ? this.#declared.get(service) ?? NONE : NONE;
+    if (before === now) return;
+    if (now.size > 0) this.#told.set(service, now);
+    else this.#told.delete(service);
+    const { onFound, onGone, onCount, maxTold = MAX_TOLD } = this.#options;
+    const found = [...now].filter(([endpoint]) => !before.has(endpoint));
+    for (const [endpoint, reason] of found.slice(0, maxTold)) onFound?.({ service, endpoint, reason });
+    if (found.length > maxTold) {
+      const reason = "for reasons like those that were told";
+      onFound?.({ service, endpoint: `${found.length - maxTold} more endpoints`, reason });
+    }
+    const gone = [...before.keys()].filter((endpoint) => !now.has(endpoint));
+    for (const endpoint of gone.slice(0, maxTold)) onGone?.({ service, endpoint });
+    if (gone.length > maxTold) onGone?.({ service, endpoint: `${gone.length - maxTold} more endpoints` });
+    if (now.size === before.size) return;
+    this.#count += now.size - before.size;
+    onCount?.(this.#count);
+  }
+}
