@@ -18,7 +18,7 @@ import { findDamage, type FoundDamage, listingText, type Look } from "./observe_
 import { type CheckLimits, type CheckTurn, CheckTurns } from "./observe_turns.ts";
 
 /**
- * About 0.2 % of a CPU at the default sync period of 30 s. The legacy variant reads the whole table whatever it is asked for, so there
+ * About 0.3 % of a CPU at the default sync period of 30 s. The legacy variant reads the whole table whatever it is asked for, so there
  * a look at less is hardly cheaper. README.md has what was measured.
  */
 export const CHECK_LIMITS: Readonly<Record<IptablesVariant, CheckLimits>> = {
