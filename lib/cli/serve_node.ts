@@ -306,13 +306,16 @@ function tellUnreachable(
   family: IpFamily,
   { node, log, metrics, events }: Life,
 ): UnreachableEndpointsOptions {
+  const onCount = (count: number): void => metrics.unreachableEndpoints.set({ ip_family: family }, count);
+  // No value would not say that there are none.
+  onCount(0);
   return {
     onFound: (found) => {
       log.warn("Traffic is led to an endpoint that cannot answer", { family, ...found });
       events.recorder.record(endpointUnreachableEvent(node, found));
     },
     onGone: (gone) => log.info("An endpoint that cannot answer is gone", { family, ...gone }),
-    onCount: (count) => metrics.unreachableEndpoints.set({ ip_family: family }, count),
+    onCount,
   };
 }
 
