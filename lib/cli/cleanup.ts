@@ -5,6 +5,7 @@
  */
 import { type CleanupContext, countLeftovers, type LeftoverReport } from "../backend/cleanup.ts";
 import { CLEANUP_MODES, CLEANUP_PROXIES, type CleanupMode } from "../config/types.ts";
+import { UsageError } from "../errors.ts";
 import { modesNotToldApart, removeLeftovers } from "../backend/leftovers.ts";
 import { isPermissionProblem } from "../kernel/iptables_refusal.ts";
 import { type Exec, systemExec } from "../kernel/exec.ts";
@@ -19,6 +20,8 @@ export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number
   // A broken configuration is told even though little of it matters here, as in kube-proxy.
   const { config, warnings } = await effectiveConfiguration(flags);
   for (const warning of warnings) io.err(`Warning: ${warning}\n`);
+  refuseBlank("of", flags.get("of"), CLEANUP_PROXIES);
+  refuseBlank("only", flags.get("only"), CLEANUP_MODES);
   return await cleanUp({
     dryRun: flags.get("dry-run") ?? false,
     modes: cleanupModes(flags),
@@ -26,6 +29,19 @@ export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number
     flushIpvs: flags.get("flush-ipvs") ?? false,
     excludeCidrs: config.ipvs.excludeCIDRs ?? [],
   }, io);
+}
+
+/** A blank value, as of a variable that is not set, would remove more than was asked for. */
+function refuseBlank(
+  name: string,
+  value: { readonly length: number } | undefined,
+  words: readonly string[],
+): void {
+  if (value === undefined || value.length > 0) return;
+  throw new UsageError(
+    `Invalid value "" for --${name}: want ${words.slice(0, -1).join(", ")} or ${words.at(-1)}; ` +
+      `without --${name} everything goes`,
+  );
 }
 
 /**
@@ -52,10 +68,11 @@ export async function cleanUp(
   const untold = of === undefined ? [] : modesNotToldApart(modes);
   if (untold.length > 0) {
     io.err(
-      `Warning: what mode ${
-        untold.join(" or ")
-      } left stays: kproxy and kube-proxy use the same names there, ` +
-        "and whichever starts takes it over; without --of it goes\n",
+      `Warning: --of=${of} leaves what there is of ${untold.length === 1 ? "mode" : "modes"} ${
+        untold.join(" and ")
+      }: ` +
+        "kproxy and kube-proxy use the same names there, and whichever starts takes it over; " +
+        "cleanup without --of removes it\n",
     );
   }
   for (const { place, command, reason } of report.kept) {

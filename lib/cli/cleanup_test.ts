@@ -1,6 +1,9 @@
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { FakeIptables } from "../../tests/support/fake_iptables.ts";
-import { cleanUp } from "./cleanup.ts";
+import { UsageError } from "../errors.ts";
+import { cleanUp, cleanupCommand } from "./cleanup.ts";
+import { systemIo } from "./io.ts";
+import { parseArgs } from "./parse_args.ts";
 
 const RULES = `*nat
 :KUBE-SERVICES - [0:0]
@@ -73,3 +76,18 @@ Deno.test("a node without iptables has nothing to remove", { permissions: "none"
     err: "",
   });
 });
+
+// Without any permission: nothing of this machine is looked at, whatever goes on.
+for (
+  const [flag, problem] of [
+    ["--of=", 'Invalid value "" for --of: want kproxy or kube-proxy; without --of everything goes'],
+    ["--only=", 'Invalid value "" for --only: want iptables, '],
+  ] as const
+) {
+  Deno.test(`a blank ${flag} removes nothing`, { permissions: "none" }, async () => {
+    const told: string[] = [];
+    const io = { ...systemIo, out: (text: string) => Promise.resolve(void told.push(text)) };
+    await assertRejects(() => cleanupCommand(parseArgs(["cleanup", flag]), io), UsageError, problem);
+    assertEquals(told, []);
+  });
+}

@@ -102,7 +102,9 @@ export const PROGRAM_FLAGS = [
     default: "",
     group: "Program",
     commands: ["cleanup"],
-    doc: "Remove what this proxy left and nothing of the other one, in the modes that tell them apart",
+    doc:
+      "Remove what this proxy left and nothing of the other one; in modes iptables and ipvs, where both use the " +
+      "same names, nothing",
     values: CLEANUP_PROXIES,
   },
   {

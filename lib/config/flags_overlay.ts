@@ -37,6 +37,9 @@ const HONOURED_WITH_FILE_REGEXP = /^(hostnameOverride|logging\..*|kproxy\..*)$/;
 const FIELDS_BY_FLAG: ReadonlyMap<string, FieldSpec> = new Map(
   FIELDS.flatMap((spec) => spec.flag === undefined ? [] : [[spec.flag, spec] as const]),
 );
+const FLAGS_BY_PATH: ReadonlyMap<string, string> = new Map(
+  FIELDS.flatMap(({ path, flag }) => flag === undefined ? [] : [[path, flag] as const]),
+);
 /** Flags without a field of their own. */
 const OTHER_FLAGS: readonly string[] = ["healthz-port", "metrics-port", "conntrack-max"];
 
@@ -74,7 +77,7 @@ type PacedSection = "iptables" | "ipvs" | "nftables";
  * The configuration with the given flags (by name, without dashes; only those given) over it. Flags that set no field
  * are passed over.
  *
- * @throws {ConfigError} with every rule that the result breaks, by the flag's name where a flag gave the value
+ * @throws {ConfigError} with every rule that the result breaks, by the flag's name where a flag gave the value or is missing
  */
 export function applyFlagValues(
   config: KubeProxyConfiguration,
@@ -85,11 +88,13 @@ export function applyFlagValues(
   if (options.fromFile) overlay.besideFile();
   else overlay.withoutFile();
   const result = applyModeDefaults(withFields(config, overlay.changes));
-  const problems = [...overlay.problems, ...findProblems(result).map((problem) => overlay.named(problem))];
+  const named = (problem: Problem): Problem => overlay.named(problem, options);
+  const problems = [...overlay.problems, ...findProblems(result).map(named)];
   if (problems.length > 0) throw new ConfigError(problems);
   // Those of a file were told when it was read, and that of --proxy-port-range when the command line was.
-  const settings = options.fromFile ? [] : configWarnings(result).filter(({ path }) => path !== "portRange")
-    .map((warning) => overlay.named(warning));
+  const settings = options.fromFile
+    ? []
+    : configWarnings(result).filter(({ path }) => path !== "portRange").map(named);
   return {
     config: result,
     warnings: [...overlay.warnings, ...settings].map((warning) => formatProblem(warning)),
@@ -135,11 +140,16 @@ class Overlay {
     }
   }
 
-  /** The problem with the flag's name in place of the field's, if a flag gave the value. */
-  named({ path, message }: Problem): Problem {
-    const base = path.replace(/\[.*$/, "").replace(/^featureGates\..*$/, "featureGates");
-    const flag = this.#flagOf.get(base);
-    return { path: flag === undefined ? path : `--${flag}`, message };
+  /** The problem with flags' names in place of fields', where a flag gave the value, or nothing but a flag could have. */
+  named({ path, message }: Problem, { fromFile = false }: OverlayOptions): Problem {
+    const nameOf = (field: string): string => {
+      const flag = this.#flagOf.get(field) ?? (fromFile ? undefined : FLAGS_BY_PATH.get(field));
+      return flag === undefined ? field : `--${flag}`;
+    };
+    const field = path.replace(/\[.*$/, "").replace(/^featureGates\..*$/, "featureGates");
+    const name = nameOf(field);
+    // Another field that has a part in it.
+    return { path: name === field ? path : name, message: message.replace(/\b\w+(\.\w+)+\b/g, nameOf) };
   }
 
   #set(path: string, flag: string, value: FieldValue): void {

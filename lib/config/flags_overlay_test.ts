@@ -192,7 +192,7 @@ Deno.test("all problems come at once, by the names of the flags", PURE, () => {
     [
       "--hostname-override: empty hostname-override is invalid",
       "--feature-gates: cannot set feature gate NFTablesProxyMode to false, feature is locked to true",
-      'iptables.syncPeriod: Invalid value: "30s": must be greater than or equal to iptables.minSyncPeriod, which is "1m0s"',
+      '--iptables-sync-period: Invalid value: "30s": must be greater than or equal to --iptables-min-sync-period, which is "1m0s"',
       "--conntrack-max: Invalid value: -1: must be greater than or equal to 0",
       "--oom-score-adj: Invalid value: 5000: must be within the range [-1000, 1000]",
       '--healthz-bind-address: Invalid value: "localhost": must be a valid IP',
@@ -206,6 +206,24 @@ Deno.test("all problems come at once, by the names of the flags", PURE, () => {
   assertEquals(
     problemsOf({ "logging-format": "xml" }, new Map()),
     '--logging-format: Invalid value: "xml": Unsupported log format, must be text, json or blank',
+  );
+});
+
+Deno.test("a flag that is missing is named as one, a field that is missing in a file as that", PURE, () => {
+  const cases: [Flags, string][] = [
+    [{ "detect-local-mode": "BridgeInterface" }, "pod-bridge-interface"],
+    [{ "detect-local-mode": "BridgeInterface", "pod-bridge-interface": "" }, "pod-bridge-interface"],
+    [{ "detect-local-mode": "InterfaceNamePrefix" }, "pod-interface-name-prefix"],
+  ];
+  for (const [flags, missing] of cases) {
+    assertEquals(problemsOf(flags), `--${missing}: Invalid value: "": must not be empty`);
+  }
+  const file = new Map<string, FieldValue>([["detectLocalMode", "BridgeInterface"]]);
+  assertEquals(problemsOf({}, file), 'detectLocal.bridgeInterface: Invalid value: "": must not be empty');
+  const short = { "proxy-mode": "nftables", "iptables-sync-period": 500 };
+  assertEquals(
+    problemsOf(short),
+    '--iptables-sync-period: Invalid value: "500ms": must be greater than or equal to nftables.minSyncPeriod, which is "1s"',
   );
 });
 

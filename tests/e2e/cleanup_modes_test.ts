@@ -157,7 +157,10 @@ e2eTest("cleanup of one proxy leaves the other's things, as far as they are told
     };
     const ours = await kproxy(["cleanup", "--of=kproxy"], options);
     assertEquals([ours.code, ours.out], [0, "Removed 4 tables of nft\n"]);
-    assertMatch(ours.err, /^Warning: what mode iptables or ipvs left stays: .* use the same names there/);
+    assertMatch(
+      ours.err,
+      /^Warning: --of=kproxy leaves what there is of modes iptables and ipvs: .* use the same names there/,
+    );
     assertEquals(await left(), [false, false, true, true, true]);
     await netns.run(["nft", "-f", "-"], { stdin: nftTables("kproxy") });
     const theirs = await kproxy(
