@@ -183,7 +183,9 @@ export class FileSource implements Source {
     }
     this.#store.set(file, this.#withoutOwn(manifest));
     const lastGood = manifest.problem === undefined ? manifest : known?.manifest;
-    this.#known.set(file.order, { file, text, manifest: lastGood });
+    // A broken text may be the longest there is, and nobody needs it again.
+    const kept = manifest.problem === undefined ? text : undefined;
+    this.#known.set(file.order, { file, text: kept, manifest: lastGood });
   }
 
   #withoutOwn(manifest: Manifest): Manifest {
