@@ -19,10 +19,10 @@ import { TableStream } from "./parse.ts";
 
 /** What a look at everything in a small table may take at any time, in milliseconds: more than it does on a machine with much to do. */
 const CHEAP_MS = 600;
-/** One that takes longer, and each at a large table, may take this part of the time: with the looks between, kproxy at rest is to take less than 0.3 % of a core. */
+/** One that takes longer, and each at a large table, may take this part of the time. */
 const WHOLE_SHARE = 0.0015;
-/** A table printed with more than so many bytes is large: about 2,500 elements, which take 0.2 % of the default sync period. */
-const LARGE_BYTES = 150_000;
+/** A table printed with more than so many bytes is large: about 5,000 elements, which take 0.6 % of the default sync period. */
+const LARGE_BYTES = 300_000;
 /**
  * At a smaller one the rules of others may take it, or the machine had no time, or nft hung: so many looks must have been slow, one after
  * another.

@@ -437,9 +437,9 @@ Deno.test(
   async () => {
     const { fake, proxier, sync, clock } = rig();
     const endpoints = Array.from({ length: 250 }, (_, index) => `10.244.1.${index}`);
-    const objects = Array.from({ length: 20 }, (_, index) => service(`s${index + 1}`, endpoints)).flat();
+    const objects = Array.from({ length: 40 }, (_, index) => service(`s${index + 1}`, endpoints)).flat();
     await sync(objects);
-    assert(fake.listed(TABLE).length > 150_000);
+    assert(fake.listed(TABLE).length > 300_000);
     fake.runs.length = 0;
     fake.fail = (argv) => {
       if (argv.includes("list")) clock.nowMs += 90;
