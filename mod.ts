@@ -74,12 +74,12 @@ export {
   nodePortAddresses,
 } from "./lib/model/node.ts";
 
-export { decodeObject } from "./lib/source/decode.ts";
-export type { DecodeOptions } from "./lib/source/decode_values.ts";
+export { decodeObject } from "./lib/source/decode/decode.ts";
+export type { DecodeOptions } from "./lib/source/decode/decode_values.ts";
 export type { Rejection } from "./lib/source/source.ts";
 
-export { planIptables } from "./lib/backend/iptables/plan.ts";
-export { renderPlan } from "./lib/backend/iptables/render.ts";
+export { planIptables } from "./lib/backend/iptables/plan/plan.ts";
+export { renderPlan } from "./lib/backend/iptables/plan/render.ts";
 export type {
   BaseRules,
   DispatchRule,
@@ -89,12 +89,12 @@ export type {
   PerTable,
   ServiceRules,
   Table,
-} from "./lib/backend/iptables/ruleset.ts";
-export { IptablesSimulator } from "./lib/backend/iptables/simulate.ts";
+} from "./lib/backend/iptables/plan/ruleset.ts";
+export { IptablesSimulator } from "./lib/sim/iptables/simulate.ts";
 
-export { planNftables } from "./lib/backend/nftables/plan.ts";
-export { renderPlan as renderNftablesPlan } from "./lib/backend/nftables/render.ts";
-export { NftablesSimulator } from "./lib/backend/nftables/simulate.ts";
+export { planNftables } from "./lib/backend/nftables/plan/plan.ts";
+export { renderPlan as renderNftablesPlan } from "./lib/backend/nftables/diff/render.ts";
+export { NftablesSimulator } from "./lib/sim/nftables/simulate.ts";
 export type {
   AffinitySet,
   BaseRules as NftablesBaseRules,
@@ -107,11 +107,11 @@ export type {
   NftablesOptions,
   NftablesPlan,
   ServiceRules as NftablesServiceRules,
-} from "./lib/backend/nftables/ruleset.ts";
+} from "./lib/backend/nftables/plan/ruleset.ts";
 
-export { planIpvs } from "./lib/backend/ipvs/plan.ts";
-export { planTexts as ipvsPlanTexts, renderPlan as renderIpvsPlan } from "./lib/backend/ipvs/render.ts";
-export type { PlanTexts as IpvsPlanTexts } from "./lib/backend/ipvs/render.ts";
+export { planIpvs } from "./lib/backend/ipvs/plan/plan.ts";
+export { planTexts as ipvsPlanTexts, renderPlan as renderIpvsPlan } from "./lib/backend/ipvs/diff/render.ts";
+export type { PlanTexts as IpvsPlanTexts } from "./lib/backend/ipvs/diff/render.ts";
 export type {
   BaseRule as IpvsBaseRule,
   BaseRules as IpvsBaseRules,
@@ -123,8 +123,8 @@ export type {
   ServiceClaims,
   Table as IpvsRuleTable,
   WantedServer,
-} from "./lib/backend/ipvs/ruleset.ts";
-export { type IpvsKernel, IpvsSimulator } from "./lib/backend/ipvs/simulate.ts";
+} from "./lib/backend/ipvs/plan/ruleset.ts";
+export { type IpvsKernel, IpvsSimulator } from "./lib/sim/ipvs/simulate.ts";
 
 export {
   type NftChain,
@@ -158,19 +158,12 @@ export {
   type SavedVirtualServer,
   type VirtualServer,
 } from "./lib/netfilter/ipvs.ts";
-export { type AffinityMemory, rememberOutcome, type Surroundings } from "./lib/netfilter/packet_walk.ts";
+export { type AffinityMemory, rememberOutcome, type Surroundings } from "./lib/sim/packet_walk.ts";
 export {
   type IptablesRuleset,
   parseIptablesSave,
   type SavedChain,
   type SavedTable,
 } from "./lib/netfilter/iptables_save.ts";
-export type {
-  Flow,
-  FlowOutcome,
-  Packet,
-  PacketProtocol,
-  PacketState,
-  RuleHit,
-} from "./lib/netfilter/flow.ts";
-export type { Fraction } from "./lib/netfilter/fraction.ts";
+export type { Flow, FlowOutcome, Packet, PacketProtocol, PacketState, RuleHit } from "./lib/sim/flow.ts";
+export type { Fraction } from "./lib/sim/fraction.ts";

@@ -9,23 +9,23 @@ Deno.test("every path of the table has its row", { permissions: "none" }, () => 
     ["lib/model/ip.ts", 1],
     ["lib/netfilter/words.ts", 2],
     ["lib/config/validate.ts", 2],
-    ["lib/config/load.ts", 5],
+    ["lib/config/file/load.ts", 5],
     ["lib/config/write.ts", 2],
-    ["lib/config/write_file.ts", 5],
-    ["lib/source/decode.ts", 2],
-    ["lib/source/kube.ts", 5],
-    ["lib/source/files.ts", 5],
-    ["lib/source/token_bucket.ts", 5],
-    ["lib/source/snapshot_file.ts", 5],
-    ["lib/source/snapshot_text.ts", 2],
-    ["lib/source/manifest_text.ts", 2],
+    ["lib/config/file/write_file.ts", 5],
+    ["lib/source/decode/decode.ts", 2],
+    ["lib/source/kube/kube.ts", 5],
+    ["lib/source/files/files.ts", 5],
+    ["lib/source/kube/token_bucket.ts", 5],
+    ["lib/source/snapshot/snapshot_file.ts", 5],
+    ["lib/source/decode/snapshot_text.ts", 2],
+    ["lib/source/decode/manifest_text.ts", 2],
     ["lib/backend/backend.ts", 3],
-    ["lib/backend/iptables/plan.ts", 3],
-    ["lib/backend/iptables/apply.ts", 5],
-    ["lib/backend/registry.ts", 5],
+    ["lib/backend/iptables/plan/plan.ts", 3],
+    ["lib/backend/iptables/apply/apply.ts", 5],
+    ["lib/backend/node/registry.ts", 5],
     ["lib/kernel/exec.ts", 4],
     ["lib/sync/reconcile.ts", 6],
-    ["lib/cli/flags.ts", 7],
+    ["lib/cli/flags/flags.ts", 7],
     ["main.ts", 8],
     ["lib/elsewhere/x.ts", undefined],
     ["tools/layers.ts", undefined],
@@ -35,7 +35,9 @@ Deno.test("every path of the table has its row", { permissions: "none" }, () => 
 
 Deno.test("rows 1 to 3 are pure, their tests are free", { permissions: "none" }, () => {
   assertEquals(
-    ["lib/model/ip.ts", "lib/model/ip_test.ts", "lib/kernel/exec.ts", "lib/config/load.ts"].map(isPurePath),
+    ["lib/model/ip.ts", "lib/model/ip_test.ts", "lib/kernel/exec.ts", "lib/config/file/load.ts"].map(
+      isPurePath,
+    ),
     [
       true,
       false,
@@ -54,11 +56,11 @@ Deno.test("an import against the direction is caught with its line", { permissio
     ["lib/model/ip.ts", 'import type {\n  A,\n  B,\n} from "../sync/throttle.ts";\n', [
       "1: of row 1 imports lib/sync/throttle.ts of row 6",
     ]],
-    ["lib/backend/iptables/plan.ts", 'const x = 1;\nconst y = await import("./apply.ts");\n', [
-      "2: of row 3 imports lib/backend/iptables/apply.ts of row 5",
+    ["lib/backend/iptables/plan/plan.ts", 'const x = 1;\nconst y = await import("./apply.ts");\n', [
+      "2: of row 3 imports lib/backend/iptables/apply/apply.ts of row 5",
     ]],
-    ["lib/backend/ipvs/apply.ts", 'import { x } from "../iptables/apply.ts";\n', [
-      "1: of backend ipvs imports lib/backend/iptables/apply.ts of backend iptables",
+    ["lib/backend/ipvs/apply/apply.ts", 'import { x } from "../iptables/apply.ts";\n', [
+      "1: of backend ipvs imports lib/backend/iptables/apply/apply.ts of backend iptables",
     ]],
     ["lib/sync/x.ts", 'import "../../tests/support/skip.ts";\n', [
       "1: imports tests/support/skip.ts, which belongs to no row",

@@ -5,14 +5,14 @@
  */
 import type { Mutation } from "./mutate.ts";
 
-const BASE = "lib/backend/ipvs/base_rules.ts";
-const CLAIMS = "lib/backend/ipvs/service_claims.ts";
-const UNION = "lib/backend/ipvs/union.ts";
-const DIFF = "lib/backend/ipvs/diff.ts";
-const OBSERVED = "lib/backend/ipvs/diff_observed.ts";
-const OPERATIONS = "lib/backend/ipvs/operations.ts";
-const SCHEDULERS = "lib/backend/ipvs/apply_schedulers.ts";
-const SETS = "lib/backend/ipvs/sets.ts";
+const BASE = "lib/backend/ipvs/plan/base_rules.ts";
+const CLAIMS = "lib/backend/ipvs/plan/service_claims.ts";
+const UNION = "lib/backend/ipvs/plan/union.ts";
+const DIFF = "lib/backend/ipvs/diff/diff.ts";
+const OBSERVED = "lib/backend/ipvs/diff/diff_observed.ts";
+const OPERATIONS = "lib/backend/ipvs/diff/operations.ts";
+const SCHEDULERS = "lib/backend/ipvs/apply/apply_schedulers.ts";
+const SETS = "lib/backend/ipvs/plan/sets.ts";
 
 function inFile(file: string, name: string, find: string, replace: string): Mutation {
   return { name: `ipvs ${name}`, edits: [{ file, find, replace }] };

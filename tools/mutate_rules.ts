@@ -5,9 +5,9 @@
  */
 import type { Mutation } from "./mutate.ts";
 
-const SERVICE = "lib/backend/iptables/service_rules.ts";
-const BASE = "lib/backend/iptables/base_rules.ts";
-const PLAN = "lib/backend/iptables/plan.ts";
+const SERVICE = "lib/backend/iptables/plan/service_rules.ts";
+const BASE = "lib/backend/iptables/plan/base_rules.ts";
+const PLAN = "lib/backend/iptables/plan/plan.ts";
 
 function inFile(file: string, name: string, find: string, replace: string): Mutation {
   return { name, edits: [{ file, find, replace }] };

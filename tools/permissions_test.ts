@@ -3,7 +3,7 @@ import { OWN_PROGRAMS } from "../lib/kernel/own_programs.ts";
 import { compileArgs, embeddedPermissions, embeddedProblems, excludedFolders } from "./compile.ts";
 import { kproxyTask, outdatedFiles, replaceSection, replaceTask } from "./docs.ts";
 import { permissionFlags, PERMISSIONS, permissionTable, runtimeFlags } from "./permissions.ts";
-import { apiAccess, inClusterAccess } from "../lib/source/kube_access.ts";
+import { apiAccess, inClusterAccess } from "../lib/source/kube/kube_access.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
 
 Deno.test("the task kproxy runs with exactly the permissions of the list", async () => {
@@ -115,7 +115,10 @@ Deno.test("every variable that may be read is read by the code, and every one th
     if (uses > passed) readers.push(path);
   }
   // The first goes on where it is refused, as it is under the list; the other one only speaks of it.
-  assertEquals(readers.sort(), ["lib/source/kube_plugin_program.ts", "lib/source/kube_proxy_url.ts"]);
+  assertEquals(readers.sort(), [
+    "lib/source/kube/kube_plugin_program.ts",
+    "lib/source/kube/kube_proxy_url.ts",
+  ]);
 });
 
 Deno.test("generated parts of the documentation are in step with the code", async () => {

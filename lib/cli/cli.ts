@@ -5,24 +5,24 @@
  */
 import { ConfigError, formatProblem, UsageError } from "../errors.ts";
 import { errorText } from "../observe/log.ts";
-import { type CommandName, COMMANDS } from "./flag.ts";
+import { type CommandName, COMMANDS } from "./flags/flag.ts";
 import { type Io, OutputClosedError } from "./io.ts";
-import { parseArgs, type ParsedFlags } from "./parse_args.ts";
+import { parseArgs, type ParsedFlags } from "./flags/parse_args.ts";
 import { didYouMean } from "./suggest.ts";
-import { rawVersion, versionLine } from "./version.ts";
+import { rawVersion, versionLine } from "../node/version.ts";
 
 /** Carries out one command; resolves to the exit code. */
 export type Command = (flags: ParsedFlags, io: Io) => Promise<number>;
 
 /** Each command is loaded when it is called, so that `kproxy version` does not load the API client. */
 const LOADERS: Readonly<Record<CommandName, () => Promise<Command>>> = {
-  "run": async () => (await import("./start.ts")).startCommand,
-  "write-config": async () => (await import("./write_config.ts")).writeConfigCommand,
-  "cleanup": async () => (await import("./cleanup.ts")).cleanupCommand,
-  "render": async () => (await import("./render.ts")).renderCommand,
+  "run": async () => (await import("./commands/start.ts")).startCommand,
+  "write-config": async () => (await import("./commands/write_config.ts")).writeConfigCommand,
+  "cleanup": async () => (await import("./commands/cleanup.ts")).cleanupCommand,
+  "render": async () => (await import("./commands/render.ts")).renderCommand,
   "version": () => Promise.resolve((_flags, io) => printVersion("true", io)),
   "help": () => Promise.resolve(helpCommand),
-  "completion": async () => (await import("./completion.ts")).completionCommand,
+  "completion": async () => (await import("./completion/completion.ts")).completionCommand,
 };
 
 /**

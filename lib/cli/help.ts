@@ -3,9 +3,9 @@
  *
  * @module
  */
-import { type CommandName, COMMANDS, type Flag, GROUPS } from "./flag.ts";
-import { FLAGS } from "./flags.ts";
-import { ownFlagsBesideFile } from "./flags_beside_file.ts";
+import { type CommandName, COMMANDS, type Flag, GROUPS } from "./flags/flag.ts";
+import { FLAGS } from "./flags/flags.ts";
+import { ownFlagsBesideFile } from "./flags/flags_beside_file.ts";
 
 /** What one command is for. */
 export interface CommandDoc {

@@ -8,7 +8,7 @@ import {
   testSlice,
   testSliceEndpoint,
   testSlicePort,
-} from "../model/test_objects.ts";
+} from "../../tests/support/model_objects.ts";
 import { isEmpty, NO_UDP_TARGETS, type UdpTargets, udpTargets, unionOfTargets } from "./udp_targets.ts";
 
 const UDP = testPort({ protocol: "UDP", port: 53 });

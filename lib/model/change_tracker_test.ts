@@ -10,7 +10,7 @@ import {
   testSlice,
   testSliceEndpoint,
   testSlicePort,
-} from "./test_objects.ts";
+} from "../../tests/support/model_objects.ts";
 
 const pure = { permissions: "none" } as const;
 

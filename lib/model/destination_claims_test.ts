@@ -6,7 +6,7 @@ import { compareClaimants, type UnservedDestination } from "./destination_claims
 import type { ApiObject, IpFamily, Service } from "./objects.ts";
 import { servicePorts } from "./service_port.ts";
 import type { ServicePort } from "./state.ts";
-import { NODE_A, testPort, testService, testServicePort } from "./test_objects.ts";
+import { NODE_A, testPort, testService, testServicePort } from "../../tests/support/model_objects.ts";
 
 const pure = { permissions: "none" } as const;
 

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertFalse } from "@std/assert";
 import { type EndpointsByPort, EndpointSliceCache } from "./endpoint_slices.ts";
 import type { EndpointSlice, IpFamily } from "./objects.ts";
 import type { Endpoint } from "./state.ts";
-import { testSlice, testSliceEndpoint, testSlicePort } from "./test_objects.ts";
+import { testSlice, testSliceEndpoint, testSlicePort } from "../../tests/support/model_objects.ts";
 
 const pure = { permissions: "none" } as const;
 

@@ -9,7 +9,12 @@ import {
 } from "./endpoint.ts";
 import { usesLocalEndpoints } from "./service_port.ts";
 import type { Endpoint, ServicePort } from "./state.ts";
-import { NODE_A, testEndpoint, testServicePort, testSliceEndpoint } from "./test_objects.ts";
+import {
+  NODE_A,
+  testEndpoint,
+  testServicePort,
+  testSliceEndpoint,
+} from "../../tests/support/model_objects.ts";
 
 const pure = { permissions: "none" } as const;
 

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { GRACEFUL_ANNOTATION, IPVS_SCHEDULERS, ipvsWishes, SCHEDULER_ANNOTATION } from "./ipvs_wishes.ts";
 import { servicePorts } from "./service_port.ts";
-import { testService } from "./test_objects.ts";
+import { testService } from "../../tests/support/model_objects.ts";
 
 const pure = { permissions: "none" } as const;
 

@@ -9,7 +9,7 @@ import {
   selectLocalDetector,
 } from "./node.ts";
 import type { IpFamily, NodeObject } from "./objects.ts";
-import { testNode } from "./test_objects.ts";
+import { testNode } from "../../tests/support/model_objects.ts";
 
 const pure = { permissions: "none" } as const;
 

@@ -9,7 +9,7 @@ import {
   testSlice,
   testSliceEndpoint,
   testSlicePort,
-} from "./test_objects.ts";
+} from "../../tests/support/model_objects.ts";
 
 function exampleState(): ProxyState {
   const tracker = new ChangeTracker({ family: "IPv4", node: NODE_A });

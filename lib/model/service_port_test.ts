@@ -8,7 +8,7 @@ import {
   usesLocalEndpoints,
 } from "./service_port.ts";
 import type { ServicePort } from "./state.ts";
-import { testPort, testService, testServicePort } from "./test_objects.ts";
+import { testPort, testService, testServicePort } from "../../tests/support/model_objects.ts";
 
 const pure = { permissions: "none" } as const;
 

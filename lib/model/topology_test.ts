@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Endpoint, NodeFacts } from "./state.ts";
-import { NODE_A, testEndpoint } from "./test_objects.ts";
+import { NODE_A, testEndpoint } from "../../tests/support/model_objects.ts";
 import { isAvailableFor, type TopologyMode, topologyMode } from "./topology.ts";
 
 const pure = { permissions: "none" } as const;

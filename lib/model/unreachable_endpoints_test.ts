@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { ChangeTracker } from "./change_tracker.ts";
 import { parseIp } from "./ip.ts";
 import type { EndpointSlice } from "./objects.ts";
-import { NODE_A, testService, testSlice, testSliceEndpoint } from "./test_objects.ts";
+import { NODE_A, testService, testSlice, testSliceEndpoint } from "../../tests/support/model_objects.ts";
 import { unreachableUse } from "./unreachable_endpoints.ts";
 
 const pure = { permissions: "none" } as const;

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { NodeObject } from "../model/objects.ts";
-import { testNode } from "../model/test_objects.ts";
+import { testNode } from "../../tests/support/model_objects.ts";
 import { HealthState } from "./health_state.ts";
 import { formatRfc3339 } from "./rfc3339.ts";
 

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
-import { NODE_A, testService, testSlice, testSliceEndpoint } from "../model/test_objects.ts";
+import { NODE_A, testService, testSlice, testSliceEndpoint } from "../../tests/support/model_objects.ts";
 import { silentLogger } from "../observe/log.ts";
 import { DescriptorAllowance } from "../kernel/descriptors.ts";
 import { ConnectionPool } from "./connection_pool.ts";

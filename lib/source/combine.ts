@@ -4,7 +4,7 @@
  * @module
  */
 import type { ApiObject, EndpointSlice, NamespacedName } from "../model/objects.ts";
-import { EndpointsMerger } from "./endpoints.ts";
+import { EndpointsMerger } from "./decode/endpoints.ts";
 import { eventsBetween, identityOf, netEvents } from "./events.ts";
 import type { ResourceKind, Source, SourceEvent, SourceSink } from "./source.ts";
 

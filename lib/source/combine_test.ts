@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import type { ApiObject } from "../model/objects.ts";
 import { CombinedSource } from "./combine.ts";
-import { decodeEndpoints, decodeEndpointSlice, decodeService } from "./decode.ts";
+import { decodeEndpoints, decodeEndpointSlice, decodeService } from "./decode/decode.ts";
 import { identityOf } from "./events.ts";
 import type { Source, SourceEvent, SourceSink } from "./source.ts";
 

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { decodeNode } from "./decode.ts";
+import { decodeNode } from "./decode/decode.ts";
 import { eventsBetween, netEvents, sameObject } from "./events.ts";
 import type { SourceEvent } from "./source.ts";
 

@@ -13,7 +13,7 @@ import {
   testSlice,
   testSliceEndpoint,
   testSlicePort,
-} from "../model/test_objects.ts";
+} from "../../tests/support/model_objects.ts";
 import { type FlowReconciliation, StaleFlowReconciler } from "./conntrack.ts";
 
 const [A, B] = ["10.244.1.3", "10.244.1.4"];

@@ -8,7 +8,7 @@ import {
   testSlice,
   testSliceEndpoint,
   testSlicePort,
-} from "../model/test_objects.ts";
+} from "../../tests/support/model_objects.ts";
 import { NoLocalEndpointsCount, type NoLocalEndpointsUnit } from "./no_local_endpoints.ts";
 
 const PURE = { permissions: "none" } as const;

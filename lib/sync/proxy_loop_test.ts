@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import type { IpFamily, ServiceCidr } from "../model/objects.ts";
-import { testService } from "../model/test_objects.ts";
+import { testService } from "../../tests/support/model_objects.ts";
 import type { SourceEvent } from "../source/source.ts";
 import { type FamilyLane, ProxyLoop } from "./proxy_loop.ts";
 

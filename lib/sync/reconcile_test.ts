@@ -4,7 +4,13 @@ import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend/backend
 import { SyncError } from "../errors.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import type { EndpointSlice, Service } from "../model/objects.ts";
-import { testPort, testService, testSlice, testSliceEndpoint, testSlicePort } from "../model/test_objects.ts";
+import {
+  testPort,
+  testService,
+  testSlice,
+  testSliceEndpoint,
+  testSlicePort,
+} from "../../tests/support/model_objects.ts";
 import { Reconciler, type ReconcilerOptions, type SyncFailure, type SyncOutcome } from "./reconcile.ts";
 
 function service(name: string, port = 80, protocol: "TCP" | "UDP" = "TCP"): Service {

@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { ChangeTracker } from "../model/change_tracker.ts";
-import { NODE_A, testService, testSlice, testSliceEndpoint } from "../model/test_objects.ts";
+import { NODE_A, testService, testSlice, testSliceEndpoint } from "../../tests/support/model_objects.ts";
 import { createLogger, silentLogger } from "../observe/log.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
 import { metricsText } from "../observe/metrics_text.ts";

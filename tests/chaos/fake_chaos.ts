@@ -11,7 +11,7 @@ import { SyncError } from "../../lib/errors.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
-import { testPort, testService, testSlice, testSliceEndpoint } from "../../lib/model/test_objects.ts";
+import { testPort, testService, testSlice, testSliceEndpoint } from "../support/model_objects.ts";
 import { Reconciler } from "../../lib/sync/reconcile.ts";
 import { offerChanges } from "../support/arbitrary_objects.ts";
 import { EXEC_FAULTS, type ExecFault, FaultyExec } from "../support/faulty_exec.ts";

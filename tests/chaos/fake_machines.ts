@@ -3,11 +3,11 @@
  *
  * @module
  */
-import { IptablesProxier } from "../../lib/backend/iptables/apply.ts";
-import { IpvsProxier } from "../../lib/backend/ipvs/apply.ts";
-import { CHECK_LIMITS } from "../../lib/backend/ipvs/apply_check.ts";
-import { SchedulerProbe } from "../../lib/backend/ipvs/apply_schedulers.ts";
-import { IpvsNode } from "../../lib/backend/ipvs/apply_terminations.ts";
+import { IptablesProxier } from "../../lib/backend/iptables/apply/apply.ts";
+import { IpvsProxier } from "../../lib/backend/ipvs/apply/apply.ts";
+import { CHECK_LIMITS } from "../../lib/backend/ipvs/apply/apply_check.ts";
+import { SchedulerProbe } from "../../lib/backend/ipvs/apply/apply_schedulers.ts";
+import { IpvsNode } from "../../lib/backend/ipvs/apply/apply_terminations.ts";
 import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
 import { Iptables } from "../../lib/kernel/iptables.ts";
 import { probeIptables } from "../../lib/kernel/iptables_variant.ts";

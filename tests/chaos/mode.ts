@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { parseTable } from "../../lib/backend/nftables/parse.ts";
+import { parseTable } from "../../lib/backend/nftables/diff/parse.ts";
 import type { LoopPace } from "../support/connect_loop.ts";
 import { IPVS } from "../support/lab_mode.ts";
 import { inComparableOrder, saveTable } from "../support/lab_rules.ts";

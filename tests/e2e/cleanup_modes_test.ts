@@ -4,7 +4,7 @@
  * @module
  */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { setNames } from "../../lib/backend/ipvs/sets.ts";
+import { setNames } from "../../lib/backend/ipvs/plan/sets.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { kproxy } from "../cli/kproxy.ts";
 import { ipsetText, ipvsRules, nftTables, userspaceRules } from "../support/leftovers.ts";

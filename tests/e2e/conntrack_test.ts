@@ -9,7 +9,7 @@ import { Conntrack } from "../../lib/kernel/conntrack.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
-import { decodeObject } from "../../lib/source/decode.ts";
+import { decodeObject } from "../../lib/source/decode/decode.ts";
 import { type FlowReconciliation, StaleFlowReconciler } from "../../lib/sync/conntrack.ts";
 import { service, slice } from "../flows/objects.ts";
 import { LabProxy } from "../support/lab_proxy.ts";

@@ -5,8 +5,8 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
-import { IMPLEMENTED_MODES } from "../../lib/backend/registry.ts";
-import { parsePacket } from "../../lib/netfilter/flow.ts";
+import { IMPLEMENTED_MODES } from "../../lib/backend/node/registry.ts";
+import { parsePacket } from "../../lib/sim/flow.ts";
 import { type FlowCase, flowOf, type FlowOptions, type FlowStep, optionsOf } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
 import { SCTP_CASES } from "../flows/sctp_cases.ts";

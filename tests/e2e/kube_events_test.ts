@@ -5,10 +5,10 @@ import {
   startingEvent,
   sysctlsRefusedEvent,
 } from "../../lib/observe/event_catalog.ts";
-import { apiAccess } from "../../lib/source/kube_access.ts";
-import { readText } from "../../lib/source/kube_answer.ts";
-import { KubeEvents } from "../../lib/source/kube_events.ts";
-import { KubeClient } from "../../lib/source/kube_http.ts";
+import { apiAccess } from "../../lib/source/kube/kube_access.ts";
+import { readText } from "../../lib/source/kube/kube_answer.ts";
+import { KubeEvents } from "../../lib/source/kube/kube_events.ts";
+import { KubeClient } from "../../lib/source/kube/kube_http.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
 import { recordingLog } from "../support/recording_log.ts";
 import { e2eTest } from "../support/skip.ts";

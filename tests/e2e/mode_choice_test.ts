@@ -5,9 +5,9 @@
  * @module
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { readText } from "../../lib/source/kube_answer.ts";
-import { apiAccess } from "../../lib/source/kube_access.ts";
-import { KubeClient } from "../../lib/source/kube_http.ts";
+import { readText } from "../../lib/source/kube/kube_answer.ts";
+import { apiAccess } from "../../lib/source/kube/kube_access.ts";
+import { KubeClient } from "../../lib/source/kube/kube_http.ts";
 import { systemClock } from "../../lib/kernel/clock.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { findProgram } from "../../tools/setup.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import { setNames } from "../../lib/backend/ipvs/sets.ts";
+import { setNames } from "../../lib/backend/ipvs/plan/sets.ts";
 import { kproxy as runKproxy } from "../cli/kproxy.ts";
 import { service, slice } from "../flows/objects.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";

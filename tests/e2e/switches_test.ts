@@ -5,7 +5,7 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
-import { IMPLEMENTED_MODES } from "../../lib/backend/registry.ts";
+import { IMPLEMENTED_MODES } from "../../lib/backend/node/registry.ts";
 import type { ProxyMode } from "../../lib/config/types.ts";
 import { WEB_NEEDS } from "../support/lab_web.ts";
 import { e2eTest, type Need, program } from "../support/skip.ts";

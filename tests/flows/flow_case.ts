@@ -3,17 +3,11 @@
  *
  * A case says which packets go where: `10.244.0.5@cni0 → 10.96.0.1:80 ⇒ 10.244.0.11:8080 (1/2) | 10.244.1.12:8080 (1/2), masquerade
  * no`. What comes before `@` is the source, after it the interface it arrives on (`node`: sent by a process on the node). See
- * `lib/netfilter/flow.ts` for the words after `⇒`.
+ * `lib/sim/flow.ts` for the words after `⇒`.
  *
  * @module
  */
-import {
-  type Flow,
-  type FlowOutcome,
-  formatFlow,
-  type Packet,
-  parsePacket,
-} from "../../lib/netfilter/flow.ts";
+import { type Flow, type FlowOutcome, formatFlow, type Packet, parsePacket } from "../../lib/sim/flow.ts";
 import type { ApiJson } from "./objects.ts";
 
 /** Settings and facts of the node, in the words of the configuration. */

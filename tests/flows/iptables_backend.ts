@@ -3,10 +3,10 @@
  *
  * @module
  */
-import { planIptables } from "../../lib/backend/iptables/plan.ts";
-import { renderPlan } from "../../lib/backend/iptables/render.ts";
-import type { IptablesOptions } from "../../lib/backend/iptables/ruleset.ts";
-import { IptablesSimulator } from "../../lib/backend/iptables/simulate.ts";
+import { planIptables } from "../../lib/backend/iptables/plan/plan.ts";
+import { renderPlan } from "../../lib/backend/iptables/plan/render.ts";
+import type { IptablesOptions } from "../../lib/backend/iptables/plan/ruleset.ts";
+import { IptablesSimulator } from "../../lib/sim/iptables/simulate.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import type { IptablesRuleset, SavedChain } from "../../lib/netfilter/iptables_save.ts";
 import type { FlowBackend, FlowOptions, FlowTable } from "./flow_case.ts";

@@ -4,11 +4,11 @@
  *
  * @module
  */
-import { planIpvs } from "../../lib/backend/ipvs/plan.ts";
-import { type PlanTexts, planTexts } from "../../lib/backend/ipvs/render.ts";
-import type { IpvsOptions } from "../../lib/backend/ipvs/ruleset.ts";
-import { hostIps, nodePortIps } from "../../lib/backend/ipvs/settings.ts";
-import { type IpvsKernel, IpvsSimulator } from "../../lib/backend/ipvs/simulate.ts";
+import { planIpvs } from "../../lib/backend/ipvs/plan/plan.ts";
+import { type PlanTexts, planTexts } from "../../lib/backend/ipvs/diff/render.ts";
+import type { IpvsOptions } from "../../lib/backend/ipvs/plan/ruleset.ts";
+import { hostIps, nodePortIps } from "../../lib/backend/ipvs/plan/settings.ts";
+import { type IpvsKernel, IpvsSimulator } from "../../lib/sim/ipvs/simulate.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { parseSets } from "../../lib/netfilter/ipset.ts";
 import { parseIpvsTable } from "../../lib/netfilter/ipvs.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { parsePacket } from "../../lib/netfilter/flow.ts";
+import { parsePacket } from "../../lib/sim/flow.ts";
 import { type FlowCase, flowOf, type FlowStep } from "./flow_case.ts";
 
 /** One reason, and which steps it explains. */

@@ -3,10 +3,10 @@
  *
  * @module
  */
-import { planNftables } from "../../lib/backend/nftables/plan.ts";
-import { renderPlan } from "../../lib/backend/nftables/render.ts";
-import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/ruleset.ts";
-import { NftablesSimulator } from "../../lib/backend/nftables/simulate.ts";
+import { planNftables } from "../../lib/backend/nftables/plan/plan.ts";
+import { renderPlan } from "../../lib/backend/nftables/diff/render.ts";
+import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/plan/ruleset.ts";
+import { NftablesSimulator } from "../../lib/sim/nftables/simulate.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { NftTables } from "../../lib/netfilter/nft_tables.ts";
 import type { FlowBackend, FlowOptions, FlowTable } from "./flow_case.ts";

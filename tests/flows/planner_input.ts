@@ -13,7 +13,7 @@ import {
 } from "../../lib/model/node.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import type { ProxyState } from "../../lib/model/state.ts";
-import { decodeObject } from "../../lib/source/decode.ts";
+import { decodeObject } from "../../lib/source/decode/decode.ts";
 import type { FlowOptions } from "./flow_case.ts";
 import type { ApiJson } from "./objects.ts";
 

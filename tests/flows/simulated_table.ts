@@ -4,8 +4,8 @@
  * @module
  */
 import type { IpFamily } from "../../lib/model/objects.ts";
-import type { Flow, Packet } from "../../lib/netfilter/flow.ts";
-import { type AffinityMemory, rememberOutcome, type Surroundings } from "../../lib/netfilter/packet_walk.ts";
+import type { Flow, Packet } from "../../lib/sim/flow.ts";
+import { type AffinityMemory, rememberOutcome, type Surroundings } from "../../lib/sim/packet_walk.ts";
 import type { FlowOptions, FlowTable } from "./flow_case.ts";
 
 /** What says what becomes of a packet of its family. */

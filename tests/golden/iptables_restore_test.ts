@@ -5,14 +5,14 @@
  * @module
  */
 import { assertEquals, assertMatch } from "@std/assert";
-import { CommittedRules } from "../../lib/backend/iptables/committed.ts";
-import { diffIptables } from "../../lib/backend/iptables/diff.ts";
-import { renderOperations, renderTransaction } from "../../lib/backend/iptables/render.ts";
-import type { IptablesPlan } from "../../lib/backend/iptables/ruleset.ts";
-import { observeTables } from "../../lib/backend/iptables/stages_observe.ts";
-import { stageFullSync } from "../../lib/backend/iptables/stages.ts";
+import { CommittedRules } from "../../lib/backend/iptables/diff/committed.ts";
+import { diffIptables } from "../../lib/backend/iptables/diff/diff.ts";
+import { renderOperations, renderTransaction } from "../../lib/backend/iptables/plan/render.ts";
+import type { IptablesPlan } from "../../lib/backend/iptables/plan/ruleset.ts";
+import { observeTables } from "../../lib/backend/iptables/diff/stages_observe.ts";
+import { stageFullSync } from "../../lib/backend/iptables/diff/stages.ts";
 import type { IpFamily, Service } from "../../lib/model/objects.ts";
-import { testPort, testService } from "../../lib/model/test_objects.ts";
+import { testPort, testService } from "../support/model_objects.ts";
 import { examplePlan, goldenNames, loadGolden } from "../support/golden.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";

@@ -1,7 +1,7 @@
 /** IPVS mode on the objects of the golden cases ends in what kube-proxy's tools printed there. */
 import { assertEquals } from "@std/assert";
-import { planTexts } from "../../lib/backend/ipvs/render.ts";
-import type { IpvsPlan } from "../../lib/backend/ipvs/ruleset.ts";
+import { planTexts } from "../../lib/backend/ipvs/diff/render.ts";
+import type { IpvsPlan } from "../../lib/backend/ipvs/plan/ruleset.ts";
 import { GOLDEN_PERMISSIONS } from "../support/golden.ts";
 import {
   canonicalChains,

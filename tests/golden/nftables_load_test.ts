@@ -6,14 +6,14 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { TABLE_COMMENT } from "../../lib/backend/nftables/chains.ts";
-import { planNftables } from "../../lib/backend/nftables/plan.ts";
-import { planChange } from "../../lib/backend/nftables/plan_change.ts";
-import { diffNftables, isEmpty } from "../../lib/backend/nftables/diff.ts";
-import { diffObserved, NO_TABLE } from "../../lib/backend/nftables/diff_observed.ts";
-import { parseCounters, parseTable } from "../../lib/backend/nftables/parse.ts";
-import { renderOperations, renderPlan } from "../../lib/backend/nftables/render.ts";
-import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/ruleset.ts";
+import { TABLE_COMMENT } from "../../lib/backend/nftables/plan/chains.ts";
+import { planNftables } from "../../lib/backend/nftables/plan/plan.ts";
+import { planChange } from "../../lib/backend/nftables/diff/plan_change.ts";
+import { diffNftables, isEmpty } from "../../lib/backend/nftables/diff/diff.ts";
+import { diffObserved, NO_TABLE } from "../../lib/backend/nftables/diff/diff_observed.ts";
+import { parseCounters, parseTable } from "../../lib/backend/nftables/diff/parse.ts";
+import { renderOperations, renderPlan } from "../../lib/backend/nftables/diff/render.ts";
+import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/plan/ruleset.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import type { Traffic } from "../../lib/model/service_traffic.ts";
 import {
@@ -22,7 +22,7 @@ import {
   testSlice,
   testSliceEndpoint,
   testSlicePort,
-} from "../../lib/model/test_objects.ts";
+} from "../support/model_objects.ts";
 import { ARBITRARY_CLUSTER, offerChanges } from "../support/arbitrary_objects.ts";
 import { exampleTracker, goldenNames, loadGolden } from "../support/golden.ts";
 import {

@@ -2,10 +2,10 @@
  * The applier and the cleanup on the real kernel: adoption of another proxy's rules under traffic, failures, flushes.
  */
 import { assert, assertEquals, assertGreater, assertRejects } from "@std/assert";
-import { IptablesProxier } from "../../lib/backend/iptables/apply.ts";
-import type { CheckLimits } from "../../lib/backend/iptables/observe_turns.ts";
-import { cleanupIptables, cleanupTargets } from "../../lib/backend/iptables/cleanup.ts";
-import { JUMP_RULES } from "../../lib/backend/iptables/base_rules.ts";
+import { IptablesProxier } from "../../lib/backend/iptables/apply/apply.ts";
+import type { CheckLimits } from "../../lib/backend/iptables/diff/observe_turns.ts";
+import { cleanupIptables, cleanupTargets } from "../../lib/backend/iptables/node/cleanup.ts";
+import { JUMP_RULES } from "../../lib/backend/iptables/plan/base_rules.ts";
 import type { Damage } from "../../lib/backend/damage.ts";
 import { SyncError } from "../../lib/errors.ts";
 import { type Exec, wholeText } from "../../lib/kernel/exec.ts";

@@ -4,10 +4,10 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import { parseTable } from "../../lib/backend/nftables/parse.ts";
+import { parseTable } from "../../lib/backend/nftables/diff/parse.ts";
 import type { ExecResult } from "../../lib/kernel/exec.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
-import { testPort, testService, testSlice, testSliceEndpoint } from "../../lib/model/test_objects.ts";
+import { testPort, testService, testSlice, testSliceEndpoint } from "../support/model_objects.ts";
 import { FakeNft } from "../support/fake_nft.ts";
 import {
   A,

@@ -7,13 +7,7 @@
 import fc from "fast-check";
 import type { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import type { ApiObject, EndpointSlice, Service, SliceEndpoint } from "../../lib/model/objects.ts";
-import {
-  testPort,
-  testService,
-  testSlice,
-  testSliceEndpoint,
-  testSlicePort,
-} from "../../lib/model/test_objects.ts";
+import { testPort, testService, testSlice, testSliceEndpoint, testSlicePort } from "./model_objects.ts";
 
 const NAMES = ["api", "cart", "web", "web-2"] as const;
 /** One address is external IP and load-balancer IP at once, and shared by Services, as users do it. */

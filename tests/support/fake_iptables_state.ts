@@ -3,11 +3,11 @@
  *
  * @module
  */
-import type { IptablesSettings } from "../../lib/backend/iptables/apply.ts";
+import type { IptablesSettings } from "../../lib/backend/iptables/apply/apply.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
 import type { IpFamily, NamespacedName } from "../../lib/model/objects.ts";
 import type { Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../lib/model/state.ts";
-import { testServicePort } from "../../lib/model/test_objects.ts";
+import { testServicePort } from "./model_objects.ts";
 
 /** Service name → how many endpoints it has. */
 export type ServiceSizes = Readonly<Record<string, number>>;

@@ -7,7 +7,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import type { Logger, LogValues } from "../../lib/observe/log.ts";
 import { identityOf } from "../../lib/source/events.ts";
-import { FileSource, type FileSourceOptions } from "../../lib/source/files.ts";
+import { FileSource, type FileSourceOptions } from "../../lib/source/files/files.ts";
 import type { Rejection, SourceEvent, SourceSink } from "../../lib/source/source.ts";
 
 /** How long anything may take that a test waits for. */

@@ -7,13 +7,13 @@
  * @module
  */
 import { parse, parseAllDocuments } from "yaml";
-import { planIptables } from "../../lib/backend/iptables/plan.ts";
-import type { IptablesOptions, IptablesPlan } from "../../lib/backend/iptables/ruleset.ts";
+import { planIptables } from "../../lib/backend/iptables/plan/plan.ts";
+import type { IptablesOptions, IptablesPlan } from "../../lib/backend/iptables/plan/ruleset.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import type { ProxyState } from "../../lib/model/state.ts";
-import { decodeObject } from "../../lib/source/decode.ts";
+import { decodeObject } from "../../lib/source/decode/decode.ts";
 
 const FOLDER = new URL("../golden/", import.meta.url);
 

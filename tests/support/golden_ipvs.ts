@@ -7,10 +7,10 @@
  *
  * @module
  */
-import { OUT_FILTER_CHAIN } from "../../lib/backend/ipvs/base_rules.ts";
-import { planIpvs } from "../../lib/backend/ipvs/plan.ts";
-import { planTexts } from "../../lib/backend/ipvs/render.ts";
-import type { IpvsOptions, IpvsPlan } from "../../lib/backend/ipvs/ruleset.ts";
+import { OUT_FILTER_CHAIN } from "../../lib/backend/ipvs/plan/base_rules.ts";
+import { planIpvs } from "../../lib/backend/ipvs/plan/plan.ts";
+import { planTexts } from "../../lib/backend/ipvs/diff/render.ts";
+import type { IpvsOptions, IpvsPlan } from "../../lib/backend/ipvs/plan/ruleset.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
 import {

@@ -5,8 +5,8 @@
  *
  * @module
  */
-import { planNftables } from "../../lib/backend/nftables/plan.ts";
-import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/ruleset.ts";
+import { planNftables } from "../../lib/backend/nftables/plan/plan.ts";
+import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/plan/ruleset.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import { exampleState } from "./golden.ts";

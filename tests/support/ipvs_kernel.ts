@@ -4,8 +4,8 @@
  *
  * @module
  */
-import { serverLine } from "../../lib/backend/ipvs/render.ts";
-import type { Observed, Operations, ServerChange, Step } from "../../lib/backend/ipvs/ruleset.ts";
+import { serverLine } from "../../lib/backend/ipvs/diff/render.ts";
+import type { Observed, Operations, ServerChange, Step } from "../../lib/backend/ipvs/plan/ruleset.ts";
 import { parseSets, type SavedSet, type SetDefinition } from "../../lib/netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
 import { formatIpvsTable, parseIpvsTable } from "../../lib/netfilter/ipvs.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { parsePacket } from "../../lib/netfilter/flow.ts";
+import { parsePacket } from "../../lib/sim/flow.ts";
 import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
 import { isLoopbackFromOutside } from "./lab_flow.ts";

@@ -4,10 +4,10 @@
  * @module
  */
 import type { ApplyReport } from "../../lib/backend/backend.ts";
-import { IpvsProxier } from "../../lib/backend/ipvs/apply.ts";
-import { CHECK_LIMITS, type CheckLimits } from "../../lib/backend/ipvs/apply_check.ts";
-import { SchedulerProbe } from "../../lib/backend/ipvs/apply_schedulers.ts";
-import { IpvsNode } from "../../lib/backend/ipvs/apply_terminations.ts";
+import { IpvsProxier } from "../../lib/backend/ipvs/apply/apply.ts";
+import { CHECK_LIMITS, type CheckLimits } from "../../lib/backend/ipvs/apply/apply_check.ts";
+import { SchedulerProbe } from "../../lib/backend/ipvs/apply/apply_schedulers.ts";
+import { IpvsNode } from "../../lib/backend/ipvs/apply/apply_terminations.ts";
 import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
 import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";

@@ -3,9 +3,9 @@
  *
  * @module
  */
-import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube.ts";
-import { masterAccess } from "../../lib/source/kube_access.ts";
-import type { ReflectorTimes } from "../../lib/source/kube_reflector.ts";
+import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube/kube.ts";
+import { masterAccess } from "../../lib/source/kube/kube_access.ts";
+import type { ReflectorTimes } from "../../lib/source/kube/kube_reflector.ts";
 import type { ListWatchServer } from "./list_watch_server.ts";
 import { rawNode, rawService, rawSlice } from "./raw_objects.ts";
 import { type RunningSource, runSource, type SourceRecorder } from "./source_recorder.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 import { joinHostPort } from "../../lib/model/ip.ts";
-import { type Packet, parsePacket } from "../../lib/netfilter/flow.ts";
+import { type Packet, parsePacket } from "../../lib/sim/flow.ts";
 import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import type { ApiJson } from "../flows/objects.ts";
 import type { LabHost } from "./lab_host.ts";

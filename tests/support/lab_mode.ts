@@ -3,8 +3,8 @@
  *
  * @module
  */
-import { DEVICE } from "../../lib/backend/ipvs/ruleset.ts";
-import { IMPLEMENTED_MODES } from "../../lib/backend/registry.ts";
+import { DEVICE } from "../../lib/backend/ipvs/plan/ruleset.ts";
+import { IMPLEMENTED_MODES } from "../../lib/backend/node/registry.ts";
 import { readDevices } from "../../lib/kernel/ip_address.ts";
 import type { LoopPace } from "./connect_loop.ts";
 import { saveAll } from "./lab_rules.ts";

@@ -4,13 +4,13 @@
  *
  * @module
  */
-import { prepareIptables } from "../../lib/backend/iptables/proxier.ts";
+import { prepareIptables } from "../../lib/backend/iptables/node/proxier.ts";
 import { defaultConfig, selectedPeriods } from "../../lib/config/defaults.ts";
 import { Conntrack } from "../../lib/kernel/conntrack.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { createLogger } from "../../lib/observe/log.ts";
-import { decodeObject } from "../../lib/source/decode.ts";
+import { decodeObject } from "../../lib/source/decode/decode.ts";
 import { eventsBetween, identityOf } from "../../lib/source/events.ts";
 import type { FlowReconciliation } from "../../lib/sync/conntrack.ts";
 import { FamilyRunner } from "../../lib/sync/family_runner.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { setNames } from "../../lib/backend/ipvs/sets.ts";
+import { setNames } from "../../lib/backend/ipvs/plan/sets.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 
 /** All sets of IPVS mode as `ipset restore` reads them. */

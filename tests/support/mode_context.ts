@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { ModeContext } from "../../lib/backend/mode.ts";
+import type { ModeContext } from "../../lib/backend/node/mode.ts";
 import { nodeSysctls } from "../../lib/kernel/node_sysctls.ts";
 
 /** As the program makes it, but for the settings that it reads ahead. */

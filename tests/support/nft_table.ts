@@ -10,7 +10,7 @@ import type {
   Element,
   ObservedTable,
   Operations,
-} from "../../lib/backend/nftables/ruleset.ts";
+} from "../../lib/backend/nftables/plan/ruleset.ts";
 
 const SLOT_SUFFIX = / \. \d+$/;
 

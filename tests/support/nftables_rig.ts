@@ -3,13 +3,13 @@
  *
  * @module
  */
-import { NftablesProxier } from "../../lib/backend/nftables/apply.ts";
+import { NftablesProxier } from "../../lib/backend/nftables/apply/apply.ts";
 import type { ApplyReport, SyncRequest } from "../../lib/backend/backend.ts";
-import { parseTable } from "../../lib/backend/nftables/parse.ts";
+import { parseTable } from "../../lib/backend/nftables/diff/parse.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import { Nft } from "../../lib/kernel/nft.ts";
 import type { ApiObject, NamespacedName } from "../../lib/model/objects.ts";
-import { testService, testSlice, testSliceEndpoint } from "../../lib/model/test_objects.ts";
+import { testService, testSlice, testSliceEndpoint } from "./model_objects.ts";
 import { type Logger, silentLogger } from "../../lib/observe/log.ts";
 import { FakeNft } from "./fake_nft.ts";
 import { exampleState } from "./golden.ts";

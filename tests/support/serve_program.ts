@@ -7,7 +7,7 @@
 import { defaultConfig, selectedPeriods } from "../../lib/config/defaults.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
-import { NODE_A, testService, testSlice, testSliceEndpoint } from "../../lib/model/test_objects.ts";
+import { NODE_A, testService, testSlice, testSliceEndpoint } from "./model_objects.ts";
 import { createLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { NodeServers } from "../../lib/serve/node_servers.ts";

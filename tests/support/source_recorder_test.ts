@@ -1,6 +1,6 @@
 import { AssertionError, assertRejects, assertThrows } from "@std/assert";
 import type { Service } from "../../lib/model/objects.ts";
-import { testService } from "../../lib/model/test_objects.ts";
+import { testService } from "./model_objects.ts";
 import type { Source } from "../../lib/source/source.ts";
 import { runSource, SourceRecorder } from "./source_recorder.ts";
 

@@ -7,12 +7,12 @@ import { exampleIpvsOptions, exampleIpvsPlan } from "../../../tests/support/gold
 import { KernelModel, workOf } from "../../../tests/support/ipvs_kernel.ts";
 import type { ApiObject, IpFamily } from "../../model/objects.ts";
 import { addRealServerLine, addVirtualServerLine } from "../../netfilter/ipvs.ts";
-import { CommittedIpvs } from "./committed.ts";
-import { diffIpvs } from "./diff.ts";
-import { diffObserved } from "./diff_observed.ts";
-import { planIpvs } from "./plan.ts";
-import { planTexts, renderPlan } from "./render.ts";
-import type { IpvsOptions, IpvsPlan, Operations } from "./ruleset.ts";
+import { CommittedIpvs } from "./diff/committed.ts";
+import { diffIpvs } from "./diff/diff.ts";
+import { diffObserved } from "./diff/diff_observed.ts";
+import { planIpvs } from "./plan/plan.ts";
+import { planTexts, renderPlan } from "./diff/render.ts";
+import type { IpvsOptions, IpvsPlan, Operations } from "./plan/ruleset.ts";
 
 const pure = { permissions: "none" } as const;
 const OPTIONS = exampleIpvsOptions("IPv4", {

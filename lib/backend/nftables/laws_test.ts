@@ -6,11 +6,11 @@ import { exampleTracker } from "../../../tests/support/golden.ts";
 import { exampleNftablesOptions, exampleNftablesPlan } from "../../../tests/support/golden_nftables.ts";
 import { NftTable, type NormalizedTable } from "../../../tests/support/nft_table.ts";
 import type { ApiObject } from "../../model/objects.ts";
-import { diffNftables, isEmpty } from "./diff.ts";
-import { diffObserved, NO_TABLE } from "./diff_observed.ts";
-import { planChange } from "./plan_change.ts";
-import { planNftables } from "./plan.ts";
-import type { NftablesPlan } from "./ruleset.ts";
+import { diffNftables, isEmpty } from "./diff/diff.ts";
+import { diffObserved, NO_TABLE } from "./diff/diff_observed.ts";
+import { planChange } from "./diff/plan_change.ts";
+import { planNftables } from "./plan/plan.ts";
+import type { NftablesPlan } from "./plan/ruleset.ts";
 
 const OPTIONS = exampleNftablesOptions("IPv4");
 /** A machine under load, and the search for a smaller counterexample, must not take minutes. */

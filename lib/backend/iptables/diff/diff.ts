@@ -1,0 +1,113 @@
+/**
+ * From what the kernel holds to what a plan wants, in as few lines as possible.
+ *
+ * @module
+ */
+import { hashRules } from "../../../netfilter/rules_hash.ts";
+import { type CommittedRules, type CommittedService, groupByChain } from "./committed.ts";
+import { damagedDispatch, dispatchEdits, goneServices, isDispatchChain } from "./diff_dispatch.ts";
+import { chainLine } from "../plan/render.ts";
+import type {
+  BaseRules,
+  IptablesPlan,
+  Operations,
+  ServiceRules,
+  Table,
+  Transaction,
+} from "../plan/ruleset.ts";
+
+/** The parts of one table's transaction, in the order in which they are written. */
+class TransactionDraft {
+  readonly chainLines: string[] = [];
+  readonly rules: string[] = [];
+  readonly deletions: string[] = [];
+  readonly additions: string[] = [];
+  readonly removedChains: string[] = [];
+
+  rewrite(chain: string, body: readonly string[]): void {
+    this.chainLines.push(chainLine(chain));
+    for (const line of body) this.rules.push(line);
+  }
+
+  remove(chain: string): void {
+    this.chainLines.push(chainLine(chain));
+    this.removedChains.push(`-X ${chain}`);
+  }
+
+  lines(): string[] {
+    return [...this.chainLines, ...this.rules, ...this.deletions, ...this.additions, ...this.removedChains];
+  }
+}
+
+/**
+ * What must be written so that a kernel holding `committed` holds `plan` too. Chains that do not change are not
+ * mentioned; nothing changed yields no transaction. Each transaction is all or nothing, and at no moment between two of
+ * them does traffic find less than before or after: a verdict of filter about a Service that nat serves is
+ * harmless, so those appear before nat changes and disappear after it.
+ */
+export function diffIptables(plan: IptablesPlan, committed: CommittedRules): Operations {
+  const nat = new TransactionDraft();
+  const filter = new TransactionDraft();
+  const filterAfter: string[] = [];
+  diffBase(plan.base, committed.base, "nat", nat);
+  diffBase(plan.base, committed.base, "filter", filter);
+  for (const name of goneServices(plan, committed)) diffChains(null, committed.service(name), nat);
+  for (const [name, rules] of plan.services) diffChains(rules, committed.service(name), nat);
+  for (const { table, chain, lines } of damagedDispatch(plan, committed)) {
+    (table === "nat" ? nat : filter).rewrite(chain, lines);
+  }
+  for (const edit of dispatchEdits(plan, committed)) {
+    const draft = edit.table === "nat" ? nat : filter;
+    const deletions = edit.table === "nat" ? nat.deletions : filterAfter;
+    // By text, not by number: the tools read the whole chain for either, and a text that is not there is an error.
+    for (const rule of edit.removed) deletions.push(`-D ${edit.chain} ${rule}`);
+    // Each -I goes to the top, so the last one written ends up first.
+    for (const rule of edit.inserted.toReversed()) draft.additions.push(`-I ${edit.chain} ${rule}`);
+    for (const rule of edit.appended) draft.additions.push(`-A ${edit.chain} ${rule}`);
+  }
+  const natLines = nat.lines();
+  const filterLines = filter.lines();
+  const transactions: Transaction[] = natLines.length > 0
+    ? [
+      { table: "filter", lines: filterLines },
+      { table: "nat", lines: natLines },
+      { table: "filter", lines: filterAfter },
+    ]
+    : [{ table: "filter", lines: [...filterLines, ...filterAfter] }];
+  return { transactions: transactions.filter(({ lines }) => lines.length > 0) };
+}
+
+/** The chains of ours that no Service has rules in. */
+function staticBodies(base: BaseRules, table: Table): Map<string, string[]> {
+  const bodies = groupByChain([...base.head[table], ...base.tail[table]]);
+  for (const chain of [...bodies.keys()]) if (isDispatchChain(table, chain)) bodies.delete(chain);
+  return bodies;
+}
+
+/** Static chains that changed. One that the plan no longer fills is kubelet's, and stays as it is. */
+function diffBase(base: BaseRules, before: BaseRules, table: Table, draft: TransactionDraft): void {
+  const bodiesBefore = staticBodies(before, table);
+  for (const [chain, body] of staticBodies(base, table)) {
+    if (bodiesBefore.get(chain)?.join("\n") !== body.join("\n")) draft.rewrite(chain, body);
+  }
+}
+
+/** Chains of one Service that changed, appeared or disappeared. */
+function diffChains(
+  rules: ServiceRules | null,
+  before: CommittedService | undefined,
+  draft: TransactionDraft,
+): void {
+  const hashesBefore = new Map<string, number>();
+  if (before !== undefined && before.chains !== "") {
+    before.chains.split(" ").forEach((chain, index) => hashesBefore.set(chain, before.hashes[index]!));
+  }
+  const bodies = groupByChain(rules?.rules ?? []);
+  for (const chain of rules?.chains ?? []) {
+    const body = bodies.get(chain) ?? [];
+    const hashBefore = hashesBefore.get(chain);
+    hashesBefore.delete(chain);
+    if (hashBefore !== hashRules(body)) draft.rewrite(chain, body);
+  }
+  for (const chain of hashesBefore.keys()) draft.remove(chain);
+}

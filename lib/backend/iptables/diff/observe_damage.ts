@@ -1,0 +1,121 @@
+/**
+ * What others did to our rules: compares what iptables prints with what is committed. Only what is ours counts. In the kernel's own
+ * chains that is our jumps; KUBE-POSTROUTING, KUBE-MARK-MASQ and KUBE-FORWARD must hold our rules, beside which older kubelets write
+ * theirs; the chains of Services and those that they share hold ours and nothing else.
+ *
+ * Rules of Services are compared by number and with what was printed of them the first time, not with how they were written, because each
+ * version prints them in its own way.
+ *
+ * @module
+ */
+import type { NamespacedName } from "../../../model/objects.ts";
+import { readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import type { PrintedRules, PrintedTable } from "../../../netfilter/printed_chains.ts";
+import type { CommittedRules, CommittedService } from "./committed.ts";
+import { DISPATCH_CHAINS, dispatchChainKey, ruleOf } from "./diff_dispatch.ts";
+import { CANARY_CHAIN, type Sentinels } from "./observe_canary.ts";
+import type { CheckTurn } from "./observe_turns.ts";
+import type { Table } from "../plan/ruleset.ts";
+
+/** Yields the names of a Service's chains with their numbers. */
+function* chainsOf({ chains }: CommittedService): Generator<readonly [index: number, chain: string]> {
+  if (chains !== "") yield* chains.split(" ").entries();
+}
+
+/**
+ * A text for iptables-restore that lists chains and changes nothing. It lists chains instead of checking rules, because a check of a
+ * jump reads the whole chain it leads to, and because ip6tables-legacy-restore passes every check.
+ */
+export function listingText(
+  wanted: Sentinels,
+  { services, shared }: CheckTurn,
+  committed: CommittedRules,
+  tables: readonly PrintedTable[],
+): string {
+  const lines: string[] = [];
+  for (const table of tables) {
+    lines.push(`*${table}`, `-S ${CANARY_CHAIN}`);
+    if (table === "nat" || table === "filter") {
+      for (const chain of wanted.get(table)?.keys() ?? []) lines.push(`-S ${chain}`);
+      for (const chain of shared ? DISPATCH_CHAINS[table] : []) lines.push(`-S ${chain}`);
+    }
+    if (table === "nat") {
+      for (const name of services) {
+        for (const [, chain] of chainsOf(committed.service(name)!)) lines.push(`-S ${chain}`);
+      }
+    }
+    lines.push("COMMIT");
+  }
+  return lines.join("\n") + "\n";
+}
+
+/** What is not as it was committed. */
+export interface FoundDamage {
+  /** Canaries, jumps and chains that are always there; e.g. `nat PREROUTING`. */
+  readonly base: readonly string[];
+  readonly dispatch: readonly (readonly [table: Table, chain: string])[];
+  /** Service → its damaged chains, as their number and name. */
+  readonly services: ReadonlyMap<NamespacedName, readonly (readonly [index: number, chain: string])[]>;
+}
+
+/** What was looked at, and for whom. */
+export interface Look {
+  readonly printed: PrintedRules;
+  readonly wanted: Sentinels;
+  /** Those whose chains were printed. */
+  readonly services: ReadonlySet<NamespacedName>;
+  /** True if the chains that Services share were printed. */
+  readonly shared: boolean;
+  /** Those in which the canary must be. */
+  readonly tables: readonly PrintedTable[];
+}
+
+/** Compares; what is printed of a chain for the first time is remembered. */
+export function findDamage(look: Look, committed: CommittedRules): FoundDamage {
+  const { printed, services } = look;
+  const damaged = new Map<NamespacedName, (readonly [number, string])[]>();
+  for (const name of services) {
+    const service = committed.service(name);
+    const chains = service === undefined ? [] : damagedChains(service, printed);
+    if (chains.length > 0) damaged.set(name, chains);
+  }
+  const dispatch = look.shared ? damagedDispatch(printed, committed) : [];
+  return { base: damagedBase(look), dispatch, services: damaged };
+}
+
+function damagedDispatch(printed: PrintedRules, committed: CommittedRules): (readonly [Table, string])[] {
+  return (["nat", "filter"] as const).flatMap((table) =>
+    DISPATCH_CHAINS[table].filter((chain) =>
+      printed.count(table, chain) !== committed.dispatchCount(table, chain) ||
+      !committed.dispatchPrintIsKnown(table, chain, printed.print(table, chain))
+    ).map((chain) => [table, chain] as const)
+  );
+}
+
+function damagedChains(service: CommittedService, printed: PrintedRules): (readonly [number, string])[] {
+  const { counts, prints } = service;
+  const chains = [...chainsOf(service)];
+  const damaged = chains.filter(([index, chain]) =>
+    printed.count("nat", chain) !== counts[index] ||
+    (prints !== null && prints[index] !== printed.print("nat", chain))
+  );
+  if (prints !== null || damaged.length === 0) {
+    service.prints ??= chains.map(([, chain]) => printed.print("nat", chain));
+    return damaged;
+  }
+  // Nobody has seen the others as they were written: the program may have done nothing and said that all is well.
+  return chains;
+}
+
+function damagedBase({ printed, wanted, tables }: Look): string[] {
+  const damaged = tables.filter((table) => printed.count(table, CANARY_CHAIN) === null)
+    .map((table) => `${table} ${CANARY_CHAIN}`);
+  for (const [table, chains] of wanted) {
+    for (const [chain, rules] of chains) {
+      // A rule of others that we cannot read is not one of ours.
+      const found = new Set(printed.lines(table, chain).map((line) => readableRuleText(ruleOf(line, chain))));
+      if (!rules.every((rule) => found.has(rule))) damaged.push(dispatchChainKey(table, chain));
+    }
+  }
+  return damaged;
+}

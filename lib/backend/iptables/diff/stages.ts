@@ -1,0 +1,252 @@
+/**
+ * A full sync: everything is written anew beside and over whatever the kernel holds, without a moment in which traffic
+ * that was served before and is served after is not.
+ *
+ * @module
+ */
+import { ENSURED_CHAINS } from "../plan/base_rules.ts";
+import {
+  isServiceChain,
+  KUBELET_FIREWALL_CHAIN,
+  MARK_MASQ_CHAIN,
+  POSTROUTING_CHAIN,
+  SERVICE_CHAIN_PREFIXES,
+} from "../plan/chains.ts";
+import { groupByChain } from "./committed.ts";
+import { chainLine, planLines } from "../plan/render.ts";
+import type {
+  IptablesPlan,
+  JumpRule,
+  ObservedTables,
+  Operations,
+  ServiceRules,
+  Table,
+  Transaction,
+} from "../plan/ruleset.ts";
+
+/** How a full sync is divided. */
+export interface StageOptions {
+  /**
+   * True for the nft variant, whose cost per transaction grows with the square of the chains in it. The legacy variant
+   * replaces the whole table each time, so there one transaction per table is right.
+   */
+  readonly staged: boolean;
+  /** Services of about ten endpoints that go into one transaction. */
+  readonly servicesPerStage: number;
+}
+
+/** Service chain, external chain and ten endpoint chains: what `servicesPerStage` is meant for. */
+const CHAINS_PER_SERVICE = 12;
+
+/**
+ * The transactions that lead from any state of the kernel to exactly the plan: nothing of ours that is not planned stays,
+ * nothing that is not ours is touched. After each of them traffic follows either the old rules or the new ones.
+ *
+ * @throws {TypeError} if the plan is not one of all Services
+ */
+export function stageFullSync(
+  plan: IptablesPlan,
+  observed: ObservedTables,
+  options: StageOptions,
+): Operations {
+  if (!plan.all) throw new TypeError("A full sync needs a plan of all Services");
+  const chainsPerStage = Math.max(1, Math.round(options.servicesPerStage * CHAINS_PER_SERVICE));
+  const stale = staleChains(plan, observed);
+  const filter = {
+    table: "filter" as const,
+    lines: [
+      ...ensuredChains(plan, "filter", observed),
+      ...planLines(plan, "filter"),
+      ...jumpLines(plan, "filter", observed),
+    ],
+  };
+  const chainCount = stale.length + countChains(plan);
+  if (!options.staged || chainCount <= chainsPerStage) {
+    return { transactions: [filter, wholeNat(plan, observed, stale)] };
+  }
+  return {
+    transactions: [
+      masqueradeStage(plan, observed),
+      ...chainStages(plan, chainsPerStage),
+      // Verdicts about addresses that nat serves do no harm, and source ranges must be enforced before they are needed.
+      filter,
+      switchStage(plan, observed),
+      ...staleStages(stale, chainsPerStage),
+    ],
+  };
+}
+
+function countChains(plan: IptablesPlan): number {
+  let count = 0;
+  for (const service of plan.services.values()) count += service?.chains.length ?? 0;
+  return count;
+}
+
+/** Service chains of the kernel that the plan does not have, those that jump before those they may jump to. */
+export function staleChains(plan: IptablesPlan, observed: ObservedTables): string[] {
+  const stale = new Set([...observed.chains.nat].filter(isServiceChain));
+  for (const service of plan.services.values()) {
+    for (const chain of service?.chains ?? []) stale.delete(chain);
+  }
+  for (const chain of plan.keptChains ?? []) stale.delete(chain);
+  const sorted = [...stale].sort();
+  return SERVICE_CHAIN_PREFIXES.flatMap((prefix) => sorted.filter((chain) => chain.startsWith(prefix)));
+}
+
+/** Creates chains that must exist although the plan does not fill them, where they do not exist. */
+function ensuredChains(plan: IptablesPlan, table: Table, observed: ObservedTables): string[] {
+  return ENSURED_CHAINS[table]
+    .filter((chain) => !plan.base.chains[table].includes(chain) && !observed.chains[table].has(chain))
+    .map(chainLine);
+}
+
+/** nat in one transaction, as the legacy variant and small clusters get it. */
+function wholeNat(plan: IptablesPlan, observed: ObservedTables, stale: readonly string[]): Transaction {
+  const lines = stale.map(chainLine);
+  for (const line of planLines(plan, "nat")) lines.push(line);
+  for (const chain of stale) lines.push(`-X ${chain}`);
+  lines.push(...jumpLines(plan, "nat", observed));
+  return { table: "nat", lines };
+}
+
+/** Makes the chains that every Service's rules may jump to. */
+export function chainsForServices(plan: IptablesPlan, observed: ObservedTables): Transaction {
+  return masqueradeStage(plan, observed);
+}
+
+/** Masquerading comes first: traffic that is translated needs it at once. Live dispatch chains keep their rules. */
+function masqueradeStage(plan: IptablesPlan, observed: ObservedTables): Transaction {
+  const filled = [POSTROUTING_CHAIN, MARK_MASQ_CHAIN];
+  const bodies = groupByChain(plan.base.head.nat);
+  const lines = plan.base.chains.nat
+    .filter((chain) => filled.includes(chain) || !observed.chains.nat.has(chain))
+    .map(chainLine);
+  for (const chain of filled) lines.push(...bodies.get(chain) ?? []);
+  lines.push(...jumpLines(plan, "nat", observed, (jump) => jump.target === POSTROUTING_CHAIN));
+  return { table: "nat", lines };
+}
+
+/**
+ * The Services' own chains, in portions. New ones are not reachable yet; one that the kernel has already gets its new rules
+ * together with all chains it leads to, or after them.
+ */
+function chainStages(plan: IptablesPlan, chainsPerStage: number): Transaction[] {
+  const stages: Transaction[] = [];
+  let batch: ServiceRules[] = [], batchChains = 0;
+  const flush = (): void => {
+    if (batch.length > 0) stages.push(chainStage(batch));
+    batch = [];
+    batchChains = 0;
+  };
+  for (const service of plan.services.values()) {
+    const count = service?.chains.length ?? 0;
+    if (service === null || count === 0) continue;
+    if (batchChains + count > chainsPerStage) flush();
+    if (count <= chainsPerStage) {
+      batch.push(service);
+      batchChains += count;
+    } else {
+      for (const portion of endpointPortions(service, chainsPerStage)) stages.push(chainStage([portion]));
+    }
+  }
+  flush();
+  return stages;
+}
+
+function chainStage(services: readonly Pick<ServiceRules, "chains" | "rules">[]): Transaction {
+  return transaction("nat", () => {
+    const lines: string[] = [];
+    for (const { chains } of services) for (const chain of chains) lines.push(chainLine(chain));
+    for (const { rules } of services) for (const rule of rules) lines.push(rule);
+    return lines;
+  });
+}
+
+/** A transaction whose lines are made when they are read, so that only one stage of many is in memory. */
+function transaction(table: Table, lines: () => string[]): Transaction {
+  return {
+    table,
+    get lines() {
+      return lines();
+    },
+  };
+}
+
+/** A Service of very many endpoints: their chains in portions, then the chains that choose among them. */
+function endpointPortions(
+  service: ServiceRules,
+  chainsPerStage: number,
+): { chains: readonly string[]; rules: readonly string[] }[] {
+  const bodies = groupByChain(service.rules);
+  const isEndpoint = (chain: string): boolean => chain.startsWith("KUBE-SEP-");
+  const endpointChains = service.chains.filter(isEndpoint);
+  const portions: { chains: readonly string[]; rules: readonly string[] }[] = [];
+  for (let at = 0; at < endpointChains.length; at += chainsPerStage) {
+    const chains = endpointChains.slice(at, at + chainsPerStage);
+    portions.push({ chains, rules: chains.flatMap((chain) => bodies.get(chain) ?? []) });
+  }
+  const others = service.chains.filter((chain) => !isEndpoint(chain));
+  portions.push({ chains: others, rules: others.flatMap((chain) => bodies.get(chain) ?? []) });
+  return portions;
+}
+
+/** Points the dispatch chains at the new chains, all at once. */
+function switchStage(plan: IptablesPlan, observed: ObservedTables): Transaction {
+  const done = [POSTROUTING_CHAIN, MARK_MASQ_CHAIN];
+  const lines = plan.base.chains.nat.filter((chain) => !done.includes(chain)).map(chainLine);
+  for (const service of plan.services.values()) {
+    for (const { table, chain, rule } of service?.dispatch ?? []) {
+      if (table === "nat") lines.push(`-A ${chain} ${rule}`);
+    }
+  }
+  for (const rule of plan.base.tail.nat) lines.push(rule);
+  lines.push(...jumpLines(plan, "nat", observed, (jump) => jump.target !== POSTROUTING_CHAIN));
+  return { table: "nat", lines };
+}
+
+function staleStages(stale: readonly string[], chainsPerStage: number): Transaction[] {
+  const stages: Transaction[] = [];
+  for (let at = 0; at < stale.length; at += chainsPerStage) {
+    const chains = stale.slice(at, at + chainsPerStage);
+    stages.push({ table: "nat", lines: [...chains.map(chainLine), ...chains.map((chain) => `-X ${chain}`)] });
+  }
+  return stages;
+}
+
+/**
+ * Inserts the jumps that are missing, so that ours stand in the order of a first start; those that are there stay where
+ * they are. (Inserting each at the top, as upstream does, would put a lost KUBE-FORWARD jump before the load-balancer firewall.)
+ * Of one that is there several times, as after a read that did not show it, the last one stays.
+ */
+function jumpLines(
+  plan: IptablesPlan,
+  table: Table,
+  observed: ObservedTables,
+  isWanted: (jump: JumpRule) => boolean = () => true,
+): string[] {
+  const lines: string[] = [];
+  const jumps = plan.base.jumps.filter((jump) => jump.table === table);
+  for (const chain of new Set(jumps.map((jump) => jump.chain))) {
+    const there = observed.builtinRules[table].get(chain) ?? [];
+    const ours = new Set(
+      jumps.filter((jump) => jump.chain === chain && isWanted(jump)).map(({ args }) => args),
+    );
+    const isSurplus = (args: string, at: number): boolean => ours.has(args) && there.lastIndexOf(args) > at;
+    const rules = there.filter((args, at) => !isSurplus(args, at));
+    // By their text, which takes the first one: a number would be another rule's as soon as somebody else inserts one.
+    lines.push(...there.filter(isSurplus).map((args) => `-D ${chain} ${args}`));
+    let previous = -1;
+    for (const jump of jumps.filter((candidate) => candidate.chain === chain).toReversed()) {
+      const at = rules.indexOf(jump.args);
+      if (at < 0 && isWanted(jump)) {
+        rules.splice(previous + 1, 0, jump.args);
+        previous++;
+        lines.push(previous === 0 ? `-I ${chain} ${jump.args}` : `-I ${chain} ${previous + 1} ${jump.args}`);
+      } else if (at >= 0 && (jump.target !== KUBELET_FIREWALL_CHAIN || at === 0)) {
+        // Kubelet puts its jump where it likes, so ours are not put behind it unless it is the first.
+        previous = Math.max(previous, at);
+      }
+    }
+  }
+  return lines;
+}

@@ -1,0 +1,256 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import fc from "fast-check";
+import { ARBITRARY_CLUSTER } from "../../../../tests/support/arbitrary_objects.ts";
+import { exampleOptions, examplePlan, exampleState } from "../../../../tests/support/golden.ts";
+import { RestoreInterpreter } from "../../../../tests/support/restore_interpreter.ts";
+import { fates, isMasqueradeReady } from "../../../../tests/support/rule_reachability.ts";
+import {
+  testPort,
+  testService,
+  testSlice,
+  testSliceEndpoint,
+} from "../../../../tests/support/model_objects.ts";
+import { planIptables } from "../plan/plan.ts";
+import { renderOperations, renderPlan, renderTransaction } from "../plan/render.ts";
+import type { IptablesPlan, ObservedTables, Transaction } from "../plan/ruleset.ts";
+import { observeTables } from "./stages_observe.ts";
+import { stageFullSync } from "./stages.ts";
+
+/** The YAML parser behind the shared fixtures asks for these at its start. */
+const PURE: Deno.PermissionOptions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
+const EMPTY = new RestoreInterpreter();
+/** Two chains to a stage: every Service is a stage of its own, and long ones are divided. */
+const TINY = { staged: true, servicesPerStage: 1 / 6 };
+const WHOLE = { staged: false, servicesPerStage: 100 };
+const FOREIGN = "*nat\n:CNI-HOSTPORT - [0:0]\n:KUBE-PROXY-CANARY - [0:0]\n-A CNI-HOSTPORT -j ACCEPT\n" +
+  "-A PREROUTING -j CNI-HOSTPORT\nCOMMIT\n*filter\n-A INPUT -j ACCEPT\nCOMMIT\n";
+
+/** As iptables-save would print it, as far as it is read. */
+function saved(tables: RestoreInterpreter): string {
+  let text = "";
+  for (const table of ["filter", "nat"]) {
+    const chains = tables.chains(table);
+    text += `*${table}\n`;
+    for (const name of chains.keys()) text += `:${name} ${/^[A-Z]+$/.test(name) ? "ACCEPT" : "-"} [0:0]\n`;
+    for (const [name, rules] of chains) for (const rule of rules) text += `-A ${name} ${rule}\n`;
+    text += "COMMIT\n";
+  }
+  return text;
+}
+
+const observe = (tables: RestoreInterpreter): ObservedTables => observeTables(saved(tables));
+
+function synced(plan: IptablesPlan, start = ""): RestoreInterpreter {
+  const tables = new RestoreInterpreter();
+  tables.restore(start + renderOperations(stageFullSync(plan, EMPTY_OBSERVED, WHOLE)));
+  return tables;
+}
+const EMPTY_OBSERVED = observe(EMPTY);
+
+const stateOf = (tables: RestoreInterpreter): unknown =>
+  ["filter", "nat"].map((table) => [...tables.chains(table)].toSorted(([a], [b]) => a < b ? -1 : 1));
+
+for (const [name, options] of [["stages", TINY], ["one transaction per table", WHOLE]] as const) {
+  Deno.test(
+    `a full sync in ${name} leads from any rules to those of a fresh start`,
+    { permissions: PURE },
+    () => {
+      fc.assert(
+        fc.property(ARBITRARY_CLUSTER, ARBITRARY_CLUSTER, (before, after) => {
+          const tables = synced(examplePlan("IPv4", before), FOREIGN);
+          const wanted = synced(examplePlan("IPv4", after), FOREIGN);
+          const fatesBefore = fates(tables), fatesAfter = fates(wanted);
+          const { transactions } = stageFullSync(examplePlan("IPv4", after), observe(tables), options);
+          for (const transaction of transactions) {
+            // Refuses a jump to nowhere and the deletion of a chain that is still in use.
+            tables.restore(renderTransaction(transaction));
+            assert(isMasqueradeReady(tables));
+            const now = fates(tables);
+            for (const [match, { endpoints }] of fatesBefore) {
+              const later = fatesAfter.get(match);
+              if (endpoints.size === 0 || later === undefined) continue;
+              const fate = now.get(match);
+              const served = fate !== undefined && fate.endpoints.size > 0;
+              assert(served || (later.endpoints.size === 0 && (fate?.hasVerdict ?? false)), `gap: ${match}`);
+            }
+          }
+          assertEquals(stateOf(tables), stateOf(wanted));
+        }),
+        { numRuns: 150 },
+      );
+    },
+  );
+}
+
+Deno.test(
+  "a start on an empty node masquerades before it translates, and translates only to what is planned",
+  {
+    permissions: PURE,
+  },
+  () => {
+    fc.assert(fc.property(ARBITRARY_CLUSTER, (objects) => {
+      const tables = new RestoreInterpreter();
+      const plan = examplePlan("IPv4", objects);
+      for (const transaction of stageFullSync(plan, EMPTY_OBSERVED, TINY).transactions) {
+        tables.restore(renderTransaction(transaction));
+        assert(isMasqueradeReady(tables));
+        const planned = fates(synced(plan));
+        for (const [match, { endpoints, hasVerdict }] of fates(tables)) {
+          // A dispatch rule leads to all endpoints from the moment it is there; before that there may be a verdict.
+          const wanted = planned.get(match)!;
+          if (endpoints.size > 0) assertEquals(endpoints, wanted.endpoints);
+          else assertEquals(hasVerdict, wanted.hasVerdict);
+        }
+      }
+    }));
+  },
+);
+
+const manyEndpoints = (count: number) => [
+  testService({ ports: [testPort()] }),
+  testSlice({
+    endpoints: Array.from(
+      { length: count },
+      (_, index) => testSliceEndpoint(`10.1.${index >> 8}.${index & 255}`),
+    ),
+  }),
+];
+
+const chainLines = ({ lines }: Transaction): number => lines.filter((line) => line.startsWith(":")).length;
+
+Deno.test("no stage holds more chains than asked for, even of one Service", { permissions: PURE }, () => {
+  const plan = examplePlan("IPv4", manyEndpoints(500));
+  const { transactions } = stageFullSync(plan, EMPTY_OBSERVED, { staged: true, servicesPerStage: 10 });
+  assertEquals(transactions.map(chainLines), [4, 120, 120, 120, 120, 20, 1, 6, 2]);
+  const stale = stageFullSync(examplePlan("IPv4", []), observe(synced(plan)), {
+    staged: true,
+    servicesPerStage: 10,
+  });
+  assertEquals(stale.transactions.map(chainLines), [2, 6, 2, 120, 120, 120, 120, 21]);
+  // The chain that chooses goes first: until then it jumps to the others.
+  assert(stale.transactions[3]!.lines[0]!.startsWith(":KUBE-SVC-"));
+});
+
+Deno.test("few chains need no stages, and the legacy variant never has any", { permissions: PURE }, () => {
+  const tables = (plan: IptablesPlan, options: typeof WHOLE): string[] =>
+    stageFullSync(plan, EMPTY_OBSERVED, options).transactions.map(({ table }) => table);
+  const few = examplePlan("IPv4", manyEndpoints(3));
+  assertEquals(tables(few, { staged: true, servicesPerStage: 100 }), ["filter", "nat"]);
+  assertEquals(tables(examplePlan("IPv4", manyEndpoints(500)), { ...WHOLE, servicesPerStage: 1 }), [
+    "filter",
+    "nat",
+  ]);
+});
+
+Deno.test("the whole text is that of the plan, then the jumps", { permissions: PURE }, () => {
+  const plan = examplePlan("IPv4", manyEndpoints(3));
+  const text = renderOperations(stageFullSync(plan, EMPTY_OBSERVED, WHOLE));
+  assertEquals(text.replaceAll(/^-I .*\n/gm, ""), renderPlan(plan));
+});
+
+/** Full sync of no Services over a filter table whose chains hold the given rules. */
+function filterAfter(
+  rules: Record<string, readonly string[]>,
+  family: "IPv4" | "IPv6" = "IPv4",
+): RestoreInterpreter {
+  const tables = new RestoreInterpreter();
+  const targets = ["SERVICES", "EXTERNAL-SERVICES", "NODEPORTS", "FORWARD", "PROXY-FIREWALL", "FIREWALL"];
+  const lines = Object.entries(rules).flatMap(([chain, list]) => list.map((rule) => `-A ${chain} ${rule}`));
+  const used = targets.filter((target) => lines.some((line) => line.endsWith(`-j KUBE-${target}`)));
+  const declared = used.map((target) => `:KUBE-${target} - [0:0]`);
+  tables.restore(["*filter", ...declared, ...lines, "COMMIT\n"].join("\n"));
+  const plan = planIptables(exampleState(family, []), "all", exampleOptions(family));
+  tables.restore(renderOperations(stageFullSync(plan, observe(tables), WHOLE)));
+  return tables;
+}
+
+const targetsOf = (tables: RestoreInterpreter, table: string, chain: string): string[] =>
+  tables.chains(table).get(chain)!.map((rule) => /-j (\S+)$/.exec(rule)![1]!);
+
+Deno.test(
+  "jumps end up in kube-proxy's order, before what others have there",
+  { permissions: PURE },
+  () => {
+    const tables = synced(examplePlan("IPv4", []), FOREIGN);
+    assertEquals(targetsOf(tables, "filter", "INPUT"), [
+      "KUBE-FIREWALL",
+      "KUBE-PROXY-FIREWALL",
+      "KUBE-NODEPORTS",
+      "KUBE-EXTERNAL-SERVICES",
+      "ACCEPT",
+    ]);
+    assertEquals(targetsOf(tables, "filter", "FORWARD"), [
+      "KUBE-PROXY-FIREWALL",
+      "KUBE-FORWARD",
+      "KUBE-SERVICES",
+      "KUBE-EXTERNAL-SERVICES",
+    ]);
+    assertEquals(targetsOf(tables, "filter", "OUTPUT"), [
+      "KUBE-FIREWALL",
+      "KUBE-PROXY-FIREWALL",
+      "KUBE-SERVICES",
+    ]);
+    assertEquals(targetsOf(tables, "nat", "PREROUTING"), ["KUBE-SERVICES", "CNI-HOSTPORT"]);
+    assertEquals(targetsOf(tables, "nat", "OUTPUT"), ["KUBE-SERVICES"]);
+    assertEquals(targetsOf(tables, "nat", "POSTROUTING"), ["KUBE-POSTROUTING"]);
+  },
+);
+
+const FORWARD_RULES = synced(examplePlan("IPv4", [])).chains("filter").get("FORWARD")!;
+
+Deno.test("a lost jump returns to its place, the others stay where they are", { permissions: PURE }, () => {
+  for (let lost = 0; lost < FORWARD_RULES.length; lost++) {
+    const rest = FORWARD_RULES.filter((_, index) => index !== lost);
+    const tables = filterAfter({ FORWARD: ["-j ACCEPT", ...rest] });
+    const found = tables.chains("filter").get("FORWARD")!;
+    assertEquals(found.filter((rule) => rule !== "-j ACCEPT"), FORWARD_RULES);
+  }
+});
+
+Deno.test("kubelet's jump behind others' rules does not draw ours behind them", { permissions: PURE }, () => {
+  const tables = filterAfter({ INPUT: ["-j ACCEPT", "-j KUBE-FIREWALL"] });
+  assertEquals(targetsOf(tables, "filter", "INPUT").slice(-2), ["ACCEPT", "KUBE-FIREWALL"]);
+  assertEquals(targetsOf(tables, "filter", "INPUT").length, 5);
+});
+
+Deno.test("KUBE-FIREWALL: filled for IPv4 with localhost node ports, else only there; never emptied", {
+  permissions: PURE,
+}, () => {
+  const filled = filterAfter({}).chains("filter").get("KUBE-FIREWALL")!;
+  assertEquals(filled.length, 1);
+  assertEquals(filterAfter({}, "IPv6").chains("filter").get("KUBE-FIREWALL"), []);
+  const kubelets = filterAfter({ "KUBE-FIREWALL": ["-j DROP"], INPUT: ["-j KUBE-FIREWALL"] }, "IPv6");
+  assertEquals(kubelets.chains("filter").get("KUBE-FIREWALL"), ["-j DROP"]);
+});
+
+Deno.test(
+  "leftovers: chains of Services go, the canary and others' chains stay",
+  { permissions: PURE },
+  () => {
+    const leftovers = ["FW", "XLB", "EXT", "SVL", "SVC", "SEP"].map((kind) => `KUBE-${kind}-OLD`);
+    // Each jumps to the next, so that they can only be deleted in one order.
+    const rules = leftovers.slice(1).map((chain, index) => `-A ${leftovers[index]} -j ${chain}`);
+    const start = `*nat\n${leftovers.map((chain) => `:${chain} - [0:0]\n`).join("")}${rules.join("\n")}\n` +
+      ":KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -j KUBE-FW-OLD\nCOMMIT\n";
+    for (const options of [WHOLE, TINY, { staged: true, servicesPerStage: 1 / 12 }]) {
+      const tables = new RestoreInterpreter();
+      tables.restore(FOREIGN + start);
+      const { transactions } = stageFullSync(examplePlan("IPv4", []), observe(tables), options);
+      for (const transaction of transactions) tables.restore(renderTransaction(transaction));
+      assertEquals([...tables.chains("nat").keys()].filter((chain) => chain.includes("-")).sort(), [
+        "CNI-HOSTPORT",
+        "KUBE-MARK-MASQ",
+        "KUBE-NODEPORTS",
+        "KUBE-POSTROUTING",
+        "KUBE-PROXY-CANARY",
+        "KUBE-SERVICES",
+      ]);
+      assertEquals(tables.chains("nat").get("CNI-HOSTPORT"), ["-j ACCEPT"]);
+    }
+  },
+);
+
+Deno.test("a plan of some Services is refused", { permissions: PURE }, () => {
+  const plan = planIptables(exampleState("IPv4", []), new Set(["shop/web"]), exampleOptions("IPv4"));
+  assertThrows(() => stageFullSync(plan, EMPTY_OBSERVED, WHOLE), TypeError, "all Services");
+});

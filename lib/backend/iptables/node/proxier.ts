@@ -1,0 +1,170 @@
+/**
+ * Gets a node ready for iptables mode: which variant, which families, which sysctls; and makes the proxiers.
+ *
+ * @module
+ */
+import { IptablesProxier, type IptablesSettings } from "../apply/apply.ts";
+import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
+import type { Damage } from "../../damage.ts";
+import { usesLocalhostNodePorts } from "../plan/base_rules.ts";
+import { ExecError } from "../../../errors.ts";
+import type { Iptables } from "../../../kernel/iptables.ts";
+import { type RefusedFamily, usableFamilies } from "../../../kernel/iptables_families.ts";
+import { chooseIptablesVariant } from "../../../kernel/iptables_variant.ts";
+import { RememberingExec } from "../../../kernel/remembering_exec.ts";
+import type { AllowedOutcome } from "../../../kernel/node_sysctls.ts";
+import { nodeIps } from "../../../model/node.ts";
+import type { IpFamily, NodeObject } from "../../../model/objects.ts";
+import type { Logger } from "../../../observe/log.ts";
+import type { PacketCounts } from "../../../observe/metrics.ts";
+import type { ModeContext, PreparedMode } from "../../node/mode.ts";
+import { BE_LIBERAL, ROUTE_LOCALNET } from "../../node/mode_sysctls.ts";
+import { FORWARD_CHAIN } from "../plan/chains.ts";
+import { invalidDropped, LastingCount } from "../diff/packet_counts.ts";
+import { configuredIptables } from "../plan/settings.ts";
+
+/**
+ * Probes the node and prepares it.
+ *
+ * @throws {UnsupportedError} if iptables does not work for the primary family
+ * @throws {ExecError} if a sysctl is refused for another reason than a read-only `/proc/sys`
+ */
+export async function prepareIptables(context: ModeContext): Promise<PreparedMode> {
+  const { exec, config, log, sysctls } = context;
+  const probing = new RememberingExec(exec);
+  const { primaryFamily } = nodeIps(null, config.bindAddress);
+  const { variant, reason } = await chooseIptablesVariant(probing, { primaryFamily });
+  log.info("Using iptables", { variant, reason });
+  const refused: RefusedFamily[] = [];
+  const onRefused = (family: RefusedFamily): void => {
+    refused.push(family);
+    log.info("IP family cannot be served", { family: family.family, reason: family.reason });
+  };
+  const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused, probing });
+  log.info(families.size === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
+    families: [...families.keys()],
+  });
+
+  // Read, not taken from the configuration: where it cannot be written, conntrack goes on calling packets INVALID.
+  // Read late: probing iptables has loaded the module that has it.
+  const settings = await sysctls.read([BE_LIBERAL, ROUTE_LOCALNET]);
+  const beLiberal = settings.get(BE_LIBERAL) ?? null;
+  const dropInvalid = beLiberal === null || beLiberal === "0";
+  const told = new Set<string>();
+  const settingsOf = (family: IpFamily, node: NodeObject | null): IptablesSettings => {
+    const { options, problem } = configuredIptables(config, family, node);
+    // Before the Node is there, nobody knows its pod CIDRs.
+    const tooEarly = node === null && config.detectLocalMode === "NodeCIDR";
+    if (problem !== null && !tooEarly && !told.has(family + problem.message)) {
+      told.add(family + problem.message);
+      log.info("Local traffic is not told apart", { family, problem: problem.message });
+    }
+    return { ...options, dropInvalid };
+  };
+  if (families.has("IPv4") && usesLocalhost(settingsOf("IPv4", null))) {
+    const found = settings.get(ROUTE_LOCALNET) ?? null;
+    const [outcome] = await sysctls.change([{ name: ROUTE_LOCALNET, found, value: "1" }]) ?? [];
+    tellLocalhostNodePorts(outcome, log);
+  }
+  const proxiers = [...families].map(([family, iptables]) =>
+    new ReconfigurableProxier(iptables, settingsOf(family, null), log)
+  );
+  return {
+    proxiers,
+    refused,
+    reconfigure: (node) =>
+      proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, node))).map(({ family }) =>
+        family
+      ),
+    ...(dropInvalid ? { packetCounts: packetCounter([...families.values()], log) } : {}),
+  };
+}
+
+/** Reads what the rule against invalid packets has dropped in all families. */
+function packetCounter(families: readonly Iptables[], log: Logger): () => Promise<Partial<PacketCounts>> {
+  const counts = new Map(families.map((iptables) => [iptables, new LastingCount()]));
+  const read = async (iptables: Iptables, count: LastingCount): Promise<number> => {
+    const now = invalidDropped(await iptables.list("filter", FORWARD_CHAIN));
+    return now === null ? Number.NaN : count.take(now);
+  };
+  return async () => {
+    try {
+      const all = await Promise.all([...counts].map(([iptables, count]) => read(iptables, count)));
+      const invalidCount = all.reduce((sum, one) => sum + one, 0);
+      return Number.isNaN(invalidCount) ? {} : { invalidDropped: invalidCount };
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      // Before the first sync there is no such chain.
+      log.info("Cannot read what rules have counted", { problem: error.message }, 2);
+      return {};
+    }
+  };
+}
+
+function usesLocalhost(settings: IptablesSettings): boolean {
+  return usesLocalhostNodePorts({ ...settings, family: "IPv4", nodePortIps: [], randomFully: true });
+}
+
+/** Node ports on 127.0.0.1 need the kernel to route packets that leave loopback. */
+function tellLocalhostNodePorts(outcome: AllowedOutcome | undefined, log: Logger): void {
+  if (outcome === undefined) {
+    log.warn("Node ports may not answer on 127.0.0.1: nobody can tell a sysctl", {
+      name: ROUTE_LOCALNET,
+      wanted: "1",
+      advice: "install procps, or set iptables.localhostNodePorts to false",
+    });
+  } else if (outcome.kind === "changed") {
+    log.info("Set sysctl", { name: ROUTE_LOCALNET, value: "1", before: outcome.found });
+  } else if (outcome.kind === "readOnly") {
+    log.warn("Node ports will not answer on 127.0.0.1: a sysctl cannot be written", {
+      name: ROUTE_LOCALNET,
+      problem: outcome.error.stderr,
+      advice: "run once with --init-only and enough rights, or set iptables.localhostNodePorts to false",
+    });
+  }
+}
+
+/** An iptables proxier whose settings follow the Node: a change starts afresh, with a full sync. */
+export class ReconfigurableProxier implements FamilyProxier {
+  readonly family: IpFamily;
+  readonly #iptables: Iptables;
+  readonly #log: Logger;
+  #settings: IptablesSettings;
+  #current: IptablesProxier;
+
+  constructor(iptables: Iptables, settings: IptablesSettings, log: Logger) {
+    this.family = iptables.family;
+    this.#iptables = iptables;
+    this.#settings = settings;
+    this.#log = log;
+    this.#current = this.#make();
+  }
+
+  /** Takes new settings over. @returns true if they differ, so that everything must be written again */
+  configure(settings: IptablesSettings): boolean {
+    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return false;
+    this.#settings = settings;
+    this.#current = this.#make();
+    return true;
+  }
+
+  sync(request: SyncRequest): Promise<ApplyReport> {
+    return this.#current.sync(request);
+  }
+
+  async checkCanary(): Promise<false | null | Damage> {
+    const current = this.#current;
+    const damage = await current.checkCanary();
+    // With other settings everything is on its way to be written.
+    return current === this.#current && damage;
+  }
+
+  #make(): IptablesProxier {
+    return new IptablesProxier({
+      iptables: this.#iptables,
+      settings: this.#settings,
+      interfaceIps: () => Deno.networkInterfaces().map(({ address }) => address),
+      logger: this.#log,
+    });
+  }
+}

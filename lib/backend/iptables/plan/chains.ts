@@ -1,0 +1,65 @@
+/**
+ * Names of the chains (iptables reference, 1 and 3).
+ *
+ * @module
+ */
+import type { Endpoint, ServicePort } from "../../../model/state.ts";
+import { base32Sha256 } from "../../../netfilter/chain_hash.ts";
+
+/** Dispatch by service address; a chain of this name exists in nat and, with another content, in filter. */
+export const SERVICES_CHAIN = "KUBE-SERVICES";
+export const EXTERNAL_SERVICES_CHAIN = "KUBE-EXTERNAL-SERVICES";
+/** Dispatch by node port in nat; health-check node ports in filter. */
+export const NODE_PORTS_CHAIN = "KUBE-NODEPORTS";
+export const POSTROUTING_CHAIN = "KUBE-POSTROUTING";
+export const MARK_MASQ_CHAIN = "KUBE-MARK-MASQ";
+export const FORWARD_CHAIN = "KUBE-FORWARD";
+export const PROXY_FIREWALL_CHAIN = "KUBE-PROXY-FIREWALL";
+/** Kubelet's chain: we fill it in IPv4 and jump to it in both families, but never delete it. */
+export const KUBELET_FIREWALL_CHAIN = "KUBE-FIREWALL";
+
+/**
+ * Prefixes of the chains of Services, each before those it may jump to, which is the order in which leftovers can be
+ * deleted in portions. (`KUBE-XLB-` was what kube-proxy before 1.24 called `KUBE-EXT-`.)
+ */
+export const SERVICE_CHAIN_PREFIXES: readonly string[] = [
+  "KUBE-FW-",
+  "KUBE-XLB-",
+  "KUBE-EXT-",
+  "KUBE-SVL-",
+  "KUBE-SVC-",
+  "KUBE-SEP-",
+];
+
+/** First 16 base32 digits (80 bits) of the SHA-256 of a text's UTF-8 form. */
+export function chainHash(text: string): string {
+  return base32Sha256(text, 16);
+}
+
+/** The names of one ServicePort's chains; node port, addresses and port number do not enter them. */
+export interface ServiceChains {
+  readonly cluster: string;
+  readonly local: string;
+  readonly external: string;
+  readonly firewall: string;
+}
+
+export function serviceChains(servicePort: ServicePort): ServiceChains {
+  const hash = chainHash(servicePort.text + servicePort.protocol.toLowerCase());
+  return {
+    cluster: "KUBE-SVC-" + hash,
+    local: "KUBE-SVL-" + hash,
+    external: "KUBE-EXT-" + hash,
+    firewall: "KUBE-FW-" + hash,
+  };
+}
+
+/** The name of the chain that leads to one endpoint of one ServicePort. */
+export function endpointChain(servicePort: ServicePort, endpoint: Endpoint): string {
+  return "KUBE-SEP-" + chainHash(servicePort.text + servicePort.protocol.toLowerCase() + endpoint.key);
+}
+
+/** True if the chain belongs to a Service, by its name. */
+export function isServiceChain(name: string): boolean {
+  return SERVICE_CHAIN_PREFIXES.some((prefix) => name.startsWith(prefix));
+}

@@ -1,0 +1,48 @@
+/**
+ * The planner of iptables mode: from the state of one family to the rules that the changed Services want.
+ *
+ * @module
+ */
+import { parseIp } from "../../../model/ip.ts";
+import type { Changed, ProxyState } from "../../../model/state.ts";
+import { planServices } from "../../plan_services.ts";
+import { planBaseRules } from "./base_rules.ts";
+import type { IptablesOptions, IptablesPlan } from "./ruleset.ts";
+import { planService, type ServiceRulesContext } from "./service_rules.ts";
+
+/** With more endpoints than this in the family, the rules of which there are many carry no comments. */
+export const LARGE_CLUSTER_ENDPOINTS = 1000;
+
+/** True if comments are left out of the endpoint rules. */
+export function isLargeCluster(state: ProxyState): boolean {
+  return state.endpointCount > LARGE_CLUSTER_ENDPOINTS;
+}
+
+/**
+ * The rules of the changed Services (of all for `"all"`) and those that are always there. It depends on the state
+ * only, not on the order in which it came about.
+ *
+ * @throws {RangeError} if an option does not fit its family
+ */
+export function planIptables(state: ProxyState, changed: Changed, options: IptablesOptions): IptablesPlan {
+  if (state.family !== options.family) {
+    throw new RangeError(
+      `State and options must be of one family: got ${state.family} and ${options.family}`,
+    );
+  }
+  const nodeIp = parseIp(options.nodeIp);
+  const context: ServiceRulesContext = {
+    node: state.node,
+    masqueradeAll: options.masqueradeAll,
+    detector: options.detector,
+    nodeIp: nodeIp?.family === options.family ? nodeIp : null,
+    large: isLargeCluster(state),
+  };
+  const names = changed === "all" ? state.services.keys() : changed;
+  const services = planServices(
+    state,
+    [...names].sort(),
+    (ports, endpoints) => planService(ports, endpoints, context),
+  );
+  return { all: changed === "all", base: planBaseRules(options), services };
+}

@@ -1,0 +1,112 @@
+/**
+ * The words shared by the planner, the difference, the staging and the applier of iptables mode: plain data and no decisions.
+ *
+ * Rule text is what `iptables-restore` reads: tokens joined by single spaces, comments that contain blanks in double
+ * quotes. It is not what `iptables-save` prints.
+ *
+ * @module
+ */
+import type { LocalDetector, NodePortAddresses } from "../../../model/node.ts";
+import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
+
+/** The two tables that carry rules. (The flush detector also keeps an empty chain in `mangle`.) */
+export type Table = "filter" | "nat";
+
+/** Something of each table. */
+export type PerTable<T> = Readonly<Record<Table, T>>;
+
+/** A rule that a Service adds to a chain shared by all Services. */
+export interface DispatchRule {
+  readonly table: Table;
+  readonly chain: string;
+  /** Without the leading `-A CHAIN `. */
+  readonly rule: string;
+}
+
+/** Everything one Service (all its ports of this family) wants in the kernel. */
+export interface ServiceRules {
+  /** Emission order. */
+  readonly dispatch: readonly DispatchRule[];
+  /** Own chains (table nat), emission order. */
+  readonly chains: readonly string[];
+  /** Full `-A CHAIN …` lines of the own chains, emission order; those of one chain need not be neighbours. */
+  readonly rules: readonly string[];
+  /** How many rules, dispatch rules included. */
+  readonly ruleCounts: PerTable<number>;
+}
+
+/** A rule in a chain of the kernel's own (INPUT, PREROUTING, …) that leads into ours. */
+export interface JumpRule {
+  readonly table: Table;
+  readonly chain: string;
+  /** What follows the chain name, `-j TARGET` included; comments quoted as in restore text. */
+  readonly args: string;
+  readonly target: string;
+}
+
+/** What is in the kernel whatever the Services are. */
+export interface BaseRules {
+  /** Chains that are written completely, emission order. `KUBE-FIREWALL` only where it is filled. */
+  readonly chains: PerTable<readonly string[]>;
+  /** Full `-A CHAIN …` lines written before those of the Services. */
+  readonly head: PerTable<readonly string[]>;
+  /** Full `-A CHAIN …` lines written after those of the Services; in nat the node-port tail of `KUBE-SERVICES`. */
+  readonly tail: PerTable<readonly string[]>;
+  /** In the order in which they are each inserted at the top, so the built-in chains hold them in reverse order. */
+  readonly jumps: readonly JumpRule[];
+  /** How many rules, without the jump rules. */
+  readonly ruleCounts: PerTable<number>;
+}
+
+/** What the changed Services (or all) want. */
+export interface IptablesPlan {
+  /** True if every Service is in `services`; a Service that is not there must then not be in the kernel. */
+  readonly all: boolean;
+  readonly base: BaseRules;
+  /** In emission order (sorted by name); null: the Service is gone. */
+  readonly services: ReadonlyMap<NamespacedName, ServiceRules | null>;
+  /** Chains of Services that stay as they are, although no Service of the plan has them. Absent: none. */
+  readonly keptChains?: ReadonlySet<string>;
+}
+
+/** Settings and facts of the node that decide the rules of one family. */
+export interface IptablesOptions {
+  readonly family: IpFamily;
+  /** The mark itself, e.g. 0x4000 (not the bit number). */
+  readonly masqueradeMark: number;
+  readonly masqueradeAll: boolean;
+  readonly detector: LocalDetector;
+  /** As configured; it only takes effect for IPv4 and where `nodePortAddresses` contains a loopback range. */
+  readonly localhostNodePorts: boolean;
+  readonly nodePortAddresses: NodePortAddresses;
+  /** Of `matchingNodeIps`; not read if `nodePortAddresses.matchAll`. */
+  readonly nodePortIps: readonly string[];
+  /** The node's own address of this family. */
+  readonly nodeIp: string;
+  /** True if iptables knows `--random-fully` (1.6.2 and newer). */
+  readonly randomFully: boolean;
+  /** False if `nf_conntrack_tcp_be_liberal` is set, so that no packet is dropped for being INVALID. */
+  readonly dropInvalid: boolean;
+}
+
+/** One `*table … COMMIT` block. */
+export interface Transaction {
+  readonly table: Table;
+  /** Between `*table` and `COMMIT`, without line ends. */
+  readonly lines: readonly string[];
+}
+
+/** What to feed to iptables-restore, in order. No transaction means that nothing needs to be done. */
+export interface Operations {
+  readonly transactions: readonly Transaction[];
+}
+
+/** What iptables-save said of each table. */
+export interface ObservedTables {
+  /** Names of all chains, built-in ones included. */
+  readonly chains: PerTable<ReadonlySet<string>>;
+  /** Built-in chain → its rules in kernel order, as saved, without the leading `-A CHAIN `. */
+  readonly builtinRules: PerTable<ReadonlyMap<string, readonly string[]>>;
+  /** Those of all tables that iptables could not read: somebody added to them, with nft, what it has no words for. */
+  readonly unreadable: ReadonlySet<string>;
+}

@@ -1,0 +1,61 @@
+/**
+ * Reads what the kernel holds of IPVS mode: four programs, all of them only at the start and after a failure; a few more where
+ * iptables cannot read a whole table.
+ *
+ * @module
+ */
+import type { Exec } from "../../../kernel/exec.ts";
+import { readDevices } from "../../../kernel/ip_address.ts";
+import { saveSets } from "../../../kernel/ipset.ts";
+import type { Iptables } from "../../../kernel/iptables.ts";
+import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
+import { parseIptablesSave, unreadableTables } from "../../../netfilter/iptables_save.ts";
+import { observeByName } from "./apply_by_name.ts";
+import { DEVICE, type Observed, type Table } from "../plan/ruleset.ts";
+import { growingSetName, setNames } from "../plan/sets.ts";
+
+const TABLES: readonly Table[] = ["nat", "filter"];
+
+/** How many programs {@linkcode observe} starts. */
+export const OBSERVE_COMMANDS = 4;
+
+/** What to read with. */
+export interface ObserveTools {
+  readonly exec: Exec;
+  readonly ipvs: Ipvsadm;
+  /** Of the family that is of interest. */
+  readonly iptables: Iptables;
+}
+
+/**
+ * @throws {ExecError} if a program fails
+ * @throws {SyntaxError} if its text cannot be read
+ */
+export async function observe({ exec, ipvs, iptables }: ObserveTools): Promise<Observed> {
+  const { family } = iptables;
+  const own = new Set([...setNames(family), growingSetName(family)]);
+  const [{ virtualServers }, sets, { kinds, addresses }, saved] = await Promise.all([
+    ipvs.save(),
+    saveSets(exec, (name) => own.has(name)),
+    readDevices(exec),
+    iptables.saveReadable(),
+  ]);
+  const tables = new Map(parseIptablesSave(saved));
+  const named = unreadableTables(saved);
+  const unreadable = TABLES.filter((table) => named.has(table));
+  const jumpsOnly: Record<Table, ReadonlySet<string>> = { nat: new Set(), filter: new Set() };
+  for (const table of unreadable) {
+    const found = await observeByName(iptables, table);
+    tables.set(table, found.chains);
+    jumpsOnly[table] = found.jumpsOnly;
+  }
+  const onDevice = addresses.filter(({ device }) => device === DEVICE).map(({ address }) => address);
+  return {
+    addresses: kinds.has(DEVICE) ? new Set(onDevice) : null,
+    virtualServers,
+    sets,
+    tables,
+    jumpsOnly,
+    unreadable,
+  };
+}

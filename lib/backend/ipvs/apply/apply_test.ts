@@ -1,0 +1,364 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
+import { service } from "../../../../tests/support/nftables_rig.ts";
+import { ipvsRig, standing } from "../../../../tests/support/ipvs_rig.ts";
+import { stateOf } from "../../../../tests/support/fake_iptables_state.ts";
+import { SyncError } from "../../../errors.ts";
+import { Ipvsadm } from "../../../kernel/ipvsadm.ts";
+import type { Changed, ProxyState } from "../../../model/state.ts";
+import type { ApplyReport } from "../../backend.ts";
+import type { CheckLimits } from "./apply_check.ts";
+import { SchedulerProbe } from "./apply_schedulers.ts";
+import { IPVS_CLEANUP } from "../node/cleanup.ts";
+
+const NONE = { permissions: "none" } as const;
+/** A rig that is told how many endpoints each Service has. */
+function rig(fake = new FakeIpvs(), checkLimits: Partial<CheckLimits> = {}) {
+  const { syncState, sync: _, ...rest } = ipvsRig(fake, { checkLimits });
+  return {
+    ...rest,
+    sync: (sizes: Readonly<Record<string, number>>, changed: Changed = "all"): Promise<ApplyReport> =>
+      syncState(
+        stateOf("IPv4", sizes),
+        changed === "all" ? changed : new Set([...changed].map((name) => `shop/${name}`)),
+      ),
+  };
+}
+
+async function freshSnapshot(sizes: Readonly<Record<string, number>>): Promise<unknown> {
+  const { fake, sync } = rig();
+  await sync(sizes);
+  return fake.kernel.snapshot();
+}
+
+Deno.test(
+  "a full sync reads once and writes once with each program, a change reads nothing",
+  NONE,
+  async () => {
+    const { fake, sync } = rig();
+    await sync({ s1: 2 });
+    assertEquals(fake.runs, [
+      "ipvsadm -Sn",
+      "ipset save",
+      "ip -json",
+      "iptables-save",
+      "ipset restore",
+      "iptables-restore -w",
+      "ipvsadm -R",
+      "ip -force",
+    ]);
+    fake.runs.length = 0;
+    const report = await sync({ s1: 2, s2: 1 }, new Set(["s2"]));
+    assertEquals(fake.runs, ["ipset restore", "ipvsadm -R", "ip -force"]);
+    assertEquals([report.commands, report.written["servers"]], [3, 2]);
+    assertEquals(fake.kernel.snapshot(), await freshSnapshot({ s1: 2, s2: 1 }));
+    fake.runs.length = 0;
+    await sync({ s1: 2, s2: 1 }, new Set(["s1", "s2"]));
+    assertEquals(fake.runs, []);
+  },
+);
+
+Deno.test("syncs start ipvsadm ahead, a try of a scheduler and a cleanup do not", NONE, async () => {
+  const { fake, sync } = rig();
+  await new SchedulerProbe(new Ipvsadm(fake), "rr").require();
+  assertEquals([fake.runs, fake.again], [["ipvsadm -R"], []]);
+  await sync({ s1: 2 });
+  await sync({ s1: 1 }, new Set(["s1"]));
+  assertEquals(fake.again, ["ipvsadm -R", "ipvsadm -R"]);
+  await IPVS_CLEANUP.removeOthers?.({ exec: fake, families: ["IPv4"], dryRun: false });
+  assertEquals([fake.kernel.servers.size, fake.again.length], [0, 2]);
+});
+
+Deno.test(
+  "all schedulers of a sync that nobody named before are tried in one run, which counts",
+  NONE,
+  async () => {
+    const { fake, proxier } = rig();
+    fake.missingSchedulers.add("twos");
+    const wishing = (...schedulers: readonly string[]): ProxyState => {
+      const state = stateOf("IPv4", Object.fromEntries(schedulers.map((_, index) => [`s${index + 1}`, 1])));
+      const services = [...state.services].map(([name, ports], index) =>
+        [
+          name,
+          ports.map((port) => ({ ...port, ipvs: { scheduler: schedulers[index]!, graceful: true } })),
+        ] as const
+      );
+      return { ...state, services: new Map(services) };
+    };
+    const first = await proxier.sync({ state: wishing("lc", "twos", "wlc", "twos"), changed: "all" });
+    assertEquals([first.commands, fake.runs.filter((run) => run === "ipvsadm -R").length], [9, 2]);
+    assertEquals(
+      [...fake.kernel.servers.values()].map(({ options }) => options),
+      ["-s lc", "-s rr", "-s wlc", "-s rr"],
+    );
+    fake.runs.length = 0;
+    const state = wishing("wlc", "lc", "sh", "twos");
+    const second = await proxier.sync({
+      state,
+      changed: new Set(["shop/s1", "shop/s2", "shop/s3", "shop/s4"]),
+    });
+    assertEquals([second.commands, fake.runs], [2, ["ipvsadm -R", "ipvsadm -R"]]);
+    fake.runs.length = 0;
+    const third = await proxier.sync({
+      state: wishing("sh", "lc", "sh", "twos"),
+      changed: new Set(["shop/s1"]),
+    });
+    assertEquals([third.commands, fake.runs], [1, ["ipvsadm -R"]]);
+  },
+);
+
+Deno.test(
+  "whichever program fails, the next sync reads everything and ends where a first one does",
+  NONE,
+  async (t) => {
+    for (const program of ["ipset restore", "iptables-restore -w", "ipvsadm -R", "ip -force"]) {
+      await t.step(program, async () => {
+        const { fake, sync } = rig();
+        fake.fail = (argv) =>
+          argv.slice(0, 2).join(" ") === program ? { code: 1, stdout: "", stderr: "it broke\n" } : undefined;
+        await assertRejects(() => sync({ s1: 2, "s3-np": 1 }), SyncError, "it broke");
+        fake.fail = () => undefined;
+        fake.runs.length = 0;
+        await sync({ s1: 1, "s3-np": 1 }, new Set(["s1"]));
+        assertEquals(fake.runs.slice(0, 4), ["ipvsadm -Sn", "ipset save", "ip -json", "iptables-save"]);
+        const left = JSON.stringify(fake.kernel.snapshot());
+        // Its endpoint that has left waits for its connections.
+        assertEquals(
+          left.replace(/"-a -t 10\.96\.0\.1:80 -r \S+ -m -w 0",/, ""),
+          JSON.stringify(await freshSnapshot({ s1: 1, "s3-np": 1 })),
+        );
+      });
+    }
+  },
+);
+
+/** What somebody may take away. */
+const DAMAGES: Readonly<Record<string, (kernel: FakeIpvs["kernel"]) => void>> = {
+  "a jump": ({ tables }) => tables.get("nat")?.get("PREROUTING")?.rules.splice(0),
+  "a chain's rules": ({ tables }) => tables.get("filter")?.get("KUBE-IPVS-FILTER")?.rules.splice(0),
+  "all entries of a set": ({ sets }) => sets.get("KUBE-CLUSTER-IP")?.entries.clear(),
+  "one entry": ({ sets }) => sets.get("KUBE-IPVS-IPS")?.entries.delete("10.96.0.1"),
+  "all virtual servers": ({ servers }) => servers.clear(),
+  "the last virtual server": ({ servers }) => servers.delete([...servers.keys()].at(-1) ?? ""),
+  "a real server": ({ servers }) => servers.get("-t 10.96.0.1:80")?.real.clear(),
+  "a real server's weight": ({ servers }) => {
+    const real = servers.get("-t 10.96.0.1:80")?.real;
+    for (const key of real?.keys() ?? []) real?.set(key, "-m -w 0");
+  },
+  "a virtual server's scheduler": ({ servers }) => {
+    const server = servers.get("-t 10.96.0.1:80");
+    if (server !== undefined) server.options = "-s wlc";
+  },
+  "the device": (kernel) => {
+    kernel.addresses = null;
+  },
+  "an address": ({ addresses }) => addresses?.delete("10.96.0.2"),
+  "an entry that took the place of another": ({ sets }) => {
+    const entries = sets.get("KUBE-CLUSTER-IP")?.entries;
+    entries?.delete("10.96.0.1,tcp:80");
+    entries?.add("10.96.0.1,tcp:81");
+  },
+  "an entry more": ({ sets }) => sets.get("KUBE-CLUSTER-IP")?.entries.add("10.96.9.9,tcp:1"),
+  "one rule": ({ tables }) => tables.get("nat")?.get("KUBE-SERVICES")?.rules.splice(1, 1),
+  "a rule more": ({ tables }) => tables.get("nat")?.get("KUBE-SERVICES")?.rules.unshift("-j RETURN"),
+  "a rule that took the place of another": ({ tables }) =>
+    tables.get("filter")?.get("KUBE-IPVS-FILTER")?.rules.splice(0, 1, "-j RETURN"),
+  "the order of rules": ({ tables }) => tables.get("nat")?.get("KUBE-SERVICES")?.rules.reverse(),
+  "another real server": ({ servers }) => servers.get("-t 10.96.0.1:80")?.real.set("10.9.9.9:80", "-m -w 1"),
+  "the way to a real server": ({ servers }) => {
+    const real = servers.get("-t 10.96.0.1:80")?.real;
+    for (const key of real?.keys() ?? []) real?.set(key, "-g -w 1");
+  },
+  "another virtual server on an address of ours": (kernel) =>
+    kernel.do({ program: "ipvsadm", line: "-A -t 10.96.0.1:9999 -s rr" }),
+  "an address more": ({ addresses }) => addresses?.add("10.96.9.9"),
+};
+
+/** Without real servers on their way out. */
+async function freshStanding(sizes: Readonly<Record<string, number>>): Promise<unknown> {
+  const { fake, sync } = rig();
+  await sync(sizes);
+  return standing(fake);
+}
+
+Deno.test("the check sees whatever is taken away, and a full sync brings it back", NONE, async (t) => {
+  const sizes = { s1: 2, s2: 1, "s3-np": 1 };
+  const wanted = JSON.stringify(await freshStanding(sizes));
+  for (const [what, damage] of Object.entries(DAMAGES)) {
+    await t.step(what, async () => {
+      const { fake, proxier, sync } = rig();
+      await sync(sizes);
+      assertEquals(await proxier.checkCanary(), false);
+      damage(fake.kernel);
+      assert(JSON.stringify(standing(fake)) !== wanted, "nothing was damaged");
+      const found = await proxier.checkCanary();
+      assert(found !== false && found.found.length > 0);
+      await sync(sizes);
+      assertEquals([await proxier.checkCanary(), JSON.stringify(standing(fake))], [false, wanted]);
+    });
+  }
+});
+
+Deno.test(
+  "the check minds neither what others add nor endpoints that leave, nor a sync meanwhile",
+  NONE,
+  async () => {
+    const { fake, proxier, sync } = rig();
+    assertEquals(await proxier.checkCanary(), false);
+    await sync({ s1: 2 });
+    fake.kernel.do({ program: "ipvsadm", line: "-A -t 203.0.113.9:80 -s rr" });
+    fake.kernel.do({ program: "ipvsadm", line: "-A -u 192.0.2.10:53 -s rr" });
+    fake.kernel.sets.set("OTHERS", fake.kernel.sets.get("KUBE-CLUSTER-IP")!);
+    fake.kernel.addresses?.add("fe80::1").add("fd00::1");
+    const { tables } = fake.kernel;
+    tables.get("filter")?.get("INPUT")?.rules.unshift("-p tcp -m tcp --dport 22 -j ACCEPT");
+    tables.get("nat")?.set("CNI-MASQ", { policy: "-", rules: ["-j MASQUERADE"] });
+    // As older kubelets do it.
+    tables.get("nat")?.get("KUBE-POSTROUTING")?.rules.push("-j MASQUERADE");
+    tables.get("nat")?.get("KUBE-MARK-MASQ")?.rules.push("-j MARK --or-mark 0x4000");
+    assertEquals(await proxier.checkCanary(), false);
+    await sync({ s1: 1 }, new Set(["s1"]));
+    assertEquals(await proxier.checkCanary(), false);
+    fake.afterRun = async (argv) => {
+      if (argv[0] !== "ipset") return;
+      fake.afterRun = () => Promise.resolve();
+      await sync({ s1: 1, s2: 1 }, new Set(["s2"]));
+    };
+    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(fake.kernel.servers.has("-t 10.96.0.2:80"), true);
+  },
+);
+
+Deno.test("the check names what is damaged, and sees the rules that Services write", NONE, async () => {
+  const { fake, proxier, sync } = ipvsRig();
+  const guarded = service("s1", ["10.244.1.1"], {
+    type: "LoadBalancer",
+    loadBalancerIngress: ["203.0.113.5", "203.0.113.6"].map((ip) => ({ ip, ipMode: "VIP" })),
+    loadBalancerSourceRanges: ["198.51.100.0/24"],
+  });
+  await sync(guarded);
+  assertEquals(await proxier.checkCanary(), false);
+  const rules = fake.kernel.tables.get("filter")!.get("KUBE-IPVS-OUT-FILTER")!.rules;
+  assertEquals(rules.length, 2);
+  const asWritten = [...rules];
+  const others: readonly (readonly string[])[] = [
+    asWritten.slice(1),
+    [...asWritten, "-j ACCEPT"],
+    [asWritten[0]!, asWritten[0]!],
+    [asWritten[0]!, asWritten[1]!.replace("DROP", "ACCEPT")],
+  ];
+  for (const other of others) {
+    rules.splice(0, rules.length, ...other);
+    assertEquals(await proxier.checkCanary(), { services: "all", found: ["filter KUBE-IPVS-OUT-FILTER"] });
+  }
+  rules.splice(0, rules.length, ...asWritten.toReversed());
+  assertEquals(await proxier.checkCanary(), false);
+  fake.kernel.tables.get("nat")?.get("OUTPUT")?.rules.splice(0);
+  fake.kernel.sets.get("KUBE-LOAD-BALANCER")?.entries.clear();
+  fake.kernel.servers.delete("-t 203.0.113.5:80");
+  for (const ip of ["203.0.113.5", "203.0.113.6"]) fake.kernel.addresses?.delete(ip);
+  fake.kernel.addresses?.add("10.96.9.9");
+  assertEquals(await proxier.checkCanary(), {
+    services: "all",
+    found: [
+      "nat OUTPUT",
+      "KUBE-LOAD-BALANCER",
+      "203.0.113.5:80/TCP",
+      "kube-ipvs0 203.0.113.5",
+      "kube-ipvs0 203.0.113.6",
+      "and 1 more",
+    ],
+  });
+});
+
+Deno.test(
+  "with more entries than a check may read it reads them in turn, and their number always",
+  NONE,
+  async () => {
+    const { fake, proxier, sync } = rig(new FakeIpvs(), { entries: 3 });
+    await sync({ s1: 1, s2: 1 });
+    assertEquals(await proxier.checkCanary(), false);
+    const entries = fake.kernel.sets.get("KUBE-CLUSTER-IP")!.entries;
+    entries.delete("10.96.0.1,tcp:80");
+    entries.add("10.96.0.1,tcp:81");
+    const said: boolean[] = [];
+    for (let i = 0; i < 4; i++) said.push(await proxier.checkCanary() !== false);
+    // Once there is damage, each reads everything until there is none.
+    assertEquals(said, [false, true, true, true]);
+    entries.add("10.96.0.1,tcp:82");
+    assertEquals(await proxier.checkCanary(), { services: "all", found: ["KUBE-CLUSTER-IP"] });
+  },
+);
+
+Deno.test("a failed sync does not forget servers on an address that the node loses then", NONE, async () => {
+  const { fake, own, sync } = rig();
+  own.push("198.51.100.7");
+  await sync({ "s3-np": 1 });
+  assert(fake.kernel.servers.has("-t 198.51.100.7:30003"));
+  own.pop();
+  fake.fail = (argv) => argv[1] === "-R" ? { code: 1, stdout: "", stderr: "busy\n" } : undefined;
+  await assertRejects(() => sync({ "s3-np": 1 }, new Set()), SyncError);
+  fake.fail = () => undefined;
+  await sync({ "s3-np": 1 });
+  assertEquals([...fake.kernel.servers.keys()].sort(), ["-t 10.96.0.3:80", "-t 192.0.2.10:30003"]);
+});
+
+Deno.test(
+  "an address that the node gains or loses makes the rules outdated until the next sync",
+  NONE,
+  async () => {
+    const { fake, own, proxier, sync } = rig();
+    assertEquals(proxier.isOutdated(), false);
+    await sync({ "s3-np": 1 });
+    assertEquals(proxier.isOutdated(), false);
+    for (const change of [() => own.push("198.51.100.7"), () => own.pop()]) {
+      change();
+      assertEquals(proxier.isOutdated(), true);
+      await sync({ "s3-np": 1 }, new Set());
+      assertEquals(proxier.isOutdated(), false);
+      assertEquals(
+        [...fake.kernel.servers.keys()].filter((key) => key.endsWith(":30003")),
+        own.map((ip) => `-t ${ip}:30003`),
+      );
+    }
+  },
+);
+
+Deno.test(
+  "with more real servers than a check may read it looks at all in turn, and now and then at all at once",
+  NONE,
+  async () => {
+    const sizes = { s1: 2, s2: 2, s4: 2 };
+    /** What each of twelve checks said. */
+    const checks = async (damage: (kernel: FakeIpvs["kernel"]) => void): Promise<boolean[]> => {
+      const { fake, proxier, sync } = rig(new FakeIpvs(), { realServers: 1 });
+      await sync(sizes);
+      // The first one reads everything.
+      assertEquals(await proxier.checkCanary(), false);
+      damage(fake.kernel);
+      const said: boolean[] = [];
+      for (let i = 0; i < 12; i++) said.push(await proxier.checkCanary() !== false);
+      return said;
+    };
+    assertEquals(await checks(() => {}), Array(12).fill(false));
+    for (const [index, name] of ["s1", "s2", "s4"].entries()) {
+      const server = `-t 10.96.0.${name.slice(1)}:80`;
+      const wanted = Array.from({ length: 12 }, (_, i) => {
+        const isWhole = i % 6 === 5;
+        const samples = i - Math.floor((i + 1) / 6);
+        return isWhole || samples % 3 === index;
+      });
+      // Once there is damage, each reads everything until there is none.
+      wanted.fill(true, wanted.indexOf(true));
+      assertEquals(await checks(({ servers }) => servers.delete(server)), wanted, `${name} is gone`);
+      assertEquals(
+        await checks(({ servers }) => {
+          const reals = servers.get(server)?.real;
+          reals?.delete([...reals.keys()].at(-1) ?? "");
+        }),
+        wanted,
+        `a real server of ${name} is gone`,
+      );
+    }
+  },
+);

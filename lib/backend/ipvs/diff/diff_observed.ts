@@ -1,0 +1,279 @@
+/**
+ * From what the tools found in the kernel to what a plan of all Services wants: a full sync.
+ *
+ * Only what is ours is taken away. Sets and chains are ours by name, addresses by their device. A virtual server is ours
+ * if its address is on the device, or if the sets, which are written before it and emptied after it, say so.
+ *
+ * @module
+ */
+import { cidrContains, parseIp } from "../../../model/ip.ts";
+import { canonicalRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import {
+  createSetLine,
+  destroySetLine,
+  ipPortEntry,
+  portEntry,
+  type SavedSet,
+} from "../../../netfilter/ipset.ts";
+import { addDummyLine } from "../../../netfilter/ip_batch.ts";
+import { sameTreatment, type VirtualServer } from "../../../netfilter/ipvs.ts";
+import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
+import { CommittedIpvs } from "./committed.ts";
+import { changeRealServers, OperationsDraft } from "./operations.ts";
+import {
+  DEVICE,
+  type Entry,
+  type IpvsOptions,
+  type IpvsPlan,
+  type JumpRule,
+  type Observed,
+  type Operations,
+  type Table,
+} from "../plan/ruleset.ts";
+import {
+  capacityFor,
+  growingSetName,
+  SET_KINDS,
+  setDefinition,
+  type SetKind,
+  setName,
+} from "../plan/sets.ts";
+import { chainBodies, chainLine } from "./table_text.ts";
+import type { ClaimUnion } from "../plan/union.ts";
+
+const TABLES = ["nat", "filter"] as const;
+
+/**
+ * What must be written so that a kernel in which `observed` was found holds exactly `plan` of what is ours. Real servers
+ * that are on their way out are asked to leave once more.
+ *
+ * @param known keys of virtual servers that this process has made: they are ours wherever they are
+ * @throws {TypeError} if the plan is not one of all Services
+ */
+export function diffObserved(
+  plan: IpvsPlan,
+  observed: Observed,
+  options: IpvsOptions,
+  known: ReadonlySet<string> = new Set(),
+): Operations {
+  const { union } = CommittedIpvs.of(plan);
+  const draft = new OperationsDraft();
+  diffSets(union, observed, options, draft);
+  for (const table of TABLES) diffTable(plan, union, observed, table, draft);
+  diffServers(union, observed, (key, server) => known.has(key) || isOurs(server, observed, options), draft);
+  diffAddresses(union, observed, options, draft);
+  return draft.finish(servesThroughIptables(observed));
+}
+
+/** True if the rules of iptables mode are in force, which translate addresses before IPVS sees them. */
+function servesThroughIptables({ tables }: Observed): boolean {
+  const rules = tables.get("nat")?.get("KUBE-SERVICES")?.rules ?? [];
+  return rules.some((rule) => /-j KUBE-(SVC|SVL|EXT|FW|NODEPORTS)\b/.test(rule));
+}
+
+function entriesBySet(union: ClaimUnion): Map<string, string[]> {
+  const bySet = new Map<string, string[]>();
+  for (const entry of union.entries) {
+    const blank = entry.indexOf(" ");
+    const [set, text] = [entry.slice(0, blank), entry.slice(blank + 1)];
+    const known = bySet.get(set);
+    if (known === undefined) bySet.set(set, [text]);
+    else known.push(text);
+  }
+  return bySet;
+}
+
+function diffSets(
+  union: ClaimUnion,
+  observed: Observed,
+  { family }: IpvsOptions,
+  draft: OperationsDraft,
+): void {
+  // Left by a process that was killed while a set grew.
+  const growing = growingSetName(family);
+  if (observed.sets.has(growing)) draft.ipset(destroySetLine(growing));
+  const bySet = entriesBySet(union);
+  for (const kind of SET_KINDS) {
+    const set = setName(kind, family);
+    diffSet(kind, { family, set, wanted: bySet.get(set) ?? [], saved: observed.sets.get(set) }, draft);
+  }
+}
+
+interface SetChange {
+  readonly family: IpvsOptions["family"];
+  readonly set: string;
+  readonly wanted: readonly string[];
+  readonly saved: SavedSet | undefined;
+}
+
+function diffSet(kind: SetKind, { family, set, wanted, saved }: SetChange, draft: OperationsDraft): void {
+  const full = (text: string): Entry => `${set} ${text}`;
+  const needed = capacityFor(wanted.length);
+  const definition = setDefinition(kind, family, needed);
+  const found = saved?.definition ?? null;
+  if (saved === undefined || found?.type !== definition.type) {
+    // One of this name but another type is in the way: ipset refuses this line and says so.
+    draft.ipset(createSetLine(definition));
+    for (const text of wanted) draft.addEntry(full(text));
+    return;
+  }
+  if (definition.type !== "bitmap:port" && found.maxElements < needed) {
+    draft.growSet(kind, family, needed, wanted.map(full));
+    return;
+  }
+  const surplus = new Set(saved.entries);
+  const missing = wanted.filter((text) => !surplus.delete(text));
+  for (const text of surplus) draft.removeEntry(full(text));
+  for (const text of missing) draft.addEntry(full(text));
+}
+
+function diffTable(
+  plan: IpvsPlan,
+  union: ClaimUnion,
+  { tables, jumpsOnly }: Observed,
+  table: Table,
+  draft: OperationsDraft,
+): void {
+  const saved = tables.get(table);
+  const bodies = chainBodies(plan.base, table, (set) => union.setSize(set) > 0);
+  if (table === "filter") {
+    const rules = [...union.servers()].map(({ outFilter }) => outFilter).filter((rule) => rule !== "");
+    bodies.set(OUT_FILTER_CHAIN, rules.map((rule) => `-A ${OUT_FILTER_CHAIN} ${rule}`));
+  }
+  const changed = [...bodies].filter(([chain, body]) => {
+    const rules = saved?.get(chain)?.rules;
+    if (rules === undefined || rules.length !== body.length) return true;
+    const [found, wanted] = [
+      rules.map(canonicalRuleText),
+      body.map((line) => canonicalRuleText(line.slice(chain.length + 4))),
+    ];
+    // Every rule of this one drops something else, so their order says nothing.
+    if (chain === OUT_FILTER_CHAIN) [found, wanted].forEach((texts) => texts.sort());
+    return found.join("\n") !== wanted.join("\n");
+  });
+  draft.rules(table, ...changed.map(([chain]) => chainLine(chain)));
+  for (const [, body] of changed) draft.rules(table, ...body);
+  const jumps = plan.base.jumps.filter((jump) => jump.table === table);
+  const [placed, unplaced] = [new Map<string, JumpRule[]>(), new Map<string, JumpRule[]>()];
+  for (const [chain, wanted] of Map.groupBy(jumps, (jump) => jump.chain)) {
+    (jumpsOnly?.[table].has(chain) === true ? unplaced : placed).set(chain, wanted);
+  }
+  draft.rules(table, ...missingJumps(placed, saved), ...missingUnplacedJumps(unplaced, saved));
+}
+
+type SavedRules = ReadonlyMap<string, { readonly rules: readonly string[] }> | undefined;
+
+/**
+ * Lines that put back the jumps which are missing, each in its place among those that are there. Of one that is there several times, as
+ * after a read that did not show it, the last one stays.
+ */
+function missingJumps(jumps: ReadonlyMap<string, readonly JumpRule[]>, saved: SavedRules): string[] {
+  const lines: string[] = [];
+  for (const [chain, wanted] of jumps) {
+    const there = [...saved?.get(chain)?.rules ?? []].map(canonicalRuleText);
+    const ours = new Map(wanted.map(({ args }) => [canonicalRuleText(args), args]));
+    const isSurplus = (text: string, at: number): boolean => ours.has(text) && there.lastIndexOf(text) > at;
+    const rules = there.filter((text, at) => !isSurplus(text, at));
+    // By their text, which takes the first one: a number would be another rule's as soon as somebody else inserts one.
+    for (const text of there.filter(isSurplus)) lines.push(`-D ${chain} ${ours.get(text)}`);
+    // The last one inserted stands first.
+    for (const [index, jump] of wanted.toReversed().entries()) {
+      const text = canonicalRuleText(jump.args);
+      if (rules.includes(text)) continue;
+      const earlier = wanted.toReversed().slice(0, index).map((one) =>
+        rules.indexOf(canonicalRuleText(one.args))
+      );
+      const place = Math.max(-1, ...earlier) + 1;
+      rules.splice(place, 0, text);
+      lines.push(`-I ${chain} ${place + 1} ${jump.args}`);
+    }
+  }
+  return lines;
+}
+
+/** As {@linkcode missingJumps}; where one is missing the others, whose places nobody knows, are made anew with it. */
+function missingUnplacedJumps(jumps: ReadonlyMap<string, readonly JumpRule[]>, saved: SavedRules): string[] {
+  return [...jumps].flatMap(([chain, wanted]) => {
+    const there = new Set(saved?.get(chain)?.rules.map(canonicalRuleText));
+    const isThere = ({ args }: JumpRule): boolean => there.has(canonicalRuleText(args));
+    if (wanted.every(isThere)) return [];
+    return [
+      ...wanted.filter(isThere).map(({ args }) => `-D ${chain} ${args}`),
+      ...wanted.map(({ args }) => `-I ${chain} 1 ${args}`),
+    ];
+  });
+}
+
+function diffServers(
+  union: ClaimUnion,
+  observed: Observed,
+  owns: (key: string, server: VirtualServer) => boolean,
+  draft: OperationsDraft,
+): void {
+  const wanted = new Set<string>();
+  for (const server of union.servers()) {
+    wanted.add(server.key);
+    const saved = observed.virtualServers.get(server.key);
+    if (saved === undefined) {
+      draft.addServer(server);
+      continue;
+    }
+    if (!sameTreatment(saved.server, server.server)) {
+      draft.server({ kind: "updateServer", server: server.server });
+    }
+    changeRealServers(draft, server, saved.realServers.values());
+  }
+  for (const [key, { server }] of observed.virtualServers) {
+    if (wanted.has(key) || !owns(key, server)) continue;
+    const isBound = observed.addresses?.has(server.address) === true;
+    draft.server({ kind: "deleteServer", server }, isBound);
+  }
+}
+
+/** True if the server, of this family, is one that IPVS mode has made. */
+export function isOurs(
+  server: VirtualServer,
+  observed: Observed,
+  options: Pick<IpvsOptions, "family" | "excludeCIDRs" | "hostIps">,
+): boolean {
+  const { family, excludeCIDRs, hostIps } = options;
+  const ip = parseIp(server.address);
+  if (ip?.family !== family || excludeCIDRs.some((cidr) => cidrContains(cidr, ip))) return false;
+  if (observed.addresses?.has(ip.text) === true) return true;
+  const has = (kind: SetKind, entry: string): boolean =>
+    observed.sets.get(setName(kind, family))?.entries.has(entry) === true;
+  const { protocol, port } = server;
+  if (
+    protocol !== "SCTP" && hostIps.includes(ip.text) && has(`KUBE-NODE-PORT-${protocol}`, portEntry(port))
+  ) {
+    return true;
+  }
+  const entry = ipPortEntry(ip.text, protocol, port);
+  return EVIDENCE.some((kind) => has(kind, entry));
+}
+
+/** Sets whose entries are virtual servers. */
+const EVIDENCE = [
+  "KUBE-CLUSTER-IP",
+  "KUBE-EXTERNAL-IP",
+  "KUBE-EXTERNAL-IP-LOCAL",
+  "KUBE-LOAD-BALANCER",
+  "KUBE-NODE-PORT-SCTP-HASH",
+] as const;
+
+function diffAddresses(
+  union: ClaimUnion,
+  observed: Observed,
+  { family }: IpvsOptions,
+  draft: OperationsDraft,
+): void {
+  if (observed.addresses === null) draft.device(addDummyLine(DEVICE));
+  const surplus = new Set(observed.addresses);
+  const ips = setName("KUBE-IPVS-IPS", family);
+  for (const entry of union.entries) {
+    if (!entry.startsWith(`${ips} `)) continue;
+    const address = entry.slice(ips.length + 1);
+    if (!surplus.delete(address)) draft.bind(address);
+  }
+  for (const address of surplus) if (parseIp(address)?.family === family) draft.unbind(address);
+}

@@ -1,0 +1,272 @@
+/** What a change writes, and what several Services that claim the same do to each other. */
+import { assert, assertEquals } from "@std/assert";
+import { exampleIpvsPlan } from "../../../../tests/support/golden_ipvs.ts";
+import type { ApiObject, Service } from "../../../model/objects.ts";
+import {
+  testPort,
+  testService,
+  testSlice,
+  testSliceEndpoint,
+  testSlicePort,
+} from "../../../../tests/support/model_objects.ts";
+import { CommittedIpvs } from "./committed.ts";
+import { diffIpvs } from "./diff.ts";
+import { renderOperations } from "./render.ts";
+import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
+
+const pure = { permissions: "none" } as const;
+
+type Changes = Partial<IpvsOptions>;
+
+function plan(objects: readonly ApiObject[], changes: Changes = {}): IpvsPlan {
+  return exampleIpvsPlan("IPv4", objects, changes);
+}
+
+/** What leads from some objects to others, as text. */
+function change(
+  before: readonly ApiObject[],
+  after: readonly ApiObject[],
+  [beforeOptions, afterOptions]: readonly [Changes, Changes] = [{}, {}],
+): string {
+  return renderOperations(diffIpvs(plan(after, afterOptions), CommittedIpvs.of(plan(before, beforeOptions))));
+}
+
+function pods(...ips: readonly string[]) {
+  return testSlice({
+    ports: [testSlicePort()],
+    endpoints: ips.map((ip) =>
+      testSliceEndpoint(ip, { nodeName: ip.startsWith("10.244.0.") ? "node-a" : "node-b" })
+    ),
+  });
+}
+
+const WEB = testService();
+const OTHER = testService({ name: "other", clusterIP: "10.96.0.11", clusterIPs: ["10.96.0.11"] });
+
+function balanced(name: string, fields: Partial<Service> = {}): Service {
+  const clusterIP = name === "a" ? "10.96.0.21" : "10.96.0.22";
+  return testService({
+    name,
+    type: "LoadBalancer",
+    clusterIP,
+    clusterIPs: [clusterIP],
+    ports: [testPort({ port: name === "a" ? 80 : 443 })],
+    loadBalancerIngress: [{ ip: "203.0.113.9", ipMode: "VIP" }],
+    ...fields,
+  });
+}
+
+Deno.test("an endpoint comes: one line of ipvsadm, and a hairpin entry if it is of this node", pure, () => {
+  assertEquals(
+    change([WEB, pods("10.244.1.1")], [WEB, pods("10.244.1.1", "10.244.1.2")]),
+    "### ipvsadm -R\n-a -t 10.96.0.10:80 -r 10.244.1.2:8080 -m -w 1\n",
+  );
+  assertEquals(
+    change([WEB, pods("10.244.0.1")], [WEB, pods("10.244.0.1", "10.244.0.2")]),
+    "### ipset restore\nadd KUBE-LOOP-BACK 10.244.0.2,tcp:8080,10.244.0.2\n" +
+      "### ipvsadm -R\n-a -t 10.96.0.10:80 -r 10.244.0.2:8080 -m -w 1\n",
+  );
+});
+
+Deno.test("an endpoint goes: gracefully, unless its Service says otherwise", pure, () => {
+  for (
+    const [annotations, graceful] of [[{}, true], [
+      { "kproxy.io/ipvs-graceful-termination": "false" },
+      false,
+    ]] as const
+  ) {
+    const service = testService({ annotations });
+    const { steps } = diffIpvs(
+      plan([service, pods("10.244.1.1")]),
+      CommittedIpvs.of(plan([service, pods("10.244.1.1", "10.244.1.2")])),
+    );
+    const changes = steps.flatMap((step) => step.program === "ipvsadm" ? step.changes : []);
+    assertEquals(changes.map((one) => [one.kind, "graceful" in one && one.graceful]), [[
+      "removeReal",
+      graceful,
+    ]]);
+  }
+});
+
+Deno.test("a scheduler or timeout is changed in place: real servers and connections stay", pure, () => {
+  assertEquals(
+    change([WEB, pods("10.244.1.1")], [
+      testService({ sessionAffinity: "ClientIP", affinityTimeoutSeconds: 60 }),
+      pods("10.244.1.1"),
+    ]),
+    "### ipvsadm -R\n-E -t 10.96.0.10:80 -s rr -p 60\n",
+  );
+  const lc = testService({ annotations: { "kproxy.io/ipvs-scheduler": "lc" } });
+  assertEquals(change([WEB], [lc]), "### ipvsadm -R\n-E -t 10.96.0.10:80 -s lc\n");
+});
+
+Deno.test("a Service comes: entries, then servers, then its address; no rule changes", pure, () => {
+  assertEquals(
+    change([OTHER], [OTHER, WEB]),
+    "### ipset restore\nadd KUBE-CLUSTER-IP 10.96.0.10,tcp:80\nadd KUBE-IPVS-IPS 10.96.0.10\n" +
+      "### ipvsadm -R\n-A -t 10.96.0.10:80 -s rr\n" +
+      "### ip -batch -\naddress add 10.96.0.10/32 dev kube-ipvs0\n",
+  );
+});
+
+Deno.test(
+  "a port comes to an address that answers already: source ranges and marks before its server",
+  pure,
+  () => {
+    const ranged = balanced("b", { loadBalancerSourceRanges: ["198.18.0.0/15"] });
+    const lines = change([balanced("a")], [balanced("a"), ranged]).split("\n");
+    const at = (part: string): number => lines.findIndex((line) => line.includes(part));
+    const order = [
+      at("add KUBE-LOAD-BALANCER-SOURCE-CIDR 203.0.113.9,tcp:443,198.18.0.0/15"),
+      at("KUBE-SOURCE-RANGES-FIREWALL"),
+      at("-A -t 203.0.113.9:443 "),
+    ];
+    assert(order[0]! >= 0, lines.join("\n"));
+    assertEquals(order, order.toSorted((left, right) => left - right));
+    assertEquals(at("address add 203.0.113.9"), -1);
+  },
+);
+
+Deno.test("a Service goes: its address first, its entries last", pure, () => {
+  assertEquals(
+    change([OTHER, WEB], [OTHER]),
+    "### ip -batch -\naddress del 10.96.0.10/32 dev kube-ipvs0\n" +
+      "### ipvsadm -R\n-D -t 10.96.0.10:80\n" +
+      "### ipset restore\ndel KUBE-CLUSTER-IP 10.96.0.10,tcp:80\ndel KUBE-IPVS-IPS 10.96.0.10\n",
+  );
+});
+
+Deno.test("a port goes while its address stays: refused before its server is gone", pure, () => {
+  const two = testService({ ports: [testPort(), testPort({ name: "b", port: 81 })] });
+  assertEquals(
+    change([two], [WEB]),
+    "### ipset restore\ndel KUBE-CLUSTER-IP 10.96.0.10,tcp:81\n### ipvsadm -R\n-D -t 10.96.0.10:81\n",
+  );
+});
+
+Deno.test("a node port goes: what tells that its server is ours goes after it", pure, () => {
+  const exposed = testService({ type: "NodePort", ports: [testPort({ nodePort: 30080 })] });
+  const keeper = testService({
+    name: "keeper",
+    type: "NodePort",
+    clusterIP: "10.96.0.12",
+    clusterIPs: ["10.96.0.12"],
+    ports: [testPort({ nodePort: 30081 })],
+  });
+  assertEquals(
+    change([keeper, exposed], [keeper, WEB]),
+    "### ipvsadm -R\n-D -t 192.0.2.10:30080\n### ipset restore\ndel KUBE-NODE-PORT-TCP 30080\n",
+  );
+  // Even if something else comes with it.
+  assertEquals(
+    change([keeper, exposed], [keeper, WEB, OTHER]).match(/^### \S+|.*30080.*/gm),
+    ["### ipvsadm", "-D -t 192.0.2.10:30080", "### ipset", "del KUBE-NODE-PORT-TCP 30080", "### ip"],
+  );
+});
+
+Deno.test(
+  "the first entry of a set brings the rules that need it, the last one takes them along",
+  pure,
+  () => {
+    const external = testService({ externalIPs: ["198.51.100.7"] });
+    const text = change([WEB], [external]);
+    assert(text.includes("*nat\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -s 127.0.0.0/8 -j RETURN\n"), text);
+    assertEquals(text.match(/match-set KUBE-EXTERNAL-IP /g)?.length, 3);
+    assertEquals(text.match(/^:/gm)?.length, 1);
+    const back = change([external], [WEB]);
+    assertEquals(back.includes("KUBE-EXTERNAL-IP dst"), false);
+    assert(back.includes(":KUBE-SERVICES - [0:0]"));
+  },
+);
+
+Deno.test("rule 14 comes and goes by itself", pure, () => {
+  const open = balanced("a");
+  const closed = balanced("a", { loadBalancerSourceRanges: ["198.18.0.0/15"] });
+  const other = balanced("b", { loadBalancerSourceRanges: ["198.18.0.0/15"] });
+  const rule =
+    "KUBE-IPVS-OUT-FILTER -s 203.0.113.9 -m ipvs --vaddr 203.0.113.9 --vproto tcp --vport 80 -j DROP";
+  assertEquals(change([other, open], [other, closed]).match(/.*OUT-FILTER.*/g), [`-A ${rule}`]);
+  assertEquals(change([other, closed], [other, open]).match(/.*OUT-FILTER.*/g), [`-D ${rule}`]);
+});
+
+// Ask 21: two Services, one LB IP, delete one.
+Deno.test("a load-balancer IP of two Services stays while one of them has it", pure, () => {
+  const [a, b] = [balanced("a"), balanced("b")];
+  const goes = change([a, b], [a]);
+  assertEquals(goes.includes("address del 203.0.113.9"), false, goes);
+  assertEquals(goes.includes("KUBE-IPVS-IPS 203.0.113.9"), false, goes);
+  assert(goes.includes("-D -t 203.0.113.9:443\n"), goes);
+  assert(goes.includes("address del 10.96.0.22/32"), goes);
+  assert(change([a], []).includes("address del 203.0.113.9/32"));
+  assertEquals(change([a], [a, b]).includes("address add 203.0.113.9"), false);
+});
+
+Deno.test(
+  "of two Services on one address and port the first in rank is served, whichever came first",
+  pure,
+  () => {
+    const a = balanced("a", { ports: [testPort({ port: 80 })] });
+    const b = balanced("b", {
+      ports: [testPort({ port: 80 })],
+      externalTrafficPolicy: "Local",
+      sessionAffinity: "ClientIP",
+    });
+    const shared = (text: string): string[] => text.match(/.*203\.0\.113\.9.*/g) ?? [];
+    const [committedA, committedB] = [CommittedIpvs.of(plan([a])), CommittedIpvs.of(plan([b]))];
+    assertEquals(shared(renderOperations(diffIpvs(plan([a, b]), committedA))), []);
+    assertEquals(shared(renderOperations(diffIpvs(plan([a, b]), committedB))), [
+      "del KUBE-LOAD-BALANCER-LOCAL 203.0.113.9,tcp:80",
+      "-E -t 203.0.113.9:80 -s rr",
+    ]);
+    // The winner goes, the other one takes over in place.
+    assertEquals(shared(change([a, b], [b])), [
+      "add KUBE-LOAD-BALANCER-LOCAL 203.0.113.9,tcp:80",
+      "-E -t 203.0.113.9:80 -s rr -p 10800",
+    ]);
+  },
+);
+
+Deno.test("a hairpin entry of a pod behind two Services stays while one of them has it", pure, () => {
+  const slices = [
+    pods("10.244.0.1"),
+    testSlice({ ...pods("10.244.0.1"), name: "other-1", serviceName: "other" }),
+  ];
+  assertEquals(change([WEB, OTHER, ...slices], [WEB, slices[0]!]).includes("LOOP-BACK"), false);
+});
+
+Deno.test("changed options rewrite the chains that say them", pure, () => {
+  const text = change([WEB], [WEB], [{}, { masqueradeAll: true }]);
+  assertEquals(text.match(/^(:|\*|###).*/gm), [
+    "### iptables-restore --noflush",
+    "*nat",
+    ":KUBE-SERVICES - [0:0]",
+  ]);
+});
+
+Deno.test("a set that gets too small is replaced by a larger one under the rules that use it", pure, () => {
+  const many = (count: number): ApiObject[] => [
+    testService({
+      externalIPs: Array.from(
+        { length: count },
+        (_, at) => `198.${18 + (at >> 16)}.${(at >> 8) & 255}.${at & 255}`,
+      ),
+    }),
+  ];
+  const committed = CommittedIpvs.of(plan(many(65_536)));
+  const larger = plan(many(65_537));
+  const { steps } = diffIpvs(larger, committed);
+  const lines = steps.flatMap((step) => step.program === "ipset" ? step.lines : []);
+  const about = (start: string): string[] => lines.filter((line) => line.startsWith(start));
+  assertEquals(about("create"), [
+    "create KPROXY-GROWING hash:ip,port family inet hashsize 1024 maxelem 131072",
+  ]);
+  assertEquals(about("swap"), ["swap KPROXY-GROWING KUBE-EXTERNAL-IP"]);
+  assertEquals(about("destroy"), ["destroy KPROXY-GROWING"]);
+  assertEquals(about("add KPROXY-GROWING").length, 65_537);
+  // With the cluster IP, the set of addresses was too small before.
+  assertEquals(about("add KUBE").map((line) => line.split(" ")[1]), ["KUBE-IPVS-IPS"]);
+  committed.apply(larger);
+  // It does not shrink again.
+  const smaller = renderOperations(diffIpvs(plan(many(1)), committed));
+  assertEquals(smaller.match(/^(create|swap|destroy).*/gm), null);
+});

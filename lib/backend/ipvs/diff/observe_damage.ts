@@ -1,0 +1,216 @@
+/**
+ * What others did to what IPVS mode needs: compares its chains, sets, servers and addresses with what is committed. What is in our
+ * chains and sets, on our device and behind our servers is ours alone; KUBE-POSTROUTING, KUBE-MARK-MASQ and KUBE-FORWARD must hold our
+ * rules, beside which older kubelets write theirs.
+ *
+ * @module
+ */
+import { type Cidr, cidrContains, parseIp } from "../../../model/ip.ts";
+import { canonicalRuleText, readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import type { SavedSet } from "../../../netfilter/ipset.ts";
+import { type IpvsTable, type RealServer, realServerKey, sameTreatment } from "../../../netfilter/ipvs.ts";
+import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
+import type { CommittedIpvs } from "./committed.ts";
+import { DEVICE, type Table, type WantedServer } from "../plan/ruleset.ts";
+import { setName, setNames } from "../plan/sets.ts";
+import { chainBodies } from "./table_text.ts";
+
+const TABLES = ["nat", "filter"] as const;
+/** Chains in which kubelets before 1.28 write, too. */
+const KUBELETS_CHAINS: ReadonlySet<string> = new Set(["KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-FORWARD"]);
+
+/** How the rules of a chain must be as they are wanted. */
+type Comparison = "same" | "sameInAnyOrder" | "among";
+
+/** A chain and what must be in it. */
+interface WantedChain {
+  readonly table: Table;
+  readonly chain: string;
+  /** Canonical rules. */
+  readonly rules: readonly string[];
+  readonly comparison: Comparison;
+}
+
+/** A listing that changes nothing, and what must be in it. */
+export interface RulesProbe {
+  /** For iptables-restore. */
+  readonly text: string;
+  readonly wanted: readonly WantedChain[];
+}
+
+/** Asks for the chains with our jumps and for all of ours; for those that Services fill only `withOutFilter`. */
+export function rulesProbe({ base, union }: CommittedIpvs, withOutFilter: boolean): RulesProbe {
+  const filled = (set: string): boolean => union.setSize(set) > 0;
+  const wanted = TABLES.flatMap((table): WantedChain[] => {
+    const jumps = Map.groupBy(base.jumps.filter((jump) => jump.table === table), ({ chain }) => chain);
+    const own = chainBodies(base, table, filled);
+    return [
+      ...[...jumps].map(([chain, wanted]): WantedChain => ({
+        table,
+        chain,
+        // Others put theirs between and before them.
+        rules: wanted.map(({ args }) => canonicalRuleText(args)),
+        comparison: "among",
+      })),
+      ...[...own].map(([chain, body]): WantedChain => ({
+        table,
+        chain,
+        rules: body.map((line) => canonicalRuleText(line.slice(chain.length + 4))),
+        comparison: KUBELETS_CHAINS.has(chain) ? "among" : "same",
+      })),
+    ];
+  });
+  if (withOutFilter) wanted.push(outFilter(union));
+  return { text: TABLES.map((table) => listing(table, wanted)).join(""), wanted };
+}
+
+function outFilter(union: CommittedIpvs["union"]): WantedChain {
+  const rules = [...union.servers()].map(({ outFilter }) => outFilter).filter((rule) => rule !== "");
+  return {
+    table: "filter",
+    chain: OUT_FILTER_CHAIN,
+    rules: rules.map(canonicalRuleText),
+    comparison: "sameInAnyOrder",
+  };
+}
+
+function listing(table: Table, wanted: readonly WantedChain[]): string {
+  const chains = wanted.filter((one) => one.table === table).map(({ chain }) => `-S ${chain}`);
+  return [`*${table}`, ...chains, "COMMIT", ""].join("\n");
+}
+
+/**
+ * Chains that are not as they must be, with their tables.
+ *
+ * @param listed what iptables-restore printed of the probe: chain after chain in the order in which they were asked for
+ */
+export function damagedChains(listed: string, { wanted }: RulesProbe): string[] {
+  const found = new ListedChains(listed);
+  // One name may be there in both tables: in the text each is where its table's turn came.
+  return wanted.toSorted((a, b) => TABLES.indexOf(a.table) - TABLES.indexOf(b.table))
+    .filter((chain) => !chainHolds(found.next(chain.chain), chain))
+    .map(({ table, chain }) => `${table} ${chain}`);
+}
+
+/** Reads the listing once, from its beginning to its end. */
+class ListedChains {
+  readonly #lines: readonly string[];
+  #at = 0;
+
+  constructor(listed: string) {
+    this.#lines = listed.split("\n").filter((line) => line.startsWith("-A "));
+  }
+
+  /** The rules of the chain that was asked for next. */
+  next(chain: string): string[] {
+    const rules: string[] = [];
+    const start = `-A ${chain} `;
+    while (this.#lines[this.#at]?.startsWith(start) === true) {
+      rules.push(readableRuleText(this.#lines[this.#at++]!.slice(start.length)) ?? "");
+    }
+    return rules;
+  }
+}
+
+/** True if the rules that were found, readable ones as `readableRuleText` writes them, are as they must be. */
+export function chainHolds(
+  found: readonly string[],
+  { rules, comparison }: Pick<WantedChain, "rules" | "comparison">,
+): boolean {
+  if (comparison === "among") return new Set(rules).isSubsetOf(new Set(found));
+  if (found.length !== rules.length) return false;
+  const ordered = (texts: readonly string[]): readonly string[] =>
+    comparison === "same" ? texts : texts.toSorted();
+  return ordered(found).join("\n") === ordered(rules).join("\n");
+}
+
+/** Sets that are gone or have more or fewer entries than they had, where that is known. */
+export function damagedSizes(
+  sizes: ReadonlyMap<string, number | null>,
+  { base, union }: CommittedIpvs,
+): string[] {
+  return setNames(base.family).filter((set) => {
+    const found = sizes.get(set);
+    return found === undefined || (found !== null && found !== union.setSize(set));
+  });
+}
+
+/** Sets that are gone or hold other entries than they did. */
+export function damagedSets(
+  saved: ReadonlyMap<string, Pick<SavedSet, "entries">>,
+  { base, union }: CommittedIpvs,
+): string[] {
+  return setNames(base.family).filter((set) => {
+    const entries = saved.get(set)?.entries;
+    if (entries?.size !== union.setSize(set)) return true;
+    for (const entry of entries) if (!union.has(`${set} ${entry}`)) return true;
+    return false;
+  });
+}
+
+/**
+ * Virtual servers that are not as they were made, or not with their real servers, and others on our addresses. Real servers on their way
+ * out do not matter.
+ */
+export function damagedServers(
+  { virtualServers }: IpvsTable,
+  { base, union }: CommittedIpvs,
+  excludeCidrs: readonly Cidr[],
+): string[] {
+  const damaged: string[] = [];
+  const wantedKeys = new Set<string>();
+  for (const wanted of union.servers()) {
+    wantedKeys.add(wanted.key);
+    const saved = virtualServers.get(wanted.key);
+    if (
+      saved === undefined || !sameTreatment(saved.server, wanted.server) ||
+      !holdsRealServers(wanted, saved.realServers)
+    ) damaged.push(wanted.key);
+  }
+  const bound = setName("KUBE-IPVS-IPS", base.family);
+  for (const [key, { server: { address } }] of virtualServers) {
+    if (wantedKeys.has(key) || !union.has(`${bound} ${address}`)) continue;
+    const ip = parseIp(address);
+    if (ip !== null && !excludeCidrs.some((cidr) => cidrContains(cidr, ip))) damaged.push(key);
+  }
+  return damaged;
+}
+
+/** True if this one is there (null: it is not) with its real servers; a listing does not say how it was made. */
+export function holdsServer(wanted: WantedServer, found: readonly RealServer[] | null): boolean {
+  return found !== null &&
+    holdsRealServers(wanted, new Map(found.map((real) => [realServerKey(real), real])));
+}
+
+function holdsRealServers({ realServers }: WantedServer, found: ReadonlyMap<string, RealServer>): boolean {
+  const isAsMade = (key: string): boolean => {
+    const real = found.get(key);
+    return real?.weight === 1 && real.otherOptions === undefined;
+  };
+  if (!realServers.every(isAsMade)) return false;
+  if (found.size === realServers.length) return true;
+  const wanted = new Set(realServers);
+  return [...found].every(([key, { weight }]) => weight === 0 || wanted.has(key));
+}
+
+/** The device, if it is gone (null), or its addresses of this family that are missing or too many. */
+export function damagedAddresses(
+  addresses: ReadonlySet<string> | null,
+  { base, union }: CommittedIpvs,
+): string[] {
+  if (addresses === null) return [DEVICE];
+  const prefix = `${setName("KUBE-IPVS-IPS", base.family)} `;
+  const damaged: string[] = [];
+  for (const entry of union.entries) {
+    if (entry.startsWith(prefix) && !addresses.has(entry.slice(prefix.length))) {
+      damaged.push(`${DEVICE} ${entry.slice(prefix.length)}`);
+    }
+  }
+  for (const address of addresses) {
+    const ip = parseIp(address);
+    // The kernel itself gives every device that is up one of IPv6.
+    if (ip?.family !== base.family || /^fe[89ab]/.test(address)) continue;
+    if (!union.has(`${prefix}${address}`)) damaged.push(`${DEVICE} ${address}`);
+  }
+  return damaged;
+}

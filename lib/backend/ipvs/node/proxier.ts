@@ -1,0 +1,182 @@
+/**
+ * Gets a node ready for IPVS mode: modules, tools, sysctls, the device; and makes the proxiers.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../../../config/types.ts";
+import { ExecError, UnsupportedError } from "../../../errors.ts";
+import { systemClock } from "../../../kernel/clock.ts";
+import { ensureDummy } from "../../../kernel/ip_address.ts";
+import { probeIpset } from "../../../kernel/ipset.ts";
+import { type RefusedFamily, usableFamilies } from "../../../kernel/iptables_families.ts";
+import type { Iptables } from "../../../kernel/iptables.ts";
+import { chooseIptablesVariant, type VariantChoice } from "../../../kernel/iptables_variant.ts";
+import { ipvsAbsence, Ipvsadm } from "../../../kernel/ipvsadm.ts";
+import { kernelRelease } from "../../../kernel/kernel_release.ts";
+import { RememberingExec } from "../../../kernel/remembering_exec.ts";
+import { nodeIps } from "../../../model/node.ts";
+import type { IpFamily, NodeObject } from "../../../model/objects.ts";
+import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
+import type { Logger } from "../../../observe/log.ts";
+import type { ModeContext, PreparedMode } from "../../node/mode.ts";
+import { IpvsProxier } from "../apply/apply.ts";
+import { CHECK_LIMITS } from "../apply/apply_check.ts";
+import { SchedulerProbe } from "../apply/apply_schedulers.ts";
+import { IpvsNode } from "../apply/apply_terminations.ts";
+import { requireSetsAndMatches } from "./proxier_probe.ts";
+import { setIpvsSysctls } from "./proxier_sysctls.ts";
+import { DEVICE } from "../plan/ruleset.ts";
+import { type ConfiguredIpvs, configuredIpvs } from "../plan/settings.ts";
+
+/**
+ * Probes the node and prepares it.
+ *
+ * @throws {UnsupportedError} naming the module, program, right or setting that is missing
+ */
+export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
+  const { exec, config, log, sysctls, clock = systemClock } = context;
+  const ipvs = new Ipvsadm(exec);
+  const schedulers = await requireIpvs(ipvs, config);
+  const { variant, reason, families, refused } = await requireRules(context);
+  log.info("Using IPVS", { iptables: variant, reason });
+  for (const { family, reason } of refused) log.info("IP family cannot be served", { family, reason });
+  await setIpvsSysctls(config, { sysctls, release: kernelRelease(), log });
+  await setTimeouts(ipvs, config, log);
+  // Last: where something else is missing, nothing of ours is left.
+  await ensureDevice(context);
+  log.info(families.size === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
+    families: [...families.keys()],
+  });
+  const node = new IpvsNode({
+    ipvs,
+    clock,
+    log,
+    terminationDeadlineMs: config.kproxy.ipvsTerminationDeadline,
+  });
+  const settingsOf = settingsFor(config, log);
+  const proxiers = [...families].map(([family, iptables]) =>
+    new IpvsProxier({
+      exec,
+      node,
+      iptables,
+      schedulers,
+      settings: settingsOf(family, null),
+      deviceAddresses: interfaceAddresses,
+      checkLimits: CHECK_LIMITS,
+      log,
+      nowMs: () => clock.nowMs(),
+    })
+  );
+  return {
+    proxiers,
+    refused,
+    reconfigure: (object) =>
+      proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, object))).map(({ family }) =>
+        family
+      ),
+    close: () => node.close(),
+  };
+}
+
+/** How rules are written here. */
+interface NodeRules extends VariantChoice {
+  readonly families: ReadonlyMap<IpFamily, Iptables>;
+  readonly refused: readonly RefusedFamily[];
+}
+
+/**
+ * Makes sure of ipset and iptables, and of what the rules need of them. Where all is well, as mostly, trying the rules says so;
+ * where it is not, one thing after the other is looked at to say what is missing, or to do without the other IP family.
+ *
+ * @throws {UnsupportedError} naming what is missing
+ */
+async function requireRules({ exec, config, sysctls }: ModeContext): Promise<NodeRules> {
+  const probing = new RememberingExec(exec);
+  const { primaryFamily } = nodeIps(null, config.bindAddress);
+  const find = async (tries: boolean): Promise<NodeRules> => {
+    const choice = await chooseIptablesVariant(probing, { triesDefault: tries, primaryFamily });
+    const { variant } = choice;
+    const refused: RefusedFamily[] = [];
+    const onRefused = (family: RefusedFamily): void => void refused.push(family);
+    const options = { variant, primaryFamily, sysctls, onRefused, probing, tries };
+    const families = await usableFamilies(exec, options);
+    await requireSetsAndMatches(exec, [...families.values()], tries);
+    return { ...choice, families, refused };
+  };
+  try {
+    return await find(false);
+  } catch (error) {
+    if (!(error instanceof UnsupportedError || error instanceof ExecError)) throw error;
+  }
+  await probeIpset(exec);
+  return await find(true);
+}
+
+async function requireIpvs(ipvs: Ipvsadm, config: KubeProxyConfiguration): Promise<SchedulerProbe> {
+  const schedulers = new SchedulerProbe(ipvs, config.ipvs.scheduler === "" ? "rr" : config.ipvs.scheduler);
+  try {
+    await schedulers.require();
+    return schedulers;
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    throw ipvsAbsence(error) ?? error;
+  }
+}
+
+async function ensureDevice({ exec, log }: ModeContext): Promise<void> {
+  try {
+    if (await ensureDummy(exec, DEVICE)) {
+      log.info("Made the device for addresses of Services", { device: DEVICE });
+    }
+  } catch (error) {
+    if (!(error instanceof ExecError && error.isMissing())) throw error;
+    throw new UnsupportedError("IPVS", "the program ip (package iproute2)", "none on the PATH", {
+      cause: error,
+    });
+  }
+}
+
+/** Idle times of IPVS; what cannot be set is no reason to be without Services. */
+async function setTimeouts(
+  ipvs: Ipvsadm,
+  { ipvs: config }: KubeProxyConfiguration,
+  log: Logger,
+): Promise<void> {
+  const [tcpSeconds, tcpFinSeconds, udpSeconds] = [config.tcpTimeout, config.tcpFinTimeout, config.udpTimeout]
+    .map((ms) => Math.floor(ms / 1000)) as [number, number, number];
+  if (tcpSeconds + tcpFinSeconds + udpSeconds === 0) return;
+  try {
+    await ipvs.setTimeouts({ tcpSeconds, tcpFinSeconds, udpSeconds });
+    log.info("Set timeouts of IPVS, 0 leaves one", { tcpSeconds, tcpFinSeconds, udpSeconds });
+  } catch (error) {
+    log.error("Cannot set timeouts of IPVS", error, { tcpSeconds, tcpFinSeconds, udpSeconds });
+  }
+}
+
+function settingsFor(
+  config: KubeProxyConfiguration,
+  log: Logger,
+): (family: IpFamily, node: NodeObject | null) => ConfiguredIpvs {
+  const told = new Set<string>();
+  return (family, node) => {
+    const { options, problem } = configuredIpvs(config, family, node);
+    // Before the Node is there, nobody knows its pod CIDRs.
+    const tooEarly = node === null && config.detectLocalMode === "NodeCIDR";
+    if (problem !== null && !tooEarly && !told.has(family + problem.message)) {
+      told.add(family + problem.message);
+      log.info("Local traffic is not told apart", { family, problem: problem.message });
+    }
+    return options;
+  };
+}
+
+/** Those of the device of Services are among them on some kernels. */
+function interfaceAddresses(): readonly DeviceAddress[] {
+  return Deno.networkInterfaces().map(({ name, family, address, cidr }) => ({
+    device: name,
+    family,
+    address,
+    prefixLength: Number(cidr.slice(cidr.indexOf("/") + 1)),
+    scope: "",
+  }));
+}

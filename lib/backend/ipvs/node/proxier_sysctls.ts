@@ -1,0 +1,145 @@
+/**
+ * The kernel settings that IPVS mode needs, written once at the start, and by nobody afterwards.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../../../config/types.ts";
+import { UnsupportedError } from "../../../errors.ts";
+import type { AllowedOutcome, NodeSysctls } from "../../../kernel/node_sysctls.ts";
+import type { Logger } from "../../../observe/log.ts";
+import {
+  CONN_REUSE_MODE,
+  EXPIRE_NODEST_CONN,
+  EXPIRE_QUIESCENT_TEMPLATE,
+  IP_FORWARD,
+  VS_CONNTRACK,
+} from "../../node/mode_sysctls.ts";
+
+/** A setting and why it is needed. */
+interface NeededSysctl {
+  readonly name: string;
+  readonly value: string;
+  readonly why: string;
+}
+
+const ALWAYS: readonly NeededSysctl[] = [
+  { name: VS_CONNTRACK, value: "1", why: "connections through IPVS could not be masqueraded" },
+  {
+    name: EXPIRE_NODEST_CONN,
+    value: "1",
+    why: "clients of a deleted endpoint would wait for it",
+  },
+  {
+    name: EXPIRE_QUIESCENT_TEMPLATE,
+    value: "1",
+    why: "clients with session affinity would stay with an endpoint that leaves",
+  },
+  { name: IP_FORWARD, value: "1", why: "packets to pods would not be forwarded" },
+];
+
+const STRICT_ARP: readonly NeededSysctl[] = [
+  { name: "net.ipv4.conf.all.arp_ignore", value: "1", why: "strictARP" },
+  { name: "net.ipv4.conf.all.arp_announce", value: "2", why: "strictARP" },
+];
+
+/**
+ * Sees to the settings.
+ *
+ * @throws {UnsupportedError} if one is not as needed and cannot be written
+ */
+export async function setIpvsSysctls(
+  config: KubeProxyConfiguration,
+  { sysctls, release, log }: SysctlTools,
+): Promise<void> {
+  const all = [...ALWAYS, ...(config.ipvs.strictARP ? STRICT_ARP : [])];
+  const found = await sysctls.read([...all.map(({ name }) => name), CONN_REUSE_MODE]);
+  await setAll(all, found, { sysctls, release, log });
+  await chooseConnReuseMode(found, { sysctls, release, log });
+}
+
+/** Setting → value; null: this kernel does not have it; nothing: nobody can tell. */
+type Found = ReadonlyMap<string, string | null>;
+
+interface SysctlTools {
+  readonly sysctls: NodeSysctls;
+  /** What `uname -r` prints; null if nobody can tell. */
+  readonly release: string | null;
+  readonly log: Logger;
+}
+
+async function setAll(
+  needed: readonly NeededSysctl[],
+  before: Found,
+  { sysctls, log }: SysctlTools,
+): Promise<void> {
+  const changes = needed.map(({ name, value }) => ({ name, value, found: before.get(name) ?? null }));
+  const outcomes = await sysctls.change(changes);
+  for (const [index, one] of needed.entries()) check(one, outcomes?.[index] ?? null, log);
+}
+
+/** @throws {UnsupportedError} if the setting is not as needed */
+function check({ name, value, why }: NeededSysctl, outcome: AllowedOutcome | null, log: Logger): void {
+  if (outcome === null) {
+    log.warn("Nobody can tell a sysctl", { name, wanted: value, otherwise: why, advice: "install procps" });
+  } else if (outcome.kind === "changed") {
+    log.info("Set sysctl", { name, value, before: outcome.found });
+  } else if (outcome.kind === "readOnly" || outcome.kind === "missing") {
+    const found = outcome.kind === "missing" ? "no such setting in this kernel" : outcome.found;
+    throw new UnsupportedError("IPVS", `${name} = ${value}`, found, {
+      message: `IPVS needs ${name} = ${value} (otherwise ${why}), found ${found}: ` +
+        "set it, or run once with --init-only and enough rights",
+    });
+  }
+}
+
+/** The part of `uname -r` that counts. */
+export interface KernelVersion {
+  readonly major: number;
+  readonly minor: number;
+}
+
+/** Reads the text of `uname -r`; null if it is no version. */
+export function parseKernelVersion(release: string): KernelVersion | null {
+  const [, major, minor] = /^(\d+)\.(\d+)/.exec(release.trim()) ?? [];
+  return major === undefined || minor === undefined ? null : { major: Number(major), minor: Number(minor) };
+}
+
+/** What a kernel of this version wants to have in `conn_reuse_mode`. */
+export type ConnReuse =
+  /** It delays a new connection from a port used before by a second unless it is told not to look. */
+  | "off"
+  /** It does the right thing by itself. */
+  | "leave"
+  /** It always sends such a connection to the former endpoint, which may be gone. */
+  | "too old";
+
+/** Linux 5.9 dropped the delay; 4.1 brought the setting. */
+export function connReuse({ major, minor }: KernelVersion): ConnReuse {
+  if (major > 5 || (major === 5 && minor >= 9)) return "leave";
+  return major === 5 || (major === 4 && minor >= 1) ? "off" : "too old";
+}
+
+/** Another value than the kernel's own is an administrator's, and stays. */
+async function chooseConnReuseMode(before: Found, tools: SysctlTools): Promise<void> {
+  const name = CONN_REUSE_MODE;
+  const { log, release } = tools;
+  const version = release === null ? null : parseKernelVersion(release);
+  const choice = version === null ? "leave" : connReuse(version);
+  const found = before.get(name) ?? null;
+  if (choice === "leave" || (found !== "1" && found !== "0" && found !== null)) {
+    log.info("Left sysctl as it is", { name, value: found, kernel: release });
+    return;
+  }
+  if (choice === "too old" || found === null) {
+    log.warn("Connections from a port used before may go to an endpoint that is gone", {
+      kernel: release,
+      advice: "use Linux 5.9 or newer",
+    });
+    return;
+  }
+  await setAll(
+    [{ name, value: "0", why: "new connections from a port used before wait a second" }],
+    before,
+    tools,
+  );
+}

@@ -1,0 +1,129 @@
+/** What a start looks at, and what it says where something is missing. */
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { fakeSysctl } from "../../../../tests/support/fake_sysctl.ts";
+import { modeContext } from "../../../../tests/support/mode_context.ts";
+import { recordingLog } from "../../../../tests/support/recording_log.ts";
+import { defaultConfig } from "../../../config/defaults.ts";
+import { ExecError, UnsupportedError } from "../../../errors.ts";
+import { type Exec, type ExecResult, wholeText } from "../../../kernel/exec.ts";
+import { prepareIpvs } from "./proxier.ts";
+
+const NONE = { permissions: "none" } as const;
+const OK: ExecResult = { code: 0, stdout: "", stderr: "" };
+const VERSION: ExecResult = { ...OK, stdout: "iptables v1.8.9 (legacy)\n" };
+const NO_NAT: ExecResult = {
+  code: 3,
+  stdout: "",
+  stderr: "can't initialize ip6tables table `nat': Table does not exist (do you need to insmod?)\n",
+};
+
+/** A node where IPVS never ran, as far as a start asks. */
+class Machine implements Exec {
+  readonly started: string[] = [];
+  readonly lines: string[] = [];
+  readonly sets = new Set<string>();
+  readonly sysctls: Record<string, string> = {
+    "net.ipv6.conf.all.disable_ipv6": "0",
+    "net.ipv4.vs.conntrack": "0",
+    "net.ipv4.vs.expire_nodest_conn": "0",
+    "net.ipv4.vs.expire_quiescent_template": "0",
+    "net.ipv4.vs.conn_reuse_mode": "1",
+    "net.ipv4.ip_forward": "1",
+  };
+  missing = "";
+  /** A virtual server that a killed proxy left while it tried. */
+  hasProbeServer = false;
+  hasIpv6Nat = true;
+
+  async run(argv: readonly string[], options: Parameters<Exec["run"]>[1] = {}): Promise<ExecResult> {
+    await Promise.resolve();
+    const [program = "", first = ""] = argv;
+    if (program === this.missing || /-(nft|legacy)/.test(program)) {
+      throw new ExecError(argv, -1, `entity not found: ${program}`);
+    }
+    this.started.push(`${program} ${first}`);
+    if (program === "sysctl") return fakeSysctl(this.sysctls, argv.slice(1));
+    if (first === "--version") return program === "ipset" ? { ...OK, stdout: "ipset v7.17\n" } : VERSION;
+    if (program === "ipset") return this.#ipset(wholeText(options.stdin ?? ""), first);
+    if (program === "ipvsadm") {
+      const stderr = this.hasProbeServer ? "" : "No such service\n";
+      this.hasProbeServer = false;
+      return { ...OK, stderr };
+    }
+    return program.startsWith("ip6tables") && !this.hasIpv6Nat ? NO_NAT : OK;
+  }
+
+  #ipset(text: string, command: string): ExecResult {
+    if (command === "list") return { ...OK, stdout: [...this.sets].map((name) => `${name}\n`).join("") };
+    for (const [, verb, name = ""] of text.matchAll(/^(\w+) (\S+)/gm)) {
+      if (verb === "create") this.sets.add(name);
+      else this.sets.delete(name);
+    }
+    return OK;
+  }
+
+  async prepare(): Promise<readonly string[]> {
+    const { log, lines } = recordingLog();
+    const { proxiers, close } = await prepareIpvs(
+      await modeContext({ exec: this, config: defaultConfig(), log }),
+    );
+    await close?.();
+    this.lines.push(...lines);
+    return proxiers.map(({ family }) => family);
+  }
+}
+
+Deno.test("where all is well, each program is started once for each thing that it tells", NONE, async () => {
+  const machine = new Machine();
+  assertEquals(await machine.prepare(), ["IPv4", "IPv6"]);
+  assertEquals(machine.started.filter((line) => !line.includes("tables-save")), [
+    "sysctl -n",
+    "ipvsadm -R",
+    "iptables --version",
+    "ip6tables --version",
+    "ipset restore",
+    "iptables-restore -w",
+    "ip6tables-restore -w",
+    "ipset restore",
+    "sysctl net.ipv4.vs.conntrack",
+    "sysctl -w",
+    "ip link",
+  ]);
+  assertEquals(machine.sets.size, 0);
+});
+
+Deno.test(
+  "what a killed proxy left while it tried a scheduler keeps nobody from starting",
+  NONE,
+  async () => {
+    const machine = new Machine();
+    machine.hasProbeServer = true;
+    assertEquals(await machine.prepare(), ["IPv4", "IPv6"]);
+    assertEquals(machine.started.filter((line) => line.startsWith("ipvsadm")), ["ipvsadm -R"]);
+  },
+);
+
+Deno.test("without the rules of IPv6 the node serves IPv4, and says so once", NONE, async () => {
+  const machine = new Machine();
+  machine.hasIpv6Nat = false;
+  assertEquals(await machine.prepare(), ["IPv4"]);
+  const told = machine.lines.filter((line) => line.includes('"IP family cannot be served" family="IPv6"'));
+  assertEquals(told.length, 1);
+  assertMatch(told[0] ?? "", /nat/);
+  assertEquals(machine.started.filter((line) => line.startsWith("ip6tables-restore")).length, 1);
+  assertEquals(machine.sets.size, 0);
+});
+
+Deno.test("a program that is missing is named with its package", NONE, async () => {
+  for (
+    const [missing, message] of [
+      ["ipvsadm", /the program ipvsadm \(package ipvsadm\)/],
+      ["ipset", /the program ipset \(package ipset\)/],
+      ["ip", /the program ip \(package iproute2\)/],
+    ] as const
+  ) {
+    const machine = new Machine();
+    machine.missing = missing;
+    assertMatch((await assertRejects(() => machine.prepare(), UnsupportedError)).message, message);
+  }
+});

@@ -1,0 +1,60 @@
+/**
+ * The planner of IPVS mode: from the state of one family to what the changed Services claim.
+ *
+ * @module
+ */
+import { parseIp } from "../../../model/ip.ts";
+import type { NamespacedName } from "../../../model/objects.ts";
+import type { Changed, ProxyState } from "../../../model/state.ts";
+import { planServices } from "../../plan_services.ts";
+import { planBaseRules } from "./base_rules.ts";
+import type { IpvsOptions, IpvsPlan } from "./ruleset.ts";
+import { claimService, type ServiceClaimsContext } from "./service_claims.ts";
+
+/**
+ * The claims of the changed Services (of all for `"all"`) and the rules that are always there. It depends on the state
+ * only, not on the order in which it came about.
+ *
+ * @throws {RangeError} if an option does not fit its family
+ */
+export function planIpvs(state: ProxyState, changed: Changed, options: IpvsOptions): IpvsPlan {
+  const { family } = options;
+  if (state.family !== family) {
+    throw new RangeError(`State and options must be of one family: got ${state.family} and ${family}`);
+  }
+  for (const text of [...options.nodePortIps, ...options.hostIps]) {
+    if (parseIp(text)?.family !== family) {
+      throw new RangeError(`Node-port and host addresses must be ${family} addresses: got "${text}"`);
+    }
+  }
+  const nodeIp = parseIp(options.nodeIp);
+  const problems = new Map<NamespacedName, readonly string[]>();
+  let told = new Set<string>();
+  const context: ServiceClaimsContext = {
+    family,
+    node: state.node,
+    nodeIp: nodeIp?.family === family ? nodeIp : null,
+    nodePortIps: options.nodePortIps,
+    hostIps: new Set(options.hostIps),
+    scheduler: options.scheduler,
+    hasScheduler: (name) => options.schedulers.length === 0 || options.schedulers.includes(name),
+    report: (problem) => told.add(problem),
+  };
+  const names = changed === "all" ? state.services.keys() : changed;
+  const services = planServices(
+    state,
+    [...names].sort(),
+    (ports, endpoints, name) => {
+      told = new Set();
+      const claims = claimService(ports, endpoints, context);
+      if (told.size > 0) problems.set(name, [...told].sort());
+      return claims;
+    },
+  );
+  return {
+    all: changed === "all",
+    base: planBaseRules(options),
+    services,
+    problems,
+  };
+}

@@ -1,0 +1,354 @@
+/**
+ * Brings the rules of one IP family into the kernel: everything once, in transactions of whole Services, then only what
+ * changes, in one.
+ *
+ * @module
+ */
+import { ExecError, SyncError } from "../../../errors.ts";
+import { type Nft, nftFamily } from "../../../kernel/nft.ts";
+import { describeNftFailure, nftFailureKind } from "../../../kernel/nft_failure.ts";
+import { matchingNodeIps } from "../../../model/node.ts";
+import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
+import { sameTexts } from "../../../model/service_port.ts";
+import type { ProxyState } from "../../../model/state.ts";
+import type { Logger } from "../../../observe/log.ts";
+import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
+import type { Damage } from "../../damage.ts";
+import { SyncPhases } from "../../apply/sync_phases.ts";
+import type { Refused } from "../../isolate.ts";
+import { TableLook } from "./apply_check.ts";
+import { carryClients } from "./apply_clients.ts";
+import { isOtherLayout, moveAside, READ_COMMANDS, readTables } from "./apply_layout.ts";
+import { Quarantine } from "../../quarantine.ts";
+import { StaleChains } from "./apply_stale_chains.ts";
+import { type Progress, Writer } from "./apply_writer.ts";
+import { FAMILY_WORDS, LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
+import type { CommittedService, CommittedTable } from "../diff/committed.ts";
+import { diffNftables, isEmpty } from "../diff/diff.ts";
+import { diffObservedStepwise, NO_TABLE, type StepwiseFullSync } from "../diff/diff_observed.ts";
+import { keptService, withoutKept } from "../diff/kept_service.ts";
+import { planChange } from "../diff/plan_change.ts";
+import { planNftables } from "../plan/plan.ts";
+import type {
+  NftablesOptions,
+  NftablesPlan,
+  ObservedTable,
+  Operations,
+  ServiceOperations,
+} from "../plan/ruleset.ts";
+import { staleChainNames, type TableAddress, writtenChainNames } from "../diff/transactions.ts";
+
+/**
+ * Elements per transaction of a full sync. All at once is as fast, but a kernel that commits 100,000 elements in one go does
+ * nothing else meanwhile, and the first Services would wait for the last. README.md has what was measured.
+ */
+export const ELEMENTS_PER_TRANSACTION = 10_000;
+
+/** What decides the rules, as far as it is known before the first sync. */
+export type NftablesSettings = Omit<NftablesOptions, "family" | "nodePortIps" | "serviceCidrs">;
+
+/** What an {@linkcode NftablesProxier} needs. */
+export interface NftablesProxierOptions {
+  readonly family: IpFamily;
+  readonly nft: Nft;
+  readonly settings: NftablesSettings;
+  /** Addresses of all interfaces of the node, both families; asked before each sync unless every address serves node ports. */
+  readonly interfaceIps: () => readonly string[];
+  readonly logger: Logger;
+  /** Milliseconds, monotonic. */
+  readonly nowMs: () => number;
+  /** Default {@linkcode ELEMENTS_PER_TRANSACTION}. */
+  readonly elementsPerTransaction?: number;
+}
+
+/** nftables mode for one family. */
+export class NftablesProxier implements FamilyProxier {
+  readonly family: IpFamily;
+  readonly #options: NftablesProxierOptions;
+  readonly #address: TableAddress;
+  readonly #quarantine: Quarantine;
+  readonly #staleChains: StaleChains;
+  readonly #look: TableLook;
+  #settings: NftablesSettings;
+  #serviceCidrs: readonly string[] = [];
+  #state: ProxyState | null = null;
+  /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
+  #committed: CommittedTable | undefined;
+  /** Of stale chains, by the check under way. */
+  #deletion: Promise<void> | null = null;
+  /** Chains that checks since the last sync could not delete. */
+  #failedDeletions = 0;
+  /** Counts syncs, so that a check can tell that one went on meanwhile. */
+  #syncs = 0;
+  readonly #phases: SyncPhases;
+  /** Of the sync under way. */
+  #progress: Progress = newProgress();
+
+  constructor(options: NftablesProxierOptions) {
+    const { family, nft, logger, nowMs } = options;
+    this.family = family;
+    this.#options = options;
+    this.#settings = options.settings;
+    this.#address = addressOf(family, TABLE_NAME);
+    this.#phases = new SyncPhases("nftables", family, describeFailure);
+    this.#quarantine = new Quarantine(nowMs);
+    this.#look = new TableLook({ nft, family, logger, nowMs });
+    this.#staleChains = new StaleChains({ nft, address: this.#address, family, logger, nowMs });
+  }
+
+  /** Of the latest sync; a view, which shows what came since. Null before. */
+  get state(): ProxyState | null {
+    return this.#state;
+  }
+
+  /** Takes new settings over. @returns true if they differ, so that everything must be written again */
+  configure(settings: NftablesSettings): boolean {
+    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return false;
+    this.#settings = settings;
+    this.#committed = undefined;
+    return true;
+  }
+
+  /**
+   * Takes other ServiceCIDRs over; the next sync writes the difference, whichever Services it is about.
+   *
+   * @param networks as nft prints them, of this family
+   * @returns true if they differ
+   */
+  setServiceCidrs(networks: readonly string[]): boolean {
+    if (sameTexts(networks, this.#serviceCidrs)) return false;
+    this.#serviceCidrs = networks;
+    return true;
+  }
+
+  /**
+   * Writes what differs: from what the kernel holds if that is not known or everything was asked for, else from what was
+   * committed. Services that the kernel refuses stay as they were if the others go in without them; that is tried only over
+   * what was read in the same sync.
+   *
+   * @throws {SyncError} if nft failed; its cause is the {@linkcode ExecError}
+   */
+  async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
+    // A chain that is being deleted may be one that this sync fills again.
+    if (this.#deletion !== null) await this.#deletion;
+    const committed = this.#committed;
+    const settings = this.#settings;
+    this.#state = state;
+    this.#committed = undefined;
+    this.#syncs++;
+    this.#progress = newProgress();
+    this.#phases.restart();
+    const isFull = changed === "all" || committed === undefined;
+    const reached = isFull ? await this.#syncAll(state) : await this.#syncChanged(state, changed, committed);
+    this.#look.written(isFull ? "all" : changed, reached);
+    const failedDeletions = this.#failedDeletions +
+      await this.#phases.run("apply", () => this.#staleChains.deleteDue());
+    this.#failedDeletions = 0;
+    // New settings may have come meanwhile: then everything has to be written again.
+    if (this.#settings === settings) this.#committed = reached;
+    const { commands, bytes, written } = this.#progress;
+    const { elements, chains, affinitySets } = reached.counts;
+    return {
+      commands,
+      bytes,
+      written,
+      total: { elements, chains, sets: reached.base.containers.length + affinitySets },
+      phasesMs: this.#phases.elapsedMs,
+      quarantined: this.#quarantine.services,
+      ...failedDeletions === 0 ? {} : { failedDeletions },
+    };
+  }
+
+  /** Says that all is well while nothing is committed: then a full sync is on its way. */
+  async checkCanary(): Promise<false | Damage> {
+    const committed = this.#committed;
+    if (committed === undefined) return false;
+    const syncs = this.#syncs;
+    const damage = await this.#look.look(committed);
+    // What a sync changed meanwhile is no damage.
+    if (this.#syncs !== syncs) return false;
+    // Without it they would stay until the next change, which may be days.
+    if (damage === false) await this.#deleteStaleChains();
+    return damage;
+  }
+
+  async #deleteStaleChains(): Promise<void> {
+    if (this.#staleChains.isEmpty) return;
+    const deletion = this.#staleChains.deleteDue();
+    this.#deletion = Promise.allSettled([deletion]).then(() => {});
+    try {
+      this.#failedDeletions += await deletion;
+    } finally {
+      this.#deletion = null;
+    }
+  }
+
+  async #syncAll(state: ProxyState): Promise<CommittedTable> {
+    const { nft } = this.#options;
+    this.#staleChains.clear();
+    this.#progress.commands += READ_COMMANDS;
+    const found = await this.#phases.run("read", () => readTables(nft, nftFamily(this.family)));
+    const plan = await this.#phases.run("plan", () => planNftables(state, "all", this.#nftablesOptions()));
+    if (found.problem !== null) return await this.#syncBeside(plan, found.observedNext, found.problem);
+    const isOther = isOtherLayout(found.observed);
+    const writer = this.#writer(this.#address);
+    const remove = (name: string): Promise<void> => writer.deleteTable(addressOf(this.family, name).table);
+    if (isOther) {
+      this.#options.logger.info("Replacing a table of another layout", {
+        family: this.family,
+        foundComment: found.observed?.comment,
+        wanted: LAYOUT_SET,
+      });
+      const aside = this.#writer(addressOf(this.family, NEXT_TABLE_NAME));
+      await this.#phases.run(
+        "apply",
+        () =>
+          moveAside(
+            plan,
+            found,
+            aside,
+            remove,
+            (refused) => this.#carryClients(TABLE_NAME, plan, refused, aside),
+          ),
+      );
+    }
+    // Then packets go on to the other table until ours has everything.
+    const isSuccessor = isOther || found.next === "live";
+    const observed = isOther ? NO_TABLE : found.observed ?? NO_TABLE;
+    const steps = await this.#phases.run("plan", () => diffObservedStepwise(plan, observed));
+    return await this.#phases.run("apply", async () => {
+      const refused = await this.#writeAll(writer, plan, steps, !isSuccessor);
+      if (isSuccessor) {
+        await this.#carryClients(NEXT_TABLE_NAME, plan, refused, writer);
+        await writer.writeHooks(steps.base);
+      }
+      const { leftover: unwanted, committed, unknownContainers } = steps.end();
+      const kept = new Map<NamespacedName, CommittedService>();
+      for (const { item: { name } } of refused) {
+        const rules = plan.services.get(name);
+        if (rules) kept.set(name, keptService(name, rules, observed));
+      }
+      const leftover = withoutKept(unwanted, kept.values());
+      await writer.writeLeftover(leftover);
+      await writer.tryToDeleteContainers(unknownContainers);
+      for (const [name, service] of kept) committed.keep(name, service);
+      this.#staleChains.flushed(leftover.staleChains);
+      if (isOther || found.next !== "absent") await remove(NEXT_TABLE_NAME);
+      return committed;
+    });
+  }
+
+  /**
+   * Writes everything into the table by the other name, because the one by our name is somebody else's: Services are served as they
+   * are, at the cost of a full sync each, and nobody is told that all is well.
+   *
+   * @throws {SyncError} with the problem
+   */
+  async #syncBeside(plan: NftablesPlan, observed: ObservedTable | null, problem: string): Promise<never> {
+    await this.#phases.run("apply", async () => {
+      const writer = this.#writer(addressOf(this.family, NEXT_TABLE_NAME));
+      const steps = diffObservedStepwise(plan, observed ?? NO_TABLE);
+      await this.#writeAll(writer, plan, steps, true);
+      const { leftover, unknownContainers } = steps.end();
+      await writer.writeLeftover(leftover);
+      await writer.tryToDeleteContainers(unknownContainers);
+    });
+    const detour = `Services are served from table ${NEXT_TABLE_NAME} meanwhile`;
+    throw new SyncError("nftables", "apply", `${this.family}: ${problem}; ${detour}`);
+  }
+
+  async #writeAll(
+    writer: Writer,
+    { base: { comment }, base }: NftablesPlan,
+    steps: StepwiseFullSync,
+    hooked: boolean,
+  ): Promise<readonly Refused<ServiceOperations>[]> {
+    await writer.writeBase(steps.base, { comment, hooked });
+    const refused = await writer.writeServices(steps.services, base);
+    this.#quarantine.replace(refused.map(({ item: { name }, problem }) => ({ service: name, problem })));
+    return refused;
+  }
+
+  async #carryClients(
+    from: string,
+    plan: NftablesPlan,
+    refused: readonly Refused<ServiceOperations>[],
+    writer: Writer,
+  ): Promise<void> {
+    const { nft, logger } = this.#options;
+    const read = async (): Promise<string | null> => {
+      this.#progress.commands++;
+      return await nft.listTable(nftFamily(this.family), from);
+    };
+    await carryClients({ read, plan, refused, writer, logger });
+  }
+
+  async #syncChanged(
+    state: ProxyState,
+    changed: ReadonlySet<NamespacedName>,
+    committed: CommittedTable,
+  ): Promise<CommittedTable> {
+    const suspects = new Set(this.#quarantine.due(changed));
+    const { plan, operations } = await this.#phases.run("plan", () => {
+      const plan = planChange(state, changed.difference(suspects), this.#nftablesOptions(), committed);
+      return { plan, operations: diffNftables(plan, committed) };
+    });
+    if (!isEmpty(operations)) await this.#phases.run("apply", () => this.#write(operations));
+    committed.apply(plan);
+    for (const name of suspects) {
+      await this.#phases.run("apply", () => this.#tryAgain(state, name, committed));
+    }
+    return committed;
+  }
+
+  async #write(operations: Operations): Promise<void> {
+    this.#staleChains.filled(writtenChainNames(operations));
+    await this.#writer(this.#address).write(operations);
+    this.#staleChains.flushed(staleChainNames(operations));
+  }
+
+  /** Writes a quarantined Service in a transaction of its own; it stays in quarantine if that is refused. */
+  async #tryAgain(state: ProxyState, name: NamespacedName, committed: CommittedTable): Promise<void> {
+    const plan = planChange(state, new Set([name]), this.#nftablesOptions(), committed);
+    const operations = diffNftables(plan, committed);
+    try {
+      if (!isEmpty(operations)) await this.#write(operations);
+    } catch (error) {
+      if (!(error instanceof ExecError) || nftFailureKind(error) !== "rejected") throw error;
+      this.#quarantine.refused({ service: name, problem: describeNftFailure(error) });
+      return;
+    }
+    committed.apply(plan);
+    this.#quarantine.release(name);
+  }
+
+  #nftablesOptions(): NftablesOptions {
+    const { interfaceIps } = this.#options;
+    const { nodePortAddresses } = this.#settings;
+    return {
+      ...this.#settings,
+      family: this.family,
+      serviceCidrs: this.#serviceCidrs,
+      nodePortIps: nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, interfaceIps()),
+    };
+  }
+
+  #writer(address: TableAddress): Writer {
+    const { nft, logger, elementsPerTransaction = ELEMENTS_PER_TRANSACTION } = this.#options;
+    return new Writer({ nft, address, elementsPerTransaction, logger, progress: this.#progress });
+  }
+}
+
+/** What no program failed in is no failure of the sync. */
+function describeFailure(error: unknown): string | null {
+  return error instanceof ExecError ? describeNftFailure(error) : null;
+}
+
+function newProgress(): Progress {
+  return { commands: 0, bytes: 0, written: { chains: 0, elements: 0, sets: 0 } };
+}
+
+function addressOf(family: IpFamily, name: string): TableAddress {
+  const { ip, addressType } = FAMILY_WORDS[family];
+  return { table: `${ip} ${name}`, addressType };
+}

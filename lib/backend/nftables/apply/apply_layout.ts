@@ -1,0 +1,78 @@
+/**
+ * Reads our table, and puts one of another layout out of the way without a gap: a table of our layout by another name is
+ * built beside it and let in, then the old one goes.
+ *
+ * Every step can be the last one before a crash. A table by the other name that packets reach is complete, because they are
+ * let in last; one that they do not reach is what a crash left. Two tables that packets reach do no harm: both lead to
+ * endpoints, and the first to translate an address is the only one.
+ *
+ * @module
+ */
+import type { Nft, NftFamily } from "../../../kernel/nft.ts";
+import type { Refused } from "../../isolate.ts";
+import { LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
+import { diffObserved, NO_TABLE } from "../diff/diff_observed.ts";
+import { ownerProblem, parseTable } from "../diff/parse.ts";
+import type { NftablesPlan, ObservedTable, ServiceOperations } from "../plan/ruleset.ts";
+import type { Writer } from "./apply_writer.ts";
+
+/** What there is at the beginning of a full sync. */
+export interface FoundTables {
+  /** The table by our name; null if there is none. */
+  readonly observed: ObservedTable | null;
+  /** The table by the other name: packets reach it, they do not, or there is none. */
+  readonly next: "live" | "leftover" | "absent";
+  /** The table by the other name, in case that is the only one we may write; null if there is none. */
+  readonly observedNext: ObservedTable | null;
+  /** Why the table by our name is not ours to write; null if it is. */
+  readonly problem: string | null;
+}
+
+/** Programs started by {@linkcode readTables} if there is nothing unusual. */
+export const READ_COMMANDS = 2;
+
+/** @throws {ExecError} if nft cannot read */
+export async function readTables(nft: Nft, family: NftFamily): Promise<FoundTables> {
+  const text = await nft.listTable(family, TABLE_NAME);
+  const hasNext = await nft.hasTable(family, NEXT_TABLE_NAME);
+  const next = hasNext ? await nft.listTable(family, NEXT_TABLE_NAME) : null;
+  const observedNext = next === null ? null : parseTable(next);
+  return {
+    observed: text === null ? null : parseTable(text),
+    next: observedNext === null ? "absent" : observedNext.hooks.size > 0 ? "live" : "leftover",
+    observedNext,
+    problem: text === null ? null : ownerProblem(text),
+  };
+}
+
+/** True if the table was made in another layout than ours. */
+export function isOtherLayout(observed: ObservedTable | null): boolean {
+  return observed !== null && !observed.elements.has(LAYOUT_SET);
+}
+
+/**
+ * Builds the plan in a table by the other name unless one is live already, and removes the table by our name.
+ *
+ * @param writer for the table by the other name
+ * @param remove removes a table by its name
+ * @param carry carries clients over from the table by our name
+ */
+export async function moveAside(
+  plan: NftablesPlan,
+  { next }: FoundTables,
+  writer: Writer,
+  remove: (name: string) => Promise<void>,
+  carry: (refused: readonly Refused<ServiceOperations>[]) => Promise<void>,
+): Promise<void> {
+  if (next === "leftover") await remove(NEXT_TABLE_NAME);
+  if (next !== "live") {
+    const { base, services } = diffObserved(plan, NO_TABLE).operations;
+    await writer.writeBase(base, { comment: plan.base.comment, hooked: false });
+    // Before the hooks: of two tables that packets reach, the newer one translates first.
+    await carry(await writer.writeServices(services, plan.base));
+    // Not together with the removal: a packet on its way could see the new chains before they lead anywhere and the old ones
+    // after they are gone.
+    await writer.writeHooks(plan.base);
+  }
+  await remove(TABLE_NAME);
+}

@@ -1,0 +1,258 @@
+/**
+ * Writes operations into one table, in transactions that never cut a Service in two.
+ *
+ * @module
+ */
+import { ExecError } from "../../../errors.ts";
+import type { Nft } from "../../../kernel/nft.ts";
+import { describeNftFailure, nftComplaints, nftFailureKind } from "../../../kernel/nft_failure.ts";
+import type { Logger } from "../../../observe/log.ts";
+import { isolateRefused, type Refusal, type Refused } from "../../isolate.ts";
+import { NO_LEFTOVER } from "../diff/diff.ts";
+import type { ObservedClients } from "../diff/parse.ts";
+import type { BaseRules, Operations, ServiceOperations } from "../plan/ruleset.ts";
+import {
+  baseLines,
+  countWritten,
+  groupsByWeight,
+  hookedLines,
+  leftoverLines,
+  ServicesText,
+  type TableAddress,
+  type WrittenCounts,
+} from "../diff/transactions.ts";
+
+/** What one sync did, as it goes on. */
+export interface Progress {
+  commands: number;
+  bytes: number;
+  readonly written: WrittenCounts;
+}
+
+/** What a {@linkcode Writer} needs. */
+export interface WriterOptions {
+  readonly nft: Nft;
+  readonly address: TableAddress;
+  /** Of one transaction, about. */
+  readonly elementsPerTransaction: number;
+  readonly logger: Logger;
+  readonly progress: Progress;
+}
+
+const NO_BASE: Operations["base"] = {
+  containers: [],
+  chains: [],
+  hookedChains: [],
+  deletedElements: [],
+  addedElements: [],
+  sharedChains: [],
+};
+
+function textOf(lines: readonly string[]): string {
+  return lines.length === 0 ? "" : lines.join("\n") + "\n";
+}
+
+/** Two thirds of nft's time is its own, outside of the kernel: 100,000 elements take 1.1 s by two of them, 1.45 s by one. */
+const PARALLEL_WRITES = 2;
+
+/** Writes into one table. All of its methods throw {@linkcode ExecError} for what is not said otherwise. */
+export class Writer {
+  readonly #options: WriterOptions;
+  /** True once a refusal was found not to come from a table that others took away. */
+  #hasLooked = false;
+
+  constructor(options: WriterOptions) {
+    this.#options = options;
+  }
+
+  /** Writes all of it, in one transaction unless it is much. Nothing is left out: what is refused fails. */
+  async write({ base, services, leftover }: Operations): Promise<void> {
+    const { address, elementsPerTransaction } = this.#options;
+    let before = textOf(baseLines(address, base, true));
+    let counted = base;
+    for (const group of groupsByWeight(services, elementsPerTransaction)) {
+      await this.#apply(before + new ServicesText(address, group).text, {
+        base: counted,
+        services: group,
+        leftover: NO_LEFTOVER,
+      });
+      before = "";
+      counted = NO_BASE;
+    }
+    await this.#apply(before + textOf(leftoverLines(address, leftover)), {
+      base: counted,
+      services: [],
+      leftover,
+    });
+  }
+
+  /** Makes the table if need be, and what is in it whatever the Services are; without `hooked` no packet comes there yet. */
+  async writeBase(
+    base: Operations["base"],
+    { comment, hooked }: { readonly comment: string; readonly hooked: boolean },
+  ): Promise<void> {
+    const { address } = this.#options;
+    const lines = baseLines(address, base, hooked);
+    if (lines.length === 0) return;
+    const said = comment === "" ? "" : ` { comment "${comment}" ; }`;
+    await this.#apply(textOf([`add table ${address.table}${said}`, ...lines]), {
+      base: hooked ? base : { ...base, hookedChains: [] },
+      services: [],
+      leftover: NO_LEFTOVER,
+    });
+  }
+
+  /** Lets packets in. */
+  async writeHooks({ hookedChains }: Pick<BaseRules, "hookedChains">): Promise<void> {
+    await this.#apply(textOf(hookedLines(this.#options.address, hookedChains)), {
+      base: { ...NO_BASE, hookedChains },
+      services: [],
+      leftover: NO_LEFTOVER,
+    });
+  }
+
+  /**
+   * Writes the Services, and without those that are refused if there are any. While nft writes some of them, the next ones
+   * are made ready; {@linkcode PARALLEL_WRITES} of it run at a time, because no two groups have anything in common. None
+   * runs any more once this settles.
+   *
+   * @returns the refused ones, of which nothing was written
+   */
+  async writeServices(
+    services: Iterable<ServiceOperations>,
+    base: BaseRules,
+  ): Promise<readonly Refused<ServiceOperations>[]> {
+    const { address, elementsPerTransaction } = this.#options;
+    const refused: Refused<ServiceOperations>[] = [];
+    const writing: Promise<readonly Refused<ServiceOperations>[]>[] = [];
+    try {
+      for (const group of groupsByWeight(services, elementsPerTransaction)) {
+        const ready = new ServicesText(address, group);
+        if (writing.length === PARALLEL_WRITES) {
+          refused.push(...await writing[0] ?? []);
+          writing.shift();
+        }
+        const { promise: isRead, resolve: onRead } = Promise.withResolvers<void>();
+        const written = isolateRefused(
+          group,
+          (part) =>
+            this.#attempt(part, part === group ? ready : new ServicesText(address, part), base, onRead),
+        );
+        writing.push(written);
+        // What comes next keeps this thread busy, so nft gets its text first. A failure is for whoever awaits `writing`.
+        written.then(() => onRead(), () => onRead());
+        await isRead;
+      }
+      for (const group of await Promise.all(writing)) refused.push(...group);
+      return refused;
+    } finally {
+      await Promise.allSettled(writing);
+    }
+  }
+
+  /** Puts clients into sets that are there. */
+  async writeClients(sets: readonly ObservedClients[]): Promise<void> {
+    const { address: { table } } = this.#options;
+    const lines = sets.map(({ name, clients }) => `add element ${table} ${name} { ${clients.join(", ")} }`);
+    await this.#apply(textOf(lines), null);
+  }
+
+  /** Writes what no Service wants any more. */
+  async writeLeftover(leftover: Operations["leftover"]): Promise<void> {
+    await this.#apply(textOf(leftoverLines(this.#options.address, leftover)), {
+      base: NO_BASE,
+      services: [],
+      leftover,
+    });
+  }
+
+  /** Deletes sets and maps, each by itself: one that somebody's rule still uses stays, and harms nothing. */
+  async tryToDeleteContainers(names: readonly string[]): Promise<void> {
+    const { address: { table }, logger } = this.#options;
+    for (const name of names) {
+      try {
+        // Maps too: to the kernel they are sets.
+        await this.#apply(`delete set ${table} ${name}\n`, null);
+      } catch (error) {
+        if (!(error instanceof ExecError)) throw error;
+        logger.info("A set of nobody's cannot be deleted", { table, set: name, problem: error.message }, 2);
+      }
+    }
+  }
+
+  /** Removes a table with all that is in it. */
+  async deleteTable(table: string): Promise<void> {
+    await this.#apply(`add table ${table}\ndelete table ${table}\n`, null);
+  }
+
+  async #attempt(
+    services: readonly ServiceOperations[],
+    text: ServicesText,
+    base: BaseRules,
+    onRead: () => void,
+  ): Promise<Refusal<ServiceOperations> | null> {
+    try {
+      await this.#apply(text.text, { base: NO_BASE, services, leftover: NO_LEFTOVER }, onRead);
+      return null;
+    } catch (error) {
+      if (!(error instanceof ExecError) || nftFailureKind(error) !== "rejected") throw error;
+      if (!this.#hasLooked && !await this.#hasBase(base)) throw error;
+      this.#hasLooked = true;
+      return { problem: describeNftFailure(error), named: named(error, text) };
+    }
+  }
+
+  /** False if others took away what all Services need: then none of them is to blame. */
+  async #hasBase({ containers, chains }: BaseRules): Promise<boolean> {
+    const { nft, address: { table }, progress } = this.#options;
+    const lines = [
+      ...containers.map(({ kind, name }) => `flush ${kind} ${table} ${name}`),
+      ...chains.map(({ name }) => `flush chain ${table} ${name}`),
+    ];
+    progress.commands++;
+    try {
+      await nft.check(textOf(lines));
+      return true;
+    } catch (error) {
+      if (error instanceof ExecError && nftFailureKind(error) === "rejected") return false;
+      throw error;
+    }
+  }
+
+  /** @param onRead called once nft has read all of the text */
+  async #apply(text: string, operations: Operations | null, onRead?: () => void): Promise<void> {
+    if (text === "") return;
+    const { nft, logger, progress, address } = this.#options;
+    if (logger.enabled(9)) logger.info("Running nft", { table: address.table, text }, 9);
+    progress.commands++;
+    progress.bytes += text.length;
+    await nft.apply(
+      onRead === undefined ? text : function* () {
+        yield text;
+        onRead();
+      },
+    );
+    if (operations === null) return;
+    const counts = countWritten(operations);
+    for (const kind of ["chains", "elements", "sets"] as const) progress.written[kind] += counts[kind];
+  }
+}
+
+/** The Services that nft names by their lines, each with the first complaint about it. */
+function named(error: ExecError, text: ServicesText): readonly Refused<ServiceOperations>[] {
+  const problems = new Map<ServiceOperations, string>();
+  for (const { line, message } of nftComplaints(error.stderr)) {
+    const owner = text.ownerOf(line);
+    if (owner !== undefined && !problems.has(owner)) {
+      problems.set(owner, `${message}: ${shortened(text.text, line)}`);
+    }
+  }
+  return [...problems].map(([item, problem]) => ({ item, problem }));
+}
+
+const SHORT = 200;
+
+function shortened(text: string, line: number): string {
+  const said = text.split("\n", line)[line - 1] ?? "";
+  return said.length > SHORT ? `${said.slice(0, SHORT)}…` : said;
+}

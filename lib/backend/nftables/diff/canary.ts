@@ -1,0 +1,172 @@
+/**
+ * A text whose dry run succeeds only if what was committed is still in the kernel. It costs the same at any size of our
+ * table, while every listing of nft 1.0.6 loads all elements.
+ *
+ * @module
+ */
+import type { NamespacedName } from "../../../model/objects.ts";
+import type { Changed } from "../../../model/state.ts";
+import { type CommittedService, type CommittedTable, ownElements } from "./committed.ts";
+import type { BaseRules, Element } from "../plan/ruleset.ts";
+
+/** Services whose elements and chains one check looks at, beside one element of each set and map. */
+export const SAMPLED_SERVICES = 100;
+/** Of one Service; a Service may have thousands of endpoints. */
+const SAMPLED_ELEMENTS = 50;
+
+/** What one check looks at. */
+export interface CanarySample {
+  /** Chain → a number of rules that it has. */
+  readonly chains: ReadonlyMap<string, number>;
+  /** Must be there, whatever their values. */
+  readonly present: readonly Element[];
+  /** Must have their values if they are there. */
+  readonly unchanged: readonly Element[];
+}
+
+/** Chooses what each check looks at: always all base and shared chains and an element of each set and map; Services in turn. */
+export class CanarySampler {
+  /** Container → Service that has an element in it; null: none has. One that is not here has to be looked for. */
+  readonly #sentinels = new Map<string, NamespacedName | null>();
+  #turn = 0;
+
+  /** These Services were written. */
+  written(services: Changed, committed: CommittedTable): void {
+    if (services === "all") {
+      this.#sentinels.clear();
+      return;
+    }
+    for (const name of services) {
+      const containers = containersOf(committed.service(name));
+      for (const container of containers) {
+        if (this.#sentinels.get(container) === null) this.#sentinels.set(container, name);
+      }
+      for (const [container, sentinel] of this.#sentinels) {
+        if (sentinel === name && !containers.has(container)) this.#sentinels.delete(container);
+      }
+    }
+  }
+
+  next(committed: CommittedTable): CanarySample {
+    const seen = new Set<string>();
+    const take = (elements: Iterable<Element>, into: Element[], limit: number): void => {
+      for (const element of elements) {
+        if (into.length >= limit) return;
+        const name = `${element.container} ${element.key}`;
+        if (seen.has(name)) continue;
+        seen.add(name);
+        into.push(element);
+      }
+    };
+    const { base } = committed;
+    const present: Element[] = [];
+    const unchanged: Element[] = [];
+    take(base.elements, present, Infinity);
+    this.#findSentinels(committed);
+    for (const [container, name] of this.#sentinels) {
+      if (name !== null) {
+        take(elementsIn(container, committed.service(name)), present, present.length + 1);
+      }
+    }
+    const chains = baseChains(base);
+    for (const name of committed.sharedChainNames) chains.set(name, 1);
+    for (const [index, service] of this.#nextServices(committed).entries()) {
+      const into = (index + this.#turn) % 2 === 0 ? present : unchanged;
+      take(allElements(service), into, into.length + SAMPLED_ELEMENTS);
+      for (const name of service.chains.keys()) chains.set(name, 1);
+    }
+    return { chains, present, unchanged };
+  }
+
+  #nextServices(committed: CommittedTable): readonly CommittedService[] {
+    const names = [...committed.serviceNames];
+    if (names.length === 0) return [];
+    const count = Math.min(SAMPLED_SERVICES, names.length);
+    const start = this.#turn++ * SAMPLED_SERVICES % names.length;
+    return Array.from(
+      { length: count },
+      (_, index) => committed.service(names[(start + index) % names.length]!),
+    )
+      .filter((service) => service !== null);
+  }
+
+  /** Finds a Service for each container that has none yet, in one pass over as few Services as it takes. */
+  #findSentinels(committed: CommittedTable): void {
+    const { base: { containers }, serviceNames } = committed;
+    const wanted = new Set(containers.map(({ name }) => name).filter((name) => !this.#sentinels.has(name)));
+    for (const name of wanted.size === 0 ? [] : serviceNames) {
+      for (const container of containersOf(committed.service(name))) {
+        if (wanted.delete(container)) this.#sentinels.set(container, name);
+      }
+      if (wanted.size === 0) break;
+    }
+    for (const container of wanted) this.#sentinels.set(container, null);
+  }
+}
+
+/** The elements that a Service has in a container. */
+function* elementsIn(container: string, service: CommittedService | null): Generator<Element> {
+  if (service === null) return;
+  for (const element of allElements(service)) if (element.container === container) yield element;
+}
+
+function containersOf(service: CommittedService | null): ReadonlySet<string> {
+  if (service === null) return new Set();
+  return new Set([
+    ...service.elements.map(({ container }) => container),
+    ...service.sharedElements.map(({ container }) => container),
+    ...service.lists.flatMap(({ destinations }) => destinations.map(({ container }) => container)),
+  ]);
+}
+
+function* allElements(service: CommittedService): Generator<Element> {
+  yield* ownElements(service);
+  yield* service.sharedElements;
+}
+
+function baseChains({ chains, hookedChains }: BaseRules): Map<string, number> {
+  return new Map([...chains, ...hookedChains].map(({ name, rules }) => [name, rules.length]));
+}
+
+/**
+ * The text for a dry run. It adds a rule to each chain, deletes elements that must be there and adds elements with the value
+ * that they must have: each of this fails if something is missing or another.
+ *
+ * @param table family and name, e.g. `ip kproxy`
+ * @param deep adds the rules behind the last one of each chain, which is to be there, too: for that nft reads all rules of all tables
+ */
+export function canaryText(
+  table: string,
+  { chains, present, unchanged }: CanarySample,
+  deep: boolean,
+): string {
+  const lines = [...chains].map(([name, rules]) =>
+    deep && rules > 0
+      ? `add rule ${table} ${name} index ${rules - 1} accept`
+      : `add rule ${table} ${name} accept`
+  );
+  for (const { container, key } of present) lines.push(`delete element ${table} ${container} { ${key} }`);
+  for (const { container, key, value } of unchanged) {
+    lines.push(`add element ${table} ${container} { ${value === "" ? key : `${key} : ${value}`} }`);
+  }
+  return lines.join("\n") + "\n";
+}
+
+/** What a deep check may take at any time, in milliseconds. */
+const CHEAP_MS = 250;
+/** One that takes longer may take this part of the time. */
+const DEEP_SHARE = 0.01;
+
+/** Decides when the next deep check is due: rarely where others have so many rules that it takes long. */
+export class DeepChecks {
+  #dueMs = Number.NEGATIVE_INFINITY;
+
+  isDue(nowMs: number): boolean {
+    return nowMs >= this.#dueMs;
+  }
+
+  done(startMs: number, endMs: number): void {
+    const tookMs = endMs - startMs;
+    this.#dueMs = tookMs <= CHEAP_MS ? endMs : endMs + tookMs / DEEP_SHARE;
+  }
+}

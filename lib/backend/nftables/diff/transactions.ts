@@ -1,0 +1,223 @@
+/**
+ * From operations to the texts of transactions, each line with the Service it is of.
+ *
+ * @module
+ */
+import type {
+  AffinitySet,
+  Chain,
+  Container,
+  Element,
+  HookedChain,
+  Operations,
+  ServiceOperations,
+} from "../plan/ruleset.ts";
+
+/** A table, and what its sets of clients hold. */
+export interface TableAddress {
+  /** Family and name as in commands, e.g. `ip kproxy`. */
+  readonly table: string;
+  readonly addressType: "ipv4_addr" | "ipv6_addr";
+}
+
+/** How much some operations write, per kind. Sets are maps, too. */
+export type WrittenCounts = Record<"chains" | "elements" | "sets", number>;
+
+/** Containers, chains and elements that are there whatever the Services are; `hooked` false leaves out the chains that the kernel calls. */
+export function baseLines(
+  { table }: TableAddress,
+  base: Operations["base"],
+  hooked: boolean,
+): readonly string[] {
+  return [
+    ...base.deletedElements.length === 0 ? [] : deletedElementLines(table, base.deletedElements),
+    ...base.containers.map((container) => containerLine(table, container)),
+    ...base.chains.flatMap((chain) => chainLines(table, chain)),
+    ...base.sharedChains.flatMap((chain) => chainLines(table, chain)),
+    ...addedElementLines(table, base.addedElements),
+    ...hooked ? hookedLines({ table }, base.hookedChains) : [],
+  ];
+}
+
+/** Chains that the kernel calls. They are made anew, because one that is there keeps its hook and priority. */
+export function hookedLines(
+  { table }: Pick<TableAddress, "table">,
+  chains: readonly HookedChain[],
+): readonly string[] {
+  return chains.flatMap(({ name, hook, rules }) => [
+    `add chain ${table} ${name}`,
+    `delete chain ${table} ${name}`,
+    `add chain ${table} ${name} { ${hook} }`,
+    ...rules.map((rule) => `add rule ${table} ${name} ${rule}`),
+  ]);
+}
+
+/** What one Service contributes, in the order in which nft takes it. */
+export function serviceLines(
+  { table, addressType }: TableAddress,
+  operations: ServiceOperations,
+): readonly string[] {
+  const { deletedElements, writtenSets, writtenChains, addedElements, staleChains, staleSets } = operations;
+  return [
+    ...deletedElementLines(table, deletedElements),
+    ...writtenSets.map((set) => affinitySetLine({ table, addressType }, set)),
+    ...writtenChains.flatMap((chain) => chainLines(table, chain)),
+    ...addedElementLines(table, addedElements),
+    ...staleLines(table, { staleChains, staleSets }),
+  ];
+}
+
+/** What no Service wants any more. */
+export function leftoverLines(
+  { table }: TableAddress,
+  { foreignHooks, deletedElements, staleChains, staleSets }: Operations["leftover"],
+): readonly string[] {
+  return [
+    ...foreignHooks.flatMap((name) => [`flush chain ${table} ${name}`, `delete chain ${table} ${name}`]),
+    ...deletedElementLines(table, deletedElements),
+    ...staleLines(table, { staleChains, staleSets }),
+  ];
+}
+
+/** Deletes chains that were flushed before and that nothing goes to any more. */
+export function deletedChainLines({ table }: TableAddress, names: readonly string[]): readonly string[] {
+  return names.map((name) => `delete chain ${table} ${name}`);
+}
+
+/** Chains that these operations flush, to be deleted later. */
+export function staleChainNames({ services, leftover }: Operations): readonly string[] {
+  return [...services.flatMap((service) => service.staleChains), ...leftover.staleChains];
+}
+
+/** Chains that these operations fill. */
+export function writtenChainNames({ base, services }: Operations): readonly string[] {
+  const chains: readonly Chain[] = [...base.chains, ...base.sharedChains, ...base.hookedChains];
+  return [...chains, ...services.flatMap(({ writtenChains }) => writtenChains)].map(({ name }) => name);
+}
+
+/** How much these operations write. */
+export function countWritten(operations: Operations): WrittenCounts {
+  const { base, services, leftover } = operations;
+  const counts = {
+    chains: writtenChainNames(operations).length + staleChainNames(operations).length +
+      leftover.foreignHooks.length,
+    elements: base.deletedElements.length + base.addedElements.length + leftover.deletedElements.length,
+    sets: base.containers.length + leftover.staleSets.length,
+  };
+  for (const { deletedElements, addedElements, writtenSets, staleSets } of services) {
+    counts.elements += deletedElements.length + addedElements.length;
+    counts.sets += writtenSets.length + staleSets.length;
+  }
+  return counts;
+}
+
+/** What a chain or a set counts, where an element counts one. */
+const OBJECT_WEIGHT = 10;
+
+function weightOf(operations: ServiceOperations): number {
+  const { deletedElements, writtenSets, writtenChains, addedElements, staleChains, staleSets } = operations;
+  const objects = writtenSets.length + writtenChains.length + staleChains.length + staleSets.length;
+  return deletedElements.length + addedElements.length + OBJECT_WEIGHT * objects;
+}
+
+/** The Services in groups of about `weight` elements, in their order; never a part of one. */
+export function* groupsByWeight(
+  services: Iterable<ServiceOperations>,
+  weight: number,
+): Generator<readonly ServiceOperations[]> {
+  let group: ServiceOperations[] = [];
+  let sum = 0;
+  for (const service of services) {
+    group.push(service);
+    sum += weightOf(service);
+    if (sum < weight) continue;
+    yield group;
+    group = [];
+    sum = 0;
+  }
+  if (group.length > 0) yield group;
+}
+
+/** The text of several Services, and whose each line of it is. */
+export class ServicesText {
+  readonly text: string;
+  /** Number of the last line of each Service, in order. */
+  readonly #ends: readonly number[];
+  readonly #services: readonly ServiceOperations[];
+
+  constructor(address: TableAddress, services: readonly ServiceOperations[]) {
+    const lines: string[] = [];
+    this.#ends = services.map((service) => {
+      for (const line of serviceLines(address, service)) lines.push(line);
+      return lines.length;
+    });
+    this.#services = services;
+    this.text = lines.length === 0 ? "" : lines.join("\n") + "\n";
+  }
+
+  /** Whose line it is (1-based). */
+  ownerOf(line: number): ServiceOperations | undefined {
+    return this.#services[this.#ends.findIndex((end) => line <= end)];
+  }
+}
+
+function containerLine(table: string, { name, kind, spec, comment }: Container): string {
+  const said = comment === "" ? "" : ` comment "${comment}" ;`;
+  return `add ${kind} ${table} ${name} { ${spec}${said} }`;
+}
+
+function affinitySetLine(
+  { table, addressType }: TableAddress,
+  { name, timeoutSeconds }: AffinitySet,
+): string {
+  return `add set ${table} ${name} { type ${addressType} ; flags dynamic,timeout ; timeout ${timeoutSeconds}s ; }`;
+}
+
+function chainLines(table: string, { name, rules }: Chain): readonly string[] {
+  return [
+    `add chain ${table} ${name}`,
+    `flush chain ${table} ${name}`,
+    ...rules.map((rule) => `add rule ${table} ${name} ${rule}`),
+  ];
+}
+
+function staleLines(
+  table: string,
+  { staleChains, staleSets }: {
+    readonly staleChains: readonly string[];
+    readonly staleSets: readonly string[];
+  },
+): readonly string[] {
+  return [
+    ...staleChains.map((name) => `flush chain ${table} ${name}`),
+    ...staleSets.map((name) => `delete set ${table} ${name}`),
+  ];
+}
+
+function deletedElementLines(table: string, elements: readonly Element[]): readonly string[] {
+  return elementLines("delete", table, elements, ({ key }) => key);
+}
+
+function addedElementLines(table: string, elements: readonly Element[]): readonly string[] {
+  return elementLines("add", table, elements, ({ key, value, comment }) => {
+    const said = comment === undefined ? "" : ` comment "${comment}"`;
+    return value === "" ? `${key}${said}` : `${key}${said} : ${value}`;
+  });
+}
+
+/** One command for each run of elements of one container. */
+function elementLines(
+  verb: "add" | "delete",
+  table: string,
+  elements: readonly Element[],
+  text: (element: Element) => string,
+): readonly string[] {
+  const lines: string[] = [];
+  for (let at = 0; at < elements.length;) {
+    const { container } = elements[at] ?? { container: "" };
+    const start = at;
+    while (at < elements.length && elements[at]?.container === container) at++;
+    lines.push(`${verb} element ${table} ${container} { ${elements.slice(start, at).map(text).join(", ")} }`);
+  }
+  return lines;
+}

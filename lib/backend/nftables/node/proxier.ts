@@ -1,0 +1,286 @@
+/**
+ * Gets a node ready for nftables mode: whether nft and the kernel take our rules, for which families; and makes the proxiers.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../../../config/types.ts";
+import { ExecError, UnsupportedError } from "../../../errors.ts";
+import { NEEDS_RIGHTS } from "../../../kernel/iptables_variant.ts";
+import { isAtLeast } from "../../../kernel/iptables_version.ts";
+import { Nft, nftFamily } from "../../../kernel/nft.ts";
+import {
+  describeNftFailure,
+  isWithoutNftables,
+  nftComplaints,
+  nftFailureKind,
+  saysWhy,
+} from "../../../kernel/nft_failure.ts";
+import { requireIpv6 } from "../../../kernel/node_sysctls.ts";
+import { cidrContains, type Ip } from "../../../model/ip.ts";
+import { nodeIps } from "../../../model/node.ts";
+import type { IpFamily, NodeObject } from "../../../model/objects.ts";
+import type { Logger } from "../../../observe/log.ts";
+import type { ModeContext, PreparedMode } from "../../node/mode.ts";
+import { NftablesProxier, type NftablesSettings } from "../apply/apply.ts";
+import { TrafficReader } from "../apply/apply_traffic.ts";
+import { TABLE_NAME } from "../plan/chains.ts";
+import { neededFeatures } from "../plan/features.ts";
+import { probeText } from "./probe_plan.ts";
+import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "../plan/settings.ts";
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+/** Of IPv4 the settings tell. */
+const IPV6_LOOPBACK: Ip = { family: "IPv6", text: "::1", bytes: [...Array(15).fill(0), 1] };
+/** Older ones take the same rules, but do not list them such that they can be read back. */
+const MIN_NFT_VERSION = "1.0.1";
+
+/**
+ * Probes the node and prepares it.
+ *
+ * @throws {UnsupportedError} naming what is missing, if nftables does not work for the primary family
+ * @throws {ExecError} if nobody can tell what works
+ */
+export async function prepareNftables(context: ModeContext): Promise<PreparedMode> {
+  const { exec, config, log, sysctls } = context;
+  const nft = new Nft(exec);
+  const version = await requireNft(nft);
+  log.info("Using nftables", { version });
+  const families = new Map<IpFamily, NodeNft>();
+  const refused = new Map<IpFamily, UnsupportedError>();
+  const probe = async (family: IpFamily): Promise<NodeNft> => {
+    if (family === "IPv6") requireIpv6(sysctls);
+    return await probeFamily(nft, configuredNftables(config, family, null).options, version);
+  };
+  const probes = await Promise.allSettled(FAMILIES.map(probe));
+  for (const [index, family] of FAMILIES.entries()) {
+    const outcome = probes[index];
+    if (outcome?.status === "fulfilled") families.set(family, outcome.value);
+    else if (outcome?.reason instanceof UnsupportedError) {
+      refused.set(family, outcome.reason);
+      log.info("IP family cannot be served", { family, reason: outcome.reason.message });
+    } else throw outcome?.reason;
+  }
+  tellRefusedCounters(config, families, log);
+  const { primaryFamily } = nodeIps(null, config.bindAddress);
+  const cause = refused.get(primaryFamily);
+  if (cause !== undefined) throw primaryFamilyError(primaryFamily, cause);
+  log.info(families.size === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
+    families: [...families.keys()],
+  });
+  const refusals = [...refused].map(async ([family, { message }]) => ({
+    family,
+    reason: message,
+    hasRules: await holdsRules(nft, family),
+  }));
+  return makeProxiers({ nft, config, log, families, refused: await Promise.all(refusals) });
+}
+
+/** True if our table is there; false, too, where nobody can tell. */
+async function holdsRules(nft: Nft, family: IpFamily): Promise<boolean> {
+  try {
+    return await nft.hasTable(nftFamily(family), TABLE_NAME);
+  } catch (error) {
+    if (error instanceof ExecError) return false;
+    throw error;
+  }
+}
+
+/** What nft and the kernel can do for one family. */
+interface NodeNft {
+  readonly objectComments: boolean;
+  /** False if they are not wanted, or refused. */
+  readonly trafficCounters: boolean;
+}
+
+interface ProxierParts {
+  readonly nft: Nft;
+  readonly config: KubeProxyConfiguration;
+  readonly log: Logger;
+  readonly families: ReadonlyMap<IpFamily, NodeNft>;
+}
+
+function makeProxiers(
+  { nft, config, log, families, refused }: ProxierParts & Pick<PreparedMode, "refused">,
+): PreparedMode {
+  const told = new Set<string>();
+  const settingsOf = (family: IpFamily, node: NodeObject | null): NftablesSettings => {
+    const { options, problem } = configuredNftables(config, family, node);
+    // Before the Node is there, nobody knows its pod CIDRs.
+    const tooEarly = node === null && config.detectLocalMode === "NodeCIDR";
+    if (problem !== null && !tooEarly && !told.has(family + problem.message)) {
+      told.add(family + problem.message);
+      log.info("Local traffic is not told apart", { family, problem: problem.message });
+    }
+    const { objectComments = false, trafficCounters = false } = families.get(family) ?? {};
+    return { ...options, objectComments, trafficCounters };
+  };
+  for (const family of families.keys()) tellLocalhostNodePorts(settingsOf(family, null), family, log);
+  const proxiers = [...families.keys()].map((family) =>
+    new NftablesProxier({
+      family,
+      nft,
+      settings: settingsOf(family, null),
+      interfaceIps: () => Deno.networkInterfaces().map(({ address }) => address),
+      logger: log,
+      nowMs: () => performance.now(),
+    })
+  );
+  const serviceTraffic = trafficOf(proxiers, { nft, config, log, families });
+  return {
+    proxiers,
+    refused,
+    ...(serviceTraffic === undefined ? {} : { serviceTraffic }),
+    reconfigure: (node) =>
+      proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, node)))
+        .map(({ family }) => family),
+    setServiceCidrs: (networks) => {
+      log.info("ServiceCIDRs", { networks });
+      return proxiers.filter((proxier) => proxier.setServiceCidrs(networksOfFamily(networks, proxier.family)))
+        .map(({ family }) => family);
+    },
+  };
+}
+
+function tellRefusedCounters(
+  { kproxy: { trafficCounters } }: KubeProxyConfiguration,
+  families: ReadonlyMap<IpFamily, NodeNft>,
+  log: Logger,
+): void {
+  for (const [family, node] of families) {
+    if (!trafficCounters || node.trafficCounters) continue;
+    log.warn("Traffic is not counted: nft or the kernel refuses counters of set elements", { family });
+  }
+}
+
+/** What the families' counters say, together; undefined if none counts. */
+function trafficOf(
+  proxiers: readonly NftablesProxier[],
+  { nft, log, families }: ProxierParts,
+): PreparedMode["serviceTraffic"] {
+  const readers = proxiers.filter(({ family }) => families.get(family)?.trafficCounters === true)
+    .map((proxier) =>
+      new TrafficReader({
+        nft,
+        family: proxier.family,
+        state: () => proxier.state,
+        logger: log,
+        nowMs: () => performance.now(),
+      })
+    );
+  if (readers.length === 0) return undefined;
+  return async () => (await Promise.all(readers.map((reader) => reader.read()))).flat();
+}
+
+/** Whoever names a loopback network expects node ports there. "Every address" is the default of other modes, and means less. */
+function tellLocalhostNodePorts(
+  { nodePortAddresses: { matchAll, cidrs, containsIPv4Loopback } }: NftablesSettings,
+  family: IpFamily,
+  log: Logger,
+): void {
+  const isNamed = containsIPv4Loopback || cidrs.some((cidr) => cidrContains(cidr, IPV6_LOOPBACK));
+  if (matchAll || !isNamed) return;
+  const address = family === "IPv4" ? "127.0.0.1" : IPV6_LOOPBACK.text;
+  log.warn(`Node ports will not answer on ${address}: mode nftables does not serve them there`, {
+    advice: "use another address of the node, or mode iptables",
+  });
+}
+
+async function requireNft(nft: Nft): Promise<string | null> {
+  let version: string | null;
+  try {
+    version = await nft.version();
+  } catch (error) {
+    if (!(error instanceof ExecError) || error.isInconclusive()) throw error;
+    const message = error.isMissing()
+      ? "install nftables (not on PATH: nft)"
+      : `nft does not work here: ${error.message}`;
+    throw new UnsupportedError("nftables", "the program nft", error.message, { cause: error, message });
+  }
+  // One that says no number may still be new enough: then the dry run decides.
+  if (version !== null && !isAtLeast(version, MIN_NFT_VERSION)) {
+    throw new UnsupportedError("nftables", `nft ${MIN_NFT_VERSION} or newer`, `nft ${version}`);
+  }
+  return version;
+}
+
+/** Tries our rules, without writing them. */
+async function probeFamily(
+  nft: Nft,
+  options: ConfiguredNftables,
+  version: string | null,
+): Promise<NodeNft> {
+  // From what is wanted most to what every node can do.
+  const forms = [{ objectComments: true, trafficCounters: false }, {
+    objectComments: false,
+    trafficCounters: false,
+  }];
+  if (options.trafficCounters === true) {
+    forms.unshift(...forms.map((form) => ({ ...form, trafficCounters: true })));
+  }
+  let failure: ExecError | null = null;
+  for (const form of forms) {
+    failure = await checkFailure(nft, probeText({ ...options, ...form, nodePortIps: [], serviceCidrs: [] }));
+    if (failure === null) return form;
+    if (nftFailureKind(failure) !== "rejected") break;
+  }
+  if (failure === null) throw new TypeError("No form was tried");
+  if (nftFailureKind(failure) !== "rejected") throw unsupported(options.family, failure, version);
+  throw await missingFeature(nft, options.family, failure, version);
+}
+
+/**
+ * Null if nft takes the text.
+ *
+ * @throws {ExecError} if nobody can tell: nft was killed, hung, or fails without saying why
+ */
+async function checkFailure(nft: Nft, text: string): Promise<ExecError | null> {
+  try {
+    await nft.check(text);
+    return null;
+  } catch (error) {
+    if (error instanceof ExecError && saysWhy(error)) return error;
+    throw error;
+  }
+}
+
+/** Finds the first feature that does not work alone. */
+async function missingFeature(
+  nft: Nft,
+  family: IpFamily,
+  failure: ExecError,
+  version: string | null,
+): Promise<UnsupportedError> {
+  for (const { name, kernel, text } of neededFeatures(family)) {
+    const error = await checkFailure(nft, text);
+    if (error === null) continue;
+    // What the program itself does not understand never gets to the kernel.
+    const isKernel = error.stderr.includes("Could not process rule") ||
+      nftComplaints(error.stderr).length === 0;
+    const needs = isKernel ? `in the kernel: ${kernel}` : "a newer nft";
+    const found = `${describeNftFailure(error)} (nft ${version ?? "of unknown version"})`;
+    return new UnsupportedError(`${family} through nftables: ${name}`, needs, found, { cause: error });
+  }
+  return unsupported(family, failure, version);
+}
+
+function unsupported(family: IpFamily, error: ExecError, version: string | null): UnsupportedError {
+  const feature = `${family} through nftables`;
+  const found = `${describeNftFailure(error)} (nft ${version ?? "of unknown version"})`;
+  if (nftFailureKind(error) === "permission") {
+    return new UnsupportedError(feature, "root or CAP_NET_ADMIN", found, {
+      message: NEEDS_RIGHTS,
+      cause: error,
+    });
+  }
+  const needs = isWithoutNftables(error)
+    ? "in the kernel: nf_tables (CONFIG_NF_TABLES)"
+    : "rules that nft takes";
+  return new UnsupportedError(feature, needs, found, { cause: error });
+}
+
+function primaryFamilyError(family: IpFamily, cause: UnsupportedError): UnsupportedError {
+  const message = cause.message === NEEDS_RIGHTS
+    ? NEEDS_RIGHTS
+    : `the primary IP family ${family} cannot be served: ${cause.message}`;
+  return new UnsupportedError(`Primary IP family ${family}`, cause.needs, cause.found, { message, cause });
+}

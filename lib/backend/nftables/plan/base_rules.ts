@@ -1,0 +1,258 @@
+/**
+ * What is in the table whatever the Services are (nftables reference, 2.3 and 2.4).
+ *
+ * @module
+ */
+import { isLoopback, parseIp } from "../../../model/ip.ts";
+import { formatMark } from "../../../netfilter/mark.ts";
+import {
+  CLUSTER_IPS_CHECK_CHAIN,
+  CLUSTER_IPS_SET,
+  endpointMapName,
+  FAMILY_WORDS,
+  FIREWALL_CHECK_CHAIN,
+  FIREWALL_IPS_MAP,
+  HAIRPIN_SET,
+  LAYOUT_SET,
+  MASQUERADING_CHAIN,
+  NO_ENDPOINT_NODEPORTS_MAP,
+  NO_ENDPOINT_SERVICES_MAP,
+  NODEPORT_ENDPOINTS_CHECK_CHAIN,
+  NODEPORT_IPS_SET,
+  NODEPORT_TRAFFIC_IN_SET,
+  NODEPORT_TRAFFIC_OUT_SET,
+  PROTOCOL_WORDS,
+  REJECT_CHAIN,
+  SERVICE_ENDPOINTS_CHECK_CHAIN,
+  SERVICE_IPS_MAP,
+  SERVICE_NODEPORTS_MAP,
+  SERVICE_TRAFFIC_IN_SET,
+  SERVICE_TRAFFIC_OUT_SET,
+  SERVICES_CHAIN,
+  TABLE_COMMENT,
+  TRAFFIC_CHAIN,
+} from "./chains.ts";
+import type { BaseRules, Chain, Container, Element, HookedChain, NftablesOptions } from "./ruleset.ts";
+import { type RuleWords, ruleWords } from "./shared_chains.ts";
+
+/** How far `numgen` may count, and so how many endpoints one destination may have. */
+export const MAX_ENDPOINTS = 65536;
+
+/** Looks a destination up by address, protocol and port. */
+const SERVICE_KEY = "meta l4proto . th dport vmap";
+
+function planContainers(
+  { family, objectComments, trafficCounters = false }: NftablesOptions,
+): readonly Container[] {
+  const { ip, addressType } = FAMILY_WORDS[family];
+  const service = `type ${addressType} . inet_proto . inet_service : verdict ;`;
+  const nodePort = "type inet_proto . inet_service : verdict ;";
+  const container = (kind: Container["kind"], name: string, spec: string, comment: string): Container => ({
+    name,
+    kind,
+    spec,
+    comment: objectComments ? comment : "",
+  });
+  const containers = [
+    container("set", LAYOUT_SET, `type ${addressType} ;`, "always empty: its name tells the layout"),
+    container("set", CLUSTER_IPS_SET, `type ${addressType} ;`, "cluster IPs, with or without endpoints"),
+    container("set", NODEPORT_IPS_SET, `type ${addressType} ;`, "addresses that serve node ports"),
+    container(
+      "set",
+      HAIRPIN_SET,
+      `type ${addressType} . ${addressType} . inet_proto . inet_service ;`,
+      "pods that reach themselves",
+    ),
+    container("map", NO_ENDPOINT_SERVICES_MAP, service, "what becomes of packets that have nowhere to go"),
+    container("map", NO_ENDPOINT_NODEPORTS_MAP, nodePort, "the same, to node ports"),
+    container("map", FIREWALL_IPS_MAP, service, "destinations for some sources only"),
+    container("map", SERVICE_IPS_MAP, service, "cluster, external and load-balancer IPs"),
+    container("map", SERVICE_NODEPORTS_MAP, nodePort, "node ports"),
+  ];
+  if (trafficCounters) {
+    const countedService = `type ${addressType} . inet_proto . inet_service ; counter ;`;
+    const countedNodePort = "type inet_proto . inet_service ; counter ;";
+    containers.push(
+      container("set", SERVICE_TRAFFIC_IN_SET, countedService, "packets to endpoints"),
+      container("set", SERVICE_TRAFFIC_OUT_SET, countedService, "packets from endpoints"),
+      container("set", NODEPORT_TRAFFIC_IN_SET, countedNodePort, "packets to endpoints"),
+      container("set", NODEPORT_TRAFFIC_OUT_SET, countedNodePort, "packets from endpoints"),
+    );
+  }
+  // One map for each protocol: with `th dport` nft 1.0.6 cannot use the map from a later transaction.
+  for (const protocol of Object.values(PROTOCOL_WORDS)) {
+    const slot = `numgen random mod ${MAX_ENDPOINTS} : ${ip} daddr . ${protocol} dport ;`;
+    for (const local of [false, true]) {
+      const whose = local ? "endpoints of this node" : "endpoints";
+      containers.push(
+        container(
+          "map",
+          endpointMapName({ protocol, nodePort: false, local }),
+          `typeof ${ip} daddr . ${protocol} dport . ${slot}`,
+          `${whose}: address . port . slot`,
+        ),
+        container(
+          "map",
+          endpointMapName({ protocol, nodePort: true, local }),
+          `typeof ${protocol} dport . ${slot}`,
+          `${whose}: node port . slot`,
+        ),
+      );
+    }
+  }
+  return containers;
+}
+
+/** Matches what node ports are served on. Never loopback: without `route_localnet` such packets get no answer. */
+function nodePortMatch({ family, nodePortAddresses }: NftablesOptions): string {
+  const { ip, loopback } = FAMILY_WORDS[family];
+  return nodePortAddresses.matchAll
+    ? `fib daddr type local ${ip} daddr != ${loopback}`
+    : `${ip} daddr @${NODEPORT_IPS_SET}`;
+}
+
+function planChains(options: NftablesOptions): readonly Chain[] {
+  const words = ruleWords(options);
+  const { ip } = words;
+  const mark = formatMark(options.masqueradeMark);
+  const toService = `${ip} daddr . ${SERVICE_KEY}`;
+  const toNodePort = `${nodePortMatch(options)} ${SERVICE_KEY}`;
+  const clusterIps = `${ip} daddr @${CLUSTER_IPS_SET}`;
+
+  const services: string[] = [];
+  if (options.masqueradeAll) {
+    services.push(`${clusterIps} ${words.setMark} comment "masquerade all clusterIP traffic"`);
+  } else if (words.notLocal !== null) {
+    services.push(
+      `${clusterIps} ${words.notLocal} ${words.setMark}` +
+        ` comment "masquerade clusterIP traffic from outside cluster"`,
+    );
+  }
+  services.push(`${toService} @${SERVICE_IPS_MAP}`, `${toNodePort} @${SERVICE_NODEPORTS_MAP}`);
+
+  return [
+    { name: REJECT_CHAIN, rules: ["reject"] },
+    { name: FIREWALL_CHECK_CHAIN, rules: [`${toService} @${FIREWALL_IPS_MAP}`] },
+    { name: SERVICE_ENDPOINTS_CHECK_CHAIN, rules: [`${toService} @${NO_ENDPOINT_SERVICES_MAP}`] },
+    { name: NODEPORT_ENDPOINTS_CHECK_CHAIN, rules: [`${toNodePort} @${NO_ENDPOINT_NODEPORTS_MAP}`] },
+    {
+      name: CLUSTER_IPS_CHECK_CHAIN,
+      rules: [
+        `${clusterIps} reject comment "Reject traffic to invalid ports of ClusterIPs"`,
+        // A rule for each: nft would join neighbouring networks of one set, and then the text compares as another.
+        ...options.serviceCidrs.map((cidr) =>
+          `${ip} daddr ${cidr} drop comment "Drop traffic to unallocated ClusterIPs"`
+        ),
+      ],
+    },
+    { name: SERVICES_CHAIN, rules: services },
+    {
+      name: MASQUERADING_CHAIN,
+      rules: [
+        // Clears the mark, so that a packet which enters the stack again is not masqueraded twice.
+        `meta mark & ${mark} != 0x00000000 meta mark set meta mark ^ ${mark} masquerade fully-random`,
+        `ct status dnat ${ip} saddr . ${ip} daddr . meta l4proto . th dport @${HAIRPIN_SET}` +
+        " masquerade fully-random",
+      ],
+    },
+    ...(options.trafficCounters === true ? [{ name: TRAFFIC_CHAIN, rules: trafficRules(words) }] : []),
+  ];
+}
+
+/**
+ * Counts by the destination that the client wrote, which connection tracking remembers. The protocol stands before the
+ * look-up because nft must know what `proto-dst` is.
+ */
+function trafficRules({ ip }: RuleWords): string[] {
+  const ways = [
+    ["original", SERVICE_TRAFFIC_IN_SET, NODEPORT_TRAFFIC_IN_SET],
+    ["reply", SERVICE_TRAFFIC_OUT_SET, NODEPORT_TRAFFIC_OUT_SET],
+  ] as const;
+  return Object.values(PROTOCOL_WORDS).flatMap((protocol) =>
+    ways.flatMap(([direction, services, nodePorts]) => {
+      const start = `meta l4proto ${protocol} ct direction ${direction}`;
+      const port = "meta l4proto . ct original proto-dst";
+      return [
+        `${start} ct original ${ip} daddr . ${port} @${services} return`,
+        `${start} ${port} @${nodePorts} return`,
+      ];
+    })
+  );
+}
+
+/** Where packets of flows are counted: once each, so that what the node sends to itself is not counted when it arrives. */
+const TRAFFIC_HOOKS: ReadonlyMap<string, string> = new Map([
+  ["filter-input", `iifname != "lo" ct status dnat jump ${TRAFFIC_CHAIN}`],
+  ["filter-forward", `ct status dnat jump ${TRAFFIC_CHAIN}`],
+  ["filter-output", `ct status dnat jump ${TRAFFIC_CHAIN}`],
+]);
+
+function planHookedChains({ trafficCounters = false }: NftablesOptions): readonly HookedChain[] {
+  if (!trafficCounters) return HOOKED_CHAINS;
+  return HOOKED_CHAINS.map((chain) => {
+    const rule = TRAFFIC_HOOKS.get(chain.name);
+    return rule === undefined ? chain : { ...chain, rules: [...chain.rules, rule] };
+  });
+}
+
+/**
+ * Before the translation the firewall sees load-balancer IPs; after it only packets that no Service took still have
+ * the address of one, and reject is allowed there on every kernel.
+ */
+const HOOKED_CHAINS: readonly HookedChain[] = [
+  hooked("filter-prerouting-pre-dnat", "type filter hook prerouting priority dstnat - 10", [
+    FIREWALL_CHECK_CHAIN,
+  ]),
+  hooked("filter-output-pre-dnat", "type filter hook output priority -110", [FIREWALL_CHECK_CHAIN]),
+  hooked("filter-input", "type filter hook input priority filter", [
+    NODEPORT_ENDPOINTS_CHECK_CHAIN,
+    SERVICE_ENDPOINTS_CHECK_CHAIN,
+  ]),
+  hooked("filter-forward", "type filter hook forward priority filter", [
+    SERVICE_ENDPOINTS_CHECK_CHAIN,
+    CLUSTER_IPS_CHECK_CHAIN,
+  ]),
+  hooked("filter-output", "type filter hook output priority filter", [
+    SERVICE_ENDPOINTS_CHECK_CHAIN,
+    CLUSTER_IPS_CHECK_CHAIN,
+  ]),
+  hooked("nat-prerouting", "type nat hook prerouting priority dstnat", [SERVICES_CHAIN]),
+  hooked("nat-output", "type nat hook output priority -100", [SERVICES_CHAIN]),
+  hooked("nat-postrouting", "type nat hook postrouting priority srcnat", [MASQUERADING_CHAIN]),
+];
+
+/** Chains of type nat see the first packet of a connection only; the others have to be told. */
+function hooked(name: string, hook: string, targets: readonly string[]): HookedChain {
+  const match = hook.startsWith("type nat") ? "" : "ct state new ";
+  return {
+    name,
+    hook: `${hook}; policy accept;`,
+    rules: targets.map((target) => `${match}jump ${target}`),
+  };
+}
+
+function planElements({ family, nodePortAddresses, nodePortIps }: NftablesOptions): readonly Element[] {
+  if (nodePortAddresses.matchAll) return [];
+  return nodePortIps.flatMap((text) => {
+    const ip = parseIp(text);
+    if (ip === null || ip.family !== family) {
+      throw new RangeError(`Node-port address must be an ${family} address: got "${text}"`);
+    }
+    return isLoopback(ip) ? [] : [{ container: NODEPORT_IPS_SET, key: ip.text, value: "" }];
+  });
+}
+
+/**
+ * Everything of one family that does not come from a Service.
+ *
+ * @throws {RangeError} if an option does not fit its family
+ */
+export function planBaseRules(options: NftablesOptions): BaseRules {
+  return {
+    comment: options.objectComments ? TABLE_COMMENT : "",
+    containers: planContainers(options),
+    chains: planChains(options),
+    hookedChains: planHookedChains(options),
+    elements: planElements(options),
+  };
+}

@@ -1,0 +1,151 @@
+/**
+ * Names: the table, its maps and sets, the chains that Services share and those of one Service (nftables reference, 2.2).
+ *
+ * A chain of one Service has a `/` in its name, no other has; an affinity set begins with `affinity-`.
+ *
+ * @module
+ */
+import type { IpFamily, Protocol } from "../../../model/objects.ts";
+import type { Endpoint, ServicePort } from "../../../model/state.ts";
+import { base32Sha256 } from "../../../netfilter/chain_hash.ts";
+
+/** The table of each family. */
+export const TABLE_NAME = "kproxy";
+/** Where a table of another layout is built while the old one still serves. */
+export const NEXT_TABLE_NAME = "kproxy-next";
+/** To be raised whenever tables of the last release cannot be changed into ours in place. */
+export const LAYOUT_VERSION = 1;
+/** Comment of the table, for people: kernels before 5.10 take it and forget it, without a word. */
+export const TABLE_COMMENT = `kproxy layout ${LAYOUT_VERSION}`;
+/** Whose presence tells the layout: an empty set, because every kernel lists the names of sets. */
+export const LAYOUT_SET = `layout-${LAYOUT_VERSION}`;
+
+/** What nft calls the things of a family. */
+export interface FamilyWords {
+  /** Family of the table, and of matches such as `ip daddr`. */
+  readonly ip: "ip" | "ip6";
+  readonly addressType: "ipv4_addr" | "ipv6_addr";
+  readonly loopback: string;
+}
+
+export const FAMILY_WORDS: Readonly<Record<IpFamily, FamilyWords>> = {
+  IPv4: { ip: "ip", addressType: "ipv4_addr", loopback: "127.0.0.0/8" },
+  IPv6: { ip: "ip6", addressType: "ipv6_addr", loopback: "::1" },
+};
+
+/** As nft and the names of maps and chains write a protocol. */
+export type ProtocolWord = "tcp" | "udp" | "sctp";
+
+export const PROTOCOL_WORDS: Readonly<Record<Protocol, ProtocolWord>> = {
+  TCP: "tcp",
+  UDP: "udp",
+  SCTP: "sctp",
+};
+
+export const SERVICE_IPS_MAP = "service-ips";
+export const SERVICE_NODEPORTS_MAP = "service-nodeports";
+export const NO_ENDPOINT_SERVICES_MAP = "no-endpoint-services";
+export const NO_ENDPOINT_NODEPORTS_MAP = "no-endpoint-nodeports";
+export const FIREWALL_IPS_MAP = "firewall-ips";
+export const CLUSTER_IPS_SET = "cluster-ips";
+export const NODEPORT_IPS_SET = "nodeport-ips";
+export const HAIRPIN_SET = "hairpin-connections";
+/** Destinations with a counter: packets to endpoints. */
+export const SERVICE_TRAFFIC_IN_SET = "service-traffic-in";
+/** Destinations with a counter: packets from endpoints. */
+export const SERVICE_TRAFFIC_OUT_SET = "service-traffic-out";
+export const NODEPORT_TRAFFIC_IN_SET = "nodeport-traffic-in";
+export const NODEPORT_TRAFFIC_OUT_SET = "nodeport-traffic-out";
+
+export const SERVICES_CHAIN = "services";
+export const MASQUERADING_CHAIN = "masquerading";
+export const REJECT_CHAIN = "reject-chain";
+export const FIREWALL_CHECK_CHAIN = "firewall-check";
+export const SERVICE_ENDPOINTS_CHECK_CHAIN = "service-endpoints-check";
+export const NODEPORT_ENDPOINTS_CHECK_CHAIN = "nodeport-endpoints-check";
+export const CLUSTER_IPS_CHECK_CHAIN = "cluster-ips-check";
+export const TRAFFIC_CHAIN = "traffic";
+
+/** Which of the maps of endpoints, and which of the chains that choose from it. */
+export interface EndpointMap {
+  readonly protocol: ProtocolWord;
+  /** True if it is looked up by node port, false if by address and port. */
+  readonly nodePort: boolean;
+  /** True if it holds the endpoints of this node only. */
+  readonly local: boolean;
+}
+
+export function endpointMapName({ protocol, nodePort, local }: EndpointMap): string {
+  return `${local ? "local-" : ""}${nodePort ? "nodeport-" : ""}endpoints-${protocol}`;
+}
+
+/** `nft` allows 128 bytes in the comment of an element. */
+const COMMENT_BYTES = 128;
+/** Chains and sets may have 255 bytes; the longest prefix takes 9. kube-proxy stays below 240. */
+const BASE_NAME_LENGTH = 240;
+const ELLIPSIS = "...";
+
+/** Eight hash digits, `-` and the text, at most 240 characters; what nft would not read becomes `_`. */
+export function hashedName(text: string): string {
+  const name = `${base32Sha256(text, 8)}-${text.replaceAll(/[^A-Za-z0-9/._-]/g, "_")}`;
+  return name.length <= BASE_NAME_LENGTH
+    ? name
+    : name.slice(0, BASE_NAME_LENGTH - ELLIPSIS.length) + ELLIPSIS;
+}
+
+/** The names of one ServicePort's chains; node port, addresses and port number do not enter them. */
+export interface ServiceChains {
+  readonly cluster: string;
+  readonly local: string;
+  readonly external: string;
+  readonly firewall: string;
+}
+
+function servicePath({ namespacedName, protocol, portName }: ServicePort): string {
+  return `${namespacedName}/${PROTOCOL_WORDS[protocol]}/${portName}`;
+}
+
+export function serviceChains(servicePort: ServicePort): ServiceChains {
+  const base = hashedName(servicePath(servicePort));
+  return {
+    cluster: `service-${base}`,
+    local: `local-${base}`,
+    external: `external-${base}`,
+    firewall: `firewall-${base}`,
+  };
+}
+
+/** The chain that leads to one endpoint of one ServicePort, and the set of the clients that stick to it. */
+export interface EndpointNames {
+  readonly chain: string;
+  readonly affinitySet: string;
+}
+
+export function endpointNames(servicePort: ServicePort, endpoint: Endpoint): EndpointNames {
+  const ip = endpoint.ip.replaceAll(":", ".");
+  const base = hashedName(`${servicePath(servicePort)}__${ip}/${endpoint.port}`);
+  return { chain: `endpoint-${base}`, affinitySet: `affinity-${base}` };
+}
+
+/** True if the chain belongs to one Service, by its name. */
+export function isServiceChain(name: string): boolean {
+  return name.includes("/");
+}
+
+/** True if the set holds clients of one endpoint, by its name. */
+export function isAffinitySet(name: string): boolean {
+  return name.startsWith("affinity-");
+}
+
+/** The text as a comment: cut between two characters to what nft allows, and without what would end it. */
+export function elementComment(text: string): string {
+  // deno-lint-ignore no-control-regex
+  const plain = text.replaceAll(/["\\\x00-\x1f\x7f]/g, "?");
+  if (plain.length * 3 <= COMMENT_BYTES) return plain;
+  const bytes = new TextEncoder().encode(plain);
+  if (bytes.length <= COMMENT_BYTES) return plain;
+  let end = COMMENT_BYTES;
+  // 0b10xxxxxx continues a character.
+  while (end > 0 && (bytes[end]! & 0xc0) === 0x80) end--;
+  return new TextDecoder().decode(bytes.subarray(0, end));
+}

@@ -1,0 +1,76 @@
+/**
+ * The planner of nftables mode: from the state of one family to what the changed Services want.
+ *
+ * @module
+ */
+import { parseIp } from "../../../model/ip.ts";
+import { compareBytes } from "../../../model/names.ts";
+import type { NamespacedName } from "../../../model/objects.ts";
+import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
+import { planServices } from "../../plan_services.ts";
+import { planBaseRules } from "./base_rules.ts";
+import type { NftablesOptions, NftablesPlan } from "./ruleset.ts";
+import { planService, type ServiceRulesContext } from "./service_rules.ts";
+import { ruleWords, SharedChains } from "./shared_chains.ts";
+
+const NOBODY: ReadonlySet<NamespacedName> = new Set();
+/** The API server, as every cluster has it. */
+const KUBERNETES: NamespacedName = "default/kubernetes";
+const DNS_PORT = 53;
+
+/**
+ * What the changed Services (all for `"all"`) want, and what is always there. It depends on the state only, not on the
+ * order in which it came about, and what a Service wants does not depend on the others.
+ *
+ * @param excluded Services that are planned as though they were gone
+ * @throws {RangeError} if an option does not fit its family
+ */
+export function planNftables(
+  state: ProxyState,
+  changed: Changed,
+  options: NftablesOptions,
+  excluded: ReadonlySet<NamespacedName> = NOBODY,
+): NftablesPlan {
+  if (state.family !== options.family) {
+    throw new RangeError(
+      `State and options must be of one family: got ${state.family} and ${options.family}`,
+    );
+  }
+  const nodeIp = parseIp(options.nodeIp);
+  const words = ruleWords(options);
+  const sharedChains = new SharedChains(words);
+  const context: ServiceRulesContext = {
+    node: state.node,
+    nodeIp: nodeIp?.family === options.family ? nodeIp : null,
+    words,
+    sharedChains,
+    trafficCounters: options.trafficCounters ?? false,
+  };
+  const services = planServices(
+    state,
+    emissionOrder(state, changed),
+    (ports, endpoints, name) => excluded.has(name) ? null : planService(ports, endpoints, context),
+  );
+  return {
+    family: options.family,
+    all: changed === "all",
+    base: planBaseRules(options),
+    sharedChains: sharedChains.byName,
+    services,
+  };
+}
+
+/** At a start, what the cluster itself needs comes first: the API server, then DNS. */
+function emissionOrder(state: ProxyState, changed: Changed): readonly NamespacedName[] {
+  const names = [...(changed === "all" ? state.services.keys() : changed)].sort(compareBytes);
+  if (changed !== "all") return names;
+  const needed = names.filter((name) => isNeededFirst(name, state.services.get(name) ?? []));
+  const first = new Set(
+    needed.sort((left, right) => Number(right === KUBERNETES) - Number(left === KUBERNETES)),
+  );
+  return [...first, ...names.filter((name) => !first.has(name))];
+}
+
+function isNeededFirst(name: NamespacedName, ports: readonly ServicePort[]): boolean {
+  return name === KUBERNETES || ports.some(({ port }) => port === DNS_PORT);
+}

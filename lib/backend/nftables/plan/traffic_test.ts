@@ -1,0 +1,126 @@
+import { assertEquals } from "@std/assert";
+import type { ServiceTraffic, Traffic } from "../../../model/service_traffic.ts";
+import type { ProxyState } from "../../../model/state.ts";
+import { testPort, testService } from "../../../../tests/support/model_objects.ts";
+import { exampleState } from "../../../../tests/support/golden.ts";
+import { type CountedSets, TrafficTotals } from "./traffic.ts";
+
+const NONE = { permissions: "none" } as const;
+
+const WEB = testService({
+  name: "web",
+  type: "NodePort",
+  clusterIP: "10.96.0.10",
+  externalIPs: ["198.51.100.1"],
+  ports: [testPort({ name: "http", port: 80, nodePort: 30080 })],
+});
+const DNS = testService({
+  name: "dns",
+  clusterIP: "10.96.0.11",
+  ports: [testPort({ name: "", protocol: "UDP", port: 53 })],
+});
+
+function state(...services: readonly ReturnType<typeof testService>[]): ProxyState {
+  return exampleState("IPv4", services);
+}
+
+/** `set destination` → packets, with 100 bytes each. */
+function counted(packets: Readonly<Record<string, number>>): CountedSets {
+  const sets = new Map<string, Map<string, Traffic>>();
+  for (const [name, count] of Object.entries(packets)) {
+    const space = name.indexOf(" ");
+    const set = sets.get(name.slice(0, space)) ?? new Map<string, Traffic>();
+    sets.set(name.slice(0, space), set.set(name.slice(space + 1), { packets: count, bytes: count * 100 }));
+  }
+  return sets;
+}
+
+/** `shop/web 80 in out`. */
+function packets(traffic: readonly ServiceTraffic[]): string[] {
+  return traffic.map(({ namespacedName, port, incoming, outgoing }) =>
+    `${namespacedName} ${port} ${incoming.packets} ${outgoing.packets}`
+  ).sort();
+}
+
+Deno.test("a port's traffic is that of all its addresses and its node port", NONE, () => {
+  const traffic = new TrafficTotals().take(
+    state(WEB, DNS),
+    counted({
+      "service-traffic-in 10.96.0.10 . tcp . 80": 5,
+      "service-traffic-in 198.51.100.1 . tcp . 80": 20,
+      "nodeport-traffic-in tcp . 30080": 300,
+      "service-traffic-out 10.96.0.10 . tcp . 80": 4,
+      "nodeport-traffic-out tcp . 30080": 200,
+      "service-traffic-in 10.96.0.11 . udp . 53": 0,
+      // Nobody's, and another protocol's.
+      "service-traffic-in 10.96.0.99 . tcp . 80": 7,
+      "service-traffic-in 10.96.0.10 . udp . 80": 7,
+      "cluster-ips 10.96.0.10 . tcp . 80": 7,
+    }),
+  );
+  assertEquals(traffic, [{
+    family: "IPv4",
+    namespacedName: "shop/web",
+    portName: "http",
+    port: 80,
+    protocol: "TCP",
+    incoming: { packets: 325, bytes: 32500 },
+    outgoing: { packets: 204, bytes: 20400 },
+  }]);
+});
+
+Deno.test(
+  "sums never go back: counters that begin anew go on, addresses that go leave what they counted",
+  NONE,
+  () => {
+    const totals = new TrafficTotals();
+    const at = (cluster: number, external?: number): CountedSets =>
+      counted({
+        "service-traffic-in 10.96.0.10 . tcp . 80": cluster,
+        ...external === undefined ? {} : { "service-traffic-in 198.51.100.1 . tcp . 80": external },
+      });
+    const steps: [CountedSets, number][] = [
+      [at(10, 5), 15],
+      [at(12, 5), 17],
+      [at(12, 5), 17],
+      // The table was made anew.
+      [at(1, 0), 18],
+      [at(3, 4), 24],
+      // The external IP is gone, and comes back.
+      [at(3), 24],
+      [at(4, 2), 27],
+      [new Map(), 27],
+    ];
+    for (const [reading, wanted] of steps) {
+      assertEquals(packets(totals.take(state(WEB), reading)), [`shop/web 80 ${wanted} 0`]);
+    }
+  },
+);
+
+Deno.test(
+  "a Service that goes takes its sums along, and one that comes by its name begins anew",
+  NONE,
+  () => {
+    const totals = new TrafficTotals();
+    const reading = counted({ "service-traffic-in 10.96.0.11 . udp . 53": 9 });
+    assertEquals(packets(totals.take(state(WEB, DNS), reading)), ["shop/dns 53 9 0"]);
+    assertEquals(packets(totals.take(state(WEB), new Map())), []);
+    assertEquals(
+      packets(totals.take(state(DNS), counted({ "service-traffic-in 10.96.0.11 . udp . 53": 2 }))),
+      ["shop/dns 53 2 0"],
+    );
+  },
+);
+
+Deno.test(
+  "a destination that two Services want counts for the first in rank, and anew for the next",
+  NONE,
+  () => {
+    const totals = new TrafficTotals();
+    const other = testService({ name: "api", clusterIP: "10.96.0.12", externalIPs: ["198.51.100.1"] });
+    const reading = (count: number): CountedSets =>
+      counted({ "service-traffic-in 198.51.100.1 . tcp . 80": count });
+    assertEquals(packets(totals.take(state(WEB, other), reading(6))), ["shop/api 80 6 0"]);
+    assertEquals(packets(totals.take(state(WEB), reading(8))), ["shop/web 80 8 0"]);
+  },
+);

@@ -1,0 +1,82 @@
+/**
+ * What a proxy mode tells of itself so that its leftovers can be found and removed: chains by name, and everything else
+ * by its own code.
+ *
+ * @module
+ */
+import type { CleanupMode, CleanupProxy } from "../../config/types.ts";
+import type { Clock } from "../../kernel/clock.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import type { IpFamily } from "../../model/objects.ts";
+
+/** Chains of iptables by table, callers before those they call. */
+export interface OwnedChains {
+  readonly nat: readonly string[];
+  readonly filter: readonly string[];
+  readonly mangle: readonly string[];
+}
+
+/** One thing of a mode that is gone, or would go. */
+export interface Leftover {
+  /** Where it is, e.g. `IPv4 nft nat` or `ipset`. */
+  readonly place: string;
+  /** As a command of the tool of that place. */
+  readonly command: string;
+  /** What it counts as in a summary, e.g. `chains and jumps of IPv4 nft`. */
+  readonly kind: string;
+}
+
+/** One thing that stays because something of others needs it. */
+export interface KeptLeftover {
+  readonly place: string;
+  readonly command: string;
+  readonly reason: string;
+}
+
+/** Something that could not be removed or looked at. */
+export interface LeftoverFailure {
+  readonly place: string;
+  readonly error: Error;
+}
+
+/** What a cleanup did, or would do. */
+export interface LeftoverReport {
+  readonly removed: readonly Leftover[];
+  readonly kept: readonly KeptLeftover[];
+  readonly failed: readonly LeftoverFailure[];
+}
+
+/** What a cleanup works on. */
+export interface CleanupContext {
+  readonly exec: Exec;
+  /** The IP families to look at. */
+  readonly families: readonly IpFamily[];
+  /** True only lists what would be removed. */
+  readonly dryRun: boolean;
+  /** Whose things go; without it everybody's, and else only what is told apart. */
+  readonly of?: CleanupProxy;
+  /** True: all IPVS virtual servers go, whoever made them. */
+  readonly flushIpvs?: boolean;
+  /** IPVS virtual servers in these networks are somebody else's, whatever else speaks for a proxy. */
+  readonly excludeCidrs?: readonly string[];
+  /** How long connections may go on through what is to go; without it they are cut. */
+  readonly drain?: { readonly clock: Clock; readonly limitMs: number };
+}
+
+/** How one mode's leftovers are found. */
+export interface ModeCleanup {
+  readonly mode: CleanupMode;
+  /** Whose things are told from the other proxy's; none where both use the same names. */
+  readonly tellsApart: readonly CleanupProxy[];
+  /** What it alone has in iptables. */
+  readonly chains?: OwnedChains;
+  /** Removes what it has outside of iptables. Called once its rules are gone. */
+  readonly removeOthers?: (context: CleanupContext) => Promise<LeftoverReport>;
+}
+
+/** How many things of each kind went. */
+export function countLeftovers({ removed }: LeftoverReport): readonly (readonly [string, number])[] {
+  const counts = new Map<string, number>();
+  for (const { kind } of removed) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  return [...counts];
+}

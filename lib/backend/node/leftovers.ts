@@ -1,0 +1,81 @@
+/**
+ * Removes what modes left on a node: their chains of iptables in one transaction per table, then what those chains
+ * used. A new mode's cleanup is a line in the list.
+ *
+ * @module
+ */
+import type { CleanupMode } from "../../config/types.ts";
+import type {
+  CleanupContext,
+  KeptLeftover,
+  Leftover,
+  LeftoverFailure,
+  LeftoverReport,
+  ModeCleanup,
+} from "./cleanup.ts";
+import { Nft } from "../../kernel/nft.ts";
+import { cleanupIptables, cleanupTargets, IPTABLES_CLEANUP } from "../iptables/node/cleanup.ts";
+import { IPVS_CLEANUP } from "../ipvs/node/cleanup.ts";
+import { NFTABLES_CLEANUP } from "../nftables/node/cleanup.ts";
+import { USERSPACE_CLEANUP } from "../userspace/node/cleanup.ts";
+
+const CLEANUPS: readonly ModeCleanup[] = [
+  IPTABLES_CLEANUP,
+  IPVS_CLEANUP,
+  NFTABLES_CLEANUP,
+  USERSPACE_CLEANUP,
+];
+
+/** Removes what these modes left, as far as it gets, and yields what it was. A second run finds nothing. */
+export async function removeLeftovers(
+  modes: readonly CleanupMode[],
+  context: CleanupContext,
+): Promise<LeftoverReport> {
+  const { of } = context;
+  const wanted = CLEANUPS.filter(({ mode, tellsApart }) =>
+    modes.includes(mode) && (of === undefined || tellsApart.includes(of))
+  );
+  const reports = [await removeChains(wanted.filter(({ chains }) => chains !== undefined), context)];
+  for (const { removeOthers } of wanted) {
+    if (removeOthers !== undefined) reports.push(await removeOthers(context));
+  }
+  return {
+    removed: reports.flatMap(({ removed }) => removed),
+    kept: reports.flatMap(({ kept }) => kept),
+    failed: reports.flatMap(({ failed }) => failed),
+  };
+}
+
+/** Those of the modes in which kproxy and kube-proxy use the same names, so that nobody can tell whose things are there. */
+export function modesNotToldApart(modes: readonly CleanupMode[]): readonly CleanupMode[] {
+  return CLEANUPS.filter(({ mode, tellsApart }) => modes.includes(mode) && tellsApart.length === 0)
+    .map(({ mode }) => mode);
+}
+
+async function removeChains(
+  modes: readonly ModeCleanup[],
+  { exec, families, dryRun }: CleanupContext,
+): Promise<LeftoverReport> {
+  if (modes.length === 0) return { removed: [], kept: [], failed: [] };
+  const report = await cleanupIptables(await cleanupTargets(exec, families), {
+    dryRun,
+    modes,
+    nft: new Nft(exec),
+  });
+  return {
+    removed: report.removed.map(({ family, variant, table, command }): Leftover => ({
+      place: `${family} ${variant} ${table}`,
+      command,
+      kind: `chains and jumps of ${family} ${variant}`,
+    })),
+    kept: report.kept.map(({ family, variant, table, command, usedBy }): KeptLeftover => ({
+      place: `${family} ${variant} ${table}`,
+      command,
+      reason: `chain ${usedBy} leads there`,
+    })),
+    failed: report.failed.map(({ family, variant, table, error }): LeftoverFailure => ({
+      place: [family, variant, ...(table === undefined ? [] : [table])].join(" "),
+      error,
+    })),
+  };
+}

@@ -1,0 +1,107 @@
+/**
+ * `kproxy cleanup`, and `--cleanup` of `kproxy run`.
+ *
+ * @module
+ */
+import { type CleanupContext, countLeftovers, type LeftoverReport } from "../../backend/node/cleanup.ts";
+import { CLEANUP_MODES, CLEANUP_PROXIES, type CleanupMode } from "../../config/types.ts";
+import { UsageError } from "../../errors.ts";
+import { modesNotToldApart, removeLeftovers } from "../../backend/node/leftovers.ts";
+import { isPermissionProblem } from "../../kernel/iptables_refusal.ts";
+import { type Exec, systemExec } from "../../kernel/exec.ts";
+import { errorText } from "../../observe/log.ts";
+import { cleanupModes } from "../../node/cleanup_modes.ts";
+import { effectiveConfiguration } from "../flags/configuration.ts";
+import type { Io } from "../io.ts";
+import type { ParsedFlags } from "../flags/parse_args.ts";
+
+/** Removes what proxies left, or with `--dry-run` lists it. */
+export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number> {
+  // A broken configuration is told even though little of it matters here, as in kube-proxy.
+  const { config, warnings } = await effectiveConfiguration(flags);
+  for (const warning of warnings) io.err(`Warning: ${warning}\n`);
+  refuseBlank("of", flags.get("of"), CLEANUP_PROXIES);
+  refuseBlank("only", flags.get("only"), CLEANUP_MODES);
+  return await cleanUp({
+    dryRun: flags.get("dry-run") ?? false,
+    modes: cleanupModes(flags),
+    of: CLEANUP_PROXIES.find((proxy) => proxy === flags.get("of")),
+    flushIpvs: flags.get("flush-ipvs") ?? false,
+    excludeCidrs: config.ipvs.excludeCIDRs ?? [],
+  }, io);
+}
+
+/** A blank value, as of a variable that is not set, would remove more than was asked for. */
+function refuseBlank(
+  name: string,
+  value: { readonly length: number } | undefined,
+  words: readonly string[],
+): void {
+  if (value === undefined || value.length > 0) return;
+  throw new UsageError(
+    `Invalid value "" for --${name}: want ${words.slice(0, -1).join(", ")} or ${words.at(-1)}; ` +
+      `without --${name} everything goes`,
+  );
+}
+
+/**
+ * Removes what proxies left on this node and says what it was.
+ *
+ * @returns 0, or 1 if something could not be removed
+ */
+export async function cleanUp(
+  { dryRun, modes = CLEANUP_MODES, of, flushIpvs = false, excludeCidrs = [] }:
+    & Pick<CleanupContext, "dryRun" | "flushIpvs" | "excludeCidrs">
+    & { readonly modes?: readonly CleanupMode[]; readonly of?: CleanupContext["of"] | undefined },
+  io: Pick<Io, "out" | "err">,
+  exec: Exec = systemExec,
+): Promise<number> {
+  const report = await removeLeftovers(modes, {
+    exec,
+    families: ["IPv4", "IPv6"],
+    dryRun,
+    flushIpvs,
+    excludeCidrs,
+    ...(of === undefined ? {} : { of }),
+  });
+  await io.out(dryRun ? cleanupListing(report) : cleanupSummary(report));
+  const untold = of === undefined ? [] : modesNotToldApart(modes);
+  if (untold.length > 0) {
+    io.err(
+      `Warning: --of=${of} leaves what there is of ${untold.length === 1 ? "mode" : "modes"} ${
+        untold.join(" and ")
+      }: ` +
+        "kproxy and kube-proxy use the same names there, and whichever starts takes it over; " +
+        "cleanup without --of removes it\n",
+    );
+  }
+  for (const { place, command, reason } of report.kept) {
+    io.err(`Warning: ${place}: ${command} left out: ${reason}\n`);
+  }
+  if (lacksRights(report)) {
+    io.err("Error: cleanup needs root or CAP_NET_ADMIN: nothing could be looked at\n");
+    return 1;
+  }
+  for (const { place, error } of report.failed) {
+    io.err(`Error: Cannot clean up ${place}: ${errorText(error)}\n`);
+  }
+  return report.failed.length > 0 ? 1 : 0;
+}
+
+/** True if all that there is to say is that this process may do nothing. */
+function lacksRights({ removed, kept, failed }: LeftoverReport): boolean {
+  return failed.length > 0 && removed.length === 0 && kept.length === 0 &&
+    failed.every(({ error }) => isPermissionProblem(errorText(error)));
+}
+
+/** One line for each thing that would go. */
+function cleanupListing({ removed, failed }: LeftoverReport): string {
+  if (removed.length === 0) return failed.length > 0 ? "" : "Nothing to remove\n";
+  return removed.map(({ place, command }) => `${place}: ${command}\n`).join("");
+}
+
+/** How much went, by kind. */
+function cleanupSummary(report: LeftoverReport): string {
+  if (report.removed.length === 0) return report.failed.length > 0 ? "" : "Nothing to remove\n";
+  return countLeftovers(report).map(([kind, count]) => `Removed ${count} ${kind}\n`).join("");
+}

@@ -1,0 +1,183 @@
+/**
+ * `kproxy run`: prepares the node, then serves until a signal comes, one life of the proxy after the other.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { EndableExec } from "../../kernel/endable_exec.ts";
+import { systemExec } from "../../kernel/exec.ts";
+import { guardStackTraces } from "../../kernel/stack_traces.ts";
+import { ReloadRecord } from "../../observe/metrics_reload.ts";
+import { ConfigReload, takeVerbosity } from "../../node/config_reload.ts";
+import { ConfigWatch } from "../../node/config_watch.ts";
+import { configurationOf, type EffectiveConfiguration } from "../flags/configuration.ts";
+import type { Io } from "../io.ts";
+import {
+  beginLife,
+  type Lasting,
+  type Life,
+  openChannels,
+  planLife,
+  prepareNode,
+  succeedingLife,
+} from "../../node/life.ts";
+import type { ParsedFlags } from "../flags/parse_args.ts";
+import { serveNode } from "../../node/serve_node.ts";
+import type { StopSignals } from "../../node/stop_signals.ts";
+import { versionLine } from "../../node/version.ts";
+
+/** What a run is given of the process. */
+export interface RunContext {
+  readonly io: Io;
+  readonly signals: StopSignals;
+}
+
+/**
+ * Runs the proxy until SIGTERM or SIGINT; the rules stay in place.
+ *
+ * @returns 0 after a signal or `--init-only`
+ * @throws {ConfigError} if the source's configuration is wrong
+ * @throws {UnsupportedError} if the node cannot run the mode
+ * @throws {Error} if the source gives up, or the configuration file changed with `--config-reload=exit`
+ */
+export async function runCommand(
+  effective: EffectiveConfiguration,
+  flags: ParsedFlags,
+  { io, signals }: RunContext,
+): Promise<number> {
+  // A run goes on where descriptors run out; commands that end soon need no such care.
+  guardStackTraces();
+  // Whatever still runs at the end, such as the preparation of a node that is abandoned, ends too.
+  using exec = new EndableExec(systemExec);
+  const isFollowed = effective.file !== null && flags.get("config-reload") !== "exit";
+  const lasting: Lasting = {
+    flags,
+    io,
+    exec,
+    verbosity: { level: effective.config.logging.verbosity },
+    reloads: isFollowed ? new ReloadRecord(wallClockMs()) : null,
+  };
+  // A second signal waits for nothing.
+  return await Promise.race([runLives(effective, lasting, signals), signals.again.then(() => 0)]);
+}
+
+async function runLives(
+  { config, file }: EffectiveConfiguration,
+  lasting: Lasting,
+  signals: StopSignals,
+): Promise<number> {
+  const planned = planLife(config, lasting);
+  const { log, node, flags } = planned;
+  log.info("Starting", { version: versionLine(), mode: config.mode, node });
+  await using watch = file === null ? null : new ConfigWatch({ file, log });
+  const onHangUp = (): void => {
+    log.info("Reading the configuration file again", { signal: "SIGHUP" });
+    watch?.look();
+  };
+  signals.handle({
+    onStop: (signal) => log.info("Stopping, rules stay in place", { signal }),
+    ...(lasting.reloads === null ? {} : { onHangUp }),
+  });
+  if (signals.signal.aborted) return 0;
+  const isInit = flags.get("init-only") === true;
+  const opening = isInit ? null : openChannels(planned);
+  const preparation = prepareNode(planned, opening);
+  // The tools may wait long for a lock that others hold. What is abandoned has only read, or set what it found wanting.
+  const prepared = await Promise.race([preparation, signals.received]);
+  if (prepared === null) return 0;
+  if (opening === null) {
+    log.info("System initialized and --init-only specified");
+    return 0;
+  }
+  const life = beginLife(planned, prepared, await opening);
+  if (file === null || watch === null) {
+    await serveNode(life, { signal: signals.signal, onStarted: () => {} });
+  } else if (lasting.reloads === null) await serveUntilChange(life, watch, signals);
+  else {
+    const reload = makeReload(watch, lasting, { record: lasting.reloads, signal: signals.signal });
+    await serveLives(life, reload, { signals, path: file.path });
+  }
+  return 0;
+}
+
+function makeReload(
+  watch: ConfigWatch,
+  lasting: Lasting,
+  { record, signal }: { readonly record: ReloadRecord; readonly signal: AbortSignal },
+): ConfigReload<Life> {
+  return new ConfigReload({
+    watch,
+    record,
+    configurationOf: (file) => configurationOf(lasting.flags, file),
+    succeed: (config) => succeedingLife(config, lasting, signal),
+    nowMs: wallClockMs,
+  });
+}
+
+/** @throws {Error} when the file has other content, as kube-proxy ends */
+async function serveUntilChange(life: Life, watch: ConfigWatch, signals: StopSignals): Promise<void> {
+  const end = new AbortController();
+  const signal = AbortSignal.any([signals.signal, end.signal]);
+  const serving = serveNode(life, { signal, onStarted: () => {} }).finally(() => end.abort());
+  const changed = await Promise.race([watch.next(signal), serving.then(() => null)]);
+  end.abort();
+  await serving;
+  if (changed !== null) throw new Error("content of the proxy server's configuration file was updated");
+}
+
+interface Course {
+  readonly signals: StopSignals;
+  /** Of the configuration file. */
+  readonly path: string;
+}
+
+/**
+ * One life after the other. Each is ready to serve before the former one ends, and the rules stay in between; one that cannot
+ * begin gives way to the former configuration.
+ */
+async function serveLives(first: Life, reload: ConfigReload<Life>, course: Course): Promise<void> {
+  let former: KubeProxyConfiguration | null = null;
+  for (let life: Life | null = first; life !== null;) {
+    const present: Life = life;
+    let hasStarted = false;
+    const onStarted = (): void => {
+      hasStarted = true;
+      if (former !== null) reload.succeeded();
+    };
+    try {
+      life = await serveLife(present, reload, onStarted, course.signals);
+      former = present.now.config;
+    } catch (error) {
+      if (hasStarted || former === null) throw error;
+      takeVerbosity(present.verbosity, present.config, former);
+      const { signals: { signal, received } } = course;
+      life = await Promise.race([succeedingLife(former, present, signal), received]);
+      if (life === null) return;
+      reload.refuse(life, error, course.path);
+      former = null;
+    }
+  }
+}
+
+/** Serves one life; resolves to the next one when this one has ended, to null after a signal. */
+async function serveLife(
+  life: Life,
+  reload: ConfigReload<Life>,
+  onStarted: () => void,
+  { signal: stop }: StopSignals,
+): Promise<Life | null> {
+  const end = new AbortController();
+  const signal = AbortSignal.any([stop, end.signal]);
+  const serving = serveNode(life, { signal, onStarted }).finally(() => end.abort());
+  // A life that is being made ready is not waited for when this one ends by itself or by a signal.
+  const next = await Promise.race([reload.nextLife(life, signal), serving.then(() => null)]);
+  end.abort();
+  await serving;
+  if (next === null || stop.aborted) return null;
+  takeVerbosity(life.verbosity, life.now.config, next.config);
+  return next;
+}
+
+function wallClockMs(): number {
+  return performance.timeOrigin + performance.now();
+}

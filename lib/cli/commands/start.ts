@@ -1,0 +1,46 @@
+/**
+ * `kproxy run`: what kube-proxy's command line may ask for instead of running, then the run itself.
+ *
+ * @module
+ */
+import { cleanupModes } from "../../node/cleanup_modes.ts";
+import { effectiveConfiguration } from "../flags/configuration.ts";
+import { flagLines } from "../flags/flag_lines.ts";
+import type { Io } from "../io.ts";
+import { openLogger } from "../../node/logger.ts";
+import type { ParsedFlags } from "../flags/parse_args.ts";
+import { StopSignals } from "../../node/stop_signals.ts";
+
+/** Writes the configuration, cleans up, or runs: the first of these that the flags ask for, as in kube-proxy. */
+export async function startCommand(flags: ParsedFlags, io: Io): Promise<number> {
+  try {
+    return await start(flags, io);
+  } finally {
+    // What is said next, such as why it ends, is the last word.
+    await io.log.flush();
+  }
+}
+
+async function start(flags: ParsedFlags, io: Io): Promise<number> {
+  const writeTo = flags.get("write-config-to") ?? "";
+  const cleans = flags.get("cleanup") === true || flags.get("cleanup-iptables") === true;
+  // Before anything takes time: a signal that comes meanwhile ends a run in order, too.
+  const signals = writeTo === "" && !cleans ? new StopSignals() : null;
+  const effective = await effectiveConfiguration(flags);
+  const { config, warnings } = effective;
+  const logger = openLogger(config.logging, io.log);
+  for (const line of flagLines(flags)) logger.text(line, 1);
+  for (const warning of warnings) logger.warn(warning);
+  if (signals !== null) {
+    const { runCommand } = await import("./run.ts");
+    return await runCommand(effective, flags, { io, signals });
+  }
+  if (writeTo !== "") {
+    const { writeConfigFile } = await import("./write_config.ts");
+    for (const sentence of await writeConfigFile(config, writeTo)) logger.warn(sentence);
+    logger.info("Wrote configuration", { file: writeTo });
+    return 0;
+  }
+  const { cleanUp } = await import("./cleanup.ts");
+  return await cleanUp({ dryRun: false, modes: cleanupModes(flags) }, io);
+}

@@ -1,0 +1,147 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { defaultConfig } from "../../config/defaults.ts";
+import { ConfigError } from "../../errors.ts";
+import { effectiveConfiguration } from "./configuration.ts";
+import { nodeName } from "../../node/node_name.ts";
+import { parseArgs } from "./parse_args.ts";
+
+const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+
+async function withFile<T>(text: string, work: (path: string) => Promise<T>): Promise<T> {
+  const path = await Deno.makeTempFile({ suffix: ".yaml" });
+  try {
+    await Deno.writeTextFile(path, text);
+    return await work(path);
+  } finally {
+    await Deno.remove(path);
+  }
+}
+
+Deno.test("without flags the defaults are in force", async () => {
+  const { config, warnings } = await effectiveConfiguration(parseArgs(["run"]));
+  assertEquals(config, defaultConfig());
+  assertEquals(warnings, []);
+});
+
+Deno.test("flags set their fields", async () => {
+  const { config, warnings } = await effectiveConfiguration(parseArgs([
+    "--cluster-cidr=10.244.0.0/16",
+    "--hostname-override= Node-1 ",
+    "--iptables-min-sync-period=0",
+    "--manifests=a",
+    "--manifests=b",
+    "--metrics-bind-address=::1",
+    "--healthz-port=0",
+    "-v4",
+  ]));
+  assertEquals(config.clusterCIDR, "10.244.0.0/16");
+  assertEquals(config.hostnameOverride, "node-1");
+  assertEquals(config.iptables.minSyncPeriod, 0);
+  assertEquals(config.kproxy.manifests, ["a", "b"]);
+  assertEquals(config.metricsBindAddress, "[::1]:10249");
+  assertEquals(config.healthzBindAddress, "");
+  assertEquals(config.logging.verbosity, 4);
+  assertEquals(warnings, []);
+});
+
+const WRONG_MODE = 'Invalid value: "iptable": must be iptables, ipvs, nftables, userspace, auto or blank ' +
+  '(blank means iptables); did you mean "iptables"?';
+
+Deno.test("an unknown mode is refused, by flag and in a file", async () => {
+  const byFlag = ["run", "--proxy-mode=iptable"];
+  const error = await assertRejects(() => effectiveConfiguration(parseArgs(byFlag)), ConfigError);
+  assertEquals(error.message, `--proxy-mode: ${WRONG_MODE}`);
+  await withFile(`${HEAD}mode: iptable\n`, async (path) => {
+    for (const more of [[], ["--proxy-mode-fallback=false"]]) {
+      const flags = parseArgs([`--config=${path}`, ...more]);
+      const error = await assertRejects(() => effectiveConfiguration(flags), ConfigError);
+      assertEquals(error.message, `${path}:3: mode: ${WRONG_MODE}`);
+    }
+  });
+});
+
+Deno.test("with --proxy-mode-fallback an unknown mode is a warning, by flag and in a file", async () => {
+  const TOLD = 'there is no mode "iptable", iptables takes its place';
+  const flags = parseArgs(["run", "--proxy-mode=iptable", "--proxy-mode-fallback"]);
+  assertEquals((await effectiveConfiguration(flags)).warnings, [`--proxy-mode: ${TOLD}`]);
+  const text = `${HEAD}mode: iptable\n`;
+  await withFile(text, async (path) => {
+    const beside = await effectiveConfiguration(parseArgs([`--config=${path}`, "--proxy-mode-fallback"]));
+    assertEquals(beside.warnings, [`${path}:3: mode: ${TOLD}`]);
+    assertEquals(beside.config.kproxy.proxyModeFallback, true);
+  });
+  await withFile(`${text}kproxy: {proxyModeFallback: true}\n`, async (path) => {
+    assertEquals((await effectiveConfiguration(parseArgs([`--config=${path}`]))).warnings, [
+      `${path}:3: mode: ${TOLD}`,
+    ]);
+    const against = parseArgs([`--config=${path}`, "--proxy-mode-fallback=false"]);
+    await assertRejects(() => effectiveConfiguration(against), ConfigError, WRONG_MODE);
+  });
+});
+
+Deno.test("beside a file the flags count that count in kube-proxy, the others are named", async () => {
+  const text = `${HEAD}mode: ipvs\nhostnameOverride: from-file\nlogging:\n  verbosity: 1\n`;
+  await withFile(text, async (path) => {
+    const { config, warnings } = await effectiveConfiguration(parseArgs([
+      `--config=${path}`,
+      "--proxy-mode=iptables",
+      "--hostname-override=from-flag",
+      "--v=5",
+      "--manifests=objects",
+    ]));
+    assertEquals(config.mode, "ipvs");
+    assertEquals(config.hostnameOverride, "from-flag");
+    assertEquals(config.logging.verbosity, 5);
+    assertEquals(config.kproxy.manifests, ["objects"]);
+    assertEquals(warnings, ["--proxy-mode: ignored because --config is given"]);
+  });
+});
+
+Deno.test("an unknown field is refused, and passed over with --config-lenient", async () => {
+  await withFile(`${HEAD}clusterCidr: 10.0.0.0/8\n`, async (path) => {
+    const error = await assertRejects(
+      () => effectiveConfiguration(parseArgs([`--config=${path}`])),
+      ConfigError,
+      "clusterCidr",
+    );
+    assertEquals(error.file, path);
+    assertEquals(error.problems[0]?.line, 3);
+    const lenient = await effectiveConfiguration(parseArgs([`--config=${path}`, "--config-lenient"]));
+    assertEquals(lenient.config.clusterCIDR, "");
+    assertEquals(lenient.warnings.length, 1);
+    assert(lenient.warnings[0]?.startsWith(`${path}:3: clusterCidr: `), lenient.warnings[0]);
+  });
+});
+
+Deno.test("problems of flags carry the flags' names, all of them at once", async () => {
+  const argv = ["--cluster-cidr=nonsense", "--oom-score-adj=5000", "--hostname-override=  "];
+  const error = await assertRejects(() => effectiveConfiguration(parseArgs(argv)), ConfigError);
+  assertEquals(error.problems.map(({ path }) => path).toSorted(), [
+    "--cluster-cidr",
+    "--hostname-override",
+    "--oom-score-adj",
+  ]);
+});
+
+Deno.test("an obsolete flag is reported by its name only, not again by its field", async () => {
+  const flags = parseArgs(["--proxy-port-range=30000-31000"]);
+  assertEquals(flags.warnings.length, 1);
+  const { config, warnings } = await effectiveConfiguration(flags);
+  assertEquals(config.portRange, "30000-31000");
+  assertEquals(warnings, []);
+});
+
+Deno.test("the node's name is the override or the host's name, as Node names are written", {
+  permissions: "none",
+}, () => {
+  const config = defaultConfig();
+  assertEquals(nodeName(config, () => " HOST.example "), "host.example");
+  assertEquals(nodeName({ ...config, hostnameOverride: " N1 " }, () => "host"), "n1");
+  let message = "";
+  try {
+    nodeName(config, () => " ");
+  } catch (error) {
+    if (error instanceof ConfigError) message = error.message;
+  }
+  assertEquals(message, "hostnameOverride: must name the node, the host has no name");
+});

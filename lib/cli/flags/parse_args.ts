@@ -1,0 +1,197 @@
+/**
+ * The command line as typed: which command, which flags with which values, what is deprecated. Looks at nothing but
+ * the arguments.
+ *
+ * @module
+ */
+import { UsageError } from "../../errors.ts";
+import { type CommandName, COMMANDS, type Flag, type FlagValue } from "./flag.ts";
+import { parseFlagValue } from "./flag_value.ts";
+import { flagByLetter, flagByName, type FlagName, FLAGS, type ValueOf } from "./flags.ts";
+import { didYouMean } from "../suggest.ts";
+
+type NamedFlag = Flag & { readonly name: FlagName };
+
+/** The flags that were given, by name. */
+export class ParsedFlags {
+  readonly command: CommandName;
+  /** Positional arguments, where the command takes some. */
+  readonly operands: readonly string[];
+  /** One line for each deprecated or obsolete flag that was used. */
+  readonly warnings: readonly string[];
+  readonly #values: ReadonlyMap<FlagName, FlagValue>;
+
+  constructor(
+    command: CommandName,
+    values: ReadonlyMap<FlagName, FlagValue>,
+    operands: readonly string[] = [],
+    warnings: readonly string[] = [],
+  ) {
+    this.command = command;
+    this.operands = operands;
+    this.warnings = warnings;
+    this.#values = values;
+  }
+
+  /** Names of the flags that were given, in the order of {@linkcode FLAGS}. */
+  get given(): readonly FlagName[] {
+    return FLAGS.map((flag) => flag.name).filter((name) => this.#values.has(name));
+  }
+
+  /** The values of all flags that were given. */
+  get values(): ReadonlyMap<FlagName, FlagValue> {
+    return this.#values;
+  }
+
+  /** The flag's value, or undefined if it was not given. */
+  get<Name extends FlagName>(name: Name): ValueOf<Name> | undefined {
+    // The parser stores under a name only what that flag's type yields.
+    return this.#values.get(name) as ValueOf<Name> | undefined;
+  }
+}
+
+/** How many positional arguments a command takes, and their name in messages. */
+const OPERANDS: Readonly<Record<CommandName, { readonly most: number; readonly name: string }>> = {
+  "run": { most: 0, name: "" },
+  "write-config": { most: 1, name: "FILE" },
+  "cleanup": { most: 0, name: "" },
+  "render": { most: 0, name: "" },
+  "version": { most: 0, name: "" },
+  "help": { most: 1, name: "COMMAND" },
+  "completion": { most: 1, name: "bash|zsh|fish" },
+};
+
+/**
+ * Reads a command line: `COMMAND [--flag…]`. Arguments that begin with a flag belong to `run`, so that the arguments
+ * of kube-proxy can be passed on unchanged.
+ *
+ * @throws {UsageError} for an unknown command or flag, a bad value, or an argument too many
+ */
+export function parseArgs(argv: readonly string[]): ParsedFlags {
+  const [first, ...rest] = argv;
+  if (first === undefined) return new ParsedFlags("help", new Map());
+  if (first.startsWith("-")) return parseFlags(leadingCommand(argv), argv);
+  const command = COMMANDS.find((name) => name === first);
+  if (command === undefined) {
+    throw new UsageError(
+      `Unknown command "${first}"${didYouMean(first, COMMANDS) || `: want ${COMMANDS.join(", ")}`}`,
+    );
+  }
+  return parseFlags(command, rest);
+}
+
+/** `kproxy --help` and `kproxy --version` are about the program; other flags are those of `run`. */
+function leadingCommand(argv: readonly string[]): CommandName {
+  const only = argv.length === 1 ? argv[0] : undefined;
+  return only === "--help" || only === "-h" ? "help" : "run";
+}
+
+/** One flag as typed, before its value is read. */
+interface Typed {
+  readonly flag: NamedFlag;
+  /** As it should be shown, e.g. `--config` or `-v`. */
+  readonly shown: string;
+  readonly text: string;
+}
+
+function parseFlags(command: CommandName, args: readonly string[]): ParsedFlags {
+  const values = new Map<FlagName, FlagValue>();
+  const warnings = new Map<FlagName, string>();
+  const operands: string[] = [];
+  const rest = [...args];
+  for (let arg = rest.shift(); arg !== undefined; arg = rest.shift()) {
+    if (arg === "--") {
+      operands.push(...rest.splice(0));
+    } else if (arg.startsWith("-") && arg !== "-") {
+      const typed = arg.startsWith("--") ? [longFlag(arg, rest, command)] : shortFlags(arg, rest, command);
+      for (const one of typed) take(one, command, values, warnings);
+    } else {
+      operands.push(arg);
+    }
+  }
+  checkOperands(command, operands);
+  return new ParsedFlags(command, values, operands, [...warnings.values()]);
+}
+
+function take(
+  { flag, shown, text }: Typed,
+  command: CommandName,
+  values: Map<FlagName, FlagValue>,
+  warnings: Map<FlagName, string>,
+): void {
+  if (!flag.commands.includes(command)) {
+    throw new UsageError(
+      `Flag "${shown}" does not belong to "kproxy ${command}", but to: ${flag.commands.join(", ")}`,
+    );
+  }
+  const parsed = parseFlagValue(flag, text, values.get(flag.name));
+  if ("problem" in parsed) throw new UsageError(`Invalid value "${text}" for ${shown}: ${parsed.problem}`);
+  values.set(flag.name, parsed.value);
+  if (flag.note !== undefined) {
+    warnings.set(flag.name, `Flag --${flag.name} has been deprecated, ${flag.note.text}`);
+  }
+}
+
+/** A flag that may stand without a value means this one. */
+function impliedText(flag: Flag): string | undefined {
+  return flag.type === "bool" || flag.type === "version" ? "true" : undefined;
+}
+
+function longFlag(arg: string, rest: string[], command: CommandName): Typed {
+  const equals = arg.indexOf("=");
+  const name = arg.slice(2, equals < 0 ? undefined : equals);
+  const flag = flagByName(name);
+  if (flag === undefined) throw unknownFlag(`--${name}`, name, command);
+  const shown = `--${flag.name}`;
+  return { flag, shown, text: equals < 0 ? valueAfter(flag, shown, rest) : arg.slice(equals + 1) };
+}
+
+/** `-v 2`, `-v=2`, `-v2`, `-hv2`. */
+function shortFlags(arg: string, rest: string[], command: CommandName): Typed[] {
+  const typed: Typed[] = [];
+  let letters = arg.slice(1);
+  while (letters !== "") {
+    const letter = letters[0] ?? "";
+    const flag = flagByLetter(letter);
+    if (flag === undefined) throw unknownFlag(arg, arg.slice(1).split("=", 1)[0] ?? "", command);
+    const shown = `-${letter}`;
+    const after = letters.slice(1);
+    const implied = impliedText(flag);
+    if (after.startsWith("=")) {
+      typed.push({ flag, shown, text: after.slice(1) });
+      return typed;
+    }
+    if (implied !== undefined) {
+      typed.push({ flag, shown, text: implied });
+      letters = after;
+      continue;
+    }
+    typed.push({ flag, shown, text: after === "" ? valueAfter(flag, shown, rest) : after });
+    return typed;
+  }
+  return typed;
+}
+
+function valueAfter(flag: Flag, shown: string, rest: string[]): string {
+  const text = impliedText(flag) ?? rest.shift();
+  if (text === undefined) throw new UsageError(`Flag "${shown}" needs a value: write ${shown}=VALUE`);
+  return text;
+}
+
+function unknownFlag(typed: string, name: string, command: CommandName): UsageError {
+  const flags = FLAGS.filter((flag) => flag.commands.includes(command));
+  const dressed = (word: string): string => `--${word}`;
+  const [current, old] = [flags.filter((flag) => flag.note === undefined), flags]
+    .map((some) => didYouMean(name, some.map((flag) => flag.name), dressed));
+  return new UsageError(`Unknown flag "${typed}"${current || old}`);
+}
+
+function checkOperands(command: CommandName, operands: readonly string[]): void {
+  const { most, name } = OPERANDS[command];
+  if (operands.length <= most) return;
+  const got = `got [${operands.map((operand) => `"${operand}"`).join(" ")}]`;
+  if (most > 0) throw new UsageError(`"kproxy ${command}" takes one ${name} at most, ${got}`);
+  const only = operands.length === 1 && /^(true|false)$/i.test(operands[0] ?? "");
+  const hint = only ? `: write a switch's value with "=", as --flag=${operands[0]}` : "";
+  throw new UsageError(`"kproxy ${command}" does not take any arguments, ${got}${hint}`);
+}

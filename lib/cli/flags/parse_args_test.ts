@@ -1,0 +1,306 @@
+import { assert, assertEquals, assertThrows } from "@std/assert";
+import { UsageError } from "../../errors.ts";
+import type { FlagValue } from "./flag.ts";
+import { type FlagName, FLAGS } from "./flags.ts";
+import { parseArgs, type ParsedFlags } from "./parse_args.ts";
+
+/** One line for each flag: as typed, and what it yields. */
+const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue][] = [
+  ["cleanup", ["run", "--cleanup"], true],
+  ["cleanup-ipvs", ["run", "--cleanup-ipvs=false"], false],
+  ["config", ["run", "--config=/etc/kproxy.yaml"], "/etc/kproxy.yaml"],
+  ["config-lenient", ["cleanup", "--config-lenient"], true],
+  ["config-reload", ["run", "--config-reload=exit"], "exit"],
+  ["dry-run", ["cleanup", "--dry-run"], true],
+  ["family", ["render", "--family=ipv6"], "ipv6"],
+  ["flush-ipvs", ["cleanup", "--flush-ipvs"], true],
+  ["help", ["render", "-h"], true],
+  ["init-only", ["run", "--init-only"], true],
+  ["of", ["cleanup", "--of=kproxy"], "kproxy"],
+  ["only", ["cleanup", "--only=ipvs", "--only", "nftables,userspace"], ["ipvs", "nftables", "userspace"]],
+  ["output", ["write-config", "-o", "json"], "json"],
+  ["version", ["run", "--version=raw"], "raw"],
+  ["write-config-to", ["run", "--write-config-to", "/tmp/c.yaml"], "/tmp/c.yaml"],
+  ["config-sync-period", ["run", "--config-sync-period=5m"], 300_000],
+  ["feature-gates", ["run", "--feature-gates=AllAlpha=false,X=true"], { AllAlpha: false, X: true }],
+  ["hostname-override", ["render", "--hostname-override=n1"], "n1"],
+  ["kube-api-burst", ["run", "--kube-api-burst=20"], 20],
+  ["kube-api-content-type", ["run", "--kube-api-content-type=application/json"], "application/json"],
+  ["kube-api-qps", ["run", "--kube-api-qps=7.5"], 7.5],
+  ["kubeconfig", ["run", "--kubeconfig", "/var/lib/kube-proxy/kubeconfig"], "/var/lib/kube-proxy/kubeconfig"],
+  ["master", ["run", "--master=https://10.0.0.1:6443"], "https://10.0.0.1:6443"],
+  ["oom-score-adj", ["run", "--oom-score-adj", "-998"], -998],
+  ["endpoints-source", ["render", "--endpoints-source=endpoints"], "endpoints"],
+  ["manifests", ["render", "--manifests=a", "--manifests", "-"], ["a", "-"]],
+  ["snapshot", ["run", "--snapshot=/var/lib/kproxy/s"], "/var/lib/kproxy/s"],
+  ["snapshot-max-age", ["run", "--snapshot-max-age=36h"], 129_600_000],
+  ["bind-address", ["run", "--bind-address=::"], "::"],
+  ["bind-address-hard-fail", ["run", "--bind-address-hard-fail=true"], true],
+  ["healthz-bind-address", ["run", "--healthz-bind-address=127.0.0.1"], "127.0.0.1"],
+  ["metrics-bind-address", ["run", "--metrics-bind-address=[::1]:10249"], "[::1]:10249"],
+  ["profiling", ["run", "--profiling"], true],
+  ["show-hidden-metrics-for-version", ["run", "--show-hidden-metrics-for-version=1.35"], "1.35"],
+  ["iptables-localhost-nodeports", ["run", "--iptables-localhost-nodeports=false"], false],
+  ["iptables-masquerade-bit", ["run", "--iptables-masquerade-bit=15"], 15],
+  ["iptables-min-sync-period", ["run", "--iptables-min-sync-period=0"], 0],
+  ["iptables-sync-period", ["run", "--iptables-sync-period=1m"], 60_000],
+  ["masquerade-all", ["run", "--masquerade-all"], true],
+  ["nodeport-addresses", ["run", "--nodeport-addresses=10.0.0.0/8,fd00::/8"], ["10.0.0.0/8", "fd00::/8"]],
+  ["proxy-mode", ["render", "--proxy-mode=nftables"], "nftables"],
+  ["proxy-mode-fallback", ["run", "--proxy-mode-fallback"], true],
+  ["traffic-counters", ["run", "--traffic-counters"], true],
+  ["cluster-cidr", ["run", "--cluster-cidr=10.244.0.0/16,fd00:10::/64"], "10.244.0.0/16,fd00:10::/64"],
+  ["detect-local-mode", ["run", "--detect-local-mode=NodeCIDR"], "NodeCIDR"],
+  ["pod-bridge-interface", ["run", "--pod-bridge-interface=cni0"], "cni0"],
+  ["pod-interface-name-prefix", ["run", "--pod-interface-name-prefix=veth"], "veth"],
+  ["ipvs-exclude-cidrs", ["run", "--ipvs-exclude-cidrs=10.1.0.0/16"], ["10.1.0.0/16"]],
+  ["ipvs-min-sync-period", ["run", "--ipvs-min-sync-period=5s"], 5_000],
+  ["ipvs-scheduler", ["run", "--ipvs-scheduler=wrr"], "wrr"],
+  ["ipvs-strict-arp", ["run", "--ipvs-strict-arp"], true],
+  ["ipvs-sync-period", ["run", "--ipvs-sync-period=10s"], 10_000],
+  ["ipvs-tcp-timeout", ["run", "--ipvs-tcp-timeout=15m"], 900_000],
+  ["ipvs-tcpfin-timeout", ["run", "--ipvs-tcpfin-timeout=2m"], 120_000],
+  ["ipvs-termination-deadline", ["run", "--ipvs-termination-deadline=1h"], 3_600_000],
+  ["ipvs-udp-timeout", ["run", "--ipvs-udp-timeout=300s"], 300_000],
+  ["conntrack-max-per-core", ["run", "--conntrack-max-per-core=0"], 0],
+  ["conntrack-min", ["run", "--conntrack-min=1000"], 1_000],
+  ["conntrack-tcp-be-liberal", ["run", "--conntrack-tcp-be-liberal"], true],
+  ["conntrack-tcp-timeout-close-wait", ["run", "--conntrack-tcp-timeout-close-wait=30m"], 1_800_000],
+  ["conntrack-tcp-timeout-established", ["run", "--conntrack-tcp-timeout-established=2h"], 7_200_000],
+  ["conntrack-udp-timeout", ["run", "--conntrack-udp-timeout=30s"], 30_000],
+  ["conntrack-udp-timeout-stream", ["run", "--conntrack-udp-timeout-stream=120s"], 120_000],
+  ["log-flush-frequency", ["run", "--log-flush-frequency=3s"], 3_000],
+  ["log-json-info-buffer-size", ["run", "--log-json-info-buffer-size=64Ki"], "64Ki"],
+  ["log-json-split-stream", ["run", "--log-json-split-stream"], true],
+  ["log-text-info-buffer-size", ["run", "--log-text-info-buffer-size=0"], "0"],
+  ["log-text-split-stream", ["run", "--log-text-split-stream=F"], false],
+  ["logging-format", ["run", "--logging-format=json"], "json"],
+  ["v", ["run", "-v=2"], 2],
+  ["vmodule", ["run", "--vmodule=proxier=4"], [{ filePattern: "proxier", verbosity: 4 }]],
+  ["add-dir-header", ["run", "--add-dir-header"], true],
+  ["alsologtostderr", ["run", "--alsologtostderr=true"], true],
+  ["azure-container-registry-config", ["run", "--azure-container-registry-config=/a.json"], "/a.json"],
+  [
+    "boot-id-file",
+    ["run", "--boot-id-file=/proc/sys/kernel/random/boot_id"],
+    "/proc/sys/kernel/random/boot_id",
+  ],
+  ["cleanup-iptables", ["run", "--cleanup-iptables"], true],
+  ["conntrack-max", ["run", "--conntrack-max=65536"], 65_536],
+  ["enable-dsr", ["run", "--enable-dsr"], true],
+  ["forward-healthcheck-vip", ["run", "--forward-healthcheck-vip"], true],
+  ["google-json-key", ["run", "--google-json-key=k"], "k"],
+  ["healthz-port", ["run", "--healthz-port=0"], 0],
+  ["log-backtrace-at", ["run", "--log-backtrace-at=:0"], ":0"],
+  ["log-dir", ["run", "--log-dir=/var/log/kubernetes"], "/var/log/kubernetes"],
+  ["log-file", ["run", "--log-file=/var/log/kube-proxy.log"], "/var/log/kube-proxy.log"],
+  ["log-file-max-size", ["run", "--log-file-max-size=1800"], 1_800],
+  ["logtostderr", ["run", "--logtostderr=false"], false],
+  ["machine-id-file", ["run", "--machine-id-file=/etc/machine-id"], "/etc/machine-id"],
+  ["metrics-port", ["run", "--metrics-port=10249"], 10_249],
+  ["network-name", ["run", "--network-name=cbr0"], "cbr0"],
+  ["one-output", ["run", "--one-output"], true],
+  ["proxy-port-range", ["run", "--proxy-port-range=0-0"], "0-0"],
+  ["resource-container", ["run", "--resource-container="], ""],
+  ["root-hnsendpoint-name", ["run", "--root-hnsendpoint-name=cbr0"], "cbr0"],
+  ["skip-headers", ["run", "--skip-headers"], true],
+  ["skip-log-headers", ["run", "--skip-log-headers"], true],
+  ["source-vip", ["run", "--source-vip=10.0.0.1"], "10.0.0.1"],
+  ["stderrthreshold", ["run", "--stderrthreshold=2"], "2"],
+  ["udp-timeout", ["run", "--udp-timeout=250ms"], 250],
+  ["windows-service", ["run", "--windows-service"], true],
+];
+
+Deno.test("every flag is read as typed, and nothing else with it", { permissions: "none" }, () => {
+  for (const [name, argv, value] of CASES) {
+    const flags = parseArgs(argv);
+    assertEquals(flags.get(name), value as never, name);
+    assertEquals(flags.given, [name]);
+    assertEquals(flags.command, argv[0]);
+    const deprecated = FLAGS.find((flag) => flag.name === name)?.note !== undefined;
+    assertEquals(flags.warnings.length, deprecated ? 1 : 0, name);
+    if (deprecated) assert(flags.warnings[0]?.startsWith(`Flag --${name} has been deprecated, `));
+  }
+  // A flag without a case would go untested.
+  assertEquals(CASES.map(([name]) => name), FLAGS.map((flag) => flag.name));
+});
+
+Deno.test("a value may follow in the same word or the next, and names may have underscores", {
+  permissions: "none",
+}, () => {
+  const same: readonly (readonly string[])[] = [
+    ["run", "--v=2"],
+    ["run", "--v", "2"],
+    ["run", "-v=2"],
+    ["run", "-v", "2"],
+    ["run", "-v2"],
+    ["-v", "2"],
+    ["--v=1", "-v=2"],
+  ];
+  for (const argv of same) assertEquals(parseArgs(argv).get("v"), 2, argv.join(" "));
+  assertEquals(parseArgs(["--cluster_cidr=10.0.0.0/8"]).get("cluster-cidr"), "10.0.0.0/8");
+  assertEquals(parseArgs(["--config", "--strange-name"]).get("config"), "--strange-name");
+  assertEquals(parseArgs(["--master=a=b"]).get("master"), "a=b");
+  const cluster = parseArgs(["run", "-hv4"]);
+  assertEquals([cluster.get("help"), cluster.get("v")], [true, 4]);
+});
+
+Deno.test("the last value wins, lists add up, a deprecated flag warns once", { permissions: "none" }, () => {
+  const flags = parseArgs([
+    "--proxy-mode=ipvs",
+    "--proxy-mode=iptables",
+    "--nodeport-addresses=10.0.0.0/8",
+    "--nodeport-addresses=fd00::/8,192.168.0.0/16",
+    "--logtostderr",
+    "--logtostderr=false",
+  ]);
+  assertEquals(flags.get("proxy-mode"), "iptables");
+  assertEquals(flags.get("nodeport-addresses"), ["10.0.0.0/8", "fd00::/8", "192.168.0.0/16"]);
+  assertEquals(flags.warnings, [
+    "Flag --logtostderr has been deprecated, it has no effect: kproxy logs to standard error",
+  ]);
+});
+
+Deno.test("the first word names the command; flags alone belong to run", { permissions: "none" }, () => {
+  const cases: [argv: readonly string[], command: string, operands: readonly string[]][] = [
+    [[], "help", []],
+    [["--help"], "help", []],
+    [["-h"], "help", []],
+    [["--version"], "run", []],
+    [["run"], "run", []],
+    [["--config=x", "--help"], "run", []],
+    [["write-config", "out.yaml", "-o=json"], "write-config", ["out.yaml"]],
+    [["write-config", "--", "--odd-name"], "write-config", ["--odd-name"]],
+    [["help", "render"], "help", ["render"]],
+    [["completion", "zsh"], "completion", ["zsh"]],
+    [["version"], "version", []],
+  ];
+  for (const [argv, command, operands] of cases) {
+    const flags: ParsedFlags = parseArgs(argv);
+    assertEquals([flags.command, flags.operands], [command, operands], argv.join(" "));
+  }
+});
+
+Deno.test("wrong use is told in one line that says what was probably meant", { permissions: "none" }, () => {
+  const cases: [argv: string, message: string][] = [
+    ["runn", 'Unknown command "runn": did you mean "run"?'],
+    ["writeconfig", 'Unknown command "writeconfig": did you mean "write-config"?'],
+    ["bogus", 'Unknown command "bogus": want run, write-config, cleanup, render, version, help, completion'],
+    ["--confg=x", 'Unknown flag "--confg": did you mean "--config"?'],
+    ["run --clustercidr=10.0.0.0/8", 'Unknown flag "--clustercidr": did you mean "--cluster-cidr"?'],
+    ["run --proxymode ipvs", 'Unknown flag "--proxymode": did you mean "--proxy-mode"?'],
+    [
+      "run --conntrack-max-per",
+      'Unknown flag "--conntrack-max-per": did you mean "--conntrack-max-per-core"?',
+    ],
+    ["run --nonsense", 'Unknown flag "--nonsense"'],
+    ["run -x", 'Unknown flag "-x"'],
+    ["run -config=a", 'Unknown flag "-config=a": did you mean "--config"?'],
+    ["version --confg=x", 'Unknown flag "--confg"'],
+    [
+      "run --logging-format=jsn",
+      'Invalid value "jsn" for --logging-format: want text or json: did you mean "json"?',
+    ],
+    ["run --oom_score_adj=low", 'Invalid value "low" for --oom-score-adj: want an integer'],
+    ["run -v=high", 'Invalid value "high" for -v: want an integer from 0 to 2147483647'],
+    ["run --udp-timeout=5", 'Invalid value "5" for --udp-timeout: want a duration like 30s or 1h30m'],
+    ["run --master", 'Flag "--master" needs a value: write --master=VALUE'],
+    ["run -v", 'Flag "-v" needs a value: write -v=VALUE'],
+    ["run x", '"kproxy run" does not take any arguments, got ["x"]'],
+    ["run x y", '"kproxy run" does not take any arguments, got ["x" "y"]'],
+    ["run -", '"kproxy run" does not take any arguments, got ["-"]'],
+    [
+      "--cleanup true",
+      '"kproxy run" does not take any arguments, got ["true"]: write a switch\'s value with "=", as --flag=true',
+    ],
+    ["write-config a b", '"kproxy write-config" takes one FILE at most, got ["a" "b"]'],
+    ["run --dry-run", 'Flag "--dry-run" does not belong to "kproxy run", but to: cleanup'],
+    [
+      "version --config=x",
+      'Flag "--config" does not belong to "kproxy version", but to: run, write-config, render, cleanup',
+    ],
+  ];
+  for (const [argv, message] of cases) {
+    const error = assertThrows(() => parseArgs(argv.split(" ")), UsageError);
+    assertEquals(error.message, message, argv);
+    assert(!error.message.includes("\n"));
+  }
+});
+
+/** Command lines found in deployments, after the program's name. */
+const IN_THE_WILD: readonly [where: string, argv: readonly string[], warned: readonly FlagName[]][] = [
+  ["kubeadm", ["--config=/var/lib/kube-proxy/config.conf", "--hostname-override=node-1"], []],
+  ["DaemonSet of a managed cluster", ["--v=2", "--config=/var/lib/kube-proxy-config/config"], []],
+  [
+    "managed cluster of the time of 1.10",
+    ["--masquerade-all", "--resource-container=", "--oom-score-adj=-998", "--master=https://10.0.0.1"],
+    ["resource-container"],
+  ],
+  [
+    "unit file of the time of 1.11",
+    (
+      "--bind-address=0.0.0.0 --cleanup-ipvs=true --cluster-cidr=10.254.0.0/16 --hostname-override=192.168.1.10 " +
+      "--healthz-bind-address=0.0.0.0 --healthz-port=10256 --masquerade-all=true --proxy-mode=ipvs " +
+      "--ipvs-min-sync-period=5s --ipvs-sync-period=5s --ipvs-scheduler=wrr " +
+      "--kubeconfig=/etc/kubernetes/kube-proxy.kubeconfig --logtostderr=true --v=2"
+    ).split(" "),
+    ["healthz-port", "logtostderr"],
+  ],
+  [
+    "static Pod that logs to a file",
+    (
+      "--kubeconfig=/var/lib/kube-proxy/kubeconfig --master=https://127.0.0.1 --cluster-cidr=100.96.0.0/11 " +
+      "--conntrack-max-per-core=131072 --hostname-override=ip-10-0-1-5.ec2.internal --oom-score-adj=-998 --v=2 " +
+      "--logtostderr=false --alsologtostderr --log-file=/var/log/kube-proxy.log --log_file_max_size 1800"
+    ).split(" "),
+    ["alsologtostderr", "log-file", "log-file-max-size", "logtostderr"],
+  ],
+  [
+    "every flag of 1.11's own",
+    (
+      "--cleanup=false --config-sync-period=15m0s --conntrack-max=0 --conntrack-min=131072 " +
+      "--conntrack-tcp-timeout-close-wait=1h0m0s --conntrack-tcp-timeout-established=24h0m0s " +
+      "--feature-gates=SupportIPVSProxyMode=true --iptables-masquerade-bit=14 --iptables-min-sync-period=0s " +
+      "--iptables-sync-period=30s --kube-api-burst=10 --kube-api-content-type=application/vnd.kubernetes.protobuf " +
+      "--kube-api-qps=5 --metrics-bind-address=127.0.0.1:10249 --nodeport-addresses= --profiling=false " +
+      "--proxy-port-range= --udp-timeout=250ms --log-backtrace-at=:0 --log-dir= --stderrthreshold=2 --vmodule= " +
+      "--log-flush-frequency=5s --alsologtostderr=false --google-json-key= --azure-container-registry-config="
+    ).split(" "),
+    [
+      "alsologtostderr",
+      "azure-container-registry-config",
+      "conntrack-max",
+      "google-json-key",
+      "log-backtrace-at",
+      "log-dir",
+      "proxy-port-range",
+      "stderrthreshold",
+      "udp-timeout",
+    ],
+  ],
+  [
+    "newest flags",
+    (
+      "--detect-local-mode=InterfaceNamePrefix --pod-interface-name-prefix=veth --iptables-localhost-nodeports=false " +
+      "--conntrack-tcp-be-liberal --conntrack-udp-timeout=30s --conntrack-udp-timeout-stream=180s " +
+      "--nodeport-addresses=primary --init-only --logging-format=json --bind-address-hard-fail"
+    ).split(" "),
+    [],
+  ],
+];
+
+Deno.test("command lines of kube-proxy from real deployments are taken, with and without run", {
+  permissions: "none",
+}, () => {
+  for (const [where, argv, warned] of IN_THE_WILD) {
+    for (const flags of [parseArgs(argv), parseArgs(["run", ...argv])]) {
+      assertEquals(flags.command, "run", where);
+      const expected = warned.map((name) => `Flag --${name} has been deprecated`);
+      assertEquals(flags.warnings.map((warning) => warning.split(",")[0]).toSorted(), expected, where);
+    }
+  }
+  const old = parseArgs(IN_THE_WILD[3]?.[1] ?? []);
+  assertEquals(old.get("ipvs-scheduler"), "wrr");
+  assertEquals(old.get("healthz-bind-address"), "0.0.0.0");
+  assertEquals(old.get("cleanup"), undefined);
+});

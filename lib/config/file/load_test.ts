@@ -1,0 +1,67 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { join } from "node:path";
+import { ConfigError } from "../../errors.ts";
+import { runOk, systemExec } from "../../kernel/exec.ts";
+import { parseConfigFile, readConfigFile } from "./load.ts";
+import type { ParsedConfig } from "../parse.ts";
+
+const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
+
+async function load(path: string, lenient = false): Promise<ParsedConfig> {
+  return parseConfigFile(await readConfigFile(path), { lenient });
+}
+
+Deno.test("a file that cannot be used is named", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const path = join(folder, "config.yaml");
+    const message = async (at: string): Promise<string> =>
+      (await assertRejects(() => load(at), ConfigError)).message;
+    assertEquals(await message(path), `${path}: cannot read the configuration file: there is no such file`);
+    assertEquals(await message(folder), `${folder}: cannot read the configuration file: it is a folder`);
+    await Deno.writeFile(path, new Uint8Array([0x61, 0xff, 0xfe]));
+    assertEquals(await message(path), `${path}: the file is not UTF-8 text`);
+    await Deno.writeTextFile(path, `${HEAD}bogus: 1\nmode: x\n`);
+    assertEquals((await message(path)).split("\n").map((line) => line.split(" ")[0]), [
+      `${path}:3:`,
+      `${path}:4:`,
+    ]);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("a pipe is read to its end; one that nobody writes to and a device without end are refused", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const path = join(folder, "config.yaml");
+    await runOk(systemExec, ["mkfifo", path]);
+    const writing = Deno.writeTextFile(path, `${HEAD}mode: ipvs\n`);
+    assertEquals((await load(path)).config.mode, "ipvs");
+    await writing;
+    const problem = async (at: string, limitMs?: number): Promise<string> =>
+      (await assertRejects(() => readConfigFile(at, limitMs), ConfigError)).message.replace(/^.*file: /, "");
+    const silent = "it is a pipe that nobody has written to and closed within 0.2 s";
+    assertEquals(await problem(path, 200), silent);
+    {
+      using _silent = await Deno.open(path, { read: true, write: true });
+      assertEquals(await problem(path, 200), silent);
+    }
+    assertEquals(await problem("/dev/zero"), "it has more than 4194304 bytes");
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("a file is loaded, leniently if asked", async () => {
+  const path = await Deno.makeTempFile();
+  try {
+    await Deno.writeTextFile(path, `${HEAD}bogus: 1\nmode: ipvs\n`);
+    const { config, warnings } = await load(path, true);
+    assertEquals(config.mode, "ipvs");
+    assertEquals(warnings, [`${path}:3: bogus: unknown field (ignored)`]);
+    await assertRejects(() => load(path), ConfigError);
+  } finally {
+    await Deno.remove(path);
+  }
+});

@@ -1,0 +1,130 @@
+import { assertEquals } from "@std/assert";
+import { defaultConfig } from "../config/defaults.ts";
+import type { ConfigFile } from "../config/file/load.ts";
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import { ConfigError, UnsupportedError } from "../errors.ts";
+import { createLogger } from "../observe/log.ts";
+import { ReloadRecord } from "../observe/metrics_reload.ts";
+import { Registry } from "../observe/prom_client.ts";
+import { ConfigReload, type ReloadableLife } from "./config_reload.ts";
+
+const NEVER = new AbortController().signal;
+
+/** A file for each edit of the defaults; a string stands for a wrong file with these problems, one per line. */
+type Content = string | ((config: KubeProxyConfiguration) => void);
+
+interface Scene {
+  readonly reload: ConfigReload<KubeProxyConfiguration>;
+  readonly life: ReloadableLife;
+  readonly notes: string[];
+  readonly log: string[];
+  /** What others did about the removal of other modes' leftovers, and when. */
+  readonly order: string[];
+  failures(): Promise<number | undefined>;
+}
+
+function sceneOf(contents: readonly Content[], cannotRun = ""): Scene {
+  const notes: string[] = [];
+  const lines: string[] = [];
+  const order: string[] = [];
+  const record = new ReloadRecord(0);
+  const registry = new Registry();
+  record.addTo(registry);
+  let read = 0;
+  const reload = new ConfigReload<KubeProxyConfiguration>({
+    watch: { next: () => Promise.resolve(read < contents.length ? fileOf(read) : null) },
+    record,
+    configurationOf: () => {
+      const content = contents[read++] ?? "";
+      if (typeof content === "string") {
+        const problems = content.split("\n").map((message, i) => ({ path: "", message, line: i + 3 }));
+        throw new ConfigError(problems, "c.yaml");
+      }
+      const config = defaultConfig();
+      content(config);
+      return Promise.resolve({ config, warnings: [] });
+    },
+    succeed: (config) => {
+      order.push("prepared");
+      return cannotRun === ""
+        ? Promise.resolve(config)
+        : Promise.reject(new UnsupportedError("", "", "", { message: cannotRun }));
+    },
+    nowMs: () => 7_000,
+  });
+  const life: ReloadableLife = {
+    now: { config: defaultConfig() },
+    node: "node-a",
+    verbosity: { level: 0 },
+    log: createLogger({
+      format: "json",
+      verbosity: 0,
+      write: (line) => void lines.push(line),
+      nowMs: () => 0,
+      pid: 1,
+    }),
+    otherModes: {
+      undisturbed: (work) => {
+        order.push("rests");
+        return work().finally(() => void order.push("may go on"));
+      },
+    },
+    events: { recorder: { record: ({ note }) => void notes.push(note) }, run: () => Promise.resolve() },
+  };
+  const failures = async (): Promise<number | undefined> =>
+    (await registry.getMetricsAsJSON())[0]?.values[0]?.value;
+  return { reload, life, notes, log: lines, order, failures };
+}
+
+function fileOf(index: number): ConfigFile {
+  return { path: "c.yaml", bytes: new Uint8Array([index]) };
+}
+
+Deno.test("a verbosity is in force at once and needs no new life", async () => {
+  const { reload, life, failures } = sceneOf([(config) => {
+    config.logging.verbosity = 4;
+  }]);
+  assertEquals(await reload.nextLife(life, NEVER), null);
+  assertEquals(life.verbosity.level, 4);
+  assertEquals(life.now.config.logging.verbosity, 4);
+  assertEquals(await failures(), 0);
+});
+
+Deno.test("a verbosity set by hand stays when the file changes nothing about it", async () => {
+  const { reload, life } = sceneOf([() => {}]);
+  life.verbosity.level = 9;
+  assertEquals(await reload.nextLife(life, NEVER), null);
+  assertEquals(life.verbosity.level, 9);
+});
+
+Deno.test("any other field makes a new life", async () => {
+  const { reload, life } = sceneOf([(config) => {
+    config.iptables.masqueradeAll = true;
+  }]);
+  assertEquals((await reload.nextLife(life, NEVER))?.iptables.masqueradeAll, true);
+  assertEquals(life.now.config.iptables.masqueradeAll, false, "the present life stays as it is");
+});
+
+Deno.test("a wrong file is refused with every problem, and the next one is looked at", async () => {
+  const { reload, life, notes, log, failures } = sceneOf(["bad\nworse", (config) => {
+    config.iptables.masqueradeAll = true;
+  }]);
+  assertEquals((await reload.nextLife(life, NEVER))?.iptables.masqueradeAll, true);
+  assertEquals(notes, [
+    "the changed configuration is refused, the former one stays in force: c.yaml:3: bad; c.yaml:4: worse",
+  ]);
+  const problems = log.map((line) => JSON.parse(line).err).filter((err) => err !== undefined);
+  assertEquals(problems, ["c.yaml:3: bad", "c.yaml:4: worse"]);
+  assertEquals(await failures(), 1);
+});
+
+Deno.test("a configuration that cannot be run here is refused while the present life goes on", async () => {
+  const { reload, life, notes, order, failures } = sceneOf([(config) => {
+    config.mode = "ipvs";
+  }], "no module ip_vs");
+  assertEquals(await reload.nextLife(life, NEVER), null);
+  assertEquals(order, ["rests", "prepared", "may go on"]);
+  assertEquals(life.now.config, defaultConfig());
+  assertEquals(await failures(), 1);
+  assertEquals(notes.length, 1);
+});

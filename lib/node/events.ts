@@ -1,0 +1,81 @@
+/**
+ * Opens where Events go.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import { systemClock } from "../kernel/clock.ts";
+import type { Exec } from "../kernel/exec.ts";
+import { type EventRecorder, LogEvents } from "../observe/events.ts";
+import type { Logger } from "../observe/log.ts";
+import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
+import { usesApiServer } from "./source.ts";
+import { VERSION } from "./version.ts";
+
+/** What beside the configuration decides where Events go. */
+export interface EventsOptions {
+  /** `--master`; empty if not given. */
+  readonly master: string;
+  readonly log: Logger;
+  /** Starts credential plugins. @default {systemExec} */
+  readonly exec?: Exec;
+  /** Hears of every request. */
+  readonly onRequest?: (request: ApiRequest) => void;
+  /** Hears of every answer that was read. */
+  readonly onAnswer?: (answer: ApiAnswer) => void;
+  readonly hostname?: () => string;
+}
+
+/** A recorder, and the work behind it, which ends with the signal and never rejects. */
+export interface OpenedEvents {
+  readonly recorder: EventRecorder;
+  run(signal: AbortSignal): Promise<void>;
+}
+
+/**
+ * The API server, if the configuration names one or the source is one; else the log.
+ *
+ * @throws {ConfigError} if the kubeconfig is wrong or, without any source, the environment is not a pod's
+ */
+export async function openEvents(
+  config: KubeProxyConfiguration,
+  { master, log, exec, onRequest = () => {}, onAnswer = () => {}, hostname = Deno.hostname }: EventsOptions,
+): Promise<OpenedEvents> {
+  if (!usesApiServer(config, master)) {
+    return { recorder: new LogEvents(log), run: () => Promise.resolve() };
+  }
+  // Loaded only where it is needed, as the source is.
+  const [{ apiAccess }, { KubeClient }, { KubeEvents }] = await Promise.all([
+    import("../source/kube/kube_access.ts"),
+    import("../source/kube/kube_http.ts"),
+    import("../source/kube/kube_events.ts"),
+  ]);
+  const { kubeconfig } = config.clientConnection;
+  const access = await apiAccess({ kubeconfig, master, env: Deno.env });
+  // A client of its own: Events must neither wait for lists nor use up their requests.
+  const client = new KubeClient({
+    access,
+    qps: 0,
+    burst: 0,
+    userAgent: `kproxy/${VERSION}`,
+    clock: systemClock,
+    exec,
+    onRequest,
+    onAnswer,
+  });
+  const recorder = new KubeEvents({
+    client,
+    hostname: hostname(),
+    log,
+    clock: systemClock,
+    nowMs: () => performance.timeOrigin + performance.now(),
+    random: Math.random,
+  });
+  return {
+    recorder,
+    run: async (signal) => {
+      await recorder.run(signal);
+      client.close();
+    },
+  };
+}

@@ -1,0 +1,233 @@
+/**
+ * Everything one life of the proxy is made of. A changed configuration begins a new life in the same process.
+ *
+ * @module
+ */
+import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../backend/node/choose_mode.ts";
+import { MODES, preloadMode } from "../backend/node/registry.ts";
+import { selectedPeriods } from "../config/defaults.ts";
+import { checkFamilies } from "../config/families.ts";
+import { CLEANUP_MODES, type KubeProxyConfiguration, type SyncPeriods } from "../config/types.ts";
+import { conntrackSettings } from "../conntrack/settings.ts";
+import { modeSysctls } from "../backend/node/mode_sysctls.ts";
+import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
+import { ConfigError } from "../errors.ts";
+import { cpuCount } from "../kernel/cpu.ts";
+import { untilDescriptors } from "../kernel/descriptors.ts";
+import { EndableExec } from "../kernel/endable_exec.ts";
+import type { Exec } from "../kernel/exec.ts";
+import { nodeSysctls } from "../kernel/node_sysctls.ts";
+import { PersistentExec } from "../kernel/persistent_exec.ts";
+import { TellingExec } from "../kernel/telling_exec.ts";
+import type { IpFamily } from "../model/objects.ts";
+import type { Logger, Verbosity } from "../observe/log.ts";
+import { type ApiAnswer, type ApiRequest, ProxyMetrics } from "../observe/metrics.ts";
+import type { ReloadRecord } from "../observe/metrics_reload.ts";
+import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
+import type { Source } from "../source/source.ts";
+import { otherModesToClean } from "./cleanup_modes.ts";
+import { type OpenedEvents, openEvents } from "./events.ts";
+import type { Io } from "../cli/io.ts";
+import { openLogger } from "./logger.ts";
+import { nodeName } from "./node_name.ts";
+import { OtherModesCleanup, preloadRemoval } from "./other_modes.ts";
+import type { ParsedFlags } from "../cli/flags/parse_args.ts";
+import { openSource } from "./source.ts";
+
+/** What all lives of a process share. */
+export interface Lasting {
+  readonly flags: ParsedFlags;
+  readonly io: Io;
+  /** Starts every program. */
+  readonly exec: Exec;
+  /** The log's; an operator may have changed it. */
+  readonly verbosity: Verbosity;
+  /** Null if the configuration is not followed. */
+  readonly reloads: ReloadRecord | null;
+}
+
+/** A configuration, understood: nothing of the node was touched. */
+export interface PlannedLife extends Lasting {
+  /** As the life began. */
+  readonly config: KubeProxyConfiguration;
+  /** As it is now: some fields may change while the life goes on. */
+  readonly now: { config: KubeProxyConfiguration };
+  /** Name of the own Node. */
+  readonly node: string;
+  readonly log: Logger;
+  /** The programs of this life, which end with it. */
+  readonly programs: EndableExec;
+}
+
+/** What the proxy hears and where it speaks. */
+export interface Channels {
+  readonly source: Source;
+  /** Null without `kproxy.snapshot`. */
+  readonly snapshot: SnapshotMetrics | null;
+  readonly events: OpenedEvents;
+  /** Counts the source's requests from now on; there are none before it is run. */
+  readonly countRequests: (metrics: ProxyMetrics) => void;
+}
+
+/** A node that can run the mode chosen for it. */
+export interface PreparedNode extends Omit<ChosenMode, "passedOver"> {
+  /** Set if this is not the mode that was configured. */
+  readonly fallback: ModeFallback | null;
+  /** Kernel settings of connection tracking that are not as wanted. */
+  readonly refused: readonly RefusedSetting[];
+}
+
+/** A configured mode that gave way to another one. */
+export interface ModeFallback {
+  readonly wanted: string;
+  readonly used: string;
+  readonly why: string;
+}
+
+/** Ready to serve. `config` is that of the mode really in use, `now.config` the configured one. */
+export interface Life extends PlannedLife, Omit<Channels, "countRequests">, PreparedNode {
+  readonly metrics: ProxyMetrics;
+  readonly periods: SyncPeriods;
+  readonly otherModes: OtherModesCleanup;
+}
+
+/**
+ * What a configuration stands for on this node.
+ *
+ * @throws {ConfigError} if the node has no name
+ * @throws {UnsupportedError} if this release does not have the mode
+ */
+export function planLife(config: KubeProxyConfiguration, lasting: Lasting): PlannedLife {
+  candidateModes(config, MODES);
+  const log = openLogger(config.logging, lasting.io.log, lasting.verbosity);
+  return {
+    ...lasting,
+    config,
+    now: { config },
+    node: nodeName(config),
+    log,
+    programs: new EndableExec(new TellingExec(lasting.exec, log)),
+  };
+}
+
+/**
+ * Opens source and Events, which begin nothing before they are run.
+ *
+ * @throws {ConfigError} if the source's configuration is wrong
+ * @throws {UsageError} if a manifest path is not there
+ */
+export async function openChannels(
+  { config, flags, node, log, programs: exec }: PlannedLife,
+): Promise<Channels> {
+  const master = flags.get("master") ?? "";
+  let counting: ProxyMetrics | null = null;
+  const snapshot = config.kproxy.snapshot === "" ? null : new SnapshotMetrics();
+  const requests = {
+    onRequest: (request: ApiRequest): void => counting?.observeApiRequest(request),
+    onAnswer: (answer: ApiAnswer): void => counting?.observeApiAnswer(answer),
+  };
+  const source = await openSource(config, {
+    master,
+    nodeName: node,
+    log,
+    exec,
+    snapshot,
+    ...requests,
+  });
+  return {
+    source,
+    snapshot,
+    events: await openEvents(config, { master, log, exec, ...requests }),
+    // Which metrics there are depends on the mode, and that is chosen on the node.
+    countRequests: (metrics) => {
+      counting = metrics;
+    },
+  };
+}
+
+/** Puts together what a life is made of. */
+export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Channels): Life {
+  const { countRequests, ...rest } = channels;
+  const metrics = new ProxyMetrics({ mode: node.mode });
+  countRequests(metrics);
+  channels.snapshot?.addTo(metrics.registry);
+  const otherModes = new OtherModesCleanup({
+    modes: otherModesToClean(node.mode, planned.flags),
+    ownMode: CLEANUP_MODES.find((mode) => mode === node.mode),
+    families: node.prepared.proxiers.map(({ family }) => family),
+    log: planned.log,
+    exec: planned.exec,
+    excludeCidrs: node.config.ipvs.excludeCIDRs ?? [],
+  });
+  const periods = selectedPeriods(node.config, node.mode);
+  return { ...planned, ...rest, ...node, metrics, periods, otherModes };
+}
+
+/**
+ * Chooses the mode and sets what the node needs for it. Connection tracking comes first: the mode reads what is set there.
+ *
+ * @param opening waited for before anything is set, because a configuration that is wrong must leave the node as it is
+ * @throws {UnsupportedError} if the node cannot run the mode, or none of those that may take its place
+ * @throws {ExecError} if nobody can tell what it can run
+ * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
+ */
+export async function prepareNode(
+  { config, log, programs }: PlannedLife,
+  opening: Promise<Channels> | null,
+): Promise<PreparedNode> {
+  // What the node can do is decided here for the whole life.
+  const exec = new PersistentExec(programs, log);
+  const settings = conntrackSettings(config.conntrack, cpuCount());
+  const { modes } = candidateModes(config, MODES);
+  const best = modes.slice(0, 1);
+  const names = [...settings.map(({ name }) => name), ...modeSysctls(best)];
+  // The program leaves this process the time to load.
+  const [sysctls] = await Promise.all([
+    nodeSysctls(exec, log, names),
+    opening,
+    ...best.map(preloadMode),
+    preloadRemoval(),
+  ]);
+  const refused = await applyConntrackSettings(exec, settings, log, sysctls);
+  const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log, sysctls });
+  exec.rest();
+  tellOfFamilies(chosen.config, chosen.prepared.proxiers.map(({ family }) => family), log);
+  const isFallback = config.mode !== "auto" && passedOver.length > 0;
+  const fallback = isFallback
+    ? { wanted: config.mode, used: chosen.mode, why: passedOverText(passedOver) }
+    : null;
+  return { ...chosen, fallback, refused };
+}
+
+function tellOfFamilies(config: KubeProxyConfiguration, families: readonly IpFamily[], log: Logger): void {
+  const { problems, warnings } = checkFamilies(config, families);
+  for (const { path, message } of warnings) {
+    log.warn("Configuration may be incomplete or incorrect", { field: path, problem: message });
+  }
+  if (problems.length > 0) throw new ConfigError(problems);
+}
+
+/**
+ * A life that takes the place of another one, which may still serve. Begins when there are file descriptors for it: that there are
+ * none says nothing about the configuration.
+ *
+ * @throws {Error} whatever keeps this configuration from being run here
+ * @throws the reason of `signal`, if that ended the wait for descriptors
+ */
+export async function succeedingLife(
+  config: KubeProxyConfiguration,
+  lasting: Lasting,
+  signal: AbortSignal,
+): Promise<Life> {
+  const planned = planLife(config, lasting);
+  const onWait = (): void =>
+    planned.log.warn("Too few file descriptors for a new life of the proxy, waiting for some");
+  await untilDescriptors({ signal, onWait });
+  const channels = await openChannels(planned);
+  try {
+    return beginLife(planned, await prepareNode(planned, null), channels);
+  } catch (error) {
+    await channels.events.run(AbortSignal.abort());
+    throw error;
+  }
+}

@@ -1,0 +1,40 @@
+/**
+ * The program's log lines, as `logging` of the configuration wants them.
+ *
+ * @module
+ */
+import type { LoggingConfig } from "../config/types.ts";
+import { createLogger, type ProgramLogger, type Verbosity } from "../observe/log.ts";
+import type { LogStreams } from "../cli/io.ts";
+
+/** A logger that writes to standard error, or, if streams are split, information to standard output. */
+export function openLogger(
+  logging: LoggingConfig,
+  streams: Pick<LogStreams, "out" | "err">,
+  verbosity: Verbosity = { level: logging.verbosity },
+): ProgramLogger {
+  const format = logging.format === "json" ? "json" : "text";
+  const isInformation = format === "json" ? isJsonInformation : isTextInformation;
+  const { out, err } = streams;
+  const toError = (line: string): void => err.write(line);
+  const split = (line: string): void => (isInformation(line) ? out : err).write(line);
+  const log = createLogger({
+    format,
+    verbosity,
+    vmodule: logging.vmodule,
+    write: logging.options[format].splitStream ? split : toError,
+    nowMs: () => performance.timeOrigin + performance.now(),
+    pid: Deno.pid,
+  });
+  err.onResumed = (count) => log.warn("Log lines could not be written and are lost", { count });
+  return log;
+}
+
+function isTextInformation(line: string): boolean {
+  return line.startsWith("I");
+}
+
+/** Only information has a verbosity, right after the message; no warning has a value of that name. */
+function isJsonInformation(line: string): boolean {
+  return /^\{"ts":[^,]*,"caller":"[^"]*","msg":"(?:[^"\\]|\\.)*","v":\d/.test(line);
+}

@@ -1,0 +1,224 @@
+/**
+ * A node that changes its mode: what the other modes left goes as soon as the new rules are in force, and not before, so
+ * that no connection fails in between.
+ *
+ * @module
+ */
+import { countLeftovers, type LeftoverReport } from "../backend/node/cleanup.ts";
+import type { CleanupMode } from "../config/types.ts";
+import { type Clock, systemClock } from "../kernel/clock.ts";
+import { EndableExec } from "../kernel/endable_exec.ts";
+import type { Exec } from "../kernel/exec.ts";
+import type { IpFamily } from "../model/objects.ts";
+import { errorText, type Logger } from "../observe/log.ts";
+import { observeFirstSyncs } from "../sync/first_syncs.ts";
+import type { SyncObserver } from "../sync/reconcile.ts";
+
+const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+/**
+ * How long connections that began in the former mode may take to end there. Not longer, whatever they are: what IPVS remembers of a client's
+ * port takes the tracked connection of that port along when it goes, and that may be a new one of this mode by then.
+ */
+const DRAIN_LIMIT_MS = 5_000;
+
+/** How long one family's leftovers wait for the first sync of the other, which has no time to share. */
+const OTHER_FAMILY_MS = 10_000;
+
+/** How long a removal that could not be carried out waits for the first time, and at most. */
+const RETRY_MS = 5_000;
+const MAX_RETRY_MS = 300_000;
+
+/** What {@linkcode OtherModesCleanup} needs. */
+export interface OtherModesOptions {
+  /** The modes whose leftovers go. */
+  readonly modes: readonly CleanupMode[];
+  /** The mode that runs, of which kube-proxy's leftovers go, as far as they are told from ours. */
+  readonly ownMode?: CleanupMode | undefined;
+  /** The IP families this node serves. */
+  readonly families: readonly IpFamily[];
+  readonly log: Logger;
+  readonly exec: Exec;
+  /** As configured for IPVS mode. */
+  readonly excludeCidrs?: readonly string[];
+  readonly clock?: Clock;
+}
+
+/**
+ * Loads what a removal needs while a start waits for something else. A removal itself would come too late for that: from source, the
+ * runtime panics where it cannot open a module's file, and nobody knows how many descriptors there are once kproxy serves.
+ */
+export async function preloadRemoval(): Promise<void> {
+  await import("../backend/node/leftovers.ts");
+}
+
+/**
+ * Removes other modes' leftovers of each IP family once all have had their first sync, and those of unserved families after the
+ * last; a family whose first sync takes long does not keep those of the other.
+ */
+export class OtherModesCleanup {
+  /** Hears of the first syncs. */
+  readonly observer: SyncObserver;
+  readonly #options: OtherModesOptions;
+  readonly #allSynced = new AbortController();
+  /** What is to be removed, families of one removal together; the one that is stopped in its middle stays first. */
+  readonly #due: (readonly IpFamily[])[] = [];
+  #programs: EndableExec;
+  #work: Promise<void> = Promise.resolve();
+  #hasEnded = false;
+  #hasRemovedTables = false;
+  /** In a row. */
+  #failures = 0;
+
+  constructor(options: OtherModesOptions) {
+    this.#options = options;
+    this.observer = observeFirstSyncs(
+      options.families,
+      (family, isLast) => this.#familySynced(family, isLast),
+    );
+    this.#programs = new EndableExec(options.exec);
+  }
+
+  /**
+   * Ends what is under way, in the middle of whatever it does: each program does all it was told or nothing, as far as
+   * that matters, and the next start finds the rest.
+   */
+  end(): void {
+    this.#hasEnded = true;
+    this.#programs.end();
+  }
+
+  /**
+   * Does something while nothing is removed: the preparation of the next life, whose mode may be one of those that are removed here. Goes
+   * on if that fails, and else not: the next life has a removal of its own.
+   */
+  async undisturbed<T>(work: () => Promise<T>): Promise<T> {
+    this.#programs.end();
+    await this.#work;
+    try {
+      return await work();
+    } catch (error) {
+      if (!this.#hasEnded) {
+        this.#programs = new EndableExec(this.#options.exec);
+        this.#goOn();
+      }
+      throw error;
+    }
+  }
+
+  /** True if there were tables of nftables mode, so that a proxy that makes them may still run. */
+  get hasRemovedTables(): boolean {
+    return this.#hasRemovedTables;
+  }
+
+  /** Removes, once more, what kube-proxy left in mode nftables. Resolves when that is done or has ended. */
+  removeKubeProxyTables(families: readonly IpFamily[]): Promise<void> {
+    const { log } = this.#options;
+    this.#work = this.#work.then(async () => {
+      const exec = this.#programs;
+      if (exec.signal.aborted) return;
+      try {
+        const { removeLeftovers } = await import("../backend/node/leftovers.ts");
+        const context = { exec, families, dryRun: false, of: "kube-proxy" } as const;
+        report(await removeLeftovers(["nftables"], context), "kube-proxy", { log, tellsWhatStays: true });
+      } catch (error) {
+        if (!exec.signal.aborted) log.error("Cannot remove what kube-proxy left", error, { families });
+      }
+    });
+    return this.#work;
+  }
+
+  /** Resolves when what was begun is done or has ended. */
+  settled(): Promise<void> {
+    return this.#work;
+  }
+
+  #familySynced(family: IpFamily, isLast: boolean): void {
+    const { families } = this.#options;
+    if (isLast) this.#allSynced.abort();
+    const unserved = isLast ? FAMILIES.filter((other) => !families.includes(other)) : [];
+    this.#due.push([family, ...unserved]);
+    this.#goOn();
+  }
+
+  #goOn(): void {
+    this.#work = this.#work.then(async () => {
+      for (let next = this.#due[0]; next !== undefined; next = this.#due[0]) {
+        if (!await this.#remove(next)) return;
+        this.#due.shift();
+      }
+    });
+  }
+
+  /** False if it was stopped before it was done. */
+  async #remove(families: readonly IpFamily[]): Promise<boolean> {
+    const { modes, ownMode, log, excludeCidrs = [], clock = systemClock } = this.#options;
+    const exec = this.#programs;
+    const { signal } = exec;
+    await clock.sleep(OTHER_FAMILY_MS, AbortSignal.any([signal, this.#allSynced.signal]));
+    if (signal.aborted) return false;
+    const drain = {
+      clock: { nowMs: () => clock.nowMs(), sleep: (ms: number) => clock.sleep(ms, signal) },
+      limitMs: DRAIN_LIMIT_MS,
+    };
+    try {
+      const { removeLeftovers } = await import("../backend/node/leftovers.ts");
+      const context = { exec, families, dryRun: false, excludeCidrs, drain };
+      const others = await removeLeftovers(modes, context);
+      this.#hasRemovedTables ||= others.removed.some(({ place }) => place === "nft");
+      // What is tried again was told.
+      const isFirst = this.#failures === 0;
+      let left = report(others, "another mode", { log, tellsWhatStays: isFirst });
+      if (ownMode !== undefined) {
+        const own = await removeLeftovers([ownMode], { ...context, of: "kube-proxy" });
+        left += report(own, "kube-proxy", { log, tellsWhatStays: isFirst });
+      }
+      if (left === 0) this.#failures = 0;
+      else this.#tryLater(families);
+    } catch (error) {
+      if (signal.aborted) {
+        const next = this.#hasEnded
+          ? "the next start goes on with it"
+          : "a changed configuration comes first";
+        log.info(`Stopped looking for what other modes left, ${next}`, { families });
+        return false;
+      }
+      // The new rules serve all the same.
+      if (this.#failures === 0) {
+        log.error("Cannot remove what other modes left, will try again", error, { families });
+      }
+      this.#tryLater(families);
+    }
+    return true;
+  }
+
+  /** Nobody waits for it: other removals, and an end, come first. */
+  #tryLater(families: readonly IpFamily[]): void {
+    const { clock = systemClock } = this.#options;
+    const waitMs = Math.min(RETRY_MS * 2 ** this.#failures++, MAX_RETRY_MS);
+    void clock.sleep(waitMs, this.#programs.signal).then(() => {
+      if (this.#hasEnded) return;
+      this.#due.push(families);
+      this.#goOn();
+    });
+  }
+}
+
+/** @returns how many could not be removed */
+function report(
+  result: LeftoverReport,
+  whose: string,
+  { log, tellsWhatStays }: { readonly log: Logger; readonly tellsWhatStays: boolean },
+): number {
+  for (const [kind, count] of countLeftovers(result)) {
+    log.info(`Removed what ${whose} left`, { what: kind, count });
+  }
+  if (!tellsWhatStays) return result.failed.length;
+  for (const { place, command, reason } of result.kept) {
+    log.warn(`Something of ${whose} stays`, { place, command, reason });
+  }
+  for (const { place, error } of result.failed) {
+    log.warn(`Cannot remove what ${whose} left`, { place, problem: errorText(error) });
+  }
+  return result.failed.length;
+}

@@ -1,0 +1,137 @@
+/**
+ * Opens what the configuration names as the source of objects.
+ *
+ * @module
+ */
+import { parseIp } from "../model/ip.ts";
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import { UsageError } from "../errors.ts";
+import type { Exec } from "../kernel/exec.ts";
+import type { Logger } from "../observe/log.ts";
+import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
+import type { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
+import { CombinedSource } from "../source/combine.ts";
+import { classifyPaths, STDIN_PATH } from "../source/files/files_scan.ts";
+import type { Source } from "../source/source.ts";
+import { VERSION } from "./version.ts";
+
+/** What beside the configuration decides the source. */
+export interface SourceOptions {
+  /** `--master`; empty if not given. */
+  readonly master: string;
+  readonly nodeName: string;
+  readonly log: Logger;
+  readonly onRequest: (request: ApiRequest) => void;
+  /** Hears of every answer that was read. */
+  readonly onAnswer: (answer: ApiAnswer) => void;
+  /** Starts credential plugins. @default {systemExec} */
+  readonly exec?: Exec;
+  /** Null without `kproxy.snapshot`. */
+  readonly snapshot: SnapshotMetrics | null;
+}
+
+/**
+ * The files of `kproxy.manifests`, the API server, or both: with manifests the API server is asked only if a kubeconfig or
+ * `--master` is given too, and files win per object.
+ *
+ * @throws {ConfigError} if the kubeconfig is wrong or, without any source, the environment is not a pod's
+ * @throws {UsageError} if a manifest path is not there
+ */
+export async function openSource(config: KubeProxyConfiguration, options: SourceOptions): Promise<Source> {
+  const { manifests, endpointsSource } = config.kproxy;
+  const { master, log } = options;
+  await requirePaths(manifests);
+  const files = manifests.length === 0 ? null : new (await import("../source/files/files.ts")).FileSource({
+    paths: manifests,
+    endpointsSource,
+    log,
+    ownIps,
+    ...(manifests.includes(STDIN_PATH) ? { stdin: standardInput() } : {}),
+  });
+  if (files !== null && !usesApiServer(config, master)) {
+    if (config.kproxy.snapshot !== "") {
+      log.warn("kproxy.snapshot has no effect: all objects come from files, which are on this node anyway");
+    }
+    return files;
+  }
+  const api = await openApi(config, options);
+  return files === null ? api : new CombinedSource(files, api, (message) => log.info(message));
+}
+
+/** Devices whose addresses are cluster IPs: of IPVS mode, and of node-local DNS caches. */
+const SERVICE_DEVICES: readonly string[] = ["kube-ipvs0", "nodelocaldns"];
+
+/** The addresses of this machine, but for those that Services have here. */
+function ownIps(): readonly string[] {
+  return Deno.networkInterfaces().filter(({ name }) => !SERVICE_DEVICES.includes(name))
+    .map(({ address }) => parseIp(address)?.text ?? address);
+}
+
+/** False if manifests are all there is. `master` as in {@linkcode SourceOptions}. */
+export function usesApiServer(config: KubeProxyConfiguration, master: string): boolean {
+  return config.kproxy.manifests.length === 0 || master !== "" || config.clientConnection.kubeconfig !== "";
+}
+
+let inputOfLife: Promise<Blob> | undefined;
+
+/** Standard input from its beginning, however often the proxy starts anew in this process. */
+function standardInput(): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    async pull(controller) {
+      inputOfLife ??= new Response(Deno.stdin.readable).blob();
+      controller.enqueue(new Uint8Array(await (await inputOfLife).arrayBuffer()));
+      controller.close();
+    },
+  });
+}
+
+async function requirePaths(manifests: readonly string[]): Promise<void> {
+  try {
+    await classifyPaths(manifests);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound || error instanceof TypeError)) throw error;
+    throw new UsageError(error.message, { cause: error });
+  }
+}
+
+async function openApi(
+  config: KubeProxyConfiguration,
+  { master, nodeName, log, onRequest, onAnswer, snapshot, exec }: SourceOptions,
+): Promise<Source> {
+  // Loaded only where it is needed: the API client's modules cost memory that a node without an API server can keep.
+  const [{ apiAccess }, { KubeSource }] = await Promise.all([
+    import("../source/kube/kube_access.ts"),
+    import("../source/kube/kube.ts"),
+  ]);
+  const { kubeconfig, qps, burst } = config.clientConnection;
+  const access = await apiAccess({ kubeconfig, master, env: Deno.env });
+  let hasAnswered = false;
+  const api = new KubeSource({
+    access,
+    nodeName,
+    endpointsSource: config.kproxy.endpointsSource,
+    configSyncPeriodMs: config.configSyncPeriod,
+    qps,
+    burst,
+    userAgent: `kproxy/${VERSION}`,
+    onRequest: (request) => {
+      hasAnswered ||= request.code === "200";
+      onRequest(request);
+    },
+    onAnswer,
+    log,
+    exec,
+  });
+  if (snapshot === null) return api;
+  const { SnapshotSource } = await import("../source/snapshot/snapshot_source.ts");
+  return new SnapshotSource({
+    source: api,
+    hasAnswered: () => hasAnswered,
+    path: config.kproxy.snapshot,
+    maxAgeMs: config.kproxy.snapshotMaxAge,
+    node: nodeName,
+    log,
+    observer: snapshot,
+    epochMs: () => performance.timeOrigin + performance.now(),
+  });
+}

@@ -1,0 +1,188 @@
+/**
+ * A virtual packet's way through chains of iptables, following every branch of a random choice. Shared by the simulators of
+ * the modes that write such rules.
+ *
+ * @module
+ */
+import { type Cidr, parseIp } from "../model/ip.ts";
+import { markBits } from "../netfilter/canonical_iptables_rule.ts";
+import { type ModeConditions, RuleMatcher } from "./iptables_match.ts";
+import type { IptablesRule, RuleTarget } from "../netfilter/iptables_rule.ts";
+import type { IptablesRuleset } from "../netfilter/iptables_save.ts";
+import {
+  acceptedWalk,
+  type EndedWalk,
+  mergeWalks,
+  rejectedWalk,
+  type Surroundings,
+  type Walk,
+} from "./packet_walk.ts";
+import { parseIptablesRule } from "../netfilter/parse_iptables_rule.ts";
+
+interface ChainResult {
+  readonly ended: readonly EndedWalk[];
+  /** Those that came back to the calling chain. */
+  readonly returned: readonly Walk[];
+}
+
+interface ParsedRule {
+  readonly rule: IptablesRule;
+  readonly text: string;
+}
+
+/** Targets that only look at the packet or touch what no rule here reads. */
+const PASSING_TARGETS: ReadonlySet<string> = new Set([
+  "LOG",
+  "NFLOG",
+  "TRACE",
+  "AUDIT",
+  "CONNMARK",
+  "SECMARK",
+]);
+/** The kernel refuses loops; this only keeps hand-made text from running forever. */
+const DEEPEST_JUMP = 64;
+
+/** One family's rules, ready for packets. Chains are parsed when a packet first reaches them. */
+export class IptablesTables {
+  readonly #ruleset: IptablesRuleset;
+  readonly #chains = new Map<string, readonly ParsedRule[]>();
+  readonly #cidrs = new Map<string, Cidr | null>();
+
+  constructor(ruleset: IptablesRuleset) {
+    this.#ruleset = ruleset;
+  }
+
+  /** A way for one packet; `problems` collects what the simulator cannot do. */
+  pass(
+    surroundings: Surroundings,
+    problems: Set<string>,
+    conditions: ModeConditions | null = null,
+  ): IptablesPass {
+    const report = (problem: string): void => void problems.add(problem);
+    const matcher = new RuleMatcher(surroundings, this.#cidrs, report, conditions);
+    return new IptablesPass((table, chain) => this.#rules(table, chain), this.#ruleset, matcher, problems);
+  }
+
+  #rules(table: string, chain: string): readonly ParsedRule[] | null {
+    const key = `${table} ${chain}`;
+    const known = this.#chains.get(key);
+    if (known !== undefined) return known;
+    const saved = this.#ruleset.get(table)?.get(chain);
+    if (saved === undefined) return null;
+    const parsed = saved.rules.map((text) => ({ rule: parseIptablesRule(text), text }));
+    this.#chains.set(key, parsed);
+    return parsed;
+  }
+}
+
+/** One packet's way through the chains. */
+export class IptablesPass {
+  readonly #rules: (table: string, chain: string) => readonly ParsedRule[] | null;
+  readonly #ruleset: IptablesRuleset;
+  readonly #matcher: RuleMatcher;
+  readonly #problems: Set<string>;
+
+  constructor(
+    rules: (table: string, chain: string) => readonly ParsedRule[] | null,
+    ruleset: IptablesRuleset,
+    matcher: RuleMatcher,
+    problems: Set<string>,
+  ) {
+    this.#rules = rules;
+    this.#ruleset = ruleset;
+    this.#matcher = matcher;
+    this.#problems = problems;
+  }
+
+  /** Runs a built-in chain, its policy included. */
+  hook(table: string, chain: string, walk: Walk): readonly EndedWalk[] {
+    // Only a connection's first packet asks the nat table; later ones follow conntrack, invalid ones nothing.
+    if (table === "nat" && walk.state !== "NEW") return [acceptedWalk(walk)];
+    const { ended, returned } = this.#chain(table, chain, [walk], 0);
+    const policy = this.#ruleset.get(table)?.get(chain)?.policy ?? "ACCEPT";
+    const verdict = policy === "DROP" ? "drop" : "accept";
+    return [...ended, ...returned.map((one): EndedWalk => ({ walk: one, verdict, rejectWith: "" }))];
+  }
+
+  #chain(table: string, chain: string, entering: readonly Walk[], depth: number): ChainResult {
+    const ended: EndedWalk[] = [];
+    const returned: Walk[] = [];
+    let live = entering;
+    for (const [position, { rule, text }] of (this.#rules(table, chain) ?? []).entries()) {
+      if (live.length === 0) break;
+      const next: Walk[] = [];
+      for (const walk of live) {
+        const { hit, missed } = this.#matcher.match(rule.matches, walk);
+        next.push(...missed);
+        if (hit === null) continue;
+        const hits = [...hit.hits, { table, chain, index: position + 1, rule: text }];
+        const result = this.#follow(table, rule.target, { ...hit, hits }, depth);
+        ended.push(...result.ended);
+        // What a `goto` chain gives back skips the rest of this one.
+        const skips = rule.target?.kind === "chain" ? rule.target.goto : isReturn(rule.target);
+        (skips ? returned : next).push(...result.returned);
+      }
+      live = mergeWalks(next);
+    }
+    return { ended, returned: [...returned, ...live] };
+  }
+
+  #follow(table: string, target: RuleTarget | null, walk: Walk, depth: number): ChainResult {
+    const goesOn: ChainResult = { ended: [], returned: [walk] };
+    if (target === null) return goesOn;
+    switch (target.kind) {
+      case "verdict": {
+        if (target.verdict === "RETURN") return goesOn;
+        const verdict = target.verdict === "DROP" ? "drop" : "accept";
+        return { ended: [{ walk, verdict, rejectWith: "" }], returned: [] };
+      }
+      case "reject":
+        return { ended: [rejectedWalk(walk, target.with)], returned: [] };
+      case "setMark": {
+        const { value, mask } = markBits(target);
+        return { ended: [], returned: [{ ...walk, mark: ((walk.mark & ~mask) ^ value) >>> 0 }] };
+      }
+      case "masquerade":
+        return { ended: [acceptedWalk({ ...walk, masquerade: true })], returned: [] };
+      case "dnat":
+        return this.#translate(target.to, walk);
+      case "chain":
+        return this.#jump(table, target.chain, walk, depth);
+      case "opaque":
+        if (!PASSING_TARGETS.has(target.name)) {
+          this.#problems.add(`Target "${[target.name, ...target.words].join(" ")}" is beyond the simulator`);
+        }
+        return goesOn;
+      default:
+        return target satisfies never;
+    }
+  }
+
+  #jump(table: string, chain: string, walk: Walk, depth: number): ChainResult {
+    if (PASSING_TARGETS.has(chain)) return { ended: [], returned: [walk] };
+    if (this.#rules(table, chain) === null || depth >= DEEPEST_JUMP) {
+      const problem = depth >= DEEPEST_JUMP
+        ? "jumps never end at"
+        : "a rule jumps to a chain that does not exist:";
+      this.#problems.add(`Table ${table}: ${problem} ${chain}`);
+      return { ended: [], returned: [walk] };
+    }
+    return this.#chain(table, chain, [walk], depth + 1);
+  }
+
+  #translate(to: string, walk: Walk): ChainResult {
+    const [, bracketed, plain, portText] = /^(?:\[([^\]]+)\]|([^:]+|[0-9a-fA-F:]+))(?::(\d+))?$/.exec(to) ??
+      [];
+    const destination = parseIp(bracketed ?? plain ?? "");
+    if (destination === null) {
+      this.#problems.add(`Destination "${to}" is beyond the simulator`);
+      return { ended: [acceptedWalk(walk)], returned: [] };
+    }
+    const port = portText === undefined ? walk.port : Number(portText);
+    return { ended: [acceptedWalk({ ...walk, destination, port, translated: true })], returned: [] };
+  }
+}
+
+function isReturn(target: RuleTarget | null): boolean {
+  return target?.kind === "verdict" && target.verdict === "RETURN";
+}

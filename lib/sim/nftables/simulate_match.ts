@@ -1,0 +1,171 @@
+/**
+ * What a virtual packet finds in sets and maps, and whether it meets the conditions of an nftables rule.
+ *
+ * @module
+ */
+import { type Cidr, cidrContains, type Ip, parseCidr, parseIp } from "../../model/ip.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import { type Fraction, multiply } from "../fraction.ts";
+import {
+  type NftElements,
+  type NftExpression,
+  type NftKey,
+  type NftOperand,
+  type NftStatement,
+  typeOfExpression,
+} from "../../netfilter/nft_rule.ts";
+import { canonicalKey, type NftTable } from "../../netfilter/nft_tables.ts";
+import { isNodeAddress, type Surroundings, type Walk } from "../packet_walk.ts";
+
+/** What a history reads for a key. A random number makes as many of them as it has values. */
+interface Reading {
+  readonly walk: Walk;
+  readonly parts: readonly string[];
+}
+
+/** One history after a look into a set or map; `value` null: nothing found. */
+export interface Lookup {
+  readonly walk: Walk;
+  readonly value: string | null;
+}
+
+/** Statements that only let a packet through or not. */
+export type Condition = NftStatement & { readonly kind: "state" | "status" | "addressType" | "mark" };
+
+/** Evaluates keys and conditions of the rules of one table. */
+export class NftMatcher {
+  readonly #table: NftTable;
+  readonly #surroundings: Surroundings;
+  readonly #cidrs = new Map<string, Cidr | null>();
+
+  constructor(table: NftTable, surroundings: Surroundings) {
+    this.#table = table;
+    this.#surroundings = surroundings;
+  }
+
+  /** True if the packet meets the condition. */
+  holds(condition: Condition, walk: Walk): boolean {
+    switch (condition.kind) {
+      case "state":
+        return condition.states.includes(walk.state) !== condition.not;
+      case "status":
+        return (condition.status === "dnat" ? walk.translated : walk.masquerade) !== condition.not;
+      case "addressType":
+        return isNodeAddress(walk[condition.side], this.#surroundings) !== condition.not;
+      case "mark":
+        return (((walk.mark & condition.mask) >>> 0) === condition.value) !== condition.not;
+      default:
+        return condition satisfies never;
+    }
+  }
+
+  /**
+   * Looks the key up, in every history that its random numbers make. None is left of a packet that has no such key: the kernel then
+   * goes on with the next rule.
+   */
+  lookUp(key: NftKey, operand: NftOperand, walk: Walk): readonly Lookup[] {
+    return readKey(key, walk, this.#table.family).map(({ walk, parts }) => ({
+      walk,
+      value: operand.kind === "named"
+        ? this.#inContainer(operand.name, parts, walk)
+        : this.#inline(operand.elements, key, parts),
+    }));
+  }
+
+  /** Whether an affinity set still knows the packet's source. */
+  remembers(set: string, walk: Walk): boolean {
+    return this.#inContainer(set, [walk.source.text], walk) !== null;
+  }
+
+  #inContainer(name: string, parts: readonly string[], walk: Walk): string | null {
+    const container = this.#table.containers.get(name);
+    if (container === undefined) throw new RangeError(`There is no set or map ${name}`);
+    const key = parts.join(" . ");
+    const written = container.elements.get(key);
+    if (written !== undefined || container.timeoutSeconds === null) return written ?? null;
+    if (key === walk.source.text && walk.remembered.includes(name)) return "";
+    const { affinity, nowSeconds } = this.#surroundings;
+    const seen = affinity.get(name)?.get(key);
+    // In the kernel an element is gone from the moment its time is over.
+    return seen !== undefined && nowSeconds - seen < container.timeoutSeconds ? "" : null;
+  }
+
+  #inline(elements: NftElements, key: NftKey, parts: readonly string[]): string | null {
+    for (const [text, value] of elements) {
+      const patterns = text.split(" . ");
+      if (patterns.length !== parts.length) {
+        throw new SyntaxError(`"${text}" has not ${parts.length} parts`);
+      }
+      if (parts.every((part, index) => this.#partMatches(patterns[index] ?? "", part, key[index]))) {
+        return value;
+      }
+    }
+    return null;
+  }
+
+  #partMatches(pattern: string, part: string, expression: NftExpression | undefined): boolean {
+    if (expression === undefined) return false;
+    const type = typeOfExpression(expression, this.#table.family);
+    if (type === "ifname") return interfaceMatches(pattern, part);
+    if (pattern.includes("/") && (type === "ipv4_addr" || type === "ipv6_addr")) {
+      const ip = parseIp(part);
+      return ip !== null && this.#contains(pattern, ip);
+    }
+    return canonicalKey(pattern, [type]) === part;
+  }
+
+  #contains(text: string, ip: Ip): boolean {
+    let cidr = this.#cidrs.get(text);
+    if (cidr === undefined) this.#cidrs.set(text, cidr = parseCidr(text));
+    if (cidr === null || cidr.family !== ip.family) {
+      throw new SyntaxError(`"${text}" is no network of ${ip.family}`);
+    }
+    return cidrContains(cidr, ip);
+  }
+}
+
+/** A process on the node has no incoming interface; for nft that is an empty name. */
+function interfaceMatches(pattern: string, name: string): boolean {
+  return pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
+}
+
+function readKey(key: NftKey, start: Walk, family: IpFamily): readonly Reading[] {
+  let readings: readonly Reading[] = [{ walk: start, parts: [] }];
+  for (const expression of key) {
+    readings = readings.flatMap(({ walk, parts }) =>
+      read(expression, walk, family).map((one) => ({ walk: one.walk, parts: [...parts, one.part] }))
+    );
+  }
+  return readings;
+}
+
+function read(
+  expression: NftExpression,
+  walk: Walk,
+  family: IpFamily,
+): readonly { readonly walk: Walk; readonly part: string }[] {
+  switch (expression.kind) {
+    case "source":
+    case "destination":
+      return [{ walk, part: walk[expression.kind].text }];
+    case "protocol":
+      return [{ walk, part: walk.protocol === "icmp" && family === "IPv6" ? "ipv6-icmp" : walk.protocol }];
+    case "destinationPort":
+      // What stands in an ICMP header at the place of a port is its checksum, which no rule here means.
+      return expression.only === null || expression.only === walk.protocol
+        ? [{ walk, part: String(walk.port) }]
+        : [];
+    case "inInterface":
+      return [{ walk, part: walk.inInterface }];
+    case "random": {
+      const share: Fraction = { numerator: 1n, denominator: BigInt(expression.modulus) };
+      const probability = multiply(walk.probability, share);
+      return Array.from({ length: expression.modulus }, (_, number) => ({
+        walk: { ...walk, probability },
+        part: String(number),
+      }));
+    }
+    default:
+      return expression satisfies never;
+  }
+}

@@ -1,0 +1,372 @@
+/**
+ * API objects (JSON, or YAML already read) → the proxy's own objects: checked, defaulted, and stripped of everything the
+ * proxy never reads. Nothing of the raw object is kept but texts.
+ *
+ * @module
+ */
+import { parseCidr, parseIp } from "../../model/ip.ts";
+import type {
+  ApiObject,
+  EndpointSlice,
+  IpFamily,
+  NodeObject,
+  ServiceCidr,
+  SliceEndpoint,
+  SlicePort,
+} from "../../model/objects.ts";
+import type { Rejection } from "../source.ts";
+import { checkNoSpecialUse, refusedEndpointUse } from "./decode_addresses.ts";
+import {
+  asObject,
+  booleanAt,
+  choiceAt,
+  DecodeError,
+  decodeList,
+  type DecodeOptions,
+  inside,
+  integerAt,
+  isAbsent,
+  nameOf,
+  nearest,
+  NO_TEXTS,
+  notAmong,
+  objectAt,
+  portAt,
+  portNameAt,
+  protocolAt,
+  quote,
+  type RawObject,
+  requiredName,
+  textAt,
+  textsAt,
+} from "./decode_values.ts";
+import { decodeService } from "./decode_service.ts";
+import { decodeEndpoints, lastChangeTriggerTimeMs } from "./endpoints.ts";
+
+export { decodeEndpoints, DecodeError, type DecodeOptions, decodeService };
+
+const ADDRESS_TYPES = ["IPv4", "IPv6", "FQDN"] as const;
+const SERVICE_NAME_LABEL = "kubernetes.io/service-name";
+const HEADLESS_LABEL = "service.kubernetes.io/headless";
+const PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name";
+
+/**
+ * Decodes a discovery.k8s.io/v1 EndpointSlice.
+ *
+ * @throws {DecodeError} naming the first field that cannot be read
+ */
+export function decodeEndpointSlice(raw: unknown, options: DecodeOptions = {}): EndpointSlice {
+  const manifest = options.manifest === true;
+  const object = asObject(raw);
+  const { metadata, namespace, name } = nameOf(object, "subdomain", options);
+  const addressType = choiceAt(object, "addressType", ADDRESS_TYPES, "FQDN");
+  if (isAbsent(object["addressType"]) || object["addressType"] === "") {
+    throw new DecodeError("addressType", "is required");
+  }
+  const serviceName = inside("metadata", () => decodeServiceNameLabel(metadata, manifest));
+  return {
+    kind: "EndpointSlice",
+    namespace,
+    name,
+    addressType,
+    serviceName,
+    ports: decodeList(object, "ports", manifest ? decodeWrittenSlicePort : decodeSlicePort),
+    endpoints: decodeList(
+      object,
+      "endpoints",
+      (manifest ? WRITTEN_ENDPOINT_DECODERS : ENDPOINT_DECODERS)[addressType],
+    ),
+    lastChangeTriggerTimeMs: inside("metadata", () => lastChangeTriggerTimeMs(metadata)),
+  };
+}
+
+function decodeServiceNameLabel(metadata: RawObject, required: boolean): string {
+  const value = labelAt(objectAt(metadata, "labels"), SERVICE_NAME_LABEL);
+  if (value === "" && required) {
+    throw new DecodeError(`labels["${SERVICE_NAME_LABEL}"]`, "is required: it names the Service");
+  }
+  return value;
+}
+
+function labelAt(labels: RawObject, key: string): string {
+  const value = labels[key];
+  if (typeof value === "string") return value;
+  if (isAbsent(value)) return "";
+  throw new DecodeError(`labels[${JSON.stringify(key)}]`, `must be a string, found ${quote(value)}`);
+}
+
+function decodeSlicePort(raw: RawObject): SlicePort {
+  // The API server lets any number through; kube-proxy skips 0 like an absent one.
+  const port = integerAt(raw, "port", 0, 65535, 0);
+  return { name: portNameAt(raw), port: port === 0 ? null : port, protocol: protocolAt(raw, "protocol") };
+}
+
+function decodeWrittenSlicePort(raw: RawObject): SlicePort {
+  const port = portAt(raw, "port");
+  const { name, protocol } = decodeSlicePort(raw);
+  return { name: name ?? "", port, protocol };
+}
+
+type EndpointDecoders = Readonly<Record<typeof ADDRESS_TYPES[number], (raw: RawObject) => SliceEndpoint>>;
+
+const ENDPOINT_DECODERS: EndpointDecoders = {
+  IPv4: (raw) => decodeSliceEndpoint(raw, (text) => checkFamily(text, "IPv4")),
+  IPv6: (raw) => decodeSliceEndpoint(raw, (text) => checkFamily(text, "IPv6")),
+  FQDN: (raw) => decodeSliceEndpoint(raw, undefined),
+};
+
+const WRITTEN_ENDPOINT_DECODERS: EndpointDecoders = {
+  IPv4: (raw) => decodeSliceEndpoint(raw, (text) => checkWrittenAddress(text, "IPv4")),
+  IPv6: (raw) => decodeSliceEndpoint(raw, (text) => checkWrittenAddress(text, "IPv6")),
+  FQDN: ENDPOINT_DECODERS.FQDN,
+};
+
+function checkWrittenAddress(text: string, family: IpFamily): void {
+  checkFamily(text, family);
+  checkNoSpecialUse(text, refusedEndpointUse);
+}
+
+function checkFamily(text: string, family: IpFamily): void {
+  if (parseIp(text)?.family === family) return;
+  throw new DecodeError("", `must be an ${family} address, found ${quote(text)}`);
+}
+
+function decodeSliceEndpoint(raw: RawObject, check: ((text: string) => void) | undefined): SliceEndpoint {
+  const addresses = textsAt(raw, "addresses", check);
+  if (addresses.length === 0) throw new DecodeError("addresses", "must list at least one address");
+  const conditions = objectAt(raw, "conditions");
+  const hints = objectAt(raw, "hints");
+  const ready = conditions["ready"];
+  const serving = conditions["serving"];
+  const terminating = conditions["terminating"];
+  // The usual values are told apart before the checks that need a closure: there are 100,000 endpoints and more.
+  const plain = (ready === undefined || typeof ready === "boolean") &&
+    (serving === undefined || typeof serving === "boolean") &&
+    (terminating === undefined || typeof terminating === "boolean");
+  if (!plain) inside("conditions", () => checkConditions(conditions));
+  const hinted = raw["hints"] !== undefined && raw["hints"] !== null;
+  return {
+    addresses,
+    nodeName: textAt(raw, "nodeName"),
+    ready: ready !== false,
+    serving: serving !== false,
+    terminating: terminating === true,
+    zoneHints: hinted ? inside("hints", () => hintNames(hints, "forZones")) : NO_TEXTS,
+    nodeHints: hinted ? inside("hints", () => hintNames(hints, "forNodes")) : NO_TEXTS,
+  };
+}
+
+function checkConditions(conditions: RawObject): void {
+  booleanAt(conditions, "ready", true);
+  booleanAt(conditions, "serving", true);
+  booleanAt(conditions, "terminating", false);
+}
+
+function hintNames(hints: RawObject, key: string): readonly string[] {
+  const names = decodeList(hints, key, (raw) => textAt(raw, "name"));
+  return names.length === 0 ? NO_TEXTS : names;
+}
+
+/**
+ * Decodes a v1 Node.
+ *
+ * @throws {DecodeError} naming the first field that cannot be read
+ */
+export function decodeNode(raw: unknown): NodeObject {
+  const object = asObject(raw);
+  const metadata = objectAt(object, "metadata");
+  const spec = objectAt(object, "spec");
+  const status = objectAt(object, "status");
+  return {
+    kind: "Node",
+    name: requiredName(metadata, "name", "subdomain"),
+    labels: inside("metadata", () => copyLabels(objectAt(metadata, "labels"))),
+    podCIDRs: inside("spec", () => decodePodCidrs(spec)),
+    addresses: inside("status", () => decodeNodeAddresses(status)),
+    taintKeys: inside("spec", () => decodeList(spec, "taints", (taint) => textAt(taint, "key"))),
+    deleting: !isAbsent(metadata["deletionTimestamp"]),
+  };
+}
+
+function copyLabels(labels: RawObject): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.keys(labels).map((key) => [key, labelAt(labels, key)]));
+}
+
+function decodePodCidrs(spec: RawObject): readonly string[] {
+  const check = (text: string): void => {
+    if (parseCidr(text) === null) {
+      throw new DecodeError("", `must be a network such as 10.0.0.0/8, found ${quote(text)}`);
+    }
+  };
+  const podCIDRs = textsAt(spec, "podCIDRs", check);
+  if (podCIDRs.length > 0) return podCIDRs;
+  const podCIDR = textAt(spec, "podCIDR");
+  if (podCIDR === "") return podCIDRs;
+  inside("podCIDR", () => check(podCIDR));
+  return [podCIDR];
+}
+
+function decodeNodeAddresses(status: RawObject): NodeObject["addresses"] {
+  return decodeList(status, "addresses", (raw) => ({
+    type: textAt(raw, "type"),
+    address: textAt(raw, "address"),
+  }));
+}
+
+/**
+ * Decodes a networking.k8s.io/v1 ServiceCIDR.
+ *
+ * @throws {DecodeError} naming the first field that cannot be read
+ */
+export function decodeServiceCidr(raw: unknown): ServiceCidr {
+  const object = asObject(raw);
+  const name = requiredName(objectAt(object, "metadata"), "name", "subdomain");
+  const check = (text: string): void => {
+    const cidr = parseCidr(text);
+    if (cidr === null) {
+      throw new DecodeError("", `must be a network such as 10.96.0.0/16, found ${quote(text)}`);
+    }
+    // What is not allocated in it is dropped: this would be everything.
+    if (cidr.prefixLength === 0) throw new DecodeError("", `must not be all addresses, found ${quote(text)}`);
+  };
+  const cidrs = inside("spec", () => textsAt(objectAt(object, "spec"), "cidrs", check));
+  return { kind: "ServiceCIDR", name, cidrs: cidrs.map((cidr) => parseCidr(cidr)?.text ?? cidr) };
+}
+
+/**
+ * True if kube-proxy's selectors let this raw object through: no Service of another proxy, no headless Service, no slice or
+ * Endpoints of a headless Service. For sources whose server does not select for them.
+ */
+export function isSelected(raw: RawObject, kind: string): boolean {
+  const labels = objectAt(objectAt(raw, "metadata"), "labels");
+  if (kind === "Service") {
+    return !(PROXY_NAME_LABEL in labels) && objectAt(raw, "spec")["clusterIP"] !== "None";
+  }
+  return !(HEADLESS_LABEL in labels);
+}
+
+/** One object out of a document, with its place in it. */
+export interface RawItem {
+  readonly raw: unknown;
+  /** `""`, or `items[3]` in a list. */
+  readonly path: string;
+  /** Kind and version the item has by itself or, in `ServiceList` and the like, from the list. */
+  readonly kind: unknown;
+  readonly apiVersion: unknown;
+}
+
+const KINDS: Readonly<Record<string, { apiVersion: string; decode: Decoder }>> = {
+  Service: { apiVersion: "v1", decode: (raw, options) => [decodeService(raw, options)] },
+  EndpointSlice: {
+    apiVersion: "discovery.k8s.io/v1",
+    decode: (raw, options) => [decodeEndpointSlice(raw, options)],
+  },
+  Endpoints: { apiVersion: "v1", decode: decodeEndpoints },
+  Node: { apiVersion: "v1", decode: (raw) => [decodeNode(raw)] },
+  ServiceCIDR: { apiVersion: "networking.k8s.io/v1", decode: (raw) => [decodeServiceCidr(raw)] },
+};
+type Decoder = (raw: unknown, options: DecodeOptions) => ApiObject[];
+const KIND_NAMES: readonly string[] = Object.keys(KINDS);
+const ALL_KIND_NAMES: readonly string[] = [...KIND_NAMES, ...KIND_NAMES.map((kind) => `${kind}List`), "List"];
+const MAX_LIST_DEPTH = 8;
+
+/** Yields the objects of a document: itself, or what it lists, however deep. */
+export function* itemsOf(raw: unknown, path = "", depth = 0): Generator<RawItem> {
+  const { kind, apiVersion } = (typeof raw === "object" && raw !== null ? raw : {}) as RawObject;
+  const isList = typeof kind === "string" && kind.endsWith("List") && ALL_KIND_NAMES.includes(kind);
+  const items = isList ? (raw as RawObject)["items"] : undefined;
+  if (!isList || depth === MAX_LIST_DEPTH || !(Array.isArray(items) || isAbsent(items))) {
+    yield { raw, path, kind, apiVersion };
+    return;
+  }
+  const itemKind = kind.slice(0, -"List".length);
+  for (const [index, item] of (items ?? []).entries()) {
+    const itemPath = `${path === "" ? "" : `${path}.`}items[${index}]`;
+    for (const found of itemsOf(item, itemPath, depth + 1)) {
+      const inherits = itemKind !== "" && found.raw === item && found.kind === undefined;
+      yield inherits ? { ...found, kind: itemKind, apiVersion: found.apiVersion ?? apiVersion } : found;
+    }
+  }
+}
+
+const OWN_VERSION = /^(v\d|(discovery|networking)\.k8s\.io\/)/;
+
+/**
+ * The kind of an item that is none of the proxy's business (a Deployment, a ConfigMap); undefined if it is one of those
+ * read, is nearly written like one, or does not say.
+ */
+export function foreignKind({ kind, apiVersion }: Pick<RawItem, "kind" | "apiVersion">): string | undefined {
+  if (typeof kind !== "string" || !/^[A-Z][A-Za-z0-9]*$/.test(kind)) return undefined;
+  const lowerCase = kind.toLowerCase();
+  if (ALL_KIND_NAMES.some((name) => name.toLowerCase() === lowerCase)) return undefined;
+  // A Role is two letters away from a Node, but it comes from a group that has nothing for us.
+  if (typeof apiVersion === "string" && !OWN_VERSION.test(apiVersion)) return kind;
+  const isList = lowerCase.endsWith("list");
+  const meant = isList ? nearest(kind.slice(0, -"List".length), KIND_NAMES) : nearest(kind, ALL_KIND_NAMES);
+  return meant === undefined ? kind : undefined;
+}
+
+/**
+ * Decodes one item of {@linkcode itemsOf}. An Endpoints object gives a slice per family.
+ *
+ * @throws {DecodeError} with the path inside the document
+ */
+export function decodeItem(item: RawItem, options: DecodeOptions = {}): ApiObject[] {
+  return inside(item.path, () => {
+    asObject(item.raw);
+    if (isAbsent(item.kind)) throw new DecodeError("kind", "is required");
+    const known = typeof item.kind === "string" && Object.hasOwn(KINDS, item.kind)
+      ? KINDS[item.kind]
+      : undefined;
+    if (known === undefined) {
+      if (typeof item.kind === "string" && ALL_KIND_NAMES.includes(item.kind)) {
+        throw new DecodeError("items", "must be a list of objects");
+      }
+      throw notAmong("kind", ALL_KIND_NAMES, item.kind, `${KIND_NAMES.join(", ")} or a list of them`);
+    }
+    if (isAbsent(item.apiVersion)) throw new DecodeError("apiVersion", `is required (${known.apiVersion})`);
+    if (item.apiVersion !== known.apiVersion) {
+      throw notAmong("apiVersion", [known.apiVersion], item.apiVersion);
+    }
+    return known.decode(item.raw, options);
+  });
+}
+
+/** `Service shop/web`, as far as the raw object tells; on one line whatever is in it. */
+export function describeItem({ raw, kind }: Pick<RawItem, "raw" | "kind">): string {
+  const metadata = fieldOf(raw, "metadata");
+  const [name, namespace] = [fieldOf(metadata, "name"), fieldOf(metadata, "namespace")];
+  const subject = typeof kind === "string" && kind !== "" ? printable(kind) : "object";
+  if (typeof name !== "string" || name === "") return `${subject} without a name`;
+  return `${subject} ${printable(typeof namespace === "string" ? `${namespace}/${name}` : name)}`;
+}
+
+function printable(text: string): string {
+  return /^[!-~]{1,320}$/.test(text) ? text : quote(text);
+}
+
+function fieldOf(value: unknown, key: string): unknown {
+  return typeof value === "object" && value !== null ? (value as RawObject)[key] : undefined;
+}
+
+/**
+ * Decodes a document: an object or a list of them. What cannot be read is rejected by itself; the others go on.
+ * `where` is only quoted in the rejections.
+ */
+export function decodeObject(
+  raw: unknown,
+  where: string,
+  options: DecodeOptions = {},
+): { objects: ApiObject[]; rejections: Rejection[] } {
+  const objects: ApiObject[] = [];
+  const rejections: Rejection[] = [];
+  for (const item of itemsOf(raw)) {
+    try {
+      objects.push(...decodeItem(item, options));
+    } catch (error) {
+      if (!(error instanceof DecodeError)) throw error;
+      rejections.push({ where, object: describeItem(item), message: error.message });
+    }
+  }
+  return { objects, rejections };
+}

@@ -1,0 +1,94 @@
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { decodeEndpointSlice, decodeObject, decodeService } from "./decode.ts";
+import { pure, type Raw, rawService, rawSlice } from "../../../tests/support/decode_objects.ts";
+
+const PORT = fc.record({
+  name: fc.constantFrom("", "http", "dns"),
+  port: fc.integer({ min: 1, max: 65535 }),
+  protocol: fc.constantFrom("TCP", "UDP", "SCTP"),
+}, { requiredKeys: ["name", "port"] });
+const ENDPOINT = fc.record({
+  addresses: fc.array(fc.ipV4(), { minLength: 1, maxLength: 2 }),
+  nodeName: fc.constantFrom(null, "node-a"),
+  conditions: fc.record({
+    ready: fc.option(fc.boolean()),
+    serving: fc.option(fc.boolean()),
+    terminating: fc.option(fc.boolean()),
+  }),
+  hints: fc.option(fc.record({ forZones: fc.array(fc.record({ name: fc.string() })) })),
+}, { requiredKeys: ["addresses"] });
+
+pure("a slice decodes to the same whatever the proxy does not read", () => {
+  fc.assert(fc.property(fc.array(PORT), fc.array(ENDPOINT), fc.jsonValue(), (ports, endpoints, noise) => {
+    const plain = rawSlice({ ports, endpoints });
+    const noisy = structuredClone<unknown>({ ...plain, noise, status: noise }) as Raw & {
+      metadata: Raw;
+      endpoints: Raw[];
+    };
+    Object.assign(noisy.metadata, { managedFields: noise, ownerReferences: noise, resourceVersion: "5" });
+    for (const endpoint of noisy.endpoints) {
+      Object.assign(endpoint, { targetRef: noise, zone: "z", hostname: "h" });
+    }
+    const decoded = decodeEndpointSlice(plain);
+    assertEquals(decodeEndpointSlice(noisy), decoded);
+    // A decoded slice is an answer of its own: nothing in it may be the raw object's.
+    assert(!sharesObjects(decoded, plain));
+  }));
+});
+
+pure("a decoded Service, written back as an API object, decodes to itself", () => {
+  const policy = fc.constantFrom("Cluster", "Local", null);
+  const spec = fc.record({
+    type: fc.constantFrom("ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "", null),
+    clusterIP: fc.constantFrom("10.0.0.1", "None", "", "fd00::1"),
+    ports: fc.array(PORT),
+    externalIPs: fc.option(fc.array(fc.ipV4())),
+    sessionAffinity: fc.constantFrom("None", "ClientIP", null),
+    externalTrafficPolicy: policy,
+    internalTrafficPolicy: policy,
+    healthCheckNodePort: fc.option(fc.integer({ min: 0, max: 65535 })),
+  });
+  fc.assert(fc.property(spec, (fields) => {
+    const once = decodeService(rawService(fields));
+    const { namespace, name, uid, loadBalancerIngress, ...rest } = once;
+    const again = decodeService({
+      metadata: { namespace, name, uid },
+      spec: rest,
+      status: { loadBalancer: { ingress: loadBalancerIngress } },
+    });
+    assertEquals(again, once);
+  }));
+});
+
+pure("anything at all decodes or is rejected, never thrown at the caller", () => {
+  const kind = fc.constantFrom("Service", "EndpointSlice", "Endpoints", "Node", "List", "ServiceList");
+  const values = fc.anything({ withNullPrototype: false, withBigInt: false, maxDepth: 3 });
+  const object = fc.record({
+    kind,
+    apiVersion: fc.constantFrom("v1", "discovery.k8s.io/v1"),
+    metadata: fc.oneof(values, fc.constant({ name: "a", namespace: "b" })),
+    spec: values,
+    status: values,
+    endpoints: values,
+    subsets: values,
+    items: values,
+    addressType: fc.constantFrom("IPv4", null, 5),
+  }, { requiredKeys: ["kind"] });
+  fc.assert(fc.property(fc.oneof(object, values), (raw) => {
+    const { rejections } = decodeObject(raw, "x");
+    for (const { message } of rejections) assert(message !== "" && !message.startsWith("."), message);
+  }));
+});
+
+function sharesObjects(one: unknown, other: unknown): boolean {
+  const seen = new Set<unknown>();
+  const walk = (value: unknown, visit: (object: object) => boolean): boolean =>
+    typeof value === "object" && value !== null &&
+    (visit(value) || Object.values(value).some((part) => walk(part, visit)));
+  walk(one, (object) => {
+    seen.add(object);
+    return false;
+  });
+  return walk(other, (object) => seen.has(object));
+}

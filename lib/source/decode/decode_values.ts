@@ -1,0 +1,296 @@
+/**
+ * Reading single values out of untyped objects, with errors that name the field.
+ *
+ * Paths are built only when something is wrong: every function throws with the path below the value it was given, and
+ * callers that go into a list put their part in front ({@linkcode decodeList}).
+ *
+ * @module
+ */
+import type { Protocol } from "../../model/objects.ts";
+
+/** A field that cannot be read. `path` is relative to the value that was decoded. */
+export class DecodeError extends TypeError {
+  readonly path: string;
+  readonly reason: string;
+
+  constructor(path: string, reason: string) {
+    super(path === "" ? reason : `${path}: ${reason}`);
+    this.name = "DecodeError";
+    this.path = path;
+    this.reason = reason;
+  }
+
+  /** The same problem, seen from a value that holds this one at `prefix`. */
+  within(prefix: string): DecodeError {
+    if (prefix === "") return this;
+    const joint = this.path === "" || this.path.startsWith("[") ? "" : ".";
+    return new DecodeError(`${prefix}${joint}${this.path}`, this.reason);
+  }
+}
+
+/** An untyped object. Fields that are null count as absent, as in the API. */
+export type RawObject = Readonly<Record<string, unknown>>;
+
+const EMPTY_OBJECT: RawObject = Object.freeze({});
+/** Shared by all objects without such a list: 100,000 empty lists are worth not having. */
+export const NO_TEXTS: readonly string[] = Object.freeze([]);
+
+/** So much of a value is shown, in UTF-16 units. */
+const MAX_SHOWN = 60;
+
+/** How a value is shown in an error: JSON, shortened; what holds more than a few plain values only by its sort. */
+export function quote(value: unknown): string {
+  if (value === undefined || value === null) return "nothing";
+  if (typeof value === "object") {
+    const parts = Object.values(value);
+    const isShort = parts.length <= 3 && Object.keys(value).every((key) => key.length <= MAX_SHOWN);
+    const isPlain = isShort && parts.every((part) => typeof part !== "object" || part === null);
+    if (!isPlain) return Array.isArray(value) ? `a list of ${parts.length}` : "an object";
+  }
+  // Escaped, a text of 100 MB may be longer than any text can be.
+  const text =
+    JSON.stringify(value, (_, part) => typeof part === "string" ? part.slice(0, MAX_SHOWN) : part) ??
+      String(value);
+  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN - 3)}…` : text;
+}
+
+function wrong(path: string, wanted: string, value: unknown): DecodeError {
+  return new DecodeError(path, `must be ${wanted}, found ${quote(value)}`);
+}
+
+/** True for null and undefined. */
+export function isAbsent(value: unknown): value is null | undefined {
+  return value === undefined || value === null;
+}
+
+/** `value` as an object. @throws {DecodeError} if it is anything else */
+export function asObject(value: unknown, path = ""): RawObject {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw wrong(path, "an object", value);
+  }
+  return value as RawObject;
+}
+
+/** The object at `key`; an empty one if absent. */
+export function objectAt(parent: RawObject, key: string): RawObject {
+  const value = parent[key];
+  return isAbsent(value) ? EMPTY_OBJECT : asObject(value, key);
+}
+
+/** The text at `key`; `fallback` if absent. */
+export function textAt(parent: RawObject, key: string, fallback = ""): string {
+  const value = parent[key];
+  if (typeof value === "string") return value;
+  if (isAbsent(value)) return fallback;
+  throw wrong(key, "a string", value);
+}
+
+/** The boolean at `key`; `fallback` if absent. */
+export function booleanAt(parent: RawObject, key: string, fallback: boolean): boolean {
+  const value = parent[key];
+  if (typeof value === "boolean") return value;
+  if (isAbsent(value)) return fallback;
+  throw wrong(key, "true or false", value);
+}
+
+/** The whole number at `key`; `fallback` if absent. @throws {DecodeError} if it is not within `min`..`max` */
+export function integerAt(
+  parent: RawObject,
+  key: string,
+  min: number,
+  max: number,
+  fallback: number,
+): number {
+  const value = parent[key];
+  if (isAbsent(value)) return fallback;
+  if (typeof value !== "number" || !Number.isInteger(value)) throw wrong(key, "a whole number", value);
+  if (value < min || value > max) throw wrong(key, `${min}..${max}`, value);
+  return value;
+}
+
+/** The port at `key`. @throws {DecodeError} if absent or not 1..65535 */
+export function portAt(parent: RawObject, key: string): number {
+  const port = integerAt(parent, key, 1, 65535, 0);
+  if (port === 0) throw new DecodeError(key, "is required");
+  return port;
+}
+
+/** The list at `key`; an empty one if absent. */
+export function listAt(parent: RawObject, key: string): readonly unknown[] {
+  const value = parent[key];
+  if (Array.isArray(value)) return value;
+  if (isAbsent(value)) return NO_TEXTS;
+  throw wrong(key, "a list", value);
+}
+
+/** Every item of the list at `key`, decoded. */
+export function decodeList<T>(parent: RawObject, key: string, decode: (item: RawObject) => T): T[] {
+  const list = listAt(parent, key);
+  const decoded: T[] = [];
+  let index = 0;
+  try {
+    for (; index < list.length; index++) decoded.push(decode(asObject(list[index])));
+  } catch (error) {
+    throw withPrefix(error, `${key}[${index}]`);
+  }
+  return decoded;
+}
+
+/** The list of texts at `key`, each checked by `check`, which throws with an empty path. */
+export function textsAt(parent: RawObject, key: string, check?: (text: string) => void): readonly string[] {
+  const list = listAt(parent, key);
+  if (list.length === 0) return NO_TEXTS;
+  const texts: string[] = [];
+  let index = 0;
+  try {
+    for (; index < list.length; index++) {
+      const value = list[index];
+      if (typeof value !== "string") throw wrong("", "a string", value);
+      check?.(value);
+      texts.push(value);
+    }
+  } catch (error) {
+    throw withPrefix(error, `${key}[${index}]`);
+  }
+  return texts;
+}
+
+/** Runs `decode`, putting `prefix` before the path of what it throws. */
+export function inside<T>(prefix: string, decode: () => T): T {
+  try {
+    return decode();
+  } catch (error) {
+    throw withPrefix(error, prefix);
+  }
+}
+
+function withPrefix(error: unknown, prefix: string): unknown {
+  return error instanceof DecodeError ? error.within(prefix) : error;
+}
+
+/** The text at `key`, which must be one of `allowed`; `fallback` if absent or empty. */
+export function choiceAt<T extends string>(
+  parent: RawObject,
+  key: string,
+  allowed: readonly T[],
+  fallback: T,
+): T {
+  const value = parent[key];
+  if (isAbsent(value) || value === "") return fallback;
+  for (const choice of allowed) if (choice === value) return choice;
+  throw notAmong(key, allowed, value);
+}
+
+/** The error for a value that is none of `allowed` (in words: `wanted`); says which one was probably meant. */
+export function notAmong(
+  path: string,
+  allowed: readonly string[],
+  value: unknown,
+  wanted: string = inWords(allowed),
+): DecodeError {
+  const meant = typeof value === "string" ? nearest(value, allowed) : undefined;
+  const hint = meant === undefined ? "" : ` (did you mean ${meant}?)`;
+  return new DecodeError(path, `must be ${wanted}, found ${quote(value)}${hint}`);
+}
+
+function inWords(choices: readonly string[]): string {
+  if (choices.length < 2) return choices.join();
+  return `${choices.slice(0, -1).join(", ")} or ${choices[choices.length - 1]}`;
+}
+
+/** The one of `candidates` that `text` is probably a slip of, if there is one. */
+export function nearest(text: string, candidates: readonly string[]): string | undefined {
+  const wanted = text.toLowerCase();
+  let best: string | undefined;
+  let bestDistance = Math.max(1, Math.floor(wanted.length / 3)) + 1;
+  for (const candidate of candidates) {
+    const distance = editDistance(wanted, candidate.toLowerCase());
+    if (distance < bestDistance) {
+      best = candidate;
+      bestDistance = distance;
+    }
+  }
+  return best;
+}
+
+/** Insertions, deletions and replacements that lead from `from` to `to`; texts beyond 40 characters are told apart by length. */
+function editDistance(from: string, to: string): number {
+  if (from.length > 40 || to.length > 40) return Math.max(from.length, to.length);
+  let previous = Array.from({ length: to.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= from.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= to.length; column++) {
+      const replaced = (previous[column - 1] ?? 0) + (from[row - 1] === to[column - 1] ? 0 : 1);
+      current.push(Math.min(replaced, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
+    }
+    previous = current;
+  }
+  return previous[to.length] ?? 0;
+}
+
+const PROTOCOLS: readonly Protocol[] = ["TCP", "UDP", "SCTP"];
+
+/** The protocol at `key`; TCP if absent. */
+export function protocolAt(parent: RawObject, key: string): Protocol {
+  return choiceAt(parent, key, PROTOCOLS, "TCP");
+}
+
+const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/;
+const SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+
+/** Which texts may be a name: `label` is one DNS label, `subdomain` labels with dots between them. */
+export type NameForm = "label" | "subdomain";
+
+/** Fails unless `text` is a name of that form. Names end up in rule texts, so nothing else may pass. */
+export function checkName(text: string, form: NameForm, path = ""): void {
+  if (form === "label") {
+    if (LABEL.test(text)) return;
+    throw wrong(path, "a DNS label (at most 63 of a-z, 0-9 and -)", text);
+  }
+  if (text.length <= 253 && SUBDOMAIN.test(text)) return;
+  throw wrong(path, "a DNS subdomain (at most 253 of a-z, 0-9, - and .)", text);
+}
+
+/** What every object's metadata gives. */
+export interface ObjectName {
+  readonly metadata: RawObject;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** How strictly and with what defaults objects are read. */
+export interface DecodeOptions {
+  /**
+   * True for objects that people wrote and no API server has seen: what it would fill in is filled in (namespace `default`,
+   * port names), and what it would refuse is refused.
+   */
+  readonly manifest?: boolean;
+}
+
+/** Reads and checks a namespaced object's name. */
+export function nameOf(object: RawObject, form: NameForm, options: DecodeOptions): ObjectName {
+  const metadata = objectAt(object, "metadata");
+  const name = requiredName(metadata, "name", form);
+  if (options.manifest === true && isAbsent(metadata["namespace"])) {
+    return { metadata, namespace: "default", name };
+  }
+  return { metadata, namespace: requiredName(metadata, "namespace", "label"), name };
+}
+
+/** The name at `metadata.<key>`. @throws {DecodeError} if absent, empty or not of that form */
+export function requiredName(metadata: RawObject, key: string, form: NameForm): string {
+  return inside("metadata", () => {
+    const name = textAt(metadata, key);
+    if (name === "") throw new DecodeError(key, "is required");
+    checkName(name, form, key);
+    return name;
+  });
+}
+
+/** The port name; null if absent. */
+export function portNameAt(raw: RawObject): string | null {
+  if (isAbsent(raw["name"])) return null;
+  const name = textAt(raw, "name");
+  if (name !== "") checkName(name, "label", "name");
+  return name;
+}

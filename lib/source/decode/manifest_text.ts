@@ -1,0 +1,170 @@
+/**
+ * The text of a manifest file → its objects, each with the line it stands on.
+ *
+ * @module
+ */
+import { parseIp } from "../../model/ip.ts";
+import { YAML_LIMITS } from "../../config/yaml_documents.ts";
+import { quote } from "./decode_values.ts";
+import { JsonPlaces, lineOfTooManyValues, MAX_JSON_VALUES } from "./json_places.ts";
+import {
+  decodeDocument,
+  type ManifestItem,
+  type ManifestPart,
+  segmentsOf,
+  type SyntaxProblem,
+} from "./manifest_items.ts";
+import { atIndex, readListItem, splitList } from "./manifest_list.ts";
+import { readYaml } from "./manifest_yaml.ts";
+
+/** A file's objects; if `problem` is there, the text is broken and nothing of it counts. */
+export interface Manifest {
+  readonly items: readonly ManifestItem[];
+  readonly problem?: SyntaxProblem;
+  /** What each part of the text gave, so that an edit costs only the documents it touches. */
+  readonly parts: ReadonlyMap<string, ManifestPart>;
+}
+
+/** How a text is read. */
+export interface ManifestOptions {
+  /** True for `*.json`: it must be JSON. Without it JSON is still understood, being YAML. */
+  readonly json?: boolean;
+  /** The same file's former content: parts of it that are still there are not read again. */
+  readonly previous?: Manifest | undefined;
+}
+
+/** Reads the objects of a text. Never throws for what is in the text. */
+export function readManifest(text: string, options: ManifestOptions = {}): Manifest {
+  const reading = readingOf(text, options);
+  for (;;) {
+    const step = reading.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+/** As {@linkcode readManifest}, in steps of one object each: between them whoever has more to do may do it. */
+export function* readingOf(text: string, options: ManifestOptions = {}): Generator<void, Manifest> {
+  const items: ManifestItem[] = [];
+  const parts = new Map<string, ManifestPart>();
+  let line = 1;
+  let document = 1;
+  for (const partText of splitDocuments(text.startsWith("\uFEFF") ? text.slice(1) : text)) {
+    const known = parts.get(partText) ?? options.previous?.parts.get(partText);
+    const part = known ?? (yield* readPart(partText, options, parts));
+    parts.set(partText, part);
+    if (part.problem !== undefined) return { items: [], parts, problem: shift(part.problem, line, document) };
+    for (const item of part.items) items.push(shift(item, line, document));
+    line += countLines(partText);
+    document += part.documents;
+    yield;
+  }
+  return { items, parts };
+}
+
+/** The manifest with Services refused whose cluster IP is one of the node's own addresses, in canonical text. */
+export function refuseOwnIps(manifest: Manifest, ownIps: ReadonlySet<string>): Manifest {
+  const items = manifest.items.map((item) => {
+    const [object] = item.objects;
+    if (object?.kind !== "Service" || object.type === "ExternalName") return item;
+    const index = object.clusterIPs.findIndex((ip) => ownIps.has(parseIp(ip)?.text ?? ""));
+    if (index < 0) return item;
+    const field = index === 0 ? "clusterIP" : `clusterIPs[${index}]`;
+    const refusal = `spec.${field}: must not be an address of this node, ` +
+      `found ${quote(object.clusterIPs[index])}`;
+    return { ...item, objects: [], selected: false, refusal };
+  });
+  return { ...manifest, items };
+}
+
+function shift<T extends { readonly line: number; readonly document: number }>(
+  at: T,
+  line: number,
+  document: number,
+): T {
+  return { ...at, line: at.line < 0 ? 0 : at.line + line, document: at.document + document };
+}
+
+function countLines(text: string): number {
+  let lines = 0;
+  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines++;
+  return lines;
+}
+
+/** Cuts before every `---` line. YAML allows that marker nowhere else, not even inside texts; directives need what follows. */
+function splitDocuments(text: string): string[] {
+  if (looksLikeJson(text) || /^(%|\.\.\.)/m.test(text)) return [text];
+  const starts = [...text.matchAll(/^---(?=[ \t\r\n]|$)/gm)].map((match) => match.index);
+  if (starts[0] !== 0) starts.unshift(0);
+  return starts.map((start, index) => text.slice(start, starts[index + 1]));
+}
+
+function looksLikeJson(text: string): boolean {
+  return /^\s*[{[]/.test(text);
+}
+
+function* readPart(
+  text: string,
+  options: ManifestOptions,
+  parts: Map<string, ManifestPart>,
+): Generator<void, ManifestPart> {
+  if (options.json === true || looksLikeJson(text)) {
+    const part = readJson(text, options.json === true);
+    if (part !== undefined) return part;
+  }
+  return (yield* readList(text, options, parts)) ?? readYaml(text);
+}
+
+/** Reads a list item by item; null if it must be read as a whole. */
+function* readList(
+  text: string,
+  { previous }: ManifestOptions,
+  parts: Map<string, ManifestPart>,
+): Generator<void, ManifestPart | null> {
+  const list = splitList(text);
+  if (list === null) return null;
+  const items: ManifestItem[] = [];
+  // No document begins so, and what an item is depends on its list.
+  const prefix = `- ${JSON.stringify(list.head)}\n`;
+  for (const [index, itemText] of list.items.entries()) {
+    const key = prefix + itemText.text;
+    const part = parts.get(key) ?? previous?.parts.get(key) ?? readListItem(itemText, list.head);
+    if (part.problem !== undefined) {
+      // Whether it is right in the whole cannot be told where that is too large.
+      if (text.length <= YAML_LIMITS.characters) return null;
+      return broken(part.problem.line + itemText.line, part.problem.message);
+    }
+    parts.set(key, part);
+    for (const item of atIndex(part.items, index)) {
+      items.push({ ...item, line: item.line < 0 ? item.line : item.line + itemText.line });
+    }
+    yield;
+  }
+  return { items, documents: 1 };
+}
+
+/** Undefined if the text is not JSON and need not be. */
+function readJson(text: string, required: boolean): ManifestPart | undefined {
+  const tooMany = lineOfTooManyValues(text);
+  if (tooMany !== undefined) return broken(tooMany, `more than ${MAX_JSON_VALUES} values`);
+  let raw: unknown;
+  try {
+    raw = JSON.parse(text);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    if (!required) return undefined;
+    if (text.trim() === "") return { items: [], documents: 0 };
+    return broken(
+      Number(/\(line (\d+) /.exec(error.message)?.[1] ?? countLines(text) + 1) - 1,
+      error.message,
+    );
+  }
+  const items = decodeDocument(raw, 0, () => -1);
+  if (items.every((item) => item.refusal === undefined)) return { items, documents: 1 };
+  // Only a refusal needs lines.
+  const places = new JsonPlaces(text);
+  return { items: decodeDocument(raw, 0, (path) => places.lineOf(segmentsOf(path))), documents: 1 };
+}
+
+function broken(line: number, message: string): ManifestPart {
+  return { items: [], documents: 1, problem: { line, document: 0, message } };
+}

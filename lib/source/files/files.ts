@@ -1,0 +1,306 @@
+/**
+ * Objects from manifest files: YAML or JSON, watched.
+ *
+ * @module
+ */
+import type { EndpointsSource } from "../../config/types.ts";
+import type { ApiObject } from "../../model/objects.ts";
+import type { Logger } from "../../observe/log.ts";
+import { readBounded } from "./files_read.ts";
+import {
+  type BadEntry,
+  classifyPaths,
+  decodeText,
+  type FoundFile,
+  listFiles,
+  type ManifestPath,
+  orderPrefix,
+  readStableText,
+  readStdin,
+  STDIN_PATH,
+} from "./files_scan.ts";
+import { FolderWatch } from "./files_watch.ts";
+import { type ForeignObjects, type ManifestFile, ManifestStore } from "./manifest_store.ts";
+import { type Manifest, readingOf, readManifest, refuseOwnIps } from "../decode/manifest_text.ts";
+import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "../source.ts";
+
+/** Options of {@linkcode FileSource}. */
+export interface FileSourceOptions {
+  /** Files, folders (their `*.yaml *.yml *.json`, not deeper), or `-` for standard input. The earlier path wins. */
+  readonly paths: readonly string[];
+  readonly log: Logger;
+  /** @default {"auto"} */
+  readonly endpointsSource?: EndpointsSource;
+  /** How long files must be quiet before they are read. @default {30} */
+  readonly debounceMs?: number;
+  /** @default {5000} */
+  readonly pollMs?: number;
+  /** How long a file that had objects may be empty before that is believed: many tools truncate, then write. @default {1000} */
+  readonly emptyGraceMs?: number;
+  /**
+   * Addresses that this node has: no cluster IP, which would cut the node off from itself. Asked for whenever a file is read.
+   * @default {none}
+   */
+  readonly ownIps?: () => readonly string[];
+  /** Read once, if `-` is among the paths. @default {Deno.stdin.readable} */
+  readonly stdin?: ReadableStream<Uint8Array>;
+}
+
+interface KnownFile {
+  readonly file: FoundFile;
+  /** Undefined if it could not be read. */
+  readonly text: string | undefined;
+  /** Of the last content that was not broken. */
+  readonly manifest: Manifest | undefined;
+  /** Since when (milliseconds, monotonic) it has been empty without that being believed. */
+  readonly emptySinceMs?: number;
+}
+
+const KINDS: readonly ResourceKind[] = ["services", "endpointslices", "nodes"];
+
+/**
+ * Delivers what manifest files hold, and every change of them: edits, renames into place, ConfigMap link swaps, deletions.
+ *
+ * - A broken file keeps its last good content in force, a refused object its last good version.
+ * - An object in two files counts where it comes first: by path as given, then by file name.
+ * - A deleted file takes its objects along; a folder that vanishes as a whole does not (it was rather unmounted).
+ * - Services and slices that kube-proxy's selectors leave out are left out.
+ * - Every Node is delivered, whatever its name.
+ * - Objects of other kinds, such as Deployments, are left out with a line in the log.
+ */
+export class FileSource implements Source {
+  readonly name: string;
+  readonly #options: FileSourceOptions;
+  readonly #store: ManifestStore;
+  readonly #known = new Map<string, KnownFile>();
+  #gone: ReadonlySet<number> = new Set();
+  #end: AbortSignal = new AbortController().signal;
+
+  constructor(options: FileSourceOptions) {
+    this.name = `files ${options.paths.join(", ")}`;
+    this.#options = options;
+    this.#store = new ManifestStore(options.endpointsSource ?? "auto");
+  }
+
+  async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
+    const { log, debounceMs = 30, pollMs = 5000 } = this.#options;
+    this.#end = signal;
+    const paths = await classifyPaths(this.#options.paths);
+    if (signal.aborted) return;
+    await this.#takeStdin(paths, signal);
+    if (signal.aborted) return;
+    const folders = [...new Set(paths.filter(isWatched).map(folderOf))];
+    await using watch = new FolderWatch({ folders, debounceMs, pollMs, log });
+    await watch.refresh();
+    await this.#scan(paths, watch, new Set());
+    this.#deliver(sink, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
+    for (;;) {
+      const changed = await watch.next(signal);
+      if (changed === null) return;
+      try {
+        await watch.refresh();
+        await this.#scan(paths, watch, changed);
+      } catch (error) {
+        log.error("Cannot look at the manifests, trying again", error, { source: this.name });
+      }
+      this.#deliver(sink, "Manifests changed", []);
+    }
+  }
+
+  async #takeStdin(paths: readonly ManifestPath[], signal: AbortSignal): Promise<void> {
+    const index = paths.findIndex(({ kind }) => kind === "stdin");
+    if (index < 0) return;
+    const text = await readStdin(this.#options.stdin ?? Deno.stdin.readable, signal);
+    this.#store.set(stdinFile(index), this.#withoutOwn(readManifest(text)));
+  }
+
+  async #scan(
+    paths: readonly ManifestPath[],
+    watch: FolderWatch,
+    changed: ReadonlySet<string>,
+  ): Promise<void> {
+    const { files, bad, gone } = await listFiles(paths);
+    this.#noteGone(paths, gone);
+    const seen = new Set([...files, ...bad].map(({ order }) => order));
+    for (const entry of bad) this.#noteBad(entry);
+    for (const file of files) {
+      const known = this.#known.get(file.order);
+      const same = known !== undefined && known.file.signature === file.signature &&
+        !changed.has(file.baseName) && known.emptySinceMs === undefined;
+      if (!same) await this.#read(file, known, watch);
+    }
+    for (const [order, { file }] of this.#known) {
+      if (seen.has(order) || gone.some((index) => order.startsWith(orderPrefix(index)))) continue;
+      this.#known.delete(order);
+      this.#store.remove(file);
+    }
+  }
+
+  /** Said once; what a file of this name held before stays in force. */
+  #noteBad({ problem, ...entry }: BadEntry): void {
+    const file: FoundFile = { ...entry, inode: "", signature: "", sizeBytes: 0 };
+    this.#known.set(file.order, { file, text: undefined, manifest: this.#known.get(file.order)?.manifest });
+    this.#store.unreadable(file, problem);
+  }
+
+  #noteGone(paths: readonly ManifestPath[], gone: readonly number[]): void {
+    for (const index of gone) {
+      if (this.#gone.has(index)) continue;
+      const folder = paths[index]?.path;
+      this.#options.log.warn("Manifest folder is gone; its last content stays in force", { folder });
+    }
+    this.#gone = new Set(gone);
+  }
+
+  async #read(file: FoundFile, known: KnownFile | undefined, watch: FolderWatch): Promise<void> {
+    let text: string | undefined;
+    try {
+      text = await readStableText(file);
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return;
+      this.#known.set(file.order, { file, text: undefined, manifest: known?.manifest });
+      this.#store.unreadable(file, reasonOf(error));
+      return;
+    }
+    if (text === undefined) {
+      watch.touch(file.baseName);
+      return;
+    }
+    if (text === known?.text && known.emptySinceMs === undefined) {
+      this.#known.set(file.order, { ...known, file });
+      return;
+    }
+    if (text.trim() === "" && this.#isBeingWritten(file, known, watch)) return;
+    let manifest: Manifest;
+    try {
+      const reading = readingOf(text, { json: isJson(file), previous: known?.manifest });
+      manifest = await inTurns(reading, this.#end);
+    } catch (error) {
+      // Of whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on.
+      this.#known.set(file.order, { file, text, manifest: known?.manifest });
+      this.#store.unreadable(file, reasonOf(error));
+      return;
+    }
+    this.#store.set(file, this.#withoutOwn(manifest));
+    const lastGood = manifest.problem === undefined ? manifest : known?.manifest;
+    // A broken text may be the longest there is, and nobody needs it again.
+    const kept = manifest.problem === undefined ? text : undefined;
+    this.#known.set(file.order, { file, text: kept, manifest: lastGood });
+  }
+
+  #withoutOwn(manifest: Manifest): Manifest {
+    const ownIps = new Set(this.#options.ownIps?.() ?? []);
+    return ownIps.size === 0 ? manifest : refuseOwnIps(manifest, ownIps);
+  }
+
+  /** True as long as an empty file that had objects is given time to be filled. */
+  #isBeingWritten(file: FoundFile, known: KnownFile | undefined, watch: FolderWatch): boolean {
+    if (known === undefined || (known.manifest?.items.length ?? 0) === 0) return false;
+    const nowMs = performance.now();
+    const emptySinceMs = known.emptySinceMs ?? nowMs;
+    const { emptyGraceMs = 1000 } = this.#options;
+    if (nowMs - emptySinceMs >= emptyGraceMs) return false;
+    this.#known.set(file.order, { ...known, file, emptySinceMs });
+    watch.wakeAfter(emptyGraceMs - (nowMs - emptySinceMs));
+    return true;
+  }
+
+  #deliver(sink: SourceSink, message: string, synced: readonly SourceEvent[]): void {
+    const { events, rejections, foreign } = this.#store.checkout();
+    for (const { path, kind, count } of foreign) {
+      this.#options.log.info("Manifest objects of a kind that is not read", { file: path, kind, count });
+    }
+    for (const rejection of rejections) sink.rejected(rejection);
+    const batch = [...events, ...synced];
+    if (batch.length === 0) return;
+    const count = (type: SourceEvent["type"]): number => events.filter((event) => event.type === type).length;
+    this.#options.log.info(message, {
+      files: this.#known.size,
+      added: count("add"),
+      updated: count("update"),
+      deleted: count("delete"),
+    }, 1);
+    sink.events(batch);
+  }
+}
+
+/** How long reading a text may go on until everything else has its turn. */
+const TURN_MS = 20;
+
+/**
+ * Goes through the steps of some work without keeping anybody else from theirs.
+ *
+ * @throws the reason of `signal` once that aborts
+ */
+async function inTurns<T>(steps: Iterator<void, T>, signal: AbortSignal): Promise<T> {
+  let turnMs = performance.now();
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+    if (performance.now() - turnMs < TURN_MS) continue;
+    await new Promise((resolve) => setTimeout(resolve));
+    signal.throwIfAborted();
+    turnMs = performance.now();
+  }
+}
+
+function isWatched({ kind }: ManifestPath): boolean {
+  return kind !== "stdin";
+}
+
+function folderOf({ path, kind }: ManifestPath): string {
+  if (kind === "folder") return path;
+  const slash = path.lastIndexOf("/");
+  return slash < 0 ? "." : path.slice(0, slash) || "/";
+}
+
+function isJson({ path }: ManifestFile): boolean {
+  return path.endsWith(".json");
+}
+
+function reasonOf(error: unknown): string {
+  return `cannot be read: ${error instanceof Error ? error.message : String(error)}`;
+}
+
+function stdinFile(index: number): ManifestFile {
+  return { path: "stdin", order: orderPrefix(index) };
+}
+
+/** What a one-time look at manifests gave. */
+export interface ReadManifests {
+  /** Those that count, selected and merged as {@linkcode FileSource} does; by precedence of their files. */
+  readonly objects: readonly ApiObject[];
+  readonly problems: readonly Rejection[];
+  /** What was left out because of its kind. */
+  readonly foreign: readonly ForeignObjects[];
+}
+
+/**
+ * Reads manifests once, for commands that print what they would mean.
+ *
+ * @throws {Deno.errors.NotFound} if a path does not exist
+ */
+export async function readManifests(
+  paths: readonly string[],
+  options: { readonly endpointsSource?: EndpointsSource; readonly stdin?: ReadableStream<Uint8Array> } = {},
+): Promise<ReadManifests> {
+  const store = new ManifestStore(options.endpointsSource ?? "auto");
+  const classified = await classifyPaths(paths);
+  const stdinIndex = classified.findIndex(({ path }) => path === STDIN_PATH);
+  if (stdinIndex >= 0) {
+    store.set(stdinFile(stdinIndex), readManifest(await readStdin(options.stdin ?? Deno.stdin.readable)));
+  }
+  const { files, bad } = await listFiles(classified);
+  for (const { problem, ...entry } of bad) store.unreadable(entry, problem);
+  for (const file of files) {
+    try {
+      const text = decodeText(await readBounded(file.path));
+      store.set(file, readManifest(text, { json: isJson(file) }));
+    } catch (error) {
+      store.unreadable(file, reasonOf(error));
+    }
+  }
+  const { events, rejections, foreign } = store.checkout();
+  const objects = events.flatMap((event) => event.type === "add" ? [event.object] : []);
+  return { objects, problems: rejections, foreign };
+}

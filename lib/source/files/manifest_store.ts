@@ -1,0 +1,251 @@
+/**
+ * Which objects a set of manifest files stands for, and what changes when one of them does.
+ *
+ * @module
+ */
+import type { EndpointsSource } from "../../config/types.ts";
+import type { ApiObject, EndpointSlice } from "../../model/objects.ts";
+import { EndpointsMerger } from "../decode/endpoints.ts";
+import { eventsBetween, netEvents, sameObject } from "../events.ts";
+import type { ManifestItem } from "../decode/manifest_items.ts";
+import type { Manifest } from "../decode/manifest_text.ts";
+import type { Rejection, SourceEvent } from "../source.ts";
+
+/** A file in the order of precedence: of two files with the same object, the one with the smaller `order` counts. */
+export interface ManifestFile {
+  /** As shown to people. */
+  readonly path: string;
+  /** Unique; compared as text. */
+  readonly order: string;
+}
+
+/** Objects of one kind in one file that are left out, because the proxy reads no such objects. */
+export interface ForeignObjects {
+  readonly path: string;
+  readonly kind: string;
+  readonly count: number;
+}
+
+/** What changed since the last time. */
+export interface ManifestChanges {
+  /** At most one event per object. */
+  readonly events: readonly SourceEvent[];
+  /** Only those not reported before. */
+  readonly rejections: readonly Rejection[];
+  /** Only kinds not told before of the same file. */
+  readonly foreign: readonly ForeignObjects[];
+}
+
+interface Candidate {
+  readonly file: ManifestFile;
+  readonly item: ManifestItem;
+}
+
+interface FileContent {
+  readonly file: ManifestFile;
+  readonly byKey: ReadonlyMap<string, ManifestItem>;
+  /** Texts of the rejections the present content has given, so that each is said once. */
+  readonly reported: ReadonlySet<string>;
+  readonly foreignKinds: ReadonlySet<string>;
+}
+
+const LAST_GOOD = "the last good version stays in force";
+
+/** Folds the contents of files into one set of objects. */
+export class ManifestStore {
+  readonly #merger: EndpointsMerger;
+  readonly #files = new Map<string, FileContent>();
+  /** By key, the file that counts first. */
+  readonly #candidates = new Map<string, Candidate[]>();
+  readonly #delivered = new Map<string, ManifestItem>();
+  readonly #conflicts = new Set<string>();
+  #touched = new Set<string>();
+  #rejections: Rejection[] = [];
+  #foreign: ForeignObjects[] = [];
+
+  constructor(mode: EndpointsSource) {
+    this.#merger = new EndpointsMerger(mode);
+  }
+
+  /**
+   * Takes a file's new content. If the text as a whole is broken, the former content stays; if an object is refused, its
+   * former version in this file does.
+   */
+  set(file: ManifestFile, manifest: Manifest): void {
+    const former = this.#files.get(file.order);
+    const rejections: Rejection[] = [];
+    const byKey = manifest.problem === undefined
+      ? this.#collect(file, manifest.items, former, rejections)
+      : former?.byKey ?? new Map<string, ManifestItem>();
+    if (manifest.problem !== undefined) rejections.push(brokenFile(file, manifest.problem, former));
+    const reported = this.#report(rejections, former?.reported);
+    const foreignKinds = manifest.problem === undefined
+      ? this.#noteForeign(file, manifest.items, former)
+      : former?.foreignKinds ?? new Set<string>();
+    this.#files.set(file.order, { file, byKey, reported, foreignKinds });
+    this.#replaceCandidates(file, former?.byKey ?? new Map(), byKey);
+  }
+
+  /** Notes that a file cannot be read; its former content stays. */
+  unreadable(file: ManifestFile, message: string): void {
+    const former = this.#files.get(file.order);
+    const reported = this.#report([{ where: file.path, object: file.path, message }], former?.reported);
+    const { byKey, foreignKinds } = former ?? { byKey: new Map(), foreignKinds: new Set<string>() };
+    this.#files.set(file.order, { file, byKey, reported, foreignKinds });
+  }
+
+  /** Forgets a file. */
+  remove(file: ManifestFile): void {
+    const former = this.#files.get(file.order);
+    if (former === undefined) return;
+    this.#files.delete(file.order);
+    this.#replaceCandidates(file, former.byKey, new Map());
+  }
+
+  /** Yields what the calls since the last checkout changed. */
+  checkout(): ManifestChanges {
+    const events: SourceEvent[] = [];
+    const touched = [...this.#touched];
+    // What is there now goes first, so that nothing is uncovered that is about to be covered again.
+    for (const key of touched) if (this.#candidates.has(key)) events.push(...this.#settle(key));
+    for (const key of touched) if (!this.#candidates.has(key)) events.push(...this.#settle(key));
+    const rejections = this.#rejections;
+    const foreign = this.#foreign;
+    this.#touched = new Set();
+    this.#rejections = [];
+    this.#foreign = [];
+    return { events: netEvents(events), rejections, foreign };
+  }
+
+  #noteForeign(
+    { path }: ManifestFile,
+    items: readonly ManifestItem[],
+    former: FileContent | undefined,
+  ): ReadonlySet<string> {
+    const counts = new Map<string, number>();
+    for (const { foreign } of items) {
+      if (foreign !== undefined) counts.set(foreign, (counts.get(foreign) ?? 0) + 1);
+    }
+    for (const [kind, count] of counts) {
+      if (former?.foreignKinds.has(kind) !== true) this.#foreign.push({ path, kind, count });
+    }
+    return new Set(counts.keys());
+  }
+
+  #collect(
+    file: ManifestFile,
+    items: readonly ManifestItem[],
+    former: FileContent | undefined,
+    rejections: Rejection[],
+  ): ReadonlyMap<string, ManifestItem> {
+    const byKey = new Map<string, ManifestItem>();
+    for (const item of items) {
+      const { key, object, refusal } = item;
+      const where = placeOf(file, item);
+      const kept = key === null ? undefined : former?.byKey.get(key);
+      if (refusal !== undefined) {
+        const message = kept === undefined ? refusal : `${refusal}; ${LAST_GOOD}`;
+        rejections.push({ where, object, message });
+        if (key !== null && kept !== undefined && !byKey.has(key)) byKey.set(key, kept);
+        continue;
+      }
+      if (key === null) continue;
+      const first = byKey.get(key);
+      if (first === undefined) byKey.set(key, item);
+      else {rejections.push({
+          where,
+          object,
+          message: `is ignored: already defined at ${placeOf(file, first)}`,
+        });}
+    }
+    return byKey;
+  }
+
+  #report(rejections: readonly Rejection[], before: ReadonlySet<string> | undefined): ReadonlySet<string> {
+    const reported = new Set<string>();
+    for (const rejection of rejections) {
+      const reason = rejection.message.replace(`; ${LAST_GOOD}`, "");
+      const text = `${rejection.object}: ${reason}`;
+      if (before?.has(text) !== true && !reported.has(text)) this.#rejections.push(rejection);
+      reported.add(text);
+    }
+    return reported;
+  }
+
+  #replaceCandidates(
+    file: ManifestFile,
+    former: ReadonlyMap<string, ManifestItem>,
+    current: ReadonlyMap<string, ManifestItem>,
+  ): void {
+    for (const key of former.keys()) if (!current.has(key)) this.#replaceCandidate(key, file, undefined);
+    for (const [key, item] of current) {
+      if (!sameItem(former.get(key), item)) this.#replaceCandidate(key, file, item);
+    }
+  }
+
+  #replaceCandidate(key: string, file: ManifestFile, item: ManifestItem | undefined): void {
+    this.#touched.add(key);
+    const others = (this.#candidates.get(key) ?? []).filter((other) => other.file.order !== file.order);
+    if (item !== undefined) others.push({ file, item });
+    if (others.length > 1) others.sort((one, other) => one.file.order < other.file.order ? -1 : 1);
+    if (others.length === 0) this.#candidates.delete(key);
+    else this.#candidates.set(key, others);
+    if (item === undefined) this.#conflicts.delete(`${key}\n${file.order}`);
+  }
+
+  /** Delivers what counts now for one key. */
+  #settle(key: string): SourceEvent[] {
+    const [winner, ...others] = this.#candidates.get(key) ?? [];
+    for (const other of others) this.#reportConflict(key, other, winner);
+    if (winner !== undefined) this.#conflicts.delete(`${key}\n${winner.file.order}`);
+    const old = this.#delivered.get(key);
+    const current = winner?.item.selected === true ? winner.item : undefined;
+    if (current === undefined) this.#delivered.delete(key);
+    else this.#delivered.set(key, current);
+    return this.#eventsOf(key, old?.objects ?? [], current?.objects ?? []);
+  }
+
+  #eventsOf(key: string, old: readonly ApiObject[], current: readonly ApiObject[]): SourceEvent[] {
+    const [kind, name = ""] = key.split(" ", 2);
+    if (kind === "Endpoints") return this.#merger.endpoints(name, current.filter(isSlice));
+    if (kind === "EndpointSlice") return this.#merger.slice(old.find(isSlice), current.find(isSlice));
+    return eventsBetween(old[0], current[0]);
+  }
+
+  #reportConflict(key: string, loser: Candidate, winner: Candidate | undefined): void {
+    const conflict = `${key}\n${loser.file.order}`;
+    if (winner === undefined || this.#conflicts.has(conflict)) return;
+    this.#conflicts.add(conflict);
+    this.#rejections.push({
+      where: placeOf(loser.file, loser.item),
+      object: loser.item.object,
+      message: `is ignored: already defined at ${placeOf(winner.file, winner.item)}`,
+    });
+  }
+}
+
+function sameItem(one: ManifestItem | undefined, other: ManifestItem): boolean {
+  return one !== undefined && one.selected === other.selected && sameObject(one.objects, other.objects);
+}
+
+function isSlice(object: ApiObject): object is EndpointSlice {
+  return object.kind === "EndpointSlice";
+}
+
+/** `web.yaml:12 (document 2)`. */
+function placeOf(file: ManifestFile, at: { readonly line: number; readonly document: number }): string {
+  return `${file.path}${at.line === 0 ? "" : `:${at.line}`} (document ${at.document})`;
+}
+
+function brokenFile(
+  file: ManifestFile,
+  problem: NonNullable<Manifest["problem"]>,
+  former: FileContent | undefined,
+): Rejection {
+  const kept = (former?.byKey.size ?? 0) > 0 ? `; ${LAST_GOOD}` : "";
+  return {
+    where: placeOf(file, problem),
+    object: file.path,
+    message: `cannot be parsed: ${problem.message}${kept}`,
+  };
+}

@@ -1,0 +1,120 @@
+/**
+ * Objects from an API server: Services, EndpointSlices (or v1 Endpoints) and the own Node, listed and watched.
+ *
+ * @module
+ */
+import type { EndpointsSource } from "../../config/types.ts";
+import { type Clock, systemClock } from "../../kernel/clock.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import type { Logger } from "../../observe/log.ts";
+import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
+import { KubeConnection } from "./kube_connection.ts";
+import { KubeClient } from "./kube_http.ts";
+import { Reflector, REFLECTOR_TIMES, type ReflectorOptions, type ReflectorTimes } from "./kube_reflector.ts";
+import {
+  ENDPOINT_SLICES,
+  ENDPOINTS,
+  nodeResource,
+  SERVICE_CIDRS,
+  SERVICES,
+  type WatchedResource,
+} from "./kube_resources.ts";
+import { resync } from "./kube_resync.ts";
+import type { KubeStore } from "./kube_store.ts";
+import type { ClusterAccess } from "./kubeconfig.ts";
+import type { Source, SourceSink } from "../source.ts";
+
+/** Options of {@linkcode KubeSource}. */
+export interface KubeSourceOptions {
+  readonly access: ClusterAccess;
+  /** The only Node that is watched. */
+  readonly nodeName: string;
+  /** `auto`: EndpointSlices, and v1 Endpoints if the server has none. */
+  readonly endpointsSource: EndpointsSource;
+  readonly configSyncPeriodMs: number;
+  /** Requests per second; 0 or less for no limit. First lists do not wait. */
+  readonly qps: number;
+  readonly burst: number;
+  readonly log: Logger;
+  /** Told of every request when its answer begins, or that it got none. */
+  readonly onRequest?: (request: ApiRequest) => void;
+  /** Told of every answer that was read to its end; a watch has none. */
+  readonly onAnswer?: (answer: ApiAnswer) => void;
+  /** Starts credential plugins. @default {systemExec} */
+  readonly exec?: Exec | undefined;
+  /** @default {"kproxy"} */
+  readonly userAgent?: string;
+  /** @default {REFLECTOR_TIMES} */
+  readonly times?: ReflectorTimes;
+  /** @default {systemClock} */
+  readonly clock?: Clock;
+  /** @default {Math.random} */
+  readonly random?: () => number;
+}
+
+/**
+ * Delivers what the API server has, and every change of it, over losses of the connection of any length.
+ *
+ * - Selects on the server, by kube-proxy's selectors.
+ * - A Node that the server does not let us read counts as synced without an object; it is asked for again now and then.
+ * - ServiceCIDRs, if the sink wants them, are had from servers that have them and let us read them.
+ * - Delivers each object again, unchanged, once per `configSyncPeriodMs`.
+ */
+export class KubeSource implements Source {
+  readonly name: string;
+  readonly #options: KubeSourceOptions;
+
+  constructor(options: KubeSourceOptions) {
+    this.name = options.access.server;
+    this.#options = options;
+  }
+
+  /** @throws {ConfigError} if the credentials cannot be read at start */
+  async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
+    const { access, qps, burst, log, userAgent = "kproxy", clock = systemClock } = this.#options;
+    const { onRequest = () => {}, onAnswer = () => {}, exec } = this.#options;
+    const client = new KubeClient({ access, qps, burst, userAgent, clock, onRequest, onAnswer, exec });
+    await client.checkCredentials(signal);
+    log.info("Using the API server", { server: access.server, access: access.origin });
+    const connection = new KubeConnection({
+      server: access.server,
+      log,
+      clock,
+      haveCredentialsChanged: client.credentialsCanChange
+        ? (ending) => client.haveCredentialsChanged(ending)
+        : null,
+    });
+    const stores: KubeStore[] = [];
+    const reflect = (resource: WatchedResource, ifRefused: ReflectorOptions["ifRefused"]): Promise<void> => {
+      const { times = REFLECTOR_TIMES, random = Math.random } = this.#options;
+      const options = { resource, client, connection, sink, log, times, clock, random, ifRefused };
+      const reflector = new Reflector(options);
+      stores.push(reflector.store);
+      return reflector.run(signal);
+    };
+    try {
+      await Promise.all([
+        reflect(SERVICES, "retry"),
+        this.#reflectEndpoints(reflect, signal),
+        reflect(nodeResource(this.#options.nodeName), "empty"),
+        sink.wantsServiceCidrs === true ? reflect(SERVICE_CIDRS, "optional") : Promise.resolve(),
+        resync(stores, { periodMs: this.#options.configSyncPeriodMs, clock, sink }, signal),
+      ]);
+    } finally {
+      client.close();
+    }
+  }
+
+  async #reflectEndpoints(
+    reflect: (resource: WatchedResource, ifRefused: ReflectorOptions["ifRefused"]) => Promise<void>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { endpointsSource, log } = this.#options;
+    if (endpointsSource !== "endpoints") {
+      await reflect(ENDPOINT_SLICES, endpointsSource === "auto" ? "stop" : "retry");
+      if (signal.aborted) return;
+      log.info("The API server has no EndpointSlices, using v1 Endpoints", { server: this.name });
+    }
+    await reflect(ENDPOINTS, "retry");
+  }
+}

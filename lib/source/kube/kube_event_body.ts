@@ -1,0 +1,80 @@
+/**
+ * Events as the API has them.
+ *
+ * @module
+ */
+import type { ProxyEvent } from "../../observe/events.ts";
+
+/** Who reports. kube-proxy's name, so that what filters Events by it goes on working. */
+const CONTROLLER = "kube-proxy";
+/** What the API server accepts. */
+const MAX_NOTE_BYTES = 1024;
+const MAX_INSTANCE = 128;
+const MAX_NAME = 253;
+
+/** An object of events.k8s.io/v1. */
+export interface EventBody {
+  readonly apiVersion: "events.k8s.io/v1";
+  readonly kind: "Event";
+  readonly metadata: { readonly name: string; readonly namespace: string };
+  readonly eventTime: string;
+  readonly reportingController: string;
+  readonly reportingInstance: string;
+  readonly action: string;
+  readonly reason: string;
+  readonly regarding: {
+    readonly apiVersion: "v1";
+    readonly kind: string;
+    readonly name: string;
+    readonly namespace?: string;
+  };
+  readonly note?: string;
+  readonly type: string;
+}
+
+/**
+ * The object to create. Events of Nodes live in namespace `default`.
+ *
+ * @param hostname the host's own name, not an override
+ * @param nowMs milliseconds since the epoch, with fractions; also makes the name unique
+ */
+export function eventBody(event: ProxyEvent, hostname: string, nowMs: number): EventBody {
+  const { type, reason, action, note, regarding } = event;
+  const nanoseconds = BigInt(Math.round(nowMs * 1000)) * 1000n;
+  const unique = `.${nanoseconds.toString(16)}`;
+  return {
+    apiVersion: "events.k8s.io/v1",
+    kind: "Event",
+    metadata: {
+      name: regarding.name.slice(0, MAX_NAME - unique.length) + unique,
+      namespace: regarding.kind === "Node" ? "default" : regarding.namespace,
+    },
+    eventTime: microTime(nowMs),
+    reportingController: CONTROLLER,
+    reportingInstance: `${CONTROLLER}-${hostname}`.slice(0, MAX_INSTANCE),
+    action,
+    reason,
+    regarding: { apiVersion: "v1", ...regarding },
+    ...(note === "" ? {} : { note: truncateBytes(note, MAX_NOTE_BYTES) }),
+    type,
+  };
+}
+
+/** `2025-01-02T03:04:05.678901Z`. */
+export function microTime(epochMs: number): string {
+  const micros = Math.round(epochMs * 1000);
+  const seconds = new Date(Math.floor(micros / 1e6) * 1000).toISOString().slice(
+    0,
+    "2025-01-02T03:04:05".length,
+  );
+  return `${seconds}.${String(micros % 1e6).padStart(6, "0")}Z`;
+}
+
+/** The longest beginning of a text that has at most so many bytes and no half characters; three dots if something is missing. */
+function truncateBytes(text: string, maxBytes: number): string {
+  const encoder = new TextEncoder();
+  if (encoder.encode(text).length <= maxBytes) return text;
+  const dots = "...";
+  const { read } = encoder.encodeInto(text, new Uint8Array(maxBytes - dots.length));
+  return text.slice(0, read) + dots;
+}

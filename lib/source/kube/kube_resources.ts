@@ -1,0 +1,89 @@
+/**
+ * Which resources of the API server are watched, with which selectors.
+ *
+ * @module
+ */
+import type { ApiObject } from "../../model/objects.ts";
+import {
+  decodeEndpoints,
+  decodeEndpointSlice,
+  decodeNode,
+  decodeService,
+  decodeServiceCidr,
+} from "../decode/decode.ts";
+import type { ResourceKind } from "../source.ts";
+
+/** One resource of the API and how its objects are read. */
+export interface WatchedResource {
+  readonly kind: ResourceKind;
+  /** Kind of the objects; items of a list do not carry it. */
+  readonly objectKind: string;
+  /** API version of the objects and of their lists. */
+  readonly apiVersion: string;
+  /** e.g. `/api/v1/services`. */
+  readonly path: string;
+  /** Selectors to try in order; the next one is used when the server refuses one (400). */
+  readonly selectors: readonly Selector[];
+  /** What one API object stands for; several for v1 Endpoints. @throws {DecodeError} */
+  readonly decode: (raw: unknown) => readonly ApiObject[];
+}
+
+/** Query parameters that select objects. */
+export type Selector = Readonly<{ labelSelector?: string; fieldSelector?: string }>;
+
+/** Services of another proxy and headless ones are left out: kube-proxy 1.36's selectors, then those it had before. */
+export const SERVICES: WatchedResource = {
+  kind: "services",
+  objectKind: "Service",
+  apiVersion: "v1",
+  path: "/api/v1/services",
+  selectors: [
+    { labelSelector: "!service.kubernetes.io/service-proxy-name", fieldSelector: "spec.clusterIP!=None" },
+    { labelSelector: "!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name" },
+  ],
+  decode: (raw) => [decodeService(raw)],
+};
+
+const NOT_HEADLESS: readonly Selector[] = [{ labelSelector: "!service.kubernetes.io/headless" }];
+
+/** EndpointSlices of Services that are not headless. */
+export const ENDPOINT_SLICES: WatchedResource = {
+  kind: "endpointslices",
+  objectKind: "EndpointSlice",
+  apiVersion: "discovery.k8s.io/v1",
+  path: "/apis/discovery.k8s.io/v1/endpointslices",
+  selectors: NOT_HEADLESS,
+  decode: (raw) => [decodeEndpointSlice(raw)],
+};
+
+/** v1 Endpoints, for servers without EndpointSlices. */
+export const ENDPOINTS: WatchedResource = {
+  kind: "endpointslices",
+  objectKind: "Endpoints",
+  apiVersion: "v1",
+  path: "/api/v1/endpoints",
+  selectors: NOT_HEADLESS,
+  decode: (raw) => decodeEndpoints(raw),
+};
+
+/** All ServiceCIDRs. Servers before 1.33 have none, and roles from before then do not grant them. */
+export const SERVICE_CIDRS: WatchedResource = {
+  kind: "servicecidrs",
+  objectKind: "ServiceCIDR",
+  apiVersion: "networking.k8s.io/v1",
+  path: "/apis/networking.k8s.io/v1/servicecidrs",
+  selectors: [{}],
+  decode: (raw) => [decodeServiceCidr(raw)],
+};
+
+/** The Node of that name. */
+export function nodeResource(nodeName: string): WatchedResource {
+  return {
+    kind: "nodes",
+    objectKind: "Node",
+    apiVersion: "v1",
+    path: "/api/v1/nodes",
+    selectors: [{ fieldSelector: `metadata.name=${nodeName}` }],
+    decode: (raw) => [decodeNode(raw)],
+  };
+}

@@ -1,0 +1,253 @@
+/**
+ * How to reach the API server, as a kubeconfig says it.
+ *
+ * Own code instead of client-node's reader: that one reads a token file only once and under another key than kubeadm's, and
+ * does not check what it reads. A test holds both equal where both know a field.
+ *
+ * @module
+ */
+import { dirname, isAbsolute, join } from "node:path";
+import { ConfigError } from "../../errors.ts";
+import { readSettings } from "../../config/file/load.ts";
+import { readYamlValues } from "../decode/manifest_yaml.ts";
+import { serverUrl } from "./server_url.ts";
+import {
+  asObject,
+  booleanAt,
+  DecodeError,
+  decodeList,
+  inside,
+  isAbsent,
+  objectAt,
+  type RawObject,
+  textAt,
+  textsAt,
+} from "../decode/decode_values.ts";
+
+/** PEM text, or a file that holds it and may be replaced while we run. */
+export type Pem =
+  | { readonly kind: "text"; readonly pem: string }
+  | { readonly kind: "file"; readonly path: string };
+
+/** A program that yields credentials (client.authentication.k8s.io). */
+export interface CredentialPlugin {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly apiVersion: string;
+  readonly provideClusterInfo: boolean;
+}
+
+/** Who we are to the API server, beside a client certificate. */
+export type Identity =
+  | { readonly kind: "anonymous" }
+  | { readonly kind: "token"; readonly token: string }
+  /** The file is read again at least every minute. */
+  | { readonly kind: "tokenFile"; readonly path: string }
+  | { readonly kind: "basic"; readonly username: string; readonly password: string }
+  | { readonly kind: "plugin"; readonly plugin: CredentialPlugin };
+
+/** One API server and how to talk to it. */
+export interface ClusterAccess {
+  /** `https://host:port`, perhaps with a path, without a slash at the end. */
+  readonly server: string;
+  readonly insecureSkipTlsVerify: boolean;
+  /** Name to verify the certificate against; `""` for the server's host. */
+  readonly tlsServerName: string;
+  /** URL of the proxy on the way; `""` for none. */
+  readonly proxyUrl: string;
+  /** True if the environment names a proxy that must not be used for this server. */
+  readonly bypassProxy: boolean;
+  /** Null for the authorities that the runtime knows. */
+  readonly certificateAuthority: Pem | null;
+  readonly clientCertificate: { readonly certificate: Pem; readonly key: Pem } | null;
+  readonly identity: Identity;
+  /** File or place this came from, for messages. */
+  readonly origin: string;
+}
+
+const PLUGIN_VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
+const IMPERSONATION = ["as", "as-uid", "as-groups", "as-user-extra"];
+
+/**
+ * Loads the access of the current context. `master`, unless empty, replaces the server.
+ *
+ * @throws {ConfigError} if the file cannot be read or a field is missing or wrong
+ */
+export async function loadKubeconfig(path: string, master = ""): Promise<ClusterAccess> {
+  let text: string;
+  try {
+    text = new TextDecoder().decode(await readSettings(path));
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ConfigError([{ path: "", message: `cannot be read: ${reason}` }], path, { cause });
+  }
+  return parseKubeconfig(text, path, master);
+}
+
+/**
+ * Reads a kubeconfig's text; `path` is its file, for relative paths and messages.
+ *
+ * @throws {ConfigError} if it does not parse or a field is missing or wrong
+ */
+export function parseKubeconfig(text: string, path: string, master = ""): ClusterAccess {
+  try {
+    const parsed = parseYaml(text, path);
+    // Somebody may have named the file of a token, which must not come into the log.
+    if (typeof parsed === "string") throw new DecodeError("", "must be a kubeconfig, found other text");
+    return readAccess(asObject(parsed), path, master);
+  } catch (cause) {
+    if (!(cause instanceof DecodeError)) throw cause;
+    throw new ConfigError([{ path: cause.path, message: cause.reason }], path, { cause });
+  }
+}
+
+function parseYaml(text: string, path: string): unknown {
+  const { values: [value], problem } = readYamlValues(text);
+  if (problem === undefined) return value?.raw;
+  const { line, message } = problem;
+  throw new ConfigError([{ path: "", message: message.split("\n", 1)[0] ?? "", line: line + 1 }], path);
+}
+
+function readAccess(raw: RawObject, path: string, master: string): ClusterAccess {
+  const current = requiredText(raw, "current-context");
+  const context = entryOf(raw, "contexts", "context", current, "current-context");
+  const contextField = `contexts[${current}].context`;
+  const clusterName = inside(contextField, () => requiredText(context, "cluster"));
+  const cluster = entryOf(raw, "clusters", "cluster", clusterName, `${contextField}.cluster`);
+  const userName = inside(contextField, () => textAt(context, "user"));
+  const user = userName === "" ? {} : entryOf(raw, "users", "user", userName, `${contextField}.user`);
+  return {
+    ...inside(`clusters[${clusterName}].cluster`, () => readCluster(cluster, path, master)),
+    ...inside(`users[${userName}].user`, () => readUser(user, path)),
+    origin: path,
+  };
+}
+
+/** The body of the entry called `name`; `field` is where that name stands. */
+function entryOf(raw: RawObject, list: string, key: string, name: string, field: string): RawObject {
+  const entries = decodeList(raw, list, (entry) => ({ name: textAt(entry, "name"), entry }));
+  const found = entries.find((candidate) => candidate.name === name);
+  if (found === undefined) {
+    throw new DecodeError(field, `names ${JSON.stringify(name)}, which is not among ${list}`);
+  }
+  return inside(`${list}[${name}]`, () => objectAt(found.entry, key));
+}
+
+function requiredText(raw: RawObject, key: string): string {
+  const text = textAt(raw, key);
+  if (text === "") throw new DecodeError(key, "is required");
+  return text;
+}
+
+function readCluster(raw: RawObject, path: string, master: string) {
+  const certificateAuthority = pemAt(raw, "certificate-authority", path);
+  const insecureSkipTlsVerify = booleanAt(raw, "insecure-skip-tls-verify", false);
+  if (insecureSkipTlsVerify && certificateAuthority !== null) {
+    throw new DecodeError("insecure-skip-tls-verify", "cannot be combined with certificate-authority");
+  }
+  const scheme = insecureSkipTlsVerify || certificateAuthority !== null ? "https" : "http";
+  return {
+    server: master === ""
+      ? serverUrl(requiredText(raw, "server"), "server", scheme)
+      : serverUrl(master, "--master", scheme),
+    insecureSkipTlsVerify,
+    tlsServerName: textAt(raw, "tls-server-name"),
+    proxyUrl: proxyUrlAt(raw),
+    bypassProxy: false,
+    certificateAuthority,
+  };
+}
+
+function proxyUrlAt(raw: RawObject): string {
+  const text = textAt(raw, "proxy-url");
+  if (text === "" || ["http:", "https:", "socks5:"].includes(URL.parse(text)?.protocol ?? "")) return text;
+  throw new DecodeError("proxy-url", "must be an http, https or socks5 URL");
+}
+
+function readUser(raw: RawObject, path: string) {
+  for (const key of IMPERSONATION) {
+    if (!isAbsent(raw[key])) throw new DecodeError(key, "is not supported: kproxy acts as the user itself");
+  }
+  if (!isAbsent(raw["auth-provider"])) {
+    throw new DecodeError("auth-provider", "is not supported, nor by Kubernetes since 1.26: use exec");
+  }
+  const certificate = pemAt(raw, "client-certificate", path);
+  const key = pemAt(raw, "client-key", path, secretTextAt);
+  if (certificate !== null && key === null) {
+    throw new DecodeError("client-key", "is required beside client-certificate");
+  }
+  if (key !== null && certificate === null) {
+    throw new DecodeError("client-certificate", "is required beside client-key");
+  }
+  const clientCertificate = certificate === null || key === null ? null : { certificate, key };
+  return { clientCertificate, identity: readIdentity(raw, path) };
+}
+
+function readIdentity(raw: RawObject, path: string): Identity {
+  // kubeadm writes tokenFile, some tools token-file. As in client-go a file counts before a literal token.
+  const tokenFile = textAt(raw, "tokenFile") || textAt(raw, "token-file");
+  const token = secretTextAt(raw, "token");
+  const username = textAt(raw, "username");
+  const password = secretTextAt(raw, "password");
+  if (username !== "" && (token !== "" || tokenFile !== "")) {
+    throw new DecodeError("username", "cannot be combined with a token");
+  }
+  if (tokenFile !== "") return { kind: "tokenFile", path: besideKubeconfig(path, tokenFile) };
+  if (token !== "") return { kind: "token", token: checkHeader(token, "token") };
+  if (username !== "") return { kind: "basic", username, password };
+  if (isAbsent(raw["exec"])) return { kind: "anonymous" };
+  const exec = objectAt(raw, "exec");
+  return { kind: "plugin", plugin: inside("exec", () => readPlugin(exec, path)) };
+}
+
+function readPlugin(raw: RawObject, path: string): CredentialPlugin {
+  const apiVersion = requiredText(raw, "apiVersion");
+  if (!PLUGIN_VERSIONS.includes(apiVersion)) {
+    throw new DecodeError("apiVersion", `must be ${PLUGIN_VERSIONS.join(" or ")}, found "${apiVersion}"`);
+  }
+  const command = requiredText(raw, "command");
+  const env = decodeList(raw, "env", (entry) => [requiredText(entry, "name"), secretTextAt(entry, "value")]);
+  return {
+    // A bare name is looked up on the PATH, anything else is relative to the file, as in client-go.
+    command: command.includes("/") ? besideKubeconfig(path, command) : command,
+    args: textsAt(raw, "args"),
+    env: Object.fromEntries(env),
+    apiVersion,
+    provideClusterInfo: booleanAt(raw, "provideClusterInfo", false),
+  };
+}
+
+/** The PEM in `<key>-data`, or else the file in `<key>`. */
+function pemAt(raw: RawObject, key: string, path: string, read = textAt): Pem | null {
+  const inline = read(raw, `${key}-data`);
+  if (inline !== "") return { kind: "text", pem: decodeBase64(inline, `${key}-data`) };
+  const file = textAt(raw, key);
+  return file === "" ? null : { kind: "file", path: besideKubeconfig(path, file) };
+}
+
+/** Like {@linkcode textAt}, with an error that does not show the value. */
+function secretTextAt(raw: RawObject, key: string): string {
+  const value = raw[key];
+  if (typeof value === "string") return value;
+  if (isAbsent(value)) return "";
+  throw new DecodeError(key, "must be a string");
+}
+
+function checkHeader(text: string, field: string): string {
+  if (/^[!-~]+$/.test(text)) return text;
+  throw new DecodeError(field, "must be of visible ASCII characters without spaces");
+}
+
+function besideKubeconfig(path: string, file: string): string {
+  return isAbsolute(file) ? file : join(dirname(path), file);
+}
+
+function decodeBase64(text: string, field: string): string {
+  try {
+    return atob(text.replace(/\s+/g, ""));
+  } catch (cause) {
+    if (!(cause instanceof DOMException)) throw cause;
+    throw new DecodeError(field, "must be base64");
+  }
+}

@@ -1,0 +1,99 @@
+/**
+ * Snapshots on disk.
+ *
+ * @module
+ */
+import { basename, dirname, join } from "node:path";
+import { replaceFile } from "../../config/file/write_file.ts";
+import type { ApiObject } from "../../model/objects.ts";
+import {
+  type Snapshot,
+  SnapshotError,
+  type SnapshotHeader,
+  type SnapshotOwner,
+  snapshotPieces,
+  SnapshotReader,
+} from "../decode/snapshot_text.ts";
+
+const READ_BYTES = 64 * 1024;
+
+/** What says whose a file is; a part of what the system tells. */
+export type FileOwnership = Pick<Deno.FileInfo, "isFile" | "isSymlink" | "uid" | "mode">;
+
+/** Write permission of the group and of all others. */
+const WRITABLE_BY_OTHERS = 0o022;
+
+/**
+ * Why a file must not be served from by a process of user `uid`: whoever can write it decides where this node's traffic goes.
+ *
+ * @returns null if nothing is wrong; otherwise it continues "the file …"
+ */
+export function ownershipProblem(file: FileOwnership, uid: number | null): string | null {
+  if (file.isSymlink) return "is a symbolic link";
+  if (!file.isFile) return "is not a regular file";
+  // Systems without users have no such danger.
+  if (uid === null || file.uid === null) return null;
+  if (file.uid !== uid && file.uid !== 0) return `belongs to user ${file.uid}, not to ${uid}`;
+  const mode = file.mode ?? 0;
+  if ((mode & WRITABLE_BY_OTHERS) === 0) return null;
+  return `may be written by others: its mode is ${
+    (mode & 0o7777).toString(8).padStart(4, "0")
+  }, wanted is 0600`;
+}
+
+/** Opens what is a file of ours, and still is once it is open. */
+async function openOwn(path: string): Promise<Deno.FsFile> {
+  // Before it is opened: a pipe would not open until somebody writes into it.
+  refuseProblem(await Deno.lstat(path));
+  const file = await Deno.open(path);
+  try {
+    refuseProblem(await file.stat());
+    return file;
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+}
+
+function refuseProblem(file: Deno.FileInfo): void {
+  const problem = ownershipProblem(file, Deno.uid());
+  if (problem !== null) throw new SnapshotError(problem);
+}
+
+/**
+ * Reads a snapshot, yielding to the loop after every piece.
+ *
+ * @throws {SnapshotError} if it cannot serve; its message says why and continues "the file …"
+ * @returns undefined if there is no such file
+ */
+export async function readSnapshot(path: string, owner: SnapshotOwner): Promise<Snapshot | undefined> {
+  try {
+    using file = await openOwn(path);
+    const reader = new SnapshotReader(owner, path);
+    const buffer = new Uint8Array(READ_BYTES);
+    for (let length = await file.read(buffer); length !== null; length = await file.read(buffer)) {
+      reader.take(buffer.subarray(0, length));
+    }
+    return reader.end();
+  } catch (cause) {
+    if (cause instanceof Deno.errors.NotFound) return undefined;
+    if (cause instanceof SnapshotError || !(cause instanceof Error)) throw cause;
+    throw new SnapshotError(`cannot be read: ${cause.message}`, { cause });
+  }
+}
+
+/**
+ * Replaces a snapshot: whoever reads finds the former one or this one. Yields to the loop after every piece.
+ *
+ * @returns the size in bytes
+ * @throws {Error} naming the path, if it cannot be written
+ */
+export async function writeSnapshot(
+  path: string,
+  header: SnapshotHeader,
+  objects: readonly ApiObject[],
+): Promise<number> {
+  // Always the same name, so that one that was left behind by a crash does not stay.
+  const temporary = join(dirname(path), `.${basename(path)}.tmp`);
+  return await replaceFile(path, temporary, snapshotPieces(header, objects));
+}

@@ -1,0 +1,337 @@
+/**
+ * A source that remembers: what the origin delivers is kept on disk, and stands in for it at the next start until it answers.
+ *
+ * @module
+ */
+import { type Clock, systemClock } from "../../kernel/clock.ts";
+import type { ApiObject } from "../../model/objects.ts";
+import type { Logger } from "../../observe/log.ts";
+import { identityOf } from "../events.ts";
+import { readSnapshot, writeSnapshot } from "./snapshot_file.ts";
+import { SnapshotSaver } from "./snapshot_saver.ts";
+import { type Snapshot, SnapshotError } from "../decode/snapshot_text.ts";
+import type { Rejection, ResourceKind, RestoredState, Source, SourceEvent, SourceSink } from "../source.ts";
+
+/** How long the origin is waited for, in milliseconds. */
+export interface SnapshotPatience {
+  /** Until the snapshot takes its place. */
+  readonly silentMs: number;
+  /** The same, if the origin has answered some request by then: its lists are on their way. */
+  readonly answeringMs: number;
+}
+
+/** A start with an API server at hand must not go through an older state first; one without should not wait. */
+export const SNAPSHOT_PATIENCE: SnapshotPatience = { silentMs: 1_000, answeringMs: 10_000 };
+
+/** Hears what becomes of the file. */
+export interface SnapshotObserver {
+  saved(file: { readonly savedAtMs: number; readonly bytes: number }): void;
+  saveFailed(): void;
+}
+
+/** What a {@linkcode SnapshotSource} needs. */
+export interface SnapshotSourceOptions {
+  readonly source: Source;
+  /** True if the origin has answered some request as wanted: its lists may be waited for. */
+  readonly hasAnswered: () => boolean;
+  /** The snapshot's file. */
+  readonly path: string;
+  /** An older one is not served, in milliseconds; 0: it is at any age. */
+  readonly maxAgeMs: number;
+  /** Name of the own Node: the snapshot of another one is of no use. */
+  readonly node: string;
+  readonly log: Logger;
+  readonly observer: SnapshotObserver;
+  /** Milliseconds since the epoch. */
+  readonly epochMs: () => number;
+  /** @default {SNAPSHOT_PATIENCE} */
+  readonly patience?: SnapshotPatience;
+  /** As of the saver. */
+  readonly intervalMs?: number;
+  /** @default {systemClock} */
+  readonly clock?: Clock;
+}
+
+const KINDS: Readonly<Record<ApiObject["kind"], ResourceKind>> = {
+  Node: "nodes",
+  Service: "services",
+  EndpointSlice: "endpointslices",
+  ServiceCIDR: "servicecidrs",
+};
+/** A snapshot that does not change is written again so many times in the time after which it is too old. */
+const WRITES_PER_AGE = 4;
+/** An origin that was silent for longer is not known to be there. */
+const ALIVE_MS = 180_000;
+/** Timers hold 31 bits. */
+const MAX_SLEEP_MS = 2 ** 31 - 1;
+/** What rules cannot be made without; that a Node may not be read is no reason to call a state old. */
+const ESSENTIAL: readonly ResourceKind[] = ["services", "endpointslices"];
+
+/**
+ * Delivers what `source` does. If its first lists of Services and endpoints are not in after some time, the snapshot's objects
+ * are delivered instead, of the kinds that are missing. The first list of a kind then replaces them as a whole, in one batch.
+ *
+ * Of a file that cannot serve, the log tells why; the source then is what it would be without.
+ */
+export class SnapshotSource implements Source {
+  readonly name: string;
+  readonly #options: SnapshotSourceOptions;
+
+  constructor(options: SnapshotSourceOptions) {
+    this.name = options.source.name;
+    this.#options = options;
+  }
+
+  /** @throws whatever the source throws */
+  async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
+    const { source, path, log, clock = systemClock, observer, intervalMs } = this.#options;
+    const saver = new SnapshotSaver({
+      path,
+      log,
+      clock,
+      save: () => this.#save(state.objects()),
+      onFailure: () => observer.saveFailed(),
+      ...(intervalMs === undefined ? {} : { intervalMs }),
+    });
+    const state = new RememberedState(sink, { log, clock, onChange: () => saver.changed() });
+    const end = new AbortController();
+    const until = AbortSignal.any([signal, end.signal]);
+    const parts = [
+      source.run(state, until).finally(() => end.abort()),
+      this.#restoreIfSilent(state, until),
+      this.#keepYoung(state, saver, until),
+      saver.run(until),
+    ];
+    // All end together: the last write is waited for, and no part goes on after another one has failed.
+    const endings = parts.map((part) =>
+      part.catch((error: unknown) => {
+        end.abort();
+        throw error;
+      })
+    );
+    const failed = (await Promise.allSettled(endings)).find(({ status }) => status === "rejected");
+    if (failed?.status === "rejected") throw failed.reason;
+  }
+
+  async #save(objects: readonly ApiObject[]): Promise<number> {
+    const { path, node, observer, epochMs } = this.#options;
+    const savedAtMs = epochMs();
+    const bytes = await writeSnapshot(path, { savedAtMs, node, server: this.name }, objects);
+    observer.saved({ savedAtMs, bytes });
+    return bytes;
+  }
+
+  async #restoreIfSilent(state: RememberedState, signal: AbortSignal): Promise<void> {
+    const { patience = SNAPSHOT_PATIENCE, clock = systemClock, hasAnswered } = this.#options;
+    const listedOrOver = AbortSignal.any([signal, state.listed]);
+    await clock.sleep(patience.silentMs, listedOrOver);
+    if (hasAnswered()) await clock.sleep(patience.answeringMs - patience.silentMs, listedOrOver);
+    if (listedOrOver.aborted) return;
+    const snapshot = await this.#read();
+    if (snapshot === undefined || listedOrOver.aborted) return;
+    const { maxAgeMs, epochMs, log, path } = this.#options;
+    const { savedAtMs } = snapshot;
+    const expiresAtMs = maxAgeMs === 0 ? null : savedAtMs + maxAgeMs;
+    if (expiresAtMs === null || epochMs() <= expiresAtMs) return state.restore(snapshot, expiresAtMs);
+    log.warn("The API server has not answered yet, the snapshot is too old to be served", {
+      file: path,
+      savedAt: new Date(savedAtMs).toISOString(),
+      maxAgeSeconds: maxAgeMs / 1000,
+    });
+    state.refuse(savedAtMs, expiresAtMs);
+  }
+
+  /** The age of a file that does not change must say how long ago it was right, not when something last happened in the cluster. */
+  async #keepYoung(state: RememberedState, saver: SnapshotSaver, signal: AbortSignal): Promise<void> {
+    const { maxAgeMs, clock = systemClock } = this.#options;
+    while (maxAgeMs > 0 && !signal.aborted) {
+      await clock.sleep(Math.min(maxAgeMs / WRITES_PER_AGE, MAX_SLEEP_MS), signal);
+      if (!signal.aborted && state.isConfirmed) saver.changed();
+    }
+  }
+
+  async #read(): Promise<Snapshot | undefined> {
+    const { path, node, log } = this.#options;
+    try {
+      const snapshot = await readSnapshot(path, { node, server: this.name });
+      if (snapshot === undefined) {
+        log.info("The API server has not answered yet, there is no snapshot", { file: path });
+      }
+      return snapshot;
+    } catch (error) {
+      if (!(error instanceof SnapshotError)) throw error;
+      log.warn("The API server has not answered yet, the snapshot is of no use", {
+        file: path,
+        reason: `the file ${error.message}`,
+      });
+      return undefined;
+    }
+  }
+}
+
+/** Stands between the origin and the sink, and knows what the sink believes. */
+class RememberedState implements SourceSink {
+  readonly #sink: SourceSink;
+  readonly #log: Logger;
+  readonly #clock: Clock;
+  readonly #onChange: () => void;
+  /** What is in force, by identity. */
+  readonly #objects = new Map<string, ApiObject>();
+  /** When the origin gave its last sign of life of a kind. */
+  readonly #heardMs = new Map<ResourceKind, number>();
+  /** Kinds that the sink was told to be complete. */
+  readonly #synced = new Set<ResourceKind>();
+  /** Kinds that the origin has listed. */
+  readonly #listed = new Set<ResourceKind>();
+  readonly #allListed = new AbortController();
+  /** Objects of the snapshot that the origin has not spoken of, by identity. */
+  readonly #unconfirmed = new Map<string, ApiObject>();
+  /** Of the snapshot that was needed, while it is. */
+  #needed: Omit<RestoredState, "kinds"> | undefined;
+
+  constructor(
+    sink: SourceSink,
+    { log, clock, onChange }: { log: Logger; clock: Clock; onChange: () => void },
+  ) {
+    this.#sink = sink;
+    this.#log = log;
+    this.#clock = clock;
+    this.#onChange = onChange;
+  }
+
+  /** True if all that rules need was listed, and the origin is there to say if it changes. */
+  get isConfirmed(): boolean {
+    const nowMs = this.#clock.nowMs();
+    const isAlive = (kind: ResourceKind): boolean =>
+      nowMs - (this.#heardMs.get(kind) ?? Number.NEGATIVE_INFINITY) <= ALIVE_MS;
+    return this.#allListed.signal.aborted && ESSENTIAL.every(isAlive);
+  }
+
+  /** Aborted once the origin has listed all that rules need. */
+  get listed(): AbortSignal {
+    return this.#allListed.signal;
+  }
+
+  get wantsServiceCidrs(): boolean {
+    return this.#sink.wantsServiceCidrs === true;
+  }
+
+  objects(): ApiObject[] {
+    return [...this.#objects.values()];
+  }
+
+  /** Puts the snapshot's objects into force, of all kinds that the origin has not listed. */
+  restore({ savedAtMs, objects, rejections }: Snapshot, expiresAtMs: number | null): void {
+    const events: SourceEvent[] = [];
+    for (const object of objects) {
+      const identity = identityOf(object);
+      if (this.#listed.has(KINDS[object.kind]) || this.#objects.has(identity)) continue;
+      this.#objects.set(identity, object);
+      this.#unconfirmed.set(identity, object);
+      events.push({ type: "add", object });
+    }
+    this.#needed = { savedAtMs, expiresAtMs, isServed: true };
+    this.#log.warn("The API server has not answered yet, serving from the snapshot", {
+      savedAt: new Date(savedAtMs).toISOString(),
+      objects: events.length,
+    });
+    for (const rejection of rejections) this.#sink.rejected(rejection);
+    for (const kind of ["nodes", ...ESSENTIAL] as const) {
+      if (this.#synced.has(kind)) continue;
+      this.#synced.add(kind);
+      events.push({ type: "synced", kind });
+    }
+    this.#tellRestored();
+    this.#sink.events(events);
+  }
+
+  /** Tells that the snapshot is too old for what is missing. */
+  refuse(savedAtMs: number, expiresAtMs: number): void {
+    this.#needed = { savedAtMs, expiresAtMs, isServed: false };
+    this.#tellRestored();
+  }
+
+  events(batch: readonly SourceEvent[]): void {
+    const events: SourceEvent[] = [];
+    let changed = false;
+    for (const event of batch) {
+      if (event.type === "synced") {
+        changed = this.#takeSynced(event.kind, events) || changed;
+      } else {
+        changed = event.type !== "update" || event.old !== event.object || changed;
+        this.#takeChange(event, events);
+      }
+    }
+    if (events.length > 0) this.#sink.events(events);
+    if (changed && this.#allListed.signal.aborted) this.#onChange();
+  }
+
+  rejected(rejection: Rejection): void {
+    this.#sink.rejected(rejection);
+  }
+
+  /** A list is heard of before it is delivered; what is delivered unheard is no list. */
+  heard(kind: ResourceKind): void {
+    this.#heardMs.set(kind, this.#clock.nowMs());
+    this.#sink.heard?.(kind);
+  }
+
+  failed(kind: ResourceKind, reason: string): void {
+    this.#sink.failed?.(kind, reason);
+  }
+
+  refused(kind: ResourceKind, reason: string): void {
+    this.#sink.refused?.(kind, reason);
+  }
+
+  #takeChange(event: Exclude<SourceEvent, { type: "synced" }>, events: SourceEvent[]): void {
+    const current = event.type === "delete" ? undefined : event.object;
+    const identity = identityOf(event.type === "delete" ? event.old : event.object);
+    const old = this.#objects.get(identity);
+    this.#unconfirmed.delete(identity);
+    if (current === undefined) {
+      this.#objects.delete(identity);
+      if (old !== undefined) events.push({ type: "delete", old });
+      return;
+    }
+    this.#objects.set(identity, current);
+    // An object that is as it was in the snapshot is delivered all the same, or two of each would be kept in memory.
+    events.push(
+      old === undefined ? { type: "add", object: current } : { type: "update", old, object: current },
+    );
+  }
+
+  /** @returns true if this was the first list of the kind */
+  #takeSynced(kind: ResourceKind, events: SourceEvent[]): boolean {
+    const isList = this.#heardMs.has(kind);
+    if (isList) {
+      this.#listed.add(kind);
+      for (const [identity, old] of this.#unconfirmed) {
+        if (KINDS[old.kind] !== kind) continue;
+        this.#unconfirmed.delete(identity);
+        this.#objects.delete(identity);
+        events.push({ type: "delete", old });
+      }
+    }
+    if (!this.#synced.has(kind)) {
+      this.#synced.add(kind);
+      events.push({ type: "synced", kind });
+    }
+    if (!isList) return false;
+    if (ESSENTIAL.every((one) => this.#listed.has(one))) this.#allListed.abort();
+    if (this.#needed !== undefined && ESSENTIAL.includes(kind)) this.#tellRestored();
+    return true;
+  }
+
+  #tellRestored(): void {
+    const needed = this.#needed;
+    const kinds = ESSENTIAL.filter((kind) => !this.#listed.has(kind));
+    if (needed !== undefined && kinds.length > 0) {
+      this.#sink.restored?.({ ...needed, kinds });
+      return;
+    }
+    this.#needed = undefined;
+    this.#sink.restored?.(null);
+    if (needed?.isServed === true) this.#log.info("The lists of the API server have replaced the snapshot");
+  }
+}
