@@ -9,27 +9,42 @@
 export interface Layer {
   readonly row: number;
   readonly name: string;
-  /** Paths relative to the project's folder. */
-  readonly paths: RegExp;
+  /** Folders, which end with `/`, and files, relative to the project's folder; a folder stands for all below it. */
+  readonly paths: readonly string[];
 }
 
-/** The rows; the first whose pattern matches a path is its row, so exceptions stand before the rule. */
+const MODES: readonly string[] = ["iptables", "ipvs", "nftables", "userspace"];
+
+/** Folders where kernels are written and nodes prepared: the modes' own, and what modes share. */
+const APPLYING: readonly string[] = ["", ...MODES.map((mode) => `${mode}/`)].flatMap((folder) => [
+  `lib/backend/${folder}apply/`,
+  `lib/backend/${folder}node/`,
+]);
+
+/** The rows. Of two that hold a path, the one with the longer folder has it. */
 export const LAYERS: readonly Layer[] = [
-  { row: 5, name: "loading the configuration", paths: /^lib\/config\/(load|write_file)/ },
+  { row: 1, name: "model", paths: ["lib/errors.ts", "lib/model/"] },
+  {
+    row: 2,
+    name: "words",
+    paths: ["lib/netfilter/", "lib/conntrack/", "lib/config/", "lib/source/"],
+  },
+  { row: 3, name: "planning", paths: ["lib/backend/", "lib/sim/"] },
+  { row: 4, name: "machine", paths: ["lib/kernel/", "lib/observe/"] },
   {
     row: 5,
     name: "applying",
-    paths:
-      /^lib\/backend\/((registry|mode|choose_mode|cleanup|leftovers|sync_phases)\.ts$|[^/]+\/(apply|cleanup|proxier))/,
+    paths: [...APPLYING, "lib/config/file/"],
   },
-  { row: 5, name: "sources", paths: /^lib\/source\/(kube|files|token_bucket|snapshot_(file|saver|source))/ },
-  { row: 1, name: "model", paths: /^lib\/(errors\.ts$|model\/)/ },
-  { row: 2, name: "words", paths: /^lib\/(netfilter|conntrack|config|source)\// },
-  { row: 3, name: "planning", paths: /^lib\/backend\// },
-  { row: 4, name: "machine", paths: /^lib\/(kernel|observe)\// },
-  { row: 6, name: "running", paths: /^lib\/(sync|serve)\// },
-  { row: 7, name: "command line", paths: /^lib\/cli\// },
-  { row: 8, name: "doors", paths: /^(main|mod)\.ts$/ },
+  {
+    row: 5,
+    name: "sources",
+    paths: ["lib/source/files/", "lib/source/kube/", "lib/source/snapshot/"],
+  },
+  { row: 6, name: "running", paths: ["lib/sync/", "lib/serve/"] },
+  { row: 7, name: "node", paths: ["lib/node/"] },
+  { row: 8, name: "command line", paths: ["lib/cli/"] },
+  { row: 9, name: "doors", paths: ["main.ts", "mod.ts"] },
 ];
 
 /** Rows up to this one decide and never touch the machine, the network, a clock or chance. */
@@ -37,7 +52,14 @@ export const LAST_PURE_ROW = 3;
 
 /** The row of a file, by its path relative to the project's folder; undefined if the table does not know it. */
 export function rowOf(path: string): number | undefined {
-  return LAYERS.find((layer) => layer.paths.test(path))?.row;
+  let found: { readonly row: number; readonly length: number } | undefined;
+  for (const { row, paths } of LAYERS) {
+    for (const place of paths) {
+      const holds = place.endsWith("/") ? path.startsWith(place) : path === place;
+      if (holds && place.length > (found?.length ?? 0)) found = { row, length: place.length };
+    }
+  }
+  return found?.row;
 }
 
 /** True for files that must be pure: rows 1 to 3, without their tests. */
@@ -100,7 +122,8 @@ function importProblem(path: string, row: number, target: string): string | unde
 }
 
 function backendOf(path: string): string | undefined {
-  return /^lib\/backend\/([^/]+)\//.exec(path)?.[1];
+  const folder = /^lib\/backend\/([^/]+)\//.exec(path)?.[1];
+  return folder !== undefined && MODES.includes(folder) ? folder : undefined;
 }
 
 function isBarrel(path: string, code: string): boolean {

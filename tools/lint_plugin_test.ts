@@ -47,7 +47,7 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
   ],
   "client-node-fence": [
     ["lib/source/kube/kube.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
-    ["lib/source/kube_client.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
+    ["lib/source/kube/kube_client.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
     ["lib/source/files/files.ts", 'import type { KubeConfig } from "@kubernetes/client-node";', [
       "client-node-fence",
     ]],

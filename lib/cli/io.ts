@@ -4,6 +4,7 @@
  * @module
  */
 import { LineWriter } from "../observe/line_writer.ts";
+import type { LogStreams } from "../observe/log_streams.ts";
 
 /** Whoever read a command's output has seen enough. */
 export class OutputClosedError extends Error {
@@ -23,17 +24,6 @@ export interface Io {
   /** Where log lines go. */
   readonly log: LogStreams;
 }
-
-/** The two streams of a log. Neither of them fails or waits. */
-export interface LogStreams {
-  readonly out: LogStream;
-  readonly err: LogStream;
-  /** Resolves when every line is with the system, or when that takes too long. */
-  flush(): Promise<void>;
-}
-
-/** One stream of a log. */
-export type LogStream = Pick<LineWriter, "write" | "dropped" | "onResumed">;
 
 const encoder = new TextEncoder();
 const FULL_PIPE_PAUSE_MS = 1;

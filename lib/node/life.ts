@@ -7,7 +7,12 @@ import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../
 import { MODES, preloadMode } from "../backend/node/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
 import { checkFamilies } from "../config/families.ts";
-import { CLEANUP_MODES, type KubeProxyConfiguration, type SyncPeriods } from "../config/types.ts";
+import {
+  CLEANUP_MODES,
+  type CleanupMode,
+  type KubeProxyConfiguration,
+  type SyncPeriods,
+} from "../config/types.ts";
 import { conntrackSettings } from "../conntrack/settings.ts";
 import { modeSysctls } from "../backend/node/mode_sysctls.ts";
 import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
@@ -22,22 +27,30 @@ import { TellingExec } from "../kernel/telling_exec.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
 import { type ApiAnswer, type ApiRequest, ProxyMetrics } from "../observe/metrics.ts";
+import type { LogStreams } from "../observe/log_streams.ts";
 import type { ReloadRecord } from "../observe/metrics_reload.ts";
 import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import type { Source } from "../source/source.ts";
-import { otherModesToClean } from "./cleanup_modes.ts";
 import { type OpenedEvents, openEvents } from "./events.ts";
-import type { Io } from "../cli/io.ts";
 import { openLogger } from "./logger.ts";
 import { nodeName } from "./node_name.ts";
 import { OtherModesCleanup, preloadRemoval } from "./other_modes.ts";
-import type { ParsedFlags } from "../cli/flags/parse_args.ts";
 import { openSource } from "./source.ts";
+
+/** What the command line says beside the configuration. */
+export interface CommandLine {
+  /** Address of the API server, of more weight than a kubeconfig; `""` if none is given. */
+  readonly master: string;
+  /** Modes whose leftovers may go. */
+  readonly cleanupModes: readonly CleanupMode[];
+  /** Every flag with the text of its value, for `/flagz`. */
+  readonly flagTexts: readonly (readonly [name: string, text: string])[];
+}
 
 /** What all lives of a process share. */
 export interface Lasting {
-  readonly flags: ParsedFlags;
-  readonly io: Io;
+  readonly commandLine: CommandLine;
+  readonly logStreams: LogStreams;
   /** Starts every program. */
   readonly exec: Exec;
   /** The log's; an operator may have changed it. */
@@ -99,7 +112,7 @@ export interface Life extends PlannedLife, Omit<Channels, "countRequests">, Prep
  */
 export function planLife(config: KubeProxyConfiguration, lasting: Lasting): PlannedLife {
   candidateModes(config, MODES);
-  const log = openLogger(config.logging, lasting.io.log, lasting.verbosity);
+  const log = openLogger(config.logging, lasting.logStreams, lasting.verbosity);
   return {
     ...lasting,
     config,
@@ -117,9 +130,8 @@ export function planLife(config: KubeProxyConfiguration, lasting: Lasting): Plan
  * @throws {UsageError} if a manifest path is not there
  */
 export async function openChannels(
-  { config, flags, node, log, programs: exec }: PlannedLife,
+  { config, commandLine: { master }, node, log, programs: exec }: PlannedLife,
 ): Promise<Channels> {
-  const master = flags.get("master") ?? "";
   let counting: ProxyMetrics | null = null;
   const snapshot = config.kproxy.snapshot === "" ? null : new SnapshotMetrics();
   const requests = {
@@ -152,7 +164,7 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
   countRequests(metrics);
   channels.snapshot?.addTo(metrics.registry);
   const otherModes = new OtherModesCleanup({
-    modes: otherModesToClean(node.mode, planned.flags),
+    modes: planned.commandLine.cleanupModes.filter((mode) => mode !== node.mode),
     ownMode: CLEANUP_MODES.find((mode) => mode === node.mode),
     families: node.prepared.proxiers.map(({ family }) => family),
     log: planned.log,

@@ -5,7 +5,7 @@
  */
 import type { LoggingConfig } from "../config/types.ts";
 import { createLogger, type ProgramLogger, type Verbosity } from "../observe/log.ts";
-import type { LogStreams } from "../cli/io.ts";
+import type { LogStreams } from "../observe/log_streams.ts";
 
 /** A logger that writes to standard error, or, if streams are split, information to standard output. */
 export function openLogger(

@@ -35,7 +35,6 @@ import { observeQuarantine } from "../sync/quarantine.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
 import { endTogether, untilEnded, whenAborted, withinGrace } from "./ending.ts";
-import { flagTexts } from "../cli/flags/flag_lines.ts";
 import type { Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
 import { OtherProxyWatch } from "./other_proxy.ts";
@@ -65,7 +64,7 @@ export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Pr
   const until = AbortSignal.any([signal, end.signal]);
   recordStart(life);
   life.reloads?.addTo(metrics.registry);
-  addLogMetrics(metrics.registry, () => life.io.log.err.dropped);
+  addLogMetrics(metrics.registry, () => life.logStreams.err.dropped);
   if (prepared.packetCounts !== undefined) metrics.followPacketCounts(prepared.packetCounts);
   if (prepared.serviceTraffic !== undefined) addTrafficMetrics(metrics.registry, prepared.serviceTraffic);
   else if (config.kproxy.trafficCounters) {
@@ -181,11 +180,11 @@ function makeOtherProxyWatch(life: Life, servers: NodeServers): OtherProxyWatch 
 }
 
 function makeNodeWatch(
-  { config, flags, node, prepared, log }: Life,
+  { config, commandLine, node, prepared, log }: Life,
   runners: readonly FamilyRunner[],
   onUnread: (node: NodeObject) => void,
 ): NodeWatch {
-  const isNodeExpected = usesApiServer(config, flags.get("master") ?? "");
+  const isNodeExpected = usesApiServer(config, commandLine.master);
   return new NodeWatch({ config, nodeName: node, isNodeExpected, runners, mode: prepared, onUnread, log });
 }
 
@@ -205,7 +204,7 @@ function recordStart({ node, refused, fallback, events: { recorder } }: Life): v
 }
 
 function makeServers(life: Life): NodeServers {
-  const { config, flags, mode, periods, prepared, node, log, verbosity, metrics, events } = life;
+  const { config, commandLine, mode, periods, prepared, node, log, verbosity, metrics, events } = life;
   return new NodeServers({
     config,
     currentConfig: () => configForMode(life.now.config, mode),
@@ -216,7 +215,7 @@ function makeServers(life: Life): NodeServers {
     metrics,
     log,
     verbosity,
-    flags: () => flagTexts(flags),
+    flags: () => commandLine.flagTexts,
     version: VERSION,
     emulationVersion: DECISIONS_LEVEL,
     onPortConflict: (conflict) => events.recorder.record(serviceHealthFailedEvent(node, conflict)),

@@ -10,7 +10,7 @@ import { modesNotToldApart, removeLeftovers } from "../../backend/node/leftovers
 import { isPermissionProblem } from "../../kernel/iptables_refusal.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { errorText } from "../../observe/log.ts";
-import { cleanupModes } from "../../node/cleanup_modes.ts";
+import { cleanupModes } from "../flags/cleanup_modes.ts";
 import { effectiveConfiguration } from "../flags/configuration.ts";
 import type { Io } from "../io.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";

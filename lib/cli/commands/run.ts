@@ -10,7 +10,9 @@ import { guardStackTraces } from "../../kernel/stack_traces.ts";
 import { ReloadRecord } from "../../observe/metrics_reload.ts";
 import { ConfigReload, takeVerbosity } from "../../node/config_reload.ts";
 import { ConfigWatch } from "../../node/config_watch.ts";
+import { cleanupModes } from "../flags/cleanup_modes.ts";
 import { configurationOf, type EffectiveConfiguration } from "../flags/configuration.ts";
+import { flagTexts } from "../flags/flag_lines.ts";
 import type { Io } from "../io.ts";
 import {
   beginLife,
@@ -51,23 +53,27 @@ export async function runCommand(
   using exec = new EndableExec(systemExec);
   const isFollowed = effective.file !== null && flags.get("config-reload") !== "exit";
   const lasting: Lasting = {
-    flags,
-    io,
+    commandLine: {
+      master: flags.get("master") ?? "",
+      cleanupModes: cleanupModes(flags),
+      flagTexts: flagTexts(flags),
+    },
+    logStreams: io.log,
     exec,
     verbosity: { level: effective.config.logging.verbosity },
     reloads: isFollowed ? new ReloadRecord(wallClockMs()) : null,
   };
   // A second signal waits for nothing.
-  return await Promise.race([runLives(effective, lasting, signals), signals.again.then(() => 0)]);
+  return await Promise.race([runLives(effective, flags, { lasting, signals }), signals.again.then(() => 0)]);
 }
 
 async function runLives(
   { config, file }: EffectiveConfiguration,
-  lasting: Lasting,
-  signals: StopSignals,
+  flags: ParsedFlags,
+  { lasting, signals }: { readonly lasting: Lasting; readonly signals: StopSignals },
 ): Promise<number> {
   const planned = planLife(config, lasting);
-  const { log, node, flags } = planned;
+  const { log, node } = planned;
   log.info("Starting", { version: versionLine(), mode: config.mode, node });
   await using watch = file === null ? null : new ConfigWatch({ file, log });
   const onHangUp = (): void => {
@@ -94,7 +100,7 @@ async function runLives(
     await serveNode(life, { signal: signals.signal, onStarted: () => {} });
   } else if (lasting.reloads === null) await serveUntilChange(life, watch, signals);
   else {
-    const reload = makeReload(watch, lasting, { record: lasting.reloads, signal: signals.signal });
+    const reload = makeReload(watch, flags, { lasting, record: lasting.reloads, signal: signals.signal });
     await serveLives(life, reload, { signals, path: file.path });
   }
   return 0;
@@ -102,13 +108,17 @@ async function runLives(
 
 function makeReload(
   watch: ConfigWatch,
-  lasting: Lasting,
-  { record, signal }: { readonly record: ReloadRecord; readonly signal: AbortSignal },
+  flags: ParsedFlags,
+  { lasting, record, signal }: {
+    readonly lasting: Lasting;
+    readonly record: ReloadRecord;
+    readonly signal: AbortSignal;
+  },
 ): ConfigReload<Life> {
   return new ConfigReload({
     watch,
     record,
-    configurationOf: (file) => configurationOf(lasting.flags, file),
+    configurationOf: (file) => configurationOf(flags, file),
     succeed: (config) => succeedingLife(config, lasting, signal),
     nowMs: wallClockMs,
   });

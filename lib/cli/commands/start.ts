@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { cleanupModes } from "../../node/cleanup_modes.ts";
+import { cleanupModes } from "../flags/cleanup_modes.ts";
 import { effectiveConfiguration } from "../flags/configuration.ts";
 import { flagLines } from "../flags/flag_lines.ts";
 import type { Io } from "../io.ts";

@@ -3,8 +3,8 @@
  *
  * @module
  */
-import { CLEANUP_MODES, type CleanupMode, type ProxyMode } from "../config/types.ts";
-import type { ParsedFlags } from "../cli/flags/parse_args.ts";
+import { CLEANUP_MODES, type CleanupMode } from "../../config/types.ts";
+import type { ParsedFlags } from "./parse_args.ts";
 
 /** The modes that the flags ask for: those of `--only`, else all, without ipvs for `--cleanup-ipvs=false`. */
 export function cleanupModes(flags: ParsedFlags): readonly CleanupMode[] {
@@ -13,9 +13,4 @@ export function cleanupModes(flags: ParsedFlags): readonly CleanupMode[] {
   return CLEANUP_MODES.filter((mode) =>
     (only === undefined || only.length === 0 || only.includes(mode)) && !(mode === "ipvs" && sparesIpvs)
   );
-}
-
-/** The modes whose leftovers go when `mode` starts. */
-export function otherModesToClean(mode: ProxyMode, flags: ParsedFlags): readonly CleanupMode[] {
-  return cleanupModes(flags).filter((candidate) => candidate !== mode);
 }
