@@ -121,3 +121,29 @@ Deno.test("every folder of the table is there", async () => {
   // Modes that have no such folder.
   assertEquals(empty, ["lib/backend/userspace/apply/"]);
 });
+
+const MOST_FILES_WITHOUT_WORDS = 10;
+
+Deno.test("a folder of many files has a README that names only files that are there", async () => {
+  const files = await projectFiles();
+  const folderOf = (path: string): string => path.split("/").slice(0, -1).join("/");
+  const byFolder = Map.groupBy(files.filter((path) => /^(lib|tests|tools)\/.*\.ts$/.test(path)), folderOf);
+  const problems: string[] = [];
+  for (const [folder, members] of byFolder) {
+    if (members.length <= MOST_FILES_WITHOUT_WORDS) continue;
+    const readme = `${folder}/README.md`;
+    if (!files.includes(readme)) {
+      problems.push(`${folder} has ${members.length} files and no README.md`);
+      continue;
+    }
+    const names = members.map((path) => path.slice(folder.length + 1).replace(/\.ts$/, ""));
+    const text = await Deno.readTextFile(`${ROOT}/${readme}`);
+    // A mode's own README tells of its rules as well.
+    if (/^lib\/backend\/[^/]+$/.test(folder)) continue;
+    for (const [, word = ""] of text.matchAll(/`([a-z_]+\*?)`/g)) {
+      const pattern = new RegExp(`^${word.replace("*", ".*")}$`);
+      if (!names.some((name) => pattern.test(name))) problems.push(`${readme} names ${word}`);
+    }
+  }
+  assertEquals(problems, []);
+});
