@@ -1,48 +1,13 @@
 /**
- * Puts source, model, mode, sync loops and servers together and keeps them running.
+ * One life of the proxy, from its first rule to its end.
  *
  * @module
  */
-import type { FamilyProxier } from "../backend/backend.ts";
 import type { PreparedMode } from "../backend/node/mode.ts";
-import { configForMode } from "../config/defaults.ts";
-import type { KubeProxyConfiguration } from "../config/types.ts";
-import { Conntrack } from "../kernel/conntrack.ts";
-import { ChangeTracker } from "../model/change_tracker.ts";
-import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
-import type { IpFamily, NodeObject } from "../model/objects.ts";
-import type { UnreachableEndpointsOptions } from "../model/unreachable_endpoints.ts";
-import {
-  destinationRefusedEvent,
-  endpointUnreachableEvent,
-  healthServerFailedEvent,
-  metricsServerFailedEvent,
-  modeFallbackEvent,
-  otherProxyEvent,
-  serviceHealthFailedEvent,
-  serviceQuarantinedEvent,
-  startingEvent,
-  sysctlsRefusedEvent,
-} from "../observe/event_catalog.ts";
-import type { ProxyMetrics } from "../observe/metrics.ts";
-import { addLogMetrics } from "../observe/metrics_log.ts";
-import { addTrafficMetrics } from "../observe/metrics_traffic.ts";
-import { partlyUsableReport } from "../observe/partly_usable.ts";
-import { NodeServers } from "../serve/node_servers.ts";
-import { FamilyRunner } from "../sync/family_runner.ts";
-import { ProxyLoop } from "../sync/proxy_loop.ts";
-import { observeQuarantine } from "../sync/quarantine.ts";
-import type { SyncObserver } from "../sync/reconcile.ts";
-import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
-import { endTogether, untilEnded, whenAborted, withinGrace } from "./ending.ts";
+import type { FamilyRunner } from "../sync/family_runner.ts";
+import { endTogether, whenAborted, withinGrace } from "./ending.ts";
 import type { Life } from "./life.ts";
-import { NodeWatch } from "./node_watch.ts";
-import { OtherProxyWatch } from "./other_proxy.ts";
-import { LateOomScore } from "./oom_score.ts";
-import { collectAfterStart } from "./start_garbage.ts";
-import { usesApiServer } from "./source.ts";
-import { UnservedFamilies } from "./unserved_families.ts";
-import { DECISIONS_LEVEL, VERSION } from "./version.ts";
+import { type WiredNode, wireNode } from "./wire_node.ts";
 
 /** When a life ends, and who hears of its beginning. */
 export interface LifeSpan {
@@ -58,264 +23,69 @@ export interface LifeSpan {
  * @throws {Error} if the source gives up, or an address cannot be had with `bindAddressHardFail`
  */
 export async function serveNode(life: Life, { signal, onStarted }: LifeSpan): Promise<void> {
-  const { config, prepared, node, log, metrics, source, events, otherModes } = life;
   // The source may end by itself, and takes everything else along.
   const end = new AbortController();
   const until = AbortSignal.any([signal, end.signal]);
-  recordStart(life);
-  life.reloads?.addTo(metrics.registry);
-  addLogMetrics(metrics.registry, () => life.logStreams.err.dropped);
-  if (prepared.packetCounts !== undefined) metrics.followPacketCounts(prepared.packetCounts);
-  if (prepared.serviceTraffic !== undefined) addTrafficMetrics(metrics.registry, prepared.serviceTraffic);
-  else if (config.kproxy.trafficCounters) {
-    log.warn("kproxy.trafficCounters has no effect", { mode: life.mode });
-  }
-  const servers = makeServers(life);
-  const ownNode = new OwnNode();
-  const families = prepared.proxiers.map(({ family }) => family);
-  const oomScore = new LateOomScore({
-    adjustment: config.oomScoreAdj,
-    pid: Deno.pid,
-    families,
-    exec: life.exec,
-    log,
-  });
-  const otherProxy = makeOtherProxyWatch(life, servers);
-  const afterSyncs = joinObservers(
-    otherModes.observer,
-    otherProxy.observer,
-    oomScore.observer,
-    collectAfterStart(families, until),
-  );
-  const report = partlyUsableReport(log);
-  const runners = prepared.proxiers.map((proxier) =>
-    makeRunner(proxier, life, { servers, ownNode, afterSyncs, report })
-  );
-  const nodeWatch = makeNodeWatch(life, runners, (unread) => {
-    servers.setNode(unread);
-    ownNode.set(unread);
-  });
-  const unserved = new UnservedFamilies({
-    refused: prepared.refused,
-    nodeName: node,
-    log,
-    onEvent: (event) => events.recorder.record(event),
-    onUse: (family, use) => servers.health.setUse(family, use),
-  });
-  const loop = new ProxyLoop({
-    lanes: runners,
-    nodeName: node,
-    onService: (service) => unserved.takeService(service),
-    onNode: (object) => {
-      if (object !== undefined) unserved.takeNode(object);
-      servers.setNode(object);
-      ownNode.set(object);
-      nodeWatch.take(object, loop.initialized);
-    },
-    onServiceCidrs: prepared.setServiceCidrs?.bind(prepared),
-    onHeard: (kind) => servers.heard(kind),
-    onFailed: (kind, reason) => servers.sourceFailed(kind, reason),
-    onRestored: (state) => {
-      servers.restored(state);
-      life.snapshot?.setInUse(state?.isServed === true ? state.savedAtMs : null);
-    },
-    changes: observeChanges(metrics),
-    onRejected: ({ where, object, message }) => {
-      metrics.rejectedObjects.inc();
-      log.error("Object refused", message, { object, where });
-    },
-  });
-  log.info("Watching", { source: source.name });
-  const eventsEnded = events.run(until);
-  let sourceEnded: Promise<void> = Promise.resolve();
+  const wired = wireNode(life, until);
+  life.log.info("Watching", { source: life.source.name });
+  const running: Running = { events: life.events.run(until), source: Promise.resolve() };
   try {
-    await servers.start(until);
+    await wired.servers.start(until);
     onStarted();
-    startRunners(runners, metrics);
-    sourceEnded = source.run(loop, until);
-    const begin = nodeWatch.whenReady(loop, until).then((ready) => {
-      if (ready) loop.openGate();
-    });
-    await Promise.race([sourceEnded, begin]);
-    await Promise.race([sourceEnded, whenAborted(until)]);
+    await run(life, wired, { until, running });
   } finally {
     end.abort();
-    otherModes.end();
-    otherProxy.end();
-    oomScore.end();
-    const syncs = withinGrace(life.programs, endSyncs(runners, prepared));
-    await endTogether({
-      "objects and snapshot": sourceEnded,
-      syncs,
-      "leftovers of other modes": otherModes.settled(),
-      "the look for another proxy": otherProxy.settled(),
-      "OOM score": oomScore.settled(),
-      // Not before the last sync, which tells them what to serve.
-      servers: syncs.finally(() => servers.stop()),
-      Events: eventsEnded,
-    }, log).finally(() => life.programs.end());
+    await endNode(life, wired, running);
   }
 }
 
-async function endSyncs(runners: readonly FamilyRunner[], mode: PreparedMode): Promise<void> {
-  await Promise.all(runners.map((runner) => runner.stop()));
-  await mode.close?.();
+/** What ends by itself once it is told to. */
+interface Running {
+  readonly events: Promise<void>;
+  source: Promise<void>;
 }
 
-function makeOtherProxyWatch(life: Life, servers: NodeServers): OtherProxyWatch {
-  const { exec, log, mode, node, periods, prepared, otherModes, events } = life;
-  return new OtherProxyWatch({
-    families: prepared.proxiers.map(({ family }) => family),
-    exec,
-    log,
-    periodMs: periods.syncPeriod,
-    isWanted: () => mode === "nftables" || otherModes.hasRemovedTables,
-    remove: (families) => otherModes.removeKubeProxyTables(families),
-    startRemoval: () => otherModes.settled(),
-    onChange: (tables) => {
-      servers.setOtherTables(tables);
-      if (tables.length > 0) events.recorder.record(otherProxyEvent(node, tables));
-    },
-  });
-}
-
-function makeNodeWatch(
-  { config, commandLine, node, prepared, log }: Life,
-  runners: readonly FamilyRunner[],
-  onUnread: (node: NodeObject) => void,
-): NodeWatch {
-  const isNodeExpected = usesApiServer(config, commandLine.master);
-  return new NodeWatch({ config, nodeName: node, isNodeExpected, runners, mode: prepared, onUnread, log });
-}
-
-function startRunners(runners: readonly FamilyRunner[], metrics: ProxyMetrics): void {
+/** Resolves when `until` aborts. */
+async function run(
+  { metrics, source }: Life,
+  { runners, nodeWatch, loop }: WiredNode,
+  { until, running }: { readonly until: AbortSignal; readonly running: Running },
+): Promise<void> {
   for (const runner of runners) {
     // As kube-proxy does, so that the two times can be compared from the start.
     metrics.lastQueuedTimestamp.set({ ip_family: runner.family }, wallClockMs() / 1000);
     runner.start();
   }
-}
-
-/** What there is to tell of how the life begins. */
-function recordStart({ node, refused, fallback, events: { recorder } }: Life): void {
-  recorder.record(startingEvent(node));
-  if (refused.length > 0) recorder.record(sysctlsRefusedEvent(node, refused));
-  if (fallback !== null) recorder.record(modeFallbackEvent(node, fallback));
-}
-
-function makeServers(life: Life): NodeServers {
-  const { config, commandLine, mode, periods, prepared, node, log, verbosity, metrics, events } = life;
-  return new NodeServers({
-    config,
-    currentConfig: () => configForMode(life.now.config, mode),
-    mode,
-    periods,
-    families: prepared.proxiers.map(({ family }) => family),
-    refused: prepared.refused,
-    metrics,
-    log,
-    verbosity,
-    flags: () => commandLine.flagTexts,
-    version: VERSION,
-    emulationVersion: DECISIONS_LEVEL,
-    onPortConflict: (conflict) => events.recorder.record(serviceHealthFailedEvent(node, conflict)),
-    onHealthFailure: (problem) => events.recorder.record(healthServerFailedEvent(node, problem)),
-    onMetricsFailure: (problem) => events.recorder.record(metricsServerFailedEvent(node, problem)),
+  running.source = source.run(loop, until);
+  const begin = nodeWatch.whenReady(loop, until).then((ready) => {
+    if (ready) loop.openGate();
   });
+  await Promise.race([running.source, begin]);
+  await Promise.race([running.source, whenAborted(until)]);
 }
 
-/** The own Node as it was last known. */
-class OwnNode {
-  #node: NodeObject | null = null;
-
-  /** Undefined: it is gone, and what it said last stays in force. */
-  set(node: NodeObject | undefined): void {
-    this.#node = node ?? this.#node;
-  }
-
-  /** Addresses of this machine that serve node ports. */
-  nodePortIps(family: IpFamily, config: KubeProxyConfiguration): readonly string[] {
-    const ips = nodeIps(this.#node, config.bindAddress);
-    const addresses = nodePortAddresses(family, config.nodePortAddresses, ips);
-    return matchingNodeIps(addresses, Deno.networkInterfaces().map(({ address }) => address));
-  }
+async function endNode(life: Life, wired: WiredNode, running: Running): Promise<void> {
+  const { runners, servers, otherProxy, oomScore } = wired;
+  const { otherModes, prepared, programs, log } = life;
+  otherModes.end();
+  otherProxy.end();
+  oomScore.end();
+  const syncs = withinGrace(programs, endSyncs(runners, prepared));
+  await endTogether({
+    "objects and snapshot": running.source,
+    syncs,
+    "leftovers of other modes": otherModes.settled(),
+    "the look for another proxy": otherProxy.settled(),
+    "OOM score": oomScore.settled(),
+    // Not before the last sync, which tells them what to serve.
+    servers: syncs.finally(() => servers.stop()),
+    Events: running.events,
+  }, log).finally(() => programs.end());
 }
 
-interface RunnerParts {
-  readonly servers: NodeServers;
-  readonly ownNode: OwnNode;
-  /** What is done once a family's rules are in force. */
-  readonly afterSyncs: SyncObserver;
-  /** Told of what is wrong with objects, by each family. */
-  readonly report: (problem: string) => void;
-}
-
-function makeRunner(
-  proxier: FamilyProxier,
-  life: Life,
-  { servers, ownNode, afterSyncs, report }: RunnerParts,
-): FamilyRunner {
-  const { config, periods, node, log, metrics, events, programs } = life;
-  const { family } = proxier;
-  return new FamilyRunner({
-    tracker: new ChangeTracker({
-      family,
-      node: { name: node, zone: "" },
-      report,
-      onUnserved: (unserved) => {
-        log.warn("Part of a Service is not served", { family, ...unserved });
-        events.recorder.record(destinationRefusedEvent(node, unserved));
-      },
-      onResolved: (resolved) => log.info("Part of a Service is no longer refused", { family, ...resolved }),
-      // In mode ipvs the kernel refuses them, which is told.
-      ...life.mode === "ipvs" ? {} : { unreachable: tellUnreachable(family, life) },
-      startedAtMs: wallClockMs(),
-    }),
-    proxier,
-    periods,
-    observer: untilEnded(
-      joinObservers(
-        observeSyncs(log, metrics, wallClockMs, life.mode === "ipvs" ? "services" : "servicePorts"),
-        observeQuarantine({
-          log,
-          metrics,
-          onQuarantined: (quarantined) => events.recorder.record(serviceQuarantinedEvent(node, quarantined)),
-        }),
-        servers.observer,
-        afterSyncs,
-      ),
-      programs,
-      log,
-    ),
-    log,
-    onQueued: () => {
-      servers.queued(family);
-      metrics.lastQueuedTimestamp.set({ ip_family: family }, wallClockMs() / 1000);
-    },
-    staleFlows: {
-      conntrack: new Conntrack(programs),
-      nodePortIps: () => ownNode.nodePortIps(family, config),
-      observe: (reconciliation) => metrics.observeFlows(reconciliation),
-    },
-    random: Math.random,
-  });
-}
-
-function tellUnreachable(
-  family: IpFamily,
-  { node, log, metrics, events }: Life,
-): UnreachableEndpointsOptions {
-  const onCount = (count: number): void => metrics.unreachableEndpoints.set({ ip_family: family }, count);
-  // No value would not say that there are none.
-  onCount(0);
-  return {
-    onFound: (found) => {
-      log.warn("Traffic is led to an endpoint that cannot answer", { family, ...found });
-      events.recorder.record(endpointUnreachableEvent(node, found));
-    },
-    onGone: (gone) => log.info("An endpoint that cannot answer is gone", { family, ...gone }),
-    onCount,
-  };
+async function endSyncs(runners: readonly FamilyRunner[], mode: PreparedMode): Promise<void> {
+  await Promise.all(runners.map((runner) => runner.stop()));
+  await mode.close?.();
 }
 
 function wallClockMs(): number {

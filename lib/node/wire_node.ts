@@ -1,0 +1,291 @@
+/**
+ * Puts model, mode, sync loops and servers of one life together.
+ *
+ * @module
+ */
+import type { FamilyProxier } from "../backend/backend.ts";
+import { configForMode } from "../config/defaults.ts";
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import { Conntrack } from "../kernel/conntrack.ts";
+import { ChangeTracker } from "../model/change_tracker.ts";
+import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
+import type { IpFamily, NodeObject } from "../model/objects.ts";
+import type { UnreachableEndpointsOptions } from "../model/unreachable_endpoints.ts";
+import {
+  destinationRefusedEvent,
+  endpointUnreachableEvent,
+  healthServerFailedEvent,
+  metricsServerFailedEvent,
+  modeFallbackEvent,
+  otherProxyEvent,
+  serviceHealthFailedEvent,
+  serviceQuarantinedEvent,
+  startingEvent,
+  sysctlsRefusedEvent,
+} from "../observe/event_catalog.ts";
+import { addLogMetrics } from "../observe/metrics_log.ts";
+import { addTrafficMetrics } from "../observe/metrics_traffic.ts";
+import { partlyUsableReport } from "../observe/partly_usable.ts";
+import { NodeServers } from "../serve/node_servers.ts";
+import { FamilyRunner } from "../sync/family_runner.ts";
+import { ProxyLoop } from "../sync/proxy_loop.ts";
+import { observeQuarantine } from "../sync/quarantine.ts";
+import type { SyncObserver } from "../sync/reconcile.ts";
+import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
+import { untilEnded } from "./ending.ts";
+import type { Life } from "./life.ts";
+import { NodeWatch } from "./node_watch.ts";
+import { OtherProxyWatch } from "./other_proxy.ts";
+import { LateOomScore } from "./oom_score.ts";
+import { collectAfterStart } from "./start_garbage.ts";
+import { usesApiServer } from "./source.ts";
+import { UnservedFamilies } from "./unserved_families.ts";
+import { DECISIONS_LEVEL, VERSION } from "./version.ts";
+
+/** The parts of a life that begin nothing before they are started. */
+export interface WiredNode {
+  readonly servers: NodeServers;
+  /** One for each IP family. */
+  readonly runners: readonly FamilyRunner[];
+  readonly nodeWatch: NodeWatch;
+  /** Takes what the source tells. */
+  readonly loop: ProxyLoop;
+  readonly otherProxy: OtherProxyWatch;
+  readonly oomScore: LateOomScore;
+}
+
+/** Puts the parts together; what waits for something gives up when `until` aborts. */
+export function wireNode(life: Life, until: AbortSignal): WiredNode {
+  const { config, prepared, log, otherModes } = life;
+  recordStart(life);
+  addMetrics(life);
+  const servers = makeServers(life);
+  const ownNode = new OwnNode();
+  const families = prepared.proxiers.map(({ family }) => family);
+  const oomScore = new LateOomScore({
+    adjustment: config.oomScoreAdj,
+    pid: Deno.pid,
+    families,
+    exec: life.exec,
+    log,
+  });
+  const otherProxy = makeOtherProxyWatch(life, servers);
+  const afterSyncs = joinObservers(
+    otherModes.observer,
+    otherProxy.observer,
+    oomScore.observer,
+    collectAfterStart(families, until),
+  );
+  const report = partlyUsableReport(log);
+  const runners = prepared.proxiers.map((proxier) =>
+    makeRunner(proxier, life, { servers, ownNode, afterSyncs, report })
+  );
+  const nodeWatch = makeNodeWatch(life, runners, (unread) => {
+    servers.setNode(unread);
+    ownNode.set(unread);
+  });
+  const loop = makeLoop(life, { servers, runners, nodeWatch, ownNode });
+  return { servers, runners, nodeWatch, loop, otherProxy, oomScore };
+}
+
+function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log }: Life): void {
+  reloads?.addTo(metrics.registry);
+  addLogMetrics(metrics.registry, () => logStreams.err.dropped);
+  if (prepared.packetCounts !== undefined) metrics.followPacketCounts(prepared.packetCounts);
+  if (prepared.serviceTraffic !== undefined) addTrafficMetrics(metrics.registry, prepared.serviceTraffic);
+  else if (config.kproxy.trafficCounters) log.warn("kproxy.trafficCounters has no effect", { mode });
+}
+
+interface LoopParts {
+  readonly servers: NodeServers;
+  readonly runners: readonly FamilyRunner[];
+  readonly nodeWatch: NodeWatch;
+  readonly ownNode: OwnNode;
+}
+
+function makeLoop(life: Life, { servers, runners, nodeWatch, ownNode }: LoopParts): ProxyLoop {
+  const { prepared, node, log, metrics, events } = life;
+  const unserved = new UnservedFamilies({
+    refused: prepared.refused,
+    nodeName: node,
+    log,
+    onEvent: (event) => events.recorder.record(event),
+    onUse: (family, use) => servers.health.setUse(family, use),
+  });
+  const loop = new ProxyLoop({
+    lanes: runners,
+    nodeName: node,
+    onService: (service) => unserved.takeService(service),
+    onNode: (object) => {
+      if (object !== undefined) unserved.takeNode(object);
+      servers.setNode(object);
+      ownNode.set(object);
+      nodeWatch.take(object, loop.initialized);
+    },
+    onServiceCidrs: prepared.setServiceCidrs?.bind(prepared),
+    onHeard: (kind) => servers.heard(kind),
+    onFailed: (kind, reason) => servers.sourceFailed(kind, reason),
+    onRestored: (state) => {
+      servers.restored(state);
+      life.snapshot?.setInUse(state?.isServed === true ? state.savedAtMs : null);
+    },
+    changes: observeChanges(metrics),
+    onRejected: ({ where, object, message }) => {
+      metrics.rejectedObjects.inc();
+      log.error("Object refused", message, { object, where });
+    },
+  });
+  return loop;
+}
+
+function makeOtherProxyWatch(life: Life, servers: NodeServers): OtherProxyWatch {
+  const { exec, log, mode, node, periods, prepared, otherModes, events } = life;
+  return new OtherProxyWatch({
+    families: prepared.proxiers.map(({ family }) => family),
+    exec,
+    log,
+    periodMs: periods.syncPeriod,
+    isWanted: () => mode === "nftables" || otherModes.hasRemovedTables,
+    remove: (families) => otherModes.removeKubeProxyTables(families),
+    startRemoval: () => otherModes.settled(),
+    onChange: (tables) => {
+      servers.setOtherTables(tables);
+      if (tables.length > 0) events.recorder.record(otherProxyEvent(node, tables));
+    },
+  });
+}
+
+function makeNodeWatch(
+  { config, commandLine, node, prepared, log }: Life,
+  runners: readonly FamilyRunner[],
+  onUnread: (node: NodeObject) => void,
+): NodeWatch {
+  const isNodeExpected = usesApiServer(config, commandLine.master);
+  return new NodeWatch({ config, nodeName: node, isNodeExpected, runners, mode: prepared, onUnread, log });
+}
+
+/** What there is to tell of how the life begins. */
+function recordStart({ node, refused, fallback, events: { recorder } }: Life): void {
+  recorder.record(startingEvent(node));
+  if (refused.length > 0) recorder.record(sysctlsRefusedEvent(node, refused));
+  if (fallback !== null) recorder.record(modeFallbackEvent(node, fallback));
+}
+
+function makeServers(life: Life): NodeServers {
+  const { config, commandLine, mode, periods, prepared, node, log, verbosity, metrics, events } = life;
+  return new NodeServers({
+    config,
+    currentConfig: () => configForMode(life.now.config, mode),
+    mode,
+    periods,
+    families: prepared.proxiers.map(({ family }) => family),
+    refused: prepared.refused,
+    metrics,
+    log,
+    verbosity,
+    flags: () => commandLine.flagTexts,
+    version: VERSION,
+    emulationVersion: DECISIONS_LEVEL,
+    onPortConflict: (conflict) => events.recorder.record(serviceHealthFailedEvent(node, conflict)),
+    onHealthFailure: (problem) => events.recorder.record(healthServerFailedEvent(node, problem)),
+    onMetricsFailure: (problem) => events.recorder.record(metricsServerFailedEvent(node, problem)),
+  });
+}
+
+/** The own Node as it was last known. */
+class OwnNode {
+  #node: NodeObject | null = null;
+
+  /** Undefined: it is gone, and what it said last stays in force. */
+  set(node: NodeObject | undefined): void {
+    this.#node = node ?? this.#node;
+  }
+
+  /** Addresses of this machine that serve node ports. */
+  nodePortIps(family: IpFamily, config: KubeProxyConfiguration): readonly string[] {
+    const ips = nodeIps(this.#node, config.bindAddress);
+    const addresses = nodePortAddresses(family, config.nodePortAddresses, ips);
+    return matchingNodeIps(addresses, Deno.networkInterfaces().map(({ address }) => address));
+  }
+}
+
+interface RunnerParts {
+  readonly servers: NodeServers;
+  readonly ownNode: OwnNode;
+  /** What is done once a family's rules are in force. */
+  readonly afterSyncs: SyncObserver;
+  /** Told of what is wrong with objects, by each family. */
+  readonly report: (problem: string) => void;
+}
+
+function makeRunner(
+  proxier: FamilyProxier,
+  life: Life,
+  { servers, ownNode, afterSyncs, report }: RunnerParts,
+): FamilyRunner {
+  const { config, periods, node, log, metrics, events, programs } = life;
+  const { family } = proxier;
+  return new FamilyRunner({
+    tracker: new ChangeTracker({
+      family,
+      node: { name: node, zone: "" },
+      report,
+      onUnserved: (unserved) => {
+        log.warn("Part of a Service is not served", { family, ...unserved });
+        events.recorder.record(destinationRefusedEvent(node, unserved));
+      },
+      onResolved: (resolved) => log.info("Part of a Service is no longer refused", { family, ...resolved }),
+      // In mode ipvs the kernel refuses them, which is told.
+      ...life.mode === "ipvs" ? {} : { unreachable: tellUnreachable(family, life) },
+      startedAtMs: wallClockMs(),
+    }),
+    proxier,
+    periods,
+    observer: untilEnded(
+      joinObservers(
+        observeSyncs(log, metrics, wallClockMs, life.mode === "ipvs" ? "services" : "servicePorts"),
+        observeQuarantine({
+          log,
+          metrics,
+          onQuarantined: (quarantined) => events.recorder.record(serviceQuarantinedEvent(node, quarantined)),
+        }),
+        servers.observer,
+        afterSyncs,
+      ),
+      programs,
+      log,
+    ),
+    log,
+    onQueued: () => {
+      servers.queued(family);
+      metrics.lastQueuedTimestamp.set({ ip_family: family }, wallClockMs() / 1000);
+    },
+    staleFlows: {
+      conntrack: new Conntrack(programs),
+      nodePortIps: () => ownNode.nodePortIps(family, config),
+      observe: (reconciliation) => metrics.observeFlows(reconciliation),
+    },
+    random: Math.random,
+  });
+}
+
+function tellUnreachable(
+  family: IpFamily,
+  { node, log, metrics, events }: Life,
+): UnreachableEndpointsOptions {
+  const onCount = (count: number): void => metrics.unreachableEndpoints.set({ ip_family: family }, count);
+  // No value would not say that there are none.
+  onCount(0);
+  return {
+    onFound: (found) => {
+      log.warn("Traffic is led to an endpoint that cannot answer", { family, ...found });
+      events.recorder.record(endpointUnreachableEvent(node, found));
+    },
+    onGone: (gone) => log.info("An endpoint that cannot answer is gone", { family, ...gone }),
+    onCount,
+  };
+}
+
+function wallClockMs(): number {
+  return performance.timeOrigin + performance.now();
+}
