@@ -8,21 +8,6 @@ import type { Changed, ProxyState } from "../model/state.ts";
 import type { Damage } from "./damage.ts";
 
 /**
- * The pure half of a mode. `Plan` is what the changed Services want now, `Committed` what the kernel is known to hold,
- * `Operations` what leads from one to the other.
- *
- * Laws: `diff(plan, commit(plan, committed))` is empty; a plan does not depend on the order of events.
- */
-export interface Planner<Plan, Committed, Operations> {
-  /** Plans the changed Services (all of them for `"all"`). */
-  plan(state: ProxyState, changed: Changed): Plan;
-  /** What must be written so that the kernel, holding `committed`, holds `plan` too. */
-  diff(plan: Plan, committed: Committed): Operations;
-  /** Stable text, loadable by the mode's own tool, of a plan of all Services. */
-  render(plan: Plan): string;
-}
-
-/**
  * A Service of which the tools refuse something. Modes that can tell the refused part (an endpoint) from the rest leave out that
  * part; in others the Service keeps what it had. Everything else is in force.
  */

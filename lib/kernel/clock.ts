@@ -28,3 +28,8 @@ export const systemClock: Clock = {
     });
   },
 };
+
+/** Now, in milliseconds since the epoch, with fractions. */
+export function wallClockMs(): number {
+  return performance.timeOrigin + performance.now();
+}

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { wallClockMs } from "../kernel/clock.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { systemClock } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
@@ -68,7 +69,7 @@ export async function openEvents(
     hostname: hostname(),
     log,
     clock: systemClock,
-    nowMs: () => performance.timeOrigin + performance.now(),
+    nowMs: wallClockMs,
     random: Math.random,
   });
   return {

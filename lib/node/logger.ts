@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { wallClockMs } from "../kernel/clock.ts";
 import type { LoggingConfig } from "../config/types.ts";
 import { createLogger, type ProgramLogger, type Verbosity } from "../observe/log.ts";
 import type { LogStreams } from "../observe/log_streams.ts";
@@ -23,7 +24,7 @@ export function openLogger(
     verbosity,
     vmodule: logging.vmodule,
     write: logging.options[format].splitStream ? split : toError,
-    nowMs: () => performance.timeOrigin + performance.now(),
+    nowMs: wallClockMs,
     pid: Deno.pid,
   });
   err.onResumed = (count) => log.warn("Log lines could not be written and are lost", { count });

@@ -4,6 +4,7 @@
  * @module
  */
 import type { PreparedMode } from "../backend/node/mode.ts";
+import { wallClockMs } from "../kernel/clock.ts";
 import type { FamilyRunner } from "../sync/family_runner.ts";
 import { endTogether, whenAborted, withinGrace } from "./ending.ts";
 import type { Life } from "./life.ts";
@@ -86,8 +87,4 @@ async function endNode(life: Life, wired: WiredNode, running: Running): Promise<
 async function endSyncs(runners: readonly FamilyRunner[], mode: PreparedMode): Promise<void> {
   await Promise.all(runners.map((runner) => runner.stop()));
   await mode.close?.();
-}
-
-function wallClockMs(): number {
-  return performance.timeOrigin + performance.now();
 }

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { wallClockMs } from "../kernel/clock.ts";
 import { parseIp } from "../model/ip.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UsageError } from "../errors.ts";
@@ -132,6 +133,6 @@ async function openApi(
     node: nodeName,
     log,
     observer: snapshot,
-    epochMs: () => performance.timeOrigin + performance.now(),
+    epochMs: wallClockMs,
   });
 }

@@ -6,6 +6,7 @@
 import type { FamilyProxier } from "../backend/backend.ts";
 import { configForMode } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
+import { wallClockMs } from "../kernel/clock.ts";
 import { Conntrack } from "../kernel/conntrack.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
@@ -284,8 +285,4 @@ function tellUnreachable(
     onGone: (gone) => log.info("An endpoint that cannot answer is gone", { family, ...gone }),
     onCount,
   };
-}
-
-function wallClockMs(): number {
-  return performance.timeOrigin + performance.now();
 }

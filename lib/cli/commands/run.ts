@@ -4,6 +4,7 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { wallClockMs } from "../../kernel/clock.ts";
 import { EndableExec } from "../../kernel/endable_exec.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { guardStackTraces } from "../../kernel/stack_traces.ts";
@@ -186,8 +187,4 @@ async function serveLife(
   if (next === null || stop.aborted) return null;
   takeVerbosity(life.verbosity, life.now.config, next.config);
   return next;
-}
-
-function wallClockMs(): number {
-  return performance.timeOrigin + performance.now();
 }
