@@ -33,7 +33,7 @@ import {
   SERVICE_CHAIN_PREFIXES,
   SERVICES_CHAIN,
 } from "../plan/chains.ts";
-import { type NativeRemoval, NativeTable } from "../cleanup_native.ts";
+import { type NativeRemoval, NativeTable } from "./cleanup_native.ts";
 import { CANARY_CHAIN } from "../diff/observe_canary.ts";
 import { chainLine } from "../plan/render.ts";
 
