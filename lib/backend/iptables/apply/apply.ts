@@ -29,7 +29,13 @@ import { CANARY_CHAIN, hasMangleCanary } from "../diff/observe_canary.ts";
 import type { CheckLimits } from "../diff/observe_turns.ts";
 import { planIptables } from "../plan/plan.ts";
 import { chainLine, countWrittenRules, renderOperations, renderTransaction } from "../plan/render.ts";
-import type { IptablesOptions, IptablesPlan, ObservedTables, Operations, ServiceRules } from "../plan/ruleset.ts";
+import type {
+  IptablesOptions,
+  IptablesPlan,
+  ObservedTables,
+  Operations,
+  ServiceRules,
+} from "../plan/ruleset.ts";
 import { chainsForServices, stageFullSync } from "../diff/stages.ts";
 import { observeTables } from "../diff/stages_observe.ts";
 

@@ -10,7 +10,11 @@ import type { Logger } from "../../../observe/log.ts";
 import { canonicalRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
 import { parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
-import { defaultSettings, type ServiceSizes, stateOf } from "../../../../tests/support/fake_iptables_state.ts";
+import {
+  defaultSettings,
+  type ServiceSizes,
+  stateOf,
+} from "../../../../tests/support/fake_iptables_state.ts";
 import type { CheckLimits } from "../diff/observe_turns.ts";
 import { IptablesProxier, type IptablesSettings } from "./apply.ts";
 

@@ -8,7 +8,13 @@ import { ExecError } from "../../../errors.ts";
 import { Nft, type NftFamily, nftFamily } from "../../../kernel/nft.ts";
 import { isWithoutNftables, nftFailureKind } from "../../../kernel/nft_failure.ts";
 import { ownerProblem } from "../diff/parse.ts";
-import type { CleanupContext, Leftover, LeftoverFailure, LeftoverReport, ModeCleanup } from "../../node/cleanup.ts";
+import type {
+  CleanupContext,
+  Leftover,
+  LeftoverFailure,
+  LeftoverReport,
+  ModeCleanup,
+} from "../../node/cleanup.ts";
 
 /** Ours are the one that serves, and the one that is built while a layout changes. */
 const TABLE_NAMES: Readonly<Record<CleanupProxy, readonly string[]>> = {
