@@ -21,6 +21,7 @@ async function withServer(port: number, use: (to: typeof AT) => Promise<void>): 
     await use({ ...AT, port });
   } finally {
     await servers.end();
+    await servers.connectionsClosed();
   }
 }
 
