@@ -45,6 +45,10 @@ class ChainNumbers {
   readonly #kept = new Map<number, string[]>();
   #numbers = new Int32Array(64 * PER_CHAIN);
 
+  names(): Iterable<string> {
+    return this.#starts.keys();
+  }
+
   /** Where its numbers begin; undefined if it was not printed. */
   find(name: string): number | undefined {
     return this.#starts.get(name);
@@ -122,6 +126,11 @@ export class PrintedRules {
   count(table: PrintedTable, chain: string): number | null {
     const found = this.#tables[table].find(chain);
     return found === undefined ? null : this.#tables[table].count(found);
+  }
+
+  /** All that were printed. */
+  chainNames(table: PrintedTable): Iterable<string> {
+    return this.#tables[table].names();
   }
 
   /** Its `-A` lines, if it is one of those that are kept. */

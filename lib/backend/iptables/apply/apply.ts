@@ -154,6 +154,7 @@ export class IptablesProxier implements FamilyProxier {
     if (committed === undefined) return false;
     const damage = await this.#rules.look(committed, this.#mangleCanary);
     const found = damage === null ? null : noteDamage(damage, committed);
+    if (damage !== null) this.#staleChains.found(damage.leftover);
     // Without it chains that others used would stay until the next change, which may be days.
     if (!found) this.#failedDeletions += (await this.#staleChains.deleteDue()).failed;
     return found;

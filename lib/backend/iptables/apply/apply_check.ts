@@ -18,8 +18,8 @@ import { findDamage, type FoundDamage, listingText, type Look } from "../diff/ob
 import { type CheckLimits, type CheckTurn, CheckTurns } from "../diff/observe_turns.ts";
 
 /**
- * At most 0.7 % of a CPU at the default sync period of 30 s, which is the price of repairs within minutes at any size. The legacy variant reads the whole table whatever it is asked for, so there
- * a look at less is hardly cheaper. README.md has what was measured.
+ * At most 0.7 % of a CPU at the default sync period of 30 s, which is the price of repairs within minutes at any size. The legacy variant
+ * reads the whole table whatever it is asked for, so there a look at less is hardly cheaper. README.md has what was measured.
  */
 export const CHECK_LIMITS: Readonly<Record<IptablesVariant, CheckLimits>> = {
   nft: { savedChains: 4_000, mostSavedChains: 24_000, listedChains: 400, sharedRules: 4_000 },
@@ -29,7 +29,12 @@ export const CHECK_LIMITS: Readonly<Record<IptablesVariant, CheckLimits>> = {
 const NOTHING = { services: [], shared: false };
 
 /** Of a look that cannot tell what is missing. */
-const EVERYTHING: FoundDamage = { base: ["jumps or chains"], dispatch: [], services: new Map() };
+const EVERYTHING: FoundDamage = {
+  base: ["jumps or chains"],
+  dispatch: [],
+  services: new Map(),
+  leftover: [],
+};
 
 /** With more damaged Services than this a full sync, which is staged, is the better repair. */
 const MANY_SERVICES = 100;
@@ -72,7 +77,7 @@ export class RuleLook {
     if (listed === null) return null;
     const look = listed === "incomplete"
       ? await this.#tryReadAll({ wanted, tables }, turn, committed)
-      : { printed: listed, services: turn.services, shared: turn.shared, wanted, tables };
+      : { printed: listed, services: turn.services, shared: turn.shared, isWhole: false, wanted, tables };
     if (look === "given way") return null;
     const damage = look === null ? EVERYTHING : findDamage(look, committed);
     const { base, dispatch, services } = damage;
@@ -111,10 +116,11 @@ export class RuleLook {
     const reader = new PrintedReader(look.wanted);
     const unreadable = await this.#iptables.saveInto(reader, signal);
     if (!look.tables.some((table) => unreadable.has(table))) {
-      return { printed: reader.take(), services, shared, wanted: look.wanted, tables: look.tables };
+      const { wanted, tables } = look;
+      return { printed: reader.take(), services, shared, isWhole: true, wanted, tables };
     }
     const found = await lookByName(this.#iptables, { ...look, unreadable }, committed);
-    return found && { ...found, services, shared };
+    return found && { ...found, services, shared, isWhole: false };
   }
 
   /** What was asked for; `incomplete` if one of the chains is not there; null if somebody holds a lock. */

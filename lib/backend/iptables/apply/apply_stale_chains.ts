@@ -1,6 +1,6 @@
 /**
- * Chains that nothing of ours goes to any more and that could not be deleted, because rules of others jump to them: they are empty, do no
- * harm, and must not stop a change of rules.
+ * Chains that nothing of ours goes to any more and that are still there, mostly because rules of others jump to them: they are empty, do
+ * no harm, and must not stop a change of rules.
  *
  * @module
  */
@@ -29,7 +29,7 @@ export interface DeletionOutcome {
   readonly failed: number;
 }
 
-/** Flushed chains of table nat that are still there. */
+/** Chains of table nat that are still there. */
 export class StaleChains {
   readonly #options: StaleChainsOptions;
   /** Name → when to try it, in the clock's milliseconds. */
@@ -49,6 +49,18 @@ export class StaleChains {
   /** These were flushed, and something kept the transaction from deleting all of them. */
   flushed(names: Iterable<string>): void {
     for (const name of names) this.#dueMs.set(name, this.#options.nowMs());
+  }
+
+  /** These are there, and nothing of ours goes to them; those that are known already keep their time. */
+  found(names: readonly string[]): void {
+    const { logger, iptables: { family } } = this.#options;
+    const unknown = names.filter((name) => !this.#dueMs.has(name));
+    if (unknown.length === 0) return;
+    logger.info("Chains of Services that are gone are still there, deleting them", {
+      family,
+      chains: unknown,
+    });
+    this.flushed(unknown);
   }
 
   /** These are in use (again). */

@@ -394,6 +394,30 @@ Deno.test("of a Service that nobody has seen whole since it was written, every c
   assertEquals(endState(fake), await freshEndState({ "s1": 2 }));
 });
 
+for (const variant of ["nft", "legacy"] as const) {
+  Deno.test(`${variant}: chains that a program did not delete, and said that all is well, go with a look at everything`, async () => {
+    const told: string[] = [];
+    const logger: Logger = { ...SILENT, info: (message) => void told.push(message) };
+    const { fake, proxier, sync } = await rig({ variant, logger });
+    await sync({ "s1": 3, "s2": 2 });
+    assertEquals(await proxier.checkCanary(), false);
+    fake.failRestores(1, 0, 0, "");
+    await sync({ "s1": 1 }, ["s1", "s2"]);
+    assert(await proxier.checkCanary());
+    await sync({ "s1": 1 }, ["s1"]);
+    assertEquals(endState(fake, variant), await freshEndState({ "s1": 1 }, variant));
+    assertEquals(told.filter((line) => line.includes("are still there")).length, 1);
+
+    // Where nothing else is wrong, too, and no more often than a deletion that fails is tried.
+    await fake.run([`iptables-${variant}`, "-t", "nat", "-N", "KUBE-SEP-AAAAAAAAAAAAAAAA"]);
+    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(endState(fake, variant), await freshEndState({ "s1": 1 }, variant));
+    fake.runs.length = 0;
+    assertEquals(await proxier.checkCanary(), false);
+    assertEquals(fake.runs.length, 1);
+  });
+}
+
 Deno.test("changes and repairs at the same time lose nothing", async () => {
   const { fake, proxier, sync } = await rig();
   await sync({ "s1": 2, "s2": 2, "s3": 1 });

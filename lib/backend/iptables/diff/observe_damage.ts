@@ -15,6 +15,7 @@ import type { CommittedRules, CommittedService } from "./committed.ts";
 import { DISPATCH_CHAINS, dispatchChainKey, ruleOf } from "./diff_dispatch.ts";
 import { CANARY_CHAIN, type Sentinels } from "./observe_canary.ts";
 import type { CheckTurn } from "./observe_turns.ts";
+import { isServiceChain } from "../plan/chains.ts";
 import type { Table } from "../plan/ruleset.ts";
 
 /** Yields the names of a Service's chains with their numbers. */
@@ -56,6 +57,8 @@ export interface FoundDamage {
   readonly dispatch: readonly (readonly [table: Table, chain: string])[];
   /** Service → its damaged chains, as their number and name. */
   readonly services: ReadonlyMap<NamespacedName, readonly (readonly [index: number, chain: string])[]>;
+  /** Chains of table nat with names of Services' that no Service has; known only where everything was printed. */
+  readonly leftover: readonly string[];
 }
 
 /** What was looked at, and for whom. */
@@ -66,6 +69,8 @@ export interface Look {
   readonly services: ReadonlySet<NamespacedName>;
   /** True if the chains that Services share were printed. */
   readonly shared: boolean;
+  /** True if every chain of everybody was printed. */
+  readonly isWhole: boolean;
   /** Those in which the canary must be. */
   readonly tables: readonly PrintedTable[];
 }
@@ -80,7 +85,18 @@ export function findDamage(look: Look, committed: CommittedRules): FoundDamage {
     if (chains.length > 0) damaged.set(name, chains);
   }
   const dispatch = look.shared ? damagedDispatch(printed, committed) : [];
-  return { base: damagedBase(look), dispatch, services: damaged };
+  const leftover = look.isWhole ? leftoverChains(printed, committed) : [];
+  return { base: damagedBase(look), dispatch, services: damaged, leftover };
+}
+
+/** Such as a program leaves that did not delete them and said that all is well. */
+function leftoverChains(printed: PrintedRules, committed: CommittedRules): string[] {
+  const left = new Set<string>();
+  for (const chain of printed.chainNames("nat")) if (isServiceChain(chain)) left.add(chain);
+  for (const name of committed.serviceNames) {
+    for (const [, chain] of chainsOf(committed.service(name)!)) left.delete(chain);
+  }
+  return [...left];
 }
 
 function damagedDispatch(printed: PrintedRules, committed: CommittedRules): (readonly [Table, string])[] {
