@@ -221,7 +221,7 @@ const HOLDING: readonly [what: string, argv: readonly string[], options: ExecOpt
 /** More than a pipe holds, in pieces that fit into one. */
 const PIECES = (): Iterable<string> => Array(20).fill("x".repeat(20_000));
 const HELD: readonly [what: string, stdin: Input | undefined, last: string, ms: number][] = [
-  ["takes none of its input", undefined, "sleep 8.4375 <&3", 1_000],
+  ["takes none of its input", undefined, "sleep 8.4375 <&3", 4_000],
   ["leaves little of its input", "little", "sleep 8.4375 <&3", 4_000],
   ["leaves more of its input than a pipe holds", PIECES, "sleep 8.4375 <&3", 4_000],
   [
