@@ -61,6 +61,7 @@ export type {
 } from "./lib/model/state.ts";
 export { ChangeTracker, type ChangeTrackerOptions, type Checkout } from "./lib/model/change_tracker.ts";
 export type { UnservedDestination } from "./lib/model/destination_claims.ts";
+export type { UnreachableEndpoint, UnreachableEndpointsOptions } from "./lib/model/unreachable_endpoints.ts";
 export type { Report } from "./lib/model/service_port.ts";
 export { type CategorizedEndpoints, categorizeEndpoints } from "./lib/model/endpoint.ts";
 export type { IpvsWishes } from "./lib/model/ipvs_wishes.ts";
