@@ -124,15 +124,20 @@ async function runTests(
   return (counts?.passed ?? 0) === 0 ? "broken" : "failed";
 }
 
+/** Those beside the changed files; of a mode all, because its rooms are tested through one another. */
 async function unitTestsOf(folder: string, mutation: Mutation): Promise<string[]> {
-  const tests: string[] = [];
-  for (const { file } of mutation.edits) {
-    const parent = file.slice(0, file.lastIndexOf("/"));
-    for await (const entry of Deno.readDir(`${folder}/${parent}`)) {
-      if (entry.name.endsWith("_test.ts")) tests.push(`${parent}/${entry.name}`);
+  const tests = new Set<string>();
+  const collect = async (parent: string, isDeep: boolean): Promise<void> => {
+    for await (const { name, isDirectory } of Deno.readDir(`${folder}/${parent}`)) {
+      if (name.endsWith("_test.ts")) tests.add(`${parent}/${name}`);
+      if (isDirectory && isDeep) await collect(`${parent}/${name}`, isDeep);
     }
+  };
+  for (const { file } of mutation.edits) {
+    const [mode] = /^lib\/backend\/[^/]+/.exec(file) ?? [];
+    await collect(mode ?? file.slice(0, file.lastIndexOf("/")), mode !== undefined);
   }
-  return [...new Set(tests)];
+  return [...tests];
 }
 
 /** Tries one mutation in the copy and undoes it. Yields what is wrong, or null if a test noticed it. */
