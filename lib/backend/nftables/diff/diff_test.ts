@@ -2,6 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { exampleState } from "../../../../tests/support/golden.ts";
 import { exampleNftablesOptions, exampleNftablesPlan } from "../../../../tests/support/golden_nftables.ts";
+import { NftTable } from "../../../../tests/support/nft_table.ts";
 import type { ApiObject } from "../../../model/objects.ts";
 import {
   testPort,
@@ -113,6 +114,21 @@ Deno.test("a Service that comes or goes is its own elements", NONE, () => {
   assertEquals([operations.services.length, operations.base.sharedChains], [1, []]);
   const gone = edits(change([...web, ...other], other, ["web"]));
   assertEquals(gone.sort(), added.map((element) => `- ${element.split(" : ")[0]}`).sort());
+});
+
+Deno.test("a name that a port had before this process began is the comment of its element, too", NONE, () => {
+  const plan = exampleNftablesPlan("IPv4", service("web", [A, B]));
+  const table = new NftTable();
+  table.apply(diffObserved(plan, NO_TABLE).operations);
+  const edited = (comment: string): string[] => {
+    const elementComments = new Map([["service-ips", new Map([["10.96.0.1 . tcp . 80", comment]])]]);
+    return edits(diffObserved(plan, { ...table.observed(), elementComments }).operations);
+  };
+  assertEquals(edited("shop/web:former"), [
+    "- service-ips 10.96.0.1 . tcp . 80",
+    "+ service-ips 10.96.0.1 . tcp . 80 : goto tcp-2",
+  ]);
+  assertEquals(edited("shop/web"), []);
 });
 
 Deno.test(
