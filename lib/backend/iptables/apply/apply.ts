@@ -15,8 +15,7 @@ import type { Logger } from "../../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
 import type { Refused } from "../../isolate.ts";
-import { Quarantine } from "../../quarantine.ts";
-import { describeProgramFailure, SyncPhases } from "../../apply/sync_phases.ts";
+import { FamilySession, type Since } from "../../apply/family_session.ts";
 import { describeRefusal, isRefusedAddition, isWhatAllNeed, refusedServices } from "./apply_refusals.ts";
 import { observeByName } from "./apply_by_name.ts";
 import { StaleChains } from "./apply_stale_chains.ts";
@@ -81,11 +80,9 @@ export class IptablesProxier implements FamilyProxier {
   readonly family: IpFamily;
   readonly #iptables: Iptables;
   readonly #options: IptablesProxierOptions;
-  /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
-  #committed: CommittedRules | undefined;
+  readonly #session: FamilySession<IptablesSettings, CommittedRules>;
   /** Of the last sync that succeeded: what a Service keeps whose rules are refused. */
   #known: CommittedRules | undefined;
-  readonly #quarantine: Quarantine;
   #mangleCanary = false;
   readonly #unreadableTables: UnreadableTables;
   readonly #rules: RuleLook;
@@ -93,25 +90,23 @@ export class IptablesProxier implements FamilyProxier {
   readonly #staleChains: StaleChains;
   /** By looks since the last sync. */
   #failedDeletions = 0;
-  readonly #phases: SyncPhases;
 
   constructor(options: IptablesProxierOptions) {
-    this.family = options.iptables.family;
-    this.#phases = new SyncPhases("iptables", this.family, describeProgramFailure);
-    this.#iptables = options.iptables;
+    const { iptables, settings, logger, nowMs = () => performance.now() } = options;
+    const { family, variant } = iptables;
+    this.family = family;
+    this.#iptables = iptables;
     this.#options = options;
-    const { iptables, logger, nowMs = () => performance.now() } = options;
+    this.#session = new FamilySession({ mode: "iptables", family, settings, nowMs });
     this.#staleChains = new StaleChains({ iptables, logger, nowMs });
-    this.#quarantine = new Quarantine(nowMs);
-    this.#unreadableTables = new UnreadableTables({
-      family: this.family,
-      log: logger,
-      consequence: ", and chains of former Services stay",
-    });
-    this.#rules = new RuleLook(
-      options.iptables,
-      options.checkLimits ?? CHECK_LIMITS[options.iptables.variant],
-    );
+    const consequence = ", and chains of former Services stay";
+    this.#unreadableTables = new UnreadableTables({ family, log: logger, consequence });
+    this.#rules = new RuleLook(iptables, options.checkLimits ?? CHECK_LIMITS[variant]);
+  }
+
+  /** Takes new settings over. @returns true if they differ, so that everything must be written again */
+  configure(settings: IptablesSettings): boolean {
+    return this.#session.configure(settings);
   }
 
   /**
@@ -126,12 +121,22 @@ export class IptablesProxier implements FamilyProxier {
   }
 
   async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
-    const committed = this.#committed;
-    this.#committed = undefined;
-    this.#phases.restart();
-    if (changed === "all" || committed === undefined) return await this.#syncAll(state);
+    const { committed, operations, report } = await this.#session.sync(
+      changed,
+      (since) => since === null ? this.#syncAll(state) : this.#tryChanged(state, since),
+    );
+    this.#known = committed;
+    return this.#session.report({
+      ...report,
+      written: countWrittenRules(operations),
+      total: committed.ruleCounts,
+    });
+  }
+
+  /** Where the change is refused everything is written. */
+  async #tryChanged(state: ProxyState, since: Since<CommittedRules>): Promise<Reached> {
     try {
-      return await this.#syncChanged(state, changed, committed);
+      return await this.#syncChanged(state, since);
     } catch (error) {
       if (!(error instanceof SyncError) || !isRefusedAddition(error.cause)) throw error;
       // Whose rules were refused is found over what is read now: others may have changed something.
@@ -145,24 +150,21 @@ export class IptablesProxier implements FamilyProxier {
 
   /** A change waits for a look, so that what it writes is no damage; one that takes long gives way. */
   checkCanary(): Promise<false | null | Damage> {
-    return this.#oneAtATime.run(() => this.#check());
+    return this.#oneAtATime.run(() =>
+      this.#session.look(async (committed) => {
+        const damage = await this.#rules.look(committed, this.#mangleCanary);
+        const found = damage === null ? null : noteDamage(damage, committed);
+        if (damage !== null) this.#staleChains.found(damage.leftover);
+        // Without it chains that others used would stay until the next change, which may be days.
+        if (!found) this.#failedDeletions += (await this.#staleChains.deleteDue()).failed;
+        return found;
+      })
+    );
   }
 
-  async #check(): Promise<false | null | Damage> {
-    const committed = this.#committed;
-    // Without a successful sync there is nothing to lose, and a full one is on its way.
-    if (committed === undefined) return false;
-    const damage = await this.#rules.look(committed, this.#mangleCanary);
-    const found = damage === null ? null : noteDamage(damage, committed);
-    if (damage !== null) this.#staleChains.found(damage.leftover);
-    // Without it chains that others used would stay until the next change, which may be days.
-    if (!found) this.#failedDeletions += (await this.#staleChains.deleteDue()).failed;
-    return found;
-  }
-
-  async #syncAll(state: ProxyState): Promise<ApplyReport> {
-    const saved = await this.#phases.run("read", () => this.#iptables.saveReadable());
-    let { plan, operations, observed } = await this.#phases.run(
+  async #syncAll(state: ProxyState): Promise<Reached> {
+    const saved = await this.#session.run("read", () => this.#iptables.saveReadable());
+    let { plan, operations, observed } = await this.#session.run(
       "plan",
       () => this.#planAll(state, observeTables(saved), NONE),
     );
@@ -174,11 +176,11 @@ export class IptablesProxier implements FamilyProxier {
     } catch (error) {
       if (!(error instanceof SyncError) || !isRuleRefusal(error.cause)) throw error;
       const { cause } = error;
-      refused = await this.#phases.run("apply", () => this.#findRefused(plan, observed, cause));
+      refused = await this.#session.run("apply", () => this.#findRefused(plan, observed, cause));
       // Something of it may be in.
-      const now = observeTables(await this.#phases.run("read", () => this.#iptables.saveReadable()));
+      const now = observeTables(await this.#session.run("read", () => this.#iptables.saveReadable()));
       const names = new Set(refused.map(({ item }) => item));
-      ({ plan, operations, observed } = await this.#phases.run(
+      ({ plan, operations, observed } = await this.#session.run(
         "plan",
         () => this.#planAll(state, now, names),
       ));
@@ -191,14 +193,10 @@ export class IptablesProxier implements FamilyProxier {
     for (const { item } of refused) {
       if (plan.services.has(item)) committed.keep(item, this.#known!.service(item)!);
     }
-    this.#quarantine.replace(refused.map(({ item, problem }) => ({ service: item, problem })));
-    this.#committed = this.#known = committed;
+    this.#session.quarantine.replace(refused.map(({ item, problem }) => ({ service: item, problem })));
     // One has read the tables.
-    return this.#report(
-      { ...written, commands: written.commands + (hasCanary ? 1 : 2) },
-      operations,
-      committed,
-    );
+    const report = { ...written, commands: written.commands + (hasCanary ? 1 : 2) };
+    return { committed, operations, report };
   }
 
   /** @param refused Services that stay as this process wrote them before, as far as that is still there */
@@ -240,16 +238,14 @@ export class IptablesProxier implements FamilyProxier {
 
   async #syncChanged(
     state: ProxyState,
-    changed: ReadonlySet<NamespacedName>,
-    committed: CommittedRules,
-  ): Promise<ApplyReport> {
-    const suspects = new Set(this.#quarantine.due(changed));
+    { changed, committed }: Since<CommittedRules>,
+  ): Promise<Reached> {
+    const suspects = new Set(this.#session.quarantine.due(changed));
     const { plan, operations } = await this.#planChange(state, changed.difference(suspects), committed);
-    const written = await this.#write(plan, operations);
+    const report = await this.#write(plan, operations);
     committed.apply(plan);
     for (const name of suspects) await this.#tryAgain(state, name, committed);
-    this.#committed = this.#known = committed;
-    return this.#report(written, operations, committed);
+    return { committed, operations, report };
   }
 
   #planChange(
@@ -257,7 +253,7 @@ export class IptablesProxier implements FamilyProxier {
     changed: ReadonlySet<NamespacedName>,
     committed: CommittedRules,
   ): Promise<{ readonly plan: IptablesPlan; readonly operations: Operations }> {
-    return this.#phases.run("plan", async () => {
+    return this.#session.run("plan", async () => {
       const plan = await this.#plan(state, changed);
       return { plan, operations: diffIptables(plan, committed) };
     });
@@ -269,19 +265,19 @@ export class IptablesProxier implements FamilyProxier {
     const rules = plan.services.get(name) ?? null;
     const [refused] = rules === null
       ? []
-      : await this.#phases.run("apply", () => refusedServices(this.#iptables, [[name, rules]], 1));
+      : await this.#session.run("apply", () => refusedServices(this.#iptables, [[name, rules]], 1));
     if (refused !== undefined) {
-      this.#quarantine.refused({ service: name, problem: refused.problem });
+      this.#session.quarantine.refused({ service: name, problem: refused.problem });
       return;
     }
     await this.#write(plan, operations);
     committed.apply(plan);
-    this.#quarantine.release(name);
+    this.#session.quarantine.release(name);
   }
 
   async #plan(state: ProxyState, changed: Changed): Promise<IptablesPlan> {
-    const { settings, interfaceIps } = this.#options;
-    const { nodePortAddresses } = settings;
+    const { interfaceIps } = this.#options;
+    const { settings, settings: { nodePortAddresses } } = this.#session;
     return planIptables(state, changed, {
       ...settings,
       family: this.family,
@@ -295,7 +291,7 @@ export class IptablesProxier implements FamilyProxier {
     if (logger.enabled(9)) {
       logger.info("Restoring iptables", { family: this.family, rules: renderOperations(operations) }, 9);
     }
-    return await this.#phases.run("apply", async () => {
+    return await this.#session.run("apply", async () => {
       const isEmpty = operations.transactions.length === 0;
       const written = isEmpty ? NOTHING_WRITTEN : await writeOperations(this.#iptables, operations);
       for (const service of plan.services.values()) this.#staleChains.filled(service?.chains ?? []);
@@ -318,22 +314,13 @@ export class IptablesProxier implements FamilyProxier {
       return false;
     }
   }
+}
 
-  #report(
-    { commands, bytes, failedDeletions }: WriteReport,
-    operations: Operations,
-    committed: CommittedRules,
-  ): ApplyReport {
-    return {
-      commands,
-      bytes,
-      ...failedDeletions === 0 ? {} : { failedDeletions },
-      written: countWrittenRules(operations),
-      total: committed.ruleCounts,
-      quarantined: this.#quarantine.services,
-      phasesMs: this.#phases.elapsedMs,
-    };
-  }
+/** What a sync has led to, and what it wrote. */
+interface Reached {
+  readonly committed: CommittedRules;
+  readonly operations: Operations;
+  readonly report: WriteReport;
 }
 
 type WriteReport = Required<Pick<ApplyReport, "commands" | "bytes" | "failedDeletions">>;

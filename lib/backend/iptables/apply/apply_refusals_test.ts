@@ -109,6 +109,19 @@ for (const [variant, by] of WAYS) {
     assertEquals(found(), await fresh(variant, last));
   });
 
+  Deno.test(`${title}: a refused Service keeps what it had when the settings change`, async () => {
+    const { fake, proxier, sync, found } = await rig(variant);
+    await sync({ "s5": 3 });
+    refuse(fake, FOURTH_OF_S5);
+    await sync({ "s5": 4 }, ["s5"]);
+    assertEquals(proxier.configure({ ...defaultSettings("IPv4"), masqueradeAll: true }), true);
+    // Everything is written, whatever is asked for.
+    assertEquals((await sync({ "s5": 4, "s6": 1 }, [])).quarantined?.length, 1);
+    const translated = [...found().values()].flat().filter((rule) => rule.includes("--to-destination"));
+    const addresses = translated.map((rule) => /10\.128\.\d+\.\d+/.exec(rule)?.[0]);
+    assertEquals(addresses.toSorted(), ["10.128.0.81", "10.128.0.82", "10.128.0.83", "10.128.0.97"]);
+  });
+
   Deno.test(`${title}: a refused Service may go`, async () => {
     const { fake, sync, found } = await rig(variant);
     await sync({ "s5": 3, "s6": 1 });

@@ -4,8 +4,6 @@
  * @module
  */
 import { IptablesProxier, type IptablesSettings } from "../apply/apply.ts";
-import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
-import type { Damage } from "../../damage.ts";
 import { usesLocalhostNodePorts } from "../plan/base_rules.ts";
 import { ExecError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
@@ -14,10 +12,15 @@ import { chooseIptablesVariant } from "../../../kernel/iptables_variant.ts";
 import { RememberingExec } from "../../../kernel/remembering_exec.ts";
 import type { AllowedOutcome } from "../../../kernel/node_sysctls.ts";
 import { nodeIps } from "../../../model/node.ts";
-import type { IpFamily, NodeObject } from "../../../model/objects.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { PacketCounts } from "../../../observe/metrics.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
+import {
+  interfaceIps,
+  reconfigureProxiers,
+  tellFamilies,
+  tellingSettings,
+} from "../../node/node_settings.ts";
 import { BE_LIBERAL, ROUTE_LOCALNET } from "../../node/mode_sysctls.ts";
 import { FORWARD_CHAIN } from "../plan/chains.ts";
 import { invalidDropped, LastingCount } from "../diff/packet_counts.ts";
@@ -41,41 +44,29 @@ export async function prepareIptables(context: ModeContext): Promise<PreparedMod
     log.info("IP family cannot be served", { family: family.family, reason: family.reason });
   };
   const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused, probing });
-  log.info(families.size === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
-    families: [...families.keys()],
-  });
+  tellFamilies(families.keys(), log);
 
   // Read, not taken from the configuration: where it cannot be written, conntrack goes on calling packets INVALID.
   // Read late: probing iptables has loaded the module that has it.
   const settings = await sysctls.read([BE_LIBERAL, ROUTE_LOCALNET]);
   const beLiberal = settings.get(BE_LIBERAL) ?? null;
   const dropInvalid = beLiberal === null || beLiberal === "0";
-  const told = new Set<string>();
-  const settingsOf = (family: IpFamily, node: NodeObject | null): IptablesSettings => {
+  const settingsOf = tellingSettings(context, (family, node) => {
     const { options, problem } = configuredIptables(config, family, node);
-    // Before the Node is there, nobody knows its pod CIDRs.
-    const tooEarly = node === null && config.detectLocalMode === "NodeCIDR";
-    if (problem !== null && !tooEarly && !told.has(family + problem.message)) {
-      told.add(family + problem.message);
-      log.info("Local traffic is not told apart", { family, problem: problem.message });
-    }
-    return { ...options, dropInvalid };
-  };
+    return { options: { ...options, dropInvalid }, problem };
+  });
   if (families.has("IPv4") && usesLocalhost(settingsOf("IPv4", null))) {
     const found = settings.get(ROUTE_LOCALNET) ?? null;
     const [outcome] = await sysctls.change([{ name: ROUTE_LOCALNET, found, value: "1" }]) ?? [];
     tellLocalhostNodePorts(outcome, log);
   }
   const proxiers = [...families].map(([family, iptables]) =>
-    new ReconfigurableProxier(iptables, settingsOf(family, null), log)
+    new IptablesProxier({ iptables, settings: settingsOf(family, null), interfaceIps, logger: log })
   );
   return {
     proxiers,
     refused,
-    reconfigure: (node) =>
-      proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, node))).map(({ family }) =>
-        family
-      ),
+    reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
     ...(dropInvalid ? { packetCounts: packetCounter([...families.values()], log) } : {}),
   };
 }
@@ -120,51 +111,6 @@ function tellLocalhostNodePorts(outcome: AllowedOutcome | undefined, log: Logger
       name: ROUTE_LOCALNET,
       problem: outcome.error.stderr,
       advice: "run once with --init-only and enough rights, or set iptables.localhostNodePorts to false",
-    });
-  }
-}
-
-/** An iptables proxier whose settings follow the Node: a change starts afresh, with a full sync. */
-export class ReconfigurableProxier implements FamilyProxier {
-  readonly family: IpFamily;
-  readonly #iptables: Iptables;
-  readonly #log: Logger;
-  #settings: IptablesSettings;
-  #current: IptablesProxier;
-
-  constructor(iptables: Iptables, settings: IptablesSettings, log: Logger) {
-    this.family = iptables.family;
-    this.#iptables = iptables;
-    this.#settings = settings;
-    this.#log = log;
-    this.#current = this.#make();
-  }
-
-  /** Takes new settings over. @returns true if they differ, so that everything must be written again */
-  configure(settings: IptablesSettings): boolean {
-    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return false;
-    this.#settings = settings;
-    this.#current = this.#make();
-    return true;
-  }
-
-  sync(request: SyncRequest): Promise<ApplyReport> {
-    return this.#current.sync(request);
-  }
-
-  async checkCanary(): Promise<false | null | Damage> {
-    const current = this.#current;
-    const damage = await current.checkCanary();
-    // With other settings everything is on its way to be written.
-    return current === this.#current && damage;
-  }
-
-  #make(): IptablesProxier {
-    return new IptablesProxier({
-      iptables: this.#iptables,
-      settings: this.#settings,
-      interfaceIps: () => Deno.networkInterfaces().map(({ address }) => address),
-      logger: this.#log,
     });
   }
 }

@@ -8,15 +8,14 @@ import { SyncError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
-import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
+import type { IpFamily } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
 import { virtualServerKey } from "../../../netfilter/ipvs.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
-import { Quarantine } from "../../quarantine.ts";
-import { describeProgramFailure, SyncPhases } from "../../apply/sync_phases.ts";
+import { FamilySession, type Since } from "../../apply/family_session.ts";
 import { type CheckLimits, IpvsLook } from "./apply_check.ts";
 import { observe, OBSERVE_COMMANDS } from "./apply_observe.ts";
 import type { SchedulerProbe } from "./apply_schedulers.ts";
@@ -53,6 +52,11 @@ interface Planned {
   readonly options: IpvsOptions;
 }
 
+interface Reached {
+  readonly committed: CommittedIpvs;
+  readonly planned: Planned;
+}
+
 /** How often one sync reads everything, because more and more is refused. */
 const MAX_READS = 8;
 
@@ -66,44 +70,34 @@ interface DeviceIps extends Pick<IpvsOptions, "hostIps" | "nodePortIps"> {
 export class IpvsProxier implements FamilyProxier {
   readonly family: IpFamily;
   readonly #options: IpvsProxierOptions;
-  #settings: ConfiguredIpvs;
-  /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
-  #committed: CommittedIpvs | undefined;
+  readonly #session: FamilySession<ConfiguredIpvs, CommittedIpvs>;
   /** Of the last sync that succeeded: its virtual servers are ours, also where their address is not the node's any more. */
   #known: CommittedIpvs | null = null;
   /** Keys of those that were to be made since then: some of them may be there. */
   readonly #made = new Set<string>();
-  /** Counts syncs, so that a check can tell that one went on meanwhile. */
-  #syncs = 0;
   /** What the node's devices made of the committed plan. */
   #committedIps = "";
   readonly #told = new ToldProblems();
   readonly #unreadableTables: UnreadableTables;
   readonly #refusals: Refusals;
-  readonly #quarantine: Quarantine;
   readonly #look: IpvsLook;
-  readonly #phases: SyncPhases;
   /** Of the sync under way. */
   #progress: Progress = newProgress();
 
   constructor(options: IpvsProxierOptions) {
     this.#options = options;
-    this.#refusals = new Refusals(options.nowMs);
-    this.#quarantine = new Quarantine(options.nowMs);
-    this.family = options.iptables.family;
-    this.#phases = new SyncPhases("ipvs", this.family, describeProgramFailure);
-    this.#settings = options.settings;
-    this.#unreadableTables = new UnreadableTables({ family: this.family, log: options.log });
-    const { exec, node: { ipvs }, iptables, checkLimits } = options;
+    const { exec, node: { ipvs }, iptables, settings, checkLimits, log, nowMs } = options;
+    const { family } = iptables;
+    this.family = family;
+    this.#session = new FamilySession({ mode: "ipvs", family, settings, nowMs });
+    this.#refusals = new Refusals(nowMs);
+    this.#unreadableTables = new UnreadableTables({ family, log });
     this.#look = new IpvsLook({ exec, ipvs, iptables }, checkLimits);
   }
 
   /** Takes new settings over. @returns true if they differ, so that everything must be written again */
   configure(settings: ConfiguredIpvs): boolean {
-    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return false;
-    this.#settings = settings;
-    this.#committed = undefined;
-    return true;
+    return this.#session.configure(settings);
   }
 
   /**
@@ -117,38 +111,36 @@ export class IpvsProxier implements FamilyProxier {
   }
 
   async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
-    const committed = this.#committed;
-    this.#committed = undefined;
-    this.#syncs++;
     this.#progress = newProgress();
-    this.#phases.restart();
-    if (changed !== "all" && committed !== undefined) {
-      return await this.#syncChanged(state, changed, committed);
-    }
-    this.#refusals.retryAll();
-    return await this.#syncAll(state);
+    const { committed } = await this.#session.sync(changed, async (since) => {
+      if (since === null) this.#refusals.retryAll();
+      const reached = since === null ? await this.#syncAll(state) : await this.#syncChanged(state, since);
+      this.#reach(reached);
+      return reached;
+    });
+    return this.#session.report({ ...this.#progress, total: { ...committed.counts() } });
   }
 
   /** Once; again without what is refused, as long as there is something new of that. */
-  async #syncAll(state: ProxyState): Promise<ApplyReport> {
+  async #syncAll(state: ProxyState): Promise<Reached> {
     const { exec, node, iptables } = this.#options;
     let planned: Planned | undefined;
     for (let reads = 1;; reads++) {
-      const observed = await this.#phases.run("read", () => observe({ exec, ipvs: node.ipvs, iptables }));
+      const observed = await this.#session.run("read", () => observe({ exec, ipvs: node.ipvs, iptables }));
       this.#progress.commands += OBSERVE_COMMANDS;
       this.#unreadableTables.tell(observed.unreadable ?? []);
       node.observe(observed.virtualServers, this.family);
-      const { plan, options } = planned ??= await this.#phases.run(
+      const { plan, options } = planned ??= await this.#session.run(
         "plan",
         () => this.#plan(state, "all", this.#deviceIps()),
       );
-      const operations = await this.#phases.run(
+      const operations = await this.#session.run(
         "plan",
         () => diffObserved(this.#refusals.without(plan), observed, options, this.#ownServers()),
       );
       const { isReached, unknown } = await this.#write(operations, plan);
       if (isReached) {
-        return this.#commit(CommittedIpvs.of(this.#refusals.without(plan)), planned);
+        return { committed: CommittedIpvs.of(this.#refusals.without(plan)), planned };
       }
       if (unknown.length > 0 || reads === MAX_READS) throw this.#refusedError(unknown);
     }
@@ -163,12 +155,11 @@ export class IpvsProxier implements FamilyProxier {
 
   async #syncChanged(
     state: ProxyState,
-    changed: ReadonlySet<NamespacedName>,
-    committed: CommittedIpvs,
-  ): Promise<ApplyReport> {
-    const due = this.#quarantine.due(changed);
+    { changed, committed }: Since<CommittedIpvs>,
+  ): Promise<Reached> {
+    const due = this.#session.quarantine.due(changed);
     for (const name of due) this.#refusals.retry(name);
-    const { planned, operations } = await this.#phases.run("plan", async () => {
+    const { planned, operations } = await this.#session.run("plan", async () => {
       // An address that the node gained or lost concerns every Service.
       const ips = this.#deviceIps();
       const names = ips.key === this.#committedIps ? changed.union(new Set(due)) : "all";
@@ -178,39 +169,29 @@ export class IpvsProxier implements FamilyProxier {
     // Where more than real servers is refused, nobody knows what the kernel holds.
     if (!(await this.#write(operations, planned.plan)).isReached) return await this.#syncAll(state);
     committed.apply(this.#refusals.without(planned.plan));
-    return this.#commit(committed, planned);
+    return { committed, planned };
   }
 
-  #commit(committed: CommittedIpvs, { plan, options: { hostIps, nodePortIps } }: Planned): ApplyReport {
-    this.#committed = committed;
+  #reach({ committed, planned: { plan, options: { hostIps, nodePortIps } } }: Reached): void {
     this.#known = committed;
     this.#made.clear();
     this.#committedIps = ipsKey(hostIps, nodePortIps);
     this.#quarantineRefused(plan);
-    const { commands, bytes, written } = this.#progress;
-    return {
-      commands,
-      bytes,
-      written,
-      total: { ...committed.counts() },
-      phasesMs: this.#phases.elapsedMs,
-      quarantined: this.#quarantine.services,
-    };
   }
 
   #quarantineRefused({ all, services }: IpvsPlan): void {
-    if (all) this.#quarantine.replace([]);
+    if (all) this.#session.quarantine.replace([]);
     for (const service of all ? this.#refusals.services : services.keys()) {
       const problem = this.#refusals.problemOf(service);
-      if (problem === null) this.#quarantine.release(service);
-      else this.#quarantine.refused({ service, problem });
+      if (problem === null) this.#session.quarantine.release(service);
+      else this.#session.quarantine.refused({ service, problem });
     }
   }
 
   /** Once per sync: the kernel lists every address of every device, those of all Services among them. */
   #deviceIps(): DeviceIps {
     const own = hostIps(this.family, this.#options.deviceAddresses());
-    const serving = nodePortIps(this.#settings.nodePortAddresses, own);
+    const serving = nodePortIps(this.#session.settings.nodePortAddresses, own);
     return { hostIps: own, nodePortIps: serving, key: ipsKey(own, serving) };
   }
 
@@ -219,7 +200,7 @@ export class IpvsProxier implements FamilyProxier {
     const { schedulers, commands } = await this.#options.schedulers.usable(state, changed);
     this.#progress.commands += commands;
     const options: IpvsOptions = {
-      ...this.#settings,
+      ...this.#session.settings,
       hostIps,
       nodePortIps,
       randomFully: iptables.hasRandomFully(),
@@ -249,7 +230,7 @@ export class IpvsProxier implements FamilyProxier {
       }
     }
     const writer = new IpvsWriter({ exec, node, iptables, progress: this.#progress });
-    const refused = await this.#phases.run("apply", () => writer.write(operations));
+    const refused = await this.#session.run("apply", () => writer.write(operations));
     const unknown = refused.length === 0 ? [] : this.#refusals.blame(refused, plan);
     return { isReached: unknown.length === 0 && refused.every(isRealServer), unknown };
   }
@@ -261,17 +242,12 @@ export class IpvsProxier implements FamilyProxier {
 
   isOutdated(): boolean {
     // Without a successful sync another one is on its way.
-    return this.#committed !== undefined && this.#deviceIps().key !== this.#committedIps;
+    return this.#session.isCommitted && this.#deviceIps().key !== this.#committedIps;
   }
 
   async checkCanary(): Promise<false | Damage> {
-    const committed = this.#committed;
-    // Without a successful sync there is nothing to lose, and a full one is on its way.
-    if (committed === undefined) return false;
-    const syncs = this.#syncs;
-    const damage = await this.#look.look(committed, this.#settings.excludeCIDRs);
-    // What a sync changed meanwhile is no damage.
-    return this.#syncs === syncs && damage;
+    const { excludeCIDRs } = this.#session.settings;
+    return await this.#session.look((committed) => this.#look.look(committed, excludeCIDRs));
   }
 }
 

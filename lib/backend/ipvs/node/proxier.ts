@@ -15,10 +15,11 @@ import { ipvsAbsence, Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { kernelRelease } from "../../../kernel/kernel_release.ts";
 import { RememberingExec } from "../../../kernel/remembering_exec.ts";
 import { nodeIps } from "../../../model/node.ts";
-import type { IpFamily, NodeObject } from "../../../model/objects.ts";
+import type { IpFamily } from "../../../model/objects.ts";
 import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
+import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
 import { IpvsProxier } from "../apply/apply.ts";
 import { CHECK_LIMITS } from "../apply/apply_check.ts";
 import { SchedulerProbe } from "../apply/apply_schedulers.ts";
@@ -26,7 +27,7 @@ import { IpvsNode } from "../apply/apply_terminations.ts";
 import { requireSetsAndMatches } from "./proxier_probe.ts";
 import { setIpvsSysctls } from "./proxier_sysctls.ts";
 import { DEVICE } from "../plan/ruleset.ts";
-import { type ConfiguredIpvs, configuredIpvs } from "../plan/settings.ts";
+import { configuredIpvs } from "../plan/settings.ts";
 
 /**
  * Probes the node and prepares it.
@@ -44,16 +45,14 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
   await setTimeouts(ipvs, config, log);
   // Last: where something else is missing, nothing of ours is left.
   await ensureDevice(context);
-  log.info(families.size === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
-    families: [...families.keys()],
-  });
+  tellFamilies(families.keys(), log);
   const node = new IpvsNode({
     ipvs,
     clock,
     log,
     terminationDeadlineMs: config.kproxy.ipvsTerminationDeadline,
   });
-  const settingsOf = settingsFor(config, log);
+  const settingsOf = tellingSettings(context, (family, node) => configuredIpvs(config, family, node));
   const proxiers = [...families].map(([family, iptables]) =>
     new IpvsProxier({
       exec,
@@ -70,10 +69,7 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
   return {
     proxiers,
     refused,
-    reconfigure: (object) =>
-      proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, object))).map(({ family }) =>
-        family
-      ),
+    reconfigure: (object) => reconfigureProxiers(proxiers, settingsOf, object),
     close: () => node.close(),
   };
 }
@@ -151,23 +147,6 @@ async function setTimeouts(
   } catch (error) {
     log.error("Cannot set timeouts of IPVS", error, { tcpSeconds, tcpFinSeconds, udpSeconds });
   }
-}
-
-function settingsFor(
-  config: KubeProxyConfiguration,
-  log: Logger,
-): (family: IpFamily, node: NodeObject | null) => ConfiguredIpvs {
-  const told = new Set<string>();
-  return (family, node) => {
-    const { options, problem } = configuredIpvs(config, family, node);
-    // Before the Node is there, nobody knows its pod CIDRs.
-    const tooEarly = node === null && config.detectLocalMode === "NodeCIDR";
-    if (problem !== null && !tooEarly && !told.has(family + problem.message)) {
-      told.add(family + problem.message);
-      log.info("Local traffic is not told apart", { family, problem: problem.message });
-    }
-    return options;
-  };
 }
 
 /** Those of the device of Services are among them on some kernels. */

@@ -14,12 +14,11 @@ import type { ProxyState } from "../../../model/state.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
-import { SyncPhases } from "../../apply/sync_phases.ts";
+import { FamilySession, type Since } from "../../apply/family_session.ts";
 import type { Refused } from "../../isolate.ts";
 import { TableLook } from "./apply_check.ts";
 import { carryClients } from "./apply_clients.ts";
 import { isOtherLayout, moveAside, READ_COMMANDS, readTables } from "./apply_layout.ts";
-import { Quarantine } from "../../quarantine.ts";
 import { StaleChains } from "./apply_stale_chains.ts";
 import { type Progress, Writer } from "./apply_writer.ts";
 import { FAMILY_WORDS, LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
@@ -66,32 +65,24 @@ export class NftablesProxier implements FamilyProxier {
   readonly family: IpFamily;
   readonly #options: NftablesProxierOptions;
   readonly #address: TableAddress;
-  readonly #quarantine: Quarantine;
   readonly #staleChains: StaleChains;
   readonly #look: TableLook;
-  #settings: NftablesSettings;
+  readonly #session: FamilySession<NftablesSettings, CommittedTable>;
   #serviceCidrs: readonly string[] = [];
   #state: ProxyState | null = null;
-  /** Undefined until a full sync succeeded, and after a failure: then nobody knows what the kernel holds. */
-  #committed: CommittedTable | undefined;
   /** Of stale chains, by the check under way. */
   #deletion: Promise<void> | null = null;
   /** Chains that checks since the last sync could not delete. */
   #failedDeletions = 0;
-  /** Counts syncs, so that a check can tell that one went on meanwhile. */
-  #syncs = 0;
-  readonly #phases: SyncPhases;
   /** Of the sync under way. */
   #progress: Progress = newProgress();
 
   constructor(options: NftablesProxierOptions) {
-    const { family, nft, logger, nowMs } = options;
+    const { family, nft, settings, logger, nowMs } = options;
     this.family = family;
     this.#options = options;
-    this.#settings = options.settings;
     this.#address = addressOf(family, TABLE_NAME);
-    this.#phases = new SyncPhases("nftables", family, describeFailure);
-    this.#quarantine = new Quarantine(nowMs);
+    this.#session = new FamilySession({ mode: "nftables", family, settings, nowMs, describe });
     this.#look = new TableLook({ nft, family, logger, nowMs });
     this.#staleChains = new StaleChains({ nft, address: this.#address, family, logger, nowMs });
   }
@@ -103,10 +94,7 @@ export class NftablesProxier implements FamilyProxier {
 
   /** Takes new settings over. @returns true if they differ, so that everything must be written again */
   configure(settings: NftablesSettings): boolean {
-    if (JSON.stringify(settings) === JSON.stringify(this.#settings)) return false;
-    this.#settings = settings;
-    this.#committed = undefined;
-    return true;
+    return this.#session.configure(settings);
   }
 
   /**
@@ -131,45 +119,32 @@ export class NftablesProxier implements FamilyProxier {
   async sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
     // A chain that is being deleted may be one that this sync fills again.
     if (this.#deletion !== null) await this.#deletion;
-    const committed = this.#committed;
-    const settings = this.#settings;
     this.#state = state;
-    this.#committed = undefined;
-    this.#syncs++;
     this.#progress = newProgress();
-    this.#phases.restart();
-    const isFull = changed === "all" || committed === undefined;
-    const reached = isFull ? await this.#syncAll(state) : await this.#syncChanged(state, changed, committed);
-    this.#look.written(isFull ? "all" : changed, reached);
-    const failedDeletions = this.#failedDeletions +
-      await this.#phases.run("apply", () => this.#staleChains.deleteDue());
-    this.#failedDeletions = 0;
-    // New settings may have come meanwhile: then everything has to be written again.
-    if (this.#settings === settings) this.#committed = reached;
-    const { commands, bytes, written } = this.#progress;
-    const { elements, chains, affinitySets } = reached.counts;
-    return {
-      commands,
-      bytes,
-      written,
-      total: { elements, chains, sets: reached.base.containers.length + affinitySets },
-      phasesMs: this.#phases.elapsedMs,
-      quarantined: this.#quarantine.services,
-      ...failedDeletions === 0 ? {} : { failedDeletions },
-    };
+    const { committed, failedDeletions } = await this.#session.sync(changed, async (since) => {
+      const committed = since === null ? await this.#syncAll(state) : await this.#syncChanged(state, since);
+      this.#look.written(since?.changed ?? "all", committed);
+      const failed = await this.#session.run("apply", () => this.#staleChains.deleteDue());
+      const failedDeletions = this.#failedDeletions + failed;
+      this.#failedDeletions = 0;
+      return { committed, failedDeletions };
+    });
+    const { elements, chains, affinitySets } = committed.counts;
+    return this.#session.report({
+      ...this.#progress,
+      total: { elements, chains, sets: committed.base.containers.length + affinitySets },
+      failedDeletions,
+    });
   }
 
   /** Says that all is well while nothing is committed: then a full sync is on its way. */
   async checkCanary(): Promise<false | Damage> {
-    const committed = this.#committed;
-    if (committed === undefined) return false;
-    const syncs = this.#syncs;
-    const damage = await this.#look.look(committed);
-    // What a sync changed meanwhile is no damage.
-    if (this.#syncs !== syncs) return false;
-    // Without it they would stay until the next change, which may be days.
-    if (damage === false) await this.#deleteStaleChains();
-    return damage;
+    return await this.#session.look(async (committed, isUndisturbed) => {
+      const damage = await this.#look.look(committed);
+      // Without it they would stay until the next change, which may be days.
+      if (damage === false && isUndisturbed()) await this.#deleteStaleChains();
+      return damage;
+    });
   }
 
   async #deleteStaleChains(): Promise<void> {
@@ -187,8 +162,8 @@ export class NftablesProxier implements FamilyProxier {
     const { nft } = this.#options;
     this.#staleChains.clear();
     this.#progress.commands += READ_COMMANDS;
-    const found = await this.#phases.run("read", () => readTables(nft, nftFamily(this.family)));
-    const plan = await this.#phases.run("plan", () => planNftables(state, "all", this.#nftablesOptions()));
+    const found = await this.#session.run("read", () => readTables(nft, nftFamily(this.family)));
+    const plan = await this.#session.run("plan", () => planNftables(state, "all", this.#nftablesOptions()));
     if (found.problem !== null) return await this.#syncBeside(plan, found.observedNext, found.problem);
     const isOther = isOtherLayout(found.observed);
     const writer = this.#writer(this.#address);
@@ -200,7 +175,7 @@ export class NftablesProxier implements FamilyProxier {
         wanted: LAYOUT_SET,
       });
       const aside = this.#writer(addressOf(this.family, NEXT_TABLE_NAME));
-      await this.#phases.run(
+      await this.#session.run(
         "apply",
         () =>
           moveAside(
@@ -215,8 +190,8 @@ export class NftablesProxier implements FamilyProxier {
     // Then packets go on to the other table until ours has everything.
     const isSuccessor = isOther || found.next === "live";
     const observed = isOther ? NO_TABLE : found.observed ?? NO_TABLE;
-    const steps = await this.#phases.run("plan", () => diffObservedStepwise(plan, observed));
-    return await this.#phases.run("apply", async () => {
+    const steps = await this.#session.run("plan", () => diffObservedStepwise(plan, observed));
+    return await this.#session.run("apply", async () => {
       const refused = await this.#writeAll(writer, plan, steps, !isSuccessor);
       if (isSuccessor) {
         await this.#carryClients(NEXT_TABLE_NAME, plan, refused, writer);
@@ -245,7 +220,7 @@ export class NftablesProxier implements FamilyProxier {
    * @throws {SyncError} with the problem
    */
   async #syncBeside(plan: NftablesPlan, observed: ObservedTable | null, problem: string): Promise<never> {
-    await this.#phases.run("apply", async () => {
+    await this.#session.run("apply", async () => {
       const writer = this.#writer(addressOf(this.family, NEXT_TABLE_NAME));
       const steps = diffObservedStepwise(plan, observed ?? NO_TABLE);
       await this.#writeAll(writer, plan, steps, true);
@@ -265,7 +240,9 @@ export class NftablesProxier implements FamilyProxier {
   ): Promise<readonly Refused<ServiceOperations>[]> {
     await writer.writeBase(steps.base, { comment, hooked });
     const refused = await writer.writeServices(steps.services, base);
-    this.#quarantine.replace(refused.map(({ item: { name }, problem }) => ({ service: name, problem })));
+    this.#session.quarantine.replace(
+      refused.map(({ item: { name }, problem }) => ({ service: name, problem })),
+    );
     return refused;
   }
 
@@ -285,18 +262,17 @@ export class NftablesProxier implements FamilyProxier {
 
   async #syncChanged(
     state: ProxyState,
-    changed: ReadonlySet<NamespacedName>,
-    committed: CommittedTable,
+    { changed, committed }: Since<CommittedTable>,
   ): Promise<CommittedTable> {
-    const suspects = new Set(this.#quarantine.due(changed));
-    const { plan, operations } = await this.#phases.run("plan", () => {
+    const suspects = new Set(this.#session.quarantine.due(changed));
+    const { plan, operations } = await this.#session.run("plan", () => {
       const plan = planChange(state, changed.difference(suspects), this.#nftablesOptions(), committed);
       return { plan, operations: diffNftables(plan, committed) };
     });
-    if (!isEmpty(operations)) await this.#phases.run("apply", () => this.#write(operations));
+    if (!isEmpty(operations)) await this.#session.run("apply", () => this.#write(operations));
     committed.apply(plan);
     for (const name of suspects) {
-      await this.#phases.run("apply", () => this.#tryAgain(state, name, committed));
+      await this.#session.run("apply", () => this.#tryAgain(state, name, committed));
     }
     return committed;
   }
@@ -315,18 +291,18 @@ export class NftablesProxier implements FamilyProxier {
       if (!isEmpty(operations)) await this.#write(operations);
     } catch (error) {
       if (!(error instanceof ExecError) || nftFailureKind(error) !== "rejected") throw error;
-      this.#quarantine.refused({ service: name, problem: describeNftFailure(error) });
+      this.#session.quarantine.refused({ service: name, problem: describeNftFailure(error) });
       return;
     }
     committed.apply(plan);
-    this.#quarantine.release(name);
+    this.#session.quarantine.release(name);
   }
 
   #nftablesOptions(): NftablesOptions {
     const { interfaceIps } = this.#options;
-    const { nodePortAddresses } = this.#settings;
+    const { settings, settings: { nodePortAddresses } } = this.#session;
     return {
-      ...this.#settings,
+      ...settings,
       family: this.family,
       serviceCidrs: this.#serviceCidrs,
       nodePortIps: nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, interfaceIps()),
@@ -340,7 +316,7 @@ export class NftablesProxier implements FamilyProxier {
 }
 
 /** What no program failed in is no failure of the sync. */
-function describeFailure(error: unknown): string | null {
+function describe(error: unknown): string | null {
   return error instanceof ExecError ? describeNftFailure(error) : null;
 }
 

@@ -18,9 +18,15 @@ import {
 import { requireIpv6 } from "../../../kernel/node_sysctls.ts";
 import { cidrContains, type Ip } from "../../../model/ip.ts";
 import { nodeIps } from "../../../model/node.ts";
-import type { IpFamily, NodeObject } from "../../../model/objects.ts";
+import type { IpFamily } from "../../../model/objects.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
+import {
+  interfaceIps,
+  reconfigureProxiers,
+  tellFamilies,
+  tellingSettings,
+} from "../../node/node_settings.ts";
 import { NftablesProxier, type NftablesSettings } from "../apply/apply.ts";
 import { TrafficReader } from "../apply/apply_traffic.ts";
 import { TABLE_NAME } from "../plan/chains.ts";
@@ -64,9 +70,7 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const cause = refused.get(primaryFamily);
   if (cause !== undefined) throw primaryFamilyError(primaryFamily, cause);
-  log.info(families.size === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
-    families: [...families.keys()],
-  });
+  tellFamilies(families.keys(), log);
   const refusals = [...refused].map(async ([family, { message }]) => ({
     family,
     reason: message,
@@ -102,25 +106,18 @@ interface ProxierParts {
 function makeProxiers(
   { nft, config, log, families, refused }: ProxierParts & Pick<PreparedMode, "refused">,
 ): PreparedMode {
-  const told = new Set<string>();
-  const settingsOf = (family: IpFamily, node: NodeObject | null): NftablesSettings => {
+  const settingsOf = tellingSettings<NftablesSettings>({ config, log }, (family, node) => {
     const { options, problem } = configuredNftables(config, family, node);
-    // Before the Node is there, nobody knows its pod CIDRs.
-    const tooEarly = node === null && config.detectLocalMode === "NodeCIDR";
-    if (problem !== null && !tooEarly && !told.has(family + problem.message)) {
-      told.add(family + problem.message);
-      log.info("Local traffic is not told apart", { family, problem: problem.message });
-    }
     const { objectComments = false, trafficCounters = false } = families.get(family) ?? {};
-    return { ...options, objectComments, trafficCounters };
-  };
+    return { options: { ...options, objectComments, trafficCounters }, problem };
+  });
   for (const family of families.keys()) tellLocalhostNodePorts(settingsOf(family, null), family, log);
   const proxiers = [...families.keys()].map((family) =>
     new NftablesProxier({
       family,
       nft,
       settings: settingsOf(family, null),
-      interfaceIps: () => Deno.networkInterfaces().map(({ address }) => address),
+      interfaceIps,
       logger: log,
       nowMs: () => performance.now(),
     })
@@ -130,9 +127,7 @@ function makeProxiers(
     proxiers,
     refused,
     ...(serviceTraffic === undefined ? {} : { serviceTraffic }),
-    reconfigure: (node) =>
-      proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, node)))
-        .map(({ family }) => family),
+    reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
     setServiceCidrs: (networks) => {
       log.info("ServiceCIDRs", { networks });
       return proxiers.filter((proxier) => proxier.setServiceCidrs(networksOfFamily(networks, proxier.family)))

@@ -1,0 +1,60 @@
+/**
+ * The settings of each IP family as the Node decides them, in every mode: proxiers follow them, and the log says once what is wrong with
+ * them.
+ *
+ * @module
+ */
+import type { LocalDetection } from "../../model/node.ts";
+import type { IpFamily, NodeObject } from "../../model/objects.ts";
+import type { Logger } from "../../observe/log.ts";
+import type { FamilyProxier } from "../backend.ts";
+import type { ModeContext } from "./mode.ts";
+
+/** The settings of one family; the Node is null if it is not known. */
+export type SettingsOf<Settings> = (family: IpFamily, node: NodeObject | null) => Settings;
+
+/** A proxier whose settings may change. */
+export interface ConfigurableProxier<Settings> extends FamilyProxier {
+  /** Takes new settings over. @returns true if they differ, so that everything must be written again */
+  configure(settings: Settings): boolean;
+}
+
+/** The settings without why local traffic may not be recognised, which the log says once. */
+export function tellingSettings<Settings>(
+  { config, log }: Pick<ModeContext, "config" | "log">,
+  configured: SettingsOf<{ readonly options: Settings; readonly problem: LocalDetection["problem"] }>,
+): SettingsOf<Settings> {
+  const told = new Set<string>();
+  return (family, node) => {
+    const { options, problem } = configured(family, node);
+    // Before the Node is there, nobody knows its pod CIDRs.
+    const tooEarly = node === null && config.detectLocalMode === "NodeCIDR";
+    if (problem !== null && !tooEarly && !told.has(family + problem.message)) {
+      told.add(family + problem.message);
+      log.info("Local traffic is not told apart", { family, problem: problem.message });
+    }
+    return options;
+  };
+}
+
+/** Takes the Node's facts over; yields the families whose rules that changes. */
+export function reconfigureProxiers<Settings>(
+  proxiers: readonly ConfigurableProxier<Settings>[],
+  settingsOf: SettingsOf<Settings>,
+  node: NodeObject | null,
+): readonly IpFamily[] {
+  return proxiers.filter((proxier) => proxier.configure(settingsOf(proxier.family, node)))
+    .map(({ family }) => family);
+}
+
+export function tellFamilies(families: Iterable<IpFamily>, log: Logger): void {
+  const served = [...families];
+  log.info(served.length === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
+    families: served,
+  });
+}
+
+/** Addresses of all interfaces of the node, both families. */
+export function interfaceIps(): readonly string[] {
+  return Deno.networkInterfaces().map(({ address }) => address);
+}
