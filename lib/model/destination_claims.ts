@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { Claims } from "./claims.ts";
 import { compareBytes } from "./names.ts";
 import type { NamespacedName } from "./objects.ts";
 import type { ServicePort } from "./state.ts";
@@ -43,62 +44,14 @@ export function compareClaimants(left: ServicePort, right: ServicePort): number 
   return compareBytes(left.namespacedName, right.namespacedName) || compareBytes(left.key, right.key);
 }
 
-/** Destination → the ports that want it, the first in rank first; nearly always one, which then stands by itself. */
-class Claims {
-  readonly #claimants = new Map<string, ServicePort | ServicePort[]>();
-
-  first(destination: string): ServicePort | undefined {
-    const claimants = this.#claimants.get(destination);
-    return Array.isArray(claimants) ? claimants[0] : claimants;
-  }
-
-  add(destination: string, port: ServicePort): void {
-    const known = this.#claimants.get(destination);
-    if (known === undefined) {
-      this.#claimants.set(destination, port);
-      return;
-    }
-    const claimants = Array.isArray(known) ? known : [known];
-    const at = placeOf(port, claimants);
-    if (claimants[at]?.key === port.key) claimants[at] = port;
-    else claimants.splice(at, 0, port);
-    this.#claimants.set(destination, claimants.length === 1 ? port : claimants);
-  }
-
-  /** @param port with the creation time it was added with */
-  delete(destination: string, port: ServicePort): void {
-    const known = this.#claimants.get(destination);
-    if (known === undefined) return;
-    if (!Array.isArray(known)) {
-      if (known.key === port.key) this.#claimants.delete(destination);
-      return;
-    }
-    const at = placeOf(port, known);
-    if (known[at]?.key === port.key) known.splice(at, 1);
-    if (known.length === 1) this.#claimants.set(destination, known[0]!);
-  }
-}
-
-/** Where the port is, or would be, among those that are sorted by rank: a thousand may want one destination. */
-function placeOf(port: ServicePort, claimants: readonly ServicePort[]): number {
-  let from = 0;
-  let to = claimants.length;
-  while (from < to) {
-    const middle = (from + to) >> 1;
-    if (compareClaimants(claimants[middle]!, port) < 0) from = middle + 1;
-    else to = middle;
-  }
-  return from;
-}
-
 /**
  * All claims of one IP family. Cluster IPs go before everything else; between the others, external IPs and load-balancer IPs
  * alike, and between node ports, {@linkcode compareClaimants} decides. A port that does not get its cluster IP is not served at
  * all, and claims nothing else.
  */
 export class DestinationClaims {
-  readonly #clusterIps = new Claims();
-  readonly #others = new Claims();
+  readonly #clusterIps = new Claims(compareClaimants);
+  readonly #others = new Claims(compareClaimants);
   /** Services that lose something. */
   readonly #losers = new Map<NamespacedName, ServedPorts>();
   readonly #served: ReadonlyMap<NamespacedName, readonly ServicePort[]>;

@@ -7,7 +7,7 @@
 import { sameTexts } from "../../../model/service_port.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import { hashRules } from "../../../netfilter/rules_hash.ts";
-import { Claims, ClaimsAfter, type Handover, withoutDestinations } from "../plan/claims.ts";
+import { ClaimsAfter, claimsByName, type Handover, withoutDestinations } from "../plan/claims.ts";
 import type {
   AffinitySet,
   BaseRules,
@@ -175,7 +175,7 @@ export class CommittedTable {
   #base: BaseRules;
   readonly #services = new Map<NamespacedName, PackedService>();
   readonly #sharedChains = new Map<string, number>();
-  readonly #claims = new Claims();
+  readonly #claims = claimsByName();
   /** How many Services want an element that several may want. */
   readonly #wanted = new Map<string, number>();
   readonly #counts = { elements: 0, chains: 0, affinitySets: 0 };

@@ -4,7 +4,7 @@
  * @module
  */
 import type { NamespacedName } from "../../../model/objects.ts";
-import { Claims, ClaimsAfter } from "../plan/claims.ts";
+import { ClaimsAfter, claimsByName } from "../plan/claims.ts";
 import { CommittedTable, ownElements, type PlacedService, placeService, sameRules } from "./committed.ts";
 import { isEmptyService } from "./diff.ts";
 import type {
@@ -85,7 +85,7 @@ function* diffServices(
   table: ObservedRest,
   committed: CommittedTable,
 ): Generator<ServiceOperations> {
-  const claims = new ClaimsAfter(plan.services, new Claims());
+  const claims = new ClaimsAfter(plan.services, claimsByName());
   for (const [name, rules] of plan.services) {
     if (rules === null) continue;
     const service = placeService(rules, claims.lostBy(name, rules), (list) => table.slots(list));

@@ -5,41 +5,18 @@
  *
  * @module
  */
+import { Claims } from "../../../model/claims.ts";
 import { compareBytes } from "../../../model/names.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type { NftablesPlan, ServiceRules } from "./ruleset.ts";
 
-/** Who wants which destination; nearly always one Service. */
-export class Claims {
-  readonly #claimants = new Map<string, NamespacedName | readonly NamespacedName[]>();
-
-  get isEmpty(): boolean {
-    return this.#claimants.size === 0;
-  }
-
-  /** In the order of their names: the first one has it. */
-  of(destination: string): readonly NamespacedName[] {
-    const claimants = this.#claimants.get(destination);
-    return claimants === undefined ? [] : typeof claimants === "string" ? [claimants] : claimants;
-  }
-
-  add(destination: string, name: NamespacedName): void {
-    const claimants = this.of(destination);
-    if (claimants.length === 0) this.#claimants.set(destination, name);
-    else if (!claimants.includes(name)) {
-      this.#claimants.set(destination, [...claimants, name].sort(compareBytes));
-    }
-  }
-
-  delete(destination: string, name: NamespacedName): void {
-    const rest = this.of(destination).filter((claimant) => claimant !== name);
-    if (rest.length === 0) this.#claimants.delete(destination);
-    else this.#claimants.set(destination, rest.length === 1 ? rest[0]! : rest);
-  }
+/** None yet; the first by name has what several claim. */
+export function claimsByName(): Claims<NamespacedName> {
+  return new Claims<NamespacedName>(compareBytes);
 }
 
 /** The destinations that a Service wants, each once. */
-export function claimsOf(rules: ServiceRules | null): ReadonlySet<string> {
+function claimsOf(rules: ServiceRules | null): ReadonlySet<string> {
   return new Set(rules?.elements.map(({ key }) => key));
 }
 
@@ -52,14 +29,14 @@ export interface Handover {
 /** Who has which destination once a plan is in the kernel. */
 export class ClaimsAfter {
   readonly #services: ReadonlyMap<NamespacedName, ServiceRules | null>;
-  readonly #before: Claims;
+  readonly #before: Claims<NamespacedName>;
   readonly #first = new Map<string, NamespacedName>();
 
   /**
    * @param services the planned ones, with those that are gone
    * @param before of all Services that are not planned; what is said there of planned ones is ignored
    */
-  constructor(services: NftablesPlan["services"], before: Claims) {
+  constructor(services: NftablesPlan["services"], before: Claims<NamespacedName>) {
     this.#services = services;
     this.#before = before;
     for (const [name, rules] of services) {
@@ -90,7 +67,7 @@ export class ClaimsAfter {
   handovers(destinations: Iterable<string>): readonly Handover[] {
     const handovers: Handover[] = [];
     for (const destination of new Set([...destinations, ...this.#first.keys()])) {
-      const from = this.#before.of(destination)[0];
+      const from = this.#before.first(destination);
       const to = this.winner(destination);
       if (from !== undefined && to !== null && from !== to) handovers.push({ from, to });
     }
