@@ -1,5 +1,5 @@
 /**
- * "Did you mean" for names in a configuration.
+ * "Did you mean" for names in configurations and objects.
  *
  * @module
  */
@@ -11,7 +11,20 @@ export function closestWord(word: string, candidates: readonly string[]): string
   // Two letters the wrong way round are one slip, though two edits.
   const swapped = candidates.find((candidate) => isSwap(word.toLowerCase(), candidate.toLowerCase()));
   if (swapped !== undefined) return swapped;
-  const mayDiffer = Math.max(word.length >= 4 ? 2 : 1, Math.floor(word.length / 4));
+  return closestWithin(Math.max(word.length >= 4 ? 2 : 1, Math.floor(word.length / 4)), word, candidates);
+}
+
+/** As {@linkcode closestWord}, more generous with long words; nothing is near to a text of more than 40 characters. */
+export function nearestWord(text: string, candidates: readonly string[]): string | undefined {
+  if (text.length > LONGEST) return undefined;
+  const words = candidates.filter(({ length }) => length <= LONGEST);
+  return closestWithin(Math.max(1, Math.floor(text.length / 3)), text, words);
+}
+
+/** What an object's field may be is no longer, but what was written there may be anything. */
+const LONGEST = 40;
+
+function closestWithin(mayDiffer: number, word: string, candidates: readonly string[]): string | undefined {
   // A word that is one edit too far away, first in the list, wins against every candidate that is no nearer.
   const tooFar = word + "\0".repeat(mayDiffer + 1);
   const nearest = closestString(word, [tooFar, ...candidates]);

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { closestWord } from "./suggest.ts";
+import { closestWord, nearestWord } from "./suggest.ts";
 
 Deno.test("closestWord() names a candidate only if it is near", { permissions: "none" }, () => {
   const fields = ["mode", "iptables", "ipvs", "nodePortAddresses", "on"];
@@ -18,4 +18,22 @@ Deno.test("closestWord() names a candidate only if it is near", { permissions: "
   ];
   for (const [word, expected] of cases) assertEquals(closestWord(word, fields), expected, word);
   assertEquals(closestWord("mode", []), undefined);
+});
+
+Deno.test("nearestWord() allows an edit for every three letters, in texts of at most 40", {
+  permissions: "none",
+}, () => {
+  const kinds = ["Service", "EndpointSlice", "Node"];
+  const cases: [string, string | undefined][] = [
+    ["service", "Service"],
+    ["Servcie", "Service"],
+    ["EndpontSlce", "EndpointSlice"],
+    ["EndSlice", undefined],
+    ["Pod", undefined],
+    ["Nod", "Node"],
+    ["N", undefined],
+    ["Endpoint".repeat(6), undefined],
+  ];
+  for (const [word, expected] of cases) assertEquals(nearestWord(word, kinds), expected, word);
+  assertEquals(nearestWord("x".repeat(40), ["x".repeat(41), "x".repeat(30)]), "x".repeat(30));
 });

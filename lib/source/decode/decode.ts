@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { nearestWord } from "../../config/suggest.ts";
 import { parseCidr, parseIp } from "../../model/ip.ts";
 import type {
   ApiObject,
@@ -27,7 +28,6 @@ import {
   integerAt,
   isAbsent,
   nameOf,
-  nearest,
   NO_TEXTS,
   notAmong,
   objectAt,
@@ -302,7 +302,9 @@ export function foreignKind({ kind, apiVersion }: Pick<RawItem, "kind" | "apiVer
   // A Role is two letters away from a Node, but it comes from a group that has nothing for us.
   if (typeof apiVersion === "string" && !OWN_VERSION.test(apiVersion)) return kind;
   const isList = lowerCase.endsWith("list");
-  const meant = isList ? nearest(kind.slice(0, -"List".length), KIND_NAMES) : nearest(kind, ALL_KIND_NAMES);
+  const meant = isList
+    ? nearestWord(kind.slice(0, -"List".length), KIND_NAMES)
+    : nearestWord(kind, ALL_KIND_NAMES);
   return meant === undefined ? kind : undefined;
 }
 

@@ -6,6 +6,7 @@
  *
  * @module
  */
+import { nearestWord } from "../../config/suggest.ts";
 import type { Protocol } from "../../model/objects.ts";
 
 /** A field that cannot be read. `path` is relative to the value that was decoded. */
@@ -188,7 +189,7 @@ export function notAmong(
   value: unknown,
   wanted: string = inWords(allowed),
 ): DecodeError {
-  const meant = typeof value === "string" ? nearest(value, allowed) : undefined;
+  const meant = typeof value === "string" ? nearestWord(value, allowed) : undefined;
   const hint = meant === undefined ? "" : ` (did you mean ${meant}?)`;
   return new DecodeError(path, `must be ${wanted}, found ${quote(value)}${hint}`);
 }
@@ -196,36 +197,6 @@ export function notAmong(
 function inWords(choices: readonly string[]): string {
   if (choices.length < 2) return choices.join();
   return `${choices.slice(0, -1).join(", ")} or ${choices[choices.length - 1]}`;
-}
-
-/** The one of `candidates` that `text` is probably a slip of, if there is one. */
-export function nearest(text: string, candidates: readonly string[]): string | undefined {
-  const wanted = text.toLowerCase();
-  let best: string | undefined;
-  let bestDistance = Math.max(1, Math.floor(wanted.length / 3)) + 1;
-  for (const candidate of candidates) {
-    const distance = editDistance(wanted, candidate.toLowerCase());
-    if (distance < bestDistance) {
-      best = candidate;
-      bestDistance = distance;
-    }
-  }
-  return best;
-}
-
-/** Insertions, deletions and replacements that lead from `from` to `to`; texts beyond 40 characters are told apart by length. */
-function editDistance(from: string, to: string): number {
-  if (from.length > 40 || to.length > 40) return Math.max(from.length, to.length);
-  let previous = Array.from({ length: to.length + 1 }, (_, column) => column);
-  for (let row = 1; row <= from.length; row++) {
-    const current = [row];
-    for (let column = 1; column <= to.length; column++) {
-      const replaced = (previous[column - 1] ?? 0) + (from[row - 1] === to[column - 1] ? 0 : 1);
-      current.push(Math.min(replaced, (previous[column] ?? 0) + 1, (current[column - 1] ?? 0) + 1));
-    }
-    previous = current;
-  }
-  return previous[to.length] ?? 0;
 }
 
 const PROTOCOLS: readonly Protocol[] = ["TCP", "UDP", "SCTP"];
