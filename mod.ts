@@ -86,11 +86,9 @@ export type {
   DispatchRule,
   IptablesOptions,
   IptablesPlan,
-  JumpRule,
-  PerTable,
   ServiceRules,
-  Table,
 } from "./lib/backend/iptables/plan/ruleset.ts";
+export type { JumpRule, PerTable, Table } from "./lib/netfilter/iptables_jumps.ts";
 export { IptablesSimulator } from "./lib/sim/iptables/simulate.ts";
 
 export { planNftables } from "./lib/backend/nftables/plan/plan.ts";
@@ -119,10 +117,7 @@ export type {
   Entry as IpvsEntry,
   IpvsOptions,
   IpvsPlan,
-  JumpRule as IpvsJumpRule,
-  PerTable as IpvsPerTable,
   ServiceClaims,
-  Table as IpvsRuleTable,
   WantedServer,
 } from "./lib/backend/ipvs/plan/ruleset.ts";
 export { type IpvsKernel, IpvsSimulator } from "./lib/sim/ipvs/simulate.ts";

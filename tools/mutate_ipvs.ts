@@ -10,6 +10,7 @@ const CLAIMS = "lib/backend/ipvs/plan/service_claims.ts";
 const UNION = "lib/backend/ipvs/plan/union.ts";
 const DIFF = "lib/backend/ipvs/diff/diff.ts";
 const OBSERVED = "lib/backend/ipvs/diff/diff_observed.ts";
+const JUMPS = "lib/netfilter/iptables_jumps.ts";
 const OPERATIONS = "lib/backend/ipvs/diff/operations.ts";
 const SCHEDULERS = "lib/backend/ipvs/apply/apply_schedulers.ts";
 const SETS = "lib/backend/ipvs/plan/sets.ts";
@@ -261,10 +262,10 @@ const UNIT: readonly Mutation[] = [
     "",
   ),
   unit(
-    OBSERVED,
+    JUMPS,
     "lost jumps come back on top",
-    "const place = Math.max(-1, ...earlier) + 1;",
-    "const place = 0;",
+    "previous = Math.max(previous, at);",
+    "",
   ),
   inFile(
     SETS,

@@ -5,7 +5,6 @@
  */
 import { planIptables } from "../../backend/iptables/plan/plan.ts";
 import { planLines, renderOperations } from "../../backend/iptables/plan/render.ts";
-import type { Table } from "../../backend/iptables/plan/ruleset.ts";
 import { configuredIptables } from "../../backend/iptables/plan/settings.ts";
 import { planIpvs } from "../../backend/ipvs/plan/plan.ts";
 import { renderPlan as renderIpvsPlan } from "../../backend/ipvs/diff/render.ts";
@@ -21,6 +20,7 @@ import { matchingNodeIps, nodeZone } from "../../model/node.ts";
 import type { ApiObject, IpFamily, NodeObject } from "../../model/objects.ts";
 import { serviceNetworks } from "../../model/service_cidrs.ts";
 import type { NodeFacts, ProxyState } from "../../model/state.ts";
+import type { Table } from "../../netfilter/iptables_jumps.ts";
 import { readManifests } from "../../source/files/files.ts";
 import { effectiveConfiguration } from "../flags/configuration.ts";
 import type { Io } from "../io.ts";

@@ -11,6 +11,7 @@ import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
 import { matchingNodeIps } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
+import { chainLine } from "../../../netfilter/iptables_jumps.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
@@ -27,7 +28,7 @@ import { diffIptables } from "../diff/diff.ts";
 import { CANARY_CHAIN, hasMangleCanary } from "../diff/observe_canary.ts";
 import type { CheckLimits } from "../diff/observe_turns.ts";
 import { planIptables } from "../plan/plan.ts";
-import { chainLine, countWrittenRules, renderOperations, renderTransaction } from "../plan/render.ts";
+import { countWrittenRules, renderOperations, renderTransaction } from "../plan/render.ts";
 import type {
   IptablesOptions,
   IptablesPlan,

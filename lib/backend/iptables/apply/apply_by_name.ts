@@ -6,13 +6,14 @@
  */
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { holdsLine, tellsNothing } from "../../../kernel/iptables_by_name.ts";
+import type { PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
 import { PrintedReader, type PrintedRules, type PrintedTable } from "../../../netfilter/printed_chains.ts";
 import { ENSURED_CHAINS } from "../plan/base_rules.ts";
 import { CANARY_CHAIN, type Sentinels } from "../diff/observe_canary.ts";
 import { listingText } from "../diff/observe_damage.ts";
 import type { CheckTurn } from "../diff/observe_turns.ts";
 import type { CommittedRules } from "../diff/committed.ts";
-import type { BaseRules, ObservedTables, PerTable, Table } from "../plan/ruleset.ts";
+import type { BaseRules, ObservedTables } from "../plan/ruleset.ts";
 
 /**
  * What was observed, with the shared chains and the jumps to them that are in tables which could not be read. Chains of Services that

@@ -9,9 +9,9 @@ import type { Iptables } from "../../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
 import { failedLines } from "../../../kernel/restore_failure.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
+import { chainLine, type Table } from "../../../netfilter/iptables_jumps.ts";
 import { isolateRefused, type Refusal, type Refused } from "../../isolate.ts";
-import { chainLine } from "../plan/render.ts";
-import type { ServiceRules, Table } from "../plan/ruleset.ts";
+import type { ServiceRules } from "../plan/ruleset.ts";
 
 /** Rules for shared chains are tried in it, where no packet comes. */
 const TRIAL_CHAIN = "KUBE-PROXY-TRIAL";

@@ -7,9 +7,10 @@
 import { ExecError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { failedLines } from "../../../kernel/restore_failure.ts";
+import { chainLine } from "../../../netfilter/iptables_jumps.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { isolateRefused, type Refusal } from "../../isolate.ts";
-import { chainLine, renderTransaction } from "../plan/render.ts";
+import { renderTransaction } from "../plan/render.ts";
 
 /** A chain that could not be deleted is tried again so much later, with a sync or a look. */
 const RETRY_MS = 10_000;

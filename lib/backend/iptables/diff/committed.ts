@@ -5,16 +5,10 @@
  * @module
  */
 import type { NamespacedName } from "../../../model/objects.ts";
+import type { PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
 import { hashRules } from "../../../netfilter/rules_hash.ts";
 import { dispatchChainKey, goneServices, isDispatchChain, sameDispatch } from "./diff_dispatch.ts";
-import type {
-  BaseRules,
-  DispatchRule,
-  IptablesPlan,
-  PerTable,
-  ServiceRules,
-  Table,
-} from "../plan/ruleset.ts";
+import type { BaseRules, DispatchRule, IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
 
 /** One Service as it is in the kernel. */
 export interface CommittedService {

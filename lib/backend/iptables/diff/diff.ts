@@ -3,18 +3,11 @@
  *
  * @module
  */
+import { chainLine, type Table } from "../../../netfilter/iptables_jumps.ts";
 import { hashRules } from "../../../netfilter/rules_hash.ts";
 import { type CommittedRules, type CommittedService, groupByChain } from "./committed.ts";
 import { damagedDispatch, dispatchEdits, goneServices, isDispatchChain } from "./diff_dispatch.ts";
-import { chainLine } from "../plan/render.ts";
-import type {
-  BaseRules,
-  IptablesPlan,
-  Operations,
-  ServiceRules,
-  Table,
-  Transaction,
-} from "../plan/ruleset.ts";
+import type { BaseRules, IptablesPlan, Operations, ServiceRules, Transaction } from "../plan/ruleset.ts";
 
 /** The parts of one table's transaction, in the order in which they are written. */
 class TransactionDraft {

@@ -4,13 +4,14 @@
  * @module
  */
 import type { NamespacedName } from "../../../model/objects.ts";
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import {
   EXTERNAL_SERVICES_CHAIN,
   NODE_PORTS_CHAIN,
   PROXY_FIREWALL_CHAIN,
   SERVICES_CHAIN,
 } from "../plan/chains.ts";
-import type { BaseRules, DispatchRule, IptablesPlan, Table } from "../plan/ruleset.ts";
+import type { BaseRules, DispatchRule, IptablesPlan } from "../plan/ruleset.ts";
 
 /** The chains in which several Services have rules. */
 export const DISPATCH_CHAINS: Readonly<Record<Table, readonly string[]>> = {

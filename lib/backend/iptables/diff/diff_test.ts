@@ -6,6 +6,7 @@ import { RestoreInterpreter } from "../../../../tests/support/restore_interprete
 import { type Fate, fates } from "../../../../tests/support/rule_reachability.ts";
 import type { ChangeTracker } from "../../../model/change_tracker.ts";
 import type { ApiObject, Service } from "../../../model/objects.ts";
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import {
   testPort,
   testService,
@@ -17,7 +18,7 @@ import { CommittedRules } from "./committed.ts";
 import { diffIptables } from "./diff.ts";
 import { planIptables } from "../plan/plan.ts";
 import { renderOperations, renderPlan, renderTransaction } from "../plan/render.ts";
-import type { IptablesOptions, IptablesPlan, Table } from "../plan/ruleset.ts";
+import type { IptablesOptions, IptablesPlan } from "../plan/ruleset.ts";
 
 /** The YAML parser behind the shared fixtures asks for these at its start. */
 const PURE: Deno.PermissionOptions = { env: ["LOG_TOKENS", "LOG_STREAM"] };

@@ -4,9 +4,10 @@
  * @module
  */
 import { canonicalRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { groupByChain } from "./committed.ts";
 import { isDispatchChain, ruleOf } from "./diff_dispatch.ts";
-import type { BaseRules, Table } from "../plan/ruleset.ts";
+import type { BaseRules } from "../plan/ruleset.ts";
 
 /** Exists in every table we use, nothing leads to it: if it is gone, the table was flushed. */
 export const CANARY_CHAIN = "KUBE-PROXY-CANARY";

@@ -10,13 +10,13 @@
  */
 import type { NamespacedName } from "../../../model/objects.ts";
 import { readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import type { PrintedRules, PrintedTable } from "../../../netfilter/printed_chains.ts";
 import type { CommittedRules, CommittedService } from "./committed.ts";
 import { DISPATCH_CHAINS, dispatchChainKey, ruleOf } from "./diff_dispatch.ts";
 import { CANARY_CHAIN, type Sentinels } from "./observe_canary.ts";
 import type { CheckTurn } from "./observe_turns.ts";
 import { isServiceChain } from "../plan/chains.ts";
-import type { Table } from "../plan/ruleset.ts";
 
 /** Yields the names of a Service's chains with their numbers. */
 function* chainsOf({ chains }: CommittedService): Generator<readonly [index: number, chain: string]> {

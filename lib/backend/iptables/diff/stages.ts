@@ -4,6 +4,13 @@
  *
  * @module
  */
+import {
+  chainLine,
+  editJumps,
+  type JumpRule,
+  jumpsByChain,
+  type Table,
+} from "../../../netfilter/iptables_jumps.ts";
 import { ENSURED_CHAINS } from "../plan/base_rules.ts";
 import {
   isServiceChain,
@@ -13,16 +20,8 @@ import {
   SERVICE_CHAIN_PREFIXES,
 } from "../plan/chains.ts";
 import { groupByChain } from "./committed.ts";
-import { chainLine, planLines } from "../plan/render.ts";
-import type {
-  IptablesPlan,
-  JumpRule,
-  ObservedTables,
-  Operations,
-  ServiceRules,
-  Table,
-  Transaction,
-} from "../plan/ruleset.ts";
+import { planLines } from "../plan/render.ts";
+import type { IptablesPlan, ObservedTables, Operations, ServiceRules, Transaction } from "../plan/ruleset.ts";
 
 /** How a full sync is divided. */
 export interface StageOptions {
@@ -213,40 +212,22 @@ function staleStages(stale: readonly string[], chainsPerStage: number): Transact
   return stages;
 }
 
-/**
- * Inserts the jumps that are missing, so that ours stand in the order of a first start; those that are there stay where
- * they are. (Inserting each at the top, as upstream does, would put a lost KUBE-FORWARD jump before the load-balancer firewall.)
- * Of one that is there several times, as after a read that did not show it, the last one stays.
- */
 function jumpLines(
   plan: IptablesPlan,
   table: Table,
   observed: ObservedTables,
   isWanted: (jump: JumpRule) => boolean = () => true,
 ): string[] {
-  const lines: string[] = [];
-  const jumps = plan.base.jumps.filter((jump) => jump.table === table);
-  for (const chain of new Set(jumps.map((jump) => jump.chain))) {
+  const jumps = jumpsByChain(plan.base.jumps, table);
+  // Kubelet puts its jump where it likes, so ours are not put behind it unless it is the first.
+  const isInPlace = ({ target }: JumpRule, at: number): boolean =>
+    target !== KUBELET_FIREWALL_CHAIN || at === 0;
+  return [...jumps].flatMap(([chain, ofChain]) => {
     const there = observed.builtinRules[table].get(chain) ?? [];
-    const ours = new Set(
-      jumps.filter((jump) => jump.chain === chain && isWanted(jump)).map(({ args }) => args),
-    );
-    const isSurplus = (args: string, at: number): boolean => ours.has(args) && there.lastIndexOf(args) > at;
-    const rules = there.filter((args, at) => !isSurplus(args, at));
-    // By their text, which takes the first one: a number would be another rule's as soon as somebody else inserts one.
-    lines.push(...there.filter(isSurplus).map((args) => `-D ${chain} ${args}`));
-    let previous = -1;
-    for (const jump of jumps.filter((candidate) => candidate.chain === chain).toReversed()) {
-      const at = rules.indexOf(jump.args);
-      if (at < 0 && isWanted(jump)) {
-        rules.splice(previous + 1, 0, jump.args);
-        previous++;
-        lines.push(previous === 0 ? `-I ${chain} ${jump.args}` : `-I ${chain} ${previous + 1} ${jump.args}`);
-      } else if (at >= 0 && (jump.target !== KUBELET_FIREWALL_CHAIN || at === 0)) {
-        // Kubelet puts its jump where it likes, so ours are not put behind it unless it is the first.
-        previous = Math.max(previous, at);
-      }
-    }
-  }
-  return lines;
+    const { surplus, missing } = editJumps(there, ofChain, { isWanted, isInPlace });
+    return [
+      ...surplus.map((args) => `-D ${chain} ${args}`),
+      ...missing.map(({ place, args }) => `-I ${chain} ${place === 1 ? "" : `${place} `}${args}`),
+    ];
+  });
 }

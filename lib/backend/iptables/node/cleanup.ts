@@ -20,6 +20,7 @@ import {
 } from "../../../netfilter/iptables_save.ts";
 import { splitWords } from "../../../netfilter/words.ts";
 import type { CleanupMode } from "../../../config/types.ts";
+import { chainLine } from "../../../netfilter/iptables_jumps.ts";
 import type { ModeCleanup, OwnedChains } from "../../node/cleanup.ts";
 import {
   EXTERNAL_SERVICES_CHAIN,
@@ -35,7 +36,6 @@ import {
 } from "../plan/chains.ts";
 import { type NativeRemoval, NativeTable } from "./cleanup_native.ts";
 import { CANARY_CHAIN } from "../diff/observe_canary.ts";
-import { chainLine } from "../plan/render.ts";
 
 /** One chain or rule, where it is. */
 export interface CleanupItem {

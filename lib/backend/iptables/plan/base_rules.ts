@@ -5,6 +5,7 @@
  * @module
  */
 import { isLoopback, parseIp } from "../../../model/ip.ts";
+import type { JumpRule, Table } from "../../../netfilter/iptables_jumps.ts";
 import {
   EXTERNAL_SERVICES_CHAIN,
   FORWARD_CHAIN,
@@ -16,7 +17,7 @@ import {
   SERVICES_CHAIN,
 } from "./chains.ts";
 import { formatMark } from "../../../netfilter/mark.ts";
-import type { BaseRules, IptablesOptions, JumpRule, Table } from "./ruleset.ts";
+import type { BaseRules, IptablesOptions } from "./ruleset.ts";
 
 /** Chains we may have in a table but do not always fill: only their existence and the jumps to them are ensured. */
 export const ENSURED_CHAINS: Readonly<Record<Table, readonly string[]>> = {

@@ -3,12 +3,8 @@
  *
  * @module
  */
-import type { IptablesPlan, Operations, Table, Transaction } from "./ruleset.ts";
-
-/** The line that creates a chain, or empties it if it is there. */
-export function chainLine(chain: string): string {
-  return `:${chain} - [0:0]`;
-}
+import { chainLine, type Table } from "../../../netfilter/iptables_jumps.ts";
+import type { IptablesPlan, Operations, Transaction } from "./ruleset.ts";
 
 /**
  * The lines of one table of a plan: chains, then the rules that are always there, then those of each Service, then the

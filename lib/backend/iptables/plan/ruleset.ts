@@ -8,12 +8,7 @@
  */
 import type { LocalDetector, NodePortAddresses } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
-
-/** The two tables that carry rules. (The flush detector also keeps an empty chain in `mangle`.) */
-export type Table = "filter" | "nat";
-
-/** Something of each table. */
-export type PerTable<T> = Readonly<Record<Table, T>>;
+import type { JumpRule, PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
 
 /** A rule that a Service adds to a chain shared by all Services. */
 export interface DispatchRule {
@@ -33,15 +28,6 @@ export interface ServiceRules {
   readonly rules: readonly string[];
   /** How many rules, dispatch rules included. */
   readonly ruleCounts: PerTable<number>;
-}
-
-/** A rule in a chain of the kernel's own (INPUT, PREROUTING, …) that leads into ours. */
-export interface JumpRule {
-  readonly table: Table;
-  readonly chain: string;
-  /** What follows the chain name, `-j TARGET` included; comments quoted as in restore text. */
-  readonly args: string;
-  readonly target: string;
 }
 
 /** What is in the kernel whatever the Services are. */

@@ -9,6 +9,7 @@ import { cidrContains, type Ip, parseCidr } from "../../../model/ip.ts";
 import type { LocalDetector } from "../../../model/node.ts";
 import { isExternallyAccessible } from "../../../model/service_port.ts";
 import type { Endpoint, NodeFacts, ServicePort, ServicePortKey } from "../../../model/state.ts";
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import {
   endpointChain,
   EXTERNAL_SERVICES_CHAIN,
@@ -19,7 +20,7 @@ import {
   serviceChains,
   SERVICES_CHAIN,
 } from "./chains.ts";
-import type { DispatchRule, ServiceRules, Table } from "./ruleset.ts";
+import type { DispatchRule, ServiceRules } from "./ruleset.ts";
 
 /** What all Services of one plan share. */
 export interface ServiceRulesContext {

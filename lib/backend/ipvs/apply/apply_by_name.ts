@@ -6,10 +6,10 @@
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { holdsLine, listChains } from "../../../kernel/iptables_by_name.ts";
 import { readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import { jumpsByChain, type Table } from "../../../netfilter/iptables_jumps.ts";
 import type { SavedChain, SavedTable } from "../../../netfilter/iptables_save.ts";
 import { CHAINS, JUMP_RULES } from "../plan/base_rules.ts";
 import { chainHolds, type RulesProbe } from "../diff/observe_damage.ts";
-import type { Table } from "../plan/ruleset.ts";
 
 /** One table, as far as it could be seen. */
 export interface TableByName {
@@ -26,7 +26,7 @@ export async function observeByName(iptables: Iptables, table: Table): Promise<T
   const add = (chain: string, policy: string, rules: readonly string[]): void => {
     chains.set(chain, { policy, packets: 0, bytes: 0, rules });
   };
-  const jumps = Map.groupBy(JUMP_RULES.filter((jump) => jump.table === table), ({ chain }) => chain);
+  const jumps = jumpsByChain(JUMP_RULES, table);
   const listed = await listChains(iptables, table, [...CHAINS[table], ...jumps.keys()]);
   for (const chain of CHAINS[table]) {
     const rules = listed.get(chain) ?? null;

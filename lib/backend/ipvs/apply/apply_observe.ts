@@ -9,9 +9,10 @@ import { readDevices } from "../../../kernel/ip_address.ts";
 import { saveSets } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { parseIptablesSave, unreadableTables } from "../../../netfilter/iptables_save.ts";
 import { observeByName } from "./apply_by_name.ts";
-import { DEVICE, type Observed, type Table } from "../plan/ruleset.ts";
+import { DEVICE, type Observed } from "../plan/ruleset.ts";
 import { growingSetName, setNames } from "../plan/sets.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];

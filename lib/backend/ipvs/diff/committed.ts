@@ -3,7 +3,8 @@
  *
  * @module
  */
-import type { BaseRules, IpvsPlan, PerTable } from "../plan/ruleset.ts";
+import type { PerTable } from "../../../netfilter/iptables_jumps.ts";
+import type { BaseRules, IpvsPlan } from "../plan/ruleset.ts";
 import { capacityFor, SET_KINDS, setName } from "../plan/sets.ts";
 import { chainBodies } from "./table_text.ts";
 import { ClaimUnion } from "../plan/union.ts";

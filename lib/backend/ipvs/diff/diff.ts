@@ -3,13 +3,14 @@
  *
  * @module
  */
+import { chainLine, type Table } from "../../../netfilter/iptables_jumps.ts";
 import { sameTreatment } from "../../../netfilter/ipvs.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import type { CommittedIpvs } from "./committed.ts";
 import { changeRealServers, OperationsDraft, realServerOf } from "./operations.ts";
-import type { Entry, IpvsPlan, Operations, Table } from "../plan/ruleset.ts";
+import type { Entry, IpvsPlan, Operations } from "../plan/ruleset.ts";
 import { capacityFor, SET_KINDS, setName, setOfEntry } from "../plan/sets.ts";
-import { chainBodies, chainLine } from "./table_text.ts";
+import { chainBodies } from "./table_text.ts";
 import type { ServerPair, UnionChange } from "../plan/union.ts";
 
 /**

@@ -16,6 +16,13 @@ import {
   type SavedSet,
 } from "../../../netfilter/ipset.ts";
 import { addDummyLine } from "../../../netfilter/ip_batch.ts";
+import {
+  chainLine,
+  editJumps,
+  type JumpRule,
+  jumpsByChain,
+  type Table,
+} from "../../../netfilter/iptables_jumps.ts";
 import { sameTreatment, type VirtualServer } from "../../../netfilter/ipvs.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import { CommittedIpvs } from "./committed.ts";
@@ -25,10 +32,8 @@ import {
   type Entry,
   type IpvsOptions,
   type IpvsPlan,
-  type JumpRule,
   type Observed,
   type Operations,
-  type Table,
 } from "../plan/ruleset.ts";
 import {
   capacityFor,
@@ -38,7 +43,7 @@ import {
   type SetKind,
   setName,
 } from "../plan/sets.ts";
-import { chainBodies, chainLine } from "./table_text.ts";
+import { chainBodies } from "./table_text.ts";
 import type { ClaimUnion } from "../plan/union.ts";
 
 const TABLES = ["nat", "filter"] as const;
@@ -153,9 +158,8 @@ function diffTable(
   });
   draft.rules(table, ...changed.map(([chain]) => chainLine(chain)));
   for (const [, body] of changed) draft.rules(table, ...body);
-  const jumps = plan.base.jumps.filter((jump) => jump.table === table);
-  const [placed, unplaced] = [new Map<string, JumpRule[]>(), new Map<string, JumpRule[]>()];
-  for (const [chain, wanted] of Map.groupBy(jumps, (jump) => jump.chain)) {
+  const [placed, unplaced] = [new Map<string, readonly JumpRule[]>(), new Map<string, readonly JumpRule[]>()];
+  for (const [chain, wanted] of jumpsByChain(plan.base.jumps, table)) {
     (jumpsOnly?.[table].has(chain) === true ? unplaced : placed).set(chain, wanted);
   }
   draft.rules(table, ...missingJumps(placed, saved), ...missingUnplacedJumps(unplaced, saved));
@@ -163,32 +167,15 @@ function diffTable(
 
 type SavedRules = ReadonlyMap<string, { readonly rules: readonly string[] }> | undefined;
 
-/**
- * Lines that put back the jumps which are missing, each in its place among those that are there. Of one that is there several times, as
- * after a read that did not show it, the last one stays.
- */
 function missingJumps(jumps: ReadonlyMap<string, readonly JumpRule[]>, saved: SavedRules): string[] {
-  const lines: string[] = [];
-  for (const [chain, wanted] of jumps) {
-    const there = [...saved?.get(chain)?.rules ?? []].map(canonicalRuleText);
-    const ours = new Map(wanted.map(({ args }) => [canonicalRuleText(args), args]));
-    const isSurplus = (text: string, at: number): boolean => ours.has(text) && there.lastIndexOf(text) > at;
-    const rules = there.filter((text, at) => !isSurplus(text, at));
-    // By their text, which takes the first one: a number would be another rule's as soon as somebody else inserts one.
-    for (const text of there.filter(isSurplus)) lines.push(`-D ${chain} ${ours.get(text)}`);
-    // The last one inserted stands first.
-    for (const [index, jump] of wanted.toReversed().entries()) {
-      const text = canonicalRuleText(jump.args);
-      if (rules.includes(text)) continue;
-      const earlier = wanted.toReversed().slice(0, index).map((one) =>
-        rules.indexOf(canonicalRuleText(one.args))
-      );
-      const place = Math.max(-1, ...earlier) + 1;
-      rules.splice(place, 0, text);
-      lines.push(`-I ${chain} ${place + 1} ${jump.args}`);
-    }
-  }
-  return lines;
+  return [...jumps].flatMap(([chain, wanted]) => {
+    const there = (saved?.get(chain)?.rules ?? []).map(canonicalRuleText);
+    const { surplus, missing } = editJumps(there, wanted, { textOf: canonicalRuleText });
+    return [
+      ...surplus.map((args) => `-D ${chain} ${args}`),
+      ...missing.map(({ place, args }) => `-I ${chain} ${place} ${args}`),
+    ];
+  });
 }
 
 /** As {@linkcode missingJumps}; where one is missing the others, whose places nobody knows, are made anew with it. */

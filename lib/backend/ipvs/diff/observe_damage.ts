@@ -8,10 +8,11 @@
 import { type Cidr, cidrContains, parseIp } from "../../../model/ip.ts";
 import { canonicalRuleText, readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
 import type { SavedSet } from "../../../netfilter/ipset.ts";
+import { jumpsByChain, type Table } from "../../../netfilter/iptables_jumps.ts";
 import { type IpvsTable, type RealServer, realServerKey, sameTreatment } from "../../../netfilter/ipvs.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import type { CommittedIpvs } from "./committed.ts";
-import { DEVICE, type Table, type WantedServer } from "../plan/ruleset.ts";
+import { DEVICE, type WantedServer } from "../plan/ruleset.ts";
 import { setName, setNames } from "../plan/sets.ts";
 import { chainBodies } from "./table_text.ts";
 
@@ -42,7 +43,7 @@ export interface RulesProbe {
 export function rulesProbe({ base, union }: CommittedIpvs, withOutFilter: boolean): RulesProbe {
   const filled = (set: string): boolean => union.setSize(set) > 0;
   const wanted = TABLES.flatMap((table): WantedChain[] => {
-    const jumps = Map.groupBy(base.jumps.filter((jump) => jump.table === table), ({ chain }) => chain);
+    const jumps = jumpsByChain(base.jumps, table);
     const own = chainBodies(base, table, filled);
     return [
       ...[...jumps].map(([chain, wanted]): WantedChain => ({

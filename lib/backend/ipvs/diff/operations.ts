@@ -3,15 +3,7 @@
  *
  * @module
  */
-import type {
-  Entry,
-  Operations,
-  ServerChange,
-  Step,
-  Table,
-  Transaction,
-  WantedServer,
-} from "../plan/ruleset.ts";
+import type { Entry, Operations, ServerChange, Step, Transaction, WantedServer } from "../plan/ruleset.ts";
 import { parseIp } from "../../../model/ip.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import {
@@ -22,6 +14,7 @@ import {
   swapSetsLine,
 } from "../../../netfilter/ipset.ts";
 import { addAddressLine, deleteAddressLine } from "../../../netfilter/ip_batch.ts";
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { type RealServer, realServerKey } from "../../../netfilter/ipvs.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { growingSetName, setDefinition, type SetKind } from "../plan/sets.ts";

@@ -6,6 +6,7 @@
 import { compareBytes } from "../../../model/names.ts";
 import { formatSets } from "../../../netfilter/ipset.ts";
 import { addAddressLine, addDummyLine } from "../../../netfilter/ip_batch.ts";
+import { chainLine, type Table } from "../../../netfilter/iptables_jumps.ts";
 import {
   addRealServerLine,
   addVirtualServerLine,
@@ -17,16 +18,9 @@ import {
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import { CommittedIpvs } from "./committed.ts";
 import { realServerOf } from "./operations.ts";
-import {
-  DEVICE,
-  type IpvsPlan,
-  type Operations,
-  type ServerChange,
-  type Step,
-  type Table,
-} from "../plan/ruleset.ts";
+import { DEVICE, type IpvsPlan, type Operations, type ServerChange, type Step } from "../plan/ruleset.ts";
 import { capacityFor, SET_KINDS, setDefinition, setName } from "../plan/sets.ts";
-import { chainLine, ruleLines } from "./table_text.ts";
+import { ruleLines } from "./table_text.ts";
 import type { ClaimUnion } from "../plan/union.ts";
 
 /** The line of `ipvsadm -R` that makes the change; a real server that is to leave is deleted at once. */

@@ -3,16 +3,12 @@
  *
  * @module
  */
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
-import type { BaseRule, BaseRules, Table } from "../plan/ruleset.ts";
+import type { BaseRule, BaseRules } from "../plan/ruleset.ts";
 
 /** Says whether a set has entries, by its name. */
 export type Filled = (set: string) => boolean;
-
-/** The line that creates a chain, or empties it if it is there. */
-export function chainLine(chain: string): string {
-  return `:${chain} - [0:0]`;
-}
 
 /** `-A CHAIN …` of those rules whose sets have entries, in order. */
 export function ruleLines(rules: readonly BaseRule[], filled: Filled): string[] {

@@ -9,8 +9,8 @@ import { destroySets, listSets, restoreSets } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { createSetLine, SET_TYPES, type SetType } from "../../../netfilter/ipset.ts";
+import { chainLine } from "../../../netfilter/iptables_jumps.ts";
 import { PROBE_CHAIN, probeSetName } from "../plan/sets.ts";
-import { chainLine } from "../diff/table_text.ts";
 
 /** Type of set → module of the kernel. */
 const SET_MODULES: Readonly<Record<SetType, string>> = {

@@ -5,8 +5,9 @@
  * @module
  */
 import type { LocalDetector } from "../../../model/node.ts";
+import type { JumpRule, PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
 import { formatMark } from "../../../netfilter/mark.ts";
-import type { BaseRule, BaseRules, IpvsOptions, JumpRule, PerTable, Table } from "./ruleset.ts";
+import type { BaseRule, BaseRules, IpvsOptions } from "./ruleset.ts";
 import { setComment, type SetKind, setName } from "./sets.ts";
 
 export const OUT_FILTER_CHAIN = "KUBE-IPVS-OUT-FILTER";

@@ -11,13 +11,8 @@ import type { LocalDetector } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { IptablesRuleset } from "../../../netfilter/iptables_save.ts";
 import type { SavedSet } from "../../../netfilter/ipset.ts";
+import type { JumpRule, PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
 import type { RealServer, SavedVirtualServer, VirtualServer } from "../../../netfilter/ipvs.ts";
-
-/** The two tables that carry rules. */
-export type Table = "filter" | "nat";
-
-/** Something of each table. */
-export type PerTable<T> = Readonly<Record<Table, T>>;
 
 /** The device that carries the addresses of Services. */
 export const DEVICE = "kube-ipvs0";
@@ -83,15 +78,6 @@ export interface BaseRule {
   readonly rule: string;
   /** The rule is only written while this set has entries; `""`: always. */
   readonly needs: string;
-}
-
-/** A rule in a chain of the kernel's own that leads into ours. */
-export interface JumpRule {
-  readonly table: Table;
-  readonly chain: string;
-  /** What follows the chain name, `-j TARGET` included; comments quoted as in restore text. */
-  readonly args: string;
-  readonly target: string;
 }
 
 /** What is in the kernel whatever the Services are. */

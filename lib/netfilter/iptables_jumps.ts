@@ -1,0 +1,82 @@
+/**
+ * The tables and chains of iptables that carry our rules, and our jumps in the kernel's own chains: which are missing, and where they go.
+ *
+ * @module
+ */
+
+/** The two tables that carry rules. */
+export type Table = "filter" | "nat";
+
+/** Something of each table. */
+export type PerTable<T> = Readonly<Record<Table, T>>;
+
+/** A rule in a chain of the kernel's own (INPUT, PREROUTING, …) that leads into ours. */
+export interface JumpRule {
+  readonly table: Table;
+  readonly chain: string;
+  /** What follows the chain name, `-j TARGET` included; comments quoted as in restore text. */
+  readonly args: string;
+  readonly target: string;
+}
+
+/** A table's jumps by the chain that they are in. */
+export function jumpsByChain(
+  jumps: readonly JumpRule[],
+  table: Table,
+): ReadonlyMap<string, readonly JumpRule[]> {
+  return Map.groupBy(jumps.filter((jump) => jump.table === table), ({ chain }) => chain);
+}
+
+/** The line that creates a chain, or empties it if it is there. */
+export function chainLine(chain: string): string {
+  return `:${chain} - [0:0]`;
+}
+
+/** Which jumps are put back, and how they are found. */
+export interface JumpOptions {
+  /** A jump as it stands among the rules that are there. Default: as it is written. */
+  readonly textOf?: (args: string) => string;
+  /** False for jumps that stay as they are, there or not. Default: true. */
+  readonly isWanted?: (jump: JumpRule) => boolean;
+  /** False: where it stands (counted from 0) says nothing of where others go. Default: true. */
+  readonly isInPlace?: (jump: JumpRule, at: number) => boolean;
+}
+
+/** What brings the jumps of one chain in order. */
+export interface JumpEdits {
+  /** What follows the chain's name, each to be deleted once; before the insertions. */
+  readonly surplus: readonly string[];
+  /** In this order; `place` is counted from 1, and takes the insertions before it into account. */
+  readonly missing: readonly { readonly place: number; readonly args: string }[];
+}
+
+/**
+ * Puts back the jumps that are missing, so that ours stand in the order of a first start; those that are there stay where they are.
+ * (Inserting each at the top, as upstream does, would put a lost KUBE-FORWARD jump before the load-balancer firewall.) Of one that is
+ * there several times, as after a read that did not show it, the last one stays.
+ *
+ * @param there the rules of the chain, ours and others'
+ * @param jumps ours of this chain; the last one stands first
+ */
+export function editJumps(
+  there: readonly string[],
+  jumps: readonly JumpRule[],
+  { textOf = (args) => args, isWanted = () => true, isInPlace = () => true }: JumpOptions = {},
+): JumpEdits {
+  const ours = new Map(jumps.filter(isWanted).map(({ args }) => [textOf(args), args]));
+  const isSurplus = (text: string, at: number): boolean => ours.has(text) && there.lastIndexOf(text) > at;
+  const rules = there.filter((text, at) => !isSurplus(text, at));
+  const missing: { place: number; args: string }[] = [];
+  let previous = -1;
+  for (const jump of jumps.toReversed()) {
+    const at = rules.indexOf(textOf(jump.args));
+    if (at < 0 && isWanted(jump)) {
+      rules.splice(++previous, 0, textOf(jump.args));
+      missing.push({ place: previous + 1, args: jump.args });
+    } else if (at >= 0 && isInPlace(jump, at)) {
+      previous = Math.max(previous, at);
+    }
+  }
+  // By their text, which takes the first one: a number would be another rule's as soon as somebody else inserts one.
+  return { surplus: there.filter(isSurplus).map((text) => ours.get(text)!), missing };
+}
