@@ -5,8 +5,8 @@
  *
  * @module
  */
-import { Composer, isAlias, isCollection, isPair, isScalar, Lexer, LineCounter, Parser } from "yaml";
-import type { Document, DocumentOptions, ParseOptions, SchemaOptions } from "yaml";
+import { Composer, isAlias, isCollection, isPair, isScalar, Lexer, LineCounter, Parser, visit } from "yaml";
+import type { Alias, Document, DocumentOptions, ParseOptions, SchemaOptions } from "yaml";
 
 /** How large the structure of one YAML text may be. */
 export interface YamlLimits {
@@ -104,6 +104,18 @@ export function parseYamlDocuments(
     if (expansion !== null) return { documents: documents.slice(0, index), fault: expansion, lines };
   }
   return { documents, fault, lines };
+}
+
+/** The aliases that lead nowhere, in the order of the text, so many at most: following one takes a walk through the document. */
+export function danglingAliases(document: Document, most = Infinity): readonly Alias[] {
+  const dangling: Alias[] = [];
+  visit(document, {
+    Alias: (_, alias) => {
+      if (alias.resolve(document) === undefined && dangling.push(alias) === most) return visit.BREAK;
+      return undefined;
+    },
+  });
+  return dangling;
 }
 
 function errorText({ message, source }: { readonly message: string; readonly source: string }): string {

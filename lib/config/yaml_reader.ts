@@ -3,10 +3,10 @@
  *
  * @module
  */
-import { isAlias, isMap, isScalar, isSeq, type LineCounter, visit } from "yaml";
+import { isAlias, isMap, isScalar, isSeq, type LineCounter } from "yaml";
 import type { Document, Tags } from "yaml";
 import type { Problem } from "../errors.ts";
-import { parseYamlDocuments, shortened } from "./yaml_documents.ts";
+import { danglingAliases, parseYamlDocuments, shortened } from "./yaml_documents.ts";
 
 export interface YamlEntry {
   readonly name: string;
@@ -109,17 +109,10 @@ export class YamlReader {
   }
 
   #danglingAliases(): Problem[] {
-    const problems: Problem[] = [];
-    const document = this.#document;
-    if (document === undefined) return problems;
-    visit(document, {
-      Alias: (_, alias) => {
-        if (alias.resolve(document) !== undefined) return;
-        const message = `*${alias.source} refers to an anchor that is not set before it`;
-        problems.push({ path: "", message, line: this.lineOf(alias) });
-      },
+    return (this.#document === undefined ? [] : danglingAliases(this.#document)).map((alias) => {
+      const message = `*${alias.source} refers to an anchor that is not set before it`;
+      return { path: "", message, line: this.lineOf(alias) };
     });
-    return problems;
   }
 
   #merged(node: unknown, into: unknown): YamlEntry[] {

@@ -5,7 +5,12 @@
  */
 import { type Document, isAlias, isMap, isScalar, isSeq, type LineCounter, type Node, visit } from "yaml";
 import type { YAMLMap } from "yaml";
-import { parseYamlDocuments, shortened, type YamlFault } from "../../config/yaml_documents.ts";
+import {
+  danglingAliases,
+  parseYamlDocuments,
+  shortened,
+  type YamlFault,
+} from "../../config/yaml_documents.ts";
 import { isAbsent } from "./decode_values.ts";
 import { decodeDocument, type ManifestPart, segmentsOf } from "./manifest_items.ts";
 
@@ -85,15 +90,7 @@ function repeatedKeyOf({ items }: YAMLMap): YamlFault | null {
 
 /** Where the alias is that leads nowhere; else where the document begins. */
 function faultOf(document: Document): number {
-  let offset = document.range?.[0] ?? 0;
-  visit(document, {
-    Alias(_, alias) {
-      if (alias.resolve(document) !== undefined) return;
-      offset = alias.range?.[0] ?? offset;
-      return visit.BREAK;
-    },
-  });
-  return offset;
+  return danglingAliases(document, 1)[0]?.range?.[0] ?? document.range?.[0] ?? 0;
 }
 
 /** 0-based. */
