@@ -22,6 +22,12 @@ export interface ChildOptions {
 
 const KEPT_LINES = 12;
 
+/** Starts a program in a process group of its own: Ctrl-C at the terminal must reach the demo only, which then ends its programs in order. */
+export function startProgram([program = "", ...args]: readonly string[]): Deno.ChildProcess {
+  const piped = { stdin: "piped", stdout: "piped", stderr: "piped" } as const;
+  return new Deno.Command(program, { args, ...piped, env: { NO_COLOR: "1" }, detached: true }).spawn();
+}
+
 /** A running program. It ends when it is stopped; if it ends before, `onDeath` hears of it. */
 export class Child {
   readonly name: string;
@@ -33,17 +39,8 @@ export class Child {
   #expected = false;
 
   constructor(options: ChildOptions) {
-    const [program = "", ...args] = options.argv;
     this.name = options.name;
-    this.#process = new Deno.Command(program, {
-      args,
-      stdin: "piped",
-      stdout: "piped",
-      stderr: "piped",
-      env: { NO_COLOR: "1" },
-      // Ctrl-C at the terminal must reach the demo only, which then ends its programs in order.
-      detached: true,
-    }).spawn();
+    this.#process = startProgram(options.argv);
     this.pid = this.#process.pid;
     this.#input = this.#process.stdin.getWriter();
     this.#input.closed.catch((error) => this.#keep(`(standard input: ${error.message})`));

@@ -4,7 +4,7 @@
  * @module
  */
 import { killPrograms } from "../end_programs.ts";
-import { Child, type ChildOptions } from "./child.ts";
+import { Child, type ChildOptions, startProgram } from "./child.ts";
 
 const TIMEOUT_MS = 15_000;
 
@@ -141,15 +141,7 @@ export interface RunOptions {
  */
 export async function runProgram(argv: readonly string[], options: RunOptions = {}): Promise<string> {
   const { stdin = "", name = argv.join(" ") } = options;
-  const [program = "", ...args] = argv;
-  const child = new Deno.Command(program, {
-    args,
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "piped",
-    env: { NO_COLOR: "1" },
-    detached: true,
-  }).spawn();
+  const child = startProgram(argv);
   const output = child.output();
   const writer = child.stdin.getWriter();
   await writer.write(new TextEncoder().encode(stdin));
