@@ -20,7 +20,7 @@ export interface Section {
 }
 
 /** Every generated part. Add one here and put its two marker lines into the file. */
-export const SECTIONS: readonly Section[] = [
+const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "commands", render: commandsMarkdown },
   { file: "README.md", name: "flags", render: flagsMarkdown },
   { file: "docs/configuration.md", name: "flags-beside-file", render: flagsBesideFileMarkdown },

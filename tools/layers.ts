@@ -48,7 +48,7 @@ export const LAYERS: readonly Layer[] = [
 ];
 
 /** Rows up to this one decide and never touch the machine, the network, a clock or chance. */
-export const LAST_PURE_ROW = 3;
+const LAST_PURE_ROW = 3;
 
 /** The row of a file, by its path relative to the project's folder; undefined if the table does not know it. */
 export function rowOf(path: string): number | undefined {

@@ -101,7 +101,7 @@ export const PERMISSIONS: readonly Permission[] = [
 ];
 
 /** Flags that take rights away instead of granting them. */
-export const RESTRICTIONS: readonly Grant[] = [
+const RESTRICTIONS: readonly Grant[] = [
   {
     value: "--ignore-env",
     reason: "Every other variable reads as unset, so that libraries that look around learn nothing",
@@ -110,7 +110,7 @@ export const RESTRICTIONS: readonly Grant[] = [
 ];
 
 /** Flags of the engine that every kproxy runs with. */
-export const ENGINE_FLAGS: readonly Grant[] = [
+const ENGINE_FLAGS: readonly Grant[] = [
   {
     value: "--v8-flags=--max-semi-space-size=2,--expose-gc",
     reason:

@@ -40,17 +40,17 @@ const KIND_NAMES: Readonly<Record<FieldKind, string>> = {
 };
 
 /** The fields that kube-proxy has too. */
-export function fieldsMarkdown(): string {
+function fieldsMarkdown(): string {
   return fieldTable(FIELDS.filter((spec) => !isOwn(spec)));
 }
 
 /** The fields under `kproxy`. */
-export function ownFieldsMarkdown(): string {
+function ownFieldsMarkdown(): string {
   return fieldTable(FIELDS.filter(isOwn));
 }
 
 /** The fields of earlier versions. */
-export function obsoleteFieldsMarkdown(): string {
+function obsoleteFieldsMarkdown(): string {
   const rows = OBSOLETE_FIELDS.map(({ path, note, renamedTo }) =>
     `| \`${path}\` | ${renamedTo === undefined ? note : `read as \`${renamedTo}\``} |`
   );
@@ -58,7 +58,7 @@ export function obsoleteFieldsMarkdown(): string {
 }
 
 /** The feature gates that are treated in a special way. */
-export function gatesMarkdown(): string {
+function gatesMarkdown(): string {
   const rows = [
     ...Object.entries(GATE_DEFAULTS).map((
       [gate, { default: on }],

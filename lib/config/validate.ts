@@ -15,7 +15,7 @@ import { checkLogging } from "./validate_logging.ts";
 import { checkModes } from "./validate_modes.ts";
 
 /** Minor version of Kubernetes that kproxy is measured by. */
-export const KUBERNETES_MINOR = 36;
+const KUBERNETES_MINOR = 36;
 
 const NODE_PORT_WORDS: readonly string[] = ["primary", "localhost", "all"];
 /** Below it the file would be written again and again. */

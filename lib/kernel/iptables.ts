@@ -101,13 +101,8 @@ export class Iptables {
     this.#lockDeadlineMs = options.lockDeadlineMs ?? DEFAULT_LOCK_DEADLINE_MS;
   }
 
-  /** True if this family works here: the nat table's POSTROUTING chain can be listed. Throws as `absence` does. */
-  async present(): Promise<boolean> {
-    return await this.absence() === null;
-  }
-
   /**
-   * Why this family does not work here; null if it does.
+   * Why this family does not work here; null if it does: the nat table's POSTROUTING chain can be listed.
    *
    * @throws {ExecError} if nobody can tell: another program held the lock all the time, this one was killed or hung, or says what no
    *   kernel without the family leads to

@@ -124,7 +124,7 @@ function canonicalTarget(target: RuleTarget | null): RuleTarget | null {
  * Yields the rule in one fixed shape: conditions in one order, addresses without a prefix length that says nothing, marks as
  * 32-bit numbers, probabilities as the kernel rounds them, defaults left out.
  */
-export function canonicalIptablesRule(rule: IptablesRule): IptablesRule {
+function canonicalIptablesRule(rule: IptablesRule): IptablesRule {
   const matches = rule.matches.flatMap(canonicalMatch);
   return {
     matches: matches.toSorted((a, b) => RANKS[a.kind] - RANKS[b.kind]),

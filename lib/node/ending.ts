@@ -9,9 +9,9 @@ import type { Logger } from "../observe/log.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 
 /** How long a sync under way may go on before its programs are ended. */
-export const SYNC_GRACE_MS = 1_000;
+const SYNC_GRACE_MS = 1_000;
 /** How long the end may take at all. */
-export const END_LIMIT_MS = 5_000;
+const END_LIMIT_MS = 5_000;
 
 /**
  * Waits for the parts to end, side by side, and at most for so long; of those that do not end in time, the log tells.

@@ -8,7 +8,7 @@
 export const VERSION = "0.1.0";
 
 /** The kube-proxy minor release whose rule text kproxy writes. */
-export const RULES_LEVEL = "1.30";
+const RULES_LEVEL = "1.30";
 
 /** The kube-proxy minor release whose decisions (hints, pacing, servers, metrics) kproxy makes. */
 export const DECISIONS_LEVEL = "1.36";

@@ -77,11 +77,6 @@ export class ServiceHealthServers {
     this.#options = options;
   }
 
-  /** The ports that cannot be opened now. */
-  get conflicts(): readonly PortConflict[] {
-    return [...this.#conflicts.values()];
-  }
-
   /** Takes over what a successful sync of one family has reached. Ports are opened and closed in the background. */
   update(family: IpFamily, state: ProxyState, changed: Changed): void {
     const known = this.#families.get(family) ?? new Map<NamespacedName, Health>();

@@ -57,7 +57,6 @@ function addresses(family: IpFamily): { one: string; net: string; other: string 
 }
 
 const METHODS: readonly ParityCase[] = [
-  { name: "present says that the family works", run: (ipt, step) => step(ipt.present()) },
   {
     name: "absence gives no reason where the family works",
     run: (ipt, step) => step(ipt.absence().then(String)),

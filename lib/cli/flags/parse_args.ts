@@ -33,11 +33,6 @@ export class ParsedFlags {
     this.#values = values;
   }
 
-  /** Names of the flags that were given, in the order of {@linkcode FLAGS}. */
-  get given(): readonly FlagName[] {
-    return FLAGS.map((flag) => flag.name).filter((name) => this.#values.has(name));
-  }
-
   /** The values of all flags that were given. */
   get values(): ReadonlyMap<FlagName, FlagValue> {
     return this.#values;

@@ -115,7 +115,7 @@ Deno.test("every flag is read as typed, and nothing else with it", { permissions
   for (const [name, argv, value] of CASES) {
     const flags = parseArgs(argv);
     assertEquals(flags.get(name), value as never, name);
-    assertEquals(flags.given, [name]);
+    assertEquals([...flags.values.keys()], [name]);
     assertEquals(flags.command, argv[0]);
     const deprecated = FLAGS.find((flag) => flag.name === name)?.note !== undefined;
     assertEquals(flags.warnings.length, deprecated ? 1 : 0, name);

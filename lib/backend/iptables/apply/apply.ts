@@ -49,13 +49,13 @@ import { observeTables } from "../diff/stages_observe.ts";
  * | 2,000 × 10           | -    | -    | 0.77 | 0.87 | 1.12 | 1.77 | 2.90 s              |
  * | 5,000 × 10           | 3.5  | 2.6  | 2.3  | 2.7  | 3.2  | 4.8  | - s                 |
  */
-export const SERVICES_PER_STAGE = 25;
+const SERVICES_PER_STAGE = 25;
 
 /**
  * The same where the kernel already holds our chains: each transaction then makes it walk all rules that traffic can
  * reach, so fewer ones are better (5,000 × 10 over the same rules: 25 → 10.6 s, 50 → 6.4 s, 100 → 5.3 s, 200 → 6.0 s).
  */
-export const SERVICES_PER_STAGE_LIVE = 100;
+const SERVICES_PER_STAGE_LIVE = 100;
 
 /** How many service chains make a kernel count as one that already holds our rules. */
 const LIVE_CHAINS = 1000;

@@ -82,7 +82,7 @@ function countChains(plan: IptablesPlan): number {
 }
 
 /** Service chains of the kernel that the plan does not have, those that jump before those they may jump to. */
-export function staleChains(plan: IptablesPlan, observed: ObservedTables): string[] {
+function staleChains(plan: IptablesPlan, observed: ObservedTables): string[] {
   const stale = new Set([...observed.chains.nat].filter(isServiceChain));
   for (const service of plan.services.values()) {
     for (const chain of service?.chains ?? []) stale.delete(chain);

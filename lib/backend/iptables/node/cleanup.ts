@@ -190,7 +190,7 @@ export async function cleanupIptables(
 }
 
 /** What the text of iptables-save holds of these modes, table by table. */
-export function planCleanup(
+function planCleanup(
   saved: IptablesRuleset,
   modes: readonly ModeCleanup[] = [IPTABLES_CLEANUP],
 ): TableCleanup[] {
@@ -376,7 +376,7 @@ async function removeItems(tools: CleanupTools, plan: TableCleanup): Promise<Rea
  * The restore text. Traffic is let go by the first transaction; then nothing reaches the rest. Chains that stay are
  * emptied, because their rules lead to those that go; KUBE-MARK-MASQ leads nowhere and keeps marking for others.
  */
-export function cleanupText(plan: TableCleanup, staged: boolean): string {
+function cleanupText(plan: TableCleanup, staged: boolean): string {
   const { table, jumps, kept } = plan;
   const isWanted = (chain: string): boolean => chain !== MARK_MASQ_CHAIN || !kept.has(chain);
   const deletion = (chain: string): string[] => kept.has(chain) ? [] : [`-X ${chain}`];

@@ -11,10 +11,10 @@ import type { IptablesOptions, IptablesPlan } from "./ruleset.ts";
 import { planService, type ServiceRulesContext } from "./service_rules.ts";
 
 /** With more endpoints than this in the family, the rules of which there are many carry no comments. */
-export const LARGE_CLUSTER_ENDPOINTS = 1000;
+const LARGE_CLUSTER_ENDPOINTS = 1000;
 
 /** True if comments are left out of the endpoint rules. */
-export function isLargeCluster(state: ProxyState): boolean {
+function isLargeCluster(state: ProxyState): boolean {
   return state.endpointCount > LARGE_CLUSTER_ENDPOINTS;
 }
 

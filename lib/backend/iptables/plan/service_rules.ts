@@ -34,7 +34,7 @@ export interface ServiceRulesContext {
 }
 
 /** Match fragments for "comes from a pod of this node or cluster" and its opposite; null if nothing can tell. */
-export function localFragments(detector: LocalDetector): { local: string; notLocal: string } | null {
+function localFragments(detector: LocalDetector): { local: string; notLocal: string } | null {
   switch (detector.kind) {
     case "none":
       return null;

@@ -19,9 +19,9 @@ import type { ServerChange } from "../plan/ruleset.ts";
 import { type Termination, Terminations } from "../diff/terminations.ts";
 
 /** The first look at the connections of a real server that leaves: most have none. */
-export const FIRST_SWEEP_MS = 1_000;
+const FIRST_SWEEP_MS = 1_000;
 /** The pause between two looks doubles up to this. */
-export const MAX_SWEEP_PAUSE_MS = 15_000;
+const MAX_SWEEP_PAUSE_MS = 15_000;
 /** With more virtual servers than this, reading all of them at once costs less than a program for each. */
 const MAX_SINGLE_READS = 4;
 

@@ -29,11 +29,6 @@ export class CommittedIpvs {
     this.union = new ClaimUnion(setName("KUBE-IPVS-IPS", base.family));
   }
 
-  /** A kernel without any Service, but with our chains and sets. */
-  static empty(base: BaseRules): CommittedIpvs {
-    return new CommittedIpvs(base);
-  }
-
   /**
    * The kernel right after a full sync wrote `plan`.
    *

@@ -60,7 +60,7 @@ function joined(lines: readonly string[]): string {
 }
 
 /** What each part is read by; `iptables-restore` stands for both families' programs. */
-export const HEADINGS = {
+const HEADINGS = {
   ipset: "ipset restore",
   iptables: "iptables-restore --noflush",
   ipvsadm: "ipvsadm -R",

@@ -39,7 +39,7 @@ export interface Sweep {
 }
 
 /** `ip:port/PROTO/rsip:rsport`. */
-export function terminationKey(virtual: VirtualServerName, real: RealServerName): string {
+function terminationKey(virtual: VirtualServerName, real: RealServerName): string {
   return `${virtualServerKey(virtual)}/${realServerKey(real)}`;
 }
 

@@ -41,7 +41,7 @@ import { staleChainNames, type TableAddress, writtenChainNames } from "../diff/t
  * Elements per transaction of a full sync. All at once is as fast, but a kernel that commits 100,000 elements in one go does
  * nothing else meanwhile, and the first Services would wait for the last. README.md has what was measured.
  */
-export const ELEMENTS_PER_TRANSACTION = 10_000;
+const ELEMENTS_PER_TRANSACTION = 10_000;
 
 /** What decides the rules, as far as it is known before the first sync. */
 export type NftablesSettings = Omit<NftablesOptions, "family" | "nodePortIps" | "serviceCidrs">;

@@ -10,7 +10,7 @@ import { type CommittedService, type CommittedTable, ownElements } from "./commi
 import type { BaseRules, Element } from "../plan/ruleset.ts";
 
 /** Services whose elements and chains one check looks at, beside one element of each set and map. */
-export const SAMPLED_SERVICES = 100;
+const SAMPLED_SERVICES = 100;
 /** Of one Service; a Service may have thousands of endpoints. */
 const SAMPLED_ELEMENTS = 50;
 

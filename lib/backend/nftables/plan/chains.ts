@@ -14,7 +14,7 @@ export const TABLE_NAME = "kproxy";
 /** Where a table of another layout is built while the old one still serves. */
 export const NEXT_TABLE_NAME = "kproxy-next";
 /** To be raised whenever tables of the last release cannot be changed into ours in place. */
-export const LAYOUT_VERSION = 1;
+const LAYOUT_VERSION = 1;
 /** Comment of the table, for people: kernels before 5.10 take it and forget it, without a word. */
 export const TABLE_COMMENT = `kproxy layout ${LAYOUT_VERSION}`;
 /** Whose presence tells the layout: an empty set, because every kernel lists the names of sets. */
