@@ -1,5 +1,5 @@
 /**
- * The text of `iptables-save` (and of a whole `iptables-restore` input) ↔ tables, chains and rules.
+ * The text of `iptables-save` (and of a whole `iptables-restore` input) → tables, chains and rules.
  *
  * Rules stay text, because a node may hold 100,000 of them and most readers want the names of the chains or one chain;
  * `parseIptablesRule` reads one.
@@ -78,22 +78,6 @@ export function parseIptablesSave(text: string): IptablesRuleset {
   }
   if (table !== null) throw new SyntaxError(`iptables rules: table "${tableName}" has no COMMIT`);
   return tables;
-}
-
-/** Prints tables in the same format: all chain lines of a table, then the rules chain by chain. */
-export function renderIptablesSave(ruleset: IptablesRuleset): string {
-  const lines: string[] = [];
-  for (const [tableName, table] of ruleset) {
-    lines.push(`*${tableName}`);
-    for (const [name, chain] of table) {
-      lines.push(`:${name} ${chain.policy} [${chain.packets}:${chain.bytes}]`);
-    }
-    for (const [name, chain] of table) {
-      for (const rule of chain.rules) lines.push(rule === "" ? `-A ${name}` : `-A ${name} ${rule}`);
-    }
-    lines.push("COMMIT");
-  }
-  return lines.length === 0 ? "" : lines.join("\n") + "\n";
 }
 
 const UNREADABLE = "' is incompatible, use 'nft' tool.";

@@ -139,15 +139,6 @@ function realServerOptions(virtual: VirtualServerName, real: RealServer): string
   } -w ${real.weight}`;
 }
 
-/** The text of `ipvsadm -Sn` of a table: what `ipvsadm -R` makes that table of. */
-export function formatIpvsTable({ virtualServers, otherLines }: IpvsTable): string {
-  const lines = [...virtualServers.values()].flatMap(({ server, realServers }) => [
-    addVirtualServerLine(server),
-    ...[...realServers.values()].map((real) => addRealServerLine(server, real)),
-  ]);
-  return [...lines, ...otherLines].map((line) => `${line}\n`).join("");
-}
-
 /**
  * Reads the text of `ipvsadm -Sn`.
  *

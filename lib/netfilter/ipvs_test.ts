@@ -4,7 +4,6 @@ import {
   addVirtualServerLine,
   deleteRealServerLine,
   deleteVirtualServerLine,
-  formatIpvsTable,
   parseIpvsLoads,
   parseIpvsTable,
   sameTreatment,
@@ -13,6 +12,7 @@ import {
   type VirtualServer,
   virtualServerKey,
 } from "./ipvs.ts";
+import { formatIpvsTable } from "../../tests/support/saved_texts.ts";
 
 const permissions = "none";
 

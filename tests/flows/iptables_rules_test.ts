@@ -2,15 +2,12 @@
 import { assertEquals } from "@std/assert";
 import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
 import { renderIptablesRule } from "../../lib/netfilter/iptables_rule.ts";
-import {
-  type IptablesRuleset,
-  parseIptablesSave,
-  renderIptablesSave,
-} from "../../lib/netfilter/iptables_save.ts";
+import { type IptablesRuleset, parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";
 import { parseIptablesRule } from "../../lib/netfilter/parse_iptables_rule.ts";
 import { FLOW_CASES } from "./flow_cases.ts";
 import { optionsOf } from "./flow_case.ts";
 import { rulesText } from "./iptables_backend.ts";
+import { renderIptablesSave } from "../support/saved_texts.ts";
 
 const FAMILIES = ["IPv4", "IPv6"] as const;
 const RULESETS: readonly { readonly name: string; readonly ruleset: IptablesRuleset }[] = FLOW_CASES.flatMap((

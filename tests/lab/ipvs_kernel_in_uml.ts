@@ -41,7 +41,6 @@ import {
   addVirtualServerLine,
   deleteRealServerLine,
   deleteVirtualServerLine,
-  formatIpvsTable,
   type RealServer,
   updateRealServerLine,
   updateVirtualServerLine,
@@ -49,6 +48,7 @@ import {
   virtualServerKey,
 } from "../../lib/netfilter/ipvs.ts";
 import type { Protocol } from "../../lib/model/objects.ts";
+import { formatIpvsTable } from "../support/saved_texts.ts";
 
 const DEVICE = "kube-ipvs0";
 const ipvs = new Ipvsadm(systemExec);

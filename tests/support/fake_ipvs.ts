@@ -9,9 +9,8 @@ import type { Exec, ExecOptions, ExecResult } from "../../lib/kernel/exec.ts";
 import { wholeText } from "../../lib/kernel/exec.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { formatSets } from "../../lib/netfilter/ipset.ts";
-import { renderIptablesSave } from "../../lib/netfilter/iptables_save.ts";
-import { formatIpvsTable } from "../../lib/netfilter/ipvs.ts";
 import { KernelModel } from "./ipvs_kernel.ts";
+import { formatIpvsTable, renderIptablesSave } from "./saved_texts.ts";
 
 const DEVICE = "kube-ipvs0";
 

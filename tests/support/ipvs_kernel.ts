@@ -8,8 +8,9 @@ import { serverLine } from "../../lib/backend/ipvs/diff/render.ts";
 import type { Observed, Operations, ServerChange, Step } from "../../lib/backend/ipvs/plan/ruleset.ts";
 import { parseSets, type SavedSet, type SetDefinition } from "../../lib/netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";
-import { formatIpvsTable, parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
+import { parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
 import { canonicalRule } from "./canonical_rule.ts";
+import { formatIpvsTable } from "./saved_texts.ts";
 
 /** One line for one program, or for iptables-restore one table's block, which is all or nothing. */
 type Work =
