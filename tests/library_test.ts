@@ -1,4 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
+import type { ObjectJson } from "../lib/source/decode/api_json.ts";
 import {
   ChangeTracker,
   decodeObject,
@@ -25,7 +26,7 @@ const SERVICE = {
   kind: "Service",
   metadata: { namespace: "shop", name: "web" },
   spec: { clusterIP: "10.96.10.1", ports: [{ name: "http", port: 80 }] },
-};
+} satisfies ObjectJson<"Service">;
 const SLICE = {
   apiVersion: "discovery.k8s.io/v1",
   kind: "EndpointSlice",
@@ -33,7 +34,7 @@ const SLICE = {
   addressType: "IPv4",
   ports: [{ name: "http", port: 8080 }],
   endpoints: [{ addresses: ["10.244.0.11"] }],
-};
+} satisfies ObjectJson<"EndpointSlice">;
 
 /** A pod of another node asks the Service. */
 const PACKET: Packet = {

@@ -46,8 +46,31 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
     ["lib/kernel/x.ts", "setTimeout(f, 1);", []],
   ],
   "client-node-fence": [
-    ["lib/source/kube/kube.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
-    ["lib/source/kube/kube_client.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
+    ["lib/source/decode/decode.ts", 'import type { V1Service } from "@kubernetes/client-node";', []],
+    ["lib/source/kube/kube.ts", 'import type { V1Status } from "@kubernetes/client-node";', []],
+    ["lib/source/kube/kube_test.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
+    ["tests/support/x.ts", 'import { KubeConfig } from "@kubernetes/client-node";', []],
+    ...[
+      'import { V1Service } from "@kubernetes/client-node";',
+      // Whether this one goes depends on the settings of whoever compiles it.
+      'import { type V1Service } from "@kubernetes/client-node";',
+      'import * as models from "@kubernetes/client-node";',
+      'import "@kubernetes/client-node";',
+      'export { V1Service } from "@kubernetes/client-node";',
+      'export type { V1Service } from "@kubernetes/client-node";',
+      'export * from "@kubernetes/client-node";',
+      'await import("@kubernetes/client-node");',
+      'import { V1Service } from "npm:@kubernetes/client-node@2.0.1";',
+    ].flatMap((source): Case[] =>
+      ["lib/source/decode/decode.ts", "lib/source/kube/kube.ts", "mod.ts"].map((path) => [
+        path,
+        source,
+        ["client-node-fence"],
+      ])
+    ),
+    ["lib/model/objects.ts", 'import type { V1Service } from "@kubernetes/client-node";', [
+      "client-node-fence",
+    ]],
     ["lib/source/files/files.ts", 'import type { KubeConfig } from "@kubernetes/client-node";', [
       "client-node-fence",
     ]],

@@ -3,15 +3,20 @@
  *
  * @module
  */
+import type { EventJson } from "../source/decode/api_json.ts";
 import type { Logger } from "./log.ts";
 
 /** The object an Event is about. Nodes have no namespace. */
 export type EventSubject =
-  | { readonly kind: "Node"; readonly name: string }
-  | { readonly kind: "Service"; readonly namespace: string; readonly name: string };
+  | Named<Pick<Reference, "kind" | "name">, "Node">
+  | Named<Pick<Reference, "kind" | "name" | "namespace">, "Service">;
+
+type Reference = NonNullable<EventJson["regarding"]>;
+type Named<Fields, Kind extends string> = Required<Fields> & { readonly kind: Kind };
 
 /** One Event; `event_catalog.ts` has those that there are. */
-export interface ProxyEvent {
+export interface ProxyEvent
+  extends Required<Pick<EventJson, "type" | "reason" | "action" | "note" | "regarding">> {
   readonly type: "Normal" | "Warning";
   /** Why, in one CamelCase word that people can search for. */
   readonly reason: string;

@@ -4,6 +4,9 @@
  * @module
  */
 
+import type { V1ObjectMeta } from "@kubernetes/client-node";
+import type { Json, ObjectJson } from "../../lib/source/decode/api_json.ts";
+
 /** How large the cluster is. */
 export interface ClusterSize {
   readonly services: number;
@@ -36,7 +39,7 @@ export function endpointIp(index: number, endpoint: number, size: ClusterSize, t
   return ipText(POD_IPS + index * size.endpoints + endpoint + shift);
 }
 
-function metadata(name: string, resourceVersion: number): Record<string, unknown> {
+function metadata(name: string, resourceVersion: number): Json<V1ObjectMeta> {
   return {
     name,
     namespace: "default",
@@ -47,7 +50,7 @@ function metadata(name: string, resourceVersion: number): Record<string, unknown
 }
 
 /** A Service as the API writes it. */
-export function serviceObject(index: number, resourceVersion: number): Record<string, unknown> {
+export function serviceObject(index: number, resourceVersion: number): ObjectJson<"Service"> {
   return {
     apiVersion: "v1",
     kind: "Service",
@@ -73,7 +76,7 @@ export function sliceObject(
   resourceVersion: number,
   size: ClusterSize,
   touched: boolean,
-): Record<string, unknown> {
+): ObjectJson<"EndpointSlice"> {
   return {
     apiVersion: "discovery.k8s.io/v1",
     kind: "EndpointSlice",
@@ -93,7 +96,7 @@ export function sliceObject(
 }
 
 /** The node the proxy runs on. */
-export function nodeObject(): Record<string, unknown> {
+export function nodeObject(): ObjectJson<"Node"> {
   return {
     apiVersion: "v1",
     kind: "Node",

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import project from "../../deno.json" with { type: "json" };
+import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { inFolder, kproxy } from "./kproxy.ts";
 
@@ -233,7 +234,7 @@ Deno.test("through the task, relative paths are the caller's", async () => {
     kind: "Service",
     metadata: { namespace: "shop", name: "web" },
     spec: { clusterIP: "10.96.0.1", clusterIPs: ["10.96.0.1"], ipFamilies: ["IPv4"], ports: [{ port: 80 }] },
-  };
+  } satisfies ObjectJson<"Service">;
   await inFolder({ "my objects.json": JSON.stringify(service) }, async (cwd) => {
     // Tasks and npm set it only where nobody has; the tests may themselves run in a task.
     const { INIT_CWD: _, ...env } = Deno.env.toObject();

@@ -5,6 +5,7 @@
  * @module
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
@@ -38,9 +39,9 @@ function node(addresses: readonly string[] = [], podCIDRs: readonly string[] = [
     apiVersion: "v1",
     kind: "Node",
     metadata: { name: "node-a", labels: { "topology.kubernetes.io/zone": "z1" } },
-    spec: podCIDRs.length === 0 ? {} : { podCIDR: podCIDRs[0], podCIDRs },
+    spec: podCIDRs[0] === undefined ? {} : { podCIDR: podCIDRs[0], podCIDRs },
     status: { addresses: addresses.map((address) => ({ type: "InternalIP", address })) },
-  };
+  } satisfies ObjectJson<"Node">;
 }
 
 /** A node with a kproxy that follows an API server. */

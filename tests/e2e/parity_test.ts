@@ -5,6 +5,7 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
+import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { goldenNames, loadGolden } from "../support/golden.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
@@ -72,7 +73,7 @@ const NODE = {
   kind: "Node",
   metadata: { name: "node-a" },
   status: { addresses: [{ type: "InternalIP", address: "192.0.2.10" }] },
-};
+} satisfies ObjectJson<"Node">;
 
 async function runOn(netns: Netns, name: string): Promise<void> {
   await using manifests = await LabManifests.create();

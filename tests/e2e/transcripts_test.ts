@@ -58,7 +58,7 @@ const DNS: readonly ApiJson[] = [
 /** An object that the cluster has changed just now, as its controller notes it. */
 function changedNow(object: ApiJson): ApiJson {
   const annotations = { "endpoints.kubernetes.io/last-change-trigger-time": new Date().toISOString() };
-  return { ...object, metadata: { ...object["metadata"] as ApiJson, annotations } };
+  return { ...object, metadata: { ...object.metadata, annotations } };
 }
 
 /** The node of the transcripts, and the kproxy that is on it. */

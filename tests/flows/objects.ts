@@ -4,32 +4,43 @@
  * @module
  */
 
+import type {
+  DiscoveryV1EndpointPort,
+  V1Endpoint,
+  V1EndpointConditions,
+  V1LoadBalancerIngress,
+  V1ServicePort,
+  V1ServiceSpec,
+} from "@kubernetes/client-node";
+import type { Json, ObjectJson } from "../../lib/source/decode/api_json.ts";
+
 /** An object as the API server would send it. */
-export type ApiJson = Readonly<Record<string, unknown>>;
+export type ApiJson = ObjectJson;
+
+/** Fields of a Service's spec that a case may set as they are. */
+type PlainFields = Pick<
+  Json<V1ServiceSpec>,
+  | "clusterIP"
+  | "clusterIPs"
+  | "ipFamilies"
+  | "externalIPs"
+  | "loadBalancerSourceRanges"
+  | "healthCheckNodePort"
+  | "sessionAffinityConfig"
+>;
 
 /** The parts of a Service spec a case names; the rest is what the API server would fill in. */
-export interface ServiceSpec {
+export interface ServiceSpec extends PlainFields {
   /** `metadata.creationTimestamp`. */
   readonly createdAt?: string;
   readonly type?: "ClusterIP" | "NodePort" | "LoadBalancer" | "ExternalName";
-  readonly clusterIP?: string;
-  readonly clusterIPs?: readonly string[];
-  readonly ipFamilies?: readonly string[];
   /** `name:port[:nodePort][/PROTOCOL]`; an empty name is an unnamed port. */
   readonly ports: readonly string[];
-  readonly externalIPs?: readonly string[];
-  readonly loadBalancerSourceRanges?: readonly string[];
   readonly externalTrafficPolicy?: "Cluster" | "Local";
   readonly internalTrafficPolicy?: "Cluster" | "Local";
-  readonly healthCheckNodePort?: number;
   readonly sessionAffinity?: "None" | "ClientIP";
-  readonly sessionAffinityConfig?: unknown;
   /** `status.loadBalancer.ingress`. */
-  readonly ingress?: readonly {
-    readonly ip?: string;
-    readonly hostname?: string;
-    readonly ipMode?: string;
-  }[];
+  readonly ingress?: readonly Json<Pick<V1LoadBalancerIngress, "ip" | "hostname" | "ipMode">>[];
 }
 
 function words(name: string): { namespace: string; name: string } {
@@ -39,7 +50,7 @@ function words(name: string): { namespace: string; name: string } {
 
 const SERVICE_PORT_REGEXP = /^([a-z0-9-]*):(\d+)(?::(\d+))?(?:\/(TCP|UDP|SCTP))?$/;
 
-function servicePortJson(text: string): ApiJson {
+function servicePortJson(text: string): Json<V1ServicePort> {
   const [matched, name = "", port, nodePort, protocol = "TCP"] = SERVICE_PORT_REGEXP.exec(text) ?? [];
   if (matched === undefined) {
     throw new SyntaxError(`Service port "${text}" is not "name:port[:nodePort][/PROTOCOL]"`);
@@ -53,18 +64,20 @@ function servicePortJson(text: string): ApiJson {
 }
 
 /** A Service called `namespace/name`. */
-export function service(fullName: string, spec: ServiceSpec): ApiJson {
+export function service(fullName: string, spec: ServiceSpec): ObjectJson<"Service"> {
   const { ports, ingress, createdAt, ...rest } = spec;
   return {
     apiVersion: "v1",
     kind: "Service",
     metadata: { ...words(fullName), ...(createdAt === undefined ? {} : { creationTimestamp: createdAt }) },
     spec: { type: "ClusterIP", ...rest, ports: ports.map(servicePortJson) },
-    ...(ingress === undefined ? {} : { status: { loadBalancer: { ingress } } }),
+    ...(ingress === undefined
+      ? {}
+      : { status: { loadBalancer: { ingress } } } satisfies ObjectJson<"Service">),
   };
 }
 
-const CONDITIONS: Readonly<Record<string, Readonly<Record<string, boolean>>>> = {
+const CONDITIONS: Readonly<Record<string, Json<V1EndpointConditions>>> = {
   ready: { ready: true, serving: true, terminating: false },
   unready: { ready: false, serving: false, terminating: false },
   draining: { ready: false, serving: true, terminating: true },
@@ -74,15 +87,16 @@ const CONDITIONS: Readonly<Record<string, Readonly<Record<string, boolean>>>> = 
 };
 
 /** Reads `address[@node] [ready|unready|silent|draining|gone] [zones=a,b] [nodes=a,b]`. */
-function endpointJson(text: string): ApiJson {
+function endpointJson(text: string): Json<V1Endpoint> {
   const [place = "", ...facts] = text.split(" ");
   const [address = "", nodeName] = place.split("@");
-  let conditions: Readonly<Record<string, boolean>> | undefined;
-  const hints: Record<string, readonly { readonly name: string }[]> = {};
+  let conditions: Json<V1Endpoint>["conditions"];
+  let hints: Json<V1Endpoint>["hints"];
   for (const fact of facts) {
     const [kind = "", names = ""] = fact.split("=");
-    if (kind === "zones") hints["forZones"] = names.split(",").map((name) => ({ name }));
-    else if (kind === "nodes") hints["forNodes"] = names.split(",").map((name) => ({ name }));
+    const hinted = names.split(",").map((name) => ({ name }));
+    if (kind === "zones") hints = { ...hints, forZones: hinted };
+    else if (kind === "nodes") hints = { ...hints, forNodes: hinted };
     else if (CONDITIONS[kind] !== undefined) conditions = CONDITIONS[kind];
     else throw new SyntaxError(`"${fact}" says nothing about an endpoint`);
   }
@@ -90,13 +104,13 @@ function endpointJson(text: string): ApiJson {
     addresses: [address],
     ...(nodeName === undefined ? {} : { nodeName }),
     ...(conditions === undefined ? {} : { conditions }),
-    ...(Object.keys(hints).length === 0 ? {} : { hints }),
+    ...(hints === undefined ? {} : { hints }),
   };
 }
 
 const SLICE_PORT_REGEXP = /^([a-z0-9-]*):(\d+)(?:\/(TCP|UDP|SCTP))?$/;
 
-function slicePortJson(text: string): ApiJson {
+function slicePortJson(text: string): Json<DiscoveryV1EndpointPort> {
   const [matched, name = "", port, protocol = "TCP"] = SLICE_PORT_REGEXP.exec(text) ?? [];
   if (matched === undefined) throw new SyntaxError(`Slice port "${text}" is not "name:port[/PROTOCOL]"`);
   return { name, port: Number(port), protocol };
@@ -106,12 +120,16 @@ function slicePortJson(text: string): ApiJson {
  * An EndpointSlice called `namespace/name` of the Service whose name stands before the first dot of `name`.
  * The family is that of the first endpoint.
  */
-export function slice(fullName: string, ports: readonly string[], endpoints: readonly string[]): ApiJson {
+export function slice(
+  fullName: string,
+  ports: readonly string[],
+  endpoints: readonly string[],
+): ObjectJson<"EndpointSlice"> {
   const { namespace, name } = words(fullName);
   return {
     apiVersion: "discovery.k8s.io/v1",
     kind: "EndpointSlice",
-    metadata: { namespace, name, labels: { "kubernetes.io/service-name": name.split(".")[0] } },
+    metadata: { namespace, name, labels: { "kubernetes.io/service-name": name.split(".")[0] ?? "" } },
     addressType: (endpoints[0] ?? "").split("@")[0]?.includes(":") ? "IPv6" : "IPv4",
     ports: ports.map(slicePortJson),
     endpoints: endpoints.map(endpointJson),

@@ -5,6 +5,7 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
+import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 import { readDevices } from "../../lib/kernel/ip_address.ts";
 import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";
 import {
@@ -26,7 +27,7 @@ const NODE = {
   kind: "Node",
   metadata: { name: "node-a" },
   status: { addresses: [{ type: "InternalIP", address: "192.0.2.10" }] },
-};
+} satisfies ObjectJson<"Node">;
 
 /** The `create` lines of `ipset save`, sorted, without what the kernel says of its own memory. */
 function createLinesOf(sets: string): string[] {

@@ -3,11 +3,14 @@
  *
  * @module
  */
+import type { V1EndpointSlice, V1ServiceSpec, V1ServiceStatus } from "@kubernetes/client-node";
+import type { Raw as RawOf } from "../../lib/source/decode/api_json.ts";
+
 /** An object as it stands in JSON. */
 export type Raw = Record<string, unknown>;
 
 /** A Service `shop/web` with one port, and what `spec` and `status` say. */
-export function rawService(spec: Raw = {}, status: Raw = {}): Raw {
+export function rawService(spec: RawOf<V1ServiceSpec> = {}, status: RawOf<V1ServiceStatus> = {}): Raw {
   return {
     apiVersion: "v1",
     kind: "Service",
@@ -18,7 +21,7 @@ export function rawService(spec: Raw = {}, status: Raw = {}): Raw {
 }
 
 /** A slice `shop/web-1` with one endpoint, and what `fields` say. */
-export function rawSlice(fields: Raw = {}): Raw {
+export function rawSlice(fields: RawOf<V1EndpointSlice> = {}): Raw {
   return {
     apiVersion: "discovery.k8s.io/v1",
     kind: "EndpointSlice",

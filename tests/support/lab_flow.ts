@@ -6,6 +6,7 @@
  */
 import { joinHostPort } from "../../lib/model/ip.ts";
 import { type Packet, parsePacket } from "../../lib/sim/flow.ts";
+import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import type { ApiJson } from "../flows/objects.ts";
 import type { LabHost } from "./lab_host.ts";
@@ -51,19 +52,19 @@ function parseExpectation(text: string): Expectation {
 
 /** `address` and `port` of all endpoints in the slices among `objects`. */
 function endpointsOf(objects: readonly ApiJson[]): { ip: string; port: number; protocol: ProbeProtocol }[] {
-  return objects.filter(({ kind }) => kind === "EndpointSlice").flatMap((slice) => {
-    const { endpoints, ports } = slice as {
-      endpoints: { addresses: string[] }[];
-      ports: { port: number; protocol: string }[];
-    };
-    return endpoints.flatMap(({ addresses }) =>
-      ports.map(({ port, protocol }) => ({
+  return objects.filter(isSlice).flatMap(({ endpoints = [], ports = [] }) =>
+    endpoints.flatMap(({ addresses }) =>
+      ports.map(({ port = 0, protocol = "TCP" }) => ({
         ip: addresses[0]!,
         port,
         protocol: protocol.toLowerCase() as ProbeProtocol,
       }))
-    );
-  });
+    )
+  );
+}
+
+function isSlice(object: ApiJson): object is ObjectJson<"EndpointSlice"> {
+  return object.kind === "EndpointSlice";
 }
 
 function isNodeAddress(ip: string): boolean {

@@ -4,10 +4,9 @@
  * @module
  */
 
-/** An object as the API server would send it. */
-type ApiJson = Readonly<Record<string, unknown>>;
+import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 
-function listText(objects: readonly ApiJson[]): string {
+function listText(objects: readonly ObjectJson[]): string {
   return JSON.stringify({ apiVersion: "v1", kind: "List", items: objects });
 }
 
@@ -25,7 +24,7 @@ export class LabManifests implements AsyncDisposable {
   }
 
   /** Puts a whole new file in the place of the old one, as careful programs do. */
-  async replace(name: string, objects: readonly ApiJson[]): Promise<void> {
+  async replace(name: string, objects: readonly ObjectJson[]): Promise<void> {
     await this.replaceText(name, listText(objects));
   }
 
@@ -39,7 +38,7 @@ export class LabManifests implements AsyncDisposable {
   }
 
   /** Writes over the old file, as an editor may. */
-  async overwrite(name: string, objects: readonly ApiJson[]): Promise<void> {
+  async overwrite(name: string, objects: readonly ObjectJson[]): Promise<void> {
     await Deno.writeTextFile(this.path(name), listText(objects));
   }
 

@@ -12,6 +12,7 @@
  * @module
  */
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
+import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 import { LabGuard } from "./lab_guard.ts";
 import { LabHost } from "./lab_host.ts";
 import { createNetns, type Netns, removeNetns } from "./netns.ts";
@@ -32,7 +33,7 @@ export const NODE_OBJECT = {
   status: {
     addresses: NODE_ADDRESSES.eth0.map((address) => ({ type: "InternalIP", address })),
   },
-} as const;
+} as const satisfies ObjectJson<"Node">;
 
 const WORLD_ADDRESSES = {
   eth0: ["192.0.2.1", "fd00:192::1"],

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 import type { RawApiObject } from "./list_watch_server.ts";
 
 /** A ClusterIP Service in `default`. */
@@ -25,7 +26,7 @@ export function rawService(
       ipFamilies: ["IPv4"],
       ports: [{ name: "http", protocol: "TCP", port, targetPort: 8080 }],
     },
-  };
+  } satisfies ObjectJson<"Service">;
 }
 
 /** A slice of a Service in `default`, named `<service>-x`. */
@@ -41,7 +42,7 @@ export function rawSlice(service: string, addresses: readonly string[]): RawApiO
     addressType: "IPv4",
     ports: [{ name: "http", protocol: "TCP", port: 8080 }],
     endpoints: addresses.map((address) => ({ addresses: [address], conditions: { ready: true } })),
-  };
+  } satisfies ObjectJson<"EndpointSlice">;
 }
 
 /** The v1 Endpoints of a Service in `default`. */
@@ -54,12 +55,17 @@ export function rawEndpoints(service: string, ips: readonly string[]): RawApiObj
       addresses: ips.map((ip) => ({ ip })),
       ports: [{ name: "http", port: 8080, protocol: "TCP" }],
     }],
-  };
+  } satisfies ObjectJson<"Endpoints">;
 }
 
 /** A ServiceCIDR. */
 export function rawServiceCidr(name: string, cidrs: readonly string[]): RawApiObject {
-  return { apiVersion: "networking.k8s.io/v1", kind: "ServiceCIDR", metadata: { name }, spec: { cidrs } };
+  return {
+    apiVersion: "networking.k8s.io/v1",
+    kind: "ServiceCIDR",
+    metadata: { name },
+    spec: { cidrs },
+  } satisfies ObjectJson<"ServiceCIDR">;
 }
 
 /** A Node. */
@@ -70,5 +76,5 @@ export function rawNode(name: string, podCIDR = "10.244.0.0/24"): RawApiObject {
     metadata: { name, labels: { "kubernetes.io/hostname": name } },
     spec: { podCIDR, podCIDRs: [podCIDR] },
     status: { addresses: [{ type: "InternalIP", address: "10.0.0.1" }] },
-  };
+  } satisfies ObjectJson<"Node">;
 }

@@ -4,6 +4,20 @@
  *
  * @module
  */
+import type {
+  DiscoveryV1EndpointPort,
+  KubernetesObject,
+  V1Endpoint,
+  V1EndpointConditions,
+  V1EndpointHints,
+  V1EndpointSlice,
+  V1Node,
+  V1NodeSpec,
+  V1NodeStatus,
+  V1ObjectMeta,
+  V1Service,
+  V1ServiceCIDR,
+} from "@kubernetes/client-node";
 import { nearestWord } from "../../config/suggest.ts";
 import { parseCidr, parseIp } from "../../model/ip.ts";
 import type {
@@ -16,6 +30,7 @@ import type {
   SlicePort,
 } from "../../model/objects.ts";
 import type { Rejection } from "../source.ts";
+import type { Raw, RawKubernetesObject, RawList, ReadModels } from "./api_json.ts";
 import { checkNoSpecialUse, refusedEndpointUse } from "./decode_addresses.ts";
 import {
   asObject,
@@ -35,7 +50,6 @@ import {
   portNameAt,
   protocolAt,
   quote,
-  type RawObject,
   requiredName,
   textAt,
   textsAt,
@@ -57,10 +71,10 @@ const PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name";
  */
 export function decodeEndpointSlice(raw: unknown, options: DecodeOptions = {}): EndpointSlice {
   const manifest = options.manifest === true;
-  const object = asObject(raw);
+  const object = asObject<V1EndpointSlice>(raw);
   const { metadata, namespace, name } = nameOf(object, "subdomain", options);
   const addressType = choiceAt(object, "addressType", ADDRESS_TYPES, "FQDN");
-  if (isAbsent(object["addressType"]) || object["addressType"] === "") {
+  if (isAbsent(object.addressType) || object.addressType === "") {
     throw new DecodeError("addressType", "is required");
   }
   const serviceName = inside("metadata", () => decodeServiceNameLabel(metadata, manifest));
@@ -80,7 +94,7 @@ export function decodeEndpointSlice(raw: unknown, options: DecodeOptions = {}): 
   };
 }
 
-function decodeServiceNameLabel(metadata: RawObject, required: boolean): string {
+function decodeServiceNameLabel(metadata: Raw<V1ObjectMeta>, required: boolean): string {
   const value = labelAt(objectAt(metadata, "labels"), SERVICE_NAME_LABEL);
   if (value === "" && required) {
     throw new DecodeError(`labels["${SERVICE_NAME_LABEL}"]`, "is required: it names the Service");
@@ -88,26 +102,30 @@ function decodeServiceNameLabel(metadata: RawObject, required: boolean): string 
   return value;
 }
 
-function labelAt(labels: RawObject, key: string): string {
+type RawLabels = Raw<NonNullable<V1ObjectMeta["labels"]>>;
+
+function labelAt(labels: RawLabels, key: string): string {
   const value = labels[key];
   if (typeof value === "string") return value;
   if (isAbsent(value)) return "";
   throw new DecodeError(`labels[${JSON.stringify(key)}]`, `must be a string, found ${quote(value)}`);
 }
 
-function decodeSlicePort(raw: RawObject): SlicePort {
+function decodeSlicePort(raw: Raw<DiscoveryV1EndpointPort>): SlicePort {
   // The API server lets any number through; kube-proxy skips 0 like an absent one.
   const port = integerAt(raw, "port", 0, 65535, 0);
   return { name: portNameAt(raw), port: port === 0 ? null : port, protocol: protocolAt(raw, "protocol") };
 }
 
-function decodeWrittenSlicePort(raw: RawObject): SlicePort {
+function decodeWrittenSlicePort(raw: Raw<DiscoveryV1EndpointPort>): SlicePort {
   const port = portAt(raw, "port");
   const { name, protocol } = decodeSlicePort(raw);
   return { name: name ?? "", port, protocol };
 }
 
-type EndpointDecoders = Readonly<Record<typeof ADDRESS_TYPES[number], (raw: RawObject) => SliceEndpoint>>;
+type EndpointDecoders = Readonly<
+  Record<typeof ADDRESS_TYPES[number], (raw: Raw<V1Endpoint>) => SliceEndpoint>
+>;
 
 const ENDPOINT_DECODERS: EndpointDecoders = {
   IPv4: (raw) => decodeSliceEndpoint(raw, (text) => checkFamily(text, "IPv4")),
@@ -131,20 +149,21 @@ function checkFamily(text: string, family: IpFamily): void {
   throw new DecodeError("", `must be an ${family} address, found ${quote(text)}`);
 }
 
-function decodeSliceEndpoint(raw: RawObject, check: ((text: string) => void) | undefined): SliceEndpoint {
+function decodeSliceEndpoint(
+  raw: Raw<V1Endpoint>,
+  check: ((text: string) => void) | undefined,
+): SliceEndpoint {
   const addresses = textsAt(raw, "addresses", check);
   if (addresses.length === 0) throw new DecodeError("addresses", "must list at least one address");
   const conditions = objectAt(raw, "conditions");
   const hints = objectAt(raw, "hints");
-  const ready = conditions["ready"];
-  const serving = conditions["serving"];
-  const terminating = conditions["terminating"];
+  const { ready, serving, terminating } = conditions;
   // The usual values are told apart before the checks that need a closure: there are 100,000 endpoints and more.
   const plain = (ready === undefined || typeof ready === "boolean") &&
     (serving === undefined || typeof serving === "boolean") &&
     (terminating === undefined || typeof terminating === "boolean");
   if (!plain) inside("conditions", () => checkConditions(conditions));
-  const hinted = raw["hints"] !== undefined && raw["hints"] !== null;
+  const hinted = !isAbsent(raw.hints);
   return {
     addresses,
     nodeName: textAt(raw, "nodeName"),
@@ -156,13 +175,13 @@ function decodeSliceEndpoint(raw: RawObject, check: ((text: string) => void) | u
   };
 }
 
-function checkConditions(conditions: RawObject): void {
+function checkConditions(conditions: Raw<V1EndpointConditions>): void {
   booleanAt(conditions, "ready", true);
   booleanAt(conditions, "serving", true);
   booleanAt(conditions, "terminating", false);
 }
 
-function hintNames(hints: RawObject, key: string): readonly string[] {
+function hintNames(hints: Raw<V1EndpointHints>, key: "forZones" | "forNodes"): readonly string[] {
   const names = decodeList(hints, key, (raw) => textAt(raw, "name"));
   return names.length === 0 ? NO_TEXTS : names;
 }
@@ -173,7 +192,7 @@ function hintNames(hints: RawObject, key: string): readonly string[] {
  * @throws {DecodeError} naming the first field that cannot be read
  */
 export function decodeNode(raw: unknown): NodeObject {
-  const object = asObject(raw);
+  const object = asObject<V1Node>(raw);
   const metadata = objectAt(object, "metadata");
   const spec = objectAt(object, "spec");
   const status = objectAt(object, "status");
@@ -184,15 +203,15 @@ export function decodeNode(raw: unknown): NodeObject {
     podCIDRs: inside("spec", () => decodePodCidrs(spec)),
     addresses: inside("status", () => decodeNodeAddresses(status)),
     taintKeys: inside("spec", () => decodeList(spec, "taints", (taint) => textAt(taint, "key"))),
-    deleting: !isAbsent(metadata["deletionTimestamp"]),
+    deleting: !isAbsent(metadata.deletionTimestamp),
   };
 }
 
-function copyLabels(labels: RawObject): Readonly<Record<string, string>> {
+function copyLabels(labels: RawLabels): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.keys(labels).map((key) => [key, labelAt(labels, key)]));
 }
 
-function decodePodCidrs(spec: RawObject): readonly string[] {
+function decodePodCidrs(spec: Raw<V1NodeSpec>): readonly string[] {
   const check = (text: string): void => {
     if (parseCidr(text) === null) {
       throw new DecodeError("", `must be a network such as 10.0.0.0/8, found ${quote(text)}`);
@@ -206,7 +225,7 @@ function decodePodCidrs(spec: RawObject): readonly string[] {
   return [podCIDR];
 }
 
-function decodeNodeAddresses(status: RawObject): NodeObject["addresses"] {
+function decodeNodeAddresses(status: Raw<V1NodeStatus>): NodeObject["addresses"] {
   return decodeList(status, "addresses", (raw) => ({
     type: textAt(raw, "type"),
     address: textAt(raw, "address"),
@@ -219,7 +238,7 @@ function decodeNodeAddresses(status: RawObject): NodeObject["addresses"] {
  * @throws {DecodeError} naming the first field that cannot be read
  */
 export function decodeServiceCidr(raw: unknown): ServiceCidr {
-  const object = asObject(raw);
+  const object = asObject<V1ServiceCIDR>(raw);
   const name = requiredName(objectAt(object, "metadata"), "name", "subdomain");
   const check = (text: string): void => {
     const cidr = parseCidr(text);
@@ -237,10 +256,10 @@ export function decodeServiceCidr(raw: unknown): ServiceCidr {
  * True if kube-proxy's selectors let this raw object through: no Service of another proxy, no headless Service, no slice or
  * Endpoints of a headless Service. For sources whose server does not select for them.
  */
-export function isSelected(raw: RawObject, kind: string): boolean {
+export function isSelected(raw: RawKubernetesObject, kind: string): boolean {
   const labels = objectAt(objectAt(raw, "metadata"), "labels");
   if (kind === "Service") {
-    return !(PROXY_NAME_LABEL in labels) && objectAt(raw, "spec")["clusterIP"] !== "None";
+    return !(PROXY_NAME_LABEL in labels) && objectAt(raw as Raw<V1Service>, "spec").clusterIP !== "None";
   }
   return !(HEADLESS_LABEL in labels);
 }
@@ -255,7 +274,7 @@ export interface RawItem {
   readonly apiVersion: unknown;
 }
 
-const KINDS: Readonly<Record<string, { apiVersion: string; decode: Decoder }>> = {
+const KINDS: Readonly<Record<keyof ReadModels, { apiVersion: string; decode: Decoder }>> = {
   Service: { apiVersion: "v1", decode: (raw, options) => [decodeService(raw, options)] },
   EndpointSlice: {
     apiVersion: "discovery.k8s.io/v1",
@@ -272,9 +291,9 @@ const MAX_LIST_DEPTH = 8;
 
 /** Yields the objects of a document: itself, or what it lists, however deep. */
 export function* itemsOf(raw: unknown, path = "", depth = 0): Generator<RawItem> {
-  const { kind, apiVersion } = (typeof raw === "object" && raw !== null ? raw : {}) as RawObject;
+  const { kind, apiVersion } = (typeof raw === "object" && raw !== null ? raw : {}) as RawList;
   const isList = typeof kind === "string" && kind.endsWith("List") && ALL_KIND_NAMES.includes(kind);
-  const items = isList ? (raw as RawObject)["items"] : undefined;
+  const items = isList ? (raw as RawList).items : undefined;
   if (!isList || depth === MAX_LIST_DEPTH || !(Array.isArray(items) || isAbsent(items))) {
     yield { raw, path, kind, apiVersion };
     return;
@@ -318,7 +337,7 @@ export function decodeItem(item: RawItem, options: DecodeOptions = {}): ApiObjec
     asObject(item.raw);
     if (isAbsent(item.kind)) throw new DecodeError("kind", "is required");
     const known = typeof item.kind === "string" && Object.hasOwn(KINDS, item.kind)
-      ? KINDS[item.kind]
+      ? KINDS[item.kind as keyof ReadModels]
       : undefined;
     if (known === undefined) {
       if (typeof item.kind === "string" && ALL_KIND_NAMES.includes(item.kind)) {
@@ -336,8 +355,11 @@ export function decodeItem(item: RawItem, options: DecodeOptions = {}): ApiObjec
 
 /** `Service shop/web`, as far as the raw object tells; on one line whatever is in it. */
 export function describeItem({ raw, kind }: Pick<RawItem, "raw" | "kind">): string {
-  const metadata = fieldOf(raw, "metadata");
-  const [name, namespace] = [fieldOf(metadata, "name"), fieldOf(metadata, "namespace")];
+  const metadata = fieldOf<KubernetesObject>(raw, "metadata");
+  const [name, namespace] = [
+    fieldOf<V1ObjectMeta>(metadata, "name"),
+    fieldOf<V1ObjectMeta>(metadata, "namespace"),
+  ];
   const subject = typeof kind === "string" && kind !== "" ? printable(kind) : "object";
   if (typeof name !== "string" || name === "") return `${subject} without a name`;
   return `${subject} ${printable(typeof namespace === "string" ? `${namespace}/${name}` : name)}`;
@@ -347,8 +369,8 @@ function printable(text: string): string {
   return /^[!-~]{1,320}$/.test(text) ? text : quote(text);
 }
 
-function fieldOf(value: unknown, key: string): unknown {
-  return typeof value === "object" && value !== null ? (value as RawObject)[key] : undefined;
+function fieldOf<T>(value: unknown, key: keyof T): unknown {
+  return typeof value === "object" && value !== null ? (value as Raw<T>)[key] : undefined;
 }
 
 /**

@@ -3,6 +3,14 @@
  *
  * @module
  */
+import type {
+  V1LoadBalancerIngress,
+  V1ObjectMeta,
+  V1Service,
+  V1ServicePort,
+  V1ServiceSpec,
+  V1ServiceStatus,
+} from "@kubernetes/client-node";
 import { GRACEFUL_ANNOTATION, SCHEDULER_ANNOTATION } from "../../model/ipvs_wishes.ts";
 import { parseCidr, parseIp, specialUse } from "../../model/ip.ts";
 import type {
@@ -12,6 +20,7 @@ import type {
   ServicePortSpec,
   TrafficPolicy,
 } from "../../model/objects.ts";
+import type { Raw } from "./api_json.ts";
 import { checkNoSpecialUse } from "./decode_addresses.ts";
 import {
   asObject,
@@ -29,7 +38,6 @@ import {
   portNameAt,
   protocolAt,
   quote,
-  type RawObject,
   textAt,
   textsAt,
 } from "./decode_values.ts";
@@ -49,7 +57,7 @@ const TIMESTAMP_REGEXP = /^\d{4}-\d\d-\d\dT/;
  * @throws {DecodeError} naming the first field that cannot be read
  */
 export function decodeService(raw: unknown, options: DecodeOptions = {}): Service {
-  const object = asObject(raw);
+  const object = asObject<V1Service>(raw);
   const { metadata, namespace, name } = nameOf(object, "label", options);
   const spec = objectAt(object, "spec");
   const fields = inside("spec", () => decodeServiceSpec(spec));
@@ -71,14 +79,14 @@ type ServiceSpec = Omit<
   "kind" | "namespace" | "name" | "uid" | "createdAtSeconds" | "annotations" | "loadBalancerIngress"
 >;
 
-function createdAtSeconds(metadata: RawObject): number | null {
+function createdAtSeconds(metadata: Raw<V1ObjectMeta>): number | null {
   const text = textAt(metadata, "creationTimestamp");
   const ms = TIMESTAMP_REGEXP.test(text) ? Date.parse(text) : NaN;
   return Number.isNaN(ms) ? null : Math.floor(ms / 1000);
 }
 
 /** Only those that the proxy reads: others may be long, and change without meaning anything to it. */
-function annotationsOf(metadata: RawObject): Pick<Service, "annotations"> {
+function annotationsOf(metadata: Raw<V1ObjectMeta>): Pick<Service, "annotations"> {
   const all = inside("metadata", () => objectAt(metadata, "annotations"));
   const read = [SCHEDULER_ANNOTATION, GRACEFUL_ANNOTATION].filter((name) => name in all);
   if (read.length === 0) return {};
@@ -87,7 +95,7 @@ function annotationsOf(metadata: RawObject): Pick<Service, "annotations"> {
   return { annotations: Object.fromEntries(read.map((name) => [name, text(name)])) };
 }
 
-function decodeServiceSpec(spec: RawObject): ServiceSpec {
+function decodeServiceSpec(spec: Raw<V1ServiceSpec>): ServiceSpec {
   const clusterIPs = textsAt(spec, "clusterIPs", checkClusterIP);
   const clusterIP = textAt(spec, "clusterIP", clusterIPs[0]);
   if (clusterIP !== "") inside("clusterIP", () => checkClusterIP(clusterIP));
@@ -121,7 +129,7 @@ function checkClusterIP(text: string): void {
 }
 
 /** The families as written; without any, those of several cluster IPs (a single one is judged by its own text later). */
-function decodeFamilies(spec: RawObject, clusterIPs: readonly string[]): readonly IpFamily[] {
+function decodeFamilies(spec: Raw<V1ServiceSpec>, clusterIPs: readonly string[]): readonly IpFamily[] {
   const written = listAt(spec, "ipFamilies");
   if (written.length === 0) {
     if (clusterIPs.length < 2) return [];
@@ -139,7 +147,7 @@ function decodeFamilies(spec: RawObject, clusterIPs: readonly string[]): readonl
   });
 }
 
-function affinityTimeoutSeconds(spec: RawObject): number {
+function affinityTimeoutSeconds(spec: Raw<V1ServiceSpec>): number {
   const clientIP = objectAt(objectAt(spec, "sessionAffinityConfig"), "clientIP");
   return inside("clientIP", () =>
     integerAt(
@@ -151,7 +159,7 @@ function affinityTimeoutSeconds(spec: RawObject): number {
     ));
 }
 
-function decodeServicePort(raw: RawObject): ServicePortSpec {
+function decodeServicePort(raw: Raw<V1ServicePort>): ServicePortSpec {
   return {
     name: portNameAt(raw) ?? "",
     protocol: protocolAt(raw, "protocol"),
@@ -160,8 +168,8 @@ function decodeServicePort(raw: RawObject): ServicePortSpec {
   };
 }
 
-function decodeIngress(status: RawObject, options: DecodeOptions): readonly LoadBalancerIngress[] {
-  const decode = (raw: RawObject): LoadBalancerIngress => {
+function decodeIngress(status: Raw<V1ServiceStatus>, options: DecodeOptions): readonly LoadBalancerIngress[] {
+  const decode = (raw: Raw<V1LoadBalancerIngress>): LoadBalancerIngress => {
     const ip = textAt(raw, "ip");
     if (options.manifest === true && ip !== "") inside("ip", () => checkIp(ip));
     return { ip, ipMode: textAt(raw, "ipMode", "VIP") };

@@ -6,8 +6,10 @@
  *
  * @module
  */
+import type { DiscoveryV1EndpointPort, V1ObjectMeta, V1ServicePort } from "@kubernetes/client-node";
 import { nearestWord } from "../../config/suggest.ts";
 import type { Protocol } from "../../model/objects.ts";
+import type { AnyModel, FieldOf, ItemIn, ObjectIn, Raw, RawKubernetesObject } from "./api_json.ts";
 
 /** A field that cannot be read. `path` is relative to the value that was decoded. */
 export class DecodeError extends TypeError {
@@ -29,10 +31,10 @@ export class DecodeError extends TypeError {
   }
 }
 
-/** An untyped object. Fields that are null count as absent, as in the API. */
-export type RawObject = Readonly<Record<string, unknown>>;
+/** An object without a model. Fields that are null count as absent, as in the API. */
+export type RawObject = Raw<AnyModel>;
 
-const EMPTY_OBJECT: RawObject = Object.freeze({});
+const EMPTY_OBJECT = Object.freeze({});
 /** Shared by all objects without such a list: 100,000 empty lists are worth not having. */
 export const NO_TEXTS: readonly string[] = Object.freeze([]);
 
@@ -64,45 +66,48 @@ export function isAbsent(value: unknown): value is null | undefined {
   return value === undefined || value === null;
 }
 
-/** `value` as an object. @throws {DecodeError} if it is anything else */
-export function asObject(value: unknown, path = ""): RawObject {
+/** `value` as an object that should be a `T`. @throws {DecodeError} if it is no object */
+export function asObject<T = AnyModel>(value: unknown, path = ""): Raw<T> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw wrong(path, "an object", value);
   }
-  return value as RawObject;
+  return value as Raw<T>;
 }
 
 /** The object at `key`; an empty one if absent. */
-export function objectAt(parent: RawObject, key: string): RawObject {
-  const value = parent[key];
+export function objectAt<T, Key extends FieldOf<T, "object">>(
+  parent: Raw<T>,
+  key: Key,
+): Raw<ObjectIn<T, Key>> {
+  const value: unknown = parent[key];
   return isAbsent(value) ? EMPTY_OBJECT : asObject(value, key);
 }
 
 /** The text at `key`; `fallback` if absent. */
-export function textAt(parent: RawObject, key: string, fallback = ""): string {
-  const value = parent[key];
+export function textAt<T>(parent: Raw<T>, key: FieldOf<T, "text">, fallback = ""): string {
+  const value: unknown = parent[key];
   if (typeof value === "string") return value;
   if (isAbsent(value)) return fallback;
   throw wrong(key, "a string", value);
 }
 
 /** The boolean at `key`; `fallback` if absent. */
-export function booleanAt(parent: RawObject, key: string, fallback: boolean): boolean {
-  const value = parent[key];
+export function booleanAt<T>(parent: Raw<T>, key: FieldOf<T, "boolean">, fallback: boolean): boolean {
+  const value: unknown = parent[key];
   if (typeof value === "boolean") return value;
   if (isAbsent(value)) return fallback;
   throw wrong(key, "true or false", value);
 }
 
 /** The whole number at `key`; `fallback` if absent. @throws {DecodeError} if it is not within `min`..`max` */
-export function integerAt(
-  parent: RawObject,
-  key: string,
+export function integerAt<T>(
+  parent: Raw<T>,
+  key: FieldOf<T, "number">,
   min: number,
   max: number,
   fallback: number,
 ): number {
-  const value = parent[key];
+  const value: unknown = parent[key];
   if (isAbsent(value)) return fallback;
   if (typeof value !== "number" || !Number.isInteger(value)) throw wrong(key, "a whole number", value);
   if (value < min || value > max) throw wrong(key, `${min}..${max}`, value);
@@ -110,24 +115,31 @@ export function integerAt(
 }
 
 /** The port at `key`. @throws {DecodeError} if absent or not 1..65535 */
-export function portAt(parent: RawObject, key: string): number {
+export function portAt<T>(parent: Raw<T>, key: FieldOf<T, "number">): number {
   const port = integerAt(parent, key, 1, 65535, 0);
   if (port === 0) throw new DecodeError(key, "is required");
   return port;
 }
 
 /** The list at `key`; an empty one if absent. */
-export function listAt(parent: RawObject, key: string): readonly unknown[] {
-  const value = parent[key];
+export function listAt<T>(parent: Raw<T>, key: FieldOf<T, "texts" | "objects">): readonly unknown[] {
+  return asList(parent[key], key);
+}
+
+function asList(value: unknown, key: string): readonly unknown[] {
   if (Array.isArray(value)) return value;
   if (isAbsent(value)) return NO_TEXTS;
   throw wrong(key, "a list", value);
 }
 
 /** Every item of the list at `key`, decoded. */
-export function decodeList<T>(parent: RawObject, key: string, decode: (item: RawObject) => T): T[] {
-  const list = listAt(parent, key);
-  const decoded: T[] = [];
+export function decodeList<T, Key extends FieldOf<T, "objects">, Item>(
+  parent: Raw<T>,
+  key: Key,
+  decode: (item: Raw<ItemIn<T, Key>>) => Item,
+): Item[] {
+  const list = asList(parent[key], key);
+  const decoded: Item[] = [];
   let index = 0;
   try {
     for (; index < list.length; index++) decoded.push(decode(asObject(list[index])));
@@ -138,8 +150,12 @@ export function decodeList<T>(parent: RawObject, key: string, decode: (item: Raw
 }
 
 /** The list of texts at `key`, each checked by `check`, which throws with an empty path. */
-export function textsAt(parent: RawObject, key: string, check?: (text: string) => void): readonly string[] {
-  const list = listAt(parent, key);
+export function textsAt<T>(
+  parent: Raw<T>,
+  key: FieldOf<T, "texts">,
+  check?: (text: string) => void,
+): readonly string[] {
+  const list = asList(parent[key], key);
   if (list.length === 0) return NO_TEXTS;
   const texts: string[] = [];
   let index = 0;
@@ -170,13 +186,13 @@ function withPrefix(error: unknown, prefix: string): unknown {
 }
 
 /** The text at `key`, which must be one of `allowed`; `fallback` if absent or empty. */
-export function choiceAt<T extends string>(
-  parent: RawObject,
-  key: string,
-  allowed: readonly T[],
-  fallback: T,
-): T {
-  const value = parent[key];
+export function choiceAt<T, Choice extends string>(
+  parent: Raw<T>,
+  key: FieldOf<T, "text">,
+  allowed: readonly Choice[],
+  fallback: Choice,
+): Choice {
+  const value: unknown = parent[key];
   if (isAbsent(value) || value === "") return fallback;
   for (const choice of allowed) if (choice === value) return choice;
   throw notAmong(key, allowed, value);
@@ -202,7 +218,7 @@ function inWords(choices: readonly string[]): string {
 const PROTOCOLS: readonly Protocol[] = ["TCP", "UDP", "SCTP"];
 
 /** The protocol at `key`; TCP if absent. */
-export function protocolAt(parent: RawObject, key: string): Protocol {
+export function protocolAt<T>(parent: Raw<T>, key: FieldOf<T, "text">): Protocol {
   return choiceAt(parent, key, PROTOCOLS, "TCP");
 }
 
@@ -224,7 +240,7 @@ export function checkName(text: string, form: NameForm, path = ""): void {
 
 /** What every object's metadata gives. */
 export interface ObjectName {
-  readonly metadata: RawObject;
+  readonly metadata: Raw<V1ObjectMeta>;
   readonly namespace: string;
   readonly name: string;
 }
@@ -239,17 +255,21 @@ export interface DecodeOptions {
 }
 
 /** Reads and checks a namespaced object's name. */
-export function nameOf(object: RawObject, form: NameForm, options: DecodeOptions): ObjectName {
+export function nameOf(object: RawKubernetesObject, form: NameForm, options: DecodeOptions): ObjectName {
   const metadata = objectAt(object, "metadata");
   const name = requiredName(metadata, "name", form);
-  if (options.manifest === true && isAbsent(metadata["namespace"])) {
+  if (options.manifest === true && isAbsent(metadata.namespace)) {
     return { metadata, namespace: "default", name };
   }
   return { metadata, namespace: requiredName(metadata, "namespace", "label"), name };
 }
 
 /** The name at `metadata.<key>`. @throws {DecodeError} if absent, empty or not of that form */
-export function requiredName(metadata: RawObject, key: string, form: NameForm): string {
+export function requiredName(
+  metadata: Raw<V1ObjectMeta>,
+  key: "name" | "namespace",
+  form: NameForm,
+): string {
   return inside("metadata", () => {
     const name = textAt(metadata, key);
     if (name === "") throw new DecodeError(key, "is required");
@@ -259,8 +279,8 @@ export function requiredName(metadata: RawObject, key: string, form: NameForm): 
 }
 
 /** The port name; null if absent. */
-export function portNameAt(raw: RawObject): string | null {
-  if (isAbsent(raw["name"])) return null;
+export function portNameAt(raw: Raw<V1ServicePort | DiscoveryV1EndpointPort>): string | null {
+  if (isAbsent(raw.name)) return null;
   const name = textAt(raw, "name");
   if (name !== "") checkName(name, "label", "name");
   return name;

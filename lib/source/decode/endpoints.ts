@@ -3,6 +3,13 @@
  *
  * @module
  */
+import type {
+  CoreV1EndpointPort,
+  V1EndpointAddress,
+  V1Endpoints,
+  V1EndpointSubset,
+  V1ObjectMeta,
+} from "@kubernetes/client-node";
 import type { EndpointsSource } from "../../config/types.ts";
 import { parseIp } from "../../model/ip.ts";
 import type {
@@ -14,6 +21,7 @@ import type {
 } from "../../model/objects.ts";
 import { sameObject } from "../events.ts";
 import type { SourceEvent } from "../source.ts";
+import type { Raw } from "./api_json.ts";
 import { checkNoSpecialUse, refusedEndpointUse } from "./decode_addresses.ts";
 import {
   asObject,
@@ -29,7 +37,6 @@ import {
   portAt,
   protocolAt,
   quote,
-  type RawObject,
   textAt,
 } from "./decode_values.ts";
 
@@ -38,7 +45,7 @@ const LAST_CHANGE_TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-ti
 const RFC3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
 
 /** Milliseconds of the trigger-time annotation; null if absent or unparsable. It only feeds a metric, so it is never refused. */
-export function lastChangeTriggerTimeMs(metadata: RawObject): number | null {
+export function lastChangeTriggerTimeMs(metadata: Raw<V1ObjectMeta>): number | null {
   const text = objectAt(metadata, "annotations")[LAST_CHANGE_TRIGGER_TIME];
   if (typeof text !== "string" || !RFC3339.test(text)) return null;
   const timeMs = Date.parse(text);
@@ -52,7 +59,7 @@ export function lastChangeTriggerTimeMs(metadata: RawObject): number | null {
  * @throws {DecodeError} naming the first field that cannot be read
  */
 export function decodeEndpoints(raw: unknown, options: DecodeOptions = {}): EndpointSlice[] {
-  const object = asObject(raw);
+  const object = asObject<V1Endpoints>(raw);
   const { metadata, namespace, name } = nameOf(object, "subdomain", options);
   const address = options.manifest === true ? decodeWrittenAddress : decodeAddress;
   const subsets = decodeList(object, "subsets", (subset) => decodeSubset(subset, address));
@@ -82,7 +89,10 @@ export function decodeEndpoints(raw: unknown, options: DecodeOptions = {}): Endp
 
 type Subset = Readonly<Record<IpFamily, readonly SliceEndpoint[]>> & { readonly ports: readonly SlicePort[] };
 
-function decodeSubset(raw: RawObject, address: (raw: RawObject) => SubsetAddress): Subset {
+function decodeSubset(
+  raw: Raw<V1EndpointSubset>,
+  address: (raw: Raw<V1EndpointAddress>) => SubsetAddress,
+): Subset {
   const ports = decodeList(raw, "ports", decodePort);
   if (ports.length > 1) requireNames(ports);
   const byFamily: Record<IpFamily, SliceEndpoint[]> = { IPv4: [], IPv6: [] };
@@ -108,7 +118,7 @@ function requireNames(ports: readonly SlicePort[]): void {
   if (unnamed >= 0) throw new DecodeError(`ports[${unnamed}].name`, "is required if there are several ports");
 }
 
-function decodePort(raw: RawObject): SlicePort {
+function decodePort(raw: Raw<CoreV1EndpointPort>): SlicePort {
   const name = textAt(raw, "name");
   if (name !== "") checkName(name, "label", "name");
   return { name, port: portAt(raw, "port"), protocol: protocolAt(raw, "protocol") };
@@ -120,16 +130,16 @@ interface SubsetAddress {
   readonly nodeName: string;
 }
 
-function decodeWrittenAddress(raw: RawObject): SubsetAddress {
+function decodeWrittenAddress(raw: Raw<V1EndpointAddress>): SubsetAddress {
   const address = decodeAddress(raw);
   inside("ip", () => checkNoSpecialUse(address.ip, refusedEndpointUse));
   return address;
 }
 
-function decodeAddress(raw: RawObject): SubsetAddress {
+function decodeAddress(raw: Raw<V1EndpointAddress>): SubsetAddress {
   const ip = textAt(raw, "ip");
   const family = parseIp(ip)?.family;
-  if (family === undefined) throw new DecodeError("ip", `must be an IP address, found ${quote(raw["ip"])}`);
+  if (family === undefined) throw new DecodeError("ip", `must be an IP address, found ${quote(raw.ip)}`);
   return { family, ip, nodeName: textAt(raw, "nodeName") };
 }
 

@@ -3,9 +3,11 @@
  *
  * @module
  */
+import type { V1ObjectMeta } from "@kubernetes/client-node";
 import type { ApiObject } from "../../model/objects.ts";
+import type { Raw, RawKubernetesObject } from "./api_json.ts";
 import { decodeItem, describeItem, foreignKind, isSelected, itemsOf, type RawItem } from "./decode.ts";
-import { DecodeError, isAbsent, type RawObject } from "./decode_values.ts";
+import { DecodeError, isAbsent } from "./decode_values.ts";
 
 /** One object of a file: read, or refused with a reason. */
 export interface ManifestItem {
@@ -61,7 +63,7 @@ export function decodeDocument(
     const base = { key: keyOf(item), object: describeWritten(item), document };
     try {
       const objects = decodeItem(item, { manifest: true });
-      const selected = isSelected(item.raw as RawObject, String(item.kind));
+      const selected = isSelected(item.raw as RawKubernetesObject, String(item.kind));
       items.push({ ...base, line: line(item.path), objects, selected });
     } catch (error) {
       if (!(error instanceof DecodeError)) throw error;
@@ -94,8 +96,11 @@ function isClusterScoped(kind: unknown): boolean {
   return kind === "Node" || kind === "ServiceCIDR";
 }
 
-function metadataOf(raw: unknown): { readonly name?: unknown; readonly namespace?: unknown } {
-  const metadata = (raw as RawObject | null | undefined)?.["metadata"] as RawObject | null | undefined;
+function metadataOf(raw: unknown): Pick<Raw<V1ObjectMeta>, "name" | "namespace"> {
+  const metadata = (raw as RawKubernetesObject | null | undefined)?.metadata as
+    | Raw<V1ObjectMeta>
+    | null
+    | undefined;
   const { name, namespace } = metadata ?? {};
   return { name, ...(isAbsent(namespace) ? {} : { namespace }) };
 }

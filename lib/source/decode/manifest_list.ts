@@ -4,14 +4,15 @@
  *
  * @module
  */
-import { isAbsent, type RawObject } from "./decode_values.ts";
+import type { RawList } from "./api_json.ts";
+import { isAbsent } from "./decode_values.ts";
 import { decodeDocument, type ManifestItem, type ManifestPart, segmentsOf } from "./manifest_items.ts";
 import { lineOf, readYamlValues } from "./manifest_yaml.ts";
 
 /** A YAML document that is a list, cut at its items. */
 export interface SplitList {
   /** What its items are read with: `kind` and `apiVersion`. */
-  readonly head: RawObject;
+  readonly head: RawList;
   readonly items: readonly ListItemText[];
 }
 
@@ -35,7 +36,7 @@ export function splitList(text: string): SplitList | null {
   const { values, problem } = readYamlValues(text.slice(0, bodyStart) + text.slice(end));
   const [value] = values;
   if (problem !== undefined || value === undefined || values.length > 1) return null;
-  const { kind, apiVersion, items: none } = Object(value.raw) as RawObject;
+  const { kind, apiVersion, items: none } = Object(value.raw) as RawList;
   if (typeof kind !== "string" || !kind.endsWith("List") || !isAbsent(none)) return null;
   return { head: { kind, apiVersion }, items };
 }
@@ -76,7 +77,7 @@ function countLines(text: string, end: number): number {
  * Reads one item, as the first of its list; lines are counted from its own. A problem tells no more than that it cannot be read by
  * itself: it may refer to an anchor of another item.
  */
-export function readListItem({ text }: ListItemText, head: RawObject): ManifestPart {
+export function readListItem({ text }: ListItemText, head: RawList): ManifestPart {
   const { values, lines, problem } = readYamlValues(text);
   const [value] = values;
   if (problem !== undefined) return { items: [], documents: 0, problem: { ...problem, document: 0 } };

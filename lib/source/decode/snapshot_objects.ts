@@ -4,17 +4,49 @@
  *
  * @module
  */
-import type { ApiObject, EndpointSlice, NodeObject, Service, SliceEndpoint } from "../../model/objects.ts";
+import type {
+  DiscoveryV1EndpointPort,
+  V1Endpoint,
+  V1EndpointSlice,
+  V1ForNode,
+  V1ForZone,
+  V1LoadBalancerIngress,
+  V1Node,
+  V1NodeAddress,
+  V1Service,
+  V1ServiceCIDR,
+  V1ServicePort,
+  V1Taint,
+} from "@kubernetes/client-node";
+import type {
+  ApiObject,
+  EndpointSlice,
+  LoadBalancerIngress,
+  NodeObject,
+  Service,
+  ServiceCidr,
+  ServicePortSpec,
+  SliceEndpoint,
+  SlicePort,
+} from "../../model/objects.ts";
+import type { JsonPart } from "./api_json.ts";
 import { decodeEndpointSlice, decodeNode, decodeService, decodeServiceCidr } from "./decode.ts";
-import { asObject, DecodeError, notAmong, objectAt, type RawObject, textAt } from "./decode_values.ts";
+import { asObject, DecodeError, notAmong, objectAt, textAt } from "./decode_values.ts";
 
 /** Slices that stand for v1 Endpoints have names that no object may have; theirs is kept here. */
 const ENDPOINTS_ANNOTATION = "kproxy/endpoints-slice";
 const TRIGGER_TIME_ANNOTATION = "endpoints.kubernetes.io/last-change-trigger-time";
 const KINDS = ["Service", "EndpointSlice", "Node", "ServiceCIDR"] as const;
 
-/** The object of the API that {@linkcode decodeSnapshotObject} reads the same object from. */
-export function encodeSnapshotObject(object: ApiObject): RawObject {
+/** What a snapshot keeps of an object of the API. */
+export type KeptObject =
+  | JsonPart<V1Service>
+  | JsonPart<V1EndpointSlice>
+  | JsonPart<V1Node>
+  | JsonPart<V1ServiceCIDR>;
+
+/** The object of the API that {@linkcode decodeSnapshotObject} reads the same object from, once it is text: what is undefined goes. */
+export function encodeSnapshotObject(object: ApiObject): KeptObject {
   switch (object.kind) {
     case "Service":
       return encodeService(object);
@@ -23,7 +55,7 @@ export function encodeSnapshotObject(object: ApiObject): RawObject {
     case "Node":
       return encodeNode(object);
     case "ServiceCIDR":
-      return { kind: object.kind, metadata: { name: object.name }, spec: { cidrs: object.cidrs } };
+      return encodeServiceCidr(object);
   }
 }
 
@@ -33,14 +65,15 @@ export function encodeSnapshotObject(object: ApiObject): RawObject {
  * @throws {DecodeError} naming the first field that cannot be read
  */
 export function decodeSnapshotObject(raw: unknown): ApiObject {
-  const { kind } = asObject(raw);
+  const object = asObject<V1EndpointSlice>(raw);
+  const { kind } = object;
   if (kind === "Service") return decodeService(raw);
   if (kind === "Node") return decodeNode(raw);
   if (kind === "ServiceCIDR") return decodeServiceCidr(raw);
   if (kind !== "EndpointSlice") throw notAmong("kind", KINDS, kind);
   const slice = decodeEndpointSlice(raw);
   const written = textAt(
-    objectAt(objectAt(raw as RawObject, "metadata"), "annotations"),
+    objectAt(objectAt(object, "metadata"), "annotations"),
     ENDPOINTS_ANNOTATION,
   );
   if (written === "") return slice;
@@ -54,33 +87,49 @@ export function decodeSnapshotObject(raw: unknown): ApiObject {
   return { ...slice, name: written };
 }
 
-function encodeService(service: Service): RawObject {
-  const { kind, namespace, name, uid, createdAtSeconds, annotations, loadBalancerIngress, ...fields } =
-    service;
-  const { affinityTimeoutSeconds: timeoutSeconds, ...spec } = fields;
+/** Field by field: what is spread into an object is not compared with the model. */
+function encodeService(service: Service): JsonPart<V1Service> {
+  const { createdAtSeconds, loadBalancerIngress: ingress, affinityTimeoutSeconds: timeoutSeconds } = service;
   return {
-    kind,
+    kind: service.kind,
     metadata: {
-      namespace,
-      name,
-      ...(uid === "" ? {} : { uid }),
-      ...(createdAtSeconds === null
-        ? {}
-        : { creationTimestamp: new Date(createdAtSeconds * 1000).toISOString() }),
-      ...(annotations === undefined ? {} : { annotations }),
+      namespace: service.namespace,
+      name: service.name,
+      uid: service.uid === "" ? undefined : service.uid,
+      creationTimestamp: createdAtSeconds === null ? undefined : isoTime(createdAtSeconds * 1000),
+      annotations: service.annotations,
     },
-    spec: { ...spec, sessionAffinityConfig: { clientIP: { timeoutSeconds } } },
-    ...(loadBalancerIngress.length === 0
-      ? {}
-      : { status: { loadBalancer: { ingress: loadBalancerIngress } } }),
+    spec: {
+      type: service.type,
+      clusterIP: service.clusterIP,
+      clusterIPs: service.clusterIPs,
+      ipFamilies: service.ipFamilies,
+      ports: service.ports.map(encodeServicePort),
+      externalIPs: service.externalIPs,
+      loadBalancerSourceRanges: service.loadBalancerSourceRanges,
+      sessionAffinity: service.sessionAffinity,
+      externalTrafficPolicy: service.externalTrafficPolicy,
+      internalTrafficPolicy: service.internalTrafficPolicy,
+      healthCheckNodePort: service.healthCheckNodePort,
+      sessionAffinityConfig: { clientIP: { timeoutSeconds } },
+    },
+    status: ingress.length === 0 ? undefined : { loadBalancer: { ingress: ingress.map(encodeIngress) } },
   };
 }
 
-function encodeSlice(slice: EndpointSlice): RawObject {
-  const { kind, namespace, name, addressType, serviceName, ports, lastChangeTriggerTimeMs: timeMs } = slice;
+function encodeServicePort({ name, protocol, port, nodePort }: ServicePortSpec): JsonPart<V1ServicePort> {
+  return { name, protocol, port, nodePort };
+}
+
+function encodeIngress({ ip, ipMode }: LoadBalancerIngress): JsonPart<V1LoadBalancerIngress> {
+  return { ip, ipMode };
+}
+
+function encodeSlice(slice: EndpointSlice): JsonPart<V1EndpointSlice> {
+  const { kind, namespace, name, addressType, serviceName, lastChangeTriggerTimeMs: timeMs } = slice;
   const ofEndpoints = name.startsWith("endpoints/");
   const annotations = {
-    ...(timeMs === null ? {} : { [TRIGGER_TIME_ANNOTATION]: new Date(timeMs).toISOString() }),
+    ...(timeMs === null ? {} : { [TRIGGER_TIME_ANNOTATION]: isoTime(timeMs) }),
     ...(ofEndpoints ? { [ENDPOINTS_ANNOTATION]: name } : {}),
   };
   const labels = { "kubernetes.io/service-name": serviceName };
@@ -88,32 +137,54 @@ function encodeSlice(slice: EndpointSlice): RawObject {
     kind,
     metadata: { namespace, name: ofEndpoints ? serviceName : name, labels, annotations },
     addressType,
-    ports,
+    ports: slice.ports.map(encodeSlicePort),
     endpoints: slice.endpoints.map(encodeEndpoint),
   };
 }
 
-/** There may be 100,000 of them and more: what goes without saying is not said. */
-function encodeEndpoint(endpoint: SliceEndpoint): RawObject {
-  const { addresses, nodeName, ready, serving, terminating, zoneHints, nodeHints } = endpoint;
-  const raw: Record<string, unknown> = { addresses };
-  if (nodeName !== "") raw["nodeName"] = nodeName;
-  if (!ready || !serving || terminating) raw["conditions"] = { ready, serving, terminating };
-  if (zoneHints.length > 0 || nodeHints.length > 0) {
-    raw["hints"] = { forZones: zoneHints.map(nameOnly), forNodes: nodeHints.map(nameOnly) };
-  }
-  return raw;
+function encodeSlicePort({ name, port, protocol }: SlicePort): JsonPart<DiscoveryV1EndpointPort> {
+  return { name, port, protocol };
 }
 
-function nameOnly(name: string): RawObject {
+/** There may be 100,000 of them and more: what goes without saying is not said. */
+function encodeEndpoint(endpoint: SliceEndpoint): JsonPart<V1Endpoint> {
+  const { addresses, nodeName, ready, serving, terminating, zoneHints, nodeHints } = endpoint;
+  const isPlain = ready && serving && !terminating;
+  const isHinted = zoneHints.length > 0 || nodeHints.length > 0;
+  return {
+    addresses,
+    nodeName: nodeName === "" ? undefined : nodeName,
+    conditions: isPlain ? undefined : { ready, serving, terminating },
+    hints: isHinted ? { forZones: zoneHints.map(nameOnly), forNodes: nodeHints.map(nameOnly) } : undefined,
+  };
+}
+
+function nameOnly(name: string): JsonPart<V1ForNode & V1ForZone> {
   return { name };
 }
 
-function encodeNode({ kind, name, labels, podCIDRs, addresses, taintKeys, deleting }: NodeObject): RawObject {
+function encodeNode(node: NodeObject): JsonPart<V1Node> {
+  const { kind, name, labels, podCIDRs, addresses, taintKeys, deleting } = node;
   return {
     kind,
-    metadata: { name, labels, ...(deleting ? { deletionTimestamp: new Date(0).toISOString() } : {}) },
-    spec: { podCIDRs, taints: taintKeys.map((key) => ({ key })) },
-    status: { addresses },
+    metadata: { name, labels, deletionTimestamp: deleting ? isoTime(0) : undefined },
+    spec: { podCIDRs, taints: taintKeys.map(encodeTaint) },
+    status: { addresses: addresses.map(encodeNodeAddress) },
   };
+}
+
+function encodeTaint(key: string): JsonPart<V1Taint> {
+  return { key };
+}
+
+function encodeNodeAddress({ type, address }: NodeObject["addresses"][number]): JsonPart<V1NodeAddress> {
+  return { type, address };
+}
+
+function encodeServiceCidr({ kind, name, cidrs }: ServiceCidr): JsonPart<V1ServiceCIDR> {
+  return { kind, metadata: { name }, spec: { cidrs } };
+}
+
+function isoTime(epochMs: number): string {
+  return new Date(epochMs).toISOString();
 }

@@ -3,7 +3,8 @@
  *
  * @module
  */
-import type { ProxyEvent } from "../../observe/events.ts";
+import type { EventSubject, ProxyEvent } from "../../observe/events.ts";
+import type { EventJson } from "../decode/api_json.ts";
 
 /** Who reports. kube-proxy's name, so that what filters Events by it goes on working. */
 const CONTROLLER = "kube-proxy";
@@ -12,25 +13,13 @@ const MAX_NOTE_BYTES = 1024;
 const MAX_INSTANCE = 128;
 const MAX_NAME = 253;
 
-/** An object of events.k8s.io/v1. */
-export interface EventBody {
-  readonly apiVersion: "events.k8s.io/v1";
-  readonly kind: "Event";
+/** An object of events.k8s.io/v1, with what every one of ours has. */
+export type EventBody = EventJson & {
   readonly metadata: { readonly name: string; readonly namespace: string };
-  readonly eventTime: string;
-  readonly reportingController: string;
-  readonly reportingInstance: string;
-  readonly action: string;
-  readonly reason: string;
-  readonly regarding: {
-    readonly apiVersion: "v1";
-    readonly kind: string;
-    readonly name: string;
-    readonly namespace?: string;
-  };
-  readonly note?: string;
-  readonly type: string;
-}
+};
+
+/** How often an Event was repeated, as a part of it. */
+export type EventRepetition = Required<Pick<EventJson, "series">>;
 
 /**
  * The object to create. Events of Nodes live in namespace `default`.
@@ -54,10 +43,21 @@ export function eventBody(event: ProxyEvent, hostname: string, nowMs: number): E
     reportingInstance: `${CONTROLLER}-${hostname}`.slice(0, MAX_INSTANCE),
     action,
     reason,
-    regarding: { apiVersion: "v1", ...regarding },
-    ...(note === "" ? {} : { note: truncateBytes(note, MAX_NOTE_BYTES) }),
+    regarding: reference(regarding),
+    ...(note === "" ? {} : { note: truncateBytes(note, MAX_NOTE_BYTES) } satisfies Partial<EventBody>),
     type,
   };
+}
+
+function reference(subject: EventSubject): NonNullable<EventBody["regarding"]> {
+  const { kind, name } = subject;
+  if (subject.kind === "Node") return { apiVersion: "v1", kind, name };
+  return { apiVersion: "v1", kind, namespace: subject.namespace, name };
+}
+
+/** The part of an Event that its repetition changes. @param lastMs milliseconds since the epoch, with fractions */
+export function repetitionOf(count: number, lastMs: number): EventRepetition {
+  return { series: { count, lastObservedTime: microTime(lastMs) } };
 }
 
 /** `2025-01-02T03:04:05.678901Z`. */

@@ -7,7 +7,7 @@ import type { Clock } from "../../kernel/clock.ts";
 import { type EventRecorder, eventValues, type ProxyEvent, subjectText } from "../../observe/events.ts";
 import type { Logger } from "../../observe/log.ts";
 import { type HttpAnswer, readText } from "./kube_answer.ts";
-import { type EventBody, eventBody, microTime } from "./kube_event_body.ts";
+import { type EventBody, eventBody, repetitionOf } from "./kube_event_body.ts";
 import type { WriteRequest } from "./kube_http.ts";
 import { IdleLimit } from "./kube_idle.ts";
 import { statusMessage } from "./kube_messages.ts";
@@ -245,12 +245,12 @@ export class KubeEvents implements EventRecorder {
 }
 
 function creation(series: Series): WriteRequest {
-  const { body, count } = series;
+  const { body, count, lastMs } = series;
   return {
     method: "POST",
     path: pathOf(body),
     contentType: "application/json",
-    body: JSON.stringify({ ...body, ...(count > 1 ? seriesOf(series) : {}) }),
+    body: JSON.stringify({ ...body, ...(count > 1 ? repetitionOf(count, lastMs) : {}) }),
   };
 }
 
@@ -259,16 +259,12 @@ function repetition(series: Series): WriteRequest {
     method: "PATCH",
     path: `${pathOf(series.body)}/${series.body.metadata.name}`,
     contentType: "application/merge-patch+json",
-    body: JSON.stringify(seriesOf(series)),
+    body: JSON.stringify(repetitionOf(series.count, series.lastMs)),
   };
 }
 
 function pathOf({ metadata }: EventBody): string {
   return `/apis/events.k8s.io/v1/namespaces/${metadata.namespace}/events`;
-}
-
-function seriesOf({ count, lastMs }: Series): Record<"series", unknown> {
-  return { series: { count, lastObservedTime: microTime(lastMs) } };
 }
 
 /** True for answers that another try may change. */

@@ -4,6 +4,7 @@ import { recordingLog } from "../../../tests/support/recording_log.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import { serviceHealthFailedEvent, startingEvent } from "../../observe/event_catalog.ts";
 import type { ProxyEvent } from "../../observe/events.ts";
+import type { EventBody } from "./kube_event_body.ts";
 import type { HttpAnswer } from "./kube_answer.ts";
 import { type EventClient, KubeEvents } from "./kube_events.ts";
 import type { WriteRequest } from "./kube_http.ts";
@@ -38,7 +39,7 @@ class FakeEvents implements EventClient {
   }
 
   #apply({ method, path, body }: WriteRequest): number {
-    const content = JSON.parse(body) as { metadata?: { name: string } };
+    const content = JSON.parse(body) as Partial<EventBody>;
     const key = method === "POST" ? `${path}/${content.metadata?.name}` : path;
     const known = this.objects.get(key);
     if (method === "POST" && known !== undefined) return 409;
@@ -89,7 +90,7 @@ class Setup implements AsyncDisposable {
   /** `METHOD last part of path`, with the count of a series. */
   get story(): string[] {
     return this.api.requests.map(({ method, path, body }) => {
-      const { series } = JSON.parse(body) as { series?: { count: number } };
+      const { series } = JSON.parse(body) as Partial<EventBody>;
       return [method, path.split("/").slice(5).join("/").replace(/\.[0-9a-f]+$/, ".X"), series?.count]
         .filter((part) => part !== undefined).join(" ");
     });

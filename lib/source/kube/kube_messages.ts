@@ -3,16 +3,9 @@
  *
  * @module
  */
-import {
-  asObject,
-  DecodeError,
-  isAbsent,
-  listAt,
-  objectAt,
-  quote,
-  type RawObject,
-  textAt,
-} from "../decode/decode_values.ts";
+import type { KubernetesObject, V1ListMeta, V1ObjectMeta, V1Status } from "@kubernetes/client-node";
+import type { Raw, RawKubernetesObject } from "../decode/api_json.ts";
+import { asObject, DecodeError, isAbsent, listAt, objectAt, quote, textAt } from "../decode/decode_values.ts";
 
 /** The server, or something on the way to it, answered, but not with what was asked for. */
 export class AnswerError extends Error {
@@ -53,6 +46,14 @@ export class ExpiredError extends RefusalError {
   }
 }
 
+/** A list of any kind. The model has another name for `continue`, which is a word of its language. */
+interface ListModel {
+  readonly apiVersion?: string;
+  readonly kind?: string;
+  readonly metadata?: Omit<V1ListMeta, "_continue"> & { readonly continue?: V1ListMeta["_continue"] };
+  readonly items: readonly KubernetesObject[];
+}
+
 /** One page of a list. */
 export interface ListPage {
   readonly items: readonly unknown[];
@@ -64,7 +65,7 @@ export interface ListPage {
 /** One event of a watch, without errors. */
 export interface WatchEvent {
   readonly type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK";
-  readonly object: RawObject;
+  readonly object: RawKubernetesObject;
   /** `""` if the object does not say. */
   readonly resourceVersion: string;
 }
@@ -87,7 +88,7 @@ export interface ObjectType {
  */
 export function parseListPage(text: string, { path, apiVersion, objectKind }: ObjectType): ListPage {
   return checked(`GET ${path}: no list`, () => {
-    const page = asObject(parseJson(text), "answer");
+    const page = asObject<ListModel>(parseJson(text), "answer");
     const metadata = objectAt(page, "metadata");
     const resourceVersion = textAt(metadata, "resourceVersion");
     requireText(page, "kind", `${objectKind}List`);
@@ -99,7 +100,7 @@ export function parseListPage(text: string, { path, apiVersion, objectKind }: Ob
   });
 }
 
-function requireText(raw: RawObject, key: string, wanted: string): void {
+function requireText(raw: RawKubernetesObject, key: "kind" | "apiVersion", wanted: string): void {
   const found = textAt(raw, key);
   if (found !== wanted) throw new DecodeError(key, `must be ${wanted}, found ${quote(found)}`);
 }
@@ -114,10 +115,10 @@ function requireText(raw: RawObject, key: string, wanted: string): void {
 export function parseWatchEvent(line: string, { path, objectKind }: ObjectType): WatchEvent {
   const event = checked(`GET ${path}: no watch event`, () => {
     const { type, object } = asObject(parseJson(line), "line");
-    return { type: String(type), object: asObject(object, "object") };
+    return { type: String(type), object: asObject<KubernetesObject>(object, "object") };
   });
   if (event.type === "ERROR") {
-    const { code, message } = event.object;
+    const { code, message } = event.object as Raw<V1Status>;
     throw refusal(path, typeof code === "number" ? code : 500, String(message ?? "no reason given"));
   }
   if (!EVENT_TYPES.includes(event.type)) {
@@ -128,7 +129,7 @@ export function parseWatchEvent(line: string, { path, objectKind }: ObjectType):
     throw new AnswerError(`GET ${path}: no watch event: the object is of kind ${quote(kind)}`);
   }
   // A malformed object must only be refused itself, so its metadata is looked at without checks.
-  const { metadata } = event.object as { metadata?: { resourceVersion?: unknown } | null };
+  const metadata = event.object.metadata as Raw<V1ObjectMeta> | null | undefined;
   const version = isAbsent(metadata) ? undefined : metadata.resourceVersion;
   return { ...event, resourceVersion: typeof version === "string" ? version : "" } as WatchEvent;
 }
@@ -147,7 +148,7 @@ export function refusal(path: string, status: number, text: string, retryAfterSe
 export function statusMessage(text: string): string {
   let message: unknown;
   try {
-    message = (JSON.parse(text) as { message?: unknown } | null)?.message;
+    message = (JSON.parse(text) as Raw<V1Status> | null)?.message;
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
   }

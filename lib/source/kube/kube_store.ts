@@ -3,7 +3,9 @@
  *
  * @module
  */
+import type { V1ObjectMeta } from "@kubernetes/client-node";
 import type { ApiObject } from "../../model/objects.ts";
+import type { Raw, RawKubernetesObject } from "../decode/api_json.ts";
 import { describeItem } from "../decode/decode.ts";
 import { DecodeError } from "../decode/decode_values.ts";
 import { sameObject } from "../events.ts";
@@ -128,6 +130,6 @@ export class KubeStore {
 }
 
 function identityOfRaw(raw: unknown): string {
-  const metadata = (raw as { metadata?: { namespace?: unknown; name?: unknown } } | null)?.metadata;
+  const metadata = (raw as RawKubernetesObject | null)?.metadata as Raw<V1ObjectMeta> | null | undefined;
   return `${metadata?.namespace ?? ""}/${metadata?.name ?? ""}`;
 }

@@ -219,7 +219,12 @@ function readPlugin(raw: RawObject, path: string): CredentialPlugin {
 }
 
 /** The PEM in `<key>-data`, or else the file in `<key>`. */
-function pemAt(raw: RawObject, key: string, path: string, read = textAt): Pem | null {
+function pemAt(
+  raw: RawObject,
+  key: string,
+  path: string,
+  read: (raw: RawObject, key: string) => string = textAt,
+): Pem | null {
   const inline = read(raw, `${key}-data`);
   if (inline !== "") return { kind: "text", pem: decodeBase64(inline, `${key}-data`) };
   const file = textAt(raw, key);

@@ -1,0 +1,87 @@
+/**
+ * Kubernetes objects as JSON, by the models of `@kubernetes/client-node`: which fields there are and of what sort. A field that no
+ * model knows does not compile, and its next release shows here what changed.
+ *
+ * Types only: nothing of that package is loaded when the program runs.
+ *
+ * @module
+ */
+import type {
+  EventsV1Event,
+  KubernetesListObject,
+  KubernetesObject,
+  V1Endpoints,
+  V1EndpointSlice,
+  V1Node,
+  V1Service,
+  V1ServiceCIDR,
+} from "@kubernetes/client-node";
+
+/** A model's value as it stands in JSON: times are texts there. */
+export type Json<T> = unknown extends T ? T
+  : T extends Date ? string
+  : T extends readonly (infer Item)[] ? readonly Json<Item>[]
+  : T extends object ? { readonly [Key in keyof T]: Json<T[Key]> }
+  : T;
+
+/** What somebody keeps of a model's value in JSON: any of its fields. What is null or undefined counts as absent, as in the API. */
+export type JsonPart<T> = unknown extends T ? T
+  : T extends Date ? string
+  : T extends readonly (infer Item)[] ? readonly JsonPart<Item>[]
+  : T extends object ? { readonly [Key in keyof T]?: JsonPart<T[Key]> | null | undefined }
+  : T;
+
+declare const MODEL: unique symbol;
+
+/** An object of which nothing is known but that it should be a `T`: its fields have the names of the model, and any value. */
+export type Raw<T> = { readonly [Key in keyof T]?: unknown } & { readonly [MODEL]?: T };
+
+/** A model that says nothing: every name is one of its fields. */
+export type AnyModel = Readonly<Record<string, unknown>>;
+
+/** What a field of a model can hold. */
+export type FieldSort = "text" | "number" | "boolean" | "object" | "texts" | "objects";
+
+type SortOf<V> = V extends string | Date ? "text"
+  : V extends number ? "number"
+  : V extends boolean ? "boolean"
+  : V extends readonly (infer Item)[]
+    ? SortOf<Item> extends "text" ? "texts" : SortOf<Item> extends "object" ? "objects" : never
+  : V extends object ? "object"
+  : never;
+
+/** Names of the fields of a model that hold such values. */
+export type FieldOf<T, Sort extends FieldSort> = {
+  [Key in keyof T & string]-?: unknown extends T[Key] ? Key
+    : [SortOf<NonNullable<T[Key]>>] extends [Sort] ? Key
+    : never;
+}[keyof T & string];
+
+/** The model of the object that stands in a field. */
+export type ObjectIn<T, Key extends keyof T> = unknown extends T[Key] ? AnyModel : NonNullable<T[Key]>;
+
+/** The model of the objects in the list that stands in a field. */
+export type ItemIn<T, Key extends keyof T> = unknown extends T[Key] ? AnyModel
+  : NonNullable<T[Key]> extends readonly (infer Item)[] ? Item
+  : never;
+
+/** An object of any kind that has not been looked at. */
+export type RawKubernetesObject = Raw<KubernetesObject>;
+
+/** A list of any kind that has not been looked at. */
+export type RawList = Raw<KubernetesListObject<KubernetesObject>>;
+
+/** The kinds that the proxy reads. */
+export interface ReadModels {
+  readonly Service: V1Service;
+  readonly EndpointSlice: V1EndpointSlice;
+  readonly Endpoints: V1Endpoints;
+  readonly Node: V1Node;
+  readonly ServiceCIDR: V1ServiceCIDR;
+}
+
+/** An object of a kind that the proxy reads, as the API server sends it. */
+export type ObjectJson<Kind extends keyof ReadModels = keyof ReadModels> = Json<ReadModels[Kind]>;
+
+/** An Event as the API server takes it. */
+export type EventJson = Json<EventsV1Event>;

@@ -1,0 +1,108 @@
+/**
+ * What client-node's own parts do that ours must not: the reasons of `docs/architecture.md`, "Parts of client-node". Where one of
+ * these tests fails with a new release, its reason is gone.
+ *
+ * @module
+ */
+import { assertEquals, assertRejects } from "@std/assert";
+import { ListWatch } from "@kubernetes/client-node/dist/cache.js";
+import type { KubeConfig } from "@kubernetes/client-node/dist/config.js";
+import { newClusters, newUsers } from "@kubernetes/client-node/dist/config_types.js";
+import { ExecAuth } from "@kubernetes/client-node/dist/exec_auth.js";
+import type { KubernetesListObject, KubernetesObject } from "@kubernetes/client-node/dist/types.js";
+import { Watch } from "@kubernetes/client-node/dist/watch.js";
+
+Deno.test("its reader of kubeconfigs reads a token file once, and not under kubeadm's name", async () => {
+  const path = await Deno.makeTempFile({ prefix: "kproxy-token-" });
+  try {
+    await Deno.writeTextFile(path, "one");
+    const [user] = newUsers([{ name: "u", user: { "token-file": path } }]);
+    await Deno.writeTextFile(path, "two");
+    assertEquals(user?.token, "one");
+    const [ofKubeadm] = newUsers([{ name: "u", user: { tokenFile: path } }]);
+    assertEquals([ofKubeadm?.token, ofKubeadm?.authProvider], [undefined, undefined]);
+  } finally {
+    await Deno.remove(path);
+  }
+});
+
+Deno.test("its reader of kubeconfigs checks no values, and knows one field of impersonation", () => {
+  const insecure = { server: "https://h", "insecure-skip-tls-verify": "yes" };
+  const [cluster] = newClusters([{ name: "c", cluster: insecure }]);
+  assertEquals(cluster?.skipTLSVerify, false);
+  const [user] = newUsers([{ name: "u", user: { token: 5123, as: "root", "as-groups": ["a"] } }]);
+  assertEquals<unknown>([user?.token, user?.impersonateUser], [5123, "root"]);
+  assertEquals(JSON.stringify(user).includes('["a"]'), false);
+});
+
+// Its HTTP client keeps the connection for later.
+Deno.test("its watch drops a line that cannot be read, without a word", {
+  sanitizeOps: false,
+  sanitizeResources: false,
+}, async () => {
+  const line = (name: string) => `{"type":"ADDED","object":{"metadata":{"name":"${name}"}}}\n`;
+  const body = `${line("a")}{"type":"ADDED","obj\n${line("b")}`;
+  await using server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen: () => {} },
+    () => new Response(body),
+  );
+  const config = {
+    getCurrentCluster: () => ({ name: "c", server: `http://127.0.0.1:${server.addr.port}` }),
+    applySecurityAuthentication: () => Promise.resolve(),
+  } as unknown as KubeConfig;
+  const seen: string[] = [];
+  const { promise: ended, resolve } = Promise.withResolvers<unknown>();
+  const event = (type: string, object: { metadata: { name: string } }) =>
+    void seen.push(`${type} ${object.metadata.name}`);
+  await new Watch(config).watch("/api/v1/services", {}, event, resolve);
+  assertEquals([await ended, seen], [null, ["ADDED a", "ADDED b"]]);
+});
+
+/** An informer whose lists and watches answer with these in turn; what happens to it, in words. */
+async function informed(
+  list: () => Promise<KubernetesListObject<KubernetesObject>>,
+  watchError: unknown,
+): Promise<string[]> {
+  const story: string[] = [];
+  const watch = {
+    watch: (_path: string, _query: unknown, _event: unknown, done: (error: unknown) => Promise<void>) => {
+      story.push("watch");
+      return done(watchError).then(() => new AbortController());
+    },
+  } as unknown as Watch;
+  const informer = new ListWatch("/api/v1/services", watch, () => {
+    story.push("list");
+    return list();
+  }, false);
+  informer.on("error", (error) => story.push(`error: ${error.message}`));
+  await informer.start();
+  return story;
+}
+
+Deno.test("its informer ends with a list that fails, and with a watch that is refused", async () => {
+  const refused = Object.assign(new Error("Too Many Requests"), { statusCode: 429 });
+  assertEquals(await informed(() => Promise.reject(refused), null), ["list", "error: Too Many Requests"]);
+  const empty = { metadata: { resourceVersion: "7" }, items: [] };
+  assertEquals(await informed(() => Promise.resolve(empty), refused), [
+    "list",
+    "watch",
+    "error: Too Many Requests",
+  ]);
+});
+
+Deno.test("its exec plugins are not told of the cluster, and have no end", async () => {
+  const auth = new ExecAuth();
+  const calls: unknown[][] = [];
+  // Its way to start programs, by which its own tests replace it.
+  Object.assign(auth, {
+    execFn: (...call: unknown[]) => {
+      calls.push(call);
+      throw new Error("not started");
+    },
+  });
+  const exec = { command: "login", args: ["now"], provideClusterInfo: true };
+  const user = { name: "u", exec } as unknown as Parameters<ExecAuth["applyAuthentication"]>[0];
+  await assertRejects(() => auth.applyAuthentication(user, {}), Error, "not started");
+  // Neither an environment nor a time nor a signal.
+  assertEquals(calls, [["login", ["now"], {}]]);
+});
