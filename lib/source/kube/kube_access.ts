@@ -81,6 +81,7 @@ function bareAccess(server: string): ClusterAccess {
     certificateAuthority: null,
     clientCertificate: null,
     identity: { kind: "anonymous" },
+    impersonation: null,
     origin: "--master",
   };
 }

@@ -18,6 +18,7 @@ Deno.test("neither kubeconfig nor master: the pod's service account", async () =
     certificateAuthority: { kind: "file", path: `${folder}/ca.crt` },
     clientCertificate: null,
     identity: { kind: "tokenFile", path: `${folder}/token` },
+    impersonation: null,
     origin: "in-cluster service account",
   });
   const six = inClusterAccess(env({ KUBERNETES_SERVICE_HOST: "fd00::1", KUBERNETES_SERVICE_PORT: "6443" }));

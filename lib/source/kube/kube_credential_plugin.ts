@@ -3,6 +3,8 @@
  *
  * @module
  */
+import type { KubernetesObject } from "@kubernetes/client-node";
+import type { Credential } from "@kubernetes/client-node/dist/exec_auth.js";
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { abortable, CredentialError } from "./kube_credential_error.ts";
@@ -17,6 +19,9 @@ export interface PluginCredential {
   /** Milliseconds since the epoch; Infinity if it does not expire. */
   readonly expiresMs: number;
 }
+
+/** What a plugin prints. */
+type ExecCredential = KubernetesObject & Credential;
 
 const TIMEOUT_MS = 60_000;
 
@@ -64,8 +69,9 @@ export class CredentialPluginRunner {
   }
 
   async #run(access: ClusterAccess, certificateAuthority: string | null): Promise<PluginCredential> {
-    const { command, args, env, apiVersion, provideClusterInfo } = this.#plugin;
-    const cluster = provideClusterInfo ? { cluster: clusterInfo(access, certificateAuthority) } : {};
+    const { command, args, env, apiVersion, provideClusterInfo, clusterConfig } = this.#plugin;
+    const info = clusterInfo(access, certificateAuthority, clusterConfig);
+    const cluster = provideClusterInfo ? { cluster: info } : {};
     const request = { kind: "ExecCredential", apiVersion, spec: { interactive: false, ...cluster } };
     try {
       const own = await ownProgramBehind(command);
@@ -91,7 +97,9 @@ export class CredentialPluginRunner {
 
   #reason(error: unknown): string {
     if (error instanceof ExecError && error.isMissing()) {
-      if (!(error.cause instanceof Deno.errors.NotCapable)) return "is not installed";
+      const { installHint } = this.#plugin;
+      const isRefused = error.cause instanceof Deno.errors.NotCapable;
+      if (!isRefused) return installHint === "" ? "is not installed" : `is not installed: ${installHint}`;
       return "is not among the programs kproxy may start (docs/permissions.md); it needs a grant " +
         `of its own: --allow-run=${this.#plugin.command}`;
     }
@@ -107,8 +115,8 @@ export class CredentialPluginRunner {
  * @throws {Error} if it is not an ExecCredential of that version with a credential in it; never shows the text
  */
 export function parseExecCredential(stdout: string, apiVersion: string): PluginCredential {
-  const raw = asObject(parseJson(stdout), "its output");
-  if (raw["kind"] !== "ExecCredential" || raw["apiVersion"] !== apiVersion) {
+  const raw = asObject<ExecCredential>(parseJson(stdout), "its output");
+  if (raw.kind !== "ExecCredential" || raw.apiVersion !== apiVersion) {
     throw new Error(`must print an ExecCredential of ${apiVersion}`);
   }
   const status = objectAt(raw, "status");
@@ -138,12 +146,18 @@ function parseJson(text: string): unknown {
   }
 }
 
-function clusterInfo(access: ClusterAccess, certificateAuthority: string | null): Record<string, unknown> {
+/** The API's `Cluster` of client.authentication.k8s.io. */
+function clusterInfo(
+  access: ClusterAccess,
+  certificateAuthority: string | null,
+  config: unknown,
+): Record<string, unknown> {
   return {
     server: access.server,
     ...(access.tlsServerName === "" ? {} : { "tls-server-name": access.tlsServerName }),
     ...(access.insecureSkipTlsVerify ? { "insecure-skip-tls-verify": true } : {}),
     ...(certificateAuthority === null ? {} : { "certificate-authority-data": btoa(certificateAuthority) }),
     ...(access.proxyUrl === "" ? {} : { "proxy-url": access.proxyUrl }),
+    ...(config === null ? {} : { config }),
   };
 }

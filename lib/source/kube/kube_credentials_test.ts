@@ -137,6 +137,8 @@ function pluginReader(exec: Exec, fields = {}): CredentialReader {
     env: { REGION: "x" },
     apiVersion: VERSION,
     provideClusterInfo: false,
+    clusterConfig: null,
+    installHint: "",
     ...fields,
   };
   return new CredentialReader(access({ identity: { kind: "plugin", plugin } }), () => 0, exec);
@@ -170,6 +172,25 @@ Deno.test("a credential plugin runs once for many requests, again when its crede
     apiVersion: VERSION,
     spec: { interactive: false, cluster: { server: "https://h" } },
   });
+});
+
+Deno.test("a credential plugin that asks for the cluster is given what the kubeconfig holds for it", async () => {
+  for (const provideClusterInfo of [true, false]) {
+    const exec = new PluginExec([printed({ token: "a" })]);
+    await pluginReader(exec, { provideClusterInfo, clusterConfig: { audience: "prod" } }).read(NO_SIGNAL);
+    const { spec } = JSON.parse(exec.runs[0]?.options?.env?.["KUBERNETES_EXEC_INFO"] ?? "");
+    const cluster = { server: "https://h", config: { audience: "prod" } };
+    assertEquals(spec, { interactive: false, ...(provideClusterInfo ? { cluster } : {}) });
+  }
+});
+
+Deno.test("a credential plugin that is not installed says how it is", async () => {
+  const missing = new ExecError(["login"], -1, "x", { cause: new Deno.errors.NotFound("x") });
+  await assertRejects(
+    () => pluginReader(new PluginExec([missing]), { installHint: "apt install login" }).read(NO_SIGNAL),
+    Error,
+    'Credential plugin "login" of /etc/kubeconfig: is not installed: apt install login',
+  );
 });
 
 Deno.test("what goes wrong with a credential plugin", async () => {

@@ -9,6 +9,7 @@ import type { Exec } from "../../kernel/exec.ts";
 import { errorText } from "../../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
 import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
+import { impersonationHeaders } from "./impersonation.ts";
 import { IdleLimit } from "./kube_idle.ts";
 import { CredentialReader, type Credentials } from "./kube_credentials.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
@@ -180,11 +181,13 @@ export class KubeClient {
     { path, method = "GET", contentType, body }: AnyRequest,
     signal: AbortSignal,
   ): Promise<HttpAnswer> {
-    const headers: Record<string, string> = {
+    const { impersonation } = this.#access;
+    const headers: Record<string, string | readonly string[]> = {
       accept: "application/json",
       // Compression costs both sides more time than it saves on a cluster's network.
       "accept-encoding": "identity",
       "user-agent": this.#userAgent,
+      ...(impersonation === null ? {} : impersonationHeaders(impersonation)),
     };
     if (credentials.authorization !== null) headers["authorization"] = credentials.authorization;
     if (contentType !== undefined) headers["content-type"] = contentType;
@@ -199,7 +202,14 @@ export class KubeClient {
     }
     const client = this.#poolFor(credentials);
     // A redirect would carry our credentials to a place nobody configured.
-    const options = { method, headers, signal, client, redirect: "manual", ...content } as const;
+    const options = {
+      method,
+      headers: linesOf(headers),
+      signal,
+      client,
+      redirect: "manual",
+      ...content,
+    } as const;
     const response = await fetch(this.server + path, options);
     return {
       status: response.status,
@@ -229,6 +239,13 @@ export class KubeClient {
     this.#pool = { credentials, http };
     return http;
   }
+}
+
+/** A line for each value. */
+function linesOf(headers: Readonly<Record<string, string | readonly string[]>>): [string, string][] {
+  return Object.entries(headers).flatMap(([name, values]) =>
+    [values].flat().map((value): [string, string] => [name, value])
+  );
 }
 
 /** True for the reason of a signal that was aborted without one. */

@@ -18,7 +18,8 @@ export interface TlsRequest {
   readonly method: string;
   /** With query. */
   readonly path: string;
-  readonly headers: Readonly<Record<string, string>>;
+  /** Those with several values have a line for each. */
+  readonly headers: Readonly<Record<string, string | readonly string[]>>;
   readonly body?: string;
 }
 
@@ -45,7 +46,7 @@ export async function sendOverTls(wanted: TlsRequest, signal: AbortSignal): Prom
       port,
       method: wanted.method,
       path: url.pathname + url.search,
-      headers: { ...wanted.headers, host: url.host, connection: "close" },
+      headers: { ...linesOf(wanted.headers), host: url.host, connection: "close" },
       signal,
       createConnection: () => secure(wanted, name, socket ?? { host, port }),
     }, (incoming) => {
@@ -59,6 +60,15 @@ export async function sendOverTls(wanted: TlsRequest, signal: AbortSignal): Prom
     outgoing.on("error", reject);
     outgoing.end(wanted.body);
   });
+}
+
+/** A line for each value. */
+function linesOf(headers: TlsRequest["headers"]): Record<string, string | string[]> {
+  return Object.fromEntries(
+    Object.entries(headers).map((
+      [name, values],
+    ) => [name, typeof values === "string" ? values : [...values]]),
+  );
 }
 
 /** TLS to `target`, which must be `name`. */

@@ -10,10 +10,12 @@ import { dirname, isAbsolute, join } from "node:path";
 import { ConfigError } from "../../errors.ts";
 import { readSettings } from "../../config/file/load.ts";
 import { readYamlValues } from "../decode/manifest_yaml.ts";
+import { type Impersonation, readImpersonation } from "./impersonation.ts";
 import { serverUrl } from "./server_url.ts";
 import {
   asObject,
   booleanAt,
+  choiceAt,
   DecodeError,
   decodeList,
   inside,
@@ -36,6 +38,10 @@ export interface CredentialPlugin {
   readonly env: Readonly<Record<string, string>>;
   readonly apiVersion: string;
   readonly provideClusterInfo: boolean;
+  /** What the kubeconfig holds for plugins beside the cluster; null for nothing. The plugin is given it with the cluster. */
+  readonly clusterConfig: unknown;
+  /** For people, if the program is missing; `""` for none. */
+  readonly installHint: string;
 }
 
 /** Who we are to the API server, beside a client certificate. */
@@ -62,12 +68,17 @@ export interface ClusterAccess {
   readonly certificateAuthority: Pem | null;
   readonly clientCertificate: { readonly certificate: Pem; readonly key: Pem } | null;
   readonly identity: Identity;
+  /** Whom the requests are made as; null for the identity itself. */
+  readonly impersonation: Impersonation | null;
   /** File or place this came from, for messages. */
   readonly origin: string;
 }
 
 const PLUGIN_VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
-const IMPERSONATION = ["as", "as-uid", "as-groups", "as-user-extra"];
+const INTERACTIVE_MODES = ["Never", "IfAvailable", "Always"] as const;
+/** Name of the extension of a cluster that is meant for plugins. */
+const PLUGIN_EXTENSION = "client.authentication.k8s.io/exec";
+const MAX_HINT = 1000;
 
 /**
  * Loads the access of the current context. `master`, unless empty, replaces the server.
@@ -116,10 +127,11 @@ function readAccess(raw: RawObject, path: string, master: string): ClusterAccess
   const clusterName = inside(contextField, () => requiredText(context, "cluster"));
   const cluster = entryOf(raw, "clusters", "cluster", clusterName, `${contextField}.cluster`);
   const userName = inside(contextField, () => textAt(context, "user"));
+  const clusterConfig = inside(`clusters[${clusterName}].cluster`, () => pluginConfigOf(cluster));
   const user = userName === "" ? {} : entryOf(raw, "users", "user", userName, `${contextField}.user`);
   return {
     ...inside(`clusters[${clusterName}].cluster`, () => readCluster(cluster, path, master)),
-    ...inside(`users[${userName}].user`, () => readUser(user, path)),
+    ...inside(`users[${userName}].user`, () => readUser(user, path, clusterConfig)),
     origin: path,
   };
 }
@@ -165,10 +177,16 @@ function proxyUrlAt(raw: RawObject): string {
   throw new DecodeError("proxy-url", "must be an http, https or socks5 URL");
 }
 
-function readUser(raw: RawObject, path: string) {
-  for (const key of IMPERSONATION) {
-    if (!isAbsent(raw[key])) throw new DecodeError(key, "is not supported: kproxy acts as the user itself");
-  }
+/** As client-go does, of several of that name the last one counts. */
+function pluginConfigOf(cluster: RawObject): unknown {
+  const extensions = decodeList(cluster, "extensions", (raw) => ({
+    name: textAt(raw, "name"),
+    extension: raw["extension"],
+  }));
+  return extensions.findLast(({ name }) => name === PLUGIN_EXTENSION)?.extension ?? null;
+}
+
+function readUser(raw: RawObject, path: string, clusterConfig: unknown) {
   if (!isAbsent(raw["auth-provider"])) {
     throw new DecodeError("auth-provider", "is not supported, nor by Kubernetes since 1.26: use exec");
   }
@@ -181,10 +199,11 @@ function readUser(raw: RawObject, path: string) {
     throw new DecodeError("client-certificate", "is required beside client-key");
   }
   const clientCertificate = certificate === null || key === null ? null : { certificate, key };
-  return { clientCertificate, identity: readIdentity(raw, path) };
+  const identity = readIdentity(raw, path, clusterConfig);
+  return { clientCertificate, identity, impersonation: readImpersonation(raw) };
 }
 
-function readIdentity(raw: RawObject, path: string): Identity {
+function readIdentity(raw: RawObject, path: string, clusterConfig: unknown): Identity {
   // kubeadm writes tokenFile, some tools token-file. As in client-go a file counts before a literal token.
   const tokenFile = textAt(raw, "tokenFile") || textAt(raw, "token-file");
   const token = secretTextAt(raw, "token");
@@ -198,15 +217,19 @@ function readIdentity(raw: RawObject, path: string): Identity {
   if (username !== "") return { kind: "basic", username, password };
   if (isAbsent(raw["exec"])) return { kind: "anonymous" };
   const exec = objectAt(raw, "exec");
-  return { kind: "plugin", plugin: inside("exec", () => readPlugin(exec, path)) };
+  return { kind: "plugin", plugin: inside("exec", () => readPlugin(exec, path, clusterConfig)) };
 }
 
-function readPlugin(raw: RawObject, path: string): CredentialPlugin {
+function readPlugin(raw: RawObject, path: string, clusterConfig: unknown): CredentialPlugin {
   const apiVersion = requiredText(raw, "apiVersion");
   if (!PLUGIN_VERSIONS.includes(apiVersion)) {
     throw new DecodeError("apiVersion", `must be ${PLUGIN_VERSIONS.join(" or ")}, found "${apiVersion}"`);
   }
   const command = requiredText(raw, "command");
+  const interactiveMode = choiceAt(raw, "interactiveMode", INTERACTIVE_MODES, "IfAvailable");
+  if (interactiveMode === "Always") {
+    throw new DecodeError("interactiveMode", "must not be Always: kproxy has no terminal to ask anybody at");
+  }
   const env = decodeList(raw, "env", (entry) => [requiredText(entry, "name"), secretTextAt(entry, "value")]);
   return {
     // A bare name is looked up on the PATH, anything else is relative to the file, as in client-go.
@@ -215,6 +238,8 @@ function readPlugin(raw: RawObject, path: string): CredentialPlugin {
     env: Object.fromEntries(env),
     apiVersion,
     provideClusterInfo: booleanAt(raw, "provideClusterInfo", false),
+    clusterConfig,
+    installHint: textAt(raw, "installHint").replace(/\s+/g, " ").trim().slice(0, MAX_HINT),
   };
 }
 

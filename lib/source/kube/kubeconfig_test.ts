@@ -1,4 +1,4 @@
-import { assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
 import { newClusters, newContexts, newUsers } from "@kubernetes/client-node/dist/config_types.js";
 import { parse } from "yaml";
 import { ConfigError } from "../../errors.ts";
@@ -55,6 +55,7 @@ users:
     certificateAuthority: { kind: "file", path: "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt" },
     clientCertificate: null,
     identity: { kind: "tokenFile", path: "/var/run/secrets/kubernetes.io/serviceaccount/token" },
+    impersonation: null,
     origin: "/etc/k/config",
   });
 });
@@ -76,7 +77,13 @@ Deno.test("who we are to the server", YAML, () => {
     [{ username: "u" }, { kind: "basic", username: "u", password: "" }],
     [{ exec: plugin }, {
       kind: "plugin",
-      plugin: { ...plugin, command: "/etc/k/bin/login", env: { REGION: "x" } },
+      plugin: {
+        ...plugin,
+        command: "/etc/k/bin/login",
+        env: { REGION: "x" },
+        clusterConfig: null,
+        installHint: "",
+      },
     }],
     [{ exec: { apiVersion: "client.authentication.k8s.io/v1beta1", command: "aws" } }, {
       kind: "plugin",
@@ -86,6 +93,8 @@ Deno.test("who we are to the server", YAML, () => {
         args: [],
         env: {},
         provideClusterInfo: false,
+        clusterConfig: null,
+        installHint: "",
       },
     }],
   ];
@@ -216,7 +225,34 @@ Deno.test("what is wrong is named by file and field, without showing secrets", Y
     [kubeconfig({ user: { "client-certificate": "c" } }), "users[u].user.client-key: is required beside"],
     [kubeconfig({ user: { "client-key": "k" } }), "users[u].user.client-certificate: is required beside"],
     [kubeconfig({ user: { "client-key-data": 5 } }), "users[u].user.client-key-data: must be a string"],
-    [kubeconfig({ user: { as: "root" } }), "users[u].user.as: is not supported"],
+    [kubeconfig({ user: { "as-groups": ["a"] } }), "users[u].user.as: is required beside as-uid"],
+    [kubeconfig({ user: { as: "", "as-uid": "1" } }), "users[u].user.as: is required beside as-uid"],
+    [kubeconfig({ user: { as: 5 } }), "users[u].user.as: must be a string, found 5"],
+    [kubeconfig({ user: { as: "a\nb" } }), "users[u].user.as: must not contain control characters"],
+    [
+      kubeconfig({ user: { as: "a", "as-groups": ["b", "c\r\nx: y"] } }),
+      "users[u].user.as-groups[1]: must not contain control characters",
+    ],
+    [
+      kubeconfig({ user: { as: "a", "as-user-extra": { scopes: "view" } } }),
+      'users[u].user.as-user-extra.scopes: must be a list, found "view"',
+    ],
+    [
+      kubeconfig({ user: { as: "a", "as-user-extra": { scopes: ["view", 5] } } }),
+      "users[u].user.as-user-extra.scopes[1]: must be a string, found 5",
+    ],
+    [
+      kubeconfig({ user: { exec: { ...exec, interactiveMode: "Always" } } }),
+      "users[u].user.exec.interactiveMode: must not be Always",
+    ],
+    [
+      kubeconfig({ user: { exec: { ...exec, interactiveMode: "never" } } }),
+      'users[u].user.exec.interactiveMode: must be Never, IfAvailable or Always, found "never" (did you mean Never?)',
+    ],
+    [
+      kubeconfig({ cluster: { server: "https://h", extensions: [7] }, user: { exec } }),
+      "clusters[c].cluster.extensions[0]: must be an object, found 7",
+    ],
     [
       kubeconfig({ user: { "auth-provider": { name: "gcp" } } }),
       "users[u].user.auth-provider: is not supported",
@@ -240,6 +276,44 @@ Deno.test("what is wrong is named by file and field, without showing secrets", Y
       assertEquals(error.message.includes(secret), false, error.message);
     }
   }
+});
+
+Deno.test("what a plugin is for people and clusters", YAML, () => {
+  const plugin = {
+    apiVersion: "client.authentication.k8s.io/v1",
+    command: "login",
+    interactiveMode: "Never",
+  };
+  const cluster = {
+    server: "https://h",
+    extensions: [
+      { name: "other", extension: { audience: "wrong" } },
+      { name: "client.authentication.k8s.io/exec", extension: { audience: "first" } },
+      { name: "client.authentication.k8s.io/exec", extension: { audience: "prod", nested: [{ x: 1 }] } },
+    ],
+  };
+  const user = { exec: { ...plugin, installHint: " Get it\n  from https://example.org/login \n" } };
+  const { identity } = read(kubeconfig({ cluster, user }));
+  assert(identity.kind === "plugin");
+  assertEquals(identity.plugin.clusterConfig, { audience: "prod", nested: [{ x: 1 }] });
+  assertEquals(identity.plugin.installHint, "Get it from https://example.org/login");
+});
+
+Deno.test("whom a user is to be", YAML, () => {
+  const user = {
+    token: "t",
+    as: "system:kube-proxy",
+    "as-uid": "u-1",
+    "as-groups": ["system:nodes", "a, b"],
+    "as-user-extra": { scopes: ["view", "list"], "example.org/team": ["net"], none: null },
+  };
+  assertEquals(read(kubeconfig({ user })).impersonation, {
+    user: "system:kube-proxy",
+    uid: "u-1",
+    groups: ["system:nodes", "a, b"],
+    extra: { scopes: ["view", "list"], "example.org/team": ["net"] },
+  });
+  assertEquals(read(kubeconfig({ user: { token: "t", as: "", "as-groups": [] } })).impersonation, null);
 });
 
 Deno.test("a kubeconfig that is not there is said to be so", async () => {
