@@ -23,9 +23,10 @@ Deno.test("parseArgs splits switches, texts, lists and words", { permissions: "n
     alias: { help: "h" },
     "--": true,
   } as const;
-  assertEquals(parseArgs(args, options), {
+  assertEquals<unknown>(parseArgs(args, options), {
     all: true,
     help: true,
+    h: true,
     quiet: false,
     name: "x",
     mode: "ipvs",
@@ -54,4 +55,34 @@ Deno.test("parseArgs reports flags that are not listed", { permissions: "none" }
   };
   assertEquals(parseArgs(["--what=1", "--all"], { boolean: ["all"], unknown }), { all: true, _: [] });
   assertEquals(seen, ["--what=1"]);
+});
+
+Deno.test("parseArgs reads letters, numbers and words that follow as the real package does", {
+  permissions: "none",
+}, () => {
+  const options = { boolean: ["help"], string: ["v", "name"], alias: { help: "h" } } as const;
+  const cases: readonly [args: readonly string[], found: Record<string, unknown>][] = [
+    [["-v4"], { v: "4" }],
+    [["-v=4"], { v: "4" }],
+    [["-v", "4"], { v: "4" }],
+    [["-v", "-4"], { v: "", "4": true }],
+    [["-hv4"], { h: "v4", help: "v4" }],
+    [["-hx"], { h: true, help: true, x: true }],
+    [["--help", "false"], { h: false, help: false }],
+    [["--help=0"], { h: true, help: true }],
+    [["--name"], { name: "" }],
+    [["--name", "", "07"], { name: "", _: ["", 7] }],
+    [["--name=a=b"], { name: "a=b" }],
+    [["--name", "--", "x"], { name: "", _: ["x"] }],
+    [["--no-help"], { "no-help": true }],
+    [["--other", "0x10"], { other: 16 }],
+    [["-"], { _: ["-"] }],
+  ];
+  for (const [args, found] of cases) {
+    assertEquals<unknown>(
+      parseArgs(args, options),
+      { help: false, h: false, _: [], ...found },
+      args.join(" "),
+    );
+  }
 });

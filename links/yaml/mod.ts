@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { parseAllDocuments, stringify as stringifyYaml } from "yaml";
+import { Document, parseAllDocuments, visit } from "yaml";
 
 /** Which words of YAML are understood: `core` is YAML 1.2's, `default` adds timestamps, binary, merge keys and sets. */
 export type SchemaType = "failsafe" | "json" | "core" | "default";
@@ -74,6 +74,11 @@ function parseDocuments(
   });
 }
 
+/** Characters for which the real package quotes a text, wherever they stand in it. */
+const QUOTED = /[:,#[\]{}]/;
+/** What nothing but double quotes can hold on one line. */
+const UNPRINTABLE = /[^\x20-\x7e\xa1-\u{10ffff}]/u;
+
 /**
  * The YAML text of a value, in block style with single quotes where quotes are needed.
  *
@@ -81,17 +86,24 @@ function parseDocuments(
  */
 export function stringify(data: unknown, options: StringifyOptions = {}): string {
   const { lineWidth = 80, compatMode = true } = options;
-  const settings = {
-    indent: options.indent ?? 2,
-    indentSeq: options.arrayIndent ?? true,
+  if (!isStorable(data) && options.skipInvalid) return "";
+  const document = new Document(storable(data, options.skipInvalid ?? false, new Map()), {
     sortMapEntries: options.sortKeys ?? false,
     aliasDuplicateObjects: options.useAnchors ?? true,
+    ...(compatMode ? { compat: "yaml-1.1" } : {}),
+  });
+  visit(document, {
+    Scalar: (_key, node) => {
+      if (typeof node.value !== "string" || UNPRINTABLE.test(node.value) || !QUOTED.test(node.value)) return;
+      node.type = "QUOTE_SINGLE";
+    },
+  });
+  return document.toString({
+    indent: options.indent ?? 2,
+    indentSeq: options.arrayIndent ?? true,
     lineWidth: lineWidth < 0 ? 0 : lineWidth,
     singleQuote: true,
-    ...(compatMode ? { compat: "yaml-1.1" } : {}),
-  };
-  if (!isStorable(data) && options.skipInvalid) return "";
-  return stringifyYaml(storable(data, options.skipInvalid ?? false, new Map()), settings);
+  });
 }
 
 function isStorable(value: unknown): boolean {
