@@ -6,6 +6,7 @@
 import { stringify } from "@std/yaml";
 import { configInApiOrder, type Plain } from "./api_object.ts";
 import type { KubeProxyConfiguration } from "./types.ts";
+import { yamlScalar } from "./yaml_scalar.ts";
 
 /**
  * The configuration as it stands in a file: durations are Go's text, keys are sorted, and what kube-proxy's strict
@@ -15,9 +16,35 @@ export function configToObject(config: KubeProxyConfiguration): Record<string, P
   return sorted(configInApiOrder(config)) as Record<string, Plain>;
 }
 
-/** The configuration as YAML that {@linkcode parseConfig} and kube-proxy (but for `kproxy`) read back. */
-export function writeConfigYaml(config: KubeProxyConfiguration): string {
-  return stringify(configToObject(config), { lineWidth: -1, arrayIndent: false, useAnchors: false });
+/** A writer of YAML, such as `stringify` of `@std/yaml`. */
+export type YamlWriter = (value: unknown, options: typeof YAML_STYLE) => string;
+
+const YAML_STYLE = { lineWidth: -1, arrayIndent: false, useAnchors: false } as const;
+/** Stands for a key or a value; no writer has to quote it, and one that does all the same changes nothing. */
+const PLACE = /(["']?)t(\d+)t\1/g;
+
+/**
+ * The configuration as YAML that {@linkcode parseConfig} and kube-proxy (but for `kproxy`) read back.
+ *
+ * Which texts are quoted and how is decided here: writers differ in it, and the text of a file must not change with the
+ * writer. `write` yields the structure.
+ */
+export function writeConfigYaml(config: KubeProxyConfiguration, write: YamlWriter = stringify): string {
+  const scalars: string[] = [];
+  const text = write(withPlaces(configToObject(config), scalars), YAML_STYLE);
+  return text.replace(PLACE, (_place, _quote, index: string) => scalars[Number(index)] ?? "");
+}
+
+/** A copy with a place instead of each key, text and number; `scalars` takes what belongs there. */
+function withPlaces(value: Plain, scalars: string[]): Plain {
+  const place = (scalar: string): string => `t${scalars.push(scalar) - 1}t`;
+  if (typeof value === "string") return place(yamlScalar(value));
+  if (typeof value === "number") return place(String(value));
+  if (Array.isArray(value)) return value.map((item) => withPlaces(item, scalars));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) => [place(yamlScalar(name)), withPlaces(inner, scalars)]),
+  );
 }
 
 /** The configuration as indented JSON. */

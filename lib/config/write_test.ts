@@ -6,7 +6,13 @@ import { parseConfig } from "./parse.ts";
 import { getField, withFields } from "./paths.ts";
 import type { FieldSpec, FieldValue } from "./schema.ts";
 import { findProblems } from "./validate.ts";
-import { configToObject, unwritableSettings, writeConfigJson, writeConfigYaml } from "./write.ts";
+import {
+  configToObject,
+  unwritableSettings,
+  writeConfigJson,
+  writeConfigYaml,
+  type YamlWriter,
+} from "./write.ts";
 
 /** npm's `yaml` asks for these. */
 const YAML_ENV = { permissions: { env: ["LOG_TOKENS", "LOG_STREAM"] } };
@@ -172,6 +178,71 @@ Deno.test("addresses in brackets and words that mean something are quoted, for Y
     ]
   ) {
     assert(lines.includes(line), `${line} in\n${written}`);
+  }
+});
+
+/** Writers that quote like others: everything, with either quotes. */
+const WRITERS: Readonly<Record<string, YamlWriter>> = {
+  "no quotes": quotingWriter((text) => text),
+  "single quotes": quotingWriter((text) => `'${text}'`),
+  "double quotes": quotingWriter((text) => `"${text}"`),
+};
+
+/** Writes block style line by line, with two spaces for each level and lists not indented. */
+function quotingWriter(quoted: (text: string) => string): YamlWriter {
+  const scalar = (value: unknown): string =>
+    typeof value === "string" ? quoted(value) : JSON.stringify(value);
+  const isBlock = (value: unknown): value is object =>
+    typeof value === "object" && value !== null && Object.keys(value).length > 0;
+  const lines = (value: unknown): string[] => {
+    if (!isBlock(value)) return [scalar(value)];
+    if (Array.isArray(value)) {
+      return value.flatMap((item) => lines(item).map((line, index) => `${index === 0 ? "- " : "  "}${line}`));
+    }
+    return Object.entries(value).flatMap(([key, inner]) => {
+      if (!isBlock(inner)) return [`${scalar(key)}: ${scalar(inner)}`];
+      const indent = Array.isArray(inner) ? "" : "  ";
+      return [`${scalar(key)}:`, ...lines(inner).map((line) => `${indent}${line}`)];
+    });
+  };
+  return (value) => `${lines(value).join("\n")}\n`;
+}
+
+Deno.test("the text is the same whichever way the writer of YAML quotes", YAML_ENV, () => {
+  const gates: FieldValue = { yes: true, "a: b": false, t0t: true };
+  const config = withFields(
+    defaultConfig(),
+    new Map<string, FieldValue>([
+      ["featureGates", gates],
+      ["healthzBindAddress", "[::]:10256"],
+      ["hostnameOverride", `it's: "t1t"\nnode`],
+      ["clientConnection.qps", 1e-7],
+      ["nodePortAddresses", ["::/0", "t2t"]],
+      ["logging.vmodule", [{ filePattern: "b*", verbosity: 2 }, { filePattern: "*a", verbosity: 3 }]],
+    ]),
+  );
+  const expected = writeConfigYaml(config);
+  for (const [name, writer] of Object.entries(WRITERS)) {
+    assertEquals(writeConfigYaml(config, writer), expected, name);
+    assertEquals(writeConfigYaml(defaultConfig(), writer), writeConfigYaml(defaultConfig()), name);
+  }
+  for (
+    const line of [
+      "  'a: b': false",
+      "  t0t: true",
+      "  'yes': true",
+      "healthzBindAddress: '[::]:10256'",
+      "metricsBindAddress: 127.0.0.1:10249",
+      String.raw`hostnameOverride: "it's: \"t1t\"\nnode"`,
+      "  qps: 1e-7",
+      "- ::/0",
+      "- t2t",
+      "  - filePattern: b*",
+      "    verbosity: 2",
+      "  - filePattern: '*a'",
+    ]
+  ) {
+    assert(expected.split("\n").includes(line), `${line} in\n${expected}`);
   }
 });
 

@@ -6,7 +6,7 @@
  *
  * @module
  */
-import { parse, parseAllDocuments } from "yaml";
+import { parseAll } from "@std/yaml";
 import { planIptables } from "../../lib/backend/iptables/plan/plan.ts";
 import type { IptablesOptions, IptablesPlan } from "../../lib/backend/iptables/plan/ruleset.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
@@ -78,8 +78,8 @@ export function examplePlan(family: IpFamily, objects: readonly ApiObject[]): Ip
  * @throws {SyntaxError} if an object of it is not accepted
  */
 export function decodeYaml(text: string, where: string): ApiObject[] {
-  return parseAllDocuments(text).flatMap((document) => {
-    const { objects, rejections } = decodeObject(parse(String(document)), where);
+  return (parseAll(text, { schema: "core" }) as unknown[]).flatMap((document) => {
+    const { objects, rejections } = decodeObject(document, where);
     const [rejection] = rejections;
     if (rejection !== undefined) {
       throw new SyntaxError(`${where}: ${rejection.object}: ${rejection.message}`);

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
 import { newClusters, newContexts, newUsers } from "@kubernetes/client-node/dist/config_types.js";
-import { parse } from "yaml";
+import { parse } from "@std/yaml";
 import { ConfigError } from "../../errors.ts";
 import { loadKubeconfig, parseKubeconfig } from "./kubeconfig.ts";
 
@@ -338,7 +338,7 @@ Deno.test("fields that client-node knows are read as it reads them", YAML, () =>
     },
     user: { token: "abc", "client-certificate": "/c", "client-key": "/k" },
   });
-  const raw = parse(text);
+  const raw = parse(text) as Record<string, unknown>;
   const [cluster] = newClusters(raw.clusters);
   const [user] = newUsers(raw.users);
   const [context] = newContexts(raw.contexts);
