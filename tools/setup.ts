@@ -4,7 +4,9 @@
  *
  * @module
  */
+import { Activity } from "../lib/cli/terminal/activity.ts";
 import { writeLine } from "./output.ts";
+import { errorTerminal } from "./terminal.ts";
 
 /** A Debian package and a program by which it is known to be there. */
 export interface SystemPackage {
@@ -105,7 +107,10 @@ async function aptGet(action: "update" | "install", ...names: readonly string[])
     stdout: "piped",
     stderr: "piped",
   });
+  using activity = new Activity(errorTerminal());
+  activity.say(`apt-get ${[action, ...names].join(" ")}`);
   const { code, stdout, stderr } = await child.output();
+  activity.say("");
   if (code !== 0) {
     const text = new TextDecoder().decode(stderr) || new TextDecoder().decode(stdout);
     writeLine(`apt-get ${action} ended with ${code}:\n${text.trim().split("\n").slice(-5).join("\n")}`);

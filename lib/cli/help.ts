@@ -6,6 +6,7 @@
 import { type CommandName, COMMANDS, type Flag, GROUPS } from "./flags/flag.ts";
 import { FLAGS } from "./flags/flags.ts";
 import { ownFlagsBesideFile } from "./flags/flags_beside_file.ts";
+import { alignColumns, wrapWords } from "./terminal/columns.ts";
 
 /** What one command is for. */
 export interface CommandDoc {
@@ -22,7 +23,7 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     usage: "run [flags]",
     summary: "Keep this node's rules in step with Services and EndpointSlices",
     text: [
-      ...wrap(
+      ...wrapWords(
         "Takes the flags of kube-proxy, by the same names and with the same meanings. Objects come from the API " +
           "server, from files (--manifests), or from both. As in kube-proxy, --config replaces all other settings but " +
           "--master, --hostname-override and the logging flags; kproxy's own are honoured too: " +
@@ -81,8 +82,8 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
 
 /** What `kproxy help` prints. */
 export function programHelp(): string {
-  const width = Math.max(...COMMANDS.map((name) => name.length));
-  const commands = COMMANDS.map((name) => `  ${name.padEnd(width)}  ${COMMAND_DOCS[name].summary}`);
+  const commands = alignColumns(COMMANDS.map((name) => [name, COMMAND_DOCS[name].summary]))
+    .map((line) => `  ${line}`);
   return [
     "kproxy programs the packet rules of Kubernetes Services on a node, in place of kube-proxy.",
     "",
@@ -112,7 +113,7 @@ export function commandHelp(command: CommandName): string {
   const obsolete = flags.filter((flag) => flag.note?.state === "obsolete").map((flag) => `--${flag.name}`);
   if (obsolete.length > 0) {
     lines.push("", "Accepted from old command lines, with a warning and without effect:");
-    lines.push(...wrap(obsolete.join(", "), 100).map((line) => `  ${line}`));
+    lines.push(...wrapWords(obsolete.join(", "), 100).map((line) => `  ${line}`));
   }
   return lines.join("\n") + "\n";
 }
@@ -143,7 +144,7 @@ export function flagUsage(flag: Flag): string {
 }
 
 function flagHelp(flag: Flag): string[] {
-  return [`  ${flagUsage(flag)}`, ...wrap(flagText(flag), 100).map((line) => `        ${line}`)];
+  return [`  ${flagUsage(flag)}`, ...wrapWords(flagText(flag), 100).map((line) => `        ${line}`)];
 }
 
 /** The flag's line, its values and its default. */
@@ -153,18 +154,4 @@ export function flagText(flag: Flag): string {
   const silent = flag.default === "" || flag.default === "[]" ||
     ((flag.type === "bool" || flag.type === "version") && flag.default === "false");
   return `${flag.doc}${values}${silent ? "" : ` (default ${flag.default})`}`;
-}
-
-function wrap(text: string, width: number): string[] {
-  const lines: string[] = [];
-  let line = "";
-  for (const word of text.split(" ")) {
-    if (line !== "" && line.length + 1 + word.length > width) {
-      lines.push(line);
-      line = word;
-    } else {
-      line = line === "" ? word : `${line} ${word}`;
-    }
-  }
-  return line === "" ? lines : [...lines, line];
 }

@@ -11,6 +11,16 @@ export class OutputClosedError extends Error {
   override readonly name = "OutputClosedError";
 }
 
+/** A terminal on which long work shows how far it is. */
+export interface Terminal {
+  /** Whether it shows more than ASCII. */
+  readonly hasUnicode: boolean;
+  /** Columns at this moment. */
+  columns(): number;
+  /** Takes the bytes, or the first part of them, and says how many. */
+  writeSync(bytes: Uint8Array): number;
+}
+
 /** The output streams of a command. */
 export interface Io {
   /**
@@ -23,6 +33,8 @@ export interface Io {
   err(text: string): void;
   /** Where log lines go. */
   readonly log: LogStreams;
+  /** Standard error where it is a terminal; null or absent elsewhere, and then nothing is drawn. */
+  readonly terminal?: Terminal | null;
 }
 
 const encoder = new TextEncoder();
@@ -52,7 +64,33 @@ export const systemIo: Io = {
     }
   },
   log: systemLog(),
+  // Asked for only by what draws. The environment, which would name its character set, is closed to kproxy.
+  get terminal() {
+    return terminalOf(Deno.stderr, { hasUnicode: false });
+  },
 };
+
+const USUAL_COLUMNS = 80;
+
+/** The stream as a terminal; null if it is none. */
+export function terminalOf(
+  stream: Pick<typeof Deno.stderr, "isTerminal" | "writeSync">,
+  { hasUnicode }: Pick<Terminal, "hasUnicode">,
+): Terminal | null {
+  if (!stream.isTerminal()) return null;
+  return { hasUnicode, columns: consoleColumns, writeSync: (bytes) => stream.writeSync(bytes) };
+}
+
+function consoleColumns(): number {
+  try {
+    // Some terminals, such as those of container runtimes, say 0.
+    return Deno.consoleSize().columns || USUAL_COLUMNS;
+  } catch (error) {
+    // Closed meanwhile. Whatever is written next finds out.
+    void error;
+    return USUAL_COLUMNS;
+  }
+}
 
 function systemLog(): LogStreams {
   const err = new LineWriter({ write: (bytes) => Deno.stderr.write(bytes) });

@@ -6,10 +6,13 @@
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
+import { Activity } from "../../lib/cli/terminal/activity.ts";
+import { ProgressLine } from "../../lib/cli/terminal/progress_line.ts";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
+import { errorTerminal } from "../../tools/terminal.ts";
 import { removeOpenNetns } from "./bench_netns.ts";
 import { isUserModeLinux, LAB_FOLDER, runInLab } from "./lab.ts";
-import { type BenchOptions, measure } from "./measure.ts";
+import { type BenchOptions, type BenchResult, measure } from "./measure.ts";
 import type { BenchMode } from "./mode.ts";
 import { iptablesMode } from "./mode_iptables.ts";
 import { IPVS_MODE } from "./mode_ipvs.ts";
@@ -32,6 +35,32 @@ function parseMode(mode: string | undefined, variant: string | undefined): Bench
     throw new RangeError(`--variant must be nft or legacy: got ${variant}`);
   }
   return iptablesMode(variant);
+}
+
+/** Measures; each phase is a line, and a terminal also shows that it goes on and how many changes are done. */
+async function measureShown(
+  options: Omit<BenchOptions, "onProgress" | "onChange">,
+  folder: string,
+): Promise<BenchResult> {
+  const { size: { services, endpoints } } = options;
+  const terminal = errorTerminal();
+  using phase = new Activity(terminal);
+  await using lines = new AsyncDisposableStack();
+  let changes: ProgressLine | undefined;
+  return await measure({
+    ...options,
+    onProgress: (message) => {
+      phase.say("");
+      writeErrorLine(`${services} × ${endpoints}: ${message}`);
+      phase.say(message);
+    },
+    onChange: (done, of) => {
+      // One line at the bottom at a time.
+      phase.say("");
+      changes ??= lines.use(new ProgressLine(terminal, of));
+      changes.reach(done, `${done} of ${of} changes`);
+    },
+  }, folder);
 }
 
 async function stop(folder: string): Promise<void> {
@@ -75,7 +104,7 @@ if (import.meta.main) {
     services: positive("services", args.services),
     endpoints: positive("endpoints", args.endpoints),
   };
-  const options: BenchOptions = {
+  const options: Omit<BenchOptions, "onProgress" | "onChange"> = {
     size,
     mode: parseMode(args.mode, args.variant),
     touches: positive("touches", args.touches),
@@ -85,7 +114,6 @@ if (import.meta.main) {
     restMs: 1000 * Number(args["rest-seconds"]),
     idleMs: 1000 * positive("idle-seconds", args["idle-seconds"]),
     oneTransaction: args["one-transaction"],
-    onProgress: (message) => writeErrorLine(`${size.services} × ${size.endpoints}: ${message}`),
   };
   if (args.mode === "ipvs" && !isUserModeLinux()) {
     writeErrorLine("In a user-mode Linux, which prints its output when it ends");
@@ -99,7 +127,7 @@ if (import.meta.main) {
     Deno.addSignalListener(signal, () => void stop(folder));
   }
   try {
-    const result = await measure(options, folder);
+    const result = await measureShown(options, folder);
     for (const line of args.json ? [JSON.stringify(result, null, 2)] : resultTable(result)) writeLine(line);
   } finally {
     await Deno.remove(folder, { recursive: true });

@@ -158,6 +158,7 @@ for (const mode of MODES) {
       idleMs: 1000,
       oneTransaction: true,
       onProgress: () => {},
+      onChange: () => {},
     };
     const result = await inFolder((folder) => measure(options, folder));
     const { firstSync, touch, serviceAdded, serviceDeleted } = result;

@@ -41,6 +41,8 @@ export interface BenchOptions {
   /** Also feed the full sync as one transaction per table. */
   readonly oneTransaction: boolean;
   readonly onProgress: (message: string) => void;
+  /** Called before each change: how many are done, and of how many. */
+  readonly onChange: (done: number, of: number) => void;
 }
 
 /** One kind of change, kproxy and bare program, in milliseconds from the change (the start) to the kernel. */
@@ -230,7 +232,7 @@ class Bench {
     product: Product,
     bare: Bare,
   ): Promise<Omit<BenchResult, "firstSync">> {
-    const { size, mode, restMs, idleMs, onProgress } = this.#options;
+    const { size, mode, restMs, idleMs, onProgress, onChange } = this.#options;
     const { kproxy } = product;
     const memoryAfterFirstSync = await kproxy.memory();
     onProgress("idle");
@@ -248,7 +250,8 @@ class Bench {
     const pairs = new Map<string, ChangePair[]>();
     const sizesMb: number[] = [];
     let touchCpuMs = 0, at = 0;
-    for (const step of this.#steps) {
+    for (const [index, step] of this.#steps.entries()) {
+      onChange(index, this.#steps.length);
       const cpuFrom = await kproxy.cpuMs();
       const changeMs = await this.#productChange(product, step);
       const { runs, aftermath } = (changesRules(step) ? recording.changes[at++] : undefined) ?? NO_CHANGE;

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { alignColumns } from "../../lib/cli/terminal/columns.ts";
 import { quantile } from "./figures.ts";
 import type { BenchResult, ChangeFigures } from "./measure.ts";
 
@@ -42,10 +43,7 @@ export function resultTable(result: BenchResult): string[] {
       result.serviceDeleted,
     ),
   ];
-  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? [];
-  const lines = rows.map((row) =>
-    row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join("  ").trimEnd()
-  );
+  const lines = alignColumns(rows);
   const { memoryAfterFirstSync, memoryAtEnd } = result;
   return [
     `${size.services} Services × ${size.endpoints} endpoints, ${result.mode}, load ${

@@ -10,9 +10,11 @@
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
+import { ProgressLine } from "../../lib/cli/terminal/progress_line.ts";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { installPackages, TEST_PACKAGES } from "../../tools/setup.ts";
+import { errorTerminal } from "../../tools/terminal.ts";
 import { CHAOS_MODES, type ChaosModeName } from "./mode.ts";
 import { type ChaosReport, runChaos } from "./run.ts";
 
@@ -109,6 +111,19 @@ async function hasIpvs(): Promise<boolean> {
   return success;
 }
 
+/** Runs; a terminal shows how far it is. */
+async function runShown(options: Options, log: (line: string) => void): Promise<ChaosReport> {
+  const { minutes, verbose, without } = options;
+  // The lines of --verbose say more, and would be mixed with it.
+  await using line = new ProgressLine(verbose ? null : errorTerminal(), minutes * 60_000);
+  return await runChaos({
+    ...options,
+    without: without.split(",").filter((words) => words !== ""),
+    log,
+    onStep: ({ ms, steps, faults }) => line.reach(ms, `${steps} steps, ${faults} faults`),
+  });
+}
+
 async function main(): Promise<number> {
   let options: Options;
   try {
@@ -127,11 +142,7 @@ async function main(): Promise<number> {
     if (options.verbose) writeLine(line);
     file?.writeSync(encoder.encode(`${line}\n`));
   };
-  const report = await runChaos({
-    ...options,
-    without: options.without.split(",").filter((words) => words !== ""),
-    log,
-  });
+  const report = await runShown(options, log);
   for (const line of reportLines(report)) writeLine(line);
   for (const problem of report.problems) writeLine(`WRONG: ${problem}`);
   if (report.problems.length === 0) return 0;

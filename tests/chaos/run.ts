@@ -17,6 +17,10 @@ export interface ChaosOptions {
   readonly without?: readonly string[];
   /** Hears of everything as it goes. */
   readonly log: (line: string) => void;
+  /** Called before each step: for how long it has run, and how many steps and faults there were. */
+  readonly onStep?: (
+    progress: { readonly ms: number; readonly steps: number; readonly faults: number },
+  ) => void;
 }
 
 /** What happened. */
@@ -95,6 +99,11 @@ class ChaosRun {
     let steps = 0;
     let sinceQuiet = 0;
     while (this.#problems.length === 0 && performance.now() - this.#startMs < minutes * 60_000) {
+      this.#options.onStep?.({
+        ms: performance.now() - this.#startMs,
+        steps,
+        faults: Object.values(this.#faults).reduce((sum, times) => sum + times, 0),
+      });
       const planned = planStep(seed, steps++, faults);
       const step = { ...planned, faults: planned.faults.filter(({ fault }) => !isLeftOut(fault.name)) };
       await this.#step(steps, step);

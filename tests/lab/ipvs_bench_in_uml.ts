@@ -26,6 +26,7 @@ Deno.test("what a first sync and a change cost beside the bare tools", async () 
     idleMs: 500,
     oneTransaction: false,
     onProgress: () => {},
+    onChange: () => {},
   }, folder);
   const written = firstSync.programs.indexOf("ip -force -batch -");
   assert(written >= 0 && written < MAX_START_PROGRAMS, firstSync.programs.join("\n"));

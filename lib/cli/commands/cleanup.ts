@@ -12,7 +12,7 @@ import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { errorText } from "../../observe/log.ts";
 import { cleanupModes } from "../flags/cleanup_modes.ts";
 import { effectiveConfiguration } from "../flags/configuration.ts";
-import type { Io } from "../io.ts";
+import type { Io, Terminal } from "../io.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 
 /** Removes what proxies left, or with `--dry-run` lists it. */
@@ -53,17 +53,22 @@ export async function cleanUp(
   { dryRun, modes = CLEANUP_MODES, of, flushIpvs = false, excludeCidrs = [] }:
     & Pick<CleanupContext, "dryRun" | "flushIpvs" | "excludeCidrs">
     & { readonly modes?: readonly CleanupMode[]; readonly of?: CleanupContext["of"] | undefined },
-  io: Pick<Io, "out" | "err">,
+  io: Pick<Io, "out" | "err" | "terminal">,
   exec: Exec = systemExec,
 ): Promise<number> {
-  const report = await removeLeftovers(modes, {
-    exec,
-    families: ["IPv4", "IPv6"],
-    dryRun,
-    flushIpvs,
-    excludeCidrs,
-    ...(of === undefined ? {} : { of }),
-  });
+  const report = await showing(
+    dryRun ? "Looking for what proxies left" : "Removing what proxies left",
+    io.terminal ?? null,
+    () =>
+      removeLeftovers(modes, {
+        exec,
+        families: ["IPv4", "IPv6"],
+        dryRun,
+        flushIpvs,
+        excludeCidrs,
+        ...(of === undefined ? {} : { of }),
+      }),
+  );
   await io.out(dryRun ? cleanupListing(report) : cleanupSummary(report));
   const untold = of === undefined ? [] : modesNotToldApart(modes);
   if (untold.length > 0) {
@@ -86,6 +91,15 @@ export async function cleanUp(
     io.err(`Error: Cannot clean up ${place}: ${errorText(error)}\n`);
   }
   return report.failed.length > 0 ? 1 : 0;
+}
+
+/** Does the work while a terminal says which: with the rules of many Services it takes long. */
+async function showing<T>(text: string, terminal: Terminal | null, work: () => Promise<T>): Promise<T> {
+  if (terminal === null) return await work();
+  const { Activity } = await import("../terminal/activity.ts");
+  using activity = new Activity(terminal);
+  activity.say(text);
+  return await work();
 }
 
 /** True if all that there is to say is that this process may do nothing. */

@@ -1,6 +1,9 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { FakeTime } from "@std/testing/time";
 import { FakeIptables } from "../../../tests/support/fake_iptables.ts";
+import { FakeTerminal } from "../../../tests/support/fake_terminal.ts";
 import { UsageError } from "../../errors.ts";
+import type { Exec } from "../../kernel/exec.ts";
 import { cleanUp, cleanupCommand } from "./cleanup.ts";
 import { systemIo } from "../io.ts";
 import { parseArgs } from "../flags/parse_args.ts";
@@ -40,6 +43,31 @@ Deno.test("a dry run lists what would go and removes nothing", { permissions: "n
   assertMatch(out, /^IPv4 nft nat: -D PREROUTING .*-j KUBE-SERVICES$/m);
   assertStringIncludes(out, "IPv4 nft nat: -X KUBE-SVC-AAAAAAAAAAAAAAAA\n");
   assertEquals(exec.saved("IPv4"), before);
+});
+
+Deno.test("a terminal shows that a long cleanup goes on; elsewhere nothing is drawn", async () => {
+  using time = new FakeTime();
+  for (const terminal of [new FakeTerminal(), null]) {
+    const exec = await nodeWithRules();
+    const seen: (readonly string[])[] = [];
+    const slow: Exec = {
+      run: async (argv, options) => {
+        await new Promise((resolve) => setTimeout(resolve, 300));
+        seen.push(terminal?.screen ?? []);
+        return await exec.run(argv, options);
+      },
+    };
+    let ended = false;
+    const cleaning = collect((io) => cleanUp({ dryRun: false }, { ...io, terminal }, slow))
+      .finally(() => ended = true);
+    while (!ended) await time.tickAsync(100);
+    const { code, err } = await cleaning;
+    assertEquals([code, err], [0, ""]);
+    const words = seen.map(([line = ""]) => line.slice(2).replace(/ \(\d+ s\)$/, ""));
+    assertEquals([...new Set(words)], [terminal === null ? "" : "Removing what proxies left"]);
+    assertEquals(terminal?.screen ?? [""], [""]);
+    assertEquals(exec.saved("IPv4").includes("KUBE-"), false);
+  }
 });
 
 Deno.test(

@@ -42,5 +42,7 @@ async function start(flags: ParsedFlags, io: Io): Promise<number> {
     return 0;
   }
   const { cleanUp } = await import("./cleanup.ts");
-  return await cleanUp({ dryRun: false, modes: cleanupModes(flags) }, io);
+  // Without the terminal: lines of the log come at any time, and would be mixed with what is drawn.
+  const output = { out: (text: string) => io.out(text), err: (text: string) => io.err(text) };
+  return await cleanUp({ dryRun: false, modes: cleanupModes(flags) }, output);
 }
