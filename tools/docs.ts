@@ -7,6 +7,8 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { CONFIGURATION_SECTIONS } from "../lib/config/fields_doc.ts";
 import { commandsMarkdown, flagsBesideFileMarkdown, flagsMarkdown } from "../lib/cli/flags/flags_doc.ts";
+import { CHART_FILE, chartSvg, figuresMarkdown } from "./figures.ts";
+import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
 import { permissionTable, runtimeFlags } from "./permissions.ts";
 import { ROOT } from "./project_files.ts";
@@ -22,7 +24,9 @@ export interface Section {
 /** Every generated part. Add one here and put its two marker lines into the file. */
 const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "commands", render: commandsMarkdown },
-  { file: "README.md", name: "flags", render: flagsMarkdown },
+  { file: "README.md", name: "figures", render: figuresMarkdown },
+  { file: "docs/flags.md", name: "flags", render: flagsMarkdown },
+  { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },
   { file: "docs/configuration.md", name: "flags-beside-file", render: flagsBesideFileMarkdown },
   { file: "docs/permissions.md", name: "permissions", render: permissionTable },
   ...CONFIGURATION_SECTIONS,
@@ -71,11 +75,22 @@ export async function outdatedFiles(root: string = ROOT): Promise<Map<string, st
     texts.set(file, replaceSection(await read(file), name, render()));
   }
   texts.set("deno.json", replaceTask(await read("deno.json"), kproxyTask()));
+  texts.set(CHART_FILE, chartSvg());
   const outdated = new Map<string, string>();
   for (const [file, text] of texts) {
-    if (text !== await Deno.readTextFile(`${root}/${file}`)) outdated.set(file, text);
+    if (text !== await contentOf(`${root}/${file}`)) outdated.set(file, text);
   }
   return outdated;
+}
+
+/** The text of a file; undefined if there is none yet. */
+async function contentOf(path: string): Promise<string | undefined> {
+  try {
+    return await Deno.readTextFile(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
 }
 
 if (import.meta.main) {

@@ -43,12 +43,15 @@ interface TrafficCounterOptions {
   readonly read: () => Promise<readonly ServiceTraffic[]>;
 }
 
+/** Of each series, in this order. */
+const LABELS = ["ip_family", "namespace", "service", "port", "port_name", "protocol", "direction"];
+
 /** Keeps no series: of 10,000 Services the library would take half a second, of each scrape, in which nothing else runs. */
 class TrafficCounter extends Counter implements WritesOwnText {
   readonly #options: TrafficCounterOptions;
 
   constructor(options: TrafficCounterOptions) {
-    super({ name: options.name, help: `[ALPHA] ${options.help}`, registers: [] });
+    super({ name: options.name, help: `[ALPHA] ${options.help}`, labelNames: LABELS, registers: [] });
     this.#options = options;
   }
 

@@ -1,5 +1,5 @@
 /**
- * The transcripts of `docs/operations.md`, run again against `kproxy run`: what the document shows is what the servers say.
+ * The transcripts of `docs/transcripts.md`, run again against `kproxy run`: what the document shows is what the servers say.
  * With `KPROXY_WRITE_TRANSCRIPTS=1` (`deno task docs:transcripts`) the document is rewritten where it differs.
  *
  * @module
@@ -18,7 +18,7 @@ const NEEDS = [
   ROOT_NAMESPACES,
   ...["ip", "sysctl", "conntrack", "iptables", "ip6tables", "curl"].map(program),
 ];
-const DOCUMENT = `${ROOT}/docs/operations.md`;
+const DOCUMENT = `${ROOT}/docs/transcripts.md`;
 const NODE_IP = "192.0.2.10";
 const TAINT = { key: "ToBeDeletedByClusterAutoscaler", effect: "NoSchedule", value: "1790000000" };
 /** Every path there is, as the servers have them. */
@@ -204,7 +204,7 @@ async function outputsOf(transcripts: readonly Transcript[], node: TranscriptNod
   });
 }
 
-e2eTest("the transcripts in docs/operations.md are what the servers say", NEEDS, async () => {
+e2eTest("the transcripts in docs/transcripts.md are what the servers say", NEEDS, async () => {
   const text = await Deno.readTextFile(DOCUMENT);
   const transcripts = parseTranscripts(text);
   const commands = transcripts.map(({ command }) => command).join("\n");

@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import { ROOT } from "../../tools/project_files.ts";
 import { parseTranscripts, replaceOutputs, withoutVarying } from "./transcript.ts";
 
 const TEXT = [
@@ -53,4 +54,17 @@ Deno.test("what varies is left out, what does not stays", { permissions: "none" 
     ["x-load-balancing-endpoint-weight: 2", "x-load-balancing-endpoint-weight: 2"],
   ];
   for (const [output, without] of cases) assertEquals(withoutVarying(output), without);
+});
+
+Deno.test("docs/transcripts.md is read whole, and writing what it says changes nothing", async () => {
+  const text = await Deno.readTextFile(`${ROOT}/docs/transcripts.md`);
+  const transcripts = parseTranscripts(text);
+  assertEquals(transcripts.length, text.match(/^\$ /gm)?.length);
+  assertEquals(
+    new Set(transcripts.map(({ state }) => state)),
+    new Set(["ready", "leaving", "unsynced", "stuck", "profiling"]),
+  );
+  assertEquals(replaceOutputs(text, transcripts.map(({ output }) => output)), text);
+  // Every block is one that the test runs.
+  assertEquals(text.match(/^```./gm)?.length, text.match(/^```console [a-z-]+$/gm)?.length);
 });

@@ -1,5 +1,5 @@
 /**
- * The tables of commands and flags of the README, and the list of flags that count beside a file.
+ * The table of commands of the README, those of flags of `docs/flags.md`, and the list of flags that count beside a file.
  *
  * @module
  */
@@ -20,8 +20,8 @@ export function commandsMarkdown(): string {
 export function flagsMarkdown(): string {
   return GROUPS.map((group) => {
     const flags = FLAGS.filter((flag) => flag.group === group);
-    const columns = ["Flag", "Default", "Commands", "Field of the configuration", "What it does"];
-    return [`### ${group}`, "", row(columns), row(columns.map(() => "---")), ...flags.map(flagRow), ""].join(
+    const columns = ["Flag", "Default", "Commands", "Field", "What it does"];
+    return [`## ${group}`, "", row(columns), row(columns.map(() => "---")), ...flags.map(flagRow), ""].join(
       "\n",
     );
   }).join("\n");

@@ -1,0 +1,66 @@
+/**
+ * The commands that documentation and comments name: `kproxy …` with its flags, and `deno task …`. Which of them do not exist.
+ *
+ * @module
+ */
+
+/** What there is to name. */
+export interface KnownCommands {
+  /** Flags of each command of kproxy, without dashes. */
+  readonly flags: ReadonlyMap<string, ReadonlySet<string>>;
+  /** Tasks of `deno.json`. */
+  readonly tasks: ReadonlySet<string>;
+}
+
+const SPAN_REGEXP = /(?<!`)`([^`]+)`(?!`)/g;
+const BLOCK_REGEXP = /^( *)```[^\n]*\n([^]*?)^\1```$/gm;
+/** At the start of a line of a shell, with or without a prompt, or of another command in it. */
+const PROGRAM_REGEXP =
+  /(?:^(?:\$ )?|[;&|(])\s*(?:sudo )?(?:[\w./-]*\/)?(?:deno task (?:-q )?)?kproxy ([^#;&|)]+)/g;
+const TASK_REGEXP = /\bdeno task ((?:-[a-z]+ )*)([a-z][a-z:_-]*)/g;
+/** Flags of one letter, by the names that they stand for. */
+const SHORT = new Map([["h", "help"], ["o", "output"], ["v", "v"]]);
+
+/** The commands of kproxy that a Markdown text names in code and that do not exist, with what is wrong. */
+export function unknownCommands(markdown: string, { flags }: KnownCommands): string[] {
+  return codeOf(markdown).flatMap((code) =>
+    [...code.matchAll(PROGRAM_REGEXP)].flatMap(([, words = ""]) => problemsOf(words.trim(), flags))
+  );
+}
+
+/** The tasks that a text names and that do not exist. */
+export function unknownTasks(text: string, { tasks }: KnownCommands): string[] {
+  return [...text.matchAll(TASK_REGEXP)].flatMap(([, , task = ""]) => tasks.has(task) ? [] : [task]);
+}
+
+function problemsOf(words: string, flags: KnownCommands["flags"]): string[] {
+  const [first = "", ...rest] = words.split(/\s+/);
+  const all = new Set([...flags.values()].flatMap((names) => [...names]));
+  // Without a command the flags are those of the whole program.
+  if (first.startsWith("-")) return unknownFlags([first, ...rest], all).map((flag) => `kproxy ${flag}`);
+  // A placeholder, as in a synopsis.
+  if (!/^[a-z][a-z-]*$/.test(first)) return [];
+  const known = flags.get(first);
+  if (known === undefined) return [`kproxy ${first}`];
+  return unknownFlags(rest, known).map((flag) => `kproxy ${first} ${flag}`);
+}
+
+function unknownFlags(words: readonly string[], known: ReadonlySet<string>): string[] {
+  return words.flatMap((word) => {
+    const [, dashes = "", name = ""] = /^(--?)([a-zA-Z][\w-]*)/.exec(word) ?? [];
+    if (name === "") return [];
+    const full = dashes === "-" ? SHORT.get(name) ?? name : name;
+    return known.has(full) ? [] : [`${dashes}${name}`];
+  });
+}
+
+/** The spans, and the lines of the blocks, with those joined that a backslash joins. */
+function codeOf(markdown: string): string[] {
+  const blocks = [...markdown.matchAll(BLOCK_REGEXP)].flatMap(([, , body = ""]) =>
+    body.replaceAll("\\\n", " ").split("\n")
+  );
+  const spans = [...markdown.replace(BLOCK_REGEXP, "").matchAll(SPAN_REGEXP)].map(([, code = ""]) =>
+    code.replaceAll(/\s+/g, " ")
+  );
+  return [...blocks, ...spans];
+}
