@@ -1,5 +1,6 @@
 /**
- * What the `mutate` task takes out of, or gets wrong in, the planner of IPVS mode. Numbers are those of the IPVS reference.
+ * What the `mutate` task takes out of, or gets wrong in, the planner of IPVS mode. Numbers are those of
+ * `lib/backend/ipvs/README.md`.
  *
  * @module
  */

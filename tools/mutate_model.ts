@@ -1,6 +1,6 @@
 /**
- * What the `mutate` task takes out of, or gets wrong in, the model: first the decision behind each test vector of the model
- * reference, then others.
+ * What the `mutate` task takes out of, or gets wrong in, the model: first the decisions that
+ * `tests/flows/guards.ts` has numbers for, then others.
  *
  * @module
  */

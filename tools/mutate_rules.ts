@@ -1,5 +1,6 @@
 /**
- * What the `mutate` task takes out of, or gets wrong in, the planner of iptables mode. Numbers are those of the iptables reference.
+ * What the `mutate` task takes out of, or gets wrong in, the planner of iptables mode. Numbers are those of
+ * `lib/backend/iptables/README.md`.
  *
  * @module
  */

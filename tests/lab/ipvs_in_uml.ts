@@ -193,7 +193,6 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     assertEquals(await ipvsLab.addresses(), ["10.96.0.1", "203.0.113.5", "fd00:10:96::9"]);
   });
 
-  // asks.md row 19.
   await t.step("sysctls and timeouts are as wanted, and those of an administrator stay", async () => {
     const names = [
       ...["conntrack", "expire_nodest_conn", "expire_quiescent_template", "conn_reuse_mode"].map((name) =>
@@ -236,7 +235,6 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     );
   });
 
-  // asks.md row 20.
   await t.step("what listens on the node is not reached through an address of a Service", async () => {
     const pod = await lab.host("10.244.0.5", "cni0");
     await lab.node.call("serve", { protocol: "tcp", ip: "0.0.0.0", port: 2222 });
@@ -250,7 +248,6 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     await lab.node.call("unserve", 2222);
   });
 
-  // asks.md row 18.
   await t.step(
     "a long connection to an endpoint that leaves goes on, also through a kill and a start",
     async () => {
@@ -327,7 +324,6 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     await ipvsLab.change("web.json", [WEB], "shop/web");
   });
 
-  // asks.md row 21.
   await t.step("an address of two Services stays until the second one goes", async () => {
     const other = (ingress: readonly { ip: string }[]) => [
       service("shop/other", { type: "LoadBalancer", clusterIP: "10.96.0.7", ingress, ports: ["alt:81"] }),

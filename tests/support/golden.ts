@@ -2,7 +2,7 @@
  * Golden cases: objects as a user writes them and the rules they must become, as text that the real tools load.
  *
  * A case is a folder of `tests/golden` with `objects.yaml`, `iptables.rules` and/or `ip6tables.rules`, and, where the case is about a
- * change, `before.yaml`. Node, detector and defaults are those of the examples in the iptables reference.
+ * change, `before.yaml`. Node, detector and defaults are those of {@linkcode exampleOptions}.
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
  * The rules that are there whatever the Services are: masquerading, forwarding, jumps from the kernel's chains and the
- * node-port tail (iptables reference, 2, 5 and 8).
+ * node-port tail.
  *
  * @module
  */

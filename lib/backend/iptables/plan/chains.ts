@@ -1,5 +1,5 @@
 /**
- * Names of the chains (iptables reference, 1 and 3).
+ * Names of the chains, which are those of kube-proxy.
  *
  * @module
  */

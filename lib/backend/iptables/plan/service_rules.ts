@@ -1,6 +1,6 @@
 /**
- * The rules of one Service: its entries in the shared chains and its own chains (iptables reference, 6, 7 and 10; the
- * numbers in comments are those of the tables there).
+ * The rules of one Service: its entries in the shared chains and its own chains (the numbers in comments are those
+ * of `../README.md`, "The rules of a Service, by number").
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
- * The iptables rules that are there whatever the Services are (IPVS reference, 1.6; the numbers in comments are those of
- * the table there). Most of them look into sets, so that a Service that comes or goes changes no rule.
+ * The iptables rules that are there whatever the Services are (the numbers in comments are those of
+ * `../README.md`, "The rules, by number"). Most of them look into sets, so that a Service that comes or goes changes no rule.
  *
  * @module
  */

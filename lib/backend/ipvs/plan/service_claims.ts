@@ -1,6 +1,6 @@
 /**
  * What one Service wants of IPVS and the sets: its virtual servers with their real ones, and the entries that say how
- * traffic to them is treated (IPVS reference, 1.3 to 1.5, and rule 14 of 1.6).
+ * traffic to them is treated (rule 14 of `../README.md` among them).
  *
  * @module
  */

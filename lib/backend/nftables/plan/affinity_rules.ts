@@ -1,5 +1,5 @@
 /**
- * The chains of a ServicePort with ClientIP affinity (nftables reference, 2.5): a set of clients and a chain for each
+ * The chains of a ServicePort with ClientIP affinity: a set of clients and a chain for each
  * endpoint, looked at before the choice.
  *
  * @module

@@ -1,5 +1,5 @@
 /**
- * What is in the table whatever the Services are (nftables reference, 2.3 and 2.4).
+ * What is in the table whatever the Services are.
  *
  * @module
  */

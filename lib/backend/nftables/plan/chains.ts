@@ -1,5 +1,5 @@
 /**
- * Names: the table, its maps and sets, the chains that Services share and those of one Service (nftables reference, 2.2).
+ * Names: the table, its maps and sets, the chains that Services share and those of one Service.
  *
  * A chain of one Service has a `/` in its name, no other has; an affinity set begins with `affinity-`.
  *

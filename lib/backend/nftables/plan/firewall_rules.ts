@@ -1,5 +1,5 @@
 /**
- * The chain of a ServicePort whose load-balancer IPs are for some sources only (nftables reference, 2.5).
+ * The chain of a ServicePort whose load-balancer IPs are for some sources only.
  *
  * @module
  */
