@@ -27,7 +27,7 @@ Deno.test(
 );
 
 Deno.test(
-  "the tables of the README have a row for every command and every flag",
+  "the tables of README.md and docs/flags.md have a row for every command and every flag",
   { permissions: "none" },
   () => {
     const commands = commandsMarkdown();
