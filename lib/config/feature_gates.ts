@@ -1,5 +1,5 @@
 /**
- * Feature gates: Kubernetes' names are accepted; the few that decide something here are asked for by name.
+ * Feature gates: configurations may have all of Kubernetes' names; the code asks for the few by name that decide something here.
  *
  * @module
  */

@@ -20,7 +20,7 @@ const ENTRIES_PER_BUCKET = 4;
 const PREFIX = "net.netfilter.nf_conntrack_";
 
 /**
- * The settings to make sure of, in order: the hash size follows the table's. What the configuration leaves at 0 is left alone.
+ * The settings to make sure of, in order: the hash size follows the table's. Those that the configuration leaves at 0 stay as they are.
  *
  * Source: kube-proxy 1.36; differs: a fraction of a second is rounded up, because 0 would end every flow at once, and
  * limits are raised, never lowered.

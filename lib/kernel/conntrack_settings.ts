@@ -20,7 +20,7 @@ export interface RefusedSetting {
 }
 
 /**
- * Reads the settings and writes those that differ. What cannot be read or written is a warning, whatever the reason (a
+ * Reads the settings and writes those that differ. One that it cannot read or write is a warning, whatever the reason (a
  * read-only `/proc/sys` or `/sys`, a network namespace that shares its host's table, a missing right): limits that are too low
  * hurt later, if at all, and no rules hurt now.
  *

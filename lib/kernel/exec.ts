@@ -65,9 +65,9 @@ const encoder = new TextEncoder();
 
 /** How long a program that was told to end may take for it, before it is killed. */
 const KILL_GRACE_MS = 1_000;
-/** How long is waited for one that was killed: one that hangs in the kernel does not even end then. */
+/** How long to wait for one that was killed: one that hangs in the kernel does not even end then. */
 const ABANDON_MS = 1_000;
-/** How long output is waited for that a killed program may have left in its pipes. */
+/** How long to wait for output that a killed program may have left in its pipes. */
 const DRAIN_MS = 100;
 /** How long nothing must come from the pipes of one that has ended by itself before they are left to whoever still holds them. */
 const HELD_MS = 2_000;
@@ -90,7 +90,7 @@ class StartedProgram {
   readonly #cut = new AbortController();
   /** Aborted with its end: nobody is left who is meant to read the rest of its input. */
   readonly #over = new AbortController();
-  /** True: nothing is waited for, and what was read may not be all. */
+  /** True: it waits for nothing, and may not have read all. */
   #isAbandoned = false;
   /** What it printed too much of, in words; null as long as it has not. */
   #excess: string | null = null;

@@ -96,8 +96,8 @@ export async function deleteDevice(exec: Exec, device: string): Promise<void> {
 }
 
 /**
- * Carries out lines of `ip -batch` (without line ends) in one run of the program. What is added already and what is gone already
- * is fine.
+ * Carries out lines of `ip -batch` (without line ends) in one run of the program. A line may add what is there already,
+ * and remove what is gone already.
  *
  * @throws {ExecError} if another line failed; all others have been carried out
  */

@@ -93,8 +93,8 @@ export async function setSizes(exec: Exec): Promise<ReadonlyMap<string, number |
 }
 
 /**
- * Carries out lines of `ipset restore` in one run of the program, up to the first that fails. What is added already and what is
- * gone already is fine.
+ * Carries out lines of `ipset restore` in one run of the program, up to the first that fails. A line may add
+ * what is there already, and remove what is gone already.
  *
  * @throws {ExecError} if one fails; the text tells which
  */

@@ -14,7 +14,7 @@ export const DISABLE_IPV6 = "net.ipv6.conf.all.disable_ipv6";
 /** How it went to make sure of a setting, unless the kernel refuses the value. */
 export type AllowedOutcome = Exclude<SysctlOutcome, { readonly kind: "refused" }>;
 
-/** The kernel settings of this node, as far as they can be read. What was read once is not read again while a node is prepared. */
+/** The kernel settings of this node, as far as they can be read. None is read twice while a node is prepared. */
 export interface NodeSysctls {
   /** False if there is no program to ask. */
   readonly known: boolean;

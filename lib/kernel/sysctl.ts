@@ -88,7 +88,7 @@ export async function changeSysctls(
   return outcomes;
 }
 
-/** Writes settings in their order, by one program. What is said against it; of several, nobody can tell which are written then. */
+/** Writes settings in their order, by one program. Returns its complaint; nobody can tell then which of several are written. */
 async function write(exec: Exec, changes: readonly SysctlChange[]): Promise<ExecError | null> {
   const argv = ["sysctl", "-w", ...changes.map(({ name, value }) => `${name}=${value}`)];
   try {

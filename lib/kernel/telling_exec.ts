@@ -1,5 +1,5 @@
 /**
- * Says which program is waited for, so that one that hangs never holds up a start, or rules, in silence.
+ * Says which program kproxy waits for, so that one that hangs never holds up a start, or rules, in silence.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * Reads the text of an nftables rule, as proxies write it and as `nft list` prints it. What it does not know it refuses.
+ * Reads the text of an nftables rule, as proxies write it and as `nft list` prints it. It refuses what it does not know.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * IP families that this node cannot serve, while something counts on them: that is said, once for each family.
+ * Says, once for each IP family, that this node cannot serve it while something counts on it.
  *
  * @module
  */

@@ -17,7 +17,7 @@ const MAX_FAILURES = 20;
 const CROWD = 8;
 const CROWD_PAUSE_MS = 10;
 
-/** After so many clients that were gone, timers and other sockets are looked at. */
+/** After so many clients that were gone, timers and other sockets get their turn. */
 const GONE_IN_A_ROW = 64;
 
 /** Where connections come from. */
@@ -31,7 +31,7 @@ export interface AcceptFailures {
 }
 
 /**
- * Hands every connection to `take`. What keeps it from accepting, such as a lack of descriptors, is waited for.
+ * Hands every connection to `take`. It waits for the end of what keeps it from accepting, such as a lack of descriptors.
  *
  * @returns when `stop` has aborted, or when the socket is broken; it is closed then
  */

@@ -1,5 +1,5 @@
 /**
- * HTTP/1 requests, from bytes as they come. What a client sends is kept up to a limit, for the head and for the body.
+ * HTTP/1 requests, from bytes as they come. It keeps what a client sends up to a limit, for the head and for the body.
  *
  * @module
  */

@@ -36,7 +36,7 @@ export interface SourceSink {
   heard?(kind: ResourceKind): void;
   /** The origin cannot be asked for this kind at the moment: why, in a few words. Over with the next {@linkcode SourceSink.heard}. */
   failed?(kind: ResourceKind, reason: string): void;
-  /** The origin does not let objects of this kind be read: why, in its words. What it gives later is delivered all the same. */
+  /** The origin does not let objects of this kind be read: why, in its words. It may deliver some later all the same. */
   refused?(kind: ResourceKind, reason: string): void;
   /**
    * Objects that were delivered are those of a snapshot, or would be if it were not too old; null: nothing is missing any more.

@@ -55,9 +55,9 @@ const MAX_RETRY_MS = 60_000;
 
 /**
  * Level-triggered: looks at the whole table after a sync that wrote everything (so also after a start and after somebody
- * removed our rules), or changed a UDP Service or its endpoints; and again until it worked. What is stale is decided between
- * syncs, never beside one: else a flow to an endpoint that the next sync adds would count as stale. Programs that take long are
- * not waited for: rules in force matter more than flows that are left over.
+ * removed our rules), or changed a UDP Service or its endpoints; and again until it worked. It decides between syncs what is
+ * stale, never beside one: else a flow to an endpoint that the next sync adds would count as stale. A sync does not wait for programs
+ * that take long: rules in force matter more than flows that are left over.
  */
 export class StaleFlowReconciler {
   readonly #options: StaleFlowOptions;

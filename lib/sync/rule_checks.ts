@@ -88,7 +88,7 @@ export class RuleChecks {
     );
   }
 
-  /** From now on nothing is looked at, and what fails because of the end is no problem. */
+  /** From now on it looks at nothing, and a failure that the end causes is no problem. */
   end(): void {
     this.#hasEnded = true;
   }

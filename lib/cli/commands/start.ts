@@ -16,7 +16,7 @@ export async function startCommand(flags: ParsedFlags, io: Io): Promise<number> 
   try {
     return await start(flags, io);
   } finally {
-    // What is said next, such as why it ends, is the last word.
+    // The next line, such as why it ends, is the last word.
     await io.log.flush();
   }
 }

@@ -374,7 +374,7 @@ function fieldOf<T>(value: unknown, key: keyof T): unknown {
 }
 
 /**
- * Decodes a document: an object or a list of them. What cannot be read is rejected by itself; the others go on.
+ * Decodes a document: an object or a list of them. It rejects by itself what it cannot read; the others go on.
  * `where` is only quoted in the rejections.
  */
 export function decodeObject(

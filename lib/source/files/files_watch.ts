@@ -17,7 +17,7 @@ export interface FolderWatchOptions {
   readonly log: Logger;
 }
 
-/** How long is waited for a watch to end, which a FIFO that nobody holds may keep from it. */
+/** How long to wait for a watch to end, which a FIFO that nobody holds may keep from it. */
 const END_LIMIT_MS = 1_000;
 /** How often is looked where no watch answers. */
 const UNWATCHED_POLL_MS = 1_000;

@@ -112,7 +112,7 @@ export class KubeEvents implements EventRecorder {
   }
 
   /**
-   * Writes what is recorded until aborted, also what was recorded before. What is left then is tried once more, for a second at
+   * Writes what is recorded until aborted, also what was recorded before. It tries what is left then once more, for a second at
    * most. Never rejects.
    */
   async run(signal: AbortSignal): Promise<void> {

@@ -1,5 +1,5 @@
 /**
- * How long to wait before a resource is asked for again, by what failed in a row.
+ * How long to wait before asking for a resource again, by what failed in a row.
  *
  * @module
  */
@@ -18,7 +18,7 @@ const WATCHES_BEFORE_LIST = 4;
 
 /**
  * Lists, watches and expired versions count by themselves: a list that is good says nothing of the watch that follows it, and each
- * list that an expired version costs is all there is. What lasts longest in a row decides.
+ * list that an expired version costs is all there is. The longest row decides.
  */
 export class RetryPace {
   readonly #options: RetryPaceOptions;

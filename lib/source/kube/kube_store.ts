@@ -30,7 +30,7 @@ export class KubeStore {
   /** Of the objects' origin, for rejections. */
   readonly #where: string;
   readonly #reject: (rejection: Rejection) => void;
-  /** Identity → why the object was refused. What has been told is not told again with each list and each event. */
+  /** Identity → why the object was refused. Nobody hears it again with each list and each event. */
   readonly #refused = new Map<string, string>();
   readonly #objects: DecodedObjects = new Map();
 

@@ -12,7 +12,7 @@ import { SnapshotSaver } from "./snapshot_saver.ts";
 import { type Snapshot, SnapshotError } from "../decode/snapshot_text.ts";
 import type { Rejection, ResourceKind, RestoredState, Source, SourceEvent, SourceSink } from "../source.ts";
 
-/** How long the origin is waited for, in milliseconds. */
+/** How long to wait for the origin, in milliseconds. */
 export interface SnapshotPatience {
   /** Until the snapshot takes its place. */
   readonly silentMs: number;

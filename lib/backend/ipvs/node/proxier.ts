@@ -82,7 +82,7 @@ interface NodeRules extends VariantChoice {
 
 /**
  * Makes sure of ipset and iptables, and of what the rules need of them. Where all is well, as mostly, trying the rules says so;
- * where it is not, one thing after the other is looked at to say what is missing, or to do without the other IP family.
+ * where it is not, kproxy looks at one thing after the other to say what is missing, or to do without the other IP family.
  *
  * @throws {UnsupportedError} naming what is missing
  */

@@ -47,8 +47,8 @@ export interface StepwiseFullSync {
 }
 
 /**
- * Compares by text: what is there as wanted, slots and affinity sets included, stays. What nobody wants in our table is
- * leftover, whoever made it.
+ * Compares by text: what is there as wanted, slots and affinity sets included, stays. All else in our table is leftover,
+ * whoever made it.
  *
  * @throws {TypeError} if the plan is not one of all Services
  */
