@@ -23,7 +23,7 @@ const APPLYING: readonly string[] = ["", ...MODES.map((mode) => `${mode}/`)].fla
 
 /** The rows. Of two that hold a path, the one with the longer folder has it. */
 export const LAYERS: readonly Layer[] = [
-  { row: 1, name: "model", paths: ["lib/errors.ts", "lib/model/"] },
+  { row: 1, name: "model", paths: ["lib/errors.ts", "lib/text/", "lib/model/"] },
   {
     row: 2,
     name: "words",

@@ -5,8 +5,10 @@
  *
  * @module
  */
-import { Composer, isAlias, isCollection, isPair, isScalar, Lexer, LineCounter, Parser, visit } from "yaml";
-import type { Alias, Document, DocumentOptions, ParseOptions, SchemaOptions } from "yaml";
+import { Composer, isAlias, isCollection, isPair, isScalar, Lexer, Parser } from "yaml";
+import type { Document, DocumentOptions, ParseOptions, SchemaOptions } from "yaml";
+import { LineStarts } from "../text/lines.ts";
+import { YamlDocument, type YamlFault } from "./yaml_document.ts";
 
 /** How large the structure of one YAML text may be. */
 export interface YamlLimits {
@@ -35,18 +37,12 @@ export const YAML_LIMITS: YamlLimits = {
   values: 1_000_000,
 };
 
-/** A place in a text, and what is wrong there. */
-export interface YamlFault {
-  readonly offset: number;
-  readonly message: string;
-}
-
 /** What a text gave. */
 export interface YamlText {
-  readonly documents: readonly Document.Parsed[];
+  readonly documents: readonly YamlDocument[];
   /** Why the text was not read any further. */
   readonly fault: YamlFault | null;
-  readonly lines: LineCounter;
+  readonly lines: LineStarts;
 }
 
 /** How a text is read, but for what this file decides. */
@@ -64,32 +60,42 @@ export function parseYamlDocuments(
   options: YamlOptions = {},
   limits: YamlLimits = YAML_LIMITS,
 ): YamlText {
-  const lines = new LineCounter();
-  lines.addNewLine(0);
+  const lines = new LineStarts();
+  const { documents, fault } = compose(text, { options, limits, lines });
+  return { documents: documents.map((document) => new YamlDocument(document, lines)), fault, lines };
+}
+
+interface Composed {
+  readonly documents: readonly Document.Parsed[];
+  readonly fault: YamlFault | null;
+}
+
+interface Composing {
+  readonly options: YamlOptions;
+  readonly limits: YamlLimits;
+  /** Told where each line begins. */
+  readonly lines: LineStarts;
+}
+
+function compose(text: string, { options, limits, lines }: Composing): Composed {
   if (text.length > limits.characters) {
     const message = `a YAML document may have ${limits.characters} characters, found ${text.length}`;
-    return { documents: [], fault: { offset: 0, message }, lines };
+    return { documents: [], fault: { offset: 0, message } };
   }
-  const parser = new Parser(lines.addNewLine);
-  const composer = new Composer({
-    ...options,
-    lineCounter: lines,
-    prettyErrors: false,
-    logLevel: "error",
-    uniqueKeys: false,
-  });
+  const parser = new Parser(lines.add);
+  const composer = new Composer({ ...options, prettyErrors: false, logLevel: "error", uniqueKeys: false });
   const documents: Document.Parsed[] = [];
   const meter = new Meter(limits);
   let fault: YamlFault | null = null;
   for (const lexeme of new Lexer().lex(text)) {
     fault = meter.take(lexeme, parser.offset);
-    if (fault !== null) return { documents, fault, lines };
+    if (fault !== null) return { documents, fault };
     for (const token of parser.next(lexeme)) {
       if (token.type === "error") fault ??= { offset: token.offset, message: errorText(token) };
       else documents.push(...composer.next(token));
     }
     const tooMuch = beyond(limits, parser, lines);
-    if (tooMuch !== null) return { documents, fault: tooMuch, lines };
+    if (tooMuch !== null) return { documents, fault: tooMuch };
     // What follows may be one error for each character.
     if (fault !== null || documents.at(-1)?.errors.length) break;
   }
@@ -97,25 +103,17 @@ export function parseYamlDocuments(
     for (const token of parser.end()) documents.push(...composer.next(token));
   }
   documents.push(...composer.end());
-  if (fault !== null || !meter.hasAliases) return { documents, fault, lines };
-  for (const [index, document] of documents.entries()) {
-    if (document.errors.length > 0) break;
-    const expansion = new Expansion(limits.values).faultIn(document);
-    if (expansion !== null) return { documents: documents.slice(0, index), fault: expansion, lines };
-  }
-  return { documents, fault, lines };
+  return fault === null && meter.hasAliases ? withinExpansion(documents, limits) : { documents, fault };
 }
 
-/** The aliases that lead nowhere, in the order of the text, so many at most: following one takes a walk through the document. */
-export function danglingAliases(document: Document, most = Infinity): readonly Alias[] {
-  const dangling: Alias[] = [];
-  visit(document, {
-    Alias: (_, alias) => {
-      if (alias.resolve(document) === undefined && dangling.push(alias) === most) return visit.BREAK;
-      return undefined;
-    },
-  });
-  return dangling;
+/** The documents before one whose aliases stand for too much. */
+function withinExpansion(documents: readonly Document.Parsed[], { values }: YamlLimits): Composed {
+  for (const [index, document] of documents.entries()) {
+    if (document.errors.length > 0) break;
+    const fault = new Expansion(values).faultIn(document);
+    if (fault !== null) return { documents: documents.slice(0, index), fault };
+  }
+  return { documents, fault: null };
 }
 
 function errorText({ message, source }: { readonly message: string; readonly source: string }): string {
@@ -128,16 +126,12 @@ export function shortened(message: string, most = 200): string {
 }
 
 /** What is too much after the token that the parser has just taken, or null. Its stack begins with the document itself. */
-function beyond(
-  { depth, tokens }: YamlLimits,
-  { stack }: Parser,
-  { lineStarts }: LineCounter,
-): YamlFault | null {
+function beyond({ depth, tokens }: YamlLimits, { stack }: Parser, lines: LineStarts): YamlFault | null {
   const token = stack[depth + 1];
   if (token !== undefined && "items" in token) {
     return { offset: token.offset, message: `nested more than ${depth} levels deep` };
   }
-  const offset = lineStarts[tokens];
+  const offset = lines.startOf(tokens);
   return offset === undefined ? null : { offset, message: `more than ${tokens} lines` };
 }
 

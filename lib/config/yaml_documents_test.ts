@@ -2,13 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { stringify } from "@std/yaml";
 import { type Document, parseAllDocuments } from "yaml";
-import {
-  parseYamlDocuments,
-  shortened,
-  YAML_LIMITS,
-  type YamlFault,
-  type YamlLimits,
-} from "./yaml_documents.ts";
+import { parseYamlDocuments, shortened, YAML_LIMITS, type YamlLimits } from "./yaml_documents.ts";
 
 // The YAML package reads these two.
 const permissions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
@@ -18,7 +12,7 @@ const { characters, depth, tokens } = YAML_LIMITS;
 /** What is wrong with a text: the first fault of its documents, or of the text itself. */
 function faultOf(text: string, limits?: YamlLimits): string | undefined {
   const { documents, fault } = parseYamlDocuments(text, { merge: true }, limits);
-  const message = documents.flatMap(({ errors }) => errors)[0]?.message ?? fault?.message;
+  const message = documents.flatMap(({ faults }) => faults)[0]?.message ?? fault?.message;
   return message === undefined ? undefined : shortened(message);
 }
 
@@ -113,15 +107,14 @@ Deno.test("a fault is told with its place", { permissions }, () => {
   const text = `a: 1\nb: "[["\nc: ${"[".repeat(300)}`;
   const { fault, lines } = parseYamlDocuments(text);
   assertEquals(fault?.offset, text.indexOf("[", 12) + depth - 1);
-  assertEquals(lines.linePos(fault?.offset ?? 0).line, 3);
+  assertEquals(lines.lineAt(fault?.offset ?? 0), 2);
 });
 
 /** What documents hold, or the first error. */
-function outcomeOf(documents: readonly Document.Parsed[], fault: YamlFault | null): unknown {
-  const error = documents.flatMap(({ errors }) => errors)[0] ?? fault;
-  if (error !== null) return shortened(error.message);
+function outcomeOf(message: string | undefined, values: () => unknown): unknown {
+  if (message !== undefined) return shortened(message);
   try {
-    return documents.map((document) => document.toJS());
+    return values();
   } catch (thrown) {
     return String(thrown);
   }
@@ -130,12 +123,15 @@ function outcomeOf(documents: readonly Document.Parsed[], fault: YamlFault | nul
 /** As {@linkcode parseYamlDocuments}, with the parser's own function. */
 function unmeasured(text: string): unknown {
   const options = { prettyErrors: false, logLevel: "silent", uniqueKeys: false } as const;
-  return outcomeOf([...parseAllDocuments(text, options)] as Document.Parsed[], null);
+  const documents = [...parseAllDocuments(text, options)] as Document.Parsed[];
+  const [error] = documents.flatMap(({ errors }) => errors);
+  return outcomeOf(error?.message, () => documents.map((document) => document.toJS()));
 }
 
 function measured(text: string): unknown {
   const { documents, fault } = parseYamlDocuments(text);
-  return outcomeOf(documents, fault);
+  const error = documents.flatMap(({ faults }) => faults)[0] ?? fault;
+  return outcomeOf(error?.message, () => documents.map((document) => document.toJs()));
 }
 
 const INDICATORS = fc.string({ unit: fc.constantFrom(..."[]{}-?:,&*!|>'\"#%@`\\\n\t a"), maxLength: 60 });

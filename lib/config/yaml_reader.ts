@@ -3,10 +3,11 @@
  *
  * @module
  */
-import { isAlias, isMap, isScalar, isSeq, type LineCounter } from "yaml";
-import type { Document, Tags } from "yaml";
+import { isMap, isScalar, isSeq, type Tags } from "yaml";
 import type { Problem } from "../errors.ts";
-import { danglingAliases, parseYamlDocuments, shortened } from "./yaml_documents.ts";
+import { firstLine } from "../text/lines.ts";
+import type { YamlDocument } from "./yaml_document.ts";
+import { parseYamlDocuments, shortened } from "./yaml_documents.ts";
 
 export interface YamlEntry {
   readonly name: string;
@@ -23,35 +24,30 @@ export class YamlReader {
   /** Line on which a second document begins, if there is one. */
   readonly secondDocumentLine: number | undefined;
   readonly root: unknown;
-  readonly #document: Document.Parsed | undefined;
-  readonly #lines: LineCounter;
+  readonly #document: YamlDocument | undefined;
 
   constructor(text: string) {
     // Kubernetes reads YAML 1.1 (yes/no/on/off are booleans), but knows neither dates nor numbers of base 60.
-    const { documents, fault, lines } = parseYamlDocuments(text, {
+    const { documents: [document, second], fault, lines } = parseYamlDocuments(text, {
       version: "1.1",
       customTags: (tags) => tags.filter(isKubernetesTag),
     });
-    this.#lines = lines;
-    this.#document = documents[0];
-    this.root = this.#document?.contents ?? null;
-    const faults = (this.#document?.errors ?? []).map(({ pos, message }) => ({ offset: pos[0], message }));
+    this.#document = document;
+    this.root = document?.root ?? null;
     // What is wrong behind the first document is nobody's business.
-    if (fault !== null && documents.length < 2) faults.push(fault);
+    const faults = [...document?.faults ?? [], ...fault === null || second !== undefined ? [] : [fault]];
     const syntax = faults.map(({ offset, message }) => ({
       path: "",
-      message: shortened(firstLine(message)),
-      line: lines.linePos(offset).line,
+      message: shortened(firstLine(message).replace(/ at line \d+, column \d+:?$/, "")),
+      line: lines.lineAt(offset) + 1,
     }));
     this.problems = syntax.length > 0 ? syntax : this.#danglingAliases();
-    const second = documents[1];
-    this.secondDocumentLine = second === undefined ? undefined : this.#lines.linePos(second.range[0]).line;
+    this.secondDocumentLine = second === undefined ? undefined : second.line + 1;
   }
 
   /** 1-based line of a node; 1 if it has none. */
   lineOf(node: unknown): number {
-    const range = (node as { range?: readonly number[] | null } | null)?.range;
-    return range?.[0] === undefined ? 1 : this.#lines.linePos(range[0]).line;
+    return (this.#document?.lineOf(node) ?? 0) + 1;
   }
 
   /** The entries of a map, merged ones first, or undefined if the node is no map. */
@@ -105,11 +101,11 @@ export class YamlReader {
   }
 
   #resolve(node: unknown): unknown {
-    return isAlias(node) && this.#document !== undefined ? node.resolve(this.#document) : node;
+    return this.#document === undefined ? node : this.#document.resolve(node);
   }
 
   #danglingAliases(): Problem[] {
-    return (this.#document === undefined ? [] : danglingAliases(this.#document)).map((alias) => {
+    return (this.#document?.danglingAliases() ?? []).map((alias) => {
       const message = `*${alias.source} refers to an anchor that is not set before it`;
       return { path: "", message, line: this.lineOf(alias) };
     });
@@ -134,8 +130,4 @@ function nameOf(key: unknown): string {
   if (!isScalar(key)) return String(key);
   if (typeof key.value === "symbol") return "<<";
   return key.source ?? String(key.value);
-}
-
-function firstLine(message: string): string {
-  return (message.split("\n", 1)[0] ?? "").replace(/ at line \d+, column \d+:?$/, "");
 }

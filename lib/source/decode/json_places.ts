@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { countLines, LineStarts } from "../../text/lines.ts";
 
 /** More values than two such objects for each of 44,000 Services have; each costs some 50 bytes. */
 export const MAX_JSON_VALUES = 5_000_000;
@@ -24,7 +25,7 @@ export function lineOfTooManyValues(text: string, most = MAX_JSON_VALUES): numbe
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at);
     if (code === QUOTE) at = stringEnd(text, at) - 1;
-    else if ((code === COMMA || OPENING.has(code)) && ++count > most) return lineAt(lineStartsOf(text), at);
+    else if ((code === COMMA || OPENING.has(code)) && ++count > most) return countLines(text, at);
   }
   return undefined;
 }
@@ -32,13 +33,13 @@ export function lineOfTooManyValues(text: string, most = MAX_JSON_VALUES): numbe
 /** Finds values by their paths. The text must be JSON that has been parsed. */
 export class JsonPlaces {
   readonly #text: string;
-  readonly #lineStarts: readonly number[];
+  readonly #lines: LineStarts;
   /** By the offset of a list, those of its elements. */
   readonly #elements = new Map<number, readonly number[]>();
 
   constructor(text: string) {
     this.#text = text;
-    this.#lineStarts = lineStartsOf(text);
+    this.#lines = LineStarts.of(text);
   }
 
   /** 0-based line of the deepest part of a path that the text has: of a field's name, or of where an element begins. */
@@ -56,7 +57,7 @@ export class JsonPlaces {
       found = place.begin;
       at = place.value;
     }
-    return lineAt(this.#lineStarts, found);
+    return this.#lines.lineAt(found);
   }
 
   #element(list: number, index: number): { readonly begin: number; readonly value: number } | undefined {
@@ -133,22 +134,4 @@ function blankEnd(text: string, at: number): number {
   let end = at;
   while (end < text.length && text.charCodeAt(end) <= 0x20) end++;
   return end;
-}
-
-function lineStartsOf(text: string): readonly number[] {
-  const starts = [0];
-  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) starts.push(at + 1);
-  return starts;
-}
-
-/** 0-based. */
-function lineAt(starts: readonly number[], offset: number): number {
-  let low = 0;
-  let high = starts.length;
-  while (high - low > 1) {
-    const middle = (low + high) >>> 1;
-    if ((starts[middle] ?? 0) <= offset) low = middle;
-    else high = middle;
-  }
-  return low;
 }

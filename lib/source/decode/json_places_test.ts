@@ -2,7 +2,6 @@ import { assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { parseYamlDocuments } from "../../config/yaml_documents.ts";
 import { JsonPlaces, lineOfTooManyValues } from "./json_places.ts";
-import { lineOf } from "./manifest_yaml.ts";
 
 // The YAML package reads these two.
 const permissions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
@@ -26,9 +25,9 @@ Deno.test("values of any JSON are found where the YAML reader finds them", { per
       const json = `\n ${JSON.stringify(written, null, space)}\n`;
       if (space === "\n") return;
       const path = pathInto(written, choices);
-      const { documents: [document], lines } = parseYamlDocuments(json);
-      if (document === undefined || document.errors.length > 0) return;
-      assertEquals(new JsonPlaces(json).lineOf(path), lineOf(document, path, lines));
+      const { documents: [document] } = parseYamlDocuments(json);
+      if (document === undefined || document.faults.length > 0) return;
+      assertEquals(new JsonPlaces(json).lineOf(path), document.lineOfPath(path));
     }),
     { numRuns: 500 },
   );

@@ -4,10 +4,11 @@
  *
  * @module
  */
+import { countLines } from "../../text/lines.ts";
 import type { RawList } from "./api_json.ts";
 import { isAbsent } from "./decode_values.ts";
 import { decodeDocument, type ManifestItem, type ManifestPart, segmentsOf } from "./manifest_items.ts";
-import { lineOf, readYamlValues } from "./manifest_yaml.ts";
+import { readYamlValues } from "./manifest_yaml.ts";
 
 /** A YAML document that is a list, cut at its items. */
 export interface SplitList {
@@ -67,18 +68,12 @@ function cutItems(text: string, bodyStart: number): { readonly items: ListItemTe
 /** A line: its spaces, and the `-` of an item, the `#` of a comment or whatever else it begins with; nothing if it is blank. */
 const LINE = /( *)(?:[ \t\r]*(?:\n|$)|(-(?=[ \t\r\n]|$)|[^])[^\n]*(?:\n|$))/y;
 
-function countLines(text: string, end: number): number {
-  let lines = 0;
-  for (let at = text.indexOf("\n"); at >= 0 && at < end; at = text.indexOf("\n", at + 1)) lines++;
-  return lines;
-}
-
 /**
  * Reads one item, as the first of its list; lines are counted from its own. A problem tells no more than that it cannot be read by
  * itself: it may refer to an anchor of another item.
  */
 export function readListItem({ text }: ListItemText, head: RawList): ManifestPart {
-  const { values, lines, problem } = readYamlValues(text);
+  const { values, problem } = readYamlValues(text);
   const [value] = values;
   if (problem !== undefined) return { items: [], documents: 0, problem: { ...problem, document: 0 } };
   if (value === undefined || values.length > 1 || !Array.isArray(value.raw) || value.raw.length !== 1) {
@@ -90,7 +85,7 @@ export function readListItem({ text }: ListItemText, head: RawList): ManifestPar
   }
   const items = decodeDocument({ ...head, items: value.raw }, 0, (path) => {
     // The item's own text has the list alone, not the field that it is in.
-    return lineOf(value.document, segmentsOf(path).slice(1), lines);
+    return value.document.lineOfPath(segmentsOf(path).slice(1));
   });
   return { items, documents: 0 };
 }

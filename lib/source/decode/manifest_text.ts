@@ -5,6 +5,7 @@
  */
 import { parseIp } from "../../model/ip.ts";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
+import { countLines } from "../../text/lines.ts";
 import { quote } from "./decode_values.ts";
 import { JsonPlaces, lineOfTooManyValues, MAX_JSON_VALUES } from "./json_places.ts";
 import {
@@ -82,12 +83,6 @@ function shift<T extends { readonly line: number; readonly document: number }>(
   document: number,
 ): T {
   return { ...at, line: at.line < 0 ? 0 : at.line + line, document: at.document + document };
-}
-
-function countLines(text: string): number {
-  let lines = 0;
-  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines++;
-  return lines;
 }
 
 /** Cuts before every `---` line. YAML allows that marker nowhere else, not even inside texts; directives need what follows. */

@@ -1,0 +1,112 @@
+/**
+ * One document of a YAML text: its nodes with their lines, aliases followed.
+ *
+ * @module
+ */
+import { type Alias, type Document, isAlias, isMap, isScalar, isSeq, visit } from "yaml";
+import type { LineStarts } from "../text/lines.ts";
+
+/** A place in a text, and what is wrong there. */
+export interface YamlFault {
+  readonly offset: number;
+  readonly message: string;
+}
+
+/** Lines are counted from 0, in the text that the document is of. Nodes may be anything: what is none has no line. */
+export class YamlDocument {
+  readonly #document: Document.Parsed;
+  readonly #lines: LineStarts;
+
+  constructor(document: Document.Parsed, lines: LineStarts) {
+    this.#document = document;
+    this.#lines = lines;
+  }
+
+  /** Null if the document holds nothing. */
+  get root(): unknown {
+    return this.#document.contents;
+  }
+
+  /** Line on which the document begins. */
+  get line(): number {
+    return this.#lines.lineAt(this.#document.range[0]);
+  }
+
+  /** What the parser says is wrong. If there is something, nothing else is worth reading. */
+  get faults(): readonly YamlFault[] {
+    return this.#document.errors.map(({ pos: [offset], message }) => ({ offset, message }));
+  }
+
+  /** Line of a node; undefined if it has none. */
+  lineOf(node: unknown): number | undefined {
+    const offset = offsetOf(node);
+    return offset === undefined ? undefined : this.#lines.lineAt(offset);
+  }
+
+  /** What an alias stands for, undefined if it leads nowhere; any other node itself. */
+  resolve(node: unknown): unknown {
+    return isAlias(node) ? node.resolve(this.#document) : node;
+  }
+
+  /** The aliases that lead nowhere, in the order of the text, so many at most: following one takes a walk through the document. */
+  danglingAliases(most = Infinity): readonly Alias[] {
+    const dangling: Alias[] = [];
+    visit(this.#document, {
+      Alias: (_, alias) => {
+        if (this.resolve(alias) === undefined && dangling.push(alias) === most) return visit.BREAK;
+        return undefined;
+      },
+    });
+    return dangling;
+  }
+
+  /** Line of the deepest part of a path that the document has: of a field's name, or of where an element begins. */
+  lineOfPath(path: readonly string[]): number {
+    let node = this.root;
+    let offset = offsetOf(node) ?? 0;
+    for (const segment of path) {
+      node = this.resolve(node);
+      if (isSeq(node)) {
+        node = node.items[Number(segment)];
+        offset = offsetOf(node) ?? offset;
+      } else if (isMap(node)) {
+        const pair = node.items.find(({ key }) => isScalar(key) && key.value === segment);
+        if (pair === undefined) break;
+        offset = offsetOf(pair.key) ?? offset;
+        node = pair.value;
+      } else {
+        break;
+      }
+    }
+    return this.#lines.lineAt(offset);
+  }
+
+  /** The first key that its map has twice; null if there is none. */
+  repeatedKey(): YamlFault | null {
+    let found: YamlFault | null = null;
+    visit(this.#document, {
+      Map(_, { items }) {
+        const keys = new Set<unknown>();
+        for (const { key } of items) {
+          if (!isScalar(key)) continue;
+          if (keys.has(key.value)) {
+            found = { offset: offsetOf(key) ?? 0, message: "Map keys must be unique" };
+            return visit.BREAK;
+          }
+          keys.add(key.value);
+        }
+        return undefined;
+      },
+    });
+    return found;
+  }
+
+  /** What the nodes stand for. @throws {Error} of several classes, for too many aliases, one that leads nowhere, a merge of no map */
+  toJs(): unknown {
+    return this.#document.toJS();
+  }
+}
+
+function offsetOf(node: unknown): number | undefined {
+  return (node as { readonly range?: readonly number[] | null } | null | undefined)?.range?.[0];
+}
