@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { countLines } from "../text/lines.ts";
 import { ExecError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { Exec, ExecResult } from "./exec.ts";
@@ -56,6 +57,7 @@ export class Conntrack {
         argv,
         (argv) => this.#exec.run(argv, { stdin, timeoutMs: TIMEOUT_MS }),
       );
+      // Every flow that is deleted is written on a line of its own.
       if (result.code === 0) return countLines(result.stdout);
       if (!cannotReadInput(result)) throw new ExecError(argv, result.code, result.stderr);
       this.#batches = false;
@@ -103,11 +105,4 @@ function isDisturbed({ code, stderr }: ExecResult): boolean {
 function cannotReadInput({ code, stderr }: ExecResult): boolean {
   return code === 2 &&
     /Failed to open file|unknown option|unrecognized option|[Uu]nknown argument|[Bb]ad option/.test(stderr);
-}
-
-/** Every flow that is deleted is written on a line of its own. */
-function countLines(stdout: string): number {
-  let lines = 0;
-  for (let at = stdout.indexOf("\n"); at !== -1; at = stdout.indexOf("\n", at + 1)) lines++;
-  return lines;
 }

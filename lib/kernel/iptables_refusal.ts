@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { firstLine } from "../text/lines.ts";
 import { ExecError } from "../errors.ts";
 import { isLockBusy } from "./iptables_lock.ts";
 import { isMachinesFault } from "./refused_line.ts";
@@ -58,7 +59,7 @@ const NO_TABLE_REGEXP = /can't initialize|Failed to initialize nft|Could not fet
 export function isRuleRefusal(error: unknown): error is ExecError {
   if (!(error instanceof ExecError) || error.timedOutMs !== null) return false;
   // Then come the lines around the one that failed.
-  const [words = ""] = error.stderr.split("\n", 1);
+  const words = firstLine(error.stderr);
   const { code } = error;
   return REFUSING_STATUS.includes(code) && !isMachinesFault({ code, stderr: words }) &&
     !isLockBusy({ code, stderr: words }) && !NO_LOCK_FILE_REGEXP.test(words) && !NO_TABLE_REGEXP.test(words);

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { firstLine } from "../text/lines.ts";
 import type { ExecError } from "../errors.ts";
 
 /** One place that nft complains of. */
@@ -75,7 +76,7 @@ const CONTEXT_LENGTH = 300;
 /** The first complaint in one line, with what was wrong in the text: `No such file or directory: add element …`. */
 export function describeNftFailure(error: ExecError): string {
   const [first] = nftComplaints(error.stderr);
-  if (first === undefined) return error.stderr.split("\n", 1)[0] || `nft ${error.ending}`;
+  if (first === undefined) return firstLine(error.stderr) || `nft ${error.ending}`;
   const lines = error.stderr.split("\n");
   const at = lines.findIndex((line) => line.includes(`: Error: `));
   const text = lines[at + 1] ?? "";

@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { LineCutter } from "../text/line_cutter.ts";
 
 /** The tables that hold something of ours: in mangle that is its canary. */
 export type PrintedTable = "filter" | "nat" | "mangle";
@@ -164,9 +165,10 @@ export class PrintedReader {
   #isWhole = true;
   #ended = new Set<string>();
   #unreadable = new Set<string>();
-  /** Of a line whose end has not come; made when there is one. */
-  #open: Uint8Array | null = null;
-  #openBytes = 0;
+  readonly #lines = new LineCutter(
+    (bytes, start, end, length) => this.#line(bytes, start, end, length),
+    LINE_BYTES,
+  );
 
   /**
    * @param kept whose lines are kept
@@ -181,7 +183,8 @@ export class PrintedReader {
   begin(): void {
     this.#chains = noChains();
     this.#tableName = this.#table = this.#chain = null;
-    this.#listedTables = this.#openBytes = 0;
+    this.#lines.clear();
+    this.#listedTables = 0;
     this.#isWhole = true;
     this.#ended = new Set();
     this.#unreadable = new Set();
@@ -189,43 +192,21 @@ export class PrintedReader {
 
   /** Takes the next bytes; they may change after the call. */
   write(bytes: Uint8Array): void {
-    let at = 0;
-    while (at < bytes.length) {
-      const newline = bytes.indexOf(NEWLINE, at);
-      const end = newline < 0 ? bytes.length : newline;
-      if (newline < 0 || this.#openBytes > 0) this.#keepOpen(bytes, at, end);
-      else this.#line(bytes, at, end, end - at);
-      if (newline >= 0 && this.#openBytes > 0) this.#endOpen();
-      at = end + 1;
-    }
+    this.#lines.write(bytes);
   }
 
   /** The end of the text, if it is one of iptables-save. */
   end(): PrintedTables {
-    this.#endOpen();
+    this.#lines.end();
     return { isWhole: this.#isWhole, ended: this.#ended, unreadable: this.#unreadable };
   }
 
   /** The end of the text; the reader is empty then. */
   take(): PrintedRules {
-    this.#endOpen();
+    this.#lines.end();
     const printed = new PrintedRules(this.#chains);
     this.begin();
     return printed;
-  }
-
-  #keepOpen(bytes: Uint8Array, start: number, end: number): void {
-    this.#open ??= new Uint8Array(LINE_BYTES);
-    const room = Math.max(0, LINE_BYTES - this.#openBytes);
-    if (room > 0) this.#open.set(bytes.subarray(start, Math.min(end, start + room)), this.#openBytes);
-    this.#openBytes += end - start;
-  }
-
-  #endOpen(): void {
-    const bytes = this.#openBytes;
-    if (bytes === 0) return;
-    this.#openBytes = 0;
-    this.#line(this.#open!, 0, Math.min(bytes, LINE_BYTES), bytes);
   }
 
   /** @param length of the whole line, of which less may be there */

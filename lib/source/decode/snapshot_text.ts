@@ -12,6 +12,7 @@
  */
 import { createHash } from "node:crypto";
 import type { ApiObject } from "../../model/objects.ts";
+import { LineCutter } from "../../text/line_cutter.ts";
 import { describeItem } from "./decode.ts";
 import { DecodeError, quote } from "./decode_values.ts";
 import { decodeSnapshotObject, encodeSnapshotObject } from "./snapshot_objects.ts";
@@ -49,7 +50,7 @@ const FORM = 1;
 /** About as much as is made, and written, at once: neither may hold up the loop. */
 const PIECE_CHARACTERS = 64 * 1024;
 const MAX_HEADER_BYTES = 4096;
-const NEWLINE = 10;
+const LINE_END = Uint8Array.of(10);
 
 /** Yields the file in pieces. The objects are looked at as the pieces are taken. */
 export function* snapshotPieces(
@@ -80,9 +81,7 @@ export class SnapshotReader {
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
   readonly #objects: ApiObject[] = [];
   readonly #rejections: Rejection[] = [];
-  /** Of the line that has not ended yet. */
-  #rest: Uint8Array[] = [];
-  #restLength = 0;
+  readonly #cutter = new LineCutter((bytes, start, end) => this.#takeLine(bytes.subarray(start, end)));
   #lines = 0;
   #header: SnapshotHeader | undefined;
   #isComplete = false;
@@ -95,39 +94,19 @@ export class SnapshotReader {
 
   /** Takes the next piece. @throws {SnapshotError} if this is no snapshot for the owner */
   take(piece: Uint8Array): void {
-    let start = 0;
-    for (let end = piece.indexOf(NEWLINE); end >= 0; end = piece.indexOf(NEWLINE, start)) {
-      this.#takeLine(this.#joined(piece.subarray(start, end + 1)));
-      start = end + 1;
-    }
-    // The caller may use the memory of the piece again.
-    if (start < piece.length) this.#rest.push(piece.slice(start));
-    this.#restLength += piece.length - start;
-    if (this.#header === undefined && this.#restLength > MAX_HEADER_BYTES) throw notOurs();
+    this.#cutter.write(piece);
+    if (this.#header === undefined && this.#cutter.openBytes > MAX_HEADER_BYTES) throw notOurs();
   }
 
   /** The whole. @throws {SnapshotError} if the file ended too early */
   end(): Snapshot {
     if (this.#header === undefined) {
-      throw this.#restLength === 0 ? new SnapshotError("is empty") : notOurs();
+      throw this.#cutter.openBytes === 0 ? new SnapshotError("is empty") : notOurs();
     }
-    if (!this.#isComplete || this.#restLength > 0) {
+    if (!this.#isComplete || this.#cutter.openBytes > 0) {
       throw new SnapshotError("is not complete: its end is missing");
     }
     return { ...this.#header, objects: this.#objects, rejections: this.#rejections };
-  }
-
-  #joined(last: Uint8Array): Uint8Array {
-    if (this.#restLength === 0) return last;
-    const line = new Uint8Array(this.#restLength + last.length);
-    let at = 0;
-    for (const part of [...this.#rest, last]) {
-      line.set(part, at);
-      at += part.length;
-    }
-    this.#rest = [];
-    this.#restLength = 0;
-    return line;
   }
 
   #takeLine(line: Uint8Array): void {
@@ -145,7 +124,7 @@ export class SnapshotReader {
     } else {
       this.#takeObject(raw);
     }
-    this.#hash.update(line);
+    this.#hash.update(line).update(LINE_END);
   }
 
   #parse(line: Uint8Array): unknown {

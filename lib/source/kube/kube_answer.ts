@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { GrowingBytes } from "../../text/growing_bytes.ts";
 import { AnswerError } from "./kube_messages.ts";
 
 /** An answer whose body may still be arriving. */
@@ -148,31 +149,5 @@ async function* piecesOf(
   } finally {
     signal.removeEventListener("abort", leave);
     await leave();
-  }
-}
-
-/** Bytes put together as they come, in time and memory of their number, however small the pieces are. */
-class GrowingBytes {
-  #bytes = new Uint8Array(0);
-  #length = 0;
-
-  get length(): number {
-    return this.#length;
-  }
-
-  add(piece: Uint8Array): void {
-    const length = this.#length + piece.length;
-    if (length > this.#bytes.length) {
-      const larger = new Uint8Array(Math.max(length, 2 * this.#bytes.length));
-      larger.set(this.view());
-      this.#bytes = larger;
-    }
-    this.#bytes.set(piece, this.#length);
-    this.#length = length;
-  }
-
-  /** All of them, valid until the next piece. */
-  view(): Uint8Array {
-    return this.#bytes.subarray(0, this.#length);
   }
 }

@@ -5,6 +5,7 @@
  */
 import type { KubernetesObject } from "@kubernetes/client-node";
 import type { Credential } from "@kubernetes/client-node/dist/exec_auth.js";
+import { firstLine } from "../../text/lines.ts";
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { abortable, CredentialError } from "./kube_credential_error.ts";
@@ -86,7 +87,7 @@ export class CredentialPluginRunner {
         timeoutMs: TIMEOUT_MS,
         signal: this.#end.signal,
       });
-      if (code !== 0) throw new Error(`ended with status ${code}: ${stderr.trim().split("\n", 1)[0] ?? ""}`);
+      if (code !== 0) throw new Error(`ended with status ${code}: ${firstLine(stderr.trim())}`);
       return this.#credential = parseExecCredential(stdout, apiVersion);
     } catch (cause) {
       throw new CredentialError(`Credential plugin "${command}" of ${this.#origin}: ${this.#reason(cause)}`, {

@@ -7,6 +7,7 @@
  * @module
  */
 import { dirname, isAbsolute, join } from "node:path";
+import { firstLine } from "../../text/lines.ts";
 import { ConfigError } from "../../errors.ts";
 import { readSettings } from "../../config/file/load.ts";
 import { readYamlValues } from "../decode/manifest_yaml.ts";
@@ -117,7 +118,7 @@ function parseYaml(text: string, path: string): unknown {
   const { values: [value], problem } = readYamlValues(text);
   if (problem === undefined) return value?.raw;
   const { line, message } = problem;
-  throw new ConfigError([{ path: "", message: message.split("\n", 1)[0] ?? "", line: line + 1 }], path);
+  throw new ConfigError([{ path: "", message: firstLine(message), line: line + 1 }], path);
 }
 
 function readAccess(raw: RawObject, path: string, master: string): ClusterAccess {

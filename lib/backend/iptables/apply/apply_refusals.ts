@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { firstLine } from "../../../text/lines.ts";
 import type { ExecError } from "../../../errors.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
@@ -23,7 +24,7 @@ export function isRefusedAddition(error: unknown): boolean {
 
 /** What the program said, without numbers of lines, which differ from try to try. */
 export function describeRefusal({ stderr, message }: ExecError): string {
-  const [words = ""] = stderr.split("\n");
+  const words = firstLine(stderr);
   const problem = words.replace(/^\S+( v[\d.]+ \(\w+\))?: */, "").replace(
     / *(Error occurred at )?line:? \d+:?/g,
     " ",

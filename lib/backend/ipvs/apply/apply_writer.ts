@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { firstLine } from "../../../text/lines.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { runIpBatchOthers } from "../../../kernel/ip_address.ts";
 import { restoreSetsOthers } from "../../../kernel/ipset.ts";
@@ -136,7 +137,7 @@ export class IpvsWriter {
       return null;
     } catch (error) {
       if (!isRuleRefusal(error)) throw error;
-      const problem = error.stderr.split("\n", 1)[0] ?? "";
+      const problem = firstLine(error.stderr);
       // The first line of the text is the name of the table; that of the last one, which writes, is nobody's.
       const item = lines[(failedLine(problem) ?? 0) - 2];
       return { problem, named: item === undefined ? [] : [{ item, problem }] };

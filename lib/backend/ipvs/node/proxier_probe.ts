@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { firstLine } from "../../../text/lines.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { destroySets, listSets, restoreSets } from "../../../kernel/ipset.ts";
@@ -121,7 +122,7 @@ class Missing {
     return new UnsupportedError(
       feature,
       `the kernel ${plural} ${this.#modules.join(", ")}`,
-      this.#error.stderr.split("\n", 1)[0] ?? "",
+      firstLine(this.#error.stderr),
       { cause: this.#error },
     );
   }

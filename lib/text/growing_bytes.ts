@@ -1,0 +1,36 @@
+/**
+ * Bytes put together as they come.
+ *
+ * @module
+ */
+
+/** In time and memory of their number, however small the pieces are. */
+export class GrowingBytes {
+  #bytes = new Uint8Array(0);
+  #length = 0;
+
+  get length(): number {
+    return this.#length;
+  }
+
+  add(piece: Uint8Array): void {
+    const length = this.#length + piece.length;
+    if (length > this.#bytes.length) {
+      const larger = new Uint8Array(Math.max(length, 2 * this.#bytes.length));
+      larger.set(this.view());
+      this.#bytes = larger;
+    }
+    this.#bytes.set(piece, this.#length);
+    this.#length = length;
+  }
+
+  /** All of them, valid until the next piece. */
+  view(): Uint8Array {
+    return this.#bytes.subarray(0, this.#length);
+  }
+
+  /** Forgets them, but keeps the memory for the next ones. */
+  clear(): void {
+    this.#length = 0;
+  }
+}
