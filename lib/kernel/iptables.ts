@@ -5,6 +5,8 @@
  */
 import { ExecError, UnsupportedError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
+import { unreadableNotice } from "../netfilter/iptables_save.ts";
+import type { PrintedTables } from "../netfilter/printed_chains.ts";
 import { type Clock, systemClock } from "./clock.ts";
 import { type Exec, type ExecResult, type Input, wholeText } from "./exec.ts";
 import { isLockBusy } from "./iptables_lock.ts";
@@ -50,13 +52,8 @@ export interface RestoreOptions {
 
 /** Takes the text of iptables-save while it is printed. */
 export interface SaveReader extends OutputReader {
-  /** The end of the text: what it says of its tables. */
-  end(): {
-    /** True for nothing at all, and for tables to their ends. */
-    readonly isWhole: boolean;
-    readonly ended: ReadonlySet<string>;
-    readonly unreadable: ReadonlySet<string>;
-  };
+  /** The end of the text. */
+  end(): PrintedTables;
 }
 
 const DEFAULT_LOCK_DEADLINE_MS = 30_000;
@@ -185,7 +182,9 @@ export class Iptables {
    */
   async listInto(reader: OutputReader, text: string): Promise<void> {
     const argv = [this.#programs.restore, ...this.#wait, "--noflush"];
-    const { code, stderr } = await this.#runPastLock(argv, { stdin: text }, reader);
+    const { code, stderr } = await this.#runPastLock(() =>
+      runInto(this.#exec, reader, argv, { stdin: text })
+    );
     if (code !== 0) throw new ExecError(argv, code, describeRestoreFailure(stderr, text));
   }
 
@@ -203,7 +202,7 @@ export class Iptables {
       ...(options.flush === true ? [] : ["--noflush"]),
       ...(options.counters === false ? [] : ["--counters"]),
     ];
-    const result = await this.#runPastLock(argv, { stdin: text });
+    const result = await this.#runPastLock(() => this.#exec.run(argv, { stdin: text }));
     if (result.code !== 0) {
       throw new ExecError(argv, result.code, describeRestoreFailure(result.stderr, wholeText(text)));
     }
@@ -215,21 +214,15 @@ export class Iptables {
   }
 
   #command(args: readonly string[]): Promise<ExecResult> {
-    return this.#runPastLock(this.#argv(args));
+    return this.#runPastLock(() => this.#exec.run(this.#argv(args)));
   }
 
   /** Runs a command, again and again with jittered pauses while its status says that the lock is held. */
-  #runPastLock(
-    argv: readonly string[],
-    options: { stdin?: Input } = {},
-    reader?: OutputReader,
-  ): Promise<ExecResult> {
+  #runPastLock(run: () => Promise<ExecResult>): Promise<ExecResult> {
     return this.#mutex.run(async () => {
       const deadline = this.#clock.nowMs() + this.#lockDeadlineMs;
       for (let pauseMs = RETRY_BASE_MS;; pauseMs = Math.min(2 * pauseMs, RETRY_MAX_MS)) {
-        const result = reader === undefined
-          ? await this.#exec.run(argv, options)
-          : await runInto(this.#exec, reader, argv, options);
+        const result = await run();
         const stderr = withoutNotice(result.stderr);
         if (!isLockBusy({ code: result.code, stderr }) || this.#clock.nowMs() + pauseMs >= deadline) {
           return { ...result, stderr };
@@ -249,7 +242,7 @@ function withUnreadable(text: string): string {
   const end = text.lastIndexOf("\nCOMMIT\n");
   const whole = end < 0 ? "" : text.slice(0, end + "\nCOMMIT\n".length);
   const missing = READ_TABLES.filter((table) => !whole.includes(`*${table}\n`));
-  return whole + missing.map((table) => `# Table \`${table}' is incompatible, use 'nft' tool.\n`).join("");
+  return whole + missing.map((table) => `${unreadableNotice(table)}\n`).join("");
 }
 
 /** @throws {ExecError} if it is not the text of tables that came to their ends */

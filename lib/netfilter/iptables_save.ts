@@ -80,12 +80,18 @@ export function parseIptablesSave(text: string): IptablesRuleset {
   return tables;
 }
 
-const UNREADABLE = "' is incompatible, use 'nft' tool.";
+const BEFORE_NAME = "# Table `";
+const AFTER_NAME = "' is incompatible, use 'nft' tool.";
+const NOTICE_REGEXP = new RegExp(`^${BEFORE_NAME}(\\w+)${AFTER_NAME.replace(".", "\\.")}$`, "gm");
 
-/** The tables that iptables-save names instead of printing them, with status 0. */
+/** The line that iptables-save writes, with status 0, in the place of a table that holds what it has no words for. */
+export function unreadableNotice(table: string): string {
+  return BEFORE_NAME + table + AFTER_NAME;
+}
+
+/** The tables that iptables-save names instead of printing them. */
 export function unreadableTables(saveText: string): ReadonlySet<string> {
   // Long texts are the rule, such tables are not.
-  if (!saveText.includes(UNREADABLE)) return new Set();
-  const found = saveText.matchAll(/^# Table `(\w+)' is incompatible, use 'nft' tool\.$/gm);
-  return new Set([...found].map(([, table = ""]) => table));
+  if (!saveText.includes(AFTER_NAME)) return new Set();
+  return new Set([...saveText.matchAll(NOTICE_REGEXP)].map(([, table = ""]) => table));
 }

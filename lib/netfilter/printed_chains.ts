@@ -5,6 +5,7 @@
  * @module
  */
 import { LineCutter } from "../text/line_cutter.ts";
+import { unreadableTables } from "./iptables_save.ts";
 
 /** The tables that hold something of ours: in mangle that is its canary. */
 export type PrintedTable = "filter" | "nat" | "mangle";
@@ -30,7 +31,6 @@ const LINE_BYTES = 16 * 1024;
 /** No line that says something by itself is longer. */
 const WORDS_BYTES = 200;
 
-const UNREADABLE_REGEXP = /^# Table `(\w+)' is incompatible, use 'nft' tool\.$/;
 const NO_LINES: readonly string[] = [];
 // The hash of no rules; the lanes are those of `hashRules`.
 const HIGH = 0x6d2b79f5, LOW = 0x1b873593;
@@ -217,8 +217,7 @@ export class PrintedReader {
     const words = length > WORDS_BYTES ? null : latin1(bytes, start, end).trimEnd();
     if (words === "") return;
     if (first === HASH) {
-      const [, table] = UNREADABLE_REGEXP.exec(words ?? "") ?? [];
-      if (table !== undefined) this.#unreadable.add(table);
+      for (const table of unreadableTables(words ?? "")) this.#unreadable.add(table);
       return;
     }
     if (first === MINUS && (bytes[start + 1] === LETTER_N || bytes[start + 1] === LETTER_P)) {

@@ -33,12 +33,32 @@ class TableReader<Elements extends ElementSink> {
   #kind = "";
   #name = "";
   #inElements = false;
+  /** The beginning of a line whose end has not come. */
+  #open = "";
 
   constructor(newElements: () => Elements) {
     this.#newElements = newElements;
   }
 
-  line(line: string): void {
+  /** Takes the next piece of the text. */
+  write(text: string): void {
+    let start = 0;
+    for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", start)) {
+      this.#line(this.#open + text.slice(start, end));
+      this.#open = "";
+      start = end + 1;
+    }
+    this.#open += text.slice(start);
+  }
+
+  /** The text is at its end. */
+  end(): this {
+    if (this.#open !== "") this.#line(this.#open);
+    this.#open = "";
+    return this;
+  }
+
+  #line(line: string): void {
     if (this.#inElements) this.#elementLine(line.trimStart());
     else if (this.#kind === "") this.#tableLine(line);
     else if (line === "\t}") this.#kind = "";
@@ -179,8 +199,6 @@ export class TableStream<Elements extends ElementSink> {
   readonly #newElements: () => Elements;
   #decoder = new TextDecoder();
   #reader: TableReader<Elements>;
-  /** The beginning of a line whose end has not come. */
-  #open = "";
   #bytes = 0;
 
   /** @param newElements makes what takes the elements of one set or map */
@@ -198,32 +216,19 @@ export class TableStream<Elements extends ElementSink> {
   begin(): void {
     this.#decoder = new TextDecoder();
     this.#reader = new TableReader(this.#newElements);
-    this.#open = "";
     this.#bytes = 0;
   }
 
   /** Takes the next bytes; they may change after the call. */
   write(bytes: Uint8Array): void {
     this.#bytes += bytes.byteLength;
-    this.#lines(this.#decoder.decode(bytes, { stream: true }));
+    this.#reader.write(this.#decoder.decode(bytes, { stream: true }));
   }
 
   /** The end of the text; nothing at all is a table without anything. */
   end(): ReadTable<Elements> {
-    this.#lines(this.#decoder.decode());
-    if (this.#open !== "") this.#reader.line(this.#open);
-    this.#open = "";
-    return this.#reader;
-  }
-
-  #lines(text: string): void {
-    let start = 0;
-    for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", start)) {
-      this.#reader.line(this.#open + text.slice(start, end));
-      this.#open = "";
-      start = end + 1;
-    }
-    this.#open += text.slice(start);
+    this.#reader.write(this.#decoder.decode());
+    return this.#reader.end();
   }
 }
 
@@ -241,14 +246,9 @@ class AllElements implements ElementSink {
 /** What `nft -a list table` printed of our table, with every element; no text is a table without anything. */
 export function parseTable(text: string): ObservedTable {
   const reader = new TableReader(() => new AllElements());
-  for (let start = 0; start < text.length;) {
-    let end = text.indexOf("\n", start);
-    if (end < 0) end = text.length;
-    reader.line(text.slice(start, end));
-    start = end + 1;
-  }
-  const { comment, chains, hooks, affinitySets } = reader;
-  const all = [...reader.elements];
+  reader.write(text);
+  const { comment, chains, hooks, affinitySets, elements } = reader.end();
+  const all = [...elements];
   return {
     comment,
     chains,
