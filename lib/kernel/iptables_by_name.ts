@@ -5,6 +5,7 @@
  * @module
  */
 import { ExecError } from "../errors.ts";
+import { ListedChains } from "../netfilter/iptables_chains.ts";
 import type { Iptables } from "./iptables.ts";
 import { isLockBusy } from "./iptables_lock.ts";
 
@@ -22,6 +23,7 @@ export async function holdsLine(iptables: Iptables, table: Table, line: string):
  * The rules of chains, each without `-A CHAIN `, in as few runs as it takes; null for a chain that is not there, or holds rules that
  * iptables has no words for: nobody can tell these apart.
  *
+ * @param chains each once
  * @throws {ExecError} if nobody can tell anything: the lock was held all the time, the program was killed or is missing
  */
 export async function listChains(
@@ -31,11 +33,8 @@ export async function listChains(
 ): Promise<ReadonlyMap<string, readonly string[] | null>> {
   const text = await ask(iptables, table, chains.map((chain) => `-S ${chain}\n`).join("").trimEnd(), "any");
   if (text !== null) {
-    const lines = text.split("\n");
-    return new Map(chains.map((chain) => {
-      const start = `-A ${chain} `;
-      return [chain, lines.filter((line) => line.startsWith(start)).map((line) => line.slice(start.length))];
-    }));
+    const listed = new ListedChains(text);
+    return new Map(chains.map((chain) => [chain, listed.next(chain)]));
   }
   if (chains.length <= 1) return new Map(chains.map((chain) => [chain, null]));
   const middle = chains.length >> 1;

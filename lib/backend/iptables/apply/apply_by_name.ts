@@ -10,7 +10,7 @@ import type { PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
 import { PrintedReader, type PrintedRules, type PrintedTable } from "../../../netfilter/printed_chains.ts";
 import { ENSURED_CHAINS } from "../plan/base_rules.ts";
 import { CANARY_CHAIN, type Sentinels } from "../diff/observe_canary.ts";
-import { listingText } from "../diff/observe_damage.ts";
+import { lookText } from "../diff/observe_damage.ts";
 import type { CheckTurn } from "../diff/observe_turns.ts";
 import type { CommittedRules } from "../diff/committed.ts";
 import type { BaseRules, ObservedTables } from "../plan/ruleset.ts";
@@ -88,7 +88,7 @@ export async function lookByName(
   const ours: Sentinels = new Map(Object.entries(own) as [Table, Map<string, readonly string[]>][]);
   try {
     const reader = new PrintedReader(ours, { tables: readable, first: CANARY_CHAIN });
-    await iptables.listInto(reader, listingText(ours, turn, committed, readable));
+    await iptables.listInto(reader, lookText(ours, turn, committed, readable));
     return { printed: reader.take(), wanted: ours, tables: readable };
   } catch (error) {
     if (tellsNothing(error)) throw error;

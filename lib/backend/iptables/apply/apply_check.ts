@@ -14,7 +14,7 @@ import { type LookByName, lookByName } from "./apply_by_name.ts";
 import type { CommittedRules } from "../diff/committed.ts";
 import { dispatchChainKey } from "../diff/diff_dispatch.ts";
 import { CANARY_CHAIN, type Sentinels, sentinels } from "../diff/observe_canary.ts";
-import { findDamage, type FoundDamage, listingText, type Look } from "../diff/observe_damage.ts";
+import { findDamage, type FoundDamage, type Look, lookText } from "../diff/observe_damage.ts";
 import { type CheckLimits, type CheckTurn, CheckTurns } from "../diff/observe_turns.ts";
 
 /**
@@ -72,7 +72,7 @@ export class RuleLook {
     const tables: readonly PrintedTable[] = withMangle ? ["mangle", "nat", "filter"] : ["nat", "filter"];
     const turn = this.#turns.next(committed, this.#again);
     const listed = turn.ask === "chains"
-      ? await this.#list(wanted, listingText(wanted, turn, committed, tables), tables)
+      ? await this.#list(wanted, lookText(wanted, turn, committed, tables), tables)
       : "incomplete";
     if (listed === null) return null;
     const look = listed === "incomplete"

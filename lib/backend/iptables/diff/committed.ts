@@ -5,6 +5,7 @@
  * @module
  */
 import type { NamespacedName } from "../../../model/objects.ts";
+import { groupByChain } from "../../../netfilter/iptables_chains.ts";
 import type { PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
 import { hashRules } from "../../../netfilter/rules_hash.ts";
 import { dispatchChainKey, goneServices, isDispatchChain, sameDispatch } from "./diff_dispatch.ts";
@@ -22,18 +23,6 @@ export interface CommittedService {
   readonly ruleCounts: PerTable<number>;
   /** What stands for the text that iptables printed of each chain when it was first looked at; null before. */
   prints: number[] | null;
-}
-
-/** Chain → its `-A` lines, in the order given. */
-export function groupByChain(lines: Iterable<string>): Map<string, string[]> {
-  const bodies = new Map<string, string[]>();
-  for (const line of lines) {
-    const chain = line.slice(3, line.indexOf(" ", 3));
-    const body = bodies.get(chain);
-    if (body === undefined) bodies.set(chain, [line]);
-    else body.push(line);
-  }
-  return bodies;
 }
 
 const NO_LINES: readonly string[] = [];

@@ -3,10 +3,11 @@
  *
  * @module
  */
+import { groupByChain } from "../../../netfilter/iptables_chains.ts";
 import { chainLine, type Table } from "../../../netfilter/iptables_jumps.ts";
 import { hashRules } from "../../../netfilter/rules_hash.ts";
-import { type CommittedRules, type CommittedService, groupByChain } from "./committed.ts";
-import { damagedDispatch, dispatchEdits, goneServices, isDispatchChain } from "./diff_dispatch.ts";
+import type { CommittedRules, CommittedService } from "./committed.ts";
+import { damagedDispatch, dispatchEdits, goneServices, staticBodies } from "./diff_dispatch.ts";
 import type { BaseRules, IptablesPlan, Operations, ServiceRules, Transaction } from "../plan/ruleset.ts";
 
 /** The parts of one table's transaction, in the order in which they are written. */
@@ -68,13 +69,6 @@ export function diffIptables(plan: IptablesPlan, committed: CommittedRules): Ope
     ]
     : [{ table: "filter", lines: [...filterLines, ...filterAfter] }];
   return { transactions: transactions.filter(({ lines }) => lines.length > 0) };
-}
-
-/** The chains of ours that no Service has rules in. */
-function staticBodies(base: BaseRules, table: Table): Map<string, string[]> {
-  const bodies = groupByChain([...base.head[table], ...base.tail[table]]);
-  for (const chain of [...bodies.keys()]) if (isDispatchChain(table, chain)) bodies.delete(chain);
-  return bodies;
 }
 
 /** Static chains that changed. One that the plan no longer fills is kubelet's, and stays as it is. */

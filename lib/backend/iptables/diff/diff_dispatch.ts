@@ -4,6 +4,7 @@
  * @module
  */
 import type { NamespacedName } from "../../../model/objects.ts";
+import { groupByChain, ruleOf } from "../../../netfilter/iptables_chains.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import {
   EXTERNAL_SERVICES_CHAIN,
@@ -24,14 +25,19 @@ export function isDispatchChain(table: Table, chain: string): boolean {
   return DISPATCH_CHAINS[table].includes(chain);
 }
 
+/** The bodies of the chains of ours that no Service has rules in, as far as they have any. */
+export function staticBodies(
+  { head, tail }: Pick<BaseRules, "head" | "tail">,
+  table: Table,
+): Map<string, string[]> {
+  const bodies = groupByChain([...head[table], ...tail[table]]);
+  for (const chain of [...bodies.keys()]) if (isDispatchChain(table, chain)) bodies.delete(chain);
+  return bodies;
+}
+
 /** A name for a shared chain that its table is part of. */
 export function dispatchChainKey(table: Table, chain: string): string {
   return `${table} ${chain}`;
-}
-
-/** What an `-A CHAIN …` line says after the chain. */
-export function ruleOf(line: string, chain: string): string {
-  return line.slice(4 + chain.length);
 }
 
 /** The part of `CommittedRules` that is needed to find the edits. */

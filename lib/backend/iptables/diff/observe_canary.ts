@@ -3,10 +3,9 @@
  *
  * @module
  */
-import { canonicalRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import { bodyRules, jumpRules } from "../../../netfilter/iptables_chains.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
-import { groupByChain } from "./committed.ts";
-import { isDispatchChain, ruleOf } from "./diff_dispatch.ts";
+import { staticBodies } from "./diff_dispatch.ts";
 import type { BaseRules } from "../plan/ruleset.ts";
 
 /** Exists in every table we use, nothing leads to it: if it is gone, the table was flushed. */
@@ -26,18 +25,7 @@ export type Sentinels = ReadonlyMap<Table, ReadonlyMap<string, readonly string[]
  * whose kubelet leaves iptables alone would be open to strangers on 127.0.0.0/8.
  */
 export function sentinels(base: BaseRules): Sentinels {
-  const wanted = new Map<Table, Map<string, string[]>>();
-  for (const table of ["nat", "filter"] as const) {
-    const chains = new Map<string, string[]>();
-    for (const [chain, body] of groupByChain([...base.head[table], ...base.tail[table]])) {
-      if (isDispatchChain(table, chain)) continue;
-      chains.set(chain, body.map((line) => canonicalRuleText(ruleOf(line, chain))));
-    }
-    for (const jump of base.jumps) {
-      if (jump.table !== table) continue;
-      chains.set(jump.chain, [...chains.get(jump.chain) ?? [], canonicalRuleText(jump.args)]);
-    }
-    wanted.set(table, chains);
-  }
-  return wanted;
+  const ofTable = (table: Table): Map<string, readonly string[]> =>
+    new Map([...bodyRules(staticBodies(base, table)), ...jumpRules(base.jumps, table)]);
+  return new Map([["nat", ofTable("nat")], ["filter", ofTable("filter")]]);
 }

@@ -9,11 +9,11 @@
  * @module
  */
 import type { NamespacedName } from "../../../model/objects.ts";
-import { readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import { chainHolds, listingText, ruleOf } from "../../../netfilter/iptables_chains.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import type { PrintedRules, PrintedTable } from "../../../netfilter/printed_chains.ts";
 import type { CommittedRules, CommittedService } from "./committed.ts";
-import { DISPATCH_CHAINS, dispatchChainKey, ruleOf } from "./diff_dispatch.ts";
+import { DISPATCH_CHAINS, dispatchChainKey } from "./diff_dispatch.ts";
 import { CANARY_CHAIN, type Sentinels } from "./observe_canary.ts";
 import type { CheckTurn } from "./observe_turns.ts";
 import { isServiceChain } from "../plan/chains.ts";
@@ -24,30 +24,24 @@ function* chainsOf({ chains }: CommittedService): Generator<readonly [index: num
 }
 
 /**
- * A text for iptables-restore that lists chains and changes nothing. It lists chains instead of checking rules, because a check of a
- * jump reads the whole chain it leads to, and because ip6tables-legacy-restore passes every check.
+ * A text for iptables-restore that lists what a look is about. It lists chains instead of checking rules, because a check of a jump
+ * reads the whole chain it leads to, and because ip6tables-legacy-restore passes every check.
  */
-export function listingText(
+export function lookText(
   wanted: Sentinels,
   { services, shared }: CheckTurn,
   committed: CommittedRules,
   tables: readonly PrintedTable[],
 ): string {
-  const lines: string[] = [];
-  for (const table of tables) {
-    lines.push(`*${table}`, `-S ${CANARY_CHAIN}`);
-    if (table === "nat" || table === "filter") {
-      for (const chain of wanted.get(table)?.keys() ?? []) lines.push(`-S ${chain}`);
-      for (const chain of shared ? DISPATCH_CHAINS[table] : []) lines.push(`-S ${chain}`);
-    }
-    if (table === "nat") {
-      for (const name of services) {
-        for (const [, chain] of chainsOf(committed.service(name)!)) lines.push(`-S ${chain}`);
-      }
-    }
-    lines.push("COMMIT");
+  function* chains(table: PrintedTable): Generator<string> {
+    yield CANARY_CHAIN;
+    if (table === "mangle") return;
+    yield* wanted.get(table)?.keys() ?? [];
+    if (shared) yield* DISPATCH_CHAINS[table];
+    if (table !== "nat") return;
+    for (const name of services) for (const [, chain] of chainsOf(committed.service(name)!)) yield chain;
   }
-  return lines.join("\n") + "\n";
+  return listingText(tables.map((table) => [table, chains(table)]));
 }
 
 /** What is not as it was committed. */
@@ -128,9 +122,8 @@ function damagedBase({ printed, wanted, tables }: Look): string[] {
     .map((table) => `${table} ${CANARY_CHAIN}`);
   for (const [table, chains] of wanted) {
     for (const [chain, rules] of chains) {
-      // A rule of others that we cannot read is not one of ours.
-      const found = new Set(printed.lines(table, chain).map((line) => readableRuleText(ruleOf(line, chain))));
-      if (!rules.every((rule) => found.has(rule))) damaged.push(dispatchChainKey(table, chain));
+      const found = printed.lines(table, chain).map((line) => ruleOf(line, chain));
+      if (!chainHolds(found, { rules, comparison: "among" })) damaged.push(dispatchChainKey(table, chain));
     }
   }
   return damaged;

@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { groupByChain } from "../../../netfilter/iptables_chains.ts";
 import {
   chainLine,
   editJumps,
@@ -19,7 +20,6 @@ import {
   POSTROUTING_CHAIN,
   SERVICE_CHAIN_PREFIXES,
 } from "../plan/chains.ts";
-import { groupByChain } from "./committed.ts";
 import { planLines } from "../plan/render.ts";
 import type { IptablesPlan, ObservedTables, Operations, ServiceRules, Transaction } from "../plan/ruleset.ts";
 

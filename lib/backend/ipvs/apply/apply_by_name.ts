@@ -5,11 +5,11 @@
  */
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { holdsLine, listChains } from "../../../kernel/iptables_by_name.ts";
-import { readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import { chainHolds } from "../../../netfilter/iptables_chains.ts";
 import { jumpsByChain, type Table } from "../../../netfilter/iptables_jumps.ts";
 import type { SavedChain, SavedTable } from "../../../netfilter/iptables_save.ts";
 import { CHAINS, JUMP_RULES } from "../plan/base_rules.ts";
-import { chainHolds, type RulesProbe } from "../diff/observe_damage.ts";
+import type { RulesProbe } from "../diff/observe_damage.ts";
 
 /** One table, as far as it could be seen. */
 export interface TableByName {
@@ -59,7 +59,7 @@ export async function damagedByName(iptables: Iptables, { wanted }: RulesProbe):
       const found = listed.get(chain) ?? null;
       const holds = found === null
         ? await holdsJumps(iptables, table, chain)
-        : chainHolds(found.map((rule) => readableRuleText(rule) ?? ""), { rules, comparison });
+        : chainHolds(found, { rules, comparison });
       if (!holds) damaged.push(`${table} ${chain}`);
     }
   }

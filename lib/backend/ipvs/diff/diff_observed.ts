@@ -8,6 +8,7 @@
  */
 import { cidrContains, parseIp } from "../../../model/ip.ts";
 import { canonicalRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import { chainHolds, ruleOf } from "../../../netfilter/iptables_chains.ts";
 import {
   createSetLine,
   destroySetLine,
@@ -142,19 +143,14 @@ function diffTable(
   const saved = tables.get(table);
   const bodies = chainBodies(plan.base, table, (set) => union.setSize(set) > 0);
   if (table === "filter") {
-    const rules = [...union.servers()].map(({ outFilter }) => outFilter).filter((rule) => rule !== "");
-    bodies.set(OUT_FILTER_CHAIN, rules.map((rule) => `-A ${OUT_FILTER_CHAIN} ${rule}`));
+    bodies.set(OUT_FILTER_CHAIN, union.outFilters().map((rule) => `-A ${OUT_FILTER_CHAIN} ${rule}`));
   }
   const changed = [...bodies].filter(([chain, body]) => {
-    const rules = saved?.get(chain)?.rules;
-    if (rules === undefined || rules.length !== body.length) return true;
-    const [found, wanted] = [
-      rules.map(canonicalRuleText),
-      body.map((line) => canonicalRuleText(line.slice(chain.length + 4))),
-    ];
+    const found = saved?.get(chain)?.rules;
+    const rules = body.map((line) => canonicalRuleText(ruleOf(line, chain)));
     // Every rule of this one drops something else, so their order says nothing.
-    if (chain === OUT_FILTER_CHAIN) [found, wanted].forEach((texts) => texts.sort());
-    return found.join("\n") !== wanted.join("\n");
+    const comparison = chain === OUT_FILTER_CHAIN ? "sameInAnyOrder" : "same";
+    return found === undefined || !chainHolds(found, { rules, comparison });
   });
   draft.rules(table, ...changed.map(([chain]) => chainLine(chain)));
   for (const [, body] of changed) draft.rules(table, ...body);

@@ -6,9 +6,17 @@
  * @module
  */
 import { type Cidr, cidrContains, parseIp } from "../../../model/ip.ts";
-import { canonicalRuleText, readableRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import { canonicalRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
 import type { SavedSet } from "../../../netfilter/ipset.ts";
-import { jumpsByChain, type Table } from "../../../netfilter/iptables_jumps.ts";
+import {
+  bodyRules,
+  chainHolds,
+  type Comparison,
+  jumpRules,
+  ListedChains,
+  listingText,
+} from "../../../netfilter/iptables_chains.ts";
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { type IpvsTable, type RealServer, realServerKey, sameTreatment } from "../../../netfilter/ipvs.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import type { CommittedIpvs } from "./committed.ts";
@@ -19,9 +27,6 @@ import { chainBodies } from "./table_text.ts";
 const TABLES = ["nat", "filter"] as const;
 /** Chains in which kubelets before 1.28 write, too. */
 const KUBELETS_CHAINS: ReadonlySet<string> = new Set(["KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-FORWARD"]);
-
-/** How the rules of a chain must be as they are wanted. */
-type Comparison = "same" | "sameInAnyOrder" | "among";
 
 /** A chain and what must be in it. */
 interface WantedChain {
@@ -43,41 +48,36 @@ export interface RulesProbe {
 export function rulesProbe({ base, union }: CommittedIpvs, withOutFilter: boolean): RulesProbe {
   const filled = (set: string): boolean => union.setSize(set) > 0;
   const wanted = TABLES.flatMap((table): WantedChain[] => {
-    const jumps = jumpsByChain(base.jumps, table);
-    const own = chainBodies(base, table, filled);
     return [
-      ...[...jumps].map(([chain, wanted]): WantedChain => ({
+      // Others put theirs between and before our jumps.
+      ...[...jumpRules(base.jumps, table)].map(([chain, rules]): WantedChain => ({
         table,
         chain,
-        // Others put theirs between and before them.
-        rules: wanted.map(({ args }) => canonicalRuleText(args)),
+        rules,
         comparison: "among",
       })),
-      ...[...own].map(([chain, body]): WantedChain => ({
+      ...[...bodyRules(chainBodies(base, table, filled))].map(([chain, rules]): WantedChain => ({
         table,
         chain,
-        rules: body.map((line) => canonicalRuleText(line.slice(chain.length + 4))),
+        rules,
         comparison: KUBELETS_CHAINS.has(chain) ? "among" : "same",
       })),
     ];
   });
   if (withOutFilter) wanted.push(outFilter(union));
-  return { text: TABLES.map((table) => listing(table, wanted)).join(""), wanted };
+  const chains = TABLES.map((table) =>
+    [table, wanted.filter((one) => one.table === table).map(({ chain }) => chain)] as const
+  );
+  return { text: listingText(chains), wanted };
 }
 
 function outFilter(union: CommittedIpvs["union"]): WantedChain {
-  const rules = [...union.servers()].map(({ outFilter }) => outFilter).filter((rule) => rule !== "");
   return {
     table: "filter",
     chain: OUT_FILTER_CHAIN,
-    rules: rules.map(canonicalRuleText),
+    rules: union.outFilters().map(canonicalRuleText),
     comparison: "sameInAnyOrder",
   };
-}
-
-function listing(table: Table, wanted: readonly WantedChain[]): string {
-  const chains = wanted.filter((one) => one.table === table).map(({ chain }) => `-S ${chain}`);
-  return [`*${table}`, ...chains, "COMMIT", ""].join("\n");
 }
 
 /**
@@ -91,38 +91,6 @@ export function damagedChains(listed: string, { wanted }: RulesProbe): string[] 
   return wanted.toSorted((a, b) => TABLES.indexOf(a.table) - TABLES.indexOf(b.table))
     .filter((chain) => !chainHolds(found.next(chain.chain), chain))
     .map(({ table, chain }) => `${table} ${chain}`);
-}
-
-/** Reads the listing once, from its beginning to its end. */
-class ListedChains {
-  readonly #lines: readonly string[];
-  #at = 0;
-
-  constructor(listed: string) {
-    this.#lines = listed.split("\n").filter((line) => line.startsWith("-A "));
-  }
-
-  /** The rules of the chain that was asked for next. */
-  next(chain: string): string[] {
-    const rules: string[] = [];
-    const start = `-A ${chain} `;
-    while (this.#lines[this.#at]?.startsWith(start) === true) {
-      rules.push(readableRuleText(this.#lines[this.#at++]!.slice(start.length)) ?? "");
-    }
-    return rules;
-  }
-}
-
-/** True if the rules that were found, readable ones as `readableRuleText` writes them, are as they must be. */
-export function chainHolds(
-  found: readonly string[],
-  { rules, comparison }: Pick<WantedChain, "rules" | "comparison">,
-): boolean {
-  if (comparison === "among") return new Set(rules).isSubsetOf(new Set(found));
-  if (found.length !== rules.length) return false;
-  const ordered = (texts: readonly string[]): readonly string[] =>
-    comparison === "same" ? texts : texts.toSorted();
-  return ordered(found).join("\n") === ordered(rules).join("\n");
 }
 
 /** Sets that are gone or have more or fewer entries than they had, where that is known. */

@@ -117,9 +117,7 @@ export function planTexts(plan: IpvsPlan): PlanTexts {
 /** The lines of one table: all chains, then the rules, those of Services in their place. */
 function tableLines({ base }: IpvsPlan, table: Table, union: ClaimUnion): string[] {
   const filled = (set: string): boolean => union.setSize(set) > 0;
-  const outFilters = table === "filter"
-    ? [...union.servers()].map(({ outFilter }) => outFilter).filter((rule) => rule !== "").sort(compareBytes)
-    : [];
+  const outFilters = table === "filter" ? union.outFilters().sort(compareBytes) : [];
   return [
     ...base.chains[table].map(chainLine),
     ...ruleLines(base.head[table], filled),

@@ -90,6 +90,11 @@ export class ClaimUnion {
     return this.#realServerCount;
   }
 
+  /** Rules of KUBE-IPVS-OUT-FILTER, in no order that means anything. */
+  outFilters(): string[] {
+    return [...this.servers()].map(({ outFilter }) => outFilter).filter((rule) => rule !== "");
+  }
+
   /** How many rules the servers have in KUBE-IPVS-OUT-FILTER. */
   get outFilterCount(): number {
     return this.#outFilterCount;

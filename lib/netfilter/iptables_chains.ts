@@ -1,0 +1,97 @@
+/**
+ * Chains of iptables as lines: sorted out of a table's text, asked for in a listing, and held against what must be in them.
+ *
+ * @module
+ */
+import { canonicalRuleText, readableRuleText } from "./canonical_iptables_rule.ts";
+import { type JumpRule, jumpsByChain, type Table } from "./iptables_jumps.ts";
+
+/** Chain → its `-A` lines, in the order given. */
+export function groupByChain(lines: Iterable<string>): Map<string, string[]> {
+  const bodies = new Map<string, string[]>();
+  for (const line of lines) {
+    const chain = line.slice(3, line.indexOf(" ", 3));
+    const body = bodies.get(chain);
+    if (body === undefined) bodies.set(chain, [line]);
+    else body.push(line);
+  }
+  return bodies;
+}
+
+/** What an `-A CHAIN …` line says after the chain. */
+export function ruleOf(line: string, chain: string): string {
+  return line.slice(4 + chain.length);
+}
+
+/** The canonical rules of each body. */
+export function* bodyRules(
+  bodies: Iterable<readonly [chain: string, lines: readonly string[]]>,
+): Generator<readonly [chain: string, rules: readonly string[]]> {
+  for (const [chain, lines] of bodies) {
+    yield [chain, lines.map((line) => canonicalRuleText(ruleOf(line, chain)))];
+  }
+}
+
+/** The canonical rules of each chain of a table that jumps are in. */
+export function* jumpRules(
+  jumps: readonly JumpRule[],
+  table: Table,
+): Generator<readonly [chain: string, rules: readonly string[]]> {
+  for (const [chain, ofChain] of jumpsByChain(jumps, table)) {
+    yield [chain, ofChain.map(({ args }) => canonicalRuleText(args))];
+  }
+}
+
+/** A text for iptables-restore that lists chains and changes nothing. */
+export function listingText(
+  tables: Iterable<readonly [table: string, chains: Iterable<string>]>,
+): string {
+  const lines: string[] = [];
+  for (const [table, chains] of tables) {
+    lines.push(`*${table}`);
+    for (const chain of chains) lines.push(`-S ${chain}`);
+    lines.push("COMMIT");
+  }
+  return lines.join("\n") + "\n";
+}
+
+/** What iptables printed of such a text, read once, from its beginning to its end. */
+export class ListedChains {
+  readonly #lines: readonly string[];
+  #at = 0;
+
+  constructor(listed: string) {
+    this.#lines = listed.split("\n").filter((line) => line.startsWith("-A "));
+  }
+
+  /** The rules of the chain that was asked for next, as they were printed. */
+  next(chain: string): string[] {
+    const rules: string[] = [];
+    const start = `-A ${chain} `;
+    while (this.#lines[this.#at]?.startsWith(start) === true) {
+      rules.push(this.#lines[this.#at++]!.slice(start.length));
+    }
+    return rules;
+  }
+}
+
+/** How the rules of a chain must be as they are wanted; `among`: others' may be there, too. */
+export type Comparison = "same" | "sameInAnyOrder" | "among";
+
+/**
+ * True if the rules that were found are as they must be. One that cannot be read is none of ours.
+ *
+ * @param found as iptables prints them
+ * @param rules canonical
+ */
+export function chainHolds(
+  found: readonly string[],
+  { rules, comparison }: { readonly rules: readonly string[]; readonly comparison: Comparison },
+): boolean {
+  const there = found.map((rule) => readableRuleText(rule) ?? "");
+  if (comparison === "among") return new Set(rules).isSubsetOf(new Set(there));
+  if (there.length !== rules.length) return false;
+  const ordered = (texts: readonly string[]): readonly string[] =>
+    comparison === "same" ? texts : texts.toSorted();
+  return ordered(there).join("\n") === ordered(rules).join("\n");
+}
