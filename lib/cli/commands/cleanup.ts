@@ -5,7 +5,6 @@
  */
 import { type CleanupContext, countLeftovers, type LeftoverReport } from "../../backend/node/cleanup.ts";
 import { CLEANUP_MODES, CLEANUP_PROXIES, type CleanupMode } from "../../config/types.ts";
-import { UsageError } from "../../errors.ts";
 import { modesNotToldApart, removeLeftovers } from "../../backend/node/leftovers.ts";
 import { isPermissionProblem } from "../../kernel/iptables_refusal.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
@@ -20,8 +19,6 @@ export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number
   // A broken configuration is told even though little of it matters here, as in kube-proxy.
   const { config, warnings } = await effectiveConfiguration(flags);
   for (const warning of warnings) io.err(`Warning: ${warning}\n`);
-  refuseBlank("of", flags.get("of"), CLEANUP_PROXIES);
-  refuseBlank("only", flags.get("only"), CLEANUP_MODES);
   return await cleanUp({
     dryRun: flags.get("dry-run") ?? false,
     modes: cleanupModes(flags),
@@ -29,19 +26,6 @@ export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number
     flushIpvs: flags.get("flush-ipvs") ?? false,
     excludeCidrs: config.ipvs.excludeCIDRs ?? [],
   }, io);
-}
-
-/** A blank value, as of a variable that is not set, would remove more than was asked for. */
-function refuseBlank(
-  name: string,
-  value: { readonly length: number } | undefined,
-  words: readonly string[],
-): void {
-  if (value === undefined || value.length > 0) return;
-  throw new UsageError(
-    `Invalid value "" for --${name}: want ${words.slice(0, -1).join(", ")} or ${words.at(-1)}; ` +
-      `without --${name} everything goes`,
-  );
 }
 
 /**

@@ -84,8 +84,10 @@ export interface Flag {
   readonly commands: readonly CommandName[];
   /** One line, no period. */
   readonly doc: string;
-  /** The values it takes, if they are few; a blank one is always taken as "not set". */
+  /** The values it takes, if they are few; a blank one is taken as "not set", unless `withoutIt` says what follows from that. */
   readonly values?: readonly string[];
+  /** Makes a blank value wrong, as of a variable that is not set: it would do more than was asked for. Completes "without --x …". */
+  readonly withoutIt?: string;
   /** What else is given is left to the rules of the configuration, which may allow it. */
   readonly isOpen?: true;
   /** Completion: names ending in one of these, and folders. Empty: any file. */

@@ -5,6 +5,7 @@
  */
 import { parseDuration } from "../../config/duration.ts";
 import { parseIp } from "../../model/ip.ts";
+import { oneOf } from "../../text/words.ts";
 import type { Flag, FlagType, FlagValue, FlagValueTypes } from "./flag.ts";
 import { didYouMean } from "../suggest.ts";
 
@@ -93,17 +94,12 @@ export function parseFlagValue(
   }
 }
 
-function checkChoice(flag: Flag, text: string): void {
-  const { values } = flag;
-  if (
-    values === undefined || flag.isOpen || text === "" || (flag.type !== "string" && flag.type !== "list")
-  ) return;
-  const wrong = (flag.type === "list" ? splitCsv(text) : [text]).find((word) => !values.includes(word));
-  if (wrong !== undefined) throw new ValueError(`want ${listed(values)}${didYouMean(wrong, values)}`);
-}
-
-function listed(words: readonly string[]): string {
-  return words.length === 1 ? words[0] ?? "" : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
+function checkChoice({ name, type, values, isOpen, withoutIt }: Flag, text: string): void {
+  if (values === undefined || isOpen || (type !== "string" && type !== "list")) return;
+  if (text === "" && withoutIt === undefined) return;
+  if (text === "") throw new ValueError(`want ${oneOf(values)}; without --${name} ${withoutIt}`);
+  const wrong = (type === "list" ? splitCsv(text) : [text]).find((word) => !values.includes(word));
+  if (wrong !== undefined) throw new ValueError(`want ${oneOf(values)}${didYouMean(wrong, values)}`);
 }
 
 function parseBool(text: string): boolean {

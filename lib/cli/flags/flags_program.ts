@@ -106,6 +106,7 @@ export const PROGRAM_FLAGS = [
       "Remove what this proxy left and nothing of the other one; in modes iptables and ipvs, where both use the " +
       "same names, nothing",
     values: CLEANUP_PROXIES,
+    withoutIt: "everything goes",
   },
   {
     name: "only",
@@ -115,6 +116,7 @@ export const PROGRAM_FLAGS = [
     commands: ["cleanup"],
     doc: "Remove what this mode left and nothing else; may be repeated",
     values: CLEANUP_MODES,
+    withoutIt: "everything goes",
   },
   {
     name: "output",

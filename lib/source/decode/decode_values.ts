@@ -9,6 +9,7 @@
 import type { DiscoveryV1EndpointPort, V1ObjectMeta, V1ServicePort } from "@kubernetes/client-node";
 import { nearestWord } from "../../config/suggest.ts";
 import type { Protocol } from "../../model/objects.ts";
+import { oneOf } from "../../text/words.ts";
 import type { AnyModel, FieldOf, ItemIn, ObjectIn, Raw, RawKubernetesObject } from "./api_json.ts";
 
 /** A field that cannot be read. `path` is relative to the value that was decoded. */
@@ -203,16 +204,11 @@ export function notAmong(
   path: string,
   allowed: readonly string[],
   value: unknown,
-  wanted: string = inWords(allowed),
+  wanted: string = oneOf(allowed),
 ): DecodeError {
   const meant = typeof value === "string" ? nearestWord(value, allowed) : undefined;
   const hint = meant === undefined ? "" : ` (did you mean ${meant}?)`;
   return new DecodeError(path, `must be ${wanted}, found ${quote(value)}${hint}`);
-}
-
-function inWords(choices: readonly string[]): string {
-  if (choices.length < 2) return choices.join();
-  return `${choices.slice(0, -1).join(", ")} or ${choices[choices.length - 1]}`;
 }
 
 const PROTOCOLS: readonly Protocol[] = ["TCP", "UDP", "SCTP"];
