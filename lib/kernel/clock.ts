@@ -33,3 +33,27 @@ export const systemClock: Clock = {
 export function wallClockMs(): number {
   return performance.timeOrigin + performance.now();
 }
+
+/**
+ * What `promise` resolves to; null after so many milliseconds, or once `signal` aborts. It cannot end what `promise` stands for.
+ *
+ * @throws what `promise` rejects with before
+ */
+export async function within<T>(promise: Promise<T>, ms: number, signal?: AbortSignal): Promise<T | null> {
+  const { promise: late, resolve } = Promise.withResolvers<null>();
+  const giveUp = (): void => resolve(null);
+  if (signal?.aborted) giveUp();
+  const timer = setTimeout(giveUp, ms);
+  signal?.addEventListener("abort", giveUp);
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", giveUp);
+  }
+}
+
+/** Lets all others go on, be it that something has come for them: the runtime looks for that when it has nothing to do at once. */
+export function everybodysTurn(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve));
+}

@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { within } from "../kernel/clock.ts";
 import type { EndableExec } from "../kernel/endable_exec.ts";
 import type { Logger } from "../observe/log.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
@@ -67,17 +68,4 @@ export function whenAborted(signal: AbortSignal): Promise<void> {
     if (signal.aborted) resolve();
     else signal.addEventListener("abort", () => resolve(), { once: true });
   });
-}
-
-/** What `promise` resolves to, or null after so many milliseconds. */
-async function within<T>(promise: Promise<T>, ms: number): Promise<T | null> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const over = new Promise<null>((resolve) => {
-    timer = setTimeout(() => resolve(null), ms);
-  });
-  try {
-    return await Promise.race([promise, over]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { within } from "../kernel/clock.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { parseCidr } from "../model/ip.ts";
 import { nodeIps, nodeZone, unreadNode } from "../model/node.ts";
@@ -118,7 +119,7 @@ export class NodeWatch {
   async whenReady(loop: NodeNews, signal: AbortSignal): Promise<boolean> {
     const { config, log, nodeName, isNodeExpected } = this.#options;
     if (config.detectLocalMode === "NodeCIDR") {
-      if (await within(this.#podCidrs.promise, POD_CIDRS_MS, signal)) return true;
+      if (await within(this.#podCidrs.promise, POD_CIDRS_MS, signal) !== null) return true;
       if (signal.aborted) return false;
       const refusal = loop.refusal("nodes");
       throw new Error(
@@ -127,12 +128,12 @@ export class NodeWatch {
       );
     }
     const deadlineMs = performance.now() + NODE_MS;
-    const isListed = await within(loop.whenSynced("nodes"), NODE_MS, signal);
+    const isListed = await within(loop.whenSynced("nodes"), NODE_MS, signal) !== null;
     if (signal.aborted) return false;
     if (!isListed) log.warn("Starting without knowing the own Node", { node: nodeName });
     else if (isNodeExpected && !this.#hasAddresses) this.#sayMissing(loop.refusal("nodes"));
     if (!isNodeExpected || !needsPrimaryIp(config) || this.#hasAddresses) return true;
-    const isThere = await within(this.#addresses.promise, deadlineMs - performance.now(), signal);
+    const isThere = await within(this.#addresses.promise, deadlineMs - performance.now(), signal) !== null;
     if (signal.aborted) return false;
     if (!isThere) this.#doWithoutAddress(loop.refusal("nodes"));
     return true;
@@ -189,20 +190,4 @@ export class NodeWatch {
 /** True if rules depend on an address that only the Node can tell. */
 function needsPrimaryIp({ nodePortAddresses, bindAddress }: KubeProxyConfiguration): boolean {
   return (nodePortAddresses ?? []).includes("primary") && nodeIps(null, bindAddress).primaryIsLoopback;
-}
-
-/** True if `promise` resolved within `ms` and before `signal` was aborted. */
-async function within(promise: Promise<void>, ms: number, signal: AbortSignal): Promise<boolean> {
-  let giveUp = () => {};
-  const given = new Promise<boolean>((resolve) => {
-    giveUp = () => resolve(false);
-  });
-  const timer = setTimeout(giveUp, ms);
-  signal.addEventListener("abort", giveUp, { once: true });
-  try {
-    return await Promise.race([promise.then(() => true), given]);
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener("abort", giveUp);
-  }
 }

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { within } from "../kernel/clock.ts";
 
 /** What a {@linkcode LineWriter} needs. */
 export interface LineWriterOptions {
@@ -55,15 +56,9 @@ export class LineWriter {
 
   /** Resolves when every line is with the system, or after so many milliseconds. */
   async flush(limitMs: number): Promise<void> {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const over = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, limitMs);
-    });
     const { fallback } = this.#options;
     // What is refused here goes there.
-    const done = Promise.resolve(this.#writing).then(() => fallback?.flush(limitMs));
-    await Promise.race([done, over]);
-    clearTimeout(timer);
+    await within(Promise.resolve(this.#writing).then(() => fallback?.flush(limitMs)), limitMs);
   }
 
   async #writeAll(): Promise<void> {

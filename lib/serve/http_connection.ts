@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { everybodysTurn } from "../kernel/clock.ts";
 import { textAnswer } from "./answers.ts";
 import { BadRequest } from "./bad_request.ts";
 import type { ConnectionPhase, ConnectionPool, PooledConnection } from "./connection_pool.ts";
@@ -187,11 +188,6 @@ export class HttpConnection implements PooledConnection {
     this.#sinceMs = this.#pool.nowMs();
     this.#deadlineMs = deadlineMs;
   }
-}
-
-/** Lets all others go on, be it that something has come for them: the runtime looks for that when it has nothing to do at once. */
-function everybodysTurn(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve));
 }
 
 /** @throws {BadRequest} for methods that the type does not know */

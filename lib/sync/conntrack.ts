@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { within } from "../kernel/clock.ts";
 import { groupFlows } from "../conntrack/flow_group.ts";
 import { type FlowDeletion, type FlowRules, planDeletions } from "../conntrack/stale_flows.ts";
 import {
@@ -119,12 +120,7 @@ export class StaleFlowReconciler {
 
   /** Waits for a look, but not for long. */
   async #hold(look: Promise<void>): Promise<void> {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<"late">((resolve) => {
-      timer = setTimeout(() => resolve("late"), HOLD_MS);
-    });
-    this.#isSlow = await Promise.race([look, late]) === "late";
-    clearTimeout(timer);
+    this.#isSlow = await within(look.then(() => true), HOLD_MS) === null;
   }
 
   async #look(): Promise<void> {

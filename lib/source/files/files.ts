@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { everybodysTurn } from "../../kernel/clock.ts";
 import type { EndpointsSource } from "../../config/types.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -238,7 +239,7 @@ async function inTurns<T>(steps: Iterator<void, T>, signal: AbortSignal): Promis
     const step = steps.next();
     if (step.done === true) return step.value;
     if (performance.now() - turnMs < TURN_MS) continue;
-    await new Promise((resolve) => setTimeout(resolve));
+    await everybodysTurn();
     signal.throwIfAborted();
     turnMs = performance.now();
   }

@@ -5,6 +5,7 @@
  *
  * @module
  */
+import { within } from "../../kernel/clock.ts";
 
 /** A thread that answers does so within a millisecond; on a machine that has no time for it, twice as long is waited. */
 const ANSWER_LIMIT_MS = 700;
@@ -88,15 +89,5 @@ async function beats(pulse: Pulse): Promise<boolean> {
   const { promise } = pulse.beat;
   const now = new Date();
   await pulse.file.utime(now, now);
-  return await within(promise, ANSWER_LIMIT_MS) || await within(promise, ANSWER_LIMIT_MS);
-}
-
-async function within(beat: Promise<true>, limitMs: number): Promise<boolean> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<false>((resolve) => timer = setTimeout(() => resolve(false), limitMs));
-  try {
-    return await Promise.race([beat, late]);
-  } finally {
-    clearTimeout(timer);
-  }
+  return await within(promise, ANSWER_LIMIT_MS) ?? await within(promise, ANSWER_LIMIT_MS) ?? false;
 }

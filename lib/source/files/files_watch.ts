@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { within } from "../../kernel/clock.ts";
 import type { Logger } from "../../observe/log.ts";
 import { HeldFifos } from "./files_fifos.ts";
 import { WatchPulse } from "./files_pulse.ts";
@@ -135,17 +136,7 @@ export class FolderWatch implements AsyncDisposable {
   }
 
   async #eventWithin(timeoutMs: number, signal: AbortSignal): Promise<boolean> {
-    if (signal.aborted) return false;
-    const timeout = Promise.withResolvers<boolean>();
-    const giveUp = (): void => timeout.resolve(false);
-    const timer = setTimeout(giveUp, timeoutMs);
-    signal.addEventListener("abort", giveUp);
-    try {
-      return await Promise.race([this.#wake.promise.then(() => true), timeout.promise]);
-    } finally {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", giveUp);
-    }
+    return await within(this.#wake.promise.then(() => true), timeoutMs, signal) ?? false;
   }
 
   #open(folder: string, identity: string): void {
@@ -179,12 +170,7 @@ export class FolderWatch implements AsyncDisposable {
 
 /** Resolves when they have ended, or will not. */
 async function endOf(watched: readonly WatchedFolder[]): Promise<void> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const limit = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, END_LIMIT_MS);
-  });
-  await Promise.race([Promise.all(watched.map(({ ended }) => ended)), limit]);
-  clearTimeout(timer);
+  await within(Promise.all(watched.map(({ ended }) => ended)), END_LIMIT_MS);
 }
 
 async function identityOfFolder(folder: string): Promise<string | undefined> {
