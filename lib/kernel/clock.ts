@@ -52,8 +52,3 @@ export async function within<T>(promise: Promise<T>, ms: number, signal?: AbortS
     signal?.removeEventListener("abort", giveUp);
   }
 }
-
-/** Lets all others go on, be it that something has come for them: the runtime looks for that when it has nothing to do at once. */
-export function everybodysTurn(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve));
-}

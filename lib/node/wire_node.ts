@@ -8,6 +8,7 @@ import { configForMode } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { wallClockMs } from "../kernel/clock.ts";
 import { Conntrack } from "../kernel/conntrack.ts";
+import { interfaceIps } from "../kernel/interfaces.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
 import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
@@ -206,7 +207,7 @@ class OwnNode {
   nodePortIps(family: IpFamily, config: KubeProxyConfiguration): readonly string[] {
     const ips = nodeIps(this.#node, config.bindAddress);
     const addresses = nodePortAddresses(family, config.nodePortAddresses, ips);
-    return matchingNodeIps(addresses, Deno.networkInterfaces().map(({ address }) => address));
+    return matchingNodeIps(addresses, interfaceIps());
   }
 }
 

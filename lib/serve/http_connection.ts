@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { everybodysTurn } from "../kernel/clock.ts";
+import { everybodysTurn } from "../kernel/turns.ts";
 import { textAnswer } from "./answers.ts";
 import { BadRequest } from "./bad_request.ts";
 import type { ConnectionPhase, ConnectionPool, PooledConnection } from "./connection_pool.ts";

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { interfaceIps as systemInterfaceIps } from "../kernel/interfaces.ts";
 import type { KubeProxyConfiguration, ProxyMode, SyncPeriods } from "../config/types.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
@@ -171,8 +172,4 @@ export class NodeServers {
     await Promise.all([...this.#servers.map((server) => server.stop()), this.#serviceHealth.stop()]);
     this.#servers = [];
   }
-}
-
-function systemInterfaceIps(): readonly string[] {
-  return Deno.networkInterfaces().map(({ address }) => address);
 }

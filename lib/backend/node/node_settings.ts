@@ -53,8 +53,3 @@ export function tellFamilies(families: Iterable<IpFamily>, log: Logger): void {
     families: served,
   });
 }
-
-/** Addresses of all interfaces of the node, both families. */
-export function interfaceIps(): readonly string[] {
-  return Deno.networkInterfaces().map(({ address }) => address);
-}

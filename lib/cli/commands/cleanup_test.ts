@@ -114,6 +114,10 @@ for (
 ) {
   Deno.test(`a blank ${flag} removes nothing`, { permissions: "none" }, async () => {
     const io = { ...systemIo, out: (text: string) => Promise.reject(new Error(text)) };
-    await assertRejects(async () => await cleanupCommand(parseArgs(["cleanup", flag]), io), UsageError, problem);
+    await assertRejects(
+      async () => await cleanupCommand(parseArgs(["cleanup", flag]), io),
+      UsageError,
+      problem,
+    );
   });
 }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { everybodysTurn } from "../../kernel/clock.ts";
+import { inTurns } from "../../kernel/turns.ts";
 import type { EndpointsSource } from "../../config/types.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -175,7 +175,7 @@ export class FileSource implements Source {
     let manifest: Manifest;
     try {
       const reading = readingOf(text, { json: isJson(file), previous: known?.manifest });
-      manifest = await inTurns(reading, this.#end);
+      manifest = await inTurns(reading, { turnMs: TURN_MS, signal: this.#end });
     } catch (error) {
       // Of whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on.
       this.#known.set(file.order, { file, text, manifest: known?.manifest });
@@ -227,23 +227,6 @@ export class FileSource implements Source {
 
 /** How long reading a text may go on until everything else has its turn. */
 const TURN_MS = 20;
-
-/**
- * Goes through the steps of some work without keeping anybody else from theirs.
- *
- * @throws the reason of `signal` once that aborts
- */
-async function inTurns<T>(steps: Iterator<void, T>, signal: AbortSignal): Promise<T> {
-  let turnMs = performance.now();
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-    if (performance.now() - turnMs < TURN_MS) continue;
-    await everybodysTurn();
-    signal.throwIfAborted();
-    turnMs = performance.now();
-  }
-}
 
 function isWatched({ kind }: ManifestPath): boolean {
   return kind !== "stdin";

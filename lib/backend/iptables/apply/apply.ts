@@ -23,7 +23,7 @@ import { StaleChains } from "./apply_stale_chains.ts";
 import { writeOperations, type Written } from "./apply_writer.ts";
 import { CHECK_LIMITS, noteDamage, RuleLook } from "./apply_check.ts";
 import { isServiceChain } from "../plan/chains.ts";
-import { CommittedRules } from "../diff/committed.ts";
+import { chainNames, CommittedRules } from "../diff/committed.ts";
 import { diffIptables } from "../diff/diff.ts";
 import { CANARY_CHAIN, hasMangleCanary } from "../diff/observe_canary.ts";
 import type { CheckLimits } from "../diff/observe_turns.ts";
@@ -345,8 +345,9 @@ function withKept(
   for (const name of refused) {
     services.delete(name);
     const before = known?.service(name);
-    const chains = before === undefined || before.chains === "" ? [] : before.chains.split(" ");
-    if (before === undefined || !chains.every((chain) => observed.chains.nat.has(chain))) continue;
+    if (before === undefined) continue;
+    const chains = chainNames(before);
+    if (!chains.every((chain) => observed.chains.nat.has(chain))) continue;
     services.set(name, { dispatch: before.dispatch, chains: [], rules: [], ruleCounts: before.ruleCounts });
     for (const chain of chains) keptChains.add(chain);
   }

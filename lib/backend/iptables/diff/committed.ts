@@ -25,6 +25,11 @@ export interface CommittedService {
   prints: number[] | null;
 }
 
+/** The names of a Service's chains. */
+export function chainNames({ chains }: CommittedService): readonly string[] {
+  return chains === "" ? [] : chains.split(" ");
+}
+
 const NO_LINES: readonly string[] = [];
 
 function commitService(rules: ServiceRules): CommittedService {

@@ -6,7 +6,7 @@
 import { groupByChain } from "../../../netfilter/iptables_chains.ts";
 import { chainLine, type Table } from "../../../netfilter/iptables_jumps.ts";
 import { hashRules } from "../../../netfilter/rules_hash.ts";
-import type { CommittedRules, CommittedService } from "./committed.ts";
+import { chainNames, type CommittedRules, type CommittedService } from "./committed.ts";
 import { damagedDispatch, dispatchEdits, goneServices, staticBodies } from "./diff_dispatch.ts";
 import type { BaseRules, IptablesPlan, Operations, ServiceRules, Transaction } from "../plan/ruleset.ts";
 
@@ -86,8 +86,8 @@ function diffChains(
   draft: TransactionDraft,
 ): void {
   const hashesBefore = new Map<string, number>();
-  if (before !== undefined && before.chains !== "") {
-    before.chains.split(" ").forEach((chain, index) => hashesBefore.set(chain, before.hashes[index]!));
+  if (before !== undefined) {
+    chainNames(before).forEach((chain, index) => hashesBefore.set(chain, before.hashes[index]!));
   }
   const bodies = groupByChain(rules?.rules ?? []);
   for (const chain of rules?.chains ?? []) {

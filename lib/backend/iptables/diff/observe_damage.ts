@@ -12,16 +12,11 @@ import type { NamespacedName } from "../../../model/objects.ts";
 import { chainHolds, listingText, ruleOf } from "../../../netfilter/iptables_chains.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import type { PrintedRules, PrintedTable } from "../../../netfilter/printed_chains.ts";
-import type { CommittedRules, CommittedService } from "./committed.ts";
+import { chainNames, type CommittedRules, type CommittedService } from "./committed.ts";
 import { DISPATCH_CHAINS, dispatchChainKey } from "./diff_dispatch.ts";
 import { CANARY_CHAIN, type Sentinels } from "./observe_canary.ts";
 import type { CheckTurn } from "./observe_turns.ts";
 import { isServiceChain } from "../plan/chains.ts";
-
-/** Yields the names of a Service's chains with their numbers. */
-function* chainsOf({ chains }: CommittedService): Generator<readonly [index: number, chain: string]> {
-  if (chains !== "") yield* chains.split(" ").entries();
-}
 
 /**
  * A text for iptables-restore that lists what a look is about. It lists chains instead of checking rules, because a check of a jump
@@ -39,7 +34,7 @@ export function lookText(
     yield* wanted.get(table)?.keys() ?? [];
     if (shared) yield* DISPATCH_CHAINS[table];
     if (table !== "nat") return;
-    for (const name of services) for (const [, chain] of chainsOf(committed.service(name)!)) yield chain;
+    for (const name of services) yield* chainNames(committed.service(name)!);
   }
   return listingText(tables.map((table) => [table, chains(table)]));
 }
@@ -88,7 +83,7 @@ function leftoverChains(printed: PrintedRules, committed: CommittedRules): strin
   const left = new Set<string>();
   for (const chain of printed.chainNames("nat")) if (isServiceChain(chain)) left.add(chain);
   for (const name of committed.serviceNames) {
-    for (const [, chain] of chainsOf(committed.service(name)!)) left.delete(chain);
+    for (const chain of chainNames(committed.service(name)!)) left.delete(chain);
   }
   return [...left];
 }
@@ -104,7 +99,7 @@ function damagedDispatch(printed: PrintedRules, committed: CommittedRules): (rea
 
 function damagedChains(service: CommittedService, printed: PrintedRules): (readonly [number, string])[] {
   const { counts, prints } = service;
-  const chains = [...chainsOf(service)];
+  const chains = [...chainNames(service).entries()];
   const damaged = chains.filter(([index, chain]) =>
     printed.count("nat", chain) !== counts[index] ||
     (prints !== null && prints[index] !== printed.print("nat", chain))

@@ -6,6 +6,7 @@
 import { IptablesProxier, type IptablesSettings } from "../apply/apply.ts";
 import { usesLocalhostNodePorts } from "../plan/base_rules.ts";
 import { ExecError } from "../../../errors.ts";
+import { interfaceIps } from "../../../kernel/interfaces.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { type RefusedFamily, usableFamilies } from "../../../kernel/iptables_families.ts";
 import { chooseIptablesVariant } from "../../../kernel/iptables_variant.ts";
@@ -15,12 +16,7 @@ import { nodeIps } from "../../../model/node.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { PacketCounts } from "../../../observe/metrics.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
-import {
-  interfaceIps,
-  reconfigureProxiers,
-  tellFamilies,
-  tellingSettings,
-} from "../../node/node_settings.ts";
+import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
 import { BE_LIBERAL, ROUTE_LOCALNET } from "../../node/mode_sysctls.ts";
 import { FORWARD_CHAIN } from "../plan/chains.ts";
 import { invalidDropped, LastingCount } from "../diff/packet_counts.ts";

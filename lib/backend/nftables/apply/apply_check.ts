@@ -4,9 +4,9 @@
  * @module
  */
 import { ExecError } from "../../../errors.ts";
-import { systemClock } from "../../../kernel/clock.ts";
 import { type Nft, nftFamily } from "../../../kernel/nft.ts";
 import { describeNftFailure, nftComplaints, nftFailureKind } from "../../../kernel/nft_failure.ts";
+import { inTurns } from "../../../kernel/turns.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { Changed } from "../../../model/state.ts";
 import type { Logger } from "../../../observe/log.ts";
@@ -146,14 +146,5 @@ export class TableLook {
     } finally {
       if (deep) this.#deepChecks.done(startMs, nowMs());
     }
-  }
-}
-
-/** Takes it to its end; whatever else there is to do goes first each time it yields. */
-async function inTurns<T>(work: Generator<void, T>): Promise<T> {
-  for (;;) {
-    const { done, value } = work.next();
-    if (done === true) return value;
-    await systemClock.sleep(0);
   }
 }

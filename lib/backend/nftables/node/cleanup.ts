@@ -8,6 +8,7 @@ import { ExecError } from "../../../errors.ts";
 import { Nft, type NftFamily, nftFamily } from "../../../kernel/nft.ts";
 import { isWithoutNftables, nftFailureKind } from "../../../kernel/nft_failure.ts";
 import { ownerProblem } from "../diff/parse.ts";
+import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
 import type {
   CleanupContext,
   Leftover,
@@ -19,7 +20,7 @@ import type {
 /** Ours are the one that serves, and the one that is built while a layout changes. */
 const TABLE_NAMES: Readonly<Record<CleanupProxy, readonly string[]>> = {
   "kube-proxy": ["kube-proxy"],
-  kproxy: ["kproxy", "kproxy-next"],
+  kproxy: [TABLE_NAME, NEXT_TABLE_NAME],
 };
 
 export const NFTABLES_CLEANUP: ModeCleanup = {

@@ -5,6 +5,7 @@
  */
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
+import { interfaceIps } from "../../../kernel/interfaces.ts";
 import { NEEDS_RIGHTS } from "../../../kernel/iptables_variant.ts";
 import { isAtLeast } from "../../../kernel/iptables_version.ts";
 import { Nft, nftFamily } from "../../../kernel/nft.ts";
@@ -21,12 +22,7 @@ import { nodeIps } from "../../../model/node.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
-import {
-  interfaceIps,
-  reconfigureProxiers,
-  tellFamilies,
-  tellingSettings,
-} from "../../node/node_settings.ts";
+import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
 import { NftablesProxier, type NftablesSettings } from "../apply/apply.ts";
 import { TrafficReader } from "../apply/apply_traffic.ts";
 import { TABLE_NAME } from "../plan/chains.ts";
