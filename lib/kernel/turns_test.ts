@@ -24,5 +24,5 @@ Deno.test("between steps everything else has its turn, and after an abort nothin
   const end = new AbortController();
   setTimeout(() => end.abort(new Error("over")));
   await assertRejects(() => inTurns(steps(9, said), { signal: end.signal }), Error, "over");
-  assertEquals(said, ["step 1", "step 2", "other", "step 1"]);
+  assertEquals(said, ["step 1", "step 2", "step 1", "other"]);
 });

@@ -86,7 +86,7 @@ export function parseFlagValue(
     // A type's parser takes and gives that type's values; the compiler cannot follow the link through the table.
     const parse = PARSERS[flag.type] as (text: string, previous: FlagValue | undefined) => FlagValue;
     const value = parse(text, previous);
-    checkChoice(flag, text);
+    checkChoice(flag, text, value);
     return { value };
   } catch (error) {
     if (error instanceof ValueError) return { problem: error.message };
@@ -94,10 +94,16 @@ export function parseFlagValue(
   }
 }
 
-function checkChoice({ name, type, values, isOpen, withoutIt }: Flag, text: string): void {
+/** @param value what the text led to, with what was given before */
+function checkChoice({ name, type, values, isOpen, withoutIt }: Flag, text: string, value: FlagValue): void {
   if (values === undefined || isOpen || (type !== "string" && type !== "list")) return;
-  if (text === "" && withoutIt === undefined) return;
-  if (text === "") throw new ValueError(`want ${oneOf(values)}; without --${name} ${withoutIt}`);
+  if (text === "") {
+    const isBlank = value === "" || (Array.isArray(value) && value.length === 0);
+    if (isBlank && withoutIt !== undefined) {
+      throw new ValueError(`want ${oneOf(values)}; without --${name} ${withoutIt}`);
+    }
+    return;
+  }
   const wrong = (type === "list" ? splitCsv(text) : [text]).find((word) => !values.includes(word));
   if (wrong !== undefined) throw new ValueError(`want ${oneOf(values)}${didYouMean(wrong, values)}`);
 }
