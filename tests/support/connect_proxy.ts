@@ -1,15 +1,16 @@
 /**
- * An HTTP proxy for tests: tunnels by CONNECT, and plain requests passed on, on 127.0.0.1.
+ * An HTTP or HTTPS proxy for tests: tunnels by CONNECT, and plain requests passed on, on 127.0.0.1.
  *
  * @module
  */
 import {
   closeQuietly,
+  copyUntilClosed,
   type HttpConnection,
   type HttpRequest,
-  isGone,
   serveConnections,
 } from "./http_connection.ts";
+import type { TestPair } from "./test_certificates.ts";
 
 /** Notes what went through it. */
 export class ConnectProxy implements AsyncDisposable {
@@ -18,22 +19,31 @@ export class ConnectProxy implements AsyncDisposable {
   readonly seen: string[] = [];
   /** Proxy-Authorization headers, in order. */
   readonly logins: (string | undefined)[] = [];
-  readonly #listener: Deno.TcpListener;
+  /** `silent`: takes requests and answers none; a number: the status of every answer to CONNECT. */
+  manners: "well" | "silent" | number = "well";
+  readonly #listener: Deno.TcpListener | Deno.TlsListener;
   readonly #served: Promise<void>;
   readonly #connections = new Set<HttpConnection>();
   readonly #targets = new Set<Deno.Conn>();
   /** Where names that exist nowhere lead: `host:port` → port of 127.0.0.1. */
   readonly #routes: ReadonlyMap<string, number>;
 
-  constructor(routes: ReadonlyMap<string, number>) {
+  /** With `pair` it speaks TLS as that server. */
+  constructor(routes: ReadonlyMap<string, number>, pair?: TestPair) {
     this.#routes = routes;
-    this.#listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-    this.url = `http://127.0.0.1:${this.#listener.addr.port}`;
+    const place = { hostname: "127.0.0.1", port: 0 };
+    this.#listener = pair === undefined ? Deno.listen(place) : Deno.listenTls({ ...place, ...pair });
+    this.url = `${pair === undefined ? "http" : "https"}://127.0.0.1:${this.#listener.addr.port}`;
     this.#served = serveConnections(
       this.#listener,
       this.#connections,
       (request, connection) => this.#forward(request, connection),
     );
+  }
+
+  /** How many connections of clients are open. */
+  get open(): number {
+    return this.#connections.size;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -47,6 +57,8 @@ export class ConnectProxy implements AsyncDisposable {
     this.seen.push(`${method} ${target}`);
     this.logins.push(headers.get("proxy-authorization"));
     const isTunnel = method === "CONNECT";
+    if (this.manners === "silent") return void await connection.raw.read(new Uint8Array(1));
+    if (isTunnel && typeof this.manners === "number") return connection.answer(this.manners, "no");
     const place = isTunnel ? target : new URL(target).host;
     const port = this.#routes.get(place);
     if (port === undefined) return connection.answer(502, "no route");
@@ -60,24 +72,6 @@ export class ConnectProxy implements AsyncDisposable {
       const lines = [...headers].map(([name, value]) => `${name}: ${value}\r\n`).join("");
       await far.write(encoder.encode(`${method} ${url.pathname}${url.search} HTTP/1.1\r\n${lines}\r\n`));
     }
-    await Promise.all([copy(connection.raw, far), copy(far, connection.raw)]);
-  }
-}
-
-/** Copies bytes until either side is closed, then closes both. */
-async function copy(from: Deno.Conn, to: Deno.Conn): Promise<void> {
-  try {
-    const buffer = new Uint8Array(65536);
-    for (let length = await from.read(buffer); length !== null; length = await from.read(buffer)) {
-      for (let rest = buffer.subarray(0, length); rest.length > 0;) {
-        rest = rest.subarray(await to.write(rest));
-      }
-    }
-  } catch (error) {
-    if (!isGone(error)) throw error;
-  } finally {
-    // When one side has gone, so does the other.
-    closeQuietly(from);
-    closeQuietly(to);
+    await Promise.all([copyUntilClosed(connection.raw, far), copyUntilClosed(far, connection.raw)]);
   }
 }

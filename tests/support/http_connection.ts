@@ -93,7 +93,7 @@ export class HttpConnection {
 
 /** Accepts connections until the listener is closed; resolves when all of them are done. */
 export async function serveConnections(
-  listener: Deno.TcpListener,
+  listener: AsyncIterable<Deno.Conn>,
   connections: Set<HttpConnection>,
   answer: (request: HttpRequest, connection: HttpConnection) => void | Promise<void>,
 ): Promise<void> {
@@ -148,12 +148,12 @@ function parseHead(head: string): HttpRequest {
   return { method, target, headers: new Map(headers) };
 }
 
-/** True for the errors of a connection that either side has closed. */
+/** True for the errors of a connection that either side has closed, or whose client did not like the certificate. */
 export function isGone(error: unknown): boolean {
   const { BadResource, BrokenPipe, ConnectionReset, Interrupted, NotConnected, UnexpectedEof } = Deno.errors;
-  return [BadResource, BrokenPipe, ConnectionReset, Interrupted, NotConnected, UnexpectedEof].some((kind) =>
-    error instanceof kind
-  );
+  const { InvalidData } = Deno.errors;
+  return [BadResource, BrokenPipe, ConnectionReset, Interrupted, InvalidData, NotConnected, UnexpectedEof]
+    .some((kind) => error instanceof kind);
 }
 
 /** Closes a connection that may be closed already. */
@@ -162,5 +162,23 @@ export function closeQuietly(connection: Deno.Conn): void {
     connection.close();
   } catch (error) {
     if (!isGone(error)) throw error;
+  }
+}
+
+/** Copies bytes until either side is closed, then closes both. */
+export async function copyUntilClosed(from: Deno.Conn, to: Deno.Conn): Promise<void> {
+  try {
+    const buffer = new Uint8Array(65536);
+    for (let length = await from.read(buffer); length !== null; length = await from.read(buffer)) {
+      for (let rest = buffer.subarray(0, length); rest.length > 0;) {
+        rest = rest.subarray(await to.write(rest));
+      }
+    }
+  } catch (error) {
+    if (!isGone(error)) throw error;
+  } finally {
+    // When one side has gone, so does the other.
+    closeQuietly(from);
+    closeQuietly(to);
   }
 }

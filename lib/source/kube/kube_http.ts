@@ -8,10 +8,12 @@ import type { Clock } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { errorText } from "../../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
-import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
+import type { HttpAnswer } from "./kube_answer.ts";
 import { impersonationHeaders } from "./impersonation.ts";
 import { IdleLimit } from "./kube_idle.ts";
 import { CredentialReader, type Credentials } from "./kube_credentials.ts";
+import { FetchTransport } from "./kube_fetch.ts";
+import type { KubeTransport } from "./kube_transport.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 import { TokenBucket } from "./token_bucket.ts";
 
@@ -39,8 +41,6 @@ export interface WriteRequest {
   readonly body: string;
 }
 
-/** Idle connections are closed after this time: an old one may be dead without saying so. */
-const POOL_IDLE_MS = 10_000;
 /** How long the start waits for the credentials: longer than a credential plugin may take. */
 const CREDENTIALS_MS = 90_000;
 
@@ -54,11 +54,6 @@ interface AnyRequest {
   readonly body?: string;
 }
 
-interface Pool {
-  readonly credentials: Credentials;
-  readonly http: Deno.HttpClient;
-}
-
 /** Talks to one API server. */
 export class KubeClient {
   readonly #access: ClusterAccess;
@@ -68,7 +63,7 @@ export class KubeClient {
   readonly #onRequest: (request: ApiRequest) => void;
   readonly #onAnswer: (answer: ApiAnswer) => void;
   readonly #clock: Clock;
-  #pool: Pool | undefined;
+  #transport: Promise<KubeTransport> | undefined;
 
   constructor(options: KubeClientOptions) {
     const { access, qps, burst, userAgent, clock, exec, onRequest = () => {}, onAnswer = () => {} } = options;
@@ -96,7 +91,7 @@ export class KubeClient {
     using limit = new IdleLimit(CREDENTIALS_MS, "the credentials' files", signal, this.#clock);
     try {
       const credentials = await this.#credentials.read(limit.signal);
-      if (this.#access.server.startsWith("https:")) this.#poolFor(credentials);
+      (await this.#openTransport()).check(credentials);
     } catch (cause) {
       signal.throwIfAborted();
       const { origin } = this.#access;
@@ -138,8 +133,7 @@ export class KubeClient {
   /** Closes idle connections, and ends a credential plugin that runs. */
   close(): void {
     this.#credentials.close();
-    this.#pool?.http.close();
-    this.#pool = undefined;
+    void this.#transport?.then((transport) => transport.close());
   }
 
   /** Waits until the limit of requests allows one; resolves to how long that was, in milliseconds. */
@@ -192,65 +186,21 @@ export class KubeClient {
     if (credentials.authorization !== null) headers["authorization"] = credentials.authorization;
     if (contentType !== undefined) headers["content-type"] = contentType;
     const content = body === undefined ? {} : { body };
-    if (needsOwnTls(this.#access)) {
-      // Loads much of the runtime, and few need it.
-      const { sendOverTls } = await import("./kube_tls.ts");
-      return await sendOverTls(
-        { access: this.#access, credentials, method, path, headers, ...content },
-        signal,
-      );
-    }
-    const client = this.#poolFor(credentials);
-    // A redirect would carry our credentials to a place nobody configured.
-    const options = {
-      method,
-      headers: linesOf(headers),
-      signal,
-      client,
-      redirect: "manual",
-      ...content,
-    } as const;
-    const response = await fetch(this.server + path, options);
-    return {
-      status: response.status,
-      retryAfterSeconds: retryAfterSeconds(response.headers.get("retry-after")),
-      contentType: response.headers.get("content-type") ?? "",
-      body: response.body ?? new Blob().stream(),
-    };
+    const transport = await this.#openTransport();
+    return await transport.send({ credentials, method, path, headers, ...content }, signal);
   }
 
-  /** The pool of connections made with these credentials; a new certificate needs new connections, open ones go on. */
-  #poolFor(credentials: Credentials): Deno.HttpClient {
-    if (this.#pool !== undefined && sameConnections(this.#pool.credentials, credentials)) {
-      return this.#pool.http;
-    }
-    const { certificateAuthority, clientCertificate } = credentials;
-    const http = Deno.createHttpClient({
-      // One connection per request: a dead one must not take the watches of all kinds with it.
-      http2: false,
-      poolIdleTimeout: POOL_IDLE_MS,
-      ...proxyOf(this.#access),
-      ...(certificateAuthority === null ? {} : { caCerts: [certificateAuthority] }),
-      ...(clientCertificate === null
-        ? {}
-        : { cert: clientCertificate.certificate, key: clientCertificate.key }),
-    });
-    this.#pool?.http.close();
-    this.#pool = { credentials, http };
-    return http;
+  #openTransport(): Promise<KubeTransport> {
+    return this.#transport ??= transportTo(this.#access);
   }
 }
 
-/** A line for each value. */
-function linesOf(headers: Readonly<Record<string, string | readonly string[]>>): [string, string][] {
-  return Object.entries(headers).flatMap(([name, values]) =>
-    [values].flat().map((value): [string, string] => [name, value])
-  );
-}
-
-/** True for the reason of a signal that was aborted without one. */
-function isAbortError(reason: unknown): boolean {
-  return reason instanceof DOMException && reason.name === "AbortError";
+/** The transport that can do what `access` asks for. */
+async function transportTo(access: ClusterAccess): Promise<KubeTransport> {
+  if (!needsOwnTls(access)) return new FetchTransport(access);
+  // Loads much of the runtime, and few need it.
+  const { TlsTransport } = await import("./kube_tls.ts");
+  return new TlsTransport(access);
 }
 
 /** True for what fetch cannot do: not verify, verify under another name, or not use the environment's proxy. */
@@ -258,17 +208,7 @@ function needsOwnTls({ server, insecureSkipTlsVerify, tlsServerName, bypassProxy
   return server.startsWith("https:") && (insecureSkipTlsVerify || tlsServerName !== "" || bypassProxy);
 }
 
-/** A proxy for fetch. Connecting straight to the server is a "tcp" proxy to it, which works without TLS only. */
-function proxyOf({ proxyUrl, bypassProxy, server }: ClusterAccess): { proxy?: Deno.Proxy } {
-  if (proxyUrl !== "") return { proxy: { url: proxyUrl } };
-  const { hostname, port, protocol } = new URL(server);
-  if (!bypassProxy || protocol !== "http:") return {};
-  const host = hostname.replace(/^\[|\]$/g, "");
-  return { proxy: { transport: "tcp", hostname: host, port: Number(port || 80) } };
-}
-
-function sameConnections(one: Credentials, other: Credentials): boolean {
-  return one.certificateAuthority === other.certificateAuthority &&
-    one.clientCertificate?.certificate === other.clientCertificate?.certificate &&
-    one.clientCertificate?.key === other.clientCertificate?.key;
+/** True for the reason of a signal that was aborted without one. */
+function isAbortError(reason: unknown): boolean {
+  return reason instanceof DOMException && reason.name === "AbortError";
 }
