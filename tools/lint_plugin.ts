@@ -131,15 +131,25 @@ const purity: Fence = (path, context) => {
   };
 };
 
+/** Packages that few kubeconfigs ask for, and the files that load them when one does: by `import()`, so that nobody else pays. */
+const ON_DEMAND: readonly (readonly [package: RegExp, path: string])[] = [
+  [/^(npm:\/?)?@kubernetes\/client-node\b/, "lib/source/kube/kube_oidc.ts"],
+  [/^(npm:\/?)?openid-client\b/, "lib/source/kube/kube_oidc_issuer.ts"],
+  [/^(npm:\/?)?socks\b/, "lib/source/kube/kube_tunnel.ts"],
+];
+
 /** Models alone cost nothing: they are gone when the program runs. */
 const clientFence: Fence = (path, context) => {
   if (!isShipped(path)) return {};
   const mayType = /^lib\/source\/(decode|kube)\//.test(path);
-  const message =
-    "Of @kubernetes/client-node, lib/source/decode and lib/source/kube import types, and nobody anything else";
   return onImports((specifier, node) => {
-    if (!/^(npm:\/?)?@kubernetes\/client-node\b/.test(specifier)) return;
+    const loader = ON_DEMAND.find(([name]) => name.test(specifier))?.[1];
+    if (loader === undefined) return;
     if (mayType && node.type === "ImportDeclaration" && node.importKind === "type") return;
+    if (path === loader && node.type === "ImportExpression") return;
+    const message =
+      `Of ${specifier}, lib/source/decode and lib/source/kube import types, and ${loader} loads it ` +
+      "by import() where a kubeconfig asks for it";
     context.report({ node, message });
   });
 };

@@ -8,6 +8,7 @@ import {
   copyUntilClosed,
   type HttpConnection,
   type HttpRequest,
+  isGone,
   serveConnections,
 } from "./http_connection.ts";
 import type { TestPair } from "./test_certificates.ts";
@@ -37,7 +38,10 @@ export class ConnectProxy implements AsyncDisposable {
     this.#served = serveConnections(
       this.#listener,
       this.#connections,
-      (request, connection) => this.#forward(request, connection),
+      (request, connection) =>
+        this.#forward(request, connection).catch((error) => {
+          if (!isGone(error)) throw error;
+        }),
     );
   }
 

@@ -12,6 +12,14 @@ export class CredentialError extends Error {
   }
 }
 
+/** Who gives out the credentials cannot be asked, or does not answer as it should: later it may. */
+export class IssuerError extends CredentialError {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = "IssuerError";
+  }
+}
+
 /**
  * Waits for `promise` until `signal` aborts: a disk that hangs cannot be interrupted, only left.
  *

@@ -6,7 +6,9 @@
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { abortable, CredentialError } from "./kube_credential_error.ts";
 import { CredentialPluginRunner } from "./kube_credential_plugin.ts";
-import type { ClusterAccess, Pem } from "./kubeconfig.ts";
+import { OidcTokens } from "./kube_oidc.ts";
+import type { ClusterAccess } from "./kubeconfig.ts";
+import type { Pem } from "./kubeconfig_values.ts";
 
 /** A client certificate with its key, PEM. */
 export interface CertificatePair {
@@ -33,6 +35,8 @@ export class CredentialReader {
   readonly #access: ClusterAccess;
   readonly #nowMs: () => number;
   readonly #plugin: CredentialPluginRunner | undefined;
+  readonly #oidc: OidcTokens | undefined;
+  readonly #end = new AbortController();
   #token: { readonly text: string; readonly readMs: number } | undefined;
   /** What the last request was sent with. */
   #last: Credentials | undefined;
@@ -44,6 +48,14 @@ export class CredentialReader {
     const { identity } = access;
     this.#plugin = identity.kind === "plugin"
       ? new CredentialPluginRunner(identity.plugin, access.origin, exec)
+      : undefined;
+    this.#oidc = identity.kind === "oidc"
+      ? new OidcTokens({
+        provider: identity.provider,
+        origin: access.origin,
+        certificateAuthority: () => this.#issuerAuthority(identity.provider.certificateAuthority),
+        nowMs,
+      })
       : undefined;
   }
 
@@ -57,11 +69,11 @@ export class CredentialReader {
     return this.#last = await this.#read(signal);
   }
 
-  /** False if no file holds them. What a plugin yields counts as no file: each of its runs may yield something else. */
+  /** False if no file holds them. What a plugin or an issuer yields counts as no file: each time it may be something else. */
   get canChange(): boolean {
     const { identity, certificateAuthority, clientCertificate } = this.#access;
     const pems = [certificateAuthority, clientCertificate?.certificate, clientCertificate?.key];
-    return identity.kind !== "plugin" &&
+    return identity.kind !== "plugin" && identity.kind !== "oidc" &&
       (identity.kind === "tokenFile" || pems.some((pem) => pem?.kind === "file"));
   }
 
@@ -99,15 +111,18 @@ export class CredentialReader {
     };
   }
 
-  /** Ends a plugin that runs. */
+  /** Ends a plugin that runs, and what is asked of an issuer. */
   close(): void {
     this.#plugin?.close();
+    this.#oidc?.close();
+    this.#end.abort();
   }
 
   /** Reads everything again at the next call, because the server did not accept it. */
   invalidate(): void {
     if (this.#token !== undefined) this.#token = { ...this.#token, readMs: -Infinity };
     this.#plugin?.invalidate();
+    this.#oidc?.invalidate();
   }
 
   async #readAuthority(signal: AbortSignal): Promise<string | null> {
@@ -116,10 +131,17 @@ export class CredentialReader {
     return await readPem(certificateAuthority, "certificate-authority", CERTIFICATE, signal);
   }
 
+  async #issuerAuthority(pem: Pem | null): Promise<string | null> {
+    return pem === null
+      ? null
+      : await readPem(pem, "idp-certificate-authority", CERTIFICATE, this.#end.signal);
+  }
+
   async #authorization(signal: AbortSignal): Promise<string | null> {
     const { identity } = this.#access;
     if (identity.kind === "token") return `Bearer ${identity.token}`;
     if (identity.kind === "tokenFile") return `Bearer ${await this.#readToken(identity.path, signal)}`;
+    if (this.#oidc !== undefined) return `Bearer ${await this.#oidc.token(signal)}`;
     if (identity.kind === "basic") return `Basic ${base64(`${identity.username}:${identity.password}`)}`;
     return null;
   }

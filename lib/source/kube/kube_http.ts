@@ -11,6 +11,7 @@ import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
 import type { HttpAnswer } from "./kube_answer.ts";
 import { impersonationHeaders } from "./impersonation.ts";
 import { IdleLimit } from "./kube_idle.ts";
+import { IssuerError } from "./kube_credential_error.ts";
 import { CredentialReader, type Credentials } from "./kube_credentials.ts";
 import { FetchTransport } from "./kube_fetch.ts";
 import type { KubeTransport } from "./kube_transport.ts";
@@ -82,7 +83,7 @@ export class KubeClient {
   }
 
   /**
-   * Reads the credentials once, without sending them.
+   * Reads the credentials once, without sending them. An issuer of tokens that cannot be asked now is left for later.
    *
    * @throws {ConfigError} if they cannot be had or used
    * @throws what `signal` was aborted with
@@ -94,6 +95,7 @@ export class KubeClient {
       (await this.#openTransport()).check(credentials);
     } catch (cause) {
       signal.throwIfAborted();
+      if (cause instanceof IssuerError) return;
       const { origin } = this.#access;
       throw new ConfigError([{ path: "", message: errorText(cause) }], origin, { cause });
     }

@@ -29,6 +29,8 @@ export class TlsTransport implements KubeTransport {
     const { tlsServerName } = this.#access;
     const name = (tlsServerName === "" ? host : tlsServerName).replace(/^\[|\]$/g, "");
     const socket = await this.#way({ host, port, name }, wanted, signal);
+    signal.throwIfAborted();
+    const secured = this.#secure(wanted, name, socket ?? { host, port });
     return await new Promise((resolve, reject) => {
       const outgoing = request({
         host,
@@ -37,7 +39,7 @@ export class TlsTransport implements KubeTransport {
         path: url.pathname + url.search,
         headers: { ...linesOf(wanted.headers), host: url.host, connection: "close" },
         signal,
-        createConnection: () => this.#secure(wanted, name, socket ?? { host, port }),
+        createConnection: () => secured,
       }, (incoming) => {
         resolve({
           status: incoming.statusCode ?? 0,
@@ -47,8 +49,8 @@ export class TlsTransport implements KubeTransport {
         });
       });
       outgoing.on("error", (error) => {
-        // TLS that fails, or is given up, leaves what it runs over to whoever opened it.
-        socket?.destroy();
+        // A request that is given up while it connects would leave its connection open (Deno 2.9.6).
+        secured.destroy();
         reject(signal.aborted ? signal.reason : error);
       });
       outgoing.end(wanted.body);
@@ -87,7 +89,7 @@ export class TlsTransport implements KubeTransport {
     target: Socket | { readonly host: string; readonly port: number },
   ): TLSSocket {
     const { certificateAuthority, clientCertificate } = credentials;
-    return connect({
+    const secured = connect({
       ...(target instanceof Socket ? { socket: target, host: name } : target),
       rejectUnauthorized: !this.#access.insecureSkipTlsVerify,
       ...(isIP(name) === 0 ? { servername: name } : {}),
@@ -96,6 +98,9 @@ export class TlsTransport implements KubeTransport {
         ? {}
         : { cert: clientCertificate.certificate, key: clientCertificate.key }),
     });
+    // Where TLS fails, what it was to run over is left to whoever opened it.
+    if (target instanceof Socket) secured.once("close", () => target.destroy());
+    return secured;
   }
 }
 

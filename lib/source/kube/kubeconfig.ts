@@ -6,12 +6,13 @@
  *
  * @module
  */
-import { dirname, isAbsolute, join } from "node:path";
 import { firstLine } from "../../text/lines.ts";
 import { ConfigError } from "../../errors.ts";
 import { readSettings } from "../../config/file/load.ts";
 import { readYamlValues } from "../decode/manifest_yaml.ts";
 import { type Impersonation, readImpersonation } from "./impersonation.ts";
+import { besideKubeconfig, checkHeader, type Pem, pemAt, secretTextAt } from "./kubeconfig_values.ts";
+import { type OidcProvider, readAuthProvider } from "./oidc_provider.ts";
 import { serverUrl } from "./server_url.ts";
 import {
   asObject,
@@ -26,11 +27,6 @@ import {
   textAt,
   textsAt,
 } from "../decode/decode_values.ts";
-
-/** PEM text, or a file that holds it and may be replaced while we run. */
-export type Pem =
-  | { readonly kind: "text"; readonly pem: string }
-  | { readonly kind: "file"; readonly path: string };
 
 /** A program that yields credentials (client.authentication.k8s.io). */
 export interface CredentialPlugin {
@@ -52,7 +48,8 @@ export type Identity =
   /** The file is read again at least every minute. */
   | { readonly kind: "tokenFile"; readonly path: string }
   | { readonly kind: "basic"; readonly username: string; readonly password: string }
-  | { readonly kind: "plugin"; readonly plugin: CredentialPlugin };
+  | { readonly kind: "plugin"; readonly plugin: CredentialPlugin }
+  | { readonly kind: "oidc"; readonly provider: OidcProvider };
 
 /** One API server and how to talk to it. */
 export interface ClusterAccess {
@@ -132,7 +129,7 @@ function readAccess(raw: RawObject, path: string, master: string): ClusterAccess
   const user = userName === "" ? {} : entryOf(raw, "users", "user", userName, `${contextField}.user`);
   return {
     ...inside(`clusters[${clusterName}].cluster`, () => readCluster(cluster, path, master)),
-    ...inside(`users[${userName}].user`, () => readUser(user, path, clusterConfig)),
+    ...inside(`users[${userName}].user`, () => readUser({ name: userName, raw: user }, path, clusterConfig)),
     origin: path,
   };
 }
@@ -187,10 +184,13 @@ function pluginConfigOf(cluster: RawObject): unknown {
   return extensions.findLast(({ name }) => name === PLUGIN_EXTENSION)?.extension ?? null;
 }
 
-function readUser(raw: RawObject, path: string, clusterConfig: unknown) {
-  if (!isAbsent(raw["auth-provider"])) {
-    throw new DecodeError("auth-provider", "is not supported, nor by Kubernetes since 1.26: use exec");
-  }
+interface NamedUser {
+  readonly name: string;
+  readonly raw: RawObject;
+}
+
+function readUser(user: NamedUser, path: string, clusterConfig: unknown) {
+  const { raw } = user;
   const certificate = pemAt(raw, "client-certificate", path);
   const key = pemAt(raw, "client-key", path, secretTextAt);
   if (certificate !== null && key === null) {
@@ -200,11 +200,15 @@ function readUser(raw: RawObject, path: string, clusterConfig: unknown) {
     throw new DecodeError("client-certificate", "is required beside client-key");
   }
   const clientCertificate = certificate === null || key === null ? null : { certificate, key };
-  const identity = readIdentity(raw, path, clusterConfig);
+  const identity = readIdentity(user, path, clusterConfig);
   return { clientCertificate, identity, impersonation: readImpersonation(raw) };
 }
 
-function readIdentity(raw: RawObject, path: string, clusterConfig: unknown): Identity {
+function readIdentity({ name, raw }: NamedUser, path: string, clusterConfig: unknown): Identity {
+  const provider = isAbsent(raw["auth-provider"]) ? null : readAuthProvider(raw, name, path);
+  if (provider !== null && !isAbsent(raw["exec"])) {
+    throw new DecodeError("auth-provider", "cannot be combined with exec");
+  }
   // kubeadm writes tokenFile, some tools token-file. As in client-go a file counts before a literal token.
   const tokenFile = textAt(raw, "tokenFile") || textAt(raw, "token-file");
   const token = secretTextAt(raw, "token");
@@ -216,6 +220,7 @@ function readIdentity(raw: RawObject, path: string, clusterConfig: unknown): Ide
   if (tokenFile !== "") return { kind: "tokenFile", path: besideKubeconfig(path, tokenFile) };
   if (token !== "") return { kind: "token", token: checkHeader(token, "token") };
   if (username !== "") return { kind: "basic", username, password };
+  if (provider !== null) return { kind: "oidc", provider };
   if (isAbsent(raw["exec"])) return { kind: "anonymous" };
   const exec = objectAt(raw, "exec");
   return { kind: "plugin", plugin: inside("exec", () => readPlugin(exec, path, clusterConfig)) };
@@ -242,43 +247,4 @@ function readPlugin(raw: RawObject, path: string, clusterConfig: unknown): Crede
     clusterConfig,
     installHint: textAt(raw, "installHint").replace(/\s+/g, " ").trim().slice(0, MAX_HINT),
   };
-}
-
-/** The PEM in `<key>-data`, or else the file in `<key>`. */
-function pemAt(
-  raw: RawObject,
-  key: string,
-  path: string,
-  read: (raw: RawObject, key: string) => string = textAt,
-): Pem | null {
-  const inline = read(raw, `${key}-data`);
-  if (inline !== "") return { kind: "text", pem: decodeBase64(inline, `${key}-data`) };
-  const file = textAt(raw, key);
-  return file === "" ? null : { kind: "file", path: besideKubeconfig(path, file) };
-}
-
-/** Like {@linkcode textAt}, with an error that does not show the value. */
-function secretTextAt(raw: RawObject, key: string): string {
-  const value = raw[key];
-  if (typeof value === "string") return value;
-  if (isAbsent(value)) return "";
-  throw new DecodeError(key, "must be a string");
-}
-
-function checkHeader(text: string, field: string): string {
-  if (/^[!-~]+$/.test(text)) return text;
-  throw new DecodeError(field, "must be of visible ASCII characters without spaces");
-}
-
-function besideKubeconfig(path: string, file: string): string {
-  return isAbsolute(file) ? file : join(dirname(path), file);
-}
-
-function decodeBase64(text: string, field: string): string {
-  try {
-    return atob(text.replace(/\s+/g, ""));
-  } catch (cause) {
-    if (!(cause instanceof DOMException)) throw cause;
-    throw new DecodeError(field, "must be base64");
-  }
 }

@@ -253,9 +253,44 @@ Deno.test("what is wrong is named by file and field, without showing secrets", Y
       kubeconfig({ cluster: { server: "https://h", extensions: [7] }, user: { exec } }),
       "clusters[c].cluster.extensions[0]: must be an object, found 7",
     ],
+    ...([
+      [{ name: "gcp" }, 'name: must be oidc, found "gcp"'],
+      [{ name: "oidc" }, "config.idp-issuer-url: is required"],
+      [
+        { name: "oidc", config: { "idp-issuer-url": "http://i" } },
+        "config.idp-issuer-url: must be an https URL",
+      ],
+      [
+        { name: "oidc", config: { "idp-issuer-url": "https://i" } },
+        "config.refresh-token: is required where",
+      ],
+      [
+        { name: "oidc", config: { "idp-issuer-url": "https://i", "id-token": "a" } },
+        "config.client-id: is required",
+      ],
+      [
+        { name: "oidc", config: { "idp-issuer-url": "https://i", "client-id": "c", "id-token": "s e" } },
+        "config.id-token: must be of visible ASCII characters",
+      ],
+      [
+        { name: "oidc", config: { "idp-issuer-url": "https://i", "refresh-token": 5123 } },
+        "config.refresh-token: must be a string",
+      ],
+    ] as const).map(([provider, message]): [string, string] => [
+      kubeconfig({ user: { "auth-provider": provider } }),
+      `users[u].user.auth-provider.${message}`,
+    ]),
     [
-      kubeconfig({ user: { "auth-provider": { name: "gcp" } } }),
-      "users[u].user.auth-provider: is not supported",
+      kubeconfig({
+        user: {
+          "auth-provider": {
+            name: "oidc",
+            config: { "idp-issuer-url": "https://i", "client-id": "c", "refresh-token": "r" },
+          },
+          exec,
+        },
+      }),
+      "users[u].user.auth-provider: cannot be combined with exec",
     ],
     [kubeconfig({ user: { exec: "x" } }), 'users[u].user.exec: must be an object, found "x"'],
     [kubeconfig({ user: { exec: { ...exec, command: "" } } }), "users[u].user.exec.command: is required"],

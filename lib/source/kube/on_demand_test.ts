@@ -1,0 +1,134 @@
+/**
+ * What few kubeconfigs ask for, in a program of its own: loaded only then, and at work under kproxy's permissions.
+ *
+ * @module
+ */
+import { assertEquals } from "@std/assert";
+import { ConnectProxy } from "../../../tests/support/connect_proxy.ts";
+import { FakeIssuer } from "../../../tests/support/fake_issuer.ts";
+import { startKubeChild } from "../../../tests/support/kube_child.ts";
+import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
+import { rawService } from "../../../tests/support/raw_objects.ts";
+import { SocksProxy } from "../../../tests/support/socks_proxy.ts";
+import { API_PAIR, TEST_CA } from "../../../tests/support/test_certificates.ts";
+import { TlsFront } from "../../../tests/support/tls_front.ts";
+
+const WEB = /"add","Service default\/web"/;
+const ROOT = new URL("../../../", import.meta.url);
+/** What is loaded on demand only. */
+const ON_DEMAND = ["@kubernetes/client-node/dist/oidc_auth.js", "openid-client", "socks"];
+
+type Fields = Readonly<Record<string, unknown>>;
+
+async function withFolder(work: (folder: string) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-on-demand-" });
+  try {
+    await work(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+async function kubeconfigIn(folder: string, cluster: Fields, user: Fields): Promise<string> {
+  const path = `${folder}/kubeconfig-${crypto.randomUUID()}`;
+  await Deno.writeTextFile(
+    path,
+    JSON.stringify({
+      "current-context": "x",
+      clusters: [{ name: "x", cluster }],
+      contexts: [{ name: "x", context: { cluster: "x", user: "node" } }],
+      users: [{ name: "node", user }],
+    }),
+  );
+  return path;
+}
+
+/** A configuration in which each package that is loaded on demand is a trap. */
+async function trapsIn(folder: string): Promise<string> {
+  const { imports } = JSON.parse(await Deno.readTextFile(new URL("deno.json", ROOT))) as {
+    imports: Record<string, string>;
+  };
+  const traps = Object.fromEntries(ON_DEMAND.map((name) => [name, "./trap.ts"]));
+  const kept = Object.entries(imports).filter(([, target]) => target.startsWith("npm:"));
+  await Deno.writeTextFile(`${folder}/trap.ts`, 'throw new Error("the trap was loaded");\n');
+  const path = `${folder}/deno.json`;
+  await Deno.writeTextFile(
+    path,
+    JSON.stringify({ imports: { ...Object.fromEntries(kept), ...traps }, lock: false }),
+  );
+  return path;
+}
+
+function oidcUser(issuer: FakeIssuer): Fields {
+  const config = {
+    "idp-issuer-url": issuer.url,
+    "client-id": "kproxy",
+    "idp-certificate-authority-data": btoa(TEST_CA),
+    "id-token": issuer.idToken(-1),
+    "refresh-token": "refresh-1",
+  };
+  return { "auth-provider": { name: "oidc", config } };
+}
+
+Deno.test("nothing of client-node, openid-client or socks is loaded unless a kubeconfig asks for it", async () => {
+  await using server = new ListWatchServer();
+  server.put(rawService("web"));
+  const { port } = new URL(server.url);
+  await using front = await TlsFront.start(Number(port), API_PAIR);
+  await using plain = new ConnectProxy(new Map([["api.test:6443", front.port]]));
+  await using socks = new SocksProxy(
+    new Map([["api.test:6443", front.port], [`127.0.0.1:${port}`, Number(port)]]),
+  );
+  await using issuer = new FakeIssuer();
+  const api = { server: "https://api.test:6443", "insecure-skip-tls-verify": true };
+  await withFolder(async (folder) => {
+    const config = await trapsIn(folder);
+    const cases: readonly (readonly [Fields, Fields, RegExp])[] = [
+      [{ server: server.url }, { token: "t" }, WEB],
+      [{ ...api, "proxy-url": plain.url }, { username: "u", password: "p" }, WEB],
+      // Where TLS is not our own, the runtime speaks SOCKS itself.
+      [{ server: server.url, "proxy-url": socks.url }, {}, WEB],
+      [{ ...api, "proxy-url": socks.url }, {}, /the trap was loaded/],
+      [{ server: server.url }, oidcUser(issuer), /the trap was loaded/],
+    ];
+    for (const [cluster, user, pattern] of cases) {
+      await using child = startKubeChild({ kubeconfig: await kubeconfigIn(folder, cluster, user), config });
+      await child.until(pattern);
+    }
+  });
+});
+
+Deno.test("under kproxy's permissions: OpenID Connect and a SOCKS proxy; what is not granted is named with its flag", async () => {
+  await using server = new ListWatchServer();
+  server.put(rawService("web"));
+  await using front = await TlsFront.start(Number(new URL(server.url).port), API_PAIR);
+  await using socks = new SocksProxy(new Map([["api.test:6443", front.port]]));
+  await using issuer = new FakeIssuer();
+  issuer.manners = "keeps";
+  await withFolder(async (folder) => {
+    const cluster = {
+      server: "https://api.test:6443",
+      "tls-server-name": "kubernetes.default",
+      "certificate-authority-data": btoa(TEST_CA),
+      "proxy-url": socks.url,
+    };
+    const kubeconfig = await kubeconfigIn(folder, cluster, oidcUser(issuer));
+    {
+      await using child = startKubeChild({ kubeconfig });
+      await child.until(WEB);
+      assertEquals(child.log().includes(issuer.idToken(0).split(".")[0]!), false);
+    }
+    const { host } = new URL(issuer.url);
+    {
+      await using child = startKubeChild({ kubeconfig, flags: [`--deny-net=${host}`] });
+      await child.until(
+        new RegExp(
+          `ConfigError: .*user "node" of ${kubeconfig}: kproxy may not connect to the issuer; it needs --allow-net=${host} `,
+        ),
+      );
+    }
+    const proxy = new URL(socks.url).host;
+    await using child = startKubeChild({ kubeconfig, flags: [`--deny-net=${proxy}`] });
+    await child.until(new RegExp(`Proxy socks5://${proxy}: .*--allow-net`));
+  });
+});
