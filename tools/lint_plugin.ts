@@ -132,7 +132,7 @@ const purity: Fence = (path, context) => {
 };
 
 /** Packages that few kubeconfigs ask for, and the files that load them when one does: by `import()`, so that nobody else pays. */
-const ON_DEMAND: readonly (readonly [package: RegExp, path: string])[] = [
+const ON_DEMAND: readonly (readonly [specifier: RegExp, loader: string])[] = [
   [/^(npm:\/?)?@kubernetes\/client-node\b/, "lib/source/kube/kube_oidc.ts"],
   [/^(npm:\/?)?openid-client\b/, "lib/source/kube/kube_oidc_issuer.ts"],
   [/^(npm:\/?)?socks\b/, "lib/source/kube/kube_tunnel.ts"],

@@ -87,7 +87,7 @@ Deno.test("a credential plugin is refused with the reason; with the right to sta
   await withKubeconfig({ server: server.url }, { exec }, async (kubeconfig) => {
     await using refused = startKubeChild({ kubeconfig });
     await refused.until(/ConfigError: .*Credential plugin "sh" of .*not among the programs kproxy may start/);
-    // The last list of programs given counts.
+    // Beside the list of kproxy's own.
     await using allowed = startKubeChild({ kubeconfig, flags: ["--allow-run=sh"] });
     await allowed.until(WEB);
     assertEquals(allowed.log().includes("from-plugin"), false);

@@ -22,8 +22,6 @@ export interface KubeChildOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Permission flags beyond kproxy's. */
   readonly flags?: readonly string[];
-  /** In place of the project's `deno.json`. */
-  readonly config?: string;
 }
 
 const PROGRAM = new URL("kube_source_child.ts", import.meta.url).pathname;
@@ -40,11 +38,11 @@ const PROXIES = [
 
 /** See the module. */
 export function startKubeChild(
-  { kubeconfig = "", master = "", env = {}, flags = [], config = CONFIG }: KubeChildOptions,
+  { kubeconfig = "", master = "", env = {}, flags = [] }: KubeChildOptions,
 ): KubeChild {
   const cleared = Object.fromEntries(PROXIES.map((name) => [name, ""]));
   const child = new Deno.Command(Deno.execPath(), {
-    args: ["run", "-q", "--config", config, ...permissionFlags(), ...flags, PROGRAM, kubeconfig, master],
+    args: ["run", "-q", "--config", CONFIG, ...permissionFlags(), ...flags, PROGRAM, kubeconfig, master],
     // Once a day the runtime itself asks for newer versions, through the proxies, too.
     env: { ...cleared, DENO_NO_UPDATE_CHECK: "1", ...env },
     stdin: "null",

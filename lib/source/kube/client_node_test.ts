@@ -4,13 +4,19 @@
  *
  * @module
  */
+import { request } from "node:https";
 import { assertEquals, assertRejects } from "@std/assert";
 import { ListWatch } from "@kubernetes/client-node/dist/cache.js";
-import type { KubeConfig } from "@kubernetes/client-node/dist/config.js";
+import { KubeConfig } from "@kubernetes/client-node/dist/config.js";
 import { newClusters, newUsers } from "@kubernetes/client-node/dist/config_types.js";
 import { ExecAuth } from "@kubernetes/client-node/dist/exec_auth.js";
+import { OpenIDConnectAuth } from "@kubernetes/client-node/dist/oidc_auth.js";
 import type { KubernetesListObject, KubernetesObject } from "@kubernetes/client-node/dist/types.js";
 import { Watch } from "@kubernetes/client-node/dist/watch.js";
+import { ConnectProxy } from "../../../tests/support/connect_proxy.ts";
+import { FakeIssuer } from "../../../tests/support/fake_issuer.ts";
+import { SocksProxy } from "../../../tests/support/socks_proxy.ts";
+import { LOCAL_PAIR, TEST_CA } from "../../../tests/support/test_certificates.ts";
 
 Deno.test("its reader of kubeconfigs reads a token file once, and not under kubeadm's name", async () => {
   const path = await Deno.makeTempFile({ prefix: "kproxy-token-" });
@@ -105,4 +111,48 @@ Deno.test("its exec plugins are not told of the cluster, and have no end", async
   await assertRejects(() => auth.applyAuthentication(user, {}), Error, "not started");
   // Neither an environment nor a time nor a signal.
   assertEquals(calls, [["login", ["now"], {}]]);
+});
+
+Deno.test("its client of an issuer asks nobody: it gives a text where openid-client wants a URL", {
+  sanitizeOps: false,
+  sanitizeResources: false,
+}, async () => {
+  await using issuer = new FakeIssuer();
+  for (const authority of [{}, { "idp-certificate-authority-data": btoa(TEST_CA) }]) {
+    const config = {
+      "idp-issuer-url": issuer.url,
+      "client-id": "kproxy",
+      "id-token": issuer.idToken(-1),
+      "refresh-token": issuer.refreshToken,
+      ...authority,
+    };
+    const user = { name: "u", authProvider: { name: "oidc", config } };
+    const asking = () => new OpenIDConnectAuth().applyAuthentication(user, { headers: {} });
+    await assertRejects(asking, TypeError, '"server" must be an instance of URL');
+  }
+  assertEquals(issuer.asked, 0);
+});
+
+Deno.test("its agents know no https proxy by address, and leave no names to a socks proxy", {
+  sanitizeOps: false,
+  sanitizeResources: false,
+}, async () => {
+  await using secure = new ConnectProxy(new Map(), LOCAL_PAIR);
+  await using socks = new SocksProxy(new Map());
+  const names: string[] = [];
+  const through = (proxyUrl: string): Promise<unknown> => {
+    const config = new KubeConfig() as unknown as { createAgent(cluster: unknown, options: unknown): never };
+    const agent = config.createAgent({ server: "https://api.test", proxyUrl }, { ca: TEST_CA });
+    return new Promise((resolve, reject) => {
+      const lookup = (name: string, _options: unknown, done: (error: Error) => void): void => {
+        names.push(name);
+        done(new Error("asked for here"));
+      };
+      request({ host: "api.test", port: 6443, path: "/", agent, lookup } as never, resolve)
+        .on("error", reject).end();
+    });
+  };
+  await assertRejects(async () => await through(secure.url), TypeError, "must not be an IP address");
+  await assertRejects(async () => await through(socks.url), Error, "asked for here");
+  assertEquals([names, secure.seen, socks.seen], [["api.test"], [], []]);
 });

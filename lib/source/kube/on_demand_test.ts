@@ -43,20 +43,20 @@ async function kubeconfigIn(folder: string, cluster: Fields, user: Fields): Prom
   return path;
 }
 
-/** A configuration in which each package that is loaded on demand is a trap. */
-async function trapsIn(folder: string): Promise<string> {
+/** Flags by which each package that is loaded on demand is a trap. */
+async function trapsIn(folder: string): Promise<string[]> {
   const { imports } = JSON.parse(await Deno.readTextFile(new URL("deno.json", ROOT))) as {
     imports: Record<string, string>;
   };
-  const traps = Object.fromEntries(ON_DEMAND.map((name) => [name, "./trap.ts"]));
-  const kept = Object.entries(imports).filter(([, target]) => target.startsWith("npm:"));
+  const known = Object.entries(imports).flatMap(([name, target]) => [
+    [name, target],
+    [`${name}/`, `${target.replace(":", ":/")}/`],
+  ]);
+  const traps = ON_DEMAND.map((name) => [name, "./trap.ts"]);
   await Deno.writeTextFile(`${folder}/trap.ts`, 'throw new Error("the trap was loaded");\n');
-  const path = `${folder}/deno.json`;
-  await Deno.writeTextFile(
-    path,
-    JSON.stringify({ imports: { ...Object.fromEntries(kept), ...traps }, lock: false }),
-  );
-  return path;
+  const path = `${folder}/import_map.json`;
+  await Deno.writeTextFile(path, JSON.stringify({ imports: Object.fromEntries([...known, ...traps]) }));
+  return [`--import-map=${path}`, "--no-lock"];
 }
 
 function oidcUser(issuer: FakeIssuer): Fields {
@@ -82,7 +82,7 @@ Deno.test("nothing of client-node, openid-client or socks is loaded unless a kub
   await using issuer = new FakeIssuer();
   const api = { server: "https://api.test:6443", "insecure-skip-tls-verify": true };
   await withFolder(async (folder) => {
-    const config = await trapsIn(folder);
+    const flags = await trapsIn(folder);
     const cases: readonly (readonly [Fields, Fields, RegExp])[] = [
       [{ server: server.url }, { token: "t" }, WEB],
       [{ ...api, "proxy-url": plain.url }, { username: "u", password: "p" }, WEB],
@@ -92,7 +92,7 @@ Deno.test("nothing of client-node, openid-client or socks is loaded unless a kub
       [{ server: server.url }, oidcUser(issuer), /the trap was loaded/],
     ];
     for (const [cluster, user, pattern] of cases) {
-      await using child = startKubeChild({ kubeconfig: await kubeconfigIn(folder, cluster, user), config });
+      await using child = startKubeChild({ kubeconfig: await kubeconfigIn(folder, cluster, user), flags });
       await child.until(pattern);
     }
   });
@@ -130,5 +130,29 @@ Deno.test("under kproxy's permissions: OpenID Connect and a SOCKS proxy; what is
     const proxy = new URL(socks.url).host;
     await using child = startKubeChild({ kubeconfig, flags: [`--deny-net=${proxy}`] });
     await child.until(new RegExp(`Proxy socks5://${proxy}: .*--allow-net`));
+  });
+});
+
+Deno.test("under kproxy's permissions: a credential plugin at its path is granted beside kproxy's programs, and sees its environment", async () => {
+  await using server = new ListWatchServer();
+  server.put(rawService("web"));
+  server.accepted = new Set(["Bearer from-plugin"]);
+  await withFolder(async (folder) => {
+    const command = `${folder}/login`;
+    const wanted =
+      '[ "$OWN" = kept ] && [ "$GIVEN" = this ] && [ -n "$PATH" ] && [ -n "$KUBERNETES_EXEC_INFO" ]';
+    const apiVersion = "client.authentication.k8s.io/v1";
+    const credential = { kind: "ExecCredential", apiVersion, status: { token: "from-plugin" } };
+    await Deno.writeTextFile(command, `#!/bin/sh\n${wanted} && echo '${JSON.stringify(credential)}'\n`);
+    await Deno.chmod(command, 0o755);
+    const exec = { apiVersion, command: "./login", env: [{ name: "GIVEN", value: "this" }] };
+    const kubeconfig = await kubeconfigIn(folder, { server: server.url }, { exec });
+    const env = { OWN: "kept" };
+    {
+      await using refused = startKubeChild({ kubeconfig, env });
+      await refused.until(new RegExp(`ConfigError: .*it needs a grant of its own: --allow-run=${command}`));
+    }
+    await using granted = startKubeChild({ kubeconfig, env, flags: [`--allow-run=${command}`] });
+    await granted.until(WEB);
   });
 });
