@@ -60,6 +60,9 @@ const SERVICES_PER_STAGE_LIVE = 100;
 /** How many service chains make a kernel count as one that already holds our rules. */
 const LIVE_CHAINS = 1000;
 
+/** How many chains a log line names. */
+const NAMED = 5;
+
 /** What decides the rules, as far as it is known before the first sync. */
 export type IptablesSettings = Omit<IptablesOptions, "family" | "nodePortIps" | "randomFully">;
 
@@ -127,6 +130,7 @@ export class IptablesProxier implements FamilyProxier {
       (since) => since === null ? this.#syncAll(state) : this.#tryChanged(state, since),
     );
     this.#known = committed;
+    this.#rules.written(changed);
     return this.#session.report({
       ...report,
       written: countWrittenRules(operations),
@@ -155,6 +159,7 @@ export class IptablesProxier implements FamilyProxier {
       this.#session.look(async (committed) => {
         const damage = await this.#rules.look(committed, this.#mangleCanary);
         const found = damage === null ? null : noteDamage(damage, committed);
+        if (damage !== null) this.#tellUnmoved(damage.unmoved);
         if (damage !== null) this.#staleChains.found(damage.leftover);
         // Without it chains that others used would stay until the next change, which may be days.
         if (!found) this.#failedDeletions += (await this.#staleChains.deleteDue()).failed;
@@ -190,7 +195,7 @@ export class IptablesProxier implements FamilyProxier {
     const hasCanary = hasMangleCanary(saved);
     // One that nobody can look for is no sign of anything.
     this.#mangleCanary = hasCanary || !observed.unreadable.has("mangle") && await this.#setMangleCanary();
-    const committed = CommittedRules.of(plan);
+    const committed = CommittedRules.of(plan, this.#known);
     for (const { item } of refused) {
       if (plan.services.has(item)) committed.keep(item, this.#known!.service(item)!);
     }
@@ -302,6 +307,16 @@ export class IptablesProxier implements FamilyProxier {
       this.#failedDeletions = 0;
       return { commands: written.commands + commands, bytes: written.bytes, failedDeletions };
     });
+  }
+
+  /** Nobody can tell a program that writes nothing and says that all is well from one that prints two rules alike. */
+  #tellUnmoved(chains: readonly string[]): void {
+    if (chains.length === 0) return;
+    this.#options.logger.error(
+      "Chains are printed as before although they were written again; they are left as they are until they change",
+      "iptables-restore says that all is well and writes nothing, others undo it at once, or both rules are printed alike",
+      { family: this.family, chains: chains.slice(0, NAMED), count: chains.length },
+    );
   }
 
   /** Table mangle holds nothing else of ours: a node without it is no reason to be without rules. */

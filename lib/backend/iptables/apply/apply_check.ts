@@ -8,6 +8,7 @@ import type { Iptables } from "../../../kernel/iptables.ts";
 import { isLockBusy } from "../../../kernel/iptables_lock.ts";
 import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
+import type { Changed } from "../../../model/state.ts";
 import { PrintedReader, type PrintedRules, type PrintedTable } from "../../../netfilter/printed_chains.ts";
 import { type Damage, damageOf } from "../../damage.ts";
 import { type LookByName, lookByName } from "./apply_by_name.ts";
@@ -16,6 +17,7 @@ import { dispatchChainKey } from "../diff/diff_dispatch.ts";
 import { CANARY_CHAIN, type Sentinels, sentinels } from "../diff/observe_canary.ts";
 import { findDamage, type FoundDamage, type Look, lookText } from "../diff/observe_damage.ts";
 import { type CheckLimits, type CheckTurn, CheckTurns } from "../diff/observe_turns.ts";
+import { markDamaged } from "../diff/seen_chains.ts";
 
 /**
  * At most 0.7 % of a CPU at the default sync period of 30 s, which is the price of repairs within minutes at any size. The legacy variant
@@ -33,6 +35,7 @@ const EVERYTHING: FoundDamage = {
   base: ["jumps or chains"],
   dispatch: [],
   services: new Map(),
+  unmoved: [],
   leftover: [],
 };
 
@@ -48,17 +51,28 @@ export class RuleLook {
   readonly #turns: CheckTurns;
   /** What the last look found damaged: the next one tells whether the repair helped. */
   #again: { readonly services: Iterable<NamespacedName>; readonly shared: boolean } = NOTHING;
+  /** Written, and not looked at since. */
+  readonly #written = new Set<NamespacedName>();
+  readonly #writtenChains: number;
   #whole: AbortController | null = null;
   #givenWay = 0;
 
   constructor(iptables: Iptables, limits: CheckLimits) {
     this.#iptables = iptables;
+    this.#writtenChains = limits.listedChains / 2;
     this.#turns = new CheckTurns(limits);
   }
 
   /** Somebody waits: a look at everything, which takes a second at 1,000 Services on a busy node, is ended and comes again next time. */
   giveWay(): void {
     if (this.#givenWay < GIVEN_WAY) this.#whole?.abort();
+  }
+
+  /** These Services were written: the next looks are about them, too. */
+  written(services: Changed): void {
+    // After everything was written the next look is at everything.
+    if (services === "all") this.#written.clear();
+    else if (this.#writtenChains > 0) { for (const name of services) this.#written.add(name); }
   }
 
   /**
@@ -70,7 +84,11 @@ export class RuleLook {
   async look(committed: CommittedRules, withMangle: boolean): Promise<FoundDamage | null> {
     const wanted = sentinels(committed.base);
     const tables: readonly PrintedTable[] = withMangle ? ["mangle", "nat", "filter"] : ["nat", "filter"];
-    const turn = this.#turns.next(committed, this.#again);
+    const { services: again, shared } = this.#again;
+    const turn = this.#turns.next(committed, {
+      services: [...again, ...this.#someWritten(committed)],
+      shared,
+    });
     const listed = turn.ask === "chains"
       ? await this.#list(wanted, lookText(wanted, turn, committed, tables), tables)
       : "incomplete";
@@ -80,9 +98,27 @@ export class RuleLook {
       : { printed: listed, services: turn.services, shared: turn.shared, isWhole: false, wanted, tables };
     if (look === "given way") return null;
     const damage = look === null ? EVERYTHING : findDamage(look, committed);
+    for (const name of look?.services ?? []) this.#written.delete(name);
     const { base, dispatch, services } = damage;
     this.#again = { services: [...services.keys()], shared: base.length + dispatch.length > 0 };
     return damage;
+  }
+
+  /** Those with so many chains that others get a turn as well, the oldest first; at least one. */
+  #someWritten(committed: CommittedRules): NamespacedName[] {
+    const some: NamespacedName[] = [];
+    let left = this.#writtenChains;
+    for (const name of this.#written) {
+      const service = committed.service(name);
+      if (service === undefined) {
+        this.#written.delete(name);
+        continue;
+      }
+      if (left <= 0) break;
+      left -= service.counts.length;
+      some.push(name);
+    }
+    return some;
   }
 
   async #tryReadAll(
@@ -149,13 +185,14 @@ export function noteDamage(
   { base, dispatch, services }: FoundDamage,
   committed: CommittedRules,
 ): false | Damage {
-  const chains = [...services.values()].flat().map(([, chain]) => `nat ${chain}`);
-  const found = [...base, ...dispatch.map(([table, chain]) => dispatchChainKey(table, chain)), ...chains];
-  if (base.length > 0 || services.size > MANY_SERVICES) return damageOf("all", found);
-  for (const [table, chain] of dispatch) committed.dispatchDamaged(table, chain);
+  const chains = [...dispatch, ...[...services.values()].flat()];
+  const found = [...base, ...chains.map(({ table, chain }) => dispatchChainKey(table, chain))];
+  for (const { table, chain, print } of dispatch) committed.dispatchDamaged(table, chain, print);
   for (const [name, damaged] of services) {
     const service = committed.service(name);
-    for (const [index] of damaged) service?.hashes.splice(index, 1, Number.NaN);
+    if (service === undefined) continue;
+    for (const { chain, print } of damaged) markDamaged(service, chain, print);
   }
+  if (base.length > 0 || services.size > MANY_SERVICES) return damageOf("all", found);
   return damageOf(new Set(services.keys()), found);
 }

@@ -9,20 +9,17 @@ import { groupByChain } from "../../../netfilter/iptables_chains.ts";
 import type { PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
 import { hashRules } from "../../../netfilter/rules_hash.ts";
 import { dispatchChainKey, goneServices, isDispatchChain, sameDispatch } from "./diff_dispatch.ts";
+import { inheritPrints, type PrintFinding, type PrintMemory } from "./seen_chains.ts";
+import { SharedPrints } from "./shared_prints.ts";
+import { SERVICES_CHAIN } from "../plan/chains.ts";
 import type { BaseRules, DispatchRule, IptablesPlan, ServiceRules } from "../plan/ruleset.ts";
 
-/** One Service as it is in the kernel. */
-export interface CommittedService {
-  /** Names of its chains, joined by blanks: one string costs half of what a string each does. */
-  readonly chains: string;
-  /** `hashRules` of each chain's rules, in the order of `chains`; NaN: somebody damaged it. */
-  readonly hashes: number[];
+/** One Service as it is in the kernel. Names of chains are joined, because one string costs half of what a string each does. */
+export interface CommittedService extends PrintMemory {
   /** How many rules each chain has, in the same order. */
   readonly counts: readonly number[];
   readonly dispatch: readonly DispatchRule[];
   readonly ruleCounts: PerTable<number>;
-  /** What stands for the text that iptables printed of each chain when it was first looked at; null before. */
-  prints: number[] | null;
 }
 
 /** The names of a Service's chains. */
@@ -32,16 +29,17 @@ export function chainNames({ chains }: CommittedService): readonly string[] {
 
 const NO_LINES: readonly string[] = [];
 
-function commitService(rules: ServiceRules): CommittedService {
+function commitService(rules: ServiceRules, before: CommittedService | undefined): CommittedService {
   const bodies = groupByChain(rules.rules);
   const bodiesOfChains = rules.chains.map((chain) => bodies.get(chain) ?? NO_LINES);
+  const hashes = bodiesOfChains.map(hashRules);
   return {
     chains: rules.chains.join(" "),
-    hashes: bodiesOfChains.map(hashRules),
+    hashes,
     counts: bodiesOfChains.map(({ length }) => length),
     dispatch: rules.dispatch,
     ruleCounts: rules.ruleCounts,
-    prints: null,
+    ...inheritPrints(rules.chains, hashes, before),
   };
 }
 
@@ -53,10 +51,7 @@ export class CommittedRules {
   #chainCount = 0;
   /** By `dispatchChainKey`: how many rules Services have in it. */
   readonly #dispatchCounts = new Map<string, number>();
-  /** By `dispatchChainKey`: what stands for the text that iptables printed of it since its rules changed last. */
-  readonly #dispatchPrints = new Map<string, number>();
-  /** By `dispatchChainKey`: shared chains that somebody damaged. */
-  readonly #damagedDispatch = new Set<string>();
+  readonly #dispatchPrints = new SharedPrints();
 
   private constructor(base: BaseRules) {
     this.#base = base;
@@ -65,22 +60,25 @@ export class CommittedRules {
   /**
    * The kernel right after a full sync wrote `plan`.
    *
+   * @param former of the sync before it: how iptables printed what it wrote
    * @throws {TypeError} if the plan is not one of all Services
    */
-  static of(plan: IptablesPlan): CommittedRules {
+  static of(plan: IptablesPlan, former?: CommittedRules): CommittedRules {
     if (!plan.all) throw new TypeError("Only a plan of all Services says what the kernel holds");
     const committed = new CommittedRules(plan.base);
-    for (const [name, rules] of plan.services) committed.#setService(name, rules);
+    for (const [name, rules] of plan.services) committed.#setService(name, rules, former?.service(name));
+    if (former !== undefined) committed.#dispatchPrints.inherit(former.#dispatchPrints);
     return committed;
   }
 
   /** Takes over what `diffIptables(plan, this)` led to. Call it only after that was written. */
   apply(plan: IptablesPlan): void {
     for (const name of goneServices(plan, this)) this.#setService(name, null);
-    for (const [name, rules] of plan.services) this.#setService(name, rules);
-    if (plan.base.tail.nat.join("\n") !== this.#base.tail.nat.join("\n")) this.#dispatchPrints.clear();
-    for (const key of this.#damagedDispatch) this.#dispatchPrints.delete(key);
-    this.#damagedDispatch.clear();
+    for (const [name, rules] of plan.services) this.#setService(name, rules, this.#services.get(name));
+    if (plan.base.tail.nat.join("\n") !== this.#base.tail.nat.join("\n")) {
+      this.#dispatchPrints.touched(dispatchChainKey("nat", SERVICES_CHAIN));
+    }
+    this.#dispatchPrints.written();
     this.#base = plan.base;
   }
 
@@ -112,11 +110,14 @@ export class CommittedRules {
 
   /** How many rules a shared chain has. */
   dispatchCount(table: Table, chain: string): number {
-    let count = this.#dispatchCounts.get(dispatchChainKey(table, chain)) ?? 0;
-    for (const lines of [this.#base.head[table], this.#base.tail[table]]) {
-      for (const line of lines) if (line.startsWith(`-A ${chain} `)) count++;
-    }
-    return count;
+    return (this.#dispatchCounts.get(dispatchChainKey(table, chain)) ?? 0) +
+      this.#ownRules(table, chain).length;
+  }
+
+  /** Rules of a shared chain that no Service has. */
+  #ownRules(table: Table, chain: string): string[] {
+    const { head, tail } = this.#base;
+    return [...head[table], ...tail[table]].filter((line) => line.startsWith(`-A ${chain} `));
   }
 
   /** How many rules Services have in shared chains. */
@@ -124,22 +125,19 @@ export class CommittedRules {
     return this.#dispatchCounts.values().reduce((sum, count) => sum + count, 0);
   }
 
-  /** Compares what iptables prints of a shared chain with the first time; remembers it if this is the first time. */
-  dispatchPrintIsKnown(table: Table, chain: string, print: number): boolean {
-    const key = dispatchChainKey(table, chain);
-    const known = this.#dispatchPrints.get(key);
-    if (known === undefined) this.#dispatchPrints.set(key, print);
-    return known === undefined || known === print;
+  /** Judges what iptables prints of a shared chain with as many rules as it should have, and remembers it. */
+  lookAtDispatch(table: Table, chain: string, print: number): PrintFinding {
+    return this.#dispatchPrints.look(dispatchChainKey(table, chain), this.#ownRules(table, chain), print);
   }
 
-  /** Somebody damaged this shared chain: the next apply writes it anew. */
-  dispatchDamaged(table: Table, chain: string): void {
+  /** Somebody damaged this shared chain, which is printed so: the next apply writes it anew. */
+  dispatchDamaged(table: Table, chain: string, print: number): void {
     if (!isDispatchChain(table, chain)) throw new TypeError(`${chain} of ${table} is no shared chain`);
-    this.#damagedDispatch.add(dispatchChainKey(table, chain));
+    this.#dispatchPrints.markDamaged(dispatchChainKey(table, chain), print);
   }
 
   isDispatchDamaged(table: Table, chain: string): boolean {
-    return this.#damagedDispatch.has(dispatchChainKey(table, chain));
+    return this.#dispatchPrints.isMarkedDamaged(dispatchChainKey(table, chain));
   }
 
   /** This Service is as it was before: the kernel refuses what it wants now. */
@@ -147,8 +145,8 @@ export class CommittedRules {
     this.#replace(name, service);
   }
 
-  #setService(name: NamespacedName, rules: ServiceRules | null): void {
-    this.#replace(name, rules === null ? undefined : commitService(rules));
+  #setService(name: NamespacedName, rules: ServiceRules | null, before?: CommittedService): void {
+    this.#replace(name, rules === null ? undefined : commitService(rules, before));
   }
 
   #replace(name: NamespacedName, after: CommittedService | undefined): void {
@@ -166,10 +164,10 @@ export class CommittedRules {
   }
 
   #countDispatch(service: CommittedService | undefined, by: 1 | -1): void {
-    for (const { table, chain } of service?.dispatch ?? []) {
+    for (const { table, chain, rule } of service?.dispatch ?? []) {
       const key = dispatchChainKey(table, chain);
       this.#dispatchCounts.set(key, (this.#dispatchCounts.get(key) ?? 0) + by);
-      this.#dispatchPrints.delete(key);
+      this.#dispatchPrints.changed(key, rule, by);
     }
   }
 }

@@ -8,6 +8,7 @@ import { chainLine, type Table } from "../../../netfilter/iptables_jumps.ts";
 import { hashRules } from "../../../netfilter/rules_hash.ts";
 import { chainNames, type CommittedRules, type CommittedService } from "./committed.ts";
 import { damagedDispatch, dispatchEdits, goneServices, staticBodies } from "./diff_dispatch.ts";
+import { isMarkedDamaged } from "./seen_chains.ts";
 import type { BaseRules, IptablesPlan, Operations, ServiceRules, Transaction } from "../plan/ruleset.ts";
 
 /** The parts of one table's transaction, in the order in which they are written. */
@@ -87,7 +88,9 @@ function diffChains(
 ): void {
   const hashesBefore = new Map<string, number>();
   if (before !== undefined) {
-    chainNames(before).forEach((chain, index) => hashesBefore.set(chain, before.hashes[index]!));
+    chainNames(before).forEach((chain, index) => {
+      hashesBefore.set(chain, isMarkedDamaged(before, chain) ? Number.NaN : before.hashes[index]!);
+    });
   }
   const bodies = groupByChain(rules?.rules ?? []);
   for (const chain of rules?.chains ?? []) {

@@ -3,8 +3,8 @@
  * chains that is our jumps; KUBE-POSTROUTING, KUBE-MARK-MASQ and KUBE-FORWARD must hold our rules, beside which older kubelets write
  * theirs; the chains of Services and those that they share hold ours and nothing else.
  *
- * Rules of Services are compared by number and with what was printed of them the first time, not with how they were written, because each
- * version prints them in its own way.
+ * Rules of Services are compared by number and with what was printed of them before (`seen_chains`), not with how they were written,
+ * because each version prints them in its own way.
  *
  * @module
  */
@@ -16,6 +16,14 @@ import { chainNames, type CommittedRules, type CommittedService } from "./commit
 import { DISPATCH_CHAINS, dispatchChainKey } from "./diff_dispatch.ts";
 import { CANARY_CHAIN, type Sentinels } from "./observe_canary.ts";
 import type { CheckTurn } from "./observe_turns.ts";
+import {
+  confirmPrint,
+  expectedPrint,
+  isMarkedDamaged,
+  judgePrint,
+  learnPrint,
+  leavePrint,
+} from "./seen_chains.ts";
 import { isServiceChain } from "../plan/chains.ts";
 
 /**
@@ -39,13 +47,23 @@ export function lookText(
   return listingText(tables.map((table) => [table, chains(table)]));
 }
 
+/** A chain that is to be written anew. */
+export interface DamagedChain {
+  readonly table: Table;
+  readonly chain: string;
+  /** Stands for what was printed of it; NaN: it may be as it should. */
+  readonly print: number;
+}
+
 /** What is not as it was committed. */
 export interface FoundDamage {
   /** Canaries, jumps and chains that are always there; e.g. `nat PREROUTING`. */
   readonly base: readonly string[];
-  readonly dispatch: readonly (readonly [table: Table, chain: string])[];
-  /** Service → its damaged chains, as their number and name. */
-  readonly services: ReadonlyMap<NamespacedName, readonly (readonly [index: number, chain: string])[]>;
+  readonly dispatch: readonly DamagedChain[];
+  /** Service → its damaged chains. */
+  readonly services: ReadonlyMap<NamespacedName, readonly DamagedChain[]>;
+  /** Chains that are printed as before although they were written again, found for the first time; e.g. `nat KUBE-SERVICES`. */
+  readonly unmoved: readonly string[];
   /** Chains of table nat with names of Services' that no Service has; known only where everything was printed. */
   readonly leftover: readonly string[];
 }
@@ -67,15 +85,16 @@ export interface Look {
 /** Compares; what is printed of a chain for the first time is remembered. */
 export function findDamage(look: Look, committed: CommittedRules): FoundDamage {
   const { printed, services } = look;
-  const damaged = new Map<NamespacedName, (readonly [number, string])[]>();
+  const unmoved: string[] = [];
+  const damaged = new Map<NamespacedName, readonly DamagedChain[]>();
   for (const name of services) {
     const service = committed.service(name);
-    const chains = service === undefined ? [] : damagedChains(service, printed);
+    const chains = service === undefined ? [] : damagedChains(service, printed, unmoved);
     if (chains.length > 0) damaged.set(name, chains);
   }
-  const dispatch = look.shared ? damagedDispatch(printed, committed) : [];
+  const dispatch = look.shared ? damagedDispatch(printed, committed, unmoved) : [];
   const leftover = look.isWhole ? leftoverChains(printed, committed) : [];
-  return { base: damagedBase(look), dispatch, services: damaged, leftover };
+  return { base: damagedBase(look), dispatch, services: damaged, unmoved, leftover };
 }
 
 /** Such as a program leaves that did not delete them and said that all is well. */
@@ -88,28 +107,49 @@ function leftoverChains(printed: PrintedRules, committed: CommittedRules): strin
   return [...left];
 }
 
-function damagedDispatch(printed: PrintedRules, committed: CommittedRules): (readonly [Table, string])[] {
-  return (["nat", "filter"] as const).flatMap((table) =>
-    DISPATCH_CHAINS[table].filter((chain) =>
-      printed.count(table, chain) !== committed.dispatchCount(table, chain) ||
-      !committed.dispatchPrintIsKnown(table, chain, printed.print(table, chain))
-    ).map((chain) => [table, chain] as const)
-  );
+function damagedDispatch(
+  printed: PrintedRules,
+  committed: CommittedRules,
+  unmoved: string[],
+): DamagedChain[] {
+  const damaged: DamagedChain[] = [];
+  for (const table of ["nat", "filter"] as const) {
+    for (const chain of DISPATCH_CHAINS[table]) {
+      const print = printed.print(table, chain);
+      const finding = printed.count(table, chain) === committed.dispatchCount(table, chain)
+        ? committed.lookAtDispatch(table, chain, print)
+        : "damaged";
+      if (finding === "damaged") damaged.push({ table, chain, print });
+      if (finding === "stays") unmoved.push(dispatchChainKey(table, chain));
+    }
+  }
+  return damaged;
 }
 
-function damagedChains(service: CommittedService, printed: PrintedRules): (readonly [number, string])[] {
-  const { counts, prints } = service;
-  const chains = [...chainNames(service).entries()];
-  const damaged = chains.filter(([index, chain]) =>
-    printed.count("nat", chain) !== counts[index] ||
-    (prints !== null && prints[index] !== printed.print("nat", chain))
-  );
-  if (prints !== null || damaged.length === 0) {
-    service.prints ??= chains.map(([, chain]) => printed.print("nat", chain));
+function damagedChains(service: CommittedService, printed: PrintedRules, unmoved: string[]): DamagedChain[] {
+  const { counts } = service;
+  const damaged: DamagedChain[] = [];
+  /** Nobody has seen them as they were written. */
+  const unseen: (readonly [index: number, chain: string])[] = [];
+  for (const [index, chain] of chainNames(service).entries()) {
+    const print = printed.print("nat", chain);
+    const expected = expectedPrint(service, index, chain);
+    const finding = printed.count("nat", chain) === counts[index] ? judgePrint(print, expected) : "damaged";
+    if (finding === "known") confirmPrint(service, chain);
+    else if (finding === "damaged" || isMarkedDamaged(service, chain)) {
+      damaged.push({ table: "nat", chain, print });
+    } else if (finding === "stays") {
+      unmoved.push(dispatchChainKey("nat", chain));
+      leavePrint(service, index, chain, print);
+    } else if (expected.other === undefined) unseen.push([index, chain]);
+    else learnPrint(service, index, chain, print);
+  }
+  if (damaged.length === 0) {
+    for (const [index, chain] of unseen) learnPrint(service, index, chain, printed.print("nat", chain));
     return damaged;
   }
-  // Nobody has seen the others as they were written: the program may have done nothing and said that all is well.
-  return chains;
+  // The program may have done nothing and said that all is well.
+  return [...damaged, ...unseen.map(([, chain]) => ({ table: "nat" as const, chain, print: Number.NaN }))];
 }
 
 function damagedBase({ printed, wanted, tables }: Look): string[] {
