@@ -1,17 +1,19 @@
 /**
  * The mutate task: takes each numbered rule out of the planner and each decision of the test vectors out of the model, one at a
  * time in a copy of the project, and asks that the flow or golden cases notice. `deno task mutate [WORDS]…` tries only those whose
- * name holds one of the words. Ends with 1 if anything went unnoticed. May run beside other tests: the project itself is only
+ * name holds one of the words; with `--generic` come flips of operators and conditions instead (`flips/generic.ts`).
+ * Ends with 1 if anything went unnoticed. May run beside other tests: the project itself is only
  * read, and how long a change has to wait for its turn does not count.
  *
  * @module
  */
+import { copyProject } from "./copy_project.ts";
+import { tryGenericFlips } from "./flips/generic.ts";
 import { IPVS_MUTATIONS } from "./mutate_ipvs.ts";
 import { MODEL_MUTATIONS } from "./mutate_model.ts";
 import { NFTABLES_MUTATIONS } from "./mutate_nftables.ts";
 import { RULE_MUTATIONS } from "./mutate_rules.ts";
 import { writeLine } from "./output.ts";
-import { ROOT } from "./project_files.ts";
 import { type Counts, parseSummary } from "./run_tests.ts";
 
 /** One change of a source file. */
@@ -68,22 +70,6 @@ export function applyEdit(text: string, edit: Edit): string {
     );
   }
   return parts.join(edit.replace);
-}
-
-async function copyFolder(from: string, to: string): Promise<void> {
-  const stat = await Deno.stat(from);
-  if (stat.isFile) return await Deno.copyFile(from, to);
-  await Deno.mkdir(to, { recursive: true });
-  for await (const entry of Deno.readDir(from)) {
-    await copyFolder(`${from}/${entry.name}`, `${to}/${entry.name}`);
-  }
-}
-
-async function makeCopy(): Promise<string> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy_mutate_" });
-  await Deno.mkdir(`${folder}/tests`);
-  for (const path of COPIED) await copyFolder(`${ROOT}/${path}`, `${folder}/${path}`);
-  return folder;
 }
 
 /** Runs test files in the copy; `undefined` counts: they ended without. */
@@ -171,7 +157,7 @@ async function tryAll(
   const problems = new Map<Mutation, string>();
   const left = [...mutations];
   const work = async (): Promise<void> => {
-    const folder = await makeCopy();
+    const folder = await copyProject(COPIED);
     try {
       if (await runTests(folder, CASE_TESTS, stop) !== "passed") {
         throw new Error("The tests fail before anything is changed");
@@ -192,7 +178,7 @@ async function tryAll(
   return mutations.filter((one) => problems.has(one)).map((one) => `${one.name}: ${problems.get(one)}`);
 }
 
-async function main(words: readonly string[]): Promise<number> {
+async function tryNamed(words: readonly string[], workers: number, stop: AbortSignal): Promise<number> {
   const chosen = MUTATIONS.filter(({ name }) =>
     words.length === 0 || words.some((word) => name.includes(word))
   );
@@ -200,17 +186,23 @@ async function main(words: readonly string[]): Promise<number> {
     writeLine(`No mutation is called ${words.join(" or ")}`);
     return 1;
   }
+  const problems = await tryAll(chosen, workers, stop);
+  writeLine();
+  for (const problem of problems) writeLine(problem);
+  writeLine(`${chosen.length - problems.length} of ${chosen.length} changes are noticed by tests`);
+  return problems.length === 0 ? 0 : 1;
+}
+
+async function main(words: readonly string[]): Promise<number> {
   // Ended early, it still takes its copies away.
   const stop = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     Deno.addSignalListener(signal, () => stop.abort(new Error(`Ended by ${signal}`)));
   }
   const workers = Math.max(1, Math.min(4, navigator.hardwareConcurrency));
-  const problems = await tryAll(chosen, workers, stop.signal);
-  writeLine();
-  for (const problem of problems) writeLine(problem);
-  writeLine(`${chosen.length - problems.length} of ${chosen.length} changes are noticed by tests`);
-  return problems.length === 0 ? 0 : 1;
+  return words.includes("--generic")
+    ? await tryGenericFlips(words, workers, stop.signal)
+    : await tryNamed(words, workers, stop.signal);
 }
 
 if (import.meta.main) Deno.exitCode = await main(Deno.args);

@@ -1,0 +1,171 @@
+/**
+ * The parent's side of a process of tests: starts it with next to no permissions, asks it, and ends it when it computes, waits,
+ * eats or writes too much.
+ *
+ * @module
+ */
+import type { Answer, Question } from "./protocol.ts";
+
+/** How often the process is looked at. */
+const LOOK_MS = 100;
+/** Asleep for so long, without anything that wakes it, a process waits for what never comes. */
+const ASLEEP_MS = 10_000;
+const MAX_RESIDENT_BYTES = 1_500 * 2 ** 20;
+const HEAP_MB = 800;
+/** Ends a process whose parent is gone. A process is replaced well before. */
+const CPU_SECONDS = 900;
+/** Longer lines are no answers. */
+const MAX_LINE = 4 * 2 ** 20;
+
+/** Why a process was ended, or how it ended by itself. */
+export type Ending = "endless" | "waits for ever" | "memory" | "died";
+
+/** What a process has used. */
+interface Use {
+  readonly cpuMs: number;
+  readonly isAsleep: boolean;
+  readonly residentBytes: number;
+}
+
+/** Of a process that runs; null if it has ended. Linux counts in hundredths of a second and in pages of 4 KiB. */
+export async function useOf(pid: number): Promise<Use | null> {
+  let stat: string;
+  try {
+    stat = await Deno.readTextFile(`/proc/${pid}/stat`);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || /ESRCH|No such process/.test(String(error))) return null;
+    throw error;
+  }
+  // The program's name, in brackets, may hold blanks.
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  return {
+    cpuMs: (Number(fields[11]) + Number(fields[12])) * 10,
+    isAsleep: fields[0] === "S",
+    residentBytes: Number(fields[21]) * 4_096,
+  };
+}
+
+/** One process that has loaded test files. */
+export class TestChild {
+  readonly #process: Deno.ChildProcess;
+  readonly #mark: string;
+  readonly #input: WritableStreamDefaultWriter<Uint8Array>;
+  #answered: ((answer: Answer | null) => void) | null = null;
+  #hasEnded = false;
+  readonly #ended: Promise<void>;
+
+  /** `first` is the flip that is on while files load; 0 for none. */
+  constructor(folder: string, first: number, files: readonly string[]) {
+    this.#mark = `${crypto.randomUUID()} `;
+    const limits = `ulimit -c 0; ulimit -t ${CPU_SECONDS}; exec "$@"`;
+    const runtime = [
+      ...[
+        Deno.execPath(),
+        "run",
+        "--no-check",
+        "--quiet",
+        "--no-prompt",
+        "--allow-env",
+        `--allow-read=${folder}`,
+      ],
+      ...[`--v8-flags=--max-old-space-size=${HEAP_MB}`, `${folder}/tools/flips/test_process.ts`],
+    ];
+    this.#process = new Deno.Command("/bin/sh", {
+      args: [
+        "-c",
+        limits,
+        "sh",
+        ...runtime,
+        this.#mark,
+        String(first),
+        ...files.map((file) => `${folder}/${file}`),
+      ],
+      cwd: folder,
+      env: { NO_COLOR: "1" },
+      stdin: "piped",
+      stdout: "piped",
+      stderr: "null",
+    }).spawn();
+    this.#input = this.#process.stdin.getWriter();
+    // Both are awaited in `end`.
+    this.#ended = Promise.all([this.#read(), this.#process.status]).then(() => this.#tell(null));
+  }
+
+  get pid(): number {
+    return this.#process.pid;
+  }
+
+  /** Of the processor, so far; 0 after the end. */
+  async usedCpuMs(): Promise<number> {
+    return (await useOf(this.pid))?.cpuMs ?? 0;
+  }
+
+  /** Hands on answers and drops everything else that is printed. */
+  async #read(): Promise<void> {
+    let text = "";
+    for await (const chunk of this.#process.stdout.pipeThrough(new TextDecoderStream())) {
+      const lines = (text + chunk).split("\n");
+      text = (lines.pop() as string).slice(0, MAX_LINE);
+      for (const line of lines) {
+        if (line.startsWith(this.#mark)) this.#tell(JSON.parse(line.slice(this.#mark.length)));
+      }
+    }
+  }
+
+  #tell(answer: Answer | null): void {
+    if (answer === null) this.#hasEnded = true;
+    const answered = this.#answered;
+    this.#answered = null;
+    answered?.(answer);
+  }
+
+  /**
+   * The answer to a question, or to the start (no question). A process that ends, or uses up `cpuMs`, is of no more use.
+   */
+  async ask(question: Question | null, cpuMs: number): Promise<Answer | Ending> {
+    const answer = new Promise<Answer | null>((resolve) => this.#answered = resolve);
+    if (this.#hasEnded) return "died";
+    const watch = this.#watch(answer, cpuMs);
+    if (question !== null) {
+      // A process that is gone is told by the watch.
+      await this.#input.write(new TextEncoder().encode(`${JSON.stringify(question)}\n`)).catch(() => {});
+    }
+    const ending = await watch;
+    if (ending === null) return await answer ?? "died";
+    await this.end();
+    return ending;
+  }
+
+  /** Null once there is an answer; otherwise why the process has to go. */
+  async #watch(answer: Promise<unknown>, cpuMs: number): Promise<Ending | null> {
+    let hasAnswer = false;
+    answer.then(() => hasAnswer = true);
+    const before = (await useOf(this.pid))?.cpuMs ?? 0;
+    let lastCpuMs = before;
+    let wokeAt = performance.now();
+    while (true) {
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      await Promise.race([answer, new Promise((resolve) => timer = setTimeout(resolve, LOOK_MS))]);
+      clearTimeout(timer);
+      if (hasAnswer) return null;
+      const use = await useOf(this.pid);
+      if (use === null) continue;
+      if (use.cpuMs - before > cpuMs) return "endless";
+      if (use.residentBytes > MAX_RESIDENT_BYTES) return "memory";
+      if (!use.isAsleep || use.cpuMs !== lastCpuMs) wokeAt = performance.now();
+      lastCpuMs = use.cpuMs;
+      if (performance.now() - wokeAt > ASLEEP_MS) return "waits for ever";
+    }
+  }
+
+  /** Ends the process, whatever it does. */
+  async end(): Promise<void> {
+    try {
+      this.#process.kill("SIGKILL");
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+    }
+    await this.#ended;
+    await this.#input.abort().catch(() => {});
+  }
+}
