@@ -92,6 +92,16 @@ Deno.test("a Service that asks for very much that it does not get is told of in 
   assertEquals(rig.news().length, 11);
 });
 
+Deno.test("as many as are named at most are all named, without a count of others", pure, () => {
+  const rig = new Rig();
+  const ips = Array.from({ length: 10 }, (_, k) => `192.0.2.${k}`);
+  rig.change(web("a", ip(...ips)));
+  rig.change(web("taker", ip(...ips)));
+  assertEquals(rig.news().map((line) => line.split(" ")[3]), ips);
+  rig.change("a");
+  assertEquals(rig.news(), ips.map((one) => `shop/taker: external IP ${one} port 80/TCP resolved`));
+});
+
 Deno.test("the loser is told once, and takes over when the winner goes", pure, () => {
   const rig = new Rig();
   const loser = web("a", { ...ip("192.0.2.1", "192.0.2.2"), ...at(20) });
@@ -204,6 +214,7 @@ Deno.test("addresses of special use are told once and left out, in either field 
     ["::2", null],
     ["fec0::1", null],
     ["fd00::1", null],
+    ["fd80::1", null],
   ];
   const families = { clusterIPs: ["10.96.0.1", "fd00:96::1"], ipFamilies: ["IPv4", "IPv6"] } as const;
   for (const [address, reason] of table) {

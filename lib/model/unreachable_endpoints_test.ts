@@ -110,3 +110,12 @@ Deno.test("many at once are told of in few words, and all count", pure, () => {
   slice("web-1", []);
   assertEquals(told().slice(2), ["shop/web: 98 more endpoints is gone", "0"]);
 });
+
+Deno.test("as many as are named at most are all named, without a count of others", pure, () => {
+  const { serve, slice, told } = scene();
+  serve();
+  slice("web-1", ["239.1.1.1", "239.1.1.2"]);
+  assertEquals(told(), [FOUND, FOUND.replace("239.1.1.1", "239.1.1.2"), "2"]);
+  slice("web-1", []);
+  assertEquals(told(), [GONE, GONE.replace("239.1.1.1", "239.1.1.2"), "0"]);
+});

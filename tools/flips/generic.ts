@@ -1,5 +1,5 @@
 /**
- * `deno task mutate --generic [--seed N] [--sample N] [PATH…]`: flips operators and conditions of the code that decides, one at a
+ * `deno task mutate --generic [--seed N] [--sample N] [--beside] [PATH…]`: flips operators and conditions of the code that decides, one at a
  * time in a copy of the project, and asks that a test notices: first the tests beside the file, then those around it. Survivors
  * are printed with what `explained.ts` says of them; one that it does not know ends the task with 1.
  *
@@ -11,16 +11,21 @@ import { copyProject } from "../copy_project.ts";
 import { writeErrorLine, writeLine } from "../output.ts";
 import { projectFiles, ROOT } from "../project_files.ts";
 import { explain } from "./explained.ts";
-import { type Outcome, reportLines } from "./report.ts";
+import { type Outcome, reportLines, survivorLine } from "./report.ts";
 import { COPIED, roomOf, ROOMS, testsAround, testsBeside } from "./rooms.ts";
 import { findFlips, type Flip, writeFlips } from "./source_flips.ts";
 import { tryFlips, type Verdict } from "./try_flips.ts";
+
+/** Of random tests beside the file; what survives meets them all, as often as they try otherwise. */
+const QUICK_TRIES = 20;
 
 /** What the words ask for. */
 interface Wish {
   readonly seed: number;
   /** Null for all. */
   readonly sample: number | null;
+  /** True if only the tests beside a file are asked, which takes a small part of the time and explains nothing. */
+  readonly besideOnly: boolean;
   /** Files or folders, relative to the project. */
   readonly paths: readonly string[];
 }
@@ -31,7 +36,7 @@ class WishError extends Error {}
 function wishOf(words: readonly string[]): Wish {
   const unknown: string[] = [];
   const args = parseArgs([...words], {
-    boolean: ["generic"],
+    boolean: ["generic", "beside"],
     string: ["seed", "sample"],
     unknown: (word) => {
       if (!word.startsWith("-")) return true;
@@ -49,7 +54,12 @@ function wishOf(words: readonly string[]): Wish {
     return Number(text);
   };
   const paths = args._.map((word) => String(word).replace(/\/+$/, ""));
-  return { seed: count("seed") ?? 1, sample: count("sample"), paths: paths.length === 0 ? ROOMS : paths };
+  return {
+    seed: count("seed") ?? 1,
+    sample: count("sample"),
+    besideOnly: args.beside,
+    paths: paths.length === 0 ? ROOMS : paths,
+  };
 }
 
 function sourcesIn(paths: readonly string[], files: readonly string[]): string[] {
@@ -89,6 +99,7 @@ class GenericRun {
     private readonly flips: readonly Flip[],
     private readonly files: readonly string[],
     private readonly workers: number,
+    private readonly besideOnly: boolean,
     private readonly stop: AbortSignal,
   ) {}
 
@@ -97,6 +108,7 @@ class GenericRun {
       const flips = this.flips.filter(({ file }) => roomOf(file) === room);
       await this.#suite(folder, "beside", testsBeside(room, this.files), flips);
     }
+    if (this.besideOnly) return;
     const around = new Map<string, Flip[]>();
     for (const flip of this.flips) {
       if (this.outcomes.get(flip)?.verdict.kind === "killed") continue;
@@ -113,7 +125,12 @@ class GenericRun {
     flips: readonly Flip[],
   ): Promise<void> {
     const tell = (flip: Flip, verdict: Verdict): void => {
-      this.outcomes.set(flip, { flip, stage, verdict, explained: explain(flip) });
+      const outcome: Outcome = { flip, stage, verdict, explained: explain(flip) };
+      this.outcomes.set(flip, outcome);
+      const isLast = stage === "around" || this.besideOnly;
+      if (isLast && verdict.kind !== "killed" && outcome.explained === null) {
+        writeLine(`UNNOTICED ${survivorLine(outcome)}`);
+      }
     };
     if (tests.length === 0) {
       for (const flip of flips) tell(flip, { kind: "unreached" });
@@ -123,6 +140,7 @@ class GenericRun {
     const start = performance.now();
     await tryFlips({ folder, flips: flips.map((flip) => this.flips.indexOf(flip) + 1) }, {
       files: tests,
+      tries: stage === "beside" ? QUICK_TRIES : 0,
       workers: this.workers,
       stop: this.stop,
       onVerdict: (number, verdict) => tell(this.flips[number - 1] as Flip, verdict),
@@ -156,7 +174,7 @@ export async function tryGenericFlips(
     writeLine(
       `${flips.length} of ${all.length} flips${flips.length < all.length ? `, seed ${wish.seed}` : ""}`,
     );
-    const run = new GenericRun(flips, files, workers, stop);
+    const run = new GenericRun(flips, files, workers, wish.besideOnly, stop);
     const folder = await copyProject(COPIED);
     try {
       await flipCopy(folder, flips);

@@ -41,7 +41,8 @@ function tableOf(outcomes: readonly Outcome[]): string[] {
   );
 }
 
-function survivorLine({ flip, verdict }: Outcome): string {
+/** One line: where it is, and what changes. */
+export function survivorLine({ flip, verdict }: Outcome): string {
   const place = flip.place === "" ? "" : ` ${flip.place}`;
   const note = verdict.kind === "unreached" ? " (no test comes by)" : "";
   return `${flip.file}:${flip.line}${place}: ${flip.change}${note}`;

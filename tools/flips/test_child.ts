@@ -8,14 +8,33 @@ import type { Answer, Question } from "./protocol.ts";
 
 /** How often the process is looked at. */
 const LOOK_MS = 100;
-/** Asleep for so long, without anything that wakes it, a process waits for what never comes. */
-const ASLEEP_MS = 10_000;
-const MAX_RESIDENT_BYTES = 1_500 * 2 ** 20;
-const HEAP_MB = 800;
+/** A process may have as much again outside its heap. */
+const BYTES_PER_HEAP_MB = 2 * 2 ** 20;
 /** Ends a process whose parent is gone. A process is replaced well before. */
 const CPU_SECONDS = 900;
 /** Longer lines are no answers. */
 const MAX_LINE = 4 * 2 ** 20;
+
+/** What a process may take. */
+export interface Limits {
+  /** Asleep for so long, without anything that wakes it, a process waits for what never comes. */
+  readonly asleepMs: number;
+  readonly heapMb: number;
+}
+
+const LIMITS: Limits = { asleepMs: 10_000, heapMb: 800 };
+
+/** What a process is to load. */
+export interface Load {
+  /** The copy of the project; nothing else can be read. */
+  readonly folder: string;
+  /** Relative to the copy. */
+  readonly files: readonly string[];
+  /** The flip that is on while files load; 0 for none. */
+  readonly first: number;
+  /** How often random tests try; 0 for as often as they do otherwise. */
+  readonly tries: number;
+}
 
 /** Why a process was ended, or how it ended by itself. */
 export type Ending = "endless" | "waits for ever" | "memory" | "died";
@@ -54,10 +73,12 @@ export class TestChild {
   #hasEnded = false;
   readonly #ended: Promise<void>;
 
-  /** `first` is the flip that is on while files load; 0 for none. */
-  constructor(folder: string, first: number, files: readonly string[]) {
+  readonly #limits: Limits;
+
+  constructor({ folder, files, first, tries }: Load, limits: Limits = LIMITS) {
+    this.#limits = limits;
     this.#mark = `${crypto.randomUUID()} `;
-    const limits = `ulimit -c 0; ulimit -t ${CPU_SECONDS}; exec "$@"`;
+    const shell = `ulimit -c 0; ulimit -t ${CPU_SECONDS}; exec "$@"`;
     const runtime = [
       ...[
         Deno.execPath(),
@@ -68,18 +89,11 @@ export class TestChild {
         "--allow-env",
         `--allow-read=${folder}`,
       ],
-      ...[`--v8-flags=--max-old-space-size=${HEAP_MB}`, `${folder}/tools/flips/test_process.ts`],
+      ...[`--v8-flags=--max-old-space-size=${limits.heapMb}`, `${folder}/tools/flips/test_process.ts`],
     ];
+    const words = [this.#mark, String(first), String(tries), ...files.map((file) => `${folder}/${file}`)];
     this.#process = new Deno.Command("/bin/sh", {
-      args: [
-        "-c",
-        limits,
-        "sh",
-        ...runtime,
-        this.#mark,
-        String(first),
-        ...files.map((file) => `${folder}/${file}`),
-      ],
+      args: ["-c", shell, "sh", ...runtime, ...words],
       cwd: folder,
       env: { NO_COLOR: "1" },
       stdin: "piped",
@@ -151,10 +165,10 @@ export class TestChild {
       const use = await useOf(this.pid);
       if (use === null) continue;
       if (use.cpuMs - before > cpuMs) return "endless";
-      if (use.residentBytes > MAX_RESIDENT_BYTES) return "memory";
+      if (use.residentBytes > this.#limits.heapMb * BYTES_PER_HEAP_MB) return "memory";
       if (!use.isAsleep || use.cpuMs !== lastCpuMs) wokeAt = performance.now();
       lastCpuMs = use.cpuMs;
-      if (performance.now() - wokeAt > ASLEEP_MS) return "waits for ever";
+      if (performance.now() - wokeAt > this.#limits.asleepMs) return "waits for ever";
     }
   }
 

@@ -1,6 +1,7 @@
 /**
  * A process that holds test files with flips in them and runs tests with one flip on, as the parent asks. Words: the mark that
- * begins each of its answers, the flip that is on from the start (0 for none), the test files.
+ * begins each of its answers, the flip that is on from the start (0 for none), how often random tests try (0: as usual), the test
+ * files.
  *
  * Tests run one after another in one isolate, without the sanitizers of `deno test`; random ones always use the same seed.
  *
@@ -91,7 +92,7 @@ async function* linesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<stri
   }
 }
 
-async function main([mark = "", first = "0", ...files]: readonly string[]): Promise<void> {
+async function main([mark = "", first = "0", tries = "0", ...files]: readonly string[]): Promise<void> {
   const { stdin, stdout } = Deno;
   const say = (answer: Answer): void => {
     let bytes: Uint8Array = new TextEncoder().encode(`\n${mark}${JSON.stringify(answer)}\n`);
@@ -105,7 +106,7 @@ async function main([mark = "", first = "0", ...files]: readonly string[]): Prom
     });
   }
   Object.assign(Deno, { test: collect });
-  fc.configureGlobal({ ...fc.readConfigureGlobal(), seed: 1 });
+  fc.configureGlobal({ seed: 1, ...tries === "0" ? {} : { numRuns: Number(tries) } });
   flips.install(globalThis as unknown as Record<string, unknown>);
   flips.on = Number(first);
   for (const file of files) await import(file);

@@ -25,6 +25,8 @@ export interface FlippedCopy {
 export interface Suite {
   /** Relative to the copy. */
   readonly files: readonly string[];
+  /** How often random tests try; 0 for as often as they do otherwise. */
+  readonly tries: number;
   readonly workers: number;
   readonly stop: AbortSignal;
   /** Told at once. */
@@ -84,10 +86,16 @@ class SuiteRun {
     }
   }
 
-  async #start(first: number): Promise<TestChild | Ending> {
+  #spawn(first: number): TestChild {
     this.suite.stop.throwIfAborted();
-    const child = new TestChild(this.copy.folder, first, this.suite.files);
+    const { files, tries } = this.suite;
+    const child = new TestChild({ folder: this.copy.folder, files, first, tries });
     this.#children.add(child);
+    return child;
+  }
+
+  async #start(first: number): Promise<TestChild | Ending> {
+    const child = this.#spawn(first);
     const answer = await child.ask(null, START_CPU_MS);
     if (typeof answer !== "string") return child;
     await this.#end(child);
@@ -100,12 +108,11 @@ class SuiteRun {
   }
 
   async #cover(): Promise<Coverage> {
-    this.suite.stop.throwIfAborted();
-    const child = new TestChild(this.copy.folder, 0, this.suite.files);
-    this.#children.add(child);
+    const child = this.#spawn(0);
     const costs = new Map<number, number>();
     const testsOf = new Map<number, number[]>();
     const ready = await child.ask(null, START_CPU_MS);
+    this.suite.stop.throwIfAborted();
     if (typeof ready === "string" || ready.kind !== "ready") {
       throw new Error(`The tests do not load before anything is flipped: ${JSON.stringify(ready)}`);
     }
