@@ -8,8 +8,6 @@ import type { Answer, Question } from "./protocol.ts";
 
 /** How often the process is looked at. */
 const LOOK_MS = 100;
-/** A process may have as much again outside its heap. */
-const BYTES_PER_HEAP_MB = 2 * 2 ** 20;
 /** Ends a process whose parent is gone. A process is replaced well before. */
 const CPU_SECONDS = 900;
 /** Longer lines are no answers. */
@@ -20,9 +18,11 @@ export interface Limits {
   /** Asleep for so long, without anything that wakes it, a process waits for what never comes. */
   readonly asleepMs: number;
   readonly heapMb: number;
+  /** All memory: the runtime itself has some 100 MB. */
+  readonly residentMb: number;
 }
 
-const LIMITS: Limits = { asleepMs: 10_000, heapMb: 800 };
+const LIMITS: Limits = { asleepMs: 10_000, heapMb: 800, residentMb: 1_600 };
 
 /** What a process is to load. */
 export interface Load {
@@ -141,8 +141,8 @@ export class TestChild {
     if (this.#hasEnded) return "died";
     const watch = this.#watch(answer, cpuMs);
     if (question !== null) {
-      // A process that is gone is told by the watch.
-      await this.#input.write(new TextEncoder().encode(`${JSON.stringify(question)}\n`)).catch(() => {});
+      // What cannot be asked is gone.
+      await this.#input.write(new TextEncoder().encode(`${JSON.stringify(question)}\n`)).catch(() => this.#tell(null));
     }
     const ending = await watch;
     if (ending === null) return await answer ?? "died";
@@ -165,7 +165,7 @@ export class TestChild {
       const use = await useOf(this.pid);
       if (use === null) continue;
       if (use.cpuMs - before > cpuMs) return "endless";
-      if (use.residentBytes > this.#limits.heapMb * BYTES_PER_HEAP_MB) return "memory";
+      if (use.residentBytes > this.#limits.residentMb * 2 ** 20) return "memory";
       if (!use.isAsleep || use.cpuMs !== lastCpuMs) wokeAt = performance.now();
       lastCpuMs = use.cpuMs;
       if (performance.now() - wokeAt > this.#limits.asleepMs) return "waits for ever";
@@ -180,6 +180,6 @@ export class TestChild {
       if (!(error instanceof TypeError)) throw error;
     }
     await this.#ended;
-    await this.#input.abort().catch(() => {});
+    await this.#input.abort();
   }
 }

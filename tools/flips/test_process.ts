@@ -98,6 +98,7 @@ async function main([mark = "", first = "0", tries = "0", ...files]: readonly st
     let bytes: Uint8Array = new TextEncoder().encode(`\n${mark}${JSON.stringify(answer)}\n`);
     while (bytes.length > 0) bytes = bytes.subarray(stdout.writeSync(bytes));
   };
+  // deno-lint-ignore no-console -- what tests print is nobody's.
   for (const name of ["log", "info", "warn", "error", "debug"] as const) console[name] = (): void => {};
   for (const kind of ["unhandledrejection", "error"] as const) {
     globalThis.addEventListener(kind, (event) => {
@@ -120,4 +121,6 @@ async function main([mark = "", first = "0", tries = "0", ...files]: readonly st
 }
 
 await main(Deno.args);
+// What a flip has left behind, such as timers, must not keep a process whose parent is gone.
+// deno-lint-ignore kproxy/exit-fence -- it is no part of kproxy.
 Deno.exit(0);

@@ -20,7 +20,7 @@ async function withCopy(
 const GLOBALS = "declare const $m: (id: number) => boolean;\n";
 
 async function start(load: Load): Promise<TestChild> {
-  const child = new TestChild(load, { asleepMs: 1_000, heapMb: 64 });
+  const child = new TestChild(load, { asleepMs: 1_000, heapMb: 64, residentMb: 400 });
   const ready = await child.ask(null, 60_000);
   assert(typeof ready !== "string" && ready.kind === "ready", JSON.stringify(ready));
   return child;
