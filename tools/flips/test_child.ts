@@ -142,7 +142,8 @@ export class TestChild {
     const watch = this.#watch(answer, cpuMs);
     if (question !== null) {
       // What cannot be asked is gone.
-      await this.#input.write(new TextEncoder().encode(`${JSON.stringify(question)}\n`)).catch(() => this.#tell(null));
+      const line = new TextEncoder().encode(`${JSON.stringify(question)}\n`);
+      await this.#input.write(line).catch(() => this.#tell(null));
     }
     const ending = await watch;
     if (ending === null) return await answer ?? "died";
