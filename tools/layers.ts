@@ -42,7 +42,7 @@ export const LAYERS: readonly Layer[] = [
     paths: ["lib/source/files/", "lib/source/kube/", "lib/source/snapshot/"],
   },
   { row: 6, name: "running", paths: ["lib/sync/", "lib/serve/"] },
-  { row: 7, name: "node", paths: ["lib/node/"] },
+  { row: 7, name: "node", paths: ["lib/node/", "lib/inspect/"] },
   { row: 8, name: "command line", paths: ["lib/cli/"] },
   { row: 9, name: "doors", paths: ["main.ts", "mod.ts"] },
 ];

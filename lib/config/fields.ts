@@ -345,6 +345,13 @@ const OWN_FIELDS: readonly FieldSpec[] = [
     "packets and bytes are counted for each Service port (mode nftables)",
     { flag: "traffic-counters", omitDefault: true },
   ),
+  field(
+    "kproxy.statusApi",
+    "boolean",
+    true,
+    "the metrics server tells programs on the node, over loopback, how kproxy fares (`/kproxy/v1/…`)",
+    { flag: "status-api", omitDefault: true },
+  ),
 ];
 
 /** Every field, in the order of the API type, kproxy's own last. */

@@ -87,6 +87,7 @@ const OTHER: KubeProxyConfiguration = {
     snapshotMaxAge: 3_600_000,
     ipvsTerminationDeadline: 60_000,
     trafficCounters: true,
+    statusApi: false,
   },
 };
 

@@ -108,6 +108,8 @@ export interface KproxyConfig {
   ipvsTerminationDeadline: DurationMs;
   /** Packets and bytes are counted for each Service port, in modes that can (nftables). */
   trafficCounters: boolean;
+  /** Programs on the node may ask the metrics server how the proxy fares, what it is configured to, and what objects it holds. */
+  statusApi: boolean;
 }
 
 /** A complete configuration: every field has its default. */

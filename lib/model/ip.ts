@@ -117,6 +117,19 @@ export function joinHostPort(ip: string, port: number): string {
   return ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
 }
 
+/**
+ * Takes `IP:port` apart.
+ *
+ * @throws {TypeError} if it is something else
+ */
+export function splitHostPort(address: string): [host: string, port: number] {
+  const match = /^(?:\[([^\]]*)\]|([^:]*)):(\d{1,5})$/.exec(address);
+  const host = parseIp(match?.[1] ?? match?.[2] ?? "");
+  const port = Number(match?.[3] ?? Number.NaN);
+  if (host === null || !(port <= 65_535)) throw new TypeError(`"${address}" is not IP:port`);
+  return [host.text, port];
+}
+
 function parseIpv4(text: string): Ip | null {
   // One pass over character codes: a node parses an address per endpoint, 100,000 and more at start.
   const bytes: number[] = [];

@@ -29,6 +29,7 @@ import type { Logger, Verbosity } from "../observe/log.ts";
 import { type ApiAnswer, type ApiRequest, ProxyMetrics } from "../observe/metrics.ts";
 import type { LogStreams } from "../observe/log_streams.ts";
 import type { ReloadRecord } from "../observe/metrics_reload.ts";
+import type { RecentProblems } from "../observe/recent_problems.ts";
 import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import type { Source } from "../source/source.ts";
 import { type OpenedEvents, openEvents } from "./events.ts";
@@ -57,6 +58,8 @@ export interface Lasting {
   readonly verbosity: Verbosity;
   /** Null if the configuration is not followed. */
   readonly reloads: ReloadRecord | null;
+  /** The last warnings and errors of the log. */
+  readonly problems: RecentProblems;
 }
 
 /** A configuration, understood: nothing of the node was touched. */
@@ -112,7 +115,7 @@ export interface Life extends PlannedLife, Omit<Channels, "countRequests">, Prep
  */
 export function planLife(config: KubeProxyConfiguration, lasting: Lasting): PlannedLife {
   candidateModes(config, MODES);
-  const log = openLogger(config.logging, lasting.logStreams, lasting.verbosity);
+  const log = openLogger(config.logging, lasting.logStreams, lasting.verbosity, lasting.problems);
   return {
     ...lasting,
     config,

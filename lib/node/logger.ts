@@ -7,12 +7,18 @@ import { wallClockMs } from "../kernel/clock.ts";
 import type { LoggingConfig } from "../config/types.ts";
 import { createLogger, type ProgramLogger, type Verbosity } from "../observe/log.ts";
 import type { LogStreams } from "../observe/log_streams.ts";
+import type { RecentProblems } from "../observe/recent_problems.ts";
 
-/** A logger that writes to standard error, or, if streams are split, information to standard output. */
+/**
+ * A logger that writes to standard error, or, if streams are split, information to standard output.
+ *
+ * @param problems takes the warnings and errors, too
+ */
 export function openLogger(
   logging: LoggingConfig,
   streams: Pick<LogStreams, "out" | "err">,
   verbosity: Verbosity = { level: logging.verbosity },
+  problems?: RecentProblems,
 ): ProgramLogger {
   const format = logging.format === "json" ? "json" : "text";
   const isInformation = format === "json" ? isJsonInformation : isTextInformation;
@@ -26,6 +32,7 @@ export function openLogger(
     write: logging.options[format].splitStream ? split : toError,
     nowMs: wallClockMs,
     pid: Deno.pid,
+    ...(problems === undefined ? {} : { onProblem: (problem) => problems.add(problem) }),
   });
   err.onResumed = (count) => log.warn("Log lines could not be written and are lost", { count });
   return log;

@@ -29,6 +29,7 @@ import { addLogMetrics } from "../observe/metrics_log.ts";
 import { addTrafficMetrics } from "../observe/metrics_traffic.ts";
 import { partlyUsableReport } from "../observe/partly_usable.ts";
 import { NodeServers } from "../serve/node_servers.ts";
+import { StatusRecord } from "../serve/status/status_record.ts";
 import { FamilyRunner } from "../sync/family_runner.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
 import { observeQuarantine } from "../sync/quarantine.ts";
@@ -61,7 +62,8 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
   const { config, prepared, log, otherModes } = life;
   recordStart(life);
   addMetrics(life);
-  const servers = makeServers(life);
+  const record = new StatusRecord(prepared.proxiers.map(({ family }) => family), wallClockMs);
+  const servers = makeServers(life, record);
   const ownNode = new OwnNode();
   const families = prepared.proxiers.map(({ family }) => family);
   const oomScore = new LateOomScore({
@@ -80,13 +82,13 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
   );
   const report = partlyUsableReport(log);
   const runners = prepared.proxiers.map((proxier) =>
-    makeRunner(proxier, life, { servers, ownNode, afterSyncs, report })
+    makeRunner(proxier, life, { servers, record, ownNode, afterSyncs, report })
   );
   const nodeWatch = makeNodeWatch(life, runners, (unread) => {
     servers.setNode(unread);
     ownNode.set(unread);
   });
-  const loop = makeLoop(life, { servers, runners, nodeWatch, ownNode });
+  const loop = makeLoop(life, { servers, record, runners, nodeWatch, ownNode });
   return { servers, runners, nodeWatch, loop, otherProxy, oomScore };
 }
 
@@ -100,12 +102,13 @@ function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log 
 
 interface LoopParts {
   readonly servers: NodeServers;
+  readonly record: StatusRecord;
   readonly runners: readonly FamilyRunner[];
   readonly nodeWatch: NodeWatch;
   readonly ownNode: OwnNode;
 }
 
-function makeLoop(life: Life, { servers, runners, nodeWatch, ownNode }: LoopParts): ProxyLoop {
+function makeLoop(life: Life, { servers, record, runners, nodeWatch, ownNode }: LoopParts): ProxyLoop {
   const { prepared, node, log, metrics, events } = life;
   const unserved = new UnservedFamilies({
     refused: prepared.refused,
@@ -134,6 +137,7 @@ function makeLoop(life: Life, { servers, runners, nodeWatch, ownNode }: LoopPart
     changes: observeChanges(metrics),
     onRejected: ({ where, object, message }) => {
       metrics.rejectedObjects.inc();
+      record.rejected();
       log.error("Object refused", message, { object, where });
     },
   });
@@ -173,7 +177,8 @@ function recordStart({ node, refused, fallback, events: { recorder } }: Life): v
   if (fallback !== null) recorder.record(modeFallbackEvent(node, fallback));
 }
 
-function makeServers(life: Life): NodeServers {
+function makeServers(life: Life, record: StatusRecord): NodeServers {
+  const { source, reloads, problems, refused, fallback } = life;
   const { config, commandLine, mode, periods, prepared, node, log, verbosity, metrics, events } = life;
   return new NodeServers({
     config,
@@ -188,6 +193,18 @@ function makeServers(life: Life): NodeServers {
     flags: () => commandLine.flagTexts,
     version: VERSION,
     emulationVersion: DECISIONS_LEVEL,
+    life: {
+      record,
+      node,
+      configuredMode: fallback?.wanted ?? life.now.config.mode,
+      fallback: fallback?.why ?? null,
+      sourceName: source.name,
+      objects: () => source.objects?.() ?? [],
+      master: commandLine.master,
+      refusedSettings: refused.map(({ name, problem }) => ({ name, reason: problem })),
+      reloads,
+      problems,
+    },
     onPortConflict: (conflict) => events.recorder.record(serviceHealthFailedEvent(node, conflict)),
     onHealthFailure: (problem) => events.recorder.record(healthServerFailedEvent(node, problem)),
     onMetricsFailure: (problem) => events.recorder.record(metricsServerFailedEvent(node, problem)),
@@ -213,6 +230,7 @@ class OwnNode {
 
 interface RunnerParts {
   readonly servers: NodeServers;
+  readonly record: StatusRecord;
   readonly ownNode: OwnNode;
   /** What is done once a family's rules are in force. */
   readonly afterSyncs: SyncObserver;
@@ -223,7 +241,7 @@ interface RunnerParts {
 function makeRunner(
   proxier: FamilyProxier,
   life: Life,
-  { servers, ownNode, afterSyncs, report }: RunnerParts,
+  { servers, record, ownNode, afterSyncs, report }: RunnerParts,
 ): FamilyRunner {
   const { config, periods, node, log, metrics, events, programs } = life;
   const { family } = proxier;
@@ -252,6 +270,7 @@ function makeRunner(
           onQuarantined: (quarantined) => events.recorder.record(serviceQuarantinedEvent(node, quarantined)),
         }),
         servers.observer,
+        record.observer,
         afterSyncs,
       ),
       programs,
@@ -268,6 +287,7 @@ function makeRunner(
       observe: (reconciliation) => metrics.observeFlows(reconciliation),
     },
     random: Math.random,
+    drift: record.drift,
   });
 }
 

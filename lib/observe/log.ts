@@ -45,6 +45,15 @@ export interface LoggerOptions {
   /** Milliseconds since the epoch, with fractions. */
   readonly nowMs: () => number;
   readonly pid: number;
+  /** Told of every warning and error. */
+  readonly onProblem?: (problem: LoggedProblem) => void;
+}
+
+/** A warning or an error, as it was logged. */
+export interface LoggedProblem {
+  readonly severity: "W" | "E";
+  readonly message: string;
+  readonly values: LogValues;
 }
 
 type Severity = "I" | "W" | "E";
@@ -75,6 +84,8 @@ export function createLogger(options: LoggerOptions): ProgramLogger {
 
   function emit(line: Line): void {
     if (!isWritten(line.verbosity)) return;
+    const { severity, message, values } = line;
+    if (severity !== "I") options.onProblem?.({ severity, message, values });
     const caller = callSite();
     if (line.verbosity > 0 && line.verbosity > threshold(caller)) return;
     const render = options.format === "json" ? renderJson : renderText;
@@ -143,6 +154,11 @@ function jsonValue(value: unknown): unknown {
   if (value instanceof Set) return [...value];
   if (value instanceof Map) return Object.fromEntries(value);
   return value;
+}
+
+/** The values as a text line shows them, ` a=1 b="c"` without the first blank. */
+export function valuesText(values: LogValues): string {
+  return definedEntries(values).map(([key, value]) => `${key}=${textValue(value)}`).join(" ");
 }
 
 function textValue(value: unknown): string {

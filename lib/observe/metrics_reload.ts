@@ -28,6 +28,11 @@ export class ReloadRecord {
     this.#lastSuccessMs = nowMs;
   }
 
+  /** What has happened so far. */
+  get state(): { readonly failures: number; readonly isInForce: boolean; readonly lastSuccessMs: number } {
+    return { failures: this.#failures, isInForce: !this.#isRefused, lastSuccessMs: this.#lastSuccessMs };
+  }
+
   /** Adds `kproxy_config_*`. */
   addTo(registry: Registry): void {
     const failures = (): number => this.#failures;

@@ -42,6 +42,54 @@ export interface HealthAnswer {
   readonly body: string;
 }
 
+/** What `/readyz` answers. Ages and waits are in seconds, times as in RFC 3339. */
+export interface Readiness {
+  readonly ready: boolean;
+  /** What is held against it. */
+  readonly reasons: readonly string[];
+  readonly currentTime: string;
+  /** By family. */
+  readonly families: Readonly<Record<string, FamilyReadiness>>;
+  /** Families that the node cannot have. */
+  readonly unserved?:
+    | Readonly<Record<string, { readonly reason: string; readonly use?: string }>>
+    | undefined;
+  /** By kind; empty if the source has no connection that could be silent. */
+  readonly watches: Readonly<Record<string, WatchReadiness>>;
+  /** There if a snapshot stands in for what was not listed yet. */
+  readonly snapshot?: SnapshotReadiness | undefined;
+}
+
+/** One family in {@linkcode Readiness}. */
+export interface FamilyReadiness {
+  readonly firstSyncDone: boolean;
+  /** How long a sync has been waiting; 0 if none is. */
+  readonly waitingSeconds: number;
+  readonly lastApply?: {
+    readonly succeeded: boolean;
+    readonly time: string;
+    readonly ageSeconds: number;
+    readonly error?: string;
+  };
+}
+
+/** One kind of objects in {@linkcode Readiness}. */
+export interface WatchReadiness {
+  readonly ageSeconds?: number;
+  readonly lastHeard?: string;
+  /** Why its origin cannot be asked now. */
+  readonly problem?: string | undefined;
+}
+
+/** The snapshot in {@linkcode Readiness}. */
+export interface SnapshotReadiness {
+  readonly time: string;
+  readonly ageSeconds: number;
+  readonly kinds: readonly ResourceKind[];
+  readonly served: boolean;
+  readonly expired: boolean;
+}
+
 /** The server sends a bookmark about every minute, and a watch without a byte for 90 s is opened anew. */
 const WATCH_LIMIT_MS = 180_000;
 
@@ -157,6 +205,16 @@ export class HealthState {
     return [...this.#families.values()].every((health) => this.#isFresh(health, nowMs));
   }
 
+  /** False if the own Node must not get new traffic. */
+  get isNodeEligible(): boolean {
+    return this.#nodeEligible;
+  }
+
+  /** Tables that another service proxy keeps making. */
+  get otherTables(): readonly string[] {
+    return this.#otherTables;
+  }
+
   /** Whether load balancers should send new traffic here. */
   healthz(): HealthAnswer {
     const healthy = this.isProxyHealthy;
@@ -171,9 +229,15 @@ export class HealthState {
 
   /** kproxy's own: whether its rules are those that the cluster wants now, and if not, why. */
   readyz(): HealthAnswer {
+    const body = this.readiness();
+    return { status: body.ready ? 200 : 503, body: JSON.stringify(body) };
+  }
+
+  /** What `/readyz` answers, and beside it what the others decide by. */
+  readiness(): Readiness {
     const now = this.#now();
     const reasons: string[] = [];
-    const families: Record<string, unknown> = {};
+    const families: Record<string, FamilyReadiness> = {};
     for (const [family, health] of this.#families) {
       reasons.push(...this.#reasons(family, health, now.nowMs));
       families[family] = shownFamily(health, now.nowMs);
@@ -188,7 +252,7 @@ export class HealthState {
     }
     const ready = reasons.length === 0;
     const unserved = this.#unserved.size === 0 ? undefined : Object.fromEntries(this.#unserved);
-    const body = {
+    return {
       ready,
       reasons,
       currentTime: formatRfc3339(now.epochMs),
@@ -197,12 +261,11 @@ export class HealthState {
       watches,
       snapshot,
     };
-    return { status: ready ? 200 : 503, body: JSON.stringify(body) };
   }
 
   /** What is known of the kinds of objects; adds what is wrong with them to `reasons`. */
-  #watches(now: Moment, reasons: string[]): Record<string, unknown> {
-    const watches: Record<string, unknown> = {};
+  #watches(now: Moment, reasons: string[]): Record<string, WatchReadiness> {
+    const watches: Record<string, WatchReadiness> = {};
     const isStarting = [...this.#families.values()].some(({ firstSyncDone }) => !firstSyncDone);
     for (const kind of [...new Set([...this.#heard.keys(), ...this.#problems.keys()])].sort()) {
       const at = this.#heard.get(kind);
@@ -277,7 +340,7 @@ export class HealthState {
   }
 }
 
-function shownFamily(health: FamilyHealth, nowMs: number): Record<string, unknown> {
+function shownFamily(health: FamilyHealth, nowMs: number): FamilyReadiness {
   const { firstSyncDone, oldestQueuedMs, lastApply } = health;
   return {
     firstSyncDone,
@@ -294,7 +357,10 @@ function shownFamily(health: FamilyHealth, nowMs: number): Record<string, unknow
 }
 
 /** The clock may have been set back since: an age is never negative. */
-function shownSnapshot({ savedAtMs, kinds, expiresAtMs, isServed }: RestoredState, epochMs: number) {
+function shownSnapshot(
+  { savedAtMs, kinds, expiresAtMs, isServed }: RestoredState,
+  epochMs: number,
+): SnapshotReadiness {
   return {
     time: formatRfc3339(savedAtMs),
     ageSeconds: seconds(Math.max(0, epochMs - savedAtMs)),
@@ -304,7 +370,7 @@ function shownSnapshot({ savedAtMs, kinds, expiresAtMs, isServed }: RestoredStat
   };
 }
 
-function snapshotReason({ time, served, expired }: ReturnType<typeof shownSnapshot>): string {
+function snapshotReason({ time, served, expired }: SnapshotReadiness): string {
   const age = "older than kproxy.snapshotMaxAge";
   if (!served) return `not listed yet, and the snapshot of ${time} is not served: it is ${age}`;
   return `serving from the snapshot of ${time}${expired ? `, which is now ${age}` : ""}`;

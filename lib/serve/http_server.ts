@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { parseIp } from "../model/ip.ts";
+import { splitHostPort } from "../model/ip.ts";
 import { errorText, type Logger } from "../observe/log.ts";
 import { addressHolder, type HeldAddress } from "./address_holder.ts";
 import type { ConnectionPool, Lane } from "./connection_pool.ts";
@@ -164,17 +164,4 @@ export class HttpServer {
     const problem = `cannot listen on ${address}: ${errorText(error)}`;
     onListenFailure?.(holder === "" ? problem : `${problem}; ${holder}`);
   }
-}
-
-/**
- * Takes `IP:port` apart.
- *
- * @throws {TypeError} if it is something else
- */
-export function splitHostPort(address: string): [host: string, port: number] {
-  const match = /^(?:\[([^\]]*)\]|([^:]*)):(\d{1,5})$/.exec(address);
-  const host = parseIp(match?.[1] ?? match?.[2] ?? "");
-  const port = Number(match?.[3] ?? Number.NaN);
-  if (host === null || !(port <= 65_535)) throw new TypeError(`"${address}" is not IP:port`);
-  return [host.text, port];
 }

@@ -1,7 +1,8 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { createLogger, type Logger } from "../observe/log.ts";
 import { ConnectionPool } from "./connection_pool.ts";
-import { HttpServer, ListenError, splitHostPort } from "./http_server.ts";
+import { splitHostPort } from "../model/ip.ts";
+import { HttpServer, ListenError } from "./http_server.ts";
 
 function recordingLog(): { log: Logger; messages: string[] } {
   const messages: string[] = [];

@@ -41,6 +41,8 @@ export interface MetricsPages {
   readonly emulationVersion: string;
   /** When the process began, in milliseconds since the epoch. */
   readonly startMs: number;
+  /** Pages of kproxy's own, by path. */
+  readonly own?: ReadonlyMap<string, Handler> | undefined;
 }
 
 /** What {@linkcode startMetricsServer} needs. */
@@ -96,7 +98,8 @@ export function metricsHandler(pages: MetricsPages): Handler {
   if (enableProfiling) addDebugPages(routes, pages.verbosity);
   return (request, peer, stopping) => {
     const { pathname } = new URL(request.url);
-    const handler = routes.get(pathname) ?? (enableProfiling ? pprofPage(pathname) : undefined);
+    const handler = routes.get(pathname) ?? pages.own?.get(pathname) ??
+      (enableProfiling ? pprofPage(pathname) : undefined);
     return handler === undefined ? notFoundAnswer() : handler(request, peer, stopping);
   };
 }

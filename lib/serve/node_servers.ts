@@ -6,6 +6,7 @@
 import { interfaceIps as systemInterfaceIps } from "../kernel/interfaces.ts";
 import type { KubeProxyConfiguration, ProxyMode, SyncPeriods } from "../config/types.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
+import { wallClockMs } from "../kernel/clock.ts";
 import type { Logger, Verbosity } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
 import { addProgramMetrics } from "../observe/metrics_program.ts";
@@ -16,10 +17,12 @@ import { ConnectionPool } from "./connection_pool.ts";
 import { observeHealth } from "./health_observer.ts";
 import { startHealthServer } from "./health_server.ts";
 import { HealthState, systemHealthClock } from "./health_state.ts";
+import type { Handler } from "./http_listener.ts";
 import { type HttpServer, ListenError } from "./http_server.ts";
 import { startMetricsServer } from "./metrics_server.ts";
 import { type PortConflict, ServiceHealthServers } from "./service_health.ts";
 import { nodePortListenAddresses } from "./service_health_addresses.ts";
+import { type LifeFacts, statusPages } from "./status/status_api.ts";
 
 /** What {@linkcode NodeServers} need. */
 export interface NodeServersOptions {
@@ -48,6 +51,8 @@ export interface NodeServersOptions {
   readonly onHealthFailure?: (problem: string) => void;
   /** Likewise of the metrics server. */
   readonly onMetricsFailure?: (problem: string) => void;
+  /** What is told below `/kproxy/v1/`, if `kproxy.statusApi` wants it; absent: nothing. */
+  readonly life?: LifeFacts;
   /** Addresses of all interfaces, both families. @default {what the runtime tells} */
   readonly interfaceIps?: () => readonly string[];
 }
@@ -131,8 +136,29 @@ export class NodeServers {
       version,
       emulationVersion,
       startMs: performance.timeOrigin,
+      own: this.#ownPages(currentConfig),
       onListenFailure: onMetricsFailure,
     }));
+  }
+
+  #ownPages(config: () => KubeProxyConfiguration): ReadonlyMap<string, Handler> | undefined {
+    const { life, mode, families, version, emulationVersion } = this.#options;
+    if (life === undefined || !this.#options.config.kproxy.statusApi) return undefined;
+    return statusPages(life, {
+      health: this.health,
+      mode,
+      families,
+      config,
+      version,
+      emulationVersion,
+      startMs: performance.timeOrigin,
+      servingSinceMs: wallClockMs(),
+      listening: () => {
+        const [healthz = [], metrics = []] = this.addresses;
+        return { healthz, metrics };
+      },
+      nowMs: wallClockMs,
+    });
   }
 
   /** A sync was asked for. */

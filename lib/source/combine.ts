@@ -53,6 +53,19 @@ export class CombinedSource implements Source {
     if (failed !== undefined) throw failed.reason;
   }
 
+  *objects(): Generator<ApiObject> {
+    for (const [first, second] of this.#objects.values()) {
+      const object = first ?? second;
+      if (object === undefined) continue;
+      if (object.kind !== "EndpointSlice" || this.#merger.isUsed(object)) yield object;
+    }
+    for (const [first, second] of this.#endpoints.values()) {
+      for (const slice of (first.size > 0 ? first : second).values()) {
+        if (this.#merger.isUsed(slice)) yield slice;
+      }
+    }
+  }
+
   #sinkOf(side: Side, sink: SourceSink): SourceSink {
     return {
       wantsServiceCidrs: sink.wantsServiceCidrs === true,

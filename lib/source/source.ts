@@ -66,4 +66,9 @@ export interface Source {
    * Connection trouble is retried inside, and logged; it rejects only when going on is pointless (bad credentials file, no such path at start).
    */
   run(sink: SourceSink, signal: AbortSignal): Promise<void>;
+  /**
+   * What it delivered and is in force, without a copy: each object as it is when it is taken. Events may come while somebody takes
+   * them; of an object that comes twice the later one counts. Absent: it keeps nothing.
+   */
+  objects?(): Iterable<ApiObject>;
 }

@@ -11,7 +11,7 @@ import type { Logger } from "../observe/log.ts";
 import { type StaleFlowOptions, StaleFlowReconciler } from "./conntrack.ts";
 import type { FamilyLane } from "./proxy_loop.ts";
 import { Reconciler, type SyncObserver } from "./reconcile.ts";
-import { RuleChecks } from "./rule_checks.ts";
+import { type DriftObserver, RuleChecks } from "./rule_checks.ts";
 import { backoffMs, Throttle } from "./throttle.ts";
 
 /** What a {@linkcode FamilyRunner} needs. */
@@ -27,6 +27,7 @@ export interface FamilyRunnerOptions {
   readonly staleFlows?: Pick<StaleFlowOptions, "conntrack" | "nodePortIps" | "observe">;
   /** A number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
+  readonly drift?: DriftObserver;
 }
 
 /** Without any event a sync runs at least this often. */
@@ -72,6 +73,7 @@ export class FamilyRunner implements FamilyLane {
       family: this.family,
       log,
       check: () => proxier.checkCanary(),
+      observer: options.drift,
       repair: (services) => {
         if (services === "all") this.#reconciler.requireFullSync();
         else this.#reconciler.requireSync(services);

@@ -16,6 +16,15 @@ export interface RuleChecksOptions {
   /** Asks for a sync that writes these again; it is to be told with `syncBegins` and `synced`. */
   readonly repair: (services: Changed) => void;
   readonly log: Logger;
+  readonly observer?: DriftObserver | undefined;
+}
+
+/** Hears of what others did to the rules. */
+export interface DriftObserver {
+  /** This is damaged, in the tools' names, and about to be written again. */
+  found(family: IpFamily, damaged: readonly string[]): void;
+  /** It was written again; `lasts` if it is damaged all the same. */
+  repaired(family: IpFamily, lasts: boolean): void;
 }
 
 /** Of the wait after repairs that did not help, in checks: an hour at the default sync period. */
@@ -53,7 +62,8 @@ export class RuleChecks {
     }
     const damage = await this.#look();
     if (damage === null) return;
-    const { log, family, repair } = this.#options;
+    const { log, family, repair, observer } = this.#options;
+    observer?.found(family, damage.found);
     if (this.#failedRepairs === 0) {
       log.warn("Rules were changed or removed by something else, writing them again", {
         family,
@@ -75,12 +85,14 @@ export class RuleChecks {
     if (!this.#isRepairUnderWay) return;
     this.#isRepairing = this.#isRepairUnderWay = false;
     const damage = await this.#look();
+    const { log, family, observer } = this.#options;
     // What is damaged besides was damaged since: the next check is about that.
-    if (damage === null || !isAbout(this.#repaired, damage)) return;
+    const lasts = damage !== null && isAbout(this.#repaired, damage);
+    observer?.repaired(family, lasts);
+    if (!lasts) return;
     this.#failedRepairs++;
     this.#skipped = Math.min(2 ** (this.#failedRepairs - 1) - 1, MAX_SKIPPED_CHECKS);
     if (this.#failedRepairs > 1) return;
-    const { log, family } = this.#options;
     log.error(
       "Rules differ from what was written right after they were written; checks of them become rare",
       "something else changes them all the time, or they are printed in a way that kproxy does not know",

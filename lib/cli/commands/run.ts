@@ -9,6 +9,7 @@ import { EndableExec } from "../../kernel/endable_exec.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { guardStackTraces } from "../../kernel/stack_traces.ts";
 import { ReloadRecord } from "../../observe/metrics_reload.ts";
+import { RecentProblems } from "../../observe/recent_problems.ts";
 import { ConfigReload, takeVerbosity } from "../../node/config_reload.ts";
 import { ConfigWatch } from "../../node/config_watch.ts";
 import { cleanupModes } from "../flags/cleanup_modes.ts";
@@ -62,6 +63,7 @@ export async function runCommand(
     logStreams: io.log,
     exec,
     verbosity: { level: effective.config.logging.verbosity },
+    problems: new RecentProblems(wallClockMs),
     reloads: isFollowed ? new ReloadRecord(wallClockMs()) : null,
   };
   // A second signal waits for nothing.

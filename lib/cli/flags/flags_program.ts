@@ -331,4 +331,14 @@ export const SERVER_FLAGS = [
     doc: "Show metrics hidden since this version, which must be the previous minor one",
     field: "showHiddenMetricsForVersion",
   },
+  {
+    name: "status-api",
+    type: "bool",
+    default: "true",
+    group: "Servers",
+    commands: CONFIGURED,
+    doc:
+      "Tell programs on this node, over loopback, how kproxy fares, on the metrics server; also honoured with --config",
+    field: "kproxy.statusApi",
+  },
 ] as const satisfies readonly Flag[];

@@ -188,6 +188,15 @@ export class EndpointsMerger {
     });
   }
 
+  /** Whether a slice that this was fed with is one of those that count. */
+  isUsed(slice: EndpointSlice): boolean {
+    const isOfEndpoints = slice.name.startsWith("endpoints/");
+    if (this.#mode !== "auto") return isOfEndpoints === (this.#mode === "endpoints");
+    if (!isOfEndpoints) return true;
+    const record = this.#services.get(serviceKey(slice));
+    return record === undefined || effective(record).includes(slice);
+  }
+
   #change(key: NamespacedName, edit: (record: ServiceSlices) => void): SourceEvent[] {
     const record = this.#services.get(key) ?? { slices: new Map(), endpoints: [] };
     const before = effective(record);

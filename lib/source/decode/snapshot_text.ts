@@ -75,7 +75,7 @@ export function* snapshotPieces(
 
 /** Reads a snapshot in whatever pieces it comes. */
 export class SnapshotReader {
-  readonly #owner: SnapshotOwner;
+  readonly #owner: SnapshotOwner | null;
   readonly #where: string;
   readonly #hash = createHash("sha256");
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
@@ -86,8 +86,11 @@ export class SnapshotReader {
   #header: SnapshotHeader | undefined;
   #isComplete = false;
 
-  /** `where` is only quoted in the rejections. */
-  constructor(owner: SnapshotOwner, where: string) {
+  /**
+   * @param owner null takes that of anybody
+   * @param where only quoted in the rejections
+   */
+  constructor(owner: SnapshotOwner | null, where: string) {
     this.#owner = owner;
     this.#where = where;
   }
@@ -151,7 +154,7 @@ function notOurs(): SnapshotError {
   return new SnapshotError("is no snapshot of kproxy");
 }
 
-function headerOf(raw: unknown, owner: SnapshotOwner): SnapshotHeader {
+function headerOf(raw: unknown, wanted: SnapshotOwner | null): SnapshotHeader {
   if (!isRecord(raw) || typeof raw["kproxySnapshot"] !== "number") throw notOurs();
   const { kproxySnapshot: form, savedAt, node, server } = raw;
   if (form !== FORM) {
@@ -160,6 +163,10 @@ function headerOf(raw: unknown, owner: SnapshotOwner): SnapshotHeader {
   }
   const savedAtMs = typeof savedAt === "string" ? Date.parse(savedAt) : NaN;
   if (Number.isNaN(savedAtMs)) throw new SnapshotError("does not say when it was written");
+  if (typeof node !== "string" || typeof server !== "string") {
+    throw new SnapshotError("does not say whose it is");
+  }
+  const owner = wanted ?? { node, server };
   if (node !== owner.node) {
     throw new SnapshotError(`is of another node: ${quote(node)}, this one is ${quote(owner.node)}`);
   }

@@ -108,6 +108,10 @@ export class FileSource implements Source {
     }
   }
 
+  objects(): Iterable<ApiObject> {
+    return this.#store.objects();
+  }
+
   async #takeStdin(paths: readonly ManifestPath[], signal: AbortSignal): Promise<void> {
     const index = paths.findIndex(({ kind }) => kind === "stdin");
     if (index < 0) return;

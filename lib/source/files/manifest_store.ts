@@ -117,6 +117,13 @@ export class ManifestStore {
     return { events: netEvents(events), rejections, foreign };
   }
 
+  /** What was checked out and counts. */
+  *objects(): Generator<ApiObject> {
+    for (const { objects } of this.#delivered.values()) {
+      for (const object of objects) if (!isSlice(object) || this.#merger.isUsed(object)) yield object;
+    }
+  }
+
   #noteForeign(
     { path }: ManifestFile,
     items: readonly ManifestItem[],

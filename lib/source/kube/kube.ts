@@ -6,6 +6,7 @@
 import type { EndpointsSource } from "../../config/types.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
+import type { ApiObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
 import { KubeConnection } from "./kube_connection.ts";
@@ -63,6 +64,7 @@ export interface KubeSourceOptions {
 export class KubeSource implements Source {
   readonly name: string;
   readonly #options: KubeSourceOptions;
+  readonly #stores: KubeStore[] = [];
 
   constructor(options: KubeSourceOptions) {
     this.name = options.access.server;
@@ -84,12 +86,11 @@ export class KubeSource implements Source {
         ? (ending) => client.haveCredentialsChanged(ending)
         : null,
     });
-    const stores: KubeStore[] = [];
     const reflect = (resource: WatchedResource, ifRefused: ReflectorOptions["ifRefused"]): Promise<void> => {
       const { times = REFLECTOR_TIMES, random = Math.random } = this.#options;
       const options = { resource, client, connection, sink, log, times, clock, random, ifRefused };
       const reflector = new Reflector(options);
-      stores.push(reflector.store);
+      this.#stores.push(reflector.store);
       return reflector.run(signal);
     };
     try {
@@ -98,11 +99,15 @@ export class KubeSource implements Source {
         this.#reflectEndpoints(reflect, signal),
         reflect(nodeResource(this.#options.nodeName), "empty"),
         sink.wantsServiceCidrs === true ? reflect(SERVICE_CIDRS, "optional") : Promise.resolve(),
-        resync(stores, { periodMs: this.#options.configSyncPeriodMs, clock, sink }, signal),
+        resync(this.#stores, { periodMs: this.#options.configSyncPeriodMs, clock, sink }, signal),
       ]);
     } finally {
       client.close();
     }
+  }
+
+  *objects(): Generator<ApiObject> {
+    for (const store of this.#stores) yield* store.objects();
   }
 
   async #reflectEndpoints(

@@ -50,6 +50,11 @@ export class KubeStore {
     return this.#objects.get(identity) ?? [];
   }
 
+  /** All objects in force; they may change while they are taken. */
+  *objects(): Generator<ApiObject> {
+    for (const objects of this.#objects.values()) yield* objects;
+  }
+
   /**
    * Decodes the API objects of a list into `listed`.
    *

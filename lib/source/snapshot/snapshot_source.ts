@@ -76,6 +76,8 @@ const ESSENTIAL: readonly ResourceKind[] = ["services", "endpointslices"];
 export class SnapshotSource implements Source {
   readonly name: string;
   readonly #options: SnapshotSourceOptions;
+  /** Of the run. */
+  #state: RememberedState | null = null;
 
   constructor(options: SnapshotSourceOptions) {
     this.name = options.source.name;
@@ -89,11 +91,12 @@ export class SnapshotSource implements Source {
       path,
       log,
       clock,
-      save: () => this.#save(state.objects()),
+      save: () => this.#save([...state.objects()]),
       onFailure: () => observer.saveFailed(),
       ...(intervalMs === undefined ? {} : { intervalMs }),
     });
     const state = new RememberedState(sink, { log, clock, onChange: () => saver.changed() });
+    this.#state = state;
     const end = new AbortController();
     const until = AbortSignal.any([signal, end.signal]);
     const parts = [
@@ -111,6 +114,10 @@ export class SnapshotSource implements Source {
     );
     const failed = (await Promise.allSettled(endings)).find(({ status }) => status === "rejected");
     if (failed?.status === "rejected") throw failed.reason;
+  }
+
+  objects(): Iterable<ApiObject> {
+    return this.#state?.objects() ?? [];
   }
 
   async #save(objects: readonly ApiObject[]): Promise<number> {
@@ -216,8 +223,8 @@ class RememberedState implements SourceSink {
     return this.#sink.wantsServiceCidrs === true;
   }
 
-  objects(): ApiObject[] {
-    return [...this.#objects.values()];
+  objects(): Iterable<ApiObject> {
+    return this.#objects.values();
   }
 
   /** Puts the snapshot's objects into force, of all kinds that the origin has not listed. */

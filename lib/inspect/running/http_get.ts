@@ -1,0 +1,151 @@
+/**
+ * One question over HTTP to a program on this machine, whoever it is.
+ *
+ * @module
+ */
+import { joinHostPort } from "../../model/ip.ts";
+
+/** Where and what to ask. */
+export interface HttpQuestion {
+  /** An IP address. */
+  readonly host: string;
+  readonly port: number;
+  /** Begins with `/`. */
+  readonly path: string;
+  /** For the answer to begin, in milliseconds; and then for each further piece of it. */
+  readonly limitMs: number;
+  /** A longer answer is refused, in bytes. */
+  readonly maxBytes: number;
+}
+
+/** The beginning of an answer, and its pieces as they come. */
+export interface HttpReply {
+  readonly status: number;
+  readonly body: AsyncIterable<Uint8Array<ArrayBuffer>>;
+}
+
+/** Nobody listens there, or nobody is let in. */
+export class NoConnectionError extends Error {
+  override readonly name = "NoConnectionError";
+}
+
+/** Somebody listens there, and answers too late, too much, or nothing that is HTTP. */
+export class StrangeAnswerError extends Error {
+  override readonly name = "StrangeAnswerError";
+}
+
+const MAX_HEAD_BYTES = 16 * 1024;
+const PIECE_BYTES = 64 * 1024;
+const HEAD_END = "\r\n\r\n";
+
+/**
+ * Asks, and hands the answer to `take` as it comes; the connection is closed when `take` is done. By hand, because `fetch` would ask
+ * a proxy that the environment names, and in HTTP/1.0, whose answers end with the connection.
+ *
+ * @throws {NoConnectionError} if there is no connection
+ * @throws {StrangeAnswerError} if what comes is no answer, or `take` reads on and it ends too late or is too long
+ */
+export async function httpGet<Result>(
+  question: HttpQuestion,
+  take: (reply: HttpReply) => Promise<Result>,
+): Promise<Result> {
+  const { host, port, path, limitMs } = question;
+  let connection: Deno.TcpConn;
+  try {
+    connection = await Deno.connect({ hostname: host, port, signal: AbortSignal.timeout(limitMs) });
+  } catch (cause) {
+    throw new NoConnectionError(cause instanceof Error ? cause.message : String(cause), { cause });
+  }
+  using reader = new PieceReader(connection, question);
+  const text = `GET ${path} HTTP/1.0\r\nHost: ${joinHostPort(host, port)}\r\nAccept: */*\r\n\r\n`;
+  await reader.send(new TextEncoder().encode(text));
+  const { status, rest } = await readHead(reader);
+  const body = async function* (): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+    if (rest.length > 0) yield rest;
+    for (let piece = await reader.next(); piece !== null; piece = await reader.next()) yield piece;
+  };
+  return await take({ status, body: body() });
+}
+
+/** Reads a connection, no piece of which may take longer than the limit. */
+class PieceReader implements Disposable {
+  readonly #connection: Deno.TcpConn;
+  readonly #limitMs: number;
+  readonly #maxBytes: number;
+  #total = 0;
+  #isClosed = false;
+  #isLate = false;
+
+  constructor(connection: Deno.TcpConn, { limitMs, maxBytes }: HttpQuestion) {
+    this.#connection = connection;
+    this.#limitMs = limitMs;
+    this.#maxBytes = maxBytes;
+  }
+
+  async send(bytes: Uint8Array): Promise<void> {
+    for (let at = 0; at < bytes.length;) {
+      at += await this.#within(this.#connection.write(bytes.subarray(at)));
+    }
+  }
+
+  /** Null at the end. */
+  async next(): Promise<Uint8Array<ArrayBuffer> | null> {
+    const buffer = new Uint8Array(PIECE_BYTES);
+    const count = await this.#within(this.#connection.read(buffer));
+    if (count === null) return null;
+    this.#total += count;
+    if (this.#total > this.#maxBytes) throw new StrangeAnswerError("its answer is too long");
+    return buffer.subarray(0, count);
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#connection.close();
+  }
+
+  /** Closing the connection ends what waits for it. */
+  async #within<Result>(work: Promise<Result>): Promise<Result> {
+    const timer = setTimeout(() => {
+      this.#isLate = true;
+      this[Symbol.dispose]();
+    }, this.#limitMs);
+    try {
+      return await work;
+    } catch (cause) {
+      const why = this.#isLate
+        ? `it does not answer within ${this.#limitMs / 1000} s`
+        : "it cuts the connection";
+      throw new StrangeAnswerError(why, { cause });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+async function readHead(reader: PieceReader): Promise<{ status: number; rest: Uint8Array<ArrayBuffer> }> {
+  let bytes = new Uint8Array(0);
+  for (;;) {
+    const text = latin1(bytes.subarray(0, MAX_HEAD_BYTES));
+    const end = text.indexOf(HEAD_END);
+    const status = /^HTTP\/1\.[01] (\d{3})\b/.exec(text)?.[1];
+    if (end >= 0 && status !== undefined) {
+      return { status: Number(status), rest: bytes.slice(end + HEAD_END.length) };
+    }
+    if (end >= 0 || bytes.length > MAX_HEAD_BYTES) throw new StrangeAnswerError("it does not speak HTTP");
+    const piece = await reader.next();
+    if (piece === null) {
+      throw new StrangeAnswerError(bytes.length === 0 ? "it does not answer" : "it does not speak HTTP");
+    }
+    const joined = new Uint8Array(bytes.length + piece.length);
+    joined.set(bytes);
+    joined.set(piece, bytes.length);
+    bytes = joined;
+  }
+}
+
+function latin1(bytes: Uint8Array): string {
+  let text = "";
+  for (const byte of bytes) text += String.fromCharCode(byte);
+  return text;
+}

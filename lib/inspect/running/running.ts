@@ -1,0 +1,254 @@
+/**
+ * The kproxy that runs on this node, as other commands ask it.
+ *
+ * @module
+ */
+import { parseConfig } from "../../config/parse.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { ConfigError } from "../../errors.ts";
+import { isLoopback, isUnspecified, joinHostPort, parseIp, splitHostPort } from "../../model/ip.ts";
+import type { ApiObject } from "../../model/objects.ts";
+import {
+  API_VERSION,
+  CONFIG_PATH,
+  type ConfigDocument,
+  OBJECTS_PATH,
+  STATUS_PATH,
+  type StatusDocument,
+} from "../../serve/status/status_document.ts";
+import { SnapshotError, SnapshotReader } from "../../source/decode/snapshot_text.ts";
+import { identityOf } from "../../source/events.ts";
+import type { Rejection } from "../../source/source.ts";
+import {
+  httpGet,
+  type HttpQuestion,
+  type HttpReply,
+  NoConnectionError,
+  StrangeAnswerError,
+} from "./http_get.ts";
+
+/** Why nothing can be asked. */
+export type NotRunningReason =
+  /** Nothing listens there. */
+  | "nothing"
+  /** The configuration has no address to ask at, or one that is not answered at. */
+  | "no address"
+  /** Something listens there that is no service proxy. */
+  | "another program"
+  /** A proxy without these pages: kube-proxy, an older kproxy, or one with `statusApi: false`. */
+  | "another proxy"
+  /** A kproxy that speaks another version of these documents. */
+  | "another version"
+  /** kproxy refuses to tell. */
+  | "refused";
+
+/** No kproxy can be asked; the message says what is at the address instead. */
+export class NotRunningError extends Error {
+  override readonly name = "NotRunningError";
+
+  constructor(readonly reason: NotRunningReason, message: string, options?: ErrorOptions) {
+    super(message, options);
+  }
+}
+
+/** What a running kproxy holds. */
+export interface HeldObjects {
+  /** Name of its own Node. */
+  readonly node: string;
+  /** Where it has them from, e.g. `https://10.0.0.1:6443`. */
+  readonly source: string;
+  readonly objects: readonly ApiObject[];
+  /** Those that this release cannot read, although that one could. */
+  readonly rejections: readonly Rejection[];
+}
+
+/** The configuration of a running kproxy. */
+export interface RunningConfiguration extends Omit<ConfigDocument, "config"> {
+  /** Complete. */
+  readonly config: KubeProxyConfiguration;
+}
+
+/** How to ask. */
+export interface AskOptions {
+  /** For an answer to begin, and for each further piece of it, in milliseconds. @default {1000} */
+  readonly limitMs?: number;
+}
+
+const LIMIT_MS = 1_000;
+const MAX_DOCUMENT_BYTES = 16 * 1024 * 1024;
+/** 1,000,000 endpoints are 100 MB. */
+const MAX_OBJECTS_BYTES = 1024 * 1024 * 1024;
+const MODE_REGEXP = /^(iptables|ipvs|nftables|userspace|kernelspace)\s*$/;
+
+/** A kproxy at an address; each question is one connection. */
+export class RunningKproxy {
+  /** `127.0.0.1:10249` */
+  readonly address: string;
+  readonly #host: string;
+  readonly #port: number;
+  readonly #limitMs: number;
+
+  /**
+   * @param metricsBindAddress as configured: `IP:port`; of a wildcard, its loopback address is asked
+   * @throws {NotRunningError} if nobody can be asked there
+   * @throws {TypeError} if it is something else
+   */
+  constructor(metricsBindAddress: string, { limitMs = LIMIT_MS }: AskOptions = {}) {
+    if (metricsBindAddress === "") {
+      throw new NotRunningError(
+        "no address",
+        "kproxy cannot be asked: the configuration has no metrics server (metricsBindAddress)",
+      );
+    }
+    const [host, port] = splitHostPort(metricsBindAddress);
+    this.#host = loopbackHost(host, metricsBindAddress);
+    this.#port = port;
+    this.#limitMs = limitMs;
+    this.address = joinHostPort(this.#host, port);
+  }
+
+  /** How it fares. @throws {NotRunningError} */
+  async status(): Promise<StatusDocument> {
+    return await this.#document(STATUS_PATH, "Status") as StatusDocument;
+  }
+
+  /** What it is configured to. @throws {NotRunningError} */
+  async config(): Promise<RunningConfiguration> {
+    const document = await this.#document(CONFIG_PATH, "Config") as ConfigDocument;
+    return { ...document, config: this.#configurationOf(document) };
+  }
+
+  #configurationOf({ config: written }: ConfigDocument): KubeProxyConfiguration {
+    try {
+      const { config } = parseConfig(JSON.stringify(written), { lenient: true });
+      // A file cannot say that there is no such server: there, a blank address is the default.
+      for (const address of ["healthzBindAddress", "metricsBindAddress"] as const) {
+        if (written[address] === "") config[address] = "";
+      }
+      return config;
+    } catch (cause) {
+      if (!(cause instanceof ConfigError)) throw cause;
+      throw this.#otherVersion(`its configuration cannot be read: ${cause.message}`, cause);
+    }
+  }
+
+  /** The objects that it holds now. @throws {NotRunningError} */
+  async objects(): Promise<HeldObjects> {
+    return await this.#ask(OBJECTS_PATH, MAX_OBJECTS_BYTES, async (reply) => {
+      if (reply.status !== 200) throw await this.#problemOf(reply);
+      const reader = new SnapshotReader(null, `${this.address}${OBJECTS_PATH}`);
+      try {
+        for await (const piece of reply.body) reader.take(piece);
+        const { node, server, objects, rejections } = reader.end();
+        return { node, source: server, objects: latest(objects), rejections };
+      } catch (error) {
+        if (!(error instanceof SnapshotError)) throw error;
+        throw this.#otherProgram(`its answer ${error.message}`, error);
+      }
+    });
+  }
+
+  #document(path: string, kind: string): Promise<unknown> {
+    return this.#ask(path, MAX_DOCUMENT_BYTES, async (reply) => {
+      if (reply.status !== 200) throw await this.#problemOf(reply);
+      const document = jsonOf(await textOf(reply)) as { apiVersion?: unknown; kind?: unknown } | null;
+      if (document?.kind === kind && document.apiVersion === API_VERSION) return document;
+      if (document?.kind === kind && String(document.apiVersion).startsWith("kproxy/")) {
+        throw this.#otherVersion(`it speaks ${document.apiVersion}, this one ${API_VERSION}`);
+      }
+      throw this.#otherProgram();
+    });
+  }
+
+  async #ask<Result>(
+    path: string,
+    maxBytes: number,
+    take: (reply: HttpReply) => Promise<Result>,
+  ): Promise<Result> {
+    try {
+      return await httpGet(this.#question(path, maxBytes), take);
+    } catch (error) {
+      if (error instanceof NoConnectionError) {
+        throw new NotRunningError("nothing", `no kproxy answers on ${this.address}: ${error.message}`, {
+          cause: error,
+        });
+      }
+      if (error instanceof StrangeAnswerError) throw this.#otherProgram(error.message, error);
+      throw error;
+    }
+  }
+
+  #question(path: string, maxBytes: number): HttpQuestion {
+    return { host: this.#host, port: this.#port, path, limitMs: this.#limitMs, maxBytes };
+  }
+
+  /** Who it is that has no such page, or does not give it to us. */
+  async #problemOf(reply: HttpReply): Promise<NotRunningError> {
+    const text = await textOf(reply);
+    if (reply.status === 403 && text.startsWith("403 forbidden: ")) {
+      const why = text.slice("403 forbidden: ".length).trim();
+      return new NotRunningError("refused", `the kproxy on ${this.address} does not answer: ${why}`);
+    }
+    const mode = await this.#askMode();
+    if (mode === null) return this.#otherProgram(`it answers with status ${reply.status}`);
+    return new NotRunningError(
+      "another proxy",
+      `a service proxy in mode ${mode} answers on ${this.address}, but not these questions: it is kube-proxy, an older ` +
+        "kproxy, or one with kproxy.statusApi: false",
+    );
+  }
+
+  async #askMode(): Promise<string | null> {
+    try {
+      const text = await httpGet(this.#question("/proxyMode", 4096), textOf);
+      return MODE_REGEXP.exec(text)?.[1] ?? null;
+    } catch (error) {
+      if (error instanceof NoConnectionError || error instanceof StrangeAnswerError) return null;
+      throw error;
+    }
+  }
+
+  #otherVersion(what: string, cause?: unknown): NotRunningError {
+    const message = `the kproxy on ${this.address} is of another release: ${what}`;
+    return new NotRunningError("another version", message, { cause });
+  }
+
+  #otherProgram(what?: string, cause?: unknown): NotRunningError {
+    const why = what === undefined ? "" : `: ${what}`;
+    return new NotRunningError("another program", `another program listens on ${this.address}${why}`, {
+      cause,
+    });
+  }
+}
+
+function loopbackHost(host: string, configured: string): string {
+  const ip = parseIp(host);
+  if (ip !== null && isUnspecified(ip)) return ip.family === "IPv4" ? "127.0.0.1" : "::1";
+  if (ip !== null && isLoopback(ip)) return host;
+  throw new NotRunningError(
+    "no address",
+    `kproxy cannot be asked: it answers over loopback only, and its metrics server listens on ${configured}`,
+  );
+}
+
+/** Of an object that changed its place while it was told, the newest is the last. */
+function latest(objects: readonly ApiObject[]): readonly ApiObject[] {
+  const byIdentity = new Map(objects.map((object) => [identityOf(object), object]));
+  return byIdentity.size === objects.length ? objects : [...byIdentity.values()];
+}
+
+async function textOf({ body }: HttpReply): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const piece of body) text += decoder.decode(piece, { stream: true });
+  return text + decoder.decode();
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    if (error instanceof SyntaxError) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,55 @@
+/**
+ * Who may see what a running proxy tells of itself: programs of this machine, and pages that came from it.
+ *
+ * @module
+ */
+import { isLoopback, parseIp } from "../../model/ip.ts";
+import { textAnswer } from "../answers.ts";
+import type { Handler, Peer } from "../http_listener.ts";
+
+const READING: readonly string[] = ["GET", "HEAD"];
+/** What a proxy in between says of who really asks. */
+const FORWARDED: readonly string[] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+
+/**
+ * Lets `handler` answer only those who read, over loopback, and under a loopback name. The last two are different things: a page of
+ * anybody's, open in a browser on this machine, reaches loopback under a name whose address was changed after the page was loaded.
+ * Answers are not kept by caches and not given to other pages.
+ */
+export function localOnly(handler: Handler): Handler {
+  return async (request, peer, stopping) => {
+    if (!READING.includes(request.method)) {
+      return textAnswer("405 method not allowed\n", { status: 405, headers: { allow: "GET, HEAD" } });
+    }
+    const problem = strangerProblem(request.headers, peer);
+    if (problem !== null) return textAnswer(`403 forbidden: ${problem}\n`, { status: 403 });
+    const answer = await handler(request, peer, stopping);
+    answer.headers.set("cache-control", "no-store");
+    answer.headers.set("cross-origin-resource-policy", "same-origin");
+    return answer;
+  };
+}
+
+/** Why whoever asks is not answered; null if that is a program of this machine. */
+export function strangerProblem(headers: Headers, peer: Pick<Peer, "isLoopback">): string | null {
+  if (!peer.isLoopback) return "ask from the node itself, over a loopback address";
+  if (FORWARDED.some((name) => headers.has(name))) return "the request was forwarded for somebody else";
+  const host = headers.get("host") ?? "";
+  if (!isLoopbackHost(host)) return "the Host header must name a loopback address or localhost";
+  const origin = headers.get("origin");
+  if (origin !== null && origin.toLowerCase() !== `http://${host.toLowerCase()}`) {
+    return "the request comes from a page of another origin";
+  }
+  const isForeignPart = headers.get("sec-fetch-site") === "cross-site" &&
+    headers.get("sec-fetch-mode") !== "navigate";
+  return isForeignPart ? "the request comes from a page of another site" : null;
+}
+
+/** `localhost`, `127.0.0.1:10249`, `[::1]:10249`. */
+function isLoopbackHost(host: string): boolean {
+  const match = /^(?:\[([^\]]*)\]|([^:]*))(?::\d{1,5})?$/.exec(host);
+  const name = match?.[1] ?? match?.[2] ?? "";
+  if (match?.[2]?.toLowerCase() === "localhost") return true;
+  const ip = parseIp(name);
+  return ip !== null && isLoopback(ip);
+}

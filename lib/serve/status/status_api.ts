@@ -1,0 +1,159 @@
+/**
+ * The pages below `/kproxy/v1/`: what a running proxy tells of itself to programs on its node.
+ *
+ * @module
+ */
+import { configInApiOrder } from "../../config/api_object.ts";
+import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
+import type { ApiObject, IpFamily } from "../../model/objects.ts";
+import type { RecentProblems } from "../../observe/recent_problems.ts";
+import { jsonAnswer } from "../answers.ts";
+import type { HealthState } from "../health_state.ts";
+import type { Handler } from "../http_listener.ts";
+import { localOnly } from "./local_only.ts";
+import { pacedBody, PiecePace } from "./objects_stream.ts";
+import {
+  API_VERSION,
+  CONFIG_PATH,
+  type ConfigDocument,
+  OBJECTS_PATH,
+  STATUS_PATH,
+  type StatusDocument,
+} from "./status_document.ts";
+import type { StatusRecord } from "./status_record.ts";
+
+/** What a life of the proxy tells of itself beside what its servers know. */
+export interface LifeFacts {
+  readonly record: StatusRecord;
+  /** Name of the own Node. */
+  readonly node: string;
+  /** As configured; `""` for the default. */
+  readonly configuredMode: string;
+  /** Why the configured mode is not in use; null if it is. */
+  readonly fallback: string | null;
+  readonly sourceName: string;
+  /** What the source holds now. */
+  readonly objects: () => Iterable<ApiObject>;
+  /** Address of the API server as the command line gives it; `""` if it does not. */
+  readonly master: string;
+  readonly refusedSettings: StatusDocument["refusedSettings"];
+  /** Null if the configuration is not followed. */
+  readonly reloads:
+    | { readonly state: { failures: number; isInForce: boolean; lastSuccessMs: number } }
+    | null;
+  readonly problems: RecentProblems;
+}
+
+/** What the servers know. */
+export interface ServerFacts {
+  readonly health: HealthState;
+  readonly mode: ProxyMode;
+  readonly families: readonly IpFamily[];
+  /** The configuration in force. */
+  readonly config: () => KubeProxyConfiguration;
+  readonly version: string;
+  readonly emulationVersion: string;
+  /** When the process began, and when this life did, in milliseconds since the epoch. */
+  readonly startMs: number;
+  readonly servingSinceMs: number;
+  readonly listening: () => StatusDocument["listening"];
+  /** Milliseconds since the epoch. */
+  readonly nowMs: () => number;
+}
+
+/** The pages, by path. */
+export function statusPages(life: LifeFacts, server: ServerFacts): ReadonlyMap<string, Handler> {
+  const pace = new PiecePace();
+  return new Map([
+    [STATUS_PATH, localOnly(() => jsonAnswer(`${JSON.stringify(statusDocument(life, server))}\n`))],
+    [CONFIG_PATH, localOnly(() => jsonAnswer(`${JSON.stringify(configDocument(life, server))}\n`))],
+    [
+      OBJECTS_PATH,
+      localOnly(async (_request, _peer, stopping) => {
+        // Nobody may ever ask.
+        const { snapshotPieces } = await import("../../source/decode/snapshot_text.ts");
+        const header = { savedAtMs: server.nowMs(), node: life.node, server: life.sourceName };
+        const body = pacedBody(snapshotPieces(header, life.objects()), pace, stopping);
+        return new Response(body, {
+          headers: { "content-type": "application/x-ndjson", "x-content-type-options": "nosniff" },
+        });
+      }),
+    ],
+  ]);
+}
+
+/** See {@linkcode StatusDocument}. */
+export function statusDocument(life: LifeFacts, server: ServerFacts): StatusDocument {
+  const { record, reloads, problems } = life;
+  const { health } = server;
+  const nowMs = server.nowMs();
+  return {
+    apiVersion: API_VERSION,
+    kind: "Status",
+    time: isoTime(nowMs),
+    program: programStatus(server, nowMs),
+    node: { name: life.node, eligible: health.isNodeEligible },
+    mode: { used: server.mode, configured: life.configuredMode, fallback: life.fallback },
+    readiness: health.readiness(),
+    healthy: health.isProxyHealthy,
+    families: record.families,
+    source: { name: life.sourceName, rejected: record.rejections },
+    quarantine: record.quarantine,
+    drift: record.drifts,
+    otherProxyTables: health.otherTables,
+    refusedSettings: life.refusedSettings,
+    configReload: reloads === null ? null : {
+      failures: reloads.state.failures,
+      inForce: reloads.state.isInForce,
+      lastSuccess: isoTime(reloads.state.lastSuccessMs),
+    },
+    problems: {
+      total: problems.total,
+      recent: problems.problems.map(({ firstMs, lastMs, severity, message, values, count }) => ({
+        severity,
+        message,
+        values,
+        first: isoTime(firstMs),
+        last: isoTime(lastMs),
+        count,
+      })),
+    },
+    listening: server.listening(),
+  };
+}
+
+function programStatus(server: ServerFacts, nowMs: number): StatusDocument["program"] {
+  const { rss, heapUsed, heapTotal, external } = Deno.memoryUsage();
+  return {
+    name: "kproxy",
+    version: server.version,
+    emulationVersion: server.emulationVersion,
+    denoVersion: Deno.version.deno,
+    pid: Deno.pid,
+    started: isoTime(server.startMs),
+    uptimeSeconds: Math.max(0, Math.round(nowMs - server.startMs) / 1000),
+    servingSince: isoTime(server.servingSinceMs),
+    memory: { resident: rss, heapUsed, heapTotal, external },
+  };
+}
+
+function configDocument({ node, master }: LifeFacts, server: ServerFacts): ConfigDocument {
+  return {
+    apiVersion: API_VERSION,
+    kind: "Config",
+    node,
+    mode: server.mode,
+    families: server.families,
+    master: withoutCredentials(master),
+    config: configInApiOrder(server.config()),
+  };
+}
+
+/** A URL may hold a name and a password before the host. */
+function withoutCredentials(url: string): string {
+  return url.replace(/^([a-z][a-z0-9+.-]*:\/\/)?[^/?#]*@/i, "$1");
+}
+
+function isoTime(epochMs: number): string {
+  return new Date(epochMs).toISOString();
+}
