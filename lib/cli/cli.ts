@@ -20,6 +20,7 @@ const LOADERS: Readonly<Record<CommandName, () => Promise<Command>>> = {
   "write-config": async () => (await import("./commands/write_config.ts")).writeConfigCommand,
   "cleanup": async () => (await import("./commands/cleanup.ts")).cleanupCommand,
   "render": async () => (await import("./commands/render.ts")).renderCommand,
+  "status": async () => (await import("./commands/status.ts")).statusCommand,
   "version": () => Promise.resolve((_flags, io) => printVersion("true", io)),
   "help": () => Promise.resolve(helpCommand),
   "completion": async () => (await import("./completion/completion.ts")).completionCommand,

@@ -17,6 +17,8 @@ export interface Terminal {
   readonly hasUnicode: boolean;
   /** Columns at this moment. */
   columns(): number;
+  /** Rows at this moment. Absent: nobody can tell. */
+  rows?(): number;
   /** Takes the bytes, or the first part of them, and says how many. */
   writeSync(bytes: Uint8Array): number;
 }
@@ -35,6 +37,8 @@ export interface Io {
   readonly log: LogStreams;
   /** Standard error where it is a terminal; null or absent elsewhere, and then nothing is drawn. */
   readonly terminal?: Terminal | null;
+  /** Likewise standard output, for what is drawn again and again. */
+  readonly screen?: Terminal | null;
 }
 
 const encoder = new TextEncoder();
@@ -68,9 +72,13 @@ export const systemIo: Io = {
   get terminal() {
     return terminalOf(Deno.stderr, { hasUnicode: false });
   },
+  get screen() {
+    return terminalOf(Deno.stdout, { hasUnicode: false });
+  },
 };
 
 const USUAL_COLUMNS = 80;
+const USUAL_ROWS = 24;
 
 /** The stream as a terminal; null if it is none. */
 export function terminalOf(
@@ -78,17 +86,23 @@ export function terminalOf(
   { hasUnicode }: Pick<Terminal, "hasUnicode">,
 ): Terminal | null {
   if (!stream.isTerminal()) return null;
-  return { hasUnicode, columns: consoleColumns, writeSync: (bytes) => stream.writeSync(bytes) };
+  return {
+    hasUnicode,
+    columns: () => consoleSize().columns,
+    rows: () => consoleSize().rows,
+    writeSync: (bytes) => stream.writeSync(bytes),
+  };
 }
 
-function consoleColumns(): number {
+function consoleSize(): { readonly columns: number; readonly rows: number } {
   try {
+    const { columns, rows } = Deno.consoleSize();
     // Some terminals, such as those of container runtimes, say 0.
-    return Deno.consoleSize().columns || USUAL_COLUMNS;
+    return { columns: columns || USUAL_COLUMNS, rows: rows || USUAL_ROWS };
   } catch (error) {
     // Closed meanwhile. Whatever is written next finds out.
     void error;
-    return USUAL_COLUMNS;
+    return { columns: USUAL_COLUMNS, rows: USUAL_ROWS };
   }
 }
 

@@ -7,6 +7,7 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { unwritableSettings, writeConfigJson, writeConfigYaml } from "../../config/write.ts";
 import { writeFileAtomic } from "../../config/file/write_file.ts";
 import { UsageError } from "../../errors.ts";
+import { outputForm } from "../flags/output_form.ts";
 import { effectiveConfiguration } from "../flags/configuration.ts";
 import type { Io } from "../io.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
@@ -14,9 +15,10 @@ import type { ParsedFlags } from "../flags/parse_args.ts";
 /** Prints the configuration, or writes it to the file named. */
 export async function writeConfigCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const path = targetFile(flags);
+  const form = outputForm(flags, "yaml");
   const { config, warnings } = await effectiveConfiguration(flags);
   for (const warning of [...warnings, ...unwritableSettings(config)]) io.err(`Warning: ${warning}\n`);
-  const text = flags.get("output") === "json" ? writeConfigJson(config) : writeConfigYaml(config);
+  const text = form === "json" ? writeConfigJson(config) : writeConfigYaml(config);
   if (path === undefined) await io.out(text);
   else await writeFileAtomic(path, text);
   return 0;

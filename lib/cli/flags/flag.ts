@@ -10,6 +10,7 @@ export const COMMANDS = [
   "write-config",
   "cleanup",
   "render",
+  "status",
   "version",
   "help",
   "completion",
@@ -20,6 +21,7 @@ export type CommandName = typeof COMMANDS[number];
 /** The headings flags are listed under, in the order of the help text. */
 export const GROUPS = [
   "Program",
+  "Looking",
   "API server and node",
   "Objects",
   "Servers",

@@ -6,7 +6,7 @@
 import { CLEANUP_MODES, CLEANUP_PROXIES } from "../../config/types.ts";
 import { COMMANDS, CONFIGURED, type Flag } from "./flag.ts";
 
-const WITH_CONFIG = [...CONFIGURED, "cleanup"] as const;
+const WITH_CONFIG = [...CONFIGURED, "cleanup", "status"] as const;
 
 /** Files that hold YAML or JSON. */
 export const CONFIG_FILES = [".yaml", ".yml", ".json"] as const;
@@ -122,11 +122,11 @@ export const PROGRAM_FLAGS = [
     name: "output",
     short: "o",
     type: "string",
-    default: "yaml",
+    default: "",
     group: "Program",
-    commands: ["write-config"],
-    doc: "Write the configuration in this form",
-    values: ["yaml", "json"],
+    commands: ["write-config", "status"],
+    doc: "Print in this form: write-config yaml, unless told otherwise, or json; status text or json",
+    values: ["yaml", "text", "json"],
   },
   {
     name: "version",
@@ -309,7 +309,7 @@ export const SERVER_FLAGS = [
     type: "address",
     default: "127.0.0.1:10249",
     group: "Servers",
-    commands: CONFIGURED,
+    commands: [...CONFIGURED, "status"],
     doc: "IP, or IP:port, of the metrics server",
     field: "metricsBindAddress",
   },

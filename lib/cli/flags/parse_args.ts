@@ -51,6 +51,7 @@ const OPERANDS: Readonly<Record<CommandName, { readonly most: number; readonly n
   "write-config": { most: 1, name: "FILE" },
   "cleanup": { most: 0, name: "" },
   "render": { most: 0, name: "" },
+  "status": { most: 0, name: "" },
   "version": { most: 0, name: "" },
   "help": { most: 1, name: "COMMAND" },
   "completion": { most: 1, name: "bash|zsh|fish" },

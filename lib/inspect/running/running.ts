@@ -8,6 +8,7 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ConfigError } from "../../errors.ts";
 import { isLoopback, isUnspecified, joinHostPort, parseIp, splitHostPort } from "../../model/ip.ts";
 import type { ApiObject } from "../../model/objects.ts";
+import { type ObjectSelection, selectionQuery } from "../../serve/status/select_objects.ts";
 import {
   API_VERSION,
   CONFIG_PATH,
@@ -19,6 +20,7 @@ import {
 import { SnapshotError, SnapshotReader } from "../../source/decode/snapshot_text.ts";
 import { identityOf } from "../../source/events.ts";
 import type { Rejection } from "../../source/source.ts";
+import { CONFIG_SHAPE, type Shape, shapeProblem, STATUS_SHAPE } from "./document_shape.ts";
 import {
   httpGet,
   type HttpQuestion,
@@ -109,12 +111,12 @@ export class RunningKproxy {
 
   /** How it fares. @throws {NotRunningError} */
   async status(): Promise<StatusDocument> {
-    return await this.#document(STATUS_PATH, "Status") as StatusDocument;
+    return await this.#document(STATUS_PATH, "Status", STATUS_SHAPE) as StatusDocument;
   }
 
   /** What it is configured to. @throws {NotRunningError} */
   async config(): Promise<RunningConfiguration> {
-    const document = await this.#document(CONFIG_PATH, "Config") as ConfigDocument;
+    const document = await this.#document(CONFIG_PATH, "Config", CONFIG_SHAPE) as ConfigDocument;
     return { ...document, config: this.#configurationOf(document) };
   }
 
@@ -132,9 +134,14 @@ export class RunningKproxy {
     }
   }
 
-  /** The objects that it holds now. @throws {NotRunningError} */
-  async objects(): Promise<HeldObjects> {
-    return await this.#ask(OBJECTS_PATH, MAX_OBJECTS_BYTES, async (reply) => {
+  /**
+   * The objects that it holds now.
+   *
+   * @param selection the Services that are wanted, with their endpoints, Nodes and ServiceCIDRs. @default {all}
+   * @throws {NotRunningError}
+   */
+  async objects(selection: ObjectSelection = {}): Promise<HeldObjects> {
+    return await this.#ask(OBJECTS_PATH + selectionQuery(selection), MAX_OBJECTS_BYTES, async (reply) => {
       if (reply.status !== 200) throw await this.#problemOf(reply);
       const reader = new SnapshotReader(null, `${this.address}${OBJECTS_PATH}`);
       try {
@@ -148,11 +155,15 @@ export class RunningKproxy {
     });
   }
 
-  #document(path: string, kind: string): Promise<unknown> {
+  #document(path: string, kind: string, shape: Shape): Promise<unknown> {
     return this.#ask(path, MAX_DOCUMENT_BYTES, async (reply) => {
       if (reply.status !== 200) throw await this.#problemOf(reply);
       const document = jsonOf(await textOf(reply)) as { apiVersion?: unknown; kind?: unknown } | null;
-      if (document?.kind === kind && document.apiVersion === API_VERSION) return document;
+      if (document?.kind === kind && document.apiVersion === API_VERSION) {
+        const problem = shapeProblem(document, shape);
+        if (problem === null) return document;
+        throw this.#otherVersion(`its ${kind} document has another shape at ${problem}`);
+      }
       if (document?.kind === kind && String(document.apiVersion).startsWith("kproxy/")) {
         throw this.#otherVersion(`it speaks ${document.apiVersion}, this one ${API_VERSION}`);
       }

@@ -12,6 +12,7 @@ import type { HealthState } from "../health_state.ts";
 import type { Handler } from "../http_listener.ts";
 import { localOnly } from "./local_only.ts";
 import { pacedBody, PiecePace } from "./objects_stream.ts";
+import { selectionOf, selectObjects } from "./select_objects.ts";
 import {
   API_VERSION,
   CONFIG_PATH,
@@ -69,11 +70,13 @@ export function statusPages(life: LifeFacts, server: ServerFacts): ReadonlyMap<s
     [CONFIG_PATH, localOnly(() => jsonAnswer(`${JSON.stringify(configDocument(life, server))}\n`))],
     [
       OBJECTS_PATH,
-      localOnly(async (_request, _peer, stopping) => {
+      localOnly(async (request, _peer, stopping) => {
         // Nobody may ever ask.
         const { snapshotPieces } = await import("../../source/decode/snapshot_text.ts");
+        const selection = selectionOf(new URL(request.url).searchParams);
+        const selected = selection === null ? life.objects() : selectObjects(life.objects, selection);
         const header = { savedAtMs: server.nowMs(), node: life.node, server: life.sourceName };
-        const body = pacedBody(snapshotPieces(header, life.objects()), pace, stopping);
+        const body = pacedBody(snapshotPieces(header, selected), pace, stopping);
         return new Response(body, {
           headers: { "content-type": "application/x-ndjson", "x-content-type-options": "nosniff" },
         });

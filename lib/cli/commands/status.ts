@@ -1,0 +1,112 @@
+/**
+ * `kproxy status`: how the kproxy that runs on this node fares.
+ *
+ * @module
+ */
+import { NotRunningError, RunningKproxy } from "../../inspect/running/running.ts";
+import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { API_VERSION, type StatusDocument } from "../../serve/status/status_document.ts";
+import { UsageError } from "../../errors.ts";
+import { configurationOf, effectiveConfiguration } from "../flags/configuration.ts";
+import { outputForm } from "../flags/output_form.ts";
+import type { ParsedFlags } from "../flags/parse_args.ts";
+import type { Io, Terminal } from "../io.ts";
+import { printable } from "../terminal/printable.ts";
+import { RedrawnScreen } from "../terminal/redrawn_screen.ts";
+import { isWell, statusLines } from "./status_text.ts";
+
+const LEAST_INTERVAL_MS = 100;
+const USUAL_INTERVAL_MS = 2_000;
+
+/** Asks and tells; 0 if it is ready, 1 if it is not or none answers. */
+export async function statusCommand(flags: ParsedFlags, io: Io): Promise<number> {
+  const form = outputForm(flags, "text");
+  const intervalMs = flags.get("interval") ?? USUAL_INTERVAL_MS;
+  const isWatching = flags.get("watch") === true;
+  if (intervalMs < LEAST_INTERVAL_MS) throw new UsageError("--interval is too short: 100ms is the least");
+  if (flags.get("interval") !== undefined && !isWatching) throw new UsageError("--interval needs --watch");
+  const address = await metricsAddress(flags, io);
+  const ask = (): Promise<Answer> => askStatus(address);
+  if (!isWatching) return await tellOnce(ask, form, io);
+  const end = new AbortController();
+  const stop = (): void => end.abort();
+  for (const name of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(name, stop);
+  try {
+    await watchStatus({ ask, form, io, intervalMs, clock: systemClock, signal: end.signal });
+  } finally {
+    for (const name of ["SIGINT", "SIGTERM"] as const) Deno.removeSignalListener(name, stop);
+  }
+  return 0;
+}
+
+/** As the flag says; or the configuration. */
+async function metricsAddress(flags: ParsedFlags, io: Io): Promise<string> {
+  // Beside a file, a run would take no notice of the flag; here, whoever gives it means it.
+  const given = flags.get("metrics-bind-address") ?? "";
+  const { config, warnings } = given === ""
+    ? await effectiveConfiguration(flags)
+    : await configurationOf(flags, null);
+  for (const warning of warnings) io.err(`Warning: ${warning}\n`);
+  return config.metricsBindAddress;
+}
+
+/** What came of a question. */
+export type Answer = StatusDocument | NotRunningError;
+
+async function askStatus(address: string): Promise<Answer> {
+  try {
+    return await new RunningKproxy(address).status();
+  } catch (error) {
+    if (error instanceof NotRunningError) return error;
+    throw error;
+  }
+}
+
+async function tellOnce(ask: () => Promise<Answer>, form: "text" | "json", io: Io): Promise<number> {
+  const answer = await ask();
+  if (form === "json") await io.out(`${JSON.stringify(jsonOf(answer), null, 2)}\n`);
+  else if (answer instanceof NotRunningError) io.err(`Error: ${printable(answer.message)}\n`);
+  else await io.out(`${statusLines(answer).join("\n")}\n`);
+  return !(answer instanceof NotRunningError) && isWell(answer) ? 0 : 1;
+}
+
+/** What a watch is given. */
+export interface WatchOptions {
+  readonly ask: () => Promise<Answer>;
+  readonly form: "text" | "json";
+  readonly io: Pick<Io, "out" | "screen">;
+  readonly intervalMs: number;
+  readonly clock: Clock;
+  /** Ends it. */
+  readonly signal: AbortSignal;
+}
+
+/** Tells again and again: text on a terminal in the same place, everything else one after the other, documents a line each. */
+export async function watchStatus({ ask, form, io, intervalMs, clock, signal }: WatchOptions): Promise<void> {
+  const terminal: Terminal | null = form === "text" ? io.screen ?? null : null;
+  let last: readonly string[] = [];
+  {
+    using screen = terminal === null ? null : new RedrawnScreen(terminal);
+    for (let isFirst = true; !signal.aborted; isFirst = false) {
+      const answer = await ask();
+      last = linesOf(answer);
+      if (screen !== null) screen.show(last);
+      else if (form === "json") await io.out(`${JSON.stringify(jsonOf(answer))}\n`);
+      else await io.out(`${isFirst ? "" : "\n"}${last.join("\n")}\n`);
+      await clock.sleep(intervalMs, signal);
+    }
+  }
+  // What was seen last stays to be read.
+  if (terminal !== null && last.length > 0) await io.out(`${last.join("\n")}\n`);
+}
+
+function linesOf(answer: Answer): readonly string[] {
+  return answer instanceof NotRunningError ? [printable(answer.message)] : statusLines(answer);
+}
+
+/** For programs: the document, or one that says why there is none. */
+function jsonOf(answer: Answer): unknown {
+  if (!(answer instanceof NotRunningError)) return answer;
+  const { reason, message } = answer;
+  return { apiVersion: API_VERSION, kind: "NotRunning", reason, message };
+}
