@@ -1,0 +1,61 @@
+/**
+ * Serves as many Services as its one argument says, has all objects read as another program would, and prints, as JSON, what that
+ * cost: how many bytes there were, by how much heap and resident memory grew, and the longest turn of the loop in time of the CPU.
+ *
+ * @module
+ */
+import process from "node:process";
+import { connect, manyObjects, serving } from "./status_server.ts";
+
+const MB = 1_000_000;
+
+async function measure(count: number): Promise<void> {
+  const objects = manyObjects(count);
+  await serving(async ({ address }) => {
+    // Once before, so that what is loaded and compiled for it is there.
+    await drain(address);
+    collect();
+    const before = Deno.memoryUsage();
+    let highest = before;
+    let longestTurnMs = 0;
+    let last = cpuMs();
+    const timer = setInterval(() => {
+      const now = cpuMs();
+      longestTurnMs = Math.max(longestTurnMs, now - last);
+      last = now;
+      const usage = Deno.memoryUsage();
+      const { rss, heapTotal } = highest;
+      highest = { ...usage, rss: Math.max(rss, usage.rss), heapTotal: Math.max(heapTotal, usage.heapTotal) };
+    }, 0);
+    const bytes = await drain(address);
+    clearInterval(timer);
+    const heapMb = (highest.heapTotal - before.heapTotal) / MB;
+    const residentMb = (highest.rss - before.rss) / MB;
+    console.log(JSON.stringify({ bytes, heapMb, residentMb, longestTurnMs }));
+  }, { objects });
+}
+
+function collect(): void {
+  (globalThis as { gc?: () => void }).gc?.();
+}
+
+/** In milliseconds; other programs do not lengthen it. */
+function cpuMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1_000;
+}
+
+/** Reads all objects, and keeps nothing of them. */
+async function drain(address: string): Promise<number> {
+  using connection = await connect(address);
+  const request = `GET /kproxy/v1/objects HTTP/1.0\r\nHost: ${address}\r\n\r\n`;
+  await connection.write(new TextEncoder().encode(request));
+  const buffer = new Uint8Array(256 * 1024);
+  let total = 0;
+  for (let count = await connection.read(buffer); count !== null; count = await connection.read(buffer)) {
+    total += count;
+  }
+  return total;
+}
+
+if (import.meta.main) await measure(Number(Deno.args[0]));

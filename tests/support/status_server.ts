@@ -1,0 +1,113 @@
+/**
+ * The program's own servers with the pages below `/kproxy/v1/`, on loopback.
+ *
+ * @module
+ */
+import { defaultConfig } from "../../lib/config/defaults.ts";
+import type { KubeProxyConfiguration } from "../../lib/config/types.ts";
+import type { ApiObject } from "../../lib/model/objects.ts";
+import { silentLogger } from "../../lib/observe/log.ts";
+import { ProxyMetrics } from "../../lib/observe/metrics.ts";
+import { RecentProblems } from "../../lib/observe/recent_problems.ts";
+import { NodeServers } from "../../lib/serve/node_servers.ts";
+import { StatusRecord } from "../../lib/serve/status/status_record.ts";
+import { testService, testSlice, testSliceEndpoint } from "./model_objects.ts";
+
+/** Servers at work. */
+export interface Served {
+  readonly servers: NodeServers;
+  readonly record: StatusRecord;
+  readonly problems: RecentProblems;
+  /** `127.0.0.1:PORT` */
+  readonly address: string;
+  /** The head and the body of the answer to these lines. */
+  ask(...lines: string[]): Promise<{ status: string; head: string; body: string }>;
+}
+
+/** Services with ten endpoints each. */
+export function manyObjects(count: number): ApiObject[] {
+  return Array.from({ length: count }, (_, i) => {
+    const name = `s${i}`;
+    const ips = Array.from(
+      { length: 10 },
+      (_, k) => testSliceEndpoint(`10.${i >> 8 & 127}.${i & 255}.${k + 1}`),
+    );
+    return [
+      testService({ namespace: "shop", name, clusterIP: `10.200.${i >> 8 & 255}.${i & 255}` }),
+      testSlice({ namespace: "shop", name: `${name}-x`, serviceName: name, endpoints: ips }),
+    ];
+  }).flat();
+}
+
+/** The program's own servers on loopback, and the record behind their pages. */
+export async function serving(
+  work: (served: Served) => Promise<void>,
+  { objects = [], config = {}, statusApi = true }: {
+    readonly objects?: readonly ApiObject[];
+    readonly config?: Partial<KubeProxyConfiguration>;
+    readonly statusApi?: boolean;
+  } = {},
+): Promise<void> {
+  const nowMs = (): number => Date.now();
+  const record = new StatusRecord(["IPv4"], nowMs);
+  const problems = new RecentProblems(nowMs);
+  const defaults = defaultConfig();
+  const used = {
+    ...defaults,
+    healthzBindAddress: "",
+    metricsBindAddress: "127.0.0.1:0",
+    ...config,
+    kproxy: { ...defaults.kproxy, statusApi },
+  };
+  const servers = new NodeServers({
+    config: used,
+    // Port 0 is good for tests only.
+    currentConfig: () => ({ ...used, metricsBindAddress: "127.0.0.1:10249" }),
+    mode: "nftables",
+    periods: { syncPeriod: 30_000, minSyncPeriod: 1_000 },
+    families: ["IPv4"],
+    metrics: new ProxyMetrics({ mode: "nftables" }),
+    log: silentLogger,
+    verbosity: { level: 0 },
+    flags: () => [],
+    version: "0.1.0",
+    emulationVersion: "1.36",
+    life: {
+      record,
+      node: "node-1",
+      configuredMode: "ipvs",
+      fallback: "no kernel module",
+      sourceName: "files /objects",
+      objects: () => objects,
+      master: "https://admin:secret@10.0.0.1:6443",
+      refusedSettings: [{ name: "net.x", reason: "read-only" }],
+      reloads: null,
+      problems,
+    },
+    interfaceIps: () => [],
+  });
+  await servers.start(new AbortController().signal);
+  try {
+    const address = servers.addresses[1]?.[0]?.replace("[::]", "127.0.0.1") ?? "";
+    await work({ servers, record, problems, address, ask: (...lines) => askRaw(address, lines) });
+  } finally {
+    await servers.stop();
+  }
+}
+
+/** To the port of such an address, over loopback. */
+export async function connect(address: string): Promise<Deno.TcpConn> {
+  return await Deno.connect({ hostname: "127.0.0.1", port: Number(address.split(":").at(-1)) });
+}
+
+async function askRaw(
+  address: string,
+  lines: readonly string[],
+): Promise<{ status: string; head: string; body: string }> {
+  using connection = await connect(address);
+  await connection.write(new TextEncoder().encode(`${lines.join("\r\n")}\r\nConnection: close\r\n\r\n`));
+  const text = await new Response(connection.readable).text().catch(String);
+  const end = text.indexOf("\r\n\r\n");
+  const head = text.slice(0, end);
+  return { status: head.split(" ")[1] ?? "", head, body: text.slice(end + 4) };
+}
