@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
+import { assertHolds } from "../../tests/support/source_recorder.ts";
 import type { ApiObject } from "../model/objects.ts";
 import { CombinedSource } from "./combine.ts";
 import { decodeEndpoints, decodeEndpointSlice, decodeService } from "./decode/decode.ts";
@@ -52,6 +53,7 @@ class Replay implements SourceSink {
 interface Setup {
   readonly files: ScriptedSource;
   readonly api: ScriptedSource;
+  readonly combined: CombinedSource;
   readonly sink: Replay;
   readonly reports: string[];
   readonly running: Promise<void>;
@@ -63,7 +65,7 @@ function start(): Setup {
   const [sink, reports, abort] = [new Replay(), [] as string[], new AbortController()];
   const combined = new CombinedSource(files, api, (message) => reports.push(message));
   assertEquals(combined.name, "files /m before https://api");
-  return { files, api, sink, reports, running: combined.run(sink, abort.signal), abort };
+  return { files, api, combined, sink, reports, running: combined.run(sink, abort.signal), abort };
 }
 
 function service(port: number): ApiObject {
@@ -124,7 +126,7 @@ Deno.test("a kind is synced once it is in both", { permissions: "none" }, async 
 Deno.test("slices of either source count before Endpoints of either, whose object wins as a whole", {
   permissions: "none",
 }, async () => {
-  const { files, api, sink, running, abort } = start();
+  const { files, api, combined, sink, running, abort } = start();
   const names = (): string => [...sink.objects.keys()].join();
   api.sink?.events(adds(...endpoints("10.0.0.1", "fd00::1")));
   assertEquals(names(), "EndpointSlice shop/endpoints/web/IPv4,EndpointSlice shop/endpoints/web/IPv6");
@@ -132,8 +134,10 @@ Deno.test("slices of either source count before Endpoints of either, whose objec
   assertEquals([...sink.objects.values()], endpoints("10.0.0.2"));
   api.sink?.events(adds(slice("web-1")));
   assertEquals(names(), "EndpointSlice shop/web-1");
+  assertHolds(combined, sink.objects);
   api.sink?.events([{ type: "delete", old: slice("web-1") }]);
   assertEquals([...sink.objects.values()], endpoints("10.0.0.2"));
+  assertHolds(combined, sink.objects);
   abort.abort();
   await running;
 });
@@ -161,7 +165,7 @@ Deno.test("in any order of events the outcome is the first source's object, else
 }, () => {
   const step = fc.record({ side: fc.constantFrom(0, 1), port: fc.option(fc.integer({ min: 1, max: 3 })) });
   fc.assert(fc.property(fc.array(step), (steps) => {
-    const { files, api, sink } = start();
+    const { files, api, combined, sink } = start();
     const held: (ApiObject | undefined)[] = [undefined, undefined];
     for (const { side, port } of steps) {
       const old = held[side];
@@ -175,6 +179,7 @@ Deno.test("in any order of events the outcome is the first source's object, else
       (side === 0 ? files : api).sink?.events([event]);
       held[side] = object;
       assertEquals(sink.objects.get("Service shop/web"), held[0] ?? held[1]);
+      assertHolds(combined, sink.objects);
     }
   }));
 });

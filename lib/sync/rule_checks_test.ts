@@ -11,6 +11,7 @@ const EVERYTHING: Damage = { services: "all", found: [] };
 function rig(damaged: () => false | null | Damage) {
   const repairs: Changed[] = [];
   const told: string[] = [];
+  const drift: string[] = [];
   let looks = 0;
   const log: Logger = {
     enabled: () => true,
@@ -26,9 +27,14 @@ function rig(damaged: () => false | null | Damage) {
     },
     repair: (services) => void repairs.push(services),
     log,
+    observer: {
+      found: (family, damaged) => void drift.push(`${family} ${damaged.join()}`),
+      repaired: (family, lasts) => void drift.push(`${family} ${lasts ? "lasts" : "repaired"}`),
+    },
   });
   return {
     checks,
+    drift,
     repairs,
     told,
     looks: () => looks,
@@ -45,6 +51,22 @@ function rig(damaged: () => false | null | Damage) {
 
 const WRITTEN = "W Rules were changed or removed by something else";
 const UNHELPED = "E Rules differ from what was written right after they were written";
+
+Deno.test("whoever keeps the record of damage hears of each, and whether its repair helped", async () => {
+  let damage: false | Damage = false;
+  const { checks, drift, period } = rig(() => damage);
+  await period();
+  assertEquals(drift, []);
+  damage = DAMAGE;
+  await checks.periodic();
+  assertEquals(drift, ["IPv4 nat KUBE-SVC-WEB"]);
+  damage = false;
+  checks.syncBegins();
+  await checks.synced();
+  damage = DAMAGE;
+  await period();
+  assertEquals(drift.slice(1), ["IPv4 repaired", "IPv4 nat KUBE-SVC-WEB", "IPv4 lasts"]);
+});
 
 Deno.test("damage is repaired, looked at again at once, and repaired each time it comes", async () => {
   let damage: false | Damage = false;

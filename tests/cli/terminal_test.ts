@@ -55,3 +55,53 @@ e2eTest(
     assertEquals(seen, ["a line", "the end", ""]);
   },
 );
+
+e2eTest(
+  "kproxy status --watch ends by Ctrl-C, with the terminal as it was and the last status on it",
+  [program("script")],
+  async () => {
+    const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    const { port } = listener.addr as Deno.NetAddr;
+    listener.close();
+    const words = [
+      Deno.execPath(),
+      "run",
+      "-q",
+      "-A",
+      "--no-check",
+      "--config",
+      `${ROOT}/deno.json`,
+      `${ROOT}/main.ts`,
+    ];
+    const command = [
+      ...words,
+      "status",
+      "--watch",
+      "--interval=100ms",
+      `--metrics-bind-address=127.0.0.1:${port}`,
+    ];
+    const child = new Deno.Command("script", {
+      args: ["-qec", `stty cols 100 rows 20; ${command.map((word) => `'${word}'`).join(" ")}`, "/dev/null"],
+      stdin: "piped",
+      stdout: "piped",
+      stderr: "null",
+    }).spawn();
+    const keys = child.stdin.getWriter();
+    const decoder = new TextDecoder();
+    const none = `no kproxy answers on 127.0.0.1:${port}: `;
+    let drawn = "";
+    for await (const piece of child.stdout) {
+      const before = drawn.split(none).length;
+      drawn += decoder.decode(piece, { stream: true });
+      const now = drawn.split(none).length;
+      // Seen twice, it is being drawn again and again.
+      if (before < 3 && now >= 3) await keys.write(new Uint8Array([3]));
+    }
+    await keys.close();
+    assertEquals((await child.status).code, 0, drawn);
+    const after = drawn.split("\x1b[?25h\x1b[?1049l");
+    assertEquals(after.length, 2, drawn);
+    assertStringIncludes(after[0] ?? "", "\x1b[?1049h\x1b[?25l");
+    assertStringIncludes(after[1] ?? "", none);
+  },
+);

@@ -5,6 +5,7 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
+import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
@@ -26,7 +27,7 @@ const PATHS = [
   ...["/healthz", "/livez", "/readyz"].map((path) => `:10256${path}`),
   ...["/metrics", "/metrics/slis", "/healthz", "/healthz?verbose", "/proxyMode", "/configz", "/statusz"],
   ...["/flagz", "/debug/flags/v", "/debug/pprof", "/debug/pprof/", "/debug/pprof/heap"],
-  "/debug/pprof/profile",
+  ...["/debug/pprof/profile", "/kproxy/v1/status", "/kproxy/v1/config", "/kproxy/v1/objects"],
 ].map((path) => path.startsWith(":") ? path : `:10249${path}`);
 
 /** What a state of the document is: how the node comes to be in it, from the state before. */
@@ -83,6 +84,9 @@ class TranscriptNode implements AsyncDisposable {
     const script = `#!/bin/sh\nif [ -e ${bin}/broken ]; then case "$*" in *--version*) ;; *) ` +
       `echo "Could not fetch rule set generation id: Permission denied (you must be root)" >&2; exit 4;; esac; fi\nexec ${real} "$@"\n`;
     await Deno.writeTextFile(`${bin}/iptables-restore`, script, { mode: 0o755 });
+    const flags = ["run", "-q", "--config", `${ROOT}/deno.json`, ...runtimeFlags(), `${ROOT}/main.ts`];
+    const quoted = [Deno.execPath(), ...flags].map((word) => `'${word}'`).join(" ");
+    await Deno.writeTextFile(`${bin}/kproxy`, `#!/bin/sh\nexec ${quoted} "$@"\n`, { mode: 0o755 });
     await manifests.replace("objects.json", OBJECTS);
     await manifests.replace("node.json", [NODE_OBJECT]);
     return new TranscriptNode(netns, manifests, bin);
@@ -138,7 +142,8 @@ class TranscriptNode implements AsyncDisposable {
   /** What a command of the document writes. */
   async output(command: string): Promise<string> {
     // The network of the document is none that a proxy of this machine leads to.
-    const env = { no_proxy: "*", NO_PROXY: "*" };
+    const path = `${this.#bin}:${Deno.env.get("PATH") ?? ""}`;
+    const env = { no_proxy: "*", NO_PROXY: "*", PATH: path };
     const { stdout, stderr } = await this.#netns.exec.run(["sh", "-c", command], { env, timeoutMs: 60_000 });
     assertEquals(stderr, "", command);
     return stdout.replaceAll("\r", "").trimEnd();

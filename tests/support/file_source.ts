@@ -7,6 +7,7 @@ import { assert, assertEquals } from "@std/assert";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import type { Logger, LogValues } from "../../lib/observe/log.ts";
 import { identityOf } from "../../lib/source/events.ts";
+import { assertHolds } from "./source_recorder.ts";
 import { FileSource, type FileSourceOptions } from "../../lib/source/files/files.ts";
 import type { Rejection, SourceEvent, SourceSink } from "../../lib/source/source.ts";
 
@@ -137,6 +138,7 @@ export async function withSource(
     try {
       await Promise.race([sink.until("synced", () => sink.synced.length === 3), running]);
       await test({ folder, sink, log, write });
+      assertHolds(source, sink.objects);
     } finally {
       abort.abort();
       await running;

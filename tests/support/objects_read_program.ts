@@ -31,7 +31,8 @@ async function measure(count: number): Promise<void> {
     clearInterval(timer);
     const heapMb = (highest.heapTotal - before.heapTotal) / MB;
     const residentMb = (highest.rss - before.rss) / MB;
-    console.log(JSON.stringify({ bytes, heapMb, residentMb, longestTurnMs }));
+    const found = JSON.stringify({ bytes, heapMb, residentMb, longestTurnMs });
+    await Deno.stdout.write(new TextEncoder().encode(found));
   }, { objects });
 }
 

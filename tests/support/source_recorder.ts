@@ -115,6 +115,16 @@ export class SourceRecorder implements SourceSink {
   }
 }
 
+/** That a source holds the very objects that it has delivered and not taken back, each of them once. */
+export function assertHolds(source: Source, delivered: ReadonlyMap<string, ApiObject>): void {
+  if (source.objects === undefined) return;
+  const held = [...source.objects()];
+  const sorted = (objects: Iterable<ApiObject>): [string, ApiObject][] =>
+    [...objects].map((object): [string, ApiObject] => [identityOf(object), object])
+      .sort(([one], [other]) => one < other ? -1 : 1);
+  assertEquals(sorted(held), sorted(delivered.values()), `what ${source.name} holds`);
+}
+
 /** A source at work in a test. */
 export interface RunningSource extends AsyncDisposable {
   readonly recorder: SourceRecorder;
@@ -136,7 +146,8 @@ export function runSource(
     pid: 1,
   });
   const stop = new AbortController();
-  const running = make(log).run(recorder, stop.signal);
+  const source = make(log);
+  const running = source.run(recorder, stop.signal);
   // Told by the disposal; until then it must not count as unhandled.
   running.catch((error) => lines.push(`source failed: ${error}`));
   return {
@@ -146,6 +157,7 @@ export function runSource(
       stop.abort();
       await running;
       recorder.assertSound();
+      assertHolds(source, recorder.objects);
     },
   };
 }

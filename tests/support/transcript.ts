@@ -51,8 +51,16 @@ const VARYING: readonly (readonly [pattern: RegExp, word: string])[] = [
   [/^(content-length|process-start-time-unix): \d+\r?$/gim, "$1: NUMBER"],
   [/^(\w+(?:\{[^}]*\})?) [\d.e+-]+$/gm, "$1 NUMBER"],
   [/^((?:Deno|Binary) version): \S+$/gm, "$1: VERSION"],
+  // What `kproxy status` tells; columns are as wide as what is in them.
+  [/^( +Process) +\d+/gm, "$1  PID"],
+  [/(?<=\bup |, )(\d+[dhms] ?)+( ago)?\b/g, "SPAN"],
+  [/\b\d+ MiB\b/g, "SIZE"],
+  [/\b\d+(\.\d)? m?s\b/g, "TIME"],
+  [/(; \w+ TIME)+; \d+ commands?$/gm, "; PHASES"],
+  [/\b\d+\/\d+\/0\b/g, "COUNTS"],
+  [/ {2,}/g, "  "],
   [/"kproxy-transcripts-[^"]*"/g, '"FOLDER"'],
-  [/=\/tmp\/kproxy-[^\s"]*/g, "=FOLDER"],
+  [/(=|files )\/tmp\/kproxy-[^\s"]*/g, "$1FOLDER"],
 ];
 
 /** An output without what varies from run to run: times, spans, lengths, values of metrics, versions, temporary folders. */

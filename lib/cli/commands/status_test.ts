@@ -202,10 +202,18 @@ Deno.test("times are told in their two largest units", () => {
     ] as const
   ) assertEquals(durationText(seconds), text);
   for (
-    const [ms, text] of [[0.04, "0.0 ms"], [9.96, "10.0 ms"], [12.3, "12 ms"], [999.6, "1000 ms"], [
-      1_300,
-      "1.3 s",
-    ]] as const
+    const [ms, text] of [
+      [0.04, "0.0 ms"],
+      [9.94, "9.9 ms"],
+      [9.96, "10 ms"],
+      [12.3, "12 ms"],
+      [999.4, "999 ms"],
+      [999.6, "1.0 s"],
+      [
+        1_300,
+        "1.3 s",
+      ],
+    ] as const
   ) {
     assertEquals(millisText(ms), text);
   }

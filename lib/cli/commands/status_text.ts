@@ -202,6 +202,6 @@ export function durationText(seconds: number): string {
 
 /** `0.4 ms`, `12 ms`, `1.3 s`. */
 export function millisText(ms: number): string {
-  if (ms >= 1_000) return `${(ms / 1_000).toFixed(1)} s`;
-  return ms >= 10 ? `${Math.round(ms)} ms` : `${ms.toFixed(1)} ms`;
+  if (ms >= 999.5) return `${(ms / 1_000).toFixed(1)} s`;
+  return ms >= 9.95 ? `${Math.round(ms)} ms` : `${ms.toFixed(1)} ms`;
 }

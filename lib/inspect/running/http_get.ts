@@ -14,6 +14,8 @@ export interface HttpQuestion {
   readonly path: string;
   /** For the answer to begin, in milliseconds; and then for each further piece of it. */
   readonly limitMs: number;
+  /** For the whole answer, in milliseconds. */
+  readonly wholeMs: number;
   /** A longer answer is refused, in bytes. */
   readonly maxBytes: number;
 }
@@ -72,13 +74,16 @@ class PieceReader implements Disposable {
   readonly #connection: Deno.TcpConn;
   readonly #limitMs: number;
   readonly #maxBytes: number;
+  readonly #wholeMs: number;
+  readonly #startMs = performance.now();
   #total = 0;
   #isClosed = false;
   #isLate = false;
 
-  constructor(connection: Deno.TcpConn, { limitMs, maxBytes }: HttpQuestion) {
+  constructor(connection: Deno.TcpConn, { limitMs, wholeMs, maxBytes }: HttpQuestion) {
     this.#connection = connection;
     this.#limitMs = limitMs;
+    this.#wholeMs = wholeMs;
     this.#maxBytes = maxBytes;
   }
 
@@ -106,15 +111,17 @@ class PieceReader implements Disposable {
 
   /** Closing the connection ends what waits for it. */
   async #within<Result>(work: Promise<Result>): Promise<Result> {
+    const leftMs = this.#wholeMs - (performance.now() - this.#startMs);
+    const limitMs = Math.max(0, Math.min(this.#limitMs, leftMs));
     const timer = setTimeout(() => {
       this.#isLate = true;
       this[Symbol.dispose]();
-    }, this.#limitMs);
+    }, limitMs);
     try {
       return await work;
     } catch (cause) {
       const why = this.#isLate
-        ? `it does not answer within ${this.#limitMs / 1000} s`
+        ? `it does not answer within ${(leftMs <= limitMs ? this.#wholeMs : this.#limitMs) / 1000} s`
         : "it cuts the connection";
       throw new StrangeAnswerError(why, { cause });
     } finally {

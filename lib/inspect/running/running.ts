@@ -72,7 +72,10 @@ export interface RunningConfiguration extends Omit<ConfigDocument, "config"> {
 
 /** How to ask. */
 export interface AskOptions {
-  /** For an answer to begin, and for each further piece of it, in milliseconds. @default {1000} */
+  /**
+   * For an answer to begin, and for each further piece of it, in milliseconds; a whole document may take five times as long, all
+   * objects sixty times. @default {1000}
+   */
   readonly limitMs?: number;
 }
 
@@ -80,6 +83,9 @@ const LIMIT_MS = 1_000;
 const MAX_DOCUMENT_BYTES = 16 * 1024 * 1024;
 /** 1,000,000 endpoints are 100 MB. */
 const MAX_OBJECTS_BYTES = 1024 * 1024 * 1024;
+/** How many times the limit a whole answer may take. */
+const DOCUMENT_PATIENCE = 5;
+const OBJECTS_PATIENCE = 60;
 const MODE_REGEXP = /^(iptables|ipvs|nftables|userspace|kernelspace)\s*$/;
 
 /** A kproxy at an address; each question is one connection. */
@@ -190,7 +196,9 @@ export class RunningKproxy {
   }
 
   #question(path: string, maxBytes: number): HttpQuestion {
-    return { host: this.#host, port: this.#port, path, limitMs: this.#limitMs, maxBytes };
+    const limitMs = this.#limitMs;
+    const wholeMs = limitMs * (maxBytes === MAX_OBJECTS_BYTES ? OBJECTS_PATIENCE : DOCUMENT_PATIENCE);
+    return { host: this.#host, port: this.#port, path, limitMs, wholeMs, maxBytes };
   }
 
   /** Who it is that has no such page, or does not give it to us. */

@@ -31,13 +31,15 @@ async function withProgram(program: Program, work: (address: string) => Promise<
   } finally {
     listener.close();
     await served;
-    for (const connection of open) {
-      try {
-        connection.close();
-      } catch (error) {
-        if (!(error instanceof Deno.errors.BadResource)) throw error;
-      }
-    }
+    for (const connection of open) closeIfOpen(connection);
+  }
+}
+
+function closeIfOpen(connection: Deno.TcpConn): void {
+  try {
+    connection.close();
+  } catch (error) {
+    if (!(error instanceof Deno.errors.BadResource)) throw error;
   }
 }
 
@@ -103,12 +105,8 @@ Deno.test("whatever is at the address is told by name", async () => {
   ];
   for (const [who, program, reason, words] of cases) {
     await withProgram(program, async (address) => {
-      const error = await assertRejects(
-        () => new RunningKproxy(address, { limitMs: 200 }).status(),
-        NotRunningError,
-        undefined,
-        who,
-      );
+      const status = new RunningKproxy(address, { limitMs: 200 }).status();
+      const error = await assertRejects(() => status, NotRunningError);
       assertEquals(error.reason, reason, who);
       assertStringIncludes(error.message, words, who);
       assertStringIncludes(error.message, address, who);
@@ -131,6 +129,27 @@ Deno.test("an answer without end is not read to it", async () => {
   };
   await withProgram(endless, async (address) => {
     await assertRejects(() => new RunningKproxy(address).status(), NotRunningError, "too long");
+  });
+});
+
+Deno.test("an answer that comes in ever further pieces is given up", async () => {
+  const trickling: Program = async (_path, connection) => {
+    try {
+      await connection.write(new TextEncoder().encode("HTTP/1.0 200 OK\r\n\r\n"));
+      for (;;) {
+        await connection.write(new Uint8Array([32]));
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      }
+    } catch (error) {
+      if (!(error instanceof Deno.errors.BrokenPipe || error instanceof Deno.errors.ConnectionReset)) {
+        throw error;
+      }
+    }
+    return null;
+  };
+  await withProgram(trickling, async (address) => {
+    const status = new RunningKproxy(address, { limitMs: 50 }).status();
+    await assertRejects(() => status, NotRunningError, "within 0.25 s");
   });
 });
 
