@@ -21,6 +21,8 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["output", ["write-config", "-o", "json"], "json"],
   ["version", ["run", "--version=raw"], "raw"],
   ["write-config-to", ["run", "--write-config-to", "/tmp/c.yaml"], "/tmp/c.yaml"],
+  ["interval", ["status", "--interval=500ms"], 500],
+  ["watch", ["status", "-w"], true],
   ["config-sync-period", ["run", "--config-sync-period=5m"], 300_000],
   ["feature-gates", ["run", "--feature-gates=AllAlpha=false,X=true"], { AllAlpha: false, X: true }],
   ["hostname-override", ["render", "--hostname-override=n1"], "n1"],
@@ -40,6 +42,7 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["metrics-bind-address", ["run", "--metrics-bind-address=[::1]:10249"], "[::1]:10249"],
   ["profiling", ["run", "--profiling"], true],
   ["show-hidden-metrics-for-version", ["run", "--show-hidden-metrics-for-version=1.35"], "1.35"],
+  ["status-api", ["run", "--status-api=false"], false],
   ["iptables-localhost-nodeports", ["run", "--iptables-localhost-nodeports=false"], false],
   ["iptables-masquerade-bit", ["run", "--iptables-masquerade-bit=15"], 15],
   ["iptables-min-sync-period", ["run", "--iptables-min-sync-period=0"], 0],
@@ -185,7 +188,7 @@ Deno.test("wrong use is told in one line that says what was probably meant", { p
   const cases: [argv: string, message: string][] = [
     ["runn", 'Unknown command "runn": did you mean "run"?'],
     ["writeconfig", 'Unknown command "writeconfig": did you mean "write-config"?'],
-    ["bogus", 'Unknown command "bogus": want run, write-config, cleanup, render, version, help, completion'],
+    ["bogus", 'Unknown command "bogus": want run, write-config, cleanup, render, status, version, help, completion'],
     ["--confg=x", 'Unknown flag "--confg": did you mean "--config"?'],
     ["run --clustercidr=10.0.0.0/8", 'Unknown flag "--clustercidr": did you mean "--cluster-cidr"?'],
     ["run --proxymode ipvs", 'Unknown flag "--proxymode": did you mean "--proxy-mode"?'],
@@ -217,7 +220,7 @@ Deno.test("wrong use is told in one line that says what was probably meant", { p
     ["run --dry-run", 'Flag "--dry-run" does not belong to "kproxy run", but to: cleanup'],
     [
       "version --config=x",
-      'Flag "--config" does not belong to "kproxy version", but to: run, write-config, render, cleanup',
+      'Flag "--config" does not belong to "kproxy version", but to: run, write-config, render, cleanup, status',
     ],
   ];
   for (const [argv, message] of cases) {
