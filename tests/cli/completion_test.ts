@@ -45,6 +45,7 @@ const BASH_CASES: readonly [words: readonly string[], offered: readonly string[]
   [["run", "--config", "d"], []],
   [["write-config", "a"], ["a.yaml"]],
   [["write-config", "-o", ""], ["yaml", "json"]],
+  [["status", "-o", ""], ["text", "json"]],
   [["run", "--cleanup", "="], ["true", "false"]],
   [["run", "--cleanup", "--init"], ["--init-only"]],
   [["--init"], ["--init-only"]],

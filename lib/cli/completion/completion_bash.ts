@@ -27,8 +27,11 @@ ${operandCases.join("\n")}
   esac
 }
 
-# The values of a flag; "files:" and the endings, if it takes a file; nothing, if anything goes.
+# The values of the flag $1 of the command $2; "files:" and the endings, if it takes a file; nothing, if anything goes.
 __kproxy_values() {
+  case "$2 $1" in
+${ownValueCases(all).join("\n")}
+  esac
   case "$1" in
 ${valueCases(all).join("\n")}
   esac
@@ -59,7 +62,7 @@ __kproxy_files() {
 # Completes the value $2 of the flag $1; $3 stands before it in the word.
 __kproxy_value() {
   local values
-  values=$(__kproxy_values "$1")
+  values=$(__kproxy_values "$1" "$command")
   if [[ $values == files:* ]]; then
     __kproxy_files "$2" "\${values#files:}"
     [[ -n $3 ]] && COMPREPLY=("\${COMPREPLY[@]/#/$3}")
@@ -73,6 +76,9 @@ _kproxy() {
   ((COMP_CWORD > 0)) && prev=\${COMP_WORDS[COMP_CWORD - 1]}
   ((COMP_CWORD > 1)) && before=\${COMP_WORDS[COMP_CWORD - 2]}
   COMPREPLY=()
+  ((COMP_CWORD > 1)) && command=\${COMP_WORDS[1]}
+  # Arguments that begin with a flag are those of run.
+  [[ $command == -* || ($COMP_CWORD -eq 1 && $cur == -*) ]] && command=run
   # Readline splits words at "=", if COMP_WORDBREAKS says so.
   if [[ $cur == "=" ]]; then
     __kproxy_value "$prev" "" ""
@@ -90,9 +96,6 @@ _kproxy() {
     __kproxy_value "$prev" "$cur" ""
     return
   fi
-  ((COMP_CWORD > 1)) && command=\${COMP_WORDS[1]}
-  # Arguments that begin with a flag are those of run.
-  [[ $command == -* || ($COMP_CWORD -eq 1 && $cur == -*) ]] && command=run
   if [[ $cur == -* ]]; then
     COMPREPLY=($(compgen -W "$(__kproxy_flags "$command")" -- "$cur"))
   elif [[ -z $command ]]; then
@@ -106,6 +109,19 @@ _kproxy() {
 
 complete -F _kproxy kproxy
 `;
+}
+
+/** Where a flag takes other values in one command than in all together. */
+function ownValueCases(all: readonly CompletedFlag[]): string[] {
+  const inAll = new Map(all.map(({ name, values }) => [name, values.join(" ")]));
+  return COMMANDS.flatMap((command) =>
+    completedFlags(command).flatMap((flag) => {
+      const values = flag.values.join(" ");
+      if (values === inAll.get(flag.name)) return [];
+      const words = spellings([flag]).map((spelling) => `"${command} ${spelling}"`);
+      return [`    ${words.join("|")}) echo "${values}"; return ;;`];
+    })
+  );
 }
 
 function spellings(flags: readonly CompletedFlag[]): string[] {

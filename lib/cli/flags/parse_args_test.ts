@@ -188,7 +188,10 @@ Deno.test("wrong use is told in one line that says what was probably meant", { p
   const cases: [argv: string, message: string][] = [
     ["runn", 'Unknown command "runn": did you mean "run"?'],
     ["writeconfig", 'Unknown command "writeconfig": did you mean "write-config"?'],
-    ["bogus", 'Unknown command "bogus": want run, write-config, cleanup, render, status, version, help, completion'],
+    [
+      "bogus",
+      'Unknown command "bogus": want run, write-config, cleanup, render, status, version, help, completion',
+    ],
     ["--confg=x", 'Unknown flag "--confg": did you mean "--config"?'],
     ["run --clustercidr=10.0.0.0/8", 'Unknown flag "--clustercidr": did you mean "--cluster-cidr"?'],
     ["run --proxymode ipvs", 'Unknown flag "--proxymode": did you mean "--proxy-mode"?'],
