@@ -57,7 +57,9 @@ export type NftStatement =
   /** Writes the source into a set and starts its time afresh (`update`), or only writes it (`add`). */
   | { readonly kind: "remember"; readonly set: string; readonly refresh: boolean }
   /** Counts or describes; decides nothing. */
-  | { readonly kind: "note" };
+  | { readonly kind: "note" }
+  /** The rest of a rule that somebody else has written in words that are not known here. */
+  | { readonly kind: "unread"; readonly text: string };
 
 /** The type of what an expression yields. */
 export function typeOfExpression(expression: NftExpression, family: IpFamily): NftType {

@@ -29,11 +29,15 @@ export interface NftContainer extends NftSpec {
   readonly name: string;
   /** Keys are canonical, see {@linkcode canonicalKey}. */
   readonly elements: NftElements;
+  /** True if an element may be a network or a range, e.g. `10.0.0.0/8`, `80-90`. */
+  readonly hasRanges?: boolean;
 }
 
 export interface NftTable {
   readonly family: IpFamily;
   readonly name: string;
+  /** How nft calls it, e.g. `inet firewall`; without it the word of the family and the name. */
+  readonly label?: string;
   readonly chains: ReadonlyMap<string, NftChain>;
   readonly containers: ReadonlyMap<string, NftContainer>;
 }

@@ -26,6 +26,48 @@ export function parseNftRule(text: string, family: IpFamily): NftStatement[] {
   return statements;
 }
 
+/** A condition that no packet meets. */
+const NEVER: NftStatement = {
+  kind: "match",
+  not: false,
+  key: [],
+  operand: { kind: "inline", elements: new Map() },
+};
+const OF_FAMILY: Readonly<Record<IpFamily, RegExp>> = {
+  IPv4: /^(?:ip|icmp|meta nfproto ipv4)\b/,
+  IPv6: /^(?:ip6|icmpv6|meta nfproto ipv6)\b/,
+};
+
+/**
+ * The statements of a rule that anybody may have written: from the first words that are not understood on it is `unread`.
+ *
+ * @param isInet the table has packets of both families, and its rules words about either
+ */
+export function readNftRule(text: string, family: IpFamily, isInet: boolean): NftStatement[] {
+  const statements: NftStatement[] = [];
+  let words: NftWords;
+  try {
+    words = new NftWords(text);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return [{ kind: "unread", text }];
+  }
+  while (!words.atEnd) {
+    const rest = [0, 1, 2].map((ahead) => words.peek(ahead)).join(" ");
+    if (isInet) {
+      if (OF_FAMILY[family === "IPv4" ? "IPv6" : "IPv4"].test(rest)) return [...statements, NEVER];
+      if (words.takeIf("meta", "nfproto", family === "IPv4" ? "ipv4" : "ipv6")) continue;
+    }
+    try {
+      statements.push(takeStatement(words, family));
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      return [...statements, { kind: "unread", text }];
+    }
+  }
+  return statements;
+}
+
 /**
  * The elements in braces, as written but without comments.
  *

@@ -5,7 +5,7 @@
  */
 import type { IpFamily } from "../model/objects.ts";
 import { type NftType, typeOfExpression } from "./nft_rule.ts";
-import type { NftWords } from "./nft_words.ts";
+import { NftWords } from "./nft_words.ts";
 import { takeKey } from "./parse_nft_rule.ts";
 
 /** Where packets are shown to rules. */
@@ -115,6 +115,19 @@ export function takeSpec(
   }
   if (keys === null || (values === null) !== (kind === "set")) throw words.refusal(`is no ${kind}`);
   return { keys, values, timeoutSeconds };
+}
+
+/**
+ * What a line of a listing such as `type ipv4_addr . inet_service : verdict` or `typeof ip daddr` says.
+ *
+ * @throws {SyntaxError} if it is about types that are not known here
+ */
+export function readTypes(line: string, family: IpFamily): Pick<NftSpec, "keys" | "values"> {
+  const words = new NftWords(line);
+  const takeTypes = words.take() === "type" ? takeTypeNames : takeTypesOf;
+  const keys = takeTypes(words, family);
+  if (!words.takeIf(":")) return { keys, values: null };
+  return { keys, values: words.takeIf("verdict") ? "verdict" : takeTypes(words, family) };
 }
 
 function takeTypeNames(words: NftWords): NftType[] {

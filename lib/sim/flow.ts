@@ -24,14 +24,19 @@ export interface Packet {
   readonly mark: number;
 }
 
-/** One rule that a packet matched. */
+/** One rule that a packet matched, or the policy of a chain that ended its way. */
 export interface RuleHit {
   readonly table: string;
   readonly chain: string;
-  /** 1-based position in the chain. */
+  /** 1-based position in the chain; 0: its policy. */
   readonly index: number;
   readonly rule: string;
+  /** Where the kernel showed the packet to the chain, where the simulator knows more than one kind of rules. */
+  readonly hook?: FlowHook;
 }
+
+/** Where packets are shown to rules. */
+export type FlowHook = "prerouting" | "input" | "forward" | "output" | "postrouting";
 
 /** One of the things that may happen to the packet. */
 export interface FlowOutcome {

@@ -45,11 +45,14 @@ const DEEPEST_JUMP = 64;
 /** One family's rules, ready for packets. Chains are parsed when a packet first reaches them. */
 export class IptablesTables {
   readonly #ruleset: IptablesRuleset;
+  readonly #isForeign: boolean;
   readonly #chains = new Map<string, readonly ParsedRule[]>();
   readonly #cidrs = new Map<string, Cidr | null>();
 
-  constructor(ruleset: IptablesRuleset) {
+  /** @param isForeign true: anybody may have written the rules, and one that does not parse matches nothing */
+  constructor(ruleset: IptablesRuleset, isForeign = false) {
     this.#ruleset = ruleset;
+    this.#isForeign = isForeign;
   }
 
   /** A way for one packet; `problems` collects what the simulator cannot do. */
@@ -69,9 +72,18 @@ export class IptablesTables {
     if (known !== undefined) return known;
     const saved = this.#ruleset.get(table)?.get(chain);
     if (saved === undefined) return null;
-    const parsed = saved.rules.map((text) => ({ rule: parseIptablesRule(text), text }));
+    const parsed = saved.rules.map((text) => ({ rule: this.#parse(text), text }));
     this.#chains.set(key, parsed);
     return parsed;
+  }
+
+  #parse(text: string): IptablesRule {
+    try {
+      return parseIptablesRule(text);
+    } catch (error) {
+      if (!this.#isForeign || !(error instanceof SyntaxError)) throw error;
+      return { matches: [{ kind: "opaque", words: [text] }], target: null };
+    }
   }
 }
 
@@ -100,8 +112,16 @@ export class IptablesPass {
     if (table === "nat" && walk.state !== "NEW") return [acceptedWalk(walk)];
     const { ended, returned } = this.#chain(table, chain, [walk], 0);
     const policy = this.#ruleset.get(table)?.get(chain)?.policy ?? "ACCEPT";
-    const verdict = policy === "DROP" ? "drop" : "accept";
-    return [...ended, ...returned.map((one): EndedWalk => ({ walk: one, verdict, rejectWith: "" }))];
+    if (policy !== "DROP") return [...ended, ...returned.map(acceptedWalk)];
+    const hit = { table, chain, index: 0, rule: "policy DROP" };
+    return [
+      ...ended,
+      ...returned.map((one): EndedWalk => ({
+        walk: { ...one, hits: [...one.hits, hit] },
+        verdict: "drop",
+        rejectWith: "",
+      })),
+    ];
   }
 
   #chain(table: string, chain: string, entering: readonly Walk[], depth: number): ChainResult {

@@ -6,11 +6,11 @@
 import { planIptables } from "../../lib/backend/iptables/plan/plan.ts";
 import { renderPlan } from "../../lib/backend/iptables/plan/render.ts";
 import type { IptablesOptions } from "../../lib/backend/iptables/plan/ruleset.ts";
+import { type BuiltinRules, builtinRules, kernelTables } from "../../lib/sim/iptables/kernel_tables.ts";
 import { IptablesSimulator } from "../../lib/sim/iptables/simulate.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import type { IptablesRuleset, SavedChain } from "../../lib/netfilter/iptables_save.ts";
 import type { FlowBackend, FlowOptions, FlowTable } from "./flow_case.ts";
-import { type BuiltinRules, builtinRules, kernelTables } from "./kernel_tables.ts";
 import type { ApiJson } from "./objects.ts";
 import { plannerOptions, stateOf } from "./planner_input.ts";
 import { simulatedTable } from "./simulated_table.ts";
@@ -39,7 +39,7 @@ export function rulesText(family: IpFamily, objects: readonly ApiJson[], options
 
 /** The kernel's tables, with the chain that kubelet owns: it is made sure of by other means than the restore text. */
 function tablesWithKubelet(text: RulesText, options: FlowOptions): IptablesRuleset {
-  const tables = new Map(kernelTables(text.restore, text.builtin, options));
+  const tables = new Map(kernelTables(text.restore, text.builtin, options.policies));
   const kubelet: SavedChain = { policy: "-", packets: 0, bytes: 0, rules: [] };
   return tables.set("filter", new Map([["KUBE-FIREWALL", kubelet], ...tables.get("filter") ?? []]));
 }

@@ -8,12 +8,12 @@ import { planIpvs } from "../../lib/backend/ipvs/plan/plan.ts";
 import { type PlanTexts, planTexts } from "../../lib/backend/ipvs/diff/render.ts";
 import type { IpvsOptions } from "../../lib/backend/ipvs/plan/ruleset.ts";
 import { hostIps, nodePortIps } from "../../lib/backend/ipvs/plan/settings.ts";
+import { type BuiltinRules, builtinRules, kernelTables } from "../../lib/sim/iptables/kernel_tables.ts";
 import { type IpvsKernel, IpvsSimulator } from "../../lib/sim/ipvs/simulate.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { parseSets } from "../../lib/netfilter/ipset.ts";
 import { parseIpvsTable } from "../../lib/netfilter/ipvs.ts";
 import type { FlowBackend, FlowOptions, FlowTable } from "./flow_case.ts";
-import { type BuiltinRules, builtinRules, kernelTables } from "./kernel_tables.ts";
 import type { ApiJson } from "./objects.ts";
 import { plannerOptions, stateOf } from "./planner_input.ts";
 import { simulatedTable } from "./simulated_table.ts";
@@ -54,7 +54,7 @@ function kernelOf(texts: IpvsTexts, options: FlowOptions): IpvsKernel {
   const bound = texts.ip.split("\n").map((line) => /^address add (\S+)\/\d+ dev kube-ipvs0$/.exec(line)?.[1])
     .filter((address) => address !== undefined);
   return {
-    tables: kernelTables(texts.iptables, texts.builtin, options),
+    tables: kernelTables(texts.iptables, texts.builtin, options.policies),
     sets: parseSets(texts.ipset),
     ipvs: parseIpvsTable(texts.ipvsadm),
     bound,

@@ -4,14 +4,9 @@
  * @module
  */
 import type { IpFamily } from "../../lib/model/objects.ts";
-import type { Flow, Packet } from "../../lib/sim/flow.ts";
-import { type AffinityMemory, rememberOutcome, type Surroundings } from "../../lib/sim/packet_walk.ts";
+import { type AffinityMemory, rememberOutcome } from "../../lib/sim/packet_walk.ts";
+import type { Simulator } from "../../lib/sim/simulator.ts";
 import type { FlowOptions, FlowTable } from "./flow_case.ts";
-
-/** What says what becomes of a packet of its family. */
-export interface Simulator {
-  send(packet: Packet, surroundings: Surroundings): Flow;
-}
 
 /** Both families of a node with its affinity lists, ready for packets. */
 export function simulatedTable(

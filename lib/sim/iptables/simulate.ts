@@ -8,6 +8,7 @@
  * @module
  */
 import { type Flow, mergeOutcomes, type Packet } from "../flow.ts";
+import type { Simulator } from "../simulator.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { type IptablesPass, IptablesTables } from "../iptables_walk.ts";
 import {
@@ -21,7 +22,7 @@ import {
 } from "../packet_walk.ts";
 
 /** One family's rules, ready for packets. */
-export class IptablesSimulator {
+export class IptablesSimulator implements Simulator {
   readonly #tables: IptablesTables;
 
   constructor(ruleset: IptablesRuleset) {

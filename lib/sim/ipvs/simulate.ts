@@ -11,6 +11,7 @@
 import { cidrContains, type Ip, joinHostPort, parseCidr, parseIp } from "../../model/ip.ts";
 import type { Protocol } from "../../model/objects.ts";
 import { type Flow, mergeOutcomes, type Packet } from "../flow.ts";
+import type { Simulator } from "../simulator.ts";
 import { type Fraction, multiply } from "../fraction.ts";
 import { ipPortEntry, type SavedSet, type SetType } from "../../netfilter/ipset.ts";
 import type { RuleMatch } from "../../netfilter/iptables_rule.ts";
@@ -59,7 +60,7 @@ const IPVS_PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([
 ]);
 
 /** One family of a node, ready for packets. */
-export class IpvsSimulator {
+export class IpvsSimulator implements Simulator {
   readonly #kernel: IpvsKernel;
   readonly #tables: IptablesTables;
 

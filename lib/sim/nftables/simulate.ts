@@ -8,58 +8,27 @@
  *
  * @module
  */
-import { parseIp } from "../../model/ip.ts";
+import type { NftTable } from "../../netfilter/nft_tables.ts";
+import type { NftHook } from "../../netfilter/parse_nft_spec.ts";
 import { type Flow, mergeOutcomes, type Packet } from "../flow.ts";
-import type { NftStatement, NftVerdict } from "../../netfilter/nft_rule.ts";
-import type { NftChain, NftRule, NftTable } from "../../netfilter/nft_tables.ts";
-import type { NftBase, NftHook } from "../../netfilter/parse_nft_spec.ts";
-import { parseNftVerdict } from "../../netfilter/parse_nft_rule.ts";
 import {
   acceptedWalk,
   type EndedWalk,
   isNodeAddress,
-  mergeWalks,
   outcomeOfWalk,
-  rejectedWalk,
-  rememberedIn,
   startOfWalk,
   type Surroundings,
   throughLoopback,
   type Walk,
 } from "../packet_walk.ts";
-import { type Lookup, NftMatcher } from "./simulate_match.ts";
+import type { Simulator } from "../simulator.ts";
+import { type HookedChain, isShown, NftPass } from "./walk.ts";
 
 /** Conntrack looks at packets at this priority; chains before it know no states. */
 const CONNTRACK_PRIORITY = -200;
-/** The kernel refuses deeper jumps and all loops. */
-const DEEPEST_JUMP = 16;
-
-interface HookedChain {
-  readonly table: NftTable;
-  readonly chain: NftChain;
-  readonly base: NftBase;
-}
-
-/** Where a rule stands. */
-interface Place {
-  readonly table: NftTable;
-  readonly base: NftBase;
-  readonly depth: number;
-}
-
-/** What became of histories in a chain, a rule or a statement. */
-interface Fates {
-  readonly ended: readonly EndedWalk[];
-  /** Those that leave the chain for the one that called it. */
-  readonly returned: readonly Walk[];
-  /** Those that go on: with the next chain, the next rule, the next statement. */
-  readonly next: readonly Walk[];
-}
-
-const NOWHERE: Fates = { ended: [], returned: [], next: [] };
 
 /** One family's tables, ready for packets. */
-export class NftablesSimulator {
+export class NftablesSimulator implements Simulator {
   readonly #hooks: ReadonlyMap<NftHook, readonly HookedChain[]>;
 
   /**
@@ -89,37 +58,39 @@ export class NftablesSimulator {
    * @throws {RangeError} if an address of the packet is none, or a statement stands where the kernel refuses it
    */
   send(packet: Packet, surroundings: Surroundings): Flow {
-    const pass = new Pass(this.#hooks, surroundings);
+    const problems = new Set<string>();
+    const pass = new NftPass(surroundings, (problem) => void problems.add(problem));
+    const hooks = new Hooks(this.#hooks, pass);
     const start = startOfWalk(packet);
-    const ended = pass.hook(packet.inInterface === "" ? "output" : "prerouting", start)
-      .flatMap((one) => one.verdict === "accept" ? routed(pass, one.walk, surroundings) : [one]);
-    return { outcomes: mergeOutcomes(ended.map((one) => outcomeOfWalk(one, surroundings))), problems: [] };
+    const ended = hooks.hook(packet.inInterface === "" ? "output" : "prerouting", start)
+      .flatMap((one) => one.verdict === "accept" ? routed(hooks, one.walk, surroundings) : [one]);
+    const outcomes = mergeOutcomes(ended.map((one) => outcomeOfWalk(one, surroundings)));
+    return { outcomes, problems: [...problems] };
   }
 }
 
 /** Everything after the destination is settled. */
-function routed(pass: Pass, walk: Walk, surroundings: Surroundings): readonly EndedWalk[] {
+function routed(hooks: Hooks, walk: Walk, surroundings: Surroundings): readonly EndedWalk[] {
   const fromNode = walk.inInterface === "";
   const toNode = isNodeAddress(walk.destination, surroundings);
-  if (toNode && !fromNode) return pass.hook("input", walk);
-  const out = pass.hooks([...(fromNode ? [] : ["forward" as const]), "postrouting"], walk);
+  if (toNode && !fromNode) return hooks.hook("input", walk);
+  const out = hooks.hooks([...(fromNode ? [] : ["forward" as const]), "postrouting"], walk);
   if (!toNode) return out;
   return out.flatMap((one) =>
     one.verdict === "accept"
-      ? pass.hooks(["prerouting", "input"], throughLoopback(one.walk, surroundings))
+      ? hooks.hooks(["prerouting", "input"], throughLoopback(one.walk, surroundings))
       : [one]
   );
 }
 
 /** One packet's way through the hooks. */
-class Pass {
+class Hooks {
   readonly #hooks: ReadonlyMap<NftHook, readonly HookedChain[]>;
-  readonly #surroundings: Surroundings;
-  readonly #matchers = new Map<NftTable, NftMatcher>();
+  readonly #pass: NftPass;
 
-  constructor(hooks: ReadonlyMap<NftHook, readonly HookedChain[]>, surroundings: Surroundings) {
+  constructor(hooks: ReadonlyMap<NftHook, readonly HookedChain[]>, pass: NftPass) {
     this.#hooks = hooks;
-    this.#surroundings = surroundings;
+    this.#pass = pass;
   }
 
   /** Several hooks, one after the other. */
@@ -135,211 +106,11 @@ class Pass {
     let walks: readonly EndedWalk[] = [acceptedWalk(walk)];
     for (const hooked of this.#hooks.get(hook) ?? []) {
       walks = walks.flatMap((one) =>
-        one.verdict === "accept" && isShown(hooked.base, one.walk) ? this.#baseChain(hooked, one.walk) : [one]
+        one.verdict === "accept" && isShown(hooked.base, one.walk)
+          ? this.#pass.baseChain(hooked, one.walk)
+          : [one]
       );
     }
     return walks;
   }
-
-  #baseChain({ table, chain, base }: HookedChain, walk: Walk): readonly EndedWalk[] {
-    const { ended, next } = this.#chain({ table, base, depth: 0 }, chain, [walk]);
-    return [...ended, ...next.map((one): EndedWalk => ({ walk: one, verdict: base.policy, rejectWith: "" }))];
-  }
-
-  /** Yields as `next` those that come back to whoever called the chain. */
-  #chain(place: Place, chain: NftChain, entering: readonly Walk[]): Fates {
-    const ended: EndedWalk[] = [];
-    const returned: Walk[] = [];
-    let live = entering;
-    for (const [position, rule] of chain.rules.entries()) {
-      if (live.length === 0) break;
-      const next: Walk[] = [];
-      for (const walk of live) {
-        const fates = this.#rule(place, chain, position, rule, walk);
-        ended.push(...fates.ended);
-        returned.push(...fates.returned);
-        next.push(...fates.next);
-      }
-      live = mergeWalks(next);
-    }
-    return { ended, returned: [], next: [...returned, ...live] };
-  }
-
-  #rule(place: Place, chain: NftChain, position: number, rule: NftRule, walk: Walk): Fates {
-    const ended: EndedWalk[] = [];
-    const returned: Walk[] = [];
-    const next: Walk[] = [];
-    let live: readonly Walk[] = [walk];
-    const { table } = place;
-    const hit = {
-      table: `${table.family === "IPv4" ? "ip" : "ip6"} ${table.name}`,
-      chain: chain.name,
-      index: position + 1,
-      rule: rule.text,
-    };
-    const counted = (one: Walk): Walk => one.hits.at(-1) === hit ? one : { ...one, hits: [...one.hits, hit] };
-    for (const statement of rule.statements) {
-      const passing: Walk[] = [];
-      for (const one of live) {
-        const step = this.#statement(place, statement, one, counted);
-        ended.push(...step.fates.ended);
-        returned.push(...step.fates.returned);
-        next.push(...step.fates.next);
-        passing.push(...step.passing);
-      }
-      live = passing;
-    }
-    return { ended, returned, next: [...next, ...live] };
-  }
-
-  /** `passing`: those that go on with the rule's next statement; `fates.next`: with the next rule. */
-  #statement(
-    place: Place,
-    statement: NftStatement,
-    walk: Walk,
-    counted: (walk: Walk) => Walk,
-  ): { fates: Fates; passing: readonly Walk[] } {
-    const matcher = this.#matcher(place.table);
-    switch (statement.kind) {
-      case "match": {
-        const found = matcher.lookUp(statement.key, statement.operand, walk);
-        const passing = found.filter(({ value }) => (value !== null) !== statement.not).map((one) =>
-          one.walk
-        );
-        const missed = found.filter(({ value }) => (value !== null) === statement.not).map((one) => one.walk);
-        return { fates: { ...NOWHERE, next: found.length === 0 ? [walk] : missed }, passing };
-      }
-      case "state":
-      case "status":
-      case "addressType":
-      case "mark":
-        return matcher.holds(statement, walk)
-          ? { fates: NOWHERE, passing: [walk] }
-          : { fates: { ...NOWHERE, next: [walk] }, passing: [] };
-      case "note":
-        return { fates: NOWHERE, passing: [walk] };
-      case "setMark": {
-        const mark = ((walk.mark & statement.keep) ^ statement.flip) >>> 0;
-        return { fates: NOWHERE, passing: [counted({ ...walk, mark })] };
-      }
-      case "remember": {
-        const known = !statement.refresh && matcher.remembers(statement.set, walk);
-        return { fates: NOWHERE, passing: [counted(known ? walk : rememberedIn(statement.set, walk))] };
-      }
-      case "verdict":
-        return { fates: this.#follow(place, statement.verdict, counted(walk)), passing: [] };
-      case "verdictMap":
-        return {
-          fates: this.#perValue(
-            matcher.lookUp(statement.key, statement.operand, walk),
-            walk,
-            (value, one) => this.#follow(place, parseNftVerdict(value), counted(one)),
-          ),
-          passing: [],
-        };
-      case "dnat":
-      case "dnatMap":
-      case "masquerade":
-      case "reject":
-        return { fates: this.#end(place, statement, walk, counted), passing: [] };
-      default:
-        return statement satisfies never;
-    }
-  }
-
-  /** What ends the packet's way through the base chain. */
-  #end(
-    place: Place,
-    statement: NftStatement & { readonly kind: "dnat" | "dnatMap" | "masquerade" | "reject" },
-    walk: Walk,
-    counted: (walk: Walk) => Walk,
-  ): Fates {
-    checkPlace(statement.kind, place.base);
-    switch (statement.kind) {
-      case "masquerade":
-        return { ...NOWHERE, ended: [acceptedWalk({ ...counted(walk), masquerade: true })] };
-      case "reject":
-        return { ...NOWHERE, ended: [rejectedWalk(counted(walk), statement.with)] };
-      case "dnat": {
-        const to = [statement.ip, ...(statement.port === null ? [] : [statement.port])].join(" . ");
-        return { ...NOWHERE, ended: [acceptedWalk(translatedTo(to, counted(walk)))] };
-      }
-      case "dnatMap":
-        return this.#perValue(
-          this.#matcher(place.table).lookUp(statement.key, statement.operand, walk),
-          walk,
-          (value, one) => ({ ...NOWHERE, ended: [acceptedWalk(translatedTo(value, counted(one)))] }),
-        );
-    }
-  }
-
-  /** What was found decides; where nothing was, the next rule does. */
-  #perValue(found: readonly Lookup[], walk: Walk, decide: (value: string, walk: Walk) => Fates): Fates {
-    const all = found.map((one) =>
-      one.value === null ? { ...NOWHERE, next: [one.walk] } : decide(one.value, one.walk)
-    );
-    return {
-      ended: all.flatMap((one) => one.ended),
-      returned: all.flatMap((one) => one.returned),
-      next: found.length === 0 ? [walk] : all.flatMap((one) => one.next),
-    };
-  }
-
-  #follow(place: Place, verdict: NftVerdict, walk: Walk): Fates {
-    switch (verdict.kind) {
-      case "accept":
-      case "drop":
-        return { ...NOWHERE, ended: [{ walk, verdict: verdict.kind, rejectWith: "" }] };
-      case "return":
-        return { ...NOWHERE, returned: [walk] };
-      case "continue":
-        return { ...NOWHERE, next: [walk] };
-      case "jump":
-      case "goto": {
-        const chain = place.table.chains.get(verdict.chain);
-        if (chain === undefined) throw new RangeError(`There is no chain ${verdict.chain} to go to`);
-        const depth = place.depth + 1;
-        if (depth > DEEPEST_JUMP) throw new RangeError(`Jumps never end at chain ${verdict.chain}`);
-        const { ended, next } = this.#chain({ ...place, depth }, chain, [walk]);
-        // What a `goto` chain gives back skips the rest of this one.
-        return verdict.kind === "jump" ? { ended, returned: [], next } : { ended, returned: next, next: [] };
-      }
-    }
-  }
-
-  #matcher(table: NftTable): NftMatcher {
-    const known = this.#matchers.get(table) ?? new NftMatcher(table, this.#surroundings);
-    this.#matchers.set(table, known);
-    return known;
-  }
-}
-
-/** Whether a chain sees the packet at all: nat only until the connection's translation is settled. */
-function isShown({ type, hook }: NftBase, walk: Walk): boolean {
-  if (type !== "nat") return true;
-  if (walk.state !== "NEW") return false;
-  if (hook === "prerouting" || hook === "output") {
-    // Back in through lo, its destination was settled on the way out.
-    return !walk.translated && walk.inInterface !== "lo";
-  }
-  return !walk.masquerade;
-}
-
-/** @throws {RangeError} if the kernel would refuse the statement there */
-function checkPlace(kind: "dnat" | "dnatMap" | "masquerade" | "reject", { type, hook }: NftBase): void {
-  const allowed = kind === "reject"
-    // In prerouting only since Linux 5.9.
-    ? type === "filter" && (hook === "input" || hook === "forward" || hook === "output")
-    : kind === "masquerade"
-    ? type === "nat" && hook === "postrouting"
-    : type === "nat" && (hook === "prerouting" || hook === "output");
-  if (!allowed) throw new RangeError(`${kind} is reached from a ${type} chain of ${hook}`);
-}
-
-/** @param to `ip . port`, or `ip` */
-function translatedTo(to: string, walk: Walk): Walk {
-  const [ip = "", port] = to.split(" . ");
-  const destination = parseIp(ip);
-  if (destination === null) throw new RangeError(`"${ip}" is no destination`);
-  return { ...walk, destination, port: port === undefined ? walk.port : Number(port), translated: true };
 }

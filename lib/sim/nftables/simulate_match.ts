@@ -12,9 +12,10 @@ import {
   type NftKey,
   type NftOperand,
   type NftStatement,
+  type NftType,
   typeOfExpression,
 } from "../../netfilter/nft_rule.ts";
-import { canonicalKey, type NftTable } from "../../netfilter/nft_tables.ts";
+import { canonicalKey, type NftContainer, type NftTable } from "../../netfilter/nft_tables.ts";
 import { isNodeAddress, type Surroundings, type Walk } from "../packet_walk.ts";
 
 /** What a history reads for a key. A random number makes as many of them as it has values. */
@@ -81,13 +82,25 @@ export class NftMatcher {
     const container = this.#table.containers.get(name);
     if (container === undefined) throw new RangeError(`There is no set or map ${name}`);
     const key = parts.join(" . ");
-    const written = container.elements.get(key);
+    const written = container.elements.get(key) ?? this.#inRanges(container, parts);
     if (written !== undefined || container.timeoutSeconds === null) return written ?? null;
     if (key === walk.source.text && walk.remembered.includes(name)) return "";
     const { affinity, nowSeconds } = this.#surroundings;
     const seen = affinity.get(name)?.get(key);
     // In the kernel an element is gone from the moment its time is over.
     return seen !== undefined && nowSeconds - seen < container.timeoutSeconds ? "" : null;
+  }
+
+  /** The value of the network or range that holds the key. */
+  #inRanges({ hasRanges, elements, keys }: NftContainer, parts: readonly string[]): string | undefined {
+    if (hasRanges !== true) return undefined;
+    for (const [text, value] of elements) {
+      const patterns = text.split(" . ");
+      const fits = (part: string, index: number): boolean =>
+        inRange(patterns[index] ?? "", part, keys[index], (network, ip) => this.#contains(network, ip));
+      if (patterns.length === parts.length && parts.every(fits)) return value;
+    }
+    return undefined;
   }
 
   #inline(elements: NftElements, key: NftKey, parts: readonly string[]): string | null {
@@ -122,6 +135,32 @@ export class NftMatcher {
     }
     return cidrContains(cidr, ip);
   }
+}
+
+/** Whether a part of a key is in `80`, `80-90`, `10.0.0.0/8`, `10.0.0.1-10.0.0.9` or `*`. */
+function inRange(
+  pattern: string,
+  part: string,
+  type: NftType | undefined,
+  contains: (network: string, ip: Ip) => boolean,
+): boolean {
+  if (pattern === part || pattern === "*") return true;
+  if (type === "ifname") return interfaceMatches(pattern, part);
+  const [first = "", last] = pattern.split("-");
+  if (type === "inet_service") {
+    return last !== undefined && Number(part) >= Number(first) && Number(part) <= Number(last);
+  }
+  const ip = parseIp(part);
+  if (ip === null) return false;
+  if (last === undefined) return pattern.includes("/") && contains(pattern, ip);
+  const [from, to] = [parseIp(first), parseIp(last)];
+  return from !== null && to !== null && compareBytes(from, ip) <= 0 && compareBytes(ip, to) <= 0;
+}
+
+function compareBytes(left: Ip, right: Ip): number {
+  if (left.bytes.length !== right.bytes.length) return left.bytes.length - right.bytes.length;
+  const at = left.bytes.findIndex((byte, index) => byte !== right.bytes[index]);
+  return at < 0 ? 0 : (left.bytes[at] ?? 0) - (right.bytes[at] ?? 0);
 }
 
 /** A process on the node has no incoming interface; for nft that is an empty name. */

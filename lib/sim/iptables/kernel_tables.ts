@@ -1,14 +1,9 @@
 /**
- * The kernel's tables after iptables text was restored into empty ones, on a node of a flow case.
+ * The tables of a kernel after iptables text was restored into empty ones.
  *
  * @module
  */
-import {
-  type IptablesRuleset,
-  parseIptablesSave,
-  type SavedChain,
-} from "../../lib/netfilter/iptables_save.ts";
-import type { FlowOptions } from "./flow_case.ts";
+import { type IptablesRuleset, parseIptablesSave, type SavedChain } from "../../netfilter/iptables_save.ts";
 
 const BUILTIN_CHAINS: Readonly<Record<"filter" | "nat", readonly string[]>> = {
   filter: ["INPUT", "FORWARD", "OUTPUT"],
@@ -17,6 +12,15 @@ const BUILTIN_CHAINS: Readonly<Record<"filter" | "nat", readonly string[]>> = {
 
 /** `TABLE CHAIN` → rules of a built-in chain, in kernel order. */
 export type BuiltinRules = ReadonlyMap<string, readonly string[]>;
+
+/** What the node's own firewall does with what nobody accepted. */
+export interface FilterPolicies {
+  readonly INPUT: "ACCEPT" | "DROP";
+  readonly FORWARD: "ACCEPT" | "DROP";
+}
+
+/** Those of a kernel that nobody has configured. */
+export const OPEN_POLICIES: FilterPolicies = { INPUT: "ACCEPT", FORWARD: "ACCEPT" };
 
 /** Each jump is inserted at the top, so the last one is met first. */
 export function builtinRules(
@@ -30,14 +34,18 @@ export function builtinRules(
   return builtin;
 }
 
-/** @param restore text of our own chains */
-export function kernelTables(restore: string, builtin: BuiltinRules, options: FlowOptions): IptablesRuleset {
+/** @param restore text of own chains, of tables filter and nat */
+export function kernelTables(
+  restore: string,
+  builtin: BuiltinRules,
+  policies: FilterPolicies = OPEN_POLICIES,
+): IptablesRuleset {
   const written = parseIptablesSave(restore);
   return new Map((["filter", "nat"] as const).map((table) => {
     const chains = new Map<string, SavedChain>(written.get(table));
     for (const chain of BUILTIN_CHAINS[table]) {
       const policy = table === "filter" && chain !== "OUTPUT"
-        ? options.policies[chain as "INPUT" | "FORWARD"]
+        ? policies[chain as keyof FilterPolicies]
         : "ACCEPT";
       chains.set(chain, { policy, packets: 0, bytes: 0, rules: builtin.get(`${table} ${chain}`) ?? [] });
     }

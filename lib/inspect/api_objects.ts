@@ -1,0 +1,133 @@
+/**
+ * One list of everything from the API server.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import { ConfigError, UsageError } from "../errors.ts";
+import type { Exec } from "../kernel/exec.ts";
+import type { ApiObject } from "../model/objects.ts";
+import { VERSION } from "../node/version.ts";
+import { silentLogger } from "../observe/log.ts";
+import { identityOf } from "../source/events.ts";
+import { KubeSource } from "../source/kube/kube.ts";
+import { apiAccess } from "../source/kube/kube_access.ts";
+import type { ClusterAccess } from "../source/kube/kubeconfig.ts";
+import type { Rejection, ResourceKind, SourceSink } from "../source/source.ts";
+
+/** An API server that has not listed everything by then has trouble that the user wants to hear of. */
+const LIMIT_MS = 30_000;
+
+/** Everything that the API server has for this node. */
+export interface ApiList {
+  /** The server. */
+  readonly from: string;
+  readonly objects: readonly ApiObject[];
+  readonly rejected: readonly Rejection[];
+}
+
+/** What the configuration does not say. */
+export interface ApiListOptions {
+  /** `--master`; empty if not given. */
+  readonly master: string;
+  readonly nodeName: string;
+  /** Starts credential plugins. */
+  readonly exec: Exec;
+  /** @default {30000} */
+  readonly limitMs?: number;
+}
+
+/**
+ * Lists Services, EndpointSlices, the Node and, for nftables mode, ServiceCIDRs, once.
+ *
+ * @throws {UsageError} if nothing says where the API server is
+ * @throws {Error} with the first failure of a list, or after `limitMs`
+ */
+export async function listFromApi(
+  config: KubeProxyConfiguration,
+  { master, nodeName, exec, limitMs = LIMIT_MS }: ApiListOptions,
+): Promise<ApiList> {
+  const { kubeconfig, qps, burst } = config.clientConnection;
+  const access = await accessOf(kubeconfig, master);
+  const collector = new Collector(config.mode === "nftables" || config.mode === "auto");
+  const source = new KubeSource({
+    access,
+    nodeName,
+    endpointsSource: config.kproxy.endpointsSource,
+    configSyncPeriodMs: config.configSyncPeriod,
+    qps,
+    burst,
+    userAgent: `kproxy/${VERSION}`,
+    log: silentLogger,
+    exec,
+  });
+  const timer = setTimeout(() => collector.fail(`no complete answer within ${limitMs / 1000} s`), limitMs);
+  try {
+    await source.run(collector, collector.signal);
+  } finally {
+    clearTimeout(timer);
+  }
+  if (collector.failure !== null) throw new Error(`API server ${access.server}: ${collector.failure}`);
+  return { from: access.server, objects: collector.objects(), rejected: collector.rejections };
+}
+
+async function accessOf(kubeconfig: string, master: string): Promise<ClusterAccess> {
+  try {
+    return await apiAccess({ kubeconfig, master, env: Deno.env });
+  } catch (error) {
+    // Outside of a pod, with nothing said, there is nothing wrong with any file.
+    if (!(error instanceof ConfigError) || kubeconfig !== "" || master !== "") throw error;
+    throw new UsageError(
+      "Nothing says where the objects are: name files with --manifests=PATH, an API server with " +
+        "--kubeconfig=FILE, or run kproxy on this node with its listener on",
+      { cause: error },
+    );
+  }
+}
+
+/** Takes first lists, and ends the source after them. */
+class Collector implements SourceSink {
+  readonly wantsServiceCidrs: boolean;
+  readonly rejections: Rejection[] = [];
+  failure: string | null = null;
+  readonly #objects = new Map<string, ApiObject>();
+  readonly #missing: Set<ResourceKind>;
+  readonly #end = new AbortController();
+
+  constructor(wantsServiceCidrs: boolean) {
+    this.wantsServiceCidrs = wantsServiceCidrs;
+    this.#missing = new Set(["services", "endpointslices", "nodes"]);
+    if (wantsServiceCidrs) this.#missing.add("servicecidrs");
+  }
+
+  get signal(): AbortSignal {
+    return this.#end.signal;
+  }
+
+  objects(): readonly ApiObject[] {
+    return [...this.#objects.values()];
+  }
+
+  events(batch: Parameters<SourceSink["events"]>[0]): void {
+    for (const event of batch) {
+      if (event.type === "synced") this.#missing.delete(event.kind);
+      else if (event.type === "delete") this.#objects.delete(identityOf(event.old));
+      else this.#objects.set(identityOf(event.object), event.object);
+    }
+    if (this.#missing.size === 0) this.#end.abort();
+  }
+
+  rejected(rejection: Rejection): void {
+    this.rejections.push(rejection);
+  }
+
+  failed(kind: ResourceKind, reason: string): void {
+    // Rules are made without them, too.
+    if (kind !== "servicecidrs" && this.#missing.has(kind)) this.fail(reason);
+  }
+
+  fail(reason: string): void {
+    this.failure ??= reason;
+    this.#end.abort();
+  }
+}

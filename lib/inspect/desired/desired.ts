@@ -1,0 +1,137 @@
+/**
+ * What a node should hold: from the configuration and the objects to the state, the plan and the rules of each family.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { UnsupportedError } from "../../errors.ts";
+import { ChangeTracker } from "../../model/change_tracker.ts";
+import type { UnservedDestination } from "../../model/destination_claims.ts";
+import { nodeZone } from "../../model/node.ts";
+import type { ApiObject, IpFamily, NodeObject } from "../../model/objects.ts";
+import { serviceNetworks } from "../../model/service_cidrs.ts";
+import type { NodeFacts, ProxyState } from "../../model/state.ts";
+import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
+import type { HeldRules } from "../../sim/node/held_rules.ts";
+
+export const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+
+/** The modes whose rules can be looked at. */
+export const DATA_PLANES = ["iptables", "nftables", "ipvs"] as const;
+
+export type DataPlane = typeof DATA_PLANES[number];
+
+/** What the objects say, before any mode turns it into rules. */
+export interface DesiredState {
+  readonly nodeName: string;
+  /** Null if there is no Node of that name. */
+  readonly node: NodeObject | null;
+  readonly states: ReadonlyMap<IpFamily, ProxyState>;
+  /** Networks of ServiceCIDRs. */
+  readonly serviceCidrs: readonly string[];
+  /** Destinations that Services ask for and do not get. */
+  readonly unserved: readonly UnservedDestination[];
+}
+
+/** What the machine says of itself, as far as rules depend on it. */
+export interface MachineFacts {
+  /** Addresses of all devices; null: the machine is not looked at, and the Node has to tell. */
+  readonly addresses: readonly DeviceAddress[] | null;
+  /** `net.netfilter.nf_conntrack_tcp_be_liberal`; null: what the configuration makes of it. */
+  readonly tcpBeLiberal: boolean | null;
+}
+
+/** Nothing of a machine is known. */
+export const UNKNOWN_MACHINE: MachineFacts = { addresses: null, tcpBeLiberal: null };
+
+/** Everything that decides the rules of all families. */
+export interface DesiredInput extends DesiredState {
+  readonly config: KubeProxyConfiguration;
+  readonly machine: MachineFacts;
+  /** Hears, in a sentence, of what is doubtful. */
+  readonly warn: (sentence: string) => void;
+}
+
+/** Folds objects into a state for each family; `report` hears of parts of objects that are left out. */
+export function stateOfObjects(
+  objects: readonly ApiObject[],
+  nodeName: string,
+  report: (problem: string) => void,
+): DesiredState {
+  const found = objects.find((object) => object.kind === "Node" && object.name === nodeName);
+  const node = found?.kind === "Node" ? found : null;
+  const facts: NodeFacts = { name: nodeName, zone: nodeZone(node) };
+  const unserved: UnservedDestination[] = [];
+  const states = new Map(FAMILIES.map((family) => {
+    const tracker = new ChangeTracker({
+      family,
+      node: facts,
+      report,
+      onUnserved: (one) => void unserved.push(one),
+      maxTold: Infinity,
+    });
+    for (const object of objects) {
+      if (object.kind === "Service") tracker.updateService(undefined, object);
+      if (object.kind === "EndpointSlice") tracker.updateEndpointSlice(object, false);
+    }
+    return [family, tracker.checkout().state];
+  }));
+  const serviceCidrs = serviceNetworks(objects.filter((object) => object.kind === "ServiceCIDR"));
+  return { nodeName, node, states, serviceCidrs, unserved };
+}
+
+/** The state of one family. */
+export function stateOf({ states }: DesiredState, family: IpFamily): ProxyState {
+  const state = states.get(family);
+  if (state === undefined) throw new RangeError(`No state of family ${family}`);
+  return state;
+}
+
+/** What {@linkcode dataPlaneOf} is asked for. */
+export interface DataPlaneQuestion {
+  /** What was found in force on the node; null: nobody has looked, or there is nothing. */
+  readonly found?: DataPlane | null;
+  /** For the complaint: `Rendering`. */
+  readonly doing: string;
+}
+
+/**
+ * Which mode's rules a configuration means. What `auto` chooses is only known on the node: what was found there, else iptables.
+ *
+ * @throws {UnsupportedError} if it is a mode whose rules kproxy does not make
+ */
+export function dataPlaneOf(
+  { mode }: KubeProxyConfiguration,
+  { found = null, doing }: DataPlaneQuestion,
+): DataPlane {
+  if (mode === "auto") return found ?? "iptables";
+  const plane = DATA_PLANES.find((one) => one === mode);
+  if (plane !== undefined) return plane;
+  const known = DATA_PLANES.join(", ");
+  throw new UnsupportedError("kproxy", `proxy mode ${known}`, mode, {
+    message: `${doing} proxy mode ${mode} is not in this release; it has: ${known}`,
+  });
+}
+
+/** The rules that the family should hold, as a kernel would that held nothing else. */
+export async function desiredRules(
+  plane: DataPlane,
+  input: DesiredInput,
+  family: IpFamily,
+): Promise<HeldRules> {
+  // One mode is looked at, and the others' planners take time to load.
+  switch (plane) {
+    case "iptables": {
+      const { iptablesPlan, iptablesRules } = await import("./iptables.ts");
+      return iptablesRules(iptablesPlan(input, family), family);
+    }
+    case "ipvs": {
+      const { ipvsPlan, ipvsRules } = await import("./ipvs.ts");
+      return ipvsRules(ipvsPlan(input, family));
+    }
+    case "nftables": {
+      const { nftablesPlan, nftablesRules } = await import("./nftables.ts");
+      return nftablesRules(nftablesPlan(input, family));
+    }
+  }
+}

@@ -1,0 +1,64 @@
+/**
+ * What one family should hold in iptables mode.
+ *
+ * @module
+ */
+import { planIptables } from "../../backend/iptables/plan/plan.ts";
+import { planLines, renderOperations, renderPlan } from "../../backend/iptables/plan/render.ts";
+import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
+import { configuredIptables } from "../../backend/iptables/plan/settings.ts";
+import { matchingNodeIps } from "../../model/node.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import type { Table } from "../../netfilter/iptables_jumps.ts";
+import type { SavedChain } from "../../netfilter/iptables_save.ts";
+import { builtinRules, kernelTables } from "../../sim/iptables/kernel_tables.ts";
+import { type HeldRules, nothingHeld } from "../../sim/node/held_rules.ts";
+import { type DesiredInput, stateOf } from "./desired.ts";
+import { ownAddresses } from "./own_addresses.ts";
+
+const TABLES: readonly Table[] = ["filter", "nat"];
+
+/** The plan of all Services of one family. */
+export function iptablesPlan(input: DesiredInput, family: IpFamily): IptablesPlan {
+  const { config, node, machine, warn } = input;
+  const { options, problem } = configuredIptables(config, family, node);
+  if (problem?.kind === "wrongFamily") warn(`${family}: ${problem.message}`);
+  return planIptables(stateOf(input, family), "all", {
+    ...options,
+    nodePortIps: matchingNodeIps(options.nodePortAddresses, ownAddresses(input, options.nodeIp)),
+    randomFully: true,
+    // On the node the sysctl decides, which the same setting makes kproxy write.
+    dropInvalid: !(machine.tcpBeLiberal ?? config.conntrack.tcpBeLiberal),
+  });
+}
+
+/** Text for `iptables-restore --noflush`: own chains and rules of each table, then the jumps from the kernel's chains. */
+export function iptablesText(plan: IptablesPlan): string {
+  return renderOperations({
+    transactions: TABLES.map((table) => {
+      // A chain that is only made sure of, and not filled, belongs to the kubelet: to name it would empty it.
+      const jumps = plan.base.jumps.filter((jump) =>
+        jump.table === table && plan.base.chains[table].includes(jump.target)
+      );
+      return {
+        table,
+        lines: [...planLines(plan, table), ...jumps.map(({ chain, args }) => `-I ${chain} ${args}`)],
+      };
+    }),
+  });
+}
+
+/** What an empty kernel holds after a sync of the plan. */
+export function iptablesRules(plan: IptablesPlan, family: IpFamily): HeldRules {
+  const tables = new Map(kernelTables(renderPlan(plan), builtinRules(plan.base.jumps)));
+  // The kubelet's own chains are made sure of by other means than the restore text.
+  for (const { table, target } of plan.base.jumps) {
+    const chains = tables.get(table);
+    if (chains !== undefined && !chains.has(target)) {
+      tables.set(table, new Map([...chains, [target, EMPTY_CHAIN]]));
+    }
+  }
+  return { ...nothingHeld(family), iptables: [{ variant: "", tables }] };
+}
+
+const EMPTY_CHAIN: SavedChain = { policy: "-", packets: 0, bytes: 0, rules: [] };

@@ -1,0 +1,116 @@
+/**
+ * Rules as the kernel holds them, through the tools' own listings. Nothing is changed, and no lock is held for longer than a save takes.
+ *
+ * @module
+ */
+import { DEVICE } from "../../backend/ipvs/plan/ruleset.ts";
+import { ExecError } from "../../errors.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { iptablesPrograms } from "../../kernel/iptables_variant.ts";
+import type { IptablesVariant } from "../../kernel/iptables_version.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
+import { FAMILIES } from "../desired/desired.ts";
+import type { LiveNode, LiveProblem } from "./live.ts";
+import { type LiveText, liveOfTexts } from "./saved_texts.ts";
+
+/** What of the kernel is read. */
+export interface KernelQuestion {
+  /** @default both */
+  readonly families?: readonly IpFamily[];
+  /** Ends the reading. */
+  readonly signal?: AbortSignal;
+}
+
+const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
+// What tools say where the kernel's part is not there: then there is nothing to be read, either.
+const ABSENT =
+  /Can't initialize ipvs: (?!Permission|Operation not permitted)|Cannot open session to kernel|Protocol not supported|Table does not exist|Address family not supported/;
+const NO_RIGHTS = /Operation not permitted|Permission denied|must be root/;
+
+/** What the kernel of this network namespace holds. What a tool cannot say is among the problems, and the others count. */
+export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): Promise<LiveNode> {
+  const { families = FAMILIES, signal } = question;
+  const reading = new Reading(exec, signal);
+  const [iptables, others, bound] = await Promise.all([
+    Promise.all(families.map((family) => reading.iptables(family))),
+    Promise.all([
+      reading.text(["nft", "list", "ruleset"], { kind: "nftables" }),
+      reading.text(["ipset", "save"], { kind: "ipset" }),
+      reading.text(["ipvsadm", "-Sn"], { kind: "ipvsadm" }),
+    ]),
+    reading.bound(),
+  ]);
+  const texts = [...iptables.flat(), ...others.flat()];
+  return liveOfTexts(texts, { from: "the kernel", bound, problems: reading.problems });
+}
+
+class Reading {
+  readonly problems: LiveProblem[] = [];
+  readonly #exec: Exec;
+  readonly #options: { readonly signal?: AbortSignal };
+
+  constructor(exec: Exec, signal: AbortSignal | undefined) {
+    this.#exec = exec;
+    this.#options = signal === undefined ? {} : { signal };
+  }
+
+  /** What the program prints; nothing where it, or the kernel's part of it, is not there. */
+  async text(argv: readonly string[], what: Omit<LiveText, "name" | "text">): Promise<readonly LiveText[]> {
+    const text = await this.#run(argv);
+    return text === null || text === "missing" ? [] : [{ name: argv.join(" "), text, ...what }];
+  }
+
+  /** Of each variant that there is. Without a table's name: to name one would make it in the legacy variant. */
+  async iptables(family: IpFamily): Promise<readonly LiveText[]> {
+    const texts = await Promise.all(VARIANTS.map(async (variant) => {
+      const argv = [iptablesPrograms(family, variant).save, "-c"];
+      return { argv, variant, text: await this.#run(argv) };
+    }));
+    const found = texts.flatMap(({ argv, variant, text }) =>
+      text === null || text === "missing" ? [] : [{ name: argv.join(" "), text, variant, family, kind: KIND }]
+    ).filter(({ text }) => /^\*/m.test(text));
+    // Before 1.8 there are no programs with the variant in their names.
+    if (!texts.every(({ text }) => text === "missing")) return found;
+    return await this.text([iptablesPrograms(family).save, "-c"], { family, kind: KIND });
+  }
+
+  /** Addresses on the proxy's device; none where it is not there. */
+  async bound(): Promise<readonly string[]> {
+    const argv = ["ip", "-json", "address", "show", "dev", DEVICE];
+    const text = await this.#run(argv, /does not exist|Cannot find device/);
+    if (text === null || text === "missing") return [];
+    try {
+      return parseDeviceAddresses(text).map(({ address }) => address);
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      this.problems.push({ place: argv.join(" "), message: error.message });
+      return [];
+    }
+  }
+
+  /** `missing`: there is no such program; null: it has nothing to say, or failed, which is told. */
+  async #run(argv: readonly string[], absent: RegExp = ABSENT): Promise<string | "missing" | null> {
+    const place = argv.join(" ");
+    try {
+      const { code, stdout, stderr } = await this.#exec.run(argv, this.#options);
+      if (code === 0) return stdout;
+      if (!absent.test(stderr)) this.problems.push({ place, message: failure(stderr, code) });
+      return null;
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      // `--allow-run` is a list of names; one that is not on it says so, and says how it may be.
+      if (error.isMissing()) return "missing";
+      this.problems.push({ place, message: error.message });
+      return null;
+    }
+  }
+}
+
+const KIND = "iptables" as const;
+
+function failure(stderr: string, code: number): string {
+  const [first = ""] = stderr.split("\n").filter((line) => line.trim() !== "");
+  if (NO_RIGHTS.test(stderr)) return `${first.trim()}: reading it needs root or CAP_NET_ADMIN`;
+  return first === "" ? `it ended with status ${code}` : first.trim();
+}

@@ -1,0 +1,109 @@
+/**
+ * Where a command that looks at the node has the objects from: files, a running kproxy, or the API server.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import { UsageError } from "../errors.ts";
+import type { Exec } from "../kernel/exec.ts";
+import type { ApiObject, NamespacedName } from "../model/objects.ts";
+import { nodeName } from "../node/node_name.ts";
+import type { Rejection } from "../source/source.ts";
+import { type DataPlane, type DesiredState, stateOfObjects } from "./desired/desired.ts";
+
+/** A kproxy that runs on this node, as it tells of itself. */
+export interface RunningKproxy {
+  /** Where it was asked, e.g. `kproxy on 127.0.0.1:10249`. */
+  readonly where: string;
+  readonly mode: DataPlane;
+  /** The one in force. */
+  readonly config: KubeProxyConfiguration;
+  /** What its rules were made from. */
+  state(): Promise<DesiredState>;
+  /** Services whose rules the kernel has refused, and why. */
+  quarantined(): Promise<ReadonlyMap<NamespacedName, string>>;
+}
+
+/**
+ * Looks for a kproxy that runs on this node; null if there is none, or none that tells of itself.
+ *
+ * @param config says where its listener is
+ */
+export type FindRunning = (config: KubeProxyConfiguration) => Promise<RunningKproxy | null>;
+
+/** What the objects of this node are. */
+export interface FoundObjects {
+  /** E.g. `files a.yaml`, `kproxy on 127.0.0.1:10249`, `https://10.0.0.1:6443`. */
+  readonly from: string;
+  /** The one that rules are made by. */
+  readonly config: KubeProxyConfiguration;
+  /** What a running kproxy runs; null: none was asked. */
+  readonly mode: DataPlane | null;
+  readonly state: DesiredState;
+  /** Objects that were refused; the others count. */
+  readonly rejected: readonly Rejection[];
+  /** Services whose rules the kernel has refused, and why; null: none but a running kproxy knows. */
+  readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
+}
+
+/** What {@linkcode findObjects} goes by. */
+export interface FindObjectsOptions {
+  readonly config: KubeProxyConfiguration;
+  /** `--master`; empty if not given. */
+  readonly master: string;
+  /** True: the configuration names the API server or files, so that nobody else is asked. */
+  readonly isSourceNamed: boolean;
+  /** Starts credential plugins. */
+  readonly exec: Exec;
+  readonly findRunning: FindRunning;
+  /** Hears of parts of objects that are left out. */
+  readonly report: (problem: string) => void;
+}
+
+/**
+ * The objects, from the first of these that there is: files that the configuration names, a kproxy that runs here, the API server.
+ *
+ * @throws {UsageError} if there is none of them, or a file is not there
+ */
+export async function findObjects(options: FindObjectsOptions): Promise<FoundObjects> {
+  const { config, isSourceNamed, findRunning } = options;
+  if (config.kproxy.manifests.length > 0) return await objectsOfFiles(options);
+  const running = isSourceNamed ? null : await findRunning(config);
+  if (running !== null) {
+    const [state, quarantined] = await Promise.all([running.state(), running.quarantined()]);
+    const { where, mode } = running;
+    return { from: where, config: running.config, mode, state, rejected: [], quarantined };
+  }
+  return await objectsOfApi(options);
+}
+
+async function objectsOfFiles({ config, report }: FindObjectsOptions): Promise<FoundObjects> {
+  const { readManifests } = await import("../source/files/files.ts");
+  const { manifests, endpointsSource } = config.kproxy;
+  try {
+    const { objects, problems } = await readManifests(manifests, { endpointsSource });
+    return found(`files ${manifests.join(", ")}`, config, { objects, rejected: problems, report });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound || error instanceof TypeError)) throw error;
+    throw new UsageError(error.message, { cause: error });
+  }
+}
+
+async function objectsOfApi({ config, master, exec, report }: FindObjectsOptions): Promise<FoundObjects> {
+  const { listFromApi } = await import("./api_objects.ts");
+  const { from, objects, rejected } = await listFromApi(config, { master, nodeName: nodeName(config), exec });
+  return found(from, config, { objects, rejected, report });
+}
+
+function found(
+  from: string,
+  config: KubeProxyConfiguration,
+  { objects, rejected, report }: {
+    readonly objects: readonly ApiObject[];
+    readonly rejected: readonly Rejection[];
+    readonly report: (problem: string) => void;
+  },
+): FoundObjects {
+  const state = stateOfObjects(objects, nodeName(config), report);
+  return { from, config, mode: null, state, rejected, quarantined: null };
+}
