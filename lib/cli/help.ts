@@ -18,6 +18,16 @@ export interface CommandDoc {
   readonly text: readonly string[];
 }
 
+const TRACE_TEXT = wrapWords(
+  "SRC is local (a process on the node), world, an address, an interface, or ADDRESS@INTERFACE; the destination may be " +
+    "NAMESPACE/NAME[:PORT] of a Service, too. What should be there follows from the objects in files (--manifests), or else of the " +
+    "API server, and from the flags of run; what is there is read with the node's own tools, whoever wrote it, or from what they " +
+    "printed (--live-from). Tells each rule that the packet meets, the chances where rules choose, the endpoints that are left " +
+    "out and why, rules of others that end its way, and where the two part. Changes nothing. Ends with 0, or with 1 if something " +
+    "is wrong on the node.",
+  108,
+);
+
 export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   "run": {
     usage: "run [flags]",
@@ -70,6 +80,25 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
         108,
       ),
     ],
+  },
+  "trace": {
+    usage: "trace SRC DST:PORT[/udp|/sctp] [flags]",
+    summary: "Walk a packet through the rules that should be on this node and those that are",
+    text: TRACE_TEXT,
+  },
+  "explain": {
+    usage: "explain SRC DST:PORT[/udp|/sctp] [flags]",
+    summary: "The same as trace",
+    text: TRACE_TEXT,
+  },
+  "service": {
+    usage: "service list|get [NAMESPACE/NAME] [flags]",
+    summary: "Show Services, what their endpoints are used for, and what the kernel holds for them",
+    text: wrapWords(
+      "Objects and rules come from where trace has them. Ends with 1 if the kernel holds nothing for a Service that " +
+        "should have rules.",
+      108,
+    ),
   },
   "version": {
     usage: "version",

@@ -5,6 +5,7 @@
  * @module
  */
 import type { IpFamily } from "../model/objects.ts";
+import type { Traffic } from "../model/service_traffic.ts";
 import type { NftElements, NftStatement, NftType } from "./nft_rule.ts";
 import { typeOfExpression } from "./nft_rule.ts";
 import type { NftChain, NftContainer, NftRule, NftTable } from "./nft_tables.ts";
@@ -83,6 +84,7 @@ type Block =
     timeoutSeconds: number | null;
     hasRanges: boolean;
     elements: Map<string, string>;
+    counters: Map<string, Traffic>;
   }
   | { readonly kind: "other"; depth: number };
 
@@ -164,6 +166,7 @@ class ListingReader {
         timeoutSeconds: null,
         hasRanges: false,
         elements: new Map(),
+        counters: new Map(),
       };
     } else if (OTHER_BLOCK.test(plain)) this.#block = { kind: "other", depth: 1 };
     else if (!/^(?:comment|flags) /.test(plain)) this.#problem(`"${plain}" is not understood`);
@@ -189,8 +192,16 @@ class ListingReader {
     }
     // Rules that look into it are told when a packet reaches them.
     if (block.keys === null) return;
-    const { keys, values, timeoutSeconds, elements, hasRanges } = block;
-    table.containers.set(name, { name, keys, values, timeoutSeconds, elements, ...(hasRanges ? { hasRanges } : {}) });
+    const { keys, values, timeoutSeconds, elements, hasRanges, counters } = block;
+    table.containers.set(name, {
+      name,
+      keys,
+      values,
+      timeoutSeconds,
+      elements,
+      ...(hasRanges ? { hasRanges } : {}),
+      ...(counters.size > 0 ? { counters } : {}),
+    });
   }
 
   #chainLine(text: string, chain: Block & { kind: "chain" }): void {
@@ -231,7 +242,9 @@ class ListingReader {
     this.#elements?.push(isLast ? text.slice(0, -1).trimEnd() : text);
     if (!isLast) return;
     const container = this.#block;
-    if (container?.kind === "container") readElements((this.#elements ?? []).join(" "), container.elements);
+    if (container?.kind === "container") {
+      readElements((this.#elements ?? []).join(" "), container);
+    }
     this.#elements = null;
   }
 }
@@ -248,7 +261,12 @@ function reason(error: unknown): string {
 const QUOTED_COMMENT = / comment "[^"]*"/;
 const DECORATION = / (?:counter|timeout|expires|limit|quota|last) /;
 
-function readElements(list: string, into: Map<string, string>): void {
+const COUNTED = / counter packets (\d+) bytes (\d+)/;
+
+function readElements(
+  list: string,
+  { elements: into, counters }: { readonly elements: Map<string, string>; readonly counters: Map<string, Traffic> },
+): void {
   // A comment may hold the separator.
   const elements = list.includes('"') ? list.split(/, ?(?=(?:[^"]*"[^"]*")*[^"]*$)/) : list.split(/, ?/);
   for (const printed of elements) {
@@ -258,7 +276,10 @@ function readElements(list: string, into: Map<string, string>): void {
     const left = colon < 0 ? text : text.slice(0, colon);
     const decoration = left.search(DECORATION);
     const key = decoration < 0 ? left : left.slice(0, decoration);
-    into.set(key.replaceAll('"', ""), colon < 0 ? "" : text.slice(colon + 3));
+    const name = key.replaceAll('"', "");
+    into.set(name, colon < 0 ? "" : text.slice(colon + 3));
+    const [, packets, bytes] = decoration < 0 ? [] : COUNTED.exec(left) ?? [];
+    if (packets !== undefined) counters.set(name, { packets: Number(packets), bytes: Number(bytes) });
   }
 }
 

@@ -6,6 +6,7 @@
  */
 import { parseIp } from "../model/ip.ts";
 import type { IpFamily } from "../model/objects.ts";
+import type { Traffic } from "../model/service_traffic.ts";
 import type { NftElements, NftKey, NftOperand, NftStatement, NftType, NftVerdict } from "./nft_rule.ts";
 import { typeOfExpression } from "./nft_rule.ts";
 import { NftWords, splitNftWords, unquoted } from "./nft_words.ts";
@@ -31,6 +32,8 @@ export interface NftContainer extends NftSpec {
   readonly elements: NftElements;
   /** True if an element may be a network or a range, e.g. `10.0.0.0/8`, `80-90`. */
   readonly hasRanges?: boolean;
+  /** What was counted of elements that count, by their keys. */
+  readonly counters?: ReadonlyMap<string, Traffic>;
 }
 
 export interface NftTable {

@@ -33,6 +33,9 @@ export const OPERAND_WORDS: ReadonlyMap<CommandName, readonly string[]> = new Ma
 >([
   ["help", COMMANDS],
   ["completion", SHELLS],
+  ["service", ["list", "get"]],
+  ["trace", ["local", "world"]],
+  ["explain", ["local", "world"]],
 ]);
 
 /** Commands that take a file besides flags. */

@@ -11,6 +11,9 @@ export const COMMANDS = [
   "cleanup",
   "render",
   "status",
+  "trace",
+  "explain",
+  "service",
   "version",
   "help",
   "completion",
@@ -100,4 +103,4 @@ export interface Flag {
 }
 
 /** Commands that work out a configuration. */
-export const CONFIGURED = ["run", "write-config", "render"] as const;
+export const CONFIGURED = ["run", "write-config", "render", "trace", "explain", "service"] as const;

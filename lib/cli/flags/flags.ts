@@ -9,10 +9,12 @@ import { STATUS_FLAGS } from "./flags_status.ts";
 import { NODE_FLAGS, OBJECT_FLAGS, PROGRAM_FLAGS, SERVER_FLAGS } from "./flags_program.ts";
 import { CONNTRACK_FLAGS, IPVS_FLAGS, LOCAL_TRAFFIC_FLAGS, MODE_FLAGS } from "./flags_rules.ts";
 import { LOGGING_FLAGS } from "./flags_logging.ts";
+import { TRACE_FLAGS } from "./flags_trace.ts";
 
 const ALL_FLAGS = [
   ...PROGRAM_FLAGS,
   ...STATUS_FLAGS,
+  ...TRACE_FLAGS,
   ...NODE_FLAGS,
   ...OBJECT_FLAGS,
   ...SERVER_FLAGS,

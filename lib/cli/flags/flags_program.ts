@@ -124,8 +124,8 @@ export const PROGRAM_FLAGS = [
     type: "string",
     default: "",
     group: "Program",
-    commands: ["write-config", "status"],
-    doc: "Print in this form: write-config yaml, unless told otherwise, or json; status text or json",
+    commands: ["write-config", "trace", "explain", "service", "status"],
+    doc: "Print in this form: write-config yaml, unless told otherwise, or json; the others text or json",
     values: ["yaml", "text", "json"],
   },
   {

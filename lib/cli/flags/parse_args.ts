@@ -52,6 +52,9 @@ const OPERANDS: Readonly<Record<CommandName, { readonly most: number; readonly n
   "cleanup": { most: 0, name: "" },
   "render": { most: 0, name: "" },
   "status": { most: 0, name: "" },
+  "trace": { most: 2, name: "SRC and DST:PORT" },
+  "explain": { most: 2, name: "SRC and DST:PORT" },
+  "service": { most: 2, name: "list, or get and NAMESPACE/NAME" },
   "version": { most: 0, name: "" },
   "help": { most: 1, name: "COMMAND" },
   "completion": { most: 1, name: "bash|zsh|fish" },
@@ -186,6 +189,7 @@ function checkOperands(command: CommandName, operands: readonly string[]): void 
   const { most, name } = OPERANDS[command];
   if (operands.length <= most) return;
   const got = `got [${operands.map((operand) => `"${operand}"`).join(" ")}]`;
+  if (most > 1) throw new UsageError(`"kproxy ${command}" takes ${name}, ${got}`);
   if (most > 0) throw new UsageError(`"kproxy ${command}" takes one ${name} at most, ${got}`);
   const only = operands.length === 1 && /^(true|false)$/i.test(operands[0] ?? "");
   const hint = only ? `: write a switch's value with "=", as --flag=${operands[0]}` : "";

@@ -8,35 +8,24 @@
  *
  * @module
  */
-import { cidrContains, type Ip, joinHostPort, parseCidr, parseIp } from "../../model/ip.ts";
-import type { Protocol } from "../../model/objects.ts";
-import { type Flow, mergeOutcomes, type Packet } from "../flow.ts";
-import type { Simulator } from "../simulator.ts";
-import { type Fraction, multiply } from "../fraction.ts";
-import { ipPortEntry, type SavedSet, type SetType } from "../../netfilter/ipset.ts";
-import type { RuleMatch } from "../../netfilter/iptables_rule.ts";
+import type { SavedSet } from "../../netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
-import type { ModeConditions } from "../iptables_match.ts";
+import type { IpvsTable, SavedVirtualServer } from "../../netfilter/ipvs.ts";
+import { type Flow, mergeOutcomes, type Packet } from "../flow.ts";
 import { type IptablesPass, IptablesTables } from "../iptables_walk.ts";
-import {
-  type IpvsTable,
-  type RealServer,
-  realServerKey,
-  type SavedVirtualServer,
-  virtualServerKey,
-} from "../../netfilter/ipvs.ts";
 import {
   acceptedWalk,
   type EndedWalk,
   isNodeAddress,
   outcomeOfWalk,
   rejectedWalk,
-  rememberedIn,
   startOfWalk,
   type Surroundings,
   throughLoopback,
   type Walk,
 } from "../packet_walk.ts";
+import type { Simulator } from "../simulator.ts";
+import { conditionsOf, IpvsSchedule, type Scheduled } from "./schedule.ts";
 
 /** What one family of the kernel holds. */
 export interface IpvsKernel {
@@ -48,16 +37,6 @@ export interface IpvsKernel {
   /** Addresses on our device. */
   readonly bound: readonly string[];
 }
-
-/** By name, and by number as `iptables-save` prints it. */
-const IPVS_PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([
-  ["tcp", "TCP"],
-  ["6", "TCP"],
-  ["udp", "UDP"],
-  ["17", "UDP"],
-  ["sctp", "SCTP"],
-  ["132", "SCTP"],
-]);
 
 /** One family of a node, ready for packets. */
 export class IpvsSimulator implements Simulator {
@@ -98,18 +77,13 @@ function onward(
   return ended.flatMap((one) => one.verdict === "accept" ? next(one.walk) : [one]);
 }
 
-/** A packet that was given to a real server. */
-interface Scheduled {
-  readonly server: SavedVirtualServer;
-  readonly walks: readonly Walk[];
-}
-
 /** One packet's way. */
 class Trip {
   readonly #kernel: IpvsKernel;
   readonly #tables: IptablesTables;
   readonly #surroundings: Surroundings;
   readonly #problems: Set<string>;
+  readonly #servers: IpvsSchedule;
   readonly #pass: IptablesPass;
 
   constructor(
@@ -122,7 +96,8 @@ class Trip {
     this.#tables = tables;
     this.#surroundings = surroundings;
     this.#problems = problems;
-    this.#pass = tables.pass(surroundings, problems, this.#conditions(null));
+    this.#servers = new IpvsSchedule(kernel.ipvs);
+    this.#pass = this.#passThrough(null);
   }
 
   fromOutside(start: Walk): readonly EndedWalk[] {
@@ -165,7 +140,7 @@ class Trip {
   #toRealServers(origin: Walk, { server, walks }: Scheduled): readonly EndedWalk[] {
     // The kernel answers such a packet itself, by ICMP.
     if (walks.length === 0) return [rejectedWalk(origin, null)];
-    const pass = this.#tables.pass(this.#surroundings, this.#problems, this.#conditions(server));
+    const pass = this.#passThrough(server);
     return walks.flatMap((walk) => {
       if (!isNodeAddress(walk.destination, this.#surroundings)) {
         return onward(pass.hook("filter", "OUTPUT", walk), (passed) => this.#leave(pass, passed));
@@ -174,104 +149,14 @@ class Trip {
     });
   }
 
-  /** Which real servers the packet may get; null if no virtual server takes it. */
   #schedule(walk: Walk): Scheduled | null {
-    const protocol = IPVS_PROTOCOLS.get(walk.protocol);
-    // Packets of connections that it does not know are none of its business.
-    if (protocol === undefined || walk.state !== "NEW") return null;
-    const key = virtualServerKey({ address: walk.destination.text, protocol, port: walk.port });
-    const server = this.#kernel.ipvs.virtualServers.get(key);
-    if (server === undefined) return null;
-    const open = [...server.realServers.values()].filter((real) => real.weight > 0);
-    const kept = this.#kept(server, key, open, walk);
-    const chosen = kept === undefined ? open : [kept];
-    const total = chosen.reduce((sum, real) => sum + real.weight, 0);
-    const walks = chosen.map((real) => {
-      const share: Fraction = { numerator: BigInt(real.weight), denominator: BigInt(total) };
-      const sent = sentTo(real, { ...walk, probability: multiply(walk.probability, share) });
-      return server.server.timeoutSeconds > 0 ? rememberedIn(affinityList(key, real), sent) : sent;
-    });
-    return { server, walks };
+    return this.#servers.schedule(walk, this.#surroundings);
   }
 
-  /** The real server that the client had last, within the time of the virtual server. */
-  #kept(
-    { server }: SavedVirtualServer,
-    key: string,
-    open: readonly RealServer[],
-    { source }: Walk,
-  ): RealServer | undefined {
-    if (server.timeoutSeconds === 0) return undefined;
-    const { affinity, nowSeconds } = this.#surroundings;
-    const seen = (real: RealServer): number =>
-      affinity.get(affinityList(key, real))?.get(source.text) ?? -Infinity;
-    return open.filter((real) => nowSeconds - seen(real) <= server.timeoutSeconds)
-      .sort((left, right) => seen(right) - seen(left))[0];
+  /** Through all rules, for packets that go through the virtual server, if one is named. */
+  #passThrough(server: SavedVirtualServer | null): IptablesPass {
+    const problems = this.#problems;
+    const conditions = conditionsOf(this.#kernel.sets, server?.server ?? null, (one) => void problems.add(one));
+    return this.#tables.pass(this.#surroundings, problems, conditions);
   }
-
-  #conditions(through: SavedVirtualServer | null): ModeConditions {
-    return {
-      isInSet: (match, walk) => this.#isInSet(match, walk),
-      goesThroughServer: (match) => {
-        if (through === null) return false;
-        const { address, protocol, port } = through.server;
-        return parseIp(match.address)?.text === address && IPVS_PROTOCOLS.get(match.protocol) === protocol &&
-          match.port === String(port);
-      },
-    };
-  }
-
-  #isInSet({ set: name, directions }: RuleMatch & { readonly kind: "set" }, walk: Walk): boolean {
-    const set = this.#kernel.sets.get(name);
-    if (set === undefined || set.definition === null) {
-      this.#problems.add(`A rule looks into set ${name}, which does not exist`);
-      return false;
-    }
-    return setHolds(set.definition.type, set.entries, directions, walk);
-  }
-}
-
-function affinityList(server: string, real: RealServer): string {
-  return `ipvs ${server} ${realServerKey(real)}`;
-}
-
-function sentTo(real: RealServer, walk: Walk): Walk {
-  const destination = parseIp(real.address);
-  if (destination === null) {
-    throw new RangeError(`Real server ${joinHostPort(real.address, real.port)} has no address`);
-  }
-  return { ...walk, destination, port: real.port, translated: true };
-}
-
-/** True if the packet is in a set of that type; each direction says which side one part of an entry is compared with. */
-function setHolds(
-  type: SetType,
-  entries: ReadonlySet<string>,
-  directions: readonly string[],
-  walk: Walk,
-): boolean {
-  const side = (index: number): Ip => directions[index] === "src" ? walk.source : walk.destination;
-  if (type === "hash:ip") return entries.has(side(0).text);
-  const protocol = IPVS_PROTOCOLS.get(walk.protocol);
-  if (protocol === undefined) return false;
-  // Bitmaps know no protocol, but are only asked about these two.
-  if (type === "bitmap:port") return protocol !== "SCTP" && entries.has(String(walk.port));
-  const entry = ipPortEntry(side(0).text, protocol, walk.port);
-  switch (type) {
-    case "hash:ip,port":
-      return entries.has(entry);
-    case "hash:ip,port,ip":
-      return entries.has(`${entry},${side(2).text}`);
-    case "hash:ip,port,net":
-      return [...entries].some((one) =>
-        one.startsWith(`${entry},`) && contains(one.slice(entry.length + 1), side(2))
-      );
-    default:
-      return type satisfies never;
-  }
-}
-
-function contains(network: string, ip: Ip): boolean {
-  const cidr = parseCidr(network.includes("/") ? network : `${network}/${ip.bytes.length * 8}`);
-  return cidr !== null && cidrContains(cidr, ip);
 }

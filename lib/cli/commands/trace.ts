@@ -1,0 +1,79 @@
+/**
+ * `kproxy trace` (`explain`): the way of one packet through the rules that should be there and those that are.
+ *
+ * @module
+ */
+import { UsageError } from "../../errors.ts";
+import { readInterface, surroundingsOf } from "../../inspect/live/node_around.ts";
+import { desiredOf, type Look, look } from "../../inspect/look.ts";
+import {
+  packetOf,
+  readDestination,
+  readSource,
+  type TracedDestination,
+  type TracedSource,
+} from "../../inspect/trace/packet.ts";
+import { type Trace, tracePacket } from "../../inspect/trace/trace.ts";
+import { traceDocument } from "../../inspect/trace/trace_json.ts";
+import { traceLines } from "../../inspect/trace/trace_text.ts";
+import { outputForm } from "../flags/output_form.ts";
+import type { ParsedFlags } from "../flags/parse_args.ts";
+import type { Io } from "../io.ts";
+import { alignColumns } from "../terminal/columns.ts";
+import { type Looking, lookingOf } from "./looking.ts";
+
+/**
+ * Prints the way of a packet.
+ *
+ * @returns 0; 1 if something is wrong on the node, such as live rules that do something else than the desired ones
+ */
+export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> {
+  const form = outputForm(flags, "text");
+  const [from, to] = flags.operands;
+  if (from === undefined || to === undefined) {
+    throw new UsageError(`"kproxy ${flags.command}" needs a source and a destination: kproxy trace SRC DST:PORT[/udp]`);
+  }
+  const looking = await lookingOf(flags, io);
+  if (!looking.options.wantsDesired && !looking.options.wantsLive) {
+    throw new UsageError("--no-desired and --no-live leave nothing to be walked through");
+  }
+  // Before anything costs time.
+  if (!to.replace(/\/(?:tcp|udp|sctp|icmp)$/i, "").includes("/")) readDestination(to, new Map());
+  const found = await look(looking.options);
+  for (const { where, object, message } of found.objects?.rejected ?? []) {
+    io.err(`Error: ${where}: ${object}: ${message}\n`);
+  }
+  const trace = await traceOf(found, looking, from, readDestination(to, found.objects?.state.states ?? new Map()));
+  await io.out(
+    form === "json"
+      ? `${JSON.stringify(traceDocument(trace), null, 2)}\n`
+      : traceLines(trace, alignColumns).map((line) => `${line}\n`).join(""),
+  );
+  return trace.findings.length > 0 ? 1 : 0;
+}
+
+async function traceOf(found: Look, { options, warn }: Looking, from: string, to: TracedDestination): Promise<Trace> {
+  const { around, nodeAddresses, podInterface, objects, plane } = found;
+  const source: TracedSource = readSource(from, to, { around, nodeAddresses, podInterface });
+  const { inInterface } = source;
+  const isHere = options.wantsLive && options.liveFrom.length === 0;
+  const nearer = isHere ? await readInterface(options.exec, around, inInterface) : around;
+  const rules = await desiredOf(found, to.family, warn);
+  return tracePacket({
+    family: to.family,
+    packet: packetOf(source, to),
+    surroundings: surroundingsOf(nearer, nodeAddresses, inInterface),
+    desired: objects === null || rules === null ? null : {
+      from: objects.from,
+      mode: plane,
+      state: objects.state,
+      rules,
+      quarantined: objects.quarantined,
+    },
+    live: found.live?.get(to.family) ?? null,
+    notes: [
+      ...(source.note === null ? [] : [source.note]),
+      ...nearer.problems.map(({ place, message }) => `${place}: ${message}`),
+    ],
+  });
+}

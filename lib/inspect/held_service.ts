@@ -1,0 +1,194 @@
+/**
+ * What a kernel holds for one ServicePort: rules, elements, virtual servers, and what they have counted.
+ *
+ * @module
+ */
+import type { ServicePort } from "../model/state.ts";
+import type { Traffic } from "../model/service_traffic.ts";
+import { joinHostPort } from "../model/ip.ts";
+import { virtualServerKey } from "../netfilter/ipvs.ts";
+import type { NftContainer } from "../netfilter/nft_tables.ts";
+import type { HeldRules } from "../sim/node/held_rules.ts";
+
+/** One rule, element or server. */
+export interface HeldPart {
+  /** E.g. `iptables nat KUBE-SERVICES`, `nftables ip kproxy service-ips`, `IPVS`, `ipset KUBE-CLUSTER-IP`. */
+  readonly place: string;
+  readonly text: string;
+  /** Null where nothing counts. */
+  readonly counted: Traffic | null;
+}
+
+/** The chains of iptables that lead to those of Services. */
+const SHARED_CHAINS: readonly (readonly [table: string, chain: string])[] = [
+  ["nat", "KUBE-SERVICES"],
+  ["nat", "KUBE-NODEPORTS"],
+  ["filter", "KUBE-SERVICES"],
+  ["filter", "KUBE-EXTERNAL-SERVICES"],
+  ["filter", "KUBE-NODEPORTS"],
+  ["filter", "KUBE-PROXY-FIREWALL"],
+];
+const OWN_CHAIN = /^KUBE-(?:SVC|SVL|EXT|FW|SEP|XLB)-/;
+
+/** Everything of the port, those that lead to it first. */
+export function heldParts(held: HeldRules, port: ServicePort, nodeAddresses: readonly string[]): readonly HeldPart[] {
+  return [...iptablesParts(held, port), ...nftablesParts(held, port), ...ipvsParts(held, port, nodeAddresses)];
+}
+
+/** Packets of new connections to it, as far as something counts; null: nothing does. */
+export function countedTraffic(parts: readonly HeldPart[]): Traffic | null {
+  const counted = parts.flatMap(({ place, counted }) =>
+    counted !== null && (place.includes("KUBE-SERVICES") || place.includes("KUBE-NODEPORTS") || place.includes("traffic"))
+      ? [counted]
+      : []
+  );
+  if (counted.length === 0) return null;
+  return {
+    packets: counted.reduce((sum, { packets }) => sum + packets, 0),
+    bytes: counted.reduce((sum, { bytes }) => sum + bytes, 0),
+  };
+}
+
+function countersOf(chain: object): readonly (Traffic | null)[] {
+  return "counters" in chain && Array.isArray(chain.counters) ? chain.counters : [];
+}
+
+function iptablesParts({ iptables }: HeldRules, port: ServicePort): readonly HeldPart[] {
+  const parts: HeldPart[] = [];
+  const names = commentsOf(port);
+  for (const { tables } of iptables) {
+    const chains = new Set<string>();
+    for (const [table, chain] of SHARED_CHAINS) {
+      const saved = tables.get(table)?.get(chain);
+      if (saved === undefined) continue;
+      for (const [index, rule] of saved.rules.entries()) {
+        if (!names.some((name) => rule.includes(name))) continue;
+        const counted = countersOf(saved)[index] ?? null;
+        parts.push({ place: `iptables ${table} ${chain}`, text: rule, counted });
+        if (table === "nat") addTarget(rule, chains);
+      }
+    }
+    // A set grows while it is gone through: so do chains of chains.
+    for (const chain of chains) {
+      const saved = tables.get("nat")?.get(chain);
+      for (const [index, rule] of saved?.rules.entries() ?? []) {
+        const counted = countersOf(saved ?? {})[index] ?? null;
+        parts.push({ place: `iptables nat ${chain}`, text: rule, counted });
+        addTarget(rule, chains);
+      }
+    }
+  }
+  return parts;
+}
+
+/** How comments begin that name the port: with blanks they are quoted, and the name of a port may go on. */
+function commentsOf({ text }: ServicePort): readonly string[] {
+  return [`--comment "${text} `, `--comment "${text}"`, `--comment ${text} `];
+}
+
+function addTarget(rule: string, chains: Set<string>): void {
+  const target = / -[jg] (\S+)/.exec(` ${rule}`)?.[1];
+  if (target !== undefined && OWN_CHAIN.test(target)) chains.add(target);
+}
+
+/** Destinations as they stand in keys: `ip . tcp . 80`, `tcp . 30080`; and as those of endpoints begin: `ip . 80 . `, `30080 . `. */
+function keysOf(port: ServicePort): { readonly whole: ReadonlySet<string>; readonly prefixes: readonly string[] } {
+  const protocol = port.protocol.toLowerCase();
+  const ips = [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs];
+  const whole = new Set(ips.map((ip) => `${ip} . ${protocol} . ${port.port}`));
+  const prefixes = ips.map((ip) => `${ip} . ${port.port} . `);
+  if (port.nodePort !== 0) {
+    whole.add(`${protocol} . ${port.nodePort}`);
+    prefixes.push(`${port.nodePort} . `);
+  }
+  return { whole, prefixes };
+}
+
+function nftablesParts({ nftables }: HeldRules, port: ServicePort): readonly HeldPart[] {
+  const { whole, prefixes } = keysOf(port);
+  const protocol = port.protocol.toLowerCase();
+  const parts: HeldPart[] = [];
+  for (const { name: table, label = table, chains, containers } of nftables) {
+    if (table !== "kproxy" && table !== "kube-proxy") continue;
+    const called = new Set<string>();
+    const take = (container: NftContainer, key: string, value: string): void => {
+      const counted = container.counters?.get(key) ?? null;
+      const text = value === "" ? key : `${key} : ${value}`;
+      parts.push({ place: `nftables ${label} ${container.name}`, text, counted });
+      const chain = /^(?:goto|jump) (\S+)$/.exec(value)?.[1];
+      if (chain !== undefined) called.add(chain);
+    };
+    for (const container of containers.values()) {
+      if (container.elements.size === 0) continue;
+      for (const key of whole) {
+        const value = container.elements.get(key);
+        if (value !== undefined) take(container, key, value);
+      }
+      if (!container.name.endsWith(`endpoints-${protocol}`)) continue;
+      for (const [key, value] of container.elements) {
+        if (prefixes.some((prefix) => key.startsWith(prefix))) take(container, key, value);
+      }
+    }
+    for (const chain of called) {
+      for (const { text } of chains.get(chain)?.rules ?? []) {
+        parts.push({ place: `nftables ${label} ${chain}`, text, counted: null });
+        const target = /(?:goto|jump) ((?:service|external|firewall|endpoint)-[^\s,}]+)/g;
+        for (const [, next = ""] of text.matchAll(target)) called.add(next);
+      }
+    }
+  }
+  return parts;
+}
+
+function ipvsParts({ ipvs, sets }: HeldRules, port: ServicePort, nodeAddresses: readonly string[]): readonly HeldPart[] {
+  if (ipvs === null) return [];
+  const parts: HeldPart[] = [];
+  const destinations = [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs]
+    .map((address) => ({ address, port: port.port, protocol: port.protocol }));
+  if (port.nodePort !== 0) {
+    for (const address of nodeAddresses) destinations.push({ address, port: port.nodePort, protocol: port.protocol });
+  }
+  for (const name of destinations) {
+    const key = virtualServerKey(name);
+    const server = ipvs.servers.virtualServers.get(key);
+    if (server === undefined) continue;
+    const reals = [...server.realServers.values()]
+      .map(({ address, port, weight }) => `${joinHostPort(address, port)} weight ${weight}`);
+    const { scheduler } = server.server;
+    parts.push({ place: "IPVS", text: `${key} ${scheduler} -> ${reals.join(", ") || "no real server"}`, counted: null });
+    const entry = `${name.address},${name.protocol.toLowerCase()}:${name.port}`;
+    for (const set of sets.values()) {
+      if (set.entries.has(entry)) parts.push({ place: `ipset ${set.name}`, text: entry, counted: null });
+    }
+  }
+  return parts;
+}
+
+/** True if packets to its cluster IP are led anywhere. Of many ports: {@linkcode heldPortTexts} reads rules once. */
+export function isHeld(held: HeldRules, port: ServicePort, iptablesTexts: ReadonlySet<string>): boolean {
+  if (iptablesTexts.has(`${port.text} ${port.protocol}`)) return true;
+  const { clusterIP: address, protocol, port: number } = port;
+  const key = `${address} . ${protocol.toLowerCase()} . ${number}`;
+  const inTable = held.nftables.some(({ containers }) =>
+    containers.get("service-ips")?.elements.has(key) === true ||
+    containers.get("no-endpoint-services")?.elements.has(key) === true
+  );
+  return inTable || held.ipvs?.servers.virtualServers.has(virtualServerKey({ address, protocol, port: number })) === true;
+}
+
+const COMMENT = /--comment "?(\S+\/[^\s"]+)/;
+
+/** `ns/name:port PROTOCOL` of every port that a rule of KUBE-SERVICES names. */
+export function heldPortTexts({ iptables }: HeldRules): ReadonlySet<string> {
+  const texts = new Set<string>();
+  for (const { tables } of iptables) {
+    for (const table of ["nat", "filter"]) {
+      for (const rule of tables.get(table)?.get("KUBE-SERVICES")?.rules ?? []) {
+        const text = COMMENT.exec(rule)?.[1];
+        const protocol = / -p (\S+)/.exec(` ${rule}`)?.[1];
+        if (text !== undefined && protocol !== undefined) texts.add(`${text} ${protocol.toUpperCase()}`);
+      }
+    }
+  }
+  return texts;
+}

@@ -1,0 +1,208 @@
+/**
+ * What of a machine decides about packets besides rules: addresses, interfaces, routes, forwarding.
+ *
+ * @module
+ */
+import { ExecError } from "../../errors.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { readSysctls } from "../../kernel/sysctl.ts";
+import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import { type DeviceAddress, parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
+import type { NodeSurroundings } from "../../sim/node/surroundings.ts";
+import type { LiveProblem } from "./live.ts";
+
+/** A way out of the node. */
+export interface Route {
+  readonly family: IpFamily;
+  /** `default` as `0.0.0.0/0` or `::/0`. */
+  readonly network: string;
+  /** `""`: such packets are refused. */
+  readonly device: string;
+  /** Lower is better. */
+  readonly metric: number;
+}
+
+/** What was read of a machine. What is null could not be. */
+export interface NodeAround {
+  readonly addresses: readonly DeviceAddress[] | null;
+  /** Interfaces that are not up. */
+  readonly down: ReadonlySet<string>;
+  readonly interfaces: ReadonlySet<string>;
+  readonly routes: readonly Route[] | null;
+  readonly sysctls: ReadonlyMap<string, string | null>;
+  readonly problems: readonly LiveProblem[];
+}
+
+/** Nothing is known of the machine. */
+export const UNKNOWN_AROUND: NodeAround = {
+  addresses: null,
+  down: new Set(),
+  interfaces: new Set(),
+  routes: null,
+  sysctls: new Map(),
+  problems: [],
+};
+
+const FORWARDING: Readonly<Record<IpFamily, string>> = {
+  IPv4: "net.ipv4.ip_forward",
+  IPv6: "net.ipv6.conf.all.forwarding",
+};
+const ALL_RP_FILTER = "net.ipv4.conf.all.rp_filter";
+const BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal";
+
+/** Reads the machine of this network namespace; what cannot be read is among the problems. */
+export async function readAround(exec: Exec): Promise<NodeAround> {
+  const problems: LiveProblem[] = [];
+  const attempt = async <T>(place: string, work: () => Promise<T>, none: T): Promise<T> => {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof ExecError || error instanceof SyntaxError)) throw error;
+      problems.push({ place, message: error.message });
+      return none;
+    }
+  };
+  const json = async (argv: readonly string[]): Promise<string> => {
+    const { code, stdout, stderr } = await exec.run(argv);
+    if (code !== 0) throw new ExecError(argv, code, stderr);
+    return stdout;
+  };
+  const [links, four, six, rules, sysctls] = await Promise.all([
+    attempt<string | null>("ip address", () => json(["ip", "-json", "-details", "address"]), null),
+    attempt<string | null>("ip route", () => json(["ip", "-json", "route"]), null),
+    attempt<string | null>("ip -6 route", () => json(["ip", "-json", "-6", "route"]), null),
+    attempt<string | null>("ip rule", () => json(["ip", "-json", "rule"]), null),
+    attempt(
+      "sysctl",
+      () => readSysctls(exec, [FORWARDING.IPv4, FORWARDING.IPv6, ALL_RP_FILTER, BE_LIBERAL]),
+      new Map<string, string | null>(),
+    ),
+  ]);
+  const read = <T>(place: string, text: string | null, parse: (text: string) => T, none: T): T => {
+    if (text === null) return none;
+    try {
+      return parse(text);
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      problems.push({ place, message: error.message });
+      return none;
+    }
+  };
+  // Where other tables are asked, too, the main one does not tell the way.
+  const isPlain = read("ip rule", rules, hasOnlyUsualTables, true);
+  if (!isPlain) problems.push({ place: "ip rule", message: "there is policy routing: the ways of packets are not told" });
+  const states = read("ip address", links, parseLinks, new Map<string, boolean>());
+  const routes = [
+    ...read("ip route", four, (text) => parseRoutes(text, "IPv4"), []),
+    ...read("ip -6 route", six, (text) => parseRoutes(text, "IPv6"), []),
+  ];
+  return {
+    addresses: read<readonly DeviceAddress[] | null>("ip address", links, parseDeviceAddresses, null),
+    interfaces: new Set(states.keys()),
+    down: new Set([...states].flatMap(([name, isUp]) => isUp ? [] : [name])),
+    routes: !isPlain || (four === null && six === null) ? null : routes,
+    sysctls,
+    problems,
+  };
+}
+
+/** Settings of one interface, which decide beside those of all. */
+export async function readInterface(exec: Exec, around: NodeAround, name: string): Promise<NodeAround> {
+  // A dot in a name would need another notation, which the answer does not repeat.
+  if (name === "" || name.includes(".")) return around;
+  const names = [`net.ipv4.conf.${name}.rp_filter`, `net.ipv4.conf.${name}.forwarding`];
+  try {
+    const found = await readSysctls(exec, names);
+    return { ...around, sysctls: new Map([...around.sysctls, ...found]) };
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    return { ...around, problems: [...around.problems, { place: `sysctl ${names.join(" ")}`, message: error.message }] };
+  }
+}
+
+/** Whether connection tracking takes TCP packets outside of the window; null: not known. */
+export function tcpBeLiberal({ sysctls }: NodeAround): boolean | null {
+  const value = sysctls.get(BE_LIBERAL) ?? null;
+  return value === null ? null : value !== "0";
+}
+
+/** What a simulator goes by. */
+export function surroundingsOf(
+  around: NodeAround,
+  nodeAddresses: readonly string[],
+  inInterface: string,
+): NodeSurroundings {
+  const { sysctls, down, routes } = around;
+  const isOn = (name: string): boolean | null => {
+    const value = sysctls.get(name) ?? null;
+    return value === null ? null : value !== "0";
+  };
+  const ofInterface = isOn(`net.ipv4.conf.${inInterface}.forwarding`);
+  const rpFilters = [ALL_RP_FILTER, `net.ipv4.conf.${inInterface}.rp_filter`].map((name) => Number(sysctls.get(name)));
+  // The greater of both counts; 2 asks for any way back, which there nearly always is.
+  const rpFilter = Math.max(...rpFilters.filter((value) => !Number.isNaN(value)), 0);
+  return {
+    nodeAddresses,
+    affinity: new Map(),
+    nowSeconds: 0,
+    forwarding: {
+      IPv4: ofInterface ?? isOn(FORWARDING.IPv4),
+      IPv6: isOn(FORWARDING.IPv6),
+    },
+    downInterfaces: down,
+    outInterface: (address) => routes === null ? undefined : deviceTo(routes, address),
+    strictInterfaces: new Set(rpFilter === 1 ? [inInterface] : []),
+  };
+}
+
+/** The device of the best route to the address; null: there is none. */
+export function deviceTo(routes: readonly Route[], address: string): string | null {
+  const ip = parseIp(address);
+  if (ip === null) return null;
+  let best: { readonly length: number; readonly route: Route } | null = null;
+  for (const route of routes) {
+    const cidr = route.family === ip.family ? parseCidr(route.network) : null;
+    if (cidr === null || !cidrContains(cidr, ip)) continue;
+    const isBetter = best === null || cidr.prefixLength > best.length ||
+      (cidr.prefixLength === best.length && route.metric < best.route.metric);
+    if (isBetter) best = { length: cidr.prefixLength, route };
+  }
+  return best === null || best.route.device === "" ? null : best.route.device;
+}
+
+function records(text: string): readonly Record<string, unknown>[] {
+  const value: unknown = JSON.parse(text.trim() === "" ? "[]" : text);
+  if (!Array.isArray(value)) throw new SyntaxError("it prints no list");
+  return value.filter((one): one is Record<string, unknown> => typeof one === "object" && one !== null);
+}
+
+/** Name → whether it is up. A bridge without ports says it is down, and passes nothing on; `UNKNOWN` is what tunnels and lo say. */
+function parseLinks(text: string): ReadonlyMap<string, boolean> {
+  return new Map(records(text).flatMap((link): [string, boolean][] => {
+    const { ifname, flags } = link;
+    if (typeof ifname !== "string") return [];
+    return [[ifname, !Array.isArray(flags) || flags.includes("UP")]];
+  }));
+}
+
+const USUAL_TABLES: ReadonlySet<unknown> = new Set(["local", "main", "default"]);
+
+function hasOnlyUsualTables(text: string): boolean {
+  return records(text).every(({ table }) => USUAL_TABLES.has(table));
+}
+
+const REFUSING: ReadonlySet<unknown> = new Set(["unreachable", "blackhole", "prohibit"]);
+
+function parseRoutes(text: string, family: IpFamily): readonly Route[] {
+  return records(text).flatMap((route): Route[] => {
+    const { dst, dev, metric, type, nexthops } = route;
+    if (typeof dst !== "string") return [];
+    const all = family === "IPv4" ? "0.0.0.0/0" : "::/0";
+    const length = family === "IPv4" ? 32 : 128;
+    const network = dst === "default" ? all : dst.includes("/") ? dst : `${dst}/${length}`;
+    const [hop] = Array.isArray(nexthops) ? nexthops as { dev?: unknown }[] : [];
+    const device = REFUSING.has(type) ? "" : typeof dev === "string" ? dev : String(hop?.dev ?? "");
+    return [{ family, network, device, metric: typeof metric === "number" ? metric : 0 }];
+  });
+}

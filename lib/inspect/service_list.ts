@@ -1,0 +1,67 @@
+/**
+ * All Services in rows.
+ *
+ * @module
+ */
+import { categorizeEndpoints } from "../model/endpoint.ts";
+import { joinHostPort } from "../model/ip.ts";
+import type { IpFamily, NamespacedName } from "../model/objects.ts";
+import type { ProxyState } from "../model/state.ts";
+import type { HeldRules } from "../sim/node/held_rules.ts";
+import { heldPortTexts, isHeld } from "./held_service.ts";
+
+/** One ServicePort. */
+export interface ServiceRow {
+  readonly family: IpFamily;
+  readonly service: NamespacedName;
+  /** `http 80/TCP`. */
+  readonly port: string;
+  /** Cluster IP and port. */
+  readonly address: string;
+  /** 0: none. */
+  readonly nodePort: number;
+  readonly endpoints: number;
+  /** How many of them get traffic on this node. */
+  readonly used: number;
+  /** Whether the kernel holds anything for it; null: nobody has looked. */
+  readonly isHeld: boolean | null;
+  readonly note: string;
+}
+
+/** The rows of one family, by name. */
+export function listRows(
+  state: ProxyState,
+  live: HeldRules | null,
+  quarantined: ReadonlyMap<NamespacedName, string> | null,
+): readonly ServiceRow[] {
+  const texts = live === null ? new Set<string>() : heldPortTexts(live);
+  const rows: ServiceRow[] = [];
+  for (const [service, ports] of state.services) {
+    for (const port of ports) {
+      const endpoints = state.endpoints.get(service)?.get(port.key) ?? [];
+      const { allReachable } = categorizeEndpoints(endpoints, port, state.node);
+      const why = quarantined?.get(service);
+      rows.push({
+        family: state.family,
+        service,
+        port: `${port.portName === "" ? "" : `${port.portName} `}${port.port}/${port.protocol}`,
+        address: joinHostPort(port.clusterIP, port.port),
+        nodePort: port.nodePort,
+        endpoints: endpoints.length,
+        used: allReachable.length,
+        isHeld: live === null ? null : isHeld(live, port, texts),
+        note: why !== undefined ? "refused by the kernel" : endpoints.length === 0
+          ? "no endpoints"
+          : allReachable.length === 0
+          ? "no usable endpoints"
+          : "",
+      });
+    }
+  }
+  return rows.sort((a, b) => a.service < b.service ? -1 : a.service > b.service ? 1 : 0);
+}
+
+/** `{"apiVersion": "kproxy/v1", "kind": "ServiceList"}`. */
+export function listDocument(rows: readonly ServiceRow[]): unknown {
+  return { apiVersion: "kproxy/v1", kind: "ServiceList", items: rows };
+}

@@ -1,0 +1,129 @@
+/**
+ * One Service: its ports, what its endpoints are used for, and what the kernel holds for it.
+ *
+ * @module
+ */
+import type { UnservedDestination } from "../model/destination_claims.ts";
+import { type EndpointUses, endpointUses } from "../model/endpoint_reasons.ts";
+import type { IpFamily, NamespacedName } from "../model/objects.ts";
+import type { ProxyState, ServicePort } from "../model/state.ts";
+import type { HeldRules } from "../sim/node/held_rules.ts";
+import { countedTraffic, heldParts, type HeldPart } from "./held_service.ts";
+import { endpointDocument } from "./trace/trace_json.ts";
+import { type Align, endpointLines } from "./trace/trace_text.ts";
+
+/** One ServicePort of one family. */
+export interface ServiceView {
+  readonly family: IpFamily;
+  readonly port: ServicePort;
+  readonly uses: EndpointUses;
+  /** Null: nobody has looked. */
+  readonly parts: readonly HeldPart[] | null;
+  /** Why the kernel has refused its rules; null: it has not, or nobody knows. */
+  readonly refusal: string | null;
+}
+
+/** What a view is made from. */
+export interface ServiceQuestion {
+  readonly state: ProxyState;
+  readonly name: NamespacedName;
+  readonly live: HeldRules | null;
+  readonly nodeAddresses: readonly string[];
+  readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
+}
+
+/** A view of each port; none: there is no such Service in this family. */
+export function serviceView(question: ServiceQuestion): readonly ServiceView[] {
+  const { state, name, live, nodeAddresses, quarantined } = question;
+  return (state.services.get(name) ?? []).map((port) => ({
+    family: state.family,
+    port,
+    uses: endpointUses(state.endpoints.get(name)?.get(port.key) ?? [], port, state.node),
+    parts: live === null ? null : heldParts(live, port, nodeAddresses),
+    refusal: quarantined?.get(name) ?? null,
+  }));
+}
+
+/** Lines for people. */
+export function serviceLines(views: readonly ServiceView[], align: Align): string[] {
+  return views.flatMap((view, index) => [...(index === 0 ? [] : [""]), ...portLines(view, align)]);
+}
+
+function portLines({ port, uses, parts, refusal }: ServiceView, align: Align): string[] {
+  const facts: (readonly [string, string])[] = [
+    ["cluster IP", port.clusterIP],
+    ["external IPs", port.externalIPs.join(", ")],
+    ["load-balancer IPs", port.loadBalancerVIPs.join(", ")],
+    ["source ranges", port.loadBalancerSourceRanges.join(", ")],
+    ["node port", port.nodePort === 0 ? "" : String(port.nodePort)],
+    ["health-check node port", port.healthCheckNodePort === 0 ? "" : String(port.healthCheckNodePort)],
+    ["policies", `internal ${policy(port.internalPolicyLocal)}, external ${policy(port.externalPolicyLocal)}`],
+    ["affinity", port.stickyMaxAgeSeconds === 0 ? "" : `clients stay for ${port.stickyMaxAgeSeconds} s`],
+    ["topology hints", uses.topology === "" ? uses.notes.join("; ") : uses.topology],
+    ["refused by the kernel", refusal ?? ""],
+  ];
+  const both = port.internalPolicyLocal || port.externalPolicyLocal;
+  return [
+    `${port.text} (${port.protocol} ${port.port})`,
+    ...align(facts.filter(([, value]) => value !== "").map(([label, value]) => [`  ${label}`, value])),
+    ...(uses.endpoints.length === 0 ? ["  no endpoints"] : ["  endpoints"]),
+    ...endpointLines(uses, "cluster", align).map((line) => `  ${line}`),
+    ...(both && uses.endpoints.length > 0
+      ? ["  endpoints for policy Local", ...endpointLines(uses, "local", align).map((line) => `  ${line}`)]
+      : []),
+    ...(parts === null ? [] : heldLines(parts, align)),
+  ];
+}
+
+function policy(isLocal: boolean): string {
+  return isLocal ? "Local" : "Cluster";
+}
+
+function heldLines(parts: readonly HeldPart[], align: Align): string[] {
+  if (parts.length === 0) return ["  in the kernel: nothing"];
+  const traffic = countedTraffic(parts);
+  const total = traffic === null ? "" : `, ${traffic.packets} packets counted`;
+  return [
+    `  in the kernel${total}`,
+    ...align(parts.map(({ place, text, counted }) => [
+      `    ${place}`,
+      counted === null ? "" : String(counted.packets),
+      text,
+    ])),
+  ];
+}
+
+/** `{"apiVersion": "kproxy/v1", "kind": "Service"}`. */
+export function serviceDocument(
+  name: NamespacedName,
+  views: readonly ServiceView[],
+  unserved: readonly UnservedDestination[],
+): unknown {
+  return {
+    apiVersion: "kproxy/v1",
+    kind: "Service",
+    name,
+    ports: views.map(({ family, port, uses, parts, refusal }) => ({
+      family,
+      name: port.portName,
+      port: port.port,
+      protocol: port.protocol,
+      clusterIP: port.clusterIP,
+      externalIPs: port.externalIPs,
+      loadBalancerIPs: port.loadBalancerVIPs,
+      sourceRanges: port.loadBalancerSourceRanges,
+      nodePort: port.nodePort,
+      healthCheckNodePort: port.healthCheckNodePort,
+      internalTrafficPolicy: policy(port.internalPolicyLocal),
+      externalTrafficPolicy: policy(port.externalPolicyLocal),
+      affinitySeconds: port.stickyMaxAgeSeconds,
+      topology: uses.topology,
+      notes: uses.notes,
+      endpoints: uses.endpoints.map((use) => endpointDocument(use)),
+      kernel: parts,
+      counted: parts === null ? null : countedTraffic(parts),
+      refusal,
+    })),
+    unserved: unserved.map(({ destination, reason }) => ({ destination, reason })),
+  };
+}

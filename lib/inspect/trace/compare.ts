@@ -1,0 +1,107 @@
+/**
+ * Where the way of a packet through live rules leaves the way through the desired ones.
+ *
+ * @module
+ */
+import type { IpFamily } from "../../model/objects.ts";
+import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
+import { readNftRule } from "../../netfilter/parse_nft_rule.ts";
+import { type Flow, type FlowOutcome, formatFlow, type RuleHit } from "../../sim/flow.ts";
+import { isOwnHit } from "./own_rules.ts";
+
+/** The first step that differs, and what becomes of the packet. */
+export interface TraceDifference {
+  /** What becomes of it by the desired rules, and by those that are there. */
+  readonly desired: string;
+  readonly live: string;
+  /** The step on the desired way that the packet does not take; null: it ends there by then. */
+  readonly desiredStep: RuleHit | null;
+  /** What it meets instead; null: no rule. */
+  readonly liveStep: RuleHit | null;
+  /** True: what it meets is no rule of a service proxy. */
+  readonly isForeign: boolean;
+}
+
+/** Null if the packet fares the same. */
+export function differenceOf(desired: Flow, live: Flow, family: IpFamily): TraceDifference | null {
+  const [wanted, found] = [formatFlow(desired), formatFlow(live)];
+  if (wanted === found) return null;
+  const { wantedOne, foundOne } = differingOutcomes(desired, live, family);
+  const step = firstDifference(wantedOne?.hits ?? [], foundOne?.hits ?? [], family);
+  return { desired: wanted, live: found, ...step, isForeign: step.liveStep !== null && !isOwnHit(step.liveStep) };
+}
+
+function endOf(outcome: FlowOutcome): string {
+  return formatFlow({ outcomes: [{ ...outcome, mark: 0 }], problems: [] });
+}
+
+/** Those whose ends the other flow has not; of several, the two that go together longest. */
+function differingOutcomes(
+  desired: Flow,
+  live: Flow,
+  family: IpFamily,
+): { readonly wantedOne: FlowOutcome | undefined; readonly foundOne: FlowOutcome | undefined } {
+  const [wantedEnds, foundEnds] = [desired, live].map(({ outcomes }) => new Set(outcomes.map(endOf)));
+  const missing = desired.outcomes.filter((one) => foundEnds?.has(endOf(one)) !== true);
+  const extra = live.outcomes.filter((one) => wantedEnds?.has(endOf(one)) !== true);
+  const [wanted] = missing.length > 0 ? missing : desired.outcomes;
+  const candidates = extra.length > 0 ? extra : live.outcomes;
+  let found = candidates[0];
+  let longest = -1;
+  // Of a thousand endpoints one is as good as the other.
+  for (const one of candidates.slice(0, 50)) {
+    const shared = sharedSteps(wanted?.hits ?? [], one.hits, family);
+    if (shared > longest) [longest, found] = [shared, one];
+  }
+  return { wantedOne: wanted, foundOne: found };
+}
+
+function sharedSteps(wanted: readonly RuleHit[], found: readonly RuleHit[], family: IpFamily): number {
+  const own = found.filter(isOwnHit);
+  const at = wanted.filter(isOwnHit).findIndex((hit, index) => !isSame(hit, own[index], family));
+  return at < 0 ? wanted.length : at;
+}
+
+function firstDifference(
+  wanted: readonly RuleHit[],
+  found: readonly RuleHit[],
+  family: IpFamily,
+): { readonly desiredStep: RuleHit | null; readonly liveStep: RuleHit | null } {
+  const steps = wanted.filter(isOwnHit);
+  let next = 0;
+  for (const [index, hit] of found.entries()) {
+    const step = steps[next];
+    if (isSame(step, hit, family)) {
+      next++;
+      continue;
+    }
+    // Others may look at it on its way, as long as they let it pass.
+    const isLast = index === found.length - 1;
+    if (isOwnHit(hit) || isLast) return { desiredStep: step ?? null, liveStep: hit };
+  }
+  return { desiredStep: steps[next] ?? null, liveStep: null };
+}
+
+/** Whatever a chain of its own is called: kube-proxy and kproxy hash alike, tables of nftables are named otherwise. */
+function isSame(left: RuleHit | undefined, right: RuleHit | undefined, family: IpFamily): boolean {
+  if (left === undefined || right === undefined) return false;
+  return left.table === right.table && left.chain === right.chain &&
+    (left.rule === right.rule || meaning(left, family) === meaning(right, family));
+}
+
+function meaning({ table, rule, index }: RuleHit, family: IpFamily): string {
+  if (index === 0 || table === "ipvs") return rule.replace(/^[^:]*: /, "");
+  if (table.includes(" ")) {
+    return JSON.stringify(readNftRule(rule, family, table.startsWith("inet ")).filter(({ kind }) => kind !== "note"), textOfMaps);
+  }
+  try {
+    return canonicalRuleText(rule);
+  } catch (error) {
+    if (error instanceof SyntaxError) return rule;
+    throw error;
+  }
+}
+
+function textOfMaps(_key: string, value: unknown): unknown {
+  return value instanceof Map ? [...value] : value;
+}

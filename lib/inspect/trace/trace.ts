@@ -1,0 +1,225 @@
+/**
+ * The way of one packet through desired and live rules, with the Service it is for and what keeps its endpoints from being used.
+ *
+ * @module
+ */
+import { type EndpointUses, endpointUses } from "../../model/endpoint_reasons.ts";
+import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
+import type { IpFamily, NamespacedName, Protocol } from "../../model/objects.ts";
+import type { ServicePort } from "../../model/state.ts";
+import { type Flow, formatFlow, type Packet, type RuleHit } from "../../sim/flow.ts";
+import type { HeldRules } from "../../sim/node/held_rules.ts";
+import { NodeSimulator } from "../../sim/node/simulate.ts";
+import { type NodeSurroundings, plainSurroundings } from "../../sim/node/surroundings.ts";
+import { isNodeAddress } from "../../sim/packet_walk.ts";
+import { type DesiredState, stateOf } from "../desired/desired.ts";
+import type { FoundProxy, LiveProblem, LiveRules } from "../live/live.ts";
+import { type DestinationKind, findService } from "../service_match.ts";
+import { differenceOf, type TraceDifference } from "./compare.ts";
+import { foreignEnd, foreignTranslation } from "./own_rules.ts";
+
+/** One walk. */
+export interface TraceSide {
+  /** Where the rules are from: `files a.yaml`, `the kernel`. */
+  readonly from: string;
+  /** E.g. `iptables`; of live rules all that were found. */
+  readonly modes: readonly string[];
+  readonly flow: Flow;
+}
+
+/** The ServicePort that a packet is for. */
+export interface TracedService {
+  readonly port: ServicePort;
+  readonly kind: DestinationKind;
+  /** Whose endpoints such a packet may get. */
+  readonly policy: "cluster" | "local";
+  readonly uses: EndpointUses;
+}
+
+/** Everything about one packet. */
+export interface Trace {
+  readonly family: IpFamily;
+  readonly packet: Packet;
+  readonly service: TracedService | null;
+  readonly desired: TraceSide | null;
+  readonly live: TraceSide | null;
+  /** Null: they agree, or there is one side only. */
+  readonly difference: TraceDifference | null;
+  /** What is wrong on the node, one sentence each. */
+  readonly findings: readonly string[];
+  /** What else is to be known. */
+  readonly notes: readonly string[];
+  /** What could not be read. */
+  readonly problems: readonly LiveProblem[];
+}
+
+/** What a packet is walked through. */
+export interface TraceInput {
+  readonly family: IpFamily;
+  readonly packet: Packet;
+  readonly surroundings: NodeSurroundings;
+  /** Null: nobody says what should be. */
+  readonly desired: {
+    readonly from: string;
+    readonly mode: string;
+    readonly state: DesiredState;
+    readonly rules: HeldRules;
+    readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
+  } | null;
+  /** Null: what is there is not looked at. */
+  readonly live: LiveRules | null;
+  readonly notes: readonly string[];
+}
+
+const PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([["tcp", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"]]);
+
+/** Walks the packet. */
+export function tracePacket(input: TraceInput): Trace {
+  const { family, packet, desired, live, surroundings } = input;
+  const notes = [...input.notes];
+  // What should be is told for a node that is as it should be.
+  const wanted: TraceSide | null = desired === null ? null : {
+    from: desired.from,
+    modes: [desired.mode],
+    flow: new NodeSimulator(desired.rules).send(packet, plainSurroundings(surroundings)),
+  };
+  const found: TraceSide | null = live === null ? null : {
+    from: live.from,
+    modes: [...new Set(live.proxies.map(({ mode }) => mode))],
+    flow: new NodeSimulator(live).send(packet, surroundings),
+  };
+  const difference = wanted === null || found === null ? null : differenceOf(wanted.flow, found.flow, family);
+  const service = desired === null ? null : serviceOf(input, desired.state, wanted?.flow ?? null, notes);
+  const findings = [
+    ...(live === null ? [] : liveFindings(live, found?.flow ?? null, packet)),
+    ...(difference === null ? [] : ["The live rules do something else than the desired ones"]),
+    ...quarantineFinding(desired?.quarantined ?? null, service),
+  ];
+  for (const { flow, from } of [wanted, found].filter((side) => side !== null)) {
+    for (const problem of flow.problems) notes.push(`${from}: ${problem}`);
+  }
+  return {
+    family,
+    packet,
+    service,
+    desired: wanted,
+    live: found,
+    difference,
+    findings,
+    notes,
+    problems: live?.problems ?? [],
+  };
+}
+
+function quarantineFinding(
+  quarantined: ReadonlyMap<NamespacedName, string> | null,
+  service: TracedService | null,
+): readonly string[] {
+  const why = service === null ? undefined : quarantined?.get(service.port.namespacedName);
+  return why === undefined ? [] : [`The kernel has refused the rules of ${service?.port.namespacedName}: ${why}`];
+}
+
+/** `table filter chain FORWARD`, and what stands there. */
+export function placeOf({ table, chain, index, rule }: RuleHit): string {
+  if (table === "interface" || table === "rp_filter" || table === "routing") return rule;
+  if (table === "ipvs") return `virtual server ${chain}: ${rule}`;
+  return `table ${table} chain ${chain}${index === 0 ? "" : ` rule ${index}`}: ${rule}`;
+}
+
+function liveFindings({ proxies }: LiveRules, flow: Flow | null, packet: Packet): readonly string[] {
+  const findings: string[] = [];
+  const hooked = proxies.filter(({ isHooked }) => isHooked);
+  if (hooked.length > 1) {
+    findings.push(`Rules of several service proxies are in force: ${hooked.map(proxyText).join("; ")}`);
+  }
+  for (const proxy of proxies) {
+    if (!proxy.isHooked) findings.push(`No packet is led to the rules of ${proxyText(proxy)}`);
+  }
+  if (proxies.length === 0) findings.push("There are no rules of a service proxy");
+  const seen = new Set<string>();
+  for (const outcome of flow?.outcomes ?? []) {
+    const end = foreignEnd(outcome);
+    const translation = foreignTranslation(outcome);
+    if (end !== null) {
+      seen.add(`The packet is ${outcome.verdict === "drop" ? "dropped" : "refused"} by what is no service proxy's: ${placeOf(end)}`);
+    }
+    if (translation !== null) {
+      seen.add(`The packet is sent to ${outcome.translatedTo} by what is no service proxy's: ${placeOf(translation)}`);
+    }
+  }
+  if (packet.state === "NEW") findings.push(...seen);
+  return findings;
+}
+
+function proxyText({ mode, layout, sign }: FoundProxy): string {
+  return mode === "nftables" ? `${layout} (${mode}: ${sign})` : `${mode} mode (${sign})`;
+}
+
+function serviceOf(
+  { family, packet, surroundings }: TraceInput,
+  desired: DesiredState,
+  flow: Flow | null,
+  notes: string[],
+): TracedService | null {
+  const state = stateOf(desired, family);
+  const ip = parseIp(packet.destination);
+  if (ip === null) return null;
+  const destination = {
+    ip: ip.text,
+    port: packet.port,
+    protocol: PROTOCOLS.get(packet.protocol) ?? null,
+    isNodeAddress: isNodeAddress(ip, surroundings),
+  };
+  const { match, sameAddress } = findService(state, destination);
+  for (const { service, destination: lost, reason } of desired.unserved) {
+    if (lost.includes(`${ip.text} `) || lost === `node port ${packet.port}/${packet.protocol.toUpperCase()}`) {
+      notes.push(`Service ${service} asks for ${lost} and does not get it: ${reason}`);
+    }
+  }
+  if (match === null) {
+    const [first] = sameAddress;
+    if (first !== undefined) {
+      const ports = sameAddress.map(({ port, protocol }) => `${port}/${protocol}`).join(", ");
+      notes.push(`${ip.text} is an address of Service ${first.namespacedName}, whose ports are ${ports}`);
+    } else notes.push(`No Service has ${ip.text} port ${packet.port}/${packet.protocol}`);
+    return null;
+  }
+  const { port, kind } = match;
+  const endpoints = state.endpoints.get(port.namespacedName)?.get(port.key) ?? [];
+  const uses = endpointUses(endpoints, port, state.node);
+  if (endpoints.length === 0) notes.push(`Service ${port.text} has no endpoints`);
+  notes.push(...uses.notes, ...sourceRangeNote(port, kind, packet));
+  return { port, kind, policy: policyOf(port, kind, uses, flow), uses };
+}
+
+/** Source ranges guard load-balancer IPs, in all modes. */
+function sourceRangeNote(port: ServicePort, kind: DestinationKind, { source }: Packet): readonly string[] {
+  const ranges = port.loadBalancerSourceRanges;
+  const ip = parseIp(source);
+  if (kind !== "load-balancer IP" || ranges.length === 0 || ip === null) return [];
+  const isIn = ranges.some((text) => {
+    const cidr = parseCidr(text);
+    return cidr !== null && cidrContains(cidr, ip);
+  });
+  return isIn ? [] : [`Source ${source} is in none of the source ranges of ${port.namespacedName}: ${ranges.join(", ")}`];
+}
+
+/** By whose rules the packet went, where that depends on where it comes from; else by the policy. */
+function policyOf(
+  port: ServicePort,
+  kind: DestinationKind,
+  { endpoints }: EndpointUses,
+  flow: Flow | null,
+): "cluster" | "local" {
+  const isLocal = kind === "cluster IP" ? port.internalPolicyLocal : port.externalPolicyLocal;
+  if (!isLocal || kind === "cluster IP") return isLocal ? "local" : "cluster";
+  // External addresses keep the policy for the world only: pods and the node get any endpoint.
+  const sent = new Set(flow?.outcomes.map(({ translatedTo }) => translatedTo));
+  const isBeyondLocal = endpoints.some(({ endpoint, local }) => sent.has(endpoint.key) && local?.isUsed !== true);
+  return isBeyondLocal ? "cluster" : "local";
+}
+
+/** What becomes of the packet, by one side, in a line. */
+export function endText({ flow }: TraceSide): string {
+  return formatFlow(flow);
+}

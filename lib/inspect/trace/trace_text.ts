@@ -1,0 +1,145 @@
+/**
+ * A trace for people.
+ *
+ * @module
+ */
+import type { EndpointUses } from "../../model/endpoint_reasons.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import type { FlowOutcome, RuleHit } from "../../sim/flow.ts";
+import { formatFraction } from "../../sim/fraction.ts";
+import { ruleWords } from "../../sim/rule_words.ts";
+import { isOwnHit } from "./own_rules.ts";
+import { packetText } from "./packet.ts";
+import { endText, placeOf, type Trace, type TracedService, type TraceSide } from "./trace.ts";
+
+/** Puts rows into columns. */
+export type Align = (rows: readonly (readonly string[])[]) => string[];
+
+/** Of more outcomes only so many are walked; their ends are told all the same. */
+const SHOWN_OUTCOMES = 6;
+/** Of more endpoints those that are used come first. */
+const SHOWN_ENDPOINTS = 40;
+const SHOWN_PROBLEMS = 10;
+
+/** The lines of the report. */
+export function traceLines(trace: Trace, align: Align): string[] {
+  const { family, packet, service, desired, live, difference, findings, notes, problems } = trace;
+  const isTwice = desired !== null && live !== null;
+  return [
+    packetText(packet),
+    ...(service === null ? [] : serviceLines(service, align)),
+    ...(live === null ? [] : ["", ...sideLines("live", live, family, align)]),
+    ...(desired === null ? [] : [""]),
+    ...(desired === null
+      ? []
+      : isTwice && difference === null
+      ? [`The desired rules (${sideText(desired)}) say the same.`]
+      : sideLines("desired", desired, family, align)),
+    ...(difference === null ? [] : [
+      "",
+      "They part here:",
+      `  desired: ${stepText(difference.desiredStep)}`,
+      `  live:    ${stepText(difference.liveStep)}${difference.isForeign ? "  (no service proxy's rule)" : ""}`,
+    ]),
+    ...(findings.length === 0 ? [] : ["", ...findings.map((finding) => `Wrong: ${finding}`)]),
+    ...(notes.length === 0 ? [] : ["", ...notes.map((note) => `Note: ${note}`)]),
+    ...(problems.length === 0 ? [] : ["", ...problemLines(problems)]),
+  ];
+}
+
+/** What could not be read, not more of it than anybody reads. */
+export function problemLines(problems: Trace["problems"]): string[] {
+  const lines = problems.slice(0, SHOWN_PROBLEMS).map(({ place, message }) => `Not read: ${place}: ${message}`);
+  const more = problems.length - lines.length;
+  return more > 0 ? [...lines, `Not read: ${more} more, see -o json`] : lines;
+}
+
+function sideText({ from, modes }: TraceSide): string {
+  return [...modes, from].join(", ");
+}
+
+function stepText(step: RuleHit | null): string {
+  if (step === null) return "no further rule";
+  return `${step.hook === undefined ? "" : `${step.hook}, `}${placeOf(step)}`;
+}
+
+function serviceLines({ port, kind, policy, uses }: TracedService, align: Align): string[] {
+  const name = policy === "local" ? "Local" : "Cluster";
+  const affinity = port.stickyMaxAgeSeconds > 0 ? `, clients stay for ${port.stickyMaxAgeSeconds} s` : "";
+  return [
+    `Service ${port.text} (${port.protocol} ${port.port}), by its ${kind}, policy ${name}${affinity}`,
+    ...endpointLines(uses, policy, align),
+  ];
+}
+
+/** A row for each endpoint. */
+export function endpointLines(uses: EndpointUses, policy: "cluster" | "local", align: Align): string[] {
+  const rows = uses.endpoints.map((use) => ({ use, verdict: use[policy] ?? use.cluster ?? use.local }))
+    .toSorted((a, b) => Number(b.verdict?.isUsed ?? false) - Number(a.verdict?.isUsed ?? false));
+  if (rows.length === 0) return [];
+  const shown = rows.slice(0, SHOWN_ENDPOINTS).map(({ use: { endpoint }, verdict }) => [
+    `  ${endpoint.key}`,
+    endpoint.isLocal ? "this node" : "other node",
+    verdict?.isUsed === true ? "used" : "left out",
+    verdict?.reason ?? "",
+  ]);
+  const more = rows.length - shown.length;
+  return [...align(shown), ...(more > 0 ? [`  and ${more} more`] : [])];
+}
+
+function sideLines(name: string, side: TraceSide, family: IpFamily, align: Align): string[] {
+  const { outcomes } = side.flow;
+  const shared = sharedHits(outcomes);
+  return [
+    `By the ${name} rules (${sideText(side)}): ${endText(side)}`,
+    ...hitLines(outcomes[0]?.hits.slice(0, shared) ?? [], "", family, align),
+    ...(outcomes.length < 2 ? [] : outcomes.slice(0, SHOWN_OUTCOMES).flatMap((outcome) => [
+      `  ${formatFraction(outcome.probability)} of new connections:`,
+      ...hitLines(outcome.hits.slice(shared), outcome.hits[shared - 1]?.hook ?? "", family, align, "  "),
+    ])),
+    ...(outcomes.length > SHOWN_OUTCOMES ? [`  and ${outcomes.length - SHOWN_OUTCOMES} more ways, see -o json`] : []),
+  ];
+}
+
+/** How many rules all of them have met, from the first on; all of one outcome's. */
+function sharedHits(outcomes: readonly FlowOutcome[]): number {
+  const [first, ...others] = outcomes;
+  if (first === undefined) return 0;
+  const at = first.hits.findIndex((hit, index) => others.some(({ hits }) => !isSameHit(hit, hits[index])));
+  return at < 0 ? first.hits.length : at;
+}
+
+function isSameHit(left: RuleHit, right: RuleHit | undefined): boolean {
+  return right !== undefined && left.table === right.table && left.chain === right.chain &&
+    left.index === right.index && left.hook === right.hook && left.rule === right.rule;
+}
+
+function hitLines(
+  hits: readonly RuleHit[],
+  hookBefore: string,
+  family: IpFamily,
+  align: Align,
+  indent = "",
+): string[] {
+  const lines: string[] = [];
+  let hook = hookBefore;
+  let rows: string[][] = [];
+  const flush = (): void => {
+    lines.push(...align(rows));
+    rows = [];
+  };
+  for (const hit of hits) {
+    if (hit.hook !== undefined && hit.hook !== hook) {
+      flush();
+      hook = hit.hook;
+      lines.push(`${indent}  ${hook}`);
+    }
+    const place = hit.table === "ipvs" ? `IPVS ${hit.chain}` : `${hit.table} ${hit.chain}`;
+    const number = hit.index === 0 ? "" : String(hit.index);
+    const words = ruleWords(hit, family);
+    const foreign = isOwnHit(hit) ? "" : "  (not a service proxy's)";
+    rows.push([`${indent}    ${place}`, number, `${words === "" ? hit.rule : words}${foreign}`]);
+  }
+  flush();
+  return lines;
+}

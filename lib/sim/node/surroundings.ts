@@ -1,0 +1,30 @@
+/**
+ * What decides about a packet on a node besides its rules.
+ *
+ * @module
+ */
+import type { IpFamily } from "../../model/objects.ts";
+import type { Surroundings } from "../packet_walk.ts";
+
+/** The node around the rules. What is not known stops no packet. */
+export interface NodeSurroundings extends Surroundings {
+  /** Whether packets that are not for the node are passed on; null: not known. */
+  readonly forwarding: Readonly<Record<IpFamily, boolean | null>>;
+  /** Interfaces that are not up. */
+  readonly downInterfaces: ReadonlySet<string>;
+  /** The interface through which a packet to the address leaves; null: there is no way; undefined: not known. */
+  readonly outInterface: (address: string) => string | null | undefined;
+  /** Interfaces on which a source is only taken if the way back to it is through them (`rp_filter` 1). */
+  readonly strictInterfaces: ReadonlySet<string>;
+}
+
+/** Only addresses are known. */
+export function plainSurroundings(surroundings: Surroundings): NodeSurroundings {
+  return {
+    ...surroundings,
+    forwarding: { IPv4: null, IPv6: null },
+    downInterfaces: new Set(),
+    outInterface: () => undefined,
+    strictInterfaces: new Set(),
+  };
+}
