@@ -1,6 +1,7 @@
 /**
  * The flow cases with real packets: the same table that the simulators run, through `kproxy run` on manifest files, in a lab of
- * namespaces. Each case is an edit of the files of the one before it, so that all of them test changes as well.
+ * namespaces. Each case is an edit of the files of the one before it, so that all of them test changes as well. What the packets do
+ * is what `kproxy trace` predicts of the rules that are in the kernel then.
  *
  * @module
  */
@@ -14,6 +15,7 @@ import { commonFlags, flag, marker, nodeInZone } from "../support/flow_objects.t
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { isLoopbackFromOutside, LabFlowCase } from "../support/lab_flow.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
+import { mispredictions } from "../support/lab_trace.ts";
 import { NodeLab } from "../support/node_lab.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
@@ -194,7 +196,9 @@ async function runGroup(
         } else {
           await kproxy.change(edit, `kp/marker-${number}`, 2);
         }
-        assertEquals(await new LabFlowCase(lab, flowCase, { mode }).run((step) => gapOf(mode, step)), []);
+        const stepGap = (step: FlowStep): string | undefined => gapOf(mode, step);
+        assertEquals(await new LabFlowCase(lab, flowCase, { mode }).run(stepGap), []);
+        assertEquals(await mispredictions(lab, flowCase, mode, stepGap), [], "kproxy trace on the live rules");
       });
     }
   } finally {

@@ -11,6 +11,7 @@ import { KproxyProcess } from "../support/kproxy_process.ts";
 import { IPVS_LAB_CASES, ipvsLabGap } from "../support/ipvs_lab_cases.ts";
 import { LabFlowCase } from "../support/lab_flow.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
+import { mispredictions } from "../support/lab_trace.ts";
 import { NodeLab } from "../support/node_lab.ts";
 
 /** Starting a program takes tens of milliseconds here, and a first packet may take as long. */
@@ -65,6 +66,7 @@ Deno.test("flow cases with real packets in IPVS mode", async (t) => {
           }
           const flow = new LabFlowCase(lab, flowCase, { mode: "ipvs", patience: PATIENCE });
           assertEquals(await flow.run(ipvsLabGap), []);
+          assertEquals(await mispredictions(lab, flowCase, "ipvs", ipvsLabGap), [], "kproxy trace on the live rules");
         });
       }
     } finally {

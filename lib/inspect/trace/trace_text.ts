@@ -5,7 +5,7 @@
  */
 import type { EndpointUses } from "../../model/endpoint_reasons.ts";
 import type { IpFamily } from "../../model/objects.ts";
-import type { FlowOutcome, RuleHit } from "../../sim/flow.ts";
+import type { RuleHit } from "../../sim/flow.ts";
 import { formatFraction } from "../../sim/fraction.ts";
 import { ruleWords } from "../../sim/rule_words.ts";
 import { isOwnHit } from "./own_rules.ts";
@@ -89,24 +89,34 @@ export function endpointLines(uses: EndpointUses, policy: "cluster" | "local", a
 
 function sideLines(name: string, side: TraceSide, family: IpFamily, align: Align): string[] {
   const { outcomes } = side.flow;
-  const shared = sharedHits(outcomes);
+  const [first] = outcomes;
+  const head = `By the ${name} rules (${sideText(side)}): ${endText(side)}`;
+  if (first === undefined) return [head];
+  const hits = (some: readonly RuleHit[], before: RuleHit | undefined, indent = ""): string[] =>
+    hitLines(some, before?.hook ?? "", family, align, indent);
+  if (outcomes.length === 1) return [head, ...hits(first.hits, undefined)];
+  const shared = sharedHits(outcomes.map((outcome) => outcome.hits));
+  const rests = outcomes.map((outcome) => outcome.hits.slice(shared));
+  const tail = sharedHits(rests.map((rest) => rest.toReversed()));
+  const last = first.hits.length - tail;
+  const more = outcomes.length - SHOWN_OUTCOMES;
   return [
-    `By the ${name} rules (${sideText(side)}): ${endText(side)}`,
-    ...hitLines(outcomes[0]?.hits.slice(0, shared) ?? [], "", family, align),
-    ...(outcomes.length < 2 ? [] : outcomes.slice(0, SHOWN_OUTCOMES).flatMap((outcome) => [
-      `  ${formatFraction(outcome.probability)} of new connections:`,
-      ...hitLines(outcome.hits.slice(shared), outcome.hits[shared - 1]?.hook ?? "", family, align, "  "),
-    ])),
-    ...(outcomes.length > SHOWN_OUTCOMES ? [`  and ${outcomes.length - SHOWN_OUTCOMES} more ways, see -o json`] : []),
+    head,
+    ...hits(first.hits.slice(0, shared), undefined),
+    ...outcomes.slice(0, SHOWN_OUTCOMES).flatMap((outcome, index) => [
+      `    ${formatFraction(outcome.probability)} of new connections`,
+      ...hits(rests[index]?.slice(0, rests[index].length - tail) ?? [], first.hits[shared - 1], "  "),
+    ]),
+    ...(more > 0 ? [`    and ${more} more ways, see -o json`] : []),
+    ...(tail === 0 ? [] : ["    then all of them", ...hits(first.hits.slice(last), first.hits[last - 1])]),
   ];
 }
 
-/** How many rules all of them have met, from the first on; all of one outcome's. */
-function sharedHits(outcomes: readonly FlowOutcome[]): number {
-  const [first, ...others] = outcomes;
-  if (first === undefined) return 0;
-  const at = first.hits.findIndex((hit, index) => others.some(({ hits }) => !isSameHit(hit, hits[index])));
-  return at < 0 ? first.hits.length : at;
+/** How many rules all of them have met, from the first on. */
+function sharedHits(ways: readonly (readonly RuleHit[])[]): number {
+  const [first = [], ...others] = ways;
+  const at = first.findIndex((hit, index) => others.some((hits) => !isSameHit(hit, hits[index])));
+  return at < 0 ? first.length : at;
 }
 
 function isSameHit(left: RuleHit, right: RuleHit | undefined): boolean {

@@ -1,0 +1,54 @@
+/**
+ * What `kproxy trace` predicts, from the rules that the kernel of a lab's node holds, of the packets that are really sent there.
+ *
+ * @module
+ */
+import { liveOfKernel } from "../../lib/inspect/live/kernel_rules.ts";
+import { type NodeAround, readAround, readInterface, surroundingsOf } from "../../lib/inspect/live/node_around.ts";
+import type { LiveNode } from "../../lib/inspect/live/live.ts";
+import { tracePacket } from "../../lib/inspect/trace/trace.ts";
+import type { IpFamily } from "../../lib/model/objects.ts";
+import { formatFlow, type Packet, parsePacket } from "../../lib/sim/flow.ts";
+import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
+import type { NodeLab } from "./node_lab.ts";
+
+/**
+ * Which packets fare otherwise than what the walk through the live rules says of them, in words. To be asked when the real packets of
+ * the case have fared as it wants.
+ */
+export async function mispredictions(
+  lab: NodeLab,
+  flowCase: FlowCase,
+  mode: string,
+  gapOf: (step: FlowStep) => string | undefined,
+): Promise<string[]> {
+  const { exec } = lab.node.netns;
+  const [live, around] = await Promise.all([liveOfKernel(exec), readAround(exec)]);
+  const wrong = [...live.values()].flatMap(({ problems }) => problems)
+    .concat(around.problems).map(({ place, message }) => `${place}: ${message}`);
+  for (const flow of flowCase.flows) {
+    const step = typeof flow === "string" ? { flow } : flow;
+    if (gapOf(step) !== undefined) continue;
+    const { packet, wanted } = flowOf(step, mode);
+    const predicted = await predict(lab, live, around, parsePacket(packet));
+    if (predicted !== wanted) wrong.push(`${packet}\n  really    ⇒ ${wanted}\n  predicted ⇒ ${predicted}`);
+  }
+  return [...new Set(wrong)];
+}
+
+async function predict(lab: NodeLab, live: LiveNode, around: NodeAround, packet: Packet): Promise<string> {
+  const family: IpFamily = packet.source.includes(":") ? "IPv6" : "IPv4";
+  const addresses = around.addresses?.map(({ address }) => address) ?? [];
+  // A process of the node may be lent an address for its packet.
+  const own = packet.inInterface === "" ? [...addresses, packet.source] : addresses;
+  const nearer = await readInterface(lab.node.netns.exec, around, packet.inInterface);
+  const { live: side } = tracePacket({
+    family,
+    packet,
+    surroundings: surroundingsOf(nearer, own, packet.inInterface),
+    desired: null,
+    live: live.get(family) ?? null,
+    notes: [],
+  });
+  return side === null ? "nothing" : formatFlow(side.flow);
+}
