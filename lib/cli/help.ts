@@ -20,8 +20,8 @@ export interface CommandDoc {
 
 const TRACE_TEXT = wrapWords(
   "SRC is local (a process on the node), world, an address, an interface, or ADDRESS@INTERFACE; the destination may be " +
-    "NAMESPACE/NAME[:PORT] of a Service, too. What should be there follows from the objects in files (--manifests), or else of the " +
-    "API server, and from the flags of run; what is there is read with the node's own tools, whoever wrote it, or from what they " +
+    "NAMESPACE/NAME[:PORT] of a Service, too. What should be there follows from the objects in files (--manifests) and the flags of run, or from " +
+    "what the kproxy that runs here has, or else from the API server; what is there is read with the node's own tools, whoever wrote it, or from what they " +
     "printed (--live-from). Tells each rule that the packet meets, the chances where rules choose, the endpoints that are left " +
     "out and why, rules of others that end its way, and where the two part. Changes nothing. Ends with 0, or with 1 if something " +
     "is wrong on the node.",

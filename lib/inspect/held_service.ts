@@ -31,14 +31,23 @@ const SHARED_CHAINS: readonly (readonly [table: string, chain: string])[] = [
 const OWN_CHAIN = /^KUBE-(?:SVC|SVL|EXT|FW|SEP|XLB)-/;
 
 /** Everything of the port, those that lead to it first. */
-export function heldParts(held: HeldRules, port: ServicePort, nodeAddresses: readonly string[]): readonly HeldPart[] {
-  return [...iptablesParts(held, port), ...nftablesParts(held, port), ...ipvsParts(held, port, nodeAddresses)];
+export function heldParts(
+  held: HeldRules,
+  port: ServicePort,
+  nodeAddresses: readonly string[],
+): readonly HeldPart[] {
+  return [
+    ...iptablesParts(held, port),
+    ...nftablesParts(held, port),
+    ...ipvsParts(held, port, nodeAddresses),
+  ];
 }
 
 /** Packets of new connections to it, as far as something counts; null: nothing does. */
 export function countedTraffic(parts: readonly HeldPart[]): Traffic | null {
   const counted = parts.flatMap(({ place, counted }) =>
-    counted !== null && (place.includes("KUBE-SERVICES") || place.includes("KUBE-NODEPORTS") || place.includes("traffic"))
+    counted !== null &&
+      (place.includes("KUBE-SERVICES") || place.includes("KUBE-NODEPORTS") || place.includes("traffic"))
       ? [counted]
       : []
   );
@@ -92,7 +101,9 @@ function addTarget(rule: string, chains: Set<string>): void {
 }
 
 /** Destinations as they stand in keys: `ip . tcp . 80`, `tcp . 30080`; and as those of endpoints begin: `ip . 80 . `, `30080 . `. */
-function keysOf(port: ServicePort): { readonly whole: ReadonlySet<string>; readonly prefixes: readonly string[] } {
+function keysOf(
+  port: ServicePort,
+): { readonly whole: ReadonlySet<string>; readonly prefixes: readonly string[] } {
   const protocol = port.protocol.toLowerCase();
   const ips = [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs];
   const whole = new Set(ips.map((ip) => `${ip} . ${protocol} . ${port.port}`));
@@ -140,13 +151,19 @@ function nftablesParts({ nftables }: HeldRules, port: ServicePort): readonly Hel
   return parts;
 }
 
-function ipvsParts({ ipvs, sets }: HeldRules, port: ServicePort, nodeAddresses: readonly string[]): readonly HeldPart[] {
+function ipvsParts(
+  { ipvs, sets }: HeldRules,
+  port: ServicePort,
+  nodeAddresses: readonly string[],
+): readonly HeldPart[] {
   if (ipvs === null) return [];
   const parts: HeldPart[] = [];
   const destinations = [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs]
     .map((address) => ({ address, port: port.port, protocol: port.protocol }));
   if (port.nodePort !== 0) {
-    for (const address of nodeAddresses) destinations.push({ address, port: port.nodePort, protocol: port.protocol });
+    for (const address of nodeAddresses) {
+      destinations.push({ address, port: port.nodePort, protocol: port.protocol });
+    }
   }
   for (const name of destinations) {
     const key = virtualServerKey(name);
@@ -155,7 +172,11 @@ function ipvsParts({ ipvs, sets }: HeldRules, port: ServicePort, nodeAddresses: 
     const reals = [...server.realServers.values()]
       .map(({ address, port, weight }) => `${joinHostPort(address, port)} weight ${weight}`);
     const { scheduler } = server.server;
-    parts.push({ place: "IPVS", text: `${key} ${scheduler} -> ${reals.join(", ") || "no real server"}`, counted: null });
+    parts.push({
+      place: "IPVS",
+      text: `${key} ${scheduler} -> ${reals.join(", ") || "no real server"}`,
+      counted: null,
+    });
     const entry = `${name.address},${name.protocol.toLowerCase()}:${name.port}`;
     for (const set of sets.values()) {
       if (set.entries.has(entry)) parts.push({ place: `ipset ${set.name}`, text: entry, counted: null });
@@ -173,7 +194,8 @@ export function isHeld(held: HeldRules, port: ServicePort, iptablesTexts: Readon
     containers.get("service-ips")?.elements.has(key) === true ||
     containers.get("no-endpoint-services")?.elements.has(key) === true
   );
-  return inTable || held.ipvs?.servers.virtualServers.has(virtualServerKey({ address, protocol, port: number })) === true;
+  return inTable ||
+    held.ipvs?.servers.virtualServers.has(virtualServerKey({ address, protocol, port: number })) === true;
 }
 
 const COMMENT = /--comment "?(\S+\/[^\s"]+)/;

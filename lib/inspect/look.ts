@@ -95,7 +95,9 @@ function addressesOf(
 }
 
 function podInterfaceOf({ detectLocalMode, detectLocal }: KubeProxyConfiguration): string {
-  if (detectLocalMode === "BridgeInterface" && detectLocal.bridgeInterface !== "") return detectLocal.bridgeInterface;
+  if (detectLocalMode === "BridgeInterface" && detectLocal.bridgeInterface !== "") {
+    return detectLocal.bridgeInterface;
+  }
   if (detectLocalMode === "InterfaceNamePrefix" && detectLocal.interfaceNamePrefix !== "") {
     return `${detectLocal.interfaceNamePrefix}0`;
   }

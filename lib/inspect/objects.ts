@@ -8,28 +8,36 @@ import { UsageError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { ApiObject, NamespacedName } from "../model/objects.ts";
 import { nodeName } from "../node/node_name.ts";
+import type { ObjectSelection } from "../serve/status/select_objects.ts";
 import type { Rejection } from "../source/source.ts";
 import { type DataPlane, type DesiredState, stateOfObjects } from "./desired/desired.ts";
 
-/** A kproxy that runs on this node, as it tells of itself. */
-export interface RunningKproxy {
+/** What a kproxy that runs on this node tells of itself. */
+export interface RunningAnswer {
   /** Where it was asked, e.g. `kproxy on 127.0.0.1:10249`. */
   readonly where: string;
-  readonly mode: DataPlane;
+  /** Null: one whose rules cannot be looked at. */
+  readonly mode: DataPlane | null;
   /** The one in force. */
   readonly config: KubeProxyConfiguration;
-  /** What its rules were made from. */
-  state(): Promise<DesiredState>;
+  readonly nodeName: string;
+  /** Those that were asked for. */
+  readonly objects: readonly ApiObject[];
+  /** Those that this release cannot read. */
+  readonly rejected: readonly Rejection[];
   /** Services whose rules the kernel has refused, and why. */
-  quarantined(): Promise<ReadonlyMap<NamespacedName, string>>;
+  readonly quarantined: ReadonlyMap<NamespacedName, string>;
 }
 
 /**
- * Looks for a kproxy that runs on this node; null if there is none, or none that tells of itself.
+ * Asks the kproxy that runs on this node; null if there is none, or none that tells of itself.
  *
  * @param config says where its listener is
  */
-export type FindRunning = (config: KubeProxyConfiguration) => Promise<RunningKproxy | null>;
+export type AskRunning = (
+  config: KubeProxyConfiguration,
+  selection: ObjectSelection,
+) => Promise<RunningAnswer | null>;
 
 /** What the objects of this node are. */
 export interface FoundObjects {
@@ -55,7 +63,9 @@ export interface FindObjectsOptions {
   readonly isSourceNamed: boolean;
   /** Starts credential plugins. */
   readonly exec: Exec;
-  readonly findRunning: FindRunning;
+  readonly askRunning: AskRunning;
+  /** What is enough, where somebody can choose. @default {all} */
+  readonly selection?: ObjectSelection;
   /** Hears of parts of objects that are left out. */
   readonly report: (problem: string) => void;
 }
@@ -66,13 +76,13 @@ export interface FindObjectsOptions {
  * @throws {UsageError} if there is none of them, or a file is not there
  */
 export async function findObjects(options: FindObjectsOptions): Promise<FoundObjects> {
-  const { config, isSourceNamed, findRunning } = options;
+  const { config, isSourceNamed, askRunning, selection = {}, report } = options;
   if (config.kproxy.manifests.length > 0) return await objectsOfFiles(options);
-  const running = isSourceNamed ? null : await findRunning(config);
+  const running = isSourceNamed ? null : await askRunning(config, selection);
   if (running !== null) {
-    const [state, quarantined] = await Promise.all([running.state(), running.quarantined()]);
-    const { where, mode } = running;
-    return { from: where, config: running.config, mode, state, rejected: [], quarantined };
+    const { where, mode, objects, rejected, quarantined } = running;
+    const state = stateOfObjects(objects, running.nodeName, report);
+    return { from: where, config: running.config, mode, state, rejected, quarantined };
   }
   return await objectsOfApi(options);
 }

@@ -50,7 +50,9 @@ export function listRows(
         endpoints: endpoints.length,
         used: allReachable.length,
         isHeld: live === null ? null : isHeld(live, port, texts),
-        note: why !== undefined ? "refused by the kernel" : endpoints.length === 0
+        note: why !== undefined
+          ? "refused by the kernel"
+          : endpoints.length === 0
           ? "no endpoints"
           : allReachable.length === 0
           ? "no usable endpoints"

@@ -7,7 +7,12 @@ import type { Protocol } from "../model/objects.ts";
 import type { ProxyState, ServicePort } from "../model/state.ts";
 
 /** Which of a Service's addresses a packet is sent to. */
-export type DestinationKind = "cluster IP" | "external IP" | "load-balancer IP" | "node port" | "health-check node port";
+export type DestinationKind =
+  | "cluster IP"
+  | "external IP"
+  | "load-balancer IP"
+  | "node port"
+  | "health-check node port";
 
 /** A ServicePort, and by which address it was reached. */
 export interface ServiceMatch {
@@ -42,7 +47,9 @@ export function findService({ services }: ProxyState, destination: Destination):
     for (const one of ports) {
       const kind = addressKind(one, ip);
       if (kind !== null) {
-        if (one.port === port && one.protocol === protocol) return { match: { port: one, kind }, sameAddress: [] };
+        if (one.port === port && one.protocol === protocol) {
+          return { match: { port: one, kind }, sameAddress: [] };
+        }
         sameAddress.push(one);
       }
       if (!isNodeAddress) continue;

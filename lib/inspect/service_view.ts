@@ -8,7 +8,7 @@ import { type EndpointUses, endpointUses } from "../model/endpoint_reasons.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { ProxyState, ServicePort } from "../model/state.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
-import { countedTraffic, heldParts, type HeldPart } from "./held_service.ts";
+import { countedTraffic, type HeldPart, heldParts } from "./held_service.ts";
 import { endpointDocument } from "./trace/trace_json.ts";
 import { type Align, endpointLines } from "./trace/trace_text.ts";
 
@@ -57,7 +57,10 @@ function portLines({ port, uses, parts, refusal }: ServiceView, align: Align): s
     ["source ranges", port.loadBalancerSourceRanges.join(", ")],
     ["node port", port.nodePort === 0 ? "" : String(port.nodePort)],
     ["health-check node port", port.healthCheckNodePort === 0 ? "" : String(port.healthCheckNodePort)],
-    ["policies", `internal ${policy(port.internalPolicyLocal)}, external ${policy(port.externalPolicyLocal)}`],
+    [
+      "policies",
+      `internal ${policy(port.internalPolicyLocal)}, external ${policy(port.externalPolicyLocal)}`,
+    ],
     ["affinity", port.stickyMaxAgeSeconds === 0 ? "" : `clients stay for ${port.stickyMaxAgeSeconds} s`],
     ["topology hints", uses.topology === "" ? uses.notes.join("; ") : uses.topology],
     ["refused by the kernel", refusal ?? ""],

@@ -40,7 +40,12 @@ export function endpointUses(
   node: NodeFacts,
 ): EndpointUses {
   const notes: string[] = [];
-  const { cluster, local } = categorizeEndpoints(endpoints, port, node, (_verbosity, note) => notes.push(note));
+  const { cluster, local } = categorizeEndpoints(
+    endpoints,
+    port,
+    node,
+    (_verbosity, note) => notes.push(note),
+  );
   const topology = usesClusterEndpoints(port) ? topologyMode(endpoints, node) : "";
   const [inCluster, inLocal] = [new Set(cluster), new Set(local)];
   const hasHints = endpoints.some(({ nodeHints, zoneHints }) => nodeHints.length + zoneHints.length > 0);
@@ -67,7 +72,10 @@ function verdict(endpoint: Endpoint, isUsed: boolean, why: () => string | null):
   const other = why();
   if (other !== null) return { isUsed, reason: other };
   if (terminating) {
-    return { isUsed, reason: serving ? "terminating, and others are ready" : "terminating and not serving any more" };
+    return {
+      isUsed,
+      reason: serving ? "terminating, and others are ready" : "terminating and not serving any more",
+    };
   }
   return { isUsed, reason: "not ready" };
 }

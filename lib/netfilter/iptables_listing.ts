@@ -113,11 +113,15 @@ class Reader {
     if (line.trim() === "") return;
     if (first === "#") {
       const [, table] = UNREADABLE_TABLE.exec(line) ?? [];
-      if (table !== undefined) this.#problem(`table ${table}`, "iptables cannot read it: somebody added to it with nft");
+      if (table !== undefined) {
+        this.#problem(`table ${table}`, "iptables cannot read it: somebody added to it with nft");
+      }
       return;
     }
     if (first === "*") return this.#begin(line.slice(1).trim(), number);
-    if (this.#table === null) return this.#problem("iptables rules", `line ${number}: "${line}" stands outside of any table`);
+    if (this.#table === null) {
+      return this.#problem("iptables rules", `line ${number}: "${line}" stands outside of any table`);
+    }
     if (line === "COMMIT") this.#table = null;
     else if (first === ":") this.#chain(line, number);
     else this.#unread(line, number);
@@ -168,7 +172,9 @@ class Reader {
     let chain = this.#table?.get(name);
     if (chain === undefined) {
       // A text for `iptables-restore` names the kernel's own chains without declaring them.
-      if (!isInserted) this.#problem(`table ${this.#tableName}`, `line ${number}: chain ${name} is not declared`);
+      if (!isInserted) {
+        this.#problem(`table ${this.#tableName}`, `line ${number}: chain ${name} is not declared`);
+      }
       chain = new TextChain(text, isInserted ? "ACCEPT" : "-", 0, 0);
       this.#table?.set(name, chain);
     }

@@ -123,9 +123,12 @@ class ListingReader {
 
   end(): NftListing {
     if (this.#table !== null) this.#problem("the text ends within it");
-    const tables = this.#tables.map((table) => settled(table, (place, message) =>
-      void this.#problems.push({ place: `${tableText(table)} ${place}`, message })
-    ));
+    const tables = this.#tables.map((table) =>
+      settled(
+        table,
+        (place, message) => void this.#problems.push({ place: `${tableText(table)} ${place}`, message }),
+      )
+    );
     return { tables, problems: this.#problems };
   }
 
@@ -144,7 +147,9 @@ class ListingReader {
       this.#tables.push(this.#table);
       return;
     }
-    if (word === "netdev" || word === "bridge") this.#problem(`what it does to packets of family ${word} is not read`);
+    if (word === "netdev" || word === "bridge") {
+      this.#problem(`what it does to packets of family ${word} is not read`);
+    }
     this.#isSkipped = !text.endsWith("}");
   }
 
@@ -233,8 +238,9 @@ class ListingReader {
       } catch (error) {
         this.#problem(reason(error));
       }
-    } else if (text.startsWith("timeout ")) container.timeoutSeconds = secondsOf(text.slice("timeout ".length));
-    else if (text.startsWith("flags ")) container.hasRanges = /\binterval\b/.test(text);
+    } else if (text.startsWith("timeout ")) {
+      container.timeoutSeconds = secondsOf(text.slice("timeout ".length));
+    } else if (text.startsWith("flags ")) container.hasRanges = /\binterval\b/.test(text);
   }
 
   #elementLine(text: string): void {
@@ -265,7 +271,10 @@ const COUNTED = / counter packets (\d+) bytes (\d+)/;
 
 function readElements(
   list: string,
-  { elements: into, counters }: { readonly elements: Map<string, string>; readonly counters: Map<string, Traffic> },
+  { elements: into, counters }: {
+    readonly elements: Map<string, string>;
+    readonly counters: Map<string, Traffic>;
+  },
 ): void {
   // A comment may hold the separator.
   const elements = list.includes('"') ? list.split(/, ?(?=(?:[^"]*"[^"]*")*[^"]*$)/) : list.split(/, ?/);
@@ -293,7 +302,9 @@ function secondsOf(text: string): number {
 /** Rules that name what is not there, or cannot be read, do not match. */
 function settled(table: OpenTable, problem: (place: string, message: string) => void): NftTable {
   for (const [name, container] of table.containers) {
-    if (container.values === "verdict") dropLostVerdicts(table, container, (message) => problem(`map ${name}`, message));
+    if (container.values === "verdict") {
+      dropLostVerdicts(table, container, (message) => problem(`map ${name}`, message));
+    }
   }
   for (const [name, chain] of table.chains) {
     for (const [index, { text, statements }] of chain.rules.entries()) {

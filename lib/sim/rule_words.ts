@@ -64,11 +64,15 @@ function matchWords(match: RuleMatch): string {
     case "mark":
       return `${not}marked ${hex(match.value)}`;
     case "addrtype":
-      return `${not}${match.side === "source" ? "from" : "to"} an address of type ${match.type.toLowerCase()}`;
+      return `${not}${
+        match.side === "source" ? "from" : "to"
+      } an address of type ${match.type.toLowerCase()}`;
     case "statistic":
       return `by chance ${formatFraction(probabilityFraction(match.probability))}`;
     case "recent":
-      return match.action === "set" ? `remembered in ${match.list}` : `${not}seen in ${match.list} within ${match.seconds} s`;
+      return match.action === "set"
+        ? `remembered in ${match.list}`
+        : `${not}seen in ${match.list} within ${match.seconds} s`;
     case "physdevIsIn":
       return `${not}through a port of a bridge`;
     case "set":
@@ -123,7 +127,11 @@ function statementWords(statement: NftStatement): { readonly isCondition: boolea
   const not = "not" in statement && statement.not ? "not " : "";
   switch (statement.kind) {
     case "match":
-      return when(`${keyWords(statement.key)} ${not}${statement.operand.kind === "named" ? "in" : "is"} ${operandWords(statement.operand)}`);
+      return when(
+        `${keyWords(statement.key)} ${not}${statement.operand.kind === "named" ? "in" : "is"} ${
+          operandWords(statement.operand)
+        }`,
+      );
     case "state":
       return when(`${not}state ${statement.states.join(" or ")}`);
     case "status":
@@ -132,7 +140,11 @@ function statementWords(statement: NftStatement): { readonly isCondition: boolea
       return when(`${not}${statement.side === "source" ? "from" : "to"} an address of the node`);
     case "mark":
       // `mark and 0x4000 != 0` is how a rule asks for a bit.
-      return when(statement.not && statement.value === 0 ? `marked ${hex(statement.mask)}` : `${not}marked ${hex(statement.value)}`);
+      return when(
+        statement.not && statement.value === 0
+          ? `marked ${hex(statement.mask)}`
+          : `${not}marked ${hex(statement.value)}`,
+      );
     case "setMark":
       return then(`mark ${hex(statement.flip)} (keep ${hex(statement.keep)})`);
     case "verdict":

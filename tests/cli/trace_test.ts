@@ -4,7 +4,12 @@ import { inFolder, kproxy } from "./kproxy.ts";
 
 /** The node of the golden cases. */
 const OBJECTS = `--manifests=${ROOT}/tests/golden/all-examples/objects.yaml`;
-const NODE = ["--hostname-override=node-a", "--bind-address=192.0.2.10", "--cluster-cidr=10.244.0.0/16", OBJECTS];
+const NODE = [
+  "--hostname-override=node-a",
+  "--bind-address=192.0.2.10",
+  "--cluster-cidr=10.244.0.0/16",
+  OBJECTS,
+];
 const WEB = "10.244.0.11:8080 (1/3) | 10.244.1.12:8080 (1/3) | 10.244.2.13:8080 (1/3), masquerade";
 
 Deno.test("trace and service look at objects in files and at saved rules, in every mode that one text holds", async () => {
@@ -15,7 +20,10 @@ Deno.test("trace and service look at objects in files and at saved rules, in eve
       // What is in force tells the mode, without a flag.
       const trace = await kproxy(["trace", "world", "shop/web", ...NODE, live]);
       assertEquals([trace.code, trace.err], [0, ""], trace.out);
-      assertStringIncludes(trace.out, `By the live rules (${mode}, files ${folder}/live.rules): ${WEB} yes\n`);
+      assertStringIncludes(
+        trace.out,
+        `By the live rules (${mode}, files ${folder}/live.rules): ${WEB} yes\n`,
+      );
       assertStringIncludes(trace.out, "say the same.");
       const json = await kproxy(["explain", "10.244.0.5@cni0", "10.96.10.1:80", ...NODE, live, "-o", "json"]);
       const { kind, service, live: { end }, findings } = JSON.parse(json.out);
@@ -36,7 +44,13 @@ Deno.test("trace ends with 1 and names the place where live rules part from the 
   const { out: rules } = await kproxy(["render", ...NODE, "--family=ipv4"]);
   const broken = rules.replace("--to-destination 10.244.1.12:8080", "--to-destination 10.244.9.9:8080");
   await inFolder({ "live.rules": broken }, async (folder) => {
-    const { code, out } = await kproxy(["trace", "world", "10.96.10.1:80", ...NODE, `--live-from=${folder}/live.rules`]);
+    const { code, out } = await kproxy([
+      "trace",
+      "world",
+      "10.96.10.1:80",
+      ...NODE,
+      `--live-from=${folder}/live.rules`,
+    ]);
     assertEquals(code, 1);
     assertStringIncludes(out, "They part here:");
     assertStringIncludes(out, "10.244.9.9:8080");

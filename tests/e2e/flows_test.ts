@@ -198,7 +198,11 @@ async function runGroup(
         }
         const stepGap = (step: FlowStep): string | undefined => gapOf(mode, step);
         assertEquals(await new LabFlowCase(lab, flowCase, { mode }).run(stepGap), []);
-        assertEquals(await mispredictions(lab, flowCase, mode, stepGap), [], "kproxy trace on the live rules");
+        assertEquals(
+          await mispredictions(lab, flowCase, mode, stepGap),
+          [],
+          "kproxy trace on the live rules",
+        );
       });
     }
   } finally {

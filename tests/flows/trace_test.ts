@@ -168,7 +168,12 @@ interface Side {
   readonly live: LiveRules;
 }
 
-async function sideOf(plane: DataPlane, flowCase: FlowCase, input: DesiredInput, family: IpFamily): Promise<Side> {
+async function sideOf(
+  plane: DataPlane,
+  flowCase: FlowCase,
+  input: DesiredInput,
+  family: IpFamily,
+): Promise<Side> {
   const desired = await desiredRules(plane, input, family);
   const facts = { from: "the kernel", bound: desired.ipvs?.bound ?? null, problems: [] };
   const live = liveOfTexts(textsOf(desired, optionsOf(flowCase)), facts).get(family);
@@ -230,10 +235,14 @@ async function differences(plane: DataPlane, flowCase: FlowCase): Promise<string
     for (const [name, side] of sides) {
       const end = side === null ? "" : formatFlow(side.flow);
       if (end !== wanted) found.push(`${text}\n  wanted ⇒ ${wanted}\n  ${name} ⇒ ${end}`);
-      if (side !== null && side.flow.problems.length > 0) found.push(`${text}: ${side.flow.problems.join("; ")}`);
+      if (side !== null && side.flow.problems.length > 0) {
+        found.push(`${text}: ${side.flow.problems.join("; ")}`);
+      }
     }
     if (isOpen && difference !== null) found.push(`${text}: ${JSON.stringify(difference)}`);
-    if (step.takes !== undefined && live !== null) run.take(packet, live.flow, step.takes, step.atSeconds ?? 0);
+    if (step.takes !== undefined && live !== null) {
+      run.take(packet, live.flow, step.takes, step.atSeconds ?? 0);
+    }
   }
   return found;
 }

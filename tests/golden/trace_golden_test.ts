@@ -41,7 +41,12 @@ function inputOf(plane: DataPlane, objects: readonly ApiObject[], bindAddress: s
 /** The text with what leads into its rules from the kernel's chains, which the golden files keep apart. */
 function withJumps(
   text: string,
-  jumps: readonly { readonly table: string; readonly chain: string; readonly args: string; readonly target: string }[],
+  jumps: readonly {
+    readonly table: string;
+    readonly chain: string;
+    readonly args: string;
+    readonly target: string;
+  }[],
 ): string {
   return text.split("COMMIT\n").map((part) => {
     const table = /^\*(\w+)/m.exec(part)?.[1];
@@ -53,7 +58,9 @@ function withJumps(
 }
 
 function packetsTo(port: ServicePort, family: IpFamily): readonly Packet[] {
-  const ips = [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs].map((ip) => [ip, port.port] as const);
+  const ips = [port.clusterIP, ...port.externalIPs, ...port.loadBalancerVIPs].map((ip) =>
+    [ip, port.port] as const
+  );
   const all = port.nodePort === 0 ? ips : [...ips, [NODE_IPS[family], port.nodePort] as const];
   return all.flatMap(([destination, to]) =>
     SOURCES[family].map(([source, inInterface]): Packet => ({
@@ -69,12 +76,24 @@ function packetsTo(port: ServicePort, family: IpFamily): readonly Packet[] {
 }
 
 /** How many packets fared as the objects say; all others are told. */
-async function walk(plane: DataPlane, input: DesiredInput, texts: readonly LiveText[], family: IpFamily): Promise<number> {
+async function walk(
+  plane: DataPlane,
+  input: DesiredInput,
+  texts: readonly LiveText[],
+  family: IpFamily,
+): Promise<number> {
   const live = liveOfTexts(texts, { from: "golden files", bound: null, problems: [] }).get(family);
   assert(live !== undefined);
-  assertEquals([live.problems, live.proxies.map(({ mode, isHooked }) => [mode, isHooked])], [[], [[plane, true]]]);
+  assertEquals([live.problems, live.proxies.map(({ mode, isHooked }) => [mode, isHooked])], [[], [[
+    plane,
+    true,
+  ]]]);
   const rules = await desiredRules(plane, input, family);
-  const surroundings = plainSurroundings({ nodeAddresses: [NODE_IPS[family]], affinity: new Map(), nowSeconds: 0 });
+  const surroundings = plainSurroundings({
+    nodeAddresses: [NODE_IPS[family]],
+    affinity: new Map(),
+    nowSeconds: 0,
+  });
   let walked = 0;
   for (const port of [...stateOf(input, family).services.values()].flat()) {
     for (const packet of packetsTo(port, family)) {
@@ -88,22 +107,28 @@ async function walk(plane: DataPlane, input: DesiredInput, texts: readonly LiveT
   return walked;
 }
 
-Deno.test("golden rules of iptables mode lead where the objects say", { permissions: GOLDEN_PERMISSIONS }, async () => {
-  let walked = 0;
-  for (const name of goldenNames()) {
-    const { objects, expected } = loadGolden(name);
-    for (const family of ["IPv4", "IPv6"] as const) {
-      const golden = expected[family];
-      if (golden === undefined) continue;
-      const input = inputOf("iptables", objects, "192.0.2.10");
-      const text = withJumps(golden, iptablesPlan(input, family).base.jumps);
-      walked += await walk("iptables", input, [{ name, text, family }], family);
+Deno.test(
+  "golden rules of iptables mode lead where the objects say",
+  { permissions: GOLDEN_PERMISSIONS },
+  async () => {
+    let walked = 0;
+    for (const name of goldenNames()) {
+      const { objects, expected } = loadGolden(name);
+      for (const family of ["IPv4", "IPv6"] as const) {
+        const golden = expected[family];
+        if (golden === undefined) continue;
+        const input = inputOf("iptables", objects, "192.0.2.10");
+        const text = withJumps(golden, iptablesPlan(input, family).base.jumps);
+        walked += await walk("iptables", input, [{ name, text, family }], family);
+      }
     }
-  }
-  assert(walked > 100, `${walked} packets`);
-});
+    assert(walked > 100, `${walked} packets`);
+  },
+);
 
-Deno.test("captures of kube-proxy's IPVS mode lead where the objects say", { permissions: GOLDEN_PERMISSIONS }, async () => {
+Deno.test("captures of kube-proxy's IPVS mode lead where the objects say", {
+  permissions: GOLDEN_PERMISSIONS,
+}, async () => {
   let walked = 0;
   for (const name of IPVS_GOLDEN_NAMES) {
     const { objects, ipvsadm, ipset, rules } = loadIpvsGolden(name);
@@ -113,7 +138,11 @@ Deno.test("captures of kube-proxy's IPVS mode lead where the objects say", { per
     const input = inputOf("ipvs", objects, "192.0.2.10");
     const create = Deno.readTextFileSync(ipvsGoldenUrl("create.txt"));
     const texts: LiveText[] = [
-      { name: "iptables-save.txt", text: withJumps(save, ipvsPlan(input, "IPv4").base.jumps), family: "IPv4" },
+      {
+        name: "iptables-save.txt",
+        text: withJumps(save, ipvsPlan(input, "IPv4").base.jumps),
+        family: "IPv4",
+      },
       { name: "ipvsadm.txt", text: ipvsadm },
       { name: "ipset.txt", text: create + ipset },
     ];

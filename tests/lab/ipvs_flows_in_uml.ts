@@ -66,7 +66,11 @@ Deno.test("flow cases with real packets in IPVS mode", async (t) => {
           }
           const flow = new LabFlowCase(lab, flowCase, { mode: "ipvs", patience: PATIENCE });
           assertEquals(await flow.run(ipvsLabGap), []);
-          assertEquals(await mispredictions(lab, flowCase, "ipvs", ipvsLabGap), [], "kproxy trace on the live rules");
+          assertEquals(
+            await mispredictions(lab, flowCase, "ipvs", ipvsLabGap),
+            [],
+            "kproxy trace on the live rules",
+          );
         });
       }
     } finally {

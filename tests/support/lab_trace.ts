@@ -4,7 +4,12 @@
  * @module
  */
 import { liveOfKernel } from "../../lib/inspect/live/kernel_rules.ts";
-import { type NodeAround, readAround, readInterface, surroundingsOf } from "../../lib/inspect/live/node_around.ts";
+import {
+  type NodeAround,
+  readAround,
+  readInterface,
+  surroundingsOf,
+} from "../../lib/inspect/live/node_around.ts";
 import type { LiveNode } from "../../lib/inspect/live/live.ts";
 import { tracePacket } from "../../lib/inspect/trace/trace.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";

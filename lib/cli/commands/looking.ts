@@ -30,7 +30,10 @@ export async function lookingOf(flags: ParsedFlags, io: Io): Promise<Looking> {
     master,
     isSourceNamed: master !== "" || flags.get("kubeconfig") !== undefined,
     exec: systemExec,
-    findRunning: () => Promise.resolve(null),
+    askRunning: async (...question) => {
+      const { askRunning } = await import("../../inspect/running_objects.ts");
+      return await askRunning(...question);
+    },
     report: warn,
     wantsDesired: flags.get("no-desired") !== true,
     wantsLive: flags.get("no-live") !== true,

@@ -8,13 +8,14 @@ import { UsageError } from "../../errors.ts";
 import { FAMILIES, stateOf } from "../../inspect/desired/desired.ts";
 import { type Look, look } from "../../inspect/look.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
-import { type ServiceView, serviceDocument, serviceLines, serviceView } from "../../inspect/service_view.ts";
+import { serviceDocument, serviceLines, type ServiceView, serviceView } from "../../inspect/service_view.ts";
 import { listDocument, listRows } from "../../inspect/service_list.ts";
 import { didYouMean } from "../suggest.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
+import { printable } from "../terminal/printable.ts";
 import { lookingOf } from "./looking.ts";
 
 const ACTIONS = ["list", "get"] as const;
@@ -33,14 +34,21 @@ export async function serviceCommand(flags: ParsedFlags, io: Io): Promise<number
     throw new UsageError(`Write kproxy service list or kproxy service get NAMESPACE/NAME${hint}`);
   }
   const { options } = await lookingOf(flags, io);
-  const found = await look({ ...options, wantsDesired: true });
+  const selection = name === undefined ? {} : { services: [name] };
+  const found = await look({ ...options, wantsDesired: true, selection });
   const { objects } = found;
   if (objects === null) throw new RangeError("Objects were asked for");
-  for (const { where, object, message } of objects.rejected) io.err(`Error: ${where}: ${object}: ${message}\n`);
+  for (const { where, object, message } of objects.rejected) {
+    io.err(`Error: ${where}: ${object}: ${message}\n`);
+  }
   const { lines, document, code } = action === "list"
     ? listed(found, objects)
     : oneOf(found, objects, name ?? "");
-  await io.out(form === "json" ? `${JSON.stringify(document, null, 2)}\n` : lines.map((line) => `${line}\n`).join(""));
+  await io.out(
+    form === "json"
+      ? `${JSON.stringify(document, null, 2)}\n`
+      : lines.map((line) => `${printable(line)}\n`).join(""),
+  );
   return code;
 }
 
@@ -80,7 +88,9 @@ function oneOf(found: Look, objects: FoundObjects, name: string): Printed {
   );
   const unserved = objects.state.unserved.filter(({ service }) => service === name);
   if (views.length === 0 && unserved.length === 0) {
-    const known = [...new Set(FAMILIES.flatMap((family) => [...stateOf(objects.state, family).services.keys()]))];
+    const known = [
+      ...new Set(FAMILIES.flatMap((family) => [...stateOf(objects.state, family).services.keys()])),
+    ];
     throw new Error(`There is no Service ${name} with a cluster IP${didYouMean(name, known)}`);
   }
   const isMissing = views.some(({ parts }) => parts !== null && parts.length === 0);

@@ -16,10 +16,12 @@ import {
 import { type Trace, tracePacket } from "../../inspect/trace/trace.ts";
 import { traceDocument } from "../../inspect/trace/trace_json.ts";
 import { traceLines } from "../../inspect/trace/trace_text.ts";
+import type { ObjectSelection } from "../../serve/status/select_objects.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
+import { printable } from "../terminal/printable.ts";
 import { type Looking, lookingOf } from "./looking.ts";
 
 /**
@@ -31,7 +33,9 @@ export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> 
   const form = outputForm(flags, "text");
   const [from, to] = flags.operands;
   if (from === undefined || to === undefined) {
-    throw new UsageError(`"kproxy ${flags.command}" needs a source and a destination: kproxy trace SRC DST:PORT[/udp]`);
+    throw new UsageError(
+      `"kproxy ${flags.command}" needs a source and a destination: kproxy trace SRC DST:PORT[/udp]`,
+    );
   }
   const looking = await lookingOf(flags, io);
   if (!looking.options.wantsDesired && !looking.options.wantsLive) {
@@ -39,20 +43,38 @@ export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> 
   }
   // Before anything costs time.
   if (!to.replace(/\/(?:tcp|udp|sctp|icmp)$/i, "").includes("/")) readDestination(to, new Map());
-  const found = await look(looking.options);
+  const found = await look({ ...looking.options, selection: selectionOf(to) });
   for (const { where, object, message } of found.objects?.rejected ?? []) {
     io.err(`Error: ${where}: ${object}: ${message}\n`);
   }
-  const trace = await traceOf(found, looking, from, readDestination(to, found.objects?.state.states ?? new Map()));
+  const trace = await traceOf(
+    found,
+    looking,
+    from,
+    readDestination(to, found.objects?.state.states ?? new Map()),
+  );
   await io.out(
     form === "json"
       ? `${JSON.stringify(traceDocument(trace), null, 2)}\n`
-      : traceLines(trace, alignColumns).map((line) => `${line}\n`).join(""),
+      : traceLines(trace, alignColumns).map((line) => `${printable(line)}\n`).join(""),
   );
   return trace.findings.length > 0 ? 1 : 0;
 }
 
-async function traceOf(found: Look, { options, warn }: Looking, from: string, to: TracedDestination): Promise<Trace> {
+/** A Service by its name, or whoever may have the destination: enough for one packet, of however many. */
+function selectionOf(to: string): ObjectSelection {
+  const service = /^([a-z][a-z0-9.-]*\/[a-z0-9.-]+)(?=[:/]|$)/i.exec(to)?.[1];
+  if (service !== undefined) return { services: [service.replace(/\/(?:tcp|udp|sctp)$/i, "")] };
+  const { ip, port } = readDestination(to, new Map());
+  return { addresses: [ip], nodePorts: port === 0 ? [] : [port] };
+}
+
+async function traceOf(
+  found: Look,
+  { options, warn }: Looking,
+  from: string,
+  to: TracedDestination,
+): Promise<Trace> {
   const { around, nodeAddresses, podInterface, objects, plane } = found;
   const source: TracedSource = readSource(from, to, { around, nodeAddresses, podInterface });
   const { inInterface } = source;

@@ -14,7 +14,8 @@ export const TRACE_FLAGS = [
     default: "[]",
     group: "Looking",
     commands: LOOKING,
-    doc: "Read live rules from a file that iptables-save, nft list ruleset, ipvsadm -Sn or ipset save printed; may be repeated",
+    doc:
+      "Read live rules from a file that iptables-save, nft list ruleset, ipvsadm -Sn or ipset save printed; may be repeated",
     files: [],
   },
   {

@@ -12,7 +12,7 @@ import type { IpFamily } from "../../model/objects.ts";
 import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
 import { FAMILIES } from "../desired/desired.ts";
 import type { LiveNode, LiveProblem } from "./live.ts";
-import { type LiveText, liveOfTexts } from "./saved_texts.ts";
+import { liveOfTexts, type LiveText } from "./saved_texts.ts";
 
 /** What of the kernel is read. */
 export interface KernelQuestion {

@@ -91,7 +91,9 @@ export async function readAround(exec: Exec): Promise<NodeAround> {
   };
   // Where other tables are asked, too, the main one does not tell the way.
   const isPlain = read("ip rule", rules, hasOnlyUsualTables, true);
-  if (!isPlain) problems.push({ place: "ip rule", message: "there is policy routing: the ways of packets are not told" });
+  if (!isPlain) {
+    problems.push({ place: "ip rule", message: "there is policy routing: the ways of packets are not told" });
+  }
   const states = read("ip address", links, parseLinks, new Map<string, boolean>());
   const routes = [
     ...read("ip route", four, (text) => parseRoutes(text, "IPv4"), []),
@@ -117,7 +119,10 @@ export async function readInterface(exec: Exec, around: NodeAround, name: string
     return { ...around, sysctls: new Map([...around.sysctls, ...found]) };
   } catch (error) {
     if (!(error instanceof ExecError)) throw error;
-    return { ...around, problems: [...around.problems, { place: `sysctl ${names.join(" ")}`, message: error.message }] };
+    return {
+      ...around,
+      problems: [...around.problems, { place: `sysctl ${names.join(" ")}`, message: error.message }],
+    };
   }
 }
 
@@ -139,7 +144,9 @@ export function surroundingsOf(
     return value === null ? null : value !== "0";
   };
   const ofInterface = isOn(`net.ipv4.conf.${inInterface}.forwarding`);
-  const rpFilters = [ALL_RP_FILTER, `net.ipv4.conf.${inInterface}.rp_filter`].map((name) => Number(sysctls.get(name)));
+  const rpFilters = [ALL_RP_FILTER, `net.ipv4.conf.${inInterface}.rp_filter`].map((name) =>
+    Number(sysctls.get(name))
+  );
   // The greater of both counts; 2 asks for any way back, which there nearly always is.
   const rpFilter = Math.max(...rpFilters.filter((value) => !Number.isNaN(value)), 0);
   return {
@@ -179,11 +186,13 @@ function records(text: string): readonly Record<string, unknown>[] {
 
 /** Name → whether it is up. A bridge without ports says it is down, and passes nothing on; `UNKNOWN` is what tunnels and lo say. */
 function parseLinks(text: string): ReadonlyMap<string, boolean> {
-  return new Map(records(text).flatMap((link): [string, boolean][] => {
-    const { ifname, flags } = link;
-    if (typeof ifname !== "string") return [];
-    return [[ifname, !Array.isArray(flags) || flags.includes("UP")]];
-  }));
+  return new Map(
+    records(text).flatMap((link): [string, boolean][] => {
+      const { ifname, flags } = link;
+      if (typeof ifname !== "string") return [];
+      return [[ifname, !Array.isArray(flags) || flags.includes("UP")]];
+    }),
+  );
 }
 
 const USUAL_TABLES: ReadonlySet<unknown> = new Set(["local", "main", "default"]);

@@ -26,7 +26,12 @@ export function foundProxies({ iptables, nftables }: HeldRules): readonly FoundP
     );
     const mode = services.rules.some((rule) => rule.includes(IPVS_SET)) ? "ipvs" : "iptables";
     const where = variant === "" ? "" : ` (iptables ${variant})`;
-    found.push({ mode, layout: "kube-proxy", sign: `chain ${SERVICES_CHAIN} of table nat${where}`, isHooked });
+    found.push({
+      mode,
+      layout: "kube-proxy",
+      sign: `chain ${SERVICES_CHAIN} of table nat${where}`,
+      isHooked,
+    });
   }
   for (const { name, label, chains } of nftables) {
     const layout = NFT_TABLES.get(name);

@@ -69,7 +69,9 @@ export function liveOfTexts(texts: readonly LiveText[], facts: LiveFacts): LiveN
     }
     return [];
   });
-  const sets = new Map(sorted.filter(({ kind }) => kind === "ipset").flatMap((one) => [...setsOf(one, problems)]));
+  const sets = new Map(
+    sorted.filter(({ kind }) => kind === "ipset").flatMap((one) => [...setsOf(one, problems)]),
+  );
   const ipvs = ipvsOf(sorted.filter(({ kind }) => kind === "ipvsadm"), facts, problems);
   return new Map(FAMILIES.map((family) => {
     const found: LiveProblem[] = [...problems];

@@ -28,7 +28,12 @@ export function differenceOf(desired: Flow, live: Flow, family: IpFamily): Trace
   if (wanted === found) return null;
   const { wantedOne, foundOne } = differingOutcomes(desired, live, family);
   const step = firstDifference(wantedOne?.hits ?? [], foundOne?.hits ?? [], family);
-  return { desired: wanted, live: found, ...step, isForeign: step.liveStep !== null && !isOwnHit(step.liveStep) };
+  return {
+    desired: wanted,
+    live: found,
+    ...step,
+    isForeign: step.liveStep !== null && !isOwnHit(step.liveStep),
+  };
 }
 
 function endOf(outcome: FlowOutcome): string {
@@ -92,7 +97,10 @@ function isSame(left: RuleHit | undefined, right: RuleHit | undefined, family: I
 function meaning({ table, rule, index }: RuleHit, family: IpFamily): string {
   if (index === 0 || table === "ipvs") return rule.replace(/^[^:]*: /, "");
   if (table.includes(" ")) {
-    return JSON.stringify(readNftRule(rule, family, table.startsWith("inet ")).filter(({ kind }) => kind !== "note"), textOfMaps);
+    return JSON.stringify(
+      readNftRule(rule, family, table.startsWith("inet ")).filter(({ kind }) => kind !== "note"),
+      textOfMaps,
+    );
   }
   try {
     return canonicalRuleText(rule);

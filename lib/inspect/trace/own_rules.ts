@@ -23,8 +23,6 @@ export function foreignEnd({ verdict, hits }: FlowOutcome): RuleHit | null {
 /** What sent the packet elsewhere, if that is no rule of a service proxy. */
 export function foreignTranslation({ translatedTo, hits }: FlowOutcome): RuleHit | null {
   if (translatedTo === "") return null;
-  const own = hits.some((hit) =>
-    isOwnHit(hit) && (hit.table === "ipvs" || /dnat|DNAT/.test(hit.rule))
-  );
+  const own = hits.some((hit) => isOwnHit(hit) && (hit.table === "ipvs" || /dnat|DNAT/.test(hit.rule)));
   return own ? null : hits.find(({ rule }) => /dnat|DNAT|REDIRECT/.test(rule)) ?? null;
 }

@@ -68,7 +68,9 @@ function serviceDestination(
     );
     const [first] = fitting;
     if (first === undefined || (fitting.length > 1 && port === undefined)) {
-      const known = ports.map((one) => `${one.portName === "" ? "" : `${one.portName} `}${one.port}/${one.protocol}`);
+      const known = ports.map((one) =>
+        `${one.portName === "" ? "" : `${one.portName} `}${one.port}/${one.protocol}`
+      );
       throw new UsageError(`"${text}": the ports of Service ${service} are ${known.join(", ")}`);
     }
     return { family, ip: first.clusterIP, port: first.port, protocol: packetProtocol(first.protocol) };
@@ -110,7 +112,9 @@ export function readSource(text: string, to: TracedDestination, facts: SourceFac
   if (text === "world") return fromWorld(to.family, facts);
   const [address = "", named] = text.split("@");
   const ip = parseIp(address);
-  if (ip === null && named === undefined && INTERFACE.test(text)) return fromInterface(text, to.family, facts);
+  if (ip === null && named === undefined && INTERFACE.test(text)) {
+    return fromInterface(text, to.family, facts);
+  }
   if (ip === null) {
     throw new UsageError(`"${text}" is no source: write an address, an interface, local or world`);
   }
@@ -118,7 +122,9 @@ export function readSource(text: string, to: TracedDestination, facts: SourceFac
     throw new UsageError(`${text} is an ${ip.family} address, and ${to.ip} an ${to.family} one`);
   }
   if (named !== undefined) return { source: ip.text, inInterface: named === "node" ? "" : named, note: null };
-  if (isLoopback(ip) || nodeAddresses.includes(ip.text)) return { source: ip.text, inInterface: "", note: null };
+  if (isLoopback(ip) || nodeAddresses.includes(ip.text)) {
+    return { source: ip.text, inInterface: "", note: null };
+  }
   const device = around.routes === null ? null : deviceTo(around.routes, ip.text);
   if (device !== null) return { source: ip.text, inInterface: device, note: null };
   const note = around.routes === null
@@ -146,7 +152,11 @@ function fromWorld(family: IpFamily, { around, nodeAddresses }: SourceFacts): Tr
   const carrier = around.addresses?.find(({ address }) => address === nodeAddresses[0])?.device;
   const inInterface = byRoute ?? carrier ?? "eth0";
   const isGuess = byRoute === null && carrier === undefined;
-  return { source, inInterface, note: isGuess ? `the world is taken to come in through ${inInterface}` : null };
+  return {
+    source,
+    inInterface,
+    note: isGuess ? `the world is taken to come in through ${inInterface}` : null,
+  };
 }
 
 function fromInterface(name: string, family: IpFamily, { around }: SourceFacts): TracedSource {
@@ -167,11 +177,14 @@ function neighbourOf({ address, prefixLength }: DeviceAddress): string | null {
   const ip = parseIp(address);
   const cidr = parseCidr(`${address}/${prefixLength}`);
   const last = ip?.bytes.at(-1);
-  if (ip === null || cidr === null || last === undefined || cidr.bytes.length * 8 - prefixLength < 2) return null;
+  if (ip === null || cidr === null || last === undefined || cidr.bytes.length * 8 - prefixLength < 2) {
+    return null;
+  }
   const changed = last % 4 === 2 ? last - 1 : last - (last % 4) + 2;
   const text = ip.family === "IPv4"
     ? [...ip.bytes.slice(0, -1), changed].join(".")
-    : address.replace(/[0-9a-f]{1,4}$/i, (group) => (Number.parseInt(group, 16) ^ (last ^ changed)).toString(16));
+    : address.replace(/[0-9a-f]{1,4}$/i, (group) =>
+      (Number.parseInt(group, 16) ^ (last ^ changed)).toString(16));
   const other = parseIp(text);
   return other === null || !cidrContains(cidr, other) ? null : other.text;
 }

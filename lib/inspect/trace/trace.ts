@@ -116,7 +116,9 @@ function quarantineFinding(
   service: TracedService | null,
 ): readonly string[] {
   const why = service === null ? undefined : quarantined?.get(service.port.namespacedName);
-  return why === undefined ? [] : [`The kernel has refused the rules of ${service?.port.namespacedName}: ${why}`];
+  return why === undefined
+    ? []
+    : [`The kernel has refused the rules of ${service?.port.namespacedName}: ${why}`];
 }
 
 /** `table filter chain FORWARD`, and what stands there. */
@@ -141,10 +143,18 @@ function liveFindings({ proxies }: LiveRules, flow: Flow | null, packet: Packet)
     const end = foreignEnd(outcome);
     const translation = foreignTranslation(outcome);
     if (end !== null) {
-      seen.add(`The packet is ${outcome.verdict === "drop" ? "dropped" : "refused"} by what is no service proxy's: ${placeOf(end)}`);
+      seen.add(
+        `The packet is ${outcome.verdict === "drop" ? "dropped" : "refused"} by what is no service proxy's: ${
+          placeOf(end)
+        }`,
+      );
     }
     if (translation !== null) {
-      seen.add(`The packet is sent to ${outcome.translatedTo} by what is no service proxy's: ${placeOf(translation)}`);
+      seen.add(
+        `The packet is sent to ${outcome.translatedTo} by what is no service proxy's: ${
+          placeOf(translation)
+        }`,
+      );
     }
   }
   if (packet.state === "NEW") findings.push(...seen);
@@ -172,7 +182,9 @@ function serviceOf(
   };
   const { match, sameAddress } = findService(state, destination);
   for (const { service, destination: lost, reason } of desired.unserved) {
-    if (lost.includes(`${ip.text} `) || lost === `node port ${packet.port}/${packet.protocol.toUpperCase()}`) {
+    if (
+      lost.includes(`${ip.text} `) || lost === `node port ${packet.port}/${packet.protocol.toUpperCase()}`
+    ) {
       notes.push(`Service ${service} asks for ${lost} and does not get it: ${reason}`);
     }
   }
@@ -201,7 +213,9 @@ function sourceRangeNote(port: ServicePort, kind: DestinationKind, { source }: P
     const cidr = parseCidr(text);
     return cidr !== null && cidrContains(cidr, ip);
   });
-  return isIn ? [] : [`Source ${source} is in none of the source ranges of ${port.namespacedName}: ${ranges.join(", ")}`];
+  return isIn
+    ? []
+    : [`Source ${source} is in none of the source ranges of ${port.namespacedName}: ${ranges.join(", ")}`];
 }
 
 /** By whose rules the packet went, where that depends on where it comes from; else by the policy. */
@@ -215,7 +229,9 @@ function policyOf(
   if (!isLocal || kind === "cluster IP") return isLocal ? "local" : "cluster";
   // External addresses keep the policy for the world only: pods and the node get any endpoint.
   const sent = new Set(flow?.outcomes.map(({ translatedTo }) => translatedTo));
-  const isBeyondLocal = endpoints.some(({ endpoint, local }) => sent.has(endpoint.key) && local?.isUsed !== true);
+  const isBeyondLocal = endpoints.some(({ endpoint, local }) =>
+    sent.has(endpoint.key) && local?.isUsed !== true
+  );
   return isBeyondLocal ? "cluster" : "local";
 }
 

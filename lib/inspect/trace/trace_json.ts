@@ -90,5 +90,13 @@ function outcomeDocument(outcome: FlowOutcome, family: IpFamily): unknown {
 
 function stepDocument(hit: RuleHit, family: IpFamily): unknown {
   const { hook, table, chain, index, rule } = hit;
-  return { hook: hook ?? "", table, chain, number: index, rule, words: ruleWords(hit, family), own: isOwnHit(hit) };
+  return {
+    hook: hook ?? "",
+    table,
+    chain,
+    number: index,
+    rule,
+    words: ruleWords(hit, family),
+    own: isOwnHit(hit),
+  };
 }

@@ -25,20 +25,30 @@ import { decodeObject } from "../../source/decode/decode.ts";
 const NONE = { permissions: "none" } as const;
 const PACKET = "10.244.0.5@cni0 → 10.96.10.1:80/tcp";
 
-function objectsOf(conditions: readonly Record<string, unknown>[]): ReturnType<typeof decodeObject>["objects"] {
+function objectsOf(
+  conditions: readonly Record<string, unknown>[],
+): ReturnType<typeof decodeObject>["objects"] {
   const slice = {
     apiVersion: "discovery.k8s.io/v1",
     kind: "EndpointSlice",
     metadata: { namespace: "shop", name: "web-1", labels: { "kubernetes.io/service-name": "web" } },
     addressType: "IPv4",
     ports: [{ name: "http", port: 8080, protocol: "TCP" }],
-    endpoints: conditions.map((one, index) => ({ addresses: [`10.244.0.${11 + index}`], nodeName: "node-a", ...one })),
+    endpoints: conditions.map((one, index) => ({
+      addresses: [`10.244.0.${11 + index}`],
+      nodeName: "node-a",
+      ...one,
+    })),
   };
   const service = {
     apiVersion: "v1",
     kind: "Service",
     metadata: { namespace: "shop", name: "web" },
-    spec: { type: "ClusterIP", clusterIP: "10.96.10.1", ports: [{ name: "http", port: 80, protocol: "TCP" }] },
+    spec: {
+      type: "ClusterIP",
+      clusterIP: "10.96.10.1",
+      ports: [{ name: "http", port: 80, protocol: "TCP" }],
+    },
   };
   const node = {
     apiVersion: "v1",
@@ -58,7 +68,10 @@ function inputOf(conditions: readonly Record<string, unknown>[] = [{}, {}]): Des
 /** As `iptables-save` prints it. */
 function printed(input: DesiredInput): string {
   const text = iptablesText(iptablesPlan(input, "IPv4"));
-  return text.replace("*filter\n", "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n");
+  return text.replace(
+    "*filter\n",
+    "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n",
+  );
 }
 
 interface Node {
@@ -69,7 +82,9 @@ interface Node {
   readonly plane?: DataPlane;
 }
 
-async function traced({ texts, around = {}, packet = PACKET, input = inputOf(), plane = "iptables" }: Node): Promise<Trace> {
+async function traced(
+  { texts, around = {}, packet = PACKET, input = inputOf(), plane = "iptables" }: Node,
+): Promise<Trace> {
   const live = liveOfTexts(texts, { from: "the kernel", bound: [], problems: [] }).get("IPv4");
   return tracePacket({
     family: "IPv4",
@@ -139,7 +154,9 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "the jump to the rules is gone",
-    node: (sound) => ({ texts: [save(sound.replaceAll(/^-I (PREROUTING|OUTPUT).*-j KUBE-SERVICES$/gm, "# gone"))] }),
+    node: (sound) => ({
+      texts: [save(sound.replaceAll(/^-I (PREROUTING|OUTPUT).*-j KUBE-SERVICES$/gm, "# gone"))],
+    }),
     finds: "No packet is led to the rules of iptables mode",
   },
   {
@@ -150,7 +167,9 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "an endpoint has another address",
-    node: (sound) => ({ texts: [save(sound.replace("--to-destination 10.244.0.12:8080", "--to-destination 10.244.9.9:8080"))] }),
+    node: (sound) => ({
+      texts: [save(sound.replace("--to-destination 10.244.0.12:8080", "--to-destination 10.244.9.9:8080"))],
+    }),
     finds: "do something else",
     step: "10.244.9.9",
   },
@@ -255,12 +274,16 @@ const KUBE_PROXY_TABLE = `table ip kube-proxy {
 for (const { name, node, finds, step } of FAULTS) {
   Deno.test(`trace finds: ${name}`, NONE, async () => {
     const planted = node(SOUND);
-    assert(planted.around !== undefined || planted.texts.length > 1 || planted.texts[0]?.text !== SOUND, "no fault");
+    assert(
+      planted.around !== undefined || planted.texts.length > 1 || planted.texts[0]?.text !== SOUND,
+      "no fault",
+    );
     const trace = await traced(planted);
     assertStringIncludes(trace.findings.join("\n"), finds);
     if (step === undefined) return;
     const { difference } = trace;
-    const steps = [difference?.desiredStep, difference?.liveStep].map((one) => `${one?.chain}: ${one?.rule}`).join("\n");
+    const steps = [difference?.desiredStep, difference?.liveStep].map((one) => `${one?.chain}: ${one?.rule}`)
+      .join("\n");
     assertStringIncludes(steps, step);
   });
 }
@@ -284,7 +307,10 @@ Deno.test("kproxy's own table, as a text for nft, is walked", NONE, async () => 
 const LEFT_OUT: readonly (readonly [conditions: Record<string, unknown>, reason: string])[] = [
   [{ conditions: { ready: false } }, "not ready"],
   [{ conditions: { ready: false, serving: true, terminating: true } }, "terminating, and others are ready"],
-  [{ conditions: { ready: false, serving: false, terminating: true } }, "terminating and not serving any more"],
+  [
+    { conditions: { ready: false, serving: false, terminating: true } },
+    "terminating and not serving any more",
+  ],
 ];
 
 for (const [conditions, reason] of LEFT_OUT) {
@@ -321,7 +347,11 @@ Deno.test("the document of a trace has a version and no bigint", NONE, async () 
 Deno.test("hostile texts are told and cost nothing else", NONE, async () => {
   const texts: LiveText[] = [
     save(`${SOUND.replace("*nat", "*nat\n:\n-A\n-Z KUBE-SERVICES\n-A MISSING -j DROP\ngarbage")}`),
-    { name: "nft", text: `table ip x {\n\tchain c {\n\t\ttype filter hook forward priority 0; policy accept;\n\t\t"""\n\t\tip frob 1\n\t}\n` },
+    {
+      name: "nft",
+      text:
+        `table ip x {\n\tchain c {\n\t\ttype filter hook forward priority 0; policy accept;\n\t\t"""\n\t\tip frob 1\n\t}\n`,
+    },
     { name: "sets", text: "create a hash:ip family inet hashsize 1 maxelem 1\nadd b 1.2.3.4\nfrob\n" },
     { name: "noise", text: "\u0000\u0001 nothing at all" },
   ];

@@ -39,7 +39,9 @@ export function traceLines(trace: Trace, align: Align): string[] {
       "",
       "They part here:",
       `  desired: ${stepText(difference.desiredStep)}`,
-      `  live:    ${stepText(difference.liveStep)}${difference.isForeign ? "  (no service proxy's rule)" : ""}`,
+      `  live:    ${stepText(difference.liveStep)}${
+        difference.isForeign ? "  (no service proxy's rule)" : ""
+      }`,
     ]),
     ...(findings.length === 0 ? [] : ["", ...findings.map((finding) => `Wrong: ${finding}`)]),
     ...(notes.length === 0 ? [] : ["", ...notes.map((note) => `Note: ${note}`)]),
@@ -49,7 +51,9 @@ export function traceLines(trace: Trace, align: Align): string[] {
 
 /** What could not be read, not more of it than anybody reads. */
 export function problemLines(problems: Trace["problems"]): string[] {
-  const lines = problems.slice(0, SHOWN_PROBLEMS).map(({ place, message }) => `Not read: ${place}: ${message}`);
+  const lines = problems.slice(0, SHOWN_PROBLEMS).map(({ place, message }) =>
+    `Not read: ${place}: ${message}`
+  );
   const more = problems.length - lines.length;
   return more > 0 ? [...lines, `Not read: ${more} more, see -o json`] : lines;
 }

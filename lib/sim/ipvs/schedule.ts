@@ -103,7 +103,9 @@ export function conditionsOf(
     isInSet: ({ set: name, directions }, walk) => {
       const set = sets.get(name);
       if (set === undefined || set.definition === null) {
-        report(`A rule looks into set ${name}, which ${set === undefined ? "does not exist" : "cannot be read"}`);
+        report(
+          `A rule looks into set ${name}, which ${set === undefined ? "does not exist" : "cannot be read"}`,
+        );
         return false;
       }
       return setHolds(set.definition.type, set.entries, directions, walk);

@@ -156,7 +156,11 @@ class Trip {
   /** Through all rules, for packets that go through the virtual server, if one is named. */
   #passThrough(server: SavedVirtualServer | null): IptablesPass {
     const problems = this.#problems;
-    const conditions = conditionsOf(this.#kernel.sets, server?.server ?? null, (one) => void problems.add(one));
+    const conditions = conditionsOf(
+      this.#kernel.sets,
+      server?.server ?? null,
+      (one) => void problems.add(one),
+    );
     return this.#tables.pass(this.#surroundings, problems, conditions);
   }
 }

@@ -1,0 +1,42 @@
+/**
+ * The objects and the configuration of the kproxy that runs on this node.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import type { NamespacedName } from "../model/objects.ts";
+import type { ObjectSelection } from "../serve/status/select_objects.ts";
+import { DATA_PLANES } from "./desired/desired.ts";
+import type { RunningAnswer } from "./objects.ts";
+import { NotRunningError, RunningKproxy } from "./running/running.ts";
+
+/** Asks it; null if there is none, or none that tells of itself. */
+export async function askRunning(
+  { metricsBindAddress }: KubeProxyConfiguration,
+  selection: ObjectSelection,
+): Promise<RunningAnswer | null> {
+  try {
+    const running = new RunningKproxy(metricsBindAddress);
+    const [status, { config }, held] = await Promise.all([
+      running.status(),
+      running.config(),
+      running.objects(selection),
+    ]);
+    const quarantined = new Map<NamespacedName, string>(
+      status.quarantine.services.map(({ service, problem }) => [service, problem]),
+    );
+    return {
+      where: `kproxy on ${running.address}`,
+      mode: DATA_PLANES.find((plane) => plane === status.mode.used) ?? null,
+      config,
+      nodeName: held.node,
+      objects: held.objects,
+      rejected: held.rejections,
+      quarantined,
+    };
+  } catch (error) {
+    // Whatever answers there instead, the API server is asked next.
+    if (error instanceof NotRunningError) return null;
+    throw error;
+  }
+}
