@@ -23,6 +23,14 @@ export interface IptablesListing {
 const CHAIN_LINE = /^:(\S+)\s+(\S+)(?:\s+\[(\d+):(\d+)\])?\s*$/;
 const UNREADABLE_TABLE = /^# Table `(\w+)' is incompatible, use 'nft' tool\.$/;
 
+const BUILTIN_CHAINS: ReadonlySet<string> = new Set([
+  "PREROUTING",
+  "INPUT",
+  "FORWARD",
+  "OUTPUT",
+  "POSTROUTING",
+]);
+
 /** Reads one or more tables; lines of `iptables-restore` that put a rule in front (`-I`) are read, too. */
 export function parseIptablesListing(text: string): IptablesListing {
   const reader = new Reader(text);
@@ -172,10 +180,11 @@ class Reader {
     let chain = this.#table?.get(name);
     if (chain === undefined) {
       // A text for `iptables-restore` names the kernel's own chains without declaring them.
-      if (!isInserted) {
+      const isBuiltin = BUILTIN_CHAINS.has(name);
+      if (!isBuiltin) {
         this.#problem(`table ${this.#tableName}`, `line ${number}: chain ${name} is not declared`);
       }
-      chain = new TextChain(text, isInserted ? "ACCEPT" : "-", 0, 0);
+      chain = new TextChain(text, isBuiltin ? "ACCEPT" : "-", 0, 0);
       this.#table?.set(name, chain);
     }
     this.#chainName = name;

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { Flag, FlagValueTypes } from "./flag.ts";
+import { type Flag, type FlagValueTypes, GROUPS } from "./flag.ts";
 import { DEPRECATED_FLAGS } from "./flags_deprecated.ts";
 import { STATUS_FLAGS } from "./flags_status.ts";
 import { NODE_FLAGS, OBJECT_FLAGS, PROGRAM_FLAGS, SERVER_FLAGS } from "./flags_program.ts";
@@ -35,7 +35,15 @@ export type FlagName = KnownFlag["name"];
 export type ValueOf<Name extends FlagName> = FlagValueTypes[Extract<KnownFlag, { name: Name }>["type"]];
 
 /** Every flag, in the order of help, documentation and completion. */
-export const FLAGS: readonly (Flag & { readonly name: FlagName })[] = ALL_FLAGS;
+export const FLAGS: readonly (Flag & { readonly name: FlagName })[] = inOrder(ALL_FLAGS);
+
+/** Each file of flags is in order, and some groups come from several files. */
+function inOrder<Known extends Flag>(flags: readonly Known[]): readonly Known[] {
+  return flags.toSorted((left, right) =>
+    GROUPS.indexOf(left.group) - GROUPS.indexOf(right.group) ||
+    (left.name < right.name ? -1 : left.name > right.name ? 1 : 0)
+  );
+}
 
 const BY_NAME: ReadonlyMap<string, Flag & { readonly name: FlagName }> = new Map(
   FLAGS.map((flag) => [flag.name, flag]),

@@ -22,6 +22,9 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["version", ["run", "--version=raw"], "raw"],
   ["write-config-to", ["run", "--write-config-to", "/tmp/c.yaml"], "/tmp/c.yaml"],
   ["interval", ["status", "--interval=500ms"], 500],
+  ["live-from", ["trace", "--live-from=a", "--live-from", "b,c"], ["a", "b,c"]],
+  ["no-desired", ["explain", "--no-desired"], true],
+  ["no-live", ["service", "--no-live"], true],
   ["watch", ["status", "-w"], true],
   ["config-sync-period", ["run", "--config-sync-period=5m"], 300_000],
   ["feature-gates", ["run", "--feature-gates=AllAlpha=false,X=true"], { AllAlpha: false, X: true }],
@@ -190,7 +193,7 @@ Deno.test("wrong use is told in one line that says what was probably meant", { p
     ["writeconfig", 'Unknown command "writeconfig": did you mean "write-config"?'],
     [
       "bogus",
-      'Unknown command "bogus": want run, write-config, cleanup, render, status, version, help, completion',
+      'Unknown command "bogus": want run, write-config, cleanup, render, status, trace, explain, service, version, help, completion',
     ],
     ["--confg=x", 'Unknown flag "--confg": did you mean "--config"?'],
     ["run --clustercidr=10.0.0.0/8", 'Unknown flag "--clustercidr": did you mean "--cluster-cidr"?'],

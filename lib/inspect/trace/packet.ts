@@ -134,7 +134,7 @@ export function readSource(text: string, to: TracedDestination, facts: SourceFac
 }
 
 // Fifteen bytes are all that a name may have.
-const INTERFACE = /^[A-Za-z][^\s/:@]{0,14}$/;
+const INTERFACE = /^[A-Za-z][A-Za-z0-9_.-]{0,14}$/;
 
 function ownAddress({ family, ip }: TracedDestination, { nodeAddresses }: SourceFacts): string {
   const loopback = family === "IPv4" ? "127.0.0.1" : "::1";

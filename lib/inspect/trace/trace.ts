@@ -93,6 +93,7 @@ export function tracePacket(input: TraceInput): Trace {
   const findings = [
     ...(live === null ? [] : liveFindings(live, found?.flow ?? null, packet)),
     ...(difference === null ? [] : ["The live rules do something else than the desired ones"]),
+    ...(desired === null || live === null ? [] : modeFinding(desired.mode, live)),
     ...quarantineFinding(desired?.quarantined ?? null, service),
   ];
   for (const { flow, from } of [wanted, found].filter((side) => side !== null)) {
@@ -109,6 +110,13 @@ export function tracePacket(input: TraceInput): Trace {
     notes,
     problems: live?.problems ?? [],
   };
+}
+
+/** The rules of another mode may serve the same packets, until something changes. */
+function modeFinding(mode: string, { proxies }: LiveRules): readonly string[] {
+  const hooked = proxies.filter(({ isHooked }) => isHooked);
+  if (hooked.length === 0 || hooked.some((proxy) => proxy.mode === mode)) return [];
+  return [`This node should have rules of mode ${mode}, and has those of ${hooked.map(proxyText).join("; ")}`];
 }
 
 function quarantineFinding(

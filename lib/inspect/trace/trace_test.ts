@@ -203,6 +203,11 @@ const FAULTS: readonly Fault[] = [
     finds: "There are no rules of a service proxy",
   },
   {
+    name: "rules of another mode, which do the same",
+    node: () => ({ texts: [{ name: "nft", text: KUBE_PROXY_TABLE }] }),
+    finds: "should have rules of mode iptables, and has those of kube-proxy (nftables: table ip kube-proxy)",
+  },
+  {
     name: "kube-proxy's table is still there, beside kproxy's rules",
     node: (sound) => ({ texts: [save(sound), { name: "nft", text: KUBE_PROXY_TABLE }] }),
     finds: "Rules of several service proxies are in force",
