@@ -20,6 +20,8 @@ import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objec
 
 /** What is looked at. */
 export interface LookOptions extends FindObjectsOptions {
+  /** False: nobody has said which mode this node runs, and what is in force there tells. */
+  readonly isModeNamed: boolean;
   /** False: nothing is wanted of the objects. */
   readonly wantsDesired: boolean;
   /** Files that the tools have printed; none: the kernel is asked. */
@@ -55,7 +57,8 @@ export async function look(options: LookOptions): Promise<Look> {
   ]);
   const configured = objects?.config ?? options.config;
   const found = live === null ? null : foundPlane(live);
-  const plane = objects?.mode ?? dataPlaneOf(configured, { found, doing: "Looking at" });
+  const named = options.isModeNamed ? configured : { ...configured, mode: "auto" as const };
+  const plane = objects?.mode ?? dataPlaneOf(named, { found, doing: "Looking at" });
   const config = configForMode(configured, plane);
   return {
     objects,

@@ -28,6 +28,11 @@ Deno.test("trace and service look at objects in files and at saved rules, in eve
       const json = await kproxy(["explain", "10.244.0.5@cni0", "10.96.10.1:80", ...NODE, live, "-o", "json"]);
       const { kind, service, live: { end }, findings } = JSON.parse(json.out);
       assertEquals([json.code, kind, service.name, end, findings], [0, "Trace", "shop/web", `${WEB} no`, []]);
+      // Whoever says which mode there should be is told of another one, even where it does the same.
+      const other = mode === "iptables" ? "nftables" : "iptables";
+      const named = await kproxy(["trace", "world", "shop/web", ...NODE, live, `--proxy-mode=${other}`]);
+      assertEquals(named.code, 1);
+      assertStringIncludes(named.out, `Wrong: This node should have rules of mode ${other}`);
       const one = await kproxy(["service", "get", "shop/web", ...NODE, live]);
       assertEquals(one.code, 0, one.err);
       assertStringIncludes(one.out, "shop/web:http (TCP 80)");

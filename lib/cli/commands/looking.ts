@@ -28,6 +28,7 @@ export async function lookingOf(flags: ParsedFlags, io: Io): Promise<Looking> {
   const options: LookOptions = {
     config,
     master,
+    isModeNamed: flags.get("proxy-mode") !== undefined || (flags.get("config") ?? "") !== "",
     isSourceNamed: master !== "" || flags.get("kubeconfig") !== undefined,
     exec: systemExec,
     askRunning: async (...question) => {

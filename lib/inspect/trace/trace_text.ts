@@ -138,9 +138,15 @@ function hitLines(
   const lines: string[] = [];
   let hook = hookBefore;
   let rows: string[][] = [];
+  let rules: string[] = [];
   const flush = (): void => {
-    lines.push(...align(rows));
+    for (const [index, line] of align(rows).entries()) {
+      lines.push(line);
+      const rule = rules[index] ?? "";
+      if (rule !== "") lines.push(`${indent}        ${rule}`);
+    }
     rows = [];
+    rules = [];
   };
   for (const hit of hits) {
     if (hit.hook !== undefined && hit.hook !== hook) {
@@ -153,6 +159,7 @@ function hitLines(
     const words = ruleWords(hit, family);
     const foreign = isOwnHit(hit) ? "" : "  (not a service proxy's)";
     rows.push([`${indent}    ${place}`, number, `${words === "" ? hit.rule : words}${foreign}`]);
+    rules.push(words === "" ? "" : hit.rule);
   }
   flush();
   return lines;
