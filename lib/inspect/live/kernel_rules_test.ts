@@ -37,30 +37,42 @@ COMMIT
 const DEVICE = "ip -json address show dev kube-ipvs0";
 const NO_DEVICE = { code: 1, stderr: 'Device "kube-ipvs0" does not exist.\n' };
 
-Deno.test("rules of both variants of iptables count, and those of iptables are not read twice", NONE, async () => {
-  const exec = machine({
-    "iptables-nft-save -c": SERVICES,
-    "iptables-legacy-save -c": "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n",
-    "ip6tables-nft-save -c": "",
-    "ip6tables-legacy-save -c": "",
-    "nft list ruleset":
-      "# Warning: table ip nat is managed by iptables-nft, do not touch!\ntable ip nat {\n\tchain PREROUTING {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t\txt match frob\n\t}\n}\ntable inet own {\n\tchain c {\n\t\ttype filter hook input priority 0; policy accept;\n\t}\n}\n",
-    [DEVICE]: NO_DEVICE,
-  });
-  const live = await liveOfKernel(exec);
-  const four = live.get("IPv4");
-  assertEquals(four?.problems, []);
-  assertEquals(four?.iptables.map(({ variant }) => variant), ["nft", "legacy"]);
-  assertEquals(four?.nftables.map(({ label }) => label), ["inet own"]);
-  assertEquals(four?.proxies.map(({ mode, isHooked }) => [mode, isHooked]), [["iptables", true]]);
-  assertEquals(foundPlane(live), "iptables");
-  const chain = four?.iptables[0]?.tables.get("nat")?.get("KUBE-SERVICES");
-  assertEquals(chain?.rules, ["-d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j ACCEPT"]);
-  assertEquals(chain !== undefined && "counters" in chain ? chain.counters : null, [{ packets: 2, bytes: 120 }]);
-  assertEquals([live.get("IPv6")?.iptables, live.get("IPv6")?.proxies], [[], []]);
-  // Nothing but listings is asked for.
-  assertEquals(exec.asked.filter((command) => !/-save -c$|^nft list |^ipset save$|^ipvsadm -Sn$|^ip -json /.test(command)), []);
-});
+Deno.test(
+  "rules of both variants of iptables count, and those of iptables are not read twice",
+  NONE,
+  async () => {
+    const exec = machine({
+      "iptables-nft-save -c": SERVICES,
+      "iptables-legacy-save -c": "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n",
+      "ip6tables-nft-save -c": "",
+      "ip6tables-legacy-save -c": "",
+      "nft list ruleset":
+        "# Warning: table ip nat is managed by iptables-nft, do not touch!\ntable ip nat {\n\tchain PREROUTING {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t\txt match frob\n\t}\n}\ntable inet own {\n\tchain c {\n\t\ttype filter hook input priority 0; policy accept;\n\t}\n}\n",
+      [DEVICE]: NO_DEVICE,
+    });
+    const live = await liveOfKernel(exec);
+    const four = live.get("IPv4");
+    assertEquals(four?.problems, []);
+    assertEquals(four?.iptables.map(({ variant }) => variant), ["nft", "legacy"]);
+    assertEquals(four?.nftables.map(({ label }) => label), ["inet own"]);
+    assertEquals(four?.proxies.map(({ mode, isHooked }) => [mode, isHooked]), [["iptables", true]]);
+    assertEquals(foundPlane(live), "iptables");
+    const chain = four?.iptables[0]?.tables.get("nat")?.get("KUBE-SERVICES");
+    assertEquals(chain?.rules, ["-d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j ACCEPT"]);
+    assertEquals(chain !== undefined && "counters" in chain ? chain.counters : null, [{
+      packets: 2,
+      bytes: 120,
+    }]);
+    assertEquals([live.get("IPv6")?.iptables, live.get("IPv6")?.proxies], [[], []]);
+    // Nothing but listings is asked for.
+    assertEquals(
+      exec.asked.filter((command) =>
+        !/-save -c$|^nft list |^ipset save$|^ipvsadm -Sn$|^ip -json /.test(command)
+      ),
+      [],
+    );
+  },
+);
 
 Deno.test("before 1.8 there are no programs with a variant in their names", NONE, async () => {
   const live = await liveOfKernel(machine({ "iptables-save -c": SERVICES, [DEVICE]: NO_DEVICE }));
@@ -76,14 +88,28 @@ Deno.test("what may not be read is told, and the rest counts", NONE, async () =>
     "ipset save": { code: 1, stderr: "ipset v7.17: Cannot open session to kernel.\n" },
     [DEVICE]: NO_DEVICE,
   }));
-  assertEquals(live.get("IPv4")?.problems.map(({ place }) => place), ["iptables-nft-save -c", "nft list ruleset"]);
-  assertEquals(live.get("IPv4")?.problems[1]?.message.endsWith("reading it needs root or CAP_NET_ADMIN"), true);
+  assertEquals(live.get("IPv4")?.problems.map(({ place }) => place), [
+    "iptables-nft-save -c",
+    "nft list ruleset",
+  ]);
+  assertEquals(
+    live.get("IPv4")?.problems[1]?.message.endsWith("reading it needs root or CAP_NET_ADMIN"),
+    true,
+  );
   assertEquals(live.get("IPv4")?.proxies.length, 1);
 });
 
 const LINKS = JSON.stringify([
-  { ifname: "lo", flags: ["LOOPBACK", "UP"], addr_info: [{ local: "127.0.0.1", family: "inet", prefixlen: 8, scope: "host" }] },
-  { ifname: "eth0", flags: ["UP"], addr_info: [{ local: "192.0.2.10", family: "inet", prefixlen: 24, scope: "global" }] },
+  {
+    ifname: "lo",
+    flags: ["LOOPBACK", "UP"],
+    addr_info: [{ local: "127.0.0.1", family: "inet", prefixlen: 8, scope: "host" }],
+  },
+  {
+    ifname: "eth0",
+    flags: ["UP"],
+    addr_info: [{ local: "192.0.2.10", family: "inet", prefixlen: 24, scope: "global" }],
+  },
   { ifname: "eth1", flags: ["BROADCAST"], addr_info: [] },
 ]);
 const ROUTES = JSON.stringify([
@@ -111,7 +137,9 @@ Deno.test("a machine's ways, interfaces and settings", NONE, async () => {
   assertEquals(ways.map((to) => deviceTo(routes, to)), ["cni0", "veth9", "eth0", null, null]);
   assertEquals([...around.down], ["eth1"]);
   const settings = "sysctl net.ipv4.conf.cni0.rp_filter net.ipv4.conf.cni0.forwarding";
-  const exec = machine({ [settings]: "net.ipv4.conf.cni0.rp_filter = 1\nnet.ipv4.conf.cni0.forwarding = 0\n" });
+  const exec = machine({
+    [settings]: "net.ipv4.conf.cni0.rp_filter = 1\nnet.ipv4.conf.cni0.forwarding = 0\n",
+  });
   const nearer = await readInterface(exec, around, "cni0");
   const { forwarding, strictInterfaces } = surroundingsOf(nearer, [], "cni0");
   assertEquals([forwarding, [...strictInterfaces]], [{ IPv4: false, IPv6: false }, ["cni0"]]);

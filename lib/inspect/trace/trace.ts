@@ -116,7 +116,9 @@ export function tracePacket(input: TraceInput): Trace {
 function modeFinding(mode: string, { proxies }: LiveRules): readonly string[] {
   const hooked = proxies.filter(({ isHooked }) => isHooked);
   if (hooked.length === 0 || hooked.some((proxy) => proxy.mode === mode)) return [];
-  return [`This node should have rules of mode ${mode}, and has those of ${hooked.map(proxyText).join("; ")}`];
+  return [
+    `This node should have rules of mode ${mode}, and has those of ${hooked.map(proxyText).join("; ")}`,
+  ];
 }
 
 function quarantineFinding(
