@@ -85,7 +85,8 @@ function orThrow(error: unknown): ExecError {
   throw error;
 }
 
-function isAsWanted({ value, atLeast }: ConntrackSetting, found: string): boolean {
+/** True if the setting need not be written. */
+export function isAsWanted({ value, atLeast }: ConntrackSetting, found: string): boolean {
   return atLeast ? Number(found) >= value : Number(found) === value;
 }
 

@@ -8,10 +8,14 @@ import {
   addDummyLine,
   deleteLinkLine,
   type DeviceAddress,
+  type Link,
   parseDeviceAddresses,
   parseLinkKinds,
+  parseLinks,
+  parseRouteDevices,
 } from "../netfilter/ip_batch.ts";
 import { type Exec, runOk } from "./exec.ts";
+import type { IpFamily } from "../model/objects.ts";
 import { mayBlameLines, type RefusedLine } from "./refused_line.ts";
 
 // Words of older kernels by number, of newer ones (6.4) in full.
@@ -33,6 +37,17 @@ export interface Devices {
 export async function readDevices(exec: Exec): Promise<Devices> {
   const text = await runOk(exec, ["ip", "-json", "-details", "address"]);
   return { kinds: parseLinkKinds(text), addresses: parseDeviceAddresses(text) };
+}
+
+/** All devices, with or without addresses. */
+export async function readLinks(exec: Exec): Promise<readonly Link[]> {
+  return parseLinks(await runOk(exec, ["ip", "-json", "-details", "link"]));
+}
+
+/** The devices of the default routes of a family; none if there is no such route. */
+export async function defaultRouteDevices(exec: Exec, family: IpFamily): Promise<readonly string[]> {
+  const option = family === "IPv4" ? "-4" : "-6";
+  return parseRouteDevices(await runOk(exec, ["ip", option, "-json", "route", "show", "default"]));
 }
 
 /** What a device is made of (`dummy`, `veth`, …; `""`: hardware), or null if there is none of this name. */

@@ -12,7 +12,8 @@ import { mayBlameLines, type RefusedLine, type RestoreOutcome } from "./refused_
 const NO_IPSET_REGEXP = /Cannot open session to kernel|Protocol not supported|Invalid argument/;
 const IN_USE_REGEXP = /it is in use by a kernel component/;
 const NO_RIGHTS_REGEXP = /Operation not permitted|Permission denied/;
-const OLDEST_MAJOR = 6;
+/** The oldest ipset that is understood, by the first part of its version. */
+export const OLDEST_MAJOR = 6;
 const FAILED_LINE_REGEXP = /Error in line (\d+): (.*)/;
 // Of the program itself, which then has not carried out some of the lines before, either.
 const UNREADABLE_REGEXP = /Syntax error|No command specified/;

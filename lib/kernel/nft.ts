@@ -6,6 +6,7 @@
  */
 import { ExecError } from "../errors.ts";
 import type { IpFamily } from "../model/objects.ts";
+import { type BaseChain, parseBaseChains } from "../netfilter/nft_base_chains.ts";
 import { type Exec, type Input, runOk } from "./exec.ts";
 import { type OutputReader, runInto } from "./run_into.ts";
 import { alreadyExists, isWithoutFamily } from "./nft_failure.ts";
@@ -130,6 +131,16 @@ export class Nft {
     const error = new ExecError(argv, code, stderr);
     if (error.isNotFound()) return false;
     throw error;
+  }
+
+  /**
+   * Every chain that the kernel sends packets to, of all tables and families, iptables' own among them; no rules. Costs seconds where
+   * there are 100,000 elements.
+   *
+   * @throws {ExecError} if they cannot be listed
+   */
+  async baseChains(): Promise<readonly BaseChain[]> {
+    return parseBaseChains(await runOk(this.#exec, ["nft", "-y", "list", "chains"]));
   }
 
   /**

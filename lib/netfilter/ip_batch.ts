@@ -79,6 +79,52 @@ export function parseLinkKinds(text: string): ReadonlyMap<string, string> {
   );
 }
 
+/** A device as `ip -json -details link` tells of it. */
+export interface Link {
+  readonly device: string;
+  /** As in {@linkcode parseLinkKinds}. */
+  readonly kind: string;
+  /** Bytes; 0 if it does not say. */
+  readonly mtu: number;
+  /** True unless it is switched off. */
+  readonly isUp: boolean;
+}
+
+/**
+ * Reads the text of `ip -json -details link`, in its order.
+ *
+ * @throws {SyntaxError} if it is none
+ */
+export function parseLinks(text: string): readonly Link[] {
+  const kinds = parseLinkKinds(text);
+  return readRecords(text).map((link) => {
+    const device = String(link["ifname"]);
+    const flags = Array.isArray(link["flags"]) ? link["flags"] : [];
+    const mtu = Number(link["mtu"]);
+    return {
+      device,
+      kind: kinds.get(device) ?? "",
+      mtu: Number.isSafeInteger(mtu) && mtu > 0 ? mtu : 0,
+      isUp: flags.includes("UP"),
+    };
+  });
+}
+
+/**
+ * Reads the text of `ip -json route`: the devices that routes leave by, each once.
+ *
+ * @throws {SyntaxError} if it is none
+ */
+export function parseRouteDevices(text: string): readonly string[] {
+  const routes: unknown = text.trim() === "" ? [] : JSON.parse(text);
+  if (!Array.isArray(routes)) throw new SyntaxError("The ip program did not print a list");
+  const hops = routes.filter(isRecord).flatMap((route) => [
+    route["dev"],
+    ...(Array.isArray(route["nexthops"]) ? route["nexthops"].filter(isRecord).map((hop) => hop["dev"]) : []),
+  ]);
+  return [...new Set(hops.filter((device) => typeof device === "string"))];
+}
+
 /** The program prints an empty text for nothing, and empty objects for what a filter left out. */
 function readRecords(text: string): readonly Record<string, unknown>[] {
   if (text.trim() === "") return [];

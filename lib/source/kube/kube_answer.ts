@@ -13,6 +13,8 @@ export interface HttpAnswer {
   readonly retryAfterSeconds: number | null;
   /** As in the header; `""` if there is none. */
   readonly contentType: string;
+  /** The server's clock, as in the header; `""` or absent if there is none. */
+  readonly date?: string;
   readonly body: ReadableStream<Uint8Array>;
   /** Told how large the body was once it has been read as one text. */
   readonly onRead?: (bytes: number) => void;

@@ -43,6 +43,7 @@ export class FetchTransport implements KubeTransport {
       status: response.status,
       retryAfterSeconds: retryAfterSeconds(response.headers.get("retry-after")),
       contentType: response.headers.get("content-type") ?? "",
+      date: response.headers.get("date") ?? "",
       body: response.body ?? new Blob().stream(),
     };
   }

@@ -45,6 +45,7 @@ export class TlsTransport implements KubeTransport {
           status: incoming.statusCode ?? 0,
           retryAfterSeconds: retryAfterSeconds(incoming.headers["retry-after"] ?? null),
           contentType: incoming.headers["content-type"] ?? "",
+          date: incoming.headers.date ?? "",
           body: Readable.toWeb(incoming) as ReadableStream<Uint8Array>,
         });
       });

@@ -16,7 +16,7 @@ import {
 } from "../../node/mode_sysctls.ts";
 
 /** A setting and why it is needed. */
-interface NeededSysctl {
+export interface NeededSysctl {
   readonly name: string;
   readonly value: string;
   readonly why: string;
@@ -42,6 +42,11 @@ const STRICT_ARP: readonly NeededSysctl[] = [
   { name: "net.ipv4.conf.all.arp_announce", value: "2", why: "strictARP" },
 ];
 
+/** The settings without which the mode does not start, with this configuration. */
+export function neededIpvsSysctls({ ipvs: { strictARP } }: KubeProxyConfiguration): readonly NeededSysctl[] {
+  return [...ALWAYS, ...(strictARP ? STRICT_ARP : [])];
+}
+
 /**
  * Sees to the settings.
  *
@@ -51,7 +56,7 @@ export async function setIpvsSysctls(
   config: KubeProxyConfiguration,
   { sysctls, release, log }: SysctlTools,
 ): Promise<void> {
-  const all = [...ALWAYS, ...(config.ipvs.strictARP ? STRICT_ARP : [])];
+  const all = neededIpvsSysctls(config);
   const found = await sysctls.read([...all.map(({ name }) => name), CONN_REUSE_MODE]);
   await setAll(all, found, { sysctls, release, log });
   await chooseConnReuseMode(found, { sysctls, release, log });

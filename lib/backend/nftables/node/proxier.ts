@@ -34,7 +34,7 @@ const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 /** Of IPv4 the settings tell. */
 const IPV6_LOOPBACK: Ip = { family: "IPv6", text: "::1", bytes: [...Array(15).fill(0), 1] };
 /** Older ones take the same rules, but do not list them such that they can be read back. */
-const MIN_NFT_VERSION = "1.0.1";
+export const MIN_NFT_VERSION = "1.0.1";
 
 /**
  * Probes the node and prepares it.
