@@ -24,6 +24,7 @@ const LOADERS: Readonly<Record<CommandName, () => Promise<Command>>> = {
   "trace": async () => (await import("./commands/trace.ts")).traceCommand,
   "explain": async () => (await import("./commands/trace.ts")).traceCommand,
   "service": async () => (await import("./commands/service.ts")).serviceCommand,
+  "doctor": async () => (await import("./commands/doctor.ts")).doctorCommand,
   "version": () => Promise.resolve((_flags, io) => printVersion("true", io)),
   "help": () => Promise.resolve(helpCommand),
   "completion": async () => (await import("./completion/completion.ts")).completionCommand,

@@ -100,6 +100,18 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
       108,
     ),
   },
+  "doctor": {
+    usage: "doctor [flags]",
+    summary: "Look at this node for whatever keeps Services from working, and say how to mend it",
+    text: [
+      ...wrapWords(
+        "Takes the flags of run, and looks at what a run with them would meet: programs and kernel, rights, settings, " +
+          "rules of others, the API server and the Node. Changes nothing. Ends with 0, or with 1 if there is a failure; " +
+          "warnings are no failure. What cannot be looked at within some seconds is a warning.",
+        108,
+      ),
+    ],
+  },
   "version": {
     usage: "version",
     summary: "Print the version",

@@ -14,6 +14,7 @@ export const COMMANDS = [
   "trace",
   "explain",
   "service",
+  "doctor",
   "version",
   "help",
   "completion",
@@ -103,4 +104,4 @@ export interface Flag {
 }
 
 /** Commands that work out a configuration. */
-export const CONFIGURED = ["run", "write-config", "render", "trace", "explain", "service"] as const;
+export const CONFIGURED = ["run", "write-config", "render", "trace", "explain", "service", "doctor"] as const;

@@ -6,6 +6,7 @@
 import { type Flag, type FlagValueTypes, GROUPS } from "./flag.ts";
 import { DEPRECATED_FLAGS } from "./flags_deprecated.ts";
 import { STATUS_FLAGS } from "./flags_status.ts";
+import { DOCTOR_FLAGS } from "./flags_doctor.ts";
 import { NODE_FLAGS, OBJECT_FLAGS, PROGRAM_FLAGS, SERVER_FLAGS } from "./flags_program.ts";
 import { CONNTRACK_FLAGS, IPVS_FLAGS, LOCAL_TRAFFIC_FLAGS, MODE_FLAGS } from "./flags_rules.ts";
 import { LOGGING_FLAGS } from "./flags_logging.ts";
@@ -15,6 +16,7 @@ const ALL_FLAGS = [
   ...PROGRAM_FLAGS,
   ...STATUS_FLAGS,
   ...TRACE_FLAGS,
+  ...DOCTOR_FLAGS,
   ...NODE_FLAGS,
   ...OBJECT_FLAGS,
   ...SERVER_FLAGS,

@@ -55,6 +55,7 @@ const OPERANDS: Readonly<Record<CommandName, { readonly most: number; readonly n
   "trace": { most: 2, name: "SRC and DST:PORT" },
   "explain": { most: 2, name: "SRC and DST:PORT" },
   "service": { most: 2, name: "list, or get and NAMESPACE/NAME" },
+  "doctor": { most: 0, name: "" },
   "version": { most: 0, name: "" },
   "help": { most: 1, name: "COMMAND" },
   "completion": { most: 1, name: "bash|zsh|fish" },

@@ -1,0 +1,121 @@
+/**
+ * `kproxy doctor`: what of this node keeps Services from working, and how to mend it.
+ *
+ * @module
+ */
+import { configForMode } from "../../config/defaults.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { UsageError } from "../../errors.ts";
+import { judgeNodeFacts, modeHere } from "../../inspect/doctor/doctor.ts";
+import { unread } from "../../inspect/doctor/fact.ts";
+import { type ReadFactsOptions, readFacts } from "../../inspect/doctor/facts.ts";
+import { type Finding, warning } from "../../inspect/doctor/finding.ts";
+import { judgeMigration, type Migration } from "../../inspect/doctor/migrate/migration.ts";
+import { type FoundServices, readServices } from "../../inspect/doctor/migrate/services.ts";
+import { MIGRATION_MODES, type MigrationMode } from "../../inspect/doctor/migrate/traits.ts";
+import {
+  type DoctorReport,
+  doctorReport,
+  migrationLines,
+  rejectedText,
+  reportRows,
+  reportSummary,
+} from "../../inspect/doctor/report.ts";
+import { cpuCount } from "../../kernel/cpu.ts";
+import { systemExec } from "../../kernel/exec.ts";
+import { nodeName } from "../../node/node_name.ts";
+import { errorText } from "../../observe/log.ts";
+import { effectiveConfiguration } from "../flags/configuration.ts";
+import { outputForm } from "../flags/output_form.ts";
+import type { ParsedFlags } from "../flags/parse_args.ts";
+import type { Io } from "../io.ts";
+import { alignColumns } from "../terminal/columns.ts";
+
+/** Looks and tells; 1 if there is a failure. */
+export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number> {
+  const form = outputForm(flags, "text");
+  const migrateTo = migrationMode(flags);
+  const { config, warnings } = await effectiveConfiguration(flags);
+  for (const text of warnings) io.err(`Warning: ${text}\n`);
+  const report = await examine({
+    exec: systemExec,
+    config,
+    master: flags.get("master") ?? "",
+    nodeName: nodeName(config),
+    migrateTo,
+  });
+  await io.out(form === "json" ? `${JSON.stringify(report, null, 2)}\n` : reportText(report));
+  return report.result === "failure" ? 1 : 0;
+}
+
+function migrationMode(flags: ParsedFlags): MigrationMode | null {
+  const text = flags.get("migrate-to");
+  if (text === undefined) return null;
+  const mode = MIGRATION_MODES.find((one) => one === text);
+  // The list of flags lets nothing else through but a blank, as of a variable that is not set.
+  if (mode === undefined) throw new UsageError(`Name a mode: --migrate-to=${MIGRATION_MODES.join("|")}`);
+  return mode;
+}
+
+/** What an examination is given. */
+export interface ExamineOptions extends Omit<ReadFactsOptions, "otherConfig"> {
+  readonly migrateTo: MigrationMode | null;
+}
+
+/** Looks at the node; never rejects because of what it finds. */
+export async function examine(options: ExamineOptions): Promise<DoctorReport> {
+  const { config, nodeName, migrateTo } = options;
+  const otherConfig = migrateTo === null ? null : configForMode(config, migrateTo);
+  const [facts, services] = await Promise.all([
+    readFacts({ ...options, otherConfig }),
+    migrateTo === null ? null : servicesOf(options),
+  ]);
+  const mode = modeHere(facts, config);
+  const findings = judgeNodeFacts(facts, { config, nodeName, cpuCount: cpuCount(), migrateTo });
+  const comparison = services === null || migrateTo === null ? null : compare(services, mode, migrateTo, config);
+  return doctorReport({
+    node: nodeName,
+    mode,
+    findings: [...findings, ...comparison?.findings ?? []],
+    migration: comparison?.migration ?? null,
+  });
+}
+
+/** The Services, or why there are none. */
+async function servicesOf(options: ExamineOptions): Promise<FoundServices | { readonly unread: string }> {
+  try {
+    return await readServices(options);
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    return { unread: errorText(error) };
+  }
+}
+
+interface Comparison {
+  readonly findings: readonly Finding[];
+  readonly migration: Migration | null;
+}
+
+function compare(
+  services: FoundServices | { readonly unread: string },
+  mode: string,
+  to: MigrationMode,
+  config: KubeProxyConfiguration,
+): Comparison {
+  const check = `move to mode ${to}`;
+  if ("unread" in services) return { findings: [unread(check, services.unread)], migration: null };
+  const { from: objectsFrom, states, rejected } = services;
+  // Where `auto` finds none that works, iptables is what a node has run so far.
+  const from = MIGRATION_MODES.find((one) => one === mode) ?? "iptables";
+  const findings = rejected.length === 0
+    ? []
+    : [warning(check, rejectedText(rejected), "mend these objects, they are not served either")];
+  return { findings, migration: judgeMigration({ from, to, config, states, objectsFrom }) };
+}
+
+function reportText(report: DoctorReport): string {
+  const { migration } = report;
+  const lines = [...alignColumns(reportRows(report)), "", reportSummary(report)];
+  if (migration !== null) lines.push("", ...migrationLines(migration));
+  return `${lines.join("\n")}\n`;
+}

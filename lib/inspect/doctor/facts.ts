@@ -1,0 +1,174 @@
+/**
+ * Everything the doctor reads of a node, side by side, each by itself.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { EndableExec } from "../../kernel/endable_exec.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { kernelRelease } from "../../kernel/kernel_release.ts";
+import { Nft } from "../../kernel/nft.ts";
+import { readXtablesLock, type XtablesLock } from "../../kernel/xtables_lock.ts";
+import { nodeIps } from "../../model/node.ts";
+import { parseIp } from "../../model/ip.ts";
+import type { BaseChain } from "../../netfilter/nft_base_chains.ts";
+import { usesApiServer } from "../../node/source.ts";
+import { neededRights } from "./api_rights.ts";
+import { type Fact, readFact } from "./fact.ts";
+import type { MetricsOwner } from "./judge/other_proxies.ts";
+import type { RightsFact } from "./judge/rights.ts";
+import type { ProgramFact } from "./programs.ts";
+import { type ApiFacts, readApi } from "./read/api.ts";
+import { type Leftovers, readLeftovers } from "./read/leftovers.ts";
+import { type LinksFact, readLinksFact } from "./read/links.ts";
+import { readMetricsOwner } from "./read/metrics_owner.ts";
+import { type ModeFact, readMode } from "./read/mode.ts";
+import { readPrograms } from "./read/programs.ts";
+import { readRights } from "./read/rights.ts";
+import { readDeviceSettings, readSettings, type Settings } from "./read/settings.ts";
+import { type KernelChains, readKernelChains, readVariant, type VariantFact } from "./read/variant.ts";
+import { SharingExec } from "./sharing_exec.ts";
+
+/** What is known of a node, and why the rest is not. */
+export interface DoctorFacts {
+  readonly programs: ReadonlyMap<string, Fact<ProgramFact>>;
+  readonly mode: Fact<ModeFact>;
+  /** Of the mode to move to; null without one. */
+  readonly otherMode: Fact<ModeFact> | null;
+  readonly variant: Fact<VariantFact | null>;
+  /** Null where iptables does not work. */
+  readonly kernelChains: Fact<KernelChains | null>;
+  readonly baseChains: Fact<readonly BaseChain[]>;
+  readonly leftovers: Fact<Leftovers>;
+  readonly settings: Fact<Settings>;
+  readonly deviceSettings: Fact<ReadonlyMap<string, string>>;
+  readonly lock: Fact<XtablesLock>;
+  readonly rights: Fact<RightsFact>;
+  readonly links: Fact<LinksFact>;
+  readonly metricsOwner: Fact<MetricsOwner>;
+  /** Null where all objects come from files. */
+  readonly api: Fact<ApiFacts> | null;
+  /** Canonical; null where the runtime does not tell. */
+  readonly ownIps: readonly string[] | null;
+  readonly release: string | null;
+  /** True if kproxy itself runs in a pod. */
+  readonly inContainer: boolean;
+}
+
+/** What reading is given. */
+export interface ReadFactsOptions {
+  readonly exec: Exec;
+  readonly config: KubeProxyConfiguration;
+  readonly master: string;
+  readonly nodeName: string;
+  /** The configuration with the mode to move to; null without one. */
+  readonly otherConfig: KubeProxyConfiguration | null;
+  /** Every reader has so long. @default {6000} */
+  readonly limitMs?: number;
+  /** Path of the lock. */
+  readonly lockPath?: string;
+}
+
+/** Above what a large node needs for its slowest list, and such that the whole ends within 10 s. */
+const LIMIT_MS = 6_000;
+/** Programs that were told to end are waited for so long: those that do not listen are killed by then. */
+const END_MS = 2_500;
+
+/** Reads everything; never rejects, and takes no longer than the limit and the end of programs that hang. */
+export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts> {
+  const { config, master, nodeName, limitMs = LIMIT_MS } = options;
+  const running = new RunningPrograms(options.exec);
+  const programs = new EndableExec(running);
+  const exec = new SharingExec(programs);
+  const { signal } = programs;
+  const timer = setTimeout(() => programs.end(), limitMs);
+  const fact = <T>(read: () => Promise<T>): Promise<Fact<T>> => readFact(read, { signal, limitMs });
+  const { primaryFamily } = nodeIps(null, config.bindAddress);
+  const ownIps = interfaceIps();
+  const variant = fact(() => readVariant(exec, primaryFamily));
+  const mode = fact(() => readMode(exec, config));
+  try {
+    const facts = {
+      programs: readPrograms(exec, { signal, limitMs }),
+      mode,
+      otherMode: options.otherConfig === null
+        ? Promise.resolve(null)
+        : fact(() => readMode(exec, options.otherConfig ?? config)),
+      variant,
+      kernelChains: fact(async () => {
+        const found = await variant;
+        if ("unread" in found) throw new Error(`the variant of iptables is not known: ${found.unread}`);
+        return found.value === null ? null : await readKernelChains(exec, found.value.chosen.variant);
+      }),
+      baseChains: fact(() => new Nft(exec).baseChains()),
+      leftovers: fact(async () => await readLeftovers(exec, { config, mode: await mode })),
+      settings: fact(() => readSettings(exec, config)),
+      deviceSettings: fact(() => readDeviceSettings(exec)),
+      lock: fact(() => readXtablesLock(options.lockPath)),
+      rights: fact(readRights),
+      links: fact(() => readLinksFact(exec)),
+      metricsOwner: fact(() => readMetricsOwner(config.metricsBindAddress, signal)),
+      api: !usesApiServer(config, master) ? Promise.resolve(null) : fact(() => {
+        const rights = neededRights({
+          mode: config.mode,
+          endpointsSource: config.kproxy.endpointsSource,
+          nodeName,
+        });
+        const questions = { config, master, nodeName, ownIps: ownIps ?? [], rights, exec: programs };
+        return readApi(questions, { signal, limitMs });
+      }),
+    };
+    return { ...await allOf(facts), ownIps, release: kernelRelease(), inContainer: isInPod() };
+  } finally {
+    clearTimeout(timer);
+    if (signal.aborted) await running.ended(END_MS);
+  }
+}
+
+type Awaiting<T> = { readonly [Key in keyof T]: Promise<T[Key]> };
+
+async function allOf<T extends object>(promises: Awaiting<T>): Promise<T> {
+  const entries = await Promise.all(
+    Object.entries(promises).map(async ([key, promise]) => [key, await (promise as Promise<unknown>)] as const),
+  );
+  // The keys are those of the promises, and the values what each of them resolved to.
+  return Object.fromEntries(entries) as T;
+}
+
+/** Knows which programs have not ended. */
+class RunningPrograms implements Exec {
+  readonly #exec: Exec;
+  readonly #runs = new Set<Promise<unknown>>();
+
+  constructor(exec: Exec) {
+    this.#exec = exec;
+  }
+
+  run(...args: Parameters<Exec["run"]>): ReturnType<Exec["run"]> {
+    const run = this.#exec.run(...args);
+    const end = (): void => void this.#runs.delete(run);
+    this.#runs.add(run);
+    run.then(end, end);
+    return run;
+  }
+
+  /** Resolves when all have ended, or after so long. */
+  async ended(limitMs: number): Promise<void> {
+    if (this.#runs.size === 0) return;
+    const over = Promise.withResolvers<void>();
+    const timer = setTimeout(over.resolve, limitMs);
+    await Promise.race([Promise.allSettled(this.#runs), over.promise]);
+    clearTimeout(timer);
+  }
+}
+
+function interfaceIps(): readonly string[] | null {
+  const { state } = Deno.permissions.querySync({ name: "sys", kind: "networkInterfaces" });
+  if (state !== "granted") return null;
+  return Deno.networkInterfaces().map(({ address }) => parseIp(address.split("%", 1)[0] ?? "")?.text ?? address);
+}
+
+function isInPod(): boolean {
+  const { state } = Deno.permissions.querySync({ name: "env", variable: "KUBERNETES_SERVICE_HOST" });
+  return state === "granted" && (Deno.env.get("KUBERNETES_SERVICE_HOST") ?? "") !== "";
+}
