@@ -66,6 +66,8 @@ export interface FindObjectsOptions {
   readonly askRunning: AskRunning;
   /** What is enough, where somebody can choose. @default {all} */
   readonly selection?: ObjectSelection;
+  /** How long the API server may take. @default {30000} */
+  readonly limitMs?: number;
   /** Hears of parts of objects that are left out. */
   readonly report: (problem: string) => void;
 }
@@ -99,9 +101,16 @@ async function objectsOfFiles({ config, report }: FindObjectsOptions): Promise<F
   }
 }
 
-async function objectsOfApi({ config, master, exec, report }: FindObjectsOptions): Promise<FoundObjects> {
+async function objectsOfApi(
+  { config, master, exec, limitMs, report }: FindObjectsOptions,
+): Promise<FoundObjects> {
   const { listFromApi } = await import("./api_objects.ts");
-  const { from, objects, rejected } = await listFromApi(config, { master, nodeName: nodeName(config), exec });
+  const { from, objects, rejected } = await listFromApi(config, {
+    master,
+    nodeName: nodeName(config),
+    exec,
+    ...(limitMs === undefined ? {} : { limitMs }),
+  });
   return found(from, config, { objects, rejected, report });
 }
 

@@ -40,7 +40,12 @@ Deno.test("chains with hooks are read with their tables, priorities as numbers o
 });
 
 Deno.test("a text of something else has no chains", { permissions: "none" }, () => {
-  const texts = ["", "garbage {\n}", "type nat hook prerouting priority -100;", "table ip x {\ntype filter hook input priority 0;"];
+  const texts = [
+    "",
+    "garbage {\n}",
+    "type nat hook prerouting priority -100;",
+    "table ip x {\ntype filter hook input priority 0;",
+  ];
   for (const text of [...texts, "table ip x {\nchain c {\ntype filter hook input priority sooner;\n"]) {
     assertEquals(parseBaseChains(text), [], text);
   }

@@ -4,13 +4,15 @@
  * @module
  */
 
-/** The head of a request. */
+/** A request. */
 export interface HttpRequest {
   readonly method: string;
   /** As in the request line. */
   readonly target: string;
   /** By lower-case name. */
   readonly headers: ReadonlyMap<string, string>;
+  /** Of as many characters as the head says. */
+  readonly body: string;
 }
 
 const encoder = new TextEncoder();
@@ -129,16 +131,19 @@ async function readRequests(
     if (length === null) return;
     text += decoder.decode(buffer.subarray(0, length), { stream: true });
     for (let end = text.indexOf("\r\n\r\n"); end >= 0; end = text.indexOf("\r\n\r\n")) {
-      const request = parseHead(text.slice(0, end));
-      text = text.slice(end + 4);
-      const taken = answer(request, connection);
+      const head = parseHead(text.slice(0, end));
+      const next = end + 4 + Number(head.headers.get("content-length") ?? "0");
+      if (text.length < next) break;
+      const body = text.slice(end + 4, next);
+      text = text.slice(next);
+      const taken = answer({ ...head, body }, connection);
       // Whoever answers later, such as a tunnel, has the connection to himself.
       if (taken !== undefined) return await taken;
     }
   }
 }
 
-function parseHead(head: string): HttpRequest {
+function parseHead(head: string): Omit<HttpRequest, "body"> {
   const [first = "", ...lines] = head.split("\r\n");
   const [method = "", target = ""] = first.split(" ");
   const headers = lines.map((line): [string, string] => {

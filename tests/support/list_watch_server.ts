@@ -51,6 +51,7 @@ export interface ApiRequest {
   readonly query: URLSearchParams;
   readonly watch: boolean;
   readonly headers: ReadonlyMap<string, string>;
+  readonly body: string;
 }
 
 interface Watcher {
@@ -91,6 +92,10 @@ export class ListWatchServer implements AsyncDisposable {
   readonly missing = new Set<string>();
   /** Plurals answered with 403. */
   readonly forbidden = new Set<string>();
+  /** What access reviews are told not to be allowed, as `list services`. */
+  readonly denied = new Set<string>();
+  /** The server's clock, in milliseconds since the epoch; null: it tells none. */
+  clockMs: number | null = null;
   /** Authorization headers let in; anything if undefined. */
   accepted: Set<string> | undefined;
   /** True: field selectors other than metadata.name are answered with 400. */
@@ -202,13 +207,14 @@ export class ListWatchServer implements AsyncDisposable {
     }
   }
 
-  #answer({ target, headers }: HttpRequest, connection: HttpConnection): void {
+  #answer({ target, headers, body }: HttpRequest, connection: HttpConnection): void {
     const url = new URL(target, this.url);
     const request: ApiRequest = {
       path: url.pathname,
       query: url.searchParams,
       watch: url.searchParams.get("watch") === "1",
       headers,
+      body,
     };
     this.requests.push(request);
     const planned = this.#planned.findIndex(({ matches }) => matches(request));
@@ -249,6 +255,11 @@ export class ListWatchServer implements AsyncDisposable {
     if (this.accepted !== undefined && !this.accepted.has(request.headers.get("authorization") ?? "")) {
       return refuse(401, "Unauthorized");
     }
+    if (path === "/version") {
+      const date = this.clockMs === null ? {} : { date: new Date(this.clockMs).toUTCString() };
+      return connection.answer(200, JSON.stringify({ gitVersion: "v1.33.1" }), date);
+    }
+    if (plural === "selfsubjectaccessreviews") return this.#review(request, connection);
     if (!(plural in LISTS) || this.missing.has(plural)) {
       return refuse(404, "the server could not find it");
     }
@@ -262,6 +273,12 @@ export class ListWatchServer implements AsyncDisposable {
       return this.#watch({ plural, matches, connection }, Number(query.get("resourceVersion")));
     }
     this.#list(plural, matches, query, connection);
+  }
+
+  #review({ body }: ApiRequest, connection: HttpConnection): void {
+    const { spec: { resourceAttributes: { verb, resource } } } = JSON.parse(body);
+    const status = { allowed: !this.denied.has(`${verb} ${resource}`) };
+    connection.answer(201, JSON.stringify({ kind: "SelfSubjectAccessReview", status }));
   }
 
   #list(

@@ -8,7 +8,7 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { UsageError } from "../../errors.ts";
 import { judgeNodeFacts, modeHere } from "../../inspect/doctor/doctor.ts";
 import { unread } from "../../inspect/doctor/fact.ts";
-import { type ReadFactsOptions, readFacts } from "../../inspect/doctor/facts.ts";
+import { readFacts, type ReadFactsOptions } from "../../inspect/doctor/facts.ts";
 import { type Finding, warning } from "../../inspect/doctor/finding.ts";
 import { judgeMigration, type Migration } from "../../inspect/doctor/migrate/migration.ts";
 import { type FoundServices, readServices } from "../../inspect/doctor/migrate/services.ts";
@@ -72,7 +72,9 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   ]);
   const mode = modeHere(facts, config);
   const findings = judgeNodeFacts(facts, { config, nodeName, cpuCount: cpuCount(), migrateTo });
-  const comparison = services === null || migrateTo === null ? null : compare(services, mode, migrateTo, config);
+  const comparison = services === null || migrateTo === null
+    ? null
+    : compare(services, mode, migrateTo, config);
   return doctorReport({
     node: nodeName,
     mode,

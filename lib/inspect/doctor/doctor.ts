@@ -51,10 +51,16 @@ export function judgeNodeFacts(facts: DoctorFacts, settings: DoctorSettings): re
     ...judgePrograms(facts.programs, wantedModes(mode, settings.migrateTo)),
     ...judged("rights", facts.rights, (fact) => judgeRights(fact, known(facts.mode))),
     ...judged("iptables variant", facts.variant, (fact) => judgeVariant(fact, mode)),
-    ...judged("xtables lock", facts.lock, (lock) =>
-      judgeLock(lock, { inContainer: facts.inContainer, isUsed: usesLock(facts, mode) })),
-    ...judged("leftovers", facts.leftovers, (left) =>
-      judgeLeftovers(left, mode, known(facts.links)?.links.map(({ device }) => device))),
+    ...judged(
+      "xtables lock",
+      facts.lock,
+      (lock) => judgeLock(lock, { inContainer: facts.inContainer, isUsed: usesLock(facts, mode) }),
+    ),
+    ...judged(
+      "leftovers",
+      facts.leftovers,
+      (left) => judgeLeftovers(left, mode, known(facts.links)?.links.map(({ device }) => device)),
+    ),
     ...judgeOthers(facts, config, mode),
     ...judgeKernelSettings(facts, settings, { mode, usesIpv6 }),
     ...judged("packet sizes", facts.links, judgeMtu),
@@ -82,7 +88,9 @@ function judgeOthers(
   mode: ProxyMode,
 ): readonly Finding[] {
   const { metricsOwner, baseChains, kernelChains, links } = facts;
-  const unknown = [metricsOwner, kernelChains].flatMap((fact: Fact<unknown>) => "unread" in fact ? [fact] : []);
+  const unknown = [metricsOwner, kernelChains].flatMap((fact: Fact<unknown>) =>
+    "unread" in fact ? [fact] : []
+  );
   const owner = known(metricsOwner);
   const chains = known(baseChains);
   const prerouting = known(kernelChains)?.prerouting;
@@ -100,7 +108,10 @@ function judgeOthers(
   ];
 }
 
-function judgeChains({ baseChains, kernelChains, programs }: DoctorFacts, mode: ProxyMode): readonly Finding[] {
+function judgeChains(
+  { baseChains, kernelChains, programs }: DoctorFacts,
+  mode: ProxyMode,
+): readonly Finding[] {
   const nft = known(programs.get("nft") ?? { unread: "" });
   // Without the program there may still be tables, but mode iptables needs none to be looked at.
   const isWithoutNft = nft !== undefined && nft.kind !== "found" && mode !== "nftables";
@@ -150,8 +161,11 @@ function judgeCluster(facts: DoctorFacts, settings: DoctorSettings): readonly Fi
   if (isSilent) return findings;
   return [
     ...findings,
-    ...judged("node", node, (found) =>
-      judgeNode(found, { nodeName, ownIps, bindAddress, refused, namesakes })),
+    ...judged(
+      "node",
+      node,
+      (found) => judgeNode(found, { nodeName, ownIps, bindAddress, refused, namesakes }),
+    ),
     ...judged("clock", aheadMs, judgeClock),
   ];
 }

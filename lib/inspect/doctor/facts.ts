@@ -71,6 +71,8 @@ export interface ReadFactsOptions {
 
 /** Above what a large node needs for its slowest list, and such that the whole ends within 10 s. */
 const LIMIT_MS = 6_000;
+/** What is made of several parts has so much longer than each of them. */
+const LATE_MS = 300;
 /** Programs that were told to end are waited for so long: those that do not listen are killed by then. */
 const END_MS = 2_500;
 
@@ -81,7 +83,11 @@ export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts>
   const programs = new EndableExec(running);
   const exec = new SharingExec(programs);
   const { signal } = programs;
-  const timer = setTimeout(() => programs.end(), limitMs);
+  const late = new AbortController();
+  const timers = [
+    setTimeout(() => programs.end(), limitMs),
+    setTimeout(() => late.abort(), limitMs + LATE_MS),
+  ];
   const fact = <T>(read: () => Promise<T>): Promise<Fact<T>> => readFact(read, { signal, limitMs });
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const ownIps = interfaceIps();
@@ -108,7 +114,8 @@ export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts>
       rights: fact(readRights),
       links: fact(() => readLinksFact(exec)),
       metricsOwner: fact(() => readMetricsOwner(config.metricsBindAddress, signal)),
-      api: !usesApiServer(config, master) ? Promise.resolve(null) : fact(() => {
+      // Its parts end by the limit, each by itself; the whole is ended a little later, if something else of it hangs.
+      api: !usesApiServer(config, master) ? Promise.resolve(null) : readFact(() => {
         const rights = neededRights({
           mode: config.mode,
           endpointsSource: config.kproxy.endpointsSource,
@@ -116,11 +123,11 @@ export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts>
         });
         const questions = { config, master, nodeName, ownIps: ownIps ?? [], rights, exec: programs };
         return readApi(questions, { signal, limitMs });
-      }),
+      }, { signal: late.signal, limitMs }),
     };
     return { ...await allOf(facts), ownIps, release: kernelRelease(), inContainer: isInPod() };
   } finally {
-    clearTimeout(timer);
+    for (const timer of timers) clearTimeout(timer);
     if (signal.aborted) await running.ended(END_MS);
   }
 }
@@ -129,7 +136,9 @@ type Awaiting<T> = { readonly [Key in keyof T]: Promise<T[Key]> };
 
 async function allOf<T extends object>(promises: Awaiting<T>): Promise<T> {
   const entries = await Promise.all(
-    Object.entries(promises).map(async ([key, promise]) => [key, await (promise as Promise<unknown>)] as const),
+    Object.entries(promises).map(async ([key, promise]) =>
+      [key, await (promise as Promise<unknown>)] as const
+    ),
   );
   // The keys are those of the promises, and the values what each of them resolved to.
   return Object.fromEntries(entries) as T;
@@ -165,7 +174,9 @@ class RunningPrograms implements Exec {
 function interfaceIps(): readonly string[] | null {
   const { state } = Deno.permissions.querySync({ name: "sys", kind: "networkInterfaces" });
   if (state !== "granted") return null;
-  return Deno.networkInterfaces().map(({ address }) => parseIp(address.split("%", 1)[0] ?? "")?.text ?? address);
+  return Deno.networkInterfaces().map(({ address }) =>
+    parseIp(address.split("%", 1)[0] ?? "")?.text ?? address
+  );
 }
 
 function isInPod(): boolean {

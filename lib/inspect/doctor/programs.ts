@@ -62,7 +62,14 @@ export const PROGRAMS: readonly Program[] = [
     otherwise: "",
     minVersion: `${OLDEST_MAJOR}.0`,
   },
-  { name: "ip", versionArgs: ["-V"], packageName: "iproute2", modes: ["ipvs"], otherwise: "", minVersion: null },
+  {
+    name: "ip",
+    versionArgs: ["-V"],
+    packageName: "iproute2",
+    modes: ["ipvs"],
+    otherwise: "",
+    minVersion: null,
+  },
   {
     name: "conntrack",
     versionArgs: ["--version"],

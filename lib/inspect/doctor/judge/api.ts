@@ -69,7 +69,9 @@ export function judgeClock(aheadMs: number | null): readonly Finding[] {
   if (Math.abs(aheadMs) < APART_MS) return [ok(check, "agrees with the API server's to within seconds")];
   return [warning(
     check,
-    `${seconds} s ${aheadMs > 0 ? "ahead of" : "behind"} the API server's: tokens and certificates may count as expired`,
+    `${seconds} s ${
+      aheadMs > 0 ? "ahead of" : "behind"
+    } the API server's: tokens and certificates may count as expired`,
     "set it: timedatectl set-ntp true, or chronyc makestep",
   )];
 }

@@ -23,13 +23,18 @@ function judgeFill(settings: ReadonlyMap<string, string | null>): readonly Findi
   const [count, max] = [CONNTRACK_COUNT, CONNTRACK_MAX].map((name) => Number(settings.get(name) ?? "NaN"));
   if (count === undefined || max === undefined || !(max > 0) || Number.isNaN(count)) return [];
   const text = `${count} of ${max} connections are tracked`;
-  const mend = `raise conntrack.maxPerCore (--conntrack-max-per-core), or: sysctl -w ${CONNTRACK_MAX}=${2 * max}`;
+  const mend = `raise conntrack.maxPerCore (--conntrack-max-per-core), or: sysctl -w ${CONNTRACK_MAX}=${
+    2 * max
+  }`;
   if (count >= FULL * max) return [failure(CHECK, `${text}: new ones are dropped when it is full`, mend)];
   if (count >= NEARLY_FULL * max) return [warning(CHECK, `${text}: it is filling up`, mend)];
   return [ok(CHECK, text)];
 }
 
-function judgeWanted(settings: ReadonlyMap<string, string | null>, wanted: readonly ConntrackSetting[]): Finding {
+function judgeWanted(
+  settings: ReadonlyMap<string, string | null>,
+  wanted: readonly ConntrackSetting[],
+): Finding {
   const [others, absent]: [string[], string[]] = [[], []];
   for (const setting of wanted) {
     const found = settings.get(setting.name) ?? null;

@@ -4,7 +4,7 @@
  * @module
  */
 import { IP_FORWARD } from "../../../backend/node/mode_sysctls.ts";
-import { few, failure, type Finding, ok, warning } from "../finding.ts";
+import { failure, few, type Finding, ok, warning } from "../finding.ts";
 import { deviceSetting, IPV6_FORWARD, settingOfDevices } from "../settings.ts";
 
 const CHECK = "forwarding";
@@ -19,12 +19,17 @@ export function judgeForwarding(
   settings: ReadonlyMap<string, string | null>,
   usesIpv6: string | null,
 ): readonly Finding[] {
-  return [judgeIpv4(settings.get(IP_FORWARD) ?? null), judgeIpv6(settings.get(IPV6_FORWARD) ?? null, usesIpv6)];
+  return [
+    judgeIpv4(settings.get(IP_FORWARD) ?? null),
+    judgeIpv6(settings.get(IPV6_FORWARD) ?? null, usesIpv6),
+  ];
 }
 
 function judgeIpv4(value: string | null): Finding {
   if (value === "1") return ok(CHECK, `${IP_FORWARD} is 1`);
-  if (value === null) return failure(CHECK, `this kernel has no ${IP_FORWARD}`, "use a kernel with IPv4 forwarding");
+  if (value === null) {
+    return failure(CHECK, `this kernel has no ${IP_FORWARD}`, "use a kernel with IPv4 forwarding");
+  }
   return failure(
     CHECK,
     `${IP_FORWARD} is ${value}: packets to and from pods of this node are dropped`,
@@ -61,7 +66,9 @@ export function judgeDeviceForwarding(
     return [warning(
       CHECK,
       `${family === "ipv4" ? "IPv4" : "IPv6"} packets that come in by ${named} are not forwarded`,
-      `sysctl -w ${deviceSetting(family, off[0] ?? "", "forwarding")}=1${off.length > 1 ? " and so for the others" : ""}`,
+      `sysctl -w ${deviceSetting(family, off[0] ?? "", "forwarding")}=1${
+        off.length > 1 ? " and so for the others" : ""
+      }`,
     )];
   });
 }

@@ -43,13 +43,17 @@ export function judgeBaseChains(chains: readonly BaseChain[]): readonly Finding[
       ),
     );
   }
-  const dropping = foreign.filter(({ hook, policy }) => policy === "drop" && HOOKS_OF_SERVICES.includes(hook));
+  const dropping = foreign.filter(({ hook, policy }) =>
+    policy === "drop" && HOOKS_OF_SERVICES.includes(hook)
+  );
   if (dropping.length > 0) {
     const [first] = dropping;
     findings.push(
       warning(
         CHECK,
-        `${few(dropping.map(nameOf))} drops what its own rules do not accept: kproxy's accept does not count there`,
+        `${
+          few(dropping.map(nameOf))
+        } drops what its own rules do not accept: kproxy's accept does not count there`,
         `accept the pod network and node ports in it, or: ` +
           `nft 'chain ${first?.family} ${first?.table} ${first?.name} { policy accept ; }'`,
       ),
@@ -82,7 +86,9 @@ export function judgeForward(chains: readonly KernelChain[], mode: ProxyMode): r
       findings.push(
         warning(
           CHECK,
-          `${family} chain FORWARD drops what no rule accepts: ${FORWARD_DROPS[mode] ?? "packets between pods are dropped"}`,
+          `${family} chain FORWARD drops what no rule accepts: ${
+            FORWARD_DROPS[mode] ?? "packets between pods are dropped"
+          }`,
           `${tool(chain)} -P FORWARD ACCEPT, or accept the pod network there`,
         ),
       );

@@ -41,11 +41,17 @@ export function judgeLock(
     );
   } else if (isHeld === null) {
     findings.push(
-      warning(check, `this user may not open ${path}: legacy iptables cannot write rules`, `run as root, or give this user write access to ${path}`),
+      warning(
+        check,
+        `this user may not open ${path}: legacy iptables cannot write rules`,
+        `run as root, or give this user write access to ${path}`,
+      ),
     );
   }
   if (findings.length === 0) {
-    findings.push(ok(check, exists ? `${path} is free` : `${path} is not there yet; the first iptables makes it`));
+    findings.push(
+      ok(check, exists ? `${path} is free` : `${path} is not there yet; the first iptables makes it`),
+    );
   }
   return findings;
 }

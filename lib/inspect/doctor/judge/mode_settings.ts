@@ -45,7 +45,10 @@ export function judgeModeSettings(
   return [...findings, judgeConnReuse(settings.get(CONN_REUSE_MODE) ?? null, release)];
 }
 
-function judgeSetting(settings: ReadonlyMap<string, string | null>, { name, value, why }: NeededSysctl): Finding {
+function judgeSetting(
+  settings: ReadonlyMap<string, string | null>,
+  { name, value, why }: NeededSysctl,
+): Finding {
   const found = settings.get(name) ?? null;
   if (found === value) return ok(CHECK, `${name} is ${value}`);
   const is = found === null ? "is not there (yet: its module may not be loaded)" : `is ${found}`;
@@ -77,7 +80,9 @@ function judgeConnReuse(found: string | null, release: string | null): Finding {
   if (found === "0") return ok(CHECK, `${CONN_REUSE_MODE} is 0, as Linux ${release} needs it`);
   return warning(
     CHECK,
-    `${CONN_REUSE_MODE} is ${found ?? "not there"}: on Linux ${release} a new connection from a port used before waits a ` +
+    `${CONN_REUSE_MODE} is ${
+      found ?? "not there"
+    }: on Linux ${release} a new connection from a port used before waits a ` +
       "second, unless it is 0 (a start sets it where it is 1)",
     `sysctl -w ${CONN_REUSE_MODE}=0, or use Linux 5.9 or newer`,
   );

@@ -25,7 +25,9 @@ export function judgeMtu({ links, uplinks }: LinksFact): readonly Finding[] {
   const uplink = smallest(up);
   if (uplink === null) return [ok(check, "no default route: there is no uplink to compare with")];
   const findings: Finding[] = [];
-  const tunnels = links.filter(({ kind, isUp, mtu }) => OVERHEAD_BYTES[kind] !== undefined && isUp && mtu > 0);
+  const tunnels = links.filter(({ kind, isUp, mtu }) =>
+    OVERHEAD_BYTES[kind] !== undefined && isUp && mtu > 0
+  );
   for (const { device, kind, mtu } of tunnels) {
     if (uplinks.includes(device)) continue;
     const most = uplink.mtu - (OVERHEAD_BYTES[kind] ?? 0);
@@ -46,7 +48,9 @@ export function judgeMtu({ links, uplinks }: LinksFact): readonly Finding[] {
     findings.push(
       warning(
         check,
-        `${few(wide.map(({ device, mtu }) => `${device} (${mtu})`))} of pods take larger packets than ${way.device} ` +
+        `${
+          few(wide.map(({ device, mtu }) => `${device} (${mtu})`))
+        } of pods take larger packets than ${way.device} ` +
           `(${way.mtu}): they depend on ICMP "fragmentation needed" getting through`,
         `set the pod network's MTU to ${way.mtu} or less, and make its pods anew`,
       ),
@@ -57,5 +61,8 @@ export function judgeMtu({ links, uplinks }: LinksFact): readonly Finding[] {
 }
 
 function smallest(links: readonly Link[]): Link | null {
-  return links.reduce<Link | null>((least, link) => least === null || link.mtu < least.mtu ? link : least, null);
+  return links.reduce<Link | null>(
+    (least, link) => least === null || link.mtu < least.mtu ? link : least,
+    null,
+  );
 }

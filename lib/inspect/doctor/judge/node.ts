@@ -7,7 +7,7 @@ import { nodeIps } from "../../../model/node.ts";
 import { parseIp } from "../../../model/ip.ts";
 import type { IpFamily, NodeObject } from "../../../model/objects.ts";
 import { nodeUse } from "../../../model/unserved_family.ts";
-import { few, failure, type Finding, ok, warning } from "../finding.ts";
+import { failure, few, type Finding, ok, warning } from "../finding.ts";
 
 const CHECK = "node";
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
@@ -29,7 +29,9 @@ export function judgeNode(node: NodeObject | null, machine: OwnMachine): readonl
   const { nodeName, ownIps, refused } = machine;
   if (node === null) return [unknownNode(machine)];
   const findings: Finding[] = [];
-  const addresses = node.addresses.map(({ address }) => parseIp(address)?.text).filter((ip) => ip !== undefined);
+  const addresses = node.addresses.map(({ address }) => parseIp(address)?.text).filter((ip) =>
+    ip !== undefined
+  );
   if (addresses.length === 0) {
     findings.push(
       warning(
@@ -42,7 +44,9 @@ export function judgeNode(node: NodeObject | null, machine: OwnMachine): readonl
     findings.push(
       warning(
         CHECK,
-        `none of the addresses of Node ${nodeName} (${few(addresses)}) is on this machine: is it another one's?`,
+        `none of the addresses of Node ${nodeName} (${
+          few(addresses)
+        }) is on this machine: is it another one's?`,
         "if it is, name the right one with --hostname-override; behind a NAT all is well",
       ),
     );
@@ -50,13 +54,19 @@ export function judgeNode(node: NodeObject | null, machine: OwnMachine): readonl
   const uses = refused.map((family) => nodeUse(node, family)).filter((use) => use !== null);
   for (const use of uses) {
     findings.push(
-      failure(CHECK, `${use}, of an IP family that this node cannot serve`, "mend what the check of the mode names"),
+      failure(
+        CHECK,
+        `${use}, of an IP family that this node cannot serve`,
+        "mend what the check of the mode names",
+      ),
     );
   }
   if (findings.length > 0) return findings;
   const { primaryFamily } = nodeIps(node, machine.bindAddress);
   const families = FAMILIES.filter((family) => nodeUse(node, family) !== null);
-  return [ok(CHECK, `Node ${nodeName}: ${addresses.join(", ")}; ${families.join(" and ")}, first ${primaryFamily}`)];
+  return [
+    ok(CHECK, `Node ${nodeName}: ${addresses.join(", ")}; ${families.join(" and ")}, first ${primaryFamily}`),
+  ];
 }
 
 function unknownNode({ nodeName, namesakes }: OwnMachine): Finding {
@@ -65,7 +75,11 @@ function unknownNode({ nodeName, namesakes }: OwnMachine): Finding {
   if (first === undefined) {
     return failure(CHECK, what, "name it as kubectl get nodes does: --hostname-override=NAME");
   }
-  return failure(CHECK, `${what}; Node ${few(namesakes)} has an address of this machine`, `--hostname-override=${first}`);
+  return failure(
+    CHECK,
+    `${what}; Node ${few(namesakes)} has an address of this machine`,
+    `--hostname-override=${first}`,
+  );
 }
 
 /** Why the cluster is known to use IPv6 here, in words; null if nothing says so. */

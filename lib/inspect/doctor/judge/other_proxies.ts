@@ -5,7 +5,7 @@
  */
 import type { BaseChain } from "../../../netfilter/nft_base_chains.ts";
 import type { Link } from "../../../netfilter/ip_batch.ts";
-import { failure, type Finding, few, ok, warning } from "../finding.ts";
+import { failure, few, type Finding, ok, warning } from "../finding.ts";
 import type { KernelChain } from "../read/variant.ts";
 
 const CHECK = "other proxies";
@@ -95,7 +95,9 @@ export function judgeOtherProxies(signs: ProxySigns): readonly Finding[] {
   }
   for (const proxy of KNOWN) {
     const found = signsOf(proxy, signs);
-    if (found.length > 0) findings.push(warning(CHECK, `${proxy.name} was or is here: ${few(found)}`, proxy.mend));
+    if (found.length > 0) {
+      findings.push(warning(CHECK, `${proxy.name} was or is here: ${few(found)}`, proxy.mend));
+    }
   }
   if (findings.length > 0) return findings;
   return [ok(CHECK, signs.owner === "kproxy" ? "none; kproxy runs" : "none shows")];

@@ -41,7 +41,12 @@ function judgeProgram(program: Program, found: ProgramFact, modes: readonly Prox
   return ok(CHECK, version === null ? `${name} is there and tells no version` : `${name} ${version}`);
 }
 
-function lack({ modes, otherwise }: Program, needing: readonly ProxyMode[], what: string, mend: string): Finding {
+function lack(
+  { modes, otherwise }: Program,
+  needing: readonly ProxyMode[],
+  what: string,
+  mend: string,
+): Finding {
   if (needing.length > 0) return failure(CHECK, `${what}: mode ${needing.join(" and ")} does not work`, mend);
   if (otherwise !== "") return warning(CHECK, `${what}: ${otherwise}`, mend);
   return ok(CHECK, `${what}; only mode ${modes.join(" and ")} needs it`);

@@ -32,7 +32,9 @@ export function judgeReversePath(
   const name = strict.length > 1 ? "net.ipv4.conf.all.rp_filter" : deviceSetting("ipv4", device, "rp_filter");
   return [warning(
     check,
-    `strict on ${few(strict)}: packets that come by another way than their answers go are dropped, as with several ` +
+    `strict on ${
+      few(strict)
+    }: packets that come by another way than their answers go are dropped, as with several ` +
       "uplinks, tunnels of pod networks, or load balancers that keep the client's address",
     `sysctl -w ${name}=2 (loose; the higher one of a device's value and that of "all" is in force)`,
   )];

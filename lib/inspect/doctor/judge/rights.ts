@@ -23,7 +23,10 @@ export interface RightsFact {
 }
 
 /** @param mode undefined if nobody could tell whether the mode works */
-export function judgeRights({ uid, permissions }: RightsFact, mode: ModeFact | undefined): readonly Finding[] {
+export function judgeRights(
+  { uid, permissions }: RightsFact,
+  mode: ModeFact | undefined,
+): readonly Finding[] {
   const check = "rights";
   const who = uid === null ? "this user" : uid === 0 ? "root" : `user ${uid}`;
   const findings: Finding[] = [];
@@ -40,7 +43,9 @@ export function judgeRights({ uid, permissions }: RightsFact, mode: ModeFact | u
   }
   const missing = permissions.filter(({ isGranted }) => !isGranted);
   for (const { flag, otherwise } of missing) {
-    findings.push(warning(check, `the runtime does not grant ${flag}: ${otherwise}`, `start kproxy with ${flag}`));
+    findings.push(
+      warning(check, `the runtime does not grant ${flag}: ${otherwise}`, `start kproxy with ${flag}`),
+    );
   }
   if (missing.length === 0) findings.push(ok(check, "the runtime grants all that kproxy asks for"));
   return findings;

@@ -33,7 +33,9 @@ export function judgeVariant(fact: VariantFact | null, mode: ProxyMode): readonl
     findings.push(
       warning(
         CHECK,
-        `a service proxy left rules in the ${other} variant (${otherHolds.join(", ")}): packets walk through both`,
+        `a service proxy left rules in the ${other} variant (${
+          otherHolds.join(", ")
+        }): packets walk through both`,
         "end the other proxy, then: kproxy cleanup --only=iptables --only=ipvs && kproxy run",
       ),
     );

@@ -118,7 +118,9 @@ const SCHEDULER: Trait<Subject> = {
   topic: () => "annotation kproxy.io/ipvs-scheduler",
   behaviour: (mode, { port: { ipvs: { scheduler } } }) => {
     if (scheduler === "") return null;
-    return mode === "ipvs" ? `endpoints are chosen by ${scheduler}` : "has no effect: endpoints are chosen at random";
+    return mode === "ipvs"
+      ? `endpoints are chosen by ${scheduler}`
+      : "has no effect: endpoints are chosen at random";
   },
 };
 

@@ -11,7 +11,11 @@ import {
   probeIptables,
   type VariantChoice,
 } from "../../../kernel/iptables_variant.ts";
-import { type IptablesVariant, type IptablesVersion, parseIptablesVersion } from "../../../kernel/iptables_version.ts";
+import {
+  type IptablesVariant,
+  type IptablesVersion,
+  parseIptablesVersion,
+} from "../../../kernel/iptables_version.ts";
 import { Iptables } from "../../../kernel/iptables.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 

@@ -1,0 +1,271 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { DoctorNode, type ProgramFault } from "../../../tests/support/doctor_node.ts";
+import { applyModeDefaults, defaultConfig } from "../../config/defaults.ts";
+import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
+import type { Finding, Level } from "../../inspect/doctor/finding.ts";
+import type { DoctorReport } from "../../inspect/doctor/report.ts";
+import { examine } from "./doctor.ts";
+
+/** Without an API server, and without asking whoever has metrics on this machine. */
+function configOf(mode: ProxyMode): KubeProxyConfiguration {
+  const config = defaultConfig();
+  return applyModeDefaults({
+    ...config,
+    mode,
+    metricsBindAddress: "",
+    conntrack: { ...config.conntrack, maxPerCore: 0 },
+    kproxy: { ...config.kproxy, manifests: ["/nowhere"] },
+  });
+}
+
+function look(node: DoctorNode, mode: ProxyMode, limitMs = 60_000): Promise<DoctorReport> {
+  return examine({
+    exec: node,
+    config: configOf(mode),
+    master: "",
+    nodeName: "node-a",
+    migrateTo: null,
+    limitMs,
+    lockPath: "/nowhere/xtables.lock",
+  });
+}
+
+function lines(findings: readonly Finding[], ...levels: Level[]): readonly string[] {
+  return findings.filter(({ level }) => levels.includes(level)).map(({ check, level, what }) =>
+    `${level} ${check}: ${what}`
+  );
+}
+
+/** What a node of the tests is told of although all is well: the runtime of a test is granted everything. */
+const WRITES =
+  /(iptables|ip6tables)(-nft|-legacy)?(-restore| .*-[ADFINPRX] )|sysctl -w|ipset (restore|create)|nft -f|link (add|del)/;
+
+for (const mode of ["nftables", "iptables", "ipvs"] as const) {
+  Deno.test(`a healthy node has no warning in mode ${mode}, and nothing is written`, async () => {
+    const node = new DoctorNode();
+    const report = await look(node, mode);
+    assertEquals(lines(report.findings, "warning", "failure"), []);
+    assertEquals([report.result, report.mode, report.node], ["ok", mode, "node-a"]);
+    assertEquals(node.runs.filter((line) => WRITES.test(line)), []);
+    const checks = new Set(report.findings.map(({ check }) => check));
+    for (const check of ["mode", "programs", "rights", "forwarding", "reverse path filter", "packet sizes"]) {
+      assert(checks.has(check), check);
+    }
+  });
+}
+
+Deno.test("no question is put to the machine twice", async () => {
+  const node = new DoctorNode();
+  await look(node, "iptables");
+  const asked = node.runs.filter((line) => !line.startsWith("nft -c"));
+  assertEquals(asked.length, new Set(asked).size, asked.toSorted().join("\n"));
+});
+
+/** A program's fault → what the report says, and how bad it is. */
+const FAULTS: readonly (readonly [
+  name: string,
+  mode: ProxyMode,
+  start: string,
+  fault: ProgramFault,
+  said: RegExp,
+])[] = [
+  [
+    "no nft",
+    "nftables",
+    "nft",
+    "missing",
+    /^failure programs: nft is not on the PATH: mode nftables does not work$/,
+  ],
+  [
+    "no nft, in the words of the mode",
+    "nftables",
+    "nft",
+    "missing",
+    /^failure mode: mode nftables cannot run here: install/,
+  ],
+  ["nft not granted", "nftables", "nft", "forbidden", /^failure programs: nft may not be started/],
+  [
+    "an old nft",
+    "nftables",
+    "nft --version",
+    { code: 0, stdout: "nftables v0.9.8 (E.D.S.)\n" },
+    /^failure programs: nft 0\.9\.8 is too old, kproxy needs 1\.0\.1/,
+  ],
+  ["nft without rights", "nftables", "nft -c", "denied", /^failure rights: .* has no CAP_NET_ADMIN/],
+  [
+    "nft that hangs",
+    "nftables",
+    "nft",
+    "hangs",
+    /^warning mode: could not be looked at: it took longer than 1 s$/,
+  ],
+  [
+    "nft that prints garbage for a version",
+    "nftables",
+    "nft --version",
+    "garbage",
+    /^ok programs: nft is there and tells no version$/,
+  ],
+  ["nft whose list cannot be had", "nftables", "nft -y", {
+    stderr: "cache initialization failed: Too many\n",
+  }, /^warning rules of others: could not be looked at: .*cache initialization failed/],
+  [
+    "no nft, not needed",
+    "iptables",
+    "nft",
+    "missing",
+    /^ok programs: nft is not on the PATH; only mode nftables needs it$/,
+  ],
+  [
+    "no ipvsadm",
+    "ipvs",
+    "ipvsadm",
+    "missing",
+    /^failure programs: ipvsadm is not on the PATH: mode ipvs does not work$/,
+  ],
+  ["no IPVS in the kernel", "ipvs", "ipvsadm", {
+    code: 2,
+    stderr: "Can't initialize ipvs: Protocol not available\n",
+  }, /^failure mode: mode ipvs cannot run here: .*kernel module ip_vs/],
+  [
+    "no sets in the kernel",
+    "ipvs",
+    "ipset list",
+    { stderr: "ipset v7.17: Cannot open session to kernel.\n" },
+    /^failure mode: .*kernel module ip_set/,
+  ],
+  [
+    "no sysctl",
+    "iptables",
+    "sysctl",
+    "missing",
+    /^warning programs: sysctl is not on the PATH: kernel settings are neither/,
+  ],
+  [
+    "no sysctl, settings unknown",
+    "iptables",
+    "sysctl",
+    "missing",
+    /^warning kernel settings: could not be looked at/,
+  ],
+  [
+    "sysctl that hangs",
+    "nftables",
+    "sysctl",
+    "hangs",
+    /^warning kernel settings: could not be looked at: it took longer/,
+  ],
+  [
+    "sysctl that prints garbage",
+    "nftables",
+    "sysctl net.ipv4.ip_forward",
+    "garbage",
+    /^warning kernel settings: could not be looked at/,
+  ],
+  [
+    "a sysctl without patterns",
+    "nftables",
+    "sysctl -a",
+    { stderr: "sysctl: unrecognized option: r\n" },
+    /^warning settings of devices: could not be looked at: .*unrecognized option/,
+  ],
+  ["no ip", "nftables", "ip", "missing", /^warning packet sizes: could not be looked at/],
+  [
+    "ip that prints garbage",
+    "nftables",
+    "ip -json",
+    "garbage",
+    /^warning packet sizes: could not be looked at/,
+  ],
+  [
+    "no conntrack",
+    "nftables",
+    "conntrack",
+    "missing",
+    /^warning programs: conntrack is not on the PATH: UDP flows stay/,
+  ],
+];
+
+for (const [name, mode, start, fault, said] of FAULTS) {
+  Deno.test(`${name}: the report says so, and looks at everything else`, async () => {
+    const report = await look(new DoctorNode().fail(start, fault), mode, fault === "hangs" ? 1_000 : 60_000);
+    const all = lines(report.findings, "ok", "warning", "failure");
+    assert(all.some((line) => said.test(line)), `${said} is none of\n${all.join("\n")}`);
+    for (const { level, what, mend } of report.findings) {
+      assertEquals(mend === "", level === "ok", what);
+      assert(!`${what}${mend}`.includes("\n"), what);
+    }
+    // What does not need the program is known all the same.
+    if (!start.startsWith("sysctl")) {
+      assert(all.includes("ok forwarding: net.ipv4.ip_forward is 1"), all.join("\n"));
+    }
+    if (!start.startsWith("choom") && fault !== "hangs") {
+      assert(all.some((line) => line.includes("choom 2.38")));
+    }
+  });
+}
+
+Deno.test("a node on which every program hangs has a report, of what is unknown", async () => {
+  const node = new DoctorNode();
+  for (const program of ["iptables", "nft", "sysctl", "ip", "conntrack", "choom", "ipset", "ipvsadm"]) {
+    node.fail(program, "hangs");
+  }
+  const report = await look(node, "nftables", 1_000);
+  assert(lines(report.findings, "warning").length > 8, lines(report.findings, "warning").join("\n"));
+  assertEquals(report.mode, "nftables");
+});
+
+Deno.test("iptables that is missing ends mode iptables, and auto passes over what does not work", async () => {
+  const missing = ["", "-nft", "-legacy"].flatMap((variant) =>
+    ["iptables", "ip6tables"].flatMap((tool) =>
+      ["", "-save", "-restore"].map((action) => `${tool}${variant}${action}`)
+    )
+  );
+  const bare = await look(new DoctorNode({ missing }), "iptables");
+  assertEquals(bare.result, "failure");
+  assert(
+    lines(bare.findings, "failure").some((line) => line.startsWith("failure mode: mode iptables cannot run")),
+  );
+  const chosen = await look(new DoctorNode().fail("nft", "missing"), "auto");
+  assertEquals(chosen.mode, "iptables");
+  assertMatch(
+    lines(chosen.findings, "ok")[0] ?? "",
+    /^ok mode: iptables works here; passed over nftables: install nftables/,
+  );
+});
+
+Deno.test("planted faults of a node are named with their mend", async () => {
+  const node = new DoctorNode();
+  node.settings["net.ipv4.ip_forward"] = "0";
+  node.settings["net.ipv4.conf.eth0/100.rp_filter"] = "1";
+  node.settings["net.netfilter.nf_conntrack_count"] = "1040000";
+  node.links = { eth0: { mtu: 1500 }, "flannel.1": { kind: "vxlan", mtu: 1500 } };
+  node.chains =
+    "table ip kube-proxy {\n\tchain nat-prerouting {\n\t\ttype nat hook prerouting priority -100; policy accept;\n" +
+    "\t}\n}\ntable inet fw {\n\tchain f {\n\t\ttype filter hook forward priority 0; policy drop;\n\t}\n}\n";
+  node.tables = ["ip kube-proxy"];
+  await node.iptables.run(["iptables", "-t", "mangle", "-N", "KUBE-KUBELET-CANARY"]);
+  await node.iptables.run(["iptables-restore", "--noflush"], {
+    stdin: "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n",
+  });
+  await node.iptables.run(["iptables-legacy", "-t", "nat", "-N", "KUBE-SERVICES"]);
+  const { findings, result } = await look(node, "iptables");
+  assertEquals(result, "failure");
+  const text = findings.filter(({ level }) => level !== "ok").map(({ what, mend }) => `${what} -> ${mend}`)
+    .join("\n");
+  for (
+    const part of [
+      "net.ipv4.ip_forward is 0: packets to and from pods of this node are dropped -> sysctl -w net.ipv4.ip_forward=1",
+      "strict on eth0.100: ",
+      "-> sysctl -w net.ipv4.conf.eth0/100.rp_filter=2",
+      "1040000 of 1048576 connections are tracked: new ones are dropped",
+      "flannel.1 (vxlan) takes packets of 1500 bytes",
+      "ip link set flannel.1 mtu 1450",
+      "kube-proxy (mode nftables) was or is here: table ip kube-proxy",
+      "inet fw f (forward, priority 0) drops what its own rules do not accept",
+      "IPv4 chain FORWARD drops what no rule accepts: kproxy lets packets of Services through",
+      "a service proxy left rules in the legacy variant (IPv4)",
+      "another mode left 1 tables of nft",
+    ]
+  ) assertStringIncludes(text, part);
+});
