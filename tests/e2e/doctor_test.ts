@@ -1,0 +1,171 @@
+/**
+ * `kproxy doctor` on real programs and a real kernel: faults that are planted in a namespace are named, and are no longer once the
+ * mend that it names was carried out.
+ *
+ * @module
+ */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import type { Finding } from "../../lib/inspect/doctor/finding.ts";
+import type { DoctorReport } from "../../lib/inspect/doctor/report.ts";
+import { findProgram } from "../../tools/setup.ts";
+import { kproxy, kproxyArgv } from "../cli/kproxy.ts";
+import { type Netns, withNetns } from "../support/netns.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+
+const TOOLS = ["ip", "sysctl", "nft", "iptables", "ip6tables", "iptables-legacy", "conntrack"];
+const NEEDS = [ROOT_NAMESPACES, ...TOOLS.map(program)];
+const FLAGS = [
+  "doctor",
+  "-o=json",
+  "--hostname-override=node-a",
+  "--manifests=/nowhere",
+  "--metrics-bind-address=127.0.0.1:1",
+  "--conntrack-max-per-core=0",
+];
+
+/** What is not well there. */
+async function complaints(netns: Netns, mode: string): Promise<readonly Finding[]> {
+  const { code, out, err } = await kproxy([...FLAGS, `--proxy-mode=${mode}`], { netns: netns.name });
+  assert(code === 0 || code === 1, err);
+  const report: DoctorReport = JSON.parse(out);
+  assertEquals(code, report.result === "failure" ? 1 : 0);
+  return report.findings.filter(({ level }) => level !== "ok");
+}
+
+/** A namespace that forwards, as a node does, with a device that is no pod's. */
+async function withNode(work: (netns: Netns) => Promise<void>): Promise<void> {
+  await withNetns(async (netns) => {
+    await netns.run(["sysctl", "-w", "net.ipv4.ip_forward=1"]);
+    await netns.run(["ip", "link", "add", "d0", "type", "dummy"]);
+    await netns.run(["ip", "link", "set", "d0", "up"]);
+    for (const device of ["all", "default", "d0"]) {
+      await netns.run(["sysctl", "-w", `net.ipv4.conf.${device}.rp_filter=0`]);
+    }
+    await work(netns);
+  });
+}
+
+/** A fault, what is said of it, and the mend as the report names it, without its comment. */
+interface Planted {
+  readonly mode: "iptables" | "nftables";
+  readonly plant: readonly string[];
+  readonly what: RegExp;
+  readonly mend: readonly string[];
+}
+
+const PLANTED: readonly Planted[] = [
+  {
+    mode: "nftables",
+    plant: ["sysctl", "-w", "net.ipv4.ip_forward=0"],
+    what: /^net\.ipv4\.ip_forward is 0: /,
+    mend: ["sysctl", "-w", "net.ipv4.ip_forward=1"],
+  },
+  {
+    mode: "nftables",
+    plant: ["sysctl", "-w", "net.ipv4.conf.d0.forwarding=0"],
+    what: /^IPv4 packets that come in by d0 are not forwarded$/,
+    mend: ["sysctl", "-w", "net.ipv4.conf.d0.forwarding=1"],
+  },
+  {
+    mode: "nftables",
+    plant: ["sysctl", "-w", "net.ipv4.conf.d0.rp_filter=1"],
+    what: /^strict on d0: /,
+    mend: ["sysctl", "-w", "net.ipv4.conf.d0.rp_filter=2"],
+  },
+  {
+    mode: "iptables",
+    plant: ["iptables", "-P", "FORWARD", "DROP"],
+    what: /^IPv4 chain FORWARD drops what no rule accepts: kproxy lets/,
+    mend: ["iptables", "-P", "FORWARD", "ACCEPT"],
+  },
+  {
+    mode: "iptables",
+    plant: ["iptables", "-A", "FORWARD", "-j", "DROP"],
+    what: /^a rule in IPv4 chain FORWARD drops everything that comes to it: -A FORWARD -j DROP$/,
+    mend: ["iptables", "-D", "FORWARD", "-j", "DROP"],
+  },
+  {
+    mode: "nftables",
+    plant: [
+      "nft",
+      "add table inet fw; add chain inet fw f { type filter hook forward priority 0 ; policy drop ; }",
+    ],
+    what: /^inet fw f \(forward, priority 0\) drops what its own rules do not accept/,
+    mend: ["nft", "chain inet fw f { policy accept ; }"],
+  },
+];
+
+e2eTest("faults of a node are named, and gone with the mend that is named", NEEDS, async () => {
+  await withNode(async (netns) => {
+    const before = new Map<string, readonly Finding[]>();
+    for (const mode of ["iptables", "nftables"]) before.set(mode, await complaints(netns, mode));
+    for (const { mode, plant, what, mend } of PLANTED) {
+      const isThere = (findings: readonly Finding[] | undefined): boolean =>
+        findings?.some((finding) => what.test(finding.what)) === true;
+      assertEquals(isThere(before.get(mode)), false, plant.join(" "));
+      await netns.run(plant);
+      const found = (await complaints(netns, mode)).find((finding) => what.test(finding.what));
+      assert(found !== undefined, plant.join(" "));
+      const words = mend[0] === "nft" ? `nft '${mend[1]}'` : mend.join(" ");
+      assert(found.mend.includes(words), found.mend);
+      await netns.run(mend);
+      assertEquals(isThere(await complaints(netns, mode)), false, mend.join(" "));
+    }
+  });
+});
+
+e2eTest("tables and rules of other proxies are named", NEEDS, async () => {
+  await withNode(async (netns) => {
+    const chain = "add chain ip kube-proxy n { type nat hook prerouting priority -100 ; }";
+    await netns.run(["nft", `add table ip kube-proxy; ${chain}`]);
+    await netns.run(["nft", `add table ip lb; ${chain.replace("kube-proxy", "lb").replace("-100", "-110")}`]);
+    await netns.run(["iptables", "-t", "mangle", "-N", "KUBE-KUBELET-CANARY"]);
+    await netns.run(["iptables-legacy", "-t", "nat", "-N", "KUBE-SERVICES"]);
+    const found = (await complaints(netns, "iptables")).map(({ what }) => what).join("\n");
+    assertMatch(found, /^kube-proxy \(mode nftables\) was or is here: table ip kube-proxy$/m);
+    assertMatch(
+      found,
+      /^ip lb n \(prerouting, priority -110\) may translate a destination before kproxy does/m,
+    );
+    assertMatch(found, /^a service proxy left rules in the legacy variant \(IPv4\)/m);
+    assertMatch(found, /^another mode left 1 tables of nft/m);
+  });
+});
+
+e2eTest("looking leaves rules and settings as they are, in every mode", NEEDS, async () => {
+  await withNode(async (netns) => {
+    const state = async (): Promise<string> =>
+      await netns.run(["nft", "list", "ruleset"]) +
+      await netns.run([
+        "sysctl",
+        "-a",
+        "-r",
+        "^net\\.(ipv[46]\\.(conf|ip_forward)|netfilter\\.nf_conntrack_(max|tcp))",
+      ]);
+    // What the programs themselves make by being asked is made here.
+    for (const mode of ["nftables", "iptables", "auto"]) await complaints(netns, mode);
+    const before = await state();
+    for (const mode of ["nftables", "iptables", "auto", "ipvs"]) await complaints(netns, mode);
+    assertEquals(await state(), before);
+  });
+});
+
+e2eTest("a program that is missing is named with the modes that need it", NEEDS, async () => {
+  const bin = await Deno.makeTempDir({ prefix: "kproxy-bin-" });
+  try {
+    for (const tool of ["sysctl", "ip"]) await Deno.symlink(findProgram(tool) ?? tool, `${bin}/${tool}`);
+    await withNode(async (netns) => {
+      const argv = [findProgram("env") ?? "env", `PATH=${bin}`, Deno.execPath(), ...kproxyArgv()];
+      const { code, stdout } = await netns.exec.run([...argv, ...FLAGS, "--proxy-mode=nftables"]);
+      assertEquals(code, 1);
+      const { findings }: DoctorReport = JSON.parse(stdout);
+      const failures = findings.filter(({ level }) => level === "failure").map(({ what }) => what);
+      assertEquals(failures, [
+        "mode nftables cannot run here: install nftables (not on PATH: nft)",
+        "nft is not on the PATH: mode nftables does not work",
+      ]);
+    });
+  } finally {
+    await Deno.remove(bin, { recursive: true });
+  }
+});
