@@ -48,7 +48,13 @@ async function doctor(
       await Deno.writeTextFile(`${folder}/${name}`, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
     }
     const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-      args: [...kproxyArgv(), "doctor", ...FLAGS, ...(args.some(isManifests) ? [] : ["--manifests=/nowhere"]), ...args],
+      args: [
+        ...kproxyArgv(),
+        "doctor",
+        ...FLAGS,
+        ...(args.some(isManifests) ? [] : ["--manifests=/nowhere"]),
+        ...args,
+      ],
       env: { PATH: folder },
     }).output();
     const decoder = new TextDecoder();

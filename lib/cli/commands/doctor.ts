@@ -7,11 +7,15 @@ import { configForMode } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { UsageError } from "../../errors.ts";
 import { judgeNodeFacts, modeHere } from "../../inspect/doctor/doctor.ts";
-import { unread } from "../../inspect/doctor/fact.ts";
-import { readFacts, type ReadFactsOptions } from "../../inspect/doctor/facts.ts";
+import { readFact, unread } from "../../inspect/doctor/fact.ts";
+import { FACTS_LIMIT_MS, LATE_MS, readFacts, type ReadFactsOptions } from "../../inspect/doctor/facts.ts";
 import { type Finding, warning } from "../../inspect/doctor/finding.ts";
 import { judgeMigration, type Migration } from "../../inspect/doctor/migrate/migration.ts";
-import { type FoundServices, readServices } from "../../inspect/doctor/migrate/services.ts";
+import {
+  type FoundServices,
+  readServices,
+  type ServicesQuestion,
+} from "../../inspect/doctor/migrate/services.ts";
 import { MIGRATION_MODES, type MigrationMode } from "../../inspect/doctor/migrate/traits.ts";
 import {
   type DoctorReport,
@@ -24,7 +28,6 @@ import {
 import { cpuCount } from "../../kernel/cpu.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";
-import { errorText } from "../../observe/log.ts";
 import { effectiveConfiguration } from "../flags/configuration.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
@@ -85,11 +88,29 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
 
 /** The Services, or why there are none. */
 async function servicesOf(options: ExamineOptions): Promise<FoundServices | { readonly unread: string }> {
+  const limitMs = options.limitMs ?? FACTS_LIMIT_MS;
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(), limitMs + LATE_MS);
   try {
-    return await readServices(options);
+    const fact = await readFact(() => servicesOrUsage({ ...options, limitMs }), {
+      signal: late.signal,
+      limitMs,
+    });
+    if ("unread" in fact) return fact;
+    if (fact.value instanceof UsageError) throw fact.value;
+    return fact.value;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Wrong use is no fact about the node, so it must not become one. */
+async function servicesOrUsage(question: ServicesQuestion): Promise<FoundServices | UsageError> {
+  try {
+    return await readServices(question);
   } catch (error) {
-    if (error instanceof UsageError) throw error;
-    return { unread: errorText(error) };
+    if (error instanceof UsageError) return error;
+    throw error;
   }
 }
 

@@ -70,15 +70,15 @@ export interface ReadFactsOptions {
 }
 
 /** Above what a large node needs for its slowest list, and such that the whole ends within 10 s. */
-const LIMIT_MS = 6_000;
+export const FACTS_LIMIT_MS = 6_000;
 /** What is made of several parts has so much longer than each of them. */
-const LATE_MS = 300;
+export const LATE_MS = 300;
 /** Programs that were told to end are waited for so long: those that do not listen are killed by then. */
 const END_MS = 2_500;
 
 /** Reads everything; never rejects, and takes no longer than the limit and the end of programs that hang. */
 export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts> {
-  const { config, master, nodeName, limitMs = LIMIT_MS } = options;
+  const { config, master, nodeName, limitMs = FACTS_LIMIT_MS } = options;
   const running = new RunningPrograms(options.exec);
   const programs = new EndableExec(running);
   const exec = new SharingExec(programs);

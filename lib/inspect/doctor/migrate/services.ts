@@ -26,11 +26,8 @@ export interface ServicesQuestion {
   /** Starts credential plugins. */
   readonly exec: Exec;
   /** How long the API server may take. */
-  readonly limitMs?: number;
+  readonly limitMs: number;
 }
-
-/** As long as every other reader of the doctor has. */
-const LIMIT_MS = 6_000;
 
 /**
  * Reads them once.
@@ -39,7 +36,7 @@ const LIMIT_MS = 6_000;
  * @throws {Error} if the API server does not list them
  */
 export async function readServices(
-  { config, master, nodeName, exec, limitMs = LIMIT_MS }: ServicesQuestion,
+  { config, master, nodeName, exec, limitMs }: ServicesQuestion,
 ): Promise<FoundServices> {
   const { kproxy: { manifests }, clientConnection: { kubeconfig } } = config;
   const { from, state, rejected } = await findObjects({
