@@ -46,6 +46,7 @@ export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number>
     master: flags.get("master") ?? "",
     nodeName: nodeName(config),
     migrateTo,
+    isSourceNamed: (flags.get("master") ?? "") !== "" || flags.get("kubeconfig") !== undefined,
   });
   await io.out(form === "json" ? `${JSON.stringify(report, null, 2)}\n` : reportText(report));
   return report.result === "failure" ? 1 : 0;
@@ -63,6 +64,8 @@ function migrationMode(flags: ParsedFlags): MigrationMode | null {
 /** What an examination is given. */
 export interface ExamineOptions extends Omit<ReadFactsOptions, "otherConfig"> {
   readonly migrateTo: MigrationMode | null;
+  /** True: the command line names the API server, so that Services are not asked of a running kproxy. */
+  readonly isSourceNamed: boolean;
 }
 
 /** Looks at the node; never rejects because of what it finds. */

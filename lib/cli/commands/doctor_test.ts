@@ -25,6 +25,7 @@ function look(node: DoctorNode, mode: ProxyMode, limitMs = 60_000): Promise<Doct
     master: "",
     nodeName: "node-a",
     migrateTo: null,
+    isSourceNamed: true,
     limitMs,
     lockPath: "/nowhere/xtables.lock",
   });

@@ -12,11 +12,13 @@ import { CONNTRACK_FLAGS, IPVS_FLAGS, LOCAL_TRAFFIC_FLAGS, MODE_FLAGS } from "./
 import { LOGGING_FLAGS } from "./flags_logging.ts";
 import { TRACE_FLAGS } from "./flags_trace.ts";
 
+/** Of the commands that look, which share a heading. */
+const LOOKING_FLAGS = [...STATUS_FLAGS, ...TRACE_FLAGS, ...DOCTOR_FLAGS]
+  .toSorted((one, other) => one.name < other.name ? -1 : 1);
+
 const ALL_FLAGS = [
   ...PROGRAM_FLAGS,
-  ...STATUS_FLAGS,
-  ...TRACE_FLAGS,
-  ...DOCTOR_FLAGS,
+  ...LOOKING_FLAGS,
   ...NODE_FLAGS,
   ...OBJECT_FLAGS,
   ...SERVER_FLAGS,

@@ -26,6 +26,7 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["no-desired", ["explain", "--no-desired"], true],
   ["no-live", ["service", "--no-live"], true],
   ["watch", ["status", "-w"], true],
+  ["migrate-to", ["doctor", "--migrate-to=nftables"], "nftables"],
   ["config-sync-period", ["run", "--config-sync-period=5m"], 300_000],
   ["feature-gates", ["run", "--feature-gates=AllAlpha=false,X=true"], { AllAlpha: false, X: true }],
   ["hostname-override", ["render", "--hostname-override=n1"], "n1"],

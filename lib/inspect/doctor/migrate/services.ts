@@ -8,6 +8,7 @@ import type { Exec } from "../../../kernel/exec.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { ProxyState } from "../../../model/state.ts";
 import { findObjects } from "../../objects.ts";
+import { askRunning } from "../../running_objects.ts";
 
 /** Services of both families, and where they are from. */
 export interface FoundServices {
@@ -25,6 +26,8 @@ export interface ServicesQuestion {
   readonly nodeName: string;
   /** Starts credential plugins. */
   readonly exec: Exec;
+  /** True: the command line names the API server, so that no running kproxy is asked. */
+  readonly isSourceNamed: boolean;
   /** How long the API server may take. */
   readonly limitMs: number;
 }
@@ -36,16 +39,15 @@ export interface ServicesQuestion {
  * @throws {Error} if the API server does not list them
  */
 export async function readServices(
-  { config, master, nodeName, exec, limitMs }: ServicesQuestion,
+  { config, master, nodeName, exec, isSourceNamed, limitMs }: ServicesQuestion,
 ): Promise<FoundServices> {
-  const { kproxy: { manifests }, clientConnection: { kubeconfig } } = config;
   const { from, state, rejected } = await findObjects({
     config: { ...config, hostnameOverride: nodeName },
     master,
-    isSourceNamed: manifests.length > 0 || master !== "" || kubeconfig !== "",
+    isSourceNamed,
     exec,
     limitMs,
-    findRunning: () => Promise.resolve(null),
+    askRunning,
     // What of an object is left out is told by those that serve it.
     report: () => {},
   });

@@ -25,6 +25,7 @@ function look(
     master: server.url,
     nodeName: "n1",
     migrateTo: null,
+    isSourceNamed: true,
     lockPath: "/nowhere/xtables.lock",
     limitMs: 60_000,
     ...options,
