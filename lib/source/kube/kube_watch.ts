@@ -69,7 +69,9 @@ class OneWatch {
 
   constructor(open: WatchOptions["open"], outer: AbortSignal) {
     this.#outer = outer;
-    outer.addEventListener("abort", this.#follow, { once: true });
+    // Whoever takes a list may end everything while it is delivered, just before the watch.
+    if (outer.aborted) this.#follow();
+    else outer.addEventListener("abort", this.#follow, { once: true });
     this.#opening = open(this.#end.signal);
   }
 
