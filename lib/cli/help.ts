@@ -157,7 +157,7 @@ export function commandHelp(command: CommandName): string {
   const { usage, summary, text } = COMMAND_DOCS[command];
   const lines = [`Usage: kproxy ${usage}`, "", summary];
   if (text.length > 0) lines.push("", ...text);
-  if (command === "help") lines.push("", `Commands: ${COMMANDS.join(", ")}`);
+  if (command === "help") lines.push("", ...wrapWords(`Commands: ${COMMANDS.join(", ")}`, 100));
   const flags = FLAGS.filter((flag) => flag.commands.includes(command));
   for (const group of GROUPS) {
     const useful = flags.filter((flag) => flag.group === group && flag.note?.state !== "obsolete");
