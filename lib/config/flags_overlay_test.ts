@@ -113,7 +113,7 @@ Deno.test("every field that has a flag is set by it", PURE, () => {
     if (flag === undefined || byMode.test(path)) continue;
     const other: Record<typeof kind, FlagValue> = {
       string: allowed?.at(-1) ?? "1.2.3.0/24",
-      boolean: path !== "iptables.localhostNodePorts",
+      boolean: path !== "iptables.localhostNodePorts" && path !== "kproxy.statusApi",
       int32: 7,
       uint32: 7,
       float32: 7,

@@ -23,10 +23,10 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["write-config-to", ["run", "--write-config-to", "/tmp/c.yaml"], "/tmp/c.yaml"],
   ["interval", ["status", "--interval=500ms"], 500],
   ["live-from", ["trace", "--live-from=a", "--live-from", "b,c"], ["a", "b,c"]],
+  ["migrate-to", ["doctor", "--migrate-to=nftables"], "nftables"],
   ["no-desired", ["explain", "--no-desired"], true],
   ["no-live", ["service", "--no-live"], true],
   ["watch", ["status", "-w"], true],
-  ["migrate-to", ["doctor", "--migrate-to=nftables"], "nftables"],
   ["config-sync-period", ["run", "--config-sync-period=5m"], 300_000],
   ["feature-gates", ["run", "--feature-gates=AllAlpha=false,X=true"], { AllAlpha: false, X: true }],
   ["hostname-override", ["render", "--hostname-override=n1"], "n1"],
@@ -194,7 +194,7 @@ Deno.test("wrong use is told in one line that says what was probably meant", { p
     ["writeconfig", 'Unknown command "writeconfig": did you mean "write-config"?'],
     [
       "bogus",
-      'Unknown command "bogus": want run, write-config, cleanup, render, status, trace, explain, service, version, help, completion',
+      'Unknown command "bogus": want run, write-config, cleanup, render, status, trace, explain, service, doctor, version, help, completion',
     ],
     ["--confg=x", 'Unknown flag "--confg": did you mean "--config"?'],
     ["run --clustercidr=10.0.0.0/8", 'Unknown flag "--clustercidr": did you mean "--cluster-cidr"?'],
@@ -227,7 +227,7 @@ Deno.test("wrong use is told in one line that says what was probably meant", { p
     ["run --dry-run", 'Flag "--dry-run" does not belong to "kproxy run", but to: cleanup'],
     [
       "version --config=x",
-      'Flag "--config" does not belong to "kproxy version", but to: run, write-config, render, trace, explain, service, cleanup, status',
+      'Flag "--config" does not belong to "kproxy version", but to: run, write-config, render, trace, explain, service, doctor, cleanup, status',
     ],
   ];
   for (const [argv, message] of cases) {
