@@ -265,7 +265,12 @@ function takeMark(words: NftWords): NftStatement {
   let mask = ALL_BITS;
   if (words.takeIf("and") || words.takeIf("&")) mask = words.takeNumber();
   const not = takeNot(words);
-  return { kind: "mark", not, mask, value: words.takeNumber() };
+  const [, value, bits] = /^(\S+)\/(\d|[12]\d|3[0-2])$/.exec(words.peek()) ?? [];
+  if (value === undefined) return { kind: "mark", not, mask, value: words.takeNumber() };
+  // So nft prints a mask whose bits are the upper ones.
+  words.take();
+  const upper = bits === "0" ? 0 : ALL_BITS << (32 - Number(bits));
+  return { kind: "mark", not, mask: (mask & upper) >>> 0, value: Number(value) };
 }
 
 function takeDnat(words: NftWords, family: IpFamily): NftStatement {

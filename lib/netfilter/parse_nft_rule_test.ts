@@ -69,6 +69,14 @@ const CASES: readonly { text: string; statements: readonly NftStatement[] }[] = 
     ],
   },
   {
+    text: "meta mark != 0x00000000/1 meta mark 0xc0000000/2 meta mark 0x5/32",
+    statements: [
+      { kind: "mark", not: true, mask: 0x80000000, value: 0 },
+      { kind: "mark", not: false, mask: 0xc0000000, value: 0xc0000000 },
+      { kind: "mark", not: false, mask: 0xffffffff, value: 5 },
+    ],
+  },
+  {
     text: "meta mark 0x1 meta mark set meta mark & 0xff meta mark set 0x7",
     statements: [
       { kind: "mark", not: false, mask: 0xffffffff, value: 1 },

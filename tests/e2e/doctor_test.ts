@@ -36,7 +36,7 @@ async function complaints(netns: Netns, mode: string): Promise<readonly Finding[
 async function withNode(work: (netns: Netns) => Promise<void>): Promise<void> {
   await withNetns(async (netns) => {
     await netns.run(["sysctl", "-w", "net.ipv4.ip_forward=1"]);
-    await netns.run(["ip", "link", "add", "d0", "type", "dummy"]);
+    await netns.run(["ip", "link", "add", "d0", "type", "bridge"]);
     await netns.run(["ip", "link", "set", "d0", "up"]);
     for (const device of ["all", "default", "d0"]) {
       await netns.run(["sysctl", "-w", `net.ipv4.conf.${device}.rp_filter=0`]);
