@@ -16,6 +16,7 @@ export interface YamlFault {
 export class YamlDocument {
   readonly #document: Document.Parsed;
   readonly #lines: LineStarts;
+  #targets: ReadonlyMap<Alias, unknown> | undefined;
 
   constructor(document: Document.Parsed, lines: LineStarts) {
     this.#document = document;
@@ -45,19 +46,12 @@ export class YamlDocument {
 
   /** What an alias stands for, undefined if it leads nowhere; any other node itself. */
   resolve(node: unknown): unknown {
-    return isAlias(node) ? node.resolve(this.#document) : node;
+    return isAlias(node) ? this.#aliases.get(node) : node;
   }
 
-  /** The aliases that lead nowhere, in the order of the text, so many at most: following one takes a walk through the document. */
-  danglingAliases(most = Infinity): readonly Alias[] {
-    const dangling: Alias[] = [];
-    visit(this.#document, {
-      Alias: (_, alias) => {
-        if (this.resolve(alias) === undefined && dangling.push(alias) === most) return visit.BREAK;
-        return undefined;
-      },
-    });
-    return dangling;
+  /** The aliases that lead nowhere, in the order of the text. */
+  danglingAliases(): readonly Alias[] {
+    return [...this.#aliases].flatMap(([alias, target]) => target === undefined ? [alias] : []);
   }
 
   /** Line of the deepest part of a path that the document has: of a field's name, or of where an element begins. */
@@ -104,6 +98,20 @@ export class YamlDocument {
   /** What the nodes stand for. @throws {Error} of several classes, for too many aliases, one that leads nowhere, a merge of no map */
   toJs(): unknown {
     return this.#document.toJS();
+  }
+
+  /** What each alias stands for, in the order of the text: one walk for all, where the parser takes one through the document for each. */
+  get #aliases(): ReadonlyMap<Alias, unknown> {
+    if (this.#targets !== undefined) return this.#targets;
+    const targets = new Map<Alias, unknown>();
+    const anchors = new Map<string, unknown>();
+    visit(this.#document, {
+      Node: (_, node) => {
+        if (isAlias(node)) targets.set(node, anchors.get(node.source));
+        else if (node.anchor !== undefined) anchors.set(node.anchor, node);
+      },
+    });
+    return this.#targets = targets;
   }
 }
 

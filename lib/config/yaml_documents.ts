@@ -8,6 +8,7 @@
 import { Composer, isAlias, isCollection, isPair, isScalar, Lexer, Parser } from "yaml";
 import type { Document, DocumentOptions, ParseOptions, SchemaOptions } from "yaml";
 import { LineStarts } from "../text/lines.ts";
+import { toEnd } from "../text/steps.ts";
 import { YamlDocument, type YamlFault } from "./yaml_document.ts";
 
 /** How large the structure of one YAML text may be. */
@@ -31,11 +32,14 @@ export interface YamlLimits {
  */
 export const YAML_LIMITS: YamlLimits = {
   characters: 3 * 2 ** 20,
-  tokens: 300_000,
+  tokens: 220_000,
   depth: 200,
   properties: 10_000,
   values: 1_000_000,
 };
+
+/** Some milliseconds of work. */
+const LEXEMES_PER_STEP = 1_000;
 
 /** What a text gave. */
 export interface YamlText {
@@ -60,8 +64,17 @@ export function parseYamlDocuments(
   options: YamlOptions = {},
   limits: YamlLimits = YAML_LIMITS,
 ): YamlText {
+  return toEnd(parsingOf(text, options, limits));
+}
+
+/** As {@linkcode parseYamlDocuments}, in steps: between them whoever has more to do may do it. */
+export function* parsingOf(
+  text: string,
+  options: YamlOptions = {},
+  limits: YamlLimits = YAML_LIMITS,
+): Generator<void, YamlText> {
   const lines = new LineStarts();
-  const { documents, fault } = compose(text, { options, limits, lines });
+  const { documents, fault } = yield* composing(text, { options, limits, lines });
   return { documents: documents.map((document) => new YamlDocument(document, lines)), fault, lines };
 }
 
@@ -77,7 +90,7 @@ interface Composing {
   readonly lines: LineStarts;
 }
 
-function compose(text: string, { options, limits, lines }: Composing): Composed {
+function* composing(text: string, { options, limits, lines }: Composing): Generator<void, Composed> {
   if (text.length > limits.characters) {
     const message = `a YAML document may have ${limits.characters} characters, found ${text.length}`;
     return { documents: [], fault: { offset: 0, message } };
@@ -87,12 +100,16 @@ function compose(text: string, { options, limits, lines }: Composing): Composed 
   const documents: Document.Parsed[] = [];
   const meter = new Meter(limits);
   let fault: YamlFault | null = null;
+  let lexemes = 0;
   for (const lexeme of new Lexer().lex(text)) {
+    if (++lexemes % LEXEMES_PER_STEP === 0) yield;
     fault = meter.take(lexeme, parser.offset);
     if (fault !== null) return { documents, fault };
     for (const token of parser.next(lexeme)) {
       if (token.type === "error") fault ??= { offset: token.offset, message: errorText(token) };
       else documents.push(...composer.next(token));
+      // All of it was put together.
+      if (token.type === "document") yield;
     }
     const tooMuch = beyond(limits, parser, lines);
     if (tooMuch !== null) return { documents, fault: tooMuch };
@@ -100,7 +117,9 @@ function compose(text: string, { options, limits, lines }: Composing): Composed 
     if (fault !== null || documents.at(-1)?.errors.length) break;
   }
   if (fault === null) {
+    yield;
     for (const token of parser.end()) documents.push(...composer.next(token));
+    yield;
   }
   documents.push(...composer.end());
   return fault === null && meter.hasAliases ? withinExpansion(documents, limits) : { documents, fault };

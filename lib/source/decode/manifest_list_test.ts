@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import { stringify } from "@std/yaml";
+import { toEnd } from "../../text/steps.ts";
 import fc from "fast-check";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
 import { splitList } from "./manifest_list.ts";
@@ -24,7 +25,7 @@ function listOf(items: readonly unknown[], arrayIndent = false): string {
 
 /** The same read as a whole, lines and documents counted as of a file. */
 function whole(text: string): ManifestItem[] {
-  return readYaml(text).items.map((item) => ({
+  return toEnd(readYaml(text)).items.map((item) => ({
     ...item,
     line: item.line < 0 ? 0 : item.line + 1,
     document: 1,
@@ -34,7 +35,7 @@ function whole(text: string): ManifestItem[] {
 Deno.test("a list is cut at its items, wherever its other fields are", { permissions }, () => {
   for (const arrayIndent of [false, true]) {
     const text = listOf([service("a"), service("b")], arrayIndent);
-    const list = splitList(text);
+    const list = toEnd(splitList(text));
     assertEquals(list?.head, { kind: "List", apiVersion: "v1" });
     assertEquals(list?.items.map(({ line }) => line), [2, 11]);
     assertEquals(
@@ -85,12 +86,12 @@ const READ_ALIKE: readonly [what: string, text: string, isSplit: boolean][] = [
 for (const [what, text, isSplit] of READ_ALIKE) {
   Deno.test(`a list with ${what} is read as it is as a whole`, { permissions }, () => {
     const { items, parts, problem } = readManifest(text);
-    const expected = readYaml(text);
+    const expected = toEnd(readYaml(text));
     assertEquals(problem?.message, expected.problem?.message);
     assertEquals(problem?.line, expected.problem === undefined ? undefined : expected.problem.line + 1);
     if (problem === undefined) assertEquals(items, whole(text));
     const separate = [...parts.keys()].filter((key) => key.startsWith("- {")).length;
-    assertEquals(separate === splitList(text)?.items.length, isSplit);
+    assertEquals(separate === toEnd(splitList(text))?.items.length, isSplit);
   });
 }
 
@@ -109,7 +110,7 @@ Deno.test("any list is read item by item as it is as a whole", { permissions }, 
     fc.property(fc.array(item, { maxLength: 5 }), fc.boolean(), (items, arrayIndent) => {
       const written = listOf(items, arrayIndent);
       assertEquals(readManifest(written).items, whole(written));
-      assertEquals(splitList(written)?.items.length ?? 0, items.length);
+      assertEquals(toEnd(splitList(written))?.items.length ?? 0, items.length);
     }),
     { numRuns: 300 },
   );

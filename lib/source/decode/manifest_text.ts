@@ -3,9 +3,11 @@
  *
  * @module
  */
+import { toEnd } from "../../text/steps.ts";
 import { parseIp } from "../../model/ip.ts";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
 import { countLines } from "../../text/lines.ts";
+import { linePieces } from "../../text/line_pieces.ts";
 import { quote } from "./decode_values.ts";
 import { JsonPlaces, lineOfTooManyValues, MAX_JSON_VALUES } from "./json_places.ts";
 import {
@@ -17,6 +19,9 @@ import {
 } from "./manifest_items.ts";
 import { atIndex, readListItem, splitList } from "./manifest_list.ts";
 import { readYaml } from "./manifest_yaml.ts";
+
+/** More than the objects that fit into a file; what is known of one takes some hundred bytes, however short it is. */
+const MAX_DOCUMENTS = 250_000;
 
 /** A file's objects; if `problem` is there, the text is broken and nothing of it counts. */
 export interface Manifest {
@@ -36,20 +41,26 @@ export interface ManifestOptions {
 
 /** Reads the objects of a text. Never throws for what is in the text. */
 export function readManifest(text: string, options: ManifestOptions = {}): Manifest {
-  const reading = readingOf(text, options);
-  for (;;) {
-    const step = reading.next();
-    if (step.done === true) return step.value;
-  }
+  return toEnd(readingOf(text, options));
 }
 
-/** As {@linkcode readManifest}, in steps of one object each: between them whoever has more to do may do it. */
+/** As {@linkcode readManifest}, in steps of some milliseconds, of one document or one object: between them whoever has more to do may do it. */
 export function* readingOf(text: string, options: ManifestOptions = {}): Generator<void, Manifest> {
   const items: ManifestItem[] = [];
   const parts = new Map<string, ManifestPart>();
   let line = 1;
   let document = 1;
-  for (const partText of splitDocuments(text.startsWith("\uFEFF") ? text.slice(1) : text)) {
+  const whole = text.startsWith("\uFEFF") ? text.slice(1) : text;
+  const starts = yield* documentStarts(whole);
+  for (const [index, start] of starts.entries()) {
+    const partText = whole.slice(start, starts[index + 1]);
+    if (index === MAX_DOCUMENTS) {
+      return {
+        items: [],
+        parts,
+        problem: { line, document, message: `more than ${MAX_DOCUMENTS} documents` },
+      };
+    }
     const known = parts.get(partText) ?? options.previous?.parts.get(partText);
     const part = known ?? (yield* readPart(partText, options, parts));
     parts.set(partText, part);
@@ -85,12 +96,25 @@ function shift<T extends { readonly line: number; readonly document: number }>(
   return { ...at, line: at.line < 0 ? 0 : at.line + line, document: at.document + document };
 }
 
-/** Cuts before every `---` line. YAML allows that marker nowhere else, not even inside texts; directives need what follows. */
-function splitDocuments(text: string): string[] {
-  if (looksLikeJson(text) || /^(%|\.\.\.)/m.test(text)) return [text];
-  const starts = [...text.matchAll(/^---(?=[ \t\r\n]|$)/gm)].map((match) => match.index);
-  if (starts[0] !== 0) starts.unshift(0);
-  return starts.map((start, index) => text.slice(start, starts[index + 1]));
+/**
+ * Where documents begin: at every `---` line. YAML allows that marker nowhere else, not even inside texts; directives need what follows.
+ * Those of more than {@linkcode MAX_DOCUMENTS} are left out.
+ */
+function* documentStarts(text: string): Generator<void, readonly number[]> {
+  if (looksLikeJson(text)) return [0];
+  for (const [, piece] of linePieces(text)) {
+    if (/^(%|\.\.\.)/m.test(piece)) return [0];
+    yield;
+  }
+  const starts = [0];
+  for (const [offset, piece] of linePieces(text)) {
+    for (const { index } of piece.matchAll(/^---(?=[ \t\r\n]|$)/gm)) {
+      if (offset + index > 0) starts.push(offset + index);
+      if (starts.length > MAX_DOCUMENTS) return starts;
+    }
+    yield;
+  }
+  return starts;
 }
 
 function looksLikeJson(text: string): boolean {
@@ -103,10 +127,10 @@ function* readPart(
   parts: Map<string, ManifestPart>,
 ): Generator<void, ManifestPart> {
   if (options.json === true || looksLikeJson(text)) {
-    const part = readJson(text, options.json === true);
+    const part = yield* readJson(text, options.json === true);
     if (part !== undefined) return part;
   }
-  return (yield* readList(text, options, parts)) ?? readYaml(text);
+  return (yield* readList(text, options, parts)) ?? (yield* readYaml(text));
 }
 
 /** Reads a list item by item; null if it must be read as a whole. */
@@ -115,14 +139,15 @@ function* readList(
   { previous }: ManifestOptions,
   parts: Map<string, ManifestPart>,
 ): Generator<void, ManifestPart | null> {
-  const list = splitList(text);
+  const list = yield* splitList(text);
   if (list === null) return null;
   const items: ManifestItem[] = [];
   // No document begins so, and what an item is depends on its list.
   const prefix = `- ${JSON.stringify(list.head)}\n`;
   for (const [index, itemText] of list.items.entries()) {
     const key = prefix + itemText.text;
-    const part = parts.get(key) ?? previous?.parts.get(key) ?? readListItem(itemText, list.head);
+    const part = parts.get(key) ?? previous?.parts.get(key) ??
+      (yield* readListItem(itemText, list.head));
     if (part.problem !== undefined) {
       // Whether it is right in the whole cannot be told where that is too large.
       if (text.length <= YAML_LIMITS.characters) return null;
@@ -138,8 +163,9 @@ function* readList(
 }
 
 /** Undefined if the text is not JSON and need not be. */
-function readJson(text: string, required: boolean): ManifestPart | undefined {
+function* readJson(text: string, required: boolean): Generator<void, ManifestPart | undefined> {
   const tooMany = lineOfTooManyValues(text);
+  yield;
   if (tooMany !== undefined) return broken(tooMany, `more than ${MAX_JSON_VALUES} values`);
   let raw: unknown;
   try {
@@ -153,7 +179,9 @@ function readJson(text: string, required: boolean): ManifestPart | undefined {
       error.message,
     );
   }
+  yield;
   const items = decodeDocument(raw, 0, () => -1);
+  yield;
   if (items.every((item) => item.refusal === undefined)) return { items, documents: 1 };
   // Only a refusal needs lines.
   const places = new JsonPlaces(text);

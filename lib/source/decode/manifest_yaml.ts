@@ -3,8 +3,9 @@
  *
  * @module
  */
+import { toEnd } from "../../text/steps.ts";
 import type { YamlDocument } from "../../config/yaml_document.ts";
-import { parseYamlDocuments, shortened } from "../../config/yaml_documents.ts";
+import { parsingOf, shortened } from "../../config/yaml_documents.ts";
 import { isAbsent } from "./decode_values.ts";
 import { decodeDocument, type ManifestPart, segmentsOf } from "./manifest_items.ts";
 
@@ -22,7 +23,12 @@ export interface YamlValues {
 
 /** Reads all documents of a text, without looking at what they stand for. */
 export function readYamlValues(text: string): YamlValues {
-  const { documents, fault, lines } = parseYamlDocuments(text, { merge: true });
+  return toEnd(readingYamlValues(text));
+}
+
+/** As {@linkcode readYamlValues}, in steps. */
+export function* readingYamlValues(text: string): Generator<void, YamlValues> {
+  const { documents, fault, lines } = yield* parsingOf(text, { merge: true });
   const values: YamlValue[] = [];
   const broken = (line: number, message: string): YamlValues => ({
     values,
@@ -31,22 +37,24 @@ export function readYamlValues(text: string): YamlValues {
   for (const document of documents) {
     const problem = document.faults[0] ?? document.repeatedKey();
     if (problem !== null) return broken(lines.lineAt(problem.offset), problem.message);
+    yield;
     let raw: unknown;
     try {
       raw = document.toJs();
     } catch (thrown) {
       if (!(thrown instanceof Error)) throw thrown;
-      const [alias] = document.danglingAliases(1);
+      const [alias] = document.danglingAliases();
       return broken(document.lineOf(alias) ?? document.line, thrown.message);
     }
     if (!isAbsent(raw)) values.push({ document, raw });
+    yield;
   }
   return fault === null ? { values } : broken(lines.lineAt(fault.offset), fault.message);
 }
 
-/** Reads the objects of a part that may have several documents. */
-export function readYaml(text: string): ManifestPart {
-  const { values, problem } = readYamlValues(text);
+/** Reads the objects of a part that may have several documents, in steps. */
+export function* readYaml(text: string): Generator<void, ManifestPart> {
+  const { values, problem } = yield* readingYamlValues(text);
   const documents = values.length;
   if (problem !== undefined) return { items: [], documents, problem: { ...problem, document: documents } };
   const items = values.flatMap(({ document, raw }, index) =>

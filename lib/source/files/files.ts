@@ -3,7 +3,6 @@
  *
  * @module
  */
-import { inTurns } from "../../kernel/turns.ts";
 import type { EndpointsSource } from "../../config/types.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
@@ -20,6 +19,7 @@ import {
   readStdin,
   STDIN_PATH,
 } from "./files_scan.ts";
+import { TurnReader } from "./files_turns.ts";
 import { FolderWatch } from "./files_watch.ts";
 import { type ForeignObjects, type ManifestFile, ManifestStore } from "./manifest_store.ts";
 import { type Manifest, readingOf, readManifest, refuseOwnIps } from "../decode/manifest_text.ts";
@@ -57,6 +57,17 @@ interface KnownFile {
   readonly emptySinceMs?: number;
 }
 
+/** A file that is read beside the others. */
+interface LongReading {
+  readonly file: FoundFile;
+  /** Its file is gone, or nobody wants it any more. */
+  readonly end: AbortController;
+  /** The file changed meanwhile: it is read again afterwards, so that one that changes all the time comes to its end, too. */
+  isStale: boolean;
+  /** Resolves when it has come to its end. */
+  done: Promise<void>;
+}
+
 const KINDS: readonly ResourceKind[] = ["services", "endpointslices", "nodes"];
 
 /**
@@ -74,6 +85,9 @@ export class FileSource implements Source {
   readonly #options: FileSourceOptions;
   readonly #store: ManifestStore;
   readonly #known = new Map<string, KnownFile>();
+  readonly #turns: TurnReader;
+  /** By the file's `order`. */
+  readonly #long = new Map<string, LongReading>();
   #gone: ReadonlySet<number> = new Set();
   #end: AbortSignal = new AbortController().signal;
 
@@ -81,6 +95,7 @@ export class FileSource implements Source {
     this.name = `files ${options.paths.join(", ")}`;
     this.#options = options;
     this.#store = new ManifestStore(options.endpointsSource ?? "auto");
+    this.#turns = new TurnReader(options.log);
   }
 
   async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
@@ -94,10 +109,13 @@ export class FileSource implements Source {
     await using watch = new FolderWatch({ folders, debounceMs, pollMs, log });
     await watch.refresh();
     await this.#scan(paths, watch, new Set());
+    // What is there is known only when every file is.
+    await this.#untilRead();
+    if (signal.aborted) return;
     this.#deliver(sink, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
     for (;;) {
       const changed = await watch.next(signal);
-      if (changed === null) return;
+      if (changed === null) return await this.#untilRead();
       try {
         await watch.refresh();
         await this.#scan(paths, watch, changed);
@@ -110,6 +128,10 @@ export class FileSource implements Source {
 
   objects(): Iterable<ApiObject> {
     return this.#store.objects();
+  }
+
+  async #untilRead(): Promise<void> {
+    await Promise.all([...this.#long.values()].map(({ done }) => done));
   }
 
   async #takeStdin(paths: readonly ManifestPath[], signal: AbortSignal): Promise<void> {
@@ -129,13 +151,21 @@ export class FileSource implements Source {
     const seen = new Set([...files, ...bad].map(({ order }) => order));
     for (const entry of bad) this.#noteBad(entry);
     for (const file of files) {
+      const long = this.#long.get(file.order);
+      if (long !== undefined && !long.end.signal.aborted) {
+        long.isStale ||= long.file.signature !== file.signature || changed.has(file.baseName);
+        continue;
+      }
       const known = this.#known.get(file.order);
       const same = known !== undefined && known.file.signature === file.signature &&
         !changed.has(file.baseName) && known.emptySinceMs === undefined;
       if (!same) await this.#read(file, known, watch);
     }
+    const isGone = (order: string): boolean =>
+      !seen.has(order) && !gone.some((index) => order.startsWith(orderPrefix(index)));
+    for (const [order, { end }] of this.#long) if (isGone(order)) end.abort();
     for (const [order, { file }] of this.#known) {
-      if (seen.has(order) || gone.some((index) => order.startsWith(orderPrefix(index)))) continue;
+      if (!isGone(order)) continue;
       this.#known.delete(order);
       this.#store.remove(file);
     }
@@ -144,6 +174,7 @@ export class FileSource implements Source {
   /** Said once; what a file of this name held before stays in force. */
   #noteBad({ problem, ...entry }: BadEntry): void {
     const file: FoundFile = { ...entry, inode: "", signature: "", sizeBytes: 0 };
+    this.#long.get(file.order)?.end.abort();
     this.#known.set(file.order, { file, text: undefined, manifest: this.#known.get(file.order)?.manifest });
     this.#store.unreadable(file, problem);
   }
@@ -176,21 +207,52 @@ export class FileSource implements Source {
       return;
     }
     if (text.trim() === "" && this.#isBeingWritten(file, known, watch)) return;
-    let manifest: Manifest;
+    const end = new AbortController();
+    const signal = AbortSignal.any([this.#end, end.signal]);
     try {
-      const reading = readingOf(text, { json: isJson(file), previous: known?.manifest });
-      manifest = await inTurns(reading, { turnMs: TURN_MS, signal: this.#end });
+      const steps = readingOf(text, { json: isJson(file), previous: known?.manifest });
+      const { short, whole } = await this.#turns.begin(file.path, steps, signal);
+      if (short !== undefined) return this.#take(file, text, short);
+      const long: LongReading = { file, end, isStale: false, done: Promise.resolve() };
+      this.#long.set(file.order, long);
+      long.done = this.#takeLong(long, text, whole, watch);
     } catch (error) {
-      // Of whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on.
-      this.#known.set(file.order, { file, text, manifest: known?.manifest });
-      this.#store.unreadable(file, reasonOf(error));
-      return;
+      this.#refuse(file, text, error);
     }
+  }
+
+  /** Takes it when it comes; rejects never. */
+  async #takeLong(
+    long: LongReading,
+    text: string,
+    whole: Promise<Manifest>,
+    watch: FolderWatch,
+  ): Promise<void> {
+    const { file, end } = long;
+    try {
+      const manifest = await whole;
+      if (!end.signal.aborted) this.#take(file, text, manifest);
+    } catch (error) {
+      if (!end.signal.aborted && !this.#end.aborted) this.#refuse(file, text, error);
+    } finally {
+      if (this.#long.get(file.order) === long) this.#long.delete(file.order);
+      if (long.isStale) watch.touch(file.baseName);
+      else watch.wakeAfter(0);
+    }
+  }
+
+  #take(file: FoundFile, text: string, manifest: Manifest): void {
     this.#store.set(file, this.#withoutOwn(manifest));
-    const lastGood = manifest.problem === undefined ? manifest : known?.manifest;
+    const lastGood = manifest.problem === undefined ? manifest : this.#known.get(file.order)?.manifest;
     // A broken text may be the longest there is, and nobody needs it again.
     const kept = manifest.problem === undefined ? text : undefined;
     this.#known.set(file.order, { file, text: kept, manifest: lastGood });
+  }
+
+  /** Because of whatever is in the text, such as one that is too long or too deep for the runtime: the other files go on. */
+  #refuse(file: FoundFile, text: string, error: unknown): void {
+    this.#known.set(file.order, { file, text, manifest: this.#known.get(file.order)?.manifest });
+    this.#store.unreadable(file, reasonOf(error));
   }
 
   #withoutOwn(manifest: Manifest): Manifest {
@@ -228,9 +290,6 @@ export class FileSource implements Source {
     sink.events(batch);
   }
 }
-
-/** How long reading a text may go on until everything else has its turn. */
-const TURN_MS = 20;
 
 function isWatched({ kind }: ManifestPath): boolean {
   return kind !== "stdin";

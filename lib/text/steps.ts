@@ -1,0 +1,13 @@
+/**
+ * Work in steps.
+ *
+ * @module
+ */
+
+/** Takes all of them at once. */
+export function toEnd<T>(steps: Iterator<void, T>): T {
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
