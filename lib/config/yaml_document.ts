@@ -5,6 +5,7 @@
  */
 import { type Alias, type Document, isAlias, isMap, isScalar, isSeq, visit } from "yaml";
 import type { LineStarts } from "../text/lines.ts";
+import { type AliasTargets, aliasTargets, areOverused, resolveFrom } from "./yaml_aliases.ts";
 
 /** A place in a text, and what is wrong there. */
 export interface YamlFault {
@@ -16,7 +17,7 @@ export interface YamlFault {
 export class YamlDocument {
   readonly #document: Document.Parsed;
   readonly #lines: LineStarts;
-  #targets: ReadonlyMap<Alias, unknown> | undefined;
+  #targets: AliasTargets | undefined;
 
   constructor(document: Document.Parsed, lines: LineStarts) {
     this.#document = document;
@@ -97,21 +98,15 @@ export class YamlDocument {
 
   /** What the nodes stand for. @throws {Error} of several classes, for too many aliases, one that leads nowhere, a merge of no map */
   toJs(): unknown {
-    return this.#document.toJS();
+    if (areOverused(this.#aliases)) {
+      throw new ReferenceError("Excessive alias count indicates a resource exhaustion attack");
+    }
+    resolveFrom(this.#aliases);
+    return this.#document.toJS({ maxAliasCount: -1 });
   }
 
-  /** What each alias stands for, in the order of the text: one walk for all, where the parser takes one through the document for each. */
-  get #aliases(): ReadonlyMap<Alias, unknown> {
-    if (this.#targets !== undefined) return this.#targets;
-    const targets = new Map<Alias, unknown>();
-    const anchors = new Map<string, unknown>();
-    visit(this.#document, {
-      Node: (_, node) => {
-        if (isAlias(node)) targets.set(node, anchors.get(node.source));
-        else if (node.anchor !== undefined) anchors.set(node.anchor, node);
-      },
-    });
-    return this.#targets = targets;
+  get #aliases(): AliasTargets {
+    return this.#targets ??= aliasTargets(this.#document);
   }
 }
 

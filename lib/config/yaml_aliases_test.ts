@@ -1,0 +1,99 @@
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { parseDocument } from "yaml";
+import { parseYamlDocuments } from "./yaml_documents.ts";
+
+// The YAML package reads these two.
+const permissions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
+
+const OPTIONS = { merge: true, prettyErrors: false, logLevel: "silent", uniqueKeys: false } as const;
+
+/** What a text holds, or why it cannot be told. */
+function outcomeOf(values: () => unknown): unknown {
+  try {
+    return values();
+  } catch (thrown) {
+    return String(thrown);
+  }
+}
+
+function ours(text: string): unknown {
+  return outcomeOf(() => parseYamlDocuments(text, { merge: true }).documents[0]?.toJs());
+}
+
+function theirs(text: string): unknown {
+  return outcomeOf(() => parseDocument(text, OPTIONS).toJS());
+}
+
+function many(count: number, one: (index: number) => string): string {
+  return Array.from({ length: count }, (_, index) => one(index)).join("");
+}
+
+Deno.test("whatever anchors, aliases and merges are written, they stand for what the parser finds", {
+  permissions,
+}, () => {
+  const name = fc.constantFrom("a", "b", "c");
+  const { value } = fc.letrec<{ value: string }>((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 5 },
+      fc.constantFrom("1", "x", "[]", "{}"),
+      name.map((anchor) => `*${anchor} `),
+      fc.tuple(name, fc.oneof(tie("value"), fc.constant("1"))).map(([anchor, anchored]) =>
+        /^[&*]/.test(anchored) ? anchored : `&${anchor} ${anchored}`
+      ),
+      fc.array(tie("value"), { maxLength: 4 }).map((items) => `[${items.join(", ")}]`),
+      fc.array(fc.tuple(fc.constantFrom("k", "l", "<<"), tie("value")), { maxLength: 3 }).map((fields) =>
+        `{${fields.map(([key, field]) => `${key}: ${field}`).join(", ")}}`
+      ),
+    ),
+  }));
+  fc.assert(
+    fc.property(value, (written) => {
+      const { fault, documents } = parseYamlDocuments(`r: ${written}\n`, { merge: true });
+      if (fault !== null || documents[0]?.faults.length !== 0) return;
+      assertEquals(ours(`r: ${written}\n`), theirs(`r: ${written}\n`));
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+const USES: readonly string[] = [
+  `a: &a 1\nb: [${"*a, ".repeat(99)}]\n`,
+  `a: &a 1\nb: [${"*a, ".repeat(100)}]\n`,
+  `a: &a [1, {x: 2}]\nb: [${"*a, ".repeat(100)}]\n`,
+  `a: &a []\nb: [${"*a, ".repeat(200)}]\n`,
+  `a: &a 1\nb: &b [*a, *a]\nc: [${"*b, ".repeat(32)}]\n`,
+  `a: &a 1\nb: &b [*a, *a]\nc: [${"*b, ".repeat(33)}]\n`,
+  `a: &a {x: 1}\nb: &b {y: *a}\nc: &c [*b, *b]\nd: [${"*c, ".repeat(20)}]\n`,
+  `a: &a 1\nb: [*none, ${"*a, ".repeat(100)}]\n`,
+];
+for (const [index, text] of USES.entries()) {
+  Deno.test(`an anchor may be used as often as the parser has it, text ${index + 1}`, { permissions }, () => {
+    assertEquals(ours(text), theirs(text));
+  });
+}
+
+const COSTLY: readonly [what: string, text: string][] = [
+  [
+    "each of an anchor of its own",
+    `${many(9_900, (n) => `- &a${n} x\n`)}${many(9_900, (n) => `- *a${n}\n`)}`,
+  ],
+  [
+    "inside of what another stands for",
+    `b:\n${many(9_000, (n) => `- &a${n} x\n`)}c: &c [${many(9_000, (n) => `*a${n},`)}]\nd: *c\n`,
+  ],
+  ["of one that is empty", `a: &a []\nb: [${"*a,".repeat(9_900)}]\n`],
+  ["of what is merged", `${many(9_900, (n) => `- {<<: &a${n} {}}\n`)}${many(9_900, (n) => `- *a${n}\n`)}`],
+];
+for (const [what, text] of COSTLY) {
+  Deno.test(`thousands of aliases take no seconds: ${what}`, { permissions }, () => {
+    const { documents: [document], fault } = parseYamlDocuments(text, { merge: true });
+    assertEquals(fault, null);
+    const startMs = performance.now();
+    assert(document?.toJs() !== undefined);
+    assertEquals(document.danglingAliases(), []);
+    // A tenth of a second of work, on a machine that has much else to do; each by itself they took three to a hundred.
+    const tookMs = performance.now() - startMs;
+    assert(tookMs < 2_000, `${tookMs} ms`);
+  });
+}
