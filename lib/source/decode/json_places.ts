@@ -4,12 +4,7 @@
  *
  * @module
  */
-import { countLines, LineStarts } from "../../text/lines.ts";
-
-/** More values than two such objects for each of 44,000 Services have; each costs some 50 bytes. */
-export const MAX_JSON_VALUES = 5_000_000;
-/** A text this short cannot have too many. */
-const HARMLESS_CHARACTERS = 4 * 2 ** 20;
+import { LineStarts } from "../../text/lines.ts";
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -17,18 +12,6 @@ const COMMA = 0x2c;
 const COLON = 0x3a;
 const OPENING: ReadonlySet<number> = new Set([0x5b, 0x7b]);
 const CLOSING: ReadonlySet<number> = new Set([0x5d, 0x7d]);
-
-/** 0-based line on which a text has more values than may be; undefined if it has not. */
-export function lineOfTooManyValues(text: string, most = MAX_JSON_VALUES): number | undefined {
-  if (text.length <= HARMLESS_CHARACTERS && most === MAX_JSON_VALUES) return undefined;
-  let count = 1;
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    if (code === QUOTE) at = stringEnd(text, at) - 1;
-    else if ((code === COMMA || OPENING.has(code)) && ++count > most) return countLines(text, at);
-  }
-  return undefined;
-}
 
 /** Finds values by their paths. The text must be JSON that has been parsed. */
 export class JsonPlaces {
@@ -119,7 +102,7 @@ function plainEnd(text: string, at: number): number {
 const PLAIN = /[^\s,:[\]{}"]+/y;
 
 /** After the closing quote of the string that begins at `at`. */
-function stringEnd(text: string, at: number): number {
+export function stringEnd(text: string, at: number): number {
   let end = text.indexOf('"', at + 1);
   while (end >= 0) {
     let slashes = 0;

@@ -9,7 +9,8 @@ import { YAML_LIMITS } from "../../config/yaml_documents.ts";
 import { countLines } from "../../text/lines.ts";
 import { linePieces } from "../../text/line_pieces.ts";
 import { quote } from "./decode_values.ts";
-import { JsonPlaces, lineOfTooManyValues, MAX_JSON_VALUES } from "./json_places.ts";
+import { MAX_JSON_VALUES, outlineOf, readJsonList } from "./json_list.ts";
+import { JsonPlaces } from "./json_places.ts";
 import {
   decodeDocument,
   type ManifestItem,
@@ -22,6 +23,9 @@ import { readYaml } from "./manifest_yaml.ts";
 
 /** More than the objects that fit into a file; what is known of one takes some hundred bytes, however short it is. */
 const MAX_DOCUMENTS = 250_000;
+
+/** Some milliseconds of work, and too short for too many values. */
+const SHORT_JSON_CHARACTERS = 2 ** 20;
 
 /** A file's objects; if `problem` is there, the text is broken and nothing of it counts. */
 export interface Manifest {
@@ -164,9 +168,12 @@ function* readList(
 
 /** Undefined if the text is not JSON and need not be. */
 function* readJson(text: string, required: boolean): Generator<void, ManifestPart | undefined> {
-  const tooMany = lineOfTooManyValues(text);
-  yield;
-  if (tooMany !== undefined) return broken(tooMany, `more than ${MAX_JSON_VALUES} values`);
+  if (text.length > SHORT_JSON_CHARACTERS) {
+    const { tooManyLine, cuts } = yield* outlineOf(text);
+    if (tooManyLine !== undefined) return broken(tooManyLine, `more than ${MAX_JSON_VALUES} values`);
+    const items = cuts === null ? null : yield* readJsonList(text, cuts);
+    if (items !== null) return { items, documents: 1 };
+  }
   let raw: unknown;
   try {
     raw = JSON.parse(text);

@@ -1,0 +1,136 @@
+/**
+ * A long JSON text with a list of objects, item by item: the runtime's parser lets nobody else go on until it has read all that it
+ * is given.
+ *
+ * @module
+ */
+import { countLines } from "../../text/lines.ts";
+import type { RawList } from "./api_json.ts";
+import { itemsOf } from "./decode.ts";
+import { JsonPlaces, stringEnd } from "./json_places.ts";
+import { decodeDocument, type ManifestItem, segmentsOf } from "./manifest_items.ts";
+import { atIndex } from "./manifest_list.ts";
+
+/** More values than two such objects for each of 44,000 Services have; each costs some 50 bytes. */
+export const MAX_JSON_VALUES = 5_000_000;
+
+/** Some milliseconds of work. */
+const CHARACTERS_PER_STEP = 2 ** 20;
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const LIST = 0x5b;
+const LIST_END = 0x5d;
+const OBJECT = 0x7b;
+const OBJECT_END = 0x7d;
+
+/** What can be told of a JSON text without reading it. */
+export interface JsonOutline {
+  /** 0-based line on which the text has more values than may be; undefined if it has not. */
+  readonly tooManyLine?: number;
+  /**
+   * Where the list in the outermost field `items` has its brackets, and the commas between its items. Null if there is no such list,
+   * or several.
+   */
+  readonly cuts: readonly number[] | null;
+}
+
+/** Goes through a text once, in steps. What is no JSON has an outline of whatever kind. */
+export function* outlineOf(text: string, most = MAX_JSON_VALUES): Generator<void, JsonOutline> {
+  const cuts: number[] = [];
+  let values = 1;
+  let depth = 0;
+  let name = 0;
+  let lists = 0;
+  let isInside = false;
+  let stepEnd = CHARACTERS_PER_STEP;
+  for (let at = 0; at < text.length; at++) {
+    if (at >= stepEnd) {
+      yield;
+      stepEnd = at + CHARACTERS_PER_STEP;
+    }
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) {
+      if (depth === 1) name = at;
+      at = stringEnd(text, at) - 1;
+    } else if (code === COMMA) {
+      if (++values > most) return { tooManyLine: countLines(text, at), cuts: null };
+      if (isInside && depth === 2) cuts.push(at);
+    } else if (code === LIST || code === OBJECT) {
+      if (++values > most) return { tooManyLine: countLines(text, at), cuts: null };
+      if (depth++ !== 1 || code !== LIST || !text.startsWith('"items"', name)) continue;
+      isInside = lists++ === 0;
+      if (isInside) cuts.push(at);
+    } else if (code === LIST_END || code === OBJECT_END) {
+      if (--depth !== 1 || !isInside) continue;
+      cuts.push(at);
+      isInside = false;
+    }
+  }
+  return { cuts: isInside || lists !== 1 ? null : cuts };
+}
+
+/**
+ * The objects of a list that was cut, as {@linkcode decodeDocument} gives those of the whole, in steps. Null if it must be read as a
+ * whole: it is no list of objects, or something of it is no JSON.
+ */
+export function* readJsonList(
+  text: string,
+  cuts: readonly number[],
+): Generator<void, readonly ManifestItem[] | null> {
+  const head = headOf(text, cuts);
+  if (head === null) return null;
+  const items = yield* decodeItems(text, cuts, head, () => () => -1);
+  if (items === null || items.every(({ refusal }) => refusal === undefined)) return items;
+  // Only a refusal needs lines.
+  let [at, line] = [0, 0];
+  return yield* decodeItems(text, cuts, head, (item, start) => {
+    line += countLines(text.slice(at, start));
+    at = start;
+    const [first, places] = [line, new JsonPlaces(item)];
+    return (path) => first + places.lineOf(segmentsOf(path).slice(2));
+  });
+}
+
+/** `linesOf` is asked for each item, in their order. */
+function* decodeItems(
+  text: string,
+  cuts: readonly number[],
+  head: RawList,
+  linesOf: (item: string, start: number) => (path: string) => number,
+): Generator<void, readonly ManifestItem[] | null> {
+  const decoded: ManifestItem[] = [];
+  for (let index = 0; index < cuts.length - 1; index++) {
+    const start = cuts[index]! + 1;
+    const item = text.slice(start, cuts[index + 1]);
+    if (cuts.length === 2 && item.trim() === "") return decoded;
+    const raw = parsed(item);
+    if (raw === undefined) return null;
+    const one = decodeDocument({ ...head, items: [raw] }, 0, linesOf(item, start));
+    for (const found of atIndex(one, index)) decoded.push(found);
+    yield;
+  }
+  return decoded;
+}
+
+/** What stands around the items. Null if that is no list of objects, or may have another field `items`. */
+function headOf(text: string, cuts: readonly number[]): RawList | null {
+  const end = cuts.at(-1)!;
+  // What the list ends with is for the parser to judge.
+  const around = `${text.slice(0, cuts[0])}[${text.slice(end)}`;
+  const list = around.includes("\\") ? undefined : parsed(around) as RawList | null | undefined;
+  if (!Array.isArray(list?.items)) return null;
+  // One that is no list would be an item itself.
+  for (const _ of itemsOf(list)) return null;
+  return { kind: list.kind, apiVersion: list.apiVersion };
+}
+
+/** Undefined if a text is no JSON. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
