@@ -80,34 +80,44 @@ export function* readJsonList(
 ): Generator<void, readonly ManifestItem[] | null> {
   const head = headOf(text, cuts);
   if (head === null) return null;
-  const items = yield* decodeItems(text, cuts, head, () => () => -1);
+  const cut = { text, cuts, head };
+  const items = yield* decodeItems(cut, CHARACTERS_PER_PART, () => () => -1);
   if (items === null || items.every(({ refusal }) => refusal === undefined)) return items;
-  // Only a refusal needs lines.
+  // Only a refusal needs lines, and finding them each item by itself.
   let [at, line] = [0, 0];
-  return yield* decodeItems(text, cuts, head, (item, start) => {
+  return yield* decodeItems(cut, 0, (part, start) => {
     line += countLines(text.slice(at, start));
     at = start;
-    const [first, places] = [line, new JsonPlaces(item)];
+    const [first, places] = [line, new JsonPlaces(part)];
     return (path) => first + places.lineOf(segmentsOf(path).slice(2));
   });
 }
 
-/** `linesOf` is asked for each item, in their order. */
+/** Many small items are quicker read together. */
+const CHARACTERS_PER_PART = 2 ** 15;
+
+interface CutList {
+  readonly text: string;
+  readonly cuts: readonly number[];
+  readonly head: RawList;
+}
+
+/** Reads parts of so many characters, or of one item. `linesOf` is asked for each part, in their order. */
 function* decodeItems(
-  text: string,
-  cuts: readonly number[],
-  head: RawList,
-  linesOf: (item: string, start: number) => (path: string) => number,
+  { text, cuts, head }: CutList,
+  characters: number,
+  linesOf: (part: string, start: number) => (path: string) => number,
 ): Generator<void, readonly ManifestItem[] | null> {
   const decoded: ManifestItem[] = [];
-  for (let index = 0; index < cuts.length - 1; index++) {
+  const last = cuts.length - 1;
+  for (let index = 0, next = 0; index < last; index = next) {
+    for (next = index + 1; next < last && cuts[next + 1]! - cuts[index]! <= characters;) next++;
     const start = cuts[index]! + 1;
-    const item = text.slice(start, cuts[index + 1]);
-    if (cuts.length === 2 && item.trim() === "") return decoded;
-    const raw = parsed(item);
-    if (raw === undefined) return null;
-    const one = decodeDocument({ ...head, items: [raw] }, 0, linesOf(item, start));
-    for (const found of atIndex(one, index)) decoded.push(found);
+    const part = text.slice(start, cuts[next]);
+    const items = parsed(`[${part}]`) as readonly unknown[] | undefined;
+    if (items === undefined || items.length !== next - index && (items.length > 0 || last > 1)) return null;
+    const found = decodeDocument({ ...head, items }, 0, linesOf(part, start));
+    for (const item of atIndex(found, index)) decoded.push(item);
     yield;
   }
   return decoded;

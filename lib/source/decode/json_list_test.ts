@@ -119,6 +119,8 @@ Deno.test(
       break;
     }
     assert(steps > 8_000, `${steps} steps`);
+    const { items: good } = readManifest(text.replace('"x"', "80"), { json: true });
+    assertEquals([good.length, good.at(-1)?.line], [8_000, 0]);
     // A comma that is missing far behind.
     const { problem } = readManifest(`${text.slice(0, -4)},]}`, { json: true });
     assertEquals(problem?.line, text.split("\n").length - 1);

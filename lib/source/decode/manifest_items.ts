@@ -4,6 +4,7 @@
  * @module
  */
 import type { V1ObjectMeta } from "@kubernetes/client-node";
+import { toEnd } from "../../text/steps.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { Raw, RawKubernetesObject } from "./api_json.ts";
 import { decodeItem, describeItem, foreignKind, isSelected, itemsOf, type RawItem } from "./decode.ts";
@@ -52,8 +53,18 @@ export function decodeDocument(
   document: number,
   line: (path: string) => number,
 ): ManifestItem[] {
+  return toEnd(decodingDocument(raw, document, line));
+}
+
+/** As {@linkcode decodeDocument}, in steps of one object each. */
+export function* decodingDocument(
+  raw: unknown,
+  document: number,
+  line: (path: string) => number,
+): Generator<void, ManifestItem[]> {
   const items: ManifestItem[] = [];
   for (const item of itemsOf(raw)) {
+    yield;
     const foreign = foreignKind(item);
     if (foreign !== undefined) {
       const object = describeWritten(item);

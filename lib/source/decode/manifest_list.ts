@@ -110,10 +110,11 @@ export function* readListItem({ text }: ListItemText, head: RawList): Generator<
   return { items, documents: 0 };
 }
 
-/** The objects of an item that is not the first of its list. */
-export function atIndex(items: readonly ManifestItem[], index: number): readonly ManifestItem[] {
+/** The objects of items before which the list has so many others. */
+export function atIndex(items: readonly ManifestItem[], before: number): readonly ManifestItem[] {
   return items.map((item) => {
     if (item.refusal === undefined) return item;
-    return { ...item, refusal: item.refusal.replace(/^items\[0\]/, `items[${index}]`) };
+    const place = (_: string, index: string): string => `items[${before + Number(index)}]`;
+    return { ...item, refusal: item.refusal.replace(/^items\[(\d+)\]/, place) };
   });
 }

@@ -12,7 +12,7 @@ import { quote } from "./decode_values.ts";
 import { MAX_JSON_VALUES, outlineOf, readJsonList } from "./json_list.ts";
 import { JsonPlaces } from "./json_places.ts";
 import {
-  decodeDocument,
+  decodingDocument,
   type ManifestItem,
   type ManifestPart,
   segmentsOf,
@@ -77,19 +77,25 @@ export function* readingOf(text: string, options: ManifestOptions = {}): Generat
   return { items, parts };
 }
 
-/** The manifest with Services refused whose cluster IP is one of the node's own addresses, in canonical text. */
-export function refuseOwnIps(manifest: Manifest, ownIps: ReadonlySet<string>): Manifest {
-  const items = manifest.items.map((item) => {
-    const [object] = item.objects;
-    if (object?.kind !== "Service" || object.type === "ExternalName") return item;
-    const index = object.clusterIPs.findIndex((ip) => ownIps.has(parseIp(ip)?.text ?? ""));
-    if (index < 0) return item;
-    const field = index === 0 ? "clusterIP" : `clusterIPs[${index}]`;
-    const refusal = `spec.${field}: must not be an address of this node, ` +
-      `found ${quote(object.clusterIPs[index])}`;
-    return { ...item, objects: [], selected: false, refusal };
-  });
+/** The manifest with Services refused whose cluster IP is one of the node's own addresses, in canonical text; in steps. */
+export function* refusingOwnIps(manifest: Manifest, ownIps: ReadonlySet<string>): Generator<void, Manifest> {
+  const items: ManifestItem[] = [];
+  for (const item of manifest.items) {
+    items.push(refuseOwnIp(item, ownIps));
+    yield;
+  }
   return { ...manifest, items };
+}
+
+function refuseOwnIp(item: ManifestItem, ownIps: ReadonlySet<string>): ManifestItem {
+  const [object] = item.objects;
+  if (object?.kind !== "Service" || object.type === "ExternalName") return item;
+  const index = object.clusterIPs.findIndex((ip) => ownIps.has(parseIp(ip)?.text ?? ""));
+  if (index < 0) return item;
+  const field = index === 0 ? "clusterIP" : `clusterIPs[${index}]`;
+  const refusal = `spec.${field}: must not be an address of this node, ` +
+    `found ${quote(object.clusterIPs[index])}`;
+  return { ...item, objects: [], selected: false, refusal };
 }
 
 function shift<T extends { readonly line: number; readonly document: number }>(
@@ -187,12 +193,12 @@ function* readJson(text: string, required: boolean): Generator<void, ManifestPar
     );
   }
   yield;
-  const items = decodeDocument(raw, 0, () => -1);
-  yield;
+  const items = yield* decodingDocument(raw, 0, () => -1);
   if (items.every((item) => item.refusal === undefined)) return { items, documents: 1 };
   // Only a refusal needs lines.
   const places = new JsonPlaces(text);
-  return { items: decodeDocument(raw, 0, (path) => places.lineOf(segmentsOf(path))), documents: 1 };
+  const placed = yield* decodingDocument(raw, 0, (path) => places.lineOf(segmentsOf(path)));
+  return { items: placed, documents: 1 };
 }
 
 function broken(line: number, message: string): ManifestPart {

@@ -7,7 +7,7 @@ import { toEnd } from "../../text/steps.ts";
 import type { YamlDocument } from "../../config/yaml_document.ts";
 import { parsingOf, shortened } from "../../config/yaml_documents.ts";
 import { isAbsent } from "./decode_values.ts";
-import { decodeDocument, type ManifestPart, segmentsOf } from "./manifest_items.ts";
+import { decodingDocument, type ManifestItem, type ManifestPart, segmentsOf } from "./manifest_items.ts";
 
 /** What one document of a text holds. */
 export interface YamlValue {
@@ -57,8 +57,10 @@ export function* readYaml(text: string): Generator<void, ManifestPart> {
   const { values, problem } = yield* readingYamlValues(text);
   const documents = values.length;
   if (problem !== undefined) return { items: [], documents, problem: { ...problem, document: documents } };
-  const items = values.flatMap(({ document, raw }, index) =>
-    decodeDocument(raw, index, (path) => document.lineOfPath(segmentsOf(path)))
-  );
+  const items: ManifestItem[] = [];
+  for (const [index, { document, raw }] of values.entries()) {
+    const decoded = yield* decodingDocument(raw, index, (path) => document.lineOfPath(segmentsOf(path)));
+    for (const item of decoded) items.push(item);
+  }
   return { items, documents };
 }

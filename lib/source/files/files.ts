@@ -3,7 +3,10 @@
  *
  * @module
  */
+import { Mutex } from "../../kernel/mutex.ts";
+import { inTurns } from "../../kernel/turns.ts";
 import type { EndpointsSource } from "../../config/types.ts";
+import { toEnd } from "../../text/steps.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import { readBounded } from "./files_read.ts";
@@ -19,10 +22,10 @@ import {
   readStdin,
   STDIN_PATH,
 } from "./files_scan.ts";
-import { TurnReader } from "./files_turns.ts";
+import { TURN_MS, TurnReader } from "./files_turns.ts";
 import { FolderWatch } from "./files_watch.ts";
 import { type ForeignObjects, type ManifestFile, ManifestStore } from "./manifest_store.ts";
-import { type Manifest, readingOf, readManifest, refuseOwnIps } from "../decode/manifest_text.ts";
+import { type Manifest, readingOf, readManifest, refusingOwnIps } from "../decode/manifest_text.ts";
 import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "../source.ts";
 
 /** Options of {@linkcode FileSource}. */
@@ -88,6 +91,8 @@ export class FileSource implements Source {
   readonly #turns: TurnReader;
   /** By the file's `order`. */
   readonly #long = new Map<string, LongReading>();
+  /** What changes the store or the files that are known. */
+  readonly #oneAtATime = new Mutex();
   #gone: ReadonlySet<number> = new Set();
   #end: AbortSignal = new AbortController().signal;
 
@@ -108,21 +113,23 @@ export class FileSource implements Source {
     const folders = [...new Set(paths.filter(isWatched).map(folderOf))];
     await using watch = new FolderWatch({ folders, debounceMs, pollMs, log });
     await watch.refresh();
-    await this.#scan(paths, watch, new Set());
+    await this.#oneAtATime.run(() => this.#scan(paths, watch, new Set()));
     // What is there is known only when every file is.
     await this.#untilRead();
     if (signal.aborted) return;
-    this.#deliver(sink, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
+    await this.#deliver(sink, "Manifests read", KINDS.map((kind) => ({ type: "synced", kind })));
     for (;;) {
       const changed = await watch.next(signal);
       if (changed === null) return await this.#untilRead();
-      try {
-        await watch.refresh();
-        await this.#scan(paths, watch, changed);
-      } catch (error) {
-        log.error("Cannot look at the manifests, trying again", error, { source: this.name });
-      }
-      this.#deliver(sink, "Manifests changed", []);
+      await this.#oneAtATime.run(async () => {
+        try {
+          await watch.refresh();
+          await this.#scan(paths, watch, changed);
+        } catch (error) {
+          log.error("Cannot look at the manifests, trying again", error, { source: this.name });
+        }
+        await this.#deliver(sink, "Manifests changed", []);
+      });
     }
   }
 
@@ -138,7 +145,7 @@ export class FileSource implements Source {
     const index = paths.findIndex(({ kind }) => kind === "stdin");
     if (index < 0) return;
     const text = await readStdin(this.#options.stdin ?? Deno.stdin.readable, signal);
-    this.#store.set(stdinFile(index), this.#withoutOwn(readManifest(text)));
+    toEnd(this.#setting(stdinFile(index), readManifest(text)));
   }
 
   async #scan(
@@ -212,7 +219,7 @@ export class FileSource implements Source {
     try {
       const steps = readingOf(text, { json: isJson(file), previous: known?.manifest });
       const { short, whole } = await this.#turns.begin(file.path, steps, signal);
-      if (short !== undefined) return this.#take(file, text, short);
+      if (short !== undefined) return await this.#take(file, text, short);
       const long: LongReading = { file, end, isStale: false, done: Promise.resolve() };
       this.#long.set(file.order, long);
       long.done = this.#takeLong(long, text, whole, watch);
@@ -231,9 +238,14 @@ export class FileSource implements Source {
     const { file, end } = long;
     try {
       const manifest = await whole;
-      if (!end.signal.aborted) this.#take(file, text, manifest);
+      await this.#oneAtATime.run(async () => {
+        if (!end.signal.aborted) await this.#take(file, text, manifest);
+      });
     } catch (error) {
-      if (!end.signal.aborted && !this.#end.aborted) this.#refuse(file, text, error);
+      await this.#oneAtATime.run(() => {
+        if (!end.signal.aborted && !this.#end.aborted) this.#refuse(file, text, error);
+        return Promise.resolve();
+      });
     } finally {
       if (this.#long.get(file.order) === long) this.#long.delete(file.order);
       if (long.isStale) watch.touch(file.baseName);
@@ -241,8 +253,8 @@ export class FileSource implements Source {
     }
   }
 
-  #take(file: FoundFile, text: string, manifest: Manifest): void {
-    this.#store.set(file, this.#withoutOwn(manifest));
+  async #take(file: FoundFile, text: string, manifest: Manifest): Promise<void> {
+    await inTurns(this.#setting(file, manifest), { turnMs: TURN_MS });
     const lastGood = manifest.problem === undefined ? manifest : this.#known.get(file.order)?.manifest;
     // A broken text may be the longest there is, and nobody needs it again.
     const kept = manifest.problem === undefined ? text : undefined;
@@ -255,9 +267,10 @@ export class FileSource implements Source {
     this.#store.unreadable(file, reasonOf(error));
   }
 
-  #withoutOwn(manifest: Manifest): Manifest {
+  *#setting(file: ManifestFile, manifest: Manifest): Generator<void, void> {
     const ownIps = new Set(this.#options.ownIps?.() ?? []);
-    return ownIps.size === 0 ? manifest : refuseOwnIps(manifest, ownIps);
+    const allowed = ownIps.size === 0 ? manifest : yield* refusingOwnIps(manifest, ownIps);
+    yield* this.#store.setting(file, allowed);
   }
 
   /** True as long as an empty file that had objects is given time to be filled. */
@@ -272,8 +285,10 @@ export class FileSource implements Source {
     return true;
   }
 
-  #deliver(sink: SourceSink, message: string, synced: readonly SourceEvent[]): void {
-    const { events, rejections, foreign } = this.#store.checkout();
+  async #deliver(sink: SourceSink, message: string, synced: readonly SourceEvent[]): Promise<void> {
+    const changes = await inTurns(this.#store.checkingOut(), { turnMs: TURN_MS });
+    if (this.#end.aborted) return;
+    const { events, rejections, foreign } = changes;
     for (const { path, kind, count } of foreign) {
       this.#options.log.info("Manifest objects of a kind that is not read", { file: path, kind, count });
     }

@@ -524,6 +524,30 @@ Deno.test("while a long text is read everything else goes on", async () => {
   assert(ticks > 10, `everything else had ${ticks} turns, the longest wait was ${longestMs} ms`);
 });
 
+Deno.test("while a long JSON list is read and taken over everything else goes on", async () => {
+  const items = Array.from({ length: 20_000 }, (_, index) => ({
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { name: `s${index}`, annotations: { text: "x".repeat(500) } },
+    spec: { clusterIP: "10.96.0.1", ports: [{ port: 80 }] },
+  }));
+  const list = JSON.stringify({ apiVersion: "v1", kind: "List", items });
+  await withSource({ "a.yaml": service("web", 80) }, async ({ sink, write }) => {
+    await write("list.json", list);
+    const { batches } = sink;
+    let ticks = 0;
+    const beat = setInterval(() => ticks++, 1);
+    try {
+      await sink.until("all are there", () => sink.objects.size === 20_001);
+    } finally {
+      clearInterval(beat);
+    }
+    assertEquals(sink.batches, batches + 1, "what comes together is programmed together");
+    // Read as a whole it was some ten turns.
+    assert(ticks > 40, `everything else had ${ticks} turns`);
+  });
+});
+
 Deno.test("while a huge file is read, changes of others arrive, and it counts in the end", async () => {
   const huge = Array.from({ length: 20_000 }, (_, index) => service(`s${index}`, 80)).join("");
   await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink, write }) => {

@@ -4,10 +4,11 @@
  * @module
  */
 import { Mutex } from "../../kernel/mutex.ts";
+import { everybodysTurn } from "../../kernel/turns.ts";
 import type { Logger } from "../../observe/log.ts";
 
-/** How long reading a text may go on until everything else has its turn. */
-const TURN_MS = 5;
+/** How long work on a file may go on until everything else has its turn. */
+export const TURN_MS = 5;
 
 /** What may take how long. */
 export interface ReadingLimits {
@@ -86,7 +87,7 @@ async function oneTurn<T>(steps: Iterator<void, T>): Promise<IteratorResult<void
     const step = steps.next();
     if (step.done === true) return step;
     if (performance.now() - startMs < TURN_MS) continue;
-    await new Promise((resolve) => setTimeout(resolve));
+    await everybodysTurn();
     return step;
   }
 }

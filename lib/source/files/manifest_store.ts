@@ -5,6 +5,7 @@
  */
 import type { EndpointsSource } from "../../config/types.ts";
 import type { ApiObject, EndpointSlice } from "../../model/objects.ts";
+import { toEnd } from "../../text/steps.ts";
 import { EndpointsMerger } from "../decode/endpoints.ts";
 import { eventsBetween, netEvents, sameObject } from "../events.ts";
 import type { ManifestItem } from "../decode/manifest_items.ts";
@@ -49,6 +50,9 @@ interface FileContent {
   readonly foreignKinds: ReadonlySet<string>;
 }
 
+/** Some milliseconds of work. */
+const OBJECTS_PER_STEP = 500;
+
 const LAST_GOOD = "the last good version stays in force";
 
 /** Folds the contents of files into one set of objects. */
@@ -72,10 +76,15 @@ export class ManifestStore {
    * former version in this file does.
    */
   set(file: ManifestFile, manifest: Manifest): void {
+    toEnd(this.setting(file, manifest));
+  }
+
+  /** As {@linkcode ManifestStore.set}, in steps. Nothing else may be asked of the store until they are at their end. */
+  *setting(file: ManifestFile, manifest: Manifest): Generator<void, void> {
     const former = this.#files.get(file.order);
     const rejections: Rejection[] = [];
     const byKey = manifest.problem === undefined
-      ? this.#collect(file, manifest.items, former, rejections)
+      ? yield* this.#collect(file, manifest.items, former, rejections)
       : former?.byKey ?? new Map<string, ManifestItem>();
     if (manifest.problem !== undefined) rejections.push(brokenFile(file, manifest.problem, former));
     const reported = this.#report(rejections, former?.reported);
@@ -83,7 +92,7 @@ export class ManifestStore {
       ? this.#noteForeign(file, manifest.items, former)
       : former?.foreignKinds ?? new Set<string>();
     this.#files.set(file.order, { file, byKey, reported, foreignKinds });
-    this.#replaceCandidates(file, former?.byKey ?? new Map(), byKey);
+    yield* this.#replaceCandidates(file, former?.byKey ?? new Map(), byKey);
   }
 
   /** Notes that a file cannot be read; its former content stays. */
@@ -99,21 +108,31 @@ export class ManifestStore {
     const former = this.#files.get(file.order);
     if (former === undefined) return;
     this.#files.delete(file.order);
-    this.#replaceCandidates(file, former.byKey, new Map());
+    toEnd(this.#replaceCandidates(file, former.byKey, new Map()));
   }
 
-  /** Yields what the calls since the last checkout changed. */
+  /** What the calls since the last checkout changed. */
   checkout(): ManifestChanges {
+    return toEnd(this.checkingOut());
+  }
+
+  /** As {@linkcode ManifestStore.checkout}, in steps. Nothing else may be asked of the store until they are at their end. */
+  *checkingOut(): Generator<void, ManifestChanges> {
     const events: SourceEvent[] = [];
     const touched = [...this.#touched];
     // What is there now goes first, so that nothing is uncovered that is about to be covered again.
-    for (const key of touched) if (this.#candidates.has(key)) events.push(...this.#settle(key));
-    for (const key of touched) if (!this.#candidates.has(key)) events.push(...this.#settle(key));
+    for (const isThere of [true, false]) {
+      for (const [index, key] of touched.entries()) {
+        if (this.#candidates.has(key) === isThere) events.push(...this.#settle(key));
+        if (index % OBJECTS_PER_STEP === 0) yield;
+      }
+    }
     const rejections = this.#rejections;
     const foreign = this.#foreign;
     this.#touched = new Set();
     this.#rejections = [];
     this.#foreign = [];
+    yield;
     return { events: netEvents(events), rejections, foreign };
   }
 
@@ -139,14 +158,15 @@ export class ManifestStore {
     return new Set(counts.keys());
   }
 
-  #collect(
+  *#collect(
     file: ManifestFile,
     items: readonly ManifestItem[],
     former: FileContent | undefined,
     rejections: Rejection[],
-  ): ReadonlyMap<string, ManifestItem> {
+  ): Generator<void, ReadonlyMap<string, ManifestItem>> {
     const byKey = new Map<string, ManifestItem>();
-    for (const item of items) {
+    for (const [index, item] of items.entries()) {
+      if (index % OBJECTS_PER_STEP === 0) yield;
       const { key, object, refusal } = item;
       const where = placeOf(file, item);
       const kept = key === null ? undefined : former?.byKey.get(key);
@@ -179,14 +199,19 @@ export class ManifestStore {
     return reported;
   }
 
-  #replaceCandidates(
+  *#replaceCandidates(
     file: ManifestFile,
     former: ReadonlyMap<string, ManifestItem>,
     current: ReadonlyMap<string, ManifestItem>,
-  ): void {
-    for (const key of former.keys()) if (!current.has(key)) this.#replaceCandidate(key, file, undefined);
+  ): Generator<void, void> {
+    let done = 0;
+    for (const key of former.keys()) {
+      if (!current.has(key)) this.#replaceCandidate(key, file, undefined);
+      if (++done % OBJECTS_PER_STEP === 0) yield;
+    }
     for (const [key, item] of current) {
       if (!sameItem(former.get(key), item)) this.#replaceCandidate(key, file, item);
+      if (++done % OBJECTS_PER_STEP === 0) yield;
     }
   }
 
