@@ -24,6 +24,9 @@ import { readYaml } from "./manifest_yaml.ts";
 /** More than the objects that fit into a file; what is known of one takes some hundred bytes, however short it is. */
 const MAX_DOCUMENTS = 250_000;
 
+/** Some milliseconds of work. */
+const ITEMS_PER_STEP = 5_000;
+
 /** Some milliseconds of work, and too short for too many values. */
 const SHORT_JSON_CHARACTERS = 2 ** 20;
 
@@ -69,8 +72,10 @@ export function* readingOf(text: string, options: ManifestOptions = {}): Generat
     const part = known ?? (yield* readPart(partText, options, parts));
     parts.set(partText, part);
     if (part.problem !== undefined) return { items: [], parts, problem: shift(part.problem, line, document) };
-    for (const item of part.items) items.push(shift(item, line, document));
-    line += countLines(partText);
+    for (const item of part.items) {
+      if (items.push(shift(item, line, document)) % ITEMS_PER_STEP === 0) yield;
+    }
+    if (index + 1 < starts.length) line += countLines(partText);
     document += part.documents;
     yield;
   }

@@ -7,7 +7,7 @@ import type { EndpointsSource } from "../../config/types.ts";
 import type { ApiObject, EndpointSlice } from "../../model/objects.ts";
 import { toEnd } from "../../text/steps.ts";
 import { EndpointsMerger } from "../decode/endpoints.ts";
-import { eventsBetween, netEvents, sameObject } from "../events.ts";
+import { eventsBetween, nettingEvents, sameObject } from "../events.ts";
 import type { ManifestItem } from "../decode/manifest_items.ts";
 import type { Manifest } from "../decode/manifest_text.ts";
 import type { Rejection, SourceEvent } from "../source.ts";
@@ -132,8 +132,7 @@ export class ManifestStore {
     this.#touched = new Set();
     this.#rejections = [];
     this.#foreign = [];
-    yield;
-    return { events: netEvents(events), rejections, foreign };
+    return { events: yield* nettingEvents(events), rejections, foreign };
   }
 
   /** What was checked out and counts. */
