@@ -25,6 +25,8 @@ const LOADERS: Readonly<Record<CommandName, () => Promise<Command>>> = {
   "explain": async () => (await import("./commands/trace.ts")).traceCommand,
   "service": async () => (await import("./commands/service.ts")).serviceCommand,
   "doctor": async () => (await import("./commands/doctor.ts")).doctorCommand,
+  "selftest": async () => (await import("./commands/selftest.ts")).selftestCommand,
+  "sysdump": async () => (await import("./commands/sysdump.ts")).sysdumpCommand,
   "version": () => Promise.resolve((_flags, io) => printVersion("true", io)),
   "help": () => Promise.resolve(helpCommand),
   "completion": async () => (await import("./completion/completion.ts")).completionCommand,

@@ -112,6 +112,28 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
       ),
     ],
   },
+  "selftest": {
+    usage: "selftest [flags]",
+    summary: "Show with real packets, in namespaces of its own, that this node can run a proxy mode",
+    text: wrapWords(
+      "Makes a little network of namespaces beside the node's own (a node, two pods, a client, and a stranger), has the mode's own code " +
+        "write rules of a few Services there, sends real packets, and compares what becomes of them with what should, and with what the " +
+        "rules say. Takes everything away again, whatever happens. Needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN. Ends with 0 if " +
+        "all went well, or with 1.",
+      108,
+    ),
+  },
+  "sysdump": {
+    usage: "sysdump FILE [flags]",
+    summary: "Pack what a bug report needs into a file",
+    text: wrapWords(
+      "Rules of all tools, addresses and routes, kernel settings, versions, the configuration, and what the kproxy that runs here tells of " +
+        "itself. FILE ends in .tar.gz, .tgz or .tar, must not be there yet, and is readable by its owner only; - is standard output (tar.gz). " +
+        "No kubeconfig, token, key or variable of the environment is read. What cannot be had is listed with the reason in " +
+        "it, and costs the rest nothing. Ends with 0, or with 1 if nothing could be written.",
+      108,
+    ),
+  },
   "version": {
     usage: "version",
     summary: "Print the version",

@@ -39,7 +39,7 @@ export const OPERAND_WORDS: ReadonlyMap<CommandName, readonly string[]> = new Ma
 ]);
 
 /** Commands that take a file besides flags. */
-export const FILE_OPERANDS: readonly CommandName[] = ["write-config"];
+export const FILE_OPERANDS: readonly CommandName[] = ["write-config", "sysdump"];
 
 /** The current flags of a command (of all commands for undefined); deprecated ones are not offered. */
 export function completedFlags(command: CommandName | undefined): readonly CompletedFlag[] {

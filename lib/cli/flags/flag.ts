@@ -15,6 +15,8 @@ export const COMMANDS = [
   "explain",
   "service",
   "doctor",
+  "selftest",
+  "sysdump",
   "version",
   "help",
   "completion",

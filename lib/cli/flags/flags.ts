@@ -10,10 +10,11 @@ import { DOCTOR_FLAGS } from "./flags_doctor.ts";
 import { NODE_FLAGS, OBJECT_FLAGS, PROGRAM_FLAGS, SERVER_FLAGS } from "./flags_program.ts";
 import { CONNTRACK_FLAGS, IPVS_FLAGS, LOCAL_TRAFFIC_FLAGS, MODE_FLAGS } from "./flags_rules.ts";
 import { LOGGING_FLAGS } from "./flags_logging.ts";
+import { SELFTEST_FLAGS } from "./flags_selftest.ts";
 import { TRACE_FLAGS } from "./flags_trace.ts";
 
 /** Of the commands that look, which share a heading. */
-const LOOKING_FLAGS = [...STATUS_FLAGS, ...TRACE_FLAGS, ...DOCTOR_FLAGS]
+const LOOKING_FLAGS = [...STATUS_FLAGS, ...TRACE_FLAGS, ...DOCTOR_FLAGS, ...SELFTEST_FLAGS]
   .toSorted((one, other) => one.name < other.name ? -1 : 1);
 
 const ALL_FLAGS = [

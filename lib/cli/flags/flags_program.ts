@@ -6,7 +6,7 @@
 import { CLEANUP_MODES, CLEANUP_PROXIES } from "../../config/types.ts";
 import { COMMANDS, CONFIGURED, type Flag } from "./flag.ts";
 
-const WITH_CONFIG = [...CONFIGURED, "cleanup", "status"] as const;
+const WITH_CONFIG = [...CONFIGURED, "cleanup", "status", "selftest", "sysdump"] as const;
 
 /** Files that hold YAML or JSON. */
 export const CONFIG_FILES = [".yaml", ".yml", ".json"] as const;
@@ -124,7 +124,7 @@ export const PROGRAM_FLAGS = [
     type: "string",
     default: "",
     group: "Program",
-    commands: ["write-config", "trace", "explain", "service", "status", "doctor"],
+    commands: ["write-config", "trace", "explain", "service", "status", "doctor", "selftest"],
     doc: "Print in this form: write-config yaml, unless told otherwise, or json; the others text or json",
     values: ["yaml", "text", "json"],
   },
@@ -309,7 +309,7 @@ export const SERVER_FLAGS = [
     type: "address",
     default: "127.0.0.1:10249",
     group: "Servers",
-    commands: [...CONFIGURED, "status"],
+    commands: [...CONFIGURED, "status", "sysdump"],
     doc: "IP, or IP:port, of the metrics server",
     field: "metricsBindAddress",
   },

@@ -65,7 +65,7 @@ export const MODE_FLAGS = [
     type: "string",
     default: "iptables",
     group: "Mode and rules",
-    commands: CONFIGURED,
+    commands: [...CONFIGURED, "selftest"],
     doc: "Which proxy mode to use; auto takes the best that works here: nftables or iptables",
     values: ["iptables", "ipvs", "nftables", "userspace", "auto"],
     isOpen: true,

@@ -56,6 +56,8 @@ const OPERANDS: Readonly<Record<CommandName, { readonly most: number; readonly n
   "explain": { most: 2, name: "SRC and DST:PORT" },
   "service": { most: 2, name: "list, or get and NAMESPACE/NAME" },
   "doctor": { most: 0, name: "" },
+  "selftest": { most: 1, name: "" },
+  "sysdump": { most: 1, name: "FILE" },
   "version": { most: 0, name: "" },
   "help": { most: 1, name: "COMMAND" },
   "completion": { most: 1, name: "bash|zsh|fish" },

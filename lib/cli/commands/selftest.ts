@@ -1,0 +1,84 @@
+/**
+ * `kproxy selftest`: real packets show whether this node can run a proxy mode.
+ *
+ * @module
+ */
+import { UsageError } from "../../errors.ts";
+import { ownProgram } from "../../inspect/selftest/own_program.ts";
+import { isPassed, reportDocument, reportLines } from "../../inspect/selftest/report.ts";
+import { selftest, SelftestError } from "../../inspect/selftest/selftest.ts";
+import { runAgent } from "../../inspect/selftest/agent/agent.ts";
+import { systemClock, wallClockMs } from "../../kernel/clock.ts";
+import { type Exec, systemExec } from "../../kernel/exec.ts";
+import { interfaceIps } from "../../kernel/interfaces.ts";
+import { nodeSysctls } from "../../kernel/node_sysctls.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import { silentLogger } from "../../observe/log.ts";
+import { effectiveConfiguration } from "../flags/configuration.ts";
+import { outputForm } from "../flags/output_form.ts";
+import type { ParsedFlags } from "../flags/parse_args.ts";
+import type { Io, Terminal } from "../io.ts";
+import { Activity } from "../terminal/activity.ts";
+import { alignColumns } from "../terminal/columns.ts";
+import { printable } from "../terminal/printable.ts";
+
+const USUAL_LIMIT_MS = 60_000;
+const LEAST_LIMIT_MS = 1_000;
+const STOP_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
+/** Tests and tells; 0 if all went well, 1 if not. */
+export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<number> {
+  const [operand] = flags.operands;
+  if (operand === "agent") return await runAgent(Deno.stdin.readable, (text) => io.out(text));
+  if (operand !== undefined) throw new UsageError(`"kproxy selftest" takes no argument "${operand}"`);
+  const form = outputForm(flags, "text");
+  const limitMs = flags.get("time-limit") ?? USUAL_LIMIT_MS;
+  if (limitMs < LEAST_LIMIT_MS) throw new UsageError("--time-limit is too short: 1s is the least");
+  const { config: { mode }, warnings } = await effectiveConfiguration(flags);
+  for (const warning of warnings) io.err(`Warning: ${warning}\n`);
+  const end = new AbortController();
+  const stop = (): void => end.abort();
+  for (const name of STOP_SIGNALS) Deno.addSignalListener(name, stop);
+  try {
+    const report = await showing(io.terminal ?? null, async (say) =>
+      selftest({
+        mode,
+        families: await familiesOf(systemExec),
+        exec: systemExec,
+        clock: systemClock,
+        nowMs: wallClockMs,
+        random: crypto.randomUUID().slice(0, 8),
+        program: await ownProgram(),
+        limitMs,
+        signal: end.signal,
+        say,
+      }));
+    await io.out(
+      form === "json"
+        ? `${JSON.stringify(reportDocument(report), null, 2)}\n`
+        : reportLines(report, alignColumns).map((line) => `${printable(line)}\n`).join(""),
+    );
+    return isPassed(report) ? 0 : 1;
+  } catch (error) {
+    if (!(error instanceof SelftestError)) throw error;
+    for (const line of [error.message, ...error.left]) io.err(`Error: ${printable(line)}\n`);
+    return 1;
+  } finally {
+    for (const name of STOP_SIGNALS) Deno.removeSignalListener(name, stop);
+  }
+}
+
+async function showing<T>(
+  terminal: Terminal | null,
+  work: (say: (text: string) => void) => Promise<T>,
+): Promise<T> {
+  using activity = new Activity(terminal);
+  return await work((text) => activity.say(text));
+}
+
+/** Those that the machine speaks. */
+async function familiesOf(exec: Exec): Promise<readonly IpFamily[]> {
+  const { known, ipv6Disabled } = await nodeSysctls(exec, silentLogger);
+  const hasSix = known ? ipv6Disabled === "0" : interfaceIps().some((ip) => ip.includes(":"));
+  return hasSix ? ["IPv4", "IPv6"] : ["IPv4"];
+}

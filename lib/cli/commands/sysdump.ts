@@ -1,0 +1,124 @@
+/**
+ * `kproxy sysdump FILE`: what a bug report needs, as one archive.
+ *
+ * @module
+ */
+import { UsageError } from "../../errors.ts";
+import type { PartOutcome } from "../../inspect/sysdump/part.ts";
+import { sysdumpParts } from "../../inspect/sysdump/parts.ts";
+import { sysdump } from "../../inspect/sysdump/sysdump.ts";
+import { wallClockMs } from "../../kernel/clock.ts";
+import { type Exec, systemExec } from "../../kernel/exec.ts";
+import { nodeName } from "../../node/node_name.ts";
+import { rawVersion, versionLine } from "../../node/version.ts";
+import { effectiveConfiguration } from "../flags/configuration.ts";
+import type { ParsedFlags } from "../flags/parse_args.ts";
+import { type Io, OutputClosedError } from "../io.ts";
+import { Activity } from "../terminal/activity.ts";
+import { printable } from "../terminal/printable.ts";
+
+/** For each part. Rules of 10,000 Services take a tool a second or two. */
+const PART_LIMIT_MS = 10_000;
+const PART_LIMIT_BYTES = 64 * 2 ** 20;
+const STOP_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+/** Of the node's name, in the name of a folder. */
+const MAX_NAME_LENGTH = 40;
+
+/** Packs; 0 if the archive is whole, whatever could not be had. */
+export async function sysdumpCommand(flags: ParsedFlags, io: Io, exec: Exec = systemExec): Promise<number> {
+  const [target] = flags.operands;
+  const isCompressed = formOf(target);
+  const { config, warnings } = await effectiveConfiguration(flags);
+  for (const warning of warnings) io.err(`Warning: ${warning}\n`);
+  const name = nodeName(config).replaceAll(/[^A-Za-z0-9.-]/g, "_").slice(0, MAX_NAME_LENGTH);
+  const time = new Date(wallClockMs()).toISOString().replaceAll(/[-:]/g, "").replace(/\.\d+/, "");
+  const end = new AbortController();
+  const stop = (): void => end.abort(new Error("sysdump was ended before it was done"));
+  for (const signal of STOP_SIGNALS) Deno.addSignalListener(signal, stop);
+  const missing: PartOutcome[] = [];
+  let count = 0;
+  try {
+    using activity = new Activity(io.terminal ?? null);
+    const pieces = sysdump({
+      parts: sysdumpParts({ exec, config, versions: versionsOf() }),
+      folder: `kproxy-sysdump-${name}-${time}`,
+      limits: { timeMs: PART_LIMIT_MS, bytes: PART_LIMIT_BYTES },
+      signal: end.signal,
+      nowMs: wallClockMs,
+      say: (text) => activity.say(text),
+      onOutcome: (outcome) => {
+        count++;
+        if (outcome.problem !== "") missing.push(outcome);
+      },
+    });
+    const archive = ReadableStream.from(pieces);
+    await write(isCompressed ? archive.pipeThrough(new CompressionStream("gzip")) : archive, target ?? "-");
+  } finally {
+    for (const signal of STOP_SIGNALS) Deno.removeSignalListener(signal, stop);
+  }
+  for (const { name, problem } of missing) io.err(`Note: ${name}: ${printable(problem)}\n`);
+  io.err(`Wrote ${count} parts, ${missing.length} of them not or not whole\n`);
+  return 0;
+}
+
+/** True if the archive is to be compressed. @throws {UsageError} */
+function formOf(target: string | undefined): boolean {
+  if (target === undefined || target === "") {
+    throw new UsageError(
+      '"kproxy sysdump" needs a file: kproxy sysdump FILE.tar.gz, or - for standard output',
+    );
+  }
+  if (target === "-") {
+    if (!Deno.stdout.isTerminal()) return true;
+    throw new UsageError("Standard output is a terminal: name a file, or lead it into a program");
+  }
+  if (/\.(tar\.gz|tgz)$/.test(target)) return true;
+  if (target.endsWith(".tar")) return false;
+  throw new UsageError(`"${target}" must end in .tar.gz, .tgz or .tar`);
+}
+
+function versionsOf(): readonly string[] {
+  const { os, arch } = Deno.build;
+  return [
+    versionLine(),
+    rawVersion({ deno: Deno.version.deno, platform: `${os}/${arch}` }),
+    `V8 ${Deno.version.v8}, TypeScript ${Deno.version.typescript}, ${
+      Deno.build.standalone ? "compiled" : "from source"
+    }`,
+    `Kernel ${Deno.osRelease()}`,
+    `User ${Deno.uid()}`,
+  ];
+}
+
+async function write(archive: ReadableStream<Uint8Array<ArrayBuffer>>, target: string): Promise<void> {
+  if (target === "-") {
+    try {
+      await archive.pipeTo(Deno.stdout.writable, { preventClose: true });
+    } catch (cause) {
+      if (cause instanceof Deno.errors.BrokenPipe) {
+        throw new OutputClosedError("nobody reads the output", { cause });
+      }
+      throw cause;
+    }
+    return;
+  }
+  // A file that is there, and a link, too, stays as it is.
+  const file = await openNew(target);
+  try {
+    await archive.pipeTo(file.writable);
+  } catch (error) {
+    // Half an archive helps nobody.
+    await Deno.remove(target);
+    throw error;
+  }
+}
+
+/** @throws {UsageError} if something of this name is there */
+async function openNew(target: string): Promise<Deno.FsFile> {
+  try {
+    return await Deno.open(target, { write: true, createNew: true, mode: 0o600 });
+  } catch (cause) {
+    if (!(cause instanceof Deno.errors.AlreadyExists)) throw cause;
+    throw new UsageError(`${target} is there already; sysdump replaces nothing`, { cause });
+  }
+}

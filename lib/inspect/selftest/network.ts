@@ -1,0 +1,116 @@
+/**
+ * The network of a test, made of namespaces: built, and taken away whatever happens.
+ *
+ * @module
+ */
+import { ExecError, UnsupportedError } from "../../errors.ts";
+import { type Exec, type ExecOptions, runOk } from "../../kernel/exec.ts";
+import {
+  addNamespace,
+  deleteNamespace,
+  execInNamespace,
+  listNamespaces,
+  runIpLines,
+} from "../../kernel/network_namespaces.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import { leftNamespaces, namespaceNames } from "./namespaces.ts";
+import { type HostName, HOSTS, neighbourLines, NEIGHBOURS, nodeLines, settingsOf } from "./topology.ts";
+
+export interface NetworkOptions {
+  readonly exec: Exec;
+  readonly families: readonly IpFamily[];
+  readonly ownProgram: string;
+  /** When the test will be over, in milliseconds since the epoch. */
+  readonly untilMs: number;
+  /** Hexadecimal digits that no other test has. */
+  readonly random: string;
+  /** Ends the building. */
+  readonly signal: AbortSignal;
+}
+
+const NO_RIGHTS = /Operation not permitted|Permission denied|must be root/;
+
+/** The namespaces of one test, from the first to the last. */
+export class TestNetwork {
+  readonly #options: NetworkOptions;
+  readonly #names: Readonly<Record<HostName, string>>;
+  /** Perhaps made. */
+  readonly #begun: string[] = [];
+
+  constructor(options: NetworkOptions) {
+    this.#options = options;
+    this.#names = namespaceNames(options.untilMs, options.random);
+  }
+
+  /** Starts programs in the namespace of a host. */
+  execOf(host: HostName): Exec {
+    const { exec, ownProgram } = this.#options;
+    return execInNamespace(exec, this.#names[host], ownProgram);
+  }
+
+  /**
+   * Makes and wires all namespaces.
+   *
+   * @throws {UnsupportedError} if this process, or this machine, may not
+   * @throws {ExecError} if something else fails
+   */
+  async build(): Promise<void> {
+    const { exec, families, signal } = this.#options;
+    const options: ExecOptions = { signal };
+    for (const host of HOSTS) {
+      this.#begun.push(this.#names[host]);
+      await asRights(() => addNamespace(exec, this.#names[host], options));
+      const settings = ["sysctl", "-w", ...settingsOf(host, families)];
+      await runOk(this.execOf(host), settings, options);
+    }
+    await runIpLines(exec, this.#names.node, nodeLines(this.#names, families), options);
+    for (const host of NEIGHBOURS) {
+      await runIpLines(exec, this.#names[host], neighbourLines(host, families), options);
+    }
+  }
+
+  /** Takes all of it away; yields what is still there, in sentences. */
+  async remove(): Promise<readonly string[]> {
+    const { exec } = this.#options;
+    return await removeAll(exec, this.#begun.toReversed());
+  }
+}
+
+/** Removes what earlier tests left that were killed; yields how many namespaces went. */
+export async function removeLeft(exec: Exec, nowMs: number): Promise<number> {
+  const left = leftNamespaces(await asRights(() => listNamespaces(exec)), nowMs);
+  const failures = await removeAll(exec, left);
+  return left.length - failures.length;
+}
+
+async function removeAll(exec: Exec, names: readonly string[]): Promise<readonly string[]> {
+  const failures: string[] = [];
+  for (const name of names) {
+    try {
+      await deleteNamespace(exec, name);
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      failures.push(`namespace ${name} is left: ${error.message}`);
+    }
+  }
+  return failures;
+}
+
+/** One line for whoever may not do this, whatever the tool says of it. */
+async function asRights<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    const message = error.isMissing()
+      ? `selftest needs the program ip (iproute2): ${error.message}`
+      : NO_RIGHTS.test(error.stderr)
+      ? `selftest needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, to make network namespaces: ${error.stderr.trim()}`
+      : null;
+    if (message === null) throw error;
+    throw new UnsupportedError("selftest", "the right to make network namespaces", error.stderr, {
+      message,
+      cause: error,
+    });
+  }
+}
