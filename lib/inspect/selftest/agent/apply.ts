@@ -14,7 +14,7 @@ import { interfaceIps } from "../../../kernel/interfaces.ts";
 import { nodeSysctls } from "../../../kernel/node_sysctls.ts";
 import { ChangeTracker } from "../../../model/change_tracker.ts";
 import type { ApiObject } from "../../../model/objects.ts";
-import { errorText, silentLogger } from "../../../observe/log.ts";
+import { silentLogger } from "../../../observe/log.ts";
 import { decodeObject } from "../../../source/decode/decode.ts";
 import { ADDRESSES, NODE_NAME, nodeAddresses, nodeObject } from "../topology.ts";
 import type { ApplyAnswer, ApplyJob } from "./jobs.ts";
@@ -52,7 +52,7 @@ export async function apply(
     return { mode, served: wanted.map(({ family }) => family), failures, refused };
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    return { mode: null, served: [], failures: [{ family: null, message: errorText(error) }], refused: [] };
+    return { mode: null, served: [], failures: [{ family: null, message: error.message }], refused: [] };
   }
 }
 
@@ -97,6 +97,6 @@ async function syncOnce(proxier: FamilyProxier, objects: readonly ApiObject[]): 
     ];
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    return [...problems, errorText(error)];
+    return [...problems, error.message];
   }
 }
