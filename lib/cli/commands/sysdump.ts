@@ -56,9 +56,16 @@ export async function sysdumpCommand(flags: ParsedFlags, io: Io, exec: Exec = sy
   } finally {
     for (const signal of STOP_SIGNALS) Deno.removeSignalListener(signal, stop);
   }
-  for (const { name, problem } of missing) io.err(`Note: ${name}: ${printable(problem)}\n`);
+  for (const note of notesOf(missing)) io.err(`Note: ${printable(note)}\n`);
   io.err(`Wrote ${count} parts, ${missing.length} of them not or not whole\n`);
   return 0;
+}
+
+/** One line for each reason: where nobody listens, it is that of a dozen pages. */
+function notesOf(missing: readonly PartOutcome[]): readonly string[] {
+  return [...Map.groupBy(missing, ({ problem }) => problem)].map(([problem, parts]) =>
+    `${parts.map(({ name }) => name).join(", ")}: ${problem}`
+  );
 }
 
 /** True if the archive is to be compressed. @throws {UsageError} */
@@ -119,6 +126,6 @@ async function openNew(target: string): Promise<Deno.FsFile> {
     return await Deno.open(target, { write: true, createNew: true, mode: 0o600 });
   } catch (cause) {
     if (!(cause instanceof Deno.errors.AlreadyExists)) throw cause;
-    throw new UsageError(`${target} is there already; sysdump replaces nothing`, { cause });
+    throw new UsageError(`${target} is there already; sysdump replaces nothing`);
   }
 }
