@@ -12,7 +12,7 @@ const SECRETS: readonly RegExp[] = [
   // PEM, as it is, or with the line ends of JSON.
   /(-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?=-----END|$)/g,
   // A token of a service account, or of OpenID Connect.
-  /()\beyJ[\w-]{8,4096}\.[\w-]{8,4096}\.[\w-]*/g,
+  /()\beyJ[\w-]{8,512}\.[\w-]{8,4096}\.[\w-]*/g,
   // PEM in base64, as kubeconfigs have it: "-----BEGIN " begins so.
   /()\bLS0tLS1CRUdJTi[\w+/=]*/g,
   /(\bauthorization["']?\s*[:=]\s*["']?(?:basic|bearer)?\s*)[^\s"',;]+/gi,
