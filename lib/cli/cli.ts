@@ -24,6 +24,8 @@ const LOADERS: Readonly<Record<CommandName, () => Promise<Command>>> = {
   "trace": async () => (await import("./commands/trace.ts")).traceCommand,
   "explain": async () => (await import("./commands/trace.ts")).traceCommand,
   "service": async () => (await import("./commands/service.ts")).serviceCommand,
+  "check": async () => (await import("./commands/check.ts")).checkCommand,
+  "diff": async () => (await import("./commands/check.ts")).checkCommand,
   "doctor": async () => (await import("./commands/doctor.ts")).doctorCommand,
   "selftest": async () => (await import("./commands/selftest.ts")).selftestCommand,
   "sysdump": async () => (await import("./commands/sysdump.ts")).sysdumpCommand,

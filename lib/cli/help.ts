@@ -28,6 +28,14 @@ const TRACE_TEXT = wrapWords(
   108,
 );
 
+const CHECK_TEXT = wrapWords(
+  "Tells, Service by Service, which rules, elements, sets, servers and addresses are missing (-), which are too many (+) and which " +
+    "are other ones; base chains and jumps; what Services that are gone and other modes have left; and rules of others that take packets " +
+    "before. Objects and rules come from where trace has them; other layouts are compared by what they do with packets. Changes nothing " +
+    "without --repair, which is refused while a kproxy that runs here would mend it itself. Ends with 0 if nothing differs, or with 1.",
+  108,
+);
+
 export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   "run": {
     usage: "run [flags]",
@@ -99,6 +107,16 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
         "should have rules.",
       108,
     ),
+  },
+  "check": {
+    usage: "check [flags]",
+    summary: "Compare the rules that should be on this node with those that are, and mend them",
+    text: CHECK_TEXT,
+  },
+  "diff": {
+    usage: "diff [flags]",
+    summary: "The same as check",
+    text: CHECK_TEXT,
   },
   "doctor": {
     usage: "doctor [flags]",

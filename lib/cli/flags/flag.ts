@@ -14,6 +14,8 @@ export const COMMANDS = [
   "trace",
   "explain",
   "service",
+  "check",
+  "diff",
   "doctor",
   "selftest",
   "sysdump",
@@ -106,4 +108,4 @@ export interface Flag {
 }
 
 /** Commands that work out a configuration. */
-export const CONFIGURED = ["run", "write-config", "render", "trace", "explain", "service", "doctor"] as const;
+export const CONFIGURED = ["run", "write-config", "render", "trace", "explain", "service", "check", "diff", "doctor"] as const;

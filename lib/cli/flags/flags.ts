@@ -4,6 +4,7 @@
  * @module
  */
 import { type Flag, type FlagValueTypes, GROUPS } from "./flag.ts";
+import { CHECK_FLAGS } from "./flags_check.ts";
 import { DEPRECATED_FLAGS } from "./flags_deprecated.ts";
 import { STATUS_FLAGS } from "./flags_status.ts";
 import { DOCTOR_FLAGS } from "./flags_doctor.ts";
@@ -14,7 +15,7 @@ import { SELFTEST_FLAGS } from "./flags_selftest.ts";
 import { TRACE_FLAGS } from "./flags_trace.ts";
 
 /** Of the commands that look, which share a heading. */
-const LOOKING_FLAGS = [...STATUS_FLAGS, ...TRACE_FLAGS, ...DOCTOR_FLAGS, ...SELFTEST_FLAGS]
+const LOOKING_FLAGS = [...STATUS_FLAGS, ...TRACE_FLAGS, ...CHECK_FLAGS, ...DOCTOR_FLAGS, ...SELFTEST_FLAGS]
   .toSorted((one, other) => one.name < other.name ? -1 : 1);
 
 const ALL_FLAGS = [

@@ -124,7 +124,7 @@ export const PROGRAM_FLAGS = [
     type: "string",
     default: "",
     group: "Program",
-    commands: ["write-config", "trace", "explain", "service", "status", "doctor", "selftest"],
+    commands: ["write-config", "trace", "explain", "service", "check", "diff", "status", "doctor", "selftest"],
     doc: "Print in this form: write-config yaml, unless told otherwise, or json; the others text or json",
     values: ["yaml", "text", "json"],
   },

@@ -5,7 +5,7 @@
  */
 import type { Flag } from "./flag.ts";
 
-const LOOKING = ["trace", "explain", "service"] as const;
+const LOOKING = ["trace", "explain", "service", "check", "diff"] as const;
 
 export const TRACE_FLAGS = [
   {
@@ -31,7 +31,7 @@ export const TRACE_FLAGS = [
     type: "bool",
     default: "false",
     group: "Looking",
-    commands: LOOKING,
+    commands: ["trace", "explain", "service"],
     doc: "Look at the objects and the rules that they stand for only: needs no root",
   },
 ] as const satisfies readonly Flag[];

@@ -5,7 +5,7 @@
  */
 import { planTexts, renderPlan } from "../../backend/ipvs/diff/render.ts";
 import { planIpvs } from "../../backend/ipvs/plan/plan.ts";
-import { DEVICE, type IpvsPlan } from "../../backend/ipvs/plan/ruleset.ts";
+import { DEVICE, type IpvsOptions, type IpvsPlan } from "../../backend/ipvs/plan/ruleset.ts";
 import { configuredIpvs, nodePortIps } from "../../backend/ipvs/plan/settings.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { parseSets } from "../../netfilter/ipset.ts";
@@ -15,20 +15,25 @@ import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { type DesiredInput, stateOf } from "./desired.ts";
 import { ownHostIps } from "./own_addresses.ts";
 
-/** The plan of all Services of one family. */
-export function ipvsPlan(input: DesiredInput, family: IpFamily): IpvsPlan {
+/** The settings and facts of the node that the plan of one family is made by. */
+export function ipvsOptions(input: DesiredInput, family: IpFamily): IpvsOptions {
   const { config, node, warn } = input;
   const { options, problem } = configuredIpvs(config, family, node);
   if (problem?.kind === "wrongFamily") warn(`${family}: ${problem.message}`);
   const hostIps = ownHostIps(input, family, options.nodeIp);
-  return planIpvs(stateOf(input, family), "all", {
+  return {
     ...options,
     hostIps,
     nodePortIps: nodePortIps(options.nodePortAddresses, hostIps),
     randomFully: true,
     // The machine this runs on says nothing about the node's kernel.
     schedulers: [],
-  });
+  };
+}
+
+/** The plan of all Services of one family. */
+export function ipvsPlan(input: DesiredInput, family: IpFamily): IpvsPlan {
+  return planIpvs(stateOf(input, family), "all", ipvsOptions(input, family));
 }
 
 /** The texts of all programs, each under the program that reads it. */

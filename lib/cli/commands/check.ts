@@ -1,0 +1,105 @@
+/**
+ * `kproxy check` (`diff`): the rules that should be on this node against those that are.
+ *
+ * @module
+ */
+import { UsageError } from "../../errors.ts";
+import { checkNode } from "../../inspect/check/check.ts";
+import { checkDocument, type CheckReport, differenceCount, type RepairReport } from "../../inspect/check/check_json.ts";
+import { checkLines } from "../../inspect/check/check_text.ts";
+import { type FamilyCheck, isClean } from "../../inspect/check/difference.ts";
+import type { FoundObjects } from "../../inspect/objects.ts";
+import { desiredInput, type Look, look } from "../../inspect/look.ts";
+import { silentLogger } from "../../observe/log.ts";
+import { outputForm } from "../flags/output_form.ts";
+import type { ParsedFlags } from "../flags/parse_args.ts";
+import type { Io } from "../io.ts";
+import { printable } from "../terminal/printable.ts";
+import { type Looking, lookingOf } from "./looking.ts";
+
+/**
+ * Prints what differs.
+ *
+ * @returns 0 if nothing does, 1 if something does or could not be read
+ */
+export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> {
+  const form = outputForm(flags, "text");
+  const looking = await lookingOf(flags, io);
+  const wantsRepair = flags.get("repair") ?? false;
+  if (wantsRepair && looking.options.liveFrom.length > 0) {
+    throw new UsageError("--repair writes the rules of this node, and --live-from reads those of files");
+  }
+  let seen = await seenNode(looking);
+  for (const { where, object, message } of seen.objects.rejected) {
+    io.err(`Error: ${where}: ${object}: ${message}\n`);
+  }
+  let repaired: RepairReport | null = null;
+  if (wantsRepair) {
+    const outcome = await repairNode(seen, looking, io);
+    if (outcome === null) return 1;
+    repaired = outcome;
+    if (repaired.families.length > 0) seen = await seenNode(looking);
+  }
+  const report: CheckReport = {
+    mode: seen.found.plane,
+    desiredFrom: seen.objects.from,
+    liveFrom: [...seen.found.live?.values() ?? []][0]?.from ?? "nothing",
+    families: seen.checks,
+    repair: repaired,
+  };
+  await io.out(
+    form === "json"
+      ? `${JSON.stringify(checkDocument(report), null, 2)}\n`
+      : checkLines(report).map((line) => `${printable(line)}\n`).join(""),
+  );
+  // What was not read may hide anything.
+  const isRead = seen.checks.every(({ problems }) => problems.length === 0);
+  return isRead && seen.checks.every(isClean) ? 0 : 1;
+}
+
+/** The node as it was looked at. */
+interface Seen {
+  readonly found: Look;
+  readonly objects: FoundObjects;
+  readonly checks: readonly FamilyCheck[];
+}
+
+async function seenNode({ options, warn }: Looking): Promise<Seen> {
+  const found = await look({ ...options, wantsDesired: true, wantsLive: true });
+  const { objects, live, plane, nodeAddresses, podInterface } = found;
+  if (objects === null || live === null) throw new RangeError("Both sides were asked for");
+  const checks = await checkNode({
+    plane,
+    desired: desiredInput(found, objects, warn),
+    live,
+    isKernel: options.liveFrom.length === 0,
+    nodeAddresses,
+    podInterface,
+    quarantined: objects.quarantined,
+  });
+  return { found, objects, checks };
+}
+
+/** Null: it was refused, and said why. */
+async function repairNode(
+  { found, objects, checks }: Seen,
+  { options, warn }: Looking,
+  io: Io,
+): Promise<RepairReport | null> {
+  const { damagedFamilies, repair, repairLeave } = await import("../../inspect/check/repair.ts");
+  if (damagedFamilies(checks).length === 0) return { families: [], note: null, before: 0, refused: [] };
+  const leave = await repairLeave(found.config, found.plane);
+  if (!leave.isAllowed) {
+    io.err(`Error: nothing is repaired: ${leave.reason}\n`);
+    return null;
+  }
+  const before = checks.reduce((sum, check) => sum + differenceCount(check), 0);
+  const { families, refused } = await repair({
+    exec: options.exec,
+    plane: found.plane,
+    desired: desiredInput(found, objects, warn),
+    checks,
+    log: silentLogger,
+  });
+  return { families, note: leave.note, before, refused };
+}

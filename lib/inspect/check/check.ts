@@ -1,0 +1,197 @@
+/**
+ * Desired rules against live ones, of both families.
+ *
+ * @module
+ */
+import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
+import type { NftTable } from "../../netfilter/nft_tables.ts";
+import type { HeldRules } from "../../sim/node/held_rules.ts";
+import { type DataPlane, type DesiredInput, desiredRules, FAMILIES, stateOf } from "../desired/desired.ts";
+import type { FoundProxy, LiveNode, LiveRules } from "../live/live.ts";
+import { PacketComparison } from "./by_packets.ts";
+import { type Difference, DifferenceList, type FamilyCheck } from "./difference.ts";
+import { compareFront } from "./foreign.ts";
+import { type ProbeSources, probeSources } from "./probes.ts";
+
+/** What is compared. */
+export interface CheckInput {
+  readonly plane: DataPlane;
+  readonly desired: DesiredInput;
+  readonly live: LiveNode;
+  /** True: the kernel was read; false: files, which may leave something out. */
+  readonly isKernel: boolean;
+  readonly nodeAddresses: readonly string[];
+  readonly podInterface: string;
+  /** Services whose rules the kernel has refused, and why; null: not known. */
+  readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
+}
+
+/** Compares the families that the texts are about: of those that nobody wants and nobody has, nothing is told. */
+export async function checkNode(input: CheckInput): Promise<readonly FamilyCheck[]> {
+  const checks: FamilyCheck[] = [];
+  for (const family of FAMILIES) {
+    const live = input.live.get(family);
+    if (live === undefined) continue;
+    const isWanted = stateOf(input.desired, family).services.size > 0;
+    // Saved texts are mostly those of one family.
+    if (live.proxies.length === 0 && (!isWanted || (!input.isKernel && isSilent(live, input.live)))) continue;
+    checks.push(await checkFamily(input, family, live));
+  }
+  return checks;
+}
+
+/** True if the files say nothing of this family, and something of the other. */
+function isSilent({ family, iptables, nftables, ipvs }: LiveRules, live: LiveNode): boolean {
+  const others = [...live.values()].filter((one) => one.family !== family);
+  return iptables.length + nftables.length === 0 && ipvs === null &&
+    others.some((other) => other.iptables.length + other.nftables.length > 0);
+}
+
+async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules): Promise<FamilyCheck> {
+  const { plane, desired, nodeAddresses, quarantined } = input;
+  const list = new DifferenceList();
+  const notes: string[] = [];
+  const state = stateOf(desired, family);
+  const sources = probeSources(family, { ...input, config: desired.config });
+  switch (plane) {
+    case "iptables":
+      await checkIptables(input, family, live, sources, list, notes);
+      break;
+    case "nftables":
+      await checkNftables(input, family, live, sources, list, notes);
+      break;
+    case "ipvs":
+      await checkIpvs(input, family, live, list);
+  }
+  compareFront(live, state, nodeAddresses, sources, list);
+  list.leftovers.push(...otherModes(plane, live));
+  for (const [service, why] of quarantined ?? []) {
+    if (list.services.has(service)) notes.push(`The kernel has refused the rules of ${service}: ${why}`);
+  }
+  return {
+    family,
+    compared: state.services.size,
+    base: list.base,
+    services: list.services,
+    leftovers: list.leftovers,
+    notes,
+    problems: live.problems,
+  };
+}
+
+const NO_TABLES: IptablesRuleset = new Map();
+
+/** The variant with a proxy's chains, if there is one. */
+function tablesInUse({ iptables }: HeldRules): IptablesRuleset {
+  const hasChains = (tables: IptablesRuleset): boolean => tables.get("nat")?.has("KUBE-SERVICES") === true;
+  return (iptables.find(({ tables }) => hasChains(tables)) ?? iptables[0])?.tables ?? NO_TABLES;
+}
+
+async function checkIptables(
+  input: CheckInput,
+  family: IpFamily,
+  live: LiveRules,
+  sources: ProbeSources,
+  list: DifferenceList,
+  notes: string[],
+): Promise<void> {
+  const { iptablesPlan } = await import("../desired/iptables.ts");
+  const { compareIptables } = await import("./iptables.ts");
+  const tables = tablesInUse(live);
+  compareIptables({ plan: iptablesPlan(input.desired, family), live: tables, isKernel: input.isKernel }, list);
+  // Its counters are rules of their own, which kproxy does not write.
+  const isKubeProxys = ["nat", "filter"].some((table) =>
+    tables.get(table)?.get(table === "nat" ? "KUBE-NODEPORTS" : "KUBE-FORWARD")?.rules.some((rule) =>
+      rule.includes("--nfacct-name")
+    ) === true
+  );
+  if (!isKubeProxys || list.services.size === 0) return;
+  notes.push("These rules are kube-proxy's: where their words differ they are compared by what they do");
+  const comparison = new PacketComparison(
+    await desiredRules(input.plane, input.desired, family),
+    live,
+    input.nodeAddresses,
+    sources,
+  );
+  const { services } = stateOf(input.desired, family);
+  // Each walk passes the shared chains from their beginning.
+  for (const service of [...list.services.keys()].slice(0, MAX_WALKED)) {
+    const found = (services.get(service) ?? []).flatMap((port) => comparison.port(port));
+    if (found.length === 0) list.services.delete(service);
+  }
+}
+
+const MAX_WALKED = 500;
+
+async function checkNftables(
+  input: CheckInput,
+  family: IpFamily,
+  live: LiveRules,
+  sources: ProbeSources,
+  list: DifferenceList,
+  notes: string[],
+): Promise<void> {
+  const own = live.nftables.find(({ name, label }) => name === "kproxy" && isOfOneFamily(label));
+  const kubeProxys = live.nftables.find(({ name, label }) => name === "kube-proxy" && isOfOneFamily(label));
+  if (own === undefined && kubeProxys !== undefined) {
+    notes.push("These rules are kube-proxy's: they are compared by what they do");
+    const rules = await desiredRules(input.plane, input.desired, family);
+    const comparison = new PacketComparison(rules, live, input.nodeAddresses, sources);
+    for (const [service, ports] of stateOf(input.desired, family).services) {
+      for (const port of ports) for (const one of comparison.port(port)) list.add(service, one);
+    }
+    return;
+  }
+  const { nftablesPlan } = await import("../desired/nftables.ts");
+  const { compareNftables } = await import("./nftables.ts");
+  const word = family === "IPv4" ? "ip" : "ip6";
+  if (own === undefined) {
+    const place = `nftables ${word} kproxy`;
+    list.add(null, { kind: "missing", place, cause: "the table is gone", wanted: [`table ${word} kproxy`], found: [] });
+  }
+  const nothing: NftTable = {
+    family,
+    name: "kproxy",
+    label: `${word} kproxy`,
+    chains: new Map(),
+    containers: new Map(),
+  };
+  compareNftables(nftablesPlan(input.desired, family), own ?? nothing, list);
+}
+
+/** Tables of family `inet` are nobody's of ours. */
+function isOfOneFamily(label: string | undefined): boolean {
+  return label === undefined || !label.startsWith("inet ");
+}
+
+async function checkIpvs(
+  input: CheckInput,
+  family: IpFamily,
+  live: LiveRules,
+  list: DifferenceList,
+): Promise<void> {
+  const { ipvsOptions, ipvsPlan } = await import("../desired/ipvs.ts");
+  const { compareIpvs } = await import("./ipvs.ts");
+  const { desired, isKernel } = input;
+  const options = ipvsOptions(desired, family);
+  compareIpvs({ plan: ipvsPlan(desired, family), options, rules: tablesInUse(live), live, isKernel }, list);
+}
+
+/** Rules of modes that are not wanted here, and of kube-proxy beside ours. */
+function otherModes(plane: DataPlane, { proxies }: LiveRules): readonly Difference[] {
+  const own = proxies.filter(({ mode }) => mode === plane);
+  const isAlone = (proxy: FoundProxy): boolean =>
+    proxy.layout === "kproxy" || !own.some(({ layout }) => layout === "kproxy");
+  const [first, ...rest] = own.filter(isAlone);
+  const kept = new Set(first === undefined ? [] : [first, ...rest.filter(({ sign }) => sign === first.sign)]);
+  return proxies.filter((proxy) => !kept.has(proxy)).map(({ mode, layout, sign, isHooked }): Difference => ({
+    kind: "otherMode",
+    place: sign,
+    cause: `rules of ${mode === "nftables" ? `${layout}'s nftables mode` : `${mode} mode`} ${
+      isHooked ? "are in force, too" : "are left; no packet is led to them"
+    }: kproxy cleanup ${layout === "kube-proxy" && mode === "nftables" ? "--of=kube-proxy " : ""}--only=${mode} removes them`,
+    wanted: [],
+    found: [sign],
+  }));
+}

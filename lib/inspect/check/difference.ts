@@ -1,0 +1,79 @@
+/**
+ * What `kproxy check` finds: where the live rules of one family are not the desired ones, by Service.
+ *
+ * @module
+ */
+import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import type { LiveProblem } from "../live/live.ts";
+
+/** How something differs. */
+export type DifferenceKind =
+  /** Wanted and not there. */
+  | "missing"
+  /** There and not wanted. */
+  | "surplus"
+  /** There with another content. */
+  | "changed"
+  /** All there, in another order. */
+  | "order"
+  /** Of a Service that is gone. */
+  | "leftover"
+  /** Of another mode, or of another proxy. */
+  | "otherMode"
+  /** A rule of somebody else that takes packets before ours see them. */
+  | "foreign"
+  /** In another layout, and packets fare otherwise. */
+  | "behaviour";
+
+/** One place in which they differ. */
+export interface Difference {
+  readonly kind: DifferenceKind;
+  /** E.g. `iptables nat KUBE-SVC-…`, `nftables ip kproxy service-ips`, `IPVS`, `ipset KUBE-CLUSTER-IP`. */
+  readonly place: string;
+  /** What is wrong there, e.g. `the chain is empty`. */
+  readonly cause: string;
+  /** What should be there and is not, as it is written. */
+  readonly wanted: readonly string[];
+  /** What is there and should not be, as it was read. */
+  readonly found: readonly string[];
+}
+
+/** One family, compared. */
+export interface FamilyCheck {
+  readonly family: IpFamily;
+  /** Services with ports of this family. */
+  readonly compared: number;
+  /** What carries no Service's name: the kernel's own chains, jumps, static rules, sets, the device. */
+  readonly base: readonly Difference[];
+  readonly services: ReadonlyMap<NamespacedName, readonly Difference[]>;
+  /** What nobody wants (any more). */
+  readonly leftovers: readonly Difference[];
+  /** What is to be known besides, one sentence each. */
+  readonly notes: readonly string[];
+  /** What could not be read; it may hide differences. */
+  readonly problems: readonly LiveProblem[];
+}
+
+/** Takes differences as they are found. */
+export class DifferenceList {
+  readonly base: Difference[] = [];
+  readonly services = new Map<NamespacedName, Difference[]>();
+  readonly leftovers: Difference[] = [];
+
+  /** @param service null: none in particular */
+  add(service: NamespacedName | null, difference: Difference | null): void {
+    if (difference === null) return;
+    if (service === null) {
+      this.base.push(difference);
+      return;
+    }
+    const known = this.services.get(service);
+    if (known === undefined) this.services.set(service, [difference]);
+    else known.push(difference);
+  }
+}
+
+/** True if the family is as it should be. */
+export function isClean({ base, services, leftovers }: FamilyCheck): boolean {
+  return base.length === 0 && services.size === 0 && leftovers.length === 0;
+}

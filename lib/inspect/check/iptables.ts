@@ -1,0 +1,125 @@
+/**
+ * Compares rules of iptables mode with a plan: chains of Services, the chains that they share, base chains and jumps.
+ *
+ * @module
+ */
+import { groupByChain } from "../../backend/iptables/diff/committed.ts";
+import { DISPATCH_CHAINS, ruleOf } from "../../backend/iptables/diff/diff_dispatch.ts";
+import { CANARY_CHAIN, sentinels } from "../../backend/iptables/diff/observe_canary.ts";
+import { isServiceChain } from "../../backend/iptables/plan/chains.ts";
+import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
+import type { NamespacedName } from "../../model/objects.ts";
+import type { Table } from "../../netfilter/iptables_jumps.ts";
+import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
+import type { Difference, DifferenceList } from "./difference.ts";
+import { chainDifference } from "./rule_lists.ts";
+import { RuleTexts } from "./rule_texts.ts";
+import { compareSharedChain } from "./shared_chain.ts";
+
+const TABLES: readonly Table[] = ["nat", "filter"];
+
+/** What is looked at. */
+export interface IptablesPair {
+  readonly plan: IptablesPlan;
+  /** The tables of the variant in use. */
+  readonly live: IptablesRuleset;
+  /** True: the kernel was read, so that a table that is not there is empty. False: nobody has saved it. */
+  readonly isKernel: boolean;
+}
+
+/** Tells `list` of everything that differs. */
+export function compareIptables(pair: IptablesPair, list: DifferenceList): void {
+  const { plan, live } = pair;
+  const texts = new RuleTexts();
+  compareBase(pair, texts, list);
+  const nat = live.get("nat");
+  const stale = new Set([...nat?.keys() ?? []].filter(isServiceChain));
+  for (const [service, rules] of plan.services) {
+    if (rules === null) continue;
+    const bodies = groupByChain(rules.rules);
+    for (const chain of rules.chains) {
+      stale.delete(chain);
+      const wanted = (bodies.get(chain) ?? []).map((line) => ruleOf(line, chain));
+      const found = nat?.get(chain)?.rules;
+      list.add(service, chainDifference({ place: place("nat", chain), wanted, found, textOf: texts.of }));
+    }
+  }
+  for (const table of TABLES) {
+    for (const chain of DISPATCH_CHAINS[table]) {
+      compareSharedChain({ plan, table, chain, found: live.get(table)?.get(chain)?.rules }, texts, list);
+    }
+  }
+  for (const chain of stale) {
+    const rules = nat?.get(chain)?.rules ?? [];
+    list.leftovers.push({
+      kind: "leftover",
+      place: place("nat", chain),
+      cause: `a chain of ${goneName(rules)}, which nothing wants any more`,
+      wanted: [],
+      found: rules,
+    });
+  }
+}
+
+/** E.g. `iptables nat KUBE-SERVICES`. */
+export function place(table: string, chain: string): string {
+  return `iptables ${table} ${chain}`;
+}
+
+const COMMENT = /--comment "?([^\s"/]+\/[^\s":]+)/;
+
+/** The Service that a comment names; null: none. */
+export function serviceOfRule(rule: string): NamespacedName | null {
+  return COMMENT.exec(rule)?.[1] ?? null;
+}
+
+function goneName(rules: readonly string[]): string {
+  for (const rule of rules) {
+    const name = serviceOfRule(rule);
+    if (name !== null) return `Service ${name}`;
+  }
+  return "some Service";
+}
+
+/** Jumps, canaries and the chains without rules of Services, beside whose rules others may write theirs. */
+function compareBase({ plan, live, isKernel }: IptablesPair, texts: RuleTexts, list: DifferenceList): void {
+  for (const [table, chains] of sentinels(plan.base)) {
+    const owned = new Set(plan.base.chains[table]);
+    for (const [chain, wanted] of chains) {
+      const found = live.get(table)?.get(chain)?.rules;
+      const isOwn = owned.has(chain) || found === undefined && chain.startsWith("KUBE-");
+      const difference = chainDifference({
+        place: place(table, chain),
+        wanted,
+        found: isOwn ? found : found ?? [],
+        textOf: texts.of,
+        isShared: true,
+      });
+      // The kernel's own chains hold jumps in the order in which others have put theirs between.
+      if (!isOwn && difference?.kind === "order") continue;
+      list.add(null, difference === null || isOwn ? difference : jumpDifference(difference));
+    }
+  }
+  for (const table of ["mangle", ...TABLES]) {
+    const chains = live.get(table);
+    if ((chains === undefined && !isKernel) || chains?.has(CANARY_CHAIN) === true) continue;
+    // `kproxy render` prints no canary, and whoever loads that has none.
+    if (!isKernel) continue;
+    list.add(null, {
+      kind: "missing",
+      place: place(table, CANARY_CHAIN),
+      cause: "the canary is gone: somebody flushed the table",
+      wanted: [`:${CANARY_CHAIN}`],
+      found: [],
+    });
+  }
+}
+
+function jumpDifference(difference: Difference): Difference {
+  const { wanted } = difference;
+  return {
+    ...difference,
+    cause: wanted.length === 1 ? "the jump is missing" : `${wanted.length} jumps are missing`,
+    found: [],
+  };
+}

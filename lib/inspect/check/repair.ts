@@ -1,0 +1,124 @@
+/**
+ * Mends what is ours: writes all rules of the damaged families through the mode's own code, as the first sync of `kproxy run` does.
+ *
+ * @module
+ */
+import { candidateModes, chooseMode } from "../../backend/node/choose_mode.ts";
+import { modeSysctls } from "../../backend/node/mode_sysctls.ts";
+import { MODES } from "../../backend/node/registry.ts";
+import { selectedPeriods } from "../../config/defaults.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { nodeSysctls } from "../../kernel/node_sysctls.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import type { Logger } from "../../observe/log.ts";
+import type { StatusDocument } from "../../serve/status/status_document.ts";
+import { type DataPlane, type DesiredInput, stateOf } from "../desired/desired.ts";
+import { NotRunningError, RunningKproxy } from "../running/running.ts";
+import type { FamilyCheck } from "./difference.ts";
+
+/** Whether somebody else would mend it. */
+export type RepairLeave =
+  | { readonly isAllowed: true; readonly note: string | null }
+  | { readonly isAllowed: false; readonly reason: string };
+
+/** Asks the proxy that runs here whether it mends damage itself. */
+export async function repairLeave(config: KubeProxyConfiguration, plane: DataPlane): Promise<RepairLeave> {
+  let running: RunningKproxy;
+  try {
+    running = new RunningKproxy(config.metricsBindAddress);
+    return leaveBeside(await running.status(), running.address, config, plane);
+  } catch (error) {
+    if (!(error instanceof NotRunningError)) throw error;
+    const isNobody = error.reason === "nothing" || error.reason === "no address" ||
+      error.reason === "another program";
+    if (isNobody) return { isAllowed: true, note: null };
+    return {
+      isAllowed: false,
+      reason: `a service proxy runs here, and nobody can tell whether it mends its rules itself: ${error.message}`,
+    };
+  }
+}
+
+/** What a running kproxy says of itself decides. */
+export function leaveBeside(
+  { mode, families, drift }: Pick<StatusDocument, "mode" | "families" | "drift">,
+  address: string,
+  config: KubeProxyConfiguration,
+  plane: DataPlane,
+): RepairLeave {
+  const who = `the kproxy on ${address}`;
+  if (mode.used !== plane) {
+    return { isAllowed: false, reason: `${who} runs mode ${mode.used}, and rules of mode ${plane} were asked for` };
+  }
+  for (const [family, { lastSync, lastFailure }] of Object.entries(families)) {
+    if (lastFailure === null || (lastSync !== null && lastSync.time > lastFailure.time)) continue;
+    const note = `${who} does not mend it: its last sync of ${family} failed: ${lastFailure.error}`;
+    return { isAllowed: true, note };
+  }
+  const last = drift.recent.at(-1);
+  if (last?.outcome === "lasting") {
+    const note = `${who} does not mend it: it has tried, and ${last.damaged.join(", ")} stayed damaged`;
+    return { isAllowed: true, note };
+  }
+  const seconds = selectedPeriods(config, plane).syncPeriod / 1000;
+  return {
+    isAllowed: false,
+    reason: `${who} looks at its rules every ${seconds} s and mends them itself: look again after that`,
+  };
+}
+
+/** What is written. */
+export interface RepairInput {
+  readonly exec: Exec;
+  readonly plane: DataPlane;
+  readonly desired: DesiredInput;
+  readonly checks: readonly FamilyCheck[];
+  readonly log: Logger;
+}
+
+/** What was written. */
+export interface Repaired {
+  readonly families: readonly IpFamily[];
+  readonly refused: readonly { readonly service: string; readonly problem: string }[];
+}
+
+/** Kinds that are somebody else's, and stay. */
+const OTHERS: ReadonlySet<string> = new Set(["foreign", "otherMode"]);
+
+/** The families with damage to what is ours. */
+export function damagedFamilies(checks: readonly FamilyCheck[]): readonly IpFamily[] {
+  return checks.filter(({ base, services, leftovers }) =>
+    [...base, ...leftovers, ...[...services.values()].flat()].some(({ kind }) => !OTHERS.has(kind))
+  ).map(({ family }) => family);
+}
+
+/**
+ * Writes the rules of damaged families. What belongs to others and to other modes stays.
+ *
+ * @throws {UnsupportedError} if the node cannot run the mode, or rights are missing
+ * @throws {SyncError} if the rules could not be written
+ */
+export async function repair({ exec, plane, desired, checks, log }: RepairInput): Promise<Repaired> {
+  const families = damagedFamilies(checks);
+  if (families.length === 0) return { families, refused: [] };
+  const kproxy = { ...desired.config.kproxy, proxyModeFallback: false };
+  const config: KubeProxyConfiguration = { ...desired.config, mode: plane, kproxy };
+  const sysctls = await nodeSysctls(exec, log, modeSysctls(candidateModes(config, MODES).modes));
+  const { prepared } = await chooseMode(MODES, { exec, config, log, sysctls });
+  try {
+    prepared.reconfigure(desired.node);
+    prepared.setServiceCidrs?.(desired.serviceCidrs);
+    const written: IpFamily[] = [];
+    const refused: { service: string; problem: string }[] = [];
+    for (const proxier of prepared.proxiers) {
+      if (!families.includes(proxier.family)) continue;
+      const report = await proxier.sync({ state: stateOf(desired, proxier.family), changed: "all" });
+      written.push(proxier.family);
+      refused.push(...report.quarantined ?? []);
+    }
+    return { families: written, refused };
+  } finally {
+    await prepared.close?.();
+  }
+}
