@@ -54,6 +54,13 @@ async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules)
   const notes: string[] = [];
   const state = stateOf(desired, family);
   const sources = probeSources(family, { ...input, config: desired.config });
+  const { problems } = live;
+  const facts = { family, compared: state.services.size, problems };
+  if (isUnread(plane, live)) {
+    // Nobody knows what is there: that is told among the problems, and nothing is called missing.
+    notes.push("The rules could not be read, so nothing is compared");
+    return { ...facts, base: [], services: new Map(), leftovers: [], notes };
+  }
   switch (plane) {
     case "iptables":
       await checkIptables(input, family, live, sources, list, notes);
@@ -69,15 +76,16 @@ async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules)
   for (const [service, why] of quarantined ?? []) {
     if (list.services.has(service)) notes.push(`The kernel has refused the rules of ${service}: ${why}`);
   }
-  return {
-    family,
-    compared: state.services.size,
-    base: list.base,
-    services: list.services,
-    leftovers: list.leftovers,
-    notes,
-    problems: live.problems,
-  };
+  return { ...facts, base: list.base, services: list.services, leftovers: list.leftovers, notes };
+}
+
+/** True if a tool that the mode needs has failed, and nobody else has said what it should have. */
+function isUnread(plane: DataPlane, { family, iptables, nftables, sets, ipvs, problems }: LiveRules): boolean {
+  const has = (program: RegExp): boolean => problems.some(({ place }) => program.test(place));
+  if (plane === "nftables") return nftables.length === 0 && has(/^nft /);
+  const save = family === "IPv4" ? /^iptables\S*-save/ : /^ip6tables\S*-save/;
+  if (iptables.length === 0 && has(save)) return true;
+  return plane === "ipvs" && ((ipvs === null && has(/^ipvsadm /)) || (sets.size === 0 && has(/^ipset /)));
 }
 
 const NO_TABLES: IptablesRuleset = new Map();

@@ -6,9 +6,9 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { planTexts } from "../../backend/ipvs/diff/render.ts";
-import { configForMode, defaultConfig } from "../../config/defaults.ts";
-import { decodeObject } from "../../source/decode/decode.ts";
-import { type DataPlane, type DesiredInput, stateOfObjects, UNKNOWN_MACHINE } from "../desired/desired.ts";
+import { API, EMPTY, inputOf, OLD, WEB } from "../../../tests/support/check_objects.ts";
+import { defaultConfig } from "../../config/defaults.ts";
+import type { DataPlane, DesiredInput } from "../desired/desired.ts";
 import { iptablesPlan, iptablesText } from "../desired/iptables.ts";
 import { ipvsPlan } from "../desired/ipvs.ts";
 import { nftablesPlan, nftablesText } from "../desired/nftables.ts";
@@ -20,55 +20,6 @@ import type { Difference, FamilyCheck } from "./difference.ts";
 import { leaveBeside } from "./repair.ts";
 
 const NONE = { permissions: "none" } as const;
-
-function service(name: string, clusterIP: string, nodePort: number, more: Record<string, unknown> = {}): unknown {
-  return {
-    apiVersion: "v1",
-    kind: "Service",
-    metadata: { namespace: "shop", name },
-    spec: {
-      type: "NodePort",
-      clusterIP,
-      ports: [{ name: "http", port: 80, protocol: "TCP", nodePort }],
-      ...more,
-    },
-  };
-}
-
-function slice(name: string, ips: readonly string[]): unknown {
-  return {
-    apiVersion: "discovery.k8s.io/v1",
-    kind: "EndpointSlice",
-    metadata: { namespace: "shop", name: `${name}-1`, labels: { "kubernetes.io/service-name": name } },
-    addressType: "IPv4",
-    ports: [{ name: "http", port: 8080, protocol: "TCP" }],
-    endpoints: ips.map((ip) => ({ addresses: [ip], nodeName: "node-a" })),
-  };
-}
-
-const NODE = {
-  apiVersion: "v1",
-  kind: "Node",
-  metadata: { name: "node-a" },
-  status: { addresses: [{ type: "InternalIP", address: "192.0.2.10" }] },
-};
-const WEB = [service("web", "10.96.0.1", 30080), slice("web", ["10.244.0.11", "10.244.0.12", "10.244.0.13"])];
-const API = [
-  service("api", "10.96.0.2", 30081, {
-    sessionAffinity: "ClientIP",
-    externalIPs: ["203.0.113.5"],
-    externalTrafficPolicy: "Local",
-  }),
-  slice("api", ["10.244.0.21", "10.244.0.22"]),
-];
-const EMPTY = [service("empty", "10.96.0.3", 30082)];
-const OLD = [service("old", "10.96.0.9", 30089), slice("old", ["10.244.0.99"])];
-
-function inputOf(plane: DataPlane, objects: readonly unknown[] = [...WEB, ...API, ...EMPTY]): DesiredInput {
-  const read = [...objects, NODE].flatMap((json) => decodeObject(json, "test").objects);
-  const config = configForMode({ ...defaultConfig(), clusterCIDR: "10.244.0.0/16" }, plane);
-  return { ...stateOfObjects(read, "node-a", () => {}), config, machine: UNKNOWN_MACHINE, warn: () => {} };
-}
 
 type Texts = Readonly<Record<string, string>>;
 

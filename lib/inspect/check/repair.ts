@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { candidateModes, chooseMode } from "../../backend/node/choose_mode.ts";
+import { candidateModes, chooseMode, type Modes } from "../../backend/node/choose_mode.ts";
 import { modeSysctls } from "../../backend/node/mode_sysctls.ts";
 import { MODES } from "../../backend/node/registry.ts";
 import { selectedPeriods } from "../../config/defaults.ts";
@@ -75,6 +75,8 @@ export interface RepairInput {
   readonly desired: DesiredInput;
   readonly checks: readonly FamilyCheck[];
   readonly log: Logger;
+  /** The implementations. @default those of this release */
+  readonly modes?: Modes | undefined;
 }
 
 /** What was written. */
@@ -99,13 +101,15 @@ export function damagedFamilies(checks: readonly FamilyCheck[]): readonly IpFami
  * @throws {UnsupportedError} if the node cannot run the mode, or rights are missing
  * @throws {SyncError} if the rules could not be written
  */
-export async function repair({ exec, plane, desired, checks, log }: RepairInput): Promise<Repaired> {
+export async function repair(
+  { exec, plane, desired, checks, log, modes = MODES }: RepairInput,
+): Promise<Repaired> {
   const families = damagedFamilies(checks);
   if (families.length === 0) return { families, refused: [] };
   const kproxy = { ...desired.config.kproxy, proxyModeFallback: false };
   const config: KubeProxyConfiguration = { ...desired.config, mode: plane, kproxy };
-  const sysctls = await nodeSysctls(exec, log, modeSysctls(candidateModes(config, MODES).modes));
-  const { prepared } = await chooseMode(MODES, { exec, config, log, sysctls });
+  const sysctls = await nodeSysctls(exec, log, modeSysctls(candidateModes(config, modes).modes));
+  const { prepared } = await chooseMode(modes, { exec, config, log, sysctls });
   try {
     prepared.reconfigure(desired.node);
     prepared.setServiceCidrs?.(desired.serviceCidrs);

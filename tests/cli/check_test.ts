@@ -1,0 +1,48 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { ROOT } from "../../tools/project_files.ts";
+import { inFolder, kproxy } from "./kproxy.ts";
+
+/** The node of the golden cases. */
+const NODE = [
+  "--hostname-override=node-a",
+  "--bind-address=192.0.2.10",
+  "--cluster-cidr=10.244.0.0/16",
+  `--manifests=${ROOT}/tests/golden/all-examples/objects.yaml`,
+];
+
+Deno.test("check compares objects in files with saved rules, in every mode that one text holds", async () => {
+  for (const mode of ["iptables", "nftables"]) {
+    const { out: rules } = await kproxy(["render", ...NODE, "--family=ipv4", `--proxy-mode=${mode}`]);
+    const broken = rules.replace("10.244.1.12:8080", "10.244.9.9:8080").replace("10.244.1.12 . 8080", "10.244.9.9 . 8080");
+    await inFolder({ "live.rules": rules, "broken.rules": broken }, async (folder) => {
+      const sound = await kproxy(["check", ...NODE, `--live-from=${folder}/live.rules`]);
+      assertEquals([sound.code, sound.err], [0, ""], sound.out);
+      assertStringIncludes(sound.out, `(mode ${mode}); live: files ${folder}/live.rules\n`);
+      assertStringIncludes(sound.out, "nothing differs.\n");
+      const found = await kproxy(["diff", ...NODE, `--live-from=${folder}/broken.rules`]);
+      assertEquals([found.code, found.err], [1, ""], found.out);
+      assertStringIncludes(found.out, "Service shop/web\n");
+      assertStringIncludes(found.out, "10.244.9.9");
+      const json = await kproxy(["check", ...NODE, `--live-from=${folder}/broken.rules`, "-o", "json"]);
+      const { kind, apiVersion, clean, families } = JSON.parse(json.out);
+      assertEquals([json.code, kind, apiVersion, clean], [1, "Check", "kproxy/v1", false]);
+      const [{ services }] = families;
+      assertEquals(services.map(({ name }: { name: string }) => name), ["shop/web"]);
+    });
+  }
+});
+
+const WRONG: readonly (readonly [args: readonly string[], words: string])[] = [
+  [["check", ...NODE, "--live-from=/nowhere"], "Cannot read /nowhere"],
+  [["check", ...NODE, "--repair", "--live-from=/nowhere"], "--repair writes the rules of this node"],
+  [["check", "-o", "yaml"], "prints text or json, not yaml"],
+  [["check", "shop/web"], "shop/web"],
+];
+
+for (const [args, words] of WRONG) {
+  Deno.test(`wrong use: ${args.filter((arg) => !NODE.includes(arg)).join(" ")}`, async () => {
+    const { code, out, err } = await kproxy(args);
+    assertEquals([code, out], [2, ""], err);
+    assertStringIncludes(err, words);
+  });
+}

@@ -1,0 +1,69 @@
+/**
+ * A node with three Services for `kproxy check`: what its rules are made from.
+ *
+ * @module
+ */
+import { configForMode, defaultConfig } from "../../lib/config/defaults.ts";
+import {
+  type DataPlane,
+  type DesiredInput,
+  type MachineFacts,
+  stateOfObjects,
+  UNKNOWN_MACHINE,
+} from "../../lib/inspect/desired/desired.ts";
+import { decodeObject } from "../../lib/source/decode/decode.ts";
+
+function service(name: string, clusterIP: string, nodePort: number, more: Record<string, unknown> = {}): unknown {
+  return {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { namespace: "shop", name },
+    spec: {
+      type: "NodePort",
+      clusterIP,
+      ports: [{ name: "http", port: 80, protocol: "TCP", nodePort }],
+      ...more,
+    },
+  };
+}
+
+function slice(name: string, ips: readonly string[]): unknown {
+  return {
+    apiVersion: "discovery.k8s.io/v1",
+    kind: "EndpointSlice",
+    metadata: { namespace: "shop", name: `${name}-1`, labels: { "kubernetes.io/service-name": name } },
+    addressType: "IPv4",
+    ports: [{ name: "http", port: 8080, protocol: "TCP" }],
+    endpoints: ips.map((ip) => ({ addresses: [ip], nodeName: "node-a" })),
+  };
+}
+
+const NODE = {
+  apiVersion: "v1",
+  kind: "Node",
+  metadata: { name: "node-a" },
+  status: { addresses: [{ type: "InternalIP", address: "192.0.2.10" }] },
+};
+export const WEB = [service("web", "10.96.0.1", 30080), slice("web", ["10.244.0.11", "10.244.0.12", "10.244.0.13"])];
+export const API = [
+  service("api", "10.96.0.2", 30081, {
+    sessionAffinity: "ClientIP",
+    externalIPs: ["203.0.113.5"],
+    externalTrafficPolicy: "Local",
+  }),
+  slice("api", ["10.244.0.21", "10.244.0.22"]),
+];
+export const EMPTY = [service("empty", "10.96.0.3", 30082)];
+/** Of a Service that is gone. */
+export const OLD = [service("old", "10.96.0.9", 30089), slice("old", ["10.244.0.99"])];
+
+/** What a mode makes rules from; the node is `node-a`, 192.0.2.10. */
+export function inputOf(
+  plane: DataPlane,
+  objects: readonly unknown[] = [...WEB, ...API, ...EMPTY],
+  machine: MachineFacts = UNKNOWN_MACHINE,
+): DesiredInput {
+  const read = [...objects, NODE].flatMap((json) => decodeObject(json, "test").objects);
+  const config = configForMode({ ...defaultConfig(), clusterCIDR: "10.244.0.0/16" }, plane);
+  return { ...stateOfObjects(read, "node-a", () => {}), config, machine, warn: () => {} };
+}
