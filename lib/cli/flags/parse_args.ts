@@ -55,6 +55,8 @@ const OPERANDS: Readonly<Record<CommandName, { readonly most: number; readonly n
   "trace": { most: 2, name: "SRC and DST:PORT" },
   "explain": { most: 2, name: "SRC and DST:PORT" },
   "service": { most: 2, name: "list, or get and NAMESPACE/NAME" },
+  "check": { most: 0, name: "" },
+  "diff": { most: 0, name: "" },
   "doctor": { most: 0, name: "" },
   "selftest": { most: 1, name: "" },
   "sysdump": { most: 1, name: "FILE" },

@@ -3,12 +3,12 @@
  *
  * @module
  */
-import { groupByChain } from "../../backend/iptables/diff/committed.ts";
-import { DISPATCH_CHAINS, ruleOf } from "../../backend/iptables/diff/diff_dispatch.ts";
+import { DISPATCH_CHAINS } from "../../backend/iptables/diff/diff_dispatch.ts";
 import { CANARY_CHAIN, sentinels } from "../../backend/iptables/diff/observe_canary.ts";
 import { isServiceChain } from "../../backend/iptables/plan/chains.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
 import type { NamespacedName } from "../../model/objects.ts";
+import { groupByChain, ruleOf } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import type { Difference, DifferenceList } from "./difference.ts";

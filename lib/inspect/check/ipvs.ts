@@ -6,7 +6,6 @@
 import { CommittedIpvs } from "../../backend/ipvs/diff/committed.ts";
 import { isOurs } from "../../backend/ipvs/diff/diff_observed.ts";
 import {
-  chainHolds,
   damagedAddresses,
   damagedServers,
   damagedSets,
@@ -15,6 +14,7 @@ import {
 import { DEVICE, type IpvsOptions, type IpvsPlan, type WantedServer } from "../../backend/ipvs/plan/ruleset.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
+import { chainHolds } from "../../netfilter/iptables_chains.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { type RealServer, realServerKey, sameTreatment, type SavedVirtualServer } from "../../netfilter/ipvs.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";

@@ -3,9 +3,9 @@
  *
  * @module
  */
-import { ruleOf } from "../../backend/iptables/diff/diff_dispatch.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
 import type { NamespacedName } from "../../model/objects.ts";
+import { ruleOf } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { DifferenceList } from "./difference.ts";
 import { place as placeOf, serviceOfRule } from "./iptables.ts";

@@ -1,0 +1,82 @@
+/**
+ * How long `kproxy check` takes from rules that were saved: reading them, planning, comparing.
+ * `deno run -A tests/bench/check_time.ts --services 10000 --endpoints 10`
+ *
+ * @module
+ */
+import { parseArgs } from "@std/cli/parse-args";
+import { planTexts } from "../../lib/backend/ipvs/diff/render.ts";
+import { configForMode, defaultConfig } from "../../lib/config/defaults.ts";
+import { checkNode } from "../../lib/inspect/check/check.ts";
+import { differenceCount } from "../../lib/inspect/check/check_json.ts";
+import { type DataPlane, type DesiredInput, stateOfObjects, UNKNOWN_MACHINE } from "../../lib/inspect/desired/desired.ts";
+import { iptablesPlan, iptablesText } from "../../lib/inspect/desired/iptables.ts";
+import { ipvsPlan } from "../../lib/inspect/desired/ipvs.ts";
+import { nftablesPlan, nftablesText } from "../../lib/inspect/desired/nftables.ts";
+import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
+import type { ApiObject } from "../../lib/model/objects.ts";
+import { testService, testSlice, testSliceEndpoint } from "../support/model_objects.ts";
+
+const { services, endpoints } = parseArgs(Deno.args, {
+  string: ["services", "endpoints"],
+  default: { services: "10000", endpoints: "10" },
+});
+
+function objects(): readonly ApiObject[] {
+  return Array.from({ length: Number(services) }, (_, at) => {
+    const name = `s${at}`;
+    const ips = Array.from({ length: Number(endpoints) }, (_, slot) => `10.${128 + slot}.${at >> 8}.${at & 255}`);
+    return [
+      testService({ name, clusterIP: `10.96.${at >> 8}.${at & 255}` }),
+      testSlice({
+        name: `${name}-1`,
+        serviceName: name,
+        endpoints: ips.map((ip) => testSliceEndpoint(ip, { nodeName: "node-a" })),
+      }),
+    ];
+  }).flat();
+}
+
+function textsOf(plane: DataPlane, input: DesiredInput): readonly LiveText[] {
+  const family = "IPv4";
+  if (plane === "iptables") return [{ name: "iptables", family, text: iptablesText(iptablesPlan(input, family)) }];
+  if (plane === "nftables") return [{ name: "nft", text: nftablesText(nftablesPlan(input, family)) }];
+  const { iptables, ipset, ipvsadm } = planTexts(ipvsPlan(input, family));
+  return [{ name: "iptables", family, text: iptables }, { name: "ipset", text: ipset }, { name: "ipvsadm", text: ipvsadm }];
+}
+
+const all = objects();
+for (const plane of ["iptables", "nftables", "ipvs"] as const) {
+  const config = configForMode({ ...defaultConfig(), clusterCIDR: "10.128.0.0/9" }, plane);
+  const inputOf = (): DesiredInput => ({
+    ...stateOfObjects(all, "node-a", () => {}),
+    config,
+    machine: UNKNOWN_MACHINE,
+    warn: () => {},
+  });
+  const texts = textsOf(plane, inputOf());
+  for (const round of [1, 2]) {
+    const begin = performance.now();
+    const desired = inputOf();
+    const folded = performance.now();
+    const live = liveOfTexts(texts, { from: "texts", bound: null, problems: [] });
+    const read = performance.now();
+    const checks = await checkNode({
+      plane,
+      desired,
+      live,
+      isKernel: false,
+      nodeAddresses: ["192.0.2.10"],
+      podInterface: "cni0",
+      quarantined: null,
+    });
+    const end = performance.now();
+    const differences = checks.reduce((sum, check) => sum + differenceCount(check), 0);
+    const parts = [folded - begin, read - folded, end - read].map((ms) => `${(ms / 1000).toFixed(2)} s`);
+    console.log(
+      `${plane} ${services} x ${endpoints}, round ${round}: ${((end - begin) / 1000).toFixed(2)} s (objects, reading, comparing: ${
+        parts.join(", ")
+      }), ${differences} differences`,
+    );
+  }
+}
