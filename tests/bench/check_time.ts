@@ -15,6 +15,7 @@ import { ipvsPlan } from "../../lib/inspect/desired/ipvs.ts";
 import { nftablesPlan, nftablesText } from "../../lib/inspect/desired/nftables.ts";
 import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
+import { FakeNft } from "../support/fake_nft.ts";
 import { testService, testSlice, testSliceEndpoint } from "../support/model_objects.ts";
 
 const { services, endpoints } = parseArgs(Deno.args, {
@@ -37,10 +38,26 @@ function objects(): readonly ApiObject[] {
   }).flat();
 }
 
-function textsOf(plane: DataPlane, input: DesiredInput): readonly LiveText[] {
+/** As `iptables-save` prints rules: addresses first, then the protocol, then the comment. */
+function saved(text: string): string {
+  return text.replaceAll(
+    /^-A (\S+) (-m comment --comment (?:"[^"]*"|\S+))(?: (-m tcp))?(?: (-p tcp))?(?: -([sd]) (\S+?))?( .*)$/gm,
+    (_, chain: string, comment: string, module = "", protocol = "", side = "", address = "", rest = "") =>
+      ["-A", chain, side === "" ? "" : `-${side} ${address}/32`, protocol, comment, module].filter((word) => word !== "")
+        .join(" ") + rest,
+  );
+}
+
+async function textsOf(plane: DataPlane, input: DesiredInput): Promise<readonly LiveText[]> {
   const family = "IPv4";
-  if (plane === "iptables") return [{ name: "iptables", family, text: iptablesText(iptablesPlan(input, family)) }];
-  if (plane === "nftables") return [{ name: "nft", text: nftablesText(nftablesPlan(input, family)) }];
+  if (plane === "iptables") {
+    return [{ name: "iptables", family, text: saved(iptablesText(iptablesPlan(input, family))) }];
+  }
+  if (plane === "nftables") {
+    const nft = new FakeNft();
+    await nft.others(nftablesText(nftablesPlan(input, family)));
+    return [{ name: "nft", text: nft.listed("ip kproxy") }];
+  }
   const { iptables, ipset, ipvsadm } = planTexts(ipvsPlan(input, family));
   return [{ name: "iptables", family, text: iptables }, { name: "ipset", text: ipset }, { name: "ipvsadm", text: ipvsadm }];
 }
@@ -54,7 +71,7 @@ for (const plane of ["iptables", "nftables", "ipvs"] as const) {
     machine: UNKNOWN_MACHINE,
     warn: () => {},
   });
-  const texts = textsOf(plane, inputOf());
+  const texts = await textsOf(plane, inputOf());
   for (const round of [1, 2]) {
     const begin = performance.now();
     const desired = inputOf();
@@ -73,6 +90,11 @@ for (const plane of ["iptables", "nftables", "ipvs"] as const) {
     const end = performance.now();
     const differences = checks.reduce((sum, check) => sum + differenceCount(check), 0);
     const parts = [folded - begin, read - folded, end - read].map((ms) => `${(ms / 1000).toFixed(2)} s`);
+    for (const { base, leftovers, services: of, problems } of checks) {
+      const told = [...base, ...leftovers, ...[...of.values()].flat()].slice(0, 3);
+      for (const { place, cause, wanted, found } of told) console.log(place, cause, wanted[0], found[0]);
+      for (const problem of problems.slice(0, 3)) console.log(problem);
+    }
     console.log(
       `${plane} ${services} x ${endpoints}, round ${round}: ${((end - begin) / 1000).toFixed(2)} s (objects, reading, comparing: ${
         parts.join(", ")

@@ -13,7 +13,7 @@ import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import type { Difference, DifferenceList } from "./difference.ts";
 import { chainDifference } from "./rule_lists.ts";
-import { RuleTexts } from "./rule_texts.ts";
+import { quickText, RuleTexts } from "./rule_texts.ts";
 import { compareSharedChain } from "./shared_chain.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];
@@ -41,7 +41,10 @@ export function compareIptables(pair: IptablesPair, list: DifferenceList): void 
       stale.delete(chain);
       const wanted = (bodies.get(chain) ?? []).map((line) => ruleOf(line, chain));
       const found = nat?.get(chain)?.rules;
-      list.add(service, chainDifference({ place: place("nat", chain), wanted, found, textOf: texts.of }));
+      list.add(
+        service,
+        chainDifference({ place: place("nat", chain), wanted, found, textOf: texts.of, quickOf: quickText }),
+      );
     }
   }
   for (const table of TABLES) {
