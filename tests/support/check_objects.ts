@@ -13,7 +13,8 @@ import {
 } from "../../lib/inspect/desired/desired.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
 
-function service(name: string, clusterIP: string, nodePort: number, more: Record<string, unknown> = {}): unknown {
+/** A Service `shop/<name>` of type NodePort. */
+export function service(name: string, clusterIP: string, nodePort: number, more: Record<string, unknown> = {}): unknown {
   return {
     apiVersion: "v1",
     kind: "Service",
@@ -27,7 +28,8 @@ function service(name: string, clusterIP: string, nodePort: number, more: Record
   };
 }
 
-function slice(name: string, ips: readonly string[]): unknown {
+/** Its only slice. */
+export function slice(name: string, ips: readonly string[]): unknown {
   return {
     apiVersion: "discovery.k8s.io/v1",
     kind: "EndpointSlice",

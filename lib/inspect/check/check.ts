@@ -59,7 +59,7 @@ async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules)
   if (isUnread(plane, live)) {
     // Nobody knows what is there: that is told among the problems, and nothing is called missing.
     notes.push("The rules could not be read, so nothing is compared");
-    return { ...facts, base: [], services: new Map(), leftovers: [], notes };
+    return { ...facts, isRead: false, base: [], services: new Map(), leftovers: [], notes };
   }
   switch (plane) {
     case "iptables":
@@ -76,7 +76,7 @@ async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules)
   for (const [service, why] of quarantined ?? []) {
     if (list.services.has(service)) notes.push(`The kernel has refused the rules of ${service}: ${why}`);
   }
-  return { ...facts, base: list.base, services: list.services, leftovers: list.leftovers, notes };
+  return { ...facts, isRead: true, base: list.base, services: list.services, leftovers: list.leftovers, notes };
 }
 
 /** True if a tool that the mode needs has failed, and nobody else has said what it should have. */

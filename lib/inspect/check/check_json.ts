@@ -49,6 +49,7 @@ export function checkDocument({ mode, desiredFrom, liveFrom, families, repair }:
     repair,
     families: families.map((check) => ({
       family: check.family,
+      read: check.isRead,
       servicesCompared: check.compared,
       differences: differenceCount(check),
       base: check.base.map(document),

@@ -6,7 +6,8 @@
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { planTexts } from "../../backend/ipvs/diff/render.ts";
-import { API, EMPTY, inputOf, OLD, WEB } from "../../../tests/support/check_objects.ts";
+import { API, EMPTY, inputOf, OLD, service, slice, WEB } from "../../../tests/support/check_objects.ts";
+import { KUBE_PROXY_TABLE } from "../../../tests/support/kube_proxy_table.ts";
 import { defaultConfig } from "../../config/defaults.ts";
 import type { DataPlane, DesiredInput } from "../desired/desired.ts";
 import { iptablesPlan, iptablesText } from "../desired/iptables.ts";
@@ -398,6 +399,63 @@ Deno.test("rules as iptables-save prints them are those that were written", NONE
       `--probability ${(Math.round(Number(p) * 2 ** 31) / 2 ** 31).toFixed(11)}`);
   assert(saved !== iptables);
   assertEquals(all(await checked("iptables", { iptables: saved })), []);
+});
+
+Deno.test("rules of kube-proxy's nftables mode are compared by what they do", NONE, async () => {
+  const shop = (ips: readonly string[]): DesiredInput =>
+    inputOf("nftables", [
+      service("web", "10.96.10.1", 0, { type: "ClusterIP", ports: [{ name: "http", port: 80, protocol: "TCP" }] }),
+      slice("web", ips),
+    ]);
+  const live = { nft: KUBE_PROXY_TABLE };
+  const same = await checked("nftables", live, shop(["10.244.0.11", "10.244.0.12"]));
+  assertEquals([all(same), same.notes.length], [[], 1]);
+  assertStringIncludes(same.notes.join(), "kube-proxy's: they are compared by what they do");
+  const other = await checked("nftables", live, shop(["10.244.0.11", "10.244.0.13"]));
+  const lines = all(other);
+  assertEquals(lines.length, 3, lines.join("\n"));
+  assertStringIncludes(lines[0] ?? "", "shop/web | behaviour | packet 10.244.0.5@cni0 → 10.96.10.1:80/tcp");
+  assertStringIncludes(lines[0] ?? "", "10.244.0.13:8080 (1/2)");
+  const beside = await checked("nftables", {
+    own: printed("nftables", shop(["10.244.0.11"])).nftables ?? "",
+    ...live,
+  }, shop(["10.244.0.11"]));
+  assertEquals(beside.leftovers.map(({ kind, place }) => [kind, place]), [["otherMode", "table ip kube-proxy"]]);
+  assertStringIncludes(beside.leftovers[0]?.cause ?? "", "kproxy cleanup --of=kube-proxy --only=nftables");
+});
+
+Deno.test("rules with kube-proxy's counters are compared by what they do where their words differ", NONE, async () => {
+  const { iptables = "" } = printed("iptables", inputOf("iptables"));
+  const counted = iptables.replace(
+    /^-A KUBE-NODEPORTS .*-j (KUBE-EXT-\S+)$/m,
+    (rule, chain: string) =>
+      `-A KUBE-NODEPORTS -d 127.0.0.0/8 -p tcp -m comment --comment "shop/api:http" -m tcp --dport 30081 -m nfacct --nfacct-name localhost_nps_accepted_pkts -j ${chain}\n${rule}`,
+  );
+  const check = await checked("iptables", { iptables: counted });
+  assertEquals(all(check), []);
+  assertStringIncludes(check.notes.join(), "kube-proxy's");
+  const broken = await checked("iptables", { iptables: counted.replaceAll(/^-A KUBE-SVC-\S+ .*shop\/web.*\n/gm, "") });
+  assertEquals([...broken.services.keys()], ["shop/web"]);
+});
+
+Deno.test("what a tool could not read is not called missing", NONE, async () => {
+  const problems = [{ place: "iptables-nft-save -c", message: "Permission denied: reading it needs root" }];
+  const live = liveOfTexts([], { from: "the kernel", bound: [], problems });
+  const checks = await checkNode({
+    plane: "iptables",
+    desired: inputOf("iptables"),
+    live,
+    isKernel: true,
+    nodeAddresses: [],
+    podInterface: "cni0",
+    quarantined: null,
+  });
+  assertEquals(checks.map((check) => [check.family, all(check), check.notes.length]), [["IPv4", [], 1]]);
+  const report = { mode: "iptables", desiredFrom: "files", liveFrom: "the kernel", families: checks, repair: null };
+  const text = checkLines(report).join("\n");
+  assertStringIncludes(text, "Not read: iptables-nft-save -c: Permission denied");
+  assert(!text.includes("nothing differs"), text);
+  assertEquals(JSON.parse(JSON.stringify(checkDocument(report))).clean, false);
 });
 
 const FINE = { time: "2026-11-22T10:00:00Z", kind: "full", durationMs: 1 };

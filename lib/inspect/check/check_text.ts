@@ -43,6 +43,7 @@ function familyLines(check: FamilyCheck): readonly string[] {
   const lines = ["", ...notes.map((note) => `${family}: ${note}.`)];
   const what = compared === 1 ? "1 Service" : `${compared} Services`;
   if (isClean(check)) return [...lines, `${family}: ${what}, nothing differs.`];
+  if (!check.isRead) return lines;
   const count = differenceCount(check);
   const differing = services.size === 0 ? "" : `, in ${services.size === 1 ? "1 Service" : `${services.size} Services`}`;
   lines.push(`${family}: ${what}, ${count} ${count === 1 ? "difference" : "differences"}${differing}:`);

@@ -48,6 +48,8 @@ export interface FamilyCheck {
   readonly services: ReadonlyMap<NamespacedName, readonly Difference[]>;
   /** What nobody wants (any more). */
   readonly leftovers: readonly Difference[];
+  /** False: a tool that is needed has failed, and nothing was compared. */
+  readonly isRead: boolean;
   /** What is to be known besides, one sentence each. */
   readonly notes: readonly string[];
   /** What could not be read; it may hide differences. */
@@ -73,7 +75,7 @@ export class DifferenceList {
   }
 }
 
-/** True if the family is as it should be. */
-export function isClean({ base, services, leftovers }: FamilyCheck): boolean {
-  return base.length === 0 && services.size === 0 && leftovers.length === 0;
+/** True if the family was read, and is as it should be. */
+export function isClean({ isRead, base, services, leftovers }: FamilyCheck): boolean {
+  return isRead && base.length === 0 && services.size === 0 && leftovers.length === 0;
 }
