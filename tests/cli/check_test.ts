@@ -13,7 +13,10 @@ const NODE = [
 Deno.test("check compares objects in files with saved rules, in every mode that one text holds", async () => {
   for (const mode of ["iptables", "nftables"]) {
     const { out: rules } = await kproxy(["render", ...NODE, "--family=ipv4", `--proxy-mode=${mode}`]);
-    const broken = rules.replace("10.244.1.12:8080", "10.244.9.9:8080").replace("10.244.1.12 . 8080", "10.244.9.9 . 8080");
+    const broken = rules.replace("10.244.1.12:8080", "10.244.9.9:8080").replace(
+      "10.244.1.12 . 8080",
+      "10.244.9.9 . 8080",
+    );
     await inFolder({ "live.rules": rules, "broken.rules": broken }, async (folder) => {
       const sound = await kproxy(["check", ...NODE, `--live-from=${folder}/live.rules`]);
       assertEquals([sound.code, sound.err], [0, ""], sound.out);

@@ -55,7 +55,8 @@ const DAMAGES: Readonly<Record<"iptables" | "nftables", readonly Damage[]>> = {
   nftables: [
     {
       name: "an element removed",
-      harm: (netns) => nft(netns, `delete element ip kproxy service-ips { ${WEB_CLUSTER_IP} . tcp . ${WEB_PORT} }\n`),
+      harm: (netns) =>
+        nft(netns, `delete element ip kproxy service-ips { ${WEB_CLUSTER_IP} . tcp . ${WEB_PORT} }\n`),
       finds: /Service shop\/web\n {2}nftables ip kproxy service-ips: an element is missing/,
     },
     {
@@ -125,11 +126,23 @@ for (const mode of LAB_MODES) {
     await nat(netns, "-A", "POSTROUTING", ...OTHERS);
     await mendsAll(t, web, mode);
     await t.step("somebody's redirection in front is named, and stays", async () => {
-      const front = ["-d", `${WEB_CLUSTER_IP}/32`, "-p", "tcp", "-j", "DNAT", "--to-destination", "192.0.2.99:80"];
+      const front = [
+        "-d",
+        `${WEB_CLUSTER_IP}/32`,
+        "-p",
+        "tcp",
+        "-j",
+        "DNAT",
+        "--to-destination",
+        "192.0.2.99:80",
+      ];
       await nat(netns, "-I", "PREROUTING", "1", ...front);
       const found = await check("--repair");
       assertEquals(found.code, 1, found.err);
-      assertMatch(found.out, /Service shop\/web\n {2}table nat chain PREROUTING rule 1: a rule of others redirects/);
+      assertMatch(
+        found.out,
+        /Service shop\/web\n {2}table nat chain PREROUTING rule 1: a rule of others redirects/,
+      );
       assertStringIncludes(found.out, "Nothing of ours was to be mended.");
       assertStringIncludes(await netns.run(["iptables-save", "-t", "nat"]), "--to-destination 192.0.2.99:80");
     });

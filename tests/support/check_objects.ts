@@ -14,7 +14,12 @@ import {
 import { decodeObject } from "../../lib/source/decode/decode.ts";
 
 /** A Service `shop/<name>` of type NodePort. */
-export function service(name: string, clusterIP: string, nodePort: number, more: Record<string, unknown> = {}): unknown {
+export function service(
+  name: string,
+  clusterIP: string,
+  nodePort: number,
+  more: Record<string, unknown> = {},
+): unknown {
   return {
     apiVersion: "v1",
     kind: "Service",
@@ -46,7 +51,10 @@ const NODE = {
   metadata: { name: "node-a" },
   status: { addresses: [{ type: "InternalIP", address: "192.0.2.10" }] },
 };
-export const WEB = [service("web", "10.96.0.1", 30080), slice("web", ["10.244.0.11", "10.244.0.12", "10.244.0.13"])];
+export const WEB = [
+  service("web", "10.96.0.1", 30080),
+  slice("web", ["10.244.0.11", "10.244.0.12", "10.244.0.13"]),
+];
 export const API = [
   service("api", "10.96.0.2", 30081, {
     sessionAffinity: "ClientIP",

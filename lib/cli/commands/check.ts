@@ -5,7 +5,12 @@
  */
 import { UsageError } from "../../errors.ts";
 import { checkNode } from "../../inspect/check/check.ts";
-import { checkDocument, type CheckReport, differenceCount, type RepairReport } from "../../inspect/check/check_json.ts";
+import {
+  checkDocument,
+  type CheckReport,
+  differenceCount,
+  type RepairReport,
+} from "../../inspect/check/check_json.ts";
 import { checkLines } from "../../inspect/check/check_text.ts";
 import { type FamilyCheck, isClean } from "../../inspect/check/difference.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";

@@ -26,6 +26,7 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["migrate-to", ["doctor", "--migrate-to=nftables"], "nftables"],
   ["no-desired", ["explain", "--no-desired"], true],
   ["no-live", ["service", "--no-live"], true],
+  ["repair", ["check", "--repair"], true],
   ["time-limit", ["selftest", "--time-limit=30s"], 30_000],
   ["watch", ["status", "-w"], true],
   ["config-sync-period", ["run", "--config-sync-period=5m"], 300_000],
@@ -195,7 +196,7 @@ Deno.test("wrong use is told in one line that says what was probably meant", { p
     ["writeconfig", 'Unknown command "writeconfig": did you mean "write-config"?'],
     [
       "bogus",
-      'Unknown command "bogus": want run, write-config, cleanup, render, status, trace, explain, service, doctor, selftest, sysdump, version, help, completion',
+      'Unknown command "bogus": want run, write-config, cleanup, render, status, trace, explain, service, check, diff, doctor, selftest, sysdump, version, help, completion',
     ],
     ["--confg=x", 'Unknown flag "--confg": did you mean "--config"?'],
     ["run --clustercidr=10.0.0.0/8", 'Unknown flag "--clustercidr": did you mean "--cluster-cidr"?'],

@@ -12,7 +12,7 @@ import { differenceOf } from "../trace/compare.ts";
 import { packetText } from "../trace/packet.ts";
 import { placeOf } from "../trace/trace.ts";
 import type { Difference } from "./difference.ts";
-import { type ProbeSources, probesOf } from "./probes.ts";
+import { probesOf, type ProbeSources } from "./probes.ts";
 
 /** Both sides, ready for packets. */
 export class PacketComparison {

@@ -76,11 +76,21 @@ async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules)
   for (const [service, why] of quarantined ?? []) {
     if (list.services.has(service)) notes.push(`The kernel has refused the rules of ${service}: ${why}`);
   }
-  return { ...facts, isRead: true, base: list.base, services: list.services, leftovers: list.leftovers, notes };
+  return {
+    ...facts,
+    isRead: true,
+    base: list.base,
+    services: list.services,
+    leftovers: list.leftovers,
+    notes,
+  };
 }
 
 /** True if a tool that the mode needs has failed, and nobody else has said what it should have. */
-function isUnread(plane: DataPlane, { family, iptables, nftables, sets, ipvs, problems }: LiveRules): boolean {
+function isUnread(
+  plane: DataPlane,
+  { family, iptables, nftables, sets, ipvs, problems }: LiveRules,
+): boolean {
   const has = (program: RegExp): boolean => problems.some(({ place }) => program.test(place));
   if (plane === "nftables") return nftables.length === 0 && has(/^nft /);
   const save = family === "IPv4" ? /^iptables\S*-save/ : /^ip6tables\S*-save/;
@@ -107,7 +117,10 @@ async function checkIptables(
   const { iptablesPlan } = await import("../desired/iptables.ts");
   const { compareIptables } = await import("./iptables.ts");
   const tables = tablesInUse(live);
-  compareIptables({ plan: iptablesPlan(input.desired, family), live: tables, isKernel: input.isKernel }, list);
+  compareIptables(
+    { plan: iptablesPlan(input.desired, family), live: tables, isKernel: input.isKernel },
+    list,
+  );
   // Its counters are rules of their own, which kproxy does not write.
   const isKubeProxys = ["nat", "filter"].some((table) =>
     tables.get(table)?.get(table === "nat" ? "KUBE-NODEPORTS" : "KUBE-FORWARD")?.rules.some((rule) =>
@@ -156,7 +169,13 @@ async function checkNftables(
   const word = family === "IPv4" ? "ip" : "ip6";
   if (own === undefined) {
     const place = `nftables ${word} kproxy`;
-    list.add(null, { kind: "missing", place, cause: "the table is gone", wanted: [`table ${word} kproxy`], found: [] });
+    list.add(null, {
+      kind: "missing",
+      place,
+      cause: "the table is gone",
+      wanted: [`table ${word} kproxy`],
+      found: [],
+    });
   }
   const nothing: NftTable = {
     family,
@@ -198,7 +217,9 @@ function otherModes(plane: DataPlane, { proxies }: LiveRules): readonly Differen
     place: sign,
     cause: `rules of ${mode === "nftables" ? `${layout}'s nftables mode` : `${mode} mode`} ${
       isHooked ? "are in force, too" : "are left; no packet is led to them"
-    }: kproxy cleanup ${layout === "kube-proxy" && mode === "nftables" ? "--of=kube-proxy " : ""}--only=${mode} removes them`,
+    }: kproxy cleanup ${
+      layout === "kube-proxy" && mode === "nftables" ? "--of=kube-proxy " : ""
+    }--only=${mode} removes them`,
     wanted: [],
     found: [sign],
   }));

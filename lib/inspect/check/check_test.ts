@@ -40,8 +40,13 @@ function printed(plane: DataPlane, input: DesiredInput): Texts {
       const plan = ipvsPlan(input, "IPv4");
       const { iptables, ipset, ipvsadm } = planTexts(plan);
       const jumps = ["filter", "nat"].map((table) =>
-        [`*${table}`, ...plan.base.jumps.filter((jump) => jump.table === table)
-          .map(({ chain, args }) => `-I ${chain} ${args}`), "COMMIT", ""].join("\n")
+        [
+          `*${table}`,
+          ...plan.base.jumps.filter((jump) => jump.table === table)
+            .map(({ chain, args }) => `-I ${chain} ${args}`),
+          "COMMIT",
+          "",
+        ].join("\n")
       );
       const whole = iptables.includes("-I ") ? iptables : `${iptables}${jumps.join("")}`;
       return { iptables: whole, ipset, ipvsadm };
@@ -67,7 +72,9 @@ async function checked(plane: DataPlane, texts: Texts, input = inputOf(plane)): 
 
 function all({ base, services, leftovers }: FamilyCheck): readonly string[] {
   const line = (of: string) => ({ kind, place, cause, wanted, found }: Difference): string =>
-    [of, kind, place, cause, ...wanted.map((text) => `-${text}`), ...found.map((text) => `+${text}`)].join(" | ");
+    [of, kind, place, cause, ...wanted.map((text) => `-${text}`), ...found.map((text) => `+${text}`)].join(
+      " | ",
+    );
   return [
     ...base.map(line("base")),
     ...[...services].flatMap(([name, differences]) => differences.map(line(name))),
@@ -82,17 +89,24 @@ for (const plane of ["iptables", "nftables", "ipvs"] as const) {
     assertEquals([all(check), check.problems, check.compared], [[], [], 3]);
   });
 
-  Deno.test(`${plane}: an empty node misses everything, and rules of a Service that is gone are leftovers`, NONE, async () => {
-    const input = inputOf(plane);
-    const bare = await checked(plane, { iptables: "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n" }, input);
-    assertEquals([...bare.services.keys()].sort(), ["shop/api", "shop/empty", "shop/web"].slice(0, bare.services.size));
-    assert(bare.base.length > 0 && bare.services.size >= 2);
-    const stale = printed(plane, inputOf(plane, [...WEB, ...API, ...EMPTY, ...OLD]));
-    const found = await checked(plane, stale, input);
-    assertEquals([...found.services], [], all(found).join("\n"));
-    assert(found.leftovers.length > 0);
-    assert(/old|10\.96\.0\.9|30089|10\.244\.0\.99/.test(all(found).join("\n")), all(found).join("\n"));
-  });
+  Deno.test(
+    `${plane}: an empty node misses everything, and rules of a Service that is gone are leftovers`,
+    NONE,
+    async () => {
+      const input = inputOf(plane);
+      const bare = await checked(plane, { iptables: "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n" }, input);
+      assertEquals(
+        [...bare.services.keys()].sort(),
+        ["shop/api", "shop/empty", "shop/web"].slice(0, bare.services.size),
+      );
+      assert(bare.base.length > 0 && bare.services.size >= 2);
+      const stale = printed(plane, inputOf(plane, [...WEB, ...API, ...EMPTY, ...OLD]));
+      const found = await checked(plane, stale, input);
+      assertEquals([...found.services], [], all(found).join("\n"));
+      assert(found.leftovers.length > 0);
+      assert(/old|10\.96\.0\.9|30089|10\.244\.0\.99/.test(all(found).join("\n")), all(found).join("\n"));
+    },
+  );
 }
 
 interface Fault {
@@ -196,7 +210,8 @@ const FAULTS: readonly Fault[] = [
   {
     name: "a rule of somebody in the chain of all Services",
     plane: "iptables",
-    plant: (text) => text.replace(/^-A KUBE-SERVICES .*cluster IP/m, "-A KUBE-SERVICES -d 10.96.0.77/32 -j RETURN\n$&"),
+    plant: (text) =>
+      text.replace(/^-A KUBE-SERVICES .*cluster IP/m, "-A KUBE-SERVICES -d 10.96.0.77/32 -j RETURN\n$&"),
     finds: ["base | surplus | iptables nat KUBE-SERVICES | a rule that is not ours"],
     only: "base",
   },
@@ -222,7 +237,10 @@ const FAULTS: readonly Fault[] = [
     name: "somebody's jump in front that lets packets pass untranslated",
     plane: "iptables",
     plant: (text) =>
-      text.replace(/^-I PREROUTING .*KUBE-SERVICES\n/m, "$&-A EARLY -d 10.96.0.2/32 -j ACCEPT\n-I PREROUTING -j EARLY\n")
+      text.replace(
+        /^-I PREROUTING .*KUBE-SERVICES\n/m,
+        "$&-A EARLY -d 10.96.0.2/32 -j ACCEPT\n-I PREROUTING -j EARLY\n",
+      )
         .replace(":PREROUTING", ":EARLY - [0:0]\n:PREROUTING"),
     finds: ["shop/api | foreign | table nat chain EARLY rule 1", "lets pass untranslated"],
     only: "shop/api",
@@ -231,14 +249,21 @@ const FAULTS: readonly Fault[] = [
     name: "an element is missing",
     plane: "nftables",
     plant: drop(/^add element ip kproxy service-ips \{ 10\.96\.0\.1 \. tcp \. 80 .*\n/m),
-    finds: ["shop/web | missing | nftables ip kproxy service-ips | an element is missing", "-10.96.0.1 . tcp . 80"],
+    finds: [
+      "shop/web | missing | nftables ip kproxy service-ips | an element is missing",
+      "-10.96.0.1 . tcp . 80",
+    ],
     only: "shop/web",
   },
   {
     name: "an element leads elsewhere",
     plane: "nftables",
     plant: (text) => text.replace("10.244.0.12 . 8080", "10.244.9.9 . 8080"),
-    finds: ["shop/web | changed | nftables ip kproxy endpoints-tcp | an element leads elsewhere", "+", "10.244.9.9"],
+    finds: [
+      "shop/web | changed | nftables ip kproxy endpoints-tcp | an element leads elsewhere",
+      "+",
+      "10.244.9.9",
+    ],
     only: "shop/web",
   },
   {
@@ -308,8 +333,11 @@ const FAULTS: readonly Fault[] = [
     name: "a real server of nobody",
     plane: "ipvs",
     tool: "ipvsadm",
-    plant: (text) => text.replace(/^-a -t 10\.96\.0\.1:80 .*10\.244\.0\.12:8080.*\n/m, (line) =>
-      line + line.replace("10.244.0.12", "10.244.9.9")),
+    plant: (text) =>
+      text.replace(
+        /^-a -t 10\.96\.0\.1:80 .*10\.244\.0\.12:8080.*\n/m,
+        (line) => line + line.replace("10.244.0.12", "10.244.9.9"),
+      ),
     finds: ["shop/web | surplus | IPVS", "a real server is too much", "10.244.9.9"],
     only: "shop/web",
   },
@@ -382,7 +410,13 @@ for (const { name, plane, plant, tool = plane, finds, only } of FAULTS) {
       `${finds.join(" … ")} is not in:\n${lines.join("\n")}`,
     );
     if (only !== undefined) assertEquals(lines.filter((line) => !line.startsWith(`${only} | `)), []);
-    const report: CheckReport = { mode: plane, desiredFrom: "files", liveFrom: "texts", families: [check], repair: null };
+    const report: CheckReport = {
+      mode: plane,
+      desiredFrom: "files",
+      liveFrom: "texts",
+      families: [check],
+      repair: null,
+    };
     const text = checkLines(report).join("\n");
     const [first = ""] = finds;
     if (first.startsWith("shop/")) assertStringIncludes(text, `Service ${first.split(" | ")[0]}\n`);
@@ -395,8 +429,10 @@ Deno.test("rules as iptables-save prints them are those that were written", NONE
   const { iptables = "" } = printed("iptables", inputOf("iptables"));
   const saved = iptables
     .replaceAll(/ -s (10\.244\.0\.\d+) /g, " -s $1/32 ")
-    .replaceAll(/--probability ([\d.]+)/g, (_, p: string) =>
-      `--probability ${(Math.round(Number(p) * 2 ** 31) / 2 ** 31).toFixed(11)}`);
+    .replaceAll(
+      /--probability ([\d.]+)/g,
+      (_, p: string) => `--probability ${(Math.round(Number(p) * 2 ** 31) / 2 ** 31).toFixed(11)}`,
+    );
   assert(saved !== iptables);
   assertEquals(all(await checked("iptables", { iptables: saved })), []);
 });
@@ -404,7 +440,10 @@ Deno.test("rules as iptables-save prints them are those that were written", NONE
 Deno.test("rules of kube-proxy's nftables mode are compared by what they do", NONE, async () => {
   const shop = (ips: readonly string[]): DesiredInput =>
     inputOf("nftables", [
-      service("web", "10.96.10.1", 0, { type: "ClusterIP", ports: [{ name: "http", port: 80, protocol: "TCP" }] }),
+      service("web", "10.96.10.1", 0, {
+        type: "ClusterIP",
+        ports: [{ name: "http", port: 80, protocol: "TCP" }],
+      }),
       slice("web", ips),
     ]);
   const live = { nft: KUBE_PROXY_TABLE };
@@ -420,23 +459,32 @@ Deno.test("rules of kube-proxy's nftables mode are compared by what they do", NO
     own: printed("nftables", shop(["10.244.0.11"])).nftables ?? "",
     ...live,
   }, shop(["10.244.0.11"]));
-  assertEquals(beside.leftovers.map(({ kind, place }) => [kind, place]), [["otherMode", "table ip kube-proxy"]]);
+  assertEquals(beside.leftovers.map(({ kind, place }) => [kind, place]), [[
+    "otherMode",
+    "table ip kube-proxy",
+  ]]);
   assertStringIncludes(beside.leftovers[0]?.cause ?? "", "kproxy cleanup --of=kube-proxy --only=nftables");
 });
 
-Deno.test("rules with kube-proxy's counters are compared by what they do where their words differ", NONE, async () => {
-  const { iptables = "" } = printed("iptables", inputOf("iptables"));
-  const counted = iptables.replace(
-    /^-A KUBE-NODEPORTS .*-j (KUBE-EXT-\S+)$/m,
-    (rule, chain: string) =>
-      `-A KUBE-NODEPORTS -d 127.0.0.0/8 -p tcp -m comment --comment "shop/api:http" -m tcp --dport 30081 -m nfacct --nfacct-name localhost_nps_accepted_pkts -j ${chain}\n${rule}`,
-  );
-  const check = await checked("iptables", { iptables: counted });
-  assertEquals(all(check), []);
-  assertStringIncludes(check.notes.join(), "kube-proxy's");
-  const broken = await checked("iptables", { iptables: counted.replaceAll(/^-A KUBE-SVC-\S+ .*shop\/web.*\n/gm, "") });
-  assertEquals([...broken.services.keys()], ["shop/web"]);
-});
+Deno.test(
+  "rules with kube-proxy's counters are compared by what they do where their words differ",
+  NONE,
+  async () => {
+    const { iptables = "" } = printed("iptables", inputOf("iptables"));
+    const counted = iptables.replace(
+      /^-A KUBE-NODEPORTS .*-j (KUBE-EXT-\S+)$/m,
+      (rule, chain: string) =>
+        `-A KUBE-NODEPORTS -d 127.0.0.0/8 -p tcp -m comment --comment "shop/api:http" -m tcp --dport 30081 -m nfacct --nfacct-name localhost_nps_accepted_pkts -j ${chain}\n${rule}`,
+    );
+    const check = await checked("iptables", { iptables: counted });
+    assertEquals(all(check), []);
+    assertStringIncludes(check.notes.join(), "kube-proxy's");
+    const broken = await checked("iptables", {
+      iptables: counted.replaceAll(/^-A KUBE-SVC-\S+ .*shop\/web.*\n/gm, ""),
+    });
+    assertEquals([...broken.services.keys()], ["shop/web"]);
+  },
+);
 
 Deno.test("what a tool could not read is not called missing", NONE, async () => {
   const problems = [{ place: "iptables-nft-save -c", message: "Permission denied: reading it needs root" }];
@@ -451,7 +499,13 @@ Deno.test("what a tool could not read is not called missing", NONE, async () => 
     quarantined: null,
   });
   assertEquals(checks.map((check) => [check.family, all(check), check.notes.length]), [["IPv4", [], 1]]);
-  const report = { mode: "iptables", desiredFrom: "files", liveFrom: "the kernel", families: checks, repair: null };
+  const report = {
+    mode: "iptables",
+    desiredFrom: "files",
+    liveFrom: "the kernel",
+    families: checks,
+    repair: null,
+  };
   const text = checkLines(report).join("\n");
   assertStringIncludes(text, "Not read: iptables-nft-save -c: Permission denied");
   assert(!text.includes("nothing differs"), text);

@@ -11,19 +11,25 @@ const MAX_SERVICES = 50;
 const MAX_LINES = 12;
 
 /** One line each, without line ends. */
-export function checkLines({ mode, desiredFrom, liveFrom, families, repair }: CheckReport): readonly string[] {
+export function checkLines(
+  { mode, desiredFrom, liveFrom, families, repair }: CheckReport,
+): readonly string[] {
   const lines = [`Desired: ${desiredFrom} (mode ${mode}); live: ${liveFrom}`];
   if (repair !== null) {
     if (repair.note !== null) lines.push(repair.note);
     lines.push(
       repair.families.length === 0
         ? "Nothing of ours was to be mended."
-        : `Written anew: the rules of ${repair.families.join(" and ")} (${repair.before} differences before).`,
+        : `Written anew: the rules of ${
+          repair.families.join(" and ")
+        } (${repair.before} differences before).`,
       ...repair.refused.map(({ service, problem }) => `Refused by the kernel: ${service}: ${problem}`),
     );
   }
   for (const check of families) lines.push(...familyLines(check));
-  if (families.length === 0) lines.push("No Service wants rules here, and no service proxy's rules are there.");
+  if (families.length === 0) {
+    lines.push("No Service wants rules here, and no service proxy's rules are there.");
+  }
   for (const { place, message } of uniqueProblems(families)) {
     lines.push(`Not read: ${place}: ${message}`);
   }
@@ -45,7 +51,9 @@ function familyLines(check: FamilyCheck): readonly string[] {
   if (isClean(check)) return [...lines, `${family}: ${what}, nothing differs.`];
   if (!check.isRead) return lines;
   const count = differenceCount(check);
-  const differing = services.size === 0 ? "" : `, in ${services.size === 1 ? "1 Service" : `${services.size} Services`}`;
+  const differing = services.size === 0
+    ? ""
+    : `, in ${services.size === 1 ? "1 Service" : `${services.size} Services`}`;
   lines.push(`${family}: ${what}, ${count} ${count === 1 ? "difference" : "differences"}${differing}:`);
   if (base.length > 0) lines.push("", "Base chains and jumps", ...base.flatMap(differenceLines));
   for (const [name, differences] of [...services].slice(0, MAX_SERVICES)) {

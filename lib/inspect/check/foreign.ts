@@ -12,7 +12,7 @@ import { isOwnHit } from "../trace/own_rules.ts";
 import { packetText } from "../trace/packet.ts";
 import { placeOf } from "../trace/trace.ts";
 import type { DifferenceList } from "./difference.ts";
-import { type ProbeSources, probesOf } from "./probes.ts";
+import { probesOf, type ProbeSources } from "./probes.ts";
 
 /** Where destinations are translated; what the kernel calls before is in front. */
 const DNAT_PRIORITY = -100;
@@ -59,7 +59,9 @@ function frontOf(live: HeldRules): HeldRules | null {
         new Map([...chains].flatMap(([name, chain]) => {
           // Policies are no rules in front; other hooks come behind ours.
           if (chain.policy === "-") return [[name, chain] as const];
-          if (!FRONT_CHAINS.has(name) || (table !== "nat" && table !== "raw" && table !== "mangle")) return [];
+          if (!FRONT_CHAINS.has(name) || (table !== "nat" && table !== "raw" && table !== "mangle")) {
+            return [];
+          }
           const own = chain.rules.findIndex((rule) => /-j KUBE-/.test(rule));
           const rules = own < 0 ? chain.rules : chain.rules.slice(0, own);
           isAny ||= rules.length > 0;
@@ -68,11 +70,15 @@ function frontOf(live: HeldRules): HeldRules | null {
       ] as const
     )),
   }));
-  const nftables = live.nftables.filter(({ name }) => name !== "kproxy" && name !== "kube-proxy").map((table) => ({
+  const nftables = live.nftables.filter(({ name }) => name !== "kproxy" && name !== "kube-proxy").map((
+    table,
+  ) => ({
     ...table,
-    chains: new Map([...table.chains].filter(([, { base }]) =>
-      base === null || (FRONT_HOOKS.has(base.hook) && base.priority <= DNAT_PRIORITY)
-    )),
+    chains: new Map(
+      [...table.chains].filter(([, { base }]) =>
+        base === null || (FRONT_HOOKS.has(base.hook) && base.priority <= DNAT_PRIORITY)
+      ),
+    ),
   }));
   isAny ||= nftables.some(({ chains }) => chains.values().some(({ base }) => base !== null));
   return isAny ? { family: live.family, iptables, nftables, sets: live.sets, ipvs: null } : null;

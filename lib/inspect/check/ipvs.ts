@@ -11,12 +11,22 @@ import {
   damagedSets,
   rulesProbe,
 } from "../../backend/ipvs/diff/observe_damage.ts";
-import { DEVICE, type IpvsOptions, type IpvsPlan, type WantedServer } from "../../backend/ipvs/plan/ruleset.ts";
+import {
+  DEVICE,
+  type IpvsOptions,
+  type IpvsPlan,
+  type WantedServer,
+} from "../../backend/ipvs/plan/ruleset.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { chainHolds } from "../../netfilter/iptables_chains.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
-import { type RealServer, realServerKey, sameTreatment, type SavedVirtualServer } from "../../netfilter/ipvs.ts";
+import {
+  type RealServer,
+  realServerKey,
+  sameTreatment,
+  type SavedVirtualServer,
+} from "../../netfilter/ipvs.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import type { Difference, DifferenceList } from "./difference.ts";
 import { place } from "./iptables.ts";
@@ -40,7 +50,8 @@ export function compareIpvs(pair: IpvsPair, list: DifferenceList): void {
   const owners = ownersOf(plan);
   compareRules(pair, committed, list);
   compareSets(pair, committed, owners, list);
-  const servers = live.ipvs?.servers ?? { virtualServers: new Map<string, SavedVirtualServer>(), otherLines: [] };
+  const servers = live.ipvs?.servers ??
+    { virtualServers: new Map<string, SavedVirtualServer>(), otherLines: [] };
   const wanted = new Map<string, WantedServer>();
   for (const server of committed.union.servers()) wanted.set(server.key, server);
   const told = new Set(damagedServers(servers, committed, options.excludeCIDRs));
@@ -86,7 +97,10 @@ function compareRules({ rules }: IpvsPair, committed: CommittedIpvs, list: Diffe
       textOf,
       isShared,
     });
-    list.add(null, difference === null || !isJumps ? difference : { ...difference, cause: "jumps are missing", found: [] });
+    list.add(
+      null,
+      difference === null || !isJumps ? difference : { ...difference, cause: "jumps are missing", found: [] },
+    );
   }
 }
 
@@ -102,13 +116,25 @@ function compareSets(
     const [set = "", text = ""] = halves(entry);
     if (!damaged.has(set) || sets.get(set)?.entries.has(text) === true) continue;
     const cause = sets.has(set) ? "an entry is missing" : "an entry is missing; the set is gone";
-    const difference: Difference = { kind: "missing", place: `ipset ${set}`, cause, wanted: [text], found: [] };
+    const difference: Difference = {
+      kind: "missing",
+      place: `ipset ${set}`,
+      cause,
+      wanted: [text],
+      found: [],
+    };
     list.add(owners.get(entry) ?? owners.get(text) ?? null, difference);
   }
   for (const set of damaged) {
     const found = sets.get(set);
     if (found === undefined) {
-      list.add(null, { kind: "missing", place: `ipset ${set}`, cause: "the set is gone", wanted: [], found: [] });
+      list.add(null, {
+        kind: "missing",
+        place: `ipset ${set}`,
+        cause: "the set is gone",
+        wanted: [],
+        found: [],
+      });
       continue;
     }
     for (const text of found.entries) {
@@ -199,7 +225,13 @@ function compareAddresses(
     const address = damaged.slice(DEVICE.length + 1);
     const at = `device ${DEVICE}`;
     if (address === "") {
-      list.add(null, { kind: "missing", place: at, cause: "the device is gone", wanted: [DEVICE], found: [] });
+      list.add(null, {
+        kind: "missing",
+        place: at,
+        cause: "the device is gone",
+        wanted: [DEVICE],
+        found: [],
+      });
     } else if (addresses?.has(address) === true) {
       const cause = "an address that no Service wants";
       list.leftovers.push({ kind: "leftover", place: at, cause, wanted: [], found: [address] });

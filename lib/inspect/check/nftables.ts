@@ -30,7 +30,13 @@ export function compareNftables(plan: NftablesPlan, live: NftTable, list: Differ
     const found = observed.hooks.get(name);
     if (rulesOf(name) !== undefined && found !== hook) {
       const cause = "the chain hangs elsewhere";
-      list.add(null, { kind: "changed", place, cause, wanted: [hook], found: found === undefined ? [] : [found] });
+      list.add(null, {
+        kind: "changed",
+        place,
+        cause,
+        wanted: [hook],
+        found: found === undefined ? [] : [found],
+      });
     }
     list.add(null, chainDifference({ place, wanted: rules, found: rulesOf(name) }));
   }

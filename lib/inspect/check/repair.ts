@@ -35,7 +35,8 @@ export async function repairLeave(config: KubeProxyConfiguration, plane: DataPla
     if (isNobody) return { isAllowed: true, note: null };
     return {
       isAllowed: false,
-      reason: `a service proxy runs here, and nobody can tell whether it mends its rules itself: ${error.message}`,
+      reason:
+        `a service proxy runs here, and nobody can tell whether it mends its rules itself: ${error.message}`,
     };
   }
 }
@@ -49,7 +50,10 @@ export function leaveBeside(
 ): RepairLeave {
   const who = `the kproxy on ${address}`;
   if (mode.used !== plane) {
-    return { isAllowed: false, reason: `${who} runs mode ${mode.used}, and rules of mode ${plane} were asked for` };
+    return {
+      isAllowed: false,
+      reason: `${who} runs mode ${mode.used}, and rules of mode ${plane} were asked for`,
+    };
   }
   for (const [family, { lastSync, lastFailure }] of Object.entries(families)) {
     if (lastFailure === null || (lastSync !== null && lastSync.time > lastFailure.time)) continue;

@@ -121,9 +121,9 @@ async function mend(node: Node, checks: readonly FamilyCheck[]): Promise<readonl
 
 function places(checks: readonly FamilyCheck[]): string {
   return checks.flatMap(({ base, services, leftovers, problems }) => [
-    ...[...base, ...[...services.values()].flat(), ...leftovers].map(({ kind, place, cause, wanted, found }) =>
-      `${kind} ${place}: ${cause}\n  - ${wanted.join("\n  - ")}\n  + ${found.join("\n  + ")}`
-    ),
+    ...[...base, ...[...services.values()].flat(), ...leftovers].map((
+      { kind, place, cause, wanted, found },
+    ) => `${kind} ${place}: ${cause}\n  - ${wanted.join("\n  - ")}\n  + ${found.join("\n  + ")}`),
     ...problems.map(({ place, message }) => `${place}: ${message}`),
   ]).join("\n");
 }
@@ -137,8 +137,8 @@ function chainOf(saved: string, words: RegExp): string {
 
 const OTHERS = "-A PREROUTING -d 203.0.113.9/32 -j ACCEPT";
 
-const IPTABLES_FAULTS: readonly (readonly [name: string, args: (nat: string) => readonly string[], finds: string])[] =
-  [
+const IPTABLES_FAULTS:
+  readonly (readonly [name: string, args: (nat: string) => readonly string[], finds: string])[] = [
     ["a rule removed", () => ["-D", "KUBE-SERVICES", "1"], "missing iptables nat KUBE-SERVICES"],
     [
       "a Service's chain flushed",
@@ -156,11 +156,18 @@ const IPTABLES_FAULTS: readonly (readonly [name: string, args: (nat: string) => 
       "a jump removed",
       (nat) => {
         const jump = /^-A (OUTPUT .*KUBE-SERVICES)$/m.exec(nat)?.[1] ?? "";
-        return ["-D", ...Array.from(jump.matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word]) => quoted ?? word ?? "")];
+        return [
+          "-D",
+          ...Array.from(jump.matchAll(/"([^"]*)"|(\S+)/g), ([, quoted, word]) => quoted ?? word ?? ""),
+        ];
       },
       "missing iptables nat OUTPUT: the jump is missing",
     ],
-    ["a stale Service's chain", () => ["-N", "KUBE-SVC-ABCDEFGHIJKLMNOP"], "leftover iptables nat KUBE-SVC-ABCD"],
+    [
+      "a stale Service's chain",
+      () => ["-N", "KUBE-SVC-ABCDEFGHIJKLMNOP"],
+      "leftover iptables nat KUBE-SVC-ABCD",
+    ],
   ];
 
 Deno.test("iptables: --repair makes a node clean, and leaves alone what is not ours", async (t) => {
@@ -235,27 +242,28 @@ Deno.test("nftables: --repair makes a node clean, and leaves alone what is not o
   }
 });
 
-const IPVS_FAULTS: readonly (readonly [name: string, argv: readonly string[], stdin: string, finds: string])[] = [
-  [
-    "a real server with another weight",
-    ["ipvsadm", "-R"],
-    "-e -t 10.96.0.1:80 -r 10.244.0.12:8080 -m -w 7\n",
-    "changed IPVS 10.96.0.1:80/TCP: a real server has another weight",
-  ],
-  [
-    "a real server removed",
-    ["ipvsadm", "-R"],
-    "-d -t 10.96.0.1:80 -r 10.244.0.12:8080\n",
-    "missing IPVS 10.96.0.1:80/TCP",
-  ],
-  ["a virtual server removed", ["ipvsadm", "-R"], "-D -t 10.96.0.2:80\n", "the virtual server is missing"],
-  [
-    "an entry removed",
-    ["ipset", "restore"],
-    "del KUBE-CLUSTER-IP 10.96.0.1,tcp:80\n",
-    "missing ipset KUBE-CLUSTER-IP",
-  ],
-];
+const IPVS_FAULTS:
+  readonly (readonly [name: string, argv: readonly string[], stdin: string, finds: string])[] = [
+    [
+      "a real server with another weight",
+      ["ipvsadm", "-R"],
+      "-e -t 10.96.0.1:80 -r 10.244.0.12:8080 -m -w 7\n",
+      "changed IPVS 10.96.0.1:80/TCP: a real server has another weight",
+    ],
+    [
+      "a real server removed",
+      ["ipvsadm", "-R"],
+      "-d -t 10.96.0.1:80 -r 10.244.0.12:8080\n",
+      "missing IPVS 10.96.0.1:80/TCP",
+    ],
+    ["a virtual server removed", ["ipvsadm", "-R"], "-D -t 10.96.0.2:80\n", "the virtual server is missing"],
+    [
+      "an entry removed",
+      ["ipset", "restore"],
+      "del KUBE-CLUSTER-IP 10.96.0.1,tcp:80\n",
+      "missing ipset KUBE-CLUSTER-IP",
+    ],
+  ];
 
 Deno.test("ipvs: --repair makes a node clean", async (t) => {
   const fake = new FakeIpvs();

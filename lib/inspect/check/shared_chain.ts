@@ -66,7 +66,11 @@ export function compareSharedChain(shared: SharedChain, texts: RuleTexts, list: 
       else list.leftovers.push(difference);
     }
   }
-  const gone = shared.found === undefined ? "; the chain is gone" : found.length === 0 ? "; the chain is empty" : "";
+  const gone = shared.found === undefined
+    ? "; the chain is gone"
+    : found.length === 0
+    ? "; the chain is empty"
+    : "";
   for (const [service, { missing, surplus, taken }] of shares) {
     if (missing.length + surplus.length > 0) {
       const difference = listDifference(missing, surplus, "rule");
