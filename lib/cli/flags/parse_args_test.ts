@@ -229,7 +229,7 @@ Deno.test("wrong use is told in one line that says what was probably meant", { p
     ["run --dry-run", 'Flag "--dry-run" does not belong to "kproxy run", but to: cleanup'],
     [
       "version --config=x",
-      'Flag "--config" does not belong to "kproxy version", but to: run, write-config, render, trace, explain, service, doctor, cleanup, status, selftest, sysdump',
+      'Flag "--config" does not belong to "kproxy version", but to: run, write-config, render, trace, explain, service, check, diff, doctor, cleanup, status, selftest, sysdump',
     ],
   ];
   for (const [argv, message] of cases) {

@@ -1,0 +1,78 @@
+/**
+ * What `kproxy check` makes of texts that the tools print of the node of `check_objects`.
+ *
+ * @module
+ */
+import { assert } from "@std/assert";
+import { planTexts } from "../../lib/backend/ipvs/diff/render.ts";
+import { checkNode } from "../../lib/inspect/check/check.ts";
+import type { Difference, FamilyCheck } from "../../lib/inspect/check/difference.ts";
+import type { DataPlane, DesiredInput } from "../../lib/inspect/desired/desired.ts";
+import { iptablesPlan, iptablesText } from "../../lib/inspect/desired/iptables.ts";
+import { ipvsPlan } from "../../lib/inspect/desired/ipvs.ts";
+import { nftablesPlan, nftablesText } from "../../lib/inspect/desired/nftables.ts";
+import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
+import { inputOf } from "./check_objects.ts";
+
+/** By tool. */
+export type Texts = Readonly<Record<string, string>>;
+
+/** What the tools print of a node that is as it should be, by tool. */
+export function printed(plane: DataPlane, input: DesiredInput): Texts {
+  switch (plane) {
+    case "iptables":
+      return {
+        iptables: iptablesText(iptablesPlan(input, "IPv4")).replace(
+          "*filter\n",
+          "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n",
+        ).replace("*nat\n", "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"),
+      };
+    case "nftables":
+      return { nftables: nftablesText(nftablesPlan(input, "IPv4")) };
+    case "ipvs": {
+      const plan = ipvsPlan(input, "IPv4");
+      const { iptables, ipset, ipvsadm } = planTexts(plan);
+      const jumps = ["filter", "nat"].map((table) =>
+        [
+          `*${table}`,
+          ...plan.base.jumps.filter((jump) => jump.table === table)
+            .map(({ chain, args }) => `-I ${chain} ${args}`),
+          "COMMIT",
+          "",
+        ].join("\n")
+      );
+      const whole = iptables.includes("-I ") ? iptables : `${iptables}${jumps.join("")}`;
+      return { iptables: whole, ipset, ipvsadm };
+    }
+  }
+}
+
+/** What `kproxy check` finds in texts. */
+export async function checked(plane: DataPlane, texts: Texts, input = inputOf(plane)): Promise<FamilyCheck> {
+  const list = Object.entries(texts).map(([name, text]): LiveText => ({ name, text, family: "IPv4" }));
+  const live = liveOfTexts(list, { from: "texts", bound: null, problems: [] });
+  const [check] = await checkNode({
+    plane,
+    desired: input,
+    live,
+    isKernel: false,
+    nodeAddresses: ["192.0.2.10"],
+    podInterface: "cni0",
+    quarantined: null,
+  });
+  assert(check !== undefined);
+  return check;
+}
+
+/** One line for each difference: whose, kind, place, cause, texts. */
+export function all({ base, services, leftovers }: FamilyCheck): readonly string[] {
+  const line = (of: string) => ({ kind, place, cause, wanted, found }: Difference): string =>
+    [of, kind, place, cause, ...wanted.map((text) => `-${text}`), ...found.map((text) => `+${text}`)].join(
+      " | ",
+    );
+  return [
+    ...base.map(line("base")),
+    ...[...services].flatMap(([name, differences]) => differences.map(line(name))),
+    ...leftovers.map(line("leftover")),
+  ];
+}
