@@ -108,4 +108,14 @@ export interface Flag {
 }
 
 /** Commands that work out a configuration. */
-export const CONFIGURED = ["run", "write-config", "render", "trace", "explain", "service", "check", "diff", "doctor"] as const;
+export const CONFIGURED = [
+  "run",
+  "write-config",
+  "render",
+  "trace",
+  "explain",
+  "service",
+  "check",
+  "diff",
+  "doctor",
+] as const;
