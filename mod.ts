@@ -161,5 +161,15 @@ export {
   type SavedChain,
   type SavedTable,
 } from "./lib/netfilter/iptables_save.ts";
-export type { Flow, FlowOutcome, Packet, PacketProtocol, PacketState, RuleHit } from "./lib/sim/flow.ts";
+export type {
+  Flow,
+  FlowHook,
+  FlowOutcome,
+  Packet,
+  PacketProtocol,
+  PacketState,
+  RuleHit,
+} from "./lib/sim/flow.ts";
+export type { Simulator } from "./lib/sim/simulator.ts";
+export type { Traffic } from "./lib/model/service_traffic.ts";
 export type { Fraction } from "./lib/sim/fraction.ts";
