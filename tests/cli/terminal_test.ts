@@ -81,7 +81,12 @@ e2eTest(
       `--metrics-bind-address=127.0.0.1:${port}`,
     ];
     const child = new Deno.Command("script", {
-      args: ["-qec", `stty cols 100 rows 20; ${command.map((word) => `'${word}'`).join(" ")}`, "/dev/null"],
+      // Only kproxy shall be there for Ctrl-C: dash would stay before it and end by the signal, which tells of dash.
+      args: [
+        "-qec",
+        `stty cols 100 rows 20; exec ${command.map((word) => `'${word}'`).join(" ")}`,
+        "/dev/null",
+      ],
       stdin: "piped",
       stdout: "piped",
       stderr: "null",
