@@ -10,12 +10,30 @@ import {
   readInterface,
   surroundingsOf,
 } from "../../lib/inspect/live/node_around.ts";
+import type { Exec } from "../../lib/kernel/exec.ts";
 import type { LiveNode } from "../../lib/inspect/live/live.ts";
 import { tracePacket } from "../../lib/inspect/trace/trace.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { formatFlow, type Packet, parsePacket } from "../../lib/sim/flow.ts";
 import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import type { NodeLab } from "./node_lab.ts";
+import { readTogether } from "./reads_together.ts";
+
+/** What is read of the node each time; anything else is read by itself. */
+const LOOKS: readonly string[] = [
+  ...["nft", "legacy"].flatMap((variant) => [`iptables-${variant}-save -c`, `ip6tables-${variant}-save -c`]),
+  "ipset save",
+  "ip -json address show dev kube-ipvs0",
+  "nft list ruleset",
+  "ipvsadm -Sn",
+  "ip -json -details address",
+  "ip -json route",
+  "ip -json -6 route",
+  "ip -json rule",
+  "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all.rp_filter net.netfilter.nf_conntrack_tcp_be_liberal",
+];
+/** Of each interface that packets come in by. */
+const SETTINGS: readonly string[] = ["rp_filter", "forwarding"];
 
 /**
  * Which packets fare otherwise than what the walk through the live rules says of them, in words. To be asked when the real packets of
@@ -27,7 +45,16 @@ export async function mispredictions(
   mode: string,
   gapOf: (step: FlowStep) => string | undefined,
 ): Promise<string[]> {
-  const { exec } = lab.node.netns;
+  const packets = flowCase.flows.map((flow) =>
+    parsePacket(flowOf(typeof flow === "string" ? { flow } : flow, mode).packet)
+  );
+  const interfaces = new Set(packets.map(({ inInterface }) => inInterface).filter((name) => name !== ""));
+  const exec = await readTogether(lab.node.netns.exec, [
+    ...LOOKS.map((line) => line.split(" ")),
+    ...[...interfaces].map((
+      name,
+    ) => ["sysctl", ...SETTINGS.map((setting) => `net.ipv4.conf.${name}.${setting}`)]),
+  ]);
   const [live, around] = await Promise.all([liveOfKernel(exec), readAround(exec)]);
   const wrong = [...live.values()].flatMap(({ problems }) => problems)
     .concat(around.problems).map(({ place, message }) => `${place}: ${message}`);
@@ -35,18 +62,18 @@ export async function mispredictions(
     const step = typeof flow === "string" ? { flow } : flow;
     if (gapOf(step) !== undefined) continue;
     const { packet, wanted } = flowOf(step, mode);
-    const predicted = await predict(lab, live, around, parsePacket(packet));
+    const predicted = await predict(exec, live, around, parsePacket(packet));
     if (predicted !== wanted) wrong.push(`${packet}\n  really    ⇒ ${wanted}\n  predicted ⇒ ${predicted}`);
   }
   return [...new Set(wrong)];
 }
 
-async function predict(lab: NodeLab, live: LiveNode, around: NodeAround, packet: Packet): Promise<string> {
+async function predict(exec: Exec, live: LiveNode, around: NodeAround, packet: Packet): Promise<string> {
   const family: IpFamily = packet.source.includes(":") ? "IPv6" : "IPv4";
   const addresses = around.addresses?.map(({ address }) => address) ?? [];
   // A process of the node may be lent an address for its packet.
   const own = packet.inInterface === "" ? [...addresses, packet.source] : addresses;
-  const nearer = await readInterface(lab.node.netns.exec, around, packet.inInterface);
+  const nearer = await readInterface(exec, around, packet.inInterface);
   const { live: side } = tracePacket({
     family,
     packet,
