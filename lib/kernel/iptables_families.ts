@@ -4,14 +4,12 @@
  * @module
  */
 import { UnsupportedError } from "../errors.ts";
-import type { IpFamily } from "../model/objects.ts";
+import { FAMILIES, type IpFamily } from "../model/objects.ts";
 import type { Exec } from "./exec.ts";
 import { Iptables } from "./iptables.ts";
 import { isPermissionProblem } from "./iptables_refusal.ts";
 import { holdsProxyRules, NEEDS_RIGHTS, probeIptables } from "./iptables_variant.ts";
 import { type NodeSysctls, requireIpv6 } from "./node_sysctls.ts";
-
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 
 /** An IP family that cannot be served. */
 export interface RefusedFamily {

@@ -5,7 +5,7 @@
  * @module
  */
 import { ExecError, UnsupportedError } from "../errors.ts";
-import type { IpFamily } from "../model/objects.ts";
+import { FAMILIES, type IpFamily } from "../model/objects.ts";
 import type { Exec, ExecResult } from "./exec.ts";
 import type { IptablesOptions, IptablesPrograms } from "./iptables.ts";
 import { isLockBusy } from "./iptables_lock.ts";
@@ -27,7 +27,6 @@ export interface VariantChoice {
 /** What {@linkcode probeIptables} found: everything an `Iptables` needs but its clock. */
 export type IptablesFound = Pick<IptablesOptions, "family" | "variant" | "version" | "programs">;
 
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
 /** Kubelet makes one of these in table mangle to say which variant it uses; the newest first. */
 const KUBELET_HINTS = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"];

@@ -1,11 +1,13 @@
 /**
  * The Kubernetes objects as the proxy keeps them: decoded, defaulted and stripped to the fields it reads.
- * `source/decode.ts` makes them from API JSON; nothing after it looks at raw objects.
+ * `lib/source/decode` makes them from API JSON; nothing after it looks at raw objects.
  *
  * @module
  */
 
 export type IpFamily = "IPv4" | "IPv6";
+/** Both. */
+export const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 export type Protocol = "TCP" | "UDP" | "SCTP";
 export type TrafficPolicy = "Cluster" | "Local";
 

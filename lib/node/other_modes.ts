@@ -9,12 +9,10 @@ import type { CleanupMode } from "../config/types.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
 import type { Exec } from "../kernel/exec.ts";
-import type { IpFamily } from "../model/objects.ts";
+import { FAMILIES, type IpFamily } from "../model/objects.ts";
 import { errorText, type Logger } from "../observe/log.ts";
 import { observeFirstSyncs } from "../sync/first_syncs.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
-
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 
 /**
  * How long connections that began in the former mode may take to end there. Not longer, whatever they are: what IPVS remembers of a client's

@@ -8,12 +8,11 @@ import { Nft, nftFamily } from "../kernel/nft.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
 import type { Exec } from "../kernel/exec.ts";
-import type { IpFamily } from "../model/objects.ts";
+import { FAMILIES, type IpFamily } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import { observeFirstSyncs } from "../sync/first_syncs.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 /** Of kube-proxy's nftables mode, in each family. */
 const TABLE = "kube-proxy";
 /** The wait before a table that came back is removed again; it doubles each time. */

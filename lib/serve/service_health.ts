@@ -4,7 +4,7 @@
  * @module
  */
 import { compareBytes } from "../model/names.ts";
-import type { IpFamily, NamespacedName } from "../model/objects.ts";
+import { FAMILIES, type IpFamily, type NamespacedName } from "../model/objects.ts";
 import { healthCheckServices, readyLocalEndpointCounts } from "../model/service_health.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
 import { errorText, type Logger } from "../observe/log.ts";
@@ -52,7 +52,6 @@ interface Wanted {
   readonly ipv4Only: boolean;
 }
 
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 const RETRY_MS = 30_000;
 /** How many connections each of them may have open: those of a few load balancers. */
 const MOST_CONNECTIONS = 32;

@@ -13,13 +13,12 @@ import {
   type DesiredInput,
   desiredRules,
   type DesiredState,
-  FAMILIES,
   stateOfObjects,
 } from "../../lib/inspect/desired/desired.ts";
 import type { LiveRules } from "../../lib/inspect/live/live.ts";
 import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
 import { type Trace, tracePacket } from "../../lib/inspect/trace/trace.ts";
-import type { ApiObject, IpFamily, NodeObject } from "../../lib/model/objects.ts";
+import { type ApiObject, FAMILIES, type IpFamily, type NodeObject } from "../../lib/model/objects.ts";
 import type { DeviceAddress } from "../../lib/netfilter/ip_batch.ts";
 import { createSetLine } from "../../lib/netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../lib/netfilter/iptables_save.ts";

@@ -13,6 +13,7 @@ import { cleanupModes } from "../flags/cleanup_modes.ts";
 import { effectiveConfiguration } from "../flags/configuration.ts";
 import type { Io, Terminal } from "../io.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
+import { FAMILIES } from "../../model/objects.ts";
 
 /** Removes what proxies left, or with `--dry-run` lists it. */
 export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number> {
@@ -46,7 +47,7 @@ export async function cleanUp(
     () =>
       removeLeftovers(modes, {
         exec,
-        families: ["IPv4", "IPv6"],
+        families: FAMILIES,
         dryRun,
         flushIpvs,
         excludeCidrs,

@@ -9,14 +9,13 @@ import {
   type DataPlane,
   dataPlaneOf,
   type DesiredInput,
-  FAMILIES,
   stateOfObjects,
   UNKNOWN_MACHINE,
 } from "../../inspect/desired/desired.ts";
 import { iptablesPlan, iptablesText } from "../../inspect/desired/iptables.ts";
 import { ipvsPlan, ipvsText } from "../../inspect/desired/ipvs.ts";
 import { nftablesPlan, nftablesText } from "../../inspect/desired/nftables.ts";
-import type { IpFamily } from "../../model/objects.ts";
+import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
 import { nodeName } from "../../node/node_name.ts";
 import { readManifests } from "../../source/files/files.ts";

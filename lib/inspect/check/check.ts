@@ -3,11 +3,11 @@
  *
  * @module
  */
-import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import { FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import type { NftTable } from "../../netfilter/nft_tables.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
-import { type DataPlane, type DesiredInput, desiredRules, FAMILIES, stateOf } from "../desired/desired.ts";
+import { type DataPlane, type DesiredInput, desiredRules, stateOf } from "../desired/desired.ts";
 import type { FoundProxy, LiveNode, LiveRules } from "../live/live.ts";
 import { PacketComparison } from "./by_packets.ts";
 import { type Difference, DifferenceList, type FamilyCheck } from "./difference.ts";

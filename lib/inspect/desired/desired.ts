@@ -8,13 +8,13 @@ import { UnsupportedError } from "../../errors.ts";
 import { ChangeTracker } from "../../model/change_tracker.ts";
 import type { UnservedDestination } from "../../model/destination_claims.ts";
 import { nodeZone } from "../../model/node.ts";
-import type { ApiObject, IpFamily, NodeObject } from "../../model/objects.ts";
+import { type ApiObject, FAMILIES, type IpFamily, type NodeObject } from "../../model/objects.ts";
 import { serviceNetworks } from "../../model/service_cidrs.ts";
 import type { NodeFacts, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 
-export const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+export { FAMILIES };
 
 /** The modes whose rules can be looked at. */
 export const DATA_PLANES = ["iptables", "nftables", "ipvs"] as const;

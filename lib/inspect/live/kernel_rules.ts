@@ -8,9 +8,8 @@ import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { iptablesPrograms } from "../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
-import type { IpFamily } from "../../model/objects.ts";
+import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
-import { FAMILIES } from "../desired/desired.ts";
 import type { LiveNode, LiveProblem } from "./live.ts";
 import { liveOfTexts, type LiveText } from "./saved_texts.ts";
 

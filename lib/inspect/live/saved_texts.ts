@@ -4,14 +4,13 @@
  *
  * @module
  */
-import type { IpFamily } from "../../model/objects.ts";
+import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseSets, type SavedSet } from "../../netfilter/ipset.ts";
 import { type IptablesListing, parseIptablesListing } from "../../netfilter/iptables_listing.ts";
 import { type IpvsTable, parseIpvsTable } from "../../netfilter/ipvs.ts";
 import { type NftListing, parseNftListing, tablesOfIptables } from "../../netfilter/nft_listing.ts";
 import { NftTables } from "../../netfilter/nft_tables.ts";
 import type { HeldIptables, HeldIpvs, HeldRules } from "../../sim/node/held_rules.ts";
-import { FAMILIES } from "../desired/desired.ts";
 import type { LiveNode, LiveProblem, LiveRules } from "./live.ts";
 import { foundProxies } from "./proxies.ts";
 

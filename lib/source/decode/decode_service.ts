@@ -13,12 +13,13 @@ import type {
 } from "@kubernetes/client-node";
 import { GRACEFUL_ANNOTATION, SCHEDULER_ANNOTATION } from "../../model/ipvs_wishes.ts";
 import { parseCidr, parseIp, specialUse } from "../../model/ip.ts";
-import type {
-  IpFamily,
-  LoadBalancerIngress,
-  Service,
-  ServicePortSpec,
-  TrafficPolicy,
+import {
+  FAMILIES,
+  type IpFamily,
+  type LoadBalancerIngress,
+  type Service,
+  type ServicePortSpec,
+  type TrafficPolicy,
 } from "../../model/objects.ts";
 import type { Raw } from "./api_json.ts";
 import { checkNoSpecialUse } from "./decode_addresses.ts";
@@ -43,7 +44,6 @@ import {
 } from "./decode_values.ts";
 
 const SERVICE_TYPES: readonly Service["type"][] = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 const POLICIES: readonly TrafficPolicy[] = ["Cluster", "Local"];
 const AFFINITIES: readonly Service["sessionAffinity"][] = ["None", "ClientIP"];
 const DEFAULT_AFFINITY_TIMEOUT_SECONDS = 10800;

@@ -12,12 +12,13 @@ import type {
 } from "@kubernetes/client-node";
 import type { EndpointsSource } from "../../config/types.ts";
 import { parseIp } from "../../model/ip.ts";
-import type {
-  EndpointSlice,
-  IpFamily,
-  NamespacedName,
-  SliceEndpoint,
-  SlicePort,
+import {
+  type EndpointSlice,
+  FAMILIES,
+  type IpFamily,
+  type NamespacedName,
+  type SliceEndpoint,
+  type SlicePort,
 } from "../../model/objects.ts";
 import { sameObject } from "../events.ts";
 import type { SourceEvent } from "../source.ts";
@@ -40,7 +41,6 @@ import {
   textAt,
 } from "./decode_values.ts";
 
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 const LAST_CHANGE_TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time";
 const RFC3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
 

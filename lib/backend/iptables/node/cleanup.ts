@@ -11,7 +11,7 @@ import { Iptables, type IptablesTable } from "../../../kernel/iptables.ts";
 import { type Nft, nftFamily } from "../../../kernel/nft.ts";
 import { probeIptables } from "../../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
-import type { IpFamily } from "../../../model/objects.ts";
+import { FAMILIES, type IpFamily } from "../../../model/objects.ts";
 import {
   type IptablesRuleset,
   parseIptablesSave,
@@ -143,7 +143,7 @@ const NOT_AVAILABLE_REGEXP =
 /** The iptables of these families in every variant that is installed here. */
 export async function cleanupTargets(
   exec: Exec,
-  families: readonly IpFamily[] = ["IPv4", "IPv6"],
+  families: readonly IpFamily[] = FAMILIES,
 ): Promise<Iptables[]> {
   const targets: Iptables[] = [];
   for (const variant of ["nft", "legacy"] as const) {

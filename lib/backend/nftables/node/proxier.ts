@@ -19,7 +19,7 @@ import {
 import { requireIpv6 } from "../../../kernel/node_sysctls.ts";
 import { cidrContains, type Ip } from "../../../model/ip.ts";
 import { nodeIps } from "../../../model/node.ts";
-import type { IpFamily } from "../../../model/objects.ts";
+import { FAMILIES, type IpFamily } from "../../../model/objects.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
@@ -30,7 +30,6 @@ import { neededFeatures } from "../plan/features.ts";
 import { probeText } from "./probe_plan.ts";
 import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "../plan/settings.ts";
 
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 /** Of IPv4 the settings tell. */
 const IPV6_LOOPBACK: Ip = { family: "IPv6", text: "::1", bytes: [...Array(15).fill(0), 1] };
 /** Older ones take the same rules, but do not list them such that they can be read back. */

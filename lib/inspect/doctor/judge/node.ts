@@ -5,12 +5,11 @@
  */
 import { nodeIps } from "../../../model/node.ts";
 import { parseIp } from "../../../model/ip.ts";
-import type { IpFamily, NodeObject } from "../../../model/objects.ts";
+import { FAMILIES, type IpFamily, type NodeObject } from "../../../model/objects.ts";
 import { nodeUse } from "../../../model/unserved_family.ts";
 import { failure, few, type Finding, ok, warning } from "../finding.ts";
 
 const CHECK = "node";
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
 
 /** What the Node is compared with. */
 export interface OwnMachine {

@@ -6,6 +6,7 @@
 import { countLeftovers } from "../../../backend/node/cleanup.ts";
 import { removeLeftovers } from "../../../backend/node/leftovers.ts";
 import { CLEANUP_MODES, type CleanupMode, type KubeProxyConfiguration } from "../../../config/types.ts";
+import { FAMILIES } from "../../../model/objects.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { errorText } from "../../../observe/log.ts";
 import { type Fact, known } from "../fact.ts";
@@ -34,7 +35,7 @@ export async function readLeftovers(exec: Exec, { config, mode }: LeftoverQuesti
   const modes = leftoverModes(runs);
   const report = await removeLeftovers(modes, {
     exec,
-    families: ["IPv4", "IPv6"],
+    families: FAMILIES,
     dryRun: true,
     flushIpvs: false,
     excludeCidrs: config.ipvs.excludeCIDRs ?? [],

@@ -17,9 +17,7 @@ import {
   parseIptablesVersion,
 } from "../../../kernel/iptables_version.ts";
 import { Iptables } from "../../../kernel/iptables.ts";
-import type { IpFamily } from "../../../model/objects.ts";
-
-const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+import { FAMILIES, type IpFamily } from "../../../model/objects.ts";
 
 /** What there is to know of the variants. */
 export interface VariantFact {
