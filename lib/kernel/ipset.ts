@@ -7,11 +7,11 @@ import { ExecError, UnsupportedError } from "../errors.ts";
 import { destroySetLine, parseSets, parseSetSizes, type SavedSet } from "../netfilter/ipset.ts";
 import { type Exec, type Input, runOk } from "./exec.ts";
 import { mayBlameLines, type RefusedLine, type RestoreOutcome } from "./refused_line.ts";
+import { NO_RIGHTS_REGEXP } from "./no_rights.ts";
 
 // ipset's words where the kernel has no sets.
 const NO_IPSET_REGEXP = /Cannot open session to kernel|Protocol not supported|Invalid argument/;
 const IN_USE_REGEXP = /it is in use by a kernel component/;
-const NO_RIGHTS_REGEXP = /Operation not permitted|Permission denied/;
 /** The oldest ipset that is understood, by the first part of its version. */
 export const OLDEST_MAJOR = 6;
 const FAILED_LINE_REGEXP = /Error in line (\d+): (.*)/;

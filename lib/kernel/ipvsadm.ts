@@ -19,6 +19,7 @@ import {
 import { type Exec, type ExecResult, type Input, runOk } from "./exec.ts";
 import { type Complaints, MarkedLines } from "./ipvsadm_complaints.ts";
 import { mayBlameLines, type RefusedLine, type RestoreOutcome } from "./refused_line.ts";
+import { NO_RIGHTS_REGEXP } from "./no_rights.ts";
 
 /** Idle times after which connections are forgotten. */
 export interface IpvsTimeouts {
@@ -31,7 +32,6 @@ export interface IpvsTimeouts {
 const NOT_FOUND_REGEXP = /No such (service|destination)/;
 const NO_SCHEDULER_REGEXP = /Scheduler or persistence engine not found/;
 const NO_IPVS_REGEXP = /Can't initialize ipvs: (?!Permission|Operation not permitted)/;
-const NO_RIGHTS_REGEXP = /Permission denied|Operation not permitted|must be root/;
 
 // Of a table that is not what the lines are meant for: somebody else was at it.
 const OTHERWISE_REGEXP = /already exists|No such (service|destination)/;

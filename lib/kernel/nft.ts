@@ -5,19 +5,11 @@
  * @module
  */
 import { ExecError } from "../errors.ts";
-import type { IpFamily } from "../model/objects.ts";
 import { type BaseChain, parseBaseChains } from "../netfilter/nft_base_chains.ts";
+import type { NftFamily } from "../netfilter/nft_words.ts";
 import { type Exec, type Input, runOk } from "./exec.ts";
 import { type OutputReader, runInto } from "./run_into.ts";
 import { alreadyExists, isWithoutFamily } from "./nft_failure.ts";
-
-/** nft's word for a family of tables. */
-export type NftFamily = "ip" | "ip6";
-
-/** nft's word for an IP family. */
-export function nftFamily(family: IpFamily): NftFamily {
-  return family === "IPv4" ? "ip" : "ip6";
-}
 
 /** What may be there, of one family. */
 export interface NftNames {

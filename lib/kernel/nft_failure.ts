@@ -5,6 +5,7 @@
  */
 import { firstLine } from "../text/lines.ts";
 import type { ExecError } from "../errors.ts";
+import { NO_RIGHTS_REGEXP } from "./no_rights.ts";
 
 /** One place that nft complains of. */
 export interface NftComplaint {
@@ -24,7 +25,6 @@ export type NftFailureKind =
 
 // Of the file that nft reads; with `-f -` it calls it /dev/stdin.
 const COMPLAINT_REGEXP = /^\S*?:(\d+):\d+-\d+: Error: (.*)$/gm;
-const PERMISSION_REGEXP = /Operation not permitted|Permission denied|you must be root/;
 
 /** Every line that nft complains of, in its order. The kernel goes on after a first wrong line, so there may be many. */
 export function nftComplaints(stderr: string): readonly NftComplaint[] {
@@ -56,7 +56,7 @@ export function nftFailureKind(error: ExecError): NftFailureKind {
   // A crash is no answer, either, but it may well come from the text.
   const hasCrashed = CRASHED_CODES.includes(code) && error.timedOutMs === null;
   if (error.isMissing() || (error.isInconclusive() && !hasCrashed)) return "machine";
-  return PERMISSION_REGEXP.test(stderr) ? "permission" : "rejected";
+  return NO_RIGHTS_REGEXP.test(stderr) ? "permission" : "rejected";
 }
 
 /** True if the failure is an answer: nft complains of a line, or of a kernel or rights without which no text would do. */

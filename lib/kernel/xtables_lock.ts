@@ -5,7 +5,7 @@
  */
 
 /** Where iptables has it unless it was built otherwise. */
-export const XTABLES_LOCK = "/run/xtables.lock";
+const XTABLES_LOCK = "/run/xtables.lock";
 
 /** What there is to see of the lock. */
 export interface XtablesLock {

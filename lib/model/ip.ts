@@ -85,6 +85,11 @@ export function hostCidr(ip: Ip): Cidr {
   return { family: ip.family, text: `${ip.text}/${prefixLength}`, prefixLength, bytes: ip.bytes };
 }
 
+/** The network of one address as text: `10.0.0.1` → `10.0.0.1/32`, `fd00::1` → `fd00::1/128`. */
+export function hostCidrText(address: string): string {
+  return `${address}/${address.includes(":") ? 128 : 32}`;
+}
+
 /** True for 127.0.0.0/8 and ::1. */
 export function isLoopback(ip: Ip): boolean {
   return ip.family === "IPv4" ? ip.bytes[0] === 127 : ip.text === "::1";
@@ -93,6 +98,13 @@ export function isLoopback(ip: Ip): boolean {
 /** True for 0.0.0.0 and ::. */
 export function isUnspecified(ip: Ip): boolean {
   return ip.text === "0.0.0.0" || ip.text === "::";
+}
+
+/** Where to ask a server of this machine that listens on `host`: a wildcard is reached at the loopback address of its family. */
+export function localHost(host: string): string {
+  const ip = parseIp(host);
+  if (ip === null || !isUnspecified(ip)) return host;
+  return ip.family === "IPv4" ? "127.0.0.1" : "::1";
 }
 
 /**

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { parseCidr } from "../model/ip.ts";
+import { hostCidrText, parseCidr } from "../model/ip.ts";
 import { type IptablesRule, renderIptablesRule, type RuleMatch, type RuleTarget } from "./iptables_rule.ts";
 import { parseIptablesRule } from "./parse_iptables_rule.ts";
 
@@ -42,7 +42,7 @@ const RANKS: Readonly<Record<RuleMatch["kind"], number>> = {
 };
 
 function canonicalAddress(text: string): string {
-  const cidr = parseCidr(text.includes("/") ? text : `${text}/${text.includes(":") ? 128 : 32}`);
+  const cidr = parseCidr(text.includes("/") ? text : hostCidrText(text));
   if (cidr === null) return text;
   const wholeAddress = cidr.prefixLength === (cidr.family === "IPv4" ? 32 : 128);
   return wholeAddress ? cidr.text.slice(0, cidr.text.lastIndexOf("/")) : cidr.text;

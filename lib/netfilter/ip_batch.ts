@@ -3,8 +3,9 @@
  *
  * @module
  */
-import { parseIp } from "../model/ip.ts";
+import { hostCidrText, parseIp } from "../model/ip.ts";
 import type { IpFamily } from "../model/objects.ts";
+import { isRecord } from "../text/record.ts";
 
 /** One address of a device. */
 export interface DeviceAddress {
@@ -29,15 +30,11 @@ export function deleteLinkLine(device: string): string {
 
 /** The line that gives a device one address without a network. */
 export function addAddressLine(device: string, address: string): string {
-  return `address add ${address}/${hostPrefixLength(address)} dev ${device}`;
+  return `address add ${hostCidrText(address)} dev ${device}`;
 }
 
 export function deleteAddressLine(device: string, address: string): string {
-  return `address del ${address}/${hostPrefixLength(address)} dev ${device}`;
-}
-
-function hostPrefixLength(address: string): number {
-  return address.includes(":") ? 128 : 32;
+  return `address del ${hostCidrText(address)} dev ${device}`;
 }
 
 /**
@@ -47,7 +44,7 @@ function hostPrefixLength(address: string): number {
  */
 export function parseDeviceAddresses(text: string): readonly DeviceAddress[] {
   const addresses: DeviceAddress[] = [];
-  for (const link of readRecords(text)) {
+  for (const link of readDevices(text)) {
     for (const entry of Array.isArray(link["addr_info"]) ? link["addr_info"].filter(isRecord) : []) {
       const ip = parseIp(String(entry["local"]));
       // An address on one end of a tunnel may have no text that is an address.
@@ -70,13 +67,12 @@ export function parseDeviceAddresses(text: string): readonly DeviceAddress[] {
  * @throws {SyntaxError} if it is none
  */
 export function parseLinkKinds(text: string): ReadonlyMap<string, string> {
-  return new Map(
-    readRecords(text).map((link) => {
-      const details = link["linkinfo"];
-      const kind = isRecord(details) ? details["info_kind"] : undefined;
-      return [String(link["ifname"]), typeof kind === "string" ? kind : ""];
-    }),
-  );
+  return new Map(readDevices(text).map((link) => [String(link["ifname"]), kindOf(link)]));
+}
+
+function kindOf({ linkinfo }: Readonly<Record<string, unknown>>): string {
+  const kind = isRecord(linkinfo) ? linkinfo["info_kind"] : undefined;
+  return typeof kind === "string" ? kind : "";
 }
 
 /** A device as `ip -json -details link` tells of it. */
@@ -96,14 +92,12 @@ export interface Link {
  * @throws {SyntaxError} if it is none
  */
 export function parseLinks(text: string): readonly Link[] {
-  const kinds = parseLinkKinds(text);
-  return readRecords(text).map((link) => {
-    const device = String(link["ifname"]);
+  return readDevices(text).map((link) => {
     const flags = Array.isArray(link["flags"]) ? link["flags"] : [];
     const mtu = Number(link["mtu"]);
     return {
-      device,
-      kind: kinds.get(device) ?? "",
+      device: String(link["ifname"]),
+      kind: kindOf(link),
       mtu: Number.isSafeInteger(mtu) && mtu > 0 ? mtu : 0,
       isUp: flags.includes("UP"),
     };
@@ -116,23 +110,22 @@ export function parseLinks(text: string): readonly Link[] {
  * @throws {SyntaxError} if it is none
  */
 export function parseRouteDevices(text: string): readonly string[] {
-  const routes: unknown = text.trim() === "" ? [] : JSON.parse(text);
-  if (!Array.isArray(routes)) throw new SyntaxError("The ip program did not print a list");
-  const hops = routes.filter(isRecord).flatMap((route) => [
+  const hops = readRecords(text).flatMap((route) => [
     route["dev"],
     ...(Array.isArray(route["nexthops"]) ? route["nexthops"].filter(isRecord).map((hop) => hop["dev"]) : []),
   ]);
   return [...new Set(hops.filter((device) => typeof device === "string"))];
 }
 
-/** The program prints an empty text for nothing, and empty objects for what a filter left out. */
-function readRecords(text: string): readonly Record<string, unknown>[] {
+/** What `ip -json` prints, which is an empty text for nothing. @throws {SyntaxError} if it is no list */
+export function readRecords(text: string): readonly Readonly<Record<string, unknown>>[] {
   if (text.trim() === "") return [];
   const value: unknown = JSON.parse(text);
   if (!Array.isArray(value)) throw new SyntaxError("The ip program did not print a list");
-  return value.filter(isRecord).filter((link) => "ifname" in link);
+  return value.filter(isRecord);
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
+/** Without the empty objects that stand for what a filter left out. */
+function readDevices(text: string): ReturnType<typeof readRecords> {
+  return readRecords(text).filter((link) => "ifname" in link);
 }

@@ -5,7 +5,7 @@
  * @module
  */
 import type { Traffic } from "../model/service_traffic.ts";
-import type { SavedChain } from "./iptables_save.ts";
+import { CHAIN_LINE_REGEXP, type SavedChain, unreadableTables } from "./iptables_save.ts";
 import type { ListingProblem } from "./nft_listing.ts";
 
 /** A chain whose rules are cut out of the text when they are asked for. */
@@ -19,9 +19,6 @@ export interface IptablesListing {
   readonly tables: ReadonlyMap<string, ReadonlyMap<string, ListedChain>>;
   readonly problems: readonly ListingProblem[];
 }
-
-const CHAIN_LINE = /^:(\S+)\s+(\S+)(?:\s+\[(\d+):(\d+)\])?\s*$/;
-const UNREADABLE_TABLE = /^# Table `(\w+)' is incompatible, use 'nft' tool\.$/;
 
 const BUILTIN_CHAINS: ReadonlySet<string> = new Set([
   "PREROUTING",
@@ -120,8 +117,7 @@ class Reader {
     const line = text.slice(start, end).trimEnd();
     if (line.trim() === "") return;
     if (first === "#") {
-      const [, table] = UNREADABLE_TABLE.exec(line) ?? [];
-      if (table !== undefined) {
+      for (const table of unreadableTables(line)) {
         this.#problem(`table ${table}`, "iptables cannot read it: somebody added to it with nft");
       }
       return;
@@ -157,7 +153,7 @@ class Reader {
   }
 
   #chain(line: string, number: number): void {
-    const [, name, policy, packets, bytes] = CHAIN_LINE.exec(line) ?? [];
+    const [, name, policy, packets, bytes] = CHAIN_LINE_REGEXP.exec(line) ?? [];
     if (name === undefined || policy === undefined) return this.#unread(line, number);
     this.#table?.set(name, new TextChain(this.#text, policy, Number(packets ?? 0), Number(bytes ?? 0)));
   }

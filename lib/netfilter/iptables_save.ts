@@ -25,7 +25,8 @@ export type IptablesRuleset = ReadonlyMap<string, SavedTable>;
 
 type OpenTable = Map<string, SavedChain & { readonly rules: string[] }>;
 
-const CHAIN_LINE_REGEXP = /^:(\S+)\s+(\S+)(?:\s+\[(\d+):(\d+)\])?\s*$/;
+/** The line of a chain: name, policy, and packets and bytes where they are counted. */
+export const CHAIN_LINE_REGEXP = /^:(\S+)\s+(\S+)(?:\s+\[(\d+):(\d+)\])?\s*$/;
 // `iptables-save -c` puts the rule's counters in front.
 const RULE_LINE_REGEXP = /^(?:\[\d+:\d+\]\s+)?-A\s+(\S+)(?:\s+(.*?))?\s*$/;
 

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { PRIORITIES } from "./parse_nft_spec.ts";
 
 /** A chain that hangs on a hook of the kernel. */
 export interface BaseChain {
@@ -24,16 +25,6 @@ const NAME = `"?([^"\\s{]+)"?`;
 const TABLE_REGEXP = new RegExp(`^\\s*table (\\w+) ${NAME} \\{`);
 const CHAIN_REGEXP = new RegExp(`^\\s*chain ${NAME} \\{`);
 const HOOK_REGEXP = /^\s*type (\w+) hook (\w+)\b.*?\bpriority ([\w +-]+?);(?: policy (accept|drop);)?/;
-
-/** What nft calls priorities, where it does not print numbers. */
-const PRIORITY_NAMES: Readonly<Record<string, number>> = {
-  raw: -300,
-  mangle: -150,
-  dstnat: -100,
-  filter: 0,
-  security: 50,
-  srcnat: 100,
-};
 
 /** Reads the text; lines that are nothing of this are passed over. */
 export function parseBaseChains(text: string): readonly BaseChain[] {
@@ -68,7 +59,7 @@ export function parseBaseChains(text: string): readonly BaseChain[] {
 /** `-100`, `dstnat`, `dstnat - 5`; null for anything else. */
 function priorityNumber(text: string): number | null {
   const [, base = "", sign = "+", offset = "0"] = /^(-?\w+)(?: ([+-]) (\d+))?$/.exec(text.trim()) ?? [];
-  const start = /^-?\d+$/.test(base) ? Number(base) : PRIORITY_NAMES[base];
+  const start = /^-?\d+$/.test(base) ? Number(base) : PRIORITIES.get(base);
   if (start === undefined) return null;
   return sign === "-" ? start - Number(offset) : start + Number(offset);
 }

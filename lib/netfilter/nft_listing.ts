@@ -6,10 +6,11 @@
  */
 import type { IpFamily } from "../model/objects.ts";
 import type { Traffic } from "../model/service_traffic.ts";
+import { nftSeconds } from "./nft_duration.ts";
 import type { NftElements, NftStatement, NftType } from "./nft_rule.ts";
 import { typeOfExpression } from "./nft_rule.ts";
 import type { NftChain, NftContainer, NftRule, NftTable } from "./nft_tables.ts";
-import { NftWords } from "./nft_words.ts";
+import { nftFamily, NftWords } from "./nft_words.ts";
 import { parseNftVerdict, readNftRule } from "./parse_nft_rule.ts";
 import { type NftBase, readTypes, takeBase } from "./parse_nft_spec.ts";
 
@@ -61,16 +62,14 @@ export function parseNftListing(
   return reader.end();
 }
 
+/** The tables of iptables; the nft variant keeps its rules in tables of nftables that are called so. */
+export const IPTABLES_TABLES: ReadonlySet<string> = new Set(["raw", "mangle", "nat", "filter", "security"]);
+
 /** `ip filter` and the like: tables in which iptables keeps its rules, as nft says in front of them. */
 export function tablesOfIptables(text: string): ReadonlySet<string> {
   return new Set(
     Array.from(text.matchAll(new RegExp(MANAGED, "g")), ([, word, name]) => `${word} ${name}`),
   );
-}
-
-/** The word of nft for tables of one family only. */
-function wordOf(family: IpFamily): string {
-  return family === "IPv4" ? "ip" : "ip6";
 }
 
 type Block =
@@ -140,7 +139,7 @@ class ListingReader {
     const [matched, word = "", name = ""] = TABLE_LINE.exec(text) ?? [];
     this.#place = matched === undefined ? "nftables" : `table ${word} ${name}`;
     if (matched === undefined) return this.#problem(`"${text}" begins no table`);
-    const isHere = word === wordOf(this.#family) || word === "inet";
+    const isHere = word === nftFamily(this.#family) || word === "inet";
     if (isHere && this.#isWanted(word, name)) {
       const label = { label: `${word} ${name}` };
       this.#table = { family: this.#family, name, ...label, chains: new Map(), containers: new Map() };
@@ -239,7 +238,7 @@ class ListingReader {
         this.#problem(reason(error));
       }
     } else if (text.startsWith("timeout ")) {
-      container.timeoutSeconds = secondsOf(text.slice("timeout ".length));
+      container.timeoutSeconds = nftSeconds(text.slice("timeout ".length)) ?? 0;
     } else if (text.startsWith("flags ")) container.hasRanges = /\binterval\b/.test(text);
   }
 
@@ -256,7 +255,7 @@ class ListingReader {
 }
 
 function tableText(table: NftTable): string {
-  return `table ${table.label ?? `${wordOf(table.family)} ${table.name}`}`;
+  return `table ${table.label ?? `${nftFamily(table.family)} ${table.name}`}`;
 }
 
 function reason(error: unknown): string {
@@ -290,13 +289,6 @@ function readElements(
     const [, packets, bytes] = decoration < 0 ? [] : COUNTED.exec(left) ?? [];
     if (packets !== undefined) counters.set(name, { packets: Number(packets), bytes: Number(bytes) });
   }
-}
-
-const UNIT_SECONDS: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };
-
-function secondsOf(text: string): number {
-  return text.matchAll(/(\d+)(ms|[smhd])/g)
-    .reduce((sum, [, count, unit]) => sum + Number(count) * (UNIT_SECONDS[unit ?? ""] ?? 0), 0);
 }
 
 /** Rules that name what is not there, or cannot be read, do not match. */

@@ -3,6 +3,15 @@
  *
  * @module
  */
+import type { IpFamily } from "../model/objects.ts";
+
+/** nft's word for a family of tables. */
+export type NftFamily = "ip" | "ip6";
+
+/** nft's word for an IP family. */
+export function nftFamily(family: IpFamily): NftFamily {
+  return family === "IPv4" ? "ip" : "ip6";
+}
 
 const WORD_REGEXP = /"(?:[^"])*"|[{},;]|[^\s{},;"]+/g;
 

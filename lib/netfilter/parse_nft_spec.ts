@@ -4,6 +4,7 @@
  * @module
  */
 import type { IpFamily } from "../model/objects.ts";
+import { nftSeconds } from "./nft_duration.ts";
 import { type NftType, typeOfExpression } from "./nft_rule.ts";
 import { NftWords } from "./nft_words.ts";
 import { takeKey } from "./parse_nft_rule.ts";
@@ -28,7 +29,8 @@ export interface NftSpec {
 }
 
 const HOOKS: readonly NftHook[] = ["prerouting", "input", "forward", "output", "postrouting"];
-const PRIORITIES: ReadonlyMap<string, number> = new Map([
+/** What nft calls priorities, where it does not print numbers. */
+export const PRIORITIES: ReadonlyMap<string, number> = new Map([
   ["raw", -300],
   ["mangle", -150],
   ["dstnat", -100],
@@ -43,7 +45,6 @@ const TYPES: ReadonlySet<string> = new Set<NftType>([
   "inet_service",
   "ifname",
 ]);
-const UNIT_SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86400 };
 
 /** `{ comment "…" ; }`. */
 export function takeComment(words: NftWords): void {
@@ -153,8 +154,7 @@ function takeFlags(words: NftWords): void {
 
 /** E.g. `600s`, `1h30m`. */
 function takeSeconds(words: NftWords): number {
-  const word = words.take();
-  const parts = [...word.matchAll(/(\d+)([smhd])/g)];
-  if (parts.map(([part]) => part).join("") !== word) throw words.refusal("has an unknown time", -1);
-  return parts.reduce((sum, [, count, unit]) => sum + Number(count) * (UNIT_SECONDS[unit ?? ""] ?? 0), 0);
+  const seconds = nftSeconds(words.take());
+  if (seconds === null) throw words.refusal("has an unknown time", -1);
+  return seconds;
 }

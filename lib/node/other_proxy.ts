@@ -4,7 +4,8 @@
  *
  * @module
  */
-import { Nft, nftFamily } from "../kernel/nft.ts";
+import { Nft } from "../kernel/nft.ts";
+import { nftFamily } from "../netfilter/nft_words.ts";
 import { type Clock, systemClock } from "../kernel/clock.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
 import type { Exec } from "../kernel/exec.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Cidr, cidrContains, type Ip, parseCidr } from "../model/ip.ts";
+import { type Cidr, cidrContains, hostCidrText, type Ip, parseCidr } from "../model/ip.ts";
 import type { RuleMatch } from "../netfilter/iptables_rule.ts";
 import { complement, multiply, probabilityFraction } from "./fraction.ts";
 import type { PacketProtocol } from "./flow.ts";
@@ -145,7 +145,7 @@ export class RuleMatcher {
   #contains(address: string, ip: Ip): boolean {
     let cidr = this.#cidrs.get(address);
     if (cidr === undefined) {
-      cidr = parseCidr(address.includes("/") ? address : `${address}/${address.includes(":") ? 128 : 32}`);
+      cidr = parseCidr(address.includes("/") ? address : hostCidrText(address));
       this.#cidrs.set(address, cidr);
     }
     if (cidr !== null) return cidrContains(cidr, ip);

@@ -25,7 +25,7 @@ export class GrowingBytes {
   }
 
   /** All of them, valid until the next piece. */
-  view(): Uint8Array {
+  view(): Uint8Array<ArrayBuffer> {
     return this.#bytes.subarray(0, this.#length);
   }
 

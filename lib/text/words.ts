@@ -4,6 +4,11 @@
  * @module
  */
 
+/** `1 Service`, `2 Services`. */
+export function counted(count: number, word: string): string {
+  return count === 1 ? `1 ${word}` : `${count} ${word}s`;
+}
+
 /** `a`, `a or b`, `a, b or c`. */
 export function oneOf(words: readonly string[]): string {
   return words.length < 2 ? words.join() : `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;

@@ -20,7 +20,7 @@ export interface FilterPolicies {
 }
 
 /** Those of a kernel that nobody has configured. */
-export const OPEN_POLICIES: FilterPolicies = { INPUT: "ACCEPT", FORWARD: "ACCEPT" };
+const OPEN_POLICIES: FilterPolicies = { INPUT: "ACCEPT", FORWARD: "ACCEPT" };
 
 /** Each jump is inserted at the top, so the last one is met first. */
 export function builtinRules(

@@ -11,7 +11,7 @@ import { judgePrint, type PrintFinding, type SeenChain } from "./seen_chains.ts"
 const DIGESTS = 2 ** 52;
 
 /** Stands for the rules in whatever order: the sum of what stands for each. */
-export function digestOf(rules: Iterable<string>): number {
+function digestOf(rules: Iterable<string>): number {
   let sum = 0;
   for (const rule of rules) sum = (sum + hashRules([rule]) % DIGESTS) % DIGESTS;
   return sum;

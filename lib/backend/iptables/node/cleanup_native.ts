@@ -3,7 +3,8 @@
  *
  * @module
  */
-import type { Nft, NftFamily } from "../../../kernel/nft.ts";
+import type { Nft } from "../../../kernel/nft.ts";
+import type { NftFamily } from "../../../netfilter/nft_words.ts";
 import type { SavedChain, SavedTable } from "../../../netfilter/iptables_save.ts";
 import { listedChains, type NftListedChain, type NftListedRule } from "../../../netfilter/nft_jumps.ts";
 

@@ -5,7 +5,8 @@
  * @module
  */
 import { ExecError, SyncError } from "../../../errors.ts";
-import { type Nft, nftFamily } from "../../../kernel/nft.ts";
+import type { Nft } from "../../../kernel/nft.ts";
+import { nftFamily } from "../../../netfilter/nft_words.ts";
 import { describeNftFailure, nftFailureKind } from "../../../kernel/nft_failure.ts";
 import { matchingNodeIps } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";

@@ -4,7 +4,8 @@
  * @module
  */
 import { ExecError } from "../../../errors.ts";
-import { type Nft, nftFamily } from "../../../kernel/nft.ts";
+import type { Nft } from "../../../kernel/nft.ts";
+import { nftFamily } from "../../../netfilter/nft_words.ts";
 import { describeNftFailure, nftComplaints, nftFailureKind } from "../../../kernel/nft_failure.ts";
 import { inTurns } from "../../../kernel/turns.ts";
 import type { IpFamily } from "../../../model/objects.ts";

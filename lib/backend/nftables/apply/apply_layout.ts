@@ -8,7 +8,8 @@
  *
  * @module
  */
-import type { Nft, NftFamily } from "../../../kernel/nft.ts";
+import type { Nft } from "../../../kernel/nft.ts";
+import type { NftFamily } from "../../../netfilter/nft_words.ts";
 import type { Refused } from "../../isolate.ts";
 import { LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
 import { diffObserved, NO_TABLE } from "../diff/diff_observed.ts";

@@ -4,7 +4,8 @@
  * @module
  */
 import { ExecError } from "../../../errors.ts";
-import { type Nft, nftFamily } from "../../../kernel/nft.ts";
+import type { Nft } from "../../../kernel/nft.ts";
+import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { ServiceTraffic } from "../../../model/service_traffic.ts";
 import type { ProxyState } from "../../../model/state.ts";

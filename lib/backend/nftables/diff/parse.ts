@@ -4,6 +4,7 @@
  * @module
  */
 import type { Traffic } from "../../../model/service_traffic.ts";
+import { nftSeconds } from "../../../netfilter/nft_duration.ts";
 import { isAffinitySet } from "../plan/chains.ts";
 import type { AffinitySet, ObservedTable } from "../plan/ruleset.ts";
 
@@ -14,8 +15,6 @@ const TIMEOUT = /^\t\ttimeout (\S+)$/;
 const ELEMENTS = "\t\telements = { ";
 /** Between the comment and what follows it; in elements without quotes there is nothing to skip. */
 const ELEMENT_COMMENT = / comment "([^"]*)"/;
-const DURATION = /(\d+)(ms|d|h|m|s)/g;
-const UNIT_SECONDS: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };
 
 /** Takes the elements of one set or map, as printed, without counters and expiry; a set's have the value `""`. */
 export interface ElementSink {
@@ -88,7 +87,7 @@ class TableReader<Elements extends ElementSink> {
 
   #setLine(line: string): void {
     const timeout = TIMEOUT.exec(line)?.[1];
-    if (timeout !== undefined) this.affinitySets.set(this.#name, parseSeconds(timeout));
+    if (timeout !== undefined) this.affinitySets.set(this.#name, nftSeconds(timeout) ?? 0);
     if (!line.startsWith(ELEMENTS)) return;
     this.#inElements = true;
     this.#elementLine(line.slice(ELEMENTS.length));
@@ -178,15 +177,9 @@ export function parseClients(text: string): readonly ObservedClients[] {
     const timeout = /^\t\ttimeout (\S+)$/m.exec(body)?.[1];
     if (timeout === undefined || !isAffinitySet(name)) continue;
     const clients = Array.from(body.matchAll(CLIENT), ([client]) => client);
-    if (clients.length > 0) found.push({ name, timeoutSeconds: parseSeconds(timeout), clients });
+    if (clients.length > 0) found.push({ name, timeoutSeconds: nftSeconds(timeout) ?? 0, clients });
   }
   return found;
-}
-
-function parseSeconds(text: string): number {
-  let seconds = 0;
-  for (const [, count, unit] of text.matchAll(DURATION)) seconds += Number(count) * UNIT_SECONDS[unit!]!;
-  return seconds;
 }
 
 /** What was read of a table, its elements as `Elements` took them. */

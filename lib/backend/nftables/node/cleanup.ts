@@ -5,7 +5,8 @@
  */
 import { CLEANUP_PROXIES, type CleanupProxy } from "../../../config/types.ts";
 import { ExecError } from "../../../errors.ts";
-import { Nft, type NftFamily, nftFamily } from "../../../kernel/nft.ts";
+import { Nft } from "../../../kernel/nft.ts";
+import { type NftFamily, nftFamily } from "../../../netfilter/nft_words.ts";
 import { isWithoutNftables, nftFailureKind } from "../../../kernel/nft_failure.ts";
 import { ownerProblem } from "../diff/parse.ts";
 import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";

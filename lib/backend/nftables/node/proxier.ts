@@ -8,7 +8,8 @@ import { ExecError, UnsupportedError } from "../../../errors.ts";
 import { interfaceIps } from "../../../kernel/interfaces.ts";
 import { NEEDS_RIGHTS } from "../../../kernel/iptables_variant.ts";
 import { isAtLeast } from "../../../kernel/iptables_version.ts";
-import { Nft, nftFamily } from "../../../kernel/nft.ts";
+import { Nft } from "../../../kernel/nft.ts";
+import { nftFamily } from "../../../netfilter/nft_words.ts";
 import {
   describeNftFailure,
   isWithoutNftables,

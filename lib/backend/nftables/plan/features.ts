@@ -5,6 +5,7 @@
  * @module
  */
 import type { IpFamily } from "../../../model/objects.ts";
+import { nftFamily } from "../../../netfilter/nft_words.ts";
 
 /** Name of a table that only dry runs see. */
 export const PROBE_TABLE = "kproxy-probe";
@@ -20,7 +21,7 @@ export interface Feature {
 
 /** All features that the rules of one family use, the most basic first. */
 export function neededFeatures(family: IpFamily): readonly Feature[] {
-  const ip = family === "IPv4" ? "ip" : "ip6";
+  const ip = nftFamily(family);
   const v = family === "IPv4" ? 4 : 6;
   const address = `ipv${v}_addr`;
   const feature = (name: string, kernel: string, ...commands: readonly string[]): Feature => ({
