@@ -3,11 +3,14 @@
  *
  * @module
  */
-import { isUnspecified, joinHostPort, parseIp } from "../model/ip.ts";
+import { localHost } from "../model/ip.ts";
+import { beginningOf, httpGet, NoConnectionError, StrangeAnswerError } from "./http_get.ts";
 
 /** A program on the same node answers at once, or not at all. */
 const LIMIT_MS = 1_000;
-/** Of an answer, with its headers: what is looked for is in its beginning. */
+/** Of one question: the limit of all ends it sooner. */
+const QUESTION_MS = 60_000;
+/** Of an answer: what is looked for is in its beginning. */
 const MAX_BYTES = 8 * 1024;
 const MAX_NAME_LENGTH = 60;
 
@@ -38,7 +41,7 @@ export async function addressHolder(
   const timer = setTimeout(end, limitMs);
   signal.addEventListener("abort", end, { once: true });
   if (signal.aborted) end();
-  const ask = (path: string): Promise<Answer | null> => askFor(path, reachable(host), port, limit.signal);
+  const ask = (path: string): Promise<Answer | null> => askFor(path, localHost(host), port, limit.signal);
   try {
     const mode = await ask("/proxyMode");
     if (mode === null) return "";
@@ -61,62 +64,31 @@ interface Answer {
   readonly body: string;
 }
 
-/** A wildcard is reached at the loopback address of its family. */
-function reachable(host: string): string {
-  const ip = parseIp(host);
-  if (ip === null || !isUnspecified(ip)) return host;
-  return ip.family === "IPv4" ? "127.0.0.1" : "::1";
-}
-
-/** By hand, because `fetch` would ask a proxy that the environment names. Null: no answer that is HTTP. */
-async function askFor(
-  path: string,
-  hostname: string,
-  port: number,
-  signal: AbortSignal,
-): Promise<Answer | null> {
-  try {
-    using connection = await Deno.connect({ hostname, port, signal });
-    const close = (): void => connection.close();
-    signal.addEventListener("abort", close, { once: true });
-    try {
-      const request = `GET ${path} HTTP/1.0\r\nHost: ${joinHostPort(hostname, port)}\r\n\r\n`;
-      await writeAll(connection, new TextEncoder().encode(request));
-      return parseAnswer(await readBeginning(connection));
-    } finally {
-      signal.removeEventListener("abort", close);
-    }
-  } catch {
-    // Refused, cut off or given up: whoever it is does not say who it is.
-    return null;
-  }
-}
-
-async function writeAll(connection: Deno.TcpConn, bytes: Uint8Array): Promise<void> {
-  for (let at = 0; at < bytes.length;) at += await connection.write(bytes.subarray(at));
-}
-
-async function readBeginning(connection: Deno.TcpConn): Promise<string> {
-  const bytes = new Uint8Array(MAX_BYTES);
-  let length = 0;
-  while (length < MAX_BYTES) {
-    const read = await connection.read(bytes.subarray(length));
-    if (read === null) break;
-    length += read;
-  }
-  return new TextDecoder().decode(bytes.subarray(0, length));
-}
-
-function parseAnswer(text: string): Answer | null {
-  const status = /^HTTP\/1\.[01] (\d{3})\b/.exec(text)?.[1];
-  const headEnd = text.indexOf("\r\n\r\n");
-  if (status === undefined || headEnd < 0) return null;
-  const server = SERVER_REGEXP.exec(text.slice(0, headEnd))?.[1] ?? "";
-  return {
-    status: Number(status),
-    server: server.trim().slice(0, MAX_NAME_LENGTH),
-    body: text.slice(headEnd + 4),
+/** Null: no answer that is HTTP. */
+async function askFor(path: string, host: string, port: number, signal: AbortSignal): Promise<Answer | null> {
+  const question = {
+    host,
+    port,
+    path,
+    limitMs: QUESTION_MS,
+    wholeMs: QUESTION_MS,
+    maxBytes: Infinity,
+    signal,
   };
+  try {
+    return await httpGet(question, async (reply) => {
+      const server = SERVER_REGEXP.exec(reply.head)?.[1] ?? "";
+      return {
+        status: reply.status,
+        server: server.trim().slice(0, MAX_NAME_LENGTH),
+        body: await beginningOf(reply, MAX_BYTES),
+      };
+    });
+  } catch (error) {
+    // Refused, cut off or given up: whoever it is does not say who it is.
+    if (error instanceof NoConnectionError || error instanceof StrangeAnswerError) return null;
+    throw error;
+  }
 }
 
 function isProxyHealth(body: string): boolean {

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { GrowingBytes } from "../text/growing_bytes.ts";
 import { BadRequest } from "./bad_request.ts";
 
 /** Longest body, and most that may frame its chunks: no page takes more than a number. */
@@ -23,8 +24,7 @@ export class BodyReader {
   #missing: number;
   #line = "";
   #framed = 0;
-  readonly #pieces: Uint8Array[] = [];
-  #length = 0;
+  readonly #data = new GrowingBytes();
   #isComplete: boolean;
 
   /** @throws {BadRequest} if its length cannot be told, or is too large */
@@ -44,13 +44,7 @@ export class BodyReader {
 
   /** The body; complete if {@linkcode isComplete}. */
   get bytes(): Uint8Array<ArrayBuffer> {
-    const joined = new Uint8Array(this.#length);
-    let at = 0;
-    for (const piece of this.#pieces) {
-      joined.set(piece, at);
-      at += piece.length;
-    }
-    return joined;
+    return this.#data.view();
   }
 
   /**
@@ -68,9 +62,8 @@ export class BodyReader {
   }
 
   #takeData(bytes: Uint8Array): number {
-    const piece = bytes.slice(0, this.#missing);
-    this.#pieces.push(piece);
-    this.#length += piece.length;
+    const piece = bytes.subarray(0, this.#missing);
+    this.#data.add(piece);
     this.#missing -= piece.length;
     if (this.#missing === 0) {
       if (this.#isChunked) this.#part = "end of data";
@@ -107,7 +100,7 @@ export class BodyReader {
     const size = /^([0-9A-Fa-f]{1,8})[ \t]*(;.*)?$/.exec(line);
     if (size === null) throw new BadRequest(400, "400 Bad Request");
     this.#missing = Number.parseInt(size[1] ?? "", 16);
-    if (this.#length + this.#missing > MAX_BODY_BYTES) throw new BadRequest(413, TOO_LARGE);
+    if (this.#data.length + this.#missing > MAX_BODY_BYTES) throw new BadRequest(413, TOO_LARGE);
     this.#part = this.#missing === 0 ? "trailers" : "data";
   }
 }

@@ -6,8 +6,16 @@
 import { parseConfig } from "../../config/parse.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ConfigError } from "../../errors.ts";
-import { isLoopback, isUnspecified, joinHostPort, parseIp, splitHostPort } from "../../model/ip.ts";
+import { isLoopback, joinHostPort, localHost, parseIp, splitHostPort } from "../../model/ip.ts";
 import type { ApiObject } from "../../model/objects.ts";
+import {
+  httpGet,
+  type HttpQuestion,
+  type HttpReply,
+  NoConnectionError,
+  StrangeAnswerError,
+  textOf,
+} from "../../serve/http_get.ts";
 import { type ObjectSelection, selectionQuery } from "../../serve/status/select_objects.ts";
 import {
   API_VERSION,
@@ -21,13 +29,6 @@ import { SnapshotError, SnapshotReader } from "../../source/decode/snapshot_text
 import { identityOf } from "../../source/events.ts";
 import type { Rejection } from "../../source/source.ts";
 import { CONFIG_SHAPE, type Shape, shapeProblem, STATUS_SHAPE } from "./document_shape.ts";
-import {
-  httpGet,
-  type HttpQuestion,
-  type HttpReply,
-  NoConnectionError,
-  StrangeAnswerError,
-} from "./http_get.ts";
 
 /** Why nothing can be asked. */
 export type NotRunningReason =
@@ -241,9 +242,9 @@ export class RunningKproxy {
 }
 
 function loopbackHost(host: string, configured: string): string {
-  const ip = parseIp(host);
-  if (ip !== null && isUnspecified(ip)) return ip.family === "IPv4" ? "127.0.0.1" : "::1";
-  if (ip !== null && isLoopback(ip)) return host;
+  const asked = localHost(host);
+  const ip = parseIp(asked);
+  if (ip !== null && isLoopback(ip)) return asked;
   throw new NotRunningError(
     "no address",
     `kproxy cannot be asked: it answers over loopback only, and its metrics server listens on ${configured}`,
@@ -254,13 +255,6 @@ function loopbackHost(host: string, configured: string): string {
 function latest(objects: readonly ApiObject[]): readonly ApiObject[] {
   const byIdentity = new Map(objects.map((object) => [identityOf(object), object]));
   return byIdentity.size === objects.length ? objects : [...byIdentity.values()];
-}
-
-async function textOf({ body }: HttpReply): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const piece of body) text += decoder.decode(piece, { stream: true });
-  return text + decoder.decode();
 }
 
 function jsonOf(text: string): unknown {

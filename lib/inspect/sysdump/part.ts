@@ -5,8 +5,10 @@
  */
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
+import { joinHostPort } from "../../model/ip.ts";
 import { errorText } from "../../observe/log.ts";
-import { httpGet, NoConnectionError, StrangeAnswerError } from "../running/http_get.ts";
+import { httpGet, NoConnectionError, StrangeAnswerError } from "../../serve/http_get.ts";
+import { GrowingBytes } from "../../text/growing_bytes.ts";
 import { withoutSecrets } from "./secrets.ts";
 
 /** One file of a dump. */
@@ -45,29 +47,20 @@ export interface PartOutcome {
 
 /** Bytes up to a limit. */
 class LimitedBytes {
-  #pieces: Uint8Array<ArrayBuffer>[] = [];
-  #length = 0;
+  readonly #bytes = new GrowingBytes();
 
   constructor(readonly limit: number) {}
 
   /** False: there was more than the limit. */
   take(piece: Uint8Array): boolean {
-    const room = this.limit - this.#length;
-    const kept = piece.subarray(0, room);
-    // Whoever gives it may use its memory again.
-    if (kept.length > 0) this.#pieces.push(Uint8Array.from(kept));
-    this.#length += kept.length;
+    const room = this.limit - this.#bytes.length;
+    this.#bytes.add(piece.subarray(0, room));
     return piece.length <= room;
   }
 
+  /** Valid until the next piece. */
   all(): Uint8Array<ArrayBuffer> {
-    const bytes = new Uint8Array(this.#length);
-    let at = 0;
-    for (const piece of this.#pieces) {
-      bytes.set(piece, at);
-      at += piece.length;
-    }
-    return bytes;
+    return this.#bytes.view();
   }
 }
 
@@ -117,7 +110,7 @@ export interface Page {
 
 /** What a page says, whatever its status. */
 export function pagePart(name: string, page: Page): Part {
-  const from = `http://${page.host.includes(":") ? `[${page.host}]` : page.host}:${page.port}${page.path}`;
+  const from = `http://${joinHostPort(page.host, page.port)}${page.path}`;
   const read = async ({ timeMs, bytes: limit, signal }: PartLimits): Promise<PartContent> => {
     const kept = new LimitedBytes(limit);
     let problem = "";

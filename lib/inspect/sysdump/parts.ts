@@ -6,7 +6,7 @@
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { writeConfigYaml } from "../../config/write.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import { isUnspecified, parseIp, splitHostPort } from "../../model/ip.ts";
+import { localHost, splitHostPort } from "../../model/ip.ts";
 import { CONFIG_PATH, OBJECTS_PATH, STATUS_PATH } from "../../serve/status/status_document.ts";
 import { pagePart, type Part, programPart, textPart } from "./part.ts";
 
@@ -30,8 +30,8 @@ const SAVES = [
   "iptables-nft-save",
   "ip6tables-nft-save",
   "iptables-legacy-save",
-]
-  .concat("ip6tables-legacy-save");
+  "ip6tables-legacy-save",
+];
 
 /** Each kind of what `ip` knows. */
 const NETWORK: readonly (readonly [name: string, args: string])[] = [
@@ -97,8 +97,7 @@ function runningParts({ metricsBindAddress, healthzBindAddress }: KubeProxyConfi
   const pagesAt = (address: string, pages: readonly (readonly [string, string])[]): readonly Part[] => {
     if (address === "") return [];
     const [bound, port] = splitHostPort(address);
-    const ip = parseIp(bound);
-    const host = ip === null || !isUnspecified(ip) ? bound : ip.family === "IPv4" ? "127.0.0.1" : "::1";
+    const host = localHost(bound);
     return pages.map(([name, path]) => pagePart(`running/${name}`, { host, port, path }));
   };
   return [...pagesAt(metricsBindAddress, METRICS_PAGES), ...pagesAt(healthzBindAddress, HEALTH_PAGES)];

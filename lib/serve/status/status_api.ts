@@ -86,7 +86,7 @@ export function statusPages(life: LifeFacts, server: ServerFacts): ReadonlyMap<s
 }
 
 /** See {@linkcode StatusDocument}. */
-export function statusDocument(life: LifeFacts, server: ServerFacts): StatusDocument {
+function statusDocument(life: LifeFacts, server: ServerFacts): StatusDocument {
   const { record, reloads, problems } = life;
   const { health } = server;
   const nowMs = server.nowMs();

@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { joinHostPort } from "../../model/ip.ts";
+import { joinHostPort } from "../model/ip.ts";
+import { GrowingBytes } from "../text/growing_bytes.ts";
 
 /** Where and what to ask. */
 export interface HttpQuestion {
@@ -18,11 +19,15 @@ export interface HttpQuestion {
   readonly wholeMs: number;
   /** A longer answer is refused, in bytes. */
   readonly maxBytes: number;
+  /** Ends the question, as the end of its time does. */
+  readonly signal?: AbortSignal;
 }
 
 /** The beginning of an answer, and its pieces as they come. */
 export interface HttpReply {
   readonly status: number;
+  /** The first line and the headers. */
+  readonly head: string;
   readonly body: AsyncIterable<Uint8Array<ArrayBuffer>>;
 }
 
@@ -51,22 +56,42 @@ export async function httpGet<Result>(
   question: HttpQuestion,
   take: (reply: HttpReply) => Promise<Result>,
 ): Promise<Result> {
-  const { host, port, path, limitMs } = question;
+  const { host, port, path, limitMs, signal } = question;
   let connection: Deno.TcpConn;
   try {
-    connection = await Deno.connect({ hostname: host, port, signal: AbortSignal.timeout(limitMs) });
+    const limit = AbortSignal.timeout(limitMs);
+    connection = await Deno.connect({
+      hostname: host,
+      port,
+      signal: signal === undefined ? limit : AbortSignal.any([signal, limit]),
+    });
   } catch (cause) {
     throw new NoConnectionError(cause instanceof Error ? cause.message : String(cause), { cause });
   }
   using reader = new PieceReader(connection, question);
   const text = `GET ${path} HTTP/1.0\r\nHost: ${joinHostPort(host, port)}\r\nAccept: */*\r\n\r\n`;
   await reader.send(new TextEncoder().encode(text));
-  const { status, rest } = await readHead(reader);
+  const { rest, ...head } = await readHead(reader);
   const body = async function* (): AsyncGenerator<Uint8Array<ArrayBuffer>> {
     if (rest.length > 0) yield rest;
     for (let piece = await reader.next(); piece !== null; piece = await reader.next()) yield piece;
   };
-  return await take({ status, body: body() });
+  return await take({ ...head, body: body() });
+}
+
+/** The whole body as text. */
+export async function textOf({ body }: HttpReply): Promise<string> {
+  return await new Response(ReadableStream.from(body)).text();
+}
+
+/** The beginning of the body as text: whoever answers may send without an end. */
+export async function beginningOf({ body }: HttpReply, maxBytes: number): Promise<string> {
+  const bytes = new GrowingBytes();
+  for await (const piece of body) {
+    bytes.add(piece.subarray(0, maxBytes - bytes.length));
+    if (bytes.length === maxBytes) break;
+  }
+  return new TextDecoder().decode(bytes.view());
 }
 
 /** Reads a connection, no piece of which may take longer than the limit. */
@@ -75,16 +100,20 @@ class PieceReader implements Disposable {
   readonly #limitMs: number;
   readonly #maxBytes: number;
   readonly #wholeMs: number;
+  readonly #signal: AbortSignal | undefined;
   readonly #startMs = performance.now();
+  readonly #close = (): void => this[Symbol.dispose]();
   #total = 0;
   #isClosed = false;
   #isLate = false;
 
-  constructor(connection: Deno.TcpConn, { limitMs, wholeMs, maxBytes }: HttpQuestion) {
+  constructor(connection: Deno.TcpConn, { limitMs, wholeMs, maxBytes, signal }: HttpQuestion) {
     this.#connection = connection;
     this.#limitMs = limitMs;
     this.#wholeMs = wholeMs;
     this.#maxBytes = maxBytes;
+    this.#signal = signal;
+    signal?.addEventListener("abort", this.#close, { once: true });
   }
 
   async send(bytes: Uint8Array): Promise<void> {
@@ -106,6 +135,7 @@ class PieceReader implements Disposable {
   [Symbol.dispose](): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    this.#signal?.removeEventListener("abort", this.#close);
     this.#connection.close();
   }
 
@@ -130,29 +160,25 @@ class PieceReader implements Disposable {
   }
 }
 
-async function readHead(reader: PieceReader): Promise<{ status: number; rest: Uint8Array<ArrayBuffer> }> {
-  let bytes = new Uint8Array(0);
+async function readHead(
+  reader: PieceReader,
+): Promise<Pick<HttpReply, "status" | "head"> & { readonly rest: Uint8Array<ArrayBuffer> }> {
+  // One character for each byte, so that places in the text are those in the bytes.
+  const decoder = new TextDecoder("latin1");
+  const bytes = new GrowingBytes();
   for (;;) {
-    const text = latin1(bytes.subarray(0, MAX_HEAD_BYTES));
+    const text = decoder.decode(bytes.view().subarray(0, MAX_HEAD_BYTES));
     const end = text.indexOf(HEAD_END);
     const status = /^HTTP\/1\.[01] (\d{3})\b/.exec(text)?.[1];
     if (end >= 0 && status !== undefined) {
-      return { status: Number(status), rest: bytes.slice(end + HEAD_END.length) };
+      const rest = bytes.view().slice(end + HEAD_END.length);
+      return { status: Number(status), head: text.slice(0, end), rest };
     }
     if (end >= 0 || bytes.length > MAX_HEAD_BYTES) throw new StrangeAnswerError("it does not speak HTTP");
     const piece = await reader.next();
     if (piece === null) {
       throw new StrangeAnswerError(bytes.length === 0 ? "it does not answer" : "it does not speak HTTP");
     }
-    const joined = new Uint8Array(bytes.length + piece.length);
-    joined.set(bytes);
-    joined.set(piece, bytes.length);
-    bytes = joined;
+    bytes.add(piece);
   }
-}
-
-function latin1(bytes: Uint8Array): string {
-  let text = "";
-  for (const byte of bytes) text += String.fromCharCode(byte);
-  return text;
 }
