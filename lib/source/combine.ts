@@ -4,8 +4,9 @@
  * @module
  */
 import type { ApiObject, EndpointSlice, NamespacedName } from "../model/objects.ts";
+import { toEnd } from "../text/steps.ts";
 import { EndpointsMerger } from "./decode/endpoints.ts";
-import { eventsBetween, identityOf, netEvents } from "./events.ts";
+import { eventsBetween, identityOf, nettingEvents } from "./events.ts";
 import type { ResourceKind, Source, SourceEvent, SourceSink } from "./source.ts";
 
 /** How slices that stand for v1 Endpoints are named: see `decodeEndpoints`. */
@@ -93,7 +94,7 @@ export class CombinedSource implements Source {
         events.push(...this.#change(side, event));
       }
     }
-    return [...netEvents(events), ...synced];
+    return [...toEnd(nettingEvents(events)), ...synced];
   }
 
   #change(side: Side, event: Exclude<SourceEvent, { type: "synced" }>): SourceEvent[] {

@@ -4,7 +4,6 @@
  * @module
  */
 import type { ApiObject } from "../model/objects.ts";
-import { toEnd } from "../text/steps.ts";
 import type { SourceEvent } from "./source.ts";
 
 /** Some milliseconds of work. */
@@ -42,12 +41,7 @@ export function identityOf(object: ApiObject): string {
     : `${object.kind} ${object.name}`;
 }
 
-/** Joins several events of one object into the one that says the same. */
-export function netEvents(events: readonly SourceEvent[]): SourceEvent[] {
-  return toEnd(nettingEvents(events));
-}
-
-/** As {@linkcode netEvents}, in steps. */
+/** Joins several events of one object into the one that says the same, in steps. */
 export function* nettingEvents(events: readonly SourceEvent[]): Generator<void, SourceEvent[]> {
   const net = new Map<string, { old: ApiObject | undefined; current: ApiObject | undefined }>();
   for (const [index, event] of events.entries()) {

@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { decodeNode } from "./decode/decode.ts";
-import { eventsBetween, netEvents, sameObject } from "./events.ts";
+import { eventsBetween, nettingEvents, sameObject } from "./events.ts";
+import { toEnd } from "../text/steps.ts";
 import type { SourceEvent } from "./source.ts";
 
 function node(labels: Record<string, string>): ReturnType<typeof decodeNode> {
@@ -40,16 +41,20 @@ Deno.test("two states give the event between them, equal ones none", { permissio
   assertEquals(eventsBetween(one, undefined), [{ type: "delete", old: one }]);
 });
 
+function joined(events: readonly SourceEvent[]): readonly SourceEvent[] {
+  return toEnd(nettingEvents(events));
+}
+
 Deno.test("several events of one object become the one that says the same", { permissions: "none" }, () => {
   const [one, two, three] = [node({}), node({ a: "2" }), node({ a: "3" })];
   const add: SourceEvent = { type: "add", object: one };
   const update: SourceEvent = { type: "update", old: one, object: two };
   const remove: SourceEvent = { type: "delete", old: two };
-  assertEquals(netEvents([add, update]), [{ type: "add", object: two }]);
-  assertEquals(netEvents([add, update, remove]), []);
-  assertEquals(netEvents([update, remove]), [{ type: "delete", old: one }]);
-  assertEquals(netEvents([update, { type: "update", old: two, object: one }]), []);
-  assertEquals(netEvents([update, remove, { type: "add", object: three }]), [
+  assertEquals(joined([add, update]), [{ type: "add", object: two }]);
+  assertEquals(joined([add, update, remove]), []);
+  assertEquals(joined([update, remove]), [{ type: "delete", old: one }]);
+  assertEquals(joined([update, { type: "update", old: two, object: one }]), []);
+  assertEquals(joined([update, remove, { type: "add", object: three }]), [
     { type: "update", old: one, object: three },
   ]);
 });

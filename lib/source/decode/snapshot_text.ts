@@ -17,6 +17,7 @@ import { describeItem } from "./decode.ts";
 import { DecodeError, quote } from "./decode_values.ts";
 import { decodeSnapshotObject, encodeSnapshotObject } from "./snapshot_objects.ts";
 import type { Rejection } from "../source.ts";
+import { isRecord } from "../../text/record.ts";
 
 /** What a snapshot says of itself. */
 export interface SnapshotHeader {
@@ -174,8 +175,4 @@ function headerOf(raw: unknown, wanted: SnapshotOwner | null): SnapshotHeader {
     throw new SnapshotError(`is of another API server: ${quote(server)}, this one is ${quote(owner.server)}`);
   }
   return { savedAtMs, node: owner.node, server: owner.server };
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

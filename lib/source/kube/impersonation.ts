@@ -3,7 +3,15 @@
  *
  * @module
  */
-import { DecodeError, isAbsent, objectAt, type RawObject, textAt, textsAt } from "../decode/decode_values.ts";
+import {
+  DecodeError,
+  inside,
+  isAbsent,
+  objectAt,
+  type RawObject,
+  textAt,
+  textsAt,
+} from "../decode/decode_values.ts";
 
 /** Whom the requests are made as. The server lets only users with the verb `impersonate` do that. */
 export interface Impersonation {
@@ -33,14 +41,11 @@ export function readImpersonation(raw: RawObject): Impersonation | null {
 function readExtra(raw: RawObject): Impersonation["extra"] {
   const written = objectAt(raw, "as-user-extra");
   const check = (value: string): void => void checked(value, "");
-  const entries = Object.keys(written).filter((key) => !isAbsent(written[key])).map((key) => {
-    try {
-      return [key, textsAt(written, key, check)] as const;
-    } catch (error) {
-      throw error instanceof DecodeError ? error.within("as-user-extra") : error;
-    }
-  });
-  return Object.fromEntries(entries);
+  const keys = Object.keys(written).filter((key) => !isAbsent(written[key]));
+  return inside(
+    "as-user-extra",
+    () => Object.fromEntries(keys.map((key) => [key, textsAt(written, key, check)])),
+  );
 }
 
 /** A header cannot hold control characters: a line break would begin another header. */

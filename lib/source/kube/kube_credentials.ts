@@ -4,6 +4,7 @@
  * @module
  */
 import { type Exec, systemExec } from "../../kernel/exec.ts";
+import { base64Of } from "../../text/base64.ts";
 import { abortable, CredentialError } from "./kube_credential_error.ts";
 import { CredentialPluginRunner } from "./kube_credential_plugin.ts";
 import { OidcTokens } from "./kube_oidc.ts";
@@ -142,7 +143,7 @@ export class CredentialReader {
     if (identity.kind === "token") return `Bearer ${identity.token}`;
     if (identity.kind === "tokenFile") return `Bearer ${await this.#readToken(identity.path, signal)}`;
     if (this.#oidc !== undefined) return `Bearer ${await this.#oidc.token(signal)}`;
-    if (identity.kind === "basic") return `Basic ${base64(`${identity.username}:${identity.password}`)}`;
+    if (identity.kind === "basic") return `Basic ${base64Of(`${identity.username}:${identity.password}`)}`;
     return null;
   }
 
@@ -186,8 +187,4 @@ function sameCredentials(one: Credentials | undefined, other: Credentials): bool
     one?.certificateAuthority === other.certificateAuthority &&
     one?.clientCertificate?.certificate === other.clientCertificate?.certificate &&
     one?.clientCertificate?.key === other.clientCertificate?.key;
-}
-
-function base64(text: string): string {
-  return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 }

@@ -7,6 +7,8 @@
 import { type IncomingMessage, request } from "node:http";
 import { isIP, type Socket } from "node:net";
 import { connect, rootCertificates } from "node:tls";
+import { joinHostPort } from "../../model/ip.ts";
+import { base64Of } from "../../text/base64.ts";
 import { openSocket, whileOpening } from "./kube_socket.ts";
 
 /** What a tunnel needs to know. */
@@ -66,8 +68,10 @@ function proxyAt(proxyUrl: string): Proxy {
 
 async function throughConnect(proxy: Proxy, options: TunnelOptions, signal: AbortSignal): Promise<Socket> {
   const { host, port } = options;
-  const target = `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
-  const login = proxy.user === "" ? {} : { "proxy-authorization": `Basic ${basic(proxy)}` };
+  const target = joinHostPort(host, port);
+  const login = proxy.user === ""
+    ? {}
+    : { "proxy-authorization": `Basic ${base64Of(`${proxy.user}:${proxy.password}`)}` };
   // Opened here: a request that is given up while it connects would leave its connection open (Deno 2.9.6).
   const way = proxy.protocol === "https:"
     ? await openSecure(proxy, options, signal)
@@ -137,8 +141,4 @@ async function throughSocks(
   } finally {
     signal.removeEventListener("abort", end);
   }
-}
-
-function basic({ user, password }: Proxy): string {
-  return btoa(String.fromCharCode(...new TextEncoder().encode(`${user}:${password}`)));
 }
