@@ -91,17 +91,13 @@ function judgeOthers(
   const unknown = [metricsOwner, kernelChains].flatMap((fact: Fact<unknown>) =>
     "unread" in fact ? [fact] : []
   );
-  const owner = known(metricsOwner);
-  const chains = known(baseChains);
-  const prerouting = known(kernelChains)?.prerouting;
-  const devices = known(links)?.links;
   return [
     ...judgeOtherProxies({
       metricsAddress,
-      ...(owner === undefined ? {} : { owner }),
-      ...(chains === undefined ? {} : { baseChains: chains }),
-      ...(prerouting === undefined ? {} : { prerouting }),
-      ...(devices === undefined ? {} : { links: devices }),
+      owner: known(metricsOwner),
+      baseChains: known(baseChains),
+      prerouting: known(kernelChains)?.prerouting,
+      links: known(links)?.links,
     }),
     ...unknown.map(({ unread: reason }) => unread("other proxies", reason)),
     ...judgeChains(facts, mode),

@@ -3,12 +3,14 @@
  *
  * @module
  */
+import { API_VERSION } from "../../serve/status/status_document.ts";
+import { counted } from "../../text/words.ts";
 import { few, type Finding, type Level, worstLevel } from "./finding.ts";
 import type { Difference, Migration } from "./migrate/migration.ts";
 
 /** The report of one look at a node: the shape of `-o json`. */
 export interface DoctorReport {
-  readonly apiVersion: "kproxy/v1";
+  readonly apiVersion: typeof API_VERSION;
   readonly kind: "DoctorReport";
   /** Name of the Node. */
   readonly node: string;
@@ -27,7 +29,7 @@ export function doctorReport(
 ): DoctorReport {
   const { node, mode, findings, migration } = parts;
   const result = worstLevel(findings);
-  return { apiVersion: "kproxy/v1", kind: "DoctorReport", node, mode, result, findings, migration };
+  return { apiVersion: API_VERSION, kind: "DoctorReport", node, mode, result, findings, migration };
 }
 
 const ORDER: readonly Level[] = ["failure", "warning", "ok"];
@@ -48,8 +50,8 @@ export function reportSummary({ node, mode, findings }: DoctorReport): string {
   const count = (level: Level): number => findings.filter((finding) => finding.level === level).length;
   const [failures, warnings, fine] = [count("failure"), count("warning"), count("ok")];
   const words = [
-    plural(failures, "failure", "failures"),
-    plural(warnings, "warning", "warnings"),
+    countedOrNone(failures, "failure"),
+    countedOrNone(warnings, "warning"),
     `${fine} ok`,
   ];
   return `Node ${node}, mode ${mode}: ${words.join(", ")}`;
@@ -60,7 +62,7 @@ export function migrationLines(migration: Migration): readonly string[] {
   const { from, to, everyService, services, serviceCount, objectsFrom } = migration;
   const lines = [`From mode ${from} to mode ${to}`, ""];
   if (everyService.length > 0) lines.push("For every Service:", ...everyService.flatMap(differenceLines), "");
-  const of = `of ${plural(serviceCount, "Service", "Services")} (${objectsFrom})`;
+  const of = `of ${countedOrNone(serviceCount, "Service")} (${objectsFrom})`;
   if (services.length === 0) return [...lines, `None ${of} would behave differently besides.`];
   lines.push(`${services.length} ${of} would behave differently besides:`);
   for (const { namespace, name, differences } of services) {
@@ -73,11 +75,11 @@ function differenceLines({ topic, from, to }: Difference): readonly string[] {
   return [`  ${topic}`, `    now:  ${from}`, `    then: ${to}`];
 }
 
-function plural(count: number, one: string, many: string): string {
-  return `${count === 0 ? "no" : count} ${count === 1 ? one : many}`;
+function countedOrNone(count: number, word: string): string {
+  return count === 0 ? `no ${word}s` : counted(count, word);
 }
 
 /** What could not be read of objects, in one line. */
 export function rejectedText(rejected: readonly string[]): string {
-  return `${plural(rejected.length, "object", "objects")} left out: ${few(rejected)}`;
+  return `${countedOrNone(rejected.length, "object")} left out: ${few(rejected)}`;
 }

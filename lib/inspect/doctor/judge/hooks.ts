@@ -5,13 +5,12 @@
  */
 import type { ProxyMode } from "../../../config/types.ts";
 import type { BaseChain } from "../../../netfilter/nft_base_chains.ts";
+import { IPTABLES_TABLES } from "../../../netfilter/nft_listing.ts";
 import { few, type Finding, ok, warning } from "../finding.ts";
 import type { KernelChain } from "../read/variant.ts";
 
 const CHECK = "rules of others";
 
-/** Tables that iptables-nft makes: what is in them is judged as iptables' rules. */
-const IPTABLES_TABLES: readonly string[] = ["raw", "mangle", "nat", "filter", "security"];
 const OWN_TABLES: readonly string[] = ["kproxy", "kproxy-next"];
 /** Destinations are translated from here on. */
 const DSTNAT_PRIORITY = -100;
@@ -19,7 +18,8 @@ const DSTNAT_PRIORITY = -100;
 const PROXY_TABLES: readonly string[] = ["kube-proxy"];
 
 function isForeign({ family, table }: BaseChain): boolean {
-  const isIptables = ["ip", "ip6"].includes(family) && IPTABLES_TABLES.includes(table);
+  // What is in these is judged as iptables' rules.
+  const isIptables = ["ip", "ip6"].includes(family) && IPTABLES_TABLES.has(table);
   return !isIptables && !(OWN_TABLES.includes(table) || PROXY_TABLES.includes(table));
 }
 

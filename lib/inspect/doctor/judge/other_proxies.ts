@@ -15,12 +15,12 @@ export type MetricsOwner = "kproxy" | "kube-proxy" | "nobody" | "somebody else";
 
 /** The signs of other proxies; those that could not be looked at are left out. */
 export interface ProxySigns {
-  readonly owner?: MetricsOwner;
+  readonly owner?: MetricsOwner | undefined;
   /** Where that was asked. */
   readonly metricsAddress: string;
-  readonly baseChains?: readonly BaseChain[];
-  readonly prerouting?: readonly KernelChain[];
-  readonly links?: readonly Link[];
+  readonly baseChains?: readonly BaseChain[] | undefined;
+  readonly prerouting?: readonly KernelChain[] | undefined;
+  readonly links?: readonly Link[] | undefined;
 }
 
 /** A proxy that takes Services, and what gives it away. */

@@ -11,6 +11,7 @@ import { decodeNode } from "../../../source/decode/decode.ts";
 import { apiAccess } from "../../../source/kube/kube_access.ts";
 import { readRefusal, readText } from "../../../source/kube/kube_answer.ts";
 import { KubeClient } from "../../../source/kube/kube_http.ts";
+import { isRecord } from "../../../text/record.ts";
 import { VERSION } from "../../../node/version.ts";
 import type { ApiRight } from "../api_rights.ts";
 import { type Fact, type FactLimit, readFact } from "../fact.ts";
@@ -174,7 +175,7 @@ function itemsOf(text: string): readonly unknown[] {
 }
 
 function fieldOf(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+  return isRecord(value) ? value[name] : undefined;
 }
 
 function versionText(text: string): string {

@@ -6,7 +6,7 @@
 import { chooseMode, type Modes } from "../../../backend/node/choose_mode.ts";
 import type { ModeContext, PreparedMode, PrepareMode } from "../../../backend/node/mode.ts";
 import { MODES } from "../../../backend/node/registry.ts";
-import type { CleanupMode, KubeProxyConfiguration, ProxyMode } from "../../../config/types.ts";
+import type { KubeProxyConfiguration, ProxyMode } from "../../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { probeIpset } from "../../../kernel/ipset.ts";
@@ -92,16 +92,10 @@ function unwritten(sysctls: NodeSysctls): NodeSysctls {
 function warningsOnly(warnings: string[]): Logger {
   return {
     ...silentLogger,
-    info: () => {},
     warn: (message: string, values: LogValues = {}) => {
       const details = Object.entries(values).filter(([, value]) => value !== undefined)
         .map(([key, value]) => `${key} ${value instanceof Error ? errorText(value) : String(value)}`);
       warnings.push([message, ...details].join("; "));
     },
   };
-}
-
-/** A mode as something that leaves leftovers. */
-export function isCleanupMode(mode: ProxyMode): mode is CleanupMode & ProxyMode {
-  return mode !== "auto";
 }

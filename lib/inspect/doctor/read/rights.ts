@@ -11,42 +11,22 @@ interface WantedPermission {
   readonly otherwise: string;
 }
 
+function sys(kind: Deno.SysPermissionDescriptor["kind"] & string, otherwise: string): WantedPermission {
+  return { flag: `--allow-sys=${kind}`, descriptor: { name: "sys", kind }, otherwise };
+}
+
+function all(name: "net" | "read", otherwise: string): WantedPermission {
+  return { flag: `--allow-${name}`, descriptor: { name }, otherwise };
+}
+
 const WANTED: readonly WantedPermission[] = [
-  {
-    flag: "--allow-sys=hostname",
-    descriptor: { name: "sys", kind: "hostname" },
-    otherwise: "only --hostname-override names the node",
-  },
-  {
-    flag: "--allow-sys=cpus",
-    descriptor: { name: "sys", kind: "cpus" },
-    otherwise: "the connection tracking table is sized by the CPUs of this process",
-  },
-  {
-    flag: "--allow-sys=networkInterfaces",
-    descriptor: { name: "sys", kind: "networkInterfaces" },
-    otherwise: "nobody knows the node's addresses, and node ports do not follow them",
-  },
-  {
-    flag: "--allow-sys=osRelease",
-    descriptor: { name: "sys", kind: "osRelease" },
-    otherwise: "nobody knows what this kernel needs of net.ipv4.vs.conn_reuse_mode",
-  },
-  {
-    flag: "--allow-sys=uid",
-    descriptor: { name: "sys", kind: "uid" },
-    otherwise: "missing rights show late",
-  },
-  {
-    flag: "--allow-net",
-    descriptor: { name: "net" },
-    otherwise: "API server, health checks and metrics may be out of reach",
-  },
-  {
-    flag: "--allow-read",
-    descriptor: { name: "read" },
-    otherwise: "configuration, kubeconfig, certificates and manifests may not be readable",
-  },
+  sys("hostname", "only --hostname-override names the node"),
+  sys("cpus", "the connection tracking table is sized by the CPUs of this process"),
+  sys("networkInterfaces", "nobody knows the node's addresses, and node ports do not follow them"),
+  sys("osRelease", "nobody knows what this kernel needs of net.ipv4.vs.conn_reuse_mode"),
+  sys("uid", "missing rights show late"),
+  all("net", "API server, health checks and metrics may be out of reach"),
+  all("read", "configuration, kubeconfig, certificates and manifests may not be readable"),
 ];
 
 /** Nothing is asked of a user, and nothing is used. */

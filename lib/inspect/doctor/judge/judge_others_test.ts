@@ -1,0 +1,165 @@
+import { type JudgedCase as Case, testJudgements } from "../../../../tests/support/judged_cases.ts";
+import { parseBaseChains } from "../../../netfilter/nft_base_chains.ts";
+import { judgeBaseChains, judgeForward } from "./hooks.ts";
+import { judgeLeftovers } from "./leftovers.ts";
+import { judgeOtherProxies } from "./other_proxies.ts";
+
+const base = (
+  family: string,
+  table: string,
+  type: string,
+  hook: string,
+  priority: number,
+  policy = "accept",
+) =>
+  parseBaseChains(
+    `table ${family} ${table} {\nchain c {\ntype ${type} hook ${hook} priority ${priority}; policy ${policy};\n}\n}\n`,
+  );
+
+const HOOKS: readonly Case[] = [
+  [
+    "our own and iptables'",
+    judgeBaseChains([
+      ...base("ip", "kproxy", "nat", "prerouting", -100),
+      ...base("ip6", "kproxy-next", "nat", "output", -100),
+      ...base("ip", "filter", "filter", "forward", 0, "drop"),
+    ]),
+    ["ok no table of nftables is in front"],
+  ],
+  ["a table that translates before us", judgeBaseChains(base("inet", "lb", "nat", "prerouting", -110)), [
+    "warning inet lb c (prerouting, priority -110) may translate",
+  ]],
+  ["one that translates after us", judgeBaseChains(base("ip", "lb", "nat", "prerouting", -90)), [
+    "ok no table",
+  ]],
+  ["a forward hook that drops", judgeBaseChains(base("inet", "fw", "filter", "forward", 10, "drop")), [
+    "warning inet fw c (forward, priority 10) drops",
+  ]],
+  [
+    "an input hook that drops is the host's own matter",
+    judgeBaseChains(base("inet", "fw", "filter", "input", 0, "drop")),
+    [
+      "ok no table",
+    ],
+  ],
+  ["a table that looks first", judgeBaseChains(base("inet", "fw", "filter", "prerouting", -160)), [
+    "ok seen before kproxy: inet fw c (prerouting, priority -160)",
+  ]],
+  [
+    "a table named like iptables', of another family",
+    judgeBaseChains(base("inet", "filter", "filter", "forward", 0, "drop")),
+    [
+      "warning inet filter c",
+    ],
+  ],
+  [
+    "a policy that drops, mode iptables",
+    judgeForward([{ family: "IPv4", lines: ["-P FORWARD DROP -c 0 0"] }], "iptables"),
+    [
+      "warning IPv4 chain FORWARD drops what no rule accepts: kproxy lets",
+    ],
+  ],
+  [
+    "a policy that drops, mode nftables",
+    judgeForward([{ family: "IPv6", lines: ["-P FORWARD DROP"] }], "nftables"),
+    [
+      "warning IPv6 chain FORWARD drops what no rule accepts: packets of Services are dropped, too",
+    ],
+  ],
+  [
+    "a rule that drops before ours",
+    judgeForward([{
+      family: "IPv4",
+      lines: [
+        "-P FORWARD ACCEPT",
+        "-A FORWARD -c 3 180 -j DROP",
+        '-A FORWARD -m comment --comment "x" -j KUBE-FORWARD',
+      ],
+    }], "iptables"),
+    ["warning a rule in IPv4 chain FORWARD drops everything that comes to it: -A FORWARD -j DROP"],
+  ],
+  [
+    "a rule that drops behind ours",
+    judgeForward([{
+      family: "IPv4",
+      lines: [
+        "-P FORWARD ACCEPT",
+        "-A FORWARD -j KUBE-FORWARD",
+        "-A FORWARD -j REJECT --reject-with icmp-port-unreachable",
+      ],
+    }], "iptables"),
+    [],
+  ],
+  [
+    "a rule that drops some",
+    judgeForward([{ family: "IPv4", lines: ["-A FORWARD -s 10.0.0.0/8 -j DROP"] }], "ipvs"),
+    [],
+  ],
+];
+
+const none = { metricsAddress: "127.0.0.1:10249" };
+const PROXIES: readonly Case[] = [
+  ["none", judgeOtherProxies(none), ["ok none shows"]],
+  ["kproxy itself", judgeOtherProxies({ ...none, owner: "kproxy" }), ["ok none; kproxy runs"]],
+  ["kube-proxy runs", judgeOtherProxies({ ...none, owner: "kube-proxy" }), [
+    "failure kube-proxy runs on this node",
+  ]],
+  ["an address in use", judgeOtherProxies({ ...none, owner: "somebody else" }), [
+    "warning something that is no proxy",
+  ]],
+  [
+    "kube-proxy's table",
+    judgeOtherProxies({ ...none, baseChains: base("ip", "kube-proxy", "nat", "output", -100) }),
+    [
+      "warning kube-proxy (mode nftables) was or is here: table ip kube-proxy",
+    ],
+  ],
+  [
+    "Cilium, by chain and device",
+    judgeOtherProxies({
+      ...none,
+      prerouting: [{ family: "IPv4", lines: ['-A PREROUTING -m comment --comment "c" -j CILIUM_PRE_nat'] }],
+      links: [{ device: "cilium_host", kind: "veth", mtu: 1500, isUp: true }],
+    }),
+    ["warning Cilium was or is here: chain CILIUM_PRE_nat, device cilium_host"],
+  ],
+  [
+    "kube-router",
+    judgeOtherProxies({ ...none, links: [{ device: "kube-dummy-if", kind: "dummy", mtu: 0, isUp: true }] }),
+    [
+      "warning kube-router was or is here",
+    ],
+  ],
+];
+
+const LEFTOVERS: readonly Case[] = [
+  ["nothing", judgeLeftovers({ found: [], modes: ["nftables"], failed: [] }, "iptables", []), [
+    "ok no other mode",
+  ]],
+  [
+    "something",
+    judgeLeftovers({ found: ["2 tables of nft"], modes: ["nftables"], failed: [] }, "iptables", undefined),
+    [
+      "warning another mode left 2 tables of nft",
+    ],
+  ],
+  [
+    "the device of IPVS",
+    judgeLeftovers({ found: [], modes: ["nftables"], failed: [] }, "iptables", ["kube-ipvs0"]),
+    [
+      "warning device kube-ipvs0 is there",
+    ],
+  ],
+  ["its own device", judgeLeftovers({ found: [], modes: ["nftables"], failed: [] }, "ipvs", ["kube-ipvs0"]), [
+    "ok",
+  ]],
+  ["not looked at", judgeLeftovers({ found: [], modes: ["ipvs"], failed: ["ipset: x"] }, "nftables", []), [
+    "warning could not be looked at: ipset: x",
+  ]],
+];
+
+testJudgements({
+  hooks: HOOKS,
+  "other proxies": PROXIES,
+  leftovers: LEFTOVERS,
+});

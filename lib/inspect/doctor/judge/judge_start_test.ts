@@ -1,0 +1,201 @@
+import { assertEquals } from "@std/assert";
+import { type JudgedCase as Case, testJudgements } from "../../../../tests/support/judged_cases.ts";
+import { testNode } from "../../../../tests/support/model_objects.ts";
+import { judgeClock } from "./api.ts";
+import { judgeLock } from "./lock.ts";
+import { judgeMode } from "./mode.ts";
+import { ipv6Use, judgeNode } from "./node.ts";
+import { judgePrograms } from "./programs.ts";
+import { judgeRights } from "./rights.ts";
+import { judgeVariant } from "./variant.ts";
+
+const LOCK = { path: "/run/xtables.lock", exists: true, isMounted: false, isHeld: false } as const;
+const HOST = { inContainer: false, isUsed: true };
+
+const LOCKS: readonly Case[] = [
+  ["free", judgeLock(LOCK, HOST), ["ok /run/xtables.lock is free"]],
+  ["not there", judgeLock({ ...LOCK, exists: false }, HOST), ["ok /run/xtables.lock is not there yet"]],
+  ["held", judgeLock({ ...LOCK, isHeld: true }, HOST), [
+    "warning another program has held /run/xtables.lock",
+  ]],
+  ["closed to us", judgeLock({ ...LOCK, isHeld: null }, HOST), [
+    "warning this user may not open /run/xtables.lock",
+  ]],
+  ["a container's own", judgeLock(LOCK, { ...HOST, inContainer: true }), [
+    "warning /run/xtables.lock looks like this",
+  ]],
+  ["the host's in a container", judgeLock({ ...LOCK, isMounted: true }, { ...HOST, inContainer: true }), [
+    "ok",
+  ]],
+  ["not used", judgeLock({ ...LOCK, isHeld: true }, { ...HOST, isUsed: false }), [
+    "ok not used: the nft variant",
+  ]],
+];
+
+const works = {
+  kind: "works",
+  mode: "iptables",
+  config: {} as never,
+  passedOver: [],
+  refused: [],
+  warnings: [],
+} as const;
+const noRights = { kind: "unusable", reason: "run needs root or CAP_NET_ADMIN", lacksRights: true } as const;
+const grant = (isGranted: boolean) => [{ flag: "--allow-net", isGranted, otherwise: "no API server" }];
+
+const MODES: readonly Case[] = [
+  ["works", judgeMode(works, "iptables"), ["ok iptables works here"]],
+  ["a fallback", judgeMode({ ...works, passedOver: [{ mode: "ipvs", reason: "no module" }] }, "ipvs"), [
+    "warning mode ipvs cannot run here and gives way to iptables: ipvs: no module",
+  ]],
+  ["a family less", judgeMode({ ...works, refused: [{ family: "IPv6", reason: "off" }] }, "iptables"), [
+    "ok",
+    "warning IPv6 is not served: off",
+  ]],
+  ["unusable", judgeMode({ kind: "unusable", reason: "install nftables", lacksRights: false }, "nftables"), [
+    "failure mode nftables cannot run here: install nftables",
+  ]],
+  ["rights that are there", judgeRights({ uid: 0, permissions: grant(true) }, works), [
+    "ok root may read",
+    "ok the runtime grants",
+  ]],
+  ["rights that are missing", judgeRights({ uid: 65534, permissions: grant(false) }, noRights), [
+    "failure user 65534 has no CAP_NET_ADMIN",
+    "warning the runtime does not grant --allow-net: no API server",
+  ]],
+  ["rights that nobody knows", judgeRights({ uid: null, permissions: [] }, undefined), [
+    "ok the runtime grants all",
+  ]],
+];
+
+const chosen = { variant: "nft", reason: "nft is the system's default" } as const;
+const VARIANTS: readonly Case[] = [
+  ["none works", judgeVariant(null, "nftables"), []],
+  [
+    "one alone",
+    judgeVariant({ chosen, systemDefault: { variant: "nft", version: "1.8.9" }, otherHolds: [] }, "iptables"),
+    [
+      "ok nft: nft is the system's default",
+    ],
+  ],
+  [
+    "the other is the default",
+    judgeVariant(
+      { chosen, systemDefault: { variant: "legacy", version: "1.8.9" }, otherHolds: [] },
+      "iptables",
+    ),
+    [
+      "ok nft",
+      "warning the program iptables is the legacy variant",
+    ],
+  ],
+  ["rules in both", judgeVariant({ chosen, systemDefault: null, otherHolds: ["IPv4", "IPv6"] }, "iptables"), [
+    "ok nft",
+    "warning a service proxy left rules in the legacy variant (IPv4, IPv6)",
+  ]],
+];
+
+const internal = (address: string) => ({ type: "InternalIP", address });
+const machine = {
+  nodeName: "a",
+  ownIps: ["10.0.0.1"],
+  bindAddress: "0.0.0.0",
+  refused: [],
+  namesakes: [],
+} as const;
+const NODES: readonly Case[] = [
+  ["its own", judgeNode(testNode({ name: "a", addresses: [internal("10.0.0.1")] }), machine), [
+    "ok Node a: 10.0.0.1; IPv4",
+  ]],
+  ["none", judgeNode(null, machine), ["failure the cluster has no Node a"]],
+  ["without addresses", judgeNode(testNode({ name: "a", addresses: [], podCIDRs: [] }), machine), [
+    "warning Node a has no address",
+  ]],
+  ["another machine's", judgeNode(testNode({ name: "a", addresses: [internal("10.0.0.2")] }), machine), [
+    "warning none of the addresses of Node a (10.0.0.2)",
+  ]],
+  [
+    "addresses that nobody knows",
+    judgeNode(testNode({ name: "a", addresses: [internal("10.0.0.2")] }), { ...machine, ownIps: null }),
+    ["ok"],
+  ],
+  [
+    "of a family that is not served",
+    judgeNode(
+      testNode({ name: "a", addresses: [internal("10.0.0.1"), internal("fd00::1")] }),
+      { ...machine, refused: ["IPv6"] },
+    ),
+    ["failure Node a has the address fd00::1, of an IP family"],
+  ],
+];
+
+const missing = (kind: "missing" | "forbidden") =>
+  new Map([["nft", { value: { kind } }], ["ip", { value: { kind } }]]);
+const version = (name: string, text: string | null) =>
+  new Map([[name, { value: { kind: "found", version: text } as const }]]);
+const OTHERS: readonly Case[] = [
+  ["a program that is needed", judgePrograms(missing("missing"), ["nftables"]), [
+    "failure nft is not on the PATH: mode nftables does",
+    "ok ip is not on the PATH; only mode ipvs needs it",
+  ]],
+  ["a program that is not granted", judgePrograms(missing("forbidden"), ["ipvs"]), [
+    "ok nft may not",
+    "failure ip may not be started",
+  ]],
+  ["a version at the limit", judgePrograms(version("nft", "1.0.1"), ["nftables"]), ["ok nft 1.0.1"]],
+  ["a version below it", judgePrograms(version("nft", "1.0.0"), ["nftables"]), [
+    "failure nft 1.0.0 is too old",
+  ]],
+  ["an old version that nothing needs", judgePrograms(version("nft", "0.9"), ["ipvs"]), [
+    "ok nft 0.9 is too old",
+  ]],
+  ["an old ipset", judgePrograms(version("ipset", "5.9"), ["ipvs"]), [
+    "failure ipset 5.9 is too old, kproxy needs 6.0",
+  ]],
+  ["a clock that agrees", judgeClock(-4_900), ["ok agrees"]],
+  ["a clock that is late", judgeClock(-61_000), ["warning 61 s behind the API server's"]],
+  ["no clock", judgeClock(null), ["ok the API server tells no time"]],
+];
+
+testJudgements({
+  lock: LOCKS,
+  modes: MODES,
+  variants: VARIANTS,
+  node: NODES,
+  others: OTHERS,
+});
+
+Deno.test("whether a cluster uses IPv6 is told by the Node, and by the configuration without one", {
+  permissions: "none",
+}, () => {
+  const bare = { clusterCIDR: "", bindAddress: "0.0.0.0" };
+  assertEquals(
+    ipv6Use(testNode({ name: "a", addresses: [internal("fd00::1")] }), bare),
+    "Node a has the address fd00::1",
+  );
+  assertEquals(
+    ipv6Use(testNode({ addresses: [internal("10.0.0.1")], podCIDRs: [] }), {
+      ...bare,
+      clusterCIDR: "fd00::/48",
+    }),
+    null,
+  );
+  assertEquals(
+    ipv6Use(null, { ...bare, clusterCIDR: "10.0.0.0/8,fd00::/48" }),
+    "the cluster CIDR is 10.0.0.0/8,fd00::/48",
+  );
+  assertEquals(ipv6Use(null, { ...bare, bindAddress: "fd00::7" }), "the node's address is fd00::7");
+  assertEquals(ipv6Use(null, { ...bare, bindAddress: "::" }), null);
+});
+
+Deno.test("words of programs are one line without control characters, and end somewhere", {
+  permissions: "none",
+}, () => {
+  const [finding] = judgeMode({
+    kind: "unusable",
+    reason: `a\nb\u001b[31m${"x".repeat(1000)}`,
+    lacksRights: false,
+  }, "ipvs");
+  assertEquals(finding?.what.startsWith("mode ipvs cannot run here: a b [31mxxx"), true);
+  assertEquals(finding?.what.length, 401);
+});
