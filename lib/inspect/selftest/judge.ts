@@ -7,7 +7,7 @@ import { joinHostPort } from "../../model/ip.ts";
 import { type Flow, type FlowOutcome, formatFlow } from "../../sim/flow.ts";
 import { type AffinityMemory, rememberOutcome } from "../../sim/packet_walk.ts";
 import { ENDPOINT_PORT, endpointIp, type EndpointName } from "./objects.ts";
-import { packetOfProbe, type Probe, type SeenSource, type Wanted } from "./probes.ts";
+import { packetOfProbe, type Probe, type SeenSource } from "./probes.ts";
 import { ADDRESSES } from "./topology.ts";
 
 /** What became of one connection. */
@@ -170,9 +170,4 @@ function isOutcome(probe: Probe, attempt: Attempt, outcome: FlowOutcome): boolea
       // What the node sends has an address of the node in any case.
       return isSource(probe, attempt.client, outcome.masquerade || probe.from === "node" ? "node" : "own");
   }
-}
-
-/** Whether silence is what is wanted: then nobody waits long for an answer. */
-export function wantsSilence(wanted: Wanted): boolean {
-  return wanted.kind === "silence";
 }

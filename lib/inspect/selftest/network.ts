@@ -12,6 +12,7 @@ import {
   listNamespaces,
   runIpLines,
 } from "../../kernel/network_namespaces.ts";
+import { NO_RIGHTS_REGEXP } from "../../kernel/no_rights.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { leftNamespaces, namespaceNames } from "./namespaces.ts";
 import { type HostName, HOSTS, neighbourLines, NEIGHBOURS, nodeLines, settingsOf } from "./topology.ts";
@@ -27,8 +28,6 @@ export interface NetworkOptions {
   /** Ends the building. */
   readonly signal: AbortSignal;
 }
-
-const NO_RIGHTS = /Operation not permitted|Permission denied|must be root/;
 
 /** The namespaces of one test, from the first to the last. */
 export class TestNetwork {
@@ -115,7 +114,7 @@ async function asRights<T>(work: () => Promise<T>): Promise<T> {
     if (!(error instanceof ExecError)) throw error;
     const message = error.isMissing()
       ? `selftest needs the program ip (iproute2): ${error.message}`
-      : NO_RIGHTS.test(error.stderr)
+      : NO_RIGHTS_REGEXP.test(error.stderr)
       ? `selftest needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, to make network namespaces: ${error.stderr.trim()}`
       : null;
     if (message === null) throw error;

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { hostCidrText } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { ObjectJson } from "../../source/decode/api_json.ts";
 import { ADDRESSES, NODE_NAME, type ServiceName, SERVICES } from "./topology.ts";
@@ -39,7 +40,7 @@ const WISHES: Readonly<Record<ServiceName, Wish>> = {
       type: "LoadBalancer",
       allocateLoadBalancerNodePorts: false,
       loadBalancerSourceRanges: [
-        `${ADDRESSES[family].hosts.client}/${family === "IPv4" ? 32 : 128}`,
+        hostCidrText(ADDRESSES[family].hosts.client),
       ],
     }),
   },

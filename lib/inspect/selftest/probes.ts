@@ -49,20 +49,25 @@ export function probesOf(families: readonly IpFamily[]): readonly Probe[] {
 }
 
 function familyProbes(family: IpFamily): readonly Probe[] {
-  const { hosts, clusterIps, loadBalancerIp } = ADDRESSES[family];
-  const { open, local } = NODE_PORTS[family];
-  const both = { "pod-a": "node", "pod-b": "node" } as const;
+  return [...insideProbes(family), ...outsideProbes(family)].map((probe) => ({ ...probe, family }));
+}
+
+type FamilyProbe = Omit<Probe, "family">;
+
+/** Either of two pods answers, and sees the node as the source. */
+const BOTH = { "pod-a": "node", "pod-b": "node" } as const;
+
+/** From pods and from the node. */
+function insideProbes(family: IpFamily): readonly FamilyProbe[] {
   const ofCluster = (service: ServiceName) => ({
     service,
     protocol: service === "dns" ? "udp" : "tcp",
-    ip: clusterIps[service],
+    ip: ADDRESSES[family].clusterIps[service],
     port: servicePort(service),
   } as const);
-  const ofNode = (service: ServiceName, port: number) =>
-    ({ service, protocol: "tcp", ip: hosts.node, port }) as const;
-  const guarded = { service: "guarded", protocol: "tcp", ip: loadBalancerIp, port: 80 } as const;
+  // A pod that gets itself sees the node's address.
   const own = { "pod-a": "node", "pod-b": "own" } as const;
-  const probes: readonly (Omit<Probe, "family" | "name"> & { readonly name: string })[] = [
+  return [
     {
       name: "cluster IP, from a pod",
       from: "pod-a",
@@ -75,7 +80,7 @@ function familyProbes(family: IpFamily): readonly Probe[] {
       from: "node",
       ...ofCluster("web"),
       count: MANY,
-      wanted: { kind: "answers", by: both },
+      wanted: { kind: "answers", by: BOTH },
     },
     {
       name: "cluster IP, UDP, from a pod",
@@ -112,12 +117,23 @@ function familyProbes(family: IpFamily): readonly Probe[] {
       count: FEW,
       wanted: { kind: "refused" },
     },
+  ];
+}
+
+/** From clients outside of the cluster. */
+function outsideProbes(family: IpFamily): readonly FamilyProbe[] {
+  const { hosts, loadBalancerIp } = ADDRESSES[family];
+  const { open, local } = NODE_PORTS[family];
+  const ofNode = (service: ServiceName, port: number) =>
+    ({ service, protocol: "tcp", ip: hosts.node, port }) as const;
+  const guarded = { service: "guarded", protocol: "tcp", ip: loadBalancerIp, port: 80 } as const;
+  return [
     {
       name: "node port, from outside",
       from: "client",
       ...ofNode("node-port", open),
       count: MANY,
-      wanted: { kind: "answers", by: both },
+      wanted: { kind: "answers", by: BOTH },
     },
     {
       name: "node port with external policy Local",
@@ -131,7 +147,7 @@ function familyProbes(family: IpFamily): readonly Probe[] {
       from: "client",
       ...guarded,
       count: MANY,
-      wanted: { kind: "answers", by: both },
+      wanted: { kind: "answers", by: BOTH },
     },
     {
       name: "load balancer IP, source outside of them",
@@ -141,7 +157,6 @@ function familyProbes(family: IpFamily): readonly Probe[] {
       wanted: { kind: "silence" },
     },
   ];
-  return probes.map((probe) => ({ ...probe, family }));
 }
 
 /** The first packet of a probe's connections, as the node sees it. */

@@ -13,13 +13,13 @@ import { NodeSimulator } from "../../sim/node/simulate.ts";
 import { liveOfKernel } from "../live/kernel_rules.ts";
 import type { LiveNode } from "../live/live.ts";
 import { type ApplyAnswer, type AskAnswer, type Job, READY_LINE, type ServerWish } from "./agent/jobs.ts";
-import { type Attempt, judge, type Predict, wantsSilence } from "./judge.ts";
+import { type Attempt, judge, type Predict } from "./judge.ts";
 import { removeLeft, TestNetwork } from "./network.ts";
-import { ENDPOINT_PORT, selftestObjects } from "./objects.ts";
+import { ENDPOINT_PORT, endpointIp, type EndpointName, selftestObjects } from "./objects.ts";
 import type { ChildRights, OwnProgram } from "./own_program.ts";
 import { packetOfProbe, type Probe, probesOf } from "./probes.ts";
 import { type Check, checkOf, failedCheck, type SelftestReport } from "./report.ts";
-import { ADDRESSES, type HostName, nodeAddresses } from "./topology.ts";
+import { type HostName, nodeAddresses } from "./topology.ts";
 
 export interface SelftestOptions {
   readonly mode: ProxyMode;
@@ -180,11 +180,11 @@ class TestRun {
   }
 
   /** Resolves once the servers listen. */
-  async #serve(host: HostName, endpoints: readonly ("pod-a" | "pod-b" | "far-pod")[]): Promise<void> {
+  async #serve(host: HostName, endpoints: readonly EndpointName[]): Promise<void> {
     const { families, limitMs } = this.#options;
     const servers = families.flatMap((family): ServerWish[] =>
       endpoints.flatMap((name) => {
-        const ip = name === "far-pod" ? ADDRESSES[family].farPod : ADDRESSES[family].hosts[name];
+        const ip = endpointIp(family, name);
         return (["tcp", "udp"] as const).map((protocol) => ({ protocol, ip, port: ENDPOINT_PORT }));
       })
     );
@@ -218,7 +218,7 @@ class TestRun {
         ip,
         port,
         count,
-        limitMs: wantsSilence(wanted) ? SILENCE_LIMIT_MS : ANSWER_LIMIT_MS,
+        limitMs: wanted.kind === "silence" ? SILENCE_LIMIT_MS : ANSWER_LIMIT_MS,
       }));
       const { attempts } = await this.#answer<AskAnswer>(host, "network", { job: "ask", questions });
       return Object.entries(attempts);

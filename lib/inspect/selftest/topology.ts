@@ -10,6 +10,7 @@
  *
  * @module
  */
+import { hostCidrText } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { ObjectJson } from "../../source/decode/api_json.ts";
 
@@ -113,11 +114,6 @@ export function nodeObject(families: readonly IpFamily[]): ObjectJson<"Node"> {
   };
 }
 
-/** Bits of the mask of a single address. */
-export function hostPrefix(address: string): string {
-  return `${address}/${address.includes(":") ? 128 : 32}`;
-}
-
 const SETTINGS: Readonly<Record<IpFamily, readonly string[]>> = {
   IPv4: [
     "net.ipv4.conf.all.rp_filter=0",
@@ -167,8 +163,8 @@ export function nodeLines(
       const { hosts, farPod } = ADDRESSES[family];
       const six = family === "IPv6" ? "-6 " : "";
       return [
-        ...NEIGHBOURS.map((name) => `${six}route add ${hostPrefix(hosts[name])} dev ${name}`),
-        `${six}route add ${hostPrefix(farPod)} via ${hosts.client}`,
+        ...NEIGHBOURS.map((name) => `${six}route add ${hostCidrText(hosts[name])} dev ${name}`),
+        `${six}route add ${hostCidrText(farPod)} via ${hosts.client}`,
         `${six}route add default via ${hosts.client}`,
       ];
     }),
@@ -191,7 +187,7 @@ export function neighbourLines(
       const { hosts, gateways } = ADDRESSES[family];
       const six = family === "IPv6" ? "-6 " : "";
       return [
-        `${six}route add ${hostPrefix(gateways[name])} dev eth0 src ${hosts[name]}`,
+        `${six}route add ${hostCidrText(gateways[name])} dev eth0 src ${hosts[name]}`,
         `${six}route add default via ${gateways[name]} src ${hosts[name]}`,
       ];
     }),
@@ -200,6 +196,6 @@ export function neighbourLines(
 
 function addAddress(family: IpFamily, address: string, device: string): string {
   return family === "IPv6"
-    ? `-6 addr add ${hostPrefix(address)} dev ${device} nodad`
-    : `addr add ${hostPrefix(address)} dev ${device}`;
+    ? `-6 addr add ${hostCidrText(address)} dev ${device} nodad`
+    : `addr add ${hostCidrText(address)} dev ${device}`;
 }
