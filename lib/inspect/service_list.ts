@@ -5,10 +5,13 @@
  */
 import { categorizeEndpoints } from "../model/endpoint.ts";
 import { joinHostPort } from "../model/ip.ts";
+import { compareBytes } from "../model/names.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { ProxyState } from "../model/state.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
+import { API_VERSION } from "../serve/status/status_document.ts";
 import { heldPortTexts, isHeld } from "./held_service.ts";
+import { portText } from "./service_match.ts";
 
 /** One ServicePort. */
 export interface ServiceRow {
@@ -44,7 +47,7 @@ export function listRows(
       rows.push({
         family: state.family,
         service,
-        port: `${port.portName === "" ? "" : `${port.portName} `}${port.port}/${port.protocol}`,
+        port: portText(port),
         address: joinHostPort(port.clusterIP, port.port),
         nodePort: port.nodePort,
         endpoints: endpoints.length,
@@ -60,10 +63,10 @@ export function listRows(
       });
     }
   }
-  return rows.sort((a, b) => a.service < b.service ? -1 : a.service > b.service ? 1 : 0);
+  return rows.sort((one, other) => compareBytes(one.service, other.service));
 }
 
 /** `{"apiVersion": "kproxy/v1", "kind": "ServiceList"}`. */
 export function listDocument(rows: readonly ServiceRow[]): unknown {
-  return { apiVersion: "kproxy/v1", kind: "ServiceList", items: rows };
+  return { apiVersion: API_VERSION, kind: "ServiceList", items: rows };
 }

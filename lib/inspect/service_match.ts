@@ -20,6 +20,11 @@ export interface ServiceMatch {
   readonly kind: DestinationKind;
 }
 
+/** `http 80/TCP`. */
+export function portText({ portName, port, protocol }: ServicePort): string {
+  return `${portName === "" ? "" : `${portName} `}${port}/${protocol}`;
+}
+
 /** A destination as a packet has it. */
 export interface Destination {
   /** Canonical. */

@@ -8,6 +8,7 @@ import { type EndpointUses, endpointUses } from "../model/endpoint_reasons.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { ProxyState, ServicePort } from "../model/state.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
+import { API_VERSION } from "../serve/status/status_document.ts";
 import { countedTraffic, type HeldPart, heldParts } from "./held_service.ts";
 import { endpointDocument } from "./trace/trace_json.ts";
 import { type Align, endpointLines } from "./trace/trace_text.ts";
@@ -103,7 +104,7 @@ export function serviceDocument(
   unserved: readonly UnservedDestination[],
 ): unknown {
   return {
-    apiVersion: "kproxy/v1",
+    apiVersion: API_VERSION,
     kind: "Service",
     name,
     ports: views.map(({ family, port, uses, parts, refusal }) => ({

@@ -6,6 +6,7 @@
 import { FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import type { NftTable } from "../../netfilter/nft_tables.ts";
+import { nftFamily } from "../../netfilter/nft_words.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { type DataPlane, type DesiredInput, desiredRules, stateOf } from "../desired/desired.ts";
 import type { FoundProxy, LiveNode, LiveRules } from "../live/live.ts";
@@ -114,27 +115,18 @@ async function checkIptables(
   list: DifferenceList,
   notes: string[],
 ): Promise<void> {
-  const { iptablesPlan } = await import("../desired/iptables.ts");
+  const { iptablesPlan, iptablesRules } = await import("../desired/iptables.ts");
   const { compareIptables } = await import("./iptables.ts");
   const tables = tablesInUse(live);
-  compareIptables(
-    { plan: iptablesPlan(input.desired, family), live: tables, isKernel: input.isKernel },
-    list,
-  );
+  const plan = iptablesPlan(input.desired, family);
+  compareIptables({ plan, live: tables, isKernel: input.isKernel }, list);
   // Its counters are rules of their own, which kproxy does not write.
-  const isKubeProxys = ["nat", "filter"].some((table) =>
-    tables.get(table)?.get(table === "nat" ? "KUBE-NODEPORTS" : "KUBE-FORWARD")?.rules.some((rule) =>
-      rule.includes("--nfacct-name")
-    ) === true
-  );
+  const counts = (table: string, chain: string): boolean =>
+    tables.get(table)?.get(chain)?.rules.some((rule) => rule.includes("--nfacct-name")) === true;
+  const isKubeProxys = counts("nat", "KUBE-NODEPORTS") || counts("filter", "KUBE-FORWARD");
   if (!isKubeProxys || list.services.size === 0) return;
   notes.push("These rules are kube-proxy's: where their words differ they are compared by what they do");
-  const comparison = new PacketComparison(
-    await desiredRules(input.plane, input.desired, family),
-    live,
-    input.nodeAddresses,
-    sources,
-  );
+  const comparison = new PacketComparison(iptablesRules(plan, family), live, input.nodeAddresses, sources);
   const { services } = stateOf(input.desired, family);
   // Each walk passes the shared chains from their beginning.
   for (const service of [...list.services.keys()].slice(0, MAX_WALKED)) {
@@ -166,7 +158,7 @@ async function checkNftables(
   }
   const { nftablesPlan } = await import("../desired/nftables.ts");
   const { compareNftables } = await import("./nftables.ts");
-  const word = family === "IPv4" ? "ip" : "ip6";
+  const word = nftFamily(family);
   if (own === undefined) {
     const place = `nftables ${word} kproxy`;
     list.add(null, {
@@ -202,7 +194,8 @@ async function checkIpvs(
   const { compareIpvs } = await import("./ipvs.ts");
   const { desired, isKernel } = input;
   const options = ipvsOptions(desired, family);
-  compareIpvs({ plan: ipvsPlan(desired, family), options, rules: tablesInUse(live), live, isKernel }, list);
+  const plan = ipvsPlan(desired, family, options);
+  compareIpvs({ plan, options, rules: tablesInUse(live), live, isKernel }, list);
 }
 
 /** Rules of modes that are not wanted here, and of kube-proxy beside ours. */

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { API_VERSION } from "../../serve/status/status_document.ts";
 import { type Difference, type FamilyCheck, isClean } from "./difference.ts";
 
 /** What was compared with what, and what came of it. */
@@ -40,7 +41,7 @@ export function differenceCount({ base, services, leftovers }: FamilyCheck): num
 /** The value whose JSON is printed. */
 export function checkDocument({ mode, desiredFrom, liveFrom, families, repair }: CheckReport): unknown {
   return {
-    apiVersion: "kproxy/v1",
+    apiVersion: API_VERSION,
     kind: "Check",
     mode,
     desired: desiredFrom,

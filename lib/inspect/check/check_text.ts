@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { counted } from "../../text/words.ts";
 import { type CheckReport, differenceCount } from "./check_json.ts";
 import { type Difference, type FamilyCheck, isClean } from "./difference.ts";
 
@@ -47,14 +48,12 @@ function uniqueProblems(families: readonly FamilyCheck[]): FamilyCheck["problems
 function familyLines(check: FamilyCheck): readonly string[] {
   const { family, compared, base, services, leftovers, notes } = check;
   const lines = ["", ...notes.map((note) => `${family}: ${note}.`)];
-  const what = compared === 1 ? "1 Service" : `${compared} Services`;
+  const what = counted(compared, "Service");
   if (isClean(check)) return [...lines, `${family}: ${what}, nothing differs.`];
   if (!check.isRead) return lines;
   const count = differenceCount(check);
-  const differing = services.size === 0
-    ? ""
-    : `, in ${services.size === 1 ? "1 Service" : `${services.size} Services`}`;
-  lines.push(`${family}: ${what}, ${count} ${count === 1 ? "difference" : "differences"}${differing}:`);
+  const differing = services.size === 0 ? "" : `, in ${counted(services.size, "Service")}`;
+  lines.push(`${family}: ${what}, ${counted(count, "difference")}${differing}:`);
   if (base.length > 0) lines.push("", "Base chains and jumps", ...base.flatMap(differenceLines));
   for (const [name, differences] of [...services].slice(0, MAX_SERVICES)) {
     lines.push("", `Service ${name}`, ...differences.flatMap(differenceLines));

@@ -7,13 +7,12 @@ import { DISPATCH_CHAINS } from "../../backend/iptables/diff/diff_dispatch.ts";
 import { CANARY_CHAIN, sentinels } from "../../backend/iptables/diff/observe_canary.ts";
 import { isServiceChain } from "../../backend/iptables/plan/chains.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
-import type { NamespacedName } from "../../model/objects.ts";
 import { groupByChain, ruleOf } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import type { Difference, DifferenceList } from "./difference.ts";
 import { chainDifference } from "./rule_lists.ts";
-import { quickText, RuleTexts } from "./rule_texts.ts";
+import { chainPlace, quickText, RuleTexts, serviceOfRule } from "./rule_texts.ts";
 import { compareSharedChain } from "./shared_chain.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];
@@ -43,7 +42,13 @@ export function compareIptables(pair: IptablesPair, list: DifferenceList): void 
       const found = nat?.get(chain)?.rules;
       list.add(
         service,
-        chainDifference({ place: place("nat", chain), wanted, found, textOf: texts.of, quickOf: quickText }),
+        chainDifference({
+          place: chainPlace("nat", chain),
+          wanted,
+          found,
+          textOf: texts.of,
+          quickOf: quickText,
+        }),
       );
     }
   }
@@ -56,24 +61,12 @@ export function compareIptables(pair: IptablesPair, list: DifferenceList): void 
     const rules = nat?.get(chain)?.rules ?? [];
     list.leftovers.push({
       kind: "leftover",
-      place: place("nat", chain),
+      place: chainPlace("nat", chain),
       cause: `a chain of ${goneName(rules)}, which nothing wants any more`,
       wanted: [],
       found: rules,
     });
   }
-}
-
-/** E.g. `iptables nat KUBE-SERVICES`. */
-export function place(table: string, chain: string): string {
-  return `iptables ${table} ${chain}`;
-}
-
-const COMMENT = /--comment "?([^\s"/]+\/[^\s":]+)/;
-
-/** The Service that a comment names; null: none. */
-export function serviceOfRule(rule: string): NamespacedName | null {
-  return COMMENT.exec(rule)?.[1] ?? null;
 }
 
 function goneName(rules: readonly string[]): string {
@@ -92,7 +85,7 @@ function compareBase({ plan, live, isKernel }: IptablesPair, texts: RuleTexts, l
       const found = live.get(table)?.get(chain)?.rules;
       const isOwn = owned.has(chain) || found === undefined && chain.startsWith("KUBE-");
       const difference = chainDifference({
-        place: place(table, chain),
+        place: chainPlace(table, chain),
         wanted,
         found: isOwn ? found : found ?? [],
         textOf: texts.of,
@@ -110,7 +103,7 @@ function compareBase({ plan, live, isKernel }: IptablesPair, texts: RuleTexts, l
     if (!isKernel) continue;
     list.add(null, {
       kind: "missing",
-      place: place(table, CANARY_CHAIN),
+      place: chainPlace(table, CANARY_CHAIN),
       cause: "the canary is gone: somebody flushed the table",
       wanted: [`:${CANARY_CHAIN}`],
       found: [],

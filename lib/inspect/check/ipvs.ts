@@ -29,8 +29,8 @@ import {
 } from "../../netfilter/ipvs.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import type { Difference, DifferenceList } from "./difference.ts";
-import { place } from "./iptables.ts";
 import { chainDifference, listDifference } from "./rule_lists.ts";
+import { chainPlace } from "./rule_texts.ts";
 
 /** What is looked at. */
 export interface IpvsPair {
@@ -91,7 +91,7 @@ function compareRules({ rules }: IpvsPair, committed: CommittedIpvs, list: Diffe
     const isJumps = isShared && !chain.startsWith("KUBE-");
     const textOf = (rule: string): string => readableRuleText(rule) ?? rule;
     const difference = chainDifference({
-      place: place(table, chain),
+      place: chainPlace(table, chain),
       wanted,
       found: isJumps ? raw ?? [] : raw,
       textOf,

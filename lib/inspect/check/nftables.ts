@@ -8,15 +8,14 @@ import { isAffinitySet } from "../../backend/nftables/plan/chains.ts";
 import type { Element, NftablesPlan, ObservedTable } from "../../backend/nftables/plan/ruleset.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import type { NftTable } from "../../netfilter/nft_tables.ts";
-import { NftWords } from "../../netfilter/nft_words.ts";
+import { nftFamily, NftWords } from "../../netfilter/nft_words.ts";
 import { type NftBase, takeBase } from "../../netfilter/parse_nft_spec.ts";
 import type { Difference, DifferenceList } from "./difference.ts";
 import { chainDifference } from "./rule_lists.ts";
 
 /** Tells `list` of everything that differs. */
 export function compareNftables(plan: NftablesPlan, live: NftTable, list: DifferenceList): void {
-  const word = live.family === "IPv4" ? "ip" : "ip6";
-  const label = `nftables ${live.label ?? `${word} ${live.name}`}`;
+  const label = `nftables ${live.label ?? `${nftFamily(live.family)} ${live.name}`}`;
   const observed = observedOf(live, plan);
   const { operations: { base, services, leftover } } = diffObserved(plan, observed);
   const rulesOf = (name: string): readonly string[] | undefined =>

@@ -4,11 +4,11 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
-import { isLoopback, parseCidr, parseIp } from "../../model/ip.ts";
+import { parseCidr, parseIp } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { ServicePort } from "../../model/state.ts";
 import type { Packet } from "../../sim/flow.ts";
-import { packetProtocol } from "../trace/packet.ts";
+import { ownAddressOf, packetProtocol, WORLD } from "../trace/packet.ts";
 
 /** Where probes come from, and what is the node's. */
 export interface ProbeSources {
@@ -16,9 +16,6 @@ export interface ProbeSources {
   /** Null: none of this family is known. */
   readonly nodeAddress: string | null;
 }
-
-/** Addresses for documentation: no host has them. */
-const WORLD: Readonly<Record<IpFamily, string>> = { IPv4: "198.51.100.77", IPv6: "2001:db8:77::77" };
 
 /** One source of each kind. */
 export function probeSources(
@@ -29,10 +26,7 @@ export function probeSources(
     readonly podInterface: string;
   },
 ): ProbeSources {
-  const nodeAddress = nodeAddresses.find((text) => {
-    const ip = parseIp(text);
-    return ip?.family === family && !isLoopback(ip) && !text.startsWith("fe80:");
-  }) ?? null;
+  const nodeAddress = ownAddressOf(family, nodeAddresses);
   const network = config.clusterCIDR.split(",").map(parseCidr).find((cidr) => cidr?.family === family);
   const pod = network == null ? null : addressIn(network.text);
   return {

@@ -24,9 +24,8 @@ export type RepairLeave =
 
 /** Asks the proxy that runs here whether it mends damage itself. */
 export async function repairLeave(config: KubeProxyConfiguration, plane: DataPlane): Promise<RepairLeave> {
-  let running: RunningKproxy;
   try {
-    running = new RunningKproxy(config.metricsBindAddress);
+    const running = new RunningKproxy(config.metricsBindAddress);
     return leaveBeside(await running.status(), running.address, config, plane);
   } catch (error) {
     if (!(error instanceof NotRunningError)) throw error;

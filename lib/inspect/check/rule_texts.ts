@@ -1,9 +1,22 @@
 /**
- * Texts of iptables' rules by which rules as written and as saved compare.
+ * Texts of iptables' rules: by which rules as written and as saved compare, whose they are, and where they stand.
  *
  * @module
  */
+import type { NamespacedName } from "../../model/objects.ts";
 import { readableRuleText } from "../../netfilter/canonical_iptables_rule.ts";
+
+/** E.g. `iptables nat KUBE-SERVICES`. */
+export function chainPlace(table: string, chain: string): string {
+  return `iptables ${table} ${chain}`;
+}
+
+const COMMENT = /--comment "?([^\s"/]+\/[^\s":]+)/;
+
+/** The Service that a comment names; null: none. */
+export function serviceOfRule(rule: string): NamespacedName | null {
+  return COMMENT.exec(rule)?.[1] ?? null;
+}
 
 /** Rules of shared chains, which are asked for again and again. */
 export class RuleTexts {

@@ -8,9 +8,8 @@ import type { NamespacedName } from "../../model/objects.ts";
 import { ruleOf } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { DifferenceList } from "./difference.ts";
-import { place as placeOf, serviceOfRule } from "./iptables.ts";
 import { chainDifference, listDifference } from "./rule_lists.ts";
-import type { RuleTexts } from "./rule_texts.ts";
+import { chainPlace, type RuleTexts, serviceOfRule } from "./rule_texts.ts";
 
 /** One shared chain. */
 export interface SharedChain {
@@ -32,7 +31,7 @@ interface Share {
 /** Tells `list` of whatever differs. Services may stand in any order: each change puts theirs where there is room. */
 export function compareSharedChain(shared: SharedChain, texts: RuleTexts, list: DifferenceList): void {
   const { plan, table, chain, found = [] } = shared;
-  const place = placeOf(table, chain);
+  const place = chainPlace(table, chain);
   const positions = positionsOf(found, texts);
   const shares = new Map<NamespacedName, Share>();
   const shareOf = (service: NamespacedName): Share => {
@@ -113,7 +112,7 @@ function compareBaseRules(
     there.push(rule);
     if (tail.includes(rule)) last = Math.min(last, at);
   }
-  const pair = { place: placeOf(table, chain), wanted: [...head, ...tail] };
+  const pair = { place: chainPlace(table, chain), wanted: [...head, ...tail] };
   if (found === undefined) list.add(null, chainDifference({ ...pair, found }));
   else if (there.length < pair.wanted.length) list.add(null, chainDifference({ ...pair, found: there }));
   return last;

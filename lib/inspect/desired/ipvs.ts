@@ -32,8 +32,12 @@ export function ipvsOptions(input: DesiredInput, family: IpFamily): IpvsOptions 
 }
 
 /** The plan of all Services of one family. */
-export function ipvsPlan(input: DesiredInput, family: IpFamily): IpvsPlan {
-  return planIpvs(stateOf(input, family), "all", ipvsOptions(input, family));
+export function ipvsPlan(
+  input: DesiredInput,
+  family: IpFamily,
+  options: IpvsOptions = ipvsOptions(input, family),
+): IpvsPlan {
+  return planIpvs(stateOf(input, family), "all", options);
 }
 
 /** The texts of all programs, each under the program that reads it. */

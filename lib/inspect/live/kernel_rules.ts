@@ -8,6 +8,7 @@ import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { iptablesPrograms } from "../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
+import { NO_RIGHTS_REGEXP } from "../../kernel/no_rights.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
 import type { LiveNode, LiveProblem } from "./live.ts";
@@ -25,7 +26,6 @@ const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
 // What tools say where the kernel's part is not there: then there is nothing to be read, either.
 const ABSENT =
   /Can't initialize ipvs: (?!Permission|Operation not permitted)|Cannot open session to kernel|Protocol not supported|Table does not exist|Address family not supported/;
-const NO_RIGHTS = /Operation not permitted|Permission denied|must be root/;
 
 /** What the kernel of this network namespace holds. What a tool cannot say is among the problems, and the others count. */
 export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): Promise<LiveNode> {
@@ -110,6 +110,6 @@ const KIND = "iptables" as const;
 
 function failure(stderr: string, code: number): string {
   const [first = ""] = stderr.split("\n").filter((line) => line.trim() !== "");
-  if (NO_RIGHTS.test(stderr)) return `${first.trim()}: reading it needs root or CAP_NET_ADMIN`;
+  if (NO_RIGHTS_REGEXP.test(stderr)) return `${first.trim()}: reading it needs root or CAP_NET_ADMIN`;
   return first === "" ? `it ended with status ${code}` : first.trim();
 }

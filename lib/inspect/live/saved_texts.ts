@@ -8,8 +8,14 @@ import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseSets, type SavedSet } from "../../netfilter/ipset.ts";
 import { type IptablesListing, parseIptablesListing } from "../../netfilter/iptables_listing.ts";
 import { type IpvsTable, parseIpvsTable } from "../../netfilter/ipvs.ts";
-import { type NftListing, parseNftListing, tablesOfIptables } from "../../netfilter/nft_listing.ts";
+import {
+  IPTABLES_TABLES,
+  type NftListing,
+  parseNftListing,
+  tablesOfIptables,
+} from "../../netfilter/nft_listing.ts";
 import { NftTables } from "../../netfilter/nft_tables.ts";
+import { nftFamily } from "../../netfilter/nft_words.ts";
 import type { HeldIptables, HeldIpvs, HeldRules } from "../../sim/node/held_rules.ts";
 import type { LiveNode, LiveProblem, LiveRules } from "./live.ts";
 import { foundProxies } from "./proxies.ts";
@@ -48,7 +54,7 @@ const KINDS: readonly (readonly [LiveTextKind, RegExp])[] = [
 ];
 
 /** What kind of text it is; null: none of them. */
-export function kindOfText(text: string): LiveTextKind | null {
+function kindOfText(text: string): LiveTextKind | null {
   return KINDS.find(([, sign]) => sign.test(text))?.[0] ?? null;
 }
 
@@ -118,7 +124,7 @@ function nftablesOf(
 ): NftListing["tables"] {
   if (/^add table /m.test(text)) return writtenTables(name, text, family, problems);
   const managed = tablesOfIptables(text);
-  const word = family === "IPv4" ? "ip" : "ip6";
+  const word = nftFamily(family);
   // What iptables keeps there is read from what iptables says; one that it could not read is known from nowhere else.
   const isRead = (table: string): boolean =>
     iptables.some(({ variant, tables }) => variant !== "legacy" && tables.has(table));
@@ -129,8 +135,6 @@ function nftablesOf(
   report(name, problems, listing.problems);
   return listing.tables;
 }
-
-const IPTABLES_TABLES: ReadonlySet<string> = new Set(["filter", "nat", "mangle", "raw", "security"]);
 
 /** Of a text for `nft -f`, such as `kproxy render` prints. */
 function writtenTables(

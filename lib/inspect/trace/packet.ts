@@ -4,12 +4,13 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
-import { cidrContains, isLoopback, joinHostPort, parseCidr, parseIp } from "../../model/ip.ts";
+import { cidrContains, isLoopback, joinHostPort, parseCidr, parseIp, specialUse } from "../../model/ip.ts";
 import type { IpFamily, Protocol } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Packet, PacketProtocol } from "../../sim/flow.ts";
 import { deviceTo, type NodeAround } from "../live/node_around.ts";
+import { portText } from "../service_match.ts";
 
 /** Where a packet goes. */
 export interface TracedDestination {
@@ -21,7 +22,7 @@ export interface TracedDestination {
 }
 
 /** Addresses for documentation: no host has them. */
-const WORLD: Readonly<Record<IpFamily, string>> = { IPv4: "198.51.100.77", IPv6: "2001:db8:77::77" };
+export const WORLD: Readonly<Record<IpFamily, string>> = { IPv4: "198.51.100.77", IPv6: "2001:db8:77::77" };
 const DESTINATION =
   /^(?:\[(?<ip6>[^\]]+)\]|(?<ip4>\d[\d.]*)|(?<service>[a-z0-9.-]+\/[a-z0-9.-]+))(?::(?<port>[a-z0-9-]+))?(?:\/(?<protocol>tcp|udp|sctp|icmp))?$/i;
 
@@ -68,10 +69,9 @@ function serviceDestination(
     );
     const [first] = fitting;
     if (first === undefined || (fitting.length > 1 && port === undefined)) {
-      const known = ports.map((one) =>
-        `${one.portName === "" ? "" : `${one.portName} `}${one.port}/${one.protocol}`
+      throw new UsageError(
+        `"${text}": the ports of Service ${service} are ${ports.map(portText).join(", ")}`,
       );
-      throw new UsageError(`"${text}": the ports of Service ${service} are ${known.join(", ")}`);
     }
     return { family, ip: first.clusterIP, port: first.port, protocol: packetProtocol(first.protocol) };
   }
@@ -140,10 +140,15 @@ function ownAddress({ family, ip }: TracedDestination, { nodeAddresses }: Source
   const loopback = family === "IPv4" ? "127.0.0.1" : "::1";
   const to = parseIp(ip);
   if (to !== null && isLoopback(to)) return loopback;
+  return ownAddressOf(family, nodeAddresses) ?? loopback;
+}
+
+/** The first of a node's addresses that others reach it at; null: none of this family is known. */
+export function ownAddressOf(family: IpFamily, nodeAddresses: readonly string[]): string | null {
   return nodeAddresses.find((text) => {
-    const own = parseIp(text);
-    return own?.family === family && !isLoopback(own) && !own.text.startsWith("fe80:");
-  }) ?? loopback;
+    const ip = parseIp(text);
+    return ip?.family === family && specialUse(ip) === null;
+  }) ?? null;
 }
 
 function fromWorld(family: IpFamily, { around, nodeAddresses }: SourceFacts): TracedSource {

@@ -8,6 +8,7 @@ import type { IpFamily } from "../../model/objects.ts";
 import type { FlowOutcome, RuleHit } from "../../sim/flow.ts";
 import { formatFraction } from "../../sim/fraction.ts";
 import { ruleWords } from "../../sim/rule_words.ts";
+import { API_VERSION } from "../../serve/status/status_document.ts";
 import { isOwnHit } from "./own_rules.ts";
 import { endText, type Trace, type TracedService, type TraceSide } from "./trace.ts";
 
@@ -15,7 +16,7 @@ import { endText, type Trace, type TracedService, type TraceSide } from "./trace
 export function traceDocument(trace: Trace): unknown {
   const { family, packet, service, desired, live, difference, findings, notes, problems } = trace;
   return {
-    apiVersion: "kproxy/v1",
+    apiVersion: API_VERSION,
     kind: "Trace",
     packet: {
       family,
