@@ -19,7 +19,7 @@ const PROGRAM_REGEXP =
   /(?:^(?:\$ )?|[;&|(])\s*(?:sudo )?(?:[\w./-]*\/)?(?:deno task (?:-q )?)?kproxy ([^#;&|)]+)/g;
 const TASK_REGEXP = /\bdeno task ((?:-[a-z]+ )*)([a-z][a-z:_-]*)/g;
 /** Flags of one letter, by the names that they stand for. */
-const SHORT = new Map([["h", "help"], ["o", "output"], ["v", "v"]]);
+const SHORT = new Map([["h", "help"], ["o", "output"], ["v", "v"], ["w", "watch"]]);
 
 /** The commands of kproxy that a Markdown text names in code and that do not exist, with what is wrong. */
 export function unknownCommands(markdown: string, { flags }: KnownCommands): string[] {

@@ -52,11 +52,7 @@ export function survivorLine({ flip, verdict }: Outcome): string {
 export function reportLines(outcomes: readonly Outcome[]): string[] {
   const survivors = outcomes.filter(({ verdict }) => verdict.kind !== "killed");
   const lines: string[] = [];
-  const kinds = new Map<string, Outcome[]>();
-  for (const outcome of survivors) {
-    const kind = outcome.explained?.kind ?? "NOT EXPLAINED";
-    kinds.set(kind, [...kinds.get(kind) ?? [], outcome]);
-  }
+  const kinds = Map.groupBy(survivors, ({ explained }) => explained?.kind ?? "NOT EXPLAINED");
   for (const [kind, chosen] of kinds) {
     lines.push("", `${kind}: ${chosen.length}`);
     for (const outcome of chosen) {
