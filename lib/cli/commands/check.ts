@@ -40,9 +40,8 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
   }
   let repaired: RepairReport | null = null;
   if (wantsRepair) {
-    const outcome = await repairNode(seen, looking, io);
-    if (outcome === null) return 1;
-    repaired = outcome;
+    repaired = await repairNode(seen, looking, io);
+    if (repaired === null) return 1;
     if (repaired.families.length > 0) seen = await seenNode(looking);
   }
   const report: CheckReport = {

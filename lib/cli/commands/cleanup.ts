@@ -8,18 +8,17 @@ import { CLEANUP_MODES, CLEANUP_PROXIES, type CleanupMode } from "../../config/t
 import { modesNotToldApart, removeLeftovers } from "../../backend/node/leftovers.ts";
 import { isPermissionProblem } from "../../kernel/iptables_refusal.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
+import { FAMILIES } from "../../model/objects.ts";
 import { errorText } from "../../observe/log.ts";
 import { cleanupModes } from "../flags/cleanup_modes.ts";
-import { effectiveConfiguration } from "../flags/configuration.ts";
 import type { Io, Terminal } from "../io.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
-import { FAMILIES } from "../../model/objects.ts";
+import { toldConfiguration } from "./telling.ts";
 
 /** Removes what proxies left, or with `--dry-run` lists it. */
 export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number> {
   // A broken configuration is told even though little of it matters here, as in kube-proxy.
-  const { config, warnings } = await effectiveConfiguration(flags);
-  for (const warning of warnings) io.err(`Warning: ${warning}\n`);
+  const { config } = await toldConfiguration(flags, io);
   return await cleanUp({
     dryRun: flags.get("dry-run") ?? false,
     modes: cleanupModes(flags),

@@ -28,25 +28,25 @@ import {
 import { cpuCount } from "../../kernel/cpu.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";
-import { effectiveConfiguration } from "../flags/configuration.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
+import { namesSource } from "./looking.ts";
+import { toldConfiguration } from "./telling.ts";
 import { alignColumns } from "../terminal/columns.ts";
 
 /** Looks and tells; 1 if there is a failure. */
 export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const form = outputForm(flags, "text");
   const migrateTo = migrationMode(flags);
-  const { config, warnings } = await effectiveConfiguration(flags);
-  for (const text of warnings) io.err(`Warning: ${text}\n`);
+  const { config } = await toldConfiguration(flags, io);
   const report = await examine({
     exec: systemExec,
     config,
     master: flags.get("master") ?? "",
     nodeName: nodeName(config),
     migrateTo,
-    isSourceNamed: (flags.get("master") ?? "") !== "" || flags.get("kubeconfig") !== undefined,
+    isSourceNamed: namesSource(flags),
   });
   await io.out(form === "json" ? `${JSON.stringify(report, null, 2)}\n` : reportText(report));
   return report.result === "failure" ? 1 : 0;

@@ -5,9 +5,9 @@
  */
 import type { LookOptions } from "../../inspect/look.ts";
 import { systemExec } from "../../kernel/exec.ts";
-import { effectiveConfiguration } from "../flags/configuration.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
+import { toldConfiguration } from "./telling.ts";
 
 /** What to look at, and who hears of what is doubtful: each sentence once. */
 export interface Looking {
@@ -15,21 +15,19 @@ export interface Looking {
   readonly warn: (sentence: string) => void;
 }
 
+/** True if the flags name the API server, so that no running kproxy is asked. */
+export function namesSource(flags: ParsedFlags): boolean {
+  return (flags.get("master") ?? "") !== "" || flags.get("kubeconfig") !== undefined;
+}
+
 /** @throws {ConfigError} with everything that is wrong with the file, or with the flags */
 export async function lookingOf(flags: ParsedFlags, io: Io): Promise<Looking> {
-  const { config, warnings } = await effectiveConfiguration(flags);
-  const said = new Set<string>();
-  const warn = (sentence: string): void => {
-    if (!said.has(sentence)) io.err(`Warning: ${sentence}\n`);
-    said.add(sentence);
-  };
-  warnings.forEach(warn);
-  const master = flags.get("master") ?? "";
+  const { config, warn } = await toldConfiguration(flags, io);
   const options: LookOptions = {
     config,
-    master,
+    master: flags.get("master") ?? "",
     isModeNamed: flags.get("proxy-mode") !== undefined || (flags.get("config") ?? "") !== "",
-    isSourceNamed: master !== "" || flags.get("kubeconfig") !== undefined,
+    isSourceNamed: namesSource(flags),
     exec: systemExec,
     askRunning: async (...question) => {
       const { askRunning } = await import("../../inspect/running_objects.ts");

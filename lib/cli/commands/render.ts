@@ -19,9 +19,10 @@ import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
 import { nodeName } from "../../node/node_name.ts";
 import { readManifests } from "../../source/files/files.ts";
-import { effectiveConfiguration } from "../flags/configuration.ts";
+import { counted } from "../../text/words.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
+import { toldConfiguration } from "./telling.ts";
 
 /** How one mode is rendered. */
 interface RenderedMode {
@@ -51,17 +52,11 @@ const RENDERED: Readonly<Record<DataPlane, RenderedMode>> = {
  * @returns 0; 1 if objects were refused and the rules are those of the others; 2 if nothing could be read
  */
 export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number> {
-  const { config, warnings } = await effectiveConfiguration(flags);
-  const said = new Set<string>();
-  const warn = (sentence: string): void => {
-    if (!said.has(sentence)) io.err(`Warning: ${sentence}\n`);
-    said.add(sentence);
-  };
-  warnings.forEach(warn);
+  const { config, warn } = await toldConfiguration(flags, io);
   const mode = RENDERED[dataPlaneOf(config, { doing: "Rendering" })];
   const { objects, problems, foreign } = await readObjects(config);
   for (const { path, kind, count } of foreign) {
-    io.err(`Note: ${path}: ${count === 1 ? "1 object" : `${count} objects`} of kind ${kind} not read\n`);
+    io.err(`Note: ${path}: ${counted(count, "object")} of kind ${kind} not read\n`);
   }
   for (const { where, object, message } of problems) {
     const isFile = where.startsWith(object);

@@ -14,17 +14,17 @@ import { interfaceIps } from "../../kernel/interfaces.ts";
 import { nodeSysctls } from "../../kernel/node_sysctls.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { silentLogger } from "../../observe/log.ts";
-import { effectiveConfiguration } from "../flags/configuration.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
+import { EndedBySignals } from "../ended_by_signals.ts";
 import type { Io, Terminal } from "../io.ts";
+import { toldConfiguration } from "./telling.ts";
 import { Activity } from "../terminal/activity.ts";
 import { alignColumns } from "../terminal/columns.ts";
 import { printable } from "../terminal/printable.ts";
 
 const USUAL_LIMIT_MS = 60_000;
 const LEAST_LIMIT_MS = 1_000;
-const STOP_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** Tests and tells; 0 if all went well, 1 if not. */
 export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<number> {
@@ -34,11 +34,8 @@ export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<numbe
   const form = outputForm(flags, "text");
   const limitMs = flags.get("time-limit") ?? USUAL_LIMIT_MS;
   if (limitMs < LEAST_LIMIT_MS) throw new UsageError("--time-limit is too short: 1s is the least");
-  const { config: { mode }, warnings } = await effectiveConfiguration(flags);
-  for (const warning of warnings) io.err(`Warning: ${warning}\n`);
-  const end = new AbortController();
-  const stop = (): void => end.abort();
-  for (const name of STOP_SIGNALS) Deno.addSignalListener(name, stop);
+  const { config: { mode } } = await toldConfiguration(flags, io);
+  using end = new EndedBySignals();
   try {
     const report = await showing(io.terminal ?? null, async (say) =>
       selftest({
@@ -63,8 +60,6 @@ export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<numbe
     if (!(error instanceof SelftestError)) throw error;
     for (const line of [error.message, ...error.left]) io.err(`Error: ${printable(line)}\n`);
     return 1;
-  } finally {
-    for (const name of STOP_SIGNALS) Deno.removeSignalListener(name, stop);
   }
 }
 

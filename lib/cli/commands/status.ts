@@ -10,10 +10,12 @@ import { UsageError } from "../../errors.ts";
 import { configurationOf, effectiveConfiguration } from "../flags/configuration.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
+import { EndedBySignals } from "../ended_by_signals.ts";
 import type { Io, Terminal } from "../io.ts";
 import { printable } from "../terminal/printable.ts";
 import { RedrawnScreen } from "../terminal/redrawn_screen.ts";
 import { isWell, statusLines } from "./status_text.ts";
+import { warningOnce } from "./telling.ts";
 
 const LEAST_INTERVAL_MS = 100;
 const USUAL_INTERVAL_MS = 2_000;
@@ -28,14 +30,8 @@ export async function statusCommand(flags: ParsedFlags, io: Io): Promise<number>
   const address = await metricsAddress(flags, io);
   const ask = (): Promise<Answer> => askStatus(address);
   if (!isWatching) return await tellOnce(ask, form, io);
-  const end = new AbortController();
-  const stop = (): void => end.abort();
-  for (const name of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(name, stop);
-  try {
-    await watchStatus({ ask, form, io, intervalMs, clock: systemClock, signal: end.signal });
-  } finally {
-    for (const name of ["SIGINT", "SIGTERM"] as const) Deno.removeSignalListener(name, stop);
-  }
+  using end = new EndedBySignals(["SIGINT", "SIGTERM"]);
+  await watchStatus({ ask, form, io, intervalMs, clock: systemClock, signal: end.signal });
   return 0;
 }
 
@@ -46,7 +42,7 @@ async function metricsAddress(flags: ParsedFlags, io: Io): Promise<string> {
   const { config, warnings } = given === ""
     ? await effectiveConfiguration(flags)
     : await configurationOf(flags, null);
-  for (const warning of warnings) io.err(`Warning: ${warning}\n`);
+  warnings.forEach(warningOnce(io));
   return config.metricsBindAddress;
 }
 

@@ -4,6 +4,7 @@
  * @module
  */
 import type { FamilyStatus, StatusDocument, SyncStatus } from "../../serve/status/status_document.ts";
+import { counted } from "../../text/words.ts";
 import { alignColumns } from "../terminal/columns.ts";
 import { printable } from "../terminal/printable.ts";
 
@@ -101,7 +102,7 @@ function syncText({ kind, changed, services, phasesMs, commands }: SyncStatus): 
   const names = services.join(", ") + (more > 0 && services.length > 0 ? ` and ${more} more` : "");
   const what = kind === "full" ? `all ${changed} Services` : names === "" ? "nothing changed" : names;
   const phases = Object.entries(phasesMs).map(([phase, ms]) => `${phase} ${millisText(ms)}`);
-  return [what, ...phases, `${commands} ${commands === 1 ? "command" : "commands"}`].join("; ");
+  return [what, ...phases, counted(commands, "command")].join("; ");
 }
 
 function watchLines({ readiness: { watches, snapshot } }: StatusDocument): string[] {
@@ -130,7 +131,7 @@ function quarantineLines({ quarantine: { count, services } }: StatusDocument, no
   ]);
   const more = count - shown.length;
   return [
-    `In quarantine, refused by the kernel in part: ${count} ${count === 1 ? "Service" : "Services"}`,
+    `In quarantine, refused by the kernel in part: ${counted(count, "Service")}`,
     ...alignColumns(rows),
     ...(more > 0 ? [`  and ${more} more`] : []),
   ];

@@ -11,16 +11,16 @@ import { wallClockMs } from "../../kernel/clock.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";
 import { rawVersion, versionLine } from "../../node/version.ts";
-import { effectiveConfiguration } from "../flags/configuration.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
+import { EndedBySignals } from "../ended_by_signals.ts";
 import { type Io, OutputClosedError } from "../io.ts";
 import { Activity } from "../terminal/activity.ts";
 import { printable } from "../terminal/printable.ts";
+import { toldConfiguration } from "./telling.ts";
 
 /** For each part. Rules of 10,000 Services take a tool a second or two. */
 const PART_LIMIT_MS = 10_000;
 const PART_LIMIT_BYTES = 64 * 2 ** 20;
-const STOP_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 /** Of the node's name, in the name of a folder. */
 const MAX_NAME_LENGTH = 40;
 
@@ -28,16 +28,13 @@ const MAX_NAME_LENGTH = 40;
 export async function sysdumpCommand(flags: ParsedFlags, io: Io, exec: Exec = systemExec): Promise<number> {
   const [target] = flags.operands;
   const isCompressed = formOf(target);
-  const { config, warnings } = await effectiveConfiguration(flags);
-  for (const warning of warnings) io.err(`Warning: ${warning}\n`);
+  const { config } = await toldConfiguration(flags, io);
   const name = nodeName(config).replaceAll(/[^A-Za-z0-9.-]/g, "_").slice(0, MAX_NAME_LENGTH);
   const time = new Date(wallClockMs()).toISOString().replaceAll(/[-:]/g, "").replace(/\.\d+/, "");
-  const end = new AbortController();
-  const stop = (): void => end.abort(new Error("sysdump was ended before it was done"));
-  for (const signal of STOP_SIGNALS) Deno.addSignalListener(signal, stop);
   const missing: PartOutcome[] = [];
   let count = 0;
-  try {
+  {
+    using end = new EndedBySignals(undefined, new Error("sysdump was ended before it was done"));
     using activity = new Activity(io.terminal ?? null);
     const pieces = sysdump({
       parts: sysdumpParts({ exec, config, versions: versionsOf() }),
@@ -53,8 +50,6 @@ export async function sysdumpCommand(flags: ParsedFlags, io: Io, exec: Exec = sy
     });
     const archive = ReadableStream.from(pieces);
     await write(isCompressed ? archive.pipeThrough(new CompressionStream("gzip")) : archive, target ?? "-");
-  } finally {
-    for (const signal of STOP_SIGNALS) Deno.removeSignalListener(signal, stop);
   }
   for (const note of notesOf(missing)) io.err(`Note: ${printable(note)}\n`);
   io.err(`Wrote ${count} parts, ${missing.length} of them not or not whole\n`);
