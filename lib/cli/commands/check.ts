@@ -19,8 +19,8 @@ import { silentLogger } from "../../observe/log.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { printable } from "../terminal/printable.ts";
 import { type Looking, lookingOf } from "./looking.ts";
+import { tellFound, tellRejected } from "./telling.ts";
 
 /**
  * Prints what differs.
@@ -35,9 +35,7 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
     throw new UsageError("--repair writes the rules of this node, and --live-from reads those of files");
   }
   let seen = await seenNode(looking);
-  for (const { where, object, message } of seen.objects.rejected) {
-    io.err(`Error: ${where}: ${object}: ${message}\n`);
-  }
+  tellRejected(seen.objects.rejected, io);
   let repaired: RepairReport | null = null;
   if (wantsRepair) {
     repaired = await repairNode(seen, looking, io);
@@ -51,11 +49,7 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
     families: seen.checks,
     repair: repaired,
   };
-  await io.out(
-    form === "json"
-      ? `${JSON.stringify(checkDocument(report), null, 2)}\n`
-      : checkLines(report).map((line) => `${printable(line)}\n`).join(""),
-  );
+  await tellFound(form, { document: () => checkDocument(report), lines: () => checkLines(report) }, io);
   // What was not read may hide anything.
   const isRead = seen.checks.every(({ problems }) => problems.length === 0);
   return isRead && seen.checks.every(isClean) ? 0 : 1;

@@ -31,9 +31,9 @@ import { nodeName } from "../../node/node_name.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { namesSource } from "./looking.ts";
-import { toldConfiguration } from "./telling.ts";
 import { alignColumns } from "../terminal/columns.ts";
+import { namesSource } from "./looking.ts";
+import { tellFound, toldConfiguration } from "./telling.ts";
 
 /** Looks and tells; 1 if there is a failure. */
 export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number> {
@@ -48,7 +48,7 @@ export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number>
     migrateTo,
     isSourceNamed: namesSource(flags),
   });
-  await io.out(form === "json" ? `${JSON.stringify(report, null, 2)}\n` : reportText(report));
+  await tellFound(form, { document: () => report, lines: () => reportLines(report) }, io);
   return report.result === "failure" ? 1 : 0;
 }
 
@@ -139,9 +139,8 @@ function compare(
   return { findings, migration: judgeMigration({ from, to, config, states, objectsFrom }) };
 }
 
-function reportText(report: DoctorReport): string {
+function reportLines(report: DoctorReport): readonly string[] {
   const { migration } = report;
   const lines = [...alignColumns(reportRows(report)), "", reportSummary(report)];
-  if (migration !== null) lines.push("", ...migrationLines(migration));
-  return `${lines.join("\n")}\n`;
+  return migration === null ? lines : [...lines, "", ...migrationLines(migration)];
 }

@@ -18,10 +18,10 @@ import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
 import type { Io, Terminal } from "../io.ts";
-import { toldConfiguration } from "./telling.ts";
 import { Activity } from "../terminal/activity.ts";
 import { alignColumns } from "../terminal/columns.ts";
 import { printable } from "../terminal/printable.ts";
+import { tellFound, toldConfiguration } from "./telling.ts";
 
 const USUAL_LIMIT_MS = 60_000;
 const LEAST_LIMIT_MS = 1_000;
@@ -50,11 +50,10 @@ export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<numbe
         signal: end.signal,
         say,
       }));
-    await io.out(
-      form === "json"
-        ? `${JSON.stringify(reportDocument(report), null, 2)}\n`
-        : reportLines(report, alignColumns).map((line) => `${printable(line)}\n`).join(""),
-    );
+    await tellFound(form, {
+      document: () => reportDocument(report),
+      lines: () => reportLines(report, alignColumns),
+    }, io);
     return isPassed(report) ? 0 : 1;
   } catch (error) {
     if (!(error instanceof SelftestError)) throw error;

@@ -1,11 +1,13 @@
 /**
- * What commands tell alike: warnings.
+ * What commands tell alike: warnings, objects that were refused, and what they found, in the form that was asked for.
  *
  * @module
  */
+import type { Rejection } from "../../source/source.ts";
 import { type EffectiveConfiguration, effectiveConfiguration } from "../flags/configuration.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
+import { printable } from "../terminal/printable.ts";
 
 /** Tells of what is doubtful, each sentence once. */
 export function warningOnce(io: Pick<Io, "err">): (sentence: string) => void {
@@ -25,4 +27,30 @@ export async function toldConfiguration(
   const warn = warningOnce(io);
   warnings.forEach(warn);
   return { config, warn };
+}
+
+/** Objects that were refused; the others count. */
+export function tellRejected(rejected: readonly Rejection[], io: Pick<Io, "err">): void {
+  for (const { where, object, message } of rejected) io.err(`Error: ${where}: ${object}: ${message}\n`);
+}
+
+/** What a command found, as far as it is wanted. */
+export interface Found {
+  /** For programs. */
+  readonly document: () => unknown;
+  /** For people, without line ends. */
+  readonly lines: () => readonly string[];
+}
+
+/** Prints it in the form that was asked for. */
+export async function tellFound(
+  form: "text" | "json",
+  { document, lines }: Found,
+  io: Pick<Io, "out">,
+): Promise<void> {
+  await io.out(
+    form === "json"
+      ? `${JSON.stringify(document(), null, 2)}\n`
+      : lines().map((line) => `${printable(line)}\n`).join(""),
+  );
 }
