@@ -7,7 +7,9 @@ import type { ServicePort } from "../model/state.ts";
 import type { Traffic } from "../model/service_traffic.ts";
 import { joinHostPort } from "../model/ip.ts";
 import { virtualServerKey } from "../netfilter/ipvs.ts";
+import type { NftElements } from "../netfilter/nft_rule.ts";
 import type { NftContainer } from "../netfilter/nft_tables.ts";
+import { AskedMap } from "../sim/node/asked_map.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
 
 /** One rule, element or server. */
@@ -30,15 +32,22 @@ const SHARED_CHAINS: readonly (readonly [table: string, chain: string])[] = [
 ];
 const OWN_CHAIN = /^KUBE-(?:SVC|SVL|EXT|FW|SEP|XLB)-/;
 
+/** What is known of the port beside what it is. */
+export interface HeldQuestion {
+  readonly nodeAddresses: readonly string[];
+  /** How many endpoints it should have. */
+  readonly endpoints: number;
+}
+
 /** Everything of the port, those that lead to it first. */
 export function heldParts(
   held: HeldRules,
   port: ServicePort,
-  nodeAddresses: readonly string[],
+  { nodeAddresses, endpoints }: HeldQuestion,
 ): readonly HeldPart[] {
   return [
     ...iptablesParts(held, port),
-    ...nftablesParts(held, port),
+    ...nftablesParts(held, port, endpoints),
     ...ipvsParts(held, port, nodeAddresses),
   ];
 }
@@ -115,7 +124,35 @@ function keysOf(
   return { whole, prefixes };
 }
 
-function nftablesParts({ nftables }: HeldRules, port: ServicePort): readonly HeldPart[] {
+/** Keys of as many parts as those of the container. */
+function wholeKeys({ keys }: NftContainer, whole: ReadonlySet<string>): readonly string[] {
+  return [...whole].filter((key) => key.split(" . ").length === keys.length);
+}
+
+/** Elements of endpoints: all that begin so or, of a map that is read bit by bit, those of the slots that may be taken. */
+function* endpointKeys(
+  elements: NftElements,
+  prefixes: readonly string[],
+  endpoints: number,
+): Generator<string> {
+  if (!(elements instanceof AskedMap)) {
+    for (const key of elements.keys()) if (prefixes.some((prefix) => key.startsWith(prefix))) yield key;
+    return;
+  }
+  for (const prefix of prefixes) {
+    for (let slot = 0;; slot++) {
+      const key = `${prefix}${slot}`;
+      if (elements.has(key)) yield key;
+      else if (slot >= endpoints) break;
+    }
+  }
+}
+
+function nftablesParts(
+  { nftables }: HeldRules,
+  port: ServicePort,
+  endpoints: number,
+): readonly HeldPart[] {
   const { whole, prefixes } = keysOf(port);
   const protocol = port.protocol.toLowerCase();
   const parts: HeldPart[] = [];
@@ -130,14 +167,13 @@ function nftablesParts({ nftables }: HeldRules, port: ServicePort): readonly Hel
       if (chain !== undefined) called.add(chain);
     };
     for (const container of containers.values()) {
-      if (container.elements.size === 0) continue;
-      for (const key of whole) {
+      for (const key of wholeKeys(container, whole)) {
         const value = container.elements.get(key);
         if (value !== undefined) take(container, key, value);
       }
       if (!container.name.endsWith(`endpoints-${protocol}`)) continue;
-      for (const [key, value] of container.elements) {
-        if (prefixes.some((prefix) => key.startsWith(prefix))) take(container, key, value);
+      for (const key of endpointKeys(container.elements, prefixes, endpoints)) {
+        take(container, key, container.elements.get(key) ?? "");
       }
     }
     for (const chain of called) {

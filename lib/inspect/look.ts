@@ -11,9 +11,10 @@ import { nodeIps } from "../model/node.ts";
 import { DEVICE } from "../backend/ipvs/plan/ruleset.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
-import { type DataPlane, dataPlaneOf, type DesiredInput, desiredRules } from "./desired/desired.ts";
+import { type DataPlane, dataPlaneOf, type DesiredInput, desiredRules, FAMILIES } from "./desired/desired.ts";
 import { liveOfKernel } from "./live/kernel_rules.ts";
-import { foundPlane, type LiveNode } from "./live/live.ts";
+import { foundPlane, type LiveNode, type LiveRules } from "./live/live.ts";
+import { NearKernel, type NearQuestion } from "./live/near_kernel.ts";
 import { type NodeAround, readAround, tcpBeLiberal, UNKNOWN_AROUND } from "./live/node_around.ts";
 import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
 import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objects.ts";
@@ -28,6 +29,8 @@ export interface LookOptions extends FindObjectsOptions {
   readonly liveFrom: readonly string[];
   /** False: what is there is not looked at. */
   readonly wantsLive: boolean;
+  /** True: of the kernel's rules only some are wanted, which are asked for with {@linkcode liveNear}. @default {false} */
+  readonly isNear?: boolean;
 }
 
 /** What was found. */
@@ -35,6 +38,8 @@ export interface Look {
   /** Null: not asked for. */
   readonly objects: FoundObjects | null;
   readonly live: LiveNode | null;
+  /** Instead of `live`, where only some rules are wanted. */
+  readonly near: NearKernel | null;
   /** Nothing is known of it where rules are read from files, or not at all. */
   readonly around: NodeAround;
   /** The one in force on the node or, without live rules, by the configuration. */
@@ -50,25 +55,53 @@ export interface Look {
 export async function look(options: LookOptions): Promise<Look> {
   const { wantsDesired, wantsLive, liveFrom, exec } = options;
   const isHere = wantsLive && liveFrom.length === 0;
+  const near = isHere && options.isNear === true ? new NearKernel(exec) : null;
   const [objects, live, around] = await Promise.all([
     wantsDesired ? findObjects(options) : null,
-    wantsLive ? readLive(exec, liveFrom) : null,
+    wantsLive && near === null ? readLive(exec, liveFrom) : null,
     isHere ? readAround(exec) : UNKNOWN_AROUND,
   ]);
   const configured = objects?.config ?? options.config;
-  const found = live === null ? null : foundPlane(live);
+  const isKnown = (objects?.mode ?? null) !== null || (options.isModeNamed && configured.mode !== "auto");
+  const found = live !== null ? foundPlane(live) : near === null || isKnown ? null : await planeOf(near);
   const named = options.isModeNamed ? configured : { ...configured, mode: "auto" as const };
   const plane = objects?.mode ?? dataPlaneOf(named, { found, doing: "Looking at" });
   const config = configForMode(configured, plane);
   return {
     objects,
     live,
+    near,
     around,
     plane,
     config,
     nodeAddresses: addressesOf(objects, around, config),
     podInterface: podInterfaceOf(config),
   };
+}
+
+/** The mode in force in any family; null: none. */
+async function planeOf(near: NearKernel): Promise<DataPlane | null> {
+  const live = await Promise.all(
+    FAMILIES.map((family) => near.look({ family, desired: null, look: (rules) => [family, rules] as const })),
+  );
+  return foundPlane(new Map(live));
+}
+
+/** The live rules of a family, of which `use` needs no more than it looks at. */
+export async function liveNear(
+  { near, live }: Look,
+  family: IpFamily,
+  question: Pick<NearQuestion<unknown>, "desired" | "chains"> & {
+    readonly use: (rules: LiveRules) => unknown;
+  },
+): Promise<LiveRules | null> {
+  if (near === null) return live?.get(family) ?? null;
+  const { use, ...rest } = question;
+  const look = (rules: LiveRules): LiveRules => {
+    use(rules);
+    return rules;
+  };
+  return await near.look({ family, ...rest, look });
 }
 
 async function readLive(exec: Exec, files: readonly string[]): Promise<LiveNode> {

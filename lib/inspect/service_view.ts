@@ -36,13 +36,16 @@ export interface ServiceQuestion {
 /** A view of each port; none: there is no such Service in this family. */
 export function serviceView(question: ServiceQuestion): readonly ServiceView[] {
   const { state, name, live, nodeAddresses, quarantined } = question;
-  return (state.services.get(name) ?? []).map((port) => ({
-    family: state.family,
-    port,
-    uses: endpointUses(state.endpoints.get(name)?.get(port.key) ?? [], port, state.node),
-    parts: live === null ? null : heldParts(live, port, nodeAddresses),
-    refusal: quarantined?.get(name) ?? null,
-  }));
+  return (state.services.get(name) ?? []).map((port) => {
+    const endpoints = state.endpoints.get(name)?.get(port.key) ?? [];
+    return {
+      family: state.family,
+      port,
+      uses: endpointUses(endpoints, port, state.node),
+      parts: live === null ? null : heldParts(live, port, { nodeAddresses, endpoints: endpoints.length }),
+      refusal: quarantined?.get(name) ?? null,
+    };
+  });
 }
 
 /** Lines for people. */

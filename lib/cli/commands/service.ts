@@ -6,9 +6,10 @@
  */
 import { UsageError } from "../../errors.ts";
 import { FAMILIES, stateOf } from "../../inspect/desired/desired.ts";
-import { type Look, look } from "../../inspect/look.ts";
+import { desiredOf, liveNear, type Look, look } from "../../inspect/look.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import { serviceDocument, serviceLines, type ServiceView, serviceView } from "../../inspect/service_view.ts";
+import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { listDocument, listRows } from "../../inspect/service_list.ts";
 import { didYouMean } from "../suggest.ts";
 import { outputForm } from "../flags/output_form.ts";
@@ -33,9 +34,9 @@ export async function serviceCommand(flags: ParsedFlags, io: Io): Promise<number
     const hint = word === undefined ? "" : didYouMean(word, ACTIONS);
     throw new UsageError(`Write kproxy service list or kproxy service get NAMESPACE/NAME${hint}`);
   }
-  const { options } = await lookingOf(flags, io);
+  const { options, warn } = await lookingOf(flags, io);
   const selection = name === undefined ? {} : { services: [name] };
-  const found = await look({ ...options, wantsDesired: true, selection });
+  const found = await look({ ...options, wantsDesired: true, isNear: action === "get", selection });
   const { objects } = found;
   if (objects === null) throw new RangeError("Objects were asked for");
   for (const { where, object, message } of objects.rejected) {
@@ -43,7 +44,7 @@ export async function serviceCommand(flags: ParsedFlags, io: Io): Promise<number
   }
   const { lines, document, code } = action === "list"
     ? listed(found, objects)
-    : oneOf(found, objects, name ?? "");
+    : await oneOf(found, objects, name ?? "", warn);
   await io.out(
     form === "json"
       ? `${JSON.stringify(document, null, 2)}\n`
@@ -76,16 +77,31 @@ function listed(found: Look, objects: FoundObjects): Printed {
   return { lines: alignColumns([header, ...cells]), document: listDocument(rows), code: isWhole ? 0 : 1 };
 }
 
-function oneOf(found: Look, objects: FoundObjects, name: string): Printed {
-  const views: readonly ServiceView[] = FAMILIES.flatMap((family) =>
-    serviceView({
-      state: stateOf(objects.state, family),
-      name,
-      live: found.live?.get(family) ?? null,
-      nodeAddresses: found.nodeAddresses,
-      quarantined: objects.quarantined,
-    })
-  );
+async function viewsOf(
+  found: Look,
+  { state, quarantined }: FoundObjects,
+  name: string,
+  warn: (sentence: string) => void,
+): Promise<readonly ServiceView[]> {
+  const { nodeAddresses } = found;
+  const views = await Promise.all(FAMILIES.map(async (family) => {
+    const ofFamily = stateOf(state, family);
+    if (!ofFamily.services.has(name)) return [];
+    const viewIn = (live: HeldRules | null): readonly ServiceView[] =>
+      serviceView({ state: ofFamily, name, live, nodeAddresses, quarantined });
+    const desired = found.near === null ? null : await desiredOf(found, family, warn);
+    return viewIn(await liveNear(found, family, { desired, use: viewIn }));
+  }));
+  return views.flat();
+}
+
+async function oneOf(
+  found: Look,
+  objects: FoundObjects,
+  name: string,
+  warn: (sentence: string) => void,
+): Promise<Printed> {
+  const views = await viewsOf(found, objects, name, warn);
   const unserved = objects.state.unserved.filter(({ service }) => service === name);
   if (views.length === 0 && unserved.length === 0) {
     const known = [

@@ -5,7 +5,7 @@
  */
 import { UsageError } from "../../errors.ts";
 import { readInterface, surroundingsOf } from "../../inspect/live/node_around.ts";
-import { desiredOf, type Look, look } from "../../inspect/look.ts";
+import { desiredOf, liveNear, type Look, look } from "../../inspect/look.ts";
 import {
   packetOf,
   readDestination,
@@ -17,6 +17,8 @@ import { type Trace, tracePacket } from "../../inspect/trace/trace.ts";
 import { traceDocument } from "../../inspect/trace/trace_json.ts";
 import { traceLines } from "../../inspect/trace/trace_text.ts";
 import type { ObjectSelection } from "../../serve/status/select_objects.ts";
+import { NodeSimulator } from "../../sim/node/simulate.ts";
+import { plainSurroundings } from "../../sim/node/surroundings.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
@@ -43,7 +45,7 @@ export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> 
   }
   // Before anything costs time.
   if (!to.replace(/\/(?:tcp|udp|sctp|icmp)$/i, "").includes("/")) readDestination(to, new Map());
-  const found = await look({ ...looking.options, selection: selectionOf(to) });
+  const found = await look({ ...looking.options, isNear: true, selection: selectionOf(to) });
   for (const { where, object, message } of found.objects?.rejected ?? []) {
     io.err(`Error: ${where}: ${object}: ${message}\n`);
   }
@@ -81,10 +83,20 @@ async function traceOf(
   const isHere = options.wantsLive && options.liveFrom.length === 0;
   const nearer = isHere ? await readInterface(options.exec, around, inInterface) : around;
   const rules = await desiredOf(found, to.family, warn);
+  const packet = packetOf(source, to);
+  const surroundings = surroundingsOf(nearer, nodeAddresses, inInterface);
+  const wanted = rules === null
+    ? []
+    : new NodeSimulator(rules).send(packet, plainSurroundings(surroundings)).outcomes;
+  const live = await liveNear(found, to.family, {
+    desired: rules,
+    chains: wanted.flatMap(({ hits }) => hits),
+    use: (held) => void new NodeSimulator(held).send(packet, surroundings),
+  });
   return tracePacket({
     family: to.family,
-    packet: packetOf(source, to),
-    surroundings: surroundingsOf(nearer, nodeAddresses, inInterface),
+    packet,
+    surroundings,
     desired: objects === null || rules === null ? null : {
       from: objects.from,
       mode: plane,
@@ -92,7 +104,7 @@ async function traceOf(
       rules,
       quarantined: objects.quarantined,
     },
-    live: found.live?.get(to.family) ?? null,
+    live,
     notes: [
       ...(source.note === null ? [] : [source.note]),
       ...nearer.problems.map(({ place, message }) => `${place}: ${message}`),

@@ -13,6 +13,7 @@ import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
 import type { LiveNode, LiveProblem } from "./live.ts";
 import { liveOfTexts, type LiveText } from "./saved_texts.ts";
+import { UntoldError } from "./untold.ts";
 
 /** What of the kernel is read. */
 export interface KernelQuestion {
@@ -44,6 +45,25 @@ export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): P
   return liveOfTexts(texts, { from: "the kernel", bound, problems: reading.problems });
 }
 
+/**
+ * Everything but nftables, and the rules that the nft variant of iptables keeps there.
+ *
+ * @throws {UntoldError} where iptables has no programs for its variants
+ */
+export async function readOthers(exec: Exec): Promise<LiveNode> {
+  const reading = new Reading(exec, undefined);
+  const [legacy, others, bound] = await Promise.all([
+    Promise.all(FAMILIES.map((family) => reading.legacy(family))),
+    Promise.all([
+      reading.text(["ipset", "save"], { kind: "ipset" }),
+      reading.text(["ipvsadm", "-Sn"], { kind: "ipvsadm" }),
+    ]),
+    reading.bound(),
+  ]);
+  const texts = [...legacy.flat(), ...others.flat()];
+  return liveOfTexts(texts, { from: "the kernel", bound, problems: reading.problems });
+}
+
 class Reading {
   readonly problems: LiveProblem[] = [];
   readonly #exec: Exec;
@@ -72,6 +92,20 @@ class Reading {
     // Before 1.8 there are no programs with the variant in their names.
     if (!texts.every(({ text }) => text === "missing")) return found;
     return await this.text([iptablesPrograms(family).save, "-c"], { family, kind: KIND });
+  }
+
+  /** Of the legacy variant. */
+  async legacy(family: IpFamily): Promise<readonly LiveText[]> {
+    const variant = "legacy";
+    const argv = [iptablesPrograms(family, variant).save, "-c"];
+    const text = await this.#run(argv);
+    if (text === null) return [];
+    if (text !== "missing") {
+      return /^\*/m.test(text) ? [{ name: argv.join(" "), text, variant, family, kind: KIND }] : [];
+    }
+    const nft = await this.#run([iptablesPrograms(family, "nft").save, "--version"]);
+    if (nft === "missing") throw new UntoldError("iptables has no programs for its variants");
+    return [];
   }
 
   /** Addresses on the proxy's device; none where it is not there. */

@@ -1,0 +1,183 @@
+/**
+ * Rules of the kernel as far as somebody looks at them: what a packet meets of 10,000 Services is little. Where something cannot be
+ * read bit by bit, everything is read.
+ *
+ * @module
+ */
+import { ExecError } from "../../errors.ts";
+import type { Exec } from "../../kernel/exec.ts";
+import { NftLook, type NftTableName } from "../../kernel/nft_look.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import { type HeldRules, nothingHeld } from "../../sim/node/held_rules.ts";
+import { FAMILIES } from "../desired/desired.ts";
+import { liveOfKernel, readOthers } from "./kernel_rules.ts";
+import type { LiveNode, LiveProblem, LiveRules } from "./live.ts";
+import { type ChainName, NearIptables } from "./near_iptables.ts";
+import { NearNftables } from "./near_nftables.ts";
+import { foundProxies } from "./proxies.ts";
+import { UntoldError } from "./untold.ts";
+
+const IPTABLES_TABLES: ReadonlySet<string> = new Set(["filter", "nat", "mangle", "raw", "security"]);
+const PROXY_TABLES: ReadonlySet<string> = new Set(["kproxy", "kube-proxy"]);
+/** Chains jump to chains, sets lead to chains: a way of more steps than this has no end. */
+const MAX_ROUNDS = 100;
+
+/** What is wanted of one family. */
+export interface NearQuestion<T> {
+  readonly family: IpFamily;
+  /** What should be there: it tells which chains and elements to ask for at once. */
+  readonly desired: HeldRules | null;
+  /** Chains that will be wanted. */
+  readonly chains?: readonly ChainName[];
+  /** Looks at what is known; what it does not find there is read, and it looks again. */
+  readonly look: (live: LiveRules) => T;
+}
+
+/** What is read at once, of both families. */
+interface Begun {
+  readonly others: LiveNode;
+  readonly iptables: ReadonlyMap<IpFamily, NearIptables>;
+  readonly nftables: ReadonlyMap<IpFamily, NearNftables>;
+  readonly problems: readonly LiveProblem[];
+}
+
+/** The kernel of this network namespace. */
+export class NearKernel {
+  readonly #exec: Exec;
+  /** Null: not bit by bit. */
+  readonly #begun: Promise<Begun | null>;
+  #whole: Promise<LiveNode> | null = null;
+
+  /** Begins to read. */
+  constructor(exec: Exec) {
+    this.#exec = exec;
+    this.#begun = begin(exec).catch(nothingIfUntold);
+  }
+
+  /** Looks until nothing is left that was looked for and not read. */
+  async look<T>({ family, desired, chains = [], look }: NearQuestion<T>): Promise<T> {
+    const begun = await this.#begun;
+    if (begun === null) return look(await this.#wholeOf(family));
+    const [iptables, nftables] = [begun.iptables.get(family), begun.nftables.get(family)];
+    iptables?.expect(chains);
+    try {
+      for (let round = 0; round < MAX_ROUNDS; round++) {
+        const seen = look(rulesOf(begun, family));
+        const isMore = await Promise.all([
+          iptables?.more() ?? false,
+          nftables?.more(desired?.nftables ?? []) ?? false,
+        ]);
+        if (isMore.every((one) => !one)) return seen;
+      }
+    } catch (error) {
+      nothingIfUntold(error);
+    }
+    return look(await this.#wholeOf(family));
+  }
+
+  async #wholeOf(family: IpFamily): Promise<LiveRules> {
+    this.#whole ??= liveOfKernel(this.#exec);
+    const live = (await this.#whole).get(family);
+    if (live === undefined) throw new RangeError(`Nothing was read of ${family}`);
+    return live;
+  }
+}
+
+function nothingIfUntold(error: unknown): null {
+  if (error instanceof UntoldError || error instanceof ExecError) return null;
+  throw error;
+}
+
+function rulesOf({ others, iptables, nftables, problems }: Begun, family: IpFamily): LiveRules {
+  const rest = others.get(family);
+  const near = iptables.get(family);
+  const tables = nftables.get(family);
+  const held: HeldRules = {
+    ...rest ?? nothingHeld(family),
+    iptables: [
+      ...(near === undefined ? [] : [{ variant: "nft" as const, tables: near.tables }]),
+      ...rest?.iptables ?? [],
+    ],
+    nftables: tables?.tables ?? [],
+  };
+  return {
+    ...held,
+    from: "the kernel",
+    proxies: foundProxies(held),
+    problems: [...rest?.problems ?? [], ...tables?.problems ?? [], ...problems],
+  };
+}
+
+/** @throws {UntoldError | ExecError} if it cannot be read bit by bit */
+async function begin(exec: Exec): Promise<Begun> {
+  const look = new NftLook(exec);
+  const [others, tables] = await Promise.all([readOthers(exec), look.tables()]);
+  const ofIptables = tables.filter(isOfIptables);
+  const [iptables, nftables] = await Promise.all([
+    ofIptables.length === 0 ? new Map<IpFamily, NearIptables>() : nearIptables(exec, look, ofIptables),
+    nearNftables(look, tables),
+  ]);
+  return { others, iptables, ...nftables };
+}
+
+function isOfIptables({ word, name }: NftTableName): boolean {
+  return (word === "ip" || word === "ip6") && IPTABLES_TABLES.has(name);
+}
+
+async function nearIptables(
+  exec: Exec,
+  look: NftLook,
+  tables: readonly NftTableName[],
+): Promise<ReadonlyMap<IpFamily, NearIptables>> {
+  const chains = await look.baseChains();
+  return new Map(FAMILIES.flatMap((family): [IpFamily, NearIptables][] => {
+    const word = family === "IPv4" ? "ip" : "ip6";
+    const builtin = tables.filter((table) => table.word === word).map(({ name }) => {
+      const ofTable = chains.filter((chain) => chain.family === word && chain.table === name);
+      for (const chain of ofTable) {
+        // Somebody's own chain in such a table, which iptables does not show.
+        if (chain.name !== chain.hook.toUpperCase()) {
+          throw new UntoldError(`chain ${chain.name} of table ${word} ${name} is not iptables'`);
+        }
+      }
+      return [name, ofTable.map((chain) => chain.name)] as const;
+    });
+    return builtin.length === 0 ? [] : [[family, new NearIptables(exec, family, new Map(builtin))]];
+  }));
+}
+
+/** Beside the rules of iptables, which may be many, each other table is read by its name; else all in one go. */
+async function nearNftables(
+  look: NftLook,
+  all: readonly NftTableName[],
+): Promise<Pick<Begun, "nftables" | "problems">> {
+  const tables = all.filter((table) => !isOfIptables(table));
+  const problems = tables.filter(({ word }) => word === "netdev" || word === "bridge").map((
+    { word, name },
+  ) => ({
+    place: `nft list ruleset: table ${word} ${name}`,
+    message: `what it does to packets of family ${word} is not read`,
+  }));
+  const read = tables.filter(({ word }) => word === "ip" || word === "ip6" || word === "inet");
+  if (read.length === 0) return { nftables: new Map(), problems };
+  const isTerse = read.some(({ name }) => PROXY_TABLES.has(name)) || read.length === all.length;
+  const text = isTerse
+    ? await look.terseRuleset()
+    : (await Promise.all(read.map((table) => look.table(table)))).join("");
+  const nftables = await Promise.all(
+    FAMILIES.map(async (family) => [family, await ofFamily(look, family, text, isTerse)] as const),
+  );
+  return { nftables: new Map(nftables), problems };
+}
+
+async function ofFamily(
+  look: NftLook,
+  family: IpFamily,
+  text: string,
+  isTerse: boolean,
+): Promise<NearNftables> {
+  if (!isTerse) return NearNftables.ofWhole(look, family, text);
+  const isWanted = (word: string, name: string): boolean =>
+    word !== "netdev" && word !== "bridge" && !isOfIptables({ word, name });
+  return await NearNftables.ofTerse(look, family, text, isWanted);
+}
