@@ -1,6 +1,7 @@
 /**
- * How long `kproxy check` takes from rules that were saved: reading them, planning, comparing.
- * `deno run -A tests/bench/check_time.ts --services 10000 --endpoints 10`
+ * How long `kproxy check` takes from rules that were saved: reading them, planning, comparing; at last for kube-proxy's own table of
+ * nftables mode, which is compared by packets.
+ * `deno run -A tests/bench/check_time.ts --services 10000 --endpoints 10 [--only "nftables by packets"]`
  *
  * @module
  */
@@ -12,6 +13,7 @@ import { differenceCount } from "../../lib/inspect/check/check_json.ts";
 import {
   type DataPlane,
   type DesiredInput,
+  stateOf,
   stateOfObjects,
   UNKNOWN_MACHINE,
 } from "../../lib/inspect/desired/desired.ts";
@@ -23,9 +25,9 @@ import type { ApiObject } from "../../lib/model/objects.ts";
 import { FakeNft } from "../support/fake_nft.ts";
 import { testService, testSlice, testSliceEndpoint } from "../support/model_objects.ts";
 
-const { services, endpoints } = parseArgs(Deno.args, {
-  string: ["services", "endpoints"],
-  default: { services: "10000", endpoints: "10" },
+const { services, endpoints, only } = parseArgs(Deno.args, {
+  string: ["services", "endpoints", "only"],
+  default: { services: "10000", endpoints: "10", only: "" },
 });
 
 function objects(): readonly ApiObject[] {
@@ -75,12 +77,39 @@ async function textsOf(plane: DataPlane, input: DesiredInput): Promise<readonly 
   }];
 }
 
+/** The same Services as kube-proxy lays them out: a chain each, with a map of its own. */
+async function kubeProxyTexts(input: DesiredInput): Promise<readonly LiveText[]> {
+  const nothing = { ...input, ...stateOfObjects([], "node-a", () => {}) };
+  const base = nftablesText(nftablesPlan(nothing, "IPv4")).replaceAll(" ip kproxy", " ip kube-proxy");
+  const { services, endpoints } = stateOf(input, "IPv4");
+  const lines = services.values().flatMap((ports) => ports).flatMap((port) => {
+    const chain = `service-${port.text}`;
+    const all = [...endpoints.get(port.namespacedName)?.get(port.key) ?? []];
+    const slots = all.map(({ ip, port }, slot) => `${slot} : ${ip} . ${port}`).join(", ");
+    return [
+      `add chain ip kube-proxy ${chain}`,
+      `add rule ip kube-proxy ${chain} meta l4proto tcp dnat ip to numgen random mod ${all.length} map { ${slots} }`,
+      `add element ip kube-proxy cluster-ips { ${port.clusterIP} }`,
+      `add element ip kube-proxy service-ips { ${port.clusterIP} . tcp . ${port.port} : goto ${chain} }`,
+    ];
+  });
+  const nft = new FakeNft();
+  await nft.others(`${base}${[...lines].join("\n")}\n`);
+  return [{ name: "nft", text: nft.listed("ip kube-proxy") }];
+}
+
 function print(line: string): void {
   Deno.stdout.writeSync(new TextEncoder().encode(`${line}\n`));
 }
 
 const all = objects();
-for (const plane of ["iptables", "nftables", "ipvs"] as const) {
+const CASES = [
+  ["iptables", "iptables"],
+  ["nftables", "nftables"],
+  ["ipvs", "ipvs"],
+  ["nftables by packets", "nftables"],
+] as const;
+for (const [title, plane] of CASES.filter(([title]) => only === "" || only === title)) {
   const config = configForMode({ ...defaultConfig(), clusterCIDR: "10.128.0.0/9" }, plane);
   const inputOf = (): DesiredInput => ({
     ...stateOfObjects(all, "node-a", () => {}),
@@ -88,7 +117,7 @@ for (const plane of ["iptables", "nftables", "ipvs"] as const) {
     machine: UNKNOWN_MACHINE,
     warn: () => {},
   });
-  const texts = await textsOf(plane, inputOf());
+  const texts = title === plane ? await textsOf(plane, inputOf()) : await kubeProxyTexts(inputOf());
   for (const round of [1, 2]) {
     const begin = performance.now();
     const desired = inputOf();
@@ -108,7 +137,7 @@ for (const plane of ["iptables", "nftables", "ipvs"] as const) {
     const differences = checks.reduce((sum, check) => sum + differenceCount(check), 0);
     const parts = [folded - begin, read - folded, end - read].map((ms) => `${(ms / 1000).toFixed(2)} s`);
     print(
-      `${plane} ${services} x ${endpoints}, round ${round}: ${
+      `${title} ${services} x ${endpoints}, round ${round}: ${
         ((end - begin) / 1000).toFixed(2)
       } s (objects, reading, comparing: ${parts.join(", ")}), ${differences} differences`,
     );

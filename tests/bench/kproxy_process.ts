@@ -133,6 +133,11 @@ export class KproxyProcess implements AsyncDisposable {
     return { nowMb: megabytes("VmRSS"), peakMb: megabytes("VmHWM") };
   }
 
+  /** From now on {@linkcode memory} tells the peak since now. */
+  async resetPeak(): Promise<void> {
+    await Deno.writeTextFile(`/proc/${this.#child.pid}/clear_refs`, "5");
+  }
+
   /** CPU time so far, in milliseconds; resolution 10 ms. */
   async cpuParts(): Promise<CpuTime> {
     const stat = await Deno.readTextFile(`/proc/${this.#child.pid}/stat`);

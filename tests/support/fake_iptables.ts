@@ -260,7 +260,8 @@ function restoreLine(run: RestoreRun, line: string): FakeTable | null {
 
 /** Runs one command on a draft; what it prints. */
 function execute(table: FakeTable, words: readonly string[]): string {
-  const [command = "", chain = "", ...rest] = words;
+  // Nothing is counted here.
+  const [command = "", chain = "", ...rest] = words[0] === "-v" ? words.slice(1) : words;
   const index = /^\d+$/.test(rest[0] ?? "") ? Number(rest[0]) : undefined;
   switch (command) {
     case "-N":

@@ -103,11 +103,49 @@ export class FakeNft implements Exec {
     if (args.includes("-f")) {
       return this.#transaction(stdin, { dry: args.includes("-c"), byOthers: false });
     }
-    const [, , , family, name] = args;
-    const table = this.listed(`${family} ${name}`);
-    return table === ""
+    const [, object, family, name, container] = args.filter((word) => !word.startsWith("-"));
+    const printed = this.#printed(object, `${family} ${name}`, container, args.includes("-t"));
+    return printed === ""
       ? { code: 1, stdout: "", stderr: `Error: ${NOT_FOUND}\n${args.slice(1).join(" ")}\n` }
-      : { code: 0, stdout: this.print(table), stderr: "" };
+      : { code: 0, stdout: this.print(printed), stderr: "" };
+  }
+
+  #printed(
+    object: string | undefined,
+    name: string,
+    container: string | undefined,
+    isTerse: boolean,
+  ): string {
+    switch (object) {
+      case "flowtables":
+        return Array.from(this.#tables.keys(), (table) => `table ${table} {\n}\n`).join("") || "\n";
+      case "chains":
+        return Array.from(this.#tables, ([table, { chains }]) => {
+          const bare = chains.entries().map(([chain, { hook }]) => [chain, { hook, rules: [] }] as const);
+          return list(table, {
+            comment: "",
+            isOwned: false,
+            handles: 0,
+            chains: new Map(bare),
+            sets: new Map(),
+          });
+        }).join("") || "\n";
+      case "ruleset":
+        return Array.from(
+          this.#tables,
+          ([table, found]) => list(table, isTerse ? withoutElements(found) : found),
+        )
+          .join("") || "\n";
+      case "set":
+      case "map": {
+        const { sets, ...rest } = this.#tables.get(name) ?? refuse(NOT_FOUND);
+        const set = sets.get(container ?? "");
+        if (set === undefined) return "";
+        return list(name, { ...rest, chains: new Map(), sets: new Map([[container ?? "", set]]) });
+      }
+      default:
+        return this.listed(name);
+    }
   }
 
   #transaction(
@@ -154,6 +192,11 @@ function copyOf(tables: Tables): Tables {
       [...sets].map(([set, { elements, ...spec }]) => [set, { ...spec, elements: new Map(elements) }]),
     ),
   }]));
+}
+
+function withoutElements({ sets, ...rest }: FakeTable): FakeTable {
+  const empty = sets.entries().map(([name, set]) => [name, { ...set, elements: new Map() }] as const);
+  return { ...rest, sets: new Map(empty) };
 }
 
 function command(tables: Tables, line: string): void {

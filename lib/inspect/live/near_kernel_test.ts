@@ -1,0 +1,198 @@
+import { assert, assertEquals } from "@std/assert";
+import { FakeIptables } from "../../../tests/support/fake_iptables.ts";
+import { FakeNft } from "../../../tests/support/fake_nft.ts";
+import { testService, testSlice, testSliceEndpoint } from "../../../tests/support/model_objects.ts";
+import { configForMode, defaultConfig } from "../../config/defaults.ts";
+import { ExecError } from "../../errors.ts";
+import type { Exec, ExecOptions, ExecResult } from "../../kernel/exec.ts";
+import { formatFlow, parsePacket } from "../../sim/flow.ts";
+import type { HeldRules } from "../../sim/node/held_rules.ts";
+import { NodeSimulator } from "../../sim/node/simulate.ts";
+import { type DesiredInput, stateOfObjects, UNKNOWN_MACHINE } from "../desired/desired.ts";
+import { iptablesPlan, iptablesRules, iptablesText } from "../desired/iptables.ts";
+import { nftablesPlan, nftablesRules, nftablesText } from "../desired/nftables.ts";
+import { NearKernel } from "./near_kernel.ts";
+
+const NONE = { permissions: "none" } as const;
+const ENDPOINTS = 3;
+
+function addressOf(service: number): string {
+  return `10.96.${service >> 8}.${service & 255}`;
+}
+
+function inputOf(plane: "iptables" | "nftables", services: number): DesiredInput {
+  const objects = Array.from({ length: services }, (_, at) => [
+    testService({ name: `s${at}`, clusterIP: addressOf(at) }),
+    testSlice({
+      name: `s${at}-1`,
+      serviceName: `s${at}`,
+      endpoints: Array.from(
+        { length: ENDPOINTS },
+        (_, slot) => testSliceEndpoint(`10.${128 + slot}.${at >> 8}.${at & 255}`, { nodeName: "node-b" }),
+      ),
+    }),
+  ]).flat();
+  return {
+    ...stateOfObjects(objects, "node-a", () => {}),
+    config: configForMode({ ...defaultConfig(), clusterCIDR: "10.128.0.0/9" }, plane),
+    machine: UNKNOWN_MACHINE,
+    warn: () => {},
+  };
+}
+
+/** The programs of a node, and what they have printed. */
+class Node implements Exec {
+  readonly nft = new FakeNft();
+  readonly iptables = new FakeIptables();
+  readonly asked: string[] = [];
+  printed = 0;
+
+  async run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult> {
+    this.asked.push(argv.join(" "));
+    const result = await this.#program(argv, options);
+    this.printed += result.stdout.length;
+    return result;
+  }
+
+  async #program(argv: readonly string[], options?: ExecOptions): Promise<ExecResult> {
+    const [name = "", ...args] = argv;
+    if (name !== "nft") {
+      if (/^ip6?tables/.test(name)) return await this.iptables.run(argv, options);
+      throw new ExecError(argv, -1, `entity not found: ${name}`);
+    }
+    // The nft variant keeps its tables where nft finds them.
+    const saved = this.iptables.saved("IPv4");
+    const tables = Array.from(saved.matchAll(/^\*(\w+)/gm), ([, table = ""]) => table);
+    const { code, stdout, stderr } = await this.nft.run(argv, options);
+    if (args.join(" ") === "list flowtables") {
+      return { code, stderr, stdout: stdout + tables.map((table) => `table ip ${table} {\n}\n`).join("") };
+    }
+    if (args.join(" ") === "-y list chains") {
+      const chains = Array.from(saved.matchAll(/^:([A-Z]+) /gm), ([, chain = ""]) => chain);
+      const text = tables.map((table) =>
+        `table ip ${table} {\n${
+          chains.filter((chain) => new RegExp(`\\*${table}\n(?:[^*]*\n)?:${chain} `).test(saved)).map((
+            chain,
+          ) =>
+            `\tchain ${chain} {\n\t\ttype filter hook ${chain.toLowerCase()} priority 0; policy accept;\n\t}\n`
+          ).join("")
+        }}\n`
+      );
+      return { code, stderr, stdout: text.join("") };
+    }
+    return { code, stdout, stderr };
+  }
+}
+
+async function nodeOf(plane: "iptables" | "nftables", services: number): Promise<Node> {
+  const node = new Node();
+  const input = inputOf(plane, services);
+  if (plane === "nftables") await node.nft.others(nftablesText(nftablesPlan(input, "IPv4")));
+  else {
+    const { code, stderr } = await node.iptables.run(["iptables-nft-restore", "--noflush"], {
+      stdin: iptablesText(iptablesPlan(input, "IPv4")),
+    });
+    assertEquals(code, 0, stderr);
+  }
+  return node;
+}
+
+/** What a running kproxy says of one Service is all there is to the desired side. */
+function desiredOf(plane: "iptables" | "nftables"): HeldRules {
+  const input = inputOf(plane, 3);
+  return plane === "nftables"
+    ? nftablesRules(nftablesPlan(input, "IPv4"))
+    : iptablesRules(iptablesPlan(input, "IPv4"), "IPv4");
+}
+
+const SURROUNDINGS = { nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 };
+
+async function flowOf(node: Node, desired: HeldRules | null, packet: string): Promise<string> {
+  return await new NearKernel(node).look({
+    family: "IPv4",
+    desired,
+    chains: desired === null
+      ? []
+      : new NodeSimulator(desired).send(parsePacket(packet), SURROUNDINGS).outcomes.flatMap(({ hits }) =>
+        hits
+      ),
+    look: (live) => formatFlow(new NodeSimulator(live).send(parsePacket(packet), SURROUNDINGS)),
+  });
+}
+
+const DROPPED = "dropped (1/3) | dropped (1/3) | dropped (1/3)";
+const TO_SERVICE = `10.128.9.9@cni0 → ${addressOf(2)}:80`;
+
+for (const plane of ["iptables", "nftables"] as const) {
+  Deno.test(
+    `${plane}: a packet's way is found, and of ten times as many Services no more is read`,
+    NONE,
+    async () => {
+      const found = [];
+      for (const services of [30, 300]) {
+        const node = await nodeOf(plane, services);
+        const flow = await flowOf(node, desiredOf(plane), TO_SERVICE);
+        found.push({ flow, programs: node.asked.length, printed: node.printed });
+        assertEquals(
+          flow,
+          "10.128.0.2:8080 (1/3) | 10.129.0.2:8080 (1/3) | 10.130.0.2:8080 (1/3), masquerade no",
+        );
+        const whole = /nft-save -c$|^nft list (?:ruleset|table|map)/;
+        assertEquals(node.asked.filter((command) => whole.test(command)), [], node.asked.join("\n"));
+      }
+      const [few, many] = found;
+      assertEquals(many?.programs, few?.programs);
+      // But for the one chain that has a rule for each Service.
+      const perService = plane === "iptables" ? 400 : 0;
+      assert((many?.printed ?? 0) <= (few?.printed ?? 0) + 270 * perService, JSON.stringify(found));
+    },
+  );
+}
+
+Deno.test("nftables: what is there otherwise than it should be is read", NONE, async () => {
+  const key = `${addressOf(2)} . 80 . 1`;
+  const cases: readonly (readonly [harm: string, flow: string])[] = [
+    [
+      `delete element ip kproxy endpoints-tcp { ${key} }\nadd element ip kproxy endpoints-tcp { ${key} : 10.9.9.9 . 81 }\n`,
+      "10.128.0.2:8080 (1/3) | 10.130.0.2:8080 (1/3) | 10.9.9.9:81 (1/3), masquerade no",
+    ],
+    [`delete element ip kproxy service-ips { ${addressOf(2)} . tcp . 80 }\n`, "rejected"],
+    [
+      "add table ip own\nadd set ip own bad { type ipv4_addr ; }\nadd chain ip own c { type filter hook forward priority 0 ; policy accept ; }\n" +
+      "add rule ip own c ip saddr @bad drop\nadd element ip own bad { 10.128.9.9 }\n",
+      DROPPED,
+    ],
+  ];
+  for (const [harm, flow] of cases) {
+    const node = await nodeOf("nftables", 30);
+    await node.nft.others(harm);
+    assertEquals(await flowOf(node, desiredOf("nftables"), TO_SERVICE), flow);
+    assertEquals(await flowOf(node, null, TO_SERVICE), flow);
+  }
+});
+
+Deno.test("iptables: a chain that is gone, and one of somebody else", NONE, async () => {
+  const node = await nodeOf("iptables", 30);
+  const change = async (stdin: string): Promise<void> => {
+    const { code, stderr } = await node.iptables.run(["iptables-nft-restore", "--noflush"], { stdin });
+    assertEquals(code, 0, stderr);
+  };
+  await change(
+    "*filter\n:OTHERS - [0:0]\n-A OTHERS -s 10.128.9.9/32 -j DROP\n-A FORWARD -j OTHERS\nCOMMIT\n",
+  );
+  assertEquals(await flowOf(node, desiredOf("iptables"), TO_SERVICE), DROPPED);
+  await change(
+    "*filter\n-F OTHERS\nCOMMIT\n*nat\n-F PREROUTING\n-F OUTPUT\n-F KUBE-SERVICES\n-X KUBE-SERVICES\nCOMMIT\n",
+  );
+  assertEquals(await flowOf(node, desiredOf("iptables"), TO_SERVICE), "untranslated");
+});
+
+Deno.test("without nft everything is read", NONE, async () => {
+  const node = await nodeOf("iptables", 30);
+  node.nft.fail = () => ({ code: 1, stdout: "", stderr: "Error: syntax error, unexpected flowtables\n" });
+  assertEquals(
+    await flowOf(node, null, TO_SERVICE),
+    "10.128.0.2:8080 (1/3) | 10.129.0.2:8080 (1/3) | 10.130.0.2:8080 (1/3), masquerade no",
+  );
+  assert(node.asked.includes("iptables-nft-save -c"));
+});
