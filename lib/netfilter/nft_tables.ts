@@ -45,6 +45,17 @@ export interface NftTable {
   readonly containers: ReadonlyMap<string, NftContainer>;
 }
 
+/** One element, and where it belongs. */
+export interface NftElement {
+  readonly family: IpFamily;
+  readonly table: string;
+  /** Set or map. */
+  readonly container: string;
+  readonly key: string;
+  /** `""` in a set. */
+  readonly value: string;
+}
+
 interface OpenChain extends NftChain {
   readonly rules: NftRule[];
 }
@@ -117,6 +128,20 @@ export class NftTables {
       command = "";
     }
     if (command !== "") throw new SyntaxError(`"${command}" has braces that are not closed`);
+  }
+
+  /**
+   * Adds an element whose key and value are canonical, as `add element` does.
+   *
+   * @throws {RangeError} if there is no such set or map, or it has another value for the key
+   */
+  addElement({ family, table: name, container: into, key, value }: NftElement): void {
+    const table = this.#tables.find((one) => one.family === family && one.name === name);
+    const container = table?.containers.get(into);
+    if (container === undefined) throw new RangeError(`There is no set or map ${into}`);
+    const known = container.elements.get(key);
+    if (known !== undefined && known !== value) throw new RangeError(`${into} has ${key} : ${known} already`);
+    container.elements.set(key, value);
   }
 
   #command(line: string): void {

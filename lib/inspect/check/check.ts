@@ -151,8 +151,18 @@ async function checkNftables(
     notes.push("These rules are kube-proxy's: they are compared by what they do");
     const rules = await desiredRules(input.plane, input.desired, family);
     const comparison = new PacketComparison(rules, live, input.nodeAddresses, sources);
-    for (const [service, ports] of stateOf(input.desired, family).services) {
-      for (const port of ports) for (const one of comparison.port(port)) list.add(service, one);
+    const state = stateOf(input.desired, family);
+    const { ServiceShapes } = await import("./service_shapes.ts");
+    const shapes = new ServiceShapes([rules, live], input.nodeAddresses);
+    const alike = new Set<string>();
+    for (const [service, ports] of state.services) {
+      for (const port of ports) {
+        const shape = shapes.shapeOf(port, state.endpoints.get(service)?.get(port.key) ?? []);
+        if (shape !== null && alike.has(shape)) continue;
+        const found = comparison.port(port);
+        for (const one of found) list.add(service, one);
+        if (shape !== null && found.length === 0) alike.add(shape);
+      }
     }
     return;
   }
