@@ -7,7 +7,6 @@ import type { ServicePort } from "../model/state.ts";
 import type { Traffic } from "../model/service_traffic.ts";
 import { joinHostPort } from "../model/ip.ts";
 import { virtualServerKey } from "../netfilter/ipvs.ts";
-import type { NftElements } from "../netfilter/nft_rule.ts";
 import type { NftContainer } from "../netfilter/nft_tables.ts";
 import { AskedMap } from "../sim/node/asked_map.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
@@ -124,14 +123,15 @@ function keysOf(
   return { whole, prefixes };
 }
 
-/** Keys of as many parts as those of the container. */
+/** Those that the container may have: of as many parts, with the protocol before the port. */
 function wholeKeys({ keys }: NftContainer, whole: ReadonlySet<string>): readonly string[] {
+  if (keys.at(-1) !== "inet_service" || keys.at(-2) !== "inet_proto") return [];
   return [...whole].filter((key) => key.split(" . ").length === keys.length);
 }
 
 /** Elements of endpoints: all that begin so or, of a map that is read bit by bit, those of the slots that may be taken. */
 function* endpointKeys(
-  elements: NftElements,
+  { elements, keys }: NftContainer,
   prefixes: readonly string[],
   endpoints: number,
 ): Generator<string> {
@@ -140,6 +140,8 @@ function* endpointKeys(
     return;
   }
   for (const prefix of prefixes) {
+    // Those of node ports have no address.
+    if (prefix.split(" . ").length !== keys.length) continue;
     for (let slot = 0;; slot++) {
       const key = `${prefix}${slot}`;
       if (elements.has(key)) yield key;
@@ -172,7 +174,7 @@ function nftablesParts(
         if (value !== undefined) take(container, key, value);
       }
       if (!container.name.endsWith(`endpoints-${protocol}`)) continue;
-      for (const key of endpointKeys(container.elements, prefixes, endpoints)) {
+      for (const key of endpointKeys(container, prefixes, endpoints)) {
         take(container, key, container.elements.get(key) ?? "");
       }
     }

@@ -13,7 +13,6 @@ import { differenceCount } from "../../lib/inspect/check/check_json.ts";
 import {
   type DataPlane,
   type DesiredInput,
-  stateOf,
   stateOfObjects,
   UNKNOWN_MACHINE,
 } from "../../lib/inspect/desired/desired.ts";
@@ -23,6 +22,7 @@ import { nftablesPlan, nftablesText } from "../../lib/inspect/desired/nftables.t
 import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { FakeNft } from "../support/fake_nft.ts";
+import { kubeProxyTable } from "../support/kube_proxy_layout.ts";
 import { testService, testSlice, testSliceEndpoint } from "../support/model_objects.ts";
 
 const { services, endpoints, only } = parseArgs(Deno.args, {
@@ -77,27 +77,6 @@ async function textsOf(plane: DataPlane, input: DesiredInput): Promise<readonly 
   }];
 }
 
-/** The same Services as kube-proxy lays them out: a chain each, with a map of its own. */
-async function kubeProxyTexts(input: DesiredInput): Promise<readonly LiveText[]> {
-  const nothing = { ...input, ...stateOfObjects([], "node-a", () => {}) };
-  const base = nftablesText(nftablesPlan(nothing, "IPv4")).replaceAll(" ip kproxy", " ip kube-proxy");
-  const { services, endpoints } = stateOf(input, "IPv4");
-  const lines = services.values().flatMap((ports) => ports).flatMap((port) => {
-    const chain = `service-${port.text}`;
-    const all = [...endpoints.get(port.namespacedName)?.get(port.key) ?? []];
-    const slots = all.map(({ ip, port }, slot) => `${slot} : ${ip} . ${port}`).join(", ");
-    return [
-      `add chain ip kube-proxy ${chain}`,
-      `add rule ip kube-proxy ${chain} meta l4proto tcp dnat ip to numgen random mod ${all.length} map { ${slots} }`,
-      `add element ip kube-proxy cluster-ips { ${port.clusterIP} }`,
-      `add element ip kube-proxy service-ips { ${port.clusterIP} . tcp . ${port.port} : goto ${chain} }`,
-    ];
-  });
-  const nft = new FakeNft();
-  await nft.others(`${base}${[...lines].join("\n")}\n`);
-  return [{ name: "nft", text: nft.listed("ip kube-proxy") }];
-}
-
 function print(line: string): void {
   Deno.stdout.writeSync(new TextEncoder().encode(`${line}\n`));
 }
@@ -117,7 +96,9 @@ for (const [title, plane] of CASES.filter(([title]) => only === "" || only === t
     machine: UNKNOWN_MACHINE,
     warn: () => {},
   });
-  const texts = title === plane ? await textsOf(plane, inputOf()) : await kubeProxyTexts(inputOf());
+  const texts = title === plane
+    ? await textsOf(plane, inputOf())
+    : [{ name: "nft", text: await kubeProxyTable(inputOf()) }];
   for (const round of [1, 2]) {
     const begin = performance.now();
     const desired = inputOf();

@@ -17,6 +17,14 @@ try {
   await kproxy.allServed(900_000);
   console.log(netns.name);
   Deno.writeTextFileSync(`/tmp/quick-${name}`, netns.name);
-  while (true) { await new Promise((r) => setTimeout(r, 200)); try { Deno.statSync(`/tmp/quick-stop-${name}`); break; } catch { /* not yet */ } }
-} finally { await removeNetns(netns); }
+  while (true) {
+    await new Promise((r) => setTimeout(r, 200));
+    try {
+      Deno.statSync(`/tmp/quick-stop-${name}`);
+      break;
+    } catch { /* not yet */ }
+  }
+} finally {
+  await removeNetns(netns);
+}
 Deno.exit(0);

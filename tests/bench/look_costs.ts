@@ -11,21 +11,12 @@ import { inBenchNetns } from "./bench_netns.ts";
 import { FakeApi } from "./fake_api_process.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
 import { iptablesMode, type Variant } from "./mode_iptables.ts";
+import { programsMs } from "./programs_time.ts";
 
 const ENDPOINTS = 10;
 const RUNS = 10;
 const START_TIMEOUT_MS = 900_000;
-/** Clock ticks of `/proc/self/stat`. */
-const TICK_MS = 10;
 const LISTED_CHAINS = 500;
-
-/** CPU time of all programs that this process has waited for, in milliseconds. */
-async function programsMs(): Promise<number> {
-  const stat = await Deno.readTextFile("/proc/self/stat");
-  // After the name, which may hold blanks; cutime and cstime.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return TICK_MS * (Number(fields[13]) + Number(fields[14]));
-}
 
 /** Mean of {@linkcode RUNS} runs; entering the namespace is part of it, a millisecond or two. */
 async function meanMs(netns: Netns, argv: readonly string[], stdin?: string): Promise<number> {

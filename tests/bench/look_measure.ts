@@ -12,6 +12,7 @@ import { clusterIp, type ClusterSize, endpointIp, NODE_NAME } from "./fake_objec
 import { type Distribution, distribution } from "./figures.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
 import { assertProgrammed, type BenchMode, type CommitWatch } from "./mode.ts";
+import { programsMs } from "./programs_time.ts";
 
 /** What to measure. */
 export interface LookOptions {
@@ -37,13 +38,20 @@ export interface PhaseFigures {
   readonly looks: number;
 }
 
+/** One command, in milliseconds. */
+export interface AnswerFigures {
+  readonly times: Distribution;
+  /** CPU time of the command and its programs, the mean: what it takes on a busy machine, too. */
+  readonly cpuMs: number;
+}
+
 /** What was measured. */
 export interface LookResult {
   readonly size: ClusterSize;
   readonly mode: string;
   readonly load: readonly number[];
   /** Start to end of the process, by the command's words; nothing else is asked meanwhile. */
-  readonly answers: ReadonlyMap<string, Distribution>;
+  readonly answers: ReadonlyMap<string, AnswerFigures>;
   readonly atRest: PhaseFigures;
   readonly lookedAt: PhaseFigures;
 }
@@ -79,12 +87,14 @@ export async function measureLooks(options: LookOptions, folder: string): Promis
     await kproxy.allServed(START_TIMEOUT_MS);
     await assertProgrammed(mode, netns, size);
     await kproxy.settled(START_TIMEOUT_MS);
-    const answers = new Map<string, Distribution>();
+    const answers = new Map<string, AnswerFigures>();
     for (const command of COMMANDS) {
       onProgress(command.join(" "));
       const times: number[] = [];
+      const cpuFrom = await programsMs();
       for (let ask = 0; ask < options.asks; ask++) times.push(await lookOnce(netns, command));
-      answers.set(command.join(" "), distribution(times));
+      const cpuMs = (await programsMs() - cpuFrom) / options.asks;
+      answers.set(command.join(" "), { times: distribution(times), cpuMs });
     }
     await using server = program(netns, ["server", String(PORT)]);
     await firstLine(server.child);

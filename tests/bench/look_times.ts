@@ -14,7 +14,7 @@ import type { BenchMode } from "./mode.ts";
 import { iptablesMode } from "./mode_iptables.ts";
 import { NFTABLES_MODE } from "./mode_nftables.ts";
 
-function parseMode(mode: string, variant: string): BenchMode {
+function parseMode(mode: string | undefined, variant: string | undefined): BenchMode {
   if (mode === "nftables") return NFTABLES_MODE;
   if (mode !== "iptables") throw new RangeError(`--mode must be iptables or nftables: got ${mode}`);
   // Nothing tells of the changes of the other variant.
@@ -24,9 +24,10 @@ function parseMode(mode: string, variant: string): BenchMode {
 
 function tableOf({ size, mode, load, answers, atRest, lookedAt }: LookResult): readonly string[] {
   const seconds = (ms: number): string => `${(ms / 1000).toFixed(2)} s`;
-  const commands = [...answers].map(([command, { p50, max, count }]) => [
+  const commands = [...answers].map(([command, { times: { p50, max, count }, cpuMs }]) => [
     `kproxy ${command}`,
     `${seconds(p50)} / ${seconds(max)} of ${count}`,
+    seconds(cpuMs),
   ]);
   const times = ({ p50, p99, max, count }: PhaseFigures["change"]): string =>
     `${[p50, p99, max].map((ms) => ms.toFixed(1)).join(" / ")} ms of ${count}`;
@@ -37,7 +38,7 @@ function tableOf({ size, mode, load, answers, atRest, lookedAt }: LookResult): r
   ];
   return [
     `${mode}, ${size.services} × ${size.endpoints}, load ${load.map((one) => one.toFixed(1)).join(" ")}`,
-    ...alignColumns([["", "p50 / max"], ...commands]),
+    ...alignColumns([["", "p50 / max", "CPU time"], ...commands]),
     "",
     ...alignColumns([
       ["", "at rest", `looked at ${lookedAt.looks} times`],

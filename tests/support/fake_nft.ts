@@ -121,7 +121,9 @@ export class FakeNft implements Exec {
         return Array.from(this.#tables.keys(), (table) => `table ${table} {\n}\n`).join("") || "\n";
       case "chains":
         return Array.from(this.#tables, ([table, { chains }]) => {
-          const bare = chains.entries().map(([chain, { hook }]) => [chain, { hook, rules: [] }] as const);
+          const bare = chains.entries().map((
+            [chain, { hook }],
+          ): [string, FakeChain] => [chain, { hook, rules: [] }]);
           return list(table, {
             comment: "",
             isOwned: false,

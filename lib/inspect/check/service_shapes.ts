@@ -28,7 +28,6 @@ interface Entry {
 
 /** Tells shapes of the Services of one family, under rules of several sides. */
 export class ServiceShapes {
-  readonly #sides: readonly HeldRules[];
   readonly #nodeAddresses: ReadonlySet<string>;
   /** Address, or node port, → elements whose keys name it. */
   readonly #entries: ReadonlyMap<string, readonly Entry[]>;
@@ -37,7 +36,6 @@ export class ServiceShapes {
   readonly #classes = new Map<string, string | null>();
 
   constructor(sides: readonly HeldRules[], nodeAddresses: readonly string[]) {
-    this.#sides = sides;
     this.#nodeAddresses = new Set(nodeAddresses);
     this.#named = namedAddresses(sides);
     this.#entries = this.#named === null ? new Map() : entriesOf(sides);
