@@ -11,7 +11,14 @@ import { nodeIps } from "../model/node.ts";
 import { DEVICE } from "../backend/ipvs/plan/ruleset.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
-import { type DataPlane, dataPlaneOf, type DesiredInput, desiredRules, FAMILIES } from "./desired/desired.ts";
+import {
+  DATA_PLANES,
+  type DataPlane,
+  dataPlaneOf,
+  type DesiredInput,
+  desiredRules,
+  FAMILIES,
+} from "./desired/desired.ts";
 import { liveOfKernel } from "./live/kernel_rules.ts";
 import { foundPlane, type LiveNode, type LiveRules } from "./live/live.ts";
 import { NearKernel, type NearQuestion } from "./live/near_kernel.ts";
@@ -31,6 +38,8 @@ export interface LookOptions extends FindObjectsOptions {
   readonly wantsLive: boolean;
   /** True: of the kernel's rules only some are wanted, which are asked for with {@linkcode liveNear}. @default {false} */
   readonly isNear?: boolean;
+  /** Is told of the objects, where it is sure which mode's rules they become, while the kernel's rules are still being read. */
+  readonly meanwhile?: (look: Look) => Promise<void>;
 }
 
 /** What was found. */
@@ -56,23 +65,40 @@ export async function look(options: LookOptions): Promise<Look> {
   const { wantsDesired, wantsLive, liveFrom, exec } = options;
   const isHere = wantsLive && liveFrom.length === 0;
   const near = isHere && options.isNear === true ? new NearKernel(exec) : null;
-  const [objects, live, around] = await Promise.all([
+  const asking = Promise.all([
     wantsDesired ? findObjects(options) : null,
-    wantsLive && near === null ? readLive(exec, liveFrom) : null,
     isHere ? readAround(exec) : UNKNOWN_AROUND,
+  ]).then(async ([objects, around]) => {
+    const configured = objects?.config ?? options.config;
+    const named = options.isModeNamed ? configured.mode : "auto";
+    const plane = objects?.mode ?? DATA_PLANES.find((one) => one === named) ?? null;
+    if (plane !== null && objects !== null) {
+      await options.meanwhile?.(lookOf({ objects, live: null, near, around, plane }, configured));
+    }
+    return { objects, around, configured, plane };
+  });
+  const [{ objects, around, configured, plane: known }, live] = await Promise.all([
+    asking,
+    wantsLive && near === null ? readLive(exec, liveFrom) : null,
   ]);
-  const configured = objects?.config ?? options.config;
-  const isKnown = (objects?.mode ?? null) !== null || (options.isModeNamed && configured.mode !== "auto");
-  const found = live !== null ? foundPlane(live) : near === null || isKnown ? null : await planeOf(near);
+  const found = live !== null
+    ? foundPlane(live)
+    : near === null || known !== null
+    ? null
+    : await planeOf(near);
   const named = options.isModeNamed ? configured : { ...configured, mode: "auto" as const };
   const plane = objects?.mode ?? dataPlaneOf(named, { found, doing: "Looking at" });
+  return lookOf({ objects, live, near, around, plane }, configured);
+}
+
+function lookOf(
+  seen: Pick<Look, "objects" | "live" | "near" | "around" | "plane">,
+  configured: KubeProxyConfiguration,
+): Look {
+  const { objects, around, plane } = seen;
   const config = configForMode(configured, plane);
   return {
-    objects,
-    live,
-    near,
-    around,
-    plane,
+    ...seen,
     config,
     nodeAddresses: addressesOf(objects, around, config),
     podInterface: podInterfaceOf(config),

@@ -4,7 +4,7 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
-import { checkNode } from "../../inspect/check/check.ts";
+import { checkNode, type NftablesPlans, planAhead } from "../../inspect/check/check.ts";
 import {
   checkDocument,
   type CheckReport,
@@ -63,7 +63,12 @@ interface Seen {
 }
 
 async function seenNode({ options, warn }: Looking): Promise<Seen> {
-  const found = await look({ ...options, wantsDesired: true, wantsLive: true });
+  let plans: NftablesPlans = new Map();
+  const meanwhile = async (early: Look): Promise<void> => {
+    if (early.objects === null) return;
+    plans = await planAhead(early.plane, desiredInput(early, early.objects, warn));
+  };
+  const found = await look({ ...options, wantsDesired: true, wantsLive: true, meanwhile });
   const { objects, live, plane, nodeAddresses, podInterface } = found;
   if (objects === null || live === null) throw new RangeError("Both sides were asked for");
   const checks = await checkNode({
@@ -74,6 +79,7 @@ async function seenNode({ options, warn }: Looking): Promise<Seen> {
     nodeAddresses,
     podInterface,
     quarantined: objects.quarantined,
+    plans,
   });
   return { found, objects, checks };
 }

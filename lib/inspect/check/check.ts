@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
 import { FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import type { NftTable } from "../../netfilter/nft_tables.ts";
@@ -15,6 +16,9 @@ import { type Difference, DifferenceList, type FamilyCheck } from "./difference.
 import { compareFront } from "./foreign.ts";
 import { type ProbeSources, probeSources } from "./probes.ts";
 
+/** Plans that were made before the rules were there to be compared with them, by family. */
+export type NftablesPlans = ReadonlyMap<IpFamily, NftablesPlan>;
+
 /** What is compared. */
 export interface CheckInput {
   readonly plane: DataPlane;
@@ -26,6 +30,16 @@ export interface CheckInput {
   readonly podInterface: string;
   /** Services whose rules the kernel has refused, and why; null: not known. */
   readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
+  /** Of the same desired state; without them they are made. */
+  readonly plans?: NftablesPlans;
+}
+
+/** What of a check needs no rules; none but in mode nftables. */
+export async function planAhead(plane: DataPlane, desired: DesiredInput): Promise<NftablesPlans> {
+  if (plane !== "nftables") return new Map();
+  const { nftablesPlan } = await import("../desired/nftables.ts");
+  await import("./nftables.ts");
+  return new Map(FAMILIES.map((family) => [family, nftablesPlan(desired, family)]));
 }
 
 /** Compares the families that the texts are about: of those that nobody wants and nobody has, nothing is told. */
@@ -186,7 +200,7 @@ async function checkNftables(
     chains: new Map(),
     containers: new Map(),
   };
-  compareNftables(nftablesPlan(input.desired, family), own ?? nothing, list);
+  compareNftables(input.plans?.get(family) ?? nftablesPlan(input.desired, family), own ?? nothing, list);
 }
 
 /** Tables of family `inet` are nobody's of ours. */

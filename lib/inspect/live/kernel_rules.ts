@@ -8,6 +8,7 @@ import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { iptablesPrograms } from "../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
+import { NftLook, type NftTableName } from "../../kernel/nft_look.ts";
 import { NO_RIGHTS_REGEXP } from "../../kernel/no_rights.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
@@ -32,10 +33,11 @@ const ABSENT =
 export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): Promise<LiveNode> {
   const { families = FAMILIES, signal } = question;
   const reading = new Reading(exec, signal);
+  const saving = Promise.all(families.map((family) => reading.iptables(family)));
   const [iptables, others, bound] = await Promise.all([
-    Promise.all(families.map((family) => reading.iptables(family))),
+    saving,
     Promise.all([
-      reading.text(["nft", "list", "ruleset"], { kind: "nftables" }),
+      reading.nftables(saving.then((texts) => texts.flat())),
       reading.text(["ipset", "save"], { kind: "ipset" }),
       reading.text(["ipvsadm", "-Sn"], { kind: "ipvsadm" }),
     ]),
@@ -94,6 +96,38 @@ class Reading {
     return await this.text([iptablesPrograms(family).save, "-c"], { family, kind: KIND });
   }
 
+  /**
+   * Every table of nftables but those that the nft variant of iptables has told: nft needs far longer for their rules than iptables.
+   */
+  async nftables(told: Promise<readonly LiveText[]>): Promise<readonly LiveText[]> {
+    const tables = await this.#nftTables();
+    if (!tables.some(isOfIptables)) return await this.text(["nft", "list", "ruleset"], { kind: "nftables" });
+    const list = async (names: readonly NftTableName[]): Promise<readonly LiveText[]> => {
+      const texts = names.map(({ word, name }) =>
+        this.text(["nft", "list", "table", word, name], { kind: "nftables" })
+      );
+      return (await Promise.all(texts)).flat();
+    };
+    const others = list(tables.filter((table) => !isOfIptables(table)));
+    const texts = await told;
+    const isTold = ({ word, name }: NftTableName): boolean =>
+      texts.some(({ family, variant, text }) =>
+        (family === "IPv6") === (word === "ip6") && variant !== "legacy" && text.includes(`\n*${name}\n`)
+      );
+    const rest = list(tables.filter((table) => isOfIptables(table) && !isTold(table)));
+    return [...await others, ...await rest];
+  }
+
+  /** None: nobody can tell. */
+  async #nftTables(): Promise<readonly NftTableName[]> {
+    try {
+      return await new NftLook(this.#exec, this.#options).tables();
+    } catch (error) {
+      if (error instanceof ExecError) return [];
+      throw error;
+    }
+  }
+
   /** Of the legacy variant. */
   async legacy(family: IpFamily): Promise<readonly LiveText[]> {
     const variant = "legacy";
@@ -138,6 +172,13 @@ class Reading {
       return null;
     }
   }
+}
+
+const IPTABLES_TABLES: ReadonlySet<string> = new Set(["filter", "nat", "mangle", "raw", "security"]);
+
+/** True for tables in which iptables keeps its rules, or would. */
+export function isOfIptables({ word, name }: NftTableName): boolean {
+  return (word === "ip" || word === "ip6") && IPTABLES_TABLES.has(name);
 }
 
 const KIND = "iptables" as const;

@@ -10,14 +10,13 @@ import { NftLook, type NftTableName } from "../../kernel/nft_look.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { type HeldRules, nothingHeld } from "../../sim/node/held_rules.ts";
 import { FAMILIES } from "../desired/desired.ts";
-import { liveOfKernel, readOthers } from "./kernel_rules.ts";
+import { isOfIptables, liveOfKernel, readOthers } from "./kernel_rules.ts";
 import type { LiveNode, LiveProblem, LiveRules } from "./live.ts";
 import { type ChainName, NearIptables } from "./near_iptables.ts";
 import { NearNftables } from "./near_nftables.ts";
 import { foundProxies } from "./proxies.ts";
 import { UntoldError } from "./untold.ts";
 
-const IPTABLES_TABLES: ReadonlySet<string> = new Set(["filter", "nat", "mangle", "raw", "security"]);
 const PROXY_TABLES: ReadonlySet<string> = new Set(["kproxy", "kube-proxy"]);
 /** Chains jump to chains, sets lead to chains: a way of more steps than this has no end. */
 const MAX_ROUNDS = 100;
@@ -118,10 +117,6 @@ async function begin(exec: Exec): Promise<Begun> {
     nearNftables(look, tables),
   ]);
   return { others, iptables, ...nftables };
-}
-
-function isOfIptables({ word, name }: NftTableName): boolean {
-  return (word === "ip" || word === "ip6") && IPTABLES_TABLES.has(name);
 }
 
 async function nearIptables(
