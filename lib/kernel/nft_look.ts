@@ -5,7 +5,6 @@
  * @module
  */
 import { ExecError } from "../errors.ts";
-import { type BaseChain, parseBaseChains } from "../netfilter/nft_base_chains.ts";
 import { type Exec, type ExecOptions, runOk } from "./exec.ts";
 import { nftComplaints } from "./nft_failure.ts";
 
@@ -35,11 +34,6 @@ export class NftLook {
       text.matchAll(/^table (\w+) (\S+) \{/gm),
       ([, word = "", name = ""]) => ({ word, name }),
     );
-  }
-
-  /** What the kernel sends packets to, without rules. */
-  async baseChains(): Promise<readonly BaseChain[]> {
-    return parseBaseChains(await this.#print(["-y", "list", "chains"]));
   }
 
   /** The whole ruleset but the elements of sets and maps that have names; some releases leave those of the others out, too. */

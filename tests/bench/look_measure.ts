@@ -8,7 +8,7 @@ import { ROOT } from "../../tools/project_files.ts";
 import type { Netns } from "../support/netns.ts";
 import { inBenchNetns } from "./bench_netns.ts";
 import { FakeApi } from "./fake_api_process.ts";
-import { clusterIp, type ClusterSize, endpointIp, NODE_NAME } from "./fake_objects.ts";
+import { clusterIp, type ClusterSize, endpointIp } from "./fake_objects.ts";
 import { type Distribution, distribution } from "./figures.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
 import { assertProgrammed, type BenchMode, type CommitWatch } from "./mode.ts";
@@ -117,13 +117,17 @@ interface Lab {
   readonly watch: CommitWatch;
 }
 
-/** Addresses and ways: those of the node, and those of one Service, whose endpoints answer here. */
+/** An interface to the world, and the addresses of one Service's endpoints, which answer here. */
 async function makeNode(netns: Netns, size: ClusterSize): Promise<void> {
-  const own = Array.from({ length: size.endpoints }, (_, k) => endpointIp(CONNECTED, k, size, false));
-  for (const address of ["10.200.0.1", ...own]) {
+  await netns.run(["ip", "link", "add", "eth0", "type", "dummy"]);
+  await netns.run(["ip", "address", "add", "10.200.0.1/24", "dev", "eth0"]);
+  await netns.run(["ip", "link", "set", "eth0", "up"]);
+  await netns.run(["ip", "route", "add", "default", "dev", "eth0"]);
+  await netns.run(["sysctl", "-q", "-w", "net.ipv4.ip_forward=1"]);
+  for (let endpoint = 0; endpoint < size.endpoints; endpoint++) {
+    const address = endpointIp(CONNECTED, endpoint, size, false);
     await netns.run(["ip", "address", "add", `${address}/32`, "dev", "lo"]);
   }
-  await netns.run(["ip", "route", "add", "10.96.0.0/12", "dev", "lo", "src", "10.200.0.1"]);
 }
 
 /** Milliseconds from the start of the command to its end. */
@@ -133,7 +137,6 @@ async function lookOnce(netns: Netns, command: readonly string[]): Promise<numbe
     args: [
       ...["netns", "exec", netns.name, Deno.execPath(), "run", "-q", ...runtimeFlags(), "main.ts"],
       ...command,
-      `--hostname-override=${NODE_NAME}`,
     ],
     cwd: ROOT,
     stdin: "null",

@@ -119,19 +119,6 @@ export class FakeNft implements Exec {
     switch (object) {
       case "flowtables":
         return Array.from(this.#tables.keys(), (table) => `table ${table} {\n}\n`).join("") || "\n";
-      case "chains":
-        return Array.from(this.#tables, ([table, { chains }]) => {
-          const bare = chains.entries().map((
-            [chain, { hook }],
-          ): [string, FakeChain] => [chain, { hook, rules: [] }]);
-          return list(table, {
-            comment: "",
-            isOwned: false,
-            handles: 0,
-            chains: new Map(bare),
-            sets: new Map(),
-          });
-        }).join("") || "\n";
       case "ruleset":
         return Array.from(
           this.#tables,

@@ -4,7 +4,7 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
-import { checkNode, type NftablesPlans, planAhead } from "../../inspect/check/check.ts";
+import { checkNode, planAhead, type PlansAhead } from "../../inspect/check/check.ts";
 import {
   checkDocument,
   type CheckReport,
@@ -63,7 +63,7 @@ interface Seen {
 }
 
 async function seenNode({ options, warn }: Looking): Promise<Seen> {
-  let plans: NftablesPlans = new Map();
+  let plans: PlansAhead = {};
   const meanwhile = async (early: Look): Promise<void> => {
     if (early.objects === null) return;
     plans = await planAhead(early.plane, desiredInput(early, early.objects, warn));

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
 import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
 import { FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
@@ -17,7 +18,10 @@ import { compareFront } from "./foreign.ts";
 import { type ProbeSources, probeSources } from "./probes.ts";
 
 /** Plans that were made before the rules were there to be compared with them, by family. */
-export type NftablesPlans = ReadonlyMap<IpFamily, NftablesPlan>;
+export interface PlansAhead {
+  readonly iptables?: ReadonlyMap<IpFamily, IptablesPlan>;
+  readonly nftables?: ReadonlyMap<IpFamily, NftablesPlan>;
+}
 
 /** What is compared. */
 export interface CheckInput {
@@ -31,15 +35,18 @@ export interface CheckInput {
   /** Services whose rules the kernel has refused, and why; null: not known. */
   readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
   /** Of the same desired state; without them they are made. */
-  readonly plans?: NftablesPlans;
+  readonly plans?: PlansAhead;
 }
 
-/** What of a check needs no rules; none but in mode nftables. */
-export async function planAhead(plane: DataPlane, desired: DesiredInput): Promise<NftablesPlans> {
-  if (plane !== "nftables") return new Map();
-  const { nftablesPlan } = await import("../desired/nftables.ts");
-  await import("./nftables.ts");
-  return new Map(FAMILIES.map((family) => [family, nftablesPlan(desired, family)]));
+/** What of a check needs no rules. */
+export async function planAhead(plane: DataPlane, desired: DesiredInput): Promise<PlansAhead> {
+  if (plane === "nftables") {
+    const [{ nftablesPlan }] = await Promise.all([import("../desired/nftables.ts"), import("./nftables.ts")]);
+    return { nftables: new Map(FAMILIES.map((family) => [family, nftablesPlan(desired, family)])) };
+  }
+  if (plane === "ipvs") return {};
+  const [{ iptablesPlan }] = await Promise.all([import("../desired/iptables.ts"), import("./iptables.ts")]);
+  return { iptables: new Map(FAMILIES.map((family) => [family, iptablesPlan(desired, family)])) };
 }
 
 /** Compares the families that the texts are about: of those that nobody wants and nobody has, nothing is told. */
@@ -132,7 +139,7 @@ async function checkIptables(
   const { iptablesPlan, iptablesRules } = await import("../desired/iptables.ts");
   const { compareIptables } = await import("./iptables.ts");
   const tables = tablesInUse(live);
-  const plan = iptablesPlan(input.desired, family);
+  const plan = input.plans?.iptables?.get(family) ?? iptablesPlan(input.desired, family);
   compareIptables({ plan, live: tables, isKernel: input.isKernel }, list);
   // Its counters are rules of their own, which kproxy does not write.
   const counts = (table: string, chain: string): boolean =>
@@ -200,7 +207,8 @@ async function checkNftables(
     chains: new Map(),
     containers: new Map(),
   };
-  compareNftables(input.plans?.get(family) ?? nftablesPlan(input.desired, family), own ?? nothing, list);
+  const plan = input.plans?.nftables?.get(family) ?? nftablesPlan(input.desired, family);
+  compareNftables(plan, own ?? nothing, list);
 }
 
 /** Tables of family `inet` are nobody's of ours. */

@@ -18,7 +18,8 @@ export interface ChainName {
   readonly chain: string;
 }
 
-const BUILTIN_CHAINS = ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"];
+/** Those that the kernel sends packets to. */
+export const BUILTIN_CHAINS: readonly string[] = ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"];
 /** Chains that may be missing without anything being wrong: nobody jumps to them just because they have these names. */
 const PROXY_CHAIN = /^KUBE-/;
 

@@ -12,7 +12,7 @@ import { type HeldRules, nothingHeld } from "../../sim/node/held_rules.ts";
 import { FAMILIES } from "../desired/desired.ts";
 import { isOfIptables, liveOfKernel, readOthers } from "./kernel_rules.ts";
 import type { LiveNode, LiveProblem, LiveRules } from "./live.ts";
-import { type ChainName, NearIptables } from "./near_iptables.ts";
+import { BUILTIN_CHAINS, type ChainName, NearIptables } from "./near_iptables.ts";
 import { NearNftables } from "./near_nftables.ts";
 import { foundProxies } from "./proxies.ts";
 import { UntoldError } from "./untold.ts";
@@ -119,24 +119,36 @@ async function begin(exec: Exec): Promise<Begun> {
   return { others, iptables, ...nftables };
 }
 
+/**
+ * Chains of the kernel's hooks in tables of iptables, by a dry run that makes them, which is refused of those that are there. To list all
+ * chains takes seconds where there are 100,000, so somebody's own chain for a hook is only seen under the usual names.
+ */
 async function nearIptables(
   exec: Exec,
   look: NftLook,
   tables: readonly NftTableName[],
 ): Promise<ReadonlyMap<IpFamily, NearIptables>> {
-  const chains = await look.baseChains();
+  const tried = tables.flatMap((table) =>
+    [...BUILTIN_CHAINS, ...BUILTIN_CHAINS.map((name) => name.toLowerCase())].map((chain) => ({
+      table,
+      chain,
+    }))
+  );
+  const refusals = await look.refusals(
+    tried.map(({ table: { word, name }, chain }) => `create chain ${word} ${name} ${chain}`),
+  );
+  const found = tried.filter((_, index) => {
+    const refusal = refusals.get(index);
+    if (refusal !== undefined && !refusal.startsWith("File exists")) throw new UntoldError(refusal);
+    return refusal !== undefined;
+  });
+  const foreign = found.find(({ chain }) => !BUILTIN_CHAINS.includes(chain));
+  if (foreign !== undefined) throw new UntoldError(`chain ${foreign.chain} is not iptables'`);
   return new Map(FAMILIES.flatMap((family): [IpFamily, NearIptables][] => {
     const word = family === "IPv4" ? "ip" : "ip6";
-    const builtin = tables.filter((table) => table.word === word).map(({ name }) => {
-      const ofTable = chains.filter((chain) => chain.family === word && chain.table === name);
-      for (const chain of ofTable) {
-        // Somebody's own chain in such a table, which iptables does not show.
-        if (chain.name !== chain.hook.toUpperCase()) {
-          throw new UntoldError(`chain ${chain.name} of table ${word} ${name} is not iptables'`);
-        }
-      }
-      return [name, ofTable.map((chain) => chain.name)] as const;
-    });
+    const builtin = tables.filter((table) => table.word === word).map((table) =>
+      [table.name, found.filter((one) => one.table === table).map(({ chain }) => chain)] as const
+    );
     return builtin.length === 0 ? [] : [[family, new NearIptables(exec, family, new Map(builtin))]];
   }));
 }

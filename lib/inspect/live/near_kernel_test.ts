@@ -4,7 +4,7 @@ import { FakeNft } from "../../../tests/support/fake_nft.ts";
 import { testService, testSlice, testSliceEndpoint } from "../../../tests/support/model_objects.ts";
 import { configForMode, defaultConfig } from "../../config/defaults.ts";
 import { ExecError } from "../../errors.ts";
-import type { Exec, ExecOptions, ExecResult } from "../../kernel/exec.ts";
+import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../kernel/exec.ts";
 import { formatFlow, parsePacket } from "../../sim/flow.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { NodeSimulator } from "../../sim/node/simulate.ts";
@@ -60,28 +60,31 @@ class Node implements Exec {
       if (/^ip6?tables/.test(name)) return await this.iptables.run(argv, options);
       throw new ExecError(argv, -1, `entity not found: ${name}`);
     }
+    const stdin = wholeText(options?.stdin ?? "");
     // The nft variant keeps its tables where nft finds them.
     const saved = this.iptables.saved("IPv4");
     const tables = Array.from(saved.matchAll(/^\*(\w+)/gm), ([, table = ""]) => table);
+    if (stdin.startsWith("create chain ")) return createdChains(saved, stdin);
     const { code, stdout, stderr } = await this.nft.run(argv, options);
     if (args.join(" ") === "list flowtables") {
       return { code, stderr, stdout: stdout + tables.map((table) => `table ip ${table} {\n}\n`).join("") };
     }
-    if (args.join(" ") === "-y list chains") {
-      const chains = Array.from(saved.matchAll(/^:([A-Z]+) /gm), ([, chain = ""]) => chain);
-      const text = tables.map((table) =>
-        `table ip ${table} {\n${
-          chains.filter((chain) => new RegExp(`\\*${table}\n(?:[^*]*\n)?:${chain} `).test(saved)).map((
-            chain,
-          ) =>
-            `\tchain ${chain} {\n\t\ttype filter hook ${chain.toLowerCase()} priority 0; policy accept;\n\t}\n`
-          ).join("")
-        }}\n`
-      );
-      return { code, stderr, stdout: text.join("") };
-    }
     return { code, stdout, stderr };
   }
+}
+
+/** What a dry run says that makes chains, of which some are there. */
+function createdChains(saved: string, stdin: string): ExecResult {
+  const complaints = stdin.split("\n").flatMap((line, index) => {
+    const [, , , table, chain] = line.split(" ");
+    const isThere = saved.split(/^(?=\*)/m).some((one) =>
+      one.startsWith(`*${table}\n`) && one.includes(`\n:${chain} `)
+    );
+    return isThere
+      ? [`/dev/stdin:${index + 1}:1-9: Error: Could not process rule: File exists\n${line}\n^^^\n`]
+      : [];
+  });
+  return { code: complaints.length > 0 ? 1 : 0, stdout: "", stderr: complaints.join("") };
 }
 
 async function nodeOf(plane: "iptables" | "nftables", services: number): Promise<Node> {
