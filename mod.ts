@@ -125,6 +125,7 @@ export { type IpvsKernel, IpvsSimulator } from "./lib/sim/ipvs/simulate.ts";
 export {
   type NftChain,
   type NftContainer,
+  type NftElement,
   type NftRule,
   type NftTable,
   NftTables,

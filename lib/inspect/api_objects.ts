@@ -6,7 +6,7 @@
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { ConfigError, UsageError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
-import type { ApiObject } from "../model/objects.ts";
+import type { ApiObject, NamespacedName } from "../model/objects.ts";
 import { VERSION } from "../node/version.ts";
 import { silentLogger } from "../observe/log.ts";
 import { identityOf } from "../source/events.ts";
@@ -33,6 +33,8 @@ export interface ApiListOptions {
   readonly nodeName: string;
   /** Starts credential plugins. */
   readonly exec: Exec;
+  /** Enough, with its endpoints. @default {all} */
+  readonly service?: NamespacedName;
   /** @default {30000} */
   readonly limitMs?: number;
 }
@@ -45,7 +47,7 @@ export interface ApiListOptions {
  */
 export async function listFromApi(
   config: KubeProxyConfiguration,
-  { master, nodeName, exec, limitMs = LIMIT_MS }: ApiListOptions,
+  { master, nodeName, exec, service, limitMs = LIMIT_MS }: ApiListOptions,
 ): Promise<ApiList> {
   const { kubeconfig, qps, burst } = config.clientConnection;
   const access = await accessOf(kubeconfig, master);
@@ -53,6 +55,7 @@ export async function listFromApi(
   const source = new KubeSource({
     access,
     nodeName,
+    ...(service === undefined ? {} : { service }),
     endpointsSource: config.kproxy.endpointsSource,
     configSyncPeriodMs: config.configSyncPeriod,
     qps,

@@ -102,16 +102,25 @@ async function objectsOfFiles({ config, report }: FindObjectsOptions): Promise<F
 }
 
 async function objectsOfApi(
-  { config, master, exec, limitMs, report }: FindObjectsOptions,
+  { config, master, exec, limitMs, report, selection = {} }: FindObjectsOptions,
 ): Promise<FoundObjects> {
   const { listFromApi } = await import("./api_objects.ts");
   const { from, objects, rejected } = await listFromApi(config, {
     master,
     nodeName: nodeName(config),
     exec,
+    ...serviceOf(selection),
     ...(limitMs === undefined ? {} : { limitMs }),
   });
   return found(from, config, { objects, rejected, report });
+}
+
+/** A server finds one Service by its name; who has an address it does not know. */
+function serviceOf(selection: ObjectSelection): { readonly service?: NamespacedName } {
+  const { services = [], addresses = [], nodePorts = [], endpoints = [] } = selection;
+  const [service] = services;
+  const isByName = services.length === 1 && addresses.length + nodePorts.length + endpoints.length === 0;
+  return isByName && service !== undefined && /^[^/]+\/[^/]+$/.test(service) ? { service } : {};
 }
 
 function found(

@@ -119,7 +119,8 @@ interface Lab {
 
 /** An interface to the world, and the addresses of one Service's endpoints, which answer here. */
 async function makeNode(netns: Netns, size: ClusterSize): Promise<void> {
-  await netns.run(["ip", "link", "add", "eth0", "type", "dummy"]);
+  await netns.run(["ip", "link", "add", "eth0", "type", "veth", "peer", "name", "world0"]);
+  await netns.run(["ip", "link", "set", "world0", "up"]);
   await netns.run(["ip", "address", "add", "10.200.0.1/24", "dev", "eth0"]);
   await netns.run(["ip", "link", "set", "eth0", "up"]);
   await netns.run(["ip", "route", "add", "default", "dev", "eth0"]);

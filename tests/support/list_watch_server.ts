@@ -346,21 +346,30 @@ function eventLine({ old, current, version }: Change, matches: Watcher["matches"
   return `${JSON.stringify({ type, object })}\n`;
 }
 
-/** Understands `!label`, `metadata.name=x` and `spec.clusterIP!=x`. */
+/** Understands `!label`, `label=x`, `metadata.name=x` and `spec.clusterIP!=x`, and several of them. */
 function selector(labels: string, fields: string): (object: RawApiObject | undefined) => boolean {
-  const absent = labels.split(",").filter((term) => term !== "").map((term) => {
-    if (!term.startsWith("!")) throw new TypeError(`Label selector "${term}" is not understood`);
-    return term.slice(1);
+  const terms = (text: string): string[] => text.split(",").filter((term) => term !== "");
+  const ofLabels = terms(labels).map((term) => {
+    const [, not, label = "", value] = /^(!?)([\w./-]+)(?:=(.*))?$/.exec(term) ?? [];
+    if (not === undefined || (not === "!") !== (value === undefined)) {
+      throw new TypeError(`Label selector "${term}" is not understood`);
+    }
+    return { label, value };
   });
-  const [, field, operator, value] = /^([\w.]+)(!?=)(.*)$/.exec(fields) ?? [];
+  const ofFields = terms(fields).map((term) => {
+    const [, field = "", operator, value] = /^([\w.]+)(!?=)(.*)$/.exec(term) ?? [];
+    return { field, operator, value };
+  });
   return (object) => {
     if (object === undefined) return false;
-    if (absent.some((label) => label in (object.metadata.labels ?? {}))) return false;
-    if (field === undefined) return true;
-    const found = field.split(".").reduce<unknown>(
-      (place, key) => (place as Record<string, unknown> | undefined)?.[key],
-      object,
-    );
-    return ((found ?? "") === value) === (operator === "=");
+    const { labels: own = {} } = object.metadata;
+    if (!ofLabels.every(({ label, value }) => own[label] === value)) return false;
+    return ofFields.every(({ field, operator, value }) => {
+      const found = field.split(".").reduce<unknown>(
+        (place, key) => (place as Record<string, unknown> | undefined)?.[key],
+        object,
+      );
+      return ((found ?? "") === value) === (operator === "=");
+    });
   };
 }

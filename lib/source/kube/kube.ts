@@ -6,7 +6,7 @@
 import type { EndpointsSource } from "../../config/types.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import type { Exec } from "../../kernel/exec.ts";
-import type { ApiObject } from "../../model/objects.ts";
+import type { ApiObject, NamespacedName } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
 import { KubeConnection } from "./kube_connection.ts";
@@ -16,6 +16,7 @@ import {
   ENDPOINT_SLICES,
   ENDPOINTS,
   nodeResource,
+  resourceOfService,
   SERVICE_CIDRS,
   SERVICES,
   type WatchedResource,
@@ -30,6 +31,8 @@ export interface KubeSourceOptions {
   readonly access: ClusterAccess;
   /** The only Node that is watched. */
   readonly nodeName: string;
+  /** The only Service that is watched, with its endpoints. @default {all} */
+  readonly service?: NamespacedName;
   /** `auto`: EndpointSlices, and v1 Endpoints if the server has none. */
   readonly endpointsSource: EndpointsSource;
   readonly configSyncPeriodMs: number;
@@ -95,7 +98,7 @@ export class KubeSource implements Source {
     };
     try {
       await Promise.all([
-        reflect(SERVICES, "retry"),
+        reflect(this.#wanted(SERVICES), "retry"),
         this.#reflectEndpoints(reflect, signal),
         reflect(nodeResource(this.#options.nodeName), "empty"),
         sink.wantsServiceCidrs === true ? reflect(SERVICE_CIDRS, "optional") : Promise.resolve(),
@@ -116,10 +119,15 @@ export class KubeSource implements Source {
   ): Promise<void> {
     const { endpointsSource, log } = this.#options;
     if (endpointsSource !== "endpoints") {
-      await reflect(ENDPOINT_SLICES, endpointsSource === "auto" ? "stop" : "retry");
+      await reflect(this.#wanted(ENDPOINT_SLICES), endpointsSource === "auto" ? "stop" : "retry");
       if (signal.aborted) return;
       log.info("The API server has no EndpointSlices, using v1 Endpoints", { server: this.name });
     }
-    await reflect(ENDPOINTS, "retry");
+    await reflect(this.#wanted(ENDPOINTS), "retry");
+  }
+
+  #wanted(resource: WatchedResource): WatchedResource {
+    const { service } = this.#options;
+    return service === undefined ? resource : resourceOfService(resource, service);
   }
 }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { ApiObject } from "../../model/objects.ts";
+import type { ApiObject, NamespacedName } from "../../model/objects.ts";
 import {
   decodeEndpoints,
   decodeEndpointSlice,
@@ -75,6 +75,35 @@ export const SERVICE_CIDRS: WatchedResource = {
   selectors: [{}],
   decode: (raw) => [decodeServiceCidr(raw)],
 };
+
+/**
+ * The part of a resource that one Service is made of: the Service itself, or what belongs to it. Within its namespace, by selectors, so
+ * that whoever may list them all may list these.
+ */
+export function resourceOfService(resource: WatchedResource, service: NamespacedName): WatchedResource {
+  const [namespace = "", name = ""] = service.split("/");
+  const at = resource.path.lastIndexOf("/");
+  const isSlice = resource.objectKind === "EndpointSlice";
+  const own: Selector = isSlice
+    ? { labelSelector: `kubernetes.io/service-name=${name}` }
+    : { fieldSelector: `metadata.name=${name}` };
+  const joined = (...parts: readonly (string | undefined)[]): string =>
+    parts.filter((part) => part !== undefined).join(",");
+  return {
+    ...resource,
+    path: `${resource.path.slice(0, at)}/namespaces/${encodeURIComponent(namespace)}${
+      resource.path.slice(at)
+    }`,
+    selectors: resource.selectors.map(({ labelSelector, fieldSelector }) => ({
+      ...(labelSelector === undefined && !isSlice
+        ? {}
+        : { labelSelector: joined(labelSelector, own.labelSelector) }),
+      ...(fieldSelector === undefined && isSlice
+        ? {}
+        : { fieldSelector: joined(fieldSelector, own.fieldSelector) }),
+    })),
+  };
+}
 
 /** The Node of that name. */
 export function nodeResource(nodeName: string): WatchedResource {
