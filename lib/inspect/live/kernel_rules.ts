@@ -37,7 +37,7 @@ export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): P
   const [iptables, others, bound] = await Promise.all([
     saving,
     Promise.all([
-      reading.nftables(saving.then((texts) => texts.flat())),
+      reading.nftables(async () => (await saving).flat()),
       reading.text(["ipset", "save"], { kind: "ipset" }),
       reading.text(["ipvsadm", "-Sn"], { kind: "ipvsadm" }),
     ]),
@@ -99,7 +99,7 @@ class Reading {
   /**
    * Every table of nftables but those that the nft variant of iptables has told: nft needs far longer for their rules than iptables.
    */
-  async nftables(told: Promise<readonly LiveText[]>): Promise<readonly LiveText[]> {
+  async nftables(told: () => Promise<readonly LiveText[]>): Promise<readonly LiveText[]> {
     const tables = await this.#nftTables();
     if (!tables.some(isOfIptables)) return await this.text(["nft", "list", "ruleset"], { kind: "nftables" });
     const list = async (names: readonly NftTableName[]): Promise<readonly LiveText[]> => {
@@ -108,14 +108,16 @@ class Reading {
       );
       return (await Promise.all(texts)).flat();
     };
+    const untold = async (): Promise<readonly LiveText[]> => {
+      const texts = await told();
+      const isTold = ({ word, name }: NftTableName): boolean =>
+        texts.some(({ family, variant, text }) =>
+          (family === "IPv6") === (word === "ip6") && variant !== "legacy" && text.includes(`*${name}\n`)
+        );
+      return await list(tables.filter((table) => isOfIptables(table) && !isTold(table)));
+    };
     const others = list(tables.filter((table) => !isOfIptables(table)));
-    const texts = await told;
-    const isTold = ({ word, name }: NftTableName): boolean =>
-      texts.some(({ family, variant, text }) =>
-        (family === "IPv6") === (word === "ip6") && variant !== "legacy" && text.includes(`\n*${name}\n`)
-      );
-    const rest = list(tables.filter((table) => isOfIptables(table) && !isTold(table)));
-    return [...await others, ...await rest];
+    return (await Promise.all([others, untold()])).flat();
   }
 
   /** None: nobody can tell. */
