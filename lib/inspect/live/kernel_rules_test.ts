@@ -157,23 +157,28 @@ Deno.test("policy routing, and texts that are none, leave ways and addresses unt
   assertEquals(surroundingsOf(around, [], "eth0").outInterface("10.0.0.1"), undefined);
 });
 
-Deno.test("beside iptables' tables nft lists only those of others, and what iptables cannot read", NONE, async () => {
-  const own = "table inet own {\n\tchain c {\n\t\ttype filter hook input priority 0; policy accept;\n\t}\n}\n";
-  const exec = machine({
-    "nft list flowtables":
-      "table ip nat {\n}\ntable ip filter {\n}\ntable inet own {\n}\ntable ip6 nat {\n}\n",
-    "iptables-nft-save -c": `${SERVICES}# Table \`filter' is incompatible, use 'nft' tool.\n`,
-    "ip6tables-nft-save -c": SERVICES,
-    "nft list table inet own": own,
-    "nft list table ip filter": own.replace("inet own", "ip filter"),
-    [DEVICE]: NO_DEVICE,
-  });
-  const live = await liveOfKernel(exec);
-  assertEquals(live.get("IPv4")?.nftables.map(({ label }) => label), ["inet own", "ip filter"]);
-  assertEquals(live.get("IPv6")?.nftables.map(({ label }) => label), ["inet own"]);
-  assertEquals(exec.asked.filter((command) => command.startsWith("nft ")), [
-    "nft list flowtables",
-    "nft list table inet own",
-    "nft list table ip filter",
-  ]);
-});
+Deno.test(
+  "beside iptables' tables nft lists only those of others, and what iptables cannot read",
+  NONE,
+  async () => {
+    const own =
+      "table inet own {\n\tchain c {\n\t\ttype filter hook input priority 0; policy accept;\n\t}\n}\n";
+    const exec = machine({
+      "nft list flowtables":
+        "table ip nat {\n}\ntable ip filter {\n}\ntable inet own {\n}\ntable ip6 nat {\n}\n",
+      "iptables-nft-save -c": `${SERVICES}# Table \`filter' is incompatible, use 'nft' tool.\n`,
+      "ip6tables-nft-save -c": SERVICES,
+      "nft list table inet own": own,
+      "nft list table ip filter": own.replace("inet own", "ip filter"),
+      [DEVICE]: NO_DEVICE,
+    });
+    const live = await liveOfKernel(exec);
+    assertEquals(live.get("IPv4")?.nftables.map(({ label }) => label), ["inet own", "ip filter"]);
+    assertEquals(live.get("IPv6")?.nftables.map(({ label }) => label), ["inet own"]);
+    assertEquals(exec.asked.filter((command) => command.startsWith("nft ")), [
+      "nft list flowtables",
+      "nft list table inet own",
+      "nft list table ip filter",
+    ]);
+  },
+);
