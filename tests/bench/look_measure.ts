@@ -82,6 +82,9 @@ export async function measureLooks(options: LookOptions, folder: string): Promis
   return await inBenchNetns(mode, async (netns) => {
     await makeNode(netns, size);
     await using api = await FakeApi.start(netns, size, `${folder}/looks.sock`);
+    // One that begins later has to read all rules first.
+    await using watch = await mode.openWatch?.(netns);
+    if (watch === undefined) throw new RangeError(`Changes in ${mode.title} cannot be watched`);
     onProgress("first sync");
     await using kproxy = new KproxyProcess(netns, { master: api.url, mode: mode.proxyMode });
     await kproxy.allServed(START_TIMEOUT_MS);
@@ -100,8 +103,6 @@ export async function measureLooks(options: LookOptions, folder: string): Promis
     }
     await using server = program(netns, ["server", String(PORT)]);
     await firstLine(server.child);
-    await using watch = await mode.openWatch?.(netns);
-    if (watch === undefined) throw new RangeError(`Changes in ${mode.title} cannot be watched`);
     const lab: Lab = { netns, api, kproxy, watch };
     const load = [...Deno.loadavg()];
     onProgress("at rest");
