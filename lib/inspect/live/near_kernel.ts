@@ -110,6 +110,9 @@ function rulesOf({ others, iptables, nftables, problems }: Begun, family: IpFami
 async function begin(exec: Exec): Promise<Begun> {
   const look = new NftLook(exec);
   const [others, tables] = await Promise.all([readOthers(exec), look.tables()]);
+  if (tables.length === 0 && (await look.terseRuleset()).trim() !== "") {
+    throw new UntoldError("nft has rules, and names no tables");
+  }
   const ofIptables = tables.filter(isOfIptables);
   const [iptables, nftables] = await Promise.all([
     ofIptables.length === 0 ? new Map<IpFamily, NearIptables>() : nearIptables(exec, look, ofIptables),
@@ -173,6 +176,9 @@ async function nearNftables(
   const nftables = await Promise.all(
     FAMILIES.map(async (family) => [family, await ofFamily(look, family, text, isTerse)] as const),
   );
+  const labels = new Set(nftables.flatMap(([, near]) => near.tables.map(({ label }) => label)));
+  const unread = read.find(({ word, name }) => !labels.has(`${word} ${name}`));
+  if (unread !== undefined) throw new UntoldError(`nft does not list table ${unread.word} ${unread.name}`);
   return { nftables: new Map(nftables), problems };
 }
 

@@ -46,10 +46,13 @@ class Node implements Exec {
   readonly iptables = new FakeIptables();
   readonly asked: string[] = [];
   printed = 0;
+  /** What a program prints instead. */
+  prints: (command: string, text: string) => string = (_, text) => text;
 
   async run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult> {
     this.asked.push(argv.join(" "));
-    const result = await this.#program(argv, options);
+    const { stdout, ...rest } = await this.#program(argv, options);
+    const result = { ...rest, stdout: this.prints(argv.join(" "), stdout) };
     this.printed += result.stdout.length;
     return result;
   }
@@ -199,3 +202,28 @@ Deno.test("without nft everything is read", NONE, async () => {
   );
   assert(node.asked.includes("iptables-nft-save -c"));
 });
+
+Deno.test(
+  "what a program says bit by bit and cannot be is not believed: everything is read",
+  NONE,
+  async () => {
+    const lies: readonly (readonly [plane: "iptables" | "nftables", command: RegExp, text: string])[] = [
+      ["nftables", /^nft list flowtables$/, ""],
+      ["nftables", /^nft list flowtables$/, "garbage"],
+      ["nftables", /^nft list flowtables$/, "table ip kproxy {\n}\ntable ip ghost {\n}\n"],
+      ["nftables", /^nft -t list ruleset$/, "garbage"],
+      ["iptables", /^iptables-nft-restore/, ""],
+      ["iptables", /^iptables-nft-restore/, "garbage"],
+      ["iptables", /^iptables-nft-restore/, "-N KUBE-OTHER\n"],
+    ];
+    for (const [plane, command, text] of lies) {
+      const node = await nodeOf(plane, 30);
+      node.prints = (asked, printed) => command.test(asked) ? text : printed;
+      assertEquals(
+        await flowOf(node, desiredOf(plane), TO_SERVICE),
+        "10.128.0.2:8080 (1/3) | 10.129.0.2:8080 (1/3) | 10.130.0.2:8080 (1/3), masquerade no",
+        `${command}: ${text}`,
+      );
+    }
+  },
+);
