@@ -42,6 +42,12 @@ const PASSING_TARGETS: ReadonlySet<string> = new Set([
 /** The kernel refuses loops; this only keeps hand-made text from running forever. */
 const DEEPEST_JUMP = 64;
 
+/**
+ * A chain of 10,000 rules that was parsed for one walk need not be for the next, which has its own tables. Of what was read: it does not
+ * change any more.
+ */
+const FOREIGN_RULES = new WeakMap<readonly string[], readonly ParsedRule[]>();
+
 /** One family's rules, ready for packets. Chains are parsed when a packet first reaches them. */
 export class IptablesTables {
   readonly #ruleset: IptablesRuleset;
@@ -72,7 +78,10 @@ export class IptablesTables {
     if (known !== undefined) return known;
     const saved = this.#ruleset.get(table)?.get(chain);
     if (saved === undefined) return null;
-    const parsed = saved.rules.map((text) => ({ rule: this.#parse(text), text }));
+    const { rules } = saved;
+    const before = this.#isForeign ? FOREIGN_RULES.get(rules) : undefined;
+    const parsed = before ?? rules.map((text) => ({ rule: this.#parse(text), text }));
+    if (this.#isForeign) FOREIGN_RULES.set(rules, parsed);
     this.#chains.set(key, parsed);
     return parsed;
   }
