@@ -46,20 +46,42 @@ interface Use {
   readonly residentBytes: number;
 }
 
+/** True if reading failed because the process or thread is gone. */
+function hasEnded(error: unknown): boolean {
+  return error instanceof Deno.errors.NotFound || /ESRCH|No such process/.test(String(error));
+}
+
+/** True if a thread wants a processor, whether it has one or not: on a busy machine, collectors of garbage wait for theirs. */
+async function hasReadyThread(pid: number): Promise<boolean> {
+  const threads: string[] = [];
+  try {
+    for await (const { name } of Deno.readDir(`/proc/${pid}/task`)) threads.push(name);
+    for (const thread of threads) {
+      const stat = await Deno.readTextFile(`/proc/${pid}/task/${thread}/stat`);
+      if (stat[stat.lastIndexOf(")") + 2] !== "S") return true;
+    }
+  } catch (error) {
+    // One that ends just now did something.
+    if (hasEnded(error)) return true;
+    throw error;
+  }
+  return false;
+}
+
 /** Of a process that runs; null if it has ended. Linux counts in hundredths of a second and in pages of 4 KiB. */
 export async function useOf(pid: number): Promise<Use | null> {
   let stat: string;
   try {
     stat = await Deno.readTextFile(`/proc/${pid}/stat`);
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound || /ESRCH|No such process/.test(String(error))) return null;
+    if (hasEnded(error)) return null;
     throw error;
   }
   // The program's name, in brackets, may hold blanks.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   return {
     cpuMs: (Number(fields[11]) + Number(fields[12])) * 10,
-    isAsleep: fields[0] === "S",
+    isAsleep: fields[0] === "S" && !await hasReadyThread(pid),
     residentBytes: Number(fields[21]) * 4_096,
   };
 }
