@@ -84,6 +84,21 @@ Deno.test("what was found damaged is told from what it is after it was written a
   assertEquals(after.doubts, null);
 });
 
+Deno.test(
+  "what was found damaged is known although nobody had seen it well, and after a second write",
+  PURE,
+  () => {
+    const before = memory("A B", [1, 2]);
+    markDamaged(before, "A", 11);
+    const after = memory("A B", [5, 2], before);
+    const damaged = { same: undefined, other: undefined, repaired: 11 };
+    const unknown = { same: undefined, other: undefined, repaired: undefined };
+    assertEquals([expectedPrint(after, 0, "A"), expectedPrint(after, 1, "B")], [damaged, unknown]);
+    const again = memory("A B", [6, 2], after);
+    assertEquals([expectedPrint(again, 0, "A"), expectedPrint(again, 1, "B")], [damaged, unknown]);
+  },
+);
+
 Deno.test("what stays as it was is left until its rules change", PURE, () => {
   const before = memory("A", [1]);
   learnPrint(before, 0, "A", 10);
@@ -109,6 +124,9 @@ Deno.test(
     assertEquals([look(10), look(10), look(11)], ["new", "known", "damaged"]);
     prints.changed("nat X", "one", -1);
     assertEquals(look(10), "damaged");
+    prints.changed("nat X", "one", 1);
+    assertEquals([look(10), look(10)], ["new", "known"], "the same rules may look the same");
+    prints.changed("nat X", "one", -1);
     prints.changed("nat X", "one", 1);
     assertEquals([look(12), look(12), look(10)], ["new", "known", "damaged"]);
     prints.changed("nat X", "three", 1);

@@ -118,7 +118,7 @@ function masqueradeStage(plan: IptablesPlan, observed: ObservedTables): Transact
   const lines = plan.base.chains.nat
     .filter((chain) => filled.includes(chain) || !observed.chains.nat.has(chain))
     .map(chainLine);
-  for (const chain of filled) lines.push(...bodies.get(chain) ?? []);
+  for (const chain of filled) lines.push(...bodies.get(chain)!);
   lines.push(...jumpLines(plan, "nat", observed, (jump) => jump.target === POSTROUTING_CHAIN));
   return { table: "nat", lines };
 }
@@ -180,10 +180,10 @@ function endpointPortions(
   const portions: { chains: readonly string[]; rules: readonly string[] }[] = [];
   for (let at = 0; at < endpointChains.length; at += chainsPerStage) {
     const chains = endpointChains.slice(at, at + chainsPerStage);
-    portions.push({ chains, rules: chains.flatMap((chain) => bodies.get(chain) ?? []) });
+    portions.push({ chains, rules: chains.flatMap((chain) => bodies.get(chain)!) });
   }
   const others = service.chains.filter((chain) => !isEndpoint(chain));
-  portions.push({ chains: others, rules: others.flatMap((chain) => bodies.get(chain) ?? []) });
+  portions.push({ chains: others, rules: others.flatMap((chain) => bodies.get(chain)!) });
   return portions;
 }
 
