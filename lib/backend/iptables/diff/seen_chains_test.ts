@@ -135,9 +135,34 @@ Deno.test(
     prints.written();
     assertEquals([look(12), look(12), prints.isMarkedDamaged("nat X")], ["stays", "known", false]);
     assertEquals([look(13), look(13), look(12)], ["new", "known", "damaged"]);
+    // What is found damaged stays so, whatever it looks like, until it is written again.
+    prints.changed("nat X", "five", 1);
+    prints.markDamaged("nat X", 14);
+    assertEquals([look(15), look(15)], ["damaged", "damaged"]);
+    prints.changed("nat X", "five", -1);
+    prints.written();
+    assertEquals([look(13), look(13)], ["new", "known"]);
     const next = new SharedPrints();
     for (const rule of ["one", "two", "four"]) next.changed("nat X", rule, 1);
     next.inherit(prints);
     assertEquals(next.look("nat X", ["-A X -j TAIL"], 13), "damaged");
+  },
+);
+
+Deno.test(
+  "a shared chain that stays as it was is told, and told again when its rules change once more",
+  PURE,
+  () => {
+    const prints = new SharedPrints();
+    const look = (print: number): PrintFinding => prints.look("nat X", [], print);
+    prints.changed("nat X", "one", 1);
+    assertEquals([look(10), look(10)], ["new", "known"]);
+    for (const rule of ["two", "three"]) {
+      prints.changed("nat X", rule, 1);
+      assertEquals(look(10), "damaged", rule);
+      prints.markDamaged("nat X", 10);
+      prints.written();
+      assertEquals([look(10), look(10)], ["stays", "known"], rule);
+    }
   },
 );
