@@ -30,7 +30,7 @@ export function baseLines(
   hooked: boolean,
 ): readonly string[] {
   return [
-    ...base.deletedElements.length === 0 ? [] : deletedElementLines(table, base.deletedElements),
+    ...deletedElementLines(table, base.deletedElements),
     ...base.containers.map((container) => containerLine(table, container)),
     ...base.chains.flatMap((chain) => chainLines(table, chain)),
     ...base.sharedChains.flatMap((chain) => chainLines(table, chain)),
