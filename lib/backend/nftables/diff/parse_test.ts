@@ -98,7 +98,11 @@ Deno.test("clients are those of affinity sets with a timeout", NONE, () => {
   assertEquals(parseClients(LISTED), [{
     name: "affinity-BNZJJVPA-shop/cart/tcp/__10.244.0.21/6379",
     timeoutSeconds: 90061,
-    clients: ["10m expires 9m59s948ms", "10m expires 9m59s948ms", "10.0.0.3 expires 1s"],
+    clients: [
+      "10.0.0.1 timeout 10m expires 9m59s948ms",
+      "10.0.0.2 timeout 10m expires 9m59s948ms",
+      "10.0.0.3 expires 1s",
+    ],
   }]);
   const set = (name: string, timeout: string, elements: string): string =>
     `table ip kproxy {\n\tset ${name} {\n\t\ttype ipv4_addr\n${timeout}${elements}\t}\n}\n`;

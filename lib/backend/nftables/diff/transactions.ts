@@ -214,9 +214,9 @@ function elementLines(
 ): readonly string[] {
   const lines: string[] = [];
   for (let at = 0; at < elements.length;) {
-    const { container } = elements[at] ?? { container: "" };
+    const { container } = elements[at]!;
     const start = at;
-    while (at < elements.length && elements[at]?.container === container) at++;
+    while (elements[at]?.container === container) at++;
     lines.push(`${verb} element ${table} ${container} { ${elements.slice(start, at).map(text).join(", ")} }`);
   }
   return lines;

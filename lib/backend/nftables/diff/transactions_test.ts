@@ -98,5 +98,6 @@ for (const [what, changes] of HEAVY) {
     ]);
     assertEquals([...groupsByWeight([heavy, heavy, heavy], 20)].map(({ length }) => length), [2, 1]);
     assertEquals([...groupsByWeight([heavy], 1)].length, 1);
+    assertEquals([...groupsByWeight([], 20)], []);
   });
 }
