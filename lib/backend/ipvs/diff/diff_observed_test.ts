@@ -92,7 +92,11 @@ Deno.test(
     const observed = synced(WEB).observe();
     const saved = observed.sets.get("KUBE-CLUSTER-IP")!;
     const linesWith = (definition: typeof saved.definition): string[] => {
-      const sets = new Map([...observed.sets, ["KUBE-CLUSTER-IP", { ...saved, definition }]]);
+      const sets = new Map([...observed.sets, ["KUBE-CLUSTER-IP", {
+        ...saved,
+        definition,
+        entries: new Set<string>(),
+      }]]);
       return renderOperations(diffObserved(plan, { ...observed, sets }, OPTIONS)).split("\n")
         .filter((line) => line.includes("KUBE-CLUSTER-IP")).map((line) =>
           line.split(" ").slice(0, 2).join(" ")

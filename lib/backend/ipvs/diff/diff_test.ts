@@ -80,7 +80,11 @@ Deno.test("an entry that takes the place of another one in its set: no rule come
 
 Deno.test("what is counted is what the texts of the plan hold", pure, () => {
   const objects = [
-    balanced("a", { externalTrafficPolicy: "Local", healthCheckNodePort: 30999 }),
+    balanced("a", {
+      externalTrafficPolicy: "Local",
+      healthCheckNodePort: 30999,
+      loadBalancerSourceRanges: ["198.51.100.0/24"],
+    }),
     testService({
       name: "web",
       ports: [testPort({ nodePort: 30080 })],

@@ -139,6 +139,17 @@ Deno.test("a Service with refusals of several kinds keeps those that are not tri
   assertEquals(refusals.problemOf("shop/web"), "endpoint 10.244.1.2:8080: ipvsadm: no");
 });
 
+Deno.test("what is refused is kept, whatever its kinds are", pure, () => {
+  for (
+    const other of [line("add KUBE-NODE-PORT-TCP 30001"), refusedReal("shop/web", "192.0.2.10", "10.244.1.2")]
+  ) {
+    const refusals = new Refusals(() => 0);
+    refusals.blame([refusedServer("shop/web", "10.96.0.1"), other], PLAN);
+    refusals.prune(PLAN);
+    assertEquals(refusals.problemOf("shop/web"), "address 10.96.0.1:80/TCP: ipvsadm: no (and 1 more)");
+  }
+});
+
 Deno.test("what a Service does not claim any more is forgotten, of others nothing", pure, () => {
   const all = [
     refusedServer("shop/cart", "10.96.0.2"),
