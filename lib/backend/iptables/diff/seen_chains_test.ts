@@ -166,3 +166,17 @@ Deno.test(
     }
   },
 );
+
+Deno.test(
+  "a shared chain that changed and changed back may look as it did, whatever the rules are",
+  PURE,
+  () => {
+    for (const rule of ["one", "two", "three", "four", "five", "six"]) {
+      const prints = new SharedPrints();
+      prints.changed("nat X", rule, 1);
+      assertEquals(prints.look("nat X", [], 10), "new");
+      for (const by of [1, -1] as const) prints.changed("nat X", `not ${rule}`, by);
+      assertEquals(prints.look("nat X", [], 10), "new", rule);
+    }
+  },
+);

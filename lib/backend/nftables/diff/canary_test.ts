@@ -113,6 +113,18 @@ Deno.test("sets and maps of Services far behind are asked for, too, also after a
   assertEquals(containersOf(new CanarySampler(), committedOf([])), ["nodeport-ips"]);
 });
 
+Deno.test("where the Service that was asked for has left a map, another one is", NONE, () => {
+  const last = service("last", 202, { type: "NodePort", ports: [testPort({ nodePort: 30090 })] });
+  const committed = committedOf([...MANY, ...last]);
+  const sampler = new CanarySampler();
+  sampler.next(committed);
+  applyChange(committed, [...MANY.slice(0, -2), ...service("open", 201), ...last], new Set(["shop/open"]));
+  sampler.written(new Set(["shop/open"]), committed);
+  // The next look samples the last Services, too, the one after it does not.
+  sampler.next(committed);
+  assertEquals(containersOf(sampler, committed).includes("service-nodeports"), true);
+});
+
 Deno.test("a Service that goes without a word is asked for no more", NONE, () => {
   const committed = committedOf(service("web", 1));
   const sampler = new CanarySampler();
