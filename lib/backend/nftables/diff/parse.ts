@@ -168,7 +168,7 @@ export interface ObservedClients extends AffinitySet {
 }
 
 const SET = /^\tset (\S+) \{.*\n((?:\t\t.*\n)*)\t\}$/gm;
-/** Some kernels say of each how long it stays, others only where it is not as long as usual. */
+/** It may have a timeout of its own. */
 const CLIENT = /[^\s{,]+(?: timeout [^\s,]+)? expires [^\s,]+/g;
 
 /** Who is in the affinity sets that `nft -a list table` printed; sets without clients are left out. */
