@@ -114,7 +114,7 @@ Deno.test("sets and maps of Services far behind are asked for, too, also after a
 });
 
 Deno.test("where the Service that was asked for has left a map, another one is", NONE, () => {
-  const last = service("last", 202, { type: "NodePort", ports: [testPort({ nodePort: 30090 })] });
+  const last = service("z", 202, { type: "NodePort", ports: [testPort({ nodePort: 30090 })] });
   const committed = committedOf([...MANY, ...last]);
   const sampler = new CanarySampler();
   sampler.next(committed);
