@@ -7,6 +7,7 @@ import {
   isLoopback,
   isUnspecified,
   joinHostPort,
+  localHost,
   parseCidr,
   parseIp,
   splitHostPort,
@@ -243,4 +244,17 @@ Deno.test("a zone before a dotted tail is no address", pure, () => {
   for (const text of ["fe80::1%a:1.2.3.4", "fe80::%1:1.2.3.4", "::x:1.2.3.4", "%::1.2.3.4"]) {
     assertEquals(parseIp(text), null);
   }
+});
+
+Deno.test("a server that listens everywhere is asked at the loopback address of its family", pure, () => {
+  for (
+    const [host, asked] of [
+      ["0.0.0.0", "127.0.0.1"],
+      ["::", "::1"],
+      ["0:0::0", "::1"],
+      ["192.0.2.10", "192.0.2.10"],
+      ["fd00::1", "fd00::1"],
+      ["localhost", "localhost"],
+    ] as const
+  ) assertEquals(localHost(host), asked);
 });

@@ -85,4 +85,12 @@ export const MODEL: Explanations = {
     "performance",
     "between equal lists nothing is found",
   ],
+  'lib/model/endpoint_slices.ts comparePorts: right.name ?? "" → right.name': [
+    "equivalent",
+    "a sort asks for the later one on the left, which stays behind one without a name",
+  ],
+  'lib/model/endpoint_slices.ts compareAddresses: right.addresses[0] ?? "" → right.addresses[0]': [
+    "equivalent",
+    "a sort asks for the later one on the left, which stays behind one without an address",
+  ],
 };
