@@ -264,7 +264,7 @@ const MEMORY: readonly Change[] = [
     "if (!this.#context.trafficCounters) return;",
     "return;",
   ],
-  ["counters of other settings", "plan/plan.ts", "options.trafficCounters ?? false", "false"],
+  ["counters of other settings", "plan/plan.ts", "options.trafficCounters === true", "false"],
   ["comments are cut", "plan/chains.ts", "const COMMENT_BYTES = 128;", "const COMMENT_BYTES = 256;"],
 ];
 

@@ -155,12 +155,10 @@ export class DestinationClaims {
       lost.set(text, belongsTo(holder, port));
       return false;
     };
-    const granted = (ips: readonly string[], what: string): readonly string[] => {
-      if (ips.length === 0) return ips;
-      return ips.filter((ip) =>
+    const granted = (ips: readonly string[], what: string): readonly string[] =>
+      ips.filter((ip) =>
         isGranted(addressDestination(ip, port), `${what} ${ip} ${portText(port.port, port)}`)
       );
-    };
     const externalIPs = granted(port.externalIPs, "external IP");
     const loadBalancerVIPs = granted(port.loadBalancerVIPs, "load-balancer IP");
     const hasNodePort = port.nodePort === 0 ||

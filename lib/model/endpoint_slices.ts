@@ -44,6 +44,7 @@ export class EndpointSliceCache {
   readonly #services = new Map<NamespacedName, SlicesOfService>();
   /** `namespace/slice name` → the Service whose slice it is, pending updates included. */
   readonly #owners = new Map<string, NamespacedName>();
+  /** Services with pending updates. */
   readonly #changed = new Set<NamespacedName>();
 
   constructor(options: EndpointSliceCacheOptions) {
@@ -68,9 +69,9 @@ export class EndpointSliceCache {
     }
     const identity = namespacedName(slice.namespace, slice.name);
     const owner = remove ? null : this.#ownerOf(slice, identity);
-    const formerOwner = this.#owners.get(identity) ?? null;
+    const formerOwner = this.#owners.get(identity);
     let changed = false;
-    if (formerOwner !== null && formerOwner !== owner) {
+    if (formerOwner !== undefined && formerOwner !== owner) {
       changed = this.#setPending(formerOwner, slice.name, null);
       this.#owners.delete(identity);
     }
@@ -85,9 +86,8 @@ export class EndpointSliceCache {
   checkout(): ReadonlyMap<NamespacedName, EndpointsByPort> {
     const result = new Map<NamespacedName, EndpointsByPort>();
     for (const service of this.#changed) {
-      const slices = this.#services.get(service);
-      if (slices === undefined) continue;
-      for (const [name, slice] of slices.pending ?? []) {
+      const slices = this.#services.get(service)!;
+      for (const [name, slice] of slices.pending!) {
         if (slice === null) slices.applied.delete(name);
         else slices.applied.set(name, slice);
       }
@@ -118,7 +118,6 @@ export class EndpointSliceCache {
   #setPending(service: NamespacedName, name: string, slice: EndpointSlice | null): boolean {
     let slices = this.#services.get(service);
     if (slices === undefined) {
-      if (slice === null) return false;
       slices = { applied: new Map(), pending: undefined };
       this.#services.set(service, slices);
     }

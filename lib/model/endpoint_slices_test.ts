@@ -1,8 +1,14 @@
 import { assert, assertEquals, assertFalse } from "@std/assert";
 import { type EndpointsByPort, EndpointSliceCache } from "./endpoint_slices.ts";
-import type { EndpointSlice, IpFamily } from "./objects.ts";
+import { ChangeTracker } from "./change_tracker.ts";
+import type { EndpointSlice, IpFamily, SlicePort } from "./objects.ts";
 import type { Endpoint } from "./state.ts";
-import { testSlice, testSliceEndpoint, testSlicePort } from "../../tests/support/model_objects.ts";
+import {
+  testService,
+  testSlice,
+  testSliceEndpoint,
+  testSlicePort,
+} from "../../tests/support/model_objects.ts";
 
 const pure = { permissions: "none" } as const;
 
@@ -333,4 +339,59 @@ Deno.test("an equal slice takes the place of the former one, which nobody needs 
       "shop/web/TCP": ["10.1.0.1:8080", "10.1.0.2:8080"],
     });
   }
+});
+
+Deno.test(
+  "ports and endpoints in another order are no change, whatever they lack",
+  { permissions: "none" },
+  () => {
+    const ports: readonly (readonly SlicePort[])[] = [
+      [testSlicePort({ name: "b" }), testSlicePort({ name: "a" })],
+      [testSlicePort({ name: "b" }), testSlicePort({ name: "a" }), testSlicePort({ name: "c" })],
+      [testSlicePort({ port: 90 }), testSlicePort({ port: 80 })],
+      [testSlicePort({ name: "a", port: 90 }), testSlicePort({ name: "b", port: 80 })],
+      [testSlicePort({ name: "x", port: null }), testSlicePort({ name: "y" })],
+      [testSlicePort({ name: null }), testSlicePort({ name: "b" }), testSlicePort({ name: "a" })],
+      [testSlicePort({ protocol: "UDP" }), testSlicePort({ protocol: "TCP" })],
+    ];
+    const endpoints = [
+      testSliceEndpoint("10.0.0.2"),
+      { ...testSliceEndpoint(""), addresses: [] },
+      testSliceEndpoint("10.0.0.1"),
+    ];
+    for (const some of ports) {
+      const { cache } = newCache();
+      cache.update(testSlice({ ports: some, endpoints }), false);
+      for (const first of some.keys()) {
+        const turned = [...some.slice(first), ...some.slice(0, first)];
+        for (const others of [turned, [...turned].reverse()]) {
+          const slice = testSlice({ ports: others, endpoints: [...endpoints].reverse() });
+          assertEquals(cache.update(slice, false), false, JSON.stringify(others));
+        }
+      }
+    }
+  },
+);
+
+Deno.test("endpoints of a slice without a usable port are nobody's problem", pure, () => {
+  const found: string[] = [];
+  const problems: string[] = [];
+  const cache = new EndpointSliceCache({
+    family: "IPv4",
+    nodeName: "node-a",
+    report: (problem) => problems.push(problem),
+    onUnreachable: (_service, unreachable) => found.push(...unreachable.keys()),
+  });
+  cache.update(
+    testSlice({ ports: [], endpoints: [testSliceEndpoint("127.0.0.1"), testSliceEndpoint("x")] }),
+    false,
+  );
+  assertEquals([cache.checkout().size, found, problems], [1, [], []]);
+});
+
+Deno.test("nobody has to listen to problems", pure, () => {
+  const cache = new EndpointSliceCache({ family: "IPv4", nodeName: "node-a" });
+  assertEquals(cache.update(testSlice({ name: "" }), false), false);
+  const tracker = new ChangeTracker({ family: "IPv4", node: { name: "node-a", zone: "" } });
+  assertEquals(tracker.updateService(undefined, testService({ externalIPs: ["x"] })), true);
 });

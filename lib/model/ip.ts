@@ -41,8 +41,8 @@ export function parseIp(text: string): Ip | null {
   const groups = readHexGroups(text) ?? readAnyIpv6(text);
   if (groups === null) return null;
   if (isIpv4Mapped(groups)) {
-    const high = groups[6] ?? 0;
-    const low = groups[7] ?? 0;
+    const high = groups[6]!;
+    const low = groups[7]!;
     const bytes = [high >> 8, high & 0xff, low >> 8, low & 0xff];
     return { family: "IPv4", text: bytes.join("."), bytes };
   }
@@ -56,14 +56,12 @@ export function parseIp(text: string): Ip | null {
  * either family.
  */
 export function parseCidr(text: string): Cidr | null {
-  const slash = text.indexOf("/");
-  if (slash < 0) return null;
-  const lengthText = text.slice(slash + 1);
-  if (!/^[0-9]{1,3}$/.test(lengthText)) return null;
-  const ip = parseIp(text.slice(0, slash));
+  const match = /^([^/]*)\/([0-9]{1,3})$/.exec(text);
+  if (match === null) return null;
+  const ip = parseIp(match[1]!);
   if (ip === null) return null;
   if (ip.family === "IPv4" && text.includes(":")) return null;
-  const prefixLength = Number(lengthText);
+  const prefixLength = Number(match[2]);
   if (prefixLength > ip.bytes.length * 8) return null;
   const bytes = ip.bytes.map((byte, index) => byte & byteMask(prefixLength - index * 8));
   return { family: ip.family, text: `${textOfBytes(bytes)}/${prefixLength}`, prefixLength, bytes };
@@ -74,7 +72,7 @@ export function cidrContains(cidr: Cidr, ip: Ip): boolean {
   if (cidr.family !== ip.family) return false;
   for (let index = 0; index * 8 < cidr.prefixLength; index++) {
     const mask = byteMask(cidr.prefixLength - index * 8);
-    if (((ip.bytes[index] ?? 0) & mask) !== cidr.bytes[index]) return false;
+    if ((ip.bytes[index]! & mask) !== cidr.bytes[index]) return false;
   }
   return true;
 }
@@ -137,7 +135,7 @@ export function joinHostPort(ip: string, port: number): string {
 export function splitHostPort(address: string): [host: string, port: number] {
   const match = /^(?:\[([^\]]*)\]|([^:]*)):(\d{1,5})$/.exec(address);
   const host = parseIp(match?.[1] ?? match?.[2] ?? "");
-  const port = Number(match?.[3] ?? Number.NaN);
+  const port = Number(match?.[3]);
   if (host === null || !(port <= 65_535)) throw new TypeError(`"${address}" is not IP:port`);
   return [host.text, port];
 }
@@ -237,7 +235,7 @@ function textOfBytes(bytes: readonly number[]): string {
   if (bytes.length === 4) return bytes.join(".");
   const groups: number[] = [];
   for (let index = 0; index < 16; index += 2) {
-    groups.push(((bytes[index] ?? 0) << 8) | (bytes[index + 1] ?? 0));
+    groups.push((bytes[index]! << 8) | bytes[index + 1]!);
   }
   return formatGroups(groups);
 }
@@ -247,7 +245,7 @@ function formatGroups(groups: readonly number[]): string {
   let gapLength = 1;
   for (let index = 0; index < 8; index++) {
     let end = index;
-    while (end < 8 && groups[end] === 0) end++;
+    while (groups[end] === 0) end++;
     if (end - index > gapLength) {
       gapStart = index;
       gapLength = end - index;
@@ -262,14 +260,12 @@ function formatGroups(groups: readonly number[]): string {
       continue;
     }
     if (text !== "" && !text.endsWith(":")) text += ":";
-    text += (groups[index] ?? 0).toString(16);
+    text += groups[index]!.toString(16);
   }
   return text;
 }
 
 /** Mask of one byte of which the first `bits` (any number; clamped to 0..8) belong to the prefix. */
 function byteMask(bits: number): number {
-  if (bits >= 8) return 0xff;
-  if (bits <= 0) return 0;
-  return (0xff << (8 - bits)) & 0xff;
+  return (0xff00 >> Math.min(8, Math.max(0, bits))) & 0xff;
 }

@@ -1,7 +1,17 @@
-import { assert, assertEquals, assertFalse } from "@std/assert";
+import { assert, assertEquals, assertFalse, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import ipaddr from "ipaddr.js";
-import { cidrContains, hostCidr, isLoopback, isUnspecified, joinHostPort, parseCidr, parseIp } from "./ip.ts";
+import {
+  cidrContains,
+  hostCidr,
+  isLoopback,
+  isUnspecified,
+  joinHostPort,
+  localHost,
+  parseCidr,
+  parseIp,
+  splitHostPort,
+} from "./ip.ts";
 
 const pure = { permissions: "none" } as const;
 
@@ -200,4 +210,51 @@ Deno.test("loopback and unspecified addresses are told apart from others", pure,
 Deno.test("address and port join with brackets around IPv6", pure, () => {
   assertEquals(joinHostPort("10.0.0.1", 80), "10.0.0.1:80");
   assertEquals(joinHostPort("fd00::1", 80), "[fd00::1]:80");
+});
+
+for (
+  const [address, host, port] of [
+    ["10.0.0.1:80", "10.0.0.1", 80],
+    ["[fd00:0::1]:65535", "fd00::1", 65535],
+    ["10.0.0.1:0", "10.0.0.1", 0],
+  ] as const
+) {
+  Deno.test(`${address} is taken apart`, pure, () => assertEquals(splitHostPort(address), [host, port]));
+}
+
+Deno.test("what is no IP:port is refused", pure, () => {
+  for (
+    const address of [
+      "",
+      ":80",
+      "[]:80",
+      "10.0.0.1",
+      "10.0.0.1:",
+      "x:80",
+      "fd00::1:80",
+      "[fd00::1]",
+      "10.0.0.1:65536",
+    ]
+  ) {
+    assertThrows(() => splitHostPort(address), TypeError, `"${address}" is not IP:port`);
+  }
+});
+
+Deno.test("a zone before a dotted tail is no address", pure, () => {
+  for (const text of ["fe80::1%a:1.2.3.4", "fe80::%1:1.2.3.4", "::x:1.2.3.4", "%::1.2.3.4"]) {
+    assertEquals(parseIp(text), null);
+  }
+});
+
+Deno.test("a server that listens everywhere is asked at the loopback address of its family", pure, () => {
+  for (
+    const [host, asked] of [
+      ["0.0.0.0", "127.0.0.1"],
+      ["::", "::1"],
+      ["0:0::0", "::1"],
+      ["192.0.2.10", "192.0.2.10"],
+      ["fd00::1", "fd00::1"],
+      ["localhost", "localhost"],
+    ] as const
+  ) assertEquals(localHost(host), asked);
 });

@@ -159,7 +159,7 @@ export function matchingNodeIps(
 ): readonly string[] {
   const matching = new Set<string>();
   for (const text of interfaceIps) {
-    const ip = parseIp(text.split("%", 1)[0] ?? "");
+    const ip = parseIp(text.split("%", 1)[0]!);
     if (ip !== null && addresses.cidrs.some((cidr) => cidrContains(cidr, ip))) matching.add(ip.text);
   }
   return [...matching].sort(compareBytes);

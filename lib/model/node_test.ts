@@ -232,3 +232,19 @@ Deno.test("the zone is the value of its label, or empty", pure, () => {
   assertEquals(nodeZone(testNode()), "");
   assertEquals(nodeZone(testNode({ labels: { "topology.kubernetes.io/zone": "z1" } })), "z1");
 });
+
+Deno.test(
+  "node ports wait for the node's address where it is not known, unless others are named",
+  pure,
+  () => {
+    const without = nodeIps(nodeWith(), "");
+    assertEquals(without.areMissing, true);
+    assertEquals(nodeIps(nodeWith("InternalIP=fd00::5"), "").areMissing, false);
+    assertEquals(nodeIps(nodeWith("InternalIP=192.168.1.5"), "").areMissing, false);
+    const none = { matchAll: false, containsIPv4Loopback: false, cidrs: [] };
+    assertEquals(nodePortAddresses("IPv4", ["primary"], without), none);
+    for (const configured of [null, [], ["fd00::/64"]]) {
+      assertEquals(nodePortAddresses("IPv4", configured, without).matchAll, true);
+    }
+  },
+);

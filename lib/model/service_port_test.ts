@@ -350,3 +350,16 @@ Deno.test("two lists of ports differ if any field that rules are made of differs
   const other = testServicePort({ key: "shop/web:b/TCP" });
   assertFalse(sameServicePorts([testServicePort(), other], [other, testServicePort()]));
 });
+
+Deno.test("ports of different names or protocols are no duplicates", pure, () => {
+  const problems: string[] = [];
+  const ports = ["a", "b"].flatMap((name) => [testPort({ name }), testPort({ name, protocol: "UDP" })]);
+  const service = testService({ ports: [...ports, testPort({ name: "a", port: 81 })] });
+  assertEquals(
+    servicePorts(service, "IPv4", (problem) => problems.push(problem)).map(({ key, port }) =>
+      `${key} ${port}`
+    ),
+    ["shop/web:a/TCP 81", "shop/web:a/UDP 80", "shop/web:b/TCP 80", "shop/web:b/UDP 80"],
+  );
+  assertEquals(problems.length, 1);
+});

@@ -3,6 +3,10 @@
  *
  * @module
  */
+import { IPTABLES } from "./explained/iptables.ts";
+import { IPVS } from "./explained/ipvs.ts";
+import { MODEL } from "./explained/model.ts";
+import { NFTABLES } from "./explained/nftables.ts";
 import type { Flip } from "./source_flips.ts";
 
 /**
@@ -18,35 +22,13 @@ export interface Explanation {
 }
 
 /** Key of the flip → kind and reason. */
-type Explanations = Readonly<Record<string, readonly [kind: ExplanationKind, why: string]>>;
-
-const IPVS_PLAN: Explanations = {
-  'lib/backend/ipvs/plan/service_claims.ts ClaimsDraft.addServer: known.outFilter === "" && wanted.outFilter !== "" → known.outFilter === "" || wanted.outFilter !== ""':
-    [
-      "equivalent",
-      "address and port make both the server's key and its rule, so two rules of one server are the same",
-    ],
-  'lib/backend/ipvs/plan/settings.ts hostIps: family === "IPv6" && LINK_LOCAL !== null → family === "IPv6" || LINK_LOCAL !== null':
-    ["equivalent", "no IPv4 address is in a network of IPv6"],
-  "lib/backend/ipvs/plan/settings.ts nodePortIps: return ownIps; → dropped": [
-    "performance",
-    "where all addresses match, the networks are all addresses",
-  ],
-  "lib/backend/ipvs/plan/union.ts Counter.entry: (this.counts.get(entry) ?? 0) + by → (this.counts.get(entry) ?? 0) - by":
-    ["equivalent", "all counts change their sign, and only whether one is 0 matters"],
-  "lib/backend/ipvs/plan/union.ts ClaimUnion.apply: continue; → dropped": [
-    "equivalent",
-    "an entry that is taken and given back was there before, and its count stays",
-  ],
-  "lib/backend/ipvs/plan/union.ts ClaimUnion.#appearances: continue; → dropped": [
-    "equivalent",
-    "an entry that is taken and given back was there before, and neither comes nor goes",
-  ],
-};
+export type Explanations = Readonly<Record<string, readonly [kind: ExplanationKind, why: string]>>;
 
 /** All of them. */
 export const EXPLANATIONS: ReadonlyMap<string, Explanation> = new Map(
-  Object.entries({ ...IPVS_PLAN }).map(([key, [kind, why]]) => [key, { kind, why }]),
+  Object.entries({ ...MODEL, ...IPTABLES, ...IPVS, ...NFTABLES }).map((
+    [key, [kind, why]],
+  ) => [key, { kind, why }]),
 );
 
 /** What is known of a flip that survives; null if nothing is. */

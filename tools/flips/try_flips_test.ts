@@ -17,6 +17,9 @@ async function withCopy(
   }
 }
 
+/** Of the processor: enough to tell what never ends by itself, and far more than what does end needs. */
+const [ENDLESS_CPU_MS, OTHER_CPU_MS] = [300, 20_000];
+
 const GLOBALS = "declare const $m: (id: number) => boolean;\n";
 
 async function start(load: Load): Promise<TestChild> {
@@ -69,7 +72,8 @@ Deno.test("whatever a flip makes of a test, it is ended and told, and nothing is
     try {
       for (const [index, [what, , ending]] of ATTACKS.entries()) {
         child ??= await start(load);
-        const answer = await child.ask({ kind: "run", flip: index + 1, tests: [0] }, 2_000);
+        const cpuMs = ending === "endless" ? ENDLESS_CPU_MS : OTHER_CPU_MS;
+        const answer = await child.ask({ kind: "run", flip: index + 1, tests: [0] }, cpuMs);
         assertEquals(typeof answer === "string" ? answer : answer.kind, ending, what);
         if (ending === "killed") continue;
         await child.end();

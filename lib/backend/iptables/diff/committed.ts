@@ -27,11 +27,9 @@ export function chainNames({ chains }: CommittedService): readonly string[] {
   return chains === "" ? [] : chains.split(" ");
 }
 
-const NO_LINES: readonly string[] = [];
-
 function commitService(rules: ServiceRules, before: CommittedService | undefined): CommittedService {
   const bodies = groupByChain(rules.rules);
-  const bodiesOfChains = rules.chains.map((chain) => bodies.get(chain) ?? NO_LINES);
+  const bodiesOfChains = rules.chains.map((chain) => bodies.get(chain)!);
   const hashes = bodiesOfChains.map(hashRules);
   return {
     chains: rules.chains.join(" "),
@@ -98,6 +96,10 @@ export class CommittedRules {
   /** How many chains Services have of their own. */
   get chainCount(): number {
     return this.#chainCount;
+  }
+
+  get serviceCount(): number {
+    return this.#services.size;
   }
 
   get serviceNames(): Iterable<NamespacedName> {

@@ -94,7 +94,7 @@ function diffChains(
   }
   const bodies = groupByChain(rules?.rules ?? []);
   for (const chain of rules?.chains ?? []) {
-    const body = bodies.get(chain) ?? [];
+    const body = bodies.get(chain)!;
     const hashBefore = hashesBefore.get(chain);
     hashesBefore.delete(chain);
     if (hashBefore !== hashRules(body)) draft.rewrite(chain, body);

@@ -100,11 +100,9 @@ function serviceEdit(
   before: readonly DispatchRule[],
   after: readonly DispatchRule[],
 ): { removed: readonly DispatchRule[]; added: readonly DispatchRule[] } {
-  const added = without(after, before);
-  if (added.length === 0) return { removed: without(before, after), added };
   // New rules do not come to stand where the plan has them. An old rule for the same packets (an external IP that is a
   // load-balancer IP too) is therefore written again, behind or before the new one as planned.
-  const matches = new Set(added.map(matchOf));
+  const matches = new Set(without(after, before).map(matchOf));
   const isTouched = (rule: DispatchRule): boolean => matches.has(matchOf(rule));
   const touchedBefore = before.filter(isTouched);
   const removed = [...without(before.filter((rule) => !isTouched(rule)), after), ...touchedBefore];

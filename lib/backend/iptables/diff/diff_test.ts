@@ -67,7 +67,15 @@ function assertHolds(tables: RestoreInterpreter, committed: CommittedRules, want
     stateOf(tables, wanted.base.tail.nat.length),
     stateOf(loaded(wanted), wanted.base.tail.nat.length),
   );
-  assertEquals(committed.ruleCounts, CommittedRules.of(wanted).ruleCounts);
+  const fresh = CommittedRules.of(wanted);
+  assertEquals(committed.ruleCounts, fresh.ruleCounts);
+  assertEquals([committed.chainCount, committed.dispatchRuleCount], [
+    fresh.chainCount,
+    fresh.dispatchRuleCount,
+  ]);
+  for (const [table, chain] of DISPATCH_CHAINS) {
+    assertEquals(committed.dispatchCount(table, chain), tables.chains(table).get(chain)?.length, chain);
+  }
   assertEquals(diffIptables(wanted, committed).transactions, []);
 }
 
@@ -217,6 +225,48 @@ Deno.test("one gains and one loses its endpoints: filter is written on both side
 Deno.test("a Service without endpoints appears in filter alone", { permissions: PURE }, () => {
   assertEquals(diffText([], [WEB]), ["*filter", `-A KUBE-SERVICES ${REJECT_RULE}`, "COMMIT"]);
 });
+
+Deno.test(
+  "a verdict in filter alone changes in one transaction, with what stands for other ports left alone",
+  {
+    permissions: PURE,
+  },
+  () => {
+    const withPorts = (https: number): ApiObject => ({
+      ...WEB,
+      ports: [testPort({ name: "http" }), testPort({ name: "https", port: https })],
+    });
+    const rule = (port: number): string =>
+      REJECT_RULE.replace("web:http", "web:https").replace(" 80 ", ` ${port} `);
+    assertEquals(diffText([withPorts(443)], [withPorts(8443)]), [
+      "*filter",
+      `-A KUBE-SERVICES ${rule(8443)}`,
+      `-D KUBE-SERVICES ${rule(443)}`,
+      "COMMIT",
+    ]);
+  },
+);
+
+Deno.test(
+  "the end of KUBE-SERVICES and what stands before it: what is printed of it is known until it changes",
+  {
+    permissions: PURE,
+  },
+  () => {
+    const objects = [WEB, sliceOf(WEB, "10.0.0.1")];
+    const plan = planAll(exampleTracker("IPv4", objects));
+    const committed = CommittedRules.of(plan);
+    const look = (print: number) => committed.lookAtDispatch("nat", "KUBE-SERVICES", print);
+    assertEquals([look(10), look(10), look(11)], ["new", "known", "damaged"]);
+    // A sync that changes nothing of it: another print of the same rules is still somebody's doing.
+    committed.apply(plan);
+    assertEquals([look(10), look(11)], ["known", "damaged"]);
+    const nodePortAddresses = { matchAll: false, containsIPv4Loopback: false, cidrs: [] };
+    const others = exampleOptions("IPv4", { nodePortAddresses, nodePortIps: ["192.0.2.1"] });
+    committed.apply(planAll(exampleTracker("IPv4", objects), others));
+    assertEquals([look(12), look(12)], ["new", "known"]);
+  },
+);
 
 Deno.test("nothing changed: nothing is written", { permissions: PURE }, () => {
   const objects = [WEB, FRONT, sliceOf(FRONT, "10.0.0.2")];

@@ -17,7 +17,7 @@ export function hasMangleCanary(saved: string): boolean {
   return start >= 0 && saved.slice(start, saved.indexOf("\nCOMMIT", start)).includes(`\n:${CANARY_CHAIN} `);
 }
 
-/** Rules that must be there as long as nobody flushes our tables: table → chain → canonical rule texts. */
+/** Rules that must be there as long as nobody flushes our tables: table (nat and filter) → chain → canonical rule texts. */
 export type Sentinels = ReadonlyMap<Table, ReadonlyMap<string, readonly string[]>>;
 
 /**

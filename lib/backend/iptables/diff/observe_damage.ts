@@ -39,7 +39,7 @@ export function lookText(
   function* chains(table: PrintedTable): Generator<string> {
     yield CANARY_CHAIN;
     if (table === "mangle") return;
-    yield* wanted.get(table)?.keys() ?? [];
+    yield* wanted.get(table)!.keys();
     if (shared) yield* DISPATCH_CHAINS[table];
     if (table !== "nat") return;
     for (const name of services) yield* chainNames(committed.service(name)!);

@@ -76,19 +76,15 @@ export class CheckTurns {
   /** The next Services in turn, as many as have so many chains; at least one unless that is none. */
   #portion(committed: CommittedRules, chains: number): ReadonlySet<NamespacedName> {
     const inTurn = new Set<NamespacedName>();
-    let isWrapped = false;
-    for (let left = chains; left > 0;) {
+    for (let left = chains; left > 0 && inTurn.size < committed.serviceCount;) {
       this.#rest ??= committed.serviceNames[Symbol.iterator]();
       const next = this.#rest.next();
       if (next.done === true) {
-        if (isWrapped) break;
-        isWrapped = true;
         this.#rest = undefined;
         continue;
       }
-      if (inTurn.has(next.value)) break;
       inTurn.add(next.value);
-      left -= Math.max(1, committed.service(next.value)?.counts.length ?? 0);
+      left -= Math.max(1, committed.service(next.value)!.counts.length);
     }
     return inTurn;
   }

@@ -84,6 +84,21 @@ Deno.test("what was found damaged is told from what it is after it was written a
   assertEquals(after.doubts, null);
 });
 
+Deno.test(
+  "what was found damaged is known although nobody had seen it well, and after a second write",
+  PURE,
+  () => {
+    const before = memory("A B", [1, 2]);
+    markDamaged(before, "A", 11);
+    const after = memory("A B", [5, 2], before);
+    const damaged = { same: undefined, other: undefined, repaired: 11 };
+    const unknown = { same: undefined, other: undefined, repaired: undefined };
+    assertEquals([expectedPrint(after, 0, "A"), expectedPrint(after, 1, "B")], [damaged, unknown]);
+    const again = memory("A B", [6, 2], after);
+    assertEquals([expectedPrint(again, 0, "A"), expectedPrint(again, 1, "B")], [damaged, unknown]);
+  },
+);
+
 Deno.test("what stays as it was is left until its rules change", PURE, () => {
   const before = memory("A", [1]);
   learnPrint(before, 0, "A", 10);
@@ -110,6 +125,9 @@ Deno.test(
     prints.changed("nat X", "one", -1);
     assertEquals(look(10), "damaged");
     prints.changed("nat X", "one", 1);
+    assertEquals([look(10), look(10)], ["new", "known"], "the same rules may look the same");
+    prints.changed("nat X", "one", -1);
+    prints.changed("nat X", "one", 1);
     assertEquals([look(12), look(12), look(10)], ["new", "known", "damaged"]);
     prints.changed("nat X", "three", 1);
     prints.markDamaged("nat X", 12);
@@ -117,9 +135,48 @@ Deno.test(
     prints.written();
     assertEquals([look(12), look(12), prints.isMarkedDamaged("nat X")], ["stays", "known", false]);
     assertEquals([look(13), look(13), look(12)], ["new", "known", "damaged"]);
+    // What is found damaged stays so, whatever it looks like, until it is written again.
+    prints.changed("nat X", "five", 1);
+    prints.markDamaged("nat X", 14);
+    assertEquals([look(15), look(15)], ["damaged", "damaged"]);
+    prints.changed("nat X", "five", -1);
+    prints.written();
+    assertEquals([look(13), look(13)], ["new", "known"]);
     const next = new SharedPrints();
     for (const rule of ["one", "two", "four"]) next.changed("nat X", rule, 1);
     next.inherit(prints);
     assertEquals(next.look("nat X", ["-A X -j TAIL"], 13), "damaged");
+  },
+);
+
+Deno.test(
+  "a shared chain that stays as it was is told, and told again when its rules change once more",
+  PURE,
+  () => {
+    const prints = new SharedPrints();
+    const look = (print: number): PrintFinding => prints.look("nat X", [], print);
+    prints.changed("nat X", "one", 1);
+    assertEquals([look(10), look(10)], ["new", "known"]);
+    for (const rule of ["two", "three"]) {
+      prints.changed("nat X", rule, 1);
+      assertEquals(look(10), "damaged", rule);
+      prints.markDamaged("nat X", 10);
+      prints.written();
+      assertEquals([look(10), look(10)], ["stays", "known"], rule);
+    }
+  },
+);
+
+Deno.test(
+  "a shared chain that changed and changed back may look as it did, whatever the rules are",
+  PURE,
+  () => {
+    for (const rule of ["one", "two", "three", "four", "five", "six"]) {
+      const prints = new SharedPrints();
+      prints.changed("nat X", rule, 1);
+      assertEquals(prints.look("nat X", [], 10), "new");
+      for (const by of [1, -1] as const) prints.changed("nat X", `not ${rule}`, by);
+      assertEquals(prints.look("nat X", [], 10), "new", rule);
+    }
   },
 );

@@ -77,7 +77,6 @@ export class SharedPrints {
     if (this.#damaged.has(key)) return finding === "known" ? "known" : "damaged";
     if (finding === "damaged") return finding;
     this.#repaired.delete(key);
-    if (finding === "known") return finding;
     if (seen?.print === print && seen.text !== text) this.#seen.set(key, { ...seen, isLeft: true });
     else {
       this.#seen.set(key, { text, print, isLeft: false });

@@ -20,7 +20,7 @@ import {
   POSTROUTING_CHAIN,
   SERVICE_CHAIN_PREFIXES,
 } from "../plan/chains.ts";
-import { planLines } from "../plan/render.ts";
+import { planLines, wantedServices } from "../plan/render.ts";
 import type { IptablesPlan, ObservedTables, Operations, ServiceRules, Transaction } from "../plan/ruleset.ts";
 
 /** How a full sync is divided. */
@@ -77,16 +77,14 @@ export function stageFullSync(
 
 function countChains(plan: IptablesPlan): number {
   let count = 0;
-  for (const service of plan.services.values()) count += service?.chains.length ?? 0;
+  for (const { chains } of wantedServices(plan)) count += chains.length;
   return count;
 }
 
 /** Service chains of the kernel that the plan does not have, those that jump before those they may jump to. */
 function staleChains(plan: IptablesPlan, observed: ObservedTables): string[] {
   const stale = new Set([...observed.chains.nat].filter(isServiceChain));
-  for (const service of plan.services.values()) {
-    for (const chain of service?.chains ?? []) stale.delete(chain);
-  }
+  for (const { chains } of wantedServices(plan)) for (const chain of chains) stale.delete(chain);
   for (const chain of plan.keptChains ?? []) stale.delete(chain);
   const sorted = [...stale].sort();
   return SERVICE_CHAIN_PREFIXES.flatMap((prefix) => sorted.filter((chain) => chain.startsWith(prefix)));
@@ -120,7 +118,7 @@ function masqueradeStage(plan: IptablesPlan, observed: ObservedTables): Transact
   const lines = plan.base.chains.nat
     .filter((chain) => filled.includes(chain) || !observed.chains.nat.has(chain))
     .map(chainLine);
-  for (const chain of filled) lines.push(...bodies.get(chain) ?? []);
+  for (const chain of filled) lines.push(...bodies.get(chain)!);
   lines.push(...jumpLines(plan, "nat", observed, (jump) => jump.target === POSTROUTING_CHAIN));
   return { table: "nat", lines };
 }
@@ -137,9 +135,9 @@ function chainStages(plan: IptablesPlan, chainsPerStage: number): Transaction[] 
     batch = [];
     batchChains = 0;
   };
-  for (const service of plan.services.values()) {
-    const count = service?.chains.length ?? 0;
-    if (service === null || count === 0) continue;
+  for (const service of wantedServices(plan)) {
+    const count = service.chains.length;
+    if (count === 0) continue;
     if (batchChains + count > chainsPerStage) flush();
     if (count <= chainsPerStage) {
       batch.push(service);
@@ -182,10 +180,10 @@ function endpointPortions(
   const portions: { chains: readonly string[]; rules: readonly string[] }[] = [];
   for (let at = 0; at < endpointChains.length; at += chainsPerStage) {
     const chains = endpointChains.slice(at, at + chainsPerStage);
-    portions.push({ chains, rules: chains.flatMap((chain) => bodies.get(chain) ?? []) });
+    portions.push({ chains, rules: chains.flatMap((chain) => bodies.get(chain)!) });
   }
   const others = service.chains.filter((chain) => !isEndpoint(chain));
-  portions.push({ chains: others, rules: others.flatMap((chain) => bodies.get(chain) ?? []) });
+  portions.push({ chains: others, rules: others.flatMap((chain) => bodies.get(chain)!) });
   return portions;
 }
 
@@ -193,10 +191,8 @@ function endpointPortions(
 function switchStage(plan: IptablesPlan, observed: ObservedTables): Transaction {
   const done = [POSTROUTING_CHAIN, MARK_MASQ_CHAIN];
   const lines = plan.base.chains.nat.filter((chain) => !done.includes(chain)).map(chainLine);
-  for (const service of plan.services.values()) {
-    for (const { table, chain, rule } of service?.dispatch ?? []) {
-      if (table === "nat") lines.push(`-A ${chain} ${rule}`);
-    }
+  for (const { dispatch } of wantedServices(plan)) {
+    for (const { table, chain, rule } of dispatch) if (table === "nat") lines.push(`-A ${chain} ${rule}`);
   }
   for (const rule of plan.base.tail.nat) lines.push(rule);
   lines.push(...jumpLines(plan, "nat", observed, (jump) => jump.target !== POSTROUTING_CHAIN));

@@ -30,11 +30,9 @@ export function observeTables(saveText: string): ObservedTables {
       // Chains of users have no policy.
       if (saveText.charCodeAt(blank + 1) !== MINUS) builtinRules[table].set(name, []);
     } else if (table !== null && first === MINUS) {
-      const blank = saveText.indexOf(" ", start + 3);
-      const rules = builtinRules[table].get(
-        saveText.slice(start + 3, blank < 0 ? end : Math.min(blank, end)),
-      );
-      rules?.push(blank < 0 || blank >= end ? "" : saveText.slice(blank + 1, end).trimEnd());
+      const line = saveText.slice(start + 3, end);
+      const [chain] = line.split(" ", 1) as [string];
+      builtinRules[table].get(chain)?.push(line.slice(chain.length + 1).trimEnd());
     }
     start = end + 1;
   }

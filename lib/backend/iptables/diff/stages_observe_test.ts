@@ -43,6 +43,17 @@ Deno.test("nothing there, or a text without a newline at its end", { permissions
   ]);
 });
 
+Deno.test(
+  "a rule without anything to it, and an empty line at the beginning",
+  { permissions: "none" },
+  () => {
+    for (const end of ["", "\n", "\nCOMMIT\n# a comment\n"]) {
+      const { builtinRules } = observeTables(`\n*nat\n:INPUT ACCEPT [0:0]\n-A INPUT -j A\n-A INPUT${end}`);
+      assertEquals(builtinRules.nat.get("INPUT"), ["-j A", ""]);
+    }
+  },
+);
+
 Deno.test("the texts of two runs may follow one another", { permissions: "none" }, () => {
   const { chains } = observeTables("*nat\n:A - [0:0]\nCOMMIT\n*nat\n:B - [0:0]\nCOMMIT\n");
   assertEquals([...chains.nat], ["A", "B"]);

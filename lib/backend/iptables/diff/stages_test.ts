@@ -122,7 +122,8 @@ Deno.test("no stage holds more chains than asked for, even of one Service", { pe
   const plan = examplePlan("IPv4", manyEndpoints(500));
   const { transactions } = stageFullSync(plan, EMPTY_OBSERVED, { staged: true, servicesPerStage: 10 });
   assertEquals(transactions.map(chainLines), [4, 120, 120, 120, 120, 20, 1, 6, 2]);
-  const stale = stageFullSync(examplePlan("IPv4", []), observe(synced(plan)), {
+  // A Service without chains has no stage of its own.
+  const stale = stageFullSync(examplePlan("IPv4", [testService({ name: "other" })]), observe(synced(plan)), {
     staged: true,
     servicesPerStage: 10,
   });
@@ -131,10 +132,27 @@ Deno.test("no stage holds more chains than asked for, even of one Service", { pe
   assert(stale.transactions[3]!.lines[0]!.startsWith(":KUBE-SVC-"));
 });
 
+Deno.test("Services share a stage as long as their chains fit into it", { permissions: PURE }, () => {
+  const services = [5, 5, 11, 5, 24].flatMap((count, at) => [
+    testService({ name: `s${at}`, clusterIP: `10.96.1.${at}`, ports: [testPort()] }),
+    testSlice({
+      name: `s${at}-1`,
+      serviceName: `s${at}`,
+      endpoints: Array.from({ length: count }, (_, index) => testSliceEndpoint(`10.1.${at}.${index}`)),
+    }),
+  ]);
+  const plan = examplePlan("IPv4", services);
+  const { transactions } = stageFullSync(plan, EMPTY_OBSERVED, { staged: true, servicesPerStage: 1 });
+  assertEquals(transactions.map(chainLines), [4, ...[6 + 6, 12, 6, 12, 12, 1], 6, 2]);
+});
+
 Deno.test("few chains need no stages, and the legacy variant never has any", { permissions: PURE }, () => {
   const tables = (plan: IptablesPlan, options: typeof WHOLE): string[] =>
     stageFullSync(plan, EMPTY_OBSERVED, options).transactions.map(({ table }) => table);
   const few = examplePlan("IPv4", manyEndpoints(3));
+  const [fit, excess] = [11, 12].map((count) => examplePlan("IPv4", manyEndpoints(count)));
+  assertEquals(tables(fit!, { staged: true, servicesPerStage: 1 }), ["filter", "nat"]);
+  assertEquals(tables(excess!, { staged: true, servicesPerStage: 1 }).length, 5);
   assertEquals(tables(few, { staged: true, servicesPerStage: 100 }), ["filter", "nat"]);
   assertEquals(tables(examplePlan("IPv4", manyEndpoints(500)), { ...WHOLE, servicesPerStage: 1 }), [
     "filter",

@@ -4,7 +4,12 @@
  * @module
  */
 import { chainLine, type Table } from "../../../netfilter/iptables_jumps.ts";
-import type { IptablesPlan, Operations, Transaction } from "./ruleset.ts";
+import type { IptablesPlan, Operations, ServiceRules, Transaction } from "./ruleset.ts";
+
+/** What the Services of a plan want, emission order; those that are gone want nothing. */
+export function wantedServices(plan: IptablesPlan): ServiceRules[] {
+  return [...plan.services.values()].filter((service) => service !== null);
+}
 
 /**
  * The lines of one table of a plan: chains, then the rules that are always there, then those of each Service, then the
@@ -12,18 +17,14 @@ import type { IptablesPlan, Operations, Transaction } from "./ruleset.ts";
  */
 export function planLines(plan: IptablesPlan, table: Table): string[] {
   const lines = plan.base.chains[table].map(chainLine);
+  const services = wantedServices(plan);
   if (table === "nat") {
-    for (const service of plan.services.values()) {
-      for (const chain of service?.chains ?? []) lines.push(chainLine(chain));
-    }
+    for (const { chains } of services) for (const chain of chains) lines.push(chainLine(chain));
   }
   for (const rule of plan.base.head[table]) lines.push(rule);
-  for (const service of plan.services.values()) {
-    if (service === null) continue;
-    for (const rule of service.dispatch) {
-      if (rule.table === table) lines.push(`-A ${rule.chain} ${rule.rule}`);
-    }
-    if (table === "nat") { for (const rule of service.rules) lines.push(rule); }
+  for (const { dispatch, rules } of services) {
+    for (const rule of dispatch) if (rule.table === table) lines.push(`-A ${rule.chain} ${rule.rule}`);
+    if (table === "nat") { for (const rule of rules) lines.push(rule); }
   }
   for (const rule of plan.base.tail[table]) lines.push(rule);
   return lines;

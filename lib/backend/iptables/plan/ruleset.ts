@@ -22,7 +22,7 @@ export interface DispatchRule {
 export interface ServiceRules {
   /** Emission order. */
   readonly dispatch: readonly DispatchRule[];
-  /** Own chains (table nat), emission order. */
+  /** Own chains (table nat), emission order; each has rules. */
   readonly chains: readonly string[];
   /** Full `-A CHAIN …` lines of the own chains, emission order; those of one chain need not be neighbours. */
   readonly rules: readonly string[];

@@ -116,7 +116,7 @@ function diffSet(kind: SetKind, { family, set, wanted, saved }: SetChange, draft
   const full = (text: string): Entry => `${set} ${text}`;
   const needed = capacityFor(wanted.length);
   const definition = setDefinition(kind, family, needed);
-  const found = saved?.definition ?? null;
+  const found = saved?.definition;
   if (saved === undefined || found?.type !== definition.type) {
     // One of this name but another type is in the way: ipset refuses this line and says so.
     draft.ipset(createSetLine(definition));

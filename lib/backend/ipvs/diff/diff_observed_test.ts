@@ -51,6 +51,67 @@ Deno.test(
   },
 );
 
+Deno.test("a kernel without tables of iptables gets the same rules", pure, () => {
+  const plan = exampleIpvsPlan("IPv4", [WEB]);
+  const observed = { ...new KernelModel().observe(), tables: new Map() };
+  const jumps = (text: string): string[] | null => text.match(/^-I .*/gm);
+  const text = renderOperations(diffObserved(plan, observed, OPTIONS));
+  assertEquals(
+    jumps(text),
+    jumps(renderOperations(diffObserved(plan, new KernelModel().observe(), OPTIONS))),
+  );
+});
+
+Deno.test("of a chain whose places nobody knows, all jumps are made anew where one is missing", pure, () => {
+  const plan = exampleIpvsPlan("IPv4", [WEB]);
+  const kernel = synced(WEB);
+  const edits = (): string[] => {
+    const jumpsOnly = { nat: new Set<string>(), filter: new Set(["INPUT"]) };
+    const text = renderOperations(diffObserved(plan, { ...kernel.observe(), jumpsOnly }, OPTIONS));
+    return [...text.matchAll(/^(-[ID] INPUT( \d)?) .*-j (\S+)$/gm)].map(([, edit, , target]) =>
+      `${edit} ${target}`
+    );
+  };
+  assertEquals(edits(), []);
+  kernel.tables.get("filter")!.get("INPUT")!.rules.splice(1, 1);
+  const targets = ["KUBE-NODE-PORT", "KUBE-PROXY-FIREWALL", "KUBE-IPVS-FILTER"];
+  assertEquals(
+    edits().sort(),
+    [
+      ...targets.filter((target) => target !== "KUBE-PROXY-FIREWALL").map((target) => `-D INPUT ${target}`),
+      ...targets.map((target) => `-I INPUT 1 ${target}`),
+    ].sort(),
+  );
+});
+
+Deno.test(
+  "a set of another type is asked for and left alone, one that is too small is replaced once",
+  pure,
+  () => {
+    const plan = exampleIpvsPlan("IPv4", [WEB]);
+    const observed = synced(WEB).observe();
+    const saved = observed.sets.get("KUBE-CLUSTER-IP")!;
+    const linesWith = (definition: typeof saved.definition): string[] => {
+      const sets = new Map([...observed.sets, ["KUBE-CLUSTER-IP", {
+        ...saved,
+        definition,
+        entries: new Set<string>(),
+      }]]);
+      return renderOperations(diffObserved(plan, { ...observed, sets }, OPTIONS)).split("\n")
+        .filter((line) => line.includes("KUBE-CLUSTER-IP")).map((line) =>
+          line.split(" ").slice(0, 2).join(" ")
+        );
+    };
+    assertEquals(linesWith({ ...saved.definition!, type: "hash:ip" } as typeof saved.definition), [
+      "create KUBE-CLUSTER-IP",
+      "add KUBE-CLUSTER-IP",
+    ]);
+    const small = linesWith({ ...saved.definition!, maxElements: 0 } as typeof saved.definition);
+    assertEquals(small.filter((line) => line.startsWith("add")), []);
+    assertEquals(small.some((line) => line.startsWith("swap")), true);
+  },
+);
+
 Deno.test("the jumps end up as kube-proxy's, above what is there", pure, () => {
   const kernel = new KernelModel();
   kernel.tables.get("filter")?.get("INPUT")?.rules.push("-p tcp -m tcp --dport 22 -j ACCEPT");

@@ -11,7 +11,7 @@ import {
 } from "../../../../tests/support/model_objects.ts";
 import { CommittedIpvs } from "./committed.ts";
 import { diffIpvs } from "./diff.ts";
-import { renderOperations } from "./render.ts";
+import { planTexts, renderOperations, renderPlan } from "./render.ts";
 import type { IpvsOptions, IpvsPlan } from "../plan/ruleset.ts";
 
 const pure = { permissions: "none" } as const;
@@ -66,6 +66,66 @@ Deno.test("an endpoint comes: one line of ipvsadm, and a hairpin entry if it is 
     "### ipset restore\nadd KUBE-LOOP-BACK 10.244.0.2,tcp:8080,10.244.0.2\n" +
       "### ipvsadm -R\n-a -t 10.96.0.10:80 -r 10.244.0.2:8080 -m -w 1\n",
   );
+});
+
+Deno.test("an entry that takes the place of another one in its set: no rule comes or goes", pure, () => {
+  const open = (nodePort: number) => testService({ type: "NodePort", ports: [testPort({ nodePort })] });
+  const text = change([open(30080), pods("10.244.1.1")], [open(30081), pods("10.244.1.1")]);
+  assertEquals(text.match(/^(add|del) .*NODE-PORT.*/gm), [
+    "del KUBE-NODE-PORT-TCP 30080",
+    "add KUBE-NODE-PORT-TCP 30081",
+  ]);
+  assert(!text.includes("iptables-restore"), text);
+});
+
+Deno.test("what is counted is what the texts of the plan hold", pure, () => {
+  const objects = [
+    balanced("a", {
+      externalTrafficPolicy: "Local",
+      healthCheckNodePort: 30999,
+      loadBalancerSourceRanges: ["198.51.100.0/24"],
+    }),
+    testService({
+      name: "web",
+      ports: [testPort({ nodePort: 30080 })],
+      type: "NodePort",
+      externalIPs: ["203.0.113.1"],
+    }),
+    pods("10.244.0.1", "10.244.1.1"),
+  ];
+  for (const all of [objects, []]) {
+    const texts = planTexts(plan(all));
+    const count = (text: string, line: RegExp): number => text.match(line)?.length ?? 0;
+    const [nat = "", filter = ""] = texts.iptables.split("*filter");
+    assertEquals(CommittedIpvs.of(plan(all)).counts(), {
+      filter: count(filter, /^-A /gm),
+      nat: count(nat, /^-A /gm),
+      virtualServers: count(texts.ipvsadm, /^-A /gm),
+      realServers: count(texts.ipvsadm, /^-a /gm),
+      entries: count(texts.ipset, /^add /gm),
+      addresses: count(texts.ip, /^address add /gm),
+    });
+  }
+});
+
+Deno.test("the text of a plan has the jumps of each table in it", pure, () => {
+  const text = renderPlan(plan([WEB]));
+  const targets = (table: string): string[] =>
+    [...text.split(`*${table}\n`)[1]!.split("COMMIT")[0]!.matchAll(/^-I (\S+) .*-j (\S+)$/gm)]
+      .map(([, chain, target]) => `${chain} ${target}`).sort();
+  assertEquals(targets("nat"), [
+    "OUTPUT KUBE-SERVICES",
+    "POSTROUTING KUBE-POSTROUTING",
+    "PREROUTING KUBE-SERVICES",
+  ]);
+  assertEquals(targets("filter"), [
+    "FORWARD KUBE-FORWARD",
+    "FORWARD KUBE-PROXY-FIREWALL",
+    "INPUT KUBE-IPVS-FILTER",
+    "INPUT KUBE-NODE-PORT",
+    "INPUT KUBE-PROXY-FIREWALL",
+    "OUTPUT KUBE-IPVS-OUT-FILTER",
+  ]);
 });
 
 Deno.test("an endpoint goes: gracefully, unless its Service says otherwise", pure, () => {

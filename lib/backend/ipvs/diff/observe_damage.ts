@@ -41,6 +41,7 @@ interface WantedChain {
 export interface RulesProbe {
   /** For iptables-restore. */
   readonly text: string;
+  /** In the order in which the text asks for them: one name may be there in both tables. */
   readonly wanted: readonly WantedChain[];
 }
 
@@ -64,6 +65,7 @@ export function rulesProbe({ base, union }: CommittedIpvs, withOutFilter: boolea
       })),
     ];
   });
+  // Table filter comes last.
   if (withOutFilter) wanted.push(outFilter(union));
   const chains = TABLES.map((table) =>
     [table, wanted.filter((one) => one.table === table).map(({ chain }) => chain)] as const
@@ -87,9 +89,7 @@ function outFilter(union: CommittedIpvs["union"]): WantedChain {
  */
 export function damagedChains(listed: string, { wanted }: RulesProbe): string[] {
   const found = new ListedChains(listed);
-  // One name may be there in both tables: in the text each is where its table's turn came.
-  return wanted.toSorted((a, b) => TABLES.indexOf(a.table) - TABLES.indexOf(b.table))
-    .filter((chain) => !chainHolds(found.next(chain.chain), chain))
+  return wanted.filter((chain) => !chainHolds(found.next(chain.chain), chain))
     .map(({ table, chain }) => `${table} ${chain}`);
 }
 

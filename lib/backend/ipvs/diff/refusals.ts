@@ -75,7 +75,7 @@ export class Refusals {
     for (const parts of [refusals.servers, refusals.entries]) {
       for (const [key, { refusedAtMs }] of parts) if (nowMs - refusedAtMs >= RETRY_MS) parts.delete(key);
     }
-    this.#dropEmpty(service);
+    this.#dropEmpty(service, refusals);
   }
 
   /** Forgets what the Services of the plan do not claim any more. */
@@ -84,7 +84,7 @@ export class Refusals {
     for (const name of names) {
       const refusals = this.#services.get(name);
       if (refusals === undefined) continue;
-      const claims = plan.services.get(name) ?? null;
+      const claims = plan.services.get(name);
       const servers = new Map(claims?.servers.map((server) => [server.key, server]));
       const entries = new Set(claims?.entries);
       for (const [key, { what }] of refusals.servers) {
@@ -97,7 +97,7 @@ export class Refusals {
         if (parts.size === 0) refusals.realServers.delete(key);
       }
       for (const entry of refusals.entries.keys()) if (!entries.has(entry)) refusals.entries.delete(entry);
-      this.#dropEmpty(name);
+      this.#dropEmpty(name, refusals);
     }
   }
 
@@ -163,10 +163,7 @@ export class Refusals {
     } else refusals.servers.set(server.key, { what: signature(server), ...part });
   }
 
-  #dropEmpty(service: NamespacedName): void {
-    const refusals = this.#services.get(service);
-    if (refusals === undefined) return;
-    const { servers, realServers, entries } = refusals;
+  #dropEmpty(service: NamespacedName, { servers, realServers, entries }: ServiceRefusals): void {
     if (servers.size + realServers.size + entries.size === 0) this.#services.delete(service);
   }
 }

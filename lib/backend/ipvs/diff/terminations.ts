@@ -88,7 +88,7 @@ export class Terminations {
     switch (change.kind) {
       case "deleteServer":
         this.#dropServer(virtualServerKey(server));
-        return [serverLine(change)];
+        break;
       case "addReal":
         // It is still there, and so are its connections.
         return [
@@ -96,20 +96,19 @@ export class Terminations {
         ];
       case "updateReal":
         this.#drop(server, change.real);
-        return [serverLine(change)];
+        break;
       case "removeReal": {
         // Connection tracking of UDP ends by idle time only, and clients of SCTP have other paths.
         if (!change.graceful || server.protocol !== "TCP") {
           this.#drop(server, change.real);
-          return [serverLine(change)];
+          break;
         }
         this.#add({ virtual: server, real: change.real, sinceMs: nowMs });
         const { address, port, weight } = change.real;
         return weight === 0 ? [] : [updateRealServerLine(server, { address, port, weight: 0 })];
       }
-      default:
-        return [serverLine(change)];
     }
+    return [serverLine(change)];
   }
 
   /** Forgets those of `isConcerned` that the kernel does not have. */

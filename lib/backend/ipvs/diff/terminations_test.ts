@@ -57,6 +57,29 @@ Deno.test("a real server of TCP that leaves gets no new connections, and is dele
   assertEquals([1, 2, 3].map((last) => list.has(server(), real(last))), [false, true, true]);
 });
 
+Deno.test("one with connections of both kinds stays; one whose virtual server is gone is gone, too", {
+  permissions,
+}, () => {
+  const list = new Terminations(0);
+  list.take([removal(1)], 0);
+  assertEquals(list.sweep(loads(load(1, 2, 2)), 1_000), { lines: [], ended: [], vanished: [] });
+  const sweep = list.sweep(new Map(), 1_000);
+  assertEquals(sweep.vanished, ["10.96.0.1:80/TCP/10.244.0.1:8080"]);
+  list.finish(sweep);
+  assertEquals(list.size, 0);
+});
+
+Deno.test("a virtual server that goes takes its own along, as many as they are", { permissions }, () => {
+  const list = new Terminations(0);
+  list.take([removal(1), removal(2)], 0);
+  assertEquals(list.take([{ kind: "deleteServer", server: server("TCP", "10.96.0.2") }], 0), [
+    "-D -t 10.96.0.2:80",
+  ]);
+  assertEquals(list.size, 2);
+  assertEquals(list.take([{ kind: "deleteServer", server: server() }], 0), ["-D -t 10.96.0.1:80"]);
+  assertEquals(list.size, 0);
+});
+
 Deno.test("its time is up at the deadline, whatever its connections", { permissions }, () => {
   const list = new Terminations(DEADLINE_MS);
   assertEquals(list.nextDeadlineMs, Infinity);

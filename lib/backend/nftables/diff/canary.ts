@@ -32,18 +32,17 @@ export class CanarySampler {
 
   /** These Services were written. */
   written(services: Changed, committed: CommittedTable): void {
-    if (services === "all") {
-      this.#sentinels.clear();
-      return;
+    if (services === "all") this.#sentinels.clear();
+    else for (const name of services) this.#serviceWritten(name, committed.service(name));
+  }
+
+  #serviceWritten(name: NamespacedName, service: CommittedService | null): void {
+    const containers = containersOf(service);
+    for (const container of containers) {
+      if (this.#sentinels.get(container) === null) this.#sentinels.set(container, name);
     }
-    for (const name of services) {
-      const containers = containersOf(committed.service(name));
-      for (const container of containers) {
-        if (this.#sentinels.get(container) === null) this.#sentinels.set(container, name);
-      }
-      for (const [container, sentinel] of this.#sentinels) {
-        if (sentinel === name && !containers.has(container)) this.#sentinels.delete(container);
-      }
+    for (const [container, sentinel] of this.#sentinels) {
+      if (sentinel === name && !containers.has(container)) this.#sentinels.delete(container);
     }
   }
 
@@ -80,7 +79,6 @@ export class CanarySampler {
 
   #nextServices(committed: CommittedTable): readonly CommittedService[] {
     const names = [...committed.serviceNames];
-    if (names.length === 0) return [];
     const count = Math.min(SAMPLED_SERVICES, names.length);
     const start = this.#turn++ * SAMPLED_SERVICES % names.length;
     return Array.from(

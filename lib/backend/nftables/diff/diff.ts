@@ -102,7 +102,7 @@ function isRenamed(before: Element | CommittedElement, after: Element): boolean 
 /** Which elements that several Services may want come and go. */
 class SharedElementChanges {
   readonly #committed: CommittedTable;
-  /** Element → change of how many want it, and the last Service that gives it up. */
+  /** Element → change of how many want it, and the last Service that gives it up; null: the last one comes to want it. */
   readonly #changes = new Map<string, { by: number; last: NamespacedName | null }>();
 
   constructor(placed: ReadonlyMap<NamespacedName, PlacedService | null>, committed: CommittedTable) {
@@ -117,10 +117,7 @@ class SharedElementChanges {
 
   #change({ container, key }: Element, by: number, name: NamespacedName | null): void {
     const known = this.#changes.get(`${container} ${key}`);
-    this.#changes.set(`${container} ${key}`, {
-      by: (known?.by ?? 0) + by,
-      last: name ?? known?.last ?? null,
-    });
+    this.#changes.set(`${container} ${key}`, { by: (known?.by ?? 0) + by, last: name });
   }
 
   /** Everybody who wants a new one adds it, because any of them may be the first one written. */
@@ -193,7 +190,6 @@ function joinHandovers(
   services: readonly ServiceOperations[],
   handovers: readonly Handover[],
 ): readonly ServiceOperations[] {
-  if (handovers.length === 0) return services;
   const groupOf = new Map<NamespacedName, Set<NamespacedName>>();
   for (const { from, to } of handovers) {
     const group = groupOf.get(from) ?? new Set([from]);

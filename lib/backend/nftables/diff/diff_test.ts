@@ -14,6 +14,7 @@ import type { CommittedTable } from "./committed.ts";
 import { diffNftables, isEmpty } from "./diff.ts";
 import { diffObserved, NO_TABLE } from "./diff_observed.ts";
 import { planChange } from "./plan_change.ts";
+import { planNftables } from "../plan/plan.ts";
 import type { NftablesOptions, Operations } from "../plan/ruleset.ts";
 
 const NONE = { permissions: "none" } as const;
@@ -153,6 +154,75 @@ Deno.test(
     assert(isEmpty(change(before, before, ["web", "nobody"])));
   },
 );
+
+Deno.test(
+  "ports of other names keep the slots of their destinations, also beside a new node port",
+  NONE,
+  () => {
+    const ports = (names: readonly string[], nodePort: number) => [
+      testPort({ name: names[0]!, port: 80, nodePort }),
+      testPort({ name: names[1]!, port: 443, nodePort: 30443 }),
+    ];
+    const objects = (names: readonly string[], nodePort: number, ips: readonly string[]): ApiObject[] =>
+      service("web", ips, { type: "NodePort", ports: ports(names, nodePort) }).map((object) =>
+        object.kind === "EndpointSlice"
+          ? {
+            ...object,
+            ports: [80, 443].map((port, at) => ({
+              ...object.ports[0]!,
+              name: names[at]!,
+              port: 8000 + port,
+            })),
+          }
+          : object
+      );
+    const committed = committedOf(objects(["http", "https"], 30080, [A, B, C]));
+    const names = new Set(["shop/web"]);
+    const step = (objects: readonly ApiObject[]): Operations => {
+      const plan = planChange(exampleState("IPv4", objects), names, OPTIONS, committed);
+      const operations = diffNftables(plan, committed);
+      committed.apply(plan);
+      return operations;
+    };
+    const slotEdits = (operations: Operations): string[] =>
+      edits(operations).filter((edit) => /^. (nodeport-)?endpoints-/.test(edit));
+    // The last one takes the place of the first, so that the slots are not in the order of the endpoints.
+    step(objects(["http", "https"], 30080, [B, C]));
+    assertEquals(slotEdits(step(objects(["web", "tls"], 30080, [B, C]))), []);
+    assertEquals(slotEdits(step(objects(["http", "https"], 30081, [B, C]))).sort(), [
+      "+ nodeport-endpoints-tcp 30081 . 0 : 10.244.1.3 . 8080",
+      "+ nodeport-endpoints-tcp 30081 . 1 : 10.244.1.2 . 8080",
+      "- nodeport-endpoints-tcp 30080 . 0",
+      "- nodeport-endpoints-tcp 30080 . 1",
+    ]);
+  },
+);
+
+Deno.test("a full sync writes what is missing of a list and leaves the order of the rest", NONE, () => {
+  const plan = exampleNftablesPlan("IPv4", service("web", [A, B, C]));
+  const table = new NftTable();
+  table.apply(diffObserved(plan, NO_TABLE).operations);
+  const endpoints = new Map(
+    [C, B, A].map((ip, slot) => [`10.96.0.1 . 80 . ${slot}`, `${ip} . 8080`]),
+  );
+  endpoints.delete("10.96.0.1 . 80 . 1");
+  const observed = table.observed();
+  const elements = new Map([...observed.elements, ["endpoints-tcp", endpoints]]);
+  assertEquals(edits(diffObserved(plan, { ...observed, elements }).operations), [
+    "+ endpoints-tcp 10.96.0.1 . 80 . 1 : 10.244.1.2 . 8080",
+  ]);
+});
+
+Deno.test("a full sync without a Service that is refused does not write it", NONE, () => {
+  const state = exampleState("IPv4", [
+    ...service("web", [A]),
+    ...service("other", [B], { clusterIP: "10.96.0.2" }),
+  ]);
+  const plan = planNftables(state, "all", OPTIONS, new Set(["shop/other"]));
+  const { operations, committed } = diffObserved(plan, NO_TABLE);
+  assertEquals(operations.services.map(({ name }) => name), ["shop/web"]);
+  assertEquals([...committed.serviceNames], ["shop/web"]);
+});
 
 Deno.test(
   "of two Services with one address the older has it; the other takes over at once",

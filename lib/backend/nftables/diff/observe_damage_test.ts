@@ -8,6 +8,23 @@ const MANY = Array.from({ length: 1_000 }, (_, i) => {
   return service(`s${i}`, [`10.244.${i >> 8}.${i & 255}`, `10.245.${i >> 8}.${i & 255}`], fields);
 }).flat();
 
+Deno.test("a set, and a chain that the kernel calls, may be gone", NONE, async () => {
+  for (
+    const [commands, found] of [
+      ["delete set ip kproxy layout-1\n", "layout-1"],
+      ["flush chain ip kproxy nat-output\ndelete chain ip kproxy nat-output\n", "nat-output"],
+    ] as const
+  ) {
+    const { fake, proxier, sync } = rig();
+    await sync(service("web", ["10.244.1.1"]));
+    assertEquals(await proxier.checkCanary(), false);
+    await fake.others(commands);
+    const damage = await proxier.checkCanary();
+    assert(damage !== false);
+    assertEquals(damage.found, [found]);
+  }
+});
+
 Deno.test(
   "a look at a large table lets others go first, and sees two endpoints that changed places",
   NONE,

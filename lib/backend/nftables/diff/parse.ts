@@ -163,12 +163,13 @@ export function parseCounters(text: string): ReadonlyMap<string, Traffic> {
 
 /** A set of clients, and who is in it. */
 export interface ObservedClients extends AffinitySet {
-  /** As `nft -f` takes them again, e.g. `10.0.0.1 expires 2h59m58s92ms`. */
+  /** As `nft -f` takes them again, e.g. `10.0.0.1 expires 2h59m58s92ms` or `10.0.0.1 timeout 3h expires 2h59m`. */
   readonly clients: readonly string[];
 }
 
 const SET = /^\tset (\S+) \{.*\n((?:\t\t.*\n)*)\t\}$/gm;
-const CLIENT = /[^\s{,]+ expires [^\s,]+/g;
+/** It may have a timeout of its own. */
+const CLIENT = /[^\s{,]+(?: timeout [^\s,]+)? expires [^\s,]+/g;
 
 /** Who is in the affinity sets that `nft -a list table` printed; sets without clients are left out. */
 export function parseClients(text: string): readonly ObservedClients[] {

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { ownerProblem, parseCounters, parseTable, TableStream } from "./parse.ts";
+import { ownerProblem, parseClients, parseCounters, parseTable, TableStream } from "./parse.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -70,6 +70,10 @@ Deno.test("a table as nft prints it", NONE, () => {
       ["endpoints-tcp", [["10.96.10.1 . 80 . 0", "10.244.0.11 . 8080"]]],
     ]),
   );
+  assertEquals(
+    [...table.elementComments].map(([name, comments]) => [name, [...comments]]),
+    [["service-ips", [["10.96.10.1 . tcp . 80", "a, b : c"], ["10.96.10.5 . tcp . 81", "x"]]]],
+  );
   assertEquals([...table.affinitySets], [["affinity-BNZJJVPA-shop/cart/tcp/__10.244.0.21/6379", 90061]]);
   assertEquals([...table.chains], [
     ["reject-chain", [{ text: "reject", handle: 21 }]],
@@ -83,6 +87,36 @@ Deno.test("a table as nft prints it", NONE, () => {
     "nat-prerouting",
     "type nat hook prerouting priority dstnat; policy accept;",
   ]]);
+});
+
+Deno.test("the last line counts without its end, too", NONE, () => {
+  const { elements } = parseTable("table ip kproxy {\n\tset x {\n\t\telements = { 10.0.0.1, 10.0.0.2 }");
+  assertEquals([...elements.get("x")!.keys()], ["10.0.0.1", "10.0.0.2"]);
+});
+
+Deno.test("clients are those of affinity sets with a timeout", NONE, () => {
+  assertEquals(parseClients(LISTED), [{
+    name: "affinity-BNZJJVPA-shop/cart/tcp/__10.244.0.21/6379",
+    timeoutSeconds: 90061,
+    clients: [
+      "10.0.0.1 timeout 10m expires 9m59s948ms",
+      "10.0.0.2 timeout 10m expires 9m59s948ms",
+      "10.0.0.3 expires 1s",
+    ],
+  }]);
+  const set = (name: string, timeout: string, elements: string): string =>
+    `table ip kproxy {\n\tset ${name} {\n\t\ttype ipv4_addr\n${timeout}${elements}\t}\n}\n`;
+  const [timeout, elements] = ["\t\ttimeout 1m\n", "\t\telements = { 10.0.0.1 expires 59s }\n"];
+  assertEquals(parseClients(set("affinity-x", timeout, elements)).map(({ clients }) => clients), [
+    ["10.0.0.1 expires 59s"],
+  ]);
+  for (
+    const text of [
+      set("affinity-x", timeout, ""),
+      set("affinity-x", "", elements),
+      set("others", timeout, elements),
+    ]
+  ) assertEquals(parseClients(text), []);
 });
 
 Deno.test("IPv6 keys hold colons", NONE, () => {

@@ -30,7 +30,7 @@ export function baseLines(
   hooked: boolean,
 ): readonly string[] {
   return [
-    ...base.deletedElements.length === 0 ? [] : deletedElementLines(table, base.deletedElements),
+    ...deletedElementLines(table, base.deletedElements),
     ...base.containers.map((container) => containerLine(table, container)),
     ...base.chains.flatMap((chain) => chainLines(table, chain)),
     ...base.sharedChains.flatMap((chain) => chainLines(table, chain)),
@@ -214,9 +214,9 @@ function elementLines(
 ): readonly string[] {
   const lines: string[] = [];
   for (let at = 0; at < elements.length;) {
-    const { container } = elements[at] ?? { container: "" };
+    const { container } = elements[at]!;
     const start = at;
-    while (at < elements.length && elements[at]?.container === container) at++;
+    while (elements[at]?.container === container) at++;
     lines.push(`${verb} element ${table} ${container} { ${elements.slice(start, at).map(text).join(", ")} }`);
   }
   return lines;

@@ -141,11 +141,5 @@ export function isAffinitySet(name: string): boolean {
 export function elementComment(text: string): string {
   // deno-lint-ignore no-control-regex
   const plain = text.replaceAll(/["\\\x00-\x1f\x7f]/g, "?");
-  if (plain.length * 3 <= COMMENT_BYTES) return plain;
-  const bytes = new TextEncoder().encode(plain);
-  if (bytes.length <= COMMENT_BYTES) return plain;
-  let end = COMMENT_BYTES;
-  // 0b10xxxxxx continues a character.
-  while (end > 0 && (bytes[end]! & 0xc0) === 0x80) end--;
-  return new TextDecoder().decode(bytes.subarray(0, end));
+  return plain.slice(0, new TextEncoder().encodeInto(plain, new Uint8Array(COMMENT_BYTES)).read);
 }

@@ -44,7 +44,7 @@ export function planNftables(
     nodeIp: nodeIp?.family === options.family ? nodeIp : null,
     words,
     sharedChains,
-    trafficCounters: options.trafficCounters ?? false,
+    trafficCounters: options.trafficCounters === true,
   };
   const services = planServices(
     state,
@@ -60,10 +60,9 @@ export function planNftables(
   };
 }
 
-/** At a start, what the cluster itself needs comes first: the API server, then DNS. */
+/** What the cluster itself needs comes first: the API server, then DNS. */
 function emissionOrder(state: ProxyState, changed: Changed): readonly NamespacedName[] {
   const names = [...(changed === "all" ? state.services.keys() : changed)].sort(compareBytes);
-  if (changed !== "all") return names;
   const needed = names.filter((name) => isNeededFirst(name, state.services.get(name) ?? []));
   const first = new Set(
     needed.sort((left, right) => Number(right === KUBERNETES) - Number(left === KUBERNETES)),

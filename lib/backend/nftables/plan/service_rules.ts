@@ -243,7 +243,6 @@ class PortDraft {
 /** The first of very many: a slot more than `numgen` counts would never be chosen. */
 function limited(endpoints: CategorizedEndpoints): CategorizedEndpoints {
   const { cluster, local } = endpoints;
-  if (cluster.length <= MAX_ENDPOINTS && local.length <= MAX_ENDPOINTS) return endpoints;
   return { ...endpoints, cluster: cluster.slice(0, MAX_ENDPOINTS), local: local.slice(0, MAX_ENDPOINTS) };
 }
 

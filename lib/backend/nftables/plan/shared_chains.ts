@@ -112,9 +112,7 @@ export class SharedChains {
   }
 
   #ensure(name: string, rules: () => readonly string[]): string {
-    const known = this.#chains.get(name);
-    if (known !== undefined) return known.name;
-    this.#chains.set(name, { name, rules: rules() });
+    if (!this.#chains.has(name)) this.#chains.set(name, { name, rules: rules() });
     return name;
   }
 }

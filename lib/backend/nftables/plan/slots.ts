@@ -17,8 +17,7 @@ export function assignSlots(
   before: readonly (string | undefined)[],
   wanted: readonly string[],
 ): readonly string[] {
-  if (sameOrder(before, wanted)) return wanted;
-  if (before.length === 0) return wanted;
+  if (isInPlace(before, wanted)) return wanted;
   const left = new Set(wanted);
   const slots: (string | undefined)[] = wanted.map((_, index) => {
     const endpoint = before[index];
@@ -28,8 +27,9 @@ export function assignSlots(
   return slots.map((endpoint) => endpoint ?? nextOf(rest));
 }
 
-function sameOrder(before: readonly (string | undefined)[], wanted: readonly string[]): boolean {
-  return before.length === wanted.length && wanted.every((endpoint, index) => before[index] === endpoint);
+/** True, and nearly always so, if nothing has to move. */
+function isInPlace(before: readonly (string | undefined)[], wanted: readonly string[]): boolean {
+  return wanted.every((endpoint, index) => before[index] === undefined || before[index] === endpoint);
 }
 
 function nextOf(rest: Iterator<string>): string {

@@ -35,8 +35,11 @@ function counted(packets: Readonly<Record<string, number>>): CountedSets {
   return sets;
 }
 
-/** `shop/web 80 in out`. */
+/** `shop/web 80 in out`; the bytes must be those of as many packets. */
 function packets(traffic: readonly ServiceTraffic[]): string[] {
+  for (const { incoming, outgoing } of traffic) {
+    for (const { packets, bytes } of [incoming, outgoing]) assertEquals(bytes, packets * 100);
+  }
   return traffic.map(({ namespacedName, port, incoming, outgoing }) =>
     `${namespacedName} ${port} ${incoming.packets} ${outgoing.packets}`
   ).sort();
