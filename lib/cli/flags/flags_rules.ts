@@ -92,15 +92,6 @@ export const MODE_FLAGS = [
     field: "portRange",
   },
   {
-    name: "udp-timeout",
-    type: "duration",
-    default: "250ms",
-    group: "Mode and rules",
-    commands: CONFIGURED,
-    doc: "How long mode userspace remembers a UDP client without packets",
-    field: "udpIdleTimeout",
-  },
-  {
     name: "traffic-counters",
     type: "bool",
     default: "false",
@@ -109,6 +100,15 @@ export const MODE_FLAGS = [
     doc:
       "Count packets and bytes of each Service port, as metrics; also honoured with --config (mode nftables)",
     field: "kproxy.trafficCounters",
+  },
+  {
+    name: "udp-timeout",
+    type: "duration",
+    default: "250ms",
+    group: "Mode and rules",
+    commands: CONFIGURED,
+    doc: "How long mode userspace remembers a UDP client without packets",
+    field: "udpIdleTimeout",
   },
 ] as const satisfies readonly Flag[];
 

@@ -116,7 +116,7 @@ export class UserspaceProxier implements FamilyProxier {
       changed,
       (since) => since === null ? this.#syncAll(state) : this.#trySyncChanged(state, since),
     );
-    this.#closeUnused(committed);
+    await this.#closeUnused(committed);
     return this.#session.report({
       commands,
       bytes,
@@ -244,10 +244,10 @@ export class UserspaceProxier implements FamilyProxier {
     }]));
   }
 
-  #closeUnused(committed: Committed): void {
+  async #closeUnused(committed: Committed): Promise<void> {
     const { portals } = this.#options;
     const used = new Set([...committed.values()].flatMap(({ portals }) => portals));
-    for (const id of [...portals.ids]) if (!used.has(id)) portals.close(id);
+    await portals.close([...portals.ids].filter((id) => !used.has(id)));
   }
 
   async #readRules(): Promise<IptablesRuleset> {

@@ -15,7 +15,7 @@ export class LingeringPortals {
 
   /** Keeps one at work, for whoever wants that port. */
   leave(place: string, portal: OpenPortal): void {
-    this.#portals.get(place)?.close();
+    void this.#portals.get(place)?.close();
     this.#portals.set(place, portal);
   }
 
@@ -27,9 +27,10 @@ export class LingeringPortals {
   }
 
   /** Nobody wants the others any more. */
-  close(): void {
-    for (const portal of this.#portals.values()) portal.close();
+  async close(): Promise<void> {
+    const portals = [...this.#portals.values()];
     this.#portals.clear();
+    await Promise.all(portals.map((portal) => portal.close()));
   }
 }
 
@@ -83,9 +84,13 @@ export class Portals {
   }
 
   /** Takes no more clients there. */
-  close(id: PortalId): void {
-    this.#open.get(id)?.portal.close();
-    this.#open.delete(id);
+  async close(ids: Iterable<PortalId>): Promise<void> {
+    const portals = [...ids].map((id) => {
+      const found = this.#open.get(id);
+      this.#open.delete(id);
+      return found?.portal.close();
+    });
+    await Promise.all(portals);
   }
 
   /** All go on at work, for the next life. */

@@ -45,14 +45,14 @@ export class SharedPortals implements Shared, RelayObserver {
   /** A life has ended and left its portals. */
   left(): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.lingering.close(), LINGER_MS);
+    this.#timer = setTimeout(() => void this.lingering.close(), LINGER_MS);
   }
 
   async end(signal: AbortSignal): Promise<void> {
     clearTimeout(this.#timer);
     // Clients that come meanwhile are served, too: rules lead here until the next process has its own.
     await within(this.sessions.none(), DRAIN_MS, signal);
-    this.lingering.close();
+    await this.lingering.close();
   }
 
   opened(protocol: PortalProtocol): void {

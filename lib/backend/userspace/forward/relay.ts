@@ -38,8 +38,8 @@ export interface OpenPortal {
   readonly port: number;
   /** Takes endpoints and seconds of affinity over. */
   update(endpoints: readonly PortalEndpoint[], stickySeconds: number): void;
-  /** Takes no more clients; those that are there are served to their end. */
-  close(): void;
+  /** Takes no more clients; those that are there are served to their end. Resolves when others may have the port. */
+  close(): Promise<void>;
 }
 
 /** How many sessions all portals together may have: connections of TCP, clients of UDP. */
@@ -59,10 +59,18 @@ export class SessionLimit {
     return this.#open;
   }
 
-  /** Null if there is room for one more, which counts from now on; else what is lacking. */
-  take(): RelayRefusal | null {
+  /**
+   * Null if there is room for one more, which counts from now on; else what is lacking.
+   *
+   * @param descriptors how many it takes; as many are given back with it
+   */
+  take(descriptors: number): RelayRefusal | null {
     if (this.#open >= this.#most) return "limit";
-    if (!this.#allowance.take()) return "descriptors";
+    for (let taken = 0; taken < descriptors; taken++) {
+      if (this.#allowance.take()) continue;
+      for (; taken > 0; taken--) this.#allowance.giveBack();
+      return "descriptors";
+    }
     this.#open++;
     return null;
   }
@@ -72,8 +80,8 @@ export class SessionLimit {
     this.#allowance.exhausted();
   }
 
-  giveBack(): void {
-    this.#allowance.giveBack();
+  giveBack(descriptors: number): void {
+    for (let given = 0; given < descriptors; given++) this.#allowance.giveBack();
     this.#open--;
     if (this.#open === 0) this.#whenNone?.();
   }

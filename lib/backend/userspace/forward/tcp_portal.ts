@@ -13,6 +13,9 @@ import type { OpenPortal, RelayContext } from "./relay.ts";
 /** How long each try to reach an endpoint may take, one endpoint after the other. Source: kube-proxy 1.25 `EndpointDialTimeouts`. */
 const DIAL_TIMEOUTS_MS: readonly number[] = [250, 500, 1_000, 2_000];
 
+/** Sockets of a connection: to the client, and to the endpoint. */
+const DESCRIPTORS = 2;
+
 /** A listener and the endpoints behind it. */
 export class TcpPortal implements OpenPortal {
   readonly port: number;
@@ -20,6 +23,8 @@ export class TcpPortal implements OpenPortal {
   readonly #context: RelayContext;
   readonly #balancer: Balancer;
   readonly #stop = new AbortController();
+  /** Until it takes no more clients. */
+  readonly #accepting: Promise<void>;
 
   /** Begins to take connections. */
   constructor(listener: Deno.TcpListener, context: RelayContext) {
@@ -28,7 +33,7 @@ export class TcpPortal implements OpenPortal {
     this.#balancer = new Balancer(context);
     this.port = listener.addr.port;
     const { onProblem, sessions } = context;
-    void acceptAll(
+    this.#accepting = acceptAll(
       listener,
       {
         pool: sessions,
@@ -43,15 +48,17 @@ export class TcpPortal implements OpenPortal {
     this.#balancer.update(endpoints, stickySeconds);
   }
 
-  close(): void {
-    if (this.#stop.signal.aborted) return;
-    this.#stop.abort();
-    this.#listener.close();
+  async close(): Promise<void> {
+    if (!this.#stop.signal.aborted) {
+      this.#stop.abort();
+      this.#listener.close();
+    }
+    await this.#accepting;
   }
 
   #take(client: Deno.TcpConn): Admission {
     const { sessions, observer, onProblem } = this.#context;
-    const refusal = sessions.take();
+    const refusal = sessions.take(DESCRIPTORS);
     if (refusal !== null) {
       client.close();
       observer.refused("TCP", refusal);
@@ -60,7 +67,7 @@ export class TcpPortal implements OpenPortal {
     observer.opened("TCP");
     void this.#serve(client).catch((error) => onProblem("A connection failed", error)).finally(() => {
       close(client);
-      sessions.giveBack();
+      sessions.giveBack(DESCRIPTORS);
       observer.closed("TCP");
     });
     return "admitted";

@@ -54,11 +54,11 @@ export class UdpPortal implements OpenPortal {
     }
   }
 
-  close(): void {
+  async close(): Promise<void> {
     clearInterval(this.#sweep);
     for (const client of [...this.#sessions.keys()]) this.#end(client);
     this.#socket.removeAllListeners("message");
-    this.#socket.close();
+    await new Promise<void>((resolve) => this.#socket.close(() => resolve()));
   }
 
   #fromClient(packet: Uint8Array, from: RemoteInfo): void {
@@ -74,7 +74,7 @@ export class UdpPortal implements OpenPortal {
   #begin(client: string, { address, port }: Peer): Session | null {
     const { observer, sessions, nowMs } = this.#context;
     const endpoint = this.#balancer.pick(address);
-    const refusal = endpoint === null ? "no endpoint" : sessions.take();
+    const refusal = endpoint === null ? "no endpoint" : sessions.take(1);
     if (endpoint === null || refusal !== null) {
       observer.refused("UDP", refusal ?? "no endpoint");
       return null;
@@ -135,7 +135,7 @@ export class UdpPortal implements OpenPortal {
     if (session === undefined || session !== which) return;
     this.#sessions.delete(client);
     session.socket.close();
-    this.#context.sessions.giveBack();
+    this.#context.sessions.giveBack(1);
     this.#context.observer.closed("UDP");
   }
 }
