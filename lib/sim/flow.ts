@@ -6,7 +6,8 @@
 import { add, formatFraction, type Fraction } from "./fraction.ts";
 
 export type PacketProtocol = "tcp" | "udp" | "sctp" | "icmp";
-export type PacketState = "NEW" | "ESTABLISHED" | "RELATED" | "INVALID";
+/** `UNTRACKED`: a rule has told connection tracking to leave it alone, so that nothing is translated. */
+export type PacketState = "NEW" | "ESTABLISHED" | "RELATED" | "INVALID" | "UNTRACKED";
 
 /** The packet as it arrives or as a process on the node sends it. */
 export interface Packet {
@@ -129,7 +130,7 @@ export function formatFlow(flow: Flow): string {
 }
 
 const PACKET_REGEXP =
-  /^(?<source>\S+?)(?:@(?<inInterface>\S+))? → (?:\[(?<ip6>[^\]]+)\]:(?<port6>\d+)|(?<ip4>[\d.]+):(?<port4>\d+)|(?<ip>[^\s/]+))(?:\/(?<protocol>tcp|udp|sctp|icmp))?(?: (?<state>NEW|ESTABLISHED|RELATED|INVALID))?(?: mark (?<mark>0x[0-9a-f]+))?$/;
+  /^(?<source>\S+?)(?:@(?<inInterface>\S+))? → (?:\[(?<ip6>[^\]]+)\]:(?<port6>\d+)|(?<ip4>[\d.]+):(?<port4>\d+)|(?<ip>[^\s/]+))(?:\/(?<protocol>tcp|udp|sctp|icmp))?(?: (?<state>NEW|ESTABLISHED|RELATED|INVALID|UNTRACKED))?(?: mark (?<mark>0x[0-9a-f]+))?$/;
 
 /**
  * Reads the text of a packet, e.g. `10.0.0.7@eth0 → 172.30.0.41:80`; the interface of a process on the node is `node`. Without

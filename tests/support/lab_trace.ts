@@ -8,6 +8,7 @@ import {
   type NodeAround,
   readAround,
   readInterface,
+  readLocalnet,
   surroundingsOf,
 } from "../../lib/inspect/live/node_around.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
@@ -30,7 +31,8 @@ const LOOKS: readonly string[] = [
   "ip -json route",
   "ip -json -6 route",
   "ip -json rule",
-  "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all.rp_filter net.netfilter.nf_conntrack_tcp_be_liberal",
+  "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all.rp_filter net.netfilter.nf_conntrack_tcp_be_liberal " +
+  "net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
 ];
 /** Of each interface that packets come in by. */
 const SETTINGS: readonly string[] = ["rp_filter", "forwarding"];
@@ -74,12 +76,18 @@ async function predict(exec: Exec, live: LiveNode, around: NodeAround, packet: P
   // A process of the node may be lent an address for its packet.
   const own = packet.inInterface === "" ? [...addresses, packet.source] : addresses;
   const nearer = await readInterface(exec, around, packet.inInterface);
+  const isLocalnet = [packet.source, packet.destination].some((text) => text.startsWith("127."));
   const { live: side } = tracePacket({
     family,
     packet,
-    surroundings: surroundingsOf(nearer, own, packet.inInterface),
+    surroundings: surroundingsOf(
+      isLocalnet ? await readLocalnet(exec, nearer) : nearer,
+      own,
+      packet.inInterface,
+    ),
     desired: null,
     live: live.get(family) ?? null,
+    findings: [],
     notes: [],
   });
   return side === null ? "nothing" : formatFlow(side.flow);

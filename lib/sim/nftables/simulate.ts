@@ -22,10 +22,7 @@ import {
   type Walk,
 } from "../packet_walk.ts";
 import type { Simulator } from "../simulator.ts";
-import { type HookedChain, isShown, NftPass } from "./walk.ts";
-
-/** Conntrack looks at packets at this priority; chains before it know no states. */
-const CONNTRACK_PRIORITY = -200;
+import { CONNTRACK_PRIORITY, type HookedChain, isShown, NftPass } from "./walk.ts";
 
 /** One family's tables, ready for packets. */
 export class NftablesSimulator implements Simulator {
