@@ -118,15 +118,30 @@ function manner(outcome: FlowOutcome): string[] {
  * there as it is), `untranslated` (passed on as it is).
  */
 export function formatFlow(flow: Flow): string {
-  const manners = new Set(flow.outcomes.map((outcome) => manner(outcome).join(", ")));
-  const shared = manners.size === 1;
-  const parts = flow.outcomes.map((outcome) => {
-    const probability = formatFraction(outcome.probability);
-    const notes = [...(probability === "1" ? [] : [probability]), ...(shared ? [] : manner(outcome))];
-    return endText(outcome) + (notes.length === 0 ? "" : ` (${notes.join(", ")})`);
+  const ends = new Map<string, { readonly end: string; readonly manner: string; probability: Fraction }>();
+  for (const outcome of flow.outcomes) {
+    const one = {
+      end: endText(outcome),
+      manner: manner(outcome).join(", "),
+      probability: outcome.probability,
+    };
+    const key = JSON.stringify([one.end, one.manner]);
+    const same = ends.get(key);
+    // Whatever they were on their way to: of those that are dropped it does not matter.
+    if (same === undefined) ends.set(key, one);
+    else same.probability = add(same.probability, one.probability);
+  }
+  const all = [...ends.values()];
+  const [first] = all;
+  const isShared = all.every((one) => one.manner === first?.manner);
+  const parts = all.map(({ end, manner, probability }) => {
+    const chance = formatFraction(probability);
+    const notes = [chance === "1" ? "" : chance, isShared ? "" : manner].filter((text) => text !== "");
+    return end + (notes.length === 0 ? "" : ` (${notes.join(", ")})`);
   });
-  const suffix = shared ? [...manners].filter((text) => text !== "").map((text) => `, ${text}`).join("") : "";
-  return parts.join(" | ") + suffix;
+  return [parts.join(" | "), ...(isShared ? [first?.manner ?? ""] : [])].filter((text) => text !== "").join(
+    ", ",
+  );
 }
 
 const PACKET_REGEXP =

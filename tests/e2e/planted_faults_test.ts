@@ -27,32 +27,50 @@ const isChosen = ({ name }: PlantedFault): boolean =>
 const TOOLS = ["ip", "sysctl", "conntrack", "iptables", "ip6tables", "iptables-legacy", "nft"];
 
 async function plantAndMend(lab: FaultLab, fault: PlantedFault): Promise<void> {
-  const { packet, plant, ask: [command, ...args], flags = [], says, code = 1, mend } = fault;
+  const { packet, plant, flags = [], mend } = fault;
   const given = typeof flags === "function" ? () => flags(lab) : () => flags;
   const sound = packet === undefined ? "" : SOUND[packet] ?? "";
   if (packet !== undefined) assertEquals(await lab.send(packet, sound), [], "before");
 
   await plant(lab);
-  const planted = await lab.others();
-  const answer = await lab.kproxy(command, args, given());
-  assertMatch(answer.out + answer.err, says);
-  assertEquals(answer.code, code, answer.out + answer.err);
-  // Nothing of it is ours to be mended: whoever tries changes nothing.
-  if (mend !== "repair" && lab.api === null) await lab.kproxy("check", ["--repair"], given());
-  if (packet !== undefined) {
-    const predicted = await lab.predict(packet);
-    if (fault.really === undefined) assert(predicted !== sound, `${packet} fares as before: ${predicted}`);
-    assertEquals(await lab.send(packet, fault.really ?? predicted), [], `${predicted} was predicted`);
+  try {
+    await isNamed(lab, fault, sound, given());
+  } catch (error) {
+    // The others are planted into a sound node all the same.
+    if (mend !== "repair") await mend(lab);
+    await lab.restore();
+    throw error;
   }
-  if (mend === "repair") {
-    const repair = await lab.kproxy("check", ["--repair"], given());
-    assertEquals([repair.code, repair.err], [0, ""], repair.out);
-  }
-  assertEquals(await lab.others(), planted, "what is not ours");
   if (mend !== "repair") await mend(lab);
   const after = await lab.kproxy("check", []);
   assertEquals([after.code, after.err], [0, ""], after.out);
   if (packet !== undefined) assertEquals(await lab.send(packet, sound), [], "after the mend");
+}
+
+/** The answer names it, the packet fares as predicted, and `--repair` mends it if it is ours. */
+async function isNamed(
+  lab: FaultLab,
+  fault: PlantedFault,
+  sound: string,
+  flags: readonly string[],
+): Promise<void> {
+  const { packet, ask: [command, ...args], says, code = 1, mend, really } = fault;
+  const planted = await lab.others();
+  const answer = await lab.kproxy(command, args, flags);
+  assertMatch(answer.out + answer.err, says);
+  assertEquals(answer.code, code, answer.out + answer.err);
+  // Nothing of it is ours to be mended: whoever tries changes nothing.
+  if (mend !== "repair" && lab.api === null) await lab.kproxy("check", ["--repair"], flags);
+  if (packet !== undefined) {
+    const predicted = await lab.predict(packet);
+    if (really === undefined) assert(predicted !== sound, `${packet} fares as before: ${predicted}`);
+    assertEquals(await lab.send(packet, really ?? predicted), [], `${predicted} was predicted`);
+  }
+  if (mend === "repair") {
+    const repair = await lab.kproxy("check", ["--repair"], flags);
+    assertEquals([repair.code, repair.err], [0, ""], repair.out);
+  }
+  assertEquals(await lab.others(), planted, "what is not ours");
 }
 
 for (const mode of ["iptables", "nftables"] as const satisfies readonly FaultMode[]) {

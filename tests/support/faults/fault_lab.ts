@@ -58,13 +58,16 @@ const OTHERS = `
 iptables -w 5 -N FIREWALL; iptables -w 5 -A INPUT -j FIREWALL
 iptables -w 5 -A FIREWALL -s 203.0.113.99 -j DROP
 iptables -w 5 -t nat -A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE
+iptables -w 5 -t raw -A OUTPUT -d 203.0.113.95 -j DROP
+iptables-legacy -w 5 -t nat -A POSTROUTING -s 203.0.113.96 -j RETURN
 iptables -w 5 -t mangle -A PREROUTING -d 203.0.113.98 -j MARK --set-xmark 0x7/0xff
 ip6tables -w 5 -A INPUT -s 2001:db8::99 -j DROP
 nft 'add table inet guard; add chain inet guard in { type filter hook input priority 10; }; add rule inet guard in ip saddr 203.0.113.97 drop'
 sysctl -q -w net.ipv4.conf.all.log_martians=0`;
-/** What is there, of whomever. */
-const LOOK = `
-iptables-nft-save; ip6tables-nft-save; iptables-legacy-save 2>&1; nft list ruleset; ip -d link; ip address; ip route show table all; ip rule
+/** What is there, of whomever: rules, whose order counts, and what has none. */
+const RULES = "iptables-nft-save; ip6tables-nft-save; iptables-legacy-save; nft list ruleset";
+const NETWORK = `
+ip -d -o link; ip -o address; ip route show table all; ip -6 route show table all; ip rule
 sysctl -a -r '^net\\.ipv[46]\\.(ip_forward|conf\\..*\\.(forwarding|rp_filter|disable_ipv6|log_martians))'`;
 
 /** The lab; disposing of it removes it. */
@@ -174,14 +177,20 @@ export class FaultLab implements AsyncDisposable {
 
   /** What is there and is not the proxy's, without what only counts. */
   async others(): Promise<string> {
-    const text = await this.netns.run(["sh", "-c", LOOK]);
+    const [rules, network] = await Promise.all(
+      [RULES, NETWORK].map((script) => this.netns.run(["sh", "-c", script])),
+    );
     const isOwnTable = /^table ip6? kproxy \{[^]*?^\}$/gm;
     // What iptables keeps in nftables was told by iptables itself.
     const isIptables = /^table ip6? (?:filter|nat|mangle|raw|security) \{[^]*?^\}$/gm;
-    return text.replace(isOwnTable, "").replace(isIptables, "").split("\n")
+    const lines = (rules ?? "").replace(isOwnTable, "").replace(isIptables, "").split("\n")
       .filter((line) => !/KUBE-|^#|^$/.test(line))
-      .map((line) => line.replace(/\[\d+:\d+\]|packets \d+ bytes \d+|valid_lft \S+|preferred_lft \S+/g, ""))
-      .join("\n");
+      .map((line) => line.replace(/\[\d+:\d+\]|packets \d+ bytes \d+/g, ""));
+    // Neighbours come and go, and so does what the kernel says of a link's life.
+    const others = (network ?? "").split("\n").map((line) =>
+      line.replace(/ (?:valid_lft|preferred_lft|expires) \S+|gc_timer +\S+|\w+_timer +\S+/g, "")
+    ).sort();
+    return [...lines, ...others].join("\n");
   }
 
   /** Sends the packet, really, as often as it takes to see all that may become of it; yields what is not as told. */

@@ -172,7 +172,11 @@ export const FOREIGN_RULE_FAULTS: readonly PlantedFault[] = [
   {
     name: "a load balancer of somebody hangs in front",
     modes: BOTH,
-    ...table("ip lb", "type nat hook output priority -110", "ip daddr 10.96.0.1 dnat to 10.244.0.21:8080"),
+    ...table(
+      "ip lb",
+      "type nat hook output priority -110",
+      "ip daddr 10.96.0.1 tcp dport 80 dnat to 10.244.0.21:8080",
+    ),
     ask: ["doctor"],
     says:
       /warning +rules of others +ip lb c \(output, priority -110\) may translate a destination before kproxy does/,

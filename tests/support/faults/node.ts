@@ -103,9 +103,9 @@ export const NODE_FAULTS: readonly PlantedFault[] = [
   {
     name: "the interface is down",
     modes: BOTH,
-    plant: (lab) => lab.netns.run(["ip", "link", "set", "eth1", "down"]),
-    mend: (lab) => lab.netns.run(["ip", "link", "set", "eth1", "up"]),
-    ask: ["trace", "198.51.100.9@eth1", "192.0.2.10:30080"],
+    plant: (lab) => lab.netns.run(["ip", "link", "add", "vlan7", "type", "dummy"]),
+    mend: (lab) => lab.netns.run(["ip", "link", "del", "vlan7"]),
+    ask: ["trace", "198.51.100.9@vlan7", "192.0.2.10:30080"],
     says: /Wrong: .*: the interface is down/,
   },
   {

@@ -306,7 +306,7 @@ const NFTABLES: readonly PlantedFault[] = [
     plant: (lab) =>
       lab.nft(
         "delete chain ip kproxy nat-prerouting\n" +
-          "add chain ip kproxy nat-prerouting { type nat hook input priority 100 ; }\n" +
+          "add chain ip kproxy nat-prerouting { type nat hook output priority -99 ; }\n" +
           "add rule ip kproxy nat-prerouting jump services",
       ),
     ask: ["check"],
