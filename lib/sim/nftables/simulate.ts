@@ -29,7 +29,7 @@ export class NftablesSimulator implements Simulator {
   readonly #hooks: ReadonlyMap<NftHook, readonly HookedChain[]>;
 
   /**
-   * @param tables all that the kernel has, in the order in which their chains were hooked in
+   * @param tables all that the kernel has, in the order in which they were made: of chains with one priority the newest is asked first
    * @throws {RangeError} if a chain is called before connections are tracked
    */
   constructor(tables: readonly NftTable[]) {
@@ -44,7 +44,7 @@ export class NftablesSimulator implements Simulator {
       }
     }
     this.#hooks = Map.groupBy(
-      chains.toSorted((a, b) => a.base.priority - b.base.priority),
+      chains.toReversed().toSorted((a, b) => a.base.priority - b.base.priority),
       (one) => one.base.hook,
     );
   }

@@ -4,7 +4,8 @@
  *
  * What it knows of the kernel beside what the simulators of the modes know: the priorities of iptables' tables, that a connection is
  * translated once per direction by whichever rule comes first, and not at all where a rule switches tracking off, that forwarding, a
- * source that came the wrong way, a way that is not there, a loopback address on a wire and an interface that is down end a packet's way without any rule. Of chains with one priority those of iptables are taken to come first.
+ * source that came the wrong way, a way that is not there, a loopback address on a wire and an interface that is down end a packet's way without any rule. Of chains with one
+ * priority the newest comes first; those of iptables, whose age nobody tells, are taken to be new.
  *
  * @module
  */
@@ -122,8 +123,9 @@ function stationsOf({ iptables, nftables }: HeldRules): Stations {
       }
     }
   }
-  for (const table of nftables) {
-    for (const chain of table.chains.values()) {
+  // Of those with one priority the kernel asks the one first that was hooked in last.
+  for (const table of nftables.toReversed()) {
+    for (const chain of [...table.chains.values()].reverse()) {
       if (chain.base === null) continue;
       const hooked: HookedChain = { table, chain, base: chain.base };
       all.get(chain.base.hook)?.push(nftStation(hooked, chain.base));

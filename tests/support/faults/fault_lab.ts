@@ -87,9 +87,19 @@ export class FaultLab implements AsyncDisposable {
     const manifests = await LabManifests.create();
     const cli = await NetnsCli.start(lab.node.netns);
     const one = new FaultLab(mode, lab, manifests, cli);
-    await one.sh(OTHERS);
-    await one.restore();
-    return one;
+    try {
+      await one.sh(OTHERS);
+      await one.restore();
+      // Hosts, and the routes to them, are made when they are needed first.
+      for (const [packet, fares] of Object.entries(SOUND)) {
+        if (mode === "nftables" && (packet === LOOPBACK || packet === OTHER_LINK)) continue;
+        assertEquals(await one.send(packet, fares), [], packet);
+      }
+      return one;
+    } catch (error) {
+      await one[Symbol.asyncDispose]();
+      throw error;
+    }
   }
 
   get netns(): Netns {

@@ -30,6 +30,13 @@ function table(
 
 const FROM_POD = ["trace", "10.244.0.5@cni0", "10.96.0.1:80"] as const;
 
+const NOTRACK = ["-d", "-s"].map((side) => `PREROUTING ${side} 10.96.0.0/16 -j CT --notrack`);
+
+const LEGACY = `
+iptables-legacy -t nat -N KUBE-SERVICES
+iptables-legacy -t nat -A KUBE-SERVICES -d 10.96.0.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.244.0.21:8080
+iptables-legacy -t nat -A PREROUTING -j KUBE-SERVICES`;
+
 export const FOREIGN_RULE_FAULTS: readonly PlantedFault[] = [
   {
     name: "a firewall drops packets to endpoints",
@@ -111,7 +118,9 @@ export const FOREIGN_RULE_FAULTS: readonly PlantedFault[] = [
   {
     name: "a rule switches connection tracking off",
     modes: BOTH,
-    ...rule("-A", "-t", "raw", "PREROUTING", "-d", "10.96.0.0/16", "-j", "CT", "--notrack"),
+    // As such rules come: for both directions.
+    plant: (lab) => lab.sh(NOTRACK.map((words) => `iptables -w 5 -t raw -A ${words}`).join("\n")),
+    mend: (lab) => lab.sh(NOTRACK.map((words) => `iptables -w 5 -t raw -D ${words}`).join("\n")),
     ask: FROM_POD,
     says:
       /Wrong: No connection of the packet is tracked, .*: table raw chain PREROUTING rule 1: .*-j CT --notrack/,
@@ -195,8 +204,8 @@ export const FOREIGN_RULE_FAULTS: readonly PlantedFault[] = [
     says:
       /Wrong: Rules of several service proxies are in force: .*kube-proxy \(nftables: table ip kube-proxy\)/,
     packet: POD,
-    // Of two with one priority the kernel asks the one that was there first.
-    really: SOUND[POD] ?? "",
+    // Of chains with one priority the kernel asks the newest first; how old iptables' are nobody can ask.
+    really: "10.244.0.21:8080, masquerade no",
     mend: (lab) => lab.clean("--only=nftables", "--of=kube-proxy"),
   },
   {
@@ -223,8 +232,3 @@ export const FOREIGN_RULE_FAULTS: readonly PlantedFault[] = [
     mend: (lab) => lab.clean("--only=iptables"),
   },
 ];
-
-const LEGACY = `
-iptables-legacy -t nat -N KUBE-SERVICES
-iptables-legacy -t nat -A KUBE-SERVICES -d 10.96.0.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.244.0.21:8080
-iptables-legacy -t nat -A PREROUTING -j KUBE-SERVICES`;

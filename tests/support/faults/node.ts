@@ -5,6 +5,7 @@
  */
 import { BOTH, type PlantedFault } from "./fault.ts";
 import { type FaultLab, LOOPBACK, NODE, OTHER_LINK, POD } from "./fault_lab.ts";
+import { NODE_ADDRESSES } from "../node_lab.ts";
 
 /** A setting with a wrong value, and the one that it had. */
 function setting(name: string, wrong: string, right: string): Pick<PlantedFault, "plant" | "mend"> {
@@ -14,6 +15,13 @@ function setting(name: string, wrong: string, right: string): Pick<PlantedFault,
 }
 
 const MASTER = (lab: FaultLab): readonly string[] => [`--master=${lab.api}`];
+
+const ADD_IPV6 = [
+  ...Object.entries(NODE_ADDRESSES).map(([device, [, ip]]) =>
+    `ip address add ${ip}/${device === "cni0" ? 128 : 64} dev ${device} nodad`
+  ),
+  "ip -6 route add default via fd00:192::1",
+];
 
 export const NODE_FAULTS: readonly PlantedFault[] = [
   {
@@ -51,10 +59,10 @@ export const NODE_FAULTS: readonly PlantedFault[] = [
   {
     name: "the reverse path filter is strict on a device",
     modes: ["nftables"],
-    ...setting("net.ipv4.conf.eth1.rp_filter", "1", "0"),
+    ...setting("net.ipv4.conf.cni0.rp_filter", "1", "0"),
     ask: ["doctor"],
     says:
-      /warning +reverse path filter +strict on eth1: .*\n +-> sysctl -w net\.ipv4\.conf\.eth1\.rp_filter=2/,
+      /warning +reverse path filter +strict on cni0: .*\n +-> sysctl -w net\.ipv4\.conf\.cni0\.rp_filter=2/,
     code: 0,
   },
   {
@@ -81,10 +89,10 @@ export const NODE_FAULTS: readonly PlantedFault[] = [
     modes: BOTH,
     plant: async (lab) => {
       await lab.serve({ endpoints: ["10.244.1.13@node-b"] });
-      await lab.netns.run(["ip", "route", "add", "unreachable", "10.244.1.0/24"]);
+      await lab.netns.run(["ip", "route", "replace", "unreachable", "10.244.1.13"]);
     },
     mend: async (lab) => {
-      await lab.netns.run(["ip", "route", "del", "unreachable", "10.244.1.0/24"]);
+      await lab.netns.run(["ip", "route", "replace", "10.244.1.13", "via", "192.0.2.1", "dev", "eth0"]);
       await lab.restore();
     },
     ask: ["trace", "10.244.0.5@cni0", "shop/web"],
@@ -103,7 +111,7 @@ export const NODE_FAULTS: readonly PlantedFault[] = [
   {
     name: "the interface is down",
     modes: BOTH,
-    plant: (lab) => lab.netns.run(["ip", "link", "add", "vlan7", "type", "dummy"]),
+    plant: (lab) => lab.netns.run(["ip", "link", "add", "vlan7", "type", "bridge"]),
     mend: (lab) => lab.netns.run(["ip", "link", "del", "vlan7"]),
     ask: ["trace", "198.51.100.9@vlan7", "192.0.2.10:30080"],
     says: /Wrong: .*: the interface is down/,
@@ -140,7 +148,9 @@ export const NODE_FAULTS: readonly PlantedFault[] = [
   {
     name: "IPv6 is switched off, and the cluster uses it",
     modes: ["nftables"],
-    ...setting("net.ipv6.conf.all.disable_ipv6", "1", "0"),
+    plant: (lab) => lab.sh("sysctl -q -w net.ipv6.conf.all.disable_ipv6=1"),
+    // The kernel has forgotten all addresses of it.
+    mend: (lab) => lab.sh(`sysctl -q -w net.ipv6.conf.all.disable_ipv6=0\n${ADD_IPV6.join("\n")}`),
     ask: ["doctor"],
     flags: ["--cluster-cidr=10.244.0.0/16,fd00:10:244::/56"],
     says: /IPv6 is not served: .*disable_ipv6/,

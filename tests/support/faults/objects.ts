@@ -161,7 +161,7 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
     plant: (lab) => lab.serve({ web: webService({ externalIPs: ["203.0.113.20"] }) }),
     mend: restore,
     ask: ["trace", "198.51.100.9@eth0", "203.0.113.20:80"],
-    says: /Note: Service shop\/web asks for 203\.0\.113\.20 .*and does not get it: .*shop\/api/,
+    says: /Note: Service shop\/web asks for external IP 203\.0\.113\.20 .*and does not get it: .*shop\/api/,
     code: 0,
     packet: BALANCED,
     really: SOUND[BALANCED] ?? "",
