@@ -104,7 +104,7 @@ const STORIES: readonly Story[] = [
     (_, web) => endAndStart(web, end),
   ]),
   ["what changed while kproxy was away is in force after its start", (_, web) => catchUp(web)],
-  ["faults are named by their cause, and mended", ipvsFaultsAreNamed],
+  ["faults are named by their cause, and mended", (_, web) => ipvsFaultsAreNamed(web)],
   ["what the kernel refuses is named", (_, web) => quarantineIsNamed(web)],
   ["what others remove comes back", async (t, web) => {
     await using kproxy = await web.start(REPAIR_ARGS);
