@@ -14,7 +14,7 @@ export type NftExpression =
   | { readonly kind: "protocol" }
   /** `only`: nft adds a condition on the protocol by itself, as for `tcp dport`; null for `th dport`. */
   | { readonly kind: "destinationPort"; readonly only: "tcp" | "udp" | "sctp" | null }
-  | { readonly kind: "inInterface" }
+  | { readonly kind: "inInterface" | "outInterface" }
   /** `numgen random mod N`. */
   | { readonly kind: "random"; readonly modulus: number };
 
@@ -56,6 +56,8 @@ export type NftStatement =
   | { readonly kind: "reject"; readonly with: string | null }
   /** Writes the source into a set and starts its time afresh (`update`), or only writes it (`add`). */
   | { readonly kind: "remember"; readonly set: string; readonly refresh: boolean }
+  /** Connection tracking leaves the packet alone, if it has not seen it yet. */
+  | { readonly kind: "notrack" }
   /** Counts or describes; decides nothing. */
   | { readonly kind: "note" }
   /** The rest of a rule that somebody else has written in words that are not known here. */
@@ -72,6 +74,7 @@ export function typeOfExpression(expression: NftExpression, family: IpFamily): N
     case "destinationPort":
       return "inet_service";
     case "inInterface":
+    case "outInterface":
       return "ifname";
     case "random":
       return "integer";

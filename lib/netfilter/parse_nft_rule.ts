@@ -9,7 +9,7 @@ import type { NftExpression, NftKey, NftOperand, NftStatement, NftVerdict } from
 import { NftWords, unquoted } from "./nft_words.ts";
 
 const VERDICTS: ReadonlySet<string> = new Set(["accept", "drop", "return", "continue", "jump", "goto"]);
-const STATES: ReadonlySet<string> = new Set(["new", "established", "related", "invalid"]);
+const STATES: ReadonlySet<string> = new Set(["new", "established", "related", "invalid", "untracked"]);
 const ALL_BITS = 0xffffffff;
 
 /**
@@ -141,6 +141,9 @@ function takeStatement(words: NftWords, family: IpFamily): NftStatement {
     case "update":
     case "add":
       return takeRemember(words, family);
+    case "notrack":
+      words.expect("notrack");
+      return { kind: "notrack" };
     case "counter":
     case "comment":
       return takeNote(words);
@@ -185,12 +188,22 @@ export function takeKey(words: NftWords, family: IpFamily): NftKey {
   return key;
 }
 
+/** By its number, which nft prints as its name, or by its name. */
+const INTERFACES = [
+  ["iif", "inInterface"],
+  ["iifname", "inInterface"],
+  ["oif", "outInterface"],
+  ["oifname", "outInterface"],
+] as const;
+
 function takeExpression(words: NftWords, family: IpFamily): NftExpression {
   const ip = family === "IPv4" ? "ip" : "ip6";
   if (words.takeIf(ip, "saddr")) return { kind: "source" };
   if (words.takeIf(ip, "daddr")) return { kind: "destination" };
   if (words.takeIf("meta", "l4proto")) return { kind: "protocol" };
-  if (words.takeIf("iifname") || words.takeIf("meta", "iifname")) return { kind: "inInterface" };
+  for (const [name, kind] of INTERFACES) {
+    if (words.takeIf(name) || words.takeIf("meta", name)) return { kind };
+  }
   if (words.takeIf("th", "dport")) return { kind: "destinationPort", only: null };
   for (const only of ["tcp", "udp", "sctp"] as const) {
     if (words.takeIf(only, "dport")) return { kind: "destinationPort", only };

@@ -182,7 +182,7 @@ const REFUSED: readonly [text: string, why: string][] = [
   ["", "is empty"],
   ["ip protocol tcp drop", 'is not understood, at "ip"'],
   ["th sport 80 drop", 'is not understood, at "th"'],
-  ["ct state untracked drop", "unknown state"],
+  ["ct state asleep drop", "unknown state"],
   ["ct mark 1", "something unknown"],
   ["ct status confirmed drop", "unknown status"],
   ["fib daddr . iif type local", 'wants "type"'],

@@ -6,7 +6,8 @@
 import { add, formatFraction, type Fraction } from "./fraction.ts";
 
 export type PacketProtocol = "tcp" | "udp" | "sctp" | "icmp";
-export type PacketState = "NEW" | "ESTABLISHED" | "RELATED" | "INVALID";
+/** `UNTRACKED`: a rule has told connection tracking to leave it alone, so that nothing is translated. */
+export type PacketState = "NEW" | "ESTABLISHED" | "RELATED" | "INVALID" | "UNTRACKED";
 
 /** The packet as it arrives or as a process on the node sends it. */
 export interface Packet {
@@ -117,19 +118,34 @@ function manner(outcome: FlowOutcome): string[] {
  * there as it is), `untranslated` (passed on as it is).
  */
 export function formatFlow(flow: Flow): string {
-  const manners = new Set(flow.outcomes.map((outcome) => manner(outcome).join(", ")));
-  const shared = manners.size === 1;
-  const parts = flow.outcomes.map((outcome) => {
-    const probability = formatFraction(outcome.probability);
-    const notes = [...(probability === "1" ? [] : [probability]), ...(shared ? [] : manner(outcome))];
-    return endText(outcome) + (notes.length === 0 ? "" : ` (${notes.join(", ")})`);
+  const ends = new Map<string, { readonly end: string; readonly manner: string; probability: Fraction }>();
+  for (const outcome of flow.outcomes) {
+    const one = {
+      end: endText(outcome),
+      manner: manner(outcome).join(", "),
+      probability: outcome.probability,
+    };
+    const key = JSON.stringify([one.end, one.manner]);
+    const same = ends.get(key);
+    // Whatever they were on their way to: of those that are dropped it does not matter.
+    if (same === undefined) ends.set(key, one);
+    else same.probability = add(same.probability, one.probability);
+  }
+  const all = [...ends.values()];
+  const [first] = all;
+  const isShared = all.every((one) => one.manner === first?.manner);
+  const parts = all.map(({ end, manner, probability }) => {
+    const chance = formatFraction(probability);
+    const notes = [chance === "1" ? "" : chance, isShared ? "" : manner].filter((text) => text !== "");
+    return end + (notes.length === 0 ? "" : ` (${notes.join(", ")})`);
   });
-  const suffix = shared ? [...manners].filter((text) => text !== "").map((text) => `, ${text}`).join("") : "";
-  return parts.join(" | ") + suffix;
+  return [parts.join(" | "), ...(isShared ? [first?.manner ?? ""] : [])].filter((text) => text !== "").join(
+    ", ",
+  );
 }
 
 const PACKET_REGEXP =
-  /^(?<source>\S+?)(?:@(?<inInterface>\S+))? → (?:\[(?<ip6>[^\]]+)\]:(?<port6>\d+)|(?<ip4>[\d.]+):(?<port4>\d+)|(?<ip>[^\s/]+))(?:\/(?<protocol>tcp|udp|sctp|icmp))?(?: (?<state>NEW|ESTABLISHED|RELATED|INVALID))?(?: mark (?<mark>0x[0-9a-f]+))?$/;
+  /^(?<source>\S+?)(?:@(?<inInterface>\S+))? → (?:\[(?<ip6>[^\]]+)\]:(?<port6>\d+)|(?<ip4>[\d.]+):(?<port4>\d+)|(?<ip>[^\s/]+))(?:\/(?<protocol>tcp|udp|sctp|icmp))?(?: (?<state>NEW|ESTABLISHED|RELATED|INVALID|UNTRACKED))?(?: mark (?<mark>0x[0-9a-f]+))?$/;
 
 /**
  * Reads the text of a packet, e.g. `10.0.0.7@eth0 → 172.30.0.41:80`; the interface of a process on the node is `node`. Without

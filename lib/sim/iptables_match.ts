@@ -7,7 +7,7 @@ import { type Cidr, cidrContains, hostCidrText, type Ip, parseCidr } from "../mo
 import type { RuleMatch } from "../netfilter/iptables_rule.ts";
 import { complement, multiply, probabilityFraction } from "./fraction.ts";
 import type { PacketProtocol } from "./flow.ts";
-import { isNodeAddress, rememberedIn, type Surroundings, type Walk } from "./packet_walk.ts";
+import { isNodeAddress, leavesThrough, rememberedIn, type Surroundings, type Walk } from "./packet_walk.ts";
 
 /** How a history splits at a rule. */
 export interface MatchResult {
@@ -126,15 +126,20 @@ export class RuleMatcher {
         return this.#conditions?.isInSet(match, walk) ?? this.#beyond(match);
       case "ipvs":
         return this.#conditions?.goesThroughServer(match, walk) ?? this.#beyond(match);
-      case "outInterface":
+      case "outInterface": {
+        const name = leavesThrough(walk, this.#surroundings);
+        return name === undefined ? this.#unseen(match.kind, match.not) : interfaceMatches(match.name, name);
+      }
       case "sourcePort":
-        this.#report(
-          `A rule that looks at the ${match.kind} is beyond the simulator and taken as not matching`,
-        );
-        return match.not;
+        return this.#unseen(match.kind, match.not);
       default:
         return match satisfies never;
     }
+  }
+
+  #unseen(kind: string, not: boolean): boolean {
+    this.#report(`A rule that looks at the ${kind} is beyond the simulator and taken as not matching`);
+    return not;
   }
 
   #beyond(match: SetMatch | IpvsMatch): boolean {

@@ -178,6 +178,7 @@ export class IptablesPass {
       case "chain":
         return this.#jump(table, target.chain, walk, depth);
       case "opaque":
+        if (isNotrack(target.name, target.words)) return untracked(walk);
         if (!PASSING_TARGETS.has(target.name)) {
           this.#problems.add(`Target "${[target.name, ...target.words].join(" ")}" is beyond the simulator`);
         }
@@ -189,6 +190,7 @@ export class IptablesPass {
 
   #jump(table: string, chain: string, walk: Walk, depth: number): ChainResult {
     if (PASSING_TARGETS.has(chain)) return { ended: [], returned: [walk] };
+    if (isNotrack(chain, [])) return untracked(walk);
     if (this.#rules(table, chain) === null || depth >= DEEPEST_JUMP) {
       const problem = depth >= DEEPEST_JUMP
         ? "jumps never end at"
@@ -210,6 +212,15 @@ export class IptablesPass {
     const port = portText === undefined ? walk.port : Number(portText);
     return { ended: [acceptedWalk({ ...walk, destination, port, translated: true })], returned: [] };
   }
+}
+
+/** The kernel takes both in table raw only, which comes before connection tracking. */
+function isNotrack(name: string, words: readonly string[]): boolean {
+  return name === "NOTRACK" || (name === "CT" && words.includes("--notrack"));
+}
+
+function untracked(walk: Walk): ChainResult {
+  return { ended: [], returned: [{ ...walk, state: "UNTRACKED" }] };
 }
 
 function isReturn(target: RuleTarget | null): boolean {

@@ -17,6 +17,8 @@ export interface Surroundings {
   readonly nodeAddresses: readonly string[];
   readonly affinity: AffinityMemory;
   readonly nowSeconds: number;
+  /** The interface through which a packet to the address leaves; null: there is no way; undefined or absent: not known. */
+  readonly outInterface?: (address: string) => string | null | undefined;
 }
 
 /** One possible history of the packet, as far as it got. */
@@ -96,6 +98,7 @@ export function mergeWalks(walks: readonly Walk[]): readonly Walk[] {
       walk.destination.text,
       walk.port,
       walk.mark,
+      walk.state,
       walk.translated,
       walk.masquerade,
     ]
@@ -110,6 +113,12 @@ export function mergeWalks(walks: readonly Walk[]): readonly Walk[] {
 /** True for the node's own addresses, loopback included. */
 export function isNodeAddress(ip: Ip, { nodeAddresses }: Surroundings): boolean {
   return isLoopback(ip) || nodeAddresses.includes(ip.text);
+}
+
+/** The interface that the packet is about to leave through; undefined: not known. */
+export function leavesThrough({ destination }: Walk, surroundings: Surroundings): string | undefined {
+  if (isNodeAddress(destination, surroundings)) return "lo";
+  return surroundings.outInterface?.(destination.text) ?? undefined;
 }
 
 /** The packet when it comes back in: what the node sends to itself goes out through `lo`, with its source already settled. */

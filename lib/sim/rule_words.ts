@@ -161,6 +161,8 @@ function statementWords(statement: NftStatement): { readonly isCondition: boolea
       return then(`refuse${statement.with === null ? "" : ` with ${statement.with}`}`);
     case "remember":
       return then(`remember the source in ${statement.set}`);
+    case "notrack":
+      return then("leave it to no connection, so that nothing translates it");
     case "note":
       return then("");
     case "unread":
@@ -205,6 +207,8 @@ function expressionWords(expression: NftExpression): string {
       return expression.only === null ? "port" : `${expression.only} port`;
     case "inInterface":
       return "incoming interface";
+    case "outInterface":
+      return "outgoing interface";
     case "random":
       return `a random number below ${expression.modulus}`;
     default:

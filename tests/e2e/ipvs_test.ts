@@ -24,7 +24,7 @@ e2eTest(
         "tests/lab/conntrack_in_uml.ts",
         "tests/lab/ipvs_bench_in_uml.ts",
       ],
-      "23 passed (66 steps) | 0 failed",
+      "23 passed (68 steps) | 0 failed",
       LIMIT_MS,
     ),
 );

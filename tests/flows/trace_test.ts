@@ -209,6 +209,7 @@ class CaseRun {
       }),
       desired: { from: "files", mode: this.#plane, state, rules: side.desired, quarantined: null },
       live: side.live,
+      findings: [],
       notes: [],
     });
   }

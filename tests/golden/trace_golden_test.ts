@@ -97,7 +97,7 @@ async function walk(
   for (const port of [...stateOf(input, family).services.values()].flat()) {
     for (const packet of packetsTo(port, family)) {
       const desired = { from: "objects", mode: plane, state: input, rules, quarantined: null };
-      const trace = tracePacket({ family, packet, surroundings, desired, live, notes: [] });
+      const trace = tracePacket({ family, packet, surroundings, desired, live, findings: [], notes: [] });
       assertEquals([trace.difference, trace.findings], [null, []], `${port.text} ${JSON.stringify(packet)}`);
       assertEquals(trace.service?.port.key, port.key);
       walked++;

@@ -8,6 +8,7 @@ import {
   type NodeAround,
   readAround,
   readInterface,
+  readLocalnet,
   surroundingsOf,
 } from "../../lib/inspect/live/node_around.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
@@ -34,7 +35,8 @@ const LOOKS: readonly string[] = [
   "ip -json route",
   "ip -json -6 route",
   "ip -json rule",
-  "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all.rp_filter net.netfilter.nf_conntrack_tcp_be_liberal",
+  "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all.rp_filter net.netfilter.nf_conntrack_tcp_be_liberal " +
+  "net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
 ];
 /** Of each interface that packets come in by. */
 const SETTINGS: readonly string[] = ["rp_filter", "forwarding"];
@@ -88,9 +90,22 @@ async function predict(
   // A process of the node may be lent an address for its packet.
   const own = packet.inInterface === "" ? [...addresses, packet.source] : addresses;
   const nearer = await readInterface(exec, around, packet.inInterface);
-  const surroundings = surroundingsOf(nearer, own, packet.inInterface);
+  const isLocalnet = [packet.source, packet.destination].some((text) => text.startsWith("127."));
+  const surroundings = surroundingsOf(
+    isLocalnet ? await readLocalnet(exec, nearer) : nearer,
+    own,
+    packet.inInterface,
+  );
   const rules = live.get(family) ?? null;
-  const { live: side } = tracePacket({ family, packet, surroundings, desired: null, live: rules, notes: [] });
+  const { live: side } = tracePacket({
+    family,
+    packet,
+    surroundings,
+    desired: null,
+    live: rules,
+    findings: [],
+    notes: [],
+  });
   const all = side === null ? "nothing" : formatFlow(side.flow);
   if (near === null) return [all];
   const look = (met: HeldRules): string => formatFlow(new NodeSimulator(met).send(packet, surroundings));

@@ -51,7 +51,8 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
   };
   await tellFound(form, { document: () => checkDocument(report), lines: () => checkLines(report) }, io);
   // What was not read may hide anything.
-  const isRead = seen.checks.every(({ problems }) => problems.length === 0);
+  const isRead = seen.objects.rejected.length === 0 &&
+    seen.checks.every(({ problems }) => problems.length === 0);
   return isRead && seen.checks.every(isClean) ? 0 : 1;
 }
 
@@ -84,6 +85,15 @@ async function seenNode({ options, warn }: Looking): Promise<Seen> {
   return { found, objects, checks };
 }
 
+/** True if something of ours that is there is not wanted by the objects that could be read. */
+function takesAway(checks: readonly FamilyCheck[]): boolean {
+  return checks.some(({ base, services, leftovers }) =>
+    [...base, ...leftovers, ...[...services.values()].flat()].some(({ kind, found }) =>
+      kind !== "foreign" && kind !== "otherMode" && found.length > 0
+    )
+  );
+}
+
 /** Null: it was refused, and said why. */
 async function repairNode(
   { found, objects, checks }: Seen,
@@ -95,6 +105,12 @@ async function repairNode(
   const leave = await repairLeave(found.config, found.plane);
   if (!leave.isAllowed) {
     io.err(`Error: nothing is repaired: ${leave.reason}\n`);
+    return null;
+  }
+  if (objects.rejected.length > 0 && takesAway(checks)) {
+    io.err(
+      "Error: nothing is repaired: rules that are there would go, and they may be those of the objects that cannot be read\n",
+    );
     return null;
   }
   const before = checks.reduce((sum, check) => sum + differenceCount(check), 0);

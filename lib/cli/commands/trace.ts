@@ -4,7 +4,13 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
-import { readInterface, surroundingsOf } from "../../inspect/live/node_around.ts";
+import {
+  type NodeAround,
+  nodeFindings,
+  readInterface,
+  readLocalnet,
+  surroundingsOf,
+} from "../../inspect/live/node_around.ts";
 import { desiredOf, liveNear, type Look, look } from "../../inspect/look.ts";
 import {
   packetOf,
@@ -16,7 +22,9 @@ import {
 import { type Trace, tracePacket } from "../../inspect/trace/trace.ts";
 import { traceDocument } from "../../inspect/trace/trace_json.ts";
 import { traceLines } from "../../inspect/trace/trace_text.ts";
+import type { Exec } from "../../kernel/exec.ts";
 import type { ObjectSelection } from "../../serve/status/select_objects.ts";
+import type { Packet } from "../../sim/flow.ts";
 import { NodeSimulator } from "../../sim/node/simulate.ts";
 import { plainSurroundings } from "../../sim/node/surroundings.ts";
 import { outputForm } from "../flags/output_form.ts";
@@ -81,9 +89,9 @@ async function traceOf(
   const source: TracedSource = readSource(from, to, { around, nodeAddresses, podInterface });
   const { inInterface } = source;
   const isHere = options.wantsLive && options.liveFrom.length === 0;
-  const nearer = isHere ? await readInterface(options.exec, around, inInterface) : around;
-  const rules = await desiredOf(found, to.family, warn);
   const packet = packetOf(source, to);
+  const nearer = isHere ? await nearerAround(options.exec, around, packet) : around;
+  const rules = await desiredOf(found, to.family, warn);
   const surroundings = surroundingsOf(nearer, nodeAddresses, inInterface);
   const wanted = rules === null
     ? []
@@ -105,9 +113,17 @@ async function traceOf(
       quarantined: objects.quarantined,
     },
     live,
+    findings: isHere ? nodeFindings(around) : [],
     notes: [
       ...(source.note === null ? [] : [source.note]),
       ...nearer.problems.map(({ place, message }) => `${place}: ${message}`),
     ],
   });
+}
+
+/** With the settings that such a packet depends on. */
+async function nearerAround(exec: Exec, around: NodeAround, packet: Packet): Promise<NodeAround> {
+  const nearer = packet.inInterface === "" ? around : await readInterface(exec, around, packet.inInterface);
+  const isLocalnet = [packet.source, packet.destination].some((text) => text.startsWith("127."));
+  return isLocalnet ? await readLocalnet(exec, nearer) : nearer;
 }

@@ -84,13 +84,15 @@ function compareBase({ plan, live, isKernel }: IptablesPair, texts: RuleTexts, l
     for (const [chain, wanted] of chains) {
       const found = live.get(table)?.get(chain)?.rules;
       const isOwn = owned.has(chain) || found === undefined && chain.startsWith("KUBE-");
-      const difference = chainDifference({
+      const pair = {
         place: chainPlace(table, chain),
         wanted,
         found: isOwn ? found : found ?? [],
         textOf: texts.of,
-        isShared: true,
-      });
+      };
+      const shared = chainDifference({ ...pair, isShared: true });
+      // Where rules of ours are missing, what stands there instead tells what became of them.
+      const difference = shared === null || !isOwn ? shared : chainDifference(pair);
       // The kernel's own chains hold jumps in the order in which others have put theirs between.
       if (!isOwn && difference?.kind === "order") continue;
       list.add(null, difference === null || isOwn ? difference : jumpDifference(difference));

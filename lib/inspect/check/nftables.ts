@@ -140,7 +140,9 @@ function compareLeftover(
       else list.add(owner, surplus);
     }
   }
-  for (const name of [...leftover.staleChains, ...leftover.staleSets]) {
+  // Empty ones are on their way out: the kernel lets go of them a second after what went to them.
+  const chains = leftover.staleChains.filter((name) => textsOf(name).length > 0);
+  for (const name of [...chains, ...leftover.staleSets]) {
     list.leftovers.push({
       kind: "leftover",
       place: `${label} ${name}`,

@@ -26,6 +26,8 @@ export interface DesiredState {
   readonly nodeName: string;
   /** Null if there is no Node of that name. */
   readonly node: NodeObject | null;
+  /** Nodes of other names that are among the objects. */
+  readonly otherNodes: readonly NodeObject[];
   readonly states: ReadonlyMap<IpFamily, ProxyState>;
   /** Networks of ServiceCIDRs. */
   readonly serviceCidrs: readonly string[];
@@ -58,8 +60,9 @@ export function stateOfObjects(
   nodeName: string,
   report: (problem: string) => void,
 ): DesiredState {
-  const found = objects.find((object) => object.kind === "Node" && object.name === nodeName);
-  const node = found?.kind === "Node" ? found : null;
+  const nodes = objects.filter((object) => object.kind === "Node");
+  const node = nodes.find(({ name }) => name === nodeName) ?? null;
+  const otherNodes = nodes.filter(({ name }) => name !== nodeName);
   const facts: NodeFacts = { name: nodeName, zone: nodeZone(node) };
   const unserved: UnservedDestination[] = [];
   const states = new Map(FAMILIES.map((family) => {
@@ -77,7 +80,7 @@ export function stateOfObjects(
     return [family, tracker.checkout().state];
   }));
   const serviceCidrs = serviceNetworks(objects.filter((object) => object.kind === "ServiceCIDR"));
-  return { nodeName, node, states, serviceCidrs, unserved };
+  return { nodeName, node, otherNodes, states, serviceCidrs, unserved };
 }
 
 /** The state of one family. */

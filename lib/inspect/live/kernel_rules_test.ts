@@ -4,7 +4,14 @@ import type { Exec } from "../../kernel/exec.ts";
 import { liveOfKernel } from "./kernel_rules.ts";
 import { foundPlane } from "./live.ts";
 
-import { deviceTo, readAround, readInterface, surroundingsOf } from "./node_around.ts";
+import {
+  deviceTo,
+  nodeFindings,
+  readAround,
+  readInterface,
+  readLocalnet,
+  surroundingsOf,
+} from "./node_around.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -119,14 +126,15 @@ const ROUTES = JSON.stringify([
   { dst: "10.9.0.0/16", type: "unreachable" },
 ]);
 const SYSCTLS = "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all.rp_filter " +
-  "net.netfilter.nf_conntrack_tcp_be_liberal";
+  "net.netfilter.nf_conntrack_tcp_be_liberal net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max";
 const AROUND = {
   "ip -json -details address": LINKS,
   "ip -json route": ROUTES,
   "ip -json -6 route": "[]",
   "ip -json rule": JSON.stringify([{ table: "local" }, { table: "main" }]),
   [SYSCTLS]: "net.ipv4.ip_forward = 1\nnet.ipv6.conf.all.forwarding = 0\nnet.ipv4.conf.all.rp_filter = 0\n" +
-    "net.netfilter.nf_conntrack_tcp_be_liberal = 0\n",
+    "net.netfilter.nf_conntrack_tcp_be_liberal = 0\nnet.netfilter.nf_conntrack_count = 64\n" +
+    "net.netfilter.nf_conntrack_max = 64\n",
 };
 
 Deno.test("a machine's ways, interfaces and settings", NONE, async () => {
@@ -141,10 +149,32 @@ Deno.test("a machine's ways, interfaces and settings", NONE, async () => {
     [settings]: "net.ipv4.conf.cni0.rp_filter = 1\nnet.ipv4.conf.cni0.forwarding = 0\n",
   });
   const nearer = await readInterface(exec, around, "cni0");
-  const { forwarding, strictInterfaces } = surroundingsOf(nearer, [], "cni0");
-  assertEquals([forwarding, [...strictInterfaces]], [{ IPv4: false, IPv6: false }, ["cni0"]]);
-  assertEquals(surroundingsOf(around, [], "eth0").forwarding, { IPv4: true, IPv6: false });
+  const { notForwarding, strictInterfaces } = surroundingsOf(nearer, [], "cni0");
+  const IPv6 = "net.ipv6.conf.all.forwarding is 0";
+  assertEquals(notForwarding, { IPv4: "net.ipv4.conf.cni0.forwarding is 0", IPv6 });
+  assertEquals([...strictInterfaces], ["cni0"]);
+  assertEquals(surroundingsOf(around, [], "eth0").notForwarding, { IPv4: null, IPv6 });
+  assertEquals(nodeFindings(around), [
+    "Connection tracking is full, and drops new connections: 64, and net.netfilter.nf_conntrack_max is 64",
+  ]);
 });
+
+Deno.test(
+  "which interfaces take loopback addresses is told by the settings of all and of each",
+  NONE,
+  async () => {
+    const around = await readAround(machine(AROUND));
+    assertEquals(surroundingsOf(around, [], "").localnetInterfaces, null);
+    const names = ["all", "lo", "eth0", "eth1"].map((name) => `net.ipv4.conf.${name}.route_localnet`);
+    const on = async (...values: readonly number[]): Promise<readonly string[]> => {
+      const text = names.map((name, index) => `${name} = ${values[index]}\n`).join("");
+      const nearer = await readLocalnet(machine({ [`sysctl ${names.join(" ")}`]: text }), around);
+      return [...surroundingsOf(nearer, [], "").localnetInterfaces ?? []];
+    };
+    assertEquals(await on(0, 0, 0, 1), ["eth1"]);
+    assertEquals(await on(1, 0, 0, 0), ["lo", "eth0", "eth1"]);
+  },
+);
 
 Deno.test("policy routing, and texts that are none, leave ways and addresses untold", NONE, async () => {
   const around = await readAround(machine({

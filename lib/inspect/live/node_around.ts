@@ -50,6 +50,16 @@ const FORWARDING: Readonly<Record<IpFamily, string>> = {
 };
 const ALL_RP_FILTER = "net.ipv4.conf.all.rp_filter";
 const BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal";
+const CONNTRACK_COUNT = "net.netfilter.nf_conntrack_count";
+const CONNTRACK_MAX = "net.netfilter.nf_conntrack_max";
+const SETTINGS = [
+  FORWARDING.IPv4,
+  FORWARDING.IPv6,
+  ALL_RP_FILTER,
+  BE_LIBERAL,
+  CONNTRACK_COUNT,
+  CONNTRACK_MAX,
+];
 
 /** Reads the machine of this network namespace; what cannot be read is among the problems. */
 export async function readAround(exec: Exec): Promise<NodeAround> {
@@ -75,7 +85,7 @@ export async function readAround(exec: Exec): Promise<NodeAround> {
     attempt<string | null>("ip rule", () => json(["ip", "-json", "rule"]), null),
     attempt(
       "sysctl",
-      () => readSysctls(exec, [FORWARDING.IPv4, FORWARDING.IPv6, ALL_RP_FILTER, BE_LIBERAL]),
+      () => readSysctls(exec, SETTINGS),
       new Map<string, string | null>(),
     ),
   ]);
@@ -111,9 +121,39 @@ export async function readAround(exec: Exec): Promise<NodeAround> {
 
 /** Settings of one interface, which decide beside those of all. */
 export async function readInterface(exec: Exec, around: NodeAround, name: string): Promise<NodeAround> {
-  // A dot in a name would need another notation, which the answer does not repeat.
-  if (name === "" || name.includes(".")) return around;
-  const names = [`net.ipv4.conf.${name}.rp_filter`, `net.ipv4.conf.${name}.forwarding`];
+  return await withSettings(exec, around, [rpFilterOf(name), forwardingOf(name)], [name]);
+}
+
+/** Which interfaces take packets from and to 127.0.0.0/8. */
+export async function readLocalnet(exec: Exec, around: NodeAround): Promise<NodeAround> {
+  const devices = [...around.interfaces].filter(isPlain);
+  return await withSettings(exec, around, ["all", ...devices].map(localnetOf), []);
+}
+
+function rpFilterOf(name: string): string {
+  return `net.ipv4.conf.${name}.rp_filter`;
+}
+
+function forwardingOf(name: string): string {
+  return `net.ipv4.conf.${name}.forwarding`;
+}
+
+function localnetOf(name: string): string {
+  return `net.ipv4.conf.${name}.route_localnet`;
+}
+
+/** A dot in a name would need another notation, which the answer does not repeat. */
+function isPlain(name: string): boolean {
+  return name !== "" && !name.includes(".");
+}
+
+async function withSettings(
+  exec: Exec,
+  around: NodeAround,
+  names: readonly string[],
+  devices: readonly string[],
+): Promise<NodeAround> {
+  if (!devices.every(isPlain)) return around;
   try {
     const found = await readSysctls(exec, names);
     return { ...around, sysctls: new Map([...around.sysctls, ...found]) };
@@ -124,6 +164,13 @@ export async function readInterface(exec: Exec, around: NodeAround, name: string
       problems: [...around.problems, { place: `sysctl ${names.join(" ")}`, message: error.message }],
     };
   }
+}
+
+/** What is wrong with the machine for every new connection, one sentence each. */
+export function nodeFindings({ sysctls }: NodeAround): readonly string[] {
+  const [count, max] = [CONNTRACK_COUNT, CONNTRACK_MAX].map((name) => Number(sysctls.get(name) ?? "NaN"));
+  if (count === undefined || max === undefined || !(max > 0) || !(count >= max)) return [];
+  return [`Connection tracking is full, and drops new connections: ${count}, and ${CONNTRACK_MAX} is ${max}`];
 }
 
 /** Whether connection tracking takes TCP packets outside of the window; null: not known. */
@@ -139,28 +186,33 @@ export function surroundingsOf(
   inInterface: string,
 ): NodeSurroundings {
   const { sysctls, down, routes } = around;
-  const isOn = (name: string): boolean | null => {
-    const value = sysctls.get(name) ?? null;
-    return value === null ? null : value !== "0";
-  };
-  const ofInterface = isOn(`net.ipv4.conf.${inInterface}.forwarding`);
-  const rpFilters = [ALL_RP_FILTER, `net.ipv4.conf.${inInterface}.rp_filter`].map((name) =>
-    Number(sysctls.get(name))
-  );
+  const offOf = (name: string): string | null => sysctls.get(name) === "0" ? `${name} is 0` : null;
+  const ofInterface = sysctls.get(forwardingOf(inInterface)) ?? null;
+  const rpFilters = [ALL_RP_FILTER, rpFilterOf(inInterface)].map((name) => Number(sysctls.get(name)));
   // The greater of both counts; 2 asks for any way back, which there nearly always is.
   const rpFilter = Math.max(...rpFilters.filter((value) => !Number.isNaN(value)), 0);
   return {
     nodeAddresses,
     affinity: new Map(),
     nowSeconds: 0,
-    forwarding: {
-      IPv4: ofInterface ?? isOn(FORWARDING.IPv4),
-      IPv6: isOn(FORWARDING.IPv6),
+    notForwarding: {
+      // The node's setting is told first: it sets those of all interfaces.
+      IPv4: ofInterface === "1" ? null : offOf(FORWARDING.IPv4) ?? offOf(forwardingOf(inInterface)),
+      IPv6: offOf(FORWARDING.IPv6),
     },
     downInterfaces: down,
     outInterface: (address) => routes === null ? undefined : deviceTo(routes, address),
     strictInterfaces: new Set(rpFilter === 1 ? [inInterface] : []),
+    localnetInterfaces: localnetOn(around),
   };
+}
+
+function localnetOn({ sysctls, interfaces }: NodeAround): ReadonlySet<string> | null {
+  const all = sysctls.get(localnetOf("all")) ?? null;
+  if (all === null) return null;
+  // Where nobody could be asked it is taken to be on: what is not known stops no packet.
+  const isOn = (name: string): boolean => all !== "0" || (sysctls.get(localnetOf(name)) ?? "1") !== "0";
+  return new Set([...interfaces].filter(isOn));
 }
 
 /** The device of the best route to the address; null: there is none. */

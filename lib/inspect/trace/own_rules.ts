@@ -26,3 +26,10 @@ export function foreignTranslation({ translatedTo, hits }: FlowOutcome): RuleHit
   const own = hits.some((hit) => isOwnHit(hit) && (hit.table === "ipvs" || /dnat|DNAT/.test(hit.rule)));
   return own ? null : hits.find(({ rule }) => /dnat|DNAT|REDIRECT/.test(rule)) ?? null;
 }
+
+/** What switched connection tracking off for the packet before a service proxy's rules saw it, if that is no rule of such. */
+export function foreignNotrack({ hits }: FlowOutcome): RuleHit | null {
+  return hits.find((hit) =>
+    !isOwnHit(hit) && /(?:^| )(?:-j CT .*--notrack|-j NOTRACK|notrack)\b/.test(hit.rule)
+  ) ?? null;
+}

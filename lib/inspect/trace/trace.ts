@@ -6,7 +6,7 @@
 import { type EndpointUses, endpointUses } from "../../model/endpoint_reasons.ts";
 import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
 import type { IpFamily, NamespacedName, Protocol } from "../../model/objects.ts";
-import type { ServicePort } from "../../model/state.ts";
+import type { ProxyState, ServicePort } from "../../model/state.ts";
 import { type Flow, formatFlow, type Packet, type RuleHit } from "../../sim/flow.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { NodeSimulator } from "../../sim/node/simulate.ts";
@@ -16,7 +16,7 @@ import { type DesiredState, stateOf } from "../desired/desired.ts";
 import type { FoundProxy, LiveProblem, LiveRules } from "../live/live.ts";
 import { type DestinationKind, findService } from "../service_match.ts";
 import { differenceOf, type TraceDifference } from "./compare.ts";
-import { foreignEnd, foreignTranslation } from "./own_rules.ts";
+import { foreignEnd, foreignNotrack, foreignTranslation } from "./own_rules.ts";
 
 /** One walk. */
 export interface TraceSide {
@@ -68,6 +68,8 @@ export interface TraceInput {
   } | null;
   /** Null: what is there is not looked at. */
   readonly live: LiveRules | null;
+  /** What is wrong with the machine for every packet, one sentence each. */
+  readonly findings: readonly string[];
   readonly notes: readonly string[];
 }
 
@@ -91,6 +93,8 @@ export function tracePacket(input: TraceInput): Trace {
   const difference = wanted === null || found === null ? null : differenceOf(wanted.flow, found.flow, family);
   const service = desired === null ? null : serviceOf(input, desired.state, wanted?.flow ?? null, notes);
   const findings = [
+    ...input.findings,
+    ...(desired === null ? [] : nodeNameFinding(desired.state, surroundings)),
     ...(live === null ? [] : liveFindings(live, found?.flow ?? null, packet)),
     ...(difference === null ? [] : ["The live rules do something else than the desired ones"]),
     ...(desired === null || live === null ? [] : modeFinding(desired.mode, live)),
@@ -110,6 +114,23 @@ export function tracePacket(input: TraceInput): Trace {
     notes,
     problems: live?.problems ?? [],
   };
+}
+
+/** By the name of the node it is decided which endpoints are its own, and by its Node's labels which hints are for it. */
+function nodeNameFinding(
+  { nodeName, node, otherNodes }: DesiredState,
+  { nodeAddresses }: NodeSurroundings,
+): readonly string[] {
+  if (node !== null || otherNodes.length === 0) return [];
+  const mine = otherNodes.find(({ addresses }) =>
+    addresses.some(({ address }) => nodeAddresses.includes(address))
+  );
+  const lack = `There is no Node ${nodeName}, by whose name policies and hints are decided here`;
+  return [
+    mine === undefined
+      ? lack
+      : `${lack}; Node ${mine.name} has an address of this machine: --hostname-override=${mine.name}`,
+  ];
 }
 
 /** The rules of another mode may serve the same packets, until something changes. */
@@ -152,6 +173,14 @@ function liveFindings({ proxies }: LiveRules, flow: Flow | null, packet: Packet)
   for (const outcome of flow?.outcomes ?? []) {
     const end = foreignEnd(outcome);
     const translation = foreignTranslation(outcome);
+    const untracked = foreignNotrack(outcome);
+    if (untracked !== null) {
+      seen.add(
+        `No connection of the packet is tracked, so that no service proxy's rule translates it: ${
+          placeOf(untracked)
+        }`,
+      );
+    }
     if (end !== null) {
       seen.add(
         `The packet is ${outcome.verdict === "drop" ? "dropped" : "refused"} by what is no service proxy's: ${
@@ -199,6 +228,7 @@ function serviceOf(
     }
   }
   if (match === null) {
+    notes.push(...farNodePortNote(state, packet, destination.isNodeAddress));
     const [first] = sameAddress;
     if (first !== undefined) {
       const ports = sameAddress.map(({ port, protocol }) => `${port}/${protocol}`).join(", ");
@@ -210,8 +240,42 @@ function serviceOf(
   const endpoints = state.endpoints.get(port.namespacedName)?.get(port.key) ?? [];
   const uses = endpointUses(endpoints, port, state.node);
   if (endpoints.length === 0) notes.push(`Service ${port.text} has no endpoints`);
-  notes.push(...uses.notes, ...sourceRangeNote(port, kind, packet));
+  notes.push(
+    ...uses.notes,
+    ...sourceRangeNote(port, kind, packet),
+    ...closedNodePortNote(port, kind, packet, flow),
+  );
   return { port, kind, policy: policyOf(port, kind, uses, flow), uses };
+}
+
+/** Node ports are open where rules lead from an address to them, which the configuration decides. */
+function closedNodePortNote(
+  port: ServicePort,
+  kind: DestinationKind,
+  { destination }: Packet,
+  flow: Flow | null,
+): readonly string[] {
+  const isClosed = kind === "node port" && flow !== null &&
+    flow.outcomes.every(({ verdict, translatedTo }) => verdict === "accept" && translatedTo === "");
+  if (!isClosed) return [];
+  return [
+    `Node port ${port.nodePort} of ${port.text} is not open on ${destination}: nodePortAddresses (--nodeport-addresses) and the mode decide where it is`,
+  ];
+}
+
+/** A port of somebody who asks the wrong machine. */
+function farNodePortNote(
+  { services }: ProxyState,
+  { destination, port, protocol }: Packet,
+  isNodeAddress: boolean,
+): readonly string[] {
+  if (isNodeAddress || port === 0) return [];
+  const wanted = PROTOCOLS.get(protocol);
+  const found = [...services.values()].flat().find((one) => one.nodePort === port && one.protocol === wanted);
+  if (found === undefined) return [];
+  return [
+    `${destination} is no address of this node, on whose own addresses node port ${port} of ${found.text} is`,
+  ];
 }
 
 /** Source ranges guard load-balancer IPs, in all modes. */

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { KUBE_PROXY_TABLE } from "../../../tests/support/kube_proxy_table.ts";
 import { defaultConfig } from "../../config/defaults.ts";
 import { parsePacket } from "../../sim/flow.ts";
@@ -60,8 +60,11 @@ function objectsOf(
   return [service, slice, node].flatMap((json) => decodeObject(json, "test").objects);
 }
 
-function inputOf(conditions: readonly Record<string, unknown>[] = [{}, {}]): DesiredInput {
-  const state = stateOfObjects(objectsOf(conditions), "node-a", () => {});
+function inputOf(
+  conditions: readonly Record<string, unknown>[] = [{}, {}],
+  nodeName = "node-a",
+): DesiredInput {
+  const state = stateOfObjects(objectsOf(conditions), nodeName, () => {});
   const config = { ...defaultConfig(), clusterCIDR: "10.244.0.0/16" };
   return { ...state, config, machine: UNKNOWN_MACHINE, warn: () => {} };
 }
@@ -81,10 +84,13 @@ interface Node {
   readonly packet?: string;
   readonly input?: DesiredInput;
   readonly plane?: DataPlane;
+  /** As the command was given it. */
+  readonly nodeName?: string;
 }
 
 async function traced(
-  { texts, around = {}, packet = PACKET, input = inputOf(), plane = "iptables" }: Node,
+  { texts, around = {}, packet = PACKET, nodeName, input = inputOf(undefined, nodeName), plane = "iptables" }:
+    Node,
 ): Promise<Trace> {
   const live = liveOfTexts(texts, { from: "the kernel", bound: [], problems: [] }).get("IPv4");
   return tracePacket({
@@ -102,6 +108,7 @@ async function traced(
       quarantined: null,
     },
     live: live ?? null,
+    findings: [],
     notes: [],
   });
 }
@@ -182,8 +189,65 @@ const FAULTS: readonly Fault[] = [
   },
   {
     name: "the node does not forward",
-    node: (sound) => ({ texts: [save(sound)], around: { forwarding: { IPv4: false, IPv6: null } } }),
-    finds: "the node forwards no IPv4 packets",
+    node: (sound) => ({
+      texts: [save(sound)],
+      around: { notForwarding: { IPv4: "net.ipv4.ip_forward is 0", IPv6: null } },
+    }),
+    finds: "IPv4 packets are not forwarded: net.ipv4.ip_forward is 0",
+  },
+  {
+    name: "somebody switches connection tracking off",
+    node: (sound) => ({
+      texts: [
+        save(
+          `${sound}*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 10.96.0.0/16 -j CT --notrack\nCOMMIT\n`,
+        ),
+      ],
+    }),
+    finds: "rule translates it: table raw chain PREROUTING rule 1: -d 10.96.0.0/16 -j CT --notrack",
+  },
+  {
+    name: "a table of nftables switches connection tracking off",
+    node: (sound) => ({
+      texts: [save(sound), {
+        name: "nft",
+        text:
+          "table ip early {\n\tchain pre {\n\t\ttype filter hook prerouting priority raw; policy accept;\n\t\tip daddr 10.96.0.0/16 notrack\n\t}\n}\n",
+      }],
+    }),
+    finds: "rule translates it: table ip early chain pre rule 1: ip daddr 10.96.0.0/16 notrack",
+  },
+  {
+    name: "somebody drops what leaves through the endpoints' interface",
+    node: (sound) => ({
+      texts: [save(sound.replace("-I FORWARD", "-A FORWARD -o cni0 -j DROP\n-I FORWARD"))],
+      around: { outInterface: (address) => address.startsWith("10.244.") ? "cni0" : "eth0" },
+    }),
+    finds: "chain FORWARD rule 5: -o cni0 -j DROP",
+  },
+  {
+    name: "a table of nftables drops what leaves through the endpoints' interface",
+    node: (sound) => ({
+      texts: [save(sound), {
+        name: "nft",
+        text:
+          'table inet fw {\n\tchain f {\n\t\ttype filter hook forward priority filter; policy accept;\n\t\toifname "cni*" drop\n\t}\n}\n',
+      }],
+      around: { outInterface: () => "cni0" },
+    }),
+    finds: 'table inet fw chain f rule 1: oifname "cni*" drop',
+  },
+  {
+    name: "there is no way to the endpoints",
+    node: (sound) => ({ texts: [save(sound)], around: { outInterface: () => null } }),
+    finds: "there is no route to 10.244.0.11",
+  },
+  {
+    name: "the name of the node is not that of its Node",
+    node: (sound) => ({ texts: [save(sound)], around: {}, nodeName: "worker-9" }),
+    finds:
+      "There is no Node worker-9, by whose name policies and hints are decided here; Node node-a has an address " +
+      "of this machine: --hostname-override=node-a",
   },
   {
     name: "the interface is down",
@@ -279,6 +343,16 @@ Deno.test("an endpoint is left out: its hint is for another zone", NONE, async (
 Deno.test("a port that the Service has not is told with those that it has", NONE, async () => {
   const { notes } = await traced({ texts: [save(SOUND)], packet: "10.244.0.5@cni0 → 10.96.10.1:81/tcp" });
   assertEquals(notes, ["10.96.10.1 is an address of Service shop/web, whose ports are 80/TCP"]);
+});
+
+Deno.test("where one rule chooses among all endpoints, no choice is told twice", NONE, async () => {
+  const text = nftablesText(nftablesPlan(inputOf(), "IPv4"));
+  const trace = await traced({ texts: [{ name: "render", text }], plane: "nftables" });
+  const lines = traceLines(trace, (rows) => rows.map((row) => row.join(" ")));
+  assertEquals(lines.filter((line) => line.includes("of new connections")), []);
+  const chance = await traced({ texts: [save(SOUND)] });
+  const ways = traceLines(chance, (rows) => rows.map((row) => row.join(" "))).join("\n");
+  assertMatch(ways, /1\/2 of new connections\n.*KUBE-SVC-.*\n.*10\.244\.0\.11[^]*1\/2 of new connections\n/);
 });
 
 Deno.test("the document of a trace has a version and no bigint", NONE, async () => {

@@ -6,7 +6,7 @@
 import type { EndpointUses } from "../../model/endpoint_reasons.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { RuleHit } from "../../sim/flow.ts";
-import { formatFraction } from "../../sim/fraction.ts";
+import { formatFraction, ONE } from "../../sim/fraction.ts";
 import { ruleWords } from "../../sim/rule_words.ts";
 import { isOwnHit } from "./own_rules.ts";
 import { packetText } from "./packet.ts";
@@ -104,13 +104,17 @@ function sideLines(name: string, side: TraceSide, family: IpFamily, align: Align
   const tail = sharedHits(rests.map((rest) => rest.toReversed()));
   const last = first.hits.length - tail;
   const more = outcomes.length - SHOWN_OUTCOMES;
+  // Where one rule chooses among them all, as from a map, their ends tell the whole of it.
+  if (rests.every((rest) => rest.length === 0)) return [head, ...hits(first.hits, undefined)];
   return [
     head,
     ...hits(first.hits.slice(0, shared), undefined),
-    ...outcomes.slice(0, SHOWN_OUTCOMES).flatMap((outcome, index) => [
-      `    ${formatFraction(outcome.probability)} of new connections`,
-      ...hits(rests[index]?.slice(0, rests[index].length - tail) ?? [], first.hits[shared - 1], "  "),
-    ]),
+    ...rests.slice(0, SHOWN_OUTCOMES).flatMap((rest, index) => {
+      const own = rest.slice(0, rest.length - tail);
+      const share = `    ${formatFraction(outcomes[index]?.probability ?? ONE)} of new connections`;
+      if (own.length === 0) return [`${share}: no other rule`];
+      return [share, ...hits(own, first.hits[shared - 1], "  ")];
+    }),
     ...(more > 0 ? [`    and ${more} more ways, see -o json`] : []),
     ...(tail === 0 ? [] : ["    then all of them", ...hits(first.hits.slice(last), first.hits[last - 1])]),
   ];

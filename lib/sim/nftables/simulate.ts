@@ -22,17 +22,14 @@ import {
   type Walk,
 } from "../packet_walk.ts";
 import type { Simulator } from "../simulator.ts";
-import { type HookedChain, isShown, NftPass } from "./walk.ts";
-
-/** Conntrack looks at packets at this priority; chains before it know no states. */
-const CONNTRACK_PRIORITY = -200;
+import { CONNTRACK_PRIORITY, type HookedChain, isShown, NftPass } from "./walk.ts";
 
 /** One family's tables, ready for packets. */
 export class NftablesSimulator implements Simulator {
   readonly #hooks: ReadonlyMap<NftHook, readonly HookedChain[]>;
 
   /**
-   * @param tables all that the kernel has, in the order in which their chains were hooked in
+   * @param tables all that the kernel has, in the order in which they were made: of chains with one priority the newest is asked first
    * @throws {RangeError} if a chain is called before connections are tracked
    */
   constructor(tables: readonly NftTable[]) {
@@ -47,7 +44,7 @@ export class NftablesSimulator implements Simulator {
       }
     }
     this.#hooks = Map.groupBy(
-      chains.toSorted((a, b) => a.base.priority - b.base.priority),
+      chains.toReversed().toSorted((a, b) => a.base.priority - b.base.priority),
       (one) => one.base.hook,
     );
   }

@@ -16,7 +16,7 @@ import {
   typeOfExpression,
 } from "../../netfilter/nft_rule.ts";
 import { canonicalKey, type NftContainer, type NftTable } from "../../netfilter/nft_tables.ts";
-import { isNodeAddress, type Surroundings, type Walk } from "../packet_walk.ts";
+import { isNodeAddress, leavesThrough, type Surroundings, type Walk } from "../packet_walk.ts";
 
 /** What a history reads for a key. A random number makes as many of them as it has values. */
 interface Reading {
@@ -65,7 +65,7 @@ export class NftMatcher {
    * goes on with the next rule.
    */
   lookUp(key: NftKey, operand: NftOperand, walk: Walk): readonly Lookup[] {
-    return readKey(key, walk, this.#table.family).map(({ walk, parts }) => ({
+    return this.#readKey(key, walk).map(({ walk, parts }) => ({
       walk,
       value: operand.kind === "named"
         ? this.#inContainer(operand.name, parts, walk)
@@ -76,6 +76,20 @@ export class NftMatcher {
   /** Whether an affinity set still knows the packet's source. */
   remembers(set: string, walk: Walk): boolean {
     return this.#inContainer(set, [walk.source.text], walk) !== null;
+  }
+
+  #readKey(key: NftKey, start: Walk): readonly Reading[] {
+    const { family } = this.#table;
+    let readings: readonly Reading[] = [{ walk: start, parts: [] }];
+    for (const expression of key) {
+      readings = readings.flatMap(({ walk, parts }) =>
+        read(expression, walk, family, leavesThrough(walk, this.#surroundings)).map((one) => ({
+          walk: one.walk,
+          parts: [...parts, one.part],
+        }))
+      );
+    }
+    return readings;
   }
 
   #inContainer(name: string, parts: readonly string[], walk: Walk): string | null {
@@ -168,20 +182,11 @@ function interfaceMatches(pattern: string, name: string): boolean {
   return pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
 }
 
-function readKey(key: NftKey, start: Walk, family: IpFamily): readonly Reading[] {
-  let readings: readonly Reading[] = [{ walk: start, parts: [] }];
-  for (const expression of key) {
-    readings = readings.flatMap(({ walk, parts }) =>
-      read(expression, walk, family).map((one) => ({ walk: one.walk, parts: [...parts, one.part] }))
-    );
-  }
-  return readings;
-}
-
 function read(
   expression: NftExpression,
   walk: Walk,
   family: IpFamily,
+  outInterface: string | undefined,
 ): readonly { readonly walk: Walk; readonly part: string }[] {
   switch (expression.kind) {
     case "source":
@@ -196,6 +201,8 @@ function read(
         : [];
     case "inInterface":
       return [{ walk, part: walk.inInterface }];
+    case "outInterface":
+      return outInterface === undefined ? [] : [{ walk, part: outInterface }];
     case "random": {
       const share: Fraction = { numerator: 1n, denominator: BigInt(expression.modulus) };
       const probability = multiply(walk.probability, share);

@@ -89,14 +89,14 @@ const CASES: readonly Case[] = [
     },
   },
   {
-    name: "the table that was there first is asked first at the same priority",
+    name: "of chains with one priority the newest is asked first",
     lines: [
       "add table ip other",
       "add chain ip other forward { type filter hook forward priority filter; }",
       "add rule ip other forward drop",
       "forward: ip saddr 10.0.0.1 reject",
     ],
-    flows: { "10.0.0.1 → 10.0.0.9:80": "rejected", "10.0.0.2 → 10.0.0.9:80": "dropped" },
+    flows: { "10.0.0.1 → 10.0.0.9:80": "dropped", "10.0.0.2 → 10.0.0.9:80": "dropped" },
   },
   {
     name: "later hooks see the translated destination and the DNAT state",

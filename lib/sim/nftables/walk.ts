@@ -11,6 +11,7 @@ import type { NftBase } from "../../netfilter/parse_nft_spec.ts";
 import {
   acceptedWalk,
   type EndedWalk,
+  leavesThrough,
   mergeWalks,
   rejectedWalk,
   rememberedIn,
@@ -19,6 +20,8 @@ import {
 } from "../packet_walk.ts";
 import { type Lookup, NftMatcher } from "./simulate_match.ts";
 
+/** Connection tracking looks at packets at this priority. */
+export const CONNTRACK_PRIORITY = -200;
 /** The kernel refuses deeper jumps and all loops. */
 const DEEPEST_JUMP = 16;
 
@@ -124,6 +127,14 @@ export class NftPass {
     counted: (walk: Walk) => Walk,
   ): { fates: Fates; passing: readonly Walk[] } {
     const matcher = this.#matcher(place.table);
+    if ("key" in statement && statement.key.some(({ kind }) => kind === "outInterface")) {
+      if (leavesThrough(walk, this.#surroundings) === undefined) {
+        this.#report(
+          "A rule that looks at the outInterface is beyond the simulator and taken as not matching",
+        );
+        return { fates: { ...NOWHERE, next: [walk] }, passing: [] };
+      }
+    }
     switch (statement.kind) {
       case "match": {
         const found = matcher.lookUp(statement.key, statement.operand, walk);
@@ -140,6 +151,14 @@ export class NftPass {
         return matcher.holds(statement, walk)
           ? { fates: NOWHERE, passing: [walk] }
           : { fates: { ...NOWHERE, next: [walk] }, passing: [] };
+      case "notrack":
+        // Behind connection tracking it comes too late.
+        return {
+          fates: NOWHERE,
+          passing: [
+            place.base.priority < CONNTRACK_PRIORITY ? counted({ ...walk, state: "UNTRACKED" }) : walk,
+          ],
+        };
       case "note":
         return { fates: NOWHERE, passing: [walk] };
       case "unread":

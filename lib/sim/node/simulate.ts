@@ -3,11 +3,13 @@
  * hook by hook in the order of the kernel's priorities, whoever wrote the rules.
  *
  * What it knows of the kernel beside what the simulators of the modes know: the priorities of iptables' tables, that a connection is
- * translated once per direction by whichever rule comes first, that forwarding, a source that came the wrong way and an interface that
- * is down end a packet's way without any rule. Of chains with one priority those of iptables are taken to come first.
+ * translated once per direction by whichever rule comes first, and not at all where a rule switches tracking off, that forwarding, a
+ * source that came the wrong way, a way that is not there, a loopback address on a wire and an interface that is down end a packet's way without any rule. Of chains with one
+ * priority the newest comes first; those of iptables, whose age nobody tells, are taken to be new.
  *
  * @module
  */
+import { isLoopback } from "../../model/ip.ts";
 import type { NftBase } from "../../netfilter/parse_nft_spec.ts";
 import { type Flow, type FlowHook, mergeOutcomes, type Packet } from "../flow.ts";
 import { type IptablesPass, IptablesTables } from "../iptables_walk.ts";
@@ -17,6 +19,7 @@ import {
   acceptedWalk,
   type EndedWalk,
   isNodeAddress,
+  leavesThrough,
   outcomeOfWalk,
   rejectedWalk,
   startOfWalk,
@@ -87,7 +90,7 @@ export class NodeSimulator implements Simulator {
    * @throws {RangeError} if an address of the packet is none
    */
   send(packet: Packet, surroundings: Surroundings | NodeSurroundings): Flow {
-    const around = "forwarding" in surroundings ? surroundings : plainSurroundings(surroundings);
+    const around = "notForwarding" in surroundings ? surroundings : plainSurroundings(surroundings);
     const bound = this.#held.ipvs?.bound ?? [];
     const onNode: NodeSurroundings = { ...around, nodeAddresses: [...around.nodeAddresses, ...bound] };
     const problems = new Set<string>();
@@ -120,8 +123,9 @@ function stationsOf({ iptables, nftables }: HeldRules): Stations {
       }
     }
   }
-  for (const table of nftables) {
-    for (const chain of table.chains.values()) {
+  // Of those with one priority the kernel asks the one first that was hooked in last.
+  for (const table of nftables.toReversed()) {
+    for (const chain of [...table.chains.values()].reverse()) {
       if (chain.base === null) continue;
       const hooked: HookedChain = { table, chain, base: chain.base };
       all.get(chain.base.hook)?.push(nftStation(hooked, chain.base));
@@ -179,7 +183,10 @@ class Trip {
     const refused = this.#refusedByInterface(start);
     if (refused !== null) return [refused];
     return onward(this.#hook("prerouting", start), (walk) => {
-      if (this.#isHere(walk)) return this.#intoNode(walk);
+      if (this.#isHere(walk)) {
+        const martian = this.#notOnLoopback(walk, "destination", walk.inInterface);
+        return martian === null ? this.#intoNode(walk) : [martian];
+      }
       const stopped = this.#notForwarded(walk);
       if (stopped !== null) return [stopped];
       return onward(this.#hook("forward", walk), (passed) => this.#hook("postrouting", passed));
@@ -187,6 +194,9 @@ class Trip {
   }
 
   fromNode(start: Walk): readonly EndedWalk[] {
+    // The kernel looks for a way before it asks the rules, and again once they have changed the destination.
+    const lost = this.#isHere(start) ? null : this.#withoutRoute(start);
+    if (lost !== null) return [lost];
     const before = (station: Station): boolean => station.priority < IPVS_OUTPUT_PRIORITY;
     return onward(this.#hook("output", start, before), (walk) => {
       const scheduled = this.#schedule(walk);
@@ -208,10 +218,11 @@ class Trip {
 
   /** From a process on the node, past IPVS. */
   #outOfNode(walk: Walk, isPassed: (station: Station) => boolean): readonly EndedWalk[] {
-    const out = onward(
-      this.#hook("output", walk, isPassed),
-      (passed) => this.#hook("postrouting", passed),
-    );
+    const out = onward(this.#hook("output", walk, isPassed), (passed) => {
+      const stopped = this.#isHere(passed) ? null : this.#withoutRoute(passed) ??
+        this.#notOnLoopback(passed, "source", leavesThrough(passed, this.#options.surroundings));
+      return stopped === null ? this.#hook("postrouting", passed) : [stopped];
+    });
     if (!this.#isHere(walk)) return out;
     return onward(out, (passed) => {
       const back = throughLoopback(passed, this.#options.surroundings);
@@ -284,13 +295,27 @@ class Trip {
   }
 
   #notForwarded(walk: Walk): EndedWalk | null {
-    const { forwarding, outInterface } = this.#options.surroundings;
-    const { destination } = walk;
-    if (forwarding[destination.family] === false) {
-      return stoppedAt(walk, "routing", "forwarding", `the node forwards no ${destination.family} packets`);
-    }
-    if (outInterface(destination.text) !== null) return null;
-    return stoppedAt(walk, "routing", "routes", `there is no route to ${destination.text}`);
+    const { family } = walk.destination;
+    const reason = this.#options.surroundings.notForwarding[family];
+    if (reason === null) return this.#withoutRoute(walk);
+    return stoppedAt(walk, "routing", "forwarding", `${family} packets are not forwarded: ${reason}`);
+  }
+
+  #withoutRoute(walk: Walk): EndedWalk | null {
+    const { text } = walk.destination;
+    if (this.#options.surroundings.outInterface(text) !== null) return null;
+    return stoppedAt(walk, "routing", "routes", `there is no route to ${text}`);
+  }
+
+  /** 127.0.0.0/8 on another way than through `lo`. @param name undefined: not known */
+  #notOnLoopback(walk: Walk, side: "source" | "destination", name: string | undefined): EndedWalk | null {
+    const { localnetInterfaces } = this.#options.surroundings;
+    const ip = walk[side];
+    if (localnetInterfaces === null || ip.family !== "IPv4" || !isLoopback(ip)) return null;
+    if (name === undefined || name === "lo" || localnetInterfaces.has(name)) return null;
+    const way = side === "source" ? `from ${ip.text} out of` : `to ${ip.text} in from`;
+    const setting = `net.ipv4.conf.${name}.route_localnet and that of "all" are 0`;
+    return stoppedAt(walk, "routing", "route_localnet", `no packet ${way} ${name}: ${setting}`);
   }
 }
 

@@ -1,0 +1,51 @@
+/**
+ * kproxy's commands inside of a namespace without a new process for each: for tests that ask hundreds of times.
+ *
+ * @module
+ */
+import type { Run } from "../cli/kproxy.ts";
+import type { Netns } from "./netns.ts";
+import type { ApiServer, CliCall, CliReply } from "./netns_cli_agent.ts";
+
+/** A thread in a namespace; one command at a time. */
+export class NetnsCli implements Disposable {
+  readonly #worker = new Worker(new URL("./netns_cli_agent.ts", import.meta.url), { type: "module" });
+
+  private constructor() {}
+
+  static async start(netns: Netns): Promise<NetnsCli> {
+    const cli = new NetnsCli();
+    await cli.#call({ netns: netns.name });
+    return cli;
+  }
+
+  /** Carries out a command as `kproxy` would with these arguments. */
+  async run(args: readonly string[]): Promise<Run> {
+    return await this.#call({ args });
+  }
+
+  /** Lets an API server answer in the namespace; yields its address. */
+  async serveApi(api: ApiServer): Promise<string> {
+    return (await this.#call({ api })).out;
+  }
+
+  async endApi(): Promise<void> {
+    await this.#call({ api: null });
+  }
+
+  async #call(call: CliCall): Promise<Run> {
+    const { promise, resolve, reject } = Promise.withResolvers<Run>();
+    this.#worker.onmessage = ({ data }: MessageEvent<CliReply>) =>
+      "error" in data ? reject(new Error(data.error)) : resolve(data);
+    this.#worker.onerror = (event) => {
+      event.preventDefault();
+      reject(new Error(event.message));
+    };
+    this.#worker.postMessage(call);
+    return await promise;
+  }
+
+  [Symbol.dispose](): void {
+    this.#worker.terminate();
+  }
+}
