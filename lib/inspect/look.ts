@@ -16,6 +16,7 @@ import { liveOfKernel } from "./live/kernel_rules.ts";
 import { foundPlane, type LiveNode } from "./live/live.ts";
 import { type NodeAround, readAround, tcpBeLiberal, UNKNOWN_AROUND } from "./live/node_around.ts";
 import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
+import { readBounded } from "../source/files/files_read.ts";
 import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objects.ts";
 
 /** What is looked at. */
@@ -71,11 +72,14 @@ export async function look(options: LookOptions): Promise<Look> {
   };
 }
 
+/** Twice what all rules of 44,000 Services are. */
+const MAX_SAVED_BYTES = 256 * 2 ** 20;
+
 async function readLive(exec: Exec, files: readonly string[]): Promise<LiveNode> {
   if (files.length === 0) return await liveOfKernel(exec);
   const texts = await Promise.all(files.map(async (name): Promise<LiveText> => {
     try {
-      return { name, text: await Deno.readTextFile(name) };
+      return { name, text: new TextDecoder().decode(await readBounded(name, MAX_SAVED_BYTES)) };
     } catch (error) {
       if (!(error instanceof Error)) throw error;
       throw new UsageError(`Cannot read ${name}: ${error.message}`, { cause: error });
