@@ -14,10 +14,10 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   sysctl: `case "$1" in
   --version) echo "sysctl from procps-ng 4.0.2";;
   -n) echo 0;;
-  -a) echo "net.ipv4.conf.all.rp_filter = 0";;
   *) for name; do case $name in *_max) echo "$name = 1000";; *) echo "$name = 1";; esac; done;;
 esac`,
   ip: `case "$*" in -V) echo "ip utility, iproute2-6.1.0";; *route*) echo '[{"dst":"default","dev":"eth0"}]';;
+  *netconf) echo '[{"family":"inet","interface":"all","rp_filter":"off"}]';;
   *) echo '[{"ifname":"eth0","mtu":1500,"flags":["UP"]}]';; esac`,
   conntrack: `echo "conntrack v1.4.7 (conntrack-tools)"`,
   choom: `echo "choom from util-linux 2.38.1"`,

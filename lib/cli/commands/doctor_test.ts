@@ -193,11 +193,11 @@ const FAULTS: readonly (readonly [
     /^failure programs: conntrack .* was killed by signal SIGSEGV: Segmentation fault$/,
   ],
   [
-    "a sysctl without patterns",
+    "an ip without netconf",
     "nftables",
-    "sysctl -a",
-    { stderr: "sysctl: unrecognized option: r\n" },
-    /^warning settings of devices: could not be looked at: .*unrecognized option/,
+    "ip -json netconf",
+    { stderr: 'Object "netconf" is unknown, try "ip help".\n' },
+    /^warning settings of devices: could not be looked at: .*"netconf" is unknown/,
   ],
   ["no ip", "nftables", "ip", "missing", /^warning packet sizes: could not be looked at/],
   [

@@ -6,6 +6,7 @@
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { EndableExec } from "../../kernel/endable_exec.ts";
 import type { Exec } from "../../kernel/exec.ts";
+import { readDeviceSettings } from "../../kernel/ip_address.ts";
 import { kernelRelease } from "../../kernel/kernel_release.ts";
 import { Nft } from "../../kernel/nft.ts";
 import { readXtablesLock, type XtablesLock } from "../../kernel/xtables_lock.ts";
@@ -25,7 +26,7 @@ import { readMetricsOwner } from "./read/metrics_owner.ts";
 import { type ModeFact, readMode } from "./read/mode.ts";
 import { readPrograms } from "./read/programs.ts";
 import { readRights } from "./read/rights.ts";
-import { readDeviceSettings, readSettings, type Settings } from "./read/settings.ts";
+import { readSettings, type Settings } from "./read/settings.ts";
 import {
   askVariantAhead,
   type KernelChains,

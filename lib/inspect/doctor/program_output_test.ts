@@ -20,7 +20,7 @@ const GOOD: readonly (readonly [commandLine: string, stdout: string])[] = [
   ["ip -4 -json route show default", "[ ]\n"],
   ["sysctl -n net.ipv6.conf.all.disable_ipv6", "0\n"],
   ["sysctl net.ipv4.ip_forward", "net.ipv4.ip_forward = 1\n"],
-  ["sysctl -a -r ^net", "net.ipv4.conf.eth0/100.rp_filter = 0\n"],
+  ["ip -json netconf", '[{"family":"inet","interface":"lo"}]'],
   ["ipvsadm -Ln", "IP Virtual Server version 1.2.1 (size=4096)\nProt LocalAddress:Port\n"],
   ["a-plugin --of-somebody", "{}"],
 ];
