@@ -5,6 +5,7 @@
  */
 import { LineWriter } from "../observe/line_writer.ts";
 import type { LogStreams } from "../observe/log_streams.ts";
+import { printableLines } from "./terminal/printable.ts";
 
 /** Whoever read a command's output has seen enough. */
 export class OutputClosedError extends Error {
@@ -61,7 +62,8 @@ export const systemIo: Io = {
   },
   err(text) {
     try {
-      writeAll(Deno.stderr, text);
+      // Names and messages of others are in it.
+      writeAll(Deno.stderr, printableLines(text));
     } catch (error) {
       // Nobody is left who could be told; the exit code still says what it would have.
       void error;

@@ -24,6 +24,7 @@ import { foundPlane, type LiveNode, type LiveRules } from "./live/live.ts";
 import { NearKernel, type NearQuestion } from "./live/near_kernel.ts";
 import { type NodeAround, readAround, tcpBeLiberal, UNKNOWN_AROUND } from "./live/node_around.ts";
 import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
+import { readBounded } from "../source/files/files_read.ts";
 import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objects.ts";
 
 /** What is looked at. */
@@ -105,6 +106,9 @@ function lookOf(
   };
 }
 
+/** Twice what all rules of 44,000 Services are. */
+const MAX_SAVED_BYTES = 256 * 2 ** 20;
+
 /** The mode in force in any family; null: none. */
 async function planeOf(near: NearKernel): Promise<DataPlane | null> {
   const live = await Promise.all(
@@ -134,7 +138,7 @@ async function readLive(exec: Exec, files: readonly string[]): Promise<LiveNode>
   if (files.length === 0) return await liveOfKernel(exec);
   const texts = await Promise.all(files.map(async (name): Promise<LiveText> => {
     try {
-      return { name, text: await Deno.readTextFile(name) };
+      return { name, text: new TextDecoder().decode(await readBounded(name, MAX_SAVED_BYTES)) };
     } catch (error) {
       if (!(error instanceof Error)) throw error;
       throw new UsageError(`Cannot read ${name}: ${error.message}`, { cause: error });

@@ -33,10 +33,12 @@ export interface RunningAnswer {
  * Asks the kproxy that runs on this node; null if there is none, or none that tells of itself.
  *
  * @param config says where its listener is
+ * @param report hears who answers there instead, if anybody does
  */
 export type AskRunning = (
   config: KubeProxyConfiguration,
   selection: ObjectSelection,
+  report: (problem: string) => void,
 ) => Promise<RunningAnswer | null>;
 
 /** What the objects of this node are. */
@@ -80,7 +82,7 @@ export interface FindObjectsOptions {
 export async function findObjects(options: FindObjectsOptions): Promise<FoundObjects> {
   const { config, isSourceNamed, askRunning, selection = {}, report } = options;
   if (config.kproxy.manifests.length > 0) return await objectsOfFiles(options);
-  const running = isSourceNamed ? null : await askRunning(config, selection);
+  const running = isSourceNamed ? null : await askRunning(config, selection, report);
   if (running !== null) {
     const { where, mode, objects, rejected, quarantined } = running;
     const state = stateOfObjects(objects, running.nodeName, report);

@@ -10,10 +10,14 @@ import { DATA_PLANES } from "./desired/desired.ts";
 import type { RunningAnswer } from "./objects.ts";
 import { NotRunningError, RunningKproxy } from "./running/running.ts";
 
-/** Asks it; null if there is none, or none that tells of itself. */
+/** There is none, which is nothing to be told of. */
+const NONE: ReadonlySet<NotRunningError["reason"]> = new Set(["nothing", "no address"]);
+
+/** Asks it; null if there is none, or none that tells of itself, which `report` hears. */
 export async function askRunning(
   { metricsBindAddress }: KubeProxyConfiguration,
   selection: ObjectSelection,
+  report: (problem: string) => void,
 ): Promise<RunningAnswer | null> {
   try {
     const running = new RunningKproxy(metricsBindAddress);
@@ -35,8 +39,9 @@ export async function askRunning(
       quarantined,
     };
   } catch (error) {
+    if (!(error instanceof NotRunningError)) throw error;
     // Whatever answers there instead, the API server is asked next.
-    if (error instanceof NotRunningError) return null;
-    throw error;
+    if (!NONE.has(error.reason)) report(`${error.message}; objects are not taken from it`);
+    return null;
   }
 }

@@ -59,26 +59,6 @@ export async function readSysctls(
   return new Map(names.map((name) => [name, values.get(name) ?? null]));
 }
 
-/**
- * The values of all settings whose names match, by one program. A dot in the name of a device is a slash there, as the program prints it:
- * `net.ipv4.conf.eth0/100.forwarding`.
- *
- * @param pattern extended regular expression, of the names with dots
- * @throws {ExecError} if none can be read, as by a program that has no patterns
- */
-export async function readMatchingSysctls(
-  exec: Exec,
-  pattern: string,
-): Promise<ReadonlyMap<string, string>> {
-  const argv = ["sysctl", "-a", "-r", pattern];
-  const { code, stdout, stderr } = await exec.run(argv, QUICK);
-  const values = new Map(
-    Array.from(stdout.matchAll(/^(\S+) = ?(.*)$/gm), ([, name = "", value = ""]) => [name, value.trim()]),
-  );
-  if (values.size === 0 && (code !== 0 || stderr.trim() !== "")) throw new ExecError(argv, code, stderr);
-  return values;
-}
-
 /** A setting that is to have another value than the one it was read with. */
 export interface SysctlChange {
   readonly name: string;

@@ -104,6 +104,30 @@ export function parseLinks(text: string): readonly Link[] {
   });
 }
 
+const REVERSE_PATH: Readonly<Record<string, string>> = { off: "0", strict: "1", loose: "2" };
+
+/**
+ * Reads the text of `ip -json netconf`: settings by the names that sysctl has for them, a dot of a device's name as a slash.
+ *
+ * @throws {SyntaxError} if it is none
+ */
+export function parseDeviceSettings(text: string): ReadonlyMap<string, string> {
+  return new Map(
+    readRecords(text).flatMap((record): [string, string][] => {
+      const { family, interface: device, forwarding, rp_filter: filter } = record;
+      if (typeof device !== "string" || (family !== "inet" && family !== "inet6")) return [];
+      const start = `net.${family === "inet" ? "ipv4" : "ipv6"}.conf.${device.replaceAll(".", "/")}`;
+      const filterValue = REVERSE_PATH[String(filter)];
+      return [
+        ...(typeof forwarding === "boolean"
+          ? [[`${start}.forwarding`, forwarding ? "1" : "0"] as [string, string]]
+          : []),
+        ...(filterValue === undefined ? [] : [[`${start}.rp_filter`, filterValue] as [string, string]]),
+      ];
+    }),
+  );
+}
+
 /**
  * Reads the text of `ip -json route`: the devices that routes leave by, each once.
  *

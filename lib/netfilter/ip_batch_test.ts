@@ -4,6 +4,7 @@ import {
   addDummyLine,
   deleteAddressLine,
   parseDeviceAddresses,
+  parseDeviceSettings,
   parseLinkKinds,
 } from "./ip_batch.ts";
 
@@ -52,4 +53,23 @@ Deno.test("what a device is made of is read", { permissions }, () => {
     linkinfo: { info_kind: "dummy" },
   }]);
   assertEquals([...parseLinkKinds(text)], [["eth0", ""], ["kube-ipvs0", "dummy"]]);
+});
+
+Deno.test("settings of devices are read by sysctl's names; what else there is is left out", {
+  permissions: "none",
+}, () => {
+  const text = JSON.stringify([
+    { family: "inet", interface: "eth0.100", forwarding: true, rp_filter: "strict", mc_forwarding: false },
+    { family: "inet6", interface: "lo", forwarding: false },
+    { family: "mpls", interface: "lo", input: false },
+    { family: "inet", interface: "all", rp_filter: "loose" },
+    { family: "inet", rp_filter: "off" },
+  ]);
+  assertEquals([...parseDeviceSettings(text)], [
+    ["net.ipv4.conf.eth0/100.forwarding", "1"],
+    ["net.ipv4.conf.eth0/100.rp_filter", "1"],
+    ["net.ipv6.conf.lo.forwarding", "0"],
+    ["net.ipv4.conf.all.rp_filter", "2"],
+  ]);
+  assertThrows(() => parseDeviceSettings("Dump terminated"), SyntaxError);
 });

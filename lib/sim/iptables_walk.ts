@@ -17,6 +17,7 @@ import {
   type Surroundings,
   type Walk,
 } from "./packet_walk.ts";
+import { WalkBudget } from "./walk_budget.ts";
 import { parseIptablesRule } from "../netfilter/parse_iptables_rule.ts";
 
 interface ChainResult {
@@ -102,6 +103,7 @@ export class IptablesPass {
   readonly #ruleset: IptablesRuleset;
   readonly #matcher: RuleMatcher;
   readonly #problems: Set<string>;
+  readonly #budget: WalkBudget;
 
   constructor(
     rules: (table: string, chain: string) => readonly ParsedRule[] | null,
@@ -113,6 +115,7 @@ export class IptablesPass {
     this.#ruleset = ruleset;
     this.#matcher = matcher;
     this.#problems = problems;
+    this.#budget = new WalkBudget((problem) => void problems.add(problem));
   }
 
   /** Runs a built-in chain, its policy included. */
@@ -141,6 +144,7 @@ export class IptablesPass {
       if (live.length === 0) break;
       const next: Walk[] = [];
       for (const walk of live) {
+        if (!this.#budget.step()) return { ended, returned: [...returned, ...live] };
         const { hit, missed } = this.#matcher.match(rule.matches, walk);
         next.push(...missed);
         if (hit === null) continue;
@@ -151,7 +155,7 @@ export class IptablesPass {
         const skips = rule.target?.kind === "chain" ? rule.target.goto : isReturn(rule.target);
         (skips ? returned : next).push(...result.returned);
       }
-      live = mergeWalks(next);
+      live = this.#budget.ways(mergeWalks(next));
     }
     return { ended, returned: [...returned, ...live] };
   }
@@ -198,6 +202,7 @@ export class IptablesPass {
       this.#problems.add(`Table ${table}: ${problem} ${chain}`);
       return { ended: [], returned: [walk] };
     }
+    if (!this.#budget.jump()) return { ended: [], returned: [walk] };
     return this.#chain(table, chain, [walk], depth + 1);
   }
 

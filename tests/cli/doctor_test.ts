@@ -14,15 +14,16 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   sysctl: `case "$1" in
   --version) echo "sysctl from procps-ng 4.0.2";;
   -n) echo 0;;
-  -a) echo "net.ipv4.conf.all.rp_filter = 0";;
   *) for name; do case $name in *_max) echo "$name = 1000";; *) echo "$name = 1";; esac; done;;
 esac`,
   ip: `case "$*" in -V) echo "ip utility, iproute2-6.1.0";; *route*) echo '[{"dst":"default","dev":"eth0"}]';;
+  *netconf) echo '[{"family":"inet","interface":"all","rp_filter":"off"}]';;
   *) echo '[{"ifname":"eth0","mtu":1500,"flags":["UP"]}]';; esac`,
   conntrack: `echo "conntrack v1.4.7 (conntrack-tools)"`,
   choom: `echo "choom from util-linux 2.38.1"`,
-  // A family without a table: what is asked of it has no answer.
-  ip6tables: `echo "ip6tables v1.8.9 (nf_tables)"`,
+  // A family without a table.
+  ip6tables:
+    `case "$*" in *-S*) echo "ip6tables: can't initialize table nat: Table does not exist" >&2; exit 3;; *) echo "ip6tables v1.8.9 (nf_tables)";; esac`,
   iptables: `case "$*" in *-S*) echo "-P FORWARD ACCEPT";; *) echo "iptables v1.8.9 (nf_tables)";; esac`,
 };
 
@@ -87,14 +88,23 @@ Deno.test("a failure comes first, with its mend below, and ends with 1", async (
   assertMatch(out, /\nNode node-a, mode nftables: 1 failure, no warnings, \d+ ok\n$/);
 });
 
-Deno.test("a program that hangs, and one that prints garbage without an end, cost their own answers only", async () => {
+Deno.test("programs that hang, are killed, or print garbage without an end cost their own answers only, and are failures", async () => {
   const { code, out } = await doctor([], {
     ip: "exec /bin/sleep 100",
     conntrack: "while :; do echo garbage; done",
+    choom: "kill -9 $$",
   });
-  assertEquals(code, 0, out);
+  assertEquals(code, 1, out);
   assertMatch(out, /warning {2}packet sizes +could not be looked at: it took longer than 6 s/);
-  assertMatch(out, /warning {2}programs +could not be looked at: /);
+  assertMatch(
+    out,
+    /FAILURE {2}programs +ip does not end: ip -.* was still running after 6 s\n +-> see what it waits for/,
+  );
+  assertMatch(out, /FAILURE {2}programs +conntrack does not (?:end|come to its end): conntrack --version /);
+  assertMatch(
+    out,
+    /FAILURE {2}programs +choom does not come to its end: choom --version was killed by signal SIGKILL\n/,
+  );
   assertMatch(out, /ok {7}forwarding +net\.ipv4\.ip_forward is 1/);
 });
 

@@ -30,6 +30,12 @@ const PATHS = [
   ...["/debug/pprof/profile", "/kproxy/v1/status", "/kproxy/v1/config", "/kproxy/v1/objects"],
 ].map((path) => path.startsWith(":") ? path : `:10249${path}`);
 
+/** Every command that looks at a node. */
+const COMMANDS = [
+  ...["trace", "service list", "service get", "check", "status", "status --watch", "doctor"],
+  ...["doctor --migrate-to", "selftest", "sysdump"],
+];
+
 /** What a state of the document is: how the node comes to be in it, from the state before. */
 type States = ReadonlyMap<string, () => Promise<void>>;
 
@@ -49,7 +55,7 @@ const OBJECTS: readonly ApiJson[] = [
   WEB,
   slice("shop/web.1", ["http:8080"], ["10.244.0.11@node-a", "10.244.0.12@node-a", "10.244.1.13@node-b"]),
   localService("far", 2),
-  slice("shop/far.1", ["http:8080"], ["10.244.1.21@node-b"]),
+  slice("shop/far.1", ["http:8080"], ["10.244.1.21@node-b", "10.244.1.22@node-b unready"]),
 ];
 const DNS: readonly ApiJson[] = [
   service("shop/dns", { clusterIP: "10.96.0.10", ports: ["dns:53/UDP"] }),
@@ -78,6 +84,14 @@ class TranscriptNode implements AsyncDisposable {
 
   static async create(netns: Netns): Promise<TranscriptNode> {
     await netns.run(["ip", "addr", "add", `${NODE_IP}/32`, "dev", "lo"]);
+    // What pods are behind, and the world, so that packets have a way.
+    for (const device of ["cni0", "eth0"]) {
+      await netns.run(["ip", "link", "add", device, "type", "bridge"]);
+      await netns.run(["ip", "link", "set", device, "up"]);
+    }
+    await netns.run(["ip", "addr", "add", "10.244.0.1/16", "dev", "cni0"]);
+    await netns.run(["ip", "route", "add", "default", "dev", "eth0"]);
+    await netns.run(["sysctl", "-q", "-w", "net.ipv4.ip_forward=1"]);
     const manifests = await LabManifests.create();
     const bin = await Deno.makeTempDir({ prefix: "kproxy-bin-" });
     const real = (await netns.run(["sh", "-c", "command -v iptables-restore"])).trim();
@@ -215,6 +229,9 @@ e2eTest("the transcripts in docs/transcripts.md are what the servers say", NEEDS
   const commands = transcripts.map(({ command }) => command).join("\n");
   for (const path of PATHS) {
     assert(new RegExp(`${RegExp.escape(path)}(?=[\\s'?]|$)`, "m").test(commands), `No transcript of ${path}`);
+  }
+  for (const command of COMMANDS) {
+    assert(new RegExp(`\\bkproxy ${command}\\b`).test(commands), `No transcript of kproxy ${command}`);
   }
   await withNetns(async (netns) => {
     await using node = await TranscriptNode.create(netns);

@@ -86,8 +86,9 @@ export class DoctorNode implements Exec {
     if (version !== undefined) return said(version);
     switch (argv[0]) {
       case "sysctl":
-        return argv[1] === "-a" ? this.#matching(argv[3] ?? "") : fakeSysctl(this.settings, argv.slice(1));
+        return fakeSysctl(this.settings, argv.slice(1));
       case "ip":
+        if (line === "ip -json netconf") return said(this.#deviceSettings());
         return said(line.includes("route") ? `[{"dst":"default","dev":"eth0"}]` : this.#links());
       case "nft":
         return line === "nft -y list chains" ? said(this.chains) : this.#check(String(stdin ?? ""));
@@ -99,10 +100,21 @@ export class DoctorNode implements Exec {
     }
   }
 
-  #matching(pattern: string): ExecResult {
-    const wanted = new RegExp(pattern);
-    const lines = Object.entries(this.settings).filter(([name]) => wanted.test(name));
-    return said(lines.map(([name, value]) => `${name} = ${value}\n`).join(""));
+  #deviceSettings(): string {
+    const devices = Object.keys(this.settings).flatMap((name) => {
+      const [, version, device, setting] =
+        /^net\.ipv([46])\.conf\.(.+)\.(forwarding|rp_filter)$/.exec(name) ?? [];
+      if (device === undefined) return [];
+      const value = this.settings[name];
+      return [{
+        family: version === "4" ? "inet" : "inet6",
+        interface: device.replaceAll("/", "."),
+        ...(setting === "forwarding"
+          ? { forwarding: value === "1" }
+          : { rp_filter: ["off", "strict", "loose"][Number(value)] }),
+      }];
+    });
+    return JSON.stringify(devices);
   }
 
   #links(): string {

@@ -4,6 +4,7 @@ import { applyModeDefaults, defaultConfig } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import type { Finding, Level } from "../../inspect/doctor/finding.ts";
 import type { DoctorReport } from "../../inspect/doctor/report.ts";
+import type { Exec, ExecOptions, ExecResult } from "../../kernel/exec.ts";
 import { examine } from "./doctor.ts";
 
 /** Without an API server, and without asking whoever has metrics on this machine. */
@@ -18,7 +19,7 @@ function configOf(mode: ProxyMode): KubeProxyConfiguration {
   });
 }
 
-function look(node: DoctorNode, mode: ProxyMode, limitMs = 60_000): Promise<DoctorReport> {
+function look(node: Exec, mode: ProxyMode, limitMs = 60_000): Promise<DoctorReport> {
   return examine({
     exec: node,
     config: configOf(mode),
@@ -98,14 +99,14 @@ const FAULTS: readonly (readonly [
     "nftables",
     "nft",
     "hangs",
-    /^warning mode: could not be looked at: it took longer than 1 s$/,
+    /^failure programs: nft does not end: nft .* was still running after 1 s$/,
   ],
   [
     "nft that prints garbage for a version",
     "nftables",
     "nft --version",
     "garbage",
-    /^ok programs: nft is there and tells no version$/,
+    /^failure programs: nft prints what is none of its outputs: nft --version prints "/,
   ],
   ["nft whose list cannot be had", "nftables", "nft -y", {
     stderr: "cache initialization failed: Too many\n",
@@ -154,7 +155,7 @@ const FAULTS: readonly (readonly [
     "nftables",
     "sysctl",
     "hangs",
-    /^warning kernel settings: could not be looked at: it took longer/,
+    /^failure mode: could not be looked at: it took longer/,
   ],
   [
     "sysctl that prints garbage",
@@ -164,11 +165,39 @@ const FAULTS: readonly (readonly [
     /^warning kernel settings: could not be looked at/,
   ],
   [
-    "a sysctl without patterns",
+    "a variant's program that is killed",
+    "iptables",
+    "iptables-legacy-save",
+    { code: 137 },
+    /^failure programs: iptables-legacy-save does not come to its end: .* was killed by signal SIGKILL$/,
+  ],
+  [
+    "a list of chains that is none",
+    "iptables",
+    "nft -y list chains",
+    "garbage",
+    /^failure programs: nft prints what is none of its outputs: nft -y list chains prints "/,
+  ],
+  [
+    "a save that is none",
+    "iptables",
+    "iptables-nft-save",
+    "garbage",
+    /^failure programs: iptables-nft-save prints what is none of its outputs: /,
+  ],
+  [
+    "conntrack that is killed",
     "nftables",
-    "sysctl -a",
-    { stderr: "sysctl: unrecognized option: r\n" },
-    /^warning settings of devices: could not be looked at: .*unrecognized option/,
+    "conntrack",
+    { code: 139, stderr: "Segmentation fault\n" },
+    /^failure programs: conntrack .* was killed by signal SIGSEGV: Segmentation fault$/,
+  ],
+  [
+    "an ip without netconf",
+    "nftables",
+    "ip -json netconf",
+    { stderr: 'Object "netconf" is unknown, try "ip help".\n' },
+    /^warning settings of devices: could not be looked at: .*"netconf" is unknown/,
   ],
   ["no ip", "nftables", "ip", "missing", /^warning packet sizes: could not be looked at/],
   [
@@ -176,7 +205,7 @@ const FAULTS: readonly (readonly [
     "nftables",
     "ip -json",
     "garbage",
-    /^warning packet sizes: could not be looked at/,
+    /^failure programs: ip prints what is none of its outputs: ip -json .* prints "/,
   ],
   [
     "no conntrack",
@@ -211,9 +240,96 @@ Deno.test("a node on which every program hangs has a report, of what is unknown"
   for (const program of ["iptables", "nft", "sysctl", "ip", "conntrack", "choom", "ipset", "ipvsadm"]) {
     node.fail(program, "hangs");
   }
-  const report = await look(node, "nftables", 1_000);
+  const report = await look(node, "nftables", 2_000);
   assert(lines(report.findings, "warning").length > 8, lines(report.findings, "warning").join("\n"));
   assertEquals(report.mode, "nftables");
+  const failures = lines(report.findings, "failure").join("\n");
+  for (const program of ["iptables", "nft", "sysctl", "ip", "conntrack", "choom", "ipset", "ipvsadm"]) {
+    assertMatch(failures, new RegExp(`^failure programs: ${program} does not end: `, "m"));
+  }
+});
+
+Deno.test("programs that hang keep no others from being asked", async () => {
+  const node = new DoctorNode();
+  for (const program of ["iptables", "ip6tables", "nft", "ipvsadm", "ipset", "conntrack", "choom"]) {
+    node.fail(program, "hangs");
+  }
+  const report = await look(node, "nftables", 2_000);
+  const fine = lines(report.findings, "ok");
+  for (const line of ["ok programs: sysctl 4.0.2", "ok forwarding: net.ipv4.ip_forward is 1"]) {
+    assert(fine.includes(line), fine.join("\n"));
+  }
+});
+
+/** A machine whose programs all end when somebody says so. */
+class PacedNode implements Exec {
+  most = 0;
+  #running: (() => void)[] = [];
+
+  constructor(readonly node: DoctorNode) {}
+
+  async run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult> {
+    await new Promise<void>((resolve) => {
+      this.#running.push(resolve);
+      this.most = Math.max(this.most, this.#running.length);
+    });
+    return await this.node.run(argv, options);
+  }
+
+  /** Ends those that run. */
+  endAll(): void {
+    for (const end of this.#running.splice(0)) end();
+  }
+}
+
+// Programs that depend on each other's answers make 8 to 10 rounds; one after the other they would be 31 to 36.
+for (const [mode, mostRounds] of [["iptables", 10], ["nftables", 12], ["ipvs", 9]] as const) {
+  Deno.test(`a healthy node in mode ${mode} is looked at in few rounds of few programs`, async () => {
+    const paced = new PacedNode(new DoctorNode());
+    let isDone = false;
+    const looking = look(paced, mode).finally(() => isDone = true);
+    let rounds = 0;
+    while (!isDone) {
+      // Everybody who waits for an answer comes to the next question.
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      if (isDone) break;
+      paced.endAll();
+      rounds++;
+    }
+    assertEquals((await looking).result, "ok");
+    assert(paced.most <= 6, `${paced.most} programs at once`);
+    assert(rounds <= mostRounds, `${rounds} rounds`);
+    assert(paced.node.runs.length > 25);
+  });
+}
+
+Deno.test("an API server that takes connections and says nothing is a failure by its name", async () => {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const connections: Deno.Conn[] = [];
+  const taking = (async () => {
+    for await (const connection of listener) connections.push(connection);
+  })();
+  const server = `http://127.0.0.1:${(listener.addr as Deno.NetAddr).port}`;
+  const config = configOf("nftables");
+  const startMs = performance.now();
+  const { findings, result, migration } = await examine({
+    exec: new DoctorNode(),
+    config: { ...config, kproxy: { ...config.kproxy, manifests: [] } },
+    master: server,
+    nodeName: "node-a",
+    migrateTo: "ipvs",
+    isSourceNamed: true,
+    limitMs: 500,
+    lockPath: "/nowhere/xtables.lock",
+  });
+  assert(performance.now() - startMs < 5_000);
+  assertEquals([result, migration], ["failure", null]);
+  const failures = lines(findings, "failure");
+  assert(failures.some((line) => line.startsWith(`failure API server: ${server} `)), failures.join("\n"));
+  assertEquals(lines(findings, "ok").includes("ok forwarding: net.ipv4.ip_forward is 1"), true);
+  listener.close();
+  await taking;
+  for (const connection of connections) connection.close();
 });
 
 Deno.test("iptables that is missing ends mode iptables, and auto passes over what does not work", async () => {

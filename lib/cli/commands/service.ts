@@ -16,7 +16,7 @@ import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
-import { printable } from "../terminal/printable.ts";
+import { printableJson, reportLine } from "../terminal/printable.ts";
 import { lookingOf } from "./looking.ts";
 
 const ACTIONS = ["list", "get"] as const;
@@ -46,9 +46,7 @@ export async function serviceCommand(flags: ParsedFlags, io: Io): Promise<number
     ? listed(found, objects)
     : await oneOf(found, objects, name ?? "", warn);
   await io.out(
-    form === "json"
-      ? `${JSON.stringify(document, null, 2)}\n`
-      : lines.map((line) => `${printable(line)}\n`).join(""),
+    form === "json" ? `${printableJson(document)}\n` : lines.map(reportLine).join(""),
   );
   return code;
 }

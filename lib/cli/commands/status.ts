@@ -12,7 +12,7 @@ import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
 import type { Io, Terminal } from "../io.ts";
-import { printable } from "../terminal/printable.ts";
+import { printable, printableJson } from "../terminal/printable.ts";
 import { RedrawnScreen } from "../terminal/redrawn_screen.ts";
 import { isWell, statusLines } from "./status_text.ts";
 import { warningOnce } from "./telling.ts";
@@ -60,7 +60,7 @@ async function askStatus(address: string): Promise<Answer> {
 
 async function tellOnce(ask: () => Promise<Answer>, form: "text" | "json", io: Io): Promise<number> {
   const answer = await ask();
-  if (form === "json") await io.out(`${JSON.stringify(jsonOf(answer), null, 2)}\n`);
+  if (form === "json") await io.out(`${printableJson(jsonOf(answer))}\n`);
   else if (answer instanceof NotRunningError) io.err(`Error: ${printable(answer.message)}\n`);
   else await io.out(`${statusLines(answer).join("\n")}\n`);
   return !(answer instanceof NotRunningError) && isWell(answer) ? 0 : 1;
@@ -87,7 +87,7 @@ export async function watchStatus({ ask, form, io, intervalMs, clock, signal }: 
       const answer = await ask();
       last = linesOf(answer);
       if (screen !== null) screen.show(last);
-      else if (form === "json") await io.out(`${JSON.stringify(jsonOf(answer))}\n`);
+      else if (form === "json") await io.out(`${printableJson(jsonOf(answer), 0)}\n`);
       else await io.out(`${isFirst ? "" : "\n"}${last.join("\n")}\n`);
       await clock.sleep(intervalMs, signal);
     }

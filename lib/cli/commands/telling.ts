@@ -7,7 +7,7 @@ import type { Rejection } from "../../source/source.ts";
 import { type EffectiveConfiguration, effectiveConfiguration } from "../flags/configuration.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { printable } from "../terminal/printable.ts";
+import { printableJson, reportLine } from "../terminal/printable.ts";
 
 /** Tells of what is doubtful, each sentence once. */
 export function warningOnce(io: Pick<Io, "err">): (sentence: string) => void {
@@ -49,8 +49,6 @@ export async function tellFound(
   io: Pick<Io, "out">,
 ): Promise<void> {
   await io.out(
-    form === "json"
-      ? `${JSON.stringify(document(), null, 2)}\n`
-      : lines().map((line) => `${printable(line)}\n`).join(""),
+    form === "json" ? `${printableJson(document())}\n` : lines().map(reportLine).join(""),
   );
 }

@@ -31,7 +31,7 @@ import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
-import { printable } from "../terminal/printable.ts";
+import { printableJson, reportLine } from "../terminal/printable.ts";
 import { type Looking, lookingOf } from "./looking.ts";
 
 /**
@@ -65,8 +65,8 @@ export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> 
   );
   await io.out(
     form === "json"
-      ? `${JSON.stringify(traceDocument(trace), null, 2)}\n`
-      : traceLines(trace, alignColumns).map((line) => `${printable(line)}\n`).join(""),
+      ? `${printableJson(traceDocument(trace))}\n`
+      : traceLines(trace, alignColumns).map(reportLine).join(""),
   );
   return trace.findings.length > 0 ? 1 : 0;
 }

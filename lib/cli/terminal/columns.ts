@@ -24,12 +24,16 @@ export function cutToWidth(text: string, width: number): string {
   return cut;
 }
 
+/** A cell that is wider counts for no column: one long name must not widen the rows of 10,000 others. */
+const WIDEST = 200;
+
 /** One line for each row, its cells under those of the row before; no line ends with spaces. */
 export function alignColumns(rows: readonly (readonly string[])[]): string[] {
   const widths: number[] = [];
   for (const row of rows) {
     for (const [column, cell] of row.entries()) {
-      widths[column] = Math.max(widths[column] ?? 0, unicodeWidth(cell));
+      const width = unicodeWidth(cell);
+      if (width <= WIDEST) widths[column] = Math.max(widths[column] ?? 0, width);
     }
   }
   return rows.map((row) =>

@@ -11,6 +11,13 @@ Deno.test("columns are as wide as a terminal shows their cells", { permissions: 
   assertEquals([padToWidth("漢", 4), padToWidth("abc", 2)], ["漢  ", "abc"]);
 });
 
+Deno.test("one cell without an end widens no other row", { permissions: "none" }, () => {
+  const long = "x".repeat(1_000_000);
+  const rows = Array.from({ length: 10_000 }, (_, index) => [`name-${index}`, "1"]);
+  const lines = alignColumns([...rows, [long, "1"]]);
+  assertEquals([lines[0], lines.at(-1)], ["name-0     1", `${long}  1`]);
+});
+
 Deno.test("text is cut before the character that does not fit", { permissions: "none" }, () => {
   const cases: readonly [text: string, width: number, cut: string][] = [
     ["abc", 3, "abc"],

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { problemLines } from "../trace/trace_text.ts";
 import { counted } from "../../text/words.ts";
 import { type CheckReport, differenceCount } from "./check_json.ts";
 import { type Difference, type FamilyCheck, isClean } from "./difference.ts";
@@ -31,10 +32,7 @@ export function checkLines(
   if (families.length === 0) {
     lines.push("No Service wants rules here, and no service proxy's rules are there.");
   }
-  for (const { place, message } of uniqueProblems(families)) {
-    lines.push(`Not read: ${place}: ${message}`);
-  }
-  return lines;
+  return [...lines, ...problemLines(uniqueProblems(families))];
 }
 
 /** Both families may tell of the same program. */

@@ -20,6 +20,7 @@ import { judgeModeSettings } from "./judge/mode_settings.ts";
 import { judgeMtu } from "./judge/mtu.ts";
 import { ipv6Use, judgeNode } from "./judge/node.ts";
 import { judgeOtherProxies } from "./judge/other_proxies.ts";
+import { judgeProgramRuns } from "./judge/program_runs.ts";
 import { judgePrograms } from "./judge/programs.ts";
 import { judgeReversePath } from "./judge/reverse_path.ts";
 import { judgeRights } from "./judge/rights.ts";
@@ -46,8 +47,9 @@ export function judgeNodeFacts(facts: DoctorFacts, settings: DoctorSettings): re
   const mode = modeHere(facts, config);
   const usesIpv6 = ipv6Use(nodeOf(facts), config);
   return [
-    ...judged("mode", facts.mode, (fact) => judgeMode(fact, config.mode)),
+    ...judgeOwnMode(facts, config),
     ...judgeOtherMode(facts, settings),
+    ...judgeProgramRuns(facts.troubles),
     ...judgePrograms(facts.programs, wantedModes(mode, settings.migrateTo)),
     ...judged("rights", facts.rights, (fact) => judgeRights(fact, known(facts.mode))),
     ...judged("iptables variant", facts.variant, (fact) => judgeVariant(fact, mode)),
@@ -66,6 +68,12 @@ export function judgeNodeFacts(facts: DoctorFacts, settings: DoctorSettings): re
     ...judged("packet sizes", facts.links, judgeMtu),
     ...judgeCluster(facts, settings),
   ];
+}
+
+/** What keeps the doctor from trying the mode keeps a start from it, too. */
+function judgeOwnMode({ mode }: DoctorFacts, config: KubeProxyConfiguration): readonly Finding[] {
+  return judged("mode", mode, (fact) => judgeMode(fact, config.mode))
+    .map((finding) => "unread" in mode ? { ...finding, level: "failure" } : finding);
 }
 
 function wantedModes(mode: ProxyMode, migrateTo: ProxyMode | null): readonly ProxyMode[] {

@@ -6,6 +6,7 @@
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { EndableExec } from "../../kernel/endable_exec.ts";
 import type { Exec } from "../../kernel/exec.ts";
+import { readDeviceSettings } from "../../kernel/ip_address.ts";
 import { kernelRelease } from "../../kernel/kernel_release.ts";
 import { Nft } from "../../kernel/nft.ts";
 import { readXtablesLock, type XtablesLock } from "../../kernel/xtables_lock.ts";
@@ -25,13 +26,22 @@ import { readMetricsOwner } from "./read/metrics_owner.ts";
 import { type ModeFact, readMode } from "./read/mode.ts";
 import { readPrograms } from "./read/programs.ts";
 import { readRights } from "./read/rights.ts";
-import { readDeviceSettings, readSettings, type Settings } from "./read/settings.ts";
-import { type KernelChains, readKernelChains, readVariant, type VariantFact } from "./read/variant.ts";
+import { readSettings, type Settings } from "./read/settings.ts";
+import {
+  askVariantAhead,
+  type KernelChains,
+  readKernelChains,
+  readVariant,
+  type VariantFact,
+} from "./read/variant.ts";
+import { ProgramRuns, type ProgramTrouble } from "./program_runs.ts";
 import { SharingExec } from "./sharing_exec.ts";
 
 /** What is known of a node, and why the rest is not. */
 export interface DoctorFacts {
   readonly programs: ReadonlyMap<string, Fact<ProgramFact>>;
+  /** Programs that hang, were killed, or print what is none of their outputs. */
+  readonly troubles: readonly ProgramTrouble[];
   readonly mode: Fact<ModeFact>;
   /** Of the mode to move to; null without one. */
   readonly otherMode: Fact<ModeFact> | null;
@@ -79,20 +89,25 @@ const END_MS = 2_500;
 /** Reads everything; never rejects, and takes no longer than the limit and the end of programs that hang. */
 export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts> {
   const { config, master, nodeName, limitMs = FACTS_LIMIT_MS } = options;
-  const running = new RunningPrograms(options.exec);
+  const running = new ProgramRuns(options.exec);
   const programs = new EndableExec(running);
   const exec = new SharingExec(programs);
   const { signal } = programs;
   const late = new AbortController();
   const timers = [
-    setTimeout(() => programs.end(), limitMs),
+    setTimeout(() => {
+      running.noteHanging(limitMs);
+      programs.end();
+    }, limitMs),
     setTimeout(() => late.abort(), limitMs + LATE_MS),
   ];
   const fact = <T>(read: () => Promise<T>): Promise<Fact<T>> => readFact(read, { signal, limitMs });
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const ownIps = interfaceIps();
-  const variant = fact(() => readVariant(exec, primaryFamily));
+  // First, because it has the longest row of questions.
   const mode = fact(() => readMode(exec, config));
+  askVariantAhead(exec);
+  const variant = fact(() => readVariant(exec, primaryFamily));
   try {
     const facts = {
       programs: readPrograms(exec, { signal, limitMs }),
@@ -113,7 +128,7 @@ export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts>
       lock: fact(() => readXtablesLock(options.lockPath)),
       rights: fact(readRights),
       links: fact(() => readLinksFact(exec)),
-      metricsOwner: fact(() => readMetricsOwner(config.metricsBindAddress, signal)),
+      metricsOwner: fact(() => readMetricsOwner(config.metricsBindAddress)),
       // Its parts end by the limit, each by itself; the whole is ended a little later, if something else of it hangs.
       api: !usesApiServer(config, master) ? Promise.resolve(null) : readFact(() => {
         const rights = neededRights({
@@ -125,7 +140,9 @@ export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts>
         return readApi(questions, { signal, limitMs });
       }, { signal: late.signal, limitMs }),
     };
-    return { ...await allOf(facts), ownIps, release: kernelRelease(), inContainer: isInPod() };
+    const read = await allOf(facts);
+    const { troubles } = running;
+    return { ...read, troubles, ownIps, release: kernelRelease(), inContainer: isInPod() };
   } finally {
     for (const timer of timers) clearTimeout(timer);
     if (signal.aborted) await running.ended(END_MS);
@@ -142,33 +159,6 @@ async function allOf<T extends object>(promises: Awaiting<T>): Promise<T> {
   );
   // The keys are those of the promises, and the values what each of them resolved to.
   return Object.fromEntries(entries) as T;
-}
-
-/** Knows which programs have not ended. */
-class RunningPrograms implements Exec {
-  readonly #exec: Exec;
-  readonly #runs = new Set<Promise<unknown>>();
-
-  constructor(exec: Exec) {
-    this.#exec = exec;
-  }
-
-  run(...args: Parameters<Exec["run"]>): ReturnType<Exec["run"]> {
-    const run = this.#exec.run(...args);
-    const end = (): void => void this.#runs.delete(run);
-    this.#runs.add(run);
-    run.then(end, end);
-    return run;
-  }
-
-  /** Resolves when all have ended, or after so long. */
-  async ended(limitMs: number): Promise<void> {
-    if (this.#runs.size === 0) return;
-    const over = Promise.withResolvers<void>();
-    const timer = setTimeout(over.resolve, limitMs);
-    await Promise.race([Promise.allSettled(this.#runs), over.promise]);
-    clearTimeout(timer);
-  }
 }
 
 function interfaceIps(): readonly string[] | null {

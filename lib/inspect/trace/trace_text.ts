@@ -50,7 +50,7 @@ export function traceLines(trace: Trace, align: Align): string[] {
 }
 
 /** What could not be read, not more of it than anybody reads. */
-function problemLines(problems: Trace["problems"]): string[] {
+export function problemLines(problems: Trace["problems"]): string[] {
   const lines = problems.slice(0, SHOWN_PROBLEMS).map(({ place, message }) =>
     `Not read: ${place}: ${message}`
   );

@@ -18,6 +18,7 @@ import {
   type Surroundings,
   type Walk,
 } from "../packet_walk.ts";
+import { WalkBudget } from "../walk_budget.ts";
 import { type Lookup, NftMatcher } from "./simulate_match.ts";
 
 /** Connection tracking looks at packets at this priority. */
@@ -54,12 +55,14 @@ const NOWHERE: Fates = { ended: [], returned: [], next: [] };
 export class NftPass {
   readonly #surroundings: Surroundings;
   readonly #report: (problem: string) => void;
+  readonly #budget: WalkBudget;
   readonly #matchers = new Map<NftTable, NftMatcher>();
 
   /** @param report receives what cannot be evaluated */
   constructor(surroundings: Surroundings, report: (problem: string) => void) {
     this.#surroundings = surroundings;
     this.#report = report;
+    this.#budget = new WalkBudget(report);
   }
 
   /** A base chain, its policy included. */
@@ -82,12 +85,13 @@ export class NftPass {
       if (live.length === 0) break;
       const next: Walk[] = [];
       for (const walk of live) {
+        if (!this.#budget.step()) return { ended, returned: [], next: [...returned, ...live] };
         const fates = this.#rule(place, chain, position, rule, walk);
         ended.push(...fates.ended);
         returned.push(...fates.returned);
         next.push(...fates.next);
       }
-      live = mergeWalks(next);
+      live = this.#budget.ways(mergeWalks(next));
     }
     return { ended, returned: [], next: [...returned, ...live] };
   }
@@ -246,6 +250,7 @@ export class NftPass {
         if (chain === undefined) throw new RangeError(`There is no chain ${verdict.chain} to go to`);
         const depth = place.depth + 1;
         if (depth > DEEPEST_JUMP) throw new RangeError(`Jumps never end at chain ${verdict.chain}`);
+        if (!this.#budget.jump()) return { ...NOWHERE, next: [walk] };
         const { ended, next } = this.#chain({ ...place, depth }, chain, [walk]);
         // What a `goto` chain gives back skips the rest of this one.
         return verdict.kind === "jump" ? { ended, returned: [], next } : { ended, returned: next, next: [] };

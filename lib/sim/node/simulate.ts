@@ -139,7 +139,7 @@ function nftStation(hooked: HookedChain, base: NftBase): Station {
   return {
     priority: base.priority,
     isNat: base.type === "nat",
-    run: (trip, walk) => isShown(base, walk) ? trip.nft.baseChain(hooked, walk) : [acceptedWalk(walk)],
+    run: (trip, walk) => isShown(base, walk) ? trip.throughNft(hooked, walk) : [acceptedWalk(walk)],
   };
 }
 
@@ -163,13 +163,13 @@ function onward(
 
 /** One packet's way. */
 class Trip {
-  readonly nft: NftPass;
+  readonly #nft: NftPass;
   readonly #options: TripOptions;
   #passes: readonly IptablesPass[];
 
   constructor(options: TripOptions) {
     this.#options = options;
-    this.nft = new NftPass(options.surroundings, (problem) => void options.problems.add(problem));
+    this.#nft = new NftPass(options.surroundings, (problem) => void options.problems.add(problem));
     this.#passes = this.#passesThrough(null);
   }
 
@@ -177,6 +177,21 @@ class Trip {
     const pass = this.#passes[index];
     if (pass === undefined) throw new RangeError(`There is no iptables ${index}`);
     return pass;
+  }
+
+  /** What the kernel would not have taken is told, and costs nothing but that chain. */
+  throughNft(hooked: HookedChain, walk: Walk): readonly EndedWalk[] {
+    try {
+      return this.#nft.baseChain(hooked, walk);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      const { table: { family, name, label }, chain } = hooked;
+      const table = label ?? `${family === "IPv4" ? "ip" : "ip6"} ${name}`;
+      this.#options.problems.add(
+        `Table ${table} chain ${chain.name}: ${error.message}; it is taken to let the packet pass`,
+      );
+      return [acceptedWalk(walk)];
+    }
   }
 
   fromOutside(start: Walk): readonly EndedWalk[] {

@@ -37,6 +37,8 @@ export async function readBounded(
 }
 
 async function read(path: string, maxBytes: number, until: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+  // To open a FIFO would wait for whoever writes to it.
+  if (!(await Deno.stat(path)).isFile) throw new TypeError("is not a file");
   using file = await Deno.open(path);
   // What the path leads to may have been replaced since somebody looked.
   const { isFile, size } = await file.stat();

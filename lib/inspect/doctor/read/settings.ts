@@ -15,7 +15,7 @@ import { conntrackSettings } from "../../../conntrack/settings.ts";
 import { cpuCount } from "../../../kernel/cpu.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { DISABLE_IPV6 } from "../../../kernel/node_sysctls.ts";
-import { readMatchingSysctls, readSysctls } from "../../../kernel/sysctl.ts";
+import { readSysctls } from "../../../kernel/sysctl.ts";
 import {
   BRIDGE_NETFILTER,
   BRIDGE_NETFILTER_6,
@@ -44,9 +44,4 @@ export async function readSettings(exec: Exec, config: KubeProxyConfiguration): 
     ...conntrackSettings(config.conntrack, cpuCount()).map(({ name }) => name),
   ];
   return await readSysctls(exec, [...new Set(names)]);
-}
-
-/** `forwarding` and `rp_filter` of each device: `net.ipv4.conf.eth0.forwarding` → `1`. */
-export async function readDeviceSettings(exec: Exec): Promise<ReadonlyMap<string, string>> {
-  return await readMatchingSysctls(exec, "^net\\.ipv[46]\\.conf\\..*\\.(forwarding|rp_filter)$");
 }

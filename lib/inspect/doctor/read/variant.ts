@@ -8,6 +8,8 @@ import type { Exec } from "../../../kernel/exec.ts";
 import {
   chooseIptablesVariant,
   holdsProxyRules,
+  type IptablesFound,
+  iptablesPrograms,
   probeIptables,
   type VariantChoice,
 } from "../../../kernel/iptables_variant.ts";
@@ -49,6 +51,18 @@ export async function readVariant(exec: Exec, primaryFamily: IpFamily): Promise<
   };
 }
 
+/** What a node of any kind is asked for the variant; the answers are there when they are needed. */
+export function askVariantAhead(exec: Exec): void {
+  const questions = FAMILIES.flatMap((family) => [
+    [iptablesPrograms(family, "nft").save, "-t", "mangle"],
+    [iptablesPrograms(family, "legacy").save],
+  ]);
+  for (const question of questions) exec.run(question).catch(askedAgain);
+}
+
+/** Whoever needs the answer asks again, and tells of the failure. */
+function askedAgain(_: unknown): void {}
+
 /** A chain of the kernel in one family, as `iptables -S` prints it. */
 export interface KernelChain {
   readonly family: IpFamily;
@@ -64,23 +78,39 @@ export interface KernelChains {
 
 /** The chains through which the node's own rules, and those of other proxies, see a packet first. */
 export async function readKernelChains(exec: Exec, variant: IptablesVariant): Promise<KernelChains> {
-  const forward: KernelChain[] = [];
-  const prerouting: KernelChain[] = [];
-  for (const family of FAMILIES) {
-    let iptables: Iptables;
-    try {
-      iptables = new Iptables(exec, await probeIptables(exec, family, variant));
-    } catch (error) {
-      // A family without programs has no rules that could be in the way.
-      if (error instanceof UnsupportedError) continue;
-      throw error;
-    }
-    // IPv6 may be missing in the kernel, which the mode's own probe tells.
-    if (family === "IPv6" && await iptables.absence() !== null) continue;
-    forward.push({ family, lines: linesOf(await iptables.list("filter", "FORWARD")) });
-    prerouting.push({ family, lines: linesOf(await iptables.list("nat", "PREROUTING")) });
+  const found = await Promise.all(FAMILIES.map((family) => readChainsOf(exec, family, variant)));
+  const ofFamilies = found.filter((chains) => chains !== null);
+  return {
+    forward: ofFamilies.map(({ forward }) => forward),
+    prerouting: ofFamilies.map(({ prerouting }) => prerouting),
+  };
+}
+
+/** Null: the family has no programs, or no tables. */
+async function readChainsOf(
+  exec: Exec,
+  family: IpFamily,
+  variant: IptablesVariant,
+): Promise<{ readonly forward: KernelChain; readonly prerouting: KernelChain } | null> {
+  let programs: IptablesFound;
+  try {
+    programs = await probeIptables(exec, family, variant);
+  } catch (error) {
+    // A family without programs has no rules that could be in the way.
+    if (error instanceof UnsupportedError) return null;
+    throw error;
   }
-  return { forward, prerouting };
+  const iptables = new Iptables(exec, programs);
+  // IPv6 may be missing in the kernel, which the mode's own probe tells.
+  if (family === "IPv6" && await iptables.absence() !== null) return null;
+  const [forward, prerouting] = await Promise.all([
+    iptables.list("filter", "FORWARD"),
+    iptables.list("nat", "PREROUTING"),
+  ]);
+  return {
+    forward: { family, lines: linesOf(forward) },
+    prerouting: { family, lines: linesOf(prerouting) },
+  };
 }
 
 function linesOf(text: string): readonly string[] {
