@@ -1,0 +1,39 @@
+/**
+ * What a life has for the status page.
+ *
+ * @module
+ */
+import type { IpFamily, NodeObject } from "../model/objects.ts";
+import type { PageFacts } from "../serve/page/questions.ts";
+import { PageRecord } from "../serve/page/page_record.ts";
+
+/** Collects while a life goes on; made only if the page is wanted. */
+export class StatusPageSource {
+  readonly record: PageRecord;
+  #serviceCidrs: readonly string[] = [];
+
+  /** @param nowMs milliseconds since the epoch */
+  constructor(nowMs: () => number) {
+    this.record = new PageRecord(nowMs);
+  }
+
+  /** @param node the own Node as it was last known */
+  facts(node: () => NodeObject | null): PageFacts {
+    return {
+      record: this.record,
+      node,
+      serviceCidrs: () => this.#serviceCidrs,
+      questions: async () => (await import("../inspect/page/page_questions.ts")).QUESTIONS,
+    };
+  }
+
+  /** Notes the networks that are passed on to `next`. */
+  watchServiceCidrs(
+    next: (networks: readonly string[]) => readonly IpFamily[],
+  ): (networks: readonly string[]) => readonly IpFamily[] {
+    return (networks) => {
+      this.#serviceCidrs = networks;
+      return next(networks);
+    };
+  }
+}
