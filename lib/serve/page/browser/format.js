@@ -23,6 +23,9 @@ export function count(value) {
   return GROUPED.format(value);
 }
 
+/** Between a number and its unit no line ends. */
+const NO_BREAK = "\u00a0";
+
 /**
  * `1 Service`, `10,000 Services`
  *
@@ -31,7 +34,7 @@ export function count(value) {
  * @param {string} [many]
  */
 export function counted(value, one, many = `${one}s`) {
-  return `${count(value)} ${value === 1 ? one : many}`;
+  return `${count(value)}${NO_BREAK}${value === 1 ? one : many}`;
 }
 
 /**
@@ -40,6 +43,11 @@ export function counted(value, one, many = `${one}s`) {
  * @param {number} ms
  */
 export function duration(ms) {
+  return durationWords(ms).replaceAll(" ", NO_BREAK);
+}
+
+/** @param {number} ms */
+function durationWords(ms) {
   if (ms < 9.95) return `${Math.round(ms * 10) / 10} ms`;
   if (ms < 999.5) return `${Math.round(ms)} ms`;
   if (ms < 59_950) return `${Math.round(ms / (ms < 10_000 ? 10 : 100)) / (ms < 10_000 ? 100 : 10)} s`;

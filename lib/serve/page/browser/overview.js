@@ -179,7 +179,7 @@ function SyncPlot({ families, nowMs }) {
 
 /** @param {{ families: Families, nowMs: number }} props */
 function LatencyPlot({ families, nowMs }) {
-  const series = usePlotted(families, ({ latencyMs, ok }) => ok ? latencyMs : null);
+  const series = usePlotted(families, ({ latencyMs }) => latencyMs);
   return h(
     Section,
     {
@@ -204,7 +204,11 @@ function usePlotted(families, valueOf) {
   return useMemo(() =>
     families.map(([family, { recent }]) => ({
       name: family,
-      points: recent.map((point) => ({ timeMs: point.timeMs, value: valueOf(point), isBad: !point.ok })),
+      points: recent.map((point) => ({
+        timeMs: point.timeMs,
+        value: valueOf(point),
+        isBad: !point.ok && valueOf(point) !== null,
+      })),
     })), [newest.join()]);
 }
 

@@ -8,12 +8,14 @@ import { h } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ask, RefusedError } from "./api.js";
 import { useIsNarrow } from "./dom.js";
+import { counted } from "./format.js";
 import { Badge, Empty, Loading, Problem, Section, ServiceLink } from "./parts.js";
 import { PathDrawing } from "./path_drawing.js";
-import { LeftOut, Outcomes } from "./path_steps.js";
+import { endOf, LeftOut, Outcomes } from "./path_steps.js";
 import { hrefOf } from "./route.js";
 
 /** @typedef {import("../page_document.ts").TraceDocument} TraceDocument */
+/** @typedef {import("../page_document.ts").OutcomeDocument} OutcomeDocument */
 /** @typedef {import("../../status/status_document.ts").StatusDocument} StatusDocument */
 /** @typedef {{ readonly trace: TraceDocument | null, readonly problem: string, readonly isAsking: boolean }} Answer */
 
@@ -192,22 +194,47 @@ function Shown({ answer: { trace, problem, isAsking }, isAsked }) {
 /** @param {{ trace: TraceDocument }} props */
 function Summary({ trace: { service, desired } }) {
   const outcomes = desired?.outcomes ?? [];
-  const isFine = outcomes.every(({ verdict }) => verdict === "accept");
+  const passing = outcomes.filter(({ verdict }) => verdict === "accept");
+  const isFine = passing.length === outcomes.length;
   return h(
     "p",
     { class: "summary", role: "status" },
     h(
       Badge,
       { tone: isFine ? "good" : "bad" },
-      isFine
-        ? "passes"
-        : outcomes.some(({ verdict }) => verdict === "accept")
-        ? "passes sometimes"
-        : "does not pass",
+      isFine ? "passes" : passing.length > 0 ? "passes sometimes" : "does not pass",
     ),
-    h("span", { class: "mono wrap" }, desired?.end ?? ""),
-    service === null
-      ? h("span", { class: "muted" }, "of no Service")
-      : h("span", null, `${service.reachedBy} of `, h(ServiceLink, { name: service.name })),
+    h("span", null, endWords(outcomes)),
+    service === null ? h("span", { class: "muted" }, "It is meant for no Service.") : h(
+      "span",
+      { class: "muted" },
+      `By the ${service.reachedBy} of `,
+      h(ServiceLink, { name: service.name }),
+    ),
   );
+}
+
+/**
+ * Where it ends, of all ways together.
+ *
+ * @param {readonly OutcomeDocument[]} outcomes
+ */
+function endWords(outcomes) {
+  const [first] = outcomes;
+  if (first === undefined) return "";
+  const sent = outcomes.filter(({ translatedTo }) => translatedTo !== "");
+  const masqueraded = sent.filter(({ masquerade }) => masquerade).length;
+  const manner = sent.length === 0
+    ? ""
+    : masqueraded === sent.length
+    ? "; its source becomes the node's"
+    : masqueraded === 0
+    ? "; its source stays"
+    : "; its source becomes the node's on some ways";
+  const end = sent.length > 1
+    ? `to one of ${counted(sent.length, "endpoint")}`
+    : sent.length === 1
+    ? `to ${endOf(first)}`
+    : endOf(first);
+  return `${end}${manner}.`;
 }

@@ -75,7 +75,7 @@ function chainOf({ packet, service, desired }) {
   return [
     {
       title: "Client",
-      lines: [source, packet.interface === "" ? "process on this node" : `in by ${packet.interface}`],
+      lines: [source, packet.interface === "" ? "process on this node" : `through ${packet.interface}`],
       tone: "plain",
       share: "",
     },

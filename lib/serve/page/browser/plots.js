@@ -100,6 +100,7 @@ function drawPlot(box, series, point) {
       width: box.clientWidth,
       height: HEIGHT,
       ms: 1,
+      padding: [8, 12, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false } },
       scales: { y: { distr: 3, range: decades } },
@@ -161,11 +162,13 @@ function axesOf(colour) {
     font: "12px system-ui, sans-serif",
     grid: { stroke: colour("--grid"), width: 1 },
     ticks: { show: false },
+    gap: 6,
   };
   return [
     {
       ...common,
-      values: (_plot, splits) => splits.map((timeMs) => clock(timeMs, timeMs).slice(0, 8)),
+      size: 28,
+      values: (_plot, splits) => timesOf(splits),
       space: 90,
     },
     {
@@ -188,4 +191,14 @@ function isPowerOfTen(value) {
 function coloursOf(element) {
   const style = getComputedStyle(element);
   return (name) => style.getPropertyValue(name).trim();
+}
+
+/**
+ * Times of day, without seconds where they are all alike.
+ *
+ * @param {readonly number[]} timesMs
+ */
+function timesOf(timesMs) {
+  const length = timesMs.every((timeMs) => timeMs % 60_000 === 0) ? 5 : 8;
+  return timesMs.map((timeMs) => clock(timeMs, timeMs).slice(0, length));
 }

@@ -7,7 +7,7 @@
 import { h } from "preact";
 import { useState } from "preact/hooks";
 import { ask, RefusedError } from "./api.js";
-import { count, counted } from "./format.js";
+import { count, counted, duration } from "./format.js";
 import { Badge, Empty, Facts, Loading, Mono, Problem, Section, Table } from "./parts.js";
 import { usePolled } from "./polling.js";
 import { hrefOf } from "./route.js";
@@ -103,10 +103,14 @@ function Port({ name, port, wanted, index }) {
         ["Health-check node port", port.healthCheckNodePort === 0 ? "" : String(port.healthCheckNodePort)],
         ["Internal policy", port.internalTrafficPolicy],
         ["External policy", port.externalTrafficPolicy],
-        ["Affinity", port.affinitySeconds === 0 ? "" : `clients stay for ${count(port.affinitySeconds)} s`],
-        ["Topology hints", topology || notes.join("; ")],
+        [
+          "Affinity",
+          port.affinitySeconds === 0 ? "" : `clients stay for ${duration(port.affinitySeconds * 1000)}`,
+        ],
+        ["Topology hints", topology],
       ],
     }),
+    notes.length === 0 ? null : h("p", { class: "note after-facts" }, `Topology: ${notes.join("; ")}`),
     h(Endpoints, { name, endpoints }),
     h(Wanted, { wanted, count: endpoints.length, isRefused: refusal !== null }),
   );

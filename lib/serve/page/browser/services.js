@@ -117,14 +117,14 @@ function Filters({ filter, change, namespaces }) {
     ),
     h(Choice, {
       label: "Namespace",
-      all: "all",
+      all: "any",
       value: filter.namespace,
       values: namespaces,
       onChange: (namespace) => change({ namespace }),
     }),
     h(Choice, {
       label: "Reached by",
-      all: "any address",
+      all: "any",
       value: filter.kind,
       values: KINDS,
       onChange: (kind) => change({ kind }),
@@ -184,6 +184,7 @@ function headOf({ sort }, change) {
     button("Service", "name"),
     "Addresses",
     "Ports",
+    "Reached by",
     button("Endpoints", "endpoints"),
     button("Problem", "problem"),
   ];
@@ -208,21 +209,15 @@ function cellsOf([name, kind, addresses, ports, used, total, problem]) {
       { class: "mono", title: addresses.join(", ") },
       addresses.length > 2 ? `${first} +${addresses.length - 2}` : first,
     ),
-    h(
-      "span",
-      { title: `${ports}, reached by ${kind}` },
-      ports,
-      h("span", { class: "unseen" }, `, reached by ${kind}`),
-    ),
+    h("span", { title: ports }, ports),
+    h("span", { class: "muted" }, kind),
     h(
       "span",
       { title: `${used} of ${counted(total, "endpoint")} get traffic on this node` },
       h("span", { class: "number" }, `${count(used)}/${count(total)}`),
       h("span", { class: "unseen" }, " endpoints in use"),
     ),
-    problem === ""
-      ? h("span", { class: "kind" }, kind)
-      : h(Badge, { tone: problem === "no endpoints" ? "warning" : "bad" }, problem),
+    problem === "" ? "" : h(Badge, { tone: problem === "no endpoints" ? "warning" : "bad" }, problem),
   ];
 }
 

@@ -34,10 +34,13 @@ export function VirtualRows({ label, head, rows, keyOf, cellsOf, onOpen, rowHeig
   const scroller = useRef(/** @type {HTMLDivElement | null} */ (null));
   const [sight, setSight] = useState({ top: 0, height: 600 });
   const [active, setActive] = useState("");
+  const headGroup = useRef(/** @type {HTMLDivElement | null} */ (null));
   const wantsFocus = useRef(false);
   const measure = useCallback(() => {
     const box = scroller.current;
-    if (box !== null) setSight({ top: box.scrollTop, height: box.clientHeight });
+    if (box !== null) {
+      setSight({ top: box.scrollTop, height: box.clientHeight - (headGroup.current?.offsetHeight ?? 0) });
+    }
   }, []);
   useEffect(() => {
     const observer = new ResizeObserver(measure);
@@ -58,9 +61,7 @@ export function VirtualRows({ label, head, rows, keyOf, cellsOf, onOpen, rowHeig
     if (row === undefined || box === null) return;
     const top = index * rowHeight;
     if (top < box.scrollTop) box.scrollTop = top;
-    else if (top + rowHeight > box.scrollTop + box.clientHeight) {
-      box.scrollTop = top + rowHeight - box.clientHeight;
-    }
+    else if (top + rowHeight > box.scrollTop + sight.height) box.scrollTop = top + rowHeight - sight.height;
     wantsFocus.current = true;
     setActive(keyOf(row));
     measure();
@@ -85,21 +86,21 @@ export function VirtualRows({ label, head, rows, keyOf, cellsOf, onOpen, rowHeig
     },
     h(
       "div",
-      { role: "rowgroup" },
+      { class: "grid-scroller", role: "presentation", ref: scroller, onScroll: measure, onKeyDown },
       h(
         "div",
-        { role: "row", "aria-rowindex": 1, class: "grid-row grid-head" },
-        head.map((cell, index) =>
-          h("div", { role: "columnheader", key: index, class: `cell-${index}` }, cell)
+        { role: "rowgroup", class: "grid-head-group", ref: headGroup },
+        h(
+          "div",
+          { role: "row", "aria-rowindex": 1, class: "grid-row grid-head" },
+          head.map((cell, index) =>
+            h("div", { role: "columnheader", key: index, class: `cell-${index}` }, cell)
+          ),
         ),
       ),
-    ),
-    h(
-      "div",
-      { role: "rowgroup", class: "grid-scroller", ref: scroller, onScroll: measure, onKeyDown },
       h(
         "div",
-        { role: "presentation", class: "grid-space", style: { height: `${rows.length * rowHeight}px` } },
+        { role: "rowgroup", class: "grid-space", style: { height: `${rows.length * rowHeight}px` } },
         indexesInSight(sight, rowHeight, rows.length, activeIndex).map((index) => {
           const row = rows[index];
           if (row === undefined) return null;
