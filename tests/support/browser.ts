@@ -18,6 +18,9 @@ const QUIET: readonly string[] = [
   "--force-color-profile=srgb",
 ];
 
+/** For anything that is to appear; several times as long as it takes on a busy machine. */
+const LONGEST_WAIT_MS = 10_000;
+
 /** Lets `work` have a browser, and ends it. */
 export async function withBrowser(work: (browser: Browser) => Promise<void>): Promise<void> {
   const executablePath = findProgram("chromium");
@@ -46,6 +49,7 @@ export async function withTab(
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
   try {
     const page = await context.newPage();
+    page.setDefaultTimeout(LONGEST_WAIT_MS);
     const faults: string[] = [];
     page.on("pageerror", (error) => void faults.push(`thrown: ${error.message}`));
     page.on("console", (message) => {

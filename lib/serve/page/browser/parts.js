@@ -47,7 +47,7 @@ export function Section({ title, note, children, id, class: name = "" }) {
 export function Table({ label, head, rows, keys }) {
   return h(
     "div",
-    { class: "table-scroll", role: "region", "aria-label": label, tabIndex: 0 },
+    { class: "table-scroll", role: "group", "aria-label": label, tabIndex: 0 },
     h(
       "table",
       null,

@@ -244,7 +244,7 @@ function NodeBox({ node: { title, lines, tone, share }, box }) {
     h(
       "text",
       { x: x + 12, y: y + 54, class: "node-sub" },
-      shortened(lines[1] ?? "", Math.floor(most * 1.12)),
+      beginning(lines[1] ?? "", Math.floor(most * 1.12)),
     ),
   );
 }
@@ -259,6 +259,14 @@ function shortened(text, most) {
   if (text.length <= most) return text;
   const tail = Math.floor((most - 1) * 0.45);
   return `${text.slice(0, most - 1 - tail)}…${text.slice(-tail)}`;
+}
+
+/**
+ * @param {string} text
+ * @param {number} most
+ */
+function beginning(text, most) {
+  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
 }
 
 /** @param {{ from: Box | undefined, to: Box | undefined, isNarrow: boolean, tone?: string }} props */

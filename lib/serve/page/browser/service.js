@@ -133,7 +133,6 @@ function Endpoints({ endpoints }) {
       label: "Endpoints",
       head: [
         "Address",
-        "Where",
         "State",
         ...(hasCluster ? ["Policy Cluster"] : []),
         ...(hasLocal ? ["Policy Local"] : []),
@@ -141,8 +140,7 @@ function Endpoints({ endpoints }) {
       keys: shown.map(({ address }) => address),
       rows: shown.map((endpoint) => [
         h(Mono, null, endpoint.address),
-        endpoint.onThisNode ? "this node" : "other node",
-        stateOf(endpoint),
+        `${stateOf(endpoint)}, on ${endpoint.onThisNode ? "this" : "another"} node`,
         ...(hasCluster ? [verdictOf(endpoint.cluster)] : []),
         ...(hasLocal ? [verdictOf(endpoint.local)] : []),
       ]),
@@ -164,9 +162,13 @@ function stateOf({ ready, serving, terminating }) {
 /** @param {EndpointDocument["cluster"]} verdict */
 function verdictOf(verdict) {
   if (verdict === null) return "–";
-  return verdict.used
-    ? h(Badge, { tone: "good" }, verdict.reason === "ready" ? "used" : `used: ${verdict.reason}`)
-    : h(Badge, { tone: "plain" }, `not used: ${verdict.reason}`);
+  const reason = verdict.reason === "ready" ? null : h("small", { class: "wrap" }, verdict.reason);
+  return h(
+    "span",
+    { class: "verdict" },
+    h(Badge, { tone: verdict.used ? "good" : "plain" }, verdict.used ? "used" : "not used"),
+    reason,
+  );
 }
 
 /** @param {{ wanted: readonly WantedPart[] | null, count: number, isRefused: boolean }} props */

@@ -20,13 +20,14 @@ import { VirtualRows } from "./virtual_rows.js";
  * @property {string} q
  * @property {string} namespace
  * @property {string} kind
- * @property {string} problem `any`, or one of the problems
+ * @property {string} problem one of them, `some problem`, or `""`
  * @property {string} sort
  */
 
 const ROW_HEIGHT = 44;
 const NARROW_ROW_HEIGHT = 68;
 const KINDS = ["cluster IP", "external IP", "node port", "load balancer"];
+const SOME_PROBLEM = "some problem";
 const PROBLEMS = ["no endpoints", "no usable endpoints", "refused by the kernel"];
 
 /** @param {{ query: URLSearchParams }} props */
@@ -131,9 +132,9 @@ function Filters({ filter, change, namespaces }) {
     }),
     h(Choice, {
       label: "Problem",
-      all: "with or without",
+      all: "any",
       value: filter.problem,
-      values: ["any", ...PROBLEMS],
+      values: [SOME_PROBLEM, ...PROBLEMS],
       onChange: (problem) => change({ problem }),
     }),
   );
@@ -253,7 +254,7 @@ function matcherOf({ q, namespace, kind, problem }) {
   return (row) => {
     if (namespace !== "" && namespaceOf(row) !== namespace) return false;
     if (kind !== "" && row[1] !== kind) return false;
-    if (problem === "any" ? row[6] === "" : problem !== "" && row[6] !== problem) return false;
+    if (problem === SOME_PROBLEM ? row[6] === "" : problem !== "" && row[6] !== problem) return false;
     if (words.length === 0) return true;
     let text = searched.get(row);
     if (text === undefined) {
