@@ -357,7 +357,8 @@ export const SERVER_FLAGS = [
     default: "false",
     group: "Servers",
     commands: CONFIGURED,
-    doc: "Show browsers a status page at /kproxy/, over loopback, on the metrics server; also honoured with --config",
+    doc:
+      "Show browsers a status page at /kproxy/, over loopback, on the metrics server; also honoured with --config",
     field: "kproxy.statusPage",
   },
 ] as const satisfies readonly Flag[];

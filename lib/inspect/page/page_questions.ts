@@ -6,7 +6,6 @@
  */
 import { UsageError } from "../../errors.ts";
 import { systemClock } from "../../kernel/clock.ts";
-import { interfaceAddresses } from "../../kernel/interfaces.ts";
 import { parseIp } from "../../model/ip.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
@@ -82,7 +81,7 @@ function walk(
   const { config, mode, quarantined } = held;
   const { family } = destination;
   const nodeAddresses = addressesOf(held);
-  const around = { ...UNKNOWN_AROUND, addresses: deviceAddresses() };
+  const around = { ...UNKNOWN_AROUND, addresses: deviceAddresses(held) };
   const source = readSource(from, destination, { around, nodeAddresses, podInterface: podInterface(config) });
   return tracePacket({
     family,
@@ -104,7 +103,7 @@ function walk(
 async function rulesOf(held: Held, part: ProxyState): Promise<HeldRules | null> {
   const plane = DATA_PLANES.find((one) => one === held.mode);
   if (plane === undefined) return null;
-  const machine = { addresses: deviceAddresses(), tcpBeLiberal: null };
+  const machine = { addresses: deviceAddresses(held), tcpBeLiberal: null };
   const input = { ...desiredState(held, part), config: held.config, machine, warn: () => {} };
   return await desiredRules(plane, input, part.family);
 }
@@ -113,13 +112,13 @@ function desiredState({ nodeName, node, serviceCidrs }: Held, part: ProxyState):
   return { nodeName, node, states: new Map([[part.family, part]]), serviceCidrs, unserved: [] };
 }
 
-function addressesOf({ node, config }: Held): readonly string[] {
-  return knownNodeAddresses(node, deviceAddresses(), config);
+function addressesOf(held: Held): readonly string[] {
+  return knownNodeAddresses(held.node, deviceAddresses(held), held.config);
 }
 
 /** Canonical. */
-function deviceAddresses(): readonly DeviceAddress[] {
-  return interfaceAddresses().map((one) => ({ ...one, address: parseIp(one.address)?.text ?? one.address }));
+function deviceAddresses({ addresses }: Held): readonly DeviceAddress[] {
+  return addresses.map((one) => ({ ...one, address: parseIp(one.address)?.text ?? one.address }));
 }
 
 /** Lets everything else go on. */

@@ -4,6 +4,7 @@
  * @module
  */
 import { UsageError } from "../../errors.ts";
+import { interfaceAddresses } from "../../kernel/interfaces.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { Handler } from "../http_listener.ts";
 import { pacedBody, PiecePace } from "../status/objects_stream.ts";
@@ -134,6 +135,7 @@ class PageAnswers {
       nodeName: this.#life.node,
       node: node(),
       serviceCidrs: serviceCidrs(),
+      addresses: interfaceAddresses(),
     };
   }
 

@@ -69,7 +69,7 @@ export class PageRecord {
 
   /** Which Services may look different since that generation; null: all. */
   changedSince(generation: number): ReadonlySet<NamespacedName> | null {
-    if (generation < this.#oldestKnown || generation > this.#generation) return null;
+    if (!(generation >= this.#oldestKnown && generation <= this.#generation)) return null;
     const names = new Set<NamespacedName>();
     for (const update of this.#updates.items) {
       if (update.generation <= generation) continue;

@@ -6,6 +6,7 @@
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import type { IpFamily, NamespacedName, NodeObject } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
+import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 
 /** What there is to look at, as it is at the moment. */
 export interface Held {
@@ -19,6 +20,8 @@ export interface Held {
   readonly node: NodeObject | null;
   /** Networks of ServiceCIDRs. */
   readonly serviceCidrs: readonly string[];
+  /** The machine's own, of both families. */
+  readonly addresses: readonly DeviceAddress[];
   readonly quarantined: ReadonlyMap<NamespacedName, string>;
 }
 
