@@ -1,4 +1,3 @@
-/// <reference lib="dom" />
 import {
   assert,
   assertEquals,
@@ -61,7 +60,7 @@ async function shown(
 
 /** Makes the page ask now, instead of within three seconds. */
 const askNow = (page: Page): Promise<unknown> =>
-  page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+  page.evaluate(`document.dispatchEvent(new Event("visibilitychange"))`);
 
 const text = (page: Page, selector = "main"): Promise<string> => page.locator(selector).first().innerText();
 
@@ -138,15 +137,30 @@ async function serviceList(browser: Browser): Promise<void> {
     assertStringIncludes(await focused(page), "shop/recommendations");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { level: 1, name: "recommendations" }).waitFor();
-    assertEquals(await page.evaluate(() => document.activeElement?.id), "main");
+    assertEquals(await page.evaluate("document.activeElement?.id"), "main");
     // A link leads to the same list.
     await show("#/services?namespace=shop&problem=no+endpoints");
     await page.getByText("1 of 10").waitFor();
   });
 }
 
-const focused = (page: Page): Promise<string> =>
-  page.evaluate(() => document.activeElement?.textContent ?? "");
+const focused = (page: Page): Promise<string> => page.evaluate(`document.activeElement?.textContent ?? ""`);
+
+/** The longest frame while a word is typed, and all rows are gone through for each letter. */
+const SLOWEST_FRAME = `(async () => {
+  const search = document.querySelector("input[type=search]");
+  let slowest = 0;
+  for (const word of ["b", "bi", "bil", "bill", "billing-042"]) {
+    search.value = word;
+    search.dispatchEvent(new Event("input", { bubbles: true }));
+    for (let frame = 0, before = performance.now(); frame < 8; frame++) {
+      await new Promise(requestAnimationFrame);
+      slowest = Math.max(slowest, performance.now() - before);
+      before = performance.now();
+    }
+  }
+  return slowest;
+})()`;
 
 async function manyServices(browser: Browser): Promise<void> {
   const objects = clusterObjects(10_000);
@@ -155,26 +169,11 @@ async function manyServices(browser: Browser): Promise<void> {
     await page.getByText("10,000\u00a0Services").waitFor();
     const rows = page.locator("[role=grid] [role=row]:has([role=gridcell])");
     assertLess(await rows.count(), 60);
-    await page.locator(".grid-scroller").evaluate((box) => box.scrollTo(0, box.scrollHeight));
+    await page.evaluate(`document.querySelector(".grid-scroller").scrollTo(0, 1e9)`);
     await page.getByText("sessions-09999").waitFor();
     assertLess(await rows.count(), 60);
     assertEquals(await rows.last().getAttribute("aria-rowindex"), "10001");
-    // As long as it takes for one frame after a key is pressed, with all rows to go through.
-    const slowestMs = await page.evaluate(async () => {
-      const search = document.querySelector<HTMLInputElement>("input[type=search]");
-      let slowest = 0;
-      for (const word of ["b", "bi", "bil", "bill", "billing-042"]) {
-        if (search === null) break;
-        search.value = word;
-        search.dispatchEvent(new Event("input", { bubbles: true }));
-        for (let frame = 0, before = performance.now(); frame < 8; frame++) {
-          await new Promise(requestAnimationFrame);
-          slowest = Math.max(slowest, performance.now() - before);
-          before = performance.now();
-        }
-      }
-      return slowest;
-    });
+    const slowestMs = await page.evaluate<number>(SLOWEST_FRAME);
     assertLess(slowestMs, 400);
     await page.getByText("10 of 10,000").waitFor();
     // The focus stays where it is while the list is changed around it.
@@ -340,10 +339,10 @@ async function narrowAndDark(browser: Browser): Promise<void> {
     for (const [name, hash] of Object.entries(VIEWS)) {
       await show(hash);
       await page.locator("h1").first().waitFor();
-      const { width, background } = await page.evaluate(() => ({
+      const { width, background } = await page.evaluate<{ width: number; background: string }>(`({
         width: document.documentElement.scrollWidth,
         background: getComputedStyle(document.documentElement).backgroundColor,
-      }));
+      })`);
       assertEquals([name, width, background], [name, PHONE.width, "rgb(14, 17, 22)"]);
     }
   }, { context });

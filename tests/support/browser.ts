@@ -57,9 +57,9 @@ export async function withTab(
         faults.push(`console: ${message.text()}`);
       }
     });
-    page.on("dialog", (dialog) => {
+    page.on("dialog", async (dialog) => {
       faults.push(`dialog: ${dialog.message()}`);
-      dialog.dismiss().catch(() => {});
+      await dialog.dismiss();
     });
     await work({ page, faults });
   } finally {

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Asks the kproxy that has served this page.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The status page: what stands around every view, and which one is shown.
  *

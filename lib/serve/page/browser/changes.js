@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * What was changed last, and what went wrong.
  *

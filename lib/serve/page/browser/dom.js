@@ -1,5 +1,3 @@
-// @ts-check
-/// <reference lib="dom" />
 /**
  * What the other modules ask of the browser.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Numbers and times as people read them, with units.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * How the proxy fares, on one screen.
  *

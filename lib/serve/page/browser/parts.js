@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Small parts that all views are made of.
  *

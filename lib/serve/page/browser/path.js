@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The way of a packet: asked for in a form, drawn, and told step by step.
  *

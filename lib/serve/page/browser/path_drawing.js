@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The way of a packet as a drawing: client, address, rules, ends with their probabilities.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The way of a packet in words: what may become of it, each with the rules on its way, and the endpoints that it cannot reach.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Durations over time.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Data that is asked for again and again while somebody looks.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Which view the address names: `#/`, `#/services?q=web`, `#/service/shop/web`, `#/path?from=world&to=10.96.0.1:80`, `#/changes`.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * One Service: its ports, what its endpoints are used for and why not, and the rules that are wanted for it.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The rows of all Services, kept while the page is open and brought up to date by what has changed.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * All Services, with search and filters.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * What is wrong, as far as the proxy knows: shown only if there is any.
  *

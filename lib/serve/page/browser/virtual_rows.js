@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * A table of any length, of which only the rows in sight are there.
  *
