@@ -3,8 +3,9 @@
  *
  * @module
  */
+import { systemClock } from "../kernel/clock.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
-import type { PageFacts } from "../serve/page/questions.ts";
+import type { PageFacts, Questions } from "../serve/page/questions.ts";
 import { PageRecord } from "../serve/page/page_record.ts";
 
 /** Collects while a life goes on; made only if the page is wanted. */
@@ -23,7 +24,7 @@ export class StatusPageSource {
       record: this.record,
       node,
       serviceCidrs: () => this.#serviceCidrs,
-      questions: async () => (await import("../inspect/page/page_questions.ts")).QUESTIONS,
+      questions: loadQuestions,
     };
   }
 
@@ -36,4 +37,20 @@ export class StatusPageSource {
       return next(networks);
     };
   }
+}
+
+/** In steps, with room for everything else between them: all at once would hold the event loop. */
+async function loadQuestions(): Promise<Questions> {
+  const steps = [
+    () => import("../sim/iptables/kernel_tables.ts"),
+    () => import("../sim/node/simulate.ts"),
+    () => import("../inspect/desired/desired.ts"),
+    () => import("../inspect/trace/packet.ts"),
+    () => import("../inspect/trace/trace_json.ts"),
+  ];
+  for (const load of steps) {
+    await load();
+    await systemClock.sleep(0);
+  }
+  return (await import("../inspect/page/page_questions.ts")).QUESTIONS;
 }

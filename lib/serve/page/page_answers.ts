@@ -18,7 +18,7 @@ import {
   type ServicesDocument,
   TRACE_PATH,
 } from "./page_document.ts";
-import type { Held, PageFacts } from "./questions.ts";
+import type { Held, PageFacts, Questions } from "./questions.ts";
 import { rowPieces, serviceNames, serviceRow } from "./service_rows.ts";
 import { BusyError, Turns } from "./turns.ts";
 
@@ -48,6 +48,7 @@ class PageAnswers {
   readonly #id: string;
   readonly #pace = new PiecePace();
   readonly #turns = new Turns();
+  #loaded: Promise<Questions> | null = null;
 
   constructor(life: LifeFacts, server: ServerFacts, page: PageFacts) {
     this.#life = life;
@@ -86,7 +87,7 @@ class PageAnswers {
     const tag = `"${this.#cursor}"`;
     if (request.headers.get("if-none-match") === tag) return unchangedAnswer(tag);
     return await this.#inTurn(stopping, async () => {
-      const { service } = await this.#page.questions();
+      const { service } = await this.#questions();
       const document = await service(this.#held(), name);
       if (document === null) return problemAnswer(404, `there is no Service ${name} with a cluster IP`);
       return jsonAnswer(`${JSON.stringify(document)}\n`, {
@@ -103,7 +104,7 @@ class PageAnswers {
       return problemAnswer(400, "source or destination is too long");
     }
     return await this.#inTurn(stopping, async () => {
-      const { trace } = await this.#page.questions();
+      const { trace } = await this.#questions();
       return jsonAnswer(`${JSON.stringify(await trace(this.#held(), from, to))}\n`);
     });
   }
@@ -122,6 +123,10 @@ class PageAnswers {
 
   get #cursor(): string {
     return `${this.#id}:${this.#page.record.generation}`;
+  }
+
+  #questions(): Promise<Questions> {
+    return this.#loaded ??= this.#page.questions();
   }
 
   #held(): Held {

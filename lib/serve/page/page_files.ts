@@ -15,6 +15,7 @@ import formatModule from "./browser/format.js" with { type: "text" };
 import icon from "./browser/icon.svg" with { type: "text" };
 import html from "./browser/index.html" with { type: "text" };
 import overviewModule from "./browser/overview.js" with { type: "text" };
+import partsStyle from "./browser/parts.css" with { type: "text" };
 import partsModule from "./browser/parts.js" with { type: "text" };
 import pathDrawingModule from "./browser/path_drawing.js" with { type: "text" };
 import pathModule from "./browser/path.js" with { type: "text" };
@@ -27,6 +28,7 @@ import serviceRowsModule from "./browser/service_rows.js" with { type: "text" };
 import servicesModule from "./browser/services.js" with { type: "text" };
 import style from "./browser/style.css" with { type: "text" };
 import troubleModule from "./browser/trouble.js" with { type: "text" };
+import viewsStyle from "./browser/views.css" with { type: "text" };
 import virtualRowsModule from "./browser/virtual_rows.js" with { type: "text" };
 
 const SCRIPT = "text/javascript; charset=utf-8";
@@ -83,7 +85,9 @@ export const PAGE: PageFile = { type: "text/html; charset=utf-8", text: html };
 /** By name. */
 export const FILES: ReadonlyMap<string, PageFile> = new Map([
   ["icon.svg", { type: "image/svg+xml", text: icon }],
+  ["parts.css", { type: STYLE, text: partsStyle }],
   ["style.css", { type: STYLE, text: style }],
+  ["views.css", { type: STYLE, text: viewsStyle }],
   ["uplot.css", { type: STYLE, text: uplotStyle }],
   ...Object.entries(MODULES).map(([name, text]): [string, PageFile] => [
     name,

@@ -72,9 +72,9 @@ function portText({ portName, port, protocol, nodePort }: ServicePort): string {
   return `${name}${port}/${protocol}${nodePort === 0 ? "" : ` :${nodePort}`}`;
 }
 
-const PIECE_LENGTH = 32 * 1024;
+const PIECE_LENGTH = 16 * 1024;
 
-/** The JSON of a document with all rows, in pieces of about 32 kB, each made when it is asked for. */
+/** The JSON of a document with all rows, in pieces of about 16 kB, each made when it is asked for. */
 export function* rowPieces(
   names: readonly NamespacedName[],
   facts: RowFacts,

@@ -58,7 +58,7 @@ Deno.test("thousands of rows are one document, made in small pieces", PURE, () =
   const facts = { states, quarantined: new Map() };
   const names = [...serviceNames(states), "gone/meanwhile"];
   const pieces = [...rowPieces(names, facts, { cursor: "1:2", full: true })];
-  for (const piece of pieces) assertLess(piece.length, 34 * 1024);
+  for (const piece of pieces) assertLess(piece.length, 17 * 1024);
   const { rows, ...head } = JSON.parse(
     new TextDecoder().decode(new Uint8Array(pieces.flatMap((one) => [...one]))),
   );
