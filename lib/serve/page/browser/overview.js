@@ -93,8 +93,9 @@ function Tiles({ status }) {
   const most = (/** @type {(one: FamilyStatus) => number} */ of) => Math.max(0, ...families.map(of));
   const sum = (/** @type {(one: FamilyStatus) => number} */ of) =>
     families.reduce((all, one) => all + of(one), 0);
-  const p50 = slowest(families, ({ latency }) => latency.p50Ms);
-  const p99 = slowest(families, ({ latency }) => latency.p99Ms);
+  // Of the family that most is known of: a few changes of another one say little.
+  const { p50Ms: p50, p99Ms: p99 } = families.map(({ latency }) => latency)
+    .reduce((most, one) => one.count > most.count ? one : most, NO_LATENCY);
   const failed = sum(({ syncs }) => syncs.failed);
   const { quarantine, drift, problems } = status;
   return h(
@@ -134,14 +135,8 @@ function Tiles({ status }) {
   );
 }
 
-/**
- * @param {readonly FamilyStatus[]} families
- * @param {(family: FamilyStatus) => number | null} of
- */
-function slowest(families, of) {
-  const values = families.map(of).filter((value) => value !== null);
-  return values.length === 0 ? null : Math.max(...values);
-}
+/** @type {FamilyStatus["latency"]} */
+const NO_LATENCY = { count: 0, p50Ms: null, p99Ms: null, maxMs: null };
 
 /**
  * @param {string} name

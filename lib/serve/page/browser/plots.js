@@ -84,7 +84,12 @@ function drawPlot(box, series, point) {
     b,
   ) => a - b);
   const columns = series.map(({ points }) => {
-    const values = new Map(points.map(({ timeMs, value }) => [timeMs, value]));
+    /** @type {Map<number, number | null>} */
+    const values = new Map();
+    for (const { timeMs, value } of points) {
+      const other = values.get(timeMs) ?? null;
+      values.set(timeMs, value === null || other === null ? value ?? other : Math.max(value, other));
+    }
     return times.map((timeMs) => {
       const value = values.get(timeMs);
       return value === undefined ? undefined : value === null ? null : Math.max(LEAST_MS, value);
