@@ -29,6 +29,7 @@ export const NODE_PACKAGES: readonly SystemPackage[] = [
 /** What the tests need beyond that: the store of the real API server, shells, a judge of metrics. */
 export const TEST_PACKAGES: readonly SystemPackage[] = [
   ...NODE_PACKAGES,
+  { name: "chromium", program: "chromium" },
   { name: "curl", program: "curl" },
   { name: "etcd-server", program: "etcd" },
   { name: "user-mode-linux", program: "linux.uml" },

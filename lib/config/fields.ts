@@ -365,6 +365,13 @@ const OWN_FIELDS: readonly FieldSpec[] = [
     "the metrics server tells programs on the node, over loopback, how kproxy fares (`/kproxy/v1/…`)",
     { flag: "status-api", omitDefault: true },
   ),
+  field(
+    "kproxy.statusPage",
+    "boolean",
+    false,
+    "the metrics server shows browsers, over loopback, a page of the same and more (`/kproxy/`)",
+    { flag: "status-page", omitDefault: true },
+  ),
 ];
 
 /** Every field, in the order of the API type, kproxy's own last. */

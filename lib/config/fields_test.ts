@@ -89,6 +89,7 @@ const OTHER: KubeProxyConfiguration = {
     ipvsTerminationDeadline: 60_000,
     trafficCounters: true,
     statusApi: false,
+    statusPage: true,
   },
 };
 

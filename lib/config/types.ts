@@ -110,6 +110,8 @@ export interface KproxyConfig {
   trafficCounters: boolean;
   /** Programs on the node may ask the metrics server how the proxy fares, what it is configured to, and what objects it holds. */
   statusApi: boolean;
+  /** The metrics server shows browsers on the node a page about all of that, too. */
+  statusPage: boolean;
 }
 
 /** A complete configuration: every field has its default. */

@@ -152,6 +152,7 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "kproxy.ipvsTerminationDeadline",
     "kproxy.trafficCounters",
     "kproxy.statusApi",
+    "kproxy.statusPage",
   ]);
   for (const path of omitted) assertEquals(written.includes(`${path.split(".").at(-1)}:`), false, path);
 });

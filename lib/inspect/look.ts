@@ -7,8 +7,6 @@ import { configForMode } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UsageError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
-import { nodeIps } from "../model/node.ts";
-import { DEVICE } from "../backend/ipvs/plan/ruleset.ts";
 import type { IpFamily } from "../model/objects.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
 import {
@@ -24,6 +22,7 @@ import { foundPlane, type LiveNode, type LiveRules } from "./live/live.ts";
 import { NearKernel, type NearQuestion } from "./live/near_kernel.ts";
 import { type NodeAround, readAround, tcpBeLiberal, UNKNOWN_AROUND } from "./live/node_around.ts";
 import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
+import { knownNodeAddresses, podInterface } from "./node_addresses.ts";
 import { readBounded } from "../source/files/files_read.ts";
 import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objects.ts";
 
@@ -101,8 +100,8 @@ function lookOf(
   return {
     ...seen,
     config,
-    nodeAddresses: addressesOf(objects, around, config),
-    podInterface: podInterfaceOf(config),
+    nodeAddresses: knownNodeAddresses(objects?.state.node ?? null, around.addresses ?? [], config),
+    podInterface: podInterface(config),
   };
 }
 
@@ -145,29 +144,6 @@ async function readLive(exec: Exec, files: readonly string[]): Promise<LiveNode>
     }
   }));
   return liveOfTexts(texts, { from: `files ${files.join(", ")}`, bound: null, problems: [] });
-}
-
-function addressesOf(
-  objects: FoundObjects | null,
-  { addresses }: NodeAround,
-  config: KubeProxyConfiguration,
-): readonly string[] {
-  const node = objects?.state.node ?? null;
-  const { primaryFamily, IPv4, IPv6 } = nodeIps(node, config.bindAddress);
-  const own = primaryFamily === "IPv4" ? [IPv4, IPv6] : [IPv6, IPv4];
-  // Addresses of Services are among IPVS' own.
-  const read = (addresses ?? []).filter(({ device }) => device !== DEVICE).map(({ address }) => address);
-  return [...new Set([...own, ...(node?.addresses ?? []).map(({ address }) => address), ...read])];
-}
-
-function podInterfaceOf({ detectLocalMode, detectLocal }: KubeProxyConfiguration): string {
-  if (detectLocalMode === "BridgeInterface" && detectLocal.bridgeInterface !== "") {
-    return detectLocal.bridgeInterface;
-  }
-  if (detectLocalMode === "InterfaceNamePrefix" && detectLocal.interfaceNamePrefix !== "") {
-    return `${detectLocal.interfaceNamePrefix}0`;
-  }
-  return "cni0";
 }
 
 /** What rules are made from; `warn` hears, in a sentence, of what is doubtful. */

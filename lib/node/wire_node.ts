@@ -29,6 +29,7 @@ import { addLogMetrics } from "../observe/metrics_log.ts";
 import { addTrafficMetrics } from "../observe/metrics_traffic.ts";
 import { partlyUsableReport } from "../observe/partly_usable.ts";
 import { NodeServers } from "../serve/node_servers.ts";
+import type { PageFacts } from "../serve/page/questions.ts";
 import { StatusRecord } from "../serve/status/status_record.ts";
 import { FamilyRunner } from "../sync/family_runner.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
@@ -42,6 +43,7 @@ import { OtherProxyWatch } from "./other_proxy.ts";
 import { LateOomScore } from "./oom_score.ts";
 import { collectAfterStart } from "./start_garbage.ts";
 import { usesApiServer } from "./source.ts";
+import { StatusPageSource } from "./status_page.ts";
 import { UnservedFamilies } from "./unserved_families.ts";
 import { DECISIONS_LEVEL, VERSION } from "./version.ts";
 
@@ -63,8 +65,9 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
   recordStart(life);
   addMetrics(life);
   const record = new StatusRecord(prepared.proxiers.map(({ family }) => family), wallClockMs);
-  const servers = makeServers(life, record);
   const ownNode = new OwnNode();
+  const page = config.kproxy.statusPage ? new StatusPageSource(wallClockMs) : null;
+  const servers = makeServers(life, record, page?.facts(() => ownNode.last));
   const families = prepared.proxiers.map(({ family }) => family);
   const oomScore = new LateOomScore({
     adjustment: config.oomScoreAdj,
@@ -79,6 +82,7 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
     otherProxy.observer,
     oomScore.observer,
     collectAfterStart(families, until),
+    ...(page === null ? [] : [page.record.observer]),
   );
   const report = partlyUsableReport(log);
   const runners = prepared.proxiers.map((proxier) =>
@@ -88,7 +92,7 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
     servers.setNode(unread);
     ownNode.set(unread);
   });
-  const loop = makeLoop(life, { servers, record, runners, nodeWatch, ownNode });
+  const loop = makeLoop(life, { servers, record, page, runners, nodeWatch, ownNode });
   return { servers, runners, nodeWatch, loop, otherProxy, oomScore };
 }
 
@@ -104,12 +108,15 @@ function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log 
 interface LoopParts {
   readonly servers: NodeServers;
   readonly record: StatusRecord;
+  /** Null if it is not wanted. */
+  readonly page: StatusPageSource | null;
   readonly runners: readonly FamilyRunner[];
   readonly nodeWatch: NodeWatch;
   readonly ownNode: OwnNode;
 }
 
-function makeLoop(life: Life, { servers, record, runners, nodeWatch, ownNode }: LoopParts): ProxyLoop {
+function makeLoop(life: Life, parts: LoopParts): ProxyLoop {
+  const { servers, record, page, runners, nodeWatch, ownNode } = parts;
   const { prepared, node, log, metrics, events } = life;
   const unserved = new UnservedFamilies({
     refused: prepared.refused,
@@ -118,6 +125,7 @@ function makeLoop(life: Life, { servers, record, runners, nodeWatch, ownNode }: 
     onEvent: (event) => events.recorder.record(event),
     onUse: (family, use) => servers.health.setUse(family, use),
   });
+  const setServiceCidrs = prepared.setServiceCidrs?.bind(prepared);
   const loop = new ProxyLoop({
     lanes: runners,
     nodeName: node,
@@ -128,7 +136,7 @@ function makeLoop(life: Life, { servers, record, runners, nodeWatch, ownNode }: 
       ownNode.set(object);
       nodeWatch.take(object, loop.initialized);
     },
-    onServiceCidrs: prepared.setServiceCidrs?.bind(prepared),
+    onServiceCidrs: setServiceCidrs && (page?.watchServiceCidrs(setServiceCidrs) ?? setServiceCidrs),
     onHeard: (kind) => servers.heard(kind),
     onFailed: (kind, reason) => servers.sourceFailed(kind, reason),
     onRestored: (state) => {
@@ -178,7 +186,7 @@ function recordStart({ node, refused, fallback, events: { recorder } }: Life): v
   if (fallback !== null) recorder.record(modeFallbackEvent(node, fallback));
 }
 
-function makeServers(life: Life, record: StatusRecord): NodeServers {
+function makeServers(life: Life, record: StatusRecord, page: PageFacts | undefined): NodeServers {
   const { source, reloads, problems, refused, fallback } = life;
   const { config, commandLine, mode, periods, prepared, node, log, verbosity, metrics, events } = life;
   return new NodeServers({
@@ -205,6 +213,7 @@ function makeServers(life: Life, record: StatusRecord): NodeServers {
       refusedSettings: refused.map(({ name, problem }) => ({ name, reason: problem })),
       reloads,
       problems,
+      page,
     },
     onPortConflict: (conflict) => events.recorder.record(serviceHealthFailedEvent(node, conflict)),
     onHealthFailure: (problem) => events.recorder.record(healthServerFailedEvent(node, problem)),
@@ -215,6 +224,11 @@ function makeServers(life: Life, record: StatusRecord): NodeServers {
 /** The own Node as it was last known. */
 class OwnNode {
   #node: NodeObject | null = null;
+
+  /** Null: nobody has told of it. */
+  get last(): NodeObject | null {
+    return this.#node;
+  }
 
   /** Undefined: it is gone, and what it said last stays in force. */
   set(node: NodeObject | undefined): void {

@@ -19,6 +19,7 @@ export type Write = (bytes: Uint8Array, left: number) => Promise<void>;
 const REASONS: Readonly<Record<number, string>> = {
   200: "OK",
   302: "Found",
+  304: "Not Modified",
   400: "Bad Request",
   403: "Forbidden",
   404: "Not Found",
@@ -105,8 +106,14 @@ function headText(response: Response, length: number | null, form: AnswerForm): 
   const lines = [`HTTP/1.1 ${response.status} ${REASONS[response.status] ?? response.statusText}`];
   for (const [name, value] of response.headers) lines.push(`${headerName(name)}: ${value}`);
   lines.push(`Date: ${new Date().toUTCString()}`);
+  // Of an answer that the client has already, the length would be the one that it has.
+  if (response.status === 304) return endOfHead(lines, form);
   if (length !== null) lines.push(`Content-Length: ${length}`);
   else if (!form.isHttp10) lines.push("Transfer-Encoding: chunked");
+  return endOfHead(lines, form);
+}
+
+function endOfHead(lines: string[], form: AnswerForm): string {
   if (!form.keepAlive) lines.push("Connection: close");
   else if (form.isHttp10) lines.push("Connection: keep-alive");
   return `${lines.join("\r\n")}\r\n\r\n`;

@@ -42,7 +42,7 @@ export interface MetricsPages {
   /** When the process began, in milliseconds since the epoch. */
   readonly startMs: number;
   /** Pages of kproxy's own, by path. */
-  readonly own?: ReadonlyMap<string, Handler> | undefined;
+  readonly own?: ((path: string) => Handler | undefined) | undefined;
 }
 
 /** What {@linkcode startMetricsServer} needs. */
@@ -98,7 +98,7 @@ export function metricsHandler(pages: MetricsPages): Handler {
   if (enableProfiling) addDebugPages(routes, pages.verbosity);
   return (request, peer, stopping) => {
     const { pathname } = new URL(request.url);
-    const handler = routes.get(pathname) ?? pages.own?.get(pathname) ??
+    const handler = routes.get(pathname) ?? pages.own?.(pathname) ??
       (enableProfiling ? pprofPage(pathname) : undefined);
     return handler === undefined ? notFoundAnswer() : handler(request, peer, stopping);
   };

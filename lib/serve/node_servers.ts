@@ -51,7 +51,7 @@ export interface NodeServersOptions {
   readonly onHealthFailure?: (problem: string) => void;
   /** Likewise of the metrics server. */
   readonly onMetricsFailure?: (problem: string) => void;
-  /** What is told below `/kproxy/v1/`, if `kproxy.statusApi` wants it; absent: nothing. */
+  /** What is told below `/kproxy/`, if `kproxy.statusApi` or `kproxy.statusPage` wants it; absent: nothing. */
   readonly life?: LifeFacts;
   /** Addresses of all interfaces, both families. @default {what the runtime tells} */
   readonly interfaceIps?: () => readonly string[];
@@ -141,10 +141,10 @@ export class NodeServers {
     }));
   }
 
-  #ownPages(config: () => KubeProxyConfiguration): ReadonlyMap<string, Handler> | undefined {
+  #ownPages(config: () => KubeProxyConfiguration): ((path: string) => Handler | undefined) | undefined {
     const { life, mode, families, version, emulationVersion } = this.#options;
-    if (life === undefined || !this.#options.config.kproxy.statusApi) return undefined;
-    return statusPages(life, {
+    if (life === undefined) return undefined;
+    return statusPages(life, this.#options.config.kproxy, {
       health: this.health,
       mode,
       families,

@@ -4,12 +4,13 @@
  * @module
  */
 import { defaultConfig } from "../../lib/config/defaults.ts";
-import type { KubeProxyConfiguration } from "../../lib/config/types.ts";
-import type { ApiObject } from "../../lib/model/objects.ts";
+import type { KubeProxyConfiguration, ProxyMode } from "../../lib/config/types.ts";
+import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { RecentProblems } from "../../lib/observe/recent_problems.ts";
 import { NodeServers } from "../../lib/serve/node_servers.ts";
+import type { PageFacts } from "../../lib/serve/page/questions.ts";
 import { StatusRecord } from "../../lib/serve/status/status_record.ts";
 import { testService, testSlice, testSliceEndpoint } from "./model_objects.ts";
 
@@ -39,17 +40,32 @@ export function manyObjects(count: number): ApiObject[] {
   }).flat();
 }
 
+/** What is served. */
+export interface ServingOptions {
+  readonly objects?: readonly ApiObject[];
+  readonly config?: Partial<KubeProxyConfiguration>;
+  readonly statusApi?: boolean;
+  /** @default {["IPv4"]} */
+  readonly families?: readonly IpFamily[];
+  /** @default {"nftables"} */
+  readonly mode?: ProxyMode;
+  /** Facts of the status page; without them there is none. */
+  readonly page?: PageFacts;
+  /** @default {"node-1"} */
+  readonly node?: string;
+  /** For what is written down. @default {Date.now} */
+  readonly nowMs?: () => number;
+}
+
 /** The program's own servers on loopback, and the record behind their pages. */
 export async function serving(
   work: (served: Served) => Promise<void>,
-  { objects = [], config = {}, statusApi = true }: {
-    readonly objects?: readonly ApiObject[];
-    readonly config?: Partial<KubeProxyConfiguration>;
-    readonly statusApi?: boolean;
-  } = {},
+  options: ServingOptions = {},
 ): Promise<void> {
-  const nowMs = (): number => Date.now();
-  const record = new StatusRecord(["IPv4"], nowMs);
+  const { objects = [], config = {}, statusApi = true, families = ["IPv4"], mode = "nftables", page } =
+    options;
+  const { nowMs = () => Date.now(), node = "node-1" } = options;
+  const record = new StatusRecord(families, nowMs);
   const problems = new RecentProblems(nowMs);
   const defaults = defaultConfig();
   const used = {
@@ -57,16 +73,16 @@ export async function serving(
     healthzBindAddress: "",
     metricsBindAddress: "127.0.0.1:0",
     ...config,
-    kproxy: { ...defaults.kproxy, statusApi },
+    kproxy: { ...defaults.kproxy, statusApi, statusPage: page !== undefined },
   };
   const servers = new NodeServers({
     config: used,
     // Port 0 is good for tests only.
     currentConfig: () => ({ ...used, metricsBindAddress: "127.0.0.1:10249" }),
-    mode: "nftables",
+    mode,
     periods: { syncPeriod: 30_000, minSyncPeriod: 1_000 },
-    families: ["IPv4"],
-    metrics: new ProxyMetrics({ mode: "nftables" }),
+    families,
+    metrics: new ProxyMetrics({ mode }),
     log: silentLogger,
     verbosity: { level: 0 },
     flags: () => [],
@@ -74,15 +90,18 @@ export async function serving(
     emulationVersion: "1.36",
     life: {
       record,
-      node: "node-1",
-      configuredMode: "ipvs",
-      fallback: "no kernel module",
+      node,
+      // The page is shown for a node on which all is well.
+      ...(page === undefined
+        ? { configuredMode: "ipvs", fallback: "no kernel module" }
+        : { configuredMode: mode, fallback: null }),
       sourceName: "files /objects",
       objects: () => objects,
       master: "https://admin:secret@10.0.0.1:6443",
-      refusedSettings: [{ name: "net.x", reason: "read-only" }],
+      refusedSettings: page === undefined ? [{ name: "net.x", reason: "read-only" }] : [],
       reloads: null,
       problems,
+      page,
     },
     interfaceIps: () => [],
   });

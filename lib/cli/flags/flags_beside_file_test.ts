@@ -16,6 +16,7 @@ const OTHER_VALUES: Readonly<Record<string, string>> = {
   "proxy-mode-fallback": "true",
   "traffic-counters": "true",
   "status-api": "false",
+  "status-page": "true",
   "ipvs-termination-deadline": "1m",
 };
 

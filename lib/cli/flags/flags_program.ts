@@ -351,4 +351,14 @@ export const SERVER_FLAGS = [
       "Tell programs on this node, over loopback, how kproxy fares, on the metrics server; also honoured with --config",
     field: "kproxy.statusApi",
   },
+  {
+    name: "status-page",
+    type: "bool",
+    default: "false",
+    group: "Servers",
+    commands: CONFIGURED,
+    doc:
+      "Show browsers a status page at /kproxy/, over loopback, on the metrics server; also honoured with --config",
+    field: "kproxy.statusPage",
+  },
 ] as const satisfies readonly Flag[];

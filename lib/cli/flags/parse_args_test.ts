@@ -49,6 +49,7 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["profiling", ["run", "--profiling"], true],
   ["show-hidden-metrics-for-version", ["run", "--show-hidden-metrics-for-version=1.35"], "1.35"],
   ["status-api", ["run", "--status-api=false"], false],
+  ["status-page", ["run", "--status-page"], true],
   ["iptables-localhost-nodeports", ["run", "--iptables-localhost-nodeports=false"], false],
   ["iptables-masquerade-bit", ["run", "--iptables-masquerade-bit=15"], 15],
   ["iptables-min-sync-period", ["run", "--iptables-min-sync-period=0"], 0],

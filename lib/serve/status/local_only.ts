@@ -14,7 +14,7 @@ const FORWARDED: readonly string[] = ["forwarded", "x-forwarded-for", "x-real-ip
 /**
  * Lets `handler` answer only those who read, over loopback, and under a loopback name. The last two are different things: a page of
  * anybody's, open in a browser on this machine, reaches loopback under a name whose address was changed after the page was loaded.
- * Answers are not kept by caches and not given to other pages.
+ * Answers are not given to other pages, and not kept by caches unless they say how.
  */
 export function localOnly(handler: Handler): Handler {
   return async (request, peer, stopping) => {
@@ -24,7 +24,7 @@ export function localOnly(handler: Handler): Handler {
     const problem = strangerProblem(request.headers, peer);
     if (problem !== null) return textAnswer(`403 forbidden: ${problem}\n`, { status: 403 });
     const answer = await handler(request, peer, stopping);
-    answer.headers.set("cache-control", "no-store");
+    if (!answer.headers.has("cache-control")) answer.headers.set("cache-control", "no-store");
     answer.headers.set("cross-origin-resource-policy", "same-origin");
     return answer;
   };

@@ -1,5 +1,5 @@
 /**
- * The pages below `/kproxy/v1/`: what a running proxy tells of itself to programs on its node.
+ * The pages below `/kproxy/`: what a running proxy tells of itself on its node, to programs and to browsers.
  *
  * @module
  */
@@ -10,6 +10,9 @@ import type { RecentProblems } from "../../observe/recent_problems.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { HealthState } from "../health_state.ts";
 import type { Handler } from "../http_listener.ts";
+import { FILES_PATH } from "../page/page_document.ts";
+import { statusPage } from "../page/page_handler.ts";
+import type { PageFacts } from "../page/questions.ts";
 import { localOnly } from "./local_only.ts";
 import { pacedBody, PiecePace } from "./objects_stream.ts";
 import { selectionOf, selectObjects } from "./select_objects.ts";
@@ -43,6 +46,8 @@ export interface LifeFacts {
     | { readonly state: { failures: number; isInForce: boolean; lastSuccessMs: number } }
     | null;
   readonly problems: RecentProblems;
+  /** For the status page; absent without `kproxy.statusPage`. */
+  readonly page?: PageFacts | undefined;
 }
 
 /** What the servers know. */
@@ -62,27 +67,52 @@ export interface ServerFacts {
   readonly nowMs: () => number;
 }
 
-/** The pages, by path. */
-export function statusPages(life: LifeFacts, server: ServerFacts): ReadonlyMap<string, Handler> {
+/**
+ * The pages, by path.
+ *
+ * @param wanted switches off what is for programs; the status page cannot do without the status
+ */
+export function statusPages(
+  life: LifeFacts,
+  { statusApi }: { readonly statusApi: boolean },
+  server: ServerFacts,
+): (path: string) => Handler | undefined {
+  const page = life.page === undefined ? null : statusPage(life, server, life.page);
+  const pages = new Map<string, Handler>(page?.handlers);
+  if (statusApi || page !== null) {
+    pages.set(STATUS_PATH, localOnly((request) => statusAnswer(request, life, server)));
+  }
+  if (statusApi) {
+    const config = (): Response => jsonAnswer(`${JSON.stringify(configDocument(life, server))}\n`);
+    pages.set(CONFIG_PATH, localOnly(config)).set(OBJECTS_PATH, objectsPage(life, server));
+  }
+  return (path) => pages.get(path) ?? (path.startsWith(FILES_PATH) ? page?.files : undefined);
+}
+
+function objectsPage(life: LifeFacts, server: ServerFacts): Handler {
   const pace = new PiecePace();
-  return new Map([
-    [STATUS_PATH, localOnly(() => jsonAnswer(`${JSON.stringify(statusDocument(life, server))}\n`))],
-    [CONFIG_PATH, localOnly(() => jsonAnswer(`${JSON.stringify(configDocument(life, server))}\n`))],
-    [
-      OBJECTS_PATH,
-      localOnly(async (request, _peer, stopping) => {
-        // Nobody may ever ask.
-        const { snapshotPieces } = await import("../../source/decode/snapshot_text.ts");
-        const selection = selectionOf(new URL(request.url).searchParams);
-        const selected = selection === null ? life.objects() : selectObjects(life.objects, selection);
-        const header = { savedAtMs: server.nowMs(), node: life.node, server: life.sourceName };
-        const body = pacedBody(snapshotPieces(header, selected), pace, stopping);
-        return new Response(body, {
-          headers: { "content-type": "application/x-ndjson", "x-content-type-options": "nosniff" },
-        });
-      }),
-    ],
+  return localOnly(async (request, _peer, stopping) => {
+    // Nobody may ever ask.
+    const { snapshotPieces } = await import("../../source/decode/snapshot_text.ts");
+    const selection = selectionOf(new URL(request.url).searchParams);
+    const selected = selection === null ? life.objects() : selectObjects(life.objects, selection);
+    const header = { savedAtMs: server.nowMs(), node: life.node, server: life.sourceName };
+    const body = pacedBody(snapshotPieces(header, selected), pace, stopping);
+    return new Response(body, {
+      headers: { "content-type": "application/x-ndjson", "x-content-type-options": "nosniff" },
+    });
+  });
+}
+
+/** `?since=MS`: of recent syncs only those that ended later, in milliseconds since the epoch. */
+function statusAnswer(request: Request, life: LifeFacts, server: ServerFacts): Response {
+  const document = statusDocument(life, server);
+  const sinceMs = Number(new URL(request.url).searchParams.get("since") ?? 0);
+  const families = Object.entries(document.families).map(([family, status]) => [
+    family,
+    { ...status, recent: status.recent.filter(({ timeMs }) => !(timeMs <= sinceMs)) },
   ]);
+  return jsonAnswer(`${JSON.stringify({ ...document, families: Object.fromEntries(families) })}\n`);
 }
 
 /** See {@linkcode StatusDocument}. */

@@ -109,6 +109,7 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
     ipvsTerminationDeadline: 90_000,
     trafficCounters: true,
     statusApi: false,
+    statusPage: true,
   });
 });
 

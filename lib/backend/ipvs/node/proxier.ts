@@ -11,12 +11,12 @@ import { probeIpset } from "../../../kernel/ipset.ts";
 import { type RefusedFamily, usableFamilies } from "../../../kernel/iptables_families.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { chooseIptablesVariant, type VariantChoice } from "../../../kernel/iptables_variant.ts";
+import { interfaceAddresses } from "../../../kernel/interfaces.ts";
 import { ipvsAbsence, Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { kernelRelease } from "../../../kernel/kernel_release.ts";
 import { RememberingExec } from "../../../kernel/remembering_exec.ts";
 import { nodeIps } from "../../../model/node.ts";
 import type { IpFamily } from "../../../model/objects.ts";
-import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
@@ -147,15 +147,4 @@ async function setTimeouts(
   } catch (error) {
     log.error("Cannot set timeouts of IPVS", error, { tcpSeconds, tcpFinSeconds, udpSeconds });
   }
-}
-
-/** Those of the device of Services are among them on some kernels. */
-function interfaceAddresses(): readonly DeviceAddress[] {
-  return Deno.networkInterfaces().map(({ name, family, address, cidr }) => ({
-    device: name,
-    family,
-    address,
-    prefixLength: Number(cidr.slice(cidr.indexOf("/") + 1)),
-    scope: "",
-  }));
 }

@@ -1,0 +1,127 @@
+/**
+ * Answers what the status page asks about Services and packets, from what the running proxy holds in memory. Rules are those that
+ * are wanted, made for the few Services that matter; no program is started.
+ *
+ * @module
+ */
+import { UsageError } from "../../errors.ts";
+import { systemClock } from "../../kernel/clock.ts";
+import { parseIp } from "../../model/ip.ts";
+import type { NamespacedName } from "../../model/objects.ts";
+import type { ProxyState } from "../../model/state.ts";
+import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
+import type { Held, Questions } from "../../serve/page/questions.ts";
+import type { HeldRules } from "../../sim/node/held_rules.ts";
+import { plainSurroundings } from "../../sim/node/surroundings.ts";
+import { DATA_PLANES, desiredRules, type DesiredState, FAMILIES } from "../desired/desired.ts";
+import { UNKNOWN_AROUND } from "../live/node_around.ts";
+import { knownNodeAddresses, podInterface } from "../node_addresses.ts";
+import { serviceDocument, type ServiceView, serviceView } from "../service_view.ts";
+import { packetOf, readDestination, readSource, type TracedDestination } from "../trace/packet.ts";
+import { traceDocument } from "../trace/trace_json.ts";
+import { type Trace, tracePacket } from "../trace/trace.ts";
+import { countEndpoints, partOfState, servicesAt } from "./part_of_state.ts";
+
+/** Rules for more endpoints than that take longer to make than the event loop may be held. */
+const MOST_ENDPOINTS = 300;
+
+/** See {@linkcode Questions}. */
+export const QUESTIONS: Questions = {
+  service: answerService,
+  trace: answerTrace,
+};
+
+async function answerService(held: Held, name: NamespacedName): Promise<unknown> {
+  const views: ServiceView[] = [];
+  for (const state of FAMILIES.flatMap((family) => held.states.get(family) ?? [])) {
+    if (!state.services.has(name)) continue;
+    const part = partOfState(state, [name]);
+    const isSmall = countEndpoints(part) <= MOST_ENDPOINTS;
+    const rules = isSmall && !held.quarantined.has(name) ? await rulesOf(held, part) : null;
+    const { quarantined } = held;
+    views.push(
+      ...serviceView({ state: part, name, live: rules, nodeAddresses: addressesOf(held), quarantined }),
+    );
+    await untilNextTurn();
+  }
+  if (views.length === 0) return null;
+  // Nobody has looked into the kernel.
+  const document = serviceDocument(name, views.map((view) => ({ ...view, parts: null })), []);
+  return { ...document as object, wanted: views.map(({ parts }) => parts) };
+}
+
+async function answerTrace(held: Held, from: string, to: string): Promise<unknown> {
+  const destination = readDestination(to, held.states);
+  const { family, ip, port } = destination;
+  const state = held.states.get(family);
+  if (state === undefined) throw new UsageError(`There are no rules for ${family} here`);
+  const part = partOfState(state, servicesAt(state, ip, port));
+  const count = countEndpoints(part);
+  if (count > MOST_ENDPOINTS) {
+    throw new UsageError(
+      `A running kproxy looks through ${MOST_ENDPOINTS} endpoints for a page, and these are ${count}: ` +
+        `kproxy trace ${from} ${to} looks through all`,
+    );
+  }
+  const rules = await rulesOf(held, part);
+  if (rules === null) throw new UsageError(`The rules of mode ${held.mode} cannot be walked through`);
+  await untilNextTurn();
+  const trace = walk(held, part, rules, from, destination);
+  await untilNextTurn();
+  return traceDocument(trace);
+}
+
+function walk(
+  held: Held,
+  state: ProxyState,
+  rules: HeldRules,
+  from: string,
+  destination: TracedDestination,
+): Trace {
+  const { config, mode, quarantined } = held;
+  const { family } = destination;
+  const nodeAddresses = addressesOf(held);
+  const around = { ...UNKNOWN_AROUND, addresses: deviceAddresses(held) };
+  const source = readSource(from, destination, { around, nodeAddresses, podInterface: podInterface(config) });
+  return tracePacket({
+    family,
+    packet: packetOf(source, destination),
+    surroundings: plainSurroundings({ nodeAddresses, affinity: new Map(), nowSeconds: 0 }),
+    desired: {
+      from: "the rules that kproxy wants",
+      mode,
+      state: desiredState(held, state),
+      rules,
+      quarantined,
+    },
+    live: null,
+    notes: source.note === null ? [] : [source.note],
+  });
+}
+
+/** Null: of a mode whose rules cannot be looked at. */
+async function rulesOf(held: Held, part: ProxyState): Promise<HeldRules | null> {
+  const plane = DATA_PLANES.find((one) => one === held.mode);
+  if (plane === undefined) return null;
+  const machine = { addresses: deviceAddresses(held), tcpBeLiberal: null };
+  const input = { ...desiredState(held, part), config: held.config, machine, warn: () => {} };
+  return await desiredRules(plane, input, part.family);
+}
+
+function desiredState({ nodeName, node, serviceCidrs }: Held, part: ProxyState): DesiredState {
+  return { nodeName, node, states: new Map([[part.family, part]]), serviceCidrs, unserved: [] };
+}
+
+function addressesOf(held: Held): readonly string[] {
+  return knownNodeAddresses(held.node, deviceAddresses(held), held.config);
+}
+
+/** Canonical. */
+function deviceAddresses({ addresses }: Held): readonly DeviceAddress[] {
+  return addresses.map((one) => ({ ...one, address: parseIp(one.address)?.text ?? one.address }));
+}
+
+/** Lets everything else go on. */
+function untilNextTurn(): Promise<void> {
+  return systemClock.sleep(0);
+}

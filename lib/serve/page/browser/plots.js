@@ -1,0 +1,208 @@
+/**
+ * Durations over time.
+ *
+ * @module
+ */
+import { h } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import { useMedia } from "./dom.js";
+import { clock, duration } from "./format.js";
+import { Empty } from "./parts.js";
+
+/**
+ * @typedef {object} PlottedSeries
+ * @property {string} name
+ * @property {readonly { readonly timeMs: number, readonly value: number | null, readonly isBad: boolean }[]} points oldest first
+ */
+
+const HEIGHT = 200;
+/** The least that is drawn, on a scale of powers of ten. */
+const LEAST_MS = 0.1;
+
+/**
+ * @param {{ label: string, series: readonly PlottedSeries[], nowMs: number, empty: string }} props durations in milliseconds
+ */
+export function Plot({ label, series, nowMs, empty }) {
+  const box = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const [pointed, setPointed] = useState(/** @type {number | null} */ (null));
+  const isDark = useMedia("(prefers-color-scheme: dark)");
+  const shown = series.filter(({ points }) => points.some(({ value }) => value !== null));
+  const isEmpty = shown.length === 0;
+  useEffect(() => {
+    if (box.current === null || isEmpty) return;
+    return drawPlot(box.current, shown, setPointed);
+  }, [series, isDark, isEmpty]);
+  if (isEmpty) return h(Empty, { title: empty });
+  return h(
+    "figure",
+    { class: "plot" },
+    h("div", { ref: box, class: "plot-box", style: { height: `${HEIGHT}px` }, "aria-hidden": "true" }),
+    h("figcaption", null, h(Legend, { label, series: shown, pointed, nowMs })),
+  );
+}
+
+/** @param {{ label: string, series: readonly PlottedSeries[], pointed: number | null, nowMs: number }} props */
+function Legend({ label, series, pointed, nowMs }) {
+  return h(
+    "ul",
+    { class: "legend" },
+    series.map(({ name, points }) => {
+      const known = points.filter(({ value }) => value !== null);
+      const at = pointed === null ? known.at(-1) : known.find(({ timeMs }) => timeMs === pointed);
+      const longest = Math.max(...known.map(({ value }) => value ?? 0));
+      const failures = points.filter(({ isBad }) => isBad).length;
+      return h(
+        "li",
+        { key: name },
+        h("span", { class: `swatch ${name}`, "aria-hidden": "true" }),
+        h("span", { class: "unseen" }, `${label}, `),
+        h("strong", null, name),
+        at === undefined
+          ? ""
+          : ` ${duration(at.value ?? 0)} at ${clock(at.timeMs, nowMs)}${at.isBad ? ", failed" : ""}`,
+        h(
+          "span",
+          { class: "muted" },
+          ` · longest ${duration(longest)}${failures === 0 ? "" : ` · ${failures} failed`}`,
+        ),
+      );
+    }),
+  );
+}
+
+/**
+ * @param {HTMLDivElement} box
+ * @param {readonly PlottedSeries[]} series
+ * @param {(timeMs: number | null) => void} point
+ * @returns {() => void} removes it
+ */
+function drawPlot(box, series, point) {
+  const colour = coloursOf(box);
+  const times = [...new Set(series.flatMap(({ points }) => points.map(({ timeMs }) => timeMs)))].sort((
+    a,
+    b,
+  ) => a - b);
+  const columns = series.map(({ points }) => {
+    /** @type {Map<number, number | null>} */
+    const values = new Map();
+    for (const { timeMs, value } of points) {
+      const other = values.get(timeMs) ?? null;
+      values.set(timeMs, value === null || other === null ? value ?? other : Math.max(value, other));
+    }
+    return times.map((timeMs) => {
+      const value = values.get(timeMs);
+      return value === undefined ? undefined : value === null ? null : Math.max(LEAST_MS, value);
+    });
+  });
+  const bad = new Map(
+    series.flatMap(({ points }) => points.filter(({ isBad }) => isBad).map((one) => [one.timeMs, one.value])),
+  );
+  const failures = times.map((timeMs) => bad.get(timeMs) ?? null);
+  const plot = new uPlot(
+    {
+      width: box.clientWidth,
+      height: HEIGHT,
+      ms: 1,
+      padding: [8, 12, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false } },
+      scales: { y: { distr: 3, range: decades } },
+      axes: axesOf(colour),
+      series: [
+        {},
+        ...series.map(({ name }) => ({
+          label: name,
+          stroke: colour(name === "IPv6" ? "--series-2" : "--series-1"),
+          width: 1.75,
+          spanGaps: true,
+          points: { show: true, size: 5, fill: colour("--surface") },
+        })),
+        {
+          label: "failed",
+          stroke: colour("--bad"),
+          paths: () => null,
+          points: { show: true, size: 10, width: 2, fill: colour("--bad-soft") },
+        },
+      ],
+      hooks: {
+        setCursor: [
+          ({ cursor: { idx } }) => point(idx === null || idx === undefined ? null : times[idx] ?? null),
+        ],
+      },
+    },
+    /** @type {import("uplot").AlignedData} */ ([times, ...columns, failures]),
+    box,
+  );
+  const observer = new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: HEIGHT }));
+  observer.observe(box);
+  return () => {
+    observer.disconnect();
+    plot.destroy();
+  };
+}
+
+/**
+ * Whole powers of ten around the values.
+ *
+ * @param {unknown} _plot
+ * @param {number | null} least
+ * @param {number | null} most
+ * @returns {[number, number]}
+ */
+function decades(_plot, least, most) {
+  const low = 10 ** Math.floor(Math.log10(least ?? LEAST_MS));
+  const high = 10 ** Math.ceil(Math.log10((most ?? 1) * 1.0001));
+  return [low, Math.max(high, low * 10)];
+}
+
+/**
+ * @param {(name: string) => string} colour
+ * @returns {import("uplot").Axis[]}
+ */
+function axesOf(colour) {
+  const common = {
+    stroke: colour("--muted"),
+    font: "12px system-ui, sans-serif",
+    grid: { stroke: colour("--grid"), width: 1 },
+    ticks: { show: false },
+    gap: 6,
+  };
+  return [
+    {
+      ...common,
+      size: 28,
+      values: (_plot, splits) => timesOf(splits),
+      space: 90,
+    },
+    {
+      ...common,
+      size: 62,
+      values: (_plot, splits) => splits.map((ms) => isPowerOfTen(ms) ? duration(ms) : ""),
+    },
+  ];
+}
+
+/** @param {number} value */
+function isPowerOfTen(value) {
+  return Math.abs(Math.log10(value) - Math.round(Math.log10(value))) < 1e-9;
+}
+
+/**
+ * @param {Element} element
+ * @returns {(name: string) => string} the value of a custom property
+ */
+function coloursOf(element) {
+  const style = getComputedStyle(element);
+  return (name) => style.getPropertyValue(name).trim();
+}
+
+/**
+ * Times of day, without seconds where they are all alike.
+ *
+ * @param {readonly number[]} timesMs
+ */
+function timesOf(timesMs) {
+  const length = timesMs.every((timeMs) => timeMs % 60_000 === 0) ? 5 : 8;
+  return timesMs.map((timeMs) => clock(timeMs, timeMs).slice(0, length));
+}

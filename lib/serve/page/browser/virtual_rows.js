@@ -1,0 +1,166 @@
+/**
+ * A table of any length, of which only the rows in sight are there.
+ *
+ * @module
+ */
+import { h } from "preact";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+
+/** @typedef {import("./parts.js").Children} Children */
+/** @typedef {import("../page_document.ts").ServiceRow} Row */
+
+/** Rows above and below what is in sight. */
+const BEYOND = 8;
+
+/**
+ * @typedef {object} VirtualRowsProps
+ * @property {string} label
+ * @property {readonly Children[]} head its columns
+ * @property {readonly Row[]} rows
+ * @property {(row: Row) => string} keyOf
+ * @property {(row: Row) => readonly Children[]} cellsOf
+ * @property {(row: Row) => void} onOpen for Enter and clicks
+ * @property {number} rowHeight in pixels
+ */
+
+/**
+ * Arrow keys, Page Up and Down, Home and End move from row to row, Enter opens one. The focus stays with its row, whatever is
+ * changed around it.
+ *
+ * @param {VirtualRowsProps} props
+ */
+export function VirtualRows({ label, head, rows, keyOf, cellsOf, onOpen, rowHeight }) {
+  const scroller = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const [sight, setSight] = useState({ top: 0, height: 600 });
+  const [active, setActive] = useState("");
+  const headGroup = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const wantsFocus = useRef(false);
+  const measure = useCallback(() => {
+    const box = scroller.current;
+    if (box !== null) {
+      setSight({ top: box.scrollTop, height: box.clientHeight - (headGroup.current?.offsetHeight ?? 0) });
+    }
+  }, []);
+  useEffect(() => {
+    const observer = new ResizeObserver(measure);
+    if (scroller.current !== null) observer.observe(scroller.current);
+    return () => observer.disconnect();
+  }, []);
+  const found = rows.findIndex((row) => keyOf(row) === active);
+  const activeIndex = Math.max(0, found);
+  useLayoutEffect(() => {
+    if (!wantsFocus.current) return;
+    wantsFocus.current = false;
+    const row = scroller.current?.querySelector('[tabindex="0"]');
+    if (row instanceof HTMLElement) row.focus({ preventScroll: true });
+  });
+  const moveTo = (/** @type {number} */ index) => {
+    const row = rows[index];
+    const box = scroller.current;
+    if (row === undefined || box === null) return;
+    const top = index * rowHeight;
+    if (top < box.scrollTop) box.scrollTop = top;
+    else if (top + rowHeight > box.scrollTop + sight.height) box.scrollTop = top + rowHeight - sight.height;
+    wantsFocus.current = true;
+    setActive(keyOf(row));
+    measure();
+  };
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    const page = Math.max(1, Math.floor(sight.height / rowHeight) - 1);
+    const to = targetOf(event.key, { at: activeIndex, page, count: rows.length });
+    const row = rows[activeIndex];
+    if (to !== null) moveTo(to);
+    else if (event.key === "Enter" && row !== undefined) onOpen(row);
+    else return;
+    event.preventDefault();
+  };
+  return h(
+    "div",
+    {
+      role: "grid",
+      "aria-label": label,
+      "aria-rowcount": rows.length + 1,
+      "aria-colcount": head.length,
+      class: "grid",
+    },
+    h(
+      "div",
+      { class: "grid-scroller", role: "presentation", ref: scroller, onScroll: measure, onKeyDown },
+      h(
+        "div",
+        { role: "rowgroup", class: "grid-head-group", ref: headGroup },
+        h(
+          "div",
+          { role: "row", "aria-rowindex": 1, class: "grid-row grid-head" },
+          head.map((cell, index) =>
+            h("div", { role: "columnheader", key: index, class: `cell-${index}` }, cell)
+          ),
+        ),
+      ),
+      h(
+        "div",
+        { role: "rowgroup", class: "grid-space", style: { height: `${rows.length * rowHeight}px` } },
+        indexesInSight(sight, rowHeight, rows.length, activeIndex).map((index) => {
+          const row = rows[index];
+          if (row === undefined) return null;
+          return h(
+            "div",
+            {
+              role: "row",
+              key: keyOf(row),
+              "aria-rowindex": index + 2,
+              class: "grid-row",
+              tabIndex: index === activeIndex ? 0 : -1,
+              style: { height: `${rowHeight}px`, transform: `translateY(${index * rowHeight}px)` },
+              onClick: () => onOpen(row),
+              onFocus: () => setActive(keyOf(row)),
+            },
+            cellsOf(row).map((cell, column) =>
+              h("div", { role: "gridcell", key: column, class: `cell-${column}` }, cell)
+            ),
+          );
+        }),
+      ),
+    ),
+  );
+}
+
+/**
+ * @param {string} key
+ * @param {{ at: number, page: number, count: number }} place
+ * @returns {number | null} the row that the key moves to; null for other keys
+ */
+function targetOf(key, { at, page, count }) {
+  const last = count - 1;
+  switch (key) {
+    case "ArrowDown":
+      return Math.min(last, at + 1);
+    case "ArrowUp":
+      return Math.max(0, at - 1);
+    case "PageDown":
+      return Math.min(last, at + page);
+    case "PageUp":
+      return Math.max(0, at - page);
+    case "Home":
+      return 0;
+    case "End":
+      return last;
+    default:
+      return null;
+  }
+}
+
+/**
+ * @param {{ top: number, height: number }} sight
+ * @param {number} rowHeight
+ * @param {number} count
+ * @param {number} active is there wherever it is, or the focus would be lost
+ * @returns {number[]}
+ */
+function indexesInSight({ top, height }, rowHeight, count, active) {
+  const first = Math.max(0, Math.min(Math.floor(top / rowHeight) - BEYOND, count - 1));
+  const last = Math.min(count - 1, Math.ceil((top + height) / rowHeight) + BEYOND);
+  const indexes = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+  if (active >= count || count === 0) return indexes;
+  return active < first ? [active, ...indexes] : active > last ? [...indexes, active] : indexes;
+}

@@ -1,0 +1,96 @@
+/**
+ * The files that the status page is made of, as a browser is given them.
+ *
+ * @module
+ */
+import preact from "preact" with { type: "text" };
+import hooks from "preact/hooks" with { type: "text" };
+import uplot from "uplot/dist/uPlot.iife.min.js" with { type: "text" };
+import uplotStyle from "uplot/dist/uPlot.min.css" with { type: "text" };
+import apiModule from "./browser/api.js" with { type: "text" };
+import appModule from "./browser/app.js" with { type: "text" };
+import changesModule from "./browser/changes.js" with { type: "text" };
+import domModule from "./browser/dom.js" with { type: "text" };
+import formatModule from "./browser/format.js" with { type: "text" };
+import icon from "./browser/icon.svg" with { type: "text" };
+import html from "./browser/index.html" with { type: "text" };
+import overviewModule from "./browser/overview.js" with { type: "text" };
+import partsStyle from "./browser/parts.css" with { type: "text" };
+import partsModule from "./browser/parts.js" with { type: "text" };
+import pathDrawingModule from "./browser/path_drawing.js" with { type: "text" };
+import pathModule from "./browser/path.js" with { type: "text" };
+import pathStepsModule from "./browser/path_steps.js" with { type: "text" };
+import plotsModule from "./browser/plots.js" with { type: "text" };
+import pollingModule from "./browser/polling.js" with { type: "text" };
+import routeModule from "./browser/route.js" with { type: "text" };
+import serviceModule from "./browser/service.js" with { type: "text" };
+import serviceRowsModule from "./browser/service_rows.js" with { type: "text" };
+import servicesModule from "./browser/services.js" with { type: "text" };
+import style from "./browser/style.css" with { type: "text" };
+import troubleModule from "./browser/trouble.js" with { type: "text" };
+import viewsStyle from "./browser/views.css" with { type: "text" };
+import virtualRowsModule from "./browser/virtual_rows.js" with { type: "text" };
+
+const SCRIPT = "text/javascript; charset=utf-8";
+const STYLE = "text/css; charset=utf-8";
+
+/** A file and what it is. */
+export interface PageFile {
+  readonly type: string;
+  readonly text: string;
+}
+
+/** Packages as modules name them, and the files that stand for them here. */
+const PACKAGES: ReadonlyMap<string, string> = new Map([
+  ["preact", "./preact.js"],
+  ["preact/hooks", "./hooks.js"],
+  ["uplot", "./uplot.js"],
+]);
+
+/** A browser knows no packages without an import map, and that would have to stand in the page itself. */
+function withFileNames(module: string): string {
+  return module.replace(/(\bfrom\s*|\bimport\s*)"(preact|preact\/hooks|uplot)"/g, (_all, word, name) => {
+    return `${word}"${PACKAGES.get(name)}"`;
+  });
+}
+
+const MODULES: Readonly<Record<string, string>> = {
+  "api.js": apiModule,
+  "app.js": appModule,
+  "changes.js": changesModule,
+  "dom.js": domModule,
+  "format.js": formatModule,
+  "hooks.js": hooks,
+  "overview.js": overviewModule,
+  "parts.js": partsModule,
+  "path.js": pathModule,
+  "path_drawing.js": pathDrawingModule,
+  "path_steps.js": pathStepsModule,
+  "plots.js": plotsModule,
+  "polling.js": pollingModule,
+  "preact.js": preact,
+  "route.js": routeModule,
+  "service.js": serviceModule,
+  "service_rows.js": serviceRowsModule,
+  "services.js": servicesModule,
+  "trouble.js": troubleModule,
+  // Made to be a script of its own, which leaves a variable behind.
+  "uplot.js": `${uplot}\nexport default uPlot;\n`,
+  "virtual_rows.js": virtualRowsModule,
+};
+
+/** The page itself. */
+export const PAGE: PageFile = { type: "text/html; charset=utf-8", text: html };
+
+/** By name. */
+export const FILES: ReadonlyMap<string, PageFile> = new Map([
+  ["icon.svg", { type: "image/svg+xml", text: icon }],
+  ["parts.css", { type: STYLE, text: partsStyle }],
+  ["style.css", { type: STYLE, text: style }],
+  ["views.css", { type: STYLE, text: viewsStyle }],
+  ["uplot.css", { type: STYLE, text: uplotStyle }],
+  ...Object.entries(MODULES).map(([name, text]): [string, PageFile] => [
+    name,
+    { type: SCRIPT, text: withFileNames(text) },
+  ]),
+]);

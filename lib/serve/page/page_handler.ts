@@ -1,0 +1,89 @@
+/**
+ * Shows the status page to browsers of this machine.
+ *
+ * @module
+ */
+import { notFoundAnswer } from "../answers.ts";
+import type { Handler } from "../http_listener.ts";
+import { localOnly } from "../status/local_only.ts";
+import type { LifeFacts, ServerFacts } from "../status/status_api.ts";
+import {
+  CHANGES_PATH,
+  FILES_PATH,
+  PAGE_PATH,
+  SERVICE_PATH,
+  SERVICES_PATH,
+  TRACE_PATH,
+} from "./page_document.ts";
+import type { PageFile } from "./page_files.ts";
+import type { PageFacts } from "./questions.ts";
+
+/** Nothing but what this server has; whatever a name or a message says, it is no script. */
+const CONTENT_SECURITY_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "connect-src 'self'",
+  "img-src 'self' data:",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join("; ");
+
+const HEADERS: Readonly<Record<string, string>> = {
+  "content-security-policy": CONTENT_SECURITY_POLICY,
+  "cross-origin-opener-policy": "same-origin",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+  "x-frame-options": "DENY",
+  // Asked for again each time, and told in a few bytes that it is the same.
+  "cache-control": "no-cache",
+};
+
+/** What is served below `/kproxy/`, beside the pages for programs. */
+export interface StatusPage {
+  /** By path. */
+  readonly handlers: ReadonlyMap<string, Handler>;
+  /** For paths that begin with {@linkcode FILES_PATH}. */
+  readonly files: Handler;
+}
+
+/** The page and all that it asks for; the files and what makes the answers are loaded when somebody asks first. */
+export function statusPage(life: LifeFacts, server: ServerFacts, page: PageFacts): StatusPage {
+  let answers: Promise<ReadonlyMap<string, Handler>> | null = null;
+  const answer = localOnly(async (request, peer, stopping) => {
+    answers ??= import("./page_answers.ts").then(({ pageAnswers }) => pageAnswers(life, server, page));
+    const handler = (await answers).get(new URL(request.url).pathname);
+    return handler === undefined ? notFoundAnswer() : await handler(request, peer, stopping);
+  });
+  const files = localOnly(async (request) => {
+    const { FILES, PAGE } = await import("./page_files.ts");
+    const { pathname } = new URL(request.url);
+    const file = pathname === PAGE_PATH ? PAGE : FILES.get(pathname.slice(FILES_PATH.length));
+    return file === undefined ? notFoundAnswer() : await fileAnswer(file, request);
+  });
+  const toPage = localOnly(() => new Response(null, { status: 302, headers: { location: PAGE_PATH } }));
+  return {
+    handlers: new Map([
+      [PAGE_PATH, files],
+      [PAGE_PATH.slice(0, -1), toPage],
+      ...[SERVICES_PATH, SERVICE_PATH, TRACE_PATH, CHANGES_PATH].map((path): [string, Handler] => [
+        path,
+        answer,
+      ]),
+    ]),
+    files,
+  };
+}
+
+async function fileAnswer({ type, text }: PageFile, request: Request): Promise<Response> {
+  const bytes = new TextEncoder().encode(text);
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex().slice(0, 32);
+  const headers = { ...HEADERS, "content-type": type, etag: `"${hash}"` };
+  if (request.headers.get("if-none-match") === headers.etag) {
+    return new Response(null, { status: 304, headers });
+  }
+  return new Response(bytes, { headers });
+}

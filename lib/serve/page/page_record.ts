@@ -1,0 +1,137 @@
+/**
+ * What the status page needs to know of syncs: the states that rules were made of, which Services were changed when, and the last
+ * changes.
+ *
+ * @module
+ */
+import type { QuarantinedService } from "../../backend/backend.ts";
+import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import type { ProxyState } from "../../model/state.ts";
+import { errorText } from "../../observe/log.ts";
+import type { SyncFailure, SyncObserver, SyncOutcome } from "../../sync/reconcile.ts";
+import { Recent } from "../status/recent.ts";
+import type { RuleChange } from "./page_document.ts";
+
+const CHANGES = 100;
+const NAMED_SERVICES = 10;
+const MAX_ERROR_LENGTH = 2_000;
+/** Who has not asked for so many syncs is told everything. */
+const REMEMBERED_SYNCS = 64;
+/** A sync of more Services than that is told as if it were of all. */
+const REMEMBERED_SERVICES = 500;
+
+interface Update {
+  readonly generation: number;
+  /** Null: all. */
+  readonly services: readonly NamespacedName[] | null;
+}
+
+/** Hears of every sync, and keeps what does not grow. */
+export class PageRecord {
+  /** To be told of every sync. */
+  readonly observer: SyncObserver;
+  readonly #nowMs: () => number;
+  readonly #states = new Map<IpFamily, ProxyState>();
+  readonly #quarantined = new Map<IpFamily, readonly QuarantinedService[]>();
+  readonly #updates = new Recent<Update>(REMEMBERED_SYNCS);
+  readonly #changes = new Recent<RuleChange>(CHANGES);
+  #generation = 0;
+  #oldestKnown = 0;
+  #lastId = 0;
+
+  /** @param nowMs milliseconds since the epoch */
+  constructor(nowMs: () => number) {
+    this.#nowMs = nowMs;
+    this.observer = {
+      synced: (outcome) => this.#takeSync(outcome),
+      failed: (failure) => this.#takeFailure(failure),
+    };
+  }
+
+  /**
+   * By family, of those that were synced once. They belong to the sync loops, which change them in place: they are looked at for a
+   * turn of the event loop and not kept.
+   */
+  get states(): ReadonlyMap<IpFamily, ProxyState> {
+    return this.#states;
+  }
+
+  /** Grows whenever Services may look different. */
+  get generation(): number {
+    return this.#generation;
+  }
+
+  /** Services whose rules the kernel has refused, and why. */
+  get quarantined(): ReadonlyMap<NamespacedName, string> {
+    const all = [...this.#quarantined.values()].flat();
+    return new Map(all.map(({ service, problem }) => [service, problem]));
+  }
+
+  /** Which Services may look different since that generation; null: all. */
+  changedSince(generation: number): ReadonlySet<NamespacedName> | null {
+    if (!(generation >= this.#oldestKnown && generation <= this.#generation)) return null;
+    const names = new Set<NamespacedName>();
+    for (const update of this.#updates.items) {
+      if (update.generation <= generation) continue;
+      if (update.services === null) return null;
+      for (const name of update.services) names.add(name);
+    }
+    return names;
+  }
+
+  /** The last changes with a greater id, oldest first. */
+  changesSince(id: number): readonly RuleChange[] {
+    return this.#changes.items.filter((change) => change.id > id);
+  }
+
+  #takeSync({ family, full, durationMs, services, state, report }: SyncOutcome): void {
+    this.#states.set(family, state);
+    const requarantined = this.#takeQuarantine(family, report.quarantined);
+    const names = [...services, ...requarantined];
+    if (full || names.length > 0) {
+      this.#remember(full || names.length > REMEMBERED_SERVICES ? null : names);
+      this.#add({
+        family,
+        kind: full ? "full" : "partial",
+        durationMs,
+        changed: full ? state.services.size : services.length,
+        services: services.slice(0, NAMED_SERVICES),
+        written: report.written,
+        error: "",
+      });
+    }
+  }
+
+  #takeFailure({ family, full, durationMs, error }: SyncFailure): void {
+    this.#add({
+      family,
+      kind: full ? "full" : "partial",
+      durationMs,
+      changed: 0,
+      services: [],
+      written: {},
+      error: errorText(error).slice(0, MAX_ERROR_LENGTH),
+    });
+  }
+
+  #add(change: Omit<RuleChange, "id" | "timeMs">): void {
+    this.#changes.add({ id: ++this.#lastId, timeMs: Math.round(this.#nowMs()), ...change });
+  }
+
+  #remember(services: readonly NamespacedName[] | null): void {
+    this.#updates.add({ generation: ++this.#generation, services });
+    this.#oldestKnown = Math.max(0, this.#generation - REMEMBERED_SYNCS);
+  }
+
+  /** @returns the Services that went in or came out */
+  #takeQuarantine(
+    family: IpFamily,
+    list: readonly QuarantinedService[] | undefined,
+  ): readonly NamespacedName[] {
+    const before = this.#quarantined.get(family) ?? [];
+    // The same list says nothing new.
+    if (list === undefined || list === before || (list.length === 0 && before.length === 0)) return [];
+    this.#quarantined.set(family, list);
+    return [...before, ...list].map(({ service }) => service);
+  }
+}

@@ -1,0 +1,80 @@
+import { assertEquals } from "@std/assert";
+import { syncOutcome } from "../../../tests/support/sync_outcome.ts";
+import { SyncError } from "../../errors.ts";
+import { PageRecord } from "./page_record.ts";
+
+const PURE = { permissions: "none" } as const;
+
+function record(): PageRecord {
+  return new PageRecord(() => 1_000);
+}
+
+const partial = (...services: string[]) => ({ ...syncOutcome("IPv4"), full: false, services });
+
+Deno.test("who was told something is told what has changed since", PURE, () => {
+  const one = record();
+  one.observer.synced(syncOutcome("IPv4"));
+  const first = one.generation;
+  assertEquals(one.changedSince(first), new Set());
+  one.observer.synced(partial("a/x", "a/y"));
+  one.observer.synced(partial("a/y", "b/z"));
+  one.observer.synced(partial());
+  assertEquals(one.changedSince(first), new Set(["a/x", "a/y", "b/z"]));
+  assertEquals(one.changedSince(one.generation), new Set());
+  // Nobody was told of before.
+  assertEquals(one.changedSince(one.generation + 1), null);
+  assertEquals(one.changedSince(Number.NaN), null);
+  one.observer.synced(syncOutcome("IPv4"));
+  assertEquals(one.changedSince(first), null);
+});
+
+Deno.test("who has not asked for long is told everything, and so is who missed thousands", PURE, () => {
+  const one = record();
+  for (let i = 0; i < 64; i++) one.observer.synced(partial(`a/${i}`));
+  assertEquals(one.changedSince(0)?.size, 64);
+  one.observer.synced(partial("a/x"));
+  assertEquals(one.changedSince(0), null);
+  assertEquals(one.changedSince(1)?.size, 64);
+  one.observer.synced(partial(...Array.from({ length: 501 }, (_, i) => `b/${i}`)));
+  assertEquals(one.changedSince(one.generation - 1), null);
+});
+
+Deno.test("a Service that the kernel refuses, or takes again, has changed", PURE, () => {
+  const one = record();
+  const quarantined = [{ service: "a/x", problem: "no" }];
+  const outcome = { ...partial(), report: { ...syncOutcome("IPv4").report, quarantined } };
+  one.observer.synced(outcome);
+  assertEquals(one.changedSince(0), new Set(["a/x"]));
+  assertEquals([...one.quarantined], [["a/x", "no"]]);
+  const { generation } = one;
+  one.observer.synced(outcome);
+  assertEquals(one.generation, generation);
+  one.observer.synced({ ...outcome, report: { ...outcome.report, quarantined: [] } });
+  assertEquals(one.changedSince(generation), new Set(["a/x"]));
+});
+
+Deno.test(
+  "changes are kept with what was written, failures with why, and no more than a hundred",
+  PURE,
+  () => {
+    const one = record();
+    one.observer.synced(partial("a/x"));
+    one.observer.failed({
+      family: "IPv6",
+      full: true,
+      durationMs: 3,
+      error: new SyncError("nftables", "apply", "busy"),
+    });
+    const [change, failure] = one.changesSince(0);
+    assertEquals([change?.id, change?.services, change?.error, change?.timeMs], [1, ["a/x"], "", 1_000]);
+    assertEquals([failure?.family, failure?.kind, failure?.error], ["IPv6", "full", "nftables apply: busy"]);
+    assertEquals(one.changesSince(1).length, 1);
+    for (let i = 0; i < 200; i++) {
+      one.observer.synced(
+        partial(...Array.from({ length: 50 }, (_, k) => `a/${k}`)),
+      );
+    }
+    const kept = one.changesSince(0);
+    assertEquals([kept.length, kept.at(-1)?.id, kept.at(-1)?.services.length], [100, 202, 10]);
+  },
+);
