@@ -7,7 +7,7 @@ import { configForMode } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UsageError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
-import type { IpFamily } from "../model/objects.ts";
+import { FAMILIES, type IpFamily } from "../model/objects.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
 import {
   DATA_PLANES,
@@ -15,7 +15,6 @@ import {
   dataPlaneOf,
   type DesiredInput,
   desiredRules,
-  FAMILIES,
 } from "./desired/desired.ts";
 import { liveOfKernel } from "./live/kernel_rules.ts";
 import { foundPlane, type LiveNode, type LiveRules } from "./live/live.ts";

@@ -4,8 +4,9 @@
  *
  * @module
  */
+import { FAMILIES } from "../../model/objects.ts";
 import { UsageError } from "../../errors.ts";
-import { FAMILIES, stateOf } from "../../inspect/desired/desired.ts";
+import { stateOf } from "../../inspect/desired/desired.ts";
 import { desiredOf, liveNear, type Look, look } from "../../inspect/look.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import { serviceDocument, serviceLines, type ServiceView, serviceView } from "../../inspect/service_view.ts";

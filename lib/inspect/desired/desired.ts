@@ -14,8 +14,6 @@ import type { NodeFacts, ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 
-export { FAMILIES };
-
 /** The modes whose rules can be looked at. */
 export const DATA_PLANES = ["iptables", "nftables", "ipvs"] as const;
 

@@ -7,13 +7,13 @@
 import { UsageError } from "../../errors.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import { parseIp } from "../../model/ip.ts";
-import type { NamespacedName } from "../../model/objects.ts";
+import { FAMILIES, type NamespacedName } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Held, Questions } from "../../serve/page/questions.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { plainSurroundings } from "../../sim/node/surroundings.ts";
-import { DATA_PLANES, desiredRules, type DesiredState, FAMILIES } from "../desired/desired.ts";
+import { DATA_PLANES, desiredRules, type DesiredState } from "../desired/desired.ts";
 import { UNKNOWN_AROUND } from "../live/node_around.ts";
 import { knownNodeAddresses, podInterface } from "../node_addresses.ts";
 import { serviceDocument, type ServiceView, serviceView } from "../service_view.ts";
@@ -95,6 +95,7 @@ function walk(
       quarantined,
     },
     live: null,
+    findings: [],
     notes: source.note === null ? [] : [source.note],
   });
 }
@@ -109,7 +110,15 @@ async function rulesOf(held: Held, part: ProxyState): Promise<HeldRules | null> 
 }
 
 function desiredState({ nodeName, node, serviceCidrs }: Held, part: ProxyState): DesiredState {
-  return { nodeName, node, states: new Map([[part.family, part]]), serviceCidrs, unserved: [] };
+  // A running kproxy knows its own Node only.
+  return {
+    nodeName,
+    node,
+    otherNodes: [],
+    states: new Map([[part.family, part]]),
+    serviceCidrs,
+    unserved: [],
+  };
 }
 
 function addressesOf(held: Held): readonly string[] {
