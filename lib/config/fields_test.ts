@@ -77,7 +77,6 @@ const OTHER: KubeProxyConfiguration = {
     udpStreamTimeout: 180_000,
   },
   configSyncPeriod: 60_000,
-  udpIdleTimeout: 500,
   portRange: "1-2",
   windowsRunAsService: true,
   kproxy: {

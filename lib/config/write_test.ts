@@ -142,7 +142,6 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "logging.options.text.splitStream",
     "logging.options.json.splitStream",
     "iptables.snatNodeInternalIP",
-    "udpIdleTimeout",
     "windowsRunAsService",
     "kproxy.manifests",
     "kproxy.endpointsSource",
