@@ -37,6 +37,8 @@ function problemsOf(words: string, flags: KnownCommands["flags"]): string[] {
   const [first = "", ...rest] = words.split(/\s+/);
   const all = new Set([...flags.values()].flatMap((names) => [...names]));
   // Without a command the flags are those of the whole program.
+  // So commands name a running one: `kproxy on 127.0.0.1:10249`.
+  if (first === "on") return [];
   if (first.startsWith("-")) return unknownFlags([first, ...rest], all).map((flag) => `kproxy ${flag}`);
   // A placeholder, as in a synopsis.
   if (!/^[a-z][a-z-]*$/.test(first)) return [];

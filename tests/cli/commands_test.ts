@@ -285,7 +285,7 @@ Deno.test("kproxy version does not load the API client or the planners", async (
   assert(atStart.size > 5, "the graph was not followed");
   for (const name of atStart) {
     assert(
-      !/client-node|npm:yaml|\/(cli|yaml)\/mod\.ts$|\/terminal\/|\/(backend|source|sync)\/|\/kernel\/(?!clock\.ts)/
+      !/client-node|npm:yaml|\/(cli|yaml)\/mod\.ts$|\/terminal\/(?!printable\.ts)|\/(backend|source|sync)\/|\/kernel\/(?!clock\.ts)/
         .test(name),
       `${name} is loaded at every start`,
     );

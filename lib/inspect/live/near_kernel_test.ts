@@ -126,7 +126,7 @@ async function flowOf(node: Node, desired: HeldRules | null, packet: string): Pr
   });
 }
 
-const DROPPED = "dropped (1/3) | dropped (1/3) | dropped (1/3)";
+const DROPPED = "dropped";
 const TO_SERVICE = `10.128.9.9@cni0 → ${addressOf(2)}:80`;
 
 for (const plane of ["iptables", "nftables"] as const) {

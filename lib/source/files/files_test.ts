@@ -440,7 +440,7 @@ Deno.test("a FIFO, a device and a looping link given by their paths are errors t
   }
 });
 
-Deno.test("a file that became endless after it was looked at is not read to its end, one that hangs not for ever", async () => {
+Deno.test("a file that became endless after it was looked at is not read to its end, a FIFO not at all", async () => {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-files-" });
   try {
     await assertRejects(() => readBounded("/dev/zero"), TypeError, "is not a file");
@@ -448,15 +448,8 @@ Deno.test("a file that became endless after it was looked at is not read to its 
     await assertRejects(() => readBounded(`${folder}/long`, 999), TypeError, "is larger than");
     assertEquals((await readBounded(`${folder}/long`, 1_000)).length, 1_000);
     await run("mkfifo")(`${folder}/fifo`);
-    const hanging = assertRejects(
-      () => readBounded(`${folder}/fifo`, 10, 50),
-      TypeError,
-      "takes longer than 0.05 s",
-    );
-    await hanging;
-    // Whoever opened it is let go of.
-    await Deno.writeTextFile(`${folder}/fifo`, "");
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    // To open it would wait for a writer.
+    await assertRejects(() => readBounded(`${folder}/fifo`, 10, 50), TypeError, "is not a file");
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

@@ -132,7 +132,7 @@ export class FaultLab implements AsyncDisposable {
   async kproxy(command: string, args: readonly string[], flags: readonly string[] = []): Promise<Run> {
     const usual = [
       "--hostname-override=node-a",
-      "--cluster-cidr=10.244.0.0/16",
+      "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
       `--proxy-mode=${this.mode}`,
       `--manifests=${this.manifests.folder}`,
     ];
