@@ -15,7 +15,13 @@ function modesOf(...lines: readonly string[]): readonly (readonly [mode: string,
     "",
   ].join("\n");
   const tables = parseIptablesSave(text);
-  const held = { family: "IPv4", iptables: [{ variant: "nft", tables }], nftables: [], sets: new Map(), ipvs: null } as const;
+  const held = {
+    family: "IPv4",
+    iptables: [{ variant: "nft", tables }],
+    nftables: [],
+    sets: new Map(),
+    ipvs: null,
+  } as const;
   return foundProxies(held).map(({ mode, isHooked }) => [mode, isHooked] as const);
 }
 
