@@ -61,7 +61,7 @@ export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number>
 async function settingsHere(
   flags: ParsedFlags,
   told: KubeProxyConfiguration,
-): Promise<Partial<Pick<ExamineOptions, "config" | "nodeName" | "runs">>> {
+): Promise<Partial<Pick<ExamineOptions, "config" | "nodeName" | "runs" | "servicesBy">>> {
   const isTold = flags.get("proxy-mode") !== undefined || (flags.get("config") ?? "") !== "" ||
     namesSource(flags);
   const running = isTold ? null : await runningSettings(told);
@@ -71,6 +71,7 @@ async function settingsHere(
   return {
     config: { ...config, kproxy: manifests.length === 0 ? kproxy : { ...kproxy, manifests } },
     nodeName: told.hostnameOverride === "" ? nodeName : told.hostnameOverride,
+    servicesBy: told,
     runs: `${where} runs in mode ${config.mode}: this node is judged by its configuration`,
   };
 }
@@ -89,6 +90,8 @@ export interface ExamineOptions extends Omit<ReadFactsOptions, "otherConfig"> {
   readonly migrateTo: MigrationMode | null;
   /** What is told of a kproxy that runs here; none without. */
   readonly runs?: string;
+  /** What says where Services are, if another configuration does. */
+  readonly servicesBy?: KubeProxyConfiguration;
   /** True: the command line names the API server, so that Services are not asked of a running kproxy. */
   readonly isSourceNamed: boolean;
 }
@@ -124,10 +127,13 @@ async function servicesOf(options: ExamineOptions): Promise<FoundServices | { re
   const late = new AbortController();
   const timer = setTimeout(() => late.abort(), limitMs + LATE_MS);
   try {
-    const fact = await readFact(() => servicesOrUsage({ ...options, limitMs }), {
-      signal: late.signal,
-      limitMs,
-    });
+    const fact = await readFact(
+      () => servicesOrUsage({ ...options, config: options.servicesBy ?? options.config, limitMs }),
+      {
+        signal: late.signal,
+        limitMs,
+      },
+    );
     if ("unread" in fact) return fact;
     if (fact.value instanceof UsageError) throw fact.value;
     return fact.value;
