@@ -144,6 +144,7 @@ function takeStatement(words: NftWords, family: IpFamily): NftStatement {
     case "notrack":
       words.expect("notrack");
       return { kind: "notrack" };
+    case "log":
     case "counter":
     case "comment":
       return takeNote(words);
@@ -335,9 +336,19 @@ function takeRemember(words: NftWords, family: IpFamily): NftStatement {
   return { kind: "remember", set: set.slice(1), refresh };
 }
 
+/** Each with one value. */
+const LOG_OPTIONS: ReadonlySet<string> = new Set(["prefix", "level", "group", "snaplen", "queue-threshold"]);
+
 function takeNote(words: NftWords): NftStatement {
   if (words.takeIf("comment")) {
     words.take();
+    return { kind: "note" };
+  }
+  if (words.takeIf("log")) {
+    while (LOG_OPTIONS.has(words.peek())) {
+      words.take();
+      words.take();
+    }
     return { kind: "note" };
   }
   words.expect("counter");

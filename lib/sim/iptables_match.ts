@@ -7,7 +7,21 @@ import { type Cidr, cidrContains, hostCidrText, type Ip, parseCidr } from "../mo
 import type { RuleMatch } from "../netfilter/iptables_rule.ts";
 import { complement, multiply, probabilityFraction } from "./fraction.ts";
 import type { PacketProtocol } from "./flow.ts";
+import { wordsHold } from "./iptables_words.ts";
 import { isNodeAddress, leavesThrough, rememberedIn, type Surroundings, type Walk } from "./packet_walk.ts";
+
+/** Where a rule stands. */
+export interface RulePlace {
+  readonly table: string;
+  readonly chain: string;
+  /** From 1 on. */
+  readonly index: number;
+}
+
+/** What is told of words that nobody can judge. */
+export function unknownWords(words: string, { table, chain, index }: RulePlace): string {
+  return `table ${table} chain ${chain} rule ${index}: "${words}" is not understood and taken as not matching`;
+}
 
 /** How a history splits at a rule. */
 export interface MatchResult {
@@ -59,7 +73,7 @@ export class RuleMatcher {
   }
 
   /** Evaluates the conditions in order, as the kernel does: what a later one refuses may already have been remembered. */
-  match(matches: readonly RuleMatch[], walk: Walk): MatchResult {
+  match(matches: readonly RuleMatch[], walk: Walk, place: RulePlace): MatchResult {
     const missed: Walk[] = [];
     let passing = walk;
     for (const match of matches) {
@@ -73,7 +87,7 @@ export class RuleMatcher {
         passing = { ...passing, probability: hitting };
         continue;
       }
-      const matched = this.#test(match, passing);
+      const matched = this.#test(match, passing, place);
       if (match.kind === "recent" && this.#remembers(match, matched)) {
         passing = rememberedIn(match.list, passing);
       }
@@ -86,10 +100,11 @@ export class RuleMatcher {
     return match.action === "set" || (match.action === "update" && matched !== match.not);
   }
 
-  #test(match: Exclude<RuleMatch, { kind: "statistic" }>, walk: Walk): boolean {
+  #test(match: Exclude<RuleMatch, { kind: "statistic" }>, walk: Walk, place: RulePlace): boolean {
     if (match.kind === "opaque") {
-      this.#report(`"${match.words.join(" ")}" is beyond the simulator and taken as not matching`);
-      return false;
+      const holds = wordsHold(match.words, walk);
+      if (holds === undefined) this.#report(unknownWords(match.words.join(" "), place));
+      return holds ?? false;
     }
     const holds = this.#holds(match, walk);
     return "not" in match ? holds !== match.not : holds;
@@ -138,12 +153,12 @@ export class RuleMatcher {
   }
 
   #unseen(kind: string, not: boolean): boolean {
-    this.#report(`A rule that looks at the ${kind} is beyond the simulator and taken as not matching`);
+    this.#report(`A rule that looks at the ${kind} is not understood and taken as not matching`);
     return not;
   }
 
   #beyond(match: SetMatch | IpvsMatch): boolean {
-    this.#report(`A rule with "-m ${match.kind}" is beyond the simulator and taken as not matching`);
+    this.#report(`A rule with "-m ${match.kind}" is not understood and taken as not matching`);
     return "not" in match && match.not;
   }
 
@@ -154,13 +169,13 @@ export class RuleMatcher {
       this.#cidrs.set(address, cidr);
     }
     if (cidr !== null) return cidrContains(cidr, ip);
-    this.#report(`Address "${address}" is beyond the simulator and taken as not matching`);
+    this.#report(`Address "${address}" is not understood and taken as not matching`);
     return false;
   }
 
   #hasType(type: string, ip: Ip): boolean {
     if (type === "LOCAL") return isNodeAddress(ip, this.#surroundings);
-    this.#report(`Address type ${type} is beyond the simulator and taken as not matching`);
+    this.#report(`Address type ${type} is not understood and taken as not matching`);
     return false;
   }
 

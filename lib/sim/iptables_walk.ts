@@ -145,10 +145,11 @@ export class IptablesPass {
       const next: Walk[] = [];
       for (const walk of live) {
         if (!this.#budget.step()) return { ended, returned: [...returned, ...live] };
-        const { hit, missed } = this.#matcher.match(rule.matches, walk);
+        const place = { table, chain, index: position + 1 };
+        const { hit, missed } = this.#matcher.match(rule.matches, walk, place);
         next.push(...missed);
         if (hit === null) continue;
-        const hits = [...hit.hits, { table, chain, index: position + 1, rule: text }];
+        const hits = [...hit.hits, { ...place, rule: text }];
         const result = this.#follow(table, rule.target, { ...hit, hits }, depth);
         ended.push(...result.ended);
         // What a `goto` chain gives back skips the rest of this one.
@@ -184,7 +185,7 @@ export class IptablesPass {
       case "opaque":
         if (isNotrack(target.name, target.words)) return untracked(walk);
         if (!PASSING_TARGETS.has(target.name)) {
-          this.#problems.add(`Target "${[target.name, ...target.words].join(" ")}" is beyond the simulator`);
+          this.#problems.add(`Target "${[target.name, ...target.words].join(" ")}" is not understood`);
         }
         return goesOn;
       default:
@@ -211,7 +212,7 @@ export class IptablesPass {
       [];
     const destination = parseIp(bracketed ?? plain ?? "");
     if (destination === null) {
-      this.#problems.add(`Destination "${to}" is beyond the simulator`);
+      this.#problems.add(`Destination "${to}" is not understood`);
       return { ended: [acceptedWalk(walk)], returned: [] };
     }
     const port = portText === undefined ? walk.port : Number(portText);

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Cidr, cidrContains, type Ip, parseCidr, parseIp } from "../../model/ip.ts";
+import { type Cidr, cidrContains, compareIps, type Ip, parseCidr, parseIp } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { type Fraction, multiply } from "../fraction.ts";
 import {
@@ -168,13 +168,7 @@ function inRange(
   if (ip === null) return false;
   if (last === undefined) return pattern.includes("/") && contains(pattern, ip);
   const [from, to] = [parseIp(first), parseIp(last)];
-  return from !== null && to !== null && compareBytes(from, ip) <= 0 && compareBytes(ip, to) <= 0;
-}
-
-function compareBytes(left: Ip, right: Ip): number {
-  if (left.bytes.length !== right.bytes.length) return left.bytes.length - right.bytes.length;
-  const at = left.bytes.findIndex((byte, index) => byte !== right.bytes[index]);
-  return at < 0 ? 0 : (left.bytes[at] ?? 0) - (right.bytes[at] ?? 0);
+  return from !== null && to !== null && compareIps(from, ip) <= 0 && compareIps(ip, to) <= 0;
 }
 
 /** A process on the node has no incoming interface; for nft that is an empty name. */

@@ -18,6 +18,7 @@ import {
   type Surroundings,
   type Walk,
 } from "../packet_walk.ts";
+import { type RulePlace, unknownWords } from "../iptables_match.ts";
 import { WalkBudget } from "../walk_budget.ts";
 import { type Lookup, NftMatcher } from "./simulate_match.ts";
 
@@ -112,7 +113,7 @@ export class NftPass {
     for (const statement of rule.statements) {
       const passing: Walk[] = [];
       for (const one of live) {
-        const step = this.#statement(place, statement, one, counted);
+        const step = this.#statement({ ...place, hit }, statement, one, counted);
         ended.push(...step.fates.ended);
         returned.push(...step.fates.returned);
         next.push(...step.fates.next);
@@ -125,7 +126,7 @@ export class NftPass {
 
   /** `passing`: those that go on with the rule's next statement; `fates.next`: with the next rule. */
   #statement(
-    place: Place,
+    place: Place & { readonly hit: RulePlace },
     statement: NftStatement,
     walk: Walk,
     counted: (walk: Walk) => Walk,
@@ -134,7 +135,7 @@ export class NftPass {
     if ("key" in statement && statement.key.some(({ kind }) => kind === "outInterface")) {
       if (leavesThrough(walk, this.#surroundings) === undefined) {
         this.#report(
-          "A rule that looks at the outInterface is beyond the simulator and taken as not matching",
+          "A rule that looks at the outInterface is not understood and taken as not matching",
         );
         return { fates: { ...NOWHERE, next: [walk] }, passing: [] };
       }
@@ -166,7 +167,7 @@ export class NftPass {
       case "note":
         return { fates: NOWHERE, passing: [walk] };
       case "unread":
-        this.#report(`"${statement.text}" is beyond the simulator and taken as not matching`);
+        this.#report(unknownWords(statement.text, place.hit));
         return { fates: { ...NOWHERE, next: [walk] }, passing: [] };
       case "setMark": {
         const mark = ((walk.mark & statement.keep) ^ statement.flip) >>> 0;
