@@ -92,11 +92,15 @@ export function tracePacket(input: TraceInput): Trace {
   };
   const difference = wanted === null || found === null ? null : differenceOf(wanted.flow, found.flow, family);
   const service = desired === null ? null : serviceOf(input, desired.state, wanted?.flow ?? null, notes);
+  const caught = live === null ? [] : liveFindings(live, found?.flow ?? null, packet);
   const findings = [
     ...input.findings,
     ...(desired === null ? [] : nodeNameFinding(desired.state, surroundings)),
-    ...(live === null ? [] : liveFindings(live, found?.flow ?? null, packet)),
-    ...(difference === null ? [] : ["The live rules do something else than the desired ones"]),
+    ...caught,
+    // Whoever catches the packet first is told by itself, and need not be a rule of kproxy's.
+    ...(difference === null || difference.isForeign && caught.length > 0
+      ? []
+      : ["The live rules do something else than the desired ones: kproxy check names them"]),
     ...(desired === null || live === null ? [] : modeFinding(desired.mode, live)),
     ...quarantineFinding(desired?.quarantined ?? null, service),
   ];
