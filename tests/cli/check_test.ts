@@ -35,6 +35,22 @@ Deno.test("check compares objects in files with saved rules, in every mode that 
   }
 });
 
+Deno.test("check says that the objects do not know this node by its name", async () => {
+  const { out: rules } = await kproxy(["render", ...NODE, "--family=ipv4", "--proxy-mode=iptables"]);
+  await inFolder({ "live.rules": rules }, async (folder) => {
+    const { err } = await kproxy([
+      "check",
+      ...NODE.slice(1),
+      "--hostname-override=vm",
+      `--live-from=${folder}/live.rules`,
+    ]);
+    assertStringIncludes(
+      err,
+      "Warning: There is no Node vm, by whose name policies and hints are decided here",
+    );
+  });
+});
+
 const WRONG: readonly (readonly [args: readonly string[], words: string])[] = [
   [["check", ...NODE, "--live-from=/nowhere"], "Cannot read /nowhere"],
   [["check", ...NODE, "--repair", "--live-from=/nowhere"], "--repair writes the rules of this node"],

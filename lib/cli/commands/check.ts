@@ -13,6 +13,7 @@ import {
 } from "../../inspect/check/check_json.ts";
 import { checkLines } from "../../inspect/check/check_text.ts";
 import { type FamilyCheck, isClean } from "../../inspect/check/difference.ts";
+import { nodeNameFinding } from "../../inspect/node_name_finding.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import { desiredInput, type Look, look } from "../../inspect/look.ts";
 import { silentLogger } from "../../observe/log.ts";
@@ -36,6 +37,8 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
   }
   let seen = await seenNode(looking);
   tellRejected(seen.objects.rejected, io);
+  const [unnamed] = nodeNameFinding(seen.objects.state, seen.found.nodeAddresses);
+  if (unnamed !== undefined) looking.warn(unnamed);
   let repaired: RepairReport | null = null;
   if (wantsRepair) {
     repaired = await repairNode(seen, looking, io);
@@ -111,6 +114,10 @@ async function repairNode(
     io.err(
       "Error: nothing is repaired: rules that are there would go, and they may be those of the objects that cannot be read\n",
     );
+    return null;
+  }
+  if (nodeNameFinding(objects.state, found.nodeAddresses).length > 0) {
+    io.err("Error: nothing is repaired: the rules would be those of another node\n");
     return null;
   }
   const before = checks.reduce((sum, check) => sum + differenceCount(check), 0);

@@ -14,6 +14,7 @@ import { type NodeSurroundings, plainSurroundings } from "../../sim/node/surroun
 import { isNodeAddress } from "../../sim/packet_walk.ts";
 import { type DesiredState, stateOf } from "../desired/desired.ts";
 import type { FoundProxy, LiveProblem, LiveRules } from "../live/live.ts";
+import { nodeNameFinding } from "../node_name_finding.ts";
 import { type DestinationKind, findService } from "../service_match.ts";
 import { differenceOf, type TraceDifference } from "./compare.ts";
 import { foreignEnd, foreignNotrack, foreignTranslation } from "./own_rules.ts";
@@ -95,7 +96,7 @@ export function tracePacket(input: TraceInput): Trace {
   const caught = live === null ? [] : liveFindings(live, found?.flow ?? null, packet);
   const findings = [
     ...input.findings,
-    ...(desired === null ? [] : nodeNameFinding(desired.state, surroundings)),
+    ...(desired === null ? [] : nodeNameFinding(desired.state, surroundings.nodeAddresses)),
     ...caught,
     // Whoever catches the packet first is told by itself, and need not be a rule of kproxy's.
     ...(difference === null || difference.isForeign && caught.length > 0
@@ -118,23 +119,6 @@ export function tracePacket(input: TraceInput): Trace {
     notes,
     problems: live?.problems ?? [],
   };
-}
-
-/** By the name of the node it is decided which endpoints are its own, and by its Node's labels which hints are for it. */
-function nodeNameFinding(
-  { nodeName, node, otherNodes }: DesiredState,
-  { nodeAddresses }: NodeSurroundings,
-): readonly string[] {
-  if (node !== null || otherNodes.length === 0) return [];
-  const mine = otherNodes.find(({ addresses }) =>
-    addresses.some(({ address }) => nodeAddresses.includes(address))
-  );
-  const lack = `There is no Node ${nodeName}, by whose name policies and hints are decided here`;
-  return [
-    mine === undefined
-      ? lack
-      : `${lack}; Node ${mine.name} has an address of this machine: --hostname-override=${mine.name}`,
-  ];
 }
 
 /** The rules of another mode may serve the same packets, until something changes. */
