@@ -36,18 +36,15 @@ Deno.test("check compares objects in files with saved rules, in every mode that 
 });
 
 Deno.test("check says that the objects do not know this node by its name", async () => {
-  const { out: rules } = await kproxy(["render", ...NODE, "--family=ipv4", "--proxy-mode=iptables"]);
-  await inFolder({ "live.rules": rules }, async (folder) => {
-    const { err } = await kproxy([
-      "check",
-      ...NODE.slice(1),
-      "--hostname-override=vm",
-      `--live-from=${folder}/live.rules`,
-    ]);
-    assertStringIncludes(
-      err,
-      "Warning: There is no Node vm, by whose name policies and hints are decided here",
-    );
+  const flags = NODE.slice(1, 3);
+  const node = JSON.stringify({ apiVersion: "v1", kind: "Node", metadata: { name: "node-a" } });
+  await inFolder({ "node.json": node, "live.rules": "*nat\nCOMMIT\n" }, async (folder) => {
+    const args = [...flags, `--manifests=${folder}/node.json`, `--live-from=${folder}/live.rules`];
+    const check = (name: string) =>
+      kproxy(["check", "--proxy-mode=iptables", `--hostname-override=${name}`, ...args]);
+    const words = "There is no Node vm, by whose name policies and hints are decided here";
+    assertStringIncludes((await check("vm")).err, `Warning: ${words}`);
+    assertEquals((await check("node-a")).err.includes("no Node"), false);
   });
 });
 
