@@ -18,15 +18,26 @@ export interface CommandDoc {
   readonly text: readonly string[];
 }
 
-const TRACE_TEXT = wrapWords(
-  "SRC is local (a process on the node), world, an address, an interface, or ADDRESS@INTERFACE; the destination may be " +
-    "NAMESPACE/NAME[:PORT] of a Service, too. What should be there follows from the objects in files (--manifests) and the flags of run, or from " +
-    "what the kproxy that runs here has, or else from the API server; what is there is read with the node's own tools, whoever wrote it, or from what they " +
-    "printed (--live-from). Tells each rule that the packet meets, the chances where rules choose, the endpoints that are left " +
-    "out and why, rules of others that end its way, and where the two part. Changes nothing. Ends with 0, or with 1 if something " +
-    "is wrong on the node.",
-  108,
-);
+const TRACE_EXAMPLES: readonly string[] = alignColumns([
+  ["  kproxy trace local shop/web", "a process on this node, to the only port of a Service"],
+  ["  kproxy trace 10.244.1.7 web.shop.svc:80", "a pod, to the name that it calls"],
+  ["  kproxy trace world 192.0.2.10:30080", "a client outside, to a node port of this node"],
+  ["  kproxy trace cni0 10.96.0.10:53/udp", "whoever is behind an interface, to an address"],
+]);
+
+const TRACE_TEXT: readonly string[] = [
+  ...TRACE_EXAMPLES,
+  "",
+  ...wrapWords(
+    "SRC is local (a process on the node), world, an address, an interface, or ADDRESS@INTERFACE; the destination may be " +
+      "NAMESPACE/NAME[:PORT] of a Service, too. What should be there follows from the objects in files (--manifests) and the flags of run, or from " +
+      "what the kproxy that runs here has, or else from the API server; what is there is read with the node's own tools, whoever wrote it, or from what they " +
+      "printed (--live-from). Tells each rule that the packet meets, the chances where rules choose, the endpoints that are left " +
+      "out and why, rules of others that end its way, and where the two part. Changes nothing. Ends with 0, or with 1 if something " +
+      "is wrong on the node, or if a rule on the packet's way is not understood.",
+    108,
+  ),
+];
 
 const CHECK_TEXT = wrapWords(
   "Tells, Service by Service, which rules, elements, sets, servers and addresses are missing (-), which are too many (+) and which " +

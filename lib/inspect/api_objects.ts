@@ -4,7 +4,7 @@
  * @module
  */
 import type { KubeProxyConfiguration } from "../config/types.ts";
-import { ConfigError, UsageError } from "../errors.ts";
+import { ConfigError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { ApiObject, NamespacedName } from "../model/objects.ts";
 import { VERSION } from "../node/version.ts";
@@ -31,6 +31,8 @@ export interface ApiListOptions {
   /** `--master`; empty if not given. */
   readonly master: string;
   readonly nodeName: string;
+  /** Why no running kproxy tells, if any was asked. @default {""} */
+  readonly unasked?: string;
   /** Starts credential plugins. */
   readonly exec: Exec;
   /** Enough, with its endpoints. @default {all} */
@@ -42,15 +44,14 @@ export interface ApiListOptions {
 /**
  * Lists Services, EndpointSlices, the Node and, for nftables mode, ServiceCIDRs, once.
  *
- * @throws {UsageError} if nothing says where the API server is
- * @throws {Error} with the first failure of a list, or after `limitMs`
+ * @throws {Error} if nothing says where the API server is, with the first failure of a list, or after `limitMs`
  */
 export async function listFromApi(
   config: KubeProxyConfiguration,
-  { master, nodeName, exec, service, limitMs = LIMIT_MS }: ApiListOptions,
+  { master, nodeName, unasked = "", exec, service, limitMs = LIMIT_MS }: ApiListOptions,
 ): Promise<ApiList> {
   const { kubeconfig, qps, burst } = config.clientConnection;
-  const access = await accessOf(kubeconfig, master);
+  const access = await accessOf(kubeconfig, master, unasked);
   const collector = new Collector(config.mode === "nftables" || config.mode === "auto");
   const source = new KubeSource({
     access,
@@ -74,15 +75,15 @@ export async function listFromApi(
   return { from: access.server, objects: collector.objects(), rejected: collector.rejections };
 }
 
-async function accessOf(kubeconfig: string, master: string): Promise<ClusterAccess> {
+async function accessOf(kubeconfig: string, master: string, unasked: string): Promise<ClusterAccess> {
   try {
     return await apiAccess({ kubeconfig, master, env: Deno.env });
   } catch (error) {
     // Outside of a pod, with nothing said, there is nothing wrong with any file.
     if (!(error instanceof ConfigError) || kubeconfig !== "" || master !== "") throw error;
-    throw new UsageError(
-      "Nothing says where the objects are: name files with --manifests=PATH, an API server with " +
-        "--kubeconfig=FILE, or run kproxy on this node with its listener on",
+    throw new Error(
+      `Nothing says where the objects are: ${unasked === "" ? "" : `${unasked}; `}` +
+        "name files with --manifests=PATH or an API server with --kubeconfig=FILE",
       { cause: error },
     );
   }

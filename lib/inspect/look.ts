@@ -80,6 +80,10 @@ export async function look(options: LookOptions): Promise<Look> {
     asking,
     wantsLive && near === null ? readLive(exec, liveFrom) : null,
   ]);
+  const wanted = options.config.mode;
+  if (options.isModeNamed && wanted !== "auto" && (objects?.mode ?? wanted) !== wanted) {
+    options.report(`${objects?.from} runs mode ${objects?.mode}, which is looked at instead of ${wanted}`);
+  }
   const found = live !== null
     ? foundPlane(live)
     : near === null || known !== null

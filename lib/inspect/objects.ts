@@ -23,14 +23,14 @@ export interface RunningAnswer {
   readonly nodeName: string;
   /** Those that were asked for. */
   readonly objects: readonly ApiObject[];
-  /** Those that this release cannot read. */
+  /** Those that it refuses as they are now, and those that this release cannot read. */
   readonly rejected: readonly Rejection[];
   /** Services whose rules the kernel has refused, and why. */
   readonly quarantined: ReadonlyMap<NamespacedName, string>;
 }
 
 /**
- * Asks the kproxy that runs on this node; null if there is none, or none that tells of itself.
+ * Asks the kproxy that runs on this node; a few words if there is none that tells of itself, e.g. `no kproxy answers on 127.0.0.1:10249`.
  *
  * @param config says where its listener is
  * @param report hears who answers there instead, if anybody does
@@ -39,7 +39,7 @@ export type AskRunning = (
   config: KubeProxyConfiguration,
   selection: ObjectSelection,
   report: (problem: string) => void,
-) => Promise<RunningAnswer | null>;
+) => Promise<RunningAnswer | string>;
 
 /** What the objects of this node are. */
 export interface FoundObjects {
@@ -54,6 +54,8 @@ export interface FoundObjects {
   readonly rejected: readonly Rejection[];
   /** Services whose rules the kernel has refused, and why; null: none but a running kproxy knows. */
   readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
+  /** Objects that are none of the proxy's, and why; who was asked by kube-proxy's selectors does not tell of them. */
+  readonly excluded: readonly Rejection[];
 }
 
 /** What {@linkcode findObjects} goes by. */
@@ -77,26 +79,28 @@ export interface FindObjectsOptions {
 /**
  * The objects, from the first of these that there is: files that the configuration names, a kproxy that runs here, the API server.
  *
- * @throws {UsageError} if there is none of them, or a file is not there
+ * @throws {UsageError} if a file is not there
+ * @throws {Error} if there is none of them
  */
 export async function findObjects(options: FindObjectsOptions): Promise<FoundObjects> {
   const { config, isSourceNamed, askRunning, selection = {}, report } = options;
   if (config.kproxy.manifests.length > 0) return await objectsOfFiles(options);
-  const running = isSourceNamed ? null : await askRunning(config, selection, report);
-  if (running !== null) {
+  const running = isSourceNamed ? "" : await askRunning(config, selection, report);
+  if (typeof running !== "string") {
     const { where, mode, objects, rejected, quarantined } = running;
     const state = stateOfObjects(objects, running.nodeName, report);
-    return { from: where, config: running.config, mode, state, rejected, quarantined };
+    return { from: where, config: running.config, mode, state, rejected, quarantined, excluded: [] };
   }
-  return await objectsOfApi(options);
+  return await objectsOfApi(options, running);
 }
 
 async function objectsOfFiles({ config, report }: FindObjectsOptions): Promise<FoundObjects> {
   const { readManifests } = await import("../source/files/files.ts");
   const { manifests, endpointsSource } = config.kproxy;
   try {
-    const { objects, problems } = await readManifests(manifests, { endpointsSource });
-    return found(`files ${manifests.join(", ")}`, config, { objects, rejected: problems, report });
+    const { objects, problems, excluded } = await readManifests(manifests, { endpointsSource });
+    const from = `files ${manifests.join(", ")}`;
+    return found(from, config, { objects, rejected: problems, excluded, report });
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound || error instanceof TypeError)) throw error;
     throw new UsageError(error.message, { cause: error });
@@ -105,16 +109,18 @@ async function objectsOfFiles({ config, report }: FindObjectsOptions): Promise<F
 
 async function objectsOfApi(
   { config, master, exec, limitMs, report, selection = {} }: FindObjectsOptions,
+  unasked: string,
 ): Promise<FoundObjects> {
   const { listFromApi } = await import("./api_objects.ts");
   const { from, objects, rejected } = await listFromApi(config, {
     master,
     nodeName: nodeName(config),
+    unasked,
     exec,
     ...serviceOf(selection),
     ...(limitMs === undefined ? {} : { limitMs }),
   });
-  return found(from, config, { objects, rejected, report });
+  return found(from, config, { objects, rejected, excluded: [], report });
 }
 
 /** A server finds one Service by its name; who has an address it does not know. */
@@ -128,12 +134,13 @@ function serviceOf(selection: ObjectSelection): { readonly service?: NamespacedN
 function found(
   from: string,
   config: KubeProxyConfiguration,
-  { objects, rejected, report }: {
+  { objects, rejected, excluded, report }: {
     readonly objects: readonly ApiObject[];
     readonly rejected: readonly Rejection[];
+    readonly excluded: readonly Rejection[];
     readonly report: (problem: string) => void;
   },
 ): FoundObjects {
   const state = stateOfObjects(objects, nodeName(config), report);
-  return { from, config, mode: null, state, rejected, quarantined: null };
+  return { from, config, mode: null, state, rejected, quarantined: null, excluded };
 }

@@ -13,12 +13,12 @@ import { NotRunningError, RunningKproxy } from "./running/running.ts";
 /** There is none, which is nothing to be told of. */
 const NONE: ReadonlySet<NotRunningError["reason"]> = new Set(["nothing", "no address"]);
 
-/** Asks it; null if there is none, or none that tells of itself, which `report` hears. */
+/** Asks it; says why if there is none. Who answers there instead `report` hears. */
 export async function askRunning(
   { metricsBindAddress }: KubeProxyConfiguration,
   selection: ObjectSelection,
   report: (problem: string) => void,
-): Promise<RunningAnswer | null> {
+): Promise<RunningAnswer | string> {
   try {
     const running = new RunningKproxy(metricsBindAddress);
     const [status, { config }, held] = await Promise.all([
@@ -35,13 +35,13 @@ export async function askRunning(
       config,
       nodeName: held.node,
       objects: held.objects,
-      rejected: held.rejections,
+      rejected: [...status.source.refused.objects, ...held.rejections],
       quarantined,
     };
   } catch (error) {
     if (!(error instanceof NotRunningError)) throw error;
     // Whatever answers there instead, the API server is asked next.
     if (!NONE.has(error.reason)) report(`${error.message}; objects are not taken from it`);
-    return null;
+    return error.message;
   }
 }

@@ -3,11 +3,13 @@
  *
  * @module
  */
+import type { UnservedDestination } from "../model/destination_claims.ts";
 import { categorizeEndpoints } from "../model/endpoint.ts";
 import { joinHostPort } from "../model/ip.ts";
 import { compareBytes } from "../model/names.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
-import type { ProxyState } from "../model/state.ts";
+import { usesLocalEndpoints } from "../model/service_port.ts";
+import type { ProxyState, ServicePort } from "../model/state.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
 import { API_VERSION } from "../serve/status/status_document.ts";
 import { heldPortTexts, isHeld } from "./held_service.ts";
@@ -42,7 +44,7 @@ export function listRows(
   for (const [service, ports] of state.services) {
     for (const port of ports) {
       const endpoints = state.endpoints.get(service)?.get(port.key) ?? [];
-      const { allReachable } = categorizeEndpoints(endpoints, port, state.node);
+      const { allReachable, local } = categorizeEndpoints(endpoints, port, state.node);
       const why = quarantined?.get(service);
       rows.push({
         family: state.family,
@@ -59,14 +61,29 @@ export function listRows(
           ? "no endpoints"
           : allReachable.length === 0
           ? "no usable endpoints"
+          : usesLocalEndpoints(port) && local.length === 0
+          ? `none on this node for ${localTraffic(port)} (policy Local)`
           : "",
       });
     }
   }
-  return rows.sort((one, other) => compareBytes(one.service, other.service));
+  return rows.sort(byName);
+}
+
+/** The order of rows, whatever their family. */
+export function byName(one: ServiceRow, other: ServiceRow): number {
+  return compareBytes(one.service, other.service) || compareBytes(one.family, other.family);
+}
+
+function localTraffic({ internalPolicyLocal, externalPolicyLocal }: ServicePort): string {
+  if (internalPolicyLocal && externalPolicyLocal) return "any traffic";
+  return internalPolicyLocal ? "traffic from the cluster" : "traffic from outside";
 }
 
 /** `{"apiVersion": "kproxy/v1", "kind": "ServiceList"}`. */
-export function listDocument(rows: readonly ServiceRow[]): unknown {
-  return { apiVersion: API_VERSION, kind: "ServiceList", items: rows };
+export function listDocument(
+  rows: readonly ServiceRow[],
+  unserved: readonly UnservedDestination[],
+): unknown {
+  return { apiVersion: API_VERSION, kind: "ServiceList", items: rows, unserved };
 }

@@ -5,12 +5,13 @@
  */
 import type { UnservedDestination } from "../model/destination_claims.ts";
 import { type EndpointUses, endpointUses } from "../model/endpoint_reasons.ts";
-import type { IpFamily, NamespacedName } from "../model/objects.ts";
+import type { ApiObject, IpFamily, NamespacedName } from "../model/objects.ts";
 import type { ProxyState, ServicePort } from "../model/state.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
 import { API_VERSION } from "../serve/status/status_document.ts";
 import { counted } from "../text/words.ts";
 import { countedTraffic, type HeldPart, heldParts } from "./held_service.ts";
+import { endpointLack, unplacedNotes } from "./slice_facts.ts";
 import { endpointDocument } from "./trace/trace_json.ts";
 import { type Align, endpointLines } from "./trace/trace_text.ts";
 
@@ -23,6 +24,10 @@ export interface ServiceView {
   readonly parts: readonly HeldPart[] | null;
   /** Why the kernel has refused its rules; null: it has not, or nobody knows. */
   readonly refusal: string | null;
+  /** Why it has no endpoints; null: it has some, or nobody knows. */
+  readonly lack: string | null;
+  /** What else is to be known of its endpoints, one sentence each. */
+  readonly notes: readonly string[];
 }
 
 /** What a view is made from. */
@@ -32,11 +37,13 @@ export interface ServiceQuestion {
   readonly live: HeldRules | null;
   readonly nodeAddresses: readonly string[];
   readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
+  /** The Service's own, with its EndpointSlices; none: not at hand. */
+  readonly objects: readonly ApiObject[];
 }
 
 /** A view of each port; none: there is no such Service in this family. */
 export function serviceView(question: ServiceQuestion): readonly ServiceView[] {
-  const { state, name, live, nodeAddresses, quarantined } = question;
+  const { state, name, live, nodeAddresses, quarantined, objects } = question;
   return (state.services.get(name) ?? []).map((port) => {
     const endpoints = state.endpoints.get(name)?.get(port.key) ?? [];
     return {
@@ -45,6 +52,8 @@ export function serviceView(question: ServiceQuestion): readonly ServiceView[] {
       uses: endpointUses(endpoints, port, state.node),
       parts: live === null ? null : heldParts(live, port, { nodeAddresses, endpoints: endpoints.length }),
       refusal: quarantined?.get(name) ?? null,
+      lack: endpoints.length > 0 || objects.length === 0 ? null : endpointLack(port, state.family, objects),
+      notes: unplacedNotes(port, objects),
     };
   });
 }
@@ -54,7 +63,7 @@ export function serviceLines(views: readonly ServiceView[], align: Align): strin
   return views.flatMap((view, index) => [...(index === 0 ? [] : [""]), ...portLines(view, align)]);
 }
 
-function portLines({ port, uses, parts, refusal }: ServiceView, align: Align): string[] {
+function portLines({ port, uses, parts, refusal, lack, notes }: ServiceView, align: Align): string[] {
   const facts: (readonly [string, string])[] = [
     ["cluster IP", port.clusterIP],
     ["external IPs", port.externalIPs.join(", ")],
@@ -74,11 +83,14 @@ function portLines({ port, uses, parts, refusal }: ServiceView, align: Align): s
   return [
     `${port.text} (${port.protocol} ${port.port})`,
     ...align(facts.filter(([, value]) => value !== "").map(([label, value]) => [`  ${label}`, value])),
-    ...(uses.endpoints.length === 0 ? ["  no endpoints"] : ["  endpoints"]),
+    ...(uses.endpoints.length === 0
+      ? [`  no endpoints${lack === null ? "" : `: ${lack}`}`]
+      : ["  endpoints"]),
     ...endpointLines(uses, "cluster", align).map((line) => `  ${line}`),
     ...(both && uses.endpoints.length > 0
       ? ["  endpoints for policy Local", ...endpointLines(uses, "local", align).map((line) => `  ${line}`)]
       : []),
+    ...notes.map((note) => `  ${note}`),
     ...(parts === null ? [] : heldLines(parts, align)),
   ];
 }
@@ -111,7 +123,7 @@ export function serviceDocument(
     apiVersion: API_VERSION,
     kind: "Service",
     name,
-    ports: views.map(({ family, port, uses, parts, refusal }) => ({
+    ports: views.map(({ family, port, uses, parts, refusal, lack, notes }) => ({
       family,
       name: port.portName,
       port: port.port,
@@ -126,7 +138,8 @@ export function serviceDocument(
       externalTrafficPolicy: policy(port.externalPolicyLocal),
       affinitySeconds: port.stickyMaxAgeSeconds,
       topology: uses.topology,
-      notes: uses.notes,
+      notes: [...uses.notes, ...notes],
+      lack,
       endpoints: uses.endpoints.map((use) => endpointDocument(use)),
       kernel: parts,
       counted: parts === null ? null : countedTraffic(parts),

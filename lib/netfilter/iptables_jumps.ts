@@ -80,3 +80,8 @@ export function editJumps(
   // By their text, which takes the first one: a number would be another rule's as soon as somebody else inserts one.
   return { surplus: there.filter(isSurplus).map((text) => ours.get(text)!), missing };
 }
+
+/** True if rules of `KUBE-SERVICES` go on to chains of iptables mode; IPVS mode has that chain, too. */
+export function leadToServiceChains(rules: readonly string[]): boolean {
+  return rules.some((rule) => /-j KUBE-(SVC|SVL|EXT|FW|NODEPORTS)\b/.test(rule));
+}

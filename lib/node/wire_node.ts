@@ -92,7 +92,7 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
     servers.setNode(unread);
     ownNode.set(unread);
   });
-  const loop = makeLoop(life, { servers, record, page, runners, nodeWatch, ownNode });
+  const loop = makeLoop(life, { servers, page, runners, nodeWatch, ownNode });
   return { servers, runners, nodeWatch, loop, otherProxy, oomScore };
 }
 
@@ -106,7 +106,6 @@ function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log 
 
 interface LoopParts {
   readonly servers: NodeServers;
-  readonly record: StatusRecord;
   /** Null if it is not wanted. */
   readonly page: StatusPageSource | null;
   readonly runners: readonly FamilyRunner[];
@@ -115,7 +114,7 @@ interface LoopParts {
 }
 
 function makeLoop(life: Life, parts: LoopParts): ProxyLoop {
-  const { servers, record, page, runners, nodeWatch, ownNode } = parts;
+  const { servers, page, runners, nodeWatch, ownNode } = parts;
   const { prepared, node, log, metrics, events } = life;
   const unserved = new UnservedFamilies({
     refused: prepared.refused,
@@ -145,7 +144,6 @@ function makeLoop(life: Life, parts: LoopParts): ProxyLoop {
     changes: observeChanges(metrics),
     onRejected: ({ where, object, message }) => {
       metrics.rejectedObjects.inc();
-      record.rejected();
       log.error("Object refused", message, { object, where });
     },
   });
@@ -208,6 +206,7 @@ function makeServers(life: Life, record: StatusRecord, page: PageFacts | undefin
       fallback: fallback?.why ?? null,
       sourceName: source.name,
       objects: () => source.objects?.() ?? [],
+      refusals: () => source.refusals?.() ?? [],
       master: commandLine.master,
       refusedSettings: refused.map(({ name, problem }) => ({ name, reason: problem })),
       reloads,

@@ -7,7 +7,7 @@ import type { ApiObject, EndpointSlice, NamespacedName } from "../model/objects.
 import { toEnd } from "../text/steps.ts";
 import { EndpointsMerger } from "./decode/endpoints.ts";
 import { eventsBetween, identityOf, nettingEvents } from "./events.ts";
-import type { ResourceKind, Source, SourceEvent, SourceSink } from "./source.ts";
+import type { Rejection, ResourceKind, Source, SourceEvent, SourceSink } from "./source.ts";
 
 /** How slices that stand for v1 Endpoints are named: see `decodeEndpoints`. */
 const FROM_ENDPOINTS = "endpoints/";
@@ -65,6 +65,10 @@ export class CombinedSource implements Source {
         if (this.#merger.isUsed(slice)) yield slice;
       }
     }
+  }
+
+  *refusals(): Generator<Rejection> {
+    for (const source of this.#sources) yield* source.refusals?.() ?? [];
   }
 
   #sinkOf(side: Side, sink: SourceSink): SourceSink {

@@ -71,4 +71,6 @@ export interface Source {
    * them; of an object that comes twice the later one counts. Absent: it keeps nothing.
    */
   objects?(): Iterable<ApiObject>;
+  /** What is refused as it is now, each with its present reason. Absent: it does not know. */
+  refusals?(): Iterable<Rejection>;
 }

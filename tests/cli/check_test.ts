@@ -48,6 +48,35 @@ Deno.test("check says that the objects do not know this node by its name", async
   });
 });
 
+Deno.test("check names the cluster CIDR that the rules go by and the flags leave out", async () => {
+  const { out: rules } = await kproxy(["render", ...NODE, "--family=ipv4", "--proxy-mode=iptables"]);
+  await inFolder({ "live.rules": rules }, async (folder) => {
+    const flags = NODE.filter((flag) => !flag.startsWith("--cluster-cidr"));
+    const { code, err } = await kproxy(["check", ...flags, `--live-from=${folder}/live.rules`]);
+    assertEquals(code, 1);
+    assertStringIncludes(
+      err,
+      "Warning: Rules that are there go by cluster CIDR 10.244.0.0/16: --cluster-cidr=10.244.0.0/16",
+    );
+    const whole = await kproxy(["check", ...NODE, `--live-from=${folder}/live.rules`]);
+    assertEquals([whole.code, whole.err], [0, ""], whole.out);
+  });
+});
+
+Deno.test("what cannot be read of others' rules counts where packets to Services pass before ours", async () => {
+  const { out: rules } = await kproxy(["render", ...NODE, "--family=ipv4", "--proxy-mode=iptables"]);
+  const table = (hook: string): string =>
+    `table ip fw {\n\tchain c {\n\t\ttype filter hook ${hook} priority filter; policy accept;\n\t\tfrobnicate !!\n\t}\n}\n`;
+  for (const [hook, wanted] of [["forward", 0], ["prerouting", 1]] as const) {
+    await inFolder({ "live.rules": rules, "fw.nft": table(hook) }, async (folder) => {
+      const args = [`--live-from=${folder}/live.rules`, `--live-from=${folder}/fw.nft`];
+      const { code, out } = await kproxy(["check", "--proxy-mode=iptables", ...NODE, ...args]);
+      assertEquals(code, wanted, out);
+      assertStringIncludes(out, "frobnicate");
+    });
+  }
+});
+
 const WRONG: readonly (readonly [args: readonly string[], words: string])[] = [
   [["check", ...NODE, "--live-from=/nowhere"], "Cannot read /nowhere"],
   [["check", ...NODE, "--repair", "--live-from=/nowhere"], "--repair writes the rules of this node"],

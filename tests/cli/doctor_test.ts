@@ -53,7 +53,7 @@ async function doctor(
         ...kproxyArgv(),
         "doctor",
         ...FLAGS,
-        ...(args.some(isManifests) ? [] : ["--manifests=/nowhere"]),
+        ...(args.some(isManifests) ? [] : [`--manifests=${ROOT}/examples/demo`]),
         ...args,
       ],
       env: { PATH: folder },
@@ -72,6 +72,20 @@ Deno.test("a node that is well has exit status 0, and every check is told", asyn
   assertStringIncludes(out, "ok  programs             ipvsadm is not on the PATH; only mode ipvs needs it\n");
   assertStringIncludes(out, "ok  forwarding           net.ipv4.ip_forward is 1\n");
   assertMatch(out, /\nNode node-a, mode nftables: no failures, no warnings, \d+ ok\n$/);
+});
+
+Deno.test("files that are not there are a failure, objects that nobody serves a warning", async () => {
+  const nowhere = await doctor(["--manifests=/nowhere"]);
+  assertEquals(nowhere.code, 1, nowhere.out);
+  assertMatch(nowhere.out, /^FAILURE {2}manifests +.*\/nowhere/);
+  await inFolder(
+    { "bad.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec: 7\n" },
+    async (folder) => {
+      const { code, out } = await doctor([`--manifests=${folder}`]);
+      assertEquals(code, 0, out);
+      assertMatch(out, /warning {2}manifests +1 object left out: .*bad\.yaml:4 .*Service default\/x: spec/);
+    },
+  );
 });
 
 Deno.test("a failure comes first, with its mend below, and ends with 1", async () => {
@@ -150,7 +164,7 @@ Deno.test("wrong use is told before anything is looked at", async () => {
     [["-o", "yaml"], /^Error: "kproxy doctor" prints text or json, not yaml\n$/],
     [["--migrate-to="], /^Error: Name a mode: --migrate-to=iptables\|ipvs\|nftables\n$/],
     [["--migrate-to=ebpf"], /^Error: Invalid value "ebpf" for --migrate-to: /],
-    [["--migrate-to=ipvs"], /^Error: .*\/nowhere/],
+    [["--migrate-to=ipvs", "--manifests=/nowhere"], /^Error: .*\/nowhere/],
     [["now"], /^Error: "kproxy doctor" does not take any arguments/],
   ];
   for (const [args, wanted] of cases) {

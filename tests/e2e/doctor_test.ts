@@ -13,6 +13,7 @@ import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+import { ROOT } from "../../tools/project_files.ts";
 
 const TOOLS = ["ip", "sysctl", "nft", "iptables", "ip6tables", "iptables-legacy", "conntrack"];
 const NEEDS = [ROOT_NAMESPACES, ...TOOLS.map(program)];
@@ -20,7 +21,7 @@ const FLAGS = [
   "doctor",
   "-o=json",
   "--hostname-override=node-a",
-  "--manifests=/nowhere",
+  `--manifests=${ROOT}/examples/demo`,
   "--metrics-bind-address=127.0.0.1:1",
   "--conntrack-max-per-core=0",
 ];

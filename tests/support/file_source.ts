@@ -113,6 +113,8 @@ export interface Running {
   readonly sink: RecordingSink;
   readonly log: RecordedLog;
   write(name: string, text: string): Promise<void>;
+  /** What the source refuses now: `Service shop/web`. */
+  refused(): readonly string[];
 }
 
 /** Runs a source on a new folder, filled by `prepare`; `paths` are relative to it. */
@@ -137,7 +139,13 @@ export async function withSource(
     const running = source.run(sink, abort.signal);
     try {
       await Promise.race([sink.until("synced", () => sink.synced.length === 3), running]);
-      await test({ folder, sink, log, write });
+      await test({
+        folder,
+        sink,
+        log,
+        write,
+        refused: () => [...source.refusals()].map(({ object }) => object),
+      });
       assertHolds(source, sink.objects);
     } finally {
       abort.abort();

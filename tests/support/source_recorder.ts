@@ -130,6 +130,8 @@ export interface RunningSource extends AsyncDisposable {
   readonly recorder: SourceRecorder;
   /** Log lines so far, of every verbosity. */
   readonly lines: readonly string[];
+  /** What it refuses now: `Service shop/web`. */
+  refused(): readonly string[];
 }
 
 /** Runs a source until disposed. `make` is given the logger it should use. */
@@ -153,6 +155,7 @@ export function runSource(
   return {
     recorder,
     lines,
+    refused: () => [...source.refusals?.() ?? []].map(({ object }) => object),
     async [Symbol.asyncDispose]() {
       stop.abort();
       await running;

@@ -12,6 +12,7 @@ import { RecentProblems } from "../../lib/observe/recent_problems.ts";
 import { NodeServers } from "../../lib/serve/node_servers.ts";
 import type { PageFacts } from "../../lib/serve/page/questions.ts";
 import { StatusRecord } from "../../lib/serve/status/status_record.ts";
+import type { Rejection } from "../../lib/source/source.ts";
 import { testService, testSlice, testSliceEndpoint } from "./model_objects.ts";
 
 /** Servers at work. */
@@ -43,6 +44,8 @@ export function manyObjects(count: number): ApiObject[] {
 /** What is served. */
 export interface ServingOptions {
   readonly objects?: readonly ApiObject[];
+  /** What the source refuses. */
+  readonly refusals?: readonly Rejection[];
   readonly config?: Partial<KubeProxyConfiguration>;
   readonly statusApi?: boolean;
   /** @default {["IPv4"]} */
@@ -62,8 +65,15 @@ export async function serving(
   work: (served: Served) => Promise<void>,
   options: ServingOptions = {},
 ): Promise<void> {
-  const { objects = [], config = {}, statusApi = true, families = ["IPv4"], mode = "nftables", page } =
-    options;
+  const {
+    objects = [],
+    refusals = [],
+    config = {},
+    statusApi = true,
+    families = ["IPv4"],
+    mode = "nftables",
+    page,
+  } = options;
   const { nowMs = () => Date.now(), node = "node-1" } = options;
   const record = new StatusRecord(families, nowMs);
   const problems = new RecentProblems(nowMs);
@@ -97,6 +107,7 @@ export async function serving(
         : { configuredMode: mode, fallback: null }),
       sourceName: "files /objects",
       objects: () => objects,
+      refusals: () => refusals,
       master: "https://admin:secret@10.0.0.1:6443",
       refusedSettings: page === undefined ? [{ name: "net.x", reason: "read-only" }] : [],
       reloads: null,

@@ -16,10 +16,13 @@ import { type FamilyCheck, isClean } from "../../inspect/check/difference.ts";
 import { nodeNameFinding } from "../../inspect/node_name_finding.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import { desiredInput, type Look, look } from "../../inspect/look.ts";
+import type { NftTable } from "../../netfilter/nft_tables.ts";
+import { nftFamily } from "../../netfilter/nft_words.ts";
 import { silentLogger } from "../../observe/log.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
+import { modeFinding } from "../../inspect/trace/trace.ts";
 import { type Looking, lookingOf } from "./looking.ts";
 import { tellFound, tellRejected } from "./telling.ts";
 
@@ -37,8 +40,7 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
   }
   let seen = await seenNode(looking);
   tellRejected(seen.objects.rejected, io);
-  const [unnamed] = nodeNameFinding(seen.objects.state, seen.found.nodeAddresses);
-  if (unnamed !== undefined) looking.warn(unnamed);
+  doubtsOf(seen).forEach(looking.warn);
   let repaired: RepairReport | null = null;
   if (wantsRepair) {
     repaired = await repairNode(seen, looking, io);
@@ -55,8 +57,23 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
   await tellFound(form, { document: () => checkDocument(report), lines: () => checkLines(report) }, io);
   // What was not read may hide anything.
   const isRead = seen.objects.rejected.length === 0 &&
-    seen.checks.every(({ problems }) => problems.length === 0);
+    seen.checks.every(({ problems }) => problems.every(({ place }) => isBesideServices(place, seen.found)));
   return isRead && seen.checks.every(isClean) ? 0 : 1;
+}
+
+/** No packet to a Service passes these before our rules: a rule of others there hides nothing that is compared. */
+const LATE_HOOKS: readonly string[] = ["forward", "input", "postrouting"];
+
+function isBesideServices(place: string, { live }: Look): boolean {
+  const [, label = "", name = ""] = /\btable (\S+ \S+) chain (\S+)/.exec(place) ?? [];
+  const tables = [...live?.values() ?? []].flatMap(({ nftables }) => nftables);
+  const labelOf = ({ family, name: own, label: told }: NftTable): string =>
+    told ?? `${nftFamily(family)} ${own}`;
+  const bases = tables.filter((table) => labelOf(table) === label).map(({ chains }) =>
+    chains.get(name)?.base
+  );
+  return !/ (?:kproxy|kube-proxy)$/.test(label) && bases.length > 0 &&
+    bases.every((base) => LATE_HOOKS.includes(base?.hook ?? ""));
 }
 
 /** The node as it was looked at. */
@@ -88,6 +105,37 @@ async function seenNode({ options, warn }: Looking): Promise<Seen> {
   return { found, objects, checks };
 }
 
+/** What makes it doubtful that these are the rules that this node should have. */
+function doubtsOf({ found, objects, checks }: Seen): readonly string[] {
+  const modes = [...found.live?.values() ?? []].flatMap((live) => modeFinding(found.plane, live));
+  return [...new Set([...modes, ...doubtsOfRepair(found, objects, checks)])];
+}
+
+/** Why rules that are made from these objects and this configuration may be those of another node. */
+function doubtsOfRepair(
+  found: Look,
+  { state }: FoundObjects,
+  checks: readonly FamilyCheck[],
+): readonly string[] {
+  const cidrs = found.config.detectLocalMode === "ClusterCIDR" && found.config.clusterCIDR === ""
+    ? otherClusterCidrs(checks)
+    : [];
+  return [
+    ...nodeNameFinding(state, found.nodeAddresses),
+    ...(cidrs.length === 0 ? [] : [
+      `Rules that are there go by cluster CIDR ${cidrs.join(",")}: --cluster-cidr=${
+        cidrs.join(",")
+      } is missing`,
+    ]),
+  ];
+}
+
+/** By which rules that are there, and are not wanted, tell sources inside of the cluster from others. */
+function otherClusterCidrs(checks: readonly FamilyCheck[]): readonly string[] {
+  const rules = checks.flatMap(({ services }) => [...services.values()].flat()).flatMap(({ found }) => found);
+  return [...new Set(rules.flatMap((rule) => /(?:! -s|saddr !=) (\S+)/.exec(rule)?.[1] ?? []))].sort();
+}
+
 /** True if something of ours that is there is not wanted by the objects that could be read. */
 function takesAway(checks: readonly FamilyCheck[]): boolean {
   return checks.some(({ base, services, leftovers }) =>
@@ -116,8 +164,8 @@ async function repairNode(
     );
     return null;
   }
-  if (nodeNameFinding(objects.state, found.nodeAddresses).length > 0) {
-    io.err("Error: nothing is repaired: the rules would be those of another node\n");
+  if (doubtsOfRepair(found, objects, checks).length > 0) {
+    io.err("Error: nothing is repaired: the rules may be those of another node or configuration\n");
     return null;
   }
   const before = checks.reduce((sum, check) => sum + differenceCount(check), 0);

@@ -10,6 +10,7 @@ import { isPermissionProblem } from "../../kernel/iptables_refusal.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { FAMILIES } from "../../model/objects.ts";
 import { errorText } from "../../observe/log.ts";
+import { runningSettings } from "../../inspect/running/running_settings.ts";
 import { cleanupModes } from "../flags/cleanup_modes.ts";
 import type { Io, Terminal } from "../io.ts";
 import { printable } from "../terminal/printable.ts";
@@ -19,11 +20,20 @@ import { toldConfiguration } from "./telling.ts";
 /** Removes what proxies left, or with `--dry-run` lists it. */
 export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number> {
   // A broken configuration is told even though little of it matters here, as in kube-proxy.
-  const { config } = await toldConfiguration(flags, io);
+  const { config, warn } = await toldConfiguration(flags, io);
+  const dryRun = flags.get("dry-run") ?? false;
+  const modes = cleanupModes(flags);
+  const of = CLEANUP_PROXIES.find((proxy) => proxy === flags.get("of"));
+  if (!dryRun && of !== "kube-proxy") {
+    const running = await runningSettings(config);
+    if (running !== null && modes.some((mode) => mode === running.config.mode)) {
+      warn(`${running.where} runs in mode ${running.config.mode} and writes its rules again: end it first`);
+    }
+  }
   return await cleanUp({
-    dryRun: flags.get("dry-run") ?? false,
-    modes: cleanupModes(flags),
-    of: CLEANUP_PROXIES.find((proxy) => proxy === flags.get("of")),
+    dryRun,
+    modes,
+    of,
     flushIpvs: flags.get("flush-ipvs") ?? false,
     excludeCidrs: config.ipvs.excludeCIDRs ?? [],
   }, io);

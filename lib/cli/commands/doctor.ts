@@ -25,6 +25,7 @@ import {
   reportRows,
   reportSummary,
 } from "../../inspect/doctor/report.ts";
+import { examineManifests } from "../../inspect/doctor/manifests.ts";
 import { runningSettings } from "../../inspect/running/running_settings.ts";
 import { cpuCount } from "../../kernel/cpu.ts";
 import { systemExec } from "../../kernel/exec.ts";
@@ -33,7 +34,7 @@ import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
-import { namesSource } from "./looking.ts";
+import { namesMode, namesSource } from "./looking.ts";
 import { tellFound, toldConfiguration } from "./telling.ts";
 
 /** Looks and tells; 1 if there is a failure. */
@@ -62,9 +63,7 @@ async function settingsHere(
   flags: ParsedFlags,
   told: KubeProxyConfiguration,
 ): Promise<Partial<Pick<ExamineOptions, "config" | "nodeName" | "runs" | "servicesBy">>> {
-  const isTold = flags.get("proxy-mode") !== undefined || (flags.get("config") ?? "") !== "" ||
-    namesSource(flags);
-  const running = isTold ? null : await runningSettings(told);
+  const running = namesMode(flags) || namesSource(flags) ? null : await runningSettings(told);
   if (running === null) return {};
   const { where, config: { kproxy, ...config }, nodeName } = running;
   const { manifests } = told.kproxy;
@@ -100,9 +99,10 @@ export interface ExamineOptions extends Omit<ReadFactsOptions, "otherConfig"> {
 export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   const { config, nodeName, migrateTo } = options;
   const otherConfig = migrateTo === null ? null : configForMode(config, migrateTo);
-  const [facts, services] = await Promise.all([
+  const [facts, services, manifests] = await Promise.all([
     readFacts({ ...options, otherConfig }),
     migrateTo === null ? null : servicesOf(options),
+    examineManifests(config.kproxy),
   ]);
   const mode = modeHere(facts, config);
   const findings = judgeNodeFacts(facts, { config, nodeName, cpuCount: cpuCount(), migrateTo });
@@ -115,6 +115,7 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
     findings: [
       ...options.runs === undefined ? [] : [ok("kproxy", options.runs)],
       ...findings,
+      ...manifests,
       ...comparison?.findings ?? [],
     ],
     migration: comparison?.migration ?? null,

@@ -15,7 +15,7 @@ function configOf(mode: ProxyMode): KubeProxyConfiguration {
     mode,
     metricsBindAddress: "",
     conntrack: { ...config.conntrack, maxPerCore: 0 },
-    kproxy: { ...config.kproxy, manifests: ["/nowhere"] },
+    kproxy: { ...config.kproxy, manifests: [new URL("../../../examples/demo", import.meta.url).pathname] },
   });
 }
 

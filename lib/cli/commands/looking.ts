@@ -20,13 +20,18 @@ export function namesSource(flags: ParsedFlags): boolean {
   return (flags.get("master") ?? "") !== "" || flags.get("kubeconfig") !== undefined;
 }
 
+/** True if the flags say which mode is meant, so that the node is not asked for it. */
+export function namesMode(flags: ParsedFlags): boolean {
+  return flags.get("proxy-mode") !== undefined || (flags.get("config") ?? "") !== "";
+}
+
 /** @throws {ConfigError} with everything that is wrong with the file, or with the flags */
 export async function lookingOf(flags: ParsedFlags, io: Io): Promise<Looking> {
   const { config, warn } = await toldConfiguration(flags, io);
   const options: LookOptions = {
     config,
     master: flags.get("master") ?? "",
-    isModeNamed: flags.get("proxy-mode") !== undefined || (flags.get("config") ?? "") !== "",
+    isModeNamed: namesMode(flags),
     isSourceNamed: namesSource(flags),
     exec: systemExec,
     askRunning: async (...question) => {

@@ -11,14 +11,15 @@ import { desiredOf, liveNear, type Look, look } from "../../inspect/look.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import { serviceDocument, serviceLines, type ServiceView, serviceView } from "../../inspect/service_view.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
-import { listDocument, listRows } from "../../inspect/service_list.ts";
+import { byName, listDocument, listRows } from "../../inspect/service_list.ts";
 import { didYouMean } from "../suggest.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
-import { printableJson, reportLine } from "../terminal/printable.ts";
 import { lookingOf } from "./looking.ts";
+import { isKnown, noService } from "./no_service.ts";
+import { tellFound, tellRejected } from "./telling.ts";
 
 const ACTIONS = ["list", "get"] as const;
 
@@ -35,20 +36,20 @@ export async function serviceCommand(flags: ParsedFlags, io: Io): Promise<number
     const hint = word === undefined || action !== undefined ? "" : didYouMean(word, ACTIONS);
     throw new UsageError(`Write kproxy service list or kproxy service get NAMESPACE/NAME${hint}`);
   }
+  if (name !== undefined && !/^[^/:]+\/[^/:]+$/.test(name)) {
+    throw new UsageError(`"${name}" is no Service's name: write NAMESPACE/NAME, without a port`);
+  }
   const { options, warn } = await lookingOf(flags, io);
   const selection = name === undefined ? {} : { services: [name] };
   const found = await look({ ...options, wantsDesired: true, isNear: action === "get", selection });
   const { objects } = found;
   if (objects === null) throw new RangeError("Objects were asked for");
-  for (const { where, object, message } of objects.rejected) {
-    io.err(`Error: ${where}: ${object}: ${message}\n`);
-  }
+  tellRejected(objects.rejected, io);
+  if (name !== undefined && !isKnown(name, objects)) throw await noService(name, objects, options);
   const { lines, document, code } = action === "list"
     ? listed(found, objects)
     : await oneOf(found, objects, name ?? "", warn);
-  await io.out(
-    form === "json" ? `${printableJson(document)}\n` : lines.map(reportLine).join(""),
-  );
+  await tellFound(form, { document: () => document, lines: () => lines }, io);
   return code;
 }
 
@@ -61,7 +62,7 @@ interface Printed {
 function listed(found: Look, objects: FoundObjects): Printed {
   const rows = FAMILIES.flatMap((family) =>
     listRows(stateOf(objects.state, family), found.live?.get(family) ?? null, objects.quarantined)
-  );
+  ).sort(byName);
   const header = ["SERVICE", "PORT", "ADDRESS", "NODE PORT", "ENDPOINTS", "KERNEL", ""];
   const cells = rows.map((row) => [
     row.service,
@@ -73,7 +74,17 @@ function listed(found: Look, objects: FoundObjects): Printed {
     row.note,
   ]);
   const isWhole = rows.every(({ isHeld }) => isHeld !== false);
-  return { lines: alignColumns([header, ...cells]), document: listDocument(rows), code: isWhole ? 0 : 1 };
+  const { unserved } = objects.state;
+  return {
+    lines: [
+      ...alignColumns([header, ...cells]),
+      ...unserved.map(({ service, destination, reason }) =>
+        `Not served: ${service}: ${destination}: ${reason}`
+      ),
+    ],
+    document: listDocument(rows, unserved),
+    code: isWhole ? 0 : 1,
+  };
 }
 
 async function viewsOf(
@@ -87,7 +98,7 @@ async function viewsOf(
     const ofFamily = stateOf(state, family);
     if (!ofFamily.services.has(name)) return [];
     const viewIn = (live: HeldRules | null): readonly ServiceView[] =>
-      serviceView({ state: ofFamily, name, live, nodeAddresses, quarantined });
+      serviceView({ state: ofFamily, name, live, nodeAddresses, quarantined, objects: state.objects });
     const desired = found.near === null ? null : await desiredOf(found, family, warn);
     return viewIn(await liveNear(found, family, { desired, use: viewIn }));
   }));
@@ -102,12 +113,6 @@ async function oneOf(
 ): Promise<Printed> {
   const views = await viewsOf(found, objects, name, warn);
   const unserved = objects.state.unserved.filter(({ service }) => service === name);
-  if (views.length === 0 && unserved.length === 0) {
-    const known = [
-      ...new Set(FAMILIES.flatMap((family) => [...stateOf(objects.state, family).services.keys()])),
-    ];
-    throw new Error(`There is no Service ${name} with a cluster IP${didYouMean(name, known)}`);
-  }
   const isMissing = views.some(({ parts }) => parts !== null && parts.length === 0);
   return {
     lines: [

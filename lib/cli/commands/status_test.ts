@@ -75,7 +75,7 @@ const SOME: StatusDocument = {
       recent: [],
     },
   },
-  source: { name: "https://10.0.0.1:6443", rejected: 0 },
+  source: { name: "https://10.0.0.1:6443", refused: { count: 0, objects: [] } },
   quarantine: { count: 0, services: [] },
   drift: { found: 0, repaired: 0, recent: [] },
   otherProxyTables: [],
@@ -129,7 +129,17 @@ Deno.test("whatever is wrong is told, and nothing of it can move a terminal", ()
         latency: { count: 0, p50Ms: null, p99Ms: null, maxMs: null },
       },
     },
-    source: { name: "files /m", rejected: 2 },
+    source: {
+      name: "files /m",
+      refused: {
+        count: 12,
+        objects: [{
+          where: "/m/bad.yaml:7 (document 1)",
+          object: "Service shop/bad",
+          message: "spec.ports: no",
+        }],
+      },
+    },
     quarantine: {
       count: 12,
       services: [{
@@ -169,7 +179,8 @@ Deno.test("whatever is wrong is told, and nothing of it can move a terminal", ()
     const words of [
       "node-1: NOT READY, a sync has been waiting for too long; load balancers are told to send nothing new",
       "iptables, in place of ipvs: no ?[2Jmodule",
-      "files /m; 2 refused since the start",
+      "files /m; 12 objects refused",
+      "Objects that are refused, as they are now: 12\n  Service shop/bad: spec.ports: no (/m/bad.yaml:7 (document 1))\n  and 11 more",
       "Held against it:\n  IPv4: the last sync failed: no\n  IPv6 is not served: the kernel has none; Service shop/web",
       "IPv4    10000     100000     344    none yet",
       "IPv4 last failure: 2026-11-22T17:00:00Z: no",

@@ -10,6 +10,7 @@ import { printable } from "../terminal/printable.ts";
 
 const SHOWN_PROBLEMS = 5;
 const SHOWN_QUARANTINED = 10;
+const SHOWN_REFUSED = 10;
 const MIB = 1024 * 1024;
 
 /** Lines without line ends; sections that have nothing to tell are left out. */
@@ -21,6 +22,7 @@ export function statusLines(status: StatusDocument): string[] {
     familyLines(status, nowMs),
     syncLines(status),
     watchLines(status),
+    refusedLines(status),
     quarantineLines(status, nowMs),
     otherLines(status, nowMs),
     problemLines(status, nowMs),
@@ -51,7 +53,8 @@ function headLines({ program, node, mode, source, readiness, healthy, listening 
       [
         "",
         "Objects",
-        source.name + (source.rejected === 0 ? "" : `; ${source.rejected} refused since the start`),
+        source.name +
+        (source.refused.count === 0 ? "" : `; ${counted(source.refused.count, "object")} refused`),
       ],
       ["", "Process", `${program.pid}, up ${durationText(program.uptimeSeconds)}`],
       ["", "Memory", `${Math.round(resident / MIB)} MiB resident, heap ${Math.round(heapUsed / MIB)} MiB`],
@@ -121,6 +124,17 @@ function watchLines({ readiness: { watches, snapshot } }: StatusDocument): strin
     }`,
   ];
   return [...(rows.length === 0 ? [] : alignColumns([["WATCH", "HEARD", ""], ...rows])), ...served];
+}
+
+function refusedLines({ source: { refused: { count, objects } } }: StatusDocument): string[] {
+  if (count === 0) return [];
+  const shown = objects.slice(0, SHOWN_REFUSED);
+  const more = count - shown.length;
+  return [
+    `Objects that are refused, as they are now: ${count}`,
+    ...shown.map(({ where, object, message }) => `  ${object}: ${message} (${where})`),
+    ...(more > 0 ? [`  and ${more} more`] : []),
+  ];
 }
 
 function quarantineLines({ quarantine: { count, services } }: StatusDocument, nowMs: number): string[] {

@@ -13,6 +13,7 @@ import {
 } from "../../inspect/live/node_around.ts";
 import { desiredOf, liveNear, type Look, look } from "../../inspect/look.ts";
 import {
+  destinationOfName,
   packetOf,
   readDestination,
   readSource,
@@ -23,6 +24,7 @@ import { type Trace, tracePacket } from "../../inspect/trace/trace.ts";
 import { traceDocument } from "../../inspect/trace/trace_json.ts";
 import { traceLines } from "../../inspect/trace/trace_text.ts";
 import type { Exec } from "../../kernel/exec.ts";
+import type { NamespacedName } from "../../model/objects.ts";
 import type { ObjectSelection } from "../../serve/status/select_objects.ts";
 import type { Packet } from "../../sim/flow.ts";
 import { NodeSimulator } from "../../sim/node/simulate.ts";
@@ -31,22 +33,25 @@ import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
-import { printableJson, reportLine } from "../terminal/printable.ts";
 import { type Looking, lookingOf } from "./looking.ts";
+import { isKnown, noService } from "./no_service.ts";
+import { tellFound, tellRejected } from "./telling.ts";
 
 /**
  * Prints the way of a packet.
  *
- * @returns 0; 1 if something is wrong on the node, such as live rules that do something else than the desired ones
+ * @returns 0; 1 if something is wrong on the node, such as live rules that do something else than the desired ones, or if a rule
+ * on the packet's way cannot be judged
  */
 export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const form = outputForm(flags, "text");
-  const [from, to] = flags.operands;
-  if (from === undefined || to === undefined) {
+  const [from, given] = flags.operands;
+  if (from === undefined || given === undefined) {
     throw new UsageError(
       `"kproxy ${flags.command}" needs a source and a destination: kproxy trace SRC DST:PORT[/udp]`,
     );
   }
+  const to = destinationOfName(given);
   const looking = await lookingOf(flags, io);
   if (!looking.options.wantsDesired && !looking.options.wantsLive) {
     throw new UsageError("--no-desired and --no-live leave nothing to be walked through");
@@ -54,8 +59,10 @@ export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> 
   // Before anything costs time.
   if (!to.replace(/\/(?:tcp|udp|sctp|icmp)$/i, "").includes("/")) readDestination(to, new Map());
   const found = await look({ ...looking.options, isNear: true, selection: selectionOf(to) });
-  for (const { where, object, message } of found.objects?.rejected ?? []) {
-    io.err(`Error: ${where}: ${object}: ${message}\n`);
+  tellRejected(found.objects?.rejected ?? [], io);
+  const service = serviceIn(to);
+  if (service !== null && found.objects !== null && !isKnown(service, found.objects)) {
+    throw await noService(service, found.objects, looking.options);
   }
   const trace = await traceOf(
     found,
@@ -63,20 +70,26 @@ export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> 
     from,
     readDestination(to, found.objects?.state.states ?? new Map(), from),
   );
-  await io.out(
-    form === "json"
-      ? `${printableJson(traceDocument(trace))}\n`
-      : traceLines(trace, alignColumns).map(reportLine).join(""),
+  await tellFound(
+    form,
+    { document: () => traceDocument(trace), lines: () => traceLines(trace, alignColumns) },
+    io,
   );
-  return trace.findings.length > 0 ? 1 : 0;
+  return trace.findings.length + trace.unsure.length > 0 ? 1 : 0;
+}
+
+/** The Service that a destination names; null: it is an address. */
+function serviceIn(to: string): NamespacedName | null {
+  const service = /^([a-z][a-z0-9.-]*\/[a-z0-9.-]+)(?=[:/]|$)/i.exec(to)?.[1];
+  return service?.replace(/\/(?:tcp|udp|sctp)$/i, "") ?? null;
 }
 
 /** A Service by its name, or whoever may have the destination: enough for one packet, of however many. */
 function selectionOf(to: string): ObjectSelection {
-  const service = /^([a-z][a-z0-9.-]*\/[a-z0-9.-]+)(?=[:/]|$)/i.exec(to)?.[1];
-  if (service !== undefined) return { services: [service.replace(/\/(?:tcp|udp|sctp)$/i, "")] };
+  const service = serviceIn(to);
+  if (service !== null) return { services: [service] };
   const { ip, port } = readDestination(to, new Map());
-  return { addresses: [ip], nodePorts: port === 0 ? [] : [port] };
+  return { addresses: [ip], nodePorts: port === 0 ? [] : [port], endpoints: [ip] };
 }
 
 async function traceOf(

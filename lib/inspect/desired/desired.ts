@@ -31,6 +31,8 @@ export interface DesiredState {
   readonly serviceCidrs: readonly string[];
   /** Destinations that Services ask for and do not get. */
   readonly unserved: readonly UnservedDestination[];
+  /** What all of it was made from, as far as it is still at hand. */
+  readonly objects: readonly ApiObject[];
 }
 
 /** What the machine says of itself, as far as rules depend on it. */
@@ -78,7 +80,7 @@ export function stateOfObjects(
     return [family, tracker.checkout().state];
   }));
   const serviceCidrs = serviceNetworks(objects.filter((object) => object.kind === "ServiceCIDR"));
-  return { nodeName, node, otherNodes, states, serviceCidrs, unserved };
+  return { nodeName, node, otherNodes, states, serviceCidrs, unserved, objects };
 }
 
 /** The state of one family. */

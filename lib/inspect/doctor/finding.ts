@@ -39,13 +39,6 @@ export function worstLevel(findings: readonly Finding[]): Level {
   return findings.some(({ level }) => level === "warning") ? "warning" : "ok";
 }
 
-/** A name first, and how many others there are, so that a line stays one line: `a, b, c and 4 others`. */
-export function few(names: readonly string[], most = 3): string {
-  const rest = names.length - most;
-  if (rest <= 1) return names.join(", ");
-  return `${names.slice(0, most).join(", ")} and ${rest} others`;
-}
-
 const MAX_LENGTH = 400;
 
 /** What programs and servers say is not ours: no control characters, no second line, no end of it. */

@@ -4,8 +4,8 @@
  * @module
  */
 import { API_VERSION } from "../../serve/status/status_document.ts";
-import { counted } from "../../text/words.ts";
-import { few, type Finding, type Level, worstLevel } from "./finding.ts";
+import { counted, few } from "../../text/words.ts";
+import { type Finding, type Level, worstLevel } from "./finding.ts";
 import type { Difference, Migration } from "./migrate/migration.ts";
 
 /** The report of one look at a node: the shape of `-o json`. */

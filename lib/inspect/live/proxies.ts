@@ -3,12 +3,11 @@
  *
  * @module
  */
+import { leadToServiceChains } from "../../netfilter/iptables_jumps.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import type { FoundProxy } from "./live.ts";
 
 const SERVICES_CHAIN = "KUBE-SERVICES";
-/** Where the rules of iptables mode go on from there; IPVS mode has that chain, too. */
-const IPTABLES_JUMP = /-j KUBE-(SVC|SVL|EXT|FW|NODEPORTS)\b/;
 /** Only IPVS mode has it, whatever the node serves. */
 const IPVS_CHAIN = "KUBE-NODE-PORT";
 const IPVS_SET = /--match-set KUBE-/;
@@ -27,8 +26,8 @@ export function foundProxies({ iptables, nftables }: HeldRules): readonly FoundP
     const isHooked = ["PREROUTING", "OUTPUT"].some((chain) =>
       nat?.get(chain)?.rules.some((rule) => rule.includes(`-j ${SERVICES_CHAIN}`)) === true
     );
-    const says = (words: RegExp): boolean => services.rules.some((rule) => words.test(rule));
-    const isIpvs = !says(IPTABLES_JUMP) && (nat?.has(IPVS_CHAIN) === true || says(IPVS_SET));
+    const isIpvs = !leadToServiceChains(services.rules) &&
+      (nat?.has(IPVS_CHAIN) === true || services.rules.some((rule) => IPVS_SET.test(rule)));
     const where = variant === "" ? "" : ` (iptables ${variant})`;
     found.push({
       mode: isIpvs ? "ipvs" : "iptables",

@@ -17,7 +17,13 @@ import { DATA_PLANES, desiredRules, type DesiredState } from "../desired/desired
 import { UNKNOWN_AROUND } from "../live/node_around.ts";
 import { knownNodeAddresses, podInterface } from "../node_addresses.ts";
 import { serviceDocument, type ServiceView, serviceView } from "../service_view.ts";
-import { packetOf, readDestination, readSource, type TracedDestination } from "../trace/packet.ts";
+import {
+  destinationOfName,
+  packetOf,
+  readDestination,
+  readSource,
+  type TracedDestination,
+} from "../trace/packet.ts";
 import { traceDocument } from "../trace/trace_json.ts";
 import { type Trace, tracePacket } from "../trace/trace.ts";
 import { countEndpoints, partOfState, servicesAt } from "./part_of_state.ts";
@@ -40,7 +46,14 @@ async function answerService(held: Held, name: NamespacedName): Promise<unknown>
     const rules = isSmall && !held.quarantined.has(name) ? await rulesOf(held, part) : null;
     const { quarantined } = held;
     views.push(
-      ...serviceView({ state: part, name, live: rules, nodeAddresses: addressesOf(held), quarantined }),
+      ...serviceView({
+        state: part,
+        name,
+        live: rules,
+        nodeAddresses: addressesOf(held),
+        quarantined,
+        objects: [],
+      }),
     );
     await untilNextTurn();
   }
@@ -51,7 +64,7 @@ async function answerService(held: Held, name: NamespacedName): Promise<unknown>
 }
 
 async function answerTrace(held: Held, from: string, to: string): Promise<unknown> {
-  const destination = readDestination(to, held.states, from);
+  const destination = readDestination(destinationOfName(to), held.states, from);
   const { family, ip, port } = destination;
   const state = held.states.get(family);
   if (state === undefined) throw new UsageError(`There are no rules for ${family} here`);
@@ -118,6 +131,7 @@ function desiredState({ nodeName, node, serviceCidrs }: Held, part: ProxyState):
     states: new Map([[part.family, part]]),
     serviceCidrs,
     unserved: [],
+    objects: [],
   };
 }
 

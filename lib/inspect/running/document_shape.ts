@@ -144,7 +144,17 @@ export const STATUS_SHAPE: Shape = {
     readiness: READINESS,
     healthy: "flag",
     families: { record: FAMILY },
-    source: { fields: { name: "text", rejected: "number" } },
+    source: {
+      fields: {
+        name: "text",
+        refused: {
+          fields: {
+            count: "number",
+            objects: { list: { fields: { where: "text", object: "text", message: "text" } } },
+          },
+        },
+      },
+    },
     quarantine: {
       fields: {
         count: "number",

@@ -26,6 +26,15 @@ export const WORLD: Readonly<Record<IpFamily, string>> = { IPv4: "198.51.100.77"
 const DESTINATION =
   /^(?:\[(?<ip6>[^\]]+)\]|(?<ip4>\d[\d.]*)|(?<service>[a-z0-9.-]+\/[a-z0-9.-]+))(?::(?<port>[a-z0-9-]+))?(?:\/(?<protocol>tcp|udp|sctp|icmp))?$/i;
 
+const DNS_NAME =
+  /^(?<name>[a-z0-9-]+)\.(?<namespace>[a-z0-9-]+)\.svc(?:\.[a-z0-9.-]*[a-z0-9])?\.?(?<rest>(?::[a-z0-9-]+)?(?:\/[a-z]+)?)$/i;
+
+/** `shop/web:80` for `web.shop.svc.cluster.local:80`, as pods call it; anything else as it is. */
+export function destinationOfName(text: string): string {
+  const groups = DNS_NAME.exec(text)?.groups;
+  return groups === undefined ? text : `${groups.namespace}/${groups.name}${groups.rest}`;
+}
+
 /**
  * Reads `10.96.0.1:80/udp`, `[fd00::1]:80`, or `namespace/name[:PORT]`, whose port may be a name or, if there is only one, left out.
  *
@@ -49,6 +58,9 @@ export function readDestination(
   }
   const ip = parseIp(groups.ip6 ?? groups.ip4 ?? "");
   const name = (protocol ?? "tcp").toLowerCase() as PacketProtocol;
+  if (ip !== null && port === undefined && name !== "icmp") {
+    throw new UsageError(`"${text}" names no port: write ${joinHostPort(ip.text, 80)} or another`);
+  }
   if (ip === null || (port === undefined) !== (name === "icmp")) throw wrongDestination(text);
   const number = Number(port ?? 0);
   if (!Number.isInteger(number) || number > 65_535) throw wrongDestination(text);
@@ -57,7 +69,7 @@ export function readDestination(
 
 function wrongDestination(text: string): UsageError {
   return new UsageError(
-    `"${text}" is no destination: write IP:PORT, [IPv6]:PORT or NAMESPACE/NAME[:PORT], and /udp or /sctp if it is not TCP`,
+    `"${text}" is no destination: write IP:PORT, [IPv6]:PORT, NAMESPACE/NAME[:PORT] or NAME.NAMESPACE.svc[:PORT], and /udp or /sctp if it is not TCP`,
   );
 }
 

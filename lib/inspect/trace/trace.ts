@@ -5,16 +5,18 @@
  */
 import { type EndpointUses, endpointUses } from "../../model/endpoint_reasons.ts";
 import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
-import type { IpFamily, NamespacedName, Protocol } from "../../model/objects.ts";
+import type { IpFamily, NamespacedName, Protocol, Service } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import { type Flow, formatFlow, type Packet, type RuleHit } from "../../sim/flow.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { NodeSimulator } from "../../sim/node/simulate.ts";
 import { type NodeSurroundings, plainSurroundings } from "../../sim/node/surroundings.ts";
 import { isNodeAddress } from "../../sim/packet_walk.ts";
+import { few } from "../../text/words.ts";
 import { type DesiredState, stateOf } from "../desired/desired.ts";
 import type { FoundProxy, LiveProblem, LiveRules } from "../live/live.ts";
 import { nodeNameFinding } from "../node_name_finding.ts";
+import { endpointLack, unplacedNotes } from "../slice_facts.ts";
 import { type DestinationKind, findService } from "../service_match.ts";
 import { differenceOf, type TraceDifference } from "./compare.ts";
 import { foreignEnd, foreignNotrack, foreignTranslation } from "./own_rules.ts";
@@ -48,6 +50,8 @@ export interface Trace {
   readonly difference: TraceDifference | null;
   /** What is wrong on the node, one sentence each. */
   readonly findings: readonly string[];
+  /** Live rules on the packet's way that nobody can judge: what they do with it is not in the walk. */
+  readonly unsure: readonly string[];
   /** What else is to be known. */
   readonly notes: readonly string[];
   /** What could not be read. */
@@ -105,9 +109,7 @@ export function tracePacket(input: TraceInput): Trace {
     ...(desired === null || live === null ? [] : modeFinding(desired.mode, live)),
     ...quarantineFinding(desired?.quarantined ?? null, service),
   ];
-  for (const { flow, from } of [wanted, found].filter((side) => side !== null)) {
-    for (const problem of flow.problems) notes.push(`${from}: ${problem}`);
-  }
+  for (const problem of wanted?.flow.problems ?? []) notes.push(`${wanted?.from}: ${problem}`);
   return {
     family,
     packet,
@@ -116,13 +118,14 @@ export function tracePacket(input: TraceInput): Trace {
     live: found,
     difference,
     findings,
+    unsure: found?.flow.problems ?? [],
     notes,
     problems: live?.problems ?? [],
   };
 }
 
 /** The rules of another mode may serve the same packets, until something changes. */
-function modeFinding(mode: string, { proxies }: LiveRules): readonly string[] {
+export function modeFinding(mode: string, { proxies }: Pick<LiveRules, "proxies">): readonly string[] {
   const hooked = proxies.filter(({ isHooked }) => isHooked);
   if (hooked.length === 0 || hooked.some((proxy) => proxy.mode === mode)) return [];
   return [
@@ -222,18 +225,40 @@ function serviceOf(
       const ports = sameAddress.map(({ port, protocol }) => `${port}/${protocol}`).join(", ");
       notes.push(`${ip.text} is an address of Service ${first.namespacedName}, whose ports are ${ports}`);
     } else notes.push(`No Service has ${ip.text} port ${packet.port}/${packet.protocol}`);
+    notes.push(...otherUses(desired, state, ip.text));
     return null;
   }
   const { port, kind } = match;
   const endpoints = state.endpoints.get(port.namespacedName)?.get(port.key) ?? [];
   const uses = endpointUses(endpoints, port, state.node);
-  if (endpoints.length === 0) notes.push(`Service ${port.text} has no endpoints`);
+  if (endpoints.length === 0) {
+    const { objects } = desired;
+    const lack = objects.length === 0 ? "" : `: ${endpointLack(port, family, objects)}`;
+    notes.push(`Service ${port.text} has no endpoints${lack}`);
+  }
   notes.push(
     ...uses.notes,
+    ...unplacedNotes(port, desired.objects),
     ...sourceRangeNote(port, kind, packet),
     ...closedNodePortNote(port, kind, packet, flow),
   );
   return { port, kind, policy: policyOf(port, kind, uses, flow), uses };
+}
+
+/** What an address is that no Service is served at. */
+function otherUses({ objects }: DesiredState, { endpoints }: ProxyState, ip: string): readonly string[] {
+  const ofEndpoint = [...endpoints].filter(([, ports]) =>
+    ports.values().some((list) => list.some((endpoint) => endpoint.ip === ip))
+  ).map(([name]) => name);
+  const balanced = objects.filter((object): object is Service =>
+    object.kind === "Service" && object.loadBalancerIngress.some((one) => one.ip === ip)
+  );
+  return [
+    ...(ofEndpoint.length === 0 ? [] : [`${ip} is an endpoint of Service ${few(ofEndpoint)}`]),
+    ...balanced.map(({ namespace, name }) =>
+      `${ip} is a load-balancer IP of Service ${namespace}/${name} with ipMode Proxy: packets to it go to the load balancer`
+    ),
+  ];
 }
 
 /** Node ports are open where rules lead from an address to them, which the configuration decides. */

@@ -14,7 +14,7 @@ import { endText, type Trace, type TracedService, type TraceSide } from "./trace
 
 /** The value whose JSON is printed. Fields that do not apply are null. */
 export function traceDocument(trace: Trace): unknown {
-  const { family, packet, service, desired, live, difference, findings, notes, problems } = trace;
+  const { family, packet, service, desired, live, difference, findings, unsure, notes, problems } = trace;
   return {
     apiVersion: API_VERSION,
     kind: "Trace",
@@ -36,6 +36,7 @@ export function traceDocument(trace: Trace): unknown {
       liveStep: difference.liveStep === null ? null : stepDocument(difference.liveStep, family),
     },
     findings,
+    unsure,
     notes,
     problems,
   };

@@ -23,7 +23,7 @@ const SHOWN_PROBLEMS = 10;
 
 /** The lines of the report. */
 export function traceLines(trace: Trace, align: Align): string[] {
-  const { family, packet, service, desired, live, difference, findings, notes, problems } = trace;
+  const { family, packet, service, desired, live, difference, findings, unsure, notes, problems } = trace;
   const isTwice = desired !== null && live !== null;
   return [
     packetText(packet),
@@ -44,6 +44,7 @@ export function traceLines(trace: Trace, align: Align): string[] {
       }`,
     ]),
     ...(findings.length === 0 ? [] : ["", ...findings.map((finding) => `Wrong: ${finding}`)]),
+    ...(unsure.length === 0 ? [] : ["", ...unsure.map((one) => `Unsure: ${one}`)]),
     ...(notes.length === 0 ? [] : ["", ...notes.map((note) => `Note: ${note}`)]),
     ...(problems.length === 0 ? [] : ["", ...problemLines(problems)]),
   ];

@@ -4,7 +4,7 @@
  * @module
  */
 import { categorizeEndpoints } from "../../model/endpoint.ts";
-import type { NamespacedName } from "../../model/objects.ts";
+import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { ServiceKind, ServiceRow } from "./page_document.ts";
 
@@ -30,7 +30,7 @@ export function serviceRow(name: NamespacedName, { states, quarantined }: RowFac
   const others = new Set<string>();
   const texts = new Set<string>();
   let kind: ServiceKind = "cluster IP";
-  let fewest: { readonly used: number; readonly total: number } | null = null;
+  const counts: PortCounts[] = [];
   for (const state of states) {
     for (const port of state.services.get(name) ?? []) {
       addresses.add(port.clusterIP);
@@ -39,20 +39,41 @@ export function serviceRow(name: NamespacedName, { states, quarantined }: RowFac
       kind = farther(kind, kindOf(port));
       const endpoints = state.endpoints.get(name)?.get(port.key) ?? [];
       const { allReachable } = categorizeEndpoints(endpoints, port, state.node);
-      const counts = { used: allReachable.length, total: endpoints.length };
-      if (fewest === null || counts.used < fewest.used) fewest = counts;
+      counts.push({
+        family: state.family,
+        port: portText(port),
+        used: allReachable.length,
+        total: endpoints.length,
+      });
     }
   }
-  if (fewest === null) return null;
-  const { used, total } = fewest;
-  const problem = quarantined.has(name)
-    ? "refused by the kernel"
-    : total === 0
-    ? "no endpoints"
-    : used === 0
-    ? "no usable endpoints"
-    : "";
+  const [best] = counts.toSorted((one, other) => other.used - one.used || other.total - one.total);
+  if (best === undefined) return null;
+  const { used, total } = best;
+  const problem = quarantined.has(name) ? "refused by the kernel" : lackOf(counts);
   return [name, kind, [...addresses, ...others], [...texts].join(", "), used, total, problem];
+}
+
+/** How many endpoints one port has in one family. */
+interface PortCounts {
+  readonly family: IpFamily;
+  readonly port: string;
+  readonly used: number;
+  readonly total: number;
+}
+
+/** What has no endpoints: the whole, a family, or a port; `""`: nothing. */
+function lackOf(counts: readonly PortCounts[]): string {
+  const without = counts.filter(({ used }) => used === 0);
+  const [first] = without;
+  if (first === undefined) return "";
+  const what = without.every(({ total }) => total === 0) ? "no endpoints" : "no usable endpoints";
+  if (without.length === counts.length) return what;
+  const ofFamily = counts.filter(({ family }) => family === first.family);
+  const isFamily = without.length === ofFamily.length &&
+    without.every(({ family }) => family === first.family);
+  const place = isFamily ? first.family : [...new Set(without.map(({ port }) => port))].join(", ");
+  return `${place}: ${what}`;
 }
 
 const KINDS: readonly ServiceKind[] = ["cluster IP", "external IP", "node port", "load balancer"];

@@ -1,5 +1,12 @@
 import { assertEquals, assertLess } from "@std/assert";
 import { clusterObjects, HOSTILE, shopObjects } from "../../../tests/support/page_objects.ts";
+import {
+  testPort,
+  testService,
+  testSlice,
+  testSliceEndpoint,
+  testSlicePort,
+} from "../../../tests/support/model_objects.ts";
 import { ChangeTracker } from "../../model/change_tracker.ts";
 import type { ApiObject, IpFamily } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
@@ -30,8 +37,8 @@ Deno.test(
       "load balancer",
       ["10.96.14.20", "fd00:96::1420", "203.0.113.40"],
       "http 80/TCP :30080",
-      2,
-      2,
+      4,
+      4,
       "",
     ]);
     assertEquals(row("kube-system/kube-dns"), [
@@ -48,6 +55,30 @@ Deno.test(
     assertEquals(short("shop/inventory"), [0, 2, "no usable endpoints"]);
     assertEquals(short("shop/recommendations"), [0, 0, "no endpoints"]);
     assertEquals(short("shop/cart"), [24, 24, "refused by the kernel"]);
+    // Of the ports and families that differ, those without endpoints are named.
+    const web = (families: readonly ("IPv4" | "IPv6")[], ...names: readonly string[]): unknown[] => {
+      const objects = [
+        testService({
+          clusterIP: "10.96.0.9",
+          clusterIPs: ["10.96.0.9", "fd00:96::9"],
+          ipFamilies: ["IPv4", "IPv6"],
+          ports: [testPort({ name: "http" }), testPort({ name: "metrics", port: 9090 })],
+        }),
+        ...families.map((addressType) =>
+          testSlice({
+            name: addressType,
+            addressType,
+            ports: names.map((name) => testSlicePort({ name })),
+            endpoints: [testSliceEndpoint(addressType === "IPv4" ? "10.244.0.1" : "fd00:244::1")],
+          })
+        ),
+      ];
+      return (serviceRow("shop/web", { states: statesOf(objects), quarantined: new Map() }) ?? []).slice(4);
+    };
+    assertEquals(web(["IPv4", "IPv6"], "http", "metrics"), [1, 1, ""]);
+    assertEquals(web(["IPv4"], "http", "metrics"), [1, 1, "IPv6: no endpoints"]);
+    assertEquals(web(["IPv4", "IPv6"], "http"), [1, 1, "metrics 9090/TCP: no endpoints"]);
+    assertEquals(web([], "http"), [0, 0, "no endpoints"]);
     assertEquals(row("shop/none"), null);
     assertEquals(serviceNames(states).length, 10);
   },

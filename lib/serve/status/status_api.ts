@@ -7,6 +7,7 @@ import { configInApiOrder } from "../../config/api_object.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import type { ApiObject, IpFamily } from "../../model/objects.ts";
 import type { RecentProblems } from "../../observe/recent_problems.ts";
+import type { Rejection } from "../../source/source.ts";
 import { jsonAnswer } from "../answers.ts";
 import type { HealthState } from "../health_state.ts";
 import type { Handler } from "../http_listener.ts";
@@ -38,6 +39,7 @@ export interface LifeFacts {
   readonly sourceName: string;
   /** What the source holds now. */
   readonly objects: () => Iterable<ApiObject>;
+  readonly refusals: () => Iterable<Rejection>;
   /** Address of the API server as the command line gives it; `""` if it does not. */
   readonly master: string;
   readonly refusedSettings: StatusDocument["refusedSettings"];
@@ -130,7 +132,7 @@ function statusDocument(life: LifeFacts, server: ServerFacts): StatusDocument {
     readiness: health.readiness(),
     healthy: health.isProxyHealthy,
     families: record.families,
-    source: { name: life.sourceName, rejected: record.rejections },
+    source: { name: life.sourceName, refused: refusedNow(life) },
     quarantine: record.quarantine,
     drift: record.drifts,
     otherProxyTables: health.otherTables,
@@ -153,6 +155,14 @@ function statusDocument(life: LifeFacts, server: ServerFacts): StatusDocument {
     },
     listening: server.listening(),
   };
+}
+
+/** There may be thousands. */
+const SHOWN_REFUSALS = 100;
+
+function refusedNow({ refusals }: LifeFacts): StatusDocument["source"]["refused"] {
+  const all = [...refusals()];
+  return { count: all.length, objects: all.slice(0, SHOWN_REFUSALS) };
 }
 
 function programStatus(server: ServerFacts, nowMs: number): StatusDocument["program"] {

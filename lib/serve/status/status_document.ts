@@ -8,6 +8,7 @@
  * @module
  */
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import type { Rejection } from "../../source/source.ts";
 import type { Readiness } from "../health_state.ts";
 
 /** The version of every document of kproxy's own. */
@@ -45,8 +46,8 @@ export interface StatusDocument {
   readonly source: {
     /** `files /etc/kproxy/manifests`, `https://10.0.0.1:6443`, or both. */
     readonly name: string;
-    /** Objects that were refused since the life began. */
-    readonly rejected: number;
+    /** Objects that are refused as they are now; at most 100 of them are told. */
+    readonly refused: { readonly count: number; readonly objects: readonly Rejection[] };
   };
   readonly quarantine: QuarantineStatus;
   readonly drift: DriftStatus;

@@ -36,7 +36,6 @@ export class StatusRecord {
   readonly #drifts = new Recent<Drift>(DRIFTS);
   #found = 0;
   #repaired = 0;
-  #rejected = 0;
 
   /** @param nowMs milliseconds since the epoch */
   constructor(families: readonly IpFamily[], nowMs: () => number) {
@@ -55,16 +54,6 @@ export class StatusRecord {
       found: (family, damaged) => this.#takeDrift(family, damaged),
       repaired: (family, lasts) => this.#settleDrift(family, lasts),
     };
-  }
-
-  /** An object was refused. */
-  rejected(): void {
-    this.#rejected++;
-  }
-
-  /** How many objects were refused. */
-  get rejections(): number {
-    return this.#rejected;
   }
 
   get families(): Readonly<Partial<Record<IpFamily, FamilyStatus>>> {

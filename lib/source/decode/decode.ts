@@ -253,15 +253,18 @@ export function decodeServiceCidr(raw: unknown): ServiceCidr {
 }
 
 /**
- * True if kube-proxy's selectors let this raw object through: no Service of another proxy, no headless Service, no slice or
- * Endpoints of a headless Service. For sources whose server does not select for them.
+ * Why kube-proxy's selectors keep this raw object from the proxy: a Service of another proxy, a headless Service, a slice or Endpoints
+ * of a headless Service; null if they do not. For sources whose server does not select for them.
  */
-export function isSelected(raw: RawKubernetesObject, kind: string): boolean {
+export function exclusionOf(raw: RawKubernetesObject, kind: string): string | null {
   const labels = objectAt(objectAt(raw, "metadata"), "labels");
-  if (kind === "Service") {
-    return !(PROXY_NAME_LABEL in labels) && objectAt(raw as Raw<V1Service>, "spec").clusterIP !== "None";
+  if (kind !== "Service") return HEADLESS_LABEL in labels ? "belongs to a headless Service" : null;
+  if (PROXY_NAME_LABEL in labels) {
+    return `is left to another proxy by its label ${PROXY_NAME_LABEL}: ${String(labels[PROXY_NAME_LABEL])}`;
   }
-  return !(HEADLESS_LABEL in labels);
+  return objectAt(raw as Raw<V1Service>, "spec").clusterIP === "None"
+    ? "is headless: it has no cluster IP, and DNS answers with its endpoints"
+    : null;
 }
 
 /** One object out of a document, with its place in it. */

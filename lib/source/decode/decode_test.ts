@@ -6,8 +6,8 @@ import {
   decodeNode,
   decodeObject,
   decodeService,
+  exclusionOf,
   foreignKind,
-  isSelected,
 } from "./decode.ts";
 import type { RawObject } from "./decode_values.ts";
 import { pure, type Raw, rawService, rawSlice } from "../../../tests/support/decode_objects.ts";
@@ -405,7 +405,9 @@ pure("selection follows kube-proxy's selectors; an empty label counts as present
     [labelled(rawSlice(), { "service.kubernetes.io/service-proxy-name": "x" }), "EndpointSlice", true],
     [labelled(rawSlice(), { "service.kubernetes.io/headless": "" }), "Endpoints", false],
   ];
-  for (const [raw, kind, wanted] of cases) assertEquals(isSelected(raw, kind), wanted, JSON.stringify(raw));
+  for (const [raw, kind, wanted] of cases) {
+    assertEquals(exclusionOf(raw, kind) === null, wanted, JSON.stringify(raw));
+  }
 });
 
 pure("empty lists are shared by all objects", () => {

@@ -7,7 +7,7 @@ import type { V1ObjectMeta } from "@kubernetes/client-node";
 import { toEnd } from "../../text/steps.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { Raw, RawKubernetesObject } from "./api_json.ts";
-import { decodeItem, describeItem, foreignKind, isSelected, itemsOf, type RawItem } from "./decode.ts";
+import { decodeItem, describeItem, exclusionOf, foreignKind, itemsOf, type RawItem } from "./decode.ts";
 import { DecodeError, isAbsent } from "./decode_values.ts";
 
 /** One object of a file: read, or refused with a reason. */
@@ -24,6 +24,8 @@ export interface ManifestItem {
   readonly objects: readonly ApiObject[];
   /** False if kube-proxy's selectors would keep it from the proxy. */
   readonly selected: boolean;
+  /** Why they would. */
+  readonly exclusion?: string;
   /** Why it is refused. */
   readonly refusal?: string;
   /** Its kind, if that is one the proxy does not read. */
@@ -74,8 +76,9 @@ export function* decodingDocument(
     const base = { key: keyOf(item), object: describeWritten(item), document };
     try {
       const objects = decodeItem(item, { manifest: true });
-      const selected = isSelected(item.raw as RawKubernetesObject, String(item.kind));
-      items.push({ ...base, line: line(item.path), objects, selected });
+      const exclusion = exclusionOf(item.raw as RawKubernetesObject, String(item.kind));
+      const selected = exclusion === null;
+      items.push({ ...base, line: line(item.path), objects, selected, ...(selected ? {} : { exclusion }) });
     } catch (error) {
       if (!(error instanceof DecodeError)) throw error;
       items.push({

@@ -137,6 +137,10 @@ export class FileSource implements Source {
     return this.#store.objects();
   }
 
+  refusals(): Iterable<Rejection> {
+    return this.#store.refusals();
+  }
+
   async #untilRead(): Promise<void> {
     await Promise.all([...this.#long.values()].map(({ done }) => done));
   }
@@ -335,6 +339,8 @@ export interface ReadManifests {
   readonly problems: readonly Rejection[];
   /** What was left out because of its kind. */
   readonly foreign: readonly ForeignObjects[];
+  /** What kube-proxy's selectors keep from the proxy, and why. */
+  readonly excluded: readonly Rejection[];
 }
 
 /**
@@ -364,5 +370,5 @@ export async function readManifests(
   }
   const { events, rejections, foreign } = store.checkout();
   const objects = events.flatMap((event) => event.type === "add" ? [event.object] : []);
-  return { objects, problems: rejections, foreign };
+  return { objects, problems: rejections, foreign, excluded: [...store.excluded()] };
 }

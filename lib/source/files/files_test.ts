@@ -136,19 +136,24 @@ Deno.test("a file that no longer parses keeps its last good content, is reported
 });
 
 Deno.test("a refused object keeps its last good version while the rest of its file changes", async () => {
-  await withSource({ "a.yaml": service("web", 80) + service("api", 90) }, async ({ sink, write }) => {
-    await write("a.yaml", service("web", 70000) + service("api", 91));
-    await sink.untilPorts("api:91", "web:80");
-    const rejection = await sink.untilRejected("spec.ports[0].port: must be 1..65535, found 70000");
-    assertEquals(rejection.object, "Service default/web");
-    await write("a.yaml", service("web", 70000) + service("api", 92));
-    await sink.untilPorts("api:92", "web:80");
-    assertEquals(sink.rejections.length, 1, "said twice");
-    await write("a.yaml", service("web", 82) + service("api", 92));
-    await sink.untilPorts("api:92", "web:82");
-    await write("a.yaml", service("api", 92));
-    await sink.untilPorts("api:92");
-  });
+  await withSource(
+    { "a.yaml": service("web", 80) + service("api", 90) },
+    async ({ sink, write, refused }) => {
+      await write("a.yaml", service("web", 70000) + service("api", 91));
+      await sink.untilPorts("api:91", "web:80");
+      const rejection = await sink.untilRejected("spec.ports[0].port: must be 1..65535, found 70000");
+      assertEquals(rejection.object, "Service default/web");
+      await write("a.yaml", service("web", 70000) + service("api", 92));
+      await sink.untilPorts("api:92", "web:80");
+      assertEquals(sink.rejections.length, 1, "said twice");
+      assertEquals(refused(), ["Service default/web"]);
+      await write("a.yaml", service("web", 82) + service("api", 92));
+      await sink.untilPorts("api:92", "web:82");
+      assertEquals(refused(), [], "mended");
+      await write("a.yaml", service("api", 92));
+      await sink.untilPorts("api:92");
+    },
+  );
 });
 
 Deno.test("a file that is broken from the start does not keep the others from going on", async () => {
@@ -184,9 +189,10 @@ Deno.test("objects of kinds that are not read are logged once for each kind and 
 
 Deno.test("of two files with the same object the first counts, which is said once, until it goes", async () => {
   const files = { "a.yaml": service("web", 1), "b.yaml": service("web", 2) };
-  await withSource(files, async ({ folder, sink, write }) => {
+  await withSource(files, async ({ folder, sink, write, refused }) => {
     assertEquals(sink.ports(), ["web:1"]);
     const rejection = await sink.untilRejected("already defined");
+    assertEquals(refused(), ["Service default/web"]);
     assertEquals(rejection.where, `${folder}/b.yaml:2 (document 1)`);
     assertStringIncludes(rejection.message, `${folder}/a.yaml:2`);
     await write("b.yaml", service("web", 3));
@@ -195,6 +201,7 @@ Deno.test("of two files with the same object the first counts, which is said onc
     assertEquals(sink.rejections.length, 1);
     await Deno.remove(`${folder}/a.yaml`);
     await sink.untilPorts("api:1", "web:3");
+    assertEquals(refused(), []);
     await write("a.yaml", service("web", 4));
     await sink.untilPorts("api:1", "web:4");
     assertEquals(sink.rejections.length, 2);

@@ -45,8 +45,8 @@ interface Candidate {
 interface FileContent {
   readonly file: ManifestFile;
   readonly byKey: ReadonlyMap<string, ManifestItem>;
-  /** Texts of the rejections the present content has given, so that each is said once. */
-  readonly reported: ReadonlySet<string>;
+  /** The rejections that the present content has given, by their texts, so that each is said once. */
+  readonly reported: ReadonlyMap<string, Rejection>;
   readonly foreignKinds: ReadonlySet<string>;
 }
 
@@ -62,7 +62,8 @@ export class ManifestStore {
   /** By key, the file that counts first. */
   readonly #candidates = new Map<string, Candidate[]>();
   readonly #delivered = new Map<string, ManifestItem>();
-  readonly #conflicts = new Set<string>();
+  /** By key and file. */
+  readonly #conflicts = new Map<string, Rejection>();
   #touched = new Set<string>();
   #rejections: Rejection[] = [];
   #foreign: ForeignObjects[] = [];
@@ -157,6 +158,21 @@ export class ManifestStore {
     return new Set(counts.keys());
   }
 
+  /** What kube-proxy's selectors keep from the proxy. */
+  *excluded(): Generator<Rejection> {
+    for (const [winner] of this.#candidates.values()) {
+      if (winner?.item.exclusion === undefined) continue;
+      const { file, item: { object, exclusion } } = winner;
+      yield { where: placeOf(file, winner.item), object, message: exclusion };
+    }
+  }
+
+  /** What is refused as it is now. */
+  *refusals(): Generator<Rejection> {
+    for (const { reported } of this.#files.values()) yield* reported.values();
+    yield* this.#conflicts.values();
+  }
+
   *#collect(
     file: ManifestFile,
     items: readonly ManifestItem[],
@@ -187,13 +203,16 @@ export class ManifestStore {
     return byKey;
   }
 
-  #report(rejections: readonly Rejection[], before: ReadonlySet<string> | undefined): ReadonlySet<string> {
-    const reported = new Set<string>();
+  #report(
+    rejections: readonly Rejection[],
+    before: ReadonlyMap<string, Rejection> | undefined,
+  ): ReadonlyMap<string, Rejection> {
+    const reported = new Map<string, Rejection>();
     for (const rejection of rejections) {
       const reason = rejection.message.replace(`; ${LAST_GOOD}`, "");
       const text = `${rejection.object}: ${reason}`;
       if (before?.has(text) !== true && !reported.has(text)) this.#rejections.push(rejection);
-      reported.add(text);
+      reported.set(text, rejection);
     }
     return reported;
   }
@@ -246,12 +265,13 @@ export class ManifestStore {
   #reportConflict(key: string, loser: Candidate, winner: Candidate | undefined): void {
     const conflict = `${key}\n${loser.file.order}`;
     if (winner === undefined || this.#conflicts.has(conflict)) return;
-    this.#conflicts.add(conflict);
-    this.#rejections.push({
+    const rejection = {
       where: placeOf(loser.file, loser.item),
       object: loser.item.object,
       message: `is ignored: already defined at ${placeOf(winner.file, winner.item)}`,
-    });
+    };
+    this.#conflicts.set(conflict, rejection);
+    this.#rejections.push(rejection);
   }
 }
 

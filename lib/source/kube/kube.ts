@@ -24,7 +24,7 @@ import {
 import { resync } from "./kube_resync.ts";
 import type { KubeStore } from "./kube_store.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
-import type { Source, SourceSink } from "../source.ts";
+import type { Rejection, Source, SourceSink } from "../source.ts";
 
 /** Options of {@linkcode KubeSource}. */
 export interface KubeSourceOptions {
@@ -111,6 +111,10 @@ export class KubeSource implements Source {
 
   *objects(): Generator<ApiObject> {
     for (const store of this.#stores) yield* store.objects();
+  }
+
+  *refusals(): Generator<Rejection> {
+    for (const store of this.#stores) yield* store.refusals();
   }
 
   async #reflectEndpoints(

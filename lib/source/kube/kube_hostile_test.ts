@@ -192,10 +192,12 @@ Deno.test("a malformed object is told once, not again with each event and each l
     await watching(server);
   }
   assertEquals(recorder.rejections.length, 1);
+  assertEquals(source.refused(), ["Service default/bad"]);
   server.put(bad("ninety"));
   await recorder.until(() => recorder.rejections.length === 2, "another reason");
   server.put(rawService("bad"));
   await recorder.untilThere("Service default/bad");
+  assertEquals(source.refused(), []);
   server.put(bad("ninety"));
   await recorder.until(() => recorder.rejections.length === 3, "bad again");
 });

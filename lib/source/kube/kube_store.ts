@@ -30,8 +30,8 @@ export class KubeStore {
   /** Of the objects' origin, for rejections. */
   readonly #where: string;
   readonly #reject: (rejection: Rejection) => void;
-  /** Identity → why the object was refused. Nobody hears it again with each list and each event. */
-  readonly #refused = new Map<string, string>();
+  /** By identity. Nobody hears of one again with each list and each event. */
+  readonly #refused = new Map<string, Rejection>();
   readonly #objects: DecodedObjects = new Map();
 
   constructor(resource: WatchedResource, where: string, reject: (rejection: Rejection) => void) {
@@ -53,6 +53,11 @@ export class KubeStore {
   /** All objects in force; they may change while they are taken. */
   *objects(): Generator<ApiObject> {
     for (const objects of this.#objects.values()) yield* objects;
+  }
+
+  /** What cannot be read as it is now. */
+  refusals(): Iterable<Rejection> {
+    return this.#refused.values();
   }
 
   /**
@@ -110,9 +115,10 @@ export class KubeStore {
 
   #tell(refused: readonly RefusedObject[]): void {
     for (const { identity, object, message } of refused) {
-      if (this.#refused.get(identity) === message) continue;
-      this.#refused.set(identity, message);
-      this.#reject({ where: this.#where, object, message });
+      if (this.#refused.get(identity)?.message === message) continue;
+      const rejection = { where: this.#where, object, message };
+      this.#refused.set(identity, rejection);
+      this.#reject(rejection);
     }
   }
 

@@ -120,6 +120,10 @@ export class SnapshotSource implements Source {
     return this.#state?.objects() ?? [];
   }
 
+  refusals(): Iterable<Rejection> {
+    return this.#options.source.refusals?.() ?? [];
+  }
+
   async #save(objects: readonly ApiObject[]): Promise<number> {
     const { path, node, observer, epochMs } = this.#options;
     const savedAtMs = epochMs();

@@ -73,8 +73,7 @@ export function diffObserved(
 
 /** True if the rules of iptables mode are in force, which translate addresses before IPVS sees them. */
 function servesThroughIptables({ tables }: Observed): boolean {
-  const rules = tables.get("nat")?.get("KUBE-SERVICES")?.rules ?? [];
-  return rules.some((rule) => /-j KUBE-(SVC|SVL|EXT|FW|NODEPORTS)\b/.test(rule));
+  return leadToServiceChains(tables.get("nat")?.get("KUBE-SERVICES")?.rules ?? []);
 }
 
 function entriesBySet(union: ClaimUnion): Map<string, string[]> {

@@ -4,8 +4,9 @@
  * @module
  */
 import { IP_FORWARD } from "../../../backend/node/mode_sysctls.ts";
-import { failure, few, type Finding, ok, warning } from "../finding.ts";
+import { failure, type Finding, ok, warning } from "../finding.ts";
 import { deviceSetting, IPV6_FORWARD, settingOfDevices } from "../settings.ts";
+import { few } from "../../../text/words.ts";
 
 const CHECK = "forwarding";
 

@@ -6,8 +6,9 @@
 import type { ProxyMode } from "../../../config/types.ts";
 import type { BaseChain } from "../../../netfilter/nft_base_chains.ts";
 import { IPTABLES_TABLES } from "../../../netfilter/nft_listing.ts";
-import { few, type Finding, ok, warning } from "../finding.ts";
+import { type Finding, ok, warning } from "../finding.ts";
 import type { KernelChain } from "../read/variant.ts";
+import { few } from "../../../text/words.ts";
 
 const CHECK = "rules of others";
 

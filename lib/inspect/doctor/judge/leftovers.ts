@@ -5,8 +5,9 @@
  */
 import type { ProxyMode } from "../../../config/types.ts";
 import { unread } from "../fact.ts";
-import { few, type Finding, ok, warning } from "../finding.ts";
+import { type Finding, ok, warning } from "../finding.ts";
 import type { Leftovers } from "../read/leftovers.ts";
+import { few } from "../../../text/words.ts";
 
 const CHECK = "leftovers";
 /** Mode ipvs has the addresses of Services on it. */

@@ -4,8 +4,9 @@
  * @module
  */
 import type { Link } from "../../../netfilter/ip_batch.ts";
-import { few, type Finding, ok, warning } from "../finding.ts";
+import { type Finding, ok, warning } from "../finding.ts";
 import type { LinksFact } from "../read/links.ts";
+import { few } from "../../../text/words.ts";
 
 /** Bytes that a tunnel of this kind adds, at the least: over IPv4. */
 const OVERHEAD_BYTES: Readonly<Record<string, number>> = {

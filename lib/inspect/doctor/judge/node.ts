@@ -7,7 +7,8 @@ import { nodeIps } from "../../../model/node.ts";
 import { parseIp } from "../../../model/ip.ts";
 import { FAMILIES, type IpFamily, type NodeObject } from "../../../model/objects.ts";
 import { nodeUse } from "../../../model/unserved_family.ts";
-import { failure, few, type Finding, ok, warning } from "../finding.ts";
+import { failure, type Finding, ok, warning } from "../finding.ts";
+import { few } from "../../../text/words.ts";
 
 const CHECK = "node";
 

@@ -5,8 +5,9 @@
  */
 import type { BaseChain } from "../../../netfilter/nft_base_chains.ts";
 import type { Link } from "../../../netfilter/ip_batch.ts";
-import { failure, few, type Finding, ok, warning } from "../finding.ts";
+import { failure, type Finding, ok, warning } from "../finding.ts";
 import type { KernelChain } from "../read/variant.ts";
+import { few } from "../../../text/words.ts";
 
 const CHECK = "other proxies";
 
@@ -93,6 +94,15 @@ export function judgeOtherProxies(signs: ProxySigns): readonly Finding[] {
       ),
     );
   }
+  if (signs.owner === "nobody" && signs.metricsAddress !== "" && hasRules(signs)) {
+    findings.push(
+      warning(
+        CHECK,
+        `rules of a service proxy are in force, and none answers at ${signs.metricsAddress}: they stay as they are, whatever changes`,
+        "start kproxy, or look why it ended",
+      ),
+    );
+  }
   for (const proxy of KNOWN) {
     const found = signsOf(proxy, signs);
     if (found.length > 0) {
@@ -101,6 +111,12 @@ export function judgeOtherProxies(signs: ProxySigns): readonly Finding[] {
   }
   if (findings.length > 0) return findings;
   return [ok(CHECK, signs.owner === "kproxy" ? "none; kproxy runs" : "none shows")];
+}
+
+/** True if packets are led to rules with the names that kproxy and kube-proxy use. */
+function hasRules({ baseChains, prerouting }: ProxySigns): boolean {
+  return (baseChains ?? []).some(({ table }) => table === "kproxy") ||
+    (prerouting ?? []).flatMap(({ lines }) => lines).some((line) => / -j KUBE-SERVICES\b/.test(line));
 }
 
 function signsOf({ table, chain, device }: KnownProxy, signs: ProxySigns): readonly string[] {

@@ -3,8 +3,9 @@
  *
  * @module
  */
-import { few, type Finding, ok, warning } from "../finding.ts";
+import { type Finding, ok, warning } from "../finding.ts";
 import { deviceSetting, settingOfDevices } from "../settings.ts";
+import { few } from "../../../text/words.ts";
 
 const LOOSE = "2";
 /** By these nothing comes from elsewhere. */

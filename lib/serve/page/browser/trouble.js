@@ -7,6 +7,8 @@ import { h } from "preact";
 import { count, counted } from "./format.js";
 import { Ago, Badge, Mono, Section, ServiceLink, Table } from "./parts.js";
 
+const SHOWN_REFUSALS = 10;
+
 /** @typedef {import("../../status/status_document.ts").StatusDocument} StatusDocument */
 
 /** @param {{ status: StatusDocument, nowMs: number }} props */
@@ -96,9 +98,12 @@ function Settings({ status, nowMs }) {
         " is in force",
       ),
     ]),
-    ...(source.rejected === 0
+    ...source.refused.objects.slice(0, SHOWN_REFUSALS).map(({ where, object, message }) =>
+      h("span", null, h(Mono, null, object), ` is refused: ${message} (${where})`)
+    ),
+    ...(source.refused.count <= SHOWN_REFUSALS
       ? []
-      : [h("span", null, `${counted(source.rejected, "object")} refused; see Changes`)]),
+      : [h("span", null, `${counted(source.refused.count, "object")} refused in all; see Changes`)]),
     ...Object.entries(readiness.unserved ?? {}).map(([family, { reason, use }]) =>
       h("span", null, `${family} is not served: ${reason}${use === undefined ? "" : `; ${use}`}`)
     ),
