@@ -22,6 +22,7 @@ import {
   editJumps,
   type JumpRule,
   jumpsByChain,
+  leadToServiceChains,
   type Table,
 } from "../../../netfilter/iptables_jumps.ts";
 import { sameTreatment, type VirtualServer } from "../../../netfilter/ipvs.ts";
