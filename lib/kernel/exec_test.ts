@@ -179,9 +179,12 @@ async function killLeftover(seconds: string): Promise<void> {
     const words = (await readUnlessGone(`/proc/${name}/cmdline`)).split("\0");
     if (words[0] === "sleep" && words[1] === seconds) found.push(Number(name));
   }
-  for (const pid of found) Deno.kill(pid, "SIGKILL");
-  // Whoever wrote to it hears of it on its way through this process.
-  await sleep(50);
+  for (const pid of found) {
+    Deno.kill(pid, "SIGKILL");
+    await until(async () => await readUnlessGone(`/proc/${pid}/cmdline`) === "");
+  }
+  // Whoever wrote to it hears of it on its way through this process, which takes as long as the machine is busy.
+  for (let turns = 0; turns < 50; turns++) await sleep(5);
 }
 
 const HANGING: readonly [what: string, argv: readonly string[], options: ExecOptions][] = [

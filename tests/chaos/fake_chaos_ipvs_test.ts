@@ -10,4 +10,17 @@ const JUMPS_UNSEEN: readonly FakeStep[] = [
   { kind: "service", name: 0, shape: 0, pods: 0 },
 ];
 
-testFakeChaos({ name: "ipvs", create: fakeIpvsMachine }, { runs: 10_000, examples: [JUMPS_UNSEEN] });
+/** A removal that came no further than the address, a new life, and then somebody empties the sets. */
+const REMOVAL_CUT: readonly FakeStep[] = [
+  { kind: "service", name: 0, shape: 3, pods: 0 },
+  { kind: "fault", fault: "reports failure", after: 0 },
+  { kind: "service", name: 0, shape: 0, pods: 0 },
+  { kind: "fault", fault: "refuses", after: 0 },
+  { kind: "restart" },
+  { kind: "damage", what: 3 },
+];
+
+testFakeChaos({ name: "ipvs", create: fakeIpvsMachine }, {
+  runs: 10_000,
+  examples: [JUMPS_UNSEEN, REMOVAL_CUT],
+});

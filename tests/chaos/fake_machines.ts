@@ -13,6 +13,7 @@ import { Iptables } from "../../lib/kernel/iptables.ts";
 import { probeIptables } from "../../lib/kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
 import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
+import { splitHostPort } from "../../lib/model/ip.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
 import type { DeviceAddress } from "../../lib/netfilter/ip_batch.ts";
 import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";
@@ -158,6 +159,11 @@ export function fakeIpvsMachine(): FakeMachine {
       }),
       damage(() => {
         for (const { entries } of kernel.sets.values()) entries.clear();
+        // What was being removed has lost its address first, and then only the sets tell whose it is: it goes with them.
+        for (const key of kernel.servers.keys()) {
+          const [address = ""] = splitHostPort(key.split(" ")[1] ?? "");
+          if (kernel.addresses?.has(address) !== true) kernel.servers.delete(key);
+        }
       }),
       damage(() => kernel.tables.get("nat")?.get("KUBE-SERVICES")?.rules.splice(0)),
       damage(() => {
