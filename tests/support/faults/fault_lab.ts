@@ -144,14 +144,21 @@ export class FaultLab implements AsyncDisposable {
 
   /** The objects as they are at first, with some in the place of others, and the rules that a proxy makes of them. */
   async serve(
-    { web = webService(), endpoints = WEB_ENDPOINTS, balanced = balancedService(), flags = [] }: {
+    {
+      node = NODE_OBJECT,
+      web = webService(),
+      endpoints = WEB_ENDPOINTS,
+      balanced = balancedService(),
+      flags = [],
+    }: {
+      readonly node?: ApiJson;
       readonly web?: ApiJson;
       readonly endpoints?: readonly string[];
       readonly balanced?: ApiJson;
       readonly flags?: readonly string[];
     } = {},
   ): Promise<void> {
-    await this.manifests.replace("node.json", [NODE_OBJECT]);
+    await this.manifests.replace("node.json", [node]);
     await this.manifests.replace("web.json", [web, slice("shop/web.1", ["http:8080"], endpoints)]);
     await this.manifests.replace("api.json", [balanced, API_SLICE]);
     await this.repair(flags);

@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { NODE_OBJECT } from "../node_lab.ts";
 import { BOTH, type PlantedFault } from "./fault.ts";
 import {
   BALANCED,
@@ -169,11 +170,15 @@ export const OBJECT_FAULTS: readonly PlantedFault[] = [
   {
     name: "the name of the node is wrong",
     modes: BOTH,
-    plant: (lab) =>
-      lab.serve({
+    plant: async (lab) => {
+      // As a proxy of that name writes them, which check would not for a Node that nobody knows.
+      await lab.serve({
+        node: { ...NODE_OBJECT, metadata: { name: "worker-9" } },
         web: webService({ externalTrafficPolicy: "Local" }),
         flags: ["--hostname-override=worker-9"],
-      }),
+      });
+      await lab.manifests.replace("node.json", [NODE_OBJECT]);
+    },
     mend: restore,
     ask: TO_NODE_PORT,
     flags: ["--hostname-override=worker-9"],
