@@ -70,7 +70,11 @@ async function isNamed(
   if (packet !== undefined) {
     const predicted = await lab.predict(packet);
     if (really === undefined) assert(predicted !== sound, `${packet} fares as before: ${predicted}`);
-    assertEquals(await lab.send(packet, really ?? predicted), [], `${predicted} was predicted`);
+    assertEquals(
+      await lab.send(packet, really ?? predicted),
+      [],
+      `${predicted} was predicted by ${lab.lastTrace}`,
+    );
   }
   if (mend === "repair") {
     const repair = await lab.kproxy("check", ["--repair"], flags);

@@ -223,11 +223,15 @@ export class FaultLab implements AsyncDisposable {
     return await new LabFlowCase(this.lab, flowCase, { mode: this.mode }).run(() => undefined);
   }
 
+  /** What `kproxy trace -o json` printed last: for whoever wonders about what it predicted. */
+  lastTrace = "";
+
   /** What `kproxy trace` says of the packet by the rules that are there. */
   async predict(packet: string): Promise<string> {
     const [from = "", to = ""] = packet.split(" → ");
     const { out, err } = await this.kproxy("trace", [from, to, "-o=json", "--no-desired"]);
     assert(out !== "", err);
+    this.lastTrace = out;
     return JSON.parse(out).live.end;
   }
 
