@@ -259,7 +259,7 @@ async function packetPath(browser: Browser): Promise<void> {
     const wrong = ["10.96.0.1", "not an address", `${"9".repeat(280)}:80`, "10.96.0.1:99999", "<b>x</b>"];
     for (const to of wrong) {
       await show(`#/path?from=world&to=${encodeURIComponent(to)}`);
-      assertMatch(await text(page, "main [role=alert]"), /is no destination/);
+      assertMatch(await text(page, "main [role=alert]"), /is no destination|names no port/);
     }
     // Answers to nonsense have status 400.
   }, { expected: /400/ });
@@ -309,8 +309,16 @@ async function hostileNames(browser: Browser): Promise<void> {
       assertEquals(await page.locator("main script, main img, main svg svg").count(), 0, hash);
       assertEquals((await page.title()).includes("owned") && !hash.includes("service/evil"), false);
     }
+    await show("#/");
+    await page.getByText("is refused: spec.ports[0].port", { exact: false }).waitFor();
     // The source is refused.
-  }, { serving: { objects: [...shopObjects(), ...hostileObjects()] }, expected: /400/ });
+  }, {
+    serving: {
+      objects: [...shopObjects(), ...hostileObjects()],
+      refusals: [{ where: HOSTILE, object: `Service evil/${HOSTILE}`, message: "spec.ports[0].port: no" }],
+    },
+    expected: /400/,
+  });
 }
 
 async function restart(browser: Browser): Promise<void> {

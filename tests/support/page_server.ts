@@ -8,6 +8,7 @@ import type { ApplyReport } from "../../lib/backend/backend.ts";
 import type { ProxyMode } from "../../lib/config/types.ts";
 import { SyncError } from "../../lib/errors.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
+import type { Rejection } from "../../lib/source/source.ts";
 import type { ApiObject, IpFamily, NodeObject } from "../../lib/model/objects.ts";
 import { StatusPageSource } from "../../lib/node/status_page.ts";
 import { joinObservers } from "../../lib/sync/sync_observer.ts";
@@ -51,6 +52,8 @@ export interface ServedPage extends Served {
 /** What is served. */
 export interface ServingPageOptions {
   readonly objects?: readonly ApiObject[];
+  /** What the source refuses. */
+  readonly refusals?: readonly Rejection[];
   readonly mode?: ProxyMode;
   /** Of the clock behind the real time, at the beginning. */
   readonly sinceMs?: number;
@@ -61,7 +64,7 @@ export interface ServingPageOptions {
 /** Serves the page of a node that holds the objects. */
 export async function servingPage(
   work: (page: ServedPage) => Promise<void>,
-  { objects = [], mode = "nftables", sinceMs = 0, port = 0 }: ServingPageOptions = {},
+  { objects = [], refusals = [], mode = "nftables", sinceMs = 0, port = 0 }: ServingPageOptions = {},
 ): Promise<void> {
   let behindMs = sinceMs;
   const nowMs = (): number => Date.now() - behindMs;
@@ -94,6 +97,7 @@ export async function servingPage(
     await work(page);
   }, {
     objects,
+    refusals,
     mode,
     families: FAMILIES,
     node: NODE,
