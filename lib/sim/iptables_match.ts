@@ -7,7 +7,7 @@ import { type Cidr, cidrContains, hostCidrText, type Ip, parseCidr } from "../mo
 import type { RuleMatch } from "../netfilter/iptables_rule.ts";
 import { complement, multiply, probabilityFraction } from "./fraction.ts";
 import type { PacketProtocol } from "./flow.ts";
-import { wordsHold } from "./iptables_words.ts";
+import { wordsHold } from "./iptables/iptables_words.ts";
 import { isNodeAddress, leavesThrough, rememberedIn, type Surroundings, type Walk } from "./packet_walk.ts";
 
 /** Where a rule stands. */

@@ -106,10 +106,14 @@ e2eTest(
         // The native ones, and the mark that KUBE-MARK-MASQ goes on making.
         const kept = left.filter((line) => /dport 4999|meta mark set|ct state invalid/.test(line));
         assertEquals(
-          kept.map((line) => line.trim().replace(/ # handle.*/, "").replace(/(\||or) 0x0*20/, "or 0x20")),
+          kept.map((line) =>
+            line.trim().replace(/ # handle.*/, "").replace(/(\||or) 0x0*20/, "or 0x20")
+              // Cleanup asks over loopback whether a kproxy runs, which somebody's rule counts.
+              .replace(/packets \d+ bytes \d+/, "packets N")
+          ),
           [
-            "ct state invalid,new counter packets 0 bytes 0",
-            "counter packets 0 bytes 0 meta mark set mark or 0x4000",
+            "ct state invalid,new counter packets N",
+            "counter packets N meta mark set mark or 0x4000",
             rule,
           ],
           left.join("\n"),

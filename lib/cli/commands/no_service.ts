@@ -7,7 +7,7 @@ import { FAMILIES, type NamespacedName } from "../../model/objects.ts";
 import { stateOf } from "../../inspect/desired/desired.ts";
 import type { LookOptions } from "../../inspect/look.ts";
 import { findObjects, type FoundObjects } from "../../inspect/objects.ts";
-import { absenceReason } from "../../inspect/service_absence.ts";
+import { absenceReason } from "../../inspect/service/service_absence.ts";
 import { didYouMean } from "../suggest.ts";
 
 /** True if something of the Service is known: its ports, or that all of its destinations are another's. */

@@ -9,9 +9,14 @@ import { UsageError } from "../../errors.ts";
 import { stateOf } from "../../inspect/desired/desired.ts";
 import { desiredOf, liveNear, type Look, look } from "../../inspect/look.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
-import { serviceDocument, serviceLines, type ServiceView, serviceView } from "../../inspect/service_view.ts";
+import {
+  serviceDocument,
+  serviceLines,
+  type ServiceView,
+  serviceView,
+} from "../../inspect/service/service_view.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
-import { byName, listDocument, listRows } from "../../inspect/service_list.ts";
+import { byName, listDocument, listRows } from "../../inspect/service/service_list.ts";
 import { didYouMean } from "../suggest.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";

@@ -16,7 +16,7 @@ import { plainSurroundings } from "../../sim/node/surroundings.ts";
 import { DATA_PLANES, desiredRules, type DesiredState } from "../desired/desired.ts";
 import { UNKNOWN_AROUND } from "../live/node_around.ts";
 import { knownNodeAddresses, podInterface } from "../node_addresses.ts";
-import { serviceDocument, type ServiceView, serviceView } from "../service_view.ts";
+import { serviceDocument, type ServiceView, serviceView } from "../service/service_view.ts";
 import {
   destinationOfName,
   packetOf,

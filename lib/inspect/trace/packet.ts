@@ -10,7 +10,7 @@ import type { ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { Packet, PacketProtocol } from "../../sim/flow.ts";
 import { deviceTo, type NodeAround } from "../live/node_around.ts";
-import { portText } from "../service_match.ts";
+import { portText } from "../service/service_match.ts";
 
 /** Where a packet goes. */
 export interface TracedDestination {

@@ -16,8 +16,8 @@ import { few } from "../../text/words.ts";
 import { type DesiredState, stateOf } from "../desired/desired.ts";
 import type { FoundProxy, LiveProblem, LiveRules } from "../live/live.ts";
 import { nodeNameFinding } from "../node_name_finding.ts";
-import { endpointLack, unplacedNotes } from "../slice_facts.ts";
-import { type DestinationKind, findService } from "../service_match.ts";
+import { endpointLack, unplacedNotes } from "../service/slice_facts.ts";
+import { type DestinationKind, findService } from "../service/service_match.ts";
 import { differenceOf, type TraceDifference } from "./compare.ts";
 import { foreignEnd, foreignNotrack, foreignTranslation } from "./own_rules.ts";
 

@@ -4,10 +4,10 @@ import {
   testSlice,
   testSliceEndpoint,
   testSlicePort,
-} from "../../tests/support/model_objects.ts";
-import type { ApiObject, EndpointSlice } from "../model/objects.ts";
-import type { ServicePort } from "../model/state.ts";
-import { stateOf, stateOfObjects } from "./desired/desired.ts";
+} from "../../../tests/support/model_objects.ts";
+import type { ApiObject, EndpointSlice } from "../../model/objects.ts";
+import type { ServicePort } from "../../model/state.ts";
+import { stateOf, stateOfObjects } from "../desired/desired.ts";
 import { endpointLack, unplacedNotes } from "./slice_facts.ts";
 
 const NONE = { permissions: "none" } as const;

@@ -3,8 +3,8 @@
  *
  * @module
  */
-import type { Protocol } from "../model/objects.ts";
-import type { ProxyState, ServicePort } from "../model/state.ts";
+import type { Protocol } from "../../model/objects.ts";
+import type { ProxyState, ServicePort } from "../../model/state.ts";
 
 /** Which of a Service's addresses a packet is sent to. */
 export type DestinationKind =

@@ -3,9 +3,9 @@
  *
  * @module
  */
-import { namespacedName } from "../model/names.ts";
-import type { NamespacedName, Service } from "../model/objects.ts";
-import type { FoundObjects } from "./objects.ts";
+import { namespacedName } from "../../model/names.ts";
+import type { NamespacedName, Service } from "../../model/objects.ts";
+import type { FoundObjects } from "../objects.ts";
 
 /** A sentence; null: there is no object of this name among them. */
 export function absenceReason(

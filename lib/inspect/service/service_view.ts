@@ -3,17 +3,17 @@
  *
  * @module
  */
-import type { UnservedDestination } from "../model/destination_claims.ts";
-import { type EndpointUses, endpointUses } from "../model/endpoint_reasons.ts";
-import type { ApiObject, IpFamily, NamespacedName } from "../model/objects.ts";
-import type { ProxyState, ServicePort } from "../model/state.ts";
-import type { HeldRules } from "../sim/node/held_rules.ts";
-import { API_VERSION } from "../serve/status/status_document.ts";
-import { counted } from "../text/words.ts";
+import type { UnservedDestination } from "../../model/destination_claims.ts";
+import { type EndpointUses, endpointUses } from "../../model/endpoint_reasons.ts";
+import type { ApiObject, IpFamily, NamespacedName } from "../../model/objects.ts";
+import type { ProxyState, ServicePort } from "../../model/state.ts";
+import type { HeldRules } from "../../sim/node/held_rules.ts";
+import { API_VERSION } from "../../serve/status/status_document.ts";
+import { counted } from "../../text/words.ts";
 import { countedTraffic, type HeldPart, heldParts } from "./held_service.ts";
 import { endpointLack, unplacedNotes } from "./slice_facts.ts";
-import { endpointDocument } from "./trace/trace_json.ts";
-import { type Align, endpointLines } from "./trace/trace_text.ts";
+import { endpointDocument } from "../trace/trace_json.ts";
+import { type Align, endpointLines } from "../trace/trace_text.ts";
 
 /** One ServicePort of one family. */
 export interface ServiceView {

@@ -3,15 +3,15 @@
  *
  * @module
  */
-import type { UnservedDestination } from "../model/destination_claims.ts";
-import { categorizeEndpoints } from "../model/endpoint.ts";
-import { joinHostPort } from "../model/ip.ts";
-import { compareBytes } from "../model/names.ts";
-import type { IpFamily, NamespacedName } from "../model/objects.ts";
-import { usesLocalEndpoints } from "../model/service_port.ts";
-import type { ProxyState, ServicePort } from "../model/state.ts";
-import type { HeldRules } from "../sim/node/held_rules.ts";
-import { API_VERSION } from "../serve/status/status_document.ts";
+import type { UnservedDestination } from "../../model/destination_claims.ts";
+import { categorizeEndpoints } from "../../model/endpoint.ts";
+import { joinHostPort } from "../../model/ip.ts";
+import { compareBytes } from "../../model/names.ts";
+import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import { usesLocalEndpoints } from "../../model/service_port.ts";
+import type { ProxyState, ServicePort } from "../../model/state.ts";
+import type { HeldRules } from "../../sim/node/held_rules.ts";
+import { API_VERSION } from "../../serve/status/status_document.ts";
 import { heldPortTexts, isHeld } from "./held_service.ts";
 import { portText } from "./service_match.ts";
 

@@ -3,10 +3,10 @@
  *
  * @module
  */
-import { namespacedName } from "../model/names.ts";
-import type { ApiObject, EndpointSlice, IpFamily } from "../model/objects.ts";
-import type { ServicePort } from "../model/state.ts";
-import { counted, few } from "../text/words.ts";
+import { namespacedName } from "../../model/names.ts";
+import type { ApiObject, EndpointSlice, IpFamily } from "../../model/objects.ts";
+import type { ServicePort } from "../../model/state.ts";
+import { counted, few } from "../../text/words.ts";
 
 /** Slices that stand for a v1 Endpoints object are named after it. */
 const OF_ENDPOINTS = /^endpoints\/([^/]+)\/.*$/;

@@ -3,8 +3,8 @@
  *
  * @module
  */
-import { compareIps, parseIp } from "../model/ip.ts";
-import type { Walk } from "./packet_walk.ts";
+import { compareIps, parseIp } from "../../model/ip.ts";
+import type { Walk } from "../packet_walk.ts";
 
 /** What the first packet of a connection has set, among the flags of TCP. */
 const FIRST_FLAGS: ReadonlySet<string> = new Set(["SYN"]);

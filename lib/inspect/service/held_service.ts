@@ -3,13 +3,13 @@
  *
  * @module
  */
-import type { ServicePort } from "../model/state.ts";
-import type { Traffic } from "../model/service_traffic.ts";
-import { joinHostPort } from "../model/ip.ts";
-import { virtualServerKey } from "../netfilter/ipvs.ts";
-import type { NftContainer } from "../netfilter/nft_tables.ts";
-import { AskedMap } from "../sim/node/asked_map.ts";
-import type { HeldRules } from "../sim/node/held_rules.ts";
+import type { ServicePort } from "../../model/state.ts";
+import type { Traffic } from "../../model/service_traffic.ts";
+import { joinHostPort } from "../../model/ip.ts";
+import { virtualServerKey } from "../../netfilter/ipvs.ts";
+import type { NftContainer } from "../../netfilter/nft_tables.ts";
+import { AskedMap } from "../../sim/node/asked_map.ts";
+import type { HeldRules } from "../../sim/node/held_rules.ts";
 
 /** One rule, element or server. */
 export interface HeldPart {
