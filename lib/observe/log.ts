@@ -115,7 +115,19 @@ export const silentLogger: Logger = createLogger({
 function callSite(): string {
   // Frames: Error, callSite, emit, the logger's method, its caller.
   const frame = new Error().stack?.split("\n")[4] ?? "";
-  return /([\w.-]+\.ts:\d+):\d+\)?$/.exec(frame)?.[1] ?? "unknown:0";
+  const place = /([\w.-]+\.ts:\d+):\d+\)?$/.exec(frame)?.[1];
+  return place ?? bundledPlace(frame) ?? "unknown:0";
+}
+
+/** Where the places of the source are that a bundle's log lines come from: see `tools/bundle.ts`. */
+const PLACES = Symbol.for("kproxy.places");
+
+function bundledPlace(frame: string): string | undefined {
+  const places: unknown = Reflect.get(globalThis, PLACES);
+  const at = /([\w.-]+\.js:\d+:\d+)\)?$/.exec(frame)?.[1];
+  if (at === undefined || typeof places !== "object" || places === null) return undefined;
+  const place: unknown = Reflect.get(places, at);
+  return typeof place === "string" ? place : undefined;
 }
 
 function globPattern(glob: string): RegExp {

@@ -80,6 +80,7 @@ if (import.meta.main) {
       "rounds",
       "mode",
       "variant",
+      "program",
       "idle-seconds",
       "rest-seconds",
       "spacing-ms",
@@ -114,6 +115,7 @@ if (import.meta.main) {
     restMs: 1000 * Number(args["rest-seconds"]),
     idleMs: 1000 * positive("idle-seconds", args["idle-seconds"]),
     oneTransaction: args["one-transaction"],
+    ...(args.program === undefined ? {} : { program: await Deno.realPath(args.program) }),
   };
   if (args.mode === "ipvs" && !isUserModeLinux()) {
     writeErrorLine("In a user-mode Linux, which prints its output when it ends");

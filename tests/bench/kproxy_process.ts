@@ -28,6 +28,8 @@ export interface KproxyOptions {
   readonly flags?: readonly string[];
   /** Instead of the own PATH. */
   readonly path?: string;
+  /** `kproxy.js` of a bundle instead of the source. */
+  readonly program?: string;
   /** Flags of the runtime, for profiling. */
   readonly runtimeFlags?: readonly string[];
 }
@@ -62,7 +64,8 @@ export class KproxyProcess implements AsyncDisposable {
     const args = [
       ...["netns", "exec", netns.name, "env", `PATH=${options.path ?? Deno.env.get("PATH")}`],
       ...[Deno.execPath(), "run", "-q", ...options.runtimeFlags ?? []],
-      ...[...runtimeFlags(), "main.ts", "run", `--master=${options.master}`],
+      ...options.program === undefined ? [] : ["--no-config", "--cached-only"],
+      ...[...runtimeFlags(), options.program ?? "main.ts", "run", `--master=${options.master}`],
       ...[
         `--hostname-override=${NODE_NAME}`,
         `--proxy-mode=${options.mode}`,

@@ -28,6 +28,8 @@ import {
 export interface BenchOptions {
   readonly size: ClusterSize;
   readonly mode: BenchMode;
+  /** `kproxy.js` of a bundle instead of the source. */
+  readonly program?: string;
   readonly touches: number;
   /** Services that are added and deleted again, one at a time. */
   readonly added: number;
@@ -165,7 +167,7 @@ class Bench {
     { fullSync }: Recording,
     goOn: (product: Product, bare: Bare, firstSync: FirstSync) => T | Promise<T>,
   ): Promise<T> {
-    const { mode, size } = this.#options;
+    const { mode, size, program } = this.#options;
     const openWatch = watched ? mode.openWatch : null;
     return await inBenchNetns(mode, (netns) =>
       inBenchNetns(mode, async (bareNetns) => {
@@ -175,6 +177,7 @@ class Bench {
           master: api.url,
           mode: mode.proxyMode,
           flags: this.#paceFlags(),
+          ...(program === undefined ? {} : { program }),
         });
         const log = await kproxy.line((line) => isFirstSync(line), 0, FULL_SYNC_TIMEOUT_MS);
         await kproxy.allServed(FULL_SYNC_TIMEOUT_MS);

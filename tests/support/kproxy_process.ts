@@ -23,6 +23,8 @@ export interface KproxyOptions {
   readonly path?: string;
   /** As whom it runs; without it as this process. */
   readonly as?: RunAs;
+  /** What is started in the place of the source: `kproxy.js` of a bundle, with a cache of its own. */
+  readonly bundle?: { readonly main: string; readonly cache: string };
   /** How much it logs; null leaves that to its configuration file, which must ask for 2 or more. @default {2} */
   readonly verbosity?: number | null;
 }
@@ -58,9 +60,15 @@ export class KproxyProcess implements AsyncDisposable {
   }
 
   /** Starts it without waiting. The process is the runtime itself, so signals and kills reach it and nothing else. */
-  static spawn({ netns, args, path, as, verbosity = 2 }: KproxyOptions): KproxyProcess {
+  static spawn({ netns, args, path, as, bundle, verbosity = 2 }: KproxyOptions): KproxyProcess {
     const { prefix, deno, root } = as ?? { prefix: [], deno: Deno.execPath(), root: ROOT };
-    const kproxy = ["run", "-q", "--config", `${root}/deno.json`, ...runtimeFlags(), `${root}/main.ts`];
+    const kproxy = bundle === undefined
+      ? ["run", "-q", "--config", `${root}/deno.json`, ...runtimeFlags(), `${root}/main.ts`]
+      : ["run", "-q", "--no-config", "--cached-only", ...runtimeFlags(), bundle.main];
+    const env = {
+      ...(path === undefined ? {} : { PATH: `${path}:${Deno.env.get("PATH") ?? ""}` }),
+      ...(bundle === undefined ? {} : { DENO_DIR: bundle.cache }),
+    };
     const child = new Deno.Command("ip", {
       args: [
         ...["netns", "exec", netns.name, ...prefix, deno, ...kproxy],
@@ -69,7 +77,7 @@ export class KproxyProcess implements AsyncDisposable {
       stdin: "null",
       stdout: "null",
       stderr: "piped",
-      ...(path === undefined ? {} : { env: { PATH: `${path}:${Deno.env.get("PATH") ?? ""}` } }),
+      env,
     }).spawn();
     return new KproxyProcess(child);
   }

@@ -1,0 +1,73 @@
+/** What `deno task bundle` builds is kproxy: without a network, without packages, with the same rights, rules and log lines. */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { type Bundle, bundle, writeBundle } from "../../tools/bundle.ts";
+import { runtimeFlags } from "../../tools/permissions.ts";
+import { ROOT } from "../../tools/project_files.ts";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import { withNetns } from "../support/netns.ts";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+
+const OBJECTS = `--manifests=${ROOT}/tests/golden/mixed-dual-stack/objects.yaml`;
+
+async function printed(argv: readonly string[], env: Readonly<Record<string, string>>): Promise<string> {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "-q", ...argv],
+    env: { ...env, NO_COLOR: "1" },
+  }).output();
+  assertEquals(code, 0, new TextDecoder().decode(stderr));
+  return new TextDecoder().decode(stdout);
+}
+
+/** Every place that log lines may name is a line of the source that logs. */
+async function assertPlaces(files: Bundle): Promise<void> {
+  const text = files.get("places.js") ?? "";
+  const places = Object.values(JSON.parse(text.slice(text.indexOf("=") + 1, -2)) as Record<string, string>);
+  assert(places.length > 100, `${places.length} places`);
+  const sources = new Map<string, string[]>();
+  for await (const path of sourcePaths(`${ROOT}/lib`)) {
+    const name = path.split("/").at(-1) ?? "";
+    sources.set(name, [...sources.get(name) ?? [], await Deno.readTextFile(path)]);
+  }
+  for (const place of places) {
+    const [name = "", line] = place.split(":");
+    const lines = (sources.get(name) ?? []).map((source) => source.split("\n")[Number(line) - 1] ?? "");
+    assert(lines.some((one) => /\.(info|warn|error|text)\b/.test(one)), `${place}: ${lines.join(" | ")}`);
+  }
+}
+
+async function* sourcePaths(folder: string): AsyncGenerator<string> {
+  for await (const { name, isDirectory } of Deno.readDir(folder)) {
+    if (isDirectory) yield* sourcePaths(`${folder}/${name}`);
+    else if (name.endsWith(".ts")) yield `${folder}/${name}`;
+  }
+}
+
+e2eTest("the bundle runs kproxy without network and packages, with the same rules, rights and log lines", [
+  ROOT_NAMESPACES,
+  program("nft"),
+], async () => {
+  const files = await bundle();
+  await assertPlaces(files);
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-bundle-test-" });
+  try {
+    await writeBundle(files, `${folder}/js`);
+    const main = `${folder}/js/kproxy.js`;
+    const env = { DENO_DIR: `${folder}/cache` };
+    const own = ["--no-config", "--cached-only", ...runtimeFlags(), main];
+    const source = ["--config", `${ROOT}/deno.json`, ...runtimeFlags(), `${ROOT}/main.ts`];
+    assertEquals(await printed([...own, "version"], env), await printed([...source, "version"], {}));
+    for (const mode of ["iptables", "nftables", "ipvs"]) {
+      const argv = ["render", `--proxy-mode=${mode}`, "--hostname-override=node-a", OBJECTS];
+      assertEquals(await printed([...own, ...argv], env), await printed([...source, ...argv], {}), mode);
+    }
+    await withNetns(async (netns) => {
+      const args = ["--proxy-mode=nftables", "--hostname-override=node-a", OBJECTS];
+      await using kproxy = await KproxyProcess.start({ netns, args, bundle: { main, cache: env.DENO_DIR } });
+      const starting = kproxy.lines.find(({ msg }) => msg === "Starting");
+      assertMatch(String(starting?.caller), /^run\.ts:\d+$/);
+      assertMatch(await netns.run(["nft", "list", "tables"]), /table ip kproxy/);
+    });
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});

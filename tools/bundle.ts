@@ -1,0 +1,119 @@
+/**
+ * Builds `dist/kproxy-js`: kproxy as a few JavaScript files, which a stock Deno runs without a network and without a cache of packages,
+ * and which start sooner and need less memory than the hundreds of files of the source. `dist/kproxy-js/kproxy.js` is started with the
+ * flags of `tools/permissions.ts`.
+ *
+ * What a command does not need is in files of its own, which are read only where it is needed. Log lines name the places in the source,
+ * not in the bundle, as `--vmodule` goes by them: their positions in the bundle are looked up in `places.js`.
+ *
+ * @module
+ */
+import { originalPositionFor, TraceMap } from "@jridgewell/trace-mapping";
+import { writeErrorLine, writeLine } from "./output.ts";
+import { runtimeFlags } from "./permissions.ts";
+import { ROOT } from "./project_files.ts";
+
+/** Where packages ask for what the runtime has, in their own way. */
+const REQUIRE =
+  'import{createRequire as kproxyRequire}from"node:module";const require=kproxyRequire(import.meta.url);';
+const ASKS_FOR_REQUIRE = "Dynamic require of ";
+const PLACES = 'import"./places.js";';
+/** Whoever logs does so by one of these. */
+const LOG_CALL = /\.(info|warn|error|text)\(/g;
+
+/** Files of the bundle by their names, of which `kproxy.js` is the one to be started. */
+export type Bundle = ReadonlyMap<string, string>;
+
+/** Builds it in memory. @throws {Error} with what the bundler said */
+export async function bundle(): Promise<Bundle> {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-bundle-" });
+  try {
+    const { success, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: [
+        "bundle",
+        "--quiet",
+        `--config=${ROOT}/deno.json`,
+        "--code-splitting",
+        "--minify",
+        "--sourcemap=external",
+        `--outdir=${folder}`,
+        `${ROOT}/main.ts`,
+      ],
+      env: { NO_COLOR: "1" },
+      stdin: "null",
+      stdout: "null",
+      stderr: "piped",
+    }).output();
+    if (!success) throw new Error(`deno bundle failed: ${new TextDecoder().decode(stderr).trim()}`);
+    return await finished(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+async function finished(folder: string): Promise<Bundle> {
+  const files = new Map<string, string>();
+  const places: Record<string, string> = {};
+  for await (const { name } of Deno.readDir(folder)) {
+    if (!name.endsWith(".js")) continue;
+    const text = await Deno.readTextFile(`${folder}/${name}`);
+    const isMain = name === "main.js";
+    const file = isMain ? "kproxy.js" : name;
+    // Whole lines, so that only the numbers of lines are others.
+    const first = [
+      ...(isMain ? [PLACES] : []),
+      ...(text.includes(ASKS_FOR_REQUIRE) ? [REQUIRE] : []),
+    ];
+    files.set(file, [...first, text].join("\n"));
+    const map = new TraceMap(await Deno.readTextFile(`${folder}/${name}.map`));
+    const isOwn = (source: string): boolean =>
+      new URL(source, `file://${folder}/`).pathname.startsWith(`${ROOT}/lib/`) && source.endsWith(".ts");
+    for (const [at, place] of logPlaces(text, map, isOwn)) {
+      const [line = "", column] = at.split(":");
+      places[`${file}:${Number(line) + first.length}:${column}`] = place;
+    }
+  }
+  files.set("places.js", `globalThis[Symbol.for("kproxy.places")]=${JSON.stringify(places)};\n`);
+  return files;
+}
+
+/** Position in a file of the bundle (`LINE:COLUMN`, from 1 on) → place in the source (`run.ts:80`). */
+function* logPlaces(
+  text: string,
+  map: TraceMap,
+  isOwn: (source: string) => boolean,
+): Generator<[at: string, place: string]> {
+  for (const [index, line] of text.split("\n").entries()) {
+    for (const { index: column } of line.matchAll(LOG_CALL)) {
+      const { source, line: sourceLine } = originalPositionFor(map, { line: index + 1, column: column + 1 });
+      // Packages have such calls, too.
+      if (source === null || !isOwn(source)) continue;
+      yield [`${index + 1}:${column + 2}`, `${source.split("/").at(-1)}:${sourceLine}`];
+    }
+  }
+}
+
+/** Writes it into a folder, in the place of what is there. */
+export async function writeBundle(files: Bundle, folder: string): Promise<void> {
+  await Deno.remove(folder, { recursive: true }).catch((error) => {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  });
+  await Deno.mkdir(folder, { recursive: true });
+  for (const [name, text] of files) await Deno.writeTextFile(`${folder}/${name}`, text);
+}
+
+if (import.meta.main) {
+  const folder = `${ROOT}/dist/kproxy-js`;
+  try {
+    const files = await bundle();
+    await writeBundle(files, folder);
+    const bytes = files.values().reduce((sum, text) => sum + text.length, 0);
+    writeLine(`Built ${folder}: ${files.size} files, ${(bytes / 1e6).toFixed(1)} MB. It is run by`);
+    writeLine(
+      `deno run --no-config --cached-only ${runtimeFlags().join(" ")} ${folder}/kproxy.js COMMAND [flags]`,
+    );
+  } catch (error) {
+    writeErrorLine(error instanceof Error ? error.message : String(error));
+    Deno.exitCode = 1;
+  }
+}
