@@ -12,6 +12,7 @@ import {
   HEALTHZ_PORT,
   METRICS_PORT,
   PROXY_MODES,
+  UDP_IDLE_TIMEOUT_MS,
 } from "./schema.ts";
 
 type Extras = Omit<FieldSpec, "path" | "kind" | "default" | "meaning">;
@@ -282,10 +283,22 @@ const SYSTEM_FIELDS: readonly FieldSpec[] = [
     zeroIsUnset: true,
     flag: "config-sync-period",
   }),
-  field("portRange", "string", "", "was for the userspace mode of old versions: a warning if set", {
-    flag: "proxy-port-range",
-    unused: true,
-  }),
+  field(
+    "udpIdleTimeout",
+    "duration",
+    UDP_IDLE_TIMEOUT_MS,
+    "mode userspace: how long a UDP client without packets is remembered",
+    { flag: "udp-timeout", omitDefault: true },
+  ),
+  field(
+    "portRange",
+    "string",
+    "",
+    "mode userspace: `N`, `N-M` or `N+K`, the ports that it may use; empty: any",
+    {
+      flag: "proxy-port-range",
+    },
+  ),
   field("windowsRunAsService", "boolean", null, "Windows only", {
     flag: "windows-service",
     omitDefault: true,

@@ -77,6 +77,7 @@ const OTHER: KubeProxyConfiguration = {
     udpStreamTimeout: 180_000,
   },
   configSyncPeriod: 60_000,
+  udpIdleTimeout: 500,
   portRange: "1-2",
   windowsRunAsService: true,
   kproxy: {

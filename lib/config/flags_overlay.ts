@@ -91,10 +91,8 @@ export function applyFlagValues(
   const named = (problem: Problem): Problem => overlay.named(problem, options);
   const problems = [...overlay.problems, ...findProblems(result).map(named)];
   if (problems.length > 0) throw new ConfigError(problems);
-  // Those of a file were told when it was read, and that of --proxy-port-range when the command line was.
-  const settings = options.fromFile
-    ? []
-    : configWarnings(result).filter(({ path }) => path !== "portRange").map(named);
+  // Those of a file were told when it was read.
+  const settings = options.fromFile ? [] : configWarnings(result).map(named);
   return {
     config: result,
     warnings: [...overlay.warnings, ...settings].map((warning) => formatProblem(warning)),

@@ -141,6 +141,9 @@ export interface KubeProxyConfiguration {
   oomScoreAdj: number;
   conntrack: ConntrackConfig;
   configSyncPeriod: DurationMs;
+  /** Mode userspace: how long a UDP client without packets is remembered. */
+  udpIdleTimeout: DurationMs;
+  /** Mode userspace: the ports that it may listen on; `""` for any. */
   portRange: string;
   windowsRunAsService: boolean | null;
   kproxy: KproxyConfig;

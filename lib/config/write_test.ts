@@ -142,6 +142,7 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "logging.options.text.splitStream",
     "logging.options.json.splitStream",
     "iptables.snatNodeInternalIP",
+    "udpIdleTimeout",
     "windowsRunAsService",
     "kproxy.manifests",
     "kproxy.endpointsSource",

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { Afterlife } from "../backend/node/afterlife.ts";
 import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../backend/node/choose_mode.ts";
 import { MODES, preloadMode } from "../backend/node/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
@@ -60,6 +61,8 @@ export interface Lasting {
   readonly reloads: ReloadRecord | null;
   /** The last warnings and errors of the log. */
   readonly problems: RecentProblems;
+  /** What modes keep beyond a life. */
+  readonly afterlife: Afterlife;
 }
 
 /** A configuration, understood: nothing of the node was touched. */
@@ -187,7 +190,7 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
  * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
  */
 export async function prepareNode(
-  { config, log, programs }: PlannedLife,
+  { config, log, programs, afterlife }: PlannedLife,
   opening: Promise<Channels> | null,
 ): Promise<PreparedNode> {
   // What the node can do is decided here for the whole life.
@@ -204,7 +207,7 @@ export async function prepareNode(
     preloadRemoval(),
   ]);
   const refused = await applyConntrackSettings(exec, settings, log, sysctls);
-  const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log, sysctls });
+  const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log, sysctls, afterlife });
   exec.rest();
   tellOfFamilies(chosen.config, chosen.prepared.proxiers.map(({ family }) => family), log);
   const isFallback = config.mode !== "auto" && passedOver.length > 0;

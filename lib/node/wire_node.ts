@@ -100,6 +100,7 @@ function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log 
   reloads?.addTo(metrics.registry);
   addLogMetrics(metrics.registry, () => logStreams.err.dropped);
   if (prepared.packetCounts !== undefined) metrics.followPacketCounts(prepared.packetCounts);
+  prepared.addMetrics?.(metrics.registry);
   if (prepared.serviceTraffic !== undefined) addTrafficMetrics(metrics.registry, prepared.serviceTraffic);
   else if (config.kproxy.trafficCounters) log.warn("kproxy.trafficCounters has no effect", { mode });
 }
@@ -295,10 +296,12 @@ function makeRunner(
       servers.queued(family);
       metrics.lastQueuedTimestamp.set({ ip_family: family }, wallClockMs() / 1000);
     },
-    staleFlows: {
-      conntrack: new Conntrack(programs),
-      nodePortIps: () => ownNode.nodePortIps(family, config),
-      observe: (reconciliation) => metrics.observeFlows(reconciliation),
+    ...life.prepared.keepsFlows === true ? {} : {
+      staleFlows: {
+        conntrack: new Conntrack(programs),
+        nodePortIps: () => ownNode.nodePortIps(family, config),
+        observe: (reconciliation) => metrics.observeFlows(reconciliation),
+      },
     },
     random: Math.random,
     drift: record.drift,

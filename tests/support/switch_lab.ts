@@ -212,6 +212,8 @@ export class SwitchLab implements AsyncDisposable {
       iptables: periods,
       nftables: periods,
       ipvs: { minSyncPeriod: "0s" },
+      // Answers of this lab may take long while others use the processors.
+      ...mode === "userspace" ? { udpIdleTimeout: "20s" } : {},
       logging: { verbosity: this.#verbosity },
     };
     await Deno.writeTextFile(`${this.#folder}/config.yaml`, JSON.stringify(config));

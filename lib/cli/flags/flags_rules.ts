@@ -83,6 +83,15 @@ export const MODE_FLAGS = [
     field: "kproxy.proxyModeFallback",
   },
   {
+    name: "proxy-port-range",
+    type: "string",
+    default: "",
+    group: "Mode and rules",
+    commands: CONFIGURED,
+    doc: "Ports that mode userspace may listen on, N, N-M or N+K; any if empty",
+    field: "portRange",
+  },
+  {
     name: "traffic-counters",
     type: "bool",
     default: "false",
@@ -91,6 +100,15 @@ export const MODE_FLAGS = [
     doc:
       "Count packets and bytes of each Service port, as metrics; also honoured with --config (mode nftables)",
     field: "kproxy.trafficCounters",
+  },
+  {
+    name: "udp-timeout",
+    type: "duration",
+    default: "250ms",
+    group: "Mode and rules",
+    commands: CONFIGURED,
+    doc: "How long mode userspace remembers a UDP client without packets",
+    field: "udpIdleTimeout",
   },
 ] as const satisfies readonly Flag[];
 

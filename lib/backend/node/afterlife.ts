@@ -1,0 +1,28 @@
+/**
+ * What modes keep beyond one life of the proxy: the next life of the same process finds it, and the end of the process ends it.
+ *
+ * @module
+ */
+
+/** Something that the lives of a process share. */
+export interface Shared {
+  /** Ends it; resolves when it has ended, or soon after `signal` aborts. */
+  end(signal: AbortSignal): Promise<void>;
+}
+
+/** One of each kind, made by the first who wants it. */
+export class Afterlife {
+  readonly #kept = new Map<unknown, Shared>();
+
+  /** The one of this kind. */
+  share<T extends Shared>(kind: new () => T): T {
+    let found = this.#kept.get(kind);
+    if (found === undefined) this.#kept.set(kind, found = new kind());
+    return found as T;
+  }
+
+  /** Ends all. */
+  async end(signal: AbortSignal): Promise<void> {
+    await Promise.all([...this.#kept.values()].map((shared) => shared.end(signal)));
+  }
+}
