@@ -13,7 +13,7 @@ import { type Need, program } from "./skip.ts";
 
 /** A mode as the labs see it. */
 export interface LabMode {
-  readonly name: "iptables" | "nftables" | "ipvs";
+  readonly name: "iptables" | "nftables" | "ipvs" | "userspace";
   /** Beside what every lab needs. */
   readonly needs: readonly Need[];
   /** Of connect loops; their usual one unless said. */
@@ -82,6 +82,16 @@ export const IPVS: LabMode = {
   // A virtual server without real ones.
   refusal: (_, ip, port) =>
     new RegExp(`^-A -t ${RegExp.escape(`${ip}:${port}`)} -s rr\\n(?!-a -t ${RegExp.escape(ip)})`, "m"),
+};
+
+/** Not among {@linkcode LAB_MODES}: who finds no endpoint there is let in and closed, not refused. */
+export const USERSPACE: LabMode = {
+  name: "userspace",
+  needs: [],
+  rules: (netns) => saveAll(netns),
+  refusal: () => {
+    throw new TypeError("Mode userspace refuses nobody");
+  },
 };
 
 /** The modes of this release among those that run on any kernel. */

@@ -17,6 +17,7 @@ interface Peer {
 
 /** One client of one portal. */
 interface Session {
+  readonly client: string;
   readonly endpoint: PortalEndpoint;
   readonly socket: Socket;
   lastMs: number;
@@ -33,6 +34,8 @@ export class UdpPortal implements OpenPortal {
   readonly #balancer: Balancer;
   /** By client; the one not heard of for longest comes first. */
   readonly #sessions = new Map<string, Session>();
+  /** Their endpoint is gone, and so nothing is sent to it; what it has answered to the last packet goes to the client. */
+  readonly #leaving = new Set<Session>();
   #sweep: ReturnType<typeof setInterval> | undefined;
   #unsentBytes = 0;
 
@@ -49,14 +52,16 @@ export class UdpPortal implements OpenPortal {
   update(endpoints: readonly PortalEndpoint[], stickySeconds: number): void {
     this.#balancer.update(endpoints, stickySeconds);
     // A flow to an endpoint that is gone would go on for as long as its client asks.
-    for (const [client, { endpoint }] of this.#sessions) {
-      if (!this.#balancer.has(endpoint)) this.#end(client);
+    for (const [client, session] of this.#sessions) {
+      if (this.#balancer.has(session.endpoint)) continue;
+      this.#sessions.delete(client);
+      this.#leaving.add(session);
     }
   }
 
   async close(): Promise<void> {
     clearInterval(this.#sweep);
-    for (const client of [...this.#sessions.keys()]) this.#end(client);
+    for (const session of [...this.#sessions.values(), ...this.#leaving]) this.#end(session);
     this.#socket.removeAllListeners("message");
     await new Promise<void>((resolve) => this.#socket.close(() => resolve()));
   }
@@ -65,7 +70,7 @@ export class UdpPortal implements OpenPortal {
     const client = `${from.address} ${from.port}`;
     const session = this.#sessions.get(client) ?? this.#begin(client, from);
     if (session === null) return;
-    this.#touch(client, session);
+    this.#touch(session);
     const { endpoint, socket } = session;
     this.#send(socket, packet, { address: endpoint.ip, port: endpoint.port });
     this.#context.observer.forwarded("UDP", "in", packet.length);
@@ -80,18 +85,18 @@ export class UdpPortal implements OpenPortal {
       return null;
     }
     const socket = createSocket(endpoint.ip.includes(":") ? "udp6" : "udp4");
-    const session: Session = { endpoint, socket, lastMs: nowMs() };
+    const session: Session = { client, endpoint, socket, lastMs: nowMs() };
     socket.on("message", (packet, from) => {
       // Anybody may send to this socket; only its endpoint answers.
       if (from.port !== endpoint.port || from.address !== endpoint.ip) return;
-      this.#touch(client, session);
+      this.#touch(session);
       this.#send(this.#socket, packet, { address, port });
       observer.forwarded("UDP", "out", packet.length);
     });
     socket.on("error", (error) => {
       if (isOutOfDescriptors(error)) sessions.exhausted();
       observer.dialFailed("UDP");
-      this.#end(client, session);
+      this.#end(session);
     });
     socket.bind({ port: 0, address: endpoint.ip.includes(":") ? "::" : "0.0.0.0" });
     this.#sessions.set(client, session);
@@ -101,12 +106,12 @@ export class UdpPortal implements OpenPortal {
     return session;
   }
 
-  #touch(client: string, session: Session): void {
+  #touch(session: Session): void {
+    // One that is leaving leaves, however much its endpoint still sends.
+    if (this.#sessions.get(session.client) !== session) return;
     session.lastMs = this.#context.nowMs();
-    // A session that has ended stays ended.
-    if (this.#sessions.get(client) !== session) return;
-    this.#sessions.delete(client);
-    this.#sessions.set(client, session);
+    this.#sessions.delete(session.client);
+    this.#sessions.set(session.client, session);
   }
 
   #send(socket: Socket, packet: Uint8Array, { address, port }: Peer): void {
@@ -121,20 +126,25 @@ export class UdpPortal implements OpenPortal {
   #endIdle(): void {
     const { nowMs, udpIdleMs } = this.#context;
     const now = nowMs();
-    for (const [client, { lastMs }] of this.#sessions) {
-      if (now - lastMs < udpIdleMs) break;
-      this.#end(client);
+    for (const session of this.#sessions.values()) {
+      if (now - session.lastMs < udpIdleMs) break;
+      this.#end(session);
     }
-    if (this.#sessions.size > 0) return;
+    for (const session of this.#leaving) {
+      if (now - session.lastMs >= udpIdleMs) this.#end(session);
+    }
+    if (this.#sessions.size + this.#leaving.size > 0) return;
     clearInterval(this.#sweep);
     this.#sweep = undefined;
   }
 
-  #end(client: string, which = this.#sessions.get(client)): void {
-    const session = this.#sessions.get(client);
-    if (session === undefined || session !== which) return;
-    this.#sessions.delete(client);
-    session.socket.close();
+  #end(session: Session): void {
+    const { client, socket } = session;
+    const isCurrent = this.#sessions.get(client) === session;
+    if (isCurrent) this.#sessions.delete(client);
+    // It may have ended already.
+    if (!this.#leaving.delete(session) && !isCurrent) return;
+    socket.close();
     this.#context.sessions.giveBack(1);
     this.#context.observer.closed("UDP");
   }

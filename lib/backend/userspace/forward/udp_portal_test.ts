@@ -84,7 +84,32 @@ Deno.test("what a stranger sends to a session does not reach its client", async 
   assertEquals(client.heard, ["server a", "server b"]);
 });
 
-Deno.test("sessions end with their endpoint, and with the portal", async () => {
+Deno.test("who is led elsewhere hears what the former endpoint still answers, for as long as a session may be silent", async () => {
+  const record = new RelayRecord();
+  await using slow = await Peer.bound();
+  await using two = await Peer.bound((text) => `two ${text}`);
+  await using client = await Peer.bound();
+  const portal = await open({ ...relayContext(record), udpIdleMs: 100 });
+  portal.update([slow.endpoint], 0);
+  client.send("a", portal.port);
+  await until(() => slow.heard.length === 1);
+  const answer = (text: string): void => slow.send(text, Number(slow.from[0]));
+  portal.update([two.endpoint], 0);
+  client.send("b", portal.port);
+  await until(() => client.heard.length === 1);
+  answer("late");
+  await until(() => client.heard.length === 2);
+  assertEquals(client.heard, ["two b", "late"]);
+  assertEquals(slow.heard, ["a"], "nothing is sent to it");
+  // However much it sends, it goes.
+  const chatter = setInterval(() => answer("more"), 5);
+  await until(() => record.open.UDP === 0);
+  clearInterval(chatter);
+  await portal.close();
+  assertEquals(record.problems, []);
+});
+
+Deno.test("sessions end with the portal", async () => {
   const record = new RelayRecord();
   await using one = await Peer.bound((text) => `one ${text}`);
   await using two = await Peer.bound((text) => `two ${text}`);
@@ -94,10 +119,10 @@ Deno.test("sessions end with their endpoint, and with the portal", async () => {
   client.send("a", portal.port);
   await until(() => client.heard.length === 1);
   portal.update([two.endpoint], 0);
-  assertEquals(record.open.UDP, 0);
   client.send("b", portal.port);
   await until(() => client.heard.length === 2);
   assertEquals(client.heard, ["one a", "two b"]);
+  assertEquals(record.open.UDP, 2);
   await portal.close();
   assertEquals(record.open.UDP, 0);
   assertEquals(record.problems, []);
