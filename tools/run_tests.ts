@@ -10,6 +10,7 @@ import { installPackages, TEST_PACKAGES } from "./setup.ts";
 import { testFailures, withoutMiddle } from "./test_failures.ts";
 import { buildKapi, KAPI } from "../tests/support/kapi.ts";
 import { type Skip, unmet } from "../tests/support/skip.ts";
+import { UML_NEEDS } from "../tests/support/uml.ts";
 
 /** How tests ended. */
 export interface Counts {
@@ -22,12 +23,21 @@ export interface Counts {
 const EXCLUSIVE = /^tests\/(e2e|lab|parity|bench)\//;
 /** In the text of those that boot a kernel of their own, which has one processor, and measure no time. */
 const IN_UML = "UML_NEEDS";
+/** Real packets, rules and pages, but no time is measured: at a low priority they need no time of their own. */
+const UNHURRIED =
+  /^tests\/(parity\/.*|e2e\/(flows|parity|planted_faults|selftest|status_page|transcripts)_test\.ts)$/;
+/** Their priority, as `nice` tells it. */
+const UNHURRIED_NICE = 5;
+/** Of those in kernels of their own, the ones to begin with: while all processors are busy anyway, then those that measure time. */
+const UML_FIRST: readonly string[] = [
+  "tests/e2e/ipvs_flows_test.ts",
+  "tests/e2e/ipvs_switches_test.ts",
+  "tests/e2e/ipvs_test.ts",
+];
 /** Minutes of them are waits, which cost no test beside them anything. */
 const WAITING: readonly string[] = ["tests/e2e/kube_source_test.ts"];
 /** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. */
 const WITH_API_SERVER = "KAPI";
-/** Priority of those kernels beside the tests that measure time, as `nice` tells it: a third of the time of a processor that both want. */
-const UML_NICE = "5";
 /** Characters of what each failed test says that are told again at the end, where they are found even in a log that was cut. */
 const TOLD_AGAIN = 1_200;
 /** Longest time of one `deno test`; something hangs if it takes more. */
@@ -81,14 +91,19 @@ async function readSkips(file: string): Promise<Skip[]> {
 
 /** Which tests run when. */
 export interface Lanes {
-  /** At the same time as one another. */
+  /** At the same time as one another, at the beginning. */
   readonly shared: readonly string[];
   /** After those, one after another. */
   readonly exclusive: readonly string[];
-  /** One after another, from the beginning, beside both. Two such kernels at a time, on two processors, took several times as long. */
-  readonly uml: readonly string[];
-  /** After those. */
+  /** Beside the exclusive ones, one after another. */
+  readonly unhurried: readonly string[];
+  /** Likewise, at the usual priority. */
   readonly waiting: readonly string[];
+  /**
+   * One after another, from the beginning, beside all others; two at a time once the exclusive ones are done. Two such kernels take
+   * all of two processors.
+   */
+  readonly uml: readonly string[];
   /** True if one of them needs the real API server. */
   readonly withApiServer: boolean;
 }
@@ -101,13 +116,17 @@ export async function laneOf(
   const shared = files.filter((path) => !EXCLUSIVE.test(path));
   const others = files.filter((path) => EXCLUSIVE.test(path));
   const texts = await Promise.all(others.map(read));
-  const isUml = (path: string): boolean => texts[others.indexOf(path)]!.includes(IN_UML);
+  const uml = others.filter((_, at) => texts[at]!.includes(IN_UML));
   const waiting = others.filter((path) => WAITING.includes(path));
+  const unhurried = others.filter((path) => UNHURRIED.test(path));
+  const placed = new Set([...uml, ...waiting, ...unhurried]);
+  const rank = (path: string): number => (UML_FIRST.indexOf(path) + 1) || Infinity;
   return {
     shared,
-    exclusive: others.filter((path) => !isUml(path) && !waiting.includes(path)),
-    uml: others.filter(isUml),
+    exclusive: others.filter((path) => !placed.has(path)),
+    unhurried,
     waiting,
+    uml: uml.toSorted((left, right) => rank(left) < rank(right) ? -1 : rank(left) > rank(right) ? 1 : 0),
     withApiServer: texts.some((text) => text.includes(WITH_API_SERVER)),
   };
 }
@@ -127,6 +146,8 @@ interface LaneOptions {
   /** More flags of `deno test`. */
   readonly flags: readonly string[];
   readonly environment: Readonly<Record<string, string>>;
+  /** Its priority, as `nice` tells it. @default {0} */
+  readonly nice?: number;
   /** Where what it says goes as it comes. @default {print} */
   readonly show?: (bytes: Uint8Array) => void;
 }
@@ -140,14 +161,15 @@ interface TestRun {
 /** Runs tests, with types unchecked: `deno task check` does that once for all. */
 async function runTests(
   files: readonly string[],
-  { flags, environment, show = print }: LaneOptions,
+  { flags, environment, nice = 0, show = print }: LaneOptions,
 ): Promise<TestRun> {
   if (files.length === 0) return { counts: { passed: 0, failed: 0, skipped: 0 }, output: "" };
   const colors: Record<string, string> = Deno.stdout.isTerminal() && !Deno.noColor
     ? { FORCE_COLOR: "1" }
     : { NO_COLOR: "1" };
-  const child = new Deno.Command(Deno.execPath(), {
-    args: ["test", "-A", "--no-check", "--permit-no-files", ...flags, ...files],
+  const argv = [Deno.execPath(), "test", "-A", "--no-check", "--permit-no-files", ...flags, ...files];
+  const child = new Deno.Command("nice", {
+    args: ["-n", `${nice}`, ...argv],
     cwd: ROOT,
     env: { ...colors, ...environment },
     stdin: "null",
@@ -167,6 +189,38 @@ async function runTests(
   const { success } = await child.status;
   clearTimeout(timer);
   return { counts: countRun(output, success), output };
+}
+
+/** Runs all lanes, each when its time has come. */
+async function runLanes(
+  { shared, exclusive, unhurried, waiting, uml }: Lanes,
+  { lane, built }: { readonly lane: LaneOptions; readonly built: Promise<void> },
+): Promise<readonly TestRun[]> {
+  const runs: TestRun[] = [];
+  let isExclusiveDone = false;
+  const held: Uint8Array[][] = [];
+  // Two at once would write into one another's lines: what these say waits until they and the exclusive ones are done.
+  const beside = async (files: readonly string[], options: Partial<LaneOptions> = {}): Promise<void> => {
+    const said: Uint8Array[] = [];
+    runs.push(await runTests(files, { ...lane, ...options, show: (bytes) => void said.push(bytes) }));
+    if (isExclusiveDone) said.forEach(print);
+    else held.push(said);
+  };
+  const queue = [...uml];
+  const boot = async (processor: number): Promise<void> => {
+    const environment = { ...lane.environment, UML_PROCESSOR: `${processor}` };
+    for (let file = queue.shift(); file !== undefined; file = queue.shift()) {
+      await beside([file], { environment });
+    }
+  };
+  const first = boot(0);
+  runs.push(await runTests(shared, { ...lane, flags: ["--parallel", ...lane.flags] }));
+  const others = [beside(unhurried, { nice: UNHURRIED_NICE }), built.then(() => beside(waiting))];
+  runs.push(await runTests(exclusive, lane));
+  isExclusiveDone = true;
+  held.flat().forEach(print);
+  await Promise.all([first, boot(1), ...others]);
+  return runs;
 }
 
 /** What failed, once more: the end of a long log is what people see of it first. */
@@ -208,29 +262,14 @@ if (import.meta.main) {
   const byName = filter === undefined ? [] : [`--filter=${filter}`];
   const skipFile = await Deno.makeTempFile({ prefix: "kproxy-skips-" });
   try {
-    const { shared, exclusive, uml, waiting, withApiServer } = await laneOf(
-      files,
-      (path) => Deno.readTextFile(`${ROOT}/${path}`),
-    );
-    const built = withApiServer ? buildApiServer() : Promise.resolve();
-    const lane = { flags: byName, environment: { KPROXY_SKIPS: skipFile } };
-    // Two at once would write into one another's lines: what these say waits until the others are done.
-    const held: Uint8Array[] = [];
-    let showBeside = (bytes: Uint8Array): void => void held.push(bytes);
-    const show = (bytes: Uint8Array): void => showBeside(bytes);
-    const runBeside = async (): Promise<TestRun[]> => {
-      const inUml = await runTests(uml, { ...lane, environment: { ...lane.environment, UML_NICE }, show });
-      await built;
-      return [inUml, await runTests(waiting, { ...lane, show })];
-    };
-    const beside = runBeside();
-    const runs = [
-      await runTests(shared, { ...lane, flags: ["--parallel", ...byName] }),
-      await runTests(exclusive, lane),
-    ];
-    held.forEach(print);
-    showBeside = print;
-    runs.push(...await beside);
+    const lanes = await laneOf(files, (path) => Deno.readTextFile(`${ROOT}/${path}`));
+    const built = lanes.withApiServer ? buildApiServer() : Promise.resolve();
+    // What it finds out it remembers for all that this process starts.
+    if (lanes.uml.length > 1) UML_NEEDS.forEach(unmet);
+    const runs = await runLanes(lanes, {
+      lane: { flags: byName, environment: { KPROXY_SKIPS: skipFile } },
+      built,
+    });
     // A filter by name drops tests after they have said that they skip.
     const skips = filter === undefined ? await readSkips(skipFile) : [];
     const counts = total(

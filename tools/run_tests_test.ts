@@ -52,16 +52,19 @@ Deno.test("paths choose files, other words choose names", async () => {
   assertEquals((await chooseTests([])).files.some((path) => path.startsWith("lib/")), true);
 });
 
-Deno.test("tests in user-mode kernels run beside all others, of which those that measure time come in turn", async () => {
+Deno.test("tests in user-mode kernels run beside all others, the long ones first; those that measure time come in turn", async () => {
   const texts: Readonly<Record<string, string>> = {
     "tests/support/a_test.ts": "UML_NEEDS, KAPI",
     "tests/e2e/b_test.ts": "e2eTest(",
     "tests/e2e/c_test.ts": "e2eTest(NAME, UML_NEEDS",
     "tests/e2e/ipvs_test.ts": "e2eTest(NAME, UML_NEEDS",
+    "tests/e2e/ipvs_flows_test.ts": "e2eTest(NAME, UML_NEEDS",
+    "tests/e2e/flows_test.ts": "",
     "tests/e2e/kube_test.ts": "const NEEDS = [...KAPI];",
     "tests/e2e/kube_source_test.ts": "const NEEDS = [...KAPI];",
     "tests/e2e/repair_test.ts": "",
     "tests/bench/d_test.ts": "",
+    "tests/parity/e_test.ts": "",
   };
   assertEquals(await laneOf(Object.keys(texts), (path) => Promise.resolve(texts[path] ?? "")), {
     shared: ["tests/support/a_test.ts"],
@@ -71,7 +74,8 @@ Deno.test("tests in user-mode kernels run beside all others, of which those that
       "tests/e2e/repair_test.ts",
       "tests/bench/d_test.ts",
     ],
-    uml: ["tests/e2e/c_test.ts", "tests/e2e/ipvs_test.ts"],
+    unhurried: ["tests/e2e/flows_test.ts", "tests/parity/e_test.ts"],
+    uml: ["tests/e2e/ipvs_flows_test.ts", "tests/e2e/ipvs_test.ts", "tests/e2e/c_test.ts"],
     waiting: ["tests/e2e/kube_source_test.ts"],
     withApiServer: true,
   });

@@ -263,6 +263,8 @@ function reason(error: unknown): string {
   return error.message;
 }
 
+/** It never looks beyond the element: there may be 100,000 of them. */
+const QUOTING_ELEMENT = /(?:[^",]|"[^"]*")+/g;
 const QUOTED_COMMENT = / comment "[^"]*"/;
 const DECORATION = / (?:counter|timeout|expires|limit|quota|last) /;
 
@@ -276,8 +278,9 @@ function readElements(
   },
 ): void {
   // A comment may hold the separator.
-  const elements = list.includes('"') ? list.split(/, ?(?=(?:[^"]*"[^"]*")*[^"]*$)/) : list.split(/, ?/);
-  for (const printed of elements) {
+  const elements = list.includes('"') ? list.match(QUOTING_ELEMENT) ?? [] : list.split(",");
+  for (const element of elements) {
+    const printed = element.trim();
     if (printed === "") continue;
     const text = printed.includes('"') ? printed.replace(QUOTED_COMMENT, "") : printed;
     const colon = text.indexOf(" : ");

@@ -5,6 +5,7 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
+import { ipvsFaultsAreNamed, quarantineIsNamed } from "../support/faults/ipvs.ts";
 import { IPVS } from "../support/lab_mode.ts";
 import type { ProbeResult } from "../support/lab_probe.ts";
 import { WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
@@ -103,6 +104,8 @@ const STORIES: readonly Story[] = [
     (_, web) => endAndStart(web, end),
   ]),
   ["what changed while kproxy was away is in force after its start", (_, web) => catchUp(web)],
+  ["faults are named by their cause, and mended", (_, web) => ipvsFaultsAreNamed(web)],
+  ["what the kernel refuses is named", (_, web) => quarantineIsNamed(web)],
   ["what others remove comes back", async (t, web) => {
     await using kproxy = await web.start(REPAIR_ARGS);
     const { netns } = web.lab.node;

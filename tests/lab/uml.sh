@@ -4,7 +4,7 @@
 # ipset, dummy devices. It speaks the legacy iptables only.
 #
 # Needs Debian's packages user-mode-linux and kmod, and on processors with AMX a C compiler (see uml_xstate.c). UML_TIMEOUT
-# (seconds) and UML_MEM bound it; UML_NICE is its priority beside all else on this machine. Several may run side by side.
+# (seconds) and UML_MEM bound it; UML_PROCESSOR is the number of the one processor that it keeps to. Several may run side by side.
 set -eu
 lab=$(cd "$(dirname "$0")" && pwd)
 release=$(ls /usr/lib/uml/modules | head -1)
@@ -83,18 +83,9 @@ IFS=, read -r -a ranges <<< "$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /pr
 for range in "${ranges[@]}"; do
   for ((cpu = ${range%-*}; cpu <= ${range#*-}; cpu++)); do cpus+=("$cpu"); done
 done
-LD_PRELOAD=$preload taskset -c "${cpus[$$ % ${#cpus[@]}]}" timeout -k 5 "${UML_TIMEOUT:-300}" linux.uml mem="${UML_MEM:-1G}" root=/dev/root rootfstype=hostfs rootflags=/ rw \
+LD_PRELOAD=$preload taskset -c "${cpus[${UML_PROCESSOR:-$$} % ${#cpus[@]}]}" timeout -k 5 "${UML_TIMEOUT:-300}" linux.uml mem="${UML_MEM:-1G}" root=/dev/root rootfstype=hostfs rootflags=/ rw \
   init="$dir/init" con=null con0=null,fd:1 quiet > "$dir/console" 2>&1 < /dev/null &
 pid=$!
-# It is a session of its own, and the machine shares its time among sessions before it looks at what is in them.
-if [ -n "${UML_NICE:-}" ]; then
-  for _ in {1..50}; do
-    kernel=$(pgrep -P "$pid" || true)
-    if [ -n "$kernel" ] && [ "$(ps -o sid= -p "$kernel" | tr -d ' ')" = "$kernel" ]; then break; fi
-    sleep 0.1
-  done
-  { echo "$UML_NICE" > "/proc/$kernel/autogroup"; } 2>/dev/null || true
-fi
 wait "$pid" || true
 cat "$dir/out" 2>/dev/null || true
 if [ ! -e "$dir/status" ]; then

@@ -24,22 +24,41 @@ import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import type { NodeLab } from "./node_lab.ts";
 import { readTogether } from "./reads_together.ts";
 
-/** What is read of the node each time; anything else is read by itself. */
-const LOOKS: readonly string[] = [
+/** What the rules of a mode are in, and what they change. Anything else is read by itself. */
+const RULES: readonly string[] = [
   ...["nft", "legacy"].flatMap((variant) => [`iptables-${variant}-save -c`, `ip6tables-${variant}-save -c`]),
   "ipset save",
   "ip -json address show dev kube-ipvs0",
   "nft list ruleset",
   "ipvsadm -Sn",
   "ip -json -details address",
+];
+/** What stays as it is from case to case. */
+const NODE: readonly string[] = [
   "ip -json route",
   "ip -json -6 route",
   "ip -json rule",
   "sysctl net.ipv4.ip_forward net.ipv6.conf.all.forwarding net.ipv4.conf.all.rp_filter net.netfilter.nf_conntrack_tcp_be_liberal " +
   "net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
 ];
+/** The kernel of a user-mode Linux has no nftables. */
+const ABSENT_IN_UML: readonly string[] = RULES.filter((line) => /\bnft\b/.test(line));
 /** Of each interface that packets come in by. */
 const SETTINGS: readonly string[] = ["rp_filter", "forwarding"];
+
+const wordsOf = (lines: readonly string[]): string[][] => lines.map((line) => line.split(" "));
+
+/** In a user-mode Linux each program takes a tenth of a second: there is read once what all cases of a node have in common. */
+const commonReads = new WeakMap<NodeLab, Promise<Exec>>();
+
+function commonRead(lab: NodeLab): Promise<Exec> {
+  let read = commonReads.get(lab);
+  if (read === undefined) {
+    read = readTogether(lab.node.netns.exec, wordsOf([...NODE, ...ABSENT_IN_UML]));
+    commonReads.set(lab, read);
+  }
+  return read;
+}
 
 /**
  * Which packets fare otherwise than what the walk through the live rules says of them, in words. To be asked when the real packets of
@@ -55,8 +74,10 @@ export async function mispredictions(
     parsePacket(flowOf(typeof flow === "string" ? { flow } : flow, mode).packet)
   );
   const interfaces = new Set(packets.map(({ inInterface }) => inInterface).filter((name) => name !== ""));
-  const exec = await readTogether(lab.node.netns.exec, [
-    ...LOOKS.map((line) => line.split(" ")),
+  const isUml = isUserModeLinux();
+  const looks = isUml ? RULES.filter((line) => !ABSENT_IN_UML.includes(line)) : [...RULES, ...NODE];
+  const exec = await readTogether(isUml ? await commonRead(lab) : lab.node.netns.exec, [
+    ...wordsOf(looks),
     ...[...interfaces].map((
       name,
     ) => ["sysctl", ...SETTINGS.map((setting) => `net.ipv4.conf.${name}.${setting}`)]),
@@ -64,8 +85,8 @@ export async function mispredictions(
   const [live, around] = await Promise.all([liveOfKernel(exec), readAround(exec)]);
   const wrong = [...live.values()].flatMap(({ problems }) => problems)
     .concat(around.problems).map(({ place, message }) => `${place}: ${message}`);
-  // In a user-mode Linux each program takes a tenth of a second.
-  const near = isUserModeLinux() ? null : new NearKernel(lab.node.netns.exec);
+  // That takes programs of its own.
+  const near = isUml ? null : new NearKernel(lab.node.netns.exec);
   for (const flow of flowCase.flows) {
     const step = typeof flow === "string" ? { flow } : flow;
     if (gapOf(step) !== undefined) continue;

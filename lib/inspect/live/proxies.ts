@@ -7,8 +7,11 @@ import type { HeldRules } from "../../sim/node/held_rules.ts";
 import type { FoundProxy } from "./live.ts";
 
 const SERVICES_CHAIN = "KUBE-SERVICES";
-/** Sets and virtual servers make it IPVS mode; the chains' names are those of iptables mode. */
-const IPVS_SET = "KUBE-CLUSTER-IP";
+/** Where the rules of iptables mode go on from there; IPVS mode has that chain, too. */
+const IPTABLES_JUMP = /-j KUBE-(SVC|SVL|EXT|FW|NODEPORTS)\b/;
+/** Only IPVS mode has it, whatever the node serves. */
+const IPVS_CHAIN = "KUBE-NODE-PORT";
+const IPVS_SET = /--match-set KUBE-/;
 const NFT_TABLES: ReadonlyMap<string, FoundProxy["layout"]> = new Map([
   ["kproxy", "kproxy"],
   ["kube-proxy", "kube-proxy"],
@@ -24,10 +27,11 @@ export function foundProxies({ iptables, nftables }: HeldRules): readonly FoundP
     const isHooked = ["PREROUTING", "OUTPUT"].some((chain) =>
       nat?.get(chain)?.rules.some((rule) => rule.includes(`-j ${SERVICES_CHAIN}`)) === true
     );
-    const mode = services.rules.some((rule) => rule.includes(IPVS_SET)) ? "ipvs" : "iptables";
+    const says = (words: RegExp): boolean => services.rules.some((rule) => words.test(rule));
+    const isIpvs = !says(IPTABLES_JUMP) && (nat?.has(IPVS_CHAIN) === true || says(IPVS_SET));
     const where = variant === "" ? "" : ` (iptables ${variant})`;
     found.push({
-      mode,
+      mode: isIpvs ? "ipvs" : "iptables",
       layout: "kube-proxy",
       sign: `chain ${SERVICES_CHAIN} of table nat${where}`,
       isHooked,
