@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { SharedPortals } from "../lib/backend/userspace/apply/shared_portals.ts";
+import { RelayTally } from "../lib/backend/userspace/forward/relay_tally.ts";
 import { addRelayMetrics } from "../lib/backend/userspace/node/metrics.ts";
 import { addLogMetrics } from "../lib/observe/metrics_log.ts";
 import { addProgramMetrics } from "../lib/observe/metrics_program.ts";
@@ -42,7 +42,7 @@ interface MetricParts {
 export function metricRows(): MetricRow[] {
   const inMode = MODES.map((mode) => {
     const { registry } = new ProxyMetrics({ mode, readPacketCounts: () => Promise.resolve({}) });
-    if (mode === "userspace") addRelayMetrics(registry, new SharedPortals().counts);
+    if (mode === "userspace") addRelayMetrics(registry, () => new RelayTally().counts);
     return { mode, names: new Set(partsOf(registry).map(({ name }) => name)), registry };
   });
   const modesOf = (name: string): string => {

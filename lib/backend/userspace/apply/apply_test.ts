@@ -16,6 +16,7 @@ import { ChangeTracker } from "../../../model/change_tracker.ts";
 import type { Service } from "../../../model/objects.ts";
 import type { ApplyReport } from "../../backend.ts";
 import { UserspaceProxier, type UserspaceSettings } from "./apply.ts";
+import { openPortal } from "../forward/open_portal.ts";
 import { LingeringPortals, Portals } from "./portals.ts";
 import { StaleUdp } from "./stale_udp.ts";
 
@@ -69,7 +70,7 @@ class Rig implements AsyncDisposable {
       family: "IPv4",
       ip: "127.0.0.1",
       range: this.range,
-      context: relayContext(this.record),
+      open: (place) => openPortal(place, relayContext(this.record)),
       lingering: this.lingering,
     });
     const proxier = new UserspaceProxier({

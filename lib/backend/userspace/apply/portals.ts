@@ -5,8 +5,8 @@
  */
 import type { PortRange } from "../../../config/port_range.ts";
 import type { IpFamily } from "../../../model/objects.ts";
-import { openPortal } from "../forward/open_portal.ts";
-import type { OpenPortal, RelayContext } from "../forward/relay.ts";
+import type { Place } from "../forward/open_portal.ts";
+import type { OpenPortal } from "../forward/relay.ts";
 import type { Portal, PortalId, PortalProtocol } from "../plan/ruleset.ts";
 
 /** Portals that outlive the life that opened them, by what tells one from the others. */
@@ -40,7 +40,8 @@ export interface PortalsOptions {
   /** The address that all listen on. */
   readonly ip: string;
   readonly range: PortRange | null;
-  readonly context: RelayContext;
+  /** Opens a port; rejects if none can be had. */
+  readonly open: (place: Place) => Promise<OpenPortal>;
   readonly lingering: LingeringPortals;
 }
 
@@ -78,9 +79,9 @@ export class Portals {
   }
 
   async #begin(protocol: PortalProtocol, wished: number | null): Promise<OpenPortal> {
-    const { family, ip, range, context, lingering } = this.#options;
+    const { family, ip, range, open, lingering } = this.#options;
     const former = wished === null ? undefined : lingering.take(this.#place(protocol, wished));
-    return former ?? await openPortal({ family, protocol, ip, wished, range }, context);
+    return former ?? await open({ family, protocol, ip, wished, range });
   }
 
   /** Takes no more clients there. */

@@ -1,46 +1,55 @@
 /**
- * What the lives of a process and both IP families have in common in userspace mode: how many sessions there are and what was counted,
+ * What the lives of a process and both IP families have in common in userspace mode: the thread that forwards,
  * and the portals that one life leaves to the next.
  *
  * @module
  */
 import { within } from "../../../kernel/clock.ts";
-import { DescriptorAllowance } from "../../../kernel/descriptors.ts";
 import type { Shared } from "../../node/afterlife.ts";
-import { type RelayObserver, type RelayRefusal, SessionLimit } from "../forward/relay.ts";
-import type { PortalProtocol } from "../plan/ruleset.ts";
+import type { Place } from "../forward/open_portal.ts";
+import type { OpenPortal } from "../forward/relay.ts";
+import { type AllRelayCounts, RelayTally } from "../forward/relay_tally.ts";
+import { RelayThread } from "../forward/relay_thread.ts";
 import { LingeringPortals } from "./portals.ts";
+
+/** Told what cannot be forwarded. */
+type RelayProblem = (problem: string, message: string) => void;
+
+const NO_COUNTS: AllRelayCounts = new RelayTally().counts;
 
 /** How long portals of a former life serve on where the next life has not taken them: by then no rule leads there any more. */
 const LINGER_MS = 60_000;
 /** How long the end of the process waits for the sessions that are there. */
 const DRAIN_MS = 10_000;
 
-/** What was counted of one protocol. */
-export interface RelayCounts {
-  open: number;
-  opened: number;
-  dialFailures: number;
-  readonly bytes: { in: number; out: number };
-  readonly refused: Record<RelayRefusal, number>;
-}
-
-function noCounts(): RelayCounts {
-  return {
-    open: 0,
-    opened: 0,
-    dialFailures: 0,
-    bytes: { in: 0, out: 0 },
-    refused: { descriptors: 0, limit: 0, "no endpoint": 0, "no answer": 0 },
-  };
-}
-
 /** One for the process. */
-export class SharedPortals implements Shared, RelayObserver {
+export class SharedPortals implements Shared {
   readonly lingering = new LingeringPortals();
-  readonly sessions = new SessionLimit(Infinity, new DescriptorAllowance());
-  readonly counts: Readonly<Record<PortalProtocol, RelayCounts>> = { TCP: noCounts(), UDP: noCounts() };
+  #thread: RelayThread | null = null;
+  #onProblem: RelayProblem = () => {};
   #timer: ReturnType<typeof setTimeout> | undefined;
+
+  /** What was forwarded, up to a moment ago. */
+  get counts(): AllRelayCounts {
+    return this.#thread?.counts ?? NO_COUNTS;
+  }
+
+  /** A life begins. @param onProblem told from now on what cannot be forwarded */
+  begun(onProblem: RelayProblem): void {
+    this.#onProblem = onProblem;
+    this.#thread ??= new RelayThread((problem, message) => this.#onProblem(problem, message));
+  }
+
+  /**
+   * Opens a portal that leads nowhere yet.
+   *
+   * @param udpIdleMs milliseconds after which a UDP session without packets ends
+   * @throws {Error} if no port can be had
+   */
+  async open(place: Place, udpIdleMs: number): Promise<OpenPortal> {
+    if (this.#thread === null) throw new TypeError("No life has begun");
+    return await this.#thread.open(place, udpIdleMs);
+  }
 
   /** A life has ended and left its portals. */
   left(): void {
@@ -50,29 +59,11 @@ export class SharedPortals implements Shared, RelayObserver {
 
   async end(signal: AbortSignal): Promise<void> {
     clearTimeout(this.#timer);
+    const thread = this.#thread;
+    if (thread === null) return;
     // Clients that come meanwhile are served, too: rules lead here until the next process has its own.
-    await within(this.sessions.none(), DRAIN_MS, signal);
-    await this.lingering.close();
-  }
-
-  opened(protocol: PortalProtocol): void {
-    this.counts[protocol].open++;
-    this.counts[protocol].opened++;
-  }
-
-  closed(protocol: PortalProtocol): void {
-    this.counts[protocol].open--;
-  }
-
-  refused(protocol: PortalProtocol, reason: RelayRefusal): void {
-    this.counts[protocol].refused[reason]++;
-  }
-
-  dialFailed(protocol: PortalProtocol): void {
-    this.counts[protocol].dialFailures++;
-  }
-
-  forwarded(protocol: PortalProtocol, direction: "in" | "out", bytes: number): void {
-    this.counts[protocol].bytes[direction] += bytes;
+    await within(thread.drained().catch(() => null), DRAIN_MS, signal);
+    thread.end();
+    this.#thread = null;
   }
 }

@@ -4,35 +4,33 @@
  * @module
  */
 import { Counter, Gauge, type Registry } from "../../../observe/prom_client.ts";
-import type { RelayCounts } from "../apply/shared_portals.ts";
+import type { AllRelayCounts } from "../forward/relay_tally.ts";
 import type { PortalProtocol } from "../plan/ruleset.ts";
-
-type Counts = Readonly<Record<PortalProtocol, RelayCounts>>;
 
 const PROTOCOLS: readonly PortalProtocol[] = ["TCP", "UDP"];
 
-/** Adds the metrics; `counts` is read at every scrape. */
-export function addRelayMetrics(registry: Registry, counts: Counts): void {
+/** Adds the metrics; `counts` is asked at every scrape. */
+export function addRelayMetrics(registry: Registry, counts: () => AllRelayCounts): void {
   new Gauge({
     name: "kproxy_userspace_sessions",
     help: "[ALPHA] Connections of TCP, and clients of UDP, that mode userspace forwards now",
     labelNames: ["protocol"],
     registers: [registry],
     collect(): void {
-      for (const protocol of PROTOCOLS) this.set({ protocol }, counts[protocol].open);
+      for (const protocol of PROTOCOLS) this.set({ protocol }, counts()[protocol].open);
     },
   });
   addCounter(registry, {
     name: "kproxy_userspace_sessions_total",
     help: "Connections of TCP, and clients of UDP, that mode userspace has taken",
-  }, (inc) => PROTOCOLS.forEach((protocol) => inc({ protocol }, counts[protocol].opened)));
+  }, (inc) => PROTOCOLS.forEach((protocol) => inc({ protocol }, counts()[protocol].opened)));
   addCounter(registry, {
     name: "kproxy_userspace_refused_total",
     help: "Clients that mode userspace did not serve, by what was lacking",
     labels: ["reason"],
   }, (inc) => {
     for (const protocol of PROTOCOLS) {
-      for (const [reason, count] of Object.entries(counts[protocol].refused)) {
+      for (const [reason, count] of Object.entries(counts()[protocol].refused)) {
         inc({ protocol, reason: reason.replace(" ", "_") }, count);
       }
     }
@@ -40,7 +38,7 @@ export function addRelayMetrics(registry: Registry, counts: Counts): void {
   addCounter(registry, {
     name: "kproxy_userspace_dial_failures_total",
     help: "Tries to reach an endpoint that failed in mode userspace",
-  }, (inc) => PROTOCOLS.forEach((protocol) => inc({ protocol }, counts[protocol].dialFailures)));
+  }, (inc) => PROTOCOLS.forEach((protocol) => inc({ protocol }, counts()[protocol].dialFailures)));
   addCounter(registry, {
     name: "kproxy_userspace_bytes_total",
     help: "Bytes that mode userspace has forwarded from clients (in) and to them (out)",
@@ -48,7 +46,7 @@ export function addRelayMetrics(registry: Registry, counts: Counts): void {
   }, (inc) => {
     for (const protocol of PROTOCOLS) {
       for (const direction of ["in", "out"] as const) {
-        inc({ protocol, direction }, counts[protocol].bytes[direction]);
+        inc({ protocol, direction }, counts()[protocol].bytes[direction]);
       }
     }
   });

@@ -46,6 +46,7 @@ export async function prepareUserspace(context: ModeContext): Promise<PreparedMo
   const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused, probing });
   tellFamilies(families.keys(), log);
   const shared = afterlife.share(SharedPortals);
+  shared.begun((problem, message) => log.error(problem, new Error(message)));
   const has = new Map<IpFamily, UserspaceSettings["has"]>();
   for (const [family, iptables] of families) has.set(family, await abilities(iptables, family));
   const settingsOf = tellingSettings(context, (family, node) => {
@@ -61,14 +62,7 @@ export async function prepareUserspace(context: ModeContext): Promise<PreparedMo
       ip: settings.listenIp ?? EVERYWHERE[family],
       range: parsePortRange(config.portRange),
       lingering: shared.lingering,
-      context: {
-        observer: shared,
-        sessions: shared.sessions,
-        onProblem: (problem, error) => log.error(problem, error, { family }),
-        nowMs: () => performance.now(),
-        random: Math.random,
-        udpIdleMs: config.udpIdleTimeout,
-      },
+      open: (place) => shared.open(place, config.udpIdleTimeout),
     });
     portals.push(ofFamily);
     proxiers.push(
@@ -86,7 +80,7 @@ export async function prepareUserspace(context: ModeContext): Promise<PreparedMo
     proxiers,
     refused,
     reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
-    addMetrics: (registry) => addRelayMetrics(registry, shared.counts),
+    addMetrics: (registry) => addRelayMetrics(registry, () => shared.counts),
     keepsFlows: true,
     close: () => {
       for (const ofFamily of portals) ofFamily.leave();
