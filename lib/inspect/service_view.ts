@@ -9,6 +9,7 @@ import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { ProxyState, ServicePort } from "../model/state.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
 import { API_VERSION } from "../serve/status/status_document.ts";
+import { counted } from "../text/words.ts";
 import { countedTraffic, type HeldPart, heldParts } from "./held_service.ts";
 import { endpointDocument } from "./trace/trace_json.ts";
 import { type Align, endpointLines } from "./trace/trace_text.ts";
@@ -89,12 +90,12 @@ function policy(isLocal: boolean): string {
 function heldLines(parts: readonly HeldPart[], align: Align): string[] {
   if (parts.length === 0) return ["  in the kernel: nothing"];
   const traffic = countedTraffic(parts);
-  const total = traffic === null ? "" : `, ${traffic.packets} packets counted`;
+  const total = traffic === null ? "" : `, ${counted(traffic.packets, "packet")} counted`;
   return [
     `  in the kernel${total}`,
-    ...align(parts.map(({ place, text, counted }) => [
+    ...align(parts.map(({ place, text, counted: held }) => [
       `    ${place}`,
-      counted === null ? "" : String(counted.packets),
+      held === null ? "" : String(held.packets),
       text,
     ])),
   ];

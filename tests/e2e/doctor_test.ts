@@ -9,6 +9,8 @@ import type { Finding } from "../../lib/inspect/doctor/finding.ts";
 import type { DoctorReport } from "../../lib/inspect/doctor/report.ts";
 import { findProgram } from "../../tools/setup.ts";
 import { kproxy, kproxyArgv } from "../cli/kproxy.ts";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import { LabManifests } from "../support/lab_manifests.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
@@ -44,6 +46,36 @@ async function withNode(work: (netns: Netns) => Promise<void>): Promise<void> {
     await work(netns);
   });
 }
+
+e2eTest(
+  "beside a running kproxy doctor judges by its mode and source, and calls none of its rules left over",
+  NEEDS,
+  async () => {
+    await withNode(async (netns) => {
+      await using manifests = await LabManifests.create();
+      await using running = await KproxyProcess.start({
+        netns,
+        args: ["--proxy-mode=nftables", "--hostname-override=node-a", `--manifests=${manifests.folder}`],
+      });
+      await running.untilMessage("First sync done, Services are served");
+      const { out, err } = await kproxy(["doctor", "-o=json"], { netns: netns.name });
+      const { mode, node, findings }: DoctorReport = JSON.parse(out);
+      assertEquals([mode, node, err], ["nftables", "node-a", ""]);
+      const wrong = findings.filter(({ check, level }) =>
+        level !== "ok" && ["leftovers", "API server", "mode"].includes(check)
+      );
+      assertEquals(wrong, []);
+      assertEquals(findings.filter(({ check }) => check === "kproxy").map(({ what }) => what), [
+        "kproxy on 127.0.0.1:10249 runs in mode nftables: this node is judged by its configuration",
+      ]);
+      // Who names a mode wants that one judged.
+      const { out: other } = await kproxy(["doctor", "-o=json", "--proxy-mode=iptables"], {
+        netns: netns.name,
+      });
+      assertEquals(JSON.parse(other).mode, "iptables");
+    });
+  },
+);
 
 /** A fault, what is said of it, and the mend as the report names it, without its comment. */
 interface Planted {

@@ -92,6 +92,7 @@ class TranscriptNode implements AsyncDisposable {
     await netns.run(["ip", "addr", "add", "10.244.0.1/16", "dev", "cni0"]);
     await netns.run(["ip", "route", "add", "default", "dev", "eth0"]);
     await netns.run(["sysctl", "-q", "-w", "net.ipv4.ip_forward=1"]);
+    await netns.run(["sysctl", "-q", "-w", "net.ipv6.conf.all.forwarding=1"]);
     const manifests = await LabManifests.create();
     const bin = await Deno.makeTempDir({ prefix: "kproxy-bin-" });
     const real = (await netns.run(["sh", "-c", "command -v iptables-restore"])).trim();

@@ -59,7 +59,7 @@ const VARYING: readonly (readonly [pattern: RegExp, word: string])[] = [
   [/(; \w+ TIME)+; \d+ commands?$/gm, "; PHASES"],
   [/\b\d+\/\d+\/0\b/g, "COUNTS"],
   // What `kproxy service get` counts.
-  [/\b\d+ packets counted/g, "COUNT packets counted"],
+  [/\b\d+ packets? counted/g, "COUNT packets counted"],
   [/^( +iptables \S+ \S+ +)\d+(?= )/gm, "$1COUNT"],
   [/ {2,}/g, "  "],
   [/"kproxy-transcripts-[^"]*"/g, '"FOLDER"'],

@@ -9,7 +9,7 @@ import { UsageError } from "../../errors.ts";
 import { judgeNodeFacts, modeHere } from "../../inspect/doctor/doctor.ts";
 import { readFact, unread } from "../../inspect/doctor/fact.ts";
 import { FACTS_LIMIT_MS, LATE_MS, readFacts, type ReadFactsOptions } from "../../inspect/doctor/facts.ts";
-import { type Finding, warning } from "../../inspect/doctor/finding.ts";
+import { type Finding, ok, warning } from "../../inspect/doctor/finding.ts";
 import { judgeMigration, type Migration } from "../../inspect/doctor/migrate/migration.ts";
 import {
   type FoundServices,
@@ -25,6 +25,7 @@ import {
   reportRows,
   reportSummary,
 } from "../../inspect/doctor/report.ts";
+import { runningSettings } from "../../inspect/running/running_settings.ts";
 import { cpuCount } from "../../kernel/cpu.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";
@@ -45,11 +46,34 @@ export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number>
     config,
     master: flags.get("master") ?? "",
     nodeName: nodeName(config),
+    ...await settingsHere(flags, config),
     migrateTo,
     isSourceNamed: namesSource(flags),
   });
   await tellFound(form, { document: () => report, lines: () => reportLines(report) }, io);
   return report.result === "failure" ? 1 : 0;
+}
+
+/**
+ * Those of the kproxy that runs here: to judge its node by the defaults would call its own rules another mode's. Nothing where the
+ * flags say what to judge by, or none runs.
+ */
+async function settingsHere(
+  flags: ParsedFlags,
+  told: KubeProxyConfiguration,
+): Promise<Partial<Pick<ExamineOptions, "config" | "nodeName" | "runs" | "servicesBy">>> {
+  const isTold = flags.get("proxy-mode") !== undefined || (flags.get("config") ?? "") !== "" ||
+    namesSource(flags);
+  const running = isTold ? null : await runningSettings(told);
+  if (running === null) return {};
+  const { where, config: { kproxy, ...config }, nodeName } = running;
+  const { manifests } = told.kproxy;
+  return {
+    config: { ...config, kproxy: manifests.length === 0 ? kproxy : { ...kproxy, manifests } },
+    nodeName: told.hostnameOverride === "" ? nodeName : told.hostnameOverride,
+    servicesBy: told,
+    runs: `${where} runs in mode ${config.mode}: this node is judged by its configuration`,
+  };
 }
 
 function migrationMode(flags: ParsedFlags): MigrationMode | null {
@@ -64,6 +88,10 @@ function migrationMode(flags: ParsedFlags): MigrationMode | null {
 /** What an examination is given. */
 export interface ExamineOptions extends Omit<ReadFactsOptions, "otherConfig"> {
   readonly migrateTo: MigrationMode | null;
+  /** What is told of a kproxy that runs here; none without. */
+  readonly runs?: string;
+  /** What says where Services are, if another configuration does. */
+  readonly servicesBy?: KubeProxyConfiguration;
   /** True: the command line names the API server, so that Services are not asked of a running kproxy. */
   readonly isSourceNamed: boolean;
 }
@@ -84,7 +112,11 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   return doctorReport({
     node: nodeName,
     mode,
-    findings: [...findings, ...comparison?.findings ?? []],
+    findings: [
+      ...options.runs === undefined ? [] : [ok("kproxy", options.runs)],
+      ...findings,
+      ...comparison?.findings ?? [],
+    ],
     migration: comparison?.migration ?? null,
   });
 }
@@ -95,10 +127,13 @@ async function servicesOf(options: ExamineOptions): Promise<FoundServices | { re
   const late = new AbortController();
   const timer = setTimeout(() => late.abort(), limitMs + LATE_MS);
   try {
-    const fact = await readFact(() => servicesOrUsage({ ...options, limitMs }), {
-      signal: late.signal,
-      limitMs,
-    });
+    const fact = await readFact(
+      () => servicesOrUsage({ ...options, config: options.servicesBy ?? options.config, limitMs }),
+      {
+        signal: late.signal,
+        limitMs,
+      },
+    );
     if ("unread" in fact) return fact;
     if (fact.value instanceof UsageError) throw fact.value;
     return fact.value;

@@ -32,7 +32,7 @@ export async function serviceCommand(flags: ParsedFlags, io: Io): Promise<number
   const [word, name] = flags.operands;
   const action = ACTIONS.find((one) => one === word);
   if (action === undefined || (action === "get") !== (name !== undefined)) {
-    const hint = word === undefined ? "" : didYouMean(word, ACTIONS);
+    const hint = word === undefined || action !== undefined ? "" : didYouMean(word, ACTIONS);
     throw new UsageError(`Write kproxy service list or kproxy service get NAMESPACE/NAME${hint}`);
   }
   const { options, warn } = await lookingOf(flags, io);

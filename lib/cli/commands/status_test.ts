@@ -169,7 +169,7 @@ Deno.test("whatever is wrong is told, and nothing of it can move a terminal", ()
     const words of [
       "node-1: NOT READY, a sync has been waiting for too long; load balancers are told to send nothing new",
       "iptables, in place of ipvs: no ?[2Jmodule",
-      "files /m; 2 refused",
+      "files /m; 2 refused since the start",
       "Held against it:\n  IPv4: the last sync failed: no\n  IPv6 is not served: the kernel has none; Service shop/web",
       "IPv4    10000     100000     344    none yet",
       "IPv4 last failure: 2026-11-22T17:00:00Z: no",

@@ -48,7 +48,11 @@ function headLines({ program, node, mode, source, readiness, healthy, listening 
     }${health}${eligible}`,
     ...alignColumns([
       ["", "Mode", modeText(mode)],
-      ["", "Objects", source.name + (source.rejected === 0 ? "" : `; ${source.rejected} refused`)],
+      [
+        "",
+        "Objects",
+        source.name + (source.rejected === 0 ? "" : `; ${source.rejected} refused since the start`),
+      ],
       ["", "Process", `${program.pid}, up ${durationText(program.uptimeSeconds)}`],
       ["", "Memory", `${Math.round(resident / MIB)} MiB resident, heap ${Math.round(heapUsed / MIB)} MiB`],
       ...(servers.length === 0 ? [] : [["", "Listening", servers.join(", ")]]),

@@ -61,7 +61,7 @@ export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> 
     found,
     looking,
     from,
-    readDestination(to, found.objects?.state.states ?? new Map()),
+    readDestination(to, found.objects?.state.states ?? new Map(), from),
   );
   await io.out(
     form === "json"

@@ -51,7 +51,8 @@ export function listDifference(
   const lists = { wanted: missing, found: surplus };
   if (surplus.length === 0) return { kind: "missing", cause: `${count(missing, what)} missing`, ...lists };
   if (missing.length === 0) return { kind: "surplus", cause: `${count(surplus, what)} too much`, ...lists };
-  return { kind: "changed", cause: `${count(missing, what)} not as it should be`, ...lists };
+  const pronoun = missing.length === 1 ? "it" : "they";
+  return { kind: "changed", cause: `${count(missing, what)} not as ${pronoun} should be`, ...lists };
 }
 
 function count(list: readonly string[], what: string): string {

@@ -51,7 +51,7 @@ async function answerService(held: Held, name: NamespacedName): Promise<unknown>
 }
 
 async function answerTrace(held: Held, from: string, to: string): Promise<unknown> {
-  const destination = readDestination(to, held.states);
+  const destination = readDestination(to, held.states, from);
   const { family, ip, port } = destination;
   const state = held.states.get(family);
   if (state === undefined) throw new UsageError(`There are no rules for ${family} here`);

@@ -29,16 +29,24 @@ const DESTINATION =
 /**
  * Reads `10.96.0.1:80/udp`, `[fd00::1]:80`, or `namespace/name[:PORT]`, whose port may be a name or, if there is only one, left out.
  *
+ * @param from the words of the source: a Service of both families is asked at its address of the source's, else of IPv4
  * @throws {UsageError} if it is none of these
  */
 export function readDestination(
   text: string,
   states: ReadonlyMap<IpFamily, ProxyState>,
+  from = "",
 ): TracedDestination {
   const groups = DESTINATION.exec(text)?.groups;
   if (groups === undefined) throw wrongDestination(text);
   const { service, port, protocol } = groups;
-  if (service !== undefined) return serviceDestination(text, service, port, protocol, states);
+  if (service !== undefined) {
+    const family = parseIp(from.split("@")[0] ?? "")?.family ?? "IPv4";
+    const inOrder = [...states].toSorted(([one], [other]) =>
+      Number(other === family) - Number(one === family)
+    );
+    return serviceDestination(text, service, port, protocol, new Map(inOrder));
+  }
   const ip = parseIp(groups.ip6 ?? groups.ip4 ?? "");
   const name = (protocol ?? "tcp").toLowerCase() as PacketProtocol;
   if (ip === null || (port === undefined) !== (name === "icmp")) throw wrongDestination(text);

@@ -18,6 +18,7 @@ import {
 } from "../desired/desired.ts";
 import { nftablesPlan, nftablesText } from "../desired/nftables.ts";
 import { liveOfTexts, type LiveText } from "../live/saved_texts.ts";
+import { readDestination } from "./packet.ts";
 import { type Trace, tracePacket } from "./trace.ts";
 import { traceDocument } from "./trace_json.ts";
 import { traceLines } from "./trace_text.ts";
@@ -159,6 +160,18 @@ const FAULTS: readonly Fault[] = [
     }),
     finds: "table inet firewall chain pre rule 1",
     step: "ip daddr 10.96.0.0/16",
+  },
+  {
+    name: "a table of somebody else drops a range of ports",
+    node: (sound) => ({
+      texts: [save(sound), {
+        name: "nft",
+        text:
+          "table inet fw {\n\tchain pre {\n\t\ttype filter hook prerouting priority -150; policy accept;\n\t\ttcp dport 60-90 drop\n\t}\n}\n",
+      }],
+    }),
+    finds: "table inet fw chain pre rule 1: tcp dport 60-90 drop",
+    step: "tcp dport 60-90 drop",
   },
   {
     name: "the jump to the rules is gone",
@@ -339,6 +352,49 @@ Deno.test("an endpoint is left out: its hint is for another zone", NONE, async (
     reason: "hint: it is for zone z2, this is z1",
   });
 });
+
+Deno.test("what cannot be evaluated in a table of others costs that chain only", NONE, async () => {
+  const text =
+    "table inet fw {\n\tchain pre {\n\t\ttype filter hook prerouting priority -150; policy accept;\n\t\ttcp dport http-alt drop\n\t}\n}\n";
+  const { notes, difference } = await traced({ texts: [save(SOUND), { name: "nft", text }] });
+  assertEquals(difference, null);
+  assertEquals(notes.length, 1);
+  assertMatch(
+    notes[0] ?? "",
+    /^the kernel: Table inet fw chain pre: .*http-alt.*; it is taken to let the packet pass$/,
+  );
+});
+
+Deno.test(
+  "a Service of both families is asked at its address of the source's family, else of IPv4",
+  NONE,
+  () => {
+    const clusterIPs = ["fd00:10:96::15", "10.96.0.21"];
+    const service = {
+      apiVersion: "v1",
+      kind: "Service",
+      metadata: { namespace: "shop", name: "dual" },
+      spec: {
+        type: "ClusterIP",
+        clusterIP: clusterIPs[0],
+        clusterIPs,
+        ipFamilies: ["IPv6", "IPv4"],
+        ports: [{ name: "http", port: 80, protocol: "TCP" }],
+      },
+    };
+    const { states } = stateOfObjects(decodeObject(service, "test").objects, "node-a", () => {});
+    for (const order of [[...states], [...states].reverse()]) {
+      const ip = (from: string): string => readDestination("shop/dual", new Map(order), from).ip;
+      assertEquals(["10.244.0.5@cni0", "fd00:10:244::5", "local", "world", "cni0"].map(ip), [
+        "10.96.0.21",
+        "fd00:10:96::15",
+        "10.96.0.21",
+        "10.96.0.21",
+        "10.96.0.21",
+      ]);
+    }
+  },
+);
 
 Deno.test("a port that the Service has not is told with those that it has", NONE, async () => {
   const { notes } = await traced({ texts: [save(SOUND)], packet: "10.244.0.5@cni0 → 10.96.10.1:81/tcp" });

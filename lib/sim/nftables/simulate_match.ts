@@ -133,10 +133,10 @@ export class NftMatcher {
   #partMatches(pattern: string, part: string, expression: NftExpression | undefined): boolean {
     if (expression === undefined) return false;
     const type = typeOfExpression(expression, this.#table.family);
-    if (type === "ifname") return interfaceMatches(pattern, part);
-    if (pattern.includes("/") && (type === "ipv4_addr" || type === "ipv6_addr")) {
-      const ip = parseIp(part);
-      return ip !== null && this.#contains(pattern, ip);
+    const isAddress = type === "ipv4_addr" || type === "ipv6_addr";
+    const isRange = isAddress ? pattern.includes("-") : type === "inet_service" && /^\d+-\d+$/.test(pattern);
+    if (type === "ifname" || isRange || isAddress && pattern.includes("/")) {
+      return inRange(pattern, part, type, (network, ip) => this.#contains(network, ip));
     }
     return canonicalKey(pattern, [type]) === part;
   }

@@ -50,6 +50,24 @@ const CASES: readonly Case[] = [
     flows: { "10.0.0.1 → 10.0.0.2:80": "untranslated", "10.0.0.1 → 192.0.2.10:80": "this node" },
   },
   {
+    name: "ranges that stand in a rule",
+    lines: [
+      "prerouting: tcp dport 30000-32767 drop",
+      "prerouting: tcp dport { 80, 90-99 } reject",
+      "prerouting: ip saddr 10.0.0.100-10.0.0.200 drop",
+    ],
+    flows: {
+      "10.0.0.1 → 10.0.0.2:29999": "untranslated",
+      "10.0.0.1 → 10.0.0.2:30000": "dropped",
+      "10.0.0.1 → 10.0.0.2:32767": "dropped",
+      "10.0.0.1 → 10.0.0.2:80": "rejected",
+      "10.0.0.1 → 10.0.0.2:94": "rejected",
+      "10.0.0.1 → 10.0.0.2:100": "untranslated",
+      "10.0.0.99 → 10.0.0.2:1": "untranslated",
+      "10.0.0.150 → 10.0.0.2:1": "dropped",
+    },
+  },
+  {
     name: "which packets see which hooks",
     lines: ["prerouting", "input", "forward", "output", "postrouting"].map((hook, i) =>
       `${hook}: tcp dport ${i + 1} drop`
@@ -327,7 +345,7 @@ const REFUSED: readonly [name: string, lines: readonly string[], why: string][] 
   ],
   ["dnat in a filter chain", ["prerouting: dnat to 10.0.0.1"], "dnat is reached from a filter chain"],
   ["masquerade before routing", ["nat-prerouting: masquerade"], "masquerade is reached from"],
-  ["reject before routing", ["prerouting: reject"], "reject is reached from a filter chain of prerouting"],
+  ["reject after routing", ["postrouting: reject"], "reject is reached from a filter chain of postrouting"],
   ["jumps in a circle", ["prerouting: jump a", "a: jump b", "b: jump a"], "never end at chain"],
   ["a network of another kind", ["prerouting: ip saddr 10.0.0.0/99 drop"], "is no network"],
   ["a port that is none", ["prerouting: tcp dport http drop"], "is no inet_service"],

@@ -284,8 +284,8 @@ export function isShown({ type, hook }: NftBase, walk: Walk): boolean {
 /** @throws {RangeError} if the kernel would refuse the statement there */
 function checkPlace(kind: "dnat" | "dnatMap" | "masquerade" | "reject", { type, hook }: NftBase): void {
   const allowed = kind === "reject"
-    // In prerouting only since Linux 5.9.
-    ? type === "filter" && (hook === "input" || hook === "forward" || hook === "output")
+    // In prerouting since Linux 5.9.
+    ? type === "filter" && hook !== "postrouting"
     : kind === "masquerade"
     ? type === "nat" && hook === "postrouting"
     : type === "nat" && (hook === "prerouting" || hook === "output");

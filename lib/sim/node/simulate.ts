@@ -184,7 +184,7 @@ class Trip {
     try {
       return this.#nft.baseChain(hooked, walk);
     } catch (error) {
-      if (!(error instanceof RangeError)) throw error;
+      if (!(error instanceof RangeError || error instanceof SyntaxError)) throw error;
       const { table: { family, name, label }, chain } = hooked;
       const table = label ?? `${family === "IPv4" ? "ip" : "ip6"} ${name}`;
       this.#options.problems.add(

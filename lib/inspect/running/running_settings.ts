@@ -1,0 +1,37 @@
+/**
+ * What the kproxy that runs on this node is set to, for those who look at the node and not at its objects.
+ *
+ * @module
+ */
+import { PROXY_MODES } from "../../config/schema.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { NotRunningError, RunningKproxy } from "./running.ts";
+
+/** How a node is proxied now. */
+export interface RunningSettings {
+  /** In words, e.g. `kproxy on 127.0.0.1:10249`. */
+  readonly where: string;
+  /** In the mode that is in use. */
+  readonly config: KubeProxyConfiguration;
+  /** Name of its own Node. */
+  readonly nodeName: string;
+}
+
+/** Asks it; null if there is none, or none that tells of itself. */
+export async function runningSettings(
+  { metricsBindAddress }: Pick<KubeProxyConfiguration, "metricsBindAddress">,
+): Promise<RunningSettings | null> {
+  try {
+    const running = new RunningKproxy(metricsBindAddress);
+    const [status, { config }] = await Promise.all([running.status(), running.config()]);
+    const mode = PROXY_MODES.find((one) => one === status.mode.used) ?? config.mode;
+    return {
+      where: `kproxy on ${running.address}`,
+      config: { ...config, mode },
+      nodeName: status.node.name,
+    };
+  } catch (error) {
+    if (error instanceof NotRunningError) return null;
+    throw error;
+  }
+}
