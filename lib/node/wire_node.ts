@@ -32,6 +32,7 @@ import { NodeServers } from "../serve/node_servers.ts";
 import type { PageFacts } from "../serve/page/questions.ts";
 import { StatusRecord } from "../serve/status/status_record.ts";
 import { FamilyRunner } from "../sync/family_runner.ts";
+import { observeFirstSyncs } from "../sync/first_syncs.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
 import { observeQuarantine } from "../sync/quarantine.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
@@ -82,6 +83,7 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
     otherProxy.observer,
     oomScore.observer,
     collectAfterStart(families, until),
+    observeFirstSyncs(families, (_, isLast) => isLast && !until.aborted && life.afterlife.inForce()),
     ...(page === null ? [] : [page.record.observer]),
   );
   const report = partlyUsableReport(log);

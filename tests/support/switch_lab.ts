@@ -224,8 +224,8 @@ export class SwitchLab implements AsyncDisposable {
       iptables: periods,
       nftables: periods,
       ipvs: { minSyncPeriod: "0s" },
-      // Answers of this lab may take long while others use the processors.
-      ...mode === "userspace" ? { udpIdleTimeout: "20s" } : {},
+      // Answers of this lab may take long while others use the processors. Each client is one more socket for as long.
+      ...mode === "userspace" ? { udpIdleTimeout: "5s" } : {},
       logging: { verbosity: this.#verbosity },
     };
     await Deno.writeTextFile(`${this.#folder}/config.yaml`, JSON.stringify(config));

@@ -6,6 +6,8 @@
 
 /** Something that the lives of a process share. */
 export interface Shared {
+  /** Told when the rules of a life are in force, those of all IP families. */
+  inForce(): void;
   /** Ends it; resolves when it has ended, or soon after `signal` aborts. */
   end(signal: AbortSignal): Promise<void>;
 }
@@ -19,6 +21,11 @@ export class Afterlife {
     let found = this.#kept.get(kind);
     if (found === undefined) this.#kept.set(kind, found = new kind());
     return found as T;
+  }
+
+  /** The rules of a life are in force, those of all IP families. */
+  inForce(): void {
+    for (const shared of this.#kept.values()) shared.inForce();
   }
 
   /** Ends all. */

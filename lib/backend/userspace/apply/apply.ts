@@ -20,12 +20,13 @@ import { type Damage, damageOf } from "../../damage.ts";
 import type { Refused } from "../../isolate.ts";
 import { adoptedPorts } from "../diff/adopted_ports.ts";
 import { changeText, fullText, rulesOf, wantedChains } from "../diff/rules.ts";
+import { movedUdp, udpDestinations } from "../diff/udp_destinations.ts";
 import { JUMPS } from "../plan/chains.ts";
 import { planUserspace, type UserspaceOptions } from "../plan/plan.ts";
 import type { PortalId, PortalRule, ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
 import { refusedServices } from "./apply_refusals.ts";
 import type { Portals } from "./portals.ts";
-import { type StaleUdp, udpDestinations } from "./stale_udp.ts";
+import type { StaleUdp } from "./stale_udp.ts";
 
 /** What decides the rules, as far as it is known before the first sync. */
 export type UserspaceSettings =
@@ -162,7 +163,7 @@ export class UserspaceProxier implements FamilyProxier {
     });
     for (const { item, problem } of refused) problems.set(item, problem);
     this.#session.quarantine.replace([...problems].map(([service, problem]) => ({ service, problem })));
-    await staleUdp.remove(udpDestinations([...committed.values()].flatMap(({ rules }) => rules)));
+    await staleUdp.remove(movedUdp(saved, [...committed.values()].flatMap(({ rules }) => rules)));
     return { committed, commands: 2, bytes: text.length, written: countRules(committed) };
   }
 

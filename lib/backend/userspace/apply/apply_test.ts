@@ -282,6 +282,15 @@ Deno.test("tracked UDP flows begin anew where rules lead elsewhere, and only the
   rig.put({}, "127.0.0.9");
   rig.put({ name: "dns", clusterIP: "10.96.0.53", ports: [testPort({ protocol: "UDP", port: 54 })] });
   assertEquals((await rig.sync()).at(-1), `${deletion("10.96.0.53", 54)}\n${deletion("10.96.0.53", 53)}`);
+  // Flows whose answers are on their way stay where they are: rules of a former life that lead on, and those of a repair.
+  const former = rig.portals;
+  former.leave();
+  rig.life();
+  assertEquals(await rig.sync("all"), ["iptables-save", "iptables-restore"]);
+  rig.put({ name: "ntp", clusterIP: "10.96.0.123", ports: [testPort({ protocol: "UDP", port: 123 })] });
+  assertEquals((await rig.sync("all")).at(-1), deletion("10.96.0.123", 123));
+  rig.remove("ntp");
+  assertEquals((await rig.sync("all")).at(-1), deletion("10.96.0.123", 123));
   rig.remove("dns");
   assertEquals((await rig.sync()).at(-1), deletion("10.96.0.53", 54));
 });

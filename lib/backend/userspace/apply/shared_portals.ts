@@ -17,7 +17,10 @@ type RelayProblem = (problem: string, message: string) => void;
 
 const NO_COUNTS: AllRelayCounts = new RelayTally().counts;
 
-/** How long portals of a former life serve on where the next life has not taken them: by then no rule leads there any more. */
+/**
+ * How long portals of a former life serve on where the next life has not taken them, once its rules are in force: by then what the
+ * former ones led here has come.
+ */
 const LINGER_MS = 60_000;
 /** How long the end of the process waits for the sessions that are there. */
 const DRAIN_MS = 10_000;
@@ -51,8 +54,12 @@ export class SharedPortals implements Shared {
     return await this.#thread.open(place, udpIdleMs);
   }
 
-  /** A life has ended and left its portals. */
+  /** A life has ended and left its portals: its rules lead here until others are in force, however long that takes. */
   left(): void {
+    clearTimeout(this.#timer);
+  }
+
+  inForce(): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => void this.lingering.close(), LINGER_MS);
   }

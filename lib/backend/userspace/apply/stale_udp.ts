@@ -8,25 +8,7 @@ import { Conntrack } from "../../../kernel/conntrack.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { errorText, type Logger } from "../../../observe/log.ts";
-import type { PortalRule } from "../plan/ruleset.ts";
-
-/** A destination of UDP packets; `ip` is null for a node port, which any address may have. */
-export interface UdpDestination {
-  readonly ip: string | null;
-  readonly port: number;
-}
-
-/** The destinations of UDP packets that these rules are about, each once. */
-export function udpDestinations(rules: readonly PortalRule[]): readonly UdpDestination[] {
-  const found = new Map<string, UdpDestination>();
-  for (const { table, rule } of rules) {
-    const port = /-p udp .*--dport (\d+) /.exec(rule)?.[1];
-    if (table !== "nat" || port === undefined) continue;
-    const ip = / -d (\S+)\/\d+ /.exec(rule)?.[1] ?? null;
-    found.set(`${ip} ${port}`, { ip, port: Number(port) });
-  }
-  return [...found.values()];
-}
+import type { UdpDestination } from "../diff/udp_destinations.ts";
 
 /** What {@linkcode StaleUdp} needs. */
 export interface StaleUdpOptions {

@@ -26,6 +26,10 @@ interface Session {
 /** Bytes that one socket may hold for a network that does not take them; what is more is lost, as UDP may be. */
 const MAX_UNSENT_BYTES = 1024 * 1024;
 
+/** So many sessions end in one turn, because closing a socket takes its time; others have theirs in between. */
+const MOST_AT_ONCE = 32;
+const TURN_MS = 10;
+
 /** A socket, and the endpoints behind it. */
 export class UdpPortal implements OpenPortal {
   readonly port: number;
@@ -36,7 +40,7 @@ export class UdpPortal implements OpenPortal {
   readonly #sessions = new Map<string, Session>();
   /** Their endpoint is gone, and so nothing is sent to it; what it has answered to the last packet goes to the client. */
   readonly #leaving = new Set<Session>();
-  #sweep: ReturnType<typeof setInterval> | undefined;
+  #sweep: ReturnType<typeof setTimeout> | undefined;
   #unsentBytes = 0;
 
   /** @param socket bound */
@@ -51,19 +55,25 @@ export class UdpPortal implements OpenPortal {
 
   update(endpoints: readonly PortalEndpoint[], stickySeconds: number): void {
     this.#balancer.update(endpoints, stickySeconds);
+    const nowMs = this.#context.nowMs();
     // A flow to an endpoint that is gone would go on for as long as its client asks.
     for (const [client, session] of this.#sessions) {
       if (this.#balancer.has(session.endpoint)) continue;
       this.#sessions.delete(client);
+      session.lastMs = nowMs;
       this.#leaving.add(session);
     }
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#sweep);
-    for (const session of [...this.#sessions.values(), ...this.#leaving]) this.#end(session);
-    this.#socket.removeAllListeners("message");
+    clearTimeout(this.#sweep);
+    const sessions = [...this.#sessions.values(), ...this.#leaving];
+    for (const { socket } of [...sessions, { socket: this.#socket }]) socket.removeAllListeners("message");
     await new Promise<void>((resolve) => this.#socket.close(() => resolve()));
+    for (const [at, session] of sessions.entries()) {
+      if (at > 0 && at % MOST_AT_ONCE === 0) await new Promise((resolve) => setTimeout(resolve, TURN_MS));
+      this.#end(session);
+    }
   }
 
   #fromClient(packet: Uint8Array, from: RemoteInfo): void {
@@ -101,8 +111,7 @@ export class UdpPortal implements OpenPortal {
     socket.bind({ port: 0, address: endpoint.ip.includes(":") ? "::" : "0.0.0.0" });
     this.#sessions.set(client, session);
     observer.opened("UDP");
-    const { udpIdleMs } = this.#context;
-    this.#sweep ??= setInterval(() => this.#endIdle(), Math.max(50, udpIdleMs / 2));
+    this.#sweep ??= setTimeout(() => this.#endIdle(), this.#context.udpIdleMs);
     return session;
   }
 
@@ -123,19 +132,24 @@ export class UdpPortal implements OpenPortal {
     });
   }
 
+  /** Ends those that have been silent for long enough, and comes again when the next ones have. */
   #endIdle(): void {
     const { nowMs, udpIdleMs } = this.#context;
     const now = nowMs();
-    for (const session of this.#sessions.values()) {
-      if (now - session.lastMs < udpIdleMs) break;
-      this.#end(session);
+    let left = MOST_AT_ONCE;
+    let nextMs = Infinity;
+    for (const sessions of [this.#sessions.values(), this.#leaving]) {
+      for (const session of sessions) {
+        const restMs = session.lastMs + udpIdleMs - now;
+        if (restMs > 0 || left === 0) {
+          nextMs = Math.min(nextMs, Math.max(restMs, TURN_MS));
+          break;
+        }
+        this.#end(session);
+        left--;
+      }
     }
-    for (const session of this.#leaving) {
-      if (now - session.lastMs >= udpIdleMs) this.#end(session);
-    }
-    if (this.#sessions.size + this.#leaving.size > 0) return;
-    clearInterval(this.#sweep);
-    this.#sweep = undefined;
+    this.#sweep = nextMs === Infinity ? undefined : setTimeout(() => this.#endIdle(), nextMs);
   }
 
   #end(session: Session): void {

@@ -148,3 +148,37 @@ Deno.test("clients that find no endpoint, or no room, are counted, and cost the 
   assertEquals(late.heard, []);
   assert(record.open.UDP === 1);
 });
+
+Deno.test("however many sessions end at the same time, others have their turn in between", async () => {
+  const record = new RelayRecord();
+  let [inTurn, most] = [0, 0];
+  const closed = record.closed.bind(record);
+  record.closed = (protocol) => {
+    closed(protocol);
+    if (inTurn === 0) setTimeout(() => inTurn = 0);
+    most = Math.max(most, ++inTurn);
+  };
+  await using server = await Peer.bound();
+  const clients = await Promise.all(Array.from({ length: 100 }, () => Peer.bound()));
+  let now = 0;
+  const context = { ...relayContext(record), nowMs: () => now, udpIdleMs: 100 };
+  const crowd = async (portal: OpenPortal): Promise<void> => {
+    portal.update([server.endpoint], 0);
+    for (const client of clients) client.send("a", portal.port);
+    await until(() => record.open.UDP === 100);
+  };
+  {
+    await using idle = await open(context);
+    await crowd(idle);
+    now = 200;
+    await until(() => record.open.UDP === 0);
+    assert(most <= 32, `${most} idle ones ended at once`);
+  }
+  const ending = await open(context);
+  await crowd(ending);
+  most = 0;
+  await ending.close();
+  assertEquals(record.open.UDP, 0);
+  assert(most <= 32, `${most} ended at once with the portal`);
+  await Promise.all(clients.map((client) => client[Symbol.asyncDispose]()));
+});
