@@ -352,6 +352,13 @@ const OWN_FIELDS: readonly FieldSpec[] = [
     { flag: "ipvs-termination-deadline", omitDefault: true },
   ),
   field(
+    "kproxy.userspaceListen",
+    "strings",
+    [],
+    "mode userspace opens the Services on these addresses or networks of the node, without any rule; empty: by rules",
+    { flag: "userspace-listen", omitDefault: true },
+  ),
+  field(
     "kproxy.trafficCounters",
     "boolean",
     false,

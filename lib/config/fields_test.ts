@@ -84,6 +84,7 @@ const OTHER: KubeProxyConfiguration = {
     manifests: ["/m"],
     endpointsSource: "slices",
     proxyModeFallback: true,
+    userspaceListen: ["127.0.0.1"],
     snapshot: "/var/lib/kproxy/snapshot",
     snapshotMaxAge: 3_600_000,
     ipvsTerminationDeadline: 60_000,

@@ -116,6 +116,7 @@ class Overlay {
         this.warnings.push({ path: `--${flag}`, message: "ignored because --config is given" });
       }
     }
+    this.#modeThatListens();
     const items = this.changes.get("logging.vmodule");
     if (items !== undefined) {
       const merged = [...items as VmoduleItem[], ...this.config.logging.vmodule];
@@ -129,6 +130,7 @@ class Overlay {
       if (spec !== undefined) this.#setField(spec, flag, value);
     }
     for (const portFlag of PORT_FLAGS) this.#address(portFlag);
+    if (!this.changes.has("mode")) this.#modeThatListens();
     this.#byMode();
     const max = this.values.get("conntrack-max");
     if (typeof max === "number" && max !== 0) {
@@ -188,6 +190,12 @@ class Overlay {
       const host = this.config[path].replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
       this.#set(path, flag, joinHostPort(host, port));
     }
+  }
+
+  /** No other mode opens Services on addresses of the node. */
+  #modeThatListens(): void {
+    const addresses = this.changes.get("kproxy.userspaceListen");
+    if (Array.isArray(addresses) && addresses.length > 0) this.#set("mode", "userspace-listen", "userspace");
   }
 
   /** There are no flags for nftables: those of iptables count in every mode but ipvs. */

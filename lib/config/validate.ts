@@ -41,6 +41,7 @@ const RULES: readonly Rule[] = [
   checkDetectLocal,
   checkLogging,
   checkUserspace,
+  checkUserspaceListen,
   checkOwnFields,
 ];
 
@@ -68,6 +69,7 @@ export function configWarnings(config: KubeProxyConfiguration): Problem[] {
     const message = "it has no effect: only mode userspace listens on ports of the host";
     if (config.portRange !== "") warnings.push({ path: "portRange", message });
     if (config.udpIdleTimeout !== UDP_IDLE_TIMEOUT_MS) warnings.push({ path: "udpIdleTimeout", message });
+    if (config.kproxy.userspaceListen.length > 0) warnings.push({ path: "kproxy.userspaceListen", message });
   }
   if (config.iptables.snatNodeInternalIP === true) {
     warnings.push({ path: "iptables.snatNodeInternalIP", message: "not supported: it has no effect" });
@@ -127,6 +129,23 @@ function checkUserspace(config: KubeProxyConfiguration): Finding[] {
     if (!(error instanceof SyntaxError)) throw error;
     const detail = "must be a valid port range (e.g. 30000-31000)";
     findings.push(invalidValue("portRange", config.portRange, detail, ["mode"]));
+  }
+  return findings;
+}
+
+function checkUserspaceListen({ kproxy: { userspaceListen } }: KubeProxyConfiguration): Finding[] {
+  const path = "kproxy.userspaceListen";
+  const families = new Set<string>();
+  const findings: Finding[] = [];
+  for (const [index, text] of userspaceListen.entries()) {
+    const family = (parseIp(text) ?? parseCidr(text))?.family;
+    const problem = family === undefined
+      ? "must be an address or a network of this node (e.g. 127.0.0.1 or 127.0.0.0/8)"
+      : families.has(family)
+      ? `must be the only one of ${family}`
+      : null;
+    if (family !== undefined) families.add(family);
+    if (problem !== null) findings.push(invalidValue(`${path}[${index}]`, text, problem, [path]));
   }
   return findings;
 }

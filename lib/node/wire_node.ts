@@ -38,7 +38,7 @@ import { observeQuarantine } from "../sync/quarantine.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
 import { untilEnded } from "./ending.ts";
-import type { Life } from "./life.ts";
+import { isRuleless, type Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
 import { OtherProxyWatch } from "./other_proxy.ts";
 import { LateOomScore } from "./oom_score.ts";
@@ -71,7 +71,7 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
   const servers = makeServers(life, record, page?.facts(() => ownNode.last));
   const families = prepared.proxiers.map(({ family }) => family);
   const oomScore = new LateOomScore({
-    adjustment: config.oomScoreAdj,
+    adjustment: isRuleless(config) ? null : config.oomScoreAdj,
     pid: Deno.pid,
     families,
     exec: life.exec,

@@ -139,6 +139,23 @@ Deno.test("ports of the host are told to have no effect where no mode takes them
   }
 });
 
+Deno.test("--userspace-listen chooses the mode, also beside a file, and another mode says that it has no effect", async () => {
+  const listen = "--userspace-listen=127.0.0.0/8,::1";
+  const { config, warnings } = await effectiveConfiguration(parseArgs(["run", listen]));
+  assertEquals([config.mode, config.kproxy.userspaceListen], ["userspace", ["127.0.0.0/8", "::1"]]);
+  assertEquals(warnings, []);
+  const other = await effectiveConfiguration(parseArgs(["run", listen, "--proxy-mode=nftables"]));
+  assertEquals(other.config.mode, "nftables");
+  assertEquals(other.warnings, [
+    "--userspace-listen: it has no effect: only mode userspace listens on ports of the host",
+  ]);
+  await assertRejects(
+    () => effectiveConfiguration(parseArgs(["run", "--userspace-listen=localhost"])),
+    ConfigError,
+    "must be an address or a network of this node",
+  );
+});
+
 Deno.test("the node's name is the override or the host's name, as Node names are written", {
   permissions: "none",
 }, () => {

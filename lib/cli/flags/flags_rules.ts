@@ -110,6 +110,17 @@ export const MODE_FLAGS = [
     doc: "How long mode userspace remembers a UDP client without packets",
     field: "udpIdleTimeout",
   },
+  {
+    name: "userspace-listen",
+    type: "list",
+    default: "",
+    group: "Mode and rules",
+    commands: ["run", "write-config"],
+    doc:
+      "Open the Services on this address of the node, or each on one of its own of a network such as 127.0.0.0/8, " +
+      "without any rule or right; one for each IP family; chooses mode userspace; also honoured with --config",
+    field: "kproxy.userspaceListen",
+  },
 ] as const satisfies readonly Flag[];
 
 export const LOCAL_TRAFFIC_FLAGS = [

@@ -61,6 +61,7 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["proxy-port-range", ["run", "--proxy-port-range=0-0"], "0-0"],
   ["traffic-counters", ["run", "--traffic-counters"], true],
   ["udp-timeout", ["run", "--udp-timeout=250ms"], 250],
+  ["userspace-listen", ["run", "--userspace-listen=127.0.0.0/8,::1"], ["127.0.0.0/8", "::1"]],
   ["cluster-cidr", ["run", "--cluster-cidr=10.244.0.0/16,fd00:10::/64"], "10.244.0.0/16,fd00:10::/64"],
   ["detect-local-mode", ["run", "--detect-local-mode=NodeCIDR"], "NodeCIDR"],
   ["pod-bridge-interface", ["run", "--pod-bridge-interface=cni0"], "cni0"],

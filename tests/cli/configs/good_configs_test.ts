@@ -107,6 +107,7 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
     snapshot: "/var/lib/kproxy/snapshot",
     snapshotMaxAge: 129_600_000,
     ipvsTerminationDeadline: 90_000,
+    userspaceListen: [],
     trafficCounters: true,
     statusApi: false,
     statusPage: true,

@@ -214,7 +214,7 @@ Deno.test("ports come from the range; who finds none is quarantined and tried ag
   assertEquals(quarantined?.service, "shop/late");
   assertStringIncludes(
     quarantined?.problem ?? "",
-    `no TCP port from ${free} to ${free} of 127.0.0.1 can be had`,
+    `no TCP port ${free} of 127.0.0.1 can be had`,
   );
   rig.remove("web");
   await rig.sync();

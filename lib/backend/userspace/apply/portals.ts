@@ -34,6 +34,11 @@ export class LingeringPortals {
   }
 }
 
+/** What tells a portal at work from all others. */
+export function placeOf(family: IpFamily, protocol: PortalProtocol, ip: string, port: number): string {
+  return `${family} ${protocol} ${ip} ${port}`;
+}
+
 /** What {@linkcode Portals} needs. */
 export interface PortalsOptions {
   readonly family: IpFamily;
@@ -105,6 +110,6 @@ export class Portals {
 
   #place(protocol: PortalProtocol, port: number): string {
     const { family, ip } = this.#options;
-    return `${family} ${protocol} ${ip} ${port}`;
+    return placeOf(family, protocol, ip, port);
   }
 }

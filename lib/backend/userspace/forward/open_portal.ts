@@ -8,7 +8,7 @@ import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { PortRange } from "../../../config/port_range.ts";
 import type { PortalProtocol } from "../plan/ruleset.ts";
-import type { OpenPortal, RelayContext } from "./relay.ts";
+import { NoPortError, type OpenPortal, type RelayContext } from "./relay.ts";
 import { TcpPortal } from "./tcp_portal.ts";
 import { UdpPortal } from "./udp_portal.ts";
 
@@ -30,7 +30,7 @@ const MOST_TRIES = 64;
 /**
  * Opens a portal that leads nowhere yet.
  *
- * @throws {Error} if no port can be had
+ * @throws {NoPortError} if no port can be had
  */
 export async function openPortal(place: Place, context: RelayContext): Promise<OpenPortal> {
   let lastError: unknown = null;
@@ -45,9 +45,18 @@ export async function openPortal(place: Place, context: RelayContext): Promise<O
     }
   }
   const { protocol, ip, range } = place;
-  const what = range === null ? "port" : `port from ${range.first} to ${range.last}`;
+  const what = range === null
+    ? "port"
+    : range.first === range.last
+    ? `port ${range.first}`
+    : `port from ${range.first} to ${range.last}`;
   const problem = lastError instanceof Error ? lastError.message : String(lastError);
-  throw new Error(`no ${protocol} ${what} of ${ip} can be had: ${problem}`, { cause: lastError });
+  throw new NoPortError(`no ${protocol} ${what} of ${ip} can be had: ${problem}`, isDenied(lastError));
+}
+
+function isDenied(error: unknown): boolean {
+  return error instanceof Deno.errors.PermissionDenied ||
+    error instanceof Error && "code" in error && error.code === "EACCES";
 }
 
 /** The wished one, then any; or all of the range from a random one on. */

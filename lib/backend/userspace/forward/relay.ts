@@ -42,6 +42,15 @@ export interface OpenPortal {
   close(): Promise<void>;
 }
 
+/** No port could be had. */
+export class NoPortError extends Error {
+  /** @param isDenied true if it is a lack of rights, as for ports below 1024 */
+  constructor(message: string, readonly isDenied: boolean) {
+    super(message);
+    this.name = "NoPortError";
+  }
+}
+
 /** How many sessions all portals together may have: connections of TCP, clients of UDP. */
 export class SessionLimit {
   readonly #most: number;

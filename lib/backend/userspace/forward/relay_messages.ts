@@ -30,6 +30,11 @@ export type RelayOrder =
 export type RelayNews =
   | { readonly kind: "opened"; readonly request: number; readonly port: number }
   | { readonly kind: "done"; readonly request: number }
-  | { readonly kind: "failed"; readonly request: number; readonly message: string }
+  | {
+    readonly kind: "failed";
+    readonly request: number;
+    readonly message: string;
+    readonly isDenied: boolean;
+  }
   | { readonly kind: "problem"; readonly problem: string; readonly message: string }
   | { readonly kind: "counts"; readonly counts: AllRelayCounts };

@@ -5,7 +5,7 @@
  */
 import type { PortalEndpoint } from "../plan/ruleset.ts";
 import type { Place } from "./open_portal.ts";
-import type { OpenPortal } from "./relay.ts";
+import { NoPortError, type OpenPortal } from "./relay.ts";
 import type { RelayNews, RelayOrder } from "./relay_messages.ts";
 import { type AllRelayCounts, RelayTally } from "./relay_tally.ts";
 
@@ -44,7 +44,7 @@ export class RelayThread {
    * Opens a portal that leads nowhere yet.
    *
    * @param udpIdleMs milliseconds after which a UDP session without packets ends
-   * @throws {Error} if no port can be had
+   * @throws {NoPortError} if no port can be had
    */
   async open(place: Place, udpIdleMs: number): Promise<OpenPortal> {
     const portal = ++this.#lastPortal;
@@ -93,7 +93,7 @@ export class RelayThread {
     }
     const asked = this.#asked.get(news.request);
     this.#asked.delete(news.request);
-    if (news.kind === "failed") asked?.reject(new Error(news.message));
+    if (news.kind === "failed") asked?.reject(new NoPortError(news.message, news.isDenied));
     else asked?.resolve(news.kind === "opened" ? news.port : 0);
   }
 }

@@ -5,7 +5,7 @@
  */
 import { DescriptorAllowance } from "../../../kernel/descriptors.ts";
 import { openPortal } from "./open_portal.ts";
-import { type OpenPortal, type RelayContext, SessionLimit } from "./relay.ts";
+import { NoPortError, type OpenPortal, type RelayContext, SessionLimit } from "./relay.ts";
 import type { RelayNews, RelayOrder } from "./relay_messages.ts";
 import { RelayTally } from "./relay_tally.ts";
 
@@ -61,7 +61,8 @@ async function carryOut(order: RelayOrder): Promise<void> {
 scope.onmessage = ({ data }) => {
   carryOut(data).catch((error) => {
     if ("request" in data) {
-      scope.postMessage({ kind: "failed", request: data.request, message: messageOf(error) });
+      const isDenied = error instanceof NoPortError && error.isDenied;
+      scope.postMessage({ kind: "failed", request: data.request, message: messageOf(error), isDenied });
     } else context.onProblem("Cannot forward as told", error);
   });
 };

@@ -22,6 +22,7 @@ import { takesRule } from "../apply/apply_refusals.ts";
 import { Portals } from "../apply/portals.ts";
 import { SharedPortals } from "../apply/shared_portals.ts";
 import { StaleUdp } from "../apply/stale_udp.ts";
+import { prepareListening } from "./listening.ts";
 import { addRelayMetrics } from "./metrics.ts";
 
 /** The addresses that stand for all. */
@@ -33,6 +34,7 @@ const EVERYWHERE: Readonly<Record<IpFamily, string>> = { IPv4: "0.0.0.0", IPv6: 
  * @throws {UnsupportedError} if iptables does not work for the primary family
  */
 export async function prepareUserspace(context: ModeContext): Promise<PreparedMode> {
+  if (context.config.kproxy.userspaceListen.length > 0) return prepareListening(context);
   const { exec, config, log, sysctls, afterlife = new Afterlife() } = context;
   const probing = new RememberingExec(exec);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
