@@ -28,7 +28,13 @@ for (const [name, tell] of STORIES) {
 e2eTest(
   "no connection fails while kproxy in mode userspace takes another configuration",
   [...WEB_NEEDS, program("curl")],
-  (t) => walk(t, "userspace", [{ to: "userspace", by: "live reload" }, { to: "userspace", by: "reload" }]),
+  (t) =>
+    walk(
+      t,
+      "userspace",
+      [{ to: "userspace", by: "live reload" }, { to: "userspace", by: "reload" }],
+      USERSPACE.pace,
+    ),
 );
 
 e2eTest(
@@ -39,5 +45,6 @@ e2eTest(
       t,
       "userspace",
       (["iptables", "userspace", "iptables"] as const).map((to) => ({ to, by: "reload" })),
+      USERSPACE.pace,
     ),
 );

@@ -84,10 +84,14 @@ export const IPVS: LabMode = {
     new RegExp(`^-A -t ${RegExp.escape(`${ip}:${port}`)} -s rr\\n(?!-a -t ${RegExp.escape(ip)})`, "m"),
 };
 
-/** Not among {@linkcode LAB_MODES}: who finds no endpoint there is let in and closed, not refused. */
+/**
+ * Not among {@linkcode LAB_MODES}: who finds no endpoint there is let in and closed, not refused. Kproxy itself forwards, with as much of
+ * a processor as others leave it, so that not time but only what is refused or lost tells a failure.
+ */
 export const USERSPACE: LabMode = {
   name: "userspace",
   needs: [],
+  pace: { perSecond: 60, limitMs: 10_000 },
   rules: (netns) => saveAll(netns),
   refusal: () => {
     throw new TypeError("Mode userspace refuses nobody");

@@ -265,8 +265,8 @@ export class SwitchLab implements AsyncDisposable {
       await this.#process.change(edit, "shop/web", 2);
     };
     // An endpoint that leaves takes the datagrams along that are on their way from it, whatever the mode; where answers take long
-    // there would be some. Connections end by themselves.
-    await this.#resting(this.#pace !== undefined, changed);
+    // there would be some, unless kproxy itself has them in its hands. Connections end by themselves.
+    await this.#resting(this.#pace !== undefined && this.#mode !== "userspace", changed);
     // Those under way were sent before.
     for (const loop of this.#loops) await loop.resting(() => Promise.resolve());
     const gone = PODS.map((pods) => pods[this.#absent]);

@@ -13,6 +13,12 @@ import type { OpenPortal, RelayContext } from "./relay.ts";
 /** How long each try to reach an endpoint may take, one endpoint after the other. Source: kube-proxy 1.25 `EndpointDialTimeouts`. */
 const DIAL_TIMEOUTS_MS: readonly number[] = [250, 500, 1_000, 2_000];
 
+/**
+ * How much longer a try waits once its time is over: a connection that was made in time while this thread had no processor is noticed
+ * in the meantime. Without it a busy node would look like one endless row of dead endpoints.
+ */
+const NOTICE_MS = 20;
+
 /** Sockets of a connection: to the client, and to the endpoint. */
 const DESCRIPTORS = 2;
 
@@ -106,12 +112,7 @@ export class TcpPortal implements OpenPortal {
         return null;
       }
       try {
-        return await Deno.connect({
-          hostname: endpoint.ip,
-          port: endpoint.port,
-          autoSelectFamily: false,
-          signal: AbortSignal.timeout(timeoutMs),
-        });
+        return await connect(endpoint, timeoutMs);
       } catch (error) {
         if (isOutOfDescriptors(error)) {
           sessions.exhausted();
@@ -123,6 +124,18 @@ export class TcpPortal implements OpenPortal {
     }
     observer.refused("TCP", "no answer");
     return null;
+  }
+}
+
+async function connect({ ip, port }: PortalEndpoint, timeoutMs: number): Promise<Deno.TcpConn> {
+  const tooLong = new AbortController();
+  let timer = setTimeout(() => {
+    timer = setTimeout(() => tooLong.abort(), NOTICE_MS);
+  }, timeoutMs);
+  try {
+    return await Deno.connect({ hostname: ip, port, autoSelectFamily: false, signal: tooLong.signal });
+  } finally {
+    clearTimeout(timer);
   }
 }
 

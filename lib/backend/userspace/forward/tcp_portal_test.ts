@@ -172,3 +172,24 @@ Deno.test("a portal that is closed takes nobody, and serves who is there to the 
   assertEquals(await readAll(client), "got 3 bytes");
   await until(() => record.open.TCP === 0);
 });
+
+Deno.test("an endpoint that answers while this thread has no processor is not taken for a dead one", async () => {
+  const record = new RelayRecord();
+  using server = serve(echoAtTheEnd);
+  await using portal = await open(relayContext(record));
+  portal.update([server.endpoint], 0);
+  const connect = Deno.connect;
+  using _restored = { [Symbol.dispose]: () => void (Deno.connect = connect) };
+  Deno.connect = ((options: Deno.ConnectOptions) => {
+    const connecting = connect(options);
+    // Longer than the first try may take.
+    const endMs = performance.now() + 300;
+    while (performance.now() < endMs);
+    return connecting;
+  }) as typeof Deno.connect;
+  const client = await connect({ hostname: HOST, port: portal.port });
+  await client.write(new Uint8Array(3));
+  await client.closeWrite();
+  assertEquals(await readAll(client), "got 3 bytes");
+  assertEquals(record.dialFailures, 0);
+});
