@@ -18,6 +18,8 @@ export interface LabMode {
   readonly needs: readonly Need[];
   /** Of connect loops; their usual one unless said. */
   readonly pace?: LoopPace;
+  /** Endpoints take turns, so that of clients that are in step with one another each may get one of its own. */
+  readonly takesTurns?: true;
   /** All rules of both families as text: equal if and only if the rules are. */
   rules(netns: Netns): Promise<string>;
   /** What its rules say of a Service port without endpoints, which refuses. */
@@ -92,6 +94,7 @@ export const USERSPACE: LabMode = {
   name: "userspace",
   needs: [],
   pace: { perSecond: 60, limitMs: 10_000 },
+  takesTurns: true,
   rules: (netns) => saveAll(netns),
   refusal: () => {
     throw new TypeError("Mode userspace refuses nobody");

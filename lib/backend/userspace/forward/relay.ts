@@ -51,7 +51,13 @@ export class NoPortError extends Error {
   }
 }
 
-/** How many sessions all portals together may have: connections of TCP, clients of UDP. */
+/**
+ * How many sessions there may be at a time, however many descriptors are left: memory is for more than strangers. A client of UDP has a
+ * socket whose buffer takes 64 KiB.
+ */
+export const MOST_SESSIONS: Readonly<Record<PortalProtocol, number>> = { TCP: 32_768, UDP: 4_096 };
+
+/** How many sessions all portals of a protocol together may have: connections of TCP, clients of UDP. */
 export class SessionLimit {
   readonly #most: number;
   readonly #allowance: DescriptorAllowance;

@@ -5,7 +5,8 @@
  */
 import { DescriptorAllowance } from "../../../kernel/descriptors.ts";
 import { openPortal } from "./open_portal.ts";
-import { NoPortError, type OpenPortal, type RelayContext, SessionLimit } from "./relay.ts";
+import { MOST_SESSIONS, NoPortError, type OpenPortal, type RelayContext, SessionLimit } from "./relay.ts";
+import type { PortalProtocol } from "../plan/ruleset.ts";
 import type { RelayNews, RelayOrder } from "./relay_messages.ts";
 import { RelayTally } from "./relay_tally.ts";
 
@@ -20,10 +21,13 @@ const scope = globalThis as unknown as ThreadScope;
 
 const tally = new RelayTally();
 const portals = new Map<number, OpenPortal>();
-const sessions = new SessionLimit(Infinity, new DescriptorAllowance());
-const context: Omit<RelayContext, "udpIdleMs"> = {
+const descriptors = new DescriptorAllowance();
+const sessions: Readonly<Record<PortalProtocol, SessionLimit>> = {
+  TCP: new SessionLimit(MOST_SESSIONS.TCP, descriptors),
+  UDP: new SessionLimit(MOST_SESSIONS.UDP, descriptors),
+};
+const context: Omit<RelayContext, "sessions" | "udpIdleMs"> = {
   observer: tally,
-  sessions,
   onProblem: (problem, error) => scope.postMessage({ kind: "problem", problem, message: messageOf(error) }),
   nowMs: () => performance.now(),
   random: Math.random,
@@ -37,7 +41,7 @@ async function carryOut(order: RelayOrder): Promise<void> {
   switch (order.kind) {
     case "open": {
       const { request, portal, place, udpIdleMs } = order;
-      const opened = await openPortal(place, { ...context, udpIdleMs });
+      const opened = await openPortal(place, { ...context, sessions: sessions[place.protocol], udpIdleMs });
       portals.set(portal, opened);
       scope.postMessage({ kind: "opened", request, port: opened.port });
       return;
@@ -53,7 +57,7 @@ async function carryOut(order: RelayOrder): Promise<void> {
       return;
     }
     case "drain":
-      await sessions.none();
+      await Promise.all(Object.values(sessions).map((limit) => limit.none()));
       scope.postMessage({ kind: "done", request: order.request });
   }
 }

@@ -4,6 +4,7 @@
  * @module
  */
 import { Counter, Gauge, type Registry } from "../../../observe/prom_client.ts";
+import { MOST_SESSIONS } from "../forward/relay.ts";
 import type { AllRelayCounts } from "../forward/relay_tally.ts";
 import type { PortalProtocol } from "../plan/ruleset.ts";
 
@@ -18,6 +19,16 @@ export function addRelayMetrics(registry: Registry, counts: () => AllRelayCounts
     registers: [registry],
     collect(): void {
       for (const protocol of PROTOCOLS) this.set({ protocol }, counts()[protocol].open);
+    },
+  });
+  new Gauge({
+    name: "kproxy_userspace_session_limit",
+    help:
+      "[ALPHA] How many sessions mode userspace takes at most at a time, if there are descriptors for them",
+    labelNames: ["protocol"],
+    registers: [registry],
+    collect(): void {
+      for (const protocol of PROTOCOLS) this.set({ protocol }, MOST_SESSIONS[protocol]);
     },
   });
   addCounter(registry, {
