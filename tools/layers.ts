@@ -34,7 +34,7 @@ export const LAYERS: readonly Layer[] = [
   {
     row: 5,
     name: "applying",
-    paths: [...APPLYING, "lib/config/file/"],
+    paths: [...APPLYING, "lib/backend/userspace/forward/", "lib/config/file/"],
   },
   {
     row: 5,

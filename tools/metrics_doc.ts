@@ -3,6 +3,8 @@
  *
  * @module
  */
+import { RelayTally } from "../lib/backend/userspace/forward/relay_tally.ts";
+import { addRelayMetrics } from "../lib/backend/userspace/node/metrics.ts";
 import { addLogMetrics } from "../lib/observe/metrics_log.ts";
 import { addProgramMetrics } from "../lib/observe/metrics_program.ts";
 import { ProxyMetrics } from "../lib/observe/metrics.ts";
@@ -14,7 +16,7 @@ import { addTrafficMetrics } from "../lib/observe/metrics_traffic.ts";
 import { Registry } from "../lib/observe/prom_client.ts";
 
 /** The modes that a node can run. */
-const MODES = ["iptables", "ipvs", "nftables"] as const;
+const MODES = ["iptables", "ipvs", "nftables", "userspace"] as const;
 
 /** One metric, and when it is there. */
 export interface MetricRow {
@@ -40,6 +42,7 @@ interface MetricParts {
 export function metricRows(): MetricRow[] {
   const inMode = MODES.map((mode) => {
     const { registry } = new ProxyMetrics({ mode, readPacketCounts: () => Promise.resolve({}) });
+    if (mode === "userspace") addRelayMetrics(registry, () => new RelayTally().counts);
     return { mode, names: new Set(partsOf(registry).map(({ name }) => name)), registry };
   });
   const modesOf = (name: string): string => {

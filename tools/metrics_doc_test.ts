@@ -8,7 +8,7 @@ import { projectFiles, ROOT } from "./project_files.ts";
 Deno.test("the list has every metric that the code names", async () => {
   const listed = new Set([...metricRows(), ...sliRows()].map(({ name }) => name));
   const sources = (await projectFiles()).filter((path) =>
-    /^lib\/(observe|serve|node)\/.*\.ts$/.test(path) && !path.endsWith("_test.ts")
+    /^lib\/(observe|serve|node|backend\/userspace\/node)\/.*\.ts$/.test(path) && !path.endsWith("_test.ts")
   );
   const named = new Set<string>();
   for (const path of sources) {

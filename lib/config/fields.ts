@@ -12,6 +12,7 @@ import {
   HEALTHZ_PORT,
   METRICS_PORT,
   PROXY_MODES,
+  UDP_IDLE_TIMEOUT_MS,
 } from "./schema.ts";
 
 type Extras = Omit<FieldSpec, "path" | "kind" | "default" | "meaning">;
@@ -282,10 +283,22 @@ const SYSTEM_FIELDS: readonly FieldSpec[] = [
     zeroIsUnset: true,
     flag: "config-sync-period",
   }),
-  field("portRange", "string", "", "was for the userspace mode of old versions: a warning if set", {
-    flag: "proxy-port-range",
-    unused: true,
-  }),
+  field(
+    "udpIdleTimeout",
+    "duration",
+    UDP_IDLE_TIMEOUT_MS,
+    "mode userspace: how long a UDP client without packets is remembered",
+    { flag: "udp-timeout", omitDefault: true },
+  ),
+  field(
+    "portRange",
+    "string",
+    "",
+    "mode userspace: `N`, `N-M` or `N+K`, the ports that it may use; empty: any",
+    {
+      flag: "proxy-port-range",
+    },
+  ),
   field("windowsRunAsService", "boolean", null, "Windows only", {
     flag: "windows-service",
     omitDefault: true,
@@ -337,6 +350,13 @@ const OWN_FIELDS: readonly FieldSpec[] = [
     15 * MINUTE,
     "how long a leaving real server of IPVS keeps its connections; 0: as long as they last",
     { flag: "ipvs-termination-deadline", omitDefault: true },
+  ),
+  field(
+    "kproxy.userspaceListen",
+    "strings",
+    [],
+    "mode userspace opens the Services on these addresses or networks of the node, without any rule; empty: by rules",
+    { flag: "userspace-listen", omitDefault: true },
   ),
   field(
     "kproxy.trafficCounters",

@@ -91,10 +91,8 @@ export function applyFlagValues(
   const named = (problem: Problem): Problem => overlay.named(problem, options);
   const problems = [...overlay.problems, ...findProblems(result).map(named)];
   if (problems.length > 0) throw new ConfigError(problems);
-  // Those of a file were told when it was read, and that of --proxy-port-range when the command line was.
-  const settings = options.fromFile
-    ? []
-    : configWarnings(result).filter(({ path }) => path !== "portRange").map(named);
+  // Those of a file were told when it was read.
+  const settings = options.fromFile ? [] : configWarnings(result).map(named);
   return {
     config: result,
     warnings: [...overlay.warnings, ...settings].map((warning) => formatProblem(warning)),
@@ -118,6 +116,7 @@ class Overlay {
         this.warnings.push({ path: `--${flag}`, message: "ignored because --config is given" });
       }
     }
+    this.#modeThatListens();
     const items = this.changes.get("logging.vmodule");
     if (items !== undefined) {
       const merged = [...items as VmoduleItem[], ...this.config.logging.vmodule];
@@ -131,6 +130,7 @@ class Overlay {
       if (spec !== undefined) this.#setField(spec, flag, value);
     }
     for (const portFlag of PORT_FLAGS) this.#address(portFlag);
+    if (!this.changes.has("mode")) this.#modeThatListens();
     this.#byMode();
     const max = this.values.get("conntrack-max");
     if (typeof max === "number" && max !== 0) {
@@ -190,6 +190,12 @@ class Overlay {
       const host = this.config[path].replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
       this.#set(path, flag, joinHostPort(host, port));
     }
+  }
+
+  /** No other mode opens Services on addresses of the node. */
+  #modeThatListens(): void {
+    const addresses = this.changes.get("kproxy.userspaceListen");
+    if (Array.isArray(addresses) && addresses.length > 0) this.#set("mode", "userspace-listen", "userspace");
   }
 
   /** There are no flags for nftables: those of iptables count in every mode but ipvs. */

@@ -117,10 +117,10 @@ Deno.test("lenient reading still refuses wrong types, values and syntax", YAML_E
 
 Deno.test("an obsolete field warns once and is never unknown", YAML_ENV, () => {
   const cases: [string, string | undefined][] = [
-    ["udpIdleTimeout: 250ms", "udpIdleTimeout: obsolete field without effect"],
+    ["udpIdleTimeout: 500ms", "udpIdleTimeout: it has no effect: only mode userspace"],
     ["udpTimeoutMilliseconds: 250ms", "udpTimeoutMilliseconds: obsolete field without effect"],
     ["resourceContainer: /kube-proxy", "resourceContainer: obsolete field without effect"],
-    ["portRange: 30000-32767", "portRange: obsolete field without effect"],
+    ["portRange: 30000-32767", "portRange: it has no effect: only mode userspace"],
     ["conntrack: {max: 500000}", "conntrack.max: obsolete field, read as conntrack.maxPerCore: 1 and"],
     [
       "clientConnection: {kubeConfigFile: /k}",
@@ -129,6 +129,8 @@ Deno.test("an obsolete field warns once and is never unknown", YAML_ENV, () => {
     // Nothing was asked for, so nothing is lost.
     ["resourceContainer: ''", undefined],
     ["udpIdleTimeout:", undefined],
+    ["udpIdleTimeout: 250ms", undefined],
+    ["mode: userspace\nudpIdleTimeout: 1s\nportRange: 30000-32767", undefined],
     ["portRange: ''", undefined],
     ["conntrack: {max: null}", undefined],
     ["conntrack: {max: 0}", undefined],

@@ -68,6 +68,8 @@ export const DETECT_LOCAL_MODES: readonly DetectLocalMode[] = [
 ];
 export const ENDPOINTS_SOURCES: readonly EndpointsSource[] = ["auto", "slices", "endpoints"];
 
+/** Of mode userspace. Source: kube-proxy 1.25. */
+export const UDP_IDLE_TIMEOUT_MS = 250;
 export const HEALTHZ_PORT = 10256;
 export const METRICS_PORT = 10249;
 
@@ -81,8 +83,7 @@ export interface ObsoleteField {
 }
 
 export const OBSOLETE_FIELDS: readonly ObsoleteField[] = [
-  { path: "udpIdleTimeout", note: "it belonged to the userspace mode of kube-proxy before 1.26" },
-  { path: "udpTimeoutMilliseconds", note: "it belonged to the userspace mode of kube-proxy before 1.26" },
+  { path: "udpTimeoutMilliseconds", note: "udpIdleTimeout has taken its place" },
   {
     path: "resourceContainer",
     note: "newer versions do not move themselves into a cgroup",

@@ -106,6 +106,8 @@ export interface KproxyConfig {
   snapshotMaxAge: DurationMs;
   /** How long a real server of IPVS that is no longer wanted keeps its connections; 0: as long as they last. */
   ipvsTerminationDeadline: DurationMs;
+  /** Addresses and networks of the node, one of each IP family, on which mode userspace opens the Services, without any rule. */
+  userspaceListen: string[];
   /** Packets and bytes are counted for each Service port, in modes that can (nftables). */
   trafficCounters: boolean;
   /** Programs on the node may ask the metrics server how the proxy fares, what it is configured to, and what objects it holds. */
@@ -141,6 +143,9 @@ export interface KubeProxyConfiguration {
   oomScoreAdj: number;
   conntrack: ConntrackConfig;
   configSyncPeriod: DurationMs;
+  /** Mode userspace: how long a UDP client without packets is remembered. */
+  udpIdleTimeout: DurationMs;
+  /** Mode userspace: the ports that it may listen on; `""` for any. */
   portRange: string;
   windowsRunAsService: boolean | null;
   kproxy: KproxyConfig;

@@ -8,7 +8,8 @@ import { parseCidr, parseIp } from "../model/ip.ts";
 import { formatDuration } from "./duration.ts";
 import { checkFeatureGates } from "./feature_gates.ts";
 import { type Finding, invalidValue } from "./finding.ts";
-import { DETECT_LOCAL_MODES, ENDPOINTS_SOURCES, PROXY_MODES } from "./schema.ts";
+import { parsePortRange } from "./port_range.ts";
+import { DETECT_LOCAL_MODES, ENDPOINTS_SOURCES, PROXY_MODES, UDP_IDLE_TIMEOUT_MS } from "./schema.ts";
 import { closestWord } from "./suggest.ts";
 import type { KubeProxyConfiguration } from "./types.ts";
 import { checkLogging } from "./validate_logging.ts";
@@ -39,6 +40,8 @@ const RULES: readonly Rule[] = [
   checkHiddenMetrics,
   checkDetectLocal,
   checkLogging,
+  checkUserspace,
+  checkUserspaceListen,
   checkOwnFields,
 ];
 
@@ -62,11 +65,11 @@ export function configWarnings(config: KubeProxyConfiguration): Problem[] {
     const message = `there is no mode ${JSON.stringify(config.mode)}, iptables takes its place`;
     warnings.push({ path: "mode", message });
   }
-  if (config.portRange !== "") {
-    warnings.push({
-      path: "portRange",
-      message: "obsolete field without effect: no mode uses host ports of a range",
-    });
+  if (!mayUseUserspace(config)) {
+    const message = "it has no effect: only mode userspace listens on ports of the host";
+    if (config.portRange !== "") warnings.push({ path: "portRange", message });
+    if (config.udpIdleTimeout !== UDP_IDLE_TIMEOUT_MS) warnings.push({ path: "udpIdleTimeout", message });
+    if (config.kproxy.userspaceListen.length > 0) warnings.push({ path: "kproxy.userspaceListen", message });
   }
   if (config.iptables.snatNodeInternalIP === true) {
     warnings.push({ path: "iptables.snatNodeInternalIP", message: "not supported: it has no effect" });
@@ -106,6 +109,45 @@ function checkMode({ mode, kproxy }: KubeProxyConfiguration): Finding[] {
   const hint = nearest === undefined ? "" : `; did you mean ${JSON.stringify(nearest)}?`;
   const names = PROXY_MODES.join(", ");
   return [invalidValue("mode", mode, `must be ${names} or blank (blank means iptables)${hint}`)];
+}
+
+function mayUseUserspace({ mode, kproxy }: KubeProxyConfiguration): boolean {
+  return mode === "userspace" || kproxy.proxyModeFallback;
+}
+
+/** Where another mode runs, kube-proxy takes any text for a range, and any timeout. */
+function checkUserspace(config: KubeProxyConfiguration): Finding[] {
+  if (!mayUseUserspace(config)) return [];
+  const findings: Finding[] = [];
+  if (config.udpIdleTimeout <= 0) {
+    const text = formatDuration(config.udpIdleTimeout);
+    findings.push(invalidValue("udpIdleTimeout", text, "must be greater than 0"));
+  }
+  try {
+    parsePortRange(config.portRange);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    const detail = "must be a valid port range (e.g. 30000-31000)";
+    findings.push(invalidValue("portRange", config.portRange, detail, ["mode"]));
+  }
+  return findings;
+}
+
+function checkUserspaceListen({ kproxy: { userspaceListen } }: KubeProxyConfiguration): Finding[] {
+  const path = "kproxy.userspaceListen";
+  const families = new Set<string>();
+  const findings: Finding[] = [];
+  for (const [index, text] of userspaceListen.entries()) {
+    const family = (parseIp(text) ?? parseCidr(text))?.family;
+    const problem = family === undefined
+      ? "must be an address or a network of this node (e.g. 127.0.0.1 or 127.0.0.0/8)"
+      : families.has(family)
+      ? `must be the only one of ${family}`
+      : null;
+    if (family !== undefined) families.add(family);
+    if (problem !== null) findings.push(invalidValue(`${path}[${index}]`, text, problem, [path]));
+  }
+  return findings;
 }
 
 function checkClientConnection({ clientConnection }: KubeProxyConfiguration): Finding[] {

@@ -105,6 +105,10 @@ const INVALID: [Record<string, FieldValue>, string[]][] = [
   ]],
   [{ oomScoreAdj: 1001 }, ["oomScoreAdj: Invalid value: 1001: must be within the range [-1000, 1000]"]],
   [{ oomScoreAdj: -1001 }, ["oomScoreAdj: Invalid value: -1001: must be within the range [-1000, 1000]"]],
+  [{ mode: "userspace", "kproxy.userspaceListen": ["127.0.0.0/8", "10.0.0.1", "here", "::1"] }, [
+    'kproxy.userspaceListen[1]: Invalid value: "10.0.0.1": must be the only one of IPv4',
+    'kproxy.userspaceListen[2]: Invalid value: "here": must be an address or a network of this node (e.g. 127.0.0.1 or 127.0.0.0/8)',
+  ]],
   [{ mode: "kernelspace" }, [
     'mode: Invalid value: "kernelspace": must be iptables, ipvs, nftables, userspace, auto or blank (blank means iptables)',
   ]],

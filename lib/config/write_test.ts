@@ -61,6 +61,7 @@ function valueOf({ path, kind, allowed }: FieldSpec): fc.Arbitrary<FieldValue> {
     "kproxy.manifests": fc.array(fc.constantFrom("a", "-", "yes", "/b c")),
     "kproxy.snapshot": fc.constantFrom("", "/s", "/var/lib/a b"),
     "kproxy.snapshotMaxAge": fc.constantFrom(0, 60_000, 604_800_000),
+    "kproxy.userspaceListen": fc.constantFrom([], ["127.0.0.1"], ["::1", "127.0.0.0/8"]),
     featureGates: fc.constantFrom({ LoggingAlphaOptions: true }, {
       LoggingAlphaOptions: true,
       Zed: false,
@@ -142,6 +143,7 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "logging.options.text.splitStream",
     "logging.options.json.splitStream",
     "iptables.snatNodeInternalIP",
+    "udpIdleTimeout",
     "windowsRunAsService",
     "kproxy.manifests",
     "kproxy.endpointsSource",
@@ -149,6 +151,7 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "kproxy.snapshot",
     "kproxy.snapshotMaxAge",
     "kproxy.ipvsTerminationDeadline",
+    "kproxy.userspaceListen",
     "kproxy.trafficCounters",
     "kproxy.statusApi",
     "kproxy.statusPage",

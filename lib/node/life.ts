@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { Afterlife } from "../backend/node/afterlife.ts";
 import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../backend/node/choose_mode.ts";
 import { MODES, preloadMode } from "../backend/node/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
@@ -21,7 +22,7 @@ import { cpuCount } from "../kernel/cpu.ts";
 import { untilDescriptors } from "../kernel/descriptors.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
 import type { Exec } from "../kernel/exec.ts";
-import { nodeSysctls } from "../kernel/node_sysctls.ts";
+import { nodeSysctls, UNKNOWN_SYSCTLS } from "../kernel/node_sysctls.ts";
 import { PersistentExec } from "../kernel/persistent_exec.ts";
 import { TellingExec } from "../kernel/telling_exec.ts";
 import type { IpFamily } from "../model/objects.ts";
@@ -60,6 +61,8 @@ export interface Lasting {
   readonly reloads: ReloadRecord | null;
   /** The last warnings and errors of the log. */
   readonly problems: RecentProblems;
+  /** What modes keep beyond a life. */
+  readonly afterlife: Afterlife;
 }
 
 /** A configuration, understood: nothing of the node was touched. */
@@ -160,15 +163,21 @@ export async function openChannels(
   };
 }
 
+/** True if Services are opened on addresses of the node: such a proxy touches nothing of it, neither rules nor settings. */
+export function isRuleless({ mode, kproxy: { userspaceListen } }: KubeProxyConfiguration): boolean {
+  return mode === "userspace" && userspaceListen.length > 0;
+}
+
 /** Puts together what a life is made of. */
 export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Channels): Life {
   const { countRequests, ...rest } = channels;
   const metrics = new ProxyMetrics({ mode: node.mode });
   countRequests(metrics);
   channels.snapshot?.addTo(metrics.registry);
+  const leavesNodeAlone = isRuleless(node.config);
   const otherModes = new OtherModesCleanup({
-    modes: planned.commandLine.cleanupModes.filter((mode) => mode !== node.mode),
-    ownMode: CLEANUP_MODES.find((mode) => mode === node.mode),
+    modes: leavesNodeAlone ? [] : planned.commandLine.cleanupModes.filter((mode) => mode !== node.mode),
+    ownMode: leavesNodeAlone ? undefined : CLEANUP_MODES.find((mode) => mode === node.mode),
     families: node.prepared.proxiers.map(({ family }) => family),
     log: planned.log,
     exec: planned.exec,
@@ -187,26 +196,32 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
  * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
  */
 export async function prepareNode(
-  { config, log, programs }: PlannedLife,
+  { config, log, programs, afterlife }: PlannedLife,
   opening: Promise<Channels> | null,
 ): Promise<PreparedNode> {
   // What the node can do is decided here for the whole life.
   const exec = new PersistentExec(programs, log);
-  const settings = conntrackSettings(config.conntrack, cpuCount());
+  const settings = isRuleless(config) ? [] : conntrackSettings(config.conntrack, cpuCount());
   const { modes } = candidateModes(config, MODES);
   const best = modes.slice(0, 1);
   const names = [...settings.map(({ name }) => name), ...modeSysctls(best)];
   // The program leaves this process the time to load.
   const [sysctls] = await Promise.all([
-    nodeSysctls(exec, log, names),
+    isRuleless(config) ? UNKNOWN_SYSCTLS : nodeSysctls(exec, log, names),
     opening,
     ...best.map(preloadMode),
     preloadRemoval(),
   ]);
   const refused = await applyConntrackSettings(exec, settings, log, sysctls);
-  const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log, sysctls });
+  const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log, sysctls, afterlife });
   exec.rest();
-  tellOfFamilies(chosen.config, chosen.prepared.proxiers.map(({ family }) => family), log);
+  if (!isRuleless(chosen.config)) {
+    tellOfFamilies(
+      chosen.config,
+      chosen.prepared.proxiers.map(({ family }) => family),
+      log,
+    );
+  }
   const isFallback = config.mode !== "auto" && passedOver.length > 0;
   const fallback = isFallback
     ? { wanted: config.mode, used: chosen.mode, why: passedOverText(passedOver) }

@@ -18,8 +18,8 @@ const LATEST_MS = 10_000;
 
 /** What {@linkcode LateOomScore} needs. */
 export interface OomScoreOptions {
-  /** From -1000 (never end it) to 1000. */
-  readonly adjustment: number;
+  /** From -1000 (never end it) to 1000; null leaves it as it is. */
+  readonly adjustment: number | null;
   readonly pid: number;
   /** The IP families whose first syncs come first. */
   readonly families: readonly IpFamily[];
@@ -59,6 +59,7 @@ export class LateOomScore {
   async #setWhenDue(): Promise<void> {
     const { adjustment, pid, log, clock = systemClock } = this.#options;
     const programs = this.#programs;
+    if (adjustment === null) return;
     await clock.sleep(LATEST_MS, AbortSignal.any([this.#due.signal, programs.signal]));
     if (programs.signal.aborted) return;
     try {

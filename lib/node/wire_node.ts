@@ -32,12 +32,13 @@ import { NodeServers } from "../serve/node_servers.ts";
 import type { PageFacts } from "../serve/page/questions.ts";
 import { StatusRecord } from "../serve/status/status_record.ts";
 import { FamilyRunner } from "../sync/family_runner.ts";
+import { observeFirstSyncs } from "../sync/first_syncs.ts";
 import { ProxyLoop } from "../sync/proxy_loop.ts";
 import { observeQuarantine } from "../sync/quarantine.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
 import { untilEnded } from "./ending.ts";
-import type { Life } from "./life.ts";
+import { isRuleless, type Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
 import { OtherProxyWatch } from "./other_proxy.ts";
 import { LateOomScore } from "./oom_score.ts";
@@ -70,7 +71,7 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
   const servers = makeServers(life, record, page?.facts(() => ownNode.last));
   const families = prepared.proxiers.map(({ family }) => family);
   const oomScore = new LateOomScore({
-    adjustment: config.oomScoreAdj,
+    adjustment: isRuleless(config) ? null : config.oomScoreAdj,
     pid: Deno.pid,
     families,
     exec: life.exec,
@@ -82,6 +83,7 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
     otherProxy.observer,
     oomScore.observer,
     collectAfterStart(families, until),
+    observeFirstSyncs(families, (_, isLast) => isLast && !until.aborted && life.afterlife.inForce()),
     ...(page === null ? [] : [page.record.observer]),
   );
   const report = partlyUsableReport(log);
@@ -100,6 +102,7 @@ function addMetrics({ config, reloads, metrics, logStreams, mode, prepared, log 
   reloads?.addTo(metrics.registry);
   addLogMetrics(metrics.registry, () => logStreams.err.dropped);
   if (prepared.packetCounts !== undefined) metrics.followPacketCounts(prepared.packetCounts);
+  prepared.addMetrics?.(metrics.registry);
   if (prepared.serviceTraffic !== undefined) addTrafficMetrics(metrics.registry, prepared.serviceTraffic);
   else if (config.kproxy.trafficCounters) log.warn("kproxy.trafficCounters has no effect", { mode });
 }
@@ -294,10 +297,12 @@ function makeRunner(
       servers.queued(family);
       metrics.lastQueuedTimestamp.set({ ip_family: family }, wallClockMs() / 1000);
     },
-    staleFlows: {
-      conntrack: new Conntrack(programs),
-      nodePortIps: () => ownNode.nodePortIps(family, config),
-      observe: (reconciliation) => metrics.observeFlows(reconciliation),
+    ...life.prepared.keepsFlows === true ? {} : {
+      staleFlows: {
+        conntrack: new Conntrack(programs),
+        nodePortIps: () => ownNode.nodePortIps(family, config),
+        observe: (reconciliation) => metrics.observeFlows(reconciliation),
+      },
     },
     random: Math.random,
     drift: record.drift,

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { Admission } from "../kernel/accept_loop.ts";
 import { DescriptorAllowance } from "../kernel/descriptors.ts";
 
 /** What a connection does; whoever waits for its client has to go first. */
@@ -10,9 +11,6 @@ export type ConnectionPhase = "waiting" | "answering" | "writing";
 
 /** Why a connection was ended before its client did. */
 export type CloseReason = "evicted" | "refused" | "timeout";
-
-/** What became of a new connection: `crowded` is taken in, but another one had to go. */
-export type Admission = "admitted" | "crowded" | "refused";
 
 /** One open connection, as the pool sees it. */
 export interface PooledConnection {

@@ -5,9 +5,9 @@
  */
 import { isLoopback, isUnspecified, joinHostPort, parseCidr, parseIp } from "../model/ip.ts";
 import type { IpFamily } from "../model/objects.ts";
-import { acceptAll } from "./accept_loop.ts";
+import { acceptAll, type Admission } from "../kernel/accept_loop.ts";
 import { textAnswer } from "./answers.ts";
-import type { Admission, ConnectionPool, Lane } from "./connection_pool.ts";
+import type { ConnectionPool, Lane } from "./connection_pool.ts";
 import { HttpConnection } from "./http_connection.ts";
 
 /** Who asks. */

@@ -53,15 +53,6 @@ Deno.test("wrong use is one line on standard error and ends with 2", async () =>
   }
 });
 
-Deno.test("a mode of kube-proxy's that this release does not have ends with 1 and names those it has", async () => {
-  const { code, out, err } = await kproxy(["run", "--proxy-mode=userspace", "--manifests=/no/such/path"]);
-  assertEquals([code, out], [1, ""]);
-  assertMatch(
-    err,
-    /^Error: Proxy mode userspace is not in this release; it has: nftables, iptables, ipvs\n/m,
-  );
-});
-
 Deno.test("every problem of a configuration has its line and ends with 2", async () => {
   await inFolder(
     { "c.yaml": `${HEAD}mode: iptable\nclusterCidr: 10.0.0.0/8\noomScoreAdj: 2000\n` },
@@ -100,7 +91,7 @@ Deno.test("write-config prints what loads back to the same, as YAML or JSON", as
 });
 
 Deno.test("write-config and --write-config-to write what is in force, for the owner only", async () => {
-  await inFolder({ "old.yaml": `${HEAD}udpIdleTimeout: 250ms\nmode: ipvs\n` }, async (folder) => {
+  await inFolder({ "old.yaml": `${HEAD}udpTimeoutMilliseconds: 250\nmode: ipvs\n` }, async (folder) => {
     const ways = [
       ["write-config", "--proxy-mode=ipvs", "-v=3", "out.yaml"],
       ["write-config", "--proxy-mode=ipvs", "-v=3", "--write-config-to=out.yaml"],
@@ -124,7 +115,7 @@ Deno.test("write-config and --write-config-to write what is in force, for the ow
       cwd: folder,
     });
     assertEquals(code, 0, err);
-    assertMatch(err, /^W\d{4} [^\n]*udpIdleTimeout/);
+    assertMatch(err, /^W\d{4} [^\n]*udpTimeoutMilliseconds/);
     assertMatch(err, /^I\d{4} [^\n]*"Wrote configuration" file="new\.yaml"$/m);
   });
 });
@@ -194,7 +185,7 @@ Deno.test("deprecated flags warn once each, before anything else", async () => {
     "write-config",
     "--logtostderr=true",
     "--logtostderr=true",
-    "--udp-timeout=250ms",
+    "--log-dir=/logs",
     "--healthz-port=0",
   ]);
   assertEquals(code, 0);
@@ -202,7 +193,7 @@ Deno.test("deprecated flags warn once each, before anything else", async () => {
   const lines = err.trimEnd().split("\n");
   assertEquals(lines.slice(0, 3), [
     "Flag --logtostderr has been deprecated, it has no effect: kproxy logs to standard error",
-    "Flag --udp-timeout has been deprecated, it has no effect: use --conntrack-udp-timeout instead",
+    "Flag --log-dir has been deprecated, it has no effect: kproxy logs to standard error",
     "Flag --healthz-port has been deprecated, use --healthz-bind-address instead",
   ]);
   // Only a flag can switch the health server off, so the file cannot say it.

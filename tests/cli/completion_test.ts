@@ -156,7 +156,7 @@ Deno.test("the scripts offer no deprecated flags and every other one", async () 
     for (const name of ["conntrack-tcp-timeout-close-wait", "endpoints-source", "config-lenient"]) {
       assertStringIncludes(out, name, shell);
     }
-    for (const name of ["logtostderr", "healthz-port", "udp-timeout="]) {
+    for (const name of ["logtostderr", "healthz-port", "log-dir="]) {
       assertEquals(out.includes(`--${name}`) || out.includes(`-l ${name} `), false, `${shell} ${name}`);
     }
   }

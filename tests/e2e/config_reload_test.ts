@@ -212,8 +212,8 @@ e2eTest("a configuration that cannot be served gives way to the former one", NEE
   );
   const loop = await ConnectLoop.start(lab.web.pod, CLUSTER);
   const write = (wanted: Wanted) => Deno.writeTextFile(`${lab.folder}/config.yaml`, configText(wanted));
-  // A mode that this release does not have is found out while the present life serves.
-  assertMatch(await lab.refused(() => write({ more: "mode: userspace" })), /userspace/);
+  // A mode that the node cannot run is found out while the present life serves.
+  assertMatch(await lab.refused(() => write({ more: "mode: ipvs" })), /ipvs/i);
   assertEquals(await lab.status(10256), 200);
   // Port 10249 is taken by the metrics: with bindAddressHardFail that is found out too late.
   const from = lab.kproxy.lines.length;

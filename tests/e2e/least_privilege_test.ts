@@ -7,52 +7,22 @@
 import { assert, assertEquals } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
 import { kproxy as runToEnd } from "../cli/kproxy.ts";
+import { asNobody, boundingSet, NOBODY } from "../support/as_nobody.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
 import { KproxyProcess, type RunAs } from "../support/kproxy_process.ts";
 import { WEB_CLUSTER_IP, WEB_NEEDS, WEB_PODS, WEB_PORT, WebLab, webSlice } from "../support/lab_web.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
 const NEEDS = [...WEB_NEEDS, program("setpriv")];
-const NOBODY = 65534;
-const BOUNDING = "--bounding-set=-all,+net_admin,+net_raw";
+const CAN = ["net_admin", "net_raw"];
 /** CAP_NET_ADMIN and CAP_NET_RAW as /proc shows them. */
 const CAPABILITIES = "0000000000003000";
 
 const AS_ROOT: RunAs = {
-  prefix: ["setpriv", BOUNDING, "--inh-caps=-all"],
+  prefix: ["setpriv", boundingSet(CAN), "--inh-caps=-all"],
   deno: Deno.execPath(),
   root: ROOT,
 };
-
-/** Runs `work` with a way to be nobody: what only root may see is mounted where nobody may look, for that process only. */
-async function asNobody(work: (as: RunAs) => Promise<void>): Promise<void> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-nobody-" });
-  try {
-    await Deno.chmod(folder, 0o755);
-    for (const name of ["cache", "project"]) await Deno.mkdir(`${folder}/${name}`);
-    await Deno.writeTextFile(`${folder}/deno`, "");
-    const mounts = [
-      [Deno.execPath(), "deno"],
-      [await denoDir(), "cache"],
-      [ROOT, "project"],
-    ].map(([from, to]) => `mount --bind '${from}' '${folder}/${to}'`);
-    const drop = `setpriv --reuid ${NOBODY} --regid ${NOBODY} --clear-groups ${BOUNDING} ` +
-      "--inh-caps=+net_admin,+net_raw --ambient-caps=+net_admin,+net_raw";
-    // `ip netns exec` gives every process mounts of its own.
-    const script = [...mounts, "cd /", `DENO_DIR='${folder}/cache' HOME=/ exec ${drop} "$0" "$@"`].join(
-      " && ",
-    );
-    await work({ prefix: ["sh", "-c", script], deno: `${folder}/deno`, root: `${folder}/project` });
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
-
-async function denoDir(): Promise<string> {
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
-  const facts: { readonly denoDir: string } = JSON.parse(new TextDecoder().decode(stdout));
-  return facts.denoDir;
-}
 
 const CASES: readonly [
   who: string,
@@ -60,7 +30,7 @@ const CASES: readonly [
   run: (work: (as: RunAs) => Promise<void>) => Promise<void>,
 ][] = [
   ["root without its other capabilities", 0, (work) => work(AS_ROOT)],
-  ["nobody with two capabilities", NOBODY, asNobody],
+  ["nobody with two capabilities", NOBODY, (work) => asNobody(CAN, work)],
 ];
 
 for (const [who, uid, run] of CASES) {

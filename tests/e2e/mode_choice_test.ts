@@ -116,12 +116,12 @@ const REFUSALS: readonly (readonly [args: readonly string[], code: number, error
   [["--proxy-mode=iptables"], 1, /^Error: install iptables \(not on PATH: iptables, [^\n]*\)$/m],
   [["--proxy-mode=ipvs"], 1, /^Error: [^\n]*ipvs/im],
   [["--proxy-mode=nftables"], 1, /^Error: [^\n]*(nftables|nft)/im],
-  [["--proxy-mode=userspace"], 1, /^Error: Proxy mode userspace is not in this release/m],
+  [["--proxy-mode=userspace"], 1, /^Error: install iptables \(not on PATH: iptables, [^\n]*\)$/m],
   [["--proxy-mode=bogus"], 2, /--proxy-mode: Invalid value: "bogus": must be iptables, /],
   [
     ["--proxy-mode=ipvs", "--proxy-mode-fallback"],
     1,
-    /^Error: no proxy mode works here: ipvs: [^\n]+; iptables: install iptables [^\n]+; userspace: [^\n]*not in this release/m,
+    /^Error: no proxy mode works here: ipvs: [^\n]+; iptables: install iptables [^\n]+; userspace: install iptables /m,
   ],
 ];
 
@@ -221,7 +221,6 @@ e2eTest(
         const [mode, named] of [
           ["ipvs", /ipvs/i],
           ["nftables", /nft/],
-          ["userspace", /userspace/],
           ["bogus", /config\.yaml:3: mode: .*bogus/],
         ] as const
       ) {
@@ -250,9 +249,9 @@ e2eTest("each life's Events arrive at the API server", [...NEEDS, ...KAPI], asyn
   const more = `clientConnection: { kubeconfig: ${kapi.kubeconfig} }`;
   await Reloading.with({ web, more }, async (node) => {
     await untilStored(kapi, "Starting", 1);
-    await node.refused({ mode: "userspace" });
+    await node.refused({ mode: "ipvs" });
     const [refused] = await untilStored(kapi, "ConfigRefused", 1);
-    assertMatch(String(refused?.["note"]), /former one stays in force: .*userspace/);
+    assertMatch(String(refused?.["note"]), /former one stays in force: .*ipvs/i);
     await node.anew({ mode: "ipvs", fallback: true });
     const [fallback] = await untilStored(kapi, "ProxyModeFallback", 1);
     assertMatch(String(fallback?.["note"]), FELL_BACK);

@@ -17,8 +17,11 @@ const MODES: readonly (readonly [mode: ProxyMode, needs: readonly Need[]])[] = [
   ["nftables", [program("nft")]],
 ];
 
-/** Modes whose kernel most machines lack: see `ipvs_switches_test.ts`. */
-const ELSEWHERE: readonly ProxyMode[] = ["ipvs"];
+/**
+ * Modes whose kernel most machines lack (see `ipvs_switches_test.ts`), or in which an end of the process is an end of connections (see
+ * `userspace_test.ts`).
+ */
+const ELSEWHERE: readonly ProxyMode[] = ["ipvs", "userspace"];
 
 const HERE = MODES.filter(([mode]) => IMPLEMENTED_MODES.includes(mode));
 

@@ -13,11 +13,13 @@ import { type Need, program } from "./skip.ts";
 
 /** A mode as the labs see it. */
 export interface LabMode {
-  readonly name: "iptables" | "nftables" | "ipvs";
+  readonly name: "iptables" | "nftables" | "ipvs" | "userspace";
   /** Beside what every lab needs. */
   readonly needs: readonly Need[];
   /** Of connect loops; their usual one unless said. */
   readonly pace?: LoopPace;
+  /** Endpoints take turns, so that of clients that are in step with one another each may get one of its own. */
+  readonly takesTurns?: true;
   /** All rules of both families as text: equal if and only if the rules are. */
   rules(netns: Netns): Promise<string>;
   /** What its rules say of a Service port without endpoints, which refuses. */
@@ -82,6 +84,21 @@ export const IPVS: LabMode = {
   // A virtual server without real ones.
   refusal: (_, ip, port) =>
     new RegExp(`^-A -t ${RegExp.escape(`${ip}:${port}`)} -s rr\\n(?!-a -t ${RegExp.escape(ip)})`, "m"),
+};
+
+/**
+ * Not among {@linkcode LAB_MODES}: who finds no endpoint there is let in and closed, not refused. Kproxy itself forwards, with as much of
+ * a processor as others leave it, so that not time but only what is refused or lost tells a failure.
+ */
+export const USERSPACE: LabMode = {
+  name: "userspace",
+  needs: [],
+  pace: { perSecond: 60, limitMs: 10_000 },
+  takesTurns: true,
+  rules: (netns) => saveAll(netns),
+  refusal: () => {
+    throw new TypeError("Mode userspace refuses nobody");
+  },
 };
 
 /** The modes of this release among those that run on any kernel. */

@@ -120,6 +120,18 @@ export class SwitchLab implements AsyncDisposable {
    * every single connection was answered in time, and that those from before the switch are still there.
    */
   async make({ to, by }: Switch): Promise<void> {
+    // What answers to a datagram leaves by the way that it came by, which is forgotten when kproxy's own ports give way to endpoints.
+    const forgetsFlows = this.#mode !== to && [this.#mode, to].includes("userspace");
+    await this.#resting(forgetsFlows, () => this.#switch({ to, by }));
+    assertEquals(await this.#proxyMode(), to);
+    await this.#answered(40);
+    await this.#askKept("after the switch");
+    await this.#change();
+    await this.#askKept("after a change of the endpoints");
+    await this.#unbroken();
+  }
+
+  async #switch({ to, by }: Switch): Promise<void> {
     const from = this.#process.lines.length;
     // When IPVS goes, the connections through it do (docs/operations.md).
     if (this.#mode === "ipvs" && to !== "ipvs") await this.#dropKept();
@@ -142,12 +154,12 @@ export class SwitchLab implements AsyncDisposable {
       await this.#configure(to);
       await this.#process.untilMessage(LIVE, from);
     }
-    assertEquals(await this.#proxyMode(), to);
-    await this.#answered(40);
-    await this.#askKept("after the switch");
-    await this.#change();
-    await this.#askKept("after a change of the endpoints");
-    await this.#unbroken();
+  }
+
+  /** No datagram is on its way while the work is done, if so. */
+  async #resting(isSo: boolean, work: () => Promise<void>): Promise<void> {
+    const resting = this.#loops.filter((_, i) => isSo && CLIENTS[i]![2] === "udp");
+    await resting.reduce((work, loop) => () => loop.resting(work), work)();
   }
 
   /** Ends the loops; fails unless each connection was answered in time and there were enough of them. */
@@ -212,6 +224,8 @@ export class SwitchLab implements AsyncDisposable {
       iptables: periods,
       nftables: periods,
       ipvs: { minSyncPeriod: "0s" },
+      // Answers of this lab may take long while others use the processors. Each client is one more socket for as long.
+      ...mode === "userspace" ? { udpIdleTimeout: "5s" } : {},
       logging: { verbosity: this.#verbosity },
     };
     await Deno.writeTextFile(`${this.#folder}/config.yaml`, JSON.stringify(config));
@@ -251,9 +265,8 @@ export class SwitchLab implements AsyncDisposable {
       await this.#process.change(edit, "shop/web", 2);
     };
     // An endpoint that leaves takes the datagrams along that are on their way from it, whatever the mode; where answers take long
-    // there would be some. Connections end by themselves.
-    const resting = this.#loops.filter((_, i) => this.#pace !== undefined && CLIENTS[i]![2] === "udp");
-    await resting.reduce((work, loop) => () => loop.resting(work), changed)();
+    // there would be some, unless kproxy itself has them in its hands. Connections end by themselves.
+    await this.#resting(this.#pace !== undefined && this.#mode !== "userspace", changed);
     // Those under way were sent before.
     for (const loop of this.#loops) await loop.resting(() => Promise.resolve());
     const gone = PODS.map((pods) => pods[this.#absent]);

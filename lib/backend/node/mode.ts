@@ -12,7 +12,9 @@ import type { IpFamily, NodeObject } from "../../model/objects.ts";
 import type { ServiceTraffic } from "../../model/service_traffic.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { PacketCounts } from "../../observe/metrics.ts";
+import type { Registry } from "../../observe/prom_client.ts";
 import type { FamilyProxier } from "../backend.ts";
+import type { Afterlife } from "./afterlife.ts";
 
 /** What preparing a mode may use. */
 export interface ModeContext {
@@ -23,6 +25,8 @@ export interface ModeContext {
   readonly sysctls: NodeSysctls;
   /** Of work that goes on between syncs. Default: the machine's. */
   readonly clock?: Clock;
+  /** What the lives of the process share. Default: nothing. */
+  readonly afterlife?: Afterlife;
 }
 
 /** A mode on a node that can run it. */
@@ -42,6 +46,10 @@ export interface PreparedMode {
   readonly packetCounts?: () => Promise<Partial<PacketCounts>>;
   /** What Services' counters say, as far as it can be told; never rejects. Only where they are switched on and the mode has them. */
   readonly serviceTraffic?: () => Promise<readonly ServiceTraffic[]>;
+  /** Adds what only this mode counts. */
+  addMetrics?(registry: Registry): void;
+  /** True if tracked UDP flows are the mode's own affair: they lead to the node itself and not to endpoints. */
+  readonly keepsFlows?: boolean;
   /** Ends work that goes on between syncs. Called after the last sync; what is in the kernel stays. */
   close?(): Promise<void>;
 }

@@ -13,6 +13,7 @@ const LOADERS: ReadonlyMap<ProxyMode, () => Promise<PrepareMode>> = new Map<
 >([
   ["nftables", async () => (await import("../nftables/node/proxier.ts")).prepareNftables],
   ["iptables", async () => (await import("../iptables/node/proxier.ts")).prepareIptables],
+  ["userspace", async () => (await import("../userspace/node/proxier.ts")).prepareUserspace],
   ["ipvs", async () => (await import("../ipvs/node/proxier.ts")).prepareIpvs],
 ]);
 

@@ -69,7 +69,7 @@ export async function cleanUp(
   if (untold.length > 0) {
     io.err(
       `Warning: --of=${of} leaves what there is of ${untold.length === 1 ? "mode" : "modes"} ${
-        untold.join(" and ")
+        untold.join(", ").replace(/, ([^,]*)$/, " and $1")
       }: ` +
         "kproxy and kube-proxy use the same names there, and whichever starts takes it over; " +
         "cleanup without --of removes it\n",

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { Afterlife } from "../../backend/node/afterlife.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { wallClockMs } from "../../kernel/clock.ts";
 import { EndableExec } from "../../kernel/endable_exec.ts";
@@ -65,9 +66,13 @@ export async function runCommand(
     verbosity: { level: effective.config.logging.verbosity },
     problems: new RecentProblems(wallClockMs),
     reloads: isFollowed ? new ReloadRecord(wallClockMs()) : null,
+    afterlife: new Afterlife(),
   };
+  const lives = runLives(effective, flags, { lasting, signals }).finally(() =>
+    lasting.afterlife.end(new AbortController().signal)
+  );
   // A second signal waits for nothing.
-  return await Promise.race([runLives(effective, flags, { lasting, signals }), signals.again.then(() => 0)]);
+  return await Promise.race([lives, signals.again.then(() => 0)]);
 }
 
 async function runLives(

@@ -123,12 +123,37 @@ Deno.test("problems of flags carry the flags' names, all of them at once", async
   ]);
 });
 
-Deno.test("an obsolete flag is reported by its name only, not again by its field", async () => {
-  const flags = parseArgs(["--proxy-port-range=30000-31000"]);
-  assertEquals(flags.warnings.length, 1);
-  const { config, warnings } = await effectiveConfiguration(flags);
-  assertEquals(config.portRange, "30000-31000");
+Deno.test("ports of the host are told to have no effect where no mode takes them, and are read where one does", async () => {
+  const words = ["--proxy-port-range=30000-31000", "--udp-timeout=1s"];
+  const { config, warnings } = await effectiveConfiguration(parseArgs(words));
+  assertEquals([config.portRange, config.udpIdleTimeout], ["30000-31000", 1_000]);
+  const why = "it has no effect: only mode userspace listens on ports of the host";
+  assertEquals(warnings, [`--proxy-port-range: ${why}`, `--udp-timeout: ${why}`]);
+  for (const more of ["--proxy-mode=userspace", "--proxy-mode-fallback"]) {
+    assertEquals((await effectiveConfiguration(parseArgs([...words, more]))).warnings, []);
+    await assertRejects(
+      () => effectiveConfiguration(parseArgs(["--proxy-port-range=31000-30000", "--udp-timeout=0s", more])),
+      ConfigError,
+      "must be a valid port range (e.g. 30000-31000)",
+    );
+  }
+});
+
+Deno.test("--userspace-listen chooses the mode, also beside a file, and another mode says that it has no effect", async () => {
+  const listen = "--userspace-listen=127.0.0.0/8,::1";
+  const { config, warnings } = await effectiveConfiguration(parseArgs(["run", listen]));
+  assertEquals([config.mode, config.kproxy.userspaceListen], ["userspace", ["127.0.0.0/8", "::1"]]);
   assertEquals(warnings, []);
+  const other = await effectiveConfiguration(parseArgs(["run", listen, "--proxy-mode=nftables"]));
+  assertEquals(other.config.mode, "nftables");
+  assertEquals(other.warnings, [
+    "--userspace-listen: it has no effect: only mode userspace listens on ports of the host",
+  ]);
+  await assertRejects(
+    () => effectiveConfiguration(parseArgs(["run", "--userspace-listen=localhost"])),
+    ConfigError,
+    "must be an address or a network of this node",
+  );
 });
 
 Deno.test("the node's name is the override or the host's name, as Node names are written", {

@@ -18,6 +18,7 @@ const OTHER_VALUES: Readonly<Record<string, string>> = {
   "status-api": "false",
   "status-page": "true",
   "ipvs-termination-deadline": "1m",
+  "userspace-listen": "127.0.0.1",
 };
 
 Deno.test("kproxy's own settings count beside a file, each of them", { permissions: "none" }, () => {

@@ -88,16 +88,6 @@ export const DEPRECATED_FLAGS = [
   },
   obsolete("network-name", "string", "Name of the HNS network", LINUX_ONLY),
   obsolete("one-output", "bool", "klog: write a line to the file of its own severity only", TO_STDERR),
-  {
-    name: "proxy-port-range",
-    type: "string",
-    default: "",
-    group: "Deprecated",
-    commands: CONFIGURED,
-    doc: "Host ports for the old userspace mode",
-    field: "portRange",
-    note: { state: "obsolete", text: "it has no effect: no mode takes ports of the host" },
-  },
   obsolete(
     "resource-container",
     "string",
@@ -109,12 +99,6 @@ export const DEPRECATED_FLAGS = [
   obsolete("skip-log-headers", "bool", "klog: leave out the header of log files", TO_STDERR),
   obsolete("source-vip", "string", "Source IP of the HNS endpoint", LINUX_ONLY),
   obsolete("stderrthreshold", "string", "klog: severity from which lines go to standard error", TO_STDERR),
-  obsolete(
-    "udp-timeout",
-    "duration",
-    "Timeout of idle UDP connections in the old userspace mode",
-    "use --conntrack-udp-timeout instead",
-  ),
   {
     name: "windows-service",
     type: "bool",

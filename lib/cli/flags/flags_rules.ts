@@ -83,6 +83,15 @@ export const MODE_FLAGS = [
     field: "kproxy.proxyModeFallback",
   },
   {
+    name: "proxy-port-range",
+    type: "string",
+    default: "",
+    group: "Mode and rules",
+    commands: CONFIGURED,
+    doc: "Ports that mode userspace may listen on, N, N-M or N+K; any if empty",
+    field: "portRange",
+  },
+  {
     name: "traffic-counters",
     type: "bool",
     default: "false",
@@ -91,6 +100,26 @@ export const MODE_FLAGS = [
     doc:
       "Count packets and bytes of each Service port, as metrics; also honoured with --config (mode nftables)",
     field: "kproxy.trafficCounters",
+  },
+  {
+    name: "udp-timeout",
+    type: "duration",
+    default: "250ms",
+    group: "Mode and rules",
+    commands: CONFIGURED,
+    doc: "How long mode userspace remembers a UDP client without packets",
+    field: "udpIdleTimeout",
+  },
+  {
+    name: "userspace-listen",
+    type: "list",
+    default: "",
+    group: "Mode and rules",
+    commands: ["run", "write-config"],
+    doc:
+      "Open the Services on this address of the node, or each on one of its own of a network such as 127.0.0.0/8, " +
+      "without any rule or right; one for each IP family; chooses mode userspace; also honoured with --config",
+    field: "kproxy.userspaceListen",
   },
 ] as const satisfies readonly Flag[];
 

@@ -1,6 +1,6 @@
 /**
- * What kube-proxy's userspace mode (before 1.26) leaves behind. Its rules redirect to a process that is gone, so they
- * catch traffic that nobody answers.
+ * What userspace mode leaves behind, kube-proxy's of before 1.26 or ours: both use the same names. Its rules redirect to a process that
+ * is gone, so they catch traffic that nobody answers.
  *
  * @module
  */
@@ -8,7 +8,7 @@ import type { ModeCleanup } from "../../node/cleanup.ts";
 
 export const USERSPACE_CLEANUP: ModeCleanup = {
   mode: "userspace",
-  tellsApart: ["kube-proxy"],
+  tellsApart: [],
   chains: {
     nat: [
       "KUBE-PORTALS-CONTAINER",

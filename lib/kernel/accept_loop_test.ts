@@ -1,7 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
-import type { Admission } from "./connection_pool.ts";
-import { acceptAll } from "./accept_loop.ts";
+import { acceptAll, type Admission } from "./accept_loop.ts";
 
 /** A socket that accepts, or fails, as it is told; then it waits for its end. */
 function acceptor(outcomes: readonly (Error | "client")[]) {

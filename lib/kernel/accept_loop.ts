@@ -3,9 +3,8 @@
  *
  * @module
  */
-import { systemClock } from "../kernel/clock.ts";
-import { isOutOfDescriptors } from "../kernel/descriptors.ts";
-import type { Admission, ConnectionPool } from "./connection_pool.ts";
+import { systemClock } from "./clock.ts";
+import { isOutOfDescriptors } from "./descriptors.ts";
 
 const FIRST_PAUSE_MS = 5;
 const LONGEST_PAUSE_MS = 1_000;
@@ -20,12 +19,18 @@ const CROWD_PAUSE_MS = 10;
 /** After so many clients that were gone, timers and other sockets get their turn. */
 const GONE_IN_A_ROW = 64;
 
+/** What became of a new connection: `crowded` is taken in, but another one had to go. */
+export type Admission = "admitted" | "crowded" | "refused";
+
 /** Where connections come from. */
 export type Acceptor = Pick<Deno.TcpListener, "accept" | "close">;
 
 /** Who hears of failures. */
 export interface AcceptFailures {
-  readonly pool: Pick<ConnectionPool, "exhausted">;
+  readonly pool: {
+    /** The system has no descriptor left. */
+    exhausted(): void;
+  };
   /** Told of every failure; `isNews` at most once a minute. */
   readonly onFailure: (error: unknown, isNews: boolean) => void;
 }

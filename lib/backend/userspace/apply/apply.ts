@@ -1,0 +1,289 @@
+/**
+ * Userspace mode for one IP family: opens the portals of Services, leads their packets there, and closes what nothing leads to any more.
+ *
+ * @module
+ */
+import { ExecError, SyncError } from "../../../errors.ts";
+import type { Iptables } from "../../../kernel/iptables.ts";
+import { isLockBusy } from "../../../kernel/iptables_lock.ts";
+import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
+import { Mutex } from "../../../kernel/mutex.ts";
+import { matchingNodeIps, type NodePortAddresses } from "../../../model/node.ts";
+import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
+import type { Changed, ProxyState } from "../../../model/state.ts";
+import { chainHolds, jumpRules } from "../../../netfilter/iptables_chains.ts";
+import { type IptablesRuleset, parseIptablesSave } from "../../../netfilter/iptables_save.ts";
+import type { Logger } from "../../../observe/log.ts";
+import { FamilySession, type Since } from "../../apply/family_session.ts";
+import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
+import { type Damage, damageOf } from "../../damage.ts";
+import type { Refused } from "../../isolate.ts";
+import { adoptedPorts } from "../diff/adopted_ports.ts";
+import { changeText, fullText, rulesOf, wantedChains } from "../diff/rules.ts";
+import { movedUdp, udpDestinations } from "../diff/udp_destinations.ts";
+import { JUMPS } from "../plan/chains.ts";
+import { planUserspace, type UserspaceOptions } from "../plan/plan.ts";
+import type { PortalId, PortalRule, ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
+import { refusedServices } from "./apply_refusals.ts";
+import type { Portals } from "./portals.ts";
+import type { StaleUdp } from "./stale_udp.ts";
+
+/** What decides the rules, as far as it is known before the first sync. */
+export type UserspaceSettings =
+  & Omit<UserspaceOptions, "family" | "nodePortIps">
+  & { readonly nodePortAddresses: NodePortAddresses };
+
+/** What a {@linkcode UserspaceProxier} needs. */
+export interface UserspaceProxierOptions {
+  readonly iptables: Iptables;
+  readonly settings: UserspaceSettings;
+  readonly portals: Portals;
+  /** Told which UDP flows are led elsewhere. */
+  readonly staleUdp: StaleUdp;
+  /** Addresses of all interfaces of the node, both families. */
+  readonly interfaceIps: () => readonly string[];
+  readonly logger: Logger;
+  /** Milliseconds, monotonic. Default: since the process began. */
+  readonly nowMs?: () => number;
+}
+
+/** What is in force of one Service. */
+interface CommittedPortals {
+  readonly rules: readonly PortalRule[];
+  readonly portals: readonly PortalId[];
+}
+
+type Committed = Map<NamespacedName, CommittedPortals>;
+
+/** What a sync came to. */
+interface Reached {
+  readonly committed: Committed;
+  readonly commands: number;
+  readonly bytes: number;
+  readonly written: number;
+}
+
+const NOTHING: CommittedPortals = { rules: [], portals: [] };
+
+/** One family. */
+export class UserspaceProxier implements FamilyProxier {
+  readonly family: IpFamily;
+  readonly #options: UserspaceProxierOptions;
+  readonly #session: FamilySession<UserspaceSettings, Committed>;
+  readonly #oneAtATime = new Mutex();
+  #nodePortIps: readonly string[] | null = null;
+
+  constructor(options: UserspaceProxierOptions) {
+    const { iptables: { family }, settings, nowMs = () => performance.now() } = options;
+    this.family = family;
+    this.#options = options;
+    this.#session = new FamilySession({ mode: "userspace", family, settings, nowMs });
+  }
+
+  /** Takes new settings over. @returns true if they differ, so that everything must be written again */
+  configure(settings: UserspaceSettings): boolean {
+    return this.#session.configure(settings);
+  }
+
+  /**
+   * Opens what is new, writes the rules with one program, then closes what nothing leads to any more.
+   *
+   * @throws {SyncError} if a program failed; its cause is the {@linkcode ExecError}
+   */
+  sync(request: SyncRequest): Promise<ApplyReport> {
+    return this.#oneAtATime.run(() => this.#sync(request));
+  }
+
+  /** True if the addresses that serve node ports are others than those of the last sync. */
+  isOutdated(): boolean {
+    return this.#nodePortIps !== null && this.#readNodePortIps()?.join() !== this.#nodePortIps.join();
+  }
+
+  checkCanary(): Promise<false | null | Damage> {
+    return this.#oneAtATime.run(() =>
+      this.#session.look(async (committed) => {
+        try {
+          return findDamage(committed, await this.#readRules());
+        } catch (error) {
+          if (error instanceof ExecError && isLockBusy(error)) return null;
+          throw error;
+        }
+      })
+    );
+  }
+
+  async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
+    const { committed, commands, bytes, written } = await this.#session.sync(
+      changed,
+      (since) => since === null ? this.#syncAll(state) : this.#trySyncChanged(state, since),
+    );
+    await this.#closeUnused(committed);
+    return this.#session.report({
+      commands,
+      bytes,
+      written: { nat: written },
+      total: { nat: [...committed.values()].reduce((sum, { rules }) => sum + rules.length, 0) },
+    });
+  }
+
+  async #trySyncChanged(state: ProxyState, since: Since<Committed>): Promise<Reached> {
+    try {
+      return await this.#syncChanged(state, since);
+    } catch (error) {
+      if (!(error instanceof SyncError) || !isRuleRefusal(error.cause)) throw error;
+      this.#options.logger.info("A change was refused, everything is written again without what is refused", {
+        family: this.family,
+        problem: error.cause.message,
+      });
+      return await this.#syncAll(state);
+    }
+  }
+
+  async #syncAll(state: ProxyState): Promise<Reached> {
+    const { iptables, staleUdp } = this.#options;
+    const saved = await this.#session.run("read", () => this.#readRules());
+    const plan = await this.#session.run("plan", () => this.#plan(state, "all"));
+    const doorways = [...plan.values()].flatMap((service) => service?.doorways ?? []);
+    const problems = await this.#session.run("apply", () => this.#open(plan, adoptedPorts(doorways, saved)));
+    let committed = this.#committedOf(plan);
+    let text = fullText(rulesByService(committed), builtinRules(saved));
+    let refused: readonly Refused<NamespacedName>[] = [];
+    await this.#session.run("apply", async () => {
+      try {
+        await iptables.restore(text);
+      } catch (error) {
+        if (!isRuleRefusal(error)) throw error;
+        refused = await refusedServices(iptables, [...rulesByService(committed)]);
+        if (refused.length === 0) throw error;
+        const names = new Set(refused.map(({ item }) => item));
+        committed = new Map([...committed].filter(([name]) => !names.has(name)));
+        text = fullText(rulesByService(committed), builtinRules(saved));
+        await iptables.restore(text);
+      }
+    });
+    for (const { item, problem } of refused) problems.set(item, problem);
+    this.#session.quarantine.replace([...problems].map(([service, problem]) => ({ service, problem })));
+    await staleUdp.remove(movedUdp(saved, [...committed.values()].flatMap(({ rules }) => rules)));
+    return { committed, commands: 2, bytes: text.length, written: countRules(committed) };
+  }
+
+  async #syncChanged(state: ProxyState, { changed, committed }: Since<Committed>): Promise<Reached> {
+    const { iptables, staleUdp } = this.#options;
+    const { quarantine } = this.#session;
+    const names = changed.union(new Set(quarantine.due(changed)));
+    const plan = await this.#session.run("plan", () => this.#plan(state, names));
+    const problems = await this.#session.run("apply", () => this.#open(plan, new Map()));
+    const now = this.#committedOf(plan);
+    const before = new Map([...names].map((name) => [name, committed.get(name) ?? NOTHING]));
+    const text = changeText(rulesByService(before), rulesByService(now));
+    if (text !== null) await this.#session.run("apply", () => iptables.restore(text));
+    for (const name of names) {
+      const service = now.get(name);
+      if (service === undefined) committed.delete(name);
+      else committed.set(name, service);
+      const problem = problems.get(name);
+      if (problem === undefined) quarantine.release(name);
+      else quarantine.refused({ service: name, problem });
+    }
+    const former = new Set([...before.values()].flatMap(({ rules }) => rules.map(({ rule }) => rule)));
+    const newer = new Set([...now.values()].flatMap(({ rules }) => rules.map(({ rule }) => rule)));
+    await staleUdp.remove([
+      ...udpDestinations(
+        [...now.values()].flatMap(({ rules }) => rules).filter(({ rule }) => !former.has(rule)),
+      ),
+      ...udpDestinations(
+        [...before.values()].flatMap(({ rules }) => rules).filter(({ rule }) => !newer.has(rule)),
+      ),
+    ]);
+    return { committed, commands: text === null ? 0 : 1, bytes: text?.length ?? 0, written: countRules(now) };
+  }
+
+  #plan(state: ProxyState, changed: Changed): UserspacePlan {
+    const { nodePortAddresses: _, ...settings } = this.#session.settings;
+    this.#nodePortIps = this.#readNodePortIps();
+    return planUserspace(state, changed, {
+      ...settings,
+      family: this.family,
+      nodePortIps: this.#nodePortIps,
+    });
+  }
+
+  #readNodePortIps(): readonly string[] | null {
+    const { nodePortAddresses } = this.#session.settings;
+    return nodePortAddresses.matchAll
+      ? null
+      : matchingNodeIps(nodePortAddresses, this.#options.interfaceIps());
+  }
+
+  /** Opens the portals of a plan. @returns why Services lack some */
+  async #open(
+    plan: UserspacePlan,
+    ports: ReadonlyMap<PortalId, number>,
+  ): Promise<Map<NamespacedName, string>> {
+    const { portals } = this.#options;
+    const problems = new Map<NamespacedName, string>();
+    for (const [name, service] of plan) {
+      for (const { text, reason } of service?.unserved ?? []) problems.set(name, `${text}: ${reason}`);
+      for (const portal of service?.portals ?? []) {
+        try {
+          await portals.ensure(portal, ports.get(portal.id) ?? null);
+        } catch (error) {
+          problems.set(name, `${portal.text}: ${error instanceof Error ? error.message : String(error)}`);
+        }
+      }
+    }
+    return problems;
+  }
+
+  /** What a plan comes to with the ports that are open. */
+  #committedOf(plan: UserspacePlan): Committed {
+    const { portals } = this.#options;
+    const present = [...plan].filter((entry): entry is [string, ServicePortals] => entry[1] !== null);
+    return new Map(present.map(([name, service]) => [name, {
+      rules: rulesOf(service.doorways, (id) => portals.portOf(id)),
+      portals: service.portals.map(({ id }) => id),
+    }]));
+  }
+
+  async #closeUnused(committed: Committed): Promise<void> {
+    const { portals } = this.#options;
+    const used = new Set([...committed.values()].flatMap(({ portals }) => portals));
+    await portals.close([...portals.ids].filter((id) => !used.has(id)));
+  }
+
+  async #readRules(): Promise<IptablesRuleset> {
+    return parseIptablesSave(await this.#options.iptables.save());
+  }
+}
+
+function rulesByService(committed: Committed): Map<NamespacedName, readonly PortalRule[]> {
+  return new Map([...committed].map(([name, { rules }]) => [name, rules]));
+}
+
+function countRules(committed: Committed): number {
+  return [...committed.values()].reduce((sum, { rules }) => sum + rules.length, 0);
+}
+
+function builtinRules(saved: IptablesRuleset): Parameters<typeof fullText>[1] {
+  const of = (table: string): Map<string, readonly string[]> =>
+    new Map([...saved.get(table) ?? []].map(([chain, { rules }]) => [chain, rules]));
+  return { filter: of("filter"), nat: of("nat") };
+}
+
+/** Which of our chains and jumps are not as they were written. */
+function findDamage(committed: Committed, saved: IptablesRuleset): false | Damage {
+  const found: string[] = [];
+  for (const [table, chains] of wantedChains(rulesByService(committed))) {
+    const there = saved.get(table);
+    for (const [chain, rules] of chains) {
+      const isWhole = there?.has(chain) === true &&
+        chainHolds(there.get(chain)!.rules, { rules, comparison: "sameInAnyOrder" });
+      if (!isWhole) found.push(`${table} ${chain}`);
+    }
+    for (const [chain, rules] of jumpRules(JUMPS, table)) {
+      const isThere = chainHolds(there?.get(chain)?.rules ?? [], { rules, comparison: "among" });
+      if (!isThere) found.push(`${table} ${chain}`);
+    }
+  }
+  return damageOf("all", found);
+}

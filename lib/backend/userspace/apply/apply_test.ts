@@ -1,0 +1,308 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
+import {
+  NODE_A,
+  testPort,
+  testService,
+  testSlice,
+  testSliceEndpoint,
+} from "../../../../tests/support/model_objects.ts";
+import { recordingLog } from "../../../../tests/support/recording_log.ts";
+import { relayContext, RelayRecord, until } from "../../../../tests/support/relay_record.ts";
+import { SyncError } from "../../../errors.ts";
+import type { Exec, ExecResult } from "../../../kernel/exec.ts";
+import { Iptables } from "../../../kernel/iptables.ts";
+import { ChangeTracker } from "../../../model/change_tracker.ts";
+import type { Service } from "../../../model/objects.ts";
+import type { ApplyReport } from "../../backend.ts";
+import { UserspaceProxier, type UserspaceSettings } from "./apply.ts";
+import { openPortal } from "../forward/open_portal.ts";
+import { LingeringPortals, Portals } from "./portals.ts";
+import { StaleUdp } from "./stale_udp.ts";
+
+const SETTINGS: UserspaceSettings = {
+  listenIp: "127.0.0.1",
+  nodeIp: "192.0.2.10",
+  detector: { kind: "none" },
+  nodePortAddresses: { matchAll: true, containsIPv4Loopback: true, cidrs: [] },
+  has: { dnat: true, physdev: true },
+};
+
+/** A node in memory; its portals are real, on loopback. */
+class Rig implements AsyncDisposable {
+  readonly iptables = new FakeIptables({});
+  readonly lingering = new LingeringPortals();
+  readonly tracker = new ChangeTracker({ family: "IPv4", node: NODE_A });
+  readonly started: string[] = [];
+  readonly record = new RelayRecord();
+  report: ApplyReport | undefined;
+  /** What some restores say instead of doing their work. */
+  refuse: (text: string) => ExecResult | undefined = () => undefined;
+  readonly #services = new Map<string, Service>();
+  portals: Portals;
+  proxier: UserspaceProxier;
+
+  constructor(private readonly range: { first: number; last: number } | null = null) {
+    [this.portals, this.proxier] = this.life();
+  }
+
+  /** A proxier that knows nothing of a former one. */
+  life(): [Portals, UserspaceProxier] {
+    const { log } = recordingLog();
+    const exec: Exec = {
+      run: (argv, options) => {
+        const text = typeof options?.stdin === "function"
+          ? [...options.stdin()].join("")
+          : options?.stdin ?? "";
+        this.started.push(argv[0] === "conntrack" ? text.trim() : argv[0] ?? "");
+        if (argv[0] === "conntrack") return Promise.resolve({ code: 0, stdout: "", stderr: "" });
+        const refused = argv[0]?.endsWith("-restore") ? this.refuse(text) : undefined;
+        return refused === undefined ? this.iptables.run(argv, options) : Promise.resolve(refused);
+      },
+    };
+    const iptables = new Iptables(exec, {
+      family: "IPv4",
+      variant: "nft",
+      version: "1.8.9",
+      programs: { command: "iptables", save: "iptables-save", restore: "iptables-restore" },
+    });
+    const portals = new Portals({
+      family: "IPv4",
+      ip: "127.0.0.1",
+      range: this.range,
+      open: (place) => openPortal(place, relayContext(this.record)),
+      lingering: this.lingering,
+    });
+    const proxier = new UserspaceProxier({
+      iptables,
+      settings: SETTINGS,
+      portals,
+      staleUdp: new StaleUdp({ exec, family: "IPv4", log }),
+      interfaceIps: () => [],
+      logger: log,
+    });
+    return [this.portals = portals, this.proxier = proxier];
+  }
+
+  put(fields: Partial<Service> = {}, address = "127.0.0.1"): void {
+    const service = testService(fields);
+    this.tracker.updateService(this.#services.get(service.name), service);
+    this.#services.set(service.name, service);
+    const endpoints = [testSliceEndpoint(address)];
+    this.tracker.updateEndpointSlice(
+      testSlice({ name: `${service.name}-1`, serviceName: service.name, endpoints }),
+      false,
+    );
+  }
+
+  remove(name: string): void {
+    this.tracker.updateService(this.#services.get(name), undefined);
+    this.#services.delete(name);
+  }
+
+  /** Of what changed; everything for `all`. @returns how many programs of iptables ran */
+  async sync(all: "all" | "changed" = "changed"): Promise<string[]> {
+    this.started.length = 0;
+    const { state, updatedServices } = this.tracker.checkout();
+    this.report = await this.proxier.sync({ state, changed: all === "all" ? "all" : updatedServices });
+    return [...this.started];
+  }
+
+  rules(): string[] {
+    return this.iptables.saved("IPv4", "nat").split("\n").filter((line) => line.startsWith("-A KUBE-"));
+  }
+
+  /** As when the process ends. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.portals.leave();
+    await this.lingering.close();
+    await until(() => this.record.open.TCP === 0);
+  }
+}
+
+/** Destination → port of kproxy's own, as the rules for packets of others say. */
+function ways(rig: Rig): Record<string, number> {
+  const found = rig.rules().filter((rule) => rule.startsWith("-A KUBE-PORTALS-CONTAINER "));
+  const word = (rule: string, regexp: RegExp): string => regexp.exec(rule)?.[1] ?? "";
+  return Object.fromEntries(found.map((rule) => [
+    `${word(rule, / -d (\S+)\/32 /)}:${word(rule, / --dport (\d+) /)}`,
+    Number(word(rule, / -j DNAT --to-destination 127\.0\.0\.1:(\d+)$/)),
+  ]));
+}
+
+async function answers(port: number): Promise<boolean> {
+  try {
+    (await Deno.connect({ hostname: "127.0.0.1", port })).close();
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.ConnectionRefused) return false;
+    throw error;
+  }
+}
+
+Deno.test("a change starts one program, a change of endpoints none, and nothing is closed that rules lead to", async () => {
+  await using rig = new Rig();
+  rig.put();
+  assertEquals(await rig.sync("all"), ["iptables-save", "iptables-restore"]);
+  const [first] = Object.values(ways(rig));
+  assertEquals(ways(rig), { "10.96.0.10:80": first! });
+  assert(await answers(first!));
+  rig.put({ name: "db", clusterIP: "10.96.0.11", ports: [testPort({ port: 5432 })] });
+  assertEquals(await rig.sync(), ["iptables-restore"]);
+  const second = ways(rig)["10.96.0.11:5432"]!;
+  assertEquals(ways(rig), { "10.96.0.10:80": first!, "10.96.0.11:5432": second });
+  rig.put({}, "127.0.0.3");
+  assertEquals(await rig.sync(), []);
+  rig.put({ ports: [testPort({ port: 81 })] }, "127.0.0.3");
+  assertEquals(await rig.sync(), ["iptables-restore"]);
+  assertEquals(ways(rig), { "10.96.0.10:81": first!, "10.96.0.11:5432": second }, "the same port leads on");
+  rig.remove("web");
+  await rig.sync();
+  assertEquals(ways(rig), { "10.96.0.11:5432": second });
+  assertEquals([await answers(first!), await answers(second)], [false, true]);
+});
+
+Deno.test("the next life listens where the rules lead to already, whoever left them", async () => {
+  await using rig = new Rig();
+  rig.put();
+  rig.put({ name: "dns", clusterIP: "10.96.0.53", ports: [testPort({ protocol: "UDP", port: 53 })] });
+  await rig.sync("all");
+  const before = ways(rig);
+  // In the same process its sockets are handed over.
+  const former = rig.portals;
+  former.leave();
+  rig.life();
+  await rig.sync("all");
+  assertEquals(ways(rig), before);
+  assert(await answers(before["10.96.0.10:80"]!));
+  // After an end they are opened again.
+  await rig[Symbol.asyncDispose]();
+  assertEquals(await answers(before["10.96.0.10:80"]!), false);
+  rig.life();
+  await rig.sync("all");
+  assertEquals(ways(rig), before);
+  assert(await answers(before["10.96.0.10:80"]!));
+});
+
+Deno.test("a port that another program has is no reason to fail: the rules lead to another one", async () => {
+  await using rig = new Rig();
+  rig.put();
+  await rig.sync("all");
+  const before = ways(rig)["10.96.0.10:80"]!;
+  await rig[Symbol.asyncDispose]();
+  using taken = Deno.listen({ hostname: "127.0.0.1", port: before });
+  rig.life();
+  await rig.sync("all");
+  const now = ways(rig)["10.96.0.10:80"]!;
+  assert(now !== taken.addr.port);
+  assert(await answers(now));
+});
+
+Deno.test("ports come from the range; who finds none is quarantined and tried again, the others are served", async () => {
+  const free = ((): number => {
+    using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    return listener.addr.port;
+  })();
+  await using rig = new Rig({ first: free, last: free });
+  rig.put();
+  await rig.sync("all");
+  assertEquals(ways(rig), { "10.96.0.10:80": free });
+  rig.put({ name: "late", clusterIP: "10.96.0.11" });
+  await rig.sync();
+  assertEquals(ways(rig), { "10.96.0.10:80": free });
+  const [quarantined] = rig.report?.quarantined ?? [];
+  assertEquals(quarantined?.service, "shop/late");
+  assertStringIncludes(
+    quarantined?.problem ?? "",
+    `no TCP port ${free} of 127.0.0.1 can be had`,
+  );
+  rig.remove("web");
+  await rig.sync();
+  rig.put({ name: "late", clusterIP: "10.96.0.12" });
+  await rig.sync();
+  assertEquals(ways(rig), { "10.96.0.12:80": free });
+  assertEquals(rig.report?.quarantined, []);
+});
+
+Deno.test("a Service whose rules are refused costs the others nothing, at a start and later", async () => {
+  await using rig = new Rig();
+  const refusal: ExecResult = {
+    code: 2,
+    stdout: "",
+    stderr: "iptables-restore v1.8.9 (nf_tables): no such thing\n",
+  };
+  rig.refuse = (text) => text.includes("10.96.0.66") ? refusal : undefined;
+  rig.put();
+  rig.put({ name: "bad", clusterIP: "10.96.0.66" });
+  await rig.sync("all");
+  assertEquals(Object.keys(ways(rig)), ["10.96.0.10:80"]);
+  assertEquals(rig.report?.quarantined?.map(({ service }) => service), ["shop/bad"]);
+  rig.put({ name: "good", clusterIP: "10.96.0.11" });
+  rig.put({ name: "bad", clusterIP: "10.96.0.66", ports: [testPort({ port: 81 })] });
+  await rig.sync();
+  assertEquals(Object.keys(ways(rig)).sort(), ["10.96.0.10:80", "10.96.0.11:80"]);
+  rig.refuse = () => undefined;
+  rig.put({ name: "bad", clusterIP: "10.96.0.66", ports: [testPort({ port: 82 })] });
+  await rig.sync();
+  assertEquals(Object.keys(ways(rig)).sort(), ["10.96.0.10:80", "10.96.0.11:80", "10.96.0.66:82"]);
+  assertEquals(rig.report?.quarantined, []);
+});
+
+Deno.test("damage of any kind is seen, and the next sync repairs it", async () => {
+  await using rig = new Rig();
+  rig.put({ type: "NodePort", ports: [testPort({ nodePort: 30_080 })] });
+  await rig.sync("all");
+  assertEquals(await rig.proxier.checkCanary(), false);
+  const whole = rig.rules();
+  const [rule = ""] = whole;
+  for (
+    const [damage, found] of [
+      [["-t", "nat", "-F", "KUBE-PORTALS-HOST"], ["nat KUBE-PORTALS-HOST"]],
+      [["-t", "nat", "-F", "PREROUTING"], ["nat PREROUTING"]],
+      [["-t", "filter", "-F", "INPUT"], ["filter INPUT"]],
+      [["-t", "filter", "-F", "KUBE-NODEPORT-NON-LOCAL"], ["filter KUBE-NODEPORT-NON-LOCAL"]],
+      [["-t", "nat", "-A", ...rule.split(" ").slice(1, 2), "-j", "ACCEPT"], [`nat ${rule.split(" ")[1]}`]],
+    ] as const
+  ) {
+    assertEquals((await rig.iptables.run(["iptables", ...damage])).stderr, "");
+    assertEquals(await rig.proxier.checkCanary(), { services: "all", found });
+    await rig.sync("all");
+    assertEquals(await rig.proxier.checkCanary(), false);
+    assertEquals(rig.rules(), whole);
+  }
+});
+
+Deno.test("tracked UDP flows begin anew where rules lead elsewhere, and only there", async () => {
+  await using rig = new Rig();
+  rig.put();
+  rig.put({ name: "dns", clusterIP: "10.96.0.53", ports: [testPort({ protocol: "UDP", port: 53 })] });
+  const deletion = (ip: string, port: number): string =>
+    `-D -f ipv4 -p udp --orig-port-dst ${port} --orig-dst ${ip}`;
+  assertEquals((await rig.sync("all")).at(-1), deletion("10.96.0.53", 53));
+  rig.put({}, "127.0.0.9");
+  rig.put({ name: "dns", clusterIP: "10.96.0.53", ports: [testPort({ protocol: "UDP", port: 54 })] });
+  assertEquals((await rig.sync()).at(-1), `${deletion("10.96.0.53", 54)}\n${deletion("10.96.0.53", 53)}`);
+  // Flows whose answers are on their way stay where they are: rules of a former life that lead on, and those of a repair.
+  const former = rig.portals;
+  former.leave();
+  rig.life();
+  assertEquals(await rig.sync("all"), ["iptables-save", "iptables-restore"]);
+  rig.put({ name: "ntp", clusterIP: "10.96.0.123", ports: [testPort({ protocol: "UDP", port: 123 })] });
+  assertEquals((await rig.sync("all")).at(-1), deletion("10.96.0.123", 123));
+  rig.remove("ntp");
+  assertEquals((await rig.sync("all")).at(-1), deletion("10.96.0.123", 123));
+  rig.remove("dns");
+  assertEquals((await rig.sync()).at(-1), deletion("10.96.0.53", 54));
+});
+
+Deno.test("a failed restore is a failure of the sync, and the next one writes everything", async () => {
+  await using rig = new Rig();
+  rig.put();
+  await rig.sync("all");
+  rig.refuse = () => ({ code: 4, stdout: "", stderr: "iptables-restore: Out of memory\n" });
+  rig.put({ name: "late", clusterIP: "10.96.0.11" });
+  await assertRejects(() => rig.sync(), SyncError, "userspace");
+  rig.refuse = () => undefined;
+  assertEquals(await rig.sync(), ["iptables-save", "iptables-restore"]);
+  assertEquals(Object.keys(ways(rig)).sort(), ["10.96.0.10:80", "10.96.0.11:80"]);
+});

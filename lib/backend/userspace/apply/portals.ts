@@ -1,0 +1,115 @@
+/**
+ * The ports of kproxy's own that are open: each Service's, and those of a former life whose rules may still lead there.
+ *
+ * @module
+ */
+import type { PortRange } from "../../../config/port_range.ts";
+import type { IpFamily } from "../../../model/objects.ts";
+import type { Place } from "../forward/open_portal.ts";
+import type { OpenPortal } from "../forward/relay.ts";
+import type { Portal, PortalId, PortalProtocol } from "../plan/ruleset.ts";
+
+/** Portals that outlive the life that opened them, by what tells one from the others. */
+export class LingeringPortals {
+  readonly #portals = new Map<string, OpenPortal>();
+
+  /** Keeps one at work, for whoever wants that port. */
+  leave(place: string, portal: OpenPortal): void {
+    void this.#portals.get(place)?.close();
+    this.#portals.set(place, portal);
+  }
+
+  /** Hands the portal at a place over. */
+  take(place: string): OpenPortal | undefined {
+    const portal = this.#portals.get(place);
+    this.#portals.delete(place);
+    return portal;
+  }
+
+  /** Nobody wants the others any more. */
+  async close(): Promise<void> {
+    const portals = [...this.#portals.values()];
+    this.#portals.clear();
+    await Promise.all(portals.map((portal) => portal.close()));
+  }
+}
+
+/** What tells a portal at work from all others. */
+export function placeOf(family: IpFamily, protocol: PortalProtocol, ip: string, port: number): string {
+  return `${family} ${protocol} ${ip} ${port}`;
+}
+
+/** What {@linkcode Portals} needs. */
+export interface PortalsOptions {
+  readonly family: IpFamily;
+  /** The address that all listen on. */
+  readonly ip: string;
+  readonly range: PortRange | null;
+  /** Opens a port; rejects if none can be had. */
+  readonly open: (place: Place) => Promise<OpenPortal>;
+  readonly lingering: LingeringPortals;
+}
+
+/** Those of one family. */
+export class Portals {
+  readonly #options: PortalsOptions;
+  readonly #open = new Map<PortalId, { readonly protocol: PortalProtocol; readonly portal: OpenPortal }>();
+
+  constructor(options: PortalsOptions) {
+    this.#options = options;
+  }
+
+  /** Undefined if it is not open. */
+  portOf(id: PortalId): number | undefined {
+    return this.#open.get(id)?.portal.port;
+  }
+
+  get ids(): Iterable<PortalId> {
+    return this.#open.keys();
+  }
+
+  /**
+   * Opens it if need be, and lets it lead where it is to lead.
+   *
+   * @param wished the port that rules lead to already; only looked at if it is not open
+   * @throws {Error} if no port can be had
+   */
+  async ensure(
+    { id, protocol, endpoints, stickyMaxAgeSeconds }: Portal,
+    wished: number | null,
+  ): Promise<void> {
+    const portal = this.#open.get(id)?.portal ?? await this.#begin(protocol, wished);
+    this.#open.set(id, { protocol, portal });
+    portal.update(endpoints, stickyMaxAgeSeconds);
+  }
+
+  async #begin(protocol: PortalProtocol, wished: number | null): Promise<OpenPortal> {
+    const { family, ip, range, open, lingering } = this.#options;
+    const former = wished === null ? undefined : lingering.take(this.#place(protocol, wished));
+    return former ?? await open({ family, protocol, ip, wished, range });
+  }
+
+  /** Takes no more clients there. */
+  async close(ids: Iterable<PortalId>): Promise<void> {
+    const portals = [...ids].map((id) => {
+      const found = this.#open.get(id);
+      this.#open.delete(id);
+      return found?.portal.close();
+    });
+    await Promise.all(portals);
+  }
+
+  /** All go on at work, for the next life. */
+  leave(): void {
+    const { lingering } = this.#options;
+    for (const { protocol, portal } of this.#open.values()) {
+      lingering.leave(this.#place(protocol, portal.port), portal);
+    }
+    this.#open.clear();
+  }
+
+  #place(protocol: PortalProtocol, port: number): string {
+    const { family, ip } = this.#options;
+    return placeOf(family, protocol, ip, port);
+  }
+}

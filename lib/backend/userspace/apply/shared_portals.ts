@@ -1,0 +1,76 @@
+/**
+ * What the lives of a process and both IP families have in common in userspace mode: the thread that forwards,
+ * and the portals that one life leaves to the next.
+ *
+ * @module
+ */
+import { within } from "../../../kernel/clock.ts";
+import type { Shared } from "../../node/afterlife.ts";
+import type { Place } from "../forward/open_portal.ts";
+import type { OpenPortal } from "../forward/relay.ts";
+import { type AllRelayCounts, RelayTally } from "../forward/relay_tally.ts";
+import { RelayThread } from "../forward/relay_thread.ts";
+import { LingeringPortals } from "./portals.ts";
+
+/** Told what cannot be forwarded. */
+type RelayProblem = (problem: string, message: string) => void;
+
+const NO_COUNTS: AllRelayCounts = new RelayTally().counts;
+
+/**
+ * How long portals of a former life serve on where the next life has not taken them, once its rules are in force: by then what the
+ * former ones led here has come.
+ */
+const LINGER_MS = 60_000;
+/** How long the end of the process waits for the sessions that are there. */
+const DRAIN_MS = 10_000;
+
+/** One for the process. */
+export class SharedPortals implements Shared {
+  readonly lingering = new LingeringPortals();
+  #thread: RelayThread | null = null;
+  #onProblem: RelayProblem = () => {};
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  /** What was forwarded, up to a moment ago. */
+  get counts(): AllRelayCounts {
+    return this.#thread?.counts ?? NO_COUNTS;
+  }
+
+  /** A life begins. @param onProblem told from now on what cannot be forwarded */
+  begun(onProblem: RelayProblem): void {
+    this.#onProblem = onProblem;
+    this.#thread ??= new RelayThread((problem, message) => this.#onProblem(problem, message));
+  }
+
+  /**
+   * Opens a portal that leads nowhere yet.
+   *
+   * @param udpIdleMs milliseconds after which a UDP session without packets ends
+   * @throws {Error} if no port can be had
+   */
+  async open(place: Place, udpIdleMs: number): Promise<OpenPortal> {
+    if (this.#thread === null) throw new TypeError("No life has begun");
+    return await this.#thread.open(place, udpIdleMs);
+  }
+
+  /** A life has ended and left its portals: its rules lead here until others are in force, however long that takes. */
+  left(): void {
+    clearTimeout(this.#timer);
+  }
+
+  inForce(): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.lingering.close(), LINGER_MS);
+  }
+
+  async end(signal: AbortSignal): Promise<void> {
+    clearTimeout(this.#timer);
+    const thread = this.#thread;
+    if (thread === null) return;
+    // Clients that come meanwhile are served, too: rules lead here until the next process has its own.
+    await within(thread.drained().catch(() => null), DRAIN_MS, signal);
+    thread.end();
+    this.#thread = null;
+  }
+}

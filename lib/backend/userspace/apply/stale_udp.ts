@@ -1,0 +1,55 @@
+/**
+ * UDP flows that connection tracking leads where rules led before.
+ *
+ * @module
+ */
+import { ExecError } from "../../../errors.ts";
+import { Conntrack } from "../../../kernel/conntrack.ts";
+import type { Exec } from "../../../kernel/exec.ts";
+import type { IpFamily } from "../../../model/objects.ts";
+import { errorText, type Logger } from "../../../observe/log.ts";
+import type { UdpDestination } from "../diff/udp_destinations.ts";
+
+/** What {@linkcode StaleUdp} needs. */
+export interface StaleUdpOptions {
+  readonly exec: Exec;
+  readonly family: IpFamily;
+  readonly log: Logger;
+}
+
+/** Lets tracked flows begin anew, by the rules that are in force. */
+export class StaleUdp {
+  readonly #conntrack: Conntrack;
+  readonly #options: StaleUdpOptions;
+  #toldProblem = "";
+
+  constructor(options: StaleUdpOptions) {
+    this.#options = options;
+    this.#conntrack = new Conntrack(options.exec);
+  }
+
+  /** Never rejects: flows that stay end by themselves once they are idle. */
+  async remove(destinations: readonly UdpDestination[]): Promise<void> {
+    if (destinations.length === 0) return;
+    const { family, log } = this.#options;
+    const of = family === "IPv4" ? "ipv4" : "ipv6";
+    try {
+      const deleted = await this.#conntrack.delete(destinations.map(({ ip, port }) => [
+        ...["-f", of, "-p", "udp", "--orig-port-dst", `${port}`],
+        ...(ip === null ? [] : ["--orig-dst", ip]),
+      ]));
+      if (deleted > 0) log.info("Removed tracked UDP flows that led elsewhere", { family, deleted }, 2);
+      this.#toldProblem = "";
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      const problem = errorText(error);
+      if (problem !== this.#toldProblem) {
+        log.warn("Cannot remove tracked UDP flows that lead elsewhere; they end once they are idle", {
+          family,
+          problem,
+        });
+      }
+      this.#toldProblem = problem;
+    }
+  }
+}

@@ -1,0 +1,100 @@
+/**
+ * Opens ports: the one that is wished for, one of a range, or any.
+ *
+ * @module
+ */
+import { createSocket, type Socket } from "node:dgram";
+import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
+import type { IpFamily } from "../../../model/objects.ts";
+import type { PortRange } from "../../../config/port_range.ts";
+import type { PortalProtocol } from "../plan/ruleset.ts";
+import { NoPortError, type OpenPortal, type RelayContext } from "./relay.ts";
+import { TcpPortal } from "./tcp_portal.ts";
+import { UdpPortal } from "./udp_portal.ts";
+
+/** Where a portal may listen. */
+export interface Place {
+  readonly family: IpFamily;
+  readonly protocol: PortalProtocol;
+  /** An address of the node, or the unspecified one for all. */
+  readonly ip: string;
+  /** Tried first, such as the one that rules lead to already; null: none. */
+  readonly wished: number | null;
+  /** Null: the kernel chooses. */
+  readonly range: PortRange | null;
+}
+
+/** A kernel that gives an ephemeral port of one protocol may refuse it for the other; so many are tried. */
+const MOST_TRIES = 64;
+
+/**
+ * Opens a portal that leads nowhere yet.
+ *
+ * @throws {NoPortError} if no port can be had
+ */
+export async function openPortal(place: Place, context: RelayContext): Promise<OpenPortal> {
+  let lastError: unknown = null;
+  let tries = 0;
+  for (const port of candidates(place, context.random)) {
+    try {
+      return await listen(place, port, context);
+    } catch (error) {
+      lastError = error;
+      // Other ports need descriptors, too.
+      if (isOutOfDescriptors(error) || ++tries >= MOST_TRIES && place.range === null) break;
+    }
+  }
+  const { protocol, ip, range } = place;
+  const what = range === null
+    ? "port"
+    : range.first === range.last
+    ? `port ${range.first}`
+    : `port from ${range.first} to ${range.last}`;
+  const problem = lastError instanceof Error ? lastError.message : String(lastError);
+  throw new NoPortError(`no ${protocol} ${what} of ${ip} can be had: ${problem}`, isDenied(lastError));
+}
+
+function isDenied(error: unknown): boolean {
+  return error instanceof Deno.errors.PermissionDenied ||
+    error instanceof Error && "code" in error && error.code === "EACCES";
+}
+
+/** The wished one, then any; or all of the range from a random one on. */
+function* candidates({ wished, range }: Place, random: () => number): Generator<number> {
+  if (wished !== null && (range === null || wished >= range.first && wished <= range.last)) yield wished;
+  if (range === null) {
+    for (;;) yield 0;
+  }
+  const count = range.last - range.first + 1;
+  const start = Math.floor(random() * count);
+  for (let at = 0; at < count; at++) yield range.first + (start + at) % count;
+}
+
+async function listen(
+  { ip, family, protocol }: Place,
+  port: number,
+  context: RelayContext,
+): Promise<OpenPortal> {
+  if (protocol === "TCP") return new TcpPortal(Deno.listen({ hostname: ip, port }), context);
+  const socket = createSocket({ type: family === "IPv4" ? "udp4" : "udp6", ipv6Only: family === "IPv6" });
+  await bound(socket, ip, port);
+  return new UdpPortal(socket, context);
+}
+
+function bound(socket: Socket, address: string, port: number): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const fail = (error: Error): void => {
+    // One that is not bound may be closed already.
+    try {
+      socket.close();
+    } finally {
+      reject(error);
+    }
+  };
+  socket.once("error", fail);
+  socket.bind({ port, address, exclusive: true }, () => {
+    socket.removeListener("error", fail);
+    resolve();
+  });
+  return promise;
+}

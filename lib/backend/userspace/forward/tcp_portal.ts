@@ -1,0 +1,149 @@
+/**
+ * A TCP port of kproxy's own: takes connections and copies their bytes to endpoints and back.
+ *
+ * @module
+ */
+import { acceptAll, type Admission } from "../../../kernel/accept_loop.ts";
+import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
+import { Balancer } from "../plan/balancer.ts";
+import type { PortalEndpoint } from "../plan/ruleset.ts";
+import { copy } from "./copy.ts";
+import type { OpenPortal, RelayContext } from "./relay.ts";
+
+/** How long each try to reach an endpoint may take, one endpoint after the other. Source: kube-proxy 1.25 `EndpointDialTimeouts`. */
+const DIAL_TIMEOUTS_MS: readonly number[] = [250, 500, 1_000, 2_000];
+
+/**
+ * How much longer a try waits once its time is over: a connection that was made in time while this thread had no processor is noticed
+ * in the meantime. Without it a busy node would look like one endless row of dead endpoints.
+ */
+const NOTICE_MS = 20;
+
+/** Sockets of a connection: to the client, and to the endpoint. */
+const DESCRIPTORS = 2;
+
+/** A listener and the endpoints behind it. */
+export class TcpPortal implements OpenPortal {
+  readonly port: number;
+  readonly #listener: Deno.TcpListener;
+  readonly #context: RelayContext;
+  readonly #balancer: Balancer;
+  readonly #stop = new AbortController();
+  /** Until it takes no more clients. */
+  readonly #accepting: Promise<void>;
+
+  /** Begins to take connections. */
+  constructor(listener: Deno.TcpListener, context: RelayContext) {
+    this.#listener = listener;
+    this.#context = context;
+    this.#balancer = new Balancer(context);
+    this.port = listener.addr.port;
+    const { onProblem, sessions } = context;
+    this.#accepting = acceptAll(
+      listener,
+      {
+        pool: sessions,
+        onFailure: (error, isNews) => isNews && onProblem("Cannot accept connections", error),
+      },
+      (client) => this.#take(client),
+      this.#stop.signal,
+    );
+  }
+
+  update(endpoints: readonly PortalEndpoint[], stickySeconds: number): void {
+    this.#balancer.update(endpoints, stickySeconds);
+  }
+
+  async close(): Promise<void> {
+    if (!this.#stop.signal.aborted) {
+      this.#stop.abort();
+      this.#listener.close();
+    }
+    await this.#accepting;
+  }
+
+  #take(client: Deno.TcpConn): Admission {
+    const { sessions, observer, onProblem } = this.#context;
+    const refusal = sessions.take(DESCRIPTORS);
+    if (refusal !== null) {
+      client.close();
+      observer.refused("TCP", refusal);
+      return "refused";
+    }
+    observer.opened("TCP");
+    void this.#serve(client).catch((error) => onProblem("A connection failed", error)).finally(() => {
+      close(client);
+      sessions.giveBack(DESCRIPTORS);
+      observer.closed("TCP");
+    });
+    return "admitted";
+  }
+
+  async #serve(client: Deno.TcpConn): Promise<void> {
+    const server = await this.#dial(client.remoteAddr.hostname);
+    if (server === null) return;
+    const { observer } = this.#context;
+    try {
+      // What is small must not wait for more, and a peer that is gone must be noticed.
+      for (const socket of [client, server]) {
+        socket.setNoDelay(true);
+        socket.setKeepAlive(true);
+      }
+      const end = (): void => {
+        close(client);
+        close(server);
+      };
+      await Promise.all([
+        copy(client, server, (bytes) => observer.forwarded("TCP", "in", bytes)).catch(end),
+        copy(server, client, (bytes) => observer.forwarded("TCP", "out", bytes)).catch(end),
+      ]);
+    } finally {
+      close(server);
+    }
+  }
+
+  /** A connection to an endpoint; null if none takes one, which is counted. */
+  async #dial(client: string): Promise<Deno.TcpConn | null> {
+    const { observer, sessions } = this.#context;
+    for (const [tries, timeoutMs] of DIAL_TIMEOUTS_MS.entries()) {
+      const endpoint = this.#balancer.pick(client, tries > 0);
+      if (endpoint === null) {
+        observer.refused("TCP", "no endpoint");
+        return null;
+      }
+      try {
+        return await connect(endpoint, timeoutMs);
+      } catch (error) {
+        if (isOutOfDescriptors(error)) {
+          sessions.exhausted();
+          observer.refused("TCP", "descriptors");
+          return null;
+        }
+        observer.dialFailed("TCP");
+      }
+    }
+    observer.refused("TCP", "no answer");
+    return null;
+  }
+}
+
+async function connect({ ip, port }: PortalEndpoint, timeoutMs: number): Promise<Deno.TcpConn> {
+  const tooLong = new AbortController();
+  let timer = setTimeout(() => {
+    timer = setTimeout(() => tooLong.abort(), NOTICE_MS);
+  }, timeoutMs);
+  try {
+    return await Deno.connect({ hostname: ip, port, autoSelectFamily: false, signal: tooLong.signal });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function close(socket: Deno.TcpConn): void {
+  try {
+    socket.close();
+  } catch (error) {
+    // Closed before, by the other direction.
+    if (!(error instanceof Deno.errors.BadResource)) throw error;
+  }
+}

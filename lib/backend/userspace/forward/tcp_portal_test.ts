@@ -1,0 +1,195 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { relayContext, RelayRecord, until } from "../../../../tests/support/relay_record.ts";
+import { DescriptorAllowance } from "../../../kernel/descriptors.ts";
+import { openPortal } from "./open_portal.ts";
+import { type OpenPortal, type RelayContext, SessionLimit } from "./relay.ts";
+
+const HOST = "127.0.0.1";
+
+/** A server on a free port; what becomes of each connection is the test's. */
+function serve(
+  handle: (socket: Deno.TcpConn) => Promise<void>,
+): Disposable & { endpoint: { ip: string; port: number } } {
+  const listener = Deno.listen({ hostname: HOST, port: 0 });
+  const done = (async () => {
+    for await (const socket of listener) {
+      void handle(socket).catch(() => "the test ends it").finally(() => close(socket));
+    }
+  })();
+  return {
+    endpoint: { ip: HOST, port: listener.addr.port },
+    [Symbol.dispose]: () => {
+      listener.close();
+      void done;
+    },
+  };
+}
+
+function close(socket: Deno.TcpConn): void {
+  try {
+    socket.close();
+  } catch (error) {
+    if (!(error instanceof Deno.errors.BadResource)) throw error;
+  }
+}
+
+async function open(context: RelayContext): Promise<OpenPortal & AsyncDisposable> {
+  const portal = await openPortal(
+    { family: "IPv4", protocol: "TCP", ip: HOST, wished: null, range: null },
+    context,
+  );
+  return Object.assign(portal, { [Symbol.asyncDispose]: () => portal.close() });
+}
+
+/** A port where nobody listens. */
+function deadEndpoint(): { ip: string; port: number } {
+  using listener = Deno.listen({ hostname: HOST, port: 0 });
+  return { ip: HOST, port: listener.addr.port };
+}
+
+async function readAll(socket: Deno.TcpConn): Promise<string> {
+  return await new Response(socket.readable).text();
+}
+
+const echoAtTheEnd = async (socket: Deno.TcpConn): Promise<void> => {
+  const bytes: number[] = [];
+  const buffer = new Uint8Array(4096);
+  for (let count = await socket.read(buffer); count !== null; count = await socket.read(buffer)) {
+    bytes.push(...buffer.subarray(0, count));
+  }
+  await socket.write(new TextEncoder().encode(`got ${bytes.length} bytes`));
+};
+
+Deno.test("bytes go both ways, and who has said all is heard out: a closed half is passed on", async () => {
+  const record = new RelayRecord();
+  using server = serve(echoAtTheEnd);
+  await using portal = await open(relayContext(record));
+  portal.update([server.endpoint], 0);
+  const client = await Deno.connect({ hostname: HOST, port: portal.port });
+  for (const count of [1, 700, 70_000]) {
+    const bytes = new Uint8Array(count);
+    for (let at = 0; at < count;) at += await client.write(bytes.subarray(at));
+  }
+  await client.closeWrite();
+  assertEquals(await readAll(client), "got 70701 bytes");
+  await until(() => record.open.TCP === 0);
+  assertEquals(record.bytes, { in: 70_701, out: 15 });
+});
+
+Deno.test("an endpoint that takes no connection gives way to the next, and the client notices nothing", async () => {
+  const record = new RelayRecord();
+  using server = serve(async (socket) => void await socket.write(new TextEncoder().encode("hello")));
+  await using portal = await open(relayContext(record));
+  portal.update([deadEndpoint(), server.endpoint], 0);
+  for (let tries = 0; tries < 4; tries++) {
+    const client = await Deno.connect({ hostname: HOST, port: portal.port });
+    assertEquals(await readAll(client), "hello");
+  }
+  assert(record.dialFailures > 0);
+  assertEquals(record.refusals, []);
+  await until(() => record.open.TCP === 0);
+});
+
+Deno.test("without an endpoint, or with none that answers, a client is closed, and that is counted", async () => {
+  const record = new RelayRecord();
+  await using portal = await open(relayContext(record));
+  const ask = async (): Promise<string> =>
+    await readAll(await Deno.connect({ hostname: HOST, port: portal.port }));
+  assertEquals(await ask(), "");
+  portal.update([deadEndpoint()], 0);
+  assertEquals(await ask(), "");
+  assertEquals(record.refusals, ["no endpoint", "no answer"]);
+  assertEquals(record.dialFailures, 4, "each timeout of kube-proxy's was one try");
+  await until(() => record.open.TCP === 0);
+});
+
+Deno.test("who comes when all sessions or descriptors are taken is refused, the others go on", async () => {
+  const record = new RelayRecord();
+  using server = serve(async (socket) => {
+    const buffer = new Uint8Array(10);
+    const count = await socket.read(buffer);
+    await socket.write(buffer.subarray(0, count ?? 0));
+  });
+  let spare = 200;
+  const sessions = new SessionLimit(2, new DescriptorAllowance({ count: () => spare, reserved: 100 }));
+  await using portal = await open({ ...relayContext(record), sessions });
+  portal.update([server.endpoint], 0);
+  const connect = (): Promise<Deno.TcpConn> => Deno.connect({ hostname: HOST, port: portal.port });
+  const [first, second] = [await connect(), await connect()];
+  await until(() => record.open.TCP === 2);
+  assertEquals(await readAll(await connect()), "");
+  assertEquals(record.refusals, ["limit"]);
+  await first.write(new Uint8Array([65]));
+  assertEquals(await readAll(first), "A");
+  await until(() => record.open.TCP === 1);
+  spare = 100;
+  sessions.exhausted();
+  assertEquals(await readAll(await connect()), "");
+  assertEquals(record.refusals, ["limit", "descriptors"]);
+  await second.write(new Uint8Array([66]));
+  assertEquals(await readAll(second), "B");
+  await until(() => record.open.TCP === 0);
+});
+
+Deno.test("a reader that does not read stops the writer, and costs no memory", async () => {
+  const record = new RelayRecord();
+  let isStopped = false;
+  using server = serve(async (socket) => {
+    const bytes = new Uint8Array(64 * 1024);
+    while (!isStopped) await socket.write(bytes);
+  });
+  await using portal = await open(relayContext(record));
+  portal.update([server.endpoint], 0);
+  const client = await Deno.connect({ hostname: HOST, port: portal.port });
+  let before = -1;
+  // What sockets hold goes through; then nothing does.
+  await until(() => {
+    const isStill = record.bytes.out === before && before > 0;
+    before = record.bytes.out;
+    return isStill;
+  }, 200);
+  assert(record.bytes.out < 32 * 1024 * 1024, `${record.bytes.out} bytes`);
+  isStopped = true;
+  client.close();
+  await until(() => record.open.TCP === 0);
+});
+
+Deno.test("a portal that is closed takes nobody, and serves who is there to the end", async () => {
+  const record = new RelayRecord();
+  using server = serve(echoAtTheEnd);
+  const portal = await open(relayContext(record));
+  portal.update([server.endpoint], 0);
+  const client = await Deno.connect({ hostname: HOST, port: portal.port });
+  await until(() => record.open.TCP === 1);
+  await portal.close();
+  await portal.close();
+  await assertRejects(
+    () => Deno.connect({ hostname: HOST, port: portal.port }),
+    Deno.errors.ConnectionRefused,
+  );
+  await client.write(new Uint8Array(3));
+  await client.closeWrite();
+  assertEquals(await readAll(client), "got 3 bytes");
+  await until(() => record.open.TCP === 0);
+});
+
+Deno.test("an endpoint that answers while this thread has no processor is not taken for a dead one", async () => {
+  const record = new RelayRecord();
+  using server = serve(echoAtTheEnd);
+  await using portal = await open(relayContext(record));
+  portal.update([server.endpoint], 0);
+  const connect = Deno.connect;
+  using _restored = { [Symbol.dispose]: () => void (Deno.connect = connect) };
+  Deno.connect = ((options: Deno.ConnectOptions) => {
+    const connecting = connect(options);
+    // Longer than the first try may take.
+    const endMs = performance.now() + 300;
+    while (performance.now() < endMs);
+    return connecting;
+  }) as typeof Deno.connect;
+  const client = await connect({ hostname: HOST, port: portal.port });
+  await client.write(new Uint8Array(3));
+  await client.closeWrite();
+  assertEquals(await readAll(client), "got 3 bytes");
+  assertEquals(record.dialFailures, 0);
+});

@@ -1,0 +1,165 @@
+/**
+ * A UDP port of kproxy's own: each client has a socket to one endpoint, as long as packets go either way.
+ *
+ * @module
+ */
+import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
+import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
+import { Balancer } from "../plan/balancer.ts";
+import type { PortalEndpoint } from "../plan/ruleset.ts";
+import type { OpenPortal, RelayContext } from "./relay.ts";
+
+/** Where packets come from and go to. */
+interface Peer {
+  readonly address: string;
+  readonly port: number;
+}
+
+/** One client of one portal. */
+interface Session {
+  readonly client: string;
+  readonly endpoint: PortalEndpoint;
+  readonly socket: Socket;
+  lastMs: number;
+}
+
+/** Bytes that one socket may hold for a network that does not take them; what is more is lost, as UDP may be. */
+const MAX_UNSENT_BYTES = 1024 * 1024;
+
+/** So many sessions end in one turn, because closing a socket takes its time; others have theirs in between. */
+const MOST_AT_ONCE = 32;
+const TURN_MS = 10;
+
+/** A socket, and the endpoints behind it. */
+export class UdpPortal implements OpenPortal {
+  readonly port: number;
+  readonly #socket: Socket;
+  readonly #context: RelayContext;
+  readonly #balancer: Balancer;
+  /** By client; the one not heard of for longest comes first. */
+  readonly #sessions = new Map<string, Session>();
+  /** Their endpoint is gone, and so nothing is sent to it; what it has answered to the last packet goes to the client. */
+  readonly #leaving = new Set<Session>();
+  #sweep: ReturnType<typeof setTimeout> | undefined;
+  #unsentBytes = 0;
+
+  /** @param socket bound */
+  constructor(socket: Socket, context: RelayContext) {
+    this.#socket = socket;
+    this.#context = context;
+    this.#balancer = new Balancer(context);
+    this.port = socket.address().port;
+    socket.on("message", (packet, from) => this.#fromClient(packet, from));
+    socket.on("error", (error) => context.onProblem("Cannot receive packets", error));
+  }
+
+  update(endpoints: readonly PortalEndpoint[], stickySeconds: number): void {
+    this.#balancer.update(endpoints, stickySeconds);
+    const nowMs = this.#context.nowMs();
+    // A flow to an endpoint that is gone would go on for as long as its client asks.
+    for (const [client, session] of this.#sessions) {
+      if (this.#balancer.has(session.endpoint)) continue;
+      this.#sessions.delete(client);
+      session.lastMs = nowMs;
+      this.#leaving.add(session);
+    }
+  }
+
+  async close(): Promise<void> {
+    clearTimeout(this.#sweep);
+    const sessions = [...this.#sessions.values(), ...this.#leaving];
+    for (const { socket } of [...sessions, { socket: this.#socket }]) socket.removeAllListeners("message");
+    await new Promise<void>((resolve) => this.#socket.close(() => resolve()));
+    for (const [at, session] of sessions.entries()) {
+      if (at > 0 && at % MOST_AT_ONCE === 0) await new Promise((resolve) => setTimeout(resolve, TURN_MS));
+      this.#end(session);
+    }
+  }
+
+  #fromClient(packet: Uint8Array, from: RemoteInfo): void {
+    const client = `${from.address} ${from.port}`;
+    const session = this.#sessions.get(client) ?? this.#begin(client, from);
+    if (session === null) return;
+    this.#touch(session);
+    const { endpoint, socket } = session;
+    this.#send(socket, packet, { address: endpoint.ip, port: endpoint.port });
+    this.#context.observer.forwarded("UDP", "in", packet.length);
+  }
+
+  #begin(client: string, { address, port }: Peer): Session | null {
+    const { observer, sessions, nowMs } = this.#context;
+    const endpoint = this.#balancer.pick(address);
+    const refusal = endpoint === null ? "no endpoint" : sessions.take(1);
+    if (endpoint === null || refusal !== null) {
+      observer.refused("UDP", refusal ?? "no endpoint");
+      return null;
+    }
+    const socket = createSocket(endpoint.ip.includes(":") ? "udp6" : "udp4");
+    const session: Session = { client, endpoint, socket, lastMs: nowMs() };
+    socket.on("message", (packet, from) => {
+      // Anybody may send to this socket; only its endpoint answers.
+      if (from.port !== endpoint.port || from.address !== endpoint.ip) return;
+      this.#touch(session);
+      this.#send(this.#socket, packet, { address, port });
+      observer.forwarded("UDP", "out", packet.length);
+    });
+    socket.on("error", (error) => {
+      if (isOutOfDescriptors(error)) sessions.exhausted();
+      observer.dialFailed("UDP");
+      this.#end(session);
+    });
+    socket.bind({ port: 0, address: endpoint.ip.includes(":") ? "::" : "0.0.0.0" });
+    this.#sessions.set(client, session);
+    observer.opened("UDP");
+    this.#sweep ??= setTimeout(() => this.#endIdle(), this.#context.udpIdleMs);
+    return session;
+  }
+
+  #touch(session: Session): void {
+    // One that is leaving leaves, however much its endpoint still sends.
+    if (this.#sessions.get(session.client) !== session) return;
+    session.lastMs = this.#context.nowMs();
+    this.#sessions.delete(session.client);
+    this.#sessions.set(session.client, session);
+  }
+
+  #send(socket: Socket, packet: Uint8Array, { address, port }: Peer): void {
+    if (this.#unsentBytes + packet.length > MAX_UNSENT_BYTES) return;
+    this.#unsentBytes += packet.length;
+    // An unreachable peer is no reason to end: the next packet may reach it.
+    socket.send(packet, port, address, () => {
+      this.#unsentBytes -= packet.length;
+    });
+  }
+
+  /** Ends those that have been silent for long enough, and comes again when the next ones have. */
+  #endIdle(): void {
+    const { nowMs, udpIdleMs } = this.#context;
+    const now = nowMs();
+    let left = MOST_AT_ONCE;
+    let nextMs = Infinity;
+    for (const sessions of [this.#sessions.values(), this.#leaving]) {
+      for (const session of sessions) {
+        const restMs = session.lastMs + udpIdleMs - now;
+        if (restMs > 0 || left === 0) {
+          nextMs = Math.min(nextMs, Math.max(restMs, TURN_MS));
+          break;
+        }
+        this.#end(session);
+        left--;
+      }
+    }
+    this.#sweep = nextMs === Infinity ? undefined : setTimeout(() => this.#endIdle(), nextMs);
+  }
+
+  #end(session: Session): void {
+    const { client, socket } = session;
+    const isCurrent = this.#sessions.get(client) === session;
+    if (isCurrent) this.#sessions.delete(client);
+    // It may have ended already.
+    if (!this.#leaving.delete(session) && !isCurrent) return;
+    socket.close();
+    this.#context.sessions.giveBack(1);
+    this.#context.observer.closed("UDP");
+  }
+}

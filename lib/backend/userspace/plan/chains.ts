@@ -1,0 +1,48 @@
+/**
+ * The chains of userspace mode, which are those of kube-proxy before 1.26, and the jumps that lead to them.
+ *
+ * @module
+ */
+import type { JumpRule, Table } from "../../../netfilter/iptables_jumps.ts";
+
+/** Traffic from outside of the node, and of its pods, to addresses of Services. */
+export const PORTALS_CONTAINER = "KUBE-PORTALS-CONTAINER";
+/** The node's own traffic to addresses of Services. */
+export const PORTALS_HOST = "KUBE-PORTALS-HOST";
+/** Likewise, to node ports. */
+export const NODE_PORTS_CONTAINER = "KUBE-NODEPORT-CONTAINER";
+export const NODE_PORTS_HOST = "KUBE-NODEPORT-HOST";
+/** Lets in what node ports lead to kproxy's own ports. */
+export const NODE_PORTS_INPUT = "KUBE-NODEPORT-NON-LOCAL";
+
+/** By table, in the order in which they are written. */
+export const CHAINS: Readonly<Record<Table, readonly string[]>> = {
+  filter: [NODE_PORTS_INPUT],
+  nat: [PORTALS_CONTAINER, PORTALS_HOST, NODE_PORTS_CONTAINER, NODE_PORTS_HOST],
+};
+
+const PORTALS_COMMENT = "handle ClusterIPs; NOTE: this must be before the NodePort rules";
+const NODE_PORTS_COMMENT = "handle service NodePorts; NOTE: this must be the last rule in the chain";
+const INPUT_COMMENT = "Ensure that non-local NodePort traffic can flow";
+
+function jump(table: Table, chain: string, target: string, comment: string, match = ""): JumpRule {
+  return { table, chain, target, args: `${match}-m comment --comment "${comment}" -j ${target}` };
+}
+
+const LOCAL = "-m addrtype --dst-type LOCAL ";
+
+const AT_THE_END: readonly JumpRule[] = [
+  jump("nat", "PREROUTING", NODE_PORTS_CONTAINER, NODE_PORTS_COMMENT, LOCAL),
+  jump("nat", "OUTPUT", NODE_PORTS_HOST, NODE_PORTS_COMMENT, LOCAL),
+];
+
+/** Source: kube-proxy 1.25 `iptablesInit`. */
+export const JUMPS: readonly JumpRule[] = [
+  jump("nat", "PREROUTING", PORTALS_CONTAINER, PORTALS_COMMENT),
+  jump("nat", "OUTPUT", PORTALS_HOST, PORTALS_COMMENT),
+  ...AT_THE_END,
+  jump("filter", "INPUT", NODE_PORTS_INPUT, INPUT_COMMENT),
+];
+
+/** Those that go to the end of their chains; all others go to the top. */
+export const LAST_JUMPS: ReadonlySet<string> = new Set(AT_THE_END.map(({ args }) => args));

@@ -1,0 +1,81 @@
+/**
+ * Which Services are opened on which addresses of the node itself, where no rule leads to them.
+ *
+ * @module
+ */
+import { categorizeEndpoints } from "../../../model/endpoint.ts";
+import { type Cidr, hostCidr, parseCidr, parseIp } from "../../../model/ip.ts";
+import type { NamespacedName } from "../../../model/objects.ts";
+import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
+import { planServices } from "../../plan_services.ts";
+import type { Portal, PortalProtocol } from "./ruleset.ts";
+
+/** A portal that has an address and port of the Service's own. */
+export interface Opening extends Portal {
+  readonly ip: string;
+  readonly port: number;
+}
+
+/** What one Service wants. */
+export interface ServiceOpenings {
+  readonly openings: readonly Opening[];
+  /** Ports that this mode cannot serve, and why. */
+  readonly unserved: readonly string[];
+}
+
+/** Where Services may listen: an address as the network of it alone, or a network; null if the text is neither. */
+export function parseListenRange(text: string): Cidr | null {
+  const ip = parseIp(text);
+  return ip === null ? parseCidr(text) : hostCidr(ip);
+}
+
+/** The address of the network that has the Service's last bits: 10.96.0.10 in 127.0.0.0/8 is 127.96.0.10. */
+export function listenIp(range: Cidr, clusterIP: string): string {
+  const service = parseIp(clusterIP);
+  if (service === null || service.family !== range.family) {
+    throw new RangeError(`${clusterIP} is no address of ${range.family}`);
+  }
+  const bytes = range.bytes.map((byte, at) => {
+    const fixed = Math.min(8, Math.max(0, range.prefixLength - 8 * at));
+    return byte | service.bytes[at]! & (0xff >> fixed);
+  });
+  return range.family === "IPv4" ? bytes.join(".") : parseIp(groups(bytes))!.text;
+}
+
+function groups(bytes: readonly number[]): string {
+  const words = Array.from({ length: 8 }, (_, at) => bytes[2 * at]! << 8 | bytes[2 * at + 1]!);
+  return words.map((word) => word.toString(16)).join(":");
+}
+
+/**
+ * What the changed Services want (all of them for `"all"`), by name. Traffic policies do not apply: the client is this node, which need
+ * not be one of the cluster.
+ */
+export function planListening(
+  state: ProxyState,
+  changed: Changed,
+  range: Cidr,
+): ReadonlyMap<NamespacedName, ServiceOpenings | null> {
+  const names = changed === "all" ? state.services.keys() : changed;
+  return planServices(state, [...names].sort(), (ports, endpoints) => {
+    const isServed = ({ protocol }: ServicePort): boolean => protocol !== "SCTP";
+    return {
+      openings: ports.filter(isServed).map((port) => {
+        const anywhere = { ...port, internalPolicyLocal: false, externalPolicyLocal: false };
+        const { cluster } = categorizeEndpoints(endpoints?.get(port.key) ?? [], anywhere, state.node);
+        return {
+          id: port.key,
+          text: port.text,
+          protocol: port.protocol as PortalProtocol,
+          endpoints: cluster.map(({ ip, port }) => ({ ip, port })),
+          stickyMaxAgeSeconds: port.stickyMaxAgeSeconds,
+          ip: listenIp(range, port.clusterIP),
+          port: port.port,
+        };
+      }),
+      unserved: ports.filter((port) => !isServed(port)).map(({ text }) =>
+        `${text}: mode userspace cannot forward SCTP`
+      ),
+    };
+  });
+}

@@ -1,0 +1,233 @@
+/**
+ * The planner of userspace mode: which ports of kproxy's own there must be, and which packets are led to them.
+ *
+ * @module
+ */
+import { categorizeEndpoints } from "../../../model/endpoint.ts";
+import { isExternallyAccessible } from "../../../model/service_port.ts";
+import type { LocalDetector } from "../../../model/node.ts";
+import type { IpFamily } from "../../../model/objects.ts";
+import type { Changed, Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../../model/state.ts";
+import type { Table } from "../../../netfilter/iptables_jumps.ts";
+import { quoteWord } from "../../../netfilter/words.ts";
+import { planServices } from "../../plan_services.ts";
+import {
+  NODE_PORTS_CONTAINER,
+  NODE_PORTS_HOST,
+  NODE_PORTS_INPUT,
+  PORTALS_CONTAINER,
+  PORTALS_HOST,
+} from "./chains.ts";
+import type { Doorway, Portal, PortalId, PortalProtocol, ServicePortals, UserspacePlan } from "./ruleset.ts";
+
+/** Settings and facts of the node that decide the rules of one family. */
+export interface UserspaceOptions {
+  readonly family: IpFamily;
+  /** The address that the portals listen on; null: all of them. */
+  readonly listenIp: string | null;
+  /** The node's own address of this family: where its own packets are led if the portals listen on all. */
+  readonly nodeIp: string;
+  /** The addresses that serve node ports; null: all local ones. */
+  readonly nodePortIps: readonly string[] | null;
+  /** How packets of pods of this node are recognised, to which policy Local for external traffic does not apply. */
+  readonly detector: LocalDetector;
+  /** What the node's iptables has. */
+  readonly has: {
+    /** Target DNAT; without it the node's own packets are redirected, which leads them to a loopback address. */
+    readonly dnat: boolean;
+    /** Match physdev, which spares packets of pods on a bridge. */
+    readonly physdev: boolean;
+  };
+}
+
+/** Which endpoints a portal leads to: those for traffic under policy Cluster, or those of this node. */
+type Reach = "cluster" | "local";
+
+/**
+ * What the changed Services want (all of them for `"all"`). It depends on the state only.
+ *
+ * @throws {RangeError} if the options are of another family than the state
+ */
+export function planUserspace(
+  state: ProxyState,
+  changed: Changed,
+  options: UserspaceOptions,
+): UserspacePlan {
+  if (state.family !== options.family) {
+    throw new RangeError(
+      `State and options must be of one family: got ${state.family} and ${options.family}`,
+    );
+  }
+  const names = changed === "all" ? state.services.keys() : changed;
+  return planServices(
+    state,
+    [...names].sort(),
+    (ports, endpoints) => planService(ports, endpoints, state, options),
+  );
+}
+
+/** The id of a portal. */
+function portalId({ key }: ServicePort, reach: Reach): PortalId {
+  return reach === "cluster" ? key : `${key} local`;
+}
+
+function planService(
+  ports: readonly ServicePort[],
+  endpoints: ReadonlyMap<ServicePortKey, readonly Endpoint[]> | undefined,
+  { node }: ProxyState,
+  options: UserspaceOptions,
+): ServicePortals {
+  const draft = new ServiceDraft(options);
+  for (const port of ports) {
+    if (port.protocol === "SCTP") {
+      draft.unserved.push({ text: port.text, reason: "mode userspace cannot forward SCTP" });
+      continue;
+    }
+    const found = categorizeEndpoints(endpoints?.get(port.key) ?? [], port, node);
+    draft.add(port, { cluster: found.cluster, local: found.local });
+  }
+  return draft;
+}
+
+/** One Service in the making. */
+class ServiceDraft implements ServicePortals {
+  readonly portals: Portal[] = [];
+  readonly doorways: Doorway[] = [];
+  readonly unserved: { readonly text: string; readonly reason: string }[] = [];
+  readonly #options: UserspaceOptions;
+
+  constructor(options: UserspaceOptions) {
+    this.#options = options;
+  }
+
+  /** A ServicePort: its portals, then the ways to them. */
+  add(port: ServicePort, endpoints: Readonly<Record<Reach, readonly Endpoint[]>>): void {
+    const internal: Reach = port.internalPolicyLocal ? "local" : "cluster";
+    const isExternal = isExternallyAccessible(port);
+    const external: Reach = port.externalPolicyLocal ? "local" : "cluster";
+    // What the node and its pods send to external addresses goes where policy Cluster leads it.
+    const reaches = new Set<Reach>(isExternal ? [internal, external, "cluster"] : [internal]);
+    for (const reach of reaches) {
+      this.portals.push({
+        id: portalId(port, reach),
+        text: port.text,
+        protocol: port.protocol as PortalProtocol,
+        endpoints: endpoints[reach].map(({ ip, port }) => ({ ip, port })),
+        stickyMaxAgeSeconds: port.stickyMaxAgeSeconds,
+      });
+    }
+    this.#addAddress(port, port.clusterIP, internal);
+    if (!isExternal) return;
+    for (const ip of port.externalIPs) this.#addExternalIp(port, ip, external);
+    for (const ip of port.loadBalancerVIPs) this.#addLoadBalancerIp(port, ip, external);
+    if (port.nodePort !== 0) this.#addNodePort(port, external);
+  }
+
+  #addAddress(port: ServicePort, ip: string, reach: Reach): void {
+    this.#add(port, "nat", PORTALS_CONTAINER, { match: this.#to(ip), reach });
+    this.#addHost(port, PORTALS_HOST, this.#to(ip), reach);
+  }
+
+  #addExternalIp(port: ServicePort, ip: string, reach: Reach): void {
+    const { has: { physdev } } = this.#options;
+    const local = `${this.#to(ip)}-m addrtype --dst-type LOCAL `;
+    const far = physdev ? [`${this.#to(ip)}-m physdev ! --physdev-is-in `] : [this.#to(ip)];
+    for (const match of [...far, ...(physdev ? [local] : [])]) this.#addContainer(port, match, reach);
+    this.#addHost(port, PORTALS_HOST, local, "cluster");
+  }
+
+  /** Who is not among the sources is led nowhere. */
+  #addLoadBalancerIp(port: ServicePort, ip: string, reach: Reach): void {
+    const ranges = port.loadBalancerSourceRanges;
+    const sources = ranges.length === 0 ? [""] : ranges.map((range) => `-s ${range} `);
+    for (const source of sources) this.#addContainer(port, source + this.#to(ip), reach);
+    // The node itself reaches its load balancers, whatever their sources are.
+    this.#addHost(port, PORTALS_HOST, this.#to(ip), "cluster");
+  }
+
+  #addNodePort(port: ServicePort, reach: Reach): void {
+    const { nodePortIps } = this.#options;
+    const matches = nodePortIps === null ? [""] : nodePortIps.map((ip) => this.#to(ip));
+    for (const match of matches) {
+      this.#addContainer(port, match, reach, { chain: NODE_PORTS_CONTAINER, dport: port.nodePort });
+      this.#addHost(port, NODE_PORTS_HOST, match, "cluster", port.nodePort);
+    }
+    if (matches.length === 0) return;
+    for (const one of new Set<Reach>([reach, "cluster"])) {
+      this.doorways.push({
+        table: "filter",
+        chain: NODE_PORTS_INPUT,
+        before: `${this.#head(port)} --dport `,
+        after: " -m state --state NEW -j ACCEPT",
+        portal: portalId(port, one),
+      });
+    }
+  }
+
+  /** Packets of others; where policy Local applies, those of pods of this node come first. */
+  #addContainer(
+    port: ServicePort,
+    match: string,
+    reach: Reach,
+    { chain, dport }: { chain: string; dport: number } = { chain: PORTALS_CONTAINER, dport: port.port },
+  ): void {
+    const own = reach === "local" ? this.#fromPods() : null;
+    const hasSource = match.startsWith("-s ");
+    if (own !== null && !hasSource) {
+      this.#add(port, "nat", chain, { match: own + match, reach: "cluster", dport });
+    }
+    this.#add(port, "nat", chain, { match, reach, dport });
+  }
+
+  #addHost(port: ServicePort, chain: string, match: string, reach: Reach, dport = port.port): void {
+    const { listenIp, nodeIp, has: { dnat } } = this.#options;
+    const to = listenIp ?? (dnat ? nodeIp : null);
+    this.#add(port, "nat", chain, { match, reach, dport, to });
+  }
+
+  /** A way into a portal: by a redirection, or to `to`. */
+  #add(
+    port: ServicePort,
+    table: Table,
+    chain: string,
+    { match, reach, dport = port.port, to = this.#options.listenIp }: {
+      readonly match: string;
+      readonly reach: Reach;
+      readonly dport?: number;
+      readonly to?: string | null;
+    },
+  ): void {
+    const host = to === null ? null : to.includes(":") ? `[${to}]` : to;
+    const target = host === null ? "-j REDIRECT --to-ports " : `-j DNAT --to-destination ${host}:`;
+    this.doorways.push({
+      table,
+      chain,
+      before: `${this.#head(port)} --dport ${dport} ${match}${target}`,
+      after: "",
+      portal: portalId(port, reach),
+    });
+  }
+
+  #head({ text, protocol }: ServicePort): string {
+    const name = protocol.toLowerCase();
+    return `-m comment --comment ${quoteWord(text)} -p ${name} -m ${name}`;
+  }
+
+  #to(ip: string): string {
+    return `-d ${ip}/${this.#options.family === "IPv4" ? 32 : 128} `;
+  }
+
+  #fromPods(): string | null {
+    const { detector } = this.#options;
+    switch (detector.kind) {
+      case "none":
+        return null;
+      case "cidr":
+        return `-s ${detector.cidr} `;
+      case "interface":
+        return `-i ${detector.name} `;
+      case "interfacePrefix":
+        return `-i ${detector.prefix}+ `;
+    }
+  }
+}

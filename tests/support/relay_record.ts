@@ -1,0 +1,59 @@
+/**
+ * What portals of userspace mode are given in tests, and what they tell.
+ *
+ * @module
+ */
+import {
+  type RelayContext,
+  type RelayObserver,
+  type RelayRefusal,
+  SessionLimit,
+} from "../../lib/backend/userspace/forward/relay.ts";
+import type { PortalProtocol } from "../../lib/backend/userspace/plan/ruleset.ts";
+import { DescriptorAllowance } from "../../lib/kernel/descriptors.ts";
+
+/** Everything that was told. */
+export class RelayRecord implements RelayObserver {
+  readonly open = { TCP: 0, UDP: 0 };
+  readonly bytes = { in: 0, out: 0 };
+  readonly refusals: RelayRefusal[] = [];
+  readonly problems: string[] = [];
+  dialFailures = 0;
+
+  opened(protocol: PortalProtocol): void {
+    this.open[protocol]++;
+  }
+
+  closed(protocol: PortalProtocol): void {
+    this.open[protocol]--;
+  }
+
+  refused(_: PortalProtocol, reason: RelayRefusal): void {
+    this.refusals.push(reason);
+  }
+
+  dialFailed(): void {
+    this.dialFailures++;
+  }
+
+  forwarded(_: PortalProtocol, direction: "in" | "out", bytes: number): void {
+    this.bytes[direction] += bytes;
+  }
+}
+
+/** As the mode makes it, but that chance leaves endpoints in their order. */
+export function relayContext(record: RelayRecord): RelayContext {
+  return {
+    observer: record,
+    sessions: new SessionLimit(Infinity, new DescriptorAllowance()),
+    onProblem: (problem, error) => void record.problems.push(`${problem}: ${error}`),
+    nowMs: () => performance.now(),
+    random: () => 0.999,
+    udpIdleMs: 250,
+  };
+}
+
+/** Waits until something holds. It fails by the limit of the test's runner, which is a minute and more. */
+export async function until(holds: () => boolean, everyMs = 10): Promise<void> {
+  while (!holds()) await new Promise((resolve) => setTimeout(resolve, everyMs));
+}
