@@ -18,6 +18,8 @@ const REQUIRE =
   'import{createRequire as kproxyRequire}from"node:module";const require=kproxyRequire(import.meta.url);';
 const ASKS_FOR_REQUIRE = "Dynamic require of ";
 const PLACES = 'import"./places.js";';
+/** What runs in a thread of its own, and is loaded by its name. */
+const THREADS: readonly string[] = ["lib/backend/userspace/forward/relay_worker.ts"];
 /** Whoever logs does so by one of these. */
 const LOG_CALL = /\.(info|warn|error|text)\(/g;
 
@@ -28,30 +30,32 @@ export type Bundle = ReadonlyMap<string, string>;
 export async function bundle(): Promise<Bundle> {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-bundle-" });
   try {
-    const { success, stderr } = await new Deno.Command(Deno.execPath(), {
-      args: [
-        "bundle",
-        "--quiet",
-        `--config=${ROOT}/deno.json`,
-        "--code-splitting",
-        "--minify",
-        "--sourcemap=external",
-        `--outdir=${folder}`,
-        `${ROOT}/main.ts`,
-      ],
-      env: { NO_COLOR: "1" },
-      stdin: "null",
-      stdout: "null",
-      stderr: "piped",
-    }).output();
-    if (!success) throw new Error(`deno bundle failed: ${new TextDecoder().decode(stderr).trim()}`);
-    return await finished(folder);
+    await runBundler(["--code-splitting", "--sourcemap=external", `--outdir=${folder}`, `${ROOT}/main.ts`]);
+    const files = await finished(folder);
+    for (const path of THREADS) {
+      const name = path.split("/").at(-1) ?? "";
+      await runBundler([`--output=${folder}/${name}.js`, `${ROOT}/${path}`]);
+      // Whoever starts the thread looks for it beside itself, by the name that it has in the source.
+      files.set(name, await Deno.readTextFile(`${folder}/${name}.js`));
+    }
+    return files;
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
 }
 
-async function finished(folder: string): Promise<Bundle> {
+async function runBundler(args: readonly string[]): Promise<void> {
+  const { success, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["bundle", "--quiet", `--config=${ROOT}/deno.json`, "--minify", ...args],
+    env: { NO_COLOR: "1" },
+    stdin: "null",
+    stdout: "null",
+    stderr: "piped",
+  }).output();
+  if (!success) throw new Error(`deno bundle failed: ${new TextDecoder().decode(stderr).trim()}`);
+}
+
+async function finished(folder: string): Promise<Map<string, string>> {
   const files = new Map<string, string>();
   const places: Record<string, string> = {};
   for await (const { name } of Deno.readDir(folder)) {

@@ -61,11 +61,19 @@ e2eTest("the bundle runs kproxy without network and packages, with the same rule
       assertEquals(await printed([...own, ...argv], env), await printed([...source, ...argv], {}), mode);
     }
     await withNetns(async (netns) => {
-      const args = ["--proxy-mode=nftables", "--hostname-override=node-a", OBJECTS];
-      await using kproxy = await KproxyProcess.start({ netns, args, bundle: { main, cache: env.DENO_DIR } });
-      const starting = kproxy.lines.find(({ msg }) => msg === "Starting");
-      assertMatch(String(starting?.caller), /^run\.ts:\d+$/);
-      assertMatch(await netns.run(["nft", "list", "tables"]), /table ip kproxy/);
+      for (const mode of ["nftables", "userspace"]) {
+        const args = [`--proxy-mode=${mode}`, "--hostname-override=node-a", OBJECTS];
+        const started = { main, cache: env.DENO_DIR };
+        await using kproxy = await KproxyProcess.start({ netns, args, bundle: started });
+        const starting = kproxy.lines.find(({ msg }) => msg === "Starting");
+        assertMatch(String(starting?.caller), /^run\.ts:\d+$/);
+        if (mode === "nftables") assertMatch(await netns.run(["nft", "list", "tables"]), /table ip kproxy/);
+        else {
+          // By a thread of its own, beside the servers of the main one.
+          const listening = (await netns.run(["ss", "-Hltn"])).trim().split("\n");
+          assert(listening.some((line) => !/:102(?:49|56) /.test(line)), listening.join("\n"));
+        }
+      }
     });
   } finally {
     await Deno.remove(folder, { recursive: true });
