@@ -59,8 +59,8 @@ export function seriesOf(metrics: string, node: string): Series {
     const [, name, labels, value] = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
     if (name === undefined || value === undefined) continue;
     const all = [...labels === undefined ? [] : [labels], `job="kproxy"`, `node="${node}"`].join(",");
-    series[`${name}{${all}}`] = `${Number(value)}x40`;
+    series[`${name}{${all}}`] = `${Number(value)}x8`;
   }
-  series[`up{job="kproxy",node="${node}"}`] = "1x40";
+  series[`up{job="kproxy",node="${node}"}`] = "1x8";
   return series;
 }

@@ -210,12 +210,12 @@ e2eTest(
       {},
       ...texts.map((text, index) => seriesOf(text, `node-${index}`)),
     ) as Series;
-    const questions = QUERIES.map(({ expr }) => ({ expr: yieldsSomething(expr), at: "5m", value: 1 }));
+    const questions = QUERIES.map(({ expr }) => ({ expr: yieldsSomething(expr), at: "2m", value: 1 }));
     const test = { interval: "15s", series, questions };
     assertEquals(await failuresIn([test]), "");
     // So it would be noticed: a panel that shows nothing.
     const expr = yieldsSomething('sum(rate(kproxy_service_bytes_total{job="kproxy",direction="up"}[1m]))');
-    const nothing = { ...test, questions: [{ expr, at: "5m", value: 1 }] };
+    const nothing = { ...test, questions: [{ expr, at: "2m", value: 1 }] };
     assert((await failuresIn([nothing])).includes("direction"));
   },
 );
