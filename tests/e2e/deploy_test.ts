@@ -1,12 +1,14 @@
 /**
- * The Pods of `deploy/kubernetes` as a kubelet would run them: each container's own command, mounts and rights, a read-only root, a
- * kubeconfig as kubeadm writes it, a real API server, real packets; and the dashboard's queries over what they tell Prometheus.
+ * The Pods of `deploy/kubernetes` as a kubelet would run them, on a node that kube-proxy served before: each container's own command,
+ * mounts and rights, a read-only root, a kubeconfig as kubeadm writes it, a real API server, real packets; and the dashboard's queries
+ * over what they tell Prometheus.
  *
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
 import type { V1PodSpec } from "@kubernetes/client-node";
 import type { ApiJson } from "../flows/objects.ts";
+import type { Series } from "../deploy/alert_cases.ts";
 import { queriesOf, readDashboard, seriesOf, yieldsSomething } from "../deploy/dashboard.ts";
 import { type Manifest, podOf, resolveKustomization } from "../deploy/kustomization.ts";
 import { failuresIn } from "../deploy/promtool.ts";
@@ -23,9 +25,11 @@ import {
   WEB_PODS,
   WEB_PORT,
   WEB_SERVICE,
+  WEB_TARGET_PORT,
   WebLab,
   webSlice,
 } from "../support/lab_web.ts";
+import { nftTables } from "../support/leftovers.ts";
 import type { RawApiObject } from "../support/list_watch_server.ts";
 import type { Netns } from "../support/netns.ts";
 import { NODE_ADDRESSES, NODE_OBJECT } from "../support/node_lab.ts";
@@ -93,11 +97,11 @@ users:
 }
 
 /** Runs `work` with what a kubelet makes for the Pod, as a folder. */
-async function withPodFolder(
+async function withPodFolder<T>(
   config: string,
   kapi: Kapi,
-  work: (folder: string) => Promise<void>,
-): Promise<void> {
+  work: (folder: string) => Promise<T>,
+): Promise<T> {
   const folder = await Deno.makeTempDir({ prefix: `kproxy-pod-${Deno.pid}-` });
   try {
     for (const name of ["config", "secrets"]) await Deno.mkdir(`${folder}/${name}`);
@@ -106,7 +110,7 @@ async function withPodFolder(
     await Deno.writeTextFile(`${folder}/config/kubeconfig.conf`, kubeconfigOf(kapi));
     await Deno.writeTextFile(`${folder}/secrets/token`, "kapi-token");
     await Deno.copyFile(kapi.ca, `${folder}/secrets/ca.crt`);
-    await work(folder);
+    return await work(folder);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
@@ -149,16 +153,19 @@ async function assertRights({ pid }: KproxyProcess): Promise<void> {
   assert(/ \/ ro,[^\n]* - tmpfs kproxy-root /.test(mounts), mounts);
 }
 
-/** Runs the Pod of an overlay; resolves to what it told Prometheus. */
-async function runPod(mode: LabMode, kapi: Kapi): Promise<string> {
+/** The node, with clients that have connected without end since kube-proxy served it. */
+interface Node {
+  readonly web: WebLab;
+  readonly kapi: Kapi;
+  readonly loop: ConnectLoop;
+}
+
+/** Runs the Pod of an overlay to its end, with endpoints that change meanwhile; resolves to what it told Prometheus. */
+async function runPod({ web, kapi, loop }: Node, mode: LabMode, pods: readonly string[]): Promise<string> {
   const objects = await resolveKustomization(`${ROOT}/deploy/kubernetes/overlays/${mode.name}`);
   const pod = podOf(objects);
-  await using web = await WebLab.create(mode);
   const { netns } = web.lab.node;
-  using _gateway = await LabGateway.open(netns, kapi.port);
-  await kapi.put(raw(webSlice(WEB_PODS.slice(0, 2))));
-  let metrics = "";
-  await withPodFolder(configIn(objects, mode.name), kapi, async (folder) => {
+  return await withPodFolder(configIn(objects, mode.name), kapi, async (folder) => {
     const host = { folder, nodeName: "node-a" };
     for (const container of pod.initContainers ?? []) {
       const { code, stderr } = await netns.exec.run(await containerCommand(pod, container, host));
@@ -170,39 +177,72 @@ async function runPod(mode: LabMode, kapi: Kapi): Promise<string> {
     await using kproxy = await KproxyProcess.start({ netns, args: [], command });
     await assertRights(kproxy);
     assert(!kproxy.lines.some(({ msg }) => msg === "Set sysctl"), "the first container has set them");
-    const loop = await ConnectLoop.start(web.pod, { ip: WEB_CLUSTER_IP, port: WEB_PORT });
-    await loop.answered(20);
-    await kproxy.change(() => kapi.put(triggered(webSlice(WEB_PODS.slice(1)))), "shop/web");
-    await loop.answered(20);
-    await loop.stopUnbroken();
+    await kproxy.change(() => kapi.put(triggered(webSlice(pods))), "shop/web");
+    await loop.answered(30);
     await assertProbes(pod, netns);
     // As load balancers do.
     await curl(netns, `http://${NODE_ADDRESSES.eth0[0]}:10256/healthz`);
-    metrics = await curl(netns, "http://127.0.0.1:10249/metrics");
+    const metrics = await curl(netns, "http://127.0.0.1:10249/metrics");
     const from = performance.now();
     assertEquals((await kproxy.stop()).code, 0);
     assert(performance.now() - from < (pod.terminationGracePeriodSeconds ?? 0) * 1000);
-    const wrong = kproxy.lines.filter(({ msg }) => /read-only|permission denied/i.test(String(msg)));
-    assertEquals(wrong, []);
+    const refused = kproxy.lines.filter(({ msg }) => /read-only|permission denied/i.test(msg));
+    assertEquals(refused, []);
+    return metrics;
   });
-  return metrics;
+}
+
+/** A program of the image on the node, with all rights. */
+async function runInImage(netns: Netns, args: readonly string[], kapi: Kapi): Promise<string> {
+  const pod = podOf(await resolveKustomization(`${ROOT}/deploy/kubernetes/base`));
+  const [init] = pod.initContainers ?? [];
+  assert(init !== undefined);
+  return await withPodFolder("", kapi, async (folder) => {
+    const host = { folder, nodeName: "node-a" };
+    return await netns.run(await containerCommand(pod, { ...init, args: [...args] }, host));
+  });
+}
+
+/** Queries that show nothing of these metrics. */
+async function quietQueries(series: Series): Promise<string[]> {
+  const queries = queriesOf(await readDashboard());
+  const questions = queries.map(({ expr }) => ({ expr: yieldsSomething(expr), at: "2m", value: 1 }));
+  const failures = await failuresIn([{ interval: "15s", series, questions }]);
+  return queries.filter(({ expr }) => failures.includes(JSON.stringify(yieldsSomething(expr))))
+    .map(({ panel, legendFormat }) => `${panel}: ${legendFormat}`);
 }
 
 e2eTest(
-  "a Pod of each overlay serves with exactly its rights, and the dashboard shows it",
+  "from kube-proxy to the Pod of one overlay, of another, and back: no connection fails, and the dashboard shows it",
   NEEDS,
   async () => {
     await using kapi = await Kapi.start();
-    for (const object of [NODE_OBJECT, WEB_SERVICE]) await kapi.put(raw(object));
+    const [a, b, c] = WEB_PODS;
+    for (const object of [NODE_OBJECT, WEB_SERVICE, webSlice([a, b])]) await kapi.put(raw(object));
     await kapi.fill(20, 4);
+    await using web = await WebLab.create();
+    const { netns } = web.lab.node;
+    using _gateway = await LabGateway.open(netns, kapi.port);
+    const ofKubeProxy = nftTables("kube-proxy", [
+      { vip: WEB_CLUSTER_IP, port: WEB_PORT, protocol: "tcp", to: `${a}:${WEB_TARGET_PORT}` },
+    ]);
+    await netns.run(["nft", "-f", "-"], { stdin: ofKubeProxy });
+    const loop = await ConnectLoop.start(web.pod, { ip: WEB_CLUSTER_IP, port: WEB_PORT });
+    await loop.answered(20);
+    const node = { web, kapi, loop };
     const series = {
-      ...seriesOf(await runPod(IPTABLES, kapi), "node-a"),
-      ...seriesOf(await runPod(NFTABLES, kapi), "node-b"),
+      ...seriesOf(await runPod(node, IPTABLES, [b, c]), "node-a"),
+      ...seriesOf(await runPod(node, NFTABLES, [a, b]), "node-b"),
     };
-    const queries = queriesOf(await readDashboard());
-    const questions = queries.map(({ expr }) => ({ expr: yieldsSomething(expr), at: "2m", value: 1 }));
-    const failures = await failuresIn([{ interval: "15s", series, questions }]);
-    const quiet = queries.filter(({ expr }) => failures.includes(JSON.stringify(yieldsSomething(expr))));
-    assertEquals(quiet.map(({ panel, legendFormat }) => `${panel}: ${legendFormat}`), QUIET_PANELS);
+    const tables = async (): Promise<string> => (await netns.run(["nft", "list", "tables"])).trim();
+    assert(!(await tables()).includes("kube-proxy"), "what kube-proxy left is gone");
+    // The way back: kube-proxy writes its tables, then somebody takes ours away.
+    await netns.run(["nft", "-f", "-"], { stdin: ofKubeProxy });
+    await runInImage(netns, ["cleanup", "--of=kproxy"], kapi);
+    assert(!(await tables()).includes(" kproxy"), await tables());
+    await loop.answered(20);
+    const { byServer } = await loop.stopUnbroken();
+    assertEquals(Object.keys(byServer).sort(), [a, b, c].map((ip) => `${ip}:${WEB_TARGET_PORT}`));
+    assertEquals(await quietQueries(series), QUIET_PANELS);
   },
 );
