@@ -8,6 +8,7 @@ import { assert, assertEquals } from "@std/assert";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { projectFiles, ROOT } from "../../tools/project_files.ts";
 import { NODE_PACKAGES } from "../../tools/setup.ts";
+import { denoDir } from "../support/deno_dir.ts";
 import { copiesIn, readInstructions } from "./dockerfile.ts";
 
 async function textOf(path: string): Promise<string> {
@@ -108,8 +109,3 @@ Deno.test("the launcher starts kproxy from whatever folder, with its arguments a
     await Deno.remove(folder, { recursive: true });
   }
 });
-
-async function denoDir(): Promise<string> {
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
-  return (JSON.parse(new TextDecoder().decode(stdout)) as { readonly denoDir: string }).denoDir;
-}

@@ -8,6 +8,7 @@
 import type { V1Container, V1PodSpec } from "@kubernetes/client-node";
 import { ROOT } from "../../tools/project_files.ts";
 import { copiesIn, readInstructions } from "../deploy/dockerfile.ts";
+import { denoDir } from "./deno_dir.ts";
 import { pathExists } from "./path_exists.ts";
 
 /** What a node and its kubelet have for a Pod. */
@@ -134,9 +135,4 @@ function bind(root: string, from: string, to: string, isFolder: boolean, readOnl
 
 async function isFile(path: string): Promise<boolean> {
   return (await Deno.stat(path)).isFile;
-}
-
-async function denoDir(): Promise<string> {
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
-  return (JSON.parse(new TextDecoder().decode(stdout)) as { readonly denoDir: string }).denoDir;
 }
