@@ -8,7 +8,6 @@ import { assert, assertEquals } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
 import { kproxy as runToEnd } from "../cli/kproxy.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
-import { denoDir } from "../support/deno_dir.ts";
 import { KproxyProcess, type RunAs } from "../support/kproxy_process.ts";
 import { WEB_CLUSTER_IP, WEB_NEEDS, WEB_PODS, WEB_PORT, WebLab, webSlice } from "../support/lab_web.ts";
 import { e2eTest, program } from "../support/skip.ts";
@@ -47,6 +46,12 @@ async function asNobody(work: (as: RunAs) => Promise<void>): Promise<void> {
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
+}
+
+async function denoDir(): Promise<string> {
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
+  const facts: { readonly denoDir: string } = JSON.parse(new TextDecoder().decode(stdout));
+  return facts.denoDir;
 }
 
 const CASES: readonly [
