@@ -143,6 +143,6 @@ Deno.test("the unit gives the process what kproxy says it needs, and nothing els
   // An end may take 5 s and what programs take to end.
   assert(Number(setting("TimeoutStopSec")) > 6);
   assertEquals(setting("ExecReload"), "/bin/kill -HUP $MAINPID");
-  // kproxy says nothing to systemd, and ends with 2 where trying again is of no use.
-  assertEquals([setting("Type"), setting("RestartPreventExitStatus")], ["exec", "2"]);
+  // kproxy says nothing to systemd.
+  assertEquals([setting("Type"), setting("Restart")], ["exec", "always"]);
 });
