@@ -21,6 +21,9 @@ export interface Section {
   readonly render: () => string;
 }
 
+/** Where the program is that starts kproxy from source. */
+export const LAUNCHER_FILE = "deploy/kproxy";
+
 /** Every generated part. Add one here and put its two marker lines into the file. */
 const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "commands", render: commandsMarkdown },
@@ -59,6 +62,17 @@ export function kproxyTask(flags: readonly string[] = runtimeFlags()): string {
   return `ROOT=$PWD && cd "$INIT_CWD" && ${run}`;
 }
 
+/** The program of an image or a node that runs kproxy from source, for a list of permission flags. */
+export function launcher(flags: readonly string[] = runtimeFlags()): string {
+  return `#!/bin/sh
+# kproxy from the sources in KPROXY_HOME, with exactly its permissions and what was downloaded when it was installed.
+# \`deno task docs\` writes this file.
+home=\${KPROXY_HOME:-/opt/kproxy}
+export DENO_DIR="\${DENO_DIR:-$home/.deno}" DENO_NO_UPDATE_CHECK=1
+exec deno run -q --cached-only --frozen --config "$home/deno.json" ${flags.join(" ")} "$home/main.ts" "$@"
+`;
+}
+
 /** `deno.json` with the task `kproxy` replaced. */
 export function replaceTask(text: string, command: string): string {
   const task = /("kproxy": \{\s*"command": )"(?:[^"\\]|\\.)*"/;
@@ -75,6 +89,7 @@ export async function outdatedFiles(root: string = ROOT): Promise<Map<string, st
     texts.set(file, replaceSection(await read(file), name, render()));
   }
   texts.set("deno.json", replaceTask(await read("deno.json"), kproxyTask()));
+  texts.set(LAUNCHER_FILE, launcher());
   texts.set(CHART_FILE, chartSvg());
   const outdated = new Map<string, string>();
   for (const [file, text] of texts) {

@@ -15,6 +15,8 @@ export type NftExpression =
   /** `only`: nft adds a condition on the protocol by itself, as for `tcp dport`; null for `th dport`. */
   | { readonly kind: "destinationPort"; readonly only: "tcp" | "udp" | "sctp" | null }
   | { readonly kind: "inInterface" | "outInterface" }
+  /** What the connection was first sent to, before any translation: `ct original ip daddr`, `ct original proto-dst`. */
+  | { readonly kind: "originalDestination" | "originalPort" }
   /** `numgen random mod N`. */
   | { readonly kind: "random"; readonly modulus: number };
 
@@ -40,6 +42,8 @@ export type NftStatement =
   | { readonly kind: "state"; readonly not: boolean; readonly states: readonly string[] }
   /** `ct status dnat` or `snat`. */
   | { readonly kind: "status"; readonly not: boolean; readonly status: "dnat" | "snat" }
+  /** `ct direction original`: from who began the connection; `reply`: back. */
+  | { readonly kind: "direction"; readonly not: boolean; readonly direction: "original" | "reply" }
   /** `fib saddr type local` and the like. */
   | { readonly kind: "addressType"; readonly not: boolean; readonly side: "source" | "destination" }
   /** Holds if `(mark & mask) == value`. */
@@ -68,10 +72,12 @@ export function typeOfExpression(expression: NftExpression, family: IpFamily): N
   switch (expression.kind) {
     case "source":
     case "destination":
+    case "originalDestination":
       return family === "IPv4" ? "ipv4_addr" : "ipv6_addr";
     case "protocol":
       return "inet_proto";
     case "destinationPort":
+    case "originalPort":
       return "inet_service";
     case "inInterface":
     case "outInterface":

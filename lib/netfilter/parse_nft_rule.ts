@@ -129,7 +129,8 @@ function takeStatement(words: NftWords, family: IpFamily): NftStatement {
   if (VERDICTS.has(word)) return { kind: "verdict", verdict: takeVerdict(words) };
   switch (word) {
     case "ct":
-      return takeConntrack(words);
+      if (words.peek(1) !== "original") return takeConntrack(words);
+      break;
     case "fib":
       return takeAddressType(words);
     case "dnat":
@@ -205,6 +206,8 @@ function takeExpression(words: NftWords, family: IpFamily): NftExpression {
   for (const [name, kind] of INTERFACES) {
     if (words.takeIf(name) || words.takeIf("meta", name)) return { kind };
   }
+  if (words.takeIf("ct", "original", ip, "daddr")) return { kind: "originalDestination" };
+  if (words.takeIf("ct", "original", "proto-dst")) return { kind: "originalPort" };
   if (words.takeIf("th", "dport")) return { kind: "destinationPort", only: null };
   for (const only of ["tcp", "udp", "sctp"] as const) {
     if (words.takeIf(only, "dport")) return { kind: "destinationPort", only };
@@ -225,6 +228,13 @@ function takeConntrack(words: NftWords): NftStatement {
     const status = words.take();
     if (status !== "dnat" && status !== "snat") throw words.refusal("has an unknown status", -1);
     return { kind: "status", not, status };
+  }
+  if (kind === "direction") {
+    const direction = words.take();
+    if (direction !== "original" && direction !== "reply") {
+      throw words.refusal("has an unknown direction", -1);
+    }
+    return { kind: "direction", not, direction };
   }
   if (kind !== "state") throw words.refusal("asks conntrack for something unknown", -1);
   const braces = words.takeIf("{");

@@ -12,6 +12,21 @@ const inline = (...elements: (readonly [string, string])[]) =>
 
 const CASES: readonly { text: string; statements: readonly NftStatement[] }[] = [
   {
+    text:
+      "meta l4proto tcp ct direction reply ct original ip daddr . meta l4proto . ct original proto-dst @out return",
+    statements: [
+      { kind: "match", not: false, key: [PROTOCOL], operand: inline(["tcp", ""]) },
+      { kind: "direction", not: false, direction: "reply" },
+      {
+        kind: "match",
+        not: false,
+        key: [{ kind: "originalDestination" }, PROTOCOL, { kind: "originalPort" }],
+        operand: named("out"),
+      },
+      { kind: "verdict", verdict: { kind: "return" } },
+    ],
+  },
+  {
     text: "ct state new jump firewall-check",
     statements: [
       { kind: "state", not: false, states: ["NEW"] },

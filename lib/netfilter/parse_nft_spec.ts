@@ -111,7 +111,8 @@ export function takeSpec(
     } else if (word === "timeout") timeoutSeconds = takeSeconds(words);
     else if (word === "flags") takeFlags(words);
     else if (word === "comment" || word === "size" || word === "gc-interval") words.take();
-    else throw words.refusal("is not understood", -1);
+    // Each element counts; that decides nothing.
+    else if (word !== "counter") throw words.refusal("is not understood", -1);
     if (words.peek() !== "}") words.expect(";");
   }
   if (keys === null || (values === null) !== (kind === "set")) throw words.refusal(`is no ${kind}`);

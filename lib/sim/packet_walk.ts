@@ -26,6 +26,8 @@ export interface Walk {
   readonly probability: Fraction;
   readonly source: Ip;
   readonly destination: Ip;
+  /** What it was first sent to, which connection tracking remembers. */
+  readonly original: { readonly destination: Ip; readonly port: number };
   readonly protocol: PacketProtocol;
   readonly port: number;
   readonly inInterface: string;
@@ -58,6 +60,7 @@ export function startOfWalk(packet: Packet): Walk {
     probability: ONE,
     source,
     destination,
+    original: { destination, port: packet.port },
     protocol: packet.protocol,
     port: packet.port,
     inInterface: packet.inInterface,

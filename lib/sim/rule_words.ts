@@ -136,6 +136,8 @@ function statementWords(statement: NftStatement): { readonly isCondition: boolea
       return when(`${not}state ${statement.states.join(" or ")}`);
     case "status":
       return when(`${not}${statement.status === "dnat" ? "destination" : "source"} translated`);
+    case "direction":
+      return when(`${not}${statement.direction === "original" ? "from who began" : "an answer"}`);
     case "addressType":
       return when(`${not}${statement.side === "source" ? "from" : "to"} an address of the node`);
     case "mark":
@@ -205,6 +207,10 @@ function expressionWords(expression: NftExpression): string {
       return expression.kind;
     case "destinationPort":
       return expression.only === null ? "port" : `${expression.only} port`;
+    case "originalDestination":
+      return "original destination";
+    case "originalPort":
+      return "original port";
     case "inInterface":
       return "incoming interface";
     case "outInterface":

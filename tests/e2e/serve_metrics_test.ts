@@ -7,13 +7,10 @@ import { assert, assertEquals } from "@std/assert";
 import { defaultConfig } from "../../lib/config/defaults.ts";
 import type { ProxyMode } from "../../lib/config/types.ts";
 import { systemExec } from "../../lib/kernel/exec.ts";
-import type { ServiceTraffic } from "../../lib/model/service_traffic.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
-import { ProxyMetrics } from "../../lib/observe/metrics.ts";
-import { addProgramMetrics } from "../../lib/observe/metrics_program.ts";
-import { addTrafficMetrics } from "../../lib/observe/metrics_traffic.ts";
 import { ConnectionPool } from "../../lib/serve/connection_pool.ts";
 import { startMetricsServer } from "../../lib/serve/metrics_server.ts";
+import { busyMetrics } from "../support/busy_metrics.ts";
 import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
@@ -22,16 +19,6 @@ const MISNAMED = [
   'kubeproxy_sync_proxy_rules_iptables_total non-counter metrics should not have "_total" suffix',
   'kubeproxy_sync_proxy_rules_no_local_endpoints_total non-counter metrics should not have "_total" suffix',
 ];
-
-const TRAFFIC: readonly ServiceTraffic[] = [{
-  family: "IPv4",
-  namespacedName: "shop/web",
-  portName: "http",
-  port: 80,
-  protocol: "TCP",
-  incoming: { packets: 7, bytes: 420 },
-  outgoing: { packets: 5, bytes: 3e12 },
-}];
 
 interface Judgement {
   readonly code: number;
@@ -42,64 +29,6 @@ async function judge(text: string): Promise<Judgement> {
   const { code, stdout, stderr } = await systemExec.run(["promtool", "check", "metrics"], { stdin: text });
   const findings = (stdout + stderr).split("\n").filter((line) => line !== "");
   return { code, findings: findings.sort() };
-}
-
-/** All series of a dual-stack proxy in which everything has happened. */
-function busyMetrics(mode: ProxyMode): ProxyMetrics {
-  const metrics = new ProxyMetrics({
-    mode,
-    readPacketCounts: () => Promise.resolve({ invalidDropped: 3, localhostNodePorts: 1e21 }),
-  });
-  if (mode === "nftables") addTrafficMetrics(metrics.registry, () => Promise.resolve(TRAFFIC));
-  for (const family of ["IPv4", "IPv6"] as const) {
-    const labels = { ip_family: family };
-    for (const full of [true, false]) {
-      metrics.observeSync(family, {
-        full,
-        durationMs: 0.4,
-        endMs: Date.now(),
-        triggerTimesMs: [Date.now() - 700],
-      });
-      metrics.observeFailure(family, { full, durationMs: 17_000 });
-    }
-    for (const table of ["nat", "filter"]) {
-      metrics.iptablesRules.set({ ...labels, table }, 4711);
-      metrics.iptablesRulesLast.set({ ...labels, table }, 0);
-    }
-    for (const policy of ["internal", "external"]) {
-      metrics.noLocalEndpoints.set({ ...labels, traffic_policy: policy }, 2);
-    }
-    metrics.lastQueuedTimestamp.set(labels, Date.now() / 1000);
-    metrics.nftablesCleanupFailures.inc(labels);
-    metrics.observeFlows({ family, deleted: 3, durationMs: 12 });
-  }
-  for (const code of ["200", "503"]) {
-    metrics.healthzTotal.inc({ code });
-    metrics.livezTotal.inc({ code });
-    metrics.observeApiRequest({
-      method: "GET",
-      host: "[fd00::1]:6443",
-      code,
-      durationMs: 3,
-      waitedMs: 0,
-      sentBytes: 0,
-    });
-  }
-  metrics.observeApiRequest({
-    method: "GET",
-    host: 'a"b\\c',
-    code: "<error>",
-    durationMs: 60_001,
-    waitedMs: 7,
-    sentBytes: 1e9,
-  });
-  metrics.observeApiAnswer({ method: "GET", host: 'a"b\\c', receivedBytes: 0 });
-  addProgramMetrics(metrics.registry, {
-    version: "0.1.0",
-    featureGates: {},
-    startMs: performance.timeOrigin,
-  });
-  return metrics;
 }
 
 /** What a client gets from `path`. */

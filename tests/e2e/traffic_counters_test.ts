@@ -5,6 +5,7 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
+import { kproxy as runKproxy } from "../cli/kproxy.ts";
 import { service, slice } from "../flows/objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import type { LabHost } from "../support/lab_host.ts";
@@ -113,6 +114,13 @@ e2eTest("counters of a Service are the packets sent, both ways", NEEDS, async ()
     // An empty datagram has 28 bytes in IPv4 and 48 in IPv6.
     assert((found["bytes IPv4 dns 53 dns UDP in"] ?? 0) >= 22 * 28, JSON.stringify(found));
     assert((found["bytes IPv6 dns 53 dns UDP out"] ?? 0) >= 6 * 48, JSON.stringify(found));
+    // What counts decides nothing, and keeps nobody from looking.
+    const check = await runKproxy(["check"], { netns: netns.name });
+    assertEquals([check.code, check.err], [0, ""], check.out);
+    assert(!check.out.includes("Not read"), check.out);
+    const trace = await runKproxy(["trace", "10.244.0.5", "shop/dns"], { netns: netns.name });
+    assertEquals([trace.code, trace.err], [0, ""], trace.out);
+    for (const ip of PODS) assert(trace.out.includes(`${ip}:5353 (1/2)`), trace.out);
     await kproxy.change(() => endpoints([PODS[1]]), "shop/dns");
     await untilPackets(netns, 22, 6);
     await send(pod, CLUSTER_IP, 2);

@@ -21,6 +21,8 @@ export interface KproxyOptions {
   readonly args: readonly string[];
   /** A folder whose programs are taken before those of the system. */
   readonly path?: string;
+  /** The whole command line, in the place of everything else here but the namespace; it must lead to kproxy by `exec`. */
+  readonly command?: readonly string[];
   /** As whom it runs; without it as this process. */
   readonly as?: RunAs;
   /** What is started in the place of the source: `kproxy.js` of a bundle, with a cache of its own. */
@@ -60,20 +62,23 @@ export class KproxyProcess implements AsyncDisposable {
   }
 
   /** Starts it without waiting. The process is the runtime itself, so signals and kills reach it and nothing else. */
-  static spawn({ netns, args, path, as, bundle, verbosity = 2 }: KproxyOptions): KproxyProcess {
+  static spawn({ netns, args, path, command, as, bundle, verbosity = 2 }: KproxyOptions): KproxyProcess {
     const { prefix, deno, root } = as ?? { prefix: [], deno: Deno.execPath(), root: ROOT };
     const kproxy = bundle === undefined
       ? ["run", "-q", "--config", `${root}/deno.json`, ...runtimeFlags(), `${root}/main.ts`]
       : ["run", "-q", "--no-config", "--cached-only", ...runtimeFlags(), bundle.main];
+    const run = [
+      "run",
+      "--logging-format=json",
+      ...(verbosity === null ? [] : [`--v=${verbosity}`]),
+      ...args,
+    ];
     const env = {
       ...(path === undefined ? {} : { PATH: `${path}:${Deno.env.get("PATH") ?? ""}` }),
       ...(bundle === undefined ? {} : { DENO_DIR: bundle.cache }),
     };
     const child = new Deno.Command("ip", {
-      args: [
-        ...["netns", "exec", netns.name, ...prefix, deno, ...kproxy],
-        ...["run", "--logging-format=json", ...(verbosity === null ? [] : [`--v=${verbosity}`]), ...args],
-      ],
+      args: ["netns", "exec", netns.name, ...(command ?? [...prefix, deno, ...kproxy, ...run])],
       stdin: "null",
       stdout: "null",
       stderr: "piped",

@@ -31,7 +31,9 @@ export interface Lookup {
 }
 
 /** Statements that only let a packet through or not. */
-export type Condition = NftStatement & { readonly kind: "state" | "status" | "addressType" | "mark" };
+export type Condition = NftStatement & {
+  readonly kind: "state" | "status" | "direction" | "addressType" | "mark";
+};
 
 /** Evaluates keys and conditions of the rules of one table. */
 export class NftMatcher {
@@ -51,6 +53,9 @@ export class NftMatcher {
         return condition.states.includes(walk.state) !== condition.not;
       case "status":
         return (condition.status === "dnat" ? walk.translated : walk.masquerade) !== condition.not;
+      case "direction":
+        // Who walks begins a connection or goes on with it; answers go their own way.
+        return (condition.direction === "original") !== condition.not;
       case "addressType":
         return isNodeAddress(walk[condition.side], this.#surroundings) !== condition.not;
       case "mark":
@@ -193,6 +198,10 @@ function read(
       return expression.only === null || expression.only === walk.protocol
         ? [{ walk, part: String(walk.port) }]
         : [];
+    case "originalDestination":
+      return [{ walk, part: walk.original.destination.text }];
+    case "originalPort":
+      return [{ walk, part: String(walk.original.port) }];
     case "inInterface":
       return [{ walk, part: walk.inInterface }];
     case "outInterface":

@@ -50,6 +50,23 @@ const CASES: readonly Case[] = [
     flows: { "10.0.0.1 → 10.0.0.2:80": "untranslated", "10.0.0.1 → 192.0.2.10:80": "this node" },
   },
   {
+    name: "what a connection was first sent to stays known behind the translation, and who began it",
+    lines: [
+      "add set ip t seen { type ipv4_addr . inet_proto . inet_service ; counter ; }",
+      "add element ip t seen { 10.96.0.1 . tcp . 80 }",
+      "add element ip t seen { 10.96.0.2 . tcp . 80 }",
+      "nat-prerouting: ip daddr 10.96.0.0/24 dnat to 10.244.0.7:8080",
+      "forward: ip daddr 10.96.0.1 reject",
+      "forward: ct direction reply reject",
+      "forward: ct direction original ct original ip daddr . meta l4proto . ct original proto-dst @seen drop",
+    ],
+    flows: {
+      "10.0.0.1 → 10.96.0.1:80": "dropped",
+      "10.0.0.1 → 10.96.0.3:80": "10.244.0.7:8080, masquerade no",
+      "10.0.0.1 → 10.96.0.1:81": "10.244.0.7:8080, masquerade no",
+    },
+  },
+  {
     name: "ranges that stand in a rule",
     lines: [
       "prerouting: tcp dport 30000-32767 drop",

@@ -151,6 +151,7 @@ export class NftPass {
       }
       case "state":
       case "status":
+      case "direction":
       case "addressType":
       case "mark":
         return matcher.holds(statement, walk)

@@ -1,0 +1,44 @@
+/**
+ * What `deploy/Dockerfile` says, as far as the project uses of its language.
+ *
+ * @module
+ */
+import { ROOT } from "../../tools/project_files.ts";
+
+/** A line, joined with those that go on with it. */
+export interface Instruction {
+  /** `COPY`. */
+  readonly name: string;
+  readonly words: readonly string[];
+}
+
+/** Files and folders of the project, and where an image has them. */
+export interface Copy {
+  /** Relative to the project's folder. */
+  readonly sources: readonly string[];
+  /** Absolute: a file or, where there are several sources or one without a name, their folder. */
+  readonly target: string;
+}
+
+/** Reads it. */
+export async function readInstructions(): Promise<Instruction[]> {
+  const text = (await Deno.readTextFile(`${ROOT}/deploy/Dockerfile`)).replace(/^#.*\n/gm, "");
+  return text.replaceAll("\\\n", " ").split("\n").filter((line) => line !== "").map((line) => {
+    const [name = "", ...words] = line.trim().split(/\s+/);
+    return { name, words };
+  });
+}
+
+/** What is copied from the project. */
+export function copiesIn(instructions: readonly Instruction[]): Copy[] {
+  let folder = "/";
+  const copies: Copy[] = [];
+  for (const { name, words } of instructions) {
+    if (name === "WORKDIR") folder = words[0] ?? "";
+    if (name !== "COPY" || words.some((word) => word.startsWith("--from="))) continue;
+    const paths = words.filter((word) => !word.startsWith("--"));
+    const target = new URL(paths.at(-1) ?? "", `file://${folder}/`).pathname.replace(/\/$/, "");
+    copies.push({ sources: paths.slice(0, -1), target });
+  }
+  return copies;
+}

@@ -1,0 +1,302 @@
+/**
+ * The manifests of `deploy/kubernetes`: that the API knows all that they say, that they fit kubeadm's kube-proxy, kproxy's own
+ * command line and configuration, and that nobody's rights are more than the documentation says.
+ *
+ * @module
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import type { V1Container, V1DaemonSet, V1PodSpec } from "@kubernetes/client-node";
+import { parse, parseAll } from "@std/yaml";
+import { configurationOf } from "../../lib/cli/flags/configuration.ts";
+import { parseArgs } from "../../lib/cli/flags/parse_args.ts";
+import type { KubeProxyConfiguration, ProxyMode } from "../../lib/config/types.ts";
+import { runOk, systemExec } from "../../lib/kernel/exec.ts";
+import { ROOT } from "../../tools/project_files.ts";
+import { e2eTest, program } from "../support/skip.ts";
+import { schemaProblems } from "./api_schema.ts";
+import {
+  containersOf,
+  type Manifest,
+  nameOf,
+  podOf,
+  readManifests,
+  resolveKustomization,
+} from "./kustomization.ts";
+
+const FOLDER = `${ROOT}/deploy/kubernetes`;
+const PAGE = await Deno.readTextFile(`${ROOT}/docs/deploy.md`);
+const OVERLAYS = ["iptables", "ipvs", "nftables"] as const;
+/** Every way in which somebody may apply it. */
+const FOLDERS: readonly string[] = ["base", ...OVERLAYS.map((mode) => `overlays/${mode}`)];
+const MODELS: Readonly<Record<string, string>> = {
+  ClusterRole: "V1ClusterRole",
+  ClusterRoleBinding: "V1ClusterRoleBinding",
+  ConfigMap: "V1ConfigMap",
+  DaemonSet: "V1DaemonSet",
+};
+/** What kubeadm makes for kube-proxy: by removing kproxy nobody may remove it. */
+const OF_KUBEADM = [
+  "ServiceAccount kube-system/kube-proxy",
+  "ConfigMap kube-system/kube-proxy",
+  "DaemonSet kube-system/kube-proxy",
+  "ClusterRoleBinding kubeadm:node-proxier",
+];
+
+/** The configuration that a container runs with, where the ConfigMap kube-proxy holds this. */
+async function configOf(
+  container: V1Container,
+  objects: readonly Manifest[],
+  ofCluster: string,
+): Promise<{ readonly config: KubeProxyConfiguration; readonly initOnly: boolean; readonly text: string }> {
+  const args = (container.args ?? []).map((arg) => arg.replace("$(NODE_NAME)", "node-a"));
+  const flags = parseArgs(args);
+  assertEquals([flags.command, flags.warnings], ["run", []]);
+  const mount = container.volumeMounts?.find(({ name }) => name === "config");
+  assertEquals(flags.get("config"), `${mount?.mountPath}/config.conf`);
+  const volume = podOf(objects).volumes?.find(({ name }) => name === "config");
+  const source = volume?.projected?.sources?.find(({ configMap }) =>
+    configMap?.items?.some(({ path }) => path === "config.conf")
+  );
+  const name = source?.configMap?.name;
+  const own = objects.find((object) => nameOf(object) === `ConfigMap kube-system/${name}`);
+  const text = name === "kube-proxy"
+    ? ofCluster
+    : (own as unknown as { data: Record<string, string> }).data["config.conf"];
+  assert(text !== undefined);
+  const file = { path: "config.conf", bytes: new TextEncoder().encode(text) };
+  const { config, warnings } = await configurationOf(flags, file);
+  assertEquals(warnings, []);
+  return { config, initOnly: flags.get("init-only") ?? false, text };
+}
+
+for (const folder of FOLDERS) {
+  Deno.test(`${folder}: the API knows every field, and nothing of kube-proxy's is in it`, async () => {
+    const objects = await resolveKustomization(`${FOLDER}/${folder}`);
+    assert(objects.length >= 3);
+    for (const object of objects) {
+      assertEquals(schemaProblems(object, MODELS[object.kind] ?? object.kind), [], nameOf(object));
+    }
+    const names = objects.map(nameOf);
+    assertEquals(new Set(names).size, names.length);
+    assertEquals(names.filter((name) => OF_KUBEADM.includes(name)), []);
+  });
+}
+
+Deno.test("a field that the API does not know, or of another type, would have been noticed", async () => {
+  const objects = await resolveKustomization(`${FOLDER}/base`);
+  const set = structuredClone(objects.find(({ kind }) => kind === "DaemonSet")) as unknown as V1DaemonSet;
+  const container = podOf([set as unknown as Manifest]).containers[0];
+  assert(container !== undefined);
+  Object.assign(container, { readinesProbe: {}, tty: "true" });
+  Object.assign(container.livenessProbe ?? {}, { periodSeconds: "10" });
+  assertEquals(schemaProblems(set, "V1DaemonSet"), [
+    ".spec.template.spec.containers[0].livenessProbe.periodSeconds: no number",
+    ".spec.template.spec.containers[0].readinesProbe: unknown",
+    ".spec.template.spec.containers[0].tty: no boolean",
+  ]);
+});
+
+async function kustomize(folder: string): Promise<Manifest[]> {
+  const text = await runOk(systemExec, ["kubectl", "kustomize", folder], { env: { HOME: folder } });
+  return parseAll(text) as Manifest[];
+}
+
+e2eTest("kustomize makes of every folder what the other tests look at", [program("kubectl")], async () => {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-kustomize-" });
+  try {
+    await runOk(systemExec, ["cp", "-r", FOLDER, `${folder}/k`]);
+    const everyNode = "resources: [overlays/nftables]\ncomponents: [components/every-node]\n";
+    await Deno.writeTextFile(`${folder}/k/kustomization.yaml`, everyNode);
+    const byName = (a: Manifest, b: Manifest): number => nameOf(a) < nameOf(b) ? -1 : 1;
+    for (const path of [...FOLDERS, "."]) {
+      const expected = await resolveKustomization(`${folder}/k/${path}`);
+      assertEquals(
+        (await kustomize(`${folder}/k/${path}`)).toSorted(byName),
+        expected.toSorted(byName),
+        path,
+      );
+    }
+    const everywhere = podOf(await kustomize(`${folder}/k`));
+    assertEquals(everywhere.nodeSelector, { "kubernetes.io/os": "linux" });
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+e2eTest(
+  "the kustomization of docs/deploy.md names the image of both containers",
+  [program("kubectl")],
+  async () => {
+    const [, text = ""] = /```yaml\n(# kustomization.yaml\n[^]*?)```/.exec(PAGE) ?? [];
+    const folder = await Deno.makeTempDir({ prefix: "kproxy-kustomize-" });
+    try {
+      await runOk(systemExec, ["cp", "-r", `${ROOT}/deploy`, folder]);
+      await Deno.writeTextFile(`${folder}/kustomization.yaml`, text);
+      const images = containersOf(podOf(await kustomize(folder))).map(({ image }) => image);
+      assertEquals(images, ["registry.example/kproxy:0.1.0", "registry.example/kproxy:0.1.0"]);
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  },
+);
+
+Deno.test("a kustomization with something unknown, or a patch of nothing, is refused", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-kustomize-" });
+  const refused = async (text: string, message: string): Promise<void> => {
+    await Deno.writeTextFile(`${folder}/kustomization.yaml`, text);
+    await assertRejects(() => resolveKustomization(folder), SyntaxError, message);
+  };
+  try {
+    await refused("namePrefix: x-\n", "unknown: namePrefix");
+    const patch = "[{op: remove, path: /spec/x}]";
+    await refused(`patches: [{target: {kind: A, name: b}, patch: "${patch}"}]\n`, "no A b");
+    await Deno.writeTextFile(`${folder}/a.yaml`, "{kind: A, metadata: {name: b}, spec: {}}\n");
+    await refused(
+      `resources: [a.yaml]\npatches: [{target: {kind: A, name: b}, patch: "${patch}"}]\n`,
+      "remove /spec/x: there is no such field",
+    );
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("the Pods take the place of kubeadm's: account, name of the configuration, mounts, priority", async () => {
+  const objects = await resolveKustomization(`${FOLDER}/base`);
+  const pod = podOf(objects);
+  assertEquals(
+    [pod.serviceAccountName, pod.priorityClassName, pod.hostNetwork, pod.tolerations, pod.nodeSelector],
+    ["kube-proxy", "system-node-critical", true, [{ operator: "Exists" }], {
+      "kubernetes.io/os": "linux",
+      "kproxy/node": "true",
+    }],
+  );
+  assertEquals(pod.volumes?.map(({ name, hostPath, projected }) => [name, hostPath ?? projected]), [
+    ["config", {
+      sources: ["config.conf", "kubeconfig.conf"].map((key) => ({
+        configMap: { name: "kube-proxy", items: [{ key, path: key }] },
+      })),
+    }],
+    ["xtables-lock", { path: "/run/xtables.lock", type: "FileOrCreate" }],
+    ["lib-modules", { path: "/lib/modules" }],
+  ]);
+  for (const { name, volumeMounts } of containersOf(pod)) {
+    assertEquals(volumeMounts, [
+      { name: "config", mountPath: "/var/lib/kube-proxy", readOnly: true },
+      { name: "xtables-lock", mountPath: "/run/xtables.lock" },
+      { name: "lib-modules", mountPath: "/lib/modules", readOnly: true },
+    ], name);
+  }
+});
+
+Deno.test("only the container that ends has all rights; the other one has two, and cannot get more", async () => {
+  const pod = podOf(await resolveKustomization(`${FOLDER}/base`));
+  const [init, ...others] = containersOf(pod);
+  assertEquals([init?.name, init?.args?.includes("--init-only")], ["init", true]);
+  assertEquals(init?.securityContext, { privileged: true, readOnlyRootFilesystem: true, runAsUser: 0 });
+  assertEquals(others.map(({ name, securityContext }) => [name, securityContext]), [["kproxy", {
+    runAsUser: 0,
+    allowPrivilegeEscalation: false,
+    readOnlyRootFilesystem: true,
+    capabilities: { drop: ["ALL"], add: ["NET_ADMIN", "NET_RAW"] },
+    seccompProfile: { type: "RuntimeDefault" },
+  }]]);
+  assertEquals([pod.hostPID, pod.hostIPC], [undefined, undefined]);
+});
+
+const CLUSTER_CONFIG = await Deno.readTextFile(`${ROOT}/tests/cli/configs/good/kubeadm.yaml`);
+
+const MODES: readonly [folder: string, mode: ProxyMode][] = [
+  ["base", "iptables"],
+  ...OVERLAYS.map((mode): [string, ProxyMode] => [`overlays/${mode}`, mode]),
+];
+
+for (const [folder, mode] of MODES) {
+  Deno.test(`${folder}: kproxy takes its command line and its configuration, and runs mode ${mode}`, async () => {
+    const objects = await resolveKustomization(`${FOLDER}/${folder}`);
+    const pod = podOf(objects);
+    const runs = await Promise.all(
+      containersOf(pod).map((container) => configOf(container, objects, CLUSTER_CONFIG)),
+    );
+    assertEquals(runs.map(({ initOnly }) => initOnly), [true, false]);
+    for (const { config } of runs) {
+      assertEquals([config.mode, config.hostnameOverride, config.clientConnection.kubeconfig], [
+        mode,
+        "node-a",
+        "/var/lib/kube-proxy/kubeconfig.conf",
+      ]);
+      assertProbes(pod, config);
+    }
+  });
+}
+
+/** The probes and ports are those of the addresses that the configuration stands for. */
+function assertProbes(pod: V1PodSpec, config: KubeProxyConfiguration): void {
+  const main = pod.containers[0];
+  const ports = main?.ports?.map(({ name, containerPort }) => `${name} ${containerPort}`);
+  const portOf = (address: string): string => address.slice(address.lastIndexOf(":") + 1);
+  assertEquals(ports, [
+    `healthz ${portOf(config.healthzBindAddress)}`,
+    `metrics ${portOf(config.metricsBindAddress)}`,
+  ]);
+  assertEquals(
+    [main?.startupProbe, main?.livenessProbe, main?.readinessProbe].map((probe) => probe?.httpGet),
+    ["/livez", "/livez", "/readyz"].map((path) => ({ path, port: "healthz" })),
+  );
+  // A start may wait 5 min for the Node's pod CIDRs.
+  const { periodSeconds = 0, failureThreshold = 0 } = main?.startupProbe ?? {};
+  assert(periodSeconds * failureThreshold > 300);
+}
+
+e2eTest(
+  "the command of docs/deploy.md makes an overlay's configuration of the cluster's",
+  [program("sed")],
+  async () => {
+    const [, script = ""] = /\| *\n *sed '([^']*)' > deploy\/kubernetes\/overlays\/nftables/.exec(PAGE) ?? [];
+    const text = await runOk(systemExec, ["sed", script], { stdin: CLUSTER_CONFIG });
+    const objects = await resolveKustomization(`${FOLDER}/base`);
+    const [container] = podOf(objects).containers;
+    assert(container !== undefined);
+    const { config } = await configOf(container, objects, text);
+    assertEquals([config.mode, config.clusterCIDR], ["nftables", "10.244.0.0/16"]);
+  },
+);
+
+Deno.test("the nodes that kproxy serves are those that kube-proxy is kept off", async () => {
+  const patch = parse(await Deno.readTextFile(`${FOLDER}/kube-proxy-elsewhere.yaml`)) as V1DaemonSet;
+  assertEquals(schemaProblems(patch, "V1DaemonSet"), []);
+  const terms = patch.spec?.template.spec?.affinity?.nodeAffinity
+    ?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms;
+  const selector = podOf(await resolveKustomization(`${FOLDER}/base`)).nodeSelector ?? {};
+  const own = Object.entries(selector).filter(([key]) => !key.startsWith("kubernetes.io/"));
+  assertEquals(
+    terms,
+    own.map(([key, value]) => ({ matchExpressions: [{ key, operator: "NotIn", values: [value] }] })),
+  );
+});
+
+Deno.test("every Pod is one of the set's, and the rights are given to its account", async () => {
+  const objects = await resolveKustomization(`${FOLDER}/base`);
+  const set = objects.find(({ kind }) => kind === "DaemonSet") as unknown as V1DaemonSet;
+  assertEquals(set.spec?.selector.matchLabels, set.spec?.template.metadata?.labels);
+  const [role, binding] = await readManifests(`${FOLDER}/base/rbac.yaml`);
+  assert(role !== undefined && binding !== undefined);
+  const { roleRef, subjects } = binding as unknown as Record<string, unknown>;
+  assertEquals(roleRef, {
+    apiGroup: "rbac.authorization.k8s.io",
+    kind: role.kind,
+    name: role.metadata.name,
+  });
+  assertEquals(subjects, [{
+    kind: "ServiceAccount",
+    name: podOf(objects).serviceAccountName,
+    namespace: set.metadata?.namespace,
+  }]);
+});
+
+Deno.test("the role is the one of docs/operations.md", async () => {
+  const [role] = await readManifests(`${FOLDER}/base/rbac.yaml`);
+  const page = await Deno.readTextFile(`${ROOT}/docs/operations.md`);
+  const [, yaml = ""] = /^```yaml\n(apiVersion: rbac.*?)^```$/ms.exec(page) ?? [];
+  const { rules } = role as unknown as { rules: unknown };
+  assertEquals(rules, (parse(yaml) as { rules: unknown }).rules);
+});
