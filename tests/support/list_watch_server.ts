@@ -5,7 +5,16 @@
  * @module
  */
 import { selector, type Selects } from "./api_selector.ts";
-import { type ApiWire, wireFor, type WireStatus } from "./api_wire.ts";
+import {
+  answerBytes,
+  type ApiWire,
+  bookmarkOf,
+  LISTS,
+  PLURALS,
+  statusOf,
+  statusText,
+  wireFor,
+} from "./api_wire.ts";
 import { type HttpConnection, type HttpRequest, serveConnections } from "./http_connection.ts";
 import { joined } from "./kube_protobuf.ts";
 
@@ -33,7 +42,12 @@ export type Fault =
     readonly location?: string;
   }
   /** An answer with these bytes, encoded so. */
-  | { readonly status: number; readonly bytes: Uint8Array; readonly encoding: string }
+  | {
+    readonly status: number;
+    readonly bytes: Uint8Array;
+    readonly encoding?: string;
+    readonly type?: string;
+  }
   /** The connection is closed before, or after so many bytes of, the answer's body. */
   | { readonly cutAfterBytes: number }
   /** Nothing is ever answered. */
@@ -70,22 +84,6 @@ interface Change {
   readonly old: RawApiObject | undefined;
   readonly current: RawApiObject | undefined;
 }
-
-/** Kind and API version of the lists, by plural. */
-const LISTS: Readonly<Record<string, { readonly kind: string; readonly apiVersion: string }>> = {
-  services: { kind: "ServiceList", apiVersion: "v1" },
-  endpointslices: { kind: "EndpointSliceList", apiVersion: "discovery.k8s.io/v1" },
-  endpoints: { kind: "EndpointsList", apiVersion: "v1" },
-  nodes: { kind: "NodeList", apiVersion: "v1" },
-  servicecidrs: { kind: "ServiceCIDRList", apiVersion: "networking.k8s.io/v1" },
-};
-const PLURALS: Readonly<Record<string, string>> = {
-  Service: "services",
-  EndpointSlice: "endpointslices",
-  Endpoints: "endpoints",
-  Node: "nodes",
-  ServiceCIDR: "servicecidrs",
-};
 
 /** See the module. */
 export class ListWatchServer implements AsyncDisposable {
@@ -133,6 +131,11 @@ export class ListWatchServer implements AsyncDisposable {
     );
   }
 
+  /** Of the newest change. */
+  get version(): string {
+    return String(this.#version);
+  }
+
   /** Adds or replaces an object and tells the watches. */
   put(object: RawApiObject): void {
     const version = ++this.#version;
@@ -167,10 +170,11 @@ export class ListWatchServer implements AsyncDisposable {
     return [...this.#watchers].filter((watcher) => plural === undefined || watcher.plural === plural).length;
   }
 
-  /** Sends text to all open watches, as it is. */
-  send(text: string, plural?: string): void {
+  /** Sends text or bytes to all open watches, as they are. */
+  send(said: string | Uint8Array, plural?: string): void {
+    const bytes = typeof said === "string" ? new TextEncoder().encode(said) : said;
     for (const watcher of this.#watchers) {
-      if (plural === undefined || watcher.plural === plural) watcher.connection.piece(text);
+      if (plural === undefined || watcher.plural === plural) watcher.connection.bytes(bytes);
     }
   }
 
@@ -248,8 +252,12 @@ export class ListWatchServer implements AsyncDisposable {
       return;
     }
     if ("bytes" in fault) {
-      connection.begin(fault.status, { "content-encoding": fault.encoding });
-      connection.bytes(fault.bytes);
+      const { status, bytes, encoding, type } = fault;
+      connection.begin(status, {
+        ...(encoding === undefined ? {} : { "content-encoding": encoding }),
+        ...(type === undefined ? {} : { "content-type": type }),
+      });
+      connection.bytes(bytes);
       return connection.end();
     }
     if ("status" in fault) {
@@ -366,25 +374,6 @@ function keyOf({ kind, metadata }: RawApiObject): string {
   const plural = PLURALS[kind];
   if (plural === undefined) throw new TypeError(`No resource for kind ${kind}`);
   return `${plural} ${metadata.namespace ?? ""}/${metadata.name}`;
-}
-
-function statusOf(code: number, message: string): WireStatus {
-  return { kind: "Status", apiVersion: "v1", status: "Failure", code, message };
-}
-
-function statusText(code: number, message: string): string {
-  return JSON.stringify(statusOf(code, message));
-}
-
-function answerBytes(connection: HttpConnection, status: number, type: string, bytes: Uint8Array): void {
-  connection.begin(status, { "content-type": type });
-  connection.bytes(bytes);
-  connection.end();
-}
-
-function bookmarkOf(plural: string, metadata: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  const { kind = "", apiVersion = "" } = LISTS[plural] ?? {};
-  return { kind: kind.replace(/List$/, ""), apiVersion, metadata };
 }
 
 /** The event of a change as seen through a watch's selector; nothing if it is none. */

@@ -158,14 +158,15 @@ export class MessageReader {
     switch (sort) {
       case "text":
       case "optionalText":
-        if (reader.pos < fieldEnd || sort === "optionalText") into[name] = textFrom(reader, fieldStart);
-        else delete into[name];
+        if (reader.pos < fieldEnd || sort === "optionalText") {
+          into[name] = textFrom(reader, fieldStart, fieldEnd);
+        } else delete into[name];
         return;
       case "sharedText":
         into[name] = this.#sharedText(reader, fieldStart, fieldEnd);
         return;
       case "texts":
-        listAt(into, name).push(textFrom(reader, fieldStart));
+        listAt(into, name).push(textFrom(reader, fieldStart, fieldEnd));
         return;
       case "map":
         readEntry(reader, fieldEnd, mapAt(into, name));
@@ -187,16 +188,21 @@ export class MessageReader {
   #sharedText(reader: PbfReader, start: number, end: number): string {
     const { buf, pos } = reader;
     const length = end - pos;
-    if (length > MAX_SHARED_LENGTH) return textFrom(reader, start);
+    if (length > MAX_SHARED_LENGTH) return textFrom(reader, start, end);
     let hash = length;
     for (let at = pos; at < end; at++) hash = (hash * 31 + (buf[at] ?? 0)) | 0;
     const place = (hash ^ (hash >>> 9)) & (SHARED_TEXTS - 1);
     const known = this.#shared[place] ?? "";
     let same = known.length === length ? 0 : -1;
     while (same >= 0 && same < length) same = known.charCodeAt(same) === buf[pos + same] ? same + 1 : -1;
-    if (same < 0) return this.#shared[place] = textFrom(reader, start);
-    reader.pos = end;
-    return known;
+    if (same >= 0) {
+      reader.pos = end;
+      return known;
+    }
+    const text = textFrom(reader, start, end);
+    // Only those of one byte for each character are compared with bytes.
+    if (text.length === length) this.#shared[place] = text;
+    return text;
   }
 }
 
@@ -212,8 +218,20 @@ function endOf(reader: PbfReader, limit: number, name: string): number {
   return end;
 }
 
-/** The text that begins, with its length, at `start`. What is no UTF-8 in it is replaced, as in JSON. */
-function textFrom(reader: PbfReader, start: number): string {
+/** Keeps a mark of the order of bytes, as JSON does: without it a name would be another one. */
+const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/**
+ * The text that begins, with its length, at `start`. What is no UTF-8 in it is replaced, as in JSON; the library ends a text there,
+ * and a beginning of a name is another name.
+ */
+function textFrom(reader: PbfReader, start: number, end: number): string {
+  const { buf, pos } = reader;
+  for (let at = pos; at < end; at++) {
+    if ((buf[at] ?? 0) < 0x80) continue;
+    reader.pos = end;
+    return DECODER.decode(buf.subarray(pos, end));
+  }
   reader.pos = start;
   return reader.readString();
 }
@@ -232,11 +250,11 @@ function readEntry(reader: PbfReader, end: number, map: Record<string, string>):
   let value = "";
   while (reader.pos < end) {
     const tag = reader.readVarint();
-    const start = reader.pos;
     if (tag === 10 || tag === 18) {
-      endOf(reader, end, "an entry");
-      if (tag === 10) key = textFrom(reader, start);
-      else value = textFrom(reader, start);
+      const start = reader.pos;
+      const text = textFrom(reader, start, endOf(reader, end, "an entry"));
+      if (tag === 10) key = text;
+      else value = text;
     } else skip(reader, tag & 7, end);
   }
   if (reader.pos > end) throw new MalformedError("an entry cut off");

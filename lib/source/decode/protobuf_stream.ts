@@ -229,9 +229,8 @@ export class ListReader {
 
   /** What the list said of itself, once all of it has been taken. @throws {MalformedError} if it is cut off */
   end(): ListHead {
-    if (this.#place !== "envelope" || this.#rest.length > 0) {
-      throw new MalformedError("a list that is cut off");
-    }
+    const isWhole = this.#hasList && this.#place !== "list" && this.#rest.length === 0;
+    if (!isWhole) throw new MalformedError("a list that is cut off");
     return this.#head;
   }
 

@@ -170,7 +170,9 @@ export class ResourceRequests {
       const limits = { idleMs: times.streamMs, wholeMs: times.pageMs };
       const idle = new IdleLimit(limits, client.server, begin.signal, clock);
       const events = untilSilent(format.readEvents(answer.body, resource, idle), idle);
-      return { events, listed: () => idle.lift() };
+      const listed = (): void => idle.lift();
+      begin.signal.addEventListener("abort", listed, { once: true });
+      return { events, listed };
     } catch (error) {
       begin[Symbol.dispose]();
       throw begin.error ?? error;
