@@ -8,10 +8,22 @@
  */
 
 type Value = unknown;
-/** `!` after a sort: the field is written also where it is absent, as empty. */
-type Sort = "text" | "text!" | "int" | "int!" | "bool" | "bool!" | "time" | "texts" | "map" | Message | [
-  Message,
-];
+/** `!` after a sort: the field is written also where it is absent, as empty. `json`: a message of JSON. */
+type Sort =
+  | "text"
+  | "text!"
+  | "int"
+  | "int!"
+  | "bool"
+  | "bool!"
+  | "time"
+  | "texts"
+  | "map"
+  | "json"
+  | Message
+  | [
+    Message,
+  ];
 type Message = { readonly [name: string]: readonly [number: number, sort: Sort] };
 
 const MANAGED_FIELDS: Message = {
@@ -19,6 +31,7 @@ const MANAGED_FIELDS: Message = {
   operation: [2, "text!"],
   apiVersion: [3, "text!"],
   fieldsType: [6, "text!"],
+  fieldsV1: [7, "json"],
 };
 const META: Message = {
   name: [1, "text!"],
@@ -185,6 +198,8 @@ function encodeField(number: number, sort: Sort, value: Value): number[] {
       return [...varint(number * 8), value === true ? 1 : 0];
     case "time":
       return field(number, [8, ...varint(Math.floor(Date.parse(String(value)) / 1000)), 16, 0]);
+    case "json":
+      return field(number, field(1, text(JSON.stringify(value))));
     case "texts":
       return (value as string[]).flatMap((item) => field(number, text(item)));
     case "map":

@@ -6,6 +6,7 @@
 import type { KubernetesObject, V1Status } from "@kubernetes/client-node";
 import type { Raw } from "../decode/api_json.ts";
 import { asObject, DecodeError, listAt } from "../decode/decode_values.ts";
+import { outlineOf } from "../decode/json_list.ts";
 import { MalformedError } from "../decode/protobuf_reader.ts";
 import { EventReader, ListReader, readStatus } from "../decode/protobuf_stream.ts";
 import {
@@ -107,14 +108,25 @@ function knownFormat(contentType: string): AnswerFormat | undefined {
 const JSON_FORMAT: AnswerFormat = {
   async readPage(answer, type, reading, take) {
     const text = await readText(answer, reading);
-    const { items, page } = checked(`GET ${type.path}: no list`, () => {
-      const list = asObject<ListModel>(JSON.parse(text), "answer");
+    const what = `GET ${type.path}: no list`;
+    const cuts = cutsOf(text);
+    const { items, page } = checked(what, () => {
+      const list = asObject<ListModel>(parsedAround(text, cuts), "answer");
       const page = checkPage(list, type);
       // Null stands for no items: so servers write a list that was never made.
       if (!("items" in list)) throw new DecodeError("items", "is required");
       return { items: listAt(list, "items"), page };
     });
     take(items);
+    for (let next = 0; next < cuts.length - 1;) {
+      const first = next;
+      do next++; while (next < cuts.length - 1 && cuts[next + 1]! - cuts[first]! < PART_LENGTH);
+      const part = checked(
+        what,
+        () => JSON.parse(`[${text.slice(cuts[first]! + 1, cuts[next])}]`) as unknown[],
+      );
+      take(part);
+    }
     return page;
   },
 
@@ -124,6 +136,26 @@ const JSON_FORMAT: AnswerFormat = {
 
   readStatus: (bytes) => jsonStatus(new TextDecoder().decode(bytes)),
 };
+
+/** A list of more characters is read in parts: all of it as objects would be many times its size. */
+const MAX_WHOLE_LENGTH = 4 * 1024 * 1024;
+const PART_LENGTH = 256 * 1024;
+
+/** Where the objects of a long list begin and end; none if it is to be read as a whole. */
+function cutsOf(text: string): readonly number[] {
+  if (text.length <= MAX_WHOLE_LENGTH) return [];
+  const steps = outlineOf(text);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done === true) return value.cuts ?? [];
+  }
+}
+
+/** The list without the objects that are cut out of it. */
+function parsedAround(text: string, cuts: readonly number[]): unknown {
+  if (cuts.length === 0) return JSON.parse(text);
+  return JSON.parse(`${text.slice(0, cuts[0]! + 1)}${text.slice(cuts.at(-1))}`);
+}
 
 function* jsonEvents(lines: readonly string[], type: ObjectType): Generator<WatchEvent> {
   for (const line of lines) {

@@ -26,7 +26,7 @@ export interface RequestTimes {
 /** What {@linkcode ResourceRequests} need. */
 export interface ResourceRequestsOptions {
   readonly resource: WatchedResource;
-  readonly client: KubeClient;
+  readonly client: Pick<KubeClient, "get" | "server">;
   readonly times: RequestTimes;
   readonly clock: Clock;
   /** A number from 0 (inclusive) to 1 (exclusive). */

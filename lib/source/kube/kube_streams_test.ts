@@ -1,14 +1,6 @@
 /** Lists that a watch begins with, and answers in protobuf, at the source. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import {
-  envelope,
-  field,
-  frameBytes,
-  joined,
-  listBytes,
-  objectBytes,
-  statusBytes,
-} from "../../../tests/support/kube_protobuf.ts";
+import { assert, assertEquals } from "@std/assert";
+import { frameBytes, joined } from "../../../tests/support/kube_protobuf.ts";
 import {
   listsOf,
   putWeb,
@@ -18,16 +10,9 @@ import {
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import { type ApiRequest, ListWatchServer } from "../../../tests/support/list_watch_server.ts";
-import {
-  rawEndpoints,
-  rawNode,
-  rawService,
-  rawServiceCidr,
-  rawSlice,
-} from "../../../tests/support/raw_objects.ts";
+import { rawEndpoints, rawNode, rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
 import type { Service } from "../../model/objects.ts";
-import { acceptHeader } from "./kube_formats.ts";
 
 const PROTOBUF = "application/vnd.kubernetes.protobuf";
 const WEB = ["EndpointSlice default/web-x", "Node n1", "Service default/web"];
@@ -121,30 +106,6 @@ Deno.test("v1 Endpoints in protobuf, where the server has no EndpointSlices", as
     "EndpointSlice default/endpoints/web/IPv4",
     "EndpointSlice default/endpoints/web/IPv6",
   ]);
-});
-
-Deno.test("the form asked for is the setting's, JSON at last; another one is never asked for", async () => {
-  const cases = [
-    [PROTOBUF, "", `${PROTOBUF},application/json`],
-    ["application/json", "", "application/json"],
-    [PROTOBUF, "application/json", "application/json"],
-    [PROTOBUF, `application/json, ${PROTOBUF}`, `application/json,${PROTOBUF}`],
-    ["application/json", `${PROTOBUF};q=1`, `${PROTOBUF},application/json`],
-    ["application/cbor", "", "application/json"],
-    ["", "", "application/json"],
-  ] as const;
-  for (const [contentType, acceptContentTypes, header] of cases) {
-    assertEquals(acceptHeader({ contentType, acceptContentTypes }), header);
-  }
-  await using server = newServer();
-  await using json = startKubeSource(server, {
-    contentTypes: { contentType: "application/json", acceptContentTypes: "" },
-  });
-  await json.recorder.untilSynced();
-  assertEquals(
-    new Set(server.requests.map(({ headers }) => headers.get("accept"))),
-    new Set(["application/json"]),
-  );
 });
 
 Deno.test("a list as a watch that ends before its bookmark changes nothing, and is asked for again", async () => {
@@ -274,125 +235,4 @@ Deno.test("a list as a watch is asked for as it is now, later never older than w
       ["1", "true", "NotOlderThan"],
     );
   }
-});
-
-/** A Service that keeps its name, and is no message after that. */
-function broken(name: string): Uint8Array {
-  const { metadata } = rawService(name);
-  return joined([objectBytes("Service", { metadata: { ...metadata, resourceVersion: "5000" } }), [
-    0x12,
-    100,
-    1,
-  ]]);
-}
-
-Deno.test("one object that is no message costs no other, in a list and in a watch, and keeps its last good form", async () => {
-  await using server = newServer();
-  await using source = startKubeSource(server);
-  const { recorder } = source;
-  await recorder.untilSynced();
-  await watching(server);
-  const type = { apiVersion: "v1", kind: "Service" };
-  const from = recorder.batches.length;
-  server.send(
-    joined([
-      frameBytes("MODIFIED", envelope("v1", "Service", broken("web")), type),
-      frameBytes("ADDED", rawService("next"), type),
-    ]),
-    "services",
-  );
-  await recorder.untilThere("Service default/next");
-  assertEquals(recorder.story(from), ["add Service default/next"]);
-  assertEquals(recorder.rejections.map(({ object, message }) => [object, message]), [
-    ["Service default/web", "no message: spec cut off"],
-  ]);
-  assertEquals(recorder.names("Service"), ["Service default/next", "Service default/web"]);
-  // The same in pages.
-  server.streamsLists = false;
-  const metadata = { resourceVersion: "6000" };
-  const items = [rawService("first"), broken("web"), broken("new"), rawService("last")];
-  const bytes = listBytes({ apiVersion: "v1", kind: "ServiceList", metadata, items });
-  server.plan((request) => ofServices(request) && !request.watch, { status: 200, bytes, type: PROTOBUF });
-  server.plan((request) => ofServices(request) && request.watch, { status: 410 });
-  server.endWatches("broken");
-  await recorder.untilThere("Service default/last");
-  assertEquals(recorder.names("Service"), [
-    "Service default/first",
-    "Service default/last",
-    "Service default/web",
-  ]);
-  assertEquals(recorder.rejections.map(({ object }) => object), [
-    "Service default/web",
-    "Service default/new",
-  ]);
-});
-
-Deno.test("bytes that are no list or no event never take anything away", async () => {
-  await using server = serverOf(true, false);
-  await using source = startKubeSource(server);
-  const { recorder } = source;
-  await recorder.untilSynced();
-  await watching(server);
-  const good = listBytes({
-    apiVersion: "v1",
-    kind: "ServiceList",
-    metadata: { resourceVersion: "7" },
-    items: [rawService("x")],
-  });
-  const metadata = {};
-  const answers = [
-    new Uint8Array(0),
-    new TextEncoder().encode("<html>"),
-    good.subarray(0, good.length - 6),
-    good.subarray(4),
-    listBytes({ apiVersion: "v1", kind: "ServiceList", metadata, items: [] }),
-    listBytes({ apiVersion: "v1", kind: "NodeList", metadata: { resourceVersion: "7" }, items: [] }),
-    listBytes({ apiVersion: "v2", kind: "ServiceList", metadata: { resourceVersion: "7" }, items: [] }),
-    listBytes({
-      apiVersion: "v1",
-      kind: "ServiceList",
-      metadata: { resourceVersion: "7" },
-      items: [broken("x")],
-    }),
-    statusBytes({ code: 200, message: "fine" }),
-    joined([good.subarray(0, 4), field(2, [0x12, 0xff, 0xff, 0xff, 0xff, 0x0f])]),
-  ];
-  for (const bytes of answers) {
-    server.plan((request) => ofServices(request) && !request.watch, { status: 200, bytes, type: PROTOBUF });
-  }
-  for (const bytes of [[255, 255, 255, 255], [0, 0, 0, 1, 7], [0, 0, 0, 0]]) {
-    server.plan((request) => ofServices(request) && request.watch, {
-      status: 200,
-      bytes: new Uint8Array(bytes),
-      type: `${PROTOBUF};stream=watch`,
-    });
-  }
-  server.put(rawSlice("late", ["10.1.0.9"]));
-  expire(server);
-  server.put(rawService("new"));
-  await recorder.untilThere("Service default/new");
-  assertEquals(recorder.story().filter((line) => line.startsWith("delete")), []);
-  assertEquals(recorder.rejections, []);
-});
-
-Deno.test("a refusal in protobuf is told in its words, and its wait is kept", async () => {
-  await using server = newServer();
-  server.forbidden.add("nodes");
-  const said = {
-    message: "slow down, please",
-    reason: "TooManyRequests",
-    code: 429,
-    details: { retryAfterSeconds: 1 },
-  };
-  server.plan((request) => ofServices(request) && isStream(request), {
-    status: 429,
-    bytes: statusBytes(said),
-    type: PROTOBUF,
-  });
-  const startMs = performance.now();
-  await using source = startKubeSource(server);
-  await source.recorder.untilSynced();
-  assert(performance.now() - startMs >= 1_000);
-  assertStringIncludes(source.lines.join(""), "cannot list resource nodes");
-  assertStringIncludes(source.lines.join(""), "slow down, please");
 });
