@@ -113,7 +113,8 @@ const MAX_SHARED_LENGTH = 63;
 
 /** Reads messages; keeps some of the texts that come again and again, a few kilobytes of them. */
 export class MessageReader {
-  readonly #shared: string[] = new Array(SHARED_TEXTS).fill("");
+  /** Made when one comes: most messages are envelopes, which have none. */
+  #shared: string[] | undefined;
 
   /**
    * Reads `bytes` into `into`, which holds what was read before a fault, too.
@@ -192,7 +193,8 @@ export class MessageReader {
     let hash = length;
     for (let at = pos; at < end; at++) hash = (hash * 31 + (buf[at] ?? 0)) | 0;
     const place = (hash ^ (hash >>> 9)) & (SHARED_TEXTS - 1);
-    const known = this.#shared[place] ?? "";
+    const shared = this.#shared ??= new Array<string>(SHARED_TEXTS).fill("");
+    const known = shared[place] ?? "";
     let same = known.length === length ? 0 : -1;
     while (same >= 0 && same < length) same = known.charCodeAt(same) === buf[pos + same] ? same + 1 : -1;
     if (same >= 0) {
@@ -201,7 +203,7 @@ export class MessageReader {
     }
     const text = textFrom(reader, start, end);
     // Only those of one byte for each character are compared with bytes.
-    if (text.length === length) this.#shared[place] = text;
+    if (text.length === length) shared[place] = text;
     return text;
   }
 }
