@@ -35,15 +35,18 @@ const CLIENT_FIELDS: readonly FieldSpec[] = [
   field("clientConnection.kubeconfig", "string", "", "kubeconfig file; blank: the Pod's service account", {
     flag: "kubeconfig",
   }),
-  field("clientConnection.acceptContentTypes", "string", "", "kproxy always asks the API server for JSON", {
-    unused: true,
-  }),
+  field(
+    "clientConnection.acceptContentTypes",
+    "string",
+    "",
+    "forms in which the API server may answer, the best one first; counts before `contentType` unless blank",
+  ),
   field(
     "clientConnection.contentType",
     "string",
     "application/vnd.kubernetes.protobuf",
-    "kproxy always sends JSON",
-    { zeroIsUnset: true, flag: "kube-api-content-type", unused: true },
+    "form in which the API server is asked to answer: this one or `application/json`; what kproxy sends is JSON",
+    { zeroIsUnset: true, flag: "kube-api-content-type" },
   ),
   field("clientConnection.qps", "float32", 5, "requests per second to the API server; negative: no limit", {
     zeroIsUnset: true,

@@ -61,6 +61,7 @@ export async function listFromApi(
     configSyncPeriodMs: config.configSyncPeriod,
     qps,
     burst,
+    contentTypes: config.clientConnection,
     userAgent: `kproxy/${VERSION}`,
     log: silentLogger,
     exec,

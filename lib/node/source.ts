@@ -114,6 +114,7 @@ async function openApi(
     configSyncPeriodMs: config.configSyncPeriod,
     qps,
     burst,
+    contentTypes: config.clientConnection,
     userAgent: `kproxy/${VERSION}`,
     onRequest: (request) => {
       hasAnswered ||= request.code === "200";

@@ -193,6 +193,9 @@ function answer(cluster: FakeCluster, request: Request): Response {
     return json(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":404}`, 404);
   }
   const known = resource as Resource;
+  if (url.searchParams.has("sendInitialEvents")) {
+    return json(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`, 422);
+  }
   if (["1", "true"].includes(url.searchParams.get("watch") ?? "")) {
     return new Response(cluster.watch(known), { headers: { "content-type": "application/json" } });
   }

@@ -275,13 +275,14 @@ Deno.test("objects of other kinds are left out with a note, and are no failure",
   });
 });
 
-Deno.test("render says which mode it cannot print yet", async () => {
+Deno.test("render says which mode it cannot print, and why", async () => {
   const { code, out, err } = await kproxy(["render", "--manifests=-", "--proxy-mode=userspace"], {
     stdin: SERVICE,
   });
   assertEquals([code, out], [1, ""]);
   assertEquals(
     err,
-    "Error: Rendering proxy mode userspace is not in this release; it has: iptables, nftables, ipvs\n",
+    "Error: Rendering proxy mode userspace is not possible, its rules lead to ports that kproxy opens when it runs; " +
+      "possible with: iptables, nftables, ipvs\n",
   );
 });

@@ -82,11 +82,15 @@ function commandOf(web: WebLab): (...args: readonly string[]) => Promise<Run> {
   return (...more) => kproxy(["check", ...wanted, ...more], { netns: netns.name });
 }
 
+function damagesOf({ name }: LabMode): readonly Damage[] {
+  return name === "iptables" || name === "nftables" ? DAMAGES[name] : [];
+}
+
 async function mendsAll(t: Deno.TestContext, web: WebLab, mode: LabMode): Promise<void> {
   const { netns } = web.lab.node;
   const check = commandOf(web);
   const wanted = await web.rules();
-  for (const { name, harm, finds } of mode.name === "ipvs" ? [] : DAMAGES[mode.name]) {
+  for (const { name, harm, finds } of damagesOf(mode)) {
     await t.step(name, async () => {
       await harm(netns);
       const found = await check();
@@ -115,7 +119,7 @@ for (const mode of LAB_MODES) {
       const sound = await check();
       assertEquals([sound.code, sound.err], [0, ""], sound.out);
       await t.step("beside a running kproxy nothing is written", async () => {
-        const [{ harm } = { harm: null }] = mode.name === "ipvs" ? [] : DAMAGES[mode.name];
+        const [{ harm } = { harm: null }] = damagesOf(mode);
         await harm?.(netns);
         const refused = await check("--repair");
         assertEquals([refused.code, refused.out], [1, ""], refused.err);

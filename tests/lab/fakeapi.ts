@@ -210,6 +210,9 @@ function answer(request: Request): Response {
       404,
     );
   }
+  if (url.searchParams.has("sendInitialEvents")) {
+    return json('{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}', 422);
+  }
   return url.searchParams.has("watch") ? watch(target, url.searchParams) : list(target, url.searchParams);
 }
 

@@ -60,6 +60,8 @@ export class HttpConnection {
 
   /** Likewise, not as text. */
   bytes(whole: Uint8Array): void {
+    // A piece without bytes would end the body.
+    if (whole.length === 0) return;
     const bytes = whole.subarray(0, this.#bytesLeft);
     this.#bytesLeft -= bytes.length;
     const length = encoder.encode(`${bytes.length.toString(16)}\r\n`);

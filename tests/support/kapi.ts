@@ -27,20 +27,35 @@ const COLLECTIONS: Readonly<Record<string, string>> = {
 };
 
 /** Builds kapi unless this very source has been built before; returns the program's path. */
-export async function buildKapi(): Promise<string> {
-  const built = `${CACHE}kapi-${await hashOfSources()}`;
+export function buildKapi(): Promise<string> {
+  return built("kapi", ".");
+}
+
+/** Likewise an etcd that is new enough for lists as watches, which Debian's is not. */
+function buildEtcd(): Promise<string> {
+  return built("etcd", "./newetcd");
+}
+
+async function built(name: string, goPackage: string): Promise<string> {
+  const path = `${CACHE}${name}-${await hashOfSources()}`;
   await Deno.mkdir(CACHE, { recursive: true });
   // Test files may run at the same time: one builds, the others wait.
   using lock = await Deno.open(`${CACHE}lock`, { create: true, write: true });
   await lock.lock(true);
-  if (await pathExists(built)) return built;
+  if (await pathExists(path)) return path;
   const goPath = findProgram("go") ?? "/usr/local/go/bin/go";
-  await runOk(systemExec, [`${SOURCES}build.sh`, `${built}.new`], {
+  await runOk(systemExec, [`${SOURCES}build.sh`, `${path}.new`, goPackage], {
     env: { PATH: `${goPath.replace(/\/go$/, "")}:${Deno.env.get("PATH") ?? ""}` },
     timeoutMs: BUILD_TIMEOUT_MS,
   });
-  await Deno.rename(`${built}.new`, built);
-  return built;
+  await Deno.rename(`${path}.new`, path);
+  return path;
+}
+
+/** What a {@linkcode Kapi} is made of. */
+export interface KapiOptions {
+  /** True: with an etcd of its own, so that watches may begin with lists. @default {false} */
+  readonly streamsLists?: boolean;
 }
 
 /** A running API server. */
@@ -50,28 +65,41 @@ export class Kapi implements AsyncDisposable {
   readonly port: number;
   readonly #program: string;
   readonly #args: readonly string[];
+  readonly #env: Readonly<Record<string, string>>;
   readonly #tokens = new Set(["kapi-token"]);
   readonly #guard = new LabGuard();
   #client: Deno.HttpClient | undefined;
 
-  private constructor(folder: string, port: number, program: string, args: readonly string[]) {
+  private constructor(
+    folder: string,
+    port: number,
+    program: string,
+    args: readonly string[],
+    env: Readonly<Record<string, string>>,
+  ) {
     this.folder = folder;
     this.port = port;
     this.#program = program;
     this.#args = args;
+    this.#env = env;
   }
 
   /**
    * Builds if need be, and starts etcd and the server in a fresh folder on free ports. `args` are further flags of
    * `kapi serve`, such as `-without-slices`.
    */
-  static async start(args: readonly string[] = []): Promise<Kapi> {
+  static async start(
+    args: readonly string[] = [],
+    { streamsLists = false }: KapiOptions = {},
+  ): Promise<Kapi> {
+    const env = streamsLists ? { ETCD: await buildEtcd() } : {};
     const kapi = new Kapi(
       // The process id tells the guard whose it is.
       await Deno.makeTempDir({ prefix: `kproxy-kapi-${Deno.pid}-` }),
       freePorts(),
       await buildKapi(),
       args,
+      env,
     );
     try {
       await kapi.#writeTokens();
@@ -104,7 +132,7 @@ export class Kapi implements AsyncDisposable {
     await runOk(
       systemExec,
       [`${SOURCES}run.sh`, this.folder, String(this.port), ...flags, ...this.#args],
-      { env: { KAPI: this.#program }, timeoutMs: 90_000 },
+      { env: { KAPI: this.#program, ...this.#env }, timeoutMs: 90_000 },
     );
     this.#client?.close();
     this.#client = Deno.createHttpClient({ caCerts: [await Deno.readTextFile(this.ca)], http2: false });
@@ -154,10 +182,16 @@ export class Kapi implements AsyncDisposable {
     await runOk(systemExec, [this.#program, "client-cert", ...options]);
   }
 
-  /** Creates an object; if it is there already, replaces it. */
+  /** Creates an object; if it is there already, replaces it. From then on the server also has it at hand for lists. */
   async put(object: RawApiObject): Promise<void> {
     const created = await this.#request("POST", collectionOf(object), object, [201, 409]);
-    if (created === 409) await this.#request("PUT", pathOf(object), object, [200]);
+    const { text } = created.status === 409
+      ? await this.#request("PUT", pathOf(object), object, [200])
+      : created;
+    const { metadata } = JSON.parse(text) as RawApiObject;
+    await this.#request("GET", `${pathOf(object)}?resourceVersion=${metadata.resourceVersion}`, undefined, [
+      200,
+    ]);
   }
 
   /** Applies a merge patch. */
@@ -191,7 +225,12 @@ export class Kapi implements AsyncDisposable {
     await Deno.rename(`${path}.new`, path);
   }
 
-  async #request(method: string, path: string, body: unknown, wanted: readonly number[]): Promise<number> {
+  async #request(
+    method: string,
+    path: string,
+    body: unknown,
+    wanted: readonly number[],
+  ): Promise<{ readonly status: number; readonly text: string }> {
     if (this.#client === undefined) throw new TypeError("kapi is not running");
     const type = method === "PATCH" ? "application/merge-patch+json" : "application/json";
     const response = await fetch(this.url + path, {
@@ -204,7 +243,7 @@ export class Kapi implements AsyncDisposable {
     if (!wanted.includes(response.status)) {
       throw new Error(`${method} ${path}: status ${response.status}: ${text}`);
     }
-    return response.status;
+    return { status: response.status, text };
   }
 }
 

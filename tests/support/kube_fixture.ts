@@ -19,6 +19,7 @@ export const QUICK_TIMES: ReflectorTimes = {
   watchMs: 60_000,
   answerMs: 30_000,
   pageMs: 60_000,
+  streamMs: 30_000,
   shortWatchMs: 0,
   steadyMs: 0,
   calmMs: 60_000,

@@ -4,7 +4,19 @@
  *
  * @module
  */
+import { selector, type Selects } from "./api_selector.ts";
+import {
+  answerBytes,
+  type ApiWire,
+  bookmarkOf,
+  LISTS,
+  PLURALS,
+  statusOf,
+  statusText,
+  wireFor,
+} from "./api_wire.ts";
 import { type HttpConnection, type HttpRequest, serveConnections } from "./http_connection.ts";
+import { joined } from "./kube_protobuf.ts";
 
 /** An object as the API has it. */
 export interface RawApiObject {
@@ -30,7 +42,12 @@ export type Fault =
     readonly location?: string;
   }
   /** An answer with these bytes, encoded so. */
-  | { readonly status: number; readonly bytes: Uint8Array; readonly encoding: string }
+  | {
+    readonly status: number;
+    readonly bytes: Uint8Array;
+    readonly encoding?: string;
+    readonly type?: string;
+  }
   /** The connection is closed before, or after so many bytes of, the answer's body. */
   | { readonly cutAfterBytes: number }
   /** Nothing is ever answered. */
@@ -56,8 +73,9 @@ export interface ApiRequest {
 
 interface Watcher {
   readonly plural: string;
-  readonly matches: (object: RawApiObject | undefined) => boolean;
+  readonly matches: Selects;
   readonly connection: HttpConnection;
+  readonly wire: ApiWire;
 }
 
 interface Change {
@@ -66,22 +84,6 @@ interface Change {
   readonly old: RawApiObject | undefined;
   readonly current: RawApiObject | undefined;
 }
-
-/** Kind and API version of the lists, by plural. */
-const LISTS: Readonly<Record<string, { readonly kind: string; readonly apiVersion: string }>> = {
-  services: { kind: "ServiceList", apiVersion: "v1" },
-  endpointslices: { kind: "EndpointSliceList", apiVersion: "discovery.k8s.io/v1" },
-  endpoints: { kind: "EndpointsList", apiVersion: "v1" },
-  nodes: { kind: "NodeList", apiVersion: "v1" },
-  servicecidrs: { kind: "ServiceCIDRList", apiVersion: "networking.k8s.io/v1" },
-};
-const PLURALS: Readonly<Record<string, string>> = {
-  Service: "services",
-  EndpointSlice: "endpointslices",
-  Endpoints: "endpoints",
-  Node: "nodes",
-  ServiceCIDR: "servicecidrs",
-};
 
 /** See the module. */
 export class ListWatchServer implements AsyncDisposable {
@@ -98,6 +100,12 @@ export class ListWatchServer implements AsyncDisposable {
   clockMs: number | null = null;
   /** Authorization headers let in; anything if undefined. */
   accepted: Set<string> | undefined;
+  /** True: a watch may begin with a list. Other servers refuse that, which counts as no request. */
+  streamsLists = false;
+  /** False: such a watch never says that its list is whole, as servers do that know nothing of it. */
+  endsLists = true;
+  /** True: it answers in protobuf whoever wants that most. */
+  hasProtobuf = false;
   /** True: field selectors other than metadata.name are answered with 400. */
   refuseFields = false;
   readonly #listener: Deno.TcpListener;
@@ -121,6 +129,11 @@ export class ListWatchServer implements AsyncDisposable {
       this.#connections,
       (request, connection) => this.#answer(request, connection),
     );
+  }
+
+  /** Of the newest change. */
+  get version(): string {
+    return String(this.#version);
   }
 
   /** Adds or replaces an object and tells the watches. */
@@ -157,17 +170,20 @@ export class ListWatchServer implements AsyncDisposable {
     return [...this.#watchers].filter((watcher) => plural === undefined || watcher.plural === plural).length;
   }
 
-  /** Sends text to all open watches, as it is. */
-  send(text: string, plural?: string): void {
+  /** Sends text or bytes to all open watches, as they are. */
+  send(said: string | Uint8Array, plural?: string): void {
+    const bytes = typeof said === "string" ? new TextEncoder().encode(said) : said;
     for (const watcher of this.#watchers) {
-      if (plural === undefined || watcher.plural === plural) watcher.connection.piece(text);
+      if (plural === undefined || watcher.plural === plural) watcher.connection.bytes(bytes);
     }
   }
 
   /** Sends a bookmark to all open watches. */
   bookmark(): void {
-    const object = { metadata: { resourceVersion: String(++this.#version) } };
-    this.send(`${JSON.stringify({ type: "BOOKMARK", object })}\n`);
+    const metadata = { resourceVersion: String(++this.#version) };
+    for (const { connection, wire, plural } of this.#watchers) {
+      connection.bytes(wire.event("BOOKMARK", bookmarkOf(plural, metadata)));
+    }
   }
 
   /** Ends all open watches: as the server does after `timeoutSeconds`, or by breaking the connection. */
@@ -203,7 +219,7 @@ export class ListWatchServer implements AsyncDisposable {
     const change: Change = { version, plural: key.split(" ", 1)[0] ?? "", old, current };
     this.#changes.push(change);
     for (const watcher of this.#watchers) {
-      if (watcher.plural === change.plural) watcher.connection.piece(eventLine(change, watcher.matches));
+      if (watcher.plural === change.plural) watcher.connection.bytes(eventBytes(change, watcher));
     }
   }
 
@@ -216,6 +232,11 @@ export class ListWatchServer implements AsyncDisposable {
       headers,
       body,
     };
+    if (!this.streamsLists && request.query.has("sendInitialEvents")) {
+      const message =
+        "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
+      return connection.answer(422, statusText(422, message));
+    }
     this.requests.push(request);
     const planned = this.#planned.findIndex(({ matches }) => matches(request));
     const fault = planned < 0 ? undefined : this.#planned.splice(planned, 1)[0]?.fault;
@@ -231,8 +252,12 @@ export class ListWatchServer implements AsyncDisposable {
       return;
     }
     if ("bytes" in fault) {
-      connection.begin(fault.status, { "content-encoding": fault.encoding });
-      connection.bytes(fault.bytes);
+      const { status, bytes, encoding, type } = fault;
+      connection.begin(status, {
+        ...(encoding === undefined ? {} : { "content-encoding": encoding }),
+        ...(type === undefined ? {} : { "content-type": type }),
+      });
+      connection.bytes(bytes);
       return connection.end();
     }
     if ("status" in fault) {
@@ -250,8 +275,9 @@ export class ListWatchServer implements AsyncDisposable {
   #answerWell(request: ApiRequest, connection: HttpConnection): void {
     const { path, query } = request;
     const plural = path.split("/").at(-1) ?? "";
+    const wire = wireFor(request.headers.get("accept") ?? "", this.hasProtobuf);
     const refuse = (status: number, message: string): void =>
-      connection.answer(status, statusText(status, message));
+      answerBytes(connection, status, wire.contentType, wire.status(statusOf(status, message)));
     if (this.accepted !== undefined && !this.accepted.has(request.headers.get("authorization") ?? "")) {
       return refuse(401, "Unauthorized");
     }
@@ -270,9 +296,11 @@ export class ListWatchServer implements AsyncDisposable {
     }
     const matches = selector(query.get("labelSelector") ?? "", fields);
     if (request.watch) {
-      return this.#watch({ plural, matches, connection }, Number(query.get("resourceVersion")));
+      const watcher = { plural, matches, connection, wire };
+      if (query.has("sendInitialEvents")) return this.#streamList(watcher);
+      return this.#watch(watcher, Number(query.get("resourceVersion")));
     }
-    this.#list(plural, matches, query, connection);
+    this.#list(plural, matches, query, connection, wire);
   }
 
   #review({ body }: ApiRequest, connection: HttpConnection): void {
@@ -283,9 +311,10 @@ export class ListWatchServer implements AsyncDisposable {
 
   #list(
     plural: string,
-    matches: Watcher["matches"],
+    matches: Selects,
     query: URLSearchParams,
     connection: HttpConnection,
+    wire: ApiWire,
   ): void {
     const limit = Number(query.get("limit")) || Infinity;
     const [version = String(this.#version), offset = "0"] = query.get("continue")?.split(":") ?? [];
@@ -294,10 +323,7 @@ export class ListWatchServer implements AsyncDisposable {
     if (isNext && !this.#snapshots.has(key)) {
       return connection.answer(410, statusText(410, "The provided continue parameter is too old"));
     }
-    const all = this.#snapshots.get(key) ?? [...this.#objects]
-      .filter(([name, object]) => name.startsWith(`${plural} `) && matches(object)).map(([, object]) =>
-        object
-      );
+    const all = this.#snapshots.get(key) ?? this.#selected(plural, matches);
     const start = Number(offset);
     const items = all.slice(start, start + limit);
     const more = start + limit < all.length;
@@ -306,22 +332,41 @@ export class ListWatchServer implements AsyncDisposable {
       resourceVersion: version,
       ...(more ? { continue: `${version}:${start + limit}` } : {}),
     };
-    connection.answer(200, JSON.stringify({ ...LISTS[plural], metadata, items }));
+    const { kind = "", apiVersion = "" } = LISTS[plural] ?? {};
+    answerBytes(connection, 200, wire.contentType, wire.list({ kind, apiVersion, metadata, items }));
+  }
+
+  #selected(plural: string, matches: Selects): RawApiObject[] {
+    return [...this.#objects].filter(([name, object]) => name.startsWith(`${plural} `) && matches(object))
+      .map(([, object]) => object);
+  }
+
+  /** All objects as events, then a bookmark, then what changes. */
+  #streamList(watcher: Watcher): void {
+    const { connection, plural, matches, wire } = watcher;
+    connection.begin(200, { "content-type": wire.watchContentType });
+    const annotations = this.endsLists ? { "k8s.io/initial-events-end": "true" } : {};
+    const metadata = { resourceVersion: String(this.#version), annotations };
+    const events = this.#selected(plural, matches).map((object) => wire.event("ADDED", object));
+    connection.bytes(joined([...events, wire.event("BOOKMARK", bookmarkOf(plural, metadata))]));
+    this.#add(watcher);
   }
 
   #watch(watcher: Watcher, from: number): void {
-    const { connection, plural, matches } = watcher;
-    connection.begin(200);
+    const { connection, plural, wire } = watcher;
+    connection.begin(200, { "content-type": wire.watchContentType });
     if (from < this.#compacted) {
-      const object = { kind: "Status", code: 410, message: `too old resource version: ${from}` };
-      connection.piece(`${JSON.stringify({ type: "ERROR", object })}\n`);
+      connection.bytes(wire.event("ERROR", statusOf(410, `too old resource version: ${from}`)));
       return connection.end();
     }
     const missed = this.#changes.filter((change) => change.plural === plural && change.version > from);
-    const lines = missed.map((change) => eventLine(change, matches)).join("");
-    if (lines !== "") connection.piece(lines);
+    connection.bytes(joined(missed.map((change) => eventBytes(change, watcher))));
+    this.#add(watcher);
+  }
+
+  #add(watcher: Watcher): void {
     this.#watchers.add(watcher);
-    connection.onClose = () => this.#watchers.delete(watcher);
+    watcher.connection.onClose = () => this.#watchers.delete(watcher);
   }
 }
 
@@ -331,45 +376,12 @@ function keyOf({ kind, metadata }: RawApiObject): string {
   return `${plural} ${metadata.namespace ?? ""}/${metadata.name}`;
 }
 
-function statusText(code: number, message: string): string {
-  return JSON.stringify({ kind: "Status", apiVersion: "v1", status: "Failure", code, message });
-}
-
-/** The event of a change as seen through a selector; `""` if it is none. */
-function eventLine({ old, current, version }: Change, matches: Watcher["matches"]): string {
+/** The event of a change as seen through a watch's selector; nothing if it is none. */
+function eventBytes({ old, current, version }: Change, { matches, wire }: Watcher): Uint8Array {
   const was = matches(old);
   const is = matches(current);
-  if (!was && !is) return "";
+  if (!was && !is) return new Uint8Array(0);
   const type = is ? (was ? "MODIFIED" : "ADDED") : "DELETED";
   const base = current ?? old;
-  const object = { ...base, metadata: { ...base?.metadata, resourceVersion: String(version) } };
-  return `${JSON.stringify({ type, object })}\n`;
-}
-
-/** Understands `!label`, `label=x`, `metadata.name=x` and `spec.clusterIP!=x`, and several of them. */
-function selector(labels: string, fields: string): (object: RawApiObject | undefined) => boolean {
-  const terms = (text: string): string[] => text.split(",").filter((term) => term !== "");
-  const ofLabels = terms(labels).map((term) => {
-    const [, not, label = "", value] = /^(!?)([\w./-]+)(?:=(.*))?$/.exec(term) ?? [];
-    if (not === undefined || (not === "!") !== (value === undefined)) {
-      throw new TypeError(`Label selector "${term}" is not understood`);
-    }
-    return { label, value };
-  });
-  const ofFields = terms(fields).map((term) => {
-    const [, field = "", operator, value] = /^([\w.]+)(!?=)(.*)$/.exec(term) ?? [];
-    return { field, operator, value };
-  });
-  return (object) => {
-    if (object === undefined) return false;
-    const { labels: own = {} } = object.metadata;
-    if (!ofLabels.every(({ label, value }) => own[label] === value)) return false;
-    return ofFields.every(({ field, operator, value }) => {
-      const found = field.split(".").reduce<unknown>(
-        (place, key) => (place as Record<string, unknown> | undefined)?.[key],
-        object,
-      );
-      return ((found ?? "") === value) === (operator === "=");
-    });
-  };
+  return wire.event(type, { ...base, metadata: { ...base?.metadata, resourceVersion: String(version) } });
 }

@@ -35,6 +35,7 @@ export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<numbe
   const limitMs = flags.get("time-limit") ?? USUAL_LIMIT_MS;
   if (limitMs < LEAST_LIMIT_MS) throw new UsageError("--time-limit is too short: 1s is the least");
   const { config: { mode } } = await toldConfiguration(flags, io);
+  if (mode === "userspace") throw new UsageError("kproxy selftest tests iptables, ipvs and nftables only");
   using end = new EndedBySignals();
   try {
     const report = await showing(io.terminal ?? null, async (say) =>

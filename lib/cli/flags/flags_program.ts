@@ -201,7 +201,7 @@ export const NODE_FLAGS = [
     default: "application/vnd.kubernetes.protobuf",
     group: "API server and node",
     commands: CONFIGURED,
-    doc: "Content type wanted from the API server; kproxy always reads JSON",
+    doc: "Form of answers wanted from the API server: this one (protobuf) or application/json",
     field: "clientConnection.contentType",
   },
   {

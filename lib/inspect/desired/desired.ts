@@ -111,8 +111,11 @@ export function dataPlaneOf(
   const plane = DATA_PLANES.find((one) => one === mode);
   if (plane !== undefined) return plane;
   const known = DATA_PLANES.join(", ");
+  const why = mode === "userspace"
+    ? "is not possible, its rules lead to ports that kproxy opens when it runs; possible with"
+    : "is not in this release; it has";
   throw new UnsupportedError("kproxy", `proxy mode ${known}`, mode, {
-    message: `${doing} proxy mode ${mode} is not in this release; it has: ${known}`,
+    message: `${doing} proxy mode ${mode} ${why}: ${known}`,
   });
 }
 

@@ -10,6 +10,7 @@ import type { ApiObject, NamespacedName } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
 import { KubeConnection } from "./kube_connection.ts";
+import { acceptHeader, type ContentTypes, PROTOBUF } from "./kube_formats.ts";
 import { KubeClient } from "./kube_http.ts";
 import { Reflector, REFLECTOR_TIMES, type ReflectorOptions, type ReflectorTimes } from "./kube_reflector.ts";
 import {
@@ -39,6 +40,8 @@ export interface KubeSourceOptions {
   /** Requests per second; 0 or less for no limit. First lists do not wait. */
   readonly qps: number;
   readonly burst: number;
+  /** In which forms objects are wanted; what the server answers in is read. @default {protobuf, else JSON} */
+  readonly contentTypes?: ContentTypes;
   readonly log: Logger;
   /** Told of every request when its answer begins, or that it got none. */
   readonly onRequest?: (request: ApiRequest) => void;
@@ -77,8 +80,19 @@ export class KubeSource implements Source {
   /** @throws {ConfigError} if the credentials cannot be read at start */
   async run(sink: SourceSink, signal: AbortSignal): Promise<void> {
     const { access, qps, burst, log, userAgent = "kproxy", clock = systemClock } = this.#options;
-    const { onRequest = () => {}, onAnswer = () => {}, exec } = this.#options;
-    const client = new KubeClient({ access, qps, burst, userAgent, clock, onRequest, onAnswer, exec });
+    const { onRequest = () => {}, onAnswer = () => {}, exec, contentTypes = PROTOBUF } = this.#options;
+    const accept = acceptHeader(contentTypes);
+    const client = new KubeClient({
+      access,
+      qps,
+      burst,
+      userAgent,
+      accept,
+      clock,
+      onRequest,
+      onAnswer,
+      exec,
+    });
     await client.checkCredentials(signal);
     log.info("Using the API server", { server: access.server, access: access.origin });
     const connection = new KubeConnection({

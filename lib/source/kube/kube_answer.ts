@@ -1,5 +1,5 @@
 /**
- * An HTTP answer and the ways to read its body: as one text, or line by line.
+ * An HTTP answer and the ways to read its body: as one text, piece by piece, or line by line.
  *
  * @module
  */
@@ -30,9 +30,9 @@ export function retryAfterSeconds(header: string | null): number | null {
 
 const NEWLINE = 10;
 /** A page of 500 objects, or all of 100,000 where pages do not work, is less; memory is not for whoever sends without an end. */
-const MAX_TEXT_BYTES = 256 * 1024 * 1024;
+const MAX_BYTES = 256 * 1024 * 1024;
 /** Far above what the store of an API server takes as one object. */
-const MAX_LINE_BYTES = 16 * 1024 * 1024;
+export const MAX_EVENT_BYTES: number = 16 * 1024 * 1024;
 /** Of a refusal: its message is all that is read. */
 const MAX_REFUSAL_BYTES = 64 * 1024;
 
@@ -51,19 +51,33 @@ export interface Reading {
  * @throws what `signal` was aborted with, or the error of the connection
  */
 export async function readText(
-  { body, onRead }: AnswerBody,
+  answer: AnswerBody,
   reading: Reading,
-  maxBytes: number = MAX_TEXT_BYTES,
+  maxBytes: number = MAX_BYTES,
 ): Promise<string> {
   const bytes = new GrowingBytes();
-  for await (const piece of piecesOf(body, reading)) {
-    if (bytes.length + piece.length > maxBytes) {
-      throw new AnswerError(`The answer is larger than ${maxBytes} bytes`);
-    }
-    bytes.add(piece);
-  }
-  onRead?.(bytes.length);
+  for await (const piece of readPieces(answer, reading, maxBytes)) bytes.add(piece);
   return new TextDecoder().decode(bytes.view());
+}
+
+/**
+ * The whole body, piece by piece.
+ *
+ * @throws {AnswerError} if it is larger than any answer should be
+ * @throws what `signal` was aborted with, or the error of the connection
+ */
+export async function* readPieces(
+  { body, onRead }: AnswerBody,
+  reading: Reading,
+  maxBytes: number = MAX_BYTES,
+): AsyncGenerator<Uint8Array> {
+  let length = 0;
+  for await (const piece of piecesOf(body, reading)) {
+    length += piece.length;
+    if (length > maxBytes) throw new AnswerError(`The answer is larger than ${maxBytes} bytes`);
+    yield piece;
+  }
+  onRead?.(length);
 }
 
 /**
@@ -71,14 +85,26 @@ export async function readText(
  *
  * @throws what `signal` was aborted with, or the error of the connection
  */
-export async function readRefusal({ body, onRead }: AnswerBody, reading: Reading): Promise<string> {
+export async function readRefusalBytes(
+  { body, onRead }: AnswerBody,
+  reading: Reading,
+): Promise<Uint8Array> {
   const bytes = new GrowingBytes();
   for await (const piece of piecesOf(body, reading)) {
     bytes.add(piece.subarray(0, MAX_REFUSAL_BYTES - bytes.length));
     if (bytes.length === MAX_REFUSAL_BYTES) break;
   }
   onRead?.(bytes.length);
-  return new TextDecoder().decode(bytes.view());
+  return bytes.view();
+}
+
+/**
+ * Likewise, as text.
+ *
+ * @throws what `signal` was aborted with, or the error of the connection
+ */
+export async function readRefusal(answer: AnswerBody, reading: Reading): Promise<string> {
+  return new TextDecoder().decode(await readRefusalBytes(answer, reading));
 }
 
 /**
@@ -91,7 +117,7 @@ export async function readRefusal({ body, onRead }: AnswerBody, reading: Reading
 export async function* readLines(
   body: ReadableStream<Uint8Array>,
   reading: Reading,
-  maxLineBytes: number = MAX_LINE_BYTES,
+  maxLineBytes: number = MAX_EVENT_BYTES,
 ): AsyncGenerator<string[]> {
   const decoder = new TextDecoder();
   let rest = new GrowingBytes();
@@ -115,10 +141,12 @@ export async function* readLines(
 }
 
 /**
- * Cancels the body itself when aborted: once the garbage collector has taken a Response away, the signal given to fetch no
+ * The pieces of a body as they arrive.
+ *
+ * Cancels it itself when aborted: once the garbage collector has taken a Response away, the signal given to fetch no
  * longer reaches its body (Deno 2.9.6), and a silent connection would never be left.
  */
-async function* piecesOf(
+export async function* piecesOf(
   body: ReadableStream<Uint8Array>,
   { signal, note }: Reading,
 ): AsyncGenerator<Uint8Array> {

@@ -25,6 +25,8 @@ export interface KubeClientOptions {
   readonly qps: number;
   readonly burst: number;
   readonly userAgent: string;
+  /** In which forms what is read is wanted. @default {"application/json"} */
+  readonly accept?: string;
   readonly clock: Clock;
   /** Told of every request when its answer begins, or that it got none. */
   readonly onRequest?: (request: ApiRequest) => void;
@@ -41,6 +43,8 @@ export interface WriteRequest {
   readonly contentType: string;
   readonly body: string;
 }
+
+const JSON_TYPE = "application/json";
 
 /** How long the start waits for the credentials: longer than a credential plugin may take. */
 const CREDENTIALS_MS = 90_000;
@@ -61,17 +65,20 @@ export class KubeClient {
   readonly #credentials: CredentialReader;
   readonly #bucket: TokenBucket;
   readonly #userAgent: string;
+  readonly #accept: string;
   readonly #onRequest: (request: ApiRequest) => void;
   readonly #onAnswer: (answer: ApiAnswer) => void;
   readonly #clock: Clock;
   #transport: Promise<KubeTransport> | undefined;
 
   constructor(options: KubeClientOptions) {
-    const { access, qps, burst, userAgent, clock, exec, onRequest = () => {}, onAnswer = () => {} } = options;
+    const { access, qps, burst, userAgent, clock, exec } = options;
+    const { accept = JSON_TYPE, onRequest = () => {}, onAnswer = () => {} } = options;
     this.#access = access;
     this.#credentials = new CredentialReader(access, () => clock.nowMs(), exec);
     this.#bucket = new TokenBucket({ perSecond: qps, burst, clock });
     this.#userAgent = userAgent;
+    this.#accept = accept;
     this.#onRequest = onRequest;
     this.#onAnswer = onAnswer;
     this.#clock = clock;
@@ -179,7 +186,7 @@ export class KubeClient {
   ): Promise<HttpAnswer> {
     const { impersonation } = this.#access;
     const headers: Record<string, string | readonly string[]> = {
-      accept: "application/json",
+      accept: method === "GET" ? this.#accept : JSON_TYPE,
       // Compression costs both sides more time than it saves on a cluster's network.
       "accept-encoding": "identity",
       "user-agent": this.#userAgent,

@@ -3,9 +3,16 @@
  *
  * @module
  */
-import type { KubernetesObject, V1ListMeta, V1ObjectMeta, V1Status } from "@kubernetes/client-node";
-import type { Raw, RawKubernetesObject } from "../decode/api_json.ts";
-import { asObject, DecodeError, isAbsent, listAt, objectAt, quote, textAt } from "../decode/decode_values.ts";
+import type {
+  KubernetesObject,
+  V1ListMeta,
+  V1ObjectMeta,
+  V1Status,
+  V1StatusDetails,
+} from "@kubernetes/client-node";
+import type { Raw, RawKubernetesObject, ReadModels } from "../decode/api_json.ts";
+import { DecodeError, isAbsent, objectAt, quote, textAt } from "../decode/decode_values.ts";
+import { MalformedError } from "../decode/protobuf_reader.ts";
 
 /** The server, or something on the way to it, answered, but not with what was asked for. */
 export class AnswerError extends Error {
@@ -47,16 +54,15 @@ export class ExpiredError extends RefusalError {
 }
 
 /** A list of any kind. The model has another name for `continue`, which is a word of its language. */
-interface ListModel {
+export interface ListModel {
   readonly apiVersion?: string;
   readonly kind?: string;
   readonly metadata?: Omit<V1ListMeta, "_continue"> & { readonly continue?: V1ListMeta["_continue"] };
   readonly items: readonly KubernetesObject[];
 }
 
-/** One page of a list. */
+/** What a page of a list says beside its objects. */
 export interface ListPage {
-  readonly items: readonly unknown[];
   readonly resourceVersion: string;
   /** `""` at the end. */
   readonly continueToken: string;
@@ -68,36 +74,34 @@ export interface WatchEvent {
   readonly object: RawKubernetesObject;
   /** `""` if the object does not say. */
   readonly resourceVersion: string;
+  /** True for the bookmark after the last object of a list that was asked for as events. */
+  readonly endsList: boolean;
 }
 
 const EVENT_TYPES: readonly string[] = ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"];
+const INITIAL_EVENTS_END = "k8s.io/initial-events-end";
 
 /** Of which kind objects are. */
 export interface ObjectType {
   /** e.g. `discovery.k8s.io/v1`. */
   readonly apiVersion: string;
-  readonly objectKind: string;
+  readonly objectKind: keyof ReadModels;
   /** Where they are asked for, for messages. */
   readonly path: string;
 }
 
 /**
- * Reads a page of a list.
+ * Checks what a page of a list says of itself.
  *
- * @throws {AnswerError} if it is something else: an empty answer must never pass for an empty list
+ * @throws {DecodeError} if it is something else: an empty answer must never pass for an empty list
  */
-export function parseListPage(text: string, { path, apiVersion, objectKind }: ObjectType): ListPage {
-  return checked(`GET ${path}: no list`, () => {
-    const page = asObject<ListModel>(parseJson(text), "answer");
-    const metadata = objectAt(page, "metadata");
-    const resourceVersion = textAt(metadata, "resourceVersion");
-    requireText(page, "kind", `${objectKind}List`);
-    requireText(page, "apiVersion", apiVersion);
-    // Null stands for no items: so servers write a list that was never made.
-    if (!("items" in page)) throw new DecodeError("items", "is required");
-    if (resourceVersion === "") throw new DecodeError("metadata.resourceVersion", "is required");
-    return { items: listAt(page, "items"), resourceVersion, continueToken: textAt(metadata, "continue") };
-  });
+export function checkPage(page: Raw<ListModel>, { apiVersion, objectKind }: ObjectType): ListPage {
+  const metadata = objectAt(page, "metadata");
+  const resourceVersion = textAt(metadata, "resourceVersion");
+  requireText(page, "kind", `${objectKind}List`);
+  requireText(page, "apiVersion", apiVersion);
+  if (resourceVersion === "") throw new DecodeError("metadata.resourceVersion", "is required");
+  return { resourceVersion, continueToken: textAt(metadata, "continue") };
 }
 
 function requireText(raw: RawKubernetesObject, key: "kind" | "apiVersion", wanted: string): void {
@@ -106,20 +110,19 @@ function requireText(raw: RawKubernetesObject, key: "kind" | "apiVersion", wante
 }
 
 /**
- * Reads a line of a watch.
+ * Checks an event of a watch.
  *
  * @throws {ExpiredError} if the server says that the version is gone
  * @throws {RefusalError} if it tells of another error
- * @throws {AnswerError} if the line is no event of such an object
+ * @throws {AnswerError} if it is no event of such an object
  */
-export function parseWatchEvent(line: string, { path, objectKind }: ObjectType): WatchEvent {
-  const event = checked(`GET ${path}: no watch event`, () => {
-    const { type, object } = asObject(parseJson(line), "line");
-    return { type: String(type), object: asObject<KubernetesObject>(object, "object") };
-  });
+export function checkEvent(
+  event: { readonly type: string; readonly object: RawKubernetesObject },
+  { path, objectKind }: ObjectType,
+): WatchEvent {
   if (event.type === "ERROR") {
-    const { code, message } = event.object as Raw<V1Status>;
-    throw refusal(path, typeof code === "number" ? code : 500, String(message ?? "no reason given"));
+    const status = statusOf(event.object);
+    throw refusal(path, status.code, status.message || "no reason given", status);
   }
   if (!EVENT_TYPES.includes(event.type)) {
     throw new AnswerError(`GET ${path}: no watch event: unknown type ${quote(event.type)}`);
@@ -130,41 +133,84 @@ export function parseWatchEvent(line: string, { path, objectKind }: ObjectType):
   }
   // A malformed object must only be refused itself, so its metadata is looked at without checks.
   const metadata = event.object.metadata as Raw<V1ObjectMeta> | null | undefined;
-  const version = isAbsent(metadata) ? undefined : metadata.resourceVersion;
-  return { ...event, resourceVersion: typeof version === "string" ? version : "" } as WatchEvent;
+  const { resourceVersion: version, annotations } = isAbsent(metadata) ? {} as Raw<V1ObjectMeta> : metadata;
+  const marks = (annotations ?? {}) as Readonly<Record<string, unknown>>;
+  return {
+    ...event,
+    resourceVersion: typeof version === "string" ? version : "",
+    endsList: event.type === "BOOKMARK" && marks[INITIAL_EVENTS_END] === "true",
+  } as WatchEvent;
 }
 
-/** The error for an answer with another status than 200; `text` is its body. */
-export function refusal(path: string, status: number, text: string, retryAfterSeconds = 0): RefusalError {
-  const reason = statusMessage(text);
+/** What a Status says. */
+export interface StatusParts {
+  /** `""` if there is none. */
+  readonly message: string;
+  /** e.g. `Expired`; `""` if there is none. */
+  readonly reason: string;
+  /** 500 if there is none. */
+  readonly code: number;
+  /** 0 if it does not say. */
+  readonly retryAfterSeconds: number;
+}
+
+/** Reads a Status as far as it is one. */
+export function statusOf(raw: Raw<V1Status>): StatusParts {
+  const { message, reason, code, details } = raw;
+  const seconds = typeof details === "object" && details !== null
+    ? (details as Raw<V1StatusDetails>).retryAfterSeconds
+    : undefined;
+  return {
+    message: typeof message === "string" ? message : "",
+    reason: typeof reason === "string" ? reason : "",
+    code: typeof code === "number" ? code : 500,
+    retryAfterSeconds: typeof seconds === "number" && seconds > 0 ? seconds : 0,
+  };
+}
+
+/** The error for an answer with another status than 200, or for an error in a watch. */
+export function refusal(
+  path: string,
+  status: number,
+  message: string,
+  { reason = "", retryAfterSeconds = 0 }: Partial<StatusParts> = {},
+): RefusalError {
+  const said = shortened(message);
   // Old servers tell of a version that is gone with 500; one restored from a backup is behind the version we know.
-  if (status === 410 || /too (old|large) resource version/i.test(reason)) {
-    return new ExpiredError(path, status, reason);
-  }
-  return new RefusalError(path, status, reason, retryAfterSeconds);
+  const isGone = status === 410 || reason === "Expired" || reason === "Gone" ||
+    /too (old|large) resource version/i.test(said);
+  if (isGone) return new ExpiredError(path, status, said);
+  return new RefusalError(path, status, said, retryAfterSeconds);
 }
 
-/** The message of a Status object; the beginning of any other text. */
+/** The message of a Status object in JSON; the beginning of any other text. */
 export function statusMessage(text: string): string {
-  let message: unknown;
+  return shortened(statusOf(jsonStatus(text)).message || text);
+}
+
+/** A Status in JSON; an empty one if the text is none. */
+export function jsonStatus(text: string): Raw<V1Status> {
   try {
-    message = (JSON.parse(text) as Raw<V1Status> | null)?.message;
+    const status: unknown = JSON.parse(text);
+    return typeof status === "object" && status !== null ? status : {};
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
+    return {};
   }
-  const reason = typeof message === "string" ? message : text;
-  return reason.replace(/\s+/g, " ").trim().slice(0, 300) || "no reason given";
 }
 
-function parseJson(text: string): unknown {
-  return JSON.parse(text);
+function shortened(message: string): string {
+  return message.replace(/\s+/g, " ").trim().slice(0, 300) || "no reason given";
 }
 
-function checked<T>(what: string, read: () => T): T {
+/** What `read` returns. @throws {AnswerError} that begins with `what`, for what cannot be read */
+export function checked<T>(what: string, read: () => T): T {
   try {
     return read();
   } catch (cause) {
-    if (!(cause instanceof SyntaxError || cause instanceof DecodeError)) throw cause;
+    const isUnreadable = cause instanceof SyntaxError || cause instanceof DecodeError ||
+      cause instanceof MalformedError;
+    if (!isUnreadable) throw cause;
     throw new AnswerError(`${what}: ${cause.message}`, { cause });
   }
 }

@@ -1,32 +1,37 @@
 /**
- * Keeps one resource in step with the API server: list in pages, watch, list again when the server asks for it.
+ * Keeps one resource in step with the API server: list, as the beginning of a watch where the server offers that, else in pages;
+ * watch; list again when the server asks for it.
  * Whatever happens to the connection, what was delivered stays in force until the server says otherwise.
  *
  * @module
  */
 import type { Clock } from "../../kernel/clock.ts";
 import type { Logger } from "../../observe/log.ts";
-import { type HttpAnswer, readLines, readRefusal, readText } from "./kube_answer.ts";
 import type { KubeConnection } from "./kube_connection.ts";
+import type { WatchBatch } from "./kube_formats.ts";
 import type { KubeClient } from "./kube_http.ts";
-import { IdleLimit } from "./kube_idle.ts";
+import { Listing } from "./kube_listing.ts";
 import {
   AnswerError,
   ExpiredError,
-  parseListPage,
-  parseWatchEvent,
-  refusal,
   RefusalError,
   UnreadableListError,
+  type WatchEvent,
 } from "./kube_messages.ts";
 import { RetryPace } from "./kube_pace.ts";
+import {
+  type RequestTimes,
+  ResourceRequests,
+  SilentStreamError,
+  type StreamedList,
+} from "./kube_requests.ts";
 import type { WatchedResource } from "./kube_resources.ts";
-import { type DecodedObjects, KubeStore, type RefusedObject } from "./kube_store.ts";
-import { CutOffError, watchedLines } from "./kube_watch.ts";
+import { KubeStore } from "./kube_store.ts";
+import { CutOffError, watchedBatches } from "./kube_watch.ts";
 import type { SourceEvent, SourceSink } from "../source.ts";
 
 /** Times of a {@linkcode Reflector}, in milliseconds. */
-export interface ReflectorTimes {
+export interface ReflectorTimes extends RequestTimes {
   /** Wait after the first failure in a row; doubled with each further one, and up to twice as long by chance. */
   readonly backoffInitialMs: number;
   readonly backoffMaxMs: number;
@@ -37,12 +42,6 @@ export interface ReflectorTimes {
    * Many servers send a bookmark about every minute.
    */
   readonly silenceMs: number;
-  /** The server ends a watch after this time, up to twice as long by chance. */
-  readonly watchMs: number;
-  /** Limit for an answer to begin, and for each further piece of a list to arrive. */
-  readonly answerMs: number;
-  /** Limit for a page of a list to arrive as a whole. */
-  readonly pageMs: number;
   /** A watch that ends sooner without an event counts as a failure. */
   readonly shortWatchMs: number;
   /** A watch that lived for so long and is then cut off was a good one: it is opened again before anything counts as a failure. */
@@ -60,6 +59,7 @@ export const REFLECTOR_TIMES: ReflectorTimes = {
   watchMs: 300_000,
   answerMs: 60_000,
   pageMs: 600_000,
+  streamMs: 5_000,
   shortWatchMs: 1_000,
   steadyMs: 10_000,
   calmMs: 60_000,
@@ -84,19 +84,41 @@ export interface ReflectorOptions {
   readonly ifRefused: "retry" | "empty" | "stop" | "optional";
 }
 
-const PAGE_SIZE = 500;
 const MAX_RETRY_AFTER_MS = 60_000;
-/** More would be 5,000,000 objects: a server that goes on for ever. */
-const MAX_PAGES = 10_000;
+/** Timers hold 31 bits. */
+const NEVER_MS = 2 ** 31 - 1;
+/** Refusals that say nothing of lists as watches. */
+const OTHER_REFUSALS: readonly number[] = [401, 403, 404, 408, 410, 429];
+/** What a server says that knows of such lists, but cannot make them from its storage. */
+const NO_STREAMS = /sendInitialEvents|watch stream|RequestWatchProgress/;
+/** After so many that broke off in a row a list is asked for in pages. */
+const MAX_BROKEN_STREAMS = 2;
+
+/** True if the error is about lists being asked for as watches, and so would come again. */
+function isAgainstStreams(error: unknown, status: number): boolean {
+  if (error instanceof SilentStreamError) return true;
+  if (!(error instanceof RefusalError) || OTHER_REFUSALS.includes(status)) return false;
+  if (NO_STREAMS.test(error.message)) return true;
+  // What is wrong with the request may be its selector, and an older one takes care of that.
+  return status > 400 && status < 500;
+}
 
 /** Lists and watches one resource until stopped. */
 export class Reflector {
   readonly #options: ReflectorOptions;
   readonly #store: KubeStore;
+  readonly #requests: ResourceRequests;
   /** The version to watch from; `""` if the state must be listed first. */
   #version = "";
-  #selector = 0;
-  #pageSize = PAGE_SIZE;
+  /** The newest version that was seen; no list that is older counts. */
+  #seen = "";
+  /** True if the server does not know that version. */
+  #isSeenGone = false;
+  /** Whether lists are asked for as watches: `not now` is for one list. */
+  #streams: "yes" | "not now" | "no" = "yes";
+  #brokenStreams = 0;
+  /** The list that a watch begins with, until it is whole. */
+  #streamed: { readonly listing: Listing; readonly done: StreamedList["listed"] } | null = null;
   #synced = false;
   /** True while the server refuses what is optional. */
   #isDoneWithout = false;
@@ -106,6 +128,7 @@ export class Reflector {
   constructor(options: ReflectorOptions) {
     const { resource, client, sink, times, random } = options;
     this.#options = options;
+    this.#requests = new ResourceRequests(options);
     this.#pace = new RetryPace({ initialMs: times.backoffInitialMs, maxMs: times.backoffMaxMs, random });
     const where = client.server + resource.path;
     this.#store = new KubeStore(resource, where, (rejection) => sink.rejected(rejection));
@@ -120,7 +143,7 @@ export class Reflector {
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       try {
-        if (this.#version === "") await this.#list(signal);
+        if (this.#version === "" && this.#streams !== "yes") await this.#list(signal);
         await this.#watch(signal);
       } catch (error) {
         if (signal.aborted) return;
@@ -135,14 +158,19 @@ export class Reflector {
   #afterFailure(error: unknown): "now" | "wait" | "stop" | "do without" {
     const { resource, log, ifRefused } = this.#options;
     const status = error instanceof RefusalError ? error.status : 0;
+    const isListing = this.#version === "";
+    if (isListing && this.#streams === "yes") {
+      if (this.#leavesStreams(error)) return "now";
+    } else if (isListing && this.#streams === "not now") this.#streams = "yes";
     if (error instanceof ExpiredError) {
+      const isAsked = isListing && this.#oldestList() === this.#seen && this.#seen !== "";
+      if (isAsked || /too large/i.test(error.message)) this.#isSeenGone = true;
       this.#version = "";
       log.info("Listing again", { resource: resource.path, reason: error.message }, 2);
       // Once is the ordinary course of things; a server that keeps saying so must not be hammered.
-      return this.#pace.expired() ? "now" : "wait";
+      return isAsked || this.#pace.expired() ? "now" : "wait";
     }
-    if (this.#version === "" && status === 400 && this.#selector + 1 < resource.selectors.length) {
-      this.#selector++;
+    if (isListing && status === 400 && this.#requests.useOlderSelector()) {
       log.info("Older selector, as the API server refuses this one", { resource: resource.path, err: error });
       return "now";
     }
@@ -197,42 +225,57 @@ export class Reflector {
     this.#toldExpired = true;
   }
 
+  /** True if a list that was asked for as a watch should be asked for in pages, at once. */
+  #leavesStreams(error: unknown): boolean {
+    const { resource, log } = this.#options;
+    const status = error instanceof RefusalError ? error.status : 0;
+    if (isAgainstStreams(error, status)) {
+      this.#streams = "no";
+      log.info(
+        "The API server streams no lists, asking for pages",
+        { resource: resource.path, err: error },
+        2,
+      );
+      return true;
+    }
+    if (error instanceof CutOffError || error instanceof AnswerError) this.#brokenStreams++;
+    // Who may not watch may still list.
+    const isForbidden = status === 403;
+    if (isForbidden || this.#brokenStreams >= MAX_BROKEN_STREAMS) this.#streams = "not now";
+    return isForbidden;
+  }
+
+  /** The oldest list that will do. */
+  #oldestList(): string {
+    if (this.#isSeenGone) return "";
+    return this.#seen === "" ? "0" : this.#seen;
+  }
+
   /** Lists everything and delivers the difference to what was known. */
   async #list(signal: AbortSignal): Promise<void> {
-    const { connection, resource } = this.#options;
-    const listed: DecodedObjects = new Map();
-    const refused: RefusedObject[] = [];
-    let items = 0;
-    let pages = 0;
-    let token = "";
-    let version: string;
-    do {
-      const page = parseListPage(await this.#page(token, signal), resource);
-      for (const each of this.#store.decodeInto(listed, page.items)) refused.push(each);
-      items += page.items.length;
-      if (page.continueToken !== "" && (page.continueToken === token || ++pages > MAX_PAGES)) {
-        throw new AnswerError(`GET ${resource.path}: the list does not end`);
-      }
-      token = page.continueToken;
-      version = page.resourceVersion;
-    } while (token !== "");
-    // What nothing can be read of is no list of these objects: taken for one, it would take everything away.
-    if (items > 0 && listed.size === 0) {
-      const { object, message } = refused[0]!;
-      throw new UnreadableListError(
-        `GET ${resource.path}: none of ${items} objects can be read: ${object}: ${message}`,
-      );
-    }
-    this.#version = version;
-    this.#pageSize = PAGE_SIZE;
+    const listing = new Listing(this.#store);
+    // No waiting before traffic can flow.
+    const asked = { version: this.#oldestList(), paced: this.#synced };
+    const version = await this.#requests.list(asked, (raws) => listing.take(raws), signal);
+    this.#take(listing, version);
+  }
+
+  /** Makes a list that is whole all there is. */
+  #take(listing: Listing, version: string): void {
+    const { connection, resource, log, sink } = this.#options;
+    const events = listing.finish(resource.path);
+    this.#version = this.#seen = version;
+    this.#isSeenGone = false;
+    this.#brokenStreams = 0;
+    if (this.#streams === "not now") this.#streams = "yes";
     this.#pace.listed();
     connection.succeeded(resource.path);
     if (this.#isDoneWithout) {
       this.#isDoneWithout = false;
-      this.#options.log.info("The API server gives what it did not give before", { resource: resource.path });
+      log.info("The API server gives what it did not give before", { resource: resource.path });
     }
-    this.#options.sink.heard?.(resource.kind);
-    this.#deliver(this.#store.replaceAll(listed, refused));
+    sink.heard?.(resource.kind);
+    this.#deliver(events);
   }
 
   #deliver(events: SourceEvent[]): void {
@@ -242,36 +285,21 @@ export class Reflector {
     if (events.length > 0) sink.events(events);
   }
 
-  async #page(token: string, signal: AbortSignal): Promise<string> {
-    const { client, times, clock } = this.#options;
-    const query = { limit: String(this.#pageSize), ...(token === "" ? {} : { continue: token }) };
-    const limits = { idleMs: times.answerMs, wholeMs: times.pageMs };
-    using idle = new IdleLimit(limits, client.server, signal, clock);
-    try {
-      // No waiting before traffic can flow, nor in the middle of a list.
-      const answer = await this.#get(query, idle, this.#synced && token === "");
-      return await readText(answer, idle);
-    } catch (error) {
-      // A list that takes longer than the server keeps its versions never comes to an end in pages: ask for all at once.
-      if (error instanceof ExpiredError && token !== "") this.#pageSize = 0;
-      throw idle.error ?? error;
-    }
-  }
-
-  /** Watches until the server ends the stream, or what is between us cuts it off. */
+  /** Watches until the server ends the stream, or what is between us cuts it off; lists in doing so, if that must be first. */
   async #watch(signal: AbortSignal): Promise<void> {
     const { times, random, clock, resource, connection, sink } = this.#options;
     const startMs = clock.nowMs();
     const livedMs = (): number => clock.nowMs() - startMs;
     let anything = false;
     try {
-      const lines = watchedLines({
-        open: (ending) => this.#openWatch(ending),
-        silenceMs: () => Math.round(times.silenceMs * (1 - random() / 4)),
+      const batches = watchedBatches({
+        open: (ending) => this.#version === "" ? this.#openStream(ending) : this.#openWatch(ending),
+        silenceMs: () =>
+          this.#streamed === null ? Math.round(times.silenceMs * (1 - random() / 4)) : NEVER_MS,
         renewalFailed: (error, ending) => this.#renewalFailed(error, ending),
         clock,
       }, signal);
-      for await (const batch of lines) {
+      for await (const batch of batches) {
         connection.spoke(resource.path);
         sink.heard?.(resource.kind);
         this.#takeEvents(batch);
@@ -279,15 +307,17 @@ export class Reflector {
         this.#pace.watched();
       }
     } catch (error) {
-      if (!(error instanceof CutOffError) || livedMs() < times.steadyMs) throw error;
+      if (this.#version === "" || !(error instanceof CutOffError) || livedMs() < times.steadyMs) throw error;
       await this.#cutOff(error, signal);
       return;
     } finally {
+      this.#streamed = null;
       if (livedMs() >= times.calmMs) {
         this.#pace.calm();
         this.#toldExpired = false;
       }
     }
+    if (this.#version === "") throw new AnswerError(`Watch of ${resource.path} ended before its list did`);
     if (!anything && livedMs() < times.shortWatchMs) {
       throw new AnswerError(`Watch of ${resource.path} ended at once`);
     }
@@ -310,55 +340,52 @@ export class Reflector {
   }
 
   /** A watch of what comes after the newest version. */
-  async #openWatch(signal: AbortSignal): Promise<AsyncGenerator<string[]>> {
-    const { times, random, clock, client, connection, resource, sink } = this.#options;
-    const query = {
-      watch: "1",
-      allowWatchBookmarks: "true",
-      resourceVersion: this.#version,
-      timeoutSeconds: String(Math.ceil(times.watchMs / 1000 * (1 + random()))),
-    };
-    const idle = new IdleLimit(times.answerMs, client.server, signal, clock);
-    try {
-      const answer = await this.#get(query, idle, true);
-      idle.lift();
-      connection.succeeded(resource.path);
-      sink.heard?.(resource.kind);
-      return readLines(answer.body, idle);
-    } catch (error) {
-      idle[Symbol.dispose]();
-      throw idle.error ?? error;
-    }
+  async #openWatch(signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
+    const { connection, resource, sink } = this.#options;
+    const events = await this.#requests.watch({ version: this.#version, paced: true }, signal);
+    connection.succeeded(resource.path);
+    sink.heard?.(resource.kind);
+    return events;
   }
 
-  #takeEvents(lines: readonly string[]): void {
-    const { resource, sink } = this.#options;
+  /** A watch that begins with a list. */
+  async #openStream(signal: AbortSignal): Promise<AsyncGenerator<WatchBatch>> {
+    // The first one costs the server no more than an older one would, unlike a list, and no wait.
+    const asked = { version: this.#isSeenGone ? "" : this.#seen, paced: this.#synced };
+    const { events, listed } = await this.#requests.watchList(asked, signal);
+    this.#streamed = { listing: new Listing(this.#store), done: listed };
+    return events;
+  }
+
+  #takeEvents(batch: WatchBatch): void {
+    const { sink } = this.#options;
     const events: SourceEvent[] = [];
     try {
-      for (const line of lines) {
-        const { type, object, resourceVersion } = parseWatchEvent(line, resource);
+      for (const event of batch) {
+        if (this.#streamed !== null) {
+          this.#takeListed(event);
+          continue;
+        }
+        const { type, object, resourceVersion } = event;
         if (type === "DELETED") this.#store.delete(object, events);
         else if (type !== "BOOKMARK") this.#store.put(object, events);
-        if (resourceVersion !== "") this.#version = resourceVersion;
+        if (resourceVersion !== "") this.#version = this.#seen = resourceVersion;
       }
     } finally {
       if (events.length > 0) sink.events(events);
     }
   }
 
-  /** A good answer to a GET; `idle` limits the time until it begins. @throws {AnswerError} for any other answer */
-  async #get(query: Readonly<Record<string, string>>, idle: IdleLimit, paced: boolean): Promise<HttpAnswer> {
-    const { client, resource } = this.#options;
-    const { path } = resource;
-    const search = new URLSearchParams({ ...resource.selectors[this.#selector], ...query });
-    const answer = await client.get(`${path}?${search}`, idle.signal, { paced });
-    if (answer.status !== 200) {
-      // Sizes of answers are those of lists, as client-go counts them.
-      const text = await readRefusal("watch" in query ? { body: answer.body } : answer, idle);
-      throw refusal(path, answer.status, text, answer.retryAfterSeconds ?? 0);
+  /** Nothing of a list counts before the bookmark at its end. */
+  #takeListed(event: WatchEvent): void {
+    if (this.#streamed === null) return;
+    const { listing, done } = this.#streamed;
+    if (!event.endsList) return listing.takeEvent(event);
+    if (event.resourceVersion === "") {
+      throw new AnswerError("The bookmark at the end of a list has no version");
     }
-    if (/^(application\/json\b|$)/i.test(answer.contentType)) return answer;
-    const type = answer.contentType.split(";", 1)[0] ?? "";
-    throw new AnswerError(`GET ${path}: the answer is ${type} instead of JSON: it is not from an API server`);
+    done();
+    this.#take(listing, event.resourceVersion);
+    this.#streamed = null;
   }
 }

@@ -11,13 +11,14 @@ import {
   decodeService,
   decodeServiceCidr,
 } from "../decode/decode.ts";
+import type { ReadModels } from "../decode/api_json.ts";
 import type { ResourceKind } from "../source.ts";
 
 /** One resource of the API and how its objects are read. */
 export interface WatchedResource {
   readonly kind: ResourceKind;
   /** Kind of the objects; items of a list do not carry it. */
-  readonly objectKind: string;
+  readonly objectKind: keyof ReadModels;
   /** API version of the objects and of their lists. */
   readonly apiVersion: string;
   /** e.g. `/api/v1/services`. */

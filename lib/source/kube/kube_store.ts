@@ -8,6 +8,7 @@ import type { ApiObject } from "../../model/objects.ts";
 import type { Raw, RawKubernetesObject } from "../decode/api_json.ts";
 import { describeItem } from "../decode/decode.ts";
 import { DecodeError } from "../decode/decode_values.ts";
+import { MalformedObject } from "../decode/protobuf_stream.ts";
 import { sameObject } from "../events.ts";
 import type { WatchedResource } from "./kube_resources.ts";
 import type { Rejection, SourceEvent } from "../source.ts";
@@ -70,6 +71,7 @@ export class KubeStore {
     for (const raw of raws) {
       const identity = identityOfRaw(raw);
       try {
+        if (raw instanceof MalformedObject) throw new DecodeError("", raw.reason);
         listed.set(identity, this.#resource.decode(raw));
       } catch (error) {
         if (!(error instanceof DecodeError)) throw error;
@@ -140,7 +142,8 @@ export class KubeStore {
   }
 }
 
-function identityOfRaw(raw: unknown): string {
+/** As of {@linkcode DecodedObjects}, of what may be no object at all. */
+export function identityOfRaw(raw: unknown): string {
   const metadata = (raw as RawKubernetesObject | null)?.metadata as Raw<V1ObjectMeta> | null | undefined;
   return `${metadata?.namespace ?? ""}/${metadata?.name ?? ""}`;
 }

@@ -5,17 +5,18 @@
  * @module
  */
 import type { Clock } from "../../kernel/clock.ts";
+import type { WatchBatch } from "./kube_formats.ts";
 import { AnswerError, ExpiredError } from "./kube_messages.ts";
 
-/** What {@linkcode watchedLines} needs. */
+/** What {@linkcode watchedBatches} needs. */
 export interface WatchOptions {
   /**
-   * Opens a watch from the newest version that was taken; resolves to its batches of complete lines once the server has
-   * accepted it. `signal` ends the request as well as the lines.
+   * Opens a watch from the newest version that was taken; resolves to its batches of events once the server has
+   * accepted it. `signal` ends the request as well as the events.
    *
    * @throws {Error} if the server does not accept it
    */
-  readonly open: (signal: AbortSignal) => Promise<AsyncGenerator<string[]>>;
+  readonly open: (signal: AbortSignal) => Promise<AsyncGenerator<WatchBatch>>;
   /** How long the watch may be silent this time, in milliseconds. */
   readonly silenceMs: () => number;
   /** Told that a silent watch could not be renewed; resolves when that should be tried again, or `signal` aborts. */
@@ -32,14 +33,17 @@ export class CutOffError extends Error {
 }
 
 /**
- * Yields the lines of a watch, each once and in order, until the server ends it.
+ * Yields the events of a watch, each once and in order, until the server ends it.
  *
  * @throws {CutOffError} if it breaks off
  * @throws {ExpiredError} if the server says at a renewal that the version is gone
  * @throws {Error} if the watch is refused, at first or in place of one that is over
  * @throws what `signal` was aborted with
  */
-export async function* watchedLines(options: WatchOptions, signal: AbortSignal): AsyncGenerator<string[]> {
+export async function* watchedBatches(
+  options: WatchOptions,
+  signal: AbortSignal,
+): AsyncGenerator<WatchBatch> {
   let watch = new OneWatch(options.open, signal);
   try {
     await watch.accepted();
@@ -49,9 +53,9 @@ export async function* watchedLines(options: WatchOptions, signal: AbortSignal):
         watch = await renewed(watch, options, signal);
         continue;
       }
-      const lines = await watch.take();
-      if (lines === null) return;
-      yield lines;
+      const batch = await watch.take();
+      if (batch === null) return;
+      yield batch;
     }
   } finally {
     watch.close();
@@ -63,8 +67,8 @@ class OneWatch {
   readonly #outer: AbortSignal;
   readonly #end = new AbortController();
   readonly #follow = (): void => this.#end.abort(this.#outer.reason);
-  readonly #opening: Promise<AsyncGenerator<string[]>>;
-  #next: Promise<string[] | null> | undefined;
+  readonly #opening: Promise<AsyncGenerator<WatchBatch>>;
+  #next: Promise<WatchBatch | null> | undefined;
   #state: "waiting" | "spoken" | "over" = "waiting";
 
   constructor(open: WatchOptions["open"], outer: AbortSignal) {
@@ -80,7 +84,7 @@ class OneWatch {
     return this.#state === "over";
   }
 
-  /** True while there are lines to take. */
+  /** True while there are events to take. */
   get hasSpoken(): boolean {
     return this.#state === "spoken";
   }
@@ -90,19 +94,19 @@ class OneWatch {
     await this.#opening;
   }
 
-  /** Resolves once there are lines to take, or it is over. */
+  /** Resolves once there are events to take, or it is over. */
   async settled(): Promise<void> {
     this.#next ??= this.#read();
     try {
       this.#state = await this.#next === null ? "over" : "spoken";
     } catch {
-      // Thrown to whoever takes the lines; a watch that is replaced before has nobody to tell.
+      // Thrown to whoever takes the events; a watch that is replaced before has nobody to tell.
       this.#state = "over";
     }
   }
 
-  /** The next lines; null at the end. */
-  async take(): Promise<string[] | null> {
+  /** The next events; null at the end. */
+  async take(): Promise<WatchBatch | null> {
     const next = this.#next ??= this.#read();
     this.#next = undefined;
     this.#state = "waiting";
@@ -120,7 +124,7 @@ class OneWatch {
     this.#end.abort();
   }
 
-  async #read(): Promise<string[] | null> {
+  async #read(): Promise<WatchBatch | null> {
     const { done, value } = await (await this.#opening).next();
     return done === true ? null : value;
   }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# build.sh [OUTPUT]: build kapi, stamped with the Kubernetes version its libraries belong to (served at /version).
+# build.sh [OUTPUT [PACKAGE]]: build kapi (or ./newetcd), stamped with the Kubernetes version its libraries belong to (served at /version).
 # Takes minutes with an empty build cache of Go, seconds afterwards. Wants Go 1.25 or newer.
 set -eu
 out=${1:-kapi}
@@ -9,4 +9,4 @@ v=$(go list -m -f '{{.Version}}' k8s.io/apiserver) # v0.34.2
 minor=${v#v0.}
 x=k8s.io/component-base/version
 # Beside tests it must not change their times.
-exec nice -n 19 go build -p 2 -buildvcs=false -ldflags "-s -w -X $x.gitVersion=v1.$minor -X $x.gitMajor=1 -X $x.gitMinor=${minor%%.*}" -o "$out" .
+exec nice -n 19 go build -p 2 -buildvcs=false -ldflags "-s -w -X $x.gitVersion=v1.$minor -X $x.gitMajor=1 -X $x.gitMinor=${minor%%.*}" -o "$out" "${2:-.}"

@@ -40,7 +40,11 @@ export class SharedPortals implements Shared {
   /** A life begins. @param onProblem told from now on what cannot be forwarded */
   begun(onProblem: RelayProblem): void {
     this.#onProblem = onProblem;
-    this.#thread ??= new RelayThread((problem, message) => this.#onProblem(problem, message));
+  }
+
+  /** Starts the thread that will be needed, if there is none: it takes as long as the node takes to be looked at. */
+  start(): RelayThread {
+    return this.#thread ??= new RelayThread((problem, message) => this.#onProblem(problem, message));
   }
 
   /**
@@ -50,8 +54,7 @@ export class SharedPortals implements Shared {
    * @throws {Error} if no port can be had
    */
   async open(place: Place, udpIdleMs: number): Promise<OpenPortal> {
-    if (this.#thread === null) throw new TypeError("No life has begun");
-    return await this.#thread.open(place, udpIdleMs);
+    return await this.start().open(place, udpIdleMs);
   }
 
   /** A life has ended and left its portals: its rules lead here until others are in force, however long that takes. */

@@ -4,19 +4,14 @@
  * @module
  */
 import type { FamilyProxier } from "../../backend.ts";
-import { Afterlife } from "../../node/afterlife.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { ListeningProxier } from "../apply/listener.ts";
-import { SharedPortals } from "../apply/shared_portals.ts";
+import type { SharedPortals } from "../apply/shared_portals.ts";
 import { parseListenRange } from "../plan/listen.ts";
 import { addRelayMetrics } from "./metrics.ts";
 
 /** Makes a proxier for each address or network that is configured; each is of another IP family. */
-export function prepareListening(
-  { config, log, afterlife = new Afterlife() }: ModeContext,
-): PreparedMode {
-  const shared = afterlife.share(SharedPortals);
-  shared.begun((problem, message) => log.error(problem, new Error(message)));
+export function prepareListening({ config, log }: ModeContext, shared: SharedPortals): PreparedMode {
   const proxiers = config.kproxy.userspaceListen.map((text) => {
     const range = parseListenRange(text);
     if (range === null) throw new TypeError(`${text} is neither an address nor a network`);

@@ -34,8 +34,11 @@ const EVERYWHERE: Readonly<Record<IpFamily, string>> = { IPv4: "0.0.0.0", IPv6: 
  * @throws {UnsupportedError} if iptables does not work for the primary family
  */
 export async function prepareUserspace(context: ModeContext): Promise<PreparedMode> {
-  if (context.config.kproxy.userspaceListen.length > 0) return prepareListening(context);
-  const { exec, config, log, sysctls, afterlife = new Afterlife() } = context;
+  if (context.config.kproxy.userspaceListen.length > 0) {
+    return prepareListening(context, sharedPortals(context));
+  }
+  const { exec, config, log, sysctls } = context;
+  const shared = sharedPortals(context);
   const probing = new RememberingExec(exec);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const { variant, reason } = await chooseIptablesVariant(probing, { primaryFamily });
@@ -47,8 +50,6 @@ export async function prepareUserspace(context: ModeContext): Promise<PreparedMo
   };
   const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused, probing });
   tellFamilies(families.keys(), log);
-  const shared = afterlife.share(SharedPortals);
-  shared.begun((problem, message) => log.error(problem, new Error(message)));
   const has = new Map<IpFamily, UserspaceSettings["has"]>();
   for (const [family, iptables] of families) has.set(family, await abilities(iptables, family));
   const settingsOf = tellingSettings(context, (family, node) => {
@@ -90,6 +91,14 @@ export async function prepareUserspace(context: ModeContext): Promise<PreparedMo
       return Promise.resolve();
     },
   };
+}
+
+/** Those of the process. Whoever only asks whether the mode would run has no afterlife, and needs no thread. */
+function sharedPortals({ afterlife, log }: ModeContext): SharedPortals {
+  const shared = (afterlife ?? new Afterlife()).share(SharedPortals);
+  shared.begun((problem, message) => log.error(problem, new Error(message)));
+  if (afterlife !== undefined) shared.start();
+  return shared;
 }
 
 async function abilities(iptables: Iptables, family: IpFamily): Promise<UserspaceSettings["has"]> {

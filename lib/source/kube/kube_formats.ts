@@ -1,0 +1,209 @@
+/**
+ * The forms in which an API server answers, and how each is read. Which one it is, is what the answer says, not what was asked for.
+ *
+ * @module
+ */
+import type { KubernetesObject, V1Status } from "@kubernetes/client-node";
+import type { Raw } from "../decode/api_json.ts";
+import { asObject, DecodeError, listAt } from "../decode/decode_values.ts";
+import { outlineOf } from "../decode/json_list.ts";
+import { MalformedError } from "../decode/protobuf_reader.ts";
+import { EventReader, ListReader, readStatus } from "../decode/protobuf_stream.ts";
+import {
+  type AnswerBody,
+  type HttpAnswer,
+  MAX_EVENT_BYTES,
+  piecesOf,
+  type Reading,
+  readLines,
+  readPieces,
+  readText,
+} from "./kube_answer.ts";
+import {
+  AnswerError,
+  checked,
+  checkEvent,
+  checkPage,
+  jsonStatus,
+  type ListModel,
+  type ListPage,
+  type ObjectType,
+  type WatchEvent,
+} from "./kube_messages.ts";
+
+/** Events that arrived together. Each is read when it is taken, so those before a fault count. */
+export type WatchBatch = Iterable<WatchEvent>;
+
+/** How answers of one form are read. */
+export interface AnswerFormat {
+  /**
+   * Reads a page of a list; `take` is given its objects as they are read.
+   *
+   * @throws {AnswerError} if it is none
+   */
+  readonly readPage: (
+    answer: AnswerBody,
+    type: ObjectType,
+    reading: Reading,
+    take: (raws: readonly unknown[]) => void,
+  ) => Promise<ListPage>;
+  /** Yields the events of a watch, those together that arrive together. Half an event is dropped. */
+  readonly readEvents: (
+    body: ReadableStream<Uint8Array>,
+    type: ObjectType,
+    reading: Reading,
+  ) => AsyncGenerator<WatchBatch>;
+  /** What a refusal says; an empty Status if it is none. */
+  readonly readStatus: (bytes: Uint8Array) => Raw<V1Status>;
+}
+
+const JSON_TYPE = "application/json";
+const PROTOBUF_TYPE = "application/vnd.kubernetes.protobuf";
+
+/** What the configuration says of the form of answers. */
+export interface ContentTypes {
+  /** `clientConnection.contentType`. */
+  readonly contentType: string;
+  /** `clientConnection.acceptContentTypes`; counts before the other one unless it is `""`. */
+  readonly acceptContentTypes: string;
+}
+
+/** Protobuf, as kube-proxy's configuration has it by itself. */
+export const PROTOBUF: ContentTypes = { contentType: PROTOBUF_TYPE, acceptContentTypes: "" };
+
+/**
+ * The header `Accept`: of what is wanted, in that order, what can be read; then JSON, which every server has.
+ *
+ * Source: client-go's rest.Config, which would ask for what it cannot read, too.
+ */
+export function acceptHeader({ contentType, acceptContentTypes }: ContentTypes): string {
+  const wanted = (acceptContentTypes === "" ? contentType : acceptContentTypes).split(",").map(mediaType);
+  const known = wanted.filter((type) => type === PROTOBUF_TYPE || type === JSON_TYPE);
+  return [...new Set([...known, JSON_TYPE])].join(",");
+}
+
+function mediaType(text: string): string {
+  return (text.split(";", 1)[0] ?? "").trim().toLowerCase();
+}
+
+/** The form of an answer. @throws {AnswerError} if no API server answers in it */
+export function formatOf({ contentType }: Pick<HttpAnswer, "contentType">, path: string): AnswerFormat {
+  const format = knownFormat(contentType);
+  if (format !== undefined) return format;
+  const type = contentType.split(";", 1)[0] ?? "";
+  throw new AnswerError(`GET ${path}: the answer is ${type} instead of JSON: it is not from an API server`);
+}
+
+/** Likewise; JSON, as whoever refuses may write anything. */
+export function formatOfRefusal({ contentType }: Pick<HttpAnswer, "contentType">): AnswerFormat {
+  return knownFormat(contentType) ?? JSON_FORMAT;
+}
+
+function knownFormat(contentType: string): AnswerFormat | undefined {
+  const type = mediaType(contentType);
+  if (type === "" || type === JSON_TYPE) return JSON_FORMAT;
+  return type === PROTOBUF_TYPE ? PROTOBUF_FORMAT : undefined;
+}
+
+const JSON_FORMAT: AnswerFormat = {
+  async readPage(answer, type, reading, take) {
+    const text = await readText(answer, reading);
+    const what = `GET ${type.path}: no list`;
+    const cuts = cutsOf(text);
+    const { items, page } = checked(what, () => {
+      const list = asObject<ListModel>(parsedAround(text, cuts), "answer");
+      const page = checkPage(list, type);
+      // Null stands for no items: so servers write a list that was never made.
+      if (!("items" in list)) throw new DecodeError("items", "is required");
+      return { items: listAt(list, "items"), page };
+    });
+    take(items);
+    for (let next = 0; next < cuts.length - 1;) {
+      const first = next;
+      do next++; while (next < cuts.length - 1 && cuts[next + 1]! - cuts[first]! < PART_LENGTH);
+      const part = checked(
+        what,
+        () => JSON.parse(`[${text.slice(cuts[first]! + 1, cuts[next])}]`) as unknown[],
+      );
+      take(part);
+    }
+    return page;
+  },
+
+  async *readEvents(body, type, reading) {
+    for await (const lines of readLines(body, reading)) yield jsonEvents(lines, type);
+  },
+
+  readStatus: (bytes) => jsonStatus(new TextDecoder().decode(bytes)),
+};
+
+/** A list of more characters is read in parts: all of it as objects would be many times its size. */
+const MAX_WHOLE_LENGTH = 4 * 1024 * 1024;
+const PART_LENGTH = 256 * 1024;
+
+/** Where the objects of a long list begin and end; none if it is to be read as a whole. */
+function cutsOf(text: string): readonly number[] {
+  if (text.length <= MAX_WHOLE_LENGTH) return [];
+  const steps = outlineOf(text);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done === true) return value.cuts ?? [];
+  }
+}
+
+/** The list without the objects that are cut out of it. */
+function parsedAround(text: string, cuts: readonly number[]): unknown {
+  if (cuts.length === 0) return JSON.parse(text);
+  return JSON.parse(`${text.slice(0, cuts[0]! + 1)}${text.slice(cuts.at(-1))}`);
+}
+
+function* jsonEvents(lines: readonly string[], type: ObjectType): Generator<WatchEvent> {
+  for (const line of lines) {
+    const event = checked(`GET ${type.path}: no watch event`, () => {
+      const { type: eventType, object } = asObject(JSON.parse(line), "line");
+      return { type: String(eventType), object: asObject<KubernetesObject>(object, "object") };
+    });
+    yield checkEvent(event, type);
+  }
+}
+
+const PROTOBUF_FORMAT: AnswerFormat = {
+  async readPage(answer, type, reading, take) {
+    const what = `GET ${type.path}: no list`;
+    const list = new ListReader(type.objectKind, MAX_EVENT_BYTES);
+    for await (const piece of readPieces(answer, reading)) {
+      const raws = checked(what, () => list.push(piece));
+      if (raws.length > 0) take(raws);
+    }
+    return checked(what, () => checkPage(list.end() as Raw<ListModel>, type));
+  },
+
+  async *readEvents(body, type, reading) {
+    const what = `GET ${type.path}: no watch event`;
+    const events = new EventReader(type.objectKind);
+    for await (const piece of piecesOf(body, reading)) {
+      const frames = checked(what, () => events.frames(piece, MAX_EVENT_BYTES));
+      if (frames.length > 0) yield protobufEvents(frames, events, type);
+    }
+  },
+
+  readStatus(bytes) {
+    try {
+      return readStatus(bytes);
+    } catch (error) {
+      if (!(error instanceof MalformedError)) throw error;
+      return { message: error.message };
+    }
+  },
+};
+
+function* protobufEvents(
+  frames: readonly Uint8Array[],
+  events: EventReader,
+  type: ObjectType,
+): Generator<WatchEvent> {
+  for (const frame of frames) {
+    const { type: eventType, object } = checked(`GET ${type.path}: no watch event`, () => events.read(frame));
+    yield checkEvent({ type: eventType, object: object as Raw<KubernetesObject> }, type);
+  }
+}

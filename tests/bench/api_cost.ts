@@ -1,0 +1,192 @@
+/**
+ * What one node's first lists, and changes afterwards, cost a real API server: requests, bytes, processor time, by the ways in which
+ * lists can be asked for and answered. Wants what tests of the real API server want.
+ *
+ * ```text
+ * deno run -A tests/bench/api_cost.ts [SERVICES] [ENDPOINTS]
+ * ```
+ *
+ * @module
+ */
+import process from "node:process";
+import { runOk, systemExec } from "../../lib/kernel/exec.ts";
+import { systemClock } from "../../lib/kernel/clock.ts";
+import { apiAccess } from "../../lib/source/kube/kube_access.ts";
+import { acceptHeader } from "../../lib/source/kube/kube_formats.ts";
+import { KubeClient } from "../../lib/source/kube/kube_http.ts";
+import { REFLECTOR_TIMES } from "../../lib/source/kube/kube_reflector.ts";
+import { ResourceRequests } from "../../lib/source/kube/kube_requests.ts";
+import { ENDPOINT_SLICES, SERVICES, type WatchedResource } from "../../lib/source/kube/kube_resources.ts";
+import { KubeStore } from "../../lib/source/kube/kube_store.ts";
+import { Listing } from "../../lib/source/kube/kube_listing.ts";
+import { writeLine } from "../../tools/output.ts";
+import { buildKapi, Kapi } from "../support/kapi.ts";
+
+const [COUNT, ENDPOINTS] = [Number(Deno.args[0] ?? 5_000), Number(Deno.args[1] ?? 10)];
+const STARTS = 8;
+const WATCHERS = 20;
+const CHANGES = 300;
+/** Of `/proc/PID/stat`, which counts in these. */
+const TICK_MS = 10;
+
+interface Way {
+  readonly name: string;
+  readonly contentType: string;
+  /** `null`: as the beginning of a watch. */
+  readonly version: string | null;
+}
+const JSON_TYPE = "application/json";
+const PROTOBUF_TYPE = "application/vnd.kubernetes.protobuf";
+const WAYS: readonly Way[] = [
+  { name: "JSON, pages from storage", contentType: JSON_TYPE, version: "" },
+  { name: "JSON, from memory", contentType: JSON_TYPE, version: "0" },
+  { name: "JSON, as watches", contentType: JSON_TYPE, version: null },
+  { name: "protobuf, from memory", contentType: PROTOBUF_TYPE, version: "0" },
+  { name: "protobuf, as watches", contentType: PROTOBUF_TYPE, version: null },
+];
+
+/** Processor time of the server so far. */
+async function serverMs(kapi: Kapi): Promise<number> {
+  const pid = (await Deno.readTextFile(`${kapi.folder}/kapi.pid`)).trim();
+  const fields = (await Deno.readTextFile(`/proc/${pid}/stat`)).split(") ")[1]!.split(" ");
+  return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
+}
+
+/** A client that counts what it is sent. */
+class Counted implements Disposable {
+  readonly #client: KubeClient;
+  requests = 0;
+  bytes = 0;
+
+  constructor(client: KubeClient) {
+    this.#client = client;
+  }
+
+  get server(): string {
+    return this.#client.server;
+  }
+
+  async get(...request: Parameters<KubeClient["get"]>): ReturnType<KubeClient["get"]> {
+    this.requests++;
+    const answer = await this.#client.get(...request);
+    const count = (piece: Uint8Array<ArrayBuffer>): void => void (this.bytes += piece.length);
+    const counting = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array>({
+      transform(piece, controller) {
+        count(piece);
+        controller.enqueue(piece);
+      },
+    });
+    return {
+      ...answer,
+      body: (answer.body as ReadableStream<Uint8Array<ArrayBuffer>>).pipeThrough(counting),
+    };
+  }
+
+  [Symbol.dispose](): void {
+    this.#client.close();
+  }
+}
+
+async function clientFor(kapi: Kapi, contentType: string): Promise<Counted> {
+  const access = await apiAccess({ kubeconfig: kapi.kubeconfig, master: "", env: { get: () => undefined } });
+  const accept = acceptHeader({ contentType, acceptContentTypes: "" });
+  return new Counted(
+    new KubeClient({ access, qps: -1, burst: 1, userAgent: "bench", accept, clock: systemClock }),
+  );
+}
+
+async function list(client: Counted, resource: WatchedResource, version: string | null): Promise<void> {
+  const options = { resource, client, times: REFLECTOR_TIMES, clock: systemClock, random: () => 0 };
+  const requests = new ResourceRequests(options);
+  const listing = new Listing(new KubeStore(resource, "", () => {}));
+  const end = new AbortController();
+  const asked = { version: version ?? "", paced: false };
+  if (version !== null) {
+    await requests.list(asked, (raws) => listing.take(raws), end.signal);
+    return;
+  }
+  const { events } = await requests.watchList(asked, end.signal);
+  for await (const batch of events) {
+    for (const event of batch) {
+      listing.takeEvent(event);
+      if (event.endsList) return end.abort();
+    }
+  }
+}
+
+async function measureStarts(kapi: Kapi, { name, contentType, version }: Way): Promise<void> {
+  using client = await clientFor(kapi, contentType);
+  await list(client, SERVICES, version);
+  Object.assign(client, { requests: 0, bytes: 0 });
+  const [cpuMs, startMs, ownMs] = [await serverMs(kapi), performance.now(), ownCpuMs()];
+  for (let i = 0; i < STARTS; i++) {
+    await Promise.all([SERVICES, ENDPOINT_SLICES].map((resource) => list(client, resource, version)));
+  }
+  const each = (sum: number): string => (sum / STARTS).toFixed(0);
+  const bytes = (client.bytes / STARTS / 1e6).toFixed(2);
+  writeLine(
+    `| ${name} | ${client.requests / STARTS} | ${bytes} | ${each(await serverMs(kapi) - cpuMs)} | ` +
+      `${each(ownCpuMs() - ownMs)} | ${each(performance.now() - startMs)} |`,
+  );
+}
+
+function ownCpuMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+}
+
+async function measureChanges(kapi: Kapi, program: string, contentType: string): Promise<void> {
+  using client = await clientFor(kapi, contentType);
+  const options = {
+    resource: ENDPOINT_SLICES,
+    client,
+    times: REFLECTOR_TIMES,
+    clock: systemClock,
+    random: () => 0,
+  };
+  const requests = new ResourceRequests(options);
+  const end = new AbortController();
+  let version = "";
+  await requests.list({ version: "0", paced: false }, () => {}, end.signal).then((found) => version = found);
+  let taken = 0;
+  const watches = Array.from({ length: WATCHERS }, async () => {
+    const events = await requests.watch({ version, paced: false }, end.signal);
+    try {
+      for await (const batch of events) for (const _ of batch) taken++;
+    } catch (error) {
+      if (!end.signal.aborted) throw error;
+    }
+  });
+  client.bytes = 0;
+  const cpuMs = await serverMs(kapi);
+  await runOk(systemExec, [
+    program,
+    "touch",
+    "-kubeconfig",
+    kapi.kubeconfig,
+    "-count",
+    String(CHANGES),
+    "-every",
+    "5ms",
+  ], {
+    timeoutMs: 120_000,
+  });
+  while (taken < CHANGES * WATCHERS) await systemClock.sleep(20);
+  const ms = await serverMs(kapi) - cpuMs;
+  const name = contentType === JSON_TYPE ? "JSON" : "protobuf";
+  writeLine(`| ${name} | ${(client.bytes / taken / 1000).toFixed(2)} | ${(ms / CHANGES).toFixed(2)} |`);
+  end.abort();
+  await Promise.all(watches);
+}
+
+const program = await buildKapi();
+await using kapi = await Kapi.start([], { streamsLists: true });
+await kapi.fill(COUNT, ENDPOINTS);
+writeLine(`${COUNT} Services and slices of ${ENDPOINTS} endpoints, one node's start (mean of ${STARTS}):\n`);
+writeLine("| lists | requests | MB | server's processor, ms | own processor, ms | ms in all |");
+writeLine("| --- | --- | --- | --- | --- | --- |");
+for (const way of WAYS) await measureStarts(kapi, way);
+writeLine(`\n${CHANGES} changes of a slice, watched by ${WATCHERS}:\n`);
+writeLine("| watches | KB for each | server's processor for each change, ms |");
+writeLine("| --- | --- | --- |");
+for (const contentType of [JSON_TYPE, PROTOBUF_TYPE]) await measureChanges(kapi, program, contentType);
