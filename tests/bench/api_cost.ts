@@ -3,7 +3,7 @@
  * lists can be asked for and answered. Wants what tests of the real API server want.
  *
  * ```text
- * deno run -A tests/bench/api_cost.ts [SERVICES] [ENDPOINTS]
+ * deno run -A --v8-flags=--max-semi-space-size=2,--expose-gc tests/bench/api_cost.ts [SERVICES] [ENDPOINTS]
  * ```
  *
  * @module
@@ -15,6 +15,9 @@ import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { acceptHeader } from "../../lib/source/kube/kube_formats.ts";
 import { KubeClient } from "../../lib/source/kube/kube_http.ts";
 import { REFLECTOR_TIMES } from "../../lib/source/kube/kube_reflector.ts";
+import { silentLogger } from "../../lib/observe/log.ts";
+import type { SourceSink } from "../../lib/source/source.ts";
+import { KubeSource } from "../../lib/source/kube/kube.ts";
 import { ResourceRequests } from "../../lib/source/kube/kube_requests.ts";
 import { ENDPOINT_SLICES, SERVICES, type WatchedResource } from "../../lib/source/kube/kube_resources.ts";
 import { KubeStore } from "../../lib/source/kube/kube_store.ts";
@@ -23,6 +26,8 @@ import { writeLine } from "../../tools/output.ts";
 import { buildKapi, Kapi } from "../support/kapi.ts";
 
 const [COUNT, ENDPOINTS] = [Number(Deno.args[0] ?? 5_000), Number(Deno.args[1] ?? 10)];
+/** First argument of a process whose memory is measured. */
+const CHILD = "--child";
 const STARTS = 8;
 const WATCHERS = 20;
 const CHANGES = 300;
@@ -179,14 +184,61 @@ async function measureChanges(kapi: Kapi, program: string, contentType: string):
   await Promise.all(watches);
 }
 
-const program = await buildKapi();
-await using kapi = await Kapi.start([], { streamsLists: true });
-await kapi.fill(COUNT, ENDPOINTS);
-writeLine(`${COUNT} Services and slices of ${ENDPOINTS} endpoints, one node's start (mean of ${STARTS}):\n`);
-writeLine("| lists | requests | MB | server's processor, ms | own processor, ms | ms in all |");
-writeLine("| --- | --- | --- | --- | --- | --- |");
-for (const way of WAYS) await measureStarts(kapi, way);
-writeLine(`\n${CHANGES} changes of a slice, watched by ${WATCHERS}:\n`);
-writeLine("| watches | KB for each | server's processor for each change, ms |");
-writeLine("| --- | --- | --- |");
-for (const contentType of [JSON_TYPE, PROTOBUF_TYPE]) await measureChanges(kapi, program, contentType);
+/** The memory of a process that only lists and watches: `CHILD KUBECONFIG CONTENT_TYPE`. */
+async function childMemory(kubeconfig: string, contentType: string): Promise<void> {
+  const access = await apiAccess({ kubeconfig, master: "", env: { get: () => undefined } });
+  const end = new AbortController();
+  let kinds = 0;
+  const sink: SourceSink = {
+    events: (batch) => {
+      kinds += batch.filter(({ type }) => type === "synced").length;
+      if (kinds === 3) setTimeout(() => end.abort(), 1_000);
+    },
+    rejected: ({ message }) => writeLine(message),
+  };
+  const source = new KubeSource({
+    access,
+    nodeName: "n1",
+    endpointsSource: "slices",
+    configSyncPeriodMs: 900_000,
+    qps: -1,
+    burst: 10,
+    contentTypes: { contentType, acceptContentTypes: "" },
+    log: silentLogger,
+  });
+  await source.run(sink, end.signal);
+  const status = await Deno.readTextFile("/proc/self/status");
+  const megabytes = (name: string): string =>
+    (Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1]) / 1024).toFixed(0);
+  writeLine(`| ${contentType} | ${megabytes("VmHWM")} | ${megabytes("RssAnon")} |`);
+}
+
+async function measureMemory(kapi: Kapi, contentType: string): Promise<void> {
+  const flags = ["-A", "--no-check", "--v8-flags=--max-semi-space-size=2,--expose-gc"];
+  const argv = [Deno.execPath(), "run", ...flags, import.meta.filename!, CHILD, kapi.kubeconfig, contentType];
+  writeLine((await runOk(systemExec, argv, { timeoutMs: 60_000 })).trim());
+}
+
+async function measureAll(): Promise<void> {
+  const program = await buildKapi();
+  await using kapi = await Kapi.start([], { streamsLists: true });
+  await kapi.fill(COUNT, ENDPOINTS);
+  writeLine(
+    `${COUNT} Services and slices of ${ENDPOINTS} endpoints, one node's start (mean of ${STARTS}):\n`,
+  );
+  writeLine("| lists | requests | MB | server's processor, ms | own processor, ms | ms in all |");
+  writeLine("| --- | --- | --- | --- | --- | --- |");
+  for (const way of WAYS) await measureStarts(kapi, way);
+  writeLine(`\n${CHANGES} changes of a slice, watched by ${WATCHERS}:\n`);
+  writeLine("| watches | KB for each | server's processor for each change, ms |");
+  writeLine("| --- | --- | --- |");
+  for (const contentType of [JSON_TYPE, PROTOBUF_TYPE]) await measureChanges(kapi, program, contentType);
+  writeLine("\nA process that lists and watches, and does nothing else:\n");
+  writeLine("| form | MB at most | MB of it anonymous |");
+  writeLine("| --- | --- | --- |");
+  for (const contentType of [JSON_TYPE, PROTOBUF_TYPE]) await measureMemory(kapi, contentType);
+}
+
+const [first, kubeconfig = "", contentType = ""] = Deno.args;
+if (first === CHILD) await childMemory(kubeconfig, contentType);
+else await measureAll();

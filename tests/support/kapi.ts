@@ -32,7 +32,7 @@ export function buildKapi(): Promise<string> {
 }
 
 /** Likewise an etcd that is new enough for lists as watches, which Debian's is not. */
-function buildEtcd(): Promise<string> {
+export function buildEtcd(): Promise<string> {
   return built("etcd", "./newetcd");
 }
 
