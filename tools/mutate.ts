@@ -13,6 +13,7 @@ import { IPVS_MUTATIONS } from "./mutate_ipvs.ts";
 import { MODEL_MUTATIONS } from "./mutate_model.ts";
 import { NFTABLES_MUTATIONS } from "./mutate_nftables.ts";
 import { RULE_MUTATIONS } from "./mutate_rules.ts";
+import { USERSPACE_MUTATIONS } from "./mutate_userspace.ts";
 import { writeLine } from "./output.ts";
 import { type Counts, parseSummary } from "./run_tests.ts";
 
@@ -37,6 +38,7 @@ export const MUTATIONS: readonly Mutation[] = [
   ...RULE_MUTATIONS,
   ...IPVS_MUTATIONS,
   ...NFTABLES_MUTATIONS,
+  ...USERSPACE_MUTATIONS,
   ...MODEL_MUTATIONS,
 ];
 

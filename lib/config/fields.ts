@@ -298,9 +298,7 @@ const SYSTEM_FIELDS: readonly FieldSpec[] = [
     "string",
     "",
     "mode userspace: `N`, `N-M` or `N+K`, the ports that it may use; empty: any",
-    {
-      flag: "proxy-port-range",
-    },
+    { flag: "proxy-port-range" },
   ),
   field("windowsRunAsService", "boolean", null, "Windows only", {
     flag: "windows-service",
@@ -315,10 +313,7 @@ const OWN_FIELDS: readonly FieldSpec[] = [
     "strings",
     [],
     "files and folders to read objects from, `-` for standard input; empty: the API server",
-    {
-      flag: "manifests",
-      omitDefault: true,
-    },
+    { flag: "manifests", omitDefault: true },
   ),
   field("kproxy.endpointsSource", "string", "auto", "which objects give the endpoints", {
     zeroIsUnset: true,

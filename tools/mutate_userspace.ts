@@ -1,0 +1,119 @@
+/**
+ * What the `mutate` task takes out of, or gets wrong in, userspace mode: its rules, its ports and what it forwards.
+ *
+ * @module
+ */
+import type { Mutation } from "./mutate.ts";
+
+const MODE = "lib/backend/userspace";
+
+/** By file below the mode's folder; nothing that would let a test wait for ever. */
+const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: string, replace: string])[]>> = {
+  "plan/plan.ts": [
+    [
+      "the node's own packets",
+      "this.#addHost(port, PORTALS_HOST, this.#to(ip), reach);\n  }\n\n  #addExternalIp",
+      "}\n\n  #addExternalIp",
+    ],
+    ["external IPs of others", "for (const match of [...far,", "for (const match of ["],
+    ["external IPs of the node", "...(physdev ? [local] : [])", "...[]"],
+    ["sources of a load balancer", 'ranges.length === 0 ? [""]', 'true ? [""]'],
+    ["node ports on some addresses", 'nodePortIps === null ? [""]', 'true ? [""]'],
+    ["policy Local does not bind pods of the node", "if (own !== null && !hasSource) {", "if (false) {"],
+    [
+      "policy Local for traffic from outside",
+      'port.externalPolicyLocal ? "local" : "cluster"',
+      '"cluster" as Reach',
+    ],
+    [
+      "policy Local for traffic inside",
+      'port.internalPolicyLocal ? "local" : "cluster"',
+      '"cluster" as Reach',
+    ],
+    ["no DNAT on the node", "listenIp ?? (dnat ? nodeIp : null)", "listenIp ?? nodeIp"],
+    ["SCTP is told", 'if (port.protocol === "SCTP") {', "if (false) {"],
+  ],
+  "plan/balancer.ts": [
+    ["turns", "this.#next = (this.#next + 1) % this.#endpoints.length;", ""],
+    ["affinity ends", "nowMs - known.usedMs < this.#stickyMs", "true"],
+    ["affinity is given up where nobody answers", "isRetry ? undefined : ", ""],
+    [
+      "an endpoint that is gone loses its clients",
+      "if (!keys.has(keyOf(endpoint))) this.#clients.delete(client);",
+      "",
+    ],
+  ],
+  "plan/listen.ts": [
+    ["the Service's last bits", "(0xff >> fixed)", "0xff"],
+    [
+      "no policy applies",
+      "const anywhere = { ...port, internalPolicyLocal: false, externalPolicyLocal: false };",
+      "const anywhere = port;",
+    ],
+  ],
+  "diff/adopted_ports.ts": [[
+    "the port of a former life",
+    "if (port !== undefined) ports.set(portal, port);",
+    "",
+  ]],
+  "diff/udp_destinations.ts": [
+    ["flows that go on stay", "before.has(key) !== now.has(key)", "true"],
+    ["flows that are led elsewhere begin anew", "before.has(key) !== now.has(key)", "false"],
+  ],
+  "apply/apply.ts": [
+    ["what nothing leads to is closed", "await this.#closeUnused(committed);", ""],
+    ["a refused Service costs no other", "if (refused.length === 0) throw error;", "throw error;"],
+  ],
+  "apply/portals.ts": [
+    [
+      "the next life takes sockets over",
+      "const former = wished === null ? undefined :",
+      "const former = true ? undefined :",
+    ],
+  ],
+  "apply/shared_portals.ts": [
+    [
+      "former ports serve until other rules are in force",
+      "left(): void {\n    clearTimeout(this.#timer);",
+      "left(): void {\n    this.inForce();",
+    ],
+  ],
+  "apply/listener.ts": [
+    ["who comes second is told", "if (holder !== undefined) {", "if (false) {"],
+    ["who waited has its turn", "!plan.has(name) && !places.isDisjointFrom(freed)", "false"],
+    ["another port stands in", "opening.port >= FIRST_FREE_PORT) throw error;", "true) throw error;"],
+    [
+      "ports without a right first",
+      "Number(isFree(b)) - Number(isFree(a))",
+      "Number(isFree(a)) - Number(isFree(b))",
+    ],
+  ],
+  "forward/tcp_portal.ts": [
+    [
+      "a dead endpoint gives way",
+      "const endpoint = this.#balancer.pick(client, tries > 0);",
+      "if (tries > 0) break;\n      const endpoint = this.#balancer.pick(client, false);",
+    ],
+    [
+      "no processor is no dead endpoint",
+      "timer = setTimeout(() => tooLong.abort(), NOTICE_MS);",
+      "tooLong.abort();",
+    ],
+  ],
+  "forward/udp_portal.ts": [
+    [
+      "strangers do not answer",
+      "if (from.port !== endpoint.port || from.address !== endpoint.ip) return;",
+      "",
+    ],
+    ["few end at a time", "if (restMs > 0 || left === 0) {", "if (restMs > 0) {"],
+  ],
+};
+
+export const USERSPACE_MUTATIONS: readonly Mutation[] = Object.entries(WRONG).flatMap(([file, changes]) =>
+  changes.map(([name, find, replace]) => ({
+    name: `userspace: ${name}`,
+    edits: [{ file: `${MODE}/${file}`, find, replace }],
+    unitTests: true,
+  }))
+);
