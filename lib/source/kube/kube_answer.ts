@@ -141,6 +141,23 @@ export async function* readLines(
 }
 
 /**
+ * Cancels a body when aborted, if nobody reads it by then: what is aborted between the head of an answer and its first piece would
+ * stay open.
+ */
+export function cancelUnread(body: ReadableStream<Uint8Array>, signal: AbortSignal): void {
+  const leave = async (): Promise<void> => {
+    if (body.locked) return;
+    try {
+      await body.cancel();
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  };
+  if (signal.aborted) void leave();
+  else signal.addEventListener("abort", leave, { once: true });
+}
+
+/**
  * The pieces of a body as they arrive.
  *
  * Cancels it itself when aborted: once the garbage collector has taken a Response away, the signal given to fetch no

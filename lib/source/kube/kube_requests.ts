@@ -4,7 +4,7 @@
  * @module
  */
 import type { Clock } from "../../kernel/clock.ts";
-import { type HttpAnswer, readRefusalBytes } from "./kube_answer.ts";
+import { cancelUnread, type HttpAnswer, readRefusalBytes } from "./kube_answer.ts";
 import { formatOf, formatOfRefusal, type WatchBatch } from "./kube_formats.ts";
 import type { KubeClient } from "./kube_http.ts";
 import { IdleLimit } from "./kube_idle.ts";
@@ -140,6 +140,7 @@ export class ResourceRequests {
       const answer = await this.#get(query, idle, asked.paced);
       const format = formatOf(answer, resource.path);
       idle.lift();
+      cancelUnread(answer.body, idle.signal);
       return format.readEvents(answer.body, resource, idle);
     } catch (error) {
       idle[Symbol.dispose]();
@@ -167,6 +168,7 @@ export class ResourceRequests {
       const answer = await this.#get(query, begin, asked.paced);
       const format = formatOf(answer, resource.path);
       begin.lift();
+      cancelUnread(answer.body, begin.signal);
       const limits = { idleMs: times.streamMs, wholeMs: times.pageMs };
       const idle = new IdleLimit(limits, client.server, begin.signal, clock);
       const events = untilSilent(format.readEvents(answer.body, resource, idle), idle);

@@ -193,24 +193,55 @@ Deno.test("who may list but not watch still gets the list", async () => {
 });
 
 Deno.test("pages are asked for from the server's memory, never older than what is known, from storage only if that fails", async () => {
-  await using server = serverOf(true, false);
-  await using source = startKubeSource(server);
-  await source.recorder.untilSynced();
-  await watching(server);
-  const asked = () =>
-    server.requests.filter((request) => ofServices(request) && !request.watch)
-      .map(({ query }) => [query.get("resourceVersion"), query.get("limit")]);
-  assertEquals(asked(), [["0", "500"]]);
-  server.put(rawService("newest"));
-  await source.recorder.untilThere("Service default/newest");
-  const version = server.version;
-  server.plan((request) => ofServices(request) && !request.watch, {
-    status: 504,
-    text: "Too large resource version: 7",
+  for (
+    const fault of [{ status: 504, text: "Too large resource version: 7" }, { status: 410, text: "gone" }]
+  ) {
+    await using server = serverOf(true, false);
+    await using source = startKubeSource(server);
+    await source.recorder.untilSynced();
+    await watching(server);
+    const asked = () =>
+      server.requests.filter((request) => ofServices(request) && !request.watch)
+        .map(({ query }) => [query.get("resourceVersion"), query.get("limit")]);
+    assertEquals(asked(), [["0", "500"]]);
+    server.put(rawService("newest"));
+    await source.recorder.untilThere("Service default/newest");
+    const version = server.version;
+    server.plan((request) => ofServices(request) && !request.watch, fault);
+    expire(server);
+    await until(() => asked().length === 3, "two more lists");
+    assertEquals(asked().slice(1), [[version, null], [null, "500"]]);
+  }
+});
+
+Deno.test("what changes or goes while a list is sent as a watch counts as it is in the end", async () => {
+  await using server = newServer();
+  const type = { apiVersion: "v1", kind: "Service" };
+  const metadata = { resourceVersion: "900", annotations: { "k8s.io/initial-events-end": "true" } };
+  const bytes = joined([
+    frameBytes("ADDED", rawService("gone"), type),
+    frameBytes("ADDED", rawService("web", { port: 81 }), type),
+    frameBytes("ADDED", rawService("UNREADABLE"), type),
+    frameBytes("ADDED", rawService("BAD"), type),
+    frameBytes("DELETED", rawService("gone"), type),
+    frameBytes("MODIFIED", rawService("web", { port: 82 }), type),
+    frameBytes("DELETED", rawService("BAD"), type),
+    frameBytes("BOOKMARK", { metadata: { resourceVersion: "800" } }, type),
+    frameBytes("BOOKMARK", { metadata }, type),
+    frameBytes("ADDED", rawService("after"), type),
+  ]);
+  server.plan((request) => ofServices(request) && isStream(request), {
+    status: 200,
+    bytes,
+    type: `${PROTOBUF};stream=watch`,
   });
-  expire(server);
-  await until(() => asked().length === 3, "two more lists");
-  assertEquals(asked().slice(1), [[version, null], [null, "500"]]);
+  server.plan((request) => ofServices(request) && request.watch, { hang: true });
+  await using source = startKubeSource(server);
+  const { recorder } = source;
+  await recorder.untilThere("Service default/after");
+  assertEquals(recorder.names("Service"), ["Service default/after", "Service default/web"]);
+  assertEquals((recorder.objects.get("Service default/web") as Service).ports[0]?.port, 82);
+  assertEquals(recorder.rejections.map(({ object }) => object), ["Service default/UNREADABLE"]);
 });
 
 Deno.test("a list as a watch is asked for as it is now, later never older than what is known", async () => {
