@@ -3,8 +3,11 @@
  *
  * @module
  */
+import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { NotRunningError, RunningKproxy } from "../../inspect/running/running.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
+import { joinHostPort, localHost, splitHostPort } from "../../model/ip.ts";
+import { httpGet, NoConnectionError, StrangeAnswerError, textOf } from "../../serve/http_get.ts";
 import { API_VERSION, type StatusDocument } from "../../serve/status/status_document.ts";
 import { UsageError } from "../../errors.ts";
 import { configurationOf, effectiveConfiguration } from "../flags/configuration.ts";
@@ -27,23 +30,26 @@ export async function statusCommand(flags: ParsedFlags, io: Io): Promise<number>
   const isWatching = flags.get("watch") === true;
   if (intervalMs < LEAST_INTERVAL_MS) throw new UsageError("--interval is too short: 100ms is the least");
   if (flags.get("interval") !== undefined && !isWatching) throw new UsageError("--interval needs --watch");
-  const address = await metricsAddress(flags, io);
-  const ask = (): Promise<Answer> => askStatus(address);
-  if (!isWatching) return await tellOnce(ask, form, io);
+  const { metricsBindAddress, healthzBindAddress } = await addresses(flags, io);
+  const ask = (): Promise<Answer> => askStatus(metricsBindAddress);
+  if (!isWatching) return await tellOnce(ask, form, io, () => healthWords(healthzBindAddress));
   using end = new EndedBySignals(["SIGINT", "SIGTERM"]);
   await watchStatus({ ask, form, io, intervalMs, clock: systemClock, signal: end.signal });
   return 0;
 }
 
 /** As the flag says; or the configuration. */
-async function metricsAddress(flags: ParsedFlags, io: Io): Promise<string> {
+async function addresses(
+  flags: ParsedFlags,
+  io: Io,
+): Promise<Pick<KubeProxyConfiguration, "metricsBindAddress" | "healthzBindAddress">> {
   // Beside a file, a run would take no notice of the flag; here, whoever gives it means it.
   const given = flags.get("metrics-bind-address") ?? "";
   const { config, warnings } = given === ""
     ? await effectiveConfiguration(flags)
     : await configurationOf(flags, null);
   warnings.forEach(warningOnce(io));
-  return config.metricsBindAddress;
+  return config;
 }
 
 /** What came of a question. */
@@ -58,11 +64,19 @@ async function askStatus(address: string): Promise<Answer> {
   }
 }
 
-async function tellOnce(ask: () => Promise<Answer>, form: "text" | "json", io: Io): Promise<number> {
+async function tellOnce(
+  ask: () => Promise<Answer>,
+  form: "text" | "json",
+  io: Io,
+  askHealth: () => Promise<string>,
+): Promise<number> {
   const answer = await ask();
   if (form === "json") await io.out(`${printableJson(jsonOf(answer))}\n`);
-  else if (answer instanceof NotRunningError) io.err(`Error: ${printable(answer.message)}\n`);
-  else await io.out(`${statusLines(answer).join("\n")}\n`);
+  else if (answer instanceof NotRunningError) {
+    io.err(`Error: ${printable(answer.message)}\n`);
+    const health = await askHealth();
+    if (health !== "") io.err(`${printable(health)}\n`);
+  } else await io.out(`${statusLines(answer).join("\n")}\n`);
   return !(answer instanceof NotRunningError) && isWell(answer) ? 0 : 1;
 }
 
@@ -94,6 +108,26 @@ export async function watchStatus({ ask, form, io, intervalMs, clock, signal }: 
   }
   // What was seen last stays to be read.
   if (terminal !== null && last.length > 0) await io.out(`${last.join("\n")}\n`);
+}
+
+const HEALTH_LIMIT_MS = 1_000;
+const MAX_HEALTH_BYTES = 64 * 1024;
+
+/** What the health server says of readiness, where its neighbour tells nothing; `""`: nobody says anything there. */
+async function healthWords(healthzBindAddress: string): Promise<string> {
+  if (healthzBindAddress === "") return "";
+  const [bound, port] = splitHostPort(healthzBindAddress);
+  const host = localHost(bound);
+  const limits = { limitMs: HEALTH_LIMIT_MS, wholeMs: 2 * HEALTH_LIMIT_MS, maxBytes: MAX_HEALTH_BYTES };
+  try {
+    return await httpGet({ host, port, path: "/readyz", ...limits }, async (reply) => {
+      const text = (await textOf(reply)).trim();
+      return `The health server on ${joinHostPort(host, port)} answers with status ${reply.status}: ${text}`;
+    });
+  } catch (error) {
+    if (error instanceof NoConnectionError || error instanceof StrangeAnswerError) return "";
+    throw error;
+  }
 }
 
 function linesOf(answer: Answer): readonly string[] {

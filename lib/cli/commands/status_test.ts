@@ -349,3 +349,15 @@ Deno.test("where output is no terminal, or documents are wanted, a watch prints 
   const json = await watched([SOME, GONE], "json", new FakeTerminal());
   assertEquals(json.out.trimEnd().split("\n").map((line) => JSON.parse(line).kind), ["Status", "NotRunning"]);
 });
+
+Deno.test("where the metrics server cannot be asked, the health server tells whether kproxy is ready", async () => {
+  await serving(async ({ servers }) => {
+    const [health = [], metrics = []] = servers.addresses;
+    const { code, err } = await told(
+      `--metrics-bind-address=${metrics[0]}`,
+      `--healthz-bind-address=${health[0]}`,
+    );
+    assertEquals(code, 1);
+    assertMatch(err, /^Error: .*\nThe health server on 127\.0\.0\.1:\d+ answers with status 503: /);
+  }, { statusApi: false, config: { healthzBindAddress: "127.0.0.1:0" } });
+});

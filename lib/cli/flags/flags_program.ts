@@ -310,7 +310,7 @@ export const SERVER_FLAGS = [
     type: "address",
     default: "0.0.0.0:10256",
     group: "Servers",
-    commands: [...CONFIGURED, "sysdump"],
+    commands: [...CONFIGURED, "status", "sysdump"],
     doc: "IP, or IP:port, of the health server",
     field: "healthzBindAddress",
   },

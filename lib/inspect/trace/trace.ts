@@ -19,6 +19,7 @@ import { nodeNameFinding } from "../node_name_finding.ts";
 import { endpointLack, unplacedNotes } from "../service/slice_facts.ts";
 import { type DestinationKind, findService } from "../service/service_match.ts";
 import { differenceOf, type TraceDifference } from "./compare.ts";
+import { WORLD } from "./packet.ts";
 import { foreignEnd, foreignNotrack, foreignTranslation } from "./own_rules.ts";
 
 /** One walk. */
@@ -239,6 +240,7 @@ function serviceOf(
   notes.push(
     ...uses.notes,
     ...unplacedNotes(port, desired.objects),
+    ...strayRouteNotes(uses, surroundings, family),
     ...sourceRangeNote(port, kind, packet),
     ...closedNodePortNote(port, kind, packet, flow),
   );
@@ -258,6 +260,24 @@ function otherUses({ objects }: DesiredState, { endpoints }: ProxyState, ip: str
     ...balanced.map(({ namespace, name }) =>
       `${ip} is a load-balancer IP of Service ${namespace}/${name} with ipMode Proxy: packets to it go to the load balancer`
     ),
+  ];
+}
+
+/** An endpoint of this node has an interface of its own in most networks; without it packets go where all others do. */
+function strayRouteNotes(
+  { endpoints }: EndpointUses,
+  { outInterface, nodeAddresses }: NodeSurroundings,
+  family: IpFamily,
+): readonly string[] {
+  const world = outInterface(WORLD[family]) ?? null;
+  if (world === null) return [];
+  const stray = endpoints.map(({ endpoint }) => endpoint).filter(({ ip, isLocal }) =>
+    isLocal && !nodeAddresses.includes(ip) && outInterface(ip) === world
+  );
+  if (stray.length === 0) return [];
+  const addresses = few([...new Set(stray.map(({ ip }) => ip))]);
+  return [
+    `The route to ${addresses}, which should be on this node, leads out of ${world}, as that to the world does`,
   ];
 }
 

@@ -117,6 +117,17 @@ async function traced(
 const SOUND = printed(inputOf());
 const save = (text: string): LiveText => ({ name: "iptables-save", text });
 
+Deno.test("an endpoint of this node that is looked for where the world is, is told", NONE, async () => {
+  const routed = async (pods: string): Promise<readonly string[]> => {
+    const outInterface = (address: string): string => address.startsWith("10.244.") ? pods : "eth0";
+    return (await traced({ texts: [save(SOUND)], around: { outInterface } })).notes;
+  };
+  assertEquals(await routed("cni0"), []);
+  assertEquals(await routed("eth0"), [
+    "The route to 10.244.0.11, 10.244.0.12, which should be on this node, leads out of eth0, as that to the world does",
+  ]);
+});
+
 Deno.test("a sound node has nothing wrong", NONE, async () => {
   const trace = await traced({ texts: [save(SOUND)] });
   assertEquals([trace.difference, trace.findings, trace.problems], [null, [], []]);
