@@ -76,6 +76,11 @@ export class FakeIptables implements Exec {
     for (let i = 0; i < count; i++) this.#failingRestores.push({ atBlock, code, stderr });
   }
 
+  /** What was to fail and has not been run yet does not fail. */
+  healRestores(): void {
+    this.#failingRestores.length = 0;
+  }
+
   /** What iptables-save prints for one table, or for every table that exists. */
   saved(family: IpFamily, table?: string, variant = this.#variant): string {
     return save(this.#kernel(family, variant), table);

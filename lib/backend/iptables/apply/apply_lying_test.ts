@@ -265,7 +265,8 @@ for (const variant of ["nft", "legacy"] as const) {
           if (fails) one.fake.failRestores(1);
           await one.sync(change, full).catch(() => one.sync(change));
           if (looks) assertEquals(await one.proxier.checkCanary(), false);
-          one.fake.failRestores(0);
+          // A change may need no restore.
+          one.fake.healRestores();
         }
         assertEquals(await one.proxier.checkCanary(), false);
         assertEquals(one.told, []);
