@@ -54,7 +54,8 @@ class TextChain implements ListedChain {
   readonly bytes: number;
   readonly ranges: Range[] = [];
   readonly #text: string;
-  #read: { readonly rules: readonly string[]; readonly counters: readonly (Traffic | null)[] } | null = null;
+  #rules: readonly string[] | null = null;
+  #counters: readonly (Traffic | null)[] | null = null;
 
   constructor(text: string, policy: string, packets: number, bytes: number) {
     this.#text = text;
@@ -64,36 +65,38 @@ class TextChain implements ListedChain {
   }
 
   get rules(): readonly string[] {
-    return this.#lines().rules;
+    return this.#rules ??= this.#ofLines(ruleOfLine);
   }
 
   get counters(): readonly (Traffic | null)[] {
-    return this.#lines().counters;
+    return this.#counters ??= this.#ofLines(counterOfLine);
   }
 
-  #lines(): { readonly rules: readonly string[]; readonly counters: readonly (Traffic | null)[] } {
-    if (this.#read !== null) return this.#read;
-    const rules: string[] = [];
-    const counters: (Traffic | null)[] = [];
+  #ofLines<T>(read: (line: string) => T): readonly T[] {
+    const found: T[] = [];
     for (const { start, end, isInserted } of this.ranges) {
       for (const line of this.#text.slice(start, end).split("\n")) {
-        const [, packets, bytes, rule = ""] = RULE_LINE.exec(line) ?? [];
-        const counter = packets === undefined ? null : { packets: Number(packets), bytes: Number(bytes) };
-        if (isInserted) {
-          rules.unshift(rule);
-          counters.unshift(counter);
-        } else {
-          rules.push(rule);
-          counters.push(counter);
-        }
+        if (isInserted) found.unshift(read(line));
+        else found.push(read(line));
       }
     }
-    return this.#read = { rules, counters };
+    return found;
   }
 }
 
-// With the number of a rule `-I` says where; without, in front.
-const RULE_LINE = /^(?:\[(\d+):(\d+)\]\s+)?-[AI]\s+\S+(?:\s+(.*?))?\s*$/;
+/** What stands behind `[1:60] -A CHAIN`. With the number of a rule `-I` says where; without, in front. */
+function ruleOfLine(line: string): string {
+  const dash = line.startsWith("[") ? line.indexOf("] ") + 2 : 0;
+  const blank = line.indexOf(" ", dash + 3);
+  return blank < 0 ? "" : line.slice(blank + 1).trim();
+}
+
+const COUNTERS = /^\[(\d+):(\d+)\]\s/;
+
+function counterOfLine(line: string): Traffic | null {
+  const [, packets, bytes] = COUNTERS.exec(line) ?? [];
+  return packets === undefined ? null : { packets: Number(packets), bytes: Number(bytes) };
+}
 
 class Reader {
   readonly #text: string;

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
 import type { NftablesPlan } from "../../backend/nftables/plan/ruleset.ts";
 import { FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
@@ -15,11 +14,12 @@ import type { FoundProxy, LiveNode, LiveRules } from "../live/live.ts";
 import { PacketComparison } from "./by_packets.ts";
 import { type Difference, DifferenceList, type FamilyCheck } from "./difference.ts";
 import { compareFront } from "./foreign.ts";
+import type { WantedIptables } from "./iptables.ts";
 import { type ProbeSources, probeSources } from "./probes.ts";
 
 /** Plans that were made before the rules were there to be compared with them, by family. */
 export interface PlansAhead {
-  readonly iptables?: ReadonlyMap<IpFamily, IptablesPlan>;
+  readonly iptables?: ReadonlyMap<IpFamily, WantedIptables>;
   readonly nftables?: ReadonlyMap<IpFamily, NftablesPlan>;
 }
 
@@ -45,8 +45,15 @@ export async function planAhead(plane: DataPlane, desired: DesiredInput): Promis
     return { nftables: new Map(FAMILIES.map((family) => [family, nftablesPlan(desired, family)])) };
   }
   if (plane === "ipvs") return {};
-  const [{ iptablesPlan }] = await Promise.all([import("../desired/iptables.ts"), import("./iptables.ts")]);
-  return { iptables: new Map(FAMILIES.map((family) => [family, iptablesPlan(desired, family)])) };
+  const [{ iptablesPlan }, { WantedIptables }] = await Promise.all([
+    import("../desired/iptables.ts"),
+    import("./iptables.ts"),
+  ]);
+  return {
+    iptables: new Map(
+      FAMILIES.map((family) => [family, new WantedIptables(iptablesPlan(desired, family))]),
+    ),
+  };
 }
 
 /** Compares the families that the texts are about: of those that nobody wants and nobody has, nothing is told. */
@@ -137,10 +144,11 @@ async function checkIptables(
   notes: string[],
 ): Promise<void> {
   const { iptablesPlan, iptablesRules } = await import("../desired/iptables.ts");
-  const { compareIptables } = await import("./iptables.ts");
+  const { compareIptables, WantedIptables } = await import("./iptables.ts");
   const tables = tablesInUse(live);
-  const plan = input.plans?.iptables?.get(family) ?? iptablesPlan(input.desired, family);
-  compareIptables({ plan, live: tables, isKernel: input.isKernel }, list);
+  const wanted = input.plans?.iptables?.get(family) ?? new WantedIptables(iptablesPlan(input.desired, family));
+  const { plan } = wanted;
+  compareIptables({ wanted, live: tables, isKernel: input.isKernel }, list);
   // Its counters are rules of their own, which kproxy does not write.
   const counts = (table: string, chain: string): boolean =>
     tables.get(table)?.get(chain)?.rules.some((rule) => rule.includes("--nfacct-name")) === true;

@@ -17,9 +17,40 @@ import { compareSharedChain } from "./shared_chain.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];
 
+/** One chain of a Service, as it should be. */
+interface WantedChain {
+  readonly rules: readonly string[];
+  readonly quick: readonly string[];
+}
+
+/** A plan, and all of its part of the comparison, which takes as long as that of what is found: to be made while the tools still read. */
+export class WantedIptables {
+  readonly plan: IptablesPlan;
+  readonly texts = new RuleTexts();
+  readonly #chains = new Map<string, WantedChain>();
+
+  constructor(plan: IptablesPlan) {
+    this.plan = plan;
+    for (const rules of plan.services.values()) {
+      for (const [chain, lines] of groupByChain(rules?.rules ?? [])) {
+        const wanted = lines.map((line) => ruleOf(line, chain));
+        this.#chains.set(chain, { rules: wanted, quick: wanted.map(quickText) });
+      }
+      for (const { rule } of rules?.dispatch ?? []) this.texts.of(rule);
+    }
+  }
+
+  /** The rules of a chain of a Service. */
+  chain(name: string): WantedChain {
+    return this.#chains.get(name) ?? NOTHING;
+  }
+}
+
+const NOTHING: WantedChain = { rules: [], quick: [] };
+
 /** What is looked at. */
 export interface IptablesPair {
-  readonly plan: IptablesPlan;
+  readonly wanted: WantedIptables;
   /** The tables of the variant in use. */
   readonly live: IptablesRuleset;
   /** True: the kernel was read, so that a table that is not there is empty. False: nobody has saved it. */
@@ -28,28 +59,24 @@ export interface IptablesPair {
 
 /** Tells `list` of everything that differs. */
 export function compareIptables(pair: IptablesPair, list: DifferenceList): void {
-  const { plan, live } = pair;
-  const texts = new RuleTexts();
-  compareBase(pair, texts, list);
+  const { wanted: { plan, texts }, live } = pair;
+  compareBase(pair, list);
   const nat = live.get("nat");
   const stale = new Set([...nat?.keys() ?? []].filter(isServiceChain));
   for (const [service, rules] of plan.services) {
     if (rules === null) continue;
-    const bodies = groupByChain(rules.rules);
     for (const chain of rules.chains) {
       stale.delete(chain);
-      const wanted = (bodies.get(chain) ?? []).map((line) => ruleOf(line, chain));
-      const found = nat?.get(chain)?.rules;
-      list.add(
-        service,
-        chainDifference({
-          place: chainPlace("nat", chain),
-          wanted,
-          found,
-          textOf: texts.of,
-          quickOf: quickText,
-        }),
-      );
+      const { rules: wanted, quick } = pair.wanted.chain(chain);
+      const difference = chainDifference({
+        place: chainPlace("nat", chain),
+        wanted,
+        wantedQuick: quick,
+        found: nat?.get(chain)?.rules,
+        textOf: texts.of,
+        quickOf: quickText,
+      });
+      list.add(service, difference);
     }
   }
   for (const table of TABLES) {
@@ -78,7 +105,8 @@ function goneName(rules: readonly string[]): string {
 }
 
 /** Jumps, canaries and the chains without rules of Services, beside whose rules others may write theirs. */
-function compareBase({ plan, live, isKernel }: IptablesPair, texts: RuleTexts, list: DifferenceList): void {
+function compareBase({ wanted, live, isKernel }: IptablesPair, list: DifferenceList): void {
+  const { plan, texts } = wanted;
   for (const [table, chains] of sentinels(plan.base)) {
     const owned = new Set(plan.base.chains[table]);
     for (const [chain, wanted] of chains) {

@@ -63,10 +63,9 @@ export function liveOfTexts(texts: readonly LiveText[], facts: LiveFacts): LiveN
   const problems: LiveProblem[] = [...facts.problems];
   const sorted = texts.flatMap((one) => {
     const kind = one.kind ?? kindOfText(one.text);
-    // A tool that has nothing to say says nothing, or only comments.
-    const isBlank = one.text.split("\n").every((line) => line.trim() === "" || line.startsWith("#"));
     if (kind !== null) return [{ ...one, kind }];
-    if (!isBlank) {
+    // A tool that has nothing to say says nothing, or only comments.
+    if (!one.text.split("\n").every((line) => line.trim() === "" || line.startsWith("#"))) {
       problems.push({
         place: one.name,
         message: "it is none of iptables-save, nft list ruleset, ipvsadm -Sn, ipset save",
