@@ -37,6 +37,8 @@ export interface LookOptions extends FindObjectsOptions {
   readonly wantsLive: boolean;
   /** True: of the kernel's rules only some are wanted, which are asked for with {@linkcode liveNear}. @default {false} */
   readonly isNear?: boolean;
+  /** False: nobody asks how many packets a rule has met. @default {true} */
+  readonly isCounted?: boolean;
   /** Is told of the objects, where it is sure which mode's rules they become, while the kernel's rules are still being read. */
   readonly meanwhile?: (look: Look) => Promise<void>;
 }
@@ -61,7 +63,7 @@ export interface Look {
 
 /** Looks, at everything at once. */
 export async function look(options: LookOptions): Promise<Look> {
-  const { wantsDesired, wantsLive, liveFrom, exec } = options;
+  const { wantsDesired, wantsLive, liveFrom, exec, isCounted = true } = options;
   const isHere = wantsLive && liveFrom.length === 0;
   const near = isHere && options.isNear === true ? new NearKernel(exec) : null;
   const asking = Promise.all([
@@ -78,7 +80,7 @@ export async function look(options: LookOptions): Promise<Look> {
   });
   const [{ objects, around, configured, plane: known }, live] = await Promise.all([
     asking,
-    wantsLive && near === null ? readLive(exec, liveFrom) : null,
+    wantsLive && near === null ? readLive(exec, liveFrom, isCounted) : null,
   ]);
   const wanted = options.config.mode;
   if (options.isModeNamed && wanted !== "auto" && (objects?.mode ?? wanted) !== wanted) {
@@ -136,8 +138,8 @@ export async function liveNear(
   return await near.look({ family, ...rest, look });
 }
 
-async function readLive(exec: Exec, files: readonly string[]): Promise<LiveNode> {
-  if (files.length === 0) return await liveOfKernel(exec);
+async function readLive(exec: Exec, files: readonly string[], isCounted: boolean): Promise<LiveNode> {
+  if (files.length === 0) return await liveOfKernel(exec, { isCounted });
   const texts = await Promise.all(files.map(async (name): Promise<LiveText> => {
     try {
       return { name, text: new TextDecoder().decode(await readBounded(name, MAX_SAVED_BYTES)) };

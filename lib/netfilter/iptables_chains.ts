@@ -10,12 +10,17 @@ import { type JumpRule, jumpsByChain, type Table } from "./iptables_jumps.ts";
 export function groupByChain(lines: Iterable<string>): Map<string, string[]> {
   const bodies = new Map<string, string[]>();
   for (const line of lines) {
-    const chain = line.slice(3, line.indexOf(" ", 3));
+    const chain = chainOf(line);
     const body = bodies.get(chain);
     if (body === undefined) bodies.set(chain, [line]);
     else body.push(line);
   }
   return bodies;
+}
+
+/** The chain of an `-A CHAIN …` line. */
+export function chainOf(line: string): string {
+  return line.slice(3, line.indexOf(" ", 3));
 }
 
 /** What an `-A CHAIN …` line says after the chain. */

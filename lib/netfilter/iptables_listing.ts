@@ -72,6 +72,12 @@ class TextChain implements ListedChain {
     return this.#counters ??= this.#ofLines(counterOfLine);
   }
 
+  holdsText(lines: string): boolean {
+    const [range, ...more] = this.ranges;
+    return range !== undefined && more.length === 0 && range.end - range.start === lines.length &&
+      this.#text.startsWith(lines, range.start);
+  }
+
   #ofLines<T>(read: (line: string) => T): readonly T[] {
     const found: T[] = [];
     for (const { start, end, isInserted } of this.ranges) {

@@ -89,7 +89,7 @@ async function seenNode({ options, warn }: Looking): Promise<Seen> {
     if (early.objects === null) return;
     plans = await planAhead(early.plane, desiredInput(early, early.objects, warn));
   };
-  const found = await look({ ...options, wantsDesired: true, wantsLive: true, meanwhile });
+  const found = await look({ ...options, wantsDesired: true, wantsLive: true, isCounted: false, meanwhile });
   const { objects, live, plane, nodeAddresses, podInterface } = found;
   if (objects === null || live === null) throw new RangeError("Both sides were asked for");
   const checks = await checkNode({

@@ -51,7 +51,7 @@ export async function planAhead(plane: DataPlane, desired: DesiredInput): Promis
   ]);
   return {
     iptables: new Map(
-      FAMILIES.map((family) => [family, new WantedIptables(iptablesPlan(desired, family))]),
+      FAMILIES.map((family) => [family, new WantedIptables(iptablesPlan(desired, family), family)]),
     ),
   };
 }
@@ -146,7 +146,8 @@ async function checkIptables(
   const { iptablesPlan, iptablesRules } = await import("../desired/iptables.ts");
   const { compareIptables, WantedIptables } = await import("./iptables.ts");
   const tables = tablesInUse(live);
-  const wanted = input.plans?.iptables?.get(family) ?? new WantedIptables(iptablesPlan(input.desired, family));
+  const wanted = input.plans?.iptables?.get(family) ??
+    new WantedIptables(iptablesPlan(input.desired, family), family);
   const { plan } = wanted;
   compareIptables({ wanted, live: tables, isKernel: input.isKernel }, list);
   // Its counters are rules of their own, which kproxy does not write.

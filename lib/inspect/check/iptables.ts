@@ -7,46 +7,42 @@ import { DISPATCH_CHAINS } from "../../backend/iptables/diff/diff_dispatch.ts";
 import { CANARY_CHAIN, sentinels } from "../../backend/iptables/diff/observe_canary.ts";
 import { isServiceChain } from "../../backend/iptables/plan/chains.ts";
 import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
-import { groupByChain, ruleOf } from "../../netfilter/iptables_chains.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import { chainOf, groupByChain, ruleOf } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
-import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
+import type { IptablesRuleset, SavedChain } from "../../netfilter/iptables_save.ts";
 import type { Difference, DifferenceList } from "./difference.ts";
 import { chainDifference } from "./rule_lists.ts";
 import { chainPlace, quickText, RuleTexts, serviceOfRule } from "./rule_texts.ts";
+import { savedText } from "./saved_text.ts";
 import { compareSharedChain } from "./shared_chain.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];
 
-/** One chain of a Service, as it should be. */
-interface WantedChain {
-  readonly rules: readonly string[];
-  readonly quick: readonly string[];
-}
-
-/** A plan, and all of its part of the comparison, which takes as long as that of what is found: to be made while the tools still read. */
+/** A plan, and its part of the comparison, which takes as long as that of what is found: to be made while the tools still read. */
 export class WantedIptables {
   readonly plan: IptablesPlan;
   readonly texts = new RuleTexts();
-  readonly #chains = new Map<string, WantedChain>();
+  readonly #savedTexts = new Map<string, string>();
 
-  constructor(plan: IptablesPlan) {
+  constructor(plan: IptablesPlan, family: IpFamily) {
     this.plan = plan;
     for (const rules of plan.services.values()) {
-      for (const [chain, lines] of groupByChain(rules?.rules ?? [])) {
-        const wanted = lines.map((line) => ruleOf(line, chain));
-        this.#chains.set(chain, { rules: wanted, quick: wanted.map(quickText) });
+      for (const line of rules?.rules ?? []) {
+        const chain = chainOf(line);
+        const text = `-A ${chain} ${savedText(ruleOf(line, chain), family)}`;
+        const before = this.#savedTexts.get(chain);
+        this.#savedTexts.set(chain, before === undefined ? text : `${before}\n${text}`);
       }
-      for (const { rule } of rules?.dispatch ?? []) this.texts.of(rule);
+      for (const { rule } of rules?.dispatch ?? []) this.texts.knowAlike(savedText(rule, family), rule);
     }
   }
 
-  /** The rules of a chain of a Service. */
-  chain(name: string): WantedChain {
-    return this.#chains.get(name) ?? NOTHING;
+  /** True if what was listed of the chain of a Service is what would be printed of the wanted one. */
+  isPrintedAs(found: SavedChain | undefined, chain: string): boolean {
+    return found?.holdsText?.(this.#savedTexts.get(chain) ?? "") === true;
   }
 }
-
-const NOTHING: WantedChain = { rules: [], quick: [] };
 
 /** What is looked at. */
 export interface IptablesPair {
@@ -65,18 +61,16 @@ export function compareIptables(pair: IptablesPair, list: DifferenceList): void 
   const stale = new Set([...nat?.keys() ?? []].filter(isServiceChain));
   for (const [service, rules] of plan.services) {
     if (rules === null) continue;
+    let bodies: ReadonlyMap<string, readonly string[]> | null = null;
     for (const chain of rules.chains) {
       stale.delete(chain);
-      const { rules: wanted, quick } = pair.wanted.chain(chain);
-      const difference = chainDifference({
-        place: chainPlace("nat", chain),
-        wanted,
-        wantedQuick: quick,
-        found: nat?.get(chain)?.rules,
-        textOf: texts.of,
-        quickOf: quickText,
-      });
-      list.add(service, difference);
+      const found = nat?.get(chain);
+      if (pair.wanted.isPrintedAs(found, chain)) continue;
+      bodies ??= groupByChain(rules.rules);
+      const wanted = (bodies.get(chain) ?? []).map((line) => ruleOf(line, chain));
+      const place = chainPlace("nat", chain);
+      const texts = { textOf: pair.wanted.texts.of, quickOf: quickText };
+      list.add(service, chainDifference({ place, wanted, found: found?.rules, ...texts }));
     }
   }
   for (const table of TABLES) {

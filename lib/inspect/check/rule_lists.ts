@@ -16,20 +16,18 @@ export interface ChainPair {
   readonly textOf?: (rule: string) => string;
   /** Equal only for rules that are equal by `textOf`, and cheaper. */
   readonly quickOf?: (rule: string) => string;
-  /** `quickOf` of each wanted rule, where somebody has them. */
-  readonly wantedQuick?: readonly string[];
   /** True: others may write there, too, so that nothing is too much. */
   readonly isShared?: boolean;
 }
 
 /** Null if the chain is as it should be. */
 export function chainDifference({ place, wanted, found, ...how }: ChainPair): Difference | null {
-  const { textOf = (rule) => rule, quickOf, wantedQuick, isShared = false } = how;
+  const { textOf = (rule) => rule, quickOf, isShared = false } = how;
   if (found === undefined) return { kind: "missing", place, cause: "the chain is gone", wanted, found: [] };
   if (isSame(wanted, found)) return null;
   if (
     quickOf !== undefined && wanted.length === found.length &&
-    isSame(wantedQuick ?? wanted.map(quickOf), found.map(quickOf))
+    isSame(wanted.map(quickOf), found.map(quickOf))
   ) return null;
   const [wantedTexts, foundTexts] = [wanted.map(textOf), found.map(textOf)];
   if (isSame(wantedTexts, foundTexts)) return null;

@@ -27,9 +27,18 @@ export class RuleTexts {
     const known = this.#known.get(rule);
     if (known !== undefined) return known;
     const text = readableRuleText(rule) ?? rule;
-    if (this.#known.size < MAX_KNOWN) this.#known.set(rule, text);
+    this.#know(rule, text);
     return text;
   };
+
+  /** Tells that one rule is the other in other words. */
+  knowAlike(one: string, other: string): void {
+    this.#know(one, this.of(other));
+  }
+
+  #know(rule: string, text: string): void {
+    if (this.#known.size < MAX_KNOWN) this.#known.set(rule, text);
+  }
 }
 
 const MAX_KNOWN = 50_000;

@@ -20,6 +20,8 @@ import { UntoldError } from "./untold.ts";
 export interface KernelQuestion {
   /** @default both */
   readonly families?: readonly IpFamily[];
+  /** False: nobody asks how many packets a rule has met. @default {true} */
+  readonly isCounted?: boolean;
   /** Ends the reading. */
   readonly signal?: AbortSignal;
 }
@@ -31,8 +33,8 @@ const ABSENT =
 
 /** What the kernel of this network namespace holds. What a tool cannot say is among the problems, and the others count. */
 export async function liveOfKernel(exec: Exec, question: KernelQuestion = {}): Promise<LiveNode> {
-  const { families = FAMILIES, signal } = question;
-  const reading = new Reading(exec, signal);
+  const { families = FAMILIES, signal, isCounted = true } = question;
+  const reading = new Reading(exec, signal, isCounted ? ["-c"] : []);
   const saving = Promise.all(families.map((family) => reading.iptables(family)));
   const [iptables, others, bound] = await Promise.all([
     saving,
@@ -70,9 +72,12 @@ class Reading {
   readonly problems: LiveProblem[] = [];
   readonly #exec: Exec;
   readonly #options: { readonly signal?: AbortSignal };
+  /** Of the programs that save. */
+  readonly #flags: readonly string[];
 
-  constructor(exec: Exec, signal: AbortSignal | undefined) {
+  constructor(exec: Exec, signal: AbortSignal | undefined, flags: readonly string[] = ["-c"]) {
     this.#exec = exec;
+    this.#flags = flags;
     this.#options = signal === undefined ? {} : { signal };
   }
 
@@ -85,7 +90,7 @@ class Reading {
   /** Of each variant that there is. Without a table's name: to name one would make it in the legacy variant. */
   async iptables(family: IpFamily): Promise<readonly LiveText[]> {
     const texts = await Promise.all(VARIANTS.map(async (variant) => {
-      const argv = [iptablesPrograms(family, variant).save, "-c"];
+      const argv = [iptablesPrograms(family, variant).save, ...this.#flags];
       return { argv, variant, text: await this.#run(argv) };
     }));
     const found = texts.flatMap(({ argv, variant, text }) =>
@@ -93,7 +98,7 @@ class Reading {
     ).filter(({ text }) => /^\*/m.test(text));
     // Before 1.8 there are no programs with the variant in their names.
     if (!texts.every(({ text }) => text === "missing")) return found;
-    return await this.text([iptablesPrograms(family).save, "-c"], { family, kind: KIND });
+    return await this.text([iptablesPrograms(family).save, ...this.#flags], { family, kind: KIND });
   }
 
   /**
@@ -133,7 +138,7 @@ class Reading {
   /** Of the legacy variant. */
   async legacy(family: IpFamily): Promise<readonly LiveText[]> {
     const variant = "legacy";
-    const argv = [iptablesPrograms(family, variant).save, "-c"];
+    const argv = [iptablesPrograms(family, variant).save, ...this.#flags];
     const text = await this.#run(argv);
     if (text === null) return [];
     if (text !== "missing") {
