@@ -121,9 +121,12 @@ export async function laneOf(
   const unhurried = others.filter((path) => UNHURRIED.test(path));
   const placed = new Set([...uml, ...waiting, ...unhurried]);
   const rank = (path: string): number => (UML_FIRST.indexOf(path) + 1) || Infinity;
+  const needsApiServer = (path: string): boolean => texts[others.indexOf(path)]!.includes(WITH_API_SERVER);
+  const exclusive = others.filter((path) => !placed.has(path));
   return {
     shared,
-    exclusive: others.filter((path) => !placed.has(path)),
+    // The server is built meanwhile.
+    exclusive: [...exclusive.filter((path) => !needsApiServer(path)), ...exclusive.filter(needsApiServer)],
     unhurried,
     waiting,
     uml: uml.toSorted((left, right) => rank(left) < rank(right) ? -1 : rank(left) > rank(right) ? 1 : 0),

@@ -52,7 +52,7 @@ Deno.test("paths choose files, other words choose names", async () => {
   assertEquals((await chooseTests([])).files.some((path) => path.startsWith("lib/")), true);
 });
 
-Deno.test("tests in user-mode kernels run beside all others, the long ones first; those that measure time come in turn", async () => {
+Deno.test("tests in user-mode kernels run beside all others, the long ones first; those that measure time come in turn, those with the API server last", async () => {
   const texts: Readonly<Record<string, string>> = {
     "tests/support/a_test.ts": "UML_NEEDS, KAPI",
     "tests/e2e/b_test.ts": "e2eTest(",
@@ -70,9 +70,9 @@ Deno.test("tests in user-mode kernels run beside all others, the long ones first
     shared: ["tests/support/a_test.ts"],
     exclusive: [
       "tests/e2e/b_test.ts",
-      "tests/e2e/kube_test.ts",
       "tests/e2e/repair_test.ts",
       "tests/bench/d_test.ts",
+      "tests/e2e/kube_test.ts",
     ],
     unhurried: ["tests/e2e/flows_test.ts", "tests/parity/e_test.ts"],
     uml: ["tests/e2e/ipvs_flows_test.ts", "tests/e2e/ipvs_test.ts", "tests/e2e/c_test.ts"],
