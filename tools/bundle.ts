@@ -9,25 +9,33 @@
  * @module
  */
 import { originalPositionFor, TraceMap } from "@jridgewell/trace-mapping";
+import { embeddedBuild } from "../lib/node/build.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
 import { runtimeFlags } from "./permissions.ts";
 import { ROOT } from "./project_files.ts";
+import { buildCommit } from "./release/commit.ts";
 
 /** Where packages ask for what the runtime has, in their own way. */
 const REQUIRE =
   'import{createRequire as kproxyRequire}from"node:module";const require=kproxyRequire(import.meta.url);';
 const ASKS_FOR_REQUIRE = "Dynamic require of ";
-const PLACES = 'import"./places.js";';
+/** Where the source of a log line is, and from which commit all is built. */
+const FACTS = 'import"./places.js";import"./build.js";';
 /** What runs in a thread of its own, and is loaded by its name. */
 const THREADS: readonly string[] = ["lib/backend/userspace/forward/relay_worker.ts"];
 /** Whoever logs does so by one of these. */
 const LOG_CALL = /\.(info|warn|error|text)\(/g;
 
+/** The files of the bundle that are loaded by their names alone. */
+export function threadFiles(): readonly string[] {
+  return THREADS.map((path) => path.split("/").at(-1) ?? "");
+}
+
 /** Files of the bundle by their names, of which `kproxy.js` is the one to be started. */
 export type Bundle = ReadonlyMap<string, string>;
 
-/** Builds it in memory. @throws {Error} with what the bundler said */
-export async function bundle(): Promise<Bundle> {
+/** Builds it in memory; `kproxy version` will tell the commit. @throws {Error} with what the bundler said */
+export async function bundle(commit: string): Promise<Bundle> {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-bundle-" });
   try {
     await runBundler(["--code-splitting", "--sourcemap=external", `--outdir=${folder}`, `${ROOT}/main.ts`]);
@@ -38,7 +46,7 @@ export async function bundle(): Promise<Bundle> {
       // Whoever starts the thread looks for it beside itself, by the name that it has in the source.
       files.set(name, await Deno.readTextFile(`${folder}/${name}.js`));
     }
-    return files;
+    return files.set("build.js", embeddedBuild(commit));
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
@@ -65,7 +73,7 @@ async function finished(folder: string): Promise<Map<string, string>> {
     const file = isMain ? "kproxy.js" : name;
     // Whole lines, so that only the numbers of lines are others.
     const first = [
-      ...(isMain ? [PLACES] : []),
+      ...(isMain ? [FACTS] : []),
       ...(text.includes(ASKS_FOR_REQUIRE) ? [REQUIRE] : []),
     ];
     files.set(file, [...first, text].join("\n"));
@@ -106,13 +114,18 @@ export async function writeBundle(files: Bundle, folder: string): Promise<void> 
   for (const [name, text] of files) await Deno.writeTextFile(`${folder}/${name}`, text);
 }
 
+/** Builds it into a folder; resolves to a line that says what was built. */
+export async function buildBundle(folder: string, commit: string): Promise<string> {
+  const files = await bundle(commit);
+  await writeBundle(files, folder);
+  const bytes = files.values().reduce((sum, text) => sum + text.length, 0);
+  return `Built ${folder}: ${files.size} files, ${(bytes / 1e6).toFixed(1)} MB`;
+}
+
 if (import.meta.main) {
   const folder = `${ROOT}/dist/kproxy-js`;
   try {
-    const files = await bundle();
-    await writeBundle(files, folder);
-    const bytes = files.values().reduce((sum, text) => sum + text.length, 0);
-    writeLine(`Built ${folder}: ${files.size} files, ${(bytes / 1e6).toFixed(1)} MB. It is run by`);
+    writeLine(`${await buildBundle(folder, await buildCommit())}. It is run by`);
     writeLine(
       `deno run --no-config --cached-only ${runtimeFlags().join(" ")} ${folder}/kproxy.js COMMAND [flags]`,
     );

@@ -1,8 +1,7 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { OWN_PROGRAMS } from "../lib/kernel/own_programs.ts";
-import { compileArgs, embeddedPermissions, embeddedProblems, excludedFolders } from "./compile.ts";
 import { kproxyTask, outdatedFiles, replaceSection, replaceTask } from "./docs.ts";
-import { permissionFlags, PERMISSIONS, permissionTable, runtimeFlags } from "./permissions.ts";
+import { PERMISSIONS, permissionTable, runtimeFlags } from "./permissions.ts";
 import { apiAccess, inClusterAccess } from "../lib/source/kube/kube_access.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
 
@@ -12,37 +11,6 @@ Deno.test("the task kproxy runs with exactly the permissions of the list", async
   const [before = "", after = ""] = command.split(runtimeFlags().join(" "));
   assertEquals(before, 'ROOT=$PWD && cd "$INIT_CWD" && deno run -q --config "$ROOT/deno.json" ');
   assertEquals(after, ' "$ROOT/main.ts"');
-});
-
-Deno.test("the compiled program carries exactly the permissions of the list", async () => {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-compile-" });
-  try {
-    const output = `${folder}/program`;
-    // The real program: a package that cannot be embedded must show here.
-    const credentialPlugins = ["aws-login", "/opt/bin/token"];
-    const args = compileArgs(output, await excludedFolders(), { credentialPlugins });
-    assertEquals(args.filter((arg) => /^--(allow|deny|ignore|no-prompt)/.test(arg)), [
-      ...permissionFlags(),
-      "--allow-run=aws-login",
-      "--allow-run=/opt/bin/token",
-    ]);
-    const { success } = await new Deno.Command(Deno.execPath(), {
-      args,
-      env: { DENORT_BIN: Deno.execPath() },
-      stderr: "null",
-    }).output();
-    assertEquals(success, true);
-    assertEquals(args.filter((arg) => arg.startsWith("--v8-flags")), [
-      "--v8-flags=--max-semi-space-size=2,--expose-gc",
-    ]);
-    const embedded = await embeddedPermissions(output);
-    assertEquals(embeddedProblems(embedded, credentialPlugins), []);
-    assertEquals(embeddedProblems(embedded).length, 1);
-    const others = { ...embedded, allow_ffi: [], allow_run: ["sh"] };
-    assertEquals(embeddedProblems(others, credentialPlugins).length, 2);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
 });
 
 Deno.test("docs/permissions.md has one row for every permission, and only those", async () => {

@@ -9,7 +9,6 @@ import { type CommandName, COMMANDS } from "./flags/flag.ts";
 import { type Io, OutputClosedError } from "./io.ts";
 import { parseArgs, type ParsedFlags } from "./flags/parse_args.ts";
 import { didYouMean } from "./suggest.ts";
-import { rawVersion, versionLine } from "../node/version.ts";
 
 /** Carries out one command; resolves to the exit code. */
 export type Command = (flags: ParsedFlags, io: Io) => Promise<number>;
@@ -29,7 +28,7 @@ const LOADERS: Readonly<Record<CommandName, () => Promise<Command>>> = {
   "doctor": async () => (await import("./commands/doctor.ts")).doctorCommand,
   "selftest": async () => (await import("./commands/selftest.ts")).selftestCommand,
   "sysdump": async () => (await import("./commands/sysdump.ts")).sysdumpCommand,
-  "version": () => Promise.resolve((_flags, io) => printVersion("true", io)),
+  "version": async () => (await import("./commands/version.ts")).versionCommand,
   "help": () => Promise.resolve(helpCommand),
   "completion": async () => (await import("./completion/completion.ts")).completionCommand,
 };
@@ -70,11 +69,7 @@ function helpCommand(flags: ParsedFlags, io: Io): Promise<number> {
 }
 
 async function printVersion(form: "true" | "raw", io: Io): Promise<number> {
-  const text = form === "raw"
-    ? rawVersion({ deno: Deno.version.deno, platform: `${Deno.build.os}/${Deno.build.arch}` })
-    : versionLine();
-  await io.out(`${text}\n`);
-  return 0;
+  return await (await import("./commands/version.ts")).printVersion(form, io);
 }
 
 /** Says once what went wrong. */

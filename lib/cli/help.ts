@@ -164,9 +164,13 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
     ),
   },
   "version": {
-    usage: "version",
-    summary: "Print the version",
-    text: ["Says which releases of kube-proxy the rules and the decisions follow."],
+    usage: "version [flags]",
+    summary: "Print the version, and the commit that it was built from",
+    text: wrapWords(
+      "Says which releases of kube-proxy the rules and the decisions follow, too. The commit is unknown where kproxy was built or installed " +
+        "without the project's Git repository, and ends in -dirty where files were changed beside it. --version prints the first line only.",
+      108,
+    ),
   },
   "help": {
     usage: "help [COMMAND]",

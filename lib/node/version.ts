@@ -13,18 +13,33 @@ const RULES_LEVEL = "1.30";
 /** The kube-proxy minor release whose decisions (hints, pacing, servers, metrics) kproxy makes. */
 export const DECISIONS_LEVEL = "1.36";
 
-/** `kproxy 0.1.0 (…)`: what `kproxy version` prints. */
+/** What a version is told with. */
+export interface VersionFacts {
+  /** As `builtFrom` yields it. */
+  readonly commit: string;
+  readonly deno: string;
+  /** `linux/x86_64`. */
+  readonly platform: string;
+}
+
+/** `kproxy 0.1.0 (…)`: what `kproxy --version` prints. */
 export function versionLine(): string {
   return `kproxy ${VERSION} (kube-proxy rules ${RULES_LEVEL}, decisions ${DECISIONS_LEVEL})`;
 }
 
-/** All parts of the version on one line, for programs: what `--version=raw` prints. */
-export function rawVersion(runtime: { readonly deno: string; readonly platform: string }): string {
+/** What `kproxy version` prints: the line, and what this one is made from and runs on. */
+export function versionLines({ commit, deno, platform }: VersionFacts): string[] {
+  return [versionLine(), `commit ${commit}`, `Deno ${deno} on ${platform}`];
+}
+
+/** All parts of the version on one line, for programs: what `--version=raw` and `version -o json` print. */
+export function rawVersion({ commit, deno, platform }: VersionFacts): string {
   return JSON.stringify({
     version: VERSION,
+    commit,
     rulesLevel: RULES_LEVEL,
     decisionsLevel: DECISIONS_LEVEL,
-    denoVersion: runtime.deno,
-    platform: runtime.platform,
+    denoVersion: deno,
+    platform,
   });
 }

@@ -2,17 +2,26 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import project from "../../deno.json" with { type: "json" };
 import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 import { ROOT } from "../../tools/project_files.ts";
+import { buildCommit } from "../../tools/release/commit.ts";
 import { inFolder, kproxy } from "./kproxy.ts";
 
 const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
 
 Deno.test("version, --version and -h answer on every command, on standard output", async () => {
   const version = `kproxy ${project.version} (kube-proxy rules 1.30, decisions 1.36)\n`;
-  for (const argv of [["version"], ["--version"], ["run", "--version"], ["render", "--version"]]) {
+  for (
+    const argv of [["--version"], ["version", "--version"], ["run", "--version"], ["render", "--version"]]
+  ) {
     assertEquals(await kproxy(argv), { code: 0, out: version, err: "" }, argv.join(" "));
   }
-  const raw = await kproxy(["version", "--version=raw"]);
-  assertEquals(JSON.parse(raw.out).version, project.version);
+  // Sources tell what is checked out, wherever they were checked out.
+  const commit = (await buildCommit()).replace("-dirty", "");
+  const { out: told } = await kproxy(["version"]);
+  assertEquals(told.split("\n").slice(0, 2), [version.trim(), `commit ${commit}`]);
+  for (const argv of [["version", "--version=raw"], ["version", "-o", "json"]]) {
+    const facts = JSON.parse((await kproxy(argv)).out);
+    assertEquals([facts.version, facts.commit], [project.version, commit]);
+  }
   for (const argv of [["help", "render"], ["render", "--help"], ["render", "-h"]]) {
     const { code, out, err } = await kproxy(argv);
     assertEquals([code, err], [0, ""]);

@@ -50,7 +50,7 @@ const BASH_CASES: readonly [words: readonly string[], offered: readonly string[]
   [["run", "--cleanup", "--init"], ["--init-only"]],
   [["--init"], ["--init-only"]],
   [["--v=2", "--maste"], ["--master"]],
-  [["version", "--"], ["--help", "--version"]],
+  [["version", "--"], ["--help", "--output", "--version"]],
   [["run", "--logtos"], []],
   [["run", "--hostname-override", ""], []],
 ];
@@ -78,7 +78,7 @@ const FISH_CASES: readonly [line: string, offered: readonly string[]][] = [
   ["kproxy --config=b", ["--config=b.yml"]],
   ["kproxy run --kubeconfig d", ["d.txt"]],
   ["kproxy --init", ["--init-only"]],
-  ["kproxy version --", ["--help", "--version"]],
+  ["kproxy version --", ["--help", "--output", "--version"]],
   ["kproxy run --logtos", []],
 ];
 

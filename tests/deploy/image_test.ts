@@ -5,6 +5,7 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
+import { COMMIT_FILE } from "../../lib/node/build.ts";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { projectFiles, ROOT } from "../../tools/project_files.ts";
 import { NODE_PACKAGES } from "../../tools/setup.ts";
@@ -73,6 +74,9 @@ Deno.test("the image's program is the launcher, with the task's permissions and 
   assertEquals(launcher?.target, "/usr/local/bin/kproxy");
   const entry = steps.find(({ name }) => name === "ENTRYPOINT")?.words.join(" ");
   assertEquals(entry, '["kproxy"]');
+  // Where the sources have no Git repository, kproxy reads its commit from this file beside them.
+  const written = steps.find(({ words }) => words.at(-2) === ">");
+  assertEquals([written?.name, written?.words.join(" ")], ["RUN", `echo "$COMMIT" > ${COMMIT_FILE}`]);
   // A program compiled on the whole of deno would ignore the permissions that it carries.
   assert(!steps.some(({ words }) => words.includes("compile")));
   const text = await textOf("deploy/kproxy");

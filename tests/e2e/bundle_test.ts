@@ -1,22 +1,16 @@
 /** What `deno task bundle` builds is kproxy: without a network, without packages, with the same rights, rules and log lines. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { VERSION } from "../../lib/node/version.ts";
 import { type Bundle, bundle, writeBundle } from "../../tools/bundle.ts";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
+import { smokeProblems } from "../../tools/release/smoke.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
+const COMMIT = "0123456789abcdef0123456789abcdef01234567";
 const OBJECTS = `--manifests=${ROOT}/tests/golden/mixed-dual-stack/objects.yaml`;
-
-async function printed(argv: readonly string[], env: Readonly<Record<string, string>>): Promise<string> {
-  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["run", "-q", ...argv],
-    env: { ...env, NO_COLOR: "1" },
-  }).output();
-  assertEquals(code, 0, new TextDecoder().decode(stderr));
-  return new TextDecoder().decode(stdout);
-}
 
 /** Every place that log lines may name is a line of the source that logs. */
 async function assertPlaces(files: Bundle): Promise<void> {
@@ -46,7 +40,7 @@ e2eTest("the bundle runs kproxy without network and packages, with the same rule
   ROOT_NAMESPACES,
   program("nft"),
 ], async () => {
-  const files = await bundle();
+  const files = await bundle(COMMIT);
   await assertPlaces(files);
   const folder = await Deno.makeTempDir({ prefix: "kproxy-bundle-test-" });
   try {
@@ -54,13 +48,21 @@ e2eTest("the bundle runs kproxy without network and packages, with the same rule
     const main = `${folder}/js/kproxy.js`;
     const env = { DENO_DIR: `${folder}/cache` };
     const own = ["--no-config", "--cached-only", ...runtimeFlags(), main];
-    const source = ["--config", `${ROOT}/deno.json`, ...runtimeFlags(), `${ROOT}/main.ts`];
-    assertEquals(await printed([...own, "version"], env), await printed([...source, "version"], {}));
-    for (const mode of ["iptables", "nftables", "ipvs"]) {
-      const argv = ["render", `--proxy-mode=${mode}`, "--hostname-override=node-a", OBJECTS];
-      assertEquals(await printed([...own, ...argv], env), await printed([...source, ...argv], {}), mode);
-    }
     await withNetns(async (netns) => {
+      const start = [
+        "ip",
+        "netns",
+        "exec",
+        netns.name,
+        "env",
+        `DENO_DIR=${env.DENO_DIR}`,
+        Deno.execPath(),
+        "run",
+        "-q",
+      ];
+      assertEquals(await smokeProblems([...start, ...own], { version: VERSION, commit: COMMIT }), []);
+      const other = { version: "0.0.0", commit: COMMIT };
+      assertEquals((await smokeProblems([...start, ...own, "help"], other)).length, 5);
       for (const mode of ["nftables", "userspace"]) {
         const args = [`--proxy-mode=${mode}`, "--hostname-override=node-a", OBJECTS];
         const started = { main, cache: env.DENO_DIR };

@@ -10,13 +10,14 @@ import { sysdump } from "../../inspect/sysdump/sysdump.ts";
 import { wallClockMs } from "../../kernel/clock.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";
-import { rawVersion, versionLine } from "../../node/version.ts";
+import { rawVersion, type VersionFacts, versionLine } from "../../node/version.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
 import { type Io, OutputClosedError } from "../io.ts";
 import { Activity } from "../terminal/activity.ts";
 import { printable } from "../terminal/printable.ts";
 import { toldConfiguration } from "./telling.ts";
+import { versionFacts } from "./version.ts";
 
 /** For each part. Rules of 10,000 Services take a tool a second or two. */
 const PART_LIMIT_MS = 10_000;
@@ -37,7 +38,7 @@ export async function sysdumpCommand(flags: ParsedFlags, io: Io, exec: Exec = sy
     using end = new EndedBySignals(undefined, new Error("sysdump was ended before it was done"));
     using activity = new Activity(io.terminal ?? null);
     const pieces = sysdump({
-      parts: sysdumpParts({ exec, config, versions: versionsOf() }),
+      parts: sysdumpParts({ exec, config, versions: versionsOf(await versionFacts()) }),
       folder: `kproxy-sysdump-${name}-${time}`,
       limits: { timeMs: PART_LIMIT_MS, bytes: PART_LIMIT_BYTES },
       signal: end.signal,
@@ -79,11 +80,10 @@ function formOf(target: string | undefined): boolean {
   throw new UsageError(`"${target}" must end in .tar.gz, .tgz or .tar`);
 }
 
-function versionsOf(): readonly string[] {
-  const { os, arch } = Deno.build;
+function versionsOf(facts: VersionFacts): readonly string[] {
   return [
     versionLine(),
-    rawVersion({ deno: Deno.version.deno, platform: `${os}/${arch}` }),
+    rawVersion(facts),
     `V8 ${Deno.version.v8}, TypeScript ${Deno.version.typescript}, ${
       Deno.build.standalone ? "compiled" : "from source"
     }`,

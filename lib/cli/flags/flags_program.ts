@@ -134,6 +134,7 @@ export const PROGRAM_FLAGS = [
       "status",
       "doctor",
       "selftest",
+      "version",
     ],
     doc: "Print in this form: write-config yaml, unless told otherwise, or json; the others text or json",
     values: ["yaml", "text", "json"],

@@ -1,0 +1,9 @@
+/**
+ * Keeps packages' own use of what Node deprecates (`punycode`, by a package for e-mail addresses) from being told to whoever builds
+ * kproxy. To be imported before them.
+ *
+ * @module
+ */
+import process from "node:process";
+
+process.noDeprecation = true;

@@ -1,0 +1,164 @@
+/**
+ * Builds a program that carries the runtime, the bundle of `tools/bundle.ts` and the permissions of `tools/permissions.ts`. The runtime it
+ * is built on (`denort`) is downloaded by `deno compile`, or named by `DENORT_BIN`. Where neither is possible, a dry build in a temporary
+ * folder checks what is embedded and is deleted: it stands on the full `deno` program, which would ignore the embedded permissions.
+ *
+ * Built from the bundle, not from the sources, a program carries no packages beyond the parts that are used: of the 80 MB that it would
+ * take from them, most are declarations and maps.
+ *
+ * @module
+ */
+import { Buffer } from "node:buffer";
+import { threadFiles } from "../bundle.ts";
+import { PERMISSIONS, runtimeFlags } from "../permissions.ts";
+
+const DOWNLOAD_TIMEOUT_MS = 120_000;
+
+/** How a program is built. */
+export interface CompileOptions {
+  /** Folder of the bundle. */
+  readonly bundle: string;
+  /** As `deno compile` calls it. @default {this machine} */
+  readonly triple?: string;
+  /** Programs that may be started for credentials, by name or path, beside those of the list. */
+  readonly credentialPlugins?: readonly string[];
+}
+
+/** The arguments of `deno` that build into `output`. */
+export function compileArgs(
+  output: string,
+  { bundle, triple, credentialPlugins = [] }: CompileOptions,
+): string[] {
+  return [
+    "compile",
+    // All is in the bundle: neither packages nor what the project's configuration says of them.
+    ...["-q", "--no-check", "--no-config", "--no-lock", "--no-npm", "--no-remote"],
+    ...(triple === undefined ? [] : [`--target=${triple}`]),
+    // Loaded by name, which the compiler does not follow.
+    ...threadFiles().map((file) => `--include=${bundle}/${file}`),
+    ...runtimeFlags(),
+    ...credentialPlugins.map((plugin) => `--allow-run=${plugin}`),
+    `--output=${output}`,
+    `${bundle}/kproxy.js`,
+  ];
+}
+
+/** What a build came to. */
+export type CompileOutcome =
+  | { readonly kind: "built"; readonly path: string }
+  | { readonly kind: "dry"; readonly reason: string }
+  | { readonly kind: "failed"; readonly reason: string };
+
+/** Builds into `output`, or does a dry build if there is no runtime to build on. */
+export async function compile(output: string, options: CompileOptions): Promise<CompileOutcome> {
+  const given = Deno.env.get("DENORT_BIN");
+  if (given !== undefined && await isFullDeno(given)) {
+    return await dryBuild(`DENORT_BIN is the full deno program: ${given}`, options);
+  }
+  const outcome = await compileProgram(output, options, {}, DOWNLOAD_TIMEOUT_MS);
+  if (outcome.kind === "built") return outcome;
+  if (given === undefined && /denort|dl\.deno\.land/.test(outcome.reason)) {
+    return await dryBuild("denort can neither be found nor downloaded here", options);
+  }
+  return outcome;
+}
+
+/** Builds for this machine on the full deno program, checks the result and deletes it. */
+async function dryBuild(reason: string, options: CompileOptions): Promise<CompileOutcome> {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-dry-build-" });
+  try {
+    const { triple: _other, ...here } = options;
+    const outcome = await compileProgram(`${folder}/kproxy`, here, { DENORT_BIN: Deno.execPath() });
+    return outcome.kind === "built" ? { kind: "dry", reason } : outcome;
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+/** Builds on the runtime that `env` names, or that deno finds. */
+export async function compileProgram(
+  output: string,
+  options: CompileOptions,
+  env: Readonly<Record<string, string>>,
+  timeoutMs?: number,
+): Promise<Exclude<CompileOutcome, { kind: "dry" }>> {
+  const { success, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: compileArgs(output, options),
+    env: { ...env, NO_COLOR: "1" },
+    stdin: "null",
+    stdout: "null",
+    stderr: "piped",
+    ...(timeoutMs === undefined ? {} : { signal: AbortSignal.timeout(timeoutMs) }),
+  }).output();
+  if (!success) return { kind: "failed", reason: new TextDecoder().decode(stderr).trim() };
+  const problems = await embeddedProblems(output, options);
+  if (problems.length === 0) return { kind: "built", path: output };
+  await Deno.remove(output);
+  return { kind: "failed", reason: `The built program is not as it should be: ${problems.join("; ")}` };
+}
+
+/** What the program of a path should carry and does not: permissions, and every file of the bundle. */
+export async function embeddedProblems(
+  path: string,
+  { bundle, credentialPlugins }: CompileOptions,
+): Promise<string[]> {
+  const program = Buffer.from((await Deno.readFile(path)).buffer);
+  const problems = permissionProblems(embeddedPermissions(program), credentialPlugins);
+  const files: [name: string, content: Uint8Array][] = [];
+  for await (const { name } of Deno.readDir(bundle)) {
+    files.push([name, await Deno.readFile(`${bundle}/${name}`)]);
+  }
+  // They are at its end, and what goes with them is not larger than they are.
+  const sizeOfAll = files.reduce((sum, [, content]) => sum + content.length, 0);
+  const end = program.subarray(-4 * sizeOfAll);
+  for (const [name, content] of files) {
+    if (!end.includes(content)) problems.push(`${name} is not in it`);
+  }
+  return problems;
+}
+
+/**
+ * The permissions inside a compiled program, as `deno compile` wrote them: `allow_run` and so on, a list of values (empty for
+ * all) or null for none.
+ *
+ * @throws {SyntaxError} if there are none to be found
+ */
+export function embeddedPermissions(program: Buffer): Record<string, unknown> {
+  const start = program.lastIndexOf('"permissions":{"allow_env"');
+  const end = program.indexOf("}", start);
+  if (start < 0 || end < 0) throw new SyntaxError("Cannot find embedded permissions in the program");
+  return JSON.parse(program.subarray(start + '"permissions":'.length, end + 1).toString());
+}
+
+/** How embedded permissions differ from the list and the plugins. */
+export function permissionProblems(
+  embedded: Record<string, unknown>,
+  credentialPlugins: readonly string[] = [],
+): string[] {
+  const wanted = new Map<string, unknown>(
+    PERMISSIONS.map(({ flag, grants }) => [
+      flag.slice(2).replaceAll("-", "_"),
+      [
+        ...grants.map(({ value }) => value).filter((value) => value !== ""),
+        ...(flag === "--allow-run" ? credentialPlugins : []),
+      ],
+    ]),
+  );
+  wanted.set("ignore_env", []);
+  wanted.set("prompt", false);
+  // Importing code at run time needs no flag for these registries, and nothing in kproxy does it.
+  const names = new Set([...wanted.keys(), ...Object.keys(embedded)]);
+  names.delete("allow_import");
+  return [...names].flatMap((name) => {
+    const [has, should] = [embedded[name] ?? null, wanted.get(name) ?? null];
+    return JSON.stringify(has) === JSON.stringify(should)
+      ? []
+      : [`${name} is ${JSON.stringify(has)}, wanted ${JSON.stringify(should)}`];
+  });
+}
+
+async function isFullDeno(path: string): Promise<boolean> {
+  const { stdout } = await new Deno.Command(path, { args: ["--version"], stdin: "null", stderr: "null" })
+    .output();
+  return new TextDecoder().decode(stdout).startsWith("deno ");
+}
