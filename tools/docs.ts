@@ -58,7 +58,7 @@ export function replaceSection(text: string, name: string, content: string): str
  * caller's, or relative paths would mean other files.
  */
 export function kproxyTask(flags: readonly string[] = runtimeFlags()): string {
-  const run = `deno run -q --config "$ROOT/deno.json" ${flags.join(" ")} "$ROOT/main.ts"`;
+  const run = `deno run -q --config "$ROOT/deno.json" ${flags.join(" ")} "$ROOT/start.ts"`;
   return `ROOT=$PWD && cd "$INIT_CWD" && ${run}`;
 }
 
@@ -69,7 +69,7 @@ export function launcher(flags: readonly string[] = runtimeFlags()): string {
 # \`deno task docs\` writes this file.
 home=\${KPROXY_HOME:-/opt/kproxy}
 export DENO_DIR="\${DENO_DIR:-$home/.deno}" DENO_NO_UPDATE_CHECK=1
-exec deno run -q --cached-only --frozen --config "$home/deno.json" ${flags.join(" ")} "$home/main.ts" "$@"
+exec deno run -q --cached-only --frozen --config "$home/deno.json" ${flags.join(" ")} "$home/start.ts" "$@"
 `;
 }
 

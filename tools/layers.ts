@@ -44,7 +44,7 @@ export const LAYERS: readonly Layer[] = [
   { row: 6, name: "running", paths: ["lib/sync/", "lib/serve/"] },
   { row: 7, name: "node", paths: ["lib/node/", "lib/inspect/"] },
   { row: 8, name: "command line", paths: ["lib/cli/"] },
-  { row: 9, name: "doors", paths: ["main.ts", "mod.ts"] },
+  { row: 9, name: "doors", paths: ["main.ts", "mod.ts", "start.ts"] },
 ];
 
 /** Rows up to this one decide and never touch the machine, the network, a clock or chance. */

@@ -29,6 +29,7 @@ Deno.test("every path of the table has its row", { permissions: "none" }, () => 
     ["lib/node/life.ts", 7],
     ["lib/cli/flags/flags.ts", 8],
     ["main.ts", 9],
+    ["start.ts", 9],
     ["lib/elsewhere/x.ts", undefined],
     ["tools/layers.ts", undefined],
   ];

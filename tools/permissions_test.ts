@@ -10,7 +10,7 @@ Deno.test("the task kproxy runs with exactly the permissions of the list", async
   const command: string = tasks.kproxy.command;
   const [before = "", after = ""] = command.split(runtimeFlags().join(" "));
   assertEquals(before, 'ROOT=$PWD && cd "$INIT_CWD" && deno run -q --config "$ROOT/deno.json" ');
-  assertEquals(after, ' "$ROOT/main.ts"');
+  assertEquals(after, ' "$ROOT/start.ts"');
 });
 
 Deno.test("docs/permissions.md has one row for every permission, and only those", async () => {
@@ -73,7 +73,7 @@ Deno.test("every variable that may be read is read by the code, and every one th
   assertEquals([...env.asked].sort(), granted.map(({ value }) => value).sort());
   // Nobody else looks around.
   const sources = (await projectFiles()).filter((path) =>
-    /^(lib\/.*|main|mod)\.ts$/.test(path) && !path.endsWith("_test.ts")
+    /^(lib\/.*|start|main|mod)\.ts$/.test(path) && !path.endsWith("_test.ts")
   );
   const readers: string[] = [];
   for (const path of sources) {

@@ -1,5 +1,5 @@
 /**
- * Runs kproxy as users do: `main.ts` with exactly the permissions it is shipped with.
+ * Runs kproxy as users do: `start.ts` with exactly the permissions it is shipped with.
  *
  * @module
  */
@@ -24,7 +24,7 @@ export interface RunOptions {
 
 /** The arguments of `deno` that start kproxy, without kproxy's own. */
 export function kproxyArgv(): string[] {
-  return ["run", "-q", "--config", `${ROOT}/deno.json`, ...runtimeFlags(), `${ROOT}/main.ts`];
+  return ["run", "-q", "--config", `${ROOT}/deno.json`, ...runtimeFlags(), `${ROOT}/start.ts`];
 }
 
 /** Runs kproxy to its end. */

@@ -71,7 +71,7 @@ e2eTest(
       "--no-check",
       "--config",
       `${ROOT}/deno.json`,
-      `${ROOT}/main.ts`,
+      `${ROOT}/start.ts`,
     ];
     const command = [
       ...words,

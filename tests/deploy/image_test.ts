@@ -84,7 +84,7 @@ Deno.test("the image's program is the launcher, with the task's permissions and 
   const flags = runtimeFlags().join(" ");
   assertEquals(
     run,
-    `exec deno run -q --cached-only --frozen --config "$home/deno.json" ${flags} "$home/main.ts" "$@"`,
+    `exec deno run -q --cached-only --frozen --config "$home/deno.json" ${flags} "$home/start.ts" "$@"`,
   );
   assert(((await Deno.stat(`${ROOT}/deploy/kproxy`)).mode ?? 0) & 0o111);
 });

@@ -99,7 +99,7 @@ class TranscriptNode implements AsyncDisposable {
     const script = `#!/bin/sh\nif [ -e ${bin}/broken ]; then case "$*" in *--version*) ;; *) ` +
       `echo "Could not fetch rule set generation id: Permission denied (you must be root)" >&2; exit 4;; esac; fi\nexec ${real} "$@"\n`;
     await Deno.writeTextFile(`${bin}/iptables-restore`, script, { mode: 0o755 });
-    const flags = ["run", "-q", "--config", `${ROOT}/deno.json`, ...runtimeFlags(), `${ROOT}/main.ts`];
+    const flags = ["run", "-q", "--config", `${ROOT}/deno.json`, ...runtimeFlags(), `${ROOT}/start.ts`];
     const quoted = [Deno.execPath(), ...flags].map((word) => `'${word}'`).join(" ");
     await Deno.writeTextFile(`${bin}/kproxy`, `#!/bin/sh\nexec ${quoted} "$@"\n`, { mode: 0o755 });
     await manifests.replace("objects.json", OBJECTS);

@@ -65,7 +65,7 @@ export class KproxyProcess implements AsyncDisposable {
   static spawn({ netns, args, path, command, as, bundle, verbosity = 2 }: KproxyOptions): KproxyProcess {
     const { prefix, deno, root } = as ?? { prefix: [], deno: Deno.execPath(), root: ROOT };
     const kproxy = bundle === undefined
-      ? ["run", "-q", "--config", `${root}/deno.json`, ...runtimeFlags(), `${root}/main.ts`]
+      ? ["run", "-q", "--config", `${root}/deno.json`, ...runtimeFlags(), `${root}/start.ts`]
       : ["run", "-q", "--no-config", "--cached-only", ...runtimeFlags(), bundle.main];
     const run = [
       "run",
