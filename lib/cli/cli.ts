@@ -7,6 +7,7 @@ import { ConfigError, formatProblem, UsageError } from "../errors.ts";
 import { errorText } from "../observe/log.ts";
 import { type CommandName, COMMANDS } from "./flags/flag.ts";
 import { type Io, OutputClosedError } from "./io.ts";
+import { refuseOutsideLinux } from "./linux_only.ts";
 import { parseArgs, type ParsedFlags } from "./flags/parse_args.ts";
 import { didYouMean } from "./suggest.ts";
 
@@ -36,9 +37,14 @@ const LOADERS: Readonly<Record<CommandName, () => Promise<Command>>> = {
 /**
  * Runs kproxy with these arguments.
  *
+ * @param os the system it runs on
  * @returns the exit code: 0 all is well, 1 failure, 2 wrong use or configuration
  */
-export async function runCli(argv: readonly string[], io: Io): Promise<number> {
+export async function runCli(
+  argv: readonly string[],
+  io: Io,
+  os: string = Deno.build.os,
+): Promise<number> {
   try {
     const flags = parseArgs(argv);
     for (const warning of flags.warnings) io.err(`${warning}\n`);
@@ -47,6 +53,7 @@ export async function runCli(argv: readonly string[], io: Io): Promise<number> {
       return await printHelp(flags.command === "help" ? undefined : flags.command, io);
     }
     if (version === "true" || version === "raw") return await printVersion(version, io);
+    refuseOutsideLinux(flags, os);
     const command = await LOADERS[flags.command]();
     return await command(flags, io);
   } catch (error) {

@@ -12,9 +12,10 @@ export class EndedBySignals implements Disposable {
 
   /** @param reason of the abortion. @default {an AbortError} */
   constructor(names: readonly Deno.Signal[] = ["SIGINT", "SIGTERM", "SIGHUP"], reason?: Error) {
-    this.#names = names;
+    // Of these Windows has only the first.
+    this.#names = Deno.build.os === "windows" ? names.filter((name) => name === "SIGINT") : names;
     this.#stop = () => this.#end.abort(reason);
-    for (const name of names) Deno.addSignalListener(name, this.#stop);
+    for (const name of this.#names) Deno.addSignalListener(name, this.#stop);
   }
 
   get signal(): AbortSignal {
