@@ -16,6 +16,7 @@ import {
   parseIptablesVersion,
   waitArgs,
 } from "./iptables_version.ts";
+import { NO_RIGHTS_REGEXP } from "./no_rights.ts";
 
 /** The variant to use, and why. */
 export interface VariantChoice {
@@ -123,6 +124,18 @@ export async function holdsProxyRules(
     const present = await readHints(exec, family, variant, PROXY_CHAINS);
     return PROXY_CHAINS.some((chain) => present.has(chain));
   } catch (error) {
+    if (error instanceof ExecError) return false;
+    throw error;
+  }
+}
+
+/** True if there may be rules of the variant in the family that this process may not see. */
+export async function mayHideRules(exec: Exec, family: IpFamily, variant: IptablesVariant): Promise<boolean> {
+  try {
+    const saved = await runIfThere(exec, [iptablesPrograms(family, variant).save]);
+    return saved !== null && saved.code !== 0 && NO_RIGHTS_REGEXP.test(saved.stderr);
+  } catch (error) {
+    // A tool that hangs is told elsewhere.
     if (error instanceof ExecError) return false;
     throw error;
   }

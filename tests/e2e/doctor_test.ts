@@ -4,11 +4,12 @@
  *
  * @module
  */
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { Finding } from "../../lib/inspect/doctor/finding.ts";
 import type { DoctorReport } from "../../lib/inspect/doctor/report.ts";
 import { findProgram } from "../../tools/setup.ts";
 import { kproxy, kproxyArgv } from "../cli/kproxy.ts";
+import { asNobody } from "../support/as_nobody.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
@@ -59,6 +60,16 @@ e2eTest(
         args: ["--proxy-mode=nftables", "--hostname-override=node-a", `--manifests=${manifests.folder}`],
       });
       await running.untilMessage("First sync done, Services are served");
+      // Who names an API server asks for that one, and not for another mode.
+      const named = await kproxy(["doctor", "-o=json", "--master=http://127.0.0.1:1"], { netns: netns.name });
+      const elsewhere: DoctorReport = JSON.parse(named.out);
+      assertEquals([
+        elsewhere.mode,
+        elsewhere.findings.filter(({ check }) => check === "leftovers")
+          .map(({ level }) => level),
+      ], ["nftables", ["ok"]]);
+      const [asked] = elsewhere.findings.filter(({ check }) => check === "API server");
+      assertEquals([asked?.level, asked?.what.includes("http://127.0.0.1:1")], ["failure", true], named.out);
       const { out, err } = await kproxy(["doctor", "-o=json"], { netns: netns.name });
       const { mode, node, findings }: DoctorReport = JSON.parse(out);
       assertEquals([mode, node, err], ["nftables", "node-a", ""]);
@@ -202,3 +213,52 @@ e2eTest("a program that is missing is named with the modes that need it", NEEDS,
     await Deno.remove(bin, { recursive: true });
   }
 });
+
+e2eTest(
+  "whoever is not root is told that rules of iptables' legacy variant are not seen, and not that there are none",
+  [
+    ...NEEDS,
+    program("setpriv"),
+  ],
+  async () => {
+    await withNode(async (netns) => {
+      await netns.run(["iptables-legacy", "-t", "nat", "-N", "KUBE-SERVICES"]);
+      await asNobody(["net_admin", "net_raw"], async ({ prefix, deno, root }) => {
+        const run = async (...args: readonly string[]): Promise<string> => {
+          const start = [deno, ...kproxyArgv().map((word) => word.replace(ROOT, root))];
+          const { stdout } = await new Deno.Command("ip", {
+            args: ["netns", "exec", netns.name, ...prefix, ...start, ...args],
+            stdin: "null",
+            stderr: "null",
+          }).output();
+          return new TextDecoder().decode(stdout);
+        };
+        const node = [
+          "--hostname-override=node-a",
+          `--manifests=${root}/examples/demo`,
+          "--metrics-bind-address=127.0.0.1:1",
+        ];
+        const { findings }: DoctorReport = JSON.parse(
+          await run("doctor", ...node, "--proxy-mode=nftables", "-o=json"),
+        );
+        const told = findings.filter(({ check, level }) =>
+          check === "iptables variant" && level === "warning"
+        );
+        assertEquals(told.length, 1);
+        assertStringIncludes(told[0]?.what ?? "", "may not list the rules of the legacy variant");
+        const unseen =
+          /^Not read: iptables-legacy-save .*only root may list the rules of iptables' legacy variant/m;
+        for (
+          const words of [
+            ["service", "list"],
+            ["service", "get", "demo/web"],
+            ["trace", "local", "demo/web"],
+            ["check"],
+          ]
+        ) {
+          assertMatch(await run(...words, ...node), unseen);
+        }
+      });
+    });
+  },
+);

@@ -57,18 +57,24 @@ export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number>
 
 /**
  * Those of the kproxy that runs here: to judge its node by the defaults would call its own rules another mode's. Nothing where the
- * flags say what to judge by, or none runs.
+ * flags say which mode to judge by, or none runs.
  */
 async function settingsHere(
   flags: ParsedFlags,
   told: KubeProxyConfiguration,
 ): Promise<Partial<Pick<ExamineOptions, "config" | "nodeName" | "runs" | "servicesBy">>> {
-  const running = namesMode(flags) || namesSource(flags) ? null : await runningSettings(told);
+  const running = namesMode(flags) ? null : await runningSettings(told);
   if (running === null) return {};
   const { where, config: { kproxy, ...config }, nodeName } = running;
   const { manifests } = told.kproxy;
+  // Who names an API server asks whether that one can be reached.
+  const { clientConnection } = namesSource(flags) ? told : config;
   return {
-    config: { ...config, kproxy: manifests.length === 0 ? kproxy : { ...kproxy, manifests } },
+    config: {
+      ...config,
+      clientConnection,
+      kproxy: manifests.length === 0 ? kproxy : { ...kproxy, manifests },
+    },
     nodeName: told.hostnameOverride === "" ? nodeName : told.hostnameOverride,
     servicesBy: told,
     runs: `${where} runs in mode ${config.mode}: this node is judged by its configuration`,

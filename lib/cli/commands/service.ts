@@ -7,6 +7,7 @@
 import { FAMILIES } from "../../model/objects.ts";
 import { UsageError } from "../../errors.ts";
 import { stateOf } from "../../inspect/desired/desired.ts";
+import type { LiveProblem } from "../../inspect/live/live.ts";
 import { desiredOf, liveNear, type Look, look } from "../../inspect/look.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import {
@@ -17,6 +18,7 @@ import {
 } from "../../inspect/service/service_view.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { byName, listDocument, listRows } from "../../inspect/service/service_list.ts";
+import { problemLines } from "../../inspect/trace/trace_text.ts";
 import { didYouMean } from "../suggest.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
@@ -80,16 +82,29 @@ function listed(found: Look, objects: FoundObjects): Printed {
   ]);
   const isWhole = rows.every(({ isHeld }) => isHeld !== false);
   const { unserved } = objects.state;
+  const problems = eachOnce([...found.live?.values() ?? []].flatMap((live) => live.problems));
   return {
     lines: [
       ...alignColumns([header, ...cells]),
       ...unserved.map(({ service, destination, reason }) =>
         `Not served: ${service}: ${destination}: ${reason}`
       ),
+      ...problemLines(problems),
     ],
-    document: listDocument(rows, unserved),
+    document: listDocument(rows, unserved, problems),
     code: isWhole ? 0 : 1,
   };
+}
+
+/** What concerns both families is in the rules of each. */
+function eachOnce(problems: readonly LiveProblem[]): readonly LiveProblem[] {
+  return [...new Map(problems.map((problem) => [JSON.stringify(problem), problem])).values()];
+}
+
+interface Views {
+  readonly views: readonly ServiceView[];
+  /** What of the kernel could not be read for them. */
+  readonly problems: readonly LiveProblem[];
 }
 
 async function viewsOf(
@@ -97,17 +112,20 @@ async function viewsOf(
   { state, quarantined }: FoundObjects,
   name: string,
   warn: (sentence: string) => void,
-): Promise<readonly ServiceView[]> {
+): Promise<Views> {
   const { nodeAddresses } = found;
+  const problems: LiveProblem[] = [];
   const views = await Promise.all(FAMILIES.map(async (family) => {
     const ofFamily = stateOf(state, family);
     if (!ofFamily.services.has(name)) return [];
     const viewIn = (live: HeldRules | null): readonly ServiceView[] =>
       serviceView({ state: ofFamily, name, live, nodeAddresses, quarantined, objects: state.objects });
     const desired = found.near === null ? null : await desiredOf(found, family, warn);
-    return viewIn(await liveNear(found, family, { desired, use: viewIn }));
+    const live = await liveNear(found, family, { desired, use: viewIn });
+    problems.push(...live?.problems ?? []);
+    return viewIn(live);
   }));
-  return views.flat();
+  return { views: views.flat(), problems: eachOnce(problems) };
 }
 
 async function oneOf(
@@ -116,15 +134,16 @@ async function oneOf(
   name: string,
   warn: (sentence: string) => void,
 ): Promise<Printed> {
-  const views = await viewsOf(found, objects, name, warn);
+  const { views, problems } = await viewsOf(found, objects, name, warn);
   const unserved = objects.state.unserved.filter(({ service }) => service === name);
   const isMissing = views.some(({ parts }) => parts !== null && parts.length === 0);
   return {
     lines: [
       ...serviceLines(views, alignColumns),
       ...unserved.map(({ destination, reason }) => `Not served: ${destination}: ${reason}`),
+      ...problemLines(problems),
     ],
-    document: serviceDocument(name, views, unserved),
+    document: serviceDocument(name, views, unserved, problems),
     code: isMissing ? 1 : 0,
   };
 }

@@ -9,7 +9,7 @@ import type { Exec } from "../../kernel/exec.ts";
 import { iptablesPrograms } from "../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../kernel/iptables_version.ts";
 import { NftLook, type NftTableName } from "../../kernel/nft_look.ts";
-import { NO_RIGHTS_REGEXP } from "../../kernel/no_rights.ts";
+import { LEGACY_LIST_REGEXP, NO_RIGHTS_REGEXP } from "../../kernel/no_rights.ts";
 import { FAMILIES, type IpFamily } from "../../model/objects.ts";
 import { parseDeviceAddresses } from "../../netfilter/ip_batch.ts";
 import type { LiveNode, LiveProblem } from "./live.ts";
@@ -192,6 +192,9 @@ const KIND = "iptables" as const;
 
 function failure(stderr: string, code: number): string {
   const [first = ""] = stderr.split("\n").filter((line) => line.trim() !== "");
+  if (LEGACY_LIST_REGEXP.test(stderr)) {
+    return `${first.trim()}: only root may list the rules of iptables' legacy variant, and nothing here tells whether there are some`;
+  }
   if (NO_RIGHTS_REGEXP.test(stderr)) return `${first.trim()}: reading it needs root or CAP_NET_ADMIN`;
   return first === "" ? `it ended with status ${code}` : first.trim();
 }

@@ -12,6 +12,7 @@ import { usesLocalEndpoints } from "../../model/service_port.ts";
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
+import type { LiveProblem } from "../live/live.ts";
 import { heldPortTexts, isHeld } from "./held_service.ts";
 import { portText } from "./service_match.ts";
 
@@ -84,6 +85,7 @@ function localTraffic({ internalPolicyLocal, externalPolicyLocal }: ServicePort)
 export function listDocument(
   rows: readonly ServiceRow[],
   unserved: readonly UnservedDestination[],
+  problems: readonly LiveProblem[],
 ): unknown {
-  return { apiVersion: API_VERSION, kind: "ServiceList", items: rows, unserved };
+  return { apiVersion: API_VERSION, kind: "ServiceList", items: rows, unserved, problems };
 }

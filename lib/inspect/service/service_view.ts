@@ -10,6 +10,7 @@ import type { ProxyState, ServicePort } from "../../model/state.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { API_VERSION } from "../../serve/status/status_document.ts";
 import { counted } from "../../text/words.ts";
+import type { LiveProblem } from "../live/live.ts";
 import { countedTraffic, type HeldPart, heldParts } from "./held_service.ts";
 import { endpointLack, unplacedNotes } from "./slice_facts.ts";
 import { endpointDocument } from "../trace/trace_json.ts";
@@ -118,6 +119,7 @@ export function serviceDocument(
   name: NamespacedName,
   views: readonly ServiceView[],
   unserved: readonly UnservedDestination[],
+  problems: readonly LiveProblem[] = [],
 ): unknown {
   return {
     apiVersion: API_VERSION,
@@ -146,5 +148,6 @@ export function serviceDocument(
       refusal,
     })),
     unserved: unserved.map(({ destination, reason }) => ({ destination, reason })),
+    problems,
   };
 }

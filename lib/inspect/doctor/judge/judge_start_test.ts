@@ -73,7 +73,10 @@ const VARIANTS: readonly Case[] = [
   ["none works", judgeVariant(null, "nftables"), []],
   [
     "one alone",
-    judgeVariant({ chosen, systemDefault: { variant: "nft", version: "1.8.9" }, otherHolds: [] }, "iptables"),
+    judgeVariant(
+      { chosen, systemDefault: { variant: "nft", version: "1.8.9" }, otherHolds: [], unseen: [] },
+      "iptables",
+    ),
     [
       "ok nft: nft is the system's default",
     ],
@@ -81,7 +84,7 @@ const VARIANTS: readonly Case[] = [
   [
     "the other is the default",
     judgeVariant(
-      { chosen, systemDefault: { variant: "legacy", version: "1.8.9" }, otherHolds: [] },
+      { chosen, systemDefault: { variant: "legacy", version: "1.8.9" }, otherHolds: [], unseen: [] },
       "iptables",
     ),
     [
@@ -89,10 +92,22 @@ const VARIANTS: readonly Case[] = [
       "warning the program iptables is the legacy variant",
     ],
   ],
-  ["rules in both", judgeVariant({ chosen, systemDefault: null, otherHolds: ["IPv4", "IPv6"] }, "iptables"), [
-    "ok nft",
-    "warning a service proxy left rules in the legacy variant (IPv4, IPv6)",
-  ]],
+  [
+    "one that this user may not see",
+    judgeVariant({ chosen, systemDefault: null, otherHolds: [], unseen: ["legacy"] }, "nftables"),
+    [
+      "ok nft, which this mode does not use",
+      "warning this user may not list the rules of the legacy variant: if there are some",
+    ],
+  ],
+  [
+    "rules in both",
+    judgeVariant({ chosen, systemDefault: null, otherHolds: ["IPv4", "IPv6"], unseen: [] }, "iptables"),
+    [
+      "ok nft",
+      "warning a service proxy left rules in the legacy variant (IPv4, IPv6)",
+    ],
+  ],
 ];
 
 const internal = (address: string) => ({ type: "InternalIP", address });

@@ -13,7 +13,7 @@ const CHECK = "iptables variant";
 export function judgeVariant(fact: VariantFact | null, mode: ProxyMode): readonly Finding[] {
   // That iptables does not work is told with the mode, where it matters.
   if (fact === null) return [];
-  const { chosen: { variant, reason }, systemDefault, otherHolds } = fact;
+  const { chosen: { variant, reason }, systemDefault, otherHolds, unseen } = fact;
   const uses = mode === "iptables" || mode === "ipvs";
   const findings: Finding[] = [
     ok(CHECK, `${variant}${uses ? "" : ", which this mode does not use"}: ${reason}`),
@@ -25,6 +25,16 @@ export function judgeVariant(fact: VariantFact | null, mode: ProxyMode): readonl
         `the program iptables is the ${systemDefault.variant} variant, and the rules of this node are in ${variant}: ` +
           `what is written by hand lands beside them`,
         `update-alternatives --set iptables /usr/sbin/iptables-${variant}`,
+      ),
+    );
+  }
+  for (const hidden of unseen) {
+    findings.push(
+      warning(
+        CHECK,
+        `this user may not list the rules of the ${hidden} variant: if there are some, of kubelet, of another proxy or of anybody, ` +
+          "nothing here tells of them",
+        "run kproxy doctor as root",
       ),
     );
   }

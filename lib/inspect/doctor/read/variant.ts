@@ -10,6 +10,7 @@ import {
   holdsProxyRules,
   type IptablesFound,
   iptablesPrograms,
+  mayHideRules,
   probeIptables,
   type VariantChoice,
 } from "../../../kernel/iptables_variant.ts";
@@ -28,6 +29,8 @@ export interface VariantFact {
   readonly systemDefault: IptablesVersion | null;
   /** Families for which the variant that is not chosen holds a service proxy's chains. */
   readonly otherHolds: readonly IpFamily[];
+  /** Variants that may have rules which this process may not see. */
+  readonly unseen: readonly IptablesVariant[];
 }
 
 /** Null if iptables does not work here at all. */
@@ -40,15 +43,24 @@ export async function readVariant(exec: Exec, primaryFamily: IpFamily): Promise<
     throw error;
   }
   const other: IptablesVariant = chosen.variant === "nft" ? "legacy" : "nft";
-  const [text, holds] = await Promise.all([
+  const [text, holds, hidden] = await Promise.all([
     exec.run(["iptables", "--version"]).then(({ stdout }) => stdout, () => ""),
     Promise.all(FAMILIES.map((family) => holdsProxyRules(exec, family, other))),
+    Promise.all(VARIANTS.map((variant) => hidesRules(exec, variant))),
   ]);
   return {
     chosen,
     systemDefault: parseIptablesVersion(text),
     otherHolds: FAMILIES.filter((_family, index) => holds[index] === true),
+    unseen: VARIANTS.filter((_variant, index) => hidden[index] === true),
   };
+}
+
+const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
+
+async function hidesRules(exec: Exec, variant: IptablesVariant): Promise<boolean> {
+  const hidden = await Promise.all(FAMILIES.map((family) => mayHideRules(exec, family, variant)));
+  return hidden.includes(true);
 }
 
 /** What a node of any kind is asked for the variant; the answers are there when they are needed. */
