@@ -1,6 +1,6 @@
 /**
- * Builds what is released into `dist/`: a program for each target, the bundle that a stock Deno runs, the bill of materials, and the
- * checksums of all of them. Programs are missing where there is no runtime to build them on, and it says so.
+ * Builds what is released into `dist/`: a program for each target, the bundle that a stock Deno runs, the bill of materials, the
+ * manual page, and the checksums of all of them. Programs are missing where there is no runtime to build them on, and it says so.
  *
  * `--target=TRIPLE` builds for that machine only, `--credential-plugin=PROGRAM` lets the programs start that one; both may be repeated.
  *
@@ -8,6 +8,7 @@
  */
 import { VERSION } from "../lib/node/version.ts";
 import { buildBundle } from "./bundle.ts";
+import { manPage } from "./man_page.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
 import { ROOT } from "./project_files.ts";
 import { checksums } from "./release/checksums.ts";
@@ -21,6 +22,7 @@ const DIST = `${ROOT}/dist`;
 const BUNDLE = "kproxy-js";
 const BILL = "kproxy.cdx.json";
 const SUMS = "SHA256SUMS";
+const PAGE = "kproxy.8";
 
 interface Wanted {
   readonly targets: readonly Target[];
@@ -42,7 +44,7 @@ export function wantedOf(args: readonly string[]): Wanted {
 
 /** What an earlier build left, of which the checksums would not tell. */
 async function removeOld(): Promise<void> {
-  for (const name of [...TARGETS.map(({ file }) => file), BUNDLE, BILL, SUMS]) {
+  for (const name of [...TARGETS.map(({ file }) => file), BUNDLE, BILL, PAGE, SUMS]) {
     await Deno.remove(`${DIST}/${name}`, { recursive: true }).catch((error) => {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
     });
@@ -89,12 +91,13 @@ async function build(wanted: Wanted): Promise<void> {
   await Deno.mkdir(DIST, { recursive: true });
   writeLine(`kproxy ${VERSION}, commit ${commit}`);
   writeLine(await buildBundle(`${DIST}/${BUNDLE}`, commit));
-  const files = [BILL];
+  const files = [BILL, PAGE];
   for await (const { name } of Deno.readDir(`${DIST}/${BUNDLE}`)) files.push(`${BUNDLE}/${name}`);
   await Deno.writeTextFile(`${DIST}/${BILL}`, billOfMaterials(await projectMaterials(commit)));
+  await Deno.writeTextFile(`${DIST}/${PAGE}`, manPage());
   files.push(...await buildPrograms(wanted, commit));
   await Deno.writeTextFile(`${DIST}/${SUMS}`, await checksums(DIST, files));
-  writeLine(`Built ${DIST}/${BILL} and ${SUMS}, of ${files.length} files`);
+  writeLine(`Built ${DIST}/${BILL}, ${PAGE}, and ${SUMS} of ${files.length} files`);
 }
 
 if (import.meta.main) {

@@ -8,6 +8,7 @@ import { parseArgs } from "@std/cli/parse-args";
 import { CONFIGURATION_SECTIONS } from "../lib/config/fields_doc.ts";
 import { commandsMarkdown, flagsBesideFileMarkdown, flagsMarkdown } from "../lib/cli/flags/flags_doc.ts";
 import { CHART_FILE, chartSvg, figuresMarkdown } from "./figures.ts";
+import { MAN_FILE, manPage } from "./man_page.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
 import { permissionTable, runtimeFlags } from "./permissions.ts";
@@ -91,6 +92,7 @@ export async function outdatedFiles(root: string = ROOT): Promise<Map<string, st
   texts.set("deno.json", replaceTask(await read("deno.json"), kproxyTask()));
   texts.set(LAUNCHER_FILE, launcher());
   texts.set(CHART_FILE, chartSvg());
+  texts.set(MAN_FILE, manPage());
   const outdated = new Map<string, string>();
   for (const [file, text] of texts) {
     if (text !== await contentOf(`${root}/${file}`)) outdated.set(file, text);
