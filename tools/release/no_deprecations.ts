@@ -6,4 +6,4 @@
  */
 import process from "node:process";
 
-process.noDeprecation = true;
+Object.assign(process, { noDeprecation: true });

@@ -112,7 +112,7 @@ export async function embeddedProblems(
   const sizeOfAll = files.reduce((sum, [, content]) => sum + content.length, 0);
   const end = program.subarray(-4 * sizeOfAll);
   for (const [name, content] of files) {
-    if (!end.includes(content)) problems.push(`${name} is not in it`);
+    if (!end.includes(Buffer.from(content))) problems.push(`${name} is not in it`);
   }
   return problems;
 }
