@@ -7,6 +7,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { CONFIGURATION_SECTIONS } from "../lib/config/fields_doc.ts";
 import { commandsMarkdown, flagsBesideFileMarkdown, flagsMarkdown } from "../lib/cli/flags/flags_doc.ts";
+import { API_FILE, apiReport } from "./api_report.ts";
 import { CHART_FILE, chartSvg, figuresMarkdown } from "./figures.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
@@ -91,11 +92,31 @@ export async function outdatedFiles(root: string = ROOT): Promise<Map<string, st
   texts.set("deno.json", replaceTask(await read("deno.json"), kproxyTask()));
   texts.set(LAUNCHER_FILE, launcher());
   texts.set(CHART_FILE, chartSvg());
+  texts.set(API_FILE, await apiReport(root));
   const outdated = new Map<string, string>();
   for (const [file, text] of texts) {
     if (text !== await contentOf(`${root}/${file}`)) outdated.set(file, text);
   }
   return outdated;
+}
+
+/** Lines of the API report that are gone (`-`) or new (`+`), each under the declaration that it belongs to. */
+export function changedLines(before: string, after: string): string[] {
+  const [old, now] = [declaredLines(before), declaredLines(after)];
+  return [
+    ...[...old].filter((line) => !now.has(line)).map((line) => `- ${line}`),
+    ...[...now].filter((line) => !old.has(line)).map((line) => `+ ${line}`),
+  ];
+}
+
+function declaredLines(report: string): Set<string> {
+  return new Set(
+    report.split("\n\n").flatMap((declaration) => {
+      const [head = "", ...members] = declaration.trim().split("\n");
+      const name = head.split(/[<(:= ]/)[1] ?? "";
+      return [head, ...members.map((member) => `${name}: ${member.trim()}`)];
+    }),
+  );
 }
 
 /** The text of a file; undefined if there is none yet. */
@@ -112,6 +133,8 @@ if (import.meta.main) {
   const { check } = parseArgs(Deno.args, { boolean: ["check"] });
   const outdated = await outdatedFiles();
   for (const [file, text] of outdated) {
+    // Whoever changes what users of the library see should read so before it is written down.
+    if (file === API_FILE) changedLines(await contentOf(`${ROOT}/${file}`) ?? "", text).forEach(writeLine);
     if (!check) await Deno.writeTextFile(`${ROOT}/${file}`, text);
     writeLine(`${file}: ${check ? 'out of step with the code, run "deno task docs"' : "rewritten"}`);
   }
