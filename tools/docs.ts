@@ -9,6 +9,7 @@ import { CONFIGURATION_SECTIONS } from "../lib/config/fields_doc.ts";
 import { commandsMarkdown, flagsBesideFileMarkdown, flagsMarkdown } from "../lib/cli/flags/flags_doc.ts";
 import { API_FILE, apiReport } from "./api_report.ts";
 import { CHART_FILE, chartSvg, figuresMarkdown } from "./figures.ts";
+import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
 import { permissionTable, runtimeFlags } from "./permissions.ts";
@@ -19,7 +20,7 @@ export interface Section {
   readonly file: string;
   readonly name: string;
   /** The Markdown between the two lines, without empty lines at its ends. */
-  readonly render: () => string;
+  readonly render: () => string | Promise<string>;
 }
 
 /** Where the program is that starts kproxy from source. */
@@ -31,6 +32,8 @@ const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "figures", render: figuresMarkdown },
   { file: "docs/flags.md", name: "flags", render: flagsMarkdown },
   { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },
+  { file: "docs/messages.md", name: "events", render: eventsMarkdown },
+  { file: "docs/messages.md", name: "log-lines", render: logLinesMarkdown },
   { file: "docs/configuration.md", name: "flags-beside-file", render: flagsBesideFileMarkdown },
   { file: "docs/permissions.md", name: "permissions", render: permissionTable },
   ...CONFIGURATION_SECTIONS,
@@ -87,7 +90,7 @@ export async function outdatedFiles(root: string = ROOT): Promise<Map<string, st
   const read = async (file: string): Promise<string> =>
     texts.get(file) ?? await Deno.readTextFile(`${root}/${file}`);
   for (const { file, name, render } of SECTIONS) {
-    texts.set(file, replaceSection(await read(file), name, render()));
+    texts.set(file, replaceSection(await read(file), name, await render()));
   }
   texts.set("deno.json", replaceTask(await read("deno.json"), kproxyTask()));
   texts.set(LAUNCHER_FILE, launcher());

@@ -51,7 +51,7 @@ Deno.test("every form has what GitHub asks of one", async () => {
         assertEquals(new Set(options).size, options.length, where);
       }
     }
-    for (const  of of[answers.map(({ id }) => id), answers.map(({ attributes }) => attributes.label)]) {
+    for (const values of [answers.map(({ id }) => id), answers.map(({ attributes }) => attributes.label)]) {
       assertEquals(new Set(values).size, values.length, file);
     }
   }
