@@ -13,6 +13,8 @@ import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
 import { permissionTable, runtimeFlags } from "./permissions.ts";
+import { pictureSvg } from "./pictures/picture.ts";
+import { PICTURES } from "./pictures/pictures.ts";
 import { ROOT } from "./project_files.ts";
 
 /** A part of a file that the code writes, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`. */
@@ -96,6 +98,7 @@ export async function outdatedFiles(root: string = ROOT): Promise<Map<string, st
   texts.set(LAUNCHER_FILE, launcher());
   texts.set(CHART_FILE, chartSvg());
   texts.set(API_FILE, await apiReport(root));
+  for (const picture of PICTURES) texts.set(picture.file, pictureSvg(picture));
   const outdated = new Map<string, string>();
   for (const [file, text] of texts) {
     if (text !== await contentOf(`${root}/${file}`)) outdated.set(file, text);
