@@ -1,18 +1,70 @@
 /**
- * The library door of kproxy: from Kubernetes objects to the state of a node, to rules, to the way a packet takes. Nothing
- * behind it touches the machine.
+ * The library door of kproxy: from Kubernetes objects to the state of a node, to rules, to the ways of packets.
+ *
+ * What a node would do with some objects is one call: {@linkcode previewNode} decodes nothing and looks at nothing, it plans.
  *
  * ```ts
- * import { ChangeTracker, decodeObject, IptablesSimulator, parseIptablesSave, planIptables, renderPlan } from "@kproxy/kproxy";
+ * import { decodeObject, previewNode } from "@kproxy/kproxy";
  *
- * const { objects } = decodeObject({ kind: "List", apiVersion: "v1", items: [] }, "example", { manifest: true });
- * const tracker = new ChangeTracker({ family: "IPv4", node: { name: "node-a", zone: "" } });
- * for (const object of objects) {
- *   if (object.kind === "Service") tracker.updateService(undefined, object);
- *   if (object.kind === "EndpointSlice") tracker.updateEndpointSlice(object, false);
- * }
- * const { state } = tracker.checkout();
+ * const manifests = [
+ *   {
+ *     apiVersion: "v1",
+ *     kind: "Service",
+ *     metadata: { namespace: "shop", name: "web" },
+ *     spec: { clusterIP: "10.96.10.1", ports: [{ port: 80, targetPort: 8080 }] },
+ *   },
+ *   {
+ *     apiVersion: "discovery.k8s.io/v1",
+ *     kind: "EndpointSlice",
+ *     metadata: { namespace: "shop", name: "web-1", labels: { "kubernetes.io/service-name": "web" } },
+ *     addressType: "IPv4",
+ *     ports: [{ port: 8080 }],
+ *     endpoints: [{ addresses: ["10.244.0.11"] }],
+ *   },
+ * ];
+ * const objects = manifests.flatMap((manifest) => decodeObject(manifest, "example", { manifest: true }).objects);
+ * const node = previewNode(objects, { nodeName: "node-a", mode: "nftables" });
+ *
+ * if (!node.render("IPv4").includes("10.244.0.11 . 8080")) throw new Error("The endpoint is in no rule");
+ * const { outcome } = node.trace("10.244.1.5", "shop/web");
+ * if (!outcome.startsWith("10.244.0.11:8080")) throw new Error(`The packet ends: ${outcome}`);
  * ```
+ *
+ * Each step is there by itself, too: {@linkcode decodeObject} (JSON to objects), {@linkcode ChangeTracker} (objects to the state of a
+ * node), {@linkcode planIptables}, {@linkcode planNftables}, {@linkcode planIpvs} (state to wanted rules), {@linkcode renderPlan},
+ * {@linkcode renderNftablesPlan}, {@linkcode renderIpvsPlan} (rules to text), {@linkcode IptablesSimulator},
+ * {@linkcode NftablesSimulator}, {@linkcode IpvsSimulator} (rules and packet to where it goes).
+ *
+ * The informer tells handlers of objects and of every change of them:
+ *
+ * ```ts
+ * import { inform, openManifests } from "@kproxy/kproxy";
+ *
+ * const folder = await Deno.makeTempDir();
+ * await Deno.writeTextFile(`${folder}/web.yaml`, `
+ * apiVersion: v1
+ * kind: Service
+ * metadata: { namespace: shop, name: web }
+ * spec: { clusterIP: 10.96.10.1, ports: [{ port: 80 }] }
+ * `);
+ *
+ * const seen: string[] = [];
+ * const ending = new AbortController();
+ * await inform(await openManifests([folder]), {
+ *   services: {
+ *     add: ({ namespace, name }) => void seen.push(`${namespace}/${name}`),
+ *     synced: () => ending.abort(),
+ *   },
+ *   rejected: ({ where, message }) => {
+ *     throw new Error(`${where}: ${message}`);
+ *   },
+ * }, ending.signal);
+ * await Deno.remove(folder, { recursive: true });
+ * if (seen.join() !== "shop/web") throw new Error(`Saw ${seen.join()}`);
+ * ```
+ *
+ * With {@linkcode openCluster} instead of {@linkcode openManifests} the objects are those of an API server. These two and
+ * {@linkcode readManifests} read files or the network; everything else needs no permission at all.
  *
  * @module
  */
@@ -77,7 +129,6 @@ export {
 
 export { decodeObject } from "./lib/source/decode/decode.ts";
 export type { DecodeOptions } from "./lib/source/decode/decode_values.ts";
-export type { Rejection } from "./lib/source/source.ts";
 
 export { planIptables } from "./lib/backend/iptables/plan/plan.ts";
 export { renderPlan } from "./lib/backend/iptables/plan/render.ts";
@@ -162,6 +213,7 @@ export {
   type SavedChain,
   type SavedTable,
 } from "./lib/netfilter/iptables_save.ts";
+export { formatFlow, parsePacket } from "./lib/sim/flow.ts";
 export type {
   Flow,
   FlowHook,
@@ -174,3 +226,27 @@ export type {
 export type { Simulator } from "./lib/sim/simulator.ts";
 export type { Traffic } from "./lib/model/service_traffic.ts";
 export type { Fraction } from "./lib/sim/fraction.ts";
+
+export {
+  type NodePreview,
+  type PacketTrace,
+  previewNode,
+  type PreviewOptions,
+} from "./lib/inspect/desired/preview.ts";
+export type { DataPlane } from "./lib/inspect/desired/desired.ts";
+
+export { inform, type InformerHandlers, type ObjectHandlers } from "./lib/source/informer.ts";
+export { type ManifestsOptions, openManifests } from "./lib/source/files/open_manifests.ts";
+export { type ReadManifests, readManifests, type ReadManifestsOptions } from "./lib/source/files/files.ts";
+export type { ForeignObjects } from "./lib/source/files/manifest_store.ts";
+export { type ClusterOptions, openCluster } from "./lib/source/kube/open_cluster.ts";
+export type {
+  Rejection,
+  ResourceKind,
+  RestoredState,
+  Source,
+  SourceEvent,
+  SourceSink,
+} from "./lib/source/source.ts";
+export type { EndpointsSource } from "./lib/config/types.ts";
+export type { Logger, LogValues } from "./lib/observe/log.ts";

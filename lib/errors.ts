@@ -17,10 +17,12 @@ export interface Problem {
 
 /** All problems of one configuration at once. The command line exits with 2. */
 export class ConfigError extends Error {
+  /** Every problem found, in the order of the text's lines. */
   readonly problems: readonly Problem[];
   /** File name, or undefined if the configuration came from flags. */
   readonly file: string | undefined;
 
+  /** Makes the error; its message has a line for each problem, with the file's name before it where one is given. */
   constructor(problems: readonly Problem[], file?: string, options?: ErrorOptions) {
     super(problems.map((problem) => formatProblem(problem, file)).join("\n"), options);
     this.name = "ConfigError";
@@ -37,6 +39,7 @@ export function formatProblem(problem: Problem, file?: string): string {
 
 /** Wrong use of the command line. The command line exits with 2. */
 export class UsageError extends Error {
+  /** Makes the error from a sentence that says what to write instead. */
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
     this.name = "UsageError";
@@ -73,15 +76,18 @@ const SHORTAGE_REGEXP =
 
 /** A program that ended with a status other than 0, was killed, or could not be started. */
 export class ExecError extends Error {
+  /** The program and its arguments. */
   readonly argv: readonly string[];
   /** Exit status; 128 + signal number if it was killed; -1 if it is not there, {@linkcode NOT_STARTED_CODE} if it could not be started. */
   readonly code: number;
+  /** Its whole standard error, as it was printed. */
   readonly stderr: string;
   /** In words: `failed with status 1`, `was killed by signal SIGKILL`, `timed out after 30 s`. */
   readonly ending: string;
   /** After how many milliseconds it was ended because it had not ended by itself; null if it was not. */
   readonly timedOutMs: number | null;
 
+  /** Makes the error; its message names the program and the first line of its standard error. */
   constructor(
     argv: readonly string[],
     code: number,
@@ -143,8 +149,11 @@ function firstLine(text: string): string {
 
 /** The node lacks something a feature needs. */
 export class UnsupportedError extends Error {
+  /** What cannot be had, e.g. a mode or a kernel module. */
   readonly feature: string;
+  /** What it takes. */
   readonly needs: string;
+  /** What is there instead. */
   readonly found: string;
 
   /** `message` says it better than the three parts together would. */
@@ -167,11 +176,14 @@ export type SyncPhase = "read" | "plan" | "apply";
 
 /** A sync that did not reach the desired state. */
 export class SyncError extends Error {
+  /** The proxy mode, e.g. `nftables`. */
   readonly mode: string;
+  /** Where in the sync it failed. */
   readonly phase: SyncPhase;
   /** False if trying again cannot help. */
   readonly retryable: boolean;
 
+  /** Makes the error; its message begins with the mode and the phase. */
   constructor(
     mode: string,
     phase: SyncPhase,

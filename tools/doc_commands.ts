@@ -28,6 +28,34 @@ export function unknownCommands(markdown: string, { flags }: KnownCommands): str
   );
 }
 
+/**
+ * The arguments of each command of kproxy that a Markdown text shows with more than its name: as a shell would pass them, with
+ * `VALUE` for what the shell would put in. Synopses, which have brackets or dots, are left out.
+ */
+export function shownCommands(markdown: string): string[][] {
+  return codeOf(markdown).flatMap((code) => {
+    const whole = code.replaceAll(/\$\([^)]*\)|\$\w+/g, "VALUE");
+    return [...whole.matchAll(PROGRAM_REGEXP)].map(([, words = ""]) =>
+      words.replace(/\s[12]?>.*$/, "").trim()
+    );
+  }).filter((words) => /^[a-z-]+ ./.test(words) && !/[…[\]<]|\.\.\.|=(?:\s|$)|^on /.test(words)).map(
+    argumentsOf,
+  );
+}
+
+function argumentsOf(words: string): string[] {
+  return (words.match(/(?:[^\s"']|"[^"]*"|'[^']*')+/g) ?? []).map((word) => word.replaceAll(/["']/g, ""));
+}
+
+/** The files and folders that commands of Deno in a Markdown text name, relative to the project's folder. */
+export function pathsOfDenoCommands(markdown: string): string[] {
+  return codeOf(markdown).flatMap((code) =>
+    [...code.matchAll(/\bdeno (?:test|run|doc|check|bench) ([^#;&|]+)/g)].flatMap(([, words = ""]) =>
+      words.split(/\s+/).filter((word) => /^(?:lib|tests|tools|links|docs)\b|^\w+\.ts$/.test(word))
+    )
+  );
+}
+
 /** The tasks that a text names and that do not exist. */
 export function unknownTasks(text: string, { tasks }: KnownCommands): string[] {
   return [...text.matchAll(TASK_REGEXP)].flatMap(([, , task = ""]) => tasks.has(task) ? [] : [task]);

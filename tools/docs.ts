@@ -7,11 +7,15 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { CONFIGURATION_SECTIONS } from "../lib/config/fields_doc.ts";
 import { commandsMarkdown, flagsBesideFileMarkdown, flagsMarkdown } from "../lib/cli/flags/flags_doc.ts";
+import { API_FILE, apiReport } from "./api_report.ts";
 import { CHART_FILE, chartSvg, figuresMarkdown } from "./figures.ts";
 import { MAN_FILE, manPage } from "./man_page.ts";
+import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
 import { permissionTable, runtimeFlags } from "./permissions.ts";
+import { pictureSvg } from "./pictures/picture.ts";
+import { PICTURES } from "./pictures/pictures.ts";
 import { ROOT } from "./project_files.ts";
 
 /** A part of a file that the code writes, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`. */
@@ -19,7 +23,7 @@ export interface Section {
   readonly file: string;
   readonly name: string;
   /** The Markdown between the two lines, without empty lines at its ends. */
-  readonly render: () => string;
+  readonly render: () => string | Promise<string>;
 }
 
 /** Where the program is that starts kproxy from source. */
@@ -31,6 +35,8 @@ const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "figures", render: figuresMarkdown },
   { file: "docs/flags.md", name: "flags", render: flagsMarkdown },
   { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },
+  { file: "docs/messages.md", name: "events", render: eventsMarkdown },
+  { file: "docs/messages.md", name: "log-lines", render: logLinesMarkdown },
   { file: "docs/configuration.md", name: "flags-beside-file", render: flagsBesideFileMarkdown },
   { file: "docs/permissions.md", name: "permissions", render: permissionTable },
   ...CONFIGURATION_SECTIONS,
@@ -87,17 +93,38 @@ export async function outdatedFiles(root: string = ROOT): Promise<Map<string, st
   const read = async (file: string): Promise<string> =>
     texts.get(file) ?? await Deno.readTextFile(`${root}/${file}`);
   for (const { file, name, render } of SECTIONS) {
-    texts.set(file, replaceSection(await read(file), name, render()));
+    texts.set(file, replaceSection(await read(file), name, await render()));
   }
   texts.set("deno.json", replaceTask(await read("deno.json"), kproxyTask()));
   texts.set(LAUNCHER_FILE, launcher());
   texts.set(CHART_FILE, chartSvg());
   texts.set(MAN_FILE, manPage());
+  texts.set(API_FILE, await apiReport(root));
+  for (const picture of PICTURES) texts.set(picture.file, pictureSvg(picture));
   const outdated = new Map<string, string>();
   for (const [file, text] of texts) {
     if (text !== await contentOf(`${root}/${file}`)) outdated.set(file, text);
   }
   return outdated;
+}
+
+/** Lines of the API report that are gone (`-`) or new (`+`), each under the declaration that it belongs to. */
+export function changedLines(before: string, after: string): string[] {
+  const [old, now] = [declaredLines(before), declaredLines(after)];
+  return [
+    ...[...old].filter((line) => !now.has(line)).map((line) => `- ${line}`),
+    ...[...now].filter((line) => !old.has(line)).map((line) => `+ ${line}`),
+  ];
+}
+
+function declaredLines(report: string): Set<string> {
+  return new Set(
+    report.split("\n\n").flatMap((declaration) => {
+      const [head = "", ...members] = declaration.trim().split("\n");
+      const name = head.split(/[<(:= ]/)[1] ?? "";
+      return [head, ...members.map((member) => `${name}: ${member.trim()}`)];
+    }),
+  );
 }
 
 /** The text of a file; undefined if there is none yet. */
@@ -114,6 +141,8 @@ if (import.meta.main) {
   const { check } = parseArgs(Deno.args, { boolean: ["check"] });
   const outdated = await outdatedFiles();
   for (const [file, text] of outdated) {
+    // Whoever changes what users of the library see should read so before it is written down.
+    if (file === API_FILE) changedLines(await contentOf(`${ROOT}/${file}`) ?? "", text).forEach(writeLine);
     if (!check) await Deno.writeTextFile(`${ROOT}/${file}`, text);
     writeLine(`${file}: ${check ? 'out of step with the code, run "deno task docs"' : "rewritten"}`);
   }

@@ -91,6 +91,7 @@ export interface ConntrackConfig {
   udpStreamTimeout: DurationMs;
 }
 
+/** Where a Service's endpoints come from: EndpointSlices, v1 Endpoints, or (`auto`) Endpoints only where there are no slices. */
 export type EndpointsSource = "auto" | "slices" | "endpoints";
 
 /** kproxy's own fields. The key is written only if a field differs from its default. */

@@ -14,7 +14,9 @@ import { UnreachableEndpoints, type UnreachableEndpointsOptions } from "./unreac
 
 /** Settings of a {@link ChangeTracker}. */
 export interface ChangeTrackerOptions {
+  /** The family whose addresses are folded in; those of the other one are passed over. */
   readonly family: IpFamily;
+  /** The node that the state is for. */
   readonly node: NodeFacts;
   /** Receives one line per part of an object that is left out. */
   readonly report?: Report;
@@ -76,6 +78,7 @@ export class ChangeTracker {
   readonly #pendingServices = new Map<NamespacedName, readonly ServicePort[]>();
   #triggerTimesMs: number[] = [];
 
+  /** Begins with an empty state. */
   constructor(options: ChangeTrackerOptions) {
     this.#report = options.report ?? (() => {});
     this.#options = options;

@@ -11,6 +11,7 @@ import type { ServicePort } from "./state.ts";
 
 /** Something that a Service asks for and does not get. */
 export interface UnservedDestination {
+  /** Who asks for it and does not get it. */
   readonly service: NamespacedName;
   /** E.g. `external IP 10.96.0.1 port 443/TCP` or `node port 30080/TCP`. */
   readonly destination: string;

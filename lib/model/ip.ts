@@ -8,6 +8,7 @@ import type { IpFamily } from "./objects.ts";
 
 /** An address. Two addresses are the same if and only if their texts are. */
 export interface Ip {
+  /** IPv4 or IPv6. */
   readonly family: IpFamily;
   /** Canonical: no leading zeros; IPv6 in lower case with the first longest run of zero groups shortened (RFC 5952). */
   readonly text: string;
@@ -17,9 +18,11 @@ export interface Ip {
 
 /** A network: the address bits after the prefix are zero. */
 export interface Cidr {
+  /** The family of its addresses. */
   readonly family: IpFamily;
   /** Canonical network address, `/`, prefix length. */
   readonly text: string;
+  /** How many leading bits all of its addresses share. */
   readonly prefixLength: number;
   /** 4 or 16 bytes of the network address. */
   readonly bytes: readonly number[];

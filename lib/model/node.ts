@@ -19,8 +19,11 @@ import type { IpFamily, NodeObject } from "./objects.ts";
 
 /** The node's own addresses, canonical. */
 export interface NodeIps {
+  /** The family of the node's first address. */
   readonly primaryFamily: IpFamily;
+  /** Its own IPv4 address. */
   readonly IPv4: string;
+  /** Its own IPv6 address. */
   readonly IPv6: string;
   /** True if no address of the primary family is known, so that a loopback address stands in for it. */
   readonly primaryIsLoopback: boolean;
@@ -32,7 +35,9 @@ export interface NodeIps {
 export interface NodePortAddresses {
   /** True if that is every local address; `cidrs` then holds only the zero CIDR. */
   readonly matchAll: boolean;
+  /** True if a network of 127.0.0.0/8 is among them. */
   readonly containsIPv4Loopback: boolean;
+  /** The networks, of one family. */
   readonly cidrs: readonly Cidr[];
 }
 

@@ -8,7 +8,9 @@
 export type IpFamily = "IPv4" | "IPv6";
 /** Both. */
 export const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
+/** The protocols that a Service port may have. */
 export type Protocol = "TCP" | "UDP" | "SCTP";
+/** Whether traffic may go to endpoints of any node, or of this one only. */
 export type TrafficPolicy = "Cluster" | "Local";
 
 /** `namespace/name`. */
@@ -18,7 +20,9 @@ export type NamespacedName = string;
 export interface ServicePortSpec {
   /** `""` for an unnamed port. */
   readonly name: string;
+  /** TCP where the object names none. */
   readonly protocol: Protocol;
+  /** The port at the Service's addresses, 1 to 65535. */
   readonly port: number;
   /** 0 if there is none. */
   readonly nodePort: number;
@@ -26,6 +30,7 @@ export interface ServicePortSpec {
 
 /** One entry of `status.loadBalancer.ingress` that has an IP. */
 export interface LoadBalancerIngress {
+  /** The address that clients of the load balancer use. */
   readonly ip: string;
   /** `VIP` if absent in the API object; any other text means "not a VIP". */
   readonly ipMode: string;
@@ -33,25 +38,39 @@ export interface LoadBalancerIngress {
 
 /** A v1 Service. Lists keep the API's order; addresses and CIDRs are as written there. */
 export interface Service {
+  /** Tells it from other objects. */
   readonly kind: "Service";
+  /** Its namespace. */
   readonly namespace: string;
+  /** Its name, unique in the namespace. */
   readonly name: string;
+  /** Of `metadata.uid`: tells an object from a later one of the same name. */
   readonly uid: string;
   /** Seconds since the epoch, of `metadata.creationTimestamp`; null if absent or unparsable, as in most manifests. */
   readonly createdAtSeconds: number | null;
+  /** How it is published; `ExternalName` gets no rules. */
   readonly type: "ClusterIP" | "NodePort" | "LoadBalancer" | "ExternalName";
   /** `""`, `"None"` or an address. */
   readonly clusterIP: string;
+  /** Its virtual addresses, the first one of its primary family; `None` for a headless Service. */
   readonly clusterIPs: readonly string[];
+  /** The families of its cluster IPs, in their order. */
   readonly ipFamilies: readonly IpFamily[];
+  /** Its ports, in API order. */
   readonly ports: readonly ServicePortSpec[];
+  /** Addresses beside the cluster IPs that lead to it. */
   readonly externalIPs: readonly string[];
+  /** Networks that may use its load balancer; empty: all. */
   readonly loadBalancerSourceRanges: readonly string[];
+  /** What the load balancer's controller has published. */
   readonly loadBalancerIngress: readonly LoadBalancerIngress[];
+  /** Whether a client stays with its endpoint. */
   readonly sessionAffinity: "None" | "ClientIP";
   /** Seconds; 10800 if the object does not say. */
   readonly affinityTimeoutSeconds: number;
+  /** Whose endpoints traffic from outside of the cluster gets. */
   readonly externalTrafficPolicy: TrafficPolicy;
+  /** Whose endpoints traffic to the cluster IP gets. */
   readonly internalTrafficPolicy: TrafficPolicy;
   /** 0 if there is none. */
   readonly healthCheckNodePort: number;
@@ -65,30 +84,43 @@ export interface SliceEndpoint {
   readonly addresses: readonly string[];
   /** `""` if absent. */
   readonly nodeName: string;
+  /** Takes new connections. */
   readonly ready: boolean;
+  /** Answers, although it may be on its way out. */
   readonly serving: boolean;
+  /** On its way out. */
   readonly terminating: boolean;
+  /** Zones whose clients should use it; empty: no hint. */
   readonly zoneHints: readonly string[];
+  /** Nodes whose clients should use it; empty: no hint. */
   readonly nodeHints: readonly string[];
 }
 
 /** One entry of an EndpointSlice's `ports`; null stands for absent. */
 export interface SlicePort {
+  /** Matches the name of the Service's port. */
   readonly name: string | null;
+  /** The port at the endpoints. */
   readonly port: number | null;
+  /** TCP where the object names none. */
   readonly protocol: Protocol;
 }
 
 /** A discovery.k8s.io/v1 EndpointSlice, or one family of a v1 Endpoints object. */
 export interface EndpointSlice {
+  /** Tells it from other objects. */
   readonly kind: "EndpointSlice";
+  /** Its namespace, and its Service's. */
   readonly namespace: string;
   /** Unique in the namespace. Slices made from v1 Endpoints are named `endpoints/<name>/<family>`, which no real slice can be. */
   readonly name: string;
+  /** `IPv4`, `IPv6` or `FQDN`; slices of other types are of no use to a proxy. */
   readonly addressType: string;
   /** Value of the label `kubernetes.io/service-name`; `""` if absent. */
   readonly serviceName: string;
+  /** The ports that all of its endpoints have. */
   readonly ports: readonly SlicePort[];
+  /** Its endpoints, in API order. */
   readonly endpoints: readonly SliceEndpoint[];
   /** Milliseconds since the epoch, of annotation `endpoints.kubernetes.io/last-change-trigger-time`; null if absent or unparsable. */
   readonly lastChangeTriggerTimeMs: number | null;
@@ -96,12 +128,17 @@ export interface EndpointSlice {
 
 /** A v1 Node. */
 export interface NodeObject {
+  /** Tells it from other objects. */
   readonly kind: "Node";
+  /** Its name, by which endpoints are local. */
   readonly name: string;
+  /** All labels; the zone is one of them. */
   readonly labels: Readonly<Record<string, string>>;
+  /** Networks of its pods, one per family. */
   readonly podCIDRs: readonly string[];
   /** In API order. */
   readonly addresses: readonly { readonly type: string; readonly address: string }[];
+  /** Keys of its taints. */
   readonly taintKeys: readonly string[];
   /** True if `metadata.deletionTimestamp` is set. */
   readonly deleting: boolean;
@@ -109,10 +146,13 @@ export interface NodeObject {
 
 /** A networking.k8s.io/v1 ServiceCIDR: networks that cluster IPs are taken from. */
 export interface ServiceCidr {
+  /** Tells it from other objects. */
   readonly kind: "ServiceCIDR";
+  /** Its name. */
   readonly name: string;
   /** Canonical, none of them all addresses. */
   readonly cidrs: readonly string[];
 }
 
+/** Every object that a proxy reads, in its decoded form; `kind` tells them apart. */
 export type ApiObject = Service | EndpointSlice | NodeObject | ServiceCidr;

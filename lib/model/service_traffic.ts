@@ -8,7 +8,9 @@ import type { ServicePort } from "./state.ts";
 
 /** What a counter has counted. */
 export interface Traffic {
+  /** Packets counted. */
   readonly packets: number;
+  /** Their bytes, IP headers included. */
   readonly bytes: number;
 }
 

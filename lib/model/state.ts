@@ -14,27 +14,39 @@ export type ServicePortKey = string;
 
 /** One port of one Service in one family. */
 export interface ServicePort {
+  /** What it is found by in {@linkcode ProxyState}. */
   readonly key: ServicePortKey;
+  /** Its Service. */
   readonly namespacedName: NamespacedName;
   /** When its Service was created, in seconds since the epoch; null if nobody says. */
   readonly createdAtSeconds: number | null;
   /** `ns/name:port`, or `ns/name` for an unnamed port: for comments, logs and chain hashes. */
   readonly text: string;
+  /** `""` for an unnamed port. */
   readonly portName: string;
+  /** What it is served over. */
   readonly protocol: Protocol;
+  /** Canonical address of this family. */
   readonly clusterIP: string;
+  /** The port at the cluster IP. */
   readonly port: number;
+  /** 0 if there is none. */
   readonly nodePort: number;
+  /** Canonical addresses of this family. */
   readonly externalIPs: readonly string[];
+  /** Canonical addresses of the load balancer that packets still have when they reach the node. */
   readonly loadBalancerVIPs: readonly string[];
   /** Canonical network texts of this family, API order. Empty means no restriction. */
   readonly loadBalancerSourceRanges: readonly string[];
   /** Seconds of ClientIP affinity; 0 without affinity. */
   readonly stickyMaxAgeSeconds: number;
+  /** True: traffic from outside of the cluster gets endpoints of this node only. */
   readonly externalPolicyLocal: boolean;
+  /** True: traffic to the cluster IP gets endpoints of this node only. */
   readonly internalPolicyLocal: boolean;
   /** 0 if there is none. */
   readonly healthCheckNodePort: number;
+  /** What it asks of mode ipvs by annotations. */
   readonly ipvs: IpvsWishes;
 }
 
@@ -42,18 +54,27 @@ export interface ServicePort {
 export interface Endpoint {
   /** `ip:port` or `[ip]:port`: identity, order and hash input. */
   readonly key: string;
+  /** Canonical address, without brackets. */
   readonly ip: string;
+  /** The port it listens on. */
   readonly port: number;
+  /** True if it is on this node. */
   readonly isLocal: boolean;
+  /** Takes new connections. */
   readonly ready: boolean;
+  /** Answers, although it may be on its way out. */
   readonly serving: boolean;
+  /** On its way out. */
   readonly terminating: boolean;
+  /** Zones whose clients should use it; empty: no hint. */
   readonly zoneHints: readonly string[];
+  /** Nodes whose clients should use it; empty: no hint. */
   readonly nodeHints: readonly string[];
 }
 
 /** What the planners need to know of the own node. */
 export interface NodeFacts {
+  /** The Node's name, by which endpoints are local. */
   readonly name: string;
   /** Value of label `topology.kubernetes.io/zone`; `""` if absent. */
   readonly zone: string;
@@ -61,7 +82,9 @@ export interface NodeFacts {
 
 /** Everything of one family. */
 export interface ProxyState {
+  /** The family that all addresses in it are of. */
   readonly family: IpFamily;
+  /** The node that the rules are for. */
   readonly node: NodeFacts;
   /**
    * Service → its ports of this family, in spec order; Services without any are absent. What a port does not get because

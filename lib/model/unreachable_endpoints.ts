@@ -9,6 +9,7 @@ import type { NamespacedName } from "./objects.ts";
 
 /** An endpoint that cannot answer. */
 export interface UnreachableEndpoint {
+  /** Whose endpoint it is. */
   readonly service: NamespacedName;
   /** E.g. `239.1.1.1 of EndpointSlice shop/web-1`. */
   readonly endpoint: string;

@@ -15,6 +15,7 @@ export const SET_TYPES = [
   "bitmap:port",
 ] as const;
 
+/** One of {@linkcode SET_TYPES}. */
 export type SetType = typeof SET_TYPES[number];
 
 /** ipset's limit (IPSET_MAXNAMELEN without its final zero). */
@@ -22,7 +23,9 @@ export const MAX_SET_NAME_LENGTH = 31;
 
 /** What `ipset create` makes a set of. */
 export interface SetDefinition {
+  /** At most 31 characters. */
   readonly name: string;
+  /** What its entries are made of. */
   readonly type: SetType;
   /** Of the addresses in it; without meaning for `bitmap:port`. */
   readonly family: IpFamily;
@@ -38,9 +41,11 @@ export const DEFAULT_MAX_ELEMENTS = 65_536;
 
 /** A set as the kernel holds it. */
 export interface SavedSet {
+  /** Its name. */
   readonly name: string;
   /** Null if it is none that kproxy could have made. */
   readonly definition: SetDefinition | null;
+  /** All of them, in no order. */
   readonly entries: ReadonlySet<SetEntry>;
 }
 

@@ -12,10 +12,13 @@ export type PerTable<T> = Readonly<Record<Table, T>>;
 
 /** A rule in a chain of the kernel's own (INPUT, PREROUTING, …) that leads into ours. */
 export interface JumpRule {
+  /** The table of both chains. */
   readonly table: Table;
+  /** The kernel's own chain. */
   readonly chain: string;
   /** What follows the chain name, `-j TARGET` included; comments quoted as in restore text. */
   readonly args: string;
+  /** The chain that it leads to. */
   readonly target: string;
 }
 

@@ -11,7 +11,9 @@
 export interface SavedChain {
   /** `ACCEPT` or `DROP` of a built-in chain; `-` for a user chain. */
   readonly policy: string;
+  /** Packets that its policy has decided about. */
   readonly packets: number;
+  /** Their bytes. */
   readonly bytes: number;
   /** In order, each without `-A CHAIN `. */
   readonly rules: readonly string[];

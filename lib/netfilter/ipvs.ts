@@ -10,7 +10,9 @@ import type { Protocol } from "../model/objects.ts";
 export interface VirtualServer {
   /** Canonical text, without brackets. */
   readonly address: string;
+  /** What it is served over. */
   readonly protocol: Protocol;
+  /** The port that clients use. */
   readonly port: number;
   /** `rr`, `mh`, … as the kernel's modules are named after `ip_vs_`. */
   readonly scheduler: string;
@@ -26,6 +28,7 @@ export interface VirtualServer {
 export interface RealServer {
   /** Canonical text, without brackets. */
   readonly address: string;
+  /** Where it listens. */
   readonly port: number;
   /** 0: no new connections. */
   readonly weight: number;
@@ -35,6 +38,7 @@ export interface RealServer {
 
 /** A virtual server as the kernel holds it. */
 export interface SavedVirtualServer {
+  /** The virtual server itself. */
   readonly server: VirtualServer;
   /** By {@linkcode realServerKey}. */
   readonly realServers: ReadonlyMap<string, RealServer>;

@@ -13,20 +13,27 @@ import { NftWords, splitNftWords, unquoted } from "./nft_words.ts";
 import { parseNftRule, parseNftVerdict, takeElements } from "./parse_nft_rule.ts";
 import { type NftBase, type NftSpec, takeBase, takeComment, takeSpec } from "./parse_nft_spec.ts";
 
+/** One rule of a chain. */
 export interface NftRule {
+  /** As it was written, without `add rule …`. */
   readonly text: string;
+  /** What it says, in order. */
   readonly statements: readonly NftStatement[];
 }
 
+/** One chain of a table. */
 export interface NftChain {
+  /** Its name in the table. */
   readonly name: string;
   /** null for a chain that only other chains call. */
   readonly base: NftBase | null;
+  /** Its rules, in order. */
   readonly rules: readonly NftRule[];
 }
 
 /** A set or map. */
 export interface NftContainer extends NftSpec {
+  /** Its name in the table. */
   readonly name: string;
   /** Keys are canonical, see {@linkcode canonicalKey}. */
   readonly elements: NftElements;
@@ -36,21 +43,29 @@ export interface NftContainer extends NftSpec {
   readonly counters?: ReadonlyMap<string, Traffic>;
 }
 
+/** One table of one family. */
 export interface NftTable {
+  /** The family of packets that it is shown. */
   readonly family: IpFamily;
+  /** Its name. */
   readonly name: string;
   /** How nft calls it, e.g. `inet firewall`; without it the word of the family and the name. */
   readonly label?: string;
+  /** By name. */
   readonly chains: ReadonlyMap<string, NftChain>;
+  /** Sets and maps, by name. */
   readonly containers: ReadonlyMap<string, NftContainer>;
 }
 
 /** One element, and where it belongs. */
 export interface NftElement {
+  /** The table's family. */
   readonly family: IpFamily;
+  /** The table's name. */
   readonly table: string;
   /** Set or map. */
   readonly container: string;
+  /** Canonical. */
   readonly key: string;
   /** `""` in a set. */
   readonly value: string;

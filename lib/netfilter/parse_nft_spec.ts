@@ -14,15 +14,21 @@ export type NftHook = "prerouting" | "input" | "forward" | "output" | "postrouti
 
 /** How the kernel calls a chain. */
 export interface NftBase {
+  /** What its rules may do: translate (`nat`) or not. */
   readonly type: "filter" | "nat";
+  /** Where it is called. */
   readonly hook: NftHook;
+  /** Chains of one hook are called from the lowest to the highest. */
   readonly priority: number;
+  /** What becomes of a packet that no rule decides about. */
   readonly policy: "accept" | "drop";
 }
 
 /** What a set (`values` null) or a map holds. */
 export interface NftSpec {
+  /** The types of a key's parts, in order. */
   readonly keys: readonly NftType[];
+  /** The types of a value's parts, `verdict` of a verdict map. */
   readonly values: readonly NftType[] | "verdict" | null;
   /** After which time an element is forgotten; null: never. */
   readonly timeoutSeconds: number | null;

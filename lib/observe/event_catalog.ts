@@ -17,17 +17,17 @@ function serviceSubject(service: NamespacedName): EventSubject {
   return { kind: "Service", ...splitNamespacedName(service) };
 }
 
-/** The proxy runs. */
+/** A life of the proxy begins, after a changed configuration too. */
 export function startingEvent(node: string): ProxyEvent {
   return { type: "Normal", reason: "Starting", action: START, note: "", regarding: nodeSubject(node) };
 }
 
-/** `/healthz` cannot listen. */
+/** The address of the health server cannot be had; it is tried again. Says who has it, where that one answers. */
 export function healthServerFailedEvent(node: string, problem: string): ProxyEvent {
   return startWarning(node, "FailedToStartProxierHealthcheck", problem);
 }
 
-/** `/metrics` cannot listen. */
+/** The address of the metrics server cannot be had; it is tried again. Says who has it, where that one answers. */
 export function metricsServerFailedEvent(node: string, problem: string): ProxyEvent {
   return startWarning(node, "FailedToStartMetricServer", problem);
 }
@@ -50,7 +50,7 @@ export function serviceHealthFailedEvent(
   };
 }
 
-/** Kernel settings could not be read or written. */
+/** Kernel settings of connection tracking are not as wanted, and cannot be written. */
 export function sysctlsRefusedEvent(
   node: string,
   refused: readonly {
@@ -72,7 +72,7 @@ export function sysctlsRefusedEvent(
   );
 }
 
-/** A configured mode cannot run here, and another one took its place. */
+/** The configured mode cannot run here, and another one took its place. */
 export function modeFallbackEvent(
   node: string,
   { wanted, used, why }: { readonly wanted: string; readonly used: string; readonly why: string },
@@ -80,7 +80,7 @@ export function modeFallbackEvent(
   return startWarning(node, "ProxyModeFallback", `cannot run mode ${wanted}, running mode ${used}: ${why}`);
 }
 
-/** Something counts on an IP family that the node cannot have. */
+/** The cluster counts on an IP family that the node cannot have. */
 export function familyNotServedEvent(
   node: string,
   { family, use, reason }: { readonly family: string; readonly use: string; readonly reason: string },
@@ -149,7 +149,7 @@ export function endpointUnreachableEvent(
   };
 }
 
-/** Another service proxy runs on the node: its tables come back. */
+/** Another service proxy runs on the node: kube-proxy's tables of mode nftables came back. */
 export function otherProxyEvent(node: string, tables: readonly string[]): ProxyEvent {
   return {
     type: "Warning",

@@ -5,13 +5,16 @@
  */
 import { add, formatFraction, type Fraction } from "./fraction.ts";
 
+/** The protocols that a packet may have; `icmp` stands for ICMPv6 too. */
 export type PacketProtocol = "tcp" | "udp" | "sctp" | "icmp";
 /** `UNTRACKED`: a rule has told connection tracking to leave it alone, so that nothing is translated. */
 export type PacketState = "NEW" | "ESTABLISHED" | "RELATED" | "INVALID" | "UNTRACKED";
 
 /** The packet as it arrives or as a process on the node sends it. */
 export interface Packet {
+  /** The address it comes from. */
   readonly source: string;
+  /** The address it is sent to. */
   readonly destination: string;
   /** `icmp` stands for ICMPv6 too. */
   readonly protocol: PacketProtocol;
@@ -27,10 +30,13 @@ export interface Packet {
 
 /** One rule that a packet matched, or the policy of a chain that ended its way. */
 export interface RuleHit {
+  /** The table of the rule. */
   readonly table: string;
+  /** The chain of the rule. */
   readonly chain: string;
   /** 1-based position in the chain; 0: its policy. */
   readonly index: number;
+  /** Its text. */
   readonly rule: string;
   /** Where the kernel showed the packet to the chain, where the simulator knows more than one kind of rules. */
   readonly hook?: FlowHook;
@@ -41,7 +47,9 @@ export type FlowHook = "prerouting" | "input" | "forward" | "output" | "postrout
 
 /** One of the things that may happen to the packet. */
 export interface FlowOutcome {
+  /** How likely it is; exact. */
   readonly probability: Fraction;
+  /** How its way ends. */
   readonly verdict: "accept" | "drop" | "reject";
   /** The type of the refusal, e.g. `icmp-port-unreachable`; `""` unless rejected. */
   readonly rejectWith: string;
@@ -49,6 +57,7 @@ export interface FlowOutcome {
   readonly translatedTo: string;
   /** True if it is delivered on the node, false if it leaves the node; of accepted packets. */
   readonly toNode: boolean;
+  /** True if its source becomes the node's address when it leaves. */
   readonly masquerade: boolean;
   /** The packet mark at the end. */
   readonly mark: number;
@@ -60,6 +69,7 @@ export interface FlowOutcome {
 
 /** Everything that may happen to a packet; the probabilities add up to 1. */
 export interface Flow {
+  /** Each differs from the others, in order of destination. */
   readonly outcomes: readonly FlowOutcome[];
   /** What is wrong with the ruleset or beyond the simulator, in words. */
   readonly problems: readonly string[];

@@ -6,7 +6,9 @@
 
 /** A reduced fraction; the denominator is positive. */
 export interface Fraction {
+  /** Not negative. */
   readonly numerator: bigint;
+  /** Positive. */
   readonly denominator: bigint;
 }
 

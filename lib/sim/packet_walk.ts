@@ -15,7 +15,9 @@ export type AffinityMemory = ReadonlyMap<string, ReadonlyMap<string, number>>;
 export interface Surroundings {
   /** The node's own addresses; loopback goes without saying. */
   readonly nodeAddresses: readonly string[];
+  /** Who stuck to which endpoint before the packet. */
   readonly affinity: AffinityMemory;
+  /** The time of the packet, on the clock of {@linkcode AffinityMemory}. */
   readonly nowSeconds: number;
   /** The interface through which a packet to the address leaves; null: there is no way; undefined or absent: not known. */
   readonly outInterface?: (address: string) => string | null | undefined;

@@ -8,6 +8,10 @@ import type { Surroundings } from "./packet_walk.ts";
 
 /** Says what becomes of packets of its family under the rules that it was made of. */
 export interface Simulator {
-  /** @throws {RangeError} if an address of the packet is none */
+  /**
+   * Says what becomes of the packet.
+   *
+   * @throws {RangeError} if an address of the packet is none
+   */
   send(packet: Packet, surroundings: Surroundings): Flow;
 }

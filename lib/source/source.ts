@@ -5,6 +5,7 @@
  */
 import type { ApiObject } from "../model/objects.ts";
 
+/** A kind of objects, as the API's paths name it. */
 export type ResourceKind = "services" | "endpointslices" | "nodes" | "servicecidrs";
 
 /** One change. `old` is what this source delivered before under the same identity. */
@@ -31,6 +32,7 @@ export interface SourceSink {
   readonly wantsServiceCidrs?: boolean;
   /** Related changes arrive in one call, so that they end up in one sync. */
   events(batch: readonly SourceEvent[]): void;
+  /** An object is refused; the others go on. */
   rejected(rejection: Rejection): void;
   /** The origin of this kind gave a sign of life, be it without a change. Sources without a connection never call it. */
   heard?(kind: ResourceKind): void;

@@ -15,9 +15,10 @@ import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 
 /** The modes whose rules can be looked at. */
-export const DATA_PLANES = ["iptables", "nftables", "ipvs"] as const;
+export const DATA_PLANES: readonly DataPlane[] = ["iptables", "nftables", "ipvs"];
 
-export type DataPlane = typeof DATA_PLANES[number];
+/** A mode whose rules can be looked at. */
+export type DataPlane = "iptables" | "nftables" | "ipvs";
 
 /** What the objects say, before any mode turns it into rules. */
 export interface DesiredState {

@@ -25,6 +25,7 @@ import {
 export class IptablesSimulator implements Simulator {
   readonly #tables: IptablesTables;
 
+  /** Takes rules as `parseIptablesSave` reads them. */
   constructor(ruleset: IptablesRuleset) {
     this.#tables = new IptablesTables(ruleset);
   }

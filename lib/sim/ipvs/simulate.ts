@@ -33,6 +33,7 @@ export interface IpvsKernel {
   readonly tables: IptablesRuleset;
   /** By name. */
   readonly sets: ReadonlyMap<string, SavedSet>;
+  /** The virtual servers, with their real ones. */
   readonly ipvs: IpvsTable;
   /** Addresses on our device. */
   readonly bound: readonly string[];
@@ -43,6 +44,7 @@ export class IpvsSimulator implements Simulator {
   readonly #kernel: IpvsKernel;
   readonly #tables: IptablesTables;
 
+  /** Takes what one family of a kernel holds. */
   constructor(kernel: IpvsKernel) {
     this.#kernel = kernel;
     this.#tables = new IptablesTables(kernel.tables);

@@ -29,6 +29,8 @@ export class NftablesSimulator implements Simulator {
   readonly #hooks: ReadonlyMap<NftHook, readonly HookedChain[]>;
 
   /**
+   * Takes tables of one or both families, in the order in which they were made.
+   *
    * @param tables all that the kernel has, in the order in which they were made: of chains with one priority the newest is asked first
    * @throws {RangeError} if a chain is called before connections are tracked
    */

@@ -336,6 +336,7 @@ function stdinFile(index: number): ManifestFile {
 export interface ReadManifests {
   /** Those that count, selected and merged as {@linkcode FileSource} does; by precedence of their files. */
   readonly objects: readonly ApiObject[];
+  /** Files that cannot be read, and objects that are refused; none of them is among the objects. */
   readonly problems: readonly Rejection[];
   /** What was left out because of its kind. */
   readonly foreign: readonly ForeignObjects[];
@@ -343,14 +344,23 @@ export interface ReadManifests {
   readonly excluded: readonly Rejection[];
 }
 
+/** How {@linkcode readManifests} reads. */
+export interface ReadManifestsOptions {
+  /** Which of a Service's endpoints count, where files hold both sorts. @default {"auto"} */
+  readonly endpointsSource?: EndpointsSource;
+  /** Read, if `-` is among the paths. @default {Deno.stdin.readable} */
+  readonly stdin?: ReadableStream<Uint8Array>;
+}
+
 /**
- * Reads manifests once, for commands that print what they would mean.
+ * Reads the objects in files and folders (their `*.yaml`, `*.yml`, `*.json`, not deeper) once, for those who want to know what they
+ * would mean. Nothing in a file makes it fail: what is wrong there is among the problems.
  *
  * @throws {Deno.errors.NotFound} if a path does not exist
  */
 export async function readManifests(
   paths: readonly string[],
-  options: { readonly endpointsSource?: EndpointsSource; readonly stdin?: ReadableStream<Uint8Array> } = {},
+  options: ReadManifestsOptions = {},
 ): Promise<ReadManifests> {
   const store = new ManifestStore(options.endpointsSource ?? "auto");
   const classified = await classifyPaths(paths);

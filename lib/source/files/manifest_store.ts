@@ -22,8 +22,11 @@ export interface ManifestFile {
 
 /** Objects of one kind in one file that are left out, because the proxy reads no such objects. */
 export interface ForeignObjects {
+  /** The file that they are in. */
   readonly path: string;
+  /** As it stands in the file. */
   readonly kind: string;
+  /** How many. */
   readonly count: number;
 }
 

@@ -7,6 +7,7 @@ import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
 
 /** Variables of the environment, such as `Deno.env`. */
 export interface Environment {
+  /** The value of a variable; undefined if it is not set. */
   get(name: string): string | undefined;
 }
 

@@ -12,7 +12,9 @@ import type { JumpRule, PerTable, Table } from "../../../netfilter/iptables_jump
 
 /** A rule that a Service adds to a chain shared by all Services. */
 export interface DispatchRule {
+  /** The table of the chain. */
   readonly table: Table;
+  /** The shared chain, e.g. `KUBE-SERVICES`. */
   readonly chain: string;
   /** Without the leading `-A CHAIN `. */
   readonly rule: string;
@@ -48,6 +50,7 @@ export interface BaseRules {
 export interface IptablesPlan {
   /** True if every Service is in `services`; a Service that is not there must then not be in the kernel. */
   readonly all: boolean;
+  /** What is there whatever the Services are. */
   readonly base: BaseRules;
   /** In emission order (sorted by name); null: the Service is gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceRules | null>;
@@ -57,13 +60,17 @@ export interface IptablesPlan {
 
 /** Settings and facts of the node that decide the rules of one family. */
 export interface IptablesOptions {
+  /** The family of all addresses in the rules. */
   readonly family: IpFamily;
   /** The mark itself, e.g. 0x4000 (not the bit number). */
   readonly masqueradeMark: number;
+  /** True: every packet to a cluster IP is masqueraded. */
   readonly masqueradeAll: boolean;
+  /** How packets of pods are recognised. */
   readonly detector: LocalDetector;
   /** As configured; it only takes effect for IPv4 and where `nodePortAddresses` contains a loopback range. */
   readonly localhostNodePorts: boolean;
+  /** The addresses that node ports are served on. */
   readonly nodePortAddresses: NodePortAddresses;
   /** Of `matchingNodeIps`; not read if `nodePortAddresses.matchAll`. */
   readonly nodePortIps: readonly string[];

@@ -74,9 +74,13 @@ export function renderOperations(operations: Operations): string {
 
 /** The four texts that make an empty kernel hold a plan, each loadable by its tool. */
 export interface PlanTexts {
+  /** For `ipset restore`. */
   readonly ipset: string;
+  /** For `iptables-restore --noflush` (`ip6tables-restore`). */
   readonly iptables: string;
+  /** For `ipvsadm -R`. */
   readonly ipvsadm: string;
+  /** For `ip -batch -`. */
   readonly ip: string;
 }
 

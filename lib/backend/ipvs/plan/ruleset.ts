@@ -19,10 +19,13 @@ export const DEVICE = "kube-ipvs0";
 
 /** Settings and facts of the node that decide what one family needs. */
 export interface IpvsOptions {
+  /** The family of all addresses in the plan. */
   readonly family: IpFamily;
   /** The mark itself, e.g. 0x4000 (not the bit number). */
   readonly masqueradeMark: number;
+  /** True: every packet to a cluster IP is masqueraded. */
   readonly masqueradeAll: boolean;
+  /** How packets of pods are recognised. */
   readonly detector: LocalDetector;
   /** True if iptables knows `--random-fully` (1.6.2 and newer). */
   readonly randomFully: boolean;
@@ -44,6 +47,7 @@ export interface IpvsOptions {
 export interface WantedServer {
   /** Of `virtualServerKey`. */
   readonly key: string;
+  /** The virtual server itself. */
   readonly server: VirtualServer;
   /** Keys of its real servers (`ip:port`, `[ip]:port`), sorted; each has weight 1 and is translated to. */
   readonly realServers: readonly string[];
@@ -72,7 +76,9 @@ export interface ServiceClaims {
 
 /** A rule of ours that is there whatever the Services are. */
 export interface BaseRule {
+  /** The table of the chain. */
   readonly table: Table;
+  /** The chain that the rule is in. */
   readonly chain: string;
   /** Without the leading `-A CHAIN `. */
   readonly rule: string;
@@ -82,6 +88,7 @@ export interface BaseRule {
 
 /** What is in the kernel whatever the Services are. */
 export interface BaseRules {
+  /** The family of the rules. */
   readonly family: IpFamily;
   /** Emission order. */
   readonly chains: PerTable<readonly string[]>;
@@ -97,6 +104,7 @@ export interface BaseRules {
 export interface IpvsPlan {
   /** True if every Service is in `services`; a Service that is not there must then not be in the kernel. */
   readonly all: boolean;
+  /** What is there whatever the Services are. */
   readonly base: BaseRules;
   /** In emission order (sorted by name); null: the Service is gone. */
   readonly services: ReadonlyMap<NamespacedName, ServiceClaims | null>;

@@ -11,11 +11,15 @@ import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 
 /** Settings and facts of the node that decide the rules of one family. */
 export interface NftablesOptions {
+  /** The family of all addresses in the rules. */
   readonly family: IpFamily;
   /** The mark itself, e.g. 0x4000 (not the bit number). */
   readonly masqueradeMark: number;
+  /** True: every packet to a cluster IP is masqueraded. */
   readonly masqueradeAll: boolean;
+  /** How packets of pods are recognised. */
   readonly detector: LocalDetector;
+  /** The addresses that node ports are served on. */
   readonly nodePortAddresses: NodePortAddresses;
   /** Of `matchingNodeIps`, loopback left out; not read if `nodePortAddresses.matchAll`. */
   readonly nodePortIps: readonly string[];
@@ -43,6 +47,7 @@ export interface Element {
 
 /** A chain without hook, with all its rules. */
 export interface Chain {
+  /** Its name in the table. */
   readonly name: string;
   /** Without `add rule …`; all of the chain, in order. */
   readonly rules: readonly string[];
@@ -50,7 +55,9 @@ export interface Chain {
 
 /** Clients that stick to one endpoint. */
 export interface AffinitySet {
+  /** Its name in the table. */
   readonly name: string;
+  /** How long a client is remembered after its last new connection. */
   readonly timeoutSeconds: number;
 }
 
@@ -72,6 +79,7 @@ export interface Destination {
 export interface EndpointList {
   /** Tells the lists of one Service apart, e.g. `ns/name:port/TCP cluster`. */
   readonly id: string;
+  /** Where the endpoints are reached. */
   readonly destinations: readonly Destination[];
   /** Values such as `10.244.0.11 . 8080`, in the model's order, no two the same, at most 65536. */
   readonly endpoints: readonly string[];
@@ -85,9 +93,11 @@ export interface ServiceRules {
   readonly elements: readonly Element[];
   /** Elements that several Services may want (cluster IPs, hairpin pairs): there as long as one of them does. */
   readonly sharedElements: readonly Element[];
+  /** Its lists of endpoints, one for each port and traffic policy in use. */
   readonly lists: readonly EndpointList[];
   /** Chains of its own: affinity and source ranges. In an order in which each goes only to earlier ones. */
   readonly chains: readonly Chain[];
+  /** Sets of clients that stick to an endpoint. */
   readonly affinitySets: readonly AffinitySet[];
   /** Names of chains shared by Services (`tcp-3`, `masq-tcp-3`, …) that its elements go to; see {@linkcode NftablesPlan}. */
   readonly usedChains: readonly string[];
@@ -95,7 +105,9 @@ export interface ServiceRules {
 
 /** A set or map that is always there. */
 export interface Container {
+  /** Its name in the table. */
   readonly name: string;
+  /** Whether its elements have values. */
   readonly kind: "set" | "map";
   /** Between the braces, without comment, e.g. `type ipv4_addr . inet_proto . inet_service : verdict ;`. */
   readonly spec: string;
@@ -113,9 +125,11 @@ export interface HookedChain extends Chain {
 export interface BaseRules {
   /** Of the table, for people: who made it, in which layout; `""` if this kernel or nft refuses comments. */
   readonly comment: string;
+  /** Its sets and maps. */
   readonly containers: readonly Container[];
   /** Each goes or jumps only to earlier ones. */
   readonly chains: readonly Chain[];
+  /** The chains that the kernel calls. */
   readonly hookedChains: readonly HookedChain[];
   /** E.g. the node-port addresses. */
   readonly elements: readonly Element[];
@@ -123,9 +137,11 @@ export interface BaseRules {
 
 /** What the changed Services (or all) want. */
 export interface NftablesPlan {
+  /** The family of the table. */
   readonly family: IpFamily;
   /** True if every Service is in `services`; a Service that is not there must then not be in the kernel. */
   readonly all: boolean;
+  /** What is there whatever the Services are. */
   readonly base: BaseRules;
   /** The shared chains that `services` use, by name; each goes only to earlier ones. */
   readonly sharedChains: ReadonlyMap<string, Chain>;

@@ -1,0 +1,177 @@
+/**
+ * What a node would do with objects: its rules as text, and the ways of packets through them. Looks at nothing but what it is given.
+ *
+ * @module
+ */
+import { applyModeDefaults, defaultConfig } from "../../config/defaults.ts";
+import { parseConfig } from "../../config/parse.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import type { UnservedDestination } from "../../model/destination_claims.ts";
+import { type ApiObject, FAMILIES, type IpFamily, type NamespacedName } from "../../model/objects.ts";
+import type { ProxyState } from "../../model/state.ts";
+import { type Flow, formatFlow } from "../../sim/flow.ts";
+import type { HeldRules } from "../../sim/node/held_rules.ts";
+import { plainSurroundings } from "../../sim/node/surroundings.ts";
+import { UNKNOWN_AROUND } from "../live/node_around.ts";
+import { knownNodeAddresses, podInterface } from "../node_addresses.ts";
+import { destinationOfName, packetOf, packetText, readDestination, readSource } from "../trace/packet.ts";
+import { tracePacket } from "../trace/trace.ts";
+import {
+  type DataPlane,
+  dataPlaneOf,
+  type DesiredInput,
+  type DesiredState,
+  stateOf,
+  stateOfObjects,
+  UNKNOWN_MACHINE,
+} from "./desired.ts";
+import { iptablesPlan, iptablesRules, iptablesText } from "./iptables.ts";
+import { ipvsPlan, ipvsRules, ipvsText } from "./ipvs.ts";
+import { nftablesPlan, nftablesRules, nftablesText } from "./nftables.ts";
+
+/** Which node is meant. */
+export interface PreviewOptions {
+  /** Endpoints on the Node of this name are local; its Node, if it is among the objects, tells zone, addresses and pod networks. */
+  readonly nodeName: string;
+  /** Text of a `KubeProxyConfiguration`, YAML or JSON. @default {kproxy's defaults} */
+  readonly configuration?: string;
+  /** Instead of the configuration's. */
+  readonly mode?: DataPlane;
+}
+
+/** What becomes of one packet. */
+export interface PacketTrace {
+  /** The packet that was walked, e.g. `10.244.0.5@cni0 → 10.96.0.1:80/tcp`. */
+  readonly packet: string;
+  /** `namespace/name` of the Service that it is for; null: it is for none. */
+  readonly service: NamespacedName | null;
+  /** What becomes of it, e.g. `10.244.0.11:8080 (1/2) | 10.244.0.12:8080 (1/2), masquerade no`, `dropped`, `rejected`. */
+  readonly outcome: string;
+  /** The same as data, with the rules on the way. */
+  readonly flow: Flow;
+  /** What else is to be known, in sentences: what was taken for granted, why endpoints are not used. */
+  readonly notes: readonly string[];
+}
+
+/** A node that is not there. */
+export interface NodePreview {
+  /** Whose rules these are. */
+  readonly mode: DataPlane;
+  /** Those that Services have ports of, IPv4 first. */
+  readonly families: readonly IpFamily[];
+  /**
+   * What is doubtful in the configuration, and parts of objects that are left out, each in a sentence; of what the rules of a family
+   * tell, once they were rendered or a packet went through them.
+   */
+  readonly problems: readonly string[];
+  /** Addresses and node ports that Services ask for and do not get, because they are another's. */
+  readonly unserved: readonly UnservedDestination[];
+  /** The state that the rules are made from. */
+  state(family: IpFamily): ProxyState;
+  /** The rules as text that the mode's own tools load, always in the same order. */
+  render(family: IpFamily): string;
+  /**
+   * Walks a packet, by the words of `kproxy trace`.
+   *
+   * @param from an address, `ADDRESS@INTERFACE`, an interface, `local` (the node itself) or `world` (somebody outside of the cluster)
+   * @param to `IP:PORT`, `[IPv6]:PORT`, `NAMESPACE/NAME[:PORT]` or `NAME.NAMESPACE.svc[:PORT]`, then `/udp` or `/sctp` if it is not TCP
+   * @throws {UsageError} if one of them is none of these
+   */
+  trace(from: string, to: string): PacketTrace;
+}
+
+/** How a mode's plan becomes text, and what a kernel would hold. */
+interface PreviewedMode {
+  readonly render: (input: DesiredInput, family: IpFamily) => string;
+  readonly rules: (input: DesiredInput, family: IpFamily) => HeldRules;
+}
+
+const MODES: Readonly<Record<DataPlane, PreviewedMode>> = {
+  iptables: {
+    render: (input, family) => iptablesText(iptablesPlan(input, family)),
+    rules: (input, family) => iptablesRules(iptablesPlan(input, family), family),
+  },
+  ipvs: {
+    render: (input, family) => ipvsText(ipvsPlan(input, family)),
+    rules: (input, family) => ipvsRules(ipvsPlan(input, family)),
+  },
+  nftables: {
+    render: (input, family) => nftablesText(nftablesPlan(input, family)),
+    rules: (input, family) => nftablesRules(nftablesPlan(input, family)),
+  },
+};
+
+/**
+ * What a node would do with these objects.
+ *
+ * @throws {ConfigError} with every problem of the configuration
+ * @throws {UnsupportedError} if it asks for mode userspace, whose rules depend on the running proxy
+ */
+export function previewNode(objects: readonly ApiObject[], options: PreviewOptions): NodePreview {
+  const { config: configured, warnings } = configurationOf(options);
+  const mode = dataPlaneOf(configured, { doing: "Previewing" });
+  const config = applyModeDefaults({ ...configured, mode });
+  const problems = new Set(warnings);
+  const warn = (sentence: string): void => void problems.add(sentence);
+  const desired = stateOfObjects(objects, options.nodeName, warn);
+  const input: DesiredInput = { ...desired, config, machine: UNKNOWN_MACHINE, warn };
+  const rules = new Map<IpFamily, HeldRules>();
+  const rulesOf = (family: IpFamily): HeldRules => {
+    const made = rules.get(family) ?? MODES[mode].rules(input, family);
+    rules.set(family, made);
+    return made;
+  };
+  return {
+    mode,
+    families: FAMILIES.filter((family) => stateOf(desired, family).services.size > 0),
+    get problems() {
+      return [...problems];
+    },
+    unserved: desired.unserved,
+    state: (family) => stateOf(desired, family),
+    render: (family) => MODES[mode].render(input, family),
+    trace: (from, to) => traceThrough({ desired, config, mode, rulesOf }, from, to),
+  };
+}
+
+function configurationOf(
+  { configuration, mode }: PreviewOptions,
+): { readonly config: KubeProxyConfiguration; readonly warnings: readonly string[] } {
+  const parsed = configuration === undefined
+    ? { config: defaultConfig(), warnings: [] }
+    : parseConfig(configuration);
+  return mode === undefined ? parsed : { ...parsed, config: { ...parsed.config, mode } };
+}
+
+interface Previewed {
+  readonly desired: DesiredState;
+  readonly config: KubeProxyConfiguration;
+  readonly mode: DataPlane;
+  readonly rulesOf: (family: IpFamily) => HeldRules;
+}
+
+function traceThrough({ desired, config, mode, rulesOf }: Previewed, from: string, to: string): PacketTrace {
+  const nodeAddresses = knownNodeAddresses(desired.node, [], config);
+  const destination = readDestination(destinationOfName(to), desired.states, from);
+  const facts = { around: UNKNOWN_AROUND, nodeAddresses, podInterface: podInterface(config) };
+  const source = readSource(from, destination, facts);
+  const { family } = destination;
+  const packet = packetOf(source, destination);
+  const traced = tracePacket({
+    family,
+    packet,
+    surroundings: plainSurroundings({ nodeAddresses, affinity: new Map(), nowSeconds: 0 }),
+    desired: { from: "objects", mode, state: desired, rules: rulesOf(family), quarantined: null },
+    live: null,
+    findings: [],
+    notes: source.note === null ? [] : [source.note],
+  });
+  const flow = traced.desired?.flow ?? { outcomes: [], problems: [] };
+  return {
+    packet: packetText(packet),
+    service: traced.service?.port.namespacedName ?? null,
+    outcome: formatFlow(flow),
+    flow,
+    notes: [...traced.findings, ...traced.notes],
+  };
+}

@@ -1,0 +1,120 @@
+/**
+ * The informer: a source's events, handed to whoever wants to hear of objects of one kind.
+ *
+ * @module
+ */
+import type { ApiObject, EndpointSlice, NodeObject, Service, ServiceCidr } from "../model/objects.ts";
+import type { Rejection, ResourceKind, Source, SourceEvent } from "./source.ts";
+
+/** What is wanted of objects of one kind. Calls are synchronous and in order; what is left out is not called. */
+export interface ObjectHandlers<T extends ApiObject> {
+  /** An object is new, also at the beginning, when all that exist are. */
+  readonly add?: (object: T) => void;
+  /** An object differs from what it was. */
+  readonly update?: (old: T, object: T) => void;
+  /** An object is gone, or none that a proxy reads any more. */
+  readonly delete?: (old: T) => void;
+  /** All objects that existed at the beginning have been added. Called once. */
+  readonly synced?: () => void;
+}
+
+/** What is wanted of a source. */
+export interface InformerHandlers {
+  /** Services. */
+  readonly services?: ObjectHandlers<Service>;
+  /** EndpointSlices, those that stand for v1 Endpoints among them. */
+  readonly endpointSlices?: ObjectHandlers<EndpointSlice>;
+  /** Nodes: of an API server the one that was named only. */
+  readonly nodes?: ObjectHandlers<NodeObject>;
+  /** ServiceCIDRs: asked for only if this is here; manifests have none. */
+  readonly serviceCidrs?: ObjectHandlers<ServiceCidr>;
+  /** An object, or a whole file, is refused; the others go on, and its last good version stays in force. */
+  readonly rejected: (rejection: Rejection) => void;
+  /** The origin cannot be asked for objects of this kind now; it is tried again. */
+  readonly failed?: (kind: ResourceKind, reason: string) => void;
+  /** The origin does not let objects of this kind be read; it is asked again now and then. */
+  readonly refused?: (kind: ResourceKind, reason: string) => void;
+  /** The origin gave a sign of life for objects of this kind, be it without a change. */
+  readonly heard?: (kind: ResourceKind) => void;
+}
+
+/**
+ * Tells handlers of all objects of a source, then of every change, until `signal` aborts.
+ *
+ * A handler that throws ends it: no handler is called any more, and the promise is rejected with what was thrown. A handler that
+ * returns a promise is not waited for.
+ *
+ * @throws whatever a handler threw, or why the source cannot go on, such as a {@linkcode ConfigError} of wrong credentials
+ */
+export async function inform(source: Source, handlers: InformerHandlers, signal: AbortSignal): Promise<void> {
+  const failure = new AbortController();
+  const ending = AbortSignal.any([signal, failure.signal]);
+  const guarded = (work: () => void): void => {
+    if (ending.aborted) return;
+    // A source goes on after whatever its sink does, so what a handler throws would be lost there.
+    try {
+      work();
+    } catch (error) {
+      failure.abort(error);
+    }
+  };
+  await source.run({
+    wantsServiceCidrs: handlers.serviceCidrs !== undefined,
+    events: (batch) => {
+      for (const event of batch) guarded(() => hand(event, handlers));
+    },
+    rejected: (rejection) => guarded(() => handlers.rejected(rejection)),
+    failed: (kind, reason) => guarded(() => handlers.failed?.(kind, reason)),
+    refused: (kind, reason) => guarded(() => handlers.refused?.(kind, reason)),
+    heard: (kind) => guarded(() => handlers.heard?.(kind)),
+  }, ending);
+  if (failure.signal.aborted) throw failure.signal.reason;
+}
+
+function hand(event: SourceEvent, handlers: InformerHandlers): void {
+  if (event.type === "synced") return handlersOf(event.kind, handlers)?.synced?.();
+  const known = event.type === "delete" ? event.old : event.object;
+  switch (known.kind) {
+    case "Service":
+      return handTo(handlers.services, event);
+    case "EndpointSlice":
+      return handTo(handlers.endpointSlices, event);
+    case "Node":
+      return handTo(handlers.nodes, event);
+    case "ServiceCIDR":
+      return handTo(handlers.serviceCidrs, event);
+  }
+}
+
+function handlersOf(
+  kind: ResourceKind,
+  handlers: InformerHandlers,
+): { readonly synced?: () => void } | undefined {
+  switch (kind) {
+    case "services":
+      return handlers.services;
+    case "endpointslices":
+      return handlers.endpointSlices;
+    case "nodes":
+      return handlers.nodes;
+    case "servicecidrs":
+      return handlers.serviceCidrs;
+  }
+}
+
+/** The old and the new object of an event are of one kind. */
+function handTo<T extends ApiObject>(
+  handlers: ObjectHandlers<T> | undefined,
+  event: Exclude<SourceEvent, { readonly type: "synced" }>,
+): void {
+  switch (event.type) {
+    case "add":
+      return handlers?.add?.(event.object as T);
+    case "update":
+      // So a source says that an object is still there.
+      if (event.old === event.object) return;
+      return handlers?.update?.(event.old as T, event.object as T);
+    case "delete":
+      return handlers?.delete?.(event.old as T);
+  }
+}

@@ -1,0 +1,41 @@
+import { assert, assertEquals } from "@std/assert";
+import { ROOT } from "../tools/project_files.ts";
+
+const PAGE = "docs/library.md";
+/** What is another at each run: the folder of an example's files. */
+const FOLDER = /\/tmp\/[0-9a-f]+\//g;
+
+/** The lines that a page says its programs print: of each block behind `It prints:`. */
+function promisedLines(markdown: string): string[] {
+  return [...markdown.matchAll(/It prints:\n\n```text\n([^]*?)```/g)]
+    .flatMap(([, block = ""]) => block.trim().split("\n"));
+}
+
+Deno.test("every program of the library's documentation runs, and prints what the page says", async () => {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    // What makes the examples up needs to read and write files; a right to more would hide that one needs it.
+    args: [
+      "test",
+      "--doc",
+      "--no-check",
+      "--allow-read",
+      "--allow-write",
+      "--ignore-env",
+      "--no-prompt",
+      "mod.ts",
+      PAGE,
+    ],
+    cwd: ROOT,
+    env: { NO_COLOR: "1" },
+    stdin: "null",
+  }).output();
+  const said = new TextDecoder().decode(stdout);
+  assert(code === 0, said + new TextDecoder().decode(stderr));
+  const page = await Deno.readTextFile(`${ROOT}/${PAGE}`);
+  const promised = promisedLines(page);
+  const printed = new Set(said.replaceAll(FOLDER, "/").split("\n"));
+  assertEquals(promised.filter((line) => !printed.has(line.replaceAll(FOLDER, "/"))), []);
+  assert(promised.length >= 8);
+  const programs = [page, await Deno.readTextFile(`${ROOT}/mod.ts`)].join("\n").match(/```ts\n/g)?.length;
+  assertEquals(/^ok \| (\d+) passed/m.exec(said)?.[1], `${programs}`);
+});

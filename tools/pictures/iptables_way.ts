@@ -1,0 +1,225 @@
+/**
+ * A packet's way in mode iptables.
+ *
+ * @module
+ */
+import * as chains from "../../lib/backend/iptables/plan/chains.ts";
+import { type Arrow, type Box, heightOf, type Picture } from "./picture.ts";
+import { down, ENDPOINT, legendOf, NODE_LANE, right, SOURCES, up, WAY_WIDTH, WIRE_LANE } from "./way.ts";
+
+const [FW, , EXT, SVL, SVC, SEP] = chains.SERVICE_CHAIN_PREFIXES.map((prefix) => `${prefix}…`) as [
+  string,
+  string,
+  string,
+  string,
+  string,
+  string,
+];
+
+const BOXES: readonly Box[] = [
+  ...SOURCES,
+  { id: "prerouting", kind: "kernel", ...WIRE_LANE, y: 150, title: "nat PREROUTING" },
+  { id: "output", kind: "kernel", ...NODE_LANE, y: 150, title: "nat OUTPUT" },
+  {
+    id: "services",
+    kind: "chain",
+    x: 164,
+    y: 214,
+    width: 220,
+    title: chains.SERVICES_CHAIN,
+    isName: true,
+    lines: [{ words: "one rule for each address" }],
+  },
+  {
+    id: "nodeports",
+    kind: "chain",
+    x: 164,
+    y: 314,
+    width: 220,
+    title: chains.NODE_PORTS_CHAIN,
+    isName: true,
+    lines: [{ words: "one rule for each node port" }],
+  },
+  {
+    id: "firewall",
+    kind: "chain",
+    x: 420,
+    y: 404,
+    width: 222,
+    title: FW,
+    isName: true,
+    lines: [{ words: "source ranges" }],
+  },
+  {
+    id: "external",
+    kind: "chain",
+    x: 420,
+    y: 314,
+    width: 222,
+    title: EXT,
+    isName: true,
+    lines: [{ words: "from outside: mark, or Local" }],
+  },
+  {
+    id: "cluster",
+    kind: "chain",
+    x: 420,
+    y: 214,
+    width: 222,
+    title: SVC,
+    isName: true,
+    lines: [{ words: "affinity, then an even choice" }],
+  },
+  {
+    id: "local",
+    kind: "chain",
+    x: 682,
+    y: 314,
+    width: 208,
+    title: SVL,
+    isName: true,
+    lines: [{ words: "endpoints of this node only" }],
+  },
+  {
+    id: "endpoint",
+    kind: "chain",
+    x: 682,
+    y: 214,
+    width: 208,
+    title: SEP,
+    isName: true,
+    lines: [{ words: "one endpoint" }],
+  },
+  { id: "dnat", kind: "kernel", x: 920, y: 223, width: 92, title: "DNAT", isName: true },
+  {
+    id: "routing",
+    kind: "kernel",
+    x: 164,
+    y: 500,
+    width: 848,
+    title: "The kernel routes it, by its new destination",
+  },
+  {
+    id: "input",
+    kind: "kernel",
+    x: 164,
+    y: 566,
+    width: 276,
+    title: "filter INPUT: for the node itself",
+    lines: [
+      { name: chains.KUBELET_FIREWALL_CHAIN },
+      { name: chains.PROXY_FIREWALL_CHAIN },
+      { name: chains.NODE_PORTS_CHAIN, words: "(health)" },
+      { name: chains.EXTERNAL_SERVICES_CHAIN },
+    ],
+  },
+  {
+    id: "forward",
+    kind: "kernel",
+    x: 456,
+    y: 566,
+    width: 276,
+    title: "filter FORWARD: passed on",
+    lines: [
+      { name: chains.PROXY_FIREWALL_CHAIN },
+      { name: chains.FORWARD_CHAIN },
+      { name: chains.SERVICES_CHAIN, words: "(no endpoint)" },
+      { name: chains.EXTERNAL_SERVICES_CHAIN },
+    ],
+  },
+  {
+    id: "filter-output",
+    kind: "kernel",
+    x: 748,
+    y: 566,
+    width: 264,
+    title: "filter OUTPUT: the node's own",
+    lines: [
+      { name: chains.KUBELET_FIREWALL_CHAIN },
+      { name: chains.PROXY_FIREWALL_CHAIN },
+      { name: chains.SERVICES_CHAIN, words: "(no endpoint)" },
+    ],
+  },
+  {
+    id: "postrouting",
+    kind: "chain",
+    x: 456,
+    y: 720,
+    width: 556,
+    title: chains.POSTROUTING_CHAIN,
+    isName: true,
+    lines: [{ words: "in nat POSTROUTING: what carries the mark gets the node's address as its source" }],
+  },
+  { ...ENDPOINT, y: 812 },
+];
+
+const ARROWS: readonly Arrow[] = [
+  down("wire", "prerouting"),
+  down("node", "output"),
+  { from: { box: "prerouting", side: "bottom" }, to: { box: "services", side: "top", at: 0.4 } },
+  {
+    from: { box: "output", side: "left" },
+    to: { box: "services", side: "top", at: 0.8 },
+    via: [[588, 167], [588, 199], [340, 199]],
+  },
+  right("services", "cluster"),
+  {
+    from: { box: "services", side: "right", at: 0.8 },
+    to: { box: "external", side: "left", at: 0.25 },
+    via: [[402, 257.2], [402, 327.5]],
+    label: "external IP",
+    labelAt: [409, 296],
+  },
+  { ...down("services", "nodeports"), label: "the node's address", labelAt: [282, 296] },
+  { from: { box: "nodeports", side: "right", at: 0.65 }, to: { box: "external", side: "left" } },
+  {
+    from: { box: "services", side: "left" },
+    to: { box: "firewall", side: "left" },
+    via: [[154, 241], [154, 431]],
+    label: "load-balancer IP with source ranges",
+    labelAt: [166, 424],
+  },
+  up("firewall", "external"),
+  { ...up("external", "cluster"), label: "policy Cluster", labelAt: [539, 296] },
+  right("external", "local"),
+  right("cluster", "endpoint"),
+  { ...up("local", "endpoint"), label: "policy Local", labelAt: [794, 296] },
+  right("endpoint", "dnat"),
+  down("dnat", "routing"),
+  down("routing", "input"),
+  down("routing", "forward"),
+  down("routing", "filter-output"),
+  down("forward", "postrouting"),
+  down("filter-output", "postrouting"),
+  down("postrouting", ENDPOINT.id),
+];
+
+/** Names of chains are those of the code. */
+export const IPTABLES_WAY: Picture = {
+  file: "docs/way-iptables.svg",
+  title: "A packet's way in mode iptables",
+  subtitle:
+    "From a client to an endpoint. Rules of nat see the first packet of a connection; connection tracking does the same to all others, and undoes it for answers.",
+  description:
+    "A packet from the wire goes through nat PREROUTING, one of a process on the node through nat OUTPUT, to KUBE-SERVICES, which leads by address to the chains of a Service port, and those to one endpoint's, which translates the destination. The kernel routes it through filter INPUT, FORWARD or OUTPUT, and nat POSTROUTING masquerades what is marked.",
+  width: WAY_WIDTH,
+  height: 890,
+  bands: [
+    {
+      y: 138,
+      height: 346,
+      label: "Before routing",
+      words: ["table nat: the", "destination may", "still change"],
+    },
+    {
+      y: 554,
+      height: heightOf(BOXES.find(({ id }) => id === "input")!) + 24,
+      label: "After routing",
+      words: ["table filter: what", "nat did not take is", "refused, dropped"],
+    },
+    { y: 708, height: 78, label: "Before it leaves", words: ["the source may", "change"] },
+  ],
+  boxes: BOXES,
+  arrows: ARROWS,
+  legend: legendOf(BOXES),
+};
