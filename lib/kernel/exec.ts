@@ -5,7 +5,7 @@
  */
 import { ExecError, NOT_STARTED_CODE } from "../errors.ts";
 import { readOutput } from "./read_output.ts";
-import { TimeLimit } from "./time_limit.ts";
+import { listLimitMs, TimeLimit } from "./time_limit.ts";
 
 /** What a program left behind. */
 export interface ExecResult {
@@ -32,6 +32,8 @@ export interface ExecOptions {
    * long input. One that was started ahead is given the time from when it is fed.
    */
   readonly timeoutMs?: number;
+  /** About how many entries it lists, where that may be a million: it is given time for each, and may print so much more. */
+  readonly entries?: number;
   /** Added to the environment of this process, which is passed on as a whole. */
   readonly env?: Readonly<Record<string, string>>;
   /** Once aborted, ends the program, or keeps it from being started. */
@@ -73,6 +75,8 @@ const DRAIN_MS = 100;
 const HELD_MS = 2_000;
 /** All rules of 44,000 Services are tens of megabytes. */
 const MAX_STDOUT_BYTES = 128 * 2 ** 20;
+/** Of each entry of a list, beside that: with comments and what belongs to it. */
+const BYTES_PER_ENTRY = 256;
 /** Complaints of 100,000 lines. */
 const MAX_STDERR_BYTES = 16 * 2 ** 20;
 
@@ -100,11 +104,11 @@ class StartedProgram {
   #timers: ReturnType<typeof setTimeout>[] = [];
 
   /** @throws {ExecError} if it could not be started */
-  constructor(argv: readonly string[], { stdin, env, onStdout }: ExecOptions) {
+  constructor(argv: readonly string[], { stdin, env, onStdout, entries = 0 }: ExecOptions) {
     this.#argv = argv;
     this.#child = spawn(argv, stdin === undefined ? "null" : "piped", env);
     this.#input = stdin === undefined ? null : this.#child.stdin;
-    this.#result = this.#readResult(onStdout);
+    this.#result = this.#readResult(onStdout, MAX_STDOUT_BYTES + entries * BYTES_PER_ENTRY);
     // Whoever finishes it hears of a failure, too; one that is ended before has nobody to tell.
     this.#result.then(() => this.#ended(), () => this.#ended());
   }
@@ -127,7 +131,7 @@ class StartedProgram {
   }
 
   /** @throws as {@linkcode Exec.run} */
-  async finish({ stdin, signal, timeoutMs }: ExecOptions): Promise<ExecResult> {
+  async finish({ stdin, signal, entries, timeoutMs = listLimit(entries) }: ExecOptions): Promise<ExecResult> {
     const end = (): void => this.end();
     signal?.addEventListener("abort", end);
     const limit = new TimeLimit(timeoutMs, end);
@@ -155,7 +159,7 @@ class StartedProgram {
     }
   }
 
-  async #readResult(onPiece: ExecOptions["onStdout"]): Promise<ExecResult> {
+  async #readResult(onPiece: ExecOptions["onStdout"], maxBytes: number): Promise<ExecResult> {
     const until = this.#cut.signal;
     const abandoned = new Promise<null>((resolve) => {
       until.addEventListener("abort", () => resolve(null), { once: true });
@@ -165,8 +169,8 @@ class StartedProgram {
       readOutput(this.#child.stdout, {
         until,
         onPiece,
-        maxBytes: MAX_STDOUT_BYTES,
-        onBytes: this.#counter("output", MAX_STDOUT_BYTES),
+        maxBytes,
+        onBytes: this.#counter("output", maxBytes),
       }),
       readOutput(this.#child.stderr, {
         until,
@@ -231,6 +235,11 @@ class StartedProgram {
   #after(ms: number, then: () => void): void {
     if (this.#isRunning) this.#timers.push(setTimeout(then, ms));
   }
+}
+
+/** Undefined: what a program may take that lists nothing in particular. */
+function listLimit(entries: number | undefined): number | undefined {
+  return entries === undefined ? undefined : listLimitMs(entries);
 }
 
 /** 128 + SIGKILL. */

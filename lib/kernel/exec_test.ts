@@ -311,6 +311,15 @@ Deno.test("a program whose output is taken obeys its limits, too", async () => {
   assertEquals(await run.catch((error: unknown) => error), reason);
 });
 
+Deno.test("a list of many entries may print more than other programs", async () => {
+  const argv = ["head", "-c", String(150 * 2 ** 20), "/dev/zero"];
+  let bytes = 0;
+  const onStdout = (piece: Uint8Array): void => void (bytes += piece.byteLength);
+  const { code } = await systemExec.run(argv, { onStdout, entries: 100_000 });
+  assertEquals([code, bytes], [0, 150 * 2 ** 20]);
+  await failsIn(argv, { timeoutMs: 60_000, onStdout, entries: 10 });
+});
+
 Deno.test("an end holds for a program that leaves a child with its output", async () => {
   const end = new AbortController();
   const startMs = performance.now();

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
-import { generousLimitMs, TimeLimit } from "./time_limit.ts";
+import { generousLimitMs, listLimitMs, TimeLimit } from "./time_limit.ts";
 
 /** What becomes of a limit after so many seconds, with so many bytes of input. */
 const CASES: readonly [fixedMs: number | undefined, bytes: number, seconds: number, exceeded: boolean][] = [
@@ -42,3 +42,14 @@ Deno.test("a limit that was exceeded is not extended, one that ended in time is 
   time.tick(60 * 60_000);
   assertEquals([calls, inTime.exceededMs], [1, null]);
 });
+
+Deno.test(
+  "a list of 1,000,000 elements, 91 s on a quiet machine, may take ten times that, and a short one what any program may",
+  {
+    permissions: "none",
+  },
+  () => {
+    assertEquals(listLimitMs(1_000_000) > 10 * 91_000, true);
+    assertEquals(listLimitMs(0), generousLimitMs(0));
+  },
+);

@@ -80,14 +80,19 @@ export class ServiceHealthServers {
   update(family: IpFamily, state: ProxyState, changed: Changed): void {
     const known = this.#families.get(family) ?? new Map<NamespacedName, Health>();
     this.#families.set(family, known);
-    const before = portsOf(known);
-    if (changed === "all") known.clear();
-    else for (const name of changed) known.delete(name);
-    const part = changed === "all" ? state : only(state, changed);
-    const services = healthCheckServices(part);
+    const services = healthCheckServices(changed === "all" ? state : only(state, changed));
     const counts = readyLocalEndpointCounts(state, services.keys());
+    // Only those named are compared: there may be thousands of others.
+    let haveOthers = changed === "all";
+    if (changed === "all") known.clear();
+    else {
+      for (const name of changed) {
+        if (known.get(name)?.port !== services.get(name)) haveOthers = true;
+        known.delete(name);
+      }
+    }
     for (const [name, port] of services) known.set(name, { port, localEndpoints: counts.get(name) ?? 0 });
-    if (changed === "all" || portsOf(known) !== before || this.#conflicts.size > 0) this.#reconcileSoon();
+    if (haveOthers || this.#conflicts.size > 0) this.#reconcileSoon();
   }
 
   /** Resolves when every port is as the last update wants it. */
@@ -280,10 +285,6 @@ function sockets(
     result.push(...own.map((host) => ({ service, port, host, ipv4Only: false })));
   }
   return result;
-}
-
-function portsOf(known: ReadonlyMap<NamespacedName, Health>): string {
-  return [...known].map(([service, { port }]) => `${service} ${port}`).sort().join("\n");
 }
 
 function only(state: ProxyState, names: Iterable<NamespacedName>): ProxyState {

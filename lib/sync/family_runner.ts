@@ -84,8 +84,9 @@ export class FamilyRunner implements FamilyLane {
     this.#throttle = new Throttle({
       run: async () => {
         this.#checks.syncBegins();
-        await this.#reconciler.reconcile();
+        const hasWorked = await this.#reconciler.reconcile();
         this.#look(this.#checks.synced());
+        return hasWorked;
       },
       minIntervalMs: minSyncPeriod,
       maxIntervalMs: MAX_INTERVAL_MS,

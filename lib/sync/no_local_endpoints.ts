@@ -21,10 +21,13 @@ export interface NoLocalEndpoints {
   readonly external: number;
 }
 
+const NONE: NoLocalEndpoints = { internal: 0, external: 0 };
+
 /** Counts them for one family, looking only at what changed. */
 export class NoLocalEndpointsCount {
   readonly #unit: NoLocalEndpointsUnit;
   readonly #services = new Map<NamespacedName, NoLocalEndpoints>();
+  #total = NONE;
 
   constructor(unit: NoLocalEndpointsUnit) {
     this.#unit = unit;
@@ -32,23 +35,33 @@ export class NoLocalEndpointsCount {
 
   /** Takes over what a sync has reached. */
   update(state: ProxyState, changed: Changed): void {
-    if (changed === "all") this.#services.clear();
+    if (changed === "all") {
+      this.#services.clear();
+      this.#total = NONE;
+    }
     for (const name of changed === "all" ? state.services.keys() : changed) {
-      this.#services.delete(name);
       const ports = state.services.get(name)?.filter(isLocal) ?? [];
-      if (ports.length === 0) continue;
-      const counts = this.#unit === "services" ? judge(name, ports, state) : count(name, ports, state);
-      if (counts.internal + counts.external > 0) this.#services.set(name, counts);
+      this.#set(name, ports.length === 0 ? NONE : this.#countOf(name, ports, state));
     }
   }
 
   get total(): NoLocalEndpoints {
-    let [internal, external] = [0, 0];
-    for (const counts of this.#services.values()) {
-      internal += counts.internal;
-      external += counts.external;
-    }
-    return { internal, external };
+    return this.#total;
+  }
+
+  #countOf(name: NamespacedName, ports: readonly ServicePort[], state: ProxyState): NoLocalEndpoints {
+    return this.#unit === "services" ? judge(name, ports, state) : count(name, ports, state);
+  }
+
+  /** The sum goes along: there may be thousands of them, and this is done for each change. */
+  #set(name: NamespacedName, counts: NoLocalEndpoints): void {
+    const before = this.#services.get(name) ?? NONE;
+    this.#total = {
+      internal: this.#total.internal - before.internal + counts.internal,
+      external: this.#total.external - before.external + counts.external,
+    };
+    if (counts.internal + counts.external > 0) this.#services.set(name, counts);
+    else this.#services.delete(name);
   }
 }
 

@@ -91,9 +91,10 @@ export class Reconciler {
   /**
    * Brings the kernel to the newest state.
    *
+   * @returns false if that took no program, so that the next one need not wait
    * @throws {SyncError} after telling the observer; the changes stay pending and the next sync is a full one
    */
-  async reconcile(): Promise<void> {
+  async reconcile(): Promise<boolean> {
     const { tracker, proxier, observer, nowMs } = this.#options;
     const startMs = nowMs();
     const { state, updatedServices, triggerTimesMs, ...udp } = tracker.checkout();
@@ -129,6 +130,8 @@ export class Reconciler {
       this.#udpServicesChanged = false;
       observer.synced(outcome);
       await this.#options.afterSync?.(outcome);
+      // Work on UDP flows starts programs, too.
+      return full || report.commands > 0 || outcome.udpEndpointsChanged || outcome.udpServicesChanged;
     } catch (cause) {
       this.#fullSyncNeeded = true;
       this.requireSync(changed);

@@ -7,8 +7,11 @@
 
 /** How a {@linkcode Throttle} paces its runs. */
 export interface ThrottleOptions {
-  /** One run. A rejection makes the throttle try again after `retryMs`; reporting it is the run's own affair. */
-  readonly run: () => Promise<void>;
+  /**
+   * One run; resolves to false if there was nothing to do, which the next one need not wait for. A rejection makes the throttle try
+   * again after `retryMs`; reporting it is the run's own affair.
+   */
+  readonly run: () => Promise<boolean>;
   /** Time between the end of a run and the start of the next, in milliseconds. Capped at `maxIntervalMs`. */
   readonly minIntervalMs: number;
   /** Time after a run when another one starts unasked, in milliseconds. */
@@ -19,7 +22,8 @@ export interface ThrottleOptions {
 
 /**
  * Paces runs as kube-proxy's runner does since 1.34: requests coalesce, the interval counts from the end of a run, no
- * bursts. Differs: the wait after a failure is the caller's choice instead of the sync period.
+ * bursts. Differs: the wait after a failure is the caller's choice instead of the sync period, and a run that had nothing to do is
+ * followed by no wait.
  */
 export class Throttle {
   readonly #options: ThrottleOptions;
@@ -64,23 +68,25 @@ export class Throttle {
   }
 
   async #runOnce(): Promise<void> {
+    let hasWorked = true;
     try {
-      await this.#options.run();
+      hasWorked = await this.#options.run();
       this.#failures = 0;
     } catch {
       // The run has reported it; here it only means that the next one must come sooner.
       this.#failures++;
     }
     this.#running = undefined;
-    if (this.#started) this.#scheduleNext();
+    if (this.#started) this.#scheduleNext(hasWorked);
   }
 
-  #scheduleNext(): void {
+  #scheduleNext(hasWorked: boolean): void {
     const { minIntervalMs, maxIntervalMs, retryMs } = this.#options;
     const untilDeadline = this.#failures === 0
       ? maxIntervalMs
       : Math.min(retryMs(this.#failures), maxIntervalMs);
     this.#deadline = setTimeout(() => this.request(), untilDeadline);
+    if (!hasWorked) return this.#runIfAllowed();
     this.#cooldown = setTimeout(() => {
       this.#cooldown = undefined;
       this.#runIfAllowed();

@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
 import { backoffMs, Throttle, type ThrottleOptions } from "./throttle.ts";
 
@@ -18,7 +18,7 @@ function paced(
   const throttle = new Throttle({
     run: () => {
       starts.push(time.now - zero);
-      return Promise.resolve();
+      return Promise.resolve(true);
     },
     minIntervalMs: 1000,
     maxIntervalMs: 3_600_000,
@@ -47,6 +47,79 @@ Deno.test("the first request after quiet runs at once, the next waits for the mi
   await throttle.stop();
 });
 
+Deno.test("a lone request is never delayed, however soon after the minimum interval it comes", async () => {
+  using time = new FakeTime();
+  const { throttle, starts } = paced(time);
+  throttle.start();
+  const asked: number[] = [];
+  for (const quietMs of [1, 1000, 1001, 1500, 60_000, 1000]) {
+    await advance(time, quietMs);
+    throttle.request();
+    asked.push((asked.at(-1) ?? 0) + quietMs);
+    await time.runMicrotasks();
+  }
+  assertEquals(starts, asked);
+  await throttle.stop();
+});
+
+Deno.test("a burst is delayed by the minimum interval and the runs before it, whatever its rhythm", async () => {
+  for (const spacingMs of [0, 3, 20, 90, 333, 999]) {
+    using time = new FakeTime();
+    const zero = time.now;
+    const runMs = 40;
+    const starts: number[] = [];
+    const { throttle } = paced(time, {
+      run: async () => {
+        starts.push(time.now - zero);
+        await new Promise((resolve) => setTimeout(resolve, runMs));
+        return true;
+      },
+    });
+    throttle.start();
+    const asked: number[] = [];
+    for (let change = 0; change < 50; change++) {
+      asked.push(time.now - zero);
+      throttle.request();
+      await time.tickAsync(spacingMs);
+    }
+    await advance(time, 5000);
+    const delays = asked.map((atMs) => (starts.find((startMs) => startMs >= atMs) ?? Infinity) - atMs);
+    assertEquals(delays[0], 0, "the first one waits for nothing");
+    const worst = Math.max(...delays);
+    assert(worst <= 1000 + runMs, `every ${spacingMs} ms: ${worst} ms`);
+    const most = Math.ceil(50 * spacingMs / (1000 + runMs)) + 2;
+    assert(starts.length <= most, `every ${spacingMs} ms: ${starts.length} runs`);
+    await throttle.stop();
+  }
+});
+
+Deno.test("a run that had nothing to do delays nobody", async () => {
+  using time = new FakeTime();
+  const zero = time.now;
+  const starts: number[] = [];
+  let hasWork = false;
+  const { throttle } = paced(time, {
+    maxIntervalMs: 60_000,
+    run: () => {
+      starts.push(time.now - zero);
+      return Promise.resolve(hasWork);
+    },
+  });
+  throttle.start();
+  throttle.request();
+  await advance(time, 10);
+  hasWork = true;
+  throttle.request();
+  await advance(time, 10);
+  throttle.request();
+  await advance(time, 2000);
+  assertEquals(starts, [0, 10, 1010]);
+  hasWork = false;
+  await advance(time, 120_000);
+  assertEquals(starts.length, 5, "and it still runs now and then");
+  await throttle.stop();
+});
+
 Deno.test("a request before start is served when it starts", async () => {
   using time = new FakeTime();
   const { throttle, starts } = paced(time);
@@ -71,6 +144,7 @@ Deno.test("requests during a run lead to one more, counted from its end, and nev
       most = Math.max(most, ++running);
       await new Promise((resolve) => setTimeout(resolve, 700));
       running--;
+      return true;
     },
   });
   throttle.start();
@@ -104,7 +178,7 @@ Deno.test("a failure is tried again with growing waits, and an event in between 
     retryMs: (failures) => 2000 * failures,
     run: () => {
       starts.push(time.now - zero);
-      return failing ? Promise.reject(new Error("no")) : Promise.resolve();
+      return failing ? Promise.reject(new Error("no")) : Promise.resolve(true);
     },
   });
   throttle.start();
@@ -137,6 +211,7 @@ Deno.test("stop waits for the run under way and starts no other", async () => {
       starts.push(0);
       await new Promise((resolve) => setTimeout(resolve, 500));
       done = true;
+      return true;
     },
   });
   throttle.start();

@@ -79,8 +79,8 @@ export async function fakeIptablesMachine(variant: IptablesVariant): Promise<Fak
   };
 }
 
-/** nftables mode. */
-export function fakeNftablesMachine(): FakeMachine {
+/** nftables mode; a few elements in each transaction make a sync several. */
+export function fakeNftablesMachine(elementsPerTransaction = 10): FakeMachine {
   const fake = new FakeNft();
   const clock = { nowMs: 0 };
   const others = (text: string) => async (): Promise<void> => {
@@ -88,8 +88,7 @@ export function fakeNftablesMachine(): FakeMachine {
   };
   return {
     exec: fake,
-    // A few elements in each transaction, so that a sync is several.
-    proxier: (exec) => nftablesProxier(exec, clock, 10),
+    proxier: (exec) => nftablesProxier(exec, clock, elementsPerTransaction),
     damages: [
       others("delete table ip kproxy\n"),
       others("flush map ip kproxy service-ips\n"),

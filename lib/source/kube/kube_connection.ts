@@ -50,6 +50,8 @@ interface Fault {
 
 /** See the module. */
 export class KubeConnection {
+  /** True once a list came in as a watch: where another one is silent, the server has much to do. */
+  streamsLists = false;
   readonly #options: KubeConnectionOptions;
   /** By {@linkcode Fault.key}. */
   readonly #troubles = new Map<string, Trouble>();

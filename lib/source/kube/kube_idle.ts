@@ -5,7 +5,7 @@
  */
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 
-/** Times of an {@linkcode IdleLimit}, in milliseconds. */
+/** Times of an {@linkcode IdleLimit}, in milliseconds; looked up whenever one of them has passed. */
 export interface IdleTimes {
   /** Without a sign for so long it is over. */
   readonly idleMs: number;
@@ -66,9 +66,9 @@ export class IdleLimit implements Disposable {
   /** One wait from sign to sign: a timer for each piece of a long answer would cost more than the piece. */
   async #expire(): Promise<void> {
     const { signal } = this.#counting;
-    const { idleMs, wholeMs } = this.#times;
     const startMs = this.#clock.nowMs();
     while (!signal.aborted && !this.#controller.signal.aborted) {
+      const { idleMs, wholeMs } = this.#times;
       const nowMs = this.#clock.nowMs();
       const leftMs = Math.min(this.#heardMs + idleMs, startMs + wholeMs) - nowMs;
       if (leftMs <= 0) return this.#end(nowMs - startMs >= wholeMs);

@@ -68,7 +68,7 @@ export const REFLECTOR_TIMES: ReflectorTimes = {
 /** What a {@linkcode Reflector} needs. */
 export interface ReflectorOptions {
   readonly resource: WatchedResource;
-  readonly client: KubeClient;
+  readonly client: Pick<KubeClient, "get" | "server">;
   readonly connection: KubeConnection;
   readonly sink: SourceSink;
   readonly log: Logger;
@@ -322,6 +322,8 @@ export class Reflector {
       throw new AnswerError(`Watch of ${resource.path} ended at once`);
     }
     this.#pace.watched();
+    // A server that shuts down ends the watches of all its clients at one moment.
+    if (livedMs() < times.watchMs) await clock.sleep(times.backoffInitialMs * random(), signal);
   }
 
   /** Ways to the server, such as load balancers, may cut off what is silent for some time: ordinary as long as it can be opened again. */
@@ -385,6 +387,7 @@ export class Reflector {
       throw new AnswerError("The bookmark at the end of a list has no version");
     }
     done();
+    this.#options.connection.streamsLists = true;
     this.#take(listing, event.resourceVersion);
     this.#streamed = null;
   }

@@ -239,6 +239,7 @@ Deno.test("a new token in the file ends the waits of all that were refused with 
     server.accepted = new Set(["Bearer two"]);
     server.endWatches("cleanly");
     server.put(rawService("new"));
+    await clock.pass(1_000);
     await until(() => server.requests.length >= 12, "the new watches of three kinds, refused twice");
     // Waits of 1.6, 3.2, 6.4, 12.8 and 25.5 s: the last one is under way.
     await clock.pass(30_000);

@@ -6,6 +6,7 @@
 import type { Clock } from "../../kernel/clock.ts";
 import { cancelUnread, type HttpAnswer, readRefusalBytes } from "./kube_answer.ts";
 import { formatOf, formatOfRefusal, type WatchBatch } from "./kube_formats.ts";
+import type { KubeConnection } from "./kube_connection.ts";
 import type { KubeClient } from "./kube_http.ts";
 import { IdleLimit } from "./kube_idle.ts";
 import { AnswerError, ExpiredError, type ListPage, refusal, statusOf } from "./kube_messages.ts";
@@ -19,7 +20,10 @@ export interface RequestTimes {
   readonly answerMs: number;
   /** Limit for a page of a list to arrive as a whole. */
   readonly pageMs: number;
-  /** Limit for each further piece of a list that a watch begins with: a server that knows nothing of such lists is silent. */
+  /**
+   * Limit for each further piece of a list that a watch begins with: a server that knows nothing of such lists is silent. One that has
+   * sent such a list before has {@linkcode answerMs}.
+   */
   readonly streamMs: number;
 }
 
@@ -31,6 +35,8 @@ export interface ResourceRequestsOptions {
   readonly clock: Clock;
   /** A number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
+  /** What is known of the server. @default {nothing} */
+  readonly connection?: Pick<KubeConnection, "streamsLists">;
 }
 
 /** A list or watch that is asked for. */
@@ -156,7 +162,7 @@ export class ResourceRequests {
    * @throws {AnswerError} if the server refuses it
    */
   async watchList(asked: Asked, signal: AbortSignal): Promise<StreamedList> {
-    const { times, clock, client, resource } = this.#options;
+    const { times, clock, client, resource, connection } = this.#options;
     const begin = new IdleLimit(times.answerMs, client.server, signal, clock);
     try {
       const query = {
@@ -169,7 +175,13 @@ export class ResourceRequests {
       const format = formatOf(answer, resource.path);
       begin.lift();
       cancelUnread(answer.body, begin.signal);
-      const limits = { idleMs: times.streamMs, wholeMs: times.pageMs };
+      const limits = {
+        // Another kind's list may tell meanwhile.
+        get idleMs(): number {
+          return connection?.streamsLists === true ? times.answerMs : times.streamMs;
+        },
+        wholeMs: times.pageMs,
+      };
       const idle = new IdleLimit(limits, client.server, begin.signal, clock);
       const events = untilSilent(format.readEvents(answer.body, resource, idle), idle);
       const listed = (): void => idle.lift();

@@ -163,7 +163,8 @@ export class NftablesProxier implements FamilyProxier {
     const { nft } = this.#options;
     this.#staleChains.clear();
     this.#progress.commands += READ_COMMANDS;
-    const found = await this.#session.run("read", () => readTables(nft, nftFamily(this.family)));
+    const entries = entriesOf(state);
+    const found = await this.#session.run("read", () => readTables(nft, nftFamily(this.family), entries));
     const plan = await this.#session.run("plan", () => planNftables(state, "all", this.#nftablesOptions()));
     if (found.problem !== null) return await this.#syncBeside(plan, found.observedNext, found.problem);
     const isOther = isOtherLayout(found.observed);
@@ -256,7 +257,7 @@ export class NftablesProxier implements FamilyProxier {
     const { nft, logger } = this.#options;
     const read = async (): Promise<string | null> => {
       this.#progress.commands++;
-      return await nft.listTable(nftFamily(this.family), from);
+      return await nft.listTable(nftFamily(this.family), from, entriesOf(this.#state));
     };
     await carryClients({ read, plan, refused, writer, logger });
   }
@@ -319,6 +320,11 @@ export class NftablesProxier implements FamilyProxier {
 /** What no program failed in is no failure of the sync. */
 function describe(error: unknown): string | null {
   return error instanceof ExecError ? describeNftFailure(error) : null;
+}
+
+/** About how many elements and rules a state makes: what a list of them is given time for. */
+function entriesOf(state: ProxyState | null): number {
+  return state === null ? 0 : 2 * (state.endpointCount + 4 * state.services.size);
 }
 
 function newProgress(): Progress {

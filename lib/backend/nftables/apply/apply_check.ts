@@ -76,7 +76,15 @@ export class TableLook {
     const { nowMs } = this.#options;
     const startMs = nowMs();
     if (startMs < this.#wholeDueMs) return await this.#lookAtPart(committed);
-    const damage = await this.#lookAtAll(committed);
+    let damage: false | Damage;
+    try {
+      damage = await this.#lookAtAll(committed);
+    } catch (error) {
+      // One that does not come to its end must not be all that the machine does from now on.
+      const failedMs = nowMs();
+      this.#wholeDueMs = failedMs + (failedMs - startMs) / WHOLE_SHARE;
+      throw error;
+    }
     const endMs = nowMs();
     const restMs = this.#restMs(endMs - startMs);
     // After damage the next look, which tells whether the repair helped, is at everything, too.
@@ -95,7 +103,9 @@ export class TableLook {
   async #lookAtAll(committed: CommittedTable): Promise<false | Damage> {
     const { nft, family } = this.#options;
     const listed = new TableStream(() => new ElementDigest());
-    const isThere = await nft.listTableInto(listed, nftFamily(family), TABLE_NAME);
+    const { counts } = committed;
+    const entries = counts.elements + counts.chains;
+    const isThere = await nft.listTableInto(listed, nftFamily(family), TABLE_NAME, entries);
     this.#printedBytes = listed.bytes;
     if (!isThere) return damageOf("all", [`table ${TABLE_NAME}`]);
     const { chains, others } = this.#withoutWays(await inTurns(findDamage(listed.end(), committed)));

@@ -32,11 +32,14 @@ export interface FoundTables {
 /** Programs started by {@linkcode readTables} if there is nothing unusual. */
 export const READ_COMMANDS = 2;
 
-/** @throws {ExecError} if nft cannot read */
-export async function readTables(nft: Nft, family: NftFamily): Promise<FoundTables> {
-  const text = await nft.listTable(family, TABLE_NAME);
+/**
+ * @param entries about how many elements and rules there should be
+ * @throws {ExecError} if nft cannot read
+ */
+export async function readTables(nft: Nft, family: NftFamily, entries: number): Promise<FoundTables> {
+  const text = await nft.listTable(family, TABLE_NAME, entries);
   const hasNext = await nft.hasTable(family, NEXT_TABLE_NAME);
-  const next = hasNext ? await nft.listTable(family, NEXT_TABLE_NAME) : null;
+  const next = hasNext ? await nft.listTable(family, NEXT_TABLE_NAME, entries) : null;
   const observedNext = next === null ? null : parseTable(next);
   return {
     observed: text === null ? null : parseTable(text),

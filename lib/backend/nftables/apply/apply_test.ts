@@ -14,6 +14,7 @@ import {
   TABLE,
 } from "../../../../tests/support/nftables_rig.ts";
 import { ExecError, SyncError } from "../../../errors.ts";
+import type { Exec } from "../../../kernel/exec.ts";
 import { testPort } from "../../../../tests/support/model_objects.ts";
 import { silentLogger } from "../../../observe/log.ts";
 import { parseTable } from "../diff/parse.ts";
@@ -429,6 +430,43 @@ Deno.test("where a list takes long it takes 0.15 % of the time, and then sees ev
   // 3 s of 2,000 s, the checks 30 s after each other; as long as there is damage, each one.
   assertEquals([said.indexOf(true), said.slice(67).every(Boolean)], [67, true]);
   assertEquals(fake.lists.length, 14);
+});
+
+Deno.test("the more there should be, the more time a list is given", NONE, async () => {
+  const entries: number[] = [];
+  const fake = new FakeNft();
+  const exec: Exec = {
+    run: (argv, options) => {
+      if (argv.includes("list")) entries.push(options?.entries ?? 0);
+      return fake.run(argv, options);
+    },
+  };
+  const proxier = nftablesProxier(exec);
+  const endpoints = Array.from({ length: 200 }, (_, index) => `10.244.1.${index}`);
+  for (const objects of [A, service("s1", endpoints)]) {
+    await proxier.sync(syncRequest(objects));
+    await proxier.checkCanary();
+  }
+  const [few = 0, lookedAtFew = 0, many = 0, lookedAtMany = 0] = entries;
+  assert(few > 2 && lookedAtFew > 2, String(entries));
+  assert(many > few + 190 && lookedAtMany > lookedAtFew + 190, String(entries));
+});
+
+Deno.test("a list that does not come to its end is tried again as rarely as a long one", NONE, async () => {
+  const { fake, proxier, sync, clock } = rig();
+  await sync(OBJECTS);
+  fake.runs.length = 0;
+  fake.fail = (argv) => {
+    if (!argv.includes("list")) return undefined;
+    clock.nowMs += 120_000;
+    return { code: 137, stdout: "", stderr: "" };
+  };
+  await assertRejects(() => proxier.checkCanary(), ExecError);
+  for (let checks = 0; checks < 80; checks++) {
+    clock.nowMs += 30_000;
+    assertEquals(await proxier.checkCanary(), false);
+  }
+  assertEquals(fake.lists.length, 1);
 });
 
 Deno.test(
