@@ -1,7 +1,7 @@
 /**
  * The benchmark task: `deno task bench [--services N] [--endpoints N] [--touches N] [--added N] [--rounds N]
  * [--rest-seconds N] [--idle-seconds N] [--spacing-ms N] [--mode iptables|nftables|ipvs] [--variant nft|legacy] [--one-transaction] [--json]`. Needs root; works in network namespaces of its own,
- * those of mode ipvs in a user-mode Linux that it boots.
+ * those of mode ipvs in a user-mode Linux that it boots. `--mode userspace` measures connections instead: `bench_forwarding`.
  *
  * @module
  */
@@ -10,6 +10,7 @@ import { Activity } from "../../lib/cli/terminal/activity.ts";
 import { ProgressLine } from "../../lib/cli/terminal/progress_line.ts";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
 import { errorTerminal } from "../../tools/terminal.ts";
+import { benchForwarding } from "./bench_forwarding.ts";
 import { removeOpenNetns } from "./bench_netns.ts";
 import { isUserModeLinux, LAB_FOLDER, runInLab } from "./lab.ts";
 import { type BenchOptions, type BenchResult, measure } from "./measure.ts";
@@ -30,7 +31,9 @@ function positive(name: string, text: string | undefined): number {
 function parseMode(mode: string | undefined, variant: string | undefined): BenchMode {
   if (mode === "nftables") return NFTABLES_MODE;
   if (mode === "ipvs") return IPVS_MODE;
-  if (mode !== "iptables") throw new RangeError(`--mode must be iptables, nftables or ipvs: got ${mode}`);
+  if (mode !== "iptables") {
+    throw new RangeError(`--mode must be iptables, nftables, ipvs or userspace: got ${mode}`);
+  }
   if (variant !== "nft" && variant !== "legacy") {
     throw new RangeError(`--variant must be nft or legacy: got ${variant}`);
   }
@@ -69,7 +72,17 @@ async function stop(folder: string): Promise<void> {
   Deno.exit(130);
 }
 
+/** The mode alone, of which the other arguments depend. */
+function isUserspace(): boolean {
+  return parseArgs(Deno.args, { string: ["mode"] }).mode === "userspace";
+}
+
 if (import.meta.main) {
+  if (isUserspace()) {
+    await benchForwarding(Deno.args);
+    // The listeners would keep the process alive.
+    Deno.exit(0);
+  }
   const args = parseArgs(Deno.args, {
     boolean: ["json", "one-transaction"],
     string: [

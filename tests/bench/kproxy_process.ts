@@ -10,6 +10,7 @@ import type { Netns } from "../support/netns.ts";
 import { childPids, readUnlessGone } from "../support/processes.ts";
 import { NODE_NAME } from "./fake_objects.ts";
 import type { BenchMode } from "./mode.ts";
+import { cpuTicks, statusMb, TICK_MS } from "./process_costs.ts";
 
 /** A line of kproxy's log, as JSON. */
 export interface LogLine {
@@ -46,8 +47,6 @@ export interface CpuTime {
   readonly programsMs: number;
 }
 
-/** Clock ticks of `/proc/PID/stat`. */
-const TICK_MS = 10;
 const KEPT_LINES = 20_000;
 
 /** A running kproxy. Its child processes count to it for the CPU time, not for the memory. */
@@ -131,9 +130,7 @@ export class KproxyProcess implements AsyncDisposable {
 
   async memory(): Promise<Memory> {
     const status = await Deno.readTextFile(`/proc/${this.#child.pid}/status`);
-    const megabytes = (key: string): number =>
-      Number(new RegExp(`^${key}:\\s+(\\d+) kB`, "m").exec(status)?.[1]) * 1024 / 1e6;
-    return { nowMb: megabytes("VmRSS"), peakMb: megabytes("VmHWM") };
+    return { nowMb: statusMb(status, "VmRSS"), peakMb: statusMb(status, "VmHWM") };
   }
 
   /** From now on {@linkcode memory} tells the peak since now. */
@@ -234,19 +231,4 @@ export function isFirstSync(line: LogLine, family = "IPv4"): boolean {
 /** True for the line of a later sync of IPv4 that wrote something. */
 export function isWritingSync(line: LogLine): boolean {
   return line.msg === "Synced rules" && line.family === "IPv4" && Number(line["commands"]) > 0;
-}
-
-interface CpuTicks {
-  readonly user: number;
-  readonly system: number;
-  readonly childUser: number;
-  readonly childSystem: number;
-}
-
-/** CPU times in a process's `stat`; all 0 if there is none. */
-function cpuTicks(stat: string): CpuTicks {
-  // After the name, which may hold blanks: state is field 0, utime, stime, cutime and cstime are 11 to 14.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  const [user = 0, system = 0, childUser = 0, childSystem = 0] = fields.slice(11, 15).map(Number);
-  return { user, system, childUser, childSystem };
 }

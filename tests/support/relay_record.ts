@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { CopyBuffers } from "../../lib/backend/userspace/forward/copy_buffers.ts";
 import {
   type RelayContext,
   type RelayObserver,
@@ -45,6 +46,7 @@ export class RelayRecord implements RelayObserver {
 export function relayContext(record: RelayRecord): RelayContext {
   return {
     observer: record,
+    buffers: new CopyBuffers(),
     sessions: new SessionLimit(Infinity, new DescriptorAllowance()),
     onProblem: (problem, error) => void record.problems.push(`${problem}: ${error}`),
     nowMs: () => performance.now(),

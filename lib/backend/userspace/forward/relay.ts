@@ -4,6 +4,7 @@
  * @module
  */
 import type { DescriptorAllowance } from "../../../kernel/descriptors.ts";
+import type { CopyBuffers } from "./copy_buffers.ts";
 import type { PortalEndpoint, PortalProtocol } from "../plan/ruleset.ts";
 
 /** Why a client was not served. */
@@ -24,6 +25,7 @@ export interface RelayObserver {
 export interface RelayContext {
   readonly observer: RelayObserver;
   readonly sessions: SessionLimit;
+  readonly buffers: CopyBuffers;
   /** Told what one portal cannot do, such as accept. */
   readonly onProblem: (problem: string, error: unknown) => void;
   /** Milliseconds, monotonic. */

@@ -4,6 +4,7 @@
  * @module
  */
 import { DescriptorAllowance } from "../../../kernel/descriptors.ts";
+import { CopyBuffers } from "./copy_buffers.ts";
 import { openPortal } from "./open_portal.ts";
 import { MOST_SESSIONS, NoPortError, type OpenPortal, type RelayContext, SessionLimit } from "./relay.ts";
 import type { PortalProtocol } from "../plan/ruleset.ts";
@@ -28,6 +29,7 @@ const sessions: Readonly<Record<PortalProtocol, SessionLimit>> = {
 };
 const context: Omit<RelayContext, "sessions" | "udpIdleMs"> = {
   observer: tally,
+  buffers: new CopyBuffers(),
   onProblem: (problem, error) => scope.postMessage({ kind: "problem", problem, message: messageOf(error) }),
   nowMs: () => performance.now(),
   random: Math.random,

@@ -7,7 +7,8 @@ import { acceptAll, type Admission } from "../../../kernel/accept_loop.ts";
 import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
 import { Balancer } from "../plan/balancer.ts";
 import type { PortalEndpoint } from "../plan/ruleset.ts";
-import { copy } from "./copy.ts";
+import type { CopyBuffers } from "./copy_buffers.ts";
+import { closeQuietly, Exchange, type ExchangeHost } from "./exchange.ts";
 import type { OpenPortal, RelayContext } from "./relay.ts";
 
 /** How long each try to reach an endpoint may take, one endpoint after the other. Source: kube-proxy 1.25 `EndpointDialTimeouts`. */
@@ -23,7 +24,7 @@ const NOTICE_MS = 20;
 const DESCRIPTORS = 2;
 
 /** A listener and the endpoints behind it. */
-export class TcpPortal implements OpenPortal {
+export class TcpPortal implements OpenPortal, ExchangeHost {
   readonly port: number;
   readonly #listener: Deno.TcpListener;
   readonly #context: RelayContext;
@@ -62,6 +63,20 @@ export class TcpPortal implements OpenPortal {
     await this.#accepting;
   }
 
+  get buffers(): CopyBuffers {
+    return this.#context.buffers;
+  }
+
+  onBytes(direction: "in" | "out", count: number): void {
+    this.#context.observer.forwarded("TCP", direction, count);
+  }
+
+  /** A client is not served any more. */
+  onEnd(): void {
+    this.#context.sessions.giveBack(DESCRIPTORS);
+    this.#context.observer.closed("TCP");
+  }
+
   #take(client: Deno.TcpConn): Admission {
     const { sessions, observer, onProblem } = this.#context;
     const refusal = sessions.take(DESCRIPTORS);
@@ -71,35 +86,33 @@ export class TcpPortal implements OpenPortal {
       return "refused";
     }
     observer.opened("TCP");
-    void this.#serve(client).catch((error) => onProblem("A connection failed", error)).finally(() => {
-      close(client);
-      sessions.giveBack(DESCRIPTORS);
-      observer.closed("TCP");
+    this.#connect(client).catch((error) => {
+      closeQuietly(client);
+      this.onEnd();
+      onProblem("A connection failed", error);
     });
     return "admitted";
   }
 
-  async #serve(client: Deno.TcpConn): Promise<void> {
+  /** Leads a client to an endpoint. */
+  async #connect(client: Deno.TcpConn): Promise<void> {
     const server = await this.#dial(client.remoteAddr.hostname);
-    if (server === null) return;
-    const { observer } = this.#context;
+    if (server === null) {
+      closeQuietly(client);
+      this.onEnd();
+      return;
+    }
     try {
       // What is small must not wait for more, and a peer that is gone must be noticed.
       for (const socket of [client, server]) {
         socket.setNoDelay(true);
         socket.setKeepAlive(true);
       }
-      const end = (): void => {
-        close(client);
-        close(server);
-      };
-      await Promise.all([
-        copy(client, server, (bytes) => observer.forwarded("TCP", "in", bytes)).catch(end),
-        copy(server, client, (bytes) => observer.forwarded("TCP", "out", bytes)).catch(end),
-      ]);
-    } finally {
-      close(server);
+    } catch (error) {
+      closeQuietly(server);
+      throw error;
     }
+    new Exchange(client, server, this);
   }
 
   /** A connection to an endpoint; null if none takes one, which is counted. */
@@ -136,14 +149,5 @@ async function connect({ ip, port }: PortalEndpoint, timeoutMs: number): Promise
     return await Deno.connect({ hostname: ip, port, autoSelectFamily: false, signal: tooLong.signal });
   } finally {
     clearTimeout(timer);
-  }
-}
-
-function close(socket: Deno.TcpConn): void {
-  try {
-    socket.close();
-  } catch (error) {
-    // Closed before, by the other direction.
-    if (!(error instanceof Deno.errors.BadResource)) throw error;
   }
 }

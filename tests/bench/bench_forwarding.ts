@@ -1,0 +1,70 @@
+/**
+ * `deno task bench --mode userspace [--rounds N] [--seconds N] [--requests N] [--idle N] [--json]`: what forwards connections, measured in
+ * turns. Needs root; works in a network namespace of its own.
+ *
+ * @module
+ */
+import { parseArgs } from "@std/cli/parse-args";
+import { Activity } from "../../lib/cli/terminal/activity.ts";
+import { writeErrorLine, writeLine } from "../../tools/output.ts";
+import { BENCH_PACKAGES, installPackages } from "../../tools/setup.ts";
+import { errorTerminal } from "../../tools/terminal.ts";
+import { type Netns, removeNetns } from "../support/netns.ts";
+import { FORWARDERS, present } from "./forwarders.ts";
+import { type ForwardingResult, measureForwarding } from "./forwarding.ts";
+import { forwardingTable } from "./forwarding_report.ts";
+
+function atLeast(least: number, name: string, text: string | undefined): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < least) {
+    throw new RangeError(`--${name} must be a number of ${least} or more: got ${text}`);
+  }
+  return value;
+}
+
+/** Measures and prints; resolves when everything is removed again. */
+export async function benchForwarding(words: readonly string[]): Promise<void> {
+  const args = parseArgs([...words], {
+    boolean: ["json"],
+    string: ["mode", "rounds", "seconds", "requests", "idle"],
+    default: { rounds: "3", seconds: "3", requests: "3000", idle: "10000" },
+    unknown: (arg) => {
+      throw new RangeError(`Unknown argument ${arg}`);
+    },
+  });
+  const size = {
+    rounds: atLeast(1, "rounds", args.rounds),
+    streamMs: 1000 * atLeast(1, "seconds", args.seconds),
+    requests: atLeast(1, "requests", args.requests),
+    idle: atLeast(0, "idle", args.idle),
+  };
+  await installPackages(BENCH_PACKAGES);
+  const { here, missing } = present(FORWARDERS);
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-bench-" });
+  let open: Netns | undefined;
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    Deno.addSignalListener(signal, async () => {
+      if (open !== undefined) await removeNetns(open);
+      await Deno.remove(folder, { recursive: true });
+      Deno.exit(130);
+    });
+  }
+  try {
+    using phase = new Activity(errorTerminal());
+    const onProgress = (message: string): void => {
+      phase.say("");
+      writeErrorLine(message);
+      phase.say(message);
+    };
+    const measured = await measureForwarding({ ...size, kinds: here, onProgress }, folder, (netns) => {
+      open = netns;
+    });
+    phase.say("");
+    const result: ForwardingResult = { ...measured, missing };
+    for (const line of args.json ? [JSON.stringify(result, null, 2)] : forwardingTable(result)) {
+      writeLine(line);
+    }
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
