@@ -276,9 +276,22 @@ class PacedNode implements Exec {
     return await this.node.run(argv, options);
   }
 
+  get running(): number {
+    return this.#running.length;
+  }
+
   /** Ends those that run. */
   endAll(): void {
     for (const end of this.#running.splice(0)) end();
+  }
+}
+
+/** Until everybody who waits for an answer has come to the next question: nobody has for some turns, on a busy machine, too. */
+async function settled(paced: PacedNode, isDone: () => boolean): Promise<void> {
+  for (let before = -1, quiet = 0; quiet < 5 && !isDone();) {
+    await new Promise((resolve) => setTimeout(resolve, 3));
+    quiet = paced.running > 0 && paced.running === before ? quiet + 1 : 0;
+    before = paced.running;
   }
 }
 
@@ -290,8 +303,7 @@ for (const [mode, mostRounds] of [["iptables", 10], ["nftables", 12], ["ipvs", 9
     const looking = look(paced, mode).finally(() => isDone = true);
     let rounds = 0;
     while (!isDone) {
-      // Everybody who waits for an answer comes to the next question.
-      await new Promise((resolve) => setTimeout(resolve, 5));
+      await settled(paced, () => isDone);
       if (isDone) break;
       paced.endAll();
       rounds++;
