@@ -25,7 +25,7 @@ import { JUMPS } from "../plan/chains.ts";
 import { planUserspace, type UserspaceOptions } from "../plan/plan.ts";
 import type { PortalId, PortalRule, ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
 import { refusedServices } from "./apply_refusals.ts";
-import type { Portals } from "./portals.ts";
+import type { PortalKeeper } from "./portals.ts";
 import type { StaleUdp } from "./stale_udp.ts";
 
 /** What decides the rules, as far as it is known before the first sync. */
@@ -37,7 +37,7 @@ export type UserspaceSettings =
 export interface UserspaceProxierOptions {
   readonly iptables: Iptables;
   readonly settings: UserspaceSettings;
-  readonly portals: Portals;
+  readonly portals: PortalKeeper;
   /** Told which UDP flows are led elsewhere. */
   readonly staleUdp: StaleUdp;
   /** Addresses of all interfaces of the node, both families. */
