@@ -203,6 +203,36 @@ Deno.test("a port that another program has is no reason to fail: the rules lead 
   assert(await answers(now));
 });
 
+Deno.test("rules that lead to the ports of a kproxy that was started meanwhile are left alone until it is gone", async () => {
+  await using rig = new Rig();
+  rig.put({ type: "NodePort", ports: [testPort({ nodePort: 30_080 })] });
+  await rig.sync("all");
+  const [former, own] = [rig.proxier, rig.rules()];
+  await using _former = { [Symbol.asyncDispose]: () => formerPortals.close(formerPortals.ids) };
+  const formerPortals = rig.portals;
+  const [nextPortals, next] = rig.life();
+  await rig.sync("all");
+  const led = rig.rules();
+  assert(own.every((rule) => !led.includes(rule)), "the next one has ports of its own");
+
+  assertEquals(await former.checkCanary(), false);
+  rig.put({ name: "more", clusterIP: "10.96.0.11" });
+  const { state, updatedServices } = rig.tracker.checkout();
+  rig.started.length = 0;
+  await former.sync({ state, changed: updatedServices });
+  assertEquals(rig.started, ["iptables-restore", "iptables-save"], "the first is refused");
+  assertEquals(rig.rules(), led, "what only adds is not written either");
+  await next.sync({ state, changed: updatedServices });
+  assertEquals(Object.keys(ways(rig)).sort(), ["10.96.0.10:80", "10.96.0.11:80"]);
+  await former.sync({ state, changed: "all" });
+  assertEquals([await former.checkCanary(), await next.checkCanary()], [false, false]);
+
+  await nextPortals.close([...nextPortals.ids]);
+  assert(await former.checkCanary() !== false, "nobody listens there any more");
+  await former.sync({ state, changed: "all" });
+  for (const port of Object.values(ways(rig))) assert(await answers(port));
+});
+
 Deno.test("beside a kproxy that runs, rules lead to the ports that it has", async () => {
   await using rig = new Rig();
   rig.put();
