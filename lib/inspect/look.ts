@@ -5,7 +5,7 @@
  */
 import { configForMode } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
-import { UsageError } from "../errors.ts";
+import { UnsupportedError, UsageError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { FAMILIES, type IpFamily } from "../model/objects.ts";
 import type { HeldRules } from "../sim/node/held_rules.ts";
@@ -15,11 +15,13 @@ import {
   dataPlaneOf,
   type DesiredInput,
   desiredRules,
+  type PortsByFamily,
 } from "./desired/desired.ts";
 import { liveOfKernel } from "./live/kernel_rules.ts";
 import { foundPlane, type LiveNode, type LiveRules } from "./live/live.ts";
 import { NearKernel, type NearQuestion } from "./live/near_kernel.ts";
 import { type NodeAround, readAround, tcpBeLiberal, UNKNOWN_AROUND } from "./live/node_around.ts";
+import { heldPortals, type KnownPortals, portalPorts } from "./live/portals.ts";
 import { liveOfTexts, type LiveText } from "./live/saved_texts.ts";
 import { knownNodeAddresses, podInterface } from "./node_addresses.ts";
 import { readBounded } from "../source/files/files_read.ts";
@@ -27,6 +29,8 @@ import { findObjects, type FindObjectsOptions, type FoundObjects } from "./objec
 
 /** What is looked at. */
 export interface LookOptions extends FindObjectsOptions {
+  /** Asks the kproxy that runs here for its ports; only of mode userspace. */
+  readonly askPortals: AskPortals;
   /** False: nobody has said which mode this node runs, and what is in force there tells. */
   readonly isModeNamed: boolean;
   /** False: nothing is wanted of the objects. */
@@ -42,6 +46,9 @@ export interface LookOptions extends FindObjectsOptions {
   /** Is told of the objects, where it is sure which mode's rules they become, while the kernel's rules are still being read. */
   readonly meanwhile?: (look: Look) => Promise<void>;
 }
+
+/** Asks the kproxy of this node which ports it listens on for Services; why nobody tells, in a few words. */
+export type AskPortals = (config: KubeProxyConfiguration) => Promise<KnownPortals | string>;
 
 /** What was found. */
 export interface Look {
@@ -59,6 +66,10 @@ export interface Look {
   readonly nodeAddresses: readonly string[];
   /** What packets of pods come in through, where nothing tells. */
   readonly podInterface: string;
+  /** The ports that kproxy listens on in mode userspace, or why nobody tells them; null: of another mode. */
+  readonly portals: KnownPortals | string | null;
+  /** The ports that rules of mode userspace should lead to; null: of another mode, or not known at all. */
+  readonly ports: PortsByFamily | null;
 }
 
 /** Looks, at everything at once. */
@@ -93,7 +104,39 @@ export async function look(options: LookOptions): Promise<Look> {
     : await planeOf(near);
   const named = options.isModeNamed ? configured : { ...configured, mode: "auto" as const };
   const plane = objects?.mode ?? dataPlaneOf(named, { found, doing: "Looking at" });
-  return lookOf({ objects, live, near, around, plane }, configured);
+  const seen = lookOf({ objects, live, near, around, plane }, configured);
+  return plane === "userspace" ? await withPortals(seen, options) : seen;
+}
+
+/** With what is known of the ports of mode userspace: from the kproxy that runs here, else from the rules that are there. */
+async function withPortals(seen: Look, { askPortals, liveFrom }: LookOptions): Promise<Look> {
+  const portals = liveFrom.length > 0 ? "saved rules do not tell" : await askPortals(seen.config);
+  const found = { ...seen, portals };
+  if (typeof portals !== "string") {
+    const live = seen.live === null ? null : new Map(
+      [...seen.live].map(([family, rules]) => [family, { ...rules, portals: heldPortals(portals, family) }]),
+    );
+    return {
+      ...found,
+      live,
+      ports: new Map(FAMILIES.map((family) => [family, portalPorts(portals, family)])),
+    };
+  }
+  const { objects } = seen;
+  if (objects === null || (seen.live === null && seen.near === null)) return found;
+  const [{ portsOfRules, userspacePlan }, { CHAINS }] = await Promise.all([
+    import("./desired/userspace.ts"),
+    import("../backend/userspace/plan/chains.ts"),
+  ]);
+  const ports = await Promise.all(FAMILIES.map(async (family) => {
+    const use = ({ iptables }: HeldRules): void => {
+      for (const { tables } of iptables) for (const chain of CHAINS.nat) void tables.get("nat")?.get(chain);
+    };
+    const rules = await liveNear(seen, family, { desired: null, use });
+    const plan = userspacePlan(desiredInput(seen, objects, () => {}), family);
+    return [family, portsOfRules(plan, rules?.iptables.map(({ tables }) => tables) ?? [])] as const;
+  }));
+  return { ...found, ports: new Map(ports) };
 }
 
 function lookOf(
@@ -107,6 +150,8 @@ function lookOf(
     config,
     nodeAddresses: knownNodeAddresses(objects?.state.node ?? null, around.addresses ?? [], config),
     podInterface: podInterface(config),
+    portals: null,
+    ports: null,
   };
 }
 
@@ -123,7 +168,7 @@ async function planeOf(near: NearKernel): Promise<DataPlane | null> {
 
 /** The live rules of a family, of which `use` needs no more than it looks at. */
 export async function liveNear(
-  { near, live }: Look,
+  { near, live, portals }: Look,
   family: IpFamily,
   question: Pick<NearQuestion<unknown>, "desired" | "chains"> & {
     readonly use: (rules: LiveRules) => unknown;
@@ -131,9 +176,13 @@ export async function liveNear(
 ): Promise<LiveRules | null> {
   if (near === null) return live?.get(family) ?? null;
   const { use, ...rest } = question;
+  const more = portals === null || typeof portals === "string"
+    ? {}
+    : { portals: heldPortals(portals, family) };
   const look = (rules: LiveRules): LiveRules => {
-    use(rules);
-    return rules;
+    const live = { ...rules, ...more };
+    use(live);
+    return live;
   };
   return await near.look({ family, ...rest, look });
 }
@@ -153,7 +202,7 @@ async function readLive(exec: Exec, files: readonly string[], isCounted: boolean
 
 /** What rules are made from; `warn` hears, in a sentence, of what is doubtful. */
 export function desiredInput(
-  { config, around }: Look,
+  { config, around, ports }: Look,
   { state }: FoundObjects,
   warn: (sentence: string) => void,
 ): DesiredInput {
@@ -162,15 +211,27 @@ export function desiredInput(
     config,
     machine: { addresses: around.addresses, tcpBeLiberal: tcpBeLiberal(around) },
     warn,
+    ...(ports === null ? {} : { ports }),
   };
 }
 
-/** The rules that one family should hold. */
+/**
+ * The rules that one family should hold.
+ *
+ * @throws {UnsupportedError} if they lead to ports that nobody knows
+ */
 export async function desiredOf(
   found: Look,
   family: IpFamily,
   warn: (sentence: string) => void,
 ): Promise<HeldRules | null> {
   if (found.objects === null) return null;
+  if (found.plane === "userspace" && found.ports === null) {
+    const why = typeof found.portals === "string" ? found.portals : "nobody was asked";
+    throw new UnsupportedError("kproxy", "a running kproxy, or the rules that are there", why, {
+      message:
+        `Rules of mode userspace lead to ports that kproxy opens when it runs, and nobody tells these: ${why}`,
+    });
+  }
   return await desiredRules(found.plane, desiredInput(found, found.objects, warn), family);
 }

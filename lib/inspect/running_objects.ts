@@ -8,6 +8,7 @@ import type { NamespacedName } from "../model/objects.ts";
 import type { ObjectSelection } from "../serve/status/select_objects.ts";
 import { DATA_PLANES } from "./desired/desired.ts";
 import type { RunningAnswer } from "./objects.ts";
+import type { KnownPortals } from "./live/portals.ts";
 import { NotRunningError, RunningKproxy } from "./running/running.ts";
 
 /** There is none, which is nothing to be told of. */
@@ -42,6 +43,21 @@ export async function askRunning(
     if (!(error instanceof NotRunningError)) throw error;
     // Whatever answers there instead, the API server is asked next.
     if (!NONE.has(error.reason)) report(`${error.message}; objects are not taken from it`);
+    return error.message;
+  }
+}
+
+/** Asks it for the ports that it listens on in mode userspace; says why if nobody tells. */
+export async function askPortals(
+  { metricsBindAddress }: KubeProxyConfiguration,
+): Promise<KnownPortals | string> {
+  try {
+    const running = new RunningKproxy(metricsBindAddress);
+    const { mode, portals, iptables } = await running.portals();
+    if (mode !== "userspace") return `the kproxy on ${running.address} runs mode ${mode}`;
+    return { where: `kproxy on ${running.address}`, portals, iptables };
+  } catch (error) {
+    if (!(error instanceof NotRunningError)) throw error;
     return error.message;
   }
 }

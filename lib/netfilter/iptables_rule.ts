@@ -63,6 +63,8 @@ export type RuleTarget =
   /** null: the kernel's default (port unreachable). */
   | { readonly kind: "reject"; readonly with: string | null }
   | { readonly kind: "dnat"; readonly to: string; readonly options: readonly string[] }
+  /** To the node itself; port 0: the packet's own. */
+  | { readonly kind: "redirect"; readonly port: number }
   | { readonly kind: "masquerade"; readonly randomFully: boolean }
   | {
     readonly kind: "setMark";
@@ -166,6 +168,8 @@ function targetWords(target: RuleTarget): readonly string[] {
       return ["-j", "REJECT", ...(target.with === null ? [] : ["--reject-with", target.with])];
     case "dnat":
       return ["-j", "DNAT", "--to-destination", target.to, ...target.options];
+    case "redirect":
+      return ["-j", "REDIRECT", ...(target.port === 0 ? [] : ["--to-ports", String(target.port)])];
     case "masquerade":
       return ["-j", "MASQUERADE", ...(target.randomFully ? ["--random-fully"] : [])];
     case "setMark": {

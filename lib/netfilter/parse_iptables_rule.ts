@@ -268,6 +268,12 @@ const TARGETS: Readonly<Record<string, (options: readonly Option[]) => RuleTarge
     const to = single(first === undefined ? [] : [first], "--to-destination");
     return to === null ? null : { kind: "dnat", to: to.value, options: optionWords(others) };
   },
+  REDIRECT(options) {
+    if (options.length === 0) return { kind: "redirect", port: 0 };
+    // One of several ports, and one by chance, are kept as words.
+    const ports = single(options, "--to-ports")?.value ?? "";
+    return /^[1-9]\d{0,4}$/.test(ports) ? { kind: "redirect", port: Number(ports) } : null;
+  },
   MASQUERADE(options) {
     if (options.length === 0) return { kind: "masquerade", randomFully: false };
     const randomFully = options.length === 1 && options[0]?.name === "--random-fully";

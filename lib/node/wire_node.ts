@@ -215,6 +215,7 @@ function makeServers(life: Life, record: StatusRecord, page: PageFacts | undefin
       reloads,
       problems,
       page,
+      ...(prepared.portals === undefined ? {} : { portals: prepared.portals }),
     },
     onPortConflict: (conflict) => events.recorder.record(serviceHealthFailedEvent(node, conflict)),
     onHealthFailure: (problem) => events.recorder.record(healthServerFailedEvent(node, problem)),

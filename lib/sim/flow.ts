@@ -51,7 +51,7 @@ export interface FlowOutcome {
   readonly probability: Fraction;
   /** How its way ends. */
   readonly verdict: "accept" | "drop" | "reject";
-  /** The type of the refusal, e.g. `icmp-port-unreachable`; `""` unless rejected. */
+  /** The type of the refusal, e.g. `icmp-port-unreachable`; `closed` where a connection is taken and closed; `""` unless rejected. */
   readonly rejectWith: string;
   /** `ip:port` it was redirected to; `""` if its destination was left alone. */
   readonly translatedTo: string;
@@ -107,7 +107,7 @@ function compareText(a: string, b: string): number {
 
 function endText(outcome: FlowOutcome): string {
   if (outcome.verdict === "drop") return "dropped";
-  if (outcome.verdict === "reject") return "rejected";
+  if (outcome.verdict === "reject") return outcome.rejectWith === "closed" ? "closed" : "rejected";
   if (outcome.translatedTo !== "") return outcome.translatedTo;
   return outcome.toNode ? "this node" : "untranslated";
 }
@@ -125,7 +125,7 @@ function manner(outcome: FlowOutcome): string[] {
 /**
  * The text of a flow's result, e.g. `10.180.0.1:80 (1/2) | 10.180.0.2:80 (1/2), masquerade no`; with differing manners
  * `10.180.0.1:80 (1/2, masquerade yes) | 10.180.0.2:80 (1/2, masquerade no)`. Others are `dropped`, `rejected`, `this node` (delivered
- * there as it is), `untranslated` (passed on as it is).
+ * there as it is), `untranslated` (passed on as it is), `closed` (a process of the node takes the connection and closes it).
  */
 export function formatFlow(flow: Flow): string {
   const ends = new Map<string, { readonly end: string; readonly manner: string; probability: Fraction }>();

@@ -136,7 +136,7 @@ export class RuleMatcher {
         return this.#recent(match, walk);
       case "physdevIsIn":
         // A packet belongs to the bridge it came through, not to a port of it, unless br_netfilter hands it up early.
-        return false;
+        return this.#surroundings.isBridged?.(walk.inInterface, walk.source.family) ?? false;
       case "set":
         return this.#conditions?.isInSet(match, walk) ?? this.#beyond(match);
       case "ipvs":

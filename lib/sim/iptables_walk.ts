@@ -13,6 +13,7 @@ import {
   acceptedWalk,
   type EndedWalk,
   mergeWalks,
+  redirectedTo,
   rejectedWalk,
   type Surroundings,
   type Walk,
@@ -70,7 +71,8 @@ export class IptablesTables {
   ): IptablesPass {
     const report = (problem: string): void => void problems.add(problem);
     const matcher = new RuleMatcher(surroundings, this.#cidrs, report, conditions);
-    return new IptablesPass((table, chain) => this.#rules(table, chain), this.#ruleset, matcher, problems);
+    const rules = (table: string, chain: string): readonly ParsedRule[] | null => this.#rules(table, chain);
+    return new IptablesPass(rules, this.#ruleset, matcher, surroundings, problems);
   }
 
   #rules(table: string, chain: string): readonly ParsedRule[] | null {
@@ -102,6 +104,7 @@ export class IptablesPass {
   readonly #rules: (table: string, chain: string) => readonly ParsedRule[] | null;
   readonly #ruleset: IptablesRuleset;
   readonly #matcher: RuleMatcher;
+  readonly #surroundings: Surroundings;
   readonly #problems: Set<string>;
   readonly #budget: WalkBudget;
 
@@ -109,11 +112,13 @@ export class IptablesPass {
     rules: (table: string, chain: string) => readonly ParsedRule[] | null,
     ruleset: IptablesRuleset,
     matcher: RuleMatcher,
+    surroundings: Surroundings,
     problems: Set<string>,
   ) {
     this.#rules = rules;
     this.#ruleset = ruleset;
     this.#matcher = matcher;
+    this.#surroundings = surroundings;
     this.#problems = problems;
     this.#budget = new WalkBudget((problem) => void problems.add(problem));
   }
@@ -180,6 +185,8 @@ export class IptablesPass {
         return { ended: [acceptedWalk({ ...walk, masquerade: true })], returned: [] };
       case "dnat":
         return this.#translate(target.to, walk);
+      case "redirect":
+        return this.#redirect(target.port, walk);
       case "chain":
         return this.#jump(table, target.chain, walk, depth);
       case "opaque":
@@ -216,6 +223,14 @@ export class IptablesPass {
       return { ended: [acceptedWalk(walk)], returned: [] };
     }
     const port = portText === undefined ? walk.port : Number(portText);
+    return { ended: [acceptedWalk({ ...walk, destination, port, translated: true })], returned: [] };
+  }
+
+  /** What comes in by an interface without an address of the family is dropped. */
+  #redirect(to: number, walk: Walk): ChainResult {
+    const destination = redirectedTo(walk, this.#surroundings);
+    if (destination === null) return { ended: [{ walk, verdict: "drop", rejectWith: "" }], returned: [] };
+    const port = to === 0 ? walk.port : to;
     return { ended: [acceptedWalk({ ...walk, destination, port, translated: true })], returned: [] };
   }
 }

@@ -5,6 +5,7 @@
  * @module
  */
 import { type Ip, isLoopback, joinHostPort, parseIp } from "../model/ip.ts";
+import type { IpFamily } from "../model/objects.ts";
 import type { FlowOutcome, Packet, PacketProtocol, PacketState, RuleHit } from "./flow.ts";
 import { add, type Fraction, ONE } from "./fraction.ts";
 
@@ -21,6 +22,10 @@ export interface Surroundings {
   readonly nowSeconds: number;
   /** The interface through which a packet to the address leaves; null: there is no way; undefined or absent: not known. */
   readonly outInterface?: (address: string) => string | null | undefined;
+  /** True for bridges whose packets come to the rules by their ports (`bridge-nf-call-iptables`); absent: for none. */
+  readonly isBridged?: (name: string, family: IpFamily) => boolean;
+  /** The first address of an interface, to which a rule redirects what came in by it; null: it has none; undefined or absent: not known. */
+  readonly addressOf?: (name: string, family: IpFamily) => string | null | undefined;
 }
 
 /** One possible history of the packet, as far as it got. */
@@ -124,6 +129,20 @@ export function isNodeAddress(ip: Ip, { nodeAddresses }: Surroundings): boolean 
 export function leavesThrough({ destination }: Walk, surroundings: Surroundings): string | undefined {
   if (isNodeAddress(destination, surroundings)) return "lo";
   return surroundings.outInterface?.(destination.text) ?? undefined;
+}
+
+/** Where a rule sends a packet that it redirects: to loopback if a process of the node sent it. Null: there is no such address. */
+export function redirectedTo(
+  { inInterface, source: { family } }: Walk,
+  surroundings: Surroundings,
+): Ip | null {
+  const loopback = parseIp(family === "IPv4" ? "127.0.0.1" : "::1");
+  if (inInterface === "" || inInterface === "lo") return loopback;
+  const known = surroundings.addressOf?.(inInterface, family);
+  if (known !== undefined) return known === null ? null : parseIp(known);
+  const isUsual = (ip: Ip | null): boolean => ip?.family === family && !isLoopback(ip);
+  // Where no address is known, any of the node's does.
+  return surroundings.nodeAddresses.map(parseIp).find(isUsual) ?? loopback;
 }
 
 /** The packet when it comes back in: what the node sends to itself goes out through `lo`, with its source already settled. */

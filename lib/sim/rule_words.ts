@@ -10,10 +10,11 @@ import { parseIptablesRule } from "../netfilter/parse_iptables_rule.ts";
 import { readNftRule } from "../netfilter/parse_nft_rule.ts";
 import type { RuleHit } from "./flow.ts";
 import { formatFraction, probabilityFraction } from "./fraction.ts";
+import { PORTAL_TABLE } from "./node/held_portals.ts";
 
 /** E.g. `to 10.96.0.1, tcp, port 80: go through KUBE-SVC-X`; `""` for what is no rule. */
 export function ruleWords({ table, rule, index }: RuleHit, family: IpFamily): string {
-  if (index === 0 || table === "ipvs") return "";
+  if (index === 0 || table === "ipvs" || table === PORTAL_TABLE) return "";
   const isNft = table.includes(" ");
   const { conditions, actions } = isNft
     ? nftWords(readNftRule(rule, family, table.startsWith("inet ")))
@@ -100,6 +101,8 @@ function targetWords(target: RuleTarget): string {
       return `refuse${target.with === null ? "" : ` with ${target.with}`}`;
     case "dnat":
       return `send to ${target.to}`;
+    case "redirect":
+      return `send to the node itself${target.port === 0 ? "" : `, port ${target.port}`}`;
     case "masquerade":
       return "masquerade";
     case "setMark":

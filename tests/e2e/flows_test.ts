@@ -21,7 +21,7 @@ import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
 /** A mode, and the programs that it works with here. */
 interface Surface {
-  readonly mode: "iptables" | "nftables";
+  readonly mode: "iptables" | "nftables" | "userspace";
   /** Which iptables the node's own firewall is written with, and the mode's rules if it writes such. */
   readonly variant: "nft" | "legacy";
 }
@@ -30,6 +30,7 @@ const SURFACES: readonly Surface[] = [
   { mode: "iptables", variant: "nft" },
   { mode: "iptables", variant: "legacy" },
   { mode: "nftables", variant: "nft" },
+  { mode: "userspace", variant: "nft" },
 ];
 
 /** Cases that are not run here, and where they are. */
@@ -46,6 +47,7 @@ const MODE_GAPS: Readonly<Record<Surface["mode"], Readonly<Record<string, string
   nftables: {
     "a cluster IP that no Service has": "needs ServiceCIDRs: tests/e2e/service_cidrs_test.ts",
   },
+  userspace: {},
 };
 
 /** Packets that no program of this lab can send, or whose result it cannot see; undefined for all others. */
@@ -78,10 +80,11 @@ function startOptions(
   return options;
 }
 
-/** iptables mode is told everything by flags, nftables mode by a file: it has no flag for its mark. */
+/** Modes iptables and userspace are told everything by flags, nftables mode by a file: it has no flag for its mark. */
 function kproxyArgs(mode: Surface["mode"], options: StartOptions, configPath: string): string[] {
   if (mode === "nftables") return ["--hostname-override=node-a", `--config=${configPath}`];
   return [
+    ...(mode === "userspace" ? ["--proxy-mode=userspace"] : []),
     ...commonFlags(options),
     "--iptables-min-sync-period=0s",
     ...flag("iptables-localhost-nodeports", options.localhostNodePorts),
@@ -112,7 +115,7 @@ function configuration(mode: Surface["mode"], options: StartOptions): Record<str
 /** What a kernel must be told before kproxy starts, and what else on the node decides about packets. */
 async function prepareNode(lab: NodeLab, options: StartOptions, { mode, variant }: Surface): Promise<void> {
   const { netns } = lab.node;
-  if (mode === "iptables") {
+  if (mode !== "nftables") {
     // Rules stay when kproxy ends, and not all of them are its own to remove.
     for (const tool of ["iptables", "ip6tables"]) {
       const empty = ["filter", "nat", "mangle"].map((table) => `*${table}\nCOMMIT\n`).join("");

@@ -63,7 +63,7 @@ export interface FlowStep {
    * Mode → what becomes of the packet there, in the words after `⇒`, where the mode by its nature does something else
    * than what `flow` says. `counted` and `rejectWith` then say nothing about that mode.
    */
-  readonly instead?: Readonly<Partial<Record<"ipvs" | "nftables", string>>>;
+  readonly instead?: Readonly<Partial<Record<"ipvs" | "nftables" | "userspace", string>>>;
   /** Second at which it is sent; 0 if not given. */
   readonly atSeconds?: number;
   /** Which of the possible destinations the connection really took; what follows remembers it. */
@@ -104,11 +104,23 @@ export interface FlowBackend {
 export function flowOf(step: FlowStep, mode: string): { readonly packet: string; readonly wanted: string } {
   const [packet = "", usual] = step.flow.split(" ⇒ ");
   if (usual === undefined) throw new SyntaxError(`Flow "${step.flow}" has no " ⇒ "`);
-  return { packet, wanted: insteadOf(step, mode) ?? usual };
+  const inMode = mode === "userspace" ? userspaceWords(packet, usual) : usual;
+  return { packet, wanted: insteadOf(step, mode) ?? inMode };
+}
+
+/**
+ * What every packet has in common that kproxy itself takes: endpoints see the node's address, no mark is needed, and nobody is refused:
+ * who finds no endpoint is let in and closed, or gets no answer over UDP.
+ */
+function userspaceWords(packet: string, usual: string): string {
+  if (usual === "rejected") return packet.includes("/udp") ? "dropped" : "closed";
+  if (!/:\d/.test(usual)) return usual;
+  const plain = usual.replace(/,? ?masquerade (?:yes|no)/g, "").replace(/,? ?mark 0x[0-9a-f]+ left/g, "");
+  return `${plain.replaceAll(" ()", "")}, masquerade yes`;
 }
 
 function insteadOf({ instead }: FlowStep, mode: string): string | undefined {
-  return mode === "ipvs" || mode === "nftables" ? instead?.[mode] : undefined;
+  return mode === "ipvs" || mode === "nftables" || mode === "userspace" ? instead?.[mode] : undefined;
 }
 
 function differenceOf(table: FlowTable, mode: string, step: FlowStep): string | null {
@@ -120,6 +132,8 @@ function differenceOf(table: FlowTable, mode: string, step: FlowStep): string | 
   if (found !== wanted) return `${packetText}\n  wanted ⇒ ${wanted}\n  found  ⇒ ${found}`;
   if (flow.problems.length > 0) return `${packetText}: ${flow.problems.join("; ")}`;
   if (insteadOf(step, mode) !== undefined) return null;
+  // There a process refuses and not a rule.
+  if (mode === "userspace") return takeOf(table, step, packet, flow);
   const counted = step.counted;
   if (
     counted !== undefined && !flow.outcomes.some((one) => one.hits.some((hit) => hit.rule.includes(counted)))
@@ -131,10 +145,14 @@ function differenceOf(table: FlowTable, mode: string, step: FlowStep): string | 
       flow.outcomes.map((one) => one.rejectWith).join()
     }, not ${step.rejectWith}`;
   }
+  return takeOf(table, step, packet, flow);
+}
+
+function takeOf(table: FlowTable, step: FlowStep, packet: Packet, { outcomes }: Flow): string | null {
   if (step.takes === undefined) return null;
-  const outcome = flow.outcomes.find((one) => one.translatedTo === step.takes);
-  if (outcome === undefined) return `${packetText}: cannot go to ${step.takes}`;
-  table.take(packet, outcome, atSeconds);
+  const outcome = outcomes.find((one) => one.translatedTo === step.takes);
+  if (outcome === undefined) return `${step.flow}: cannot go to ${step.takes}`;
+  table.take(packet, outcome, step.atSeconds ?? 0);
   return null;
 }
 

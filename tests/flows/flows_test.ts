@@ -5,8 +5,14 @@ import { differences, type FlowBackend, optionsOf } from "./flow_case.ts";
 import { IPTABLES_BACKEND } from "./iptables_backend.ts";
 import { IPVS_BACKEND } from "./ipvs_backend.ts";
 import { NFTABLES_BACKEND } from "./nftables_backend.ts";
+import { USERSPACE_BACKEND } from "./userspace_backend.ts";
 
-const BACKENDS: readonly FlowBackend[] = [IPTABLES_BACKEND, NFTABLES_BACKEND, IPVS_BACKEND];
+const BACKENDS: readonly FlowBackend[] = [
+  IPTABLES_BACKEND,
+  NFTABLES_BACKEND,
+  IPVS_BACKEND,
+  USERSPACE_BACKEND,
+];
 
 for (const backend of BACKENDS) {
   for (const flowCase of FLOW_CASES) {

@@ -6,6 +6,9 @@
 import { parsePacket } from "../../lib/sim/flow.ts";
 import { type FlowCase, flowOf, type FlowStep } from "./flow_case.ts";
 
+/** Those that do not do all as mode iptables does. */
+export type DifferingMode = keyof NonNullable<FlowStep["instead"]>;
+
 /** One reason, and which steps it explains. */
 export interface ModeDifference {
   readonly reason: string;
@@ -22,7 +25,7 @@ export interface ExplainedStep {
 }
 
 /** The step as the reasons see it; null if the mode does as the others. */
-function explainedStep(step: FlowStep, name: string, mode: "ipvs" | "nftables"): ExplainedStep | null {
+function explainedStep(step: FlowStep, name: string, mode: DifferingMode): ExplainedStep | null {
   const found = step.instead?.[mode];
   if (found === undefined) return null;
   const { packet, wanted } = flowOf(step, "iptables");
@@ -30,7 +33,7 @@ function explainedStep(step: FlowStep, name: string, mode: "ipvs" | "nftables"):
 }
 
 /** All steps of these cases in which the mode does something else. */
-export function explainedSteps(cases: readonly FlowCase[], mode: "ipvs" | "nftables"): ExplainedStep[] {
+export function explainedSteps(cases: readonly FlowCase[], mode: DifferingMode): ExplainedStep[] {
   return cases.flatMap((one) =>
     one.flows.map((flow) => typeof flow === "string" ? null : explainedStep(flow, one.name, mode))
   ).filter((step) => step !== null);

@@ -3,10 +3,15 @@ import { FLOW_CASES } from "./flow_cases.ts";
 import { IPVS_DIFFERENCES } from "./ipvs_differences.ts";
 import { explainedSteps } from "./mode_difference.ts";
 import { NFTABLES_DIFFERENCES } from "./nftables_differences.ts";
+import { USERSPACE_DIFFERENCES } from "./userspace_differences.ts";
 
-for (
-  const [mode, differences] of [["ipvs", IPVS_DIFFERENCES], ["nftables", NFTABLES_DIFFERENCES]] as const
-) {
+const DIFFERENCES = [
+  ["ipvs", IPVS_DIFFERENCES],
+  ["nftables", NFTABLES_DIFFERENCES],
+  ["userspace", USERSPACE_DIFFERENCES],
+] as const;
+
+for (const [mode, differences] of DIFFERENCES) {
   const steps = explainedSteps(FLOW_CASES, mode);
 
   Deno.test(

@@ -20,8 +20,16 @@ export const SCTP_CASES: readonly FlowCase[] = [
     guards: [],
     objects: [service("tel/sig", SIGNALLING), PODS],
     flows: [
-      "10.244.0.20@cni0 → 10.96.0.20:2905/sctp ⇒ 10.244.0.20:2905 (1/2, masquerade yes) | 10.244.1.20:2905 (1/2, masquerade no)",
-      "198.51.100.9@eth0 → 203.0.113.20:2905/sctp ⇒ 10.244.0.20:2905 (1/2) | 10.244.1.20:2905 (1/2), masquerade yes",
+      {
+        flow:
+          "10.244.0.20@cni0 → 10.96.0.20:2905/sctp ⇒ 10.244.0.20:2905 (1/2, masquerade yes) | 10.244.1.20:2905 (1/2, masquerade no)",
+        instead: { userspace: "untranslated" },
+      },
+      {
+        flow:
+          "198.51.100.9@eth0 → 203.0.113.20:2905/sctp ⇒ 10.244.0.20:2905 (1/2) | 10.244.1.20:2905 (1/2), masquerade yes",
+        instead: { userspace: "untranslated" },
+      },
     ],
   },
   {
@@ -29,8 +37,14 @@ export const SCTP_CASES: readonly FlowCase[] = [
     guards: [],
     objects: [service("tel/sig", { ...SIGNALLING, externalTrafficPolicy: "Local" }), PODS],
     flows: [
-      "198.51.100.9@eth0 → 192.0.2.10:30905/sctp ⇒ 10.244.0.20:2905, masquerade no",
-      "198.51.100.9@eth0 → 203.0.113.20:2905/sctp ⇒ 10.244.0.20:2905, masquerade no",
+      {
+        flow: "198.51.100.9@eth0 → 192.0.2.10:30905/sctp ⇒ 10.244.0.20:2905, masquerade no",
+        instead: { userspace: "this node" },
+      },
+      {
+        flow: "198.51.100.9@eth0 → 203.0.113.20:2905/sctp ⇒ 10.244.0.20:2905, masquerade no",
+        instead: { userspace: "untranslated" },
+      },
     ],
   },
 ];

@@ -27,9 +27,11 @@ import type { HeldRules } from "../../lib/sim/node/held_rules.ts";
 import { plainSurroundings } from "../../lib/sim/node/surroundings.ts";
 import { type AffinityMemory, rememberOutcome } from "../../lib/sim/packet_walk.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
+import { assignedPorts } from "../support/assigned_ports.ts";
 import { formatIpvsTable, renderIptablesSave } from "../support/saved_texts.ts";
 import { type FlowCase, flowOf, type FlowOptions, optionsOf } from "./flow_case.ts";
 import { FLOW_CASES } from "./flow_cases.ts";
+import { PODS_ON_A_BRIDGE } from "./userspace_backend.ts";
 
 function configOf(plane: DataPlane, options: FlowOptions): KubeProxyConfiguration {
   const config = configForMode({ ...defaultConfig(), nodePortAddresses: null }, plane);
@@ -79,13 +81,14 @@ function inputOf(plane: DataPlane, flowCase: FlowCase): DesiredInput {
     deleting: false,
   };
   const state = stateOfObjects([...decoded(flowCase), node], options.nodeName, () => {});
-  return {
+  const input: DesiredInput = {
     ...state,
     serviceCidrs: options.serviceCidrs,
     config: configOf(plane, options),
     machine: { addresses: devices(options), tcpBeLiberal: options.tcpBeLiberal },
     warn: () => {},
   };
+  return plane === "userspace" ? { ...input, ports: assignedPorts(input) } : input;
 }
 
 function closed(tables: IptablesRuleset, { policies }: FlowOptions): IptablesRuleset {
@@ -178,7 +181,8 @@ async function sideOf(
   const live = liveOfTexts(textsOf(desired, optionsOf(flowCase)), facts).get(family);
   if (live === undefined) throw new RangeError(family);
   assertEquals(live.problems, []);
-  return { desired, live };
+  // A running kproxy tells where its ports lead.
+  return { desired, live: desired.portals === undefined ? live : { ...live, portals: desired.portals } };
 }
 
 class CaseRun {
@@ -206,6 +210,7 @@ class CaseRun {
         nodeAddresses: optionsOf(this.#case).interfaceIps,
         affinity: this.#affinity,
         nowSeconds,
+        ...(this.#plane === "userspace" ? PODS_ON_A_BRIDGE : {}),
       }),
       desired: { from: "files", mode: this.#plane, state, rules: side.desired, quarantined: null },
       live: side.live,

@@ -12,6 +12,7 @@ import {
   UNKNOWN_MACHINE,
 } from "../../lib/inspect/desired/desired.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
+import { assignedPorts } from "./assigned_ports.ts";
 
 /** A Service `shop/<name>` of type NodePort. */
 export function service(
@@ -75,5 +76,6 @@ export function inputOf(
 ): DesiredInput {
   const read = [...objects, NODE].flatMap((json) => decodeObject(json, "test").objects);
   const config = configForMode({ ...defaultConfig(), clusterCIDR: "10.244.0.0/16" }, plane);
-  return { ...stateOfObjects(read, "node-a", () => {}), config, machine, warn: () => {} };
+  const input = { ...stateOfObjects(read, "node-a", () => {}), config, machine, warn: () => {} };
+  return plane === "userspace" ? { ...input, ports: assignedPorts(input) } : input;
 }

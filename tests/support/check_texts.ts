@@ -12,7 +12,10 @@ import { iptablesPlan, iptablesText } from "../../lib/inspect/desired/iptables.t
 import { ipvsPlan } from "../../lib/inspect/desired/ipvs.ts";
 import { nftablesPlan, nftablesText } from "../../lib/inspect/desired/nftables.ts";
 import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
+import { userspacePlan, userspaceRules } from "../../lib/inspect/desired/userspace.ts";
+import { assignedPortals } from "./assigned_ports.ts";
 import { inputOf } from "./check_objects.ts";
+import { renderIptablesSave } from "./saved_texts.ts";
 
 /** By tool. */
 export type Texts = Readonly<Record<string, string>>;
@@ -44,6 +47,10 @@ export function printed(plane: DataPlane, input: DesiredInput): Texts {
       const whole = iptables.includes("-I ") ? iptables : `${iptables}${jumps.join("")}`;
       return { iptables: whole, ipset, ipvsadm };
     }
+    case "userspace": {
+      const [held] = userspaceRules(userspacePlan(input, "IPv4"), input, "IPv4").iptables;
+      return { iptables: renderIptablesSave(held?.tables ?? new Map()) };
+    }
   }
 }
 
@@ -59,6 +66,7 @@ export async function checked(plane: DataPlane, texts: Texts, input = inputOf(pl
     nodeAddresses: ["192.0.2.10"],
     podInterface: "cni0",
     quarantined: null,
+    ...(plane === "userspace" ? { portals: assignedPortals(input) } : {}),
   });
   assert(check !== undefined);
   return check;

@@ -13,6 +13,8 @@ import type { LabHost } from "./lab_host.ts";
 import type { ProbeProtocol, ProbeResult, ServerRequest } from "./lab_probe.ts";
 import { hostPrefix, NODE_ADDRESSES, type NodeLab } from "./node_lab.ts";
 
+/** What the lab's clients say of a connection that was there, and ended before an answer. */
+const CLOSED = "closed without an answer";
 /** After this time a packet counts as dropped, where that is expected. */
 const SILENCE_MS = 200;
 /**
@@ -256,6 +258,7 @@ function endOf(result: ProbeResult): string {
   if (result.kind === "refused") return "rejected";
   if (result.kind === "silence") return "dropped";
   if (result.kind === "stranger") return `answered by a stranger: ${result.text}`;
+  if (result.kind === "error" && result.message === CLOSED) return "closed";
   return result.kind === "error" ? `error: ${result.message}` : "answered";
 }
 

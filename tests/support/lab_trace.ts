@@ -5,6 +5,7 @@
  */
 import { liveOfKernel } from "../../lib/inspect/live/kernel_rules.ts";
 import {
+  interfaceSettings,
   type NodeAround,
   readAround,
   readInterface,
@@ -13,9 +14,12 @@ import {
 } from "../../lib/inspect/live/node_around.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import type { LiveNode } from "../../lib/inspect/live/live.ts";
+import { heldPortals, type KnownPortals } from "../../lib/inspect/live/portals.ts";
 import { NearKernel } from "../../lib/inspect/live/near_kernel.ts";
 import { tracePacket } from "../../lib/inspect/trace/trace.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
+import type { NodePortals } from "../../lib/model/portals.ts";
+import { PORTALS_PATH } from "../../lib/serve/status/status_document.ts";
 import { formatFlow, type Packet, parsePacket } from "../../lib/sim/flow.ts";
 import type { HeldRules } from "../../lib/sim/node/held_rules.ts";
 import { NodeSimulator } from "../../lib/sim/node/simulate.ts";
@@ -43,8 +47,6 @@ const NODE: readonly string[] = [
 ];
 /** The kernel of a user-mode Linux has no nftables. */
 const ABSENT_IN_UML: readonly string[] = RULES.filter((line) => /\bnft\b/.test(line));
-/** Of each interface that packets come in by. */
-const SETTINGS: readonly string[] = ["rp_filter", "forwarding"];
 
 const wordsOf = (lines: readonly string[]): string[][] => lines.map((line) => line.split(" "));
 
@@ -78,11 +80,14 @@ export async function mispredictions(
   const looks = isUml ? RULES.filter((line) => !ABSENT_IN_UML.includes(line)) : [...RULES, ...NODE];
   const exec = await readTogether(isUml ? await commonRead(lab) : lab.node.netns.exec, [
     ...wordsOf(looks),
-    ...[...interfaces].map((
-      name,
-    ) => ["sysctl", ...SETTINGS.map((setting) => `net.ipv4.conf.${name}.${setting}`)]),
+    ...[...interfaces].map((name) => ["sysctl", ...interfaceSettings(name, name === "cni0")]),
   ]);
-  const [live, around] = await Promise.all([liveOfKernel(exec), readAround(exec)]);
+  const [rules, around] = await Promise.all([liveOfKernel(exec), readAround(exec)]);
+  const isClosed = flowCase.options?.policies?.INPUT === "DROP";
+  const known = mode === "userspace" ? await portalsIn(lab, isClosed) : null;
+  const portalsOf = (family: IpFamily): Partial<HeldRules> =>
+    known === null ? {} : { portals: heldPortals(known, family) };
+  const live = new Map([...rules].map(([family, held]) => [family, { ...held, ...portalsOf(family) }]));
   const wrong = [...live.values()].flatMap(({ problems }) => problems)
     .concat(around.problems).map(({ place, message }) => `${place}: ${message}`);
   // That takes programs of its own.
@@ -91,7 +96,7 @@ export async function mispredictions(
     const step = typeof flow === "string" ? { flow } : flow;
     if (gapOf(step) !== undefined) continue;
     const { packet, wanted } = flowOf(step, mode);
-    const predicted = await predict(exec, { live, near }, around, parsePacket(packet));
+    const predicted = await predict(exec, { live, near, portalsOf }, around, parsePacket(packet));
     for (const one of new Set(predicted)) {
       if (one !== wanted) wrong.push(`${packet}\n  really    ⇒ ${wanted}\n  predicted ⇒ ${one}`);
     }
@@ -99,10 +104,24 @@ export async function mispredictions(
   return [...new Set(wrong)];
 }
 
+/** What the kproxy on the lab's node says of its ports. @param isClosed the node lets nothing in that it was not told to */
+async function portalsIn({ node: { netns } }: NodeLab, isClosed: boolean): Promise<KnownPortals> {
+  const open = (action: string): Promise<string> =>
+    netns.run(["iptables", "-w", "5", action, "INPUT", "-i", "lo", "-j", "ACCEPT"]);
+  if (isClosed) await open("-I");
+  const text = await netns.run(["curl", "-sf", "-m", "20", `http://127.0.0.1:10249${PORTALS_PATH}`]);
+  if (isClosed) await open("-D");
+  return { where: "kproxy", ...JSON.parse(text) as NodePortals };
+}
+
 /** By all rules, and by those only that the packet meets. */
 async function predict(
   exec: Exec,
-  { live, near }: { readonly live: LiveNode; readonly near: NearKernel | null },
+  { live, near, portalsOf }: {
+    readonly live: LiveNode;
+    readonly near: NearKernel | null;
+    readonly portalsOf: (family: IpFamily) => Partial<HeldRules>;
+  },
   around: NodeAround,
   packet: Packet,
 ): Promise<readonly string[]> {
@@ -129,6 +148,7 @@ async function predict(
   });
   const all = side === null ? "nothing" : formatFlow(side.flow);
   if (near === null) return [all];
-  const look = (met: HeldRules): string => formatFlow(new NodeSimulator(met).send(packet, surroundings));
+  const look = (met: HeldRules): string =>
+    formatFlow(new NodeSimulator({ ...met, ...portalsOf(family) }).send(packet, surroundings));
   return [all, await near.look({ family, desired: rules, look })];
 }

@@ -6,6 +6,7 @@
 import { defaultConfig } from "../../lib/config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../lib/config/types.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
+import type { NodePortals } from "../../lib/model/portals.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { RecentProblems } from "../../lib/observe/recent_problems.ts";
@@ -54,6 +55,8 @@ export interface ServingOptions {
   readonly mode?: ProxyMode;
   /** Facts of the status page; without them there is none. */
   readonly page?: PageFacts;
+  /** Where kproxy itself takes traffic. @default {nowhere} */
+  readonly portals?: () => NodePortals;
   /** @default {"node-1"} */
   readonly node?: string;
   /** For what is written down. @default {Date.now} */
@@ -113,6 +116,7 @@ export async function serving(
       reloads: null,
       problems,
       page,
+      ...(options.portals === undefined ? {} : { portals: options.portals }),
     },
     interfaceIps: () => [],
   });

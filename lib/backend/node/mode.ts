@@ -9,6 +9,7 @@ import type { Exec } from "../../kernel/exec.ts";
 import type { RefusedFamily } from "../../kernel/iptables_families.ts";
 import type { NodeSysctls } from "../../kernel/node_sysctls.ts";
 import type { IpFamily, NodeObject } from "../../model/objects.ts";
+import type { NodePortals } from "../../model/portals.ts";
 import type { ServiceTraffic } from "../../model/service_traffic.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { PacketCounts } from "../../observe/metrics.ts";
@@ -48,6 +49,8 @@ export interface PreparedMode {
   readonly serviceTraffic?: () => Promise<readonly ServiceTraffic[]>;
   /** Adds what only this mode counts. */
   addMetrics?(registry: Registry): void;
+  /** The ports on which kproxy itself takes traffic for Services, as they are now. Only where it does. */
+  readonly portals?: () => NodePortals;
   /** True if tracked UDP flows are the mode's own affair: they lead to the node itself and not to endpoints. */
   readonly keepsFlows?: boolean;
   /** Ends work that goes on between syncs. Called after the last sync; what is in the kernel stays. */

@@ -101,6 +101,7 @@ async function seenNode({ options, warn }: Looking): Promise<Seen> {
     podInterface,
     quarantined: objects.quarantined,
     plans,
+    portals: found.portals,
   });
   return { found, objects, checks };
 }
@@ -166,6 +167,13 @@ async function repairNode(
   }
   if (doubtsOfRepair(found, objects, checks).length > 0) {
     io.err("Error: nothing is repaired: the rules may be those of another node or configuration\n");
+    return null;
+  }
+  if (found.plane === "userspace" && (found.portals === null || typeof found.portals === "string")) {
+    io.err(
+      "Error: nothing is repaired: rules of mode userspace lead to ports of a kproxy that runs, and none says which it has: " +
+        `${found.portals ?? "nobody was asked"}\n`,
+    );
     return null;
   }
   const before = checks.reduce((sum, check) => sum + differenceCount(check), 0);

@@ -38,6 +38,10 @@ export async function lookingOf(flags: ParsedFlags, io: Io): Promise<Looking> {
       const { askRunning } = await import("../../inspect/running_objects.ts");
       return await askRunning(...question);
     },
+    askPortals: async (asked) => {
+      const { askPortals } = await import("../../inspect/running_objects.ts");
+      return await askPortals(asked);
+    },
     report: warn,
     wantsDesired: flags.get("no-desired") !== true,
     wantsLive: flags.get("no-live") !== true,

@@ -6,9 +6,9 @@
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { UsageError } from "../../errors.ts";
 import {
-  type DataPlane,
-  dataPlaneOf,
   type DesiredInput,
+  type RenderedPlane,
+  renderedPlaneOf,
   stateOfObjects,
   UNKNOWN_MACHINE,
 } from "../../inspect/desired/desired.ts";
@@ -31,7 +31,7 @@ interface RenderedMode {
   readonly render: (input: DesiredInput, family: IpFamily) => string;
 }
 
-const RENDERED: Readonly<Record<DataPlane, RenderedMode>> = {
+const RENDERED: Readonly<Record<RenderedPlane, RenderedMode>> = {
   iptables: {
     tool: { IPv4: "iptables-restore --noflush", IPv6: "ip6tables-restore --noflush" },
     render: (input, family) => iptablesText(iptablesPlan(input, family)),
@@ -53,7 +53,7 @@ const RENDERED: Readonly<Record<DataPlane, RenderedMode>> = {
  */
 export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const { config, warn } = await toldConfiguration(flags, io);
-  const mode = RENDERED[dataPlaneOf(config, { doing: "Rendering" })];
+  const mode = RENDERED[renderedPlaneOf(config)];
   const { objects, problems, foreign } = await readObjects(config);
   for (const { path, kind, count } of foreign) {
     io.err(`Note: ${path}: ${counted(count, "object")} of kind ${kind} not read\n`);

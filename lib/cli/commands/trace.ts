@@ -12,6 +12,7 @@ import {
   surroundingsOf,
 } from "../../inspect/live/node_around.ts";
 import { desiredOf, liveNear, type Look, look } from "../../inspect/look.ts";
+import { unknownPorts, withPortalsJudged } from "../../inspect/trace/portals.ts";
 import {
   destinationOfName,
   packetOf,
@@ -109,11 +110,12 @@ async function traceOf(
   const wanted = rules === null
     ? []
     : new NodeSimulator(rules).send(packet, plainSurroundings(surroundings)).outcomes;
-  const live = await liveNear(found, to.family, {
+  const held = await liveNear(found, to.family, {
     desired: rules,
     chains: wanted.flatMap(({ hits }) => hits),
     use: (held) => void new NodeSimulator(held).send(packet, surroundings),
   });
+  const { live, ...portals } = await withPortalsJudged(found, held, packet, surroundings, isHere);
   return tracePacket({
     family: to.family,
     packet,
@@ -126,7 +128,8 @@ async function traceOf(
       quarantined: objects.quarantined,
     },
     live,
-    findings: isHere ? nodeFindings(around) : [],
+    findings: [...(isHere ? nodeFindings(around) : []), ...portals.findings],
+    unsure: [...portals.unsure, ...(rules === null ? [] : unknownPorts(found, packet))],
     notes: [
       ...(source.note === null ? [] : [source.note]),
       ...nearer.problems.map(({ place, message }) => `${place}: ${message}`),

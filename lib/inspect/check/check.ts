@@ -10,7 +10,10 @@ import type { NftTable } from "../../netfilter/nft_tables.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { type DataPlane, type DesiredInput, desiredRules, stateOf } from "../desired/desired.ts";
-import type { FoundProxy, LiveNode, LiveRules } from "../live/live.ts";
+import { portalKey } from "../../sim/node/held_portals.ts";
+import { few } from "../../text/words.ts";
+import type { FoundProxy, LiveNode, LiveProblem, LiveRules } from "../live/live.ts";
+import { judgePortals, type KnownPortals } from "../live/portals.ts";
 import { PacketComparison } from "./by_packets.ts";
 import { type Difference, DifferenceList, type FamilyCheck } from "./difference.ts";
 import { compareFront } from "./foreign.ts";
@@ -36,6 +39,8 @@ export interface CheckInput {
   readonly quarantined: ReadonlyMap<NamespacedName, string> | null;
   /** Of the same desired state; without them they are made. */
   readonly plans?: PlansAhead;
+  /** In mode userspace: the ports that kproxy listens on, or why nobody tells them. @default {null} */
+  readonly portals?: KnownPortals | string | null;
 }
 
 /** What of a check needs no rules. */
@@ -44,7 +49,7 @@ export async function planAhead(plane: DataPlane, desired: DesiredInput): Promis
     const [{ nftablesPlan }] = await Promise.all([import("../desired/nftables.ts"), import("./nftables.ts")]);
     return { nftables: new Map(FAMILIES.map((family) => [family, nftablesPlan(desired, family)])) };
   }
-  if (plane === "ipvs") return {};
+  if (plane === "ipvs" || plane === "userspace") return {};
   const [{ iptablesPlan }, { WantedIptables }] = await Promise.all([
     import("../desired/iptables.ts"),
     import("./iptables.ts"),
@@ -83,7 +88,7 @@ async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules)
   const notes: string[] = [];
   const state = stateOf(desired, family);
   const sources = probeSources(family, { ...input, config: desired.config });
-  const { problems } = live;
+  const problems = [...live.problems];
   const facts = { family, compared: state.services.size, problems };
   if (isUnread(plane, live)) {
     // Nobody knows what is there: that is told among the problems, and nothing is called missing.
@@ -99,6 +104,9 @@ async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules)
       break;
     case "ipvs":
       await checkIpvs(input, family, live, list);
+      break;
+    case "userspace":
+      problems.push(...await checkUserspace(input, family, live, list));
   }
   compareFront(live, state, nodeAddresses, sources, list);
   list.leftovers.push(...otherModes(plane, live));
@@ -127,11 +135,13 @@ function isUnread(
   return plane === "ipvs" && ((ipvs === null && has(/^ipvsadm /)) || (sets.size === 0 && has(/^ipset /)));
 }
 
+const OWN_CHAINS: readonly string[] = ["KUBE-SERVICES", "KUBE-PORTALS-CONTAINER"];
 const NO_TABLES: IptablesRuleset = new Map();
 
 /** The variant with a proxy's chains, if there is one. */
 function tablesInUse({ iptables }: HeldRules): IptablesRuleset {
-  const hasChains = (tables: IptablesRuleset): boolean => tables.get("nat")?.has("KUBE-SERVICES") === true;
+  const hasChains = (tables: IptablesRuleset): boolean =>
+    OWN_CHAINS.some((chain) => tables.get("nat")?.has(chain) === true);
   return (iptables.find(({ tables }) => hasChains(tables)) ?? iptables[0])?.tables ?? NO_TABLES;
 }
 
@@ -237,6 +247,35 @@ async function checkIpvs(
   const options = ipvsOptions(desired, family);
   const plan = ipvsPlan(desired, family, options);
   compareIpvs({ plan, options, rules: tablesInUse(live), live, isKernel }, list);
+}
+
+/** @returns what could not be found out */
+async function checkUserspace(
+  input: CheckInput,
+  family: IpFamily,
+  live: LiveRules,
+  list: DifferenceList,
+): Promise<readonly LiveProblem[]> {
+  const { portalsOf, portsOfPlan, userspacePlan } = await import("../desired/userspace.ts");
+  const { compareUserspace } = await import("./userspace.ts");
+  const { desired, isKernel, portals = null } = input;
+  const plan = userspacePlan(desired, family);
+  const ports = portsOfPlan(plan, desired, family);
+  const known = portals ?? "nobody was asked";
+  const keys = [...portalsOf(plan)].flatMap(([id, { protocol }]) => {
+    const port = ports.get(id);
+    return port === undefined ? [] : [portalKey(protocol, port)];
+  });
+  const judged = await judgePortals(known, family, keys, isKernel);
+  const deaf = new Set([...judged.portals].flatMap(([key, portal]) => portal === "nobody" ? [key] : []));
+  const untold = typeof known === "string" ? known : null;
+  compareUserspace({ plan, ports, untold, live: tablesInUse(live), deaf }, list);
+  if (untold === null || judged.unsure.length === 0) return [];
+  const where = `${few([...new Set(keys)])} (${family})`;
+  return [{
+    place: "kproxy",
+    message: `who listens on ${where}, and where it leads, is not known: ${untold}`,
+  }];
 }
 
 /** Rules of modes that are not wanted here, and of kube-proxy beside ours. */

@@ -299,6 +299,48 @@ const FAULTS: readonly Fault[] = [
     plant: () => printed("nftables", inputOf("nftables")).nftables ?? "",
     finds: ["leftover | otherMode | table kproxy", "kproxy cleanup --only=nftables"],
   },
+  {
+    name: "the rule of a cluster IP is removed",
+    plane: "userspace",
+    tool: "iptables",
+    plant: drop(/^-A KUBE-PORTALS-CONTAINER .*shop\/web.*\n/m),
+    finds: ["shop/web | missing | iptables nat KUBE-PORTALS-CONTAINER | a rule is missing"],
+    only: "shop/web",
+  },
+  {
+    name: "a rule leads to another port",
+    plane: "userspace",
+    tool: "iptables",
+    plant: (text) => text.replace(/^(-A KUBE-PORTALS-HOST .*shop\/web.*:)\d+$/m, "$165000"),
+    finds: ["shop/web | changed | iptables nat KUBE-PORTALS-HOST", "+", ":65000"],
+    only: "shop/web",
+  },
+  {
+    name: "a chain is flushed",
+    plane: "userspace",
+    tool: "iptables",
+    plant: (text) => text.replaceAll(/^-A KUBE-NODEPORT-CONTAINER .*\n/gm, ""),
+    finds: [
+      "shop/web | missing | iptables nat KUBE-NODEPORT-CONTAINER | a rule is missing; the chain is empty",
+    ],
+  },
+  {
+    name: "a jump is missing",
+    plane: "userspace",
+    tool: "iptables",
+    plant: drop(/^-A OUTPUT .*KUBE-PORTALS-HOST\n/m),
+    finds: ["base | missing | iptables nat OUTPUT | the jump is missing"],
+    only: "base",
+  },
+  {
+    name: "a rule in front takes what is meant for a Service",
+    plane: "userspace",
+    tool: "iptables",
+    plant: (text) =>
+      text.replace("-A PREROUTING ", "-A PREROUTING -d 10.96.0.1/32 -j ACCEPT\n-A PREROUTING "),
+    finds: ["shop/web | foreign | table nat chain PREROUTING rule 1", "lets pass untranslated"],
+    only: "shop/web",
+  },
 ];
 
 for (const { name, plane, plant, tool = plane, finds, only } of FAULTS) {

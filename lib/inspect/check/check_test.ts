@@ -8,7 +8,7 @@ import { API, EMPTY, inputOf, OLD, service, slice, WEB } from "../../../tests/su
 import { all, checked, printed } from "../../../tests/support/check_texts.ts";
 import { KUBE_PROXY_TABLE } from "../../../tests/support/kube_proxy_table.ts";
 import { defaultConfig } from "../../config/defaults.ts";
-import type { DesiredInput } from "../desired/desired.ts";
+import { DATA_PLANES, type DesiredInput } from "../desired/desired.ts";
 import { liveOfTexts } from "../live/saved_texts.ts";
 import { checkNode } from "./check.ts";
 import { checkDocument } from "./check_json.ts";
@@ -17,7 +17,7 @@ import { leaveBeside } from "./repair.ts";
 
 const NONE = { permissions: "none" } as const;
 
-for (const plane of ["iptables", "nftables", "ipvs"] as const) {
+for (const plane of DATA_PLANES) {
   Deno.test(`${plane}: a node as it should be is clean`, NONE, async () => {
     const input = inputOf(plane);
     const check = await checked(plane, printed(plane, input), input);

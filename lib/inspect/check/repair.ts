@@ -13,7 +13,7 @@ import { nodeSysctls } from "../../kernel/node_sysctls.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { StatusDocument } from "../../serve/status/status_document.ts";
-import { type DataPlane, type DesiredInput, stateOf } from "../desired/desired.ts";
+import { type DataPlane, type DesiredInput, portalName, stateOf } from "../desired/desired.ts";
 import { NotRunningError, RunningKproxy } from "../running/running.ts";
 import type { FamilyCheck } from "./difference.ts";
 
@@ -98,6 +98,19 @@ export function damagedFamilies(checks: readonly FamilyCheck[]): readonly IpFami
   ).map(({ family }) => family);
 }
 
+/** In mode userspace rules lead to the ports of the kproxy that runs: none is opened here. */
+function modesFor(plane: DataPlane, { ports }: DesiredInput): Modes {
+  if (plane !== "userspace") return MODES;
+  return new Map([["userspace", async (context) => {
+    const { prepareBesideAnother } = await import("../../backend/userspace/node/proxier.ts");
+    return await prepareBesideAnother(
+      context,
+      (family, { text, protocol, policy }) =>
+        ports?.get(family)?.portOf.get(portalName(text, protocol, policy)),
+    );
+  }]]);
+}
+
 /**
  * Writes the rules of damaged families. What belongs to others and to other modes stays.
  *
@@ -105,7 +118,7 @@ export function damagedFamilies(checks: readonly FamilyCheck[]): readonly IpFami
  * @throws {SyncError} if the rules could not be written
  */
 export async function repair(
-  { exec, plane, desired, checks, log, modes = MODES }: RepairInput,
+  { exec, plane, desired, checks, log, modes = modesFor(plane, desired) }: RepairInput,
 ): Promise<Repaired> {
   const families = damagedFamilies(checks);
   if (families.length === 0) return { families, refused: [] };

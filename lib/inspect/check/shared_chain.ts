@@ -3,7 +3,6 @@
  *
  * @module
  */
-import type { IptablesPlan } from "../../backend/iptables/plan/ruleset.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { ruleOf } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
@@ -11,9 +10,22 @@ import type { DifferenceList } from "./difference.ts";
 import { chainDifference, listDifference } from "./rule_lists.ts";
 import { chainPlace, type RuleTexts, serviceOfRule } from "./rule_texts.ts";
 
+/** What of a plan stands in chains that Services share. */
+export interface SharedRules {
+  /** Null: the Service is gone. */
+  readonly services: ReadonlyMap<
+    NamespacedName,
+    {
+      readonly dispatch: readonly { readonly table: Table; readonly chain: string; readonly rule: string }[];
+    } | null
+  >;
+  /** Lines before and behind those of Services, by table. */
+  readonly base: Readonly<Record<"head" | "tail", Readonly<Record<Table, readonly string[]>>>>;
+}
+
 /** One shared chain. */
 export interface SharedChain {
-  readonly plan: IptablesPlan;
+  readonly plan: SharedRules;
   readonly table: Table;
   readonly chain: string;
   /** Undefined: it is not there. */

@@ -15,10 +15,13 @@ import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 
 /** The modes whose rules can be looked at. */
-export const DATA_PLANES: readonly DataPlane[] = ["iptables", "nftables", "ipvs"];
+export const DATA_PLANES: readonly DataPlane[] = ["iptables", "nftables", "ipvs", "userspace"];
 
 /** A mode whose rules can be looked at. */
-export type DataPlane = "iptables" | "nftables" | "ipvs";
+export type DataPlane = "iptables" | "nftables" | "ipvs" | "userspace";
+
+/** Those whose rules follow from the objects alone; the others' lead to ports that a running kproxy has opened. */
+export type RenderedPlane = Exclude<DataPlane, "userspace">;
 
 /** What the objects say, before any mode turns it into rules. */
 export interface DesiredState {
@@ -53,6 +56,23 @@ export interface DesiredInput extends DesiredState {
   readonly machine: MachineFacts;
   /** Hears, in a sentence, of what is doubtful. */
   readonly warn: (sentence: string) => void;
+  /** Which ports the rules of mode userspace lead to. */
+  readonly ports?: PortsByFamily;
+}
+
+/** The ports that a family's rules of mode userspace lead to, as far as they are known. */
+export interface PortalPorts {
+  /** `ns/name:port/PROTOCOL policy` → port, as {@linkcode portalName} says it. */
+  readonly portOf: ReadonlyMap<string, number>;
+  /** What the node's iptables has. */
+  readonly has: { readonly dnat: boolean; readonly physdev: boolean };
+}
+
+export type PortsByFamily = ReadonlyMap<IpFamily, PortalPorts>;
+
+/** Tells a portal from all others of its family. */
+export function portalName(servicePort: string, protocol: string, policy: string): string {
+  return `${servicePort}/${protocol.toUpperCase()} ${policy.toLowerCase()}`;
 }
 
 /** Folds objects into a state for each family; `report` hears of parts of objects that are left out. */
@@ -111,13 +131,25 @@ export function dataPlaneOf(
   if (mode === "auto") return found ?? "iptables";
   const plane = DATA_PLANES.find((one) => one === mode);
   if (plane !== undefined) return plane;
-  const known = DATA_PLANES.join(", ");
-  const why = mode === "userspace"
-    ? "is not possible, its rules lead to ports that kproxy opens when it runs; possible with"
-    : "is not in this release; it has";
-  throw new UnsupportedError("kproxy", `proxy mode ${known}`, mode, {
-    message: `${doing} proxy mode ${mode} ${why}: ${known}`,
-  });
+  throw unknownMode(mode, `${doing} proxy mode ${mode} is not in this release; it has`, DATA_PLANES);
+}
+
+/**
+ * Which mode's rules a configuration means, of the modes whose rules follow from the objects alone.
+ *
+ * @throws {UnsupportedError} if it is another one
+ */
+export function renderedPlaneOf(config: KubeProxyConfiguration): RenderedPlane {
+  const plane = dataPlaneOf(config, { doing: "Rendering" });
+  if (plane !== "userspace") return plane;
+  const why =
+    "Rendering proxy mode userspace is not possible, its rules lead to ports that kproxy opens when it runs; possible with";
+  throw unknownMode(plane, why, DATA_PLANES.filter((one) => one !== plane));
+}
+
+function unknownMode(mode: string, why: string, planes: readonly string[]): UnsupportedError {
+  const known = planes.join(", ");
+  return new UnsupportedError("kproxy", `proxy mode ${known}`, mode, { message: `${why}: ${known}` });
 }
 
 /** The rules that the family should hold, as a kernel would that held nothing else. */
@@ -139,6 +171,10 @@ export async function desiredRules(
     case "nftables": {
       const { nftablesPlan, nftablesRules } = await import("./nftables.ts");
       return nftablesRules(nftablesPlan(input, family));
+    }
+    case "userspace": {
+      const { userspacePlan, userspaceRules } = await import("./userspace.ts");
+      return userspaceRules(userspacePlan(input, family), input, family);
     }
   }
 }

@@ -29,6 +29,8 @@ export interface NodeAround {
   /** Interfaces that are not up. */
   readonly down: ReadonlySet<string>;
   readonly interfaces: ReadonlySet<string>;
+  /** Those that are bridges. */
+  readonly bridges: ReadonlySet<string>;
   readonly routes: readonly Route[] | null;
   readonly sysctls: ReadonlyMap<string, string | null>;
   readonly problems: readonly LiveProblem[];
@@ -39,6 +41,7 @@ export const UNKNOWN_AROUND: NodeAround = {
   addresses: null,
   down: new Set(),
   interfaces: new Set(),
+  bridges: new Set(),
   routes: null,
   sysctls: new Map(),
   problems: [],
@@ -47,6 +50,11 @@ export const UNKNOWN_AROUND: NodeAround = {
 const FORWARDING: Readonly<Record<IpFamily, string>> = {
   IPv4: "net.ipv4.ip_forward",
   IPv6: "net.ipv6.conf.all.forwarding",
+};
+/** Whether what goes through a bridge comes to the rules; there where the kernel's br_netfilter is. */
+const BRIDGE_CALLS: Readonly<Record<IpFamily, string>> = {
+  IPv4: "net.bridge.bridge-nf-call-iptables",
+  IPv6: "net.bridge.bridge-nf-call-ip6tables",
 };
 const ALL_RP_FILTER = "net.ipv4.conf.all.rp_filter";
 const BE_LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal";
@@ -112,6 +120,7 @@ export async function readAround(exec: Exec): Promise<NodeAround> {
   return {
     addresses: read<readonly DeviceAddress[] | null>("ip address", links, parseDeviceAddresses, null),
     interfaces: new Set(states.keys()),
+    bridges: read("ip address", links, parseBridges, new Set<string>()),
     down: new Set([...states].flatMap(([name, isUp]) => isUp ? [] : [name])),
     routes: !isPlain || (four === null && six === null) ? null : routes,
     sysctls,
@@ -121,7 +130,12 @@ export async function readAround(exec: Exec): Promise<NodeAround> {
 
 /** Settings of one interface, which decide beside those of all. */
 export async function readInterface(exec: Exec, around: NodeAround, name: string): Promise<NodeAround> {
-  return await withSettings(exec, around, [rpFilterOf(name), forwardingOf(name)], [name]);
+  return await withSettings(exec, around, interfaceSettings(name, around.bridges.has(name)), [name]);
+}
+
+/** The names of what {@linkcode readInterface} reads. */
+export function interfaceSettings(name: string, isBridge: boolean): readonly string[] {
+  return [rpFilterOf(name), forwardingOf(name), ...(isBridge ? Object.values(BRIDGE_CALLS) : [])];
 }
 
 /** Which interfaces take packets from and to 127.0.0.0/8. */
@@ -202,9 +216,18 @@ export function surroundingsOf(
     },
     downInterfaces: down,
     outInterface: (address) => routes === null ? undefined : deviceTo(routes, address),
+    isBridged: (name, family) => around.bridges.has(name) && sysctls.get(BRIDGE_CALLS[family]) === "1",
+    addressOf: (name, family) => addressOf(around, name, family),
     strictInterfaces: new Set(rpFilter === 1 ? [inInterface] : []),
     localnetInterfaces: localnetOn(around),
   };
+}
+
+/** Null: it has none; undefined: nobody could tell. */
+function addressOf({ addresses }: NodeAround, name: string, family: IpFamily): string | null | undefined {
+  if (addresses === null) return undefined;
+  const own = addresses.filter((one) => one.device === name && one.family === family);
+  return (own.find(({ scope }) => scope === "global") ?? own[0])?.address ?? null;
 }
 
 function localnetOn({ sysctls, interfaces }: NodeAround): ReadonlySet<string> | null {
@@ -243,6 +266,15 @@ function parseLinks(text: string): ReadonlyMap<string, boolean> {
       const { ifname, flags } = link;
       if (typeof ifname !== "string") return [];
       return [[ifname, !Array.isArray(flags) || flags.includes("UP")]];
+    }),
+  );
+}
+
+function parseBridges(text: string): ReadonlySet<string> {
+  return new Set(
+    records(text).flatMap(({ ifname, linkinfo }) => {
+      const kind = (linkinfo as { info_kind?: unknown } | undefined)?.info_kind;
+      return typeof ifname === "string" && kind === "bridge" ? [ifname] : [];
     }),
   );
 }

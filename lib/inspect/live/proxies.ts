@@ -4,6 +4,7 @@
  * @module
  */
 import { leadToServiceChains } from "../../netfilter/iptables_jumps.ts";
+import { AskedMap } from "../../sim/node/asked_map.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
 import type { FoundProxy } from "./live.ts";
 
@@ -11,6 +12,8 @@ const SERVICES_CHAIN = "KUBE-SERVICES";
 /** Only IPVS mode has it, whatever the node serves. */
 const IPVS_CHAIN = "KUBE-NODE-PORT";
 const IPVS_SET = /--match-set KUBE-/;
+/** Of userspace mode, with the chains that lead there. */
+const PORTAL_CHAINS: readonly string[] = ["KUBE-PORTALS-CONTAINER", "KUBE-PORTALS-HOST"];
 const NFT_TABLES: ReadonlyMap<string, FoundProxy["layout"]> = new Map([
   ["kproxy", "kproxy"],
   ["kube-proxy", "kube-proxy"],
@@ -21,14 +24,26 @@ export function foundProxies({ iptables, nftables }: HeldRules): readonly FoundP
   const found: FoundProxy[] = [];
   for (const { tables, variant } of iptables) {
     const nat = tables.get("nat");
+    const leadsTo = (target: string): boolean =>
+      ["PREROUTING", "OUTPUT"].some((chain) =>
+        nat?.get(chain)?.rules.some((rule) => rule.includes(`-j ${target}`)) === true
+      );
+    const where = variant === "" ? "" : ` (iptables ${variant})`;
+    const isPortalsHooked = PORTAL_CHAINS.some(leadsTo);
+    // To look for chains that nothing leads to would cost a program where chains are listed one by one.
+    if (isPortalsHooked || (!(nat instanceof AskedMap) && PORTAL_CHAINS.some((chain) => nat?.has(chain)))) {
+      found.push({
+        mode: "userspace",
+        layout: "kube-proxy",
+        sign: `chain ${PORTAL_CHAINS[0]} of table nat${where}`,
+        isHooked: isPortalsHooked,
+      });
+    }
     const services = nat?.get(SERVICES_CHAIN);
     if (services === undefined) continue;
-    const isHooked = ["PREROUTING", "OUTPUT"].some((chain) =>
-      nat?.get(chain)?.rules.some((rule) => rule.includes(`-j ${SERVICES_CHAIN}`)) === true
-    );
+    const isHooked = leadsTo(SERVICES_CHAIN);
     const isIpvs = !leadToServiceChains(services.rules) &&
       (nat?.has(IPVS_CHAIN) === true || services.rules.some((rule) => IPVS_SET.test(rule)));
-    const where = variant === "" ? "" : ` (iptables ${variant})`;
     found.push({
       mode: isIpvs ? "ipvs" : "iptables",
       layout: "kube-proxy",

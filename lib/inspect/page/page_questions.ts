@@ -15,6 +15,7 @@ import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { plainSurroundings } from "../../sim/node/surroundings.ts";
 import { DATA_PLANES, desiredRules, type DesiredState } from "../desired/desired.ts";
 import { UNKNOWN_AROUND } from "../live/node_around.ts";
+import { portalPorts } from "../live/portals.ts";
 import { knownNodeAddresses, podInterface } from "../node_addresses.ts";
 import { serviceDocument, type ServiceView, serviceView } from "../service/service_view.ts";
 import {
@@ -118,7 +119,11 @@ async function rulesOf(held: Held, part: ProxyState): Promise<HeldRules | null> 
   const plane = DATA_PLANES.find((one) => one === held.mode);
   if (plane === undefined) return null;
   const machine = { addresses: deviceAddresses(held), tcpBeLiberal: null };
-  const input = { ...desiredState(held, part), config: held.config, machine, warn: () => {} };
+  const { config, portals } = held;
+  if (plane === "userspace" && portals === null) return null;
+  const known = portals === null ? null : { ...portals, where: "this kproxy" };
+  const ports = known === null ? {} : { ports: new Map([[part.family, portalPorts(known, part.family)]]) };
+  const input = { ...desiredState(held, part), config, machine, warn: () => {}, ...ports };
   return await desiredRules(plane, input, part.family);
 }
 

@@ -1,4 +1,5 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { assignedPortals, assignedPorts } from "../../../tests/support/assigned_ports.ts";
 import { endpointsOf, shopObjects } from "../../../tests/support/page_objects.ts";
 import { PAGE_NODE } from "../../../tests/support/page_server.ts";
 import { testService, testSlice } from "../../../tests/support/model_objects.ts";
@@ -19,12 +20,19 @@ const ADDRESSES = [
   { device: "lo", family: "IPv4", address: "127.0.0.1", prefixLength: 8, scope: "" },
 ] as const;
 
+const MACHINE = { addresses: ADDRESSES, tcpBeLiberal: null };
+
 function heldOf(objects: readonly ApiObject[], mode: ProxyMode): Held {
-  const { states } = stateOfObjects([PAGE_NODE, ...objects], PAGE_NODE.name, () => {});
+  const desired = stateOfObjects([PAGE_NODE, ...objects], PAGE_NODE.name, () => {});
+  const { states } = desired;
+  const config = configForMode({ ...defaultConfig(), clusterCIDR: "10.244.0.0/16" }, mode);
   return {
     states,
     mode,
-    config: configForMode({ ...defaultConfig(), clusterCIDR: "10.244.0.0/16" }, mode),
+    config,
+    portals: mode === "userspace"
+      ? assignedPortals({ ...desired, config, machine: MACHINE, warn: () => {} })
+      : null,
     nodeName: PAGE_NODE.name,
     node: PAGE_NODE,
     serviceCidrs: [],
@@ -61,7 +69,8 @@ Deno.test("a packet goes through the rules of a few Services as it goes through 
         machine: { addresses: ADDRESSES, tcpBeLiberal: null },
         warn: () => {},
       };
-      const rules = await desiredRules(mode, input, family);
+      const ports = mode === "userspace" ? { ports: assignedPorts(input) } : {};
+      const rules = await desiredRules(mode, { ...input, ...ports }, family);
       const around = plainSurroundings({
         nodeAddresses: ["192.168.50.13"],
         affinity: new Map(),

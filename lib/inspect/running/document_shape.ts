@@ -192,6 +192,28 @@ export const STATUS_SHAPE: Shape = {
   },
 };
 
+/** Of `PortalsDocument`. */
+export const PORTALS_SHAPE: Shape = {
+  fields: {
+    mode: "text",
+    portals: {
+      list: {
+        fields: {
+          family: "text",
+          servicePort: "text",
+          protocol: "text",
+          policy: "text",
+          address: "text",
+          port: "number",
+          endpoints: TEXTS,
+          affinitySeconds: "number",
+        },
+      },
+    },
+    iptables: { record: { fields: { dnat: "flag", physdev: "flag" } } },
+  },
+};
+
 /** Of `ConfigDocument`; the configuration itself is checked as a file is. */
 export const CONFIG_SHAPE: Shape = {
   fields: { node: "text", mode: "text", families: TEXTS, master: "text", config: { fields: {} } },

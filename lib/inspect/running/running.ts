@@ -22,13 +22,15 @@ import {
   CONFIG_PATH,
   type ConfigDocument,
   OBJECTS_PATH,
+  PORTALS_PATH,
+  type PortalsDocument,
   STATUS_PATH,
   type StatusDocument,
 } from "../../serve/status/status_document.ts";
 import { SnapshotError, SnapshotReader } from "../../source/decode/snapshot_text.ts";
 import { identityOf } from "../../source/events.ts";
 import type { Rejection } from "../../source/source.ts";
-import { CONFIG_SHAPE, type Shape, shapeProblem, STATUS_SHAPE } from "./document_shape.ts";
+import { CONFIG_SHAPE, PORTALS_SHAPE, type Shape, shapeProblem, STATUS_SHAPE } from "./document_shape.ts";
 
 /** Why nothing can be asked. */
 export type NotRunningReason =
@@ -119,6 +121,11 @@ export class RunningKproxy {
   /** How it fares. @throws {NotRunningError} */
   async status(): Promise<StatusDocument> {
     return await this.#document(STATUS_PATH, "Status", STATUS_SHAPE) as StatusDocument;
+  }
+
+  /** What it listens on for Services. @throws {NotRunningError} */
+  async portals(): Promise<PortalsDocument> {
+    return await this.#document(PORTALS_PATH, "Portals", PORTALS_SHAPE) as PortalsDocument;
   }
 
   /** What it is configured to. @throws {NotRunningError} */

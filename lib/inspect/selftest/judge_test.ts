@@ -3,7 +3,13 @@ import { attemptsBy, FAMILIES } from "../../../tests/support/selftest_machine.ts
 import { defaultConfig } from "../../config/defaults.ts";
 import { decodeObject } from "../../source/decode/decode.ts";
 import { NodeSimulator } from "../../sim/node/simulate.ts";
-import { DATA_PLANES, desiredRules, stateOfObjects, UNKNOWN_MACHINE } from "../desired/desired.ts";
+import {
+  DATA_PLANES,
+  desiredRules,
+  type RenderedPlane,
+  stateOfObjects,
+  UNKNOWN_MACHINE,
+} from "../desired/desired.ts";
 import { type Attempt, judge, type Predict } from "./judge.ts";
 import { selftestObjects } from "./objects.ts";
 import { packetOfProbe, type Probe, probesOf } from "./probes.ts";
@@ -12,7 +18,7 @@ import { ADDRESSES, NODE_NAME, nodeAddresses, nodeObject } from "./topology.ts";
 const NONE = { permissions: "none" } as const;
 
 /** What the rules that a mode wants say of each probe. */
-async function predictions(mode: typeof DATA_PLANES[number]): Promise<ReadonlyMap<Probe, Predict>> {
+async function predictions(mode: RenderedPlane): Promise<ReadonlyMap<Probe, Predict>> {
   const raw = [nodeObject(FAMILIES), ...selftestObjects(FAMILIES)];
   const objects = raw.flatMap((one) => {
     const { objects, rejections } = decodeObject(one, "test");
@@ -47,7 +53,8 @@ function askedBy(probe: Probe, predict: Predict): readonly Attempt[] {
   return attemptsBy(predict, { ...probe, id: probe.name + probe.family, limitMs: 0 });
 }
 
-for (const mode of DATA_PLANES) {
+/** Mode userspace is not among those that the command tests. */
+for (const mode of DATA_PLANES.filter((one) => one !== "userspace")) {
   Deno.test(`what the test wants is what the rules of mode ${mode} say, packet by packet`, NONE, async () => {
     for (const [probe, predict] of await predictions(mode)) {
       const { ok, reason, real } = judge(probe, askedBy(probe, predict), predict);

@@ -6,6 +6,7 @@
 import type { ServicePort } from "../../model/state.ts";
 import type { Traffic } from "../../model/service_traffic.ts";
 import { joinHostPort } from "../../model/ip.ts";
+import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { virtualServerKey } from "../../netfilter/ipvs.ts";
 import type { NftContainer } from "../../netfilter/nft_tables.ts";
 import { AskedMap } from "../../sim/node/asked_map.ts";
@@ -29,6 +30,12 @@ const SHARED_CHAINS: readonly (readonly [table: string, chain: string])[] = [
   ["filter", "KUBE-NODEPORTS"],
   ["filter", "KUBE-PROXY-FIREWALL"],
 ];
+/** Those of userspace mode; to ask for them where nothing leads there would cost programs. */
+const PORTAL_CHAINS: readonly (readonly [table: string, chain: string])[] = [
+  ...["KUBE-PORTALS-CONTAINER", "KUBE-PORTALS-HOST", "KUBE-NODEPORT-CONTAINER", "KUBE-NODEPORT-HOST"]
+    .map((chain) => ["nat", chain] as const),
+  ["filter", "KUBE-NODEPORT-NON-LOCAL"],
+];
 const OWN_CHAIN = /^KUBE-(?:SVC|SVL|EXT|FW|SEP|XLB)-/;
 
 /** What is known of the port beside what it is. */
@@ -48,6 +55,7 @@ export function heldParts(
     ...iptablesParts(held, port),
     ...nftablesParts(held, port, endpoints),
     ...ipvsParts(held, port, nodeAddresses),
+    ...portalParts(held, port),
   ];
 }
 
@@ -75,7 +83,7 @@ function iptablesParts({ iptables }: HeldRules, port: ServicePort): readonly Hel
   const names = commentsOf(port);
   for (const { tables } of iptables) {
     const chains = new Set<string>();
-    for (const [table, chain] of SHARED_CHAINS) {
+    for (const [table, chain] of sharedChains(tables)) {
       const saved = tables.get(table)?.get(chain);
       if (saved === undefined) continue;
       for (const [index, rule] of saved.rules.entries()) {
@@ -96,6 +104,23 @@ function iptablesParts({ iptables }: HeldRules, port: ServicePort): readonly Hel
     }
   }
   return parts;
+}
+
+function sharedChains(tables: IptablesRuleset): typeof SHARED_CHAINS {
+  const isPortals = tables.get("nat")?.get("PREROUTING")?.rules.some((rule) =>
+    rule.includes("-j KUBE-PORTALS-")
+  );
+  return isPortals === true ? [...SHARED_CHAINS, ...PORTAL_CHAINS] : SHARED_CHAINS;
+}
+
+function portalParts({ portals }: HeldRules, { text, protocol }: ServicePort): readonly HeldPart[] {
+  return [...portals ?? []].flatMap(([key, portal]): HeldPart[] => {
+    if (typeof portal === "string" || portal.servicePort !== text) return [];
+    const [name = "", number = ""] = key.split(" ");
+    if (name !== protocol.toLowerCase()) return [];
+    const ends = portal.endpoints.map(({ ip, port }) => joinHostPort(ip, port)).join(", ") || "no endpoint";
+    return [{ place: "kproxy", text: `${name} port ${number} -> ${ends} (${portal.policy})`, counted: null }];
+  });
 }
 
 /** How comments begin that name the port: with blanks they are quoted, and the name of a port may go on. */
@@ -238,12 +263,16 @@ export function isHeld(held: HeldRules, port: ServicePort, iptablesTexts: Readon
 
 const COMMENT = /--comment "?(\S+\/[^\s"]+)/;
 
-/** `ns/name:port PROTOCOL` of every port that a rule of KUBE-SERVICES names. */
+/** `ns/name:port PROTOCOL` of every port that a rule of KUBE-SERVICES, or of userspace mode, names. */
 export function heldPortTexts({ iptables }: HeldRules): ReadonlySet<string> {
   const texts = new Set<string>();
   for (const { tables } of iptables) {
-    for (const table of ["nat", "filter"]) {
-      for (const rule of tables.get(table)?.get("KUBE-SERVICES")?.rules ?? []) {
+    const leading = [["nat", "KUBE-SERVICES"], ["filter", "KUBE-SERVICES"], [
+      "nat",
+      "KUBE-PORTALS-CONTAINER",
+    ]];
+    for (const [table = "", chain = ""] of leading) {
+      for (const rule of tables.get(table)?.get(chain)?.rules ?? []) {
         const text = COMMENT.exec(rule)?.[1];
         const protocol = / -p (\S+)/.exec(` ${rule}`)?.[1];
         if (text !== undefined && protocol !== undefined) texts.add(`${text} ${protocol.toUpperCase()}`);

@@ -7,6 +7,7 @@ import type { IpFamily } from "../../model/objects.ts";
 import { canonicalRuleText } from "../../netfilter/canonical_iptables_rule.ts";
 import { readNftRule } from "../../netfilter/parse_nft_rule.ts";
 import { type Flow, type FlowOutcome, formatFlow, type RuleHit } from "../../sim/flow.ts";
+import { PORTAL_TABLE } from "../../sim/node/held_portals.ts";
 import { isOwnHit } from "./own_rules.ts";
 
 /** The first step that differs, and what becomes of the packet. */
@@ -95,7 +96,7 @@ function isSame(left: RuleHit | undefined, right: RuleHit | undefined, family: I
 }
 
 function meaning({ table, rule, index }: RuleHit, family: IpFamily): string {
-  if (index === 0 || table === "ipvs") return rule.replace(/^[^:]*: /, "");
+  if (index === 0 || table === "ipvs" || table === PORTAL_TABLE) return rule.replace(/^[^:]*: /, "");
   if (table.includes(" ")) {
     return JSON.stringify(
       readNftRule(rule, family, table.startsWith("inet ")).filter(({ kind }) => kind !== "note"),

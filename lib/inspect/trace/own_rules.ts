@@ -4,13 +4,14 @@
  * @module
  */
 import type { FlowOutcome, RuleHit } from "../../sim/flow.ts";
+import { PORTAL_TABLE } from "../../sim/node/held_portals.ts";
 
 /** Tables of nftables mode: kproxy's and kube-proxy's. */
 const PROXY_TABLES = /^(?:ip|ip6|inet) (?:kproxy|kube-proxy)$/;
 
 /** True for rules of a service proxy, and for jumps into them. */
 export function isOwnHit({ table, chain, rule }: RuleHit): boolean {
-  if (table === "ipvs" || PROXY_TABLES.test(table)) return true;
+  if (table === "ipvs" || table === PORTAL_TABLE || PROXY_TABLES.test(table)) return true;
   return !table.includes(" ") && (chain.startsWith("KUBE-") || / ?-[jg] KUBE-/.test(rule));
 }
 
@@ -23,7 +24,9 @@ export function foreignEnd({ verdict, hits }: FlowOutcome): RuleHit | null {
 /** What sent the packet elsewhere, if that is no rule of a service proxy. */
 export function foreignTranslation({ translatedTo, hits }: FlowOutcome): RuleHit | null {
   if (translatedTo === "") return null;
-  const own = hits.some((hit) => isOwnHit(hit) && (hit.table === "ipvs" || /dnat|DNAT/.test(hit.rule)));
+  const own = hits.some((hit) =>
+    isOwnHit(hit) && (hit.table === "ipvs" || /dnat|DNAT|REDIRECT/.test(hit.rule))
+  );
   return own ? null : hits.find(({ rule }) => /dnat|DNAT|REDIRECT/.test(rule)) ?? null;
 }
 

@@ -9,6 +9,7 @@ import type { IpFamily, NamespacedName, Protocol, Service } from "../../model/ob
 import type { ProxyState, ServicePort } from "../../model/state.ts";
 import { type Flow, formatFlow, type Packet, type RuleHit } from "../../sim/flow.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
+import { PORTAL_TABLE } from "../../sim/node/held_portals.ts";
 import { NodeSimulator } from "../../sim/node/simulate.ts";
 import { type NodeSurroundings, plainSurroundings } from "../../sim/node/surroundings.ts";
 import { isNodeAddress } from "../../sim/packet_walk.ts";
@@ -77,6 +78,8 @@ export interface TraceInput {
   /** What is wrong with the machine for every packet, one sentence each. */
   readonly findings: readonly string[];
   readonly notes: readonly string[];
+  /** What nobody can tell of its way beside its rules. */
+  readonly unsure?: readonly string[];
 }
 
 const PROTOCOLS: ReadonlyMap<string, Protocol> = new Map([["tcp", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"]]);
@@ -119,7 +122,7 @@ export function tracePacket(input: TraceInput): Trace {
     live: found,
     difference,
     findings,
-    unsure: found?.flow.problems ?? [],
+    unsure: [...found?.flow.problems ?? [], ...input.unsure ?? []],
     notes,
     problems: live?.problems ?? [],
   };
@@ -147,6 +150,7 @@ function quarantineFinding(
 /** `table filter chain FORWARD`, and what stands there. */
 export function placeOf({ table, chain, index, rule }: RuleHit): string {
   if (table === "interface" || table === "rp_filter" || table === "routing") return rule;
+  if (table === PORTAL_TABLE) return `${chain}: ${rule}`;
   if (table === "ipvs") return `virtual server ${chain}: ${rule}`;
   return `table ${table} chain ${chain}${index === 0 ? "" : ` rule ${index}`}: ${rule}`;
 }

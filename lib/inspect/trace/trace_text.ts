@@ -7,6 +7,7 @@ import type { EndpointUses } from "../../model/endpoint_reasons.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { RuleHit } from "../../sim/flow.ts";
 import { formatFraction, ONE } from "../../sim/fraction.ts";
+import { PORTAL_TABLE } from "../../sim/node/held_portals.ts";
 import { ruleWords } from "../../sim/rule_words.ts";
 import { isOwnHit } from "./own_rules.ts";
 import { packetText } from "./packet.ts";
@@ -133,6 +134,9 @@ function isSameHit(left: RuleHit, right: RuleHit | undefined): boolean {
     left.index === right.index && left.hook === right.hook && left.rule === right.rule;
 }
 
+/** What is no table. */
+const PLACES: Readonly<Record<string, string>> = { ipvs: "IPVS", [PORTAL_TABLE]: "kproxy" };
+
 function hitLines(
   hits: readonly RuleHit[],
   hookBefore: string,
@@ -159,7 +163,9 @@ function hitLines(
       hook = hit.hook;
       lines.push(`${indent}  ${hook}`);
     }
-    const place = hit.table === "ipvs" ? `IPVS ${hit.chain}` : `${hit.table} ${hit.chain}`;
+    const place = PLACES[hit.table] === undefined
+      ? `${hit.table} ${hit.chain}`
+      : `${PLACES[hit.table]} ${hit.chain}`;
     const number = hit.index === 0 ? "" : String(hit.index);
     const words = ruleWords(hit, family);
     const foreign = isOwnHit(hit) ? "" : "  (not a service proxy's)";

@@ -141,6 +141,7 @@ class PageAnswers {
       node: node(),
       serviceCidrs: serviceCidrs(),
       addresses: interfaceAddresses(),
+      portals: this.#life.portals?.() ?? null,
     };
   }
 

@@ -5,6 +5,7 @@
  */
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import type { IpFamily, NamespacedName, NodeObject } from "../../model/objects.ts";
+import type { NodePortals } from "../../model/portals.ts";
 import type { ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 
@@ -23,6 +24,8 @@ export interface Held {
   /** The machine's own, of both families. */
   readonly addresses: readonly DeviceAddress[];
   readonly quarantined: ReadonlyMap<NamespacedName, string>;
+  /** The ports on which kproxy itself takes traffic for Services; null: it takes none. */
+  readonly portals: NodePortals | null;
 }
 
 /** Answers for the page, all without starting a program. */

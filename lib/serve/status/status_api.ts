@@ -6,6 +6,7 @@
 import { configInApiOrder } from "../../config/api_object.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import type { ApiObject, IpFamily } from "../../model/objects.ts";
+import type { NodePortals } from "../../model/portals.ts";
 import type { RecentProblems } from "../../observe/recent_problems.ts";
 import type { Rejection } from "../../source/source.ts";
 import { jsonAnswer } from "../answers.ts";
@@ -22,6 +23,8 @@ import {
   CONFIG_PATH,
   type ConfigDocument,
   OBJECTS_PATH,
+  PORTALS_PATH,
+  type PortalsDocument,
   STATUS_PATH,
   type StatusDocument,
 } from "./status_document.ts";
@@ -50,6 +53,8 @@ export interface LifeFacts {
   readonly problems: RecentProblems;
   /** For the status page; absent without `kproxy.statusPage`. */
   readonly page?: PageFacts | undefined;
+  /** Where kproxy itself takes traffic for Services; absent where it takes none. */
+  readonly portals?: () => NodePortals;
 }
 
 /** What the servers know. */
@@ -87,6 +92,8 @@ export function statusPages(
   if (statusApi) {
     const config = (): Response => jsonAnswer(`${JSON.stringify(configDocument(life, server))}\n`);
     pages.set(CONFIG_PATH, localOnly(config)).set(OBJECTS_PATH, objectsPage(life, server));
+    const portals = (): Response => jsonAnswer(`${JSON.stringify(portalsDocument(life, server))}\n`);
+    pages.set(PORTALS_PATH, localOnly(portals));
   }
   return (path) => pages.get(path) ?? (path.startsWith(FILES_PATH) ? page?.files : undefined);
 }
@@ -189,6 +196,15 @@ function configDocument({ node, master }: LifeFacts, server: ServerFacts): Confi
     families: server.families,
     master: withoutCredentials(master),
     config: configInApiOrder(server.config()),
+  };
+}
+
+function portalsDocument({ portals }: LifeFacts, { mode }: ServerFacts): PortalsDocument {
+  return {
+    apiVersion: API_VERSION,
+    kind: "Portals",
+    mode,
+    ...(portals?.() ?? { portals: [], iptables: {} }),
   };
 }
 

@@ -57,6 +57,27 @@ Deno.test("it tells its configuration, and no password", async () => {
   }, { config: { clusterCIDR: "10.0.0.0/8" } });
 });
 
+Deno.test("it tells the ports that it listens on for Services, of which most modes have none", async () => {
+  const portal = {
+    family: "IPv4",
+    servicePort: "shop/web:http",
+    protocol: "TCP",
+    policy: "Local",
+    address: "0.0.0.0",
+    port: 40_001,
+    endpoints: ["10.244.0.11:8080"],
+    affinitySeconds: 10,
+  } as const;
+  const iptables = { IPv4: { dnat: true, physdev: false } };
+  await serving(async ({ address }) => {
+    const { kind, mode, ...rest } = await new RunningKproxy(address).portals();
+    assertEquals([kind, mode, rest.portals, rest.iptables], ["Portals", "userspace", [portal], iptables]);
+  }, { mode: "userspace", portals: () => ({ portals: [portal], iptables }) });
+  await serving(async ({ address }) => {
+    assertEquals((await new RunningKproxy(address).portals()).portals, []);
+  });
+});
+
 Deno.test("it tells the objects that it holds, all or those of some Services", async () => {
   const objects = manyObjects(300);
   await serving(async ({ address }) => {

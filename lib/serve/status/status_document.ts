@@ -8,6 +8,7 @@
  * @module
  */
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
+import type { NodePortals } from "../../model/portals.ts";
 import type { Rejection } from "../../source/source.ts";
 import type { Readiness } from "../health_state.ts";
 
@@ -18,6 +19,7 @@ export const API_VERSION = "kproxy/v1";
 export const STATUS_PATH = "/kproxy/v1/status";
 export const CONFIG_PATH = "/kproxy/v1/config";
 export const OBJECTS_PATH = "/kproxy/v1/objects";
+export const PORTALS_PATH = "/kproxy/v1/portals";
 
 /** What {@linkcode STATUS_PATH} answers. */
 export interface StatusDocument {
@@ -211,4 +213,12 @@ export interface ConfigDocument {
   readonly master: string;
   /** The configuration in force, as a file would hold it; what is not there has its default. */
   readonly config: Readonly<Record<string, unknown>>;
+}
+
+/** What {@linkcode PORTALS_PATH} answers: the ports that kproxy listens on for Services; none but in mode userspace. */
+export interface PortalsDocument extends NodePortals {
+  readonly apiVersion: typeof API_VERSION;
+  readonly kind: "Portals";
+  /** The mode in use. */
+  readonly mode: string;
 }

@@ -52,6 +52,9 @@ function optionHolds(name: string, values: readonly string[], walk: Walk): boole
   switch (name) {
     case "multiport --dports":
       return walk.protocol !== "icmp" && first.split(",").some((ports) => portIn(ports, walk.port));
+    // What the conntrack match was called before.
+    case "state --state":
+      return first.split(",").includes(walk.state);
     case "iprange --src-range":
       return ipIn(first, walk.source.text);
     case "iprange --dst-range":

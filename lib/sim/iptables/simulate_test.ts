@@ -254,8 +254,8 @@ const PROBLEMS: readonly { name: string; nat: readonly string[]; problem: RegExp
   },
   {
     name: "an unknown target",
-    nat: ["-A PREROUTING -j REDIRECT --to-ports 80"],
-    problem: /REDIRECT --to-ports 80/,
+    nat: ["-A PREROUTING -j TPROXY --on-port 80"],
+    problem: /TPROXY --on-port 80/,
   },
   {
     name: "an address range",

@@ -8,6 +8,7 @@ import type { SavedSet } from "../../netfilter/ipset.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import type { IpvsTable } from "../../netfilter/ipvs.ts";
 import type { NftTable } from "../../netfilter/nft_tables.ts";
+import type { HeldPortals } from "./held_portals.ts";
 
 /** The rules that one variant of iptables has written. */
 export interface HeldIptables {
@@ -35,6 +36,8 @@ export interface HeldRules {
   readonly sets: ReadonlyMap<string, SavedSet>;
   /** Null: there is no IPVS. */
   readonly ipvs: HeldIpvs | null;
+  /** What a process of userspace mode listens on; absent: nothing is known of it. */
+  readonly portals?: HeldPortals;
 }
 
 /** A kernel that holds nothing. */

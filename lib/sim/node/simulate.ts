@@ -28,6 +28,7 @@ import {
   type Walk,
 } from "../packet_walk.ts";
 import type { Simulator } from "../simulator.ts";
+import { throughPortal } from "./held_portals.ts";
 import type { HeldRules } from "./held_rules.ts";
 import { type NodeSurroundings, plainSurroundings } from "./surroundings.ts";
 
@@ -103,7 +104,12 @@ export class NodeSimulator implements Simulator {
       problems,
     });
     const start = startOfWalk(packet);
-    const ended = packet.inInterface === "" ? trip.fromNode(start) : trip.fromOutside(start);
+    const arrived = packet.inInterface === "" ? trip.fromNode(start) : trip.fromOutside(start);
+    const { portals } = this.#held;
+    const ended = portals === undefined ? arrived : arrived.flatMap((one) => {
+      const isHere = one.verdict === "accept" && isNodeAddress(one.walk.destination, onNode);
+      return isHere ? throughPortal(one, portals, onNode, (own) => trip.fromNode(own)) : [one];
+    });
     const outcomes = mergeOutcomes(ended.map((one) => outcomeOfWalk(one, onNode)));
     return { outcomes, problems: [...problems] };
   }

@@ -96,6 +96,8 @@ export const AFFINITY_CASES: readonly FlowCase[] = [
         flow: "198.51.100.9@eth0 → 10.96.0.2:6379 ⇒ 10.244.0.23:6379, masquerade yes",
         atSeconds: 2,
         instead: {
+          userspace:
+            "10.244.0.21:6379 (1/3) | 10.244.0.23:6379 (1/3) | 10.244.1.22:6379 (1/3), masquerade yes",
           ipvs: "10.244.0.21:6379 (1/3) | 10.244.0.23:6379 (1/3) | 10.244.1.22:6379 (1/3), masquerade yes",
         },
       },

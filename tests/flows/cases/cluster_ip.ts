@@ -223,9 +223,18 @@ export const CLUSTER_IP_CASES: readonly FlowCase[] = [
     guards: ["iptables 2", "vector 11"],
     objects: [LOCAL_WEB, slice("shop/web.1", ["http:8080"], ["10.244.1.12@node-b"])],
     flows: [
-      { flow: "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ dropped", instead: { ipvs: "rejected" } },
-      { flow: "192.0.2.10@node → 10.96.0.1:80 ⇒ dropped", instead: { ipvs: "rejected" } },
-      { flow: "198.51.100.9@eth0 → 10.96.0.1:80 ⇒ dropped", instead: { ipvs: "rejected" } },
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ dropped",
+        instead: { ipvs: "rejected", userspace: "closed" },
+      },
+      {
+        flow: "192.0.2.10@node → 10.96.0.1:80 ⇒ dropped",
+        instead: { ipvs: "rejected", userspace: "closed" },
+      },
+      {
+        flow: "198.51.100.9@eth0 → 10.96.0.1:80 ⇒ dropped",
+        instead: { ipvs: "rejected", userspace: "closed" },
+      },
     ],
   },
   {

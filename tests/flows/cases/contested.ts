@@ -51,8 +51,14 @@ export const CONTESTED_CASES: readonly FlowCase[] = [
     guards: ["iptables 3"],
     objects: [GREEDY, GREEDY_PODS],
     flows: [
-      "10.244.0.5@cni0 → 10.96.0.1:443 ⇒ 10.244.0.41:6666, masquerade yes",
-      "10.244.0.5@cni0 → 198.51.100.66:443 ⇒ 10.244.0.41:6666, masquerade yes",
+      {
+        flow: "10.244.0.5@cni0 → 10.96.0.1:443 ⇒ 10.244.0.41:6666, masquerade yes",
+        instead: { userspace: "untranslated" },
+      },
+      {
+        flow: "10.244.0.5@cni0 → 198.51.100.66:443 ⇒ 10.244.0.41:6666, masquerade yes",
+        instead: { userspace: "untranslated" },
+      },
     ],
   },
   {
@@ -61,7 +67,10 @@ export const CONTESTED_CASES: readonly FlowCase[] = [
     objects: [GREEDY, GREEDY_PODS, KUBERNETES, KUBERNETES_PODS],
     flows: [
       "10.244.0.5@cni0 → 10.96.0.1:443 ⇒ 10.244.1.51:6443, masquerade no",
-      "10.244.0.5@cni0 → 198.51.100.66:443 ⇒ 10.244.0.41:6666, masquerade yes",
+      {
+        flow: "10.244.0.5@cni0 → 198.51.100.66:443 ⇒ 10.244.0.41:6666, masquerade yes",
+        instead: { userspace: "untranslated" },
+      },
       "10.244.0.5@cni0 → 10.96.0.66:443 ⇒ 10.244.0.41:6666, masquerade no",
     ],
   },

@@ -190,7 +190,7 @@ const POLICY_CASES: readonly FlowCase[] = [
     guards: ["vector 10"],
     objects: [EXTERNAL_LOCAL, endpoints("10.244.0.2@node-b ready")],
     flows: [
-      { flow: client("dropped"), instead: { ipvs: "10.244.0.2:8080, masquerade no" } },
+      { flow: client("dropped"), instead: { ipvs: "10.244.0.2:8080, masquerade no", userspace: "closed" } },
       pod(`${B}, masquerade no`),
     ],
   },
@@ -199,7 +199,7 @@ const POLICY_CASES: readonly FlowCase[] = [
     guards: ["vector 10"],
     objects: [EXTERNAL_LOCAL, endpoints("10.244.0.2@node-b draining")],
     flows: [
-      { flow: client("dropped"), instead: { ipvs: "10.244.0.2:8080, masquerade no" } },
+      { flow: client("dropped"), instead: { ipvs: "10.244.0.2:8080, masquerade no", userspace: "closed" } },
       pod(`${B}, masquerade no`),
     ],
   },
@@ -213,7 +213,7 @@ const POLICY_CASES: readonly FlowCase[] = [
     name: "under internal policy Local an endpoint elsewhere is a reason to drop",
     guards: ["vector 11"],
     objects: [INTERNAL_LOCAL, endpoints("10.244.0.2@node-b ready")],
-    flows: [{ flow: pod("dropped"), instead: { ipvs: "rejected" } }],
+    flows: [{ flow: pod("dropped"), instead: { ipvs: "rejected", userspace: "closed" } }],
   },
   {
     name: "under internal policy Local endpoints that are not ready are a reason to refuse",
@@ -225,7 +225,7 @@ const POLICY_CASES: readonly FlowCase[] = [
     name: "under internal policy Local a draining endpoint elsewhere is a reason to drop",
     guards: ["vector 11"],
     objects: [INTERNAL_LOCAL, endpoints("10.244.0.2@node-b draining")],
-    flows: [{ flow: pod("dropped"), instead: { ipvs: "rejected" } }],
+    flows: [{ flow: pod("dropped"), instead: { ipvs: "rejected", userspace: "closed" } }],
   },
   {
     name:
@@ -255,7 +255,7 @@ const POLICY_CASES: readonly FlowCase[] = [
     objects: [EXTERNAL_LOCAL, endpoints("10.244.0.1", "10.244.0.2@node-a.example")],
     flows: [{
       flow: client("dropped"),
-      instead: { ipvs: "10.244.0.1:8080 (1/2) | 10.244.0.2:8080 (1/2), masquerade no" },
+      instead: { ipvs: "10.244.0.1:8080 (1/2) | 10.244.0.2:8080 (1/2), masquerade no", userspace: "closed" },
     }, pod(`${EITHER}, masquerade no`)],
   },
   {

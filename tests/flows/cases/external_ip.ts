@@ -22,8 +22,14 @@ export const EXTERNAL_IP_CASES: readonly FlowCase[] = [
     flows: [
       `198.51.100.9@eth0 → 198.51.100.7:443 ⇒ ${EITHER}, masquerade yes`,
       `198.51.100.9@eth1 → 192.168.7.10:443 ⇒ ${EITHER}, masquerade yes`,
-      `10.244.0.5@cni0 → 198.51.100.7:443 ⇒ ${EITHER}, masquerade yes`,
-      `192.0.2.10@node → 198.51.100.7:443 ⇒ ${EITHER}, masquerade yes`,
+      {
+        flow: `10.244.0.5@cni0 → 198.51.100.7:443 ⇒ ${EITHER}, masquerade yes`,
+        instead: { userspace: "untranslated" },
+      },
+      {
+        flow: `192.0.2.10@node → 198.51.100.7:443 ⇒ ${EITHER}, masquerade yes`,
+        instead: { userspace: "untranslated" },
+      },
       { flow: "198.51.100.9@eth0 → 198.51.100.7:80 ⇒ untranslated", instead: { ipvs: "rejected" } },
       { flow: "198.51.100.9@eth0 → 198.51.100.7:443/udp ⇒ untranslated", instead: { ipvs: "rejected" } },
       { flow: "198.51.100.9@eth0 → 198.51.100.7/icmp ⇒ untranslated", instead: { ipvs: "rejected" } },
@@ -36,7 +42,7 @@ export const EXTERNAL_IP_CASES: readonly FlowCase[] = [
     objects: [WEB],
     flows: [
       "198.51.100.9@eth0 → 198.51.100.7:443 ⇒ rejected",
-      "10.244.0.5@cni0 → 198.51.100.7:443 ⇒ rejected",
+      { flow: "10.244.0.5@cni0 → 198.51.100.7:443 ⇒ rejected", instead: { userspace: "untranslated" } },
       "198.51.100.9@eth1 → 192.168.7.10:443 ⇒ rejected",
       "192.0.2.10@node → 192.168.7.10:443 ⇒ rejected",
       { flow: "198.51.100.9@eth0 → 198.51.100.7:80 ⇒ untranslated", instead: { ipvs: "rejected" } },
@@ -50,11 +56,11 @@ export const EXTERNAL_IP_CASES: readonly FlowCase[] = [
       "198.51.100.9@eth0 → 198.51.100.7:443 ⇒ 10.244.0.41:8443, masquerade no",
       {
         flow: `10.244.0.5@cni0 → 198.51.100.7:443 ⇒ ${EITHER}, masquerade no`,
-        instead: { ipvs: "10.244.0.41:8443, masquerade no" },
+        instead: { ipvs: "10.244.0.41:8443, masquerade no", userspace: "untranslated" },
       },
       {
         flow: `192.0.2.10@node → 198.51.100.7:443 ⇒ ${EITHER}, masquerade yes`,
-        instead: { ipvs: "10.244.0.41:8443, masquerade no" },
+        instead: { ipvs: "10.244.0.41:8443, masquerade no", userspace: "untranslated" },
       },
     ],
   },
@@ -65,16 +71,19 @@ export const EXTERNAL_IP_CASES: readonly FlowCase[] = [
     flows: [
       {
         flow: "198.51.100.9@eth0 → 198.51.100.7:443 ⇒ dropped",
-        instead: { ipvs: "10.244.1.42:8443, masquerade no" },
+        instead: { ipvs: "10.244.1.42:8443, masquerade no", userspace: "closed" },
       },
       {
         flow: "198.51.100.9@eth1 → 192.168.7.10:443 ⇒ dropped",
-        instead: { ipvs: "10.244.1.42:8443, masquerade no" },
+        instead: { ipvs: "10.244.1.42:8443, masquerade no", userspace: "closed" },
       },
-      "10.244.0.5@cni0 → 198.51.100.7:443 ⇒ 10.244.1.42:8443, masquerade no",
+      {
+        flow: "10.244.0.5@cni0 → 198.51.100.7:443 ⇒ 10.244.1.42:8443, masquerade no",
+        instead: { userspace: "untranslated" },
+      },
       {
         flow: "192.0.2.10@node → 198.51.100.7:443 ⇒ 10.244.1.42:8443, masquerade yes",
-        instead: { ipvs: "10.244.1.42:8443, masquerade no" },
+        instead: { ipvs: "10.244.1.42:8443, masquerade no", userspace: "untranslated" },
       },
     ],
   },

@@ -38,12 +38,12 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
       {
         flow: "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ dropped",
         counted: "other traffic to edge/api:rest",
-        instead: { nftables: "dropped", ipvs: "dropped" },
+        instead: { nftables: "dropped", ipvs: "dropped", userspace: "untranslated" },
       },
-      "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ dropped",
+      { flow: "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ dropped", instead: { userspace: "untranslated" } },
       {
         flow: "192.0.2.10@node → 203.0.113.50:8080 ⇒ dropped",
-        instead: { ipvs: "10.244.1.51:9090, masquerade yes" },
+        instead: { ipvs: "10.244.1.51:9090, masquerade yes", userspace: "10.244.1.51:9090, masquerade yes" },
       },
       { flow: "198.51.100.9@eth0 → 203.0.113.50:80 ⇒ untranslated", instead: { ipvs: "rejected" } },
       { flow: "198.51.100.9@eth0 → 203.0.113.50:8080/udp ⇒ untranslated", instead: { ipvs: "rejected" } },
@@ -58,7 +58,7 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     ],
     flows: [
       `198.18.0.1@eth1 → 192.168.7.10:8080 ⇒ ${TO_ENDPOINT}`,
-      "198.51.100.9@eth1 → 192.168.7.10:8080 ⇒ dropped",
+      { flow: "198.51.100.9@eth1 → 192.168.7.10:8080 ⇒ dropped", instead: { userspace: "this node" } },
     ],
   },
   {
@@ -72,7 +72,7 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
       "10.244.0.5@cni0 → 10.96.0.5:8080 ⇒ 10.244.1.51:9090, masquerade no",
       `198.51.100.9@eth0 → 192.0.2.10:31080 ⇒ ${TO_ENDPOINT}`,
       `198.51.100.9@eth0 → 198.51.100.7:8080 ⇒ ${TO_ENDPOINT}`,
-      "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ dropped",
+      { flow: "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ dropped", instead: { userspace: "untranslated" } },
     ],
   },
   {
@@ -91,7 +91,7 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
       `203.0.113.52@node → 203.0.113.52:8080 ⇒ ${TO_ENDPOINT}`,
       {
         flow: "203.0.113.51@node → 203.0.113.50:8080 ⇒ dropped",
-        instead: { ipvs: "10.244.1.51:9090, masquerade yes" },
+        instead: { ipvs: "10.244.1.51:9090, masquerade yes", userspace: "10.244.1.51:9090, masquerade yes" },
       },
     ],
   },
@@ -99,7 +99,10 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     name: "a source range without the node keeps the load-balancer IP as a source out",
     guards: ["iptables 19"],
     objects: [api({ loadBalancerSourceRanges: ["198.18.0.0/15"] }), ENDPOINT],
-    flows: ["203.0.113.50@node → 203.0.113.50:8080 ⇒ dropped"],
+    flows: [{
+      flow: "203.0.113.50@node → 203.0.113.50:8080 ⇒ dropped",
+      instead: { userspace: "10.244.1.51:9090, masquerade yes" },
+    }],
   },
   {
     name: "a source range of zero length is no restriction",
@@ -146,14 +149,17 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     objects: [api({ loadBalancerSourceRanges: ["198.18.1.2/15"] }), ENDPOINT],
     flows: [
       `198.19.9.9@eth0 → 203.0.113.50:8080 ⇒ ${TO_ENDPOINT}`,
-      "198.20.0.1@eth0 → 203.0.113.50:8080 ⇒ dropped",
+      { flow: "198.20.0.1@eth0 → 203.0.113.50:8080 ⇒ dropped", instead: { userspace: "untranslated" } },
     ],
   },
   {
     name: "what the source ranges refuse stays refused even if something marked it for masquerading",
     guards: ["jump order", "iptables 6"],
     objects: [api({ loadBalancerSourceRanges: ["198.18.0.0/15"] }), ENDPOINT],
-    flows: ["198.51.100.9@eth0 → 203.0.113.50:8080 mark 0x4000 ⇒ dropped"],
+    flows: [{
+      flow: "198.51.100.9@eth0 → 203.0.113.50:8080 mark 0x4000 ⇒ dropped",
+      instead: { userspace: "untranslated, mark 0x4000 left" },
+    }],
   },
   {
     name: "a load-balancer IP in mode Proxy is none of our business",
@@ -193,11 +199,11 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
       "198.18.0.1@eth0 → 203.0.113.50:8080 ⇒ rejected",
       {
         flow: "198.51.100.9@eth0 → 203.0.113.52:8080 ⇒ rejected",
-        instead: { nftables: "dropped", ipvs: "dropped" },
+        instead: { nftables: "dropped", ipvs: "dropped", userspace: "untranslated" },
       },
       {
         flow: "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ rejected",
-        instead: { nftables: "dropped", ipvs: "dropped" },
+        instead: { nftables: "dropped", ipvs: "dropped", userspace: "untranslated" },
       },
     ],
   },
@@ -247,7 +253,7 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     flows: [
       {
         flow: "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ dropped",
-        instead: { ipvs: "10.244.1.51:9090, masquerade no" },
+        instead: { ipvs: "10.244.1.51:9090, masquerade no", userspace: "closed" },
       },
       "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ 10.244.1.51:9090, masquerade no",
       {
@@ -265,12 +271,15 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     ],
     flows: [
       "198.18.0.1@eth0 → 203.0.113.50:8080 ⇒ 10.244.0.50:9090, masquerade no",
-      "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ dropped",
+      { flow: "198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ dropped", instead: { userspace: "untranslated" } },
       // The ranges come first: pods and the node are no exception to them.
-      "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ dropped",
+      { flow: "10.244.0.5@cni0 → 203.0.113.50:8080 ⇒ dropped", instead: { userspace: "untranslated" } },
       {
         flow: "192.0.2.10@node → 203.0.113.50:8080 ⇒ dropped",
-        instead: { ipvs: "10.244.0.50:9090, masquerade no" },
+        instead: {
+          ipvs: "10.244.0.50:9090, masquerade no",
+          userspace: "10.244.0.50:9090 (1/2) | 10.244.1.51:9090 (1/2), masquerade yes",
+        },
       },
     ],
   },
@@ -281,7 +290,7 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     flows: [
       {
         flow: "10.244.0.5@cni0 → 10.96.0.5:8080 ⇒ dropped",
-        instead: { ipvs: "10.244.1.51:9090, masquerade no" },
+        instead: { ipvs: "10.244.1.51:9090, masquerade no", userspace: "closed" },
       },
       `198.51.100.9@eth0 → 203.0.113.50:8080 ⇒ ${TO_ENDPOINT}`,
       `198.51.100.9@eth0 → 192.0.2.10:31080 ⇒ ${TO_ENDPOINT}`,
@@ -303,8 +312,14 @@ export const LOAD_BALANCER_CASES: readonly FlowCase[] = [
     ],
     options: { policies: { INPUT: "DROP", FORWARD: "ACCEPT" } },
     flows: [
-      { flow: "198.51.100.9@eth0 → 192.0.2.10:32001 ⇒ this node", instead: { nftables: "dropped" } },
-      { flow: "198.51.100.9@eth0 → 192.0.2.10:32002 ⇒ this node", instead: { nftables: "dropped" } },
+      {
+        flow: "198.51.100.9@eth0 → 192.0.2.10:32001 ⇒ this node",
+        instead: { nftables: "dropped", userspace: "dropped" },
+      },
+      {
+        flow: "198.51.100.9@eth0 → 192.0.2.10:32002 ⇒ this node",
+        instead: { nftables: "dropped", userspace: "dropped" },
+      },
       { flow: "198.51.100.9@eth0 → 192.0.2.10:32002/udp ⇒ dropped", instead: { ipvs: "this node" } },
       "198.51.100.9@eth0 → 192.0.2.10:32003 ⇒ dropped",
     ],

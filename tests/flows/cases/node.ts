@@ -13,7 +13,7 @@ export const NODE_CASES: readonly FlowCase[] = [
     flows: [
       {
         flow: "10.244.1.12@eth0 → 10.244.0.5:40000 INVALID ⇒ dropped",
-        instead: { nftables: "untranslated", ipvs: "untranslated" },
+        instead: { nftables: "untranslated", ipvs: "untranslated", userspace: "untranslated" },
       },
       "198.51.100.9@eth0 → 192.0.2.10:22 INVALID ⇒ this node",
       "10.244.1.12@eth0 → 10.244.0.5:40000 ⇒ untranslated",
@@ -42,15 +42,15 @@ export const NODE_CASES: readonly FlowCase[] = [
       },
       {
         flow: "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ dropped",
-        instead: { ipvs: "10.244.1.12:8080, masquerade no" },
+        instead: { ipvs: "10.244.1.12:8080, masquerade no", userspace: "10.244.1.12:8080, masquerade yes" },
       },
       {
         flow: "10.244.1.12@eth0 → 198.51.100.9:40000 ESTABLISHED ⇒ untranslated",
-        instead: { nftables: "dropped" },
+        instead: { nftables: "dropped", userspace: "dropped" },
       },
       {
         flow: "10.244.1.12@eth0 → 198.51.100.9:40000 RELATED ⇒ untranslated",
-        instead: { nftables: "dropped" },
+        instead: { nftables: "dropped", userspace: "dropped" },
       },
       "10.244.1.12@eth0 → 198.51.100.9:40000 ⇒ dropped",
     ],
@@ -78,7 +78,7 @@ export const NODE_CASES: readonly FlowCase[] = [
       },
       {
         flow: "10.244.0.5@cni0 → 10.244.1.12:8080 mark 0x80000000 ⇒ untranslated, masquerade yes",
-        instead: { nftables: "dropped" },
+        instead: { nftables: "dropped", userspace: "dropped" },
       },
       "10.244.0.5@cni0 → 10.244.1.12:8080 mark 0x4000 ⇒ dropped",
     ],
@@ -91,7 +91,10 @@ export const NODE_CASES: readonly FlowCase[] = [
     flows: [
       "198.51.100.9@eth0 → 192.0.2.10:30080 mark 0x4000 ⇒ 10.244.1.12:8080, masquerade yes, mark 0x4000 left",
       "198.51.100.9@eth0 → 10.96.0.1:80 ⇒ 10.244.1.12:8080, masquerade yes",
-      "10.244.0.5@cni0 → 10.244.1.12:8080 mark 0x80000000 ⇒ untranslated, masquerade yes",
+      {
+        flow: "10.244.0.5@cni0 → 10.244.1.12:8080 mark 0x80000000 ⇒ untranslated, masquerade yes",
+        instead: { userspace: "untranslated, mark 0x80000000 left" },
+      },
       "10.244.0.5@cni0 → 10.244.1.12:8080 mark 0x4000 ⇒ untranslated, mark 0x4000 left",
     ],
   },

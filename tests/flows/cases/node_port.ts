@@ -63,7 +63,10 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     objects: [WEB, TWO],
     options: { localhostNodePorts: false },
     flows: [
-      "127.0.0.1@node → 127.0.0.1:30080 ⇒ this node",
+      {
+        flow: "127.0.0.1@node → 127.0.0.1:30080 ⇒ this node",
+        instead: { userspace: "10.244.0.11:8080 (1/2) | 10.244.1.12:8080 (1/2), masquerade yes" },
+      },
       `192.0.2.10@node → 192.0.2.10:30080 ⇒ ${EITHER}, masquerade yes`,
     ],
   },
@@ -74,11 +77,11 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     flows: [
       {
         flow: "198.51.100.9@eth0 → 127.0.0.1:22 ⇒ dropped",
-        instead: { nftables: "this node", ipvs: "this node" },
+        instead: { nftables: "this node", ipvs: "this node", userspace: "this node" },
       },
       {
         flow: "198.51.100.9@eth0 → 127.8.8.8:22/udp ⇒ dropped",
-        instead: { nftables: "this node", ipvs: "this node" },
+        instead: { nftables: "this node", ipvs: "this node", userspace: "this node" },
       },
       "198.51.100.9@eth0 → 127.0.0.1:22 ESTABLISHED ⇒ this node",
       "198.51.100.9@eth0 → 192.0.2.10:22 ⇒ this node",
@@ -127,7 +130,7 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
       "127.0.0.1@node → 127.0.0.2:30080 ⇒ this node",
       {
         flow: "198.51.100.9@eth0 → 127.0.0.1:22 ⇒ dropped",
-        instead: { nftables: "this node", ipvs: "this node" },
+        instead: { nftables: "this node", ipvs: "this node", userspace: "this node" },
       },
     ],
   },
@@ -137,7 +140,10 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     objects: [WEB, TWO],
     options: { nodePortAddresses: ["192.168.0.0/16", "127.0.0.0/8"], localhostNodePorts: false },
     flows: [
-      "127.0.0.1@node → 127.0.0.1:30080 ⇒ this node",
+      {
+        flow: "127.0.0.1@node → 127.0.0.1:30080 ⇒ this node",
+        instead: { userspace: "10.244.0.11:8080 (1/2) | 10.244.1.12:8080 (1/2), masquerade yes" },
+      },
       `198.51.100.9@eth1 → 192.168.7.10:30080 ⇒ ${EITHER}, masquerade yes`,
     ],
   },
@@ -284,7 +290,7 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     flows: [
       {
         flow: "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ dropped",
-        instead: { ipvs: "10.244.1.12:8080, masquerade no" },
+        instead: { ipvs: "10.244.1.12:8080, masquerade no", userspace: "closed" },
       },
       "10.244.0.5@cni0 → 192.0.2.10:30080 ⇒ 10.244.1.12:8080, masquerade no",
       {
@@ -335,15 +341,15 @@ export const NODE_PORT_CASES: readonly FlowCase[] = [
     flows: [
       {
         flow: "10.244.0.5@cni0 → 10.96.0.1:80 ⇒ dropped",
-        instead: { ipvs: "10.244.1.12:8080, masquerade no" },
+        instead: { ipvs: "10.244.1.12:8080, masquerade no", userspace: "closed" },
       },
       {
         flow: "192.0.2.10@node → 10.96.0.1:80 ⇒ dropped",
-        instead: { ipvs: "10.244.1.12:8080, masquerade yes" },
+        instead: { ipvs: "10.244.1.12:8080, masquerade yes", userspace: "closed" },
       },
       {
         flow: "198.51.100.9@eth0 → 192.0.2.10:30080 ⇒ dropped",
-        instead: { ipvs: "10.244.1.12:8080, masquerade no" },
+        instead: { ipvs: "10.244.1.12:8080, masquerade no", userspace: "closed" },
       },
       "10.244.0.5@cni0 → 192.0.2.10:30080 ⇒ 10.244.1.12:8080, masquerade no",
       {

@@ -54,9 +54,17 @@ export const SERVICE_CASES: readonly FlowCase[] = [
       service("tel/none", { clusterIP: "10.96.0.21", ports: ["m3ua:2905/SCTP"] }),
     ],
     flows: [
-      "10.244.0.5@cni0 → 10.96.0.20:2905/sctp ⇒ 10.244.0.20:2905 (1/2) | 10.244.1.20:2905 (1/2), masquerade no",
-      "198.51.100.9@eth0 → 192.0.2.10:30905/sctp ⇒ 10.244.0.20:2905 (1/2) | 10.244.1.20:2905 (1/2), masquerade yes",
-      "10.244.0.5@cni0 → 10.96.0.21:2905/sctp ⇒ rejected",
+      {
+        flow:
+          "10.244.0.5@cni0 → 10.96.0.20:2905/sctp ⇒ 10.244.0.20:2905 (1/2) | 10.244.1.20:2905 (1/2), masquerade no",
+        instead: { userspace: "untranslated" },
+      },
+      {
+        flow:
+          "198.51.100.9@eth0 → 192.0.2.10:30905/sctp ⇒ 10.244.0.20:2905 (1/2) | 10.244.1.20:2905 (1/2), masquerade yes",
+        instead: { userspace: "this node" },
+      },
+      { flow: "10.244.0.5@cni0 → 10.96.0.21:2905/sctp ⇒ rejected", instead: { userspace: "untranslated" } },
       {
         flow: "10.244.0.5@cni0 → 10.96.0.20:2905 ⇒ untranslated",
         instead: { nftables: "rejected", ipvs: "rejected" },
@@ -167,7 +175,10 @@ export const SERVICE_CASES: readonly FlowCase[] = [
       slice("shop/web6.1", ["http:8080"], ["fd00:10:244::91@node-a"]),
     ],
     flows: [
-      "::1@node → [::1]:30080 ⇒ this node",
+      {
+        flow: "::1@node → [::1]:30080 ⇒ this node",
+        instead: { userspace: "[fd00:10:244::91]:8080, masquerade yes" },
+      },
       "fd00:192::10@node → [fd00:192::10]:30080 ⇒ [fd00:10:244::91]:8080, masquerade yes",
     ],
   },
@@ -180,7 +191,10 @@ export const SERVICE_CASES: readonly FlowCase[] = [
     ],
     options: { nodePortAddresses: ["::/0"] },
     flows: [
-      "::1@node → [::1]:30080 ⇒ this node",
+      {
+        flow: "::1@node → [::1]:30080 ⇒ this node",
+        instead: { userspace: "[fd00:10:244::91]:8080, masquerade yes" },
+      },
       "fd00:198::9@eth0 → [fd00:7::10]:30080 ⇒ [fd00:10:244::91]:8080, masquerade yes",
       "fd00:198::9@eth0 → [fd00:198::a]:30080 ⇒ untranslated",
     ],
@@ -194,7 +208,10 @@ export const SERVICE_CASES: readonly FlowCase[] = [
     ],
     options: { nodePortAddresses: ["::1/128", "fd00:7::/64"] },
     flows: [
-      "::1@node → [::1]:30080 ⇒ this node",
+      {
+        flow: "::1@node → [::1]:30080 ⇒ this node",
+        instead: { userspace: "[fd00:10:244::91]:8080, masquerade yes" },
+      },
       "fd00:198::9@eth0 → [fd00:7::10]:30080 ⇒ [fd00:10:244::91]:8080, masquerade yes",
       {
         flow: "fd00:198::9@eth0 → [fd00:192::10]:30080 ⇒ this node",
@@ -218,7 +235,7 @@ export const SERVICE_CASES: readonly FlowCase[] = [
     flows: [
       "2001:db8:1::1@eth0 → [fd00:203::50]:8080 ⇒ [fd00:10:244:1::51]:9090, masquerade yes",
       "fd00:203::50@node → [fd00:203::50]:8080 ⇒ [fd00:10:244:1::51]:9090, masquerade yes",
-      "fd00:198::9@eth0 → [fd00:203::50]:8080 ⇒ dropped",
+      { flow: "fd00:198::9@eth0 → [fd00:203::50]:8080 ⇒ dropped", instead: { userspace: "untranslated" } },
     ],
   },
   {

@@ -21,12 +21,13 @@ import type { Refused } from "../../isolate.ts";
 import { adoptedPorts } from "../diff/adopted_ports.ts";
 import { changeText, fullText, rulesOf, wantedChains } from "../diff/rules.ts";
 import { movedUdp, udpDestinations } from "../diff/udp_destinations.ts";
-import { JUMPS } from "../plan/chains.ts";
+import { JUMPS, PORTALS_HOST } from "../plan/chains.ts";
 import { planUserspace, type UserspaceOptions } from "../plan/plan.ts";
 import type { PortalId, PortalRule, ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
 import { refusedServices } from "./apply_refusals.ts";
-import type { Portals } from "./portals.ts";
+import type { PortalKeeper } from "./portals.ts";
 import type { StaleUdp } from "./stale_udp.ts";
+import { Takeover } from "./takeover.ts";
 
 /** What decides the rules, as far as it is known before the first sync. */
 export type UserspaceSettings =
@@ -37,7 +38,7 @@ export type UserspaceSettings =
 export interface UserspaceProxierOptions {
   readonly iptables: Iptables;
   readonly settings: UserspaceSettings;
-  readonly portals: Portals;
+  readonly portals: PortalKeeper;
   /** Told which UDP flows are led elsewhere. */
   readonly staleUdp: StaleUdp;
   /** Addresses of all interfaces of the node, both families. */
@@ -71,11 +72,15 @@ export class UserspaceProxier implements FamilyProxier {
   readonly #options: UserspaceProxierOptions;
   readonly #session: FamilySession<UserspaceSettings, Committed>;
   readonly #oneAtATime = new Mutex();
+  readonly #takeover: Takeover;
   #nodePortIps: readonly string[] | null = null;
+  /** The rules that this proxier has written; null: none yet. */
+  #written: readonly PortalRule[] | null = null;
 
   constructor(options: UserspaceProxierOptions) {
-    const { iptables: { family }, settings, nowMs = () => performance.now() } = options;
+    const { iptables: { family }, settings, logger, nowMs = () => performance.now() } = options;
     this.family = family;
+    this.#takeover = new Takeover(family, logger);
     this.#options = options;
     this.#session = new FamilySession({ mode: "userspace", family, settings, nowMs });
   }
@@ -103,7 +108,10 @@ export class UserspaceProxier implements FamilyProxier {
     return this.#oneAtATime.run(() =>
       this.#session.look(async (committed) => {
         try {
-          return findDamage(committed, await this.#readRules());
+          const saved = await this.#readRules();
+          const damage = findDamage(committed, saved);
+          const isOurs = damage === false || !await this.#takeover.isBy(rulesIn(committed), saved);
+          return isOurs && damage;
         } catch (error) {
           if (error instanceof ExecError && isLockBusy(error)) return null;
           throw error;
@@ -143,9 +151,14 @@ export class UserspaceProxier implements FamilyProxier {
     const { iptables, staleUdp } = this.#options;
     const saved = await this.#session.run("read", () => this.#readRules());
     const plan = await this.#session.run("plan", () => this.#plan(state, "all"));
+    const isLeft = this.#written !== null && await this.#takeover.isBy(this.#written, saved);
     const doorways = [...plan.values()].flatMap((service) => service?.doorways ?? []);
     const problems = await this.#session.run("apply", () => this.#open(plan, adoptedPorts(doorways, saved)));
     let committed = this.#committedOf(plan);
+    if (isLeft) {
+      this.#session.quarantine.replace([...problems].map(([service, problem]) => ({ service, problem })));
+      return { committed, commands: 1, bytes: 0, written: 0 };
+    }
     let text = fullText(rulesByService(committed), builtinRules(saved));
     let refused: readonly Refused<NamespacedName>[] = [];
     await this.#session.run("apply", async () => {
@@ -163,7 +176,8 @@ export class UserspaceProxier implements FamilyProxier {
     });
     for (const { item, problem } of refused) problems.set(item, problem);
     this.#session.quarantine.replace([...problems].map(([service, problem]) => ({ service, problem })));
-    await staleUdp.remove(movedUdp(saved, [...committed.values()].flatMap(({ rules }) => rules)));
+    this.#written = rulesIn(committed);
+    await staleUdp.remove(movedUdp(saved, this.#written));
     return { committed, commands: 2, bytes: text.length, written: countRules(committed) };
   }
 
@@ -175,7 +189,7 @@ export class UserspaceProxier implements FamilyProxier {
     const problems = await this.#session.run("apply", () => this.#open(plan, new Map()));
     const now = this.#committedOf(plan);
     const before = new Map([...names].map((name) => [name, committed.get(name) ?? NOTHING]));
-    const text = changeText(rulesByService(before), rulesByService(now));
+    const text = changeText(rulesByService(before), rulesByService(now), witnessOf(committed));
     if (text !== null) await this.#session.run("apply", () => iptables.restore(text));
     for (const name of names) {
       const service = now.get(name);
@@ -185,6 +199,7 @@ export class UserspaceProxier implements FamilyProxier {
       if (problem === undefined) quarantine.release(name);
       else quarantine.refused({ service: name, problem });
     }
+    this.#written = rulesIn(committed);
     const former = new Set([...before.values()].flatMap(({ rules }) => rules.map(({ rule }) => rule)));
     const newer = new Set([...now.values()].flatMap(({ rules }) => rules.map(({ rule }) => rule)));
     await staleUdp.remove([
@@ -258,6 +273,19 @@ export class UserspaceProxier implements FamilyProxier {
 
 function rulesByService(committed: Committed): Map<NamespacedName, readonly PortalRule[]> {
   return new Map([...committed].map(([name, { rules }]) => [name, rules]));
+}
+
+function rulesIn(committed: Committed): readonly PortalRule[] {
+  return [...committed.values()].flatMap(({ rules }) => rules);
+}
+
+/** See {@linkcode changeText}. */
+function witnessOf(committed: Committed): PortalRule | null {
+  for (const { rules } of committed.values()) {
+    const last = rules.findLast(({ chain }) => chain === PORTALS_HOST);
+    if (last !== undefined) return last;
+  }
+  return null;
 }
 
 function countRules(committed: Committed): number {

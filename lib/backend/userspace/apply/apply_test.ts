@@ -17,7 +17,8 @@ import type { Service } from "../../../model/objects.ts";
 import type { ApplyReport } from "../../backend.ts";
 import { UserspaceProxier, type UserspaceSettings } from "./apply.ts";
 import { openPortal } from "../forward/open_portal.ts";
-import { LingeringPortals, Portals } from "./portals.ts";
+import type { Portal } from "../plan/ruleset.ts";
+import { LingeringPortals, type PortalKeeper, Portals, PortalsOfAnother } from "./portals.ts";
 import { StaleUdp } from "./stale_udp.ts";
 
 const SETTINGS: UserspaceSettings = {
@@ -41,6 +42,8 @@ class Rig implements AsyncDisposable {
   readonly #services = new Map<string, Service>();
   portals: Portals;
   proxier: UserspaceProxier;
+  /** One that leads to portals of another process. */
+  beside!: (portOf: (portal: Portal) => number | undefined) => UserspaceProxier;
 
   constructor(private readonly range: { first: number; last: number } | null = null) {
     [this.portals, this.proxier] = this.life();
@@ -73,15 +76,17 @@ class Rig implements AsyncDisposable {
       open: (place) => openPortal(place, relayContext(this.record)),
       lingering: this.lingering,
     });
-    const proxier = new UserspaceProxier({
-      iptables,
-      settings: SETTINGS,
-      portals,
-      staleUdp: new StaleUdp({ exec, family: "IPv4", log }),
-      interfaceIps: () => [],
-      logger: log,
-    });
-    return [this.portals = portals, this.proxier = proxier];
+    const make = (keeper: PortalKeeper): UserspaceProxier =>
+      new UserspaceProxier({
+        iptables,
+        settings: SETTINGS,
+        portals: keeper,
+        staleUdp: new StaleUdp({ exec, family: "IPv4", log }),
+        interfaceIps: () => [],
+        logger: log,
+      });
+    this.beside = (portOf) => make(new PortalsOfAnother(portOf));
+    return [this.portals = portals, this.proxier = make(portals)];
   }
 
   put(fields: Partial<Service> = {}, address = "127.0.0.1"): void {
@@ -196,6 +201,53 @@ Deno.test("a port that another program has is no reason to fail: the rules lead 
   const now = ways(rig)["10.96.0.10:80"]!;
   assert(now !== taken.addr.port);
   assert(await answers(now));
+});
+
+Deno.test("rules that lead to the ports of a kproxy that was started meanwhile are left alone until it is gone", async () => {
+  await using rig = new Rig();
+  rig.put({ type: "NodePort", ports: [testPort({ nodePort: 30_080 })] });
+  await rig.sync("all");
+  const [former, own] = [rig.proxier, rig.rules()];
+  await using _former = { [Symbol.asyncDispose]: () => formerPortals.close(formerPortals.ids) };
+  const formerPortals = rig.portals;
+  const [nextPortals, next] = rig.life();
+  await rig.sync("all");
+  const led = rig.rules();
+  assert(own.every((rule) => !led.includes(rule)), "the next one has ports of its own");
+
+  assertEquals(await former.checkCanary(), false);
+  rig.put({ name: "more", clusterIP: "10.96.0.11" });
+  const { state, updatedServices } = rig.tracker.checkout();
+  rig.started.length = 0;
+  await former.sync({ state, changed: updatedServices });
+  assertEquals(rig.started, ["iptables-restore", "iptables-save"], "the first is refused");
+  assertEquals(rig.rules(), led, "what only adds is not written either");
+  await next.sync({ state, changed: updatedServices });
+  assertEquals(Object.keys(ways(rig)).sort(), ["10.96.0.10:80", "10.96.0.11:80"]);
+  await former.sync({ state, changed: "all" });
+  assertEquals([await former.checkCanary(), await next.checkCanary()], [false, false]);
+
+  await nextPortals.close([...nextPortals.ids]);
+  assert(await former.checkCanary() !== false, "nobody listens there any more");
+  await former.sync({ state, changed: "all" });
+  for (const port of Object.values(ways(rig))) assert(await answers(port));
+});
+
+Deno.test("beside a kproxy that runs, rules lead to the ports that it has", async () => {
+  await using rig = new Rig();
+  rig.put();
+  await rig.sync("all");
+  const sound = rig.rules();
+  const known = new Map(rig.portals.facts.map(({ servicePort, port }) => [servicePort, port]));
+  const beside = rig.beside(({ text }) => known.get(text));
+  await rig.iptables.run(["iptables", "-t", "nat", "-F", "KUBE-PORTALS-HOST"]);
+  rig.put({ name: "late", clusterIP: "10.96.0.11" });
+  const { state } = rig.tracker.checkout();
+  const { quarantined } = await beside.sync({ state, changed: "all" });
+  assertEquals(rig.rules(), sound);
+  assertEquals(quarantined, [
+    { service: "shop/late", problem: "shop/late: the kproxy that runs has no port for it" },
+  ]);
 });
 
 Deno.test("ports come from the range; who finds none is quarantined and tried again, the others are served", async () => {

@@ -6,6 +6,7 @@
 import { Mutex } from "../../../kernel/mutex.ts";
 import { type Cidr, joinHostPort } from "../../../model/ip.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
+import type { PortalFacts } from "../../../model/portals.ts";
 import type { Changed } from "../../../model/state.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
@@ -14,7 +15,7 @@ import type { Place } from "../forward/open_portal.ts";
 import { NoPortError, type OpenPortal } from "../forward/relay.ts";
 import { type Opening, planListening, type ServiceOpenings } from "../plan/listen.ts";
 import type { PortalId } from "../plan/ruleset.ts";
-import { type LingeringPortals, placeOf } from "./portals.ts";
+import { type LingeringPortals, placeOf, portalFacts } from "./portals.ts";
 
 /** Ports from here on need no right. */
 const FIRST_FREE_PORT = 1024;
@@ -71,6 +72,14 @@ export class ListeningProxier implements FamilyProxier {
   /** There are no rules that could be damaged. */
   checkCanary(): Promise<false> {
     return Promise.resolve(false);
+  }
+
+  /** What is open now. */
+  get facts(): readonly PortalFacts[] {
+    const { family } = this;
+    return [...this.#open.values()].map(({ opening, portal: { port } }) =>
+      portalFacts(opening, { family, address: opening.ip, port })
+    );
   }
 
   /** All go on at work, for the next life. */

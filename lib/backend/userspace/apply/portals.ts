@@ -4,7 +4,9 @@
  * @module
  */
 import type { PortRange } from "../../../config/port_range.ts";
+import { joinHostPort } from "../../../model/ip.ts";
 import type { IpFamily } from "../../../model/objects.ts";
+import type { PortalFacts } from "../../../model/portals.ts";
 import type { Place } from "../forward/open_portal.ts";
 import type { OpenPortal } from "../forward/relay.ts";
 import type { Portal, PortalId, PortalProtocol } from "../plan/ruleset.ts";
@@ -39,6 +41,66 @@ export function placeOf(family: IpFamily, protocol: PortalProtocol, ip: string, 
   return `${family} ${protocol} ${ip} ${port}`;
 }
 
+/** What is told of a portal that is open. */
+export function portalFacts(
+  { text, protocol, policy, endpoints, stickyMaxAgeSeconds }: Portal,
+  { family, address, port }: Pick<PortalFacts, "family" | "address" | "port">,
+): PortalFacts {
+  return {
+    family,
+    servicePort: text,
+    protocol,
+    policy: policy === "local" ? "Local" : "Cluster",
+    address,
+    port,
+    endpoints: endpoints.map((one) => joinHostPort(one.ip, one.port)),
+    affinitySeconds: stickyMaxAgeSeconds,
+  };
+}
+
+/** The portals of one family, as those see them who lead packets there. */
+export interface PortalKeeper {
+  readonly ids: Iterable<PortalId>;
+  /** Undefined if it is not open. */
+  portOf(id: PortalId): number | undefined;
+  /**
+   * Opens it if need be, and lets it lead where it is to lead.
+   *
+   * @param wished the port that rules lead to already; only looked at if it is not open
+   * @throws {Error} if no port can be had
+   */
+  ensure(portal: Portal, wished: number | null): Promise<void>;
+  /** Takes no more clients there. */
+  close(ids: Iterable<PortalId>): Promise<void>;
+}
+
+/** Portals of another process, which opens and closes them itself: rules are led to those that it has. */
+export class PortalsOfAnother implements PortalKeeper {
+  readonly ids: readonly PortalId[] = [];
+  readonly #portOf: (portal: Portal) => number | undefined;
+  readonly #known = new Map<PortalId, number>();
+
+  /** @param portOf undefined: that process has none */
+  constructor(portOf: (portal: Portal) => number | undefined) {
+    this.#portOf = portOf;
+  }
+
+  portOf(id: PortalId): number | undefined {
+    return this.#known.get(id);
+  }
+
+  ensure(portal: Portal): Promise<void> {
+    const port = this.#portOf(portal);
+    if (port === undefined) return Promise.reject(new Error("the kproxy that runs has no port for it"));
+    this.#known.set(portal.id, port);
+    return Promise.resolve();
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
 /** What {@linkcode Portals} needs. */
 export interface PortalsOptions {
   readonly family: IpFamily;
@@ -50,16 +112,21 @@ export interface PortalsOptions {
   readonly lingering: LingeringPortals;
 }
 
+/** One that is open, and what it was last told. */
+interface KeptPortal {
+  readonly wanted: Portal;
+  readonly portal: OpenPortal;
+}
+
 /** Those of one family. */
-export class Portals {
+export class Portals implements PortalKeeper {
   readonly #options: PortalsOptions;
-  readonly #open = new Map<PortalId, { readonly protocol: PortalProtocol; readonly portal: OpenPortal }>();
+  readonly #open = new Map<PortalId, KeptPortal>();
 
   constructor(options: PortalsOptions) {
     this.#options = options;
   }
 
-  /** Undefined if it is not open. */
   portOf(id: PortalId): number | undefined {
     return this.#open.get(id)?.portal.port;
   }
@@ -68,18 +135,18 @@ export class Portals {
     return this.#open.keys();
   }
 
-  /**
-   * Opens it if need be, and lets it lead where it is to lead.
-   *
-   * @param wished the port that rules lead to already; only looked at if it is not open
-   * @throws {Error} if no port can be had
-   */
-  async ensure(
-    { id, protocol, endpoints, stickyMaxAgeSeconds }: Portal,
-    wished: number | null,
-  ): Promise<void> {
+  /** What is open now. */
+  get facts(): readonly PortalFacts[] {
+    const { family, ip: address } = this.#options;
+    return [...this.#open.values()].map(({ wanted, portal: { port } }) =>
+      portalFacts(wanted, { family, address, port })
+    );
+  }
+
+  async ensure(wanted: Portal, wished: number | null): Promise<void> {
+    const { id, protocol, endpoints, stickyMaxAgeSeconds } = wanted;
     const portal = this.#open.get(id)?.portal ?? await this.#begin(protocol, wished);
-    this.#open.set(id, { protocol, portal });
+    this.#open.set(id, { wanted, portal });
     portal.update(endpoints, stickyMaxAgeSeconds);
   }
 
@@ -89,7 +156,6 @@ export class Portals {
     return former ?? await open({ family, protocol, ip, wished, range });
   }
 
-  /** Takes no more clients there. */
   async close(ids: Iterable<PortalId>): Promise<void> {
     const portals = [...ids].map((id) => {
       const found = this.#open.get(id);
@@ -102,7 +168,7 @@ export class Portals {
   /** All go on at work, for the next life. */
   leave(): void {
     const { lingering } = this.#options;
-    for (const { protocol, portal } of this.#open.values()) {
+    for (const { wanted: { protocol }, portal } of this.#open.values()) {
       lingering.leave(this.#place(protocol, portal.port), portal);
     }
     this.#open.clear();

@@ -11,9 +11,9 @@ import { CHAINS } from "../plan/chains.ts";
 import type { Doorway, PortalId } from "../plan/ruleset.ts";
 
 /** What stands before the port where a rule leads to one. */
-const PORT_REGEXP = /(--to-ports |--to-destination \S*:)(\d+)$/;
+export const PORT_REGEXP = /(--to-ports |--to-destination \S*:)(\d+)$/;
 /** Stands for a port that is not known. */
-const NO_PORT = "1";
+export const NO_PORT = "1";
 
 /** Portal → its port, as the rules of nat that are there say; the first rule of each portal counts. */
 export function adoptedPorts(

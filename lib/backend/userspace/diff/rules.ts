@@ -68,8 +68,17 @@ function jumpLines(table: Table, builtin: BuiltinRules): string[] {
   return lines;
 }
 
-/** The text that changes the rules of some Services; null if nothing is to be done. */
-export function changeText(before: RulesByService, after: RulesByService): string | null {
+/**
+ * The text that changes the rules of some Services; null if nothing is to be done.
+ *
+ * @param witness a rule of table nat that must be there, the last one of its Service in its chain: where it is not, iptables refuses all
+ * of the text, as it does where a rule is missing that is taken away
+ */
+export function changeText(
+  before: RulesByService,
+  after: RulesByService,
+  witness: PortalRule | null = null,
+): string | null {
   const removed = new Map<Table, string[]>(TABLES.map((table) => [table, []]));
   const added = new Map<Table, string[]>(TABLES.map((table) => [table, []]));
   for (const name of new Set([...before.keys(), ...after.keys()])) {
@@ -78,6 +87,11 @@ export function changeText(before: RulesByService, after: RulesByService): strin
     if (old.length === now.length && old.every((rule, at) => sameRule(rule, now[at]!))) continue;
     for (const { table, chain, rule } of old) removed.get(table)!.push(`-D ${chain} ${rule}`);
     for (const { table, chain, rule } of now) added.get(table)!.push(`-A ${chain} ${rule}`);
+  }
+  const isWitnessed = removed.get("nat")!.length > 0;
+  if (witness !== null && !isWitnessed && added.get("nat")!.length > 0) {
+    const { chain, rule } = witness;
+    removed.get("nat")!.push(`-D ${chain} ${rule}`, `-A ${chain} ${rule}`);
   }
   const blocks = TABLES.flatMap((table) => {
     const lines = [...removed.get(table)!, ...added.get(table)!];

@@ -32,6 +32,7 @@ export function prepareListening({ config, log }: ModeContext, shared: SharedPor
     refused: [],
     reconfigure: () => [],
     addMetrics: (registry) => addRelayMetrics(registry, () => shared.counts),
+    portals: () => ({ portals: proxiers.flatMap(({ facts }) => facts), iptables: {} }),
     keepsFlows: true,
     close: () => {
       for (const proxier of proxiers) proxier.leave();

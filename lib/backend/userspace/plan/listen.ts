@@ -67,6 +67,7 @@ export function planListening(
           id: port.key,
           text: port.text,
           protocol: port.protocol as PortalProtocol,
+          policy: "cluster",
           endpoints: cluster.map(({ ip, port }) => ({ ip, port })),
           stickyMaxAgeSeconds: port.stickyMaxAgeSeconds,
           ip: listenIp(range, port.clusterIP),

@@ -18,7 +18,15 @@ import {
   PORTALS_CONTAINER,
   PORTALS_HOST,
 } from "./chains.ts";
-import type { Doorway, Portal, PortalId, PortalProtocol, ServicePortals, UserspacePlan } from "./ruleset.ts";
+import type {
+  Doorway,
+  Portal,
+  PortalId,
+  PortalPolicy,
+  PortalProtocol,
+  ServicePortals,
+  UserspacePlan,
+} from "./ruleset.ts";
 
 /** Settings and facts of the node that decide the rules of one family. */
 export interface UserspaceOptions {
@@ -32,16 +40,16 @@ export interface UserspaceOptions {
   /** How packets of pods of this node are recognised, to which policy Local for external traffic does not apply. */
   readonly detector: LocalDetector;
   /** What the node's iptables has. */
-  readonly has: {
-    /** Target DNAT; without it the node's own packets are redirected, which leads them to a loopback address. */
-    readonly dnat: boolean;
-    /** Match physdev, which spares packets of pods on a bridge. */
-    readonly physdev: boolean;
-  };
+  readonly has: IptablesAbilities;
 }
 
-/** Which endpoints a portal leads to: those for traffic under policy Cluster, or those of this node. */
-type Reach = "cluster" | "local";
+/** What the rules of this mode can do without. */
+export interface IptablesAbilities {
+  /** Target DNAT; without it the node's own packets are redirected, which leads them to a loopback address. */
+  readonly dnat: boolean;
+  /** Match physdev, which spares packets of pods on a bridge. */
+  readonly physdev: boolean;
+}
 
 /**
  * What the changed Services want (all of them for `"all"`). It depends on the state only.
@@ -67,7 +75,7 @@ export function planUserspace(
 }
 
 /** The id of a portal. */
-function portalId({ key }: ServicePort, reach: Reach): PortalId {
+function portalId({ key }: ServicePort, reach: PortalPolicy): PortalId {
   return reach === "cluster" ? key : `${key} local`;
 }
 
@@ -101,17 +109,18 @@ class ServiceDraft implements ServicePortals {
   }
 
   /** A ServicePort: its portals, then the ways to them. */
-  add(port: ServicePort, endpoints: Readonly<Record<Reach, readonly Endpoint[]>>): void {
-    const internal: Reach = port.internalPolicyLocal ? "local" : "cluster";
+  add(port: ServicePort, endpoints: Readonly<Record<PortalPolicy, readonly Endpoint[]>>): void {
+    const internal: PortalPolicy = port.internalPolicyLocal ? "local" : "cluster";
     const isExternal = isExternallyAccessible(port);
-    const external: Reach = port.externalPolicyLocal ? "local" : "cluster";
+    const external: PortalPolicy = port.externalPolicyLocal ? "local" : "cluster";
     // What the node and its pods send to external addresses goes where policy Cluster leads it.
-    const reaches = new Set<Reach>(isExternal ? [internal, external, "cluster"] : [internal]);
+    const reaches = new Set<PortalPolicy>(isExternal ? [internal, external, "cluster"] : [internal]);
     for (const reach of reaches) {
       this.portals.push({
         id: portalId(port, reach),
         text: port.text,
         protocol: port.protocol as PortalProtocol,
+        policy: reach,
         endpoints: endpoints[reach].map(({ ip, port }) => ({ ip, port })),
         stickyMaxAgeSeconds: port.stickyMaxAgeSeconds,
       });
@@ -123,12 +132,12 @@ class ServiceDraft implements ServicePortals {
     if (port.nodePort !== 0) this.#addNodePort(port, external);
   }
 
-  #addAddress(port: ServicePort, ip: string, reach: Reach): void {
+  #addAddress(port: ServicePort, ip: string, reach: PortalPolicy): void {
     this.#add(port, "nat", PORTALS_CONTAINER, { match: this.#to(ip), reach });
     this.#addHost(port, PORTALS_HOST, this.#to(ip), reach);
   }
 
-  #addExternalIp(port: ServicePort, ip: string, reach: Reach): void {
+  #addExternalIp(port: ServicePort, ip: string, reach: PortalPolicy): void {
     const { has: { physdev } } = this.#options;
     const local = `${this.#to(ip)}-m addrtype --dst-type LOCAL `;
     const far = physdev ? [`${this.#to(ip)}-m physdev ! --physdev-is-in `] : [this.#to(ip)];
@@ -137,7 +146,7 @@ class ServiceDraft implements ServicePortals {
   }
 
   /** Who is not among the sources is led nowhere. */
-  #addLoadBalancerIp(port: ServicePort, ip: string, reach: Reach): void {
+  #addLoadBalancerIp(port: ServicePort, ip: string, reach: PortalPolicy): void {
     const ranges = port.loadBalancerSourceRanges;
     const sources = ranges.length === 0 ? [""] : ranges.map((range) => `-s ${range} `);
     for (const source of sources) this.#addContainer(port, source + this.#to(ip), reach);
@@ -145,7 +154,7 @@ class ServiceDraft implements ServicePortals {
     this.#addHost(port, PORTALS_HOST, this.#to(ip), "cluster");
   }
 
-  #addNodePort(port: ServicePort, reach: Reach): void {
+  #addNodePort(port: ServicePort, reach: PortalPolicy): void {
     const { nodePortIps } = this.#options;
     const matches = nodePortIps === null ? [""] : nodePortIps.map((ip) => this.#to(ip));
     for (const match of matches) {
@@ -153,7 +162,7 @@ class ServiceDraft implements ServicePortals {
       this.#addHost(port, NODE_PORTS_HOST, match, "cluster", port.nodePort);
     }
     if (matches.length === 0) return;
-    for (const one of new Set<Reach>([reach, "cluster"])) {
+    for (const one of new Set<PortalPolicy>([reach, "cluster"])) {
       this.doorways.push({
         table: "filter",
         chain: NODE_PORTS_INPUT,
@@ -168,7 +177,7 @@ class ServiceDraft implements ServicePortals {
   #addContainer(
     port: ServicePort,
     match: string,
-    reach: Reach,
+    reach: PortalPolicy,
     { chain, dport }: { chain: string; dport: number } = { chain: PORTALS_CONTAINER, dport: port.port },
   ): void {
     const own = reach === "local" ? this.#fromPods() : null;
@@ -179,7 +188,7 @@ class ServiceDraft implements ServicePortals {
     this.#add(port, "nat", chain, { match, reach, dport });
   }
 
-  #addHost(port: ServicePort, chain: string, match: string, reach: Reach, dport = port.port): void {
+  #addHost(port: ServicePort, chain: string, match: string, reach: PortalPolicy, dport = port.port): void {
     const { listenIp, nodeIp, has: { dnat } } = this.#options;
     const to = listenIp ?? (dnat ? nodeIp : null);
     this.#add(port, "nat", chain, { match, reach, dport, to });
@@ -192,7 +201,7 @@ class ServiceDraft implements ServicePortals {
     chain: string,
     { match, reach, dport = port.port, to = this.#options.listenIp }: {
       readonly match: string;
-      readonly reach: Reach;
+      readonly reach: PortalPolicy;
       readonly dport?: number;
       readonly to?: string | null;
     },

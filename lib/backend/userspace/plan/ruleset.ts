@@ -12,6 +12,9 @@ export type PortalId = string;
 /** The protocols that a process can forward. */
 export type PortalProtocol = "TCP" | "UDP";
 
+/** Which endpoints a portal leads to: those for traffic under policy Cluster, or those of this node. */
+export type PortalPolicy = "cluster" | "local";
+
 /** Where a portal may lead. */
 export interface PortalEndpoint {
   readonly ip: string;
@@ -24,6 +27,8 @@ export interface Portal {
   /** `ns/name:port`, for logs. */
   readonly text: string;
   readonly protocol: PortalProtocol;
+  /** Whose endpoints these are. */
+  readonly policy: PortalPolicy;
   readonly endpoints: readonly PortalEndpoint[];
   /** Seconds of ClientIP affinity; 0 without affinity. */
   readonly stickyMaxAgeSeconds: number;

@@ -1,0 +1,93 @@
+/**
+ * Compares rules of userspace mode with a plan, and the ports that they lead to with those on which kproxy listens.
+ *
+ * @module
+ */
+import { rulesOf } from "../../backend/userspace/diff/rules.ts";
+import { CHAINS, JUMPS } from "../../backend/userspace/plan/chains.ts";
+import type { Portal, PortalId, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
+import type { NamespacedName } from "../../model/objects.ts";
+import { jumpRules } from "../../netfilter/iptables_chains.ts";
+import type { Table } from "../../netfilter/iptables_jumps.ts";
+import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
+import { portalKey } from "../../sim/node/held_portals.ts";
+import type { DifferenceList } from "./difference.ts";
+import { chainDifference } from "./rule_lists.ts";
+import { chainPlace, RuleTexts } from "./rule_texts.ts";
+import { compareSharedChain } from "./shared_chain.ts";
+
+const TABLES: readonly Table[] = ["nat", "filter"];
+/** Nothing in our chains is there whatever the Services are. */
+const NO_RULES: Readonly<Record<Table, readonly string[]>> = { nat: [], filter: [] };
+
+/** What is looked at. */
+export interface UserspacePair {
+  readonly plan: UserspacePlan;
+  /** Portal → its port, where it is known. */
+  readonly ports: ReadonlyMap<PortalId, number>;
+  /** Why ports are not known that kproxy has; null: it was asked, and has no others. */
+  readonly untold: string | null;
+  /** The tables of the variant in use. */
+  readonly live: IptablesRuleset;
+  /** Ports, as `portalKey` says them, on which nobody listens. */
+  readonly deaf: ReadonlySet<string>;
+}
+
+/** Tells `list` of everything that differs. */
+export function compareUserspace(
+  { plan, ports, untold, live, deaf }: UserspacePair,
+  list: DifferenceList,
+): void {
+  const texts = new RuleTexts();
+  for (const table of TABLES) {
+    for (const [chain, wanted] of jumpRules(JUMPS, table)) {
+      const found = live.get(table)?.get(chain)?.rules ?? [];
+      const place = chainPlace(table, chain);
+      const lack = chainDifference({ place, wanted, found, textOf: texts.of, isShared: true });
+      if (lack === null || lack.kind === "order") continue;
+      const cause = lack.wanted.length === 1
+        ? "the jump is missing"
+        : `${lack.wanted.length} jumps are missing`;
+      list.add(null, { ...lack, cause, found: [] });
+    }
+  }
+  const services = new Map(
+    [...plan].map(([name, service]) => [
+      name,
+      service === null ? null : { dispatch: rulesOf(service.doorways, (id) => ports.get(id)) },
+    ]),
+  );
+  const shared = { services, base: { head: NO_RULES, tail: NO_RULES } };
+  for (const table of TABLES) {
+    for (const chain of CHAINS[table]) {
+      const found = live.get(table)?.get(chain)?.rules;
+      if (found === undefined) {
+        list.add(null, chainDifference({ place: chainPlace(table, chain), wanted: [`:${chain}`], found }));
+      }
+      compareSharedChain({ plan: shared, table, chain, found }, texts, list);
+    }
+  }
+  for (const [name, service] of plan) {
+    for (const portal of service?.portals ?? []) comparePort(name, portal, { ports, untold, deaf }, list);
+  }
+}
+
+function comparePort(
+  service: NamespacedName,
+  { id, text, protocol, policy }: Portal,
+  { ports, untold, deaf }: Pick<UserspacePair, "ports" | "untold" | "deaf">,
+  list: DifferenceList,
+): void {
+  const port = ports.get(id);
+  const what = `${text} (${protocol}${policy === "local" ? ", policy Local" : ""})`;
+  if (port === undefined) {
+    const cause = untold === null
+      ? "kproxy has no port for it"
+      : "no rule leads to a port of kproxy's, and which one there is nobody tells";
+    list.add(service, { kind: "missing", place: "kproxy", cause, wanted: [`a port for ${what}`], found: [] });
+  } else if (deaf.has(portalKey(protocol, port))) {
+    const cause = "nobody listens on the port that the rules lead to";
+    const wanted = [`${protocol.toLowerCase()} port ${port} for ${what}`];
+    list.add(service, { kind: "missing", place: "kproxy", cause, wanted, found: [] });
+  }
+}

@@ -1,0 +1,126 @@
+/**
+ * What one family should hold in userspace mode, where the ports are known that its rules lead to.
+ *
+ * @module
+ */
+import { adoptedPorts } from "../../backend/userspace/diff/adopted_ports.ts";
+import { fullText, rulesOf } from "../../backend/userspace/diff/rules.ts";
+import { JUMPS, LAST_JUMPS } from "../../backend/userspace/plan/chains.ts";
+import { planUserspace } from "../../backend/userspace/plan/plan.ts";
+import type { Doorway, Portal, PortalId, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
+import { configuredUserspace } from "../../backend/userspace/plan/settings.ts";
+import { matchingNodeIps } from "../../model/node.ts";
+import type { IpFamily } from "../../model/objects.ts";
+import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
+import { type BuiltinRules, builtinRules, kernelTables } from "../../sim/iptables/kernel_tables.ts";
+import { type HeldPortal, portalKey } from "../../sim/node/held_portals.ts";
+import { type HeldRules, nothingHeld } from "../../sim/node/held_rules.ts";
+import { type DesiredInput, portalName, type PortalPorts, stateOf } from "./desired.ts";
+import { ownAddresses } from "./own_addresses.ts";
+
+/** What an iptables has of which nobody tells more. */
+const ALL_ABILITIES: PortalPorts["has"] = { dnat: true, physdev: true };
+
+/** The plan of all Services of one family. */
+export function userspacePlan(input: DesiredInput, family: IpFamily): UserspacePlan {
+  const { config, node, machine, warn, ports } = input;
+  const interfaceIps = machine.addresses?.map(({ address }) => address) ?? [];
+  const { options, problem } = configuredUserspace(config, family, node, interfaceIps);
+  if (problem?.kind === "wrongFamily") warn(`${family}: ${problem.message}`);
+  const { nodePortAddresses, ...settings } = options;
+  return planUserspace(stateOf(input, family), "all", {
+    ...settings,
+    family,
+    nodePortIps: nodePortAddresses.matchAll
+      ? null
+      : matchingNodeIps(nodePortAddresses, ownAddresses(input, options.nodeIp)),
+    has: ports?.get(family)?.has ?? ALL_ABILITIES,
+  });
+}
+
+/** All portals of a plan, by their ids. */
+export function portalsOf(plan: UserspacePlan): ReadonlyMap<PortalId, Portal> {
+  const portals = [...plan.values()].flatMap((service) => service?.portals ?? []);
+  return new Map(portals.map((portal) => [portal.id, portal]));
+}
+
+/** The port of each portal of a plan, where it is known. */
+export function portsOfPlan(
+  plan: UserspacePlan,
+  { ports }: Pick<DesiredInput, "ports">,
+  family: IpFamily,
+): ReadonlyMap<PortalId, number> {
+  const known = ports?.get(family)?.portOf;
+  return new Map(
+    [...portalsOf(plan)].flatMap(([id, portal]): [PortalId, number][] => {
+      const port = known?.get(nameOf(portal));
+      return port === undefined ? [] : [[id, port]];
+    }),
+  );
+}
+
+function nameOf({ text, protocol, policy }: Portal): string {
+  return portalName(text, protocol, policy);
+}
+
+/** The ports that rules lead to which are there, for who cannot ask a running kproxy. */
+export function portsOfRules(plan: UserspacePlan, tables: readonly IptablesRuleset[]): PortalPorts {
+  const doorways = doorwaysOf(plan);
+  const portals = portalsOf(plan);
+  const portOf = new Map<string, number>();
+  for (const saved of tables) {
+    for (const [id, port] of adoptedPorts(doorways, saved)) {
+      const portal = portals.get(id);
+      if (portal !== undefined) portOf.set(nameOf(portal), port);
+    }
+  }
+  return { portOf, has: ALL_ABILITIES };
+}
+
+function doorwaysOf(plan: UserspacePlan): readonly Doorway[] {
+  return [...plan.values()].flatMap((service) => service?.doorways ?? []);
+}
+
+/** What an empty kernel, and kproxy beside it, hold after a sync of the plan. */
+export function userspaceRules(
+  plan: UserspacePlan,
+  input: Pick<DesiredInput, "ports">,
+  family: IpFamily,
+): HeldRules {
+  return heldOfPlan(plan, portsOfPlan(plan, input, family), family);
+}
+
+/** Likewise with these ports; what leads to a portal without one is left out. */
+export function heldOfPlan(
+  plan: UserspacePlan,
+  ports: ReadonlyMap<PortalId, number>,
+  family: IpFamily,
+): HeldRules {
+  const services = new Map(
+    [...plan].map(([name, service]) => [name, rulesOf(service?.doorways ?? [], (id) => ports.get(id))]),
+  );
+  const held = new Map<string, HeldPortal>();
+  for (const [id, { text, protocol, policy, endpoints, stickyMaxAgeSeconds }] of portalsOf(plan)) {
+    const port = ports.get(id);
+    if (port === undefined) continue;
+    const portal = { servicePort: text, policy, endpoints, stickySeconds: stickyMaxAgeSeconds };
+    held.set(portalKey(protocol, port), portal);
+  }
+  const written = fullText(services, { filter: new Map(), nat: new Map() });
+  // The jumps are told by their places, which the text for a kernel says otherwise.
+  const own = written.split("\n").filter((line) =>
+    !/^-[ID] (?!KUBE-)/.test(line) && !/^-A (?!KUBE-)/.test(line)
+  );
+  return {
+    ...nothingHeld(family),
+    iptables: [{ variant: "", tables: kernelTables(own.join("\n"), jumpsInPlace()) }],
+    portals: held,
+  };
+}
+
+/** Those to node ports stand at the end. */
+function jumpsInPlace(): BuiltinRules {
+  const isLast = ({ args }: { readonly args: string }): boolean => LAST_JUMPS.has(args);
+  const first = JUMPS.filter((jump) => !isLast(jump));
+  return builtinRules([...JUMPS.filter(isLast), ...first]);
+}

@@ -1,0 +1,32 @@
+/**
+ * Ports of userspace mode as a running kproxy may have them: the first one of 40001 on for each portal that is planned.
+ *
+ * @module
+ */
+import { portalFacts } from "../../lib/backend/userspace/apply/portals.ts";
+import { type DesiredInput, type PortsByFamily, stateOf } from "../../lib/inspect/desired/desired.ts";
+import { userspacePlan } from "../../lib/inspect/desired/userspace.ts";
+import { type KnownPortals, portalPorts } from "../../lib/inspect/live/portals.ts";
+import type { PortalFacts } from "../../lib/model/portals.ts";
+
+const FIRST_PORT = 40_001;
+const ALL = { dnat: true, physdev: true };
+
+/** What kproxy would say of its ports. */
+export function assignedPortals(input: Omit<DesiredInput, "ports">): KnownPortals {
+  let port = FIRST_PORT;
+  const portals = [...input.states.keys()].flatMap((family): PortalFacts[] => {
+    const address = family === "IPv4" ? "0.0.0.0" : "::";
+    const plan = userspacePlan(input, family);
+    // In the order of the objects, so that one more changes nobody's port.
+    return [...stateOf(input, family).services.keys()].flatMap((name) => plan.get(name)?.portals ?? [])
+      .map((portal) => portalFacts(portal, { family, address, port: port++ }));
+  });
+  return { where: "kproxy", portals, iptables: { IPv4: ALL, IPv6: ALL } };
+}
+
+/** The same as rules need them. */
+export function assignedPorts(input: Omit<DesiredInput, "ports">): PortsByFamily {
+  const known = assignedPortals(input);
+  return new Map([...input.states.keys()].map((family) => [family, portalPorts(known, family)]));
+}
