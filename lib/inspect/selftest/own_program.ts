@@ -23,6 +23,8 @@ export async function ownProgram(main: string = Deno.mainModule): Promise<OwnPro
   // It carries its permissions, which are those of `kproxy run`.
   if (Deno.build.standalone) return () => [path];
   const config = await configBeside(main);
+  // `start.ts` reads what it loads, which needs a right that a child does not get.
+  const program = main.replace(/\/start\.ts$/, "/main.ts");
   return (rights) => [
     path,
     "run",
@@ -36,7 +38,7 @@ export async function ownProgram(main: string = Deno.mainModule): Promise<OwnPro
     ...(rights === "network"
       ? []
       : [`--allow-run=${OWN_PROGRAMS.join(",")}`, `--allow-sys=${SYSTEM_FACTS.join(",")}`]),
-    main,
+    program,
   ];
 }
 
