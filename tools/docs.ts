@@ -27,7 +27,7 @@ export interface Section {
 }
 
 /** Where the program is that starts kproxy from source. */
-export const LAUNCHER_FILE = "deploy/kproxy";
+const LAUNCHER_FILE = "deploy/kproxy";
 
 /** Every generated part. Add one here and put its two marker lines into the file. */
 const SECTIONS: readonly Section[] = [

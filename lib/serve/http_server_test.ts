@@ -113,10 +113,13 @@ Deno.test("stopping ends the tries", async () => {
   const taken = takenPort();
   const { port } = taken.addr as Deno.NetAddr;
   const { log } = recordingLog();
-  const server = new HttpServer({ ...COMMON, address: `127.0.0.1:${port}`, log });
+  const server = new HttpServer({ ...COMMON, address: `127.0.0.1:${port}`, log, retryMs: 5 });
   server.start();
   await server.stop();
   taken.close();
+  // Time for tries, if there were any: one of them would have the address now.
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  Deno.listen({ hostname: "127.0.0.1", port }).close();
 });
 
 Deno.test("with bindAddressHardFail a taken address is an error that names it, and whoever has it", async () => {

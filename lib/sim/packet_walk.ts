@@ -90,6 +90,14 @@ export function rejectedWalk(walk: Walk, rejectWith: string | null): EndedWalk {
   return { walk, verdict: "reject", rejectWith: rejectWith ?? usual };
 }
 
+/** Goes on with those that were let through. */
+export function onward(
+  ended: readonly EndedWalk[],
+  next: (walk: Walk) => readonly EndedWalk[],
+): readonly EndedWalk[] {
+  return ended.flatMap((one) => one.verdict === "accept" ? next(one.walk) : [one]);
+}
+
 /** The walk with one more affinity list that now remembers its source. */
 export function rememberedIn(list: string, walk: Walk): Walk {
   return { ...walk, remembered: [...walk.remembered.filter((known) => known !== list), list] };

@@ -10,7 +10,7 @@ import { LineReader } from "./line_reader.ts";
 import type { ChangeSign, CommitWatch } from "./mode.ts";
 
 /** An IPv4 address as the kernel's messages hold it. */
-export function addressHex(ip: string): string {
+function addressHex(ip: string): string {
   return new Uint8Array(ip.split(".").map(Number)).toHex();
 }
 

@@ -45,7 +45,7 @@ function ipvsOptions(family: IpFamily, options: FlowOptions): IpvsOptions {
 }
 
 /** Plans one family of a case. */
-export function ipvsTexts(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): IpvsTexts {
+function ipvsTexts(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): IpvsTexts {
   const plan = planIpvs(stateOf(family, objects, options), "all", ipvsOptions(family, options));
   return { ...planTexts(plan), builtin: builtinRules(plan.base.jumps) };
 }
@@ -62,7 +62,7 @@ function kernelOf(texts: IpvsTexts, options: FlowOptions): IpvsKernel {
 }
 
 /** Everything ready for packets of both families. */
-export function ipvsTableOf(texts: Readonly<Record<IpFamily, IpvsTexts>>, options: FlowOptions): FlowTable {
+function ipvsTableOf(texts: Readonly<Record<IpFamily, IpvsTexts>>, options: FlowOptions): FlowTable {
   const simulators: Readonly<Record<IpFamily, IpvsSimulator>> = {
     IPv4: new IpvsSimulator(kernelOf(texts.IPv4, options)),
     IPv6: new IpvsSimulator(kernelOf(texts.IPv6, options)),

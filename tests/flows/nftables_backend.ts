@@ -23,7 +23,7 @@ function nftablesOptions(family: IpFamily, options: FlowOptions): NftablesOption
 }
 
 /** Plans one family of a case. */
-export function nftPlan(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): NftablesPlan {
+function nftPlan(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): NftablesPlan {
   return planNftables(stateOf(family, objects, options), "all", nftablesOptions(family, options));
 }
 

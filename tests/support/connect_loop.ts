@@ -18,7 +18,7 @@ const LIMIT_MS = 200;
 const UNTIL_TIMED_MS = 30_000;
 
 /** How many of its answers a loop could judge by time, for people. */
-export function timedShare({ answers, timed }: LoopReport): string {
+function timedShare({ answers, timed }: LoopReport): string {
   const share = answers === 0 ? 100 : 100 * timed / answers;
   return `${share.toFixed(0)} % of ${answers} answers`;
 }

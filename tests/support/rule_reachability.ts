@@ -14,7 +14,7 @@ export interface Fate {
 }
 
 /** Which packets a dispatch rule takes; null if it is not one for a Service. */
-export function dispatchMatch(rule: string): string | null {
+function dispatchMatch(rule: string): string | null {
   const found =
     /--comment (?:"[^"]*"|\S+) (?:-m addrtype --dst-type LOCAL )?(-m \S+ -p \S+ (?:-d \S+ )?--dport \d+)/
       .exec(rule);

@@ -5,7 +5,18 @@
  */
 import * as chains from "../../lib/backend/iptables/plan/chains.ts";
 import { type Arrow, type Box, heightOf, type Picture } from "./picture.ts";
-import { down, ENDPOINT, legendOf, NODE_LANE, right, SOURCES, up, WAY_WIDTH, WIRE_LANE } from "./way.ts";
+import {
+  AFTER_ROUTING,
+  down,
+  ENDPOINT,
+  legendOf,
+  NODE_LANE,
+  right,
+  SOURCES,
+  up,
+  WAY_WIDTH,
+  WIRE_LANE,
+} from "./way.ts";
 
 const [FW, , EXT, SVL, SVC, SEP] = chains.SERVICE_CHAIN_PREFIXES.map((prefix) => `${prefix}…`) as [
   string,
@@ -186,12 +197,7 @@ const ARROWS: readonly Arrow[] = [
   { ...up("local", "endpoint"), label: "policy Local", labelAt: [794, 296] },
   right("endpoint", "dnat"),
   down("dnat", "routing"),
-  down("routing", "input"),
-  down("routing", "forward"),
-  down("routing", "filter-output"),
-  down("forward", "postrouting"),
-  down("filter-output", "postrouting"),
-  down("postrouting", ENDPOINT.id),
+  ...AFTER_ROUTING,
 ];
 
 /** Names of chains are those of the code. */

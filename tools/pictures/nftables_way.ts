@@ -6,6 +6,7 @@
 import * as chains from "../../lib/backend/nftables/plan/chains.ts";
 import type { Arrow, Box, Picture } from "./picture.ts";
 import {
+  AFTER_ROUTING,
   down,
   ENDPOINT,
   left,
@@ -239,12 +240,7 @@ const ARROWS: readonly Arrow[] = [
   down("local-endpoints", "dnat"),
   down("endpoints", "dnat"),
   down("dnat", "routing"),
-  down("routing", "input"),
-  down("routing", "forward"),
-  down("routing", "filter-output"),
-  down("forward", "postrouting"),
-  down("filter-output", "postrouting"),
-  down("postrouting", ENDPOINT.id),
+  ...AFTER_ROUTING,
 ];
 
 /** Names of chains, maps and sets are those of the code. */

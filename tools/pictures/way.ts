@@ -44,6 +44,16 @@ export function down(from: string, to: string): Arrow {
   return { from: { box: from, side: "bottom" }, to: { box: to, side: "top" } };
 }
 
+/** What is alike in modes whose rules translate: from the routing decision to the endpoint. */
+export const AFTER_ROUTING: readonly Arrow[] = [
+  down("routing", "input"),
+  down("routing", "forward"),
+  down("routing", "filter-output"),
+  down("forward", "postrouting"),
+  down("filter-output", "postrouting"),
+  down("postrouting", ENDPOINT.id),
+];
+
 /** Straight from one box to the one above. */
 export function up(from: string, to: string): Arrow {
   return { from: { box: from, side: "top" }, to: { box: to, side: "bottom" } };

@@ -17,6 +17,7 @@ import {
   acceptedWalk,
   type EndedWalk,
   isNodeAddress,
+  onward,
   outcomeOfWalk,
   rejectedWalk,
   startOfWalk,
@@ -69,14 +70,6 @@ export class IpvsSimulator implements Simulator {
     const outcomes = ended.map((one) => outcomeOfWalk(one, onNode));
     return { outcomes: mergeOutcomes(outcomes), problems: [...problems] };
   }
-}
-
-/** Goes on with those that were let through. */
-function onward(
-  ended: readonly EndedWalk[],
-  next: (walk: Walk) => readonly EndedWalk[],
-): readonly EndedWalk[] {
-  return ended.flatMap((one) => one.verdict === "accept" ? next(one.walk) : [one]);
 }
 
 /** One packet's way. */

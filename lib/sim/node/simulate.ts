@@ -20,6 +20,7 @@ import {
   type EndedWalk,
   isNodeAddress,
   leavesThrough,
+  onward,
   outcomeOfWalk,
   rejectedWalk,
   startOfWalk,
@@ -157,14 +158,6 @@ interface TripOptions {
   readonly tables: readonly IptablesTables[];
   readonly surroundings: NodeSurroundings;
   readonly problems: Set<string>;
-}
-
-/** Goes on with those that were let through. */
-function onward(
-  ended: readonly EndedWalk[],
-  next: (walk: Walk) => readonly EndedWalk[],
-): readonly EndedWalk[] {
-  return ended.flatMap((one) => one.verdict === "accept" ? next(one.walk) : [one]);
 }
 
 /** One packet's way. */

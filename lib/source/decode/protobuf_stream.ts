@@ -104,7 +104,7 @@ export interface Envelope {
 }
 
 /** Opens an envelope that is there as a whole. @throws {MalformedError} if it is none */
-export function openEnvelope(bytes: Uint8Array): Envelope {
+function openEnvelope(bytes: Uint8Array): Envelope {
   checkMagic(bytes);
   const { typeMeta = {}, raw, ...rest } = readMessage(bytes.subarray(MAGIC.length), UNKNOWN);
   checkPlain(rest);

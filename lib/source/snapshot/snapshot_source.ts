@@ -21,7 +21,7 @@ export interface SnapshotPatience {
 }
 
 /** A start with an API server at hand must not go through an older state first; one without should not wait. */
-export const SNAPSHOT_PATIENCE: SnapshotPatience = { silentMs: 1_000, answeringMs: 10_000 };
+const SNAPSHOT_PATIENCE: SnapshotPatience = { silentMs: 1_000, answeringMs: 10_000 };
 
 /** Hears what becomes of the file. */
 export interface SnapshotObserver {
