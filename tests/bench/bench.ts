@@ -11,13 +11,10 @@ import { ProgressLine } from "../../lib/cli/terminal/progress_line.ts";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
 import { errorTerminal } from "../../tools/terminal.ts";
 import { benchForwarding } from "./bench_forwarding.ts";
+import { parseMode } from "./bench_modes.ts";
 import { removeOpenNetns } from "./bench_netns.ts";
 import { isUserModeLinux, LAB_FOLDER, runInLab } from "./lab.ts";
 import { type BenchOptions, type BenchResult, measure } from "./measure.ts";
-import type { BenchMode } from "./mode.ts";
-import { iptablesMode } from "./mode_iptables.ts";
-import { IPVS_MODE } from "./mode_ipvs.ts";
-import { NFTABLES_MODE } from "./mode_nftables.ts";
 import { resultTable } from "./report.ts";
 
 function positive(name: string, text: string | undefined): number {
@@ -26,18 +23,6 @@ function positive(name: string, text: string | undefined): number {
     throw new RangeError(`--${name} must be a number of 1 or more: got ${text}`);
   }
   return value;
-}
-
-function parseMode(mode: string | undefined, variant: string | undefined): BenchMode {
-  if (mode === "nftables") return NFTABLES_MODE;
-  if (mode === "ipvs") return IPVS_MODE;
-  if (mode !== "iptables") {
-    throw new RangeError(`--mode must be iptables, nftables, ipvs or userspace: got ${mode}`);
-  }
-  if (variant !== "nft" && variant !== "legacy") {
-    throw new RangeError(`--variant must be nft or legacy: got ${variant}`);
-  }
-  return iptablesMode(variant);
 }
 
 /** Measures; each phase is a line, and a terminal also shows that it goes on and how many changes are done. */

@@ -40,7 +40,8 @@ const HEADERS_BYTES = 20;
 
 const BUFFER_BYTES = 134_217_728;
 const READ_BYTES = 262_144;
-const MAX_ELEMENT_MESSAGES = 64;
+/** More than the changes of a second at any pace that is measured. */
+const MAX_ELEMENT_MESSAGES = 4_096;
 
 function openSocket(): { read(into: Uint8Array<ArrayBuffer>): Promise<number> } {
   const libc = Deno.dlopen("libc.so.6", {

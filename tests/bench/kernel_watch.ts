@@ -20,7 +20,8 @@ export interface Commit {
   readonly ips: readonly string[];
 }
 
-const MAX_IPS = 64;
+/** More than the changes of a second. */
+const MAX_IPS = 4_096;
 const LONGEST_PAUSE_MS = 20_000;
 const DISPATCH_REGEXP = /^(?:add|insert) rule ip nat KUBE-SERVICES .*?ip daddr (\d+\.\d+\.\d+\.\d+) /;
 // nft cannot print iptables' DNAT once it has seen rules of IPv6; the hairpin rule of the same chain it can.

@@ -39,6 +39,8 @@ export interface KproxyOptions {
 export interface Memory {
   readonly nowMb: number;
   readonly peakMb: number;
+  /** Of what is resident now, what no file backs. */
+  readonly anonymousMb: number;
 }
 
 /** CPU time of the process, and of all its children that have ended. */
@@ -130,7 +132,11 @@ export class KproxyProcess implements AsyncDisposable {
 
   async memory(): Promise<Memory> {
     const status = await Deno.readTextFile(`/proc/${this.#child.pid}/status`);
-    return { nowMb: statusMb(status, "VmRSS"), peakMb: statusMb(status, "VmHWM") };
+    return {
+      nowMb: statusMb(status, "VmRSS"),
+      peakMb: statusMb(status, "VmHWM"),
+      anonymousMb: statusMb(status, "RssAnon"),
+    };
   }
 
   /** From now on {@linkcode memory} tells the peak since now. */

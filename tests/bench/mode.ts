@@ -46,6 +46,8 @@ export interface BenchMode {
   readonly openWatch: ((netns: Netns) => Promise<CommitWatch>) | null;
   /** The rules in the kernel, such that two namespaces with the same rules compare as equal. */
   readonly readRules: (netns: Netns) => Promise<string>;
+  /** Addresses of all endpoints that connections are led to. */
+  readonly endpointIps: (netns: Netns) => Promise<Set<string>>;
   /** How many Services and endpoints are in the kernel. */
   readonly countProgrammed: (netns: Netns) => Promise<ClusterSizeInKernel>;
 }
@@ -63,6 +65,9 @@ export function periodFlag(
 ): string {
   return `--${proxyMode === "ipvs" ? "ipvs" : "iptables"}-${name}=${periodMs}ms`;
 }
+
+/** A list of 1,000,000 elements takes a minute. */
+export const LIST_TIMEOUT_MS = 900_000;
 
 /** What of a cluster is in the kernel. */
 export interface ClusterSizeInKernel {

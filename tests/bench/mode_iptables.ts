@@ -32,6 +32,10 @@ export function iptablesMode(variant: Variant): BenchMode {
       }
       return saved.map(normalised).join("\n");
     },
+    endpointIps: async (netns) => {
+      const saved = await netns.run([`iptables-${variant}-save`, "-t", "nat"]);
+      return new Set(Array.from(saved.matchAll(/--to-destination ([\d.]+)/g), ([, ip = ""]) => ip));
+    },
     countProgrammed: (netns) => countProgrammed(netns, variant),
   };
 }

@@ -23,6 +23,11 @@ export const IPVS_MODE: BenchMode = {
   aftermathMs: 2_000,
   openWatch: null,
   readRules,
+  endpointIps: async (netns) => {
+    const servers = (await netns.run(["ipvsadm", "-Sn"])).matchAll(/^-a .* -r ([\d.]+):\d+ .*-w ([\d]+)/gm);
+    // One on its way out has no weight.
+    return new Set(Array.from(servers).filter(([, , weight]) => weight !== "0").map(([, ip = ""]) => ip));
+  },
   countProgrammed,
 };
 

@@ -5,7 +5,7 @@
  */
 import type { Netns } from "../support/netns.ts";
 import { ElementWatch } from "./element_watch.ts";
-import type { BenchMode, ClusterSizeInKernel } from "./mode.ts";
+import { type BenchMode, type ClusterSizeInKernel, LIST_TIMEOUT_MS } from "./mode.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
 
 /** What writes to the IPv4 table. */
@@ -29,8 +29,16 @@ export const NFTABLES_MODE: BenchMode = {
     // Shared chains stand in the order in which they were made.
     return lines.sort().join("\n");
   },
+  endpointIps: async (netns) =>
+    new Set(Array.from((await listMap(netns, "endpoints-tcp")).matchAll(ENDPOINT), ([, ip = ""]) => ip)),
   countProgrammed,
 };
+
+const ENDPOINT = / \. \d+ : (\d+\.\d+\.\d+\.\d+) \. \d+/g;
+
+function listMap(netns: Netns, name: string): Promise<string> {
+  return netns.run(["nft", "list", "map", "ip", "kproxy", name], { timeoutMs: LIST_TIMEOUT_MS });
+}
 
 function fullSync(start: readonly RecordedRun[]): readonly RecordedRun[] {
   const runs = start.filter(({ argv, stdin }) => argv.join(" ") === "nft -f -" && WRITES_IPV4.test(stdin));
@@ -40,9 +48,9 @@ function fullSync(start: readonly RecordedRun[]): readonly RecordedRun[] {
 
 async function countProgrammed(netns: Netns): Promise<ClusterSizeInKernel> {
   const count = async (map: string, pattern: RegExp): Promise<number> =>
-    (await netns.run(["nft", "list", "map", "ip", "kproxy", map])).match(pattern)?.length ?? 0;
+    (await listMap(netns, map)).match(pattern)?.length ?? 0;
   return {
     services: await count("service-ips", /: goto tcp-\d+\b/g),
-    endpoints: await count("endpoints-tcp", / \. \d+ : \d+\.\d+\.\d+\.\d+ \. \d+/g),
+    endpoints: await count("endpoints-tcp", ENDPOINT),
   };
 }
