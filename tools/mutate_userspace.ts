@@ -100,6 +100,20 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
       "tooLong.abort();",
     ],
   ],
+  "forward/exchange.ts": [
+    ["a closed half is passed on", "await this.#to.closeWrite();", "this.#exchange.close();"],
+    ["messages stay together", "end += rest;\n      this.#at = 0;", "end += rest;"],
+    ["buffers are given back", "this.#exchange.host.buffers.giveBack(this.#buffer);", ""],
+  ],
+  "forward/copy_buffers.ts": [
+    ["who waits holds little", "filled > SMALL_BYTES && this.#largeInUse <= MOST_WAITING", "true"],
+    ["a buffer that grows keeps its bytes", "large.set(small);", ""],
+  ],
+  "forward/quiet_garbage.ts": [[
+    "garbage waits until it is quiet",
+    "isQuiet ? this.#quietLooks + 1 : 0",
+    "QUIET_LOOKS",
+  ]],
   "forward/udp_portal.ts": [
     [
       "strangers do not answer",

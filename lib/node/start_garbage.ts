@@ -4,22 +4,13 @@
  * @module
  */
 import { type Clock, systemClock } from "../kernel/clock.ts";
+import { collectGarbage } from "../kernel/garbage.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { observeFirstSyncs } from "../sync/first_syncs.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 
 /** By then the first syncs have let go of what they worked with. */
 const AFTER_MS = 1_000;
-
-interface EngineGlobals {
-  /** There with the engine's flag `--expose-gc`. */
-  readonly gc?: (options: { type: "major"; execution: "sync"; flavor: "last-resort" }) => void;
-}
-
-/** Gives back all memory that nothing needs; without the flag that allows it, nothing happens. */
-function collectGarbage(): void {
-  (globalThis as EngineGlobals).gc?.({ type: "major", execution: "sync", flavor: "last-resort" });
-}
 
 /**
  * Collects all garbage once, a second after every family has had its first sync: lists, plans and texts of a whole cluster.

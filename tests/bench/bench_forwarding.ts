@@ -1,5 +1,6 @@
 /**
- * `deno task bench --mode userspace [--rounds N] [--seconds N] [--requests N] [--idle N] [--json]`: what forwards connections, measured in
+ * `deno task bench --mode userspace [--rounds N] [--seconds N] [--requests N] [--idle N] [--program dist/kproxy-js/kproxy.js]
+ * [--json]`: what forwards connections, measured in
  * turns. Needs root; works in a network namespace of its own.
  *
  * @module
@@ -26,13 +27,14 @@ function atLeast(least: number, name: string, text: string | undefined): number 
 export async function benchForwarding(words: readonly string[]): Promise<void> {
   const args = parseArgs([...words], {
     boolean: ["json"],
-    string: ["mode", "rounds", "seconds", "requests", "idle"],
+    string: ["mode", "rounds", "seconds", "requests", "idle", "program"],
     default: { rounds: "3", seconds: "3", requests: "3000", idle: "10000" },
     unknown: (arg) => {
       throw new RangeError(`Unknown argument ${arg}`);
     },
   });
-  const size = {
+  const options = {
+    program: args.program === undefined ? null : await Deno.realPath(args.program),
     rounds: atLeast(1, "rounds", args.rounds),
     streamMs: 1000 * atLeast(1, "seconds", args.seconds),
     requests: atLeast(1, "requests", args.requests),
@@ -56,7 +58,7 @@ export async function benchForwarding(words: readonly string[]): Promise<void> {
       writeErrorLine(message);
       phase.say(message);
     };
-    const measured = await measureForwarding({ ...size, kinds: here, onProgress }, folder, (netns) => {
+    const measured = await measureForwarding({ ...options, kinds: here, onProgress }, folder, (netns) => {
       open = netns;
     });
     phase.say("");

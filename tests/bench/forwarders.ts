@@ -19,6 +19,8 @@ export const BACKEND: SocketAddress = { ip: "10.244.0.10", port: 8080 };
 const CLUSTER_IP = "10.96.0.10";
 const SERVICE_CIDR = "10.96.0.0/16";
 const SOCAT: SocketAddress = { ip: "127.0.0.2", port: 8081 };
+/** HAProxy's own default, and what kproxy and socat here use for streams. */
+const [HAPROXY_BUFFER_BYTES, LARGE_BUFFER_BYTES] = [16_384, 65_536];
 const HAPROXY: SocketAddress = { ip: "127.0.0.3", port: 8082 };
 
 /** Something at work that clients may connect to. */
@@ -30,7 +32,7 @@ export interface Forwarder extends AsyncDisposable {
 
 /** A way from clients to the backend. */
 export interface ForwarderKind {
-  readonly name: "direct" | "kproxy" | "socat" | "HAProxy";
+  readonly name: "direct" | "kproxy" | "socat" | "HAProxy" | "HAProxy, large";
   /** A program of Debian; null if none is needed. */
   readonly program: "socat" | "haproxy" | null;
   /** How it is set up, for people. */
@@ -46,6 +48,8 @@ export interface ForwarderPlace {
   /** For what they read. */
   readonly folder: string;
   readonly descriptors: DescriptorLimit;
+  /** `kproxy.js` of a bundle in the place of the source; null: the source. */
+  readonly program: string | null;
 }
 
 /** All that are compared, the fastest first. */
@@ -72,7 +76,7 @@ export const FORWARDERS: readonly ForwarderKind[] = [
     start: (place) =>
       startProgram(place, SOCAT, [
         "socat",
-        "-b65536",
+        `-b${LARGE_BUFFER_BYTES}`,
         `TCP4-LISTEN:${SOCAT.port},bind=${SOCAT.ip},fork,reuseaddr,nodelay,backlog=4096`,
         `TCP4:${BACKEND.ip}:${BACKEND.port},nodelay`,
       ]),
@@ -80,19 +84,29 @@ export const FORWARDERS: readonly ForwarderKind[] = [
   {
     name: "HAProxy",
     program: "haproxy",
-    how: "mode tcp, nbthread 1",
+    how: "mode tcp, nbthread 1, otherwise its defaults (buffers of 16 KiB)",
     holdsMany: true,
-    start: async (place) => {
-      const file = `${place.folder}/haproxy.cfg`;
-      await Deno.writeTextFile(file, haproxyConfig(place.descriptors));
-      return await startProgram(place, HAPROXY, ["haproxy", "-db", "-f", file]);
-    },
+    start: (place) => startHaproxy(place, HAPROXY_BUFFER_BYTES),
+  },
+  {
+    name: "HAProxy, large",
+    program: "haproxy",
+    how: "the same with buffers of 64 KiB (tune.bufsize)",
+    holdsMany: false,
+    start: (place) => startHaproxy(place, LARGE_BUFFER_BYTES),
   },
 ];
 
-function haproxyConfig({ count }: DescriptorLimit): string {
+async function startHaproxy(place: ForwarderPlace, bufferBytes: number): Promise<Forwarder> {
+  const file = `${place.folder}/haproxy.cfg`;
+  await Deno.writeTextFile(file, haproxyConfig(place.descriptors, bufferBytes));
+  return await startProgram(place, HAPROXY, ["haproxy", "-db", "-f", file]);
+}
+
+function haproxyConfig({ count }: DescriptorLimit, bufferBytes: number): string {
   return `global
   nbthread 1
+  tune.bufsize ${bufferBytes}
   maxconn ${connectionsWithin(20_000, { count })}
 defaults
   mode tcp
@@ -122,7 +136,7 @@ export async function prepareNetns(netns: Netns): Promise<void> {
   await netns.run(["sysctl", "-q", "-w", "net.ipv4.ip_local_port_range=10000 65000"]);
 }
 
-async function startKproxy({ netns, descriptors }: ForwarderPlace): Promise<Forwarder> {
+async function startKproxy({ netns, folder, descriptors, program }: ForwarderPlace): Promise<Forwarder> {
   await using parts = new AsyncDisposableStack();
   const manifests = parts.use(await LabManifests.create());
   await manifests.replace("objects.json", [
@@ -137,6 +151,7 @@ async function startKproxy({ netns, descriptors }: ForwarderPlace): Promise<Forw
         ...["--healthz-bind-address=", "--metrics-bind-address=127.0.0.1:10249"],
       ],
       as: { prefix: descriptors.prefix, deno: Deno.execPath(), root: ROOT },
+      ...program === null ? {} : { bundle: { main: program, cache: folder } },
     }, 1),
   );
   const kept = parts.move();

@@ -21,6 +21,8 @@ import { cpuMsWithChildren, type ResidentMemory, residentMemory } from "./proces
 /** How much is measured. */
 export interface ForwardingOptions {
   readonly kinds: readonly ForwarderKind[];
+  /** `kproxy.js` of a bundle in the place of the source; null: the source. */
+  readonly program: string | null;
   /** How often all are measured, one after the other. */
   readonly rounds: number;
   /** How long streams send each time. */
@@ -110,7 +112,7 @@ interface Samples {
 const WARM_UP_REQUESTS = 300;
 const WARM_UP_STREAM_MS = 300;
 const REACH_LIMIT_MS = 60_000;
-/** How long after the last connection memory is looked at: what is to be given back by then is. */
+/** How long after a start, or after the last connection, memory is looked at: what is to be given back by then is. */
 const SETTLE_MS = 5_000;
 
 /** Runs everything. The namespace is gone afterwards. */
@@ -125,7 +127,7 @@ export async function measureForwarding(
   try {
     await prepareNetns(netns);
     const descriptors = await descriptorLimit();
-    await using bench = await Bench.start({ netns, folder, descriptors });
+    await using bench = await Bench.start({ netns, folder, descriptors, program: options.program });
     const samples = new Map(
       kinds.map((kind): [ForwarderKind, Samples] => [kind, { streams: new Map(), fresh: [], kept: [] }]),
     );
@@ -190,11 +192,12 @@ class Bench implements AsyncDisposable {
     await using forwarder = await this.#started(kind);
     const { at: to, pid } = forwarder;
     if (pid === null) throw new TypeError(`${kind.name} has no process`);
+    await settle();
     const before = await residentMemory(pid);
-    await this.#answered(await this.client.run({ kind: "hold", to, count: connections }), connections);
+    this.#answered(await this.client.run({ kind: "hold", to, count: connections }), connections);
     await settle();
     const holding = await residentMemory(pid);
-    await this.#answered(await this.client.run({ kind: "release" }), connections);
+    this.#answered(await this.client.run({ kind: "release" }), connections);
     await settle();
     return { connections, before, holding, after: await residentMemory(pid) };
   }

@@ -5,12 +5,12 @@
  */
 
 /** What most reads wait with: most of the connections of a node are silent most of the time. */
-const SMALL_BYTES = 256;
+const SMALL_BYTES = 128;
 /** As much as a socket yields at once when bytes flow. */
 const LARGE_BYTES = 64 * 1024;
 /** Small buffers are parts of larger memory, because each piece of memory costs as much again in the runtime. */
-const SLAB_SLICES = 256;
-/** With so many large buffers in use (8 MiB), no more are given to who may wait: only where bytes flow there may be more. */
+const SLAB_SLICES = 512;
+/** With more large buffers in use (8 MiB), nobody waits with one: they are where bytes flow. */
 const MOST_WAITING = 128;
 /** How many large buffers stay at hand. */
 const MOST_SPARE = 64;
@@ -29,20 +29,28 @@ export class CopyBuffers {
 
   /** One for the first read of a connection. */
   first(): Uint8Array<ArrayBuffer> {
-    return this.#take(this.#largeInUse < MOST_WAITING);
+    return this.#take(false);
   }
 
-  /**
-   * One for the next read, in the place of the one that the last read filled so far: more follows what fills a buffer, and silence what
-   * does not.
-   */
+  /** True if so many bytes are all that a small buffer holds, so that more of the same message is likely there. */
+  isTooSmall(buffer: Uint8Array<ArrayBuffer>, filled: number): boolean {
+    return buffer.length === SMALL_BYTES && filled === SMALL_BYTES;
+  }
+
+  /** A large one that begins with all that is in this small one, in its place. */
+  grown(small: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+    const large = this.#take(true);
+    large.set(small);
+    this.giveBack(small);
+    return large;
+  }
+
+  /** One for the next read, in the place of the one that was filled so far by the last: what was not filled is followed by silence. */
   next(buffer: Uint8Array<ArrayBuffer>, filled: number): Uint8Array<ArrayBuffer> {
-    const isLarge = buffer.length === LARGE_BYTES;
-    const wantsLarge = filled === buffer.length ||
-      isLarge && filled > SMALL_BYTES && this.#largeInUse <= MOST_WAITING;
-    if (wantsLarge === isLarge) return buffer;
+    if (buffer.length === SMALL_BYTES || filled === LARGE_BYTES) return buffer;
+    if (filled > SMALL_BYTES && this.#largeInUse <= MOST_WAITING) return buffer;
     this.giveBack(buffer);
-    return this.#take(wantsLarge);
+    return this.#take(false);
   }
 
   /** Its holder uses it no more. */

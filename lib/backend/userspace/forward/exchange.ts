@@ -55,6 +55,8 @@ class Direction {
   readonly #exchange: Exchange;
   readonly #name: "in" | "out";
   #buffer: Uint8Array<ArrayBuffer>;
+  /** Where in the buffer the bytes go that are being read; what is before has gone on already. */
+  #at = 0;
 
   constructor(exchange: Exchange, name: "in" | "out") {
     this.#exchange = exchange;
@@ -64,8 +66,13 @@ class Direction {
 
   /** Waits for the next bytes. */
   wait(): void {
+    this.#read().then(this.#heard, this.#heard);
+  }
+
+  #read(): Promise<number | null> {
     const { client, server } = this.#exchange;
-    (this.#name === "in" ? client : server).read(this.#buffer).then(this.#heard, this.#heard);
+    const into = this.#at === 0 ? this.#buffer : this.#buffer.subarray(this.#at);
+    return (this.#name === "in" ? client : server).read(into);
   }
 
   /** One function for what was read and for a failure, as it is there as long as nothing is heard. */
@@ -81,10 +88,32 @@ class Direction {
 
   async #pass(count: number): Promise<void> {
     const { buffers } = this.#exchange.host;
-    for (let at = 0; at < count;) at += await this.#to.write(this.#buffer.subarray(at, count));
-    this.#exchange.host.onBytes(this.#name, count);
-    this.#buffer = buffers.next(this.#buffer, count);
+    const start = this.#at;
+    let end = start + count;
+    this.#at = 0;
+    if (buffers.isTooSmall(this.#buffer, end)) {
+      // Beginning and rest of a message go on together, as they came.
+      this.#buffer = buffers.grown(this.#buffer);
+      this.#at = end;
+      const reading = this.#read();
+      const rest = await nowOrLater(reading);
+      if (rest === null) {
+        // The other end may be gone; then the read fails, and ends this.
+        await this.#write(start, end).catch(() => this.#exchange.close());
+        reading.then(this.#heard, this.#heard);
+        return;
+      }
+      end += rest;
+      this.#at = 0;
+    }
+    await this.#write(start, end);
+    this.#buffer = buffers.next(this.#buffer, end);
     this.wait();
+  }
+
+  async #write(start: number, end: number): Promise<void> {
+    for (let at = start; at < end;) at += await this.#to.write(this.#buffer.subarray(at, end));
+    this.#exchange.host.onBytes(this.#name, end - start);
   }
 
   /** Says that nothing more comes. */
@@ -102,6 +131,17 @@ class Direction {
     this.#exchange.host.buffers.giveBack(this.#buffer);
     this.#exchange.ended();
   }
+}
+
+/** The runtime reads bytes that are there already within two turns; some more do no harm. */
+const TURNS = 6;
+
+/** How many bytes were read, if they were there already; null if they are not, or if there are none. It waits for nothing. */
+async function nowOrLater(reading: Promise<number | null>): Promise<number | null> {
+  let outcome: number | null = null;
+  reading.then((count) => outcome = count, () => "who waits for it hears of it");
+  for (let turn = 0; turn < TURNS && outcome === null; turn++) await null;
+  return outcome;
 }
 
 /** Closes a connection that may be closed already. */

@@ -32,6 +32,11 @@ function noCounts(): RelayCounts {
 export class RelayTally implements RelayObserver {
   readonly counts: AllRelayCounts = { TCP: noCounts(), UDP: noCounts() };
 
+  /** How many sessions came, and how many went. */
+  get changes(): number {
+    return Object.values(this.counts).reduce((sum, { open, opened }) => sum + 2 * opened - open, 0);
+  }
+
   opened(protocol: PortalProtocol): void {
     this.counts[protocol].open++;
     this.counts[protocol].opened++;

@@ -7,6 +7,7 @@ import { DescriptorAllowance } from "../../../kernel/descriptors.ts";
 import { CopyBuffers } from "./copy_buffers.ts";
 import { openPortal } from "./open_portal.ts";
 import { MOST_SESSIONS, NoPortError, type OpenPortal, type RelayContext, SessionLimit } from "./relay.ts";
+import { QuietGarbage } from "./quiet_garbage.ts";
 import type { PortalProtocol } from "../plan/ruleset.ts";
 import type { RelayNews, RelayOrder } from "./relay_messages.ts";
 import { RelayTally } from "./relay_tally.ts";
@@ -81,9 +82,11 @@ for (const type of ["error", "unhandledrejection"] as const) {
   });
 }
 
+const garbage = new QuietGarbage();
 let told = "";
 setInterval(() => {
   const now = JSON.stringify(tally.counts);
+  garbage.look(now === told, tally.changes);
   if (now === told) return;
   told = now;
   scope.postMessage({ kind: "counts", counts: tally.counts });

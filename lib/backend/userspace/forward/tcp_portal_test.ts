@@ -154,6 +154,54 @@ Deno.test("a reader that does not read stops the writer, and costs no memory", a
   await until(() => record.open.TCP === 0);
 });
 
+Deno.test("beginning and rest of a message that came together go on together", async () => {
+  const record = new RelayRecord();
+  // Says how long each piece was that it read.
+  using server = serve(async (socket) => {
+    const buffer = new Uint8Array(100_000);
+    for (let count = await socket.read(buffer); count !== null; count = await socket.read(buffer)) {
+      await socket.write(new TextEncoder().encode(`${count} `));
+    }
+  });
+  await using portal = await open(relayContext(record));
+  portal.update([server.endpoint], 0);
+  const client = await Deno.connect({ hostname: HOST, port: portal.port });
+  const answer = new Uint8Array(100);
+  for (const count of [1, 127, 128, 129, 1_000, 128, 1_400]) {
+    await client.write(new Uint8Array(count));
+    const length = await client.read(answer) ?? 0;
+    assertEquals(new TextDecoder().decode(answer.subarray(0, length)), `${count} `);
+  }
+  client.close();
+  await until(() => record.open.TCP === 0);
+});
+
+Deno.test("clients that are silent hold next to no buffers, whatever they have said, and none once they are gone", async () => {
+  const record = new RelayRecord();
+  using server = serve(async (socket) => {
+    await socket.readable.pipeTo(socket.writable);
+  });
+  const context = relayContext(record);
+  await using portal = await open(context);
+  portal.update([server.endpoint], 0);
+  const message = new Uint8Array(20_000).fill(7);
+  const clients: Deno.TcpConn[] = [];
+  for (let count = 0; count < 200; count++) {
+    const client = await Deno.connect({ hostname: HOST, port: portal.port });
+    clients.push(client);
+    await client.write(message);
+    const answer = new Uint8Array(message.length);
+    for (let at = 0; at < answer.length;) at += await client.read(answer.subarray(at)) ?? Infinity;
+    assertEquals(answer, message);
+  }
+  // 200 of them with a large buffer for each direction were 26 MB.
+  const { bytesInUse } = context.buffers;
+  assert(bytesInUse > 0 && bytesInUse < 9 * 1024 * 1024, `${bytesInUse} bytes`);
+  for (const client of clients) client.close();
+  await until(() => record.open.TCP === 0);
+  assertEquals(context.buffers.bytesInUse, 0);
+});
+
 Deno.test("a portal that is closed takes nobody, and serves who is there to the end", async () => {
   const record = new RelayRecord();
   using server = serve(echoAtTheEnd);
