@@ -256,7 +256,7 @@ function flagHelp(flag: Flag): string[] {
 }
 
 /** The flag's line, its values and its default. */
-function flagText(flag: Flag): string {
+export function flagText(flag: Flag): string {
   if (flag.note !== undefined) return `${flag.doc}; ${flag.note.text}`;
   const values = flag.values === undefined || flag.type === "version" ? "" : `: ${flag.values.join(", ")}`;
   const silent = flag.default === "" || flag.default === "[]" ||

@@ -17,11 +17,11 @@ import type { HeldRules } from "../../sim/node/held_rules.ts";
 /** The modes whose rules can be looked at. */
 export const DATA_PLANES: readonly DataPlane[] = ["iptables", "nftables", "ipvs", "userspace"];
 
-/** A mode whose rules can be looked at. */
-export type DataPlane = "iptables" | "nftables" | "ipvs" | "userspace";
+/** A mode whose rules follow from the objects alone. */
+export type RenderedPlane = "iptables" | "nftables" | "ipvs";
 
-/** Those whose rules follow from the objects alone; the others' lead to ports that a running kproxy has opened. */
-export type RenderedPlane = Exclude<DataPlane, "userspace">;
+/** A mode whose rules can be looked at. Those of userspace lead to ports that a running kproxy has opened. */
+export type DataPlane = RenderedPlane | "userspace";
 
 /** What the objects say, before any mode turns it into rules. */
 export interface DesiredState {
@@ -137,13 +137,14 @@ export function dataPlaneOf(
 /**
  * Which mode's rules a configuration means, of the modes whose rules follow from the objects alone.
  *
+ * @param doing for the complaint
  * @throws {UnsupportedError} if it is another one
  */
-export function renderedPlaneOf(config: KubeProxyConfiguration): RenderedPlane {
-  const plane = dataPlaneOf(config, { doing: "Rendering" });
+export function renderedPlaneOf(config: KubeProxyConfiguration, doing: string = "Rendering"): RenderedPlane {
+  const plane = dataPlaneOf(config, { doing });
   if (plane !== "userspace") return plane;
   const why =
-    "Rendering proxy mode userspace is not possible, its rules lead to ports that kproxy opens when it runs; possible with";
+    `${doing} proxy mode userspace is not possible, its rules lead to ports that kproxy opens when it runs; possible with`;
   throw unknownMode(plane, why, DATA_PLANES.filter((one) => one !== plane));
 }
 

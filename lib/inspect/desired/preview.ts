@@ -17,10 +17,10 @@ import { knownNodeAddresses, podInterface } from "../node_addresses.ts";
 import { destinationOfName, packetOf, packetText, readDestination, readSource } from "../trace/packet.ts";
 import { tracePacket } from "../trace/trace.ts";
 import {
-  type DataPlane,
-  dataPlaneOf,
   type DesiredInput,
   type DesiredState,
+  type RenderedPlane,
+  renderedPlaneOf,
   stateOf,
   stateOfObjects,
   UNKNOWN_MACHINE,
@@ -36,7 +36,7 @@ export interface PreviewOptions {
   /** Text of a `KubeProxyConfiguration`, YAML or JSON. @default {kproxy's defaults} */
   readonly configuration?: string;
   /** Instead of the configuration's. */
-  readonly mode?: DataPlane;
+  readonly mode?: RenderedPlane;
 }
 
 /** What becomes of one packet. */
@@ -56,7 +56,7 @@ export interface PacketTrace {
 /** A node that is not there. */
 export interface NodePreview {
   /** Whose rules these are. */
-  readonly mode: DataPlane;
+  readonly mode: RenderedPlane;
   /** Those that Services have ports of, IPv4 first. */
   readonly families: readonly IpFamily[];
   /**
@@ -86,7 +86,7 @@ interface PreviewedMode {
   readonly rules: (input: DesiredInput, family: IpFamily) => HeldRules;
 }
 
-const MODES: Readonly<Record<DataPlane, PreviewedMode>> = {
+const MODES: Readonly<Record<RenderedPlane, PreviewedMode>> = {
   iptables: {
     render: (input, family) => iptablesText(iptablesPlan(input, family)),
     rules: (input, family) => iptablesRules(iptablesPlan(input, family), family),
@@ -109,7 +109,7 @@ const MODES: Readonly<Record<DataPlane, PreviewedMode>> = {
  */
 export function previewNode(objects: readonly ApiObject[], options: PreviewOptions): NodePreview {
   const { config: configured, warnings } = configurationOf(options);
-  const mode = dataPlaneOf(configured, { doing: "Previewing" });
+  const mode = renderedPlaneOf(configured, "Previewing");
   const config = applyModeDefaults({ ...configured, mode });
   const problems = new Set(warnings);
   const warn = (sentence: string): void => void problems.add(sentence);
@@ -146,7 +146,7 @@ function configurationOf(
 interface Previewed {
   readonly desired: DesiredState;
   readonly config: KubeProxyConfiguration;
-  readonly mode: DataPlane;
+  readonly mode: RenderedPlane;
   readonly rulesOf: (family: IpFamily) => HeldRules;
 }
 
