@@ -44,6 +44,8 @@ export class HerdCounts {
   #whole = 0;
   #seconds: Second[] = [];
   #beginMs = performance.now();
+  /** The first answer since the server went away; NaN until there is one. */
+  #answeredMs = NaN;
 
   constructor(clients: number, kinds: number) {
     this.clients = clients;
@@ -55,6 +57,7 @@ export class HerdCounts {
   /** A request got an answer, or none (`<error>`). */
   answered(code: string): void {
     const { codes } = this.#second();
+    if (code !== FAILED && Number.isNaN(this.#answeredMs)) this.#answeredMs = performance.now();
     codes.set(code, (codes.get(code) ?? 0) + 1);
   }
 
@@ -84,6 +87,16 @@ export class HerdCounts {
   begin(): void {
     this.#seconds = [];
     this.#beginMs = performance.now();
+  }
+
+  /** The server is away. */
+  away(): void {
+    this.#answeredMs = NaN;
+  }
+
+  /** When it answered again, by `performance.now()`; NaN if it has not. */
+  get backMs(): number {
+    return this.#answeredMs;
   }
 
   /** Resolves when all clients are in step. @throws {Error} after `timeoutMs` */

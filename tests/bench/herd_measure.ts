@@ -97,8 +97,15 @@ class Herd {
     const cpuFrom = incident === "start" ? await this.#serverCpuSeconds() : 0;
     const beganMs = performance.now();
     await happens();
-    const endMs = incident === "start" ? beganMs : performance.now();
+    const happenedMs = performance.now();
     await this.#counts.untilAllInStep(TIMEOUT_MS);
+    // That the server is ready is learned some time after it is.
+    const { backMs } = this.#counts;
+    const endMs = incident === "start"
+      ? beganMs
+      : incident === "tokens"
+      ? happenedMs
+      : Math.min(happenedMs, backMs);
     const figures = this.#counts.figures(endMs);
     await systemClock.sleep(AFTER_MS);
     const serverCpuSeconds = await this.#serverCpuSeconds() - cpuFrom;
@@ -131,6 +138,7 @@ class Herd {
   /** Resolves when it is over, for the server. */
   async #happens(incident: Exclude<Incident, "start">): Promise<void> {
     await this.#kapi.pause();
+    this.#counts.away();
     await systemClock.sleep(this.#options.downMs);
     if (incident === "expired") await this.#kapi.compact();
     if (incident !== "tokens") return await this.#kapi.resume();
