@@ -1,7 +1,6 @@
 /**
  * `deno task bench --mode userspace [--rounds N] [--seconds N] [--requests N] [--idle N] [--program dist/kproxy-js/kproxy.js]
- * [--json]`: what forwards connections, measured in
- * turns. Needs root; works in a network namespace of its own.
+ * [--json]`: what forwards connections, measured in turns. Needs root; works in a network namespace of its own.
  *
  * @module
  */
