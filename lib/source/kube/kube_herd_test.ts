@@ -73,3 +73,26 @@ Deno.test("a server that has sent a list as a watch before is not taken for one 
   assertEquals(listsOf(server, "services"), 0, "no list in pages");
   assertEquals(source.recorder.names().includes("Service default/web"), true);
 });
+
+Deno.test("a server that refuses watches for its own reasons, however often, is not asked for lists afterwards", async () => {
+  for (const status of [401, 429, 503]) {
+    await using server = new ListWatchServer();
+    putWeb(server);
+    await using source = startKubeSource(server);
+    await source.recorder.untilSynced();
+    await watching(server);
+    let refused = 0;
+    for (let time = 0; time < 12; time++) {
+      server.plan(({ path, watch }) => {
+        const isSo = watch && path.endsWith("/services");
+        if (isSo) refused++;
+        return isSo;
+      }, { status });
+    }
+    server.endWatches("broken");
+    await until(() => refused === 12, `${refused} times ${status}`);
+    server.put(rawService("late"));
+    await source.recorder.untilThere("Service default/late");
+    assertEquals(listsOf(server, "services"), 1, `${status}`);
+  }
+});

@@ -89,6 +89,8 @@ const MAX_RETRY_AFTER_MS = 60_000;
 const NEVER_MS = 2 ** 31 - 1;
 /** Refusals that say nothing of lists as watches. */
 const OTHER_REFUSALS: readonly number[] = [401, 403, 404, 408, 410, 429];
+/** Refusals that say nothing of the version: a list would only be more for the server to do. */
+const OF_ANY_VERSION: readonly number[] = [401, 429, 503];
 /** What a server says that knows of such lists, but cannot make them from its storage. */
 const NO_STREAMS = /sendInitialEvents|watch stream|RequestWatchProgress/;
 /** After so many that broke off in a row a list is asked for in pages. */
@@ -182,7 +184,9 @@ export class Reflector {
     if (!this.#synced && ifRefused === "empty" && isWithout) this.#deliver([]);
     this.#pace.failed(this.#version === "" ? "list" : "watch");
     // An event that cannot be read would come again from the same version, and nothing after it would ever come.
-    if (error instanceof AnswerError && this.#pace.needsList) this.#version = "";
+    if (error instanceof AnswerError && this.#pace.needsList && !OF_ANY_VERSION.includes(status)) {
+      this.#version = "";
+    }
     return "wait";
   }
 
