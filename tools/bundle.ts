@@ -3,13 +3,15 @@
  * and which start sooner and need less memory than the hundreds of files of the source. `dist/kproxy-js/kproxy.js` is started with the
  * flags of `tools/permissions.ts`.
  *
- * What a command does not need is in files of its own, which are read only where it is needed. Log lines name the places in the source,
+ * What a command does not need is in files of its own: those of `run` are all read at its start, others only where they are needed
+ * (`bundle_imports`). Log lines name the places in the source,
  * not in the bundle, as `--vmodule` goes by them: their positions in the bundle are looked up in `places.js`.
  *
  * @module
  */
 import { originalPositionFor, TraceMap } from "@jridgewell/trace-mapping";
 import { embeddedBuild } from "../lib/node/build.ts";
+import { hideImports } from "./bundle_imports.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
 import { runtimeFlags } from "./permissions.ts";
 import { ROOT } from "./project_files.ts";
@@ -68,7 +70,8 @@ async function finished(folder: string): Promise<Map<string, string>> {
   const places: Record<string, string> = {};
   for await (const { name } of Deno.readDir(folder)) {
     if (!name.endsWith(".js")) continue;
-    const text = await Deno.readTextFile(`${folder}/${name}`);
+    const bundled = await Deno.readTextFile(`${folder}/${name}`);
+    const { text, columnNow } = hideImports(bundled);
     const isMain = name === "main.js";
     const file = isMain ? "kproxy.js" : name;
     // Whole lines, so that only the numbers of lines are others.
@@ -80,27 +83,28 @@ async function finished(folder: string): Promise<Map<string, string>> {
     const map = new TraceMap(await Deno.readTextFile(`${folder}/${name}.map`));
     const isOwn = (source: string): boolean =>
       new URL(source, `file://${folder}/`).pathname.startsWith(`${ROOT}/lib/`) && source.endsWith(".ts");
-    for (const [at, place] of logPlaces(text, map, isOwn)) {
-      const [line = "", column] = at.split(":");
-      places[`${file}:${Number(line) + first.length}:${column}`] = place;
+    for (const { line, column, place } of logPlaces(bundled, map, isOwn)) {
+      places[`${file}:${line + 1 + first.length}:${columnNow(line, column) + 1}`] = place;
     }
   }
   files.set("places.js", `globalThis[Symbol.for("kproxy.places")]=${JSON.stringify(places)};\n`);
   return files;
 }
 
-/** Position in a file of the bundle (`LINE:COLUMN`, from 1 on) → place in the source (`run.ts:80`). */
-function* logPlaces(
-  text: string,
-  map: TraceMap,
-  isOwn: (source: string) => boolean,
-): Generator<[at: string, place: string]> {
+/** A line and column of the bundler's text, both from 0 on, and the place in the source (`run.ts:80`). */
+interface LogPlace {
+  readonly line: number;
+  readonly column: number;
+  readonly place: string;
+}
+
+function* logPlaces(text: string, map: TraceMap, isOwn: (source: string) => boolean): Generator<LogPlace> {
   for (const [index, line] of text.split("\n").entries()) {
     for (const { index: column } of line.matchAll(LOG_CALL)) {
       const { source, line: sourceLine } = originalPositionFor(map, { line: index + 1, column: column + 1 });
       // Packages have such calls, too.
       if (source === null || !isOwn(source)) continue;
-      yield [`${index + 1}:${column + 2}`, `${source.split("/").at(-1)}:${sourceLine}`];
+      yield { line: index, column: column + 1, place: `${source.split("/").at(-1)}:${sourceLine}` };
     }
   }
 }

@@ -11,6 +11,7 @@ import { API_FILE, apiReport } from "./api_report.ts";
 import { CHART_FILE, chartSvg, figuresMarkdown } from "./figures.ts";
 import { MAN_FILE, manPage } from "./man_page.ts";
 import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
+import { scaleCharts, scaleTable } from "./charts/scale_charts.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
 import { permissionTable, runtimeFlags } from "./permissions.ts";
@@ -33,6 +34,7 @@ const LAUNCHER_FILE = "deploy/kproxy";
 const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "commands", render: commandsMarkdown },
   { file: "README.md", name: "figures", render: figuresMarkdown },
+  { file: "docs/benchmarks.md", name: "scale", render: () => scaleTable() },
   { file: "docs/flags.md", name: "flags", render: flagsMarkdown },
   { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },
   { file: "docs/messages.md", name: "events", render: eventsMarkdown },
@@ -101,6 +103,7 @@ export async function outdatedFiles(root: string = ROOT): Promise<Map<string, st
   texts.set(MAN_FILE, manPage());
   texts.set(API_FILE, await apiReport(root));
   for (const picture of PICTURES) texts.set(picture.file, pictureSvg(picture));
+  for (const [file, svg] of scaleCharts()) texts.set(file, svg);
   const outdated = new Map<string, string>();
   for (const [file, text] of texts) {
     if (text !== await contentOf(`${root}/${file}`)) outdated.set(file, text);

@@ -1,13 +1,16 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
-import { showsChange } from "./element_watch.ts";
 import { FakeCluster } from "./fake_api.ts";
-import { CommitReader } from "./kernel_events.ts";
 import { distribution, tenths } from "./figures.ts";
 import { type BenchOptions, measure } from "./measure.ts";
+import { runtimeFlags } from "../../tools/permissions.ts";
+import { ROOT } from "../../tools/project_files.ts";
 import type { BenchMode } from "./mode.ts";
 import { asOneTransaction, iptablesMode } from "./mode_iptables.ts";
 import { NFTABLES_MODE } from "./mode_nftables.ts";
+import { sampleIndexes } from "./answers_process.ts";
+import { PeerBench, type PeerResult } from "./peer_bench.ts";
+import { findPeer, type Peer } from "./peer_process.ts";
 import { plannedSteps, record, type Recording } from "./recording.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
 import { resultTable } from "./report.ts";
@@ -62,40 +65,6 @@ function bytesOf(runs: readonly RecordedRun[]): number {
   return runs.reduce((sum, { stdin }) => sum + stdin.length, 0);
 }
 
-/** A message of the kernel about nftables, as netlink(7) frames it. */
-function kernelMessage(type: number, payload: string): Uint8Array {
-  const body = Uint8Array.fromHex(payload);
-  const message = new Uint8Array(20 + (body.length + 3 & ~3));
-  const view = new DataView(message.buffer);
-  view.setUint32(0, 20 + body.length, true);
-  view.setUint16(4, 10 << 8 | type, true);
-  message.set(body, 20);
-  return message;
-}
-
-Deno.test("the kernel's messages become commits, in which a change is found by its address", {
-  permissions: "none",
-}, () => {
-  const [newElement, deletedElement, newGeneration] = [12, 14, 15];
-  const first = new Uint8Array([
-    ...kernelMessage(newElement, "00000a6000010000"),
-    ...kernelMessage(deletedElement, "0a80000b00"),
-  ]);
-  const second = new Uint8Array([
-    ...kernelMessage(newElement, "0a80000c"),
-    ...kernelMessage(newGeneration, "00000001"),
-    ...kernelMessage(newGeneration, "00000002"),
-  ]);
-  const reader = new CommitReader();
-  assertEquals([...reader.read(first)], []);
-  const [commit, empty] = [...reader.read(second)];
-  assert(commit !== undefined && empty !== undefined);
-  const shown = (kind: "added" | "deleted", ip: string): boolean => showsChange(commit, { kind, ip });
-  assertEquals([shown("added", "10.96.0.1"), shown("added", "10.128.0.12")], [true, true]);
-  assertEquals([shown("deleted", "10.128.0.11"), shown("deleted", "10.128.0.12")], [true, false]);
-  assertEquals([empty.added, empty.deleted], [[], []]);
-});
-
 /** Programs and bytes of each change, in order: three replaced endpoints, a Service added, the same deleted. */
 function costs({ changes }: Recording): { programs: number; bytes: number }[] {
   return changes.map(({ runs }) => ({
@@ -118,8 +87,51 @@ async function recordSmall(mode: BenchMode, services: number): Promise<Recording
   return await inFolder((folder) => record(size, plannedSteps(size, 3, 1), mode, folder));
 }
 
+/** A program in a folder that is started like a kube-proxy. */
+async function peerScript(folder: string, script: string): Promise<Peer> {
+  await Deno.writeTextFile(`${folder}/peer`, `#!/bin/sh\n${script}\n`, { mode: 0o700 });
+  return await findPeer(`${folder}/peer`);
+}
+
+/** kproxy itself as the peer: another program that reads a kube-proxy's configuration. */
+const KPROXY_SCRIPT = `exec '${Deno.execPath()}' run -q ${runtimeFlags().join(" ")} '${ROOT}/main.ts' "$@"`;
+
+Deno.test("the sample Services are spread over all, ends included", { permissions: "none" }, () => {
+  assertEquals(sampleIndexes(3), [0, 1, 2]);
+  assertEquals(sampleIndexes(1), [0]);
+  const many = sampleIndexes(1000);
+  assertEquals([many.length, new Set(many).size, many[0], many[1], many.at(-1)], [24, 24, 0, 43, 999]);
+});
+
+e2eTest("a peer that ends instead of serving is told with its last words", NEEDS, async () => {
+  await inFolder(async (folder) => {
+    const script = '[ "$1" = --version ] && echo v1 && exit; echo "unknown mode" >&2; exit 1';
+    const peer = await peerScript(folder, script);
+    const size = { services: 2, endpoints: 1 };
+    const bench = new PeerBench({ peer, mode: NFTABLES_MODE, size, spacingMs: 100 }, folder);
+    const { message } = await assertRejects(() => bench.firstSync(), Error);
+    assertEquals(message, "The peer ended before Services answered:\nunknown mode");
+  });
+});
+
 /** The first program that writes IPv4's rules is at most this one of a start. */
 const MAX_WRITING_PROGRAM: Readonly<Record<string, number>> = { iptables: 18, nftables: 12 };
+
+/** The peer is another kproxy: what is measured of it must be of the same order. */
+function assertPeerMeasured(peer: PeerResult, table: string): void {
+  assert((peer.firstSync.answeredMs[0] ?? Infinity) < 60_000, `${peer.firstSync.answeredMs} ms`);
+  assertEquals([peer.touch.count, peer.serviceAdded.count, peer.serviceDeleted.count], [3, 1, 1]);
+  for (const { p50 } of [peer.touch, peer.serviceAdded, peer.serviceDeleted]) {
+    assert(p50 > 0 && p50 < 10_000, `${p50} ms`);
+  }
+  const { nowMb, anonymousMb, peakMb } = peer.memoryAtEnd;
+  assert(
+    anonymousMb > 5 && anonymousMb < nowMb && nowMb <= peakMb && peakMb < 250,
+    `${anonymousMb} ${nowMb} ${peakMb} MB`,
+  );
+  assert(peer.cpuMsPerTouch > 0 && peer.startCpuMs > 0);
+  assert(table.includes(peer.version) && table.includes("until Services answered"), table);
+}
 
 for (const mode of MODES) {
   e2eTest(`${mode.title}: a change starts one program, whatever the number of Services`, NEEDS, async () => {
@@ -146,8 +158,11 @@ for (const mode of MODES) {
     });
   });
 
-  e2eTest(`${mode.title}: the benchmark measures kproxy beside the bare program`, NEEDS, async () => {
-    const options: BenchOptions = {
+  // A peer takes as long again, and one mode shows how it is measured.
+  const isBesidePeer = mode === NFTABLES_MODE;
+  const name = `the benchmark measures kproxy beside the bare program${isBesidePeer ? " and a peer" : ""}`;
+  e2eTest(`${mode.title}: ${name}`, NEEDS, async () => {
+    const options: Omit<BenchOptions, "peer"> = {
       size: { services: 50, endpoints: 4 },
       mode,
       touches: 3,
@@ -160,10 +175,17 @@ for (const mode of MODES) {
       onProgress: () => {},
       onChange: () => {},
     };
-    const result = await inFolder((folder) => measure(options, folder));
+    const result = await inFolder(async (folder) => {
+      const peer = isBesidePeer ? await peerScript(folder, KPROXY_SCRIPT) : null;
+      return await measure({ ...options, peer }, folder);
+    });
     const { firstSync, touch, serviceAdded, serviceDeleted } = result;
     // All limits are many times what a quiet machine shows: they catch another order of growth, not a busy neighbour.
     assert((firstSync.kproxyMs[0] ?? Infinity) < 60_000, `first sync took ${firstSync.kproxyMs} ms`);
+    assert(
+      (firstSync.answeredMs[0] ?? Infinity) < 60_000,
+      `Services answered after ${firstSync.answeredMs} ms`,
+    );
     assert((firstSync.oneTransactionMs ?? 0) > 0 && (firstSync.bareMs[0] ?? 0) > 0);
     for (const [name, change] of Object.entries({ touch, serviceAdded, serviceDeleted })) {
       assertEquals(change.programs, 1, name);
@@ -180,5 +202,7 @@ for (const mode of MODES) {
     const table = resultTable(result).join("\n");
     assert(table.includes("one endpoint replaced") && table.includes("first sync"), table);
     assert(table.includes(mode.title), table);
+    assertEquals(result.peer !== null, isBesidePeer);
+    if (result.peer !== null) assertPeerMeasured(result.peer, table);
   });
 }

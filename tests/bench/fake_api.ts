@@ -29,7 +29,7 @@ import {
 } from "./fake_objects.ts";
 
 /** What is listed and watched. */
-export type Resource = "services" | "endpointslices" | "nodes";
+export type Resource = "services" | "endpointslices" | "nodes" | "servicecidrs";
 type Watcher = ReadableStreamDefaultController<Uint8Array>;
 
 interface ListMeta {
@@ -41,6 +41,7 @@ const LISTS: Readonly<Record<Resource, ListMeta>> = {
   services: { apiVersion: "v1", kind: "ServiceList" },
   endpointslices: { apiVersion: "discovery.k8s.io/v1", kind: "EndpointSliceList" },
   nodes: { apiVersion: "v1", kind: "NodeList" },
+  servicecidrs: { apiVersion: "networking.k8s.io/v1", kind: "ServiceCIDRList" },
 };
 const BOOKMARK_MS = 45_000;
 const encoder = new TextEncoder();
@@ -60,11 +61,13 @@ export class FakeCluster {
     services: new Map(),
     endpointslices: new Map(),
     nodes: new Map([[0, JSON.stringify(nodeObject())]]),
+    servicecidrs: new Map(),
   };
   readonly #watchers: Readonly<Record<Resource, Set<Watcher>>> = {
     services: new Set(),
     endpointslices: new Set(),
     nodes: new Set(),
+    servicecidrs: new Set(),
   };
   #version = 1000;
 
@@ -186,7 +189,10 @@ function answer(cluster: FakeCluster, request: Request): Response {
   const url = new URL(request.url);
   const changed = change(cluster, url);
   if (changed !== undefined) return json(JSON.stringify(changed));
-  if (request.method === "POST") return json(`{"kind":"Event","apiVersion":"v1"}`, 201);
+  if (request.method === "POST") {
+    const apiVersion = url.pathname.includes("/events.k8s.io/v1/") ? "events.k8s.io/v1" : "v1";
+    return json(JSON.stringify({ kind: "Event", apiVersion }), 201);
+  }
   if (url.pathname.endsWith(`/nodes/${NODE_NAME}`)) return json(JSON.stringify(nodeObject()));
   const resource = url.pathname.split("/").at(-1) ?? "";
   if (!Object.hasOwn(LISTS, resource)) {
@@ -194,13 +200,16 @@ function answer(cluster: FakeCluster, request: Request): Response {
   }
   const known = resource as Resource;
   if (url.searchParams.has("sendInitialEvents")) {
+    // As of a server that has no such watches: clients list then.
     return json(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`, 422);
   }
   if (["1", "true"].includes(url.searchParams.get("watch") ?? "")) {
     return new Response(cluster.watch(known), { headers: { "content-type": "application/json" } });
   }
   const number = (name: string): number => Number(url.searchParams.get(name) ?? 0);
-  return json(cluster.page(known, number("limit"), number("continue")));
+  // From memory, as servers do: as a whole, whatever the limit.
+  const limit = url.searchParams.get("resourceVersion") === "0" ? 0 : number("limit");
+  return json(cluster.page(known, limit, number("continue")));
 }
 
 if (import.meta.main) {

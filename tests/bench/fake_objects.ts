@@ -19,6 +19,9 @@ const POD_IPS = (10 << 24 | 128 << 16) >>> 0;
 /** A touched endpoint's address moves by this much, out of the range of all others. */
 const TOUCHED_SHIFT = 4_000_000;
 const CREATED = "2026-11-01T00:00:00Z";
+/** Port of every Service, and of every endpoint. */
+export const SERVICE_PORT = 80;
+export const ENDPOINT_PORT = 8080;
 const NODE = "node-1";
 
 /** Name of the node the proxy runs on; it hosts none of the endpoints. */
@@ -64,7 +67,7 @@ export function serviceObject(index: number, resourceVersion: number): ObjectJso
       sessionAffinity: "None",
       internalTrafficPolicy: "Cluster",
       selector: { app: `app-${index}` },
-      ports: [{ name: "http", protocol: "TCP", port: 80, targetPort: 8080 }],
+      ports: [{ name: "http", protocol: "TCP", port: SERVICE_PORT, targetPort: ENDPOINT_PORT }],
     },
     status: { loadBalancer: {} },
   };
@@ -86,7 +89,7 @@ export function sliceObject(
       labels: { "kubernetes.io/service-name": `svc-${index}` },
     },
     addressType: "IPv4",
-    ports: [{ name: "http", protocol: "TCP", port: 8080 }],
+    ports: [{ name: "http", protocol: "TCP", port: ENDPOINT_PORT }],
     endpoints: Array.from({ length: size.endpoints }, (_, endpoint) => ({
       addresses: [endpointIp(index, endpoint, size, touched)],
       conditions: { ready: true, serving: true, terminating: false },

@@ -5,14 +5,16 @@
  * @module
  */
 import type { Netns } from "../support/netns.ts";
-import { inBenchNetns } from "./bench_netns.ts";
+import { inAnsweringNetns } from "./bench_netns.ts";
 import { BareProcess } from "./bare_process.ts";
 import type { BareRun } from "./bare_tool.ts";
-import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
-import { type Distribution, distribution, quantile, tenths } from "./figures.ts";
-import { isFirstSync, isWritingSync, KproxyProcess, type LogLine, type Memory } from "./kproxy_process.ts";
+import { type Distribution, distribution, quantile } from "./figures.ts";
+import { isFirstSync, isWritingSync, KproxyProcess, type LogLine } from "./kproxy_process.ts";
 import { assertProgrammed, assertSameRules, type BenchMode, type CommitWatch, periodFlag } from "./mode.ts";
+import { PeerBench, type PeerResult } from "./peer_bench.ts";
+import type { Peer } from "./peer_process.ts";
+import { CostMeter, type ProxyCosts } from "./proxy_costs.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
 import {
   aftermathMs,
@@ -23,6 +25,7 @@ import {
   type Recording,
   type Step,
 } from "./recording.ts";
+import { type RunningProxy, signOf, withRunningProxy } from "./running_proxy.ts";
 
 /** What to measure. */
 export interface BenchOptions {
@@ -30,6 +33,8 @@ export interface BenchOptions {
   readonly mode: BenchMode;
   /** `kproxy.js` of a bundle instead of the source. */
   readonly program?: string;
+  /** Measured beside kproxy, in turns; null: nobody. */
+  readonly peer: Peer | null;
   readonly touches: number;
   /** Services that are added and deleted again, one at a time. */
   readonly added: number;
@@ -59,12 +64,19 @@ export interface ChangeFigures {
 }
 
 /** What was measured. Times in milliseconds, memory in megabytes. */
-export interface BenchResult {
+export interface BenchResult extends ProxyCosts {
+  /** The day, `2026-11-23`. */
+  readonly measured: string;
+  /** What of kproxy ran. */
+  readonly program: "source" | "bundle";
   readonly size: ClusterSize;
   /** E.g. `iptables (nft)`. */
   readonly mode: string;
   readonly load: readonly number[];
   readonly firstSync: {
+    /** From the start of the process until the sample Services answered connections, each round; none where they cannot be asked. */
+    readonly answeredMs: readonly number[];
+    /** The same until all rules were in the kernel, as the log line after the last commit says. */
     readonly kproxyMs: readonly number[];
     readonly bareMs: readonly number[];
     readonly oneTransactionMs: number | null;
@@ -82,32 +94,14 @@ export interface BenchResult {
   readonly touch: ChangeFigures;
   readonly serviceAdded: ChangeFigures;
   readonly serviceDeleted: ChangeFigures;
-  readonly memoryAfterFirstSync: Memory;
-  readonly memoryAtEnd: Memory;
-  /** Resident size over the changes: the mean of each tenth of them, in MB, in order; fewer values if there are fewer changes. */
-  readonly memoryByTenth: readonly number[];
-  /** CPU time until nothing of the start was left to do, programs included. */
-  readonly startCpuMs: number;
-  readonly idleCpuPercent: number;
-  /** How much of it programs took. */
-  readonly idleProgramsPercent: number;
-  readonly cpuMsPerTouch: number;
   readonly lostEvents: boolean;
+  readonly peer: PeerResult | null;
 }
 
 const DEFAULT_MIN_SYNC_PERIOD_MS = 1000;
 const FULL_SYNC_TIMEOUT_MS = 900_000;
 const CHANGE_TIMEOUT_MS = 60_000;
-const SETTLE_TIMEOUT_MS = 300_000;
 const NO_CHANGE: RecordedChange = { runs: [], aftermath: [] };
-
-/** kproxy and what serves and watches it, in one namespace. */
-interface Product {
-  readonly netns: Netns;
-  readonly api: FakeApi;
-  readonly watch: CommitWatch | undefined;
-  readonly kproxy: KproxyProcess;
-}
 
 /** The bare program in its namespace. */
 interface Bare {
@@ -138,22 +132,27 @@ class Bench {
   }
 
   async run(): Promise<BenchResult> {
-    const { size, mode, rounds, oneTransaction, onProgress } = this.#options;
+    const { size, mode, rounds, oneTransaction, peer, onProgress } = this.#options;
     onProgress("recording what kproxy writes");
     const recording = await record(size, this.#steps, mode, this.#folder);
+    const beside = peer === null ? null : new PeerBench({ ...this.#options, peer }, this.#folder);
     const firstSyncs: FirstSync[] = [];
     // Where nothing is watched, the one before the changes counts as well.
     const unwatched = mode.openWatch === null ? rounds - 1 : rounds;
     for (let round = 1; round <= unwatched; round++) {
       onProgress(`first sync, round ${round} of ${rounds}`);
-      firstSyncs.push(await this.#inPair(false, recording, (_product, _bare, firstSync) => firstSync));
+      firstSyncs.push(
+        await this.#inPair(false, recording, (_product, _bare, firstSync) => Promise.resolve(firstSync)),
+      );
+      await beside?.firstSync();
     }
     if (oneTransaction) onProgress("bare program, one transaction");
     const oneTransactionMs = oneTransaction ? await this.#oneTransaction(recording) : null;
     onProgress("first sync and changes");
-    const changes = await this.#inPair(true, recording, (product, bare, firstSync) => {
+    const changes = await this.#inPair(true, recording, async (product, bare, firstSync) => {
       if (unwatched < rounds) firstSyncs.push(firstSync);
-      return this.#changes(recording, product, bare);
+      if (beside === null) return await this.#changes(recording, product, bare, null);
+      return await beside.atWork(() => this.#changes(recording, product, bare, beside));
     });
     return { ...changes, firstSync: firstSyncFigures(mode, firstSyncs, recording, oneTransactionMs) };
   }
@@ -163,26 +162,32 @@ class Bench {
    * makes large transactions take half as long again, so what is watched does not count as a first sync.
    */
   async #inPair<T>(
-    watched: boolean,
+    isWatched: boolean,
     { fullSync }: Recording,
-    goOn: (product: Product, bare: Bare, firstSync: FirstSync) => T | Promise<T>,
+    goOn: (product: RunningProxy<KproxyProcess>, bare: Bare, firstSync: FirstSync) => Promise<T>,
   ): Promise<T> {
     const { mode, size, program } = this.#options;
-    const openWatch = watched ? mode.openWatch : null;
-    return await inBenchNetns(mode, (netns) =>
-      inBenchNetns(mode, async (bareNetns) => {
-        await using api = await FakeApi.start(netns, size, `${this.#folder}/api-${this.#fileCount++}.sock`);
-        await using watch = await openWatch?.(netns);
-        await using kproxy = new KproxyProcess(netns, {
-          master: api.url,
+    const setup = {
+      mode,
+      size,
+      isWatched,
+      timeoutMs: FULL_SYNC_TIMEOUT_MS,
+      socket: `${this.#folder}/api-${this.#fileCount++}.sock`,
+      start: (netns: Netns, master: string) =>
+        new KproxyProcess(netns, {
+          master,
           mode: mode.proxyMode,
           flags: this.#paceFlags(),
           ...(program === undefined ? {} : { program }),
-        });
-        const log = await kproxy.line((line) => isFirstSync(line), 0, FULL_SYNC_TIMEOUT_MS);
-        await kproxy.allServed(FULL_SYNC_TIMEOUT_MS);
-        await assertProgrammed(mode, netns, size);
-        await using bareWatch = await openWatch?.(bareNetns);
+        }),
+    };
+    return await withRunningProxy(setup, async (product) => {
+      const { netns, process: kproxy } = product;
+      const log = await kproxy.line((line) => isFirstSync(line), 0, FULL_SYNC_TIMEOUT_MS);
+      await kproxy.allServed(FULL_SYNC_TIMEOUT_MS);
+      await assertProgrammed(mode, netns, size);
+      return await inAnsweringNetns(mode, async (bareNetns) => {
+        await using watch = isWatched ? await mode.openWatch?.(bareNetns) : undefined;
         await using tool = new BareProcess(bareNetns);
         let bareMs = 0;
         for (const run of fullSync) {
@@ -190,11 +195,16 @@ class Bench {
           bareMs += endMs - startMs;
         }
         const runtimeMs = await this.#runtimeStart(bareNetns);
-        const firstSync = { log, kproxyMs: log.ts - kproxy.startedMs, bareMs, runtimeMs };
-        const product = { netns, api, watch, kproxy };
-        const bare = { netns: bareNetns, tool, watch: bareWatch };
-        return await goOn(product, bare, firstSync);
-      }));
+        const firstSync = {
+          log,
+          kproxyMs: log.ts - kproxy.startedMs,
+          answeredMs: product.answeredMs,
+          bareMs,
+          runtimeMs,
+        };
+        return await goOn(product, { netns: bareNetns, tool, watch }, firstSync);
+      });
+    });
   }
 
   /** How long the runtime takes to start and end where it has nothing to do. */
@@ -222,7 +232,7 @@ class Bench {
 
   async #oneTransaction({ fullSync }: Recording): Promise<number> {
     const { mode } = this.#options;
-    return await inBenchNetns(mode, async (netns) => {
+    return await inAnsweringNetns(mode, async (netns) => {
       await using tool = new BareProcess(netns);
       if (mode.asOneTransaction === null) throw new RangeError(`There are no transactions in ${mode.title}`);
       const { startMs, endMs } = await this.#feed(tool, mode.asOneTransaction(fullSync));
@@ -232,72 +242,61 @@ class Bench {
 
   async #changes(
     recording: Recording,
-    product: Product,
+    product: RunningProxy<KproxyProcess>,
     bare: Bare,
+    peer: PeerBench | null,
   ): Promise<Omit<BenchResult, "firstSync">> {
-    const { size, mode, restMs, idleMs, onProgress, onChange } = this.#options;
-    const { kproxy } = product;
-    const memoryAfterFirstSync = await kproxy.memory();
+    const { size, mode, program, restMs, idleMs, spacingMs, onProgress, onChange } = this.#options;
+    const meter = await CostMeter.begin(product.process);
     onProgress("idle");
-    await kproxy.settled(SETTLE_TIMEOUT_MS);
-    const startCpuMs = await kproxy.cpuMs();
-    await sleep(restMs);
-    const from = await kproxy.cpuParts();
-    await sleep(idleMs);
-    const to = await kproxy.cpuParts();
-    const idleProgramsPercent = 100 * (to.programsMs - from.programsMs) / idleMs;
-    const idleCpuPercent = idleProgramsPercent + 100 * (to.ownMs - from.ownMs) / idleMs;
-
+    await Promise.all([meter.rest(restMs, idleMs), peer?.rest(restMs, idleMs)]);
     const load = [...Deno.loadavg()];
     onProgress(`${this.#steps.length} changes`);
     const pairs = new Map<string, ChangePair[]>();
-    const sizesMb: number[] = [];
-    let touchCpuMs = 0, at = 0;
+    let at = 0;
     for (const [index, step] of this.#steps.entries()) {
       onChange(index, this.#steps.length);
-      const cpuFrom = await kproxy.cpuMs();
-      const changeMs = await this.#productChange(product, step);
+      const isTouch = step.path === "/touch";
       const { runs, aftermath } = (changesRules(step) ? recording.changes[at++] : undefined) ?? NO_CHANGE;
-      await sleep(this.#options.spacingMs / 2 + aftermathMs(mode, step));
-      if (step.path === "/touch") touchCpuMs += await kproxy.cpuMs() - cpuFrom;
+      const pauseMs = spacingMs / 2 + aftermathMs(mode, step);
+      const changeMs = await meter.change(isTouch, pauseMs, () => this.#productChange(product, step));
       if (changeMs !== undefined) {
         const pair = { kproxyMs: changeMs, bareMs: await this.#bareChange(bare, runs), runs };
         pairs.set(step.path, [...pairs.get(step.path) ?? [], pair]);
         await this.#bareChange(bare, aftermath);
       }
-      await sleep(this.#options.spacingMs / 2);
-      sizesMb.push((await kproxy.memory()).nowMb);
+      await peer?.change(step);
+      await sleep(spacingMs / 2);
     }
     await assertSameRules(mode, product.netns, bare.netns);
     return {
+      measured: new Date().toISOString().slice(0, 10),
+      program: program === undefined ? "source" : "bundle",
       size,
       mode: mode.title,
       load,
       touch: changeFigures(pairs.get("/touch")),
       serviceAdded: changeFigures(pairs.get("/service/add")),
       serviceDeleted: changeFigures(pairs.get("/service/delete")),
-      memoryAfterFirstSync,
-      startCpuMs,
-      memoryAtEnd: await kproxy.memory(),
-      memoryByTenth: tenths(sizesMb),
-      idleCpuPercent,
-      idleProgramsPercent,
-      cpuMsPerTouch: touchCpuMs / this.#options.touches,
+      ...await meter.end(),
       lostEvents: product.watch?.lostEvents === true || bare.watch?.lostEvents === true,
+      peer: await peer?.result() ?? null,
     };
   }
 
   /** Makes one change; yields the milliseconds until the kernel has it, if it changes rules. */
-  async #productChange({ api, kproxy, watch }: Product, step: Step): Promise<number | undefined> {
+  async #productChange(
+    { api, process: kproxy, watch }: RunningProxy<KproxyProcess>,
+    step: Step,
+  ): Promise<number | undefined> {
     const commitsBefore = watch?.position ?? 0;
     const position = kproxy.position;
     const { atMs, ip } = await api.change(step.path, step.index);
     if (!changesRules(step)) return undefined;
     const log = kproxy.line(isWritingSync, position, CHANGE_TIMEOUT_MS);
-    const kind = step.path === "/service/delete" ? "deleted" : "added";
     const [line, commit] = await Promise.all([
       log,
-      watch?.commit({ kind, ip }, commitsBefore, CHANGE_TIMEOUT_MS),
+      watch?.commit(signOf(step, ip), commitsBefore, CHANGE_TIMEOUT_MS),
     ]);
     return (commit?.atMs ?? line.ts) - atMs;
   }
@@ -325,6 +324,7 @@ interface ChangePair {
 interface FirstSync {
   /** From the start of the process to the log line that comes after the last commit. */
   readonly kproxyMs: number;
+  readonly answeredMs: number | null;
   /** From the start of the program to its end. */
   readonly bareMs: number;
   readonly runtimeMs: number;
@@ -341,6 +341,7 @@ function firstSyncFigures(
   const bareMs = runs.map((run) => run.bareMs);
   const runtimeMs = runs.map((run) => run.runtimeMs);
   return {
+    answeredMs: runs.flatMap((run) => run.answeredMs ?? []),
     kproxyMs,
     bareMs,
     oneTransactionMs,

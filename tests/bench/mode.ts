@@ -44,6 +44,8 @@ export interface BenchMode {
   readonly aftermathMs: number;
   /** Null if this mode's commits cannot be watched. */
   readonly openWatch: ((netns: Netns) => Promise<CommitWatch>) | null;
+  /** Whether a Service of this mode answers in the namespace it is in: real connections tell when. */
+  readonly isAnswering: boolean;
   /** The rules in the kernel, such that two namespaces with the same rules compare as equal. */
   readonly readRules: (netns: Netns) => Promise<string>;
   /** Addresses of all endpoints that connections are led to. */

@@ -4,8 +4,9 @@
  * @module
  */
 import type { Netns } from "../support/netns.ts";
-import { KernelWatch } from "./kernel_watch.ts";
-import { type BenchMode, type ClusterSizeInKernel, makeKubeletHint } from "./mode.ts";
+import type { KernelCommit } from "./kernel_events.ts";
+import { KernelWatch, showsChange } from "./kernel_watch.ts";
+import { type BenchMode, type ChangeSign, type ClusterSizeInKernel, makeKubeletHint } from "./mode.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
 
 /** Which programs write the rules. */
@@ -24,7 +25,8 @@ export function iptablesMode(variant: Variant): BenchMode {
       return { argv: restore.argv, stdin: asOneTransaction(restore.stdin) };
     },
     aftermathMs: 0,
-    openWatch: variant === "nft" ? (netns) => KernelWatch.open(netns) : null,
+    openWatch: variant === "nft" ? (netns) => KernelWatch.open(netns, showsReached) : null,
+    isAnswering: true,
     readRules: async (netns) => {
       const saved = [];
       for (const table of ["nat", "filter"]) {
@@ -38,6 +40,15 @@ export function iptablesMode(variant: Variant): BenchMode {
     },
     countProgrammed: (netns) => countProgrammed(netns, variant),
   };
+}
+
+/** The jump to a Service, and the chain of an endpoint. */
+const REACHED = /^KUBE-(?:SERVICES|SEP-\S+) /;
+
+/** True if a commit shows that a Service or endpoint can be reached, or no longer: chains may come before what leads to them. */
+function showsReached({ atMs, added, deleted }: KernelCommit, sign: ChangeSign): boolean {
+  const reached = (entries: readonly string[]): string[] => entries.filter((entry) => REACHED.test(entry));
+  return showsChange({ atMs, added: reached(added), deleted: reached(deleted) }, sign);
 }
 
 function largestRestore(runs: readonly RecordedRun[]): RecordedRun {

@@ -4,7 +4,7 @@
  * @module
  */
 import type { Netns } from "../support/netns.ts";
-import { ElementWatch } from "./element_watch.ts";
+import { KernelWatch } from "./kernel_watch.ts";
 import { type BenchMode, type ClusterSizeInKernel, LIST_TIMEOUT_MS } from "./mode.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
 
@@ -23,7 +23,8 @@ export const NFTABLES_MODE: BenchMode = {
     stdin: runs.map(({ stdin }) => stdin).join(""),
   }),
   aftermathMs: 0,
-  openWatch: (netns) => ElementWatch.open(netns),
+  openWatch: (netns) => KernelWatch.open(netns),
+  isAnswering: true,
   readRules: async (netns) => {
     const lines = (await netns.run(["nft", "list", "table", "ip", "kproxy"])).split("\n");
     // Shared chains stand in the order in which they were made.

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { inBenchNetns } from "./bench_netns.ts";
+import { inAnsweringNetns } from "./bench_netns.ts";
 import { type ChangePath, FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { isWritingSync, KproxyProcess } from "./kproxy_process.ts";
@@ -65,7 +65,7 @@ export async function record(
   folder: string,
 ): Promise<Recording> {
   const programs = await RecordedPrograms.create(`${folder}/recorded`);
-  return await inBenchNetns(mode, async (netns) => {
+  return await inAnsweringNetns(mode, async (netns) => {
     await using api = await FakeApi.start(netns, size, `${folder}/recorded/api.sock`);
     await using kproxy = new KproxyProcess(netns, {
       master: api.url,

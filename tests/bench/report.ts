@@ -4,8 +4,10 @@
  * @module
  */
 import { alignColumns } from "../../lib/cli/terminal/columns.ts";
-import { quantile } from "./figures.ts";
+import { type Distribution, quantile } from "./figures.ts";
 import type { BenchResult, ChangeFigures } from "./measure.ts";
+import type { PeerResult } from "./peer_bench.ts";
+import type { ProxyCosts } from "./proxy_costs.ts";
 
 function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(2)} s`;
@@ -15,10 +17,59 @@ function milliseconds(ms: number): string {
   return `${ms.toFixed(1)} ms`;
 }
 
+function times({ p50, p99, max }: Distribution): string {
+  return `${p50.toFixed(1)} / ${p99.toFixed(1)} / ${max.toFixed(1)} ms`;
+}
+
 function changeRow(name: string, { kproxy, bare, ratio, programs, bytes }: ChangeFigures): string[] {
-  const times = (of: typeof kproxy): string =>
-    `${of.p50.toFixed(1)} / ${of.p99.toFixed(1)} / ${of.max.toFixed(1)} ms`;
   return [name, times(kproxy), times(bare), `${ratio.toFixed(2)} ×`, `${programs} / ${bytes}`];
+}
+
+/** Memory and processor, a line each. */
+function costLines(name: string, costs: ProxyCosts): string[] {
+  const { memoryAfterFirstSync, memoryAtEnd } = costs;
+  return [
+    `${name}, memory: ${memoryAfterFirstSync.nowMb.toFixed(0)} MB after the first sync, ${
+      memoryAtEnd.nowMb.toFixed(0)
+    } MB at the end (${memoryAtEnd.anonymousMb.toFixed(0)} MB of it anonymous), peak ${
+      memoryAtEnd.peakMb.toFixed(0)
+    } MB; over the changes ${costs.memoryByTenth.map((mb) => mb.toFixed(0)).join(" ")} MB`,
+    `${name}, CPU: ${seconds(costs.startCpuMs)} for the start, ${
+      milliseconds(costs.cpuMsPerTouch)
+    } per replaced endpoint, programs included; idle ${
+      costs.idleCpuPercent.toFixed(2)
+    } % of a core, programs ${costs.idleProgramsPercent.toFixed(2)} % of it`,
+  ];
+}
+
+/** kproxy beside its peer, both asked in the same way. */
+function peerLines(result: BenchResult, peer: PeerResult): string[] {
+  const median = (samples: readonly number[]): string => seconds(quantile(samples, 0.5));
+  const count = peer.touch.count;
+  return [
+    "",
+    ...alignColumns([
+      ["", "kproxy", peer.version],
+      [
+        "first sync, until Services answered",
+        median(result.firstSync.answeredMs),
+        median(peer.firstSync.answeredMs),
+      ],
+      [
+        `one endpoint replaced, p50 / p99 / max of ${count}`,
+        times(result.touch.kproxy),
+        times(peer.touch),
+      ],
+      ["Service added", times(result.serviceAdded.kproxy), times(peer.serviceAdded)],
+      ["Service deleted", times(result.serviceDeleted.kproxy), times(peer.serviceDeleted)],
+    ]),
+    ...costLines(peer.version, peer),
+    ...lostLine(peer.lostEvents),
+  ];
+}
+
+function lostLine(isLost: boolean): string[] {
+  return isLost ? ["The kernel dropped events: the machine was too busy to be measured"] : [];
 }
 
 /** The result as a table for people. */
@@ -44,7 +95,6 @@ export function resultTable(result: BenchResult): string[] {
     ),
   ];
   const lines = alignColumns(rows);
-  const { memoryAfterFirstSync, memoryAtEnd } = result;
   return [
     `${size.services} Services × ${size.endpoints} endpoints, ${result.mode}, load ${
       result.load.map((value) => value.toFixed(2)).join(" ")
@@ -59,16 +109,11 @@ export function resultTable(result: BenchResult): string[] {
     ...(firstSync.oneTransactionMs === null
       ? []
       : [`bare, all in one transaction: ${seconds(firstSync.oneTransactionMs)}`]),
-    `memory: ${memoryAfterFirstSync.nowMb.toFixed(0)} MB after the first sync, ${
-      memoryAtEnd.nowMb.toFixed(0)
-    } MB at the end, peak ${memoryAtEnd.peakMb.toFixed(0)} MB; over the changes ${
-      result.memoryByTenth.map((mb) => mb.toFixed(0)).join(" ")
-    } MB`,
-    `CPU: ${seconds(result.startCpuMs)} for the start, ${
-      milliseconds(result.cpuMsPerTouch)
-    } per replaced endpoint, programs included; idle ${
-      result.idleCpuPercent.toFixed(2)
-    } % of a core, programs ${result.idleProgramsPercent.toFixed(2)} % of it`,
-    ...(result.lostEvents ? ["The kernel dropped events: the machine was too busy to be measured"] : []),
+    ...(firstSync.answeredMs.length === 0
+      ? []
+      : [`until sample Services answered connections: ${firstSync.answeredMs.map(seconds).join(", ")}`]),
+    ...costLines("kproxy", result),
+    ...lostLine(result.lostEvents),
+    ...(result.peer === null ? [] : peerLines(result, result.peer)),
   ];
 }

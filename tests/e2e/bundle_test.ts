@@ -12,6 +12,15 @@ import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 const COMMIT = "0123456789abcdef0123456789abcdef01234567";
 const OBJECTS = `--manifests=${ROOT}/tests/golden/mixed-dual-stack/objects.yaml`;
 
+async function deno(args: readonly string[], env: Readonly<Record<string, string>>): Promise<string> {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [...args],
+    env: { ...env, NO_COLOR: "1" },
+  }).output();
+  assertEquals(code, 0, new TextDecoder().decode(stderr));
+  return new TextDecoder().decode(stdout);
+}
+
 /** Every place that log lines may name is a line of the source that logs. */
 async function assertPlaces(files: Bundle): Promise<void> {
   const text = files.get("places.js") ?? "";
@@ -27,6 +36,25 @@ async function assertPlaces(files: Bundle): Promise<void> {
     const lines = (sources.get(name) ?? []).map((source) => source.split("\n")[Number(line) - 1] ?? "");
     assert(lines.some((one) => /\.(info|warn|error|text)\b/.test(one)), `${place}: ${lines.join(" | ")}`);
   }
+}
+
+/** Whatever is imported on demand is there, and nothing of it is read at a start: what Deno sees is what it reads then. */
+async function assertReadOnDemand(
+  files: Bundle,
+  main: string,
+  env: Readonly<Record<string, string>>,
+): Promise<void> {
+  const hidden = [...files.values()].flatMap((text) =>
+    [...text.matchAll(/import\(import\.meta\.resolve\("\.\/([^"]+)"\)\)/g)].map(([, name = ""]) => name)
+  );
+  for (const name of ["doctor", "help", "oidc_auth", "render"]) {
+    assert(hidden.some((file) => file.startsWith(`${name}-`)), `${name} is imported from the start`);
+  }
+  assertEquals(hidden.filter((file) => !files.has(file)), []);
+  const graph = await deno(["info", "--no-config", "--json", main], env);
+  const read = new Set([...graph.matchAll(/"specifier": ?"[^"]*\/([^"\/]+\.js)"/g)].map(([, file]) => file));
+  assert(read.size > 50, graph);
+  assertEquals(hidden.filter((file) => read.has(file)), []);
 }
 
 async function* sourcePaths(folder: string): AsyncGenerator<string> {
@@ -48,6 +76,7 @@ e2eTest("the bundle runs kproxy without network and packages, with the same rule
     const main = `${folder}/js/kproxy.js`;
     const env = { DENO_DIR: `${folder}/cache` };
     const own = ["--no-config", "--cached-only", ...runtimeFlags(), main];
+    await assertReadOnDemand(files, main, env);
     await withNetns(async (netns) => {
       const start = [
         "ip",

@@ -19,7 +19,7 @@ const PATIENCE_MS = 20_000;
 for (const mode of LAB_MODES) {
   e2eTest(
     `an edit of a manifest is in the kernel within a second, ${mode.name}`,
-    [...WEB_NEEDS, ...mode.needs, ...["nft", "stdbuf", "iptables-nft"].map(program)],
+    [...WEB_NEEDS, ...mode.needs, ...["nft", "iptables-nft"].map(program)],
     async () => {
       await using web = await WebLab.create(mode);
       const { netns } = web.lab.node;

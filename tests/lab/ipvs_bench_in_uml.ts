@@ -18,6 +18,7 @@ Deno.test("what a first sync and a change cost beside the bare tools", async () 
   const { firstSync, touch, serviceAdded, serviceDeleted, memoryAtEnd, ...result } = await measure({
     size: { services: 20, endpoints: 10 },
     mode: IPVS_MODE,
+    peer: null,
     touches: 1,
     added: 1,
     rounds: 1,

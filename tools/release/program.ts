@@ -10,6 +10,7 @@
  */
 import { Buffer } from "node:buffer";
 import { threadFiles } from "../bundle.ts";
+import { isReadOnDemand } from "../bundle_imports.ts";
 import { PERMISSIONS, runtimeFlags } from "../permissions.ts";
 
 const DOWNLOAD_TIMEOUT_MS = 120_000;
@@ -24,10 +25,11 @@ export interface CompileOptions {
   readonly credentialPlugins?: readonly string[];
 }
 
-/** The arguments of `deno` that build into `output`. */
+/** The arguments of `deno` that build into `output`; `files` are the names of the bundle's files. */
 export function compileArgs(
   output: string,
   { bundle, triple, credentialPlugins = [] }: CompileOptions,
+  files: readonly string[],
 ): string[] {
   return [
     "compile",
@@ -35,7 +37,9 @@ export function compileArgs(
     ...["-q", "--no-check", "--no-config", "--no-lock", "--no-npm", "--no-remote"],
     ...(triple === undefined ? [] : [`--target=${triple}`]),
     // Loaded by name, which the compiler does not follow.
-    ...threadFiles().map((file) => `--include=${bundle}/${file}`),
+    ...[...threadFiles(), ...files.filter(isReadOnDemand).toSorted()].map((file) =>
+      `--include=${bundle}/${file}`
+    ),
     ...runtimeFlags(),
     ...credentialPlugins.map((plugin) => `--allow-run=${plugin}`),
     `--output=${output}`,
@@ -82,8 +86,9 @@ export async function compileProgram(
   env: Readonly<Record<string, string>>,
   timeoutMs?: number,
 ): Promise<Exclude<CompileOutcome, { kind: "dry" }>> {
+  const files = [...Deno.readDirSync(options.bundle)].map(({ name }) => name);
   const { success, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: compileArgs(output, options),
+    args: compileArgs(output, options, files),
     env: { ...env, NO_COLOR: "1" },
     stdin: "null",
     stdout: "null",

@@ -46,7 +46,7 @@ Deno.test(
       bundle: "js",
       triple: "aarch64-unknown-linux-gnu",
       credentialPlugins: ["x"],
-    });
+    }, ["kproxy.js", "help-AB.js", "run-CD.js", "doctor-EF.js"]);
     assertEquals(args.filter((arg) => /^--(allow|deny|ignore|no-prompt)/.test(arg)), [
       ...permissionFlags(),
       "--allow-run=x",
@@ -54,6 +54,8 @@ Deno.test(
     assertEquals(args.filter((arg) => /^--(v8-flags|target|include|output)/.test(arg)), [
       "--target=aarch64-unknown-linux-gnu",
       "--include=js/relay_worker.ts",
+      "--include=js/doctor-EF.js",
+      "--include=js/help-AB.js",
       "--v8-flags=--max-semi-space-size=2,--expose-gc",
       "--output=out",
     ]);
