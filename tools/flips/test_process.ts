@@ -49,6 +49,8 @@ async function failureOf(test: CollectedTest): Promise<string | null> {
   stray = undefined;
   try {
     await test.run(context as unknown as Deno.TestContext);
+    // A rejection that nobody catches is told in the turn after.
+    await new Promise((resolve) => setTimeout(resolve));
     if (stray !== undefined) throw stray;
     return null;
   } catch (error) {

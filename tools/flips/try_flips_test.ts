@@ -55,6 +55,12 @@ const ATTACKS: readonly (readonly [what: string, body: string, ending: Ending | 
     "Promise.reject(new Error()); await new Promise((r) => setTimeout(r, 1));",
     "killed",
   ],
+  [
+    "throws behind the test's back, just before its end",
+    "const timer = new Promise((r) => setTimeout(r, 1)); Promise.reject(new Error());" +
+    " for (const end = Date.now() + 9; Date.now() < end;); await timer;",
+    "killed",
+  ],
   ["removes files", 'Deno.removeSync(".", { recursive: true });', "killed"],
   ["writes files", 'Deno.writeTextFileSync("x", "");', "killed"],
   ["starts a program", 'new Deno.Command("true").outputSync();', "killed"],
