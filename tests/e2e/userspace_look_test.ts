@@ -127,6 +127,9 @@ e2eTest(
         0,
       );
       assertEquals((await node.ask("check", "--repair")).code, 0);
+      const { out: doctor } = await node.ask("doctor");
+      assertMatch(doctor, /^ok +other proxies +none; kproxy runs$/m);
+      assertMatch(doctor, /^ok +iptables variant +(?:nft|legacy): /m);
       assertEquals(await node.really(), ["10.244.0.11", "10.244.0.12"]);
     });
 
@@ -167,6 +170,11 @@ e2eTest(
       await node.names(
         ["check", "--from-files"],
         /Service shop\/web\n {2}kproxy: nobody listens on the port that the rules lead to/,
+      );
+      await node.names(
+        ["doctor", "--from-files"],
+        /^warning +other proxies +rules of a service proxy are in force, and none answers/m,
+        0,
       );
       await node.names(
         ["check", "--repair", "--from-files"],

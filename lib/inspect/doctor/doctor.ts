@@ -102,6 +102,7 @@ function judgeOthers(
   return [
     ...judgeOtherProxies({
       metricsAddress,
+      mode,
       owner: known(metricsOwner),
       baseChains: known(baseChains),
       prerouting: known(kernelChains)?.prerouting,

@@ -97,7 +97,11 @@ const HOOKS: readonly Case[] = [
   ],
 ];
 
-const none = { metricsAddress: "127.0.0.1:10249" };
+const none = { metricsAddress: "127.0.0.1:10249", mode: "iptables" } as const;
+const PORTALS = [{
+  family: "IPv4",
+  lines: ['-A PREROUTING -m comment --comment "handle ClusterIPs" -j KUBE-PORTALS-CONTAINER'],
+}] as const;
 const PROXIES: readonly Case[] = [
   ["none", judgeOtherProxies(none), ["ok none shows"]],
   ["kproxy itself", judgeOtherProxies({ ...none, owner: "kproxy" }), ["ok none; kproxy runs"]],
@@ -122,6 +126,29 @@ const PROXIES: readonly Case[] = [
       links: [{ device: "cilium_host", kind: "veth", mtu: 1500, isUp: true }],
     }),
     ["warning Cilium was or is here: chain CILIUM_PRE_nat, device cilium_host"],
+  ],
+  [
+    "rules of mode userspace, where that is the mode",
+    judgeOtherProxies({
+      ...none,
+      mode: "userspace",
+      owner: "kproxy",
+      prerouting: PORTALS,
+    }),
+    ["ok none; kproxy runs"],
+  ],
+  ["rules of mode userspace, in another mode", judgeOtherProxies({ ...none, prerouting: PORTALS }), [
+    "warning a proxy in mode userspace, kube-proxy or a kproxy of another configuration, was or is here",
+  ]],
+  [
+    "rules of mode userspace, which nobody serves",
+    judgeOtherProxies({
+      ...none,
+      mode: "userspace",
+      owner: "nobody",
+      prerouting: PORTALS,
+    }),
+    ["warning rules of a service proxy are in force, and none answers"],
   ],
   [
     "kube-router",

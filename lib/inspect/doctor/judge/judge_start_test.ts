@@ -82,6 +82,11 @@ const VARIANTS: readonly Case[] = [
     ],
   ],
   [
+    "mode userspace has rules of iptables, too",
+    judgeVariant({ chosen, systemDefault: null, otherHolds: [], unseen: [] }, "userspace"),
+    ["ok nft: nft is the system's default"],
+  ],
+  [
     "the other is the default",
     judgeVariant(
       { chosen, systemDefault: { variant: "legacy", version: "1.8.9" }, otherHolds: [], unseen: [] },

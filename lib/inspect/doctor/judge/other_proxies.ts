@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { ProxyMode } from "../../../config/types.ts";
 import type { BaseChain } from "../../../netfilter/nft_base_chains.ts";
 import type { Link } from "../../../netfilter/ip_batch.ts";
 import { failure, type Finding, ok, warning } from "../finding.ts";
@@ -19,6 +20,8 @@ export interface ProxySigns {
   readonly owner?: MetricsOwner | undefined;
   /** Where that was asked. */
   readonly metricsAddress: string;
+  /** Which mode's rules are no sign of others here. */
+  readonly mode: ProxyMode;
   readonly baseChains?: readonly BaseChain[] | undefined;
   readonly prerouting?: readonly KernelChain[] | undefined;
   readonly links?: readonly Link[] | undefined;
@@ -32,7 +35,12 @@ interface KnownProxy {
   readonly chain: RegExp | null;
   readonly device: RegExp | null;
   readonly mend: string;
+  /** Rules of this mode look the same whoever wrote them. */
+  readonly mode?: ProxyMode;
 }
+
+/** Chains that only mode userspace has. */
+const PORTALS = /^KUBE-PORTALS-/;
 
 const KNOWN: readonly KnownProxy[] = [
   {
@@ -43,11 +51,12 @@ const KNOWN: readonly KnownProxy[] = [
     mend: "end kube-proxy on this node, then: kproxy cleanup --only=nftables --of=kube-proxy",
   },
   {
-    name: "kube-proxy (mode userspace)",
+    name: "a proxy in mode userspace, kube-proxy or a kproxy of another configuration,",
     table: null,
-    chain: /^KUBE-PORTALS-/,
+    chain: PORTALS,
     device: null,
-    mend: "end kube-proxy on this node, then: kproxy cleanup --only=userspace",
+    mend: "end it on this node, then: kproxy cleanup --only=userspace",
+    mode: "userspace",
   },
   {
     name: "Cilium",
@@ -105,7 +114,7 @@ export function judgeOtherProxies(signs: ProxySigns): readonly Finding[] {
   }
   for (const proxy of KNOWN) {
     const found = signsOf(proxy, signs);
-    if (found.length > 0) {
+    if (found.length > 0 && proxy.mode !== signs.mode) {
       findings.push(warning(CHECK, `${proxy.name} was or is here: ${few(found)}`, proxy.mend));
     }
   }
@@ -116,7 +125,9 @@ export function judgeOtherProxies(signs: ProxySigns): readonly Finding[] {
 /** True if packets are led to rules with the names that kproxy and kube-proxy use. */
 function hasRules({ baseChains, prerouting }: ProxySigns): boolean {
   return (baseChains ?? []).some(({ table }) => table === "kproxy") ||
-    (prerouting ?? []).flatMap(({ lines }) => lines).some((line) => / -j KUBE-SERVICES\b/.test(line));
+    (prerouting ?? []).flatMap(({ lines }) => lines).some((line) =>
+      / -j KUBE-(?:SERVICES|PORTALS-CONTAINER)\b/.test(line)
+    );
 }
 
 function signsOf({ table, chain, device }: KnownProxy, signs: ProxySigns): readonly string[] {

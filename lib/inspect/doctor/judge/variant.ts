@@ -14,7 +14,7 @@ export function judgeVariant(fact: VariantFact | null, mode: ProxyMode): readonl
   // That iptables does not work is told with the mode, where it matters.
   if (fact === null) return [];
   const { chosen: { variant, reason }, systemDefault, otherHolds, unseen } = fact;
-  const uses = mode === "iptables" || mode === "ipvs";
+  const uses = mode === "iptables" || mode === "ipvs" || mode === "userspace";
   const findings: Finding[] = [
     ok(CHECK, `${variant}${uses ? "" : ", which this mode does not use"}: ${reason}`),
   ];
