@@ -12,6 +12,8 @@ function promisedLines(markdown: string): string[] {
 }
 
 Deno.test("every program of the library's documentation runs, and prints what the page says", async () => {
+  // The examples leave their files to the reader.
+  const temporary = await Deno.makeTempDir({ prefix: "kproxy-examples-" });
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     // What makes the examples up needs to read and write files; a right to more would hide that one needs it.
     args: [
@@ -26,10 +28,10 @@ Deno.test("every program of the library's documentation runs, and prints what th
       PAGE,
     ],
     cwd: ROOT,
-    env: { NO_COLOR: "1" },
+    env: { NO_COLOR: "1", TMPDIR: temporary },
     stdin: "null",
-  }).output();
-  const said = new TextDecoder().decode(stdout);
+  }).output().finally(() => Deno.remove(temporary, { recursive: true }));
+  const said = new TextDecoder().decode(stdout).replaceAll(temporary, "/tmp");
   assert(code === 0, said + new TextDecoder().decode(stderr));
   const page = await Deno.readTextFile(`${ROOT}/${PAGE}`);
   const promised = promisedLines(page);
