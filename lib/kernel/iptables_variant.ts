@@ -132,7 +132,7 @@ export async function holdsProxyRules(
 /** True if there may be rules of the variant in the family that this process may not see. */
 export async function mayHideRules(exec: Exec, family: IpFamily, variant: IptablesVariant): Promise<boolean> {
   try {
-    const saved = await runIfThere(exec, [iptablesPrograms(family, variant).save]);
+    const saved = await runIfThere(exec, hintsQuestion(family, variant));
     return saved !== null && saved.code !== 0 && NO_RIGHTS_REGEXP.test(saved.stderr);
   } catch (error) {
     // A tool that hangs is told elsewhere.
@@ -141,16 +141,24 @@ export async function mayHideRules(exec: Exec, family: IpFamily, variant: Iptabl
   }
 }
 
+/**
+ * The command that tells what kubelet has left in a variant. Naming a table makes the legacy variant create it, with its hooks, on a node
+ * that uses nft: there all tables that exist are asked for.
+ */
+export function hintsQuestion(family: IpFamily, variant: IptablesVariant): readonly string[] {
+  const { save } = iptablesPrograms(family, variant);
+  return variant === "nft" ? [save, "-t", "mangle"] : [save];
+}
+
 async function readHints(
   exec: Exec,
   family: IpFamily,
   variant: IptablesVariant,
   wanted: readonly string[],
 ): Promise<ReadonlySet<string>> {
-  const { save } = iptablesPrograms(family, variant);
-  // Naming a table makes the legacy variant create it, with its hooks, on a node that uses nft: ask for those that exist.
   const onlyMangle = variant === "nft" && wanted === KUBELET_HINTS;
-  const saved = await runIfThere(exec, onlyMangle ? [save, "-t", "mangle"] : [save]);
+  const { save } = iptablesPrograms(family, variant);
+  const saved = await runIfThere(exec, onlyMangle ? hintsQuestion(family, variant) : [save]);
   if (saved !== null) return saved.code === 0 ? chainNames(saved.stdout) : new Set();
   // Before 1.8 there are no programs with the variant in their name, and the plain ones are legacy.
   const plain = iptablesPrograms(family);

@@ -7,9 +7,9 @@ import { UnsupportedError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import {
   chooseIptablesVariant,
+  hintsQuestion,
   holdsProxyRules,
   type IptablesFound,
-  iptablesPrograms,
   mayHideRules,
   probeIptables,
   type VariantChoice,
@@ -65,10 +65,7 @@ async function hidesRules(exec: Exec, variant: IptablesVariant): Promise<boolean
 
 /** What a node of any kind is asked for the variant; the answers are there when they are needed. */
 export function askVariantAhead(exec: Exec): void {
-  const questions = FAMILIES.flatMap((family) => [
-    [iptablesPrograms(family, "nft").save, "-t", "mangle"],
-    [iptablesPrograms(family, "legacy").save],
-  ]);
+  const questions = FAMILIES.flatMap((family) => VARIANTS.map((variant) => hintsQuestion(family, variant)));
   for (const question of questions) exec.run(question).catch(askedAgain);
 }
 
