@@ -11,8 +11,8 @@ import type { IpFamily } from "../../model/objects.ts";
 import { chainOf, groupByChain, ruleOf } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset, SavedChain } from "../../netfilter/iptables_save.ts";
-import type { Difference, DifferenceList } from "./difference.ts";
-import { chainDifference } from "./rule_lists.ts";
+import type { DifferenceList } from "./difference.ts";
+import { chainDifference, jumpDifference } from "./rule_lists.ts";
 import { chainPlace, quickText, RuleTexts, serviceOfRule } from "./rule_texts.ts";
 import { savedText } from "./saved_text.ts";
 import { compareSharedChain } from "./shared_chain.ts";
@@ -133,13 +133,4 @@ function compareBase({ wanted, live, isKernel }: IptablesPair, list: DifferenceL
       found: [],
     });
   }
-}
-
-function jumpDifference(difference: Difference): Difference {
-  const { wanted } = difference;
-  return {
-    ...difference,
-    cause: wanted.length === 1 ? "the jump is missing" : `${wanted.length} jumps are missing`,
-    found: [],
-  };
 }

@@ -58,6 +58,13 @@ export function listDifference(
   return { kind: "changed", cause: `${count(missing, what)} not as ${pronoun} should be`, ...lists };
 }
 
+/** What differs in a chain of the kernel's own, in words for the jumps from it; what else stands there is others'. */
+export function jumpDifference(difference: Difference): Difference {
+  const { wanted } = difference;
+  const cause = wanted.length === 1 ? "the jump is missing" : `${wanted.length} jumps are missing`;
+  return { ...difference, cause, found: [] };
+}
+
 function count(list: readonly string[], what: string): string {
   return list.length === 1 ? `a ${what} is` : `${list.length} ${what}s are`;
 }

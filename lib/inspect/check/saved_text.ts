@@ -4,13 +4,10 @@
  * @module
  */
 import type { IpFamily } from "../../model/objects.ts";
+import { optionsOf, PROBABILITY_STEPS, QUOTED, withoutQuoted } from "./rule_texts.ts";
 
 /** In the order in which they are printed, before everything else. */
 const FRONT = ["-s", "-d", "-i", "-o", "-p"];
-/** The kernel keeps 31 bits of a probability. */
-const STEPS = 2 ** 31;
-/** Stands for the quoted word; blanks and quotes are in no other. */
-const QUOTED = "\u0000";
 const COMMENT = "--comment ";
 const PROBABILITY = "--probability ";
 
@@ -19,27 +16,24 @@ const PROBABILITY = "--probability ";
  * prints it otherwise the text is equal to nothing, and slower ways of comparing decide; two rules never have the same.
  */
 export function savedText(rule: string, family: IpFamily): string {
-  const quote = rule.indexOf('"');
-  const end = quote < 0 ? -1 : rule.indexOf('"', quote + 1);
-  // More than one quoted word, or quotes within: ours are not written like that.
-  if (quote >= 0 && (end < 0 || rule.includes('"', end + 1) || rule.includes("\\"))) return rule;
-  const words = quote < 0 ? rule : rule.slice(0, quote) + QUOTED + rule.slice(end + 1);
+  const cut = withoutQuoted(rule);
+  if (cut === null) return rule;
   const front: string[] = [];
   const rest: string[] = [];
-  for (const option of optionsOf(words)) {
+  for (const option of optionsOf(cut.words)) {
     const name = option.startsWith("! ") ? option.slice(2, 4) : option.slice(0, 2);
     const rank = option.length > 3 && !option.startsWith("--") ? FRONT.indexOf(name) : -1;
     if (rank < 0) rest.push(printed(option));
-    else {front[rank] = rank < 2 && !option.includes("/")
-        ? `${option}/${family === "IPv4" ? 32 : 128}`
-        : option;}
+    else front[rank] = rank < 2 ? withPrefixLength(option, family) : option;
   }
   const text = [...front.filter((option) => option !== undefined), ...rest].join(" ");
-  const whole = text.includes(RECENT) ? withRecent(text, family) : text;
-  return quote < 0 ? whole : whole.replace(QUOTED, () => rule.slice(quote, end + 1));
+  return withRecent(text, family).replace(QUOTED, () => `"${cut.quoted}"`);
 }
 
-const RECENT = "-m recent ";
+function withPrefixLength(option: string, family: IpFamily): string {
+  return option.includes("/") ? option : `${option}/${family === "IPv4" ? 32 : 128}`;
+}
+
 /** As they are written for affinity. */
 const RECENT_OPTIONS = /-m recent --name (\S+)((?: --(?:set|rcheck|reap|seconds \d+))+)/;
 
@@ -52,23 +46,12 @@ function withRecent(text: string, family: IpFamily): string {
   );
 }
 
-/** Each with its values, and with the `!` before it. */
-function optionsOf(words: string): readonly string[] {
-  const options: string[] = [];
-  for (const word of words.split(" ")) {
-    const last = options.length - 1;
-    const isValue = last >= 0 && ((!word.startsWith("-") && word !== "!") || options[last] === "!");
-    if (isValue) options[last] += ` ${word}`;
-    else options.push(word);
-  }
-  return options;
-}
-
 function printed(option: string): string {
   if (option.startsWith(COMMENT)) {
     const value = option.slice(COMMENT.length);
     return value === QUOTED || !/[^\w-]/.test(value) ? option : `${COMMENT}"${value}"`;
   }
   if (!option.startsWith(PROBABILITY)) return option;
-  return PROBABILITY + (Math.round(Number(option.slice(PROBABILITY.length)) * STEPS) / STEPS).toFixed(11);
+  const steps = Math.round(Number(option.slice(PROBABILITY.length)) * PROBABILITY_STEPS);
+  return PROBABILITY + (steps / PROBABILITY_STEPS).toFixed(11);
 }

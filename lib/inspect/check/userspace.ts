@@ -12,7 +12,7 @@ import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { portalKey } from "../../sim/node/held_portals.ts";
 import type { DifferenceList } from "./difference.ts";
-import { chainDifference } from "./rule_lists.ts";
+import { chainDifference, jumpDifference } from "./rule_lists.ts";
 import { chainPlace, RuleTexts } from "./rule_texts.ts";
 import { compareSharedChain } from "./shared_chain.ts";
 
@@ -45,10 +45,7 @@ export function compareUserspace(
       const place = chainPlace(table, chain);
       const lack = chainDifference({ place, wanted, found, textOf: texts.of, isShared: true });
       if (lack === null || lack.kind === "order") continue;
-      const cause = lack.wanted.length === 1
-        ? "the jump is missing"
-        : `${lack.wanted.length} jumps are missing`;
-      list.add(null, { ...lack, cause, found: [] });
+      list.add(null, jumpDifference(lack));
     }
   }
   const services = new Map(
