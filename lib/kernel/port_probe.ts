@@ -6,7 +6,8 @@
 import { createSocket } from "node:dgram";
 import type { IpFamily } from "../model/objects.ts";
 
-const EVERYWHERE: Readonly<Record<IpFamily, string>> = { IPv4: "0.0.0.0", IPv6: "::" };
+/** The addresses that stand for all. */
+export const EVERYWHERE: Readonly<Record<IpFamily, string>> = { IPv4: "0.0.0.0", IPv6: "::" };
 
 /** Null: nobody can tell, as for want of rights. */
 export async function isPortTaken(

@@ -74,8 +74,8 @@ export class UserspaceProxier implements FamilyProxier {
   readonly #oneAtATime = new Mutex();
   readonly #takeover: Takeover;
   #nodePortIps: readonly string[] | null = null;
-  /** The rules that this proxier has written; null: none yet. */
-  #written: readonly PortalRule[] | null = null;
+  /** What this proxier has written last; null: nothing yet. */
+  #written: Committed | null = null;
 
   constructor(options: UserspaceProxierOptions) {
     const { iptables: { family }, settings, logger, nowMs = () => performance.now() } = options;
@@ -151,7 +151,7 @@ export class UserspaceProxier implements FamilyProxier {
     const { iptables, staleUdp } = this.#options;
     const saved = await this.#session.run("read", () => this.#readRules());
     const plan = await this.#session.run("plan", () => this.#plan(state, "all"));
-    const isLeft = this.#written !== null && await this.#takeover.isBy(this.#written, saved);
+    const isLeft = this.#written !== null && await this.#takeover.isBy(rulesIn(this.#written), saved);
     const doorways = [...plan.values()].flatMap((service) => service?.doorways ?? []);
     const problems = await this.#session.run("apply", () => this.#open(plan, adoptedPorts(doorways, saved)));
     let committed = this.#committedOf(plan);
@@ -176,8 +176,8 @@ export class UserspaceProxier implements FamilyProxier {
     });
     for (const { item, problem } of refused) problems.set(item, problem);
     this.#session.quarantine.replace([...problems].map(([service, problem]) => ({ service, problem })));
-    this.#written = rulesIn(committed);
-    await staleUdp.remove(movedUdp(saved, this.#written));
+    this.#written = committed;
+    await staleUdp.remove(movedUdp(saved, rulesIn(committed)));
     return { committed, commands: 2, bytes: text.length, written: countRules(committed) };
   }
 
@@ -199,7 +199,7 @@ export class UserspaceProxier implements FamilyProxier {
       if (problem === undefined) quarantine.release(name);
       else quarantine.refused({ service: name, problem });
     }
-    this.#written = rulesIn(committed);
+    this.#written = committed;
     const former = new Set([...before.values()].flatMap(({ rules }) => rules.map(({ rule }) => rule)));
     const newer = new Set([...now.values()].flatMap(({ rules }) => rules.map(({ rule }) => rule)));
     await staleUdp.remove([

@@ -8,6 +8,7 @@ import { interfaceIps } from "../../../kernel/interfaces.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { type RefusedFamily, usableFamilies } from "../../../kernel/iptables_families.ts";
 import { chooseIptablesVariant } from "../../../kernel/iptables_variant.ts";
+import { EVERYWHERE } from "../../../kernel/port_probe.ts";
 import { RememberingExec } from "../../../kernel/remembering_exec.ts";
 import { nodeIps } from "../../../model/node.ts";
 import type { IpFamily } from "../../../model/objects.ts";
@@ -23,9 +24,6 @@ import type { Portal } from "../plan/ruleset.ts";
 import { configuredUserspace } from "../plan/settings.ts";
 import { prepareListening } from "./listening.ts";
 import { addRelayMetrics } from "./metrics.ts";
-
-/** The addresses that stand for all. */
-const EVERYWHERE: Readonly<Record<IpFamily, string>> = { IPv4: "0.0.0.0", IPv6: "::" };
 
 /** Makes the portals of a family; `listenIp` as in its settings. */
 type MakeKeeper = (family: IpFamily, listenIp: string | null) => PortalKeeper;
