@@ -6,7 +6,7 @@
 import { joinHostPort } from "../../model/ip.ts";
 import { type Flow, type FlowOutcome, formatFlow } from "../../sim/flow.ts";
 import { type AffinityMemory, rememberOutcome } from "../../sim/packet_walk.ts";
-import { ENDPOINT_PORT, endpointIp, type EndpointName } from "./objects.ts";
+import { endpointIp, type EndpointName, endpointPort } from "./objects.ts";
 import { packetOfProbe, type Probe, type SeenSource } from "./probes.ts";
 import { ADDRESSES } from "./topology.ts";
 
@@ -52,7 +52,8 @@ export function judge(probe: Probe, attempts: readonly Attempt[], predict: Predi
 }
 
 /** The wish in words. */
-export function wantedText({ wanted, family }: Pick<Probe, "wanted" | "family">): string {
+export function wantedText(probe: Pick<Probe, "wanted" | "family" | "service">): string {
+  const { wanted } = probe;
   switch (wanted.kind) {
     case "refused":
       return "a refusal";
@@ -60,7 +61,7 @@ export function wantedText({ wanted, family }: Pick<Probe, "wanted" | "family">)
       return "no answer";
     default: {
       const servers = Object.entries(wanted.by).map(([name, source]) =>
-        `${serverOf(family, name as EndpointName)} (${
+        `${serverOf(probe, name as EndpointName)} (${
           source === "own" ? "source kept" : "source of the node"
         })`
       );
@@ -70,8 +71,8 @@ export function wantedText({ wanted, family }: Pick<Probe, "wanted" | "family">)
   }
 }
 
-function serverOf(family: Probe["family"], name: EndpointName): string {
-  return joinHostPort(endpointIp(family, name), ENDPOINT_PORT);
+function serverOf({ family, service }: Pick<Probe, "family" | "service">, name: EndpointName): string {
+  return joinHostPort(endpointIp(family, name), endpointPort(service));
 }
 
 function attemptsText(attempts: readonly Attempt[]): string {
@@ -119,8 +120,8 @@ function wrongByWish(probe: Probe, attempts: readonly Attempt[], real: string): 
   return seen.size === servers ? null : problem;
 }
 
-function endpointOf({ family }: Probe, server: string): EndpointName | null {
-  return ENDPOINTS.find((name) => serverOf(family, name) === server) ?? null;
+function endpointOf(probe: Probe, server: string): EndpointName | null {
+  return ENDPOINTS.find((name) => serverOf(probe, name) === server) ?? null;
 }
 
 function isSource(probe: Probe, client: string, source: SeenSource): boolean {

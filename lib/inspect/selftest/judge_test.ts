@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { attemptsBy, FAMILIES } from "../../../tests/support/selftest_machine.ts";
 import { defaultConfig } from "../../config/defaults.ts";
+import type { ObjectJson } from "../../source/decode/api_json.ts";
 import { decodeObject } from "../../source/decode/decode.ts";
 import { NodeSimulator } from "../../sim/node/simulate.ts";
 import {
@@ -11,9 +12,9 @@ import {
   UNKNOWN_MACHINE,
 } from "../desired/desired.ts";
 import { type Attempt, judge, type Predict } from "./judge.ts";
-import { selftestObjects } from "./objects.ts";
+import { endpointPort, endpointServers, selftestObjects } from "./objects.ts";
 import { packetOfProbe, type Probe, probesOf } from "./probes.ts";
-import { ADDRESSES, NODE_NAME, nodeAddresses, nodeObject } from "./topology.ts";
+import { ADDRESSES, NODE_NAME, nodeAddresses, nodeObject, SERVICES } from "./topology.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -63,6 +64,27 @@ for (const mode of DATA_PLANES.filter((one) => one !== "userspace")) {
   });
 }
 
+Deno.test(
+  "no two Services have an endpoint at the same address and port, and each endpoint has its server",
+  NONE,
+  () => {
+    for (const family of FAMILIES) {
+      const ports = SERVICES.map(endpointPort);
+      assertEquals(new Set(ports).size, SERVICES.length);
+      const wanted = selftestObjects([family]).flatMap((object) => {
+        if (object.kind !== "EndpointSlice") return [];
+        const { endpoints = [], ports = [] } = object as ObjectJson<"EndpointSlice">;
+        return endpoints.flatMap(({ addresses }) =>
+          ports.map(({ protocol, port }) => ({ protocol: protocol?.toLowerCase(), ip: addresses[0], port }))
+        );
+      });
+      const servers = endpointServers(family, ["pod-a", "pod-b", "far-pod"]);
+      const text = (list: readonly unknown[]) => list.map((one) => JSON.stringify(one)).sort();
+      assertEquals(text(servers), text(wanted));
+    }
+  },
+);
+
 Deno.test("each fault of a mode fails a check, with what was wanted and what was got", NONE, async () => {
   const all = await predictions("iptables");
   const changed = (attempt: Attempt, change: Partial<Extract<Attempt, { kind: "answer" }>>): Attempt =>
@@ -98,7 +120,7 @@ Deno.test("each fault of a mode fails a check, with what was wanted and what was
     [
       "client IP affinity, from a pod",
       (all) =>
-        all.map((one, i) => i % 2 ? one : changed(one, { server: "10.244.1.9:8080", client: "10.244.0.3" })),
+        all.map((one, i) => i % 2 ? one : changed(one, { server: "10.244.1.9:8085", client: "10.244.0.3" })),
       "wanted answers by one of",
     ],
     ["no endpoints, from a pod", () => [{ kind: "silence" }], "wanted a refusal, got no answer"],

@@ -6,13 +6,14 @@
 import { hostCidrText } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { ObjectJson } from "../../source/decode/api_json.ts";
+import type { ServerWish } from "./agent/jobs.ts";
 import { ADDRESSES, NODE_NAME, type ServiceName, SERVICES } from "./topology.ts";
 
 /** Where endpoints are. */
 export type EndpointName = "pod-a" | "pod-b" | "far-pod";
 
-/** Port of all endpoints. */
-export const ENDPOINT_PORT = 8080;
+/** Of the first Service; each has one of its own, in the order of {@linkcode SERVICES}. */
+const FIRST_ENDPOINT_PORT = 8080;
 /** Node ports are those of all families alike, so that each has a Service of its own. */
 export const NODE_PORTS: Readonly<Record<IpFamily, { readonly open: number; readonly local: number }>> = {
   IPv4: { open: 30080, local: 30081 },
@@ -71,6 +72,26 @@ export function servicePort(name: ServiceName): number {
   return WISHES[name].port;
 }
 
+/**
+ * The port of a Service's endpoints. By their answers IPVS tells connections apart only by the client's address and port and those of the
+ * endpoint: two from one port to two Services, whose endpoints were the same, would get each other's answers.
+ */
+export function endpointPort(name: ServiceName): number {
+  return FIRST_ENDPOINT_PORT + SERVICES.indexOf(name);
+}
+
+/** What has to listen where these endpoints are. */
+export function endpointServers(family: IpFamily, names: readonly EndpointName[]): readonly ServerWish[] {
+  return SERVICES.flatMap((service) => {
+    const { protocol = "TCP", endpoints } = WISHES[service];
+    return names.filter((name) => endpoints.includes(name)).map((name): ServerWish => ({
+      protocol: protocol === "TCP" ? "tcp" : "udp",
+      ip: endpointIp(family, name),
+      port: endpointPort(service),
+    }));
+  });
+}
+
 /** The address of an endpoint. */
 export function endpointIp(family: IpFamily, name: EndpointName): string {
   const { hosts, farPod } = ADDRESSES[family];
@@ -121,7 +142,7 @@ function sliceOf(name: ServiceName, family: IpFamily): ObjectJson<"EndpointSlice
       labels: { "kubernetes.io/service-name": objectName(name, family) },
     },
     addressType: family,
-    ports: [{ name: "main", port: ENDPOINT_PORT, protocol }],
+    ports: [{ name: "main", port: endpointPort(name), protocol }],
     endpoints: endpoints.map((endpoint) => ({
       addresses: [endpointIp(family, endpoint)],
       conditions: { ready: true, serving: true, terminating: false },

@@ -12,10 +12,10 @@ import type { Surroundings } from "../../sim/packet_walk.ts";
 import { NodeSimulator } from "../../sim/node/simulate.ts";
 import { liveOfKernel } from "../live/kernel_rules.ts";
 import type { LiveNode } from "../live/live.ts";
-import { type ApplyAnswer, type AskAnswer, type Job, READY_LINE, type ServerWish } from "./agent/jobs.ts";
+import { type ApplyAnswer, type AskAnswer, type Job, READY_LINE } from "./agent/jobs.ts";
 import { type Attempt, judge, type Predict } from "./judge.ts";
 import { removeLeft, TestNetwork } from "./network.ts";
-import { ENDPOINT_PORT, endpointIp, type EndpointName, selftestObjects } from "./objects.ts";
+import { type EndpointName, endpointServers, selftestObjects } from "./objects.ts";
 import type { ChildRights, OwnProgram } from "./own_program.ts";
 import { packetOfProbe, type Probe, probesOf } from "./probes.ts";
 import { type Check, checkOf, failedCheck, type SelftestReport } from "./report.ts";
@@ -182,12 +182,7 @@ class TestRun {
   /** Resolves once the servers listen. */
   async #serve(host: HostName, endpoints: readonly EndpointName[]): Promise<void> {
     const { families, limitMs } = this.#options;
-    const servers = families.flatMap((family): ServerWish[] =>
-      endpoints.flatMap((name) => {
-        const ip = endpointIp(family, name);
-        return (["tcp", "udp"] as const).map((protocol) => ({ protocol, ip, port: ENDPOINT_PORT }));
-      })
-    );
+    const servers = families.flatMap((family) => endpointServers(family, endpoints));
     const ready = Promise.withResolvers<void>();
     const decoder = new TextDecoder();
     let said = "";

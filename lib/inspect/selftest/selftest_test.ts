@@ -84,7 +84,7 @@ Deno.test("packets that fare otherwise fail the checks, and the reason says how"
   assertStringIncludes(
     lines(report),
     "failed IPv6 node port, from outside client → [fd00:192::10]:30086/tcp: wanted answers by each of " +
-      "[fd00:10:244::2]:8080 (source of the node), [fd00:10:244::3]:8080 (source of the node), got no answer; the rules say",
+      "[fd00:10:244::2]:8081 (source of the node), [fd00:10:244::3]:8081 (source of the node), got no answer; the rules say",
   );
   assertStringIncludes(lines(report), "1 of 22 checks failed");
   assertEquals(isPassed(report), false);
