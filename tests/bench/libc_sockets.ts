@@ -10,6 +10,7 @@ const AF_INET = 2;
 const SOCK_STREAM = 1;
 const SOL_SOCKET = 1;
 const SO_REUSEADDR = 2;
+const SO_SNDTIMEO = 21;
 const IPPROTO_TCP = 6;
 const TCP_NODELAY = 1;
 const SHUT_WR = 1;
@@ -73,13 +74,22 @@ export function acceptFrom(listener: number): number {
 /**
  * A new connection; its descriptor. What is small is sent at once.
  *
+ * @param limitMs how long it waits for the connection, and later until something can be sent; 0: as long as the kernel does
  * @throws {Error} if there is none
  */
-export function connectTo(to: SocketAddress): number {
+export function connectTo(to: SocketAddress, limitMs = 0): number {
   const socket = checked(libc.socket(AF_INET, SOCK_STREAM, 0), "socket");
   libc.setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, ONE, ONE.length);
-  checked(libc.connect(socket, sockaddr(to), 16), `connect to ${to.ip}:${to.port}`);
-  return socket;
+  if (limitMs > 0) {
+    const seconds = Math.floor(limitMs / 1000);
+    const limit = new Uint8Array(
+      new BigInt64Array([BigInt(seconds), BigInt(Math.round((limitMs - seconds * 1000) * 1000))]).buffer,
+    );
+    checked(libc.setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, limit, limit.length), "setsockopt");
+  }
+  if (libc.connect(socket, sockaddr(to), 16) >= 0) return socket;
+  closeSocket(socket);
+  throw new Error(`connect to ${to.ip}:${to.port} failed`);
 }
 
 /** Sends what fits, waiting until something does; how many bytes that is. */
