@@ -4,7 +4,7 @@
  * @module
  */
 import { h, render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ask, UnreachableError } from "./api.js";
 import { Changes } from "./changes.js";
 import { useNow } from "./dom.js";
@@ -120,7 +120,8 @@ function titleOf({ view, name }, status) {
 }
 
 /**
- * Names the window, and moves the focus into a view that was moved to, for those who do not see it change.
+ * Names the window, and moves the focus into a view that was moved to, for those who do not see it change: before it is painted, so that
+ * the next key is never taken by what was there before.
  *
  * @param {string} place
  * @param {string} title
@@ -128,10 +129,10 @@ function titleOf({ view, name }, status) {
 function useFocusAfterMoves(place, title) {
   const main = useRef(/** @type {HTMLElement | null} */ (null));
   const isFirst = useRef(true);
-  useEffect(() => {
+  useLayoutEffect(() => {
     document.title = title;
   }, [title]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (isFirst.current) isFirst.current = false;
     else {
       main.current?.focus({ preventScroll: true });
