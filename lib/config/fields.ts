@@ -3,29 +3,16 @@
  *
  * @module
  */
+import { OWN_FIELDS } from "./own_fields.ts";
 import {
   DETECT_LOCAL_MODES,
-  ENDPOINTS_SOURCES,
-  type FieldKind,
+  field,
   type FieldSpec,
-  type FieldValue,
   HEALTHZ_PORT,
   METRICS_PORT,
   PROXY_MODES,
   UDP_IDLE_TIMEOUT_MS,
 } from "./schema.ts";
-
-type Extras = Omit<FieldSpec, "path" | "kind" | "default" | "meaning">;
-
-function field(
-  path: string,
-  kind: FieldKind,
-  defaultValue: FieldValue,
-  meaning: string,
-  extras: Extras = {},
-): FieldSpec {
-  return { path, kind, default: defaultValue, meaning, ...extras };
-}
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -305,78 +292,6 @@ const SYSTEM_FIELDS: readonly FieldSpec[] = [
     omitDefault: true,
     unused: true,
   }),
-];
-
-const OWN_FIELDS: readonly FieldSpec[] = [
-  field(
-    "kproxy.manifests",
-    "strings",
-    [],
-    "files and folders to read objects from, `-` for standard input; empty: the API server",
-    { flag: "manifests", omitDefault: true },
-  ),
-  field("kproxy.endpointsSource", "string", "auto", "which objects give the endpoints", {
-    zeroIsUnset: true,
-    flag: "endpoints-source",
-    omitDefault: true,
-    allowed: ENDPOINTS_SOURCES,
-  }),
-  field(
-    "kproxy.proxyModeFallback",
-    "boolean",
-    false,
-    "a mode that cannot run here, or is unknown, gives way to iptables, then userspace",
-    { flag: "proxy-mode-fallback", omitDefault: true },
-  ),
-  field(
-    "kproxy.snapshot",
-    "string",
-    "",
-    "file that keeps the API server's objects, served at a start before it answers; blank: none",
-    { flag: "snapshot", omitDefault: true },
-  ),
-  field(
-    "kproxy.snapshotMaxAge",
-    "duration",
-    7 * 24 * HOUR,
-    "an older snapshot is not served at a start; 0: at any age",
-    { flag: "snapshot-max-age", omitDefault: true },
-  ),
-  field(
-    "kproxy.ipvsTerminationDeadline",
-    "duration",
-    15 * MINUTE,
-    "how long a leaving real server of IPVS keeps its connections; 0: as long as they last",
-    { flag: "ipvs-termination-deadline", omitDefault: true },
-  ),
-  field(
-    "kproxy.userspaceListen",
-    "strings",
-    [],
-    "mode userspace opens the Services on these addresses or networks of the node, without any rule; empty: by rules",
-    { flag: "userspace-listen", omitDefault: true },
-  ),
-  field(
-    "kproxy.trafficCounters",
-    "boolean",
-    false,
-    "packets and bytes are counted for each Service port (mode nftables)",
-    { flag: "traffic-counters", omitDefault: true },
-  ),
-  field(
-    "kproxy.statusApi",
-    "boolean",
-    true,
-    "the metrics server tells programs on the node, over loopback, how kproxy fares (`/kproxy/v1/…`)",
-    { flag: "status-api", omitDefault: true },
-  ),
-  field(
-    "kproxy.statusPage",
-    "boolean",
-    false,
-    "the metrics server shows browsers, over loopback, a page of the same and more (`/kproxy/`)",
-    { flag: "status-page", omitDefault: true },
-  ),
 ];
 
 /** Every field, in the order of the API type, kproxy's own last. */

@@ -95,3 +95,16 @@ export const OBSOLETE_FIELDS: readonly ObsoleteField[] = [
   { path: "clientConnection.kubeConfigFile", note: "", renamedTo: "clientConnection.kubeconfig" },
   { path: "clientConnection.kubeconfigFile", note: "", renamedTo: "clientConnection.kubeconfig" },
 ];
+
+type Extras = Omit<FieldSpec, "path" | "kind" | "default" | "meaning">;
+
+/** An entry of the table. */
+export function field(
+  path: string,
+  kind: FieldKind,
+  defaultValue: FieldValue,
+  meaning: string,
+  extras: Extras = {},
+): FieldSpec {
+  return { path, kind, default: defaultValue, meaning, ...extras };
+}

@@ -16,14 +16,13 @@ import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
 import { splitHostPort } from "../../lib/model/ip.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
 import type { DeviceAddress } from "../../lib/netfilter/ip_batch.ts";
-import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
-import { canonicalRule } from "../support/canonical_rule.ts";
 import { FakeIptables } from "../support/fake_iptables.ts";
 import { defaultSettings } from "../support/fake_iptables_state.ts";
 import { FakeIpvs } from "../support/fake_ipvs.ts";
 import { FakeNft } from "../support/fake_nft.ts";
 import { exampleIpvsOptions } from "../support/golden_ipvs.ts";
+import { iptablesLines } from "../support/iptables_rig.ts";
 import { nftablesProxier, TABLE } from "../support/nftables_rig.ts";
 import type { FakeMachine } from "./fake_chaos.ts";
 import { nftablesLines } from "./mode.ts";
@@ -31,21 +30,6 @@ import { nftablesLines } from "./mode.ts";
 const NODE_IPS = ["192.0.2.10"];
 /** Waits of a proxier take no time. */
 const CLOCK: Clock = { nowMs: () => 0, sleep: () => Promise.resolve() };
-
-/** Chains that all Services share: their order is that of the changes. */
-const SHARED_CHAIN = /^KUBE-(?:SERVICES|NODEPORTS|EXTERNAL-SERVICES|PROXY-FIREWALL)$/;
-
-function iptablesLines(saved: string): string[] {
-  const lines: string[] = [];
-  for (const [table, chains] of parseIptablesSave(saved)) {
-    for (const [name, { rules }] of chains) {
-      const texts = rules.map((rule) => `${table} ${name} ${canonicalRule(rule)}`);
-      const last = name === "KUBE-SERVICES" && table === "nat" ? texts.splice(-1) : [];
-      lines.push(`${table} ${name}`, ...SHARED_CHAIN.test(name) ? texts.sort() : texts, ...last);
-    }
-  }
-  return lines;
-}
 
 /** iptables mode in one of its variants. */
 export async function fakeIptablesMachine(variant: IptablesVariant): Promise<FakeMachine> {

@@ -13,17 +13,17 @@ import { Iptables } from "../../lib/kernel/iptables.ts";
 import { probeIptables } from "../../lib/kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
-import { canonicalRuleText } from "../../lib/netfilter/canonical_iptables_rule.ts";
+import { silentLogger } from "../../lib/observe/log.ts";
 import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";
 import { signalChild } from "../../tools/end_programs.ts";
 import { defaultSettings, type ServiceSizes, stateOf } from "../support/fake_iptables_state.ts";
+import { iptablesLines } from "../support/iptables_rig.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
 import type { ConnectReport } from "../support/netns_connect_loop.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
 const NEEDS = [ROOT_NAMESPACES, program("iptables")];
 const VARIANTS: readonly IptablesVariant[] = ["nft", "legacy"];
-const LOGGER = { enabled: () => false, info: () => {}, warn: () => {}, error: () => {} };
 const LOOP = new URL("../support/netns_connect_loop.ts", import.meta.url).pathname;
 
 interface Rig {
@@ -44,7 +44,7 @@ async function rig(
     iptables,
     settings,
     interfaceIps: () => [],
-    logger: LOGGER,
+    logger: silentLogger,
     ...(checkLimits === undefined ? {} : { checkLimits }),
   });
   return {
@@ -58,20 +58,6 @@ async function rig(
   };
 }
 
-/** Chains and rules; the shared chains sorted, because their order depends on history and means nothing. */
-async function endState(iptables: Iptables): Promise<string[]> {
-  const lines: string[] = [];
-  for (const [table, chains] of parseIptablesSave(await iptables.save())) {
-    for (const [name, { rules }] of chains) {
-      const texts = rules.map((rule) => `${table} ${name} ${canonicalRuleText(rule)}`);
-      const tail = name === "KUBE-SERVICES" && table === "nat" ? texts.splice(-1) : [];
-      lines.push(`${table} ${name}`);
-      lines.push(...(/^KUBE-(SERVICES|NODEPORTS|EXTERNAL)/.test(name) ? texts.sort() : texts), ...tail);
-    }
-  }
-  return lines;
-}
-
 async function freshEndState(
   sizes: ServiceSizes,
   family: IpFamily,
@@ -80,7 +66,7 @@ async function freshEndState(
   return await withNetns(async ({ exec }) => {
     const { iptables, sync } = await rig(exec, family, variant);
     await sync(sizes);
-    return await endState(iptables);
+    return iptablesLines(await iptables.save());
   });
 }
 
@@ -161,7 +147,7 @@ for (const variant of VARIANTS) {
           await sync({ "s3": 1, "s4-np": 1 }, ["s1", "s4-np"]);
           const report = await sync(last, ["s6-np"]);
           assertEquals(report.commands, 1);
-          assertEquals(await endState(iptables), await freshEndState(last, family, variant));
+          assertEquals(iptablesLines(await iptables.save()), await freshEndState(last, family, variant));
         });
       },
     );
@@ -177,7 +163,7 @@ for (const variant of VARIANTS) {
             const { iptables, proxier, sync } = await rig(exec, family, variant, limits);
             const sizes = { "s1": 2, "s2-np": 3, "s3": 0, "s4": 2 };
             await sync(sizes);
-            const wanted = await endState(iptables);
+            const wanted = iptablesLines(await iptables.save());
             // What -S prints must be taken for the same as what iptables-save prints.
             for (let looks = 0; looks < 8; looks++) assertEquals(await proxier.checkCanary(), false);
             for (const [chain, rule, inLooks] of turnDamages(await iptables.save("nat"))) {
@@ -187,7 +173,7 @@ for (const variant of VARIANTS) {
               assert(found.services !== "all");
               await sync(sizes, [...found.services].map((name) => name.slice(5)));
               assertEquals(await proxier.checkCanary(), false, "the look after the repair");
-              assertEquals(await endState(iptables), wanted);
+              assertEquals(iptablesLines(await iptables.save()), wanted);
             }
           });
         },
@@ -217,7 +203,7 @@ for (const variant of VARIANTS) {
           const others = { "s1": 2, "s2-np": 3, "s3": 0 };
           const first = await sync({ ...others, "s5": 1 });
           assertEquals(first.quarantined?.map(({ service }) => service), ["shop/s5"]);
-          assertEquals(await endState(iptables), await freshEndState(others, "IPv4", variant));
+          assertEquals(iptablesLines(await iptables.save()), await freshEndState(others, "IPv4", variant));
           isRefusing = false;
           const all = { ...others, "s5": 1 };
           assertEquals((await sync(all, ["s5"])).quarantined, []);
@@ -227,7 +213,10 @@ for (const variant of VARIANTS) {
           await iptables.restore("*nat\n-F KUBE-NODEPORTS\nCOMMIT\n");
           const report = await sync(changed);
           assertEquals(report.quarantined?.map(({ service }) => service), ["shop/s5"]);
-          assertEquals(await endState(iptables), await freshEndState({ ...all, "s1": 1 }, "IPv4", variant));
+          assertEquals(
+            iptablesLines(await iptables.save()),
+            await freshEndState({ ...all, "s1": 1 }, "IPv4", variant),
+          );
           assertEquals(await proxier.checkCanary(), false);
         });
       },
@@ -239,7 +228,7 @@ for (const variant of VARIANTS) {
       const { iptables, proxier, sync } = await rig(exec, "IPv4", variant);
       const sizes = { "s1": 2, "s2-np": 1, "s3": 0 };
       await sync(sizes);
-      const before = await endState(iptables);
+      const before = iptablesLines(await iptables.save());
       for (const flushed of [["nat"], ["filter"], ["mangle"], ["nat", "filter", "mangle"]]) {
         for (const action of ["-F", "-X"]) {
           for (const table of flushed) {
@@ -251,7 +240,7 @@ for (const variant of VARIANTS) {
         assertEquals(damage && damage.services, "all", flushed.join());
         await sync(sizes);
         assertEquals(await proxier.checkCanary(), false);
-        assertEquals(await endState(iptables), before);
+        assertEquals(iptablesLines(await iptables.save()), before);
       }
     });
   });
@@ -277,7 +266,7 @@ for (const variant of VARIANTS) {
       );
       assertEquals(gaps, []);
       assert(variant === "legacy" || events.includes("KUBE-SVC-"), "the monitor saw the syncs");
-      assertEquals(await endState(iptables), await freshEndState(after, "IPv4", variant));
+      assertEquals(iptablesLines(await iptables.save()), await freshEndState(after, "IPv4", variant));
 
       const jump = 'OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES';
       const gap = await underTraffic(netns, "10.96.0.1", async (begun) => {

@@ -8,6 +8,7 @@ import { SyncError } from "../../lib/errors.ts";
 import { type Exec, runOk } from "../../lib/kernel/exec.ts";
 import { Iptables } from "../../lib/kernel/iptables.ts";
 import { probeIptables } from "../../lib/kernel/iptables_variant.ts";
+import { silentLogger } from "../../lib/observe/log.ts";
 import { defaultSettings, stateOf } from "../support/fake_iptables_state.ts";
 import { withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
@@ -32,12 +33,11 @@ interface Rig {
 
 async function rig(exec: Exec): Promise<Rig> {
   const told: string[] = [];
-  const quiet = { enabled: () => false, info: () => {}, error: () => {} };
   const proxier = new IptablesProxier({
     iptables: new Iptables(exec, await probeIptables(exec, "IPv4", "nft")),
     settings: defaultSettings("IPv4"),
     interfaceIps: () => [],
-    logger: { ...quiet, warn: (message, values) => told.push(`${values?.["tables"]}: ${message}`) },
+    logger: { ...silentLogger, warn: (message, values) => told.push(`${values?.["tables"]}: ${message}`) },
   });
   const nft = (...args: readonly string[]): Promise<string> => runOk(exec, ["nft", ...args]);
   return {

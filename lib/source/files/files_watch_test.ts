@@ -1,8 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
-import type { Logger } from "../../observe/log.ts";
+import { silentLogger } from "../../observe/log.ts";
 import { FolderWatch } from "./files_watch.ts";
 
-const SILENT: Logger = { enabled: () => false, info() {}, warn() {}, error() {} };
 const NEVER = new AbortController().signal;
 
 async function withFolder(test: (folder: string) => Promise<void>): Promise<void> {
@@ -15,7 +14,7 @@ async function withFolder(test: (folder: string) => Promise<void>): Promise<void
 }
 
 function watchOf(folder: string, times: { debounceMs?: number; pollMs?: number } = {}): FolderWatch {
-  return new FolderWatch({ folders: [folder], debounceMs: 20, pollMs: 10_000, log: SILENT, ...times });
+  return new FolderWatch({ folders: [folder], debounceMs: 20, pollMs: 10_000, log: silentLogger, ...times });
 }
 
 Deno.test("a change is answered with the names of what changed", async () => {

@@ -2,16 +2,15 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
-import { defaultSettings, stateOf } from "../../../../tests/support/fake_iptables_state.ts";
+import { stateOf } from "../../../../tests/support/fake_iptables_state.ts";
+import { iptablesProxier } from "../../../../tests/support/iptables_rig.ts";
 import type { Exec } from "../../../kernel/exec.ts";
-import { Iptables } from "../../../kernel/iptables.ts";
-import { probeIptables } from "../../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../../model/state.ts";
 import { silentLogger } from "../../../observe/log.ts";
 import type { CheckLimits } from "../diff/observe_turns.ts";
-import { IptablesProxier } from "./apply.ts";
+import type { IptablesProxier } from "./apply.ts";
 
 /** Two Services, of which the first is changed a bit. */
 function stateWith(change: Partial<ServicePort>, family: IpFamily = "IPv4"): ProxyState {
@@ -21,17 +20,21 @@ function stateWith(change: Partial<ServicePort>, family: IpFamily = "IPv4"): Pro
   return { ...state, services };
 }
 
+/** How an iptables lies. */
+interface Lies {
+  /** What becomes of the text for iptables-restore; null: nothing is done, and the status is 0. */
+  restored: (text: string) => string | null;
+  /** What becomes of what is printed. */
+  printed: (text: string) => string;
+}
+
 /** An iptables that can lie, and a proxier over it. */
-interface Rig {
+interface Rig extends Lies {
   readonly variant: IptablesVariant;
   readonly fake: FakeIptables;
   readonly proxier: IptablesProxier;
   /** Errors that were logged. */
   readonly told: string[];
-  /** What becomes of the text for iptables-restore; null: nothing is done, and the status is 0. */
-  restored: (text: string) => string | null;
-  /** What becomes of what is printed. */
-  printed: (text: string) => string;
   sync(change: Partial<ServicePort>, full?: boolean): Promise<void>;
 }
 
@@ -45,39 +48,35 @@ async function rig(
 ): Promise<Rig> {
   const fake = new FakeIptables();
   const told: string[] = [];
+  const lies: Lies = { restored: HONEST, printed: HONEST };
   const exec: Exec = {
     run: async (argv, options) => {
       let stdin = typeof options?.stdin === "function" ? [...options.stdin()].join("") : options?.stdin;
       // What only lists chains is no write.
       const isWrite = argv[0]?.includes("restore") === true && !/^-S /m.test(String(stdin));
-      const instead = isWrite ? rigged.restored(String(stdin)) : undefined;
+      const instead = isWrite ? lies.restored(String(stdin)) : undefined;
       if (instead === null) return { code: 0, stdout: "", stderr: "" };
       stdin = instead ?? stdin;
       const result = await fake.run(argv, { ...options, ...stdin === undefined ? {} : { stdin } });
-      return { ...result, stdout: rigged.printed(result.stdout) };
+      return { ...result, stdout: lies.printed(result.stdout) };
     },
   };
-  const proxier = new IptablesProxier({
-    iptables: new Iptables(exec, { ...await probeIptables(fake, family, variant), lockDeadlineMs: 0 }),
-    settings: defaultSettings(family),
-    interfaceIps: () => [],
+  const proxier = await iptablesProxier(exec, {
+    family,
+    variant,
     logger: { ...silentLogger, error: (message) => void told.push(message) },
-    nowMs: () => 0,
     ...checkLimits === undefined ? {} : { checkLimits },
   });
-  const rigged: Rig = {
+  return Object.assign(lies, {
     variant,
     fake,
     proxier,
     told,
-    restored: HONEST,
-    printed: HONEST,
-    sync: async (change, full = false) => {
+    sync: async (change: Partial<ServicePort>, full = false) => {
       const state = stateWith(change, family);
       await proxier.sync({ state, changed: full ? "all" : new Set(["shop/s5-np"]) });
     },
-  };
-  return rigged;
+  });
 }
 
 /** One look, and the sync that it asks for. @returns what was found */

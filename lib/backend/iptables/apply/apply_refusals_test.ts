@@ -1,40 +1,22 @@
 /** A Service that iptables or the kernel refuses keeps what it had, and nobody else notices. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { SyncError } from "../../../errors.ts";
-import { Iptables } from "../../../kernel/iptables.ts";
-import { probeIptables } from "../../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
-import type { Logger } from "../../../observe/log.ts";
 import { parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
-import {
-  defaultSettings,
-  type ServiceSizes,
-  stateOf,
-} from "../../../../tests/support/fake_iptables_state.ts";
-import { IptablesProxier } from "./apply.ts";
-
-const SILENT: Logger = { enabled: () => false, info: () => {}, warn: () => {}, error: () => {} };
+import { defaultSettings, type ServiceSizes } from "../../../../tests/support/fake_iptables_state.ts";
+import { iptablesProxier, syncRequest } from "../../../../tests/support/iptables_rig.ts";
 
 async function rig(variant: IptablesVariant, fake = new FakeIptables()) {
   const clock = { nowMs: 0 };
-  const proxier = new IptablesProxier({
-    iptables: new Iptables(fake, { ...await probeIptables(fake, "IPv4", variant), lockDeadlineMs: 0 }),
-    settings: defaultSettings("IPv4"),
-    interfaceIps: () => [],
-    logger: SILENT,
-    nowMs: () => clock.nowMs,
-  });
+  const proxier = await iptablesProxier(fake, { variant, nowMs: () => clock.nowMs });
   return {
     fake,
     clock,
     proxier,
     restart: () => rig(variant, fake),
     sync: (sizes: ServiceSizes, changed?: readonly string[]) =>
-      proxier.sync({
-        state: stateOf("IPv4", sizes),
-        changed: changed === undefined ? "all" : new Set(changed.map((name) => `shop/${name}`)),
-      }),
+      proxier.sync(syncRequest("IPv4", sizes, changed)),
     /** Chains with their rules, the shared ones sorted, because their order is that of the changes. */
     found: (): Map<string, readonly string[]> => {
       const chains = new Map<string, readonly string[]>();

@@ -4,13 +4,12 @@ import { Iptables } from "../../../kernel/iptables.ts";
 import { probeIptables } from "../../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
 import type { IpFamily } from "../../../model/objects.ts";
+import { silentLogger } from "../../../observe/log.ts";
 import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
 import { defaultSettings, stateOf } from "../../../../tests/support/fake_iptables_state.ts";
 import { IptablesProxier } from "../apply/apply.ts";
 import { USERSPACE_CLEANUP } from "../../userspace/node/cleanup.ts";
 import { cleanupIptables, type CleanupNft, cleanupTargets, IPTABLES_CLEANUP } from "./cleanup.ts";
-
-const LOGGER = { enabled: () => false, info: () => {}, warn: () => {}, error: () => {} };
 
 /** Kubelet's and a network plugin's rules, as they are on a node before any service proxy starts. */
 const FOREIGN = `*mangle
@@ -44,7 +43,12 @@ async function setUp(
   const target = new Iptables(fake, { ...found, lockDeadlineMs: 0 });
   await target.restore(family === "IPv4" ? FOREIGN : FOREIGN.replace("10.244.0.0/16", "fd00::/8"));
   const settings = { ...defaultSettings(family), localhostNodePorts: false };
-  const proxier = new IptablesProxier({ iptables: target, settings, interfaceIps: () => [], logger: LOGGER });
+  const proxier = new IptablesProxier({
+    iptables: target,
+    settings,
+    interfaceIps: () => [],
+    logger: silentLogger,
+  });
   return {
     target,
     before: fake.saved(family, undefined, variant),
@@ -146,7 +150,7 @@ Deno.test("thousands of chains go in portions, callers first", async () => {
     iptables: target,
     settings: { ...settings, localhostNodePorts: false },
     interfaceIps: () => [],
-    logger: LOGGER,
+    logger: silentLogger,
   });
   const sizes = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [i % 2 ? `s${i}` : `s${i}-np`, 6]));
   await proxier.sync({ state: stateOf("IPv4", sizes), changed: "all" });
@@ -174,7 +178,7 @@ Deno.test("KUBE-FIREWALL goes with a proxy that made it, and stays where kubelet
       iptables: target,
       settings,
       interfaceIps: () => [],
-      logger: LOGGER,
+      logger: silentLogger,
     });
     await proxier.sync({ state: stateOf("IPv4", { "s1": 2 }), changed: "all" });
     if (extra !== "") await target.restore(extra);

@@ -1,71 +1,20 @@
 /** What each kind of Service wants, told in short forms; whole texts are in tests/golden. */
-import { assertEquals, assertThrows } from "@std/assert";
-import { exampleNftablesOptions } from "../../../../tests/support/golden_nftables.ts";
-import type { IpFamily } from "../../../model/objects.ts";
-import { parseIp } from "../../../model/ip.ts";
-import type { Endpoint, ServicePort } from "../../../model/state.ts";
-import { NODE_A, testEndpoint, testServicePort } from "../../../../tests/support/model_objects.ts";
-import { serviceChains } from "./chains.ts";
-import type { NftablesOptions, ServiceRules } from "./ruleset.ts";
-import { planService } from "./service_rules.ts";
-import { ruleWords, SharedChains } from "./shared_chains.ts";
+import { assertEquals } from "@std/assert";
+import { testEndpoint, testServicePort } from "../../../../tests/support/model_objects.ts";
+import {
+  chain,
+  elements,
+  EXTERNAL,
+  lists,
+  LOCAL,
+  NOT_READY,
+  OTHER,
+  plan,
+  REMOTE,
+  sharedElements,
+} from "../../../../tests/support/nftables_service_rules.ts";
 
 const NONE = { permissions: "none" } as const;
-const LOCAL = testEndpoint("10.244.0.11", { isLocal: true });
-const REMOTE = testEndpoint("10.244.1.12");
-const OTHER = testEndpoint("10.244.2.13");
-const NOT_READY = testEndpoint("10.244.1.14", { ready: false, serving: false });
-
-interface Planned {
-  readonly rules: ServiceRules;
-  readonly shared: SharedChains;
-}
-
-function plan(
-  ports: readonly ServicePort[],
-  endpoints: readonly Endpoint[],
-  changes: Partial<NftablesOptions> = {},
-  family: IpFamily = "IPv4",
-): Planned {
-  const options = exampleNftablesOptions(family, changes);
-  const words = ruleWords(options);
-  const shared = new SharedChains(words);
-  const byPort = new Map(ports.map((port) => [port.key, endpoints]));
-  const context = {
-    node: NODE_A,
-    nodeIp: parseIp(options.nodeIp),
-    words,
-    sharedChains: shared,
-    trafficCounters: options.trafficCounters ?? false,
-  };
-  return { rules: planService(ports, byPort, context), shared };
-}
-
-/** `container key : value`, without comments. */
-function elements({ rules }: Planned): string[] {
-  return rules.elements.map(({ container, key, value }) => `${container} ${key} : ${value}`);
-}
-
-/** `container prefix : endpoints`, slots being the lists' own affair. */
-function lists({ rules }: Planned): string[] {
-  return rules.lists.flatMap(({ destinations, endpoints }) =>
-    destinations.map(({ container, prefix }) => `${container} ${prefix} : ${endpoints.join(", ")}`)
-  );
-}
-
-function sharedElements({ rules }: Planned): string[] {
-  return rules.sharedElements.map(({ container, key }) => `${container} ${key}`);
-}
-
-function chain({ shared }: Planned, name: string): readonly string[] | undefined {
-  return shared.byName.get(name)?.rules;
-}
-
-const EXTERNAL = {
-  nodePort: 30080,
-  externalIPs: ["198.51.100.7"],
-  loadBalancerVIPs: ["203.0.113.40"],
-};
 
 Deno.test("a plain Service is elements only", NONE, () => {
   const planned = plan([testServicePort()], [LOCAL, REMOTE]);
@@ -217,131 +166,6 @@ Deno.test("without any endpoint everything is refused", NONE, () => {
     assertEquals(sharedElements(planned), ["cluster-ips 10.96.0.10"]);
     assertEquals([...planned.shared.byName.keys()], []);
   }
-});
-
-Deno.test("source ranges: a chain of its own before the translation, with or without endpoints", NONE, () => {
-  const port = testServicePort({
-    ...EXTERNAL,
-    loadBalancerSourceRanges: ["198.18.0.0/15", "192.0.2.7/32", "198.18.0.0/15"],
-  });
-  for (const endpoints of [[REMOTE], []]) {
-    const planned = plan([port], endpoints);
-    assertEquals(elements(planned).filter((line) => line.includes("firewall")), [
-      `firewall-ips 203.0.113.40 . tcp . 80 : goto ${serviceChains(port).firewall}`,
-    ]);
-    assertEquals(planned.rules.chains, [{
-      name: serviceChains(port).firewall,
-      rules: ["ip saddr 198.18.0.0/15 return", "ip saddr 192.0.2.7 return", "drop"],
-    }]);
-  }
-});
-
-Deno.test(
-  "a source range with the node in it lets packets back that have the load balancer's address",
-  NONE,
-  () => {
-    const port = testServicePort({
-      loadBalancerVIPs: ["203.0.113.40", "203.0.113.41"],
-      loadBalancerSourceRanges: ["192.0.2.0/24"],
-    });
-    assertEquals(plan([port], [REMOTE]).rules.chains[0]?.rules, [
-      "ip saddr 192.0.2.0/24 return",
-      "ip saddr 203.0.113.40 return",
-      "ip saddr 203.0.113.41 return",
-      "drop",
-    ]);
-    assertEquals(plan([port], [REMOTE], { nodeIp: "198.51.100.99" }).rules.chains[0]?.rules.length, 2);
-  },
-);
-
-Deno.test("source ranges without load-balancer addresses change nothing", NONE, () => {
-  const planned = plan([testServicePort({ loadBalancerSourceRanges: ["192.0.2.0/24"] })], [REMOTE]);
-  assertEquals([planned.rules.chains, planned.rules.elements.length], [[], 1]);
-});
-
-Deno.test("a source range that is no CIDR is refused", NONE, () => {
-  const port = testServicePort({ ...EXTERNAL, loadBalancerSourceRanges: ["x"] });
-  assertThrows(() => plan([port], []), RangeError, 'must be a CIDR: got "x"');
-});
-
-Deno.test("affinity: clients first, then the choice, and each endpoint remembers", NONE, () => {
-  const planned = plan([testServicePort({ stickyMaxAgeSeconds: 600 })], [LOCAL, REMOTE]);
-  const [first, second, service] = planned.rules.chains;
-  const sets = planned.rules.affinitySets;
-  assertEquals(planned.rules.chains.length, 3);
-  assertEquals(sets.map(({ timeoutSeconds }) => timeoutSeconds), [600, 600]);
-  assertEquals(first?.rules, [
-    `update @${sets[0]?.name} { ip saddr }`,
-    "meta l4proto tcp dnat to 10.244.0.11:8080",
-  ]);
-  assertEquals(service?.rules, [
-    `ip saddr @${sets[0]?.name} goto ${first?.name}`,
-    `ip saddr @${sets[1]?.name} goto ${second?.name}`,
-    `numgen random mod 2 vmap { 0 : goto ${first?.name}, 1 : goto ${second?.name} }`,
-  ]);
-  assertEquals(elements(planned), [`service-ips 10.96.0.10 . tcp . 80 : goto ${service?.name}`]);
-  assertEquals([planned.rules.lists, planned.rules.usedChains], [[], []]);
-  assertEquals(sharedElements(planned).length, 2);
-});
-
-Deno.test("affinity without endpoints needs no chains", NONE, () => {
-  const planned = plan([testServicePort({ stickyMaxAgeSeconds: 600 })], []);
-  assertEquals([planned.rules.chains, planned.rules.affinitySets], [[], []]);
-  assertEquals(elements(planned), ["no-endpoint-services 10.96.0.10 . tcp . 80 : goto reject-chain"]);
-});
-
-Deno.test(
-  "affinity under policies Local: chains for both lists, one for what comes from outside",
-  NONE,
-  () => {
-    const port = testServicePort({
-      ...EXTERNAL,
-      stickyMaxAgeSeconds: 10,
-      externalPolicyLocal: true,
-      internalPolicyLocal: true,
-    });
-    const planned = plan([port], [LOCAL, REMOTE]);
-    const chains = planned.rules.chains.map(({ name, rules }) => ({ kind: name.split("-")[0], name, rules }));
-    assertEquals(chains.map(({ kind }) => kind), ["endpoint", "endpoint", "service", "local", "external"]);
-    const [, , service, local, external] = chains;
-    assertEquals([service?.rules.length, local?.rules.length], [3, 2]);
-    assertEquals(external?.rules.map((rule) => rule.replace(/ comment .*/, "")), [
-      `ip saddr 10.244.0.0/16 goto ${service?.name}`,
-      "fib saddr type local meta mark set meta mark | 0x00004000",
-      `fib saddr type local goto ${service?.name}`,
-      `goto ${local?.name}`,
-    ]);
-    assertEquals(elements(planned), [
-      `service-ips 10.96.0.10 . tcp . 80 : goto ${local?.name}`,
-      `service-ips 198.51.100.7 . tcp . 80 : goto ${external?.name}`,
-      `service-ips 203.0.113.40 . tcp . 80 : goto ${external?.name}`,
-      `service-nodeports tcp . 30080 : goto ${external?.name}`,
-    ]);
-  },
-);
-
-Deno.test("affinity under policy Cluster from outside", NONE, () => {
-  const planned = plan([testServicePort({ nodePort: 30080, stickyMaxAgeSeconds: 10 })], [REMOTE]);
-  const [, service, external] = planned.rules.chains;
-  assertEquals(external?.rules, [
-    'meta mark set meta mark | 0x00004000 comment "masquerade"',
-    `goto ${service?.name}`,
-  ]);
-});
-
-Deno.test("affinity under policy Local without own endpoints", NONE, () => {
-  const port = testServicePort({ nodePort: 30080, stickyMaxAgeSeconds: 10, externalPolicyLocal: true });
-  const planned = plan([port], [REMOTE]);
-  assertEquals(planned.rules.chains.map(({ name }) => name.split("-")[0]), [
-    "endpoint",
-    "service",
-    "external",
-  ]);
-  assertEquals(planned.rules.chains.at(-1)?.rules.length, 3);
-  assertEquals(elements(planned).filter((line) => line.includes("nodeports")), [
-    "no-endpoint-nodeports tcp . 30080 : drop",
-    `service-nodeports tcp . 30080 : goto ${planned.rules.chains.at(-1)?.name}`,
-  ]);
 });
 
 Deno.test("IPv6", NONE, () => {

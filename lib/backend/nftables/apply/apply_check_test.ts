@@ -1,0 +1,310 @@
+/** What the checks see of what others did, and how often they list the whole table. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { FakeNft } from "../../../../tests/support/fake_nft.ts";
+import {
+  A,
+  B,
+  endState,
+  nftablesProxier,
+  nftablesRig as rig,
+  service,
+  STICKY,
+  syncRequest,
+  TABLE,
+} from "../../../../tests/support/nftables_rig.ts";
+import { ExecError } from "../../../errors.ts";
+import type { Exec } from "../../../kernel/exec.ts";
+import { testPort } from "../../../../tests/support/model_objects.ts";
+import { silentLogger } from "../../../observe/log.ts";
+import { parseTable } from "../diff/parse.ts";
+
+const NONE = { permissions: "none" } as const;
+
+/** Everything that Services can have. */
+const OBJECTS = [
+  ...A,
+  ...B,
+  ...STICKY,
+  ...service(
+    "s4",
+    ["10.244.1.8"],
+    {
+      type: "LoadBalancer",
+      loadBalancerIngress: [{ ip: "203.0.113.5", ipMode: "VIP" }],
+      loadBalancerSourceRanges: ["198.51.100.0/24"],
+      externalTrafficPolicy: "Local",
+      ports: [testPort({ nodePort: 30080 })],
+    },
+  ),
+  ...service("s5", []),
+];
+
+/** What others may take away or change. */
+const TAKEN = [
+  "delete table ip kproxy",
+  "flush map ip kproxy service-ips",
+  "flush map ip kproxy endpoints-tcp",
+  "flush map ip kproxy firewall-ips",
+  "flush map ip kproxy no-endpoint-services",
+  "flush map ip kproxy service-nodeports",
+  "flush set ip kproxy cluster-ips",
+  "flush set ip kproxy nodeport-ips",
+  "flush chain ip kproxy services",
+  "flush chain ip kproxy masquerading",
+  "flush chain ip kproxy nat-prerouting",
+  "flush chain ip kproxy tcp-2",
+  "delete element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 }",
+  "delete element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 }\n" +
+  "add element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 : 10.9.9.9 . 1 }",
+];
+
+/** The name of the first chain of a Service that begins so. */
+function chainOf(fake: FakeNft, prefix: string): string {
+  const names = [...parseTable(fake.listed(TABLE)).chains.keys()];
+  const found = names.find((name) => name.startsWith(prefix) && name.includes("/"));
+  assert(found !== undefined, `no ${prefix}`);
+  return found;
+}
+
+/** What others may do beside that; of what is in more than one rule only one. */
+const CHANGED: readonly ((fake: FakeNft) => string)[] = [
+  () => "add rule ip kproxy services drop",
+  () => "add rule ip kproxy nat-prerouting return",
+  (fake) => `add rule ip kproxy ${chainOf(fake, "endpoint-")} accept`,
+  (fake) => withoutRule(fake, chainOf(fake, "firewall-"), 0),
+  (fake) => withoutRule(fake, chainOf(fake, "service-"), 1),
+  (fake) => withoutRule(fake, "masquerading", 0),
+  () => "add element ip kproxy service-ips { 10.96.9.9 . tcp . 1 : drop }",
+  () => "add element ip kproxy cluster-ips { 10.96.9.9 }",
+  () => "delete element ip kproxy no-endpoint-services { 10.96.1.5 . tcp . 80 }",
+  () =>
+    "add chain ip kproxy theirs { type filter hook forward priority 0; policy accept; }\nadd rule ip kproxy theirs drop",
+];
+
+/** Text that takes one rule out of a chain. */
+function withoutRule(fake: FakeNft, chain: string, index: number): string {
+  const rules = parseTable(fake.listed(TABLE)).chains.get(chain)!;
+  assert(rules[index] !== undefined, `${chain} has ${rules.length} rules`);
+  return [
+    `flush chain ip kproxy ${chain}`,
+    ...rules.toSpliced(index, 1).map(({ text }) => `add rule ip kproxy ${chain} ${text}`),
+  ].join("\n");
+}
+
+Deno.test(
+  "the next check sees what others took away, changed or added, and nothing else",
+  NONE,
+  async (t) => {
+    for (const damage of [...TAKEN.map((text) => () => text), ...CHANGED]) {
+      const { fake, proxier, sync } = rig();
+      await sync(OBJECTS);
+      const text = damage(fake);
+      await t.step(text, async () => {
+        const wanted = endState(fake);
+        for (let i = 0; i < 2; i++) assertEquals(await proxier.checkCanary(), false);
+        await fake.others(text + "\n");
+        const found = await proxier.checkCanary();
+        assert(found !== false && found.found.length > 0, "not seen");
+        await sync(OBJECTS);
+        assertEquals(endState(fake), wanted);
+        assertEquals(await proxier.checkCanary(), false);
+      });
+    }
+  },
+);
+
+/** Listing takes three seconds of the clock. */
+function slowLists({ fake, clock }: ReturnType<typeof rig>): void {
+  fake.fail = (argv) => {
+    if (argv.includes("list")) clock.nowMs += 3_000;
+    return undefined;
+  };
+}
+
+Deno.test(
+  "where a list takes long, checks between see what is taken away, too, and list nothing",
+  NONE,
+  async (t) => {
+    for (const damage of TAKEN) {
+      await t.step(damage, async () => {
+        const one = rig();
+        const { fake, proxier, sync } = one;
+        await sync(OBJECTS);
+        slowLists(one);
+        for (let i = 0; i < 8; i++) assertEquals(await proxier.checkCanary(), false);
+        fake.runs.length = 0;
+        await fake.others(damage + "\n");
+        // What one check does not look at, the next one does.
+        const seen = [await proxier.checkCanary(), await proxier.checkCanary()];
+        assert(seen.some((found) => found !== false), "not seen");
+        await sync(OBJECTS);
+        assertEquals(await proxier.checkCanary(), false);
+      });
+    }
+  },
+);
+
+Deno.test(
+  "some lists that take long, as on a busy machine, keep no damage from being seen",
+  NONE,
+  async () => {
+    const { fake, proxier, sync, clock } = rig();
+    await sync(OBJECTS);
+    let slow = 4;
+    fake.fail = (argv) => {
+      if (argv.includes("list")) clock.nowMs += slow-- > 0 ? 60_000 : 10;
+      return undefined;
+    };
+    for (let checks = 0; checks < 8; checks++) {
+      assertEquals(await proxier.checkCanary(), false);
+      clock.nowMs += 1_000;
+      // Now and then one more.
+      if (checks === 5) slow = 1;
+    }
+    await fake.others("add rule ip kproxy services drop\n");
+    assert(await proxier.checkCanary() !== false, "not seen");
+  },
+);
+
+Deno.test("where a list takes long it takes 0.15 % of the time, and then sees everything", NONE, async () => {
+  const one = rig();
+  const { fake, proxier, sync, clock } = one;
+  await sync(OBJECTS);
+  slowLists(one);
+  // A few say nothing yet.
+  for (let checks = 0; checks < 4; checks++) assertEquals(await proxier.checkCanary(), false);
+  fake.runs.length = 0;
+  const said: boolean[] = [];
+  for (let checks = 0; checks < 80; checks++) {
+    said.push(await proxier.checkCanary() !== false);
+    clock.nowMs += 30_000;
+    if (checks === 2) await fake.others("add rule ip kproxy services drop\n");
+  }
+  // 3 s of 2,000 s, the checks 30 s after each other; as long as there is damage, each one.
+  assertEquals([said.indexOf(true), said.slice(67).every(Boolean)], [67, true]);
+  assertEquals(fake.lists.length, 14);
+});
+
+Deno.test("the more there should be, the more time a list is given", NONE, async () => {
+  const entries: number[] = [];
+  const fake = new FakeNft();
+  const exec: Exec = {
+    run: (argv, options) => {
+      if (argv.includes("list")) entries.push(options?.entries ?? 0);
+      return fake.run(argv, options);
+    },
+  };
+  const proxier = nftablesProxier(exec);
+  const endpoints = Array.from({ length: 200 }, (_, index) => `10.244.1.${index}`);
+  for (const objects of [A, service("s1", endpoints)]) {
+    await proxier.sync(syncRequest(objects));
+    await proxier.checkCanary();
+  }
+  const [few = 0, lookedAtFew = 0, many = 0, lookedAtMany = 0] = entries;
+  assert(few > 2 && lookedAtFew > 2, String(entries));
+  assert(many > few + 190 && lookedAtMany > lookedAtFew + 190, String(entries));
+});
+
+Deno.test("a list that does not come to its end is tried again as rarely as a long one", NONE, async () => {
+  const { fake, proxier, sync, clock } = rig();
+  await sync(OBJECTS);
+  fake.runs.length = 0;
+  fake.fail = (argv) => {
+    if (!argv.includes("list")) return undefined;
+    clock.nowMs += 120_000;
+    return { code: 137, stdout: "", stderr: "" };
+  };
+  await assertRejects(() => proxier.checkCanary(), ExecError);
+  for (let checks = 0; checks < 80; checks++) {
+    clock.nowMs += 30_000;
+    assertEquals(await proxier.checkCanary(), false);
+  }
+  assertEquals(fake.lists.length, 1);
+});
+
+Deno.test(
+  "a large table is listed so rarely that it takes 0.15 % of the time, however fast that is",
+  NONE,
+  async () => {
+    const { fake, proxier, sync, clock } = rig();
+    const endpoints = Array.from({ length: 250 }, (_, index) => `10.244.1.${index}`);
+    const objects = Array.from({ length: 40 }, (_, index) => service(`s${index + 1}`, endpoints)).flat();
+    await sync(objects);
+    assert(fake.listed(TABLE).length > 300_000);
+    fake.runs.length = 0;
+    fake.fail = (argv) => {
+      if (argv.includes("list")) clock.nowMs += 90;
+      return undefined;
+    };
+    for (let checks = 0; checks < 9; checks++) {
+      assertEquals(await proxier.checkCanary(), false);
+      clock.nowMs += 30_000;
+    }
+    // 60 s after each other.
+    assertEquals(fake.lists.length, 5);
+    await fake.others("add rule ip kproxy services drop\n");
+    const between = await proxier.checkCanary();
+    clock.nowMs += 30_000;
+    assertEquals([between, Boolean(await proxier.checkCanary())], [false, true]);
+  },
+);
+
+Deno.test(
+  "rules that nft prints otherwise than they are written are told and taken for its way",
+  NONE,
+  async () => {
+    const warnings: string[] = [];
+    const fake = new FakeNft();
+    const proxier = nftablesProxier(fake, { nowMs: 0 }, undefined, {
+      ...silentLogger,
+      warn: (message) => void warnings.push(message),
+    });
+    const other = (text: string): string => text.replaceAll("masquerade", "masquerade fully-random");
+    fake.print = other;
+    await proxier.sync(syncRequest(OBJECTS));
+    const first = await proxier.checkCanary();
+    assert(first !== false && first.found.includes("masquerading"), JSON.stringify(first));
+    await proxier.sync(syncRequest(OBJECTS));
+    assertEquals([await proxier.checkCanary(), await proxier.checkCanary()], [false, false]);
+    assertEquals(warnings, ["nft prints rules otherwise than they were written, taken for its way"]);
+    // What is changed there is still seen.
+    await fake.others("add rule ip kproxy masquerading accept\n");
+    const damage = await proxier.checkCanary();
+    assert(damage !== false);
+    assertEquals(damage.found, ["masquerading"]);
+  },
+);
+
+Deno.test("a check that a sync overtakes says nothing, one that cannot be made fails", NONE, async () => {
+  const { fake, proxier, sync } = rig();
+  await sync([...A, ...B]);
+  const checking = proxier.checkCanary();
+  await sync(B, ["s1"]);
+  assertEquals(await checking, false);
+  fake.fail = () => ({ code: 1, stdout: "", stderr: "Operation not permitted (you must be root)\n" });
+  await assertRejects(() => proxier.checkCanary(), ExecError, "not permitted");
+  fake.fail = () => ({ code: 139, stdout: "", stderr: "" });
+  await assertRejects(() => proxier.checkCanary(), ExecError, "SIGSEGV");
+});
+
+Deno.test("where nft takes long to read the rules of others, it is asked to do so rarely", NONE, async () => {
+  const { fake, proxier, sync, clock } = rig();
+  await sync(A);
+  fake.runs.length = 0;
+  fake.fail = (argv, stdin) => {
+    clock.nowMs += argv.includes("list") ? 1e9 : stdin.includes(" index ") ? 2_000 : 10;
+    return undefined;
+  };
+  for (let checks = 0; checks < 4; checks++) assertEquals(await proxier.checkCanary(), false);
+  fake.runs.length = 0;
+  // The first one lists the table, once in a long time.
+  for (let checks = 0; checks < 21; checks++) {
+    assertEquals(await proxier.checkCanary(), false);
+    clock.nowMs += 30_000;
+  }
+  const deep = fake.runs.slice(1).map(({ stdin }) => stdin.includes(" index "));
+  assertEquals([deep[0], deep[1], deep.filter(Boolean).length], [true, false, 3]);
+  // The others still see what is gone.
+  await fake.others("flush map ip kproxy service-ips\n");
+  assert(await proxier.checkCanary() !== false);
+});

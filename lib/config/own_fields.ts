@@ -1,0 +1,82 @@
+/**
+ * The fields of kproxy's own section of the configuration.
+ *
+ * @module
+ */
+import { ENDPOINTS_SOURCES, field, type FieldSpec } from "./schema.ts";
+
+const MINUTE = 60_000;
+const DAY = 24 * 60 * MINUTE;
+
+/** In the order in which they are written. */
+export const OWN_FIELDS: readonly FieldSpec[] = [
+  field(
+    "kproxy.manifests",
+    "strings",
+    [],
+    "files and folders to read objects from, `-` for standard input; empty: the API server",
+    { flag: "manifests", omitDefault: true },
+  ),
+  field("kproxy.endpointsSource", "string", "auto", "which objects give the endpoints", {
+    zeroIsUnset: true,
+    flag: "endpoints-source",
+    omitDefault: true,
+    allowed: ENDPOINTS_SOURCES,
+  }),
+  field(
+    "kproxy.proxyModeFallback",
+    "boolean",
+    false,
+    "a mode that cannot run here, or is unknown, gives way to iptables, then userspace",
+    { flag: "proxy-mode-fallback", omitDefault: true },
+  ),
+  field(
+    "kproxy.snapshot",
+    "string",
+    "",
+    "file that keeps the API server's objects, served at a start before it answers; blank: none",
+    { flag: "snapshot", omitDefault: true },
+  ),
+  field(
+    "kproxy.snapshotMaxAge",
+    "duration",
+    7 * DAY,
+    "an older snapshot is not served at a start; 0: at any age",
+    { flag: "snapshot-max-age", omitDefault: true },
+  ),
+  field(
+    "kproxy.ipvsTerminationDeadline",
+    "duration",
+    15 * MINUTE,
+    "how long a leaving real server of IPVS keeps its connections; 0: as long as they last",
+    { flag: "ipvs-termination-deadline", omitDefault: true },
+  ),
+  field(
+    "kproxy.userspaceListen",
+    "strings",
+    [],
+    "mode userspace opens the Services on these addresses or networks of the node, without any rule; empty: by rules",
+    { flag: "userspace-listen", omitDefault: true },
+  ),
+  field(
+    "kproxy.trafficCounters",
+    "boolean",
+    false,
+    "packets and bytes are counted for each Service port (mode nftables)",
+    { flag: "traffic-counters", omitDefault: true },
+  ),
+  field(
+    "kproxy.statusApi",
+    "boolean",
+    true,
+    "the metrics server tells programs on the node, over loopback, how kproxy fares (`/kproxy/v1/…`)",
+    { flag: "status-api", omitDefault: true },
+  ),
+  field(
+    "kproxy.statusPage",
+    "boolean",
+    false,
+    "the metrics server shows browsers, over loopback, a page of the same and more (`/kproxy/`)",
+    { flag: "status-page", omitDefault: true },
+  ),
+];

@@ -1,0 +1,73 @@
+/**
+ * What one Service wants in nftables mode, told in short forms.
+ *
+ * @module
+ */
+import { exampleNftablesOptions } from "./golden_nftables.ts";
+import type { IpFamily } from "../../lib/model/objects.ts";
+import { parseIp } from "../../lib/model/ip.ts";
+import type { Endpoint, ServicePort } from "../../lib/model/state.ts";
+import { NODE_A, testEndpoint } from "./model_objects.ts";
+import type { NftablesOptions, ServiceRules } from "../../lib/backend/nftables/plan/ruleset.ts";
+import { planService } from "../../lib/backend/nftables/plan/service_rules.ts";
+import { ruleWords, SharedChains } from "../../lib/backend/nftables/plan/shared_chains.ts";
+
+export const LOCAL = testEndpoint("10.244.0.11", { isLocal: true });
+export const REMOTE = testEndpoint("10.244.1.12");
+export const OTHER = testEndpoint("10.244.2.13");
+export const NOT_READY = testEndpoint("10.244.1.14", { ready: false, serving: false });
+
+interface Planned {
+  readonly rules: ServiceRules;
+  readonly shared: SharedChains;
+}
+
+/** What a planner wants for these ports, which have the same endpoints. */
+export function plan(
+  ports: readonly ServicePort[],
+  endpoints: readonly Endpoint[],
+  changes: Partial<NftablesOptions> = {},
+  family: IpFamily = "IPv4",
+): Planned {
+  const options = exampleNftablesOptions(family, changes);
+  const words = ruleWords(options);
+  const shared = new SharedChains(words);
+  const byPort = new Map(ports.map((port) => [port.key, endpoints]));
+  const context = {
+    node: NODE_A,
+    nodeIp: parseIp(options.nodeIp),
+    words,
+    sharedChains: shared,
+    trafficCounters: options.trafficCounters ?? false,
+  };
+  return { rules: planService(ports, byPort, context), shared };
+}
+
+/** `container key : value`, without comments. */
+export function elements({ rules }: Planned): string[] {
+  return rules.elements.map(({ container, key, value }) => `${container} ${key} : ${value}`);
+}
+
+/** `container prefix : endpoints`, slots being the lists' own affair. */
+export function lists({ rules }: Planned): string[] {
+  return rules.lists.flatMap(({ destinations, endpoints }) =>
+    destinations.map(({ container, prefix }) => `${container} ${prefix} : ${endpoints.join(", ")}`)
+  );
+}
+
+/** `container key` of elements that other Services may want, too. */
+export function sharedElements({ rules }: Planned): string[] {
+  return rules.sharedElements.map(({ container, key }) => `${container} ${key}`);
+}
+
+/** Rules of a chain that Services share, or undefined where nobody asked for it. */
+export function chain({ shared }: Planned, name: string): readonly string[] | undefined {
+  return shared.byName.get(name)?.rules;
+}
+
+/** Every kind of external address. */
+export const EXTERNAL = {
+  nodePort: 30080,
+  externalIPs: ["198.51.100.7"],
+  loadBalancerVIPs: ["203.0.113.40"],
+};

@@ -1,0 +1,105 @@
+/**
+ * A source with a snapshot of its own, from start to end, for tests.
+ *
+ * @module
+ */
+import { putWeb, QUICK_TIMES } from "./kube_fixture.ts";
+import { ListWatchServer } from "./list_watch_server.ts";
+import { rawService, rawSlice } from "./raw_objects.ts";
+import { type RunningSource, runSource } from "./source_recorder.ts";
+import { KubeSource } from "../../lib/source/kube/kube.ts";
+import { masterAccess } from "../../lib/source/kube/kube_access.ts";
+import { SnapshotSource, type SnapshotSourceOptions } from "../../lib/source/snapshot/snapshot_source.ts";
+import type { RestoredState, SourceSink } from "../../lib/source/source.ts";
+
+/** When snapshots are written, by the clock of the sources. */
+export const SAVED_AT_MS = Date.UTC(2026, 10, 21, 17);
+/** How long the server is waited for: hardly, or for the whole test. */
+export const PATIENCE = { silentMs: 50, answeringMs: 50 };
+export const LONG = { silentMs: 60_000, answeringMs: 60_000 };
+
+/** A folder for the snapshot, and sources that use it one after the other. */
+export class SnapshotRig implements AsyncDisposable {
+  readonly restored: (RestoredState | null)[] = [];
+  readonly saved: number[] = [];
+  failures = 0;
+  private constructor(readonly folder: string) {}
+
+  /** With an empty folder of its own, which goes at the end. */
+  static async create(): Promise<SnapshotRig> {
+    return new SnapshotRig(await Deno.makeTempDir());
+  }
+
+  get path(): string {
+    return `${this.folder}/snapshot`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Deno.remove(this.folder, { recursive: true });
+  }
+
+  /** A source for this server, running. */
+  start(server: string, options: Partial<SnapshotSourceOptions> = {}): RunningSource {
+    return runSource((log) => {
+      let hasAnswered = false;
+      const source = new SnapshotSource({
+        hasAnswered: () => hasAnswered,
+        source: new KubeSource({
+          access: masterAccess(server),
+          nodeName: "n1",
+          endpointsSource: "auto",
+          configSyncPeriodMs: 900_000,
+          qps: -1,
+          burst: 10,
+          log,
+          times: QUICK_TIMES,
+          onRequest: ({ code }) => {
+            hasAnswered ||= code === "200";
+          },
+        }),
+        path: this.path,
+        maxAgeMs: 0,
+        node: "n1",
+        log,
+        epochMs: () => SAVED_AT_MS,
+        observer: { saved: ({ bytes }) => this.saved.push(bytes), saveFailed: () => this.failures++ },
+        patience: LONG,
+        ...options,
+      });
+      return { name: source.name, run: (sink, signal) => source.run(this.#noting(sink), signal) };
+    });
+  }
+
+  /** Runs once against the server until all is there, and ends, so that a snapshot is left. */
+  async remember(server: ListWatchServer): Promise<void> {
+    await using source = this.start(server.url);
+    await source.recorder.untilSynced();
+  }
+
+  #noting(sink: SourceSink): SourceSink {
+    return {
+      events: (batch) => sink.events(batch),
+      rejected: (rejection) => sink.rejected(rejection),
+      restored: (state) => void this.restored.push(state),
+    };
+  }
+}
+
+/** Leaves a snapshot of two Services. @returns the server's address; nobody listens there any more */
+export async function rememberedAndGone(rig: SnapshotRig): Promise<string> {
+  await using server = new ListWatchServer();
+  putWeb(server);
+  server.put(rawService("api"));
+  server.put(rawSlice("api", ["10.1.0.3"]));
+  await rig.remember(server);
+  return server.url;
+}
+
+/** What {@linkcode rememberedAndGone} leaves in a snapshot, the Node included. */
+export const ALL = [
+  "EndpointSlice default/api-x",
+  "EndpointSlice default/web-x",
+  "Node n1",
+  "Service default/api",
+  "Service default/web",
+];

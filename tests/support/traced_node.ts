@@ -1,0 +1,116 @@
+/**
+ * A packet traced on a node with one Service of two endpoints, and rules as a test wants to have them.
+ *
+ * @module
+ */
+import { defaultConfig } from "../../lib/config/defaults.ts";
+import { parsePacket } from "../../lib/sim/flow.ts";
+import { type NodeSurroundings, plainSurroundings } from "../../lib/sim/node/surroundings.ts";
+import { iptablesPlan, iptablesText } from "../../lib/inspect/desired/iptables.ts";
+import {
+  type DataPlane,
+  type DesiredInput,
+  desiredRules,
+  stateOfObjects,
+  UNKNOWN_MACHINE,
+} from "../../lib/inspect/desired/desired.ts";
+import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
+import { type Trace, tracePacket } from "../../lib/inspect/trace/trace.ts";
+import { decodeObject } from "../../lib/source/decode/decode.ts";
+
+const PACKET = "10.244.0.5@cni0 → 10.96.10.1:80/tcp";
+
+function objectsOf(
+  conditions: readonly Record<string, unknown>[],
+): ReturnType<typeof decodeObject>["objects"] {
+  const slice = {
+    apiVersion: "discovery.k8s.io/v1",
+    kind: "EndpointSlice",
+    metadata: { namespace: "shop", name: "web-1", labels: { "kubernetes.io/service-name": "web" } },
+    addressType: "IPv4",
+    ports: [{ name: "http", port: 8080, protocol: "TCP" }],
+    endpoints: conditions.map((one, index) => ({
+      addresses: [`10.244.0.${11 + index}`],
+      nodeName: "node-a",
+      ...one,
+    })),
+  };
+  const service = {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { namespace: "shop", name: "web" },
+    spec: {
+      type: "ClusterIP",
+      clusterIP: "10.96.10.1",
+      ports: [{ name: "http", port: 80, protocol: "TCP" }],
+    },
+  };
+  const node = {
+    apiVersion: "v1",
+    kind: "Node",
+    metadata: { name: "node-a", labels: { "topology.kubernetes.io/zone": "z1" } },
+    status: { addresses: [{ type: "InternalIP", address: "192.0.2.10" }] },
+  };
+  return [service, slice, node].flatMap((json) => decodeObject(json, "test").objects);
+}
+
+/** The node with two endpoints of these conditions. */
+export function inputOf(
+  conditions: readonly Record<string, unknown>[] = [{}, {}],
+  nodeName = "node-a",
+): DesiredInput {
+  const state = stateOfObjects(objectsOf(conditions), nodeName, () => {});
+  const config = { ...defaultConfig(), clusterCIDR: "10.244.0.0/16" };
+  return { ...state, config, machine: UNKNOWN_MACHINE, warn: () => {} };
+}
+
+/** As `iptables-save` prints it. */
+export function printed(input: DesiredInput): string {
+  const text = iptablesText(iptablesPlan(input, "IPv4"));
+  return text.replace(
+    "*filter\n",
+    "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n",
+  );
+}
+
+/** What a packet is traced through. */
+export interface Node {
+  readonly texts: readonly LiveText[];
+  readonly around?: Partial<NodeSurroundings>;
+  readonly packet?: string;
+  readonly input?: DesiredInput;
+  readonly plane?: DataPlane;
+  /** As the command was given it. */
+  readonly nodeName?: string;
+}
+
+/** Traces a packet through what is desired and what is there. */
+export async function traced(
+  { texts, around = {}, packet = PACKET, nodeName, input = inputOf(undefined, nodeName), plane = "iptables" }:
+    Node,
+): Promise<Trace> {
+  const live = liveOfTexts(texts, { from: "the kernel", bound: [], problems: [] }).get("IPv4");
+  return tracePacket({
+    family: "IPv4",
+    packet: parsePacket(packet),
+    surroundings: {
+      ...plainSurroundings({ nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 }),
+      ...around,
+    },
+    desired: {
+      from: "files",
+      mode: plane,
+      state: input,
+      rules: await desiredRules(plane, input, "IPv4"),
+      quarantined: null,
+    },
+    live: live ?? null,
+    findings: [],
+    notes: [],
+  });
+}
+
+/** What `iptables-save` prints where nothing is wrong. */
+export const SOUND = printed(inputOf());
+/** A text as `iptables-save` prints it. */
+export const save = (text: string): LiveText => ({ name: "iptables-save", text });
