@@ -72,7 +72,7 @@ export function kproxyTask(flags: readonly string[] = runtimeFlags()): string {
 }
 
 /** The program of an image or a node that runs kproxy from source, for a list of permission flags. */
-export function launcher(flags: readonly string[] = runtimeFlags()): string {
+function launcher(flags: readonly string[] = runtimeFlags()): string {
   return `#!/bin/sh
 # kproxy from the sources in KPROXY_HOME, with exactly its permissions and what was downloaded when it was installed.
 # \`deno task docs\` writes this file.

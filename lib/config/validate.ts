@@ -45,12 +45,7 @@ const RULES: readonly Rule[] = [
   checkOwnFields,
 ];
 
-/** Everything that is wrong with a configuration; empty if it can be used. */
-export function validateConfig(config: KubeProxyConfiguration): Problem[] {
-  return findProblems(config).map(({ path, message }) => ({ path, message }));
-}
-
-/** As {@linkcode validateConfig}, with the fields that have a part in each problem. */
+/** Everything that is wrong with a configuration, with the fields that have a part in it; empty if it can be used. */
 export function findProblems(config: KubeProxyConfiguration): Finding[] {
   return RULES.flatMap((rule) => rule(config));
 }

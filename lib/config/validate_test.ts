@@ -3,7 +3,7 @@ import { defaultConfig } from "./defaults.ts";
 import { fieldOf } from "./fields.ts";
 import { withFields } from "./paths.ts";
 import type { FieldValue } from "./schema.ts";
-import { validateConfig } from "./validate.ts";
+import { findProblems } from "./validate.ts";
 
 const PURE = { permissions: "none" } as const;
 const AT_LEAST_0 = "must be greater than or equal to 0";
@@ -14,7 +14,7 @@ function problemsOf(fields: Record<string, FieldValue>): string[] {
     if (fieldOf(path) === undefined) throw new TypeError(`No field ${path}`);
   }
   const config = withFields(defaultConfig(), new Map(Object.entries(fields)));
-  return validateConfig(config).map(({ path, message }) => `${path}: ${message}`);
+  return findProblems(config).map(({ path, message }) => `${path}: ${message}`);
 }
 
 const VALID: Record<string, FieldValue>[] = [

@@ -1,4 +1,4 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { createLogger, type Logger } from "../observe/log.ts";
 import { ConnectionPool } from "./connection_pool.ts";
 import { splitHostPort } from "../model/ip.ts";
@@ -112,7 +112,7 @@ Deno.test("whoever has the address is told, if it says who it is", async () => {
 Deno.test("stopping ends the tries", async () => {
   const taken = takenPort();
   const { port } = taken.addr as Deno.NetAddr;
-  const { log } = recordingLog();
+  const { log, messages } = recordingLog();
   const server = new HttpServer({ ...COMMON, address: `127.0.0.1:${port}`, log, retryMs: 5 });
   server.start();
   await server.stop();
@@ -120,6 +120,7 @@ Deno.test("stopping ends the tries", async () => {
   // Time for tries, if there were any: one of them would have the address now.
   await new Promise((resolve) => setTimeout(resolve, 50));
   Deno.listen({ hostname: "127.0.0.1", port }).close();
+  assert(!messages.includes("Listening"), messages.join());
 });
 
 Deno.test("with bindAddressHardFail a taken address is an error that names it, and whoever has it", async () => {

@@ -12,9 +12,9 @@ import { ProgressLine } from "../../lib/cli/terminal/progress_line.ts";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
 import { errorTerminal } from "../../tools/terminal.ts";
 import { type BenchArgs, isUserspace, parseBenchArgs } from "./bench_args.ts";
+import { inBenchFolder } from "./bench_folder.ts";
 import { benchForwarding } from "./bench_forwarding.ts";
-import { removeOpenNetns } from "./bench_netns.ts";
-import { isUserModeLinux, LAB_FOLDER, runInLab } from "./lab.ts";
+import { isUserModeLinux, runInLab } from "./lab.ts";
 import { type BenchOptions, type BenchResult, measure } from "./measure.ts";
 import { findPeer } from "./peer_process.ts";
 import { resultTable } from "./report.ts";
@@ -45,12 +45,6 @@ async function measureShown(
   }, folder);
 }
 
-async function stop(folder: string): Promise<void> {
-  await removeOpenNetns();
-  await Deno.remove(folder, { recursive: true });
-  Deno.exit(130);
-}
-
 /** The arguments, and what stands at their paths; a mistake is a line, and ends the program with status 2. */
 async function readArgs(): Promise<BenchArgs & { found: Pick<BenchOptions, "program" | "peer"> }> {
   try {
@@ -65,30 +59,20 @@ async function readArgs(): Promise<BenchArgs & { found: Pick<BenchOptions, "prog
   }
 }
 
-if (import.meta.main) {
-  if (isUserspace(Deno.args)) {
-    await benchForwarding(Deno.args);
-    // The listeners would keep the process alive.
-    Deno.exit(0);
-  }
+/** Measures a mode whose rules are in the kernel. */
+async function benchRules(): Promise<void> {
   const { options, found, isJson } = await readArgs();
   if (options.mode.proxyMode === "ipvs" && !isUserModeLinux()) {
     writeErrorLine("In a user-mode Linux, which prints its output when it ends");
     Deno.exit(await runInLab(import.meta.filename ?? "", Deno.args));
   }
-  const folder = await Deno.makeTempDir({
-    prefix: "kproxy-bench-",
-    ...(isUserModeLinux() ? { dir: LAB_FOLDER } : {}),
-  });
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    Deno.addSignalListener(signal, () => void stop(folder));
-  }
-  try {
+  await inBenchFolder(async (folder) => {
     const result = await measureShown({ ...options, ...found }, folder);
     for (const line of isJson ? [JSON.stringify(result, null, 2)] : resultTable(result)) writeLine(line);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-  // The listeners would keep the process alive.
-  Deno.exit(0);
+  });
+}
+
+if (import.meta.main) {
+  if (isUserspace(Deno.args)) await benchForwarding(Deno.args);
+  else await benchRules();
 }

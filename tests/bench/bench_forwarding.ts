@@ -10,6 +10,7 @@ import { writeErrorLine, writeLine } from "../../tools/output.ts";
 import { BENCH_PACKAGES, installPackages } from "../../tools/setup.ts";
 import { errorTerminal } from "../../tools/terminal.ts";
 import { type Netns, removeNetns } from "../support/netns.ts";
+import { inBenchFolder } from "./bench_folder.ts";
 import { FORWARDERS, present } from "./forwarders.ts";
 import { type ForwardingResult, measureForwarding } from "./forwarding.ts";
 import { forwardingTable } from "./forwarding_report.ts";
@@ -41,16 +42,11 @@ export async function benchForwarding(words: readonly string[]): Promise<void> {
   };
   await installPackages(BENCH_PACKAGES);
   const { here, missing } = present(FORWARDERS);
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-bench-" });
   let open: Netns | undefined;
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    Deno.addSignalListener(signal, async () => {
-      if (open !== undefined) await removeNetns(open);
-      await Deno.remove(folder, { recursive: true });
-      Deno.exit(130);
-    });
-  }
-  try {
+  const removeOpen = async (): Promise<void> => {
+    if (open !== undefined) await removeNetns(open);
+  };
+  await inBenchFolder(async (folder) => {
     using phase = new Activity(errorTerminal());
     const onProgress = (message: string): void => {
       phase.say("");
@@ -65,7 +61,5 @@ export async function benchForwarding(words: readonly string[]): Promise<void> {
     for (const line of args.json ? [JSON.stringify(result, null, 2)] : forwardingTable(result)) {
       writeLine(line);
     }
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+  }, removeOpen);
 }

@@ -35,7 +35,7 @@ export interface ForwardingOptions {
 }
 
 /** So many streams at once. */
-export const STREAM_COUNTS = [1, 16] as const;
+const STREAM_COUNTS = [1, 16] as const;
 
 /** Streams of one forwarder: medians of all rounds. */
 export interface StreamFigures {

@@ -5,14 +5,6 @@
  */
 import { quantile } from "./figures.ts";
 
-/** One second of a herd. */
-export interface HerdSecond {
-  /** Requests that got an answer, by status; `<error>`: those that got none. */
-  readonly codes: ReadonlyMap<string, number>;
-  /** Of all bodies. */
-  readonly bytes: number;
-}
-
 /** What an incident made of a herd. Times in seconds. */
 export interface HerdFigures {
   /** Answered requests in the busiest second. */
@@ -25,8 +17,11 @@ export interface HerdFigures {
   readonly series: readonly number[];
 }
 
+/** One second of a herd. */
 interface Second {
+  /** Requests that got an answer, by status; `<error>`: those that got none. */
   codes: Map<string, number>;
+  /** Of all bodies. */
   bytes: number;
 }
 

@@ -7,8 +7,9 @@
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { writeLine } from "../../tools/output.ts";
+import { inBenchFolder } from "./bench_folder.ts";
 import { parseMode } from "./bench_modes.ts";
-import { inBenchNetns, removeOpenNetns } from "./bench_netns.ts";
+import { inBenchNetns } from "./bench_netns.ts";
 import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { distribution } from "./figures.ts";
@@ -121,24 +122,12 @@ if (import.meta.main) {
       throw new RangeError(`Unknown argument ${arg}`);
     },
   });
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-bench-" });
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    Deno.addSignalListener(signal, async () => {
-      await removeOpenNetns();
-      await Deno.remove(folder, { recursive: true });
-      Deno.exit(130);
-    });
-  }
-  try {
+  await inBenchFolder(async (folder) => {
     await measureLarge({
       size: { services: Number(args.services), endpoints: Number(args.endpoints) },
       mode: parseMode(args.mode, args.variant),
       touches: Number(args.touches),
       idleMs: 1000 * Number(args["idle-seconds"]),
     }, folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-  // The listeners would keep the process alive.
-  Deno.exit(0);
+  });
 }

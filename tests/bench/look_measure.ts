@@ -68,7 +68,7 @@ const LOOKED_AT = 17;
 const CONNECT_PROGRAM = `${ROOT}/tests/bench/connect_times.ts`;
 
 /** The commands, in words: everything but `check` is to answer within a second. */
-export const COMMANDS: readonly (readonly string[])[] = [
+const COMMANDS: readonly (readonly string[])[] = [
   ["trace", "local", `default/svc-${LOOKED_AT}`],
   ["trace", "world", `${clusterIp(LOOKED_AT)}:${SERVICE_PORT}`],
   ["service", "get", `default/svc-${LOOKED_AT}`],

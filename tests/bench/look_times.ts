@@ -8,7 +8,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { alignColumns } from "../../lib/cli/terminal/columns.ts";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
-import { removeOpenNetns } from "./bench_netns.ts";
+import { inBenchFolder } from "./bench_folder.ts";
 import { type LookResult, measureLooks, type PhaseFigures } from "./look_measure.ts";
 import type { BenchMode } from "./mode.ts";
 import { iptablesMode } from "./mode_iptables.ts";
@@ -68,15 +68,7 @@ if (import.meta.main) {
       throw new RangeError(`Unknown argument ${arg}`);
     },
   });
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-bench-" });
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    Deno.addSignalListener(signal, async () => {
-      await removeOpenNetns();
-      await Deno.remove(folder, { recursive: true });
-      Deno.exit(130);
-    });
-  }
-  try {
+  await inBenchFolder(async (folder) => {
     const result = await measureLooks({
       size: { services: Number(args.services), endpoints: Number(args.endpoints) },
       mode: parseMode(args.mode, args.variant),
@@ -86,9 +78,5 @@ if (import.meta.main) {
     }, folder);
     const plain = { ...result, answers: Object.fromEntries(result.answers) };
     for (const line of args.json ? [JSON.stringify(plain, null, 2)] : tableOf(result)) writeLine(line);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-  // The listeners would keep the process alive.
-  Deno.exit(0);
+  });
 }

@@ -9,10 +9,10 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { alignColumns } from "../../lib/cli/terminal/columns.ts";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
+import { inBenchFolder } from "./bench_folder.ts";
 import { parseMode } from "./bench_modes.ts";
-import { removeOpenNetns } from "./bench_netns.ts";
 import type { Distribution } from "./figures.ts";
-import { isUserModeLinux, LAB_FOLDER, runInLab } from "./lab.ts";
+import { isUserModeLinux, runInLab } from "./lab.ts";
 import { measurePace, type PaceResult } from "./pace_measure.ts";
 
 function times({ p50, p99, max, count }: Distribution): string {
@@ -77,18 +77,7 @@ if (import.meta.main) {
     Deno.exit(await runInLab(import.meta.filename ?? "", Deno.args));
   }
   const minSyncPeriod = args["min-sync-period-ms"];
-  const folder = await Deno.makeTempDir({
-    prefix: "kproxy-bench-",
-    ...(isUserModeLinux() ? { dir: LAB_FOLDER } : {}),
-  });
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    Deno.addSignalListener(signal, async () => {
-      await removeOpenNetns();
-      await Deno.remove(folder, { recursive: true });
-      Deno.exit(130);
-    });
-  }
-  try {
+  await inBenchFolder(async (folder) => {
     const result = await measurePace({
       size: { services: Number(args.services), endpoints: Number(args.endpoints) },
       mode,
@@ -104,9 +93,5 @@ if (import.meta.main) {
       onProgress: writeErrorLine,
     }, folder);
     for (const line of args.json ? [JSON.stringify(result, null, 2)] : tableOf(result)) writeLine(line);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-  // The listeners would keep the process alive.
-  Deno.exit(0);
+  });
 }

@@ -1,11 +1,4 @@
-import {
-  assert,
-  assertEquals,
-  assertGreater,
-  assertLess,
-  assertMatch,
-  assertStringIncludes,
-} from "@std/assert";
+import { assertEquals, assertGreater, assertLess, assertMatch, assertStringIncludes } from "@std/assert";
 import axe from "axe-core/axe.min.js" with { type: "text" };
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { testSlice, testSliceEndpoint, testSlicePort } from "../support/model_objects.ts";
@@ -384,5 +377,4 @@ async function accessible(browser: Browser): Promise<void> {
       }
     }, { context: { colorScheme, bypassCSP: true } });
   }
-  assert(true);
 }

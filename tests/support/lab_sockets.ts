@@ -134,7 +134,7 @@ export function ipBytes(ip: string): number[] {
 }
 
 /** The text of 4 or 16 bytes, in the short form. */
-export function ipText(bytes: Uint8Array): string {
+function ipText(bytes: Uint8Array): string {
   if (bytes.length === 4) return bytes.join(".");
   const groups = Array.from({ length: 8 }, (_, i) => ((bytes[2 * i]! << 8) | bytes[2 * i + 1]!).toString(16));
   const text = groups.join(":");

@@ -81,7 +81,7 @@ function slices(absent: number): ApiJson[] {
 }
 
 /** The node, its clients and its kproxy. */
-export class SwitchLab implements AsyncDisposable {
+class SwitchLab implements AsyncDisposable {
   readonly #lab: NodeLab;
   readonly #manifests: LabManifests;
   readonly #folder: string;

@@ -38,7 +38,7 @@ export interface ScaleRun {
 }
 
 /** Where the runs are, relative to the project's folder. */
-export const FIGURES_FOLDER = "docs/figures";
+const FIGURES_FOLDER = "docs/figures";
 
 /** What a run's text says at a path of keys. */
 class RunText {

@@ -79,7 +79,7 @@ const TITLE_HEIGHT = 30;
 const LINE_HEIGHT = 18;
 /** Where bands begin, and how wide their labels may be. */
 const BAND_X = 16;
-export const LABEL_WIDTH = 132;
+const LABEL_WIDTH = 132;
 
 /** Widths of a character, on the safe side of the fonts that people have. */
 const NAME_WIDTH = 7.4;

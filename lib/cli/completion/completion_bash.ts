@@ -8,14 +8,21 @@ import { COMMANDS } from "../flags/flag.ts";
 
 /** A script that defines and registers the completion; needs nothing but bash. */
 export function bashCompletion(): string {
+  return `# bash completion for kproxy; load it with: source <(kproxy completion bash)
+
+${wordFunctions()}
+${VALUE_FUNCTIONS}
+${entryFunction()}`;
+}
+
+/** What may stand where: flags, operands and values of each command. */
+function wordFunctions(): string {
   const flagCases = COMMANDS.map((name) =>
     `    ${name}) echo "${spellings(completedFlags(name)).join(" ")}" ;;`
   );
   const all = completedFlags(undefined);
   const operandCases = [...OPERAND_WORDS].map(([name, words]) => `    ${name}) echo "${words.join(" ")}" ;;`);
-  return `# bash completion for kproxy; load it with: source <(kproxy completion bash)
-
-__kproxy_flags() {
+  return `__kproxy_flags() {
   case "$1" in
 ${flagCases.join("\n")}
   esac
@@ -43,8 +50,11 @@ __kproxy_wants_value() {
   esac
   return 1
 }
+`;
+}
 
-# Folders, and files with one of the endings in $2 (all files, if there are none).
+/** Puts files and values into the reply. */
+const VALUE_FUNCTIONS = `# Folders, and files with one of the endings in $2 (all files, if there are none).
 __kproxy_files() {
   local path ending
   compopt -o filenames 2>/dev/null
@@ -70,8 +80,11 @@ __kproxy_value() {
   fi
   COMPREPLY=($(compgen -P "$3" -W "$values" -- "$2"))
 }
+`;
 
-_kproxy() {
+/** The function that bash calls, and its registration. */
+function entryFunction(): string {
+  return `_kproxy() {
   local cur=\${COMP_WORDS[COMP_CWORD]} prev="" before="" command=""
   ((COMP_CWORD > 0)) && prev=\${COMP_WORDS[COMP_CWORD - 1]}
   ((COMP_CWORD > 1)) && before=\${COMP_WORDS[COMP_CWORD - 2]}

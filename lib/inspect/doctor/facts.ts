@@ -88,7 +88,7 @@ const END_MS = 2_500;
 
 /** Reads everything; never rejects, and takes no longer than the limit and the end of programs that hang. */
 export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts> {
-  const { config, master, nodeName, limitMs = FACTS_LIMIT_MS } = options;
+  const { config, master, limitMs = FACTS_LIMIT_MS } = options;
   const running = new ProgramRuns(options.exec);
   const programs = new EndableExec(running);
   const exec = new SharingExec(programs);
@@ -130,15 +130,10 @@ export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts>
       links: fact(() => readLinksFact(exec)),
       metricsOwner: fact(() => readMetricsOwner(config.metricsBindAddress)),
       // Its parts end by the limit, each by itself; the whole is ended a little later, if something else of it hangs.
-      api: !usesApiServer(config, master) ? Promise.resolve(null) : readFact(() => {
-        const rights = neededRights({
-          mode: config.mode,
-          endpointsSource: config.kproxy.endpointsSource,
-          nodeName,
-        });
-        const questions = { config, master, nodeName, ownIps: ownIps ?? [], rights, exec: programs };
-        return readApi(questions, { signal, limitMs });
-      }, { signal: late.signal, limitMs }),
+      api: !usesApiServer(config, master) ? Promise.resolve(null) : readFact(
+        () => askApi(options, { ownIps: ownIps ?? [], exec: programs }, { signal, limitMs }),
+        { signal: late.signal, limitMs },
+      ),
     };
     const read = await allOf(facts);
     const { troubles } = running;
@@ -147,6 +142,16 @@ export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts>
     for (const timer of timers) clearTimeout(timer);
     if (signal.aborted) await running.ended(END_MS);
   }
+}
+
+function askApi(
+  { config, master, nodeName }: ReadFactsOptions,
+  machine: { readonly ownIps: readonly string[]; readonly exec: Exec },
+  limit: Parameters<typeof readApi>[1],
+): ReturnType<typeof readApi> {
+  const { endpointsSource } = config.kproxy;
+  const rights = neededRights({ mode: config.mode, endpointsSource, nodeName });
+  return readApi({ config, master, nodeName, rights, ...machine }, limit);
 }
 
 type Awaiting<T> = { readonly [Key in keyof T]: Promise<T[Key]> };

@@ -18,9 +18,9 @@ export interface ProgramTrouble {
 }
 
 /** As many run side by side: a node that is looked at has other work, too. */
-export const MOST_AT_ONCE = 6;
+const MOST_AT_ONCE = 6;
 /** One that takes longer does not keep others from being started: it waits rather than computes. */
-export const SLOW_MS = 250;
+const SLOW_MS = 250;
 
 /** The status of a program that a signal ended is above this one, also where a script says so of its own. */
 const FIRST_SIGNAL_CODE = 128;

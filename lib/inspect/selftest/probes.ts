@@ -53,18 +53,24 @@ function familyProbes(family: IpFamily): readonly Probe[] {
 }
 
 type FamilyProbe = Omit<Probe, "family">;
+type Destination = Pick<Probe, "service" | "protocol" | "ip" | "port">;
 
 /** Either of two pods answers, and sees the node as the source. */
 const BOTH = { "pod-a": "node", "pod-b": "node" } as const;
 
-/** From pods and from the node. */
-function insideProbes(family: IpFamily): readonly FamilyProbe[] {
-  const ofCluster = (service: ServiceName) => ({
+/** To the cluster IP of a Service. */
+function clusterIpOf(service: ServiceName, family: IpFamily): Destination {
+  return {
     service,
     protocol: service === "dns" ? "udp" : "tcp",
     ip: ADDRESSES[family].clusterIps[service],
     port: servicePort(service),
-  } as const);
+  };
+}
+
+/** From pods and from the node. */
+function insideProbes(family: IpFamily): readonly FamilyProbe[] {
+  const ofCluster = (service: ServiceName): Destination => clusterIpOf(service, family);
   // A pod that gets itself sees the node's address.
   const own = { "pod-a": "node", "pod-b": "own" } as const;
   return [

@@ -52,6 +52,30 @@ interface Fates {
 
 const NOWHERE: Fates = { ended: [], returned: [], next: [] };
 
+/** What a statement made of a history. */
+interface Step {
+  /** `next`: those that go on with the next rule. */
+  readonly fates: Fates;
+  /** Those that go on with the rule's next statement. */
+  readonly passing: readonly Walk[];
+}
+
+function passed(walk: Walk): Step {
+  return { fates: NOWHERE, passing: [walk] };
+}
+
+function missed(walk: Walk): Step {
+  return { fates: { ...NOWHERE, next: [walk] }, passing: [] };
+}
+
+/** Each way that was looked up passes or misses by itself; without any the history misses. */
+function matched(found: readonly Lookup[], not: boolean, walk: Walk): Step {
+  if (found.length === 0) return missed(walk);
+  const walks = (isPassing: boolean): readonly Walk[] =>
+    found.filter(({ value }) => ((value !== null) !== not) === isPassing).map((one) => one.walk);
+  return { fates: { ...NOWHERE, next: walks(false) }, passing: walks(true) };
+}
+
 /** One packet's way through base chains. */
 export class NftPass {
   readonly #surroundings: Surroundings;
@@ -124,59 +148,47 @@ export class NftPass {
     return { ended, returned, next: [...next, ...live] };
   }
 
-  /** `passing`: those that go on with the rule's next statement; `fates.next`: with the next rule. */
   #statement(
     place: Place & { readonly hit: RulePlace },
     statement: NftStatement,
     walk: Walk,
     counted: (walk: Walk) => Walk,
-  ): { fates: Fates; passing: readonly Walk[] } {
+  ): Step {
     const matcher = this.#matcher(place.table);
     if ("key" in statement && statement.key.some(({ kind }) => kind === "outInterface")) {
       if (leavesThrough(walk, this.#surroundings) === undefined) {
         this.#report(
           "A rule that looks at the outInterface is not understood and taken as not matching",
         );
-        return { fates: { ...NOWHERE, next: [walk] }, passing: [] };
+        return missed(walk);
       }
     }
     switch (statement.kind) {
-      case "match": {
-        const found = matcher.lookUp(statement.key, statement.operand, walk);
-        const passing = found.filter(({ value }) => (value !== null) !== statement.not).map((one) =>
-          one.walk
-        );
-        const missed = found.filter(({ value }) => (value !== null) === statement.not).map((one) => one.walk);
-        return { fates: { ...NOWHERE, next: found.length === 0 ? [walk] : missed }, passing };
-      }
+      case "match":
+        return matched(matcher.lookUp(statement.key, statement.operand, walk), statement.not, walk);
       case "state":
       case "status":
       case "direction":
       case "addressType":
       case "mark":
-        return matcher.holds(statement, walk)
-          ? { fates: NOWHERE, passing: [walk] }
-          : { fates: { ...NOWHERE, next: [walk] }, passing: [] };
+        return matcher.holds(statement, walk) ? passed(walk) : missed(walk);
       case "notrack":
         // Behind connection tracking it comes too late.
-        return {
-          fates: NOWHERE,
-          passing: [
-            place.base.priority < CONNTRACK_PRIORITY ? counted({ ...walk, state: "UNTRACKED" }) : walk,
-          ],
-        };
+        return passed(
+          place.base.priority < CONNTRACK_PRIORITY ? counted({ ...walk, state: "UNTRACKED" }) : walk,
+        );
       case "note":
-        return { fates: NOWHERE, passing: [walk] };
+        return passed(walk);
       case "unread":
         this.#report(unknownWords(statement.text, place.hit));
-        return { fates: { ...NOWHERE, next: [walk] }, passing: [] };
+        return missed(walk);
       case "setMark": {
         const mark = ((walk.mark & statement.keep) ^ statement.flip) >>> 0;
-        return { fates: NOWHERE, passing: [counted({ ...walk, mark })] };
+        return passed(counted({ ...walk, mark }));
       }
       case "remember": {
         const known = !statement.refresh && matcher.remembers(statement.set, walk);
-        return { fates: NOWHERE, passing: [counted(known ? walk : rememberedIn(statement.set, walk))] };
+        return passed(counted(known ? walk : rememberedIn(statement.set, walk)));
       }
       case "verdict":
         return { fates: this.#follow(place, statement.verdict, counted(walk)), passing: [] };

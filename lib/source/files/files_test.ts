@@ -174,9 +174,14 @@ Deno.test("aborting while standard input is open ends the run", async () => {
   const stdin = new ReadableStream<Uint8Array>();
   const abort = new AbortController();
   const source = new FileSource({ paths: ["-"], log: new RecordedLog(), stdin });
-  const running = source.run(new RecordingSink(), abort.signal);
-  setTimeout(() => abort.abort(), 20);
+  const sink = new RecordingSink();
+  let hasEnded = false;
+  const running = source.run(sink, abort.signal).then(() => hasEnded = true);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  assertEquals(hasEnded, false);
+  abort.abort();
   await running;
+  assertEquals([sink.objects.size, sink.synced], [0, []]);
 });
 
 Deno.test("a path that does not exist at the start is an error that names it", async () => {

@@ -4,6 +4,7 @@
  * @module
  */
 import { isLoopback, parseIp } from "../../../model/ip.ts";
+import type { IpFamily } from "../../../model/objects.ts";
 import { formatMark } from "../../../netfilter/mark.ts";
 import {
   CLUSTER_IPS_CHECK_CHAIN,
@@ -44,10 +45,10 @@ const SERVICE_KEY = "meta l4proto . th dport vmap";
 function planContainers(
   { family, objectComments, trafficCounters = false }: NftablesOptions,
 ): readonly Container[] {
-  const { ip, addressType } = FAMILY_WORDS[family];
+  const { addressType } = FAMILY_WORDS[family];
   const service = `type ${addressType} . inet_proto . inet_service : verdict ;`;
   const nodePort = "type inet_proto . inet_service : verdict ;";
-  const container = (kind: Container["kind"], name: string, spec: string, comment: string): Container => ({
+  const container: MakeContainer = (kind, name, spec, comment) => ({
     name,
     kind,
     spec,
@@ -79,12 +80,21 @@ function planContainers(
       container("set", NODEPORT_TRAFFIC_OUT_SET, countedNodePort, "packets from endpoints"),
     );
   }
+  return [...containers, ...endpointMaps(family, container)];
+}
+
+type MakeContainer = (kind: Container["kind"], name: string, spec: string, comment: string) => Container;
+
+/** Endpoints by destination and slot: of all nodes and of this one. */
+function endpointMaps(family: IpFamily, container: MakeContainer): readonly Container[] {
+  const { ip } = FAMILY_WORDS[family];
+  const maps: Container[] = [];
   // One map for each protocol: with `th dport` nft 1.0.6 cannot use the map from a later transaction.
   for (const protocol of Object.values(PROTOCOL_WORDS)) {
     const slot = `numgen random mod ${MAX_ENDPOINTS} : ${ip} daddr . ${protocol} dport ;`;
     for (const local of [false, true]) {
       const whose = local ? "endpoints of this node" : "endpoints";
-      containers.push(
+      maps.push(
         container(
           "map",
           endpointMapName({ protocol, nodePort: false, local }),
@@ -100,7 +110,7 @@ function planContainers(
       );
     }
   }
-  return containers;
+  return maps;
 }
 
 /** Matches what node ports are served on. Never loopback: without `route_localnet` such packets get no answer. */

@@ -19,18 +19,35 @@ export interface Feature {
   readonly text: string;
 }
 
+/** How texts for dry runs are written. */
+interface ProbeWords {
+  /** @param kernel module and option */
+  feature(name: string, kernel: string, ...commands: readonly string[]): Feature;
+  /** Adds something to the table. */
+  add(what: string, rest: string): string;
+  /** A rule, in a chain of its own. */
+  rule(text: string): readonly string[];
+}
+
+function probeWords(ip: string): ProbeWords {
+  const add = (what: string, rest: string): string => `add ${what} ${ip} ${PROBE_TABLE} ${rest}`;
+  return {
+    feature: (name, kernel, ...commands) => ({
+      name,
+      kernel,
+      text: [`add table ${ip} ${PROBE_TABLE}`, ...commands].join("\n") + "\n",
+    }),
+    add,
+    rule: (text) => [add("chain", "c"), add("rule", `c ${text}`)],
+  };
+}
+
 /** All features that the rules of one family use, the most basic first. */
 export function neededFeatures(family: IpFamily): readonly Feature[] {
   const ip = nftFamily(family);
   const v = family === "IPv4" ? 4 : 6;
   const address = `ipv${v}_addr`;
-  const feature = (name: string, kernel: string, ...commands: readonly string[]): Feature => ({
-    name,
-    kernel,
-    text: [`add table ${ip} ${PROBE_TABLE}`, ...commands].join("\n") + "\n",
-  });
-  const add = (what: string, rest: string): string => `add ${what} ${ip} ${PROBE_TABLE} ${rest}`;
-  const rule = (text: string): readonly string[] => [add("chain", "c"), add("rule", `c ${text}`)];
+  const { feature, add, rule } = probeWords(ip);
   return [
     feature(`tables of family ${ip}`, "nf_tables (CONFIG_NF_TABLES, CONFIG_NF_TABLES_IPV" + v + ")"),
     feature(

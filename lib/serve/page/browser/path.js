@@ -76,20 +76,41 @@ function useTrace(from, to, turn) {
   return answer;
 }
 
+/**
+ * @param {FormData} data of the form
+ * @returns {string} where the path of this packet is shown
+ */
+function hrefOfForm(data) {
+  const [from = "", target = "", protocol = ""] = ["from", "to", "protocol"].map((name) =>
+    String(data.get(name) ?? "").trim()
+  );
+  const hasProtocol = /\/(tcp|udp|sctp|icmp)$/i.test(target) || protocol === "";
+  return hrefOf("path", { from, to: hasProtocol ? target : `${target}/${protocol}` });
+}
+
+/** @param {string} protocol the one that is chosen; blank: TCP */
+function protocolField(protocol) {
+  return h(
+    "label",
+    null,
+    h("span", null, "Protocol"),
+    h(
+      "select",
+      { name: "protocol", defaultValue: protocol, key: `protocol ${protocol}` },
+      [["", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"], ["icmp", "ICMP"]].map(([value, text]) =>
+        h("option", { key: value, value, selected: value === protocol }, text)
+      ),
+    ),
+  );
+}
+
 /** @param {{ from: string, to: string, again: () => void }} props */
 function TraceForm({ from, to, again }) {
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     const form = event.currentTarget;
     if (!(form instanceof HTMLFormElement)) return;
-    const data = new FormData(form);
-    const [source, target, protocol] = ["from", "to", "protocol"].map((name) =>
-      String(data.get(name) ?? "").trim()
-    );
-    const destination = /\/(tcp|udp|sctp|icmp)$/i.test(target ?? "") || protocol === ""
-      ? target
-      : `${target}/${protocol}`;
-    const href = hrefOf("path", { from: source ?? "", to: destination ?? "" });
+    const href = hrefOfForm(new FormData(form));
     if (location.hash === href) again();
     else location.hash = href;
   };
@@ -141,18 +162,7 @@ function TraceForm({ from, to, again }) {
       }),
       h("small", { id: "to-help" }, "address:port, [IPv6]:port, or namespace/name:port of a Service"),
     ),
-    h(
-      "label",
-      null,
-      h("span", null, "Protocol"),
-      h(
-        "select",
-        { name: "protocol", defaultValue: protocol, key: `protocol ${protocol}` },
-        [["", "TCP"], ["udp", "UDP"], ["sctp", "SCTP"], ["icmp", "ICMP"]].map(([value, text]) =>
-          h("option", { key: value, value, selected: value === protocol }, text)
-        ),
-      ),
-    ),
+    protocolField(protocol),
     h("button", { type: "submit", class: "primary" }, "Follow the packet"),
   );
 }

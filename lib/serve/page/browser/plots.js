@@ -83,18 +83,7 @@ function drawPlot(box, series, point) {
     a,
     b,
   ) => a - b);
-  const columns = series.map(({ points }) => {
-    /** @type {Map<number, number | null>} */
-    const values = new Map();
-    for (const { timeMs, value } of points) {
-      const other = values.get(timeMs) ?? null;
-      values.set(timeMs, value === null || other === null ? value ?? other : Math.max(value, other));
-    }
-    return times.map((timeMs) => {
-      const value = values.get(timeMs);
-      return value === undefined ? undefined : value === null ? null : Math.max(LEAST_MS, value);
-    });
-  });
+  const columns = series.map(({ points }) => columnOf(points, times));
   const bad = new Map(
     series.flatMap(({ points }) => points.filter(({ isBad }) => isBad).map((one) => [one.timeMs, one.value])),
   );
@@ -140,6 +129,24 @@ function drawPlot(box, series, point) {
     observer.disconnect();
     plot.destroy();
   };
+}
+
+/**
+ * @param {PlottedSeries["points"]} points
+ * @param {readonly number[]} times
+ * @returns {(number | null | undefined)[]} a value for each time, the largest where there are several; null is a gap
+ */
+function columnOf(points, times) {
+  /** @type {Map<number, number | null>} */
+  const values = new Map();
+  for (const { timeMs, value } of points) {
+    const other = values.get(timeMs) ?? null;
+    values.set(timeMs, value === null || other === null ? value ?? other : Math.max(value, other));
+  }
+  return times.map((timeMs) => {
+    const value = values.get(timeMs);
+    return value === undefined ? undefined : value === null ? null : Math.max(LEAST_MS, value);
+  });
 }
 
 /**

@@ -86,42 +86,46 @@ export function VirtualRows({ label, head, rows, keyOf, cellsOf, onOpen, rowHeig
     h(
       "div",
       { class: "grid-scroller", role: "presentation", ref: scroller, onScroll: measure, onKeyDown },
-      h(
-        "div",
-        { role: "rowgroup", class: "grid-head-group", ref: headGroup },
-        h(
-          "div",
-          { role: "row", "aria-rowindex": 1, class: "grid-row grid-head" },
-          head.map((cell, index) =>
-            h("div", { role: "columnheader", key: index, class: `cell-${index}` }, cell)
-          ),
-        ),
-      ),
+      h("div", { role: "rowgroup", class: "grid-head-group", ref: headGroup }, headRow(head)),
       h(
         "div",
         { role: "rowgroup", class: "grid-space", style: { height: `${rows.length * rowHeight}px` } },
         indexesInSight(sight, rowHeight, rows.length, activeIndex).map((index) => {
           const row = rows[index];
           if (row === undefined) return null;
-          return h(
-            "div",
-            {
-              role: "row",
-              key: keyOf(row),
-              "aria-rowindex": index + 2,
-              class: "grid-row",
-              tabIndex: index === activeIndex ? 0 : -1,
-              style: { height: `${rowHeight}px`, transform: `translateY(${index * rowHeight}px)` },
-              onClick: () => onOpen(row),
-              onFocus: () => setActive(keyOf(row)),
-            },
-            cellsOf(row).map((cell, column) =>
-              h("div", { role: "gridcell", key: column, class: `cell-${column}` }, cell)
-            ),
-          );
+          const key = keyOf(row);
+          return bodyRow(cellsOf(row), {
+            key,
+            "aria-rowindex": index + 2,
+            tabIndex: index === activeIndex ? 0 : -1,
+            style: { height: `${rowHeight}px`, transform: `translateY(${index * rowHeight}px)` },
+            onClick: () => onOpen(row),
+            onFocus: () => setActive(key),
+          });
         }),
       ),
     ),
+  );
+}
+
+/** @param {readonly Children[]} cells */
+function headRow(cells) {
+  return h(
+    "div",
+    { role: "row", "aria-rowindex": 1, class: "grid-row grid-head" },
+    cells.map((cell, index) => h("div", { role: "columnheader", key: index, class: `cell-${index}` }, cell)),
+  );
+}
+
+/**
+ * @param {readonly Children[]} cells
+ * @param {import("preact").HTMLAttributes<HTMLDivElement>} place where the row is, and what it does
+ */
+function bodyRow(cells, place) {
+  return h(
+    "div",
+    { role: "row", class: "grid-row", ...place },
+    cells.map((cell, column) => h("div", { role: "gridcell", key: column, class: `cell-${column}` }, cell)),
   );
 }
 
