@@ -5,15 +5,22 @@
  * @module
  */
 
-/** By the names of their source: commands other than `run`, which load at once or never, and the sign-in with OpenID Connect. */
+/**
+ * By the names of their source: commands other than `run`, which load at once or never; the modes, of which a node runs one; what only
+ * some clusters need (the sign-in with OpenID Connect, SOCKS proxies); what is held for browsers.
+ */
 const ON_DEMAND: ReadonlySet<string> = new Set([
+  "build",
   "check",
   "cleanup",
   "completion",
   "doctor",
   "help",
   "kube_oidc_issuer",
+  "kube_tunnel",
   "oidc_auth",
+  "page_files",
+  "proxier",
   "render",
   "selftest",
   "service",
