@@ -109,7 +109,7 @@ Deno.test("why a source gave up before the run is told by the run, after what it
   const sink = listener(true);
   const signal = new AbortController().signal;
   await assertRejects(() => ahead.run(sink, signal), Error, "the credentials cannot be read");
-  assertEquals(sink.told, NODES);
+  assertEquals(sink.told, [...NODES]);
   // Its failure is told already.
   await ahead.end();
 });
@@ -142,7 +142,7 @@ Deno.test("ServiceCIDRs that turn out to be of no use are asked for no longer, a
   const running = ahead.run(sink, stop.signal);
   origin.sink?.failed?.("servicecidrs", "gone");
   assertEquals(origin.sink?.serviceCidrsUnwanted?.aborted, true);
-  assertEquals(sink.told, NODES);
+  assertEquals(sink.told, [...NODES]);
   stop.abort();
   await running;
 });
