@@ -5,21 +5,37 @@
  * @module
  */
 
-/** By the names of their source: commands other than `run`, which load at once or never, and the sign-in with OpenID Connect. */
+/**
+ * By the names of their source: commands other than `run`, which load at once or never; the modes, of which a node runs one; what only
+ * some clusters need (manifests, a snapshot, the sign-in with OpenID Connect, SOCKS proxies); the status page and what it can be asked.
+ */
 const ON_DEMAND: ReadonlySet<string> = new Set([
+  "build",
   "check",
   "cleanup",
   "completion",
+  "desired",
   "doctor",
+  "files",
   "help",
+  "kernel_tables",
   "kube_oidc_issuer",
+  "kube_tunnel",
   "oidc_auth",
+  "packet",
+  "page_answers",
+  "page_files",
+  "page_questions",
+  "proxier",
   "render",
   "selftest",
   "service",
+  "simulate",
+  "snapshot_source",
   "status",
   "sysdump",
   "trace",
+  "trace_json",
   "write_config",
 ]);
 

@@ -23,11 +23,12 @@ Deno.test("files that are read on demand are known by their names", { permission
   const files = [
     "doctor-XVM5HQNM.js",
     "kube_oidc_issuer-AB12.js",
+    "proxier-BVNVTARP.js",
     "run-H3DATFOB.js",
     "doctor.js",
     "chunk-A.js",
   ];
-  assertEquals(files.map(isReadOnDemand), [true, true, false, false, false]);
+  assertEquals(files.map(isReadOnDemand), [true, true, true, false, false, false]);
 });
 
 Deno.test("a place behind such an import is found where it is now", { permissions: "none" }, () => {

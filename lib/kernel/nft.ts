@@ -19,6 +19,10 @@ export interface NftNames {
 }
 
 const APPLY: readonly string[] = ["nft", "-f", "-"];
+/** What {@linkcode Nft.check} runs, with the text as its input. */
+export const NFT_CHECK: readonly string[] = ["nft", "-c", "-f", "-"];
+/** What {@linkcode Nft.version} runs. */
+export const NFT_VERSION: readonly string[] = ["nft", "--version"];
 
 /** The program nft, found on the PATH. */
 export class Nft {
@@ -34,7 +38,7 @@ export class Nft {
    * @throws {ExecError} with `isMissing()` if there is no nft on the PATH
    */
   async version(): Promise<string | null> {
-    const text = await runOk(this.#exec, ["nft", "--version"]);
+    const text = await runOk(this.#exec, NFT_VERSION);
     return /nftables v(\d+(?:\.\d+)+)/.exec(text)?.[1] ?? null;
   }
 
@@ -54,7 +58,7 @@ export class Nft {
    * @throws {ExecError} if it would fail
    */
   async check(text: Input): Promise<void> {
-    await runOk(this.#exec, ["nft", "-c", "-f", "-"], { stdin: text });
+    await runOk(this.#exec, NFT_CHECK, { stdin: text });
   }
 
   /**

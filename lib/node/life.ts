@@ -5,7 +5,7 @@
  */
 import type { Afterlife } from "../backend/node/afterlife.ts";
 import { candidateModes, chooseMode, type ChosenMode, passedOverText } from "../backend/node/choose_mode.ts";
-import { MODES, preloadMode } from "../backend/node/registry.ts";
+import { beginMode, MODES } from "../backend/node/registry.ts";
 import { selectedPeriods } from "../config/defaults.ts";
 import { checkFamilies } from "../config/families.ts";
 import {
@@ -18,6 +18,7 @@ import { conntrackSettings } from "../conntrack/settings.ts";
 import { modeSysctls } from "../backend/node/mode_sysctls.ts";
 import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
 import { ConfigError } from "../errors.ts";
+import { AheadExec } from "../kernel/ahead_exec.ts";
 import { cpuCount } from "../kernel/cpu.ts";
 import { untilDescriptors } from "../kernel/descriptors.ts";
 import { EndableExec } from "../kernel/endable_exec.ts";
@@ -32,7 +33,7 @@ import type { LogStreams } from "../observe/log_streams.ts";
 import type { ReloadRecord } from "../observe/metrics_reload.ts";
 import type { RecentProblems } from "../observe/recent_problems.ts";
 import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
-import type { Source } from "../source/source.ts";
+import { AheadSource } from "../source/ahead.ts";
 import { type OpenedEvents, openEvents } from "./events.ts";
 import { openLogger } from "./logger.ts";
 import { nodeName } from "./node_name.ts";
@@ -80,11 +81,11 @@ export interface PlannedLife extends Lasting {
 
 /** What the proxy hears and where it speaks. */
 export interface Channels {
-  readonly source: Source;
+  readonly source: AheadSource;
   /** Null without `kproxy.snapshot`. */
   readonly snapshot: SnapshotMetrics | null;
   readonly events: OpenedEvents;
-  /** Counts the source's requests from now on; there are none before it is run. */
+  /** Counts the source's requests, also those of before. */
   readonly countRequests: (metrics: ProxyMetrics) => void;
 }
 
@@ -138,11 +139,12 @@ export function planLife(config: KubeProxyConfiguration, lasting: Lasting): Plan
 export async function openChannels(
   { config, commandLine: { master }, node, log, programs: exec }: PlannedLife,
 ): Promise<Channels> {
-  let counting: ProxyMetrics | null = null;
+  const counting = new LateMetrics();
   const snapshot = config.kproxy.snapshot === "" ? null : new SnapshotMetrics();
   const requests = {
-    onRequest: (request: ApiRequest): void => counting?.observeApiRequest(request),
-    onAnswer: (answer: ApiAnswer): void => counting?.observeApiAnswer(answer),
+    onRequest: (request: ApiRequest): void =>
+      counting.observe((metrics) => metrics.observeApiRequest(request)),
+    onAnswer: (answer: ApiAnswer): void => counting.observe((metrics) => metrics.observeApiAnswer(answer)),
   };
   const source = await openSource(config, {
     master,
@@ -153,14 +155,29 @@ export async function openChannels(
     ...requests,
   });
   return {
-    source,
+    source: new AheadSource(source),
     snapshot,
     events: await openEvents(config, { master, log, exec, ...requests }),
     // Which metrics there are depends on the mode, and that is chosen on the node.
-    countRequests: (metrics) => {
-      counting = metrics;
-    },
+    countRequests: (metrics) => counting.begin(metrics),
   };
+}
+
+/** Keeps what happens before there are metrics. */
+class LateMetrics {
+  #metrics: ProxyMetrics | null = null;
+  #kept: ((metrics: ProxyMetrics) => void)[] = [];
+
+  begin(metrics: ProxyMetrics): void {
+    this.#metrics = metrics;
+    for (const observe of this.#kept) observe(metrics);
+    this.#kept = [];
+  }
+
+  observe(observe: (metrics: ProxyMetrics) => void): void {
+    if (this.#metrics === null) this.#kept.push(observe);
+    else observe(this.#metrics);
+  }
 }
 
 /** True if Services are opened on addresses of the node: such a proxy touches nothing of it, neither rules nor settings. */
@@ -200,21 +217,23 @@ export async function prepareNode(
   opening: Promise<Channels> | null,
 ): Promise<PreparedNode> {
   // What the node can do is decided here for the whole life.
-  const exec = new PersistentExec(programs, log);
+  const persistent = new PersistentExec(programs, log);
+  const exec = new AheadExec(persistent);
   const settings = isRuleless(config) ? [] : conntrackSettings(config.conntrack, cpuCount());
   const { modes } = candidateModes(config, MODES);
   const best = modes.slice(0, 1);
   const names = [...settings.map(({ name }) => name), ...modeSysctls(best)];
-  // The program leaves this process the time to load.
+  // The programs leave this process the time to load.
   const [sysctls] = await Promise.all([
     isRuleless(config) ? UNKNOWN_SYSCTLS : nodeSysctls(exec, log, names),
     opening,
-    ...best.map(preloadMode),
+    ...best.map((mode) => beginMode(mode, config, exec)),
     preloadRemoval(),
   ]);
   const refused = await applyConntrackSettings(exec, settings, log, sysctls);
   const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log, sysctls, afterlife });
   exec.rest();
+  persistent.rest();
   if (!isRuleless(chosen.config)) {
     tellOfFamilies(
       chosen.config,

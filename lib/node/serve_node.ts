@@ -67,13 +67,14 @@ async function run(
 
 async function endNode(life: Life, wired: WiredNode, running: Running): Promise<void> {
   const { runners, servers, otherProxy, oomScore } = wired;
-  const { otherModes, prepared, programs, log } = life;
+  const { otherModes, prepared, programs, log, source } = life;
   otherModes.end();
   otherProxy.end();
   oomScore.end();
   const syncs = withinGrace(programs, endSyncs(runners, prepared));
   await endTogether({
-    "objects and snapshot": running.source,
+    // It may have begun before it was to be run.
+    "objects and snapshot": running.source.finally(() => source.end()),
     syncs,
     "leftovers of other modes": otherModes.settled(),
     "the look for another proxy": otherProxy.settled(),

@@ -74,6 +74,7 @@ export class CombinedSource implements Source {
   #sinkOf(side: Side, sink: SourceSink): SourceSink {
     return {
       wantsServiceCidrs: sink.wantsServiceCidrs === true,
+      serviceCidrsUnwanted: sink.serviceCidrsUnwanted,
       events: (batch) => {
         const merged = this.#merge(side, batch);
         if (merged.length > 0) sink.events(merged);

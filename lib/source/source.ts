@@ -30,6 +30,8 @@ export interface Rejection {
 export interface SourceSink {
   /** True: ServiceCIDRs are of use. A source that has to ask for them does so only then; no sync ever waits for them. */
   readonly wantsServiceCidrs?: boolean;
+  /** Aborted once ServiceCIDRs turn out to be of no use: a source that asks for them does so until then. */
+  readonly serviceCidrsUnwanted?: AbortSignal | undefined;
   /** Related changes arrive in one call, so that they end up in one sync. */
   events(batch: readonly SourceEvent[]): void;
   /** An object is refused; the others go on. */

@@ -17,15 +17,8 @@ import { cleanupModes } from "../flags/cleanup_modes.ts";
 import { configurationOf, type EffectiveConfiguration } from "../flags/configuration.ts";
 import { flagTexts } from "../flags/flag_lines.ts";
 import type { Io } from "../io.ts";
-import {
-  beginLife,
-  type Lasting,
-  type Life,
-  openChannels,
-  planLife,
-  prepareNode,
-  succeedingLife,
-} from "../../node/life.ts";
+import { firstLife } from "../../node/first_life.ts";
+import { type Lasting, type Life, planLife, prepareNode, succeedingLife } from "../../node/life.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { serveNode } from "../../node/serve_node.ts";
 import type { StopSignals } from "../../node/stop_signals.ts";
@@ -93,17 +86,14 @@ async function runLives(
     ...(lasting.reloads === null ? {} : { onHangUp }),
   });
   if (signals.signal.aborted) return 0;
-  const isInit = flags.get("init-only") === true;
-  const opening = isInit ? null : openChannels(planned);
-  const preparation = prepareNode(planned, opening);
-  // The tools may wait long for a lock that others hold. What is abandoned has only read, or set what it found wanting.
-  const prepared = await Promise.race([preparation, signals.received]);
-  if (prepared === null) return 0;
-  if (opening === null) {
-    log.info("System initialized and --init-only specified");
+  if (flags.get("init-only") === true) {
+    // The tools may wait long for a lock that others hold. What is abandoned has only read, or set what it found wanting.
+    const prepared = await Promise.race([prepareNode(planned, null), signals.received]);
+    if (prepared !== null) log.info("System initialized and --init-only specified");
     return 0;
   }
-  const life = beginLife(planned, prepared, await opening);
+  const life = await firstLife(planned, signals);
+  if (life === null) return 0;
   if (file === null || watch === null) {
     await serveNode(life, { signal: signals.signal, onStarted: () => {} });
   } else if (lasting.reloads === null) await serveUntilChange(life, watch, signals);

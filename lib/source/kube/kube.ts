@@ -103,19 +103,25 @@ export class KubeSource implements Source {
         ? (ending) => client.haveCredentialsChanged(ending)
         : null,
     });
-    const reflect = (resource: WatchedResource, ifRefused: ReflectorOptions["ifRefused"]): Promise<void> => {
+    const reflect = (
+      resource: WatchedResource,
+      ifRefused: ReflectorOptions["ifRefused"],
+      until = signal,
+    ): Promise<void> => {
       const { times = REFLECTOR_TIMES, random = Math.random } = this.#options;
       const options = { resource, client, connection, sink, log, times, clock, random, ifRefused };
       const reflector = new Reflector(options);
       this.#stores.push(reflector.store);
-      return reflector.run(signal);
+      return reflector.run(until);
     };
     try {
       await Promise.all([
         reflect(this.#wanted(SERVICES), "retry"),
         this.#reflectEndpoints(reflect, signal),
         reflect(nodeResource(this.#options.nodeName), "empty"),
-        sink.wantsServiceCidrs === true ? reflect(SERVICE_CIDRS, "optional") : Promise.resolve(),
+        sink.wantsServiceCidrs === true
+          ? reflect(SERVICE_CIDRS, "optional", untilUnwanted(sink, signal))
+          : Promise.resolve(),
         resync(this.#stores, { periodMs: this.#options.configSyncPeriodMs, clock, sink }, signal),
       ]);
     } finally {
@@ -148,4 +154,8 @@ export class KubeSource implements Source {
     const { service } = this.#options;
     return service === undefined ? resource : resourceOfService(resource, service);
   }
+}
+
+function untilUnwanted({ serviceCidrsUnwanted }: SourceSink, signal: AbortSignal): AbortSignal {
+  return serviceCidrsUnwanted === undefined ? signal : AbortSignal.any([signal, serviceCidrsUnwanted]);
 }

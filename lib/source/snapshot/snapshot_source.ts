@@ -227,6 +227,10 @@ class RememberedState implements SourceSink {
     return this.#sink.wantsServiceCidrs === true;
   }
 
+  get serviceCidrsUnwanted(): AbortSignal | undefined {
+    return this.#sink.serviceCidrsUnwanted;
+  }
+
   objects(): Iterable<ApiObject> {
     return this.#objects.values();
   }

@@ -6,13 +6,15 @@
 import { IptablesProxier, type IptablesSettings } from "../apply/apply.ts";
 import { usesLocalhostNodePorts } from "../plan/base_rules.ts";
 import { ExecError } from "../../../errors.ts";
+import type { Look } from "../../../kernel/ahead_exec.ts";
 import { interfaceIps } from "../../../kernel/interfaces.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { type RefusedFamily, usableFamilies } from "../../../kernel/iptables_families.ts";
-import { chooseIptablesVariant } from "../../../kernel/iptables_variant.ts";
+import { chooseIptablesVariant, hintsQuestion, iptablesPrograms } from "../../../kernel/iptables_variant.ts";
 import { RememberingExec } from "../../../kernel/remembering_exec.ts";
 import type { AllowedOutcome } from "../../../kernel/node_sysctls.ts";
 import { nodeIps } from "../../../model/node.ts";
+import { FAMILIES } from "../../../model/objects.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { PacketCounts } from "../../../observe/metrics.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
@@ -21,6 +23,12 @@ import { BE_LIBERAL, ROUTE_LOCALNET } from "../../node/mode_sysctls.ts";
 import { FORWARD_CHAIN } from "../plan/chains.ts";
 import { invalidDropped, LastingCount } from "../diff/packet_counts.ts";
 import { configuredIptables } from "../plan/settings.ts";
+
+/** The programs with which {@linkcode prepareIptables} begins on most nodes. */
+export function iptablesLooks(): readonly Look[] {
+  const versions = FAMILIES.map((family) => [iptablesPrograms(family).command, "--version"]);
+  return [hintsQuestion("IPv4", "nft"), ...versions].map((argv) => ({ argv }));
+}
 
 /**
  * Probes the node and prepares it.

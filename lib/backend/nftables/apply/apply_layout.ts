@@ -37,8 +37,13 @@ export const READ_COMMANDS = 2;
  * @throws {ExecError} if nft cannot read
  */
 export async function readTables(nft: Nft, family: NftFamily, entries: number): Promise<FoundTables> {
-  const text = await nft.listTable(family, TABLE_NAME, entries);
-  const hasNext = await nft.hasTable(family, NEXT_TABLE_NAME);
+  // Side by side, and told in this order.
+  const [list, look] = await Promise.allSettled([
+    nft.listTable(family, TABLE_NAME, entries),
+    nft.hasTable(family, NEXT_TABLE_NAME),
+  ]);
+  const text = settledValue(list);
+  const hasNext = settledValue(look);
   const next = hasNext ? await nft.listTable(family, NEXT_TABLE_NAME, entries) : null;
   const observedNext = next === null ? null : parseTable(next);
   return {
@@ -47,6 +52,11 @@ export async function readTables(nft: Nft, family: NftFamily, entries: number): 
     observedNext,
     problem: text === null ? null : ownerProblem(text),
   };
+}
+
+function settledValue<T>(outcome: PromiseSettledResult<T>): T {
+  if (outcome.status === "rejected") throw outcome.reason;
+  return outcome.value;
 }
 
 /** True if the table was made in another layout than ours. */

@@ -5,10 +5,11 @@
  */
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
+import type { Look } from "../../../kernel/ahead_exec.ts";
 import { interfaceIps } from "../../../kernel/interfaces.ts";
 import { NEEDS_RIGHTS } from "../../../kernel/iptables_variant.ts";
 import { isAtLeast } from "../../../kernel/iptables_version.ts";
-import { Nft } from "../../../kernel/nft.ts";
+import { Nft, NFT_CHECK, NFT_VERSION } from "../../../kernel/nft.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import {
   describeNftFailure,
@@ -194,23 +195,36 @@ async function requireNft(nft: Nft): Promise<string | null> {
   return version;
 }
 
+/** The programs with which {@linkcode prepareNftables} begins, unless the node has something unusual to say. */
+export function nftablesLooks(config: KubeProxyConfiguration): readonly Look[] {
+  const probes = FAMILIES.flatMap((family) => {
+    const { options } = configuredNftables(config, family, null);
+    return formsOf(options).slice(0, 1).map((form) => formText(options, form));
+  });
+  return [{ argv: NFT_VERSION }, ...probes.map((stdin) => ({ argv: NFT_CHECK, stdin }))];
+}
+
+/** From what is wanted most to what every node can do. */
+function formsOf({ trafficCounters }: ConfiguredNftables): readonly NodeNft[] {
+  const forms = [true, false].map((objectComments) => ({ objectComments, trafficCounters: false }));
+  return trafficCounters === true
+    ? [...forms.map((form) => ({ ...form, trafficCounters: true })), ...forms]
+    : forms;
+}
+
+function formText(options: ConfiguredNftables, form: NodeNft): string {
+  return probeText({ ...options, ...form, nodePortIps: [], serviceCidrs: [] });
+}
+
 /** Tries our rules, without writing them. */
 async function probeFamily(
   nft: Nft,
   options: ConfiguredNftables,
   version: string | null,
 ): Promise<NodeNft> {
-  // From what is wanted most to what every node can do.
-  const forms = [{ objectComments: true, trafficCounters: false }, {
-    objectComments: false,
-    trafficCounters: false,
-  }];
-  if (options.trafficCounters === true) {
-    forms.unshift(...forms.map((form) => ({ ...form, trafficCounters: true })));
-  }
   let failure: ExecError | null = null;
-  for (const form of forms) {
-    failure = await checkFailure(nft, probeText({ ...options, ...form, nodePortIps: [], serviceCidrs: [] }));
+  for (const form of formsOf(options)) {
+    failure = await checkFailure(nft, formText(options, form));
     if (failure === null) return form;
     if (nftFailureKind(failure) !== "rejected") break;
   }
