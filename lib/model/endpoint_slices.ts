@@ -7,6 +7,7 @@ import { makeEndpoint } from "./endpoint.ts";
 import { type Ip, parseIp } from "./ip.ts";
 import { compareBytes, namespacedName, servicePortKey } from "./names.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "./objects.ts";
+import { tight } from "../text/kept.ts";
 import { type Report, sameTexts } from "./service_port.ts";
 import type { Endpoint, ServicePortKey } from "./state.ts";
 import { unreachableUse } from "./unreachable_endpoints.ts";
@@ -143,8 +144,7 @@ export class EndpointSliceCache {
       : [...slices].sort(([left], [right]) => compareBytes(left, right));
     for (const [, slice] of sorted) this.#collect(service, slice, { byPort, unreachable });
     this.#onUnreachable(service, unreachable);
-    for (const [key, endpoints] of byPort) byPort.set(key, sortedWithoutDuplicates(endpoints));
-    return byPort;
+    return new Map(byPort.entries().map(([key, endpoints]) => [key, sortedWithoutDuplicates(endpoints)]));
   }
 
   #collect(service: NamespacedName, slice: EndpointSlice, { byPort, unreachable }: Collected): void {
@@ -249,8 +249,8 @@ function usablePorts(
 }
 
 /** Sorts by key and keeps, of equal keys, the one that is preferred. The order on entry decides the rest. */
-function sortedWithoutDuplicates(endpoints: Endpoint[]): Endpoint[] {
-  if (endpoints.length < 2) return endpoints;
+function sortedWithoutDuplicates(endpoints: Endpoint[]): readonly Endpoint[] {
+  if (endpoints.length < 2) return tight(endpoints);
   endpoints.sort((left, right) => compareBytes(left.key, right.key));
   const kept: Endpoint[] = [];
   for (const endpoint of endpoints) {
@@ -258,7 +258,7 @@ function sortedWithoutDuplicates(endpoints: Endpoint[]): Endpoint[] {
     if (last === undefined || last.key !== endpoint.key) kept.push(endpoint);
     else kept[kept.length - 1] = preferred(last, endpoint);
   }
-  return kept;
+  return tight(kept);
 }
 
 function preferred(earlier: Endpoint, later: Endpoint): Endpoint {
