@@ -119,6 +119,21 @@ const ENGINE_FLAGS: readonly Grant[] = [
   },
 ];
 
+/** What is set for the C library's allocator where kproxy is started from a file of this project, and why. */
+const ALLOCATOR: readonly Grant[] = [
+  {
+    value: "MALLOC_MMAP_THRESHOLD_=131072",
+    reason:
+      "Give large buffers back to the kernel when they are freed. Without it the allocator of glibc takes the first " +
+      "ones that are freed as a sign to keep all of up to that size, which the lists of a large cluster leave behind",
+  },
+];
+
+/** As variables of the environment, `NAME=value`. */
+export function runtimeVariables(): string[] {
+  return ALLOCATOR.map(({ value }) => value);
+}
+
 /** All flags of `deno run` and `deno compile` that kproxy is started or built with, in order. */
 export function runtimeFlags(): string[] {
   return [...ENGINE_FLAGS.map(({ value }) => value), ...permissionFlags()];
