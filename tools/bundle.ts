@@ -13,7 +13,7 @@ import { originalPositionFor, TraceMap } from "@jridgewell/trace-mapping";
 import { embeddedBuild } from "../lib/node/build.ts";
 import { hideImports } from "./bundle_imports.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
-import { runtimeFlags } from "./permissions.ts";
+import { runtimeFlags, runtimeVariables } from "./permissions.ts";
 import { ROOT } from "./project_files.ts";
 import { buildCommit } from "./release/commit.ts";
 
@@ -131,7 +131,12 @@ if (import.meta.main) {
   try {
     writeLine(`${await buildBundle(folder, await buildCommit())}. It is run by`);
     writeLine(
-      `deno run --no-config --cached-only ${runtimeFlags().join(" ")} ${folder}/kproxy.js COMMAND [flags]`,
+      [
+        ...runtimeVariables(),
+        "deno run --no-config --cached-only",
+        ...runtimeFlags(),
+        `${folder}/kproxy.js COMMAND [flags]`,
+      ].join(" "),
     );
   } catch (error) {
     writeErrorLine(error instanceof Error ? error.message : String(error));

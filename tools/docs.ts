@@ -14,7 +14,7 @@ import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
 import { scaleCharts, scaleTable } from "./charts/scale_charts.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
-import { permissionTable, runtimeFlags } from "./permissions.ts";
+import { permissionTable, runtimeFlags, runtimeVariables } from "./permissions.ts";
 import { pictureSvg } from "./pictures/picture.ts";
 import { PICTURES } from "./pictures/pictures.ts";
 import { ROOT } from "./project_files.ts";
@@ -77,7 +77,7 @@ function launcher(flags: readonly string[] = runtimeFlags()): string {
 # kproxy from the sources in KPROXY_HOME, with exactly its permissions and what was downloaded when it was installed.
 # \`deno task docs\` writes this file.
 home=\${KPROXY_HOME:-/opt/kproxy}
-export DENO_DIR="\${DENO_DIR:-$home/.deno}" DENO_NO_UPDATE_CHECK=1
+export DENO_DIR="\${DENO_DIR:-$home/.deno}" DENO_NO_UPDATE_CHECK=1 ${runtimeVariables().join(" ")}
 exec deno run -q --cached-only --frozen --config "$home/deno.json" ${flags.join(" ")} "$home/start.ts" "$@"
 `;
 }

@@ -7,6 +7,7 @@ import { makeEndpoint } from "./endpoint.ts";
 import { type Ip, parseIp } from "./ip.ts";
 import { compareBytes, namespacedName, servicePortKey } from "./names.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "./objects.ts";
+import { tight } from "../text/kept.ts";
 import { type Report, sameTexts } from "./service_port.ts";
 import type { Endpoint, ServicePortKey } from "./state.ts";
 import { unreachableUse } from "./unreachable_endpoints.ts";
@@ -16,7 +17,8 @@ export type EndpointsByPort = ReadonlyMap<ServicePortKey, readonly Endpoint[]>;
 
 /** One Service's slices. */
 interface SlicesOfService {
-  readonly applied: Map<string, EndpointSlice>;
+  /** Each name once. Most have one: a map for each Service would take more than its slice. */
+  applied: readonly EndpointSlice[];
   /** Slice name → its newest value since the last checkout; null: gone. Most Services have none at most times. */
   pending: Map<string, EndpointSlice | null> | undefined;
 }
@@ -87,12 +89,9 @@ export class EndpointSliceCache {
     const result = new Map<NamespacedName, EndpointsByPort>();
     for (const service of this.#changed) {
       const slices = this.#services.get(service)!;
-      for (const [name, slice] of slices.pending!) {
-        if (slice === null) slices.applied.delete(name);
-        else slices.applied.set(name, slice);
-      }
+      slices.applied = withChanges(slices.applied, slices.pending!);
       slices.pending = undefined;
-      if (slices.applied.size === 0) this.#services.delete(service);
+      if (slices.applied.length === 0) this.#services.delete(service);
       result.set(service, this.#endpointsOf(service, slices.applied));
     }
     this.#changed.clear();
@@ -118,15 +117,18 @@ export class EndpointSliceCache {
   #setPending(service: NamespacedName, name: string, slice: EndpointSlice | null): boolean {
     let slices = this.#services.get(service);
     if (slices === undefined) {
-      slices = { applied: new Map(), pending: undefined };
+      slices = { applied: [], pending: undefined };
       this.#services.set(service, slices);
     }
     const pending = slices.pending?.get(name);
-    const known = pending === undefined ? slices.applied.get(name) ?? null : pending;
+    const applied = slices.applied.find((other) => other.name === name) ?? null;
+    const known = pending === undefined ? applied : pending;
     const same = slice === null || known === null ? slice === known : sameSlice(known, slice);
     if (same) {
       // An equal one from a new list: whoever delivered it keeps it too, and the former one can go.
-      if (slice !== null) (pending === undefined ? slices.applied : slices.pending)?.set(name, slice);
+      if (slice === null) return false;
+      if (pending !== undefined) slices.pending?.set(name, slice);
+      else slices.applied = slices.applied.map((other) => other === applied ? slice : other);
       return false;
     }
     slices.pending ??= new Map();
@@ -135,16 +137,15 @@ export class EndpointSliceCache {
     return true;
   }
 
-  #endpointsOf(service: NamespacedName, slices: ReadonlyMap<string, EndpointSlice>): EndpointsByPort {
+  #endpointsOf(service: NamespacedName, slices: readonly EndpointSlice[]): EndpointsByPort {
     const byPort = new Map<ServicePortKey, Endpoint[]>();
     const unreachable = new Map<string, string>();
-    const sorted = slices.size < 2
+    const sorted = slices.length < 2
       ? slices
-      : [...slices].sort(([left], [right]) => compareBytes(left, right));
-    for (const [, slice] of sorted) this.#collect(service, slice, { byPort, unreachable });
+      : slices.toSorted((left, right) => compareBytes(left.name, right.name));
+    for (const slice of sorted) this.#collect(service, slice, { byPort, unreachable });
     this.#onUnreachable(service, unreachable);
-    for (const [key, endpoints] of byPort) byPort.set(key, sortedWithoutDuplicates(endpoints));
-    return byPort;
+    return new Map(byPort.entries().map(([key, endpoints]) => [key, sortedWithoutDuplicates(endpoints)]));
   }
 
   #collect(service: NamespacedName, slice: EndpointSlice, { byPort, unreachable }: Collected): void {
@@ -185,6 +186,15 @@ export class EndpointSliceCache {
     }
     return ip;
   }
+}
+
+/** The slices once their newest values, by name, are in force; null: gone. */
+function withChanges(
+  slices: readonly EndpointSlice[],
+  changes: ReadonlyMap<string, EndpointSlice | null>,
+): readonly EndpointSlice[] {
+  const kept = slices.filter(({ name }) => !changes.has(name));
+  return tight([...kept, ...changes.values().filter((slice) => slice !== null)]);
 }
 
 /** What the slices of one Service add up to. */
@@ -249,8 +259,8 @@ function usablePorts(
 }
 
 /** Sorts by key and keeps, of equal keys, the one that is preferred. The order on entry decides the rest. */
-function sortedWithoutDuplicates(endpoints: Endpoint[]): Endpoint[] {
-  if (endpoints.length < 2) return endpoints;
+function sortedWithoutDuplicates(endpoints: Endpoint[]): readonly Endpoint[] {
+  if (endpoints.length < 2) return tight(endpoints);
   endpoints.sort((left, right) => compareBytes(left.key, right.key));
   const kept: Endpoint[] = [];
   for (const endpoint of endpoints) {
@@ -258,7 +268,7 @@ function sortedWithoutDuplicates(endpoints: Endpoint[]): Endpoint[] {
     if (last === undefined || last.key !== endpoint.key) kept.push(endpoint);
     else kept[kept.length - 1] = preferred(last, endpoint);
   }
-  return kept;
+  return tight(kept);
 }
 
 function preferred(earlier: Endpoint, later: Endpoint): Endpoint {

@@ -7,6 +7,7 @@ import { type Ip, isLoopback, parseCidr, parseIp, specialUse } from "./ip.ts";
 import { ipvsWishes, NO_IPVS_WISHES } from "./ipvs_wishes.ts";
 import { namespacedName, servicePortKey, servicePortText } from "./names.ts";
 import type { IpFamily, LoadBalancerIngress, Service } from "./objects.ts";
+import { tight } from "../text/kept.ts";
 import type { ServicePort } from "./state.ts";
 
 /** Receives one readable line about a part of an object that the proxy leaves out. */
@@ -85,7 +86,7 @@ function withoutDuplicates(ports: readonly ServicePort[], complain: Report): rea
     }
     byKey.set(key, port);
   }
-  return [...byKey.values()];
+  return tight([...byKey.values()]);
 }
 
 /** True if something outside the cluster IP leads to the port: a node port, a load-balancer VIP or an external IP. */
@@ -206,7 +207,7 @@ function addressesOf(
     if (special === null) kept.push(ip.text);
     else unfit(`${what} ${ip.text}`, `it is ${special}`);
   }
-  return kept;
+  return tight(kept);
 }
 
 function sourceRangesOf(texts: readonly string[], family: IpFamily, complain: Report): readonly string[] {
@@ -225,7 +226,7 @@ function sourceRangesOf(texts: readonly string[], family: IpFamily, complain: Re
     if (cidr.prefixLength === 0) everything = true;
     kept.push(cidr.text);
   }
-  return everything ? [] : kept;
+  return everything ? tight([]) : tight(kept);
 }
 
 function healthCheckNodePortOf(service: Service, externalPolicyLocal: boolean, complain: Report): number {

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { runtimeFlags } from "../../tools/permissions.ts";
+import { runtimeFlags, runtimeVariables } from "../../tools/permissions.ts";
 import type { Netns } from "../support/netns.ts";
 import { NODE_NAME } from "./fake_objects.ts";
 import type { BenchMode } from "./mode.ts";
@@ -39,7 +39,7 @@ export class KproxyProcess extends ProxyProcess {
 
   constructor(netns: Netns, options: KproxyOptions) {
     super("kproxy", netns, [
-      ...["env", `PATH=${options.path ?? Deno.env.get("PATH")}`],
+      ...["env", `PATH=${options.path ?? Deno.env.get("PATH")}`, ...runtimeVariables()],
       ...[Deno.execPath(), "run", "-q", ...options.runtimeFlags ?? []],
       ...options.program === undefined ? [] : ["--no-config", "--cached-only"],
       ...[...runtimeFlags(), options.program ?? "main.ts", "run", `--master=${options.master}`],

@@ -56,7 +56,7 @@ Deno.test(
       "--include=js/relay_worker.ts",
       "--include=js/doctor-EF.js",
       "--include=js/help-AB.js",
-      "--v8-flags=--max-semi-space-size=2,--expose-gc",
+      "--v8-flags=--max-semi-space-size=1,--expose-gc",
       "--output=out",
     ]);
     assertEquals(args.at(-1), "js/kproxy.js");

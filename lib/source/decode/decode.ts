@@ -51,6 +51,7 @@ import {
   protocolAt,
   quote,
   requiredName,
+  sharedTextAt,
   textAt,
   textsAt,
 } from "./decode_values.ts";
@@ -166,7 +167,7 @@ function decodeSliceEndpoint(
   const hinted = !isAbsent(raw.hints);
   return {
     addresses,
-    nodeName: textAt(raw, "nodeName"),
+    nodeName: sharedTextAt(raw, "nodeName"),
     ready: ready !== false,
     serving: serving !== false,
     terminating: terminating === true,
@@ -182,7 +183,7 @@ function checkConditions(conditions: Raw<V1EndpointConditions>): void {
 }
 
 function hintNames(hints: Raw<V1EndpointHints>, key: "forZones" | "forNodes"): readonly string[] {
-  const names = decodeList(hints, key, (raw) => textAt(raw, "name"));
+  const names = decodeList(hints, key, (raw) => sharedTextAt(raw, "name"));
   return names.length === 0 ? NO_TEXTS : names;
 }
 

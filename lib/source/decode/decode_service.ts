@@ -21,6 +21,7 @@ import {
   type ServicePortSpec,
   type TrafficPolicy,
 } from "../../model/objects.ts";
+import { tight } from "../../text/kept.ts";
 import type { Raw } from "./api_json.ts";
 import { checkNoSpecialUse } from "./decode_addresses.ts";
 import {
@@ -109,7 +110,8 @@ function decodeServiceSpec(spec: Raw<V1ServiceSpec>): ServiceSpec {
   const sessionAffinity = choiceAt(spec, "sessionAffinity", AFFINITIES, "None");
   return {
     type: choiceAt(spec, "type", SERVICE_TYPES, "ClusterIP"),
-    clusterIP,
+    // The very text that is in the list.
+    clusterIP: allIPs[0] ?? clusterIP,
     clusterIPs: allIPs,
     ipFamilies: decodeFamilies(spec, allIPs),
     ports: decodeList(spec, "ports", decodeServicePort),
@@ -133,7 +135,7 @@ function decodeFamilies(spec: Raw<V1ServiceSpec>, clusterIPs: readonly string[])
   const written = listAt(spec, "ipFamilies");
   if (written.length === 0) {
     if (clusterIPs.length < 2) return [];
-    return clusterIPs.map((ip) => parseIp(ip)?.family).filter((family) => family !== undefined);
+    return tight(clusterIPs.map((ip) => parseIp(ip)?.family).filter((family) => family !== undefined));
   }
   return written.map((value, index) => {
     const family = FAMILIES.find((known) => known === value);
@@ -176,7 +178,7 @@ function decodeIngress(status: Raw<V1ServiceStatus>, options: DecodeOptions): re
   };
   return inside("loadBalancer", () => {
     const entries = decodeList(objectAt(status, "loadBalancer"), "ingress", decode);
-    return entries.filter((entry) => entry.ip !== "");
+    return tight(entries.filter((entry) => entry.ip !== ""));
   });
 }
 

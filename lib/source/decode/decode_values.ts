@@ -9,6 +9,7 @@
 import type { DiscoveryV1EndpointPort, V1ObjectMeta, V1ServicePort } from "@kubernetes/client-node";
 import { nearestWord } from "../../config/suggest.ts";
 import type { Protocol } from "../../model/objects.ts";
+import { SharedTexts, tight } from "../../text/kept.ts";
 import { oneOf } from "../../text/words.ts";
 import type { AnyModel, FieldOf, ItemIn, ObjectIn, Raw, RawKubernetesObject } from "./api_json.ts";
 
@@ -92,6 +93,14 @@ export function textAt<T>(parent: Raw<T>, key: FieldOf<T, "text">, fallback = ""
   throw wrong(key, "a string", value);
 }
 
+const sharedTexts = new SharedTexts();
+
+/** As {@linkcode textAt}, for a text that many objects have: equal ones are kept once. */
+export function sharedTextAt<T>(parent: Raw<T>, key: FieldOf<T, "text">): string {
+  const text = textAt(parent, key);
+  return text === "" ? text : sharedTexts.of(text);
+}
+
 /** The boolean at `key`; `fallback` if absent. */
 export function booleanAt<T>(parent: Raw<T>, key: FieldOf<T, "boolean">, fallback: boolean): boolean {
   const value: unknown = parent[key];
@@ -138,7 +147,7 @@ export function decodeList<T, Key extends FieldOf<T, "objects">, Item>(
   parent: Raw<T>,
   key: Key,
   decode: (item: Raw<ItemIn<T, Key>>) => Item,
-): Item[] {
+): readonly Item[] {
   const list = asList(parent[key], key);
   const decoded: Item[] = [];
   let index = 0;
@@ -147,7 +156,7 @@ export function decodeList<T, Key extends FieldOf<T, "objects">, Item>(
   } catch (error) {
     throw withPrefix(error, `${key}[${index}]`);
   }
-  return decoded;
+  return tight(decoded);
 }
 
 /** The list of texts at `key`, each checked by `check`, which throws with an empty path. */
@@ -158,19 +167,17 @@ export function textsAt<T>(
 ): readonly string[] {
   const list = asList(parent[key], key);
   if (list.length === 0) return NO_TEXTS;
-  const texts: string[] = [];
   let index = 0;
   try {
     for (; index < list.length; index++) {
       const value = list[index];
       if (typeof value !== "string") throw wrong("", "a string", value);
       check?.(value);
-      texts.push(value);
     }
   } catch (error) {
     throw withPrefix(error, `${key}[${index}]`);
   }
-  return texts;
+  return tight(list as readonly string[]);
 }
 
 /** Runs `decode`, putting `prefix` before the path of what it throws. */

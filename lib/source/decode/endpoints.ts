@@ -20,6 +20,7 @@ import {
   type SliceEndpoint,
   type SlicePort,
 } from "../../model/objects.ts";
+import { tight } from "../../text/kept.ts";
 import { sameObject } from "../events.ts";
 import type { SourceEvent } from "../source.ts";
 import type { Raw } from "./api_json.ts";
@@ -38,6 +39,7 @@ import {
   portAt,
   protocolAt,
   quote,
+  sharedTextAt,
   textAt,
 } from "./decode_values.ts";
 
@@ -78,7 +80,7 @@ export function decodeEndpoints(raw: unknown, options: DecodeOptions = {}): Endp
         addressType: family,
         serviceName: name,
         ports: subset.ports,
-        endpoints,
+        endpoints: tight(endpoints),
         lastChangeTriggerTimeMs: triggerTimeMs,
       });
       first = false;
@@ -140,7 +142,7 @@ function decodeAddress(raw: Raw<V1EndpointAddress>): SubsetAddress {
   const ip = textAt(raw, "ip");
   const family = parseIp(ip)?.family;
   if (family === undefined) throw new DecodeError("ip", `must be an IP address, found ${quote(raw.ip)}`);
-  return { family, ip, nodeName: textAt(raw, "nodeName") };
+  return { family, ip, nodeName: sharedTextAt(raw, "nodeName") };
 }
 
 interface ServiceSlices {
