@@ -43,6 +43,18 @@ export function shownCommands(markdown: string): string[][] {
   );
 }
 
+/**
+ * The arguments of each command of kubectl in a Markdown text, as a shell would pass them; each once. Those that name no object, as
+ * `get -o yaml`, only stand for one.
+ */
+export function kubectlCommands(markdown: string): string[][] {
+  const found = codeOf(markdown).flatMap((code) =>
+    [...code.matchAll(/(?:^|[;&|(])\s*kubectl ([^#;&|)]+)/g)].map(([, words = ""]) => words.trim())
+  );
+  return [...new Set(found)].filter((words) => !/^[a-z-]+(?: -.*)?$/.test(words) || words.includes("-k"))
+    .map(argumentsOf);
+}
+
 function argumentsOf(words: string): string[] {
   return (words.match(/(?:[^\s"']|"[^"]*"|'[^']*')+/g) ?? []).map((word) => word.replaceAll(/["']/g, ""));
 }

@@ -5,6 +5,7 @@ import { parseArgs } from "../lib/cli/flags/parse_args.ts";
 import { UsageError } from "../lib/errors.ts";
 import {
   type KnownCommands,
+  kubectlCommands,
   pathsOfDenoCommands,
   shownCommands,
   unknownCommands,
@@ -149,3 +150,17 @@ Deno.test("every task that documentation, code and CI name exists", async () => 
   }));
   assertEquals(problems.flat(), []);
 });
+
+Deno.test(
+  "lines with kubectl are found with their arguments, abbreviations are not",
+  { permissions: "none" },
+  () => {
+    const text = "`kubectl get -o yaml` and `kubectl label node a b=c`\n\n```sh\n" +
+      "kubectl get cm x -o jsonpath='{.a\\.b}' | sed s/a/b/ # all\nkubectl apply -k .\nkubectl label node a b=c\n```\n";
+    assertEquals(kubectlCommands(text), [
+      ["get", "cm", "x", "-o", "jsonpath={.a\\.b}"],
+      ["apply", "-k", "."],
+      ["label", "node", "a", "b=c"],
+    ]);
+  },
+);

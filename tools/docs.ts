@@ -71,14 +71,19 @@ export function kproxyTask(flags: readonly string[] = runtimeFlags()): string {
   return `ROOT=$PWD && cd "$INIT_CWD" && ${run}`;
 }
 
-/** The program of an image or a node that runs kproxy from source, for a list of permission flags. */
-function launcher(flags: readonly string[] = runtimeFlags()): string {
+/** The program of an image or a node that runs kproxy on Deno, from a bundle or from source, for a list of permission flags. */
+export function launcher(flags: readonly string[] = runtimeFlags()): string {
   return `#!/bin/sh
-# kproxy from the sources in KPROXY_HOME, with exactly its permissions and what was downloaded when it was installed.
-# \`deno task docs\` writes this file.
+# kproxy on Deno, with exactly its permissions and without a download: KPROXY_HOME holds what \`deno task bundle\` made, or the
+# sources, whose packages were downloaded when they were installed. \`deno task docs\` writes this file.
 home=\${KPROXY_HOME:-/opt/kproxy}
 export DENO_DIR="\${DENO_DIR:-$home/.deno}" DENO_NO_UPDATE_CHECK=1 ${runtimeVariables().join(" ")}
-exec deno run -q --cached-only --frozen --config "$home/deno.json" ${flags.join(" ")} "$home/start.ts" "$@"
+if [ -e "$home/kproxy.js" ]; then
+  set -- --no-config "$home/kproxy.js" "$@"
+else
+  set -- --frozen --config "$home/deno.json" "$home/start.ts" "$@"
+fi
+exec deno run -q --cached-only ${flags.join(" ")} "$@"
 `;
 }
 

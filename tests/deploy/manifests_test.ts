@@ -170,20 +170,26 @@ Deno.test("the Pods take the place of kubeadm's: account, name of the configurat
       "kproxy/node": "true",
     }],
   );
-  assertEquals(pod.volumes?.map(({ name, hostPath, projected }) => [name, hostPath ?? projected]), [
-    ["config", {
-      sources: ["config.conf", "kubeconfig.conf"].map((key) => ({
-        configMap: { name: "kube-proxy", items: [{ key, path: key }] },
-      })),
-    }],
-    ["xtables-lock", { path: "/run/xtables.lock", type: "FileOrCreate" }],
-    ["lib-modules", { path: "/lib/modules" }],
-  ]);
+  assertEquals(
+    pod.volumes?.map(({ name, hostPath, projected, emptyDir }) => [name, hostPath ?? projected ?? emptyDir]),
+    [
+      ["config", {
+        sources: ["config.conf", "kubeconfig.conf"].map((key) => ({
+          configMap: { name: "kube-proxy", items: [{ key, path: key }] },
+        })),
+      }],
+      ["xtables-lock", { path: "/run/xtables.lock", type: "FileOrCreate" }],
+      ["lib-modules", { path: "/lib/modules" }],
+      // Beyond kube-proxy's; it goes with the Pod.
+      ["deno-dir", { medium: "Memory", sizeLimit: "64Mi" }],
+    ],
+  );
   for (const { name, volumeMounts } of containersOf(pod)) {
     assertEquals(volumeMounts, [
       { name: "config", mountPath: "/var/lib/kube-proxy", readOnly: true },
       { name: "xtables-lock", mountPath: "/run/xtables.lock" },
       { name: "lib-modules", mountPath: "/lib/modules", readOnly: true },
+      { name: "deno-dir", mountPath: "/opt/kproxy/.deno" },
     ], name);
   }
 });

@@ -6,13 +6,13 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import type { V1PodSpec } from "@kubernetes/client-node";
 import type { ApiJson } from "../flows/objects.ts";
 import type { Series } from "../deploy/alert_cases.ts";
 import { queriesOf, readDashboard, seriesOf, yieldsSomething } from "../deploy/dashboard.ts";
-import { type Manifest, podOf, resolveKustomization } from "../deploy/kustomization.ts";
+import { podOf, resolveKustomization } from "../deploy/kustomization.ts";
 import { failuresIn } from "../deploy/promtool.ts";
 import { ROOT } from "../../tools/project_files.ts";
+import { BundleFolder } from "../support/bundle_folder.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
 import { containerCommand } from "../support/container.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
@@ -31,8 +31,8 @@ import {
 } from "../support/lab_web.ts";
 import { nftTables } from "../support/leftovers.ts";
 import type { RawApiObject } from "../support/list_watch_server.ts";
-import type { Netns } from "../support/netns.ts";
 import { NODE_ADDRESSES, NODE_OBJECT } from "../support/node_lab.ts";
+import { assertProbes, configIn, curl, withPodFolder } from "../support/pod_folder.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
 const NEEDS = [
@@ -43,13 +43,6 @@ const NEEDS = [
 ];
 /** CAP_NET_ADMIN and CAP_NET_RAW as /proc shows them. */
 const CAPABILITIES = "0000000000003000";
-/** What a test changes in the configuration: a log that it can read, and everything that may be counted. */
-const TEST_SETTINGS = `
-logging: { format: json, verbosity: 2 }
-kproxy: { trafficCounters: true }
-iptables: { minSyncPeriod: 0s }
-nftables: { minSyncPeriod: 0s }
-`;
 /** Panels of what has not happened to a proxy that fares well, and so is not counted yet. */
 const QUIET_PANELS: readonly string[] = [
   "Syncs that failed: {{node}} {{ip_family}}",
@@ -72,74 +65,6 @@ function triggered(object: ApiJson): RawApiObject {
   return { ...rest, metadata: { ...metadata, annotations } };
 }
 
-/** The kubeconfig of kubeadm's ConfigMap. */
-function kubeconfigOf(kapi: Kapi): string {
-  const secrets = "/var/run/secrets/kubernetes.io/serviceaccount";
-  return `apiVersion: v1
-kind: Config
-clusters:
-- cluster:
-    certificate-authority: ${secrets}/ca.crt
-    server: ${kapi.url}
-  name: default
-contexts:
-- context:
-    cluster: default
-    namespace: default
-    user: default
-  name: default
-current-context: default
-users:
-- name: default
-  user:
-    tokenFile: ${secrets}/token
-`;
-}
-
-/** Runs `work` with what a kubelet makes for the Pod, as a folder. */
-async function withPodFolder<T>(
-  config: string,
-  kapi: Kapi,
-  work: (folder: string) => Promise<T>,
-): Promise<T> {
-  const folder = await Deno.makeTempDir({ prefix: `kproxy-pod-${Deno.pid}-` });
-  try {
-    for (const name of ["config", "secrets"]) await Deno.mkdir(`${folder}/${name}`);
-    await Deno.writeTextFile(`${folder}/lock`, "");
-    await Deno.writeTextFile(`${folder}/config/config.conf`, config + TEST_SETTINGS);
-    await Deno.writeTextFile(`${folder}/config/kubeconfig.conf`, kubeconfigOf(kapi));
-    await Deno.writeTextFile(`${folder}/secrets/token`, "kapi-token");
-    await Deno.copyFile(kapi.ca, `${folder}/secrets/ca.crt`);
-    return await work(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
-
-function configIn(objects: readonly Manifest[], mode: string): string {
-  const map = objects.find(({ kind, metadata }) =>
-    kind === "ConfigMap" && metadata.name === `kproxy-${mode}`
-  );
-  const { "config.conf": text = "" } = (map as unknown as { data: Record<string, string> }).data;
-  return text.replace('clusterCIDR: ""', "clusterCIDR: 10.244.0.0/16,fd00:10:244::/56");
-}
-
-async function curl(netns: Netns, url: string): Promise<string> {
-  return await netns.run(["curl", "-sf", "--max-time", "30", "--noproxy", "*", url]);
-}
-
-/** Every probe of the Pod, as its kubelet asks: at the node's address. */
-async function assertProbes(pod: V1PodSpec, netns: Netns): Promise<void> {
-  const [main] = pod.containers;
-  const probes = [main?.startupProbe, main?.livenessProbe, main?.readinessProbe];
-  for (const probe of probes) {
-    const { path, port } = probe?.httpGet ?? {};
-    const number = main?.ports?.find(({ name }) => name === port)?.containerPort;
-    // Fails on any other status than 200.
-    await curl(netns, `http://${NODE_ADDRESSES.eth0[0]}:${number}${path}`);
-  }
-}
-
 /** The process has the rights that the manifest names, and cannot get others. */
 async function assertRights({ pid }: KproxyProcess): Promise<void> {
   const status = await Deno.readTextFile(`/proc/${pid}/status`);
@@ -158,15 +83,21 @@ interface Node {
   readonly web: WebLab;
   readonly kapi: Kapi;
   readonly loop: ConnectLoop;
+  /** What `deno task bundle` builds, as the image holds it. */
+  readonly bundle: string;
 }
 
 /** Runs the Pod of an overlay to its end, with endpoints that change meanwhile; resolves to what it told Prometheus. */
-async function runPod({ web, kapi, loop }: Node, mode: LabMode, pods: readonly string[]): Promise<string> {
+async function runPod(
+  { web, kapi, loop, bundle }: Node,
+  mode: LabMode,
+  pods: readonly string[],
+): Promise<string> {
   const objects = await resolveKustomization(`${ROOT}/deploy/kubernetes/overlays/${mode.name}`);
   const pod = podOf(objects);
   const { netns } = web.lab.node;
   return await withPodFolder(configIn(objects, mode.name), kapi, async (folder) => {
-    const host = { folder, nodeName: "node-a" };
+    const host = { folder, bundle, nodeName: "node-a" };
     for (const container of pod.initContainers ?? []) {
       const { code, stderr } = await netns.exec.run(await containerCommand(pod, container, host));
       assertEquals(code, 0, stderr);
@@ -193,13 +124,13 @@ async function runPod({ web, kapi, loop }: Node, mode: LabMode, pods: readonly s
 }
 
 /** A program of the image on the node, with all rights. */
-async function runInImage(netns: Netns, args: readonly string[], kapi: Kapi): Promise<string> {
+async function runInImage({ web, kapi, bundle }: Node, args: readonly string[]): Promise<string> {
   const pod = podOf(await resolveKustomization(`${ROOT}/deploy/kubernetes/base`));
   const [init] = pod.initContainers ?? [];
   assert(init !== undefined);
   return await withPodFolder("", kapi, async (folder) => {
-    const host = { folder, nodeName: "node-a" };
-    return await netns.run(await containerCommand(pod, { ...init, args: [...args] }, host));
+    const host = { folder, bundle, nodeName: "node-a" };
+    return await web.lab.node.netns.run(await containerCommand(pod, { ...init, args: [...args] }, host));
   });
 }
 
@@ -216,6 +147,7 @@ e2eTest(
   "from kube-proxy to the Pod of one overlay, of another, and back: no connection fails, and the dashboard shows it",
   NEEDS,
   async () => {
+    await using built = await BundleFolder.create();
     await using kapi = await Kapi.start();
     const [a, b, c] = WEB_PODS;
     for (const object of [NODE_OBJECT, WEB_SERVICE, webSlice([a, b])]) await kapi.put(raw(object));
@@ -229,7 +161,7 @@ e2eTest(
     await netns.run(["nft", "-f", "-"], { stdin: ofKubeProxy });
     const loop = await ConnectLoop.start(web.pod, { ip: WEB_CLUSTER_IP, port: WEB_PORT });
     await loop.answered(20);
-    const node = { web, kapi, loop };
+    const node = { web, kapi, loop, bundle: built.folder };
     const series = {
       ...seriesOf(await runPod(node, IPTABLES, [b, c]), "node-a"),
       ...seriesOf(await runPod(node, NFTABLES, [a, b]), "node-b"),
@@ -238,7 +170,7 @@ e2eTest(
     assert(!(await tables()).includes("kube-proxy"), "what kube-proxy left is gone");
     // The way back: kube-proxy writes its tables, then somebody takes ours away.
     await netns.run(["nft", "-f", "-"], { stdin: ofKubeProxy });
-    await runInImage(netns, ["cleanup", "--of=kproxy"], kapi);
+    await runInImage(node, ["cleanup", "--of=kproxy"]);
     assert(!(await tables()).includes(" kproxy"), await tables());
     await loop.answered(20);
     const { byServer } = await loop.stopUnbroken();

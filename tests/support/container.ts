@@ -8,20 +8,14 @@
 import type { V1Container, V1PodSpec } from "@kubernetes/client-node";
 import { ROOT } from "../../tools/project_files.ts";
 import { copiesIn, readInstructions } from "../deploy/dockerfile.ts";
-import { denoDir } from "./deno_dir.ts";
 import { pathExists } from "./path_exists.ts";
-
-/** What a node and its kubelet have for a Pod. */
-export interface PodHost {
-  /** Holds the containers' roots while they run, `lock`, and the folders `config` and `secrets` as kubelet makes them. */
-  readonly folder: string;
-  readonly nodeName: string;
-}
+import { isPrivileged, mountsOf, type PodHost, startOf } from "./pod_host.ts";
 
 /** The programs of an image, which are all of the machine's. */
 const SYSTEM_FOLDERS = ["/bin", "/etc", "/lib", "/lib64", "/sbin", "/usr"];
 const PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-const SECRETS = "/run/secrets/kubernetes.io/serviceaccount";
+/** In an image; the build makes it in the project's `dist`. */
+const BUNDLE = "dist/kproxy-js";
 
 /** The command that becomes the container's process, for a namespace with mounts of its own, as `ip netns exec` makes one. */
 export async function containerCommand(
@@ -34,7 +28,7 @@ export async function containerCommand(
   const script = [
     `mount -t tmpfs -o mode=0755 kproxy-root ${root}`,
     ...await systemMounts(root),
-    ...await imageMounts(root),
+    ...await imageMounts(root, host),
     ...await volumeMounts(root, pod, container, host),
     ...isPrivileged(container) ? [] : [`mount -o bind,ro ${root}/proc/sys ${root}/proc/sys`],
     ...container.securityContext?.readOnlyRootFilesystem === true ? [`mount -o remount,ro ${root}`] : [],
@@ -43,26 +37,10 @@ export async function containerCommand(
   return ["sh", "-ec", script.join("\n"), "sh", ...processOf(container, host)];
 }
 
-function isPrivileged({ securityContext }: V1Container): boolean {
-  return securityContext?.privileged === true;
-}
-
 /** What is run inside, with its variables and as whom. */
-function processOf(container: V1Container, { nodeName }: PodHost): string[] {
-  const env = (container.env ?? []).map(({ name, value, valueFrom }) => {
-    if (valueFrom?.fieldRef?.fieldPath === "spec.nodeName") return [name, nodeName] as const;
-    return [name, value ?? ""] as const;
-  });
-  // Every Pod is told of the API server's Service, which nobody serves before kproxy does.
-  const all = [
-    ["PATH", PATH],
-    ["KUBERNETES_SERVICE_HOST", "10.96.255.1"],
-    ["KUBERNETES_SERVICE_PORT", "443"],
-    ...env,
-  ];
-  const expand = (text: string): string =>
-    env.reduce((rest, [name, value]) => rest.replaceAll(`$(${name})`, value), text);
-  const command = [...container.command ?? [], ...container.args ?? []].map(expand);
+function processOf(container: V1Container, host: PodHost): string[] {
+  const { env, command } = startOf(container, host);
+  const all = [["PATH", PATH], ...env];
   return ["env", "-i", ...all.map(([name, value]) => `${name}=${value}`), ...rightsOf(container), ...command];
 }
 
@@ -90,19 +68,16 @@ async function systemMounts(root: string): Promise<string[]> {
   ];
 }
 
-/** What the image copies, and what its build downloads. */
-async function imageMounts(root: string): Promise<string[]> {
+/** What the image copies: the bundle is the host's. */
+async function imageMounts(root: string, { bundle }: PodHost): Promise<string[]> {
   const copied = copiesIn(await readInstructions()).flatMap(({ sources, target }) =>
     sources.map((source): [from: string, to: string] => {
-      const name = source.split("/").at(-1) ?? "";
-      return [`${ROOT}/${source}`, target.endsWith(`/${name}`) ? target : `${target}/${name}`];
+      const from = source === BUNDLE ? bundle : `${ROOT}/${source}`;
+      // Of several each keeps its name below the target.
+      return [from, sources.length === 1 ? target : `${target}/${source.split("/").at(-1)}`];
     })
   );
-  const all = [
-    [Deno.execPath(), "/usr/local/bin/deno"],
-    [await denoDir(), "/opt/kproxy/.deno"],
-    ...copied,
-  ] as const;
+  const all = [[Deno.execPath(), "/usr/local/bin/deno"], ...copied] as const;
   const binds = await Promise.all(all.map(async ([from, to]) => bind(root, from, to, !(await isFile(from)))));
   return [`mount -t tmpfs kproxy-bin ${root}/usr/local/bin`, ...binds.flat()];
 }
@@ -110,19 +85,11 @@ async function imageMounts(root: string): Promise<string[]> {
 async function volumeMounts(
   root: string,
   pod: V1PodSpec,
-  { volumeMounts = [] }: V1Container,
-  { folder }: PodHost,
+  container: V1Container,
+  host: PodHost,
 ): Promise<string[]> {
-  const lines = await Promise.all(volumeMounts.map(async ({ name, mountPath, readOnly = false }) => {
-    const volume = pod.volumes?.find((one) => one.name === name);
-    if (volume === undefined) throw new TypeError(`There is no volume ${name}`);
-    const { hostPath } = volume;
-    if (hostPath === undefined) return bind(root, `${folder}/config`, mountPath, true, true);
-    // The lock of this Pod's node, not of the machine.
-    if (hostPath.type === "FileOrCreate") return bind(root, `${folder}/lock`, mountPath, false, readOnly);
-    return await pathExists(hostPath.path) ? bind(root, hostPath.path, mountPath, true, readOnly) : [];
-  }));
-  return [...lines.flat(), ...bind(root, `${folder}/secrets`, SECRETS, true, true)];
+  const mounts = await mountsOf(pod, container, host);
+  return mounts.flatMap(({ from, to, isFolder, readOnly }) => bind(root, from, to, isFolder, readOnly));
 }
 
 function bind(root: string, from: string, to: string, isFolder: boolean, readOnly = true): string[] {

@@ -16,7 +16,8 @@ export interface LogLine {
 
 /** How a process is started. */
 export interface KproxyOptions {
-  readonly netns: Netns;
+  /** Null: the command enters it by itself. */
+  readonly netns: Netns | null;
   /** What follows `kproxy run`. */
   readonly args: readonly string[];
   /** A folder whose programs are taken before those of the system. */
@@ -77,8 +78,10 @@ export class KproxyProcess implements AsyncDisposable {
       ...(path === undefined ? {} : { PATH: `${path}:${Deno.env.get("PATH") ?? ""}` }),
       ...(bundle === undefined ? {} : { DENO_DIR: bundle.cache }),
     };
-    const child = new Deno.Command("ip", {
-      args: ["netns", "exec", netns.name, ...(command ?? [...prefix, deno, ...kproxy, ...run])],
+    const enter = netns === null ? [] : ["ip", "netns", "exec", netns.name];
+    const [program = "", ...rest] = [...enter, ...(command ?? [...prefix, deno, ...kproxy, ...run])];
+    const child = new Deno.Command(program, {
+      args: rest,
       stdin: "null",
       stdout: "null",
       stderr: "piped",

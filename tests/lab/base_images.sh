@@ -1,0 +1,21 @@
+#!/bin/sh
+# Makes the images that deploy/Dockerfile builds on, for podman, where Docker Hub is out of reach: Debian from its mirror,
+# and the Deno that is given. They are stand-ins under the names of the published ones.
+# base_images.sh /path/deno VERSION
+set -eu
+deno=$1 version=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+debootstrap --variant=minbase bookworm "$folder/debian" http://deb.debian.org/debian
+# As in the published one: also the mirror of security updates, no documentation, nothing of apt's that was downloaded.
+for suite in 'debian bookworm' 'debian bookworm-updates' 'debian-security bookworm-security'; do
+  echo "deb http://deb.debian.org/$suite main"
+done >"$folder/debian/etc/apt/sources.list"
+cd "$folder/debian"
+rm -rf var/cache/apt/archives/*.deb var/cache/apt/*.bin var/lib/apt/lists/* usr/share/man/* usr/share/info/* usr/share/locale/*
+find usr/share/doc -type f ! -name copyright -delete
+tar -c . | podman import --change 'CMD ["bash"]' - docker.io/library/debian:bookworm-slim
+mkdir "$folder/deno"
+cp "$deno" "$folder/deno/deno"
+chmod 755 "$folder/deno/deno"
+tar -C "$folder/deno" -c deno | podman import - "docker.io/denoland/deno:bin-$version"

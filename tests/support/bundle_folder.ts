@@ -1,0 +1,23 @@
+/**
+ * What an image holds of kproxy: the bundle, and the folder of Deno's beside it.
+ *
+ * @module
+ */
+import { bundle, writeBundle } from "../../tools/bundle.ts";
+import { UNKNOWN_COMMIT } from "../../lib/node/build.ts";
+
+/** A bundle in a folder; disposing of it removes it. */
+export class BundleFolder implements AsyncDisposable {
+  private constructor(readonly folder: string) {}
+
+  static async create(): Promise<BundleFolder> {
+    const folder = await Deno.makeTempDir({ prefix: `kproxy-bundle-${Deno.pid}-` });
+    await writeBundle(await bundle(UNKNOWN_COMMIT), folder);
+    await Deno.mkdir(`${folder}/.deno`);
+    return new BundleFolder(folder);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Deno.remove(this.folder, { recursive: true });
+  }
+}

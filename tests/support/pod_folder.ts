@@ -1,0 +1,89 @@
+/**
+ * What a kubelet makes for the Pod of `deploy/kubernetes` and asks of it, on the lab's node: configuration, a kubeconfig as kubeadm
+ * writes it, the account's token; the probes.
+ *
+ * @module
+ */
+import type { V1PodSpec } from "@kubernetes/client-node";
+import type { Manifest } from "../deploy/kustomization.ts";
+import type { Kapi } from "./kapi.ts";
+import type { Netns } from "./netns.ts";
+import { NODE_ADDRESSES } from "./node_lab.ts";
+
+/** What a test changes in the configuration: a log that it can read, and everything that may be counted. */
+const TEST_SETTINGS = `
+logging: { format: json, verbosity: 2 }
+kproxy: { trafficCounters: true }
+iptables: { minSyncPeriod: 0s }
+nftables: { minSyncPeriod: 0s }
+`;
+
+/** The kubeconfig of kubeadm's ConfigMap. */
+function kubeconfigOf(kapi: Kapi): string {
+  const secrets = "/var/run/secrets/kubernetes.io/serviceaccount";
+  return `apiVersion: v1
+kind: Config
+clusters:
+- cluster:
+    certificate-authority: ${secrets}/ca.crt
+    server: ${kapi.url}
+  name: default
+contexts:
+- context:
+    cluster: default
+    namespace: default
+    user: default
+  name: default
+current-context: default
+users:
+- name: default
+  user:
+    tokenFile: ${secrets}/token
+`;
+}
+
+/** Runs `work` with what a kubelet makes for the Pod, as a folder (`PodHost.folder`). */
+export async function withPodFolder<T>(
+  config: string,
+  kapi: Kapi,
+  work: (folder: string) => Promise<T>,
+): Promise<T> {
+  const folder = await Deno.makeTempDir({ prefix: `kproxy-pod-${Deno.pid}-` });
+  try {
+    for (const name of ["config", "secrets"]) await Deno.mkdir(`${folder}/${name}`);
+    await Deno.writeTextFile(`${folder}/lock`, "");
+    await Deno.writeTextFile(`${folder}/config/config.conf`, config + TEST_SETTINGS);
+    await Deno.writeTextFile(`${folder}/config/kubeconfig.conf`, kubeconfigOf(kapi));
+    await Deno.writeTextFile(`${folder}/secrets/token`, "kapi-token");
+    await Deno.copyFile(kapi.ca, `${folder}/secrets/ca.crt`);
+    return await work(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+/** The configuration of an overlay, for the lab's network. */
+export function configIn(objects: readonly Manifest[], mode: string): string {
+  const map = objects.find(({ kind, metadata }) =>
+    kind === "ConfigMap" && metadata.name === `kproxy-${mode}`
+  );
+  const { "config.conf": text = "" } = (map as unknown as { data: Record<string, string> }).data;
+  return text.replace('clusterCIDR: ""', "clusterCIDR: 10.244.0.0/16,fd00:10:244::/56");
+}
+
+/** What a URL answers in a namespace. @throws {ExecError} on any other status than 2xx or 3xx */
+export async function curl(netns: Netns, url: string): Promise<string> {
+  return await netns.run(["curl", "-sf", "--max-time", "30", "--noproxy", "*", url]);
+}
+
+/** Every probe of the Pod, as its kubelet asks: at the node's address. */
+export async function assertProbes(pod: V1PodSpec, netns: Netns): Promise<void> {
+  const [main] = pod.containers;
+  const probes = [main?.startupProbe, main?.livenessProbe, main?.readinessProbe];
+  for (const probe of probes) {
+    const { path, port } = probe?.httpGet ?? {};
+    const number = main?.ports?.find(({ name }) => name === port)?.containerPort;
+    // Fails on any other status than 200.
+    await curl(netns, `http://${NODE_ADDRESSES.eth0[0]}:${number}${path}`);
+  }
+}

@@ -1,0 +1,79 @@
+/**
+ * What a container of a Pod has of its node and kubelet, whoever runs it: command, variables, mounts.
+ *
+ * @module
+ */
+import type { V1Container, V1PodSpec } from "@kubernetes/client-node";
+import { pathExists } from "./path_exists.ts";
+
+/** What a node and its kubelet have for a Pod. */
+export interface PodHost {
+  /**
+   * Holds the containers' roots while they run, `lock`, the folders `config` and `secrets` as kubelet makes them, and
+   * `empty-NAME` of each volume that is empty at first.
+   */
+  readonly folder: string;
+  /** What `deno task bundle` builds. */
+  readonly bundle: string;
+  readonly nodeName: string;
+}
+
+/** A file or folder of the node at its place in the container. */
+export interface PodMount {
+  readonly from: string;
+  readonly to: string;
+  readonly isFolder: boolean;
+  readonly readOnly: boolean;
+}
+
+const SECRETS = "/run/secrets/kubernetes.io/serviceaccount";
+
+/** True if it has all rights. */
+export function isPrivileged({ securityContext }: V1Container): boolean {
+  return securityContext?.privileged === true;
+}
+
+/** Its command line and its variables, with those that kubelet gives to every Pod. */
+export function startOf(
+  { env = [], command = [], args = [] }: V1Container,
+  { nodeName }: PodHost,
+): { readonly env: readonly (readonly [name: string, value: string])[]; readonly command: string[] } {
+  const own = env.map(({ name, value, valueFrom }) => {
+    if (valueFrom?.fieldRef?.fieldPath === "spec.nodeName") return [name, nodeName] as const;
+    return [name, value ?? ""] as const;
+  });
+  const expand = (text: string): string =>
+    own.reduce((rest, [name, value]) => rest.replaceAll(`$(${name})`, value), text);
+  return {
+    // Every Pod is told of the API server's Service, which nobody serves before kproxy does.
+    env: [["KUBERNETES_SERVICE_HOST", "10.96.255.1"], ["KUBERNETES_SERVICE_PORT", "443"], ...own],
+    command: [...command, ...args].map(expand),
+  };
+}
+
+/** Its volumes, and the account's token. @throws {TypeError} if it mounts what the Pod does not have */
+export async function mountsOf(
+  pod: V1PodSpec,
+  { volumeMounts = [] }: V1Container,
+  { folder }: PodHost,
+): Promise<PodMount[]> {
+  const mounts: PodMount[] = [];
+  for (const { name, mountPath: to, readOnly = false } of volumeMounts) {
+    const volume = pod.volumes?.find((one) => one.name === name);
+    if (volume === undefined) throw new TypeError(`There is no volume ${name}`);
+    const { hostPath, emptyDir } = volume;
+    if (emptyDir !== undefined) {
+      const from = `${folder}/empty-${name}`;
+      await Deno.mkdir(from, { recursive: true });
+      mounts.push({ from, to, isFolder: true, readOnly });
+    } else if (hostPath === undefined) {
+      mounts.push({ from: `${folder}/config`, to, isFolder: true, readOnly: true });
+    } else if (hostPath.type === "FileOrCreate") {
+      // The lock of this Pod's node, not of the machine.
+      mounts.push({ from: `${folder}/lock`, to, isFolder: false, readOnly });
+    } else if (await pathExists(hostPath.path)) {
+      mounts.push({ from: hostPath.path, to, isFolder: true, readOnly });
+    }
+  }
+  return [...mounts, { from: `${folder}/secrets`, to: SECRETS, isFolder: true, readOnly: true }];
+}

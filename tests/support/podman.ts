@@ -1,0 +1,69 @@
+/**
+ * A container of a Pod that podman runs from an image, in a namespace of the lab: the command, the mounts and the rights of its
+ * manifest, podman's own filter of system calls, namespaces of processes and mounts.
+ *
+ * @module
+ */
+import type { V1Container, V1PodSpec } from "@kubernetes/client-node";
+import { runOk, systemExec } from "../../lib/kernel/exec.ts";
+import type { Netns } from "./netns.ts";
+import { isPrivileged, mountsOf, type PodHost, startOf } from "./pod_host.ts";
+
+const TIMEOUT_MS = 120_000;
+
+/** Which container, for podman. */
+export interface PodmanContainer {
+  readonly pod: V1PodSpec;
+  readonly container: V1Container;
+  readonly host: PodHost;
+  readonly netns: Netns;
+  readonly image: string;
+  /** Podman's, by which it is asked and ended. */
+  readonly name: string;
+}
+
+/** The command that runs it to its end; signals and status are passed on. */
+export async function podmanRun(wanted: PodmanContainer): Promise<string[]> {
+  const { pod, container, host, netns, image, name } = wanted;
+  const { env, command: [entrypoint = "", ...args] } = startOf(container, host);
+  const mounts = await mountsOf(pod, container, host);
+  return [
+    ...["podman", "run", "--rm", "--pull=never", `--name=${name}`, `--network=ns:/run/netns/${netns.name}`],
+    // The limits that are in force here: to raise them may need more than this machine's root has.
+    "--ulimit=host",
+    ...rightsOf(container),
+    ...env.map(([variable, value]) => `--env=${variable}=${value}`),
+    ...mounts.map(({ from, to, readOnly }) => `--volume=${from}:${to}${readOnly ? ":ro" : ""}`),
+    ...[`--entrypoint=${entrypoint}`, image, ...args],
+  ];
+}
+
+function rightsOf(container: V1Container): string[] {
+  const { runAsUser, allowPrivilegeEscalation, capabilities, readOnlyRootFilesystem, seccompProfile } =
+    container.securityContext ?? {};
+  // Where the manifest names no filter, kubelet has none; podman's default is its own.
+  if (!isPrivileged(container) && seccompProfile?.type !== "RuntimeDefault") {
+    throw new TypeError(`${container.name}: it has no filter of system calls`);
+  }
+  return [
+    `--user=${runAsUser}`,
+    ...isPrivileged(container) ? ["--privileged"] : [],
+    // Kubelet gives no folder to write to, podman would.
+    ...readOnlyRootFilesystem === true ? ["--read-only", "--read-only-tmpfs=false"] : [],
+    ...allowPrivilegeEscalation === false ? ["--security-opt=no-new-privileges"] : [],
+    ...(capabilities?.drop ?? []).map((name) => `--cap-drop=${name}`),
+    ...(capabilities?.add ?? []).map((name) => `--cap-add=${name}`),
+  ];
+}
+
+/** What a command in the running container prints, as `kubectl exec` shows it. */
+export async function podmanExec(name: string, command: readonly string[]): Promise<string> {
+  return await runOk(systemExec, ["podman", "exec", name, ...command], { timeoutMs: TIMEOUT_MS });
+}
+
+/** Ends what is left of it. */
+export async function podmanRemove(name: string): Promise<void> {
+  await runOk(systemExec, ["podman", "rm", "--force", "--ignore", "--time=0", name], {
+    timeoutMs: TIMEOUT_MS,
+  });
+}

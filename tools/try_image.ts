@@ -1,0 +1,54 @@
+/**
+ * Builds the bundle and the image of `deploy/Dockerfile` with podman, and runs it as the Pods of `deploy/kubernetes`
+ * (`tests/e2e/image_test.ts`).
+ *
+ * deno task try-image [--local-bases]
+ *
+ * @module
+ */
+import { parseArgs } from "@std/cli/parse-args";
+import { writeErrorLine, writeLine } from "./output.ts";
+import { ROOT } from "./project_files.ts";
+import { findProgram } from "./setup.ts";
+
+const IMAGE = "localhost/kproxy:try";
+
+async function step(argv: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<void> {
+  writeLine(`+ ${argv.join(" ")}`);
+  const [program = "", ...args] = argv;
+  const { code } = await new Deno.Command(program, { args, env, cwd: ROOT, stdin: "null" }).spawn().status;
+  if (code !== 0) throw new Error(`${program} ended with ${code}`);
+}
+
+async function tryImage(localBases: boolean): Promise<void> {
+  for (const program of ["podman", ...localBases ? ["debootstrap", "tar"] : []]) {
+    if (findProgram(program) === undefined) {
+      throw new Error(`This needs ${program}: apt-get install ${program}`);
+    }
+  }
+  if (localBases) await step([`${ROOT}/tests/lab/base_images.sh`, Deno.execPath(), Deno.version.deno]);
+  await step([Deno.execPath(), "task", "-q", "bundle"]);
+  // Neither a bridge nor rules for the build: nothing of the machine's network is changed.
+  const alone = ["--isolation=chroot", "--network=host"];
+  const pull = localBases ? "never" : "missing";
+  await step([
+    "podman",
+    "build",
+    ...alone,
+    `--pull=${pull}`,
+    "--file=deploy/Dockerfile",
+    `--tag=${IMAGE}`,
+    ".",
+  ]);
+  await step(["podman", "image", "ls", IMAGE]);
+  await step([Deno.execPath(), "test", "-A", "tests/e2e/image_test.ts"], { KPROXY_IMAGE: IMAGE, CI: "true" });
+}
+
+if (import.meta.main) {
+  try {
+    await tryImage(parseArgs(Deno.args, { boolean: ["local-bases"] })["local-bases"]);
+  } catch (error) {
+    writeErrorLine(error instanceof Error ? error.message : String(error));
+    Deno.exitCode = 1;
+  }
+}
