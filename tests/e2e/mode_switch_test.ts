@@ -24,6 +24,7 @@ import { e2eTest, program } from "../support/skip.ts";
 const NEEDS = [...WEB_NEEDS, program("nft"), program("ipset"), program("curl")];
 const CLUSTER = { ip: WEB_CLUSTER_IP, port: WEB_PORT };
 const REMOVED = "Removed what another mode left";
+const REMOVED_TABLES = "Removed what kube-proxy left";
 const DNS = { ip: WEB_CLUSTER_IP, port: 53 };
 const DNS_TARGET_PORT = 5353;
 const SERVED: readonly NftService[] = [
@@ -45,10 +46,16 @@ async function addDns({ lab, manifests }: WebLab): Promise<LabHost> {
   return await lab.host("10.244.0.6", "cni0");
 }
 
-for (const cleanupIpvs of [true, false]) {
+for (
+  const { mode, cleanupIpvs } of [
+    { mode: "iptables", cleanupIpvs: true },
+    { mode: "iptables", cleanupIpvs: false },
+    { mode: "nftables", cleanupIpvs: true },
+  ]
+) {
   const name = cleanupIpvs ? "all other modes" : "all other modes but IPVS";
   e2eTest(
-    `leftovers of ${name} go after the new rules are in force, and no connection fails`,
+    `leftovers of ${name} go after the new rules of mode ${mode} are in force, and no connection fails`,
     NEEDS,
     async () => {
       await using web = await WebLab.create();
@@ -65,11 +72,17 @@ for (const cleanupIpvs of [true, false]) {
         await ConnectLoop.start(await addDns(web), DNS, "udp"),
       ];
       for (const loop of loops) await loop.answered(100);
-      await using kproxy = await web.start([`--cleanup-ipvs=${cleanupIpvs}`, "--oom-score-adj=500"]);
-      // Each family's own, each in its turn.
+      await using kproxy = await web.start([
+        ...[`--proxy-mode=${mode}`, `--cleanup-ipvs=${cleanupIpvs}`, "--oom-score-adj=500"],
+      ]);
+      // Each family's own, each in its turn. In mode nftables other tables are no other mode's, and go by other words.
       await kproxy.until(
         "the end of both families' tables",
-        (lines) => lines.filter(({ msg, what }) => msg === REMOVED && what === "tables of nft").length === 2,
+        (lines) =>
+          lines.filter(({ msg, what }) =>
+            msg === REMOVED_TABLES || (msg === REMOVED && what === "tables of nft")
+          )
+            .length === 2,
       );
       for (const loop of loops) {
         await loop.answered(200);
@@ -90,11 +103,14 @@ for (const cleanupIpvs of [true, false]) {
         const saved = await netns.run([tool]);
         assert(!saved.includes("KUBE-PORTALS") && !saved.includes("KUBE-NODEPORT-"), saved);
         assertEquals(saved.includes("KUBE-IPVS-FILTER"), !cleanupIpvs, saved);
-        assert(saved.includes(":KUBE-MARK-MASQ ") && saved.includes("-j KUBE-NODEPORTS"), saved);
+        const own = [":KUBE-MARK-MASQ ", "-j KUBE-NODEPORTS"].map((part) => saved.includes(part));
+        assertEquals(own, [mode === "iptables", mode === "iptables"], saved);
       }
       const order = kproxy.lines.map(({ msg }) => msg);
       assert(order.indexOf("First sync done, Services are served") < order.indexOf(REMOVED), kproxy.log);
       assertEquals(await Deno.readTextFile(`/proc/${kproxy.pid}/oom_score_adj`), "500\n");
+      // In mode nftables one waits for the next change.
+      if (mode === "nftables") return;
       assertEquals(await childrenWith(kproxy.pid, "nft -f -"), [], "an nft that waits for what never comes");
     },
   );
@@ -133,7 +149,7 @@ e2eTest("from kube-proxy's nftables mode to ours and back, and no connection fai
     await using kproxy = await web.start(["--proxy-mode=nftables", "--iptables-sync-period=1s"]);
     await kproxy.until(
       "the end of kube-proxy's tables",
-      (lines) => lines.filter(({ msg }) => msg === "Removed what kube-proxy left").length === 2,
+      (lines) => lines.filter(({ msg }) => msg === REMOVED_TABLES).length === 2,
     );
     for (const loop of loops) await loop.answered(100);
     assertEquals(await tableNames(), TABLES_OF_KPROXY);

@@ -1,10 +1,11 @@
 /**
- * Connect loops while a node comes to IPVS mode, lives in it and leaves it again, inside of the user-mode Linux:
+ * Connect loops while a node comes to IPVS mode, lives in it and leaves it again, and on the ways between kube-proxy and kproxy there,
+ * inside of the user-mode Linux:
  * `tests/lab/uml.sh 'deno test -A tests/lab/ipvs_switches_in_uml.ts'`.
  *
  * @module
  */
-import { type Switch, thereAndBack, walk, within } from "../support/switch_lab.ts";
+import { type Step, thereAndBackByReload, walk, within } from "../support/switch_lab.ts";
 
 /**
  * Each loop is slower here than elsewhere, all six of them together are 120 connections a second. This kernel has one CPU and every
@@ -14,7 +15,16 @@ import { type Switch, thereAndBack, walk, within } from "../support/switch_lab.t
  */
 const PACE = { perSecond: 20, limitMs: 10_000 };
 
-const [there, ...back] = thereAndBack("iptables", "ipvs") as [Switch, ...Switch[]];
+const WAYS: readonly Step[] = [
+  { to: "ipvs", by: "kproxy" },
+  ...within("ipvs"),
+  { to: "ipvs", by: "kube-proxy" },
+  { to: "iptables", by: "kproxy" },
+  ...thereAndBackByReload("iptables", "ipvs"),
+  { to: "ipvs", by: "kube-proxy" },
+  { to: "ipvs", by: "kproxy" },
+  { to: "iptables", by: "kube-proxy" },
+];
 
-Deno.test("no connection fails while kproxy comes to mode ipvs, lives there and goes", (t) =>
-  walk(t, "iptables", [there, ...within("ipvs"), ...back], PACE));
+Deno.test("no connection fails while a node comes to mode ipvs, lives there and goes, under either proxy", (t) =>
+  walk(t, { to: "iptables", by: "kube-proxy" }, WAYS, PACE));

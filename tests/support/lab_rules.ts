@@ -10,7 +10,21 @@ const UNORDERED = /^-A KUBE-(?:SERVICES|EXTERNAL-SERVICES|NODEPORTS|PROXY-FIREWA
 
 /** One table without comments and counters, chains first. */
 export async function saveTable(netns: Netns, tool: string, table: string): Promise<string[]> {
-  const text = await netns.run([`${tool}-save`, "-t", table]);
+  return withoutCounters(await netns.run([`${tool}-save`, "-t", table]));
+}
+
+/** All tables that there are, sorted by name, each as {@linkcode saveTable} yields it. */
+export async function saveTables(
+  netns: Netns,
+  tool: string,
+): Promise<readonly (readonly [table: string, lines: readonly string[]])[]> {
+  const tables = (await netns.run([`${tool}-save`])).split(/^(?=\*)/m).map(withoutCounters);
+  return tables.filter(([first]) => first?.startsWith("*")).sort().map((
+    lines,
+  ) => [lines[0]!.slice(1), lines]);
+}
+
+function withoutCounters(text: string): string[] {
   return text.split("\n").filter((line) => /^[:*-]/.test(line)).map((line) =>
     line.replace(/ \[\d+:\d+\]$/, "")
   );

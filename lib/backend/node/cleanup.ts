@@ -70,6 +70,8 @@ export interface ModeCleanup {
   readonly tellsApart: readonly CleanupProxy[];
   /** What it alone has in iptables. */
   readonly chains?: OwnedChains;
+  /** Comments of its jumps, which no other mode writes, into chains that another mode may have filled since. */
+  readonly jumpComments?: readonly string[];
   /** Removes what it has outside of iptables. Called once its rules are gone. */
   readonly removeOthers?: (context: CleanupContext) => Promise<LeftoverReport>;
 }

@@ -13,29 +13,18 @@ import { nftFamily } from "../../../netfilter/nft_words.ts";
 import { probeIptables } from "../../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
 import { FAMILIES, type IpFamily } from "../../../model/objects.ts";
-import {
-  type IptablesRuleset,
-  parseIptablesSave,
-  type SavedTable,
-  unreadableTables,
-} from "../../../netfilter/iptables_save.ts";
-import { splitWords } from "../../../netfilter/words.ts";
-import type { CleanupMode } from "../../../config/types.ts";
+import { parseIptablesSave, unreadableTables } from "../../../netfilter/iptables_save.ts";
 import { chainLine } from "../../../netfilter/iptables_jumps.ts";
-import type { ModeCleanup, OwnedChains } from "../../node/cleanup.ts";
+import type { ModeCleanup } from "../../node/cleanup.ts";
 import {
   EXTERNAL_SERVICES_CHAIN,
-  FORWARD_CHAIN,
   isServiceChain,
-  KUBELET_FIREWALL_CHAIN,
   MARK_MASQ_CHAIN,
   NODE_PORTS_CHAIN,
-  POSTROUTING_CHAIN,
-  PROXY_FIREWALL_CHAIN,
-  SERVICE_CHAIN_PREFIXES,
   SERVICES_CHAIN,
 } from "../plan/chains.ts";
-import { type NativeRemoval, NativeTable } from "./cleanup_native.ts";
+import { NativeTable } from "./cleanup_native.ts";
+import { planCleanup, type TableCleanup, TABLES } from "./cleanup_plan.ts";
 import { CANARY_CHAIN } from "../diff/observe_canary.ts";
 
 /** One chain or rule, where it is. */
@@ -85,19 +74,6 @@ export interface CleanupOptions {
 /** What a cleanup asks of nft. */
 export type CleanupNft = Pick<Nft, "hasNone" | "listTable" | "applyOnce">;
 
-/** Everything of one table that goes, and what stays for the sake of others. */
-interface TableCleanup {
-  readonly table: IptablesTable;
-  /** `-D` lines for the jumps from built-in chains. */
-  readonly jumps: readonly string[];
-  /** Callers before those they call. */
-  readonly chains: readonly string[];
-  /** Chain that stays → foreign chain that leads to it. */
-  readonly kept: ReadonlyMap<string, string>;
-  /** How all that goes where only nft can read it. */
-  readonly native?: NativeRemoval;
-}
-
 /** What a cleanup works with. */
 interface CleanupTools {
   readonly target: Iptables;
@@ -105,8 +81,6 @@ interface CleanupTools {
   readonly modes: readonly ModeCleanup[];
   readonly failed: CleanupFailure[];
 }
-
-const TABLES: readonly IptablesTable[] = ["nat", "filter", "mangle"];
 
 /** Iptables mode in the registry of cleanups. Chains of Services go with it, too. */
 export const IPTABLES_CLEANUP: ModeCleanup = {
@@ -117,22 +91,8 @@ export const IPTABLES_CLEANUP: ModeCleanup = {
     filter: [SERVICES_CHAIN, EXTERNAL_SERVICES_CHAIN, NODE_PORTS_CHAIN, CANARY_CHAIN],
     mangle: [CANARY_CHAIN],
   },
+  jumpComments: ["kubernetes load balancer firewall"],
 };
-
-/**
- * Chains that iptables mode and IPVS mode both fill; they are of the mode that filled them last. KUBE-MARK-MASQ is one
- * more, which comes after the chains of Services.
- */
-const SHARED_CHAINS: OwnedChains = {
-  nat: [SERVICES_CHAIN, POSTROUTING_CHAIN],
-  filter: [FORWARD_CHAIN, PROXY_FIREWALL_CHAIN],
-  mangle: [],
-};
-/** Where KUBE-SERVICES of nat always leads to in IPVS mode, and never in iptables mode. */
-const IPVS_NODE_PORT_CHAIN = "KUBE-NODE-PORT";
-
-/** Chains by which kubelet marks the tables it writes to. */
-const KUBELET_CHAINS = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", "KUBE-MARK-DROP"];
 
 /** Chains that leave in one transaction of the nft variant. All of 5,000 × 10: 300 → 3.3 s, 1,000 → 2.8 s, 3,000 → 4.2 s. */
 const CHAINS_PER_TRANSACTION = 1000;
@@ -188,79 +148,6 @@ export async function cleanupIptables(
     }
   }
   return { removed, kept, failed };
-}
-
-/** What the text of iptables-save holds of these modes, table by table. */
-function planCleanup(
-  saved: IptablesRuleset,
-  modes: readonly ModeCleanup[] = [IPTABLES_CLEANUP],
-): TableCleanup[] {
-  const isWanted = (wanted: CleanupMode): boolean => modes.some(({ mode }) => mode === wanted);
-  const withIptables = isWanted("iptables");
-  const withShared = isWanted(sharedChainsMode(saved));
-  const firewall = withIptables && isFirewallOurs(saved) ? [KUBELET_FIREWALL_CHAIN] : [];
-  return TABLES.flatMap((table) => {
-    const chains = saved.get(table);
-    if (chains === undefined) return [];
-    const statics = [
-      ...(withShared ? SHARED_CHAINS[table] : []),
-      ...modes.flatMap((mode) => mode.chains?.[table] ?? []),
-      ...(table === "filter" ? firewall : []),
-    ];
-    const ofServices = withIptables && table === "nat" ? [...chains.keys()].filter(isServiceChain) : [];
-    const marks = withShared && table === "nat" ? [MARK_MASQ_CHAIN] : [];
-    return [planTable(table, chains, [...statics, ...inCallOrder(ofServices), ...marks])];
-  });
-}
-
-/** Which mode filled the chains that two of them use. */
-function sharedChainsMode(saved: IptablesRuleset): CleanupMode {
-  const rules = saved.get("nat")?.get(SERVICES_CHAIN)?.rules ?? [];
-  return rules.some((rule) => targetOf(rule) === IPVS_NODE_PORT_CHAIN) ? "ipvs" : "iptables";
-}
-
-function inCallOrder(serviceChains: readonly string[]): string[] {
-  return SERVICE_CHAIN_PREFIXES.flatMap((prefix) =>
-    serviceChains.filter((chain) => chain.startsWith(prefix))
-  );
-}
-
-/**
- * KUBE-FIREWALL is kubelet's, but a proxy makes it where it is missing. On a node without kubelet's own chains, holding
- * nothing but what a proxy writes, it can only be left over.
- */
-function isFirewallOurs(saved: IptablesRuleset): boolean {
-  const isKubeletThere = TABLES.some((table) => KUBELET_CHAINS.some((chain) => saved.get(table)?.has(chain)));
-  const rules = saved.get("filter")?.get(KUBELET_FIREWALL_CHAIN)?.rules;
-  return !isKubeletThere && rules !== undefined &&
-    rules.every((rule) => rule.includes('"block incoming localnet connections"'));
-}
-
-function planTable(table: IptablesTable, saved: SavedTable, wanted: readonly string[]): TableCleanup {
-  const chains = wanted.filter((chain) => saved.has(chain));
-  const own = new Set(chains);
-  const jumps: string[] = [];
-  const kept = new Map<string, string>();
-  for (const [name, { policy, rules }] of saved) {
-    if (own.has(name)) continue;
-    for (const rule of rules) {
-      const target = targetOf(rule);
-      if (target === null || !own.has(target)) continue;
-      // Only a service proxy leads from the kernel's own chains into these, whatever its release wrote as comment.
-      if (policy !== "-") jumps.push(`-D ${name} ${rule}`);
-      else kept.set(target, name);
-    }
-  }
-  return { table, jumps, chains, kept };
-}
-
-/** The chain or extension a saved rule leads to. */
-function targetOf(rule: string): string | null {
-  // Nearly all rules of others lead elsewhere, and splitting words is the costly part.
-  if (!rule.includes("KUBE-")) return null;
-  const words = splitWords(rule);
-  const at = words.findLastIndex((word) => word === "-j" || word === "-g");
-  return at < 0 ? null : words[at + 1] ?? null;
 }
 
 function removedChains({ chains, kept }: TableCleanup): string[] {

@@ -8,6 +8,7 @@ import { silentLogger } from "../../../observe/log.ts";
 import { FakeIptables } from "../../../../tests/support/fake_iptables.ts";
 import { defaultSettings, stateOf } from "../../../../tests/support/fake_iptables_state.ts";
 import { IptablesProxier } from "../apply/apply.ts";
+import { IPVS_CLEANUP } from "../../ipvs/node/cleanup.ts";
 import { USERSPACE_CLEANUP } from "../../userspace/node/cleanup.ts";
 import { cleanupIptables, type CleanupNft, cleanupTargets, IPTABLES_CLEANUP } from "./cleanup.ts";
 
@@ -122,6 +123,47 @@ Deno.test("a chain that others jump to stays, emptied unless it marks for them",
   assert(nat.includes(":KUBE-SERVICES ") && !nat.includes("-A KUBE-SERVICES"));
   assert(!nat.includes("KUBE-SVC-"));
 });
+
+/** What both modes' jumps into the chain that they share look like, and the chains that only one of them has. */
+const SHARED = {
+  iptables: {
+    cleanup: IPTABLES_CLEANUP,
+    services: "-A KUBE-SERVICES -j KUBE-NODEPORTS",
+    jump: '-A INPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall"',
+  },
+  ipvs: {
+    cleanup: IPVS_CLEANUP,
+    services: "-A KUBE-SERVICES -j KUBE-NODE-PORT",
+    jump: '-A INPUT -m comment --comment "kube-proxy firewall rules"',
+  },
+} as const;
+
+for (const [former, now] of [["iptables", "ipvs"], ["ipvs", "iptables"]] as const) {
+  Deno.test(`jumps of mode ${former} into a chain that mode ${now} has filled since go, the chain and other jumps stay`, async () => {
+    const fake = new FakeIptables();
+    const target = new Iptables(fake, { ...await probeIptables(fake, "IPv4", "nft"), lockDeadlineMs: 0 });
+    const jumpOf = (mode: keyof typeof SHARED): string => `${SHARED[mode].jump} -j KUBE-PROXY-FIREWALL`;
+    const foreign = '-A INPUT -m comment --comment "somebody else" -j KUBE-PROXY-FIREWALL';
+    await target.restore(`*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-NODEPORTS - [0:0]
+:KUBE-NODE-PORT - [0:0]
+${SHARED[now].services}
+COMMIT
+*filter
+:KUBE-PROXY-FIREWALL - [0:0]
+${jumpOf("iptables")}
+${jumpOf("ipvs")}
+${foreign}
+-A KUBE-PROXY-FIREWALL -j DROP
+COMMIT
+`);
+    const report = await cleanupIptables([target], { modes: [SHARED[former].cleanup] });
+    assertEquals(report.failed, []);
+    const rules = fake.saved("IPv4", "filter", "nft").split("\n").filter((line) => line.startsWith("-A"));
+    assertEquals(rules, [jumpOf(now), foreign, "-A KUBE-PROXY-FIREWALL -j DROP"]);
+  });
+}
 
 Deno.test("one table that fails is told, the others are cleaned", async () => {
   const fake = new FakeIptables();

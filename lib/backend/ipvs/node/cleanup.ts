@@ -25,6 +25,7 @@ export const IPVS_CLEANUP: ModeCleanup = {
     ],
     mangle: [],
   },
+  jumpComments: ["kube-proxy firewall rules"],
   removeOthers: async (context) => {
     // The sets tell which servers are ours, so they go last.
     const servers = await cleanupServers(context, await setNamesHere(context));

@@ -1,0 +1,296 @@
+/**
+ * A node that goes from kube-proxy to kproxy and back, as docs/migrate.md has it: kube-proxy's own layouts, the command after the way back,
+ * Services that come and go while nobody serves, and what may be left in the end.
+ *
+ * @module
+ */
+import { assertEquals, assertNotEquals } from "@std/assert";
+import type { ProxyMode } from "../../lib/config/types.ts";
+import type { IpFamily } from "../../lib/model/objects.ts";
+import { kproxy as runKproxy } from "../cli/kproxy.ts";
+import { type ApiJson, service, slice } from "../flows/objects.ts";
+import { KubeProxy, type KubeProxyMode, type LaidOutPorts } from "./kube_proxy/kube_proxy.ts";
+import type { LaidOutNode, LaidOutPort } from "./kube_proxy/laid_out.ts";
+import { inComparableOrder, saveTables } from "./lab_rules.ts";
+import { type Netns, withNetns } from "./netns.ts";
+import { NODE_ADDRESSES, type NodeLab } from "./node_lab.ts";
+import { type ServiceTraffic, TRAFFIC_SERVICE } from "./service_traffic.ts";
+
+/** What is run on the node once kube-proxy serves, by the modes of kproxy before and of kube-proxy now. */
+const AFTERWARDS: Readonly<Record<string, readonly string[]>> = {
+  "nftables nftables": ["--of=kproxy"],
+  "nftables iptables": ["--of=kproxy"],
+  "iptables ipvs": ["--only=iptables"],
+  "ipvs iptables": ["--only=ipvs"],
+};
+
+const TARGET_PORT = TRAFFIC_SERVICE.ports.tcp.target;
+/** Is deleted while nobody serves. It has all that makes a layout large. */
+const GONE = {
+  name: "shop/gone",
+  clusterIp: "10.96.0.99",
+  port: 80,
+  pods: ["10.244.0.11"],
+  affinitySeconds: 600,
+  loadBalancer: { ip: "203.0.113.50", sourceRanges: ["198.51.100.0/24"] },
+} as const;
+/** Gets its endpoint while nobody serves. */
+const LATE = {
+  name: "shop/late",
+  clusterIp: "10.96.0.98",
+  port: 80,
+  nodePort: 30098,
+  pods: ["10.244.0.12"],
+} as const;
+
+/** Its clients stay with their endpoints. */
+const STICKY = {
+  name: "shop/sticky",
+  clusterIp: "10.96.0.97",
+  port: 80,
+  pods: ["10.244.0.11", "10.244.0.12", "10.244.0.13"],
+  affinitySeconds: 10_800,
+} as const;
+
+const NODES: readonly LaidOutNode[] = (["IPv4", "IPv6"] as const).map((family, i) => ({
+  family,
+  clusterCidr: ["10.244.0.0/16", "fd00:10:244::/56"][i]!,
+  serviceCidr: ["10.96.0.0/16", "fd00:10:96::/112"][i]!,
+  nodeIp: NODE_ADDRESSES.eth0[i]!,
+  hostIps: Object.values(NODE_ADDRESSES).map((both) => both[i]!),
+}));
+
+/** How long what another proxy left may take to go. */
+const GONE_LIMIT_MS = 60_000;
+const LOOK_EVERY_MS = 250;
+const ANSWER_LIMIT_MS = 10_000;
+/** Of those that nobody should answer. */
+const SILENCE_LIMIT_MS = 1_000;
+
+/** The other proxy of a node, and what the two of them are asked to do in turn. */
+export class Migration {
+  readonly #lab: NodeLab;
+  readonly #traffic: ServiceTraffic;
+  #kubeProxy: KubeProxy | undefined;
+  /** Before the other proxy comes. */
+  #isBefore = false;
+  /** Who answered each client of the Service with affinity before. */
+  #sticksTo: readonly (string | undefined)[] = [];
+
+  constructor(lab: NodeLab, traffic: ServiceTraffic) {
+    this.#lab = lab;
+    this.#traffic = traffic;
+  }
+
+  /** Services beside those of the traffic. */
+  get services(): readonly ApiJson[] {
+    const { loadBalancer: { ip, sourceRanges } } = GONE;
+    const late = service(LATE.name, {
+      type: "NodePort",
+      clusterIP: LATE.clusterIp,
+      ports: [`http:${LATE.port}:${LATE.nodePort}`],
+    });
+    const sticky = service(STICKY.name, {
+      clusterIP: STICKY.clusterIp,
+      ports: [`http:${STICKY.port}`],
+      ...affinity(STICKY.affinitySeconds),
+    });
+    const gone = service(GONE.name, {
+      type: "LoadBalancer",
+      clusterIP: GONE.clusterIp,
+      ports: [`http:${GONE.port}`],
+      ingress: [{ ip }],
+      loadBalancerSourceRanges: [...sourceRanges],
+      ...affinity(GONE.affinitySeconds),
+    });
+    return this.#isBefore ? [late, sticky, gone] : [late, sticky];
+  }
+
+  /** Their slices. */
+  get slices(): readonly ApiJson[] {
+    return [STICKY, this.#isBefore ? GONE : LATE].map(({ name, pods }) =>
+      slice(`${name}.1`, [`http:${TARGET_PORT}`], pods.map((ip) => `${ip}@node-a`))
+    );
+  }
+
+  /** Has a proxy, whose end is near, know of the Service that will be gone, and of no endpoint of the other one. */
+  async changeBefore(tell: (service: string, families: number) => Promise<void>): Promise<void> {
+    this.#isBefore = true;
+    await tell(GONE.name, 1);
+    this.#sticksTo = await this.#askSticky();
+  }
+
+  /** The Services change, and nobody hears of it. */
+  changeBetween(): void {
+    this.#isBefore = false;
+    this.#kubeProxy = undefined;
+  }
+
+  /** Starts kube-proxy and then, if kproxy was there in mode `from`, does the rest of the way back. */
+  async startKubeProxy(mode: KubeProxyMode, from: ProxyMode | undefined): Promise<void> {
+    const { netns } = this.#lab.node;
+    this.#kubeProxy = new KubeProxy(netns, NODES, mode);
+    await this.#kubeProxy.start(this.#ports());
+    if (from === undefined) return;
+    const flags = AFTERWARDS[`${from} ${mode}`];
+    if (flags === undefined) return assertEquals(from, mode, "there is no such way back");
+    const { code, out, err } = await runKproxy(["cleanup", ...flags], { netns: netns.name });
+    assertEquals(code, 0, out + err);
+  }
+
+  /** Has kube-proxy follow a change. */
+  async syncKubeProxy(): Promise<void> {
+    await this.#kubeProxy?.sync(this.#ports());
+  }
+
+  /** Nothing is in force but what the proxy of now writes on a node where it is the first one. */
+  async assertTakenOver(
+    mode: KubeProxyMode,
+    { by, from }: { readonly by: "kube-proxy" | "kproxy"; readonly from: ProxyMode | undefined },
+  ): Promise<void> {
+    const ports = this.#ports();
+    const clean = await withNetns(async (netns) => {
+      // In mode nftables nothing of its own is in what is looked at.
+      if (mode !== "nftables") await new KubeProxy(netns, NODES, mode).start(ports);
+      return await holdings(netns, mode, by);
+    });
+    const table = by === "kproxy" ? "kproxy" : "kube-proxy";
+    const tables = mode === "nftables" ? [`table ip ${table}`, `table ip6 ${table}`] : [];
+    const deadline = performance.now() + GONE_LIMIT_MS;
+    const { netns } = this.#lab.node;
+    for (;;) {
+      const held = await holdings(netns, mode, by);
+      const heldTables = await proxyTables(netns);
+      const isSo = held.join("\n") === clean.join("\n") && heldTables.join() === tables.join();
+      if (!isSo && performance.now() < deadline) {
+        await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
+        continue;
+      }
+      assertEquals(heldTables, tables);
+      assertEquals(held, clean, `${by} in mode ${mode}`);
+      break;
+    }
+    await this.#assertAnswers();
+    // Who knows the clients: the kernel, under names that both proxies use; in mode nftables each proxy's own table.
+    if (from === mode && mode !== "nftables") {
+      assertEquals(await this.#askSticky(), this.#sticksTo, "affinity");
+    }
+  }
+
+  async #askSticky(): Promise<readonly (string | undefined)[]> {
+    const pods = await Promise.all(["10.244.0.5", "10.244.0.6"].map((ip) => this.#lab.host(ip, "cni0")));
+    const to = { ip: STICKY.clusterIp, port: STICKY.port };
+    const results = await Promise.all(
+      [...pods, this.#lab.node].map((host) =>
+        host.probe({ protocol: "tcp", to, timeoutMs: ANSWER_LIMIT_MS })
+      ),
+    );
+    return results.map(([result]) => result?.kind === "answer" ? result.answer.server : result?.kind);
+  }
+
+  async #assertAnswers(): Promise<void> {
+    const pod = await this.#lab.host("10.244.0.5", "cni0");
+    const outside = await this.#lab.host("198.51.100.9", "eth0");
+    const ask = async (host: typeof pod, ip: string, port: number, timeoutMs = ANSWER_LIMIT_MS) => {
+      const [result] = await host.probe({ protocol: "tcp", to: { ip, port }, timeoutMs });
+      return result?.kind;
+    };
+    assertNotEquals(
+      await ask(pod, GONE.clusterIp, GONE.port, SILENCE_LIMIT_MS),
+      "answer",
+      "a Service that is gone",
+    );
+    assertNotEquals(
+      await ask(outside, GONE.loadBalancer.ip, GONE.port, SILENCE_LIMIT_MS),
+      "answer",
+      "a Service that is gone",
+    );
+    const late = [
+      await ask(pod, LATE.clusterIp, LATE.port),
+      await ask(this.#lab.node, LATE.clusterIp, LATE.port),
+      await ask(outside, NODE_ADDRESSES.eth0[0], LATE.nodePort),
+    ];
+    assertEquals(
+      late,
+      ["answer", "answer", "answer"],
+      "to a pod, the node, a client outside; by a Service that had no endpoints",
+    );
+  }
+
+  #ports(): LaidOutPorts {
+    const web = (family: IpFamily): LaidOutPort[] => {
+      const i = family === "IPv4" ? 0 : 1;
+      return (["tcp", "udp"] as const).map((protocol) => {
+        const { name, port, nodePort, target } = TRAFFIC_SERVICE.ports[protocol];
+        return {
+          name: `${TRAFFIC_SERVICE.name}:${name}`,
+          protocol,
+          clusterIp: TRAFFIC_SERVICE.clusterIps[i],
+          port,
+          nodePort,
+          endpoints: this.#traffic.pods[i]!.map((ip) => ({ ip, port: target })),
+        };
+      });
+    };
+    const laidOut = (
+      { name, pods, ...rest }: typeof GONE | typeof LATE | typeof STICKY,
+      isServed = true,
+    ): LaidOutPort => ({
+      ...rest,
+      name: `${name}:http`,
+      protocol: "tcp",
+      endpoints: isServed ? pods.map((ip) => ({ ip, port: TARGET_PORT })) : [],
+    });
+    const others = this.#isBefore
+      ? [laidOut(LATE, false), laidOut(STICKY), laidOut(GONE)]
+      : [laidOut(LATE), laidOut(STICKY)];
+    return { IPv4: [...web("IPv4"), ...others], IPv6: web("IPv6") };
+  }
+}
+
+function affinity(timeoutSeconds: number) {
+  return { sessionAffinity: "ClientIP", sessionAffinityConfig: { clientIP: { timeoutSeconds } } } as const;
+}
+
+/** Tables that one of the two proxies made. */
+async function proxyTables(netns: Netns): Promise<string[]> {
+  // A kernel without tables has none.
+  const { stdout } = await netns.exec.run(["nft", "list", "tables"]);
+  return stdout.split("\n").filter((line) => /k(?:ube-)?proxy/.test(line)).sort();
+}
+
+/** All that there is of modes iptables and ipvs, in an order in which it can be compared. */
+async function holdings(netns: Netns, mode: KubeProxyMode, by: "kube-proxy" | "kproxy"): Promise<string[]> {
+  const held: string[] = [];
+  for (const tool of ["iptables", "ip6tables"]) {
+    for (const [table, lines] of await saveTables(netns, tool)) {
+      const saved = lines.filter((line) => /^(?::|-A).*KUBE-/.test(line));
+      // In mode nftables each proxy leaves kubelet's chain as it finds it.
+      const counted = mode === "nftables" ? saved.filter((line) => !line.includes("KUBE-FIREWALL")) : saved;
+      const chains = counted.filter((line) => line.startsWith(":"));
+      const isJump = (line: string): boolean =>
+        /^-A (?:INPUT|OUTPUT|FORWARD|PREROUTING|POSTROUTING) /.test(line);
+      const jumps = counted.filter(isJump);
+      // Of jumps that are missing kube-proxy makes the first ones of their chain, whatever stands there.
+      if (by === "kube-proxy") jumps.sort();
+      const rules = counted.filter((line) => line.startsWith("-A") && !isJump(line));
+      held.push(
+        ...[...chains.sort(), ...jumps, ...inComparableOrder(rules)].map((line) =>
+          `${tool} ${table} ${line}`
+        ),
+      );
+    }
+  }
+  if (mode === "ipvs") held.push(...await servers(netns));
+  held.push(
+    ...(await netns.run(["ipset", "save"])).split("\n").filter((line) => line.startsWith("add ")).sort(),
+  );
+  return held;
+}
+
+/** Virtual and real servers, but for those that leave with the last of their connections. */
+async function servers(netns: Netns): Promise<string[]> {
+  const text = await netns.run(["ipvsadm", "-Sn"]);
+  return text.split("\n").map((line) => line.trim()).filter((line) => line !== "" && !line.endsWith(" -w 0"))
+    .sort();
+}
