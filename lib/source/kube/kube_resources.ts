@@ -70,8 +70,8 @@ export const ENDPOINTS: WatchedResource = {
 };
 
 /**
- * They hardly ever change, some servers send no bookmarks of what does not, and readiness does not ask for them, as it does for the Node: to
- * look after their connection as often as after the others' would be half of what an idle node asks for.
+ * They hardly ever change, some servers send no bookmarks of what does not, and readiness does not ask for them, as it does for the Node:
+ * their connection need not be looked after as often as the others'.
  */
 const CIDR_PATIENCE = 4;
 
