@@ -120,6 +120,7 @@ class Herd {
       tlsServerName: "",
       proxyUrl: "",
       bypassProxy: false,
+      asksForCompression: false,
       certificateAuthority: { kind: "text", pem: certificate },
       clientCertificate: null,
       identity: { kind: "tokenFile", path: this.#tokenFile },

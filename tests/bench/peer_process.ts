@@ -23,6 +23,8 @@ export interface Peer {
 export interface PeerOptions {
   /** `http://127.0.0.1:18080`. */
   readonly master: string;
+  /** Text of a kubeconfig to use. @default {one of `master` alone} */
+  readonly kubeconfig?: string;
   readonly mode: BenchMode["proxyMode"];
   /** Shortest time between two syncs, in milliseconds; its default if not given. */
   readonly minSyncPeriodMs: number | null;
@@ -93,7 +95,7 @@ export async function startPeer({ path }: Peer, netns: Netns, options: PeerOptio
   const { folder, master } = options;
   const kubeconfig = `${folder}/peer.kubeconfig`;
   const configuration = `${folder}/peer.config`;
-  await Deno.writeTextFile(kubeconfig, kubeconfigOf(master));
+  await Deno.writeTextFile(kubeconfig, options.kubeconfig ?? kubeconfigOf(master));
   await Deno.writeTextFile(configuration, peerConfiguration(options, kubeconfig));
   return new ProxyProcess("The peer", netns, [path, `--config=${configuration}`, "--v=2"]);
 }

@@ -78,6 +78,7 @@ function bareAccess(server: string): ClusterAccess {
     tlsServerName: "",
     proxyUrl: "",
     bypassProxy: false,
+    asksForCompression: false,
     certificateAuthority: null,
     clientCertificate: null,
     identity: { kind: "anonymous" },

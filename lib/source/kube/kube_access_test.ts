@@ -15,6 +15,7 @@ Deno.test("neither kubeconfig nor master: the pod's service account", async () =
     tlsServerName: "",
     proxyUrl: "",
     bypassProxy: false,
+    asksForCompression: false,
     certificateAuthority: { kind: "file", path: `${folder}/ca.crt` },
     clientCertificate: null,
     identity: { kind: "tokenFile", path: `${folder}/token` },

@@ -5,6 +5,7 @@
  */
 import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
 import type { Credentials } from "./kube_credentials.ts";
+import { unpacked } from "./kube_packed.ts";
 import type { KubeTransport, TransportRequest } from "./kube_transport.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
 
@@ -26,7 +27,7 @@ export class FetchTransport implements KubeTransport {
   }
 
   async send(
-    { credentials, method, path, headers, body }: TransportRequest,
+    { credentials, method, path, headers, body: sent }: TransportRequest,
     signal: AbortSignal,
   ): Promise<HttpAnswer> {
     // A redirect would carry our credentials to a place nobody configured.
@@ -36,15 +37,18 @@ export class FetchTransport implements KubeTransport {
       signal,
       client: this.#poolFor(credentials),
       redirect: "manual",
-      ...(body === undefined ? {} : { body }),
+      ...(sent === undefined ? {} : { body: sent }),
     } as const;
     const response = await fetch(this.#access.server + path, options);
+    const body = response.body ?? new Blob().stream();
+    // What was asked for packed, fetch has unpacked.
+    const isUnpacked = headers["accept-encoding"] === "gzip";
     return {
       status: response.status,
       retryAfterSeconds: retryAfterSeconds(response.headers.get("retry-after")),
       contentType: response.headers.get("content-type") ?? "",
       date: response.headers.get("date") ?? "",
-      body: response.body ?? new Blob().stream(),
+      body: isUnpacked ? body : unpacked(body, response.headers.get("content-encoding") ?? ""),
     };
   }
 

@@ -299,7 +299,9 @@ export class Reflector {
       const batches = watchedBatches({
         open: (ending) => this.#version === "" ? this.#openStream(ending) : this.#openWatch(ending),
         silenceMs: () =>
-          this.#streamed === null ? Math.round(times.silenceMs * (1 - random() / 4)) : NEVER_MS,
+          this.#streamed === null
+            ? Math.round(times.silenceMs * (resource.patience ?? 1) * (1 - random() / 4))
+            : NEVER_MS,
         renewalFailed: (error, ending) => this.#renewalFailed(error, ending),
         clock,
       }, signal);

@@ -3,8 +3,8 @@ import { assert, assertEquals, assertGreaterOrEqual, assertLess } from "@std/ass
 import { listsOf, putWeb, startKubeSource, until, watching } from "../../../tests/support/kube_fixture.ts";
 import { type ApiRequest, type Fault, ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
-import { rawService, rawSlice } from "../../../tests/support/raw_objects.ts";
-import type { RunningSource } from "../../../tests/support/source_recorder.ts";
+import { rawService, rawServiceCidr, rawSlice } from "../../../tests/support/raw_objects.ts";
+import { type RunningSource, SourceRecorder } from "../../../tests/support/source_recorder.ts";
 import { masterAccess } from "./kube_access.ts";
 import type { KubeSourceOptions } from "./kube.ts";
 import { REFLECTOR_TIMES } from "./kube_reflector.ts";
@@ -82,6 +82,23 @@ Deno.test("watches of a server with nothing to say are renewed: no error, no wai
   assertGreaterOrEqual(new Set(limits).size, 2);
   server.put(rawService("after"));
   await source.recorder.untilThere("Service default/after");
+});
+
+Deno.test("a silent watch of ServiceCIDRs is renewed four times as rarely", async () => {
+  await using server = new ListWatchServer();
+  putWeb(server);
+  server.put(rawServiceCidr("kubernetes", ["10.96.0.0/16"]));
+  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs });
+  const recorder = Object.assign(new SourceRecorder(), { wantsServiceCidrs: true });
+  await using source = startKubeSource(server, { times: REFLECTOR_TIMES, clock, qps: 5 }, recorder);
+  await recorder.until(() => recorder.synced.length === 4, "first lists");
+  await until(() => server.watches() === 4, "one watch of each kind");
+  await clock.pass(15 * 60_000);
+  const [cidrs, services] = ["servicecidrs", "services"].map((kind) => watchesOf(server, kind).length);
+  // The first one, and one after each 4.5 to 6 min; of Services after each 67 to 90 s.
+  assert(cidrs === 3 || cidrs === 4, `${cidrs}`);
+  assertGreaterOrEqual(services ?? 0, 10);
+  assertEquals(trouble(source), []);
 });
 
 Deno.test("a change while a watch is being renewed arrives at once, and once", async () => {

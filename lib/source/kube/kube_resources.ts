@@ -25,6 +25,8 @@ export interface WatchedResource {
   readonly path: string;
   /** Selectors to try in order; the next one is used when the server refuses one (400). */
   readonly selectors: readonly Selector[];
+  /** How many times as long as that of another one a watch of it may be silent before it is opened once more. @default {1} */
+  readonly patience?: number;
   /** What one API object stands for; several for v1 Endpoints. @throws {DecodeError} */
   readonly decode: (raw: unknown) => readonly ApiObject[];
 }
@@ -67,6 +69,12 @@ export const ENDPOINTS: WatchedResource = {
   decode: (raw) => decodeEndpoints(raw),
 };
 
+/**
+ * They hardly ever change, some servers send no bookmarks of what does not, and readiness does not ask for them, as it does for the Node:
+ * their connection need not be looked after as often as the others'.
+ */
+const CIDR_PATIENCE = 4;
+
 /** All ServiceCIDRs. Servers before 1.33 have none, and roles from before then do not grant them. */
 export const SERVICE_CIDRS: WatchedResource = {
   kind: "servicecidrs",
@@ -74,6 +82,7 @@ export const SERVICE_CIDRS: WatchedResource = {
   apiVersion: "networking.k8s.io/v1",
   path: "/apis/networking.k8s.io/v1/servicecidrs",
   selectors: [{}],
+  patience: CIDR_PATIENCE,
   decode: (raw) => [decodeServiceCidr(raw)],
 };
 

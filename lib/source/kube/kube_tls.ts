@@ -10,6 +10,7 @@ import { connect, type TLSSocket } from "node:tls";
 import { type HttpAnswer, retryAfterSeconds } from "./kube_answer.ts";
 import type { Credentials } from "./kube_credentials.ts";
 import { pemsOf } from "./kube_fetch.ts";
+import { unpacked } from "./kube_packed.ts";
 import { openSocket } from "./kube_socket.ts";
 import type { KubeTransport, TransportRequest } from "./kube_transport.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
@@ -46,7 +47,10 @@ export class TlsTransport implements KubeTransport {
           retryAfterSeconds: retryAfterSeconds(incoming.headers["retry-after"] ?? null),
           contentType: incoming.headers["content-type"] ?? "",
           date: incoming.headers.date ?? "",
-          body: Readable.toWeb(incoming) as ReadableStream<Uint8Array>,
+          body: unpacked(
+            Readable.toWeb(incoming) as ReadableStream<Uint8Array<ArrayBuffer>>,
+            incoming.headers["content-encoding"] ?? "",
+          ),
         });
       });
       outgoing.on("error", (error) => {

@@ -62,6 +62,8 @@ export interface ClusterAccess {
   readonly proxyUrl: string;
   /** True if the environment names a proxy that must not be used for this server. */
   readonly bypassProxy: boolean;
+  /** True if what is read may come packed by gzip: for a server that is far away. */
+  readonly asksForCompression: boolean;
   /** Null for the authorities that the runtime knows. */
   readonly certificateAuthority: Pem | null;
   readonly clientCertificate: { readonly certificate: Pem; readonly key: Pem } | null;
@@ -165,6 +167,8 @@ function readCluster(raw: RawObject, path: string, master: string) {
     tlsServerName: textAt(raw, "tls-server-name"),
     proxyUrl: proxyUrlAt(raw),
     bypassProxy: false,
+    // Unlike client-go's, by itself true: docs/benchmarks.md tells what packing costs a server and a node.
+    asksForCompression: !booleanAt(raw, "disable-compression", true),
     certificateAuthority,
   };
 }

@@ -52,6 +52,7 @@ users:
     tlsServerName: "",
     proxyUrl: "",
     bypassProxy: false,
+    asksForCompression: false,
     certificateAuthority: { kind: "file", path: "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt" },
     clientCertificate: null,
     identity: { kind: "tokenFile", path: "/var/run/secrets/kubernetes.io/serviceaccount/token" },
@@ -389,4 +390,13 @@ Deno.test("fields that client-node knows are read as it reads them", YAML, () =>
     key: { kind: "file", path: user?.keyFile ?? "" },
   });
   assertEquals(access.identity, { kind: "token", token: user?.token ?? "" });
+});
+
+Deno.test("packed answers are wanted only where disable-compression says so", YAML, () => {
+  const asked = (cluster: Record<string, unknown>): boolean =>
+    read(kubeconfig({ cluster: { server: "https://10.0.0.1:6443", ...cluster } })).asksForCompression;
+  assertEquals(asked({}), false);
+  assertEquals(asked({ "disable-compression": true }), false);
+  assertEquals(asked({ "disable-compression": false }), true);
+  assertThrows(() => asked({ "disable-compression": "no" }), ConfigError, "disable-compression");
 });
