@@ -242,8 +242,8 @@ const OTHERS: readonly Mutation[] = [
     ...edit(
       "a source range of zero length is a range",
       SERVICE_PORT,
-      "return everything ? [] : kept;",
-      "return kept;",
+      "return tight(everything ? [] : kept);",
+      "return tight(kept);",
     ),
     unitTests: true,
   },

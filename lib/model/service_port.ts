@@ -226,7 +226,7 @@ function sourceRangesOf(texts: readonly string[], family: IpFamily, complain: Re
     if (cidr.prefixLength === 0) everything = true;
     kept.push(cidr.text);
   }
-  return everything ? tight([]) : tight(kept);
+  return tight(everything ? [] : kept);
 }
 
 function healthCheckNodePortOf(service: Service, externalPolicyLocal: boolean, complain: Report): number {

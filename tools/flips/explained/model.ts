@@ -50,7 +50,7 @@ export const MODEL: Explanations = {
     "equivalent",
     "null counts as 0 where it is subtracted",
   ],
-  "lib/model/endpoint_slices.ts sortedWithoutDuplicates: return endpoints; → dropped": [
+  "lib/model/endpoint_slices.ts sortedWithoutDuplicates: return tight(endpoints); → dropped": [
     "performance",
     "of one endpoint the rest makes the same",
   ],
