@@ -40,6 +40,8 @@ export interface ApiOptions {
   readonly minutes: number;
   readonly parts: readonly ApiPart[];
   readonly peer: Peer | null;
+  /** `kproxy.js` of a bundle; the source if undefined. */
+  readonly program: string | undefined;
   readonly onProgress: (message: string) => void;
 }
 
@@ -120,7 +122,7 @@ class Measurement {
   }
 
   async run(): Promise<ApiFigures> {
-    const { size, parts, peer, onProgress } = this.#options;
+    const { size, parts, peer, program, onProgress } = this.#options;
     // The one that is written to and serves lists, then one that nobody asks, then one for each proxy.
     const [writer, idle, ...own] = [
       await this.#servers.start(),
@@ -137,6 +139,7 @@ class Measurement {
       server: own[i]!,
       folder: this.#folder,
       peer,
+      program,
     }));
     // The node is there before a proxy asks for it.
     await this.#change(writer, 0);

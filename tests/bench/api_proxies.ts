@@ -26,6 +26,8 @@ export interface ProxyPlace {
   /** Where its files go; must exist. */
   readonly folder: string;
   readonly peer: Peer | null;
+  /** `kproxy.js` of a bundle; the source if undefined. */
+  readonly program: string | undefined;
 }
 
 /** What everything has cost so far: bytes, milliseconds. */
@@ -57,7 +59,9 @@ const QUIET_BYTES = 4_000;
 const LEAST_BYTES = 500;
 
 /** Starts it, in mode nftables. */
-export async function startProxy({ name, client, server, folder, peer }: ProxyPlace): Promise<ProxyProcess> {
+export async function startProxy(
+  { name, client, server, folder, peer, program }: ProxyPlace,
+): Promise<ProxyProcess> {
   const master = `https://${client.address}:${server.port}`;
   const kubeconfig = await kubeconfigFor(client, server);
   if (name === "peer") {
@@ -67,7 +71,12 @@ export async function startProxy({ name, client, server, folder, peer }: ProxyPl
   }
   const path = `${folder}/kproxy.kubeconfig`;
   await Deno.writeTextFile(path, kubeconfig);
-  return new KproxyProcess(client.netns, { master, mode: MODE, flags: [`--kubeconfig=${path}`] });
+  return new KproxyProcess(client.netns, {
+    master,
+    mode: MODE,
+    flags: [`--kubeconfig=${path}`],
+    ...program === undefined ? {} : { program },
+  });
 }
 
 /** Looks; without a process, before it is started. */

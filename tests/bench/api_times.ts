@@ -1,7 +1,7 @@
 /**
  * What one node costs the API server, beside kube-proxy: `deno task bench:api [--peer PATH] [--services N,N] [--endpoints N] [--rounds N]
- * [--minutes N] [--per-second N] [--part compression|start|changes]... [--json]`. Wants what tests of the real API server want, and
- * makes network namespaces.
+ * [--minutes N] [--per-second N] [--part compression|start|changes]... [--program PATH] [--json]`. Wants what tests of the real API
+ * server want, and makes network namespaces. `--program` is `kproxy.js` of a bundle instead of the source.
  *
  * @module
  */
@@ -21,6 +21,7 @@ export interface ApiArgs {
   readonly perSecond: number | null;
   readonly parts: readonly ApiPart[];
   readonly peer: string | undefined;
+  readonly program: string | undefined;
   readonly isJson: boolean;
 }
 
@@ -37,7 +38,7 @@ export function parseApiArgs(words: readonly string[]): ApiArgs {
   const args = parseArgs([...words], {
     boolean: ["json"],
     collect: ["part"],
-    string: ["services", "endpoints", "rounds", "minutes", "per-second", "part", "peer"],
+    string: ["services", "endpoints", "rounds", "minutes", "per-second", "part", "peer", "program"],
     default: { services: "1000,5000", endpoints: "10", rounds: "5", minutes: "10" },
     unknown: (arg) => {
       throw new RangeError(`Unknown argument ${arg}`);
@@ -59,6 +60,7 @@ export function parseApiArgs(words: readonly string[]): ApiArgs {
     perSecond: perSecond === undefined ? null : positive("per-second", perSecond),
     parts: parts.length === 0 ? API_PARTS : parts,
     peer: args.peer,
+    program: args.program,
     isJson: args.json,
   };
 }
@@ -67,7 +69,7 @@ function asJson(figures: ApiFigures): string {
   return JSON.stringify(figures, (_, value) => value instanceof Map ? Object.fromEntries(value) : value);
 }
 
-async function measureAll({ services, endpoints, perSecond, isJson, peer: path, ...rest }: ApiArgs) {
+async function measureAll({ services, endpoints, perSecond, isJson, peer: path, program, ...rest }: ApiArgs) {
   const peer = path === undefined ? null : await findPeer(path);
   const title = peer?.version ?? "";
   for (const count of services) {
@@ -76,6 +78,7 @@ async function measureAll({ services, endpoints, perSecond, isJson, peer: path, 
       ...rest,
       size,
       peer,
+      program: program === undefined ? undefined : await Deno.realPath(program),
       perSecond: perSecond ?? changesPerSecond(size),
       onProgress: (message) => writeErrorLine(`${count} × ${endpoints}: ${message}`),
     });

@@ -1,7 +1,7 @@
 /**
  * What happens in a cluster that is far too large: `deno run -A tests/bench/large_times.ts [--mode nftables|iptables] [--variant nft]
- * [--services N] [--endpoints N] [--touches N] [--idle-seconds N]`. Needs root and memory; works in a network namespace of its own. Each
- * figure is told as soon as it is known.
+ * [--services N] [--endpoints N] [--touches N] [--idle-seconds N] [--program PATH]`. Needs root and memory; works in a network namespace of
+ * its own. Each figure is told as soon as it is known.
  *
  * @module
  */
@@ -26,6 +26,8 @@ interface LargeOptions {
   readonly mode: BenchMode;
   readonly touches: number;
   readonly idleMs: number;
+  /** `kproxy.js` of a bundle; the source if undefined. */
+  readonly program: string | undefined;
 }
 
 const startMs = performance.now();
@@ -55,11 +57,14 @@ async function tellFirstSync(kproxy: KproxyProcess, what: string): Promise<void>
   await kproxy.allServed(TIMEOUT_MS);
 }
 
-async function measureLarge({ size, mode, touches, idleMs }: LargeOptions, folder: string): Promise<void> {
+async function measureLarge(
+  { size, mode, touches, idleMs, program }: LargeOptions,
+  folder: string,
+): Promise<void> {
   await inBenchNetns(mode, async (netns) => {
     await using api = await FakeApi.start(netns, size, `${folder}/large.sock`);
     tell(`the API server has ${size.services} × ${size.endpoints}`);
-    const flags = { master: api.url, mode: mode.proxyMode };
+    const flags = { master: api.url, mode: mode.proxyMode, ...program === undefined ? {} : { program } };
     const before = await kernelMb();
     {
       await using watch = await mode.openWatch?.(netns);
@@ -109,7 +114,7 @@ async function measureLarge({ size, mode, touches, idleMs }: LargeOptions, folde
 
 if (import.meta.main) {
   const args = parseArgs(Deno.args, {
-    string: ["services", "endpoints", "touches", "idle-seconds", "mode", "variant"],
+    string: ["services", "endpoints", "touches", "idle-seconds", "mode", "variant", "program"],
     default: {
       services: "100000",
       endpoints: "10",
@@ -128,6 +133,7 @@ if (import.meta.main) {
       mode: parseMode(args.mode, args.variant),
       touches: Number(args.touches),
       idleMs: 1000 * Number(args["idle-seconds"]),
+      program: args.program === undefined ? undefined : await Deno.realPath(args.program),
     }, folder);
   });
 }

@@ -22,7 +22,7 @@ export const IPVS_MODE: BenchMode = {
   // An endpoint that leaves is looked at after a second, and deleted if it has no connections.
   aftermathMs: 2_000,
   openWatch: null,
-  isAnswering: false,
+  isAnswering: true,
   readRules,
   endpointIps: async (netns) => {
     const servers = (await netns.run(["ipvsadm", "-Sn"])).matchAll(/^-a .* -r ([\d.]+):\d+ .*-w ([\d]+)/gm);

@@ -32,6 +32,8 @@ export interface PaceOptions {
   readonly idleMs: number;
   /** kproxy's own default if undefined. */
   readonly minSyncPeriodMs: number | undefined;
+  /** `kproxy.js` of a bundle; the source if undefined. */
+  readonly program: string | undefined;
   readonly onProgress: (message: string) => void;
 }
 
@@ -78,7 +80,7 @@ function nowMs(): number {
 
 /** Runs it, in a namespace of its own that is gone when it settles. */
 export async function measurePace(options: PaceOptions, folder: string): Promise<PaceResult> {
-  const { size, mode, minSyncPeriodMs, onProgress } = options;
+  const { size, mode, minSyncPeriodMs, program, onProgress } = options;
   return await inBenchNetns(mode, async (netns) => {
     await using api = await FakeApi.start(netns, size, `${folder}/pace.sock`);
     await using watch = await mode.openWatch?.(netns);
@@ -86,6 +88,7 @@ export async function measurePace(options: PaceOptions, folder: string): Promise
     await using kproxy = new KproxyProcess(netns, {
       master: api.url,
       mode: mode.proxyMode,
+      ...program === undefined ? {} : { program },
       flags: minSyncPeriodMs === undefined ? [] : [periodFlag(mode, "min-sync-period", minSyncPeriodMs)],
     });
     await kproxy.allServed(START_TIMEOUT_MS);

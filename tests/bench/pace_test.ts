@@ -28,6 +28,7 @@ e2eTest("changes at a pace and in a burst all arrive", [ROOT_NAMESPACES, program
       restMs: 0,
       idleMs: 500,
       minSyncPeriodMs: 200,
+      program: undefined,
       onProgress: () => {},
     }, folder);
     assertEquals(lost, { missing: 0, extra: 0 });

@@ -1,7 +1,7 @@
 /**
  * How kproxy fares while changes come at a pace: `deno run -A tests/bench/pace_times.ts [--mode iptables|nftables|ipvs]
  * [--services N] [--endpoints N] [--per-second N] [--minutes N] [--part-seconds N] [--bursts N] [--burst-size N] [--burst-spacing-ms N]
- * [--rest-seconds N] [--idle-seconds N] [--min-sync-period-ms N] [--json]`. Needs root; works in a network namespace of its own, that
+ * [--rest-seconds N] [--idle-seconds N] [--min-sync-period-ms N] [--program PATH] [--json]`. Needs root; works in a network namespace of its own, that
  * of mode ipvs in a user-mode Linux that it boots.
  *
  * @module
@@ -51,7 +51,7 @@ if (import.meta.main) {
     boolean: ["json"],
     string: [
       ...["mode", "variant", "services", "endpoints", "per-second", "minutes", "part-seconds", "bursts"],
-      ...["burst-size", "burst-spacing-ms", "rest-seconds", "idle-seconds", "min-sync-period-ms"],
+      ...["burst-size", "burst-spacing-ms", "rest-seconds", "idle-seconds", "min-sync-period-ms", "program"],
     ],
     default: {
       mode: "nftables",
@@ -90,6 +90,7 @@ if (import.meta.main) {
       restMs: 1000 * Number(args["rest-seconds"]),
       idleMs: 1000 * Number(args["idle-seconds"]),
       minSyncPeriodMs: minSyncPeriod === undefined ? undefined : Number(minSyncPeriod),
+      program: args.program === undefined ? undefined : await Deno.realPath(args.program),
       onProgress: writeErrorLine,
     }, folder);
     for (const line of args.json ? [JSON.stringify(result, null, 2)] : tableOf(result)) writeLine(line);
