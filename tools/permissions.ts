@@ -115,7 +115,7 @@ const ENGINE_FLAGS: readonly Grant[] = [
     value: "--v8-flags=--max-semi-space-size=1,--expose-gc",
     reason:
       "Collect short-lived objects, of which a start makes many, after 1 MB instead of 16: with 2 MB already a fifth less memory " +
-      "after the first sync and a quarter less at the peak, with 1 MB some 2 MB less again, for 3 to 7 % more processor time where 5,000 Services come at once. And let kproxy collect all garbage once, after the first sync",
+      "after the first sync and a quarter less at the peak, with 1 MB some 2 MB less again, for 3 to 7 % more processor time where 5,000 Services come at once. And let kproxy collect all garbage after the first sync, and when changes have come to a rest",
   },
 ];
 

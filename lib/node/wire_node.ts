@@ -42,7 +42,7 @@ import { isRuleless, type Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
 import { OtherProxyWatch } from "./other_proxy.ts";
 import { LateOomScore } from "./oom_score.ts";
-import { collectAfterStart } from "./start_garbage.ts";
+import { collectInQuiet } from "./quiet_garbage.ts";
 import { usesApiServer } from "./source.ts";
 import { StatusPageSource } from "./status_page.ts";
 import { UnservedFamilies } from "./unserved_families.ts";
@@ -82,7 +82,7 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
     otherModes.observer,
     otherProxy.observer,
     oomScore.observer,
-    collectAfterStart(families, until),
+    collectInQuiet(families, until),
     observeFirstSyncs(families, (_, isLast) => isLast && !until.aborted && life.afterlife.inForce()),
     ...(page === null ? [] : [page.record.observer]),
   );

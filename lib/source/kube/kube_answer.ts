@@ -16,11 +16,11 @@ export interface HttpAnswer {
   /** The server's clock, as in the header; `""` or absent if there is none. */
   readonly date?: string;
   readonly body: ReadableStream<Uint8Array>;
-  /** Told how large the body was once it has been read as one text. */
+  /** Told how large the body was once all of it has been read. */
   readonly onRead?: (bytes: number) => void;
 }
 
-/** The part of an answer that is read as one text. */
+/** The part of an answer that is read to its end. */
 export type AnswerBody = Pick<HttpAnswer, "body" | "onRead">;
 
 /** Seconds in a `Retry-After` header; null if it is absent or a date, which no API server sends. */

@@ -6,7 +6,7 @@
 import type { KubernetesObject, V1Status } from "@kubernetes/client-node";
 import type { Raw } from "../decode/api_json.ts";
 import { asObject, DecodeError, listAt } from "../decode/decode_values.ts";
-import { outlineOf } from "../decode/json_list.ts";
+import { JsonListReader } from "../decode/json_stream.ts";
 import { MalformedError } from "../decode/protobuf_reader.ts";
 import { EventReader, ListReader, readStatus } from "../decode/protobuf_stream.ts";
 import {
@@ -17,7 +17,6 @@ import {
   type Reading,
   readLines,
   readPieces,
-  readText,
 } from "./kube_answer.ts";
 import {
   AnswerError,
@@ -105,28 +104,33 @@ function knownFormat(contentType: string): AnswerFormat | undefined {
   return type === PROTOBUF_TYPE ? PROTOBUF_FORMAT : undefined;
 }
 
+/** Has the objects of a list taken as they arrive. @throws {AnswerError} that begins with `what`, if it is none */
+async function takeArriving(
+  list: { readonly push: (piece: Uint8Array) => readonly unknown[] },
+  what: string,
+  answer: AnswerBody,
+  reading: Reading,
+  take: (raws: readonly unknown[]) => void,
+): Promise<void> {
+  for await (const piece of readPieces(answer, reading)) {
+    const raws = checked(what, () => list.push(piece));
+    if (raws.length > 0) take(raws);
+  }
+}
+
 const JSON_FORMAT: AnswerFormat = {
   async readPage(answer, type, reading, take) {
-    const text = await readText(answer, reading);
     const what = `GET ${type.path}: no list`;
-    const cuts = cutsOf(text);
+    const list = new JsonListReader(MAX_EVENT_BYTES);
+    await takeArriving(list, what, answer, reading, take);
     const { items, page } = checked(what, () => {
-      const list = asObject<ListModel>(parsedAround(text, cuts), "answer");
-      const page = checkPage(list, type);
+      const around = asObject<ListModel>(list.end(), "answer");
+      const page = checkPage(around, type);
       // Null stands for no items: so servers write a list that was never made.
-      if (!("items" in list)) throw new DecodeError("items", "is required");
-      return { items: listAt(list, "items"), page };
+      if (!("items" in around)) throw new DecodeError("items", "is required");
+      return { items: listAt(around, "items"), page };
     });
     take(items);
-    for (let next = 0; next < cuts.length - 1;) {
-      const first = next;
-      do next++; while (next < cuts.length - 1 && cuts[next + 1]! - cuts[first]! < PART_LENGTH);
-      const part = checked(
-        what,
-        () => JSON.parse(`[${text.slice(cuts[first]! + 1, cuts[next])}]`) as unknown[],
-      );
-      take(part);
-    }
     return page;
   },
 
@@ -136,26 +140,6 @@ const JSON_FORMAT: AnswerFormat = {
 
   readStatus: (bytes) => jsonStatus(new TextDecoder().decode(bytes)),
 };
-
-/** A list of more characters is read in parts: all of it as objects would be many times its size. */
-const MAX_WHOLE_LENGTH = 4 * 1024 * 1024;
-const PART_LENGTH = 256 * 1024;
-
-/** Where the objects of a long list begin and end; none if it is to be read as a whole. */
-function cutsOf(text: string): readonly number[] {
-  if (text.length <= MAX_WHOLE_LENGTH) return [];
-  const steps = outlineOf(text);
-  for (;;) {
-    const { done, value } = steps.next();
-    if (done === true) return value.cuts ?? [];
-  }
-}
-
-/** The list without the objects that are cut out of it. */
-function parsedAround(text: string, cuts: readonly number[]): unknown {
-  if (cuts.length === 0) return JSON.parse(text);
-  return JSON.parse(`${text.slice(0, cuts[0]! + 1)}${text.slice(cuts.at(-1))}`);
-}
 
 function* jsonEvents(lines: readonly string[], type: ObjectType): Generator<WatchEvent> {
   for (const line of lines) {
@@ -171,10 +155,7 @@ const PROTOBUF_FORMAT: AnswerFormat = {
   async readPage(answer, type, reading, take) {
     const what = `GET ${type.path}: no list`;
     const list = new ListReader(type.objectKind, MAX_EVENT_BYTES);
-    for await (const piece of readPieces(answer, reading)) {
-      const raws = checked(what, () => list.push(piece));
-      if (raws.length > 0) take(raws);
-    }
+    await takeArriving(list, what, answer, reading, take);
     return checked(what, () => checkPage(list.end() as Raw<ListModel>, type));
   },
 

@@ -29,14 +29,13 @@ import { diffObservedStepwise, NO_TABLE, type StepwiseFullSync } from "../diff/d
 import { keptService, withoutKept } from "../diff/kept_service.ts";
 import { planChange } from "../diff/plan_change.ts";
 import { planNftables } from "../plan/plan.ts";
-import type {
-  NftablesOptions,
-  NftablesPlan,
-  ObservedTable,
-  Operations,
-  ServiceOperations,
-} from "../plan/ruleset.ts";
-import { staleChainNames, type TableAddress, writtenChainNames } from "../diff/transactions.ts";
+import type { NftablesOptions, NftablesPlan, ObservedTable, Operations } from "../plan/ruleset.ts";
+import {
+  type ServiceText,
+  staleChainNames,
+  type TableAddress,
+  writtenChainNames,
+} from "../diff/transactions.ts";
 
 /**
  * Elements per transaction of a full sync. All at once is as fast, but a kernel that commits 100,000 elements in one go does
@@ -239,7 +238,7 @@ export class NftablesProxier implements FamilyProxier {
     { base: { comment }, base }: NftablesPlan,
     steps: StepwiseFullSync,
     hooked: boolean,
-  ): Promise<readonly Refused<ServiceOperations>[]> {
+  ): Promise<readonly Refused<ServiceText>[]> {
     await writer.writeBase(steps.base, { comment, hooked });
     const refused = await writer.writeServices(steps.services, base);
     this.#session.quarantine.replace(
@@ -251,7 +250,7 @@ export class NftablesProxier implements FamilyProxier {
   async #carryClients(
     from: string,
     plan: NftablesPlan,
-    refused: readonly Refused<ServiceOperations>[],
+    refused: readonly Refused<ServiceText>[],
     writer: Writer,
   ): Promise<void> {
     const { nft, logger } = this.#options;

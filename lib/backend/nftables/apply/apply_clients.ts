@@ -9,7 +9,8 @@ import type { Logger } from "../../../observe/log.ts";
 import type { Refused } from "../../isolate.ts";
 import type { Writer } from "./apply_writer.ts";
 import { parseClients } from "../diff/parse.ts";
-import type { NftablesPlan, ServiceOperations } from "../plan/ruleset.ts";
+import type { ServiceText } from "../diff/transactions.ts";
+import type { NftablesPlan } from "../plan/ruleset.ts";
 
 /** What {@linkcode carryClients} needs. */
 export interface CarriedClients {
@@ -17,7 +18,7 @@ export interface CarriedClients {
   readonly read: () => Promise<string | null>;
   readonly plan: NftablesPlan;
   /** Whose sets are not in the new table. */
-  readonly refused: readonly Refused<ServiceOperations>[];
+  readonly refused: readonly Refused<ServiceText>[];
   /** For the new table, which has the sets. */
   readonly writer: Writer;
   readonly logger: Logger;

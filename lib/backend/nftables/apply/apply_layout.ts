@@ -14,7 +14,8 @@ import type { Refused } from "../../isolate.ts";
 import { LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
 import { diffObserved, NO_TABLE } from "../diff/diff_observed.ts";
 import { ownerProblem, parseTable } from "../diff/parse.ts";
-import type { NftablesPlan, ObservedTable, ServiceOperations } from "../plan/ruleset.ts";
+import type { ServiceText } from "../diff/transactions.ts";
+import type { NftablesPlan, ObservedTable } from "../plan/ruleset.ts";
 import type { Writer } from "./apply_writer.ts";
 
 /** What there is at the beginning of a full sync. */
@@ -76,7 +77,7 @@ export async function moveAside(
   { next }: FoundTables,
   writer: Writer,
   remove: (name: string) => Promise<void>,
-  carry: (refused: readonly Refused<ServiceOperations>[]) => Promise<void>,
+  carry: (refused: readonly Refused<ServiceText>[]) => Promise<void>,
 ): Promise<void> {
   if (next === "leftover") await remove(NEXT_TABLE_NAME);
   if (next !== "live") {

@@ -18,6 +18,8 @@ import {
   hookedLines,
   leftoverLines,
   ServicesText,
+  type ServiceText,
+  serviceText,
   type TableAddress,
   type WrittenCounts,
 } from "../diff/transactions.ts";
@@ -48,6 +50,13 @@ const NO_BASE: Operations["base"] = {
   sharedChains: [],
 };
 
+/** What a text writes, as far as it counts. */
+interface Counted {
+  readonly base?: Operations["base"];
+  readonly services?: readonly ServiceText[];
+  readonly leftover?: Operations["leftover"];
+}
+
 function textOf(lines: readonly string[]): string {
   return lines.length === 0 ? "" : lines.join("\n") + "\n";
 }
@@ -70,20 +79,12 @@ export class Writer {
     const { address, elementsPerTransaction } = this.#options;
     let before = textOf(baseLines(address, base, true));
     let counted = base;
-    for (const group of groupsByWeight(services, elementsPerTransaction)) {
-      await this.#apply(before + new ServicesText(address, group).text, {
-        base: counted,
-        services: group,
-        leftover: NO_LEFTOVER,
-      });
+    for (const group of groupsByWeight(this.#texts(services), elementsPerTransaction)) {
+      await this.#apply(before + new ServicesText(group).text, { base: counted, services: group });
       before = "";
       counted = NO_BASE;
     }
-    await this.#apply(before + textOf(leftoverLines(address, leftover)), {
-      base: counted,
-      services: [],
-      leftover,
-    });
+    await this.#apply(before + textOf(leftoverLines(address, leftover)), { base: counted, leftover });
   }
 
   /** Makes the table if need be, and what is in it whatever the Services are; without `hooked` no packet comes there yet. */
@@ -97,8 +98,6 @@ export class Writer {
     const said = comment === "" ? "" : ` { comment "${comment}" ; }`;
     await this.#apply(textOf([`add table ${address.table}${said}`, ...lines]), {
       base: hooked ? base : { ...base, hookedChains: [] },
-      services: [],
-      leftover: NO_LEFTOVER,
     });
   }
 
@@ -106,8 +105,6 @@ export class Writer {
   async writeHooks({ hookedChains }: Pick<BaseRules, "hookedChains">): Promise<void> {
     await this.#apply(textOf(hookedLines(this.#options.address, hookedChains)), {
       base: { ...NO_BASE, hookedChains },
-      services: [],
-      leftover: NO_LEFTOVER,
     });
   }
 
@@ -121,13 +118,13 @@ export class Writer {
   async writeServices(
     services: Iterable<ServiceOperations>,
     base: BaseRules,
-  ): Promise<readonly Refused<ServiceOperations>[]> {
-    const { address, elementsPerTransaction } = this.#options;
-    const refused: Refused<ServiceOperations>[] = [];
-    const writing: Promise<readonly Refused<ServiceOperations>[]>[] = [];
+  ): Promise<readonly Refused<ServiceText>[]> {
+    const { elementsPerTransaction } = this.#options;
+    const refused: Refused<ServiceText>[] = [];
+    const writing: Promise<readonly Refused<ServiceText>[]>[] = [];
     try {
-      for (const group of groupsByWeight(services, elementsPerTransaction)) {
-        const ready = new ServicesText(address, group);
+      for (const group of groupsByWeight(this.#texts(services), elementsPerTransaction)) {
+        const ready = new ServicesText(group);
         if (writing.length === PARALLEL_WRITES) {
           refused.push(...await writing[0] ?? []);
           writing.shift();
@@ -135,8 +132,7 @@ export class Writer {
         const { promise: isRead, resolve: onRead } = Promise.withResolvers<void>();
         const written = isolateRefused(
           group,
-          (part) =>
-            this.#attempt(part, part === group ? ready : new ServicesText(address, part), base, onRead),
+          (part) => this.#attempt(part, part === group ? ready : new ServicesText(part), base, onRead),
         );
         writing.push(written);
         // What comes next keeps this thread busy, so nft gets its text first. A failure is for whoever awaits `writing`.
@@ -154,16 +150,12 @@ export class Writer {
   async writeClients(sets: readonly ObservedClients[]): Promise<void> {
     const { address: { table } } = this.#options;
     const lines = sets.map(({ name, clients }) => `add element ${table} ${name} { ${clients.join(", ")} }`);
-    await this.#apply(textOf(lines), null);
+    await this.#apply(textOf(lines), {});
   }
 
   /** Writes what no Service wants any more. */
   async writeLeftover(leftover: Operations["leftover"]): Promise<void> {
-    await this.#apply(textOf(leftoverLines(this.#options.address, leftover)), {
-      base: NO_BASE,
-      services: [],
-      leftover,
-    });
+    await this.#apply(textOf(leftoverLines(this.#options.address, leftover)), { leftover });
   }
 
   /** Deletes sets and maps, each by itself: one that somebody's rule still uses stays, and harms nothing. */
@@ -172,7 +164,7 @@ export class Writer {
     for (const name of names) {
       try {
         // Maps too: to the kernel they are sets.
-        await this.#apply(`delete set ${table} ${name}\n`, null);
+        await this.#apply(`delete set ${table} ${name}\n`, {});
       } catch (error) {
         if (!(error instanceof ExecError)) throw error;
         logger.info("A set of nobody's cannot be deleted", { table, set: name, problem: error.message }, 2);
@@ -182,17 +174,17 @@ export class Writer {
 
   /** Removes a table with all that is in it. */
   async deleteTable(table: string): Promise<void> {
-    await this.#apply(`add table ${table}\ndelete table ${table}\n`, null);
+    await this.#apply(`add table ${table}\ndelete table ${table}\n`, {});
   }
 
   async #attempt(
-    services: readonly ServiceOperations[],
+    services: readonly ServiceText[],
     text: ServicesText,
     base: BaseRules,
     onRead: () => void,
-  ): Promise<Refusal<ServiceOperations> | null> {
+  ): Promise<Refusal<ServiceText> | null> {
     try {
-      await this.#apply(text.text, { base: NO_BASE, services, leftover: NO_LEFTOVER }, onRead);
+      await this.#apply(text.text, { services }, onRead);
       return null;
     } catch (error) {
       if (!(error instanceof ExecError) || nftFailureKind(error) !== "rejected") throw error;
@@ -219,8 +211,16 @@ export class Writer {
     }
   }
 
+  *#texts(services: Iterable<ServiceOperations>): Generator<ServiceText> {
+    for (const operations of services) yield serviceText(this.#options.address, operations);
+  }
+
   /** @param onRead called once nft has read all of the text */
-  async #apply(text: string, operations: Operations | null, onRead?: () => void): Promise<void> {
+  async #apply(
+    text: string,
+    { base = NO_BASE, services = [], leftover = NO_LEFTOVER }: Counted,
+    onRead?: () => void,
+  ): Promise<void> {
     if (text === "") return;
     const { nft, logger, progress, address } = this.#options;
     if (logger.enabled(9)) logger.info("Running nft", { table: address.table, text }, 9);
@@ -232,15 +232,15 @@ export class Writer {
         onRead();
       },
     );
-    if (operations === null) return;
-    const counts = countWritten(operations);
-    for (const kind of ["chains", "elements", "sets"] as const) progress.written[kind] += counts[kind];
+    for (const counts of [countWritten({ base, leftover }), ...services.map(({ counts }) => counts)]) {
+      for (const kind of ["chains", "elements", "sets"] as const) progress.written[kind] += counts[kind];
+    }
   }
 }
 
 /** The Services that nft names by their lines, each with the first complaint about it. */
-function named(error: ExecError, text: ServicesText): readonly Refused<ServiceOperations>[] {
-  const problems = new Map<ServiceOperations, string>();
+function named(error: ExecError, text: ServicesText): readonly Refused<ServiceText>[] {
+  const problems = new Map<ServiceText, string>();
   for (const { line, message } of nftComplaints(error.stderr)) {
     const owner = text.ownerOf(line);
     if (owner !== undefined && !problems.has(owner)) {

@@ -90,46 +90,63 @@ export function staleChainNames({ services, leftover }: Operations): readonly st
 }
 
 /** Chains that these operations fill. */
-export function writtenChainNames({ base, services }: Operations): readonly string[] {
+export function writtenChainNames({ base, services }: Omit<Operations, "leftover">): readonly string[] {
   const chains: readonly Chain[] = [...base.chains, ...base.sharedChains, ...base.hookedChains];
   return [...chains, ...services.flatMap(({ writtenChains }) => writtenChains)].map(({ name }) => name);
 }
 
-/** How much these operations write. */
-export function countWritten(operations: Operations): WrittenCounts {
-  const { base, services, leftover } = operations;
-  const counts = {
-    chains: writtenChainNames(operations).length + staleChainNames(operations).length +
+/** How much these operations write, beside those of Services. */
+export function countWritten({ base, leftover }: Omit<Operations, "services">): WrittenCounts {
+  return {
+    chains: writtenChainNames({ base, services: [] }).length + leftover.staleChains.length +
       leftover.foreignHooks.length,
     elements: base.deletedElements.length + base.addedElements.length + leftover.deletedElements.length,
     sets: base.containers.length + leftover.staleSets.length,
   };
-  for (const { deletedElements, addedElements, writtenSets, staleSets } of services) {
-    counts.elements += deletedElements.length + addedElements.length;
-    counts.sets += writtenSets.length + staleSets.length;
-  }
-  return counts;
+}
+
+/**
+ * What one Service contributes, as text and in numbers. Its operations are some times as large, in many small objects, and would stay
+ * for as long as nft takes.
+ */
+export interface ServiceText extends Pick<ServiceOperations, "name" | "others"> {
+  /** Its lines, each ended by a newline. */
+  readonly text: string;
+  readonly lineCount: number;
+  readonly counts: WrittenCounts;
+}
+
+/** Makes a {@linkcode ServiceText} of operations. */
+export function serviceText(address: TableAddress, operations: ServiceOperations): ServiceText {
+  const { name, others, writtenSets, writtenChains, staleChains, staleSets } = operations;
+  const lines = serviceLines(address, operations);
+  return {
+    name,
+    others,
+    text: [...lines, ""].join("\n"),
+    lineCount: lines.length,
+    counts: {
+      chains: writtenChains.length + staleChains.length,
+      elements: operations.deletedElements.length + operations.addedElements.length,
+      sets: writtenSets.length + staleSets.length,
+    },
+  };
 }
 
 /** What a chain or a set counts, where an element counts one. */
 const OBJECT_WEIGHT = 10;
 
-function weightOf(operations: ServiceOperations): number {
-  const { deletedElements, writtenSets, writtenChains, addedElements, staleChains, staleSets } = operations;
-  const objects = writtenSets.length + writtenChains.length + staleChains.length + staleSets.length;
-  return deletedElements.length + addedElements.length + OBJECT_WEIGHT * objects;
-}
-
 /** The Services in groups of about `weight` elements, in their order; never a part of one. */
-export function* groupsByWeight(
-  services: Iterable<ServiceOperations>,
+export function* groupsByWeight<Item extends Pick<ServiceText, "counts">>(
+  services: Iterable<Item>,
   weight: number,
-): Generator<readonly ServiceOperations[]> {
-  let group: ServiceOperations[] = [];
+): Generator<readonly Item[]> {
+  let group: Item[] = [];
   let sum = 0;
   for (const service of services) {
     group.push(service);
-    sum += weightOf(service);
+    const { chains, elements, sets } = service.counts;
+    sum += elements + OBJECT_WEIGHT * (chains + sets);
     if (sum < weight) continue;
     yield group;
     group = [];
@@ -141,23 +158,17 @@ export function* groupsByWeight(
 /** The text of several Services, and whose each line of it is. */
 export class ServicesText {
   readonly text: string;
-  /** Number of the last line of each Service, in order. */
-  readonly #ends: readonly number[];
-  readonly #services: readonly ServiceOperations[];
+  readonly #services: readonly ServiceText[];
 
-  constructor(address: TableAddress, services: readonly ServiceOperations[]) {
-    const lines: string[] = [];
-    this.#ends = services.map((service) => {
-      for (const line of serviceLines(address, service)) lines.push(line);
-      return lines.length;
-    });
+  constructor(services: readonly ServiceText[]) {
     this.#services = services;
-    this.text = lines.length === 0 ? "" : lines.join("\n") + "\n";
+    this.text = services.map(({ text }) => text).join("");
   }
 
   /** Whose line it is (1-based). */
-  ownerOf(line: number): ServiceOperations | undefined {
-    return this.#services[this.#ends.findIndex((end) => line <= end)];
+  ownerOf(line: number): ServiceText | undefined {
+    let end = 0;
+    return this.#services.find(({ lineCount }) => line <= (end += lineCount));
   }
 }
 

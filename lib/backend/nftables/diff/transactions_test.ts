@@ -1,8 +1,17 @@
 import { assertEquals } from "@std/assert";
 import type { Chain, Element, Operations, ServiceOperations } from "../plan/ruleset.ts";
-import { baseLines, countWritten, groupsByWeight } from "./transactions.ts";
+import {
+  baseLines,
+  countWritten,
+  groupsByWeight,
+  ServicesText,
+  type ServiceText,
+  serviceText,
+} from "./transactions.ts";
 
 const NONE = { permissions: "none" } as const;
+
+const ADDRESS = { table: "ip kproxy", addressType: "ipv4_addr" } as const;
 
 const elements = (count: number): Element[] =>
   Array.from({ length: count }, (_, at) => ({ container: "cluster-ips", key: `10.96.0.${at}`, value: "" }));
@@ -28,7 +37,7 @@ Deno.test("the metrics of a sync count what it writes and what it removes", NONE
   const hooked = chains(3).map((chain) => ({ ...chain, hook: "type filter hook input priority 0" }));
   const container = { name: "x", kind: "set", spec: "type ipv4_addr ;", comment: "" } as const;
   const sets = names(2).map((name) => ({ name, timeoutSeconds: 60 }));
-  const operations: Operations = {
+  const operations: Omit<Operations, "services"> = {
     base: {
       containers: [container],
       chains: chains(1),
@@ -37,17 +46,6 @@ Deno.test("the metrics of a sync count what it writes and what it removes", NONE
       addedElements: elements(2),
       sharedChains: chains(2),
     },
-    services: [
-      service("shop/web", {
-        deletedElements: elements(4),
-        addedElements: elements(8),
-        writtenSets: sets,
-        writtenChains: chains(10),
-        staleChains: names(20),
-        staleSets: names(4),
-      }),
-      service("shop/cart", { writtenSets: sets, staleSets: names(8) }),
-    ],
     leftover: {
       foreignHooks: names(40),
       deletedElements: elements(16),
@@ -56,10 +54,19 @@ Deno.test("the metrics of a sync count what it writes and what it removes", NONE
     },
   };
   assertEquals(countWritten(operations), {
-    chains: 1 + 3 + 2 + 10 + 20 + 40 + 80,
-    elements: 1 + 2 + 4 + 8 + 16,
-    sets: 1 + 2 + 4 + 2 + 8 + 16,
+    chains: 1 + 3 + 2 + 40 + 80,
+    elements: 1 + 2 + 16,
+    sets: 1 + 16,
   });
+  const web = service("shop/web", {
+    deletedElements: elements(4),
+    addedElements: elements(8),
+    writtenSets: sets,
+    writtenChains: chains(10),
+    staleChains: names(20),
+    staleSets: names(4),
+  });
+  assertEquals(serviceText(ADDRESS, web).counts, { chains: 10 + 20, elements: 4 + 8, sets: 2 + 4 });
 });
 
 Deno.test("elements of the base go before others come", NONE, () => {
@@ -71,7 +78,7 @@ Deno.test("elements of the base go before others come", NONE, () => {
     addedElements: elements(1),
     sharedChains: [],
   };
-  assertEquals(baseLines({ table: "ip kproxy", addressType: "ipv4_addr" }, base, true), [
+  assertEquals(baseLines(ADDRESS, base, true), [
     "delete element ip kproxy cluster-ips { 10.96.0.0, 10.96.0.1 }",
     "add element ip kproxy cluster-ips { 10.96.0.0 }",
   ]);
@@ -88,9 +95,11 @@ const HEAVY: readonly (readonly [what: string, changes: Partial<ServiceOperation
 
 for (const [what, changes] of HEAVY) {
   Deno.test(`transactions of equal weight: ${what} is as much as ten elements`, NONE, () => {
-    const light = service("light", { addedElements: elements(9) });
-    const heavy = service("heavy", changes);
-    const last = service("last", { deletedElements: elements(1) });
+    const text = (name: string, changes: Partial<ServiceOperations>): ServiceText =>
+      serviceText(ADDRESS, service(name, changes));
+    const light = text("light", { addedElements: elements(9) });
+    const heavy = text("heavy", changes);
+    const last = text("last", { deletedElements: elements(1) });
     const groups = [...groupsByWeight([light, heavy, last, heavy, light, last], 20)];
     assertEquals(groups.map((group) => group.map(({ name }) => name)), [
       ["light", "heavy", "last"],
@@ -101,3 +110,23 @@ for (const [what, changes] of HEAVY) {
     assertEquals([...groupsByWeight([], 20)], []);
   });
 }
+
+Deno.test("each line of several Services is of one of them, and they may have none", NONE, () => {
+  const texts = [
+    service("shop/none"),
+    service("shop/web", { addedElements: elements(2), writtenChains: chains(1) }),
+    service("shop/idle"),
+    service("shop/cart", { staleChains: names(1) }),
+  ].map((operations) => serviceText(ADDRESS, operations));
+  const all = new ServicesText(texts);
+  assertEquals(all.text.split("\n"), [
+    "add chain ip kproxy c0",
+    "flush chain ip kproxy c0",
+    "add rule ip kproxy c0 accept",
+    "add element ip kproxy cluster-ips { 10.96.0.0, 10.96.0.1 }",
+    "flush chain ip kproxy n0",
+    "",
+  ]);
+  const owners = [1, 2, 3, 4, 5, 6].map((line) => all.ownerOf(line)?.name);
+  assertEquals(owners, ["shop/web", "shop/web", "shop/web", "shop/web", "shop/cart", undefined]);
+});
