@@ -14,7 +14,7 @@ import {
   type KubeProxyConfiguration,
   type SyncPeriods,
 } from "../config/types.ts";
-import { conntrackSettings } from "../conntrack/settings.ts";
+import { conntrackNames, conntrackSettings } from "../conntrack/settings.ts";
 import { modeSysctls } from "../backend/node/mode_sysctls.ts";
 import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
 import { ConfigError } from "../errors.ts";
@@ -219,13 +219,13 @@ export async function prepareNode(
   // What the node can do is decided here for the whole life.
   const persistent = new PersistentExec(programs, log);
   const exec = new AheadExec(persistent);
-  const settings = isRuleless(config) ? [] : conntrackSettings(config.conntrack, cpuCount());
   const { modes } = candidateModes(config, MODES);
   const best = modes.slice(0, 1);
-  const names = [...settings.map(({ name }) => name), ...modeSysctls(best)];
+  const names = [...isRuleless(config) ? [] : conntrackNames(config.conntrack), ...modeSysctls(best)];
   // The programs leave this process the time to load.
-  const [sysctls] = await Promise.all([
+  const [sysctls, settings] = await Promise.all([
     isRuleless(config) ? UNKNOWN_SYSCTLS : nodeSysctls(exec, log, names),
+    isRuleless(config) ? [] : cpuCount().then((cpus) => conntrackSettings(config.conntrack, cpus)),
     opening,
     ...best.map((mode) => beginMode(mode, config, exec)),
     preloadRemoval(),
