@@ -207,7 +207,8 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
 /**
  * Chooses the mode and sets what the node needs for it. Connection tracking comes first: the mode reads what is set there.
  *
- * @param opening waited for before anything is set, because a configuration that is wrong must leave the node as it is
+ * @param opening of the first life of the process; waited for before anything is set, because a configuration that is wrong must leave
+ *   the node as it is. Null for others
  * @throws {UnsupportedError} if the node cannot run the mode, or none of those that may take its place
  * @throws {ExecError} if nobody can tell what it can run
  * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
@@ -231,7 +232,14 @@ export async function prepareNode(
     preloadRemoval(),
   ]);
   const refused = await applyConntrackSettings(exec, settings, log, sysctls);
-  const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log, sysctls, afterlife });
+  const { passedOver, ...chosen } = await chooseMode(MODES, {
+    exec,
+    config,
+    log,
+    sysctls,
+    afterlife,
+    isFirstLife: opening !== null,
+  });
   exec.rest();
   persistent.rest();
   if (!isRuleless(chosen.config)) {

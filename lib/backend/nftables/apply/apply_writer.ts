@@ -16,6 +16,7 @@ import {
   countWritten,
   groupsByWeight,
   hookedLines,
+  isFullGroup,
   leftoverLines,
   ServicesText,
   type TableAddress,
@@ -47,6 +48,26 @@ const NO_BASE: Operations["base"] = {
   addedElements: [],
   sharedChains: [],
 };
+
+/** How a table is made. */
+export interface TableMaking {
+  /** Its comment; `""` for none. */
+  readonly comment: string;
+  /** False: no packet comes there yet. */
+  readonly hooked: boolean;
+}
+
+function written(base: Operations["base"], { hooked }: TableMaking): Operations["base"] {
+  return hooked ? base : { ...base, hookedChains: [] };
+}
+
+function* flattened(
+  first: readonly ServiceOperations[],
+  rest: Iterable<readonly ServiceOperations[]>,
+): Generator<ServiceOperations> {
+  yield* first;
+  for (const group of rest) yield* group;
+}
 
 function textOf(lines: readonly string[]): string {
   return lines.length === 0 ? "" : lines.join("\n") + "\n";
@@ -86,20 +107,58 @@ export class Writer {
     });
   }
 
-  /** Makes the table if need be, and what is in it whatever the Services are; without `hooked` no packet comes there yet. */
-  async writeBase(
-    base: Operations["base"],
-    { comment, hooked }: { readonly comment: string; readonly hooked: boolean },
-  ): Promise<void> {
-    const { address } = this.#options;
-    const lines = baseLines(address, base, hooked);
-    if (lines.length === 0) return;
-    const said = comment === "" ? "" : ` { comment "${comment}" ; }`;
-    await this.#apply(textOf([`add table ${address.table}${said}`, ...lines]), {
-      base: hooked ? base : { ...base, hookedChains: [] },
+  /**
+   * Makes the table if need be, what is in it whatever the Services are, and the Services, as {@linkcode Writer.writeServices} does. All
+   * of it goes into one transaction if it is not much: a start of nft takes longer than that.
+   *
+   * @returns the refused Services, of which nothing was written
+   */
+  async writeTable(
+    { base, services }: Pick<Operations, "base"> & { readonly services: Iterable<ServiceOperations> },
+    wanted: BaseRules,
+    table: TableMaking,
+  ): Promise<readonly Refused<ServiceOperations>[]> {
+    const { elementsPerTransaction } = this.#options;
+    const text = this.#baseText(base, table);
+    if (text === "") return await this.writeServices(services, wanted);
+    const groups = groupsByWeight(services, elementsPerTransaction);
+    const { value: first = [] } = groups.next();
+    const isAll = first.length > 0 && !isFullGroup(first, elementsPerTransaction);
+    if (isAll && await this.#writeTogether(text, { base: written(base, table), services: first })) return [];
+    await this.writeBase(base, table);
+    return await this.writeServices(flattened(first, groups), wanted);
+  }
+
+  /** Makes the table if need be, and what is in it whatever the Services are. */
+  async writeBase(base: Operations["base"], table: TableMaking): Promise<void> {
+    await this.#apply(this.#baseText(base, table), {
+      base: written(base, table),
       services: [],
       leftover: NO_LEFTOVER,
     });
+  }
+
+  #baseText(base: Operations["base"], { comment, hooked }: TableMaking): string {
+    const { address } = this.#options;
+    const lines = baseLines(address, base, hooked);
+    if (lines.length === 0) return "";
+    const said = comment === "" ? "" : ` { comment "${comment}" ; }`;
+    return textOf([`add table ${address.table}${said}`, ...lines]);
+  }
+
+  /** False if nft or the kernel refuses something of it: then nothing of it is there. */
+  async #writeTogether(
+    baseText: string,
+    { base, services }: Pick<Operations, "base" | "services">,
+  ): Promise<boolean> {
+    try {
+      const { text } = new ServicesText(this.#options.address, services);
+      await this.#apply(baseText + text, { base, services, leftover: NO_LEFTOVER });
+      return true;
+    } catch (error) {
+      if (error instanceof ExecError && nftFailureKind(error) === "rejected") return false;
+      throw error;
+    }
   }
 
   /** Lets packets in. */

@@ -138,6 +138,11 @@ export function* groupsByWeight(
   if (group.length > 0) yield group;
 }
 
+/** False for a group of {@linkcode groupsByWeight} that can only be the last one. */
+export function isFullGroup(group: readonly ServiceOperations[], weight: number): boolean {
+  return group.reduce((sum, service) => sum + weightOf(service), 0) >= weight;
+}
+
 /** The text of several Services, and whose each line of it is. */
 export class ServicesText {
   readonly text: string;
