@@ -12,6 +12,7 @@
 import { originalPositionFor, TraceMap } from "@jridgewell/trace-mapping";
 import { embeddedBuild } from "../lib/node/build.ts";
 import { hideImports } from "./bundle_imports.ts";
+import { deferRequires, REQUIRE_FILE, REQUIRE_TEXT } from "./bundle_requires.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
 import { runtimeFlags, runtimeVariables } from "./permissions.ts";
 import { ROOT } from "./project_files.ts";
@@ -71,7 +72,7 @@ async function finished(folder: string): Promise<Map<string, string>> {
   for await (const { name } of Deno.readDir(folder)) {
     if (!name.endsWith(".js")) continue;
     const bundled = await Deno.readTextFile(`${folder}/${name}`);
-    const { text, columnNow } = hideImports(bundled);
+    const { text, columnNow } = hideImports(deferRequires(bundled));
     const isMain = name === "main.js";
     const file = isMain ? "kproxy.js" : name;
     // Whole lines, so that only the numbers of lines are others.
@@ -87,6 +88,7 @@ async function finished(folder: string): Promise<Map<string, string>> {
       places[`${file}:${line + 1 + first.length}:${columnNow(line, column) + 1}`] = place;
     }
   }
+  files.set(REQUIRE_FILE, REQUIRE_TEXT);
   files.set("places.js", `globalThis[Symbol.for("kproxy.places")]=${JSON.stringify(places)};\n`);
   return files;
 }

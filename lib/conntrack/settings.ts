@@ -47,6 +47,11 @@ export function conntrackSettings(config: ConntrackConfig, cpuCount: number): re
   return settings;
 }
 
+/** Names of {@linkcode conntrackSettings}: how many CPUs there are decides only values. */
+export function conntrackNames(config: ConntrackConfig): readonly string[] {
+  return conntrackSettings(config, 1).map(({ name }) => name);
+}
+
 /** Entries the table should hold; 0 if that is not ours to say. */
 function maxEntries({ maxPerCore, min }: ConntrackConfig, cpuCount: number): number {
   if (maxPerCore <= 0) return 0;

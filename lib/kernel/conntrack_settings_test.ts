@@ -154,9 +154,13 @@ e2eTest(
 
 Deno.test("the CPUs of the machine are counted", async () => {
   const online = (await Deno.readTextFile("/proc/cpuinfo")).match(/^processor/gm)?.length;
-  assertEquals(cpuCount(), online);
+  assertEquals(await cpuCount(), online);
 });
 
-Deno.test("without the permission the CPUs this process may use are counted", { permissions: "none" }, () => {
-  assertEquals(cpuCount(), navigator.hardwareConcurrency);
-});
+Deno.test(
+  "without the permission the CPUs this process may use are counted",
+  { permissions: "none" },
+  async () => {
+    assertEquals(await cpuCount(), navigator.hardwareConcurrency);
+  },
+);

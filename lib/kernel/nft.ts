@@ -24,6 +24,11 @@ export const NFT_CHECK: readonly string[] = ["nft", "-c", "-f", "-"];
 /** What {@linkcode Nft.version} runs. */
 export const NFT_VERSION: readonly string[] = ["nft", "--version"];
 
+/** The text of a dry run that nft takes if there is none of these tables, of these families. */
+export function noTablesText(families: readonly NftFamily[], names: readonly string[]): string {
+  return families.flatMap((family) => names.map((name) => `create table ${family} ${name}\n`)).join("");
+}
+
 /** The program nft, found on the PATH. */
 export class Nft {
   readonly #exec: Exec;

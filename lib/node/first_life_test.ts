@@ -74,9 +74,10 @@ Deno.test("the first lists come in before the node has been looked at, and progr
   const node = new HeldNode();
   const starting = firstLife(planned(server.url, node), GOES_ON);
   await until(() => server.watches() >= 3, "three watches");
-  await until(() => node.started.length >= 4, "four programs");
-  assertEquals(node.started.slice(0, 4).sort(), [
+  await until(() => node.started.length >= 5, "five programs");
+  assertEquals(node.started.slice(0, 5).sort(), [
     "nft --version",
+    "nft -c",
     "nft -c",
     "nft -c",
     "sysctl net.netfilter.nf_conntrack_max",
@@ -86,7 +87,7 @@ Deno.test("the first lists come in before the node has been looked at, and progr
   assert(life !== null);
   assertEquals(node.nft.transactions, []);
   // What was begun is not run again.
-  assertEquals(node.started.filter((command) => command.startsWith("nft")).length, 3);
+  assertEquals(node.started.filter((command) => command.startsWith("nft")).length, 4);
   const sink = new FailureRecorder();
   const stop = new AbortController();
   const running = life.source.run(sink, stop.signal);

@@ -14,7 +14,7 @@ import {
   type KubeProxyConfiguration,
   type SyncPeriods,
 } from "../config/types.ts";
-import { conntrackSettings } from "../conntrack/settings.ts";
+import { conntrackNames, conntrackSettings } from "../conntrack/settings.ts";
 import { modeSysctls } from "../backend/node/mode_sysctls.ts";
 import { applyConntrackSettings, type RefusedSetting } from "../kernel/conntrack_settings.ts";
 import { ConfigError } from "../errors.ts";
@@ -207,7 +207,8 @@ export function beginLife(planned: PlannedLife, node: PreparedNode, channels: Ch
 /**
  * Chooses the mode and sets what the node needs for it. Connection tracking comes first: the mode reads what is set there.
  *
- * @param opening waited for before anything is set, because a configuration that is wrong must leave the node as it is
+ * @param opening of the first life of the process; waited for before anything is set, because a configuration that is wrong must leave
+ *   the node as it is. Null for others
  * @throws {UnsupportedError} if the node cannot run the mode, or none of those that may take its place
  * @throws {ExecError} if nobody can tell what it can run
  * @throws {ConfigError} if the configuration is for another IP family than the only one that this node serves
@@ -219,19 +220,26 @@ export async function prepareNode(
   // What the node can do is decided here for the whole life.
   const persistent = new PersistentExec(programs, log);
   const exec = new AheadExec(persistent);
-  const settings = isRuleless(config) ? [] : conntrackSettings(config.conntrack, cpuCount());
   const { modes } = candidateModes(config, MODES);
   const best = modes.slice(0, 1);
-  const names = [...settings.map(({ name }) => name), ...modeSysctls(best)];
+  const names = [...isRuleless(config) ? [] : conntrackNames(config.conntrack), ...modeSysctls(best)];
   // The programs leave this process the time to load.
-  const [sysctls] = await Promise.all([
+  const [sysctls, settings] = await Promise.all([
     isRuleless(config) ? UNKNOWN_SYSCTLS : nodeSysctls(exec, log, names),
+    isRuleless(config) ? [] : cpuCount().then((cpus) => conntrackSettings(config.conntrack, cpus)),
     opening,
     ...best.map((mode) => beginMode(mode, config, exec)),
     preloadRemoval(),
   ]);
   const refused = await applyConntrackSettings(exec, settings, log, sysctls);
-  const { passedOver, ...chosen } = await chooseMode(MODES, { exec, config, log, sysctls, afterlife });
+  const { passedOver, ...chosen } = await chooseMode(MODES, {
+    exec,
+    config,
+    log,
+    sysctls,
+    afterlife,
+    isFirstLife: opening !== null,
+  });
   exec.rest();
   persistent.rest();
   if (!isRuleless(chosen.config)) {

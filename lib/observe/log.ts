@@ -83,24 +83,27 @@ export function createLogger(options: LoggerOptions): ProgramLogger {
     return vmodule.find((entry) => entry.pattern.test(file))?.verbosity ?? overall.level;
   }
 
-  function emit(line: Line): void {
+  function emit(line: Line, method: Method): void {
     if (!isWritten(line.verbosity)) return;
     const { severity, message, values } = line;
     if (severity !== "I") options.onProblem?.({ severity, message, values });
-    const caller = callSite();
+    const caller = callerOf(method);
     if (line.verbosity > 0 && line.verbosity > threshold(caller)) return;
     const render = options.format === "json" ? renderJson : renderText;
     options.write(render(line, caller, options.nowMs(), options.pid) + "\n");
   }
 
-  return {
+  const logger: ProgramLogger = {
     enabled: isWritten,
-    info: (message, values = {}, verbosity = 0) => emit({ severity: "I", message, verbosity, values }),
-    warn: (message, values = {}) => emit({ severity: "W", message, verbosity: 0, values }),
+    info: (message, values = {}, verbosity = 0) =>
+      emit({ severity: "I", message, verbosity, values }, logger.info),
+    warn: (message, values = {}) => emit({ severity: "W", message, verbosity: 0, values }, logger.warn),
     error: (message, error, values = {}) =>
-      emit({ severity: "E", message, verbosity: 0, values: { err: error, ...values } }),
-    text: (message, verbosity) => emit({ severity: "I", message, verbosity, values: {}, plain: true }),
+      emit({ severity: "E", message, verbosity: 0, values: { err: error, ...values } }, logger.error),
+    text: (message, verbosity) =>
+      emit({ severity: "I", message, verbosity, values: {}, plain: true }, logger.text),
   };
+  return logger;
 }
 
 /** A logger that drops everything. */
@@ -112,12 +115,27 @@ export const silentLogger: Logger = createLogger({
   pid: 0,
 });
 
+/** What of the logger was called. */
+type Method = ProgramLogger["info" | "warn" | "error" | "text"];
+
 /** `file.ts:12` of the code that called the logger. */
-function callSite(): string {
-  // Frames: Error, callSite, emit, the logger's method, its caller.
-  const frame = new Error().stack?.split("\n")[4] ?? "";
+function callerOf(method: Method): string {
+  const frame = callerFrame(method);
   const place = /([\w.-]+\.ts:\d+):\d+\)?$/.exec(frame)?.[1];
   return place ?? bundledPlace(frame) ?? "unknown:0";
+}
+
+/** The last line of a stack that has one frame: to put each further one into words would take as long as all else of a log line. */
+function callerFrame(method: Method): string {
+  const { stackTraceLimit } = Error;
+  const holder = { stack: "" };
+  Error.stackTraceLimit = 1;
+  try {
+    Error.captureStackTrace(holder, method);
+    return holder.stack.slice(holder.stack.lastIndexOf("\n") + 1);
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
 }
 
 /** Where the places of the source are that a bundle's log lines come from: see `tools/bundle.ts`. */

@@ -3,7 +3,6 @@
  *
  * @module
  */
-import process from "node:process";
 import { Counter, Gauge, type Registry } from "./prom_client.ts";
 import { ALWAYS_ON, GATE_DEFAULTS, isGateEnabled, LOCKED_ON } from "../config/feature_gates.ts";
 
@@ -15,7 +14,7 @@ export interface ProgramFacts {
   /** When the process began, in milliseconds since the epoch. */
   readonly startMs: number;
   /** What the process has used. @default {systemUsage} */
-  readonly usage?: () => ProcessUsage;
+  readonly usage?: () => Promise<ProcessUsage>;
 }
 
 /** What a process has used of the machine. */
@@ -25,7 +24,9 @@ export interface ProcessUsage {
 }
 
 /** This process, by the runtime's own account: `/proc` is closed to the program. */
-export function systemUsage(): ProcessUsage {
+export async function systemUsage(): Promise<ProcessUsage> {
+  // Takes milliseconds to load, which a start need not wait for.
+  const { default: process } = await import("node:process");
   const { user, system } = process.cpuUsage();
   return { cpuSeconds: (user + system) / 1e6, residentBytes: Deno.memoryUsage().rss };
 }
@@ -79,17 +80,18 @@ function addProcess(registry: Registry, { startMs, usage = systemUsage }: Progra
     name: "process_cpu_seconds_total",
     help: "CPU time the process has used, in seconds",
     registers: [registry],
-    collect(): void {
+    async collect(): Promise<void> {
+      const { cpuSeconds } = await usage();
       this.reset();
-      this.inc(usage().cpuSeconds);
+      this.inc(cpuSeconds);
     },
   });
   new Gauge({
     name: "process_resident_memory_bytes",
     help: "Memory of the process that is in RAM, in bytes",
     registers: [registry],
-    collect(): void {
-      this.set(usage().residentBytes);
+    async collect(): Promise<void> {
+      this.set((await usage()).residentBytes);
     },
   });
   addStartTime(registry, startMs);

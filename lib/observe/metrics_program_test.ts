@@ -9,7 +9,7 @@ async function series(featureGates: Record<string, boolean> = {}): Promise<Map<s
     version: "0.1.0",
     featureGates,
     startMs: 1_735_787_045_500,
-    usage: () => ({ cpuSeconds: 1.5, residentBytes: 4096 }),
+    usage: () => Promise.resolve({ cpuSeconds: 1.5, residentBytes: 4096 }),
   });
   const lines = (await metricsText(registry)).split("\n").filter((line) =>
     line !== "" && !line.startsWith("#")
@@ -73,7 +73,7 @@ Deno.test("usage is real, and needs no permission", async () => {
       `data:application/typescript,${
         encodeURIComponent(
           `import { systemUsage } from ${JSON.stringify(import.meta.resolve("./metrics_program.ts"))};
-           console.log(JSON.stringify(systemUsage()));`,
+           console.log(JSON.stringify(await systemUsage()));`,
         )
       }`,
     ],
@@ -82,7 +82,7 @@ Deno.test("usage is real, and needs no permission", async () => {
   const child = JSON.parse(new TextDecoder().decode(stdout));
   assert(child.cpuSeconds > 0 && child.cpuSeconds < 1000, String(child.cpuSeconds));
   // This process runs other tests, too: only the kernel knows how long already.
-  const [least, own, most] = [kernelCpuSeconds(), systemUsage(), kernelCpuSeconds()];
+  const [least, own, most] = [kernelCpuSeconds(), await systemUsage(), kernelCpuSeconds()];
   const account = `${least} ≤ ${own.cpuSeconds} ≤ ${most}`;
   assert(own.cpuSeconds > least - 0.1 && own.cpuSeconds < most + 0.1, account);
   for (const { residentBytes } of [own, child]) {

@@ -8,8 +8,11 @@
  * from the start: at 100,000 elements that is 150 MB and seconds of a core. This needs neither.
  *
  * ```text
- * deno run --allow-ffi kernel_events.ts
+ * deno run --allow-ffi kernel_events.ts [ENTRIES]
  * ```
+ *
+ * ENTRIES is how many addresses of a commit are told at most, of those that came and of those that went: with 1 hardly anything of a
+ * commit is looked at.
  *
  * @module
  */
@@ -44,8 +47,9 @@ const HEADERS_BYTES = 20;
 const ATTRIBUTE_HEADER_BYTES = 4;
 /** NFTA_RULE_CHAIN, NFTA_SET_ELEM_LIST_SET. */
 const PLACE_ATTRIBUTE = 2;
-/** All that benchmarks make up is in 10.0.0.0/8. */
+/** All that benchmarks make up is in 10.0.0.0/8, from 10.96.0.0 on: what begins with 10 and 0 is a length. */
 const FIRST_BYTE = 10;
+const LEAST_SECOND_BYTE = 96;
 
 const BUFFER_BYTES = 134_217_728;
 const READ_BYTES = 262_144;
@@ -94,7 +98,7 @@ function entriesOf(attributes: Uint8Array): string[] {
   const entries = new Set<string>();
   let place: string | undefined;
   for (let at = 0; at + 4 <= attributes.length; at += 4) {
-    if (attributes[at] !== FIRST_BYTE) continue;
+    if (attributes[at] !== FIRST_BYTE || attributes[at + 1]! < LEAST_SECOND_BYTE) continue;
     place ??= placeOf(attributes);
     entries.add(`${place} ${attributes.subarray(at, at + 4).toHex()}`);
   }
@@ -103,8 +107,14 @@ function entriesOf(attributes: Uint8Array): string[] {
 
 /** Puts the kernel's messages together to commits. */
 export class CommitReader {
+  readonly #maxEntries: number;
   #added: string[] = [];
   #deleted: string[] = [];
+
+  /** @param maxEntries from so many on, further ones of a commit are not looked for */
+  constructor(maxEntries: number = MAX_ENTRIES) {
+    this.#maxEntries = maxEntries;
+  }
 
   /** Yields the commits that end in one datagram of the kernel. */
   *read(datagram: Uint8Array): Generator<KernelCommit> {
@@ -124,7 +134,7 @@ export class CommitReader {
         this.#deleted = [];
       }
       const into = ADDS.has(message) ? this.#added : DELETES.has(message) ? this.#deleted : null;
-      if (into !== null && into.length < MAX_ENTRIES) {
+      if (into !== null && into.length < this.#maxEntries) {
         into.push(...entriesOf(datagram.subarray(at + HEADERS_BYTES, at + length)));
       }
       at += (length + 3) & ~3;
@@ -135,7 +145,8 @@ export class CommitReader {
 if (import.meta.main) {
   const socket = openSocket();
   writeLine(JSON.stringify({ ready: true }));
-  const reader = new CommitReader();
+  const [maxEntries] = Deno.args.map(Number);
+  const reader = new CommitReader(maxEntries);
   const buffer = new Uint8Array(READ_BYTES);
   for (;;) {
     const length = await socket.read(buffer);

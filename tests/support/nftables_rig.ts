@@ -55,6 +55,7 @@ export function nftablesProxier(
   clock: { readonly nowMs: number } = { nowMs: 0 },
   elementsPerTransaction?: number,
   logger: Logger = silentLogger,
+  blankAtMs?: number,
 ): NftablesProxier {
   return new NftablesProxier({
     family: "IPv4",
@@ -64,6 +65,7 @@ export function nftablesProxier(
     logger,
     nowMs: () => clock.nowMs,
     ...elementsPerTransaction === undefined ? {} : { elementsPerTransaction },
+    ...blankAtMs === undefined ? {} : { blankAtMs },
   });
 }
 

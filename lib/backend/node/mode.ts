@@ -28,6 +28,8 @@ export interface ModeContext {
   readonly clock?: Clock;
   /** What the lives of the process share. Default: nothing. */
   readonly afterlife?: Afterlife;
+  /** True: nobody in this process serves yet, so that what is seen of the mode's rules stays so until the first sync. Default: false. */
+  readonly isFirstLife?: boolean;
 }
 
 /** A mode on a node that can run it. */

@@ -111,7 +111,7 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
     examineManifests(config.kproxy),
   ]);
   const mode = modeHere(facts, config);
-  const findings = judgeNodeFacts(facts, { config, nodeName, cpuCount: cpuCount(), migrateTo });
+  const findings = judgeNodeFacts(facts, { config, nodeName, cpuCount: await cpuCount(), migrateTo });
   const comparison = services === null || migrateTo === null
     ? null
     : compare(services, mode, migrateTo, config);

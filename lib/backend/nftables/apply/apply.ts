@@ -19,7 +19,14 @@ import { FamilySession, type Since } from "../../apply/family_session.ts";
 import type { Refused } from "../../isolate.ts";
 import { TableLook } from "./apply_check.ts";
 import { carryClients } from "./apply_clients.ts";
-import { isOtherLayout, moveAside, READ_COMMANDS, readTables } from "./apply_layout.ts";
+import {
+  type FoundTables,
+  isOtherLayout,
+  moveAside,
+  NO_TABLES,
+  READ_COMMANDS,
+  readTables,
+} from "./apply_layout.ts";
 import { StaleChains } from "./apply_stale_chains.ts";
 import { type Progress, Writer } from "./apply_writer.ts";
 import { FAMILY_WORDS, LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
@@ -43,6 +50,12 @@ import {
  */
 const ELEMENTS_PER_TRANSACTION = 10_000;
 
+/**
+ * How long nobody is thought to have made our tables since a look found none. A start takes less, and who did make one leaves what the
+ * next check finds.
+ */
+const BLANK_MS = 5_000;
+
 /** What decides the rules, as far as it is known before the first sync. */
 export type NftablesSettings = Omit<NftablesOptions, "family" | "nodePortIps" | "serviceCidrs">;
 
@@ -58,6 +71,8 @@ export interface NftablesProxierOptions {
   readonly nowMs: () => number;
   /** Default {@linkcode ELEMENTS_PER_TRANSACTION}. */
   readonly elementsPerTransaction?: number;
+  /** By `nowMs`, when the node was seen to have none of our tables; the first sync need not look again soon after. Default: never. */
+  readonly blankAtMs?: number;
 }
 
 /** nftables mode for one family. */
@@ -74,11 +89,13 @@ export class NftablesProxier implements FamilyProxier {
   #deletion: Promise<void> | null = null;
   /** Chains that checks since the last sync could not delete. */
   #failedDeletions = 0;
+  #blankAtMs: number | null;
   /** Of the sync under way. */
   #progress: Progress = newProgress();
 
   constructor(options: NftablesProxierOptions) {
-    const { family, nft, settings, logger, nowMs } = options;
+    const { family, nft, settings, logger, nowMs, blankAtMs = null } = options;
+    this.#blankAtMs = blankAtMs;
     this.family = family;
     this.#options = options;
     this.#address = addressOf(family, TABLE_NAME);
@@ -161,9 +178,12 @@ export class NftablesProxier implements FamilyProxier {
   async #syncAll(state: ProxyState): Promise<CommittedTable> {
     const { nft } = this.#options;
     this.#staleChains.clear();
-    this.#progress.commands += READ_COMMANDS;
     const entries = entriesOf(state);
-    const found = await this.#session.run("read", () => readTables(nft, nftFamily(this.family), entries));
+    const found = this.#takeBlank() ??
+      await this.#session.run("read", () => {
+        this.#progress.commands += READ_COMMANDS;
+        return readTables(nft, nftFamily(this.family), entries);
+      });
     const plan = await this.#session.run("plan", () => planNftables(state, "all", this.#nftablesOptions()));
     if (found.problem !== null) return await this.#syncBeside(plan, found.observedNext, found.problem);
     const isOther = isOtherLayout(found.observed);
@@ -214,6 +234,13 @@ export class NftablesProxier implements FamilyProxier {
     });
   }
 
+  /** What a first sync finds without looking; null if it must look. */
+  #takeBlank(): FoundTables | null {
+    const atMs = this.#blankAtMs;
+    this.#blankAtMs = null;
+    return atMs !== null && this.#options.nowMs() - atMs < BLANK_MS ? NO_TABLES : null;
+  }
+
   /**
    * Writes everything into the table by the other name, because the one by our name is somebody else's: Services are served as they
    * are, at the cost of a full sync each, and nobody is told that all is well.
@@ -239,8 +266,7 @@ export class NftablesProxier implements FamilyProxier {
     steps: StepwiseFullSync,
     hooked: boolean,
   ): Promise<readonly Refused<ServiceText>[]> {
-    await writer.writeBase(steps.base, { comment, hooked });
-    const refused = await writer.writeServices(steps.services, base);
+    const refused = await writer.writeTable(steps, base, { comment, hooked });
     this.#session.quarantine.replace(
       refused.map(({ item: { name }, problem }) => ({ service: name, problem })),
     );

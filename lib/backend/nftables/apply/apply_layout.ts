@@ -30,6 +30,9 @@ export interface FoundTables {
   readonly problem: string | null;
 }
 
+/** A node without our tables. */
+export const NO_TABLES: FoundTables = { observed: null, next: "absent", observedNext: null, problem: null };
+
 /** Programs started by {@linkcode readTables} if there is nothing unusual. */
 export const READ_COMMANDS = 2;
 

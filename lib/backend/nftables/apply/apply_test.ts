@@ -5,10 +5,12 @@ import {
   B,
   endState,
   freshState,
+  nftablesProxier,
   nftablesRig as rig,
   service,
   SETTINGS,
   STICKY,
+  syncRequest,
   TABLE,
 } from "../../../../tests/support/nftables_rig.ts";
 import { ExecError, SyncError } from "../../../errors.ts";
@@ -36,6 +38,57 @@ Deno.test(
     assertEquals(endState(fake), await freshState([...replaced, ...B]));
   },
 );
+
+Deno.test("a first sync of few Services is one transaction, and two where they are many", NONE, async () => {
+  for (const [elements, transactions] of [[undefined, 1], [1, 3]] as const) {
+    const { fake, sync } = rig(new FakeNft(), elements);
+    const report = await sync([...A, ...B]);
+    assertEquals(fake.transactions.length, transactions);
+    assertEquals([report.commands, report.bytes], [
+      fake.runs.length,
+      fake.transactions.map(({ stdin }) => stdin).join("").length,
+    ]);
+    assertEquals(endState(fake), await freshState([...A, ...B]));
+  }
+});
+
+Deno.test(
+  "of a first sync that is refused as a whole, all goes in but what is refused alone",
+  NONE,
+  async () => {
+    const { fake, sync } = rig();
+    fake.refuse = (line) => line.includes("10.96.1.2 ") ? "Invalid argument" : undefined;
+    const report = await sync([...A, ...service("s2", ["10.244.1.7", "10.244.1.8"]), ...STICKY]);
+    assertEquals(report.quarantined?.map(({ service }) => service), ["shop/s2"]);
+    assertEquals(report.commands, fake.runs.length);
+    fake.refuse = () => undefined;
+    assertEquals(endState(fake), await freshState([...A, ...STICKY]));
+  },
+);
+
+Deno.test("what makes a table is refused by itself: no Service is to blame", NONE, async () => {
+  const { fake, sync } = rig();
+  fake.refuse = (line) => line.startsWith("add table ip kproxy") ? "Operation not permitted" : undefined;
+  await assertRejects(() => sync([...A, ...B]), SyncError, "Operation not permitted");
+  assertEquals(fake.listed(TABLE), "");
+});
+
+Deno.test("a table that was seen not to be there is not read, soon after and once", NONE, async () => {
+  const clock = { nowMs: 1_000 };
+  const reads = async (waitMs: number): Promise<number> => {
+    const fake = new FakeNft();
+    const proxier = nftablesProxier(fake, clock, undefined, undefined, clock.nowMs);
+    clock.nowMs += waitMs;
+    const report = await proxier.sync(syncRequest([...A, ...B]));
+    assertEquals(report.commands, fake.runs.length);
+    assertEquals(endState(fake), await freshState([...A, ...B]));
+    const { length } = fake.runs;
+    await proxier.sync(syncRequest([...A, ...B]));
+    assertEquals(fake.lists.length > 0, true, "the next full sync reads");
+    return length - 1;
+  };
+  assertEquals([await reads(4_999), await reads(5_000)], [0, 2]);
+});
 
 Deno.test(
   "other ServiceCIDRs are one chain, written with the next change, and nothing is listed",

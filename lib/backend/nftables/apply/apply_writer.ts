@@ -16,6 +16,7 @@ import {
   countWritten,
   groupsByWeight,
   hookedLines,
+  isFullGroup,
   leftoverLines,
   ServicesText,
   type ServiceText,
@@ -57,6 +58,23 @@ interface Counted {
   readonly leftover?: Operations["leftover"];
 }
 
+/** How a table is made. */
+export interface TableMaking {
+  /** Its comment; `""` for none. */
+  readonly comment: string;
+  /** False: no packet comes there yet. */
+  readonly hooked: boolean;
+}
+
+function written(base: Operations["base"], { hooked }: TableMaking): Operations["base"] {
+  return hooked ? base : { ...base, hookedChains: [] };
+}
+
+function* flattened<Item>(first: readonly Item[], rest: Iterable<readonly Item[]>): Generator<Item> {
+  yield* first;
+  for (const group of rest) yield* group;
+}
+
 function textOf(lines: readonly string[]): string {
   return lines.length === 0 ? "" : lines.join("\n") + "\n";
 }
@@ -87,18 +105,55 @@ export class Writer {
     await this.#apply(before + textOf(leftoverLines(address, leftover)), { base: counted, leftover });
   }
 
-  /** Makes the table if need be, and what is in it whatever the Services are; without `hooked` no packet comes there yet. */
-  async writeBase(
-    base: Operations["base"],
-    { comment, hooked }: { readonly comment: string; readonly hooked: boolean },
-  ): Promise<void> {
+  /**
+   * Makes the table if need be, what is in it whatever the Services are, and the Services, as {@linkcode Writer.writeServices} does. All
+   * of it goes into one transaction if it is not much: a start of nft takes longer than that.
+   *
+   * @returns the refused Services, of which nothing was written
+   */
+  async writeTable(
+    { base, services }: Pick<Operations, "base"> & { readonly services: Iterable<ServiceOperations> },
+    wanted: BaseRules,
+    table: TableMaking,
+  ): Promise<readonly Refused<ServiceText>[]> {
+    const { elementsPerTransaction } = this.#options;
+    const baseText = this.#baseText(base, table);
+    if (baseText === "") return await this.writeServices(services, wanted);
+    const groups = groupsByWeight(this.#texts(services), elementsPerTransaction);
+    const { value: first = [] } = groups.next();
+    const isAll = first.length > 0 && !isFullGroup(first, elementsPerTransaction);
+    if (isAll && await this.#writeTogether(baseText, { base: written(base, table), services: first })) {
+      return [];
+    }
+    await this.writeBase(base, table);
+    return await this.#writeTexts(flattened(first, groups), wanted);
+  }
+
+  /** Makes the table if need be, and what is in it whatever the Services are. */
+  async writeBase(base: Operations["base"], table: TableMaking): Promise<void> {
+    await this.#apply(this.#baseText(base, table), { base: written(base, table) });
+  }
+
+  #baseText(base: Operations["base"], { comment, hooked }: TableMaking): string {
     const { address } = this.#options;
     const lines = baseLines(address, base, hooked);
-    if (lines.length === 0) return;
+    if (lines.length === 0) return "";
     const said = comment === "" ? "" : ` { comment "${comment}" ; }`;
-    await this.#apply(textOf([`add table ${address.table}${said}`, ...lines]), {
-      base: hooked ? base : { ...base, hookedChains: [] },
-    });
+    return textOf([`add table ${address.table}${said}`, ...lines]);
+  }
+
+  /** False if nft or the kernel refuses something of it: then nothing of it is there. */
+  async #writeTogether(
+    baseText: string,
+    { base, services }: Required<Pick<Counted, "base" | "services">>,
+  ): Promise<boolean> {
+    try {
+      await this.#apply(baseText + new ServicesText(services).text, { base, services });
+      return true;
+    } catch (error) {
+      if (error instanceof ExecError && nftFailureKind(error) === "rejected") return false;
+      throw error;
+    }
   }
 
   /** Lets packets in. */
@@ -119,11 +174,18 @@ export class Writer {
     services: Iterable<ServiceOperations>,
     base: BaseRules,
   ): Promise<readonly Refused<ServiceText>[]> {
+    return await this.#writeTexts(this.#texts(services), base);
+  }
+
+  async #writeTexts(
+    services: Iterable<ServiceText>,
+    base: BaseRules,
+  ): Promise<readonly Refused<ServiceText>[]> {
     const { elementsPerTransaction } = this.#options;
     const refused: Refused<ServiceText>[] = [];
     const writing: Promise<readonly Refused<ServiceText>[]>[] = [];
     try {
-      for (const group of groupsByWeight(this.#texts(services), elementsPerTransaction)) {
+      for (const group of groupsByWeight(services, elementsPerTransaction)) {
         const ready = new ServicesText(group);
         if (writing.length === PARALLEL_WRITES) {
           refused.push(...await writing[0] ?? []);

@@ -136,6 +136,10 @@ export function serviceText(address: TableAddress, operations: ServiceOperations
 /** What a chain or a set counts, where an element counts one. */
 const OBJECT_WEIGHT = 10;
 
+function weightOf({ counts: { chains, elements, sets } }: Pick<ServiceText, "counts">): number {
+  return elements + OBJECT_WEIGHT * (chains + sets);
+}
+
 /** The Services in groups of about `weight` elements, in their order; never a part of one. */
 export function* groupsByWeight<Item extends Pick<ServiceText, "counts">>(
   services: Iterable<Item>,
@@ -145,14 +149,18 @@ export function* groupsByWeight<Item extends Pick<ServiceText, "counts">>(
   let sum = 0;
   for (const service of services) {
     group.push(service);
-    const { chains, elements, sets } = service.counts;
-    sum += elements + OBJECT_WEIGHT * (chains + sets);
+    sum += weightOf(service);
     if (sum < weight) continue;
     yield group;
     group = [];
     sum = 0;
   }
   if (group.length > 0) yield group;
+}
+
+/** False for a group of {@linkcode groupsByWeight} that can only be the last one. */
+export function isFullGroup(group: readonly Pick<ServiceText, "counts">[], weight: number): boolean {
+  return group.reduce((sum, service) => sum + weightOf(service), 0) >= weight;
 }
 
 /** The text of several Services, and whose each line of it is. */

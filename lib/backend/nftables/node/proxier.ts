@@ -9,7 +9,7 @@ import type { Look } from "../../../kernel/ahead_exec.ts";
 import { interfaceIps } from "../../../kernel/interfaces.ts";
 import { NEEDS_RIGHTS } from "../../../kernel/iptables_variant.ts";
 import { isAtLeast } from "../../../kernel/iptables_version.ts";
-import { Nft, NFT_CHECK, NFT_VERSION } from "../../../kernel/nft.ts";
+import { Nft, NFT_CHECK, NFT_VERSION, noTablesText } from "../../../kernel/nft.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import {
   describeNftFailure,
@@ -27,10 +27,12 @@ import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
 import { NftablesProxier, type NftablesSettings } from "../apply/apply.ts";
 import { TrafficReader } from "../apply/apply_traffic.ts";
-import { TABLE_NAME } from "../plan/chains.ts";
+import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
 import { neededFeatures } from "../plan/features.ts";
 import { probeText } from "./probe_plan.ts";
 import { type ConfiguredNftables, configuredNftables, networksOfFamily } from "../plan/settings.ts";
+
+const NO_TABLES_TEXT = noTablesText(FAMILIES.map(nftFamily), [TABLE_NAME, NEXT_TABLE_NAME]);
 
 /** Of IPv4 the settings tell. */
 const IPV6_LOOPBACK: Ip = { family: "IPv6", text: "::1", bytes: [...Array(15).fill(0), 1] };
@@ -54,6 +56,9 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
     if (family === "IPv6") requireIpv6(sysctls);
     return await probeFamily(nft, configuredNftables(config, family, null).options, version);
   };
+  const blank = context.isFirstLife === true ? seeBlank(nft) : null;
+  // Nobody needs it where the probes say that the mode cannot be run.
+  blank?.catch(() => undefined);
   const probes = await Promise.allSettled(FAMILIES.map(probe));
   for (const [index, family] of FAMILIES.entries()) {
     const outcome = probes[index];
@@ -73,7 +78,27 @@ export async function prepareNftables(context: ModeContext): Promise<PreparedMod
     reason: message,
     hasRules: await holdsRules(nft, family),
   }));
-  return makeProxiers({ nft, config, log, families, refused: await Promise.all(refusals) });
+  return makeProxiers({
+    nft,
+    config,
+    log,
+    families,
+    refused: await Promise.all(refusals),
+    blankAtMs: await blank,
+  });
+}
+
+/** When there was none of our tables, in any family; null if there is one, or nobody can tell. */
+async function seeBlank(nft: Nft): Promise<number | null> {
+  const atMs = performance.now();
+  try {
+    await nft.check(NO_TABLES_TEXT);
+    return atMs;
+  } catch (error) {
+    // Whoever needs the tables reads them, and tells why that fails.
+    if (error instanceof ExecError) return null;
+    throw error;
+  }
 }
 
 /** True if our table is there; false, too, where nobody can tell. */
@@ -100,8 +125,16 @@ interface ProxierParts {
   readonly families: ReadonlyMap<IpFamily, NodeNft>;
 }
 
+interface BlankNode {
+  /** When the node was seen to have none of our tables, by `performance.now()`; null: it was not. */
+  readonly blankAtMs: number | null;
+}
+
 function makeProxiers(
-  { nft, config, log, families, refused }: ProxierParts & Pick<PreparedMode, "refused">,
+  { nft, config, log, families, refused, blankAtMs }:
+    & ProxierParts
+    & Pick<PreparedMode, "refused">
+    & BlankNode,
 ): PreparedMode {
   const settingsOf = tellingSettings<NftablesSettings>({ config, log }, (family, node) => {
     const { options, problem } = configuredNftables(config, family, node);
@@ -117,6 +150,7 @@ function makeProxiers(
       interfaceIps,
       logger: log,
       nowMs: () => performance.now(),
+      ...blankAtMs === null ? {} : { blankAtMs },
     })
   );
   const serviceTraffic = trafficOf(proxiers, { nft, config, log, families });
@@ -201,7 +235,10 @@ export function nftablesLooks(config: KubeProxyConfiguration): readonly Look[] {
     const { options } = configuredNftables(config, family, null);
     return formsOf(options).slice(0, 1).map((form) => formText(options, form));
   });
-  return [{ argv: NFT_VERSION }, ...probes.map((stdin) => ({ argv: NFT_CHECK, stdin }))];
+  return [
+    { argv: NFT_VERSION },
+    ...[...probes, NO_TABLES_TEXT].map((stdin) => ({ argv: NFT_CHECK, stdin })),
+  ];
 }
 
 /** From what is wanted most to what every node can do. */

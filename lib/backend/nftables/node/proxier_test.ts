@@ -48,11 +48,13 @@ function machine(options: Machine) {
     kproxy: { ...defaults.kproxy, trafficCounters },
     ...nodePortAddresses === undefined ? {} : { nodePortAddresses },
   };
-  return { nft, lines, prepare: async () => prepareNftables(await modeContext({ exec, config, log })) };
+  const prepare = async (isFirstLife = false) =>
+    prepareNftables(await modeContext({ exec, config, log, isFirstLife }));
+  return { nft, lines, prepare };
 }
 
 async function refusal(options: Machine): Promise<UnsupportedError> {
-  return await assertRejects(machine(options).prepare, UnsupportedError);
+  return await assertRejects(() => machine(options).prepare(), UnsupportedError);
 }
 
 Deno.test("a node that has everything gets both families, and dry runs change nothing", NONE, async () => {
@@ -63,6 +65,39 @@ Deno.test("a node that has everything gets both families, and dry runs change no
   assertEquals(nft.transactions, []);
   assertEquals(nft.lists, []);
   assert(nft.runs.length <= 3, `${nft.runs.length} programs`);
+});
+
+Deno.test(
+  "the first sync of a process reads our tables only where one was there at its start",
+  NONE,
+  async () => {
+    for (const former of ["", "ip kproxy", "ip6 kproxy", "ip kproxy-next", "ip other"]) {
+      for (const isFirstLife of [true, false]) {
+        const { nft, prepare } = machine({});
+        if (former !== "") await nft.others(`add table ${former}\n`);
+        const { proxiers } = await prepare(isFirstLife);
+        for (const proxier of proxiers) {
+          const { state } = new ChangeTracker({ family: proxier.family, node: NODE_A }).checkout();
+          await proxier.sync({ state, changed: "all" });
+        }
+        const isRead = !isFirstLife || former.includes("kproxy");
+        assertEquals(nft.lists.length > 0, isRead, `${former}, ${isFirstLife}`);
+        assertStringIncludes(nft.listed(TABLE), "cluster-ips");
+        assertEquals(nft.listed("ip kproxy-next"), "");
+      }
+    }
+  },
+);
+
+Deno.test("a look at the tables that fails is no reason against the mode", NONE, async () => {
+  const fail: FakeNft["fail"] = (_argv, stdin) =>
+    stdin.startsWith("create table") ? { code: 1, stdout: "", stderr: "what else\n" } : undefined;
+  const { nft, prepare } = machine({ fail });
+  const { proxiers: [proxier] } = await prepare(true);
+  assert(proxier !== undefined);
+  const { state } = new ChangeTracker({ family: proxier.family, node: NODE_A }).checkout();
+  await proxier.sync({ state, changed: "all" });
+  assertEquals(nft.lists.length, 1);
 });
 
 /** Words of the failure of every dry run for IPv6, and whether IPv6 is absent then. */

@@ -11,8 +11,7 @@ import {
 } from "../../../backend/node/mode_sysctls.ts";
 import { neededIpvsSysctls } from "../../../backend/ipvs/node/proxier_sysctls.ts";
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
-import { conntrackSettings } from "../../../conntrack/settings.ts";
-import { cpuCount } from "../../../kernel/cpu.ts";
+import { conntrackNames } from "../../../conntrack/settings.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import { DISABLE_IPV6 } from "../../../kernel/node_sysctls.ts";
 import { readSysctls } from "../../../kernel/sysctl.ts";
@@ -41,7 +40,7 @@ export async function readSettings(exec: Exec, config: KubeProxyConfiguration): 
     ROUTE_LOCALNET,
     CONN_REUSE_MODE,
     ...neededIpvsSysctls(config).map(({ name }) => name),
-    ...conntrackSettings(config.conntrack, cpuCount()).map(({ name }) => name),
+    ...conntrackNames(config.conntrack),
   ];
   return await readSysctls(exec, [...new Set(names)]);
 }
