@@ -8,11 +8,11 @@ import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube/kube.t
 import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { REFLECTOR_TIMES } from "../../lib/source/kube/kube_reflector.ts";
 import type { ApiRequest } from "../../lib/observe/metrics.ts";
-import { until } from "../support/kube_fixture.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
 import { rawEndpoints, rawNode, rawService, rawSlice } from "../support/raw_objects.ts";
 import { e2eTest } from "../support/skip.ts";
 import { type RunningSource, runSource } from "../support/source_recorder.ts";
+import { until } from "../support/until.ts";
 
 const NO_ENV = { get: (): undefined => undefined };
 
@@ -65,10 +65,7 @@ const WEB = ["EndpointSlice default/web-x", "Node n1", "Service default/web"];
 
 async function errorsOf(kapi: Kapi, kubeconfig: string): Promise<string> {
   const source = await start(kapi, kubeconfig);
-  const deadlineMs = Date.now() + 60_000;
-  while (!source.lines.some((line) => line.startsWith("E")) && Date.now() < deadlineMs) {
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+  await until(() => source.lines.some((line) => line.startsWith("E")));
   await source[Symbol.asyncDispose]();
   assertEquals(source.recorder.synced, []);
   return source.lines.filter((line) => line.startsWith("E")).join("");

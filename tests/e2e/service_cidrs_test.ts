@@ -18,6 +18,7 @@ import type { Netns } from "../support/netns.ts";
 import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
 import { rawServiceCidr } from "../support/raw_objects.ts";
 import { e2eTest, program } from "../support/skip.ts";
+import { eventually } from "../support/until.ts";
 
 const NEEDS = [...WEB_NEEDS, ...KAPI, program("nft")];
 const CASE = FLOW_CASES.find(({ name }) => name === "a cluster IP that no Service has");
@@ -27,14 +28,10 @@ const MORE = rawServiceCidr("more", ["10.98.0.0/24"]);
 
 /** Waits until the chain of cluster IPs drops just these networks. */
 async function untilDropped(netns: Netns, family: "ip" | "ip6", networks: readonly string[]): Promise<void> {
-  const deadline = performance.now() + 60_000;
-  for (;;) {
+  await eventually(async () => {
     const text = await netns.run(["nft", "list", "chain", family, "kproxy", "cluster-ips-check"]);
-    const found = [...text.matchAll(/daddr (\S+) drop/g)].map(([, network]) => network ?? "");
-    if (found.join() === networks.join()) return;
-    assert(performance.now() < deadline, `dropped is ${found}, not ${networks}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+    assertEquals([...text.matchAll(/daddr (\S+) drop/g)].map(([, network]) => network ?? ""), networks);
+  });
 }
 
 e2eTest("ServiceCIDRs of an API server come and go while kproxy runs", NEEDS, async () => {

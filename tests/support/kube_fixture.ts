@@ -9,6 +9,7 @@ import type { ReflectorTimes } from "../../lib/source/kube/kube_reflector.ts";
 import type { ListWatchServer } from "./list_watch_server.ts";
 import { rawNode, rawService, rawSlice } from "./raw_objects.ts";
 import { type RunningSource, runSource, type SourceRecorder } from "./source_recorder.ts";
+import { until } from "./until.ts";
 
 /** Times that a test can wait for. */
 export const QUICK_TIMES: ReflectorTimes = {
@@ -50,15 +51,6 @@ export function putWeb(server: ListWatchServer): void {
   server.put(rawNode("n1"));
   server.put(rawService("web"));
   server.put(rawSlice("web", ["10.1.0.1", "10.1.0.2"]));
-}
-
-/** Resolves when the condition holds. */
-export async function until(condition: () => boolean, what: string, timeoutMs = 60_000): Promise<void> {
-  const deadlineMs = Date.now() + timeoutMs;
-  while (!condition()) {
-    if (Date.now() > deadlineMs) throw new Error(`Not within ${timeoutMs} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }
 
 /** Resolves when the three watches are open. */

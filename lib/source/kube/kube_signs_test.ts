@@ -1,9 +1,10 @@
 /** What the API server source tells beside objects: signs of life, and its requests. */
 import { assert, assertEquals } from "@std/assert";
-import { putWeb, QUICK_TIMES, until, watching } from "../../../tests/support/kube_fixture.ts";
+import { putWeb, QUICK_TIMES, watching } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawService } from "../../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
+import { until } from "../../../tests/support/until.ts";
 import { silentLogger } from "../../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
 import { CombinedSource } from "../combine.ts";

@@ -6,12 +6,12 @@ import {
   putWeb,
   QUICK_TIMES,
   startKubeSource,
-  until,
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import { type ApiRequest, ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawEndpoints, rawNode, rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
+import { until } from "../../../tests/support/until.ts";
 import type { Service } from "../../model/objects.ts";
 
 const PROTOBUF = "application/vnd.kubernetes.protobuf";
