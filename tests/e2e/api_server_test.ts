@@ -25,7 +25,7 @@ import {
   WebLab,
   webSlice,
 } from "../support/lab_web.ts";
-import type { RawApiObject } from "../support/list_watch_server.ts";
+import { raw } from "../support/raw_objects.ts";
 import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
 import { e2eTest } from "../support/skip.ts";
 import { until } from "../support/until.ts";
@@ -49,10 +49,6 @@ const CASES = [
   if (found === undefined) throw new TypeError(`There is no flow case "${name}"`);
   return found;
 });
-
-function raw(object: ApiJson): RawApiObject {
-  return object as unknown as RawApiObject;
-}
 
 function startKproxy(lab: NodeLab, kapi: Kapi): Promise<KproxyProcess> {
   const args = [...WEB_ARGS, `--kubeconfig=${kapi.kubeconfig}`];

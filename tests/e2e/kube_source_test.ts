@@ -15,6 +15,14 @@ import { type RunningSource, runSource } from "../support/source_recorder.ts";
 import { until } from "../support/until.ts";
 
 const NO_ENV = { get: (): undefined => undefined };
+/** What kube-proxy has without a configuration. */
+const SOURCE_OPTIONS = {
+  nodeName: "n1",
+  endpointsSource: "auto",
+  configSyncPeriodMs: 900_000,
+  qps: 5,
+  burst: 10,
+} as const;
 
 /** A kubeconfig for kapi in its folder, with these fields of cluster and user. */
 async function writeKubeconfig(
@@ -40,18 +48,7 @@ async function start(
   options: Partial<KubeSourceOptions> = {},
 ): Promise<RunningSource> {
   const access = await apiAccess({ kubeconfig, master: "", env: NO_ENV });
-  return runSource((log) =>
-    new KubeSource({
-      access,
-      nodeName: "n1",
-      endpointsSource: "auto",
-      configSyncPeriodMs: 900_000,
-      qps: 5,
-      burst: 10,
-      log,
-      ...options,
-    })
-  );
+  return runSource((log) => new KubeSource({ ...SOURCE_OPTIONS, access, log, ...options }));
 }
 
 async function putWeb(kapi: Kapi): Promise<void> {
@@ -328,15 +325,7 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
       await using source = runSource((log) =>
         new CombinedSource(
           new FileSource({ paths: [folder], log: silentLogger }),
-          new KubeSource({
-            access,
-            nodeName: "n1",
-            endpointsSource: "auto",
-            configSyncPeriodMs: 900_000,
-            qps: 5,
-            burst: 10,
-            log,
-          }),
+          new KubeSource({ ...SOURCE_OPTIONS, access, log }),
           (message) => reports.push(message),
         )
       );

@@ -13,6 +13,7 @@ import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabGateway } from "../support/lab_gateway.ts";
 import type { RawApiObject } from "../support/list_watch_server.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
+import { raw } from "../support/raw_objects.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { eventually } from "../support/until.ts";
 
@@ -93,7 +94,7 @@ async function withAgent(kapi: Kapi, work: (agent: Agent) => Promise<void>): Pro
       await netns.run(["ip", "addr", "add", `${address}/32`, "dev", "lo"]);
     }
     using _gateway = await LabGateway.open(netns, kapi.port);
-    for (const object of OBJECTS) await kapi.put(object as unknown as RawApiObject);
+    for (const object of OBJECTS) await kapi.put(raw(object));
     await work(new Agent(netns, kapi));
     await kapi.clear();
   });

@@ -22,7 +22,7 @@ import {
   WebLab,
   webSlice,
 } from "../support/lab_web.ts";
-import type { RawApiObject } from "../support/list_watch_server.ts";
+import { raw } from "../support/raw_objects.ts";
 import type { Netns } from "../support/netns.ts";
 import { NODE_OBJECT } from "../support/node_lab.ts";
 import { e2eTest, program } from "../support/skip.ts";
@@ -40,10 +40,6 @@ const GONE_SLICE = slice("shop/gone.1", [`http:${WEB_TARGET_PORT}`], [`${A}@node
 
 function movedSlice(pod: string): ApiJson {
   return slice("shop/moved.1", [`http:${WEB_TARGET_PORT}`], [`${pod}@node-a`]);
-}
-
-function raw(object: ApiJson): RawApiObject {
-  return object as unknown as RawApiObject;
 }
 
 /** What is left in the kernel after the power came back: nothing. */
