@@ -9,6 +9,7 @@ import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { KubeEvents } from "../../lib/source/kube/kube_events.ts";
 import { KubeClient } from "../../lib/source/kube/kube_http.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
+import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { recordingLog } from "../support/recording_log.ts";
 import { e2eTest } from "../support/skip.ts";
 import { until } from "../support/until.ts";
@@ -55,11 +56,9 @@ e2eTest("Events arrive at the real API server, whatever way it is verified", KAP
   const insecure = `${kapi.folder}/insecure`;
   await Deno.writeTextFile(
     insecure,
-    JSON.stringify({
-      "current-context": "x",
-      clusters: [{ name: "x", cluster: { server: kapi.url, "insecure-skip-tls-verify": true } }],
-      contexts: [{ name: "x", context: { cluster: "x", user: "x" } }],
-      users: [{ name: "x", user: { token: "kapi-token" } }],
+    kubeconfigText({
+      cluster: { server: kapi.url, "insecure-skip-tls-verify": true },
+      user: { token: "kapi-token" },
     }),
   );
 

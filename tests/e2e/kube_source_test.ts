@@ -9,6 +9,7 @@ import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { REFLECTOR_TIMES } from "../../lib/source/kube/kube_reflector.ts";
 import type { ApiRequest } from "../../lib/observe/metrics.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
+import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { rawEndpoints, rawNode, rawService, rawSlice } from "../support/raw_objects.ts";
 import { e2eTest } from "../support/skip.ts";
 import { type RunningSource, runSource } from "../support/source_recorder.ts";
@@ -32,13 +33,7 @@ async function writeKubeconfig(
   user: Readonly<Record<string, unknown>>,
 ): Promise<string> {
   const path = `${kapi.folder}/${name}`;
-  const content = {
-    "current-context": "x",
-    clusters: [{ name: "x", cluster: { server: kapi.url, ...cluster } }],
-    contexts: [{ name: "x", context: { cluster: "x", user: "x" } }],
-    users: [{ name: "x", user }],
-  };
-  await Deno.writeTextFile(path, JSON.stringify(content));
+  await Deno.writeTextFile(path, kubeconfigText({ cluster: { server: kapi.url, ...cluster }, user }));
   return path;
 }
 
