@@ -14,7 +14,7 @@ import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
 import { scaleCharts, scaleTable } from "./charts/scale_charts.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
-import { permissionTable, runtimeFlags, runtimeVariables } from "./permissions.ts";
+import { memoryTable, permissionTable, runtimeFlags, runtimeVariables } from "./permissions.ts";
 import { pictureSvg } from "./pictures/picture.ts";
 import { PICTURES } from "./pictures/pictures.ts";
 import { ROOT } from "./project_files.ts";
@@ -41,6 +41,7 @@ const SECTIONS: readonly Section[] = [
   { file: "docs/messages.md", name: "log-lines", render: logLinesMarkdown },
   { file: "docs/configuration.md", name: "flags-beside-file", render: flagsBesideFileMarkdown },
   { file: "docs/permissions.md", name: "permissions", render: permissionTable },
+  { file: "docs/permissions.md", name: "memory", render: memoryTable },
   ...CONFIGURATION_SECTIONS,
 ];
 

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
 import { childrenWith, readUnlessGone } from "../../tests/support/processes.ts";
+import { until } from "../../tests/support/until.ts";
 import { ExecError } from "../errors.ts";
 import { type ExecOptions, type ExecResult, type Input, systemExec } from "./exec.ts";
 
@@ -28,14 +29,6 @@ const OWN_WORDS = ["cat -u", "grep kproxy", "read line"];
 /** The programs that this file's tests have started. */
 async function waiting(): Promise<number[]> {
   return (await Promise.all(OWN_WORDS.map((words) => childrenWith(Deno.pid, words)))).flat();
-}
-
-async function until(isSo: () => Promise<boolean>): Promise<void> {
-  for (let tries = 0; tries < 6000; tries++) {
-    if (await isSo()) return;
-    await sleep(10);
-  }
-  throw new Error("It did not come so far");
 }
 
 /** With `again`, and a signal that ends what waits when the test is over. */

@@ -8,8 +8,10 @@ import { FAMILIES, type IpFamily } from "../model/objects.ts";
 import type { Exec } from "./exec.ts";
 import { Iptables } from "./iptables.ts";
 import { isPermissionProblem } from "./iptables_refusal.ts";
-import { holdsProxyRules, NEEDS_RIGHTS, probeIptables } from "./iptables_variant.ts";
+import { chooseIptablesVariant, holdsProxyRules, NEEDS_RIGHTS, probeIptables } from "./iptables_variant.ts";
+import type { Logger } from "../observe/log.ts";
 import { type NodeSysctls, requireIpv6 } from "./node_sysctls.ts";
+import { RememberingExec } from "./remembering_exec.ts";
 
 /** An IP family that cannot be served. */
 export interface RefusedFamily {
@@ -61,6 +63,36 @@ export async function usableFamilies(
   const reason = refused.get(primaryFamily);
   if (reason !== undefined) throw primaryFamilyError(primaryFamily, reason);
   return families;
+}
+
+/** The iptables of a node: what works, and what does not. */
+export interface IptablesOfNode {
+  readonly families: ReadonlyMap<IpFamily, Iptables>;
+  readonly refused: readonly RefusedFamily[];
+}
+
+/**
+ * Chooses the variant and finds its families, and tells the log of both.
+ *
+ * @throws {UnsupportedError} if the primary family is not among them
+ * @throws {ExecError} if nobody can tell whether one of them works
+ */
+export async function iptablesOfNode(
+  exec: Exec,
+  { primaryFamily, sysctls, log }: Pick<UsableFamiliesOptions, "primaryFamily" | "sysctls"> & {
+    readonly log: Logger;
+  },
+): Promise<IptablesOfNode> {
+  const probing = new RememberingExec(exec);
+  const { variant, reason } = await chooseIptablesVariant(probing, { primaryFamily });
+  log.info("Using iptables", { variant, reason });
+  const refused: RefusedFamily[] = [];
+  const onRefused = (family: RefusedFamily): void => {
+    refused.push(family);
+    log.info("IP family cannot be served", { family: family.family, reason: family.reason });
+  };
+  const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused, probing });
+  return { families, refused };
 }
 
 function primaryFamilyError(family: IpFamily, reason: string): UnsupportedError {

@@ -1,9 +1,10 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeNft } from "../../tests/support/fake_nft.ts";
 import { fakeSysctl } from "../../tests/support/fake_sysctl.ts";
-import { putWeb, until } from "../../tests/support/kube_fixture.ts";
+import { putWeb } from "../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../tests/support/list_watch_server.ts";
 import { SourceRecorder } from "../../tests/support/source_recorder.ts";
+import { until } from "../../tests/support/until.ts";
 import { Afterlife } from "../backend/node/afterlife.ts";
 import { MODES, usesServiceCidrs } from "../backend/node/registry.ts";
 import { defaultConfig } from "../config/defaults.ts";

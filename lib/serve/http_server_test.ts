@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
+import { until } from "../../tests/support/until.ts";
 import { createLogger, type Logger } from "../observe/log.ts";
 import { ConnectionPool } from "./connection_pool.ts";
 import { splitHostPort } from "../model/ip.ts";
@@ -22,14 +23,6 @@ const COMMON = { name: "test", handler, hardFail: false, pool: new ConnectionPoo
 /** A port that something else has. */
 function takenPort(): Deno.Listener {
   return Deno.listen({ hostname: "127.0.0.1", port: 0 });
-}
-
-async function until(isSo: () => boolean): Promise<void> {
-  const deadlineMs = performance.now() + 60_000;
-  while (!isSo()) {
-    if (performance.now() > deadlineMs) throw new Error("It never came to that");
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }
 
 Deno.test("addresses are taken apart as they are written in a configuration", { permissions: "none" }, () => {

@@ -8,22 +8,20 @@
  *
  * @module
  */
-import process from "node:process";
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { systemClock } from "../../lib/kernel/clock.ts";
 import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { acceptHeader } from "../../lib/source/kube/kube_formats.ts";
 import { KubeClient } from "../../lib/source/kube/kube_http.ts";
 import { REFLECTOR_TIMES } from "../../lib/source/kube/kube_reflector.ts";
-import { silentLogger } from "../../lib/observe/log.ts";
 import type { SourceSink } from "../../lib/source/source.ts";
-import { KubeSource } from "../../lib/source/kube/kube.ts";
 import { ResourceRequests } from "../../lib/source/kube/kube_requests.ts";
 import { ENDPOINT_SLICES, SERVICES, type WatchedResource } from "../../lib/source/kube/kube_resources.ts";
 import { KubeStore } from "../../lib/source/kube/kube_store.ts";
 import { Listing } from "../../lib/source/kube/kube_listing.ts";
 import { writeLine } from "../../tools/output.ts";
 import { buildKapi, Kapi } from "../support/kapi.ts";
+import { nodeSource, ownCpuMs } from "./api_source_process.ts";
 
 const [COUNT, ENDPOINTS] = [Number(Deno.args[0] ?? 5_000), Number(Deno.args[1] ?? 10)];
 /** First argument of a process whose memory is measured. */
@@ -135,11 +133,6 @@ async function measureStarts(kapi: Kapi, { name, contentType, version }: Way): P
   );
 }
 
-function ownCpuMs(): number {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1000;
-}
-
 async function measureChanges(kapi: Kapi, program: string, contentType: string): Promise<void> {
   using client = await clientFor(kapi, contentType);
   const options = {
@@ -186,7 +179,6 @@ async function measureChanges(kapi: Kapi, program: string, contentType: string):
 
 /** The memory of a process that only lists and watches: `CHILD KUBECONFIG CONTENT_TYPE`. */
 async function childMemory(kubeconfig: string, contentType: string): Promise<void> {
-  const access = await apiAccess({ kubeconfig, master: "", env: { get: () => undefined } });
   const end = new AbortController();
   let kinds = 0;
   const sink: SourceSink = {
@@ -196,17 +188,7 @@ async function childMemory(kubeconfig: string, contentType: string): Promise<voi
     },
     rejected: ({ message }) => writeLine(message),
   };
-  const source = new KubeSource({
-    access,
-    nodeName: "n1",
-    endpointsSource: "slices",
-    configSyncPeriodMs: 900_000,
-    qps: -1,
-    burst: 10,
-    contentTypes: { contentType, acceptContentTypes: "" },
-    log: silentLogger,
-  });
-  await source.run(sink, end.signal);
+  await (await nodeSource(kubeconfig, contentType)).run(sink, end.signal);
   const status = await Deno.readTextFile("/proc/self/status");
   const megabytes = (name: string): string =>
     (Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1]) / 1024).toFixed(0);

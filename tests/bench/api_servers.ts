@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { link, type Netns } from "../support/netns.ts";
 import { buildEtcd, buildKapi } from "../support/kapi.ts";
 import { cpuTicks, TICK_MS } from "./process_costs.ts";
@@ -145,12 +146,8 @@ export async function kubeconfigFor(
 ): Promise<string> {
   const authority = btoa(await Deno.readTextFile(`${folder}/ca.crt`));
   const server = `https://${address}:${port}`;
-  return JSON.stringify({
-    apiVersion: "v1",
-    kind: "Config",
-    clusters: [{ name: "lab", cluster: { server, "certificate-authority-data": authority, ...cluster } }],
-    users: [{ name: "lab", user: { token: TOKEN } }],
-    contexts: [{ name: "lab", context: { cluster: "lab", user: "lab" } }],
-    "current-context": "lab",
+  return kubeconfigText({
+    cluster: { server, "certificate-authority-data": authority, ...cluster },
+    user: { token: TOKEN },
   });
 }

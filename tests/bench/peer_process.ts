@@ -4,6 +4,7 @@
  * @module
  */
 import { systemExec } from "../../lib/kernel/exec.ts";
+import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import type { Netns } from "../support/netns.ts";
 import { NODE_NAME } from "./fake_objects.ts";
 import type { BenchMode } from "./mode.ts";
@@ -79,23 +80,15 @@ export function peerConfiguration(options: PeerOptions, kubeconfig: string): str
   });
 }
 
-function kubeconfigOf(master: string): string {
-  return JSON.stringify({
-    apiVersion: "v1",
-    kind: "Config",
-    clusters: [{ name: "bench", cluster: { server: master } }],
-    users: [{ name: "bench", user: {} }],
-    contexts: [{ name: "bench", context: { cluster: "bench", user: "bench" } }],
-    "current-context": "bench",
-  });
-}
-
 /** Starts a peer in a namespace. */
 export async function startPeer({ path }: Peer, netns: Netns, options: PeerOptions): Promise<ProxyProcess> {
   const { folder, master } = options;
   const kubeconfig = `${folder}/peer.kubeconfig`;
   const configuration = `${folder}/peer.config`;
-  await Deno.writeTextFile(kubeconfig, options.kubeconfig ?? kubeconfigOf(master));
+  await Deno.writeTextFile(
+    kubeconfig,
+    options.kubeconfig ?? kubeconfigText({ cluster: { server: master }, user: {} }),
+  );
   await Deno.writeTextFile(configuration, peerConfiguration(options, kubeconfig));
   return new ProxyProcess("The peer", netns, [path, `--config=${configuration}`, "--v=2"]);
 }

@@ -3,8 +3,9 @@
  *
  * @module
  */
-import { type ApiJson, service, type ServiceSpec, slice } from "../flows/objects.ts";
+import { service, type ServiceSpec, slice } from "../flows/objects.ts";
 import type { RawApiObject } from "../support/list_watch_server.ts";
+import { raw } from "../support/raw_objects.ts";
 import { NODE_OBJECT } from "../support/node_lab.ts";
 import type { Random } from "./random.ts";
 
@@ -42,10 +43,6 @@ const ZONES = ["z1", "z2"];
 /** The API server takes all of them, unlike loopback and link-local addresses, and what the kernels say is their business. */
 const ODD_PODS = ["239.1.1.1", "240.0.0.1", "255.255.255.255"];
 const BIRTH_MS = Date.UTC(2026, 0, 1);
-
-function raw(object: ApiJson): RawApiObject {
-  return object as unknown as RawApiObject;
-}
 
 function keyOf({ kind, metadata }: RawApiObject): string {
   return `${kind} ${metadata.namespace ?? ""}/${metadata.name}`;

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import type { FlowCase } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
@@ -25,9 +25,10 @@ import {
   WebLab,
   webSlice,
 } from "../support/lab_web.ts";
-import type { RawApiObject } from "../support/list_watch_server.ts";
+import { raw } from "../support/raw_objects.ts";
 import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
 import { e2eTest } from "../support/skip.ts";
+import { until } from "../support/until.ts";
 
 const NEEDS = [...WEB_NEEDS, ...KAPI];
 
@@ -48,10 +49,6 @@ const CASES = [
   if (found === undefined) throw new TypeError(`There is no flow case "${name}"`);
   return found;
 });
-
-function raw(object: ApiJson): RawApiObject {
-  return object as unknown as RawApiObject;
-}
 
 function startKproxy(lab: NodeLab, kapi: Kapi): Promise<KproxyProcess> {
   const args = [...WEB_ARGS, `--kubeconfig=${kapi.kubeconfig}`];
@@ -75,17 +72,15 @@ function markers(index: number): ApiJson[] {
 }
 
 async function untilMarked({ node }: NodeLab, index: number): Promise<void> {
-  const deadline = performance.now() + 60_000;
   for (
-    const [tool, to] of [["iptables", `10.111.1.${index + 1}:1`], [
-      "ip6tables",
-      `[fd00:10:111:1::${index + 1}]:1`,
-    ]]
+    const [tool, to] of [
+      ["iptables", `10.111.1.${index + 1}:1`],
+      ["ip6tables", `[fd00:10:111:1::${index + 1}]:1`],
+    ] as const
   ) {
-    while (!(await saveTable(node.netns, tool!, "nat")).some((line) => line.endsWith(` ${to}`))) {
-      assert(performance.now() < deadline, `${to} is in no rule`);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    const isMarked = async (): Promise<boolean> =>
+      (await saveTable(node.netns, tool, "nat")).some((line) => line.endsWith(` ${to}`));
+    await until(isMarked, `${to} is in a rule`);
   }
 }
 

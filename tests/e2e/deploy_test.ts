@@ -31,6 +31,7 @@ import {
 } from "../support/lab_web.ts";
 import { nftTables } from "../support/leftovers.ts";
 import type { RawApiObject } from "../support/list_watch_server.ts";
+import { raw } from "../support/raw_objects.ts";
 import { NODE_ADDRESSES, NODE_OBJECT } from "../support/node_lab.ts";
 import { assertProbes, configIn, curl, withPodFolder } from "../support/pod_folder.ts";
 import { e2eTest, program } from "../support/skip.ts";
@@ -53,10 +54,6 @@ const QUIET_PANELS: readonly string[] = [
   "Connections to its servers: {{server}} closed: {{reason}}",
   "Servers that fail, log lines lost: {{server}}",
 ];
-
-function raw(object: ApiJson): RawApiObject {
-  return object as unknown as RawApiObject;
-}
 
 /** As the controller of EndpointSlices writes it, which says when its cause was. */
 function triggered(object: ApiJson): RawApiObject {

@@ -6,7 +6,6 @@
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
-import type { ApiJson } from "../flows/objects.ts";
 import { podOf, resolveKustomization } from "../deploy/kustomization.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
@@ -23,7 +22,7 @@ import {
   WebLab,
   webSlice,
 } from "../support/lab_web.ts";
-import type { RawApiObject } from "../support/list_watch_server.ts";
+import { raw } from "../support/raw_objects.ts";
 import { NODE_OBJECT } from "../support/node_lab.ts";
 import { assertProbes, configIn, withPodFolder } from "../support/pod_folder.ts";
 import { podmanExec, podmanRemove, podmanRun } from "../support/podman.ts";
@@ -47,10 +46,6 @@ const RIGHTS = {
   ...{ CapPrm: "0000000000003000", CapEff: "0000000000003000", CapBnd: "0000000000003000" },
   ...{ CapInh: "0000000000000000", NoNewPrivs: "1", Seccomp: "2" },
 };
-
-function raw(object: ApiJson): RawApiObject {
-  return object as unknown as RawApiObject;
-}
 
 /** The node's lab and the API server. */
 interface Node {

@@ -6,16 +6,15 @@ import {
   sysctlsRefusedEvent,
 } from "../../lib/observe/event_catalog.ts";
 import { apiAccess } from "../../lib/source/kube/kube_access.ts";
-import { readText } from "../../lib/source/kube/kube_answer.ts";
 import { KubeEvents } from "../../lib/source/kube/kube_events.ts";
 import { KubeClient } from "../../lib/source/kube/kube_http.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
+import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { recordingLog } from "../support/recording_log.ts";
 import { e2eTest } from "../support/skip.ts";
+import { until } from "../support/until.ts";
 
-type StoredEvent = Readonly<Record<string, unknown>> & { readonly metadata: { readonly name: string } };
-
-/** A recorder at work on the server, and a look at what the server has. */
+/** A recorder at work on a server. */
 class Reporter implements AsyncDisposable {
   readonly lines: readonly string[];
   readonly #client: KubeClient;
@@ -45,32 +44,6 @@ class Reporter implements AsyncDisposable {
     );
   }
 
-  async stored(namespace: string): Promise<StoredEvent[]> {
-    const { signal } = this.#stop;
-    const answer = await this.#client.get(`/apis/events.k8s.io/v1/namespaces/${namespace}/events`, signal);
-    const text = await readText(answer, { signal, note: () => {} });
-    assertEquals(answer.status, 200, text);
-    return (JSON.parse(text) as { items: StoredEvent[] }).items;
-  }
-
-  /** Waits until the server has this many Events for which `isWanted` holds. */
-  async until(
-    namespace: string,
-    count: number,
-    isWanted: (event: StoredEvent) => boolean = () => true,
-  ): Promise<StoredEvent[]> {
-    const deadlineMs = performance.now() + 60_000;
-    for (;;) {
-      const found = (await this.stored(namespace)).filter(isWanted);
-      if (found.length === count) return found;
-      assert(
-        performance.now() < deadlineMs,
-        `${found.length} Events instead of ${count}\n${this.lines.join("\n")}`,
-      );
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await this.#ended;
@@ -83,11 +56,9 @@ e2eTest("Events arrive at the real API server, whatever way it is verified", KAP
   const insecure = `${kapi.folder}/insecure`;
   await Deno.writeTextFile(
     insecure,
-    JSON.stringify({
-      "current-context": "x",
-      clusters: [{ name: "x", cluster: { server: kapi.url, "insecure-skip-tls-verify": true } }],
-      contexts: [{ name: "x", context: { cluster: "x", user: "x" } }],
-      users: [{ name: "x", user: { token: "kapi-token" } }],
+    kubeconfigText({
+      cluster: { server: kapi.url, "insecure-skip-tls-verify": true },
+      user: { token: "kapi-token" },
     }),
   );
 
@@ -95,7 +66,7 @@ e2eTest("Events arrive at the real API server, whatever way it is verified", KAP
     await using reporter = await Reporter.start(kapi.kubeconfig);
     const beforeMs = Date.now();
     reporter.events.record(startingEvent("node-a"));
-    const [event] = await reporter.until("default", 1);
+    const [event] = await kapi.untilEvents(1);
     const { metadata, eventTime, ...rest } = event!;
     assert(/^node-a\.[0-9a-f]{16}$/.test(metadata.name), metadata.name);
     assert(/^[-\dT:]{19}\.\d{6}Z$/.test(String(eventTime)), String(eventTime));
@@ -113,7 +84,7 @@ e2eTest("Events arrive at the real API server, whatever way it is verified", KAP
     ) assertEquals(rest[field], value, field);
 
     reporter.events.record(startingEvent("node-a"));
-    const [series] = await reporter.until("default", 1, ({ series }) => series !== undefined);
+    const [series] = await kapi.untilEvents(1, ({ series }) => series !== undefined);
     assertEquals((series?.["series"] as { count: number }).count, 2);
     assertEquals(series?.metadata.name, metadata.name);
     assertEquals(reporter.lines, []);
@@ -125,12 +96,12 @@ e2eTest("Events arrive at the real API server, whatever way it is verified", KAP
     reporter.events.record(serviceHealthFailedEvent("node-a", conflict));
     const refused = { name: "x", wanted: 1, found: null, problem: "ü".repeat(2000) };
     reporter.events.record(sysctlsRefusedEvent("node-a", [refused]));
-    const [event] = await reporter.until("shop", 1);
+    const [event] = await kapi.untilEvents(1, undefined, "shop");
     assertEquals(
       event?.["note"],
       'node node-a failed to start healthcheck "shop/web" on port 32000: address in use',
     );
-    const [long] = await reporter.until("default", 1, ({ reason }) => reason === "readOnlySysFS");
+    const [long] = await kapi.untilEvents(1, ({ reason }) => reason === "readOnlySysFS");
     assertEquals(new TextEncoder().encode(String(long?.["note"])).length <= 1024, true);
     assertEquals(reporter.lines, []);
   });
@@ -142,7 +113,7 @@ e2eTest("Events arrive at the real API server, whatever way it is verified", KAP
     await new Promise((resolve) => setTimeout(resolve, 200));
     await kapi.resume();
     // The second try comes ten seconds after the first.
-    await reporter.until("default", 1, ({ metadata }) => metadata.name.startsWith("node-b."));
+    await kapi.untilEvents(1, ({ metadata }) => metadata.name.startsWith("node-b."));
     assertEquals(reporter.lines, []);
   });
 });
@@ -151,10 +122,7 @@ e2eTest("a server that forbids Events is told of once", KAPI, async () => {
   await using kapi = await Kapi.start(["-forbid", "events"]);
   await using reporter = await Reporter.start(kapi.kubeconfig);
   for (const node of ["node-a", "node-b", "node-c"]) reporter.events.record(startingEvent(node));
-  const deadlineMs = performance.now() + 60_000;
-  while (reporter.lines.length === 0 && performance.now() < deadlineMs) {
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+  await until(() => reporter.lines.length > 0);
   await new Promise((resolve) => setTimeout(resolve, 500));
   assertEquals(reporter.lines.length, 1);
   assert(reporter.lines[0]?.includes("The API server does not take Events"), reporter.lines[0]);

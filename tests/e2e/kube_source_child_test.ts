@@ -2,6 +2,7 @@ import { assertEquals } from "@std/assert";
 import { ConnectProxy } from "../support/connect_proxy.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
 import { startKubeChild } from "../support/kube_child.ts";
+import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { ListWatchServer } from "../support/list_watch_server.ts";
 import { rawService } from "../support/raw_objects.ts";
 import { e2eTest } from "../support/skip.ts";
@@ -21,15 +22,7 @@ async function withKubeconfig(
   const folder = await Deno.makeTempDir();
   const path = `${folder}/kubeconfig`;
   try {
-    await Deno.writeTextFile(
-      path,
-      JSON.stringify({
-        "current-context": "x",
-        clusters: [{ name: "x", cluster }],
-        contexts: [{ name: "x", context: { cluster: "x", user: "x" } }],
-        users: [{ name: "x", user }],
-      }),
-    );
+    await Deno.writeTextFile(path, kubeconfigText({ cluster, user }));
     await work(path);
   } finally {
     await Deno.remove(folder, { recursive: true });

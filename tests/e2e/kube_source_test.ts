@@ -8,13 +8,22 @@ import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube/kube.t
 import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { REFLECTOR_TIMES } from "../../lib/source/kube/kube_reflector.ts";
 import type { ApiRequest } from "../../lib/observe/metrics.ts";
-import { until } from "../support/kube_fixture.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
+import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { rawEndpoints, rawNode, rawService, rawSlice } from "../support/raw_objects.ts";
 import { e2eTest } from "../support/skip.ts";
 import { type RunningSource, runSource } from "../support/source_recorder.ts";
+import { until } from "../support/until.ts";
 
 const NO_ENV = { get: (): undefined => undefined };
+/** What kube-proxy has without a configuration. */
+const SOURCE_OPTIONS = {
+  nodeName: "n1",
+  endpointsSource: "auto",
+  configSyncPeriodMs: 900_000,
+  qps: 5,
+  burst: 10,
+} as const;
 
 /** A kubeconfig for kapi in its folder, with these fields of cluster and user. */
 async function writeKubeconfig(
@@ -24,13 +33,7 @@ async function writeKubeconfig(
   user: Readonly<Record<string, unknown>>,
 ): Promise<string> {
   const path = `${kapi.folder}/${name}`;
-  const content = {
-    "current-context": "x",
-    clusters: [{ name: "x", cluster: { server: kapi.url, ...cluster } }],
-    contexts: [{ name: "x", context: { cluster: "x", user: "x" } }],
-    users: [{ name: "x", user }],
-  };
-  await Deno.writeTextFile(path, JSON.stringify(content));
+  await Deno.writeTextFile(path, kubeconfigText({ cluster: { server: kapi.url, ...cluster }, user }));
   return path;
 }
 
@@ -40,18 +43,7 @@ async function start(
   options: Partial<KubeSourceOptions> = {},
 ): Promise<RunningSource> {
   const access = await apiAccess({ kubeconfig, master: "", env: NO_ENV });
-  return runSource((log) =>
-    new KubeSource({
-      access,
-      nodeName: "n1",
-      endpointsSource: "auto",
-      configSyncPeriodMs: 900_000,
-      qps: 5,
-      burst: 10,
-      log,
-      ...options,
-    })
-  );
+  return runSource((log) => new KubeSource({ ...SOURCE_OPTIONS, access, log, ...options }));
 }
 
 async function putWeb(kapi: Kapi): Promise<void> {
@@ -65,10 +57,7 @@ const WEB = ["EndpointSlice default/web-x", "Node n1", "Service default/web"];
 
 async function errorsOf(kapi: Kapi, kubeconfig: string): Promise<string> {
   const source = await start(kapi, kubeconfig);
-  const deadlineMs = Date.now() + 60_000;
-  while (!source.lines.some((line) => line.startsWith("E")) && Date.now() < deadlineMs) {
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+  await until(() => source.lines.some((line) => line.startsWith("E")));
   await source[Symbol.asyncDispose]();
   assertEquals(source.recorder.synced, []);
   return source.lines.filter((line) => line.startsWith("E")).join("");
@@ -331,15 +320,7 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
       await using source = runSource((log) =>
         new CombinedSource(
           new FileSource({ paths: [folder], log: silentLogger }),
-          new KubeSource({
-            access,
-            nodeName: "n1",
-            endpointsSource: "auto",
-            configSyncPeriodMs: 900_000,
-            qps: 5,
-            burst: 10,
-            log,
-          }),
+          new KubeSource({ ...SOURCE_OPTIONS, access, log }),
           (message) => reports.push(message),
         )
       );

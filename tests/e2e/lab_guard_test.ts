@@ -3,12 +3,13 @@
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import { ROOT } from "../../tools/project_files.ts";
 import type { Guarded } from "../support/guarded_program.ts";
 import { KAPI } from "../support/kapi.ts";
 import { pathExists } from "../support/path_exists.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+import { eventually } from "../support/until.ts";
 
 /** Those of `left` that are still there. */
 async function leftOf({ netns, folder, pids }: Guarded): Promise<string[]> {
@@ -32,10 +33,6 @@ e2eTest(
     child.kill("SIGKILL");
     await child.status;
     await reader.cancel();
-    const deadline = performance.now() + 60_000;
-    for (let left = await leftOf(made); left.length > 0; left = await leftOf(made)) {
-      assert(performance.now() < deadline, `left behind: ${left.join(" ")}`);
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
+    await eventually(async () => assertEquals(await leftOf(made), []), { everyMs: 50 });
   },
 );

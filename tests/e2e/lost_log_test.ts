@@ -9,10 +9,10 @@ import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { WEB_NEEDS, WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
 import { e2eTest, program } from "../support/skip.ts";
+import { until } from "../support/until.ts";
 import { CLUSTER } from "../support/web_changes.ts";
 
 const [A, B, C] = WEB_PODS;
-const LIMIT_MS = 60_000;
 
 interface LostLog {
   readonly how: string;
@@ -35,14 +35,6 @@ const CASES: readonly LostLog[] = [
 async function ask(web: WebLab, at: string): Promise<string> {
   const curl = ["curl", "-sf", "--max-time", "10", "--noproxy", "*", `http://127.0.0.1:${at}`];
   return (await web.lab.node.netns.exec.run(curl)).stdout;
-}
-
-async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + LIMIT_MS;
-  while (!await isSo()) {
-    if (performance.now() > deadline) throw new Error(`It did not come to this: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
 }
 
 /** The pods that answer on the cluster IP, in order. */
@@ -72,17 +64,17 @@ e2eTest(
           as: { prefix, deno: Deno.execPath(), root: ROOT },
         });
         const reader = readerGoes ? await Deno.open(fifo) : null;
-        await until("serving", async () => await answering(web) === `${A} ${B}`);
+        await until(async () => await answering(web) === `${A} ${B}`, "serving");
         reader?.close();
         // Whatever else is told: this is an error in the log.
         await web.manifests.replaceText("broken.json", "{");
         for (const pods of [[C], [A, C], [B]]) {
           await web.manifests.replace("endpoints.json", [webSlice(pods)]);
-          await until(`serving ${pods}`, async () => await answering(web) === pods.join(" "));
+          await until(async () => await answering(web) === pods.join(" "), `serving ${pods}`);
         }
         const dropped = async () =>
           Number(/^kproxy_log_lines_dropped_total (\d+)$/m.exec(await ask(web, "10249/metrics"))?.[1]);
-        if (isCounted) await until("lines that are dropped count", async () => await dropped() > 0);
+        if (isCounted) await until(async () => await dropped() > 0, "lines that are dropped count");
         assertStringIncludes(await ask(web, "10256/readyz"), '"ready":true');
         assertEquals((await kproxy.stop()).code, 0);
       });

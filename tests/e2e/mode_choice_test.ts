@@ -5,10 +5,6 @@
  * @module
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { readText } from "../../lib/source/kube/kube_answer.ts";
-import { apiAccess } from "../../lib/source/kube/kube_access.ts";
-import { KubeClient } from "../../lib/source/kube/kube_http.ts";
-import { systemClock } from "../../lib/kernel/clock.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { findProgram } from "../../tools/setup.ts";
 import { kproxyArgv } from "../cli/kproxy.ts";
@@ -248,40 +244,17 @@ e2eTest("each life's Events arrive at the API server", [...NEEDS, ...KAPI], asyn
   using _gateway = await LabGateway.open(web.lab.node.netns, kapi.port);
   const more = `clientConnection: { kubeconfig: ${kapi.kubeconfig} }`;
   await Reloading.with({ web, more }, async (node) => {
-    await untilStored(kapi, "Starting", 1);
+    await kapi.untilEvents(1, ({ reason }) => reason === "Starting");
     await node.refused({ mode: "ipvs" });
-    const [refused] = await untilStored(kapi, "ConfigRefused", 1);
+    const [refused] = await kapi.untilEvents(1, ({ reason }) => reason === "ConfigRefused");
     assertMatch(String(refused?.["note"]), /former one stays in force: .*ipvs/i);
     await node.anew({ mode: "ipvs", fallback: true });
-    const [fallback] = await untilStored(kapi, "ProxyModeFallback", 1);
+    const [fallback] = await kapi.untilEvents(1, ({ reason }) => reason === "ProxyModeFallback");
     assertMatch(String(fallback?.["note"]), FELL_BACK);
     assertEquals(fallback?.["type"], "Warning");
-    await untilStored(kapi, "Starting", 2);
+    await kapi.untilEvents(2, ({ reason }) => reason === "Starting");
   });
 });
-
-type StoredEvent = Readonly<Record<string, unknown>>;
-
-/** Waits until the API server has so many Events with this reason. */
-async function untilStored(kapi: Kapi, reason: string, count: number): Promise<readonly StoredEvent[]> {
-  const access = await apiAccess({ kubeconfig: kapi.kubeconfig, master: "", env: { get: () => undefined } });
-  const client = new KubeClient({ access, qps: 0, burst: 0, userAgent: "test", clock: systemClock });
-  const { signal } = new AbortController();
-  const deadline = performance.now() + 60_000;
-  try {
-    for (;;) {
-      const answer = await client.get("/apis/events.k8s.io/v1/namespaces/default/events", signal);
-      const text = await readText(answer, { signal, note: () => {} });
-      const { items } = JSON.parse(text) as { items: StoredEvent[] };
-      const found = items.filter((event) => event["reason"] === reason);
-      if (found.length === count) return found;
-      assert(performance.now() < deadline, `${found.length} Events ${reason} instead of ${count}: ${text}`);
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  } finally {
-    client.close();
-  }
-}
 
 e2eTest(
   "servers that cannot listen are told as Events, and the proxy serves all the same",

@@ -1,6 +1,6 @@
 /**
- * kproxy in nftables mode as a process: found in place by the next one, repaired when others take its rules away, upgraded from
- * another layout, and not stopped by a Service that the kernel refuses. Clients connect all the time.
+ * kproxy in nftables mode as a process: found in place by the next one, repaired when others take its rules away, and not stopped by a
+ * Service that the kernel refuses. Clients connect all the time.
  *
  * @module
  */
@@ -8,6 +8,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { ConnectLoop } from "../support/connect_loop.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
+import { NFTABLES, nftTableNames } from "../support/lab_mode.ts";
 import {
   WEB_CLUSTER_IP,
   WEB_NEEDS,
@@ -18,8 +19,9 @@ import {
   webSlice,
 } from "../support/lab_web.ts";
 import type { Netns } from "../support/netns.ts";
+import { withNft } from "../support/nft_stub.ts";
 import { e2eTest, program } from "../support/skip.ts";
-import { findProgram } from "../../tools/setup.ts";
+import { eventually, until } from "../support/until.ts";
 
 const NEEDS = [...WEB_NEEDS, program("nft"), program("curl")];
 const SYNC_PERIOD_MS = 1_000;
@@ -41,54 +43,12 @@ const WEB_6: readonly ApiJson[] = [
   slice("shop/web6.1", [`http:${WEB_TARGET_PORT}`], [`${POD_6}@node-a`]),
 ];
 
-/** Each table as text, its parts sorted. */
-async function tables(netns: Netns): Promise<string> {
-  const texts = [];
-  for (const family of ["ip", "ip6"]) {
-    const { stdout } = await netns.exec.run(["nft", "list", "table", family, "kproxy"]);
-    const parts = stdout.replace(/\}\n$/, "").replaceAll("\n\n", "\n").split(/(?=^\t(?:chain|set|map) )/m);
-    texts.push(parts.sort().join(""));
-  }
-  return texts.join("");
-}
-
-/** The tables' names. */
-async function tableNames(netns: Netns): Promise<string> {
-  return (await netns.run(["nft", "list", "tables"])).trim().split("\n").sort().join("\n");
-}
-
 /** Waits for longer than any machine takes to repair it, and for less than the period that there is without {@linkcode ARGS}. */
 async function untilSame(netns: Netns, wanted: string): Promise<void> {
-  const deadline = performance.now() + 20_000;
-  for (;;) {
-    const found = await tables(netns);
-    if (found === wanted) return;
-    if (performance.now() > deadline) assertEquals(found, wanted, "not repaired in time");
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
-
-/**
- * A folder `$D` with a program `nft` in it that runs this script before the real one. What decides comes after the input, in
- * `$D/input.$$`, because a program may have been started long before it was needed.
- */
-async function withNft(script: string, work: (bin: string) => Promise<void>): Promise<void> {
-  const bin = await Deno.makeTempDir({ prefix: "kproxy-bin-" });
-  try {
-    const text = `#!/bin/sh
-D=${bin}
-case "$*" in
-  *"-f -") cat > $D/input.$$;;
-  *) : > $D/input.$$;;
-esac
-${script}
-exec ${findProgram("nft")} "$@" < $D/input.$$
-`;
-    await Deno.writeTextFile(`${bin}/nft`, text, { mode: 0o755 });
-    await work(bin);
-  } finally {
-    await Deno.remove(bin, { recursive: true });
-  }
+  await eventually(async () => assertEquals(await NFTABLES.rules(netns), wanted, "not repaired in time"), {
+    everyMs: 50,
+    limitMs: 20_000,
+  });
 }
 
 e2eTest("the next process finds everything in place, and what others remove comes back", NEEDS, async (t) => {
@@ -100,7 +60,7 @@ e2eTest("the next process finds everything in place, and what others remove come
   let wanted = "";
   {
     await using kproxy = await web.start(ARGS);
-    wanted = await tables(netns);
+    wanted = await NFTABLES.rules(netns);
     const loop = await ConnectLoop.start(web.pod, CLUSTER);
     const loop6 = await ConnectLoop.start(await web.lab.host("fd00:10:244::5", "cni0"), CLUSTER_6);
     await loop.answered(50);
@@ -112,7 +72,7 @@ e2eTest("the next process finds everything in place, and what others remove come
   await using kproxy = await web.start(ARGS);
   const firsts = kproxy.lines.filter(({ msg }) => msg === FIRST_SYNC);
   assertEquals(firsts.map(({ rulesWritten }) => rulesWritten), [0, 0], kproxy.log);
-  assertEquals(await tables(netns), wanted);
+  assertEquals(await NFTABLES.rules(netns), wanted);
   const damages = [
     "flush map ip kproxy service-ips",
     "flush set ip kproxy cluster-ips",
@@ -137,106 +97,6 @@ e2eTest("the next process finds everything in place, and what others remove come
   const from = kproxy.lines.length;
   await new Promise((resolve) => setTimeout(resolve, 2 * SYNC_PERIOD_MS));
   assertEquals(kproxy.lines.slice(from), [], "nothing to repair, nothing done");
-});
-
-/** Puts a table of the layout of an older release in the place of the one that is there, with rules of the same effect. */
-async function makeOlder(netns: Netns): Promise<void> {
-  for (const family of ["ip", "ip6"]) {
-    const text = await netns.run(["nft", "list", "table", family, "kproxy"]);
-    const older = text.replace(/kproxy layout \d+/, "kproxy layout 0").replaceAll(/\blayout-\d+/g, "layout-0")
-      .replaceAll("service-ips", "older-ips").replaceAll("endpoints-tcp", "older-endpoints")
-      .replaceAll(/\btcp-(\d)/g, "older-$1");
-    await netns.run(["nft", "-f", "-"], { stdin: `delete table ${family} kproxy\n${older}` });
-  }
-}
-
-/** For {@linkcode withNft}: kills kproxy before a transaction, the first being number 1. */
-function killBefore(transaction: number): string {
-  return `case "$*" in "-f -")
-  echo >> $D/count
-  [ $(wc -l < $D/count) -ge ${transaction} ] && { kill -9 $PPID; exit 1; };;
-esac`;
-}
-
-e2eTest(
-  "a table of another layout is replaced while clients connect, also when a crash comes between",
-  NEEDS,
-  async () => {
-    await using web = await WebLab.create();
-    const { netns } = web.lab.node;
-    let wanted = "";
-    {
-      await using kproxy = await web.start(ARGS);
-      await kproxy.stop();
-      wanted = await tables(netns);
-    }
-    const loop = await ConnectLoop.start(web.pod, CLUSTER);
-    await loop.answered(20);
-    const upgrade = async (path?: string): Promise<void> => {
-      await makeOlder(netns);
-      assertMatch(await tables(netns), /older-ips/);
-      await loop.answered(20);
-      if (path !== undefined) {
-        await using kproxy = KproxyProcess.spawn({ ...web.options(ARGS), path });
-        assertEquals((await kproxy.ended()).code, 137, kproxy.log);
-        await loop.answered(20);
-      }
-      await using kproxy = await web.start(ARGS);
-      assertEquals(await tables(netns), wanted);
-      assertEquals(await tableNames(netns), "table ip kproxy\ntable ip6 kproxy");
-      await loop.answered(20);
-      await kproxy.stop();
-    };
-    await upgrade();
-    // Killed before one of the transactions: with a half built table, with two that serve, without the old one, and so on.
-    for (const kill of [3, 6, 9, 10]) {
-      await withNft(killBefore(kill), upgrade);
-    }
-    await loop.stopUnbroken();
-  },
-);
-
-e2eTest("clients keep their endpoints when a layout is replaced, also after a crash", NEEDS, async () => {
-  await using web = await WebLab.create();
-  const { netns } = web.lab.node;
-  await web.manifests.replace("web.json", [
-    service("shop/web", {
-      clusterIP: CLUSTER.ip,
-      sessionAffinity: "ClientIP",
-      ports: [`http:${WEB_PORT}`],
-    }),
-  ]);
-  // That all choose the same of two endpoints again by chance happens once in a million times.
-  const sources = Array.from({ length: 20 }, (_, index) => `10.244.0.${100 + index}`);
-  await web.lab.lend(web.pod, sources, "cni0");
-  const servers = async (): Promise<readonly string[]> => {
-    const answers = sources.map(async (source) => {
-      const [result] = await web.pod.probe({ protocol: "tcp", source, to: CLUSTER });
-      return result?.kind === "answer" ? result.answer.server : JSON.stringify(result);
-    });
-    return await Promise.all(answers);
-  };
-  let wanted: readonly string[] = [];
-  {
-    await using kproxy = await web.start(ARGS);
-    wanted = await servers();
-    assertEquals([...new Set(wanted)].sort(), WEB_PODS.slice(0, 2));
-    await kproxy.stop();
-  }
-  // 8: somewhere in the middle, as above.
-  for (const kill of [null, 8]) {
-    await makeOlder(netns);
-    if (kill !== null) {
-      await withNft(killBefore(kill), async (path) => {
-        await using kproxy = KproxyProcess.spawn({ ...web.options(ARGS), path });
-        assertEquals((await kproxy.ended()).code, 137, kproxy.log);
-      });
-    }
-    await using kproxy = await web.start(ARGS);
-    assertEquals(await servers(), wanted, `${kill}`);
-    assertEquals(await tableNames(netns), "table ip kproxy\ntable ip6 kproxy");
-    await kproxy.stop();
-  }
 });
 
 e2eTest(
@@ -307,9 +167,7 @@ async function ownTable(netns: Netns): Promise<AsyncDisposable> {
   }).spawn();
   const writer = owner.stdin.getWriter();
   await writer.write(new TextEncoder().encode("create table ip kproxy { flags owner; }\n"));
-  while (!(await tableNames(netns)).includes("table ip kproxy")) {
-    await new Promise((go) => setTimeout(go, 20));
-  }
+  await until(async () => (await nftTableNames(netns)).includes("table ip kproxy"), "its table");
   let hasEnded = false;
   return {
     async [Symbol.asyncDispose]() {
@@ -354,7 +212,7 @@ e2eTest(
       from,
     );
     assertStringIncludes(await readyz(), '"ready":true');
-    assertEquals(await tableNames(netns), "table ip kproxy\ntable ip6 kproxy");
+    assertEquals(await nftTableNames(netns), "table ip kproxy\ntable ip6 kproxy");
     await loop.answered(20);
     await loop.stopUnbroken();
     assertEquals((await kproxy.stop()).code, 0);

@@ -13,7 +13,9 @@ import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabGateway } from "../support/lab_gateway.ts";
 import type { RawApiObject } from "../support/list_watch_server.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
+import { raw } from "../support/raw_objects.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+import { eventually } from "../support/until.ts";
 
 const NEEDS = [
   ROOT_NAMESPACES,
@@ -77,11 +79,7 @@ class Agent {
   }
 
   async until(wanted: readonly number[]): Promise<void> {
-    const deadline = performance.now() + 60_000;
-    for (let seen = await this.statuses(); String(seen) !== String(wanted); seen = await this.statuses()) {
-      assert(performance.now() < deadline, `${seen} instead of ${wanted}`);
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
+    await eventually(async () => assertEquals(await this.statuses(), wanted), { everyMs: 50 });
   }
 
   /** Without comments, which hold the time of day. */
@@ -96,7 +94,7 @@ async function withAgent(kapi: Kapi, work: (agent: Agent) => Promise<void>): Pro
       await netns.run(["ip", "addr", "add", `${address}/32`, "dev", "lo"]);
     }
     using _gateway = await LabGateway.open(netns, kapi.port);
-    for (const object of OBJECTS) await kapi.put(object as unknown as RawApiObject);
+    for (const object of OBJECTS) await kapi.put(raw(object));
     await work(new Agent(netns, kapi));
     await kapi.clear();
   });

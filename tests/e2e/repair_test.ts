@@ -11,6 +11,7 @@ import { saveAll, saveTable } from "../support/lab_rules.ts";
 import { WEB_CLUSTER_IP, WEB_NEEDS, WEB_PODS, WEB_PORT, WebLab, webSlice } from "../support/lab_web.ts";
 import { CLUSTER } from "../support/web_changes.ts";
 import { e2eTest, program } from "../support/skip.ts";
+import { eventually } from "../support/until.ts";
 import {
   type Damage,
   REPAIR_ARGS,
@@ -120,11 +121,10 @@ for (const variant of ["nft", "legacy"]) {
     const wanted = await saveTable(netns, tool, "nat");
     await netns.run([tool, "-w", "5", "-t", "nat", "-F", "KUBE-MARK-MASQ"]);
     await kproxy.until("a repair", () => repairs(kproxy) > 0);
-    const deadline = performance.now() + REPAIR_LIMIT_MS;
-    while ((await saveTable(netns, tool, "nat")).length < wanted.length && performance.now() < deadline) {
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-    assertEquals(await saveTable(netns, tool, "nat"), wanted);
+    await eventually(async () => assertEquals(await saveTable(netns, tool, "nat"), wanted), {
+      everyMs: 50,
+      limitMs: REPAIR_LIMIT_MS,
+    });
     assertEquals(await theirs(), later);
     await kproxy.stop();
     assertEquals(await theirs(), later);

@@ -7,17 +7,16 @@
 import { assert, assertEquals } from "@std/assert";
 import type { FlowCase } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
-import type { ApiJson } from "../flows/objects.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabFlowCase } from "../support/lab_flow.ts";
 import { LabGateway } from "../support/lab_gateway.ts";
 import { WEB_ARGS, WEB_NEEDS } from "../support/lab_web.ts";
-import type { RawApiObject } from "../support/list_watch_server.ts";
 import type { Netns } from "../support/netns.ts";
 import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
-import { rawServiceCidr } from "../support/raw_objects.ts";
+import { raw, rawServiceCidr } from "../support/raw_objects.ts";
 import { e2eTest, program } from "../support/skip.ts";
+import { eventually } from "../support/until.ts";
 
 const NEEDS = [...WEB_NEEDS, ...KAPI, program("nft")];
 const CASE = FLOW_CASES.find(({ name }) => name === "a cluster IP that no Service has");
@@ -27,14 +26,10 @@ const MORE = rawServiceCidr("more", ["10.98.0.0/24"]);
 
 /** Waits until the chain of cluster IPs drops just these networks. */
 async function untilDropped(netns: Netns, family: "ip" | "ip6", networks: readonly string[]): Promise<void> {
-  const deadline = performance.now() + 60_000;
-  for (;;) {
+  await eventually(async () => {
     const text = await netns.run(["nft", "list", "chain", family, "kproxy", "cluster-ips-check"]);
-    const found = [...text.matchAll(/daddr (\S+) drop/g)].map(([, network]) => network ?? "");
-    if (found.join() === networks.join()) return;
-    assert(performance.now() < deadline, `dropped is ${found}, not ${networks}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+    assertEquals([...text.matchAll(/daddr (\S+) drop/g)].map(([, network]) => network ?? ""), networks);
+  });
 }
 
 e2eTest("ServiceCIDRs of an API server come and go while kproxy runs", NEEDS, async () => {
@@ -43,9 +38,7 @@ e2eTest("ServiceCIDRs of an API server come and go while kproxy runs", NEEDS, as
   await using lab = await NodeLab.create();
   const { netns } = lab.node;
   using _gateway = await LabGateway.open(netns, kapi.port);
-  for (const object of [NODE_OBJECT as ApiJson, ...CASE.objects]) {
-    await kapi.put(object as unknown as RawApiObject);
-  }
+  for (const object of [NODE_OBJECT, ...CASE.objects]) await kapi.put(raw(object));
   await kapi.put(KUBERNETES);
   const args = [...WEB_ARGS, "--proxy-mode=nftables", `--kubeconfig=${kapi.kubeconfig}`];
   await using kproxy = await KproxyProcess.start({ netns, args });

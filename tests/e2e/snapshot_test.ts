@@ -22,7 +22,7 @@ import {
   WebLab,
   webSlice,
 } from "../support/lab_web.ts";
-import type { RawApiObject } from "../support/list_watch_server.ts";
+import { raw } from "../support/raw_objects.ts";
 import type { Netns } from "../support/netns.ts";
 import { NODE_OBJECT } from "../support/node_lab.ts";
 import { e2eTest, program } from "../support/skip.ts";
@@ -40,10 +40,6 @@ const GONE_SLICE = slice("shop/gone.1", [`http:${WEB_TARGET_PORT}`], [`${A}@node
 
 function movedSlice(pod: string): ApiJson {
   return slice("shop/moved.1", [`http:${WEB_TARGET_PORT}`], [`${pod}@node-a`]);
-}
-
-function raw(object: ApiJson): RawApiObject {
-  return object as unknown as RawApiObject;
 }
 
 /** What is left in the kernel after the power came back: nothing. */
@@ -79,6 +75,75 @@ async function serverOf({ lab }: WebLab, ip: string): Promise<string[]> {
   return Object.keys((await loop.stopUnbroken()).byServer).sort();
 }
 
+/** A node with an API server, and where kproxy keeps its snapshot there. */
+interface SnapshotNode {
+  readonly web: WebLab;
+  readonly kapi: Kapi;
+  readonly snapshot: string;
+}
+
+function startOn({ web, kapi, snapshot }: SnapshotNode): Promise<KproxyProcess> {
+  return KproxyProcess.start({
+    netns: web.lab.node.netns,
+    args: [...WEB_ARGS, `--kubeconfig=${kapi.kubeconfig}`, `--snapshot=${snapshot}`],
+  });
+}
+
+/** A life that the server answers; it leaves a snapshot, and ends as by a power cut. */
+async function rememberOn(node: SnapshotNode): Promise<void> {
+  const { web: { lab: { node: { netns } } }, snapshot } = node;
+  await using kproxy = await startOn(node);
+  const ready = await get(netns, "http://127.0.0.1:10256/readyz");
+  assertEquals([ready.status, ready.body.includes("snapshot")], [200, false]);
+  // Nobody tells it that the power will fail.
+  await kproxy.untilMessage("Snapshot written");
+  const { in_use, size_bytes, timestamp_seconds } = await snapshotMetrics(netns);
+  assertEquals([in_use, size_bytes], [0, (await Deno.stat(snapshot)).size]);
+  assert(Math.abs(timestamp_seconds! - Date.now() / 1000) < 60);
+  await kproxy.stop("SIGKILL");
+}
+
+/** While the server is silent, the node says so to whoever asks, and serves. */
+async function assertServesSnapshot(netns: Netns): Promise<void> {
+  const { status, body } = await get(netns, "http://127.0.0.1:10256/readyz");
+  const { ready, reasons, snapshot: shown, watches } = JSON.parse(body);
+  assertEquals([status, ready], [503, false]);
+  // A silent server is a problem of a watch as soon as the first question to it has waited too long.
+  for (const watch of Object.values<object>(watches)) {
+    assertEquals(watch, { problem: "Cannot reach the API server" });
+  }
+  assertEquals(reasons, [`services, endpointslices: serving from the snapshot of ${shown.time}`]);
+  assert(shown.ageSeconds >= 0 && shown.ageSeconds < 600, body);
+  assertEquals((await get(netns, "http://127.0.0.1:10256/healthz")).status, 200);
+  assertEquals((await snapshotMetrics(netns))["in_use"], 1);
+}
+
+/** The server comes back with another state than the one remembered, which takes its place. */
+async function assertFollowsServer(kproxy: KproxyProcess, { web, kapi }: SnapshotNode): Promise<void> {
+  const { netns } = web.lab.node;
+  const from = kproxy.lines.length;
+  await kapi.resume();
+  await kapi.remove(raw(GONE));
+  await kapi.remove(raw(GONE_SLICE));
+  await kapi.put(raw(movedSlice(B)));
+  await kproxy.untilMessage("The lists of the API server have replaced the snapshot", from);
+  await kproxy.until(
+    "the sync without the deleted Service",
+    (lines) =>
+      lines.some(({ msg, services }) => msg === "Synced rules" && String(services).includes("shop/gone")),
+    from,
+  );
+  await kproxy.until(
+    "the sync of the moved Service",
+    (lines) =>
+      lines.some(({ msg, services }) => msg === "Synced rules" && String(services).includes("shop/moved")),
+    from,
+  );
+  assertEquals(await serverOf(web, MOVED_IP), [`${B}:${WEB_TARGET_PORT}`]);
+  const rules = await saveAll(netns);
+  assertEquals([rules.includes(GONE_IP), rules.includes(MOVED_IP)], [false, true]);
+}
+
 e2eTest(
   "a node that lost its rules serves before the API server answers, and then without a gap what it says",
   NEEDS,
@@ -90,28 +155,14 @@ e2eTest(
     const folder = await Deno.makeTempDir({ prefix: "kproxy-snapshot-" });
     try {
       const snapshot = `${folder}/snapshot`;
+      const node = { web, kapi, snapshot };
       for (const object of [NODE_OBJECT, WEB_SERVICE, webSlice([A, B])]) await kapi.put(raw(object));
       for (const object of [MOVED, movedSlice(A), GONE, GONE_SLICE]) await kapi.put(raw(object));
-      const start = () =>
-        KproxyProcess.start({
-          netns,
-          args: [...WEB_ARGS, `--kubeconfig=${kapi.kubeconfig}`, `--snapshot=${snapshot}`],
-        });
-      {
-        await using kproxy = await start();
-        const ready = await get(netns, "http://127.0.0.1:10256/readyz");
-        assertEquals([ready.status, ready.body.includes("snapshot")], [200, false]);
-        // Nobody tells it that the power will fail.
-        await kproxy.untilMessage("Snapshot written");
-        const { in_use, size_bytes, timestamp_seconds } = await snapshotMetrics(netns);
-        assertEquals([in_use, size_bytes], [0, (await Deno.stat(snapshot)).size]);
-        assert(Math.abs(timestamp_seconds! - Date.now() / 1000) < 60);
-        await kproxy.stop("SIGKILL");
-      }
+      await rememberOn(node);
       await kapi.pause();
       await loseRules(netns);
       const before = performance.now();
-      await using kproxy = await start();
+      await using kproxy = await startOn(node);
       assert(performance.now() - before < 40_000);
       assertMatch(kproxy.log, /not answered yet, serving from the snapshot/);
       const loops = [
@@ -121,43 +172,8 @@ e2eTest(
       await loops[0]!.answered(50);
       assertEquals(await serverOf(web, MOVED_IP), [`${A}:${WEB_TARGET_PORT}`]);
       assertEquals(await serverOf(web, GONE_IP), [`${A}:${WEB_TARGET_PORT}`]);
-
-      const { status, body } = await get(netns, "http://127.0.0.1:10256/readyz");
-      const { ready, reasons, snapshot: shown, watches } = JSON.parse(body);
-      assertEquals([status, ready], [503, false]);
-      // A silent server is a problem of a watch as soon as the first question to it has waited too long.
-      for (const watch of Object.values<object>(watches)) {
-        assertEquals(watch, { problem: "Cannot reach the API server" });
-      }
-      assertEquals(reasons, [`services, endpointslices: serving from the snapshot of ${shown.time}`]);
-      assert(shown.ageSeconds >= 0 && shown.ageSeconds < 600, body);
-      assertEquals((await get(netns, "http://127.0.0.1:10256/healthz")).status, 200);
-      assertEquals((await snapshotMetrics(netns))["in_use"], 1);
-
-      // The server comes back with another state than the one remembered.
-      const from = kproxy.lines.length;
-      await kapi.resume();
-      await kapi.remove(raw(GONE));
-      await kapi.remove(raw(GONE_SLICE));
-      await kapi.put(raw(movedSlice(B)));
-      await kproxy.untilMessage("The lists of the API server have replaced the snapshot", from);
-      await kproxy.until(
-        "the sync without the deleted Service",
-        (lines) =>
-          lines.some(({ msg, services }) => msg === "Synced rules" && String(services).includes("shop/gone")),
-        from,
-      );
-      await kproxy.until(
-        "the sync of the moved Service",
-        (lines) =>
-          lines.some(({ msg, services }) =>
-            msg === "Synced rules" && String(services).includes("shop/moved")
-          ),
-        from,
-      );
-      assertEquals(await serverOf(web, MOVED_IP), [`${B}:${WEB_TARGET_PORT}`]);
-      const rules = await saveAll(netns);
-      assertEquals([rules.includes(GONE_IP), rules.includes(MOVED_IP)], [false, true]);
+      await assertServesSnapshot(netns);
+      await assertFollowsServer(kproxy, node);
       for (const loop of loops) {
         await loop.answered(50);
         const { byServer } = await loop.stopUnbroken();

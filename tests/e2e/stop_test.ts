@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertExists } from "@std/assert";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
 import { withNetns } from "../support/netns.ts";
@@ -11,6 +11,7 @@ import { WEB_NEEDS, WEB_SERVICE, WebLab, webSlice } from "../support/lab_web.ts"
 import { childrenWith, readUnlessGone } from "../support/processes.ts";
 import { e2eTest, program } from "../support/skip.ts";
 import { StubProgram } from "../support/stub_program.ts";
+import { eventually } from "../support/until.ts";
 
 /** Many times what a quiet machine shows (1.1 s), and far less than the programs take here. */
 const LIMIT_MS = 20_000;
@@ -218,12 +219,11 @@ function sleep(ms: number): Promise<void> {
 
 /** The process id of a child with these words in its command line, once there is one. */
 async function childRunning(parent: number, words: string): Promise<number> {
-  for (let tries = 0; tries < 3_000; tries++) {
+  return await eventually(async () => {
     const [pid] = await childrenWith(parent, words);
-    if (pid !== undefined) return pid;
-    await sleep(20);
-  }
-  throw new Error(`${parent} has no such child`);
+    assertExists(pid, `${parent} has no such child`);
+    return pid;
+  });
 }
 
 /** True if the process ends: a signal that was sent takes its time on a busy machine. */

@@ -14,6 +14,7 @@ import { WEB_ARGS, WEB_NEEDS } from "../support/lab_web.ts";
 import type { Netns } from "../support/netns.ts";
 import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
 import { e2eTest, program } from "../support/skip.ts";
+import { eventually } from "../support/until.ts";
 
 const NEEDS = [...WEB_NEEDS, program("nft"), program("curl")];
 const CLUSTER_IP = { ip: "10.96.0.10", port: 53 };
@@ -61,17 +62,12 @@ async function untilPackets(netns: Netns, ipv4: number, ipv6: number): Promise<R
       ["in", "out"].map((way) => [key(String(family), way), count])
     ),
   );
-  const deadline = performance.now() + 60_000;
-  for (;;) {
+  return await eventually(async () => {
     const found = await traffic(netns);
     const packets = Object.fromEntries(Object.entries(found).filter(([name]) => name.startsWith("packets")));
-    const isSo = Object.entries(wanted).every(([name, count]) => packets[name] === count);
-    if (isSo || performance.now() > deadline) {
-      assertEquals(packets, wanted);
-      return found;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
+    assertEquals(packets, wanted);
+    return found;
+  }, { everyMs: 100 });
 }
 
 async function send(host: LabHost, to: { readonly ip: string; readonly port: number }, count: number) {

@@ -14,6 +14,7 @@ import { type Netns, withNetns } from "../support/netns.ts";
 import { NODE_OBJECT } from "../support/node_lab.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { parseTranscripts, replaceOutputs, type Transcript, withoutVarying } from "../support/transcript.ts";
+import { eventually } from "../support/until.ts";
 
 const NEEDS = [
   ROOT_NAMESPACES,
@@ -200,11 +201,10 @@ class TranscriptNode implements AsyncDisposable {
   }
 
   async #until(command: string, isSo: (output: string) => boolean): Promise<void> {
-    const deadline = performance.now() + 60_000;
-    for (let said = await this.output(command); !isSo(said); said = await this.output(command)) {
-      assert(performance.now() < deadline, `${command}\n${said}\n${this.#run.log}`);
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
+    await eventually(async () => {
+      const said = await this.output(command);
+      assert(isSo(said), `${command}\n${said}\n${this.#run.log}`);
+    }, { everyMs: 50 });
   }
 }
 

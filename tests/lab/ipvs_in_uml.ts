@@ -5,33 +5,21 @@
  * @module
  */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { Ipvsadm } from "../../lib/kernel/ipvsadm.ts";
 import { readDevices } from "../../lib/kernel/ip_address.ts";
-import { realServerKey } from "../../lib/netfilter/ipvs.ts";
 import { kproxy as runKproxy } from "../cli/kproxy.ts";
 import { service, slice } from "../flows/objects.ts";
-import { EchoServer, HeldConnection } from "../support/held_connection.ts";
+import { EchoServer } from "../support/held_connection.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { ipvsTimeouts } from "../support/ipvs_timeouts.ts";
-import { IPVS } from "../support/lab_mode.ts";
-import { LabManifests } from "../support/lab_manifests.ts";
-import { NODE_OBJECT, NodeLab } from "../support/node_lab.ts";
+import { NODE_OBJECT } from "../support/node_lab.ts";
+import { until } from "../support/until.ts";
+import { IpvsLab, PATIENCE, WEB, webPods } from "./ipvs_lab.ts";
+import { refusalSteps } from "./ipvs_refusal_steps.ts";
 
-const LIMIT_MS = 300_000;
 /** Of connections to an endpoint that leaves: many times what a start, or two changes, take until they are looked at. */
 const DEADLINE_SECONDS = 30;
-const WEB = service("shop/web", {
-  type: "LoadBalancer",
-  clusterIP: "10.96.0.1",
-  ingress: [{ ip: "203.0.113.5" }],
-  ports: ["http:80:30080"],
-});
 const DUAL = service("shop/dual", { clusterIP: "fd00:10:96::9", ports: ["http:80"] });
 const DUAL_PODS = slice("shop/dual.1", ["http:8080"], ["fd00:10:244::91@node-a"]);
-
-function webPods(...pods: readonly string[]) {
-  return slice("shop/web.1", ["http:8080"], pods.map((pod) => `${pod}@node-a`));
-}
 
 /** Servers that nobody may touch: of another range, by mark, on a port that is no node port, in a range left out. */
 const FOREIGN = [
@@ -50,100 +38,6 @@ const LEFT = [
   "-A -u [fd00:10:96::99]:53 -s rr",
 ];
 
-class IpvsLab implements AsyncDisposable {
-  readonly lab: NodeLab;
-  readonly manifests: LabManifests;
-  readonly ipvs: Ipvsadm;
-  #kproxy: KproxyProcess | undefined;
-
-  private constructor(lab: NodeLab, manifests: LabManifests) {
-    this.lab = lab;
-    this.manifests = manifests;
-    this.ipvs = new Ipvsadm(lab.node.netns.exec);
-  }
-
-  static async create(): Promise<IpvsLab> {
-    return new IpvsLab(await NodeLab.create(), await LabManifests.create());
-  }
-
-  get node() {
-    return this.lab.node.netns;
-  }
-
-  get kproxy(): KproxyProcess {
-    if (this.#kproxy === undefined) throw new TypeError("kproxy is not started");
-    return this.#kproxy;
-  }
-
-  args(more: readonly string[] = []): string[] {
-    return [
-      "--proxy-mode=ipvs",
-      "--hostname-override=node-a",
-      "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
-      "--ipvs-min-sync-period=0s",
-      "--ipvs-sync-period=2s",
-      "--ipvs-tcpfin-timeout=1s",
-      "--ipvs-exclude-cidrs=10.96.5.0/24",
-      `--manifests=${this.manifests.folder}`,
-      ...more,
-    ];
-  }
-
-  async start(...more: readonly string[]): Promise<void> {
-    await this.#kproxy?.[Symbol.asyncDispose]();
-    this.#kproxy = await KproxyProcess.start({ netns: this.node, args: this.args(more) });
-  }
-
-  /** Replaces the objects and waits until they are in force. */
-  async change(
-    name: string,
-    objects: Parameters<LabManifests["replace"]>[1],
-    service: string,
-  ): Promise<number> {
-    const lines = await this.kproxy.change(() => this.manifests.replace(name, objects), service);
-    const synced = lines.findLast(({ msg }) => msg === "Synced rules");
-    return Number(synced?.["commands"]);
-  }
-
-  /** `-A` and `-a` lines, sorted. */
-  async table(): Promise<readonly string[]> {
-    const text = await this.node.run(["ipvsadm", "-Sn"]);
-    return text.trim().split("\n").map((line) => line.trim()).filter((line) => line !== "").sort();
-  }
-
-  /** Weight by real server of the web Service's cluster IP. */
-  async weights(): Promise<Record<string, number>> {
-    const saved = (await this.ipvs.save()).virtualServers.get("10.96.0.1:80/TCP");
-    return Object.fromEntries(
-      [...saved?.realServers.values() ?? []].map((real) => [realServerKey(real), real.weight]),
-    );
-  }
-
-  async addresses(): Promise<readonly string[]> {
-    const { addresses } = await readDevices(this.node.exec);
-    return addresses.filter(({ device }) => device === "kube-ipvs0").map(({ address }) => address).sort();
-  }
-
-  /** Everything the mode has in the kernel, and virtual servers of others, as text. */
-  async everything(): Promise<string> {
-    return await IPVS.rules(this.node);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#kproxy?.[Symbol.asyncDispose]();
-    await this.manifests[Symbol.asyncDispose]();
-    await this.lab[Symbol.asyncDispose]();
-  }
-}
-
-async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + LIMIT_MS;
-  while (!await isSo()) {
-    if (performance.now() > deadline) throw new Error(`It did not come to this: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-}
-
 const WEB_SERVERS = (pods: readonly string[]): string[] =>
   ["10.96.0.1:80", "203.0.113.5:80", "192.0.2.10:30080", "192.168.7.10:30080", "10.244.255.1:30080"].flatMap((
     vip,
@@ -156,14 +50,9 @@ const DUAL_SERVERS = [
   "-a -t [fd00:10:96::9]:80 -r [fd00:10:244::91]:8080 -m -w 1",
 ];
 
-Deno.test("IPVS mode on a real kernel", async (t) => {
-  await using ipvsLab = await IpvsLab.create();
-  const { lab, node, manifests } = ipvsLab;
-  await manifests.replace("node.json", [NODE_OBJECT]);
-  await manifests.replace("web.json", [WEB]);
-  await manifests.replace("pods.json", [webPods("10.244.0.11", "10.244.0.12")]);
-  await manifests.replace("dual.json", [DUAL, DUAL_PODS]);
-
+/** What a start does, and what it leaves alone. */
+async function startSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
+  const { node } = ipvsLab;
   await t.step(
     "a scheduler that the kernel does not have ends the start, names its module and leaves nothing",
     async () => {
@@ -186,8 +75,9 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     const expected = [...FOREIGN, ...WEB_SERVERS(["10.244.0.11", "10.244.0.12"]), ...DUAL_SERVERS].sort();
     // What is unwanted loses its weight at once, and goes when it has no connections.
     await until(
-      "the unwanted real server is gone",
       async () => !(await ipvsLab.table()).some((line) => line.includes("10.244.0.99")),
+      "the unwanted real server is gone",
+      PATIENCE,
     );
     assertEquals(await ipvsLab.table(), expected);
     assertEquals(await ipvsLab.addresses(), ["10.96.0.1", "203.0.113.5", "fd00:10:96::9"]);
@@ -220,7 +110,11 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     await ipvsLab.start();
     assertEquals(await ipvsLab.everything(), before);
   });
+}
 
+/** What changes are followed by. */
+async function changeSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
+  const { lab } = ipvsLab;
   await t.step("a change starts only the programs that have something to do", async () => {
     const pods = ["10.244.0.11", "10.244.0.12", "10.244.0.13"];
     // Hairpin entries and servers.
@@ -230,8 +124,9 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     const none = slice("shop/web.2", ["http:8080"], []);
     assertEquals(await ipvsLab.change("remote.json", [none], "shop/web"), 1);
     await until(
-      "the remote real server is gone",
       async () => !(await ipvsLab.table()).some((line) => line.includes("10.244.1.21")),
+      "the remote real server is gone",
+      PATIENCE,
     );
   });
 
@@ -247,7 +142,11 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     assertEquals(await ask("203.0.113.5"), ["refused"]);
     await lab.node.call("unserve", 2222);
   });
+}
 
+/** What becomes of connections to endpoints that leave. */
+async function leavingSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
+  const { lab } = ipvsLab;
   await t.step(
     "a long connection to an endpoint that leaves goes on, also through a kill and a start",
     async () => {
@@ -255,8 +154,12 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
       const server = await lab.host("10.244.0.14", "cni0");
       await using _echo = new EchoServer(server.netns, { ip: "10.244.0.14", port: 8080 });
       await ipvsLab.change("pods.json", [webPods("10.244.0.14")], "shop/web");
-      await until("one real server is left", async () => Object.keys(await ipvsLab.weights()).length === 1);
-      await using connection = await connected(client.netns);
+      await until(
+        async () => Object.keys(await ipvsLab.weights()).length === 1,
+        "one real server is left",
+        PATIENCE,
+      );
+      await using connection = await ipvsLab.connected(client.netns);
       await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
       assertEquals(await ipvsLab.weights(), { "10.244.0.14:8080": 0, "10.244.0.12:8080": 1 });
       await ipvsLab.kproxy.stop("SIGKILL");
@@ -275,10 +178,11 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     await using _echo = new EchoServer(server.netns, { ip: "10.244.0.11", port: 8080 });
     await ipvsLab.change("pods.json", [webPods("10.244.0.11")], "shop/web");
     await until(
-      "others get no new connections",
       async () => (await ipvsLab.weights())["10.244.0.12:8080"] !== 1,
+      "others get no new connections",
+      PATIENCE,
     );
-    await using connection = await connected(client.netns);
+    await using connection = await ipvsLab.connected(client.netns);
     await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
     assertEquals((await ipvsLab.weights())["10.244.0.11:8080"], 0);
     await ipvsLab.change("pods.json", [webPods("10.244.0.11", "10.244.0.12")], "shop/web");
@@ -298,13 +202,13 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     await using echo = new EchoServer(server.netns, { ip: "10.244.0.15", port: 8080 });
     await ipvsLab.start();
     await ipvsLab.change("pods.json", [webPods("10.244.0.15")], "shop/web");
-    await using connection = await connected(client.netns);
+    await using connection = await ipvsLab.connected(client.netns);
     await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
     assertEquals((await ipvsLab.weights())["10.244.0.15:8080"], 0);
     // A connection that ends by a reset is forgotten after ten seconds.
     await echo.reset();
     await connection.lost();
-    await until("it is deleted", async () => !("10.244.0.15:8080" in await ipvsLab.weights()));
+    await until(async () => !("10.244.0.15:8080" in await ipvsLab.weights()), "it is deleted", PATIENCE);
     assertEquals(await ipvsLab.weights(), { "10.244.0.12:8080": 1 });
   });
 
@@ -317,13 +221,17 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     await ipvsLab.change("web.json", [hasty], "shop/web");
     await ipvsLab.change("pods.json", [webPods("10.244.0.15")], "shop/web");
     assertEquals(await ipvsLab.weights(), { "10.244.0.15:8080": 1 });
-    await using connection = await connected(client.netns);
+    await using connection = await ipvsLab.connected(client.netns);
     await ipvsLab.change("pods.json", [webPods("10.244.0.12")], "shop/web");
     assertEquals(await ipvsLab.weights(), { "10.244.0.12:8080": 1 });
     await connection.lost();
     await ipvsLab.change("web.json", [WEB], "shop/web");
   });
+}
 
+/** Services and addresses that are out of the ordinary. */
+async function oddSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
+  const { node, manifests } = ipvsLab;
   await t.step("an address of two Services stays until the second one goes", async () => {
     const other = (ingress: readonly { ip: string }[]) => [
       service("shop/other", { type: "LoadBalancer", clusterIP: "10.96.0.7", ingress, ports: ["alt:81"] }),
@@ -383,26 +291,37 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     const come = ["192.0.2.77", "203.0.113.5"];
     for (const ip of come) await node.run(["ip", "address", "add", `${ip}/32`, "dev", "eth0"]);
     await until(
-      "node ports are served there",
       async () => (await ipvsLab.table()).includes("-A -t 192.0.2.77:30080 -s rr"),
+      "node ports are served there",
+      PATIENCE,
     );
     await until(
-      "ours has only those that no other device has",
       async () => !(await ipvsLab.addresses()).includes("203.0.113.5"),
+      "ours has only those that no other device has",
+      PATIENCE,
     );
     for (const ip of come) await node.run(["ip", "address", "del", `${ip}/32`, "dev", "eth0"]);
-    await until("all is as before", async () => await ipvsLab.everything() === before);
+    await until(async () => await ipvsLab.everything() === before, "all is as before", PATIENCE);
   });
+}
 
+/** How the mode goes, for another one and for good. */
+async function endSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
+  const { node } = ipvsLab;
   await t.step("another mode takes over and removes what is ours, and nothing of others", async () => {
     await ipvsLab.kproxy.stop("SIGTERM");
     await ipvsLab.start("--proxy-mode=iptables", "--iptables-min-sync-period=0s");
     await until(
-      "our servers are gone",
       async () => (await ipvsLab.table()).join() === [...FOREIGN].sort().join(),
+      "our servers are gone",
+      PATIENCE,
     );
-    await until("the device is gone", async () => !(await readDevices(node.exec)).kinds.has("kube-ipvs0"));
-    await until("the sets are gone", async () => await node.run(["ipset", "list", "-name"]) === "");
+    await until(
+      async () => !(await readDevices(node.exec)).kinds.has("kube-ipvs0"),
+      "the device is gone",
+      PATIENCE,
+    );
+    await until(async () => await node.run(["ipset", "list", "-name"]) === "", "the sets are gone", PATIENCE);
     assertEquals((await node.run(["iptables-save"])).includes("match-set"), false);
   });
 
@@ -433,101 +352,19 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
     assertEquals([flushed.code, flushed.out], [0, "Removed 4 IPVS virtual servers\n"]);
     assertEquals(await ipvsLab.table(), []);
   });
-
-  // An API server takes such endpoints.
-  await t.step("on a fresh node endpoints that the kernel refuses cost nobody else anything", async () => {
-    const BAD = "10.96.0.66";
-    const bad = (...pods: readonly string[]) => [
-      service("shop/bad", { clusterIP: BAD, ports: ["http:80"] }),
-      slice("shop/bad.1", ["http:8080"], pods.map((pod) => `${pod}@node-a`)),
-    ];
-    const servers = async () => (await ipvsLab.table()).filter((line) => line.startsWith(`-a -t ${BAD}:`));
-    const real = (pod: string): string => `-a -t ${BAD}:80 -r ${pod}:8080 -m -w 1`;
-    const metric = async (series: string): Promise<string> => {
-      const text = await node.run(["curl", "-s", "--noproxy", "*", "http://127.0.0.1:10249/metrics"]);
-      return text.split("\n").find((line) => line.startsWith(`${series} `))?.slice(series.length + 1) ??
-        "absent";
-    };
-    const quarantined = () => metric('kproxy_quarantined_services{ip_family="IPv4"}');
-    const events = () => ipvsLab.kproxy.lines.filter(({ reason }) => reason === "ServiceQuarantined");
-    await manifests.replace("web.json", [WEB]);
-    await manifests.replace("pods.json", [webPods("10.244.0.11")]);
-    await manifests.replace("bad.json", bad("239.1.1.1", "192.0.2.255", "10.244.0.11"));
-    await ipvsLab.start();
-    assertEquals(ipvsLab.kproxy.lines.filter(({ msg }) => String(msg).includes("Sync failed")), []);
-    assertEquals(await servers(), [real("10.244.0.11")]);
-    assert((await ipvsLab.addresses()).includes(BAD));
-    const client = await lab.host("10.244.0.5", "cni0");
-    const server = await lab.host("10.244.0.11", "cni0");
-    await using _echo = new EchoServer(server.netns, { ip: "10.244.0.11", port: 8080 });
-    for (const ip of ["10.96.0.1", BAD]) {
-      await using connection = await connected(client.netns, ip);
-      await connection.close();
-    }
-    assertEquals([await quarantined(), events().map(({ regarding }) => regarding)], ["1", [
-      "Service shop/bad",
-    ]]);
-    assertStringIncludes(
-      String(events()[0]?.["note"]),
-      "endpoint 192.0.2.255:8080: ipvsadm: Invalid operation",
-    );
-
-    // One Service, two ports; other modes would count these.
-    const elsewhere = [
-      service("shop/far", {
-        clusterIP: "10.96.0.67",
-        internalTrafficPolicy: "Local",
-        ports: ["a:80", "b:81"],
-      }),
-      slice("shop/far.1", ["a:8080", "b:8081"], ["10.244.1.21@node-b"]),
-    ];
-    await ipvsLab.change("far.json", elsewhere, "shop/far");
-    const series = "kubeproxy_sync_proxy_rules_no_local_endpoints_total";
-    assertEquals(await metric(`${series}{ip_family="IPv4",traffic_policy="internal"}`), "1");
-
-    // Others change at their usual cost, and it does, too.
-    assertEquals(await ipvsLab.change("pods.json", [webPods("10.244.0.11", "10.244.0.13")], "shop/web"), 2);
-    await ipvsLab.change(
-      "bad.json",
-      bad("239.1.1.1", "192.0.2.255", "10.244.0.11", "10.244.0.13"),
-      "shop/bad",
-    );
-    assertEquals(await servers(), [real("10.244.0.11"), real("10.244.0.13")]);
-    assertEquals(events().length, 1);
-    // One with a change, on a node that serves.
-    await ipvsLab.change("pods.json", [webPods("10.244.0.11", "255.255.255.255")], "shop/web");
-    assertEquals((await ipvsLab.weights())["10.244.0.11:8080"], 1);
-    assertEquals([await quarantined(), events().length], ["2", 2]);
-
-    await ipvsLab.change("pods.json", [webPods("10.244.0.11")], "shop/web");
-    await ipvsLab.change("bad.json", bad("10.244.0.11"), "shop/bad");
-    await ipvsLab.kproxy.until(
-      "the end of both quarantines",
-      (lines) => lines.filter(({ msg }) => msg === "Service is no longer quarantined").length === 2,
-    );
-    assertEquals(await quarantined(), "0");
-    // An endpoint that leaves stays without weight until its connections are looked at.
-    await until(
-      "the endpoint that left is gone",
-      async () => (await servers()).join() === real("10.244.0.11"),
-    );
-    const failures = ipvsLab.kproxy.lines.filter(({ msg }) => String(msg).includes("Sync failed"));
-    assertEquals(failures, []);
-  });
-});
-
-/** A connection from there to a Service, that for the web if none is named, answered. */
-async function connected(netns: IpvsLab["node"], ip = "10.96.0.1"): Promise<HeldConnection> {
-  const deadline = performance.now() + LIMIT_MS;
-  for (;;) {
-    const connection = new HeldConnection(netns, { ip, port: 80 });
-    try {
-      await connection.answered(3);
-      return connection;
-    } catch (error) {
-      // The server is a process that starts beside.
-      await connection[Symbol.asyncDispose]();
-      if (performance.now() > deadline) throw error;
-    }
-  }
 }
+
+Deno.test("IPVS mode on a real kernel", async (t) => {
+  await using ipvsLab = await IpvsLab.create();
+  const { manifests } = ipvsLab;
+  await manifests.replace("node.json", [NODE_OBJECT]);
+  await manifests.replace("web.json", [WEB]);
+  await manifests.replace("pods.json", [webPods("10.244.0.11", "10.244.0.12")]);
+  await manifests.replace("dual.json", [DUAL, DUAL_PODS]);
+  await startSteps(t, ipvsLab);
+  await changeSteps(t, ipvsLab);
+  await leavingSteps(t, ipvsLab);
+  await oddSteps(t, ipvsLab);
+  await endSteps(t, ipvsLab);
+  await refusalSteps(t, ipvsLab);
+});

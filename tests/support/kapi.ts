@@ -3,12 +3,14 @@
  *
  * @module
  */
+import { assertEquals } from "@std/assert";
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { findProgram } from "../../tools/setup.ts";
 import { LabGuard } from "./lab_guard.ts";
 import type { RawApiObject } from "./list_watch_server.ts";
 import { pathExists } from "./path_exists.ts";
 import { go, type Need, program } from "./skip.ts";
+import { eventually } from "./until.ts";
 
 /** What a test of the real API server needs. */
 export const KAPI: readonly Need[] = [go(25), program("etcd")];
@@ -51,6 +53,11 @@ async function built(name: string, goPackage: string): Promise<string> {
   await Deno.rename(`${path}.new`, path);
   return path;
 }
+
+/** An Event as the server gives it. */
+export type StoredEvent = Readonly<Record<string, unknown>> & {
+  readonly metadata: { readonly name: string };
+};
 
 /** What a {@linkcode Kapi} is made of. */
 export interface KapiOptions {
@@ -209,6 +216,21 @@ export class Kapi implements AsyncDisposable {
       const object: RawApiObject = { kind, metadata: { name: "", namespace: "default" } };
       await this.#request("DELETE", path.includes("{") ? collectionOf(object) : path, undefined, [200, 404]);
     }
+  }
+
+  /** Waits until the namespace has so many Events for which `isWanted` holds. */
+  async untilEvents(
+    count: number,
+    isWanted: (event: StoredEvent) => boolean = () => true,
+    namespace = "default",
+  ): Promise<readonly StoredEvent[]> {
+    const path = `/apis/events.k8s.io/v1/namespaces/${namespace}/events`;
+    return await eventually(async () => {
+      const { text } = await this.#request("GET", path, undefined, [200]);
+      const found = (JSON.parse(text) as { items: StoredEvent[] }).items.filter(isWanted);
+      assertEquals(found.length, count, text);
+      return found;
+    }, { everyMs: 50 });
   }
 
   /** Stops everything and removes the folder. */

@@ -3,8 +3,10 @@
  *
  * @module
  */
+import { assertMatch } from "@std/assert";
 import { signalChild } from "../../tools/end_programs.ts";
 import { permissionFlags } from "../../tools/permissions.ts";
+import { eventually } from "./until.ts";
 
 /** The program at work. */
 export interface KubeChild extends AsyncDisposable {
@@ -58,13 +60,7 @@ export function startKubeChild(
   return {
     log: () => log,
     async until(pattern, timeoutMs = 60_000) {
-      const deadlineMs = Date.now() + timeoutMs;
-      while (!pattern.test(output + log)) {
-        if (Date.now() > deadlineMs) {
-          throw new Error(`Not within ${timeoutMs} ms: ${pattern}\n${output}${log}`);
-        }
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      }
+      await eventually(() => assertMatch(output + log, pattern), { limitMs: timeoutMs });
     },
     async [Symbol.asyncDispose]() {
       signalChild(child);

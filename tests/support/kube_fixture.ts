@@ -3,12 +3,14 @@
  *
  * @module
  */
+import type { Logger } from "../../lib/observe/log.ts";
 import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube/kube.ts";
 import { masterAccess } from "../../lib/source/kube/kube_access.ts";
 import type { ReflectorTimes } from "../../lib/source/kube/kube_reflector.ts";
-import type { ListWatchServer } from "./list_watch_server.ts";
+import { type ApiRequest, ListWatchServer } from "./list_watch_server.ts";
 import { rawNode, rawService, rawSlice } from "./raw_objects.ts";
 import { type RunningSource, runSource, type SourceRecorder } from "./source_recorder.ts";
+import { until } from "./until.ts";
 
 /** Times that a test can wait for. */
 export const QUICK_TIMES: ReflectorTimes = {
@@ -25,24 +27,57 @@ export const QUICK_TIMES: ReflectorTimes = {
   calmMs: 60_000,
 };
 
+/** A source for the server at this address, at its quickest. */
+export function quickKubeSource(
+  server: string,
+  log: Logger,
+  options: Partial<KubeSourceOptions> = {},
+): KubeSource {
+  return new KubeSource({
+    access: masterAccess(server),
+    nodeName: "n1",
+    endpointsSource: "auto",
+    configSyncPeriodMs: 900_000,
+    qps: -1,
+    burst: 10,
+    log,
+    times: QUICK_TIMES,
+    ...options,
+  });
+}
+
 /** Runs the source against `server` until disposed. */
 export function startKubeSource(
   server: ListWatchServer,
   options: Partial<KubeSourceOptions> = {},
   recorder?: SourceRecorder,
 ): RunningSource {
-  return runSource((log) =>
-    new KubeSource({
-      access: masterAccess(server.url),
-      nodeName: "n1",
-      endpointsSource: "auto",
-      configSyncPeriodMs: 900_000,
-      qps: -1,
-      burst: 10,
-      log,
-      times: QUICK_TIMES,
-      ...options,
-    }), recorder);
+  return runSource((log) => quickKubeSource(server.url, log, options), recorder);
+}
+
+/** A server with {@linkcode putWeb}'s objects that has these two abilities, or not. */
+export function serverOf(hasProtobuf: boolean, streamsLists: boolean): ListWatchServer {
+  const server = new ListWatchServer();
+  Object.assign(server, { hasProtobuf, streamsLists });
+  putWeb(server);
+  return server;
+}
+
+/** Makes the server forget what the watches know, and ends them. */
+export function expire(server: ListWatchServer): void {
+  server.put(rawNode("other"));
+  server.compact();
+  server.endWatches("broken");
+}
+
+/** True for a request for Services. */
+export function ofServices({ path }: ApiRequest): boolean {
+  return path.endsWith("/services");
+}
+
+/** True for a watch that begins with the list. */
+export function isStream({ query }: ApiRequest): boolean {
+  return query.has("sendInitialEvents");
 }
 
 /** Puts a Node, a Service and its slice. */
@@ -50,15 +85,6 @@ export function putWeb(server: ListWatchServer): void {
   server.put(rawNode("n1"));
   server.put(rawService("web"));
   server.put(rawSlice("web", ["10.1.0.1", "10.1.0.2"]));
-}
-
-/** Resolves when the condition holds. */
-export async function until(condition: () => boolean, what: string, timeoutMs = 60_000): Promise<void> {
-  const deadlineMs = Date.now() + timeoutMs;
-  while (!condition()) {
-    if (Date.now() > deadlineMs) throw new Error(`Not within ${timeoutMs} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }
 
 /** Resolves when the three watches are open. */

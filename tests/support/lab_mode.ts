@@ -39,6 +39,11 @@ export async function nftTables(netns: Netns, whose: "kproxy" | "others"): Promi
   return tables.filter((table) => /^table ip6? kproxy \{/.test(table) === (whose === "kproxy"));
 }
 
+/** The names of all tables, a line each, sorted. */
+export async function nftTableNames(netns: Netns): Promise<string> {
+  return (await netns.run(["nft", "list", "tables"])).trim().split("\n").sort().join("\n");
+}
+
 /** Without what the clock writes and without the order of chains, which is that of their making. */
 function inComparableForm(table: string): string {
   const parts = table.replace(/ expires [0-9dhms]+/g, "").split(/\n(?=\t(?:chain|set|map) )/);

@@ -3,13 +3,13 @@
  *
  * @module
  */
-import { assert } from "@std/assert";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { type ApiJson, service, type ServiceSpec, slice } from "../flows/objects.ts";
 import type { LabHost } from "./lab_host.ts";
 import type { SocketAddress } from "./lab_sockets.ts";
 import { NODE_ADDRESSES, NodeLab } from "./node_lab.ts";
 import { type UdpRoute, UdpSender } from "./udp_sender.ts";
+import { until } from "./until.ts";
 
 const PORT = 53;
 const NODE_PORT = 30053;
@@ -127,13 +127,11 @@ export class UdpLab implements AsyncDisposable {
   /** Waits until a new flow is answered by this pod. */
   async untilServed(ip: string, { slowness = 1 }: Pick<UdpRoute, "slowness"> = {}): Promise<void> {
     const to = this.frontend("cluster IP");
-    const deadline = performance.now() + 300_000;
-    for (;;) {
+    const isServed = async (): Promise<boolean> => {
       const [result] = await this.pod.probe({ protocol: "udp", to, timeoutMs: 100 * slowness });
-      if (result?.kind === "answer" && result.answer.local.ip === ip) return;
-      assert(performance.now() < deadline, `${ip} is never chosen`);
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    }
+      return result?.kind === "answer" && result.answer.local.ip === ip;
+    };
+    await until(isServed, `${ip} is chosen`, { limitMs: 300_000 });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -6,6 +6,11 @@
 import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 import type { RawApiObject } from "./list_watch_server.ts";
 
+/** An object of a flow case as a server takes it. */
+export function raw(object: ObjectJson): RawApiObject {
+  return object as unknown as RawApiObject;
+}
+
 /** A ClusterIP Service in `default`. */
 export function rawService(
   name: string,

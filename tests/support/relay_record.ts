@@ -54,8 +54,3 @@ export function relayContext(record: RelayRecord): RelayContext {
     udpIdleMs: 250,
   };
 }
-
-/** Waits until something holds. It fails by the limit of the test's runner, which is a minute and more. */
-export async function until(holds: () => boolean, everyMs = 10): Promise<void> {
-  while (!holds()) await new Promise((resolve) => setTimeout(resolve, everyMs));
-}

@@ -3,12 +3,10 @@
  *
  * @module
  */
-import { putWeb, QUICK_TIMES } from "./kube_fixture.ts";
+import { putWeb, quickKubeSource } from "./kube_fixture.ts";
 import { ListWatchServer } from "./list_watch_server.ts";
 import { rawService, rawSlice } from "./raw_objects.ts";
 import { type RunningSource, runSource } from "./source_recorder.ts";
-import { KubeSource } from "../../lib/source/kube/kube.ts";
-import { masterAccess } from "../../lib/source/kube/kube_access.ts";
 import { SnapshotSource, type SnapshotSourceOptions } from "../../lib/source/snapshot/snapshot_source.ts";
 import type { RestoredState, SourceSink } from "../../lib/source/source.ts";
 
@@ -44,15 +42,7 @@ export class SnapshotRig implements AsyncDisposable {
       let hasAnswered = false;
       const source = new SnapshotSource({
         hasAnswered: () => hasAnswered,
-        source: new KubeSource({
-          access: masterAccess(server),
-          nodeName: "n1",
-          endpointsSource: "auto",
-          configSyncPeriodMs: 900_000,
-          qps: -1,
-          burst: 10,
-          log,
-          times: QUICK_TIMES,
+        source: quickKubeSource(server, log, {
           onRequest: ({ code }) => {
             hasAnswered ||= code === "200";
           },

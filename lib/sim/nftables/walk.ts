@@ -155,13 +155,9 @@ export class NftPass {
     counted: (walk: Walk) => Walk,
   ): Step {
     const matcher = this.#matcher(place.table);
-    if ("key" in statement && statement.key.some(({ kind }) => kind === "outInterface")) {
-      if (leavesThrough(walk, this.#surroundings) === undefined) {
-        this.#report(
-          "A rule that looks at the outInterface is not understood and taken as not matching",
-        );
-        return missed(walk);
-      }
+    if (this.#looksAtUnknown(statement, walk)) {
+      this.#report("A rule that looks at the outInterface is not understood and taken as not matching");
+      return missed(walk);
     }
     switch (statement.kind) {
       case "match":
@@ -209,6 +205,12 @@ export class NftPass {
       default:
         return statement satisfies never;
     }
+  }
+
+  /** True if the device decides by which the packet leaves, and nobody knows which that is. */
+  #looksAtUnknown(statement: NftStatement, walk: Walk): boolean {
+    return "key" in statement && statement.key.some(({ kind }) => kind === "outInterface") &&
+      leavesThrough(walk, this.#surroundings) === undefined;
   }
 
   /** What ends the packet's way through the base chain. */

@@ -1,13 +1,8 @@
 /** Edits as editors, kubelet and operators make them: in place, by renaming, by links, by deleting. */
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import { FileSource } from "./files.ts";
-import {
-  DEADLINE_MS,
-  RecordedLog,
-  RecordingSink,
-  service,
-  withSource,
-} from "../../../tests/support/file_source.ts";
+import { RecordedLog, RecordingSink, service, withSource } from "../../../tests/support/file_source.ts";
+import { until } from "../../../tests/support/until.ts";
 
 Deno.test("edits in place, new files and deletions arrive", async () => {
   await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink, write }) => {
@@ -122,11 +117,7 @@ Deno.test("a folder that vanishes keeps its objects, says so, and is followed ag
   await withSource({ "a.yaml": service("web", 80) }, async ({ folder, sink, log, write }) => {
     await Deno.rename(folder, `${folder}.away`);
     try {
-      const deadline = performance.now() + DEADLINE_MS;
-      while (!log.lines.some((line) => line.startsWith("W Manifest folder is gone"))) {
-        assert(performance.now() < deadline, log.lines.join("\n"));
-        await new Promise((resolve) => setTimeout(resolve, 10));
-      }
+      await until(() => log.lines.some((line) => line.startsWith("W Manifest folder is gone")));
       assertEquals(sink.ports(), ["web:80"]);
     } finally {
       await Deno.mkdir(folder);

@@ -1,4 +1,5 @@
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { kubeconfigText } from "../../../tests/support/kubeconfig_text.ts";
 import { ConfigError } from "../../errors.ts";
 import { apiAccess, inClusterAccess, masterAccess } from "./kube_access.ts";
 import { proxyFromEnvironment } from "./kube_proxy_url.ts";
@@ -35,13 +36,7 @@ Deno.test("a master alone: anonymous; a master beside a kubeconfig: its server r
   assertThrows(() => masterAccess("unix:///x"), ConfigError, "--master: must be an http or https URL");
   const path = await Deno.makeTempFile();
   try {
-    const file = {
-      "current-context": "x",
-      contexts: [{ name: "x", context: { cluster: "x", user: "x" } }],
-      clusters: [{ name: "x", cluster: { server: "https://10.0.0.1" } }],
-      users: [{ name: "x", user: { token: "t" } }],
-    };
-    await Deno.writeTextFile(path, JSON.stringify(file));
+    await Deno.writeTextFile(path, kubeconfigText());
     const both = await apiAccess({ kubeconfig: path, master: "https://10.0.0.2", env: env() });
     assertEquals([both.server, both.identity.kind, both.origin], ["https://10.0.0.2", "token", path]);
   } finally {

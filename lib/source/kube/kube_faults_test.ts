@@ -13,11 +13,11 @@ import {
   putWeb,
   QUICK_TIMES,
   startKubeSource,
-  until,
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import { type ApiRequest, ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawService, rawSlice } from "../../../tests/support/raw_objects.ts";
+import { until } from "../../../tests/support/until.ts";
 import type { EndpointSlice } from "../../model/objects.ts";
 
 function collectGarbage(): void {

@@ -9,31 +9,22 @@ import {
   objectBytes,
   statusBytes,
 } from "../../../tests/support/kube_protobuf.ts";
-import { putWeb, startKubeSource, watching } from "../../../tests/support/kube_fixture.ts";
-import { type ApiRequest, ListWatchServer } from "../../../tests/support/list_watch_server.ts";
-import { rawNode, rawService, rawSlice } from "../../../tests/support/raw_objects.ts";
+import {
+  expire,
+  isStream,
+  ofServices,
+  serverOf,
+  startKubeSource,
+  watching,
+} from "../../../tests/support/kube_fixture.ts";
+import type { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
+import { rawService, rawSlice } from "../../../tests/support/raw_objects.ts";
 import { acceptHeader } from "./kube_formats.ts";
 
 const PROTOBUF = "application/vnd.kubernetes.protobuf";
-function serverOf(hasProtobuf: boolean, streamsLists: boolean): ListWatchServer {
-  const server = new ListWatchServer();
-  Object.assign(server, { hasProtobuf, streamsLists });
-  putWeb(server);
-  return server;
-}
-
 /** A server that has both. */
 function newServer(): ListWatchServer {
   return serverOf(true, true);
-}
-
-const isStream = ({ query }: ApiRequest): boolean => query.has("sendInitialEvents");
-const ofServices = ({ path }: ApiRequest): boolean => path.endsWith("/services");
-/** Makes the server forget what the watches know, and ends them. */
-function expire(server: ListWatchServer): void {
-  server.put(rawNode("other"));
-  server.compact();
-  server.endWatches("broken");
 }
 
 Deno.test("the form asked for is the setting's, JSON at last; another one is never asked for", async () => {

@@ -5,12 +5,12 @@ import {
   putWeb,
   QUICK_TIMES,
   startKubeSource,
-  until,
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
 import { rawNode, rawService } from "../../../tests/support/raw_objects.ts";
+import { until } from "../../../tests/support/until.ts";
 import { REFLECTOR_TIMES } from "./kube_reflector.ts";
 
 /** A source that watches a server, on a clock that the test holds, with this chance. */

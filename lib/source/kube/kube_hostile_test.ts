@@ -5,11 +5,11 @@ import {
   putWeb,
   QUICK_TIMES,
   startKubeSource,
-  until,
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawService } from "../../../tests/support/raw_objects.ts";
+import { until } from "../../../tests/support/until.ts";
 import { readLines, readRefusal, readText } from "./kube_answer.ts";
 import { AnswerError } from "./kube_messages.ts";
 

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeIssuer } from "../../../tests/support/fake_issuer.ts";
 import { putWeb, startKubeSource } from "../../../tests/support/kube_fixture.ts";
+import { kubeconfigText } from "../../../tests/support/kubeconfig_text.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { OTHER_CA, TEST_CA } from "../../../tests/support/test_certificates.ts";
 import { systemClock } from "../../kernel/clock.ts";
@@ -38,15 +39,7 @@ async function withIssuer(work: (rig: Rig) => Promise<void>): Promise<void> {
         ...fields,
       };
       const user = { "auth-provider": { name: "oidc", config } };
-      await Deno.writeTextFile(
-        rig.path,
-        JSON.stringify({
-          "current-context": "x",
-          clusters: [{ name: "x", cluster: { server } }],
-          contexts: [{ name: "x", context: { cluster: "x", user: "node" } }],
-          users: [{ name: "node", user }],
-        }),
-      );
+      await Deno.writeTextFile(rig.path, kubeconfigText({ cluster: { server }, user }));
     },
     reader: async () => new CredentialReader(await loadKubeconfig(rig.path), () => rig.nowMs),
   };
@@ -147,7 +140,7 @@ Deno.test(
       const told = async (kind: typeof CredentialError, pattern: RegExp, of = reader): Promise<void> => {
         const error = await assertRejects(() => of.read(NEVER), kind);
         assertEquals(error.constructor, kind, error.message);
-        assert(error.message.startsWith(`OpenID Connect, user "node" of ${rig.path}: `), error.message);
+        assert(error.message.startsWith(`OpenID Connect, user "u" of ${rig.path}: `), error.message);
         assertMatch(error.message, pattern);
         for (const secret of ["secret-token", "refresh-1", expired["id-token"]]) {
           assertEquals(error.message.includes(secret), false, error.message);

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ConnectProxy } from "../../../tests/support/connect_proxy.ts";
-import { listsOf, putWeb, startKubeSource, until, watching } from "../../../tests/support/kube_fixture.ts";
+import { listsOf, putWeb, startKubeSource, watching } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawService } from "../../../tests/support/raw_objects.ts";
 import { SocksProxy } from "../../../tests/support/socks_proxy.ts";
@@ -12,6 +12,7 @@ import {
   TEST_CA,
 } from "../../../tests/support/test_certificates.ts";
 import { TlsFront } from "../../../tests/support/tls_front.ts";
+import { until } from "../../../tests/support/until.ts";
 import { masterAccess } from "./kube_access.ts";
 import { TlsTransport } from "./kube_tls.ts";
 import { openTunnel, type TunnelOptions } from "./kube_tunnel.ts";
@@ -114,7 +115,7 @@ for (const [way, proxyOn] of WAYS) {
           recorder.assertSound();
         }
         // Nobody stays behind at the proxy.
-        await until(() => proxy.open === 0, "all connections to the proxy are closed", 5_000);
+        await until(() => proxy.open === 0, "all connections to the proxy are closed", { limitMs: 5_000 });
         assertEquals(new Set(front.clients), new Set(["node"]));
         assertEquals(new Set(front.names), new Set([name]));
         const asked = way === "a socks5 proxy" ? `name ${TARGET}` : `CONNECT ${TARGET}`;
@@ -135,7 +136,7 @@ for (const [way, proxyOn] of WAYS) {
     await until(() => proxy.open === 1, "a connection to the proxy");
     end.abort(new Error("waited long enough"));
     await assertRejects(() => sending, Error, "waited long enough");
-    await until(() => proxy.open === 0, "the connection to the proxy is closed", 5_000);
+    await until(() => proxy.open === 0, "the connection to the proxy is closed", { limitMs: 5_000 });
     await assertRejects(() => transport.send(REQUEST, end.signal), Error, "waited long enough");
   });
 
@@ -158,7 +159,7 @@ for (const [way, proxyOn] of WAYS) {
         if (request === null) continue;
         const transport = new TlsTransport(accessBy(proxy.url, access));
         await assertCertificateRefused(transport.send({ ...REQUEST, ...request }, NEVER));
-        await until(() => proxy.open === 0, "the connection to the proxy is closed", 5_000);
+        await until(() => proxy.open === 0, "the connection to the proxy is closed", { limitMs: 5_000 });
       }
       assertEquals(server.requests, []);
     },
@@ -227,6 +228,8 @@ Deno.test(
       await told(`${scheme}://127.0.0.1:${port === "1" ? 2 : 1}`, /ECONNREFUSED|refused/i);
     }
     for (const message of messages) assertEquals(/p:ss|p%3Ass|n@de/.test(message), false, message);
-    for (const proxy of [plain, secure, socks]) await until(() => proxy.open === 0, "nothing stays", 5_000);
+    for (const proxy of [plain, secure, socks]) {
+      await until(() => proxy.open === 0, "nothing stays", { limitMs: 5_000 });
+    }
   },
 );

@@ -1,10 +1,11 @@
 /** Watches on which nothing arrives, and what else takes time, with a clock that the test holds. */
 import { assert, assertEquals, assertGreaterOrEqual, assertLess } from "@std/assert";
-import { listsOf, putWeb, startKubeSource, until, watching } from "../../../tests/support/kube_fixture.ts";
+import { listsOf, putWeb, startKubeSource, watching } from "../../../tests/support/kube_fixture.ts";
 import { type ApiRequest, type Fault, ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
 import { rawService, rawServiceCidr, rawSlice } from "../../../tests/support/raw_objects.ts";
 import { type RunningSource, SourceRecorder } from "../../../tests/support/source_recorder.ts";
+import { until } from "../../../tests/support/until.ts";
 import { masterAccess } from "./kube_access.ts";
 import type { KubeSourceOptions } from "./kube.ts";
 import { REFLECTOR_TIMES } from "./kube_reflector.ts";

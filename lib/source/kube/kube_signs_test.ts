@@ -1,14 +1,13 @@
 /** What the API server source tells beside objects: signs of life, and its requests. */
 import { assert, assertEquals } from "@std/assert";
-import { putWeb, QUICK_TIMES, until, watching } from "../../../tests/support/kube_fixture.ts";
+import { putWeb, quickKubeSource, watching } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawService } from "../../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
+import { until } from "../../../tests/support/until.ts";
 import { silentLogger } from "../../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../../observe/metrics.ts";
 import { CombinedSource } from "../combine.ts";
-import { KubeSource } from "./kube.ts";
-import { masterAccess } from "./kube_access.ts";
 import type { ResourceKind, Source } from "../source.ts";
 
 class SignRecorder extends SourceRecorder {
@@ -29,15 +28,7 @@ interface Running extends AsyncDisposable {
 function start(server: string, wrap: (source: Source) => Source = (source) => source): Running {
   const requests: ApiRequest[] = [];
   const answers: ApiAnswer[] = [];
-  const source = new KubeSource({
-    access: masterAccess(server),
-    nodeName: "n1",
-    endpointsSource: "auto",
-    configSyncPeriodMs: 900_000,
-    qps: -1,
-    burst: 10,
-    log: silentLogger,
-    times: QUICK_TIMES,
+  const source = quickKubeSource(server, silentLogger, {
     onRequest: (request) => requests.push(request),
     onAnswer: (answer) => answers.push(answer),
   });

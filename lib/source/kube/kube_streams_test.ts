@@ -2,16 +2,19 @@
 import { assert, assertEquals } from "@std/assert";
 import { frameBytes, joined } from "../../../tests/support/kube_protobuf.ts";
 import {
+  expire,
+  isStream,
   listsOf,
-  putWeb,
+  ofServices,
   QUICK_TIMES,
+  serverOf,
   startKubeSource,
-  until,
   watching,
 } from "../../../tests/support/kube_fixture.ts";
-import { type ApiRequest, ListWatchServer } from "../../../tests/support/list_watch_server.ts";
-import { rawEndpoints, rawNode, rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
+import type { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
+import { rawEndpoints, rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
+import { until } from "../../../tests/support/until.ts";
 import type { Service } from "../../model/objects.ts";
 
 const PROTOBUF = "application/vnd.kubernetes.protobuf";
@@ -20,29 +23,13 @@ const WEB = ["EndpointSlice default/web-x", "Node n1", "Service default/web"];
 /** Each sort of server: with and without protobuf, with and without lists as watches. */
 const SERVERS = [[false, false], [false, true], [true, false], [true, true]] as const;
 
-function serverOf(hasProtobuf: boolean, streamsLists: boolean): ListWatchServer {
-  const server = new ListWatchServer();
-  Object.assign(server, { hasProtobuf, streamsLists });
-  putWeb(server);
-  return server;
-}
-
 /** A server that has both. */
 function newServer(): ListWatchServer {
   return serverOf(true, true);
 }
 
-const isStream = ({ query }: ApiRequest): boolean => query.has("sendInitialEvents");
-const ofServices = ({ path }: ApiRequest): boolean => path.endsWith("/services");
 const streamsOf = (server: ListWatchServer): number =>
   server.requests.filter((one) => ofServices(one) && isStream(one)).length;
-
-/** Makes the server forget what the watches know, and ends them. */
-function expire(server: ListWatchServer): void {
-  server.put(rawNode("other"));
-  server.compact();
-  server.endWatches("broken");
-}
 
 class WantingRecorder extends SourceRecorder {
   readonly wantsServiceCidrs = true;

@@ -7,6 +7,7 @@ import { assertEquals } from "@std/assert";
 import { ConnectProxy } from "../../../tests/support/connect_proxy.ts";
 import { FakeIssuer } from "../../../tests/support/fake_issuer.ts";
 import { startKubeChild } from "../../../tests/support/kube_child.ts";
+import { kubeconfigText } from "../../../tests/support/kubeconfig_text.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawService } from "../../../tests/support/raw_objects.ts";
 import { SocksProxy } from "../../../tests/support/socks_proxy.ts";
@@ -31,15 +32,7 @@ async function withFolder(work: (folder: string) => Promise<void>): Promise<void
 
 async function kubeconfigIn(folder: string, cluster: Fields, user: Fields): Promise<string> {
   const path = `${folder}/kubeconfig-${crypto.randomUUID()}`;
-  await Deno.writeTextFile(
-    path,
-    JSON.stringify({
-      "current-context": "x",
-      clusters: [{ name: "x", cluster }],
-      contexts: [{ name: "x", context: { cluster: "x", user: "node" } }],
-      users: [{ name: "node", user }],
-    }),
-  );
+  await Deno.writeTextFile(path, kubeconfigText({ cluster, user }));
   return path;
 }
 
@@ -123,7 +116,7 @@ Deno.test("under kproxy's permissions: OpenID Connect and a SOCKS proxy; what is
       await using child = startKubeChild({ kubeconfig, flags: [`--deny-net=${host}`] });
       await child.until(
         new RegExp(
-          `ConfigError: .*user "node" of ${kubeconfig}: kproxy may not connect to the issuer; it needs --allow-net=${host} `,
+          `ConfigError: .*user "u" of ${kubeconfig}: kproxy may not connect to the issuer; it needs --allow-net=${host} `,
         ),
       );
     }

@@ -1,6 +1,6 @@
 /** Which files serve as a snapshot, and what is told of those that do not. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { putWeb, until } from "../../../tests/support/kube_fixture.ts";
+import { putWeb } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { type FileOwnership, ownershipProblem } from "./snapshot_file.ts";
 import {
@@ -10,6 +10,7 @@ import {
   SAVED_AT_MS,
   SnapshotRig,
 } from "../../../tests/support/snapshot_rig.ts";
+import { until } from "../../../tests/support/until.ts";
 
 Deno.test("a file that cannot serve is told and left; the server is waited for as without one", async (t) => {
   await using rig = await SnapshotRig.create();

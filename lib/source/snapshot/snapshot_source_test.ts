@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
-import { putWeb, until } from "../../../tests/support/kube_fixture.ts";
+import { putWeb } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawEndpoints, rawNode, rawService, rawSlice } from "../../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
@@ -16,6 +16,7 @@ import {
   SAVED_AT_MS,
   SnapshotRig,
 } from "../../../tests/support/snapshot_rig.ts";
+import { until } from "../../../tests/support/until.ts";
 
 /** Time that passes only when a test says so. */
 class HeldClock implements Clock {

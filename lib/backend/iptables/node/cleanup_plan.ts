@@ -110,15 +110,13 @@ function planTable(
     for (const rule of rules) {
       const target = targetOf(rule);
       if (target === null) continue;
-      if (!own.has(target)) {
-        const isStale = policy !== "-" && SHARED_CHAINS[table].includes(target) &&
+      const isOwn = own.has(target);
+      if (policy !== "-") {
+        // Only a service proxy leads from the kernel's own chains into these, whatever its release wrote as comment.
+        const isStale = SHARED_CHAINS[table].includes(target) &&
           comments.some((comment) => rule.includes(`--comment "${comment}"`));
-        if (isStale) jumps.push(`-D ${name} ${rule}`);
-        continue;
-      }
-      // Only a service proxy leads from the kernel's own chains into these, whatever its release wrote as comment.
-      if (policy !== "-") jumps.push(`-D ${name} ${rule}`);
-      else kept.set(target, name);
+        if (isOwn || isStale) jumps.push(`-D ${name} ${rule}`);
+      } else if (isOwn) kept.set(target, name);
     }
   }
   return { table, jumps, chains, kept };

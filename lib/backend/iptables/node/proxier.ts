@@ -9,9 +9,8 @@ import { ExecError } from "../../../errors.ts";
 import type { Look } from "../../../kernel/ahead_exec.ts";
 import { interfaceIps } from "../../../kernel/interfaces.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { type RefusedFamily, usableFamilies } from "../../../kernel/iptables_families.ts";
-import { chooseIptablesVariant, hintsQuestion, iptablesPrograms } from "../../../kernel/iptables_variant.ts";
-import { RememberingExec } from "../../../kernel/remembering_exec.ts";
+import { iptablesOfNode } from "../../../kernel/iptables_families.ts";
+import { hintsQuestion, iptablesPrograms } from "../../../kernel/iptables_variant.ts";
 import type { AllowedOutcome } from "../../../kernel/node_sysctls.ts";
 import { nodeIps } from "../../../model/node.ts";
 import { FAMILIES } from "../../../model/objects.ts";
@@ -38,16 +37,8 @@ export function iptablesLooks(): readonly Look[] {
  */
 export async function prepareIptables(context: ModeContext): Promise<PreparedMode> {
   const { exec, config, log, sysctls } = context;
-  const probing = new RememberingExec(exec);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
-  const { variant, reason } = await chooseIptablesVariant(probing, { primaryFamily });
-  log.info("Using iptables", { variant, reason });
-  const refused: RefusedFamily[] = [];
-  const onRefused = (family: RefusedFamily): void => {
-    refused.push(family);
-    log.info("IP family cannot be served", { family: family.family, reason: family.reason });
-  };
-  const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused, probing });
+  const { families, refused } = await iptablesOfNode(exec, { primaryFamily, sysctls, log });
   tellFamilies(families.keys(), log);
 
   // Read, not taken from the configuration: where it cannot be written, conntrack goes on calling packets INVALID.

@@ -8,6 +8,7 @@ import { isLoopback, parseIp } from "../../../model/ip.ts";
 import type { JumpRule, Table } from "../../../netfilter/iptables_jumps.ts";
 import {
   EXTERNAL_SERVICES_CHAIN,
+  FIREWALL_JUMP_COMMENT,
   FORWARD_CHAIN,
   KUBELET_FIREWALL_CHAIN,
   MARK_MASQ_CHAIN,
@@ -44,7 +45,7 @@ export const JUMP_RULES: readonly JumpRule[] = [
   jump("filter", "FORWARD", FORWARD_CHAIN, "", "kubernetes forwarding rules"),
   // After KUBE-FORWARD in this list, so before it in the kernel: that one accepts what carries the mark.
   ...["INPUT", "OUTPUT", "FORWARD"].map((chain) =>
-    jump("filter", chain, PROXY_FIREWALL_CHAIN, NEW_ONLY, "kubernetes load balancer firewall")
+    jump("filter", chain, PROXY_FIREWALL_CHAIN, NEW_ONLY, FIREWALL_JUMP_COMMENT)
   ),
   ...["OUTPUT", "PREROUTING"].map((chain) =>
     jump("nat", chain, SERVICES_CHAIN, "", "kubernetes service portals")

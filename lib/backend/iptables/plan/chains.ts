@@ -15,6 +15,8 @@ export const POSTROUTING_CHAIN = "KUBE-POSTROUTING";
 export const MARK_MASQ_CHAIN = "KUBE-MARK-MASQ";
 export const FORWARD_CHAIN = "KUBE-FORWARD";
 export const PROXY_FIREWALL_CHAIN = "KUBE-PROXY-FIREWALL";
+/** What the jumps to KUBE-PROXY-FIREWALL say; IPVS mode, which shares that chain, says something else. */
+export const FIREWALL_JUMP_COMMENT = "kubernetes load balancer firewall";
 /** Kubelet's chain: we fill it in IPv4 and jump to it in both families, but never delete it. */
 export const KUBELET_FIREWALL_CHAIN = "KUBE-FIREWALL";
 

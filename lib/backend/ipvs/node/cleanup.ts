@@ -8,7 +8,7 @@ import { listSets } from "../../../kernel/ipset.ts";
 import type { CleanupContext, LeftoverReport, ModeCleanup } from "../../node/cleanup.ts";
 import { cleanupServers } from "./cleanup_servers.ts";
 import { cleanupSets } from "./cleanup_sets.ts";
-import { PROBE_CHAIN } from "../plan/sets.ts";
+import { FIREWALL_JUMP_COMMENT, PROBE_CHAIN } from "../plan/sets.ts";
 
 export const IPVS_CLEANUP: ModeCleanup = {
   mode: "ipvs",
@@ -25,7 +25,7 @@ export const IPVS_CLEANUP: ModeCleanup = {
     ],
     mangle: [],
   },
-  jumpComments: ["kube-proxy firewall rules"],
+  jumpComments: [FIREWALL_JUMP_COMMENT],
   removeOthers: async (context) => {
     // The sets tell which servers are ours, so they go last.
     const servers = await cleanupServers(context, await setNamesHere(context));

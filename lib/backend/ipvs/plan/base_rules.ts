@@ -8,7 +8,7 @@ import type { LocalDetector } from "../../../model/node.ts";
 import type { JumpRule, PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
 import { formatMark } from "../../../netfilter/mark.ts";
 import type { BaseRule, BaseRules, IpvsOptions } from "./ruleset.ts";
-import { setComment, type SetKind, setName } from "./sets.ts";
+import { FIREWALL_JUMP_COMMENT, setComment, type SetKind, setName } from "./sets.ts";
 
 export const OUT_FILTER_CHAIN = "KUBE-IPVS-OUT-FILTER";
 const SERVICES = "KUBE-SERVICES";
@@ -38,9 +38,9 @@ export const JUMP_RULES: readonly JumpRule[] = [
   jump("nat", "POSTROUTING", POSTROUTING, "kubernetes postrouting rules"),
   jump("filter", "FORWARD", FORWARD, "kubernetes forwarding rules"),
   jump("filter", "INPUT", NODE_PORT, "kubernetes health check rules"),
-  jump("filter", "INPUT", PROXY_FIREWALL, "kube-proxy firewall rules"),
+  jump("filter", "INPUT", PROXY_FIREWALL, FIREWALL_JUMP_COMMENT),
   // After KUBE-FORWARD in this list, so before it in the kernel: that one accepts what carries the mark.
-  jump("filter", "FORWARD", PROXY_FIREWALL, "kube-proxy firewall rules"),
+  jump("filter", "FORWARD", PROXY_FIREWALL, FIREWALL_JUMP_COMMENT),
   jump("filter", "INPUT", IPVS_FILTER, "kubernetes ipvs access filter"),
   jump("filter", "OUTPUT", OUT_FILTER_CHAIN, "kubernetes ipvs access filter"),
 ];

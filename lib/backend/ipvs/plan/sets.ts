@@ -120,6 +120,9 @@ export function setOfEntry(entry: string): string {
   return entry.slice(0, entry.indexOf(" "));
 }
 
+/** What the jumps to KUBE-PROXY-FIREWALL say, which iptables mode shares, and says something else. */
+export const FIREWALL_JUMP_COMMENT = "kube-proxy firewall rules";
+
 /** A chain that is there for a moment at a start, to try what rules can use. */
 export const PROBE_CHAIN = "KPROXY-PROBE";
 

@@ -42,12 +42,8 @@ function probeWords(ip: string): ProbeWords {
   };
 }
 
-/** All features that the rules of one family use, the most basic first. */
-export function neededFeatures(family: IpFamily): readonly Feature[] {
-  const ip = nftFamily(family);
-  const v = family === "IPv4" ? 4 : 6;
-  const address = `ipv${v}_addr`;
-  const { feature, add, rule } = probeWords(ip);
+/** Tables and the chains that packets come to. */
+function chainFeatures(ip: string, v: 4 | 6, { feature, add }: ProbeWords): readonly Feature[] {
   return [
     feature(`tables of family ${ip}`, "nf_tables (CONFIG_NF_TABLES, CONFIG_NF_TABLES_IPV" + v + ")"),
     feature(
@@ -60,6 +56,18 @@ export function neededFeatures(family: IpFamily): readonly Feature[] {
       "nft_chain_nat (CONFIG_NFT_NAT)",
       add("chain", "c { type nat hook prerouting priority dstnat ; }"),
     ),
+  ];
+}
+
+/** All features that the rules of one family use, the most basic first. */
+export function neededFeatures(family: IpFamily): readonly Feature[] {
+  const ip = nftFamily(family);
+  const v = family === "IPv4" ? 4 : 6;
+  const address = `ipv${v}_addr`;
+  const words = probeWords(ip);
+  const { feature, add, rule } = words;
+  return [
+    ...chainFeatures(ip, v, words),
     feature(
       "maps from destination to verdict",
       "nf_tables (CONFIG_NF_TABLES)",

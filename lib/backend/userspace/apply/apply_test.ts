@@ -8,7 +8,8 @@ import {
   testSliceEndpoint,
 } from "../../../../tests/support/model_objects.ts";
 import { recordingLog } from "../../../../tests/support/recording_log.ts";
-import { relayContext, RelayRecord, until } from "../../../../tests/support/relay_record.ts";
+import { relayContext, RelayRecord } from "../../../../tests/support/relay_record.ts";
+import { until } from "../../../../tests/support/until.ts";
 import { SyncError } from "../../../errors.ts";
 import type { Exec, ExecResult } from "../../../kernel/exec.ts";
 import { Iptables } from "../../../kernel/iptables.ts";

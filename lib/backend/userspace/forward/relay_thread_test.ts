@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { until } from "../../../../tests/support/relay_record.ts";
+import { until } from "../../../../tests/support/until.ts";
 import { RelayThread } from "./relay_thread.ts";
 
 const HOST = "127.0.0.1";

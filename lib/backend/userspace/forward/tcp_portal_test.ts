@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { relayContext, RelayRecord, until } from "../../../../tests/support/relay_record.ts";
+import { relayContext, RelayRecord } from "../../../../tests/support/relay_record.ts";
+import { until } from "../../../../tests/support/until.ts";
 import { DescriptorAllowance } from "../../../kernel/descriptors.ts";
 import { openPortal } from "./open_portal.ts";
 import { type OpenPortal, type RelayContext, SessionLimit } from "./relay.ts";
@@ -143,11 +144,12 @@ Deno.test("a reader that does not read stops the writer, and costs no memory", a
   const client = await Deno.connect({ hostname: HOST, port: portal.port });
   let before = -1;
   // What sockets hold goes through; then nothing does.
-  await until(() => {
-    const isStill = record.bytes.out === before && before > 0;
+  const isStill = (): boolean => {
+    const last = before;
     before = record.bytes.out;
-    return isStill;
-  }, 200);
+    return before === last && before > 0;
+  };
+  await until(isStill, "nothing goes through", { everyMs: 200 });
   assert(record.bytes.out < 32 * 1024 * 1024, `${record.bytes.out} bytes`);
   isStopped = true;
   client.close();

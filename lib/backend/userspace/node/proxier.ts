@@ -6,10 +6,8 @@
 import { parsePortRange } from "../../../config/port_range.ts";
 import { interfaceIps } from "../../../kernel/interfaces.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { type RefusedFamily, usableFamilies } from "../../../kernel/iptables_families.ts";
-import { chooseIptablesVariant } from "../../../kernel/iptables_variant.ts";
+import { iptablesOfNode } from "../../../kernel/iptables_families.ts";
 import { EVERYWHERE } from "../../../kernel/port_probe.ts";
-import { RememberingExec } from "../../../kernel/remembering_exec.ts";
 import { nodeIps } from "../../../model/node.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import { Afterlife } from "../../node/afterlife.ts";
@@ -86,16 +84,8 @@ interface PreparedRules extends Pick<PreparedMode, "proxiers" | "refused" | "rec
 
 async function prepareRules(context: ModeContext, makeKeeper: MakeKeeper): Promise<PreparedRules> {
   const { exec, config, log, sysctls } = context;
-  const probing = new RememberingExec(exec);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
-  const { variant, reason } = await chooseIptablesVariant(probing, { primaryFamily });
-  log.info("Using iptables", { variant, reason });
-  const refused: RefusedFamily[] = [];
-  const onRefused = (family: RefusedFamily): void => {
-    refused.push(family);
-    log.info("IP family cannot be served", { family: family.family, reason: family.reason });
-  };
-  const families = await usableFamilies(exec, { variant, primaryFamily, sysctls, onRefused, probing });
+  const { families, refused } = await iptablesOfNode(exec, { primaryFamily, sysctls, log });
   tellFamilies(families.keys(), log);
   const has = new Map<IpFamily, UserspaceSettings["has"]>();
   for (const [family, iptables] of families) has.set(family, await abilities(iptables, family));

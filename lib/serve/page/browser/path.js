@@ -104,6 +104,60 @@ function protocolField(protocol) {
   );
 }
 
+/** @param {string} from as the address of the page has it */
+function sourceField(from) {
+  return h(
+    "label",
+    null,
+    h("span", null, "From"),
+    h("input", {
+      name: "from",
+      required: true,
+      maxLength: 200,
+      defaultValue: from || "world",
+      key: `from ${from}`,
+      list: "sources",
+      autoComplete: "off",
+      spellcheck: false,
+      "aria-describedby": "from-help",
+    }),
+    h("datalist", { id: "sources" }, h("option", { value: "world" }), h("option", { value: "local" })),
+    h(
+      "small",
+      { id: "from-help" },
+      "an address, an interface, ",
+      h("em", null, "world"),
+      " or ",
+      h("em", null, "local"),
+      " (this node)",
+    ),
+  );
+}
+
+/**
+ * @param {string} target without its protocol
+ * @param {string} to as the address of the page has it
+ */
+function targetField(target, to) {
+  return h(
+    "label",
+    { class: "wide" },
+    h("span", null, "To"),
+    h("input", {
+      name: "to",
+      required: true,
+      maxLength: 300,
+      defaultValue: target,
+      key: `to ${to}`,
+      placeholder: "10.96.0.1:443",
+      autoComplete: "off",
+      spellcheck: false,
+      "aria-describedby": "to-help",
+    }),
+    h("small", { id: "to-help" }, "address:port, [IPv6]:port, or namespace/name:port of a Service"),
+  );
+}
+
 /** @param {{ from: string, to: string, again: () => void }} props */
 function TraceForm({ from, to, again }) {
   const submit = (/** @type {Event} */ event) => {
@@ -119,49 +173,8 @@ function TraceForm({ from, to, again }) {
   return h(
     "form",
     { class: "card trace-form", onSubmit: submit },
-    h(
-      "label",
-      null,
-      h("span", null, "From"),
-      h("input", {
-        name: "from",
-        required: true,
-        maxLength: 200,
-        defaultValue: from || "world",
-        key: `from ${from}`,
-        list: "sources",
-        autoComplete: "off",
-        spellcheck: false,
-        "aria-describedby": "from-help",
-      }),
-      h("datalist", { id: "sources" }, h("option", { value: "world" }), h("option", { value: "local" })),
-      h(
-        "small",
-        { id: "from-help" },
-        "an address, an interface, ",
-        h("em", null, "world"),
-        " or ",
-        h("em", null, "local"),
-        " (this node)",
-      ),
-    ),
-    h(
-      "label",
-      { class: "wide" },
-      h("span", null, "To"),
-      h("input", {
-        name: "to",
-        required: true,
-        maxLength: 300,
-        defaultValue: target,
-        key: `to ${to}`,
-        placeholder: "10.96.0.1:443",
-        autoComplete: "off",
-        spellcheck: false,
-        "aria-describedby": "to-help",
-      }),
-      h("small", { id: "to-help" }, "address:port, [IPv6]:port, or namespace/name:port of a Service"),
-    ),
+    sourceField(from),
+    targetField(target, to),
     protocolField(protocol),
     h("button", { type: "submit", class: "primary" }, "Follow the packet"),
   );

@@ -23,18 +23,11 @@ const BEYOND = 8;
  * @property {number} rowHeight in pixels
  */
 
-/**
- * Arrow keys, Page Up and Down, Home and End move from row to row, Enter opens one. The focus stays with its row, whatever is
- * changed around it.
- *
- * @param {VirtualRowsProps} props
- */
-export function VirtualRows({ label, head, rows, keyOf, cellsOf, onOpen, rowHeight }) {
+/** Which part of the rows is in sight, in pixels: of what scrolls, without the head above it. */
+function useSight() {
   const scroller = useRef(/** @type {HTMLDivElement | null} */ (null));
-  const [sight, setSight] = useState({ top: 0, height: 600 });
-  const [active, setActive] = useState("");
   const headGroup = useRef(/** @type {HTMLDivElement | null} */ (null));
-  const wantsFocus = useRef(false);
+  const [sight, setSight] = useState({ top: 0, height: 600 });
   const measure = useCallback(() => {
     const box = scroller.current;
     if (box !== null) {
@@ -46,21 +39,43 @@ export function VirtualRows({ label, head, rows, keyOf, cellsOf, onOpen, rowHeig
     if (scroller.current !== null) observer.observe(scroller.current);
     return () => observer.disconnect();
   }, []);
-  const found = rows.findIndex((row) => keyOf(row) === active);
-  const activeIndex = Math.max(0, found);
+  return { scroller, headGroup, sight, measure };
+}
+
+/**
+ * Gives the focus to the row that the keys have moved to, once it is drawn.
+ *
+ * @param {{ readonly current: HTMLDivElement | null }} scroller
+ * @returns {{ current: boolean }} to be set where it is wanted
+ */
+function useRowFocus(scroller) {
+  const isWanted = useRef(false);
   useLayoutEffect(() => {
-    if (!wantsFocus.current) return;
-    wantsFocus.current = false;
+    if (!isWanted.current) return;
+    isWanted.current = false;
     const row = scroller.current?.querySelector('[tabindex="0"]');
     if (row instanceof HTMLElement) row.focus({ preventScroll: true });
   });
+  return isWanted;
+}
+
+/**
+ * Arrow keys, Page Up and Down, Home and End move from row to row, Enter opens one. The focus stays with its row, whatever is
+ * changed around it.
+ *
+ * @param {VirtualRowsProps} props
+ */
+export function VirtualRows({ label, head, rows, keyOf, cellsOf, onOpen, rowHeight }) {
+  const { scroller, headGroup, sight, measure } = useSight();
+  const [active, setActive] = useState("");
+  const wantsFocus = useRowFocus(scroller);
+  const found = rows.findIndex((row) => keyOf(row) === active);
+  const activeIndex = Math.max(0, found);
   const moveTo = (/** @type {number} */ index) => {
     const row = rows[index];
     const box = scroller.current;
     if (row === undefined || box === null) return;
-    const top = index * rowHeight;
-    if (top < box.scrollTop) box.scrollTop = top;
-    else if (top + rowHeight > box.scrollTop + sight.height) box.scrollTop = top + rowHeight - sight.height;
+    scrollTo(box, { top: index * rowHeight, rowHeight, height: sight.height });
     wantsFocus.current = true;
     setActive(keyOf(row));
     measure();
@@ -106,6 +121,17 @@ export function VirtualRows({ label, head, rows, keyOf, cellsOf, onOpen, rowHeig
       ),
     ),
   );
+}
+
+/**
+ * Scrolls as far as a row needs to be in sight.
+ *
+ * @param {HTMLDivElement} box
+ * @param {{ top: number, rowHeight: number, height: number }} place of the row, and how much is in sight
+ */
+function scrollTo(box, { top, rowHeight, height }) {
+  if (top < box.scrollTop) box.scrollTop = top;
+  else if (top + rowHeight > box.scrollTop + height) box.scrollTop = top + rowHeight - height;
 }
 
 /** @param {readonly Children[]} cells */
