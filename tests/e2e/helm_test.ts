@@ -30,7 +30,7 @@ const CASES: readonly [name: string, values: Values, kustomization: string][] = 
   ]),
   [
     "every node",
-    { mode: "nftables", nodeSelector: null },
+    { mode: "nftables", everyNode: true },
     "resources: [deploy/kubernetes/overlays/nftables]\ncomponents: [deploy/kubernetes/components/every-node]",
   ],
   [
@@ -322,7 +322,7 @@ e2eTest("the notes tell how kube-proxy keeps off, and each way of a node", KAPI_
   const { spec } = parse(/--patch='(.*)'/.exec(two.stdout)?.[1] ?? "") as V1DaemonSet;
   const terms = spec?.template.spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
   assertEquals(terms?.nodeSelectorTerms.length, 2);
-  const everywhere = await askChart("notes", { image: IMAGE, nodeSelector: null });
+  const everywhere = await askChart("notes", { image: IMAGE, everyNode: true });
   assertMatch(everywhere.stdout, /on every node/);
 });
 
@@ -335,7 +335,7 @@ e2eTest("the chart takes what the documentation has Helm set", KAPI_BUILD, async
     const values: Record<string, unknown> = {};
     for (const word of words) {
       const [, path, value] = /^--set=([^=]+)=(.*)$/.exec(word) ?? [];
-      if (path !== undefined) setAt(values, path.split("."), value === "null" ? null : value);
+      if (path !== undefined) setAt(values, path.split("."), value === "true" ? true : value);
     }
     // What `--reset-then-reuse-values` keeps of the install before.
     const all = { image: IMAGE, ...values };
