@@ -48,15 +48,28 @@ export function shownCommands(markdown: string): string[][] {
  * `get -o yaml`, only stand for one.
  */
 export function kubectlCommands(markdown: string): string[][] {
+  return commandsOf("kubectl", markdown).filter((words) =>
+    !/^[a-z-]+(?: -.*)?$/.test(words) || words.includes("-k")
+  ).map(argumentsOf);
+}
+
+/** Likewise of Helm. Those of one word only stand for one. */
+export function helmCommands(markdown: string): string[][] {
+  return commandsOf("helm", markdown).filter((words) => words.includes(" ")).map(argumentsOf);
+}
+
+function commandsOf(program: string, markdown: string): string[] {
+  const command = new RegExp(`(?:^|[;&|(])\\s*${program} ([^#;&|)]+)`, "g");
   const found = codeOf(markdown).flatMap((code) =>
-    [...code.matchAll(/(?:^|[;&|(])\s*kubectl ([^#;&|)]+)/g)].map(([, words = ""]) => words.trim())
+    [...code.matchAll(command)].map(([, words = ""]) => words.trim())
   );
-  return [...new Set(found)].filter((words) => !/^[a-z-]+(?: -.*)?$/.test(words) || words.includes("-k"))
-    .map(argumentsOf);
+  return [...new Set(found)];
 }
 
 function argumentsOf(words: string): string[] {
-  return (words.match(/(?:[^\s"']|"[^"]*"|'[^']*')+/g) ?? []).map((word) => word.replaceAll(/["']/g, ""));
+  return (words.match(/(?:[^\s"']|"[^"]*"|'[^']*')+/g) ?? []).map((word) =>
+    word.replaceAll(/"([^"]*)"|'([^']*)'/g, (_, double?: string, single?: string) => double ?? single ?? "")
+  );
 }
 
 /** The files and folders that commands of Deno in a Markdown text name, relative to the project's folder. */

@@ -4,6 +4,7 @@ import { FLAGS } from "../lib/cli/flags/flags.ts";
 import { parseArgs } from "../lib/cli/flags/parse_args.ts";
 import { UsageError } from "../lib/errors.ts";
 import {
+  helmCommands,
   type KnownCommands,
   kubectlCommands,
   pathsOfDenoCommands,
@@ -156,11 +157,17 @@ Deno.test(
   { permissions: "none" },
   () => {
     const text = "`kubectl get -o yaml` and `kubectl label node a b=c`\n\n```sh\n" +
-      "kubectl get cm x -o jsonpath='{.a\\.b}' | sed s/a/b/ # all\nkubectl apply -k .\nkubectl label node a b=c\n```\n";
+      "kubectl get cm x -o jsonpath='{.a\\.b}' | sed s/a/b/ # all\nkubectl apply -k .\nkubectl label node a b=c\nkubectl patch x --patch='{\"a\":null}'\n```\n";
     assertEquals(kubectlCommands(text), [
       ["get", "cm", "x", "-o", "jsonpath={.a\\.b}"],
       ["apply", "-k", "."],
       ["label", "node", "a", "b=c"],
+      ["patch", "x", '--patch={"a":null}'],
     ]);
   },
 );
+
+Deno.test("lines with helm are found likewise, also over two lines", { permissions: "none" }, () => {
+  const text = "`helm` and `helm rollback a`\n\n```sh\nhelm upgrade a b \\\n  --set=c=d # all\n```\n";
+  assertEquals(helmCommands(text), [["upgrade", "a", "b", "--set=c=d"], ["rollback", "a"]]);
+});

@@ -30,6 +30,14 @@ export interface Section {
 /** Where the program is that starts kproxy from source. */
 const LAUNCHER_FILE = "deploy/kproxy";
 
+/** What the Helm chart makes its objects of: a chart may hold nothing that is outside of its folder. */
+const CHART_FOLDER = "deploy/helm/kproxy/files";
+const CHART_SOURCES: readonly string[] = [
+  "deploy/kubernetes/base/daemonset.yaml",
+  "deploy/kubernetes/base/rbac.yaml",
+  "deploy/prometheus/rules.yaml",
+];
+
 /** Every generated part. Add one here and put its two marker lines into the file. */
 const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "commands", render: commandsMarkdown },
@@ -88,6 +96,12 @@ exec deno run -q --cached-only ${flags.join(" ")} "$@"
 `;
 }
 
+/** The chart's copy of a file, with where it comes from. */
+export function chartCopy(source: string, text: string): [file: string, copy: string] {
+  const name = source.slice(source.lastIndexOf("/"));
+  return [CHART_FOLDER + name, `# A copy of ${source}, which \`deno task docs\` makes.\n${text}`];
+}
+
 /** `deno.json` with the task `kproxy` replaced. */
 export function replaceTask(text: string, command: string): string {
   const task = /("kproxy": \{\s*"command": )"(?:[^"\\]|\\.)*"/;
@@ -108,6 +122,7 @@ export async function outdatedFiles(root: string = ROOT): Promise<Map<string, st
   texts.set(CHART_FILE, chartSvg());
   texts.set(MAN_FILE, manPage());
   texts.set(API_FILE, await apiReport(root));
+  for (const source of CHART_SOURCES) texts.set(...chartCopy(source, await read(source)));
   for (const picture of PICTURES) texts.set(picture.file, pictureSvg(picture));
   for (const [file, svg] of scaleCharts()) texts.set(file, svg);
   const outdated = new Map<string, string>();

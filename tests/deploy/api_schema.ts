@@ -16,6 +16,20 @@ interface Model {
   getAttributeTypeMap(): readonly Attribute[];
 }
 
+/** By kind. */
+const MODELS: Readonly<Record<string, string>> = {
+  ClusterRole: "V1ClusterRole",
+  ClusterRoleBinding: "V1ClusterRoleBinding",
+  ConfigMap: "V1ConfigMap",
+  DaemonSet: "V1DaemonSet",
+  ServiceAccount: "V1ServiceAccount",
+};
+
+/** The problems of an object, each with its path. */
+export function problemsOf(object: { readonly kind: string }): string[] {
+  return schemaProblems(object, MODELS[object.kind] ?? object.kind);
+}
+
 /** The problems of a value, each with its path. `type` is the name of a model, such as `V1DaemonSet`. */
 export function schemaProblems(value: unknown, type: string, path = ""): string[] {
   const item = /^Array<(.*)>$/.exec(type)?.[1];

@@ -111,7 +111,7 @@ e2eTest(
         return parse(stdout);
       };
       const set = await local(
-        find("patch daemonset kube-proxy"),
+        find("patch daemonset kube-proxy --patch-file"),
         "daemonset",
         "kube-proxy",
         KUBE_PROXY,
@@ -122,6 +122,16 @@ e2eTest(
         matchExpressions: [{ key: "kproxy/node", operator: "NotIn", values: ["true"] }],
       }]);
       assertEquals(set.spec?.template.spec?.nodeSelector, { "kubernetes.io/os": "linux" });
+      const parked = await local(
+        find("patch daemonset kube-proxy --patch="),
+        "daemonset",
+        "kube-proxy",
+        KUBE_PROXY,
+      ) as V1DaemonSet;
+      assertEquals(parked.spec?.template.spec?.nodeSelector, {
+        "kubernetes.io/os": "linux",
+        "kproxy/none": "true",
+      });
       const bare = "apiVersion: v1\nkind: Node\nmetadata: { name: worker-1 }\n";
       const there = await local(find("kproxy/node=true"), "node", "worker-1", bare) as V1Node;
       assertEquals(there.metadata?.labels, { "kproxy/node": "true" });

@@ -5,15 +5,14 @@
  * @module
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import type { V1Container, V1DaemonSet, V1PodSpec } from "@kubernetes/client-node";
+import type { V1DaemonSet, V1PodSpec } from "@kubernetes/client-node";
 import { parse, parseAll } from "@std/yaml";
-import { configurationOf } from "../../lib/cli/flags/configuration.ts";
-import { parseArgs } from "../../lib/cli/flags/parse_args.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../lib/config/types.ts";
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { e2eTest, program } from "../support/skip.ts";
-import { schemaProblems } from "./api_schema.ts";
+import { problemsOf, schemaProblems } from "./api_schema.ts";
+import { configOf } from "./container_config.ts";
 import {
   containersOf,
   type Manifest,
@@ -28,12 +27,6 @@ const PAGE = await Deno.readTextFile(`${ROOT}/docs/deploy.md`);
 const OVERLAYS = ["iptables", "ipvs", "nftables"] as const;
 /** Every way in which somebody may apply it. */
 const FOLDERS: readonly string[] = ["base", ...OVERLAYS.map((mode) => `overlays/${mode}`)];
-const MODELS: Readonly<Record<string, string>> = {
-  ClusterRole: "V1ClusterRole",
-  ClusterRoleBinding: "V1ClusterRoleBinding",
-  ConfigMap: "V1ConfigMap",
-  DaemonSet: "V1DaemonSet",
-};
 /** What kubeadm makes for kube-proxy: by removing kproxy nobody may remove it. */
 const OF_KUBEADM = [
   "ServiceAccount kube-system/kube-proxy",
@@ -42,39 +35,12 @@ const OF_KUBEADM = [
   "ClusterRoleBinding kubeadm:node-proxier",
 ];
 
-/** The configuration that a container runs with, where the ConfigMap kube-proxy holds this. */
-async function configOf(
-  container: V1Container,
-  objects: readonly Manifest[],
-  ofCluster: string,
-): Promise<{ readonly config: KubeProxyConfiguration; readonly initOnly: boolean; readonly text: string }> {
-  const args = (container.args ?? []).map((arg) => arg.replace("$(NODE_NAME)", "node-a"));
-  const flags = parseArgs(args);
-  assertEquals([flags.command, flags.warnings], ["run", []]);
-  const mount = container.volumeMounts?.find(({ name }) => name === "config");
-  assertEquals(flags.get("config"), `${mount?.mountPath}/config.conf`);
-  const volume = podOf(objects).volumes?.find(({ name }) => name === "config");
-  const source = volume?.projected?.sources?.find(({ configMap }) =>
-    configMap?.items?.some(({ path }) => path === "config.conf")
-  );
-  const name = source?.configMap?.name;
-  const own = objects.find((object) => nameOf(object) === `ConfigMap kube-system/${name}`);
-  const text = name === "kube-proxy"
-    ? ofCluster
-    : (own as unknown as { data: Record<string, string> }).data["config.conf"];
-  assert(text !== undefined);
-  const file = { path: "config.conf", bytes: new TextEncoder().encode(text) };
-  const { config, warnings } = await configurationOf(flags, file);
-  assertEquals(warnings, []);
-  return { config, initOnly: flags.get("init-only") ?? false, text };
-}
-
 for (const folder of FOLDERS) {
   Deno.test(`${folder}: the API knows every field, and nothing of kube-proxy's is in it`, async () => {
     const objects = await resolveKustomization(`${FOLDER}/${folder}`);
     assert(objects.length >= 3);
     for (const object of objects) {
-      assertEquals(schemaProblems(object, MODELS[object.kind] ?? object.kind), [], nameOf(object));
+      assertEquals(problemsOf(object), [], nameOf(object));
     }
     const names = objects.map(nameOf);
     assertEquals(new Set(names).size, names.length);

@@ -7,10 +7,23 @@ deno=$1 version=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 debootstrap --variant=minbase bookworm "$folder/debian" http://deb.debian.org/debian
-# As in the published one: also the mirror of security updates, no documentation, nothing of apt's that was downloaded.
+# As in the published one: also the mirror of security updates, no documentation, nothing of apt's that was downloaded, now
+# and when more is installed.
 for suite in 'debian bookworm' 'debian bookworm-updates' 'debian-security bookworm-security'; do
   echo "deb http://deb.debian.org/$suite main"
 done >"$folder/debian/etc/apt/sources.list"
+cat >"$folder/debian/etc/apt/apt.conf.d/nothing-kept" <<END
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+DPkg::Post-Invoke { "rm -f /var/cache/apt/archives/*.deb"; };
+END
+cat >"$folder/debian/etc/dpkg/dpkg.cfg.d/no-documentation" <<END
+path-exclude /usr/share/doc/*
+path-include /usr/share/doc/*/copyright
+path-exclude /usr/share/man/*
+path-exclude /usr/share/info/*
+path-exclude /usr/share/locale/*
+END
 cd "$folder/debian"
 rm -rf var/cache/apt/archives/*.deb var/cache/apt/*.bin var/lib/apt/lists/* usr/share/man/* usr/share/info/* usr/share/locale/*
 find usr/share/doc -type f ! -name copyright -delete

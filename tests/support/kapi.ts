@@ -12,8 +12,10 @@ import { pathExists } from "./path_exists.ts";
 import { go, type Need, program } from "./skip.ts";
 import { eventually } from "./until.ts";
 
+/** What is needed to build what is in `tests/lab/kapi`. */
+export const KAPI_BUILD: readonly Need[] = [go(25)];
 /** What a test of the real API server needs. */
-export const KAPI: readonly Need[] = [go(25), program("etcd")];
+export const KAPI: readonly Need[] = [...KAPI_BUILD, program("etcd")];
 
 const SOURCES = new URL("../lab/kapi/", import.meta.url).pathname;
 const CACHE = new URL("../../.cache/kapi/", import.meta.url).pathname;
@@ -36,6 +38,11 @@ export function buildKapi(): Promise<string> {
 /** Likewise an etcd that is new enough for lists as watches, which Debian's is not. */
 export function buildEtcd(): Promise<string> {
   return built("etcd", "./newetcd");
+}
+
+/** Likewise the program that does with a chart what Helm does, most of which is then built already. */
+export function buildChart(): Promise<string> {
+  return built("chart", "./chart");
 }
 
 async function built(name: string, goPackage: string): Promise<string> {
@@ -301,8 +308,10 @@ function freePorts(): number {
 
 async function hashOfSources(): Promise<string> {
   const names: string[] = [];
-  for await (const { name } of Deno.readDir(SOURCES)) {
-    if (/\.go$|^go\.(mod|sum)$|^build\.sh$/.test(name)) names.push(name);
+  for (const folder of ["", "newetcd/", "chart/"]) {
+    for await (const { name } of Deno.readDir(SOURCES + folder)) {
+      if (/\.go$|^go\.(mod|sum)$|^build\.sh$/.test(name)) names.push(folder + name);
+    }
   }
   const texts = await Promise.all(names.sort().map((name) => Deno.readTextFile(SOURCES + name)));
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(texts.join("\0")));

@@ -6,10 +6,13 @@
  */
 import type { V1Container, V1PodSpec } from "@kubernetes/client-node";
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
+import { findProgram } from "../../tools/setup.ts";
 import type { Netns } from "./netns.ts";
 import { isPrivileged, mountsOf, type PodHost, startOf } from "./pod_host.ts";
 
 const TIMEOUT_MS = 120_000;
+/** Podman as root lowers its own limit of processes to this one, and nothing below it may have more. */
+const PODMAN_PROCESSES = 32_768;
 
 /** Which container, for podman. */
 export interface PodmanContainer {
@@ -28,13 +31,36 @@ export async function podmanRun(wanted: PodmanContainer): Promise<string[]> {
   const { env, command: [entrypoint = "", ...args] } = startOf(container, host);
   const mounts = await mountsOf(pod, container, host);
   return [
-    ...["podman", "run", "--rm", "--pull=never", `--name=${name}`, `--network=ns:/run/netns/${netns.name}`],
-    // The limits that are in force here: to raise them may need more than this machine's root has.
-    "--ulimit=host",
+    ...["podman", ...runtime()],
+    ...["run", "--rm", "--pull=never", `--name=${name}`, `--network=ns:/run/netns/${netns.name}`],
+    ...await limits(),
     ...rightsOf(container),
     ...env.map(([variable, value]) => `--env=${variable}=${value}`),
     ...mounts.map(({ from, to, readOnly }) => `--volume=${from}:${to}${readOnly ? ":ro" : ""}`),
     ...[`--entrypoint=${entrypoint}`, image, ...args],
+  ];
+}
+
+/** The runtime below containerd, where it is there: crun refuses machines that have cgroups of both versions. */
+function runtime(): string[] {
+  return findProgram("runc") === undefined ? [] : ["--runtime=runc"];
+}
+
+/**
+ * The limits that are in force here: to raise them may need more than this machine's root has, and podman would, also when told to
+ * take the host's.
+ */
+async function limits(): Promise<string[]> {
+  const text = await Deno.readTextFile("/proc/self/limits");
+  const hard = (name: string): number => {
+    const [, limit = ""] = new RegExp(`^${name} +\\S+ +(\\S+)`, "m").exec(text) ?? [];
+    return limit === "unlimited" ? Infinity : Number(limit);
+  };
+  const flag = (name: string, limit: number): string[] =>
+    Number.isFinite(limit) ? [`--ulimit=${name}=${limit}:${limit}`] : [];
+  return [
+    ...flag("nofile", hard("Max open files")),
+    ...flag("nproc", Math.min(hard("Max processes"), PODMAN_PROCESSES)),
   ];
 }
 

@@ -5,7 +5,7 @@
  */
 import { OWN_PROGRAMS } from "../../kernel/own_programs.ts";
 
-/** What a child may do: nothing but use the network, or what `kproxy run` may, without files. */
+/** What a child may do: nothing but use the network, or what `kproxy run` may, without files but those of a bundle. */
 export type ChildRights = "network" | "node";
 
 /** A program to start again, with the arguments that come before its own. */
@@ -22,7 +22,7 @@ export async function ownProgram(main: string = Deno.mainModule): Promise<OwnPro
   const path = Deno.execPath();
   // It carries its permissions, which are those of `kproxy run`.
   if (Deno.build.standalone) return () => [path];
-  const config = await configBeside(main);
+  const place = await placeOf(main);
   // `start.ts` reads what it loads, which needs a right that a child does not get.
   const program = main.replace(/\/start\.ts$/, "/main.ts");
   return (rights) => [
@@ -33,7 +33,7 @@ export async function ownProgram(main: string = Deno.mainModule): Promise<OwnPro
     "--ignore-env",
     // Inside a namespace there is nobody to download anything from.
     "--cached-only",
-    ...(config === null ? [] : ["--config", config]),
+    ...place,
     "--allow-net",
     ...(rights === "network"
       ? []
@@ -42,16 +42,17 @@ export async function ownProgram(main: string = Deno.mainModule): Promise<OwnPro
   ];
 }
 
-/** The runtime looks for it from the working folder on. */
-async function configBeside(main: string): Promise<string | null> {
-  if (!main.startsWith("file:")) return null;
-  const config = decodeURIComponent(new URL("./deno.json", main).pathname);
+/** Flags that tell the runtime where the program's own things are; it would look for a configuration from the working folder on. */
+async function placeOf(main: string): Promise<readonly string[]> {
+  if (!main.startsWith("file:")) return [];
+  const pathOf = (relative: string): string => decodeURIComponent(new URL(relative, main).pathname);
+  const config = pathOf("./deno.json");
   try {
     await Deno.stat(config);
-    return config;
+    return ["--config", config];
   } catch (error) {
-    // A bundle needs none.
-    if (error instanceof Deno.errors.NotFound) return null;
-    throw error;
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
   }
+  // A bundle needs none, and reads its files when it comes to need them.
+  return ["--no-config", `--allow-read=${pathOf(".")}`];
 }

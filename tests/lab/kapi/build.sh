@@ -1,5 +1,5 @@
 #!/bin/sh
-# build.sh [OUTPUT [PACKAGE]]: build kapi (or ./newetcd), stamped with the Kubernetes version its libraries belong to (served at /version).
+# build.sh [OUTPUT [PACKAGE]]: build kapi (or ./newetcd, ./chart), stamped with the Kubernetes version its libraries belong to (served at /version).
 # Takes minutes with an empty build cache of Go, seconds afterwards. Wants Go 1.25 or newer.
 set -eu
 out=${1:-kapi}

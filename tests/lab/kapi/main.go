@@ -1,6 +1,7 @@
 // kapi is a small but real Kubernetes API server for tests: k8s.io/apiserver's
 // generic server, registry store, watch cache and etcd3 storage, with TLS and a
-// bearer token, serving the few built-in resources a service proxy talks to.
+// bearer token, serving the few built-in resources a service proxy talks to, and
+// those that it is made of in a cluster.
 // There are no controllers and no admission, nothing is validated beyond object
 // metadata, and authorization only refuses what -forbid names. Internal types
 // are the versioned Go types.
@@ -23,11 +24,13 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	appsv1 "k8s.io/api/apps/v1"
 	coordv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
@@ -81,7 +84,8 @@ var (
 	scheme = runtime.NewScheme()
 	codecs = serializer.NewCodecFactory(scheme)
 	gvs    = schema.GroupVersions{corev1.SchemeGroupVersion, discoveryv1.SchemeGroupVersion,
-		eventsv1.SchemeGroupVersion, coordv1.SchemeGroupVersion, networkingv1.SchemeGroupVersion}
+		eventsv1.SchemeGroupVersion, coordv1.SchemeGroupVersion, networkingv1.SchemeGroupVersion,
+		appsv1.SchemeGroupVersion, rbacv1.SchemeGroupVersion}
 )
 
 func init() {
@@ -93,13 +97,16 @@ func init() {
 	both, internal := []string{"v1", runtime.APIVersionInternal}, []string{runtime.APIVersionInternal}
 	add(gvs[0], both, &corev1.Service{}, &corev1.ServiceList{}, &corev1.Node{}, &corev1.NodeList{},
 		&corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Event{}, &corev1.EventList{},
-		&corev1.Endpoints{}, &corev1.EndpointsList{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
+		&corev1.Endpoints{}, &corev1.EndpointsList{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{},
+		&corev1.Secret{}, &corev1.SecretList{}, &corev1.ServiceAccount{}, &corev1.ServiceAccountList{})
 	add(gvs[1], both, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 	// Both event APIs are views of one object, as in Kubernetes: core's is the stored form.
 	add(gvs[2], []string{"v1"}, &eventsv1.Event{}, &eventsv1.EventList{})
 	add(gvs[2], internal, &corev1.Event{}, &corev1.EventList{})
 	add(gvs[3], both, &coordv1.Lease{}, &coordv1.LeaseList{})
 	add(gvs[4], both, &networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{})
+	add(gvs[5], both, &appsv1.DaemonSet{}, &appsv1.DaemonSetList{})
+	add(gvs[6], both, &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBinding{}, &rbacv1.ClusterRoleBindingList{})
 	for _, gv := range gvs {
 		metav1.AddToGroupVersion(scheme, gv)
 		check(scheme.SetVersionPriority(gv))
@@ -407,12 +414,14 @@ func serve(args []string) {
 		switch gv.Group {
 		case "":
 			info.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{
-				"services":   newStore(get, "", "services", "service", true, &corev1.Service{}, &corev1.ServiceList{}, services, "svc"),
-				"nodes":      newStore(get, "", "nodes", "node", false, &corev1.Node{}, &corev1.NodeList{}, nil, "no"),
-				"namespaces": newStore(get, "", "namespaces", "namespace", false, &corev1.Namespace{}, &corev1.NamespaceList{}, nil, "ns"),
-				"endpoints":  newStore(get, "", "endpoints", "endpoints", true, &corev1.Endpoints{}, &corev1.EndpointsList{}, nil, "ep"),
-				"configmaps": newStore(get, "", "configmaps", "configmap", true, &corev1.ConfigMap{}, &corev1.ConfigMapList{}, nil, "cm"),
-				"events":     events,
+				"services":        newStore(get, "", "services", "service", true, &corev1.Service{}, &corev1.ServiceList{}, services, "svc"),
+				"nodes":           newStore(get, "", "nodes", "node", false, &corev1.Node{}, &corev1.NodeList{}, nil, "no"),
+				"namespaces":      newStore(get, "", "namespaces", "namespace", false, &corev1.Namespace{}, &corev1.NamespaceList{}, nil, "ns"),
+				"endpoints":       newStore(get, "", "endpoints", "endpoints", true, &corev1.Endpoints{}, &corev1.EndpointsList{}, nil, "ep"),
+				"configmaps":      newStore(get, "", "configmaps", "configmap", true, &corev1.ConfigMap{}, &corev1.ConfigMapList{}, nil, "cm"),
+				"secrets":         newStore(get, "", "secrets", "secret", true, &corev1.Secret{}, &corev1.SecretList{}, nil),
+				"serviceaccounts": newStore(get, "", "serviceaccounts", "serviceaccount", true, &corev1.ServiceAccount{}, &corev1.ServiceAccountList{}, nil, "sa"),
+				"events":          events,
 			}
 			check(server.InstallLegacyAPIGroup(genericserver.DefaultLegacyAPIPrefix, &info))
 			continue
@@ -430,6 +439,15 @@ func serve(args []string) {
 		case "networking.k8s.io":
 			info.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{"servicecidrs": newStore(get, gv.Group,
 				"servicecidrs", "servicecidr", false, &networkingv1.ServiceCIDR{}, &networkingv1.ServiceCIDRList{}, nil)}
+		case "apps":
+			info.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{"daemonsets": newStore(get, gv.Group,
+				"daemonsets", "daemonset", true, &appsv1.DaemonSet{}, &appsv1.DaemonSetList{}, nil, "ds")}
+		case "rbac.authorization.k8s.io":
+			info.VersionedResourcesStorageMap["v1"] = map[string]rest.Storage{
+				"clusterroles": newStore(get, gv.Group, "clusterroles", "clusterrole", false,
+					&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleList{}, nil),
+				"clusterrolebindings": newStore(get, gv.Group, "clusterrolebindings", "clusterrolebinding", false,
+					&rbacv1.ClusterRoleBinding{}, &rbacv1.ClusterRoleBindingList{}, nil)}
 		}
 		check(server.InstallAPIGroup(&info))
 	}
