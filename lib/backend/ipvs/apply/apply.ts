@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { SyncError } from "../../../errors.ts";
+import { ExecError, SyncError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
@@ -17,7 +17,7 @@ import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
 import { FamilySession, type Since } from "../../apply/family_session.ts";
 import { type CheckLimits, IpvsLook } from "./apply_check.ts";
-import { observe, OBSERVE_COMMANDS } from "./apply_observe.ts";
+import { observe } from "./apply_observe.ts";
 import type { SchedulerProbe } from "./apply_schedulers.ts";
 import type { IpvsNode } from "./apply_terminations.ts";
 import { IpvsWriter, newProgress, type Progress } from "./apply_writer.ts";
@@ -124,10 +124,12 @@ export class IpvsProxier implements FamilyProxier {
   /** Once; again without what is refused, as long as there is something new of that. */
   async #syncAll(state: ProxyState): Promise<Reached> {
     const { exec, node, iptables } = this.#options;
+    let own = node.takeFresh(this.family);
     let planned: Planned | undefined;
     for (let reads = 1;; reads++) {
-      const observed = await this.#session.run("read", () => observe({ exec, ipvs: node.ipvs, iptables }));
-      this.#progress.commands += OBSERVE_COMMANDS;
+      const tools = { exec, ipvs: node.ipvs, iptables };
+      const { observed, commands } = await this.#session.run("read", () => observe(tools, own));
+      this.#progress.commands += commands;
       this.#unreadableTables.tell(observed.unreadable ?? []);
       node.observe(observed.virtualServers, this.family);
       const { plan, options } = planned ??= await this.#session.run(
@@ -138,7 +140,15 @@ export class IpvsProxier implements FamilyProxier {
         "plan",
         () => diffObserved(this.#refusals.without(plan), observed, options, this.#ownServers()),
       );
-      const { isReached, unknown } = await this.#write(operations, plan);
+      const isRead = own === null;
+      own = null;
+      const written = await this.#write(operations, plan).catch((error) => {
+        // Somebody was faster than the first sync: what there is has to be looked at.
+        if (!isRead && error instanceof SyncError && error.cause instanceof ExecError) return null;
+        throw error;
+      });
+      if (written === null) continue;
+      const { isReached, unknown } = written;
       if (isReached) {
         return { committed: CommittedIpvs.of(this.#refusals.without(plan)), planned };
       }

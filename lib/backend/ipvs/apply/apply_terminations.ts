@@ -16,6 +16,7 @@ import {
 } from "../../../netfilter/ipvs.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ServerChange } from "../plan/ruleset.ts";
+import type { FreshNode, ObservedOwn } from "./apply_fresh.ts";
 import { type Termination, Terminations } from "../diff/terminations.ts";
 
 /** The first look at the connections of a real server that leaves: most have none. */
@@ -43,6 +44,8 @@ export interface IpvsNodeOptions {
   readonly log: Logger;
   /** How long a real server that leaves keeps its connections; 0: as long as they last. */
   readonly terminationDeadlineMs: number;
+  /** Null: the device or the sets were there before, so everything must be read. Default null. */
+  readonly fresh?: FreshNode | null;
 }
 
 /** What both families share. */
@@ -73,6 +76,12 @@ export class IpvsNode {
   /** Runs work that reads and writes the table or the device while nobody else does. */
   exclusively<T>(work: () => Promise<T>): Promise<T> {
     return this.#mutex.run(work);
+  }
+
+  /** What a family would find of device, sets and virtual servers, if that is known without a look; told once. */
+  takeFresh(family: IpFamily): ObservedOwn | null {
+    const { fresh = null, clock } = this.#options;
+    return fresh?.take(family, clock.nowMs()) ?? null;
   }
 
   /** Takes over what was read of one family's servers. */
