@@ -9,6 +9,7 @@ import { readDevices } from "../../../kernel/ip_address.ts";
 import { saveSets } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import type { Ipvsadm } from "../../../kernel/ipvsadm.ts";
+import { FAMILIES } from "../../../model/objects.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { parseIptablesSave, unreadableTables } from "../../../netfilter/iptables_save.ts";
 import { observeByName } from "./apply_by_name.ts";
@@ -18,12 +19,10 @@ import { growingSetName, setNames } from "../plan/sets.ts";
 
 const TABLES: readonly Table[] = ["nat", "filter"];
 
-/** What is in the kernel, and how it was found out. */
-export interface Observation {
-  readonly observed: Observed;
-  /** How many programs were started. */
-  readonly commands: number;
-}
+/** How many programs {@linkcode observeOwn} starts. */
+export const OWN_COMMANDS = 3;
+/** How many programs {@linkcode observeRules} starts. */
+export const RULES_COMMANDS = 1;
 
 /** What to read with. */
 export interface ObserveTools {
@@ -34,17 +33,13 @@ export interface ObserveTools {
 }
 
 /**
- * @param own what is known without a look
+ * The device, the sets and the IPVS table, of both families.
+ *
  * @throws {ExecError} if a program fails
  * @throws {SyntaxError} if its text cannot be read
  */
-export async function observe(tools: ObserveTools, own: ObservedOwn | null): Promise<Observation> {
-  const [found, rules] = await Promise.all([own ?? observeOwn(tools), observeRules(tools.iptables)]);
-  return { observed: { ...found, ...rules }, commands: own === null ? 4 : 1 };
-}
-
-async function observeOwn({ exec, ipvs, iptables: { family } }: ObserveTools): Promise<ObservedOwn> {
-  const own = new Set([...setNames(family), growingSetName(family)]);
+export async function observeOwn({ exec, ipvs }: Omit<ObserveTools, "iptables">): Promise<ObservedOwn> {
+  const own = new Set(FAMILIES.flatMap((family) => [...setNames(family), growingSetName(family)]));
   const [{ virtualServers }, sets, { kinds, addresses }] = await Promise.all([
     ipvs.save(),
     saveSets(exec, (name) => own.has(name)),
@@ -54,7 +49,13 @@ async function observeOwn({ exec, ipvs, iptables: { family } }: ObserveTools): P
   return { addresses: kinds.has(DEVICE) ? new Set(onDevice) : null, virtualServers, sets };
 }
 
-async function observeRules(iptables: Iptables): Promise<Omit<Observed, keyof ObservedOwn>> {
+/**
+ * The rules of one family.
+ *
+ * @throws {ExecError} if a program fails
+ * @throws {SyntaxError} if its text cannot be read
+ */
+export async function observeRules(iptables: Iptables): Promise<Omit<Observed, keyof ObservedOwn>> {
   const saved = await iptables.saveReadable();
   const tables = new Map(parseIptablesSave(saved));
   const named = unreadableTables(saved);
