@@ -52,6 +52,10 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     action: "mend what the error names; clients may still reach the endpoints that left",
     command: CHECK,
   },
+  "Cannot remove what was made for IPVS": {
+    action: "mend what the error names; then remove what stays",
+    command: "kproxy cleanup --only=ipvs",
+  },
   "Cannot set timeouts of IPVS": {
     action: "mend what the error names, or leave ipvs.tcpTimeout and the like at 0",
     command: DOCTOR,

@@ -84,7 +84,7 @@ async function inFolder<T>(work: (folder: string) => Promise<T>): Promise<T> {
 
 async function recordSmall(mode: BenchMode, services: number): Promise<Recording> {
   const size = { services, endpoints: 4 };
-  return await inFolder((folder) => record(size, plannedSteps(size, 3, 1), mode, folder));
+  return await inFolder((folder) => record({ size, mode }, plannedSteps(size, 3, 1), folder));
 }
 
 /** A program in a folder that is started like a kube-proxy. */

@@ -132,9 +132,9 @@ class Bench {
   }
 
   async run(): Promise<BenchResult> {
-    const { size, mode, rounds, oneTransaction, peer, onProgress } = this.#options;
+    const { mode, rounds, oneTransaction, peer, onProgress } = this.#options;
     onProgress("recording what kproxy writes");
-    const recording = await record(size, this.#steps, mode, this.#folder);
+    const recording = await record(this.#options, this.#steps, this.#folder);
     const beside = peer === null ? null : new PeerBench({ ...this.#options, peer }, this.#folder);
     const firstSyncs: FirstSync[] = [];
     // Where nothing is watched, the one before the changes counts as well.

@@ -34,24 +34,50 @@ export const IPVS_MODE: BenchMode = {
 
 /** The device, sets, rules, servers and addresses; not what only tries whether the node has what is needed. */
 function fullSync(start: readonly RecordedRun[]): readonly RecordedRun[] {
-  const runs = start.filter(({ argv: [name = "", ...args], stdin }) => {
-    if (stdin.includes("KPROXY-PROBE") || OF_IPV6.test(stdin)) return false;
-    switch (name) {
-      case "ip":
-        return args.join(" ") === `link add ${DEVICE} type dummy` || stdin !== "";
-      case "iptables-restore":
-        return stdin.includes("KUBE-SERVICES");
-      case "ipset":
-      case "ipvsadm":
-        return stdin !== "";
-      default:
-        return false;
-    }
-  });
+  const runs = withSetsAtOnce(start.flatMap(withoutIpv6Sets)).filter(
+    ({ argv: [name = "", ...args], stdin }) => {
+      if (stdin.includes("KPROXY-PROBE") || OF_IPV6.test(stdin)) return false;
+      switch (programOf(name)) {
+        case "ip":
+          return args.join(" ") === `link add ${DEVICE} type dummy` || stdin !== "";
+        case "iptables-restore":
+          return stdin.includes("KUBE-SERVICES");
+        case "ipset":
+        case "ipvsadm":
+          return stdin !== "";
+        default:
+          return false;
+      }
+    },
+  );
   const written = ["ip", "ipset", "iptables-restore", "ipvsadm"];
-  const missing = written.filter((name) => !runs.some(({ argv }) => argv[0] === name));
+  const missing = written.filter((name) => !runs.some(({ argv: [own = ""] }) => programOf(own) === name));
   if (missing.length > 0) throw new Error(`kproxy wrote nothing with ${missing.join(", ")}`);
   return runs;
+}
+
+/** Without the variant that may be in its name. */
+function programOf(name: string): string {
+  return name.replace(/-(nft|legacy)/, "");
+}
+
+/** Where the mode begins, one program makes the sets of both families. */
+function withoutIpv6Sets({ argv, stdin }: RecordedRun): readonly RecordedRun[] {
+  if (argv[0] !== "ipset" || stdin === "") return [{ argv, stdin }];
+  const lines = stdin.split("\n").filter((line) => line !== "" && !OF_IPV6.test(line));
+  return lines.length === 0 ? [] : [{ argv, stdin: `${lines.join("\n")}\n` }];
+}
+
+/** kproxy makes sets when it tries whether the kernel has them; the bare program makes and fills them in one run. */
+function withSetsAtOnce(runs: readonly RecordedRun[]): readonly RecordedRun[] {
+  const isMaking = ({ argv, stdin }: RecordedRun): boolean =>
+    argv[0] === "ipset" && stdin !== "" && !stdin.includes("KPROXY-PROBE") &&
+    !/^(?!create )/m.test(stdin.trimEnd());
+  const made = runs.filter(isMaking).map(({ stdin }) => stdin).join("");
+  const filled = runs.find(({ argv, stdin }) => argv[0] === "ipset" && /^add KUBE-/m.test(stdin));
+  return runs.filter((run) => !isMaking(run)).map((run) =>
+    run === filled ? { ...run, stdin: made + run.stdin } : run
+  );
 }
 
 async function readRules(netns: Netns): Promise<string> {

@@ -57,11 +57,18 @@ export interface Recording {
   readonly changes: readonly RecordedChange[];
 }
 
+/** What is recorded. */
+export interface RecordedBench {
+  readonly size: ClusterSize;
+  readonly mode: BenchMode;
+  /** `kproxy.js` of a bundle instead of the source: the runtime's caches know it when it is measured. */
+  readonly program?: string;
+}
+
 /** Runs kproxy through all steps with recording programs. */
 export async function record(
-  size: ClusterSize,
+  { size, mode, program }: RecordedBench,
   steps: readonly Step[],
-  mode: BenchMode,
   folder: string,
 ): Promise<Recording> {
   const programs = await RecordedPrograms.create(`${folder}/recorded`);
@@ -73,6 +80,7 @@ export async function record(
       // Nothing is timed, so nothing needs to wait; and what looks at the kernel now and then belongs to no change.
       flags: [periodFlag(mode, "min-sync-period", 0), periodFlag(mode, "sync-period", 24 * 3_600_000)],
       path: programs.path,
+      ...(program === undefined ? {} : { program }),
     });
     await kproxy.allServed(600_000);
     const start = await programs.since(0);

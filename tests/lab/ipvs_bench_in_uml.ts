@@ -11,7 +11,7 @@ import { IPVS_MODE } from "../bench/mode_ipvs.ts";
 import { resultTable } from "../bench/report.ts";
 
 /** Of a start, until IPv4's rules are in force: each costs tens of milliseconds here. */
-const MAX_START_PROGRAMS = 26;
+const MAX_START_PROGRAMS = 17;
 
 Deno.test("what a first sync and a change cost beside the bare tools", async () => {
   const folder = await Deno.makeTempDir({ dir: LAB_FOLDER });

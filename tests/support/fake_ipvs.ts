@@ -47,10 +47,7 @@ export class FakeIpvs implements Exec {
     if (options.again === true) this.again.push(argv.slice(0, 2).join(" "));
     const failed = this.fail(argv);
     if (failed !== undefined) return failed;
-    const batch = this.#batch(
-      argv.slice(0, 2).join(" "),
-      wholeText(options.stdin ?? "").split("\n").slice(0, -1),
-    );
+    const batch = this.#batch(argv, wholeText(options.stdin ?? "").split("\n").slice(0, -1));
     if (batch !== undefined) {
       await this.afterRun(argv);
       return batch;
@@ -66,12 +63,12 @@ export class FakeIpvs implements Exec {
   }
 
   /** What programs that read lines make of them; undefined for other ones. */
-  #batch(command: string, lines: readonly string[]): ExecResult | undefined {
-    switch (command) {
+  #batch(argv: readonly string[], lines: readonly string[]): ExecResult | undefined {
+    switch (argv.slice(0, 2).join(" ")) {
       case "ipvsadm -R":
         return this.#restoreServers(lines);
       case "ipset restore":
-        return this.#restoreSets(lines);
+        return this.#restoreSets(lines, argv.includes("-exist"));
       case "ip -force":
         return this.#changeAddresses(lines);
       default:
@@ -128,11 +125,15 @@ export class FakeIpvs implements Exec {
     return this.#tryLine("ipvsadm", line) ?? "";
   }
 
-  /** Up to the first line that is refused. */
-  #restoreSets(lines: readonly string[]): ExecResult {
+  /**
+   * Up to the first line that is refused.
+   *
+   * @param isLenient what is as a line says already is no reason to refuse it
+   */
+  #restoreSets(lines: readonly string[], isLenient: boolean): ExecResult {
     for (const [index, line] of lines.entries()) {
       const refusal = this.kernel.refusalOf("ipset", line) ??
-        (this.#isDone(line) ? undefined : this.#tryLine("ipset", line));
+        (isLenient && this.#isDone(line) ? undefined : this.#tryLine("ipset", line));
       if (refusal === undefined) continue;
       return { code: 1, stdout: "", stderr: `ipset v7.17: Error in line ${index + 1}: ${refusal}\n` };
     }

@@ -31,8 +31,8 @@ export function fakeSysctl(
       problems.push(`sysctl: cannot stat ${path}: No such file or directory`);
     } else if (refusal !== undefined) problems.push(refusal);
     else if (isWrite) values[name] = value;
-    if (name in values && (isWrite || refusal === undefined)) {
-      lines.push(bare ? values[name] ?? "" : `${name} = ${isWrite ? value : values[name] ?? ""}`);
+    if (name in values && refusal === undefined) {
+      lines.push(bare ? values[name] ?? "" : `${name} = ${values[name] ?? ""}`);
     }
   }
   // Its status counts the settings it could not read; of a write that the kernel refuses Debian 12's version makes 0.

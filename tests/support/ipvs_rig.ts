@@ -6,6 +6,7 @@
 import type { ApplyReport } from "../../lib/backend/backend.ts";
 import { IpvsProxier } from "../../lib/backend/ipvs/apply/apply.ts";
 import { CHECK_LIMITS, type CheckLimits } from "../../lib/backend/ipvs/apply/apply_check.ts";
+import type { FreshNode } from "../../lib/backend/ipvs/apply/apply_fresh.ts";
 import { SchedulerProbe } from "../../lib/backend/ipvs/apply/apply_schedulers.ts";
 import { IpvsNode } from "../../lib/backend/ipvs/apply/apply_terminations.ts";
 import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
@@ -39,12 +40,14 @@ export interface IpvsRig {
 export interface IpvsRigOptions {
   readonly checkLimits?: Partial<CheckLimits>;
   readonly log?: Logger;
+  /** Default: nothing is known of the node. */
+  readonly fresh?: FreshNode | null;
 }
 
 /** A proxier over a kernel of its own, or over one that another proxier left. Nothing happens between syncs. */
 export function ipvsRig(
   fake = new FakeIpvs(),
-  { checkLimits, log = silentLogger }: IpvsRigOptions = {},
+  { checkLimits, log = silentLogger, fresh = null }: IpvsRigOptions = {},
 ): IpvsRig {
   const own = ["192.0.2.10"];
   const clock = { nowMs: 0 };
@@ -52,7 +55,7 @@ export function ipvsRig(
   const nodeClock: Clock = { ...systemClock, sleep: () => new Promise(() => {}) };
   const proxier = new IpvsProxier({
     exec: fake,
-    node: new IpvsNode({ ipvs, clock: nodeClock, log, terminationDeadlineMs: 0 }),
+    node: new IpvsNode({ ipvs, clock: nodeClock, log, terminationDeadlineMs: 0, fresh }),
     iptables: fake.iptables("IPv4"),
     schedulers: new SchedulerProbe(ipvs, "rr"),
     settings: { ...OPTIONS, nodePortAddresses: nodePortAddresses("IPv4", null) },

@@ -22,7 +22,10 @@ const LOADERS: ReadonlyMap<ProxyMode, () => Promise<LoadedMode>> = new Map<
     return { prepare: prepareIptables, looks: iptablesLooks };
   }],
   ["userspace", async () => ({ prepare: (await import("../userspace/node/proxier.ts")).prepareUserspace })],
-  ["ipvs", async () => ({ prepare: (await import("../ipvs/node/proxier.ts")).prepareIpvs })],
+  ["ipvs", async () => {
+    const { ipvsLooks, prepareIpvs } = await import("../ipvs/node/proxier.ts");
+    return { prepare: prepareIpvs, looks: ipvsLooks };
+  }],
 ]);
 
 /** Of which rules depend on ServiceCIDRs. */

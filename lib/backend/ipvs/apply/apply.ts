@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { SyncError } from "../../../errors.ts";
+import { ExecError, SyncError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
@@ -17,7 +17,8 @@ import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
 import { FamilySession, type Since } from "../../apply/family_session.ts";
 import { type CheckLimits, IpvsLook } from "./apply_check.ts";
-import { observe, OBSERVE_COMMANDS } from "./apply_observe.ts";
+import type { ObservedOwn } from "./apply_fresh.ts";
+import { observeOwn, observeRules, OWN_COMMANDS, RULES_COMMANDS } from "./apply_observe.ts";
 import type { SchedulerProbe } from "./apply_schedulers.ts";
 import type { IpvsNode } from "./apply_terminations.ts";
 import { IpvsWriter, newProgress, type Progress } from "./apply_writer.ts";
@@ -27,7 +28,7 @@ import { diffObserved } from "../diff/diff_observed.ts";
 import { planIpvs } from "../plan/plan.ts";
 import { isRealServer, Refusals, type RefusedWork } from "../diff/refusals.ts";
 import { renderOperations } from "../diff/render.ts";
-import type { IpvsOptions, IpvsPlan, Operations } from "../plan/ruleset.ts";
+import type { IpvsOptions, IpvsPlan, Observed, Operations } from "../plan/ruleset.ts";
 import { type ConfiguredIpvs, hostIps, nodePortIps } from "../plan/settings.ts";
 import { ToldProblems } from "../diff/told_problems.ts";
 
@@ -107,7 +108,7 @@ export class IpvsProxier implements FamilyProxier {
    * @throws {SyncError} if a program failed; its cause is the `ExecError`
    */
   sync(request: SyncRequest): Promise<ApplyReport> {
-    return this.#options.node.exclusively(() => this.#sync(request));
+    return this.#options.node.syncing(this.family, () => this.#sync(request));
   }
 
   async #sync({ state, changed }: SyncRequest): Promise<ApplyReport> {
@@ -123,11 +124,13 @@ export class IpvsProxier implements FamilyProxier {
 
   /** Once; again without what is refused, as long as there is something new of that. */
   async #syncAll(state: ProxyState): Promise<Reached> {
-    const { exec, node, iptables } = this.#options;
+    const { node } = this.#options;
+    let known = node.takeKnown(this.family);
     let planned: Planned | undefined;
     for (let reads = 1;; reads++) {
-      const observed = await this.#session.run("read", () => observe({ exec, ipvs: node.ipvs, iptables }));
-      this.#progress.commands += OBSERVE_COMMANDS;
+      const isKnown = known !== null;
+      const observed = await this.#session.run("read", () => this.#observe(known));
+      known = null;
       this.#unreadableTables.tell(observed.unreadable ?? []);
       node.observe(observed.virtualServers, this.family);
       const { plan, options } = planned ??= await this.#session.run(
@@ -138,12 +141,29 @@ export class IpvsProxier implements FamilyProxier {
         "plan",
         () => diffObserved(this.#refusals.without(plan), observed, options, this.#ownServers()),
       );
-      const { isReached, unknown } = await this.#write(operations, plan);
+      const written = await this.#write(operations, plan).catch((error) => {
+        // Somebody was faster: what there is has to be looked at.
+        if (isKnown && error instanceof SyncError && error.cause instanceof ExecError) return null;
+        throw error;
+      });
+      if (written === null) continue;
+      const { isReached, unknown } = written;
       if (isReached) {
         return { committed: CommittedIpvs.of(this.#refusals.without(plan)), planned };
       }
       if (unknown.length > 0 || reads === MAX_READS) throw this.#refusedError(unknown);
     }
+  }
+
+  /** @param known what need not be looked for */
+  async #observe(known: ObservedOwn | null): Promise<Observed> {
+    const { exec, node, iptables } = this.#options;
+    this.#progress.commands += known === null ? OWN_COMMANDS + RULES_COMMANDS : RULES_COMMANDS;
+    const [own, rules] = await Promise.all([
+      known ?? node.look(this.family, () => observeOwn({ exec, ipvs: node.ipvs })),
+      observeRules(iptables),
+    ]);
+    return { ...own, ...rules };
   }
 
   /** Keys of all virtual servers that this process knows to be its own. */

@@ -16,6 +16,8 @@ import {
 } from "../../../netfilter/ipvs.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ServerChange } from "../plan/ruleset.ts";
+import type { FreshNode, ObservedOwn } from "./apply_fresh.ts";
+import { SharedLook } from "./apply_shared_look.ts";
 import { type Termination, Terminations } from "../diff/terminations.ts";
 
 /** The first look at the connections of a real server that leaves: most have none. */
@@ -43,12 +45,15 @@ export interface IpvsNodeOptions {
   readonly log: Logger;
   /** How long a real server that leaves keeps its connections; 0: as long as they last. */
   readonly terminationDeadlineMs: number;
+  /** Null: the device or the sets were there before, so everything must be read. Default null. */
+  readonly fresh?: FreshNode | null;
 }
 
 /** What both families share. */
 export class IpvsNode {
   readonly #options: IpvsNodeOptions;
   readonly #mutex = new Mutex();
+  readonly #look = new SharedLook();
   readonly #terminations: Terminations;
   readonly #end = new AbortController();
   #nextSweepMs = Infinity;
@@ -73,6 +78,34 @@ export class IpvsNode {
   /** Runs work that reads and writes the table or the device while nobody else does. */
   exclusively<T>(work: () => Promise<T>): Promise<T> {
     return this.#mutex.run(work);
+  }
+
+  /** As {@linkcode exclusively}, for a sync of a family. */
+  syncing<T>(family: IpFamily, work: () => Promise<T>): Promise<T> {
+    this.#look.wait(family);
+    return this.#mutex.run(async () => {
+      this.#look.begin(family);
+      try {
+        return await work();
+      } finally {
+        this.#look.end();
+      }
+    });
+  }
+
+  /** What the sync under way would find of device, sets and virtual servers, if that is known without a look; told once. */
+  takeKnown(family: IpFamily): ObservedOwn | null {
+    const { fresh = null, clock } = this.#options;
+    const nowMs = clock.nowMs();
+    return this.#look.take(nowMs) ?? fresh?.take(family, nowMs) ?? null;
+  }
+
+  /** Looks, for the sync under way and for one of the other family that waits for its turn. */
+  async look(family: IpFamily, look: () => Promise<ObservedOwn>): Promise<ObservedOwn> {
+    const atMs = this.#options.clock.nowMs();
+    const own = await look();
+    this.#look.keep(own, family, atMs);
+    return own;
   }
 
   /** Takes over what was read of one family's servers. */
@@ -154,7 +187,10 @@ export class IpvsNode {
       );
       // Where there are many servers this takes long, and no sync has to wait for it.
       const loads = await this.#loads(wanted);
-      await this.exclusively(() => this.#delete(loads, asked));
+      await this.exclusively(() => {
+        this.#look.forget();
+        return this.#delete(loads, asked);
+      });
     } catch (error) {
       if (this.#end.signal.aborted) return;
       log.error("Cannot delete real servers, will try again", error, { waiting: this.#terminations.size });

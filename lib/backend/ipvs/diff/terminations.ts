@@ -191,6 +191,8 @@ export class Terminations {
   }
 
   #drop(virtual: VirtualServerName, real: RealServerName): boolean {
+    // A first sync asks for each of 100,000 real servers, and none is on its way out.
+    if (this.#size === 0) return false;
     const key = virtualServerKey(virtual);
     const entries = this.#entries.get(key);
     if (entries?.delete(realServerKey(real)) !== true) return false;

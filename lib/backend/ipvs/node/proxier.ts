@@ -5,29 +5,42 @@
  */
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
+import type { Look } from "../../../kernel/ahead_exec.ts";
 import { systemClock } from "../../../kernel/clock.ts";
-import { ensureDummy } from "../../../kernel/ip_address.ts";
-import { probeIpset } from "../../../kernel/ipset.ts";
+import type { Exec } from "../../../kernel/exec.ts";
+import { deleteDevice, ensureDummy } from "../../../kernel/ip_address.ts";
+import { destroySets, probeIpset } from "../../../kernel/ipset.ts";
 import { type RefusedFamily, usableFamilies } from "../../../kernel/iptables_families.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
-import { chooseIptablesVariant, type VariantChoice } from "../../../kernel/iptables_variant.ts";
+import {
+  chooseIptablesVariant,
+  hintsQuestion,
+  type VariantChoice,
+} from "../../../kernel/iptables_variant.ts";
 import { interfaceAddresses } from "../../../kernel/interfaces.ts";
 import { ipvsAbsence, Ipvsadm } from "../../../kernel/ipvsadm.ts";
 import { kernelRelease } from "../../../kernel/kernel_release.ts";
 import { RememberingExec } from "../../../kernel/remembering_exec.ts";
 import { nodeIps } from "../../../model/node.ts";
 import type { IpFamily } from "../../../model/objects.ts";
+import type { SetDefinition } from "../../../netfilter/ipset.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
 import { IpvsProxier } from "../apply/apply.ts";
 import { CHECK_LIMITS } from "../apply/apply_check.ts";
+import { FreshNode } from "../apply/apply_fresh.ts";
 import { SchedulerProbe } from "../apply/apply_schedulers.ts";
 import { IpvsNode } from "../apply/apply_terminations.ts";
 import { requireSetsAndMatches } from "./proxier_probe.ts";
 import { setIpvsSysctls } from "./proxier_sysctls.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { configuredIpvs } from "../plan/settings.ts";
+
+/** The first look at which variant of iptables a node uses. That IPVS works is found out by trying it. */
+export function ipvsLooks(config: KubeProxyConfiguration): readonly Look[] {
+  return [{ argv: hintsQuestion(nodeIps(null, config.bindAddress).primaryFamily, "nft") }];
+}
 
 /**
  * Probes the node and prepares it.
@@ -38,19 +51,28 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
   const { exec, config, log, sysctls, clock = systemClock } = context;
   const ipvs = new Ipvsadm(exec);
   const schedulers = await requireIpvs(ipvs, config);
-  const { variant, reason, families, refused } = await requireRules(context);
-  log.info("Using IPVS", { iptables: variant, reason });
-  for (const { family, reason } of refused) log.info("IP family cannot be served", { family, reason });
-  await setIpvsSysctls(config, { sysctls, release: kernelRelease(), log });
-  await setTimeouts(ipvs, config, log);
-  // Last: where something else is missing, nothing of ours is left.
-  await ensureDevice(context);
+  const { families, refused, fresh } = await prepareDevice(context, async (isNew) => {
+    const { variant, reason, sets, ...found } = await requireRules(context, isNew);
+    try {
+      log.info("Using IPVS", { iptables: variant, reason });
+      for (const { family, reason } of found.refused) {
+        log.info("IP family cannot be served", { family, reason });
+      }
+      await setIpvsSysctls(config, { sysctls, release: kernelRelease(), log });
+      await setTimeouts(ipvs, config, log);
+    } catch (error) {
+      if (sets.length > 0) await undo(log, () => destroySets(exec, sets.map(({ name }) => name)));
+      throw error;
+    }
+    return { ...found, fresh: sets.length > 0 ? new FreshNode({ sets, madeMs: clock.nowMs() }) : null };
+  });
   tellFamilies(families.keys(), log);
   const node = new IpvsNode({
     ipvs,
     clock,
     log,
     terminationDeadlineMs: config.kproxy.ipvsTerminationDeadline,
+    fresh,
   });
   const settingsOf = tellingSettings(context, (family, node) => configuredIpvs(config, family, node));
   const proxiers = [...families].map(([family, iptables]) =>
@@ -78,6 +100,8 @@ export async function prepareIpvs(context: ModeContext): Promise<PreparedMode> {
 interface NodeRules extends VariantChoice {
   readonly families: ReadonlyMap<IpFamily, Iptables>;
   readonly refused: readonly RefusedFamily[];
+  /** Our own sets, if they were made here. */
+  readonly sets: readonly SetDefinition[];
 }
 
 /**
@@ -86,18 +110,24 @@ interface NodeRules extends VariantChoice {
  *
  * @throws {UnsupportedError} naming what is missing
  */
-async function requireRules({ exec, config, sysctls }: ModeContext): Promise<NodeRules> {
+async function requireRules(
+  { exec, config, sysctls }: ModeContext,
+  isFresh: boolean,
+): Promise<NodeRules> {
   const probing = new RememberingExec(exec);
   const { primaryFamily } = nodeIps(null, config.bindAddress);
   const find = async (tries: boolean): Promise<NodeRules> => {
     const choice = await chooseIptablesVariant(probing, { triesDefault: tries, primaryFamily });
-    const { variant } = choice;
+    const { variant, version } = choice;
     const refused: RefusedFamily[] = [];
     const onRefused = (family: RefusedFamily): void => void refused.push(family);
-    const options = { variant, primaryFamily, sysctls, onRefused, probing, tries };
+    const options = { variant, version, primaryFamily, sysctls, onRefused, probing, tries };
     const families = await usableFamilies(exec, options);
-    await requireSetsAndMatches(exec, [...families.values()], tries);
-    return { ...choice, families, refused };
+    const sets = await requireSetsAndMatches(exec, [...families.values()], {
+      searches: tries,
+      isFresh: isFresh && !tries,
+    });
+    return { ...choice, families, refused, sets };
   };
   try {
     return await find(false);
@@ -119,11 +149,41 @@ async function requireIpvs(ipvs: Ipvsadm, config: KubeProxyConfiguration): Promi
   }
 }
 
-async function ensureDevice({ exec, log }: ModeContext): Promise<void> {
+/**
+ * Makes the device, which tells whether the mode begins on this node, and does the rest of the preparation. Where that fails, nothing of
+ * ours is left.
+ *
+ * @throws {UnsupportedError} naming what is missing
+ */
+async function prepareDevice<T>(
+  { exec, log }: ModeContext,
+  prepare: (isNew: boolean) => Promise<T>,
+): Promise<T> {
+  const isNew = await ensureDevice(exec);
   try {
-    if (await ensureDummy(exec, DEVICE)) {
-      log.info("Made the device for addresses of Services", { device: DEVICE });
-    }
+    const prepared = await prepare(isNew);
+    if (isNew) log.info("Made the device for addresses of Services", { device: DEVICE });
+    return prepared;
+  } catch (error) {
+    if (isNew) await undo(log, () => deleteDevice(exec, DEVICE));
+    throw error;
+  }
+}
+
+/** Why the mode does not work here is told by others, and matters more. */
+async function undo(log: Logger, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (!(error instanceof ExecError)) throw error;
+    log.error("Cannot remove what was made for IPVS", error);
+  }
+}
+
+/** @returns true if it was not there */
+async function ensureDevice(exec: Exec): Promise<boolean> {
+  try {
+    return await ensureDummy(exec, DEVICE);
   } catch (error) {
     if (!(error instanceof ExecError && error.isMissing())) throw error;
     throw new UnsupportedError("IPVS", "the program ip (package iproute2)", "none on the PATH", {

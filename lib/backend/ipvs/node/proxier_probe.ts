@@ -6,12 +6,18 @@
 import { firstLine } from "../../../text/lines.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
-import { destroySets, listSets, restoreSets } from "../../../kernel/ipset.ts";
+import { createSets, destroySets, listSets, restoreSets } from "../../../kernel/ipset.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import type { IpFamily } from "../../../model/objects.ts";
-import { createSetLine, SET_TYPES, type SetType } from "../../../netfilter/ipset.ts";
+import {
+  createSetLine,
+  DEFAULT_MAX_ELEMENTS,
+  SET_TYPES,
+  type SetDefinition,
+  type SetType,
+} from "../../../netfilter/ipset.ts";
 import { chainLine } from "../../../netfilter/iptables_jumps.ts";
-import { PROBE_CHAIN, probeSetName } from "../plan/sets.ts";
+import { PROBE_CHAIN, probeSetName, setDefinitions } from "../plan/sets.ts";
 
 /** Type of set → module of the kernel. */
 const SET_MODULES: Readonly<Record<SetType, string>> = {
@@ -23,8 +29,7 @@ const SET_MODULES: Readonly<Record<SetType, string>> = {
 };
 
 /** Module of the kernel → a use of it. */
-function matches(family: IpFamily): ReadonlyMap<string, string> {
-  const set = probeSetName("hash:ip,port", family);
+function matches(set: string): ReadonlyMap<string, string> {
   return new Map([
     ["xt_set", `-m set --match-set ${set} dst,dst`],
     ["xt_ipvs", "-m ipvs --vproto 6 --vport 1"],
@@ -36,43 +41,74 @@ function matches(family: IpFamily): ReadonlyMap<string, string> {
   ]);
 }
 
-/** A set to try. */
-interface ProbeSet {
-  readonly name: string;
-  readonly type: SetType;
-  readonly family: IpFamily;
+/** How to make sure of sets and matches. */
+export interface ProbeOptions {
+  /** False: what is missing is not looked for. Default true. */
+  readonly searches?: boolean;
+  /** True: the mode's own sets are most likely not there. If none is, they are made instead of others, and stay. Default false. */
+  readonly isFresh?: boolean;
 }
 
 /**
- * Makes sure of the sets and matches of some families; nothing is left behind.
+ * Makes sure of the sets and matches of some families; nothing is left behind, but for what is returned.
  *
- * @param searches false: what is missing is not looked for
+ * @returns the mode's own sets that it made, all of these families or none; they are empty
  * @throws {UnsupportedError} naming the modules that are missing
  * @throws {ExecError} if something is missing that is not looked for, or nobody can tell
  */
 export async function requireSetsAndMatches(
   exec: Exec,
   families: readonly Iptables[],
-  searches = true,
-): Promise<void> {
-  const sets = families.flatMap(({ family }) =>
-    SET_TYPES.map((type): ProbeSet => ({ name: probeSetName(type, family), type, family }))
-  );
-  let areMade = false;
+  { searches = true, isFresh = false }: ProbeOptions = {},
+): Promise<readonly SetDefinition[]> {
+  if (isFresh) {
+    const own = families.flatMap(({ family }) => setDefinitions(family));
+    if (await createSets(exec, own)) {
+      await requireMatchesWith(exec, families, { sets: own, searches, keeps: true });
+      return own;
+    }
+  }
+  const sets = families.flatMap(({ family }) => SET_TYPES.map((type) => probeSet(type, family)));
   try {
     await requireSets(exec, sets, searches);
-    areMade = true;
-    for (const iptables of families) await requireMatches(iptables, searches);
+  } catch (error) {
+    await removeSets(exec, sets, false);
+    throw error;
+  }
+  await requireMatchesWith(exec, families, { sets, searches, keeps: false });
+  return [];
+}
+
+function probeSet(type: SetType, family: IpFamily): SetDefinition {
+  return { name: probeSetName(type, family), type, family, maxElements: DEFAULT_MAX_ELEMENTS };
+}
+
+/** Sets that are there for the matches. */
+interface MadeSets {
+  readonly sets: readonly SetDefinition[];
+  readonly searches: boolean;
+  /** True: they stay if all is well. */
+  readonly keeps: boolean;
+}
+
+async function requireMatchesWith(
+  exec: Exec,
+  families: readonly Iptables[],
+  { sets, searches, keeps }: MadeSets,
+): Promise<void> {
+  let isDone = false;
+  try {
+    for (const iptables of families) await requireMatches(iptables, sets, searches);
+    isDone = true;
   } finally {
-    await removeSets(exec, sets, areMade);
+    if (!isDone || !keeps) await removeSets(exec, sets, true);
   }
 }
 
-async function requireSets(exec: Exec, sets: readonly ProbeSet[], searches: boolean): Promise<void> {
+async function requireSets(exec: Exec, sets: readonly SetDefinition[], searches: boolean): Promise<void> {
   const missing = await findMissing(
     sets,
-    (some) =>
-      restoreSets(exec, some.map((set) => `${createSetLine({ ...set, maxElements: 65_536 })}\n`).join("")),
+    (some) => restoreSets(exec, some.map((set) => `${createSetLine(set)}\n`).join("")),
     ({ type }) => SET_MODULES[type],
     searches,
   );
@@ -80,7 +116,7 @@ async function requireSets(exec: Exec, sets: readonly ProbeSet[], searches: bool
 }
 
 /** @param areMade false if it is not known which of them are there */
-async function removeSets(exec: Exec, sets: readonly ProbeSet[], areMade: boolean): Promise<void> {
+async function removeSets(exec: Exec, sets: readonly SetDefinition[], areMade: boolean): Promise<void> {
   const own = sets.map(({ name }) => name);
   try {
     if (areMade) return await destroySets(exec, own);
@@ -91,8 +127,14 @@ async function removeSets(exec: Exec, sets: readonly ProbeSet[], areMade: boolea
   if (left.length > 0) await destroySets(exec, left);
 }
 
-async function requireMatches(iptables: Iptables, searches: boolean): Promise<void> {
-  const uses = matches(iptables.family);
+async function requireMatches(
+  iptables: Iptables,
+  sets: readonly SetDefinition[],
+  searches: boolean,
+): Promise<void> {
+  const { family } = iptables;
+  const set = sets.find((one) => one.type === "hash:ip,port" && one.family === family);
+  const uses = matches(set?.name ?? "");
   const nat = `*nat\n${chainLine(PROBE_CHAIN)}\n-X ${PROBE_CHAIN}\nCOMMIT\n`;
   const remove = `*filter\n${chainLine(PROBE_CHAIN)}\n-X ${PROBE_CHAIN}\nCOMMIT\n`;
   const missing = await findMissing(

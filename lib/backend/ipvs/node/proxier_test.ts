@@ -6,6 +6,7 @@ import { recordingLog } from "../../../../tests/support/recording_log.ts";
 import { defaultConfig } from "../../../config/defaults.ts";
 import { ExecError, UnsupportedError } from "../../../errors.ts";
 import { type Exec, type ExecResult, wholeText } from "../../../kernel/exec.ts";
+import { setNames } from "../plan/sets.ts";
 import { prepareIpvs } from "./proxier.ts";
 
 const NONE = { permissions: "none" } as const;
@@ -31,6 +32,9 @@ class Machine implements Exec {
     "net.ipv4.ip_forward": "1",
   };
   missing = "";
+  /** Null: no device of ours. */
+  device: "ours" | null = null;
+  isReadOnly = false;
   /** A virtual server that a killed proxy left while it tried. */
   hasProbeServer = false;
   hasIpv6Nat = true;
@@ -42,7 +46,12 @@ class Machine implements Exec {
       throw new ExecError(argv, -1, `entity not found: ${program}`);
     }
     this.started.push(`${program} ${first}`);
-    if (program === "sysctl") return fakeSysctl(this.sysctls, argv.slice(1));
+    if (program === "sysctl") {
+      const names = Object.keys(this.sysctls);
+      const write = Object.fromEntries(names.map((name) => [name, `sysctl: "${name}": Permission denied`]));
+      return fakeSysctl(this.sysctls, argv.slice(1), this.isReadOnly ? { write } : {});
+    }
+    if (program === "ip") return this.#ip(argv);
     if (first === "--version") return program === "ipset" ? { ...OK, stdout: "ipset v7.17\n" } : VERSION;
     if (program === "ipset") return this.#ipset(wholeText(options.stdin ?? ""), first);
     if (program === "ipvsadm") {
@@ -51,6 +60,17 @@ class Machine implements Exec {
       return { ...OK, stderr };
     }
     return program.startsWith("ip6tables") && !this.hasIpv6Nat ? NO_NAT : OK;
+  }
+
+  #ip(argv: readonly string[]): ExecResult {
+    if (argv[2] === "add" && this.device !== null) {
+      return { code: 2, stdout: "", stderr: "RTNETLINK answers: File exists\n" };
+    }
+    if (argv.includes("show")) {
+      return { ...OK, stdout: `[{"ifname":"kube-ipvs0","linkinfo":{"info_kind":"dummy"},"addr_info":[]}]` };
+    }
+    this.device = argv[2] === "add" ? "ours" : null;
+    return OK;
   }
 
   #ipset(text: string, command: string): ExecResult {
@@ -79,17 +99,52 @@ Deno.test("where all is well, each program is started once for each thing that i
   assertEquals(machine.started.filter((line) => !line.includes("tables-save")), [
     "sysctl -n",
     "ipvsadm -R",
+    "ip link",
     "iptables --version",
     "ip6tables --version",
     "ipset restore",
     "iptables-restore -w",
     "ip6tables-restore -w",
-    "ipset restore",
     "sysctl net.ipv4.vs.conntrack",
     "sysctl -w",
-    "ip link",
   ]);
-  assertEquals(machine.sets.size, 0);
+  assertEquals([...machine.sets].toSorted(), [...setNames("IPv4"), ...setNames("IPv6")].toSorted());
+});
+
+Deno.test(
+  "where the device is there already, sets of other names are tried, and go again",
+  NONE,
+  async () => {
+    const machine = new Machine();
+    machine.device = "ours";
+    machine.sets.add("KUBE-CLUSTER-IP");
+    assertEquals(await machine.prepare(), ["IPv4", "IPv6"]);
+    assertEquals([[...machine.sets], machine.device], [["KUBE-CLUSTER-IP"], "ours"]);
+    assertEquals(machine.started.filter((line) => line.startsWith("ipset")).length, 2);
+  },
+);
+
+Deno.test("a node that cannot run the mode is left without sets and device", NONE, async (t) => {
+  const faults: Readonly<Record<string, (machine: Machine) => void>> = {
+    "no ipset": (machine) => machine.missing = "ipset",
+    "no iptables": (machine) => machine.missing = "iptables-restore",
+    "settings that may not be written": (machine) => machine.isReadOnly = true,
+  };
+  for (const [name, make] of Object.entries(faults)) {
+    await t.step(name, async () => {
+      const machine = new Machine();
+      make(machine);
+      await assertRejects(() => machine.prepare(), Error);
+      assertEquals([machine.sets.size, machine.device], [0, null]);
+    });
+    await t.step(`${name}, where the device was there`, async () => {
+      const machine = new Machine();
+      machine.device = "ours";
+      make(machine);
+      await assertRejects(() => machine.prepare(), Error);
+      assertEquals([machine.sets.size, machine.device], [0, "ours"]);
+    });
+  }
 });
 
 Deno.test(
