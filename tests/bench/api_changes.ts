@@ -32,7 +32,7 @@ class Writer {
     this.#http = Deno.createHttpClient({ caCerts: [atob(cluster["certificate-authority-data"])] });
   }
 
-  async send(method: string, path: string, body: unknown, type = "application/json"): Promise<number> {
+  async send(method: string, path: string, body: unknown, type = "application/json"): Promise<void> {
     const response = await fetch(this.#server + path, {
       method,
       client: this.#http,
@@ -40,8 +40,8 @@ class Writer {
       body: JSON.stringify(body),
     });
     const text = await response.text();
+    // What is there already stays.
     if (!response.ok && response.status !== 409) throw new Error(`${method} ${path}: ${text}`);
-    return response.status;
   }
 }
 

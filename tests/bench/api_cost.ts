@@ -20,6 +20,7 @@ import { ENDPOINT_SLICES, SERVICES, type WatchedResource } from "../../lib/sourc
 import { KubeStore } from "../../lib/source/kube/kube_store.ts";
 import { Listing } from "../../lib/source/kube/kube_listing.ts";
 import { writeLine } from "../../tools/output.ts";
+import { engineFlag } from "../../tools/permissions.ts";
 import { buildKapi, Kapi } from "../support/kapi.ts";
 import { nodeSource, ownCpuMs } from "./api_source_process.ts";
 
@@ -196,7 +197,7 @@ async function childMemory(kubeconfig: string, contentType: string): Promise<voi
 }
 
 async function measureMemory(kapi: Kapi, contentType: string): Promise<void> {
-  const flags = ["-A", "--no-check", "--v8-flags=--max-semi-space-size=2,--expose-gc"];
+  const flags = ["-A", "--no-check", engineFlag()];
   const argv = [Deno.execPath(), "run", ...flags, import.meta.filename!, CHILD, kapi.kubeconfig, contentType];
   writeLine((await runOk(systemExec, argv, { timeoutMs: 60_000 })).trim());
 }

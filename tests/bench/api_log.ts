@@ -77,9 +77,8 @@ export function countRequests(
   for (const { verb, uri, from: who, startedMs } of requests) {
     if (who !== from || startedMs < beginMs || startedMs >= endMs) continue;
     const path = uri.split("?", 1)[0]!.replace(/^\/apis?\/([^/]+\/)?v\w+\//, "");
-    const resource = path.split("/").filter((_, i, all) => i === (all[0] === "namespaces" ? 2 : 0))[0] ??
-      path;
-    const key = `${verb} ${resource}`;
+    const [first = "", , inNamespace] = path.split("/");
+    const key = `${verb} ${first === "namespaces" ? inNamespace ?? first : first}`;
     counts.set(key, (counts.get(key) ?? 0) + 1);
   }
   return counts;

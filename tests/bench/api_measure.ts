@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { engineFlag } from "../../tools/permissions.ts";
 import { withNamespaces } from "../support/netns.ts";
 import { countRequests, type LoggedRequest, loggedRequests } from "./api_log.ts";
 import {
@@ -182,7 +183,7 @@ class Measurement {
       await kubeconfigFor(client, server, { "disable-compression": !way.isPacked }),
     );
     const script = new URL("api_source_process.ts", import.meta.url).pathname;
-    const flags = ["-A", "-q", "--no-check", "--v8-flags=--max-semi-space-size=2,--expose-gc"];
+    const flags = ["-A", "-q", "--no-check", engineFlag()];
     const from = await this.#serverLook(client, server, idle);
     const text = await client.netns.run(
       [Deno.execPath(), "run", ...flags, script, kubeconfig, way.contentType],
@@ -232,8 +233,7 @@ class Measurement {
 
   async #requests(place: ProxyPlace, from: Meter, to: Meter): Promise<ReadonlyMap<string, number>> {
     await new Promise((resolve) => setTimeout(resolve, LOG_MS));
-    const address = place.client.address.replace(/1$/, "2");
-    return countRequests(await logOf(place.server), address, [from.atMs, to.atMs]);
+    return countRequests(await logOf(place.server), place.client.ownAddress, [from.atMs, to.atMs]);
   }
 
   async #changes(places: readonly ProxyPlace[], writer: ApiServer, idle: ApiServer) {

@@ -59,39 +59,36 @@ export function compressionTable(lists: ApiFigures["lists"]): readonly string[] 
   ];
 }
 
-const COST_HEAD = [
-  "| | requests | KB received | KB sent | server's CPU, ms | own CPU, ms | its programs', ms |",
-  "| --- | --- | --- | --- | --- | --- | --- |",
-];
-
 function sumOf(requests: ProxyCost["requests"]): number {
   return [...requests.values()].reduce((sum, count) => sum + count, 0);
 }
 
+/** What a proxy costs, a column each. */
+const COSTS: readonly {
+  readonly head: string;
+  readonly of: (cost: ProxyCost) => number;
+  readonly text: (value: number) => string;
+}[] = [
+  { head: "requests", of: ({ requests }) => sumOf(requests), text: whole },
+  { head: "KB received", of: ({ received }) => received, text: kilobytes },
+  { head: "KB sent", of: ({ sent }) => sent, text: kilobytes },
+  { head: "server's CPU, ms", of: ({ serverMs }) => serverMs, text: whole },
+  { head: "own CPU, ms", of: ({ ownMs }) => ownMs, text: whole },
+  { head: "its programs', ms", of: ({ programsMs }) => programsMs, text: whole },
+];
+const COST_HEAD = [
+  `| | ${COSTS.map(({ head }) => head).join(" | ")} |`,
+  `| --- | ${COSTS.map(() => "---").join(" | ")} |`,
+];
+
 function costRow(what: string, name: string, rounds: readonly ProxyCost[]): string {
-  const of = (value: (cost: ProxyCost) => number): number => median(rounds.map(value));
-  const cells = [
-    whole(of(({ requests }) => sumOf(requests))),
-    kilobytes(of(({ received }) => received)),
-    kilobytes(of(({ sent }) => sent)),
-    whole(of(({ serverMs }) => serverMs)),
-    whole(of(({ ownMs }) => ownMs)),
-    whole(of(({ programsMs }) => programsMs)),
-  ];
+  const cells = COSTS.map(({ of, text }) => text(median(rounds.map(of))));
   return `| ${what}: ${name} | ${cells.join(" | ")} |`;
 }
 
 /** kproxy's share of what the peer costs, in each round. */
 function shareRow(what: string, own: readonly ProxyCost[], peer: readonly ProxyCost[]): string {
-  const of = (value: (cost: ProxyCost) => number): string => times(ratio(own.map(value), peer.map(value)));
-  const cells = [
-    of(({ requests }) => sumOf(requests)),
-    of(({ received }) => received),
-    of(({ sent }) => sent),
-    of(({ serverMs }) => serverMs),
-    of(({ ownMs }) => ownMs),
-    of(({ programsMs }) => programsMs),
-  ];
+  const cells = COSTS.map(({ of }) => times(ratio(own.map(of), peer.map(of))));
   return `| ${what}: ratio | ${cells.join(" | ")} |`;
 }
 

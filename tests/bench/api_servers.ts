@@ -6,7 +6,7 @@
  */
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { link, type Netns } from "../support/netns.ts";
-import { buildEtcd, buildKapi } from "../support/kapi.ts";
+import { buildEtcd, buildKapi, KAPI_TOKEN } from "../support/kapi.ts";
 import { cpuTicks, TICK_MS } from "./process_costs.ts";
 
 const SOURCES = new URL("../lab/kapi/", import.meta.url).pathname;
@@ -18,8 +18,8 @@ const FILL_TIMEOUT_MS = 600_000;
 const LOGGED = "-v=3";
 /** As kubeadm starts it: from this, API servers learn what to tell those who wait where nothing changes. */
 const ETCD_FLAGS = "--watch-progress-notify-interval=5s";
-/** Written into every kubeconfig of `tests/lab/kapi`. */
-export const TOKEN = "kapi-token";
+/** Of each client, its only one. */
+const DEVICE = "kp-api";
 
 /** One server. */
 export interface ApiServer {
@@ -34,6 +34,8 @@ export interface ClientNetns {
   readonly netns: Netns;
   /** Where it finds the servers. */
   readonly address: string;
+  /** Its own, by which their logs know it. */
+  readonly ownAddress: string;
 }
 
 /** What has crossed a client's only device, in bytes: TCP, TLS and HTTP included. */
@@ -60,9 +62,10 @@ export class ApiServers {
   /** Builds what is missing, which takes minutes. Files go to `folder`; `clients` will reach the servers. */
   static async prepare(netns: Netns, clients: readonly Netns[], folder: string): Promise<ApiServers> {
     for (const [i, client] of clients.entries()) {
+      const { address, ownAddress } = clientOf(client, i);
       await link(
-        { netns, name: `client${i}`, addresses: [`${serverAddress(i)}/30`] },
-        { netns: client, name: DEVICE, addresses: [`10.78.${i}.2/30`] },
+        { netns, name: `client${i}`, addresses: [`${address}/30`] },
+        { netns: client, name: DEVICE, addresses: [`${ownAddress}/30`] },
       );
     }
     return new ApiServers(netns, folder, await buildKapi(), await buildEtcd());
@@ -113,15 +116,13 @@ export class ApiServers {
   }
 }
 
-const DEVICE = "kp-api";
-
 function serverAddress(client: number): string {
   return `10.78.${client}.1`;
 }
 
 /** Where the client of that number finds the servers. */
 export function clientOf(netns: Netns, index: number): ClientNetns {
-  return { netns, address: serverAddress(index) };
+  return { netns, address: serverAddress(index), ownAddress: `10.78.${index}.2` };
 }
 
 /** Processor time of a server so far, in milliseconds; resolution 10 ms. */
@@ -148,6 +149,6 @@ export async function kubeconfigFor(
   const server = `https://${address}:${port}`;
   return kubeconfigText({
     cluster: { server, "certificate-authority-data": authority, ...cluster },
-    user: { token: TOKEN },
+    user: { token: KAPI_TOKEN },
   });
 }

@@ -9,6 +9,7 @@ import { CHECK_LIMITS } from "../../lib/backend/ipvs/apply/apply_check.ts";
 import { SchedulerProbe } from "../../lib/backend/ipvs/apply/apply_schedulers.ts";
 import { IpvsNode } from "../../lib/backend/ipvs/apply/apply_terminations.ts";
 import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
+import type { Exec } from "../../lib/kernel/exec.ts";
 import { Iptables } from "../../lib/kernel/iptables.ts";
 import { probeIptables } from "../../lib/kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
@@ -92,67 +93,75 @@ const { nodePortIps: _1, hostIps: _2, randomFully: _3, schedulers: _4, ...IPVS_O
   "IPv4",
 );
 
+/** A proxier of IPVS mode on the fake tools. */
+function ipvsProxier(exec: Exec): IpvsProxier {
+  const ipvs = new Ipvsadm(exec);
+  return new IpvsProxier({
+    exec,
+    node: new IpvsNode({
+      ipvs,
+      clock: { ...systemClock, sleep: () => new Promise(() => {}) },
+      log: silentLogger,
+      terminationDeadlineMs: 0,
+    }),
+    iptables: new Iptables(exec, {
+      family: "IPv4",
+      variant: "nft",
+      version: "1.8.9",
+      programs: { command: "iptables", save: "iptables-save", restore: "iptables-restore" },
+      clock: CLOCK,
+    }),
+    schedulers: new SchedulerProbe(ipvs, "rr"),
+    settings: { ...IPVS_OPTIONS, nodePortAddresses: nodePortAddresses("IPv4", null) },
+    deviceAddresses: () =>
+      NODE_IPS.map((address): DeviceAddress => ({
+        device: "eth0",
+        family: "IPv4",
+        address,
+        prefixLength: 24,
+        scope: "global",
+      })),
+    checkLimits: CHECK_LIMITS,
+    log: silentLogger,
+    nowMs: () => 0,
+  });
+}
+
+/** What somebody may do to a node in IPVS mode. */
+function ipvsDamages(kernel: FakeIpvs["kernel"]): FakeMachine["damages"] {
+  const damage = (work: () => void) => (): Promise<void> => Promise.resolve(work());
+  return [
+    damage(() => kernel.servers.clear()),
+    damage(() => {
+      const [first] = kernel.servers.keys();
+      if (first !== undefined) kernel.servers.delete(first);
+    }),
+    damage(() => {
+      for (const { real } of kernel.servers.values()) real.clear();
+    }),
+    damage(() => {
+      for (const { entries } of kernel.sets.values()) entries.clear();
+      // What was being removed has lost its address first, and then only the sets tell whose it is: it goes with them.
+      for (const key of kernel.servers.keys()) {
+        const [address = ""] = splitHostPort(key.split(" ")[1] ?? "");
+        if (kernel.addresses?.has(address) !== true) kernel.servers.delete(key);
+      }
+    }),
+    damage(() => kernel.tables.get("nat")?.get("KUBE-SERVICES")?.rules.splice(0)),
+    damage(() => {
+      kernel.addresses?.clear();
+    }),
+  ];
+}
+
 /** IPVS mode. */
 export function fakeIpvsMachine(): FakeMachine {
   const fake = new FakeIpvs();
   const { kernel } = fake;
-  const damage = (work: () => void) => (): Promise<void> => Promise.resolve(work());
   return {
     exec: fake,
-    proxier: (exec) => {
-      const ipvs = new Ipvsadm(exec);
-      return new IpvsProxier({
-        exec,
-        node: new IpvsNode({
-          ipvs,
-          clock: { ...systemClock, sleep: () => new Promise(() => {}) },
-          log: silentLogger,
-          terminationDeadlineMs: 0,
-        }),
-        iptables: new Iptables(exec, {
-          family: "IPv4",
-          variant: "nft",
-          version: "1.8.9",
-          programs: { command: "iptables", save: "iptables-save", restore: "iptables-restore" },
-          clock: CLOCK,
-        }),
-        schedulers: new SchedulerProbe(ipvs, "rr"),
-        settings: { ...IPVS_OPTIONS, nodePortAddresses: nodePortAddresses("IPv4", null) },
-        deviceAddresses: () =>
-          NODE_IPS.map((address): DeviceAddress => ({
-            device: "eth0",
-            family: "IPv4",
-            address,
-            prefixLength: 24,
-            scope: "global",
-          })),
-        checkLimits: CHECK_LIMITS,
-        log: silentLogger,
-        nowMs: () => 0,
-      });
-    },
-    damages: [
-      damage(() => kernel.servers.clear()),
-      damage(() => {
-        const [first] = kernel.servers.keys();
-        if (first !== undefined) kernel.servers.delete(first);
-      }),
-      damage(() => {
-        for (const { real } of kernel.servers.values()) real.clear();
-      }),
-      damage(() => {
-        for (const { entries } of kernel.sets.values()) entries.clear();
-        // What was being removed has lost its address first, and then only the sets tell whose it is: it goes with them.
-        for (const key of kernel.servers.keys()) {
-          const [address = ""] = splitHostPort(key.split(" ")[1] ?? "");
-          if (kernel.addresses?.has(address) !== true) kernel.servers.delete(key);
-        }
-      }),
-      damage(() => kernel.tables.get("nat")?.get("KUBE-SERVICES")?.rules.splice(0)),
-      damage(() => {
-        kernel.addresses?.clear();
-      }),
-    ],
+    proxier: ipvsProxier,
+    damages: ipvsDamages(kernel),
     pause: () => {},
     // Virtual servers are kproxy's by their addresses and sets. One that stays although these went looks like somebody else's, and so it
     // does after a lie of the programs that show or delete them.

@@ -8,7 +8,7 @@ import {
 import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { KubeEvents } from "../../lib/source/kube/kube_events.ts";
 import { KubeClient } from "../../lib/source/kube/kube_http.ts";
-import { KAPI, Kapi } from "../support/kapi.ts";
+import { KAPI, Kapi, KAPI_TOKEN } from "../support/kapi.ts";
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { recordingLog } from "../support/recording_log.ts";
 import { e2eTest } from "../support/skip.ts";
@@ -58,7 +58,7 @@ e2eTest("Events arrive at the real API server, whatever way it is verified", KAP
     insecure,
     kubeconfigText({
       cluster: { server: kapi.url, "insecure-skip-tls-verify": true },
-      user: { token: "kapi-token" },
+      user: { token: KAPI_TOKEN },
     }),
   );
 

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { ConnectProxy } from "../support/connect_proxy.ts";
-import { KAPI, Kapi } from "../support/kapi.ts";
+import { KAPI, Kapi, KAPI_TOKEN } from "../support/kapi.ts";
 import { startKubeChild } from "../support/kube_child.ts";
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { ListWatchServer } from "../support/list_watch_server.ts";
@@ -116,7 +116,7 @@ e2eTest(
     await using kapi = await Kapi.start();
     await kapi.put(rawService("web"));
     const name = "kubernetes.default.svc:6443";
-    const user = { token: "kapi-token" };
+    const user = { token: KAPI_TOKEN };
     const ca = { "certificate-authority": kapi.ca };
     for (
       const cluster of [ca, { "insecure-skip-tls-verify": true }, { ...ca, "tls-server-name": "kubernetes" }]

@@ -8,7 +8,7 @@ import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube/kube.t
 import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { REFLECTOR_TIMES } from "../../lib/source/kube/kube_reflector.ts";
 import type { ApiRequest } from "../../lib/observe/metrics.ts";
-import { KAPI, Kapi } from "../support/kapi.ts";
+import { KAPI, Kapi, KAPI_TOKEN } from "../support/kapi.ts";
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { rawEndpoints, rawNode, rawService, rawSlice } from "../support/raw_objects.ts";
 import { e2eTest } from "../support/skip.ts";
@@ -217,7 +217,7 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
 
   await t.step("who the server is: verified, verified under another name, not verified", async () => {
     const ca = { "certificate-authority": "ca.crt" };
-    const token = { token: "kapi-token" };
+    const token = { token: KAPI_TOKEN };
     const good: readonly Readonly<Record<string, unknown>>[] = [
       ca,
       { ...ca, "tls-server-name": "kubernetes.default.svc" },

@@ -8,7 +8,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { ObjectJson } from "../../lib/source/decode/api_json.ts";
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
-import { KAPI, Kapi } from "../support/kapi.ts";
+import { KAPI, Kapi, KAPI_TOKEN } from "../support/kapi.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabGateway } from "../support/lab_gateway.ts";
 import type { RawApiObject } from "../support/list_watch_server.ts";
@@ -221,7 +221,7 @@ async function reasonsOf({ kapi }: Agent): Promise<string[]> {
     "--cacert",
     kapi.ca,
     "-H",
-    "authorization: Bearer kapi-token",
+    `authorization: Bearer ${KAPI_TOKEN}`,
   ];
   const text = await runOk(systemExec, [...curl, `${kapi.url}/apis/events.k8s.io/v1/events`]);
   const { items } = JSON.parse(text) as { readonly items: readonly { readonly reason: string }[] };

@@ -17,6 +17,9 @@ export const KAPI_BUILD: readonly Need[] = [go(25)];
 /** What a test of the real API server needs. */
 export const KAPI: readonly Need[] = [...KAPI_BUILD, program("etcd")];
 
+/** A token that its server always takes. */
+export const KAPI_TOKEN = "kapi-token";
+
 const SOURCES = new URL("../lab/kapi/", import.meta.url).pathname;
 const CACHE = new URL("../../.cache/kapi/", import.meta.url).pathname;
 const BUILD_TIMEOUT_MS = 15 * 60_000;
@@ -80,7 +83,7 @@ export class Kapi implements AsyncDisposable {
   readonly #program: string;
   readonly #args: readonly string[];
   readonly #env: Readonly<Record<string, string>>;
-  readonly #tokens = new Set(["kapi-token"]);
+  readonly #tokens = new Set([KAPI_TOKEN]);
   readonly #guard = new LabGuard();
   #client: Deno.HttpClient | undefined;
 
@@ -265,7 +268,7 @@ export class Kapi implements AsyncDisposable {
     const response = await fetch(this.url + path, {
       method,
       client: this.#client,
-      headers: { authorization: "Bearer kapi-token", "content-type": type },
+      headers: { authorization: `Bearer ${KAPI_TOKEN}`, "content-type": type },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
     const text = await response.text();

@@ -15,6 +15,7 @@ import { inComparableOrder, saveTables } from "./lab_rules.ts";
 import { type Netns, withNetns } from "./netns.ts";
 import { NODE_ADDRESSES, type NodeLab } from "./node_lab.ts";
 import { type ServiceTraffic, TRAFFIC_SERVICE } from "./service_traffic.ts";
+import { eventually } from "./until.ts";
 
 /** What is run on the node once kube-proxy serves, by the modes of kproxy before and of kube-proxy now. */
 const AFTERWARDS: Readonly<Record<string, readonly string[]>> = {
@@ -60,9 +61,8 @@ const NODES: readonly LaidOutNode[] = (["IPv4", "IPv6"] as const).map((family, i
   hostIps: Object.values(NODE_ADDRESSES).map((both) => both[i]!),
 }));
 
-/** How long what another proxy left may take to go. */
-const GONE_LIMIT_MS = 60_000;
-const LOOK_EVERY_MS = 250;
+/** Of what another proxy left, which may take its time to go. A look starts many programs. */
+const GONE_PATIENCE = { everyMs: 250, limitMs: 60_000 };
 const ANSWER_LIMIT_MS = 10_000;
 /** Of those that nobody should answer. */
 const SILENCE_LIMIT_MS = 1_000;
@@ -156,20 +156,11 @@ export class Migration {
     });
     const table = by === "kproxy" ? "kproxy" : "kube-proxy";
     const tables = mode === "nftables" ? [`table ip ${table}`, `table ip6 ${table}`] : [];
-    const deadline = performance.now() + GONE_LIMIT_MS;
     const { netns } = this.#lab.node;
-    for (;;) {
-      const held = await holdings(netns, mode, by);
-      const heldTables = await proxyTables(netns);
-      const isSo = held.join("\n") === clean.join("\n") && heldTables.join() === tables.join();
-      if (!isSo && performance.now() < deadline) {
-        await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS));
-        continue;
-      }
-      assertEquals(heldTables, tables);
-      assertEquals(held, clean, `${by} in mode ${mode}`);
-      break;
-    }
+    await eventually(async () => {
+      assertEquals(await proxyTables(netns), tables);
+      assertEquals(await holdings(netns, mode, by), clean, `${by} in mode ${mode}`);
+    }, GONE_PATIENCE);
     await this.#assertAnswers();
     // Who knows the clients: the kernel, under names that both proxies use; in mode nftables each proxy's own table.
     if (from === mode && mode !== "nftables") {

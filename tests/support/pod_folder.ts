@@ -4,9 +4,10 @@
  *
  * @module
  */
+import { assertStringIncludes } from "@std/assert";
 import type { V1PodSpec } from "@kubernetes/client-node";
 import type { Manifest } from "../deploy/kustomization.ts";
-import type { Kapi } from "./kapi.ts";
+import { type Kapi, KAPI_TOKEN } from "./kapi.ts";
 import type { Netns } from "./netns.ts";
 import { NODE_ADDRESSES } from "./node_lab.ts";
 
@@ -54,7 +55,7 @@ export async function withPodFolder<T>(
     await Deno.writeTextFile(`${folder}/lock`, "");
     await Deno.writeTextFile(`${folder}/config/config.conf`, config + TEST_SETTINGS);
     await Deno.writeTextFile(`${folder}/config/kubeconfig.conf`, kubeconfigOf(kapi));
-    await Deno.writeTextFile(`${folder}/secrets/token`, "kapi-token");
+    await Deno.writeTextFile(`${folder}/secrets/token`, KAPI_TOKEN);
     await Deno.copyFile(kapi.ca, `${folder}/secrets/ca.crt`);
     return await work(folder);
   } finally {
@@ -62,13 +63,17 @@ export async function withPodFolder<T>(
   }
 }
 
+/** What an overlay leaves to whoever uses it. */
+const NO_CLUSTER_CIDR = 'clusterCIDR: ""';
+
 /** The configuration of an overlay, for the lab's network. */
 export function configIn(objects: readonly Manifest[], mode: string): string {
   const map = objects.find(({ kind, metadata }) =>
     kind === "ConfigMap" && metadata.name === `kproxy-${mode}`
   );
   const { "config.conf": text = "" } = (map as unknown as { data: Record<string, string> }).data;
-  return text.replace('clusterCIDR: ""', "clusterCIDR: 10.244.0.0/16,fd00:10:244::/56");
+  assertStringIncludes(text, NO_CLUSTER_CIDR);
+  return text.replace(NO_CLUSTER_CIDR, "clusterCIDR: 10.244.0.0/16,fd00:10:244::/56");
 }
 
 /** What a URL answers in a namespace. @throws {ExecError} on any other status than 2xx or 3xx */

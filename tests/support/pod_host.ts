@@ -33,14 +33,19 @@ export function isPrivileged({ securityContext }: V1Container): boolean {
   return securityContext?.privileged === true;
 }
 
-/** Its command line and its variables, with those that kubelet gives to every Pod. */
+/**
+ * Its command line and its variables, with those that kubelet gives to every Pod.
+ *
+ * @throws {TypeError} if a variable is of a source that is not known here
+ */
 export function startOf(
   { env = [], command = [], args = [] }: V1Container,
   { nodeName }: PodHost,
 ): { readonly env: readonly (readonly [name: string, value: string])[]; readonly command: string[] } {
   const own = env.map(({ name, value, valueFrom }) => {
-    if (valueFrom?.fieldRef?.fieldPath === "spec.nodeName") return [name, nodeName] as const;
-    return [name, value ?? ""] as const;
+    if (valueFrom === undefined) return [name, value ?? ""] as const;
+    if (valueFrom.fieldRef?.fieldPath === "spec.nodeName") return [name, nodeName] as const;
+    throw new TypeError(`${name} is of a source that is not known here`);
   });
   const expand = (text: string): string =>
     own.reduce((rest, [name, value]) => rest.replaceAll(`$(${name})`, value), text);
@@ -51,7 +56,7 @@ export function startOf(
   };
 }
 
-/** Its volumes, and the account's token. @throws {TypeError} if it mounts what the Pod does not have */
+/** Its volumes, and the account's token. @throws {TypeError} if it mounts what the Pod does not have, or what is not known here */
 export async function mountsOf(
   pod: V1PodSpec,
   { volumeMounts = [] }: V1Container,
@@ -61,17 +66,20 @@ export async function mountsOf(
   for (const { name, mountPath: to, readOnly = false } of volumeMounts) {
     const volume = pod.volumes?.find((one) => one.name === name);
     if (volume === undefined) throw new TypeError(`There is no volume ${name}`);
-    const { hostPath, emptyDir } = volume;
+    const { hostPath, emptyDir, projected } = volume;
     if (emptyDir !== undefined) {
       const from = `${folder}/empty-${name}`;
       await Deno.mkdir(from, { recursive: true });
       mounts.push({ from, to, isFolder: true, readOnly });
-    } else if (hostPath === undefined) {
+    } else if (projected !== undefined) {
       mounts.push({ from: `${folder}/config`, to, isFolder: true, readOnly: true });
+    } else if (hostPath === undefined) {
+      throw new TypeError(`The volume ${name} is of a sort that is not known here`);
     } else if (hostPath.type === "FileOrCreate") {
       // The lock of this Pod's node, not of the machine.
       mounts.push({ from: `${folder}/lock`, to, isFolder: false, readOnly });
     } else if (await pathExists(hostPath.path)) {
+      // Modules: a machine whose kernel has all built in has no folder of them.
       mounts.push({ from: hostPath.path, to, isFolder: true, readOnly });
     }
   }

@@ -72,7 +72,7 @@ function rightsOf(container: V1Container): string[] {
     throw new TypeError(`${container.name}: it has no filter of system calls`);
   }
   return [
-    `--user=${runAsUser}`,
+    ...runAsUser === undefined ? [] : [`--user=${runAsUser}`],
     ...isPrivileged(container) ? ["--privileged"] : [],
     // Kubelet gives no folder to write to, podman would.
     ...readOnlyRootFilesystem === true ? ["--read-only", "--read-only-tmpfs=false"] : [],

@@ -12,6 +12,7 @@ import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { RecentProblems } from "../../lib/observe/recent_problems.ts";
 import { NodeServers } from "../../lib/serve/node_servers.ts";
 import type { PageFacts } from "../../lib/serve/page/questions.ts";
+import type { LifeFacts } from "../../lib/serve/status/status_api.ts";
 import { StatusRecord } from "../../lib/serve/status/status_record.ts";
 import type { Rejection } from "../../lib/source/source.ts";
 import { testService, testSlice, testSliceEndpoint } from "./model_objects.ts";
@@ -63,21 +64,35 @@ export interface ServingOptions {
   readonly nowMs?: () => number;
 }
 
+/** What the life tells; where there is a page, it is shown for a node on which all is well. */
+function lifeFacts(
+  { objects = [], refusals = [], page, portals, node = "node-1" }: ServingOptions,
+  { mode, ...own }: Pick<LifeFacts, "record" | "problems"> & { readonly mode: ProxyMode },
+): LifeFacts {
+  return {
+    ...own,
+    node,
+    ...(page === undefined
+      ? { configuredMode: "ipvs", fallback: "no kernel module" }
+      : { configuredMode: mode, fallback: null }),
+    sourceName: "files /objects",
+    objects: () => objects,
+    refusals: () => refusals,
+    master: "https://admin:secret@10.0.0.1:6443",
+    refusedSettings: page === undefined ? [{ name: "net.x", reason: "read-only" }] : [],
+    reloads: null,
+    page,
+    ...(portals === undefined ? {} : { portals }),
+  };
+}
+
 /** The program's own servers on loopback, and the record behind their pages. */
 export async function serving(
   work: (served: Served) => Promise<void>,
   options: ServingOptions = {},
 ): Promise<void> {
-  const {
-    objects = [],
-    refusals = [],
-    config = {},
-    statusApi = true,
-    families = ["IPv4"],
-    mode = "nftables",
-    page,
-  } = options;
-  const { nowMs = () => Date.now(), node = "node-1" } = options;
+  const { config = {}, statusApi = true, families = ["IPv4"], mode = "nftables", page } = options;
+  const { nowMs = () => Date.now() } = options;
   const record = new StatusRecord(families, nowMs);
   const problems = new RecentProblems(nowMs);
   const defaults = defaultConfig();
@@ -101,23 +116,7 @@ export async function serving(
     flags: () => [],
     version: "0.1.0",
     emulationVersion: "1.36",
-    life: {
-      record,
-      node,
-      // The page is shown for a node on which all is well.
-      ...(page === undefined
-        ? { configuredMode: "ipvs", fallback: "no kernel module" }
-        : { configuredMode: mode, fallback: null }),
-      sourceName: "files /objects",
-      objects: () => objects,
-      refusals: () => refusals,
-      master: "https://admin:secret@10.0.0.1:6443",
-      refusedSettings: page === undefined ? [{ name: "net.x", reason: "read-only" }] : [],
-      reloads: null,
-      problems,
-      page,
-      ...(options.portals === undefined ? {} : { portals: options.portals }),
-    },
+    life: lifeFacts(options, { record, problems, mode }),
     interfaceIps: () => [],
   });
   await servers.start(new AbortController().signal);

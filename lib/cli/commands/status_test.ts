@@ -106,10 +106,11 @@ Deno.test("all that is well is told in a few aligned lines", () => {
   assertEquals(isWell(SOME), true);
 });
 
-Deno.test("whatever is wrong is told, and nothing of it can move a terminal", () => {
+/** As {@linkcode SOME}, with everything wrong that can be. */
+function troubled(): StatusDocument {
   const family = SOME.families.IPv4;
   if (family === undefined) throw new TypeError("no family");
-  const lines = statusLines({
+  return {
     ...SOME,
     healthy: false,
     node: { name: "node-1", eligible: false },
@@ -173,26 +174,30 @@ Deno.test("whatever is wrong is told, and nothing of it can move a terminal", ()
         count: 4,
       }],
     },
-  });
-  const text = lines.join("\n");
-  for (
-    const words of [
-      "node-1: NOT READY, a sync has been waiting for too long; load balancers are told to send nothing new",
-      "iptables, in place of ipvs: no ?[2Jmodule",
-      "files /m; 12 objects refused",
-      "Objects that are refused, as they are now: 12\n  Service shop/bad: spec.ports: no (/m/bad.yaml:7 (document 1))\n  and 11 more",
-      "Held against it:\n  IPv4: the last sync failed: no\n  IPv6 is not served: the kernel has none; Service shop/web",
-      "IPv4    10000     100000     344    none yet",
-      "IPv4 last failure: 2026-11-22T17:00:00Z: no",
-      "Snapshot of T stands in for services",
-      "In quarantine, refused by the kernel in part: 12 Services\n  IPv4  shop/bad  2m ago  refused\n  and 11 more",
-      "found 3, written again with success 2; last 5m ago, IPv4, repaired: nat KUBE-SERVICES",
-      "Another service proxy makes tables: ip kube-proxy",
-      "Kernel setting not as wanted: net.x: read-only",
-      "was refused; in force is that of 2026-11-19T14:00:00Z",
-      'Warnings and errors since the start: 9\n  1m ago  error  Sync failed (4 times) err="no"',
-    ]
-  ) assertStringIncludes(text, words);
+  };
+}
+
+/** What of it is told, and how. */
+const TROUBLES: readonly string[] = [
+  "node-1: NOT READY, a sync has been waiting for too long; load balancers are told to send nothing new",
+  "iptables, in place of ipvs: no ?[2Jmodule",
+  "files /m; 12 objects refused",
+  "Objects that are refused, as they are now: 12\n  Service shop/bad: spec.ports: no (/m/bad.yaml:7 (document 1))\n  and 11 more",
+  "Held against it:\n  IPv4: the last sync failed: no\n  IPv6 is not served: the kernel has none; Service shop/web",
+  "IPv4    10000     100000     344    none yet",
+  "IPv4 last failure: 2026-11-22T17:00:00Z: no",
+  "Snapshot of T stands in for services",
+  "In quarantine, refused by the kernel in part: 12 Services\n  IPv4  shop/bad  2m ago  refused\n  and 11 more",
+  "found 3, written again with success 2; last 5m ago, IPv4, repaired: nat KUBE-SERVICES",
+  "Another service proxy makes tables: ip kube-proxy",
+  "Kernel setting not as wanted: net.x: read-only",
+  "was refused; in force is that of 2026-11-19T14:00:00Z",
+  'Warnings and errors since the start: 9\n  1m ago  error  Sync failed (4 times) err="no"',
+];
+
+Deno.test("whatever is wrong is told, and nothing of it can move a terminal", () => {
+  const text = statusLines(troubled()).join("\n");
+  for (const words of TROUBLES) assertStringIncludes(text, words);
   assertEquals(text.includes("\x1b"), false);
   assertEquals(isWell({ ...SOME, healthy: false }), false);
 });

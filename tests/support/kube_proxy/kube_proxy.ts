@@ -89,6 +89,7 @@ export class KubeProxy {
     const wanted = ipvsHoldings(node, ports);
     await this.#ensureChains(node.family, IPVS_CHAINS);
     if (this.#isFirst) {
+      // It may be there already.
       await this.#netns.exec.run(["ip", "link", "add", DEVICE, "type", "dummy"]);
       await this.#netns.run(["ipset", "restore", "-exist"], { stdin: lines(wanted.sets) });
     }
@@ -111,9 +112,7 @@ export class KubeProxy {
       const chains = layout.chains[table].filter((chain) =>
         !known.some((line) => line.startsWith(`:${chain} `))
       );
-      const jumps = layout.jumps.filter(({ from, rule, ...jump }) =>
-        jump.table === table && !known.includes(`-A ${from} ${rule}`)
-      );
+      const jumps = jumpsOf(layout, table).filter(({ from, rule }) => !known.includes(`-A ${from} ${rule}`));
       const missing = [
         ...chains.map(chainLine),
         ...jumps.map(({ from, rule }) => `-I ${from} ${rule}`),
@@ -134,9 +133,9 @@ export class KubeProxy {
           chain !== "KUBE-FIREWALL" &&
           (SERVICE_CHAIN.test(chain) || IPTABLES_CHAINS.chains[table].includes(chain))
         );
-        const jumps = IPTABLES_CHAINS.jumps.filter(({ from, rule }) =>
+        const jumps = jumpsOf(IPTABLES_CHAINS, table).filter(({ from, rule }) =>
           !rule.includes("KUBE-FIREWALL") && known.includes(`-A ${from} ${rule}`)
-        ).filter((one) => one.table === table);
+        );
         return [
           `*${table}`,
           ...chains.map(chainLine),
@@ -234,6 +233,10 @@ export class KubeProxy {
   async #sysctl(...settings: readonly string[]): Promise<void> {
     await this.#netns.run(["sysctl", "-q", "-w", ...settings]);
   }
+}
+
+function jumpsOf({ jumps }: ChainLayout, table: Table): ChainLayout["jumps"] {
+  return jumps.filter((jump) => jump.table === table);
 }
 
 function lines(all: readonly string[]): string {
