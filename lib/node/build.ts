@@ -7,7 +7,7 @@
 /** Where a build says it, for the code that it is built from. */
 const EMBEDDED = Symbol.for("kproxy.build");
 /** The file that says it where the sources are installed without their Git repository, as in an image. */
-export const COMMIT_FILE = "COMMIT";
+const COMMIT_FILE = "COMMIT";
 /** Said where nobody knows. */
 export const UNKNOWN_COMMIT = "unknown";
 
