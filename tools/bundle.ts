@@ -3,16 +3,18 @@
  * and which start sooner and need less memory than the hundreds of files of the source. `dist/kproxy-js/kproxy.js` is started with the
  * flags of `tools/permissions.ts`.
  *
- * What a command does not need is in files of its own: those of `run` are all read at its start, others only where they are needed
- * (`bundle_imports`). Log lines name the places in the source,
+ * What every start of `run` needs is one file (`bundle_start`). What only some do is in files of its own, those of other commands and of
+ * the modes read only where they are needed (`bundle_imports`). Log lines name the places in the source,
  * not in the bundle, as `--vmodule` goes by them: their positions in the bundle are looked up in `places.js`.
  *
  * @module
  */
-import { originalPositionFor, TraceMap } from "@jridgewell/trace-mapping";
+import { originalPositionFor, sourceContentFor, TraceMap } from "@jridgewell/trace-mapping";
 import { embeddedBuild } from "../lib/node/build.ts";
 import { hideImports } from "./bundle_imports.ts";
 import { deferRequires, REQUIRE_FILE, REQUIRE_TEXT } from "./bundle_requires.ts";
+import { planStart, START_FILE, type StartPlan } from "./bundle_start.ts";
+import type { ReplacedText } from "./bundle_texts.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
 import { runtimeFlags, runtimeVariables } from "./permissions.ts";
 import { ROOT } from "./project_files.ts";
@@ -26,6 +28,8 @@ const ASKS_FOR_REQUIRE = "Dynamic require of ";
 const FACTS = 'import"./places.js";import"./build.js";';
 /** What runs in a thread of its own, and is loaded by its name. */
 const THREADS: readonly string[] = ["lib/backend/userspace/forward/relay_worker.ts"];
+/** The file in which the program begins, as the bundler calls it. */
+const DOOR = "main.js";
 /** Whoever logs does so by one of these. */
 const LOG_CALL = /\.(info|warn|error|text)\(/g;
 
@@ -66,48 +70,120 @@ async function runBundler(args: readonly string[]): Promise<void> {
   if (!success) throw new Error(`deno bundle failed: ${new TextDecoder().decode(stderr).trim()}`);
 }
 
+/** A file on its way into the bundle. */
+interface Part {
+  readonly text: string;
+  /** Where its places are in the source, both numbers from 0 on; null for what is not of kproxy. */
+  readonly sourceAt: (line: number, column: number) => SourcePlace | null;
+}
+
+interface SourcePlace {
+  readonly path: string;
+  /** From 1 on. */
+  readonly line: number;
+}
+
 async function finished(folder: string): Promise<Map<string, string>> {
+  const parts = new Map<string, Part>();
+  for (const name of await scripts(folder)) parts.set(name, await readPart(folder, name));
+  const plan = planStart(new Map([...parts].map(([name, { text }]) => [name, text])), DOOR);
   const files = new Map<string, string>();
   const places: Record<string, string> = {};
-  for await (const { name } of Deno.readDir(folder)) {
-    if (!name.endsWith(".js")) continue;
-    const bundled = await Deno.readTextFile(`${folder}/${name}`);
-    const { text, columnNow } = hideImports(deferRequires(bundled));
-    const isMain = name === "main.js";
-    const file = isMain ? "kproxy.js" : name;
+  const finish = (name: string, part: Part): void => {
+    const { text, columnNow } = hideImports(deferRequires(part.text));
+    const file = name === DOOR ? "kproxy.js" : name;
     // Whole lines, so that only the numbers of lines are others.
-    const first = [
-      ...(isMain ? [FACTS] : []),
-      ...(text.includes(ASKS_FOR_REQUIRE) ? [REQUIRE] : []),
-    ];
+    const first = [...(name === DOOR ? [FACTS] : []), ...requireLines(text)];
     files.set(file, [...first, text].join("\n"));
-    const map = new TraceMap(await Deno.readTextFile(`${folder}/${name}.map`));
-    const isOwn = (source: string): boolean =>
-      new URL(source, `file://${folder}/`).pathname.startsWith(`${ROOT}/lib/`) && source.endsWith(".ts");
-    for (const { line, column, place } of logPlaces(bundled, map, isOwn)) {
+    for (const { line, column, place } of logPlaces(part)) {
       places[`${file}:${line + 1 + first.length}:${columnNow(line, column) + 1}`] = place;
     }
+  };
+  for (const [name, part] of parts) {
+    if (!plan.files.has(name)) finish(name, withText(part, plan.redirected(name)));
   }
   files.set(REQUIRE_FILE, REQUIRE_TEXT);
+  finish(START_FILE, await joined(folder, parts, plan));
   files.set("places.js", `globalThis[Symbol.for("kproxy.places")]=${JSON.stringify(places)};\n`);
   return files;
 }
 
-/** A line and column of the bundler's text, both from 0 on, and the place in the source (`run.ts:80`). */
-interface LogPlace {
-  readonly line: number;
-  readonly column: number;
-  readonly place: string;
+async function scripts(folder: string): Promise<string[]> {
+  const names: string[] = [];
+  for await (const { name } of Deno.readDir(folder)) if (name.endsWith(".js")) names.push(name);
+  return names.toSorted();
 }
 
-function* logPlaces(text: string, map: TraceMap, isOwn: (source: string) => boolean): Generator<LogPlace> {
-  for (const [index, line] of text.split("\n").entries()) {
-    for (const { index: column } of line.matchAll(LOG_CALL)) {
-      const { source, line: sourceLine } = originalPositionFor(map, { line: index + 1, column: column + 1 });
-      // Packages have such calls, too.
-      if (source === null || !isOwn(source)) continue;
-      yield { line: index, column: column + 1, place: `${source.split("/").at(-1)}:${sourceLine}` };
-    }
+/** Reads what the bundler wrote. */
+async function readPart(folder: string, name: string): Promise<Part> {
+  const map = new TraceMap(await Deno.readTextFile(`${folder}/${name}.map`));
+  return {
+    text: await Deno.readTextFile(`${folder}/${name}`),
+    sourceAt(line, column) {
+      const { source, line: sourceLine } = originalPositionFor(map, { line: line + 1, column });
+      return source === null
+        ? null
+        : { path: new URL(source, `file://${folder}/`).pathname, line: sourceLine };
+    },
+  };
+}
+
+/** The same file with parts of its text replaced. */
+function withText({ sourceAt }: Part, { text, columnBefore }: ReplacedText): Part {
+  return { text, sourceAt: (line, column) => sourceAt(line, columnBefore(line, column)) };
+}
+
+/** The one file that every start reads. */
+async function joined(folder: string, parts: ReadonlyMap<string, Part>, plan: StartPlan): Promise<Part> {
+  const [from, to] = [`${folder}/parts`, `${folder}/joined`];
+  await Deno.mkdir(from);
+  for (const name of plan.files) {
+    const { text } = plan.redirected(name);
+    await Deno.writeTextFile(`${from}/${name}`, [...requireLines(text), text].join("\n"));
+  }
+  await Deno.writeTextFile(`${from}/${START_FILE}`, plan.entry);
+  await runBundler(["--sourcemap=external", `--outdir=${to}`, `${from}/${START_FILE}`]);
+  const map = new TraceMap(await Deno.readTextFile(`${to}/${START_FILE}.map`));
+  const whole: Part = {
+    text: await Deno.readTextFile(`${to}/${START_FILE}`),
+    sourceAt(line, column) {
+      const found = originalPositionFor(map, { line: line + 1, column });
+      const part = parts.get(found.source?.split("/").at(-1) ?? "");
+      if (found.source === null || part === undefined) return null;
+      // The bundler reads a file in lines of its own, with the same calls.
+      const read = logCalls(sourceContentFor(map, found.source) ?? "");
+      const nth = read.findIndex((call) => call.line === found.line - 1 && call.column === found.column);
+      const call = logCalls(part.text)[nth];
+      return call === undefined ? null : part.sourceAt(call.line, call.column);
+    },
+  };
+  return withText(whole, plan.restored(whole.text));
+}
+
+/** Where packages ask for what the runtime has. */
+function requireLines(text: string): string[] {
+  return text.includes(ASKS_FOR_REQUIRE) ? [REQUIRE] : [];
+}
+
+/** Where somebody may log: a line, and the column of the name of what is called, both from 0 on. */
+interface LogCall {
+  readonly line: number;
+  readonly column: number;
+}
+
+function logCalls(text: string): LogCall[] {
+  return text.split("\n").flatMap((content, line) =>
+    [...content.matchAll(LOG_CALL)].map(({ index }) => ({ line, column: index + 1 }))
+  );
+}
+
+/** Such calls of kproxy's own, with their places in the source (`run.ts:80`). */
+function* logPlaces({ text, sourceAt }: Part): Generator<LogCall & { readonly place: string }> {
+  for (const { line, column } of logCalls(text)) {
+    const found = sourceAt(line, column);
+    // Packages have such calls, too.
+    if (found === null || !found.path.startsWith(`${ROOT}/lib/`) || !found.path.endsWith(".ts")) continue;
+    yield { line, column, place: `${found.path.split("/").at(-1)}:${found.line}` };
   }
 }
 

@@ -5,6 +5,8 @@
  * @module
  */
 
+import { replaced, type ReplacedText } from "./bundle_texts.ts";
+
 /**
  * By the names of their source: commands other than `run`, which load at once or never; the modes, of which a node runs one; what only
  * some clusters need (manifests, a snapshot, the sign-in with OpenID Connect, SOCKS proxies); the status page and what it can be asked.
@@ -48,28 +50,11 @@ export function isReadOnDemand(file: string): boolean {
   return ON_DEMAND.has(name);
 }
 
-/** A file whose imports on demand are not seen. */
-export interface HiddenImports {
-  readonly text: string;
-  /** Where a column of a line (both from 0 on) of the former text is now. */
-  readonly columnNow: (line: number, column: number) => number;
-}
-
-/** Rewrites the imports of one file, line by line. */
-export function hideImports(text: string): HiddenImports {
-  const added: (readonly [column: number, length: number])[][] = [];
-  const lines = text.split("\n").map((line, index) => {
-    const grown: (readonly [number, number])[] = added[index] = [];
-    return line.replace(IMPORT, (found: string, path: string, name: string, column: number) => {
-      if (!ON_DEMAND.has(name)) return found;
-      const hidden = `import(import.meta.resolve(${path}))`;
-      grown.push([column, hidden.length - found.length]);
-      return hidden;
-    });
-  });
-  return {
-    text: lines.join("\n"),
-    columnNow: (line, column) =>
-      (added[line] ?? []).reduce((now, [at, length]) => at < column ? now + length : now, column),
-  };
+/** Rewrites the imports of one file. */
+export function hideImports(text: string): ReplacedText {
+  return replaced(
+    text,
+    IMPORT,
+    (found, path = "", name = "") => ON_DEMAND.has(name) ? `import(import.meta.resolve(${path}))` : found,
+  );
 }

@@ -6,12 +6,11 @@
  */
 
 /** The file of the bundle that has `createRequire` in the place of `node:module`. */
-export const REQUIRE_FILE = "require.js";
+export const REQUIRE_FILE = "loader.js";
 
-/** As the bundler writes it. */
-const OF_RUNTIME = '} from "node:module"';
+const OF_RUNTIME = /(?<=\}\s*from\s*)"node:module"/g;
 /** Of the same length, so that every column of the file stays. */
-const OF_BUNDLE = `}from "./${REQUIRE_FILE}"`;
+const OF_BUNDLE = `"./${REQUIRE_FILE}"`;
 
 /** One file of a bundle, whose packages get their modules when they use something of them. */
 export function deferRequires(text: string): string {

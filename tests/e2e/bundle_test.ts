@@ -53,7 +53,8 @@ async function assertReadOnDemand(
   assertEquals(hidden.filter((file) => !files.has(file)), []);
   const graph = await deno(["info", "--no-config", "--json", main], env);
   const read = new Set([...graph.matchAll(/"specifier": ?"[^"]*\/([^"\/]+\.js)"/g)].map(([, file]) => file));
-  assert(read.size > 50, graph);
+  // A file costs some 25 kB and its time, however small it is.
+  assert(read.has("start.js") && read.size < 30, [...read].join());
   assertEquals(hidden.filter((file) => read.has(file)), []);
 }
 

@@ -1,6 +1,6 @@
 /**
- * A list of objects in JSON as it arrives, however the pieces are cut: its objects are read as soon as they are complete, and what
- * stands around them at the end. Neither the text of a list nor all of its objects are ever held.
+ * A long list of objects in JSON as it arrives, however the pieces are cut: its objects are read as soon as they are complete, and what
+ * stands around them at the end. Neither the text of such a list nor all of its objects are ever held.
  *
  * Only brackets and texts are told apart here; whether the parts are JSON is for the runtime's parser to say. They all are if, and
  * only if, the whole is: a list may stand wherever an empty one may.
@@ -27,9 +27,16 @@ const MAX_DEPTH = 10_000;
 const ITEMS_NAME = /(^|[^\\])"items"\s*:\s*$/;
 const NAME_BYTES = 64;
 
+/** What is not longer is read at once: finding its objects would cost more than the memory of all of them is worth. */
+const WHOLE_BYTES = 3 * 1024 * 1024;
+const PART_BYTES = 64 * 1024;
+
 /** Reads a list while it arrives. */
 export class JsonListReader {
   readonly #maxBytes: number;
+  readonly #wholeBytes: number;
+  /** All that came, as long as it may be read at once. */
+  #whole: GrowingBytes | null = new GrowingBytes();
   readonly #decoder = new TextDecoder();
   /** What stands around the items. */
   readonly #around = new GrowingBytes();
@@ -43,17 +50,34 @@ export class JsonListReader {
   /** 1 if the next piece begins with what a backslash stands before. */
   #skipped = 0;
 
-  /** So long may an object be, or what stands around all of them, as far as it is not in one piece. */
-  constructor(maxBytes: number) {
+  /**
+   * @param maxBytes so long may an object be, or what stands around all of them, as far as it is not in one piece
+   * @param wholeBytes lists of no more bytes are read at their end
+   */
+  constructor(maxBytes: number, wholeBytes: number = WHOLE_BYTES) {
     this.#maxBytes = maxBytes;
+    this.#wholeBytes = wholeBytes;
   }
 
   /**
-   * Takes a piece; yields the objects that are complete with it.
+   * Takes a piece; yields the objects that are complete with it, as far as they are not left to {@linkcode end}.
    *
    * @throws {DecodeError} if it is no list
    */
   push(piece: Uint8Array): unknown[] {
+    if (this.#whole === null) return this.#scan(piece);
+    this.#whole.add(piece);
+    if (this.#whole.length <= this.#wholeBytes) return [];
+    const bytes = this.#whole.view();
+    this.#whole = null;
+    const items: unknown[] = [];
+    for (let at = 0; at < bytes.length; at += PART_BYTES) {
+      for (const item of this.#scan(bytes.subarray(at, at + PART_BYTES))) items.push(item);
+    }
+    return items;
+  }
+
+  #scan(piece: Uint8Array): unknown[] {
     const items: unknown[] = [];
     const end = piece.length;
     // What has been put nowhere begins at `from`, and has so many commas between items, the last one at `comma`.
@@ -106,6 +130,7 @@ export class JsonListReader {
    * @throws {SyntaxError} if it is no JSON
    */
   end(): unknown {
+    if (this.#whole !== null) return JSON.parse(this.#decoder.decode(this.#whole.view()));
     if (this.#depth > 0 || this.#isText) throw new DecodeError("", "a list that is cut off");
     const around: unknown = JSON.parse(this.#decoder.decode(this.#around.view()));
     if (this.#place === "after") {

@@ -11,9 +11,9 @@ const encoder = new TextEncoder();
 function read(
   bytes: Uint8Array,
   ends: readonly number[] = [],
-  maxBytes = MAX_BYTES,
+  { maxBytes = MAX_BYTES, wholeBytes = 0 } = {},
 ): { items: unknown[]; around: unknown } {
-  const reader = new JsonListReader(maxBytes);
+  const reader = new JsonListReader(maxBytes, wholeBytes);
   const items: unknown[] = [];
   let from = 0;
   // The memory of a piece is used again for the next one.
@@ -82,8 +82,30 @@ pure("every border between two pieces is one like any other", () => {
   for (let end = 0; end <= bytes.length; end++) assertEquals(read(bytes, [end, end]).items, ITEMS);
 });
 
+pure("a short list is read at its end, a longer one from there on where it is no more a short one", () => {
+  const list = { ...AROUND, items: ITEMS };
+  const bytes = encoder.encode(JSON.stringify(list));
+  for (const length of [1, 7, 100, bytes.length]) {
+    for (const wholeBytes of [1, 10, 60, 300, bytes.length - 1]) {
+      const { items, around } = read(bytes, inPieces(bytes, length), { wholeBytes });
+      assertEquals({ ...around as typeof list, items }, list);
+    }
+    const { items, around } = read(bytes, inPieces(bytes, length), { wholeBytes: bytes.length });
+    assertEquals([items, around], [[], list]);
+  }
+  assertThrows(() => read(bytes.subarray(1), [], { wholeBytes: bytes.length }), SyntaxError);
+  const long = JSON.stringify({ items: Array(50_000).fill({ name: "x".repeat(90) }) });
+  const reader = new JsonListReader(MAX_BYTES);
+  const counts = new Set<number>();
+  for (let at = 0; at < long.length; at += 10_000) {
+    counts.add(reader.push(encoder.encode(long.slice(at, at + 10_000))).length);
+  }
+  // Nothing, then what came of it so far, then what each piece has.
+  assert(counts.has(0) && [...counts].some((count) => count > 20_000) && counts.has(99), `${[...counts]}`);
+});
+
 pure("an object is given as soon as it is complete, and what was read is let go", () => {
-  const reader = new JsonListReader(100);
+  const reader = new JsonListReader(100, 0);
   const item = { name: "x".repeat(60) };
   assertEquals(reader.push(encoder.encode(`{"items":[`)), []);
   for (let count = 0; count < 1_000; count++) {
