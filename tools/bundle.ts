@@ -4,8 +4,8 @@
  * flags of `tools/permissions.ts`.
  *
  * What every start of `run` needs is one file (`bundle_start`). What only some do is in files of its own, those of other commands and of
- * the modes read only where they are needed (`bundle_imports`). Log lines name the places in the source,
- * not in the bundle, as `--vmodule` goes by them: their positions in the bundle are looked up in `places.js`.
+ * the modes read only where they are needed (`bundle_imports`). Log lines name the places in the source, not in the bundle, as
+ * `--vmodule` goes by them: their positions in the bundle are looked up in `places.js`.
  *
  * @module
  */

@@ -3,6 +3,7 @@
  *
  * @module
  */
+
 /**
  * The CPUs of the machine. Where the runtime may not tell (`--allow-sys=cpus`), those this process may use: fewer if it is pinned
  * or has a CPU limit, which says nothing about how many connections the node must track.

@@ -11,18 +11,10 @@ import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { kubectlCommands } from "../../tools/doc_commands.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { e2eTest, program } from "../support/skip.ts";
+import { KUBE_PROXY } from "./kustomization.ts";
 
 /** Nobody listens there: who gets as far as this has understood the line. */
 const NOBODY = "--server=http://127.0.0.1:9";
-const KUBE_PROXY = `apiVersion: apps/v1
-kind: DaemonSet
-metadata: { name: kube-proxy, namespace: kube-system }
-spec:
-  selector: { matchLabels: { k8s-app: kube-proxy } }
-  template:
-    metadata: { labels: { k8s-app: kube-proxy } }
-    spec: { nodeSelector: { kubernetes.io/os: linux }, containers: [{ name: kube-proxy, image: x }] }
-`;
 
 async function documented(): Promise<string[][]> {
   const commands: string[][] = [];

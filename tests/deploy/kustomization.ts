@@ -7,6 +7,17 @@
 import type { V1Container, V1DaemonSet, V1PodSpec } from "@kubernetes/client-node";
 import { parse, parseAll } from "@std/yaml";
 
+/** kube-proxy's DaemonSet, as far as it matters who serves a node. */
+export const KUBE_PROXY = `apiVersion: apps/v1
+kind: DaemonSet
+metadata: { name: kube-proxy, namespace: kube-system }
+spec:
+  selector: { matchLabels: { k8s-app: kube-proxy } }
+  template:
+    metadata: { labels: { k8s-app: kube-proxy } }
+    spec: { nodeSelector: { kubernetes.io/os: linux }, containers: [{ name: kube-proxy, image: x }] }
+`;
+
 /** An object as the API takes it. */
 export interface Manifest {
   readonly apiVersion: string;

@@ -9,7 +9,7 @@ import type { V1DaemonSet, V1Node } from "@kubernetes/client-node";
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { helmCommands, kubectlCommands } from "../../tools/doc_commands.ts";
 import { ROOT } from "../../tools/project_files.ts";
-import { podOf } from "../deploy/kustomization.ts";
+import { KUBE_PROXY, podOf } from "../deploy/kustomization.ts";
 import { KAPI, Kapi } from "../support/kapi.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
@@ -30,15 +30,7 @@ kind: ConfigMap
 metadata: { name: kube-proxy, namespace: kube-system }
 data: { config.conf: "", kubeconfig.conf: "" }
 ---
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: { name: kube-proxy, namespace: kube-system }
-spec:
-  selector: { matchLabels: { k8s-app: kube-proxy } }
-  template:
-    metadata: { labels: { k8s-app: kube-proxy } }
-    spec: { nodeSelector: { kubernetes.io/os: linux }, containers: [{ name: kube-proxy, image: x }] }
-`;
+${KUBE_PROXY}`;
 const LINUX = { "kubernetes.io/os": "linux" };
 const LABELLED = { ...LINUX, "kproxy/node": "true" };
 

@@ -71,8 +71,8 @@ export interface NftablesProxierOptions {
   readonly nowMs: () => number;
   /** Default {@linkcode ELEMENTS_PER_TRANSACTION}. */
   readonly elementsPerTransaction?: number;
-  /** By `nowMs`, when the node was seen to have none of our tables; the first sync need not look again soon after. Default: never. */
-  readonly blankAtMs?: number;
+  /** By `nowMs`, when the node was seen to have none of our tables; the first sync need not look again soon after. Null, as by default: never. */
+  readonly blankAtMs?: number | null;
 }
 
 /** nftables mode for one family. */

@@ -121,11 +121,10 @@ export class Writer {
     if (baseText === "") return await this.writeServices(services, wanted);
     const groups = groupsByWeight(this.#texts(services), elementsPerTransaction);
     const { value: first = [] } = groups.next();
+    const counted = written(base, table);
     const isAll = first.length > 0 && !isFullGroup(first, elementsPerTransaction);
-    if (isAll && await this.#writeTogether(baseText, { base: written(base, table), services: first })) {
-      return [];
-    }
-    await this.writeBase(base, table);
+    if (isAll && await this.#writeTogether(baseText, { base: counted, services: first })) return [];
+    await this.#apply(baseText, { base: counted });
     return await this.#writeTexts(flattened(first, groups), wanted);
   }
 

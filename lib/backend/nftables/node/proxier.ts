@@ -25,7 +25,7 @@ import { FAMILIES, type IpFamily } from "../../../model/objects.ts";
 import type { Logger } from "../../../observe/log.ts";
 import type { ModeContext, PreparedMode } from "../../node/mode.ts";
 import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/node_settings.ts";
-import { NftablesProxier, type NftablesSettings } from "../apply/apply.ts";
+import { NftablesProxier, type NftablesProxierOptions, type NftablesSettings } from "../apply/apply.ts";
 import { TrafficReader } from "../apply/apply_traffic.ts";
 import { NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
 import { neededFeatures } from "../plan/features.ts";
@@ -125,16 +125,11 @@ interface ProxierParts {
   readonly families: ReadonlyMap<IpFamily, NodeNft>;
 }
 
-interface BlankNode {
-  /** When the node was seen to have none of our tables, by `performance.now()`; null: it was not. */
-  readonly blankAtMs: number | null;
-}
-
 function makeProxiers(
   { nft, config, log, families, refused, blankAtMs }:
     & ProxierParts
     & Pick<PreparedMode, "refused">
-    & BlankNode,
+    & Required<Pick<NftablesProxierOptions, "blankAtMs">>,
 ): PreparedMode {
   const settingsOf = tellingSettings<NftablesSettings>({ config, log }, (family, node) => {
     const { options, problem } = configuredNftables(config, family, node);
@@ -150,7 +145,7 @@ function makeProxiers(
       interfaceIps,
       logger: log,
       nowMs: () => performance.now(),
-      ...blankAtMs === null ? {} : { blankAtMs },
+      blankAtMs,
     })
   );
   const serviceTraffic = trafficOf(proxiers, { nft, config, log, families });
