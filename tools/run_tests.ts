@@ -39,7 +39,7 @@ const WAITING: readonly string[] = ["tests/e2e/kube_source_test.ts"];
 /** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. */
 const WITH_API_SERVER = "KAPI";
 /** Characters of what each failed test says that are told again at the end, where they are found even in a log that was cut. */
-const TOLD_AGAIN = 1_200;
+const TOLD_AGAIN = 3_000;
 /** Longest time of one `deno test`; something hangs if it takes more. */
 const TIMEOUT_MS = 55 * 60_000;
 const TEST_FILE = /_test\.ts$/;

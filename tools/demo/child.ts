@@ -53,7 +53,7 @@ export class Child {
   }
 
   /** Ends it with a signal, and with SIGKILL if that takes longer than `graceMs`. */
-  async stop(signal: "SIGTERM" | "SIGKILL", graceMs = 3000): Promise<Deno.CommandStatus> {
+  async stop(signal: "SIGTERM" | "SIGKILL", graceMs = 15_000): Promise<Deno.CommandStatus> {
     this.#expected = true;
     signalChild(this.#process, signal);
     const timer = setTimeout(() => signalChild(this.#process), graceMs);

@@ -6,7 +6,7 @@
 import { ROOT } from "../project_files.ts";
 import type { Child } from "./child.ts";
 import type { LoadProgress, Reply } from "./web_client.ts";
-import type { World } from "./world.ts";
+import { DemoError, type World } from "./world.ts";
 
 /** The client in its namespace. */
 export class Client {
@@ -42,6 +42,18 @@ export class Client {
   /** Ends that, and returns what came of it. */
   stopLoad(): Promise<Reply[]> {
     return this.#order("stop");
+  }
+
+  /** How often the client's kernel has sent the first packet of a connection again, because nobody answered it for a second. */
+  async synsSentAgain(): Promise<number> {
+    const text = await this.#world.run("client", ["cat", "/proc/net/netstat"]);
+    const [names = [], values = []] = text.split("\n").filter((line) => line.startsWith("TcpExt:"))
+      .map((line) => line.split(" "));
+    const count = Number(values[names.indexOf("TCPSynRetrans")]);
+    if (Number.isNaN(count)) {
+      throw new DemoError("The client's kernel does not count the SYNs it sends again");
+    }
+    return count;
   }
 
   #take(answer: Reply[] | LoadProgress): void {

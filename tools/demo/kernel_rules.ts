@@ -5,7 +5,6 @@
  */
 import { findProgram } from "../setup.ts";
 import type { Child } from "./child.ts";
-import { wallClockMs } from "./web_client.ts";
 import { runProgram, type World } from "./world.ts";
 
 const POLL_MS = 10;
@@ -126,7 +125,7 @@ class NftEvents implements KernelWatch {
   }
 
   #take(event: string): void {
-    const atMs = wallClockMs();
+    const atMs = Date.now();
     for (const wanted of this.#wanted) {
       if (!wanted.matches(event)) continue;
       this.#wanted.delete(wanted);
@@ -138,12 +137,12 @@ class NftEvents implements KernelWatch {
 function polling(world: World): KernelWatch {
   const look = async (matches: (saved: string) => boolean): Promise<number> => {
     while (!matches(await world.run("node", ["iptables-save", "-t", "nat"]))) await world.sleep(POLL_MS);
-    return wallClockMs();
+    return Date.now();
   };
   const until = (matches: (saved: string) => boolean): Promise<number> => {
     const seen = look(matches);
     // Where the demo ends before anyone has asked for the time, that is nobody's failure.
-    seen.catch(() => wallClockMs());
+    seen.catch(() => Date.now());
     return seen;
   };
   return {

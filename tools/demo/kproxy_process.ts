@@ -6,7 +6,6 @@
 import { runtimeFlags } from "../permissions.ts";
 import { ROOT } from "../project_files.ts";
 import type { Child } from "./child.ts";
-import { wallClockMs } from "./web_client.ts";
 import type { World } from "./world.ts";
 
 /** One log line. */
@@ -36,7 +35,7 @@ export class KproxyProcess {
   readonly #waiting = new Set<() => void>();
 
   constructor(world: World, args: readonly string[]) {
-    this.startedMs = wallClockMs();
+    this.startedMs = Date.now();
     this.#child = world.start("node", {
       name: "kproxy",
       argv: kproxyArgv("run", ...args, "--logging-format", "json", "-v", "2"),

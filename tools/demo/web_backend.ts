@@ -1,5 +1,6 @@
 /**
- * One backend of the demo: `web_backend.ts NAME IP PORT` answers HTTP requests with its name until standard input ends.
+ * One backend of the demo: `web_backend.ts NAME IP PORT` answers HTTP requests with its name until standard input ends or
+ * SIGTERM comes. Then it finishes what it has begun.
  *
  * @module
  */
@@ -11,6 +12,10 @@ const server = Deno.serve({
   onListen: () => Deno.stdout.writeSync(new TextEncoder().encode("ready\n")),
 }, () => new Response(`${name}\n`, { headers: { connection: "close" } }));
 
+const orders = Deno.stdin.readable.getReader();
+const end = (): void => void orders.cancel();
+Deno.addSignalListener("SIGTERM", end);
 // Nobody writes; the end comes when the demo is gone, however it went.
-for await (const _chunk of Deno.stdin.readable) continue;
+while (!(await orders.read()).done) continue;
+Deno.removeSignalListener("SIGTERM", end);
 await server.shutdown();

@@ -23,22 +23,17 @@ export interface LoadProgress {
   readonly failed: number;
 }
 
-/** A request may take this long, connection included: less than the second after which a lost packet is sent again. */
-export const LIMIT_MS = 200;
-/** Longer than the limit, so that a slow reply is told from none. */
-const GIVE_UP_MS = 1500;
+/** What has not come by now never will: long enough for a machine that leaves client and backend without a processor for a second. */
+const GIVE_UP_MS = 4_000;
 /** Failures in a row. */
 const GIVE_UP_AFTER = 3;
 const TICK_MS = 4;
 const PROGRESS_MS = 200;
 
-/** Milliseconds since 1970, finer than `Date.now()`. */
-export function wallClockMs(): number {
-  return performance.timeOrigin + performance.now();
-}
-
 async function request(target: string): Promise<Reply> {
-  const startedMs = wallClockMs();
+  // Other programs compare it with their own times.
+  const startedMs = Date.now();
+  const beganMs = performance.now();
   let backend = "";
   let failure = "";
   try {
@@ -47,8 +42,7 @@ async function request(target: string): Promise<Reply> {
   } catch (error) {
     failure = error instanceof Error ? error.message : String(error);
   }
-  const tookMs = wallClockMs() - startedMs;
-  if (failure === "" && tookMs > LIMIT_MS) failure = `took ${Math.round(tookMs)} ms`;
+  const tookMs = performance.now() - beganMs;
   return { startedMs, tookMs, backend, failure: failure === "" ? "" : `${target}: ${failure}` };
 }
 

@@ -6,7 +6,7 @@
 import { killPrograms } from "../end_programs.ts";
 import { Child, type ChildOptions, startProgram } from "./child.ts";
 
-const TIMEOUT_MS = 15_000;
+const TIMEOUT_MS = 30_000;
 
 /** Something the demo needs from this machine and did not get. */
 export class DemoError extends Error {
