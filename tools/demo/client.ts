@@ -44,7 +44,7 @@ export class Client {
     return this.#order("stop");
   }
 
-  /** How often the client's kernel has sent the first packet of a connection again, because nobody answered it for a second. */
+  /** How often the client's kernel has sent the first packet of a connection again, as nobody answered it well. */
   async synsSentAgain(): Promise<number> {
     const text = await this.#world.run("client", ["cat", "/proc/net/netstat"]);
     const [names = [], values = []] = text.split("\n").filter((line) => line.startsWith("TcpExt:"))

@@ -7,6 +7,8 @@ import { killPrograms } from "../end_programs.ts";
 import { Child, type ChildOptions, startProgram } from "./child.ts";
 
 const TIMEOUT_MS = 30_000;
+/** For programs to end by themselves once the demo is over. */
+const CLOSE_MS = 2_000;
 
 /** Something the demo needs from this machine and did not get. */
 export class DemoError extends Error {
@@ -102,7 +104,7 @@ export class World {
         problems.push(error instanceof Error ? error.message : String(error));
       }
     };
-    await Promise.all(this.#children.map((child) => attempt(() => child.stop("SIGTERM"))));
+    await Promise.all(this.#children.map((child) => attempt(() => child.stop("SIGTERM", CLOSE_MS))));
     await attempt(async () => {
       for (const name of await this.#namespaces()) {
         // Only programs started by the demo's programs can still run there.
