@@ -10,7 +10,7 @@ const server = Deno.serve({
   hostname,
   port: Number(port),
   onListen: () => Deno.stdout.writeSync(new TextEncoder().encode("ready\n")),
-}, () => new Response(`${name}\n`, { headers: { connection: "close" } }));
+}, () => new Response(`${name}\n`));
 
 const orders = Deno.stdin.readable.getReader();
 const end = (): void => void orders.cancel();

@@ -46,7 +46,10 @@ async function request(target: string): Promise<Reply> {
   return { startedMs, tookMs, backend, failure: failure === "" ? "" : `${target}: ${failure}` };
 }
 
-/** Asks for `/` over a new connection and returns the name in the reply. */
+/**
+ * Asks for `/` over a new connection and returns the name in the reply. The client closes it: who closes first remembers the port for a
+ * minute, and a backend that did would send a packet back when another target's connection comes to it from the same port.
+ */
 async function fetchName(target: string): Promise<string> {
   const [hostname = "", port = ""] = target.split(":");
   const giveUp = new AbortController();
@@ -54,10 +57,9 @@ async function fetchName(target: string): Promise<string> {
   try {
     using connection = await Deno.connect({ hostname, port: Number(port), signal: giveUp.signal });
     giveUp.signal.addEventListener("abort", () => connection.close(), { once: true });
-    const text = `GET / HTTP/1.1\r\nHost: ${target}\r\nConnection: close\r\n\r\n`;
+    const text = `GET / HTTP/1.1\r\nHost: ${target}\r\n\r\n`;
     await connection.write(new TextEncoder().encode(text));
-    const reply = await readAll(connection);
-    return /^HTTP\/1\.1 200 [\s\S]*\r\n\r\n(\S+)\n$/.exec(reply)?.[1] ?? "";
+    return await readName(connection);
   } catch (error) {
     if (giveUp.signal.aborted) throw new Error(`no reply within ${GIVE_UP_MS} ms`, { cause: error });
     throw error;
@@ -66,13 +68,16 @@ async function fetchName(target: string): Promise<string> {
   }
 }
 
-async function readAll(connection: Deno.Conn): Promise<string> {
+/** The body's only line; empty if the backend closes before it has come. */
+async function readName(connection: Deno.Conn): Promise<string> {
   const buffer = new Uint8Array(4096);
   let text = "";
   for (let n = await connection.read(buffer); n !== null; n = await connection.read(buffer)) {
     text += new TextDecoder().decode(buffer.subarray(0, n));
+    const name = /^HTTP\/1\.1 200 [\s\S]*\r\n\r\n(\S+)\n$/.exec(text)?.[1];
+    if (name !== undefined) return name;
   }
-  return text;
+  return "";
 }
 
 /** Gives up where little gets through, so that the answer still comes. */
