@@ -39,12 +39,17 @@ interface Begun {
   readonly problems: readonly LiveProblem[];
 }
 
-/** The kernel of this network namespace. */
+/**
+ * The kernel of this network namespace. No list of nftables is read beside a dry run: Linux 6.18 ends a list of rules early, without a
+ * word, while chains that are only tried come and go.
+ */
 export class NearKernel {
   readonly #exec: Exec;
   /** Null: not bit by bit. */
   readonly #begun: Promise<Begun | null>;
   #whole: Promise<LiveNode> | null = null;
+  /** Settles once whoever looks has done so. */
+  #free: Promise<unknown> = Promise.resolve();
 
   /** Begins to read. */
   constructor(exec: Exec) {
@@ -53,7 +58,13 @@ export class NearKernel {
   }
 
   /** Looks until nothing is left that was looked for and not read. */
-  async look<T>({ family, desired, chains = [], look }: NearQuestion<T>): Promise<T> {
+  look<T>(question: NearQuestion<T>): Promise<T> {
+    const seen = this.#free.then(() => this.#lookNow(question));
+    this.#free = seen.catch(() => undefined);
+    return seen;
+  }
+
+  async #lookNow<T>({ family, desired, chains = [], look }: NearQuestion<T>): Promise<T> {
     const begun = await this.#begun;
     if (begun === null) return look(await this.#wholeOf(family));
     const [iptables, nftables] = [begun.iptables.get(family), begun.nftables.get(family)];
@@ -61,11 +72,8 @@ export class NearKernel {
     try {
       for (let round = 0; round < MAX_ROUNDS; round++) {
         const seen = look(rulesOf(begun, family));
-        const isMore = await Promise.all([
-          iptables?.more() ?? false,
-          nftables?.more(desired?.nftables ?? []) ?? false,
-        ]);
-        if (isMore.every((one) => !one)) return seen;
+        const isMore = await iptables?.more() ?? false;
+        if (!await nftables?.more(desired?.nftables ?? []) && !isMore) return seen;
       }
     } catch (error) {
       nothingIfUntold(error);
@@ -114,10 +122,10 @@ async function begin(exec: Exec): Promise<Begun> {
     throw new UntoldError("nft has rules, and names no tables");
   }
   const ofIptables = tables.filter(isOfIptables);
-  const [iptables, nftables] = await Promise.all([
-    ofIptables.length === 0 ? new Map<IpFamily, NearIptables>() : nearIptables(exec, look, ofIptables),
-    nearNftables(look, tables),
-  ]);
+  const nftables = await nearNftables(look, tables);
+  const iptables = ofIptables.length === 0
+    ? new Map<IpFamily, NearIptables>()
+    : await nearIptables(exec, look, ofIptables);
   return { others, iptables, ...nftables };
 }
 

@@ -46,13 +46,25 @@ class Node implements Exec {
   readonly iptables = new FakeIptables();
   readonly asked: string[] = [];
   printed = 0;
+  /** Lists of nftables that were read while a dry run was under way, and the other way round. */
+  readonly besideDryRuns: string[] = [];
+  readonly #running = new Set<string>();
   /** What a program prints instead. */
   prints: (command: string, text: string) => string = (_, text) => text;
 
   async run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult> {
-    this.asked.push(argv.join(" "));
+    const command = argv.join(" ");
+    this.asked.push(command);
+    for (const other of this.#running) {
+      if (isDryRun(command) !== isDryRun(other)) this.besideDryRuns.push(`${command} beside ${other}`);
+    }
+    const isOfNftables = /^nft |^ip6?tables-nft/.test(command);
+    if (isOfNftables) this.#running.add(command);
     const { stdout, ...rest } = await this.#program(argv, options);
-    const result = { ...rest, stdout: this.prints(argv.join(" "), stdout) };
+    // Long enough for whoever would start another one meanwhile.
+    if (isOfNftables) await new Promise((resolve) => setTimeout(resolve, 0));
+    this.#running.delete(command);
+    const result = { ...rest, stdout: this.prints(command, stdout) };
     this.printed += result.stdout.length;
     return result;
   }
@@ -75,6 +87,8 @@ class Node implements Exec {
     return { code, stdout, stderr };
   }
 }
+
+const isDryRun = (command: string): boolean => command.startsWith("nft -c ");
 
 /** What a dry run says that makes chains, of which some are there. */
 function createdChains(saved: string, stdin: string): ExecResult {
@@ -192,6 +206,36 @@ Deno.test("iptables: a chain that is gone, and one of somebody else", NONE, asyn
   );
   assertEquals(await flowOf(node, desiredOf("iptables"), TO_SERVICE), "untranslated");
 });
+
+Deno.test(
+  "no list is read beside a dry run, which would end it early, by however many who look at once",
+  NONE,
+  async () => {
+    const node = await nodeOf("nftables", 30);
+    const others = "*nat\n:POSTROUTING ACCEPT [0:0]\n:OTHERS - [0:0]\n-A POSTROUTING -j OTHERS\nCOMMIT\n";
+    const { code, stderr } = await node.iptables.run(["iptables-nft-restore", "--noflush"], {
+      stdin: others,
+    });
+    assertEquals(code, 0, stderr);
+    const kernel = new NearKernel(node);
+    const flows = await Promise.all([2, 3].map((service) =>
+      kernel.look({
+        family: "IPv4",
+        desired: desiredOf("nftables"),
+        look: (live) =>
+          formatFlow(
+            new NodeSimulator(live).send(
+              parsePacket(`10.128.9.9@cni0 → ${addressOf(service)}:80`),
+              SURROUNDINGS,
+            ),
+          ),
+      })
+    ));
+    assertEquals(flows.map((flow) => flow.split(":")[0]), ["10.128.0.2", "10.128.0.3"]);
+    assert(node.asked.some(isDryRun) && node.asked.some((command) => command.startsWith("iptables-nft")));
+    assertEquals(node.besideDryRuns, []);
+  },
+);
 
 Deno.test("without nft everything is read", NONE, async () => {
   const node = await nodeOf("iptables", 30);
