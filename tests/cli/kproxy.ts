@@ -20,6 +20,8 @@ export interface RunOptions {
   readonly stdin?: string;
   /** Network namespace to run in. */
   readonly netns?: string;
+  /** Added to the environment. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /** The arguments of `deno` that start kproxy, without kproxy's own. */
@@ -39,6 +41,7 @@ export async function kproxy(args: readonly string[], options: RunOptions = {}):
     stdout: "piped",
     stderr: "piped",
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+    env: options.env ?? {},
   }).spawn();
   const output = child.output();
   if (options.stdin !== undefined) {

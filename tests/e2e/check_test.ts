@@ -10,6 +10,8 @@ import { LAB_MODES, type LabMode } from "../support/lab_mode.ts";
 import { WEB_CLUSTER_IP, WEB_NEEDS, WEB_PORT, WebLab } from "../support/lab_web.ts";
 import type { Netns } from "../support/netns.ts";
 import { e2eTest } from "../support/skip.ts";
+import { StubProgram } from "../support/stub_program.ts";
+import { findProgram } from "../../tools/setup.ts";
 
 /** What somebody does to the rules, and the words by which it is found. */
 interface Damage {
@@ -75,11 +77,12 @@ const DAMAGES: Readonly<Record<"iptables" | "nftables", readonly Damage[]>> = {
 /** A rule of somebody else that no packet of the Service meets. */
 const OTHERS = ["-d", "203.0.113.9/32", "-j", "ACCEPT"];
 
-function commandOf(web: WebLab): (...args: readonly string[]) => Promise<Run> {
+function commandOf(web: WebLab, env: Readonly<Record<string, string>> = {}) {
   const { netns, args } = web.options();
   // How often rules are written does not matter here, and is told to have no effect where the mode has a setting of its own.
   const wanted = args.filter((arg) => !arg.includes("-sync-period"));
-  return (...more) => kproxy(["check", ...wanted, ...more], { netns: netns.name });
+  return (...more: readonly string[]): Promise<Run> =>
+    kproxy(["check", ...wanted, ...more], { netns: netns.name, env });
 }
 
 function damagesOf({ name }: LabMode): readonly Damage[] {
@@ -103,6 +106,18 @@ async function mendsAll(t: Deno.TestContext, web: WebLab, mode: LabMode): Promis
       assertEquals([after.code, after.err], [0, ""], after.out);
       if (mode.name === "nftables") assertEquals(await web.rules(), wanted);
     });
+  }
+}
+
+/** A list that leaves rules out, as nft prints one beside somebody's dry run. */
+async function checksTwice(web: WebLab): Promise<void> {
+  const lies = `${findProgram("nft")} "$@" | grep -v dnat`;
+  for (const [times, code] of [[1, 0], [undefined, 1]] as const) {
+    await using nft = await StubProgram.create("nft", "list table ip kproxy", lies, times);
+    const check = commandOf(web, { PATH: `${nft.folder}:${Deno.env.get("PATH") ?? ""}` });
+    const found = await check();
+    assertEquals([found.code, found.err], [code, ""], found.out);
+    await nft.started();
   }
 }
 
@@ -131,6 +146,9 @@ for (const mode of LAB_MODES) {
     assertEquals([mended.code, mended.err], [0, ""], mended.out);
     await nat(netns, "-A", "POSTROUTING", ...OTHERS);
     await mendsAll(t, web, mode);
+    if (mode.name === "nftables") {
+      await t.step("what only one of two looks finds is not told", () => checksTwice(web));
+    }
     await t.step("somebody's redirection in front is named, and stays", async () => {
       const front = [
         "-d",

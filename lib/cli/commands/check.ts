@@ -13,6 +13,7 @@ import {
 } from "../../inspect/check/check_json.ts";
 import { checkLines } from "../../inspect/check/check_text.ts";
 import { type FamilyCheck, isClean } from "../../inspect/check/difference.ts";
+import { lastingChecks, mayPass } from "../../inspect/check/lasting.ts";
 import { nodeNameFinding } from "../../inspect/node_name_finding.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import { desiredInput, type Look, look } from "../../inspect/look.ts";
@@ -38,14 +39,14 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
   if (wantsRepair && looking.options.liveFrom.length > 0) {
     throw new UsageError("--repair writes the rules of this node, and --live-from reads those of files");
   }
-  let seen = await seenNode(looking);
+  let seen = await seenTwice(looking);
   tellRejected(seen.objects.rejected, io);
   doubtsOf(seen).forEach(looking.warn);
   let repaired: RepairReport | null = null;
   if (wantsRepair) {
     repaired = await repairNode(seen, looking, io);
     if (repaired === null) return 1;
-    if (repaired.families.length > 0) seen = await seenNode(looking);
+    if (repaired.families.length > 0) seen = await seenTwice(looking);
   }
   const report: CheckReport = {
     mode: seen.found.plane,
@@ -81,6 +82,14 @@ interface Seen {
   readonly found: Look;
   readonly objects: FoundObjects;
   readonly checks: readonly FamilyCheck[];
+}
+
+/** Where something differs, what does so at a second look, too. Files do not change while they are read. */
+async function seenTwice(looking: Looking): Promise<Seen> {
+  const first = await seenNode(looking);
+  if (looking.options.liveFrom.length > 0 || !mayPass(first.checks)) return first;
+  const again = await seenNode(looking);
+  return { ...again, checks: lastingChecks(first.checks, again.checks) };
 }
 
 async function seenNode({ options, warn }: Looking): Promise<Seen> {
