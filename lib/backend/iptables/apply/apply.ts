@@ -363,7 +363,8 @@ function withKept(
     if (before === undefined) continue;
     const chains = chainNames(before);
     if (!chains.every((chain) => observed.chains.nat.has(chain))) continue;
-    services.set(name, { dispatch: before.dispatch, chains: [], rules: [], ruleCounts: before.ruleCounts });
+    const { dispatch, ruleCounts } = before;
+    services.set(name, { dispatch, chains: [], chainCount: 0, rules: [], ruleText: "", ruleCounts });
     for (const chain of chains) keptChains.add(chain);
   }
   return { ...plan, services, keptChains };

@@ -5,9 +5,8 @@
  * @module
  */
 import type { NamespacedName } from "../../../model/objects.ts";
-import { groupByChain } from "../../../netfilter/iptables_chains.ts";
 import type { PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
-import { hashRules } from "../../../netfilter/rules_hash.ts";
+import { hashBodies } from "./chain_bodies.ts";
 import { dispatchChainKey, goneServices, isDispatchChain, sameDispatch } from "./diff_dispatch.ts";
 import { inheritPrints, type PrintFinding, type PrintMemory } from "./seen_chains.ts";
 import { SharedPrints } from "./shared_prints.ts";
@@ -28,16 +27,15 @@ export function chainNames({ chains }: CommittedService): readonly string[] {
 }
 
 function commitService(rules: ServiceRules, before: CommittedService | undefined): CommittedService {
-  const bodies = groupByChain(rules.rules);
-  const bodiesOfChains = rules.chains.map((chain) => bodies.get(chain)!);
-  const hashes = bodiesOfChains.map(hashRules);
+  const { chains, ruleText, dispatch, ruleCounts } = rules;
+  const { hashes, counts } = hashBodies(ruleText, chains);
   return {
-    chains: rules.chains.join(" "),
+    chains: chains.join(" "),
     hashes,
-    counts: bodiesOfChains.map(({ length }) => length),
-    dispatch: rules.dispatch,
-    ruleCounts: rules.ruleCounts,
-    ...inheritPrints(rules.chains, hashes, before),
+    counts,
+    dispatch,
+    ruleCounts,
+    ...inheritPrints(chains, hashes, before),
   };
 }
 

@@ -17,10 +17,12 @@ import {
   isServiceChain,
   KUBELET_FIREWALL_CHAIN,
   MARK_MASQ_CHAIN,
+  NODE_PORTS_CHAIN,
   POSTROUTING_CHAIN,
   SERVICE_CHAIN_PREFIXES,
+  SERVICES_CHAIN,
 } from "../plan/chains.ts";
-import { planLines, wantedServices } from "../plan/render.ts";
+import { countRules, planLines, wantedServices } from "../plan/render.ts";
 import type { IptablesPlan, ObservedTables, Operations, ServiceRules, Transaction } from "../plan/ruleset.ts";
 
 /** How a full sync is divided. */
@@ -39,7 +41,8 @@ const CHAINS_PER_SERVICE = 12;
 
 /**
  * The transactions that lead from any state of the kernel to exactly the plan: nothing of ours that is not planned stays,
- * nothing that is not ours is touched. After each of them traffic follows either the old rules or the new ones.
+ * nothing that is not ours is touched. After each of them traffic follows either the old rules or the new ones. Where there are no old
+ * ones, the first Services are served before the others.
  *
  * @throws {TypeError} if the plan is not one of all Services
  */
@@ -59,9 +62,22 @@ export function stageFullSync(
       ...jumpLines(plan, "filter", observed),
     ],
   };
-  const chainCount = stale.length + countChains(plan);
-  if (!options.staged || chainCount <= chainsPerStage) {
+  if (!options.staged || isFewChains(plan, chainsPerStage - stale.length)) {
     return { transactions: [filter, wholeNat(plan, observed, stale)] };
+  }
+  const ends = staleStages(stale, chainsPerStage);
+  if (isWithoutDispatch(observed)) {
+    // Nobody is served yet, so nobody needs to wait for the last one.
+    const { first, rest } = divideServices(plan, chainsPerStage);
+    return {
+      transactions: [
+        filter,
+        beginning(first, observed),
+        ...chainStages(rest, chainsPerStage),
+        switchStage(plan, []),
+        ...ends,
+      ],
+    };
   }
   return {
     transactions: [
@@ -69,21 +85,60 @@ export function stageFullSync(
       ...chainStages(plan, chainsPerStage),
       // Verdicts about addresses that nat serves do no harm, and source ranges must be enforced before they are needed.
       filter,
-      switchStage(plan, observed),
-      ...staleStages(stale, chainsPerStage),
+      switchStage(plan, jumpLines(plan, "nat", observed, (jump) => jump.target !== POSTROUTING_CHAIN)),
+      ...ends,
     ],
   };
 }
 
-function countChains(plan: IptablesPlan): number {
+function isFewChains(plan: IptablesPlan, most: number): boolean {
   let count = 0;
-  for (const { chains } of wantedServices(plan)) count += chains.length;
+  for (const { chainCount } of wantedServices(plan)) count += chainCount;
+  return count <= most;
+}
+
+/** True if the kernel leads no packet to any Service: the chains from which that is done are not there. */
+function isWithoutDispatch({ chains: { nat }, unreadable }: ObservedTables): boolean {
+  return !unreadable.has("nat") && !nat.has(SERVICES_CHAIN) && !nat.has(NODE_PORTS_CHAIN);
+}
+
+/** The Services that come first, as many as one transaction takes, and the others. */
+function divideServices(
+  plan: IptablesPlan,
+  chainsPerStage: number,
+): { readonly first: IptablesPlan; readonly rest: IptablesPlan } {
+  const services = [...plan.services];
+  let [chainCount, end] = [0, 0];
+  for (const [, rules] of services) {
+    chainCount += rules?.chainCount ?? 0;
+    if (chainCount > chainsPerStage) break;
+    end++;
+  }
+  return {
+    first: { ...plan, services: new Map(services.slice(0, end)) },
+    rest: { ...plan, services: new Map(services.slice(end)) },
+  };
+}
+
+/** All that nat has whatever the Services are, and the first of them. What leads to Services is written again by the switch. */
+function beginning(first: IptablesPlan, observed: ObservedTables): Transaction {
+  const transaction = wholeNat(first, observed, []);
+  let again = first.base.tail.nat.length;
+  for (const service of wantedServices(first)) again += service.ruleCounts.nat - ownRuleCount(service);
+  return { ...transaction, ruleCount: countRules(transaction) - again };
+}
+
+/** How many rules its own chains have. */
+function ownRuleCount({ ruleCounts, dispatch }: ServiceRules): number {
+  let count = ruleCounts.nat;
+  for (const { table } of dispatch) if (table === "nat") count--;
   return count;
 }
 
 /** Service chains of the kernel that the plan does not have, those that jump before those they may jump to. */
 function staleChains(plan: IptablesPlan, observed: ObservedTables): string[] {
   const stale = new Set([...observed.chains.nat].filter(isServiceChain));
+  if (stale.size === 0) return [];
   for (const { chains } of wantedServices(plan)) for (const chain of chains) stale.delete(chain);
   for (const chain of plan.keptChains ?? []) stale.delete(chain);
   const sorted = [...stale].sort();
@@ -131,71 +186,85 @@ function chainStages(plan: IptablesPlan, chainsPerStage: number): Transaction[] 
   const stages: Transaction[] = [];
   let batch: ServiceRules[] = [], batchChains = 0;
   const flush = (): void => {
-    if (batch.length > 0) stages.push(chainStage(batch));
+    const ruleCount = batch.reduce((sum, service) => sum + ownRuleCount(service), 0);
+    if (batch.length > 0) stages.push(chainStage(batch, ruleCount));
     batch = [];
     batchChains = 0;
   };
   for (const service of wantedServices(plan)) {
-    const count = service.chains.length;
+    const count = service.chainCount;
     if (count === 0) continue;
     if (batchChains + count > chainsPerStage) flush();
     if (count <= chainsPerStage) {
       batch.push(service);
       batchChains += count;
     } else {
-      for (const portion of endpointPortions(service, chainsPerStage)) stages.push(chainStage([portion]));
+      for (const portion of endpointPortions(service, chainsPerStage)) {
+        stages.push(chainStage([portion], portion.ruleCount));
+      }
     }
   }
   flush();
   return stages;
 }
 
-function chainStage(services: readonly Pick<ServiceRules, "chains" | "rules">[]): Transaction {
-  return transaction("nat", () => {
-    const lines: string[] = [];
-    for (const { chains } of services) for (const chain of chains) lines.push(chainLine(chain));
-    for (const { rules } of services) for (const rule of rules) lines.push(rule);
-    return lines;
-  });
-}
-
-/** A transaction whose lines are made when they are read, so that only one stage of many is in memory. */
-function transaction(table: Table, lines: () => string[]): Transaction {
+/** Its text is made when it is read, so that only one stage of many is in memory. */
+function chainStage(
+  services: readonly Pick<ServiceRules, "chains" | "ruleText">[],
+  ruleCount: number,
+): Transaction {
+  const text = (): string => {
+    const parts: string[] = [];
+    for (const { chains } of services) for (const chain of chains) parts.push(chainLine(chain));
+    for (const { ruleText } of services) parts.push(ruleText);
+    return parts.join("\n");
+  };
   return {
-    table,
+    table: "nat",
+    ruleCount,
     get lines() {
-      return lines();
+      return text().split("\n");
+    },
+    get text() {
+      return text();
     },
   };
+}
+
+/** Some chains of a Service. */
+interface Portion extends Pick<ServiceRules, "chains" | "ruleText"> {
+  readonly ruleCount: number;
 }
 
 /** A Service of very many endpoints: their chains in portions, then the chains that choose among them. */
 function endpointPortions(
   service: ServiceRules,
   chainsPerStage: number,
-): { chains: readonly string[]; rules: readonly string[] }[] {
+): readonly Portion[] {
   const bodies = groupByChain(service.rules);
   const isEndpoint = (chain: string): boolean => chain.startsWith("KUBE-SEP-");
   const endpointChains = service.chains.filter(isEndpoint);
-  const portions: { chains: readonly string[]; rules: readonly string[] }[] = [];
+  const portionOf = (chains: readonly string[]): Portion => {
+    const rules = chains.flatMap((chain) => bodies.get(chain)!);
+    return { chains, ruleText: rules.join("\n"), ruleCount: rules.length };
+  };
+  const portions: Portion[] = [];
   for (let at = 0; at < endpointChains.length; at += chainsPerStage) {
-    const chains = endpointChains.slice(at, at + chainsPerStage);
-    portions.push({ chains, rules: chains.flatMap((chain) => bodies.get(chain)!) });
+    portions.push(portionOf(endpointChains.slice(at, at + chainsPerStage)));
   }
-  const others = service.chains.filter((chain) => !isEndpoint(chain));
-  portions.push({ chains: others, rules: others.flatMap((chain) => bodies.get(chain)!) });
+  portions.push(portionOf(service.chains.filter((chain) => !isEndpoint(chain))));
   return portions;
 }
 
 /** Points the dispatch chains at the new chains, all at once. */
-function switchStage(plan: IptablesPlan, observed: ObservedTables): Transaction {
+function switchStage(plan: IptablesPlan, jumps: readonly string[]): Transaction {
   const done = [POSTROUTING_CHAIN, MARK_MASQ_CHAIN];
   const lines = plan.base.chains.nat.filter((chain) => !done.includes(chain)).map(chainLine);
   for (const { dispatch } of wantedServices(plan)) {
     for (const { table, chain, rule } of dispatch) if (table === "nat") lines.push(`-A ${chain} ${rule}`);
   }
   for (const rule of plan.base.tail.nat) lines.push(rule);
-  lines.push(...jumpLines(plan, "nat", observed, (jump) => jump.target !== POSTROUTING_CHAIN));
+  lines.push(...jumps);
   return { table: "nat", lines };
 }
 

@@ -11,7 +11,7 @@ import {
   testSliceEndpoint,
 } from "../../../../tests/support/model_objects.ts";
 import { planIptables } from "../plan/plan.ts";
-import { renderOperations, renderPlan, renderTransaction } from "../plan/render.ts";
+import { countWrittenRules, renderOperations, renderPlan, renderTransaction } from "../plan/render.ts";
 import type { IptablesPlan, ObservedTables, Transaction } from "../plan/ruleset.ts";
 import { observeTables } from "./stages_observe.ts";
 import { stageFullSync } from "./stages.ts";
@@ -118,10 +118,16 @@ const manyEndpoints = (count: number) => [
 
 const chainLines = ({ lines }: Transaction): number => lines.filter((line) => line.startsWith(":")).length;
 
+/** A node where nobody is served, but on which somebody was: full syncs there have all of their stages. */
+const SERVED_ONCE = observe(synced(examplePlan("IPv4", [])));
+
 Deno.test("no stage holds more chains than asked for, even of one Service", { permissions: PURE }, () => {
   const plan = examplePlan("IPv4", manyEndpoints(500));
-  const { transactions } = stageFullSync(plan, EMPTY_OBSERVED, { staged: true, servicesPerStage: 10 });
-  assertEquals(transactions.map(chainLines), [4, 120, 120, 120, 120, 20, 1, 6, 2]);
+  const { transactions } = stageFullSync(plan, SERVED_ONCE, { staged: true, servicesPerStage: 10 });
+  assertEquals(transactions.map(chainLines), [2, 120, 120, 120, 120, 20, 1, 6, 2]);
+  // With nobody to be kept served, filter and what nat needs anyway come first, with as many Services as one stage takes: here none.
+  const fresh = stageFullSync(plan, EMPTY_OBSERVED, { staged: true, servicesPerStage: 10 });
+  assertEquals(fresh.transactions.map(chainLines), [6, 4, 120, 120, 120, 120, 20, 1, 2]);
   // A Service without chains has no stage of its own.
   const stale = stageFullSync(examplePlan("IPv4", [testService({ name: "other" })]), observe(synced(plan)), {
     staged: true,
@@ -142,8 +148,71 @@ Deno.test("Services share a stage as long as their chains fit into it", { permis
     }),
   ]);
   const plan = examplePlan("IPv4", services);
-  const { transactions } = stageFullSync(plan, EMPTY_OBSERVED, { staged: true, servicesPerStage: 1 });
-  assertEquals(transactions.map(chainLines), [4, ...[6 + 6, 12, 6, 12, 12, 1], 6, 2]);
+  const options = { staged: true, servicesPerStage: 1 };
+  const stages = [6 + 6, 12, 6, 12, 12, 1];
+  assertEquals(stageFullSync(plan, SERVED_ONCE, options).transactions.map(chainLines), [2, ...stages, 6, 2]);
+  // Two chains less where nothing is left to switch.
+  assertEquals(stageFullSync(plan, EMPTY_OBSERVED, options).transactions.map(chainLines), [
+    6,
+    4 + 6 + 6,
+    ...stages.slice(1),
+    2,
+  ]);
+});
+
+/** What a table of nat would translate to. */
+const endpointsOf = (tables: RestoreInterpreter): number =>
+  [...fates(tables).values()].reduce((sum, { endpoints }) => sum + endpoints.size, 0);
+
+Deno.test(
+  "where nothing leads to Services, the first ones are served by the first transaction of nat; else all at once",
+  { permissions: PURE },
+  () => {
+    const services = Array.from({ length: 6 }, (_, at) => [
+      testService({ name: `s${at}`, clusterIP: `10.96.1.${at}`, ports: [testPort()] }),
+      testSlice({ name: `s${at}-1`, serviceName: `s${at}`, endpoints: [testSliceEndpoint(`10.1.1.${at}`)] }),
+    ]).flat();
+    const plan = examplePlan("IPv4", services);
+    const options = { staged: true, servicesPerStage: 1 / 3 };
+    const served = (start: string): number[] => {
+      const tables = new RestoreInterpreter();
+      tables.restore(start);
+      return stageFullSync(plan, observe(tables), options).transactions.map((transaction) => {
+        tables.restore(renderTransaction(transaction));
+        return endpointsOf(tables);
+      });
+    };
+    assertEquals(served(FOREIGN), [0, 2, 2, 2, 6]);
+    for (const chain of ["KUBE-SERVICES", "KUBE-NODEPORTS"]) {
+      assertEquals(served(`*nat\n:${chain} - [0:0]\nCOMMIT\n`), [0, 0, 0, 0, 0, 6], chain);
+    }
+    // Chains that nothing leads to keep nobody served.
+    assertEquals(served("*nat\n:KUBE-SEP-OLD - [0:0]\nCOMMIT\n"), [0, 2, 2, 2, 6, 6]);
+    // Nobody can tell.
+    const unreadable = observeTables("# Table `nat' is incompatible, use 'nft' tool.\n");
+    assertEquals(stageFullSync(plan, unreadable, options).transactions.map(({ table }) => table), [
+      ...["nat", "nat", "nat", "nat"],
+      "filter",
+      "nat",
+    ]);
+  },
+);
+
+Deno.test("each rule counts once as written, in however many stages", { permissions: PURE }, () => {
+  fc.assert(fc.property(ARBITRARY_CLUSTER, (objects) => {
+    const plan = examplePlan("IPv4", objects);
+    const jumps = plan.base.jumps.length;
+    for (const observed of [EMPTY_OBSERVED, SERVED_ONCE]) {
+      for (const options of [TINY, WHOLE]) {
+        const { filter, nat } = countWrittenRules(stageFullSync(plan, observed, options));
+        let rules = plan.base.ruleCounts.filter + plan.base.ruleCounts.nat;
+        for (const service of plan.services.values()) {
+          rules += (service?.ruleCounts.filter ?? 0) + (service?.ruleCounts.nat ?? 0);
+        }
+        assertEquals(filter + nat, rules + (observed === EMPTY_OBSERVED ? jumps : 0));
+      }
+    }
+  }));
 });
 
 Deno.test("few chains need no stages, and the legacy variant never has any", { permissions: PURE }, () => {

@@ -31,8 +31,9 @@ export function planLines(plan: IptablesPlan, table: Table): string[] {
 }
 
 /** One `*table … COMMIT` block. */
-export function renderTransaction(transaction: Transaction): string {
-  return `*${transaction.table}\n${transaction.lines.map((line) => line + "\n").join("")}COMMIT\n`;
+export function renderTransaction({ table, text, lines }: Transaction): string {
+  const body = text ?? lines.join("\n");
+  return `*${table}\n${body}${body === "" ? "" : "\n"}COMMIT\n`;
 }
 
 /** All blocks, in order; empty if nothing needs to be done. */
@@ -50,11 +51,18 @@ export function renderPlan(plan: IptablesPlan): string {
 /** How many rules the operations write, less the chains they delete (the meaning of kube-proxy's `…_last` gauges). */
 export function countWrittenRules(operations: Operations): Record<Table, number> {
   const counts = { filter: 0, nat: 0 };
-  for (const { table, lines } of operations.transactions) {
-    for (const line of lines) {
-      if (line.startsWith("-A ") || line.startsWith("-I ")) counts[table]++;
-      else if (line.startsWith("-X ")) counts[table]--;
-    }
+  for (const transaction of operations.transactions) {
+    counts[transaction.table] += transaction.ruleCount ?? countRules(transaction);
   }
   return counts;
+}
+
+/** The same of one transaction, by its lines. */
+export function countRules({ lines }: Transaction): number {
+  let count = 0;
+  for (const line of lines) {
+    if (line.startsWith("-A ") || line.startsWith("-I ")) count++;
+    else if (line.startsWith("-X ")) count--;
+  }
+  return count;
 }

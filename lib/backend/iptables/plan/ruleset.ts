@@ -26,8 +26,12 @@ export interface ServiceRules {
   readonly dispatch: readonly DispatchRule[];
   /** Own chains (table nat), emission order; each has rules. */
   readonly chains: readonly string[];
+  /** How many those are. */
+  readonly chainCount: number;
   /** Full `-A CHAIN …` lines of the own chains, emission order; those of one chain need not be neighbours. */
   readonly rules: readonly string[];
+  /** The same with line ends between them. */
+  readonly ruleText: string;
   /** How many rules, dispatch rules included. */
   readonly ruleCounts: PerTable<number>;
 }
@@ -85,8 +89,12 @@ export interface IptablesOptions {
 /** One `*table … COMMIT` block. */
 export interface Transaction {
   readonly table: Table;
-  /** Between `*table` and `COMMIT`, without line ends. */
+  /** Between `*table` and `COMMIT`, without line ends. Made anew each time where that would be much to hold. */
   readonly lines: readonly string[];
+  /** The same with line ends between them, where it need not be put together from lines. */
+  readonly text?: string;
+  /** How many rules it writes that no later one writes again, less the chains it deletes, where that is known without its lines. */
+  readonly ruleCount?: number;
 }
 
 /** What to feed to iptables-restore, in order. No transaction means that nothing needs to be done. */

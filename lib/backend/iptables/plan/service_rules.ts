@@ -306,7 +306,7 @@ function packed(
   chains: readonly string[],
   rules: readonly string[],
 ): ServiceRules {
-  const text = rules.join("\n");
+  const ruleText = rules.join("\n");
   const names = chains.join(" ");
   const filter = dispatch.filter((rule) => rule.table === "filter").length;
   return {
@@ -314,9 +314,11 @@ function packed(
     get chains() {
       return names === "" ? [] : names.split(" ");
     },
+    chainCount: chains.length,
     get rules() {
-      return text === "" ? [] : text.split("\n");
+      return ruleText === "" ? [] : ruleText.split("\n");
     },
+    ruleText,
     ruleCounts: { filter, nat: dispatch.length - filter + rules.length },
   };
 }
