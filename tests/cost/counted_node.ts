@@ -124,25 +124,33 @@ export class CountedNode implements AsyncDisposable {
   }
 
   /** Takes the first lists, and writes all rules. */
-  async start(services: readonly RawApiObject[], slices: readonly RawApiObject[]): Promise<void> {
-    const events: SourceEvent[] = [];
-    for (const service of services) this.#services.put(service, events);
-    for (const slice of slices) this.#slices.put(slice, events);
-    events.push({ type: "synced", kind: "services" }, { type: "synced", kind: "endpointslices" });
-    this.#loop.events(events);
-    await this.#sync();
+  async start(services: readonly RawApiObject[], slices: readonly RawApiObject[]): Promise<Cost> {
+    return await this.#counted(async () => {
+      const events: SourceEvent[] = [];
+      for (const service of services) this.#services.put(service, events);
+      for (const slice of slices) this.#slices.put(slice, events);
+      events.push({ type: "synced", kind: "services" }, { type: "synced", kind: "endpointslices" });
+      this.#loop.events(events);
+      await this.#sync();
+    });
   }
 
   /** Takes an event of the watch, and writes what follows from it. */
   async change(type: "put" | "delete", object: RawApiObject): Promise<Cost> {
+    return await this.#counted(async () => {
+      const store = object.kind === "Service" ? this.#services : this.#slices;
+      const events: SourceEvent[] = [];
+      store[type](object, events);
+      this.#loop.events(events);
+      if (this.#isAsked) await this.#sync();
+    });
+  }
+
+  async #counted(work: () => Promise<void>): Promise<Cost> {
     Object.assign(this.#exec, { programs: [], bytes: 0 });
     using visits = new Visits();
     this.#exec.visits = visits;
-    const store = object.kind === "Service" ? this.#services : this.#slices;
-    const events: SourceEvent[] = [];
-    store[type](object, events);
-    this.#loop.events(events);
-    if (this.#isAsked) await this.#sync();
+    await work();
     this.#exec.visits = null;
     const { programs, bytes } = this.#exec;
     return { programs, bytes, visits: visits.count };
