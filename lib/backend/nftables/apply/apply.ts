@@ -38,6 +38,7 @@ import { planChange } from "../diff/plan_change.ts";
 import { planNftables } from "../plan/plan.ts";
 import type { NftablesOptions, NftablesPlan, ObservedTable, Operations } from "../plan/ruleset.ts";
 import {
+  plannedWeight,
   type ServiceText,
   staleChainNames,
   type TableAddress,
@@ -262,11 +263,12 @@ export class NftablesProxier implements FamilyProxier {
 
   async #writeAll(
     writer: Writer,
-    { base: { comment }, base }: NftablesPlan,
+    plan: NftablesPlan,
     steps: StepwiseFullSync,
     hooked: boolean,
   ): Promise<readonly Refused<ServiceText>[]> {
-    const refused = await writer.writeTable(steps, base, { comment, hooked });
+    const { base: { comment }, base } = plan;
+    const refused = await writer.writeTable(steps, base, { comment, hooked, weight: plannedWeight(plan) });
     this.#session.quarantine.replace(
       refused.map(({ item: { name }, problem }) => ({ service: name, problem })),
     );

@@ -16,12 +16,12 @@ import {
   countWritten,
   groupsByWeight,
   hookedLines,
-  isFullGroup,
   leftoverLines,
   ServicesText,
   type ServiceText,
   serviceText,
   type TableAddress,
+  weightOf,
   type WrittenCounts,
 } from "../diff/transactions.ts";
 
@@ -70,9 +70,21 @@ function written(base: Operations["base"], { hooked }: TableMaking): Operations[
   return hooked ? base : { ...base, hookedChains: [] };
 }
 
-function* flattened<Item>(first: readonly Item[], rest: Iterable<readonly Item[]>): Generator<Item> {
+/** The Services that come next, as many as come to that weight. */
+function taken(services: Iterator<ServiceText>, weight: number): readonly ServiceText[] {
+  const group: ServiceText[] = [];
+  for (let sum = 0; sum < weight;) {
+    const { value, done } = services.next();
+    if (done === true) break;
+    group.push(value);
+    sum += weightOf(value);
+  }
+  return group;
+}
+
+function* joined<Item>(first: readonly Item[], rest: Iterable<Item>): Generator<Item> {
   yield* first;
-  for (const group of rest) yield* group;
+  yield* rest;
 }
 
 function textOf(lines: readonly string[]): string {
@@ -81,6 +93,9 @@ function textOf(lines: readonly string[]): string {
 
 /** Two thirds of nft's time is its own, outside of the kernel: 100,000 elements take 1.1 s by two of them, 1.45 s by one. */
 const PARALLEL_WRITES = 2;
+
+/** Of many Services so much goes in with the table: what comes first, the API server and DNS among it, waits for no more. */
+const FIRST_ELEMENTS = 1_000;
 
 /** Writes into one table. All of its methods throw {@linkcode ExecError} for what is not said otherwise. */
 export class Writer {
@@ -106,26 +121,28 @@ export class Writer {
   }
 
   /**
-   * Makes the table if need be, what is in it whatever the Services are, and the Services, as {@linkcode Writer.writeServices} does. All
-   * of it goes into one transaction if it is not much: a start of nft takes longer than that.
+   * Makes the table if need be, what is in it whatever the Services are, and the Services, as {@linkcode Writer.writeServices} does. The
+   * first of them go in with the table, and all if they are not many: a start of nft takes longer than that.
    *
+   * @param weight what the Services count at most, as {@linkcode weightOf} each
    * @returns the refused Services, of which nothing was written
    */
   async writeTable(
     { base, services }: Pick<Operations, "base"> & { readonly services: Iterable<ServiceOperations> },
     wanted: BaseRules,
-    table: TableMaking,
+    { weight, ...table }: TableMaking & { readonly weight: number },
   ): Promise<readonly Refused<ServiceText>[]> {
     const { elementsPerTransaction } = this.#options;
     const baseText = this.#baseText(base, table);
     if (baseText === "") return await this.writeServices(services, wanted);
-    const groups = groupsByWeight(this.#texts(services), elementsPerTransaction);
-    const { value: first = [] } = groups.next();
+    const texts = this.#texts(services);
+    const isAll = weight < elementsPerTransaction;
+    const firstWeight = Math.min(FIRST_ELEMENTS, elementsPerTransaction);
+    const first = taken(texts, isAll ? Infinity : firstWeight);
     const counted = written(base, table);
-    const isAll = first.length > 0 && !isFullGroup(first, elementsPerTransaction);
-    if (isAll && await this.#writeTogether(baseText, { base: counted, services: first })) return [];
-    await this.#apply(baseText, { base: counted });
-    return await this.#writeTexts(flattened(first, groups), wanted);
+    const isIn = first.length > 0 && await this.#writeTogether(baseText, { base: counted, services: first });
+    if (!isIn) await this.#apply(baseText, { base: counted });
+    return await this.#writeTexts(isIn ? texts : joined(first, texts), wanted, weight - firstWeight);
   }
 
   /** Makes the table if need be, and what is in it whatever the Services are. */
@@ -176,15 +193,21 @@ export class Writer {
     return await this.#writeTexts(this.#texts(services), base);
   }
 
+  /** @param weight of all of them, at most, if that is known: groups are of one size then, and as many as are written at a time */
   async #writeTexts(
     services: Iterable<ServiceText>,
     base: BaseRules,
+    weight = Infinity,
   ): Promise<readonly Refused<ServiceText>[]> {
     const { elementsPerTransaction } = this.#options;
+    const groupCount = Math.max(PARALLEL_WRITES, Math.ceil(weight / elementsPerTransaction));
+    const groupWeight = weight === Infinity
+      ? elementsPerTransaction
+      : Math.min(elementsPerTransaction, Math.max(1, Math.ceil(weight / groupCount)));
     const refused: Refused<ServiceText>[] = [];
     const writing: Promise<readonly Refused<ServiceText>[]>[] = [];
     try {
-      for (const group of groupsByWeight(services, elementsPerTransaction)) {
+      for (const group of groupsByWeight(services, groupWeight)) {
         const ready = new ServicesText(group);
         if (writing.length === PARALLEL_WRITES) {
           refused.push(...await writing[0] ?? []);

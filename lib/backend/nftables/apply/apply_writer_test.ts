@@ -107,3 +107,46 @@ Deno.test("a full sync that fails does so once none of its transactions runs any
   await rejected;
   assertEquals(programs.started, 2);
 });
+
+/** How many Services each transaction of a new table has. */
+async function servicesOfEach(count: number, elementsPerTransaction: number): Promise<readonly number[]> {
+  const texts: string[] = [];
+  const exec: Exec = {
+    run(_argv, { stdin = "" } = {}) {
+      texts.push(wholeText(stdin));
+      return Promise.resolve(DONE);
+    },
+  };
+  const writer = new Writer({
+    nft: new Nft(exec),
+    address: { table: "ip kproxy", addressType: "ipv4_addr" },
+    elementsPerTransaction,
+    logger: silentLogger,
+    progress: { commands: 0, bytes: 0, written: { chains: 0, elements: 0, sets: 0 } },
+  });
+  const base = {
+    containers: [],
+    chains: [{ name: "services", rules: [] }],
+    hookedChains: [],
+    deletedElements: [],
+    addedElements: [],
+    sharedChains: [],
+  };
+  const services = Array.from({ length: count }, (_, at) => operationsOf(`s${at}`));
+  const table = { comment: "", hooked: true, weight: count };
+  assertEquals(await writer.writeTable({ base, services }, NO_BASE, table), []);
+  return texts.map((text) => text.split("add element").length - 1);
+}
+
+Deno.test(
+  "of many Services a thousand elements go in with the table, and the others in groups of one size",
+  NONE,
+  async () => {
+    assertEquals(await servicesOfEach(9_999, 10_000), [9_999]);
+    // Two are written at a time: ten thousand and one would be as slow as ten thousand.
+    assertEquals(await servicesOfEach(11_001, 10_000), [1_000, 5_001, 5_000]);
+    assertEquals(await servicesOfEach(31_001, 10_000), [1_000, 7_501, 7_501, 7_501, 7_498]);
+    assertEquals(await servicesOfEach(5, 2), [2, 2, 1]);
+    assertEquals(await servicesOfEach(0, 10), [0]);
+  },
+);

@@ -9,6 +9,7 @@ import type {
   Container,
   Element,
   HookedChain,
+  NftablesPlan,
   Operations,
   ServiceOperations,
 } from "../plan/ruleset.ts";
@@ -136,7 +137,8 @@ export function serviceText(address: TableAddress, operations: ServiceOperations
 /** What a chain or a set counts, where an element counts one. */
 const OBJECT_WEIGHT = 10;
 
-function weightOf({ counts: { chains, elements, sets } }: Pick<ServiceText, "counts">): number {
+/** What it counts, in elements. */
+export function weightOf({ counts: { chains, elements, sets } }: Pick<ServiceText, "counts">): number {
   return elements + OBJECT_WEIGHT * (chains + sets);
 }
 
@@ -158,9 +160,16 @@ export function* groupsByWeight<Item extends Pick<ServiceText, "counts">>(
   if (group.length > 0) yield group;
 }
 
-/** False for a group of {@linkcode groupsByWeight} that can only be the last one. */
-export function isFullGroup(group: readonly Pick<ServiceText, "counts">[], weight: number): boolean {
-  return group.reduce((sum, service) => sum + weightOf(service), 0) >= weight;
+/** What the Services of a plan count at most, as {@linkcode weightOf} each. */
+export function plannedWeight({ services }: NftablesPlan): number {
+  let weight = 0;
+  for (const rules of services.values()) {
+    if (rules === null) continue;
+    const { elements, sharedElements, lists, chains, affinitySets } = rules;
+    weight += elements.length + sharedElements.length + OBJECT_WEIGHT * (chains.length + affinitySets.length);
+    for (const { destinations, endpoints } of lists) weight += destinations.length * endpoints.length;
+  }
+  return weight;
 }
 
 /** The text of several Services, and whose each line of it is. */
