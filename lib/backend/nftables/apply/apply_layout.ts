@@ -43,19 +43,56 @@ export const READ_COMMANDS = 2;
 export async function readTables(nft: Nft, family: NftFamily, entries: number): Promise<FoundTables> {
   // Side by side, and told in this order.
   const [list, look] = await Promise.allSettled([
-    nft.listTable(family, TABLE_NAME, entries),
+    readTable(nft, family, TABLE_NAME, entries),
     nft.hasTable(family, NEXT_TABLE_NAME),
   ]);
-  const text = settledValue(list);
+  const read = settledValue(list);
   const hasNext = settledValue(look);
-  const next = hasNext ? await nft.listTable(family, NEXT_TABLE_NAME, entries) : null;
-  const observedNext = next === null ? null : parseTable(next);
+  const observedNext = hasNext
+    ? (await readTable(nft, family, NEXT_TABLE_NAME, entries))?.observed ?? null
+    : null;
   return {
-    observed: text === null ? null : parseTable(text),
+    observed: read?.observed ?? null,
     next: observedNext === null ? "absent" : observedNext.hooks.size > 0 ? "live" : "leftover",
     observedNext,
-    problem: text === null ? null : ownerProblem(text),
+    problem: read === null ? null : ownerProblem(read.text),
   };
+}
+
+/** How often a list is read that looks as if somebody's dry run had made it wrong. */
+const MAX_READS = 3;
+
+/** Null if it is not there. */
+async function readTable(
+  nft: Nft,
+  family: NftFamily,
+  name: string,
+  entries: number,
+): Promise<{ readonly text: string; readonly observed: ObservedTable } | null> {
+  let before: string | null = null;
+  for (let reads = 1;; reads++) {
+    const text = await nft.listTable(family, name, entries);
+    if (text === null) return null;
+    const observed = parseTable(text);
+    // What is damaged is so twice.
+    if (!isDoubtful(observed) || text === before || reads === MAX_READS) return { text, observed };
+    before = text;
+  }
+}
+
+/**
+ * True if rules may have been left out or told twice: Linux 6.18 does so, without a word, while others try rules or chains
+ * (`nft -c`). Every chain of ours has rules, and no two rules of a table have one handle.
+ */
+function isDoubtful({ chains }: ObservedTable): boolean {
+  const handles = new Set<number>();
+  let ruleCount = 0;
+  for (const rules of chains.values()) {
+    if (rules.length === 0) return true;
+    ruleCount += rules.length;
+    for (const { handle } of rules) handles.add(handle);
+  }
+  return handles.size < ruleCount;
 }
 
 function settledValue<T>(outcome: PromiseSettledResult<T>): T {
