@@ -20,27 +20,26 @@ interface Look {
 /** Knows who waits, and keeps the last look for them. Times are of one clock. */
 export class SharedLook {
   readonly #waiting = new Set<IpFamily>();
+  /** For a family that waits, or whose turn it is. */
   #kept: Look | null = null;
-  /** What the sync under way may use. */
-  #offered: Look | null = null;
 
   /** A sync of the family waits for its turn. */
   wait(family: IpFamily): void {
     this.#waiting.add(family);
   }
 
-  /** Its turn has come. */
+  /** Its turn has come; what was seen for the other family grows old meanwhile. */
   begin(family: IpFamily): void {
     this.#waiting.delete(family);
-    this.#offered = this.#kept?.family === family ? this.#kept : null;
-    this.#kept = null;
+    if (this.#kept?.family !== family) this.#kept = null;
   }
 
   /** What the other family saw while this one waited, once; null: somebody has to look. */
-  take(nowMs: number): ObservedOwn | null {
-    const offered = this.#offered;
-    this.#offered = null;
-    return offered !== null && nowMs - offered.atMs <= SHARED_MS ? offered.own : null;
+  take(family: IpFamily, nowMs: number): ObservedOwn | null {
+    const kept = this.#kept;
+    if (kept?.family !== family) return null;
+    this.#kept = null;
+    return nowMs - kept.atMs <= SHARED_MS ? kept.own : null;
   }
 
   /** Keeps a look of the family whose turn it is. */
@@ -49,9 +48,9 @@ export class SharedLook {
     this.#kept = other === undefined ? null : { family: other, own, atMs };
   }
 
-  /** Its turn is over. */
-  end(): void {
-    this.#offered = null;
+  /** Its turn is over; what it saw stays for the other one, what it did not take goes. */
+  end(family: IpFamily): void {
+    if (this.#kept?.family === family) this.#kept = null;
   }
 
   /** Somebody changed what is of either family. */

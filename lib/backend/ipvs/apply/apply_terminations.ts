@@ -88,7 +88,7 @@ export class IpvsNode {
       try {
         return await work();
       } finally {
-        this.#look.end();
+        this.#look.end(family);
       }
     });
   }
@@ -97,7 +97,7 @@ export class IpvsNode {
   takeKnown(family: IpFamily): ObservedOwn | null {
     const { fresh = null, clock } = this.#options;
     const nowMs = clock.nowMs();
-    return this.#look.take(nowMs) ?? fresh?.take(family, nowMs) ?? null;
+    return this.#look.take(family, nowMs) ?? fresh?.take(family, nowMs) ?? null;
   }
 
   /** Looks, for the sync under way and for one of the other family that waits for its turn. */
