@@ -30,6 +30,8 @@ export interface KproxyOptions {
   readonly program?: string;
   /** Flags of the runtime, for profiling. */
   readonly runtimeFlags?: readonly string[];
+  /** Put in front of the whole command, see {@linkcode ProxyProcess}. */
+  readonly starter?: readonly string[];
 }
 
 /** A running kproxy. */
@@ -50,7 +52,7 @@ export class KproxyProcess extends ProxyProcess {
         "--logging-format=json",
       ],
       ...options.flags ?? [],
-    ]);
+    ], options.starter);
   }
 
   /** Position in the log, for {@linkcode line}. */

@@ -37,12 +37,17 @@ export class ProxyProcess implements AsyncDisposable {
   readonly #done: Promise<void>;
   #hasEnded = false;
 
-  /** Starts `argv` in the namespace, in the project's folder. */
-  constructor(name: string, netns: Netns, argv: readonly string[]) {
+  /**
+   * Starts `argv` in the namespace, in the project's folder.
+   *
+   * @param starter a command that becomes, in the same process, the one that its further arguments name; none if empty
+   */
+  constructor(name: string, netns: Netns, argv: readonly string[], starter: readonly string[] = []) {
     this.name = name;
     this.startedMs = performance.timeOrigin + performance.now();
-    this.#child = new Deno.Command("ip", {
-      args: ["netns", "exec", netns.name, ...argv],
+    const [program = "", ...args] = [...starter, "ip", "netns", "exec", netns.name, ...argv];
+    this.#child = new Deno.Command(program, {
+      args,
       cwd: ROOT,
       stdin: "null",
       stdout: "null",

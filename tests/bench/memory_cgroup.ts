@@ -1,0 +1,130 @@
+/**
+ * A control group for memory: what a container is charged with, without a container.
+ *
+ * @module
+ */
+
+/** What the processes in a group are charged with, in megabytes (10⁶ bytes); with the kernel's share, and pages of files read first here. */
+export interface ChargedMemory {
+  readonly nowMb: number;
+  /** Of it the kernel's: rules, tables of pages, sockets. */
+  readonly kernelMb: number;
+  /** At most since the group was made. */
+  readonly peakMb: number;
+}
+
+/** Where the kernel tells the figures of a group, and how. */
+interface Figures {
+  readonly now: string;
+  readonly peak: string;
+  /** Bytes of the kernel's, out of `file`'s text. */
+  readonly kernel: { readonly file: string; readonly bytesIn: (text: string) => number };
+}
+
+const VERSION_1: Figures = {
+  now: "memory.usage_in_bytes",
+  peak: "memory.max_usage_in_bytes",
+  kernel: { file: "memory.kmem.usage_in_bytes", bytesIn: Number },
+};
+const VERSION_2: Figures = {
+  now: "memory.current",
+  peak: "memory.peak",
+  kernel: {
+    file: "memory.stat",
+    bytesIn: (text) => Number(/^kernel (\d+)$/m.exec(text)?.[1]),
+  },
+};
+
+/** The folder in which groups for memory are made, and which version of the kernel's interface it is. */
+export interface MemoryHierarchy {
+  readonly folder: string;
+  readonly version: 1 | 2;
+}
+
+/**
+ * Finds the hierarchy in which this process is charged.
+ *
+ * @param mounts text of `/proc/self/mounts`
+ * @param own text of `/proc/self/cgroup`
+ * @throws {RangeError} if no hierarchy that is mounted counts memory
+ */
+export function memoryHierarchy(mounts: string, own: string): MemoryHierarchy {
+  const lines = mounts.split("\n").map((line) => line.split(" "));
+  const one = lines.find(([, , type, options = ""]) =>
+    type === "cgroup" && options.split(",").includes("memory")
+  );
+  if (one?.[1] !== undefined) {
+    // Below the own group, so that its limits hold for what is measured, too.
+    const path = /^\d+:(?:[^:]*,)?memory(?:,[^:]*)?:(.*)$/m.exec(own)?.[1] ?? "/";
+    return { folder: `${one[1]}${path}`.replace(/\/$/, ""), version: 1 };
+  }
+  const two = lines.find(([, , type]) => type === "cgroup2");
+  if (two?.[1] === undefined) throw new RangeError("No control group for memory is mounted");
+  // At the root: elsewhere a group with processes, as the own one, can have none below it that counts memory.
+  return { folder: two[1], version: 2 };
+}
+
+/** How long what is left in a group has to end. */
+const END_TIMEOUT_MS = 30_000;
+
+/** A group of its own. When it is disposed of, what ran in it must have been ended; programs that end by themselves are waited for. */
+export class MemoryCgroup implements AsyncDisposable {
+  readonly #folder: string;
+  readonly #figures: Figures;
+
+  private constructor(folder: string, figures: Figures) {
+    this.#folder = folder;
+    this.#figures = figures;
+  }
+
+  /** @throws {Error} if the kernel, or this user, cannot have one */
+  static async create(): Promise<MemoryCgroup> {
+    const [mounts, own] = await Promise.all(
+      ["mounts", "cgroup"].map((name) => Deno.readTextFile(`/proc/self/${name}`)),
+    );
+    const { folder: parent, version } = memoryHierarchy(mounts!, own!);
+    const folder = `${parent}/kproxy-bench-${Deno.pid}-${crypto.randomUUID().slice(0, 8)}`;
+    await Deno.mkdir(folder);
+    const cgroup = new MemoryCgroup(folder, version === 1 ? VERSION_1 : VERSION_2);
+    try {
+      await cgroup.memory();
+      return cgroup;
+    } catch (error) {
+      await cgroup[Symbol.asyncDispose]();
+      throw new Error(`${folder} does not count memory`, { cause: error });
+    }
+  }
+
+  /** Put in front of a command, it makes the command run in the group from its first byte on. */
+  get starter(): readonly string[] {
+    return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', `${this.#folder}/cgroup.procs`];
+  }
+
+  async memory(): Promise<ChargedMemory> {
+    const { now, peak, kernel } = this.#figures;
+    const [nowText, peakText, kernelText] = await Promise.all(
+      [now, peak, kernel.file].map((name) => Deno.readTextFile(`${this.#folder}/${name}`)),
+    );
+    return {
+      nowMb: Number(nowText) / 1e6,
+      kernelMb: kernel.bytesIn(kernelText!) / 1e6,
+      peakMb: Number(peakText) / 1e6,
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const deadlineMs = performance.now() + END_TIMEOUT_MS;
+    for (;;) {
+      try {
+        return await Deno.remove(this.#folder);
+      } catch (error) {
+        if (!isBusy(error) || performance.now() > deadlineMs) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    }
+  }
+}
+
+function isBusy(error: unknown): boolean {
+  return error instanceof Error && /os error 16\b/.test(error.message);
+}
