@@ -8,7 +8,7 @@ import { writeLine } from "./output.ts";
 import { projectFiles, ROOT } from "./project_files.ts";
 import { installPackages, TEST_PACKAGES } from "./setup.ts";
 import { testFailures, withoutMiddle } from "./test_failures.ts";
-import { buildChart, buildEtcd, buildKapi, KAPI } from "../tests/support/kapi.ts";
+import { buildEtcd, buildHelm, buildKapi, KAPI } from "../tests/support/kapi.ts";
 import { type Skip, unmet } from "../tests/support/skip.ts";
 import { UML_NEEDS } from "../tests/support/uml.ts";
 
@@ -137,7 +137,7 @@ export async function laneOf(
 /** Builds what is of Go before tests wait for it. Those that need it build it again if that fails, and say why. */
 async function buildApiServer(): Promise<void> {
   if (KAPI.some((wanted) => unmet(wanted) !== undefined)) return;
-  await buildKapi().then(buildEtcd).then(buildChart)
+  await buildKapi().then(buildEtcd).then(buildHelm)
     .catch((error) => writeLine(`The real API server is not built: ${error}`));
 }
 

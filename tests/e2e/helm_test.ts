@@ -1,6 +1,6 @@
 /**
- * The Helm chart, by Helm's own libraries: it makes the objects of the kustomizations, one by one; wrong values are refused by name;
- * the lines of docs/deploy.md are ones it takes. It is here because the libraries are built with the API server (`KAPI`).
+ * The Helm chart, by Helm: it makes the objects of the kustomizations, one by one; wrong values are refused by name; the lines of
+ * docs/deploy.md are ones it takes. It is here because Helm is built with the API server (`KAPI`).
  *
  * @module
  */
@@ -14,7 +14,7 @@ import { ROOT } from "../../tools/project_files.ts";
 import { problemsOf } from "../deploy/api_schema.ts";
 import { configOf } from "../deploy/container_config.ts";
 import { type Manifest, nameOf, podOf, readManifests } from "../deploy/kustomization.ts";
-import { askChart, CHART, chartObjects, objectsOf, type Values, withValues } from "../support/helm_chart.ts";
+import { askChart, askHelm, CHART, chartObjects, objectsOf, type Values } from "../support/helm_chart.ts";
 import { KAPI_BUILD } from "../support/kapi.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
@@ -94,50 +94,13 @@ e2eTest(
   },
 );
 
-e2eTest(
-  "Helm itself makes the same of the chart as its libraries do here",
-  [...KAPI_BUILD, program("helm")],
-  async () => {
-    for (const [name, values] of CASES) {
-      const all = { image: IMAGE, ...values };
-      const text = await withValues(
-        all,
-        (file) =>
-          runOk(systemExec, [
-            "helm",
-            "template",
-            "kproxy",
-            CHART,
-            "--namespace=kube-system",
-            `--values=${file}`,
-          ]),
-      );
-      assertEquals(
-        (objectsOf(text)).map(nameOf).sort(),
-        (await chartObjects(all)).map(nameOf).sort(),
-        name,
-      );
-      assertEquals(comparable(objectsOf(text)), comparable(await chartObjects(all)), name);
-    }
-    await runOk(systemExec, ["helm", "lint", "--strict", CHART]);
-  },
-);
-
-e2eTest("Helm takes every line that the documentation has for it", [program("helm")], async () => {
+e2eTest("Helm takes every line that the documentation has for it", KAPI_BUILD, async () => {
   const commands = await documented();
   assert(commands.length >= 8, `${commands.length} lines`);
-  const ask = async (words: readonly string[]): Promise<string> => {
-    const { stderr } = await new Deno.Command("helm", {
-      // Nobody listens there: who gets as far as this has understood the line.
-      args: [...words, "--kube-apiserver=http://127.0.0.1:9"],
-      cwd: ROOT,
-      env: { KUBECONFIG: `${ROOT}/none` },
-      stdin: "null",
-    }).output();
-    return new TextDecoder().decode(stderr);
-  };
-  for (const words of commands) assertMatch(await ask(words), /connection refused/, words.join(" "));
-  assertMatch(await ask(["rollback", "kproxy", "--nowhere"]), /unknown flag/);
+  // Nobody listens there: who gets as far as this has understood the line.
+  const ask = (words: readonly string[]) => askHelm([...words, "--kube-apiserver=http://127.0.0.1:9"]);
+  for (const words of commands) assertMatch((await ask(words)).stderr, /connection refused/, words.join(" "));
+  assertMatch((await ask(["rollback", "kproxy", "--nowhere"])).stderr, /unknown flag/);
 });
 
 e2eTest("Helm's rules for charts find nothing in it", KAPI_BUILD, async () => {
@@ -307,24 +270,6 @@ function podLabels(objects: readonly Manifest[]): unknown {
   const set = objects.find(({ kind }) => kind === "DaemonSet") as unknown as V1DaemonSet;
   return set.spec?.template.metadata?.labels;
 }
-
-e2eTest("the notes tell how kube-proxy keeps off, and each way of a node", KAPI_BUILD, async () => {
-  const { stdout } = await askChart("notes", { image: IMAGE, mode: "ipvs" });
-  const [, patch = ""] = /--patch='(.*)'/.exec(stdout) ?? [];
-  assertEquals(
-    parse(patch),
-    parse(await Deno.readTextFile(`${DEPLOY}/kubernetes/kube-proxy-elsewhere.yaml`)),
-  );
-  assertMatch(stdout, /kubectl label node NODE kproxy\/node=true\n.*kubectl label node NODE kproxy\/node-\n/);
-  assertMatch(stdout, /mode ipvs, image registry.example\/kproxy:0.1.0/);
-  // One that has only one of two labels is kube-proxy's.
-  const two = await askChart("notes", { image: IMAGE, nodeSelector: { zone: "a" } });
-  const { spec } = parse(/--patch='(.*)'/.exec(two.stdout)?.[1] ?? "") as V1DaemonSet;
-  const terms = spec?.template.spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
-  assertEquals(terms?.nodeSelectorTerms.length, 2);
-  const everywhere = await askChart("notes", { image: IMAGE, everyNode: true });
-  assertMatch(everywhere.stdout, /on every node/);
-});
 
 e2eTest("the chart takes what the documentation has Helm set", KAPI_BUILD, async () => {
   const commands = await documented();

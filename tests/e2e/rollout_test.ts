@@ -4,13 +4,15 @@
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { V1DaemonSet, V1Node } from "@kubernetes/client-node";
+import { parse } from "@std/yaml";
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { helmCommands, kubectlCommands } from "../../tools/doc_commands.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { KUBE_PROXY, podOf } from "../deploy/kustomization.ts";
-import { KAPI, Kapi } from "../support/kapi.ts";
+import { type Values, withValues } from "../support/helm_chart.ts";
+import { buildHelm, KAPI, Kapi } from "../support/kapi.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
 const PAGES = (await Promise.all(
@@ -58,8 +60,9 @@ class Cluster {
     }
   }
 
-  async run(program: string, args: readonly string[]): Promise<string> {
-    const { success, stdout, stderr } = await new Deno.Command(program, {
+  async run(program: "kubectl" | "helm", args: readonly string[]): Promise<string> {
+    const path = program === "helm" ? await buildHelm() : program;
+    const { success, stdout, stderr } = await new Deno.Command(path, {
       args: [...args],
       cwd: this.folder,
       env: this.#env,
@@ -76,6 +79,16 @@ class Cluster {
       .toSorted((a, b) => a.join(" ").length - b.join(" ").length);
     assert(line !== undefined, `no line with ${words.join(", ")}`);
     await this.run(program, line);
+  }
+
+  /** What Helm would tell whoever installs the chart with these values. */
+  async notes(values: Values): Promise<string> {
+    const text = await withValues(values, (file) =>
+      this.run("helm", [
+        ...["install", "kproxy", "deploy/helm/kproxy", "--namespace=kube-system", "--dry-run=client"],
+        `--values=${file}`,
+      ]));
+    return text.slice(text.indexOf("\nNOTES:\n"));
   }
 
   async kustomization(change: (text: string) => string): Promise<void> {
@@ -145,11 +158,29 @@ e2eTest(
   },
 );
 
+async function assertNotes(cluster: Cluster): Promise<void> {
+  const image = { repository: "registry.example/kproxy" };
+  const patchIn = (notes: string) => parse(/--patch='(.*)'/.exec(notes)?.[1] ?? "") as V1DaemonSet;
+  const notes = await cluster.notes({ image, mode: "ipvs" });
+  assertEquals(
+    patchIn(notes),
+    parse(await Deno.readTextFile(`${ROOT}/deploy/kubernetes/kube-proxy-elsewhere.yaml`)),
+  );
+  assertMatch(notes, /kubectl label node NODE kproxy\/node=true\n.*kubectl label node NODE kproxy\/node-\n/);
+  assertMatch(notes, /mode ipvs, image registry.example\/kproxy:0.1.0/);
+  // One that has only one of two labels is kube-proxy's.
+  const { spec } = patchIn(await cluster.notes({ image, nodeSelector: { zone: "a" } }));
+  const terms = spec?.template.spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
+  assertEquals(terms?.nodeSelectorTerms.length, 2);
+  assertMatch(await cluster.notes({ image, everyNode: true }), /on every node/);
+}
+
 e2eTest(
-  "a rollout by Helm: from kustomize's objects, another mode, a new version and back, every node, the end",
-  [...KAPI, program("kubectl"), program("helm")],
+  "a rollout by Helm: notes, from kustomize's objects, another mode, a new version and back, every node, the end",
+  [...KAPI, program("kubectl")],
   async () => {
     await Cluster.with(async (cluster) => {
+      await assertNotes(cluster);
       await cluster.kustomization((text) => text);
       await cluster.documented("kubectl", "apply -k .");
       await cluster.documented("helm", "upgrade --install", "--take-ownership");

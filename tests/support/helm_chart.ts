@@ -1,5 +1,5 @@
 /**
- * The chart of `deploy/helm`, as Helm's own libraries read it (`tests/lab/kapi/chart`).
+ * The chart of `deploy/helm`, as Helm reads it, which is built with the API server (`KAPI_BUILD`).
  *
  * @module
  */
@@ -7,7 +7,7 @@ import { parseAll } from "@std/yaml";
 import { systemExec } from "../../lib/kernel/exec.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import type { Manifest } from "../deploy/kustomization.ts";
-import { buildChart } from "./kapi.ts";
+import { buildHelm } from "./kapi.ts";
 
 export const CHART = `${ROOT}/deploy/helm/kproxy`;
 
@@ -21,17 +21,28 @@ export interface HelmAnswer {
   readonly stderr: string;
 }
 
-/** What `helm template`, `helm lint` or, for `notes`, `helm install` says of the chart. Builds the program if need be. */
+/** Runs Helm, built if need be, with a home of its own and without a cluster. */
+export async function askHelm(words: readonly string[]): Promise<HelmAnswer> {
+  const helm = await buildHelm();
+  const home = await Deno.makeTempDir({ prefix: "kproxy-helm-" });
+  try {
+    return await systemExec.run([helm, ...words], { env: { HOME: home, KUBECONFIG: `${home}/none` } });
+  } finally {
+    await Deno.remove(home, { recursive: true });
+  }
+}
+
+/** What `helm template` or `helm lint` says of the chart with these values. */
 export async function askChart(
-  question: "template" | "lint" | "notes",
+  question: "template" | "lint",
   values: Values,
   namespace = "kube-system",
 ): Promise<HelmAnswer> {
-  const chart = await buildChart();
-  return await withValues(values, async (file) => {
-    const flags = [`-values=${file}`, `-namespace=${namespace}`];
-    return await systemExec.run([chart, question, ...flags, CHART]);
-  });
+  const words = question === "lint" ? ["lint", "--strict"] : ["template", "kproxy"];
+  return await withValues(
+    values,
+    (file) => askHelm([...words, CHART, `--namespace=${namespace}`, `--values=${file}`]),
+  );
 }
 
 /** Runs `work` with a file of these values. */

@@ -43,9 +43,9 @@ export function buildEtcd(): Promise<string> {
   return built("etcd", "./newetcd");
 }
 
-/** Likewise the program that does with a chart what Helm does, most of which is then built already. */
-export function buildChart(): Promise<string> {
-  return built("chart", "./chart");
+/** Likewise Helm, most of which is then built already. */
+export function buildHelm(): Promise<string> {
+  return built("helm", "helm.sh/helm/v3/cmd/helm");
 }
 
 async function built(name: string, goPackage: string): Promise<string> {
@@ -311,7 +311,7 @@ function freePorts(): number {
 
 async function hashOfSources(): Promise<string> {
   const names: string[] = [];
-  for (const folder of ["", "newetcd/", "chart/"]) {
+  for (const folder of ["", "newetcd/"]) {
     for await (const { name } of Deno.readDir(SOURCES + folder)) {
       if (/\.go$|^go\.(mod|sum)$|^build\.sh$/.test(name)) names.push(folder + name);
     }
