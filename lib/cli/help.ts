@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type CommandName, COMMANDS, type Flag, GROUPS } from "./flags/flag.ts";
+import { type CommandName, COMMANDS, type Flag, GROUPS, valuesOf } from "./flags/flag.ts";
 import { FLAGS } from "./flags/flags.ts";
 import { ownFlagsBesideFile } from "./flags/flags_beside_file.ts";
 import { alignColumns, wrapWords } from "./terminal/columns.ts";
@@ -216,7 +216,7 @@ export function commandHelp(command: CommandName): string {
   const flags = FLAGS.filter((flag) => flag.commands.includes(command));
   for (const group of GROUPS) {
     const useful = flags.filter((flag) => flag.group === group && flag.note?.state !== "obsolete");
-    if (useful.length > 0) lines.push("", `${group}:`, ...useful.flatMap(flagHelp));
+    if (useful.length > 0) lines.push("", `${group}:`, ...useful.flatMap((flag) => flagHelp(flag, command)));
   }
   const obsolete = flags.filter((flag) => flag.note?.state === "obsolete").map((flag) => `--${flag.name}`);
   if (obsolete.length > 0) {
@@ -251,15 +251,31 @@ export function flagUsage(flag: Flag): string {
   return `${short}--${flag.name}${word === "" ? "" : ` ${word}`}`;
 }
 
-function flagHelp(flag: Flag): string[] {
-  return [`  ${flagUsage(flag)}`, ...wrapWords(flagText(flag), 100).map((line) => `        ${line}`)];
+function flagHelp(flag: Flag, command: CommandName): string[] {
+  return [
+    `  ${flagUsage(flag)}`,
+    ...wrapWords(flagText(flag, command), 100).map((line) => `        ${line}`),
+  ];
 }
 
-/** The flag's line, its values and its default. */
-export function flagText(flag: Flag): string {
+/** The flag's line, its values and its default, in a command or in all of them. */
+export function flagText(flag: Flag, command?: CommandName): string {
   if (flag.note !== undefined) return `${flag.doc}; ${flag.note.text}`;
-  const values = flag.values === undefined || flag.type === "version" ? "" : `: ${flag.values.join(", ")}`;
+  const values = flag.type === "version" ? "" : valuesText(flag, command);
   const silent = flag.default === "" || flag.default === "[]" ||
     ((flag.type === "bool" || flag.type === "version") && flag.default === "false");
   return `${flag.doc}${values}${silent ? "" : ` (default ${flag.default})`}`;
+}
+
+/** The few values of the flag in a command or in all of them, to follow its line; nothing if it takes others. */
+export function valuesText(
+  flag: Flag,
+  command?: CommandName,
+  show: (value: string) => string = (value) => value,
+): string {
+  const values = valuesOf(flag, command);
+  if (values === undefined) return "";
+  const others = command === undefined ? Object.entries(flag.valuesIn ?? {}) : [];
+  const list = (some: readonly string[]): string => some.map(show).join(", ");
+  return `: ${[list(values), ...others.map(([name, own]) => `in ${name} ${list(own)}`)].join("; ")}`;
 }

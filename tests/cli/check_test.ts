@@ -80,7 +80,7 @@ Deno.test("what cannot be read of others' rules counts where packets to Services
 const WRONG: readonly (readonly [args: readonly string[], words: string])[] = [
   [["check", ...NODE, "--live-from=/nowhere"], "Cannot read /nowhere"],
   [["check", ...NODE, "--repair", "--live-from=/nowhere"], "--repair writes the rules of this node"],
-  [["check", "-o", "yaml"], "prints text or json, not yaml"],
+  [["check", "-o", "yaml"], 'Invalid value "yaml" for -o: want text or json'],
   [["check", "shop/web"], "shop/web"],
 ];
 

@@ -161,7 +161,7 @@ Deno.test("-o json has a shape for programs, and --migrate-to the Services that 
 
 Deno.test("wrong use is told before anything is looked at", async () => {
   const cases: readonly (readonly [args: readonly string[], err: RegExp])[] = [
-    [["-o", "yaml"], /^Error: "kproxy doctor" prints text or json, not yaml\n$/],
+    [["-o", "yaml"], /^Error: Invalid value "yaml" for -o: want text or json\n$/],
     [["--migrate-to="], /^Error: Name a mode: --migrate-to=iptables\|ipvs\|nftables\n$/],
     [["--migrate-to=ebpf"], /^Error: Invalid value "ebpf" for --migrate-to: /],
     [["--migrate-to=ipvs", "--manifests=/nowhere"], /^Error: .*\/nowhere/],

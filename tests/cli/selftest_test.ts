@@ -5,8 +5,8 @@ import { inFolder, kproxy, kproxyArgv } from "./kproxy.ts";
 Deno.test("selftest tells wrong use in one line", async () => {
   const cases = [
     [["--time-limit=10ms"], "--time-limit is too short: 1s is the least"],
-    [["now"], '"kproxy selftest" takes no argument "now"'],
-    [["-o", "yaml"], '"kproxy selftest" prints text or json, not yaml'],
+    [["now"], '"kproxy selftest" does not take any arguments, got ["now"]'],
+    [["-o", "yaml"], 'Invalid value "yaml" for -o: want text or json'],
     [["agent"], '"kproxy selftest agent" is what kproxy selftest starts itself; there is no job for it here'],
   ] as const;
   for (const [args, wanted] of cases) {

@@ -160,7 +160,8 @@ Deno.test("what is there already stays as it is, a link, too, and other names ar
     }
     const nowhere = await sysdump(folder, [`${folder}/no/such/folder/a.tar`, ...quiet]);
     assertEquals(nowhere.code, 1);
-    assertStringIncludes(nowhere.err, "No such file or directory");
+    const target = `${folder}/no/such/folder/a.tar`;
+    assertEquals(nowhere.err, `Error: Cannot write "${target}": No such file or directory (os error 2)\n`);
   });
 });
 

@@ -147,7 +147,7 @@ const WRONG: readonly (readonly [args: readonly string[], words: string])[] = [
   [["trace", "fd00::1", "10.96.0.1:80", ...NODE, "--no-live"], "IPv6 address"],
   [["trace", "local", "10.96.0.1:80", "--no-live", "--no-desired"], "leave nothing"],
   [["trace", "local", "10.96.0.1:80", ...NODE, "--live-from=/nowhere"], "Cannot read /nowhere"],
-  [["trace", "local", "10.96.0.1:80", "-o", "yaml"], "prints text or json, not yaml"],
+  [["trace", "local", "10.96.0.1:80", "-o", "yaml"], 'Invalid value "yaml" for -o: want text or json'],
   [["service"], "service list or kproxy service get"],
   [["service", "get"], "service list or kproxy service get"],
 ];

@@ -30,7 +30,9 @@ const LEAST_LIMIT_MS = 1_000;
 export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const [operand] = flags.operands;
   if (operand === "agent") return await runAgent(Deno.stdin.readable, (text) => io.out(text));
-  if (operand !== undefined) throw new UsageError(`"kproxy selftest" takes no argument "${operand}"`);
+  if (operand !== undefined) {
+    throw new UsageError(`"kproxy selftest" does not take any arguments, got ["${operand}"]`);
+  }
   const form = outputForm(flags, "text");
   const limitMs = flags.get("time-limit") ?? USUAL_LIMIT_MS;
   if (limitMs < LEAST_LIMIT_MS) throw new UsageError("--time-limit is too short: 1s is the least");

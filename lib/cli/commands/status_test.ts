@@ -275,7 +275,7 @@ Deno.test("where none answers the command says why, to people and to programs", 
 });
 
 Deno.test("wrong use is told as such", async () => {
-  await assertRejects(() => told("-o", "yaml"), UsageError, "prints text or json");
+  await assertRejects(() => told("-o", "yaml"), UsageError, "want text or json");
   await assertRejects(() => told("--interval=5s"), UsageError, "--interval needs --watch");
   await assertRejects(() => told("--watch", "--interval=1ms"), UsageError, "100ms is the least");
   await assertRejects(() => told("--interval=1s", "x"), UsageError, "does not take any arguments");

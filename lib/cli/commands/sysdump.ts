@@ -115,12 +115,16 @@ async function write(archive: ReadableStream<Uint8Array<ArrayBuffer>>, target: s
   }
 }
 
-/** @throws {UsageError} if something of this name is there */
+/** @throws {UsageError} if something of this name is there; {Error} with the reason, if the file cannot be made */
 async function openNew(target: string): Promise<Deno.FsFile> {
   try {
     return await Deno.open(target, { write: true, createNew: true, mode: 0o600 });
   } catch (cause) {
-    if (!(cause instanceof Deno.errors.AlreadyExists)) throw cause;
-    throw new UsageError(`${target} is there already; sysdump replaces nothing`);
+    if (cause instanceof Deno.errors.AlreadyExists) {
+      throw new UsageError(`${target} is there already; sysdump replaces nothing`);
+    }
+    if (!(cause instanceof Error)) throw cause;
+    const reason = cause.message.replace(/: open '[^]*$/, "");
+    throw new Error(`Cannot write "${target}": ${reason}`);
   }
 }

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type CommandName, COMMANDS } from "../flags/flag.ts";
+import { type CommandName, COMMANDS, valuesOf } from "../flags/flag.ts";
 import { FLAGS } from "../flags/flags.ts";
 
 /** The shells there are scripts for. */
@@ -54,16 +54,8 @@ export function completedFlags(command: CommandName | undefined): readonly Compl
       wantsValue: !isSwitch && flag.type !== "version",
       isOnByDefault: isSwitch && flag.default === "true",
       repeatable: ["list", "paths", "gates", "vmodule"].includes(flag.type),
-      values: isSwitch
-        ? ["true", "false"]
-        : (flag.values ?? []).filter((value) => isOffered(flag.name, value, command)),
+      values: isSwitch ? ["true", "false"] : valuesOf(flag, command) ?? [],
       endings: flag.files,
     };
   });
-}
-
-/** The forms of `--output` are not the same for all commands: only `write-config` writes YAML, and no text. */
-function isOffered(flag: string, value: string, command: CommandName | undefined): boolean {
-  if (flag !== "output" || command === undefined) return true;
-  return value !== (command === "write-config" ? "text" : "yaml");
 }

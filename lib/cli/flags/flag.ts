@@ -96,6 +96,8 @@ export interface Flag {
   readonly doc: string;
   /** The values it takes, if they are few; a blank one is taken as "not set", unless `withoutIt` says what follows from that. */
   readonly values?: readonly string[];
+  /** Commands that take others than `values`. */
+  readonly valuesIn?: Readonly<Partial<Record<CommandName, readonly string[]>>>;
   /** Makes a blank value wrong, as of a variable that is not set: it would do more than was asked for. Completes "without --x …". */
   readonly withoutIt?: string;
   /** What else is given is left to the rules of the configuration, which may allow it. */
@@ -105,6 +107,11 @@ export interface Flag {
   /** Field of `KubeProxyConfiguration` it sets. */
   readonly field?: string;
   readonly note?: FlagNote;
+}
+
+/** The few values that it takes in a command, in most for undefined; undefined if it takes more than a few. */
+export function valuesOf(flag: Flag, command: CommandName | undefined): readonly string[] | undefined {
+  return (command === undefined ? undefined : flag.valuesIn?.[command]) ?? flag.values;
 }
 
 /** Commands that work out a configuration. */

@@ -6,7 +6,14 @@
 import { parseDuration } from "../../config/duration.ts";
 import { parseIp } from "../../model/ip.ts";
 import { oneOf } from "../../text/words.ts";
-import type { Flag, FlagType, FlagValue, FlagValueTypes } from "./flag.ts";
+import {
+  type CommandName,
+  type Flag,
+  type FlagType,
+  type FlagValue,
+  type FlagValueTypes,
+  valuesOf,
+} from "./flag.ts";
 import { didYouMean } from "../suggest.ts";
 
 const INT32_MAX = 2 ** 31 - 1;
@@ -73,7 +80,7 @@ const PARSERS: Parsers = {
 };
 
 /**
- * The value of `text` for a flag that had the value `previous` before.
+ * The value of `text` for a flag of a command, that had the value `previous` before.
  *
  * @returns the value, or `problem`: what is wanted, to follow "Invalid value …: "
  */
@@ -81,12 +88,13 @@ export function parseFlagValue(
   flag: Flag,
   text: string,
   previous: FlagValue | undefined,
+  command?: CommandName,
 ): { readonly value: FlagValue } | { readonly problem: string } {
   try {
     // A type's parser takes and gives that type's values; the compiler cannot follow the link through the table.
     const parse = PARSERS[flag.type] as (text: string, previous: FlagValue | undefined) => FlagValue;
     const value = parse(text, previous);
-    checkChoice(flag, text, value);
+    checkChoice(flag, valuesOf(flag, command), text, value);
     return { value };
   } catch (error) {
     if (error instanceof ValueError) return { problem: error.message };
@@ -95,7 +103,12 @@ export function parseFlagValue(
 }
 
 /** @param value what the text led to, with what was given before */
-function checkChoice({ name, type, values, isOpen, withoutIt }: Flag, text: string, value: FlagValue): void {
+function checkChoice(
+  { name, type, isOpen, withoutIt }: Flag,
+  values: readonly string[] | undefined,
+  text: string,
+  value: FlagValue,
+): void {
   if (values === undefined || isOpen || (type !== "string" && type !== "list")) return;
   if (text === "") {
     const isBlank = value === "" || (Array.isArray(value) && value.length === 0);

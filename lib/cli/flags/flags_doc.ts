@@ -6,7 +6,7 @@
 import { type CommandName, COMMANDS, type Flag, GROUPS } from "./flag.ts";
 import { FLAGS } from "./flags.ts";
 import { flagsBesideFile } from "./flags_beside_file.ts";
-import { COMMAND_DOCS, flagUsage } from "../help.ts";
+import { COMMAND_DOCS, flagUsage, valuesText } from "../help.ts";
 
 /** The commands as a Markdown table. */
 export function commandsMarkdown(): string {
@@ -36,14 +36,13 @@ export function flagsBesideFileMarkdown(): string {
 }
 
 function flagRow(flag: Flag): string {
-  const values = flag.values === undefined ? "" : `: ${flag.values.map(code).join(", ")}`;
   const note = flag.note === undefined ? "" : `. **${capital(flag.note.state)}**: ${flag.note.text}`;
   return row([
     code(flagUsage(flag)),
     flag.default === "" ? "" : code(flag.default),
     commandList(flag.commands),
     flag.field === undefined ? "" : code(flag.field),
-    `${flag.doc}${values}${note}`,
+    `${flag.doc}${valuesText(flag, undefined, code)}${note}`,
   ]);
 }
 

@@ -136,8 +136,9 @@ export const PROGRAM_FLAGS = [
       "selftest",
       "version",
     ],
-    doc: "Print in this form: write-config yaml, unless told otherwise, or json; the others text or json",
-    values: ["yaml", "text", "json"],
+    doc: "Print in this form; the first one, unless told otherwise",
+    values: ["text", "json"],
+    valuesIn: { "write-config": ["yaml", "json"] },
   },
   {
     name: "version",

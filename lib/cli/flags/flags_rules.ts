@@ -68,6 +68,8 @@ export const MODE_FLAGS = [
     commands: [...CONFIGURED, "selftest"],
     doc: "Which proxy mode to use; auto takes the best that works here: nftables or iptables",
     values: ["iptables", "ipvs", "nftables", "userspace", "auto"],
+    // Userspace writes hardly any rule that could be tried.
+    valuesIn: { selftest: ["iptables", "ipvs", "nftables", "auto"] },
     isOpen: true,
     field: "mode",
   },

@@ -128,7 +128,7 @@ function take(
       `Flag "${shown}" does not belong to "kproxy ${command}", but to: ${flag.commands.join(", ")}`,
     );
   }
-  const parsed = parseFlagValue(flag, text, values.get(flag.name));
+  const parsed = parseFlagValue(flag, text, values.get(flag.name), command);
   if ("problem" in parsed) throw new UsageError(`Invalid value "${text}" for ${shown}: ${parsed.problem}`);
   values.set(flag.name, parsed.value);
   if (flag.note !== undefined) {
