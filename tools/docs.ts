@@ -89,8 +89,11 @@ home=\${KPROXY_HOME:-/opt/kproxy}
 export DENO_DIR="\${DENO_DIR:-$home/.deno}" DENO_NO_UPDATE_CHECK=1 ${runtimeVariables().join(" ")}
 if [ -e "$home/kproxy.js" ]; then
   set -- --no-config "$home/kproxy.js" "$@"
-else
+elif [ -e "$home/deno.json" ]; then
   set -- --frozen --config "$home/deno.json" "$home/start.ts" "$@"
+else
+  echo "Error: $home holds neither kproxy.js nor deno.json: KPROXY_HOME names the folder that holds kproxy" >&2
+  exit 1
 fi
 exec deno run -q --cached-only ${flags.join(" ")} "$@"
 `;

@@ -21,7 +21,7 @@ export function missingPackageText(error: unknown, root: string): string | undef
   if (name === undefined) return undefined;
   const innermost = [...message.matchAll(REASON)].at(-1)?.[1] ?? "";
   const reason = /--cached-only/.test(innermost) ? "nothing may be downloaded at a start" : innermost;
-  return `The package ${name}, which kproxy needs, is not on this machine and cannot be had${
+  return `The package ${name}, which deno.json names, is not on this machine and cannot be had${
     reason === "" ? "" : ` (${reason})`
   }: run "deno cache --frozen main.ts start.ts" in ${root} where there is a network, with the same DENO_DIR, or take what ` +
     '"deno task bundle" builds there, which needs neither packages nor a network';

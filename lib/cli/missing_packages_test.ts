@@ -9,15 +9,15 @@ const CASES: readonly [message: string, text: string | undefined][] = [
   [
     "Failed caching npm package '@a/b@1.0.0'\n    0: error sending request for url (https://r/@a/b)\n    1: client error (Connect)\n" +
     "    2: failed to lookup address information\n    at file:///opt/kproxy/lib/model/ip.ts:6:20",
-    `The package @a/b@1.0.0, which kproxy needs, is not on this machine and cannot be had (failed to lookup address information): ${HELP}`,
+    `The package @a/b@1.0.0, which deno.json names, is not on this machine and cannot be had (failed to lookup address information): ${HELP}`,
   ],
   [
     "Failed caching npm package 'b@1.0.0'\n    0: npm package not found in cache: \"b\", --cached-only is specified.",
-    `The package b@1.0.0, which kproxy needs, is not on this machine and cannot be had (nothing may be downloaded at a start): ${HELP}`,
+    `The package b@1.0.0, which deno.json names, is not on this machine and cannot be had (nothing may be downloaded at a start): ${HELP}`,
   ],
   [
     "Failed caching npm package 'b@1.0.0'",
-    `The package b@1.0.0, which kproxy needs, is not on this machine and cannot be had: ${HELP}`,
+    `The package b@1.0.0, which deno.json names, is not on this machine and cannot be had: ${HELP}`,
   ],
   ["the object has no name", undefined],
   ["a.yaml: Failed caching npm package 'b'", undefined],

@@ -73,22 +73,26 @@ Deno.test("the launcher starts kproxy from whatever folder, with its arguments a
   const folder = await Deno.makeTempDir({ prefix: "kproxy-launcher-" });
   try {
     await Deno.symlink(Deno.execPath(), `${folder}/deno`);
-    const run = async (...args: string[]): Promise<[number, string]> => {
+    const runIn = async (home: string, ...args: string[]): Promise<[number, string]> => {
       const { code, stdout, stderr } = await new Deno.Command(`${ROOT}/deploy/kproxy`, {
         args,
         cwd: folder,
         env: {
-          KPROXY_HOME: ROOT,
+          KPROXY_HOME: home,
           PATH: `${folder}:${Deno.env.get("PATH") ?? ""}`,
           DENO_DIR: await denoDir(),
         },
       }).output();
       return [code, new TextDecoder().decode(code === 0 ? stdout : stderr)];
     };
-    const [code, version] = await run("version");
+    const [code, version] = await runIn(ROOT, "version");
     assertEquals([code, version.startsWith("kproxy ")], [0, true], version);
-    const [wrong, told] = await run("run", "--proxy-mode=a b");
+    const [wrong, told] = await runIn(ROOT, "run", "--proxy-mode=a b");
     assertEquals([wrong, told.includes("a b")], [2, true], told);
+    assertEquals(await runIn(folder, "version"), [
+      1,
+      `Error: ${folder} holds neither kproxy.js nor deno.json: KPROXY_HOME names the folder that holds kproxy\n`,
+    ]);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

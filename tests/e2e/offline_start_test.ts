@@ -19,7 +19,7 @@ e2eTest("without packages and without a network a start from source ends in one 
     ];
     const line = (reason: string): RegExp =>
       new RegExp(
-        `^Error: The package \\S+@[\\d.]+, which kproxy needs, is not on this machine and cannot be had \\(${reason}\\): run [^\\n]*\\n$`,
+        `^Error: The package \\S+@[\\d.]+, which deno.json names, is not on this machine and cannot be had \\(${reason}\\): run [^\\n]*\\n$`,
       );
     const deno = [
       "deno",
