@@ -41,3 +41,32 @@ Deno.test("every program of the library's documentation runs, and prints what th
   const programs = [page, await Deno.readTextFile(`${ROOT}/mod.ts`)].join("\n").match(/```ts\n/g)?.length;
   assertEquals(/^ok \| (\d+) passed/m.exec(said)?.[1], `${programs}`);
 });
+
+Deno.test("a program in a folder of its own gets the library as the page says", async () => {
+  const page = await Deno.readTextFile(`${ROOT}/${PAGE}`);
+  const [, configuration = ""] = /```json\n([^]*?)```/.exec(page) ?? [];
+  const program = [...page.matchAll(/```ts\n([^]*?)```/g)].map(([, text = ""]) => text)
+    .find((text) => text.includes("rulesFor"));
+  assert(program !== undefined);
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-library-" });
+  try {
+    await Deno.symlink(ROOT, `${folder}/kproxy`);
+    await Deno.mkdir(`${folder}/mine`);
+    await Deno.copyFile(`${ROOT}/deno.lock`, `${folder}/mine/deno.lock`);
+    await Deno.writeTextFile(`${folder}/mine/deno.json`, configuration);
+    await Deno.writeTextFile(`${folder}/mine/preview.ts`, program);
+    for (const own of [[], ["--config=../kproxy/deno.json"]]) {
+      const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+        args: ["run", "--cached-only", "--ignore-env", "--no-prompt", ...own, "preview.ts"],
+        cwd: `${folder}/mine`,
+        env: { NO_COLOR: "1" },
+        stdin: "null",
+      }).output();
+      const said = new TextDecoder().decode(stdout);
+      assertEquals(code, 0, new TextDecoder().decode(stderr));
+      assert(page.includes(said), said);
+    }
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
