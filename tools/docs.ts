@@ -8,6 +8,7 @@ import { parseArgs } from "@std/cli/parse-args";
 import { CONFIGURATION_SECTIONS } from "../lib/config/fields_doc.ts";
 import { commandsMarkdown, flagsBesideFileMarkdown, flagsMarkdown } from "../lib/cli/flags/flags_doc.ts";
 import { API_FILE, apiReport } from "./api_report.ts";
+import { CHART_SCHEMA_FILE, replaceConfigSchema } from "./chart_schema.ts";
 import { CHART_FILE, chartSvg, figuresMarkdown } from "./figures.ts";
 import { MAN_FILE, manPage } from "./man_page.ts";
 import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
@@ -123,6 +124,7 @@ export async function outdatedFiles(root: string = ROOT): Promise<Map<string, st
   texts.set("deno.json", replaceTask(await read("deno.json"), kproxyTask()));
   texts.set(LAUNCHER_FILE, launcher());
   texts.set(CHART_FILE, chartSvg());
+  texts.set(CHART_SCHEMA_FILE, replaceConfigSchema(await read(CHART_SCHEMA_FILE)));
   texts.set(MAN_FILE, manPage());
   texts.set(API_FILE, await apiReport(root));
   for (const source of CHART_SOURCES) texts.set(...chartCopy(source, await read(source)));

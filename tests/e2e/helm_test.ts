@@ -128,6 +128,19 @@ const REFUSED: readonly [values: Values, named: RegExp][] = [
     { mode: "ipvs", config: { clientConnection: { kubeconfig: "/x" } } },
     /\/config\/clientConnection\/kubeconfig/,
   ],
+  [{ mode: "ipvs", config: { modes: "ipvs" } }, /\/config'?: additional properties 'modes' not allowed/],
+  [
+    { mode: "ipvs", config: { ipvs: { shceduler: "rr" } } },
+    /\/config\/ipvs'?: additional properties 'shceduler'/,
+  ],
+  [
+    { mode: "ipvs", config: { conntrack: { min: "many" } } },
+    /\/config\/conntrack\/min'?: got string, want .*integer/,
+  ],
+  [
+    { mode: "ipvs", config: { logging: { format: "xml" } } },
+    /\/config\/logging\/format'?: value must be one of/,
+  ],
   [{ apiServer: { server: "10.0.0.1:6443" } }, /\/apiServer\/server'?: .* does not match/],
   [{ nodeSelector: { "kproxy/node": true } }, /\/nodeSelector\/kproxy~1node'?: got boolean, want string/],
   [{ resources: { request: {} } }, /\/resources'?: additional properties 'request' not allowed/],

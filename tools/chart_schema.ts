@@ -1,0 +1,80 @@
+/**
+ * What the Helm chart takes as `config`: every field of `KubeProxyConfiguration`, from the table that kproxy itself reads it by.
+ *
+ * @module
+ */
+import { FIELDS } from "../lib/config/fields.ts";
+import { type FieldKind, type FieldSpec, OBSOLETE_FIELDS } from "../lib/config/schema.ts";
+
+/** Where the chart's schema is. */
+export const CHART_SCHEMA_FILE = "deploy/helm/kproxy/values.schema.json";
+
+/** A JSON schema; `false` takes nothing, `true` anything. */
+export type JsonSchema = boolean | { [key: string]: unknown };
+
+/** Fields that other values of the chart, or the chart itself, set. */
+const SET_ELSEWHERE: readonly string[] = [
+  ...["apiVersion", "kind", "mode", "clusterCIDR", "metricsBindAddress", "detectLocalMode", "detectLocal"],
+  "clientConnection.kubeconfig",
+];
+/** Fields that are held to more than their kind says. */
+const REFERRED: Readonly<Record<string, string>> = {
+  healthzBindAddress: "#/properties/metricsBindAddress",
+};
+/** Null is what a field that says nothing holds. */
+const TYPES: Readonly<Record<FieldKind, JsonSchema>> = {
+  string: { type: ["string", "null"] },
+  boolean: { type: ["boolean", "null"] },
+  int32: { type: ["integer", "null"] },
+  uint32: { type: ["integer", "null"], minimum: 0 },
+  float32: { type: ["number", "null"] },
+  duration: { type: ["string", "null"] },
+  durationOrNanoseconds: { type: ["string", "integer", "null"] },
+  quantity: { type: ["string", "number", "null"] },
+  strings: { type: ["array", "null"], items: { type: "string" } },
+  featureGates: { type: ["object", "null"], additionalProperties: { type: "boolean" } },
+  vmodule: { type: ["array", "null"], items: { type: "object" } },
+};
+
+interface Branch {
+  type: readonly string[];
+  additionalProperties: false;
+  properties: Record<string, unknown>;
+}
+
+/** The schema of the chart's value `config`. */
+export function configSchema(): JsonSchema {
+  const root = branch(["object"]);
+  for (const spec of FIELDS) put(root, spec.path, typeOf(spec));
+  // kproxy takes these with a warning, and says what became of them.
+  for (const { path } of OBSOLETE_FIELDS) put(root, path, true);
+  for (const path of SET_ELSEWHERE) put(root, path, false);
+  for (const [path, $ref] of Object.entries(REFERRED)) put(root, path, { $ref });
+  return { ...root };
+}
+
+/** The chart's schema with this `config`. */
+export function replaceConfigSchema(text: string): string {
+  const schema = JSON.parse(text) as { properties: Record<string, unknown> };
+  if (!("config" in schema.properties)) throw new SyntaxError(`Cannot find "config" in ${CHART_SCHEMA_FILE}`);
+  schema.properties["config"] = configSchema();
+  return `${JSON.stringify(schema, null, 2)}\n`;
+}
+
+function branch(type: readonly string[]): Branch {
+  return { type, additionalProperties: false, properties: {} };
+}
+
+function put(root: Branch, path: string, schema: JsonSchema): void {
+  const names = path.split(".");
+  const last = names.pop() ?? "";
+  const section = names.reduce<Branch>(
+    (at, name) => (at.properties[name] ??= branch(["object", "null"])) as Branch,
+    root,
+  );
+  section.properties[last] = schema;
+}
+
+function typeOf({ kind, allowed }: FieldSpec): JsonSchema {
+  return allowed === undefined ? TYPES[kind] : { enum: ["", ...allowed, null] };
+}
