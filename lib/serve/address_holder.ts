@@ -6,8 +6,8 @@
 import { localHost } from "../model/ip.ts";
 import { beginningOf, httpGet, NoConnectionError, StrangeAnswerError } from "./http_get.ts";
 
-/** A program on the same node answers at once, or not at all. */
-const LIMIT_MS = 1_000;
+/** A program on the same node answers at once, or not at all; on one that has much to do, too. */
+const LIMIT_MS = 5_000;
 /** Of one question: the limit of all ends it sooner. */
 const QUESTION_MS = 60_000;
 /** Of an answer: what is looked for is in its beginning. */
@@ -24,7 +24,7 @@ export interface HeldAddress {
   readonly port: number;
   /** Ends the questions. */
   readonly signal: AbortSignal;
-  /** For all questions together. @default {1000} */
+  /** For all questions together. @default {5000} */
   readonly limitMs?: number;
 }
 

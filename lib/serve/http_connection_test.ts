@@ -1,6 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { settled } from "../../tests/support/until.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
 import { type Handler, listen } from "./http_listener.ts";
 
@@ -143,7 +144,7 @@ Deno.test("a connection that breaks is its client's affair; a body that breaks i
 async function pass(ms: number, clock: { nowMs: number }, closed: readonly string[]): Promise<void> {
   clock.nowMs += ms;
   const before = closed.length;
-  const deadline = performance.now() + 30_000;
+  const deadline = performance.now() + 300_000;
   while (closed.length === before) {
     if (performance.now() > deadline) throw new Error("Nobody was closed");
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -166,7 +167,7 @@ Deno.test("an answer that was sent is forgotten, though its connection goes on",
       await client.write(encoder.encode(`GET / ${HOST}\r\n`));
       await client.read(buffer);
     }
-    await new Promise((resolve) => setTimeout(resolve, 10));
+    await settled(3);
     collectGarbage();
     assert(answers.filter((kept) => kept.deref() !== undefined).length <= 2, "answers are kept");
   });
@@ -190,7 +191,7 @@ Deno.test("who does not go on is closed: with a request, between two, and with a
       await client.write(encoder.encode(sent));
       if (reads) await client.read(new Uint8Array(100));
       // What it sent, and what it can be sent, must be on its way before the clock moves.
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await settled();
       clock.nowMs += limitMs - 1;
       await new Promise((resolve) => setTimeout(resolve, 600));
       assertEquals(closed, [], sent);

@@ -41,6 +41,9 @@ export class StrangeAnswerError extends Error {
   override readonly name = "StrangeAnswerError";
 }
 
+/** Whoever listens there does not answer in time. */
+export class LateAnswerError extends StrangeAnswerError {}
+
 const MAX_HEAD_BYTES = 16 * 1024;
 const PIECE_BYTES = 64 * 1024;
 const HEAD_END = "\r\n\r\n";
@@ -150,10 +153,9 @@ class PieceReader implements Disposable {
     try {
       return await work;
     } catch (cause) {
-      const why = this.#isLate
-        ? `it does not answer within ${(leftMs <= limitMs ? this.#wholeMs : this.#limitMs) / 1000} s`
-        : "it cuts the connection";
-      throw new StrangeAnswerError(why, { cause });
+      if (!this.#isLate) throw new StrangeAnswerError("it cuts the connection", { cause });
+      const seconds = (leftMs <= limitMs ? this.#wholeMs : this.#limitMs) / 1000;
+      throw new LateAnswerError(`it does not answer within ${seconds} s`, { cause });
     } finally {
       clearTimeout(timer);
     }

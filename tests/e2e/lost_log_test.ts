@@ -33,13 +33,13 @@ const CASES: readonly LostLog[] = [
 
 /** What curl gets, from the node itself. */
 async function ask(web: WebLab, at: string): Promise<string> {
-  const curl = ["curl", "-sf", "--max-time", "10", "--noproxy", "*", `http://127.0.0.1:${at}`];
+  const curl = ["curl", "-sf", "--max-time", "60", "--noproxy", "*", `http://127.0.0.1:${at}`];
   return (await web.lab.node.netns.exec.run(curl)).stdout;
 }
 
 /** The pods that answer on the cluster IP, in order. */
 async function answering(web: WebLab): Promise<string> {
-  const request = { protocol: "tcp" as const, to: CLUSTER, count: 20, timeoutMs: 2_000 };
+  const request = { protocol: "tcp" as const, to: CLUSTER, count: 20, timeoutMs: 10_000 };
   const results = await web.pod.call("probe", request);
   const names = results.map((result) => result.kind === "answer" ? result.answer.local.ip : result.kind);
   return [...new Set(names)].sort().join(" ");

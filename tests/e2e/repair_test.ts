@@ -12,13 +12,7 @@ import { WEB_CLUSTER_IP, WEB_NEEDS, WEB_PODS, WEB_PORT, WebLab, webSlice } from 
 import { CLUSTER } from "../support/web_changes.ts";
 import { e2eTest, program } from "../support/skip.ts";
 import { eventually } from "../support/until.ts";
-import {
-  type Damage,
-  REPAIR_ARGS,
-  REPAIR_LIMIT_MS,
-  repairs,
-  repairsDamages,
-} from "../support/web_repairs.ts";
+import { type Damage, REPAIR_ARGS, repairs, repairsDamages } from "../support/web_repairs.ts";
 
 for (const variant of ["nft", "legacy"]) {
   const needs = [...WEB_NEEDS, program(`iptables-${variant}`), program(`ip6tables-${variant}`)];
@@ -121,10 +115,7 @@ for (const variant of ["nft", "legacy"]) {
     const wanted = await saveTable(netns, tool, "nat");
     await netns.run([tool, "-w", "5", "-t", "nat", "-F", "KUBE-MARK-MASQ"]);
     await kproxy.until("a repair", () => repairs(kproxy) > 0);
-    await eventually(async () => assertEquals(await saveTable(netns, tool, "nat"), wanted), {
-      everyMs: 50,
-      limitMs: REPAIR_LIMIT_MS,
-    });
+    await eventually(async () => assertEquals(await saveTable(netns, tool, "nat"), wanted), { everyMs: 50 });
     assertEquals(await theirs(), later);
     await kproxy.stop();
     assertEquals(await theirs(), later);

@@ -49,7 +49,7 @@ async function whileServing(node: Netns, order: ServeOrder, work: () => Promise<
     if (!done) await work();
     await child.stdin.close();
     while (!(await reader.read()).done);
-    const timer = setTimeout(() => child.kill("SIGKILL"), 60_000);
+    const timer = setTimeout(() => child.kill("SIGKILL"), 300_000);
     const { code } = await child.status;
     clearTimeout(timer);
     const lines = (await stderr).split("\n").filter((line) => line !== "");
@@ -67,7 +67,18 @@ async function get(
   url: string,
   ...options: string[]
 ): Promise<{ status: number; body: string }> {
-  const argv = ["curl", "-sg", "--max-time", "30", "--noproxy", "*", "-w", "\n%{http_code}", ...options, url];
+  const argv = [
+    "curl",
+    "-sg",
+    "--max-time",
+    "120",
+    "--noproxy",
+    "*",
+    "-w",
+    "\n%{http_code}",
+    ...options,
+    url,
+  ];
   const { stdout } = await from.exec.run(argv);
   const end = stdout.lastIndexOf("\n");
   return { status: Number(stdout.slice(end + 1)), body: stdout.slice(0, end) };

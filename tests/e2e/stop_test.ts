@@ -14,7 +14,7 @@ import { StubProgram } from "../support/stub_program.ts";
 import { eventually } from "../support/until.ts";
 
 /** Many times what a quiet machine shows (1.1 s), and far less than the programs take here. */
-const LIMIT_MS = 20_000;
+const LIMIT_MS = 60_000;
 const READY = "First sync done, Services are served";
 
 interface SlowCase {
@@ -70,7 +70,7 @@ for (const { when, mode, name, args, after: [message, times], says } of CASES) {
     program(name),
   ], async () => {
     await using web = await WebLab.create();
-    await using bin = await StubProgram.create(name, args, "exec sleep 60");
+    await using bin = await StubProgram.create(name, args, "exec sleep 600");
     await using kproxy = KproxyProcess.spawn({
       ...web.options([`--proxy-mode=${mode}`]),
       path: bin.folder,
@@ -180,8 +180,9 @@ e2eTest("a FIFO that came and went beside the manifests keeps no change, no relo
         );
       await untilServing(1);
       const isUnanswered = () => kproxy.lines.some(({ msg }) => msg === UNANSWERED);
-      for (let tries = 0; tries < 8 && !isUnanswered(); tries++) {
-        await comeAndGo(manifests.path("fifo.yaml"), 20 * 2 ** tries);
+      // How long is right depends on the machine, from moment to moment.
+      for (let tries = 0; tries < 32 && !isUnanswered(); tries++) {
+        await comeAndGo(manifests.path("fifo.yaml"), 20 * 2 ** (tries % 8));
         for (let waits = 0; waits < 80 && !isUnanswered(); waits++) await sleep(100);
       }
       assert(isUnanswered(), kproxy.log);
@@ -228,7 +229,7 @@ async function childRunning(parent: number, words: string): Promise<number> {
 
 /** True if the process ends: a signal that was sent takes its time on a busy machine. */
 async function isGone(pid: number): Promise<boolean> {
-  for (let tries = 0; tries < 1_000; tries++) {
+  for (let tries = 0; tries < 10_000; tries++) {
     if (!await isRunning(pid)) return true;
     await sleep(20);
   }

@@ -71,7 +71,7 @@ async function untilPackets(netns: Netns, ipv4: number, ipv6: number): Promise<R
 }
 
 async function send(host: LabHost, to: { readonly ip: string; readonly port: number }, count: number) {
-  const results = await host.call("probe", { protocol: "udp", to, count, timeoutMs: 5_000 });
+  const results = await host.call("probe", { protocol: "udp", to, count, timeoutMs: 30_000 });
   assertEquals(results.filter(({ kind }) => kind === "answer").length, count, JSON.stringify(results));
 }
 

@@ -116,24 +116,36 @@ e2eTest(
     }),
 );
 
-/** Connects so many times, says how many of them are closed by the other side and holds the others until its input ends. */
+/**
+ * Connects so many times, says how many of them are closed by the other side, once these are as many as are waited for and no more come,
+ * and holds the others until its input ends.
+ */
 const CROWD = `
-const [hostname, port, count] = Deno.args;
+const [hostname, port, count, least] = Deno.args;
 let closed = 0;
 for (let i = 0; i < Number(count); i++) {
   const socket = await Deno.connect({ hostname, port: Number(port) });
   socket.read(new Uint8Array(1)).catch(() => null).then(() => closed++);
 }
-await new Promise((resolve) => setTimeout(resolve, 300));
+for (let [looks, quiet, before] = [0, 0, -1]; looks < 1_000 && quiet < 5; looks++) {
+  quiet = closed === before && closed >= Number(least) ? quiet + 1 : 0;
+  before = closed;
+  await new Promise((resolve) => setTimeout(resolve, 100));
+}
 console.log(closed);
 for await (const _ of Deno.stdin.readable);
 Deno.exit();
 `;
 
 /** Such a crowd; disposing of it ends it. */
-async function crowd(netns: Netns, ip: string, count: number): Promise<AsyncDisposable & { closed: number }> {
+async function crowd(
+  netns: Netns,
+  ip: string,
+  count: number,
+  least: number,
+): Promise<AsyncDisposable & { closed: number }> {
   const child = new Deno.Command("ip", {
-    args: ["netns", "exec", netns.name, Deno.execPath(), "eval", CROWD, ip, "8080", `${count}`],
+    args: ["netns", "exec", netns.name, Deno.execPath(), "eval", CROWD, ip, "8080", `${count}`, `${least}`],
     stdin: "piped",
     stdout: "piped",
   }).spawn();
@@ -167,7 +179,7 @@ e2eTest(
         const askKept = (): Promise<ProbeResult> => host.call("askKept", { to: api, timeoutMs: 30_000 });
         assertEquals((await askKept()).kind, "answer");
         {
-          await using many = await crowd(netns, api.ip, 200);
+          await using many = await crowd(netns, api.ip, 200, 51);
           assert(many.closed > 50, `only ${many.closed} of 200 connections were refused`);
           assertEquals((await askKept()).kind, "answer", "who was there is served on");
           assertNotEquals((await host.probe({ protocol: "tcp", to: api }))[0]?.kind, "answer");

@@ -333,7 +333,7 @@ async function underTraffic(
 ): Promise<{ report: ConnectReport; events: string }> {
   const start = (argv: readonly string[], stdin: "piped" | "null" = "null") =>
     new Deno.Command("ip", { args: ["netns", "exec", netns.name, ...argv], stdin, stdout: "piped" }).spawn();
-  const deno = [Deno.execPath(), "run", "--no-config", "--allow-net", LOOP];
+  const deno = [Deno.execPath(), "run", "--no-config", "-A", LOOP];
   const server = start([...deno, "server", "0.0.0.0", "8080"]);
   const monitor = start(["nft", "monitor"]);
   const monitored = new Response(monitor.stdout).text();

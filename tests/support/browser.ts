@@ -19,7 +19,7 @@ const QUIET: readonly string[] = [
 ];
 
 /** For anything that is to appear; several times as long as it takes on a busy machine. */
-const LONGEST_WAIT_MS = 10_000;
+const LONGEST_WAIT_MS = 60_000;
 
 /** Lets `work` have a browser, and ends it. */
 export async function withBrowser(work: (browser: Browser) => Promise<void>): Promise<void> {

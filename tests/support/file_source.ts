@@ -12,7 +12,7 @@ import { FileSource, type FileSourceOptions } from "../../lib/source/files/files
 import type { Rejection, SourceEvent, SourceSink } from "../../lib/source/source.ts";
 
 /** How long anything may take that a test waits for. */
-const DEADLINE_MS = 60_000;
+const DEADLINE_MS = 300_000;
 
 /** Keeps log lines. */
 export class RecordedLog implements Logger {

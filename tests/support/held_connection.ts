@@ -7,8 +7,11 @@ import { signalChild } from "../../tools/end_programs.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import type { SocketAddress } from "./lab_sockets.ts";
 import type { Netns } from "./netns.ts";
+import { until } from "./until.ts";
 
-const LIMIT_MS = 60_000;
+const LIMIT_MS = 300_000;
+/** As `/proc/net/tcp` writes it. */
+const ESTABLISHED = "01";
 
 function start(netns: Netns, role: string, { ip, port }: SocketAddress): Deno.ChildProcess {
   const deno = [Deno.execPath(), "run", "-q", "--no-check", "--allow-net", `${ROOT}/tests/lab/echo.ts`];
@@ -23,18 +26,29 @@ function start(netns: Netns, role: string, { ip, port }: SocketAddress): Deno.Ch
 /** Serves such connections until disposed of. */
 export class EchoServer implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
+  readonly #port: number;
   #isEnded = false;
 
   constructor(netns: Netns, at: SocketAddress) {
+    this.#port = at.port;
     this.#child = start(netns, "serve", at);
   }
 
   /** Ends such that its connections are reset: a socket that is closed before it was read to its end says so. */
   async reset(): Promise<void> {
     this.#child.kill("SIGSTOP");
-    // Many times what the client takes to its next line, and less than its patience.
-    await new Promise((resolve) => setTimeout(resolve, 2_000));
+    await until(() => this.#holdsUnread(), "a line of the client that nobody reads");
     await this[Symbol.asyncDispose]();
+  }
+
+  /** True if the kernel has something for one of its connections that it has not read. */
+  async #holdsUnread(): Promise<boolean> {
+    const table = await Deno.readTextFile(`/proc/${this.#child.pid}/net/tcp`);
+    const port = `:${this.#port.toString(16).toUpperCase().padStart(4, "0")}`;
+    return table.split("\n").slice(1).some((line) => {
+      const [, local = "", , state, queues = ""] = line.trim().split(/\s+/);
+      return local.endsWith(port) && state === ESTABLISHED && !queues.endsWith(":00000000");
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -10,6 +10,7 @@ import { LabGuard } from "./lab_guard.ts";
 import type { RawApiObject } from "./list_watch_server.ts";
 import { pathExists } from "./path_exists.ts";
 import { go, type Need, program } from "./skip.ts";
+import { steadyPorts } from "./steady_ports.ts";
 import { eventually } from "./until.ts";
 
 /** What is needed to build what is in `tests/lab/kapi`. */
@@ -113,7 +114,8 @@ export class Kapi implements AsyncDisposable {
     const kapi = new Kapi(
       // The process id tells the guard whose it is.
       await Deno.makeTempDir({ prefix: `kproxy-kapi-${Deno.pid}-` }),
-      freePorts(),
+      // The server's, and etcd's two.
+      steadyPorts(3),
       await buildKapi(),
       args,
       env,
@@ -287,26 +289,6 @@ function collectionOf({ kind, metadata }: RawApiObject): string {
 
 function pathOf(object: RawApiObject): string {
   return `${collectionOf(object)}/${object.metadata.name}`;
-}
-
-/** The first of three consecutive free ports: the server's and etcd's two. */
-function freePorts(): number {
-  for (let attempt = 0; attempt < 100; attempt++) {
-    const listeners: Deno.TcpListener[] = [];
-    try {
-      const first = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-      listeners.push(first);
-      for (const next of [1, 2]) {
-        listeners.push(Deno.listen({ hostname: "127.0.0.1", port: first.addr.port + next }));
-      }
-      return first.addr.port;
-    } catch (error) {
-      if (!(error instanceof Deno.errors.AddrInUse || error instanceof RangeError)) throw error;
-    } finally {
-      for (const listener of listeners) listener.close();
-    }
-  }
-  throw new Error("No three free ports in a row");
 }
 
 async function hashOfSources(): Promise<string> {

@@ -304,7 +304,7 @@ async function ping(source: string, to: string, timeoutMs: number): Promise<Prob
   socket.bind({ ip: source, port: 0 });
   socket.sendTo(echoRequest(six, id), { ip: to, port: 0 });
   while (performance.now() - start < timeoutMs) {
-    const reply = await socket.receive(timeoutMs - (performance.now() - start));
+    const reply = await socket.receive(() => timeoutMs - (performance.now() - start));
     if (reply === null) break;
     const offset = six ? 0 : (reply.bytes[0]! & 15) * 4;
     const view = new DataView(reply.bytes.buffer, offset);
@@ -337,7 +337,7 @@ async function segment({ source, to, flags, timeoutMs, frame }: SegmentRequest):
     socket.send(ethernetFrame(frame.hardwareAddress, source, to.ip, bytes));
   }
   while (performance.now() - start < timeoutMs) {
-    const reply = await socket.receive(timeoutMs - (performance.now() - start));
+    const reply = await socket.receive(() => timeoutMs - (performance.now() - start));
     if (reply === null) break;
     const found = answerFlags(frame === undefined ? reply.bytes : reply.bytes.subarray(14), from, to);
     if (found !== "") return found;

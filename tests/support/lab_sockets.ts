@@ -29,6 +29,9 @@ const LIBC = Deno.dlopen("libc.so.6", {
 });
 const C = LIBC.symbols;
 
+/** How long one look of a wait may take, and how much later than that its thread may come to run without having stood still. */
+const [LOOK_MS, LATE_MS] = [250, 30];
+
 const AF_INET = 2;
 const AF_INET6 = 10;
 const AF_PACKET = 17;
@@ -322,11 +325,17 @@ export class Socket implements Disposable {
     view.setInt16(4, events, true);
     // A wait occupies another thread and costs several times as much, and mostly there is nothing to wait for.
     if (C.pollNow(request, 1n, 0) > 0) return true;
-    do {
-      const leftMs = typeof patience === "number" ? patience : patience();
-      if (await C.poll(request, 1n, Math.max(0, Math.ceil(leftMs))) > 0) return true;
-    } while (typeof patience !== "number" && patience() > 0);
-    return false;
+    if (typeof patience === "number") return await C.poll(request, 1n, Math.max(0, Math.ceil(patience))) > 0;
+    // While this process stood still, whoever would have answered mostly did, too: what a look took longer than it should is no waiting.
+    let stoodMs = 0;
+    for (let leftMs = patience();;) {
+      const lookMs = Math.min(LOOK_MS, Math.max(0, Math.ceil(leftMs)));
+      const startMs = performance.now();
+      if (await C.poll(request, 1n, lookMs) > 0) return true;
+      stoodMs += Math.max(0, performance.now() - startMs - lookMs - LATE_MS);
+      leftMs = patience() + stoodMs;
+      if (leftMs <= 0) return false;
+    }
   }
 
   #throwPending(call: string): void {

@@ -109,7 +109,7 @@ async function portalsIn({ node: { netns } }: NodeLab, isClosed: boolean): Promi
   const open = (action: string): Promise<string> =>
     netns.run(["iptables", "-w", "5", action, "INPUT", "-i", "lo", "-j", "ACCEPT"]);
   if (isClosed) await open("-I");
-  const text = await netns.run(["curl", "-sf", "-m", "20", `http://127.0.0.1:10249${PORTALS_PATH}`]);
+  const text = await netns.run(["curl", "-sf", "-m", "120", `http://127.0.0.1:10249${PORTALS_PATH}`]);
   if (isClosed) await open("-D");
   return { where: "kproxy", ...JSON.parse(text) as NodePortals };
 }

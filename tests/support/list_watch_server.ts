@@ -17,6 +17,7 @@ import {
 } from "./api_wire.ts";
 import { type HttpConnection, type HttpRequest, serveConnections } from "./http_connection.ts";
 import { joined } from "./kube_protobuf.ts";
+import { listenSteadily } from "./steady_ports.ts";
 
 /** An object as the API has it. */
 export interface RawApiObject {
@@ -120,9 +121,9 @@ export class ListWatchServer implements AsyncDisposable {
   #version = 100;
   #compacted = 0;
 
-  /** Listens on a free port of 127.0.0.1, or on `port`. */
-  constructor(port = 0) {
-    this.#listener = Deno.listen({ hostname: "127.0.0.1", port });
+  /** Listens on 127.0.0.1, on a port that nobody else is given when this one is closed, or on `port`. */
+  constructor(port?: number) {
+    this.#listener = port === undefined ? listenSteadily() : Deno.listen({ hostname: "127.0.0.1", port });
     this.url = `http://127.0.0.1:${this.#listener.addr.port}`;
     this.#served = serveConnections(
       this.#listener,

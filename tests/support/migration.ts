@@ -62,7 +62,7 @@ const NODES: readonly LaidOutNode[] = (["IPv4", "IPv6"] as const).map((family, i
 }));
 
 /** Of what another proxy left, which may take its time to go. A look starts many programs. */
-const GONE_PATIENCE = { everyMs: 250, limitMs: 60_000 };
+const GONE_PATIENCE = { everyMs: 250, limitMs: 300_000 };
 const ANSWER_LIMIT_MS = 10_000;
 /** Of those that nobody should answer. */
 const SILENCE_LIMIT_MS = 1_000;

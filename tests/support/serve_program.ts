@@ -12,6 +12,7 @@ import { createLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { NodeServers } from "../../lib/serve/node_servers.ts";
 import { syncOutcome } from "./sync_outcome.ts";
+import { settled } from "./until.ts";
 
 /** What to serve. */
 export interface ServeOrder {
@@ -57,8 +58,8 @@ async function serve(order: ServeOrder): Promise<void> {
   });
   await servers.start(new AbortController().signal);
   for (const family of ["IPv4", "IPv6"] as const) offer(family, order, servers);
-  // Ports are opened in the background, but at once.
-  await new Promise((resolve) => setTimeout(resolve, 20));
+  // Ports are opened in the background, but at once: all that is under way has its turns.
+  await settled();
   await Deno.stdout.write(new TextEncoder().encode("ready\n"));
   for await (const _chunk of Deno.stdin.readable) { /* until it ends */ }
   await servers.stop();

@@ -82,7 +82,7 @@ export class SlowClients implements AsyncDisposable {
       stdout: "piped",
       stderr: "inherit",
     }).spawn();
-    const timer = setTimeout(() => child.kill("SIGKILL"), 60_000);
+    const timer = setTimeout(() => child.kill("SIGKILL"), 300_000);
     let said = "";
     for await (const chunk of child.stdout.pipeThrough(new TextDecoderStream())) {
       said += chunk;

@@ -63,7 +63,7 @@ export class SourceRecorder implements SourceSink {
    *
    * @throws {AssertionError} if an event made no sense
    */
-  async until(condition: () => boolean, what: string, timeoutMs = 60_000): Promise<void> {
+  async until(condition: () => boolean, what: string, timeoutMs = 300_000): Promise<void> {
     const deadlineMs = Date.now() + timeoutMs;
     for (;;) {
       this.assertSound();

@@ -6,7 +6,7 @@
 import { findProgram } from "../../tools/setup.ts";
 
 /** How long is waited for the program to be started. */
-const WAIT_LIMIT_MS = 60_000;
+const WAIT_LIMIT_MS = 300_000;
 
 /** A folder for the PATH, with a program that is the real one but for some arguments. */
 export class StubProgram implements AsyncDisposable {

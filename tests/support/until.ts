@@ -10,7 +10,7 @@ import { AssertionError } from "@std/assert";
 export interface Patience {
   /** Milliseconds between two looks. @default {10} */
   readonly everyMs?: number;
-  /** Milliseconds after which it fails; many times what it takes on a busy machine. @default {60_000} */
+  /** Milliseconds after which it fails; many times what it takes on a busy machine. @default {300_000} */
   readonly limitMs?: number;
 }
 
@@ -38,7 +38,7 @@ export async function until(
  */
 export async function eventually<T>(
   check: () => T | Promise<T>,
-  { everyMs = 10, limitMs = 60_000 }: Patience = {},
+  { everyMs = 10, limitMs = 300_000 }: Patience = {},
 ): Promise<T> {
   const deadlineMs = performance.now() + limitMs;
   for (;;) {
@@ -49,4 +49,14 @@ export async function eventually<T>(
     }
     await new Promise((resolve) => setTimeout(resolve, everyMs));
   }
+}
+
+/**
+ * Resolves when everything under way in this process, over loopback too, has had its turns: what it waits for is no time, of which a
+ * machine that stands still meanwhile would leave nothing.
+ *
+ * @param turns how often everything has its turn
+ */
+export async function settled(turns = 20): Promise<void> {
+  for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setTimeout(resolve, 5));
 }

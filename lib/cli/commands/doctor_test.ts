@@ -288,7 +288,7 @@ class PacedNode implements Exec {
 
 /** Until everybody who waits for an answer has come to the next question: nobody has for some turns, on a busy machine, too. */
 async function settled(paced: PacedNode, isDone: () => boolean): Promise<void> {
-  for (let before = -1, quiet = 0; quiet < 5 && !isDone();) {
+  for (let before = -1, quiet = 0; quiet < 25 && !isDone();) {
     await new Promise((resolve) => setTimeout(resolve, 3));
     quiet = paced.running > 0 && paced.running === before ? quiet + 1 : 0;
     before = paced.running;
@@ -334,7 +334,8 @@ Deno.test("an API server that takes connections and says nothing is a failure by
     limitMs: 500,
     lockPath: "/nowhere/xtables.lock",
   });
-  assert(performance.now() - startMs < 5_000);
+  // The usual limit of an API server, and many times that of this one.
+  assert(performance.now() - startMs < 30_000);
   assertEquals([result, migration], ["failure", null]);
   const failures = lines(findings, "failure");
   assert(failures.some((line) => line.startsWith(`failure API server: ${server} `)), failures.join("\n"));

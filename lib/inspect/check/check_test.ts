@@ -13,7 +13,7 @@ import { liveOfTexts } from "../live/saved_texts.ts";
 import { checkNode } from "./check.ts";
 import { checkDocument } from "./check_json.ts";
 import { checkLines } from "./check_text.ts";
-import { leaveBeside } from "./repair.ts";
+import { leaveBeside, repairLeave } from "./repair.ts";
 
 const NONE = { permissions: "none" } as const;
 
@@ -162,3 +162,13 @@ for (const [name, { used = "iptables", failed = false, drift }, words, isAllowed
     assertStringIncludes(leave.isAllowed ? leave.note ?? "" : leave.reason, words);
   });
 }
+
+Deno.test("beside somebody who does not answer nothing is mended: it may be a kproxy that has no processor", async () => {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const metricsBindAddress = `127.0.0.1:${listener.addr.port}`;
+  const leave = await repairLeave({ ...defaultConfig(), metricsBindAddress }, "iptables", { limitMs: 50 });
+  const reason =
+    `a service proxy may run here, and nobody can tell whether it mends its rules itself: whoever listens on ${metricsBindAddress} ` +
+    "cannot be asked: it does not answer within 0.05 s";
+  assertEquals(leave, { isAllowed: false, reason });
+});

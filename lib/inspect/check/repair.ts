@@ -14,7 +14,7 @@ import type { IpFamily } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
 import type { StatusDocument } from "../../serve/status/status_document.ts";
 import { type DataPlane, type DesiredInput, portalName, stateOf } from "../desired/desired.ts";
-import { NotRunningError, RunningKproxy } from "../running/running.ts";
+import { type AskOptions, NotRunningError, RunningKproxy } from "../running/running.ts";
 import type { FamilyCheck } from "./difference.ts";
 
 /** Whether somebody else would mend it. */
@@ -23,19 +23,23 @@ export type RepairLeave =
   | { readonly isAllowed: false; readonly reason: string };
 
 /** Asks the proxy that runs here whether it mends damage itself. */
-export async function repairLeave(config: KubeProxyConfiguration, plane: DataPlane): Promise<RepairLeave> {
+export async function repairLeave(
+  config: KubeProxyConfiguration,
+  plane: DataPlane,
+  options: AskOptions = {},
+): Promise<RepairLeave> {
   try {
-    const running = new RunningKproxy(config.metricsBindAddress);
+    const running = new RunningKproxy(config.metricsBindAddress, options);
     return leaveBeside(await running.status(), running.address, config, plane);
   } catch (error) {
     if (!(error instanceof NotRunningError)) throw error;
     const isNobody = error.reason === "nothing" || error.reason === "no address" ||
       error.reason === "another program";
     if (isNobody) return { isAllowed: true, note: null };
+    const who = error.reason === "silent" ? "a service proxy may run here" : "a service proxy runs here";
     return {
       isAllowed: false,
-      reason:
-        `a service proxy runs here, and nobody can tell whether it mends its rules itself: ${error.message}`,
+      reason: `${who}, and nobody can tell whether it mends its rules itself: ${error.message}`,
     };
   }
 }

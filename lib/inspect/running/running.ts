@@ -12,6 +12,7 @@ import {
   httpGet,
   type HttpQuestion,
   type HttpReply,
+  LateAnswerError,
   NoConnectionError,
   StrangeAnswerError,
   textOf,
@@ -40,6 +41,8 @@ export type NotRunningReason =
   | "no address"
   /** Something listens there that is no service proxy. */
   | "another program"
+  /** Something listens there that does not answer in time: another program, or a kproxy on a node that stands still. */
+  | "silent"
   /** A proxy without these pages: kube-proxy, an older kproxy, or one with `statusApi: false`. */
   | "another proxy"
   /** A kproxy that speaks another version of these documents. */
@@ -77,12 +80,13 @@ export interface RunningConfiguration extends Omit<ConfigDocument, "config"> {
 export interface AskOptions {
   /**
    * For an answer to begin, and for each further piece of it, in milliseconds; a whole document may take five times as long, all
-   * objects sixty times. @default {1000}
+   * objects sixty times. @default {5000}
    */
   readonly limitMs?: number;
 }
 
-const LIMIT_MS = 1_000;
+/** A kproxy answers within milliseconds, but on a node that has no processor for it. */
+const LIMIT_MS = 5_000;
 const MAX_DOCUMENT_BYTES = 16 * 1024 * 1024;
 /** 1,000,000 endpoints are 100 MB. */
 const MAX_OBJECTS_BYTES = 1024 * 1024 * 1024;
@@ -197,6 +201,13 @@ export class RunningKproxy {
         throw new NotRunningError("nothing", `no kproxy answers on ${this.address}: ${error.message}`, {
           cause: error,
         });
+      }
+      if (error instanceof LateAnswerError) {
+        throw new NotRunningError(
+          "silent",
+          `whoever listens on ${this.address} cannot be asked: ${error.message}`,
+          { cause: error },
+        );
       }
       if (error instanceof StrangeAnswerError) throw this.#otherProgram(error.message, error);
       throw error;

@@ -1,4 +1,5 @@
 import { assertEquals } from "@std/assert";
+import { startWork } from "../../../tests/support/spent.ts";
 import { withoutSecrets } from "./secrets.ts";
 
 const JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJl";
@@ -71,9 +72,9 @@ Deno.test("a hostile text costs no time", { permissions: "none" }, () => {
       "a://@",
     ]
   ) {
-    const startMs = performance.now();
+    const spentMs = startWork();
     withoutSecrets(part.repeat(20_000));
-    const tookMs = performance.now() - startMs;
+    const tookMs = spentMs();
     assertEquals(tookMs < 2_000, true, `${part}: ${tookMs} ms`);
   }
 });

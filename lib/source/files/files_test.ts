@@ -187,7 +187,7 @@ Deno.test("aborting while standard input is open ends the run", async () => {
 Deno.test("a path that does not exist at the start is an error that names it", async () => {
   const source = new FileSource({ paths: ["/nonexistent/manifests"], log: new RecordedLog() });
   await assertRejects(
-    () => source.run(new RecordingSink(), AbortSignal.timeout(1000)),
+    () => source.run(new RecordingSink(), new AbortController().signal),
     Deno.errors.NotFound,
     'no such file or folder: "/nonexistent/manifests"',
   );

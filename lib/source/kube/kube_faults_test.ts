@@ -16,9 +16,11 @@ import {
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import { type ApiRequest, ListWatchServer } from "../../../tests/support/list_watch_server.ts";
+import { ManualClock } from "../../../tests/support/manual_clock.ts";
 import { rawService, rawSlice } from "../../../tests/support/raw_objects.ts";
 import { until } from "../../../tests/support/until.ts";
 import type { EndpointSlice } from "../../model/objects.ts";
+import { REFLECTOR_TIMES } from "./kube_reflector.ts";
 
 function collectGarbage(): void {
   setFlagsFromString("--expose-gc");
@@ -189,11 +191,16 @@ Deno.test("a watch that always ends at once is not opened again and again withou
   for (let i = 0; i < 1000; i++) {
     server.plan(({ path, watch }) => watch && path.endsWith("/services"), { status: 200, text: "" });
   }
-  const times = { ...QUICK_TIMES, backoffInitialMs: 50, backoffMaxMs: 10_000, shortWatchMs: 1000 };
-  await using source = startKubeSource(server, { times });
+  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs });
+  await using source = startKubeSource(server, { times: REFLECTOR_TIMES, clock, random: () => 0 });
   await source.recorder.untilSynced();
-  await new Promise((resolve) => setTimeout(resolve, 500));
-  assertLess(server.requests.filter(({ path, watch }) => watch && path.endsWith("/services")).length, 8);
+  const watches = (): number =>
+    server.requests.filter(({ path, watch }) => watch && path.endsWith("/services")).length;
+  await clock.passUntil(() => watches() >= 3, "some that end", 60_000);
+  const before = watches();
+  await clock.pass(5 * 60_000);
+  const times = watches() - before;
+  assert(times > 3 && times < 20, `${times} times in five minutes`);
 });
 
 Deno.test("a silent watch is renewed also after a garbage collection", async () => {
@@ -213,10 +220,17 @@ Deno.test("a silent watch is renewed also after a garbage collection", async () 
 Deno.test("a list that never begins is given up, a slow one is not", async () => {
   await using server = new ListWatchServer();
   putWeb(server);
+  const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
   server.plan(({ path }) => path.endsWith("/services"), { hang: true });
-  server.plan(({ path }) => path.endsWith("/nodes"), { delayMs: 200 });
-  await using source = startKubeSource(server, { times: { ...QUICK_TIMES, answerMs: 3_000 } });
-  await source.recorder.untilSynced();
+  server.plan(({ path }) => path.endsWith("/nodes"), { after: answered });
+  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs, patience: 100 });
+  await using source = startKubeSource(server, { times: REFLECTOR_TIMES, clock });
+  await until(() => server.requests.length >= 3, "a list of each kind");
+  await clock.pass(REFLECTOR_TIMES.answerMs - 5_000);
+  assertEquals([listsOf(server, "services"), listsOf(server, "nodes")], [1, 1]);
+  answer();
+  await source.recorder.until(() => source.recorder.synced.includes("nodes"), "the slow list");
+  await clock.passUntil(() => source.recorder.synced.length === 3, "all lists", 10_000);
   assertEquals([listsOf(server, "services"), listsOf(server, "nodes")], [2, 1]);
 });
 

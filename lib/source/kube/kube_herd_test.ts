@@ -1,12 +1,6 @@
 /** What keeps many nodes from asking a server at one moment. */
 import { assertEquals } from "@std/assert";
-import {
-  listsOf,
-  putWeb,
-  QUICK_TIMES,
-  startKubeSource,
-  watching,
-} from "../../../tests/support/kube_fixture.ts";
+import { listsOf, putWeb, startKubeSource, watching } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { ManualClock } from "../../../tests/support/manual_clock.ts";
 import { rawNode, rawService } from "../../../tests/support/raw_objects.ts";
@@ -59,7 +53,8 @@ Deno.test("a server that has sent a list as a watch before is not taken for one 
   await using server = new ListWatchServer();
   Object.assign(server, { hasProtobuf: true, streamsLists: true });
   putWeb(server);
-  await using source = startKubeSource(server, { times: { ...QUICK_TIMES, streamMs: 50 } });
+  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs });
+  await using source = startKubeSource(server, { times: REFLECTOR_TIMES, clock, random: () => 0 });
   await source.recorder.untilSynced();
   await watching(server);
   // From now on lists take very long.
@@ -68,8 +63,9 @@ Deno.test("a server that has sent a list as a watch before is not taken for one 
   server.compact();
   const before = server.requests.length;
   server.endWatches("broken");
-  await until(() => server.requests.length >= before + 6, "watches of versions that are gone, and lists");
-  await new Promise((resolve) => setTimeout(resolve, 500));
+  const asked = (): number => server.requests.length - before;
+  await clock.passUntil(() => asked() >= 6, "watches of versions that are gone, and lists", 60_000);
+  await clock.pass(4 * REFLECTOR_TIMES.streamMs);
   assertEquals(listsOf(server, "services"), 0, "no list in pages");
   assertEquals(source.recorder.names().includes("Service default/web"), true);
 });

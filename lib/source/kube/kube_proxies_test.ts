@@ -115,7 +115,7 @@ for (const [way, proxyOn] of WAYS) {
           recorder.assertSound();
         }
         // Nobody stays behind at the proxy.
-        await until(() => proxy.open === 0, "all connections to the proxy are closed", { limitMs: 5_000 });
+        await until(() => proxy.open === 0, "all connections to the proxy are closed");
         assertEquals(new Set(front.clients), new Set(["node"]));
         assertEquals(new Set(front.names), new Set([name]));
         const asked = way === "a socks5 proxy" ? `name ${TARGET}` : `CONNECT ${TARGET}`;
@@ -136,7 +136,7 @@ for (const [way, proxyOn] of WAYS) {
     await until(() => proxy.open === 1, "a connection to the proxy");
     end.abort(new Error("waited long enough"));
     await assertRejects(() => sending, Error, "waited long enough");
-    await until(() => proxy.open === 0, "the connection to the proxy is closed", { limitMs: 5_000 });
+    await until(() => proxy.open === 0, "the connection to the proxy is closed");
     await assertRejects(() => transport.send(REQUEST, end.signal), Error, "waited long enough");
   });
 
@@ -159,7 +159,7 @@ for (const [way, proxyOn] of WAYS) {
         if (request === null) continue;
         const transport = new TlsTransport(accessBy(proxy.url, access));
         await assertCertificateRefused(transport.send({ ...REQUEST, ...request }, NEVER));
-        await until(() => proxy.open === 0, "the connection to the proxy is closed", { limitMs: 5_000 });
+        await until(() => proxy.open === 0, "the connection to the proxy is closed");
       }
       assertEquals(server.requests, []);
     },
@@ -229,7 +229,7 @@ Deno.test(
     }
     for (const message of messages) assertEquals(/p:ss|p%3Ass|n@de/.test(message), false, message);
     for (const proxy of [plain, secure, socks]) {
-      await until(() => proxy.open === 0, "nothing stays", { limitMs: 5_000 });
+      await until(() => proxy.open === 0, "nothing stays");
     }
   },
 );

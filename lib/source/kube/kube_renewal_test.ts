@@ -17,11 +17,11 @@ function start(server: ListWatchServer, clock: ManualClock, options: Partial<Kub
 }
 
 /** A source that is synced and watches a server with one Service, on a clock that the test holds. */
-async function watched(patience: { patienceMs?: number } = {}, options: Partial<KubeSourceOptions> = {}) {
+async function watched(clockOptions: { patience?: number } = {}, options: Partial<KubeSourceOptions> = {}) {
   await using parts = new AsyncDisposableStack();
   const server = parts.use(new ListWatchServer());
   putWeb(server);
-  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs, ...patience });
+  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs, ...clockOptions });
   const source = parts.use(start(server, clock, options));
   await source.recorder.untilSynced();
   await watching(server);
@@ -103,7 +103,7 @@ Deno.test("a silent watch of ServiceCIDRs is renewed four times as rarely", asyn
 });
 
 Deno.test("a change while a watch is being renewed arrives at once, and once", async () => {
-  await using rig = await watched({ patienceMs: 500 });
+  await using rig = await watched({ patience: 250 });
   const { server, clock, source } = rig;
   for (let round = 0; round < 3; round++) {
     const { promise: answered, resolve: answer } = Promise.withResolvers<void>();
@@ -156,7 +156,7 @@ Deno.test("while a silent watch cannot be renewed, that is a failure, and the ol
 });
 
 Deno.test("renewals that nobody answers are given up after a minute, told once, and tried again", async () => {
-  await using rig = await watched({ patienceMs: 100 });
+  await using rig = await watched({ patience: 50 });
   const { server, clock, source } = rig;
   let isDead = true;
   planUntil(server, () => !isDead, ({ watch }) => watch, { hang: true });

@@ -1,5 +1,6 @@
 /** What the API server source tells beside objects: signs of life, and its requests. */
 import { assert, assertEquals } from "@std/assert";
+import { steadyPorts } from "../../../tests/support/steady_ports.ts";
 import { putWeb, quickKubeSource, watching } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer } from "../../../tests/support/list_watch_server.ts";
 import { rawService } from "../../../tests/support/raw_objects.ts";
@@ -133,10 +134,7 @@ Deno.test("answers are told with their size: lists and refusals, never a watch",
 });
 
 Deno.test("a request without an answer is told as an error", async () => {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const { port } = listener.addr as Deno.NetAddr;
-  listener.close();
-  await using source = start(`http://127.0.0.1:${port}`);
+  await using source = start(`http://127.0.0.1:${steadyPorts()}`);
   await until(() => source.requests.length >= 3, "three tries");
   assertEquals([...new Set(source.requests.map(({ code }) => code))], ["<error>"]);
 });

@@ -7,9 +7,11 @@ import {
   watching,
 } from "../../../tests/support/kube_fixture.ts";
 import { ListWatchServer, type RawApiObject } from "../../../tests/support/list_watch_server.ts";
+import { ManualClock } from "../../../tests/support/manual_clock.ts";
 import { rawEndpoints, rawNode, rawService, rawServiceCidr } from "../../../tests/support/raw_objects.ts";
 import { SourceRecorder } from "../../../tests/support/source_recorder.ts";
 import type { Service } from "../../model/objects.ts";
+import { REFLECTOR_TIMES } from "./kube_reflector.ts";
 
 Deno.test("the first lists, then added, changed and deleted objects", async () => {
   await using server = new ListWatchServer();
@@ -121,17 +123,20 @@ Deno.test("events of one write arrive in one batch and in order, a line in piece
 Deno.test("bookmarks keep a quiet watch alive", async () => {
   await using server = new ListWatchServer();
   putWeb(server);
-  const silenceMs = 2_000;
-  await using source = startKubeSource(server, { times: { ...QUICK_TIMES, silenceMs } });
+  const { silenceMs, watchMs } = REFLECTOR_TIMES;
+  const clock = new ManualClock({ requestMs: REFLECTOR_TIMES.answerMs });
+  await using source = startKubeSource(server, { times: REFLECTOR_TIMES, clock });
   await source.recorder.untilSynced();
   await watching(server);
   const before = server.requests.length;
-  // Much more often than needed: on a slow machine each may be late.
-  for (const startMs = performance.now(); performance.now() - startMs < 1.5 * silenceMs;) {
-    await new Promise((resolve) => setTimeout(resolve, 50));
+  // Not until the watches' own time is over.
+  for (let passedMs = 0; passedMs < Math.min(3 * silenceMs, watchMs / 2); passedMs += silenceMs / 2) {
     server.bookmark();
+    await clock.pass(silenceMs / 2);
   }
   assertEquals(server.requests.length, before);
+  await clock.pass(silenceMs);
+  assert(server.requests.length > before, "without a word they are renewed");
 });
 
 Deno.test("auto uses v1 Endpoints where the server has no EndpointSlices", async () => {

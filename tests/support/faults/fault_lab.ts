@@ -4,7 +4,7 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import type { Run } from "../../cli/kproxy.ts";
+import { inTime, type Run } from "../../cli/kproxy.ts";
 import type { ApiJson } from "../../flows/objects.ts";
 import { service, slice } from "../../flows/objects.ts";
 import { LabFlowCase } from "../lab_flow.ts";
@@ -139,7 +139,8 @@ export class FaultLab implements AsyncDisposable {
     const given = new Set(flags.map((flag) => flag.split("=")[0]));
     if (given.has("--master")) given.add("--manifests");
     const kept = usual.filter((flag) => !given.has(flag.split("=")[0] ?? ""));
-    return await this.cli.run([command, ...args, ...kept, ...flags]);
+    const run = () => this.cli.run([command, ...args, ...kept, ...flags]);
+    return await (command === "doctor" ? inTime(run) : run());
   }
 
   /** The objects as they are at first, with some in the place of others, and the rules that a proxy makes of them. */

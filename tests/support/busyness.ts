@@ -1,0 +1,31 @@
+/**
+ * Limits of time that hold on a machine with other work, too.
+ *
+ * @module
+ */
+import { assert } from "@std/assert";
+
+/** No quiet machine needs longer to start the runtime. */
+const START_MS = 150;
+const STARTS = 5;
+
+/** How many times longer than on a quiet machine the start of a program takes here and now; 1 at least. */
+export async function busyness(): Promise<number> {
+  const startMs = performance.now();
+  for (let i = 0; i < STARTS; i++) await new Deno.Command(Deno.execPath(), { args: ["eval", "0"] }).output();
+  return Math.max(1, (performance.now() - startMs) / (STARTS * START_MS));
+}
+
+/**
+ * Holds a limit against what something took; how busy the machine is counts, and is only looked at if it must be.
+ *
+ * @throws {AssertionError} if it took longer than `limitMs`, and longer than so many times that as the machine is slower now
+ */
+export async function assertWithin(tookMs: number, limitMs: number, what: string): Promise<void> {
+  if (tookMs <= limitMs) return;
+  const times = await busyness();
+  assert(
+    tookMs <= limitMs * times,
+    `${what}: ${tookMs.toFixed(0)} ms, on a machine that is ${times.toFixed(1)} times as slow as a quiet one`,
+  );
+}
