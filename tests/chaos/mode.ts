@@ -37,7 +37,7 @@ const IPTABLES_TOOLS = ["iptables", "ip6tables"].flatMap((tool) => // Changes ar
 [tool, `${tool}-save`, `${tool}-restore`, `${tool}-restore`]);
 /** Damages leave ends of connections behind, whose ports nobody should meet again. */
 const FAST: LoopPace = { perSecond: 60, limitMs: 200, freshPorts: true };
-const LIMITS = { pace: FAST, repairMs: 5_000, settleMs: 30_000 };
+const LIMITS = { pace: FAST, repairMs: 5_000, settleMs: 120_000 };
 
 async function iptablesRules(netns: Netns, variant: string): Promise<string[]> {
   const lines: string[] = [];

@@ -50,6 +50,8 @@ export interface ChaosReport {
 
 const SHOWN = 30;
 const POLL_MS = 250;
+/** How often it looks whether it runs, and a pause that is none of its own. */
+const [TICK_MS, STILL_MS] = [50, 300];
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, Math.max(0, ms)));
 
@@ -82,13 +84,28 @@ class ChaosRun {
 
   async all(): Promise<ChaosReport> {
     let steps = 0;
+    const watching = this.#watchStandstills();
     try {
       steps = await this.#untilTime();
     } catch (error) {
       if (!(error instanceof Error)) throw error;
       this.#problem(error.message.split("\n").filter((line) => !line.includes("FLAG: ")).join("\n"));
+    } finally {
+      clearInterval(watching);
     }
     return await this.#report(steps);
+  }
+
+  /** Tells the windows when this process, and so the machine, did not come to run. */
+  #watchStandstills(): ReturnType<typeof setInterval> {
+    let lastMs = Date.now();
+    return setInterval(() => {
+      const nowMs = Date.now();
+      if (nowMs - lastMs > STILL_MS) {
+        this.#node.windows.stoodStill({ what: "the machine stood still", fromMs: lastMs, untilMs: nowMs });
+      }
+      lastMs = nowMs;
+    }, TICK_MS);
   }
 
   /** Resolves to the number of steps. */
@@ -233,7 +250,7 @@ class ChaosRun {
       for (const end of node.unexpectedEnds) this.#problem(end);
     }
     // What programs left behind ends by itself.
-    const deadlineMs = performance.now() + 6_000;
+    const deadlineMs = performance.now() + 60_000;
     const pids = async (): Promise<string> => {
       const { stdout } = await node.lab.world.netns.exec.run(["ip", "netns", "pids", node.netns.name]);
       return stdout.trim();

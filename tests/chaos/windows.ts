@@ -26,6 +26,7 @@ const UNDER_WAY_MS = 250;
 export class Windows {
   readonly #damages: Span[] = [];
   readonly #hindrances: Span[] = [];
+  readonly #standstills: Span[] = [];
   /** When the rules were seen to be whole, by the number of the damage. */
   readonly #ends = new Map<number, number>();
 
@@ -39,6 +40,12 @@ export class Windows {
 
   /** kproxy could not do its work: it was not there, or its tools failed. By itself that costs no connection. */
   hindered(span: Span): void {
+    this.#hindrances.push(span);
+  }
+
+  /** The machine stood still: nobody did anything, and what was under way took so much longer. */
+  stoodStill(span: Span): void {
+    this.#standstills.push(span);
     this.#hindrances.push(span);
   }
 
@@ -63,7 +70,16 @@ export class Windows {
 
   #causes({ atMs }: FailedConnection): readonly Span[] {
     return this.#damages.filter((damage, i) =>
-      damage.fromMs - UNDER_WAY_MS <= atMs && atMs <= (this.#ends.get(i) ?? this.#end(damage))
+      damage.fromMs - UNDER_WAY_MS - this.#stoodMs(atMs, damage.fromMs) <= atMs &&
+      atMs <= (this.#ends.get(i) ?? this.#end(damage))
+    );
+  }
+
+  /** For how long of this time the machine stood still. */
+  #stoodMs(fromMs: number, untilMs: number): number {
+    return this.#standstills.reduce(
+      (sum, one) => sum + Math.max(0, Math.min(one.untilMs, untilMs) - Math.max(one.fromMs, fromMs)),
+      0,
     );
   }
 

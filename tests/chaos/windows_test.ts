@@ -8,12 +8,14 @@ interface Case {
   readonly name: string;
   readonly damages: readonly Span[];
   readonly hindrances?: readonly Span[];
+  readonly standstills?: readonly Span[];
   readonly repairedMs?: number;
   readonly atMs: number;
   readonly causes: readonly string[];
 }
 
 const FLUSH: Span = { what: "flush", fromMs: 1_000, untilMs: 1_100 };
+const STILL: Span = { what: "standstill", fromMs: 1_500, untilMs: 3_000 };
 const DOWN: Span = { what: "down", fromMs: 1_500, untilMs: 4_000 };
 
 const CASES: readonly Case[] = [
@@ -40,13 +42,35 @@ const CASES: readonly Case[] = [
     atMs: 3_101,
     causes: [],
   },
+  {
+    name: "the machine stood still after it",
+    damages: [FLUSH],
+    standstills: [STILL],
+    atMs: 5_000,
+    causes: ["flush"],
+  },
+  {
+    name: "it was under way while the machine stood still",
+    damages: [{ what: "late flush", fromMs: 3_100, untilMs: 3_200 }],
+    standstills: [STILL],
+    atMs: 1_400,
+    causes: ["late flush"],
+  },
+  {
+    name: "it began long before the machine stood still",
+    damages: [{ what: "late flush", fromMs: 3_100, untilMs: 3_200 }],
+    standstills: [STILL],
+    atMs: 1_200,
+    causes: [],
+  },
 ];
 
-for (const { name, damages, hindrances = [], repairedMs, atMs, causes } of CASES) {
+for (const { name, damages, hindrances = [], standstills = [], repairedMs, atMs, causes } of CASES) {
   Deno.test(`a failed connection: ${name}`, pure, () => {
     const windows = new Windows(2_000);
     for (const damage of damages) windows.damaged(damage);
     for (const hindrance of hindrances) windows.hindered(hindrance);
+    for (const standstill of standstills) windows.stoodStill(standstill);
     if (repairedMs !== undefined) windows.repaired(repairedMs);
     assertEquals(windows.causes({ atMs, what: "refused" }), causes);
   });

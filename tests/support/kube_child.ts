@@ -59,7 +59,7 @@ export function startKubeChild(
   ]);
   return {
     log: () => log,
-    async until(pattern, timeoutMs = 60_000) {
+    async until(pattern, timeoutMs = 300_000) {
       await eventually(() => assertMatch(output + log, pattern), { limitMs: timeoutMs });
     },
     async [Symbol.asyncDispose]() {

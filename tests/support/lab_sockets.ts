@@ -29,8 +29,8 @@ const LIBC = Deno.dlopen("libc.so.6", {
 });
 const C = LIBC.symbols;
 
-/** How long one look of a wait may take, and how much later than that its thread may come to run without having stood still. */
-const [LOOK_MS, LATE_MS] = [250, 30];
+/** How long one look of a wait may take, how much later than that is late, and how many late ones do not count. */
+const [LOOK_MS, LATE_MS, LATE_LOOKS] = [250, 30, 2];
 
 const AF_INET = 2;
 const AF_INET6 = 10;
@@ -326,13 +326,14 @@ export class Socket implements Disposable {
     // A wait occupies another thread and costs several times as much, and mostly there is nothing to wait for.
     if (C.pollNow(request, 1n, 0) > 0) return true;
     if (typeof patience === "number") return await C.poll(request, 1n, Math.max(0, Math.ceil(patience))) > 0;
-    // While this process stood still, whoever would have answered mostly did, too: what a look took longer than it should is no waiting.
-    let stoodMs = 0;
+    // While this process stood still, whoever would have answered mostly did, too: a look that ended late does not count, unless all do.
+    let [stoodMs, lateLooks] = [0, 0];
     for (let leftMs = patience();;) {
       const lookMs = Math.min(LOOK_MS, Math.max(0, Math.ceil(leftMs)));
       const startMs = performance.now();
       if (await C.poll(request, 1n, lookMs) > 0) return true;
-      stoodMs += Math.max(0, performance.now() - startMs - lookMs - LATE_MS);
+      const tookMs = performance.now() - startMs;
+      if (tookMs > lookMs + LATE_MS && lateLooks++ < LATE_LOOKS) stoodMs += tookMs;
       leftMs = patience() + stoodMs;
       if (leftMs <= 0) return false;
     }

@@ -17,7 +17,8 @@ function* steps(count: number, gone: string[] = [], name = ""): Generator<void, 
 
 Deno.test("a short text is waited for, and nothing is told", NONE, async () => {
   const log = new RecordedLog();
-  const { short, whole } = await new TurnReader(log).begin("a.yaml", steps(3), never);
+  const reader = new TurnReader(log, { shortMs: 60_000, longMs: 60_000 });
+  const { short, whole } = await reader.begin("a.yaml", steps(3), never);
   assertEquals([short, await whole, log.lines], [" read", " read", []]);
 });
 

@@ -51,6 +51,13 @@ async function withIssuer(work: (rig: Rig) => Promise<void>): Promise<void> {
   }
 }
 
+/** Lets so much time pass for whoever asks what time it is, until it is disposed of. */
+function shiftClock(ms: number): Disposable {
+  const { now } = Date;
+  Date.now = () => now() + ms;
+  return { [Symbol.dispose]: () => void (Date.now = now) };
+}
+
 async function serialOf(reader: CredentialReader): Promise<number> {
   const { authorization } = await reader.read(NEVER);
   const payload = authorization?.replace("Bearer ", "").split(".")[1] ?? "";
@@ -67,16 +74,14 @@ Deno.test(
       assertEquals(await serialOf(await rig.reader()), 0);
       assertEquals(issuer.asked, 0);
       await rig.write({ "id-token": issuer.idToken(-1), "refresh-token": "refresh-1" });
-      issuer.lifeSeconds = 2;
       const reader = await rig.reader();
       assertEquals(await Promise.all([serialOf(reader), serialOf(reader), serialOf(reader)]), [1, 1, 1]);
       assertEquals(await serialOf(reader), 1);
       assertEquals(issuer.asked, 1);
-      await new Promise((resolve) => setTimeout(resolve, 2100));
+      using _later = shiftClock(issuer.lifeSeconds * 1000 + 1);
       // The refresh token of the first answer: that of the kubeconfig is used up.
       assertEquals(await serialOf(reader), 2);
       issuer.manners = "keeps";
-      issuer.lifeSeconds = 3600;
       reader.invalidate();
       assertEquals(await serialOf(reader), 2, "a token just given out is not asked for again");
       rig.nowMs += 30_000;
