@@ -25,7 +25,7 @@ const [A, , C] = CLIENTS;
 const LATER = ["10.244.0.9", "10.244.0.10"] as const;
 
 /** Longer than all requests of a step take on a busy machine, and less than the time for which IPVS remembers a closed TCP connection. */
-const TIMEOUT_SECONDS = 10;
+const TIMEOUT_SECONDS = 15;
 /** The longest that a Service may ask for. */
 const DAY_SECONDS = 86_400;
 
