@@ -6,8 +6,8 @@
  * @module
  */
 
-/** A lost SYN is sent again after a second, and then ever later. */
-const PATIENCE_MS = 60_000;
+/** How long each connection is waited for, unless a fourth word says so: a lost SYN is sent again after a second, and then ever later. */
+const PATIENCE_MS = 30_000;
 const INTERVAL_MS = 10;
 
 const encoder = new TextEncoder();
@@ -26,9 +26,9 @@ async function serve(hostname: string, port: number): Promise<void> {
   }
 }
 
-async function connectOnce(hostname: string, port: number): Promise<string | null> {
+async function connectOnce(hostname: string, port: number, patienceMs: number): Promise<string | null> {
   try {
-    const connection = await Deno.connect({ hostname, port, signal: AbortSignal.timeout(PATIENCE_MS) });
+    const connection = await Deno.connect({ hostname, port, signal: AbortSignal.timeout(patienceMs) });
     const read = await connection.read(new Uint8Array(1));
     connection.close();
     return read === 1 ? null : "no reply";
@@ -45,7 +45,7 @@ async function lostSyns(): Promise<number> {
   return counter("TCPSynRetrans") - counter("ListenDrops");
 }
 
-async function connectUntilEnd(hostname: string, port: number): Promise<void> {
+async function connectUntilEnd(hostname: string, port: number, patienceMs: number): Promise<void> {
   const before = await lostSyns();
   let ended = false;
   const end = Deno.stdin.read(new Uint8Array(1)).then(() => {
@@ -53,7 +53,7 @@ async function connectUntilEnd(hostname: string, port: number): Promise<void> {
   });
   const running: Promise<string | null>[] = [];
   while (!ended) {
-    running.push(connectOnce(hostname, port));
+    running.push(connectOnce(hostname, port, patienceMs));
     Deno.stdout.writeSync(encoder.encode("."));
     await new Promise((resolve) => setTimeout(resolve, INTERVAL_MS));
   }
@@ -69,6 +69,7 @@ async function connectUntilEnd(hostname: string, port: number): Promise<void> {
 }
 
 if (import.meta.main) {
-  const [role, hostname = "", port = ""] = Deno.args;
-  await (role === "server" ? serve(hostname, Number(port)) : connectUntilEnd(hostname, Number(port)));
+  const [role, hostname = "", port = "", patienceMs = PATIENCE_MS] = Deno.args;
+  if (role === "server") await serve(hostname, Number(port));
+  else await connectUntilEnd(hostname, Number(port), Number(patienceMs));
 }
