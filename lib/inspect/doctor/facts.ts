@@ -75,6 +75,8 @@ export interface ReadFactsOptions {
   readonly otherConfig: KubeProxyConfiguration | null;
   /** Every reader has so long. @default {6000} */
   readonly limitMs?: number;
+  /** As in {@linkcode ProgramRuns}. */
+  readonly slowMs?: number;
   /** Path of the lock. */
   readonly lockPath?: string;
 }
@@ -89,7 +91,7 @@ const END_MS = 2_500;
 /** Reads everything; never rejects, and takes no longer than the limit and the end of programs that hang. */
 export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts> {
   const { config, master, limitMs = FACTS_LIMIT_MS } = options;
-  const running = new ProgramRuns(options.exec);
+  const running = new ProgramRuns(options.exec, options.slowMs);
   const programs = new EndableExec(running);
   const exec = new SharingExec(programs);
   const { signal } = programs;

@@ -19,7 +19,7 @@ export interface ProgramTrouble {
 
 /** As many run side by side: a node that is looked at has other work, too. */
 const MOST_AT_ONCE = 6;
-/** One that takes longer does not keep others from being started: it waits rather than computes. */
+/** One that takes longer waits rather than computes. */
 const SLOW_MS = 250;
 
 /** The status of a program that a signal ended is above this one, also where a script says so of its own. */
@@ -33,10 +33,13 @@ export class ProgramRuns implements Exec {
   readonly #troubles = new Map<string, ProgramTrouble>();
   /** Those that wait for their turn. */
   readonly #waiting: (() => void)[] = [];
+  readonly #slowMs: number;
   #busy = 0;
 
-  constructor(exec: Exec) {
+  /** @param slowMs a program that takes longer does not keep others from being started */
+  constructor(exec: Exec, slowMs = SLOW_MS) {
     this.#exec = exec;
+    this.#slowMs = slowMs;
   }
 
   /** In the order in which they showed; of each program and kind the first. */
@@ -106,7 +109,7 @@ export class ProgramRuns implements Exec {
       if (next === undefined) this.#busy--;
       else next();
     };
-    const timer = setTimeout(give, SLOW_MS);
+    const timer = setTimeout(give, this.#slowMs);
     return give;
   }
 
