@@ -12,6 +12,7 @@ import { silentLogger } from "../../lib/observe/log.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
 import { type FlowReconciliation, StaleFlowReconciler } from "../../lib/sync/conntrack.ts";
 import { service, slice } from "../flows/objects.ts";
+import { assertWithin } from "../support/busyness.ts";
 import { LabProxy } from "../support/lab_proxy.ts";
 import { UDP_FRONTENDS, UdpLab } from "../support/lab_udp.ts";
 import { withNetns } from "../support/netns.ts";
@@ -228,7 +229,7 @@ e2eTest(
       assertEquals(programs, ["conntrack -L -p udp -f ipv4", "conntrack --load-file -"]);
       assertEquals((await run(["conntrack", "-C"])).trim(), "10000");
       // It takes 0.2 s on two cores; a machine that is busy gets a hundred times that, and one run for each flow would take minutes.
-      assert(durationMs < 120_000, `${durationMs} ms`);
+      await assertWithin(durationMs, 20_000, "the deletion");
     });
   },
 );
