@@ -18,6 +18,7 @@ import { UDP_FRONTENDS, UdpLab } from "../support/lab_udp.ts";
 import { withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import type { UdpSender } from "../support/udp_sender.ts";
+import { until } from "../support/until.ts";
 
 const NEEDS = [ROOT_NAMESPACES, ...["ip", "sysctl", "conntrack", "iptables", "ip6tables"].map(program)];
 const FAMILIES: readonly IpFamily[] = ["IPv4", "IPv6"];
@@ -224,6 +225,8 @@ e2eTest(
       const outcome = { family: "IPv4", full: true, report, durationMs: 1, services: [], ...udp } as const;
       assertEquals(updatedServices.size, services);
       await reconciler.afterSync({ ...outcome, state, triggerTimesMs });
+      // A look that takes longer than a sync may wait goes on beside it.
+      await until(() => reconciliations.length > 0, "the look's end");
       const [{ deleted, durationMs } = { deleted: 0, durationMs: 0 }] = reconciliations;
       assertEquals(deleted, 10_000);
       assertEquals(programs, ["conntrack -L -p udp -f ipv4", "conntrack --load-file -"]);
