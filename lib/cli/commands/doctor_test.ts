@@ -1,11 +1,12 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { eventually } from "../../../tests/support/until.ts";
 import { DoctorNode, type ProgramFault } from "../../../tests/support/doctor_node.ts";
+import { PacedNode, settled } from "../../../tests/support/paced_node.ts";
 import { applyModeDefaults, defaultConfig } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import type { Finding, Level } from "../../inspect/doctor/finding.ts";
 import type { DoctorReport } from "../../inspect/doctor/report.ts";
-import type { Exec, ExecOptions, ExecResult } from "../../kernel/exec.ts";
+import type { Exec } from "../../kernel/exec.ts";
 import { examine } from "./doctor.ts";
 
 /** Without an API server, and without asking whoever has metrics on this machine. */
@@ -265,40 +266,6 @@ Deno.test("programs that hang keep no others from being asked", async () => {
     }
   }, { limitMs: 60_000 });
 });
-
-/** A machine whose programs all end when somebody says so. */
-class PacedNode implements Exec {
-  most = 0;
-  #running: (() => void)[] = [];
-
-  constructor(readonly node: DoctorNode) {}
-
-  async run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult> {
-    await new Promise<void>((resolve) => {
-      this.#running.push(resolve);
-      this.most = Math.max(this.most, this.#running.length);
-    });
-    return await this.node.run(argv, options);
-  }
-
-  get running(): number {
-    return this.#running.length;
-  }
-
-  /** Ends those that run. */
-  endAll(): void {
-    for (const end of this.#running.splice(0)) end();
-  }
-}
-
-/** Until everybody who waits for an answer has come to the next question: nobody has for some turns, on a busy machine, too. */
-async function settled(paced: PacedNode, isDone: () => boolean): Promise<void> {
-  for (let before = -1, quiet = 0; quiet < 25 && !isDone();) {
-    await new Promise((resolve) => setTimeout(resolve, 3));
-    quiet = paced.running > 0 && paced.running === before ? quiet + 1 : 0;
-    before = paced.running;
-  }
-}
 
 // Programs that depend on each other's answers make 8 to 10 rounds; one after the other they would be 31 to 36.
 for (const [mode, mostRounds] of [["iptables", 10], ["nftables", 12], ["ipvs", 9]] as const) {

@@ -1,0 +1,41 @@
+/**
+ * A node on which programs take as long as a test likes: for counting how many run side by side, and how often somebody waits.
+ *
+ * @module
+ */
+import type { Exec, ExecOptions, ExecResult } from "../../lib/kernel/exec.ts";
+import type { DoctorNode } from "./doctor_node.ts";
+
+/** A machine whose programs all end when somebody says so. */
+export class PacedNode implements Exec {
+  most = 0;
+  #running: (() => void)[] = [];
+
+  constructor(readonly node: DoctorNode) {}
+
+  async run(argv: readonly string[], options?: ExecOptions): Promise<ExecResult> {
+    await new Promise<void>((resolve) => {
+      this.#running.push(resolve);
+      this.most = Math.max(this.most, this.#running.length);
+    });
+    return await this.node.run(argv, options);
+  }
+
+  get running(): number {
+    return this.#running.length;
+  }
+
+  /** Ends those that run. */
+  endAll(): void {
+    for (const end of this.#running.splice(0)) end();
+  }
+}
+
+/** Until everybody who waits for an answer has come to the next question: nobody has for some turns, on a busy machine, too. */
+export async function settled(paced: PacedNode, isDone: () => boolean): Promise<void> {
+  for (let before = -1, quiet = 0; quiet < 25 && !isDone();) {
+    await new Promise((resolve) => setTimeout(resolve, 3));
+    quiet = paced.running > 0 && paced.running === before ? quiet + 1 : 0;
+    before = paced.running;
+  }
+}
