@@ -102,13 +102,12 @@ export class MemoryCgroup implements AsyncDisposable {
 
   async memory(): Promise<ChargedMemory> {
     const { now, peak, kernel } = this.#figures;
-    const [nowText, peakText, kernelText] = await Promise.all(
-      [now, peak, kernel.file].map((name) => Deno.readTextFile(`${this.#folder}/${name}`)),
-    );
+    // One after the other: where the first cannot be read, none of the others is left under way.
+    const read = (name: string): Promise<string> => Deno.readTextFile(`${this.#folder}/${name}`);
     return {
-      nowMb: Number(nowText) / 1e6,
-      kernelMb: kernel.bytesIn(kernelText!) / 1e6,
-      peakMb: Number(peakText) / 1e6,
+      nowMb: Number(await read(now)) / 1e6,
+      kernelMb: kernel.bytesIn(await read(kernel.file)) / 1e6,
+      peakMb: Number(await read(peak)) / 1e6,
     };
   }
 
