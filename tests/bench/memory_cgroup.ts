@@ -21,19 +21,27 @@ interface Figures {
   readonly kernel: { readonly file: string; readonly bytesIn: (text: string) => number };
 }
 
-const VERSION_1: Figures = {
-  now: "memory.usage_in_bytes",
-  peak: "memory.max_usage_in_bytes",
-  kernel: { file: "memory.kmem.usage_in_bytes", bytesIn: Number },
-};
-const VERSION_2: Figures = {
-  now: "memory.current",
-  peak: "memory.peak",
-  kernel: {
-    file: "memory.stat",
-    bytesIn: (text) => Number(/^kernel (\d+)$/m.exec(text)?.[1]),
+const FIGURES: Readonly<Record<1 | 2, Figures>> = {
+  1: {
+    now: "memory.usage_in_bytes",
+    peak: "memory.max_usage_in_bytes",
+    kernel: { file: "memory.kmem.usage_in_bytes", bytesIn: Number },
+  },
+  2: {
+    now: "memory.current",
+    peak: "memory.peak",
+    kernel: {
+      file: "memory.stat",
+      bytesIn: (text) => Number(/^kernel (\d+)$/m.exec(text)?.[1]),
+    },
   },
 };
+
+/** Files in which a group's figures are. */
+export function figureFiles(version: 1 | 2): readonly string[] {
+  const { now, peak, kernel } = FIGURES[version];
+  return [now, peak, kernel.file];
+}
 
 /** The folder in which groups for memory are made, and which version of the kernel's interface it is. */
 export interface MemoryHierarchy {
@@ -85,7 +93,7 @@ export class MemoryCgroup implements AsyncDisposable {
     const { folder: parent, version } = memoryHierarchy(mounts!, own!);
     const folder = `${parent}/kproxy-bench-${Deno.pid}-${crypto.randomUUID().slice(0, 8)}`;
     await Deno.mkdir(folder);
-    const cgroup = new MemoryCgroup(folder, version === 1 ? VERSION_1 : VERSION_2);
+    const cgroup = new MemoryCgroup(folder, FIGURES[version]);
     try {
       await cgroup.memory();
       return cgroup;

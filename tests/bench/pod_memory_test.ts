@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { e2eTest, need, ROOT_NAMESPACES } from "../support/skip.ts";
 import { eventually } from "../support/until.ts";
-import { MemoryCgroup, memoryHierarchy } from "./memory_cgroup.ts";
+import { figureFiles, MemoryCgroup, memoryHierarchy } from "./memory_cgroup.ts";
 import { parsePodMemoryArgs } from "./pod_memory.ts";
 
 const NONE = { permissions: "none" } as const;
@@ -49,10 +49,6 @@ Deno.test("memory is counted where the kernel has its groups, in either version"
   assertThrows(() => memoryHierarchy("proc /proc proc rw 0 0\n", "0::/\n"), RangeError, "No control group");
 });
 
-const FIGURES = {
-  1: ["usage_in_bytes", "max_usage_in_bytes", "kmem.usage_in_bytes"],
-  2: ["current", "peak", "stat"],
-} as const;
 const CONTROL_GROUPS = need("control groups", "a kernel that lets root make groups for memory", () => {
   try {
     const [mounts, own] = ["mounts", "cgroup"].map((name) => Deno.readTextFileSync(`/proc/self/${name}`));
@@ -60,7 +56,7 @@ const CONTROL_GROUPS = need("control groups", "a kernel that lets root make grou
     const probe = `${folder}/kproxy-probe-${Deno.pid}`;
     Deno.mkdirSync(probe);
     try {
-      for (const name of FIGURES[version]) Deno.readTextFileSync(`${probe}/memory.${name}`);
+      for (const name of figureFiles(version)) Deno.readTextFileSync(`${probe}/${name}`);
     } finally {
       Deno.removeSync(probe);
     }

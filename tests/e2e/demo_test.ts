@@ -1,14 +1,13 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { signalChild } from "../../tools/end_programs.ts";
 import { ROOT } from "../../tools/project_files.ts";
+import { busyness } from "../support/busyness.ts";
 import { childrenWith, readUnlessGone } from "../support/processes.ts";
 import { e2eTest, need, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
 const NEEDS = [ROOT_NAMESPACES, program("iptables"), program("nft"), program("ip"), program("sysctl")];
 /** How long the demo may take where {@linkcode busyness} is 1. */
 const LIMIT_MS = 30_000;
-/** No quiet machine needs longer to start the runtime. */
-const START_MS = 150;
 
 /** A running demo and what it has written so far. */
 class Demo implements AsyncDisposable {
@@ -96,13 +95,6 @@ const USER_NAMESPACES = need("user namespaces", "a kernel that lets users make t
   }).outputSync();
   return success ? undefined : new TextDecoder().decode(stderr).trim();
 });
-
-/** How many times longer than on a quiet machine the start of a program takes here and now. */
-async function busyness(): Promise<number> {
-  const startMs = performance.now();
-  for (let i = 0; i < 5; i++) await new Deno.Command(Deno.execPath(), { args: ["eval", "0"] }).output();
-  return Math.max(1, (performance.now() - startMs) / (5 * START_MS));
-}
 
 /** Runs a program in the namespace of the demo's node. */
 async function onNode(demo: Demo, ...argv: string[]): Promise<void> {

@@ -5,6 +5,7 @@
  *
  * @module
  */
+import { tcpCounters } from "../../tools/demo/tcp_counters.ts";
 
 /** How long each connection is waited for, unless a fourth word says so: a lost SYN is sent again after a second, and then ever later. */
 const PATIENCE_MS = 30_000;
@@ -39,9 +40,8 @@ async function connectOnce(hostname: string, port: number, patienceMs: number): 
 
 /** How many SYNs the kernel sent again in this namespace, but for those that a server had no time for. */
 async function lostSyns(): Promise<number> {
-  const lines = (await Deno.readTextFile("/proc/net/netstat")).split("\n").map((line) => line.split(" "));
-  const [names = [], values = []] = lines.filter(([kind]) => kind === "TcpExt:");
-  const counter = (name: string): number => Number(values[names.indexOf(name)]);
+  const counters = tcpCounters(await Deno.readTextFile("/proc/net/netstat"));
+  const counter = (name: string): number => counters.get(name) ?? NaN;
   return counter("TCPSynRetrans") - counter("ListenDrops");
 }
 

@@ -5,6 +5,7 @@
  */
 import { ROOT } from "../project_files.ts";
 import type { Child } from "./child.ts";
+import { tcpCounters } from "./tcp_counters.ts";
 import type { LoadProgress, Reply } from "./web_client.ts";
 import { DemoError, type World } from "./world.ts";
 
@@ -47,9 +48,7 @@ export class Client {
   /** How often the client's kernel has sent the first packet of a connection again, as nobody answered it well. */
   async synsSentAgain(): Promise<number> {
     const text = await this.#world.run("client", ["cat", "/proc/net/netstat"]);
-    const [names = [], values = []] = text.split("\n").filter((line) => line.startsWith("TcpExt:"))
-      .map((line) => line.split(" "));
-    const count = Number(values[names.indexOf("TCPSynRetrans")]);
+    const count = tcpCounters(text).get("TCPSynRetrans") ?? NaN;
     if (Number.isNaN(count)) {
       throw new DemoError("The client's kernel does not count the SYNs it sends again");
     }
