@@ -186,10 +186,10 @@ const UNIT: readonly Mutation[] = [
   unit(
     DIFF,
     "a server stays",
-    'draft.server({ kind: "deleteServer", server: before.server }, before.bind);',
+    "draft.deleteServer(before.server, { isBound: before.bind, isNamed: true });",
     "",
   ),
-  unit(DIFF, "sets never grow", "if (size > committed.capacity(set)) {", "if (false) {"),
+  unit(DIFF, "sets never grow", "if (size > capacity) {", "if (false) {"),
   unit(
     DIFF,
     "an address is never unbound",
@@ -199,26 +199,50 @@ const UNIT: readonly Mutation[] = [
   unit(
     OPERATIONS,
     "addresses first",
-    ": [ipset, iptables, ipvsadm, ip];",
-    ": [ip, ipset, iptables, ipvsadm];",
+    ": [before, ipset, iptables, after, ip],",
+    ": [ip, before, ipset, iptables, after],",
   ),
   unit(
     OPERATIONS,
     "entries go before the server they show to be ours",
-    "? [ipvsadm, ipset, iptables, ip]",
-    "? [ipset, iptables, ipvsadm, ip]",
+    ": [before, ipset, iptables, after, ip],",
+    ": [ipset, iptables, before, after, ip],",
+  ),
+  unit(
+    OPERATIONS,
+    "a server comes before the entries that show it to be ours",
+    'if (!this.#addsEntries || !this.#servers.some(({ kind }) => kind === "addServer")) {',
+    "if (this.#addsEntries) {",
+  ),
+  unit(
+    OPERATIONS,
+    "an address goes before the server that only it shows to be ours",
+    "else if (!isNamed) this.#dropsBoundOnly = true;",
+    "",
+  ),
+  unit(
+    OPERATIONS,
+    "an entry goes before it comes to another set",
+    "if (!isTight) this.#removed.push(...lines);",
+    "if (!isTight) this.#ipset.push(...lines);",
+  ),
+  unit(
+    OPERATIONS,
+    "a full set has no room for what comes",
+    "if (isTight) this.#ipset.push(...lines);",
+    "if (isTight) this.#removed.push(...lines);",
   ),
   unit(
     OPERATIONS,
     "where things only go, the address last",
-    "? [ip, ipvsadm, iptables, ipset]",
-    "? [ipset, iptables, ipvsadm, ip]",
+    ": [ip, servers, iptables, ipset]);",
+    ": [ipset, iptables, servers, ip]);",
   ),
   unit(
     OPERATIONS,
     "iptables mode is cut off before its successor serves",
-    "[ipvsadm, ipset, ip, iptables] : [ipset, ipvsadm, ip, iptables]",
-    "[ipvsadm, ipset, ip, iptables] : [ipset, iptables, ipvsadm, ip]",
+    "rulesLast ? [before, ipset, after, ip, iptables]",
+    "rulesLast ? [before, ipset, iptables, after, ip]",
   ),
   unit(
     OPERATIONS,
@@ -247,8 +271,8 @@ const UNIT: readonly Mutation[] = [
   unit(
     OBSERVED,
     "an external IP on the node is nobody's",
-    "return EVIDENCE.some((kind) => has(kind, entry));",
-    "return false;",
+    "isNodePort() || NAMING_SETS.some((kind) => has(kind, entry))",
+    "isNodePort()",
   ),
   unit(
     OBSERVED,

@@ -20,7 +20,16 @@ const REMOVAL_CUT: readonly FakeStep[] = [
   { kind: "damage", what: 3 },
 ];
 
+/** Entries went, rules were refused, a new life unbound the address and was killed: nothing told any more whose server it was. */
+const EVIDENCE_LOST: readonly FakeStep[] = [
+  { kind: "service", name: 0, shape: 3, pods: 0 },
+  { kind: "fault", fault: "refuses", after: 1 },
+  { kind: "service", name: 0, shape: 5, pods: 0 },
+  { kind: "fault", fault: "dies half-way", after: 4 },
+  { kind: "restart" },
+];
+
 testFakeChaos({ name: "ipvs", create: fakeIpvsMachine }, {
   runs: 10_000,
-  examples: [JUMPS_UNSEEN, REMOVAL_CUT],
+  examples: [JUMPS_UNSEEN, REMOVAL_CUT, EVIDENCE_LOST],
 });

@@ -1,6 +1,6 @@
 /**
- * Brings one IP family into the kernel: everything once, then only what changes, with one start of each program at most; one more of
- * `ipvsadm` where Services name schedulers that were not tried yet.
+ * Brings one IP family into the kernel: everything once, then only what changes, with one start of each program at most; more of `ipvsadm`
+ * where Services name schedulers that were not tried yet, and where one server goes before the entries that another one comes after.
  *
  * @module
  */

@@ -42,15 +42,14 @@ function diffSets(
   for (const kind of SET_KINDS) {
     const set = setName(kind, family);
     const [toAdd, toRemove] = [added.get(set) ?? [], removed.get(set) ?? []];
-    const size = union.setSize(set) + toAdd.length - toRemove.length;
-    if (size > committed.capacity(set)) {
+    const [before, capacity] = [union.setSize(set), committed.capacity(set)];
+    const size = before + toAdd.length - toRemove.length;
+    if (size > capacity) {
       const gone = new Set(toRemove);
       const staying = [...union.entries].filter((entry) => setOfEntry(entry) === set && !gone.has(entry));
       draft.growSet(kind, family, capacityFor(size), [...staying, ...toAdd]);
     } else {
-      // What goes first makes room in a set that is nearly full.
-      for (const entry of toRemove) draft.removeEntry(entry);
-      for (const entry of toAdd) draft.addEntry(entry);
+      draft.changeEntries({ added: toAdd, removed: toRemove }, before + toAdd.length > capacity);
     }
   }
   const ips = setName("KUBE-IPVS-IPS", family);
@@ -112,7 +111,7 @@ function diffServer({ before, after }: ServerPair, draft: OperationsDraft): void
     return;
   }
   if (after === null) {
-    draft.server({ kind: "deleteServer", server: before.server }, before.bind);
+    draft.deleteServer(before.server, { isBound: before.bind, isNamed: true });
     return;
   }
   if (!sameTreatment(before.server, after.server)) {

@@ -28,7 +28,7 @@ import {
 import { sameTreatment, type VirtualServer } from "../../../netfilter/ipvs.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
 import { CommittedIpvs } from "./committed.ts";
-import { changeRealServers, OperationsDraft } from "./operations.ts";
+import { changeRealServers, type Evidence, OperationsDraft } from "./operations.ts";
 import {
   DEVICE,
   type Entry,
@@ -67,7 +67,7 @@ export function diffObserved(
   const draft = new OperationsDraft();
   diffSets(union, observed, options, draft);
   for (const table of TABLES) diffTable(plan, union, observed, table, draft);
-  diffServers(union, observed, (key, server) => known.has(key) || isOurs(server, observed, options), draft);
+  diffServers(union, observed, options, known, draft);
   diffAddresses(union, observed, options, draft);
   return draft.finish(servesThroughIptables(observed));
 }
@@ -129,8 +129,11 @@ function diffSet(kind: SetKind, { family, set, wanted, saved }: SetChange, draft
   }
   const surplus = new Set(saved.entries);
   const missing = wanted.filter((text) => !surplus.delete(text));
-  for (const text of surplus) draft.removeEntry(full(text));
-  for (const text of missing) draft.addEntry(full(text));
+  const capacity = definition.type === "bitmap:port" ? Infinity : found.maxElements;
+  draft.changeEntries(
+    { added: missing.map(full), removed: [...surplus].map(full) },
+    saved.entries.size + missing.length > capacity,
+  );
 }
 
 function diffTable(
@@ -190,7 +193,8 @@ function missingUnplacedJumps(jumps: ReadonlyMap<string, readonly JumpRule[]>, s
 function diffServers(
   union: ClaimUnion,
   observed: Observed,
-  owns: (key: string, server: VirtualServer) => boolean,
+  options: IpvsOptions,
+  known: ReadonlySet<string>,
   draft: OperationsDraft,
 ): void {
   const wanted = new Set<string>();
@@ -207,36 +211,42 @@ function diffServers(
     changeRealServers(draft, server, saved.realServers.values());
   }
   for (const [key, { server }] of observed.virtualServers) {
-    if (wanted.has(key) || !owns(key, server)) continue;
-    const isBound = observed.addresses?.has(server.address) === true;
-    draft.server({ kind: "deleteServer", server }, isBound);
+    if (wanted.has(key)) continue;
+    const evidence = evidenceOf(server, observed, options);
+    if (known.has(key) || evidence.isBound || evidence.isNamed) draft.deleteServer(server, evidence);
   }
 }
 
 /** True if the server, of this family, is one that IPVS mode has made. */
-export function isOurs(
-  server: VirtualServer,
+export function isOurs(server: VirtualServer, observed: Observed, options: OwnershipOptions): boolean {
+  const { isBound, isNamed } = evidenceOf(server, observed, options);
+  return isBound || isNamed;
+}
+
+type OwnershipOptions = Pick<IpvsOptions, "family" | "excludeCIDRs" | "hostIps">;
+
+function evidenceOf(
+  { address, protocol, port }: VirtualServer,
   observed: Observed,
-  options: Pick<IpvsOptions, "family" | "excludeCIDRs" | "hostIps">,
-): boolean {
-  const { family, excludeCIDRs, hostIps } = options;
-  const ip = parseIp(server.address);
-  if (ip?.family !== family || excludeCIDRs.some((cidr) => cidrContains(cidr, ip))) return false;
-  if (observed.addresses?.has(ip.text) === true) return true;
+  { family, excludeCIDRs, hostIps }: OwnershipOptions,
+): Evidence {
+  const ip = parseIp(address);
+  if (ip?.family !== family || excludeCIDRs.some((cidr) => cidrContains(cidr, ip))) {
+    return { isBound: false, isNamed: false };
+  }
   const has = (kind: SetKind, entry: string): boolean =>
     observed.sets.get(setName(kind, family))?.entries.has(entry) === true;
-  const { protocol, port } = server;
-  if (
-    protocol !== "SCTP" && hostIps.includes(ip.text) && has(`KUBE-NODE-PORT-${protocol}`, portEntry(port))
-  ) {
-    return true;
-  }
+  const isNodePort = (): boolean =>
+    protocol !== "SCTP" && hostIps.includes(ip.text) && has(`KUBE-NODE-PORT-${protocol}`, portEntry(port));
   const entry = ipPortEntry(ip.text, protocol, port);
-  return EVIDENCE.some((kind) => has(kind, entry));
+  return {
+    isBound: observed.addresses?.has(ip.text) === true,
+    isNamed: isNodePort() || NAMING_SETS.some((kind) => has(kind, entry)),
+  };
 }
 
 /** Sets whose entries are virtual servers. */
-const EVIDENCE = [
+const NAMING_SETS = [
   "KUBE-CLUSTER-IP",
   "KUBE-EXTERNAL-IP",
   "KUBE-EXTERNAL-IP-LOCAL",

@@ -152,10 +152,34 @@ Deno.test("entries, servers and addresses that nobody wants go, missing ones com
   kernel.servers.delete("-t 192.0.2.10:30080");
   assertEquals(
     sync(kernel, [WEB]),
-    "### ipset restore\ndel KUBE-CLUSTER-IP 10.96.0.99,tcp:80\nadd KUBE-CLUSTER-IP 10.96.0.10,tcp:80\n" +
+    "### ipset restore\nadd KUBE-CLUSTER-IP 10.96.0.10,tcp:80\ndel KUBE-CLUSTER-IP 10.96.0.99,tcp:80\n" +
       "### ipvsadm -R\n-A -t 192.0.2.10:30080 -s rr\n-D -t 10.96.0.99:80\n" +
       "### ip -batch -\naddress del 10.96.0.99/32 dev kube-ipvs0\naddress add 10.96.0.10/32 dev kube-ipvs0\n",
   );
+});
+
+Deno.test("a server of which only its address tells that it is ours goes before the address", pure, () => {
+  const kernel = synced(WEB);
+  kernel.addresses!.add("198.51.100.1");
+  kernel.servers.set("-t 198.51.100.1:80", { options: "-s rr", real: new Map() });
+  const gone = "### ipvsadm -R\n-D -t 198.51.100.1:80\n";
+  const unbound = "### ip -batch -\naddress del 198.51.100.1/32 dev kube-ipvs0\n";
+  assertEquals(sync(kernel, [WEB]), gone + unbound);
+  // Where its entry tells it, too, no packet comes to the address without its server.
+  kernel.sets.get("KUBE-EXTERNAL-IP")!.entries = new Set(["198.51.100.1,tcp:80"]);
+  assertEquals(
+    sync(kernel, [WEB]),
+    unbound + gone + "### ipset restore\ndel KUBE-EXTERNAL-IP 198.51.100.1,tcp:80\n",
+  );
+});
+
+Deno.test("in a set without room for both, what goes makes room for what comes", pure, () => {
+  const kernel = synced(WEB);
+  const full = Array.from({ length: 65_536 }, (_, at) => `10.97.${at >> 8}.${at & 255},tcp:80`);
+  kernel.sets.get("KUBE-CLUSTER-IP")!.entries = new Set(full);
+  const [, first = "", ...rest] = sync(kernel, [WEB]).split("\n");
+  assertEquals(first, "del KUBE-CLUSTER-IP 10.97.0.0,tcp:80");
+  assertEquals(rest[full.length - 1], "add KUBE-CLUSTER-IP 10.96.0.10,tcp:80");
 });
 
 Deno.test("a wanted real server gets weight and method back, a surplus one is asked to leave", pure, () => {

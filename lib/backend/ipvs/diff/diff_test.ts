@@ -72,8 +72,8 @@ Deno.test("an entry that takes the place of another one in its set: no rule come
   const open = (nodePort: number) => testService({ type: "NodePort", ports: [testPort({ nodePort })] });
   const text = change([open(30080), pods("10.244.1.1")], [open(30081), pods("10.244.1.1")]);
   assertEquals(text.match(/^(add|del) .*NODE-PORT.*/gm), [
-    "del KUBE-NODE-PORT-TCP 30080",
     "add KUBE-NODE-PORT-TCP 30081",
+    "del KUBE-NODE-PORT-TCP 30080",
   ]);
   assert(!text.includes("iptables-restore"), text);
 });
@@ -217,10 +217,25 @@ Deno.test("a node port goes: what tells that its server is ours goes after it", 
     change([keeper, exposed], [keeper, WEB]),
     "### ipvsadm -R\n-D -t 192.0.2.10:30080\n### ipset restore\ndel KUBE-NODE-PORT-TCP 30080\n",
   );
-  // Even if something else comes with it.
+  // Even if something else comes with it, whose server comes after its entries.
   assertEquals(
-    change([keeper, exposed], [keeper, WEB, OTHER]).match(/^### \S+|.*30080.*/gm),
-    ["### ipvsadm", "-D -t 192.0.2.10:30080", "### ipset", "del KUBE-NODE-PORT-TCP 30080", "### ip"],
+    change([keeper, exposed], [keeper, WEB, OTHER]).match(/^### \S+|.*30080.*|-A .*/gm),
+    [
+      "### ipvsadm",
+      "-D -t 192.0.2.10:30080",
+      "### ipset",
+      "del KUBE-NODE-PORT-TCP 30080",
+      "### ipvsadm",
+      "-A -t 10.96.0.11:80 -s rr",
+      "### ip",
+    ],
+  );
+  // An endpoint alone does not need a second step.
+  assertEquals(
+    change([keeper, exposed, pods("10.244.0.1")], [keeper, WEB, pods("10.244.0.1", "10.244.0.2")]).match(
+      /^### \S+/gm,
+    ),
+    ["### ipvsadm", "### ipset"],
   );
 });
 

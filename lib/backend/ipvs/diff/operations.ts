@@ -15,7 +15,7 @@ import {
 } from "../../../netfilter/ipset.ts";
 import { addAddressLine, deleteAddressLine } from "../../../netfilter/ip_batch.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
-import { type RealServer, realServerKey } from "../../../netfilter/ipvs.ts";
+import { type RealServer, realServerKey, type VirtualServer } from "../../../netfilter/ipvs.ts";
 import { DEVICE } from "../plan/ruleset.ts";
 import { growingSetName, setDefinition, type SetKind } from "../plan/sets.ts";
 
@@ -31,16 +31,33 @@ export function realServerOf(key: string, weight = 1): RealServer {
   return { address: ip.text, port: Number(key.slice(colon + 1)), weight };
 }
 
+/** What tells another process that a virtual server is ours. */
+export interface Evidence {
+  /** Its address is on the device. */
+  readonly isBound: boolean;
+  /** The sets name it. */
+  readonly isNamed: boolean;
+}
+
+/** What comes to a set, and what goes. */
+export interface EntryChange {
+  readonly added: readonly Entry[];
+  readonly removed: readonly Entry[];
+}
+
 /** Collects changes; each kind keeps the order in which it was told. */
 export class OperationsDraft {
   readonly #ipset: string[] = [];
+  readonly #removed: string[] = [];
   readonly #tables: Record<Table, string[]> = { nat: [], filter: [] };
   readonly #servers: ServerChange[] = [];
+  /** Servers that go while only their entries tell that they are ours. */
+  readonly #namedOnly = new Set<ServerChange>();
   readonly #bound: string[] = [];
   readonly #unbound: string[] = [];
   #addsEntries = false;
-  /** True if a server goes whose address is or was not on the device, so that only its entries tell that it is ours. */
-  #dropsEvidence = false;
+  /** True if a server goes while only its address on the device tells that it is ours. */
+  #dropsBoundOnly = false;
 
   /** Lines of ipset that neither add nor remove an entry of a set in use. */
   ipset(...lines: readonly string[]): void {
@@ -48,14 +65,21 @@ export class OperationsDraft {
   }
 
   addEntry(entry: Entry): void {
-    const blank = entry.indexOf(" ");
-    this.#ipset.push(addEntryLine(entry.slice(0, blank), entry.slice(blank + 1)));
+    this.#ipset.push(entryLine(addEntryLine, entry));
     this.#addsEntries = true;
   }
 
-  removeEntry(entry: Entry): void {
-    const blank = entry.indexOf(" ");
-    this.#ipset.push(deleteEntryLine(entry.slice(0, blank), entry.slice(blank + 1)));
+  /**
+   * Entries of one set. Those that go do so when all that come to any set are in: a server whose entry changes sets is ours
+   * all the time, and its packets are nobody else's.
+   *
+   * @param isTight true if not all of them have room in the set at once: then those that go make room
+   */
+  changeEntries({ added, removed }: EntryChange, isTight: boolean): void {
+    const lines = removed.map((entry) => entryLine(deleteEntryLine, entry));
+    if (isTight) this.#ipset.push(...lines);
+    for (const entry of added) this.addEntry(entry);
+    if (!isTight) this.#removed.push(...lines);
   }
 
   /** Replaces a set by a larger one with the entries of `entries`, under the rules that use it. */
@@ -74,9 +98,15 @@ export class OperationsDraft {
     this.#tables[table].push(...lines);
   }
 
-  server(change: ServerChange, isBound = true): void {
+  server(change: ServerChange): void {
     this.#servers.push(change);
-    if (change.kind === "deleteServer" && !isBound) this.#dropsEvidence = true;
+  }
+
+  deleteServer(server: VirtualServer, { isBound, isNamed }: Evidence): void {
+    const change: ServerChange = { kind: "deleteServer", server };
+    this.#servers.push(change);
+    if (!isBound) this.#namedOnly.add(change);
+    else if (!isNamed) this.#dropsBoundOnly = true;
   }
 
   /** Everything that makes a server with its real servers. */
@@ -100,8 +130,8 @@ export class OperationsDraft {
 
   /**
    * The steps. Usually sets, rules, servers, addresses: a packet to an address that is not complete is refused or passes
-   * untouched. Where things only go, the address goes first. A server of which only its entries tell that it is ours
-   * goes before them, so that nothing of ours is left behind if we are killed between two steps.
+   * untouched. Where things only go, the address goes first. A server goes before the last thing that tells that it is
+   * ours, and comes after the first one, so that nothing of ours is left behind if we are killed between two steps.
    *
    * @param rulesLast true if other rules serve the same addresses until ours replace them
    */
@@ -109,19 +139,44 @@ export class OperationsDraft {
     const transactions: Transaction[] = (["nat", "filter"] as const)
       .map((table) => ({ table, lines: this.#tables[table] }))
       .filter(({ lines }) => lines.length > 0);
-    const ipset: Step = { program: "ipset", lines: this.#ipset };
+    const ipset: Step = { program: "ipset", lines: [...this.#ipset, ...this.#removed] };
     const iptables: Step = { program: "iptables", transactions };
-    const ipvsadm: Step = { program: "ipvsadm", changes: this.#servers };
     const ip: Step = { program: "ip", lines: [...this.#unbound, ...this.#bound] };
-    const steps = rulesLast
-      ? this.#dropsEvidence ? [ipvsadm, ipset, ip, iptables] : [ipset, ipvsadm, ip, iptables]
-      : !this.#addsEntries && (this.#unbound.length > 0 || this.#dropsEvidence)
-      ? [ip, ipvsadm, iptables, ipset]
-      : this.#dropsEvidence
-      ? [ipvsadm, ipset, iptables, ip]
-      : [ipset, iptables, ipvsadm, ip];
-    return { steps: steps.filter((step) => !isEmpty(step)) };
+    const servers = ipvsadmStep(this.#servers);
+    const dropsEntriesLater = this.#namedOnly.size > 0;
+    if (!rulesLast && !this.#addsEntries && (this.#unbound.length > 0 || dropsEntriesLater)) {
+      return nonEmpty(this.#dropsBoundOnly ? [servers, ip, iptables, ipset] : [ip, servers, iptables, ipset]);
+    }
+    const [before, after] = dropsEntriesLater ? this.#aroundEntries() : [ipvsadmStep([]), servers];
+    return nonEmpty(
+      rulesLast ? [before, ipset, after, ip, iptables] : [before, ipset, iptables, after, ip],
+    );
   }
+
+  /** The changes of servers before and after those of entries: one step where no server comes whose entries come, too. */
+  #aroundEntries(): readonly [before: Step, after: Step] {
+    if (!this.#addsEntries || !this.#servers.some(({ kind }) => kind === "addServer")) {
+      return [ipvsadmStep(this.#servers), ipvsadmStep([])];
+    }
+    const { before = [], after = [] } = Object.groupBy(
+      this.#servers,
+      (change) => this.#namedOnly.has(change) ? "before" : "after",
+    );
+    return [ipvsadmStep(before), ipvsadmStep(after)];
+  }
+}
+
+function entryLine(line: (set: string, text: string) => string, entry: Entry): string {
+  const blank = entry.indexOf(" ");
+  return line(entry.slice(0, blank), entry.slice(blank + 1));
+}
+
+function ipvsadmStep(changes: readonly ServerChange[]): Step {
+  return { program: "ipvsadm", changes };
+}
+
+function nonEmpty(steps: readonly Step[]): Operations {
+  return { steps: steps.filter((step) => !isEmpty(step)) };
 }
 
 function isEmpty(step: Step): boolean {
