@@ -164,6 +164,17 @@ const exitFence: Fence = (path, context) => {
   };
 };
 
+/** Where fast-check is imported: with the seed of the run. */
+const SEEDED = "tests/support/fast_check.ts";
+
+const seedFence: Fence = (path, context) => {
+  if (path === SEEDED) return {};
+  return onImports((specifier, node) => {
+    if (!/^(npm:\/?)?fast-check\b/.test(specifier)) return;
+    context.report({ node, message: `Import fast-check from ${SEEDED}: every run tries the same cases` });
+  });
+};
+
 function rule(fence: Fence): Deno.lint.Rule {
   return { create: (context) => fence(projectPath(context.filename), context) };
 }
@@ -181,6 +192,7 @@ const plugin: Deno.lint.Plugin = {
     "pure-rows": rule(purity),
     "client-node-fence": rule(clientFence),
     "exit-fence": rule(exitFence),
+    "seed-fence": rule(seedFence),
   },
 };
 export default plugin;

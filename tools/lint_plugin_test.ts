@@ -92,6 +92,12 @@ const CASES: Readonly<Record<string, readonly Case[]>> = {
     ["tools/test.ts", "process.exit(1);", ["exit-fence"]],
     ["lib/cli/commands/run.ts", "Deno.exitCode = 1;", []],
   ],
+  "seed-fence": [
+    ["tests/support/fast_check.ts", 'import fc from "fast-check";', []],
+    ["lib/model/x_test.ts", 'import fc from "../../tests/support/fast_check.ts";', []],
+    ["lib/model/x_test.ts", 'import fc from "fast-check";', ["seed-fence"]],
+    ["tests/support/x.ts", 'await import("npm:fast-check@4.10.2");', ["seed-fence"]],
+  ],
 };
 
 for (const [rule, cases] of Object.entries(CASES)) {

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { formatDuration, formatDurationNs, parseDuration, parseDurationNs } from "./duration.ts";
 
 const PURE = { permissions: "none" } as const;

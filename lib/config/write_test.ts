@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { applyDefaults, defaultConfig } from "./defaults.ts";
 import { FIELDS } from "./fields.ts";
 import { parseConfig } from "./parse.ts";

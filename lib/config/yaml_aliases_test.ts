@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { startWork } from "../../tests/support/spent.ts";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { parseDocument } from "yaml";
 import { parseYamlDocuments } from "./yaml_documents.ts";
 

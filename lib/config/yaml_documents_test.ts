@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { startWork } from "../../tests/support/spent.ts";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { stringify } from "@std/yaml";
 import { type Document, parseAllDocuments } from "yaml";
 import { parseYamlDocuments, shortened, YAML_LIMITS, type YamlLimits } from "./yaml_documents.ts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { FakeConntrack } from "../../tests/support/fake_conntrack.ts";
 import { type FlowGroup, groupFlows } from "./flow_group.ts";
 import { type FlowRules, isStale, planDeletions } from "./stale_flows.ts";

@@ -1,6 +1,6 @@
 /** What holds for the change tracker whatever happens, and in whatever order. */
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { ChangeTracker } from "./change_tracker.ts";
 import type { EndpointSlice, Service } from "./objects.ts";
 import type { ProxyState } from "./state.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { startWork } from "../../tests/support/spent.ts";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { ARBITRARY_CLUSTER, offerChanges } from "../../tests/support/arbitrary_objects.ts";
 import { ChangeTracker } from "./change_tracker.ts";
 import { compareClaimants, type UnservedDestination } from "./destination_claims.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { base32Sha256 } from "./chain_hash.ts";
 
 const NONE = { permissions: "none" } as const;

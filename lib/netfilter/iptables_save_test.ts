@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { type IptablesRuleset, parseIptablesSave, type SavedChain } from "./iptables_save.ts";
 import { renderIptablesSave } from "../../tests/support/saved_texts.ts";
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { PrintedReader, type PrintedRules, type PrintedTable } from "./printed_chains.ts";
 
 const NONE = { permissions: "none" } as const;

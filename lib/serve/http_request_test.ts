@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { BadRequest } from "./bad_request.ts";
 import { RequestReader } from "./http_request.ts";
 

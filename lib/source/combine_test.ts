@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { assertHolds } from "../../tests/support/source_recorder.ts";
 import type { ApiObject } from "../model/objects.ts";
 import { CombinedSource } from "./combine.ts";

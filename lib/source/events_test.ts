@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { decodeNode } from "./decode/decode.ts";
 import { eventsBetween, nettingEvents, sameObject } from "./events.ts";
 import { toEnd } from "../text/steps.ts";

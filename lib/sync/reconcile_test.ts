@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../backend/backend.ts";
 import { SyncError } from "../errors.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";

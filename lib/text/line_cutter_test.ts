@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { LineCutter } from "./line_cutter.ts";
 
 const decoder = new TextDecoder();

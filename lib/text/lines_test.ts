@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { countLines, firstLine, LineStarts } from "./lines.ts";
 
 Deno.test("an offset is on the line that the ends before it say", { permissions: "none" }, () => {

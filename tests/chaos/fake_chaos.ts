@@ -5,7 +5,7 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../support/fast_check.ts";
 import type { FamilyProxier } from "../../lib/backend/backend.ts";
 import { SyncError } from "../../lib/errors.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";

@@ -5,7 +5,7 @@
  * @module
  */
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../support/fast_check.ts";
 import { TABLE_COMMENT } from "../../lib/backend/nftables/plan/chains.ts";
 import { planNftables } from "../../lib/backend/nftables/plan/plan.ts";
 import { planChange } from "../../lib/backend/nftables/diff/plan_change.ts";

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import fc from "fast-check";
+import fc from "./fast_check.ts";
 import type { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import type { ApiObject, EndpointSlice, Service, SliceEndpoint } from "../../lib/model/objects.ts";
 import { testPort, testService, testSlice, testSliceEndpoint, testSlicePort } from "./model_objects.ts";

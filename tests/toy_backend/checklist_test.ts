@@ -1,6 +1,6 @@
 /** The checklist of `docs/adding-a-backend.md`, each step proven by the toy. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import fc from "fast-check";
+import fc from "../support/fast_check.ts";
 import { removeLeftovers } from "../../lib/backend/node/leftovers.ts";
 import { chooseMode } from "../../lib/backend/node/choose_mode.ts";
 import { IMPLEMENTED_MODES } from "../../lib/backend/node/registry.ts";

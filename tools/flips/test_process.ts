@@ -8,7 +8,7 @@
  * @module
  */
 import process from "node:process";
-import fc from "fast-check";
+import fc from "../../tests/support/fast_check.ts";
 import { FlipSwitch } from "./switch.ts";
 import type { Answer, Question } from "./protocol.ts";
 
@@ -109,7 +109,7 @@ async function main([mark = "", first = "0", tries = "0", ...files]: readonly st
     });
   }
   Object.assign(Deno, { test: collect });
-  fc.configureGlobal({ seed: 1, ...tries === "0" ? {} : { numRuns: Number(tries) } });
+  if (tries !== "0") fc.configureGlobal({ ...fc.readConfigureGlobal(), numRuns: Number(tries) });
   flips.install(globalThis as unknown as Record<string, unknown>);
   flips.on = Number(first);
   for (const file of files) await import(file);

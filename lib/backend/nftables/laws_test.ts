@@ -1,6 +1,6 @@
 /** The laws of nftables mode over generated clusters, on a table in memory. */
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/support/fast_check.ts";
 import { ARBITRARY_CLUSTER, offerChanges } from "../../../tests/support/arbitrary_objects.ts";
 import { exampleTracker } from "../../../tests/support/golden.ts";
 import { exampleNftablesOptions, exampleNftablesPlan } from "../../../tests/support/golden_nftables.ts";

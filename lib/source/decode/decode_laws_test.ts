@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/support/fast_check.ts";
 import { decodeEndpointSlice, decodeObject, decodeService } from "./decode.ts";
 import { pure, type Raw, rawService, rawSlice } from "../../../tests/support/decode_objects.ts";
 

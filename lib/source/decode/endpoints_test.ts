@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/support/fast_check.ts";
 import type { EndpointsSource } from "../../config/types.ts";
 import type { EndpointSlice } from "../../model/objects.ts";
 import { testSlice, testSliceEndpoint } from "../../../tests/support/model_objects.ts";

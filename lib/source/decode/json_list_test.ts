@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/support/fast_check.ts";
 import { toEnd } from "../../text/steps.ts";
 import { outlineOf, readJsonList } from "./json_list.ts";
 import { JsonPlaces } from "./json_places.ts";

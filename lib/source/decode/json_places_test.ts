@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/support/fast_check.ts";
 import { parseYamlDocuments } from "../../config/yaml_documents.ts";
 import { JsonPlaces } from "./json_places.ts";
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertInstanceOf, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/support/fast_check.ts";
 import { pure } from "../../../tests/support/decode_objects.ts";
 import { DecodeError } from "./decode_values.ts";
 import { JsonListReader } from "./json_stream.ts";

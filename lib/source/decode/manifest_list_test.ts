@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import { stringify } from "@std/yaml";
 import { toEnd } from "../../text/steps.ts";
-import fc from "fast-check";
+import fc from "../../../tests/support/fast_check.ts";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
 import { splitList } from "./manifest_list.ts";
 import type { ManifestItem } from "./manifest_items.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStrictEquals, assertStringIncludes } from "@std/assert";
 import { startWork } from "../../../tests/support/spent.ts";
-import fc from "fast-check";
+import fc from "../../../tests/support/fast_check.ts";
 import { type Manifest, readingOf, readManifest } from "./manifest_text.ts";
 
 // The YAML package reads these two.

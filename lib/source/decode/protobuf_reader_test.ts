@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertInstanceOf, assertStringIncludes } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/support/fast_check.ts";
 import { pure } from "../../../tests/support/decode_objects.ts";
 import { field, joined, listBytes, objectBytes, varint } from "../../../tests/support/kube_protobuf.ts";
 import type { ReadModels } from "./api_json.ts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../tests/support/fast_check.ts";
 import { pure } from "../../../tests/support/decode_objects.ts";
 import { ARBITRARY_CLUSTER } from "../../../tests/support/arbitrary_objects.ts";
 import type { ApiObject, NodeObject } from "../../model/objects.ts";

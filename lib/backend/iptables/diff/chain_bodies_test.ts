@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../../tests/support/fast_check.ts";
 import { ARBITRARY_CLUSTER } from "../../../../tests/support/arbitrary_objects.ts";
 import { examplePlan } from "../../../../tests/support/golden.ts";
 import { groupByChain } from "../../../netfilter/iptables_chains.ts";

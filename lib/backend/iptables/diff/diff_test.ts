@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../../tests/support/fast_check.ts";
 import { ARBITRARY_CLUSTER, offerChanges } from "../../../../tests/support/arbitrary_objects.ts";
 import { exampleOptions, exampleTracker } from "../../../../tests/support/golden.ts";
 import { RestoreInterpreter } from "../../../../tests/support/restore_interpreter.ts";

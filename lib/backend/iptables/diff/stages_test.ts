@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../../tests/support/fast_check.ts";
 import { ARBITRARY_CLUSTER } from "../../../../tests/support/arbitrary_objects.ts";
 import { exampleOptions, examplePlan, exampleState } from "../../../../tests/support/golden.ts";
 import { RestoreInterpreter } from "../../../../tests/support/restore_interpreter.ts";

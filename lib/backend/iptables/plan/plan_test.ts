@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import fc from "fast-check";
+import fc from "../../../../tests/support/fast_check.ts";
 import { ARBITRARY_CLUSTER, offerChanges } from "../../../../tests/support/arbitrary_objects.ts";
 import { exampleOptions, exampleState, exampleTracker } from "../../../../tests/support/golden.ts";
 import type { EndpointSlice } from "../../../model/objects.ts";
