@@ -37,6 +37,7 @@ class Refusal extends Error {}
 
 const NOT_FOUND = "No such file or directory";
 const EXISTS = "File exists";
+const NOT_SUPPORTED = "Operation not supported";
 const BUSY = "Device or resource busy";
 
 /** One start of the program. */
@@ -60,6 +61,8 @@ export class FakeNft implements Exec {
   forgetsTableComments = false;
   /** What this nft prints instead of a table's list. */
   print: (listed: string) => string = (listed) => listed;
+  /** What dry runs would have added, by table, e.g. `ip kproxy: rule services`. On Linux 6.18 it makes lists of others wrong. */
+  readonly triedAdditions: string[] = [];
   /** Called after each transaction that was committed. */
   onCommit: () => void = () => {};
   #tables: Tables = new Map();
@@ -163,6 +166,7 @@ export class FakeNft implements Exec {
         );
       }
     }
+    if (dry) this.triedAdditions.push(...additions(this.#tables, tables));
     if (complaints.length > 0) return { code: 1, stdout: "", stderr: complaints.join("") };
     if (!dry) {
       this.#tables = tables;
@@ -181,6 +185,25 @@ function copyOf(tables: Tables): Tables {
       [...sets].map(([set, { elements, ...spec }]) => [set, { ...spec, elements: new Map(elements) }]),
     ),
   }]));
+}
+
+function* additions(before: Tables, after: Tables): Generator<string> {
+  for (const [table, { chains, sets }] of after) {
+    const known = before.get(table);
+    if (known === undefined) yield `${table}: table`;
+    for (const [name, { rules }] of chains) {
+      const old = known?.chains.get(name);
+      if (old === undefined) yield `${table}: chain ${name}`;
+      for (const rule of rules) if (!old?.rules.includes(rule)) yield `${table}: rule ${name}`;
+    }
+    for (const [name, { elements }] of sets) {
+      const old = known?.sets.get(name);
+      if (old === undefined) yield `${table}: set ${name}`;
+      for (const key of elements.keys()) {
+        if (!old?.elements.has(key)) yield `${table}: element ${name} ${key}`;
+      }
+    }
+  }
 }
 
 function withoutElements({ sets, ...rest }: FakeTable): FakeTable {
@@ -218,7 +241,7 @@ function chainCommand(table: FakeTable, verb: string | undefined, name: string, 
   if (verb === "create" && chain !== undefined) refuse(EXISTS);
   if (verb === "add" || verb === "create") {
     if (chain === undefined) table.chains.set(name, { hook, rules: [] });
-    else if (hook !== "" && hook !== chain.hook) refuse("Operation not supported");
+    else if (hook !== "" && hook !== chain.hook) refuse(NOT_SUPPORTED);
     return;
   }
   if (chain === undefined) return refuse(NOT_FOUND);
@@ -233,7 +256,10 @@ function addRule(table: FakeTable, name: string, rest: string): void {
   const chain = table.chains.get(name) ?? refuse(NOT_FOUND);
   const [, index, text = rest] = /^index (\d+) (.*)$/.exec(rest) ?? [];
   if (index !== undefined && chain.rules[Number(index)] === undefined) refuse(NOT_FOUND);
-  for (const target of targets(text)) if (!table.chains.has(target)) refuse(NOT_FOUND);
+  for (const target of targets(text)) {
+    const { hook } = table.chains.get(target) ?? refuse(NOT_FOUND);
+    if (hook !== "") refuse(NOT_SUPPORTED);
+  }
   for (const [, set = ""] of text.matchAll(/@(\S+)/g)) if (!table.sets.has(set)) refuse(NOT_FOUND);
   chain.rules.push({ text, handle: ++table.handles });
 }

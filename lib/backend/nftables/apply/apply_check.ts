@@ -6,13 +6,13 @@
 import { ExecError } from "../../../errors.ts";
 import type { Nft } from "../../../kernel/nft.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
-import { describeNftFailure, nftComplaints, nftFailureKind } from "../../../kernel/nft_failure.ts";
+import { nftComplaints, nftFailureKind } from "../../../kernel/nft_failure.ts";
 import { inTurns } from "../../../kernel/turns.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { Changed } from "../../../model/state.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { type Damage, damageOf } from "../../damage.ts";
-import { CanarySampler, canaryText, DeepChecks } from "../diff/canary.ts";
+import { canaryDamage, canaryOf, CanarySampler, DeepChecks } from "../diff/canary.ts";
 import { FAMILY_WORDS, TABLE_NAME } from "../plan/chains.ts";
 import type { CommittedTable } from "../diff/committed.ts";
 import { ElementDigest, findDamage, type FoundDamage } from "../diff/observe_damage.ts";
@@ -137,23 +137,25 @@ export class TableLook {
     return { chains: damaged, others };
   }
 
-  /** One dry run, which the kernel refuses if something of what it tries is not there: see canary.ts. */
+  /** One dry run, of which the kernel refuses what it should not if something is not there: see canary.ts. */
   async #lookAtPart(committed: CommittedTable): Promise<false | Damage> {
     const { nft, family, nowMs } = this.#options;
     const { ip } = FAMILY_WORDS[family];
     const startMs = nowMs();
     const deep = this.#deepChecks.isDue(startMs);
+    const canary = canaryOf(`${ip} ${TABLE_NAME}`, this.#sampler.next(committed), deep);
     try {
-      await nft.check(canaryText(`${ip} ${TABLE_NAME}`, this.#sampler.next(committed), deep));
+      await nft.check(canary.text);
       return false;
     } catch (error) {
       // Only what nft says of a line says something of our rules.
-      const says = error instanceof ExecError && nftFailureKind(error) === "rejected" &&
-        nftComplaints(error.stderr).length > 0;
-      if (!says) throw error;
+      const isRejected = error instanceof ExecError && nftFailureKind(error) === "rejected";
+      const damage = isRejected ? canaryDamage(canary, nftComplaints(error.stderr)) : undefined;
+      if (damage === undefined) throw error;
+      if (damage === null) return false;
       // The next look, which tells whether the repair helped, is at everything.
       this.#wholeDueMs = Number.NEGATIVE_INFINITY;
-      return damageOf("all", [describeNftFailure(error)]);
+      return damageOf("all", [damage]);
     } finally {
       if (deep) this.#deepChecks.done(startMs, nowMs());
     }

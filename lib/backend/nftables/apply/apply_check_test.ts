@@ -53,6 +53,7 @@ const TAKEN = [
   "flush chain ip kproxy masquerading",
   "flush chain ip kproxy nat-prerouting",
   "flush chain ip kproxy tcp-2",
+  "delete chain ip kproxy filter-forward",
   "delete element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 }",
   "delete element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 }\n" +
   "add element ip kproxy endpoints-tcp { 10.96.1.1 . 80 . 1 : 10.9.9.9 . 1 }",
@@ -143,6 +144,45 @@ Deno.test(
     }
   },
 );
+
+Deno.test("checks between add nothing, not even for a try: others may be listing rules", NONE, async () => {
+  const one = rig();
+  const { fake, proxier, sync, clock } = one;
+  await sync(OBJECTS);
+  slowLists(one);
+  for (let checks = 0; checks < 5; checks++) assertEquals(await proxier.checkCanary(), false);
+  fake.runs.length = 0;
+  fake.triedAdditions.length = 0;
+  fake.fail = (_, stdin) => {
+    // From now on the rules of others take long, too.
+    if (stdin.includes(" index ")) clock.nowMs += 2_000;
+    return undefined;
+  };
+  for (let checks = 0; checks < 4; checks++) assertEquals(await proxier.checkCanary(), false);
+  assertEquals(fake.runs.map(({ code, stdin }) => [code, stdin.includes(" index ")]), [
+    [1, true],
+    [0, false],
+    [0, false],
+    [0, false],
+  ]);
+  assertEquals(fake.triedAdditions, []);
+  // A chain that is gone is seen by those that do not read the rules of others.
+  await fake.others("delete chain ip kproxy filter-forward\n");
+  const damage = await proxier.checkCanary();
+  assert(damage !== false);
+  assertEquals(damage.found, ["No such file or directory: flush chain ip kproxy filter-forward"]);
+});
+
+Deno.test("a check between that was told a part of what it should be told fails", NONE, async () => {
+  const one = rig();
+  const { fake, proxier, sync } = one;
+  await sync(OBJECTS);
+  slowLists(one);
+  for (let checks = 0; checks < 5; checks++) assertEquals(await proxier.checkCanary(), false);
+  const stderr = "/dev/stdin:1:1-9: Error: Could not process rule: Operation not supported\n";
+  fake.fail = () => ({ code: 1, stdout: "", stderr });
+  await assertRejects(() => proxier.checkCanary(), ExecError, "not supported");
+});
 
 Deno.test(
   "some lists that take long, as on a busy machine, keep no damage from being seen",

@@ -1,6 +1,7 @@
 /**
- * A text whose dry run succeeds only if what was committed is still in the kernel. It costs the same at any size of our
- * table, while every listing of nft 1.0.6 loads all elements.
+ * A text whose dry run tells whether what was committed is still in the kernel. It costs the same at any size of our
+ * table, while every listing of nft 1.0.6 loads all elements. It adds nothing: whoever lists rules meanwhile would see some
+ * twice or not at all (Linux 6.18).
  *
  * @module
  */
@@ -18,6 +19,8 @@ const SAMPLED_ELEMENTS = 50;
 export interface CanarySample {
   /** Chain → a number of rules that it has. */
   readonly chains: ReadonlyMap<string, number>;
+  /** A chain that the kernel sends packets to. */
+  readonly hookedChain: string;
   /** Must be there, whatever their values. */
   readonly present: readonly Element[];
   /** Must have their values if they are there. */
@@ -74,7 +77,7 @@ export class CanarySampler {
       take(allElements(service), into, into.length + SAMPLED_ELEMENTS);
       for (const name of service.chains.keys()) chains.set(name, 1);
     }
-    return { chains, present, unchanged };
+    return { chains, hookedChain: base.hookedChains[0]!.name, present, unchanged };
   }
 
   #nextServices(committed: CommittedTable): readonly CommittedService[] {
@@ -126,28 +129,65 @@ function baseChains({ chains, hookedChains }: BaseRules): Map<string, number> {
   return new Map([...chains, ...hookedChains].map(({ name, rules }) => [name, rules.length]));
 }
 
+/** A dry run, and what comes of it where all is well. */
+export interface Canary {
+  readonly text: string;
+  /** 1-based numbers of the lines that are refused where all is well, each for the same reason. No other line is. */
+  readonly refused: ReadonlySet<number>;
+}
+
 /**
- * The text for a dry run. It adds a rule to each chain, deletes elements that must be there and adds elements with the value
- * that they must have: each of this fails if something is missing or another.
+ * A dry run that flushes each chain, deletes elements that must be there and adds elements with the value that they must have: each of
+ * this fails if something is missing or another.
  *
  * @param table family and name, e.g. `ip kproxy`
- * @param deep adds the rules behind the last one of each chain, which is to be there, too: for that nft reads all rules of all tables
+ * @param deep looks for the last rule of each chain, too. nft has no command that finds a rule by its place and adds none, so the kernel
+ * gets a rule that it finds the place for and then refuses: a jump to a chain with a hook. For that nft reads all rules of all tables
  */
-export function canaryText(
+export function canaryOf(
   table: string,
-  { chains, present, unchanged }: CanarySample,
+  { chains, hookedChain, present, unchanged }: CanarySample,
   deep: boolean,
-): string {
-  const lines = [...chains].map(([name, rules]) =>
-    deep && rules > 0
-      ? `add rule ${table} ${name} index ${rules - 1} accept`
-      : `add rule ${table} ${name} accept`
-  );
+): Canary {
+  const lines: string[] = [];
+  const refused = new Set<number>();
+  for (const [name, rules] of chains) {
+    if (deep && rules > 0) {
+      refused.add(lines.push(`add rule ${table} ${name} index ${rules - 1} jump ${hookedChain}`));
+    } else lines.push(`flush chain ${table} ${name}`);
+  }
   for (const { container, key } of present) lines.push(`delete element ${table} ${container} { ${key} }`);
   for (const { container, key, value } of unchanged) {
     lines.push(`add element ${table} ${container} { ${value === "" ? key : `${key} : ${value}`} }`);
   }
-  return lines.join("\n") + "\n";
+  return { text: lines.join("\n") + "\n", refused };
+}
+
+/** What the kernel says of a jump to a chain with a hook, in glibc's words and in musl's. */
+const NO_JUMP_REGEXP = /^(?:Operation n|N)ot supported/;
+
+/** One line that was refused. */
+export interface RefusedLine {
+  /** 1-based. */
+  readonly line: number;
+  readonly message: string;
+}
+
+/**
+ * What the complaints of a refused dry run tell: the first damage, in one line, or null if all is well.
+ *
+ * @returns undefined if they tell neither
+ */
+export function canaryDamage(
+  { text, refused }: Canary,
+  complaints: readonly RefusedLine[],
+): string | null | undefined {
+  const isExpected = ({ line, message }: RefusedLine): boolean =>
+    refused.has(line) && NO_JUMP_REGEXP.test(message);
+  const damage = complaints.find((complaint) => !isExpected(complaint));
+  if (damage !== undefined) return `${damage.message}: ${text.split("\n")[damage.line - 1]}`;
+  const told = new Set(complaints.map(({ line }) => line));
+  return told.size > 0 && refused.isSubsetOf(told) ? null : undefined;
 }
 
 /** What a deep check may take at any time, in milliseconds. */

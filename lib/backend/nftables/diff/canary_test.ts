@@ -9,7 +9,7 @@ import {
   testSlicePort,
 } from "../../../../tests/support/model_objects.ts";
 import type { ApiObject } from "../../../model/objects.ts";
-import { CanarySampler, canaryText, DeepChecks } from "./canary.ts";
+import { canaryDamage, canaryOf, CanarySampler, DeepChecks, type RefusedLine } from "./canary.ts";
 import type { CommittedTable } from "./committed.ts";
 import { diffObserved, NO_TABLE } from "./diff_observed.ts";
 import { planChange } from "./plan_change.ts";
@@ -138,7 +138,8 @@ Deno.test(
   NONE,
   () => {
     const sample = {
-      chains: new Map([["services", 3], ["empty", 0]]),
+      chains: new Map([["services", 3], ["empty", 0], ["tcp-1", 1]]),
+      hookedChain: "nat-output",
       present: [{ container: "cluster-ips", key: "10.96.0.1", value: "" }],
       unchanged: [
         { container: "cluster-ips", key: "10.96.0.2", value: "" },
@@ -151,18 +152,45 @@ Deno.test(
       "add element ip kproxy service-ips { 10.96.0.2 . tcp . 80 : goto tcp-1 }",
       "",
     ];
-    assertEquals(canaryText("ip kproxy", sample, true).split("\n"), [
-      "add rule ip kproxy services index 2 accept",
-      "add rule ip kproxy empty accept",
+    const deep = canaryOf("ip kproxy", sample, true);
+    assertEquals(deep.text.split("\n"), [
+      "add rule ip kproxy services index 2 jump nat-output",
+      "flush chain ip kproxy empty",
+      "add rule ip kproxy tcp-1 index 0 jump nat-output",
       ...elements,
     ]);
-    assertEquals(canaryText("ip kproxy", sample, false).split("\n"), [
-      "add rule ip kproxy services accept",
-      "add rule ip kproxy empty accept",
+    assertEquals([...deep.refused], [1, 3]);
+    const shallow = canaryOf("ip kproxy", sample, false);
+    assertEquals(shallow.text.split("\n"), [
+      "flush chain ip kproxy services",
+      "flush chain ip kproxy empty",
+      "flush chain ip kproxy tcp-1",
       ...elements,
     ]);
+    assertEquals([...shallow.refused], []);
   },
 );
+
+Deno.test("what a look was refused for tells damage, that all is well, or nothing", NONE, () => {
+  const canary = { text: "add rule one\nflush chain two\nadd rule three\n", refused: new Set([1, 3]) };
+  const [one, three] = [1, 3].map((line) => ({ line, message: "Operation not supported" })) as [
+    RefusedLine,
+    RefusedLine,
+  ];
+  const gone = (line: number): RefusedLine => ({ line, message: "No such file or directory" });
+  const cases: readonly [complaints: readonly RefusedLine[], found: string | null | undefined][] = [
+    [[one, three], null],
+    [[{ ...one, message: "Not supported" }, three], null],
+    [[one, gone(2), three], "No such file or directory: flush chain two"],
+    [[{ ...one, line: 2 }, one, three], "Operation not supported: flush chain two"],
+    // nft itself stops at the first thing that is not there.
+    [[gone(3)], "No such file or directory: add rule three"],
+    [[one], undefined],
+    [[], undefined],
+  ];
+  for (const [complaints, found] of cases) assertEquals(canaryDamage(canary, complaints), found);
+  assertEquals(canaryDamage({ ...canary, refused: new Set() }, []), undefined);
+});
 
 Deno.test(
   "a deep look is due at once, and after a cheap one; after a dear one for a hundredth of the time",
