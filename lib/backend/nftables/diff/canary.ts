@@ -163,8 +163,8 @@ export function canaryOf(
   return { text: lines.join("\n") + "\n", refused };
 }
 
-/** What the kernel says of a jump to a chain with a hook, in glibc's words and in musl's. */
-const NO_JUMP_REGEXP = /^(?:Operation n|N)ot supported/;
+/** What is said of a chain or a place that is not there. Of a jump to a chain with a hook every kernel and libc may say something else. */
+const MISSING_REGEXP = /^No such file or directory/;
 
 /** One line that was refused. */
 export interface RefusedLine {
@@ -183,7 +183,7 @@ export function canaryDamage(
   complaints: readonly RefusedLine[],
 ): string | null | undefined {
   const isExpected = ({ line, message }: RefusedLine): boolean =>
-    refused.has(line) && NO_JUMP_REGEXP.test(message);
+    refused.has(line) && !MISSING_REGEXP.test(message);
   const damage = complaints.find((complaint) => !isExpected(complaint));
   if (damage !== undefined) return `${damage.message}: ${text.split("\n")[damage.line - 1]}`;
   const told = new Set(complaints.map(({ line }) => line));

@@ -180,7 +180,8 @@ Deno.test("what a look was refused for tells damage, that all is well, or nothin
   const gone = (line: number): RefusedLine => ({ line, message: "No such file or directory" });
   const cases: readonly [complaints: readonly RefusedLine[], found: string | null | undefined][] = [
     [[one, three], null],
-    [[{ ...one, message: "Not supported" }, three], null],
+    // Another kernel or libc has other words.
+    [[{ ...one, message: "Not supported" }, { ...three, message: "Invalid argument" }], null],
     [[one, gone(2), three], "No such file or directory: flush chain two"],
     [[{ ...one, line: 2 }, one, three], "Operation not supported: flush chain two"],
     // nft itself stops at the first thing that is not there.
