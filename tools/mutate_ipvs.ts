@@ -253,8 +253,8 @@ const UNIT: readonly Mutation[] = [
   unit(
     OBSERVED,
     "every virtual server is ours",
-    "if (observed.addresses?.has(ip.text) === true) return true;",
-    "return true;",
+    "isBound: observed.addresses?.has(ip.text) === true,",
+    "isBound: true,",
   ),
   unit(
     OBSERVED,
