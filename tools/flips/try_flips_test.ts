@@ -8,7 +8,13 @@ async function withCopy(
   files: Readonly<Record<string, string>>,
   run: (folder: string) => Promise<void>,
 ): Promise<void> {
-  const folder = await copyProject(["tools/flips", "links", "deno.json", "deno.lock"]);
+  const folder = await copyProject([
+    "tools/flips",
+    "tests/support/fast_check.ts",
+    "links",
+    "deno.json",
+    "deno.lock",
+  ]);
   try {
     for (const [name, text] of Object.entries(files)) await Deno.writeTextFile(`${folder}/${name}`, text);
     await run(folder);

@@ -45,6 +45,8 @@ export const IPVS: Explanations = {
     "equivalent",
     "the types leave no other kind of change",
   ],
-  "lib/backend/ipvs/diff/diff.ts diffSets: size > committed.capacity(set) → size >= committed.capacity(set)":
-    ["performance", "a set that is exactly full is replaced by one of the same entries"],
+  "lib/backend/ipvs/diff/diff.ts diffSets: size > capacity → size >= capacity": [
+    "performance",
+    "a set that is exactly full is replaced by one of the same entries",
+  ],
 };
