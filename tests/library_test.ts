@@ -1,3 +1,8 @@
+/**
+ * The library's door suffices to go from objects to rules and the ways of packets, without any permission.
+ *
+ * @module
+ */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import type { ObjectJson } from "../lib/source/decode/api_json.ts";
 import {
@@ -16,6 +21,7 @@ import {
   planIptables,
   planIpvs,
   planNftables,
+  type ProxyState,
   renderIpvsPlan,
   renderNftablesPlan,
   renderPlan,
@@ -48,80 +54,78 @@ const PACKET: Packet = {
 };
 const SURROUNDINGS = { nodeAddresses: ["192.0.2.10"], affinity: new Map(), nowSeconds: 0 };
 
-Deno.test(
-  "the library's door suffices to go from objects to rules and the ways of packets, without any permission",
-  {
-    permissions: "none",
-  },
-  () => {
-    const tracker = new ChangeTracker({ family: "IPv4", node: { name: "node-a", zone: "" } });
-    for (const raw of [SERVICE, SLICE]) {
-      const { objects, rejections } = decodeObject(raw, "test", { manifest: true });
-      assertEquals(rejections, []);
-      for (const object of objects) {
-        if (object.kind === "Service") tracker.updateService(undefined, object);
-        if (object.kind === "EndpointSlice") tracker.updateEndpointSlice(object, false);
-      }
+/** What every mode's planner is told. */
+const PLANNED = {
+  family: "IPv4",
+  masqueradeMark: 0x4000,
+  masqueradeAll: false,
+  nodeIp: "192.0.2.10",
+} as const;
+const ADDRESSES = nodePortAddresses("IPv4", null);
+const NO_RIGHTS = { permissions: "none" } as const;
+
+/** The state that the two objects make. */
+function decodedState(): ProxyState {
+  const tracker = new ChangeTracker({ family: "IPv4", node: { name: "node-a", zone: "" } });
+  for (const raw of [SERVICE, SLICE]) {
+    const { objects, rejections } = decodeObject(raw, "test", { manifest: true });
+    assertEquals(rejections, []);
+    for (const object of objects) {
+      if (object.kind === "Service") tracker.updateService(undefined, object);
+      if (object.kind === "EndpointSlice") tracker.updateEndpointSlice(object, false);
     }
-    const addresses = nodePortAddresses("IPv4", null);
-    const { state } = tracker.checkout();
-    const nftables = planNftables(state, "all", {
-      family: "IPv4",
-      masqueradeMark: 0x4000,
-      masqueradeAll: false,
-      detector: { kind: "none" },
-      nodePortAddresses: addresses,
-      nodePortIps: [],
-      nodeIp: "192.0.2.10",
-      serviceCidrs: [],
-      objectComments: true,
-    });
-    assertStringIncludes(renderNftablesPlan(nftables), "{ 10.96.10.1 . 80 . 0 : 10.244.0.11 . 8080 }\n");
-    const tables = new NftTables();
-    tables.run(renderNftablesPlan(nftables));
-    assertEquals(
-      new NftablesSimulator(tables.tables).send(PACKET, SURROUNDINGS).outcomes.map(({ translatedTo }) =>
-        translatedTo
-      ),
-      ["10.244.0.11:8080"],
-    );
-    const ipvs = planIpvs(state, "all", {
-      family: "IPv4",
-      masqueradeMark: 0x4000,
-      masqueradeAll: false,
-      detector: { kind: "none" },
-      randomFully: true,
-      nodeIp: "192.0.2.10",
-      nodePortIps: [],
-      hostIps: ["192.0.2.10"],
-      scheduler: "rr",
-      schedulers: [],
-      excludeCIDRs: [],
-    });
-    assertStringIncludes(renderIpvsPlan(ipvs), "-a -t 10.96.10.1:80 -r 10.244.0.11:8080 -m -w 1\n");
-    const texts = ipvsPlanTexts(ipvs);
-    const simulator = new IpvsSimulator({
-      tables: parseIptablesSave(texts.iptables),
-      sets: parseSets(texts.ipset),
-      ipvs: parseIpvsTable(texts.ipvsadm),
-      bound: ["10.96.10.1"],
-    });
-    assertEquals(
-      simulator.send(PACKET, SURROUNDINGS).outcomes.map(({ translatedTo }) => translatedTo),
-      ["10.244.0.11:8080"],
-    );
-    const plan = planIptables(state, "all", {
-      family: "IPv4",
-      masqueradeMark: 0x4000,
-      masqueradeAll: false,
-      detector: { kind: "cidr", cidr: "10.244.0.0/16" },
-      localhostNodePorts: true,
-      nodePortAddresses: addresses,
-      nodePortIps: matchingNodeIps(addresses, ["192.0.2.10"]),
-      nodeIp: "192.0.2.10",
-      randomFully: true,
-      dropInvalid: true,
-    });
-    assertStringIncludes(renderPlan(plan), "-j DNAT --to-destination 10.244.0.11:8080\n");
-  },
-);
+  }
+  return tracker.checkout().state;
+}
+
+Deno.test("from objects to rules of mode nftables and the ways of packets", NO_RIGHTS, () => {
+  const plan = planNftables(decodedState(), "all", {
+    ...PLANNED,
+    detector: { kind: "none" },
+    nodePortAddresses: ADDRESSES,
+    nodePortIps: [],
+    serviceCidrs: [],
+    objectComments: true,
+  });
+  assertStringIncludes(renderNftablesPlan(plan), "{ 10.96.10.1 . 80 . 0 : 10.244.0.11 . 8080 }\n");
+  const tables = new NftTables();
+  tables.run(renderNftablesPlan(plan));
+  const { outcomes } = new NftablesSimulator(tables.tables).send(PACKET, SURROUNDINGS);
+  assertEquals(outcomes.map(({ translatedTo }) => translatedTo), ["10.244.0.11:8080"]);
+});
+
+Deno.test("from objects to virtual servers of mode ipvs and the ways of packets", NO_RIGHTS, () => {
+  const plan = planIpvs(decodedState(), "all", {
+    ...PLANNED,
+    detector: { kind: "none" },
+    randomFully: true,
+    nodePortIps: [],
+    hostIps: ["192.0.2.10"],
+    scheduler: "rr",
+    schedulers: [],
+    excludeCIDRs: [],
+  });
+  assertStringIncludes(renderIpvsPlan(plan), "-a -t 10.96.10.1:80 -r 10.244.0.11:8080 -m -w 1\n");
+  const texts = ipvsPlanTexts(plan);
+  const simulator = new IpvsSimulator({
+    tables: parseIptablesSave(texts.iptables),
+    sets: parseSets(texts.ipset),
+    ipvs: parseIpvsTable(texts.ipvsadm),
+    bound: ["10.96.10.1"],
+  });
+  const { outcomes } = simulator.send(PACKET, SURROUNDINGS);
+  assertEquals(outcomes.map(({ translatedTo }) => translatedTo), ["10.244.0.11:8080"]);
+});
+
+Deno.test("from objects to rules of mode iptables", NO_RIGHTS, () => {
+  const plan = planIptables(decodedState(), "all", {
+    ...PLANNED,
+    detector: { kind: "cidr", cidr: "10.244.0.0/16" },
+    localhostNodePorts: true,
+    nodePortAddresses: ADDRESSES,
+    nodePortIps: matchingNodeIps(ADDRESSES, ["192.0.2.10"]),
+    randomFully: true,
+    dropInvalid: true,
+  });
+  assertStringIncludes(renderPlan(plan), "-j DNAT --to-destination 10.244.0.11:8080\n");
+});
