@@ -31,80 +31,82 @@ function problemsOf(flags: Flags, file?: ReadonlyMap<string, FieldValue>): strin
   return assertThrows(() => warningsOf(flags, file), ConfigError).message;
 }
 
+/** Flags, and the fields that they change where there is no file. */
+const WITHOUT_FILE: readonly [flags: Flags, changed: Record<string, FieldValue>][] = [
+  [{}, {}],
+  [{ "bind-address": "fd00::1" }, { bindAddress: "fd00::1" }],
+  [{ "bind-address": "", "healthz-bind-address": "", "metrics-bind-address": "" }, {}],
+  [{ "healthz-bind-address": "1.2.3.4" }, { healthzBindAddress: "1.2.3.4:10256" }],
+  [{ "healthz-bind-address": "::1" }, { healthzBindAddress: "[::1]:10256" }],
+  [{ "metrics-bind-address": "0.0.0.0:1" }, { metricsBindAddress: "0.0.0.0:1" }],
+  [{ "healthz-port": 0, "metrics-port": 0 }, { healthzBindAddress: "", metricsBindAddress: "" }],
+  [{ "healthz-port": 0, "healthz-bind-address": "1.2.3.4" }, { healthzBindAddress: "" }],
+  [{ "healthz-port": 9, "healthz-bind-address": "1.2.3.4" }, { healthzBindAddress: "1.2.3.4:9" }],
+  [{ "healthz-port": 9, "healthz-bind-address": "1.2.3.4:8" }, { healthzBindAddress: "1.2.3.4:8" }],
+  [{ "healthz-port": 9, "metrics-port": 7 }, {
+    healthzBindAddress: "0.0.0.0:9",
+    metricsBindAddress: "127.0.0.1:7",
+  }],
+  [{ "iptables-sync-period": 5_000, "iptables-min-sync-period": 0 }, {
+    "iptables.syncPeriod": 5_000,
+    "iptables.minSyncPeriod": 0,
+  }],
+  [{ "proxy-mode": "nftables", "iptables-sync-period": 5_000, "masquerade-all": true }, {
+    mode: "nftables",
+    "nftables.syncPeriod": 5_000,
+    "nftables.masqueradeAll": true,
+    nodePortAddresses: ["primary"],
+  }],
+  [{ "proxy-mode": "nftables", "nodeport-addresses": ["10.0.0.0/8"] }, {
+    mode: "nftables",
+    nodePortAddresses: ["10.0.0.0/8"],
+  }],
+  [{ "proxy-mode": "auto", "iptables-min-sync-period": 2_000, "masquerade-all": true }, {
+    mode: "auto",
+    "iptables.minSyncPeriod": 2_000,
+    "iptables.masqueradeAll": true,
+    "nftables.minSyncPeriod": 2_000,
+    "nftables.masqueradeAll": true,
+  }],
+  // Without a file, ipvs starts from the pause that the other modes have.
+  [{ "proxy-mode": "ipvs", "ipvs-sync-period": 5_000, "masquerade-all": true }, {
+    mode: "ipvs",
+    "ipvs.syncPeriod": 5_000,
+    "ipvs.minSyncPeriod": 1_000,
+    "iptables.masqueradeAll": true,
+  }],
+  [{ "proxy-mode": "ipvs", "ipvs-min-sync-period": 0 }, { mode: "ipvs" }],
+  // Periods of a mode that is not used are passed over.
+  [{ "proxy-mode": "ipvs", "iptables-sync-period": -1 }, { mode: "ipvs", "ipvs.minSyncPeriod": 1_000 }],
+  [{ "ipvs-sync-period": -1 }, {}],
+  [{ "proxy-mode": "", "detect-local-mode": "", "kube-api-qps": 0, "kube-api-burst": 0 }, {}],
+  [{ "hostname-override": "  Node-1 " }, { hostnameOverride: "node-1" }],
+  [{ "hostname-override": "" }, {}],
+  [{ "feature-gates": { AllAlpha: true } }, { featureGates: { AllAlpha: true } }],
+  [{ vmodule: [{ filePattern: "a", verbosity: 1 }], v: 3 }, {
+    "logging.verbosity": 3,
+    "logging.vmodule": [{ filePattern: "a", verbosity: 1 }],
+  }],
+  [{ "conntrack-max": 300_000, "conntrack-min": 5 }, {
+    "conntrack.maxPerCore": 1,
+    "conntrack.min": 300_000,
+  }],
+  [{ "conntrack-max": 0 }, {}],
+  [{ "oom-score-adj": 0, "iptables-localhost-nodeports": false, "conntrack-tcp-timeout-established": 0 }, {
+    oomScoreAdj: 0,
+    "iptables.localhostNodePorts": false,
+    "conntrack.tcpEstablishedTimeout": 0,
+  }],
+  [{ manifests: ["a", "b"], "endpoints-source": "slices" }, {
+    "kproxy.manifests": ["a", "b"],
+    "kproxy.endpointsSource": "slices",
+  }],
+  // Flags that set no field.
+  [{ config: "", cleanup: true, master: "https://x", "write-config-to": "/y", "no-such-flag": 1 }, {}],
+];
+
 Deno.test("flags without a file", PURE, () => {
-  const cases: [Flags, Record<string, FieldValue>][] = [
-    [{}, {}],
-    [{ "bind-address": "fd00::1" }, { bindAddress: "fd00::1" }],
-    [{ "bind-address": "", "healthz-bind-address": "", "metrics-bind-address": "" }, {}],
-    [{ "healthz-bind-address": "1.2.3.4" }, { healthzBindAddress: "1.2.3.4:10256" }],
-    [{ "healthz-bind-address": "::1" }, { healthzBindAddress: "[::1]:10256" }],
-    [{ "metrics-bind-address": "0.0.0.0:1" }, { metricsBindAddress: "0.0.0.0:1" }],
-    [{ "healthz-port": 0, "metrics-port": 0 }, { healthzBindAddress: "", metricsBindAddress: "" }],
-    [{ "healthz-port": 0, "healthz-bind-address": "1.2.3.4" }, { healthzBindAddress: "" }],
-    [{ "healthz-port": 9, "healthz-bind-address": "1.2.3.4" }, { healthzBindAddress: "1.2.3.4:9" }],
-    [{ "healthz-port": 9, "healthz-bind-address": "1.2.3.4:8" }, { healthzBindAddress: "1.2.3.4:8" }],
-    [{ "healthz-port": 9, "metrics-port": 7 }, {
-      healthzBindAddress: "0.0.0.0:9",
-      metricsBindAddress: "127.0.0.1:7",
-    }],
-    [{ "iptables-sync-period": 5_000, "iptables-min-sync-period": 0 }, {
-      "iptables.syncPeriod": 5_000,
-      "iptables.minSyncPeriod": 0,
-    }],
-    [{ "proxy-mode": "nftables", "iptables-sync-period": 5_000, "masquerade-all": true }, {
-      mode: "nftables",
-      "nftables.syncPeriod": 5_000,
-      "nftables.masqueradeAll": true,
-      nodePortAddresses: ["primary"],
-    }],
-    [{ "proxy-mode": "nftables", "nodeport-addresses": ["10.0.0.0/8"] }, {
-      mode: "nftables",
-      nodePortAddresses: ["10.0.0.0/8"],
-    }],
-    [{ "proxy-mode": "auto", "iptables-min-sync-period": 2_000, "masquerade-all": true }, {
-      mode: "auto",
-      "iptables.minSyncPeriod": 2_000,
-      "iptables.masqueradeAll": true,
-      "nftables.minSyncPeriod": 2_000,
-      "nftables.masqueradeAll": true,
-    }],
-    // Without a file, ipvs starts from the pause that the other modes have.
-    [{ "proxy-mode": "ipvs", "ipvs-sync-period": 5_000, "masquerade-all": true }, {
-      mode: "ipvs",
-      "ipvs.syncPeriod": 5_000,
-      "ipvs.minSyncPeriod": 1_000,
-      "iptables.masqueradeAll": true,
-    }],
-    [{ "proxy-mode": "ipvs", "ipvs-min-sync-period": 0 }, { mode: "ipvs" }],
-    // Periods of a mode that is not used are passed over.
-    [{ "proxy-mode": "ipvs", "iptables-sync-period": -1 }, { mode: "ipvs", "ipvs.minSyncPeriod": 1_000 }],
-    [{ "ipvs-sync-period": -1 }, {}],
-    [{ "proxy-mode": "", "detect-local-mode": "", "kube-api-qps": 0, "kube-api-burst": 0 }, {}],
-    [{ "hostname-override": "  Node-1 " }, { hostnameOverride: "node-1" }],
-    [{ "hostname-override": "" }, {}],
-    [{ "feature-gates": { AllAlpha: true } }, { featureGates: { AllAlpha: true } }],
-    [{ vmodule: [{ filePattern: "a", verbosity: 1 }], v: 3 }, {
-      "logging.verbosity": 3,
-      "logging.vmodule": [{ filePattern: "a", verbosity: 1 }],
-    }],
-    [{ "conntrack-max": 300_000, "conntrack-min": 5 }, {
-      "conntrack.maxPerCore": 1,
-      "conntrack.min": 300_000,
-    }],
-    [{ "conntrack-max": 0 }, {}],
-    [{ "oom-score-adj": 0, "iptables-localhost-nodeports": false, "conntrack-tcp-timeout-established": 0 }, {
-      oomScoreAdj: 0,
-      "iptables.localhostNodePorts": false,
-      "conntrack.tcpEstablishedTimeout": 0,
-    }],
-    [{ manifests: ["a", "b"], "endpoints-source": "slices" }, {
-      "kproxy.manifests": ["a", "b"],
-      "kproxy.endpointsSource": "slices",
-    }],
-    // Flags that set no field.
-    [{ config: "", cleanup: true, master: "https://x", "write-config-to": "/y", "no-such-flag": 1 }, {}],
-  ];
-  for (const [flags, expected] of cases) assertEquals(changesBy(flags), expected, JSON.stringify(flags));
+  for (const [flags, changed] of WITHOUT_FILE) assertEquals(changesBy(flags), changed, JSON.stringify(flags));
 });
 
 Deno.test("every field that has a flag is set by it", PURE, () => {

@@ -23,75 +23,92 @@ function nodeWith(...addresses: string[]): NodeObject {
   });
 }
 
+const DUAL = nodeWith(
+  "Hostname=node-a",
+  "InternalIP=192.168.1.5",
+  "InternalIP=fd00::5",
+  "ExternalIP=203.0.113.5",
+);
+
+/** What the Node and the bind address say, and what follows. */
+interface NodeIpCase {
+  readonly what: string;
+  readonly node: NodeObject | null;
+  readonly bind?: string;
+  readonly primary?: IpFamily;
+  readonly ips: readonly [IPv4: string, IPv6: string];
+  readonly isLoopback?: boolean;
+}
+
+const NODE_IPS: readonly NodeIpCase[] = [
+  { what: "no node", node: null, ips: ["127.0.0.1", "::1"], isLoopback: true },
+  {
+    what: "no node, wildcard bind address",
+    node: null,
+    bind: "0.0.0.0",
+    ips: ["127.0.0.1", "::1"],
+    isLoopback: true,
+  },
+  { what: "no node, IPv6 wildcard", node: null, bind: "::", ips: ["127.0.0.1", "::1"], isLoopback: true },
+  { what: "dual stack", node: DUAL, bind: "0.0.0.0", ips: ["192.168.1.5", "fd00::5"] },
+  {
+    what: "IPv6 first",
+    node: nodeWith("InternalIP=fd00::5", "InternalIP=10.0.0.5"),
+    primary: "IPv6",
+    ips: ["10.0.0.5", "fd00::5"],
+  },
+  { what: "external only", node: nodeWith("ExternalIP=203.0.113.5"), ips: ["203.0.113.5", "::1"] },
+  {
+    what: "internal before external",
+    node: nodeWith("ExternalIP=203.0.113.5", "InternalIP=10.0.0.5"),
+    ips: ["10.0.0.5", "::1"],
+  },
+  {
+    what: "other family external",
+    node: nodeWith("InternalIP=10.0.0.5", "ExternalIP=2001:db8::5"),
+    ips: ["10.0.0.5", "2001:db8::5"],
+  },
+  {
+    what: "first of each family",
+    node: nodeWith("InternalIP=10.0.0.5", "InternalIP=10.0.0.6"),
+    ips: ["10.0.0.5", "::1"],
+  },
+  {
+    what: "unparsable skipped",
+    node: nodeWith("InternalIP=x", "InternalIP=010.0.0.5"),
+    ips: ["10.0.0.5", "::1"],
+  },
+  { what: "bind address of the same family", node: DUAL, bind: "10.9.9.9", ips: ["10.9.9.9", "fd00::5"] },
+  {
+    what: "bind address of the other family",
+    node: DUAL,
+    bind: "fd00::9",
+    primary: "IPv6",
+    ips: ["192.168.1.5", "fd00::9"],
+  },
+  {
+    what: "loopback bind address",
+    node: DUAL,
+    bind: "127.0.0.1",
+    ips: ["127.0.0.1", "fd00::5"],
+    isLoopback: true,
+  },
+  {
+    what: "bind address without a node",
+    node: null,
+    bind: "fd00::9",
+    primary: "IPv6",
+    ips: ["127.0.0.1", "fd00::9"],
+  },
+];
+
 Deno.test("node IPs come from the Node and the bind address", pure, () => {
-  const dual = nodeWith(
-    "Hostname=node-a",
-    "InternalIP=192.168.1.5",
-    "InternalIP=fd00::5",
-    "ExternalIP=203.0.113.5",
-  );
-  const table: readonly [string, NodeObject | null, string, IpFamily, string, string, boolean][] = [
-    ["no node", null, "", "IPv4", "127.0.0.1", "::1", true],
-    ["no node, wildcard bind address", null, "0.0.0.0", "IPv4", "127.0.0.1", "::1", true],
-    ["no node, IPv6 wildcard", null, "::", "IPv4", "127.0.0.1", "::1", true],
-    ["dual stack", dual, "0.0.0.0", "IPv4", "192.168.1.5", "fd00::5", false],
-    [
-      "IPv6 first",
-      nodeWith("InternalIP=fd00::5", "InternalIP=10.0.0.5"),
-      "",
-      "IPv6",
-      "10.0.0.5",
-      "fd00::5",
-      false,
-    ],
-    ["external only", nodeWith("ExternalIP=203.0.113.5"), "", "IPv4", "203.0.113.5", "::1", false],
-    [
-      "internal before external",
-      nodeWith("ExternalIP=203.0.113.5", "InternalIP=10.0.0.5"),
-      "",
-      "IPv4",
-      "10.0.0.5",
-      "::1",
-      false,
-    ],
-    [
-      "other family external",
-      nodeWith("InternalIP=10.0.0.5", "ExternalIP=2001:db8::5"),
-      "",
-      "IPv4",
-      "10.0.0.5",
-      "2001:db8::5",
-      false,
-    ],
-    [
-      "first of each family",
-      nodeWith("InternalIP=10.0.0.5", "InternalIP=10.0.0.6"),
-      "",
-      "IPv4",
-      "10.0.0.5",
-      "::1",
-      false,
-    ],
-    [
-      "unparsable skipped",
-      nodeWith("InternalIP=x", "InternalIP=010.0.0.5"),
-      "",
-      "IPv4",
-      "10.0.0.5",
-      "::1",
-      false,
-    ],
-    ["bind address of the same family", dual, "10.9.9.9", "IPv4", "10.9.9.9", "fd00::5", false],
-    ["bind address of the other family", dual, "fd00::9", "IPv6", "192.168.1.5", "fd00::9", false],
-    ["loopback bind address", dual, "127.0.0.1", "IPv4", "127.0.0.1", "fd00::5", true],
-    ["bind address without a node", null, "fd00::9", "IPv6", "127.0.0.1", "fd00::9", false],
-  ];
-  for (const [what, node, bindAddress, primaryFamily, IPv4, IPv6, primaryIsLoopback] of table) {
-    assertEquals([what, nodeIps(node, bindAddress)], [what, {
-      primaryFamily,
+  for (const { what, node, bind = "", primary = "IPv4", ips: [IPv4, IPv6], isLoopback = false } of NODE_IPS) {
+    assertEquals([what, nodeIps(node, bind)], [what, {
+      primaryFamily: primary,
       IPv4,
       IPv6,
-      primaryIsLoopback,
+      primaryIsLoopback: isLoopback,
       areMissing: node !== null && IPv4 === "127.0.0.1" && IPv6 === "::1",
     }]);
   }

@@ -106,22 +106,76 @@ Deno.test("all that is well is told in a few aligned lines", () => {
   assertEquals(isWell(SOME), true);
 });
 
+/** What may be wrong with the node and the program. */
+const NODE_TROUBLES = {
+  healthy: false,
+  node: { name: "node-1", eligible: false },
+  mode: { used: "iptables", configured: "ipvs", fallback: "no \x1b[2Jmodule" },
+  readiness: {
+    ...SOME.readiness,
+    ready: false,
+    reasons: ["IPv4: the last sync failed: no"],
+    unserved: { IPv6: { reason: "the kernel has none", use: "Service shop/web" } },
+    snapshot: { time: "T", ageSeconds: 1, kinds: ["services"], served: true, expired: false },
+  },
+  otherProxyTables: ["ip kube-proxy"],
+  refusedSettings: [{ name: "net.x", reason: "read-only" }],
+  configReload: { failures: 1, inForce: false, lastSuccess: "2026-11-19T14:00:00.000Z" },
+  problems: {
+    total: 9,
+    recent: [{
+      severity: "error",
+      message: "Sync failed",
+      values: 'err="no"',
+      first: "2026-11-22T17:00:00.000Z",
+      last: "2026-11-22T17:59:00.000Z",
+      count: 4,
+    }],
+  },
+} as const satisfies Partial<StatusDocument>;
+
+/** What may be wrong with objects and rules. */
+const RULE_TROUBLES = {
+  source: {
+    name: "files /m",
+    refused: {
+      count: 12,
+      objects: [{
+        where: "/m/bad.yaml:7 (document 1)",
+        object: "Service shop/bad",
+        message: "spec.ports: no",
+      }],
+    },
+  },
+  quarantine: {
+    count: 12,
+    services: [{
+      family: "IPv4",
+      service: "shop/bad",
+      problem: "refused",
+      since: "2026-11-22T17:58:00.000Z",
+    }],
+  },
+  drift: {
+    found: 3,
+    repaired: 2,
+    recent: [{
+      family: "IPv4",
+      time: "2026-11-22T17:55:00.000Z",
+      damaged: ["nat KUBE-SERVICES"],
+      outcome: "repaired",
+    }],
+  },
+} as const satisfies Partial<StatusDocument>;
+
 /** As {@linkcode SOME}, with everything wrong that can be. */
 function troubled(): StatusDocument {
   const family = SOME.families.IPv4;
   if (family === undefined) throw new TypeError("no family");
   return {
     ...SOME,
-    healthy: false,
-    node: { name: "node-1", eligible: false },
-    mode: { used: "iptables", configured: "ipvs", fallback: "no \x1b[2Jmodule" },
-    readiness: {
-      ...SOME.readiness,
-      ready: false,
-      reasons: ["IPv4: the last sync failed: no"],
-      unserved: { IPv6: { reason: "the kernel has none", use: "Service shop/web" } },
-      snapshot: { time: "T", ageSeconds: 1, kinds: ["services"], served: true, expired: false },
-    },
+    ...NODE_TROUBLES,
+    ...RULE_TROUBLES,
     families: {
       IPv4: {
         ...family,
@@ -129,50 +183,6 @@ function troubled(): StatusDocument {
         lastFailure: { time: "2026-11-22T17:00:00.123Z", kind: "full", durationMs: 1, error: "no" },
         latency: { count: 0, p50Ms: null, p99Ms: null, maxMs: null },
       },
-    },
-    source: {
-      name: "files /m",
-      refused: {
-        count: 12,
-        objects: [{
-          where: "/m/bad.yaml:7 (document 1)",
-          object: "Service shop/bad",
-          message: "spec.ports: no",
-        }],
-      },
-    },
-    quarantine: {
-      count: 12,
-      services: [{
-        family: "IPv4",
-        service: "shop/bad",
-        problem: "refused",
-        since: "2026-11-22T17:58:00.000Z",
-      }],
-    },
-    drift: {
-      found: 3,
-      repaired: 2,
-      recent: [{
-        family: "IPv4",
-        time: "2026-11-22T17:55:00.000Z",
-        damaged: ["nat KUBE-SERVICES"],
-        outcome: "repaired",
-      }],
-    },
-    otherProxyTables: ["ip kube-proxy"],
-    refusedSettings: [{ name: "net.x", reason: "read-only" }],
-    configReload: { failures: 1, inForce: false, lastSuccess: "2026-11-19T14:00:00.000Z" },
-    problems: {
-      total: 9,
-      recent: [{
-        severity: "error",
-        message: "Sync failed",
-        values: 'err="no"',
-        first: "2026-11-22T17:00:00.000Z",
-        last: "2026-11-22T17:59:00.000Z",
-        count: 4,
-      }],
     },
   };
 }

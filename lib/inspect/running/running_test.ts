@@ -51,63 +51,65 @@ const answer = (body: string, status = "200 OK"): string =>
   `HTTP/1.0 ${status}\r\nContent-Type: text/plain\r\n\r\n${body}`;
 const document = (value: unknown): string => answer(JSON.stringify(value));
 
+/** Programs that are no kproxy to be asked: how each answers, and what is told of it. */
+const OTHERS: readonly [who: string, program: Program, reason: NotRunningReason, words: string][] = [
+  [
+    "kube-proxy",
+    (path) => path === "/proxyMode" ? answer("ipvs") : answer("404 page not found\n", "404 Not Found"),
+    "another proxy",
+    "a service proxy in mode ipvs answers on",
+  ],
+  ["a web server", () => answer("<html>", "404 Not Found"), "another program", "status 404"],
+  ["a web server with a page for everything", () => answer("<html>"), "another program", "another program"],
+  [
+    "other JSON",
+    () => document({ kind: "Status", apiVersion: "v1" }),
+    "another program",
+    "another program",
+  ],
+  ["JSON null", () => document(null), "another program", "another program"],
+  [
+    "a newer kproxy",
+    () => document({ kind: "Status", apiVersion: "kproxy/v2" }),
+    "another version",
+    "kproxy/v2",
+  ],
+  [
+    "a document of another shape",
+    () => document({ kind: "Status", apiVersion: "kproxy/v1", time: 7 }),
+    "another version",
+    "another shape at time",
+  ],
+  [
+    "a kproxy that refuses",
+    () => answer("403 forbidden: ask from the node itself\n", "403 Forbidden"),
+    "refused",
+    "does not answer: ask from the node itself",
+  ],
+  [
+    "a server of another protocol",
+    () => "SSH-2.0-OpenSSH_9.6\r\n\r\n",
+    "another program",
+    "does not speak HTTP",
+  ],
+  ["who says nothing", () => null, "another program", "does not answer"],
+  ["who is silent", () => "", "silent", SILENT],
+  [
+    "a head without end",
+    () => "HTTP/1.0 200 OK\r\nX: ".padEnd(100_000, "y"),
+    "another program",
+    "does not speak HTTP",
+  ],
+  [
+    "a document that is cut off",
+    () => answer('{"kind":"Status","apiVersion":"kproxy/v1",'),
+    "another program",
+    "",
+  ],
+];
+
 Deno.test("whatever is at the address is told by name", async () => {
-  const cases: [string, Program, NotRunningReason, string][] = [
-    [
-      "kube-proxy",
-      (path) => path === "/proxyMode" ? answer("ipvs") : answer("404 page not found\n", "404 Not Found"),
-      "another proxy",
-      "a service proxy in mode ipvs answers on",
-    ],
-    ["a web server", () => answer("<html>", "404 Not Found"), "another program", "status 404"],
-    ["a web server with a page for everything", () => answer("<html>"), "another program", "another program"],
-    [
-      "other JSON",
-      () => document({ kind: "Status", apiVersion: "v1" }),
-      "another program",
-      "another program",
-    ],
-    ["JSON null", () => document(null), "another program", "another program"],
-    [
-      "a newer kproxy",
-      () => document({ kind: "Status", apiVersion: "kproxy/v2" }),
-      "another version",
-      "kproxy/v2",
-    ],
-    [
-      "a document of another shape",
-      () => document({ kind: "Status", apiVersion: "kproxy/v1", time: 7 }),
-      "another version",
-      "another shape at time",
-    ],
-    [
-      "a kproxy that refuses",
-      () => answer("403 forbidden: ask from the node itself\n", "403 Forbidden"),
-      "refused",
-      "does not answer: ask from the node itself",
-    ],
-    [
-      "a server of another protocol",
-      () => "SSH-2.0-OpenSSH_9.6\r\n\r\n",
-      "another program",
-      "does not speak HTTP",
-    ],
-    ["who says nothing", () => null, "another program", "does not answer"],
-    ["who is silent", () => "", "silent", SILENT],
-    [
-      "a head without end",
-      () => "HTTP/1.0 200 OK\r\nX: ".padEnd(100_000, "y"),
-      "another program",
-      "does not speak HTTP",
-    ],
-    [
-      "a document that is cut off",
-      () => answer('{"kind":"Status","apiVersion":"kproxy/v1",'),
-      "another program",
-      "",
-    ],
-  ];
-  for (const [who, program, reason, words] of cases) {
+  for (const [who, program, reason, words] of OTHERS) {
     await withProgram(program, async (address) => {
       // Only of one that is silent the limit is what tells.
       const limitMs = words === SILENT ? 200 : 60_000;

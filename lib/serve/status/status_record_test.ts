@@ -44,38 +44,40 @@ Deno.test("a list of the last ones keeps them in order, also when it is full", (
   assertEquals(recent.items, [3, 40, 5]);
 });
 
+const REPORT = {
+  commands: 2,
+  bytes: 300,
+  written: { nat: 4 },
+  total: { nat: 90 },
+  phasesMs: { plan: 1, apply: 2 },
+};
+/** As it is told after a full sync and then a partial one of twelve Services with {@linkcode REPORT}. */
+const LAST_SYNC: SyncStatus = {
+  time: "2026-11-22T18:00:02.000Z",
+  kind: "partial",
+  durationMs: 3,
+  phasesMs: { plan: 1, apply: 2 },
+  changed: 12,
+  services: services(10),
+  written: { nat: 4 },
+  commands: 2,
+  bytes: 300,
+};
+
 Deno.test("syncs are told with their kind, phases and some of the Services that changed", () => {
   const { record, synced, failed } = recorded(["IPv6", "IPv4"]);
   assertEquals(Object.keys(record.families), ["IPv4", "IPv6"]);
   assertEquals(record.families.IPv4?.lastSync, null);
-  const report = {
-    commands: 2,
-    bytes: 300,
-    written: { nat: 4 },
-    total: { nat: 90 },
-    phasesMs: { plan: 1, apply: 2 },
-  };
   const state = {
     ...syncOutcome("IPv4").state,
     services: new Map([["shop/a", []], ["shop/b", []]]),
     endpointCount: 9,
   };
-  synced({ report, state });
-  synced({ full: false, services: services(12), report, state, durationMs: 3 });
+  synced({ report: REPORT, state });
+  synced({ full: false, services: services(12), report: REPORT, state, durationMs: 3 });
   failed();
   const status = record.families.IPv4;
   if (status === undefined) throw new TypeError("no IPv4");
-  const lastSync: SyncStatus = {
-    time: "2026-11-22T18:00:02.000Z",
-    kind: "partial",
-    durationMs: 3,
-    phasesMs: { plan: 1, apply: 2 },
-    changed: 12,
-    services: services(10),
-    written: { nat: 4 },
-    commands: 2,
-    bytes: 300,
-  };
   assertEquals(
     { ...status, recent: [] },
     {
@@ -83,9 +85,9 @@ Deno.test("syncs are told with their kind, phases and some of the Services that 
       endpoints: 9,
       rules: { nat: 90 },
       syncs: { full: 1, partial: 1, failed: 1 },
-      lastSync,
+      lastSync: LAST_SYNC,
       lastFullSync: {
-        ...lastSync,
+        ...LAST_SYNC,
         time: "2026-11-22T18:00:01.000Z",
         kind: "full",
         durationMs: 1,
