@@ -96,29 +96,23 @@ function sleep(seconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 }
 
-Deno.test("affinity keeps a client at its endpoint, as long as it comes back in time", async (t) => {
-  await using lab = await NodeLab.create();
-  await using manifests = await LabManifests.create();
-  for (const [name, objects] of Object.entries(OBJECTS)) await manifests.replace(name, objects);
-  await servePods(lab);
-  const pod = await lab.host(A, "cni0");
-  await lab.lend(pod, [...CLIENTS.slice(1), ...LATER], "cni0");
-  const pod6 = await lab.host(CLIENTS6[0], "cni0");
-  await lab.lend(pod6, CLIENTS6.slice(1), "cni0");
-  await using kproxy = await KproxyProcess.start({
-    netns: lab.node.netns,
-    args: [
-      "--proxy-mode=ipvs",
-      "--hostname-override=node-a",
-      "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
-      "--ipvs-min-sync-period=0s",
-      // Shorter than the Service's, so that this one decides.
-      "--ipvs-udp-timeout=2s",
-      `--manifests=${manifests.folder}`,
-    ],
-  });
-  const tcp = await ask(pod, CLIENTS, TCP);
+/** A pod with all of the clients' addresses. */
+async function clientPod(lab: NodeLab, [first, ...others]: readonly [string, ...string[]]): Promise<LabHost> {
+  const pod = await lab.host(first, "cni0");
+  await lab.lend(pod, others, "cni0");
+  return pod;
+}
 
+/** The clients, and who answered each of {@linkcode CLIENTS} over TCP at first. */
+interface Asked {
+  readonly lab: NodeLab;
+  readonly pod: LabHost;
+  readonly tcp: readonly string[];
+}
+
+/** How clients are spread, and that they stay. */
+async function spreadSteps(t: Deno.TestContext, { lab, pod, tcp }: Asked): Promise<void> {
+  const pod6 = await clientPod(lab, CLIENTS6);
   await t.step("clients are spread, and each one stays", async () => {
     assertAlternate(tcp, PODS);
     assertEquals(await ask(pod, CLIENTS.toReversed(), TCP), tcp.toReversed());
@@ -128,7 +122,6 @@ Deno.test("affinity keeps a client at its endpoint, as long as it comes back in 
     assertAlternate(first, PODS6);
     assertEquals(await ask(pod6, CLIENTS6.toReversed(), TCP6), first.toReversed());
   });
-  const restedSince = performance.now();
   await t.step("each port and address has its own, node ports among them", async () => {
     for (const target of [TCP_NODE_PORT, UDP_NODE_PORT, UDP]) {
       // At the cluster IP's port 80 these two have the same.
@@ -137,6 +130,12 @@ Deno.test("affinity keeps a client at its endpoint, as long as it comes back in 
       assertEquals(await ask(pod, [C, A], target), own.toReversed());
     }
   });
+}
+
+/** What the Service's timeout does. */
+async function timeSteps(t: Deno.TestContext, { lab, pod, tcp }: Asked): Promise<void> {
+  // From here on, nobody asks at the cluster IP's TCP port.
+  const restedSince = performance.now();
   await t.step("every connection starts the time afresh", async () => {
     const first = await ask(pod, [A, C], UDP);
     for (let round = 0; round < 2; round++) {
@@ -159,6 +158,14 @@ Deno.test("affinity keeps a client at its endpoint, as long as it comes back in 
     await sleep(TIMEOUT_SECONDS + 1);
     assertEquals(await ask(pod, [C, A], UDP), [a, c]);
   });
+}
+
+/** What changes of the Service and its endpoints do. */
+async function changeSteps(
+  t: Deno.TestContext,
+  { lab, pod, tcp }: Asked,
+  { kproxy, manifests }: { readonly kproxy: KproxyProcess; readonly manifests: LabManifests },
+): Promise<void> {
   await t.step("another time is in force for who chooses from then on", async () => {
     const [a = "", c = ""] = await ask(pod, [A, C], UDP);
     await kproxy.change(() => manifests.replace("sticky.json", sticky(DAY_SECONDS)), "shop/sticky");
@@ -181,4 +188,28 @@ Deno.test("affinity keeps a client at its endpoint, as long as it comes back in 
     assertNotEquals(gone, rest);
     assertEquals([...new Set(await ask(pod, CLIENTS, TCP))], [rest]);
   });
+}
+
+Deno.test("affinity keeps a client at its endpoint, as long as it comes back in time", async (t) => {
+  await using lab = await NodeLab.create();
+  await using manifests = await LabManifests.create();
+  for (const [name, objects] of Object.entries(OBJECTS)) await manifests.replace(name, objects);
+  await servePods(lab);
+  const pod = await clientPod(lab, [...CLIENTS, ...LATER]);
+  await using kproxy = await KproxyProcess.start({
+    netns: lab.node.netns,
+    args: [
+      "--proxy-mode=ipvs",
+      "--hostname-override=node-a",
+      "--cluster-cidr=10.244.0.0/16,fd00:10:244::/56",
+      "--ipvs-min-sync-period=0s",
+      // Shorter than the Service's, so that this one decides.
+      "--ipvs-udp-timeout=2s",
+      `--manifests=${manifests.folder}`,
+    ],
+  });
+  const asked = { lab, pod, tcp: await ask(pod, CLIENTS, TCP) };
+  await spreadSteps(t, asked);
+  await timeSteps(t, asked);
+  await changeSteps(t, asked, { kproxy, manifests });
 });

@@ -195,7 +195,11 @@ async function leavingSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void
     // By now the time of the first one is up, too; its connection was closed, which IPVS remembers for two minutes.
     assertEquals(await ipvsLab.weights(), { "10.244.0.12:8080": 1 });
   });
+}
 
+/** When an endpoint that leaves is given up before its deadline. */
+async function givenUpSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
+  const { lab } = ipvsLab;
   await t.step("one whose connections have ended is deleted", async () => {
     const client = await lab.host("10.244.0.5", "cni0");
     const server = await lab.host("10.244.0.15", "cni0");
@@ -229,9 +233,9 @@ async function leavingSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void
   });
 }
 
-/** Services and addresses that are out of the ordinary. */
+/** Services that are out of the ordinary. */
 async function oddSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
-  const { node, manifests } = ipvsLab;
+  const { manifests } = ipvsLab;
   await t.step("an address of two Services stays until the second one goes", async () => {
     const other = (ingress: readonly { ip: string }[]) => [
       service("shop/other", { type: "LoadBalancer", clusterIP: "10.96.0.7", ingress, ports: ["alt:81"] }),
@@ -284,8 +288,11 @@ async function oddSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
     ]);
     assertStringIncludes(ipvsLab.kproxy.log, "load-balancer IP 0.0.0.0");
   });
+}
 
-  // A bridge that comes after us, a virtual address that another program moves from node to node.
+/** A bridge that comes after us, a virtual address that another program moves from node to node. */
+async function nodeAddressStep(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
+  const { node } = ipvsLab;
   await t.step("what addresses the node has is looked at every sync period", async () => {
     const before = await ipvsLab.everything();
     const come = ["192.0.2.77", "203.0.113.5"];
@@ -364,7 +371,9 @@ Deno.test("IPVS mode on a real kernel", async (t) => {
   await startSteps(t, ipvsLab);
   await changeSteps(t, ipvsLab);
   await leavingSteps(t, ipvsLab);
+  await givenUpSteps(t, ipvsLab);
   await oddSteps(t, ipvsLab);
+  await nodeAddressStep(t, ipvsLab);
   await endSteps(t, ipvsLab);
   await refusalSteps(t, ipvsLab);
 });

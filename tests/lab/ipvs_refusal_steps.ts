@@ -62,9 +62,14 @@ class Refusals {
 
 /** Starts kproxy anew, on a node that has nothing of it. */
 export async function refusalSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promise<void> {
-  const { lab, manifests } = ipvsLab;
   const refusals = new Refusals(ipvsLab);
+  await startSteps(t, ipvsLab, refusals);
+  await changeSteps(t, ipvsLab, refusals);
+}
 
+/** The first sync of a node that has endpoints which its kernel refuses. */
+async function startSteps(t: Deno.TestContext, ipvsLab: IpvsLab, refusals: Refusals): Promise<void> {
+  const { lab, manifests } = ipvsLab;
   await t.step("on a fresh node endpoints that the kernel refuses cost nobody else anything", async () => {
     await manifests.replace("web.json", [WEB]);
     await manifests.replace("pods.json", [webPods("10.244.0.11")]);
@@ -101,7 +106,10 @@ export async function refusalSteps(t: Deno.TestContext, ipvsLab: IpvsLab): Promi
     const series = "kubeproxy_sync_proxy_rules_no_local_endpoints_total";
     assertEquals(await refusals.metric(`${series}{ip_family="IPv4",traffic_policy="internal"}`), "1");
   });
+}
 
+/** Changes while some are refused, and the end of that. */
+async function changeSteps(t: Deno.TestContext, ipvsLab: IpvsLab, refusals: Refusals): Promise<void> {
   await t.step(
     "while some are refused, others change at their usual cost, and so does their Service",
     async () => {
