@@ -54,9 +54,8 @@ export function endpointsOf(network: string, count: number): SliceEndpoint[] {
   );
 }
 
-/** Ten Services of all kinds. */
-export function shopObjects(): ApiObject[] {
-  const six = ["2001:db8:5::a1", "2001:db8:5::a2"].map((ip) => testSliceEndpoint(ip, { nodeName: HERE }));
+/** Services that every cluster has. */
+function systemObjects(): ApiObject[] {
   return [
     ...made({
       namespace: "default",
@@ -72,6 +71,13 @@ export function shopObjects(): ApiObject[] {
       endpoints: endpointsOf("10.244.7", 2),
       ports: [["dns", 53, 53, "UDP"], ["dns-tcp", 53, 53], ["metrics", 9153, 9153]],
     }),
+  ];
+}
+
+/** A load balancer with endpoints of both families. */
+function webObjects(): ApiObject[] {
+  const six = ["2001:db8:5::a1", "2001:db8:5::a2"].map((ip) => testSliceEndpoint(ip, { nodeName: HERE }));
+  return [
     ...made({
       namespace: "shop",
       name: "web",
@@ -96,6 +102,12 @@ export function shopObjects(): ApiObject[] {
       ports: [testSlicePort({ name: "http" })],
       endpoints: six,
     }),
+  ];
+}
+
+/** Services of which some or all endpoints are not ready, or that have none. */
+function shortObjects(): ApiObject[] {
+  return [
     ...made({
       namespace: "shop",
       name: "checkout",
@@ -115,6 +127,12 @@ export function shopObjects(): ApiObject[] {
       clusterIP: "10.96.41.9",
       endpoints: endpointsOf("10.244.9", 2).map((one) => ({ ...one, ready: false, serving: false })),
     }),
+  ];
+}
+
+/** Services that have all they need. */
+function servedObjects(): ApiObject[] {
+  return [
     ...made({
       namespace: "shop",
       name: "admin",
@@ -148,6 +166,11 @@ export function shopObjects(): ApiObject[] {
       endpoints: endpointsOf("10.244.2", 24),
     }),
   ];
+}
+
+/** Ten Services of all kinds. */
+export function shopObjects(): ApiObject[] {
+  return [...systemObjects(), ...webObjects(), ...shortObjects(), ...servedObjects()];
 }
 
 const WORDS = ["api", "web", "cache", "queue", "auth", "search", "billing", "worker", "gateway", "sessions"];
