@@ -162,77 +162,95 @@ e2eTest("wrong values are refused, and the message names the field", KAPI_BUILD,
   await assertRejects(() => chartObjects({ image: IMAGE }, "default"), Error, "--namespace=kube-system");
 });
 
+const CHOSEN: Values = {
+  image: { ...IMAGE, pullPolicy: "Always" },
+  imagePullSecrets: [{ name: "registry" }],
+  mode: "nftables",
+  clusterCIDR: "10.244.0.0/16,fd00:10:244::/56",
+  detectLocal: { mode: "InterfaceNamePrefix", interfaceNamePrefix: "veth" },
+  metricsBindAddress: "[::]:9249",
+  config: {
+    healthzBindAddress: "0.0.0.0:9256",
+    clientConnection: { qps: 20 },
+    conntrack: { min: 1_000_000 },
+    kproxy: { trafficCounters: true },
+  },
+  apiServer: { server: "https://10.0.0.1:6443" },
+  serviceAccount: { name: "kproxy", create: true },
+  resources: { requests: { memory: "256Mi" }, limits: { memory: "1Gi" } },
+};
+const CHOSEN_NAMES = [
+  "ClusterRole kproxy",
+  "ClusterRoleBinding kproxy",
+  "ConfigMap kube-system/kproxy-api-server",
+  "ConfigMap kube-system/kproxy-nftables",
+  "DaemonSet kube-system/kproxy",
+  "ServiceAccount kube-system/kproxy",
+];
+
+async function assertChosenConfig(objects: readonly Manifest[]): Promise<void> {
+  const [main] = podOf(objects).containers;
+  assert(main !== undefined);
+  const { config } = await configOf(main, objects, "");
+  assertEquals(
+    [config.mode, config.clusterCIDR, config.detectLocalMode, config.detectLocal.interfaceNamePrefix],
+    ["nftables", "10.244.0.0/16,fd00:10:244::/56", "InterfaceNamePrefix", "veth"],
+  );
+  assertEquals(
+    [config.clientConnection.qps, config.conntrack.min, config.kproxy.trafficCounters],
+    [20, 1e6, true],
+  );
+  assertEquals(config.clientConnection.kubeconfig, "/var/lib/kube-proxy/kubeconfig.conf");
+}
+
+function assertChosenPod(objects: readonly Manifest[]): void {
+  const pod = podOf(objects);
+  const [main] = pod.containers;
+  assertEquals(main?.ports?.map(({ name, containerPort }) => `${name} ${containerPort}`), [
+    "healthz 9256",
+    "metrics 9249",
+  ]);
+  assertEquals([main?.imagePullPolicy, main?.resources, pod.imagePullSecrets, pod.serviceAccountName], [
+    "Always",
+    { requests: { cpu: "100m", memory: "256Mi" }, limits: { memory: "1Gi" } },
+    [{ name: "registry" }],
+    "kproxy",
+  ]);
+  const sources = pod.volumes?.[0]?.projected?.sources?.map(({ configMap }) => configMap?.name);
+  assertEquals(sources, ["kproxy-nftables", "kproxy-api-server"]);
+}
+
+function assertChosenAccess(objects: readonly Manifest[]): void {
+  const access = objects.find(({ metadata }) => metadata.name === "kproxy-api-server");
+  const { "kubeconfig.conf": text = "" } = (access as unknown as { data: Record<string, string> }).data;
+  const { clusters, users } = parse(text) as {
+    clusters: { cluster: unknown }[];
+    users: { user: unknown }[];
+  };
+  const secrets = "/var/run/secrets/kubernetes.io/serviceaccount";
+  assertEquals([clusters[0]?.cluster, users[0]?.user], [
+    { server: "https://10.0.0.1:6443", "certificate-authority": `${secrets}/ca.crt` },
+    { tokenFile: `${secrets}/token` },
+  ]);
+  const binding = objects.find(({ kind }) => kind === "ClusterRoleBinding") as unknown as {
+    subjects: unknown;
+  };
+  assertEquals(binding.subjects, [{ kind: "ServiceAccount", name: "kproxy", namespace: "kube-system" }]);
+}
+
 e2eTest(
-  "kproxy takes the configuration that the values make, and the Pod has its ports",
+  "the values become the configuration, the Pod and its access to the API server",
   KAPI_BUILD,
-  async () => {
-    const objects = await chartObjects({
-      image: { ...IMAGE, pullPolicy: "Always" },
-      imagePullSecrets: [{ name: "registry" }],
-      mode: "nftables",
-      clusterCIDR: "10.244.0.0/16,fd00:10:244::/56",
-      detectLocal: { mode: "InterfaceNamePrefix", interfaceNamePrefix: "veth" },
-      metricsBindAddress: "[::]:9249",
-      config: {
-        healthzBindAddress: "0.0.0.0:9256",
-        clientConnection: { qps: 20 },
-        conntrack: { min: 1_000_000 },
-        kproxy: { trafficCounters: true },
-      },
-      apiServer: { server: "https://10.0.0.1:6443" },
-      serviceAccount: { name: "kproxy", create: true },
-      resources: { requests: { memory: "256Mi" }, limits: { memory: "1Gi" } },
-    });
+  async (t) => {
+    const objects = await chartObjects(CHOSEN);
     for (const object of objects) assertEquals(problemsOf(object), [], nameOf(object));
-    assertEquals(objects.map(nameOf).sort(), [
-      ...["ClusterRole kproxy", "ClusterRoleBinding kproxy", "ConfigMap kube-system/kproxy-api-server"],
-      ...[
-        "ConfigMap kube-system/kproxy-nftables",
-        "DaemonSet kube-system/kproxy",
-        "ServiceAccount kube-system/kproxy",
-      ],
-    ]);
-    const pod = podOf(objects);
-    const [main] = pod.containers;
-    assert(main !== undefined);
-    const { config } = await configOf(main, objects, "");
-    assertEquals(
-      [config.mode, config.clusterCIDR, config.detectLocalMode, config.detectLocal.interfaceNamePrefix],
-      ["nftables", "10.244.0.0/16,fd00:10:244::/56", "InterfaceNamePrefix", "veth"],
+    assertEquals(objects.map(nameOf).sort(), CHOSEN_NAMES);
+    await t.step("kproxy takes the configuration", () => assertChosenConfig(objects));
+    await t.step("the Pod has its ports, image and limits", () => assertChosenPod(objects));
+    await t.step(
+      "kproxy asks the server that was chosen, by the account that was",
+      () => assertChosenAccess(objects),
     );
-    assertEquals([config.clientConnection.qps, config.conntrack.min, config.kproxy.trafficCounters], [
-      20,
-      1e6,
-      true,
-    ]);
-    assertEquals(config.clientConnection.kubeconfig, "/var/lib/kube-proxy/kubeconfig.conf");
-    assertEquals(main.ports?.map(({ name, containerPort }) => `${name} ${containerPort}`), [
-      "healthz 9256",
-      "metrics 9249",
-    ]);
-    assertEquals([main.imagePullPolicy, main.resources, pod.imagePullSecrets, pod.serviceAccountName], [
-      "Always",
-      { requests: { cpu: "100m", memory: "256Mi" }, limits: { memory: "1Gi" } },
-      [{ name: "registry" }],
-      "kproxy",
-    ]);
-    const sources = pod.volumes?.[0]?.projected?.sources?.map(({ configMap }) => configMap?.name);
-    assertEquals(sources, ["kproxy-nftables", "kproxy-api-server"]);
-    const access = objects.find(({ metadata }) => metadata.name === "kproxy-api-server");
-    const { "kubeconfig.conf": text = "" } = (access as unknown as { data: Record<string, string> }).data;
-    const { clusters, users } = parse(text) as {
-      clusters: { cluster: unknown }[];
-      users: { user: unknown }[];
-    };
-    const secrets = "/var/run/secrets/kubernetes.io/serviceaccount";
-    assertEquals([clusters[0]?.cluster, users[0]?.user], [
-      { server: "https://10.0.0.1:6443", "certificate-authority": `${secrets}/ca.crt` },
-      { tokenFile: `${secrets}/token` },
-    ]);
-    const binding = objects.find(({ kind }) => kind === "ClusterRoleBinding") as unknown as {
-      subjects: unknown;
-    };
-    assertEquals(binding.subjects, [{ kind: "ServiceAccount", name: "kproxy", namespace: "kube-system" }]);
   },
 );
 

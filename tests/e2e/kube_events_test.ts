@@ -51,17 +51,7 @@ class Reporter implements AsyncDisposable {
   }
 }
 
-e2eTest("Events arrive at the real API server, whatever way it is verified", KAPI, async (t) => {
-  await using kapi = await Kapi.start();
-  const insecure = `${kapi.folder}/insecure`;
-  await Deno.writeTextFile(
-    insecure,
-    kubeconfigText({
-      cluster: { server: kapi.url, "insecure-skip-tls-verify": true },
-      user: { token: KAPI_TOKEN },
-    }),
-  );
-
+async function fieldsStep(t: Deno.TestContext, kapi: Kapi): Promise<void> {
   await t.step("with every field, and a repeat as a series", async () => {
     await using reporter = await Reporter.start(kapi.kubeconfig);
     const beforeMs = Date.now();
@@ -89,6 +79,20 @@ e2eTest("Events arrive at the real API server, whatever way it is verified", KAP
     assertEquals(series?.metadata.name, metadata.name);
     assertEquals(reporter.lines, []);
   });
+}
+
+/** A kubeconfig by which nobody looks who the server is. */
+async function insecureKubeconfig(kapi: Kapi): Promise<string> {
+  const path = `${kapi.folder}/insecure`;
+  const cluster = { server: kapi.url, "insecure-skip-tls-verify": true };
+  await Deno.writeTextFile(path, kubeconfigText({ cluster, user: { token: KAPI_TOKEN } }));
+  return path;
+}
+
+e2eTest("Events arrive at the real API server, whatever way it is verified", KAPI, async (t) => {
+  await using kapi = await Kapi.start();
+  const insecure = await insecureKubeconfig(kapi);
+  await fieldsStep(t, kapi);
 
   await t.step("of a Service in its namespace, over an unverified connection", async () => {
     await using reporter = await Reporter.start(insecure);

@@ -1,5 +1,4 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { type Clock, systemClock } from "../../lib/kernel/clock.ts";
 import type { EndpointSlice, Service } from "../../lib/model/objects.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
 import { CombinedSource } from "../../lib/source/combine.ts";
@@ -8,6 +7,7 @@ import { KubeSource, type KubeSourceOptions } from "../../lib/source/kube/kube.t
 import { apiAccess } from "../../lib/source/kube/kube_access.ts";
 import { REFLECTOR_TIMES } from "../../lib/source/kube/kube_reflector.ts";
 import type { ApiRequest } from "../../lib/observe/metrics.ts";
+import { HeldClock } from "../support/held_clock.ts";
 import { KAPI, Kapi, KAPI_TOKEN } from "../support/kapi.ts";
 import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { rawEndpoints, rawNode, rawService, rawSlice } from "../support/raw_objects.ts";
@@ -63,29 +63,8 @@ async function errorsOf(kapi: Kapi, kubeconfig: string): Promise<string> {
   return source.lines.filter((line) => line.startsWith("E")).join("");
 }
 
-/** Waits begin to pass only once it is released. */
-class HeldClock implements Clock {
-  #release: () => void = () => {};
-  readonly #released = new Promise<void>((resolve) => this.#release = resolve);
-
-  nowMs(): number {
-    return systemClock.nowMs();
-  }
-
-  async sleep(ms: number, signal?: AbortSignal): Promise<void> {
-    const aborted = new Promise<void>((resolve) => signal?.addEventListener("abort", () => resolve()));
-    await Promise.race([this.#released, aborted]);
-    await systemClock.sleep(ms, signal);
-  }
-
-  release(): void {
-    this.#release();
-  }
-}
-
-e2eTest("the API server source against a real API server", KAPI, async (t) => {
-  await using kapi = await Kapi.start();
-
+/** What is there, and what becomes of it. */
+async function objectSteps(t: Deno.TestContext, kapi: Kapi): Promise<void> {
   await t.step("first lists, then added, changed and deleted objects", async () => {
     await putWeb(kapi);
     await kapi.put(rawService("headless", { clusterIP: "None" }));
@@ -128,7 +107,10 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
       await source.recorder.untilThere("Service default/web");
     },
   );
+}
 
+/** Many watches after one another, and lists of many pages. */
+async function longSteps(t: Deno.TestContext, kapi: Kapi): Promise<void> {
   await t.step(
     "silent watches are renewed: no error, no list, and changes arrive at once all the time",
     async () => {
@@ -174,7 +156,10 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
     await kapi.clear();
     await recorder.until(() => recorder.objects.size === 0, "everything gone");
   });
+}
 
+/** Who the client is. */
+async function clientSteps(t: Deno.TestContext, kapi: Kapi): Promise<void> {
   await t.step(
     "a token file that changes, its old token revoked: nothing is lost and no token is logged",
     async () => {
@@ -218,7 +203,9 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
     const bad = await writeKubeconfig(kapi, "by-expired", { "certificate-authority": "ca.crt" }, expired);
     assertStringIncludes(await errorsOf(kapi, bad), "status 401");
   });
+}
 
+async function serverIdentityStep(t: Deno.TestContext, kapi: Kapi): Promise<void> {
   await t.step("who the server is: verified, verified under another name, not verified", async () => {
     const ca = { "certificate-authority": "ca.crt" };
     const token = { token: KAPI_TOKEN };
@@ -253,7 +240,9 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
     const anonymous = await writeKubeconfig(kapi, "anonymous", ca, {});
     assertStringIncludes(await errorsOf(kapi, anonymous), "status 401: Unauthorized");
   });
+}
 
+async function compactionStep(t: Deno.TestContext, kapi: Kapi): Promise<void> {
   await t.step("a compaction while we watch, and one while the server is away: nothing is lost", async () => {
     await kapi.clear();
     await putWeb(kapi);
@@ -287,7 +276,9 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
     }
     assert(behind.lines.some((line) => line.includes("Listing again")), behind.lines.join(""));
   });
+}
 
+async function absenceStep(t: Deno.TestContext, kapi: Kapi): Promise<void> {
   await t.step("the server stops for a minute: what was known stays, what changed arrives", async () => {
     await kapi.clear();
     await putWeb(kapi);
@@ -311,7 +302,9 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
     assertEquals(told.length, 1, told.join(""));
     assertEquals(source.lines.filter((line) => line.includes("is back")).length, 1);
   });
+}
 
+async function filesStep(t: Deno.TestContext, kapi: Kapi): Promise<void> {
   await t.step("files before the API server, object by object", async () => {
     await kapi.clear();
     await putWeb(kapi);
@@ -345,6 +338,17 @@ e2eTest("the API server source against a real API server", KAPI, async (t) => {
       await Deno.remove(folder, { recursive: true });
     }
   });
+}
+
+e2eTest("the API server source against a real API server", KAPI, async (t) => {
+  await using kapi = await Kapi.start();
+  await objectSteps(t, kapi);
+  await longSteps(t, kapi);
+  await clientSteps(t, kapi);
+  await serverIdentityStep(t, kapi);
+  await compactionStep(t, kapi);
+  await absenceStep(t, kapi);
+  await filesStep(t, kapi);
 });
 
 e2eTest("the API server source against an old server that refuses what it does not know", KAPI, async () => {

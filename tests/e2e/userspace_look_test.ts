@@ -18,6 +18,9 @@ const RARELY = "--iptables-sync-period=1h";
 
 /** The lab's node, and the program on it. */
 class Looked {
+  /** To which the rules for `shop/web` lead, once it has been seen. */
+  port = 0;
+
   constructor(readonly web: WebLab, readonly cli: NetnsCli) {}
 
   async ask(...words: readonly string[]): Promise<Run> {
@@ -35,6 +38,11 @@ class Looked {
 
   async sh(script: string): Promise<string> {
     return await this.web.lab.node.netns.run(["sh", "-e", "-c", script]);
+  }
+
+  /** Rules as `iptables-save` printed them. */
+  async restore(saved: string): Promise<void> {
+    await this.web.lab.node.netns.run(["iptables-restore"], { stdin: saved });
   }
 
   /** What becomes of a packet by the rules that are there. */
@@ -106,6 +114,109 @@ const FAULTS: readonly {
   },
 ];
 
+/** What is told while kproxy runs. */
+async function stepsBeside(t: Deno.TestContext, node: Looked): Promise<void> {
+  await t.step("all is well", async () => {
+    await node.names(["check"], /(?:)/, 0);
+    const { out } = await node.names(
+      ["trace", ...FROM_POD],
+      /kproxy tcp port (\d+) +kproxy takes it for shop\/web:http/,
+      0,
+    );
+    assert(out.includes(`: ${SERVED}`), out);
+    node.port = Number(/kproxy tcp port (\d+)/.exec(out)?.[1]);
+    await node.names(
+      ["service", "get", "shop/web"],
+      new RegExp(`kproxy +tcp port ${node.port} -> 10\\.244\\.0\\.11:8080`),
+      0,
+    );
+    assertEquals((await node.ask("check", "--repair")).code, 0);
+    const { out: doctor } = await node.ask("doctor");
+    assertMatch(doctor, /^ok +other proxies +none; kproxy runs$/m);
+    assertMatch(doctor, /^ok +iptables variant +(?:nft|legacy): /m);
+    assertEquals(await node.really("answers"), ["10.244.0.11", "10.244.0.12"]);
+  });
+
+  for (const { name, plant, ask, says, fares: [trace, really] } of FAULTS) {
+    await t.step(name, async () => {
+      const sound = await node.sh("iptables-save");
+      await node.sh(plant);
+      try {
+        await node.names(ask, says);
+        assertEquals(await node.end(), trace);
+        assertEquals(await node.really(really), [really]);
+      } finally {
+        await node.sh("iptables -t raw -F");
+        await node.restore(sound);
+      }
+      await node.names(["check"], /(?:)/, 0);
+    });
+  }
+
+  await t.step("damage is left to the kproxy that looks after it", async () => {
+    const sound = await node.sh("iptables-save");
+    await node.sh("iptables -t nat -F KUBE-PORTALS-HOST");
+    await node.names(
+      ["check", "--repair"],
+      /nothing is repaired: the kproxy on 127\.0\.0\.1:10249 looks at its rules every 3600 s/,
+    );
+    await node.restore(sound);
+  });
+}
+
+/** What is told once kproxy was killed and its rules stay. */
+async function stepsWithout(t: Deno.TestContext, node: Looked): Promise<void> {
+  const { port } = node;
+  await t.step("kproxy is gone: nobody listens where its rules lead", async () => {
+    await node.names(
+      ["trace", ...FROM_POD, "--from-files"],
+      new RegExp(
+        `Wrong: Nobody listens on tcp port ${port} \\(IPv4\\), to which rules lead: no kproxy answers`,
+      ),
+    );
+    await node.names(
+      ["check", "--from-files"],
+      /Service shop\/web\n {2}kproxy: nobody listens on the port that the rules lead to/,
+    );
+    await node.names(
+      ["doctor", "--from-files"],
+      /^warning +other proxies +rules of a service proxy are in force, and none answers/m,
+      0,
+    );
+    await node.names(
+      ["check", "--repair", "--from-files"],
+      /nothing is repaired: rules of mode userspace lead to ports of a kproxy/,
+    );
+    assertEquals([await node.end(), await node.really("refused")], ["rejected", ["refused"]]);
+  });
+
+  await t.step("another program has the port: nobody can tell where it leads", async () => {
+    await node.web.lab.node.call("serve", { protocol: "tcp", ip: "0.0.0.0", port });
+    await node.names(
+      ["trace", ...FROM_POD, "--from-files"],
+      new RegExp(
+        `Unsure: Who listens on tcp port ${port} \\(IPv4\\), to which rules lead, and where it sends what comes, is not known`,
+      ),
+    );
+    await node.names(["check", "--from-files"], /Not read: kproxy: who listens on tcp \d+/);
+    await node.web.lab.node.call("unserve");
+  });
+
+  await t.step("saved rules are walked as far as they lead", async () => {
+    const file = await Deno.makeTempFile({ prefix: "kproxy-saved-" });
+    try {
+      await Deno.writeTextFile(file, await node.sh("iptables-save"));
+      const { out } = await node.names(
+        ["trace", ...FROM_POD, "--no-desired", `--live-from=${file}`],
+        /Unsure: Who listens on tcp port \d+ .*: saved rules do not tell/,
+      );
+      assertMatch(out, new RegExp(`: \\S+:${port}, masquerade no`));
+    } finally {
+      await Deno.remove(file);
+    }
+  });
+}
+
 e2eTest(
   "kproxy's commands know mode userspace beside a kproxy and without, faults and all",
   WEB_NEEDS,
@@ -113,105 +224,9 @@ e2eTest(
     await using web = await WebLab.create(USERSPACE);
     using cli = await NetnsCli.start(web.lab.node.netns);
     const node = new Looked(web, cli);
-    const kproxy = await web.start([RARELY]);
-    await using _kproxy = kproxy;
-    let port = 0;
-
-    await t.step("all is well", async () => {
-      await node.names(["check"], /(?:)/, 0);
-      const { out } = await node.names(
-        ["trace", ...FROM_POD],
-        /kproxy tcp port (\d+) +kproxy takes it for shop\/web:http/,
-        0,
-      );
-      assert(out.includes(`: ${SERVED}`), out);
-      port = Number(/kproxy tcp port (\d+)/.exec(out)?.[1]);
-      await node.names(
-        ["service", "get", "shop/web"],
-        new RegExp(`kproxy +tcp port ${port} -> 10\\.244\\.0\\.11:8080`),
-        0,
-      );
-      assertEquals((await node.ask("check", "--repair")).code, 0);
-      const { out: doctor } = await node.ask("doctor");
-      assertMatch(doctor, /^ok +other proxies +none; kproxy runs$/m);
-      assertMatch(doctor, /^ok +iptables variant +(?:nft|legacy): /m);
-      assertEquals(await node.really("answers"), ["10.244.0.11", "10.244.0.12"]);
-    });
-
-    for (const { name, plant, ask, says, fares: [trace, really] } of FAULTS) {
-      await t.step(name, async () => {
-        const sound = await node.sh("iptables-save");
-        await node.sh(plant);
-        try {
-          await node.names(ask, says);
-          assertEquals(await node.end(), trace);
-          assertEquals(await node.really(really), [really]);
-        } finally {
-          await node.sh("iptables -t raw -F");
-          await web.lab.node.netns.run(["iptables-restore"], { stdin: sound });
-        }
-        await node.names(["check"], /(?:)/, 0);
-      });
-    }
-
-    await t.step("damage is left to the kproxy that looks after it", async () => {
-      const sound = await node.sh("iptables-save");
-      await node.sh("iptables -t nat -F KUBE-PORTALS-HOST");
-      await node.names(
-        ["check", "--repair"],
-        /nothing is repaired: the kproxy on 127\.0\.0\.1:10249 looks at its rules every 3600 s/,
-      );
-      await web.lab.node.netns.run(["iptables-restore"], { stdin: sound });
-    });
-
-    await t.step("kproxy is gone: nobody listens where its rules lead", async () => {
-      await kproxy.stop("SIGKILL");
-      await node.names(
-        ["trace", ...FROM_POD, "--from-files"],
-        new RegExp(
-          `Wrong: Nobody listens on tcp port ${port} \\(IPv4\\), to which rules lead: no kproxy answers`,
-        ),
-      );
-      await node.names(
-        ["check", "--from-files"],
-        /Service shop\/web\n {2}kproxy: nobody listens on the port that the rules lead to/,
-      );
-      await node.names(
-        ["doctor", "--from-files"],
-        /^warning +other proxies +rules of a service proxy are in force, and none answers/m,
-        0,
-      );
-      await node.names(
-        ["check", "--repair", "--from-files"],
-        /nothing is repaired: rules of mode userspace lead to ports of a kproxy/,
-      );
-      assertEquals([await node.end(), await node.really("refused")], ["rejected", ["refused"]]);
-    });
-
-    await t.step("another program has the port: nobody can tell where it leads", async () => {
-      await web.lab.node.call("serve", { protocol: "tcp", ip: "0.0.0.0", port });
-      await node.names(
-        ["trace", ...FROM_POD, "--from-files"],
-        new RegExp(
-          `Unsure: Who listens on tcp port ${port} \\(IPv4\\), to which rules lead, and where it sends what comes, is not known`,
-        ),
-      );
-      await node.names(["check", "--from-files"], /Not read: kproxy: who listens on tcp \d+/);
-      await web.lab.node.call("unserve");
-    });
-
-    await t.step("saved rules are walked as far as they lead", async () => {
-      const file = await Deno.makeTempFile({ prefix: "kproxy-saved-" });
-      try {
-        await Deno.writeTextFile(file, await node.sh("iptables-save"));
-        const { out } = await node.names(
-          ["trace", ...FROM_POD, "--no-desired", `--live-from=${file}`],
-          /Unsure: Who listens on tcp port \d+ .*: saved rules do not tell/,
-        );
-        assertMatch(out, new RegExp(`: \\S+:${port}, masquerade no`));
-      } finally {
-        await Deno.remove(file);
-      }
-    });
+    await using kproxy = await web.start([RARELY]);
+    await stepsBeside(t, node);
+    await kproxy.stop("SIGKILL");
+    await stepsWithout(t, node);
   },
 );
