@@ -7,7 +7,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { ConfigError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { ApiObject, NamespacedName } from "../model/objects.ts";
-import { VERSION } from "../node/version.ts";
+import { kubeSettings } from "../node/kube_settings.ts";
 import { silentLogger } from "../observe/log.ts";
 import { identityOf } from "../source/events.ts";
 import { KubeSource } from "../source/kube/kube.ts";
@@ -50,19 +50,13 @@ export async function listFromApi(
   config: KubeProxyConfiguration,
   { master, nodeName, unasked = "", exec, service, limitMs = LIMIT_MS }: ApiListOptions,
 ): Promise<ApiList> {
-  const { kubeconfig, qps, burst } = config.clientConnection;
-  const access = await accessOf(kubeconfig, master, unasked);
+  const access = await accessOf(config.clientConnection.kubeconfig, master, unasked);
   const collector = new Collector(config.mode === "nftables" || config.mode === "auto");
   const source = new KubeSource({
     access,
     nodeName,
     ...(service === undefined ? {} : { service }),
-    endpointsSource: config.kproxy.endpointsSource,
-    configSyncPeriodMs: config.configSyncPeriod,
-    qps,
-    burst,
-    contentTypes: config.clientConnection,
-    userAgent: `kproxy/${VERSION}`,
+    ...kubeSettings(config),
     log: silentLogger,
     exec,
   });

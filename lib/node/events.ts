@@ -3,15 +3,14 @@
  *
  * @module
  */
-import { wallClockMs } from "../kernel/clock.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
-import { systemClock } from "../kernel/clock.ts";
+import { systemClock, wallClockMs } from "../kernel/clock.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { type EventRecorder, LogEvents } from "../observe/events.ts";
 import type { Logger } from "../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
 import { usesApiServer } from "./source.ts";
-import { VERSION } from "./version.ts";
+import { USER_AGENT } from "./version.ts";
 
 /** What beside the configuration decides where Events go. */
 export interface EventsOptions {
@@ -58,7 +57,7 @@ export async function openEvents(
     access,
     qps: 0,
     burst: 0,
-    userAgent: `kproxy/${VERSION}`,
+    userAgent: USER_AGENT,
     clock: systemClock,
     exec,
     onRequest,

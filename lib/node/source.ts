@@ -14,7 +14,7 @@ import type { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import { CombinedSource } from "../source/combine.ts";
 import { classifyPaths, STDIN_PATH } from "../source/files/files_scan.ts";
 import type { Source } from "../source/source.ts";
-import { VERSION } from "./version.ts";
+import { kubeSettings } from "./kube_settings.ts";
 
 /** What beside the configuration decides the source. */
 export interface SourceOptions {
@@ -104,18 +104,13 @@ async function openApi(
     import("../source/kube/kube_access.ts"),
     import("../source/kube/kube.ts"),
   ]);
-  const { kubeconfig, qps, burst } = config.clientConnection;
+  const { kubeconfig } = config.clientConnection;
   const access = await apiAccess({ kubeconfig, master, env: Deno.env });
   let hasAnswered = false;
   const api = new KubeSource({
     access,
     nodeName,
-    endpointsSource: config.kproxy.endpointsSource,
-    configSyncPeriodMs: config.configSyncPeriod,
-    qps,
-    burst,
-    contentTypes: config.clientConnection,
-    userAgent: `kproxy/${VERSION}`,
+    ...kubeSettings(config),
     onRequest: (request) => {
       hasAnswered ||= request.code === "200";
       onRequest(request);

@@ -7,6 +7,9 @@
 /** kproxy's own version, as in `deno.json`. */
 export const VERSION = "0.1.0";
 
+/** By what name kproxy asks API servers. */
+export const USER_AGENT = `kproxy/${VERSION}`;
+
 /** The kube-proxy minor release whose rule text kproxy writes. */
 const RULES_LEVEL = "1.30";
 

@@ -12,7 +12,7 @@ import { apiAccess } from "../../../source/kube/kube_access.ts";
 import { readRefusal, readText } from "../../../source/kube/kube_answer.ts";
 import { KubeClient } from "../../../source/kube/kube_http.ts";
 import { isRecord } from "../../../text/record.ts";
-import { VERSION } from "../../../node/version.ts";
+import { USER_AGENT } from "../../../node/version.ts";
 import type { ApiRight } from "../api_rights.ts";
 import { type Fact, type FactLimit, readFact } from "../fact.ts";
 
@@ -61,7 +61,7 @@ export async function readApi(
     access,
     qps: 0,
     burst: 0,
-    userAgent: `kproxy/${VERSION}`,
+    userAgent: USER_AGENT,
     clock: systemClock,
     exec,
   });
