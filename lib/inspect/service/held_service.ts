@@ -3,9 +3,12 @@
  *
  * @module
  */
+import { DISPATCH_CHAINS } from "../../backend/iptables/diff/diff_dispatch.ts";
+import { CHAINS } from "../../backend/userspace/plan/chains.ts";
 import type { ServicePort } from "../../model/state.ts";
 import type { Traffic } from "../../model/service_traffic.ts";
 import { joinHostPort } from "../../model/ip.ts";
+import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { virtualServerKey } from "../../netfilter/ipvs.ts";
 import type { NftContainer } from "../../netfilter/nft_tables.ts";
@@ -21,21 +24,12 @@ export interface HeldPart {
   readonly counted: Traffic | null;
 }
 
+type ChainPlace = readonly [table: Table, chain: string];
+
 /** The chains of iptables that lead to those of Services. */
-const SHARED_CHAINS: readonly (readonly [table: string, chain: string])[] = [
-  ["nat", "KUBE-SERVICES"],
-  ["nat", "KUBE-NODEPORTS"],
-  ["filter", "KUBE-SERVICES"],
-  ["filter", "KUBE-EXTERNAL-SERVICES"],
-  ["filter", "KUBE-NODEPORTS"],
-  ["filter", "KUBE-PROXY-FIREWALL"],
-];
+const SHARED_CHAINS = placesOf(DISPATCH_CHAINS);
 /** Those of userspace mode; to ask for them where nothing leads there would cost programs. */
-const PORTAL_CHAINS: readonly (readonly [table: string, chain: string])[] = [
-  ...["KUBE-PORTALS-CONTAINER", "KUBE-PORTALS-HOST", "KUBE-NODEPORT-CONTAINER", "KUBE-NODEPORT-HOST"]
-    .map((chain) => ["nat", chain] as const),
-  ["filter", "KUBE-NODEPORT-NON-LOCAL"],
-];
+const PORTAL_CHAINS = placesOf(CHAINS);
 const OWN_CHAIN = /^KUBE-(?:SVC|SVL|EXT|FW|SEP|XLB)-/;
 
 /** What is known of the port beside what it is. */
@@ -106,7 +100,13 @@ function iptablesParts({ iptables }: HeldRules, port: ServicePort): readonly Hel
   return parts;
 }
 
-function sharedChains(tables: IptablesRuleset): typeof SHARED_CHAINS {
+function placesOf(chains: Readonly<Record<Table, readonly string[]>>): readonly ChainPlace[] {
+  return (["nat", "filter"] as const).flatMap((table) =>
+    chains[table].map((chain): ChainPlace => [table, chain])
+  );
+}
+
+function sharedChains(tables: IptablesRuleset): readonly ChainPlace[] {
   const isPortals = tables.get("nat")?.get("PREROUTING")?.rules.some((rule) =>
     rule.includes("-j KUBE-PORTALS-")
   );
