@@ -15,9 +15,8 @@ import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
 import { silentLogger } from "../../observe/log.ts";
-import type { DataPlane, MachineFacts } from "../desired/desired.ts";
+import { type DataPlane, type MachineFacts, UNKNOWN_MACHINE } from "../desired/desired.ts";
 import { liveOfKernel } from "../live/kernel_rules.ts";
-import { UNKNOWN_MACHINE } from "../desired/desired.ts";
 import { checkNode } from "./check.ts";
 import { type FamilyCheck, isClean } from "./difference.ts";
 import { damagedFamilies, repair } from "./repair.ts";
@@ -119,6 +118,15 @@ async function mend(node: Node, checks: readonly FamilyCheck[]): Promise<readonl
   return families;
 }
 
+/** A look tells this damage, and after the repair nothing is wrong. */
+async function assertMended(node: Node, finds: string): Promise<void> {
+  const damaged = await check(node);
+  assertStringIncludes(places(damaged), finds);
+  await mend(node, damaged);
+  const after = await check(node);
+  assert(after.every(isClean), places(after));
+}
+
 function places(checks: readonly FamilyCheck[]): string {
   return checks.flatMap(({ base, services, leftovers, problems }) => [
     ...[...base, ...[...services.values()].flat(), ...leftovers].map((
@@ -182,11 +190,7 @@ Deno.test("iptables: --repair makes a node clean, and leaves alone what is not o
     await t.step(name, async () => {
       const { code, stderr } = await fake.run(["iptables", "-t", "nat", ...args(fake.saved("IPv4", "nat"))]);
       assertEquals([code, stderr], [0, ""]);
-      const damaged = await check(node);
-      assertStringIncludes(places(damaged), finds);
-      await mend(node, damaged);
-      const after = await check(node);
-      assert(after.every(isClean), places(after));
+      await assertMended(node, finds);
       assertStringIncludes(fake.saved("IPv4", "nat"), OTHERS);
     });
   }
@@ -232,11 +236,7 @@ Deno.test("nftables: --repair makes a node clean, and leaves alone what is not o
   for (const [name, text, finds] of NFT_FAULTS) {
     await t.step(name, async () => {
       await fake.others(`${text}\n`);
-      const damaged = await check(node);
-      assertStringIncludes(places(damaged), finds);
-      await mend(node, damaged);
-      const after = await check(node);
-      assert(after.every(isClean), places(after));
+      await assertMended(node, finds);
       assertEquals(fake.listed("ip others"), others);
     });
   }
@@ -275,11 +275,7 @@ Deno.test("ipvs: --repair makes a node clean", async (t) => {
     await t.step(name, async () => {
       const { code, stderr } = await fake.run(argv, { stdin });
       assertEquals([code, stderr], [0, ""]);
-      const damaged = await check(node);
-      assertStringIncludes(places(damaged), finds);
-      await mend(node, damaged);
-      const after = await check(node);
-      assert(after.every(isClean), places(after));
+      await assertMended(node, finds);
     });
   }
 });

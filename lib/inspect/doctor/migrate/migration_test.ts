@@ -2,7 +2,6 @@ import { assertEquals } from "@std/assert";
 import { testServicePort } from "../../../../tests/support/model_objects.ts";
 import { applyModeDefaults, defaultConfig } from "../../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../../config/types.ts";
-import { NO_IPVS_WISHES } from "../../../model/ipvs_wishes.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { ProxyState, ServicePort } from "../../../model/state.ts";
 import { judgeMigration, type Migration } from "./migration.ts";
@@ -40,19 +39,8 @@ function differences(...args: Parameters<typeof migrate>): readonly string[] {
     .map(({ topic, from, to }) => `${topic}: ${from} -> ${to}`);
 }
 
-const PLAIN: Partial<ServicePort> = {
-  nodePort: 0,
-  externalIPs: [],
-  loadBalancerVIPs: [],
-  loadBalancerSourceRanges: [],
-  stickyMaxAgeSeconds: 0,
-  externalPolicyLocal: false,
-  internalPolicyLocal: false,
-  ipvs: NO_IPVS_WISHES,
-  protocol: "TCP",
-};
-const NODE_PORT = { ...PLAIN, nodePort: 30080 };
-const VIP = { ...PLAIN, loadBalancerVIPs: ["203.0.113.5"] };
+const NODE_PORT = { nodePort: 30080 };
+const VIP = { loadBalancerVIPs: ["203.0.113.5"] };
 
 /** A port → topics that change, by the way from one mode to another. */
 const CASES: readonly (readonly [
@@ -60,26 +48,26 @@ const CASES: readonly (readonly [
   port: Partial<ServicePort>,
   topics: Readonly<Record<string, readonly string[]>>,
 ])[] = [
-  ["a cluster IP alone", PLAIN, { "iptables ipvs": [], "iptables nftables": [], "ipvs nftables": [] }],
+  ["a cluster IP alone", {}, { "iptables ipvs": [], "iptables nftables": [], "ipvs nftables": [] }],
   ["a node port", NODE_PORT, {
     "iptables nftables": ["node port 30080 (IPv4)", "node port 30080 on 127.0.0.1"],
     "nftables iptables": ["node port 30080 (IPv4)", "node port 30080 on 127.0.0.1"],
     "iptables ipvs": ["node port 30080 on 127.0.0.1"],
     "ipvs nftables": ["node port 30080 (IPv4)"],
   }],
-  ["affinity", { ...PLAIN, stickyMaxAgeSeconds: 60 }, {
+  ["affinity", { stickyMaxAgeSeconds: 60 }, {
     "iptables ipvs": ["affinity of clients for 60 s"],
     "nftables ipvs": ["affinity of clients for 60 s"],
     "iptables nftables": [],
   }],
-  ["external policy Local without a way from outside", { ...PLAIN, externalPolicyLocal: true }, {
+  ["external policy Local without a way from outside", { externalPolicyLocal: true }, {
     "iptables ipvs": [],
   }],
   ["external policy Local", { ...VIP, externalPolicyLocal: true }, {
     "iptables ipvs": ["externalTrafficPolicy Local", "addresses 203.0.113.5"],
     "iptables nftables": [],
   }],
-  ["internal policy Local", { ...PLAIN, internalPolicyLocal: true }, {
+  ["internal policy Local", { internalPolicyLocal: true }, {
     "iptables ipvs": ["internalTrafficPolicy Local"],
     "iptables nftables": [],
   }],
@@ -88,19 +76,19 @@ const CASES: readonly (readonly [
     "iptables ipvs": ["loadBalancerSourceRanges", "addresses 203.0.113.5"],
     "nftables ipvs": ["loadBalancerSourceRanges", "addresses 203.0.113.5"],
   }],
-  ["source ranges of no address", { ...PLAIN, loadBalancerSourceRanges: ["10.0.0.0/8"] }, {
+  ["source ranges of no address", { loadBalancerSourceRanges: ["10.0.0.0/8"] }, {
     "iptables nftables": [],
   }],
-  ["a scheduler of its own", { ...PLAIN, ipvs: { scheduler: "lc", graceful: true } }, {
+  ["a scheduler of its own", { ipvs: { scheduler: "lc", graceful: true } }, {
     "ipvs nftables": ["annotation kproxy.io/ipvs-scheduler"],
     "iptables ipvs": ["annotation kproxy.io/ipvs-scheduler"],
     "iptables nftables": [],
   }],
-  ["no graceful termination", { ...PLAIN, ipvs: { scheduler: "", graceful: false } }, {
+  ["no graceful termination", { ipvs: { scheduler: "", graceful: false } }, {
     "ipvs iptables": ["annotation kproxy.io/ipvs-graceful-termination: false"],
   }],
-  ["SCTP", { ...PLAIN, protocol: "SCTP" }, { "iptables ipvs": ["SCTP"], "iptables nftables": [] }],
-  ["UDP", { ...PLAIN, protocol: "UDP" }, { "iptables ipvs": [], "iptables nftables": [] }],
+  ["SCTP", { protocol: "SCTP" }, { "iptables ipvs": ["SCTP"], "iptables nftables": [] }],
+  ["UDP", { protocol: "UDP" }, { "iptables ipvs": [], "iptables nftables": [] }],
 ];
 
 for (const [name, port, ways] of CASES) {
@@ -137,8 +125,7 @@ Deno.test("a Service of several ports and families says each thing once, and Ser
   permissions: "none",
 }, () => {
   const config = applyModeDefaults({ ...defaultConfig(), mode: "iptables" });
-  const state = stateOf("IPv4", [{ ...PLAIN, stickyMaxAgeSeconds: 60 }, {
-    ...PLAIN,
+  const state = stateOf("IPv4", [{ stickyMaxAgeSeconds: 60 }, {
     stickyMaxAgeSeconds: 60,
     port: 81,
   }]);
