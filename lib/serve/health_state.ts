@@ -28,8 +28,6 @@ export interface HealthStateOptions {
   readonly families: readonly IpFamily[];
   /** A sync asked for longer ago than twice this is a stuck one, in milliseconds. */
   readonly syncPeriodMs: number;
-  /** A watch that was silent for longer than this is a dead one, in milliseconds. @default {180000} */
-  readonly watchLimitMs?: number;
   readonly clock: HealthClock;
   /** Those that the node cannot have, and why. @default {[]} */
   readonly refused?: readonly { readonly family: IpFamily; readonly reason: string }[] | undefined;
@@ -90,7 +88,10 @@ export interface SnapshotReadiness {
   readonly expired: boolean;
 }
 
-/** The server sends a bookmark about every minute, and a watch without a byte for 90 s is opened anew. */
+/**
+ * A watch that was silent for longer is a dead one: the server sends a bookmark about every minute, and a watch without a byte for 90 s
+ * is opened anew.
+ */
 const WATCH_LIMIT_MS = 180_000;
 
 interface Moment {
@@ -112,7 +113,6 @@ interface FamilyHealth {
 export class HealthState {
   readonly #clock: HealthClock;
   readonly #timeoutMs: number;
-  readonly #watchLimitMs: number;
   readonly #families: ReadonlyMap<IpFamily, FamilyHealth>;
   readonly #heard = new Map<ResourceKind, Moment>();
   /** Why nothing is heard of a kind. */
@@ -124,12 +124,11 @@ export class HealthState {
   #otherTables: readonly string[] = [];
 
   constructor(
-    { families, syncPeriodMs, watchLimitMs = WATCH_LIMIT_MS, clock, refused = [] }: HealthStateOptions,
+    { families, syncPeriodMs, clock, refused = [] }: HealthStateOptions,
   ) {
     this.#clock = clock;
     this.#unserved = new Map(refused.map(({ family, reason }) => [family, { reason }]));
     this.#timeoutMs = 2 * syncPeriodMs;
-    this.#watchLimitMs = watchLimitMs;
     this.#families = new Map(
       [...families].sort().map((family) => [family, {
         lastUpdated: undefined,
@@ -280,7 +279,7 @@ export class HealthState {
       const ageMs = now.nowMs - at.nowMs;
       watches[kind] = { ageSeconds: seconds(ageMs), lastHeard: formatRfc3339(at.epochMs), problem };
       // Rules are right without ServiceCIDRs, and rights to read them may be taken away.
-      if (ageMs > this.#watchLimitMs && kind !== "servicecidrs") {
+      if (ageMs > WATCH_LIMIT_MS && kind !== "servicecidrs") {
         reasons.push(`${kind}: nothing heard for ${seconds(ageMs)} s${why}`);
       }
     }

@@ -71,13 +71,6 @@ export function assertMatch(actual: string, expected: RegExp, msg?: string): voi
   }
 }
 
-/** Fails if `actual` matches `expected`. */
-export function assertNotMatch(actual: string, expected: RegExp, msg?: string): void {
-  if (expected.test(actual)) {
-    throw new AssertionError(`Expected ${JSON.stringify(actual)} not to match ${expected}. ${msg ?? ""}`);
-  }
-}
-
 /** Fails unless `actual` is an instance of `expectedType`. */
 // deno-lint-ignore no-explicit-any -- the constructor's parameters do not matter here, as in the real package.
 export function assertInstanceOf<T extends abstract new (...args: any[]) => any>(

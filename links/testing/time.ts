@@ -170,12 +170,7 @@ export class FakeTime {
     return this.next();
   }
 
-  /** Runs timers until none is left. */
-  runAll(): void {
-    while (this.next()) continue;
-  }
-
-  /** As {@linkcode FakeTime.runAll}, running what is pending in promises before each timer. */
+  /** Runs timers until none is left, and before each of them what is pending in promises. */
   async runAllAsync(): Promise<void> {
     while (this.#timers.size > 0) await this.nextAsync();
   }

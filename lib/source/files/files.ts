@@ -184,7 +184,7 @@ export class FileSource implements Source {
 
   /** Said once; what a file of this name held before stays in force. */
   #noteBad({ problem, ...entry }: BadEntry): void {
-    const file: FoundFile = { ...entry, inode: "", signature: "", sizeBytes: 0 };
+    const file: FoundFile = { ...entry, inode: "", signature: "" };
     this.#long.get(file.order)?.end.abort();
     this.#known.set(file.order, { file, text: undefined, manifest: this.#known.get(file.order)?.manifest });
     this.#store.unreadable(file, problem);

@@ -56,7 +56,6 @@ export interface FoundFile extends ManifestFile {
   readonly inode: string;
   /** Differs if the content may differ. */
   readonly signature: string;
-  readonly sizeBytes: number;
 }
 
 /** Something that has the name of a manifest and is none. */
@@ -159,7 +158,6 @@ async function describeFile(path: string, order: string): Promise<Entry | undefi
     baseName,
     inode: `${info.dev}:${info.ino}`,
     signature: signatureOf(info),
-    sizeBytes: info.size,
   };
 }
 
