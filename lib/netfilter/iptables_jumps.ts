@@ -22,6 +22,11 @@ export interface JumpRule {
   readonly target: string;
 }
 
+/** A jump with the comment that kube-proxy writes. @param match what a packet must be besides, with a blank at its end */
+export function jump(table: Table, chain: string, target: string, comment: string, match = ""): JumpRule {
+  return { table, chain, target, args: `${match}-m comment --comment "${comment}" -j ${target}` };
+}
+
 /** A table's jumps by the chain that they are in. */
 export function jumpsByChain(
   jumps: readonly JumpRule[],
@@ -33,6 +38,11 @@ export function jumpsByChain(
 /** The line that creates a chain, or empties it if it is there. */
 export function chainLine(chain: string): string {
   return `:${chain} - [0:0]`;
+}
+
+/** What iptables-restore does in a table, all of it or nothing. */
+export function tableBlock(table: Table | "mangle", lines: readonly string[]): string {
+  return [`*${table}`, ...lines, "COMMIT", ""].join("\n");
 }
 
 /** Which jumps are put back, and how they are found. */

@@ -6,6 +6,7 @@
 import type { IpFamily } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
+import { sumOf } from "../text/record.ts";
 import { NoLocalEndpointsCount, type NoLocalEndpointsUnit } from "./no_local_endpoints.ts";
 import type { ChangeObserver } from "./proxy_loop.ts";
 import type { SyncFailure, SyncObserver, SyncOutcome } from "./reconcile.ts";
@@ -60,8 +61,8 @@ export function observeSyncs(
         services: full ? undefined : services.slice(0, NAMED_SERVICES),
         endpoints: full ? state.endpointCount : undefined,
         // The metric takes removed chains off, as kube-proxy's does; below zero that tells nobody anything.
-        rulesWritten: Math.max(0, sum(report.written)),
-        rules: sum(report.total),
+        rulesWritten: Math.max(0, sumOf(report.written)),
+        rules: sumOf(report.total),
         commands: report.commands,
         bytes: report.bytes,
         took: formatMs(durationMs),
@@ -100,10 +101,6 @@ export function joinObservers(...observers: readonly SyncObserver[]): SyncObserv
     synced: (outcome) => observers.forEach((observer) => observer.synced(outcome)),
     failed: (failure) => observers.forEach((observer) => observer.failed(failure)),
   };
-}
-
-function sum(counts: Readonly<Record<string, number>>): number {
-  return Object.values(counts).reduce((total, count) => total + count, 0);
 }
 
 function phaseTimes(phasesMs: Readonly<Record<string, number>>): Record<string, string> {

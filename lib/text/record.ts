@@ -1,5 +1,5 @@
 /**
- * Values out of JSON that nobody has looked at.
+ * Objects by their fields: values out of JSON that nobody has looked at, and counts by name.
  *
  * @module
  */
@@ -7,4 +7,9 @@
 /** True for an object, and not for a list or null. */
 export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** The sum of all counts. */
+export function sumOf(counts: Readonly<Record<string, number>>): number {
+  return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }

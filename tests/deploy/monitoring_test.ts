@@ -15,7 +15,8 @@ import { e2eTest, program } from "../support/skip.ts";
 import { ALERT_CASES, type AlertCase, type Series } from "./alert_cases.ts";
 import { queriesOf, readDashboard, seriesOf, yieldsSomething } from "./dashboard.ts";
 import { namesOf } from "./promql.ts";
-import { failuresIn, promtool, type PromtoolTest, withFile } from "./promtool.ts";
+import { withYamlFile } from "../support/temp_files.ts";
+import { failuresIn, promtool, type PromtoolTest } from "./promtool.ts";
 
 interface Rule {
   readonly alert: string;
@@ -145,14 +146,14 @@ e2eTest("Prometheus takes the rules, all queries, and what finds kproxy", [progr
   assertEquals([code, out.includes(`${RULES.length} rules found`)], [0, true], out);
   const recorded = QUERIES.map(({ expr }, index) => ({ record: `panel:${index}`, expr }));
   const queries = stringify({ groups: [{ name: "panels", rules: recorded }] });
-  const checked = await withFile(queries, (path) => promtool("check", "rules", path));
+  const checked = await withYamlFile(queries, (path) => promtool("check", "rules", path));
   assertEquals(checked.code, 0, checked.out);
   // Debian's build knows no Kubernetes: everything but how targets are found.
   const scrapes = SCRAPES.map(({ kubernetes_sd_configs, ...rest }) => {
     assert(Array.isArray(kubernetes_sd_configs));
     return { ...rest, static_configs: [{ targets: ["127.0.0.1:10249"] }] };
   });
-  const config = await withFile(
+  const config = await withYamlFile(
     stringify({ scrape_configs: scrapes }),
     (path) => promtool("check", "config", path),
   );

@@ -5,6 +5,7 @@
  */
 import { stringify } from "@std/yaml";
 import { pathExists } from "../support/path_exists.ts";
+import { withYamlFile } from "../support/temp_files.ts";
 import type { Series } from "./alert_cases.ts";
 
 /** Series, and what they must come to. */
@@ -34,7 +35,7 @@ export async function failuresIn(
   tests: readonly PromtoolTest[],
   rules: EvaluatedRules = { files: [], every: "1m" },
 ): Promise<string> {
-  return await withFile(
+  return await withYamlFile(
     stringify({
       rule_files: [...rules.files],
       evaluation_interval: rules.every,
@@ -63,15 +64,4 @@ export async function promtool(...args: readonly string[]): Promise<{ code: numb
     .output();
   const decoder = new TextDecoder();
   return { code, out: decoder.decode(stdout) + decoder.decode(stderr) };
-}
-
-/** Runs `work` with a YAML file of this content. */
-export async function withFile<T>(text: string, work: (path: string) => Promise<T>): Promise<T> {
-  const path = await Deno.makeTempFile({ prefix: "kproxy-promtool-", suffix: ".yaml" });
-  try {
-    await Deno.writeTextFile(path, text);
-    return await work(path);
-  } finally {
-    await Deno.remove(path);
-  }
 }

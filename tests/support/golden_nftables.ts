@@ -5,6 +5,8 @@
  *
  * @module
  */
+import type { CommittedTable } from "../../lib/backend/nftables/diff/committed.ts";
+import { diffObserved, NO_TABLE } from "../../lib/backend/nftables/diff/diff_observed.ts";
 import { planNftables } from "../../lib/backend/nftables/plan/plan.ts";
 import type { NftablesOptions, NftablesPlan } from "../../lib/backend/nftables/plan/ruleset.ts";
 import { nodePortAddresses } from "../../lib/model/node.ts";
@@ -47,6 +49,11 @@ export function exampleNftablesPlan(
   changes: Partial<NftablesOptions> = {},
 ): NftablesPlan {
   return planNftables(exampleState(family, objects), "all", exampleNftablesOptions(family, changes));
+}
+
+/** What the kernel holds after a full sync of these objects in IPv4. */
+export function exampleCommittedTable(objects: readonly ApiObject[]): CommittedTable {
+  return diffObserved(exampleNftablesPlan("IPv4", objects), NO_TABLE).committed;
 }
 
 /** The text of each family that a case is about. */

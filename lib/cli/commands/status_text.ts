@@ -4,6 +4,7 @@
  * @module
  */
 import type { FamilyStatus, StatusDocument, SyncStatus } from "../../serve/status/status_document.ts";
+import { sumOf } from "../../text/record.ts";
 import { counted } from "../../text/words.ts";
 import { alignColumns } from "../terminal/columns.ts";
 import { printable } from "../terminal/printable.ts";
@@ -81,7 +82,7 @@ function familyLines({ families }: StatusDocument, nowMs: number): string[] {
     family,
     String(of.services),
     String(of.endpoints),
-    String(sum(of.rules)),
+    String(sumOf(of.rules)),
     of.lastSync === null ? "none yet" : `${of.lastSync.kind}, ${agoText(of.lastSync.time, nowMs)}`,
     of.lastSync === null ? "" : millisText(of.lastSync.durationMs),
     `${of.syncs.full}/${of.syncs.partial}/${of.syncs.failed}`,
@@ -190,10 +191,6 @@ function problemLines({ problems: { total, recent } }: StatusDocument, nowMs: nu
     `${message}${count > 1 ? ` (${count} times)` : ""}${values === "" ? "" : ` ${values}`}`,
   ]);
   return [`Warnings and errors since the start: ${total}`, ...alignColumns(rows)];
-}
-
-function sum(counts: Readonly<Record<string, number>>): number {
-  return Object.values(counts).reduce((total, count) => total + count, 0);
 }
 
 function agoText(time: string, nowMs: number): string {

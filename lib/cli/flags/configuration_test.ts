@@ -4,18 +4,9 @@ import { ConfigError } from "../../errors.ts";
 import { effectiveConfiguration } from "./configuration.ts";
 import { nodeName } from "../../node/node_name.ts";
 import { parseArgs } from "./parse_args.ts";
+import { withYamlFile } from "../../../tests/support/temp_files.ts";
 
 const HEAD = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n";
-
-async function withFile<T>(text: string, work: (path: string) => Promise<T>): Promise<T> {
-  const path = await Deno.makeTempFile({ suffix: ".yaml" });
-  try {
-    await Deno.writeTextFile(path, text);
-    return await work(path);
-  } finally {
-    await Deno.remove(path);
-  }
-}
 
 Deno.test("without flags the defaults are in force", async () => {
   const { config, warnings } = await effectiveConfiguration(parseArgs(["run"]));
@@ -51,7 +42,7 @@ Deno.test("an unknown mode is refused, by flag and in a file", async () => {
   const byFlag = ["run", "--proxy-mode=iptable"];
   const error = await assertRejects(() => effectiveConfiguration(parseArgs(byFlag)), ConfigError);
   assertEquals(error.message, `--proxy-mode: ${WRONG_MODE}`);
-  await withFile(`${HEAD}mode: iptable\n`, async (path) => {
+  await withYamlFile(`${HEAD}mode: iptable\n`, async (path) => {
     for (const more of [[], ["--proxy-mode-fallback=false"]]) {
       const flags = parseArgs([`--config=${path}`, ...more]);
       const error = await assertRejects(() => effectiveConfiguration(flags), ConfigError);
@@ -65,12 +56,12 @@ Deno.test("with --proxy-mode-fallback an unknown mode is a warning, by flag and 
   const flags = parseArgs(["run", "--proxy-mode=iptable", "--proxy-mode-fallback"]);
   assertEquals((await effectiveConfiguration(flags)).warnings, [`--proxy-mode: ${TOLD}`]);
   const text = `${HEAD}mode: iptable\n`;
-  await withFile(text, async (path) => {
+  await withYamlFile(text, async (path) => {
     const beside = await effectiveConfiguration(parseArgs([`--config=${path}`, "--proxy-mode-fallback"]));
     assertEquals(beside.warnings, [`${path}:3: mode: ${TOLD}`]);
     assertEquals(beside.config.kproxy.proxyModeFallback, true);
   });
-  await withFile(`${text}kproxy: {proxyModeFallback: true}\n`, async (path) => {
+  await withYamlFile(`${text}kproxy: {proxyModeFallback: true}\n`, async (path) => {
     assertEquals((await effectiveConfiguration(parseArgs([`--config=${path}`]))).warnings, [
       `${path}:3: mode: ${TOLD}`,
     ]);
@@ -81,7 +72,7 @@ Deno.test("with --proxy-mode-fallback an unknown mode is a warning, by flag and 
 
 Deno.test("beside a file the flags count that count in kube-proxy, the others are named", async () => {
   const text = `${HEAD}mode: ipvs\nhostnameOverride: from-file\nlogging:\n  verbosity: 1\n`;
-  await withFile(text, async (path) => {
+  await withYamlFile(text, async (path) => {
     const { config, warnings } = await effectiveConfiguration(parseArgs([
       `--config=${path}`,
       "--proxy-mode=iptables",
@@ -98,7 +89,7 @@ Deno.test("beside a file the flags count that count in kube-proxy, the others ar
 });
 
 Deno.test("an unknown field is refused, and passed over with --config-lenient", async () => {
-  await withFile(`${HEAD}clusterCidr: 10.0.0.0/8\n`, async (path) => {
+  await withYamlFile(`${HEAD}clusterCidr: 10.0.0.0/8\n`, async (path) => {
     const error = await assertRejects(
       () => effectiveConfiguration(parseArgs([`--config=${path}`])),
       ConfigError,

@@ -1,17 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
 import { silentLogger } from "../../observe/log.ts";
 import { FolderWatch } from "./files_watch.ts";
+import { withFolder } from "../../../tests/support/temp_files.ts";
 
 const NEVER = new AbortController().signal;
-
-async function withFolder(test: (folder: string) => Promise<void>): Promise<void> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-watch-" });
-  try {
-    await test(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
 
 function watchOf(folder: string, times: { debounceMs?: number; pollMs?: number } = {}): FolderWatch {
   return new FolderWatch({ folders: [folder], debounceMs: 20, pollMs: 10_000, log: silentLogger, ...times });

@@ -5,19 +5,11 @@ import { masterAccess } from "./kube_access.ts";
 import { parseExecCredential } from "./kube_credential_plugin.ts";
 import { CredentialReader } from "./kube_credentials.ts";
 import type { ClusterAccess } from "./kubeconfig.ts";
+import { withFolder } from "../../../tests/support/temp_files.ts";
 
 const VERSION = "client.authentication.k8s.io/v1";
 
 const NO_SIGNAL = new AbortController().signal;
-
-async function withFolder(work: (folder: string) => Promise<void>): Promise<void> {
-  const folder = await Deno.makeTempDir();
-  try {
-    await work(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
 
 function access(fields: Partial<ClusterAccess>): ClusterAccess {
   return { ...masterAccess("https://h"), origin: "/etc/kubeconfig", ...fields };

@@ -11,7 +11,14 @@ import { ConfigError } from "../../errors.ts";
 import { readSettings } from "../../config/file/load.ts";
 import { readYamlValues } from "../decode/manifest_yaml.ts";
 import { type Impersonation, readImpersonation } from "./impersonation.ts";
-import { besideKubeconfig, checkHeader, type Pem, pemAt, secretTextAt } from "./kubeconfig_values.ts";
+import {
+  besideKubeconfig,
+  checkHeader,
+  type Pem,
+  pemAt,
+  requiredText,
+  secretTextAt,
+} from "./kubeconfig_values.ts";
 import { type OidcProvider, readAuthProvider } from "./oidc_provider.ts";
 import { serverUrl } from "./server_url.ts";
 import {
@@ -144,12 +151,6 @@ function entryOf(raw: RawObject, list: string, key: string, name: string, field:
     throw new DecodeError(field, `names ${JSON.stringify(name)}, which is not among ${list}`);
   }
   return inside(`${list}[${name}]`, () => objectAt(found.entry, key));
-}
-
-function requiredText(raw: RawObject, key: string): string {
-  const text = textAt(raw, key);
-  if (text === "") throw new DecodeError(key, "is required");
-  return text;
 }
 
 function readCluster(raw: RawObject, path: string, master: string) {

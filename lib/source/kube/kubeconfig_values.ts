@@ -24,6 +24,13 @@ export function pemAt(
   return file === "" ? null : { kind: "file", path: besideKubeconfig(path, file) };
 }
 
+/** Like {@linkcode textAt}, of a text that has to be there. @throws {DecodeError} if it is empty or missing */
+export function requiredText(raw: RawObject, key: string): string {
+  const text = textAt(raw, key);
+  if (text === "") throw new DecodeError(key, "is required");
+  return text;
+}
+
 /** Like {@linkcode textAt}, with an error that does not show the value. */
 export function secretTextAt(raw: RawObject, key: string): string {
   const value = raw[key];

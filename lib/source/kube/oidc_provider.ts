@@ -4,7 +4,7 @@
  * @module
  */
 import { DecodeError, inside, objectAt, type RawObject, textAt } from "../decode/decode_values.ts";
-import { checkHeader, type Pem, pemAt, secretTextAt } from "./kubeconfig_values.ts";
+import { checkHeader, type Pem, pemAt, requiredText, secretTextAt } from "./kubeconfig_values.ts";
 
 /** Who gives out tokens, and those that are there at first. */
 export interface OidcProvider {
@@ -59,10 +59,4 @@ function readConfig(config: RawObject, path: string): Omit<OidcProvider, "user">
     refreshToken,
     certificateAuthority: pemAt(config, "idp-certificate-authority", path),
   };
-}
-
-function requiredText(raw: RawObject, key: string): string {
-  const text = textAt(raw, key);
-  if (text === "") throw new DecodeError(key, "is required");
-  return text;
 }

@@ -13,6 +13,7 @@ import { rawService } from "../../../tests/support/raw_objects.ts";
 import { SocksProxy } from "../../../tests/support/socks_proxy.ts";
 import { API_PAIR, TEST_CA } from "../../../tests/support/test_certificates.ts";
 import { TlsFront } from "../../../tests/support/tls_front.ts";
+import { withFolder } from "../../../tests/support/temp_files.ts";
 
 const WEB = /"add","Service default\/web"/;
 const ROOT = new URL("../../../", import.meta.url);
@@ -20,15 +21,6 @@ const ROOT = new URL("../../../", import.meta.url);
 const ON_DEMAND = ["@kubernetes/client-node/dist/oidc_auth.js", "openid-client", "socks"];
 
 type Fields = Readonly<Record<string, unknown>>;
-
-async function withFolder(work: (folder: string) => Promise<void>): Promise<void> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-on-demand-" });
-  try {
-    await work(folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
 
 async function kubeconfigIn(folder: string, cluster: Fields, user: Fields): Promise<string> {
   const path = `${folder}/kubeconfig-${crypto.randomUUID()}`;

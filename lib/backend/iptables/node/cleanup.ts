@@ -14,7 +14,7 @@ import { probeIptables } from "../../../kernel/iptables_variant.ts";
 import type { IptablesVariant } from "../../../kernel/iptables_version.ts";
 import { FAMILIES, type IpFamily } from "../../../model/objects.ts";
 import { parseIptablesSave, unreadableTables } from "../../../netfilter/iptables_save.ts";
-import { chainLine } from "../../../netfilter/iptables_jumps.ts";
+import { chainLine, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import type { ModeCleanup } from "../../node/cleanup.ts";
 import {
   EXTERNAL_SERVICES_CHAIN,
@@ -271,18 +271,14 @@ function cleanupText(plan: TableCleanup, staged: boolean): string {
   const deletion = (chain: string): string[] => kept.has(chain) ? [] : [`-X ${chain}`];
   const chains = plan.chains.filter(isWanted);
   if (!staged || chains.length <= CHAINS_PER_TRANSACTION) {
-    return block(table, [...jumps, ...chains.map(chainLine), ...chains.flatMap(deletion)]);
+    return tableBlock(table, [...jumps, ...chains.map(chainLine), ...chains.flatMap(deletion)]);
   }
   const dispatch = chains.filter((chain) => chain !== MARK_MASQ_CHAIN && !isServiceChain(chain));
   const others = chains.slice(dispatch.length);
-  const blocks = [block(table, [...jumps, ...dispatch.map(chainLine), ...dispatch.flatMap(deletion)])];
+  const blocks = [tableBlock(table, [...jumps, ...dispatch.map(chainLine), ...dispatch.flatMap(deletion)])];
   for (let at = 0; at < others.length; at += CHAINS_PER_TRANSACTION) {
     const portion = others.slice(at, at + CHAINS_PER_TRANSACTION);
-    blocks.push(block(table, [...portion.map(chainLine), ...portion.flatMap(deletion)]));
+    blocks.push(tableBlock(table, [...portion.map(chainLine), ...portion.flatMap(deletion)]));
   }
   return blocks.join("");
-}
-
-function block(table: IptablesTable, lines: readonly string[]): string {
-  return [`*${table}`, ...lines, "COMMIT", ""].join("\n");
 }

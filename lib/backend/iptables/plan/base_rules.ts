@@ -5,7 +5,7 @@
  * @module
  */
 import { isLoopback, parseIp } from "../../../model/ip.ts";
-import type { JumpRule, Table } from "../../../netfilter/iptables_jumps.ts";
+import { jump, type JumpRule, type Table } from "../../../netfilter/iptables_jumps.ts";
 import {
   EXTERNAL_SERVICES_CHAIN,
   FIREWALL_JUMP_COMMENT,
@@ -29,28 +29,24 @@ export const ENSURED_CHAINS: Readonly<Record<Table, readonly string[]>> = {
 /** `ctstate NEW` keeps packets of established flows out of chains that are long. */
 const NEW_ONLY = "-m conntrack --ctstate NEW ";
 
-function jump(table: Table, chain: string, target: string, match: string, comment: string): JumpRule {
-  return { table, chain, target, args: `${match}-m comment --comment "${comment}" -j ${target}` };
-}
-
 /** All jumps from built-in chains, in the order of insertion at the top: the last one ends up first. */
 export const JUMP_RULES: readonly JumpRule[] = [
   ...["INPUT", "FORWARD"].map((chain) =>
-    jump("filter", chain, EXTERNAL_SERVICES_CHAIN, NEW_ONLY, "kubernetes externally-visible service portals")
+    jump("filter", chain, EXTERNAL_SERVICES_CHAIN, "kubernetes externally-visible service portals", NEW_ONLY)
   ),
-  jump("filter", "INPUT", NODE_PORTS_CHAIN, "", "kubernetes health check service ports"),
+  jump("filter", "INPUT", NODE_PORTS_CHAIN, "kubernetes health check service ports"),
   ...["FORWARD", "OUTPUT"].map((chain) =>
-    jump("filter", chain, SERVICES_CHAIN, NEW_ONLY, "kubernetes service portals")
+    jump("filter", chain, SERVICES_CHAIN, "kubernetes service portals", NEW_ONLY)
   ),
-  jump("filter", "FORWARD", FORWARD_CHAIN, "", "kubernetes forwarding rules"),
+  jump("filter", "FORWARD", FORWARD_CHAIN, "kubernetes forwarding rules"),
   // After KUBE-FORWARD in this list, so before it in the kernel: that one accepts what carries the mark.
   ...["INPUT", "OUTPUT", "FORWARD"].map((chain) =>
-    jump("filter", chain, PROXY_FIREWALL_CHAIN, NEW_ONLY, FIREWALL_JUMP_COMMENT)
+    jump("filter", chain, PROXY_FIREWALL_CHAIN, FIREWALL_JUMP_COMMENT, NEW_ONLY)
   ),
   ...["OUTPUT", "PREROUTING"].map((chain) =>
-    jump("nat", chain, SERVICES_CHAIN, "", "kubernetes service portals")
+    jump("nat", chain, SERVICES_CHAIN, "kubernetes service portals")
   ),
-  jump("nat", "POSTROUTING", POSTROUTING_CHAIN, "", "kubernetes postrouting rules"),
+  jump("nat", "POSTROUTING", POSTROUTING_CHAIN, "kubernetes postrouting rules"),
   ...["INPUT", "OUTPUT"].map((chain): JumpRule => ({
     table: "filter",
     chain,

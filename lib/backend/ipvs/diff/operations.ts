@@ -166,7 +166,8 @@ export class OperationsDraft {
   }
 }
 
-function entryLine(line: (set: string, text: string) => string, entry: Entry): string {
+/** The line that adds or deletes an entry, as `line` writes it. */
+export function entryLine(line: (set: string, text: string) => string, entry: Entry): string {
   const blank = entry.indexOf(" ");
   return line(entry.slice(0, blank), entry.slice(blank + 1));
 }

@@ -10,6 +10,7 @@ import { addAddressLine } from "../../../netfilter/ip_batch.ts";
 import { addVirtualServerLine, realServerKey, virtualServerKey } from "../../../netfilter/ipvs.ts";
 import { RETRY_MS } from "../../quarantine.ts";
 import { OUT_FILTER_CHAIN } from "../plan/base_rules.ts";
+import { entryLine } from "./operations.ts";
 import {
   DEVICE,
   type Entry,
@@ -231,7 +232,7 @@ class Owners {
     for (const [service, claims] of this.#plan.services) {
       for (const server of claims?.servers ?? []) {
         const owner: Owner = { service, server, entry: "" };
-        for (const entry of server.entries) push(this.#byLine, entryLine(entry), owner);
+        for (const entry of server.entries) push(this.#byLine, entryLine(addEntryLine, entry), owner);
         if (server.outFilter !== "") push(this.#byLine, `-A ${OUT_FILTER_CHAIN} ${server.outFilter}`, owner);
         if (!server.bind) continue;
         const { address } = server.server;
@@ -239,15 +240,10 @@ class Owners {
         push(this.#byLine, addAddressLine(DEVICE, address), owner);
       }
       for (const entry of claims?.entries ?? []) {
-        push(this.#byLine, entryLine(entry), { service, server: null, entry });
+        push(this.#byLine, entryLine(addEntryLine, entry), { service, server: null, entry });
       }
     }
   }
-}
-
-function entryLine(entry: Entry): string {
-  const blank = entry.indexOf(" ");
-  return addEntryLine(entry.slice(0, blank), entry.slice(blank + 1));
 }
 
 function push(map: Map<string, Owner[]>, key: string, owner: Owner): void {

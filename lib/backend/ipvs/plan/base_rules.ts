@@ -5,7 +5,7 @@
  * @module
  */
 import type { LocalDetector } from "../../../model/node.ts";
-import type { JumpRule, PerTable, Table } from "../../../netfilter/iptables_jumps.ts";
+import { jump, type JumpRule, type PerTable, type Table } from "../../../netfilter/iptables_jumps.ts";
 import { formatMark } from "../../../netfilter/mark.ts";
 import type { BaseRule, BaseRules, IpvsOptions } from "./ruleset.ts";
 import { FIREWALL_JUMP_COMMENT, setComment, type SetKind, setName } from "./sets.ts";
@@ -26,10 +26,6 @@ export const CHAINS: PerTable<readonly string[]> = {
   nat: [SERVICES, POSTROUTING, NODE_PORT, LOAD_BALANCER, MARK_MASQ],
   filter: [FORWARD, NODE_PORT, PROXY_FIREWALL, SOURCE_RANGES, IPVS_FILTER, OUT_FILTER_CHAIN],
 };
-
-function jump(table: Table, chain: string, target: string, comment: string): JumpRule {
-  return { table, chain, target, args: `-m comment --comment "${comment}" -j ${target}` };
-}
 
 /** All jumps from built-in chains, in the order of insertion at the top: the last one ends up first. */
 export const JUMP_RULES: readonly JumpRule[] = [

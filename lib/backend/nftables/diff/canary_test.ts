@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { exampleState } from "../../../../tests/support/golden.ts";
-import { exampleNftablesOptions, exampleNftablesPlan } from "../../../../tests/support/golden_nftables.ts";
+import { exampleCommittedTable, exampleNftablesOptions } from "../../../../tests/support/golden_nftables.ts";
 import {
   testPort,
   testService,
@@ -11,7 +11,6 @@ import {
 import type { ApiObject } from "../../../model/objects.ts";
 import { canaryDamage, canaryOf, CanarySampler, DeepChecks, type RefusedLine } from "./canary.ts";
 import type { CommittedTable } from "./committed.ts";
-import { diffObserved, NO_TABLE } from "./diff_observed.ts";
 import { planChange } from "./plan_change.ts";
 
 const NONE = { permissions: "none" } as const;
@@ -31,10 +30,6 @@ function service(name: string, at: number, fields: Parameters<typeof testService
 
 const OPEN = { type: "NodePort", ports: [testPort({ nodePort: 30080 })] } as const;
 const UDP = { ports: [testPort({ protocol: "UDP" })] } as const;
-
-function committedOf(objects: readonly ApiObject[]): CommittedTable {
-  return diffObserved(exampleNftablesPlan("IPv4", objects), NO_TABLE).committed;
-}
 
 /** The kernel holds `objects` now; `names` changed. */
 function applyChange(
@@ -58,7 +53,7 @@ const PLAIN = ["cluster-ips", "endpoints-tcp", "nodeport-ips", "service-ips"];
 Deno.test("each look asks for an element of every set and map that has any", NONE, () => {
   const web = service("web", 1), open = service("open", 2, OPEN), udp = service("udp", 3, UDP);
   const withOpen = [...PLAIN, "nodeport-endpoints-tcp", "service-nodeports"].sort();
-  const committed = committedOf(web);
+  const committed = exampleCommittedTable(web);
   const sampler = new CanarySampler();
   assertEquals(containersOf(sampler, committed), PLAIN);
   // One that is the first in a map, and is not what the look after that samples.
@@ -87,7 +82,7 @@ const MANY = [
 ];
 
 Deno.test("of many Services, all come to their turn, and each look is about some", NONE, () => {
-  const committed = committedOf(MANY);
+  const committed = exampleCommittedTable(MANY);
   const sampler = new CanarySampler();
   const sample = () => {
     const { present, unchanged } = sampler.next(committed);
@@ -101,21 +96,25 @@ Deno.test("of many Services, all come to their turn, and each look is about some
 });
 
 Deno.test("sets and maps of Services far behind are asked for, too, also after a full sync", NONE, () => {
-  const committed = committedOf(MANY);
+  const committed = exampleCommittedTable(MANY);
   const sampler = new CanarySampler();
   const all = [...PLAIN, "endpoints-udp", "nodeport-endpoints-tcp", "service-nodeports"].sort();
   assertEquals([containersOf(sampler, committed), containersOf(sampler, committed)], [all, all]);
   // A full sync has nothing of those that were there.
-  const others = committedOf([...service("other", 9), ...MANY.slice(0, -4), ...service("else", 8, OPEN)]);
+  const others = exampleCommittedTable([
+    ...service("other", 9),
+    ...MANY.slice(0, -4),
+    ...service("else", 8, OPEN),
+  ]);
   sampler.written("all", others);
   const left = all.filter((name) => name !== "endpoints-udp");
   assertEquals([containersOf(sampler, others), containersOf(sampler, others)], [left, left]);
-  assertEquals(containersOf(new CanarySampler(), committedOf([])), ["nodeport-ips"]);
+  assertEquals(containersOf(new CanarySampler(), exampleCommittedTable([])), ["nodeport-ips"]);
 });
 
 Deno.test("where the Service that was asked for has left a map, another one is", NONE, () => {
   const last = service("z", 202, { type: "NodePort", ports: [testPort({ nodePort: 30090 })] });
-  const committed = committedOf([...MANY, ...last]);
+  const committed = exampleCommittedTable([...MANY, ...last]);
   const sampler = new CanarySampler();
   sampler.next(committed);
   applyChange(committed, [...MANY.slice(0, -2), ...service("open", 201), ...last], new Set(["shop/open"]));
@@ -126,7 +125,7 @@ Deno.test("where the Service that was asked for has left a map, another one is",
 });
 
 Deno.test("a Service that goes without a word is asked for no more", NONE, () => {
-  const committed = committedOf(service("web", 1));
+  const committed = exampleCommittedTable(service("web", 1));
   const sampler = new CanarySampler();
   sampler.next(committed);
   applyChange(committed, [], new Set(["shop/web"]));

@@ -1,7 +1,11 @@
 /** How little a change writes; that it is right is shown by the laws. */
 import { assert, assertEquals } from "@std/assert";
 import { exampleState } from "../../../../tests/support/golden.ts";
-import { exampleNftablesOptions, exampleNftablesPlan } from "../../../../tests/support/golden_nftables.ts";
+import {
+  exampleCommittedTable,
+  exampleNftablesOptions,
+  exampleNftablesPlan,
+} from "../../../../tests/support/golden_nftables.ts";
 import { NftTable } from "../../../../tests/support/nft_table.ts";
 import type { ApiObject } from "../../../model/objects.ts";
 import {
@@ -10,7 +14,6 @@ import {
   testSlice,
   testSliceEndpoint,
 } from "../../../../tests/support/model_objects.ts";
-import type { CommittedTable } from "./committed.ts";
 import { diffNftables, isEmpty } from "./diff.ts";
 import { diffObserved, NO_TABLE } from "./diff_observed.ts";
 import { planChange } from "./plan_change.ts";
@@ -37,10 +40,6 @@ function service(
   ];
 }
 
-function committedOf(objects: readonly ApiObject[]): CommittedTable {
-  return diffObserved(exampleNftablesPlan("IPv4", objects), NO_TABLE).committed;
-}
-
 /** The operations of a change of the named Services, with whom it affects. */
 function change(
   before: readonly ApiObject[],
@@ -48,7 +47,7 @@ function change(
   names: readonly string[],
   changes: Partial<NftablesOptions> = {},
 ): Operations {
-  const committed = committedOf(before);
+  const committed = exampleCommittedTable(before);
   const state = exampleState("IPv4", after);
   const changed = new Set(names.map((name) => `shop/${name}`));
   return diffNftables(planChange(state, changed, { ...OPTIONS, ...changes }, committed), committed);
@@ -176,7 +175,7 @@ Deno.test(
           }
           : object
       );
-    const committed = committedOf(objects(["http", "https"], 30080, [A, B, C]));
+    const committed = exampleCommittedTable(objects(["http", "https"], 30080, [A, B, C]));
     const names = new Set(["shop/web"]);
     const step = (objects: readonly ApiObject[]): Operations => {
       const plan = planChange(exampleState("IPv4", objects), names, OPTIONS, committed);
@@ -309,7 +308,7 @@ Deno.test("what is remembered tells what is there", NONE, () => {
     ...service("web", ["10.244.0.1", A, B]),
     ...service("cart", [C], { clusterIP: "10.96.0.2", sessionAffinity: "ClientIP" }),
   ];
-  const committed = committedOf(objects);
+  const committed = exampleCommittedTable(objects);
   assertEquals([...committed.serviceNames].sort(), ["shop/cart", "shop/web"]);
   assertEquals([...committed.sharedChainNames], ["tcp-3"]);
   // Dispatch 2, endpoints 3, cluster IPs 2, hairpin 1, node-port address 1; base 7, shared 1, own 2.

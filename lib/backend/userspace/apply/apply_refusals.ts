@@ -7,7 +7,7 @@ import { firstLine } from "../../../text/lines.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
-import { chainLine, type Table } from "../../../netfilter/iptables_jumps.ts";
+import { chainLine, type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import { isolateRefused, type Refusal, type Refused } from "../../isolate.ts";
 import type { PortalRule } from "../plan/ruleset.ts";
 
@@ -69,5 +69,5 @@ async function attempt(
 }
 
 function trial(table: Table, lines: readonly string[]): string {
-  return [`*${table}`, chainLine(TRIAL_CHAIN), ...lines, "COMMIT", ""].join("\n");
+  return tableBlock(table, [chainLine(TRIAL_CHAIN), ...lines]);
 }

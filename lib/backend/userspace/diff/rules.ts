@@ -11,6 +11,7 @@ import {
   type JumpRule,
   jumpsByChain,
   type Table,
+  tableBlock,
 } from "../../../netfilter/iptables_jumps.ts";
 import { CHAINS, JUMPS, LAST_JUMPS } from "../plan/chains.ts";
 import type { Doorway, PortalId, PortalRule } from "../plan/ruleset.ts";
@@ -39,7 +40,7 @@ export function fullText(services: RulesByService, builtin: BuiltinRules): strin
   return TABLES.map((table) => {
     const rules = CHAINS[table].flatMap((chain) => chainRules(services, table, chain));
     const lines = [...CHAINS[table].map(chainLine), ...rules, ...jumpLines(table, builtin)];
-    return block(table, lines);
+    return tableBlock(table, lines);
   }).join("");
 }
 
@@ -95,17 +96,13 @@ export function changeText(
   }
   const blocks = TABLES.flatMap((table) => {
     const lines = [...removed.get(table)!, ...added.get(table)!];
-    return lines.length === 0 ? [] : [block(table, lines)];
+    return lines.length === 0 ? [] : [tableBlock(table, lines)];
   });
   return blocks.length === 0 ? null : blocks.join("");
 }
 
 function sameRule(left: PortalRule, right: PortalRule): boolean {
   return left.rule === right.rule && left.chain === right.chain && left.table === right.table;
-}
-
-function block(table: Table, lines: readonly string[]): string {
-  return [`*${table}`, ...lines, "COMMIT", ""].join("\n");
 }
 
 /** The canonical rules that each of our chains must hold: chain → texts, in any order. */

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { JumpRule, Table } from "../../../netfilter/iptables_jumps.ts";
+import { jump, type JumpRule, type Table } from "../../../netfilter/iptables_jumps.ts";
 
 /** Traffic from outside of the node, and of its pods, to addresses of Services. */
 export const PORTALS_CONTAINER = "KUBE-PORTALS-CONTAINER";
@@ -24,10 +24,6 @@ export const CHAINS: Readonly<Record<Table, readonly string[]>> = {
 const PORTALS_COMMENT = "handle ClusterIPs; NOTE: this must be before the NodePort rules";
 const NODE_PORTS_COMMENT = "handle service NodePorts; NOTE: this must be the last rule in the chain";
 const INPUT_COMMENT = "Ensure that non-local NodePort traffic can flow";
-
-function jump(table: Table, chain: string, target: string, comment: string, match = ""): JumpRule {
-  return { table, chain, target, args: `${match}-m comment --comment "${comment}" -j ${target}` };
-}
 
 const LOCAL = "-m addrtype --dst-type LOCAL ";
 
