@@ -47,6 +47,7 @@ export function reconfigureProxiers<Settings>(
     .map(({ family }) => family);
 }
 
+/** Logs which IP families are served. */
 export function tellFamilies(families: Iterable<IpFamily>, log: Logger): void {
   const served = [...families];
   log.info(served.length === 2 ? "Running in dual-stack mode" : "Running in single-stack mode", {
