@@ -37,14 +37,6 @@ async function ask(web: WebLab, at: string): Promise<string> {
   return (await web.lab.node.netns.exec.run(curl)).stdout;
 }
 
-/** The pods that answer on the cluster IP, in order. */
-async function answering(web: WebLab): Promise<string> {
-  const request = { protocol: "tcp" as const, to: CLUSTER, count: 20, timeoutMs: 10_000 };
-  const results = await web.pod.call("probe", request);
-  const names = results.map((result) => result.kind === "answer" ? result.answer.local.ip : result.kind);
-  return [...new Set(names)].sort().join(" ");
-}
-
 e2eTest(
   "kproxy serves on without its log, counts the lines, and ends in order",
   [...WEB_NEEDS, program("curl"), program("mkfifo")],
@@ -64,13 +56,16 @@ e2eTest(
           as: { prefix, deno: Deno.execPath(), root: ROOT },
         });
         const reader = readerGoes ? await Deno.open(fifo) : null;
-        await until(async () => await answering(web) === `${A} ${B}`, "serving");
+        await until(async () => (await web.answering(CLUSTER)).join(" ") === `${A} ${B}`, "serving");
         reader?.close();
         // Whatever else is told: this is an error in the log.
         await web.manifests.replaceText("broken.json", "{");
         for (const pods of [[C], [A, C], [B]]) {
           await web.manifests.replace("endpoints.json", [webSlice(pods)]);
-          await until(async () => await answering(web) === pods.join(" "), `serving ${pods}`);
+          await until(
+            async () => (await web.answering(CLUSTER)).join(" ") === pods.join(" "),
+            `serving ${pods}`,
+          );
         }
         const dropped = async () =>
           Number(/^kproxy_log_lines_dropped_total (\d+)$/m.exec(await ask(web, "10249/metrics"))?.[1]);

@@ -62,14 +62,6 @@ function sumOf(metrics: string, name: string): number {
   return values.reduce((sum, [, value]) => sum + Number(value), 0);
 }
 
-/** The pods that answer on the cluster IP. */
-async function answering(web: WebLab): Promise<string[]> {
-  const request = { protocol: "tcp" as const, to: CLUSTER, count: 20, timeoutMs: 30_000 };
-  const results = await web.pod.call("probe", request);
-  const names = results.map((result) => result.kind === "answer" ? result.answer.local.ip : result.kind);
-  return [...new Set(names)].sort();
-}
-
 /** With a limit that the servers' own number stays below, and with one that they would reach. */
 for (const descriptors of [1024, 160]) {
   e2eTest(
@@ -105,7 +97,7 @@ for (const descriptors of [1024, 160]) {
         for (const pods of [[A, B, C], [B], [A, C]]) {
           const tookMs = await changeMs(pods);
           assert(tookMs < limitMs, `a change took ${tookMs} of ${limitMs} ms:\n${kproxy.log}`);
-          assertEquals(await answering(web), [...pods].sort());
+          assertEquals(await web.answering(CLUSTER), [...pods].sort());
           assertEquals(await statuses(web), [200, 200, 503], kproxy.log);
         }
         await eventually(async () => {

@@ -84,6 +84,12 @@ export class WebLab implements AsyncDisposable {
     return await ConnectLoop.start(host, to, "tcp", this.mode.pace);
   }
 
+  /** Who answers the pod at this address: the servers' addresses, or what else became of a connection; sorted, each once. */
+  async answering(to: SocketAddress): Promise<readonly string[]> {
+    const results = await this.pod.probe({ protocol: "tcp", to, count: 20, timeoutMs: 30_000 });
+    return [...new Set(results.map((one) => one.kind === "answer" ? one.answer.local.ip : one.kind))].sort();
+  }
+
   /** Starts kproxy on the node and waits for its first syncs. */
   async start(args: readonly string[] = []): Promise<KproxyProcess> {
     return await KproxyProcess.start(this.options(args));
