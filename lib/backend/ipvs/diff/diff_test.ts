@@ -264,7 +264,6 @@ Deno.test("rule 14 comes and goes by itself", pure, () => {
   assertEquals(change([other, closed], [other, open]).match(/.*OUT-FILTER.*/g), [`-D ${rule}`]);
 });
 
-// Ask 21: two Services, one LB IP, delete one.
 Deno.test("a load-balancer IP of two Services stays while one of them has it", pure, () => {
   const [a, b] = [balanced("a"), balanced("b")];
   const goes = change([a, b], [a]);
@@ -318,15 +317,24 @@ Deno.test("changed options rewrite the chains that say them", pure, () => {
   ]);
 });
 
+/** A Service with so many external IPs, the first of which has this number. */
+function many(count: number, first = 0): ApiObject[] {
+  const ip = (at: number): string => `198.${18 + (at >> 16)}.${(at >> 8) & 255}.${at & 255}`;
+  return [testService({ externalIPs: Array.from({ length: count }, (_, at) => ip(first + at)) })];
+}
+
+Deno.test("an entry that goes makes room for another one only where it must", pure, () => {
+  const order = (count: number): string[] => {
+    const text = renderOperations(
+      diffIpvs(plan(many(count, 1)), CommittedIpvs.of(plan(many(count)))),
+    );
+    return text.match(/^(?:add|del) KUBE-EXTERNAL-IP .*/gm)!.map((line) => line.slice(0, 3));
+  };
+  assertEquals(order(65_535), ["add", "del"]);
+  assertEquals(order(65_536), ["del", "add"]);
+});
+
 Deno.test("a set that gets too small is replaced by a larger one under the rules that use it", pure, () => {
-  const many = (count: number): ApiObject[] => [
-    testService({
-      externalIPs: Array.from(
-        { length: count },
-        (_, at) => `198.${18 + (at >> 16)}.${(at >> 8) & 255}.${at & 255}`,
-      ),
-    }),
-  ];
   const committed = CommittedIpvs.of(plan(many(65_536)));
   const larger = plan(many(65_537));
   const { steps } = diffIpvs(larger, committed);
