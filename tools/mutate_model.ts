@@ -12,6 +12,7 @@ const TOPOLOGY = "lib/model/topology.ts";
 const SERVICE_PORT = "lib/model/service_port.ts";
 const NODE = "lib/model/node.ts";
 const CLAIMS = "lib/model/destination_claims.ts";
+const DECODE_VALUES = "lib/source/decode/decode_values.ts";
 
 function edit(name: string, file: string, find: string, replace: string): Mutation {
   return { name, edits: [{ file, find, replace }] };
@@ -285,9 +286,9 @@ const OTHERS: readonly Mutation[] = [
   ),
   edit(
     "endpoints at the second address",
-    SLICES,
-    "const text = source.addresses[0];",
-    "const text = source.addresses.at(-1);",
+    DECODE_VALUES,
+    "return checkedTextsAt(parent, key, check)[0];",
+    "return checkedTextsAt(parent, key, check).at(-1);",
   ),
   edit(
     "node ports on addresses of the other family",

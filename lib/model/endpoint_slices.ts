@@ -15,14 +15,6 @@ import { unreachableUse } from "./unreachable_endpoints.ts";
 /** Endpoints of one Service: port key → endpoints sorted by key; ports without endpoints are absent. */
 export type EndpointsByPort = ReadonlyMap<ServicePortKey, readonly Endpoint[]>;
 
-/** One Service's slices. */
-interface SlicesOfService {
-  /** Each name once. Most have one: a map for each Service would take more than its slice. */
-  applied: readonly EndpointSlice[];
-  /** Slice name → its newest value since the last checkout; null: gone. Most Services have none at most times. */
-  pending: Map<string, EndpointSlice | null> | undefined;
-}
-
 /** Settings of an {@link EndpointSliceCache}. */
 export interface EndpointSliceCacheOptions {
   readonly family: IpFamily;
@@ -43,11 +35,12 @@ export class EndpointSliceCache {
   readonly #nodeName: string;
   readonly #report: Report;
   readonly #onUnreachable: NonNullable<EndpointSliceCacheOptions["onUnreachable"]>;
-  readonly #services = new Map<NamespacedName, SlicesOfService>();
+  /** Service → its slices as of the last checkout, each name once. Most have one: a map by name would take more than its slice. */
+  readonly #applied = new Map<NamespacedName, readonly EndpointSlice[]>();
+  /** Service → slice name → its newest value since the last checkout; null: gone. */
+  readonly #pending = new Map<NamespacedName, Map<string, EndpointSlice | null>>();
   /** `namespace/slice name` → the Service whose slice it is, pending updates included. */
   readonly #owners = new Map<string, NamespacedName>();
-  /** Services with pending updates. */
-  readonly #changed = new Set<NamespacedName>();
 
   constructor(options: EndpointSliceCacheOptions) {
     this.#family = options.family;
@@ -87,14 +80,13 @@ export class EndpointSliceCache {
   /** Applies what is pending; yields the Services whose slices changed with their endpoints now (maybe none). */
   checkout(): ReadonlyMap<NamespacedName, EndpointsByPort> {
     const result = new Map<NamespacedName, EndpointsByPort>();
-    for (const service of this.#changed) {
-      const slices = this.#services.get(service)!;
-      slices.applied = withChanges(slices.applied, slices.pending!);
-      slices.pending = undefined;
-      if (slices.applied.length === 0) this.#services.delete(service);
-      result.set(service, this.#endpointsOf(service, slices.applied));
+    for (const [service, changes] of this.#pending) {
+      const slices = withChanges(this.#applied.get(service) ?? NO_SLICES, changes);
+      if (slices.length === 0) this.#applied.delete(service);
+      else this.#applied.set(service, slices);
+      result.set(service, this.#endpointsOf(service, slices));
     }
-    this.#changed.clear();
+    this.#pending.clear();
     return result;
   }
 
@@ -115,25 +107,21 @@ export class EndpointSliceCache {
   }
 
   #setPending(service: NamespacedName, name: string, slice: EndpointSlice | null): boolean {
-    let slices = this.#services.get(service);
-    if (slices === undefined) {
-      slices = { applied: [], pending: undefined };
-      this.#services.set(service, slices);
-    }
-    const pending = slices.pending?.get(name);
-    const applied = slices.applied.find((other) => other.name === name) ?? null;
+    const changes = this.#pending.get(service);
+    const slices = this.#applied.get(service) ?? NO_SLICES;
+    const pending = changes?.get(name);
+    const applied = slices.find((other) => other.name === name) ?? null;
     const known = pending === undefined ? applied : pending;
     const same = slice === null || known === null ? slice === known : sameSlice(known, slice);
     if (same) {
       // An equal one from a new list: whoever delivered it keeps it too, and the former one can go.
       if (slice === null) return false;
-      if (pending !== undefined) slices.pending?.set(name, slice);
-      else slices.applied = slices.applied.map((other) => other === applied ? slice : other);
+      if (pending !== undefined) changes?.set(name, slice);
+      else this.#applied.set(service, slices.map((other) => other === applied ? slice : other));
       return false;
     }
-    slices.pending ??= new Map();
-    slices.pending.set(name, slice);
-    this.#changed.add(service);
+    if (changes === undefined) this.#pending.set(service, new Map([[name, slice]]));
+    else changes.set(name, slice);
     return true;
   }
 
@@ -170,8 +158,8 @@ export class EndpointSliceCache {
   }
 
   #addressOf(source: SliceEndpoint, index: number, complain: Report): Ip | null {
-    const text = source.addresses[0];
-    if (text === undefined) {
+    const text = source.address;
+    if (text === "") {
       complain(`endpoints[${index}] has no addresses; it is skipped`);
       return null;
     }
@@ -187,6 +175,8 @@ export class EndpointSliceCache {
     return ip;
   }
 }
+
+const NO_SLICES: readonly EndpointSlice[] = [];
 
 /** The slices once their newest values, by name, are in force; null: gone. */
 function withChanges(
@@ -234,11 +224,11 @@ function samePort(left: SlicePort, right: SlicePort): boolean {
 }
 
 function compareAddresses(left: SliceEndpoint, right: SliceEndpoint): number {
-  return compareBytes(left.addresses[0] ?? "", right.addresses[0] ?? "");
+  return compareBytes(left.address, right.address);
 }
 
 function sameSliceEndpoint(left: SliceEndpoint, right: SliceEndpoint): boolean {
-  return left.addresses[0] === right.addresses[0] && left.nodeName === right.nodeName &&
+  return left.address === right.address && left.nodeName === right.nodeName &&
     left.ready === right.ready && left.serving === right.serving && left.terminating === right.terminating &&
     sameTexts(left.zoneHints, right.zoneHints) && sameTexts(left.nodeHints, right.nodeHints);
 }

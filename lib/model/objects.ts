@@ -80,8 +80,8 @@ export interface Service {
 
 /** One entry of an EndpointSlice's `endpoints`; conditions carry the proxy's defaults for absent values. */
 export interface SliceEndpoint {
-  /** Only the first is used. */
-  readonly addresses: readonly string[];
+  /** The first of its addresses, the only one that is used, as written; `""` if it has none. */
+  readonly address: string;
   /** `""` if absent. */
   readonly nodeName: string;
   /** Takes new connections. */

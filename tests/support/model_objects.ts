@@ -71,7 +71,7 @@ export function testSlicePort(fields: Partial<SlicePort> = {}): SlicePort {
 /** A ready entry of a slice's `endpoints`, on no known node. */
 export function testSliceEndpoint(address: string, fields: Partial<SliceEndpoint> = {}): SliceEndpoint {
   return {
-    addresses: [address],
+    address,
     nodeName: "",
     ready: true,
     serving: true,

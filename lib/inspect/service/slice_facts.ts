@@ -68,7 +68,7 @@ function portNames(slices: readonly EndpointSlice[]): string {
 export function unplacedNotes(port: ServicePort, objects: readonly ApiObject[]): readonly string[] {
   if (!port.internalPolicyLocal && !port.externalPolicyLocal) return [];
   const addresses = slicesOf(port, objects).flatMap(({ endpoints }) =>
-    endpoints.filter(({ nodeName }) => nodeName === "").map(({ addresses: [first = ""] }) => first)
+    endpoints.filter(({ nodeName }) => nodeName === "").map(({ address }) => address)
   );
   if (addresses.length === 0) return [];
   return [

@@ -92,7 +92,7 @@ function isMeant(service: Service, ips: ReadonlySet<string>, ports: ReadonlySet<
 
 function leadsTo(slice: EndpointSlice, ips: ReadonlySet<string>): boolean {
   if (ips.size === 0) return false;
-  return slice.endpoints.some(({ addresses: [first = ""] }) => ips.has(canonical(first)));
+  return slice.endpoints.some(({ address }) => ips.has(canonical(address)));
 }
 
 /** Only IPv6 addresses are written in several ways. */

@@ -39,6 +39,7 @@ import {
   DecodeError,
   decodeList,
   type DecodeOptions,
+  firstTextAt,
   inside,
   integerAt,
   isAbsent,
@@ -154,8 +155,9 @@ function decodeSliceEndpoint(
   raw: Raw<V1Endpoint>,
   check: ((text: string) => void) | undefined,
 ): SliceEndpoint {
-  const addresses = textsAt(raw, "addresses", check);
-  if (addresses.length === 0) throw new DecodeError("addresses", "must list at least one address");
+  // A consumer of slices uses the first address only, as Kubernetes documents; the others must be right all the same.
+  const address = firstTextAt(raw, "addresses", check);
+  if (address === undefined) throw new DecodeError("addresses", "must list at least one address");
   const conditions = objectAt(raw, "conditions");
   const hints = objectAt(raw, "hints");
   const { ready, serving, terminating } = conditions;
@@ -166,7 +168,7 @@ function decodeSliceEndpoint(
   if (!plain) inside("conditions", () => checkConditions(conditions));
   const hinted = !isAbsent(raw.hints);
   return {
-    addresses,
+    address,
     nodeName: sharedTextAt(raw, "nodeName"),
     ready: ready !== false,
     serving: serving !== false,

@@ -41,6 +41,21 @@ const FAULTS: FaultCase[] = [
   ],
   [
     decodeEndpointSlice,
+    rawSlice({ endpoints: [{ addresses: ["10.0.0.1", "10.0.0.2", "fd00::1"] }] }),
+    'endpoints[0].addresses[2]: must be an IPv4 address, found "fd00::1"',
+  ],
+  [
+    decodeEndpointSlice,
+    rawSlice({ addressType: "FQDN", endpoints: [{ addresses: ["web.example", 5] }] }),
+    "endpoints[0].addresses[1]: must be a string, found 5",
+  ],
+  [
+    decodeEndpointSlice,
+    rawSlice({ endpoints: [{ addresses: [] }] }),
+    "endpoints[0].addresses: must list at least one address",
+  ],
+  [
+    decodeEndpointSlice,
     rawSlice({ endpoints: [{ addresses: ["10.0.0.1"], conditions: { serving: 1 } }] }),
     "endpoints[0].conditions.serving: must be true or false, found 1",
   ],

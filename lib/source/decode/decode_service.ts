@@ -130,6 +130,12 @@ function checkClusterIP(text: string): void {
   throw new DecodeError("", `must be an IP address or None, found ${quote(text)}`);
 }
 
+/** Shared by the many Services that have one. */
+const ONE_FAMILY: Readonly<Record<IpFamily, readonly IpFamily[]>> = {
+  IPv4: Object.freeze<IpFamily[]>(["IPv4"]),
+  IPv6: Object.freeze<IpFamily[]>(["IPv6"]),
+};
+
 /** The families as written; without any, those of several cluster IPs (a single one is judged by its own text later). */
 function decodeFamilies(spec: Raw<V1ServiceSpec>, clusterIPs: readonly string[]): readonly IpFamily[] {
   const written = listAt(spec, "ipFamilies");
@@ -137,7 +143,7 @@ function decodeFamilies(spec: Raw<V1ServiceSpec>, clusterIPs: readonly string[])
     if (clusterIPs.length < 2) return [];
     return tight(clusterIPs.map((ip) => parseIp(ip)?.family).filter((family) => family !== undefined));
   }
-  return written.map((value, index) => {
+  const families = written.map((value, index) => {
     const family = FAMILIES.find((known) => known === value);
     if (family === undefined) throw notAmong(`ipFamilies[${index}]`, FAMILIES, value);
     const ip = clusterIPs[index];
@@ -147,6 +153,8 @@ function decodeFamilies(spec: Raw<V1ServiceSpec>, clusterIPs: readonly string[])
     }
     return family;
   });
+  const [family] = families;
+  return family !== undefined && families.length === 1 ? ONE_FAMILY[family] : families;
 }
 
 function affinityTimeoutSeconds(spec: Raw<V1ServiceSpec>): number {

@@ -134,7 +134,7 @@ pure("an EndpointSlice gets every default", () => {
     serviceName: "web",
     ports: [{ name: null, port: null, protocol: "TCP" }, { name: "", port: null, protocol: "TCP" }],
     endpoints: [{
-      addresses: ["10.0.0.1"],
+      address: "10.0.0.1",
       nodeName: "",
       ready: true,
       serving: true,

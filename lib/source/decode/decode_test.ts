@@ -45,6 +45,13 @@ pure("a slice without its Service's label has an empty service name", () => {
   assertEquals(decodeEndpointSlice(rawSlice({ metadata: { namespace: "a", name: "b" } })).serviceName, "");
 });
 
+pure("of an endpoint with several addresses the first one counts", () => {
+  const endpoints = [{ addresses: ["10.0.0.2", "10.0.0.1"] }];
+  assertEquals(decodeEndpointSlice(rawSlice({ endpoints })).endpoints.map(({ address }) => address), [
+    "10.0.0.2",
+  ]);
+});
+
 pure("a host-name slice passes, with whatever addresses it has", () => {
   const slice = decodeEndpointSlice(
     rawSlice({ addressType: "FQDN", endpoints: [{ addresses: ["web.example"] }] }),

@@ -165,8 +165,26 @@ export function textsAt<T>(
   key: FieldOf<T, "texts">,
   check?: (text: string) => void,
 ): readonly string[] {
+  const list = checkedTextsAt(parent, key, check);
+  return list.length === 0 ? NO_TEXTS : tight(list);
+}
+
+/** The first text of the list at `key`, all of which are checked as by {@linkcode textsAt}; undefined if there is none. */
+export function firstTextAt<T>(
+  parent: Raw<T>,
+  key: FieldOf<T, "texts">,
+  check?: (text: string) => void,
+): string | undefined {
+  return checkedTextsAt(parent, key, check)[0];
+}
+
+/** The raw object's own list. */
+function checkedTextsAt<T>(
+  parent: Raw<T>,
+  key: FieldOf<T, "texts">,
+  check?: (text: string) => void,
+): readonly string[] {
   const list = asList(parent[key], key);
-  if (list.length === 0) return NO_TEXTS;
   let index = 0;
   try {
     for (; index < list.length; index++) {
@@ -177,7 +195,7 @@ export function textsAt<T>(
   } catch (error) {
     throw withPrefix(error, `${key}[${index}]`);
   }
-  return tight(list as readonly string[]);
+  return list as readonly string[];
 }
 
 /** Runs `decode`, putting `prefix` before the path of what it throws. */
@@ -284,7 +302,7 @@ export function requiredName(
 /** The port name; null if absent. */
 export function portNameAt(raw: Raw<V1ServicePort | DiscoveryV1EndpointPort>): string | null {
   if (isAbsent(raw.name)) return null;
-  const name = textAt(raw, "name");
+  const name = sharedTextAt(raw, "name");
   if (name !== "") checkName(name, "label", "name");
   return name;
 }

@@ -102,7 +102,7 @@ function decodeSubset(
     if (listAt(raw, key).length === 0) continue;
     for (const { family, ip, nodeName } of decodeList(raw, key, address)) {
       byFamily[family].push({
-        addresses: [ip],
+        address: ip,
         nodeName,
         ready,
         serving: ready,

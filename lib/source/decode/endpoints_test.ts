@@ -21,8 +21,8 @@ function summary(slices: readonly EndpointSlice[]): string[] {
       name,
       addressType,
       ports.map(({ name, port, protocol }) => `${name}:${port}/${protocol}`).join(),
-      ...endpoints.map(({ addresses, ready, serving, terminating }) =>
-        `${addresses.join()}${ready ? "+" : "-"}${serving ? "s" : ""}${terminating ? "t" : ""}`
+      ...endpoints.map(({ address, ready, serving, terminating }) =>
+        `${address}${ready ? "+" : "-"}${serving ? "s" : ""}${terminating ? "t" : ""}`
       ),
     ].join(" ")
   );

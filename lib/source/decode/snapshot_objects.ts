@@ -148,11 +148,11 @@ function encodeSlicePort({ name, port, protocol }: SlicePort): JsonPart<Discover
 
 /** There may be 100,000 of them and more: what goes without saying is not said. */
 function encodeEndpoint(endpoint: SliceEndpoint): JsonPart<V1Endpoint> {
-  const { addresses, nodeName, ready, serving, terminating, zoneHints, nodeHints } = endpoint;
+  const { address, nodeName, ready, serving, terminating, zoneHints, nodeHints } = endpoint;
   const isPlain = ready && serving && !terminating;
   const isHinted = zoneHints.length > 0 || nodeHints.length > 0;
   return {
-    addresses,
+    addresses: [address],
     nodeName: nodeName === "" ? undefined : nodeName,
     conditions: isPlain ? undefined : { ready, serving, terminating },
     hints: isHinted ? { forZones: zoneHints.map(nameOnly), forNodes: nodeHints.map(nameOnly) } : undefined,

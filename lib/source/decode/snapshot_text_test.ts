@@ -48,7 +48,7 @@ const OBJECTS: readonly ApiObject[] = [
     endpoints: [
       testSliceEndpoint("10.1.0.1", { nodeName: "node-a", zoneHints: ["z1", "z2"] }),
       testSliceEndpoint("10.1.0.2", { ready: false, serving: false, nodeHints: ["node-a"] }),
-      testSliceEndpoint("10.1.0.3", { ready: false, terminating: true, addresses: ["10.1.0.3", "10.1.0.4"] }),
+      testSliceEndpoint("10.1.0.3", { ready: false, terminating: true }),
     ],
     lastChangeTriggerTimeMs: Date.UTC(2026, 0, 1, 0, 0, 0, 7),
   }),

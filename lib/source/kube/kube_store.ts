@@ -9,6 +9,7 @@ import type { Raw, RawKubernetesObject } from "../decode/api_json.ts";
 import { describeItem } from "../decode/decode.ts";
 import { DecodeError } from "../decode/decode_values.ts";
 import { MalformedObject } from "../decode/protobuf_stream.ts";
+import { tight } from "../../text/kept.ts";
 import { sameObject } from "../events.ts";
 import type { WatchedResource } from "./kube_resources.ts";
 import type { Rejection, SourceEvent } from "../source.ts";
@@ -137,7 +138,7 @@ export class KubeStore {
       else if (!isSame) events.push({ type: "update", old, object });
     }
     if (inForce.length === 0) this.#objects.delete(identity);
-    else this.#objects.set(identity, inForce);
+    else this.#objects.set(identity, tight(inForce));
     for (const old of left.values()) events.push({ type: "delete", old });
   }
 }

@@ -89,10 +89,6 @@ export const MODEL: Explanations = {
     "equivalent",
     "a sort asks for the later one on the left, which stays behind one without a name",
   ],
-  'lib/model/endpoint_slices.ts compareAddresses: right.addresses[0] ?? "" → right.addresses[0]': [
-    "equivalent",
-    "a sort asks for the later one on the left, which stays behind one without an address",
-  ],
   "lib/model/ip.ts parseIpv4: digits === 1 && octet === 0 → !(digits === 1 && octet === 0)": [
     "performance",
     "whether the text is canonical decides only whether it is written again",
