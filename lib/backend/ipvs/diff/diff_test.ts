@@ -78,6 +78,27 @@ Deno.test("an entry that takes the place of another one in its set: no rule come
   assert(!text.includes("iptables-restore"), text);
 });
 
+Deno.test(
+  "an entry comes to one set before it goes from another: its packets are always somebody's",
+  pure,
+  () => {
+    const external = (externalTrafficPolicy: "Cluster" | "Local") =>
+      testService({ externalIPs: ["198.51.100.7"], externalTrafficPolicy });
+    const moves = (from: "Cluster" | "Local", to: "Cluster" | "Local"): readonly string[] | null =>
+      change([external(from), pods("10.244.0.1")], [external(to), pods("10.244.0.1")]).match(
+        /^(add|del) .*/gm,
+      );
+    assertEquals(moves("Cluster", "Local"), [
+      "add KUBE-EXTERNAL-IP-LOCAL 198.51.100.7,tcp:80",
+      "del KUBE-EXTERNAL-IP 198.51.100.7,tcp:80",
+    ]);
+    assertEquals(moves("Local", "Cluster"), [
+      "add KUBE-EXTERNAL-IP 198.51.100.7,tcp:80",
+      "del KUBE-EXTERNAL-IP-LOCAL 198.51.100.7,tcp:80",
+    ]);
+  },
+);
+
 Deno.test("what is counted is what the texts of the plan hold", pure, () => {
   const objects = [
     balanced("a", {
