@@ -8,7 +8,8 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { SEED_VARIABLE, seedOf } from "../tests/support/fast_check.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
-import { projectFiles, ROOT } from "./project_files.ts";
+import { ROOT } from "./project_files.ts";
+import { chooseTests } from "./run_tests.ts";
 import { testFailures } from "./test_failures.ts";
 
 const ROUNDS = 10;
@@ -27,18 +28,16 @@ export interface Exploration {
   readonly firstSeed: number;
 }
 
-/** All test files of the project that draw cases and need no machine, or those below the paths. */
+/** All test files of the project that draw cases and need no machine, or those below the paths. @throws {TypeError} if nothing is there */
 async function filesThatDraw(paths: readonly string[]): Promise<string[]> {
-  const isChosen = (path: string): boolean =>
-    paths.length === 0
-      ? !ON_MACHINES.test(path)
-      : paths.some((one) => path === one || path.startsWith(`${one.replace(/\/$/, "")}/`));
-  const files: string[] = [];
-  for (const path of await projectFiles(ROOT)) {
-    if (!path.endsWith("_test.ts") || !isChosen(path)) continue;
-    if (DRAWS.test(await Deno.readTextFile(`${ROOT}/${path}`))) files.push(path);
+  const { files, filter } = await chooseTests(paths);
+  if (filter !== undefined) throw new TypeError(`No test is below ${filter}`);
+  const drawing: string[] = [];
+  for (const path of files) {
+    if (paths.length === 0 && ON_MACHINES.test(path)) continue;
+    if (DRAWS.test(await Deno.readTextFile(`${ROOT}/${path}`))) drawing.push(path);
   }
-  return files;
+  return drawing;
 }
 
 /** One round. @returns what `deno test` printed if a test failed, else null */

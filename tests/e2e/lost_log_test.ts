@@ -56,14 +56,14 @@ e2eTest(
           as: { prefix, deno: Deno.execPath(), root: ROOT },
         });
         const reader = readerGoes ? await Deno.open(fifo) : null;
-        await until(async () => (await web.answering(CLUSTER)).join(" ") === `${A} ${B}`, "serving");
+        await until(async () => (await web.answering(CLUSTER, 10_000)).join(" ") === `${A} ${B}`, "serving");
         reader?.close();
         // Whatever else is told: this is an error in the log.
         await web.manifests.replaceText("broken.json", "{");
         for (const pods of [[C], [A, C], [B]]) {
           await web.manifests.replace("endpoints.json", [webSlice(pods)]);
           await until(
-            async () => (await web.answering(CLUSTER)).join(" ") === pods.join(" "),
+            async () => (await web.answering(CLUSTER, 10_000)).join(" ") === pods.join(" "),
             `serving ${pods}`,
           );
         }

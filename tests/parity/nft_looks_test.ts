@@ -71,7 +71,7 @@ e2eTest("whoever lists rules beside looks that list nothing sees each rule once"
     };
     const looks = look();
     try {
-      for (let lists = 0; lists < 40; lists++) assert(await list() === quiet, "a list is wrong");
+      for (let at = 0; at < 40; at++) assert(await list() === quiet, "a list is wrong");
     } finally {
       isListing = false;
       await looks;

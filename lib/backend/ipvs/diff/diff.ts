@@ -49,7 +49,7 @@ function diffSets(
       const staying = [...union.entries].filter((entry) => setOfEntry(entry) === set && !gone.has(entry));
       draft.growSet(kind, family, capacityFor(size), [...staying, ...toAdd]);
     } else {
-      draft.changeEntries({ added: toAdd, removed: toRemove }, before + toAdd.length > capacity);
+      draft.changeEntries({ added: toAdd, removed: toRemove }, capacity - before);
     }
   }
   const ips = setName("KUBE-IPVS-IPS", family);

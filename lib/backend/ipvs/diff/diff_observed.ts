@@ -132,7 +132,7 @@ function diffSet(kind: SetKind, { family, set, wanted, saved }: SetChange, draft
   const capacity = definition.type === "bitmap:port" ? Infinity : found.maxElements;
   draft.changeEntries(
     { added: missing.map(full), removed: [...surplus].map(full) },
-    saved.entries.size + missing.length > capacity,
+    capacity - saved.entries.size,
   );
 }
 

@@ -73,9 +73,10 @@ export class OperationsDraft {
    * Entries of one set. Those that go do so when all that come to any set are in: a server whose entry changes sets is ours
    * all the time, and its packets are nobody else's.
    *
-   * @param isTight true if not all of them have room in the set at once: then those that go make room
+   * @param room how many more the set takes: where that is not enough, those that go make room
    */
-  changeEntries({ added, removed }: EntryChange, isTight: boolean): void {
+  changeEntries({ added, removed }: EntryChange, room: number): void {
+    const isTight = added.length > room;
     const lines = removed.map((entry) => entryLine(deleteEntryLine, entry));
     if (isTight) this.#ipset.push(...lines);
     for (const entry of added) this.addEntry(entry);

@@ -6,7 +6,7 @@
 import { compareBytes } from "../../../model/names.ts";
 import { formatSets } from "../../../netfilter/ipset.ts";
 import { addAddressLine, addDummyLine } from "../../../netfilter/ip_batch.ts";
-import { chainLine, type Table } from "../../../netfilter/iptables_jumps.ts";
+import { chainLine, type Table, tableBlock } from "../../../netfilter/iptables_jumps.ts";
 import {
   addRealServerLine,
   addVirtualServerLine,
@@ -47,7 +47,7 @@ export function serverLine(change: ServerChange): string {
 export function stepText(step: Step): string {
   switch (step.program) {
     case "iptables":
-      return step.transactions.map(({ table, lines }) => joined([`*${table}`, ...lines, "COMMIT"])).join("");
+      return step.transactions.map(({ table, lines }) => tableBlock(table, lines)).join("");
     case "ipvsadm":
       return joined(step.changes.map(serverLine));
     default:
@@ -104,7 +104,7 @@ export function planTexts(plan: IpvsPlan): PlanTexts {
   return {
     ipset: formatSets(sets),
     iptables: (["nat", "filter"] as const)
-      .map((table) => joined([`*${table}`, ...tableLines(plan, table, union), "COMMIT"])).join(""),
+      .map((table) => tableBlock(table, tableLines(plan, table, union))).join(""),
     ipvsadm: joined(
       servers.flatMap(({ server, realServers }) => [
         addVirtualServerLine(server),
@@ -142,7 +142,7 @@ export function renderPlan(plan: IpvsPlan): string {
   for (const table of ["nat", "filter"] as const) {
     const jumps = plan.base.jumps.filter((jump) => jump.table === table)
       .map(({ chain, args }) => `-I ${chain} ${args}`);
-    texts.iptables += joined([`*${table}`, ...tableLines(plan, table, union), ...jumps, "COMMIT"]);
+    texts.iptables += tableBlock(table, [...tableLines(plan, table, union), ...jumps]);
   }
   return (["ipset", "iptables", "ipvsadm", "ip"] as const)
     .map((program) => `### ${HEADINGS[program]}\n${texts[program]}`).join("");

@@ -122,6 +122,15 @@ function slowLists({ fake, clock }: ReturnType<typeof rig>): void {
   };
 }
 
+/** A proxier that has synced and lists its table no more, as long as all is well. */
+async function rarelyListing(): Promise<ReturnType<typeof rig>> {
+  const one = rig();
+  await one.sync(OBJECTS);
+  slowLists(one);
+  for (let checks = 0; checks < 5; checks++) assertEquals(await one.proxier.checkCanary(), false);
+  return one;
+}
+
 Deno.test(
   "where a list takes long, checks between see what is taken away, too, and list nothing",
   NONE,
@@ -146,11 +155,7 @@ Deno.test(
 );
 
 Deno.test("checks between add nothing, not even for a try: others may be listing rules", NONE, async () => {
-  const one = rig();
-  const { fake, proxier, sync, clock } = one;
-  await sync(OBJECTS);
-  slowLists(one);
-  for (let checks = 0; checks < 5; checks++) assertEquals(await proxier.checkCanary(), false);
+  const { fake, proxier, clock } = await rarelyListing();
   fake.runs.length = 0;
   fake.triedAdditions.length = 0;
   fake.fail = (_, stdin) => {
@@ -174,11 +179,7 @@ Deno.test("checks between add nothing, not even for a try: others may be listing
 });
 
 Deno.test("a check between that was told a part of what it should be told fails", NONE, async () => {
-  const one = rig();
-  const { fake, proxier, sync } = one;
-  await sync(OBJECTS);
-  slowLists(one);
-  for (let checks = 0; checks < 5; checks++) assertEquals(await proxier.checkCanary(), false);
+  const { fake, proxier } = await rarelyListing();
   const stderr = "/dev/stdin:1:1-9: Error: Could not process rule: Operation not supported\n";
   fake.fail = () => ({ code: 1, stdout: "", stderr });
   await assertRejects(() => proxier.checkCanary(), ExecError, "not supported");

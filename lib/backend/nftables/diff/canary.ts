@@ -166,8 +166,8 @@ export function canaryOf(
 /** What is said of a chain or a place that is not there. Of a jump to a chain with a hook every kernel and libc may say something else. */
 const MISSING_REGEXP = /^No such file or directory/;
 
-/** One line that was refused. */
-export interface RefusedLine {
+/** What is said of one line. */
+export interface Complaint {
   /** 1-based. */
   readonly line: number;
   readonly message: string;
@@ -180,9 +180,9 @@ export interface RefusedLine {
  */
 export function canaryDamage(
   { text, refused }: Canary,
-  complaints: readonly RefusedLine[],
+  complaints: readonly Complaint[],
 ): string | null | undefined {
-  const isExpected = ({ line, message }: RefusedLine): boolean =>
+  const isExpected = ({ line, message }: Complaint): boolean =>
     refused.has(line) && !MISSING_REGEXP.test(message);
   const damage = complaints.find((complaint) => !isExpected(complaint));
   if (damage !== undefined) return `${damage.message}: ${text.split("\n")[damage.line - 1]}`;

@@ -9,7 +9,7 @@ import {
   testSlicePort,
 } from "../../../../tests/support/model_objects.ts";
 import type { ApiObject } from "../../../model/objects.ts";
-import { canaryDamage, canaryOf, CanarySampler, DeepChecks, type RefusedLine } from "./canary.ts";
+import { canaryDamage, canaryOf, CanarySampler, type Complaint, DeepChecks } from "./canary.ts";
 import type { CommittedTable } from "./committed.ts";
 import { planChange } from "./plan_change.ts";
 
@@ -173,11 +173,11 @@ Deno.test(
 Deno.test("what a look was refused for tells damage, that all is well, or nothing", NONE, () => {
   const canary = { text: "add rule one\nflush chain two\nadd rule three\n", refused: new Set([1, 3]) };
   const [one, three] = [1, 3].map((line) => ({ line, message: "Operation not supported" })) as [
-    RefusedLine,
-    RefusedLine,
+    Complaint,
+    Complaint,
   ];
-  const gone = (line: number): RefusedLine => ({ line, message: "No such file or directory" });
-  const cases: readonly [complaints: readonly RefusedLine[], found: string | null | undefined][] = [
+  const gone = (line: number): Complaint => ({ line, message: "No such file or directory" });
+  const cases: readonly [complaints: readonly Complaint[], found: string | null | undefined][] = [
     [[one, three], null],
     // Another kernel or libc has other words.
     [[{ ...one, message: "Not supported" }, { ...three, message: "Invalid argument" }], null],
