@@ -11,6 +11,8 @@ import { ROOT } from "../project_files.ts";
 const { Component } = Models;
 type Component = Models.Component;
 
+const PROJECT_LICENSE = "Apache-2.0";
+
 /** A package of `deno.lock`. */
 interface LockedPackage {
   /** `sha512-…`, in base 64. */
@@ -36,9 +38,8 @@ export interface Materials {
 
 /** A package of `links/`. */
 export interface StandIn {
+  /** Of the package in whose place it is: `@std/cli`. */
   readonly name: string;
-  readonly version: string;
-  readonly license: string;
   /** `links/cli`. */
   readonly path: string;
   readonly isLoaded: boolean;
@@ -50,11 +51,11 @@ export function billOfMaterials(materials: Materials): string {
   const kproxy = new Component(Enums.ComponentType.Application, "kproxy", {
     bomRef: "kproxy",
     version,
-    licenses: licensesOf("Apache-2.0"),
+    licenses: licensesOf(PROJECT_LICENSE),
     properties: new Models.PropertyRepository([new Models.Property("kproxy:commit", commit)]),
   });
   const packages = packageComponents(materials);
-  const standIns = materials.standIns.map(standInComponent);
+  const standIns = materials.standIns.map((standIn) => standInComponent(standIn, version));
   const runtime = new Component(Enums.ComponentType.Platform, "deno", {
     bomRef: "deno",
     version: denoVersion,
@@ -113,16 +114,18 @@ function packageComponents(materials: Materials): Map<string, Component> {
   return components;
 }
 
-/** They carry no package address: what is known of the packages whose names they have does not hold for them. */
-function standInComponent({ name, version, license, path, isLoaded }: StandIn): Component {
-  const [group = "", ownName = ""] = name.split("/");
-  return new Component(Enums.ComponentType.Library, ownName, {
-    group,
+/**
+ * They go by names and versions of this project's own, and carry no package address: what is known of the packages in whose place they are
+ * does not hold for them.
+ */
+function standInComponent({ name, path, isLoaded }: StandIn, version: string): Component {
+  return new Component(Enums.ComponentType.Library, `kproxy-${path.replace("/", "-")}`, {
     bomRef: path,
     version,
-    description: `Part of this project, in ${path}, with the interface of ${name}`,
+    description: `Part of kproxy, in ${path}: what kproxy uses of the interface of ${name}`,
+    properties: new Models.PropertyRepository([new Models.Property("kproxy:inPlaceOf", `jsr:${name}`)]),
     scope: isLoaded ? Enums.ComponentScope.Required : Enums.ComponentScope.Excluded,
-    licenses: licensesOf(license),
+    licenses: licensesOf(PROJECT_LICENSE),
   });
 }
 
@@ -205,11 +208,9 @@ async function moduleGraph(): Promise<ModuleGraph> {
 }
 
 async function readStandIn(path: string, graph: ModuleGraph): Promise<StandIn> {
-  const { name, version, license } = await readJson<Omit<StandIn, "path" | "isLoaded">>(
-    `${ROOT}/${path}/deno.json`,
-  );
+  const { name } = await readJson<Pick<StandIn, "name">>(`${ROOT}/${path}/deno.json`);
   const isLoaded = graph.modules.some(({ specifier }) => specifier.startsWith(`file://${ROOT}/${path}/`));
-  return { name, version, license, path, isLoaded };
+  return { name, path, isLoaded };
 }
 
 async function readJson<T>(path: string): Promise<T> {

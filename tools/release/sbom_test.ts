@@ -15,10 +15,11 @@ interface Component {
   readonly purl?: string;
   readonly hashes?: readonly { readonly alg: string; readonly content: string }[];
   readonly licenses?: readonly unknown[];
+  readonly properties?: readonly { readonly name: string; readonly value: string }[];
 }
 interface Bill {
   readonly metadata: {
-    readonly component: Component & { readonly properties: readonly { name: string; value: string }[] };
+    readonly component: Component;
   };
   readonly components: readonly Component[];
   readonly dependencies: readonly { readonly ref: string; readonly dependsOn?: readonly string[] }[];
@@ -68,10 +69,11 @@ Deno.test("the bill of materials follows CycloneDX's schema, and has every packa
   assertEquals(named("@kubernetes/client-node").purl, "pkg:npm/%40kubernetes/client-node@2.0.1");
   // A dependency of a dependency, what only tests use, and packages of this project.
   assertEquals(
-    ["bintrees", "playwright-core", "@std/yaml", "@std/assert"].map((name) => named(name).scope),
+    ["bintrees", "playwright-core", "kproxy-links-yaml", "kproxy-links-assert"].map((name) =>
+      named(name).scope
+    ),
     ["required", "excluded", "required", "excluded"],
   );
-  assertEquals(named("@std/yaml").purl, undefined);
   assertEquals(components.filter(({ licenses = [] }) => licenses.length === 0).map(({ name }) => name), []);
   const ofKproxy = dependencies.find(({ ref }) => ref === "kproxy")?.dependsOn ?? [];
   assertEquals(
@@ -80,6 +82,27 @@ Deno.test("the bill of materials follows CycloneDX's schema, and has every packa
   );
   const known = new Set([...references, "kproxy"]);
   assertEquals(dependencies.flatMap(({ dependsOn = [] }) => dependsOn).filter((ref) => !known.has(ref)), []);
+});
+
+Deno.test("the bill does not take the stand-ins of links/ for the packages of others", async () => {
+  const text = billOfMaterials(await projectMaterials(COMMIT));
+  const { components } = JSON.parse(text) as Bill;
+  const standIns = components.filter((one) => one["bom-ref"].startsWith("links/"));
+  assertEquals(standIns.length, project.links.length);
+  for (const { group, name, version, purl, properties, ...one } of standIns) {
+    const own = one["bom-ref"].replace("links/", "");
+    assertEquals([group, name, version, purl, properties], [
+      undefined,
+      `kproxy-links-${own}`,
+      project.version,
+      undefined,
+      [{ name: "kproxy:inPlaceOf", value: `jsr:@std/${own}` }],
+    ]);
+    // The name and a version that fits are what `links` of deno.json goes by; the version says of itself that it is none of theirs.
+    const { default: linked } = await import(`../../links/${own}/deno.json`, { with: { type: "json" } });
+    assertEquals([linked.name, linked.version], [`@std/${own}`, "1.0.0+kproxy"]);
+  }
+  assertEquals(components.filter(({ group }) => group === "@std"), []);
 });
 
 const MATERIALS: Materials = {
