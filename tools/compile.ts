@@ -3,6 +3,8 @@
  * manual page, and the checksums of all of them. Programs are missing where there is no runtime to build them on, and it says so.
  *
  * `--target=TRIPLE` builds for that machine only, `--credential-plugin=PROGRAM` lets the programs start that one; both may be repeated.
+ * `--denort=FOLDER` takes the runtime's archives from there, `--sign=KEY` signs the checksums with that key of minisign. `--dry` tries the
+ * build without a runtime.
  *
  * @module
  */
@@ -11,9 +13,9 @@ import { buildBundle } from "./bundle.ts";
 import { manPage } from "./man_page.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
 import { ROOT } from "./project_files.ts";
-import { checksums } from "./release/checksums.ts";
+import { checksums, sign } from "./release/checksums.ts";
 import { buildCommit } from "./release/commit.ts";
-import { compile } from "./release/program.ts";
+import { compile, dryBuild } from "./release/program.ts";
 import { billOfMaterials, projectMaterials } from "./release/sbom.ts";
 import { smokeProblems } from "./release/smoke.ts";
 import { hostTarget, namedTargets, type Target, TARGETS } from "./release/targets.ts";
@@ -22,29 +24,45 @@ const DIST = `${ROOT}/dist`;
 const BUNDLE = "kproxy-js";
 const BILL = "kproxy.cdx.json";
 const SUMS = "SHA256SUMS";
+const SIGNATURE = `${SUMS}.minisig`;
 const PAGE = "kproxy.8";
 
 interface Wanted {
   readonly targets: readonly Target[];
   readonly credentialPlugins: readonly string[];
+  /** The folder of the runtime's archives. */
+  readonly archives: string | undefined;
+  /** The file of the key that signs. */
+  readonly key: string | undefined;
+  readonly isDry: boolean;
 }
 
 /** @throws {TypeError} for arguments that are none */
 export function wantedOf(args: readonly string[]): Wanted {
-  const values: Record<"target" | "credential-plugin", string[]> = { "target": [], "credential-plugin": [] };
-  for (const arg of args) {
-    const [, name, value = ""] = /^--(target|credential-plugin)=([^,]+)$/.exec(arg) ?? [];
-    if (name !== "target" && name !== "credential-plugin") {
-      throw new TypeError(`Wanted --target=TRIPLE or --credential-plugin=PROGRAM, found ${arg}`);
+  const values = new Map(
+    ["target", "credential-plugin", "denort", "sign"].map((name) => [name, [] as string[]]),
+  );
+  for (const arg of args.filter((one) => one !== "--dry")) {
+    const [, name = "", value = ""] = /^--([a-z-]+)=([^,]+)$/.exec(arg) ?? [];
+    const known = values.get(name);
+    if (known === undefined) {
+      const flags = [...values.keys()].map((one) => `--${one}=`).join(", ");
+      throw new TypeError(`Wanted ${flags} or --dry, found ${arg}`);
     }
-    values[name].push(value);
+    known.push(value);
   }
-  return { targets: namedTargets(values.target), credentialPlugins: values["credential-plugin"] };
+  return {
+    targets: namedTargets(values.get("target") ?? []),
+    credentialPlugins: values.get("credential-plugin") ?? [],
+    archives: values.get("denort")?.at(-1),
+    key: values.get("sign")?.at(-1),
+    isDry: args.includes("--dry"),
+  };
 }
 
 /** What an earlier build left, of which the checksums would not tell. */
 async function removeOld(): Promise<void> {
-  for (const name of [...TARGETS.map(({ file }) => file), BUNDLE, BILL, PAGE, SUMS]) {
+  for (const name of [...TARGETS.map(({ file }) => file), BUNDLE, BILL, PAGE, SUMS, SIGNATURE]) {
     await Deno.remove(`${DIST}/${name}`, { recursive: true }).catch((error) => {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
     });
@@ -52,20 +70,14 @@ async function removeOld(): Promise<void> {
 }
 
 /** Builds the programs; resolves to their files. @throws {Error} if one that could be built is not as it should be */
-async function buildPrograms({ targets, credentialPlugins }: Wanted, commit: string): Promise<string[]> {
+async function buildPrograms(wanted: Wanted, commit: string): Promise<string[]> {
   const files: string[] = [];
-  // A runtime that is named is one for this machine.
-  const isGiven = Deno.env.get("DENORT_BIN") !== undefined;
-  for (const target of targets) {
-    if (isGiven && target !== hostTarget()) {
-      writeLine(`Left out ${target.file}: DENORT_BIN is for this machine`);
-      continue;
-    }
-    const outcome = await compile(`${DIST}/${target.file}`, {
-      bundle: `${DIST}/${BUNDLE}`,
-      triple: target.triple,
-      credentialPlugins,
-    });
+  const { credentialPlugins, archives, isDry } = wanted;
+  for (const target of wanted.targets) {
+    const options = { bundle: `${DIST}/${BUNDLE}`, triple: target.triple, credentialPlugins };
+    const outcome = isDry
+      ? await dryBuild("--dry asks for none", options)
+      : await compile(`${DIST}/${target.file}`, options, archives === undefined ? {} : { archives });
     if (outcome.kind === "failed") throw new Error(`${target.file}: ${outcome.reason}`);
     if (outcome.kind === "dry") {
       writeLine(`No program was built: ${outcome.reason}.`);
@@ -98,6 +110,12 @@ async function build(wanted: Wanted): Promise<void> {
   files.push(...await buildPrograms(wanted, commit));
   await Deno.writeTextFile(`${DIST}/${SUMS}`, await checksums(DIST, files));
   writeLine(`Built ${DIST}/${BILL}, ${PAGE}, and ${SUMS} of ${files.length} files`);
+  if (wanted.key === undefined) {
+    writeLine(`${SUMS} is not signed: --sign=KEY signs it with minisign; docs/deploy.md has other ways`);
+    return;
+  }
+  await sign(`${DIST}/${SUMS}`, wanted.key, `kproxy ${VERSION}, commit ${commit}`);
+  writeLine(`Signed: ${DIST}/${SIGNATURE}`);
 }
 
 if (import.meta.main) {

@@ -35,6 +35,7 @@ export const TEST_PACKAGES: readonly SystemPackage[] = [
   { name: "user-mode-linux", program: "linux.uml" },
   { name: "gcc", program: "gcc" },
   { name: "groff-base", program: "groff" },
+  { name: "minisign", program: "minisign" },
   { name: "fish", program: "fish" },
   { name: "prometheus", program: "promtool" },
   { name: "zsh", program: "zsh" },

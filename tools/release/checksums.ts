@@ -1,5 +1,5 @@
 /**
- * `SHA256SUMS`, as `sha256sum --check` reads it.
+ * `SHA256SUMS`, as `sha256sum --check` reads it, and the signature over it.
  *
  * @module
  */
@@ -18,4 +18,24 @@ async function sha256(path: string): Promise<string> {
   using file = await Deno.open(path);
   for await (const part of file.readable) hash.update(part);
   return hash.digest("hex");
+}
+
+/**
+ * Signs a file with a key of minisign, beside it, under its name and `.minisig`. `comment` is signed, too: minisign shows it to those who
+ * verify, so that an old release cannot pass for a new one.
+ *
+ * @throws {Error} if minisign is missing, or does not take the key
+ */
+export async function sign(path: string, key: string, comment: string): Promise<void> {
+  const args = ["-S", "-s", key, "-m", path, "-t", comment];
+  try {
+    // It asks for the key's password.
+    const { code } = await new Deno.Command("minisign", { args, stdin: "inherit" }).spawn().status;
+    if (code !== 0) throw new Error(`${path} is not signed: minisign ended with ${code}`);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    throw new Error(`${path} is not signed: minisign is missing (apt-get install minisign)`, {
+      cause: error,
+    });
+  }
 }

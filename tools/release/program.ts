@@ -1,7 +1,7 @@
 /**
  * Builds a program that carries the runtime, the bundle of `tools/bundle.ts` and the permissions of `tools/permissions.ts`. The runtime it
- * is built on (`denort`) is downloaded by `deno compile`, or named by `DENORT_BIN`. Where neither is possible, a dry build in a temporary
- * folder checks what is embedded and is deleted: it stands on the full `deno` program, which would ignore the embedded permissions.
+ * is built on is one of those of `denort`. Where none can be had, a dry build in a temporary folder checks what is embedded and is deleted:
+ * it stands on the full `deno` program, which would ignore the embedded permissions.
  *
  * Built from the bundle, not from the sources, a program carries no packages beyond the parts that are used: of the 80 MB that it would
  * take from them, most are declarations and maps.
@@ -12,8 +12,7 @@ import { Buffer } from "node:buffer";
 import { threadFiles } from "../bundle.ts";
 import { isReadOnDemand } from "../bundle_imports.ts";
 import { PERMISSIONS, runtimeFlags } from "../permissions.ts";
-
-const DOWNLOAD_TIMEOUT_MS = 120_000;
+import { type DenortSource, placeDenort } from "./denort.ts";
 
 /** How a program is built. */
 export interface CompileOptions {
@@ -53,22 +52,30 @@ export type CompileOutcome =
   | { readonly kind: "dry"; readonly reason: string }
   | { readonly kind: "failed"; readonly reason: string };
 
-/** Builds into `output`, or does a dry build if there is no runtime to build on. */
-export async function compile(output: string, options: CompileOptions): Promise<CompileOutcome> {
-  const given = Deno.env.get("DENORT_BIN");
-  if (given !== undefined && await isFullDeno(given)) {
-    return await dryBuild(`DENORT_BIN is the full deno program: ${given}`, options);
+/** Builds into `output`, or does a dry build if there is no way to a runtime to build on. */
+export async function compile(
+  output: string,
+  options: CompileOptions,
+  source: Omit<DenortSource, "triple"> = {},
+): Promise<CompileOutcome> {
+  if (Deno.env.has("DENORT_BIN")) {
+    const reason = "DENORT_BIN would take the place of the runtime whose checksum is pinned: unset it";
+    return { kind: "failed", reason };
   }
-  const outcome = await compileProgram(output, options, {}, DOWNLOAD_TIMEOUT_MS);
-  if (outcome.kind === "built") return outcome;
-  if (given === undefined && /denort|dl\.deno\.land/.test(outcome.reason)) {
-    return await dryBuild("denort can neither be found nor downloaded here", options);
+  const denoDir = await Deno.makeTempDir({ prefix: "kproxy-deno-dir-" });
+  try {
+    const isPlaced = await placeDenort(denoDir, { triple: options.triple ?? Deno.build.target, ...source });
+    if (!isPlaced) return await dryBuild("denort cannot be downloaded here", options);
+    return await compileProgram(output, options, { DENO_DIR: denoDir });
+  } catch (error) {
+    return { kind: "failed", reason: error instanceof Error ? error.message : String(error) };
+  } finally {
+    await Deno.remove(denoDir, { recursive: true });
   }
-  return outcome;
 }
 
 /** Builds for this machine on the full deno program, checks the result and deletes it. */
-async function dryBuild(reason: string, options: CompileOptions): Promise<CompileOutcome> {
+export async function dryBuild(reason: string, options: CompileOptions): Promise<CompileOutcome> {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-dry-build-" });
   try {
     const { triple: _other, ...here } = options;
@@ -79,12 +86,11 @@ async function dryBuild(reason: string, options: CompileOptions): Promise<Compil
   }
 }
 
-/** Builds on the runtime that `env` names, or that deno finds. */
+/** Builds on the runtime that `env` names. */
 export async function compileProgram(
   output: string,
   options: CompileOptions,
   env: Readonly<Record<string, string>>,
-  timeoutMs?: number,
 ): Promise<Exclude<CompileOutcome, { kind: "dry" }>> {
   const files = [...Deno.readDirSync(options.bundle)].map(({ name }) => name);
   const { success, stderr } = await new Deno.Command(Deno.execPath(), {
@@ -93,7 +99,6 @@ export async function compileProgram(
     stdin: "null",
     stdout: "null",
     stderr: "piped",
-    ...(timeoutMs === undefined ? {} : { signal: AbortSignal.timeout(timeoutMs) }),
   }).output();
   if (!success) return { kind: "failed", reason: new TextDecoder().decode(stderr).trim() };
   const problems = await embeddedProblems(output, options);
@@ -160,10 +165,4 @@ export function permissionProblems(
       ? []
       : [`${name} is ${JSON.stringify(has)}, wanted ${JSON.stringify(should)}`];
   });
-}
-
-async function isFullDeno(path: string): Promise<boolean> {
-  const { stdout } = await new Deno.Command(path, { args: ["--version"], stdin: "null", stderr: "null" })
-    .output();
-  return new TextDecoder().decode(stdout).startsWith("deno ");
 }

@@ -1,14 +1,19 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { Buffer } from "node:buffer";
+import { createHash } from "node:crypto";
+import { crc32 } from "node:zlib";
 import { bundle, writeBundle } from "../bundle.ts";
 import { permissionFlags } from "../permissions.ts";
+import { DENORT_PINS, placeDenort } from "./denort.ts";
 import {
+  compile,
   compileArgs,
   compileProgram,
   embeddedPermissions,
   embeddedProblems,
   permissionProblems,
 } from "./program.ts";
+import { TARGETS } from "./targets.ts";
 
 Deno.test("a compiled program carries the whole bundle, and exactly the permissions of the list", async () => {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-compile-" });
@@ -62,3 +67,100 @@ Deno.test(
     assertEquals(args.at(-1), "js/kproxy.js");
   },
 );
+
+const TRIPLE = Deno.build.target;
+const ARCHIVE = `denort-${TRIPLE}.zip`;
+
+/** An archive as Deno's, with one file that is not compressed. */
+function archiveOf(name: string, content: Uint8Array): Uint8Array<ArrayBuffer> {
+  const title = Buffer.from(name);
+  // Version, flags, method, time and date; then the sum, both sizes, and the name's length.
+  const facts = Buffer.alloc(26);
+  facts.writeUInt16LE(20, 0);
+  facts.writeUInt32LE(crc32(content), 10);
+  facts.writeUInt32LE(content.length, 14);
+  facts.writeUInt32LE(content.length, 18);
+  facts.writeUInt16LE(title.length, 22);
+  const signed = (text: string, ...parts: readonly Uint8Array[]): Buffer =>
+    Buffer.concat([Buffer.from(text, "latin1"), ...parts]);
+  const local = signed("PK\x03\x04", facts, title);
+  const directory = signed("PK\x01\x02", Buffer.from([20, 0]), facts, Buffer.alloc(14), title);
+  const end = Buffer.alloc(18);
+  end.writeUInt16LE(1, 4);
+  end.writeUInt16LE(1, 6);
+  end.writeUInt32LE(directory.length, 8);
+  end.writeUInt32LE(local.length + content.length, 12);
+  return new Uint8Array(Buffer.concat([local, content, directory, signed("PK\x05\x06", end)]));
+}
+
+function pinsOf(archive: Uint8Array): typeof DENORT_PINS {
+  const sha256 = { [TRIPLE]: createHash("sha256").update(archive).digest("hex") };
+  return { version: Deno.version.deno, sha256 };
+}
+
+Deno.test("a program stands on the runtime whose checksum is pinned, and on no other", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-denort-" });
+  try {
+    await Deno.mkdir(`${folder}/js`);
+    await Deno.writeTextFile(`${folder}/js/kproxy.js`, "void 1;\n".repeat(10_000));
+    await Deno.writeTextFile(`${folder}/js/relay_worker.ts`, "");
+    const options = { bundle: `${folder}/js`, triple: TRIPLE };
+    const output = `${folder}/program`;
+    // In the place of denort, so that nothing is downloaded; it is never started.
+    const archive = archiveOf("denort", await Deno.readFile(Deno.execPath()));
+    const pins = pinsOf(archive);
+    await Deno.writeFile(`${folder}/${ARCHIVE}`, archive);
+    assertEquals(await compile(output, options, { archives: folder, pins }), { kind: "built", path: output });
+    await Deno.remove(output);
+    // One byte of the program that somebody else changed; the archive is whole and in order.
+    const other = await Deno.readFile(Deno.execPath());
+    const middle = other.length >> 1;
+    other[middle] = (other[middle] ?? 0) ^ 1;
+    await Deno.writeFile(`${folder}/${ARCHIVE}`, archiveOf("denort", other));
+    const outcome = await compile(output, options, { archives: folder, pins });
+    assert(outcome.kind === "failed", outcome.kind);
+    assert(
+      outcome.reason.startsWith(`${ARCHIVE} of ${folder} is not the one that is pinned: `),
+      outcome.reason,
+    );
+    await assertRejects(() => Deno.stat(output), Deno.errors.NotFound);
+    // What would have gone before the archive.
+    Deno.env.set("DENORT_BIN", Deno.execPath());
+    const named = await compile(output, options, { archives: folder, pins });
+    assert(named.kind === "failed" && named.reason.includes("DENORT_BIN"), named.kind);
+  } finally {
+    Deno.env.delete("DENORT_BIN");
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("without a pinned checksum, or with another Deno than its own, no runtime is taken", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-denort-" });
+  try {
+    const archive = archiveOf("denort", new Uint8Array(10));
+    const { version, sha256 } = pinsOf(archive);
+    const place = (pins: typeof DENORT_PINS): Promise<boolean> =>
+      placeDenort(`${folder}/dir`, { triple: TRIPLE, archives: folder, pins });
+    await assertRejects(() => place({ version, sha256 }), Deno.errors.NotFound, ARCHIVE);
+    await Deno.writeFile(`${folder}/${ARCHIVE}`, archive);
+    await assertRejects(
+      () => place({ version, sha256: { [TRIPLE]: "" } }),
+      Error,
+      `No checksum of ${ARCHIVE} is pinned, so no program is built on it. This one has ${sha256[TRIPLE]}`,
+    );
+    await assertRejects(() => place({ version: "2.0.0", sha256 }), Error, "built with Deno 2.0.0, not");
+    await assertRejects(() => Deno.stat(`${folder}/dir`), Deno.errors.NotFound);
+    assertEquals(await place({ version, sha256 }), true);
+    const placed = await Deno.readFile(`${folder}/dir/dl/release/v${version}/${ARCHIVE}`);
+    assertEquals(placed, archive);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("every target has its place for a checksum, of the Deno that the project is tested with", async () => {
+  assertEquals(Object.keys(DENORT_PINS.sha256), TARGETS.map(({ triple }) => triple));
+  for (const sum of Object.values(DENORT_PINS.sha256)) assert(/^([0-9a-f]{64})?$/.test(sum), sum);
+  const readme = await Deno.readTextFile(new URL("../../README.md", import.meta.url));
+  assert(readme.includes(`npx -y deno@${DENORT_PINS.version} task test`));
+});
