@@ -12,6 +12,8 @@ import { ROOT } from "./project_files.ts";
 import { findProgram } from "./setup.ts";
 
 const IMAGE = "localhost/kproxy:try";
+/** Made here in place of the bases that deploy/Dockerfile pins, which only a registry has. */
+const LOCAL_BASES = { DENO_BASE: "localhost/kproxy-deno:try", DEBIAN_BASE: "localhost/kproxy-debian:try" };
 
 async function step(argv: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<void> {
   writeLine(`+ ${argv.join(" ")}`);
@@ -26,7 +28,10 @@ async function tryImage(localBases: boolean): Promise<void> {
       throw new Error(`This needs ${program}: apt-get install ${program}`);
     }
   }
-  if (localBases) await step([`${ROOT}/tests/lab/base_images.sh`, Deno.execPath(), Deno.version.deno]);
+  if (localBases) {
+    const { DENO_BASE, DEBIAN_BASE } = LOCAL_BASES;
+    await step([`${ROOT}/tests/lab/base_images.sh`, Deno.execPath(), DENO_BASE, DEBIAN_BASE]);
+  }
   await step([Deno.execPath(), "task", "-q", "bundle"]);
   // Neither a bridge nor rules for the build: nothing of the machine's network is changed.
   const alone = ["--isolation=chroot", "--network=host"];
@@ -36,6 +41,7 @@ async function tryImage(localBases: boolean): Promise<void> {
     "build",
     ...alone,
     `--pull=${pull}`,
+    ...localBases ? Object.entries(LOCAL_BASES).map(([name, image]) => `--build-arg=${name}=${image}`) : [],
     "--file=deploy/Dockerfile",
     `--tag=${IMAGE}`,
     ".",

@@ -29,6 +29,18 @@ export async function readInstructions(): Promise<Instruction[]> {
   });
 }
 
+/** What it is built on, unless the build is told otherwise: each `FROM`, with the values that `ARG` gives before it. */
+export function basesIn(instructions: readonly Instruction[]): string[] {
+  const values = new Map<string, string>();
+  const bases: string[] = [];
+  for (const { name, words: [word = ""] } of instructions) {
+    const [key = "", value = ""] = word.split("=", 2);
+    if (name === "ARG") values.set(key, value);
+    if (name === "FROM") bases.push(word.startsWith("$") ? values.get(word.slice(1)) ?? word : word);
+  }
+  return bases;
+}
+
 /** What is copied from the project. */
 export function copiesIn(instructions: readonly Instruction[]): Copy[] {
   let folder = "/";

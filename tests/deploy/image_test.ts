@@ -9,7 +9,7 @@ import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { NODE_PACKAGES } from "../../tools/setup.ts";
 import { denoDir } from "../support/deno_dir.ts";
-import { copiesIn, readInstructions } from "./dockerfile.ts";
+import { basesIn, copiesIn, readInstructions } from "./dockerfile.ts";
 import { containersOf, podOf, resolveKustomization } from "./kustomization.ts";
 
 async function textOf(path: string): Promise<string> {
@@ -28,16 +28,19 @@ Deno.test("everything that an image is made of is sent to its build, and nothing
   assert(tool.includes("const folder = `${ROOT}/dist/kproxy-js`;"), "where the bundle is built");
 });
 
-Deno.test("the image keeps what Deno finds out at the first start, where the Pod has it writable", async () => {
+Deno.test("the image keeps what Deno finds out at the first start, and no container of the Pod can write there", async () => {
   const steps = await readInstructions();
   // Twice: see tests/e2e/read_only_cache_test.ts.
   const version = ["kproxy", "version"];
   assertEquals(steps.findLast(({ name }) => name === "RUN")?.words, [...version, "&&", ...version]);
   const pod = podOf(await resolveKustomization(`${ROOT}/deploy/kubernetes/base`));
-  const home = copiesIn(steps).find(({ sources }) => sources.includes("dist/kproxy-js"))?.target;
-  for (const { name, volumeMounts } of containersOf(pod)) {
-    const mount = volumeMounts?.find(({ mountPath }) => mountPath === `${home}/.deno`);
-    assertEquals([mount?.name, mount?.readOnly], ["deno-dir", undefined], name);
+  const home = copiesIn(steps).find(({ sources }) => sources.includes("dist/kproxy-js"))?.target ?? "";
+  assertEquals(home, "/opt/kproxy");
+  // Code that the container kproxy left would be run by the first one, with all rights, when the Pod starts anew.
+  for (const { name, securityContext, volumeMounts = [], env = [] } of containersOf(pod)) {
+    assertEquals(securityContext?.readOnlyRootFilesystem, true, name);
+    assertEquals(volumeMounts.filter(({ mountPath }) => mountPath.startsWith(home)), [], name);
+    assertEquals(env.filter((one) => /^(DENO|KPROXY)/.test(one.name)), [], name);
   }
 });
 
@@ -48,12 +51,23 @@ Deno.test("the image has the packages that a node needs, and the release of Deno
   const packages = install.slice(from, install.indexOf("&&", from));
   assertEquals(packages, NODE_PACKAGES.map(({ name }) => name).toSorted());
   const [, version] = /npx -y deno@([\d.]+) task test/.exec(await textOf("README.md")) ?? [];
-  const bases = steps.filter(({ name }) => name === "FROM").map(({ words }) => words[0]);
+  const bases = basesIn(steps).map((base) => base.replace(/\d{8}/, "DATE"));
   // With the registry's name, which others than Docker ask for.
-  assertEquals(bases, [
+  assertEquals(bases.map((base) => base.replace(/@.*/, "")), [
     `docker.io/denoland/deno:bin-${version}`,
-    "docker.io/library/debian:bookworm-slim",
+    "docker.io/library/debian:bookworm-DATE-slim",
   ]);
+});
+
+Deno.test("the image stands on what digests name: a tag that was moved in the registry changes nothing", async () => {
+  const bases = basesIn(await readInstructions());
+  assertEquals(bases.filter((base) => !/@sha256:[0-9a-f]{64}$/.test(base)), []);
+  // Every line that fetches an image, or a file of another place, is one of these.
+  const steps = await readInstructions();
+  const fetched = steps.filter(({ name, words }) =>
+    name === "ADD" || words.some((word) => word.startsWith("--from="))
+  );
+  assertEquals(fetched.map(({ words }) => words[0]), ["--from=deno"]);
 });
 
 Deno.test("the image's program is the launcher, with the task's permissions and no network to load modules from", async () => {

@@ -146,8 +146,6 @@ Deno.test("the Pods take the place of kubeadm's: account, name of the configurat
       }],
       ["xtables-lock", { path: "/run/xtables.lock", type: "FileOrCreate" }],
       ["lib-modules", { path: "/lib/modules" }],
-      // Beyond kube-proxy's; it goes with the Pod.
-      ["deno-dir", { medium: "Memory", sizeLimit: "64Mi" }],
     ],
   );
   for (const { name, volumeMounts } of containersOf(pod)) {
@@ -155,7 +153,6 @@ Deno.test("the Pods take the place of kubeadm's: account, name of the configurat
       { name: "config", mountPath: "/var/lib/kube-proxy", readOnly: true },
       { name: "xtables-lock", mountPath: "/run/xtables.lock" },
       { name: "lib-modules", mountPath: "/lib/modules", readOnly: true },
-      { name: "deno-dir", mountPath: "/opt/kproxy/.deno" },
     ], name);
   }
 });

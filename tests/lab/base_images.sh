@@ -1,9 +1,9 @@
 #!/bin/sh
 # Makes the images that deploy/Dockerfile builds on, for podman, where Docker Hub is out of reach: Debian from its mirror,
-# and the Deno that is given. They are stand-ins under the names of the published ones.
-# base_images.sh /path/deno VERSION
+# and the Deno that is given. They are stand-ins, called as the last two arguments say.
+# base_images.sh /path/deno DENO DEBIAN
 set -eu
-deno=$1 version=$2
+program=$1 deno=$2 debian=$3
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 debootstrap --variant=minbase bookworm "$folder/debian" http://deb.debian.org/debian
@@ -27,8 +27,8 @@ END
 cd "$folder/debian"
 rm -rf var/cache/apt/archives/*.deb var/cache/apt/*.bin var/lib/apt/lists/* usr/share/man/* usr/share/info/* usr/share/locale/*
 find usr/share/doc -type f ! -name copyright -delete
-tar -c . | podman import --change 'CMD ["bash"]' - docker.io/library/debian:bookworm-slim
+tar -c . | podman import --change 'CMD ["bash"]' - "$debian"
 mkdir "$folder/deno"
-cp "$deno" "$folder/deno/deno"
+cp "$program" "$folder/deno/deno"
 chmod 755 "$folder/deno/deno"
-tar -C "$folder/deno" -c deno | podman import - "docker.io/denoland/deno:bin-$version"
+tar -C "$folder/deno" -c deno | podman import - "$deno"
