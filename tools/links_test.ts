@@ -82,6 +82,27 @@ Deno.test("every link of the project's documentation leads somewhere", async () 
   assertEquals(brokenLinks(texts, files), []);
 });
 
+Deno.test("every attack of docs/security.md has its tests, and they exist", async () => {
+  const page = await Deno.readTextFile(`${ROOT}/docs/security.md`);
+  const rows = page.split("\n").filter((line) => line.startsWith("| ")).map((line) =>
+    line.split("|").slice(1, -1)
+  );
+  const attacks = rows.filter((cells) => cells.length === 6 && !/^ (asset|-+) /.test(cells[0] ?? ""));
+  assert(attacks.length > 20, `${attacks.length}`);
+  const problems = await Promise.all(attacks.map(async (cells) => {
+    const named = [...(cells[4] ?? "").matchAll(/`([^`]+_test\.ts)` "([^"]+)"/g)];
+    if (named.length === 0) return [`${cells[0]}: no test`];
+    const known = await Promise.all(named.map(async ([, file = "", name = ""]) => {
+      const text = await Deno.readTextFile(`${ROOT}/${file}`).catch(() => "");
+      // The name in quotes; of one that has a value in it, what stands before.
+      const isThere = [`"${name}"`, `\`${name}\``, `\`${name}\${`].some((title) => text.includes(title));
+      return isThere ? [] : [`${file}: ${name}`];
+    }));
+    return known.flat();
+  }));
+  assertEquals(problems.flat(), []);
+});
+
 Deno.test("every page that the code names is there, and the README leads to every page", async () => {
   const files = await projectFiles();
   const code = files.filter((path) => path.endsWith(".ts") && path !== "tools/links_test.ts");

@@ -5,7 +5,7 @@
  *
  * @module
  */
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { ApiJson } from "../flows/objects.ts";
 import type { Series } from "../deploy/alert_cases.ts";
 import { queriesOf, readDashboard, seriesOf, yieldsSomething } from "../deploy/dashboard.ts";
@@ -73,6 +73,12 @@ async function assertRights({ pid }: KproxyProcess): Promise<void> {
   ]);
   const mounts = await Deno.readTextFile(`/proc/${pid}/mountinfo`);
   assert(/ \/ ro,[^\n]* - tmpfs kproxy-root /.test(mounts), mounts);
+  // Code that it left there would be run by the first container, with all rights, when the Pod starts anew.
+  const place = `/proc/${pid}/root/opt/kproxy`;
+  for (const path of [`${place}/left.js`, `${place}/.deno/left`]) {
+    const refusal = await Deno.writeTextFile(path, "").catch(String);
+    assertMatch(String(refusal), /Read-only file system/, path);
+  }
 }
 
 /** The node, with clients that have connected without end since kube-proxy served it. */
