@@ -46,52 +46,46 @@ export function compileArgs(
   ];
 }
 
-/** What a build came to. */
-export type CompileOutcome =
-  | { readonly kind: "built"; readonly path: string }
-  | { readonly kind: "dry"; readonly reason: string }
-  | { readonly kind: "failed"; readonly reason: string };
-
-/** Builds into `output`, or does a dry build if there is no way to a runtime to build on. */
+/**
+ * Builds into `output`.
+ *
+ * @returns false if there is no way to a runtime to build on
+ * @throws {Error} if the runtime is not the one that is pinned, or the program not as it should be
+ */
 export async function compile(
   output: string,
   options: CompileOptions,
   source: Omit<DenortSource, "triple"> = {},
-): Promise<CompileOutcome> {
+): Promise<boolean> {
   if (Deno.env.has("DENORT_BIN")) {
-    const reason = "DENORT_BIN would take the place of the runtime whose checksum is pinned: unset it";
-    return { kind: "failed", reason };
+    throw new Error("DENORT_BIN would take the place of the runtime whose checksum is pinned: unset it");
   }
   const denoDir = await Deno.makeTempDir({ prefix: "kproxy-deno-dir-" });
   try {
     const isPlaced = await placeDenort(denoDir, { triple: options.triple ?? Deno.build.target, ...source });
-    if (!isPlaced) return await dryBuild("denort cannot be downloaded here", options);
-    return await compileProgram(output, options, { DENO_DIR: denoDir });
-  } catch (error) {
-    return { kind: "failed", reason: error instanceof Error ? error.message : String(error) };
+    if (isPlaced) await compileProgram(output, options, { DENO_DIR: denoDir });
+    return isPlaced;
   } finally {
     await Deno.remove(denoDir, { recursive: true });
   }
 }
 
-/** Builds for this machine on the full deno program, checks the result and deletes it. */
-export async function dryBuild(reason: string, options: CompileOptions): Promise<CompileOutcome> {
+/** Builds for this machine on the full deno program, checks the result and deletes it. @throws {Error} as `compile` */
+export async function dryBuild({ triple: _other, ...options }: CompileOptions): Promise<void> {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-dry-build-" });
   try {
-    const { triple: _other, ...here } = options;
-    const outcome = await compileProgram(`${folder}/kproxy`, here, { DENORT_BIN: Deno.execPath() });
-    return outcome.kind === "built" ? { kind: "dry", reason } : outcome;
+    await compileProgram(`${folder}/kproxy`, options, { DENORT_BIN: Deno.execPath() });
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
 }
 
-/** Builds on the runtime that `env` names. */
+/** Builds on the runtime that `env` names. @throws {Error} as `compile` */
 export async function compileProgram(
   output: string,
   options: CompileOptions,
   env: Readonly<Record<string, string>>,
-): Promise<Exclude<CompileOutcome, { kind: "dry" }>> {
+): Promise<void> {
   const files = [...Deno.readDirSync(options.bundle)].map(({ name }) => name);
   const { success, stderr } = await new Deno.Command(Deno.execPath(), {
     args: compileArgs(output, options, files),
@@ -100,11 +94,11 @@ export async function compileProgram(
     stdout: "null",
     stderr: "piped",
   }).output();
-  if (!success) return { kind: "failed", reason: new TextDecoder().decode(stderr).trim() };
+  if (!success) throw new Error(`${output}: ${new TextDecoder().decode(stderr).trim()}`);
   const problems = await embeddedProblems(output, options);
-  if (problems.length === 0) return { kind: "built", path: output };
+  if (problems.length === 0) return;
   await Deno.remove(output);
-  return { kind: "failed", reason: `The built program is not as it should be: ${problems.join("; ")}` };
+  throw new Error(`${output}: the built program is not as it should be: ${problems.join("; ")}`);
 }
 
 /** What the program of a path should carry and does not: permissions, and every file of the bundle. */
