@@ -34,6 +34,8 @@ export function compileArgs(
     "compile",
     // All is in the bundle: neither packages nor what the project's configuration says of them.
     ...["-q", "--no-check", "--no-config", "--no-lock", "--no-npm", "--no-remote"],
+    // A program reads the engine's code of itself from /tmp/deno-compile-NAME.cache, which every user of the machine can write first.
+    "--no-code-cache",
     ...(triple === undefined ? [] : [`--target=${triple}`]),
     // Loaded by name, which the compiler does not follow.
     ...[...threadFiles(), ...files.filter(isReadOnDemand).toSorted()].map((file) =>
@@ -108,6 +110,10 @@ export async function embeddedProblems(
 ): Promise<string[]> {
   const program = Buffer.from((await Deno.readFile(path)).buffer);
   const problems = permissionProblems(embeddedPermissions(program), credentialPlugins);
+  const cacheKey = program.lastIndexOf('"code_cache_key":');
+  if (!program.subarray(cacheKey).toString("latin1", 0, 21).endsWith(":null")) {
+    problems.push("it would run code that it finds in /tmp");
+  }
   const files: [name: string, content: Uint8Array][] = [];
   for await (const { name } of Deno.readDir(bundle)) {
     files.push([name, await Deno.readFile(`${bundle}/${name}`)]);

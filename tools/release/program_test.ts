@@ -126,6 +126,30 @@ Deno.test("a program stands on the runtime whose checksum is pinned, and on no o
   }
 });
 
+Deno.test("a program runs no code that another user of the machine left in /tmp", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-cached-" });
+  try {
+    await Deno.mkdir(`${folder}/js`);
+    await Deno.writeTextFile(`${folder}/js/kproxy.js`, "void 1;\n".repeat(10_000));
+    await Deno.writeTextFile(`${folder}/js/relay_worker.ts`, "");
+    const options = { bundle: `${folder}/js` };
+    const args = compileArgs(`${folder}/program`, options, ["kproxy.js"]);
+    assert(args.includes("--no-code-cache"));
+    // As `deno compile` makes it unless it is told otherwise.
+    const { success } = await new Deno.Command(Deno.execPath(), {
+      args: args.filter((arg) => arg !== "--no-code-cache"),
+      env: { DENORT_BIN: Deno.execPath() },
+    }).output();
+    assert(success);
+    assertEquals(await embeddedProblems(`${folder}/program`, options), [
+      "it would run code that it finds in /tmp",
+    ]);
+    await compileProgram(`${folder}/program`, options, { DENORT_BIN: Deno.execPath() });
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
 Deno.test("without a pinned checksum, or with another Deno than its own, no runtime is taken", async () => {
   const folder = await Deno.makeTempDir({ prefix: "kproxy-denort-" });
   try {
