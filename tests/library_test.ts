@@ -126,6 +126,7 @@ Deno.test("from objects to rules of mode iptables", NO_RIGHTS, () => {
     nodePortIps: matchingNodeIps(ADDRESSES, ["192.0.2.10"]),
     randomFully: true,
     dropInvalid: true,
+    nfacct: false,
   });
   assertStringIncludes(renderPlan(plan), "-j DNAT --to-destination 10.244.0.11:8080\n");
 });

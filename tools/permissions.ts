@@ -53,6 +53,10 @@ export const PERMISSIONS: readonly Permission[] = [
       { value: "ip", reason: "Addresses and interfaces of the node; IPVS mode: its dummy interface" },
       { value: "conntrack", reason: "Delete flows that point at endpoints which are gone" },
       { value: "sysctl", reason: "Read and set kernel settings; /proc/sys itself is closed to the program" },
+      {
+        value: "nfacct",
+        reason: "iptables mode: counters of dropped packets and of node ports on 127.0.0.1",
+      },
       { value: "choom", reason: "oomScoreAdj: keep the kernel from ending kproxy first" },
     ],
   },

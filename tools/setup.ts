@@ -22,6 +22,7 @@ export const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: "ipvsadm", program: "ipvsadm" },
   { name: "conntrack", program: "conntrack" },
   { name: "iproute2", program: "ip" },
+  { name: "nfacct", program: "nfacct" },
   { name: "procps", program: "sysctl" },
   { name: "kmod", program: "depmod" },
 ];

@@ -21,7 +21,8 @@ const ANY_FAMILY: readonly string[] = ["primary", "localhost", "all"];
 /**
  * Looks for networks and addresses of a family that is not served, and for node ports that are open wider than they may seem.
  *
- * Source: kube-proxy 1.36 checkBadConfig and checkBadIPConfig; differs: an unset `clusterCIDR` is told where rules are made.
+ * Source: kube-proxy 1.36 checkBadConfig and checkBadIPConfig; differs: an unset `clusterCIDR` is told where rules are made, and one
+ * without the primary family where that is known ({@linkcode clusterCidrProblem}).
  *
  * @param families those that the node can serve, the primary one among them
  */
@@ -32,19 +33,25 @@ export function checkFamilies(
   const problems: Problem[] = [];
   const warnings: Problem[] = [];
   const only = families.length === 1 ? families[0] : undefined;
-  const primary = only ?? primaryFamily(config);
-
-  const clusterCidrs = config.clusterCIDR.split(",").map((text) => text.trim()).filter((text) => text !== "");
-  if (isOfOthersOnly(clusterCidrs, primary)) {
-    const message =
-      `has no ${primary} network, but this node is ${only === undefined ? "primarily" : "only"} ` +
-      primary;
-    const isFatal = only !== undefined && config.detectLocalMode === "ClusterCIDR";
-    (isFatal ? problems : warnings).push({ path: "clusterCIDR", message });
+  if (only !== undefined) {
+    const problem = clusterCidrProblem(config, only, "only");
+    const isFatal = config.detectLocalMode === "ClusterCIDR";
+    if (problem !== null) (isFatal ? problems : warnings).push(problem);
+    warnings.push(...singleStackWarnings(config, only));
   }
-  if (only !== undefined) warnings.push(...singleStackWarnings(config, only));
   warnings.push(...nodePortWarnings(config.nodePortAddresses ?? [], families));
   return { problems, warnings };
+}
+
+/** Says that no network of `clusterCIDR` is of the family that this node has only or primarily; null if that is not so. */
+export function clusterCidrProblem(
+  { clusterCIDR }: Pick<KubeProxyConfiguration, "clusterCIDR">,
+  family: IpFamily,
+  how: "only" | "primarily",
+): Problem | null {
+  const cidrs = clusterCIDR.split(",").map((text) => text.trim()).filter((text) => text !== "");
+  if (!isOfOthersOnly(cidrs, family)) return null;
+  return { path: "clusterCIDR", message: `has no ${family} network, but this node is ${how} ${family}` };
 }
 
 function singleStackWarnings(config: KubeProxyConfiguration, only: IpFamily): Problem[] {
@@ -80,9 +87,4 @@ function nodePortWarnings(entries: readonly string[], families: readonly IpFamil
 function isOfOthersOnly(entries: readonly string[], family: IpFamily): boolean {
   return entries.length > 0 &&
     entries.every((entry) => !ANY_FAMILY.includes(entry) && parseCidr(entry)?.family !== family);
-}
-
-function primaryFamily({ bindAddress }: KubeProxyConfiguration): IpFamily {
-  const bind = parseIp(bindAddress);
-  return bind === null || isUnspecified(bind) ? "IPv4" : bind.family;
 }

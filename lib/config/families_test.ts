@@ -21,8 +21,7 @@ const CASES: readonly [
   ["of the only family", { nodePortAddresses: ["10.0.0.0/8"] }, ["IPv4"], [], []],
   ["both families", { clusterCIDR: "10.244.0.0/16,fd00::/56", ...OPEN }, BOTH, [], []],
   ["the primary one is enough", { clusterCIDR: "10.244.0.0/16", ...OPEN }, BOTH, [], []],
-  ["without the primary one", { clusterCIDR: "fd00::/56", ...OPEN }, BOTH, [], ["clusterCIDR"]],
-  ["another primary", { clusterCIDR: "fd00::/56", bindAddress: "fd00::1", ...OPEN }, BOTH, [], []],
+  ["of two families, one has a network", { clusterCIDR: "fd00::/56", ...OPEN }, BOTH, [], []],
   ["without the only one", { clusterCIDR: "fd00::/56", ...OPEN }, ["IPv4"], ["clusterCIDR"], []],
   [
     "without the only one, which is not used",

@@ -209,7 +209,7 @@ export function desiredInput(
   return {
     ...state,
     config,
-    machine: { addresses: around.addresses, tcpBeLiberal: tcpBeLiberal(around) },
+    machine: { addresses: around.addresses, tcpBeLiberal: tcpBeLiberal(around), nfacct: around.nfacct },
     warn,
     ...(ports === null ? {} : { ports }),
   };

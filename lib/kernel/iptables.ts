@@ -13,6 +13,7 @@ import { isLockBusy } from "./iptables_lock.ts";
 import { saysUnusable } from "./iptables_refusal.ts";
 import { type IptablesVariant, isAtLeast, MIN_IPTABLES_VERSION, waitArgs } from "./iptables_version.ts";
 import { Mutex } from "./mutex.ts";
+import { makeCounters, readCounters } from "./nfacct.ts";
 import { type OutputReader, runInto } from "./run_into.ts";
 import { describeRestoreFailure } from "./restore_failure.ts";
 
@@ -48,6 +49,8 @@ export interface RestoreOptions {
   readonly flush?: boolean;
   /** True takes the counters of the text over. Default true, as kube-proxy does. */
   readonly counters?: boolean;
+  /** True changes nothing, and only sees whether the text can be read and the kernel knows its words. Default false. */
+  readonly test?: boolean;
 }
 
 /** Takes the text of iptables-save while it is printed. */
@@ -77,6 +80,7 @@ export class Iptables {
   readonly #random: () => number;
   readonly #lockDeadlineMs: number;
   readonly #mutex = new Mutex();
+  #hasCounters = false;
 
   /** @throws {UnsupportedError} if the version is older than 1.6.2 */
   constructor(exec: Exec, options: IptablesOptions) {
@@ -129,6 +133,37 @@ export class Iptables {
     const result = await this.#command(args);
     if (result.code !== 0) throw new ExecError(this.#argv(args), result.code, result.stderr);
     return result.stdout;
+  }
+
+  /**
+   * Sees to it that rules can add to these counters of `nfacct`.
+   *
+   * @returns null, or why no rule may name them
+   */
+  async ensureCounters(names: readonly string[]): Promise<string | null> {
+    try {
+      await makeCounters(this.#exec, names);
+      if (!this.#hasCounters) {
+        // A kernel without this match refuses every table whose rules name it.
+        const rules = names.map((name) => `-A INPUT -m nfacct --nfacct-name ${name}\n`).join("");
+        await this.restore(`*filter\n${rules}COMMIT\n`, { test: true });
+      }
+      this.#hasCounters = true;
+      return null;
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      this.#hasCounters = false;
+      return error.message;
+    }
+  }
+
+  /**
+   * Packets by name of the counter; null if no rule names any.
+   *
+   * @throws {ExecError} if they cannot be read
+   */
+  async countedPackets(): Promise<ReadonlyMap<string, number> | null> {
+    return this.#hasCounters ? await readCounters(this.#exec) : null;
   }
 
   /**
@@ -201,6 +236,7 @@ export class Iptables {
       ...(options.table === undefined ? [] : ["-T", options.table]),
       ...(options.flush === true ? [] : ["--noflush"]),
       ...(options.counters === false ? [] : ["--counters"]),
+      ...(options.test === true ? ["--test"] : []),
     ];
     const result = await this.#runPastLock(() => this.#exec.run(argv, { stdin: text }));
     if (result.code !== 0) {

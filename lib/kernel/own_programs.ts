@@ -19,5 +19,6 @@ export const OWN_PROGRAMS: readonly string[] = [
   "ip",
   "conntrack",
   "sysctl",
+  "nfacct",
   "choom",
 ];

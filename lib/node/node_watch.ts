@@ -4,6 +4,7 @@
  * @module
  */
 import { within } from "../kernel/clock.ts";
+import { clusterCidrProblem } from "../config/families.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { parseCidr } from "../model/ip.ts";
 import { nodeIps, nodeZone, unreadNode } from "../model/node.ts";
@@ -181,9 +182,18 @@ export class NodeWatch {
 
   #noteAddresses(node: NodeObject): void {
     if (this.#hasAddresses || nodeIps(node, "").primaryIsLoopback) return;
+    const { config, runners, log } = this.#options;
     this.#hasAddresses = true;
     this.#addresses.resolve();
-    if (this.#wasMissed) this.#options.log.info("The own Node has addresses now", { node: node.name });
+    if (this.#wasMissed) log.info("The own Node has addresses now", { node: node.name });
+    const { primaryFamily } = nodeIps(node, config.bindAddress);
+    const problem = runners.length === 1 ? null : clusterCidrProblem(config, primaryFamily, "primarily");
+    if (problem !== null) {
+      log.warn("Configuration may be incomplete or incorrect", {
+        field: problem.path,
+        problem: problem.message,
+      });
+    }
   }
 }
 

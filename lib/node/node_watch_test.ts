@@ -30,7 +30,15 @@ const refused = { ...synced, refusal: () => FORBIDDEN };
 function nodeWatch(
   detectLocalMode: DetectLocalMode,
   warnings: string[] = [],
-  { nodePortAddresses = null, bindAddress = "0.0.0.0", isNodeExpected = true, nodes = [], told = {} }: {
+  {
+    clusterCIDR = "",
+    nodePortAddresses = null,
+    bindAddress = "0.0.0.0",
+    isNodeExpected = true,
+    nodes = [],
+    told = {},
+  }: {
+    clusterCIDR?: string;
     nodePortAddresses?: string[] | null;
     bindAddress?: string;
     isNodeExpected?: boolean;
@@ -41,7 +49,7 @@ function nodeWatch(
   } = {},
 ): NodeWatch {
   return new NodeWatch({
-    config: { ...defaultConfig(), detectLocalMode, nodePortAddresses, bindAddress },
+    config: { ...defaultConfig(), clusterCIDR, detectLocalMode, nodePortAddresses, bindAddress },
     nodeName: "node-a",
     isNodeExpected,
     runners: [],
@@ -87,6 +95,36 @@ Deno.test("in mode NodeCIDR syncs begin once the Node has pod CIDRs", async () =
   assertEquals(ready, false);
   watch.take({ ...NODE, podCIDRs: ["10.244.0.0/24"] }, false);
   assertEquals(await waiting, true);
+});
+
+Deno.test("a clusterCIDR without the primary family is told once, and the Node's first address decides which that is", () => {
+  const node = (...addresses: string[]): NodeObject => ({
+    ...NODE,
+    addresses: addresses.map((address) => ({ type: "InternalIP", address })),
+  });
+  const told: { values?: LogValues } = {};
+  const cases: readonly [clusterCIDR: string, bindAddress: string, node: NodeObject, warns: boolean][] = [
+    ["10.244.0.0/16", "0.0.0.0", node("192.0.2.10"), false],
+    ["10.244.0.0/16", "0.0.0.0", node("2001:db8::10"), true],
+    ["10.244.0.0/16", "0.0.0.0", node("2001:db8::10", "192.0.2.10"), true],
+    ["10.244.0.0/16", "192.0.2.10", node("2001:db8::10", "192.0.2.10"), false],
+    ["fd00:10:244::/56", "0.0.0.0", node("2001:db8::10"), false],
+    ["fd00:10:244::/56", "0.0.0.0", node("192.0.2.10", "2001:db8::10"), true],
+    ["10.244.0.0/16,fd00:10:244::/56", "0.0.0.0", node("2001:db8::10"), false],
+    ["", "0.0.0.0", node("2001:db8::10"), false],
+  ];
+  for (const [clusterCIDR, bindAddress, own, warns] of cases) {
+    const warnings: string[] = [];
+    const watch = nodeWatch("ClusterCIDR", warnings, { clusterCIDR, bindAddress, told });
+    watch.take(own, false);
+    watch.take(own, true);
+    const wanted = warns ? ["Configuration may be incomplete or incorrect"] : [];
+    assertEquals(warnings, wanted, `${clusterCIDR} ${bindAddress} ${JSON.stringify(own.addresses)}`);
+  }
+  assertEquals(told.values, {
+    field: "clusterCIDR",
+    problem: "has no IPv4 network, but this node is primarily IPv4",
+  });
 });
 
 /** Lets what is ready happen. */

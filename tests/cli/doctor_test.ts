@@ -21,6 +21,7 @@ esac`,
   *netconf) echo '[{"family":"inet","interface":"all","rp_filter":"off"}]';;
   *) echo '[{"ifname":"eth0","mtu":1500,"flags":["UP"]}]';; esac`,
   conntrack: `echo "conntrack v1.4.7 (conntrack-tools)"`,
+  nfacct: `echo "nfacct v1.0.2"`,
   choom: `echo "choom from util-linux 2.38.1"`,
   // A family without a table.
   ip6tables:

@@ -5,14 +5,18 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { defaultConfig } from "../../lib/config/defaults.ts";
+import { COUNTERS } from "../../lib/backend/iptables/plan/ruleset.ts";
 import type { ProxyMode } from "../../lib/config/types.ts";
 import { systemExec } from "../../lib/kernel/exec.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
 import { ConnectionPool } from "../../lib/serve/connection_pool.ts";
 import { startMetricsServer } from "../../lib/serve/metrics_server.ts";
 import { busyMetrics } from "../support/busy_metrics.ts";
-import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
+import { KproxyProcess } from "../support/kproxy_process.ts";
+import { WEB_NEEDS, WEB_NODE_PORT, WebLab } from "../support/lab_web.ts";
+import type { Netns } from "../support/netns.ts";
 import { e2eTest, program } from "../support/skip.ts";
+import { StubProgram } from "../support/stub_program.ts";
 
 /** Gauges that have the name of a counter, in kube-proxy too. */
 const MISNAMED = [
@@ -80,19 +84,68 @@ e2eTest("promtool would have noticed: broken text and bad names fail", [program(
   assert(renamed.findings.some((line) => line.includes("kubeproxy_proxy_livez counter metrics should have")));
 });
 
+/** The metrics that rules of mode iptables count, as curl gets them. */
+async function countedPackets(netns: Netns): Promise<string[]> {
+  const curl = ["curl", "-s", "--max-time", "30", "--noproxy", "*", "http://127.0.0.1:10249/metrics"];
+  return (await netns.run(curl)).split("\n").filter((line) =>
+    /^kubeproxy_iptables_(?:ct_state|localhost)/.test(line)
+  );
+}
+
+const INVALID_DROPPED = "kubeproxy_iptables_ct_state_invalid_dropped_packets_total";
+const LOCALHOST_ACCEPTED = "kubeproxy_iptables_localhost_nodeports_accepted_packets_total";
+
 e2eTest(
-  "packets dropped because connection tracking finds them invalid are counted, also when rules are written again",
-  [...WEB_NEEDS, program("curl")],
+  "invalid packets and connections to node ports on 127.0.0.1 are counted, also when rules and counters are gone and made again",
+  [...WEB_NEEDS, program("curl"), program("nfacct")],
   async () => {
     await using web = await WebLab.create();
     const { netns } = web.lab.node;
     await netns.run(["sysctl", "-q", "-w", "net.netfilter.nf_conntrack_tcp_loose=0"]);
     await using kproxy = await web.start(["--iptables-sync-period=1s"]);
-    const counted = async (): Promise<string[]> => {
-      const curl = ["curl", "-s", "--max-time", "30", "--noproxy", "*", "http://127.0.0.1:10249/metrics"];
-      return (await netns.run(curl)).split("\n").filter((line) => line.startsWith("kubeproxy_iptables_ct_"));
+    // The server does not speak HTTP: what counts is that the connection was made.
+    const connect = async (): Promise<void> => {
+      const curl = ["curl", "-s", "-w", "%{time_connect}", "--max-time", "30", "--noproxy", "*"];
+      const { stdout } = await netns.exec.run([...curl, "--http0.9", `http://127.0.0.1:${WEB_NODE_PORT}`]);
+      assert(!stdout.endsWith("0.000000"), stdout);
     };
-    const name = "kubeproxy_iptables_ct_state_invalid_dropped_packets_total";
+    const count = (invalid: number, localhost: number): string[] => [
+      `${INVALID_DROPPED} ${invalid}`,
+      `${LOCALHOST_ACCEPTED} ${localhost}`,
+    ];
+    assertEquals(await countedPackets(netns), count(0, 0));
+    await connect();
+    await connect();
+    const to = { ip: "198.51.100.9", port: 40_000 };
+    const answer = await web.pod.call("segment", { source: "10.244.0.5", to, flags: "A", timeoutMs: 50 });
+    assertEquals(answer, "");
+    assertEquals(await countedPackets(netns), count(1, 2));
+    const from = kproxy.lines.length;
+    for (const table of ["nat", "filter"]) await netns.run(["iptables", "-t", table, "-F"]);
+    for (const table of ["nat", "filter"]) await netns.run(["ip6tables", "-t", table, "-F"]);
+    for (const counter of Object.values(COUNTERS)) await netns.run(["nfacct", "delete", counter]);
+    await kproxy.untilMessage("Synced rules", from);
+    await connect();
+    assertEquals(await countedPackets(netns), count(0, 1));
+  },
+);
+
+e2eTest(
+  "without nfacct, packets dropped because connection tracking finds them invalid are counted by their rule, also when it is written again",
+  [...WEB_NEEDS, program("curl"), program("nfacct")],
+  async () => {
+    await using web = await WebLab.create();
+    const { netns } = web.lab.node;
+    await netns.run(["sysctl", "-q", "-w", "net.netfilter.nf_conntrack_tcp_loose=0"]);
+    await using nfacct = await StubProgram.create(
+      "nfacct",
+      "*",
+      "echo 'nfacct: Operation not supported' >&2; exit 1",
+    );
+    const options = { ...web.options(["--iptables-sync-period=1s"]), path: nfacct.folder };
+    await using kproxy = await KproxyProcess.start(options);
+    const counted = (): Promise<string[]> => countedPackets(netns);
+    const name = INVALID_DROPPED;
     // An acknowledgement of nothing, three times.
     const send = async (): Promise<void> => {
       const to = { ip: "198.51.100.9", port: 40_000 };

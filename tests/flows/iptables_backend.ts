@@ -28,6 +28,7 @@ function iptablesOptions(family: IpFamily, options: FlowOptions): IptablesOption
     localhostNodePorts: options.localhostNodePorts,
     randomFully: true,
     dropInvalid: !options.tcpBeLiberal,
+    nfacct: true,
   };
 }
 

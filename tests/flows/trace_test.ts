@@ -85,7 +85,7 @@ function inputOf(plane: DataPlane, flowCase: FlowCase): DesiredInput {
     ...state,
     serviceCidrs: options.serviceCidrs,
     config: configOf(plane, options),
-    machine: { addresses: devices(options), tcpBeLiberal: options.tcpBeLiberal },
+    machine: { addresses: devices(options), tcpBeLiberal: options.tcpBeLiberal, nfacct: false },
     warn: () => {},
   };
   return plane === "userspace" ? { ...input, ports: assignedPorts(input) } : input;

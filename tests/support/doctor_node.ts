@@ -19,6 +19,7 @@ const VERSIONS: Readonly<Record<string, string>> = {
   "ip -V": "ip utility, iproute2-6.1.0, libbpf 1.1.2\n",
   "conntrack --version": "conntrack v1.4.7 (conntrack-tools)\n",
   "sysctl --version": "sysctl from procps-ng 4.0.2\n",
+  "nfacct --version": "nfacct v1.0.2 Copyright (C) 2011-2013 Pablo Neira Ayuso <pablo@netfilter.org>\n",
   "choom --version": "choom from util-linux 2.38.1\n",
 };
 

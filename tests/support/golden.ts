@@ -48,6 +48,7 @@ export function exampleOptions(family: IpFamily, changes: Partial<IptablesOption
     nodeIp: family === "IPv4" ? "192.0.2.10" : "::1",
     randomFully: true,
     dropInvalid: true,
+    nfacct: false,
     ...changes,
   };
 }

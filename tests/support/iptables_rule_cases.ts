@@ -138,6 +138,16 @@ export const IPTABLES_RULE_CASES: readonly {
     not: ["filter"],
   },
   {
+    rule: "8′: node port on 127.0.0.1, counted before all others",
+    port: NODE_PORT,
+    endpoints: [REMOTE],
+    context: { countsLocalhostNodePorts: true },
+    has: [
+      "nat -A KUBE-NODEPORTS -m comment --comment shop/web -m tcp -p tcp -d 127.0.0.0/8 --dport 30080 -m nfacct --nfacct-name localhost_nps_accepted_pkts -j KUBE-EXT",
+      "nat -A KUBE-NODEPORTS -m comment --comment shop/web -m tcp -p tcp --dport 30080 -j KUBE-EXT",
+    ],
+  },
+  {
     rule: "9: node port without endpoints refused",
     port: NODE_PORT,
     endpoints: [],

@@ -6,7 +6,7 @@
 import type { Netns } from "./netns.ts";
 
 /** Chains whose rules kube-proxy writes in no particular order, but for the last rule of `nat KUBE-SERVICES`. */
-const UNORDERED = /^-A KUBE-(?:SERVICES|EXTERNAL-SERVICES|NODEPORTS|PROXY-FIREWALL) /;
+const UNORDERED = /^-A KUBE-(?:SERVICES|EXTERNAL-SERVICES|NODEPORTS|PROXY-FIREWALL|IPVS-OUT-FILTER) /;
 
 /** One table without comments and counters, chains first. */
 export async function saveTable(netns: Netns, tool: string, table: string): Promise<string[]> {

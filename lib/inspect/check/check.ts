@@ -97,7 +97,7 @@ async function checkFamily(input: CheckInput, family: IpFamily, live: LiveRules)
   }
   switch (plane) {
     case "iptables":
-      await checkIptables(input, family, live, sources, list, notes);
+      await checkIptables(input, family, live, list);
       break;
     case "nftables":
       await checkNftables(input, family, live, sources, list, notes);
@@ -145,37 +145,30 @@ function tablesInUse({ iptables }: HeldRules): IptablesRuleset {
   return (iptables.find(({ tables }) => hasChains(tables)) ?? iptables[0])?.tables ?? NO_TABLES;
 }
 
+function namesCounters(tables: IptablesRuleset): boolean {
+  const places = [["nat", "KUBE-NODEPORTS"], ["filter", "KUBE-FORWARD"]] as const;
+  return places.some(([table, chain]) =>
+    tables.get(table)?.get(chain)?.rules.some((rule) => rule.includes("--nfacct-name"))
+  );
+}
+
 async function checkIptables(
   input: CheckInput,
   family: IpFamily,
   live: LiveRules,
-  sources: ProbeSources,
   list: DifferenceList,
-  notes: string[],
 ): Promise<void> {
-  const { iptablesPlan, iptablesRules } = await import("../desired/iptables.ts");
+  const { iptablesPlan } = await import("../desired/iptables.ts");
   const { compareIptables, WantedIptables } = await import("./iptables.ts");
   const tables = tablesInUse(live);
-  const wanted = input.plans?.iptables?.get(family) ??
-    new WantedIptables(iptablesPlan(input.desired, family), family);
-  const { plan } = wanted;
+  // Whether rules add to counters is no fault: it depends on what the machine had when they were written.
+  const nfacct = namesCounters(tables);
+  const { desired } = input;
+  const planned = desired.machine.nfacct === nfacct ? input.plans?.iptables?.get(family) : undefined;
+  const wanted = planned ??
+    new WantedIptables(iptablesPlan({ ...desired, machine: { ...desired.machine, nfacct } }, family), family);
   compareIptables({ wanted, live: tables, isKernel: input.isKernel }, list);
-  // Its counters are rules of their own, which kproxy does not write.
-  const counts = (table: string, chain: string): boolean =>
-    tables.get(table)?.get(chain)?.rules.some((rule) => rule.includes("--nfacct-name")) === true;
-  const isKubeProxys = counts("nat", "KUBE-NODEPORTS") || counts("filter", "KUBE-FORWARD");
-  if (!isKubeProxys || list.services.size === 0) return;
-  notes.push("These rules are kube-proxy's: where their words differ they are compared by what they do");
-  const comparison = new PacketComparison(iptablesRules(plan, family), live, input.nodeAddresses, sources);
-  const { services } = stateOf(input.desired, family);
-  // Each walk passes the shared chains from their beginning.
-  for (const service of [...list.services.keys()].slice(0, MAX_WALKED)) {
-    const found = (services.get(service) ?? []).flatMap((port) => comparison.port(port));
-    if (found.length === 0) list.services.delete(service);
-  }
 }
-
-const MAX_WALKED = 500;
 
 async function checkNftables(
   input: CheckInput,

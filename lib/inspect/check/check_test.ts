@@ -86,20 +86,19 @@ Deno.test("rules of kube-proxy's nftables mode are compared by what they do", NO
 });
 
 Deno.test(
-  "rules with kube-proxy's counters are compared by what they do where their words differ",
+  "rules that add to the counters of nfacct are as they should be, known beforehand or not",
   NONE,
   async () => {
-    const { iptables = "" } = printed("iptables", inputOf("iptables"));
-    const counted = iptables.replace(
-      /^-A KUBE-NODEPORTS .*-j (KUBE-EXT-\S+)$/m,
-      (rule, chain: string) =>
-        `-A KUBE-NODEPORTS -d 127.0.0.0/8 -p tcp -m comment --comment "shop/api:http" -m tcp --dport 30081 -m nfacct --nfacct-name localhost_nps_accepted_pkts -j ${chain}\n${rule}`,
-    );
-    const check = await checked("iptables", { iptables: counted });
-    assertEquals(all(check), []);
-    assertStringIncludes(check.notes.join(), "kube-proxy's");
+    const input = inputOf("iptables");
+    const counted = { ...input, machine: { ...input.machine, nfacct: true } };
+    const { iptables = "" } = printed("iptables", counted);
+    assertStringIncludes(iptables, "-m nfacct --nfacct-name localhost_nps_accepted_pkts");
+    assertStringIncludes(iptables, "-m nfacct --nfacct-name ct_state_invalid_dropped_pkts");
+    for (const desired of [input, counted]) {
+      assertEquals(all(await checked("iptables", { iptables }, desired)), []);
+    }
     const broken = await checked("iptables", {
-      iptables: counted.replaceAll(/^-A KUBE-SVC-\S+ .*shop\/web.*\n/gm, ""),
+      iptables: iptables.replaceAll(/^-A KUBE-SVC-\S+ .*shop\/web.*\n/gm, ""),
     });
     assertEquals([...broken.services.keys()], ["shop/web"]);
   },

@@ -44,7 +44,7 @@ function thisMachine(): MachineFacts {
     prefixLength: 24,
     scope: "global",
   }));
-  return { addresses, tcpBeLiberal: false };
+  return { addresses, tcpBeLiberal: false, nfacct: false };
 }
 
 function execOf(run: Exec["run"]): Exec {

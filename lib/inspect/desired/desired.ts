@@ -45,10 +45,12 @@ export interface MachineFacts {
   readonly addresses: readonly DeviceAddress[] | null;
   /** `net.netfilter.nf_conntrack_tcp_be_liberal`; null: what the configuration makes of it. */
   readonly tcpBeLiberal: boolean | null;
+  /** True if the kernel has the counters of `nfacct` that rules of mode iptables add to. */
+  readonly nfacct: boolean;
 }
 
 /** Nothing of a machine is known. */
-export const UNKNOWN_MACHINE: MachineFacts = { addresses: null, tcpBeLiberal: null };
+export const UNKNOWN_MACHINE: MachineFacts = { addresses: null, tcpBeLiberal: null, nfacct: false };
 
 /** Everything that decides the rules of all families. */
 export interface DesiredInput extends DesiredState {

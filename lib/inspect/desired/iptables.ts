@@ -29,6 +29,7 @@ export function iptablesPlan(input: DesiredInput, family: IpFamily): IptablesPla
     randomFully: true,
     // On the node the sysctl decides, which the same setting makes kproxy write.
     dropInvalid: !(machine.tcpBeLiberal ?? config.conntrack.tcpBeLiberal),
+    nfacct: machine.nfacct,
   });
 }
 

@@ -87,6 +87,14 @@ export const PROGRAMS: readonly Program[] = [
     minVersion: null,
   },
   {
+    name: "nfacct",
+    versionArgs: ["--version"],
+    packageName: "nfacct",
+    modes: [],
+    otherwise: "mode iptables does not count node ports on 127.0.0.1",
+    minVersion: null,
+  },
+  {
     name: "choom",
     versionArgs: ["--version"],
     packageName: "util-linux",

@@ -3,8 +3,10 @@
  *
  * @module
  */
+import { COUNTERS } from "../../backend/iptables/plan/ruleset.ts";
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
+import { readCounters } from "../../kernel/nfacct.ts";
 import { readSysctls } from "../../kernel/sysctl.ts";
 import { cidrContains, parseCidr, parseIp } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
@@ -33,6 +35,8 @@ export interface NodeAround {
   readonly bridges: ReadonlySet<string>;
   readonly routes: readonly Route[] | null;
   readonly sysctls: ReadonlyMap<string, string | null>;
+  /** True if there are the counters of `nfacct` that rules of mode iptables add to. */
+  readonly nfacct: boolean;
   readonly problems: readonly LiveProblem[];
 }
 
@@ -44,6 +48,7 @@ export const UNKNOWN_AROUND: NodeAround = {
   bridges: new Set(),
   routes: null,
   sysctls: new Map(),
+  nfacct: false,
   problems: [],
 };
 
@@ -86,7 +91,7 @@ export async function readAround(exec: Exec): Promise<NodeAround> {
     if (code !== 0) throw new ExecError(argv, code, stderr);
     return stdout;
   };
-  const [links, four, six, rules, sysctls] = await Promise.all([
+  const [links, four, six, rules, sysctls, nfacct] = await Promise.all([
     attempt<string | null>("ip address", () => json(["ip", "-json", "-details", "address"]), null),
     attempt<string | null>("ip route", () => json(["ip", "-json", "route"]), null),
     attempt<string | null>("ip -6 route", () => json(["ip", "-json", "-6", "route"]), null),
@@ -96,6 +101,7 @@ export async function readAround(exec: Exec): Promise<NodeAround> {
       () => readSysctls(exec, SETTINGS),
       new Map<string, string | null>(),
     ),
+    hasCounters(exec),
   ]);
   const read = <T>(place: string, text: string | null, parse: (text: string) => T, none: T): T => {
     if (text === null) return none;
@@ -124,8 +130,20 @@ export async function readAround(exec: Exec): Promise<NodeAround> {
     down: new Set([...states].flatMap(([name, isUp]) => isUp ? [] : [name])),
     routes: !isPlain || (four === null && six === null) ? null : routes,
     sysctls,
+    nfacct,
     problems,
   };
+}
+
+async function hasCounters(exec: Exec): Promise<boolean> {
+  try {
+    const found = await readCounters(exec);
+    return Object.values(COUNTERS).every((name) => found.has(name));
+  } catch (error) {
+    // Most kernels and machines that run other modes have none.
+    if (error instanceof ExecError) return false;
+    throw error;
+  }
 }
 
 /** Settings of one interface, which decide beside those of all. */

@@ -118,7 +118,7 @@ function walk(
 async function rulesOf(held: Held, part: ProxyState): Promise<HeldRules | null> {
   const plane = DATA_PLANES.find((one) => one === held.mode);
   if (plane === undefined) return null;
-  const machine = { addresses: deviceAddresses(held), tcpBeLiberal: null };
+  const machine = { addresses: deviceAddresses(held), tcpBeLiberal: null, nfacct: false };
   const { config, portals } = held;
   if (plane === "userspace" && portals === null) return null;
   const known = portals === null ? null : { ...portals, where: "this kproxy" };

@@ -20,7 +20,7 @@ const ADDRESSES = [
   { device: "lo", family: "IPv4", address: "127.0.0.1", prefixLength: 8, scope: "" },
 ] as const;
 
-const MACHINE = { addresses: ADDRESSES, tcpBeLiberal: null };
+const MACHINE = { addresses: ADDRESSES, tcpBeLiberal: null, nfacct: false };
 
 function heldOf(objects: readonly ApiObject[], mode: ProxyMode): Held {
   const desired = stateOfObjects([PAGE_NODE, ...objects], PAGE_NODE.name, () => {});
@@ -66,7 +66,7 @@ Deno.test("a packet goes through the rules of a few Services as it goes through 
       const input = {
         ...stateOfObjects([PAGE_NODE, ...shopObjects()], PAGE_NODE.name, () => {}),
         config: held.config,
-        machine: { addresses: ADDRESSES, tcpBeLiberal: null },
+        machine: { addresses: ADDRESSES, tcpBeLiberal: null, nfacct: false },
         warn: () => {},
       };
       const ports = mode === "userspace" ? { ports: assignedPorts(input) } : {};

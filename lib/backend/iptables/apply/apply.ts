@@ -29,12 +29,13 @@ import { CANARY_CHAIN, hasMangleCanary } from "../diff/observe_canary.ts";
 import type { CheckLimits } from "../diff/observe_turns.ts";
 import { planIptables } from "../plan/plan.ts";
 import { countWrittenRules, renderOperations, renderTransaction } from "../plan/render.ts";
-import type {
-  IptablesOptions,
-  IptablesPlan,
-  ObservedTables,
-  Operations,
-  ServiceRules,
+import {
+  COUNTERS,
+  type IptablesOptions,
+  type IptablesPlan,
+  type ObservedTables,
+  type Operations,
+  type ServiceRules,
 } from "../plan/ruleset.ts";
 import { chainsForServices, stageFullSync } from "../diff/stages.ts";
 import { observeTables } from "../diff/stages_observe.ts";
@@ -64,7 +65,7 @@ const LIVE_CHAINS = 1000;
 const NAMED = 5;
 
 /** What decides the rules, as far as it is known before the first sync. */
-export type IptablesSettings = Omit<IptablesOptions, "family" | "nodePortIps" | "randomFully">;
+export type IptablesSettings = Omit<IptablesOptions, "family" | "nodePortIps" | "randomFully" | "nfacct">;
 
 /** What an {@linkcode IptablesProxier} needs. */
 export interface IptablesProxierOptions {
@@ -88,6 +89,8 @@ export class IptablesProxier implements FamilyProxier {
   /** Of the last sync that succeeded: what a Service keeps whose rules are refused. */
   #known: CommittedRules | undefined;
   #mangleCanary = false;
+  /** As the last full sync found it. */
+  #nfacct = false;
   readonly #unreadableTables: UnreadableTables;
   readonly #rules: RuleLook;
   readonly #oneAtATime = new Mutex();
@@ -169,7 +172,10 @@ export class IptablesProxier implements FamilyProxier {
   }
 
   async #syncAll(state: ProxyState): Promise<Reached> {
-    const saved = await this.#session.run("read", () => this.#iptables.saveReadable());
+    const [saved] = await this.#session.run(
+      "read",
+      () => Promise.all([this.#iptables.saveReadable(), this.#ensureCounters()]),
+    );
     let { plan, operations, observed } = await this.#session.run(
       "plan",
       () => this.#planAll(state, observeTables(saved), NONE),
@@ -289,6 +295,7 @@ export class IptablesProxier implements FamilyProxier {
       family: this.family,
       nodePortIps: nodePortAddresses.matchAll ? [] : matchingNodeIps(nodePortAddresses, await interfaceIps()),
       randomFully: this.#iptables.hasRandomFully(),
+      nfacct: this.#nfacct,
     });
   }
 
@@ -317,6 +324,18 @@ export class IptablesProxier implements FamilyProxier {
       "iptables-restore says that all is well and writes nothing, others undo it at once, or both rules are printed alike",
       { family: this.family, chains: chains.slice(0, NAMED), count: chains.length },
     );
+  }
+
+  /** Whoever takes our rules away may take the counters with them, and a rule that names a missing one is refused. */
+  async #ensureCounters(): Promise<void> {
+    const problem = await this.#iptables.ensureCounters(Object.values(COUNTERS));
+    this.#nfacct = problem === null;
+    if (problem !== null) {
+      this.#options.logger.info("Rules do without the counters of nfacct", {
+        family: this.family,
+        problem,
+      }, 2);
+    }
   }
 
   /** Table mangle holds nothing else of ours: a node without it is no reason to be without rules. */

@@ -21,6 +21,7 @@ import { reconfigureProxiers, tellFamilies, tellingSettings } from "../../node/n
 import { BE_LIBERAL, ROUTE_LOCALNET } from "../../node/mode_sysctls.ts";
 import { FORWARD_CHAIN } from "../plan/chains.ts";
 import { invalidDropped, LastingCount } from "../diff/packet_counts.ts";
+import { COUNTERS } from "../plan/ruleset.ts";
 import { configuredIptables } from "../plan/settings.ts";
 
 /** The programs with which {@linkcode prepareIptables} begins on most nodes. */
@@ -62,19 +63,33 @@ export async function prepareIptables(context: ModeContext): Promise<PreparedMod
     proxiers,
     refused,
     reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
-    ...(dropInvalid ? { packetCounts: packetCounter([...families.values()], log) } : {}),
+    packetCounts: packetCounter([...families.values()], log),
   };
 }
 
-/** Reads what the rule against invalid packets has dropped in all families. */
+/** Reads the counters that the rules of all families add to; where rules name none, what the rule against invalid packets counts itself. */
 function packetCounter(families: readonly Iptables[], log: Logger): () => Promise<Partial<PacketCounts>> {
   const counts = new Map(families.map((iptables) => [iptables, new LastingCount()]));
+  const readCounters = async (): Promise<Partial<PacketCounts> | null> => {
+    for (const iptables of families) {
+      const packets = await iptables.countedPackets();
+      if (packets === null) continue;
+      const found = Object.entries(COUNTERS).flatMap(([count, name]) => {
+        const value = packets.get(name);
+        return value === undefined ? [] : [[count, value]];
+      });
+      return Object.fromEntries(found);
+    }
+    return null;
+  };
   const read = async (iptables: Iptables, count: LastingCount): Promise<number> => {
     const now = invalidDropped(await iptables.list("filter", FORWARD_CHAIN));
     return now === null ? Number.NaN : count.take(now);
   };
   return async () => {
     try {
+      const counted = await readCounters();
+      if (counted !== null) return counted;
       const all = await Promise.all([...counts].map(([iptables, count]) => read(iptables, count)));
       const invalidCount = all.reduce((sum, one) => sum + one, 0);
       return Number.isNaN(invalidCount) ? {} : { invalidDropped: invalidCount };
@@ -88,7 +103,7 @@ function packetCounter(families: readonly Iptables[], log: Logger): () => Promis
 }
 
 function usesLocalhost(settings: IptablesSettings): boolean {
-  return usesLocalhostNodePorts({ ...settings, family: "IPv4", nodePortIps: [], randomFully: true });
+  return usesLocalhostNodePorts({ ...settings, family: "IPv4" });
 }
 
 /** Node ports on 127.0.0.1 need the kernel to route packets that leave loopback. */

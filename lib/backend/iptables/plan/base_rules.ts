@@ -18,7 +18,7 @@ import {
   SERVICES_CHAIN,
 } from "./chains.ts";
 import { formatMark } from "../../../netfilter/mark.ts";
-import type { BaseRules, IptablesOptions } from "./ruleset.ts";
+import { type BaseRules, COUNTERS, type IptablesOptions } from "./ruleset.ts";
 
 /** Chains we may have in a table but do not always fill: only their existence and the jumps to them are ensured. */
 export const ENSURED_CHAINS: Readonly<Record<Table, readonly string[]>> = {
@@ -56,7 +56,9 @@ export const JUMP_RULES: readonly JumpRule[] = [
 ];
 
 /** True if node ports answer on 127.0.0.1, which needs `net.ipv4.conf.all.route_localnet`. */
-export function usesLocalhostNodePorts(options: IptablesOptions): boolean {
+export function usesLocalhostNodePorts(
+  options: Pick<IptablesOptions, "family" | "localhostNodePorts" | "nodePortAddresses">,
+): boolean {
   return options.family === "IPv4" && options.localhostNodePorts &&
     options.nodePortAddresses.containsIPv4Loopback;
 }
@@ -88,6 +90,7 @@ export function planBaseRules(options: IptablesOptions): BaseRules {
       ` -d 127.0.0.0/8 ! -s 127.0.0.0/8 -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP`,
     ]
     : [];
+  const counted = options.nfacct ? `-m nfacct --nfacct-name ${COUNTERS.invalidDropped} ` : "";
   const head = {
     filter: localnet,
     nat: [
@@ -102,7 +105,9 @@ export function planBaseRules(options: IptablesOptions): BaseRules {
   const tail = {
     filter: [
       // NAT leaves such packets alone, so the pod's peer would see a foreign source and answer with a reset.
-      ...(options.dropInvalid ? [`-A ${FORWARD_CHAIN} -m conntrack --ctstate INVALID -j DROP`] : []),
+      ...(options.dropInvalid
+        ? [`-A ${FORWARD_CHAIN} -m conntrack --ctstate INVALID ${counted}-j DROP`]
+        : []),
       `-A ${FORWARD_CHAIN} -m comment --comment "kubernetes forwarding rules" -m mark --mark ${mark}/${mark} -j ACCEPT`,
       `-A ${FORWARD_CHAIN} -m comment --comment "kubernetes forwarding conntrack rule"` +
       ` -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`,

@@ -16,6 +16,7 @@ function options(changes: Partial<IptablesOptions> = {}): IptablesOptions {
     nodeIp: family === "IPv4" ? "192.0.2.10" : "2001:db8::10",
     randomFully: true,
     dropInvalid: true,
+    nfacct: false,
     ...changes,
   };
 }

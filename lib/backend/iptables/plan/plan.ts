@@ -6,7 +6,7 @@
 import { parseIp } from "../../../model/ip.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import { planServices } from "../../plan_services.ts";
-import { planBaseRules } from "./base_rules.ts";
+import { planBaseRules, usesLocalhostNodePorts } from "./base_rules.ts";
 import type { IptablesOptions, IptablesPlan } from "./ruleset.ts";
 import { planService, type ServiceRulesContext } from "./service_rules.ts";
 
@@ -37,6 +37,7 @@ export function planIptables(state: ProxyState, changed: Changed, options: Iptab
     detector: options.detector,
     nodeIp: nodeIp?.family === options.family ? nodeIp : null,
     large: isLargeCluster(state),
+    countsLocalhostNodePorts: options.nfacct && usesLocalhostNodePorts(options),
   };
   const names = changed === "all" ? state.services.keys() : changed;
   const services = planServices(

@@ -84,7 +84,15 @@ export interface IptablesOptions {
   readonly randomFully: boolean;
   /** False if `nf_conntrack_tcp_be_liberal` is set, so that no packet is dropped for being INVALID. */
   readonly dropInvalid: boolean;
+  /** True if rules may add to the kernel's counters {@linkcode COUNTERS}, as kube-proxy's do since 1.32. */
+  readonly nfacct: boolean;
 }
+
+/** The counters of `nfacct` that kube-proxy's rules add to; the metrics of the same packets are read from them. */
+export const COUNTERS = {
+  invalidDropped: "ct_state_invalid_dropped_pkts",
+  localhostNodePorts: "localhost_nps_accepted_pkts",
+} as const;
 
 /** One `*table … COMMIT` block. */
 export interface Transaction {

@@ -20,7 +20,7 @@ import {
   serviceChains,
   SERVICES_CHAIN,
 } from "./chains.ts";
-import type { DispatchRule, ServiceRules } from "./ruleset.ts";
+import { COUNTERS, type DispatchRule, type ServiceRules } from "./ruleset.ts";
 
 /** What all Services of one plan share. */
 export interface ServiceRulesContext {
@@ -31,6 +31,8 @@ export interface ServiceRulesContext {
   readonly nodeIp: Ip | null;
   /** Large-cluster mode: no comments on the rules of which there are many. */
   readonly large: boolean;
+  /** True if connections to node ports on 127.0.0.1 are counted, by a rule of their own for each node port. */
+  readonly countsLocalhostNodePorts: boolean;
 }
 
 /** Match fragments for "comes from a pod of this node or cluster" and its opposite; null if nothing can tell. */
@@ -95,7 +97,7 @@ function portFacts(
 }
 
 /** Rules 1 to 10. */
-function addDispatch(facts: PortFacts, dispatch: DispatchRule[]): void {
+function addDispatch(facts: PortFacts, context: ServiceRulesContext, dispatch: DispatchRule[]): void {
   const { servicePort, chains, protocolMatch } = facts;
   const add = (table: Table, chain: string, rule: string): void => {
     // These are kept for long: reading a character makes V8 replace the parts of the text by the whole.
@@ -140,8 +142,14 @@ function addDispatch(facts: PortFacts, dispatch: DispatchRule[]): void {
   if (servicePort.nodePort !== 0) {
     const port = `${protocolMatch} --dport ${servicePort.nodePort}`;
     if (facts.hasEndpoints) { // 8
-      const comment = `-m comment --comment ${servicePort.text}`;
-      add("nat", NODE_PORTS_CHAIN, `${comment} ${port} -j ${chains.external}`);
+      const start = `-m comment --comment ${servicePort.text} ${protocolMatch}`;
+      const end = `-j ${chains.external}`;
+      const toPort = `--dport ${servicePort.nodePort}`;
+      if (context.countsLocalhostNodePorts) {
+        const count = `-m nfacct --nfacct-name ${COUNTERS.localhostNodePorts}`;
+        add("nat", NODE_PORTS_CHAIN, `${start} -d 127.0.0.0/8 ${toPort} ${count} ${end}`);
+      }
+      add("nat", NODE_PORTS_CHAIN, `${start} ${toPort} ${end}`);
     }
     if (!facts.hasExternal) { // 9
       const local = "-m addrtype --dst-type LOCAL";
@@ -291,7 +299,7 @@ export function planService(
   const rules: string[] = [];
   for (const servicePort of servicePorts) {
     const facts = portFacts(servicePort, endpoints?.get(servicePort.key) ?? [], context);
-    addDispatch(facts, dispatch);
+    addDispatch(facts, context, dispatch);
     addOwnChains(facts, context, chains, rules);
   }
   return packed(dispatch, chains, rules);

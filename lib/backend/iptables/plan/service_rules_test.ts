@@ -18,6 +18,7 @@ const CONTEXT: ServiceRulesContext = {
   detector: { kind: "cidr", cidr: "10.244.0.0/16" },
   nodeIp: parseIp("192.0.2.10"),
   large: false,
+  countsLocalhostNodePorts: false,
 };
 
 /** All rules of one port, its chains without their hash, endpoint chains by their address. */

@@ -10,7 +10,10 @@ import type { IpFamily, NodeObject } from "../../../model/objects.ts";
 import { familySettings } from "../../family_settings.ts";
 
 /** All of the options that neither the tool's version nor the node's interfaces and sysctls decide. */
-export type ConfiguredIptables = Omit<IptablesOptions, "nodePortIps" | "randomFully" | "dropInvalid">;
+export type ConfiguredIptables = Omit<
+  IptablesOptions,
+  "nodePortIps" | "randomFully" | "dropInvalid" | "nfacct"
+>;
 
 /**
  * The options of one family; `problem` says why local traffic may not be recognised.
