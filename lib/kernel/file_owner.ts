@@ -27,9 +27,20 @@ export function othersMayWrite({ uid, gid, mode }: OwnedFile): string | null {
   return mayWrite ? `may be written by others (mode ${bits.toString(8).padStart(4, "0")})` : null;
 }
 
-/** True where others than its owner and group may read it. */
-export function othersMayRead({ mode }: OwnedFile): boolean {
-  return ((mode ?? 0) & 0o004) !== 0;
+/** True where every user of the machine may read the file: none of the directories that lead to it keeps them out. */
+export async function anyoneMayRead(path: string): Promise<boolean> {
+  try {
+    let at = await Deno.realPath(path);
+    let isOpen = ((await Deno.stat(at)).mode ?? 0) & 0o004;
+    while (isOpen !== 0 && at !== "/") {
+      at = dirname(at);
+      isOpen = ((await Deno.stat(at)).mode ?? 0) & 0o001;
+    }
+    return isOpen !== 0;
+  } catch (error) {
+    if (isNotToBeSeen(error)) return false;
+    throw error;
+  }
 }
 
 let owners: ReadonlySet<number | null> | undefined;
@@ -49,11 +60,17 @@ export async function writableByOthers(path: string): Promise<string | null> {
   try {
     return await new Way(absolute).walk();
   } catch (error) {
-    // Whoever reads it tells what is wrong with it.
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return null;
-    if (error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable) return null;
+    if (isNotToBeSeen(error)) return null;
     throw error;
   }
+}
+
+/** True if the file is not there or not for us: whoever reads it tells what is wrong with it. */
+function isNotToBeSeen(error: unknown): boolean {
+  const { NotFound, NotADirectory, PermissionDenied, NotCapable, FilesystemLoop } = Deno.errors;
+  return [NotFound, NotADirectory, PermissionDenied, NotCapable, FilesystemLoop].some((kind) =>
+    error instanceof kind
+  );
 }
 
 /** From the root to a file, through all links. */

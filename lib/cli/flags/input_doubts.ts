@@ -5,7 +5,7 @@
  */
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ConfigError } from "../../errors.ts";
-import { othersMayRead, writableByOthers } from "../../kernel/file_owner.ts";
+import { anyoneMayRead, writableByOthers } from "../../kernel/file_owner.ts";
 import type { ClusterAccess } from "../../source/kube/kubeconfig.ts";
 import type { EffectiveConfiguration } from "./configuration.ts";
 import type { ParsedFlags } from "./parse_args.ts";
@@ -78,8 +78,7 @@ async function judged(flags: ParsedFlags, paths: readonly string[]): Promise<str
 }
 
 async function readable(path: string): Promise<readonly string[]> {
-  const info = await Deno.stat(path).catch(() => null);
-  if (info === null || !othersMayRead(info) || await isOfKubelet(path)) return [];
+  if (!await anyoneMayRead(path) || await isOfKubelet(path)) return [];
   return [`${path}: holds credentials, and every user of this machine can read it; chmod o-r`];
 }
 

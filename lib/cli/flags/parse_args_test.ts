@@ -9,6 +9,7 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["cleanup", ["run", "--cleanup"], true],
   ["cleanup-ipvs", ["run", "--cleanup-ipvs=false"], false],
   ["config", ["run", "--config=/etc/kproxy.yaml"], "/etc/kproxy.yaml"],
+  ["allow-insecure-files", ["doctor", "--allow-insecure-files"], true],
   ["config-lenient", ["cleanup", "--config-lenient"], true],
   ["config-reload", ["run", "--config-reload=exit"], "exit"],
   ["dry-run", ["cleanup", "--dry-run"], true],
