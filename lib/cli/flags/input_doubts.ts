@@ -66,7 +66,9 @@ async function judged(flags: ParsedFlags, paths: readonly string[]): Promise<str
   const problems: string[] = [];
   for (const path of new Set(paths)) {
     const problem = path === "-" ? null : await writableByOthers(path);
-    if (problem !== null) problems.push(`${path}: ${problem}, so that others decide what kproxy does`);
+    if (problem === null) continue;
+    const place = problem.startsWith(`${path} `) ? problem : `${path}: ${problem}`;
+    problems.push(`${place}, so that others decide what kproxy does`);
   }
   if (problems.length === 0 || Deno.uid() !== 0 || flags.get("allow-insecure-files") === true) {
     return problems;
