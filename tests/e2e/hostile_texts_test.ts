@@ -120,9 +120,6 @@ for (const format of ["text", "json"]) {
           assert(line.length < 2 * MOST_BYTES, `${line.length}: ${line}`);
         }
         assert(bytes < (EDITS + 30) * MOST_BYTES, `${bytes} bytes`);
-        console.log(
-          `${format}: ${bytes} bytes of log for ${EDITS} edits of 240 KB and ${HOSTILE.length} objects`,
-        );
       }),
   );
 }
