@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { cut } from "./text/quote.ts";
 
 /** One problem of a configuration or an object, with the path of the field it is about. */
 export interface Problem {
@@ -144,7 +145,7 @@ const MAX_LINE_LENGTH = 2_000;
 function firstLine(text: string): string {
   const line = text.trimStart().split("\n", 1)[0] ?? "";
   if (line === "") return "";
-  return line.length <= MAX_LINE_LENGTH ? `: ${line}` : `: ${line.slice(0, MAX_LINE_LENGTH)}…`;
+  return `: ${cut(line, MAX_LINE_LENGTH)}`;
 }
 
 /** The node lacks something a feature needs. */

@@ -192,6 +192,10 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     action: "change what the line names in the object",
     command: "kproxy service get NAMESPACE/NAME",
   },
+  "Manifest file may be written by others": {
+    action: "give the file to root (chown root, chmod go-w): as root kproxy refuses it, unless allowed",
+    command: DOCTOR,
+  },
   "Object refused": {
     action: "change what the line names in the object; all others are served",
     command: CHECK,
@@ -209,6 +213,11 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     shown: "a setting that has no effect, or that is written in an old way",
     action: "change the flag or the field that the line names",
     command: WRITE_CONFIG,
+  },
+  "lib/cli/commands/start.ts: (doubt)": {
+    shown: "a file that others may write or read, or credentials that go over plain HTTP",
+    action: "give the file to root (chown root, chmod go-w), keep others from reading it, or use https",
+    command: DOCTOR,
   },
   "lib/cli/commands/start.ts: (sentence)": {
     shown: "what `--write-config-to` left out or changed",

@@ -8,7 +8,8 @@ import { type Ip, parseIp } from "./ip.ts";
 import { compareBytes, namespacedName, servicePortKey } from "./names.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "./objects.ts";
 import { tight } from "../text/kept.ts";
-import { type Report, sameTexts } from "./service_port.ts";
+import { own, sentence } from "../text/quote.ts";
+import { type Complain, complaintsOf, type Report, sameTexts } from "./service_port.ts";
 import type { Endpoint, ServicePortKey } from "./state.ts";
 import { unreachableUse } from "./unreachable_endpoints.ts";
 
@@ -58,7 +59,9 @@ export class EndpointSliceCache {
   update(slice: EndpointSlice, remove: boolean): boolean {
     if (slice.namespace === "" || slice.name === "") {
       this.#report(
-        `EndpointSlice ${slice.namespace}/${slice.name}: has no name or no namespace; it is ignored`,
+        sentence`EndpointSlice ${own(slice.namespace)}/${
+          own(slice.name)
+        }: has no name or no namespace; it is ignored`,
       );
       return false;
     }
@@ -94,7 +97,9 @@ export class EndpointSliceCache {
     if (slice.addressType !== this.#family) {
       if (slice.addressType !== "IPv4" && slice.addressType !== "IPv6") {
         this.#report(
-          `EndpointSlice ${identity}: addressType "${slice.addressType}" is not supported; it is ignored`,
+          sentence`EndpointSlice ${
+            own(identity)
+          }: addressType ${slice.addressType} is not supported; it is ignored`,
         );
       }
       return null;
@@ -137,8 +142,7 @@ export class EndpointSliceCache {
   }
 
   #collect(service: NamespacedName, slice: EndpointSlice, { byPort, unreachable }: Collected): void {
-    const complain: Report = (problem) =>
-      this.#report(`EndpointSlice ${slice.namespace}/${slice.name}: ${problem}`);
+    const complain = complaintsOf(`EndpointSlice ${slice.namespace}/${slice.name}`, this.#report);
     const ports = usablePorts(service, slice, complain);
     if (ports.length === 0) return;
     slice.endpoints.forEach((source, index) => {
@@ -157,19 +161,23 @@ export class EndpointSliceCache {
     });
   }
 
-  #addressOf(source: SliceEndpoint, index: number, complain: Report): Ip | null {
+  #addressOf(source: SliceEndpoint, index: number, complain: Complain): Ip | null {
     const text = source.address;
     if (text === "") {
-      complain(`endpoints[${index}] has no addresses; it is skipped`);
+      complain(sentence`endpoints[${index}] has no addresses; it is skipped`);
       return null;
     }
     const ip = parseIp(text);
     if (ip === null) {
-      complain(`endpoints[${index}].addresses[0] "${text}" is not an IP address; it is skipped`);
+      complain(sentence`endpoints[${index}].addresses[0] ${text} is not an IP address; it is skipped`);
       return null;
     }
     if (ip.family !== this.#family) {
-      complain(`endpoints[${index}].addresses[0] "${text}" is not an ${this.#family} address; it is skipped`);
+      complain(
+        sentence`endpoints[${index}].addresses[0] ${text} is not an ${
+          own(this.#family)
+        } address; it is skipped`,
+      );
       return null;
     }
     return ip;
@@ -236,13 +244,13 @@ function sameSliceEndpoint(left: SliceEndpoint, right: SliceEndpoint): boolean {
 function usablePorts(
   service: NamespacedName,
   slice: EndpointSlice,
-  complain: Report,
+  complain: Complain,
 ): readonly { readonly key: ServicePortKey; readonly number: number }[] {
   const usable: { readonly key: ServicePortKey; readonly number: number }[] = [];
   slice.ports.forEach((port, index) => {
-    if (port.name === null) complain(`ports[${index}] has no name; it is skipped`);
+    if (port.name === null) complain(sentence`ports[${index}] has no name; it is skipped`);
     else if (port.port === null || port.port === 0) {
-      complain(`ports[${index}] has no port number; it is skipped`);
+      complain(sentence`ports[${index}] has no port number; it is skipped`);
     } else usable.push({ key: servicePortKey(service, port.name, port.protocol), number: port.port });
   });
   return usable;

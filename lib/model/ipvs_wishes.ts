@@ -4,6 +4,8 @@
  * @module
  */
 
+import { own, type Sentence, sentence } from "../text/quote.ts";
+
 /** Names a scheduler (`rr`, `lc`, …) to use for the Service instead of the configured one. */
 export const SCHEDULER_ANNOTATION = "kproxy.io/ipvs-scheduler";
 /** `false`: connections to an endpoint that leaves are cut at once instead of being left to end. */
@@ -27,7 +29,7 @@ export const NO_IPVS_WISHES: IpvsWishes = { scheduler: "", graceful: true };
 /** Reads the wishes; `complain` is told of values that mean nothing, which count as absent. */
 export function ipvsWishes(
   annotations: Readonly<Record<string, string>>,
-  complain: (problem: string) => void,
+  complain: (problem: Sentence) => void,
 ): IpvsWishes {
   const scheduler = annotations[SCHEDULER_ANNOTATION];
   const graceful = annotations[GRACEFUL_ANNOTATION];
@@ -35,14 +37,15 @@ export function ipvsWishes(
   const known = scheduler === undefined || IPVS_SCHEDULERS.includes(scheduler);
   if (!known) {
     complain(
-      `annotation ${SCHEDULER_ANNOTATION} is "${scheduler}", which is none of ${
-        IPVS_SCHEDULERS.join(", ")
-      };` +
-        " the configured scheduler is used",
+      sentence`annotation ${own(SCHEDULER_ANNOTATION)} is ${scheduler}, which is none of ${
+        own(IPVS_SCHEDULERS.join(", "))
+      }; the configured scheduler is used`,
     );
   }
   if (graceful !== undefined && graceful !== "true" && graceful !== "false") {
-    complain(`annotation ${GRACEFUL_ANNOTATION} is "${graceful}", not true or false; it is ignored`);
+    complain(
+      sentence`annotation ${own(GRACEFUL_ANNOTATION)} is ${graceful}, not true or false; it is ignored`,
+    );
   }
   return { scheduler: known ? scheduler ?? "" : "", graceful: graceful !== "false" };
 }

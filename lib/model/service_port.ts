@@ -8,6 +8,7 @@ import { ipvsWishes, NO_IPVS_WISHES } from "./ipvs_wishes.ts";
 import { namespacedName, servicePortKey, servicePortText } from "./names.ts";
 import type { IpFamily, LoadBalancerIngress, Service } from "./objects.ts";
 import { tight } from "../text/kept.ts";
+import { own, type Sentence, sentence } from "../text/quote.ts";
 import type { ServicePort } from "./state.ts";
 
 /** Receives one readable line about a part of an object that the proxy leaves out. */
@@ -19,6 +20,22 @@ export type Report = (problem: string) => void;
 export type ReportUnfit = (destination: string, reason: string) => void;
 
 const ignore: Report = () => {};
+
+/** Takes a problem of one object, in words in which what the object says is quoted. */
+export type Complain = (problem: Sentence) => void;
+
+/** Of one object so many problems are told at each look: it may have as many as fit into it. */
+const MOST_PROBLEMS = 6;
+
+/** Tells of the problems of one object: the first few, and that there are more. `object` is e.g. `Service shop/web`. */
+export function complaintsOf(object: string, report: Report): Complain {
+  let count = 0;
+  return (problem) => {
+    count++;
+    if (count <= MOST_PROBLEMS) report(`${object}: ${problem}`);
+    else if (count === MOST_PROBLEMS + 1) report(`${object}: there are more problems, which are not told`);
+  };
+}
 
 /**
  * Decides which ports a Service has in `family`, in spec order; none if the proxy has nothing to do for it (headless,
@@ -36,7 +53,7 @@ export function servicePorts(
 ): readonly ServicePort[] {
   if (service.clusterIP === "" || service.clusterIP === "None" || service.type === "ExternalName") return [];
   const name = namespacedName(service.namespace, service.name);
-  const complain: Report = (problem) => report(`Service ${name}: ${problem}`);
+  const complain = complaintsOf(`Service ${name}`, report);
   const clusterIP = clusterIPFor(service, family, complain, unfit);
   if (clusterIP === null) return [];
 
@@ -75,13 +92,15 @@ export function servicePorts(
 }
 
 /** The last of each key, in the place of the first. */
-function withoutDuplicates(ports: readonly ServicePort[], complain: Report): readonly ServicePort[] {
+function withoutDuplicates(ports: readonly ServicePort[], complain: Complain): readonly ServicePort[] {
   const byKey = new Map<string, ServicePort>();
   for (const port of ports) {
     const { key, portName, protocol } = port;
     if (byKey.has(key)) {
       complain(
-        `spec.ports has several ports named "${portName}" with protocol ${protocol}; the last is used`,
+        sentence`spec.ports has several ports named ${portName} with protocol ${
+          own(protocol)
+        }; the last is used`,
       );
     }
     byKey.set(key, port);
@@ -143,7 +162,7 @@ export function sameTexts(left: readonly string[], right: readonly string[]): bo
 function clusterIPFor(
   service: Service,
   family: IpFamily,
-  complain: Report,
+  complain: Complain,
   unfit: ReportUnfit,
 ): string | null {
   const ip = writtenClusterIP(service, family, complain);
@@ -152,12 +171,12 @@ function clusterIPFor(
   return null;
 }
 
-function writtenClusterIP(service: Service, family: IpFamily, complain: Report): Ip | null {
+function writtenClusterIP(service: Service, family: IpFamily, complain: Complain): Ip | null {
   if (service.ipFamilies.length === 0) {
     // API servers older than 1.20 knew one address and no families.
     const only = parseIp(service.clusterIP);
     if (only === null) {
-      complain(`spec.clusterIP "${service.clusterIP}" is not an IP address; the Service is ignored`);
+      complain(sentence`spec.clusterIP ${service.clusterIP} is not an IP address; the Service is ignored`);
     }
     return only?.family === family ? only : null;
   }
@@ -167,7 +186,9 @@ function writtenClusterIP(service: Service, family: IpFamily, complain: Report):
   const ip = parseIp(text);
   if (ip?.family !== family) {
     complain(
-      `spec.clusterIPs[${index}] "${text}" is not an ${family} address; the Service has no ${family} rules`,
+      sentence`spec.clusterIPs[${index}] ${text} is not an ${own(family)} address; the Service has no ${
+        own(family)
+      } rules`,
     );
     return null;
   }
@@ -194,14 +215,14 @@ function addressesOf(
   texts: readonly string[],
   family: IpFamily,
   { field, what }: AddressKind,
-  complain: Report,
+  complain: Complain,
   unfit: ReportUnfit,
 ): readonly string[] {
   const kept: string[] = [];
   for (const text of texts) {
     if (text.trim() === "") continue;
     const ip = parseIp(text);
-    if (ip === null) complain(`${field} has "${text}", which is not an IP address; it is skipped`);
+    if (ip === null) complain(sentence`${own(field)} has ${text}, which is not an IP address; it is skipped`);
     if (ip?.family !== family) continue;
     const special = specialUse(ip);
     if (special === null) kept.push(ip.text);
@@ -210,7 +231,7 @@ function addressesOf(
   return tight(kept);
 }
 
-function sourceRangesOf(texts: readonly string[], family: IpFamily, complain: Report): readonly string[] {
+function sourceRangesOf(texts: readonly string[], family: IpFamily, complain: Complain): readonly string[] {
   const kept: string[] = [];
   let everything = false;
   for (const text of texts) {
@@ -219,7 +240,7 @@ function sourceRangesOf(texts: readonly string[], family: IpFamily, complain: Re
     if (trimmed === "") continue;
     const cidr = parseCidr(trimmed);
     if (cidr === null) {
-      complain(`spec.loadBalancerSourceRanges has "${text}", which is not a CIDR; it is skipped`);
+      complain(sentence`spec.loadBalancerSourceRanges has ${text}, which is not a CIDR; it is skipped`);
       continue;
     }
     if (cidr.family !== family) continue;
@@ -229,10 +250,10 @@ function sourceRangesOf(texts: readonly string[], family: IpFamily, complain: Re
   return tight(everything ? [] : kept);
 }
 
-function healthCheckNodePortOf(service: Service, externalPolicyLocal: boolean, complain: Report): number {
+function healthCheckNodePortOf(service: Service, externalPolicyLocal: boolean, complain: Complain): number {
   if (service.type !== "LoadBalancer" || !externalPolicyLocal) return 0;
   if (service.healthCheckNodePort === 0) {
-    complain("spec.healthCheckNodePort is not set, so load balancers cannot ask for local endpoints");
+    complain(sentence`spec.healthCheckNodePort is not set, so load balancers cannot ask for local endpoints`);
   }
   return service.healthCheckNodePort;
 }

@@ -47,7 +47,7 @@ function planned(master: string, exec: Exec, fields: Readonly<Record<string, str
   );
   const stream = { write: () => {}, dropped: 0, onResumed: () => {} } as unknown as LogStream;
   return planLife(config, {
-    commandLine: { master, cleanupModes: [], flagTexts: [] },
+    commandLine: { master, allowsInsecureFiles: false, cleanupModes: [], flagTexts: [] },
     logStreams: { out: stream, err: stream, flush: () => Promise.resolve() },
     exec,
     verbosity: { level: 0 },

@@ -44,6 +44,8 @@ import { openSource } from "./source.ts";
 export interface CommandLine {
   /** Address of the API server, of more weight than a kubeconfig; `""` if none is given. */
   readonly master: string;
+  /** True: as root, too, files count that others may write. */
+  readonly allowsInsecureFiles: boolean;
   /** Modes whose leftovers may go. */
   readonly cleanupModes: readonly CleanupMode[];
   /** Every flag with the text of its value, for `/flagz`. */
@@ -137,7 +139,7 @@ export function planLife(config: KubeProxyConfiguration, lasting: Lasting): Plan
  * @throws {UsageError} if a manifest path is not there
  */
 export async function openChannels(
-  { config, commandLine: { master }, node, log, programs: exec }: PlannedLife,
+  { config, commandLine: { master, allowsInsecureFiles }, node, log, programs: exec }: PlannedLife,
 ): Promise<Channels> {
   const counting = new LateMetrics();
   const snapshot = config.kproxy.snapshot === "" ? null : new SnapshotMetrics();
@@ -148,6 +150,7 @@ export async function openChannels(
   };
   const source = await openSource(config, {
     master,
+    allowsInsecureFiles,
     nodeName: node,
     log,
     exec,

@@ -7,12 +7,14 @@ import { wallClockMs } from "../kernel/clock.ts";
 import { parseIp } from "../model/ip.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { UsageError } from "../errors.ts";
+import { othersMayWrite } from "../kernel/file_owner.ts";
 import type { Exec } from "../kernel/exec.ts";
 import type { Logger } from "../observe/log.ts";
 import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
 import type { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import { CombinedSource } from "../source/combine.ts";
 import { classifyPaths, STDIN_PATH } from "../source/files/files_scan.ts";
+import type { Judge } from "../source/files/files_read.ts";
 import type { Source } from "../source/source.ts";
 import { kubeSettings } from "./kube_settings.ts";
 
@@ -20,6 +22,8 @@ import { kubeSettings } from "./kube_settings.ts";
 export interface SourceOptions {
   /** `--master`; empty if not given. */
   readonly master: string;
+  /** True: as root, too, manifest files count that others may write. */
+  readonly allowsInsecureFiles: boolean;
   readonly nodeName: string;
   readonly log: Logger;
   readonly onRequest: (request: ApiRequest) => void;
@@ -40,13 +44,14 @@ export interface SourceOptions {
  */
 export async function openSource(config: KubeProxyConfiguration, options: SourceOptions): Promise<Source> {
   const { manifests, endpointsSource } = config.kproxy;
-  const { master, log } = options;
+  const { master, log, allowsInsecureFiles } = options;
   await requirePaths(manifests);
   const files = manifests.length === 0 ? null : new (await import("../source/files/files.ts")).FileSource({
     paths: manifests,
     endpointsSource,
     log,
     ownIps,
+    judge: judgeOf(log, allowsInsecureFiles || Deno.uid() !== 0),
     ...(manifests.includes(STDIN_PATH) ? { stdin: standardInput() } : {}),
   });
   if (files !== null && !usesApiServer(config, master)) {
@@ -57,6 +62,17 @@ export async function openSource(config: KubeProxyConfiguration, options: Source
   }
   const api = await openApi(config, options);
   return files === null ? api : new CombinedSource(files, api, (message) => log.info(message));
+}
+
+/** Manifests are for those to write who may decide what the rules are: root, and whoever runs the program. */
+function judgeOf(log: Logger, isAllowed: boolean): Judge {
+  return (file, opened) => {
+    const problem = othersMayWrite(opened);
+    if (problem === null) return null;
+    if (!isAllowed) return `${problem}; give it to root, or allow it by --allow-insecure-files`;
+    log.warn("Manifest file may be written by others", { file, problem });
+    return null;
+  };
 }
 
 /** Devices whose addresses are cluster IPs: of IPVS mode, and of node-local DNS caches. */

@@ -21,6 +21,7 @@ async function opened(
   const config = withFields(defaultConfig(), new Map(Object.entries(fields)));
   const source = await openSource(config, {
     master,
+    allowsInsecureFiles: false,
     nodeName: "n1",
     log,
     onRequest: () => {},

@@ -4,6 +4,8 @@
  * @module
  */
 
+import { cut, escaped, escapedJson } from "../text/quote.ts";
+
 /** Values of a log line, in the order given. Undefined ones are left out. */
 export type LogValues = Readonly<Record<string, unknown>>;
 
@@ -164,49 +166,49 @@ function renderText(line: Line, caller: string, nowMs: number, pid: number): str
   const day = pad(date.getMonth() + 1, 2) + pad(date.getDate(), 2);
   const time = `${pad(date.getHours(), 2)}:${pad(date.getMinutes(), 2)}:${pad(date.getSeconds(), 2)}`;
   const header = `${line.severity}${day} ${time}.${pad(micros, 6)} ${String(pid).padStart(7)} ${caller}]`;
-  const pairs = definedEntries(line.values).map(([key, value]) => ` ${key}=${textValue(value)}`);
-  const message = line.plain === true ? line.message : JSON.stringify(line.message);
-  return `${header} ${message}${pairs.join("")}`;
+  const values = valuesText(line.values, line.verbosity);
+  const message = line.plain === true ? escaped(line.message) : jsonOf(line.message, line.verbosity);
+  return `${header} ${message}${values === "" ? "" : " "}${values}`;
 }
 
 function renderJson(line: Line, caller: string, nowMs: number): string {
   const fields: Record<string, unknown> = { ts: Math.round(nowMs * 1000) / 1000, caller, msg: line.message };
   if (line.severity === "I") fields["v"] = line.verbosity;
-  for (const [key, value] of definedEntries(line.values)) fields[key] = jsonValue(value);
-  return JSON.stringify(fields);
-}
-
-function definedEntries(values: LogValues): [string, unknown][] {
-  return Object.entries(values).filter(([, value]) => value !== undefined);
-}
-
-function jsonValue(value: unknown): unknown {
-  if (value instanceof Error) return errorText(value);
-  if (value instanceof Set) return [...value];
-  if (value instanceof Map) return Object.fromEntries(value);
-  return value;
+  return jsonOf({ ...fields, ...line.values }, line.verbosity);
 }
 
 /** The values as a text line shows them, ` a=1 b="c"` without the first blank. */
-export function valuesText(values: LogValues): string {
-  return definedEntries(values).map(([key, value]) => `${key}=${textValue(value)}`).join(" ");
+export function valuesText(values: LogValues, verbosity = 0): string {
+  return Object.entries(values).filter(([, value]) => value !== undefined)
+    .map(([key, value]) => `${key}=${jsonOf(value, verbosity)}`)
+    .join(" ");
 }
 
-function textValue(value: unknown): string {
-  if (typeof value === "number" || typeof value === "boolean" || value === null) return String(value);
-  if (typeof value === "string") return JSON.stringify(value);
-  const plain = jsonValue(value);
-  return typeof plain === "string" ? JSON.stringify(plain) : JSON.stringify(plain) ?? '""';
-}
+/**
+ * Of one text in a line so much is told: names, paths and sentences are shorter. What a tenant wrote is cut before, as `sentence`
+ * and `quote` do.
+ */
+const MAX_TEXT_LENGTH = 1_000;
+/** Of an error, which may hold what programs print: a line that is too long for the log would be lost as a whole. */
+const MAX_ERROR_LENGTH = 4_000;
+/** The verbosity at which all that is written to the kernel is wanted, and told whole. */
+const WHOLE_VERBOSITY = 9;
 
-/** Of an error so much is told: a line that is too long for the log would be lost as a whole. */
-const MAX_ERROR_LENGTH = 16_000;
+/** On one line, without anything that a terminal would obey. */
+function jsonOf(value: unknown, verbosity: number): string {
+  const shown = (_key: string, part: unknown): unknown => {
+    if (part instanceof Error) return errorText(part);
+    if (part instanceof Set) return [...part];
+    if (part instanceof Map) return Object.fromEntries(part);
+    if (typeof part !== "string" || verbosity >= WHOLE_VERBOSITY) return part;
+    return cut(part, MAX_TEXT_LENGTH);
+  };
+  return escapedJson(JSON.stringify(value, shown) ?? '""');
+}
 
 /** The error's message and those of its causes, as far as a line of the log holds them. */
 export function errorText(error: unknown): string {
-  const text = wholeErrorText(error);
-  if (text.length <= MAX_ERROR_LENGTH) return text;
-  return `${text.slice(0, MAX_ERROR_LENGTH)}… (${text.length - MAX_ERROR_LENGTH} more characters)`;
+  return cut(wholeErrorText(error), MAX_ERROR_LENGTH);
 }
 
 function wholeErrorText(error: unknown): string {

@@ -79,7 +79,7 @@ Deno.test("line breaks and quotes in values cannot forge a second line", { permi
 
 Deno.test("an error of 100 MB is one line that the log takes", { permissions: "none" }, () => {
   const text = errorText(new Error("nft", { cause: new Error("x".repeat(100_000_000)) }));
-  assertEquals([text.slice(0, 7), text.slice(-30)], ["nft: xx", "xx… (99984005 more characters)".slice(-30)]);
+  assertEquals([text.slice(0, 7), text.slice(-26)], ["nft: xx", "xx… (100000005 characters)"]);
 });
 
 Deno.test("errorText() joins the causes once", { permissions: "none" }, () => {

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { cut } from "../text/quote.ts";
 import { type LoggedProblem, valuesText } from "./log.ts";
 
 /** One that is remembered. */
@@ -45,8 +46,7 @@ export class RecentProblems {
   add({ severity, message, values: logged }: LoggedProblem): void {
     this.#total++;
     const nowMs = this.#nowMs();
-    const text = valuesText(logged);
-    const values = text.length > MAX_VALUES_LENGTH ? `${text.slice(0, MAX_VALUES_LENGTH)}…` : text;
+    const values = cut(valuesText(logged), MAX_VALUES_LENGTH);
     const kind = severity === "W" ? "warning" : "error";
     const last = this.#problems.at(-1);
     const isSame = last?.message === message && last.severity === kind && last.values === values;

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { escapedJson } from "../text/quote.ts";
 
 const NO_SNIFF = ["x-content-type-options", "nosniff"] as const;
 
@@ -17,12 +18,12 @@ export function textAnswer(
   });
 }
 
-/** JSON text, exactly as given. */
+/** JSON text, in which what a terminal would obey is escaped. */
 export function jsonAnswer(
   body: string,
   { status = 200, headers = {} }: { status?: number; headers?: Readonly<Record<string, string>> } = {},
 ): Response {
-  return new Response(body, {
+  return new Response(escapedJson(body), {
     status,
     headers: { "content-type": "application/json", [NO_SNIFF[0]]: NO_SNIFF[1], ...headers },
   });

@@ -126,6 +126,7 @@ class Herd {
       identity: { kind: "tokenFile", path: this.#tokenFile },
       impersonation: null,
       origin: "herd",
+      names: null,
     };
     const { clients, kind } = this.#options;
     const random = kind === "kproxy without jitter" ? (): number => 0 : Math.random;

@@ -20,7 +20,7 @@ async function start(node: IpvsStartNode): Promise<Started> {
   const planned = planLife(
     withFields(defaultConfig(), new Map(Object.entries({ mode: "ipvs", hostnameOverride: "n1" }))),
     {
-      commandLine: { master: "", cleanupModes: [], flagTexts: [] },
+      commandLine: { master: "", allowsInsecureFiles: false, cleanupModes: [], flagTexts: [] },
       logStreams: { out: stream, err: stream, flush: () => Promise.resolve() },
       exec: node,
       verbosity: { level: 0 },

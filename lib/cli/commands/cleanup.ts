@@ -13,7 +13,7 @@ import { errorText } from "../../observe/log.ts";
 import { runningSettings } from "../../inspect/running/running_settings.ts";
 import { cleanupModes } from "../flags/cleanup_modes.ts";
 import type { Io, Terminal } from "../io.ts";
-import { printable } from "../terminal/printable.ts";
+import { escaped } from "../../text/quote.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { toldConfiguration } from "./telling.ts";
 
@@ -106,7 +106,7 @@ function lacksRights({ removed, kept, failed }: LeftoverReport): boolean {
 /** One line for each thing that would go. */
 function cleanupListing({ removed, failed }: LeftoverReport): string {
   if (removed.length === 0) return failed.length > 0 ? "" : "Nothing to remove\n";
-  return removed.map(({ place, command }) => `${printable(`${place}: ${command}`)}\n`).join("");
+  return removed.map(({ place, command }) => `${escaped(`${place}: ${command}`)}\n`).join("");
 }
 
 /** How much went, by kind. */

@@ -35,13 +35,15 @@ import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
 import { namesMode, namesSource } from "./looking.ts";
+import { runDoubts } from "../flags/input_doubts.ts";
 import { tellFound, toldConfiguration } from "./telling.ts";
 
 /** Looks and tells; 1 if there is a failure. */
 export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const form = outputForm(flags, "text");
   const migrateTo = migrationMode(flags);
-  const { config } = await toldConfiguration(flags, io);
+  const { config, ...told } = await toldConfiguration(flags, io);
+  const doubts = await runDoubts(flags, { config, ...told });
   const report = await examine({
     exec: systemExec,
     config,
@@ -50,6 +52,7 @@ export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number>
     ...await settingsHere(flags, config),
     migrateTo,
     isSourceNamed: namesSource(flags),
+    doubts,
   });
   await tellFound(form, { document: () => report, lines: () => reportLines(report) }, io);
   return report.result === "failure" ? 1 : 0;
@@ -93,6 +96,8 @@ function migrationMode(flags: ParsedFlags): MigrationMode | null {
 /** What an examination is given. */
 export interface ExamineOptions extends Omit<ReadFactsOptions, "otherConfig"> {
   readonly migrateTo: MigrationMode | null;
+  /** What is doubtful in the files and the server that the command line and the configuration name. */
+  readonly doubts?: readonly string[];
   /** What is told of a kproxy that runs here; none without. */
   readonly runs?: string;
   /** What says where Services are, if another configuration does. */
@@ -120,6 +125,9 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
     mode,
     findings: [
       ...options.runs === undefined ? [] : [ok("kproxy", options.runs)],
+      ...(options.doubts ?? []).map((doubt) =>
+        warning("files", doubt, "see docs/sources.md, Who may write them")
+      ),
       ...findings,
       ...manifests,
       ...comparison?.findings ?? [],

@@ -7,6 +7,7 @@ import type { LookOptions } from "../../inspect/look.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
+import { inputDoubts } from "../flags/input_doubts.ts";
 import { toldConfiguration } from "./telling.ts";
 
 /** What to look at, and who hears of what is doubtful: each sentence once. */
@@ -28,6 +29,9 @@ export function namesMode(flags: ParsedFlags): boolean {
 /** @throws {ConfigError} with everything that is wrong with the file, or with the flags */
 export async function lookingOf(flags: ParsedFlags, io: Io): Promise<Looking> {
   const { config, warn } = await toldConfiguration(flags, io);
+  // What is only looked at may be anybody's; what decides about rules, and whom credentials go to, may not.
+  const files = flags.get("repair") === true ? config.kproxy.manifests : [];
+  (await inputDoubts(flags, { config, files })).forEach(warn);
   const options: LookOptions = {
     config,
     master: flags.get("master") ?? "",

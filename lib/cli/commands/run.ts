@@ -15,6 +15,7 @@ import { ConfigReload, takeVerbosity } from "../../node/config_reload.ts";
 import { ConfigWatch } from "../../node/config_watch.ts";
 import { cleanupModes } from "../flags/cleanup_modes.ts";
 import { configurationOf, type EffectiveConfiguration } from "../flags/configuration.ts";
+import { runDoubts } from "../flags/input_doubts.ts";
 import { flagTexts } from "../flags/flag_lines.ts";
 import type { Io } from "../io.ts";
 import { firstLife } from "../../node/first_life.ts";
@@ -51,6 +52,7 @@ export async function runCommand(
   const lasting: Lasting = {
     commandLine: {
       master: flags.get("master") ?? "",
+      allowsInsecureFiles: flags.get("allow-insecure-files") ?? false,
       cleanupModes: cleanupModes(flags),
       flagTexts: flagTexts(flags),
     },
@@ -116,7 +118,10 @@ function makeReload(
   return new ConfigReload({
     watch,
     record,
-    configurationOf: (file) => configurationOf(flags, file),
+    configurationOf: async (file) => {
+      const changed = await configurationOf(flags, file);
+      return { ...changed, warnings: [...changed.warnings, ...await runDoubts(flags, changed)] };
+    },
     succeed: (config) => succeedingLife(config, lasting, signal),
     nowMs: wallClockMs,
   });

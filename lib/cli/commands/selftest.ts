@@ -20,7 +20,7 @@ import { EndedBySignals } from "../ended_by_signals.ts";
 import type { Io, Terminal } from "../io.ts";
 import { Activity } from "../terminal/activity.ts";
 import { alignColumns } from "../terminal/columns.ts";
-import { printable } from "../terminal/printable.ts";
+import { escaped } from "../../text/quote.ts";
 import { tellFound, toldConfiguration } from "./telling.ts";
 
 const USUAL_LIMIT_MS = 60_000;
@@ -60,7 +60,7 @@ export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<numbe
     return isPassed(report) ? 0 : 1;
   } catch (error) {
     if (!(error instanceof SelftestError)) throw error;
-    for (const line of [error.message, ...error.left]) io.err(`Error: ${printable(line)}\n`);
+    for (const line of [error.message, ...error.left]) io.err(`Error: ${escaped(line)}\n`);
     return 1;
   }
 }

@@ -5,6 +5,7 @@
  */
 import { cleanupModes } from "../flags/cleanup_modes.ts";
 import { effectiveConfiguration } from "../flags/configuration.ts";
+import { runDoubts } from "../flags/input_doubts.ts";
 import { flagLines } from "../flags/flag_lines.ts";
 import type { Io } from "../io.ts";
 import { openLogger } from "../../node/logger.ts";
@@ -31,6 +32,7 @@ async function start(flags: ParsedFlags, io: Io): Promise<number> {
   const logger = openLogger(config.logging, io.log);
   for (const line of flagLines(flags)) logger.text(line, 1);
   for (const warning of warnings) logger.warn(warning);
+  if (signals !== null) { for (const doubt of await runDoubts(flags, effective)) logger.warn(doubt); }
   if (signals !== null) {
     const { runCommand } = await import("./run.ts");
     return await runCommand(effective, flags, { io, signals });

@@ -15,7 +15,8 @@ import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
 import type { Io, Terminal } from "../io.ts";
-import { printable, printableJson } from "../terminal/printable.ts";
+import { escaped } from "../../text/quote.ts";
+import { printableJson } from "../terminal/printable.ts";
 import { RedrawnScreen } from "../terminal/redrawn_screen.ts";
 import { isWell, statusLines } from "./status_text.ts";
 import { warningOnce } from "./telling.ts";
@@ -73,9 +74,9 @@ async function tellOnce(
   const answer = await ask();
   if (form === "json") await io.out(`${printableJson(jsonOf(answer))}\n`);
   else if (answer instanceof NotRunningError) {
-    io.err(`Error: ${printable(answer.message)}\n`);
+    io.err(`Error: ${escaped(answer.message)}\n`);
     const health = await askHealth();
-    if (health !== "") io.err(`${printable(health)}\n`);
+    if (health !== "") io.err(`${escaped(health)}\n`);
   } else await io.out(`${statusLines(answer).join("\n")}\n`);
   return !(answer instanceof NotRunningError) && isWell(answer) ? 0 : 1;
 }
@@ -131,7 +132,7 @@ async function healthWords(healthzBindAddress: string): Promise<string> {
 }
 
 function linesOf(answer: Answer): readonly string[] {
-  return answer instanceof NotRunningError ? [printable(answer.message)] : statusLines(answer);
+  return answer instanceof NotRunningError ? [escaped(answer.message)] : statusLines(answer);
 }
 
 /** For programs: the document, or one that says why there is none. */

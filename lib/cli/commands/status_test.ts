@@ -190,7 +190,7 @@ function troubled(): StatusDocument {
 /** What of it is told, and how. */
 const TROUBLES: readonly string[] = [
   "node-1: NOT READY, a sync has been waiting for too long; load balancers are told to send nothing new",
-  "iptables, in place of ipvs: no ?[2Jmodule",
+  "iptables, in place of ipvs: no \\u001b[2Jmodule",
   "files /m; 12 objects refused",
   "Objects that are refused, as they are now: 12\n  Service shop/bad: spec.ports: no (/m/bad.yaml:7 (document 1))\n  and 11 more",
   "Held against it:\n  IPv4: the last sync failed: no\n  IPv6 is not served: the kernel has none; Service shop/web",

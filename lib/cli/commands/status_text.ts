@@ -7,7 +7,7 @@ import type { FamilyStatus, StatusDocument, SyncStatus } from "../../serve/statu
 import { sumOf } from "../../text/record.ts";
 import { counted } from "../../text/words.ts";
 import { alignColumns } from "../terminal/columns.ts";
-import { printable } from "../terminal/printable.ts";
+import { escaped } from "../../text/quote.ts";
 
 const SHOWN_PROBLEMS = 5;
 const SHOWN_QUARANTINED = 10;
@@ -29,7 +29,7 @@ export function statusLines(status: StatusDocument): string[] {
     problemLines(status, nowMs),
   ];
   const filled = sections.filter((lines) => lines.length > 0);
-  return filled.flatMap((lines, index) => index === 0 ? lines : ["", ...lines]).map(printable);
+  return filled.flatMap((lines, index) => index === 0 ? lines : ["", ...lines]).map(escaped);
 }
 
 /** Whether all is well. */

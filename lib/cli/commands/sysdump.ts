@@ -15,7 +15,7 @@ import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
 import { type Io, OutputClosedError } from "../io.ts";
 import { Activity } from "../terminal/activity.ts";
-import { printable } from "../terminal/printable.ts";
+import { escaped } from "../../text/quote.ts";
 import { toldConfiguration } from "./telling.ts";
 import { versionFacts } from "./version.ts";
 
@@ -52,7 +52,7 @@ export async function sysdumpCommand(flags: ParsedFlags, io: Io, exec: Exec = sy
     const archive = ReadableStream.from(pieces);
     await write(isCompressed ? archive.pipeThrough(new CompressionStream("gzip")) : archive, target ?? "-");
   }
-  for (const note of notesOf(missing)) io.err(`Note: ${printable(note)}\n`);
+  for (const note of notesOf(missing)) io.err(`Note: ${escaped(note)}\n`);
   io.err(`Wrote ${count} parts, ${missing.length} of them not or not whole\n`);
   return 0;
 }

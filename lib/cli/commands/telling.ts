@@ -22,11 +22,11 @@ export function warningOnce(io: Pick<Io, "err">): (sentence: string) => void {
 export async function toldConfiguration(
   flags: ParsedFlags,
   io: Pick<Io, "err">,
-): Promise<Pick<EffectiveConfiguration, "config"> & { readonly warn: (sentence: string) => void }> {
-  const { config, warnings } = await effectiveConfiguration(flags);
+): Promise<Pick<EffectiveConfiguration, "config" | "file"> & { readonly warn: (sentence: string) => void }> {
+  const { config, warnings, file } = await effectiveConfiguration(flags);
   const warn = warningOnce(io);
   warnings.forEach(warn);
-  return { config, warn };
+  return { config, file, warn };
 }
 
 /** Objects that were refused; the others count. */

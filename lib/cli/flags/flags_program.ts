@@ -46,6 +46,15 @@ export const PROGRAM_FLAGS = [
     doc: "Accept unknown and duplicate fields in the file of --config with a warning, for old files",
   },
   {
+    name: "allow-insecure-files",
+    type: "bool",
+    default: "false",
+    group: "Program",
+    commands: WITH_CONFIG,
+    doc:
+      "As root, go by a configuration, kubeconfig, manifests and credentials that others than root may write",
+  },
+  {
     name: "config-reload",
     type: "string",
     default: "live",

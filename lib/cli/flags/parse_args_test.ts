@@ -6,6 +6,7 @@ import { parseArgs, type ParsedFlags } from "./parse_args.ts";
 
 /** One line for each flag: as typed, and what it yields. */
 const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue][] = [
+  ["allow-insecure-files", ["doctor", "--allow-insecure-files"], true],
   ["cleanup", ["run", "--cleanup"], true],
   ["cleanup-ipvs", ["run", "--cleanup-ipvs=false"], false],
   ["config", ["run", "--config=/etc/kproxy.yaml"], "/etc/kproxy.yaml"],

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { cut, escaped } from "../../text/quote.ts";
 
 /** How bad a finding is: with a failure kproxy, or what it is for, does not work. */
 export type Level = "ok" | "warning" | "failure";
@@ -43,7 +44,5 @@ const MAX_LENGTH = 400;
 
 /** What programs and servers say is not ours: no control characters, no second line, no end of it. */
 function oneLine(text: string): string {
-  // deno-lint-ignore no-control-regex -- these are what is taken out.
-  const line = text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
-  return line.length <= MAX_LENGTH ? line : `${line.slice(0, MAX_LENGTH)}…`;
+  return escaped(cut(text.replace(/\s+/g, " ").trim(), MAX_LENGTH));
 }

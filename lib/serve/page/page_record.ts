@@ -14,7 +14,6 @@ import type { RuleChange } from "./page_document.ts";
 
 const CHANGES = 100;
 const NAMED_SERVICES = 10;
-const MAX_ERROR_LENGTH = 2_000;
 /** Who has not asked for so many syncs is told everything. */
 const REMEMBERED_SYNCS = 64;
 /** A sync of more Services than that is told as if it were of all. */
@@ -110,7 +109,7 @@ export class PageRecord {
       changed: 0,
       services: [],
       written: {},
-      error: errorText(error).slice(0, MAX_ERROR_LENGTH),
+      error: errorText(error),
     });
   }
 

@@ -15,7 +15,6 @@ const LATENCIES = 512;
 /** Of one sync so many count: the first one after a long gap may bring thousands. */
 const LATENCIES_PER_SYNC = 64;
 const NAMED_SERVICES = 10;
-const MAX_ERROR_LENGTH = 2_000;
 
 /** Takes every sync of one family, and keeps some numbers of it. */
 export class SyncRecord {
@@ -62,7 +61,7 @@ export class SyncRecord {
       time: new Date(timeMs).toISOString(),
       kind,
       durationMs,
-      error: errorText(error).slice(0, MAX_ERROR_LENGTH),
+      error: errorText(error),
     };
     this.#points.add({
       timeMs: Math.round(timeMs),

@@ -50,7 +50,6 @@ import {
   portAt,
   portNameAt,
   protocolAt,
-  quote,
   requiredName,
   sharedTextAt,
   textAt,
@@ -58,6 +57,7 @@ import {
 } from "./decode_values.ts";
 import { decodeService } from "./decode_service.ts";
 import { decodeEndpoints, lastChangeTriggerTimeMs } from "./endpoints.ts";
+import { quote } from "../../text/quote.ts";
 
 export { decodeEndpoints, DecodeError, type DecodeOptions, decodeService };
 
@@ -110,7 +110,7 @@ function labelAt(labels: RawLabels, key: string): string {
   const value = labels[key];
   if (typeof value === "string") return value;
   if (isAbsent(value)) return "";
-  throw new DecodeError(`labels[${JSON.stringify(key)}]`, `must be a string, found ${quote(value)}`);
+  throw new DecodeError(`labels[${quote(key)}]`, `must be a string, found ${quote(value)}`);
 }
 
 function decodeSlicePort(raw: Raw<DiscoveryV1EndpointPort>): SlicePort {
@@ -366,12 +366,12 @@ export function describeItem({ raw, kind }: Pick<RawItem, "raw" | "kind">): stri
     fieldOf<V1ObjectMeta>(metadata, "name"),
     fieldOf<V1ObjectMeta>(metadata, "namespace"),
   ];
-  const subject = typeof kind === "string" && kind !== "" ? printable(kind) : "object";
+  const subject = typeof kind === "string" && kind !== "" ? word(kind) : "object";
   if (typeof name !== "string" || name === "") return `${subject} without a name`;
-  return `${subject} ${printable(typeof namespace === "string" ? `${namespace}/${name}` : name)}`;
+  return `${subject} ${word(typeof namespace === "string" ? `${namespace}/${name}` : name)}`;
 }
 
-function printable(text: string): string {
+function word(text: string): string {
   return /^[!-~]{1,320}$/.test(text) ? text : quote(text);
 }
 

@@ -4,7 +4,8 @@
  * @module
  */
 import { type Ip, parseIp, specialUse } from "../../model/ip.ts";
-import { DecodeError, quote } from "./decode_values.ts";
+import { DecodeError } from "./decode_values.ts";
+import { quote } from "../../text/quote.ts";
 
 /**
  * Refuses addresses that no host of a cluster has.

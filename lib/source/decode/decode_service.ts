@@ -39,10 +39,10 @@ import {
   portAt,
   portNameAt,
   protocolAt,
-  quote,
   textAt,
   textsAt,
 } from "./decode_values.ts";
+import { quote } from "../../text/quote.ts";
 
 const SERVICE_TYPES: readonly Service["type"][] = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
 const POLICIES: readonly TrafficPolicy[] = ["Cluster", "Local"];

@@ -10,6 +10,7 @@ import type { DiscoveryV1EndpointPort, V1ObjectMeta, V1ServicePort } from "@kube
 import { nearestWord } from "../../config/suggest.ts";
 import type { Protocol } from "../../model/objects.ts";
 import { SharedTexts, tight } from "../../text/kept.ts";
+import { quote } from "../../text/quote.ts";
 import { oneOf } from "../../text/words.ts";
 import type { AnyModel, FieldOf, ItemIn, ObjectIn, Raw, RawKubernetesObject } from "./api_json.ts";
 
@@ -39,25 +40,6 @@ export type RawObject = Raw<AnyModel>;
 const EMPTY_OBJECT = Object.freeze({});
 /** Shared by all objects without such a list: 100,000 empty lists are worth not having. */
 export const NO_TEXTS: readonly string[] = Object.freeze([]);
-
-/** So much of a value is shown, in UTF-16 units. */
-const MAX_SHOWN = 60;
-
-/** How a value is shown in an error: JSON, shortened; what holds more than a few plain values only by its sort. */
-export function quote(value: unknown): string {
-  if (value === undefined || value === null) return "nothing";
-  if (typeof value === "object") {
-    const parts = Object.values(value);
-    const isShort = parts.length <= 3 && Object.keys(value).every((key) => key.length <= MAX_SHOWN);
-    const isPlain = isShort && parts.every((part) => typeof part !== "object" || part === null);
-    if (!isPlain) return Array.isArray(value) ? `a list of ${parts.length}` : "an object";
-  }
-  // Escaped, a text of 100 MB may be longer than any text can be.
-  const text =
-    JSON.stringify(value, (_, part) => typeof part === "string" ? part.slice(0, MAX_SHOWN) : part) ??
-      String(value);
-  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN - 3)}…` : text;
-}
 
 function wrong(path: string, wanted: string, value: unknown): DecodeError {
   return new DecodeError(path, `must be ${wanted}, found ${quote(value)}`);

@@ -38,10 +38,10 @@ import {
   objectAt,
   portAt,
   protocolAt,
-  quote,
   sharedTextAt,
   textAt,
 } from "./decode_values.ts";
+import { quote } from "../../text/quote.ts";
 
 const LAST_CHANGE_TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time";
 const RFC3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;

@@ -8,7 +8,6 @@ import { parseIp } from "../../model/ip.ts";
 import { YAML_LIMITS } from "../../config/yaml_documents.ts";
 import { countLines } from "../../text/lines.ts";
 import { linePieces } from "../../text/line_pieces.ts";
-import { quote } from "./decode_values.ts";
 import { MAX_JSON_VALUES, outlineOf, readJsonList } from "./json_list.ts";
 import { JsonPlaces } from "./json_places.ts";
 import {
@@ -20,6 +19,7 @@ import {
 } from "./manifest_items.ts";
 import { atIndex, readListItem, splitList } from "./manifest_list.ts";
 import { readYaml } from "./manifest_yaml.ts";
+import { quote } from "../../text/quote.ts";
 
 /** More than the objects that fit into a file; what is known of one takes some hundred bytes, however short it is. */
 const MAX_DOCUMENTS = 250_000;

@@ -14,10 +14,11 @@ import { createHash } from "node:crypto";
 import type { ApiObject } from "../../model/objects.ts";
 import { LineCutter } from "../../text/line_cutter.ts";
 import { describeItem } from "./decode.ts";
-import { DecodeError, quote } from "./decode_values.ts";
+import { DecodeError } from "./decode_values.ts";
 import { decodeSnapshotObject, encodeSnapshotObject } from "./snapshot_objects.ts";
 import type { Rejection } from "../source.ts";
 import { isRecord } from "../../text/record.ts";
+import { quote } from "../../text/quote.ts";
 
 /** What a snapshot says of itself. */
 export interface SnapshotHeader {

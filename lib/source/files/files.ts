@@ -9,7 +9,7 @@ import type { EndpointsSource } from "../../config/types.ts";
 import { toEnd } from "../../text/steps.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
-import { readBounded } from "./files_read.ts";
+import { type Judge, readBounded } from "./files_read.ts";
 import {
   type BadEntry,
   classifyPaths,
@@ -46,6 +46,8 @@ export interface FileSourceOptions {
    * @default {none}
    */
   readonly ownIps?: () => readonly string[];
+  /** Asked of every file that is read. @default {every file may be read} */
+  readonly judge?: Judge;
   /** Read once, if `-` is among the paths. @default {Deno.stdin.readable} */
   readonly stdin?: ReadableStream<Uint8Array>;
 }
@@ -202,7 +204,7 @@ export class FileSource implements Source {
   async #read(file: FoundFile, known: KnownFile | undefined, watch: FolderWatch): Promise<void> {
     let text: string | undefined;
     try {
-      text = await readStableText(file);
+      text = await readStableText(file, this.#options.judge);
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return;
       this.#known.set(file.order, { file, text: undefined, manifest: known?.manifest });

@@ -9,8 +9,11 @@ export const MAX_MANIFEST_BYTES = 128 * 2 ** 20;
 /** A read may take no longer, as that of a file that became a FIFO, or lies on a server that is gone. */
 const TIME_LIMIT_MS = 10_000;
 
+/** Why a file that was opened must not be read; null if it may. */
+export type Judge = (path: string, opened: Deno.FileInfo) => string | null;
+
 /**
- * The bytes of a regular file.
+ * The bytes of a regular file. `judge` says of what was opened why it must not be read; null if it may.
  *
  * @throws {TypeError} if it is something else or longer than `maxBytes`, or reading takes longer than 10 s
  */
@@ -18,6 +21,7 @@ export async function readBounded(
   path: string,
   maxBytes: number = MAX_MANIFEST_BYTES,
   limitMs: number = TIME_LIMIT_MS,
+  judge: Judge = () => null,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const giveUp = Promise.withResolvers<never>();
   const timer = setTimeout(
@@ -25,7 +29,7 @@ export async function readBounded(
     limitMs,
   );
   const end = new AbortController();
-  const reading = read(path, maxBytes, end.signal);
+  const reading = read(path, { maxBytes, judge }, end.signal);
   try {
     return await Promise.race([reading, giveUp.promise]);
   } finally {
@@ -36,13 +40,20 @@ export async function readBounded(
   }
 }
 
-async function read(path: string, maxBytes: number, until: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+async function read(
+  path: string,
+  { maxBytes, judge }: { readonly maxBytes: number; readonly judge: Judge },
+  until: AbortSignal,
+): Promise<Uint8Array<ArrayBuffer>> {
   // To open a FIFO would wait for whoever writes to it.
   if (!(await Deno.stat(path)).isFile) throw new TypeError("is not a file");
   using file = await Deno.open(path);
   // What the path leads to may have been replaced since somebody looked.
-  const { isFile, size } = await file.stat();
+  const info = await file.stat();
+  const { isFile, size } = info;
   if (!isFile) throw new TypeError("is not a file");
+  const problem = judge(path, info);
+  if (problem !== null) throw new TypeError(problem);
   // One byte more than it should have tells that it has grown.
   let bytes = new Uint8Array(Math.min(size, maxBytes) + 1);
   let length = 0;

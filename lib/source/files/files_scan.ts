@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { MAX_MANIFEST_BYTES, readBounded } from "./files_read.ts";
+import { type Judge, MAX_MANIFEST_BYTES, readBounded } from "./files_read.ts";
 import type { ManifestFile } from "./manifest_store.ts";
 
 /** The path that stands for standard input. */
@@ -193,8 +193,8 @@ function signatureOf({ dev, ino, size, mtime, ctime }: Deno.FileInfo): string {
  *
  * @throws {TypeError} if it is not UTF-8, or has become something that is no manifest
  */
-export async function readStableText(file: FoundFile): Promise<string | undefined> {
-  const bytes = await readBounded(file.path);
+export async function readStableText(file: FoundFile, judge?: Judge): Promise<string | undefined> {
+  const bytes = await readBounded(file.path, undefined, undefined, judge);
   const after = await statOrUndefined(file.path);
   if (after === undefined || signatureOf(after) !== file.signature) return undefined;
   return decodeText(bytes);

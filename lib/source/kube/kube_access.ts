@@ -84,6 +84,7 @@ function bareAccess(server: string): ClusterAccess {
     identity: { kind: "anonymous" },
     impersonation: null,
     origin: "--master",
+    names: null,
   };
 }
 

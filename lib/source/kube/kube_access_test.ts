@@ -22,6 +22,7 @@ Deno.test("neither kubeconfig nor master: the pod's service account", async () =
     identity: { kind: "tokenFile", path: `${folder}/token` },
     impersonation: null,
     origin: "in-cluster service account",
+    names: null,
   });
   const six = inClusterAccess(env({ KUBERNETES_SERVICE_HOST: "fd00::1", KUBERNETES_SERVICE_PORT: "6443" }));
   assertEquals(six.server, "https://[fd00::1]:6443");

@@ -4,6 +4,7 @@
  * @module
  */
 import type { EventSubject, ProxyEvent } from "../../observe/events.ts";
+import { escaped } from "../../text/quote.ts";
 import type { EventJson } from "../decode/api_json.ts";
 
 /** Who reports. kube-proxy's name, so that what filters Events by it goes on working. */
@@ -44,7 +45,9 @@ export function eventBody(event: ProxyEvent, hostname: string, nowMs: number): E
     action,
     reason,
     regarding: reference(regarding),
-    ...(note === "" ? {} : { note: truncateBytes(note, MAX_NOTE_BYTES) } satisfies Partial<EventBody>),
+    ...(note === ""
+      ? {}
+      : { note: truncateBytes(escaped(note), MAX_NOTE_BYTES) } satisfies Partial<EventBody>),
     type,
   };
 }

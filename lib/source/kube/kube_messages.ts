@@ -11,8 +11,9 @@ import type {
   V1StatusDetails,
 } from "@kubernetes/client-node";
 import type { Raw, RawKubernetesObject, ReadModels } from "../decode/api_json.ts";
-import { DecodeError, isAbsent, objectAt, quote, textAt } from "../decode/decode_values.ts";
+import { DecodeError, isAbsent, objectAt, textAt } from "../decode/decode_values.ts";
 import { MalformedError } from "../decode/protobuf_reader.ts";
+import { quote } from "../../text/quote.ts";
 
 /** The server, or something on the way to it, answered, but not with what was asked for. */
 export class AnswerError extends Error {

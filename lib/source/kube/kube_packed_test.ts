@@ -47,13 +47,13 @@ Deno.test("what grows a hundredfold, is packed in another way, or is broken is n
 /** What one GET asks for, and what it reads of a server that packs only what may be packed, or `always`. */
 async function asked(
   access: Partial<ClusterAccess>,
-  { always = false, tls = false } = {},
+  { always = false, tls = false, text = TEXT } = {},
 ): Promise<readonly [string | null, string]> {
   let seen: string | null = null;
   const answer = async (request: Request): Promise<Response> => {
     seen = request.headers.get("accept-encoding");
-    if (!always && !/gzip/.test(seen ?? "")) return new Response(TEXT);
-    return new Response(await packed(TEXT), { headers: { "content-encoding": "gzip" } });
+    if (!always && !/gzip/.test(seen ?? "")) return new Response(text);
+    return new Response(await packed(text), { headers: { "content-encoding": "gzip" } });
   };
   const listen = { hostname: "127.0.0.1", port: 0, onListen: () => {} };
   await using server = tls ? Deno.serve({ ...listen, ...LOCAL_PAIR }, answer) : Deno.serve(listen, answer);
@@ -86,6 +86,16 @@ Deno.test("nothing is asked for packed unless the kubeconfig says so", async () 
 Deno.test("a server that packs what nobody asked for packed is understood, on both ways", async () => {
   assertEquals(await asked({}, { always: true }), ["identity", TEXT]);
   assertEquals(await asked({ insecureSkipTlsVerify: true }, { always: true, tls: true }), ["identity", TEXT]);
+});
+
+Deno.test("a body that becomes a hundred times as long is no answer, whoever asked for it packed and on either way", async () => {
+  const bomb = { always: true, text: "\0".repeat(20_000_000) };
+  for (const asksForCompression of [false, true]) {
+    for (const tls of [false, true]) {
+      const access = { asksForCompression, insecureSkipTlsVerify: tls };
+      await assertRejects(() => asked(access, { ...bomb, tls }), AnswerError, "100 times as long");
+    }
+  }
 });
 
 Deno.test("a list that comes packed is as good as others", async () => {

@@ -79,6 +79,8 @@ export interface ClusterAccess {
   readonly impersonation: Impersonation | null;
   /** File or place this came from, for messages. */
   readonly origin: string;
+  /** What the kubeconfig calls the cluster and the user; null without one. */
+  readonly names: { readonly cluster: string; readonly user: string } | null;
 }
 
 const PLUGIN_VERSIONS = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
@@ -140,6 +142,7 @@ function readAccess(raw: RawObject, path: string, master: string): ClusterAccess
     ...inside(`clusters[${clusterName}].cluster`, () => readCluster(cluster, path, master)),
     ...inside(`users[${userName}].user`, () => readUser({ name: userName, raw: user }, path, clusterConfig)),
     origin: path,
+    names: { cluster: clusterName, user: userName },
   };
 }
 

@@ -40,6 +40,7 @@ users:
     identity: { kind: "tokenFile", path: "/var/run/secrets/kubernetes.io/serviceaccount/token" },
     impersonation: null,
     origin: "/etc/k/config",
+    names: { cluster: "default", user: "default" },
   });
 });
 

@@ -7,6 +7,7 @@ import { ExecError } from "../../../errors.ts";
 import type { Nft } from "../../../kernel/nft.ts";
 import { describeNftFailure, nftComplaints, nftFailureKind } from "../../../kernel/nft_failure.ts";
 import type { Logger } from "../../../observe/log.ts";
+import { cut } from "../../../text/quote.ts";
 import { isolateRefused, type Refusal, type Refused } from "../../isolate.ts";
 import { NO_LEFTOVER } from "../diff/diff.ts";
 import type { ObservedClients } from "../diff/parse.ts";
@@ -328,15 +329,11 @@ function named(error: ExecError, text: ServicesText): readonly Refused<ServiceTe
   for (const { line, message } of nftComplaints(error.stderr)) {
     const owner = text.ownerOf(line);
     if (owner !== undefined && !problems.has(owner)) {
-      problems.set(owner, `${message}: ${shortened(text.text, line)}`);
+      problems.set(owner, `${message}: ${cut(text.text.split("\n", line)[line - 1] ?? "", SHOWN_LINE)}`);
     }
   }
   return [...problems].map(([item, problem]) => ({ item, problem }));
 }
 
-const SHORT = 200;
-
-function shortened(text: string, line: number): string {
-  const said = text.split("\n", line)[line - 1] ?? "";
-  return said.length > SHORT ? `${said.slice(0, SHORT)}…` : said;
-}
+/** Of a line that nft refuses so much is told. */
+const SHOWN_LINE = 200;

@@ -216,6 +216,6 @@ Deno.test("words of programs are one line without control characters, and end so
     reason: `a\nb\u001b[31m${"x".repeat(1000)}`,
     lacksRights: false,
   }, "ipvs");
-  assertEquals(finding?.what.startsWith("mode ipvs cannot run here: a b [31mxxx"), true);
-  assertEquals(finding?.what.length, 401);
+  assertEquals(finding?.what.startsWith("mode ipvs cannot run here: a b\\u001b[31mxxx"), true);
+  assertEquals(/x… \(\d+ characters\)$/.test(finding?.what ?? ""), true);
 });

@@ -1,0 +1,91 @@
+/**
+ * Whether what a command goes by is only root's and its user's to write. As root it goes by nothing else, unless it is told to.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../../config/types.ts";
+import { ConfigError } from "../../errors.ts";
+import { anyoneMayRead, writableByOthers } from "../../kernel/file_owner.ts";
+import type { ClusterAccess } from "../../source/kube/kubeconfig.ts";
+import type { EffectiveConfiguration } from "./configuration.ts";
+import type { ParsedFlags } from "./parse_args.ts";
+
+/** What a command goes by. */
+export interface Inputs {
+  readonly config: KubeProxyConfiguration;
+  /** Files whose content becomes rules: the configuration, manifests, the snapshot. */
+  readonly files: readonly string[];
+}
+
+/** Likewise, of all that a run goes by. */
+export async function runDoubts(
+  flags: ParsedFlags,
+  { config, file }: Pick<EffectiveConfiguration, "config" | "file">,
+): Promise<readonly string[]> {
+  const { manifests, snapshot } = config.kproxy;
+  const files = [...file === null ? [] : [file.path], ...manifests, ...snapshot === "" ? [] : [snapshot]];
+  return await inputDoubts(flags, { config, files });
+}
+
+/**
+ * What is doubtful in them, one sentence each: files that others may write or, where they are secret, read, and credentials that go
+ * over plain HTTP.
+ *
+ * @throws {ConfigError} as root, unless `--allow-insecure-files` is given, if others may write one of the files
+ */
+export async function inputDoubts(flags: ParsedFlags, { config, files }: Inputs): Promise<readonly string[]> {
+  const { kubeconfig } = config.clientConnection;
+  const sentences = await judged(flags, [...files, ...kubeconfig === "" ? [] : [kubeconfig]]);
+  const master = flags.get("master") ?? "";
+  if (kubeconfig === "") return sentences;
+  const access = await accessIn(kubeconfig, master);
+  if (access === null) return sentences;
+  const { accessFiles, plainHttpDoubt } = await import("../../source/kube/access_doubts.ts");
+  const named = accessFiles(access);
+  sentences.push(...await judged(flags, named.map(({ path }) => path).filter((path) => path !== kubeconfig)));
+  for (const { path, isSecret } of named) if (isSecret) sentences.push(...await readable(path));
+  const plain = plainHttpDoubt(access);
+  return plain === null ? sentences : [...sentences, plain];
+}
+
+/** Null if it cannot be read: whoever uses it tells that. */
+async function accessIn(kubeconfig: string, master: string): Promise<ClusterAccess | null> {
+  const { isFile } = await Deno.stat(kubeconfig).catch(() => ({ isFile: false }));
+  // A pipe can be read once.
+  if (!isFile) return null;
+  const { loadKubeconfig } = await import("../../source/kube/kubeconfig.ts");
+  try {
+    return await loadKubeconfig(kubeconfig, master);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return null;
+  }
+}
+
+async function judged(flags: ParsedFlags, paths: readonly string[]): Promise<string[]> {
+  const problems: string[] = [];
+  for (const path of new Set(paths)) {
+    const problem = path === "-" ? null : await writableByOthers(path);
+    if (problem === null) continue;
+    const place = problem.startsWith(`${path} `) ? problem : `${path}: ${problem}`;
+    problems.push(`${place}, so that others decide what kproxy does`);
+  }
+  if (problems.length === 0 || Deno.uid() !== 0 || flags.get("allow-insecure-files") === true) {
+    return problems;
+  }
+  throw new ConfigError(problems.map((problem) => ({
+    path: "",
+    message: `${problem}; give it to root (chown root, chmod go-w), or allow it by --allow-insecure-files`,
+  })));
+}
+
+async function readable(path: string): Promise<readonly string[]> {
+  if (!await anyoneMayRead(path) || await isOfKubelet(path)) return [];
+  return [`${path}: holds credentials, and every user of this machine can read it; chmod o-r`];
+}
+
+/** True for the token of a pod, which has mode 0644 where only the pod has it. */
+async function isOfKubelet(path: string): Promise<boolean> {
+  const link = await Deno.readLink(path).catch(() => "");
+  return link.startsWith("..data/");
+}

@@ -1,0 +1,66 @@
+/**
+ * What is doubtful in the way to an API server: credentials that anybody on the way may read, and the files that hold them.
+ *
+ * @module
+ */
+import { own, type Sentence, sentence } from "../../text/quote.ts";
+import type { ClusterAccess, Identity } from "./kubeconfig.ts";
+import type { Pem } from "./kubeconfig_values.ts";
+
+const CREDENTIALS: Readonly<Record<Identity["kind"], string>> = {
+  anonymous: "",
+  token: "a token",
+  tokenFile: "a token",
+  basic: "a password",
+  plugin: "the credential of a plugin",
+  oidc: "a token",
+};
+
+/** Says that credentials go, or would have to go, over plain HTTP; null if there is no such danger. */
+export function plainHttpDoubt(
+  { server, identity, clientCertificate, origin, names }: ClusterAccess,
+): Sentence | null {
+  if (!server.startsWith("http:")) return null;
+  const whose = names === null
+    ? sentence`${own(origin)}`
+    : sentence`user ${names.user} and cluster ${names.cluster} of ${own(origin)}`;
+  const sent = CREDENTIALS[identity.kind];
+  if (sent !== "") {
+    return sentence`${own(sent)} goes to ${
+      own(server)
+    } over plain HTTP, where anybody on the way can read it (${own(whose)}); give the server as https://`;
+  }
+  if (clientCertificate === null) return null;
+  return sentence`a client certificate cannot be shown to ${
+    own(server)
+  } over plain HTTP, so requests are anonymous (${own(whose)}); give the server as https://`;
+}
+
+/** A file that a kubeconfig names. */
+export interface AccessFile {
+  readonly path: string;
+  /** True: who can read it can do what kproxy may do. */
+  readonly isSecret: boolean;
+}
+
+/** The kubeconfig itself, and the files and the program that it names. */
+export function accessFiles(
+  { origin, identity, certificateAuthority, clientCertificate }: ClusterAccess,
+): readonly AccessFile[] {
+  const isKubeconfigSecret = identity.kind === "token" || identity.kind === "basic" ||
+    clientCertificate?.key.kind === "text";
+  return [
+    { path: origin, isSecret: isKubeconfigSecret },
+    ...pemFile(certificateAuthority, false),
+    ...pemFile(clientCertificate?.certificate ?? null, false),
+    ...pemFile(clientCertificate?.key ?? null, true),
+    ...identity.kind === "tokenFile" ? [{ path: identity.path, isSecret: true }] : [],
+    ...identity.kind === "plugin" && identity.plugin.command.includes("/")
+      ? [{ path: identity.plugin.command, isSecret: false }]
+      : [],
+  ];
+}
+
+function pemFile(pem: Pem | null, isSecret: boolean): readonly AccessFile[] {
+  return pem?.kind === "file" ? [{ path: pem.path, isSecret }] : [];
+}
