@@ -7,22 +7,25 @@ import { interfaceIps as systemInterfaceIps } from "../kernel/interfaces.ts";
 import type { KubeProxyConfiguration, ProxyMode, SyncPeriods } from "../config/types.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import { wallClockMs } from "../kernel/clock.ts";
-import type { Logger, Verbosity } from "../observe/log.ts";
+import { AUDIT, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
 import { addProgramMetrics } from "../observe/metrics_program.ts";
 import { ServerMetrics } from "../observe/metrics_servers.ts";
 import type { ResourceKind, RestoredState } from "../source/source.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
+import { textAnswer } from "./answers.ts";
 import { ConnectionPool } from "./connection_pool.ts";
 import { observeHealth } from "./health_observer.ts";
 import { startHealthServer } from "./health_server.ts";
 import { HealthState, systemHealthClock } from "./health_state.ts";
 import { type HttpServer, ListenError } from "./http_server.ts";
+import type { Handler } from "./http_listener.ts";
 import { LocalSocket } from "./local_socket.ts";
 import { type MetricsHandlers, metricsHandlers, startMetricsServer } from "./metrics_server.ts";
 import { type PortConflict, ServiceHealthServers } from "./service_health.ts";
 import { nodePortListenAddresses } from "./service_health_addresses.ts";
 import { documents, type LifeFacts, pagesForBrowsers, type ServerFacts } from "./status/status_api.ts";
+import { AUDIT_PATH } from "./status/status_document.ts";
 
 /** What {@linkcode NodeServers} need. */
 export interface NodeServersOptions {
@@ -152,7 +155,10 @@ export class NodeServers {
       emulationVersion,
       startMs: performance.timeOrigin,
       page: life === undefined ? undefined : pagesForBrowsers(life, facts),
-      documents: isTold ? documents(life, facts) : undefined,
+      documents: new Map([
+        ...isTold ? documents(life, facts) : [],
+        [AUDIT_PATH, auditHandler(this.#options.log)],
+      ]),
       socket: config.kproxy.socket,
     });
   }
@@ -214,4 +220,17 @@ export class NodeServers {
     await Promise.all(servers.map((server) => server.stop()));
     this.#servers = [];
   }
+}
+
+const MOST_AUDITED = 1_000;
+
+/** What a command has done to the node stands in this log, too. */
+function auditHandler(log: Logger): Handler {
+  return (request) => {
+    if (request.method !== "POST") return textAnswer("405 method not allowed\n", { status: 405 });
+    const { searchParams } = new URL(request.url);
+    const told = (name: string): string => (searchParams.get(name) ?? "").slice(0, MOST_AUDITED);
+    log.info(AUDIT, { action: told("action"), uid: told("uid"), what: told("what") });
+    return textAnswer("ok\n");
+  };
 }

@@ -62,14 +62,19 @@ export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number>
 async function settingsHere(
   flags: ParsedFlags,
   told: KubeProxyConfiguration,
-): Promise<Partial<Pick<ExamineOptions, "config" | "nodeName" | "runs" | "servicesBy">>> {
+): Promise<Partial<Pick<ExamineOptions, "config" | "master" | "nodeName" | "runs" | "servicesBy" | "apiUnasked">>> {
   const running = namesMode(flags) ? null : await runningSettings(told);
   if (running === null) return {};
-  const { where, config: { kproxy, ...config }, nodeName } = running;
+  const { where, config: { kproxy, ...config }, nodeName, isTrusted, master } = running;
   const { manifests } = told.kproxy;
-  // Who names an API server asks whether that one can be reached.
-  const { clientConnection } = namesSource(flags) ? told : config;
+  // Who names an API server asks whether that one can be reached. Files and programs that give credentials are read and started with
+  // the rights of this user, so that only this user, or root, may name them.
+  const isNamed = namesSource(flags);
+  const { clientConnection } = isNamed || !isTrusted ? told : config;
+  const apiUnasked = `${where} runs as another user, who may not name credentials for this one`;
   return {
+    ...(isNamed || !isTrusted ? {} : { master }),
+    ...(isNamed || isTrusted ? {} : { apiUnasked }),
     config: {
       ...config,
       clientConnection,
@@ -120,6 +125,9 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
     mode,
     findings: [
       ...options.runs === undefined ? [] : [ok("kproxy", options.runs)],
+      ...options.apiUnasked === undefined ? [] : [
+        warning("API server", options.apiUnasked, "name it with --config=FILE or --kubeconfig=FILE, or ask as that user"),
+      ],
       ...findings,
       ...manifests,
       ...comparison?.findings ?? [],

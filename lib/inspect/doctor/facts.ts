@@ -71,6 +71,8 @@ export interface ReadFactsOptions {
   readonly config: KubeProxyConfiguration;
   readonly master: string;
   readonly nodeName: string;
+  /** Why the API server is not asked; absent: it is, if there is one. */
+  readonly apiUnasked?: string | undefined;
   /** The configuration with the mode to move to; null without one. */
   readonly otherConfig: KubeProxyConfiguration | null;
   /** Every reader has so long. @default {6000} */
@@ -132,7 +134,7 @@ export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts>
       links: fact(() => readLinksFact(exec)),
       metricsOwner: fact(() => readMetricsOwner(config.metricsBindAddress)),
       // Its parts end by the limit, each by itself; the whole is ended a little later, if something else of it hangs.
-      api: !usesApiServer(config, master) ? Promise.resolve(null) : readFact(
+      api: options.apiUnasked !== undefined || !usesApiServer(config, master) ? Promise.resolve(null) : readFact(
         () => askApi(options, { ownIps: ownIps ?? [], exec: programs }, { signal, limitMs }),
         { signal: late.signal, limitMs },
       ),
