@@ -19,7 +19,7 @@ export interface LocalSocketOptions {
   readonly lookMs?: number;
 }
 
-const LANE = { server: "socket", most: 16 };
+const LANE = { server: "socket", most: 32 };
 const LOOK_MS = 10_000;
 
 /**

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { askingIn } from "../support/netns.ts";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 
@@ -31,10 +32,9 @@ export function kproxyArgv(): string[] {
 
 /** Runs kproxy to its end. */
 export async function kproxy(args: readonly string[], options: RunOptions = {}): Promise<Run> {
-  const argv = [Deno.execPath(), ...kproxyArgv(), ...args];
-  const [program, ...rest] = options.netns === undefined
-    ? argv
-    : ["ip", "netns", "exec", options.netns, ...argv];
+  const { netns } = options;
+  const argv = [Deno.execPath(), ...kproxyArgv(), ...(netns === undefined ? args : askingIn(netns, args))];
+  const [program, ...rest] = netns === undefined ? argv : ["ip", "netns", "exec", netns, ...argv];
   const child = new Deno.Command(program ?? "", {
     args: rest,
     stdin: options.stdin === undefined ? "null" : "piped",

@@ -12,7 +12,7 @@ import { inTime, kproxy, kproxyArgv } from "../cli/kproxy.ts";
 import { asNobody } from "../support/as_nobody.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
-import { type Netns, withNetns } from "../support/netns.ts";
+import { type Netns, socketIn, withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { ROOT } from "../../tools/project_files.ts";
 
@@ -82,7 +82,7 @@ e2eTest(
       );
       assertEquals(wrong, []);
       assertEquals(findings.filter(({ check }) => check === "kproxy").map(({ what }) => what), [
-        "kproxy on 127.0.0.1:10249 runs in mode nftables: this node is judged by its configuration",
+        `kproxy on ${socketIn(netns.name)} runs in mode nftables: this node is judged by its configuration`,
       ]);
       // Who names a mode wants that one judged.
       const { out: other } = await doctor("--proxy-mode=iptables");

@@ -59,8 +59,7 @@ export function noForeignPages(handler: Handler): Handler {
 
 function foreignPageProblem(headers: Headers): string | null {
   const origin = headers.get("origin");
-  const host = (headers.get("host") ?? "").toLowerCase();
-  if (origin !== null && !["http", "https"].some((scheme) => origin.toLowerCase() === `${scheme}://${host}`)) {
+  if (origin !== null && origin.toLowerCase() !== `http://${(headers.get("host") ?? "").toLowerCase()}`) {
     return "the request comes from a page of another origin";
   }
   const isForeignPart = headers.get("sec-fetch-site") === "cross-site" &&
