@@ -54,6 +54,15 @@ export async function kproxy(args: readonly string[], options: RunOptions = {}):
   return { code, out: decoder.decode(stdout), err: decoder.decode(stderr) };
 }
 
+/** The line that says who has changed the node. */
+const AUDITED = /^I\d{4} \S+ +\d+ audit\.ts:\d+\] "Audit" action="(?:repair|cleanup)" uid=0 .*\n/m;
+
+/** What a command has said beside that it has changed the node. @throws {Error} if it has not said that */
+export function besideAudit({ err }: Run): string {
+  if (!AUDITED.test(err)) throw new Error(`Nobody is told who has changed the node: ${err}`);
+  return err.replace(AUDITED, "");
+}
+
 /** What `kproxy doctor` says of what it had no time for. */
 const OUT_OF_TIME = /it took longer than 6 s|was still running after 6 s/;
 

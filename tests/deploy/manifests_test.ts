@@ -148,6 +148,7 @@ Deno.test("the Pods take the place of kubeadm's: account, name of the configurat
       ["lib-modules", { path: "/lib/modules" }],
       // Beyond kube-proxy's; it goes with the Pod.
       ["deno-dir", { medium: "Memory", sizeLimit: "64Mi" }],
+      ["socket", { medium: "Memory", sizeLimit: "1Mi" }],
     ],
   );
   for (const { name, volumeMounts } of containersOf(pod)) {
@@ -156,6 +157,8 @@ Deno.test("the Pods take the place of kubeadm's: account, name of the configurat
       { name: "xtables-lock", mountPath: "/run/xtables.lock" },
       { name: "lib-modules", mountPath: "/lib/modules", readOnly: true },
       { name: "deno-dir", mountPath: "/opt/kproxy/.deno" },
+      // Of the one that is asked.
+      ...(name === "kproxy" ? [{ name: "socket", mountPath: "/run/kproxy" }] : []),
     ], name);
   }
 });

@@ -72,10 +72,6 @@ export async function cleanUp(
         ...(of === undefined ? {} : { of }),
       }),
   );
-  if (!dryRun && report.removed.length > 0) {
-    const removed = countLeftovers(report).map(([kind, count]) => `${count} ${kind}`).join(", ");
-    await audited?.({ modes: modes.join(","), ...(of === undefined ? {} : { of }), removed });
-  }
   await io.out(dryRun ? cleanupListing(report) : cleanupSummary(report));
   const untold = of === undefined ? [] : modesNotToldApart(modes);
   if (untold.length > 0) {
@@ -93,6 +89,10 @@ export async function cleanUp(
   if (lacksRights(report)) {
     io.err("Error: cleanup needs root or CAP_NET_ADMIN: nothing could be looked at\n");
     return 1;
+  }
+  if (!dryRun && report.removed.length > 0) {
+    const removed = countLeftovers(report).map(([kind, count]) => `${count} ${kind}`).join(", ");
+    await audited?.({ modes: modes.join(","), ...(of === undefined ? {} : { of }), removed });
   }
   for (const { place, error } of report.failed) {
     io.err(`Error: Cannot clean up ${place}: ${errorText(error)}\n`);
