@@ -274,8 +274,11 @@ function checkOwnFields({ kproxy }: KubeProxyConfiguration): Finding[] {
     const detail = "must be the absolute path of a file, or blank for none";
     findings.push(invalidValue("kproxy.snapshot", kproxy.snapshot, detail));
   }
-  if (kproxy.socket !== "" && !(/^\/.+\/[^/]+$/.test(kproxy.socket) && kproxy.socket.length <= MAX_SOCKET_PATH)) {
-    const detail = `must be an absolute path below a folder, of at most ${MAX_SOCKET_PATH} characters, or blank`;
+  if (
+    kproxy.socket !== "" && !(/^\/.+\/[^/]+$/.test(kproxy.socket) && kproxy.socket.length <= MAX_SOCKET_PATH)
+  ) {
+    const detail =
+      `must be an absolute path below a folder, of at most ${MAX_SOCKET_PATH} characters, or blank`;
     findings.push(invalidValue("kproxy.socket", kproxy.socket, detail));
   }
   if (kproxy.snapshotMaxAge !== 0 && kproxy.snapshotMaxAge < LEAST_SNAPSHOT_AGE_MS) {

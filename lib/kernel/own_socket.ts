@@ -48,7 +48,9 @@ export function findOwnSocket(path: string): OwnSocket {
   const found = Deno.lstatSync(socket);
   if (!found.isSocket) throw new UnsafePathError(`${socket} is no socket`);
   if (found.uid !== place.uid) {
-    throw new UnsafePathError(`${socket} belongs to user ${found.uid}, and its directory to user ${place.uid}`);
+    throw new UnsafePathError(
+      `${socket} belongs to user ${found.uid}, and its directory to user ${place.uid}`,
+    );
   }
   if (modeOf(found) & OTHERS_WRITE) throw new UnsafePathError(`others may use ${socket}`);
   return { path: socket, isTrusted };
@@ -96,7 +98,9 @@ function prepareDirectory(directory: string): void {
   // A volume of a Pod comes open to all, and empty; any other directory is as its owner wants it.
   const isFresh = (modeOf(before) & STICKY) === 0 && [...Deno.readDirSync(directory)].length === 0;
   if (!isFresh) {
-    throw new UnsafePathError(`${directory} is open to others (mode ${(modeOf(before) & 0o7777).toString(8)})`);
+    throw new UnsafePathError(
+      `${directory} is open to others (mode ${(modeOf(before) & 0o7777).toString(8)})`,
+    );
   }
   Deno.chmodSync(directory, 0o700);
 }

@@ -141,7 +141,11 @@ e2eTest(
       Deno.chownSync(path, NOBODY, NOBODY);
       assertThrows(() => findOwnSocket(path), UnsafePathError, `${path} belongs to user ${NOBODY}`);
       Deno.chownSync(folder, NOBODY, NOBODY);
-      assertThrows(() => findOwnSocket(path), UnsafePathError, `${folder}, above ${directory}, belongs to user`);
+      assertThrows(
+        () => findOwnSocket(path),
+        UnsafePathError,
+        `${folder}, above ${directory}, belongs to user`,
+      );
     });
     // As systemd makes it for the user of its unit, in a place where only root can.
     const directory = `/run/kproxy-test-${Deno.pid}`;

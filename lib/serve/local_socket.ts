@@ -58,7 +58,9 @@ export class LocalSocket {
       this.#opened = openOwnSocket(path);
     } catch (error) {
       if (!this.#hasFailed) {
-        log.error("Cannot open the socket, going on without: no command can ask this kproxy", error, { path });
+        log.error("Cannot open the socket, going on without: no command can ask this kproxy", error, {
+          path,
+        });
       }
       this.#hasFailed = true;
       return;
@@ -96,7 +98,9 @@ export class LocalSocket {
       (await Deno.connect({ transport: "unix", path: this.#options.path })).close();
       return true;
     } catch (error) {
-      if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.ConnectionRefused) return false;
+      if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.ConnectionRefused) {
+        return false;
+      }
       this.#options.log.info("Cannot look for the socket", { err: errorText(error) }, 2);
       return true;
     }

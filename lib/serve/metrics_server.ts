@@ -115,7 +115,9 @@ function isReset({ method }: Request, path: string): boolean {
 function elsewhere(method: string, path: string, socket: string): Response {
   const how = socket === ""
     ? "and there is none (kproxy.socket)"
-    : `as root: curl ${method === "GET" ? "" : `-X ${method} `}--unix-socket ${socket} http://localhost${path}`;
+    : `as root: curl ${
+      method === "GET" ? "" : `-X ${method} `
+    }--unix-socket ${socket} http://localhost${path}`;
   return textAnswer(`403 forbidden: ask over the socket, ${how}\n`, { status: 403 });
 }
 

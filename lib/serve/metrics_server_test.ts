@@ -314,7 +314,10 @@ Deno.test("what holds credentials or changes something is had over the socket on
       const init = { method, peer, ...method === "PUT" ? { body: "9" } : {} };
       const refused = await ask(path, { ...init, headers: { host: "127.0.0.1:10249" } });
       assertEquals(refused.status, 403, path);
-      assertMatch(await refused.text(), new RegExp(`^403 forbidden: ask over the socket, as root: ${curl}${path}\n$`));
+      assertMatch(
+        await refused.text(),
+        new RegExp(`^403 forbidden: ask over the socket, as root: ${curl}${path}\n$`),
+      );
     }
   }
   assertEquals(shown.verbosity.level, 0);

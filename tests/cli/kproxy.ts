@@ -55,7 +55,7 @@ export async function kproxy(args: readonly string[], options: RunOptions = {}):
 }
 
 /** The line that says who has changed the node. */
-const AUDITED = /^I\d{4} \S+ +\d+ audit\.ts:\d+\] "Audit" action="(?:repair|cleanup)" uid=0 .*\n/m;
+export const AUDITED = /^I\d{4} \S+ +\d+ audit\.ts:\d+\] "Audit" action="(?:repair|cleanup)" uid=0 .*\n/m;
 
 /** What a command has said beside that it has changed the node. @throws {Error} if it has not said that */
 export function besideAudit({ err }: Run): string {

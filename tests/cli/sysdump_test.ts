@@ -172,7 +172,11 @@ Deno.test("what is there already stays as it is, a link, too, and other names ar
 Deno.test("- is standard output, compressed, with nothing else on it", async () => {
   await inFolder({}, async (folder) => {
     await makePrograms(folder);
-    const { code, bytes, err } = await sysdump(folder, ["-", "--metrics-bind-address=127.0.0.1:1", "--socket="]);
+    const { code, bytes, err } = await sysdump(folder, [
+      "-",
+      "--metrics-bind-address=127.0.0.1:1",
+      "--socket=",
+    ]);
     const files = await unpacked(Uint8Array.from(bytes));
     assertEquals([code, files.has("parts.json"), files.has("running/metrics.txt")], [0, true, false]);
     assertStringIncludes(err, "running/metrics.txt");

@@ -193,7 +193,10 @@ e2eTest("a set that a rule of others uses stays and is named; the other sets go"
     const run = await kproxy(["cleanup"], { netns: netns.name });
     const { code, out } = run;
     assertEquals([code, out], [0, `Removed ${setNames("IPv4").length - 1} sets of ipset\n`]);
-    assertEquals(besideAudit(run), "Warning: ipset: destroy KUBE-LOOP-BACK left out: a rule still uses this set\n");
+    assertEquals(
+      besideAudit(run),
+      "Warning: ipset: destroy KUBE-LOOP-BACK left out: a rule still uses this set\n",
+    );
     assertEquals(await netns.run(["ipset", "list", "-name"]), "KUBE-LOOP-BACK\n");
     await netns.run(["iptables", "-t", "nat", "-D", ...foreign]);
     assertEquals((await kproxy(["cleanup"], { netns: netns.name })).code, 0);

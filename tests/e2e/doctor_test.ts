@@ -87,6 +87,17 @@ e2eTest(
       // Who names a mode wants that one judged.
       const { out: other } = await doctor("--proxy-mode=iptables");
       assertEquals(JSON.parse(other).mode, "iptables");
+      assertEquals((await running.stop()).code, 0);
+      const left: DoctorReport = JSON.parse((await doctor()).out);
+      const leftovers = left.findings.filter(({ check }) => check === "leftovers").map(({ level }) => level);
+      assertEquals([left.mode, leftovers], ["nftables", ["ok"]]);
+      // One that was told of its API server by a flag is asked which that is.
+      const args = ["--proxy-mode=nftables", "--hostname-override=node-a", "--master=http://127.0.0.1:1"];
+      await using lonely = KproxyProcess.spawn({ netns, args });
+      await lonely.until("its socket", (lines) => lines.some(({ server }) => server === "socket"));
+      const flagged: DoctorReport = JSON.parse((await doctor()).out);
+      const [api] = flagged.findings.filter(({ check }) => check === "API server");
+      assertMatch(api?.what ?? "", /^http:\/\/127\.0\.0\.1:1 .* does not answer/);
     });
   },
 );

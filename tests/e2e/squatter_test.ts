@@ -73,7 +73,9 @@ e2eTest(
     await withNetns(async (netns) => {
       await withSquatter(netns, async ({ socket, got }) => {
         // The credentials are worth something: who names this kubeconfig, sends them.
-        await kproxy(["doctor", `--kubeconfig=${socket.replace("kproxy.sock", "kubeconfig")}`], { netns: netns.name });
+        await kproxy(["doctor", `--kubeconfig=${socket.replace("kproxy.sock", "kubeconfig")}`], {
+          netns: netns.name,
+        });
         assertStringIncludes(got(), `got Bearer ${SECRET}`);
         const before = got();
         for (const asked of [[], [`--socket=${socket}`]]) {
@@ -97,13 +99,18 @@ e2eTest(
             netns: netns.name,
           });
           assertEquals(code, 1, out);
-          assertMatch(err, /^Error: Nothing says where the objects are: no kproxy tells of itself on \S+kproxy\.sock; /m);
+          assertMatch(
+            err,
+            /^Error: Nothing says where the objects are: no kproxy tells of itself on \S+kproxy\.sock; /m,
+          );
           assert(!out.includes(EVIL), out);
         }
         assertEquals(await netns.run(["nft", "list", "ruleset"]), "");
         // With files of the cluster's own it does not write either: what is there may be a proxy that mends its rules itself.
         const files = ["--manifests=examples/demo", "--hostname-override=node-a"];
-        const named = await kproxy(["check", "--repair", "--proxy-mode=nftables", ...files], { netns: netns.name });
+        const named = await kproxy(["check", "--repair", "--proxy-mode=nftables", ...files], {
+          netns: netns.name,
+        });
         assertStringIncludes(
           named.err,
           "Error: nothing is repaired: on 127.0.0.1:10249 another proxy answers there: mode nftables",

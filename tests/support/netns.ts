@@ -99,9 +99,7 @@ const ASKING = ["check", "diff", "trace", "explain", "service", "doctor", "statu
 
 /** The arguments of a command, so that it asks the kproxy of the namespace and no other one. */
 export function askingIn(netns: string, [command = "", ...args]: readonly string[]): readonly string[] {
-  return ASKING.includes(command)
-    ? [command, `--socket=${socketIn(netns)}`, ...args]
-    : [command, ...args];
+  return ASKING.includes(command) ? [command, `--socket=${socketIn(netns)}`, ...args] : [command, ...args];
 }
 
 function nextName(): string {

@@ -6,7 +6,12 @@
  * @module
  */
 import { SyncError } from "../../lib/errors.ts";
-import { CONFIG_PATH, OBJECTS_PATH, PORTALS_PATH, STATUS_PATH } from "../../lib/serve/status/status_document.ts";
+import {
+  CONFIG_PATH,
+  OBJECTS_PATH,
+  PORTALS_PATH,
+  STATUS_PATH,
+} from "../../lib/serve/status/status_document.ts";
 import { writeLine } from "../../tools/output.ts";
 import { testService, testSlice, testSliceEndpoint } from "./model_objects.ts";
 import { serving } from "./status_server.ts";
@@ -73,5 +78,10 @@ async function squat(folder: string, tokenFile: string): Promise<void> {
     await Deno.chmod(`${folder}/kproxy.sock`, 0o666);
     writeLine("ready");
     await new Promise((resolve) => setTimeout(resolve, 600_000));
-  }, { families: ["IPv4", "IPv6"], mode: "nftables", config: { clientConnection, mode: "nftables" }, objects });
+  }, {
+    families: ["IPv4", "IPv6"],
+    mode: "nftables",
+    config: { clientConnection, mode: "nftables" },
+    objects,
+  });
 }

@@ -7,7 +7,7 @@ import { defaultConfig } from "../../lib/config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../lib/config/types.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import type { NodePortals } from "../../lib/model/portals.ts";
-import { silentLogger } from "../../lib/observe/log.ts";
+import { type Logger, silentLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { RecentProblems } from "../../lib/observe/recent_problems.ts";
 import { NodeServers } from "../../lib/serve/node_servers.ts";
@@ -71,6 +71,8 @@ export interface ServingOptions {
   readonly portals?: () => NodePortals;
   /** @default {"node-1"} */
   readonly node?: string;
+  /** @default {none} */
+  readonly log?: Logger;
   /** For what is written down. @default {Date.now} */
   readonly nowMs?: () => number;
 }
@@ -124,7 +126,7 @@ export async function serving(
     periods: { syncPeriod: 30_000, minSyncPeriod: 1_000 },
     families,
     metrics: new ProxyMetrics({ mode }),
-    log: silentLogger,
+    log: options.log ?? silentLogger,
     verbosity: { level: 0 },
     flags: () => [],
     version: "0.1.0",

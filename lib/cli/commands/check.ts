@@ -53,7 +53,12 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
     if (repaired.families.length > 0) {
       const { found: { plane, config }, objects: { from } } = seen;
       const { families, before } = repaired;
-      await audit("repair", { mode: plane, families: families.join(","), differences: before, from }, config, io);
+      await audit(
+        "repair",
+        { mode: plane, families: families.join(","), differences: before, from },
+        config,
+        io,
+      );
       seen = await seenTwice(looking);
     }
   }
@@ -90,12 +95,19 @@ async function lookingToRepair({ options, warn }: Looking): Promise<Looking> {
   }
   const { kproxy, mode, ...settings } = running.config;
   if (kproxy.manifests.includes(STDIN_PATH)) {
-    throw new UsageError(`${running.where} has read its objects from its standard input: name files with --manifests=PATH`);
+    throw new UsageError(
+      `${running.where} has read its objects from its standard input: name files with --manifests=PATH`,
+    );
   }
   return {
     options: {
       ...options,
-      config: { ...settings, kproxy, mode: options.isModeNamed ? config.mode : mode, hostnameOverride: running.nodeName },
+      config: {
+        ...settings,
+        kproxy,
+        mode: options.isModeNamed ? config.mode : mode,
+        hostnameOverride: running.nodeName,
+      },
       master: running.master,
       isSourceNamed: true,
       isModeNamed: true,

@@ -374,6 +374,9 @@ Deno.test("where the socket does not tell, what answers at the ports is a hint",
       `--healthz-bind-address=${health[0]}`,
     );
     assertEquals(code, 1);
-    assertMatch(err, /^Error: .*statusApi: false\nOn 127\.0\.0\.1:\d+ another proxy answers there: mode nftables; .* checked there\nThe health server on 127\.0\.0\.1:\d+ answers with status 503: /);
+    assertMatch(
+      err,
+      /^Error: .*statusApi: false\nOn 127\.0\.0\.1:\d+ another proxy answers there: mode nftables; .* checked there\nThe health server on 127\.0\.0\.1:\d+ answers with status 503: /,
+    );
   }, { statusApi: false, config: { healthzBindAddress: "127.0.0.1:0" } });
 });

@@ -192,13 +192,16 @@ Deno.test("beside a kproxy that does not answer nothing is mended: it may have n
 Deno.test("where no kproxy runs, rules are mended, unless something at the port of its metrics says that it is a proxy", async () => {
   await withSocket(async (config) => {
     assertEquals(await repairLeave(config, "iptables"), { isAllowed: true, note: null });
-    await using server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen: () => {} }, ({ url }) =>
-      new Response(new URL(url).pathname === "/proxyMode" ? "ipvs" : "ok"));
+    await using server = Deno.serve(
+      { port: 0, hostname: "127.0.0.1", onListen: () => {} },
+      ({ url }) => new Response(new URL(url).pathname === "/proxyMode" ? "ipvs" : "ok"),
+    );
     const metricsBindAddress = `127.0.0.1:${server.addr.port}`;
     const leave = await repairLeave({ ...config, metricsBindAddress }, "iptables");
     assertEquals(leave, {
       isAllowed: false,
-      reason: `on ${metricsBindAddress} another proxy answers there: mode ipvs; nobody can tell whether that one mends ` +
+      reason:
+        `on ${metricsBindAddress} another proxy answers there: mode ipvs; nobody can tell whether that one mends ` +
         "its rules itself: end it first",
     });
   });

@@ -38,7 +38,8 @@ export async function repairLeave(
     if (error.reason === "nothing" || error.reason === "no address") return await leaveBesideOthers(config);
     return {
       isAllowed: false,
-      reason: `a kproxy may run here, and nobody can tell whether it mends its rules itself: ${error.message}`,
+      reason:
+        `a kproxy may run here, and nobody can tell whether it mends its rules itself: ${error.message}`,
     };
   }
 }
@@ -51,7 +52,8 @@ async function leaveBesideOthers({ metricsBindAddress }: KubeProxyConfiguration)
   if (!holder.startsWith("another proxy")) return { isAllowed: true, note: null };
   return {
     isAllowed: false,
-    reason: `on ${metricsBindAddress} ${holder}; nobody can tell whether that one mends its rules itself: end it first`,
+    reason:
+      `on ${metricsBindAddress} ${holder}; nobody can tell whether that one mends its rules itself: end it first`,
   };
 }
 

@@ -134,10 +134,12 @@ export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts>
       links: fact(() => readLinksFact(exec)),
       metricsOwner: fact(() => readMetricsOwner(config.metricsBindAddress)),
       // Its parts end by the limit, each by itself; the whole is ended a little later, if something else of it hangs.
-      api: options.apiUnasked !== undefined || !usesApiServer(config, master) ? Promise.resolve(null) : readFact(
-        () => askApi(options, { ownIps: ownIps ?? [], exec: programs }, { signal, limitMs }),
-        { signal: late.signal, limitMs },
-      ),
+      api: options.apiUnasked !== undefined || !usesApiServer(config, master)
+        ? Promise.resolve(null)
+        : readFact(
+          () => askApi(options, { ownIps: ownIps ?? [], exec: programs }, { signal, limitMs }),
+          { signal: late.signal, limitMs },
+        ),
     };
     const read = await allOf(facts);
     const { troubles } = running;

@@ -220,9 +220,13 @@ export class RunningKproxy {
     } catch (error) {
       if (error instanceof NoConnectionError) throw this.#notThere(error.cause);
       if (error instanceof LateAnswerError) {
-        throw new NotRunningError("silent", `the kproxy on ${this.address} cannot be asked: ${error.message}`, {
-          cause: error,
-        });
+        throw new NotRunningError(
+          "silent",
+          `the kproxy on ${this.address} cannot be asked: ${error.message}`,
+          {
+            cause: error,
+          },
+        );
       }
       if (error instanceof StrangeAnswerError) throw this.#otherProgram(error.message, error);
       throw error;

@@ -11,7 +11,14 @@ function at(socket: string): Pick<KubeProxyConfiguration, "kproxy"> {
 Deno.test("a running kproxy tells its configuration, with the mode that is in use and its Node's name", async () => {
   await serving(async ({ socket }) => {
     const found = await runningSettings(at(socket));
-    assertEquals([found?.where, found?.isTrusted, found?.master, found?.config.mode, found?.config.clusterCIDR, found?.nodeName], [
+    assertEquals([
+      found?.where,
+      found?.isTrusted,
+      found?.master,
+      found?.config.mode,
+      found?.config.clusterCIDR,
+      found?.nodeName,
+    ], [
       `kproxy on ${socket}`,
       true,
       "https://10.0.0.1:6443",

@@ -65,7 +65,8 @@ const OTHERS: readonly [who: string, program: Program, reason: NotRunningReason,
   ],
   [
     "a document of 200,000 levels",
-    () => answer(`{"kind":"Status","apiVersion":"kproxy/v1","x":${"[".repeat(200_000)}${"]".repeat(200_000)}}`),
+    () =>
+      answer(`{"kind":"Status","apiVersion":"kproxy/v1","x":${"[".repeat(200_000)}${"]".repeat(200_000)}}`),
     "another version",
     "nested more than 100 deep",
   ],

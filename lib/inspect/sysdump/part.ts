@@ -107,7 +107,9 @@ export type Page = HttpPlace & { readonly path: string };
 
 /** What a page says, whatever its status. */
 export function pagePart(name: string, page: Page): Part {
-  const from = "socket" in page ? `${page.socket} ${page.path}` : `http://${joinHostPort(page.host, page.port)}${page.path}`;
+  const from = "socket" in page
+    ? `${page.socket} ${page.path}`
+    : `http://${joinHostPort(page.host, page.port)}${page.path}`;
   const read = async ({ timeMs, bytes: limit, signal }: PartLimits): Promise<PartContent> => {
     const kept = new LimitedBytes(limit);
     let problem = "";

@@ -98,12 +98,18 @@ const HEALTH_PAGES: readonly (readonly [name: string, path: string])[] = [
 function runningParts(
   { metricsBindAddress, healthzBindAddress, kproxy: { socket } }: KubeProxyConfiguration,
 ): readonly Part[] {
-  const told = socket === "" ? [] : SOCKET_PAGES.map(([name, path]) => pagePart(`running/${name}`, { socket, path }));
+  const told = socket === ""
+    ? []
+    : SOCKET_PAGES.map(([name, path]) => pagePart(`running/${name}`, { socket, path }));
   const pagesAt = (address: string, pages: readonly (readonly [string, string])[]): readonly Part[] => {
     if (address === "") return [];
     const [bound, port] = splitHostPort(address);
     const host = localHost(bound);
     return pages.map(([name, path]) => pagePart(`running/${name}`, { host, port, path }));
   };
-  return [...told, ...pagesAt(metricsBindAddress, METRICS_PAGES), ...pagesAt(healthzBindAddress, HEALTH_PAGES)];
+  return [
+    ...told,
+    ...pagesAt(metricsBindAddress, METRICS_PAGES),
+    ...pagesAt(healthzBindAddress, HEALTH_PAGES),
+  ];
 }

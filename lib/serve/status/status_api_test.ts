@@ -104,7 +104,9 @@ Deno.test("an object that comes twice, because it went and came meanwhile, count
 
 Deno.test("over TCP nobody is told what the socket tells, in whatever way they ask, but where to ask", async () => {
   await serving(async ({ address, socket, ask, askSocket }) => {
-    for (const path of ["/kproxy/v1/status", "/kproxy/v1/config", "/kproxy/v1/objects", "/kproxy/v1/portals"]) {
+    for (
+      const path of ["/kproxy/v1/status", "/kproxy/v1/config", "/kproxy/v1/objects", "/kproxy/v1/portals"]
+    ) {
       assertEquals((await askSocket(...get(path, "localhost"))).status, "200", path);
       const { body } = await ask(...get(path, address));
       const curl = `curl --unix-socket ${socket} http://localhost${path}`;
@@ -144,7 +146,9 @@ Deno.test("whoever reads objects slowly, or goes, keeps nobody from reading", as
   const objects = manyObjects(200);
   await serving(async ({ socket }) => {
     const slow = await Promise.all(Array.from({ length: 20 }, () => connectTo(socket)));
-    const request = new TextEncoder().encode(`${get("/kproxy/v1/objects", "localhost").join("\r\n")}\r\n\r\n`);
+    const request = new TextEncoder().encode(
+      `${get("/kproxy/v1/objects", "localhost").join("\r\n")}\r\n\r\n`,
+    );
     for (const connection of slow) await connection.write(request);
     for (const connection of slow.slice(0, 10)) await connection.read(new Uint8Array(1_000));
     for (const connection of slow.slice(0, 5)) connection.close();
