@@ -4,7 +4,6 @@
  *
  * @module
  */
-import { basename, dirname, join } from "node:path";
 
 /** The place of the socket is not one that can be believed; the message says why. */
 export class UnsafePathError extends Error {
@@ -82,10 +81,16 @@ export function openOwnSocket(path: string): OpenedSocket {
 }
 
 function placeOf(path: string): { readonly directory: string; readonly socket: string } {
-  const given = dirname(path);
+  const given = parentOf(path);
   // Links on the way are followed once, and the real way is checked and used. The directory itself must be none.
-  const directory = join(Deno.realPathSync(dirname(given)), basename(given));
-  return { directory, socket: join(directory, basename(path)) };
+  const above = Deno.realPathSync(parentOf(given));
+  const directory = (above === "/" ? "" : above) + given.slice(given.lastIndexOf("/"));
+  return { directory, socket: directory + path.slice(path.lastIndexOf("/")) };
+}
+
+/** Without `node:path`, whose loading would delay the first rule. */
+function parentOf(path: string): string {
+  return path.slice(0, Math.max(1, path.lastIndexOf("/")));
 }
 
 function prepareDirectory(directory: string): void {
@@ -108,7 +113,7 @@ function prepareDirectory(directory: string): void {
 /** @param mayBeSticky a directory like `/tmp` does where what is below it belongs to root or to this user */
 function checkAncestors(directory: string, mayBeSticky: boolean): void {
   for (let at = directory; at !== "/";) {
-    at = dirname(at);
+    at = parentOf(at);
     const info = Deno.lstatSync(at);
     if (info.uid !== ROOT && info.uid !== Deno.uid()) {
       throw new UnsafePathError(`${at}, above ${directory}, belongs to user ${info.uid}`);
