@@ -61,6 +61,8 @@ export interface ServingOptions {
   readonly refusals?: readonly Rejection[];
   readonly config?: Partial<KubeProxyConfiguration>;
   readonly statusApi?: boolean;
+  /** Files that its objects come from, as it says. @default {none} */
+  readonly manifests?: readonly string[];
   /** @default {["IPv4"]} */
   readonly families?: readonly IpFamily[];
   /** @default {"nftables"} */
@@ -116,7 +118,13 @@ export async function serving(
     healthzBindAddress: "",
     metricsBindAddress: "127.0.0.1:0",
     ...config,
-    kproxy: { ...defaults.kproxy, socket, statusApi, statusPage: page !== undefined },
+    kproxy: {
+      ...defaults.kproxy,
+      socket,
+      statusApi,
+      statusPage: page !== undefined,
+      manifests: [...options.manifests ?? []],
+    },
   };
   const servers = new NodeServers({
     config: used,
