@@ -28,9 +28,13 @@ const FLAGS = [
 ];
 
 /** What is not well there. */
-async function complaints(netns: Netns, mode: string): Promise<readonly Finding[]> {
+async function complaints(
+  netns: Netns,
+  mode: string,
+  ...more: readonly string[]
+): Promise<readonly Finding[]> {
   const { code, out, err } = await inTime(() =>
-    kproxy([...FLAGS, `--proxy-mode=${mode}`], { netns: netns.name })
+    kproxy([...FLAGS, `--proxy-mode=${mode}`, ...more], { netns: netns.name })
   );
   assert(code === 0 || code === 1, err);
   const report: DoctorReport = JSON.parse(out);
@@ -188,6 +192,29 @@ e2eTest("tables and rules of other proxies are named", NEEDS, async () => {
     assertMatch(found, /^another mode left 1 tables of nft/m);
   });
 });
+
+e2eTest(
+  "a rule of others that drops packets of pods behind kproxy's own is named, and one that does not is not",
+  NEEDS,
+  async () => {
+    await withNode(async (netns) => {
+      const named = async (): Promise<string> =>
+        (await complaints(netns, "nftables", "--cluster-cidr=10.244.0.0/16")).map(({ what }) => what).filter((
+          what,
+        ) => /a rule of others/.test(what))
+          .join("\n");
+      const chain = "chain fw { type filter hook forward priority 10 ; policy accept ; }";
+      await netns.run(["nft", `add table inet firewall; add ${chain.replace("fw", "inet firewall fw")}`]);
+      await netns.run(["nft", "add rule inet firewall fw ip saddr 203.0.113.0/24 drop"]);
+      assertEquals(await named(), "");
+      await netns.run(["nft", "add rule inet firewall fw ip saddr 10.244.0.0/16 counter drop"]);
+      assertMatch(
+        await named(),
+        /^a rule of others ends packets between pods, .*: table inet firewall chain fw rule 2: ip saddr 10\.244\.0\.0\/16 .*drop/,
+      );
+    });
+  },
+);
 
 e2eTest("looking leaves rules and settings as they are, in every mode", NEEDS, async () => {
   await withNode(async (netns) => {
