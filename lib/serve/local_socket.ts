@@ -42,7 +42,10 @@ export class LocalSocket {
     const { path, lookMs = LOOK_MS } = this.#options;
     if (path === "") return;
     this.#open();
-    this.#looking = setInterval(() => void this.#look(), lookMs);
+    const { log } = this.#options;
+    const onFailure = (error: unknown): void =>
+      log.info("Cannot look for the socket", { err: errorText(error) }, 2);
+    this.#looking = setInterval(() => this.#look().catch(onFailure), lookMs);
   }
 
   /** Closes it and all its connections. */
@@ -98,11 +101,9 @@ export class LocalSocket {
       (await Deno.connect({ transport: "unix", path: this.#options.path })).close();
       return true;
     } catch (error) {
-      if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.ConnectionRefused) {
-        return false;
-      }
-      this.#options.log.info("Cannot look for the socket", { err: errorText(error) }, 2);
-      return true;
+      const { ConnectionRefused, NotFound } = Deno.errors;
+      if (error instanceof NotFound || error instanceof ConnectionRefused) return false;
+      throw error;
     }
   }
 }

@@ -63,6 +63,12 @@ Deno.test("a socket that was removed comes back; one that another kproxy has tak
     assertEquals(await ask(path), "first");
     await Deno.remove(path);
     await eventually(async () => assertEquals(await ask(path), "first"));
+    const folder = path.replace("/kproxy.sock", "");
+    await Deno.remove(folder, { recursive: true });
+    await Deno.writeTextFile(folder, "no folder");
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    await Deno.remove(folder);
+    await eventually(async () => assertEquals(await ask(path), "first"));
     const other = openOwnSocket(path);
     const taking = (async () => {
       for await (const connection of other.listener) connection.close();
