@@ -321,6 +321,11 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     action: "raise the limit of descriptors (LimitNOFILE)",
     command: STATUS,
   },
+  "Cannot open the socket, going on without: no command can ask this kproxy": {
+    action:
+      "give kproxy a directory of its own that is closed to others (mode 0700), or another `kproxy.socket`; it tries again every 10 s",
+    command: "ls -ld /run/kproxy",
+  },
   "Cannot listen, will try again": { action: "free the address that the line names", command: STATUS },
   "Another program has the address": {
     action: "end it: often a kube-proxy that was left running",

@@ -89,6 +89,7 @@ const OTHER: KubeProxyConfiguration = {
     snapshotMaxAge: 3_600_000,
     ipvsTerminationDeadline: 60_000,
     trafficCounters: true,
+    socket: "/run/other/kproxy.sock",
     statusApi: false,
     statusPage: true,
   },

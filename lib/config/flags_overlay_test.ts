@@ -134,6 +134,7 @@ Deno.test("every field that has a flag is set by it", PURE, () => {
       detectLocalMode: "NodeCIDR",
       showHiddenMetricsForVersion: "1.35",
       "kproxy.snapshot": "/s",
+      "kproxy.socket": "/run/s",
       "kproxy.snapshotMaxAge": 70_000,
     };
     const value = special[path] ?? other[kind];

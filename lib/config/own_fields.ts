@@ -66,10 +66,17 @@ export const OWN_FIELDS: readonly FieldSpec[] = [
     { flag: "traffic-counters", omitDefault: true },
   ),
   field(
+    "kproxy.socket",
+    "string",
+    "/run/kproxy/kproxy.sock",
+    "Unix socket on which root, and the user that kproxy runs as, may ask and set it; its directory is nobody else's; blank: none",
+    { flag: "socket", omitDefault: true },
+  ),
+  field(
     "kproxy.statusApi",
     "boolean",
     true,
-    "the metrics server tells programs on the node, over loopback, how kproxy fares (`/kproxy/v1/…`)",
+    "the socket tells commands how kproxy fares, its configuration and its objects (`/kproxy/v1/…`)",
     { flag: "status-api", omitDefault: true },
   ),
   field(

@@ -111,7 +111,9 @@ export interface KproxyConfig {
   userspaceListen: string[];
   /** Packets and bytes are counted for each Service port, in modes that can (nftables). */
   trafficCounters: boolean;
-  /** Programs on the node may ask the metrics server how the proxy fares, what it is configured to, and what objects it holds. */
+  /** Path of the Unix socket on which the proxy is asked and set; `""` for none. */
+  socket: string;
+  /** The socket tells how the proxy fares, what it is configured to, and what objects it holds. */
   statusApi: boolean;
   /** The metrics server shows browsers on the node a page about all of that, too. */
   statusPage: boolean;

@@ -252,6 +252,10 @@ function checkClusterCidr(clusterCIDR: string): Finding[] {
   return findings;
 }
 
+/** The kernel takes 107 bytes, of which the name that a socket has before it is ready takes some more. */
+const MAX_SOCKET_PATH = 96;
+const SOCKET_PATH = /^(?:\/(?!\.{1,2}(?:\/|$))[^/]+){2,}$/;
+
 function checkOwnFields({ kproxy }: KubeProxyConfiguration): Finding[] {
   const findings = kproxy.manifests.flatMap((path, index) =>
     path.trim() === ""
@@ -270,6 +274,11 @@ function checkOwnFields({ kproxy }: KubeProxyConfiguration): Finding[] {
   if (kproxy.snapshot !== "" && !/^\/.*[^/]$/.test(kproxy.snapshot)) {
     const detail = "must be the absolute path of a file, or blank for none";
     findings.push(invalidValue("kproxy.snapshot", kproxy.snapshot, detail));
+  }
+  if (kproxy.socket !== "" && !(SOCKET_PATH.test(kproxy.socket) && kproxy.socket.length <= MAX_SOCKET_PATH)) {
+    const detail =
+      `must be an absolute path below a folder, without . and .., of at most ${MAX_SOCKET_PATH} characters, or blank`;
+    findings.push(invalidValue("kproxy.socket", kproxy.socket, detail));
   }
   if (kproxy.snapshotMaxAge !== 0 && kproxy.snapshotMaxAge < LEAST_SNAPSHOT_AGE_MS) {
     const text = formatDuration(kproxy.snapshotMaxAge);

@@ -192,6 +192,12 @@ const INVALID: [Record<string, FieldValue>, string[]][] = [
   [{ "kproxy.snapshot": "/var/lib/kproxy/" }, [
     'kproxy.snapshot: Invalid value: "/var/lib/kproxy/": must be the absolute path of a file, or blank for none',
   ]],
+  ...["kproxy.sock", "/kproxy.sock", "/run/", "/run/../kproxy.sock", `/run/${"x".repeat(92)}`].map(
+    (path): [Record<string, FieldValue>, string[]] => [{ "kproxy.socket": path }, [
+      `kproxy.socket: Invalid value: "${path}": must be an absolute path below a folder, without . and .., of at most 96 ` +
+      "characters, or blank",
+    ]],
+  ),
   [{ "kproxy.snapshotMaxAge": 59_999 }, [
     'kproxy.snapshotMaxAge: Invalid value: "59.999s": must be 0, for no limit, or at least 1m',
   ]],

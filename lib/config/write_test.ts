@@ -149,6 +149,7 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "kproxy.ipvsTerminationDeadline",
     "kproxy.userspaceListen",
     "kproxy.trafficCounters",
+    "kproxy.socket",
     "kproxy.statusApi",
     "kproxy.statusPage",
   ]);

@@ -14,7 +14,7 @@ import { type DataPlane, type DesiredState, stateOfObjects } from "./desired/des
 
 /** What a kproxy that runs on this node tells of itself. */
 export interface RunningAnswer {
-  /** Where it was asked, e.g. `kproxy on 127.0.0.1:10249`. */
+  /** Where it was asked, e.g. `kproxy on /run/kproxy/kproxy.sock`. */
   readonly where: string;
   /** Null: one whose rules cannot be looked at. */
   readonly mode: DataPlane | null;
@@ -30,7 +30,7 @@ export interface RunningAnswer {
 }
 
 /**
- * Asks the kproxy that runs on this node; a few words if there is none that tells of itself, e.g. `no kproxy answers on 127.0.0.1:10249`.
+ * Asks the kproxy that runs on this node; a few words if there is none that tells of itself, e.g. `no kproxy answers on /run/kproxy/kproxy.sock`.
  *
  * @param config says where its listener is
  * @param report hears who answers there instead, if anybody does
@@ -43,7 +43,7 @@ export type AskRunning = (
 
 /** What the objects of this node are. */
 export interface FoundObjects {
-  /** E.g. `files a.yaml`, `kproxy on 127.0.0.1:10249`, `https://10.0.0.1:6443`. */
+  /** E.g. `files a.yaml`, `kproxy on /run/kproxy/kproxy.sock`, `https://10.0.0.1:6443`. */
   readonly from: string;
   /** The one that rules are made by. */
   readonly config: KubeProxyConfiguration;

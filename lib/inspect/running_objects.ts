@@ -16,12 +16,12 @@ const NONE: ReadonlySet<NotRunningError["reason"]> = new Set(["nothing", "no add
 
 /** Asks it; says why if there is none. Who answers there instead `report` hears. */
 export async function askRunning(
-  { metricsBindAddress }: KubeProxyConfiguration,
+  { kproxy: { socket } }: KubeProxyConfiguration,
   selection: ObjectSelection,
   report: (problem: string) => void,
 ): Promise<RunningAnswer | string> {
   try {
-    const running = new RunningKproxy(metricsBindAddress);
+    const running = new RunningKproxy(socket);
     const [status, { config }, held] = await Promise.all([
       running.status(),
       running.config(),
@@ -49,10 +49,10 @@ export async function askRunning(
 
 /** Asks it for the ports that it listens on in mode userspace; says why if nobody tells. */
 export async function askPortals(
-  { metricsBindAddress }: KubeProxyConfiguration,
+  { kproxy: { socket } }: KubeProxyConfiguration,
 ): Promise<KnownPortals | string> {
   try {
-    const running = new RunningKproxy(metricsBindAddress);
+    const running = new RunningKproxy(socket);
     const { mode, portals, iptables } = await running.portals();
     if (mode !== "userspace") return `the kproxy on ${running.address} runs mode ${mode}`;
     return { where: `kproxy on ${running.address}`, portals, iptables };

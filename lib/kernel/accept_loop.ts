@@ -23,7 +23,10 @@ const GONE_IN_A_ROW = 64;
 export type Admission = "admitted" | "crowded" | "refused";
 
 /** Where connections come from. */
-export type Acceptor = Pick<Deno.TcpListener, "accept" | "close">;
+export interface Acceptor<Connection> {
+  accept(): Promise<Connection>;
+  close(): void;
+}
 
 /** Who hears of failures. */
 export interface AcceptFailures {
@@ -40,10 +43,10 @@ export interface AcceptFailures {
  *
  * @returns when `stop` has aborted, or when the socket is broken; it is closed then
  */
-export async function acceptAll(
-  listener: Acceptor,
+export async function acceptAll<Connection extends Pick<Deno.Conn, "close">>(
+  listener: Acceptor<Connection>,
   { pool, onFailure }: AcceptFailures,
-  take: (socket: Deno.TcpConn) => Admission,
+  take: (socket: Connection) => Admission,
   stop: AbortSignal,
 ): Promise<void> {
   let failures = 0;
@@ -52,7 +55,7 @@ export async function acceptAll(
   let gone = 0;
   let toldMs = Number.NEGATIVE_INFINITY;
   for (;;) {
-    let socket: Deno.TcpConn;
+    let socket: Connection;
     try {
       socket = await listener.accept();
     } catch (error) {

@@ -59,6 +59,9 @@ export interface LoggedProblem {
   readonly values: LogValues;
 }
 
+/** The message of the line that says who has changed the node, and what: one for each repair, cleanup and switch of the mode. */
+export const AUDIT = "Audit";
+
 type Severity = "I" | "W" | "E";
 
 interface Line {

@@ -6,11 +6,17 @@
 import { joinHostPort } from "../model/ip.ts";
 import { GrowingBytes } from "../text/growing_bytes.ts";
 
+/** Where to ask: at an IP address, or on a Unix socket. */
+export type HttpPlace =
+  | { readonly host: string; readonly port: number }
+  | { readonly socket: string };
+
 /** Where and what to ask. */
-export interface HttpQuestion {
-  /** An IP address. */
-  readonly host: string;
-  readonly port: number;
+export type HttpQuestion = HttpPlace & HttpRequest;
+
+interface HttpRequest {
+  /** @default {"GET"} */
+  readonly method?: "GET" | "POST";
   /** Begins with `/`. */
   readonly path: string;
   /** For the answer to begin, in milliseconds; and then for each further piece of it. */
@@ -59,20 +65,16 @@ export async function httpGet<Result>(
   question: HttpQuestion,
   take: (reply: HttpReply) => Promise<Result>,
 ): Promise<Result> {
-  const { host, port, path, limitMs, signal } = question;
-  let connection: Deno.TcpConn;
+  const { method = "GET", path, limitMs, signal } = question;
+  let connection: Deno.Conn;
   try {
-    const limit = AbortSignal.timeout(limitMs);
-    connection = await Deno.connect({
-      hostname: host,
-      port,
-      signal: signal === undefined ? limit : AbortSignal.any([signal, limit]),
-    });
+    connection = await connectTo(question, limitMs, signal);
   } catch (cause) {
     throw new NoConnectionError(cause instanceof Error ? cause.message : String(cause), { cause });
   }
   using reader = new PieceReader(connection, question);
-  const text = `GET ${path} HTTP/1.0\r\nHost: ${joinHostPort(host, port)}\r\nAccept: */*\r\n\r\n`;
+  const host = "socket" in question ? "localhost" : joinHostPort(question.host, question.port);
+  const text = `${method} ${path} HTTP/1.0\r\nHost: ${host}\r\nAccept: */*\r\n\r\n`;
   await reader.send(new TextEncoder().encode(text));
   const { rest, ...head } = await readHead(reader);
   const body = async function* (): AsyncGenerator<Uint8Array<ArrayBuffer>> {
@@ -80,6 +82,17 @@ export async function httpGet<Result>(
     for (let piece = await reader.next(); piece !== null; piece = await reader.next()) yield piece;
   };
   return await take({ ...head, body: body() });
+}
+
+async function connectTo(place: HttpPlace, limitMs: number, signal?: AbortSignal): Promise<Deno.Conn> {
+  // The kernel takes, or refuses, at once who comes over a socket of its own.
+  if ("socket" in place) return await Deno.connect({ transport: "unix", path: place.socket });
+  const limit = AbortSignal.timeout(limitMs);
+  return await Deno.connect({
+    hostname: place.host,
+    port: place.port,
+    signal: signal === undefined ? limit : AbortSignal.any([signal, limit]),
+  });
 }
 
 /** The whole body as text. */
@@ -99,7 +112,7 @@ export async function beginningOf({ body }: HttpReply, maxBytes: number): Promis
 
 /** Reads a connection, no piece of which may take longer than the limit. */
 class PieceReader implements Disposable {
-  readonly #connection: Deno.TcpConn;
+  readonly #connection: Deno.Conn;
   readonly #limitMs: number;
   readonly #maxBytes: number;
   readonly #wholeMs: number;
@@ -110,7 +123,7 @@ class PieceReader implements Disposable {
   #isClosed = false;
   #isLate = false;
 
-  constructor(connection: Deno.TcpConn, { limitMs, wholeMs, maxBytes, signal }: HttpQuestion) {
+  constructor(connection: Deno.Conn, { limitMs, wholeMs, maxBytes, signal }: HttpQuestion) {
     this.#connection = connection;
     this.#limitMs = limitMs;
     this.#wholeMs = wholeMs;

@@ -98,10 +98,14 @@ export function listen(options: ListenOptions): Listener {
  * @throws {Error} if it cannot be bound
  */
 export function serveSocket(hostname: string, port: number, serving: Serving): BoundSocket {
-  const listener = Deno.listen({ hostname, port });
+  return serveListener(Deno.listen({ hostname, port }), serving);
+}
+
+/** Serves HTTP on a socket that listens. */
+export function serveListener(listener: Deno.TcpListener | Deno.UnixListener, serving: Serving): BoundSocket {
   const stop = new AbortController();
   const connections = new Map<HttpConnection, Promise<void>>();
-  const accept = (socket: Deno.TcpConn): Admission => {
+  const accept = (socket: Deno.Conn): Admission => {
     const connection = openConnection(socket, serving, stop.signal);
     const admission = serving.pool.admit(connection, serving.lane);
     if (admission === "refused") return admission;
@@ -132,7 +136,7 @@ export function serveSocket(hostname: string, port: number, serving: Serving): B
     await Promise.all(connections.values());
   });
   return {
-    port: listener.addr.port,
+    port: "port" in listener.addr ? listener.addr.port : 0,
     finished,
     close: () => {
       close();
@@ -141,7 +145,7 @@ export function serveSocket(hostname: string, port: number, serving: Serving): B
   };
 }
 
-function openConnection(socket: Deno.TcpConn, serving: Serving, stopping: AbortSignal): HttpConnection {
+function openConnection(socket: Deno.Conn, serving: Serving, stopping: AbortSignal): HttpConnection {
   const { handler, onError, pool } = serving;
   const peer = peerOf(socket.remoteAddr);
   const answer = async (request: Request): Promise<Response> => {
@@ -155,7 +159,11 @@ function openConnection(socket: Deno.TcpConn, serving: Serving, stopping: AbortS
   return new HttpConnection(socket, clientOf(peer), pool, answer);
 }
 
+/** No IP address is another client's than this one's. */
+const OF_UNIX_SOCKET: Peer = { family: "IPv4", address: "unix", isLoopback: true };
+
 function peerOf(address: Deno.Addr): Peer {
+  if (address.transport === "unix") return OF_UNIX_SOCKET;
   const ip = "hostname" in address ? parseIp(address.hostname.split("%", 1)[0] ?? "") : null;
   if (ip === null) throw new TypeError("A client without an IP address");
   return { family: ip.family, address: ip.text, isLoopback: isLoopback(ip) };

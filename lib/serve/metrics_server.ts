@@ -14,8 +14,9 @@ import type { ConnectionPool } from "./connection_pool.ts";
 import type { Handler } from "./http_listener.ts";
 import { HttpServer } from "./http_server.ts";
 import { pingHandler } from "./ping_page.ts";
-import { pprofHandler } from "./profiling.ts";
+import { PROFILES } from "./profiling.ts";
 import { SharedText } from "./shared_text.ts";
+import { noForeignPages } from "./status/local_only.ts";
 import { verbosityHandler } from "./verbosity_page.ts";
 import { flagzAnswer, statuszAnswer } from "./zpages.ts";
 
@@ -41,12 +42,25 @@ export interface MetricsPages {
   readonly emulationVersion: string;
   /** When the process began, in milliseconds since the epoch. */
   readonly startMs: number;
-  /** Pages of kproxy's own, by path. */
-  readonly own?: ((path: string) => Handler | undefined) | undefined;
+  /** The status page, and what it asks for, by path. */
+  readonly page?: ((path: string) => Handler | undefined) | undefined;
+  /** What commands ask, by path. */
+  readonly documents?: ReadonlyMap<string, Handler> | undefined;
+  /** Path of the socket, for those who ask elsewhere; `""` if there is none. */
+  readonly socket: string;
+}
+
+/** Who is answered what. */
+export interface MetricsHandlers {
+  /** At the address of the metrics server: what kube-proxy lets everybody read. */
+  readonly tcp: Handler;
+  /** On the socket: that and everything else, what changes something among it. */
+  readonly socket: Handler;
 }
 
 /** What {@linkcode startMetricsServer} needs. */
-export interface MetricsServerOptions extends MetricsPages {
+export interface MetricsServerOptions {
+  readonly handler: Handler;
   /** `metricsBindAddress`; `""` for none. */
   readonly address: string;
   readonly hardFail: boolean;
@@ -61,47 +75,70 @@ export interface MetricsServerOptions extends MetricsPages {
  * @throws {Error} with `hardFail`, if it cannot listen
  */
 export function startMetricsServer(options: MetricsServerOptions): HttpServer {
-  const { address, hardFail, log, pool, onListenFailure, ...pages } = options;
-  const handler = metricsHandler(pages);
-  const server = new HttpServer({
-    name: "metrics",
-    address,
-    hardFail,
-    log,
-    pool,
-    most: MOST_CONNECTIONS,
-    handler,
-    onListenFailure,
-  });
+  const server = new HttpServer({ name: "metrics", most: MOST_CONNECTIONS, ...options });
   server.start();
   return server;
 }
 
 /** Answers by path. */
-export function metricsHandler(pages: MetricsPages): Handler {
+export function metricsHandlers(pages: MetricsPages): MetricsHandlers {
   const slis = new SliMetrics(pages.startMs);
+  const reading = readingPages(pages, slis);
+  const { page, documents = new Map<string, Handler>(), socket } = pages;
+  const onSocket = new Map(documents);
+  if (pages.config().enableProfiling) addDebugPages(onSocket, pages.verbosity);
+  return {
+    tcp: noForeignPages((request, peer, stopping) => {
+      const { pathname } = new URL(request.url);
+      const handler = page?.(pathname) ?? reading.get(pathname);
+      const isRefused = handler === undefined ? onSocket.has(pathname) : isReset(request, pathname);
+      if (isRefused) return elsewhere(request.method, pathname, socket);
+      return handler === undefined ? notFoundAnswer() : handler(request, peer, stopping);
+    }),
+    socket: (request, peer, stopping) => {
+      const { pathname } = new URL(request.url);
+      if (isReset(request, pathname)) {
+        slis.reset();
+        return textAnswer("metrics reset\n");
+      }
+      const handler = onSocket.get(pathname) ?? reading.get(pathname);
+      return handler === undefined ? notFoundAnswer() : handler(request, peer, stopping);
+    },
+  };
+}
+
+function isReset({ method }: Request, path: string): boolean {
+  return method === "DELETE" && path === "/metrics/slis";
+}
+
+/** Whoever can connect to a port may be any user, or a page in a browser. */
+function elsewhere(method: string, path: string, socket: string): Response {
+  const how = socket === ""
+    ? "and there is none (kproxy.socket)"
+    : `as root: curl ${
+      method === "GET" ? "" : `-X ${method} `
+    }--unix-socket ${socket} http://localhost${path}`;
+  return textAnswer(`403 forbidden: ask over the socket, ${how}\n`, { status: 403 });
+}
+
+/** What kube-proxy lets everybody read. */
+function readingPages(pages: MetricsPages, slis: SliMetrics): Map<string, Handler> {
   const routes = new Map<string, Handler>([
     ["/metrics", metricsPage(pages.registry, pages.startMs)],
-    ["/metrics/slis", slisPage(slis, pages.startMs)],
+    ["/metrics/slis", metricsPage(slis.registry, pages.startMs)],
     ["/healthz", pingHandler(slis, true)],
     ["/healthz/ping", pingHandler(slis, false)],
     ["/proxyMode", () => textAnswer(pages.mode)],
     ["/configz", () => jsonAnswer(configzBody(pages.config(), pages.mode))],
   ]);
-  const { featureGates, enableProfiling } = pages.config();
+  const { featureGates } = pages.config();
   if (isGateEnabled(featureGates, "ComponentFlagz")) {
     routes.set("/flagz", (request) => flagzAnswer(request, pages.flags()));
   }
   if (isGateEnabled(featureGates, "ComponentStatusz")) {
     routes.set("/statusz", (request) => statuszAnswer(request, statusFacts(pages, routes)));
   }
-  if (enableProfiling) addDebugPages(routes, pages.verbosity);
-  return (request, peer, stopping) => {
-    const { pathname } = new URL(request.url);
-    const handler = routes.get(pathname) ?? pages.own?.(pathname) ??
-      (enableProfiling ? pprofPage(pathname) : undefined);
-    return handler === undefined ? notFoundAnswer() : handler(request, peer, stopping);
-  };
+  return routes;
 }
 
 function addDebugPages(routes: Map<string, Handler>, verbosity: Verbosity): void {
@@ -109,15 +146,7 @@ function addDebugPages(routes: Map<string, Handler>, verbosity: Verbosity): void
   routes.set("/debug/flags", index);
   routes.set("/debug/flags/", index);
   routes.set("/debug/flags/v", verbosityHandler(verbosity));
-  routes.set(
-    "/debug/pprof",
-    () => new Response(null, { status: 302, headers: { location: "/debug/pprof/" } }),
-  );
-}
-
-function pprofPage(pathname: string): Handler | undefined {
-  const prefix = "/debug/pprof/";
-  return pathname.startsWith(prefix) ? pprofHandler(pathname.slice(prefix.length)) : undefined;
+  for (const [path, profile] of PROFILES) routes.set(path, profile);
 }
 
 function statusFacts(
@@ -133,15 +162,6 @@ function statusFacts(
     emulationVersion,
     denoVersion: Deno.version.deno,
     paths: [...new Set(first)].filter((path) => path !== "/debug"),
-  };
-}
-
-function slisPage(slis: SliMetrics, startMs: number): Handler {
-  const page = metricsPage(slis.registry, startMs);
-  return (request, peer, stopping) => {
-    if (request.method !== "DELETE") return page(request, peer, stopping);
-    slis.reset();
-    return textAnswer("metrics reset\n");
   };
 }
 

@@ -4,7 +4,7 @@ import type { KubeProxyConfiguration } from "../config/types.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
 import { ConnectionPool } from "./connection_pool.ts";
 import type { Peer } from "./http_listener.ts";
-import { metricsHandler, type MetricsPages, startMetricsServer } from "./metrics_server.ts";
+import { metricsHandlers, type MetricsPages, startMetricsServer } from "./metrics_server.ts";
 import { silentLogger } from "../observe/log.ts";
 
 const LOCAL: Peer = { family: "IPv4", address: "127.0.0.1", isLoopback: true };
@@ -13,7 +13,7 @@ const TEXT = "text/plain; charset=utf-8";
 const START_MS = Date.UTC(2026, 0, 2, 3, 4, 5) + 678;
 
 interface Ask {
-  (path: string, init?: RequestInit & { peer?: Peer }): Promise<Response>;
+  (path: string, init?: RequestInit & { peer?: Peer; over?: "tcp" | "socket" }): Promise<Response>;
 }
 
 function pages(config: Partial<KubeProxyConfiguration> = {}): MetricsPages {
@@ -26,16 +26,21 @@ function pages(config: Partial<KubeProxyConfiguration> = {}): MetricsPages {
     version: "0.1.0",
     emulationVersion: "1.36",
     startMs: START_MS,
+    socket: "/run/kproxy/kproxy.sock",
   };
 }
 
 function asker(shown: MetricsPages = pages()): Ask {
-  const handler = metricsHandler(shown);
-  return async (path, { peer = LOCAL, ...init } = {}) =>
-    await handler(new Request(`http://node:10249${path}`, init), peer, new AbortController().signal);
+  const handlers = metricsHandlers(shown);
+  return async (path, { peer = LOCAL, over = "tcp", ...init } = {}) =>
+    await handlers[over](new Request(`http://node:10249${path}`, init), peer, new AbortController().signal);
 }
 
-const profiled = (): Ask => asker(pages({ enableProfiling: true }));
+const profiled = (): Ask => overSocket(asker(pages({ enableProfiling: true })));
+
+function overSocket(ask: Ask): Ask {
+  return (path, init) => ask(path, { ...init, over: "socket" });
+}
 
 Deno.test("/metrics is Prometheus text with kube-proxy's headers, compressed for those who can read it", async () => {
   const ask = asker();
@@ -102,7 +107,7 @@ Deno.test("/metrics/slis counts the answers of /healthz and forgets them on DELE
     'kubernetes_healthchecks_total{name="ping",status="success",type="healthz"} 2',
     start,
   ]);
-  const reset = await ask("/metrics/slis", { method: "DELETE" });
+  const reset = await ask("/metrics/slis", { method: "DELETE", over: "socket" });
   assertEquals([reset.status, await reset.text()], [200, "metrics reset\n"]);
   assertEquals(await series(), [start]);
 });
@@ -208,7 +213,7 @@ Deno.test("without profiling there are no debugging pages, and no index anywhere
 
 Deno.test("PUT /debug/flags/v sets the verbosity, anything else is refused as klog does", async () => {
   const shown = pages({ enableProfiling: true });
-  const ask = asker(shown);
+  const ask = overSocket(asker(shown));
   const put = async (body: string): Promise<[number, string]> => {
     const response = await ask("/debug/flags/v", { method: "PUT", body });
     return [response.status, await response.text()];
@@ -278,11 +283,11 @@ Deno.test("without the right to it a CPU profile is not available, and the answe
   const output = child.output();
   const writer = child.stdin.getWriter();
   await writer.write(new TextEncoder().encode(
-    `import { pprofHandler } from ${JSON.stringify(import.meta.resolve("./profiling.ts"))};
+    `import { PROFILES } from ${JSON.stringify(import.meta.resolve("./profiling.ts"))};
      const peer = { family: "IPv4", address: "127.0.0.1", isLoopback: true };
      const { signal } = new AbortController();
-     const profile = await pprofHandler("profile")(new Request("http://x/?seconds=1"), peer, signal);
-     const heap = await pprofHandler("heap")(new Request("http://x/"), peer, signal);
+     const profile = await PROFILES.get("/debug/pprof/profile")(new Request("http://x/?seconds=1"), peer, signal);
+     const heap = await PROFILES.get("/debug/pprof/heap")(new Request("http://x/"), peer, signal);
      const { snapshot } = JSON.parse(await heap.text());
      console.log(JSON.stringify([profile.status, await profile.text(), snapshot.node_count > 1000]));`,
   ));
@@ -292,20 +297,71 @@ Deno.test("without the right to it a CPU profile is not available, and the answe
   assertMatch(text, /^CPU profile: not available: .*--allow-sys/);
 });
 
-Deno.test("a heap snapshot, which holds credentials, is only for the node itself", async () => {
-  const ask = profiled();
-  const refused = await ask("/debug/pprof/heap", { peer: REMOTE });
-  assertEquals(refused.status, 403);
-  assertStringIncludes(await refused.text(), "credentials");
-  const response = await ask("/debug/pprof/heap");
+Deno.test("what holds credentials or changes something is had over the socket only, and whoever asks elsewhere is told where", async () => {
+  const shown = pages({ enableProfiling: true });
+  const ask = asker(shown);
+  const curl = "curl (.*)--unix-socket /run/kproxy/kproxy\\.sock http://localhost";
+  for (
+    const [method, path] of [
+      ["GET", "/debug/pprof/heap"],
+      ["GET", "/debug/pprof/profile"],
+      ["GET", "/debug/pprof"],
+      ["PUT", "/debug/flags/v"],
+      ["DELETE", "/metrics/slis"],
+    ] as const
+  ) {
+    for (const peer of [LOCAL, REMOTE]) {
+      const init = { method, peer, ...method === "PUT" ? { body: "9" } : {} };
+      const refused = await ask(path, { ...init, headers: { host: "127.0.0.1:10249" } });
+      assertEquals(refused.status, 403, path);
+      assertMatch(
+        await refused.text(),
+        new RegExp(`^403 forbidden: ask over the socket, as root: ${curl}${path}\n$`),
+      );
+    }
+  }
+  assertEquals(shown.verbosity.level, 0);
+  const response = await ask("/debug/pprof/heap", { over: "socket" });
   assertEquals(response.headers.get("content-disposition"), 'attachment; filename="kproxy.heapsnapshot"');
   const { snapshot } = JSON.parse(await response.text());
   assert(snapshot.node_count > 1000);
 });
 
+Deno.test("a page of others in a browser reads nothing, a scraper on whatever address everything", async () => {
+  const ask = asker();
+  const status = async (headers: Record<string, string>, peer: Peer): Promise<readonly number[]> =>
+    await Promise.all(
+      ["/metrics", "/configz", "/flagz", "/statusz", "/proxyMode", "/healthz"].map(async (path) =>
+        (await ask(path, { headers, peer })).status
+      ),
+    );
+  const all = (code: number): readonly number[] => [200, 200, 200, 200, 200, 200].map(() => code);
+  for (
+    const [code, headers, peer] of [
+      [200, {}, LOCAL],
+      [200, { host: "127.0.0.1:10249" }, LOCAL],
+      [200, { host: "localhost:10249" }, LOCAL],
+      [200, { host: "[::1]:10249" }, LOCAL],
+      // A proxy beside, as kube-rbac-proxy is one, hands on whom its client has asked.
+      [200, { host: "10.0.0.5:9091", "x-forwarded-for": "10.0.0.9" }, LOCAL],
+      [200, { host: "10.0.0.5:10249" }, REMOTE],
+      [200, { host: "node-a.example:10249" }, REMOTE],
+      [200, { host: "127.0.0.1:10249", origin: "http://127.0.0.1:10249" }, LOCAL],
+      [200, { host: "127.0.0.1:10249", "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate" }, LOCAL],
+      [403, { host: "evil.example:10249" }, LOCAL],
+      [403, { host: "localhost.evil.example" }, LOCAL],
+      [403, { host: "127.0.0.1.evil.example:10249" }, LOCAL],
+      [403, { host: "127.0.0.1:10249", origin: "http://evil.example" }, LOCAL],
+      [403, { host: "127.0.0.1:10249", origin: "null" }, LOCAL],
+      [403, { host: "127.0.0.1:10249", "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors" }, LOCAL],
+      [403, { host: "10.0.0.5:10249", origin: "http://evil.example" }, REMOTE],
+    ] as const
+  ) assertEquals(await status(headers, peer), all(code), JSON.stringify(headers));
+});
+
 Deno.test("it listens where it is told", async () => {
   const server = startMetricsServer({
-    ...pages(),
+    handler: metricsHandlers(pages()).tcp,
     address: "127.0.0.1:0",
     hardFail: true,
     log: silentLogger,
@@ -322,7 +378,7 @@ Deno.test("it listens where it is told", async () => {
 Deno.test("stopping the server ends a profile that is being taken", async () => {
   const shown = pages({ enableProfiling: true });
   const server = startMetricsServer({
-    ...shown,
+    handler: metricsHandlers(shown).socket,
     address: "127.0.0.1:0",
     hardFail: true,
     log: silentLogger,

@@ -7,22 +7,25 @@ import { interfaceIps as systemInterfaceIps } from "../kernel/interfaces.ts";
 import type { KubeProxyConfiguration, ProxyMode, SyncPeriods } from "../config/types.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import { wallClockMs } from "../kernel/clock.ts";
-import type { Logger, Verbosity } from "../observe/log.ts";
+import { AUDIT, type Logger, type Verbosity } from "../observe/log.ts";
 import type { ProxyMetrics } from "../observe/metrics.ts";
 import { addProgramMetrics } from "../observe/metrics_program.ts";
 import { ServerMetrics } from "../observe/metrics_servers.ts";
 import type { ResourceKind, RestoredState } from "../source/source.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
+import { textAnswer } from "./answers.ts";
 import { ConnectionPool } from "./connection_pool.ts";
 import { observeHealth } from "./health_observer.ts";
 import { startHealthServer } from "./health_server.ts";
 import { HealthState, systemHealthClock } from "./health_state.ts";
-import type { Handler } from "./http_listener.ts";
 import { type HttpServer, ListenError } from "./http_server.ts";
-import { startMetricsServer } from "./metrics_server.ts";
+import type { Handler } from "./http_listener.ts";
+import { LocalSocket } from "./local_socket.ts";
+import { type MetricsHandlers, metricsHandlers, startMetricsServer } from "./metrics_server.ts";
 import { type PortConflict, ServiceHealthServers } from "./service_health.ts";
 import { nodePortListenAddresses } from "./service_health_addresses.ts";
-import { type LifeFacts, statusPages } from "./status/status_api.ts";
+import { documents, type LifeFacts, pagesForBrowsers, type ServerFacts } from "./status/status_api.ts";
+import { AUDIT_PATH } from "./status/status_document.ts";
 
 /** What {@linkcode NodeServers} need. */
 export interface NodeServersOptions {
@@ -51,7 +54,7 @@ export interface NodeServersOptions {
   readonly onHealthFailure?: (problem: string) => void;
   /** Likewise of the metrics server. */
   readonly onMetricsFailure?: (problem: string) => void;
-  /** What is told below `/kproxy/`, if `kproxy.statusApi` or `kproxy.statusPage` wants it; absent: nothing. */
+  /** What is told below `/kproxy/`; absent: nothing. */
   readonly life?: LifeFacts;
   /** Addresses of all interfaces, both families. @default {what the runtime tells} */
   readonly interfaceIps?: () => readonly string[];
@@ -66,6 +69,7 @@ export class NodeServers {
   readonly #serviceHealth: ServiceHealthServers;
   readonly #pool: ConnectionPool;
   #servers: HttpServer[] = [];
+  #socket: LocalSocket | null = null;
   #node: NodeObject | null = null;
 
   constructor(options: NodeServersOptions) {
@@ -108,9 +112,9 @@ export class NodeServers {
   }
 
   #start(): void {
-    const { config, metrics, log, mode, flags, verbosity, version, emulationVersion } = this.#options;
-    const { currentConfig = () => config, onHealthFailure, onMetricsFailure } = this.#options;
+    const { config, metrics, log, onHealthFailure, onMetricsFailure } = this.#options;
     const hardFail = config.bindAddressHardFail;
+    const { tcp, socket } = this.#handlers();
     this.health.started();
     this.#servers.push(
       startHealthServer({
@@ -128,6 +132,20 @@ export class NodeServers {
       hardFail,
       log,
       pool: this.#pool,
+      handler: tcp,
+      onListenFailure: onMetricsFailure,
+    }));
+    // Last: one that does not come to serve leaves the socket to the kproxy that has it.
+    this.#socket = new LocalSocket({ path: config.kproxy.socket, handler: socket, log, pool: this.#pool });
+    this.#socket.start();
+  }
+
+  #handlers(): MetricsHandlers {
+    const { config, metrics, mode, flags, verbosity, version, emulationVersion, life } = this.#options;
+    const { currentConfig = () => config } = this.#options;
+    const facts = this.#facts(currentConfig);
+    const isTold = life !== undefined && config.kproxy.statusApi;
+    return metricsHandlers({
       registry: metrics.registry,
       mode,
       config: currentConfig,
@@ -136,15 +154,18 @@ export class NodeServers {
       version,
       emulationVersion,
       startMs: performance.timeOrigin,
-      own: this.#ownPages(currentConfig),
-      onListenFailure: onMetricsFailure,
-    }));
+      page: life === undefined ? undefined : pagesForBrowsers(life, facts),
+      documents: new Map([
+        ...isTold ? documents(life, facts) : [],
+        [AUDIT_PATH, auditHandler(this.#options.log)],
+      ]),
+      socket: config.kproxy.socket,
+    });
   }
 
-  #ownPages(config: () => KubeProxyConfiguration): ((path: string) => Handler | undefined) | undefined {
-    const { life, mode, families, version, emulationVersion } = this.#options;
-    if (life === undefined) return undefined;
-    return statusPages(life, this.#options.config.kproxy, {
+  #facts(config: () => KubeProxyConfiguration): ServerFacts {
+    const { mode, families, version, emulationVersion } = this.#options;
+    return {
       health: this.health,
       mode,
       families,
@@ -158,7 +179,7 @@ export class NodeServers {
         return { healthz, metrics };
       },
       nowMs: wallClockMs,
-    });
+    };
   }
 
   /** A sync was asked for. */
@@ -195,7 +216,21 @@ export class NodeServers {
 
   /** Closes every port. */
   async stop(): Promise<void> {
-    await Promise.all([...this.#servers.map((server) => server.stop()), this.#serviceHealth.stop()]);
+    const servers = [...this.#servers, this.#serviceHealth, ...this.#socket === null ? [] : [this.#socket]];
+    await Promise.all(servers.map((server) => server.stop()));
     this.#servers = [];
   }
+}
+
+const MOST_AUDITED = 1_000;
+
+/** What a command has done to the node stands in this log, too. */
+function auditHandler(log: Logger): Handler {
+  return (request) => {
+    if (request.method !== "POST") return textAnswer("405 method not allowed\n", { status: 405 });
+    const { searchParams } = new URL(request.url);
+    const told = (name: string): string => (searchParams.get(name) ?? "").slice(0, MOST_AUDITED);
+    log.info(AUDIT, { action: told("action"), uid: told("uid"), what: told("what") });
+    return textAnswer("ok\n");
+  };
 }

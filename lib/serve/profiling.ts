@@ -4,7 +4,7 @@
  * @module
  */
 import { systemClock } from "../kernel/clock.ts";
-import { notFoundAnswer, textAnswer } from "./answers.ts";
+import { textAnswer } from "./answers.ts";
 import type { Handler, Peer } from "./http_listener.ts";
 
 const DEFAULT_SECONDS = 30;
@@ -12,26 +12,20 @@ const MAX_SECONDS = 300;
 const INDEX = `/debug/pprof/
 
 profile?seconds=30  CPU profile of V8 (.cpuprofile), for the developer tools of a browser
-heap                heap snapshot of V8 (.heapsnapshot), only for clients on the node itself
+heap                heap snapshot of V8 (.heapsnapshot)
 
 Go's other profiles are not available: kproxy is no Go program.
 `;
 
 let profiling = false;
 
-/** Answers the page `name` below `/debug/pprof/`; `""` is the index. */
-export function pprofHandler(name: string): Handler {
-  switch (name) {
-    case "":
-      return () => textAnswer(INDEX);
-    case "profile":
-      return cpuProfileAnswer;
-    case "heap":
-      return heapSnapshotAnswer;
-    default:
-      return () => notFoundAnswer();
-  }
-}
+/** By path. */
+export const PROFILES: ReadonlyMap<string, Handler> = new Map<string, Handler>([
+  ["/debug/pprof", () => new Response(null, { status: 302, headers: { location: "/debug/pprof/" } })],
+  ["/debug/pprof/", () => textAnswer(INDEX)],
+  ["/debug/pprof/profile", cpuProfileAnswer],
+  ["/debug/pprof/heap", heapSnapshotAnswer],
+]);
 
 async function cpuProfileAnswer(request: Request, _peer: Peer, stopping: AbortSignal): Promise<Response> {
   // The runtime grants the inspector only together with everything else of that kind.
@@ -73,13 +67,7 @@ async function cpuProfile(ms: number, signal: AbortSignal): Promise<string> {
   }
 }
 
-async function heapSnapshotAnswer(_request: Request, peer: Peer): Promise<Response> {
-  if (!peer.isLoopback) {
-    return textAnswer(
-      "A heap snapshot holds everything in memory, credentials too: ask from the node itself, over a loopback address\n",
-      { status: 403 },
-    );
-  }
+async function heapSnapshotAnswer(): Promise<Response> {
   const { getHeapSnapshot } = await import("node:v8");
   return attachment(ReadableStream.from<Uint8Array>(getHeapSnapshot()), "kproxy.heapsnapshot");
 }

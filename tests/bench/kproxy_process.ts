@@ -4,7 +4,7 @@
  * @module
  */
 import { runtimeFlags, runtimeVariables } from "../../tools/permissions.ts";
-import type { Netns } from "../support/netns.ts";
+import { type Netns, socketIn } from "../support/netns.ts";
 import { NODE_NAME } from "./fake_objects.ts";
 import type { BenchMode } from "./mode.ts";
 import { ProxyProcess } from "./proxy_process.ts";
@@ -48,6 +48,7 @@ export class KproxyProcess extends ProxyProcess {
       ...[
         `--hostname-override=${NODE_NAME}`,
         `--proxy-mode=${options.mode}`,
+        `--socket=${socketIn(netns.name)}`,
         "--v=2",
         "--logging-format=json",
       ],

@@ -46,7 +46,7 @@ async function printed(): Promise<readonly Record<string, unknown>[]> {
       ["service", "list", ...looking],
       ["service", "get", "shop/web", ...looking],
       ["check", ...looking],
-      ["status", "--metrics-bind-address=127.0.0.1:1", "-o", "json"],
+      ["status", "--socket=/run/nowhere/kproxy.sock", "-o", "json"],
     ];
     return await Promise.all(commands.map(async (argv) => JSON.parse((await kproxy(argv)).out)));
   });

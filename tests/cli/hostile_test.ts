@@ -6,6 +6,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { runCli } from "../../lib/cli/cli.ts";
 import type { Io } from "../../lib/cli/io.ts";
+import { openOwnSocket } from "../../lib/kernel/own_socket.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { inFolder, kproxy, type Run } from "./kproxy.ts";
 
@@ -176,26 +177,26 @@ Deno.test("of what cannot be read so much is told as anybody reads", async () =>
 });
 
 Deno.test("whoever answers in kproxy's place is named, and waited for a moment only", async () => {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const taken: Deno.Conn[] = [];
-  const taking = (async () => {
-    for await (const connection of listener) taken.push(connection);
-  })();
-  const address = `127.0.0.1:${(listener.addr as Deno.NetAddr).port}`;
   await inFolder({ "live.rules": RULES }, async (folder) => {
-    const live = [`--live-from=${folder}/live.rules`, `--metrics-bind-address=${address}`];
+    const socket = `${folder}/kproxy.sock`;
+    const { listener } = openOwnSocket(socket);
+    const taken: Deno.Conn[] = [];
+    const taking = (async () => {
+      for await (const connection of listener) taken.push(connection);
+    })();
+    const live = [`--live-from=${folder}/live.rules`, `--socket=${socket}`];
     const startMs = performance.now();
     await Promise.all(COMMANDS.map(async (words) => {
       const { code, err } = await command([...words, ...live]);
       assert(code > 0);
       assertStringIncludes(
         err,
-        `Warning: whoever listens on ${address} cannot be asked: it does not answer within 5 s; objects are not taken from it\n`,
+        `Warning: the kproxy on ${socket} cannot be asked: it does not answer within 5 s; objects are not taken from it\n`,
       );
     }));
     assert(performance.now() - startMs < 120_000);
+    listener.close();
+    await taking;
+    for (const connection of taken) connection.close();
   });
-  listener.close();
-  await taking;
-  for (const connection of taken) connection.close();
 });

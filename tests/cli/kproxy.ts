@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { askingIn } from "../support/netns.ts";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 
@@ -31,10 +32,9 @@ export function kproxyArgv(): string[] {
 
 /** Runs kproxy to its end. */
 export async function kproxy(args: readonly string[], options: RunOptions = {}): Promise<Run> {
-  const argv = [Deno.execPath(), ...kproxyArgv(), ...args];
-  const [program, ...rest] = options.netns === undefined
-    ? argv
-    : ["ip", "netns", "exec", options.netns, ...argv];
+  const { netns } = options;
+  const argv = [Deno.execPath(), ...kproxyArgv(), ...(netns === undefined ? args : askingIn(netns, args))];
+  const [program, ...rest] = netns === undefined ? argv : ["ip", "netns", "exec", netns, ...argv];
   const child = new Deno.Command(program ?? "", {
     args: rest,
     stdin: options.stdin === undefined ? "null" : "piped",
@@ -52,6 +52,15 @@ export async function kproxy(args: readonly string[], options: RunOptions = {}):
   const { code, stdout, stderr } = await output;
   const decoder = new TextDecoder();
   return { code, out: decoder.decode(stdout), err: decoder.decode(stderr) };
+}
+
+/** The line that says who has changed the node. */
+export const AUDITED = /^I\d{4} \S+ +\d+ audit\.ts:\d+\] "Audit" action="(?:repair|cleanup)" uid=0 .*\n/m;
+
+/** What a command has said beside that it has changed the node. @throws {Error} if it has not said that */
+export function besideAudit({ err }: Run): string {
+  if (!AUDITED.test(err)) throw new Error(`Nobody is told who has changed the node: ${err}`);
+  return err.replace(AUDITED, "");
 }
 
 /** What `kproxy doctor` says of what it had no time for. */

@@ -91,6 +91,7 @@ mode: nftables
 healthzBindAddress: 127.0.0.1:1
 metricsBindAddress: 127.0.0.1:${server.addr.port}
 clientConnection: { kubeconfig: KUBECONFIG }
+kproxy: { socket: /run/nowhere/kproxy.sock }
 `;
   await inFolder({ kubeconfig: KUBECONFIG }, async (folder) => {
     await makePrograms(folder);
@@ -114,8 +115,11 @@ clientConnection: { kubeconfig: KUBECONFIG }
       parts.find((part) => part.name === name)?.problem ?? "not listed";
     assertStringIncludes(problem("rules/nft-ruleset.txt"), "cut off");
     assertStringIncludes(problem("rules/ipvsadm.txt"), "ipvsadm");
-    assertEquals(problem("running/status.json"), "it answers with status 404");
+    assertStringIncludes(problem("running/status.json"), "No such file or directory");
     assertEquals(parts.filter(({ bytes }) => bytes === null).map(({ name }) => name), [
+      "running/status.json",
+      "running/configuration.json",
+      "running/objects.json",
       "running/healthz.json",
       "running/livez.json",
       "running/readyz.json",
@@ -139,7 +143,7 @@ Deno.test("what is there already stays as it is, a link, too, and other names ar
     await makePrograms(folder);
     await Deno.symlink(`${folder}/other`, `${folder}/link.tgz`);
     await Deno.symlink(`${folder}/nowhere`, `${folder}/dangling.tar`);
-    const quiet = ["--metrics-bind-address=127.0.0.1:1"];
+    const quiet = ["--metrics-bind-address=127.0.0.1:1", "--socket="];
     for (const name of ["old.tar.gz", "link.tgz", "dangling.tar"]) {
       const { code, err } = await sysdump(folder, [`${folder}/${name}`, ...quiet]);
       assertEquals([code, err], [2, `Error: ${folder}/${name} is there already; sysdump replaces nothing\n`]);
@@ -168,7 +172,11 @@ Deno.test("what is there already stays as it is, a link, too, and other names ar
 Deno.test("- is standard output, compressed, with nothing else on it", async () => {
   await inFolder({}, async (folder) => {
     await makePrograms(folder);
-    const { code, bytes, err } = await sysdump(folder, ["-", "--metrics-bind-address=127.0.0.1:1"]);
+    const { code, bytes, err } = await sysdump(folder, [
+      "-",
+      "--metrics-bind-address=127.0.0.1:1",
+      "--socket=",
+    ]);
     const files = await unpacked(Uint8Array.from(bytes));
     assertEquals([code, files.has("parts.json"), files.has("running/metrics.txt")], [0, true, false]);
     assertStringIncludes(err, "running/metrics.txt");

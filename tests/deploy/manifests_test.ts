@@ -146,6 +146,8 @@ Deno.test("the Pods take the place of kubeadm's: account, name of the configurat
       }],
       ["xtables-lock", { path: "/run/xtables.lock", type: "FileOrCreate" }],
       ["lib-modules", { path: "/lib/modules" }],
+      // Beyond kube-proxy's; it goes with the Pod.
+      ["socket", { medium: "Memory", sizeLimit: "1Mi" }],
     ],
   );
   for (const { name, volumeMounts } of containersOf(pod)) {
@@ -153,6 +155,8 @@ Deno.test("the Pods take the place of kubeadm's: account, name of the configurat
       { name: "config", mountPath: "/var/lib/kube-proxy", readOnly: true },
       { name: "xtables-lock", mountPath: "/run/xtables.lock" },
       { name: "lib-modules", mountPath: "/lib/modules", readOnly: true },
+      // Of the one that is asked.
+      ...(name === "kproxy" ? [{ name: "socket", mountPath: "/run/kproxy" }] : []),
     ], name);
   }
 });

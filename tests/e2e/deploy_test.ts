@@ -111,6 +111,8 @@ async function runPod(
     await using kproxy = await KproxyProcess.start({ netns, args: [], command });
     await assertRights(kproxy);
     assert(!kproxy.lines.some(({ msg }) => msg === "Set sysctl"), "the first container has set them");
+    const listening = kproxy.lines.filter(({ msg }) => msg === "Listening").map(({ server }) => server);
+    assertEquals(listening, ["healthz", "metrics", "socket"], kproxy.log);
     await kproxy.change(() => kapi.put(triggered(webSlice(pods))), "shop/web");
     await loop.answered(30);
     await assertProbes(pod, netns);

@@ -12,7 +12,7 @@ import { inTime, kproxy, kproxyArgv } from "../cli/kproxy.ts";
 import { asNobody } from "../support/as_nobody.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
-import { type Netns, withNetns } from "../support/netns.ts";
+import { type Netns, socketIn, withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { ROOT } from "../../tools/project_files.ts";
 
@@ -28,9 +28,13 @@ const FLAGS = [
 ];
 
 /** What is not well there. */
-async function complaints(netns: Netns, mode: string): Promise<readonly Finding[]> {
+async function complaints(
+  netns: Netns,
+  mode: string,
+  ...more: readonly string[]
+): Promise<readonly Finding[]> {
   const { code, out, err } = await inTime(() =>
-    kproxy([...FLAGS, `--proxy-mode=${mode}`], { netns: netns.name })
+    kproxy([...FLAGS, `--proxy-mode=${mode}`, ...more], { netns: netns.name })
   );
   assert(code === 0 || code === 1, err);
   const report: DoctorReport = JSON.parse(out);
@@ -82,11 +86,22 @@ e2eTest(
       );
       assertEquals(wrong, []);
       assertEquals(findings.filter(({ check }) => check === "kproxy").map(({ what }) => what), [
-        "kproxy on 127.0.0.1:10249 runs in mode nftables: this node is judged by its configuration",
+        `kproxy on ${socketIn(netns.name)} runs in mode nftables: this node is judged by its configuration`,
       ]);
       // Who names a mode wants that one judged.
       const { out: other } = await doctor("--proxy-mode=iptables");
       assertEquals(JSON.parse(other).mode, "iptables");
+      assertEquals((await running.stop()).code, 0);
+      const left: DoctorReport = JSON.parse((await doctor()).out);
+      const leftovers = left.findings.filter(({ check }) => check === "leftovers").map(({ level }) => level);
+      assertEquals([left.mode, leftovers], ["nftables", ["ok"]]);
+      // One that was told of its API server by a flag is asked which that is.
+      const args = ["--proxy-mode=nftables", "--hostname-override=node-a", "--master=http://127.0.0.1:1"];
+      await using lonely = KproxyProcess.spawn({ netns, args });
+      await lonely.until("its socket", (lines) => lines.some(({ server }) => server === "socket"));
+      const flagged: DoctorReport = JSON.parse((await doctor()).out);
+      const [api] = flagged.findings.filter(({ check }) => check === "API server");
+      assertMatch(api?.what ?? "", /^http:\/\/127\.0\.0\.1:1 .* does not answer/);
     });
   },
 );
@@ -177,6 +192,29 @@ e2eTest("tables and rules of other proxies are named", NEEDS, async () => {
     assertMatch(found, /^another mode left 1 tables of nft/m);
   });
 });
+
+e2eTest(
+  "a rule of others that drops packets of pods behind kproxy's own is named, and one that does not is not",
+  NEEDS,
+  async () => {
+    await withNode(async (netns) => {
+      const named = async (): Promise<string> =>
+        (await complaints(netns, "nftables", "--cluster-cidr=10.244.0.0/16")).map(({ what }) => what).filter((
+          what,
+        ) => /a rule of others/.test(what))
+          .join("\n");
+      const chain = "chain fw { type filter hook forward priority 10 ; policy accept ; }";
+      await netns.run(["nft", `add table inet firewall; add ${chain.replace("fw", "inet firewall fw")}`]);
+      await netns.run(["nft", "add rule inet firewall fw ip saddr 203.0.113.0/24 drop"]);
+      assertEquals(await named(), "");
+      await netns.run(["nft", "add rule inet firewall fw ip saddr 10.244.0.0/16 counter drop"]);
+      assertMatch(
+        await named(),
+        /^a rule of others ends packets between pods, .*: table inet firewall chain fw rule 2: ip saddr 10\.244\.0\.0\/16 .*drop/,
+      );
+    });
+  },
+);
 
 e2eTest("looking leaves rules and settings as they are, in every mode", NEEDS, async () => {
   await withNode(async (netns) => {

@@ -10,7 +10,7 @@ import type { ProxyMode } from "../../lib/config/types.ts";
 import { systemExec } from "../../lib/kernel/exec.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
 import { ConnectionPool } from "../../lib/serve/connection_pool.ts";
-import { startMetricsServer } from "../../lib/serve/metrics_server.ts";
+import { metricsHandlers, startMetricsServer } from "../../lib/serve/metrics_server.ts";
 import { busyMetrics } from "../support/busy_metrics.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { WEB_NEEDS, WEB_NODE_PORT, WebLab } from "../support/lab_web.ts";
@@ -37,7 +37,7 @@ async function judge(text: string): Promise<Judgement> {
 
 /** What a client gets from `path`. */
 async function scrape(mode: ProxyMode, path: string): Promise<string> {
-  const server = startMetricsServer({
+  const { tcp: handler } = metricsHandlers({
     registry: busyMetrics(mode).registry,
     mode,
     config: defaultConfig,
@@ -46,6 +46,10 @@ async function scrape(mode: ProxyMode, path: string): Promise<string> {
     version: "0.1.0",
     emulationVersion: "1.36",
     startMs: performance.timeOrigin,
+    socket: "",
+  });
+  const server = startMetricsServer({
+    handler,
     address: "127.0.0.1:0",
     hardFail: true,
     log: silentLogger,

@@ -6,7 +6,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { permissionFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
-import { link, type Netns, withNamespaces } from "../support/netns.ts";
+import { link, type Netns, socketIn, withNamespaces } from "../support/netns.ts";
 import type { ServeOrder } from "../support/serve_program.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 
@@ -227,17 +227,20 @@ e2eTest(
 );
 
 e2eTest(
-  "heap snapshots are for the node alone, and what kproxy's permissions leave out is said to be not available",
+  "profiles are had over the socket only, and what kproxy's permissions leave out is said to be not available",
   NEEDS,
   async () => {
     await withNode(async (node, client) => {
-      const order = { metrics: "0.0.0.0:10249" };
+      const socket = socketIn(node.name);
+      const order = { metrics: "0.0.0.0:10249", socket };
       const { code } = await whileServing(node, order, async () => {
         assertEquals(await statuses(client, [`http://${NODE.IPv4}:10249/debug/pprof/heap`]), [403]);
-        const { status, body } = await get(node, "http://127.0.0.1:10249/debug/pprof/heap");
-        assertEquals([status, body.startsWith('{"snapshot":')], [200, true]);
-        const profile = await get(node, "http://127.0.0.1:10249/debug/pprof/profile?seconds=1");
-        assertEquals([profile.status, profile.body.includes("not available")], [501, true]);
+        assertEquals(await statuses(node, ["http://127.0.0.1:10249/debug/pprof/heap"]), [403]);
+        const over = ["curl", "-s", "-m", "60", "--unix-socket", socket];
+        const heap = await node.run([...over, "http://localhost/debug/pprof/heap"]);
+        assertEquals(heap.startsWith('{"snapshot":'), true);
+        const profile = await node.run([...over, "http://localhost/debug/pprof/profile?seconds=1"]);
+        assertEquals(profile.includes("not available"), true);
       });
       assertEquals(code, 0);
     });

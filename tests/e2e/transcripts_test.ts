@@ -10,7 +10,7 @@ import { ROOT } from "../../tools/project_files.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
-import { type Netns, withNetns } from "../support/netns.ts";
+import { type Netns, socketIn, withNetns } from "../support/netns.ts";
 import { NODE_OBJECT } from "../support/node_lab.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { parseTranscripts, replaceOutputs, type Transcript, withoutVarying } from "../support/transcript.ts";
@@ -21,6 +21,7 @@ const NEEDS = [
   ...["ip", "sysctl", "conntrack", "iptables", "ip6tables", "curl"].map(program),
 ];
 const DOCUMENT = `${ROOT}/docs/transcripts.md`;
+const SOCKET = "/run/kproxy/kproxy.sock";
 const NODE_IP = "192.0.2.10";
 const TAINT = { key: "ToBeDeletedByClusterAutoscaler", effect: "NoSchedule", value: "1790000000" };
 /** Every path there is, as the servers have them. */
@@ -29,7 +30,7 @@ const PATHS = [
   ...["/metrics", "/metrics/slis", "/healthz", "/healthz?verbose", "/proxyMode", "/configz", "/statusz"],
   ...["/flagz", "/debug/flags/v", "/debug/pprof", "/debug/pprof/", "/debug/pprof/heap"],
   ...["/debug/pprof/profile", "/kproxy/v1/status", "/kproxy/v1/config", "/kproxy/v1/objects"],
-].map((path) => path.startsWith(":") ? path : `:10249${path}`);
+].map((path) => path.startsWith(":") || /^\/(?:debug|kproxy)/.test(path) ? path : `:10249${path}`);
 
 /** Every command that looks at a node. */
 const COMMANDS = [
@@ -102,7 +103,9 @@ class TranscriptNode implements AsyncDisposable {
     await Deno.writeTextFile(`${bin}/iptables-restore`, script, { mode: 0o755 });
     const flags = ["run", "-q", "--config", `${ROOT}/deno.json`, ...runtimeFlags(), `${ROOT}/start.ts`];
     const quoted = [Deno.execPath(), ...flags].map((word) => `'${word}'`).join(" ");
-    await Deno.writeTextFile(`${bin}/kproxy`, `#!/bin/sh\nexec ${quoted} "$@"\n`, { mode: 0o755 });
+    const asks = `case "$1" in check|trace|service|doctor|status|sysdump) command=$1; shift; ` +
+      `set -- "$command" --socket=${socketIn(netns.name)} "$@";; esac\n`;
+    await Deno.writeTextFile(`${bin}/kproxy`, `#!/bin/sh\n${asks}exec ${quoted} "$@"\n`, { mode: 0o755 });
     await manifests.replace("objects.json", OBJECTS);
     await manifests.replace("node.json", [NODE_OBJECT]);
     return new TranscriptNode(netns, manifests, bin);
@@ -150,7 +153,7 @@ class TranscriptNode implements AsyncDisposable {
       }],
       ["profiling", async () => {
         await this.#manifests.replace("node.json", [NODE_OBJECT]);
-        await this.#start({}, "--profiling", "--metrics-bind-address=0.0.0.0:10249");
+        await this.#start({}, "--profiling");
       }],
     ]);
   }
@@ -160,9 +163,12 @@ class TranscriptNode implements AsyncDisposable {
     // The network of the document is none that a proxy of this machine leads to.
     const path = `${this.#bin}:${Deno.env.get("PATH") ?? ""}`;
     const env = { no_proxy: "*", NO_PROXY: "*", PATH: path };
-    const { stdout, stderr } = await this.#netns.exec.run(["sh", "-c", command], { env, timeoutMs: 60_000 });
+    // Nodes have a file system each; namespaces of this machine have one.
+    const socket = socketIn(this.#netns.name);
+    const argv = ["sh", "-c", command.replaceAll(SOCKET, socket)];
+    const { stdout, stderr } = await this.#netns.exec.run(argv, { env, timeoutMs: 60_000 });
     assertEquals(stderr, "", command);
-    return stdout.replaceAll("\r", "").trimEnd();
+    return stdout.replaceAll("\r", "").replaceAll(socket, SOCKET).trimEnd();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

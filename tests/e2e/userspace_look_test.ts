@@ -158,7 +158,7 @@ async function stepsBeside(t: Deno.TestContext, node: Looked): Promise<void> {
     await node.sh("iptables -t nat -F KUBE-PORTALS-HOST");
     await node.names(
       ["check", "--repair"],
-      /nothing is repaired: the kproxy on 127\.0\.0\.1:10249 looks at its rules every 3600 s/,
+      /nothing is repaired: the kproxy on \S+\/kproxy\.sock looks at its rules every 3600 s/,
     );
     await node.restore(sound);
   });

@@ -6,7 +6,7 @@
 import { signalChild } from "../../tools/end_programs.ts";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
-import type { Netns } from "./netns.ts";
+import { type Netns, socketIn } from "./netns.ts";
 
 /** One log line of `--logging-format=json`; a line in another form has only `msg`. */
 export interface LogLine {
@@ -72,6 +72,7 @@ export class KproxyProcess implements AsyncDisposable {
       "run",
       "--logging-format=json",
       ...(verbosity === null ? [] : [`--v=${verbosity}`]),
+      `--socket=${netns === null ? "" : socketIn(netns.name)}`,
       ...args,
     ];
     const env = {

@@ -25,6 +25,7 @@ import type { HeldRules } from "../../lib/sim/node/held_rules.ts";
 import { NodeSimulator } from "../../lib/sim/node/simulate.ts";
 import { isUserModeLinux } from "../bench/lab.ts";
 import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
+import { socketIn } from "./netns.ts";
 import type { NodeLab } from "./node_lab.ts";
 import { readTogether } from "./reads_together.ts";
 
@@ -109,7 +110,10 @@ async function portalsIn({ node: { netns } }: NodeLab, isClosed: boolean): Promi
   const open = (action: string): Promise<string> =>
     netns.run(["iptables", "-w", "5", action, "INPUT", "-i", "lo", "-j", "ACCEPT"]);
   if (isClosed) await open("-I");
-  const text = await netns.run(["curl", "-sf", "-m", "120", `http://127.0.0.1:10249${PORTALS_PATH}`]);
+  const text = await netns.run([
+    ...["curl", "-sf", "-m", "120", "--unix-socket", socketIn(netns.name)],
+    `http://localhost${PORTALS_PATH}`,
+  ]);
   if (isClosed) await open("-D");
   return { where: "kproxy", ...JSON.parse(text) as NodePortals };
 }

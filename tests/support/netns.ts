@@ -3,8 +3,10 @@
  *
  * @module
  */
+import { dirname } from "node:path";
 import { type Exec, type ExecOptions, runOk, systemExec } from "../../lib/kernel/exec.ts";
 import { killPrograms } from "../../tools/end_programs.ts";
+import { pathExists } from "./path_exists.ts";
 import { LabGuard } from "./lab_guard.ts";
 
 /** A network namespace of this test. */
@@ -83,6 +85,21 @@ export async function createNetns(): Promise<Netns> {
 export async function removeNetns(netns: Netns): Promise<void> {
   killPrograms(await runOk(systemExec, ["ip", "netns", "pids", netns.name]));
   await runOk(systemExec, ["ip", "netns", "del", netns.name]);
+  const folder = dirname(socketIn(netns.name));
+  if (await pathExists(folder)) await Deno.remove(folder, { recursive: true });
+}
+
+/** Where a kproxy in the namespace is asked: namespaces share the files of the machine. kproxy makes the folder. */
+export function socketIn(netns: string): string {
+  return `/tmp/kproxy-${netns}/kproxy.sock`;
+}
+
+/** Commands that ask a running kproxy. */
+const ASKING = ["check", "diff", "trace", "explain", "service", "doctor", "status", "sysdump", "cleanup"];
+
+/** The arguments of a command, so that it asks the kproxy of the namespace and no other one. */
+export function askingIn(netns: string, [command = "", ...args]: readonly string[]): readonly string[] {
+  return ASKING.includes(command) ? [command, `--socket=${socketIn(netns)}`, ...args] : [command, ...args];
 }
 
 function nextName(): string {

@@ -4,24 +4,24 @@
  * @module
  */
 import type { Run } from "../cli/kproxy.ts";
-import type { Netns } from "./netns.ts";
+import { askingIn, type Netns } from "./netns.ts";
 import type { ApiServer, CliCall, CliReply } from "./netns_cli_agent.ts";
 
 /** A thread in a namespace; one command at a time. */
 export class NetnsCli implements Disposable {
   readonly #worker = new Worker(new URL("./netns_cli_agent.ts", import.meta.url), { type: "module" });
 
-  private constructor() {}
+  private constructor(readonly netns: string) {}
 
   static async start(netns: Netns): Promise<NetnsCli> {
-    const cli = new NetnsCli();
+    const cli = new NetnsCli(netns.name);
     await cli.#call({ netns: netns.name });
     return cli;
   }
 
   /** Carries out a command as `kproxy` would with these arguments. */
   async run(args: readonly string[]): Promise<Run> {
-    return await this.#call({ args });
+    return await this.#call({ args: askingIn(this.netns, args) });
   }
 
   /** Lets an API server answer in the namespace; yields its address. */

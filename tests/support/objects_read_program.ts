@@ -5,15 +5,15 @@
  * @module
  */
 import process from "node:process";
-import { connect, manyObjects, serving } from "./status_server.ts";
+import { connectTo, manyObjects, serving } from "./status_server.ts";
 
 const MB = 1_000_000;
 
 async function measure(count: number): Promise<void> {
   const objects = manyObjects(count);
-  await serving(async ({ address }) => {
+  await serving(async ({ socket }) => {
     // Once before, so that what is loaded and compiled for it is there.
-    await drain(address);
+    await drain(socket);
     collect();
     const before = Deno.memoryUsage();
     let highest = before;
@@ -27,7 +27,7 @@ async function measure(count: number): Promise<void> {
       const { rss, heapTotal } = highest;
       highest = { ...usage, rss: Math.max(rss, usage.rss), heapTotal: Math.max(heapTotal, usage.heapTotal) };
     }, 0);
-    const bytes = await drain(address);
+    const bytes = await drain(socket);
     clearInterval(timer);
     const heapMb = (highest.heapTotal - before.heapTotal) / MB;
     const residentMb = (highest.rss - before.rss) / MB;
@@ -47,9 +47,9 @@ function cpuMs(): number {
 }
 
 /** Reads all objects, and keeps nothing of them. */
-async function drain(address: string): Promise<number> {
-  using connection = await connect(address);
-  const request = `GET /kproxy/v1/objects HTTP/1.0\r\nHost: ${address}\r\n\r\n`;
+async function drain(socket: string): Promise<number> {
+  using connection = await connectTo(socket);
+  const request = `GET /kproxy/v1/objects HTTP/1.0\r\nHost: localhost\r\n\r\n`;
   await connection.write(new TextEncoder().encode(request));
   const buffer = new Uint8Array(256 * 1024);
   let total = 0;

@@ -70,6 +70,8 @@ export async function mountsOf(
     if (emptyDir !== undefined) {
       const from = `${folder}/empty-${name}`;
       await Deno.mkdir(from, { recursive: true });
+      // As a kubelet makes it, whatever the umask.
+      await Deno.chmod(from, 0o777);
       mounts.push({ from, to, isFolder: true, readOnly });
     } else if (projected !== undefined) {
       mounts.push({ from: `${folder}/config`, to, isFolder: true, readOnly: true });

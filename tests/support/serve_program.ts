@@ -18,6 +18,8 @@ import { settled } from "./until.ts";
 export interface ServeOrder {
   readonly healthz?: string;
   readonly metrics?: string;
+  /** @default {none} */
+  readonly socket?: string;
   readonly hardFail?: boolean;
   readonly nodePortAddresses?: string[];
   /** One Service per entry, with this many ready endpoints here. */
@@ -36,8 +38,10 @@ async function serve(order: ServeOrder): Promise<void> {
     nowMs: () => Date.now(),
     pid: Deno.pid,
   });
+  const defaults = defaultConfig();
   const config = {
-    ...defaultConfig(),
+    ...defaults,
+    kproxy: { ...defaults.kproxy, socket: order.socket ?? "" },
     healthzBindAddress: order.healthz ?? "",
     metricsBindAddress: order.metrics ?? "",
     bindAddressHardFail: order.hardFail ?? false,

@@ -1,5 +1,5 @@
 /**
- * The program's own servers with the pages below `/kproxy/v1/`, on loopback.
+ * The program's own servers, on loopback and on a socket in a folder of their own.
  *
  * @module
  */
@@ -7,7 +7,7 @@ import { defaultConfig } from "../../lib/config/defaults.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../lib/config/types.ts";
 import type { ApiObject, IpFamily } from "../../lib/model/objects.ts";
 import type { NodePortals } from "../../lib/model/portals.ts";
-import { silentLogger } from "../../lib/observe/log.ts";
+import { type Logger, silentLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
 import { RecentProblems } from "../../lib/observe/recent_problems.ts";
 import { NodeServers } from "../../lib/serve/node_servers.ts";
@@ -22,10 +22,21 @@ export interface Served {
   readonly servers: NodeServers;
   readonly record: StatusRecord;
   readonly problems: RecentProblems;
-  /** `127.0.0.1:PORT` */
+  /** `127.0.0.1:PORT`, of the metrics server. */
   readonly address: string;
-  /** The head and the body of the answer to these lines. */
-  ask(...lines: string[]): Promise<{ status: string; head: string; body: string }>;
+  /** Path of the socket. */
+  readonly socket: string;
+  /** The head and the body of the answer to these lines, of the metrics server. */
+  ask(...lines: string[]): Promise<Answered>;
+  /** Likewise over the socket. */
+  askSocket(...lines: string[]): Promise<Answered>;
+}
+
+/** An answer as it came. */
+export interface Answered {
+  readonly status: string;
+  readonly head: string;
+  readonly body: string;
 }
 
 /** Services with ten endpoints each. */
@@ -50,6 +61,8 @@ export interface ServingOptions {
   readonly refusals?: readonly Rejection[];
   readonly config?: Partial<KubeProxyConfiguration>;
   readonly statusApi?: boolean;
+  /** Files that its objects come from, as it says. @default {none} */
+  readonly manifests?: readonly string[];
   /** @default {["IPv4"]} */
   readonly families?: readonly IpFamily[];
   /** @default {"nftables"} */
@@ -60,6 +73,8 @@ export interface ServingOptions {
   readonly portals?: () => NodePortals;
   /** @default {"node-1"} */
   readonly node?: string;
+  /** @default {none} */
+  readonly log?: Logger;
   /** For what is written down. @default {Date.now} */
   readonly nowMs?: () => number;
 }
@@ -93,6 +108,8 @@ export async function serving(
 ): Promise<void> {
   const { config = {}, statusApi = true, families = ["IPv4"], mode = "nftables", page } = options;
   const { nowMs = () => Date.now() } = options;
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-socket-" });
+  const socket = `${folder}/kproxy.sock`;
   const record = new StatusRecord(families, nowMs);
   const problems = new RecentProblems(nowMs);
   const defaults = defaultConfig();
@@ -101,7 +118,13 @@ export async function serving(
     healthzBindAddress: "",
     metricsBindAddress: "127.0.0.1:0",
     ...config,
-    kproxy: { ...defaults.kproxy, statusApi, statusPage: page !== undefined },
+    kproxy: {
+      ...defaults.kproxy,
+      socket,
+      statusApi,
+      statusPage: page !== undefined,
+      manifests: [...options.manifests ?? []],
+    },
   };
   const servers = new NodeServers({
     config: used,
@@ -111,7 +134,7 @@ export async function serving(
     periods: { syncPeriod: 30_000, minSyncPeriod: 1_000 },
     families,
     metrics: new ProxyMetrics({ mode }),
-    log: silentLogger,
+    log: options.log ?? silentLogger,
     verbosity: { level: 0 },
     flags: () => [],
     version: "0.1.0",
@@ -122,9 +145,18 @@ export async function serving(
   await servers.start(new AbortController().signal);
   try {
     const address = servers.addresses[1]?.[0]?.replace("[::]", "127.0.0.1") ?? "";
-    await work({ servers, record, problems, address, ask: (...lines) => askRaw(address, lines) });
+    await work({
+      servers,
+      record,
+      problems,
+      address,
+      socket,
+      ask: async (...lines) => await askRaw(await connect(address), lines),
+      askSocket: async (...lines) => await askRaw(await connectTo(socket), lines),
+    });
   } finally {
     await servers.stop();
+    await Deno.remove(folder, { recursive: true });
   }
 }
 
@@ -133,11 +165,13 @@ export async function connect(address: string): Promise<Deno.TcpConn> {
   return await Deno.connect({ hostname: "127.0.0.1", port: Number(address.split(":").at(-1)) });
 }
 
-async function askRaw(
-  address: string,
-  lines: readonly string[],
-): Promise<{ status: string; head: string; body: string }> {
-  using connection = await connect(address);
+/** To a Unix socket. */
+export async function connectTo(socket: string): Promise<Deno.UnixConn> {
+  return await Deno.connect({ transport: "unix", path: socket });
+}
+
+async function askRaw(asked: Deno.Conn, lines: readonly string[]): Promise<Answered> {
+  using connection = asked;
   await connection.write(new TextEncoder().encode(`${lines.join("\r\n")}\r\nConnection: close\r\n\r\n`));
   const text = await new Response(connection.readable).text().catch(String);
   const end = text.indexOf("\r\n\r\n");

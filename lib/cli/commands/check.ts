@@ -14,6 +14,7 @@ import {
 import { checkLines } from "../../inspect/check/check_text.ts";
 import { type FamilyCheck, isClean } from "../../inspect/check/difference.ts";
 import { lastingChecks, mayPass } from "../../inspect/check/lasting.ts";
+import { STDIN_PATH } from "../../source/files/files_scan.ts";
 import { nodeNameFinding } from "../../inspect/node_name_finding.ts";
 import type { FoundObjects } from "../../inspect/objects.ts";
 import { desiredInput, type Look, look } from "../../inspect/look.ts";
@@ -23,7 +24,9 @@ import { silentLogger } from "../../observe/log.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
+import { runningSettings } from "../../inspect/running/running_settings.ts";
 import { modeFinding } from "../../inspect/trace/trace.ts";
+import { audit } from "./audit.ts";
 import { type Looking, lookingOf } from "./looking.ts";
 import { tellFound, tellRejected } from "./telling.ts";
 
@@ -34,11 +37,12 @@ import { tellFound, tellRejected } from "./telling.ts";
  */
 export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const form = outputForm(flags, "text");
-  const looking = await lookingOf(flags, io);
+  let looking = await lookingOf(flags, io);
   const wantsRepair = flags.get("repair") ?? false;
   if (wantsRepair && looking.options.liveFrom.length > 0) {
     throw new UsageError("--repair writes the rules of this node, and --live-from reads those of files");
   }
+  if (wantsRepair) looking = await lookingToRepair(looking);
   let seen = await seenTwice(looking);
   tellRejected(seen.objects.rejected, io);
   doubtsOf(seen).forEach(looking.warn);
@@ -46,7 +50,17 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
   if (wantsRepair) {
     repaired = await repairNode(seen, looking, io);
     if (repaired === null) return 1;
-    if (repaired.families.length > 0) seen = await seenTwice(looking);
+    if (repaired.families.length > 0) {
+      const { found: { plane, config }, objects: { from } } = seen;
+      const { families, before } = repaired;
+      await audit(
+        "repair",
+        { mode: plane, families: families.join(","), differences: before, from },
+        config,
+        io,
+      );
+      seen = await seenTwice(looking);
+    }
   }
   const report: CheckReport = {
     mode: seen.found.plane,
@@ -60,6 +74,46 @@ export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> 
   const isRead = seen.objects.rejected.length === 0 &&
     seen.checks.every(({ problems }) => problems.every(({ place }) => isBesideServices(place, seen.found)));
   return isRead && seen.checks.every(isClean) ? 0 : 1;
+}
+
+/**
+ * What is written comes from files or the API server, as the kproxy that runs here is set to ask it, and not from what that one holds:
+ * a word of its may have been another program's.
+ */
+async function lookingToRepair({ options, warn }: Looking): Promise<Looking> {
+  const { config } = options;
+  if (options.isSourceNamed || config.kproxy.manifests.length > 0) return { options, warn };
+  const running = await runningSettings(config);
+  if (running === null || !running.isTrusted) {
+    const askRunning = (): Promise<string> =>
+      Promise.resolve(
+        running === null
+          ? `no kproxy tells of itself on ${config.kproxy.socket || "a socket"}`
+          : `${running.where} runs as another user, who may not say where rules come from`,
+      );
+    return { options: { ...options, askRunning }, warn };
+  }
+  const { kproxy, mode, ...settings } = running.config;
+  if (kproxy.manifests.includes(STDIN_PATH)) {
+    throw new UsageError(
+      `${running.where} has read its objects from its standard input: name files with --manifests=PATH`,
+    );
+  }
+  return {
+    options: {
+      ...options,
+      config: {
+        ...settings,
+        kproxy,
+        mode: options.isModeNamed ? config.mode : mode,
+        hostnameOverride: running.nodeName,
+      },
+      master: running.master,
+      isSourceNamed: true,
+      isModeNamed: true,
+    },
+    warn,
+  };
 }
 
 /** No packet to a Service passes these before our rules: a rule of others there hides nothing that is compared. */

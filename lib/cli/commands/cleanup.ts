@@ -9,12 +9,13 @@ import { modesNotToldApart, removeLeftovers } from "../../backend/node/leftovers
 import { isPermissionProblem } from "../../kernel/iptables_refusal.ts";
 import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { FAMILIES } from "../../model/objects.ts";
-import { errorText } from "../../observe/log.ts";
+import { errorText, type LogValues } from "../../observe/log.ts";
 import { runningSettings } from "../../inspect/running/running_settings.ts";
 import { cleanupModes } from "../flags/cleanup_modes.ts";
 import type { Io, Terminal } from "../io.ts";
 import { escaped } from "../../text/quote.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
+import { audit } from "./audit.ts";
 import { toldConfiguration } from "./telling.ts";
 
 /** Removes what proxies left, or with `--dry-run` lists it. */
@@ -30,12 +31,14 @@ export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number
       warn(`${running.where} runs in mode ${running.config.mode} and writes its rules again: end it first`);
     }
   }
+  const audited = (what: LogValues): Promise<void> => audit("cleanup", what, config, io);
   return await cleanUp({
     dryRun,
     modes,
     of,
     flushIpvs: flags.get("flush-ipvs") ?? false,
     excludeCidrs: config.ipvs.excludeCIDRs ?? [],
+    audited,
   }, io);
 }
 
@@ -45,9 +48,14 @@ export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number
  * @returns 0, or 1 if something could not be removed
  */
 export async function cleanUp(
-  { dryRun, modes = CLEANUP_MODES, of, flushIpvs = false, excludeCidrs = [] }:
+  { dryRun, modes = CLEANUP_MODES, of, flushIpvs = false, excludeCidrs = [], audited }:
     & Pick<CleanupContext, "dryRun" | "flushIpvs" | "excludeCidrs">
-    & { readonly modes?: readonly CleanupMode[]; readonly of?: CleanupContext["of"] | undefined },
+    & {
+      readonly modes?: readonly CleanupMode[];
+      readonly of?: CleanupContext["of"] | undefined;
+      /** Told what was removed, if anything was. */
+      readonly audited?: (what: LogValues) => Promise<void>;
+    },
   io: Pick<Io, "out" | "err" | "terminal">,
   exec: Exec = systemExec,
 ): Promise<number> {
@@ -81,6 +89,10 @@ export async function cleanUp(
   if (lacksRights(report)) {
     io.err("Error: cleanup needs root or CAP_NET_ADMIN: nothing could be looked at\n");
     return 1;
+  }
+  if (!dryRun && report.removed.length > 0) {
+    const removed = countLeftovers(report).map(([kind, count]) => `${count} ${kind}`).join(", ");
+    await audited?.({ modes: modes.join(","), ...(of === undefined ? {} : { of }), removed });
   }
   for (const { place, error } of report.failed) {
     io.err(`Error: Cannot clean up ${place}: ${errorText(error)}\n`);

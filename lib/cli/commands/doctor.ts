@@ -5,7 +5,7 @@
  */
 import { configForMode } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
-import { UsageError } from "../../errors.ts";
+import { ExecError, UsageError } from "../../errors.ts";
 import { judgeNodeFacts, modeHere } from "../../inspect/doctor/doctor.ts";
 import { readFact, unread } from "../../inspect/doctor/fact.ts";
 import { FACTS_LIMIT_MS, LATE_MS, readFacts, type ReadFactsOptions } from "../../inspect/doctor/facts.ts";
@@ -27,6 +27,7 @@ import {
 } from "../../inspect/doctor/report.ts";
 import { examineManifests } from "../../inspect/doctor/manifests.ts";
 import { runningSettings } from "../../inspect/running/running_settings.ts";
+import { parseBaseChains } from "../../netfilter/nft_base_chains.ts";
 import { cpuCount } from "../../kernel/cpu.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";
@@ -65,14 +66,22 @@ export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number>
 async function settingsHere(
   flags: ParsedFlags,
   told: KubeProxyConfiguration,
-): Promise<Partial<Pick<ExamineOptions, "config" | "nodeName" | "runs" | "servicesBy">>> {
-  const running = namesMode(flags) ? null : await runningSettings(told);
-  if (running === null) return {};
-  const { where, config: { kproxy, ...config }, nodeName } = running;
+): Promise<
+  Partial<Pick<ExamineOptions, "config" | "master" | "nodeName" | "runs" | "servicesBy" | "apiUnasked">>
+> {
+  if (namesMode(flags)) return {};
+  const running = await runningSettings(told);
+  if (running === null) return await settingsLeft(told);
+  const { where, config: { kproxy, ...config }, nodeName, isTrusted, master } = running;
   const { manifests } = told.kproxy;
-  // Who names an API server asks whether that one can be reached.
-  const { clientConnection } = namesSource(flags) ? told : config;
+  // Who names an API server asks whether that one can be reached. Files and programs that give credentials are read and started with
+  // the rights of this user, so that only this user, or root, may name them.
+  const isNamed = namesSource(flags);
+  const { clientConnection } = isNamed || !isTrusted ? told : config;
+  const apiUnasked = `${where} runs as another user, who may not name credentials for this one`;
   return {
+    ...(isNamed || !isTrusted ? {} : { master }),
+    ...(isNamed || isTrusted ? {} : { apiUnasked }),
     config: {
       ...config,
       clientConnection,
@@ -81,6 +90,26 @@ async function settingsHere(
     nodeName: told.hostnameOverride === "" ? nodeName : told.hostnameOverride,
     servicesBy: told,
     runs: `${where} runs in mode ${config.mode}: this node is judged by its configuration`,
+  };
+}
+
+const TABLES_LIMIT_MS = 1_500;
+
+/** By the mode whose rules a kproxy that has ended left in force: by the default they would be another mode's. */
+async function settingsLeft(
+  told: KubeProxyConfiguration,
+): Promise<Partial<Pick<ExamineOptions, "config" | "runs">>> {
+  try {
+    const { stdout } = await systemExec.run(["nft", "-y", "list", "chains"], { timeoutMs: TABLES_LIMIT_MS });
+    if (!parseBaseChains(stdout).some(({ table }) => table === "kproxy")) return {};
+  } catch (error) {
+    // What is wrong with the program is a finding of its own.
+    if (error instanceof ExecError) return {};
+    throw error;
+  }
+  return {
+    config: configForMode(told, "nftables"),
+    runs: "none answers, and rules of its mode nftables are in force: this node is judged by that mode",
   };
 }
 
@@ -128,6 +157,13 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
       ...(options.doubts ?? []).map((doubt) =>
         warning("files", doubt, "see docs/sources.md, Who may write them")
       ),
+      ...options.apiUnasked === undefined ? [] : [
+        warning(
+          "API server",
+          options.apiUnasked,
+          "name it with --config=FILE or --kubeconfig=FILE, or ask as that user",
+        ),
+      ],
       ...findings,
       ...manifests,
       ...comparison?.findings ?? [],

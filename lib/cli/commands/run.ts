@@ -9,6 +9,7 @@ import { wallClockMs } from "../../kernel/clock.ts";
 import { EndableExec } from "../../kernel/endable_exec.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { guardStackTraces } from "../../kernel/stack_traces.ts";
+import { AUDIT } from "../../observe/log.ts";
 import { ReloadRecord } from "../../observe/metrics_reload.ts";
 import { RecentProblems } from "../../observe/recent_problems.ts";
 import { ConfigReload, takeVerbosity } from "../../node/config_reload.ts";
@@ -150,12 +151,18 @@ interface Course {
  */
 async function serveLives(first: Life, reload: ConfigReload<Life>, course: Course): Promise<void> {
   let former: KubeProxyConfiguration | null = null;
+  let mode = first.mode;
   for (let life: Life | null = first; life !== null;) {
     const present: Life = life;
     let hasStarted = false;
     const onStarted = (): void => {
       hasStarted = true;
       if (former !== null) reload.succeeded();
+      if (present.mode !== mode) {
+        const { mode: to, log } = present;
+        log.info(AUDIT, { action: "mode switch", uid: Deno.uid(), from: mode, to, file: course.path });
+      }
+      mode = present.mode;
     };
     try {
       life = await serveLife(present, reload, onStarted, course.signals);

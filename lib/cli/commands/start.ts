@@ -8,6 +8,7 @@ import { effectiveConfiguration } from "../flags/configuration.ts";
 import { runDoubts } from "../flags/input_doubts.ts";
 import { flagLines } from "../flags/flag_lines.ts";
 import type { Io } from "../io.ts";
+import type { LogValues } from "../../observe/log.ts";
 import { openLogger } from "../../node/logger.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { StopSignals } from "../../node/stop_signals.ts";
@@ -46,5 +47,9 @@ async function start(flags: ParsedFlags, io: Io): Promise<number> {
   const { cleanUp } = await import("./cleanup.ts");
   // Without the terminal: lines of the log come at any time, and would be mixed with what is drawn.
   const output = { out: (text: string) => io.out(text), err: (text: string) => io.err(text) };
-  return await cleanUp({ dryRun: false, modes: cleanupModes(flags) }, output);
+  const audited = async (what: LogValues): Promise<void> => {
+    const { audit } = await import("./audit.ts");
+    await audit("cleanup", what, config, output);
+  };
+  return await cleanUp({ dryRun: false, modes: cleanupModes(flags), audited }, output);
 }

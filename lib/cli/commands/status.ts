@@ -7,10 +7,10 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { NotRunningError, RunningKproxy } from "../../inspect/running/running.ts";
 import { type Clock, systemClock } from "../../kernel/clock.ts";
 import { joinHostPort, localHost, splitHostPort } from "../../model/ip.ts";
+import { addressHolder } from "../../serve/address_holder.ts";
 import { httpGet, NoConnectionError, StrangeAnswerError, textOf } from "../../serve/http_get.ts";
 import { API_VERSION, type StatusDocument } from "../../serve/status/status_document.ts";
 import { UsageError } from "../../errors.ts";
-import { configurationOf, effectiveConfiguration } from "../flags/configuration.ts";
 import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
@@ -19,7 +19,7 @@ import { escaped } from "../../text/quote.ts";
 import { printableJson } from "../terminal/printable.ts";
 import { RedrawnScreen } from "../terminal/redrawn_screen.ts";
 import { isWell, statusLines } from "./status_text.ts";
-import { warningOnce } from "./telling.ts";
+import { toldConfiguration } from "./telling.ts";
 
 const LEAST_INTERVAL_MS = 100;
 const USUAL_INTERVAL_MS = 2_000;
@@ -31,34 +31,20 @@ export async function statusCommand(flags: ParsedFlags, io: Io): Promise<number>
   const isWatching = flags.get("watch") === true;
   if (intervalMs < LEAST_INTERVAL_MS) throw new UsageError("--interval is too short: 100ms is the least");
   if (flags.get("interval") !== undefined && !isWatching) throw new UsageError("--interval needs --watch");
-  const { metricsBindAddress, healthzBindAddress } = await addresses(flags, io);
-  const ask = (): Promise<Answer> => askStatus(metricsBindAddress);
-  if (!isWatching) return await tellOnce(ask, form, io, () => healthWords(healthzBindAddress));
+  const { config } = await toldConfiguration(flags, io);
+  const ask = (): Promise<Answer> => askStatus(config.kproxy.socket);
+  if (!isWatching) return await tellOnce(ask, form, io, () => othersWords(config));
   using end = new EndedBySignals(["SIGINT", "SIGTERM"]);
   await watchStatus({ ask, form, io, intervalMs, clock: systemClock, signal: end.signal });
   return 0;
 }
 
-/** As the flag says; or the configuration. */
-async function addresses(
-  flags: ParsedFlags,
-  io: Io,
-): Promise<Pick<KubeProxyConfiguration, "metricsBindAddress" | "healthzBindAddress">> {
-  // Beside a file, a run would take no notice of the flag; here, whoever gives it means it.
-  const given = flags.get("metrics-bind-address") ?? "";
-  const { config, warnings } = given === ""
-    ? await effectiveConfiguration(flags)
-    : await configurationOf(flags, null);
-  warnings.forEach(warningOnce(io));
-  return config;
-}
-
 /** What came of a question. */
 export type Answer = StatusDocument | NotRunningError;
 
-async function askStatus(address: string): Promise<Answer> {
+async function askStatus(socket: string): Promise<Answer> {
   try {
-    return await new RunningKproxy(address).status();
+    return await new RunningKproxy(socket).status();
   } catch (error) {
     if (error instanceof NotRunningError) return error;
     throw error;
@@ -69,14 +55,13 @@ async function tellOnce(
   ask: () => Promise<Answer>,
   form: "text" | "json",
   io: Io,
-  askHealth: () => Promise<string>,
+  askOthers: () => Promise<readonly string[]>,
 ): Promise<number> {
   const answer = await ask();
   if (form === "json") await io.out(`${printableJson(jsonOf(answer))}\n`);
   else if (answer instanceof NotRunningError) {
     io.err(`Error: ${escaped(answer.message)}\n`);
-    const health = await askHealth();
-    if (health !== "") io.err(`${escaped(health)}\n`);
+    for (const words of await askOthers()) io.err(`${escaped(words)}\n`);
   } else await io.out(`${statusLines(answer).join("\n")}\n`);
   return !(answer instanceof NotRunningError) && isWell(answer) ? 0 : 1;
 }
@@ -114,7 +99,22 @@ export async function watchStatus({ ask, form, io, intervalMs, clock, signal }: 
 const HEALTH_LIMIT_MS = 1_000;
 const MAX_HEALTH_BYTES = 64 * 1024;
 
-/** What the health server says of readiness, where its neighbour tells nothing; `""`: nobody says anything there. */
+/** What answers at the ports of a service proxy, where its socket tells nothing. It may be any user's: a hint for people, no more. */
+async function othersWords(
+  { metricsBindAddress, healthzBindAddress }: KubeProxyConfiguration,
+): Promise<readonly string[]> {
+  const words = await Promise.all([holderWords(metricsBindAddress), healthWords(healthzBindAddress)]);
+  return words.filter((text) => text !== "");
+}
+
+async function holderWords(metricsBindAddress: string): Promise<string> {
+  if (metricsBindAddress === "") return "";
+  const [host, port] = splitHostPort(metricsBindAddress);
+  const holder = await addressHolder({ host, port, signal: new AbortController().signal });
+  return holder === "" ? "" : `On ${metricsBindAddress} ${holder}; who it is cannot be checked there`;
+}
+
+/** What the health server says of readiness; `""`: nobody says anything there. */
 async function healthWords(healthzBindAddress: string): Promise<string> {
   if (healthzBindAddress === "") return "";
   const [bound, port] = splitHostPort(healthzBindAddress);

@@ -246,8 +246,8 @@ Deno.test("times are told in their two largest units", () => {
 });
 
 Deno.test("the command asks where the flag or the file says, and its exit code tells whether the proxy is ready", async () => {
-  await serving(async ({ servers, address }) => {
-    const asked = `--metrics-bind-address=${address}`;
+  await serving(async ({ servers, socket }) => {
+    const asked = `--socket=${socket}`;
     const starting = await told(asked);
     assertEquals([starting.code, starting.err], [1, ""]);
     assertStringIncludes(starting.out, "on node node-1: NOT READY\n");
@@ -261,11 +261,11 @@ Deno.test("the command asks where the flag or the file says, and its exit code t
       await Deno.writeTextFile(
         file,
         "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" +
-          `metricsBindAddress: ${address}\n`,
+          `kproxy:\n  socket: ${socket}\n`,
       );
       assertEquals((await told("--config", file)).code, 0);
       // Beside the file, a flag that is given is meant.
-      assertEquals((await told("--config", file, "--metrics-bind-address=127.0.0.1:1")).code, 1);
+      assertEquals((await told("--config", file, "--socket=/run/nowhere/kproxy.sock")).code, 1);
     } finally {
       await Deno.remove(file);
     }
@@ -273,15 +273,15 @@ Deno.test("the command asks where the flag or the file says, and its exit code t
 });
 
 Deno.test("where none answers the command says why, to people and to programs", async () => {
-  const asked = "--metrics-bind-address=127.0.0.1:1";
+  const asked = "--socket=/run/nowhere/kproxy.sock";
   const { code, out, err } = await told(asked);
   assertEquals([code, out], [1, ""]);
-  assertMatch(err, /^Error: no kproxy answers on 127\.0\.0\.1:1: /);
+  assertMatch(err, /^Error: no kproxy runs here, or one of an older release: \/run\/nowhere/);
   const json = await told(asked, "-o", "json");
   assertEquals([json.code, json.err], [1, ""]);
   const { message, ...rest } = JSON.parse(json.out);
   assertEquals(rest, { apiVersion: "kproxy/v1", kind: "NotRunning", reason: "nothing" });
-  assertStringIncludes(message, "127.0.0.1:1");
+  assertStringIncludes(message, "/run/nowhere/kproxy.sock");
 });
 
 Deno.test("wrong use is told as such", async () => {
@@ -365,14 +365,18 @@ Deno.test("where output is no terminal, or documents are wanted, a watch prints 
   assertEquals(json.out.trimEnd().split("\n").map((line) => JSON.parse(line).kind), ["Status", "NotRunning"]);
 });
 
-Deno.test("where the metrics server cannot be asked, the health server tells whether kproxy is ready", async () => {
-  await serving(async ({ servers }) => {
+Deno.test("where the socket does not tell, what answers at the ports is a hint", async () => {
+  await serving(async ({ servers, socket }) => {
     const [health = [], metrics = []] = servers.addresses;
     const { code, err } = await told(
+      `--socket=${socket}`,
       `--metrics-bind-address=${metrics[0]}`,
       `--healthz-bind-address=${health[0]}`,
     );
     assertEquals(code, 1);
-    assertMatch(err, /^Error: .*\nThe health server on 127\.0\.0\.1:\d+ answers with status 503: /);
+    assertMatch(
+      err,
+      /^Error: .*statusApi: false\nOn 127\.0\.0\.1:\d+ another proxy answers there: mode nftables; .* checked there\nThe health server on 127\.0\.0\.1:\d+ answers with status 503: /,
+    );
   }, { statusApi: false, config: { healthzBindAddress: "127.0.0.1:0" } });
 });

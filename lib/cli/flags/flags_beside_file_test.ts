@@ -15,6 +15,7 @@ const OTHER_VALUES: Readonly<Record<string, string>> = {
   "snapshot-max-age": "24h",
   "proxy-mode-fallback": "true",
   "traffic-counters": "true",
+  "socket": "/run/other/kproxy.sock",
   "status-api": "false",
   "status-page": "true",
   "ipvs-termination-deadline": "1m",

@@ -340,7 +340,7 @@ export const SERVER_FLAGS = [
     default: "false",
     group: "Servers",
     commands: CONFIGURED,
-    doc: "Serve /debug/pprof (heap snapshots) and /debug/flags (log verbosity) on the metrics server",
+    doc: "Serve /debug/pprof (heap snapshots) and /debug/flags (log verbosity) on the socket",
     field: "enableProfiling",
   },
   {
@@ -353,13 +353,21 @@ export const SERVER_FLAGS = [
     field: "showHiddenMetricsForVersion",
   },
   {
+    name: "socket",
+    type: "string",
+    default: "/run/kproxy/kproxy.sock",
+    group: "Servers",
+    commands: [...CONFIGURED, "status", "sysdump", "cleanup"],
+    doc: "Unix socket on which a running kproxy is asked and set; also honoured with --config",
+    field: "kproxy.socket",
+  },
+  {
     name: "status-api",
     type: "bool",
     default: "true",
     group: "Servers",
     commands: CONFIGURED,
-    doc:
-      "Tell programs on this node, over loopback, how kproxy fares, on the metrics server; also honoured with --config",
+    doc: "Tell commands how kproxy fares, on its socket; also honoured with --config",
     field: "kproxy.statusApi",
   },
   {

@@ -49,6 +49,7 @@ const CASES: readonly [name: FlagName, argv: readonly string[], value: FlagValue
   ["metrics-bind-address", ["run", "--metrics-bind-address=[::1]:10249"], "[::1]:10249"],
   ["profiling", ["run", "--profiling"], true],
   ["show-hidden-metrics-for-version", ["run", "--show-hidden-metrics-for-version=1.35"], "1.35"],
+  ["socket", ["run", "--socket=/run/other/kproxy.sock"], "/run/other/kproxy.sock"],
   ["status-api", ["run", "--status-api=false"], false],
   ["status-page", ["run", "--status-page"], true],
   ["iptables-localhost-nodeports", ["run", "--iptables-localhost-nodeports=false"], false],

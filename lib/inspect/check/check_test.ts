@@ -13,6 +13,8 @@ import { liveOfTexts } from "../live/saved_texts.ts";
 import { checkNode } from "./check.ts";
 import { checkDocument } from "./check_json.ts";
 import { checkLines } from "./check_text.ts";
+import { openOwnSocket } from "../../kernel/own_socket.ts";
+import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { leaveBeside, repairLeave } from "./repair.ts";
 
 const NONE = { permissions: "none" } as const;
@@ -156,18 +158,50 @@ for (const [name, { used = "iptables", failed = false, drift }, words, isAllowed
       families: { IPv4: family },
       drift: { found: 1, repaired: 0, recent: drift === undefined ? [] : [{ outcome: drift, damaged }] },
     } as unknown as Parameters<typeof leaveBeside>[0];
-    const leave = leaveBeside(status, "127.0.0.1:10249", defaultConfig(), "iptables");
+    const leave = leaveBeside(status, "/run/kproxy/kproxy.sock", defaultConfig(), "iptables");
     assertEquals(leave.isAllowed, isAllowed);
     assertStringIncludes(leave.isAllowed ? leave.note ?? "" : leave.reason, words);
   });
 }
 
-Deno.test("beside somebody who does not answer nothing is mended: it may be a kproxy that has no processor", async () => {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const metricsBindAddress = `127.0.0.1:${listener.addr.port}`;
-  const leave = await repairLeave({ ...defaultConfig(), metricsBindAddress }, "iptables", { limitMs: 50 });
-  const reason =
-    `a service proxy may run here, and nobody can tell whether it mends its rules itself: whoever listens on ${metricsBindAddress} ` +
-    "cannot be asked: it does not answer within 0.05 s";
-  assertEquals(leave, { isAllowed: false, reason });
+/** Runs `work` with a configuration whose socket is in a folder of its own. */
+async function withSocket(work: (config: KubeProxyConfiguration) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-socket-" });
+  const config = defaultConfig();
+  const kproxy = { ...config.kproxy, socket: `${folder}/kproxy.sock` };
+  try {
+    await work({ ...config, kproxy, metricsBindAddress: "127.0.0.1:1" });
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+Deno.test("beside a kproxy that does not answer nothing is mended: it may have no processor", async () => {
+  await withSocket(async (config) => {
+    const { socket } = config.kproxy;
+    using _listener = openOwnSocket(socket).listener;
+    const leave = await repairLeave(config, "iptables", { limitMs: 50 });
+    const reason =
+      `a kproxy may run here, and nobody can tell whether it mends its rules itself: the kproxy on ${socket} ` +
+      "cannot be asked: it does not answer within 0.05 s";
+    assertEquals(leave, { isAllowed: false, reason });
+  });
+});
+
+Deno.test("where no kproxy runs, rules are mended, unless something at the port of its metrics says that it is a proxy", async () => {
+  await withSocket(async (config) => {
+    assertEquals(await repairLeave(config, "iptables"), { isAllowed: true, note: null });
+    await using server = Deno.serve(
+      { port: 0, hostname: "127.0.0.1", onListen: () => {} },
+      ({ url }) => new Response(new URL(url).pathname === "/proxyMode" ? "ipvs" : "ok"),
+    );
+    const metricsBindAddress = `127.0.0.1:${server.addr.port}`;
+    const leave = await repairLeave({ ...config, metricsBindAddress }, "iptables");
+    assertEquals(leave, {
+      isAllowed: false,
+      reason:
+        `on ${metricsBindAddress} another proxy answers there: mode ipvs; nobody can tell whether that one mends ` +
+        "its rules itself: end it first",
+    });
+  });
 });

@@ -10,8 +10,10 @@ import { selectedPeriods } from "../../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { nodeSysctls } from "../../kernel/node_sysctls.ts";
+import { splitHostPort } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { Logger } from "../../observe/log.ts";
+import { addressHolder } from "../../serve/address_holder.ts";
 import type { StatusDocument } from "../../serve/status/status_document.ts";
 import { type DataPlane, type DesiredInput, portalName, stateOf } from "../desired/desired.ts";
 import { type AskOptions, NotRunningError, RunningKproxy } from "../running/running.ts";
@@ -29,19 +31,30 @@ export async function repairLeave(
   options: AskOptions = {},
 ): Promise<RepairLeave> {
   try {
-    const running = new RunningKproxy(config.metricsBindAddress, options);
+    const running = new RunningKproxy(config.kproxy.socket, options);
     return leaveBeside(await running.status(), running.address, config, plane);
   } catch (error) {
     if (!(error instanceof NotRunningError)) throw error;
-    const isNobody = error.reason === "nothing" || error.reason === "no address" ||
-      error.reason === "another program";
-    if (isNobody) return { isAllowed: true, note: null };
-    const who = error.reason === "silent" ? "a service proxy may run here" : "a service proxy runs here";
+    if (error.reason === "nothing" || error.reason === "no address") return await leaveBesideOthers(config);
     return {
       isAllowed: false,
-      reason: `${who}, and nobody can tell whether it mends its rules itself: ${error.message}`,
+      reason:
+        `a kproxy may run here, and nobody can tell whether it mends its rules itself: ${error.message}`,
     };
   }
+}
+
+/** What answers at a port may be any user's. It is not believed, but it is enough to leave the rules alone. */
+async function leaveBesideOthers({ metricsBindAddress }: KubeProxyConfiguration): Promise<RepairLeave> {
+  if (metricsBindAddress === "") return { isAllowed: true, note: null };
+  const [host, port] = splitHostPort(metricsBindAddress);
+  const holder = await addressHolder({ host, port, signal: new AbortController().signal });
+  if (!holder.startsWith("another proxy")) return { isAllowed: true, note: null };
+  return {
+    isAllowed: false,
+    reason:
+      `on ${metricsBindAddress} ${holder}; nobody can tell whether that one mends its rules itself: end it first`,
+  };
 }
 
 /** What a running kproxy says of itself decides. */

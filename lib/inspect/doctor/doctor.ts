@@ -12,7 +12,7 @@ import type { Finding } from "./finding.ts";
 import { judgeApi, judgeClock, judgeNoApi } from "./judge/api.ts";
 import { judgeConntrack } from "./judge/conntrack.ts";
 import { judgeDeviceForwarding, judgeForwarding } from "./judge/forwarding.ts";
-import { judgeBaseChains, judgeForward } from "./judge/hooks.ts";
+import { judgeBaseChains, judgeForeignEnds, judgeForward } from "./judge/hooks.ts";
 import { judgeLeftovers } from "./judge/leftovers.ts";
 import { judgeLock } from "./judge/lock.ts";
 import { judgeMode } from "./judge/mode.ts";
@@ -114,7 +114,7 @@ function judgeOthers(
 }
 
 function judgeChains(
-  { baseChains, kernelChains, programs }: DoctorFacts,
+  { baseChains, foreignEnds, kernelChains, programs }: DoctorFacts,
   mode: ProxyMode,
 ): readonly Finding[] {
   const nft = known(programs.get("nft") ?? { unread: "" });
@@ -122,6 +122,8 @@ function judgeChains(
   const isWithoutNft = nft !== undefined && nft.kind !== "found" && mode !== "nftables";
   return [
     ...(isWithoutNft ? [] : judged("rules of others", baseChains, judgeBaseChains)),
+    // Where they cannot be walked through, `kproxy trace` says why; that there are such tables was told.
+    ...judgeForeignEnds(known(foreignEnds) ?? []),
     ...judgeForward(known(kernelChains)?.forward ?? [], mode),
   ];
 }

@@ -20,6 +20,7 @@ import type { MetricsOwner } from "./judge/other_proxies.ts";
 import type { RightsFact } from "./judge/rights.ts";
 import type { ProgramFact } from "./programs.ts";
 import { type ApiFacts, readApi } from "./read/api.ts";
+import { readForeignEnds } from "./read/foreign_end.ts";
 import { type Leftovers, readLeftovers } from "./read/leftovers.ts";
 import { type LinksFact, readLinksFact } from "./read/links.ts";
 import { readMetricsOwner } from "./read/metrics_owner.ts";
@@ -49,6 +50,8 @@ export interface DoctorFacts {
   /** Null where iptables does not work. */
   readonly kernelChains: Fact<KernelChains | null>;
   readonly baseChains: Fact<readonly BaseChain[]>;
+  /** Places of rules of others that end packets between pods. */
+  readonly foreignEnds: Fact<readonly string[]>;
   readonly leftovers: Fact<Leftovers>;
   readonly settings: Fact<Settings>;
   readonly deviceSettings: Fact<ReadonlyMap<string, string>>;
@@ -71,6 +74,8 @@ export interface ReadFactsOptions {
   readonly config: KubeProxyConfiguration;
   readonly master: string;
   readonly nodeName: string;
+  /** Why the API server is not asked; absent: it is, if there is one. */
+  readonly apiUnasked?: string | undefined;
   /** The configuration with the mode to move to; null without one. */
   readonly otherConfig: KubeProxyConfiguration | null;
   /** Every reader has so long. @default {6000} */
@@ -110,6 +115,7 @@ export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts>
   const mode = fact(() => readMode(exec, config));
   askVariantAhead(exec);
   const variant = fact(() => readVariant(exec, primaryFamily));
+  const baseChains = fact(() => new Nft(exec).baseChains());
   try {
     const facts = {
       programs: readPrograms(exec, { signal, limitMs }),
@@ -123,7 +129,11 @@ export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts>
         if ("unread" in found) throw new Error(`the variant of iptables is not known: ${found.unread}`);
         return found.value === null ? null : await readKernelChains(exec, found.value.chosen.variant);
       }),
-      baseChains: fact(() => new Nft(exec).baseChains()),
+      baseChains,
+      foreignEnds: fact(async () => {
+        const chains = await baseChains;
+        return "unread" in chains ? [] : await readForeignEnds(exec, config, chains.value);
+      }),
       leftovers: fact(async () => await readLeftovers(exec, { config, mode: await mode })),
       settings: fact(() => readSettings(exec, config)),
       deviceSettings: fact(() => readDeviceSettings(exec)),
@@ -132,10 +142,12 @@ export async function readFacts(options: ReadFactsOptions): Promise<DoctorFacts>
       links: fact(() => readLinksFact(exec)),
       metricsOwner: fact(() => readMetricsOwner(config.metricsBindAddress)),
       // Its parts end by the limit, each by itself; the whole is ended a little later, if something else of it hangs.
-      api: !usesApiServer(config, master) ? Promise.resolve(null) : readFact(
-        () => askApi(options, { ownIps: ownIps ?? [], exec: programs }, { signal, limitMs }),
-        { signal: late.signal, limitMs },
-      ),
+      api: options.apiUnasked !== undefined || !usesApiServer(config, master)
+        ? Promise.resolve(null)
+        : readFact(
+          () => askApi(options, { ownIps: ownIps ?? [], exec: programs }, { signal, limitMs }),
+          { signal: late.signal, limitMs },
+        ),
     };
     const read = await allOf(facts);
     const { troubles } = running;

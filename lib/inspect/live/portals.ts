@@ -12,7 +12,7 @@ import { portalName, type PortalPorts } from "../desired/desired.ts";
 
 /** What a running kproxy says of its ports. */
 export interface KnownPortals extends NodePortals {
-  /** E.g. `kproxy on 127.0.0.1:10249`. */
+  /** E.g. `kproxy on /run/kproxy/kproxy.sock`. */
   readonly where: string;
 }
 

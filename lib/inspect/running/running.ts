@@ -6,7 +6,7 @@
 import { parseConfig } from "../../config/parse.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { ConfigError } from "../../errors.ts";
-import { isLoopback, joinHostPort, localHost, parseIp, splitHostPort } from "../../model/ip.ts";
+import { findOwnSocket, type OwnSocket, UnsafePathError } from "../../kernel/own_socket.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import {
   httpGet,
@@ -20,6 +20,7 @@ import {
 import { type ObjectSelection, selectionQuery } from "../../serve/status/select_objects.ts";
 import {
   API_VERSION,
+  AUDIT_PATH,
   CONFIG_PATH,
   type ConfigDocument,
   OBJECTS_PATH,
@@ -37,18 +38,20 @@ import { CONFIG_SHAPE, PORTALS_SHAPE, type Shape, shapeProblem, STATUS_SHAPE } f
 export type NotRunningReason =
   /** Nothing listens there. */
   | "nothing"
-  /** The configuration has no address to ask at, or one that is not answered at. */
+  /** The configuration has no socket to ask on. */
   | "no address"
   /** Something listens there that is no service proxy. */
   | "another program"
   /** Something listens there that does not answer in time: another program, or a kproxy on a node that stands still. */
   | "silent"
-  /** A proxy without these pages: kube-proxy, an older kproxy, or one with `statusApi: false`. */
-  | "another proxy"
+  /** A kproxy with `statusApi: false`. */
+  | "not told"
   /** A kproxy that speaks another version of these documents. */
   | "another version"
-  /** kproxy refuses to tell. */
-  | "refused";
+  /** This user may not ask. */
+  | "refused"
+  /** Another user could have put the socket there. */
+  | "unsafe";
 
 /** No kproxy can be asked; the message says what is at the address instead. */
 export class NotRunningError extends Error {
@@ -90,36 +93,41 @@ const LIMIT_MS = 5_000;
 const MAX_DOCUMENT_BYTES = 16 * 1024 * 1024;
 /** 1,000,000 endpoints are 100 MB. */
 const MAX_OBJECTS_BYTES = 1024 * 1024 * 1024;
+/** Levels of JSON. No document has ten, and what prints one goes down its levels, for which the stack is a limit. */
+const MAX_DEPTH = 100;
 /** How many times the limit a whole answer may take. */
 const DOCUMENT_PATIENCE = 5;
 const OBJECTS_PATIENCE = 60;
-const MODE_REGEXP = /^(iptables|ipvs|nftables|userspace|kernelspace)\s*$/;
 
-/** A kproxy at an address; each question is one connection. */
+/** The kproxy behind a socket; each question is one connection. */
 export class RunningKproxy {
-  /** `127.0.0.1:10249` */
+  /** Path of the socket, as configured. */
   readonly address: string;
-  readonly #host: string;
-  readonly #port: number;
   readonly #limitMs: number;
 
   /**
-   * @param metricsBindAddress as configured: `IP:port`; of a wildcard, its loopback address is asked
-   * @throws {NotRunningError} if nobody can be asked there
-   * @throws {TypeError} if it is something else
+   * @param socket `kproxy.socket`
+   * @throws {NotRunningError} if it is blank
    */
-  constructor(metricsBindAddress: string, { limitMs = LIMIT_MS }: AskOptions = {}) {
-    if (metricsBindAddress === "") {
+  constructor(socket: string, { limitMs = LIMIT_MS }: AskOptions = {}) {
+    if (socket === "") {
       throw new NotRunningError(
         "no address",
-        "kproxy cannot be asked: the configuration has no metrics server (metricsBindAddress)",
+        "kproxy cannot be asked: the configuration has no socket (kproxy.socket)",
       );
     }
-    const [host, port] = splitHostPort(metricsBindAddress);
-    this.#host = loopbackHost(host, metricsBindAddress);
-    this.#port = port;
+    this.address = socket;
     this.#limitMs = limitMs;
-    this.address = joinHostPort(this.#host, port);
+  }
+
+  /**
+   * False: it runs as a user who is neither root nor the one who asks. It may say how it fares, but not what the one who asks reads or
+   * starts, such as a kubeconfig.
+   *
+   * @throws {NotRunningError}
+   */
+  get isTrusted(): boolean {
+    return this.#find().isTrusted;
   }
 
   /** How it fares. @throws {NotRunningError} */
@@ -136,6 +144,15 @@ export class RunningKproxy {
   async config(): Promise<RunningConfiguration> {
     const document = await this.#document(CONFIG_PATH, "Config", CONFIG_SHAPE) as ConfigDocument;
     return { ...document, config: this.#configurationOf(document) };
+  }
+
+  /** Tells it what was done to the node, for its log. @throws {NotRunningError} */
+  async tell(deed: { readonly action: string; readonly uid: string; readonly what: string }): Promise<void> {
+    const path = `${AUDIT_PATH}?${new URLSearchParams(deed)}`;
+    await this.#ask(path, MAX_DOCUMENT_BYTES, (reply) => {
+      if (reply.status !== 200) throw this.#problemOf(reply);
+      return Promise.resolve();
+    }, "POST");
   }
 
   #configurationOf({ config: written }: ConfigDocument): KubeProxyConfiguration {
@@ -160,7 +177,7 @@ export class RunningKproxy {
    */
   async objects(selection: ObjectSelection = {}): Promise<HeldObjects> {
     return await this.#ask(OBJECTS_PATH + selectionQuery(selection), MAX_OBJECTS_BYTES, async (reply) => {
-      if (reply.status !== 200) throw await this.#problemOf(reply);
+      if (reply.status !== 200) throw this.#problemOf(reply);
       const reader = new SnapshotReader(null, `${this.address}${OBJECTS_PATH}`);
       try {
         for await (const piece of reply.body) reader.take(piece);
@@ -175,8 +192,8 @@ export class RunningKproxy {
 
   #document(path: string, kind: string, shape: Shape): Promise<unknown> {
     return this.#ask(path, MAX_DOCUMENT_BYTES, async (reply) => {
-      if (reply.status !== 200) throw await this.#problemOf(reply);
-      const document = jsonOf(await textOf(reply)) as { apiVersion?: unknown; kind?: unknown } | null;
+      if (reply.status !== 200) throw this.#problemOf(reply);
+      const document = this.#jsonOf(await textOf(reply)) as { apiVersion?: unknown; kind?: unknown } | null;
       if (document?.kind === kind && document.apiVersion === API_VERSION) {
         const problem = shapeProblem(document, shape);
         if (problem === null) return document;
@@ -193,20 +210,22 @@ export class RunningKproxy {
     path: string,
     maxBytes: number,
     take: (reply: HttpReply) => Promise<Result>,
+    method: HttpQuestion["method"] = "GET",
   ): Promise<Result> {
+    const limitMs = this.#limitMs;
+    const wholeMs = limitMs * (maxBytes === MAX_OBJECTS_BYTES ? OBJECTS_PATIENCE : DOCUMENT_PATIENCE);
+    const { path: socket } = this.#find();
     try {
-      return await httpGet(this.#question(path, maxBytes), take);
+      return await httpGet({ socket, method, path, limitMs, wholeMs, maxBytes }, take);
     } catch (error) {
-      if (error instanceof NoConnectionError) {
-        throw new NotRunningError("nothing", `no kproxy answers on ${this.address}: ${error.message}`, {
-          cause: error,
-        });
-      }
+      if (error instanceof NoConnectionError) throw this.#notThere(error.cause);
       if (error instanceof LateAnswerError) {
         throw new NotRunningError(
           "silent",
-          `whoever listens on ${this.address} cannot be asked: ${error.message}`,
-          { cause: error },
+          `the kproxy on ${this.address} cannot be asked: ${error.message}`,
+          {
+            cause: error,
+          },
         );
       }
       if (error instanceof StrangeAnswerError) throw this.#otherProgram(error.message, error);
@@ -214,34 +233,46 @@ export class RunningKproxy {
     }
   }
 
-  #question(path: string, maxBytes: number): HttpQuestion {
-    const limitMs = this.#limitMs;
-    const wholeMs = limitMs * (maxBytes === MAX_OBJECTS_BYTES ? OBJECTS_PATIENCE : DOCUMENT_PATIENCE);
-    return { host: this.#host, port: this.#port, path, limitMs, wholeMs, maxBytes };
-  }
-
-  /** Who it is that has no such page, or does not give it to us. */
-  async #problemOf(reply: HttpReply): Promise<NotRunningError> {
-    const text = await textOf(reply);
-    if (reply.status === 403 && text.startsWith("403 forbidden: ")) {
-      const why = text.slice("403 forbidden: ".length).trim();
-      return new NotRunningError("refused", `the kproxy on ${this.address} does not answer: ${why}`);
-    }
-    const mode = await this.#askMode();
-    if (mode === null) return this.#otherProgram(`it answers with status ${reply.status}`);
-    return new NotRunningError(
-      "another proxy",
-      `a service proxy in mode ${mode} answers on ${this.address}, but not these questions: it is kube-proxy, an older ` +
-        "kproxy, or one with kproxy.statusApi: false",
-    );
-  }
-
-  async #askMode(): Promise<string | null> {
+  /** Looked for anew with each question: what was there a moment ago may have been another one's. */
+  #find(): OwnSocket {
     try {
-      const text = await httpGet(this.#question("/proxyMode", 4096), textOf);
-      return MODE_REGEXP.exec(text)?.[1] ?? null;
+      return findOwnSocket(this.address);
     } catch (error) {
-      if (error instanceof NoConnectionError || error instanceof StrangeAnswerError) return null;
+      throw this.#notThere(error);
+    }
+  }
+
+  #notThere(cause: unknown): NotRunningError {
+    const { address } = this;
+    const { NotFound, PermissionDenied } = Deno.errors;
+    if (cause instanceof UnsafePathError) {
+      return new NotRunningError("unsafe", `nobody is asked on ${address}: ${cause.message}`, { cause });
+    }
+    if (cause instanceof PermissionDenied) {
+      const who = "ask as root, or as the user that it runs as";
+      return new NotRunningError("refused", `this user may not ask kproxy on ${address}: ${who}`, { cause });
+    }
+    const why = cause instanceof NotFound
+      ? `no kproxy runs here, or one of an older release: ${address} is not there`
+      : `no kproxy answers on ${address}: ${cause instanceof Error ? cause.message : String(cause)}`;
+    return new NotRunningError("nothing", why, { cause });
+  }
+
+  /** Who it is that has no such page. */
+  #problemOf({ status }: HttpReply): NotRunningError {
+    if (status !== 404) return this.#otherProgram(`it answers with status ${status}`);
+    const message = `the kproxy on ${this.address} does not tell: it has kproxy.statusApi: false`;
+    return new NotRunningError("not told", message);
+  }
+
+  #jsonOf(text: string): unknown {
+    if (isDeeperThan(MAX_DEPTH, text)) {
+      throw this.#otherVersion(`its answer is nested more than ${MAX_DEPTH} deep`);
+    }
+    try {
+      return JSON.parse(text);
+    } catch (error) {
+      if (error instanceof SyntaxError) return null;
       throw error;
     }
   }
@@ -259,27 +290,19 @@ export class RunningKproxy {
   }
 }
 
-function loopbackHost(host: string, configured: string): string {
-  const asked = localHost(host);
-  const ip = parseIp(asked);
-  if (ip !== null && isLoopback(ip)) return asked;
-  throw new NotRunningError(
-    "no address",
-    `kproxy cannot be asked: it answers over loopback only, and its metrics server listens on ${configured}`,
-  );
-}
-
 /** Of an object that changed its place while it was told, the newest is the last. */
 function latest(objects: readonly ApiObject[]): readonly ApiObject[] {
   const byIdentity = new Map(objects.map((object) => [identityOf(object), object]));
   return byIdentity.size === objects.length ? objects : [...byIdentity.values()];
 }
 
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    if (error instanceof SyntaxError) return null;
-    throw error;
+/** True if lists and objects are in one another more often than that. */
+function isDeeperThan(most: number, text: string): boolean {
+  let depth = 0;
+  for (const [token] of text.matchAll(/"[^"\\]*(?:\\[^][^"\\]*)*"|[[\]{}]/g)) {
+    if (token === "[" || token === "{") depth++;
+    else if (token === "]" || token === "}") depth--;
+    if (depth > most) return true;
   }
+  return false;
 }

@@ -9,8 +9,12 @@ import { NotRunningError, RunningKproxy } from "./running.ts";
 
 /** How a node is proxied now. */
 export interface RunningSettings {
-  /** In words, e.g. `kproxy on 127.0.0.1:10249`. */
+  /** In words, e.g. `kproxy on /run/kproxy/kproxy.sock`. */
   readonly where: string;
+  /** As in {@linkcode RunningKproxy}. */
+  readonly isTrusted: boolean;
+  /** Address of the API server as its command line gives it; `""` if it does not. */
+  readonly master: string;
   /** In the mode that is in use. */
   readonly config: KubeProxyConfiguration;
   /** Name of its own Node. */
@@ -19,14 +23,16 @@ export interface RunningSettings {
 
 /** Asks it; null if there is none, or none that tells of itself. */
 export async function runningSettings(
-  { metricsBindAddress }: Pick<KubeProxyConfiguration, "metricsBindAddress">,
+  { kproxy: { socket } }: Pick<KubeProxyConfiguration, "kproxy">,
 ): Promise<RunningSettings | null> {
   try {
-    const running = new RunningKproxy(metricsBindAddress);
-    const [status, { config }] = await Promise.all([running.status(), running.config()]);
+    const running = new RunningKproxy(socket);
+    const [status, { config, master }] = await Promise.all([running.status(), running.config()]);
     const mode = PROXY_MODES.find((one) => one === status.mode.used) ?? config.mode;
     return {
       where: `kproxy on ${running.address}`,
+      isTrusted: running.isTrusted,
+      master,
       config: { ...config, mode },
       nodeName: status.node.name,
     };

@@ -1,14 +1,16 @@
 import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
 import { eventually } from "../../../tests/support/until.ts";
+import { openOwnSocket } from "../../kernel/own_socket.ts";
 import { NotRunningError, type NotRunningReason, RunningKproxy } from "./running.ts";
 
 /** What a program sends after each request that it reads; null: it hangs up. */
-type Program = (path: string, connection: Deno.TcpConn) => string | null | Promise<string | null>;
+type Program = (path: string, connection: Deno.UnixConn) => string | null | Promise<string | null>;
 
-/** Another program at an address. */
+/** Another program on a socket of this user. */
 async function withProgram(program: Program, work: (address: string) => Promise<void>): Promise<void> {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const open: Deno.TcpConn[] = [];
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-socket-" });
+  const { listener } = openOwnSocket(`${folder}/kproxy.sock`);
+  const open: Deno.UnixConn[] = [];
   const served = (async () => {
     for await (const connection of listener) {
       open.push(connection);
@@ -28,15 +30,16 @@ async function withProgram(program: Program, work: (address: string) => Promise<
     }
   })();
   try {
-    await work(`127.0.0.1:${(listener.addr as Deno.NetAddr).port}`);
+    await work(`${folder}/kproxy.sock`);
   } finally {
     listener.close();
     await served;
     for (const connection of open) closeIfOpen(connection);
+    await Deno.remove(folder, { recursive: true });
   }
 }
 
-function closeIfOpen(connection: Deno.TcpConn): void {
+function closeIfOpen(connection: Deno.UnixConn): void {
   try {
     connection.close();
   } catch (error) {
@@ -53,13 +56,20 @@ const document = (value: unknown): string => answer(JSON.stringify(value));
 
 /** Programs that are no kproxy to be asked: how each answers, and what is told of it. */
 const OTHERS: readonly [who: string, program: Program, reason: NotRunningReason, words: string][] = [
+  ["a web server", () => answer("<html>", "403 Forbidden"), "another program", "status 403"],
   [
-    "kube-proxy",
-    (path) => path === "/proxyMode" ? answer("ipvs") : answer("404 page not found\n", "404 Not Found"),
-    "another proxy",
-    "a service proxy in mode ipvs answers on",
+    "a kproxy that does not tell",
+    () => answer("404 page not found\n", "404 Not Found"),
+    "not told",
+    "kproxy.statusApi: false",
   ],
-  ["a web server", () => answer("<html>", "404 Not Found"), "another program", "status 404"],
+  [
+    "a document of 200,000 levels",
+    () =>
+      answer(`{"kind":"Status","apiVersion":"kproxy/v1","x":${"[".repeat(200_000)}${"]".repeat(200_000)}}`),
+    "another version",
+    "nested more than 100 deep",
+  ],
   ["a web server with a page for everything", () => answer("<html>"), "another program", "another program"],
   [
     "other JSON",
@@ -79,12 +89,6 @@ const OTHERS: readonly [who: string, program: Program, reason: NotRunningReason,
     () => document({ kind: "Status", apiVersion: "kproxy/v1", time: 7 }),
     "another version",
     "another shape at time",
-  ],
-  [
-    "a kproxy that refuses",
-    () => answer("403 forbidden: ask from the node itself\n", "403 Forbidden"),
-    "refused",
-    "does not answer: ask from the node itself",
   ],
   [
     "a server of another protocol",
@@ -181,21 +185,28 @@ Deno.test("objects that are damaged or cut off on the way are no objects", async
 });
 
 Deno.test("where nothing listens, or nobody can be asked, that is what is told", async () => {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const address = `127.0.0.1:${(listener.addr as Deno.NetAddr).port}`;
-  listener.close();
-  const error = await assertRejects(() => new RunningKproxy(address).status(), NotRunningError);
-  assertEquals(error.reason, "nothing");
-  assertStringIncludes(error.message, `no kproxy answers on ${address}`);
-  for (
-    const [configured, words] of [
-      ["", "has no metrics server"],
-      ["192.0.2.1:10249", "listens on 192.0.2.1:10249"],
-    ] as const
-  ) {
-    const error = assertThrows(() => new RunningKproxy(configured), NotRunningError, words);
-    assertEquals(error.reason, "no address");
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-socket-" });
+  try {
+    const path = `${folder}/kproxy.sock`;
+    const asked = (): Promise<unknown> => new RunningKproxy(path).status();
+    const missing = await assertRejects(asked, NotRunningError);
+    assertEquals([missing.reason, missing.message], [
+      "nothing",
+      `no kproxy runs here, or one of an older release: ${path} is not there`,
+    ]);
+    openOwnSocket(path).listener.close();
+    const ended = await assertRejects(asked, NotRunningError);
+    assertEquals(ended.reason, "nothing");
+    assertStringIncludes(ended.message, `no kproxy answers on ${path}: Connection refused`);
+    Deno.chmodSync(folder, 0o777);
+    const unsafe = await assertRejects(asked, NotRunningError);
+    assertEquals([unsafe.reason, unsafe.message], [
+      "unsafe",
+      `nobody is asked on ${path}: others may write in ${folder}`,
+    ]);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
   }
-  assertEquals(new RunningKproxy("0.0.0.0:10249").address, "127.0.0.1:10249");
-  assertEquals(new RunningKproxy("[::]:10249").address, "[::1]:10249");
+  const error = assertThrows(() => new RunningKproxy(""), NotRunningError, "has no socket");
+  assertEquals(error.reason, "no address");
 });

@@ -6,8 +6,9 @@
 import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { joinHostPort } from "../../model/ip.ts";
+import { findOwnSocket } from "../../kernel/own_socket.ts";
 import { errorText } from "../../observe/log.ts";
-import { httpGet, NoConnectionError, StrangeAnswerError } from "../../serve/http_get.ts";
+import { httpGet, type HttpPlace, NoConnectionError, StrangeAnswerError } from "../../serve/http_get.ts";
 import { GrowingBytes } from "../../text/growing_bytes.ts";
 import { withoutSecrets } from "./secrets.ts";
 
@@ -102,20 +103,19 @@ export function programPart(name: string, argv: readonly string[], exec: Exec): 
 }
 
 /** A page of a server on this machine. */
-export interface Page {
-  readonly host: string;
-  readonly port: number;
-  readonly path: string;
-}
+export type Page = HttpPlace & { readonly path: string };
 
 /** What a page says, whatever its status. */
 export function pagePart(name: string, page: Page): Part {
-  const from = `http://${joinHostPort(page.host, page.port)}${page.path}`;
+  const from = "socket" in page
+    ? `${page.socket} ${page.path}`
+    : `http://${joinHostPort(page.host, page.port)}${page.path}`;
   const read = async ({ timeMs, bytes: limit, signal }: PartLimits): Promise<PartContent> => {
     const kept = new LimitedBytes(limit);
     let problem = "";
     const question = {
       ...page,
+      ...("socket" in page ? { socket: findOwnSocket(page.socket).path } : {}),
       limitMs: Math.min(timeMs, PAGE_LIMIT_MS),
       wholeMs: timeMs,
       maxBytes: 2 * limit + HEAD_BYTES,

@@ -76,10 +76,12 @@ export function sysdumpParts({ exec, config, versions }: SysdumpInput): readonly
   ];
 }
 
-const METRICS_PAGES: readonly (readonly [name: string, path: string])[] = [
+const SOCKET_PAGES: readonly (readonly [name: string, path: string])[] = [
   ["status.json", STATUS_PATH],
   ["configuration.json", CONFIG_PATH],
   ["objects.json", OBJECTS_PATH],
+];
+const METRICS_PAGES: readonly (readonly [name: string, path: string])[] = [
   ["metrics.txt", "/metrics"],
   ["proxy-mode.txt", "/proxyMode"],
   ["configz.json", "/configz"],
@@ -93,12 +95,21 @@ const HEALTH_PAGES: readonly (readonly [name: string, path: string])[] = [
 ];
 
 /** What the kproxy, or the kube-proxy, that runs here tells of itself. */
-function runningParts({ metricsBindAddress, healthzBindAddress }: KubeProxyConfiguration): readonly Part[] {
+function runningParts(
+  { metricsBindAddress, healthzBindAddress, kproxy: { socket } }: KubeProxyConfiguration,
+): readonly Part[] {
+  const told = socket === ""
+    ? []
+    : SOCKET_PAGES.map(([name, path]) => pagePart(`running/${name}`, { socket, path }));
   const pagesAt = (address: string, pages: readonly (readonly [string, string])[]): readonly Part[] => {
     if (address === "") return [];
     const [bound, port] = splitHostPort(address);
     const host = localHost(bound);
     return pages.map(([name, path]) => pagePart(`running/${name}`, { host, port, path }));
   };
-  return [...pagesAt(metricsBindAddress, METRICS_PAGES), ...pagesAt(healthzBindAddress, HEALTH_PAGES)];
+  return [
+    ...told,
+    ...pagesAt(metricsBindAddress, METRICS_PAGES),
+    ...pagesAt(healthzBindAddress, HEALTH_PAGES),
+  ];
 }

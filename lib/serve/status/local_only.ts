@@ -34,10 +34,32 @@ export function localOnly(handler: Handler): Handler {
 export function strangerProblem(headers: Headers, peer: Pick<Peer, "isLoopback">): string | null {
   if (!peer.isLoopback) return "ask from the node itself, over a loopback address";
   if (FORWARDED.some((name) => headers.has(name))) return "the request was forwarded for somebody else";
-  const host = headers.get("host") ?? "";
-  if (!isLoopbackHost(host)) return "the Host header must name a loopback address or localhost";
+  if (!isLoopbackHost(headers.get("host") ?? "")) {
+    return "the Host header must name a loopback address or localhost";
+  }
+  return foreignPageProblem(headers);
+}
+
+/**
+ * Lets `handler` answer everybody but pages of others in a browser. Of loopback such a page can ask under a name only, whose address was
+ * changed after the page was loaded: an address is let through, as a proxy on this machine that asks for its clients hands theirs on.
+ */
+export function noForeignPages(handler: Handler): Handler {
+  return (request, peer, stopping) => {
+    const { headers } = request;
+    const host = headers.get("host") ?? "";
+    const problem = peer.isLoopback && host !== "" && hostIp(host) === null && !isLoopbackHost(host)
+      ? "over loopback, the Host header must name an address or localhost"
+      : foreignPageProblem(headers);
+    return problem === null
+      ? handler(request, peer, stopping)
+      : textAnswer(`403 forbidden: ${problem}\n`, { status: 403 });
+  };
+}
+
+function foreignPageProblem(headers: Headers): string | null {
   const origin = headers.get("origin");
-  if (origin !== null && origin.toLowerCase() !== `http://${host.toLowerCase()}`) {
+  if (origin !== null && origin.toLowerCase() !== `http://${(headers.get("host") ?? "").toLowerCase()}`) {
     return "the request comes from a page of another origin";
   }
   const isForeignPart = headers.get("sec-fetch-site") === "cross-site" &&
@@ -47,9 +69,13 @@ export function strangerProblem(headers: Headers, peer: Pick<Peer, "isLoopback">
 
 /** `localhost`, `127.0.0.1:10249`, `[::1]:10249`. */
 function isLoopbackHost(host: string): boolean {
-  const match = /^(?:\[([^\]]*)\]|([^:]*))(?::\d{1,5})?$/.exec(host);
-  const name = match?.[1] ?? match?.[2] ?? "";
-  if (match?.[2]?.toLowerCase() === "localhost") return true;
-  const ip = parseIp(name);
+  if (/^localhost(?::\d{1,5})?$/i.test(host)) return true;
+  const ip = hostIp(host);
   return ip !== null && isLoopback(ip);
+}
+
+/** Null: it is a name. */
+function hostIp(host: string): ReturnType<typeof parseIp> {
+  const match = /^(?:\[([^\]]*)\]|([^:]*))(?::\d{1,5})?$/.exec(host);
+  return parseIp(match?.[1] ?? match?.[2] ?? "");
 }

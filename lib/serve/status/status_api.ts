@@ -74,43 +74,40 @@ export interface ServerFacts {
   readonly nowMs: () => number;
 }
 
-/**
- * The pages, by path.
- *
- * @param wanted switches off what is for programs; the status page cannot do without the status
- */
-export function statusPages(
+/** What browsers on the node are shown, by path; undefined without `kproxy.statusPage`. */
+export function pagesForBrowsers(
   life: LifeFacts,
-  { statusApi }: { readonly statusApi: boolean },
   server: ServerFacts,
-): (path: string) => Handler | undefined {
-  const page = life.page === undefined ? null : statusPage(life, server, life.page);
-  const pages = new Map<string, Handler>(page?.handlers);
-  if (statusApi || page !== null) {
-    pages.set(STATUS_PATH, localOnly((request) => statusAnswer(request, life, server)));
-  }
-  if (statusApi) {
-    const config = (): Response => jsonAnswer(`${JSON.stringify(configDocument(life, server))}\n`);
-    pages.set(CONFIG_PATH, localOnly(config)).set(OBJECTS_PATH, objectsPage(life, server));
-    const portals = (): Response => jsonAnswer(`${JSON.stringify(portalsDocument(life, server))}\n`);
-    pages.set(PORTALS_PATH, localOnly(portals));
-  }
-  return (path) => pages.get(path) ?? (path.startsWith(FILES_PATH) ? page?.files : undefined);
+): ((path: string) => Handler | undefined) | undefined {
+  if (life.page === undefined) return undefined;
+  const page = statusPage(life, server, life.page);
+  const status = localOnly((request) => statusAnswer(request, life, server));
+  const pages = new Map<string, Handler>([...page.handlers, [STATUS_PATH, status]]);
+  return (path) => pages.get(path) ?? (path.startsWith(FILES_PATH) ? page.files : undefined);
+}
+
+/** What commands ask over the socket, by path. */
+export function documents(life: LifeFacts, server: ServerFacts): ReadonlyMap<string, Handler> {
+  const json = (document: () => unknown): Handler => () => jsonAnswer(`${JSON.stringify(document())}\n`);
+  return new Map([
+    [STATUS_PATH, (request) => statusAnswer(request, life, server)],
+    [CONFIG_PATH, json(() => configDocument(life, server))],
+    [OBJECTS_PATH, objectsPage(life, server)],
+    [PORTALS_PATH, json(() => portalsDocument(life, server))],
+  ]);
 }
 
 function objectsPage(life: LifeFacts, server: ServerFacts): Handler {
   const pace = new PiecePace();
-  return localOnly(async (request, _peer, stopping) => {
+  return async (request, _peer, stopping) => {
     // Nobody may ever ask.
     const { snapshotPieces } = await import("../../source/decode/snapshot_text.ts");
     const selection = selectionOf(new URL(request.url).searchParams);
     const selected = selection === null ? life.objects() : selectObjects(life.objects, selection);
     const header = { savedAtMs: server.nowMs(), node: life.node, server: life.sourceName };
     const body = pacedBody(snapshotPieces(header, selected), pace, stopping);
-    return new Response(body, {
-      headers: { "content-type": "application/x-ndjson", "x-content-type-options": "nosniff" },
-    });
-  });
+    return new Response(body, { headers: { "content-type": "application/x-ndjson" } });
+  };
 }
 
 /** `?since=MS`: of recent syncs only those that ended later, in milliseconds since the epoch. */

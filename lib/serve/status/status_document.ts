@@ -20,6 +20,8 @@ export const STATUS_PATH = "/kproxy/v1/status";
 export const CONFIG_PATH = "/kproxy/v1/config";
 export const OBJECTS_PATH = "/kproxy/v1/objects";
 export const PORTALS_PATH = "/kproxy/v1/portals";
+/** Takes what a command has done to the node, for the log. */
+export const AUDIT_PATH = "/kproxy/v1/audit";
 
 /** What {@linkcode STATUS_PATH} answers. */
 export interface StatusDocument {

@@ -109,6 +109,7 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
     ipvsTerminationDeadline: 90_000,
     userspaceListen: [],
     trafficCounters: true,
+    socket: "/run/other/kproxy.sock",
     statusApi: false,
     statusPage: true,
   });

@@ -18,7 +18,8 @@ const DSTNAT_PRIORITY = -100;
 /** Tables of known service proxies are judged by their names. */
 const PROXY_TABLES: readonly string[] = ["kube-proxy"];
 
-function isForeign({ family, table }: BaseChain): boolean {
+/** True for a chain of neither a service proxy nor iptables. */
+export function isForeign({ family, table }: BaseChain): boolean {
   // What is in these is judged as iptables' rules.
   const isIptables = ["ip", "ip6"].includes(family) && IPTABLES_TABLES.has(table);
   return !isIptables && !(OWN_TABLES.includes(table) || PROXY_TABLES.includes(table));
@@ -66,6 +67,18 @@ export function judgeBaseChains(chains: readonly BaseChain[]): readonly Finding[
   if (early.length > 0) findings.push(ok(CHECK, `seen before kproxy: ${few(early.map(nameOf))}`));
   if (findings.length === 0) findings.push(ok(CHECK, "no table of nftables is in front of kproxy's rules"));
   return findings;
+}
+
+/** Rules that end what kproxy's own have let pass, as `kproxy trace` shows for one packet. */
+export function judgeForeignEnds(places: readonly string[]): readonly Finding[] {
+  if (places.length === 0) return [];
+  return [
+    warning(
+      CHECK,
+      `a rule of others ends packets between pods, whatever kproxy's own rules say: ${few(places)}`,
+      "accept the pod network there; kproxy trace POD-IP SERVICE shows the way of one packet",
+    ),
+  ];
 }
 
 const HOOKS_OF_SERVICES: readonly string[] = ["prerouting", "forward", "output", "postrouting"];
