@@ -26,6 +26,7 @@ import {
   reportSummary,
 } from "../../inspect/doctor/report.ts";
 import { examineManifests } from "../../inspect/doctor/manifests.ts";
+import { judgeUnserved, type UnservedDestinations } from "../../inspect/doctor/judge/unserved.ts";
 import { runningSettings } from "../../inspect/running/running_settings.ts";
 import { cpuCount } from "../../kernel/cpu.ts";
 import { systemExec } from "../../kernel/exec.ts";
@@ -62,10 +63,10 @@ export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number>
 async function settingsHere(
   flags: ParsedFlags,
   told: KubeProxyConfiguration,
-): Promise<Partial<Pick<ExamineOptions, "config" | "nodeName" | "runs" | "servicesBy">>> {
+): Promise<Partial<Pick<ExamineOptions, "config" | "nodeName" | "runs" | "unserved" | "servicesBy">>> {
   const running = namesMode(flags) ? null : await runningSettings(told);
   if (running === null) return {};
-  const { where, config: { kproxy, ...config }, nodeName } = running;
+  const { where, config: { kproxy, ...config }, nodeName, unserved } = running;
   const { manifests } = told.kproxy;
   // Who names an API server asks whether that one can be reached.
   const { clientConnection } = namesSource(flags) ? told : config;
@@ -77,6 +78,7 @@ async function settingsHere(
     },
     nodeName: told.hostnameOverride === "" ? nodeName : told.hostnameOverride,
     servicesBy: told,
+    ...(unserved === null ? {} : { unserved }),
     runs: `${where} runs in mode ${config.mode}: this node is judged by its configuration`,
   };
 }
@@ -95,6 +97,8 @@ export interface ExamineOptions extends Omit<ReadFactsOptions, "otherConfig"> {
   readonly migrateTo: MigrationMode | null;
   /** What is told of a kproxy that runs here; none without. */
   readonly runs?: string;
+  /** What Services do not get of the kproxy that runs here; none without. */
+  readonly unserved?: UnservedDestinations;
   /** What says where Services are, if another configuration does. */
   readonly servicesBy?: KubeProxyConfiguration;
   /** True: the command line names the API server, so that Services are not asked of a running kproxy. */
@@ -108,7 +112,7 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   const [facts, services, manifests] = await Promise.all([
     readFacts({ ...options, otherConfig }),
     migrateTo === null ? null : servicesOf(options),
-    examineManifests(config.kproxy),
+    examineManifests(config, options.unserved === undefined ? nodeName : null),
   ]);
   const mode = modeHere(facts, config);
   const findings = judgeNodeFacts(facts, { config, nodeName, cpuCount: await cpuCount(), migrateTo });
@@ -121,6 +125,7 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
     findings: [
       ...options.runs === undefined ? [] : [ok("kproxy", options.runs)],
       ...findings,
+      ...(options.unserved === undefined ? [] : judgeUnserved(options.unserved)),
       ...manifests,
       ...comparison?.findings ?? [],
     ],
