@@ -78,7 +78,9 @@ e2eTest(
         { service: "evil/external", destination: `external IP ${NODE_SSH.ip}`, reason: OWN },
       ],
     });
-    for (const part of [/DestinationRefused/, NOT_IN, OWN]) assertMatch(kproxy.log, new RegExp(part));
+    for (const part of [/DestinationRefused/, NOT_IN, OWN]) {
+      assertMatch(JSON.stringify(kproxy.lines), new RegExp(part));
+    }
 
     await anew("externalIPPolicy: { externalIPs: [192.0.2.0/24], nodeAddresses: true }");
     assertEquals(await victims(), [false, true]);
