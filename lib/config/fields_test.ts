@@ -88,6 +88,11 @@ const OTHER: KubeProxyConfiguration = {
     snapshot: "/var/lib/kproxy/snapshot",
     snapshotMaxAge: 3_600_000,
     ipvsTerminationDeadline: 60_000,
+    externalIPPolicy: {
+      externalIPs: [],
+      loadBalancerIPs: ["203.0.113.0/24", "fd00:5::/64"],
+      nodeAddresses: true,
+    },
     trafficCounters: true,
     socket: "/run/other/kproxy.sock",
     statusApi: false,

@@ -59,6 +59,27 @@ export const OWN_FIELDS: readonly FieldSpec[] = [
     { flag: "userspace-listen", omitDefault: true },
   ),
   field(
+    "kproxy.externalIPPolicy.externalIPs",
+    "strings",
+    null,
+    "networks from which `externalIPs` of Services are served; `[]`: none; not given: any",
+    { omitDefault: true },
+  ),
+  field(
+    "kproxy.externalIPPolicy.loadBalancerIPs",
+    "strings",
+    null,
+    "networks from which load balancer IPs of Services are served; `[]`: none; not given: any",
+    { omitDefault: true },
+  ),
+  field(
+    "kproxy.externalIPPolicy.nodeAddresses",
+    "boolean",
+    null,
+    "the node's own addresses may be among both, as k3s' load balancer needs; not given: only if neither list is",
+    { omitDefault: true },
+  ),
+  field(
     "kproxy.trafficCounters",
     "boolean",
     false,

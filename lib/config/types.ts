@@ -94,6 +94,13 @@ export interface ConntrackConfig {
 /** Where a Service's endpoints come from: EndpointSlices, v1 Endpoints, or (`auto`) Endpoints only where there are no slices. */
 export type EndpointsSource = "auto" | "slices" | "endpoints";
 
+/** `kproxy.externalIPPolicy`. */
+export interface ExternalIpPolicyConfig {
+  externalIPs: string[] | null;
+  loadBalancerIPs: string[] | null;
+  nodeAddresses: boolean | null;
+}
+
 /** kproxy's own fields. The key is written only if a field differs from its default. */
 export interface KproxyConfig {
   /** Files and folders to read objects from; `-` is standard input. Empty: the API server. */
@@ -109,6 +116,8 @@ export interface KproxyConfig {
   ipvsTerminationDeadline: DurationMs;
   /** Addresses and networks of the node, one of each IP family, on which mode userspace opens the Services, without any rule. */
   userspaceListen: string[];
+  /** Which external IPs and load-balancer IPs Services may have. Nothing given: any, as with kube-proxy. */
+  externalIPPolicy: ExternalIpPolicyConfig;
   /** Packets and bytes are counted for each Service port, in modes that can (nftables). */
   trafficCounters: boolean;
   /** Path of the Unix socket on which the proxy is asked and set; `""` for none. */

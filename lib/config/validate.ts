@@ -4,7 +4,7 @@
  * @module
  */
 import type { Problem } from "../errors.ts";
-import { parseCidr, parseIp } from "../model/ip.ts";
+import { hostCidr, parseCidr, parseIp } from "../model/ip.ts";
 import { formatDuration } from "./duration.ts";
 import { checkFeatureGates } from "./feature_gates.ts";
 import { type Finding, invalidValue } from "./finding.ts";
@@ -42,6 +42,7 @@ const RULES: readonly Rule[] = [
   checkLogging,
   checkUserspace,
   checkUserspaceListen,
+  checkExternalIpPolicy,
   checkOwnFields,
 ];
 
@@ -143,6 +144,27 @@ function checkUserspaceListen({ kproxy: { userspaceListen } }: KubeProxyConfigur
     if (problem !== null) findings.push(invalidValue(`${path}[${index}]`, text, problem, [path]));
   }
   return findings;
+}
+
+/** Every address of the list counts, so one that is not meant (`10.0.0.5/8`) is an error and not rounded. */
+function checkExternalIpPolicy({ kproxy: { externalIPPolicy } }: KubeProxyConfiguration): Finding[] {
+  return (["externalIPs", "loadBalancerIPs"] as const).flatMap((name) => {
+    const path = `kproxy.externalIPPolicy.${name}`;
+    return (externalIPPolicy[name] ?? []).flatMap((text, index) => {
+      const problem = networkProblem(text);
+      return problem === null ? [] : [invalidValue(`${path}[${index}]`, text, problem, [path])];
+    });
+  });
+}
+
+function networkProblem(text: string): string | null {
+  const ip = parseIp(text);
+  if (ip !== null) return `must be a network in CIDR form: ${hostCidr(ip).text} for this address alone`;
+  const cidr = parseCidr(text);
+  if (cidr === null) return "must be a network in CIDR form (e.g. 203.0.113.0/24 or fd00:5::/64)";
+  const isNetwork =
+    parseIp(text.slice(0, text.lastIndexOf("/")))?.text === cidr.text.slice(0, cidr.text.lastIndexOf("/"));
+  return isNetwork ? null : `must have no bits set behind its prefix: ${cidr.text}`;
 }
 
 function checkClientConnection({ clientConnection }: KubeProxyConfiguration): Finding[] {

@@ -105,6 +105,21 @@ const INVALID: [Record<string, FieldValue>, string[]][] = [
   ]],
   [{ oomScoreAdj: 1001 }, ["oomScoreAdj: Invalid value: 1001: must be within the range [-1000, 1000]"]],
   [{ oomScoreAdj: -1001 }, ["oomScoreAdj: Invalid value: -1001: must be within the range [-1000, 1000]"]],
+  [{
+    "kproxy.externalIPPolicy.externalIPs": ["0.0.0.0/0", "fd00:5::/64", "203.0.113.9", "10.0.0.5/8", "lan"],
+  }, [
+    'kproxy.externalIPPolicy.externalIPs[2]: Invalid value: "203.0.113.9": must be a network in CIDR form: 203.0.113.9/32 for this address alone',
+    'kproxy.externalIPPolicy.externalIPs[3]: Invalid value: "10.0.0.5/8": must have no bits set behind its prefix: 10.0.0.0/8',
+    'kproxy.externalIPPolicy.externalIPs[4]: Invalid value: "lan": must be a network in CIDR form (e.g. 203.0.113.0/24 or fd00:5::/64)',
+  ]],
+  [{
+    "kproxy.externalIPPolicy.loadBalancerIPs": [],
+    "kproxy.externalIPPolicy.externalIPs": ["FD00:0:5::/64"],
+  }, []],
+  [{ "kproxy.externalIPPolicy.loadBalancerIPs": ["fd00:5::1/64", "::ffff:10.0.0.0/104"] }, [
+    'kproxy.externalIPPolicy.loadBalancerIPs[0]: Invalid value: "fd00:5::1/64": must have no bits set behind its prefix: fd00:5::/64',
+    'kproxy.externalIPPolicy.loadBalancerIPs[1]: Invalid value: "::ffff:10.0.0.0/104": must be a network in CIDR form (e.g. 203.0.113.0/24 or fd00:5::/64)',
+  ]],
   [{ mode: "userspace", "kproxy.userspaceListen": ["127.0.0.0/8", "10.0.0.1", "here", "::1"] }, [
     'kproxy.userspaceListen[1]: Invalid value: "10.0.0.1": must be the only one of IPv4',
     'kproxy.userspaceListen[2]: Invalid value: "here": must be an address or a network of this node (e.g. 127.0.0.1 or 127.0.0.0/8)',

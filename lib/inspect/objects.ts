@@ -88,7 +88,7 @@ export async function findObjects(options: FindObjectsOptions): Promise<FoundObj
   const running = isSourceNamed ? "" : await askRunning(config, selection, report);
   if (typeof running !== "string") {
     const { where, mode, objects, rejected, quarantined } = running;
-    const state = stateOfObjects(objects, running.nodeName, report);
+    const state = stateOfObjects(objects, running.nodeName, report, running.config);
     return { from: where, config: running.config, mode, state, rejected, quarantined, excluded: [] };
   }
   return await objectsOfApi(options, running);
@@ -141,6 +141,6 @@ function found(
     readonly report: (problem: string) => void;
   },
 ): FoundObjects {
-  const state = stateOfObjects(objects, nodeName(config), report);
+  const state = stateOfObjects(objects, nodeName(config), report, config);
   return { from, config, mode: null, state, rejected, quarantined: null, excluded };
 }

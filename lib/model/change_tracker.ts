@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { DestinationClaims, type UnservedDestination } from "./destination_claims.ts";
+import { AddressPolicy, type ExternalIpPolicy } from "./address_policy.ts";
+import { DestinationClaims, type UnservedDestination, type UnservedOfService } from "./destination_claims.ts";
 import { sameEndpoints } from "./endpoint.ts";
 import { type EndpointsByPort, EndpointSliceCache } from "./endpoint_slices.ts";
 import { namespacedName } from "./names.ts";
@@ -18,6 +19,8 @@ export interface ChangeTrackerOptions {
   readonly family: IpFamily;
   /** The node that the state is for. */
   readonly node: NodeFacts;
+  /** Which external IPs and load-balancer IPs are served. @default {all} */
+  readonly externalIPPolicy?: ExternalIpPolicy;
   /** Receives one line per part of an object that is left out. */
   readonly report?: Report;
   /**
@@ -70,6 +73,9 @@ export class ChangeTracker {
   readonly #startedAtMs: number;
   readonly #state: MutableState;
   readonly #claims: DestinationClaims;
+  readonly #addresses: AddressPolicy;
+  /** Services that are judged by the node's own addresses; none if these do not matter. */
+  readonly #judgedByNode = new Map<NamespacedName, Service>();
   /** Service → its addresses that no Service may have, and why; nearly always none. */
   readonly #unfit = new Map<NamespacedName, ReadonlyMap<string, string>>();
   readonly #slices: EndpointSliceCache;
@@ -91,6 +97,7 @@ export class ChangeTracker {
       endpointCount: 0,
     };
     this.#claims = new DestinationClaims(this.#state.services);
+    this.#addresses = new AddressPolicy(options.externalIPPolicy);
     this.#unreachable = new UnreachableEndpoints(options.unreachable);
     this.#slices = new EndpointSliceCache({
       family: options.family,
@@ -111,6 +118,10 @@ export class ChangeTracker {
     const name = namespacedName(service.namespace, service.name);
     const ports = current === undefined ? [] : this.#servicePorts(name, current);
     if (current === undefined) this.#unfit.delete(name);
+    if (this.#addresses.guardsNode) {
+      if (current !== undefined && hasExternalAddress(current)) this.#judgedByNode.set(name, current);
+      else this.#judgedByNode.delete(name);
+    }
     if (sameServicePorts(this.#claims.declared(name), ports)) this.#pendingServices.delete(name);
     else this.#pendingServices.set(name, ports);
     return this.#pendingServices.size > 0;
@@ -132,6 +143,17 @@ export class ChangeTracker {
   }
 
   /**
+   * Sets the node's own addresses: by them, Services with external IPs or load-balancer IPs are judged anew.
+   *
+   * @returns true if anything about Services is pending
+   */
+  setNodeAddresses(addresses: readonly string[]): boolean {
+    if (!this.#addresses.setNodeAddresses(addresses)) return false;
+    for (const service of [...this.#judgedByNode.values()]) this.updateService(service, service);
+    return this.#pendingServices.size > 0;
+  }
+
+  /**
    * Sets the node's zone (`""` for none), at once.
    *
    * @returns true if it differs, so that every Service must be planned again
@@ -140,6 +162,12 @@ export class ChangeTracker {
     if (zone === this.#state.node.zone) return false;
     this.#state.node = { ...this.#state.node, zone };
     return true;
+  }
+
+  /** The Services that do not get all that they ask for, as of the last checkout. */
+  *unserved(): Generator<UnservedOfService> {
+    yield* this.#unfit;
+    yield* this.#claims.lost();
   }
 
   /** How many Services will differ from the state's once it is checked out. */
@@ -185,6 +213,7 @@ export class ChangeTracker {
       this.#state.family,
       this.#report,
       (destination, reason) => unfit.set(destination, reason),
+      this.#addresses,
     );
     this.#tell(name, this.#unfit.get(name) ?? NONE_UNSERVED, unfit);
     if (unfit.size > 0) this.#unfit.set(name, unfit);
@@ -250,6 +279,10 @@ function sameEndpointsByPort(left: EndpointsByPort, right: EndpointsByPort): boo
     if (others === undefined || !sameEndpoints(endpoints, others)) return false;
   }
   return true;
+}
+
+function hasExternalAddress({ externalIPs, loadBalancerIngress }: Service): boolean {
+  return externalIPs.length > 0 || loadBalancerIngress.length > 0;
 }
 
 function isUdp({ protocol }: ServicePort): boolean {

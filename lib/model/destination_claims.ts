@@ -19,6 +19,16 @@ export interface UnservedDestination {
   readonly reason: string;
 }
 
+/** A Service that does not get all that it asks for: destination → reason. */
+export type UnservedOfService = readonly [NamespacedName, ReadonlyMap<string, string>];
+
+/** Each of them by itself. */
+export function* eachUnserved(services: Iterable<UnservedOfService>): Generator<UnservedDestination> {
+  for (const [service, destinations] of services) {
+    for (const [destination, reason] of destinations) yield { service, destination, reason };
+  }
+}
+
 /** The ports of one Service, as declared and as served. */
 export interface ServedPorts {
   readonly declared: readonly ServicePort[];
@@ -65,6 +75,11 @@ export class DestinationClaims {
   /** The ports as its Service declares them; none if there is no such Service. */
   declared(name: NamespacedName): readonly ServicePort[] {
     return this.#losers.get(name)?.declared ?? this.#served.get(name) ?? [];
+  }
+
+  /** All that lose something, and why. */
+  *lost(): Generator<UnservedOfService> {
+    for (const [name, { lost }] of this.#losers) yield [name, lost];
   }
 
   /**

@@ -83,6 +83,16 @@ export function nodeZone(node: NodeObject | null): string {
 }
 
 /**
+ * The addresses that are the node's own, in whatever family: those that the Node tells, and a `bindAddress` that is not unspecified.
+ * Those of interfaces are not asked for: load balancers such as kube-vip put their virtual addresses there.
+ */
+export function ownAddresses(node: NodeObject | null, bindAddress: string): readonly string[] {
+  const bind = parseIp(bindAddress);
+  const addresses = (node?.addresses ?? []).map(({ address }) => address);
+  return bind === null || isUnspecified(bind) ? addresses : [...addresses, bind.text];
+}
+
+/**
  * Decides the node's IPs: internal addresses of the Node object before external ones, the first fixing the primary
  * family; a `bindAddress` that is not unspecified replaces the IP of its family and makes that family primary.
  *

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { AddressPolicy, type PolicyField } from "./address_policy.ts";
 import { type Ip, isLoopback, parseCidr, parseIp, specialUse } from "./ip.ts";
 import { ipvsWishes, NO_IPVS_WISHES } from "./ipvs_wishes.ts";
 import { namespacedName, servicePortKey, servicePortText } from "./names.ts";
@@ -20,6 +21,7 @@ export type Report = (problem: string) => void;
 export type ReportUnfit = (destination: string, reason: string) => void;
 
 const ignore: Report = () => {};
+const EVERY_ADDRESS_POLICY = new AddressPolicy();
 
 /** Takes a problem of one object, in words in which what the object says is quoted. */
 export type Complain = (problem: Sentence) => void;
@@ -42,14 +44,15 @@ export function complaintsOf(object: string, report: Report): Complain {
  * ExternalName, no cluster IP of the family).
  *
  * Source: kube-proxy 1.36 ServicePortMap; differs: a cluster IP that does not parse, or is not of the family that
- * `ipFamilies` claims, or is a loopback address, leaves the Service out; external and load-balancer IPs of special use are left
- * out, because with them a Service would take the node's own traffic, or its neighbours'.
+ * `ipFamilies` claims, or is a loopback address, leaves the Service out; external and load-balancer IPs that `addresses` refuses
+ * are left out.
  */
 export function servicePorts(
   service: Service,
   family: IpFamily,
   report: Report = ignore,
   unfit: ReportUnfit = ignore,
+  addresses: AddressPolicy = EVERY_ADDRESS_POLICY,
 ): readonly ServicePort[] {
   if (service.clusterIP === "" || service.clusterIP === "None" || service.type === "ExternalName") return [];
   const name = namespacedName(service.namespace, service.name);
@@ -62,13 +65,12 @@ export function servicePorts(
     namespacedName: name,
     clusterIP,
     createdAtSeconds: service.createdAtSeconds,
-    externalIPs: addressesOf(service.externalIPs, family, EXTERNAL_IPS, complain, unfit),
+    externalIPs: addressesOf(service.externalIPs, family, EXTERNAL_IPS, { addresses, complain, unfit }),
     loadBalancerVIPs: addressesOf(
       service.loadBalancerIngress.filter(isVip).map((ingress) => ingress.ip),
       family,
       LOAD_BALANCER_IPS,
-      complain,
-      unfit,
+      { addresses, complain, unfit },
     ),
     loadBalancerSourceRanges: sourceRangesOf(service.loadBalancerSourceRanges, family, complain),
     stickyMaxAgeSeconds: service.sessionAffinity === "ClientIP" ? service.affinityTimeoutSeconds : 0,
@@ -206,17 +208,31 @@ function isVip(ingress: LoadBalancerIngress): boolean {
 interface AddressKind {
   readonly field: string;
   readonly what: string;
+  readonly judgedBy: PolicyField;
 }
 
-const EXTERNAL_IPS: AddressKind = { field: "spec.externalIPs", what: "external IP" };
-const LOAD_BALANCER_IPS: AddressKind = { field: "status.loadBalancer.ingress", what: "load-balancer IP" };
+const EXTERNAL_IPS: AddressKind = {
+  field: "spec.externalIPs",
+  what: "external IP",
+  judgedBy: "externalIPs",
+};
+const LOAD_BALANCER_IPS: AddressKind = {
+  field: "status.loadBalancer.ingress",
+  what: "load-balancer IP",
+  judgedBy: "loadBalancerIPs",
+};
+
+interface Judging {
+  readonly addresses: AddressPolicy;
+  readonly complain: Complain;
+  readonly unfit: ReportUnfit;
+}
 
 function addressesOf(
   texts: readonly string[],
   family: IpFamily,
-  { field, what }: AddressKind,
-  complain: Complain,
-  unfit: ReportUnfit,
+  { field, what, judgedBy }: AddressKind,
+  { addresses, complain, unfit }: Judging,
 ): readonly string[] {
   const kept: string[] = [];
   for (const text of texts) {
@@ -224,9 +240,9 @@ function addressesOf(
     const ip = parseIp(text);
     if (ip === null) complain(sentence`${own(field)} has ${text}, which is not an IP address; it is skipped`);
     if (ip?.family !== family) continue;
-    const special = specialUse(ip);
-    if (special === null) kept.push(ip.text);
-    else unfit(`${what} ${ip.text}`, `it is ${special}`);
+    const refusal = addresses.refusal(ip, judgedBy);
+    if (refusal === null) kept.push(ip.text);
+    else unfit(`${what} ${ip.text}`, refusal);
   }
   return tight(kept);
 }

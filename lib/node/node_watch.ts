@@ -7,7 +7,7 @@ import { within } from "../kernel/clock.ts";
 import { clusterCidrProblem } from "../config/families.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { parseCidr } from "../model/ip.ts";
-import { nodeIps, nodeZone, unreadNode } from "../model/node.ts";
+import { nodeIps, nodeZone, ownAddresses, unreadNode } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { Logger } from "../observe/log.ts";
 import type { FamilyRunner } from "../sync/family_runner.ts";
@@ -61,9 +61,19 @@ export class NodeWatch {
     }
     this.#isKnown = true;
     this.#noteAddresses(node);
+    this.#judgeAddresses(node, initialized);
     if (this.#options.config.detectLocalMode === "NodeCIDR" && !this.#takePodCidrs(node)) return;
     this.#reconfigure(node, initialized);
     if (node.podCIDRs.length > 0) this.#podCidrs.resolve();
+  }
+
+  /** Which external IPs and load-balancer IPs are served may depend on the node's own addresses. */
+  #judgeAddresses(node: NodeObject, initialized: boolean): void {
+    const { runners, config } = this.#options;
+    const addresses = ownAddresses(node, config.bindAddress);
+    for (const runner of runners) {
+      if (runner.tracker.setNodeAddresses(addresses) && initialized) runner.requestSync();
+    }
   }
 
   #reconfigure(node: NodeObject, initialized: boolean): void {

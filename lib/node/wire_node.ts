@@ -10,7 +10,8 @@ import { wallClockMs } from "../kernel/clock.ts";
 import { Conntrack } from "../kernel/conntrack.ts";
 import { interfaceIps } from "../kernel/interfaces.ts";
 import { ChangeTracker } from "../model/change_tracker.ts";
-import { matchingNodeIps, nodeIps, nodePortAddresses } from "../model/node.ts";
+import type { UnservedOfService } from "../model/destination_claims.ts";
+import { matchingNodeIps, nodeIps, nodePortAddresses, ownAddresses } from "../model/node.ts";
 import type { IpFamily, NodeObject } from "../model/objects.ts";
 import type { UnreachableEndpointsOptions } from "../model/unreachable_endpoints.ts";
 import {
@@ -68,7 +69,10 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
   const record = new StatusRecord(prepared.proxiers.map(({ family }) => family), wallClockMs);
   const ownNode = new OwnNode();
   const page = config.kproxy.statusPage ? new StatusPageSource(wallClockMs) : null;
-  const servers = makeServers(life, record, page?.facts(() => ownNode.last));
+  const runners: FamilyRunner[] = [];
+  const unserved = (): readonly UnservedOfService[] =>
+    runners.flatMap(({ tracker }) => [...tracker.unserved()]);
+  const servers = makeServers(life, { record, page: page?.facts(() => ownNode.last), unserved });
   const families = prepared.proxiers.map(({ family }) => family);
   const oomScore = new LateOomScore({
     adjustment: isRuleless(config) ? null : config.oomScoreAdj,
@@ -87,9 +91,9 @@ export function wireNode(life: Life, until: AbortSignal): WiredNode {
     ...(page === null ? [] : [page.record.observer]),
   );
   const report = partlyUsableReport(log);
-  const runners = prepared.proxiers.map((proxier) =>
-    makeRunner(proxier, life, { servers, record, ownNode, afterSyncs, report })
-  );
+  for (const proxier of prepared.proxiers) {
+    runners.push(makeRunner(proxier, life, { servers, record, ownNode, afterSyncs, report }));
+  }
   const nodeWatch = makeNodeWatch(life, runners, (unread) => {
     servers.setNode(unread);
     ownNode.set(unread);
@@ -186,7 +190,13 @@ function recordStart({ node, refused, fallback, events: { recorder } }: Life): v
   if (fallback !== null) recorder.record(modeFallbackEvent(node, fallback));
 }
 
-function makeServers(life: Life, record: StatusRecord, page: PageFacts | undefined): NodeServers {
+interface ServerParts {
+  readonly record: StatusRecord;
+  readonly page: PageFacts | undefined;
+  readonly unserved: () => readonly UnservedOfService[];
+}
+
+function makeServers(life: Life, { record, page, unserved }: ServerParts): NodeServers {
   const { source, reloads, problems, refused, fallback } = life;
   const { config, commandLine, mode, periods, prepared, node, log, verbosity, metrics, events } = life;
   return new NodeServers({
@@ -210,6 +220,7 @@ function makeServers(life: Life, record: StatusRecord, page: PageFacts | undefin
       sourceName: source.name,
       objects: () => source.objects?.() ?? [],
       refusals: () => source.refusals?.() ?? [],
+      unserved,
       master: commandLine.master,
       refusedSettings: refused.map(({ name, problem }) => ({ name, reason: problem })),
       reloads,
@@ -262,20 +273,24 @@ function makeRunner(
 ): FamilyRunner {
   const { config, periods, node, log, metrics, events, programs } = life;
   const { family } = proxier;
+  const tracker = new ChangeTracker({
+    family,
+    node: { name: node, zone: "" },
+    externalIPPolicy: config.kproxy.externalIPPolicy,
+    report,
+    onUnserved: (unserved) => {
+      log.warn("Part of a Service is not served", { family, ...unserved });
+      events.recorder.record(destinationRefusedEvent(node, unserved));
+    },
+    onResolved: (resolved) => log.info("Part of a Service is no longer refused", { family, ...resolved }),
+    // In mode ipvs the kernel refuses them, which is told.
+    ...life.mode === "ipvs" ? {} : { unreachable: tellUnreachable(family, life) },
+    startedAtMs: wallClockMs(),
+  });
+  // What the configuration says of them counts before a Node is known, and without one.
+  tracker.setNodeAddresses(ownAddresses(null, config.bindAddress));
   return new FamilyRunner({
-    tracker: new ChangeTracker({
-      family,
-      node: { name: node, zone: "" },
-      report,
-      onUnserved: (unserved) => {
-        log.warn("Part of a Service is not served", { family, ...unserved });
-        events.recorder.record(destinationRefusedEvent(node, unserved));
-      },
-      onResolved: (resolved) => log.info("Part of a Service is no longer refused", { family, ...resolved }),
-      // In mode ipvs the kernel refuses them, which is told.
-      ...life.mode === "ipvs" ? {} : { unreachable: tellUnreachable(family, life) },
-      startedAtMs: wallClockMs(),
-    }),
+    tracker,
     proxier,
     periods,
     observer: untilEnded(

@@ -11,7 +11,7 @@ import { parsePacket } from "../../lib/sim/flow.ts";
 import { type FlowCase, flowOf, type FlowOptions, type FlowStep, optionsOf } from "../flows/flow_case.ts";
 import { FLOW_CASES } from "../flows/flow_cases.ts";
 import { SCTP_CASES } from "../flows/sctp_cases.ts";
-import { commonFlags, flag, marker, nodeInZone } from "../support/flow_objects.ts";
+import { commonFlags, configuration, flag, hasPolicy, marker, nodeInZone } from "../support/flow_objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { isLoopbackFromOutside, LabFlowCase } from "../support/lab_flow.ts";
 import { LabManifests } from "../support/lab_manifests.ts";
@@ -80,36 +80,17 @@ function startOptions(
   return options;
 }
 
-/** Modes iptables and userspace are told everything by flags, nftables mode by a file: it has no flag for its mark. */
+/** Modes iptables and userspace are told by flags, nftables mode by a file: it has no flag for its mark, nor has a policy one. */
 function kproxyArgs(mode: Surface["mode"], options: StartOptions, configPath: string): string[] {
-  if (mode === "nftables") return ["--hostname-override=node-a", `--config=${configPath}`];
+  if (mode === "nftables" || hasPolicy(options)) {
+    return ["--hostname-override=node-a", `--config=${configPath}`];
+  }
   return [
     ...(mode === "userspace" ? ["--proxy-mode=userspace"] : []),
     ...commonFlags(options),
     "--iptables-min-sync-period=0s",
     ...flag("iptables-localhost-nodeports", options.localhostNodePorts),
   ];
-}
-
-function configuration(mode: Surface["mode"], options: StartOptions): Record<string, unknown> {
-  return {
-    apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
-    kind: "KubeProxyConfiguration",
-    mode,
-    detectLocalMode: options.detectLocalMode,
-    clusterCIDR: options.clusterCIDR,
-    detectLocal: {
-      bridgeInterface: options.bridgeInterface,
-      interfaceNamePrefix: options.interfaceNamePrefix,
-    },
-    nftables: {
-      masqueradeAll: options.masqueradeAll,
-      masqueradeBit: options.masqueradeBit,
-      // None at all would be read as not said, which is a second.
-      minSyncPeriod: "1ms",
-    },
-    ...(options.nodePortAddresses === null ? {} : { nodePortAddresses: options.nodePortAddresses }),
-  };
 }
 
 /** What a kernel must be told before kproxy starts, and what else on the node decides about packets. */

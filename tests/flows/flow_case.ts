@@ -7,6 +7,7 @@
  *
  * @module
  */
+import { EVERY_ADDRESS, type ExternalIpPolicy } from "../../lib/model/address_policy.ts";
 import { type Flow, type FlowOutcome, formatFlow, type Packet, parsePacket } from "../../lib/sim/flow.ts";
 import type { ApiJson } from "./objects.ts";
 
@@ -27,6 +28,7 @@ export interface FlowOptions {
   readonly localhostNodePorts: boolean;
   /** null: unset. */
   readonly nodePortAddresses: readonly string[] | null;
+  readonly externalIPPolicy: ExternalIpPolicy;
   /** Networks of the cluster's ServiceCIDRs, both families; empty: not known. */
   readonly serviceCidrs: readonly string[];
   /** `net.netfilter.nf_conntrack_tcp_be_liberal`. */
@@ -51,6 +53,7 @@ export const DEFAULT_OPTIONS: FlowOptions = {
   masqueradeBit: 14,
   localhostNodePorts: true,
   nodePortAddresses: null,
+  externalIPPolicy: EVERY_ADDRESS,
   serviceCidrs: [],
   tcpBeLiberal: false,
   policies: { INPUT: "ACCEPT", FORWARD: "ACCEPT" },

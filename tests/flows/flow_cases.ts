@@ -8,6 +8,7 @@ import { CLUSTER_IP_CASES } from "./cases/cluster_ip.ts";
 import { CONTESTED_CASES } from "./cases/contested.ts";
 import { ENDPOINT_CASES } from "./cases/endpoints.ts";
 import { EXTERNAL_IP_CASES } from "./cases/external_ip.ts";
+import { EXTERNAL_IP_POLICY_CASES } from "./cases/external_ip_policy.ts";
 import { LOAD_BALANCER_CASES } from "./cases/load_balancer.ts";
 import { NODE_CASES } from "./cases/node.ts";
 import { NODE_PORT_CASES } from "./cases/node_port.ts";
@@ -19,6 +20,7 @@ export const FLOW_CASES: readonly FlowCase[] = [
   ...NODE_PORT_CASES,
   ...EXTERNAL_IP_CASES,
   ...LOAD_BALANCER_CASES,
+  ...EXTERNAL_IP_POLICY_CASES,
   ...AFFINITY_CASES,
   ...ENDPOINT_CASES,
   ...SERVICE_CASES,

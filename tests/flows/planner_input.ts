@@ -19,7 +19,9 @@ import type { ApiJson } from "./objects.ts";
 
 /** The state of one family after these objects. */
 export function stateOf(family: IpFamily, objects: readonly ApiJson[], options: FlowOptions): ProxyState {
-  const tracker = new ChangeTracker({ family, node: { name: options.nodeName, zone: options.zone } });
+  const { nodeName, zone, externalIPPolicy, nodeIps } = options;
+  const tracker = new ChangeTracker({ family, node: { name: nodeName, zone }, externalIPPolicy });
+  tracker.setNodeAddresses(Object.values(nodeIps));
   for (const json of objects) {
     const decoded = decodeObject(json, "flow case");
     const [rejection] = decoded.rejections;

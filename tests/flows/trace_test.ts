@@ -6,7 +6,7 @@
  */
 import { assertEquals } from "@std/assert";
 import { configForMode, defaultConfig } from "../../lib/config/defaults.ts";
-import type { KubeProxyConfiguration } from "../../lib/config/types.ts";
+import type { ExternalIpPolicyConfig, KubeProxyConfiguration } from "../../lib/config/types.ts";
 import {
   DATA_PLANES,
   type DataPlane,
@@ -52,6 +52,10 @@ function configOf(plane: DataPlane, options: FlowOptions): KubeProxyConfiguratio
       localhostNodePorts: options.localhostNodePorts,
     },
     nftables: { ...config.nftables, masqueradeAll, masqueradeBit },
+    kproxy: {
+      ...config.kproxy,
+      externalIPPolicy: structuredClone(options.externalIPPolicy) as ExternalIpPolicyConfig,
+    },
   };
 }
 
@@ -80,11 +84,12 @@ function inputOf(plane: DataPlane, flowCase: FlowCase): DesiredInput {
     taintKeys: [],
     deleting: false,
   };
-  const state = stateOfObjects([...decoded(flowCase), node], options.nodeName, () => {});
+  const config = configOf(plane, options);
+  const state = stateOfObjects([...decoded(flowCase), node], options.nodeName, () => {}, config);
   const input: DesiredInput = {
     ...state,
     serviceCidrs: options.serviceCidrs,
-    config: configOf(plane, options),
+    config,
     machine: { addresses: devices(options), tcpBeLiberal: options.tcpBeLiberal, nfacct: false },
     warn: () => {},
   };

@@ -6,7 +6,7 @@
  */
 import { assertEquals } from "@std/assert";
 import { type FlowCase, type FlowOptions, optionsOf } from "../flows/flow_case.ts";
-import { commonFlags, marker, nodeInZone } from "../support/flow_objects.ts";
+import { commonFlags, configuration, hasPolicy, marker, nodeInZone } from "../support/flow_objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { IPVS_LAB_CASES, ipvsLabGap } from "../support/ipvs_lab_cases.ts";
 import { LabFlowCase } from "../support/lab_flow.ts";
@@ -17,8 +17,11 @@ import { NodeLab } from "../support/node_lab.ts";
 /** Starting a program takes tens of milliseconds here, and a first packet may take as long. */
 const PATIENCE = 6;
 
-/** What only a start of kproxy changes: every one costs many seconds here. */
+const CONFIG_PATH = await Deno.makeTempFile({ prefix: "kproxy-config-", suffix: ".json" });
+
+/** What only a start of kproxy changes: every one costs many seconds here. No flag says a policy. */
 function kproxyArgs(options: FlowOptions): string[] {
+  if (hasPolicy(options)) return ["--hostname-override=node-a", `--config=${CONFIG_PATH}`];
   return ["--proxy-mode=ipvs", "--ipvs-min-sync-period=0s", ...commonFlags(options)];
 }
 
@@ -38,11 +41,12 @@ const isChosen = ({ name }: FlowCase): boolean =>
 
 const groups = Map.groupBy(IPVS_LAB_CASES.filter(isChosen), (one) => {
   const options = optionsOf(one);
-  return JSON.stringify([kproxyArgs(options), options.zone]);
+  return JSON.stringify([kproxyArgs(options), options.zone, options.externalIPPolicy]);
 });
 
 Deno.test("flow cases with real packets in IPVS mode", async (t) => {
   await using lab = await NodeLab.create();
+  await using _file = { [Symbol.asyncDispose]: () => Deno.remove(CONFIG_PATH) };
   let index = 0;
   let prepared = "";
   for (const cases of groups.values()) {
@@ -59,6 +63,7 @@ Deno.test("flow cases with real packets in IPVS mode", async (t) => {
           const edit = () => manifests.replace("case.json", objects);
           if (kproxy === undefined) {
             await edit();
+            await Deno.writeTextFile(CONFIG_PATH, JSON.stringify(configuration("ipvs", options)));
             const args = [...kproxyArgs(options), `--manifests=${manifests.folder}`];
             kproxy = await KproxyProcess.start({ netns: lab.node.netns, args });
           } else {

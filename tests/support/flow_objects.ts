@@ -56,3 +56,44 @@ export function commonFlags(
     ...flag("nodeport-addresses", (options.nodePortAddresses ?? []).join(",")),
   ];
 }
+
+/** What a configuration file says of a case. */
+type ConfiguredOptions = Pick<
+  FlowOptions,
+  | "detectLocalMode"
+  | "clusterCIDR"
+  | "bridgeInterface"
+  | "interfaceNamePrefix"
+  | "masqueradeAll"
+  | "masqueradeBit"
+  | "localhostNodePorts"
+  | "nodePortAddresses"
+  | "externalIPPolicy"
+>;
+
+/** True if no flag says it. */
+export function hasPolicy({ externalIPPolicy }: Pick<FlowOptions, "externalIPPolicy">): boolean {
+  return Object.values(externalIPPolicy).some((value) => value !== null);
+}
+
+/** All of that as a configuration file would hold it, for any mode. */
+export function configuration(mode: string, options: ConfiguredOptions): Record<string, unknown> {
+  const { masqueradeAll, masqueradeBit, localhostNodePorts } = options;
+  // None at all would be read as not said, which is a second.
+  const common = { masqueradeAll, masqueradeBit, minSyncPeriod: "1ms" };
+  return {
+    apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+    kind: "KubeProxyConfiguration",
+    mode,
+    detectLocalMode: options.detectLocalMode,
+    clusterCIDR: options.clusterCIDR,
+    detectLocal: {
+      bridgeInterface: options.bridgeInterface,
+      interfaceNamePrefix: options.interfaceNamePrefix,
+    },
+    iptables: { ...common, localhostNodePorts },
+    nftables: common,
+    kproxy: { externalIPPolicy: options.externalIPPolicy },
+    ...(options.nodePortAddresses === null ? {} : { nodePortAddresses: options.nodePortAddresses }),
+  };
+}

@@ -8,6 +8,7 @@ import type { ApplyReport } from "../../lib/backend/backend.ts";
 import type { ProxyMode } from "../../lib/config/types.ts";
 import { SyncError } from "../../lib/errors.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
+import type { UnservedOfService } from "../../lib/model/destination_claims.ts";
 import type { Rejection } from "../../lib/source/source.ts";
 import type { ApiObject, IpFamily, NodeObject } from "../../lib/model/objects.ts";
 import { StatusPageSource } from "../../lib/node/status_page.ts";
@@ -28,6 +29,9 @@ export const PAGE_NODE: NodeObject = {
   taintKeys: [],
   deleting: false,
 };
+
+/** Which external IPs the page's node serves. */
+export const PAGE_POLICY = { externalIPs: ["203.0.113.0/24"], loadBalancerIPs: null, nodeAddresses: null };
 
 /** One sync, as the page hears of it. */
 export interface PageSync extends Partial<ApplyReport> {
@@ -98,6 +102,7 @@ export async function servingPage(
   }, {
     objects,
     refusals,
+    unserved: () => lanes.unserved(),
     mode,
     families: FAMILIES,
     node: NODE,
@@ -113,6 +118,7 @@ class Lanes {
     new ChangeTracker({
       family,
       node: { name: NODE, zone: "west-1a" },
+      externalIPPolicy: PAGE_POLICY,
       report: () => {},
       onUnserved: () => {},
     })
@@ -130,6 +136,10 @@ class Lanes {
       }
       if (object.kind === "Service") this.#services.set(`${object.namespace}/${object.name}`, object);
     }
+  }
+
+  unserved(): readonly UnservedOfService[] {
+    return this.#trackers.flatMap((tracker) => [...tracker.unserved()]);
   }
 
   outcomes({ full = false, durationMs = 4.2, latencyMs, ...report }: PageSync, nowMs: number) {

@@ -59,6 +59,8 @@ export interface ServingOptions {
   readonly objects?: readonly ApiObject[];
   /** What the source refuses. */
   readonly refusals?: readonly Rejection[];
+  /** Services that do not get all that they ask for. @default {none} */
+  readonly unserved?: LifeFacts["unserved"];
   readonly config?: Partial<KubeProxyConfiguration>;
   readonly statusApi?: boolean;
   /** Files that its objects come from, as it says. @default {none} */
@@ -81,7 +83,7 @@ export interface ServingOptions {
 
 /** What the life tells; where there is a page, it is shown for a node on which all is well. */
 function lifeFacts(
-  { objects = [], refusals = [], page, portals, node = "node-1" }: ServingOptions,
+  { objects = [], refusals = [], unserved = () => [], page, portals, node = "node-1" }: ServingOptions,
   { mode, ...own }: Pick<LifeFacts, "record" | "problems"> & { readonly mode: ProxyMode },
 ): LifeFacts {
   return {
@@ -93,6 +95,7 @@ function lifeFacts(
     sourceName: "files /objects",
     objects: () => objects,
     refusals: () => refusals,
+    unserved,
     master: "https://admin:secret@10.0.0.1:6443",
     refusedSettings: page === undefined ? [{ name: "net.x", reason: "read-only" }] : [],
     reloads: null,

@@ -28,7 +28,7 @@ import { runningSettings } from "../../inspect/running/running_settings.ts";
 import { modeFinding } from "../../inspect/trace/trace.ts";
 import { audit } from "./audit.ts";
 import { type Looking, lookingOf } from "./looking.ts";
-import { tellFound, tellRejected } from "./telling.ts";
+import { tellFound, tellRejected, tellUnserved } from "./telling.ts";
 
 /**
  * Prints what differs.
@@ -155,6 +155,7 @@ async function seenNode({ options, warn }: Looking): Promise<Seen> {
   const found = await look({ ...options, wantsDesired: true, wantsLive: true, isCounted: false, meanwhile });
   const { objects, live, plane, nodeAddresses, podInterface } = found;
   if (objects === null || live === null) throw new RangeError("Both sides were asked for");
+  tellUnserved(objects.state.unserved, warn);
   const checks = await checkNode({
     plane,
     desired: desiredInput(found, objects, warn),

@@ -26,6 +26,7 @@ import {
   reportSummary,
 } from "../../inspect/doctor/report.ts";
 import { examineManifests } from "../../inspect/doctor/manifests.ts";
+import { judgeUnserved, type UnservedDestinations } from "../../inspect/doctor/judge/unserved.ts";
 import { runningSettings } from "../../inspect/running/running_settings.ts";
 import { parseBaseChains } from "../../netfilter/nft_base_chains.ts";
 import { cpuCount } from "../../kernel/cpu.ts";
@@ -67,12 +68,14 @@ async function settingsHere(
   flags: ParsedFlags,
   told: KubeProxyConfiguration,
 ): Promise<
-  Partial<Pick<ExamineOptions, "config" | "master" | "nodeName" | "runs" | "servicesBy" | "apiUnasked">>
+  Partial<
+    Pick<ExamineOptions, "config" | "master" | "nodeName" | "runs" | "unserved" | "servicesBy" | "apiUnasked">
+  >
 > {
   if (namesMode(flags)) return {};
   const running = await runningSettings(told);
   if (running === null) return await settingsLeft(told);
-  const { where, config: { kproxy, ...config }, nodeName, isTrusted, master } = running;
+  const { where, config: { kproxy, ...config }, nodeName, isTrusted, master, unserved } = running;
   const { manifests } = told.kproxy;
   // Who names an API server asks whether that one can be reached. Files and programs that give credentials are read and started with
   // the rights of this user, so that only this user, or root, may name them.
@@ -89,6 +92,7 @@ async function settingsHere(
     },
     nodeName: told.hostnameOverride === "" ? nodeName : told.hostnameOverride,
     servicesBy: told,
+    ...(unserved === null ? {} : { unserved }),
     runs: `${where} runs in mode ${config.mode}: this node is judged by its configuration`,
   };
 }
@@ -129,6 +133,8 @@ export interface ExamineOptions extends Omit<ReadFactsOptions, "otherConfig"> {
   readonly doubts?: readonly string[];
   /** What is told of a kproxy that runs here; none without. */
   readonly runs?: string;
+  /** What Services do not get of the kproxy that runs here; none without. */
+  readonly unserved?: UnservedDestinations;
   /** What says where Services are, if another configuration does. */
   readonly servicesBy?: KubeProxyConfiguration;
   /** True: the command line names the API server, so that Services are not asked of a running kproxy. */
@@ -142,7 +148,7 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
   const [facts, services, manifests] = await Promise.all([
     readFacts({ ...options, otherConfig }),
     migrateTo === null ? null : servicesOf(options),
-    examineManifests(config.kproxy),
+    examineManifests(config, options.unserved === undefined ? nodeName : null),
   ]);
   const mode = modeHere(facts, config);
   const findings = judgeNodeFacts(facts, { config, nodeName, cpuCount: await cpuCount(), migrateTo });
@@ -165,6 +171,7 @@ export async function examine(options: ExamineOptions): Promise<DoctorReport> {
         ),
       ],
       ...findings,
+      ...(options.unserved === undefined ? [] : judgeUnserved(options.unserved)),
       ...manifests,
       ...comparison?.findings ?? [],
     ],

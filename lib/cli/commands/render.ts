@@ -22,7 +22,7 @@ import { readManifests } from "../../source/files/files.ts";
 import { counted } from "../../text/words.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
-import { toldConfiguration } from "./telling.ts";
+import { tellUnserved, toldConfiguration } from "./telling.ts";
 
 /** How one mode is rendered. */
 interface RenderedMode {
@@ -64,7 +64,8 @@ export async function renderCommand(flags: ParsedFlags, io: Io): Promise<number>
   }
   if (objects.length === 0 && problems.length > 0) return 2;
 
-  const desired = stateOfObjects(objects, nodeName(config), warn);
+  const desired = stateOfObjects(objects, nodeName(config), warn, config);
+  tellUnserved(desired.unserved, warn);
   const input: DesiredInput = { ...desired, config, machine: UNKNOWN_MACHINE, warn };
   const families = wantedFamilies(flags, desired.states);
   for (const family of families) {

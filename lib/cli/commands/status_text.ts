@@ -25,6 +25,7 @@ export function statusLines(status: StatusDocument): string[] {
     watchLines(status),
     refusedLines(status),
     quarantineLines(status, nowMs),
+    unservedLines(status),
     otherLines(status, nowMs),
     problemLines(status, nowMs),
   ];
@@ -152,6 +153,18 @@ function quarantineLines({ quarantine: { count, services } }: StatusDocument, no
   return [
     `In quarantine, refused by the kernel in part: ${counted(count, "Service")}`,
     ...alignColumns(rows),
+    ...(more > 0 ? [`  and ${more} more`] : []),
+  ];
+}
+
+function unservedLines({ unserved = { count: 0, destinations: [] } }: StatusDocument): string[] {
+  const { count, destinations } = unserved;
+  if (count === 0) return [];
+  const shown = destinations.slice(0, SHOWN_REFUSED);
+  const more = count - shown.length;
+  return [
+    `Not served, although Services ask for it: ${counted(count, "destination")}`,
+    ...shown.map(({ service, destination, reason }) => `  ${service}: ${destination}: ${reason}`),
     ...(more > 0 ? [`  and ${more} more`] : []),
   ];
 }

@@ -3,10 +3,12 @@
  *
  * @module
  */
+import type { UnservedDestination } from "../../model/destination_claims.ts";
 import type { Rejection } from "../../source/source.ts";
 import { type EffectiveConfiguration, effectiveConfiguration } from "../flags/configuration.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
+import { counted } from "../../text/words.ts";
 import { printableJson, reportLine } from "../terminal/printable.ts";
 
 /** Tells of what is doubtful, each sentence once. */
@@ -32,6 +34,22 @@ export async function toldConfiguration(
 /** Objects that were refused; the others count. */
 export function tellRejected(rejected: readonly Rejection[], io: Pick<Io, "err">): void {
   for (const { where, object, message } of rejected) io.err(`Error: ${where}: ${object}: ${message}\n`);
+}
+
+const MOST_UNSERVED = 10;
+
+/** Destinations that Services ask for and do not get: there may be thousands. */
+export function tellUnserved(
+  unserved: readonly UnservedDestination[],
+  warn: (sentence: string) => void,
+): void {
+  for (const { service, destination, reason } of unserved.slice(0, MOST_UNSERVED)) {
+    warn(`Service ${service} asks for ${destination} and does not get it: ${reason}`);
+  }
+  const more = unserved.length - MOST_UNSERVED;
+  if (more > 0) {
+    warn(`${counted(more, "more destination")} of Services: kproxy service list tells which and why`);
+  }
 }
 
 /** What a command found, as far as it is wanted. */

@@ -6,8 +6,8 @@
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { ChangeTracker } from "../../model/change_tracker.ts";
-import type { UnservedDestination } from "../../model/destination_claims.ts";
-import { nodeZone } from "../../model/node.ts";
+import { eachUnserved, type UnservedDestination } from "../../model/destination_claims.ts";
+import { nodeZone, ownAddresses } from "../../model/node.ts";
 import { type ApiObject, FAMILIES, type IpFamily, type NodeObject } from "../../model/objects.ts";
 import { serviceNetworks } from "../../model/service_cidrs.ts";
 import type { NodeFacts, ProxyState } from "../../model/state.ts";
@@ -77,11 +77,21 @@ export function portalName(servicePort: string, protocol: string, policy: string
   return `${servicePort}/${protocol.toUpperCase()} ${policy.toLowerCase()}`;
 }
 
-/** Folds objects into a state for each family; `report` hears of parts of objects that are left out. */
+/** What of a configuration decides which addresses of Services are served. */
+export type AddressSettings = Pick<KubeProxyConfiguration, "bindAddress"> & {
+  readonly kproxy: Pick<KubeProxyConfiguration["kproxy"], "externalIPPolicy">;
+};
+
+/**
+ * Folds objects into a state for each family; `report` hears of parts of objects that are left out.
+ *
+ * @param config without it, all addresses are served that kube-proxy serves
+ */
 export function stateOfObjects(
   objects: readonly ApiObject[],
   nodeName: string,
   report: (problem: string) => void,
+  config: AddressSettings | null = null,
 ): DesiredState {
   const nodes = objects.filter((object) => object.kind === "Node");
   const node = nodes.find(({ name }) => name === nodeName) ?? null;
@@ -93,14 +103,16 @@ export function stateOfObjects(
       family,
       node: facts,
       report,
-      onUnserved: (one) => void unserved.push(one),
-      maxTold: Infinity,
+      ...(config === null ? {} : { externalIPPolicy: config.kproxy.externalIPPolicy }),
     });
+    tracker.setNodeAddresses(ownAddresses(node, config?.bindAddress ?? ""));
     for (const object of objects) {
       if (object.kind === "Service") tracker.updateService(undefined, object);
       if (object.kind === "EndpointSlice") tracker.updateEndpointSlice(object, false);
     }
-    return [family, tracker.checkout().state];
+    const { state } = tracker.checkout();
+    for (const one of eachUnserved(tracker.unserved())) unserved.push(one);
+    return [family, state];
   }));
   const serviceCidrs = serviceNetworks(objects.filter((object) => object.kind === "ServiceCIDR"));
   return { nodeName, node, otherNodes, states, serviceCidrs, unserved, objects };

@@ -113,7 +113,7 @@ export function previewNode(objects: readonly ApiObject[], options: PreviewOptio
   const config = applyModeDefaults({ ...configured, mode });
   const problems = new Set(warnings);
   const warn = (sentence: string): void => void problems.add(sentence);
-  const desired = stateOfObjects(objects, options.nodeName, warn);
+  const desired = stateOfObjects(objects, options.nodeName, warn, config);
   const input: DesiredInput = { ...desired, config, machine: UNKNOWN_MACHINE, warn };
   const rules = new Map<IpFamily, HeldRules>();
   const rulesOf = (family: IpFamily): HeldRules => {

@@ -7,6 +7,7 @@
 import { UsageError } from "../../errors.ts";
 import { systemClock } from "../../kernel/clock.ts";
 import { parseIp } from "../../model/ip.ts";
+import { eachUnserved } from "../../model/destination_claims.ts";
 import { FAMILIES, type NamespacedName } from "../../model/objects.ts";
 import type { ProxyState } from "../../model/state.ts";
 import type { DeviceAddress } from "../../netfilter/ip_batch.ts";
@@ -58,9 +59,10 @@ async function answerService(held: Held, name: NamespacedName): Promise<unknown>
     );
     await untilNextTurn();
   }
-  if (views.length === 0) return null;
+  const unserved = [...eachUnserved(held.unserved.filter(([service]) => service === name))];
+  if (views.length === 0 && unserved.length === 0) return null;
   // Nobody has looked into the kernel.
-  const document = serviceDocument(name, views.map((view) => ({ ...view, parts: null })), []);
+  const document = serviceDocument(name, views.map((view) => ({ ...view, parts: null })), unserved);
   return { ...document as object, wanted: views.map(({ parts }) => parts) };
 }
 
@@ -127,7 +129,7 @@ async function rulesOf(held: Held, part: ProxyState): Promise<HeldRules | null> 
   return await desiredRules(plane, input, part.family);
 }
 
-function desiredState({ nodeName, node, serviceCidrs }: Held, part: ProxyState): DesiredState {
+function desiredState({ nodeName, node, serviceCidrs, unserved }: Held, part: ProxyState): DesiredState {
   // A running kproxy knows its own Node only.
   return {
     nodeName,
@@ -135,7 +137,7 @@ function desiredState({ nodeName, node, serviceCidrs }: Held, part: ProxyState):
     otherNodes: [],
     states: new Map([[part.family, part]]),
     serviceCidrs,
-    unserved: [],
+    unserved: [...eachUnserved(unserved)],
     objects: [],
   };
 }

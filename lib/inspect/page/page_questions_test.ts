@@ -6,6 +6,7 @@ import { testService, testSlice } from "../../../tests/support/model_objects.ts"
 import { configForMode, defaultConfig } from "../../config/defaults.ts";
 import type { ProxyMode } from "../../config/types.ts";
 import { UsageError } from "../../errors.ts";
+import type { UnservedOfService } from "../../model/destination_claims.ts";
 import type { ApiObject } from "../../model/objects.ts";
 import type { ServiceDocument, TraceDocument } from "../../serve/page/page_document.ts";
 import type { Held } from "../../serve/page/questions.ts";
@@ -38,6 +39,7 @@ function heldOf(objects: readonly ApiObject[], mode: ProxyMode): Held {
     serviceCidrs: [],
     addresses: ADDRESSES,
     quarantined: new Map(),
+    unserved: [],
   };
 }
 
@@ -116,6 +118,22 @@ Deno.test("one Service is told with its endpoints, and in every mode with what i
     assertEquals(both.ports.map(({ family }) => family), ["IPv4", "IPv6"]);
     assertEquals(await QUESTIONS.service(held, "shop/none"), null);
   }
+});
+
+Deno.test("what a Service asks for and does not get is told with it, and by the path of a packet", async () => {
+  const reason = "it is not in kproxy.externalIPPolicy.externalIPs";
+  const lost = (name: string): UnservedOfService => [name, new Map([["external IP 198.51.100.1", reason]])];
+  const held = { ...heldOf(shopObjects(), "nftables"), unserved: [lost("shop/web"), lost("evil/all")] };
+  const of = async (name: string) => (await QUESTIONS.service(held, name) as ServiceDocument).unserved;
+  assertEquals(await of("shop/web"), [{ destination: "external IP 198.51.100.1", reason }]);
+  // It gets nothing at all.
+  assertEquals(await of("evil/all"), [{ destination: "external IP 198.51.100.1", reason }]);
+  assertEquals(await of("shop/checkout"), []);
+  const { notes } = await trace(held, "local", "198.51.100.1:80");
+  assertStringIncludes(
+    notes.join("\n"),
+    `Service evil/all asks for external IP 198.51.100.1 and does not get it: ${reason}`,
+  );
 });
 
 Deno.test("what would hold the proxy up is left to the command, and what the kernel refuses has no rules", async () => {

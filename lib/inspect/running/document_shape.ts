@@ -161,6 +161,14 @@ export const STATUS_SHAPE: Shape = {
         services: { list: { fields: { family: "text", service: "text", problem: "text", since: "text" } } },
       },
     },
+    unserved: {
+      optional: {
+        fields: {
+          count: "number",
+          destinations: { list: { fields: { service: "text", destination: "text", reason: "text" } } },
+        },
+      },
+    },
     drift: {
       fields: {
         found: "number",

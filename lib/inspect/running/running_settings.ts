@@ -5,6 +5,7 @@
  */
 import { PROXY_MODES } from "../../config/schema.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
+import type { StatusDocument } from "../../serve/status/status_document.ts";
 import { NotRunningError, RunningKproxy } from "./running.ts";
 
 /** How a node is proxied now. */
@@ -19,6 +20,8 @@ export interface RunningSettings {
   readonly config: KubeProxyConfiguration;
   /** Name of its own Node. */
   readonly nodeName: string;
+  /** What Services ask for and do not get; null: it is of an older release, which does not tell. */
+  readonly unserved: NonNullable<StatusDocument["unserved"]> | null;
 }
 
 /** Asks it; null if there is none, or none that tells of itself. */
@@ -35,6 +38,7 @@ export async function runningSettings(
       master,
       config: { ...config, mode },
       nodeName: status.node.name,
+      unserved: status.unserved ?? null,
     };
   } catch (error) {
     if (error instanceof NotRunningError) return null;

@@ -217,8 +217,10 @@ function serviceOf(
   };
   const { match, sameAddress } = findService(state, destination);
   for (const { service, destination: lost, reason } of desired.unserved) {
+    // No Service may have an address that is told without a port.
     if (
-      lost.includes(`${ip.text} `) || lost === `node port ${packet.port}/${packet.protocol.toUpperCase()}`
+      lost.split(" ").includes(ip.text) ||
+      lost === `node port ${packet.port}/${packet.protocol.toUpperCase()}`
     ) {
       notes.push(`Service ${service} asks for ${lost} and does not get it: ${reason}`);
     }
@@ -257,7 +259,8 @@ function otherUses({ objects }: DesiredState, { endpoints }: ProxyState, ip: str
     ports.values().some((list) => list.some((endpoint) => endpoint.ip === ip))
   ).map(([name]) => name);
   const balanced = objects.filter((object): object is Service =>
-    object.kind === "Service" && object.loadBalancerIngress.some((one) => one.ip === ip)
+    object.kind === "Service" &&
+    object.loadBalancerIngress.some((one) => one.ip === ip && one.ipMode !== "VIP")
   );
   return [
     ...(ofEndpoint.length === 0 ? [] : [`${ip} is an endpoint of Service ${few(ofEndpoint)}`]),

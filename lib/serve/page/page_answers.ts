@@ -84,7 +84,9 @@ class PageAnswers {
   async service(request: Request, stopping: AbortSignal): Promise<Response> {
     const name = queryOf(request).get("name") ?? "";
     if (name.length > LONGEST_WORD) return problemAnswer(400, "the name is too long");
-    const tag = `"${this.#cursor}"`;
+    // What is not served may change without a sync.
+    const unserved = this.#life.unserved().reduce((sum, [, { size }]) => sum + size, 0);
+    const tag = `"${this.#cursor}:${unserved}"`;
     if (request.headers.get("if-none-match") === tag) return unchangedAnswer(tag);
     return await this.#inTurn(stopping, async () => {
       const { service } = await this.#questions();
@@ -141,6 +143,7 @@ class PageAnswers {
       node: node(),
       serviceCidrs: serviceCidrs(),
       addresses: interfaceAddresses(),
+      unserved: this.#life.unserved(),
       portals: this.#life.portals?.() ?? null,
     };
   }

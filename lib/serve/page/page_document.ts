@@ -81,6 +81,8 @@ export interface ServiceDocument {
   readonly ports: readonly PortDocument[];
   /** For each port, the rules, elements and servers that kproxy wants; null: they were not made. */
   readonly wanted: readonly (readonly WantedPart[] | null)[];
+  /** What it asks for and does not get. */
+  readonly unserved: readonly { readonly destination: string; readonly reason: string }[];
 }
 
 /** One port of one family. */

@@ -4,6 +4,7 @@
  * @module
  */
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
+import type { UnservedOfService } from "../../model/destination_claims.ts";
 import type { IpFamily, NamespacedName, NodeObject } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
 import type { ProxyState } from "../../model/state.ts";
@@ -24,6 +25,8 @@ export interface Held {
   /** The machine's own, of both families. */
   readonly addresses: readonly DeviceAddress[];
   readonly quarantined: ReadonlyMap<NamespacedName, string>;
+  /** Services that do not get all that they ask for. */
+  readonly unserved: readonly UnservedOfService[];
   /** The ports on which kproxy itself takes traffic for Services; null: it takes none. */
   readonly portals: NodePortals | null;
 }

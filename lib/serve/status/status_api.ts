@@ -5,6 +5,7 @@
  */
 import { configInApiOrder } from "../../config/api_object.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
+import { eachUnserved, type UnservedOfService } from "../../model/destination_claims.ts";
 import type { ApiObject, IpFamily } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
 import type { RecentProblems } from "../../observe/recent_problems.ts";
@@ -43,6 +44,8 @@ export interface LifeFacts {
   /** What the source holds now. */
   readonly objects: () => Iterable<ApiObject>;
   readonly refusals: () => Iterable<Rejection>;
+  /** Services that do not get all that they ask for. */
+  readonly unserved: () => readonly UnservedOfService[];
   /** Address of the API server as the command line gives it; `""` if it does not. */
   readonly master: string;
   readonly refusedSettings: StatusDocument["refusedSettings"];
@@ -138,6 +141,7 @@ function statusDocument(life: LifeFacts, server: ServerFacts): StatusDocument {
     families: record.families,
     source: { name: life.sourceName, refused: refusedNow(life) },
     quarantine: record.quarantine,
+    unserved: unservedNow(life),
     drift: record.drifts,
     otherProxyTables: health.otherTables,
     refusedSettings: life.refusedSettings,
@@ -167,6 +171,14 @@ const SHOWN_REFUSALS = 100;
 function refusedNow({ refusals }: LifeFacts): StatusDocument["source"]["refused"] {
   const all = [...refusals()];
   return { count: all.length, objects: all.slice(0, SHOWN_REFUSALS) };
+}
+
+const SHOWN_UNSERVED = 100;
+
+function unservedNow({ unserved }: LifeFacts): NonNullable<StatusDocument["unserved"]> {
+  const services = unserved();
+  const count = services.reduce((sum, [, destinations]) => sum + destinations.size, 0);
+  return { count, destinations: [...eachUnserved(services).take(SHOWN_UNSERVED)] };
 }
 
 function programStatus(server: ServerFacts, nowMs: number): StatusDocument["program"] {

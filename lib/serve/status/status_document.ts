@@ -7,6 +7,7 @@
  *
  * @module
  */
+import type { UnservedDestination } from "../../model/destination_claims.ts";
 import type { IpFamily, NamespacedName } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
 import type { Rejection } from "../../source/source.ts";
@@ -54,6 +55,12 @@ export interface StatusDocument {
     readonly refused: { readonly count: number; readonly objects: readonly Rejection[] };
   };
   readonly quarantine: QuarantineStatus;
+  /** What Services ask for and do not get: addresses that are another's, or that no Service may have; older releases do not tell. */
+  readonly unserved?: {
+    readonly count: number;
+    /** The first of them. */
+    readonly destinations: readonly UnservedDestination[];
+  };
   readonly drift: DriftStatus;
   /** Tables that another service proxy keeps making. */
   readonly otherProxyTables: readonly string[];

@@ -108,6 +108,11 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
     snapshotMaxAge: 129_600_000,
     ipvsTerminationDeadline: 90_000,
     userspaceListen: [],
+    externalIPPolicy: {
+      externalIPs: [],
+      loadBalancerIPs: ["203.0.113.0/24", "fd00:5::/64"],
+      nodeAddresses: true,
+    },
     trafficCounters: true,
     socket: "/run/other/kproxy.sock",
     statusApi: false,

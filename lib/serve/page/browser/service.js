@@ -52,6 +52,7 @@ export function ServiceDetail({ name }) {
       : error instanceof RefusedError && error.status !== 503
       ? h(Problem, null, error.message)
       : null,
+    isGone || data === null || data.unserved.length === 0 ? null : h(Unserved, { unserved: data.unserved }),
     isGone
       ? null
       : data === null
@@ -65,6 +66,25 @@ export function ServiceDetail({ name }) {
           index,
         })
       ),
+  );
+}
+
+/** @param {{ unserved: ServiceDocument["unserved"] }} props */
+function Unserved({ unserved }) {
+  const shown = unserved.slice(0, SHOWN);
+  const hidden = unserved.length - shown.length;
+  return h(
+    Problem,
+    null,
+    h("strong", null, "Not served:"),
+    h(
+      "ul",
+      { class: "lines" },
+      shown.map(({ destination, reason }, index) =>
+        h("li", { key: index }, h(Mono, null, destination), `: ${reason}`)
+      ),
+    ),
+    hidden > 0 ? `and ${count(hidden)} more` : null,
   );
 }
 

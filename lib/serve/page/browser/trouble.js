@@ -17,6 +17,7 @@ export function Trouble({ status, nowMs }) {
     "div",
     { class: "stack" },
     h(Quarantine, { status, nowMs }),
+    h(Unserved, { status }),
     h(Drift, { status, nowMs }),
     h(Settings, { status, nowMs }),
   );
@@ -44,6 +45,33 @@ function Quarantine({ status: { quarantine }, nowMs }) {
         family,
         problem,
         h(Ago, { timeMs: Date.parse(since), nowMs }),
+      ]),
+    }),
+  );
+}
+
+/** @param {{ status: StatusDocument }} props */
+function Unserved({ status: { unserved = { count: 0, destinations: [] } } }) {
+  const { count: all, destinations } = unserved;
+  if (all === 0) return null;
+  const isCut = all > destinations.length;
+  return h(
+    Section,
+    {
+      id: "unserved",
+      title: "Not served",
+      note: `${counted(all, "address or port", "addresses and ports")} that Services ask for and do not get${
+        isCut ? `. The first ${count(destinations.length)} are shown` : ""
+      }`,
+    },
+    h(Table, {
+      label: "Not served",
+      head: ["Service", "What", "Why"],
+      keys: destinations.map((_, index) => String(index)),
+      rows: destinations.map(({ service, destination, reason }) => [
+        h(ServiceLink, { name: service }),
+        h(Mono, null, destination),
+        reason,
       ]),
     }),
   );
