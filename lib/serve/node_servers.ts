@@ -13,7 +13,7 @@ import { addProgramMetrics } from "../observe/metrics_program.ts";
 import { ServerMetrics } from "../observe/metrics_servers.ts";
 import type { ResourceKind, RestoredState } from "../source/source.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
-import { ConnectionPool } from "./connection_pool.ts";
+import { ConnectionPool } from "../kernel/connection_pool.ts";
 import { observeHealth } from "./health_observer.ts";
 import { startHealthServer } from "./health_server.ts";
 import { HealthState, systemHealthClock } from "./health_state.ts";

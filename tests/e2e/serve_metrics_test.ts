@@ -8,7 +8,7 @@ import { defaultConfig } from "../../lib/config/defaults.ts";
 import type { ProxyMode } from "../../lib/config/types.ts";
 import { systemExec } from "../../lib/kernel/exec.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
-import { ConnectionPool } from "../../lib/serve/connection_pool.ts";
+import { ConnectionPool } from "../../lib/kernel/connection_pool.ts";
 import { startMetricsServer } from "../../lib/serve/metrics_server.ts";
 import { busyMetrics } from "../support/busy_metrics.ts";
 import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";

@@ -153,7 +153,7 @@ export class Portals implements PortalKeeper {
   async #begin(protocol: PortalProtocol, wished: number | null): Promise<OpenPortal> {
     const { family, ip, range, open, lingering } = this.#options;
     const former = wished === null ? undefined : lingering.take(this.#place(protocol, wished));
-    return former ?? await open({ family, protocol, ip, wished, range });
+    return former ?? await open({ family, protocol, ip, wished, range, isOfOneFamily: true });
   }
 
   async close(ids: Iterable<PortalId>): Promise<void> {
