@@ -88,7 +88,18 @@ async function prepareRules(context: ModeContext, makeKeeper: MakeKeeper): Promi
   const { families, refused } = await iptablesOfNode(exec, { primaryFamily, sysctls, log });
   tellFamilies(families.keys(), log);
   const has = new Map<IpFamily, UserspaceSettings["has"]>();
-  for (const [family, iptables] of families) has.set(family, await abilities(iptables, family));
+  for (const [family, iptables] of families) {
+    const found = await abilities(iptables, family);
+    has.set(family, found);
+    if (!found.firewall) {
+      log.warn(
+        "No rule can keep direct packets from the ports of Services: iptables lacks conntrack or REJECT",
+        {
+          family,
+        },
+      );
+    }
+  }
   const settingsOf = tellingSettings(context, (family, node) => {
     const { options, problem } = configuredUserspace(config, family, node, interfaceIps());
     return { options: { ...options, has: has.get(family)! }, problem };
@@ -127,5 +138,6 @@ async function abilities(iptables: Iptables, family: IpFamily): Promise<Userspac
   return {
     dnat: await takesRule(iptables, `${match} -j DNAT --to-destination ${loopback}:1`),
     physdev: await takesRule(iptables, `${match} -m physdev ! --physdev-is-in -j ACCEPT`),
+    firewall: await takesRule(iptables, `${match} -m conntrack ! --ctstate DNAT -j REJECT`, "filter"),
   };
 }
