@@ -81,7 +81,7 @@ export class SharedPortals implements Shared {
   }
 
   get takesRulesAway(): boolean {
-    return this.#withdrawals.size > 0;
+    return this.#withdrawals.size > 0 && this.#places.size > 0;
   }
 
   /** A life has ended and left its portals: its rules lead here until others are in force, however long that takes. */
