@@ -13,6 +13,7 @@ import type { LabHost } from "../support/lab_host.ts";
 import { USERSPACE } from "../support/lab_mode.ts";
 import type { ProbeProtocol } from "../support/lab_probe.ts";
 import { WEB_NEEDS, WebLab } from "../support/lab_web.ts";
+import { saveAll } from "../support/lab_rules.ts";
 import type { Netns } from "../support/netns.ts";
 import { NODE_ADDRESSES } from "../support/node_lab.ts";
 import { e2eTest, program } from "../support/skip.ts";
@@ -74,8 +75,8 @@ class Doors implements AsyncDisposable {
   }
 
   /** The port of kproxy's own behind each door, by the rules. */
-  async ports(): Promise<readonly number[]> {
-    const saved = await this.web.rules();
+  async ports(variant = ""): Promise<readonly number[]> {
+    const saved = await saveAll(this.node, variant);
     return DOORS.map(({ to, protocol }) => {
       const rule = saved.split("\n").find((line) =>
         line.startsWith("-A KUBE-PORTALS-CONTAINER") && line.includes(`-d ${to.ip}/`) &&
@@ -207,49 +208,57 @@ e2eTest(
   },
 );
 
-e2eTest(
-  "what comes to kproxy's ports directly is refused, what comes to a Service is served, userspace",
-  NEEDS,
-  async () => {
-    await using doors = await Doors.create();
-    const { web, node } = doors;
-    await using _kproxy = await web.start();
-    const ports = await doors.ports();
-    const direct: string[] = [];
-    for (const [at, { protocol, outside, node: ip, pod }] of DOORS.entries()) {
-      const port = ports[at]!;
-      const hosts = [await web.lab.host(outside), await web.lab.host(pod, "cni0"), web.lab.node];
-      for (const host of hosts) direct.push(await ask(host, protocol, { ip, port }));
-      direct.push(await ask(web.lab.node, protocol, { ip: ip.includes(":") ? "::1" : "127.0.0.1", port }));
-    }
-    assertEquals(direct, direct.map(() => "refused"));
-    // The runtime opens the ports of IPv6 for IPv4 as well.
-    const mapped = await ask(await web.lab.host(FOUR.outside), "tcp", { ip: NODE4, port: ports[2]! });
-    assert(mapped !== "answer" && !mapped.startsWith("10."), mapped);
-    assertEquals(servedAtAll(await doors.asked()), SERVED);
-    assertMatch(await ask(await web.lab.host(FOUR.outside), "tcp", NODE_PORT), /^10\.244\.0\.1[12]$/);
-    assertMatch(await ask(web.lab.node, "tcp", CLUSTER), /^10\.244\.0\.1[12]$/);
+async function comesDirectly(variant: string): Promise<void> {
+  await using doors = await Doors.create();
+  const { web, node } = doors;
+  // By the chain that the kubelet writes kproxy knows the variant.
+  for (const tool of ["iptables", "ip6tables"]) {
+    await node.run([`${tool}-${variant}`, "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
+  }
+  await using _kproxy = await web.start();
+  const ports = await doors.ports(`-${variant}`);
+  const direct: string[] = [];
+  for (const [at, { protocol, outside, node: ip, pod }] of DOORS.entries()) {
+    const port = ports[at]!;
+    const hosts = [await web.lab.host(outside), await web.lab.host(pod, "cni0"), web.lab.node];
+    for (const host of hosts) direct.push(await ask(host, protocol, { ip, port }));
+    direct.push(await ask(web.lab.node, protocol, { ip: ip.includes(":") ? "::1" : "127.0.0.1", port }));
+  }
+  assertEquals(direct, direct.map(() => "refused"));
+  // The runtime opens the ports of IPv6 for IPv4 as well.
+  const mapped = await ask(await web.lab.host(FOUR.outside), "tcp", { ip: NODE4, port: ports[2]! });
+  assert(mapped !== "answer" && !mapped.startsWith("10."), mapped);
+  assertEquals(servedAtAll(await doors.asked()), SERVED);
+  assertMatch(await ask(await web.lab.host(FOUR.outside), "tcp", NODE_PORT), /^10\.244\.0\.1[12]$/);
+  assertMatch(await ask(web.lab.node, "tcp", CLUSTER), /^10\.244\.0\.1[12]$/);
 
-    // Where the node's own firewall is closed, a node port is no way to the port behind it either.
-    await node.run(["iptables", "-P", "INPUT", "DROP"]);
-    await node.run([
-      "iptables",
-      "-A",
-      "INPUT",
-      "-m",
-      "conntrack",
-      "--ctstate",
-      "RELATED,ESTABLISHED",
-      "-j",
-      "ACCEPT",
-    ]);
-    assertMatch(await ask(await web.lab.host(FOUR.outside), "tcp", NODE_PORT), /^10\.244\.0\.1[12]$/);
-    assertEquals(
-      await ask(await web.lab.host(FOUR.outside), "tcp", { ip: NODE4, port: ports[0]! }),
-      "refused",
-    );
-  },
-);
+  // Where the node's own firewall is closed, a node port is no way to the port behind it either.
+  await node.run([`iptables-${variant}`, "-P", "INPUT", "DROP"]);
+  await node.run([
+    `iptables-${variant}`,
+    "-A",
+    "INPUT",
+    "-m",
+    "conntrack",
+    "--ctstate",
+    "RELATED,ESTABLISHED",
+    "-j",
+    "ACCEPT",
+  ]);
+  assertMatch(await ask(await web.lab.host(FOUR.outside), "tcp", NODE_PORT), /^10\.244\.0\.1[12]$/);
+  assertEquals(
+    await ask(await web.lab.host(FOUR.outside), "tcp", { ip: NODE4, port: ports[0]! }),
+    "refused",
+  );
+}
+
+for (const variant of ["nft", "legacy"]) {
+  e2eTest(
+    `what comes to kproxy's ports directly is refused, what comes to a Service is served, userspace, variant ${variant}`,
+    [...NEEDS, program(`iptables-${variant}`), program(`ip6tables-${variant}`)],
+    () => comesDirectly(variant),
+  );
+}
 
 /** Opens connections until they are closed on it, holds the others, and says how many those are, again and again. */
 const GREEDY = `
