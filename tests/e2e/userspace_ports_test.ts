@@ -92,7 +92,12 @@ class Doors implements AsyncDisposable {
     for (const { protocol, to, pod } of DOORS) {
       const host = await this.web.lab.host(pod, "cni0");
       found.push(
-        await ask(host, protocol, to, protocol === "udp" && sourcePort !== undefined ? { sourcePort } : {}),
+        await ask(
+          host,
+          protocol,
+          to,
+          protocol === "udp" && sourcePort !== undefined ? { source: pod, sourcePort } : {},
+        ),
       );
     }
     return found;
@@ -107,7 +112,7 @@ async function ask(
   host: LabHost,
   protocol: ProbeProtocol,
   to: Door["to"],
-  more: { readonly sourcePort?: number } = {},
+  more: { readonly source?: string; readonly sourcePort?: number } = {},
 ): Promise<string> {
   const [result] = await host.probe({ protocol, to, timeoutMs: 2_000, ...more });
   return result?.kind === "answer" ? result.answer.local.ip : result?.kind ?? "";
