@@ -90,9 +90,20 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     action: "install conntrack, or wait for kproxy's UDP timeout",
     command: DOCTOR,
   },
+  "Cannot remove the rules that lead Services to this process: they stay, whatever has its ports next": {
+    action: "start kproxy again, or run the command",
+    command: "kproxy cleanup --only=userspace",
+  },
+  "No rule can keep direct packets from the ports of Services: iptables lacks conntrack or REJECT": {
+    action:
+      "load xt_conntrack, ipt_REJECT and ip6t_REJECT, or set bindAddress to one that others do not reach",
+    command: DOCTOR,
+  },
   "lib/backend/userspace/node/proxier.ts: (problem)": {
-    shown: "e.g. `The thread that forwards failed`, `Cannot accept connections`",
-    action: "mend what the error names, often a lack of file descriptors",
+    shown:
+      "e.g. `The thread that forwards failed`, `Cannot accept connections`, `Sessions run out, shared out by client`",
+    action:
+      "mend what the error names, often a lack of file descriptors, or a client that takes all it can get",
     command: STATUS,
   },
   "Cannot set sysctl, the node may run out of tracked connections or end them at other times": {

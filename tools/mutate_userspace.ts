@@ -31,6 +31,7 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
       '"cluster" as Reach',
     ],
     ["no DNAT on the node", "listenIp ?? (dnat ? nodeIp : null)", "listenIp ?? nodeIp"],
+    ["nobody comes to a portal directly", "this.#addFirewall(port, reach);", ""],
     ["SCTP is told", 'if (port.protocol === "SCTP") {', "if (false) {"],
   ],
   "plan/balancer.ts": [
@@ -61,7 +62,12 @@ const WRONG: Readonly<Record<string, readonly (readonly [name: string, find: str
     ["flows that are led elsewhere begin anew", "before.has(key) !== now.has(key)", "false"],
   ],
   "apply/apply.ts": [
-    ["what nothing leads to is closed", "await this.#closeUnused(committed);", ""],
+    [
+      "what nothing leads to is closed",
+      "await this.#closeUnused(committed);\n    await restore(filterAfter);",
+      "await restore(filterAfter);",
+    ],
+    ["no portal leads anywhere before it is closed to others", "await restore(filterBefore);", ""],
     ["a refused Service costs no other", "if (refused.length === 0) throw error;", "throw error;"],
   ],
   "apply/portals.ts": [

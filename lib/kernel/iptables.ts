@@ -74,6 +74,7 @@ export class Iptables {
   readonly variant: IptablesVariant;
   readonly version: string;
   readonly #exec: Exec;
+  readonly #options: IptablesOptions;
   readonly #programs: IptablesPrograms;
   readonly #wait: readonly string[];
   readonly #clock: Clock;
@@ -95,11 +96,17 @@ export class Iptables {
     this.variant = options.variant;
     this.version = options.version;
     this.#exec = exec;
+    this.#options = options;
     this.#programs = options.programs;
     this.#wait = waitArgs(options.version);
     this.#clock = options.clock ?? systemClock;
     this.#random = options.random ?? Math.random;
     this.#lockDeadlineMs = options.lockDeadlineMs ?? DEFAULT_LOCK_DEADLINE_MS;
+  }
+
+  /** The same programs, started by another. */
+  with(exec: Exec): Iptables {
+    return new Iptables(exec, this.#options);
   }
 
   /**

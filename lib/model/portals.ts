@@ -27,6 +27,8 @@ export interface NodePortals {
   readonly portals: readonly PortalFacts[];
   /** Of the families that rules lead to. */
   readonly iptables: Readonly<
-    Partial<Record<IpFamily, { readonly dnat: boolean; readonly physdev: boolean }>>
+    Partial<
+      Record<IpFamily, { readonly dnat: boolean; readonly physdev: boolean; readonly firewall: boolean }>
+    >
   >;
 }

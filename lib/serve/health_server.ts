@@ -6,7 +6,7 @@
 import type { ProxyMetrics } from "../observe/metrics.ts";
 import type { Logger } from "../observe/log.ts";
 import { jsonAnswer, notFoundAnswer } from "./answers.ts";
-import type { ConnectionPool } from "./connection_pool.ts";
+import type { ConnectionPool } from "../kernel/connection_pool.ts";
 import type { HealthState } from "./health_state.ts";
 import type { Handler } from "./http_listener.ts";
 import { HttpServer } from "./http_server.ts";

@@ -6,7 +6,7 @@
 import { everybodysTurn } from "../kernel/turns.ts";
 import { textAnswer } from "./answers.ts";
 import { BadRequest } from "./bad_request.ts";
-import type { ConnectionPhase, ConnectionPool, PooledConnection } from "./connection_pool.ts";
+import type { ConnectionPhase, ConnectionPool, PooledConnection } from "../kernel/connection_pool.ts";
 import { writeAnswer } from "./http_answer.ts";
 import { type ParsedRequest, RequestReader } from "./http_request.ts";
 

@@ -2,7 +2,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { settled } from "../../tests/support/until.ts";
-import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
+import { ConnectionPool, type ConnectionPoolOptions } from "../kernel/connection_pool.ts";
 import { type Handler, listen } from "./http_listener.ts";
 
 const HOST = "HTTP/1.1\r\nHost: x\r\n";

@@ -3,11 +3,11 @@
  *
  * @module
  */
-import { isLoopback, isUnspecified, joinHostPort, parseCidr, parseIp } from "../model/ip.ts";
+import { isLoopback, isUnspecified, joinHostPort, parseIp } from "../model/ip.ts";
 import type { IpFamily } from "../model/objects.ts";
 import { acceptAll, type Admission } from "../kernel/accept_loop.ts";
 import { textAnswer } from "./answers.ts";
-import type { ConnectionPool, Lane } from "./connection_pool.ts";
+import { clientOf, type ConnectionPool, type Lane } from "../kernel/connection_pool.ts";
 import { HttpConnection } from "./http_connection.ts";
 
 /** Who asks. */
@@ -156,7 +156,7 @@ function openConnection(socket: Deno.Conn, serving: Serving, stopping: AbortSign
       return textAnswer("500 internal error\n", { status: 500 });
     }
   };
-  return new HttpConnection(socket, clientOf(peer), pool, answer);
+  return new HttpConnection(socket, clientOf(peer.address), pool, answer);
 }
 
 /** No IP address is another client's than this one's. */
@@ -167,11 +167,6 @@ function peerOf(address: Deno.Addr): Peer {
   const ip = "hostname" in address ? parseIp(address.hostname.split("%", 1)[0] ?? "") : null;
   if (ip === null) throw new TypeError("A client without an IP address");
   return { family: ip.family, address: ip.text, isLoopback: isLoopback(ip) };
-}
-
-/** Whoever has one address of an IPv6 network can have all of them. */
-function clientOf({ family, address }: Peer): string {
-  return family === "IPv4" ? address : parseCidr(`${address}/64`)?.text ?? address;
 }
 
 function joinSockets(sockets: readonly (readonly [string, BoundSocket])[]): Listener {

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { ConnectionPool } from "./connection_pool.ts";
+import { ConnectionPool } from "../kernel/connection_pool.ts";
 import {
   type BoundSocket,
   type Handler,

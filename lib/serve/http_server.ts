@@ -6,7 +6,7 @@
 import { splitHostPort } from "../model/ip.ts";
 import { errorText, type Logger } from "../observe/log.ts";
 import { addressHolder, type HeldAddress } from "./address_holder.ts";
-import type { ConnectionPool, Lane } from "./connection_pool.ts";
+import type { ConnectionPool, Lane } from "../kernel/connection_pool.ts";
 import { type Handler, listen, type Listener } from "./http_listener.ts";
 
 /** What an {@linkcode HttpServer} needs. */

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { listenSteadily } from "../../tests/support/steady_ports.ts";
 import { until } from "../../tests/support/until.ts";
 import { createLogger, type Logger } from "../observe/log.ts";
-import { ConnectionPool } from "./connection_pool.ts";
+import { ConnectionPool } from "../kernel/connection_pool.ts";
 import { splitHostPort } from "../model/ip.ts";
 import { HttpServer, ListenError } from "./http_server.ts";
 

@@ -5,7 +5,7 @@
  */
 import { type OpenedSocket, openOwnSocket } from "../kernel/own_socket.ts";
 import { errorText, type Logger } from "../observe/log.ts";
-import type { ConnectionPool } from "./connection_pool.ts";
+import type { ConnectionPool } from "../kernel/connection_pool.ts";
 import { type BoundSocket, type Handler, serveListener } from "./http_listener.ts";
 
 /** What a {@linkcode LocalSocket} needs. */

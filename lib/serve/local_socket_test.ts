@@ -6,7 +6,7 @@ import { RunningKproxy } from "../inspect/running/running.ts";
 import { openOwnSocket } from "../kernel/own_socket.ts";
 import { httpGet, NoConnectionError, StrangeAnswerError, textOf } from "./http_get.ts";
 import { textAnswer } from "./answers.ts";
-import { ConnectionPool } from "./connection_pool.ts";
+import { ConnectionPool } from "../kernel/connection_pool.ts";
 import { LocalSocket } from "./local_socket.ts";
 
 /** Runs `work` beside a server that looks after its socket every 50 ms; yields what it has logged. */

@@ -10,7 +10,7 @@ import { SliMetrics } from "../observe/metrics_slis.ts";
 import { METRICS_CONTENT_TYPE, metricsText } from "../observe/metrics_text.ts";
 import { jsonAnswer, notFoundAnswer, textAnswer } from "./answers.ts";
 import { configzBody } from "./configz.ts";
-import type { ConnectionPool } from "./connection_pool.ts";
+import type { ConnectionPool } from "../kernel/connection_pool.ts";
 import type { Handler } from "./http_listener.ts";
 import { HttpServer } from "./http_server.ts";
 import { pingHandler } from "./ping_page.ts";

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { defaultConfig } from "../config/defaults.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { ProxyMetrics } from "../observe/metrics.ts";
-import { ConnectionPool } from "./connection_pool.ts";
+import { ConnectionPool } from "../kernel/connection_pool.ts";
 import type { Peer } from "./http_listener.ts";
 import { metricsHandlers, type MetricsPages, startMetricsServer } from "./metrics_server.ts";
 import { silentLogger } from "../observe/log.ts";

@@ -8,7 +8,7 @@ import { FAMILIES, type IpFamily, type NamespacedName } from "../model/objects.t
 import { healthCheckServices, readyLocalEndpointCounts } from "../model/service_health.ts";
 import type { Changed, ProxyState } from "../model/state.ts";
 import { errorText, type Logger } from "../observe/log.ts";
-import type { ConnectionPool } from "./connection_pool.ts";
+import type { ConnectionPool } from "../kernel/connection_pool.ts";
 import { type Handler, listen, type Listener } from "./http_listener.ts";
 import type { ListenAddresses } from "./service_health_addresses.ts";
 import { serviceHealthAnswer } from "./service_health_answer.ts";

@@ -5,7 +5,7 @@ import { NODE_A, testService, testSlice, testSliceEndpoint } from "../../tests/s
 import { listenSteadily, steadyPorts } from "../../tests/support/steady_ports.ts";
 import { silentLogger } from "../observe/log.ts";
 import { DescriptorAllowance } from "../kernel/descriptors.ts";
-import { ConnectionPool } from "./connection_pool.ts";
+import { ConnectionPool } from "../kernel/connection_pool.ts";
 import type { listen } from "./http_listener.ts";
 import { type PortConflict, type ServiceHealthOptions, ServiceHealthServers } from "./service_health.ts";
 

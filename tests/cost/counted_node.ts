@@ -8,7 +8,7 @@ import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../l
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import { createLogger } from "../../lib/observe/log.ts";
 import { ProxyMetrics } from "../../lib/observe/metrics.ts";
-import { ConnectionPool } from "../../lib/serve/connection_pool.ts";
+import { ConnectionPool } from "../../lib/kernel/connection_pool.ts";
 import { observeHealth } from "../../lib/serve/health_observer.ts";
 import { HealthState } from "../../lib/serve/health_state.ts";
 import type { Listener } from "../../lib/serve/http_listener.ts";

@@ -9,7 +9,7 @@ import { COUNTERS } from "../../lib/backend/iptables/plan/ruleset.ts";
 import type { ProxyMode } from "../../lib/config/types.ts";
 import { systemExec } from "../../lib/kernel/exec.ts";
 import { silentLogger } from "../../lib/observe/log.ts";
-import { ConnectionPool } from "../../lib/serve/connection_pool.ts";
+import { ConnectionPool } from "../../lib/kernel/connection_pool.ts";
 import { metricsHandlers, startMetricsServer } from "../../lib/serve/metrics_server.ts";
 import { busyMetrics } from "../support/busy_metrics.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";

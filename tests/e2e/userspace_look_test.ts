@@ -137,6 +137,14 @@ async function stepsBeside(t: Deno.TestContext, node: Looked): Promise<void> {
     assertEquals(await node.really("answers"), ["10.244.0.11", "10.244.0.12"]);
   });
 
+  await t.step("what comes to the port directly is refused", async () => {
+    await node.names(
+      ["trace", "198.51.100.9@eth0", `192.0.2.10:${node.port}`],
+      /: rejected\n[^]*KUBE-PORTALS-FIREWALL +1 +tcp, port \d+: refuse[^]*The desired rules .* say the same/,
+      0,
+    );
+  });
+
   for (const { name, plant, ask, says, fares: [trace, really] } of FAULTS) {
     await t.step(name, async () => {
       const sound = await node.sh("iptables-save");

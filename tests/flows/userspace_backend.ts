@@ -32,7 +32,7 @@ function heldOf(family: IpFamily, objects: readonly ApiJson[], options: FlowOpti
     nodeIp,
     nodePortIps: nodePortAddresses.matchAll ? null : nodePortIps,
     detector,
-    has: { dnat: true, physdev: true },
+    has: { dnat: true, physdev: true, firewall: true },
   });
   const ports = new Map([...portalsOf(plan).keys()].map((id, index) => [id, FIRST_PORT + index]));
   const held = heldOfPlan(plan, ports, family);

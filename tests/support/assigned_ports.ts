@@ -10,7 +10,7 @@ import { type KnownPortals, portalPorts } from "../../lib/inspect/live/portals.t
 import type { PortalFacts } from "../../lib/model/portals.ts";
 
 const FIRST_PORT = 40_001;
-const ALL = { dnat: true, physdev: true };
+const ALL = { dnat: true, physdev: true, firewall: true };
 
 /** What kproxy would say of its ports. */
 export function assignedPortals(input: Omit<DesiredInput, "ports">): KnownPortals {

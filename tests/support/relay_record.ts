@@ -8,10 +8,10 @@ import {
   type RelayContext,
   type RelayObserver,
   type RelayRefusal,
-  SessionLimit,
+  sessionPool,
+  Sessions,
 } from "../../lib/backend/userspace/forward/relay.ts";
 import type { PortalProtocol } from "../../lib/backend/userspace/plan/ruleset.ts";
-import { DescriptorAllowance } from "../../lib/kernel/descriptors.ts";
 
 /** Everything that was told. */
 export class RelayRecord implements RelayObserver {
@@ -20,6 +20,7 @@ export class RelayRecord implements RelayObserver {
   readonly refusals: RelayRefusal[] = [];
   readonly problems: string[] = [];
   dialFailures = 0;
+  evictions = 0;
 
   opened(protocol: PortalProtocol): void {
     this.open[protocol]++;
@@ -31,6 +32,10 @@ export class RelayRecord implements RelayObserver {
 
   refused(_: PortalProtocol, reason: RelayRefusal): void {
     this.refusals.push(reason);
+  }
+
+  evicted(): void {
+    this.evictions++;
   }
 
   dialFailed(): void {
@@ -47,7 +52,11 @@ export function relayContext(record: RelayRecord): RelayContext {
   return {
     observer: record,
     buffers: new CopyBuffers(),
-    sessions: new SessionLimit(Infinity, new DescriptorAllowance()),
+    sessions: new Sessions(
+      sessionPool(record, (message) => void record.problems.push(message)),
+      "TCP",
+      Infinity,
+    ),
     onProblem: (problem, error) => void record.problems.push(`${problem}: ${error}`),
     nowMs: () => performance.now(),
     random: () => 0.999,

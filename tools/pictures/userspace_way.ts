@@ -39,14 +39,17 @@ const BOXES: readonly Box[] = [
     ...WIRE_LANE,
     y: 282,
     title: "filter INPUT",
-    lines: [{ name: chains.NODE_PORTS_INPUT, words: "lets node ports in" }],
+    lines: [
+      { name: chains.PORTALS_FIREWALL, words: "refuses direct packets" },
+      { name: chains.NODE_PORTS_INPUT, words: "lets node ports in" },
+    ],
     wordsAt: 204,
   },
   {
     id: "portal",
     kind: "code",
     x: 164,
-    y: 378,
+    y: 398,
     width: 848,
     title: "A portal: one port of kproxy's own for each Service port, in a thread that only forwards",
     lines: [
@@ -59,7 +62,7 @@ const BOXES: readonly Box[] = [
     id: "balancer",
     kind: "code",
     x: 164,
-    y: 464,
+    y: 484,
     width: 416,
     title: "The balancer",
     lines: [{ words: "endpoints take turns; affinity keeps a client's" }],
@@ -68,14 +71,14 @@ const BOXES: readonly Box[] = [
     id: "dial",
     kind: "code",
     x: 620,
-    y: 464,
+    y: 484,
     width: 392,
     title: "A connection of the node's own",
     lines: [{ words: "no answer in 250 ms: the next endpoint" }],
   },
   {
     ...ENDPOINT,
-    y: 568,
+    y: 588,
     title: "The endpoint, which sees the node's address; kproxy copies what comes, both ways",
   },
 ];
@@ -105,12 +108,12 @@ export const USERSPACE_WAY: Picture = {
   description:
     "Chains of nat PREROUTING and OUTPUT lead packets for Services to a port of kproxy's own, a portal. Its balancer chooses an endpoint, kproxy connects to it from the node's address and copies both ways.",
   width: WAY_WIDTH,
-  height: 646,
+  height: 666,
   bands: [
     { y: 138, height: 98, label: "Before routing", words: ["table nat: to a", "port of kproxy's"] },
-    { y: 258, height: 94, label: "In the node", words: ["the port is there", "on the node itself"] },
+    { y: 258, height: 114, label: "In the node", words: ["the port is there", "on the node itself"] },
     {
-      y: 366,
+      y: 386,
       height: 164,
       label: "In kproxy",
       words: ["two connections,", "and bytes copied", "between them"],

@@ -4,8 +4,12 @@
  * @module
  */
 
+import type { Exec } from "../../kernel/exec.ts";
+
 /** Something that the lives of a process share. */
 export interface Shared {
+  /** True if rules go with the process, because nothing is behind them then. Default: they stay. */
+  readonly takesRulesAway?: boolean;
   /** Told when the rules of a life are in force, those of all IP families. */
   inForce(): void;
   /** Ends it; resolves when it has ended, or soon after `signal` aborts. */
@@ -15,6 +19,14 @@ export interface Shared {
 /** One of each kind, made by the first who wants it. */
 export class Afterlife {
   readonly #kept = new Map<unknown, Shared>();
+
+  /** @param exec starts programs at the end of the process, when those of its lives have ended; without it none are started then */
+  constructor(readonly exec?: Exec) {}
+
+  /** True if rules go with the process. */
+  get takesRulesAway(): boolean {
+    return [...this.#kept.values()].some((shared) => shared.takesRulesAway === true);
+  }
 
   /** The one of this kind. */
   share<T extends Shared>(kind: new () => T): T {

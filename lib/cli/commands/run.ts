@@ -33,7 +33,7 @@ export interface RunContext {
 }
 
 /**
- * Runs the proxy until SIGTERM or SIGINT; the rules stay in place.
+ * Runs the proxy until SIGTERM or SIGINT; the rules stay in place, but for mode userspace, where nothing is behind them then.
  *
  * @returns 0 after a signal or `--init-only`
  * @throws {ConfigError} if the source's configuration is wrong
@@ -62,7 +62,7 @@ export async function runCommand(
     verbosity: { level: effective.config.logging.verbosity },
     problems: new RecentProblems(wallClockMs),
     reloads: isFollowed ? new ReloadRecord(wallClockMs()) : null,
-    afterlife: new Afterlife(),
+    afterlife: new Afterlife(exec),
   };
   const lives = runLives(effective, flags, { lasting, signals }).finally(() =>
     lasting.afterlife.end(new AbortController().signal)
@@ -85,7 +85,12 @@ async function runLives(
     watch?.look();
   };
   signals.handle({
-    onStop: (signal) => log.info("Stopping, rules stay in place", { signal }),
+    onStop: (signal) => {
+      const { takesRulesAway } = lasting.afterlife;
+      log.info(takesRulesAway ? "Stopping, rules go with this process" : "Stopping, rules stay in place", {
+        signal,
+      });
+    },
     ...(lasting.reloads === null ? {} : { onHangUp }),
   });
   if (signals.signal.aborted) return 0;

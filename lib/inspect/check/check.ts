@@ -9,7 +9,13 @@ import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import type { NftTable } from "../../netfilter/nft_tables.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
 import type { HeldRules } from "../../sim/node/held_rules.ts";
-import { type DataPlane, type DesiredInput, desiredRules, stateOf } from "../desired/desired.ts";
+import {
+  ALL_ABILITIES,
+  type DataPlane,
+  type DesiredInput,
+  desiredRules,
+  stateOf,
+} from "../desired/desired.ts";
 import { portalKey } from "../../sim/node/held_portals.ts";
 import { few } from "../../text/words.ts";
 import type { FoundProxy, LiveNode, LiveProblem, LiveRules } from "../live/live.ts";
@@ -262,7 +268,8 @@ async function checkUserspace(
   const judged = await judgePortals(known, family, keys, isKernel);
   const deaf = new Set([...judged.portals].flatMap(([key, portal]) => portal === "nobody" ? [key] : []));
   const untold = typeof known === "string" ? known : null;
-  compareUserspace({ plan, ports, untold, live: tablesInUse(live), deaf }, list);
+  const has = desired.ports?.get(family)?.has ?? ALL_ABILITIES;
+  compareUserspace({ plan, ports, has, untold, live: tablesInUse(live), deaf }, list);
   if (untold === null || judged.unsure.length === 0) return [];
   const where = `${few([...new Set(keys)])} (${family})`;
   return [{

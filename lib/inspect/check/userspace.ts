@@ -3,20 +3,20 @@
  *
  * @module
  */
-import { rulesOf } from "../../backend/userspace/diff/rules.ts";
-import { CHAINS, JUMPS } from "../../backend/userspace/plan/chains.ts";
+import { rulesOf, TABLES } from "../../backend/userspace/diff/rules.ts";
+import { CHAINS, jumpsOf } from "../../backend/userspace/plan/chains.ts";
 import type { Portal, PortalId, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
 import type { NamespacedName } from "../../model/objects.ts";
 import { jumpRules } from "../../netfilter/iptables_chains.ts";
 import type { Table } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { portalKey } from "../../sim/node/held_portals.ts";
+import type { PortalPorts } from "../desired/desired.ts";
 import type { DifferenceList } from "./difference.ts";
 import { chainDifference, jumpDifference } from "./rule_lists.ts";
 import { chainPlace, RuleTexts } from "./rule_texts.ts";
 import { compareSharedChain } from "./shared_chain.ts";
 
-const TABLES: readonly Table[] = ["nat", "filter"];
 /** Nothing in our chains is there whatever the Services are. */
 const NO_RULES: Readonly<Record<Table, readonly string[]>> = { nat: [], filter: [] };
 
@@ -25,6 +25,8 @@ export interface UserspacePair {
   readonly plan: UserspacePlan;
   /** Portal → its port, where it is known. */
   readonly ports: ReadonlyMap<PortalId, number>;
+  /** What the node's iptables has. */
+  readonly has: PortalPorts["has"];
   /** Why ports are not known that kproxy has; null: it was asked, and has no others. */
   readonly untold: string | null;
   /** The tables of the variant in use. */
@@ -35,12 +37,12 @@ export interface UserspacePair {
 
 /** Tells `list` of everything that differs. */
 export function compareUserspace(
-  { plan, ports, untold, live, deaf }: UserspacePair,
+  { plan, ports, has, untold, live, deaf }: UserspacePair,
   list: DifferenceList,
 ): void {
   const texts = new RuleTexts();
   for (const table of TABLES) {
-    for (const [chain, wanted] of jumpRules(JUMPS, table)) {
+    for (const [chain, wanted] of jumpRules(jumpsOf(has), table)) {
       const found = live.get(table)?.get(chain)?.rules ?? [];
       const place = chainPlace(table, chain);
       const lack = chainDifference({ place, wanted, found, textOf: texts.of, isShared: true });

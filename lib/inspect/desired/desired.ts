@@ -67,8 +67,11 @@ export interface PortalPorts {
   /** `ns/name:port/PROTOCOL policy` → port, as {@linkcode portalName} says it. */
   readonly portOf: ReadonlyMap<string, number>;
   /** What the node's iptables has. */
-  readonly has: { readonly dnat: boolean; readonly physdev: boolean };
+  readonly has: { readonly dnat: boolean; readonly physdev: boolean; readonly firewall: boolean };
 }
+
+/** What an iptables has of which nobody tells more. */
+export const ALL_ABILITIES: PortalPorts["has"] = { dnat: true, physdev: true, firewall: true };
 
 export type PortsByFamily = ReadonlyMap<IpFamily, PortalPorts>;
 

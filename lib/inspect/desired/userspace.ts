@@ -4,22 +4,20 @@
  * @module
  */
 import { adoptedPorts } from "../../backend/userspace/diff/adopted_ports.ts";
-import { fullText, rulesOf } from "../../backend/userspace/diff/rules.ts";
-import { JUMPS, LAST_JUMPS } from "../../backend/userspace/plan/chains.ts";
+import { rulesOf, TABLES, tableText } from "../../backend/userspace/diff/rules.ts";
+import { jumpsOf, LAST_JUMPS } from "../../backend/userspace/plan/chains.ts";
 import { planUserspace } from "../../backend/userspace/plan/plan.ts";
 import type { Doorway, Portal, PortalId, UserspacePlan } from "../../backend/userspace/plan/ruleset.ts";
 import { configuredUserspace } from "../../backend/userspace/plan/settings.ts";
 import { matchingNodeIps } from "../../model/node.ts";
 import type { IpFamily } from "../../model/objects.ts";
+import type { JumpRule } from "../../netfilter/iptables_jumps.ts";
 import type { IptablesRuleset } from "../../netfilter/iptables_save.ts";
 import { type BuiltinRules, builtinRules, kernelTables } from "../../sim/iptables/kernel_tables.ts";
 import { type HeldPortal, portalKey } from "../../sim/node/held_portals.ts";
 import { type HeldRules, nothingHeld } from "../../sim/node/held_rules.ts";
-import { type DesiredInput, portalName, type PortalPorts, stateOf } from "./desired.ts";
+import { ALL_ABILITIES, type DesiredInput, portalName, type PortalPorts, stateOf } from "./desired.ts";
 import { ownAddresses } from "./own_addresses.ts";
-
-/** What an iptables has of which nobody tells more. */
-const ALL_ABILITIES: PortalPorts["has"] = { dnat: true, physdev: true };
 
 /** The plan of all Services of one family. */
 export function userspacePlan(input: DesiredInput, family: IpFamily): UserspacePlan {
@@ -87,7 +85,7 @@ export function userspaceRules(
   input: Pick<DesiredInput, "ports">,
   family: IpFamily,
 ): HeldRules {
-  return heldOfPlan(plan, portsOfPlan(plan, input, family), family);
+  return heldOfPlan(plan, portsOfPlan(plan, input, family), family, input.ports?.get(family)?.has);
 }
 
 /** Likewise with these ports; what leads to a portal without one is left out. */
@@ -95,7 +93,9 @@ export function heldOfPlan(
   plan: UserspacePlan,
   ports: ReadonlyMap<PortalId, number>,
   family: IpFamily,
+  has: PortalPorts["has"] = ALL_ABILITIES,
 ): HeldRules {
+  const jumps = jumpsOf(has);
   const services = new Map(
     [...plan].map(([name, service]) => [name, rulesOf(service?.doorways ?? [], (id) => ports.get(id))]),
   );
@@ -106,21 +106,22 @@ export function heldOfPlan(
     const portal = { servicePort: text, policy, endpoints, stickySeconds: stickyMaxAgeSeconds };
     held.set(portalKey(protocol, port), portal);
   }
-  const written = fullText(services, { filter: new Map(), nat: new Map() });
+  const there = { filter: new Map(), nat: new Map() };
+  const written = TABLES.map((table) => tableText(table, services, there, jumps)).join("");
   // The jumps are told by their places, which the text for a kernel says otherwise.
   const own = written.split("\n").filter((line) =>
     !/^-[ID] (?!KUBE-)/.test(line) && !/^-A (?!KUBE-)/.test(line)
   );
   return {
     ...nothingHeld(family),
-    iptables: [{ variant: "", tables: kernelTables(own.join("\n"), jumpsInPlace()) }],
+    iptables: [{ variant: "", tables: kernelTables(own.join("\n"), jumpsInPlace(jumps)) }],
     portals: held,
   };
 }
 
 /** Those to node ports stand at the end. */
-function jumpsInPlace(): BuiltinRules {
+function jumpsInPlace(jumps: readonly JumpRule[]): BuiltinRules {
   const isLast = ({ args }: { readonly args: string }): boolean => LAST_JUMPS.has(args);
-  const first = JUMPS.filter((jump) => !isLast(jump));
-  return builtinRules([...JUMPS.filter(isLast), ...first]);
+  const first = jumps.filter((jump) => !isLast(jump));
+  return builtinRules([...jumps.filter(isLast), ...first]);
 }

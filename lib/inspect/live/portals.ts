@@ -8,7 +8,7 @@ import { splitHostPort } from "../../model/ip.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import type { NodePortals } from "../../model/portals.ts";
 import { type HeldPortal, type HeldPortals, portalKey } from "../../sim/node/held_portals.ts";
-import { portalName, type PortalPorts } from "../desired/desired.ts";
+import { ALL_ABILITIES, portalName, type PortalPorts } from "../desired/desired.ts";
 
 /** What a running kproxy says of its ports. */
 export interface KnownPortals extends NodePortals {
@@ -43,7 +43,7 @@ export function portalPorts(known: KnownPortals, family: IpFamily): PortalPorts 
         port,
       ]),
     ),
-    has: known.iptables[family] ?? { dnat: true, physdev: true },
+    has: known.iptables[family] ?? ALL_ABILITIES,
   };
 }
 

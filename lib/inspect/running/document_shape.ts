@@ -218,7 +218,7 @@ export const PORTALS_SHAPE: Shape = {
         },
       },
     },
-    iptables: { record: { fields: { dnat: "flag", physdev: "flag" } } },
+    iptables: { record: { fields: { dnat: "flag", physdev: "flag", firewall: "flag" } } },
   },
 };
 

@@ -18,7 +18,7 @@ import { statusPage } from "../page/page_handler.ts";
 import type { PageFacts } from "../page/questions.ts";
 import { localOnly } from "./local_only.ts";
 import { pacedBody, PiecePace } from "./objects_stream.ts";
-import { selectionOf, selectObjects } from "./select_objects.ts";
+import { type ObjectSelection, selectionOf, selectObjects } from "./select_objects.ts";
 import {
   API_VERSION,
   CONFIG_PATH,
@@ -106,10 +106,23 @@ function objectsPage(life: LifeFacts, server: ServerFacts): Handler {
     // Nobody may ever ask.
     const { snapshotPieces } = await import("../../source/decode/snapshot_text.ts");
     const selection = selectionOf(new URL(request.url).searchParams);
-    const selected = selection === null ? life.objects() : selectObjects(life.objects, selection);
+    const selected = selection === null
+      ? life.objects()
+      : selectObjects(life.objects, withPortals(selection, life));
     const header = { savedAtMs: server.nowMs(), node: life.node, server: life.sourceName };
     const body = pacedBody(snapshotPieces(header, selected), pace, stopping);
     return new Response(body, { headers: { "content-type": "application/x-ndjson" } });
+  };
+}
+
+/** A port of the node may also be one of kproxy's own: then its Service is meant. */
+function withPortals(selection: ObjectSelection, { portals }: LifeFacts): ObjectSelection {
+  const { services = [], nodePorts = [] } = selection;
+  if (nodePorts.length === 0) return selection;
+  const meant = portals?.().portals.filter(({ port }) => nodePorts.includes(port)) ?? [];
+  return {
+    ...selection,
+    services: [...services, ...meant.map(({ servicePort }) => servicePort.split(":", 1)[0]!)],
   };
 }
 

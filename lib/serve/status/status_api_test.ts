@@ -68,7 +68,7 @@ Deno.test("it tells the ports that it listens on for Services, of which most mod
     endpoints: ["10.244.0.11:8080"],
     affinitySeconds: 10,
   } as const;
-  const iptables = { IPv4: { dnat: true, physdev: false } };
+  const iptables = { IPv4: { dnat: true, physdev: false, firewall: true } };
   await serving(async ({ socket }) => {
     const { kind, mode, ...rest } = await new RunningKproxy(socket).portals();
     assertEquals([kind, mode, rest.portals, rest.iptables], ["Portals", "userspace", [portal], iptables]);

@@ -12,6 +12,8 @@ import { matchingNodeIps, type NodePortAddresses } from "../../../model/node.ts"
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import { chainHolds, jumpRules } from "../../../netfilter/iptables_chains.ts";
+import { canonicalRuleText } from "../../../netfilter/canonical_iptables_rule.ts";
+import type { JumpRule, Table } from "../../../netfilter/iptables_jumps.ts";
 import { type IptablesRuleset, parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import type { Logger } from "../../../observe/log.ts";
 import { FamilySession, type Since } from "../../apply/family_session.ts";
@@ -19,12 +21,13 @@ import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import { type Damage, damageOf } from "../../damage.ts";
 import type { Refused } from "../../isolate.ts";
 import { adoptedPorts } from "../diff/adopted_ports.ts";
-import { changeText, fullText, rulesOf, wantedChains } from "../diff/rules.ts";
+import { type BuiltinRules, changeTexts, rulesOf, TABLES, tableText, wantedChains } from "../diff/rules.ts";
 import { movedUdp, udpDestinations } from "../diff/udp_destinations.ts";
-import { JUMPS, PORTALS_HOST } from "../plan/chains.ts";
+import { jumpsOf, PORTALS_FIREWALL, PORTALS_HOST } from "../plan/chains.ts";
 import { planUserspace, type UserspaceOptions } from "../plan/plan.ts";
 import type { PortalId, PortalRule, ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
 import { refusedServices } from "./apply_refusals.ts";
+import { OthersFirewall, rulesInForce } from "./firewall.ts";
 import type { PortalKeeper } from "./portals.ts";
 import type { StaleUdp } from "./stale_udp.ts";
 import { Takeover } from "./takeover.ts";
@@ -73,6 +76,7 @@ export class UserspaceProxier implements FamilyProxier {
   readonly #session: FamilySession<UserspaceSettings, Committed>;
   readonly #oneAtATime = new Mutex();
   readonly #takeover: Takeover;
+  readonly #firewall: OthersFirewall;
   #nodePortIps: readonly string[] | null = null;
   /** What this proxier has written last; null: nothing yet. */
   #written: Committed | null = null;
@@ -81,6 +85,7 @@ export class UserspaceProxier implements FamilyProxier {
     const { iptables: { family }, settings, logger, nowMs = () => performance.now() } = options;
     this.family = family;
     this.#takeover = new Takeover(family, logger);
+    this.#firewall = new OthersFirewall(options.iptables);
     this.#options = options;
     this.#session = new FamilySession({ mode: "userspace", family, settings, nowMs });
   }
@@ -109,7 +114,8 @@ export class UserspaceProxier implements FamilyProxier {
       this.#session.look(async (committed) => {
         try {
           const saved = await this.#readRules();
-          const damage = findDamage(committed, saved);
+          await this.#firewall.forget(rulesIn(committed), saved);
+          const damage = findDamage(committed, saved, jumpsOf(this.#session.settings.has));
           const isOurs = damage === false || !await this.#takeover.isBy(rulesIn(committed), saved);
           return isOurs && damage;
         } catch (error) {
@@ -125,7 +131,6 @@ export class UserspaceProxier implements FamilyProxier {
       changed,
       (since) => since === null ? this.#syncAll(state) : this.#trySyncChanged(state, since),
     );
-    await this.#closeUnused(committed);
     return this.#session.report({
       commands,
       bytes,
@@ -148,37 +153,78 @@ export class UserspaceProxier implements FamilyProxier {
   }
 
   async #syncAll(state: ProxyState): Promise<Reached> {
-    const { iptables, staleUdp } = this.#options;
+    const { staleUdp } = this.#options;
     const saved = await this.#session.run("read", () => this.#readRules());
     const plan = await this.#session.run("plan", () => this.#plan(state, "all"));
     const isLeft = this.#written !== null && await this.#takeover.isBy(rulesIn(this.#written), saved);
     const doorways = [...plan.values()].flatMap((service) => service?.doorways ?? []);
-    const problems = await this.#session.run("apply", () => this.#open(plan, adoptedPorts(doorways, saved)));
-    let committed = this.#committedOf(plan);
+    const inForce = rulesInForce(saved, jumpsOf(this.#session.settings.has));
+    const problems = await this.#session.run(
+      "apply",
+      () => this.#open(plan, adoptedPorts(doorways, saved), inForce),
+    );
+    const committed = this.#committedOf(plan);
     if (isLeft) {
+      await this.#closeUnused(committed);
       this.#session.quarantine.replace([...problems].map(([service, problem]) => ({ service, problem })));
       return { committed, commands: 1, bytes: 0, written: 0 };
     }
-    let text = fullText(rulesByService(committed), builtinRules(saved));
-    let refused: readonly Refused<NamespacedName>[] = [];
-    await this.#session.run("apply", async () => {
-      try {
-        await iptables.restore(text);
-      } catch (error) {
-        if (!isRuleRefusal(error)) throw error;
-        refused = await refusedServices(iptables, [...rulesByService(committed)]);
-        if (refused.length === 0) throw error;
-        const names = new Set(refused.map(({ item }) => item));
-        committed = new Map([...committed].filter(([name]) => !names.has(name)));
-        text = fullText(rulesByService(committed), builtinRules(saved));
-        await iptables.restore(text);
-      }
-    });
+    const { refused, ...written } = await this.#session.run(
+      "apply",
+      () => this.#writeAll(plan, committed, saved),
+    );
     for (const { item, problem } of refused) problems.set(item, problem);
     this.#session.quarantine.replace([...problems].map(([service, problem]) => ({ service, problem })));
     this.#written = committed;
     await staleUdp.remove(movedUdp(saved, rulesIn(committed)));
-    return { committed, commands: 2, bytes: text.length, written: countRules(committed) };
+    await this.#closeUnused(committed);
+    await this.#session.run("apply", () => this.#firewall.forget(rulesIn(committed), saved));
+    return { committed, ...written, written: countRules(committed) };
+  }
+
+  /** Writes the rules of all Services, without those that are refused, which are taken out of `committed`. */
+  async #writeAll(
+    plan: UserspacePlan,
+    committed: Committed,
+    saved: IptablesRuleset,
+  ): Promise<Pick<Reached, "commands" | "bytes"> & { readonly refused: readonly Refused<NamespacedName>[] }> {
+    const { iptables } = this.#options;
+    try {
+      return { ...await this.#restoreAll(plan, committed, saved), refused: [] };
+    } catch (error) {
+      if (!isRuleRefusal(error)) throw error;
+      const refused = await refusedServices(iptables, [...rulesByService(committed)]);
+      if (refused.length === 0) throw error;
+      for (const { item } of refused) committed.delete(item);
+      return { ...await this.#restoreAll(plan, committed, saved), refused };
+    }
+  }
+
+  /** Who may come to the portals is said before they lead anywhere, and that before packets are led there. */
+  async #restoreAll(
+    plan: UserspacePlan,
+    committed: Committed,
+    saved: IptablesRuleset,
+  ): Promise<Pick<Reached, "commands" | "bytes">> {
+    const { iptables } = this.#options;
+    const [services, builtin] = [rulesByService(committed), builtinRules(saved)];
+    const jumps = jumpsOf(this.#session.settings.has);
+    // Ports of another kproxy, or of a former life, stay closed for as long as somebody listens there.
+    const others = await this.#firewall.kept(rulesIn(committed), saved);
+    const filter = tableText("filter", services, builtin, jumps, others);
+    const isThere = findDamage(committed, saved, jumps, ["filter"]) === false;
+    if (!isThere) await iptables.restore(filter);
+    this.#lead(plan);
+    const nat = tableText("nat", services, builtin, jumps);
+    await iptables.restore(nat);
+    return isThere ? { commands: 2, bytes: nat.length } : { commands: 3, bytes: filter.length + nat.length };
+  }
+
+  /** Lets portals lead to their endpoints. */
+  #lead(plan: UserspacePlan): void {
+    for (const service of plan.values()) {
+      for (const portal of service?.portals ?? []) this.#options.portals.lead(portal);
+    }
   }
 
   async #syncChanged(state: ProxyState, { changed, committed }: Since<Committed>): Promise<Reached> {
@@ -186,11 +232,17 @@ export class UserspaceProxier implements FamilyProxier {
     const { quarantine } = this.#session;
     const names = changed.union(new Set(quarantine.due(changed)));
     const plan = await this.#session.run("plan", () => this.#plan(state, names));
-    const problems = await this.#session.run("apply", () => this.#open(plan, new Map()));
+    const problems = await this.#session.run("apply", () => this.#open(plan, new Map(), new Set()));
     const now = this.#committedOf(plan);
     const before = new Map([...names].map((name) => [name, committed.get(name) ?? NOTHING]));
-    const text = changeText(rulesByService(before), rulesByService(now), witnessOf(committed));
-    if (text !== null) await this.#session.run("apply", () => iptables.restore(text));
+    const texts = changeTexts(rulesByService(before), rulesByService(now), witnessOf(committed));
+    const { filterBefore, nat, filterAfter } = texts;
+    const restore = async (text: string | null): Promise<void> => {
+      if (text !== null) await this.#session.run("apply", () => iptables.restore(text));
+    };
+    await restore(filterBefore);
+    this.#lead(plan);
+    await restore(nat);
     for (const name of names) {
       const service = now.get(name);
       if (service === undefined) committed.delete(name);
@@ -210,7 +262,11 @@ export class UserspaceProxier implements FamilyProxier {
         [...before.values()].flatMap(({ rules }) => rules).filter(({ rule }) => !newer.has(rule)),
       ),
     ]);
-    return { committed, commands: text === null ? 0 : 1, bytes: text?.length ?? 0, written: countRules(now) };
+    await this.#closeUnused(committed);
+    await restore(filterAfter);
+    const written = [filterBefore, nat, filterAfter].filter((text) => text !== null);
+    const bytes = written.reduce((sum, { length }) => sum + length, 0);
+    return { committed, commands: written.length, bytes, written: countRules(now) };
   }
 
   #plan(state: ProxyState, changed: Changed): UserspacePlan {
@@ -230,10 +286,16 @@ export class UserspaceProxier implements FamilyProxier {
       : matchingNodeIps(nodePortAddresses, this.#options.interfaceIps());
   }
 
-  /** Opens the portals of a plan. @returns why Services lack some */
+  /**
+   * Opens the portals of a plan; those that nobody reaches but by rules lead on at once.
+   *
+   * @param guards canonical rules of the firewall that are in force
+   * @returns why Services lack some
+   */
   async #open(
     plan: UserspacePlan,
     ports: ReadonlyMap<PortalId, number>,
+    guards: ReadonlySet<string>,
   ): Promise<Map<NamespacedName, string>> {
     const { portals } = this.#options;
     const problems = new Map<NamespacedName, string>();
@@ -242,6 +304,11 @@ export class UserspaceProxier implements FamilyProxier {
       for (const portal of service?.portals ?? []) {
         try {
           await portals.ensure(portal, ports.get(portal.id) ?? null);
+          const own = service?.doorways.filter((one) =>
+            one.chain === PORTALS_FIREWALL && one.portal === portal.id
+          );
+          const rules = rulesOf(own ?? [], (id) => portals.portOf(id));
+          if (rules.every(({ rule }) => guards.has(canonicalRuleText(rule)))) portals.lead(portal);
         } catch (error) {
           problems.set(name, `${portal.text}: ${error instanceof Error ? error.message : String(error)}`);
         }
@@ -292,23 +359,33 @@ function countRules(committed: Committed): number {
   return [...committed.values()].reduce((sum, { rules }) => sum + rules.length, 0);
 }
 
-function builtinRules(saved: IptablesRuleset): Parameters<typeof fullText>[1] {
+function builtinRules(saved: IptablesRuleset): BuiltinRules {
   const of = (table: string): Map<string, readonly string[]> =>
     new Map([...saved.get(table) ?? []].map(([chain, { rules }]) => [chain, rules]));
   return { filter: of("filter"), nat: of("nat") };
 }
 
 /** Which of our chains and jumps are not as they were written. */
-function findDamage(committed: Committed, saved: IptablesRuleset): false | Damage {
+function findDamage(
+  committed: Committed,
+  saved: IptablesRuleset,
+  jumps: readonly JumpRule[],
+  tables: readonly Table[] = TABLES,
+): false | Damage {
   const found: string[] = [];
   for (const [table, chains] of wantedChains(rulesByService(committed))) {
+    if (!tables.includes(table)) continue;
     const there = saved.get(table);
     for (const [chain, rules] of chains) {
       const isWhole = there?.has(chain) === true &&
-        chainHolds(there.get(chain)!.rules, { rules, comparison: "sameInAnyOrder" });
+        // The firewall may have rules about ports of others besides.
+        chainHolds(there.get(chain)!.rules, {
+          rules,
+          comparison: chain === PORTALS_FIREWALL ? "among" : "sameInAnyOrder",
+        });
       if (!isWhole) found.push(`${table} ${chain}`);
     }
-    for (const [chain, rules] of jumpRules(JUMPS, table)) {
+    for (const [chain, rules] of jumpRules(jumps, table)) {
       const isThere = chainHolds(there?.get(chain)?.rules ?? [], { rules, comparison: "among" });
       if (!isThere) found.push(`${table} ${chain}`);
     }

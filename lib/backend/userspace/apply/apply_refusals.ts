@@ -35,9 +35,9 @@ export async function refusedServices(
   }
 }
 
-/** True if the node's iptables and kernel take a rule of table nat. */
-export async function takesRule(iptables: Iptables, rule: string): Promise<boolean> {
-  const text = trial("nat", [`-A ${TRIAL_CHAIN} ${rule}`, `-F ${TRIAL_CHAIN}`, `-X ${TRIAL_CHAIN}`]);
+/** True if the node's iptables and kernel take a rule. */
+export async function takesRule(iptables: Iptables, rule: string, table: Table = "nat"): Promise<boolean> {
+  const text = trial(table, [`-A ${TRIAL_CHAIN} ${rule}`, `-F ${TRIAL_CHAIN}`, `-X ${TRIAL_CHAIN}`]);
   try {
     await iptables.restore(text);
     return true;

@@ -27,7 +27,7 @@ const SETTINGS: UserspaceSettings = {
   nodeIp: "192.0.2.10",
   detector: { kind: "none" },
   nodePortAddresses: { matchAll: true, containsIPv4Loopback: true, cidrs: [] },
-  has: { dnat: true, physdev: true },
+  has: { dnat: true, physdev: true, firewall: true },
 };
 
 /** A node in memory; its portals are real, on loopback. */
@@ -39,7 +39,7 @@ class Rig implements AsyncDisposable {
   readonly record = new RelayRecord();
   report: ApplyReport | undefined;
   /** What some restores say instead of doing their work. */
-  refuse: (text: string) => ExecResult | undefined = () => undefined;
+  refuse: (text: string) => ExecResult | undefined | Promise<undefined> = () => undefined;
   readonly #services = new Map<string, Service>();
   portals: Portals;
   proxier: UserspaceProxier;
@@ -54,14 +54,14 @@ class Rig implements AsyncDisposable {
   life(): [Portals, UserspaceProxier] {
     const { log } = recordingLog();
     const exec: Exec = {
-      run: (argv, options) => {
+      run: async (argv, options) => {
         const text = typeof options?.stdin === "function"
           ? [...options.stdin()].join("")
           : options?.stdin ?? "";
         this.started.push(argv[0] === "conntrack" ? text.trim() : argv[0] ?? "");
-        if (argv[0] === "conntrack") return Promise.resolve({ code: 0, stdout: "", stderr: "" });
-        const refused = argv[0]?.endsWith("-restore") ? this.refuse(text) : undefined;
-        return refused === undefined ? this.iptables.run(argv, options) : Promise.resolve(refused);
+        if (argv[0] === "conntrack") return { code: 0, stdout: "", stderr: "" };
+        const refused = argv[0]?.endsWith("-restore") ? await this.refuse(text) : undefined;
+        return refused ?? await this.iptables.run(argv, options);
       },
     };
     const iptables = new Iptables(exec, {
@@ -136,6 +136,14 @@ function ways(rig: Rig): Record<string, number> {
   ]));
 }
 
+/** The ports that nobody reaches but by rules. */
+function guarded(rig: Rig): readonly number[] {
+  return [
+    ...rig.iptables.saved("IPv4", "filter").matchAll(/^-A KUBE-PORTALS-FIREWALL .*--dport (\d+) -j REJECT/gm),
+  ]
+    .map(([, port]) => Number(port)).sort();
+}
+
 async function answers(port: number): Promise<boolean> {
   try {
     (await Deno.connect({ hostname: "127.0.0.1", port })).close();
@@ -146,25 +154,27 @@ async function answers(port: number): Promise<boolean> {
   }
 }
 
-Deno.test("a change starts one program, a change of endpoints none, and nothing is closed that rules lead to", async () => {
+Deno.test("a change of rules starts a program for each table, one of endpoints none, and nothing is closed that rules lead to", async () => {
   await using rig = new Rig();
   rig.put();
-  assertEquals(await rig.sync("all"), ["iptables-save", "iptables-restore"]);
+  const [save, restore] = ["iptables-save", "iptables-restore"];
+  assertEquals(await rig.sync("all"), [save, restore, restore], "the firewall comes first");
   const [first] = Object.values(ways(rig));
   assertEquals(ways(rig), { "10.96.0.10:80": first! });
   assert(await answers(first!));
   rig.put({ name: "db", clusterIP: "10.96.0.11", ports: [testPort({ port: 5432 })] });
-  assertEquals(await rig.sync(), ["iptables-restore"]);
+  assertEquals(await rig.sync(), [restore, restore]);
   const second = ways(rig)["10.96.0.11:5432"]!;
   assertEquals(ways(rig), { "10.96.0.10:80": first!, "10.96.0.11:5432": second });
   rig.put({}, "127.0.0.3");
   assertEquals(await rig.sync(), []);
   rig.put({ ports: [testPort({ port: 81 })] }, "127.0.0.3");
-  assertEquals(await rig.sync(), ["iptables-restore"]);
+  assertEquals(await rig.sync(), [restore], "who may come to the port is the same");
   assertEquals(ways(rig), { "10.96.0.10:81": first!, "10.96.0.11:5432": second }, "the same port leads on");
   rig.remove("web");
   await rig.sync();
   assertEquals(ways(rig), { "10.96.0.11:5432": second });
+  assertEquals(guarded(rig), [second]);
   assertEquals([await answers(first!), await answers(second)], [false, true]);
 });
 
@@ -215,6 +225,7 @@ Deno.test("rules that lead to the ports of a kproxy that was started meanwhile a
   await rig.sync("all");
   const led = rig.rules();
   assert(own.every((rule) => !led.includes(rule)), "the next one has ports of its own");
+  assertEquals(guarded(rig).length, 2, "nobody reaches those of either but by rules");
 
   assertEquals(await former.checkCanary(), false);
   rig.put({ name: "more", clusterIP: "10.96.0.11" });
@@ -228,10 +239,12 @@ Deno.test("rules that lead to the ports of a kproxy that was started meanwhile a
   await former.sync({ state, changed: "all" });
   assertEquals([await former.checkCanary(), await next.checkCanary()], [false, false]);
 
+  assertEquals(guarded(rig).length, 3);
   await nextPortals.close([...nextPortals.ids]);
   assert(await former.checkCanary() !== false, "nobody listens there any more");
   await former.sync({ state, changed: "all" });
   for (const port of Object.values(ways(rig))) assert(await answers(port));
+  assertEquals(guarded(rig), Object.values(ways(rig)).sort(), "what nobody listens on is forgotten");
 });
 
 Deno.test("beside a kproxy that runs, rules lead to the ports that it has", async () => {
@@ -313,6 +326,7 @@ Deno.test("damage of any kind is seen, and the next sync repairs it", async () =
       [["-t", "nat", "-F", "KUBE-PORTALS-HOST"], ["nat KUBE-PORTALS-HOST"]],
       [["-t", "nat", "-F", "PREROUTING"], ["nat PREROUTING"]],
       [["-t", "filter", "-F", "INPUT"], ["filter INPUT"]],
+      [["-t", "filter", "-F", "KUBE-PORTALS-FIREWALL"], ["filter KUBE-PORTALS-FIREWALL"]],
       [["-t", "filter", "-F", "KUBE-NODEPORT-NON-LOCAL"], ["filter KUBE-NODEPORT-NON-LOCAL"]],
       [["-t", "nat", "-A", ...rule.split(" ").slice(1, 2), "-j", "ACCEPT"], [`nat ${rule.split(" ")[1]}`]],
     ] as const
@@ -343,9 +357,9 @@ Deno.test("tracked UDP flows begin anew where rules lead elsewhere, and only the
   rig.put({ name: "ntp", clusterIP: "10.96.0.123", ports: [testPort({ protocol: "UDP", port: 123 })] });
   assertEquals((await rig.sync("all")).at(-1), deletion("10.96.0.123", 123));
   rig.remove("ntp");
-  assertEquals((await rig.sync("all")).at(-1), deletion("10.96.0.123", 123));
+  assertEquals((await rig.sync("all")).at(-2), deletion("10.96.0.123", 123));
   rig.remove("dns");
-  assertEquals((await rig.sync()).at(-1), deletion("10.96.0.53", 54));
+  assertEquals((await rig.sync()).at(-2), deletion("10.96.0.53", 54));
 });
 
 Deno.test("a failed restore is a failure of the sync, and the next one writes everything", async () => {
@@ -356,6 +370,31 @@ Deno.test("a failed restore is a failure of the sync, and the next one writes ev
   rig.put({ name: "late", clusterIP: "10.96.0.11" });
   await assertRejects(() => rig.sync(), SyncError, "userspace");
   rig.refuse = () => undefined;
-  assertEquals(await rig.sync(), ["iptables-save", "iptables-restore"]);
+  assertEquals((await rig.sync())[0], "iptables-save");
   assertEquals(Object.keys(ways(rig)).sort(), ["10.96.0.10:80", "10.96.0.11:80"]);
+});
+
+Deno.test("a portal leads nowhere before nobody reaches it but by rules, and is closed before that ends", async () => {
+  await using rig = new Rig();
+  const seen: string[] = [];
+  const look = async (port: number): Promise<void> => {
+    (await Deno.connect({ hostname: "127.0.0.1", port })).close();
+    await until(() => rig.record.refusals.length + rig.record.dialFailures > 0);
+    seen.push(`served: ${rig.record.refusals.at(-1) !== "no endpoint"}`);
+  };
+  rig.refuse = async (text) => {
+    const ports = rig.portals.facts.map(({ port }) => port);
+    seen.push(`${text.slice(0, text.indexOf("\n"))} ${guarded(rig).length}/${ports.length}`);
+    if (seen.length === 1) await look(ports[0]!);
+    return undefined;
+  };
+  rig.put();
+  await rig.sync("all");
+  assertEquals(seen, ["*filter 0/1", "served: false", "*nat 1/1"]);
+  seen.length = 0;
+  seen.push("");
+  rig.remove("web");
+  await rig.sync();
+  assertEquals(seen, ["", "*nat 1/1", "*filter 1/0"]);
+  assertEquals(guarded(rig), []);
 });

@@ -28,6 +28,11 @@ export class LingeringPortals {
     return portal;
   }
 
+  /** Where they are, as {@linkcode placeOf} names it. */
+  get places(): Iterable<string> {
+    return this.#portals.keys();
+  }
+
   /** Nobody wants the others any more. */
   async close(): Promise<void> {
     const portals = [...this.#portals.values()];
@@ -64,12 +69,14 @@ export interface PortalKeeper {
   /** Undefined if it is not open. */
   portOf(id: PortalId): number | undefined;
   /**
-   * Opens it if need be, and lets it lead where it is to lead.
+   * Opens it if need be; one that is new leads nowhere yet.
    *
    * @param wished the port that rules lead to already; only looked at if it is not open
    * @throws {Error} if no port can be had
    */
   ensure(portal: Portal, wished: number | null): Promise<void>;
+  /** Lets one that is open lead where it is to lead, once nobody comes to it but by rules. */
+  lead(portal: Portal): void;
   /** Takes no more clients there. */
   close(ids: Iterable<PortalId>): Promise<void>;
 }
@@ -95,6 +102,8 @@ export class PortalsOfAnother implements PortalKeeper {
     this.#known.set(portal.id, port);
     return Promise.resolve();
   }
+
+  lead(): void {}
 
   close(): Promise<void> {
     return Promise.resolve();
@@ -144,16 +153,19 @@ export class Portals implements PortalKeeper {
   }
 
   async ensure(wanted: Portal, wished: number | null): Promise<void> {
-    const { id, protocol, endpoints, stickyMaxAgeSeconds } = wanted;
+    const { id, protocol } = wanted;
     const portal = this.#open.get(id)?.portal ?? await this.#begin(protocol, wished);
     this.#open.set(id, { wanted, portal });
-    portal.update(endpoints, stickyMaxAgeSeconds);
+  }
+
+  lead({ id, endpoints, stickyMaxAgeSeconds }: Portal): void {
+    this.#open.get(id)?.portal.update(endpoints, stickyMaxAgeSeconds);
   }
 
   async #begin(protocol: PortalProtocol, wished: number | null): Promise<OpenPortal> {
     const { family, ip, range, open, lingering } = this.#options;
     const former = wished === null ? undefined : lingering.take(this.#place(protocol, wished));
-    return former ?? await open({ family, protocol, ip, wished, range });
+    return former ?? await open({ family, protocol, ip, wished, range, isOfOneFamily: true });
   }
 
   async close(ids: Iterable<PortalId>): Promise<void> {

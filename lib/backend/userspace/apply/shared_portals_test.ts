@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
 import { SharedPortals } from "./shared_portals.ts";
 
-Deno.test("portals of a former life serve until the next one's rules are in force, and a minute more", async () => {
+Deno.test("portals of a former life serve until the next one's rules are in force, and some seconds more", async () => {
   using time = new FakeTime();
   const shared = new SharedPortals();
   let closed = 0;
@@ -13,13 +13,13 @@ Deno.test("portals of a former life serve until the next one's rules are in forc
   await time.tickAsync(3_600_000);
   assertEquals(closed, 0);
   shared.inForce();
-  await time.tickAsync(59_000);
+  await time.tickAsync(4_900);
   // A life that ends as fast leaves the same rules.
   shared.left();
   await time.tickAsync(3_600_000);
   assertEquals(closed, 0);
   shared.inForce();
-  await time.tickAsync(60_000);
+  await time.tickAsync(5_000);
   assertEquals(closed, 1);
   await shared.end(new AbortController().signal);
 });

@@ -22,6 +22,8 @@ export interface Place {
   readonly wished: number | null;
   /** Null: the kernel chooses. */
   readonly range: PortRange | null;
+  /** True: an IPv6 socket, which the runtime opens for IPv4 clients as well, refuses those. Default: false. */
+  readonly isOfOneFamily?: boolean;
 }
 
 /** A kernel that gives an ephemeral port of one protocol may refuse it for the other; so many are tried. */
@@ -71,11 +73,11 @@ function* candidates({ wished, range }: Place, random: () => number): Generator<
 }
 
 async function listen(
-  { ip, family, protocol }: Place,
+  { ip, family, protocol, isOfOneFamily }: Place,
   port: number,
   context: RelayContext,
 ): Promise<OpenPortal> {
-  if (protocol === "TCP") return new TcpPortal(Deno.listen({ hostname: ip, port }), context);
+  if (protocol === "TCP") return new TcpPortal(Deno.listen({ hostname: ip, port }), context, isOfOneFamily);
   const socket = createSocket({ type: family === "IPv4" ? "udp4" : "udp6", ipv6Only: family === "IPv6" });
   await bound(socket, ip, port);
   return new UdpPortal(socket, context);

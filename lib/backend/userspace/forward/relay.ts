@@ -3,18 +3,24 @@
  *
  * @module
  */
-import type { DescriptorAllowance } from "../../../kernel/descriptors.ts";
+import {
+  ConnectionPool,
+  type ConnectionPoolOptions,
+  type PooledConnection,
+} from "../../../kernel/connection_pool.ts";
 import type { CopyBuffers } from "./copy_buffers.ts";
 import type { PortalEndpoint, PortalProtocol } from "../plan/ruleset.ts";
 
 /** Why a client was not served. */
-export type RelayRefusal = "descriptors" | "limit" | "no endpoint" | "no answer";
+export type RelayRefusal = "descriptors" | "limit" | "no endpoint" | "no answer" | "not redirected";
 
 /** Hears of everything that is forwarded. */
 export interface RelayObserver {
   opened(protocol: PortalProtocol): void;
   closed(protocol: PortalProtocol): void;
   refused(protocol: PortalProtocol, reason: RelayRefusal): void;
+  /** A client with more sessions than others lost one to another client. */
+  evicted(protocol: PortalProtocol): void;
   /** An endpoint took no connection. */
   dialFailed(protocol: PortalProtocol): void;
   /** Bytes of a client (`in`) or to it (`out`). */
@@ -24,7 +30,7 @@ export interface RelayObserver {
 /** What a portal is given of the process. */
 export interface RelayContext {
   readonly observer: RelayObserver;
-  readonly sessions: SessionLimit;
+  readonly sessions: Sessions;
   readonly buffers: CopyBuffers;
   /** Told what one portal cannot do, such as accept. */
   readonly onProblem: (problem: string, error: unknown) => void;
@@ -59,55 +65,65 @@ export class NoPortError extends Error {
  */
 export const MOST_SESSIONS: Readonly<Record<PortalProtocol, number>> = { TCP: 32_768, UDP: 4_096 };
 
-/** How many sessions all portals of a protocol together may have: connections of TCP, clients of UDP. */
-export class SessionLimit {
-  readonly #most: number;
-  readonly #allowance: DescriptorAllowance;
-  #open = 0;
-  #whenNone: (() => void) | null = null;
+/** How often the log names a client that takes more than its share. */
+const TELL_AGAIN_MS = 60_000;
 
-  /** @param most Infinity for as many as there are descriptors */
-  constructor(most: number, allowance: DescriptorAllowance) {
-    this.#most = most;
-    this.#allowance = allowance;
-  }
-
-  get open(): number {
-    return this.#open;
-  }
+/**
+ * The sessions of all portals of a protocol: connections of TCP, clients of UDP. When there is no room, the client with the most of them
+ * gives up the one that was silent for longest, for a client that has at least two fewer; whoever has as many is refused.
+ */
+export class Sessions {
+  readonly #pool: ConnectionPool;
+  readonly #lane: { readonly server: PortalProtocol; readonly most: number };
 
   /**
-   * Null if there is room for one more, which counts from now on; else what is lacking.
-   *
-   * @param descriptors how many it takes; as many are given back with it
+   * @param pool of both protocols, which share the descriptors
+   * @param most Infinity for as many as there are descriptors
    */
-  take(descriptors: number): RelayRefusal | null {
-    if (this.#open >= this.#most) return "limit";
-    for (let taken = 0; taken < descriptors; taken++) {
-      if (this.#allowance.take()) continue;
-      for (; taken > 0; taken--) this.#allowance.giveBack();
-      return "descriptors";
-    }
-    this.#open++;
-    return null;
+  constructor(pool: ConnectionPool, protocol: PortalProtocol, most: number) {
+    this.#pool = pool;
+    this.#lane = { server: protocol, most };
+  }
+
+  /** Null if there is room for one more, until it leaves; else what is lacking, and it is closed. */
+  admit(session: PooledConnection): RelayRefusal | null {
+    if (this.#pool.admit(session, this.#lane) !== "refused") return null;
+    return this.#pool.count(this.#lane) >= this.#lane.most ? "limit" : "descriptors";
+  }
+
+  leave(session: PooledConnection): void {
+    this.#pool.leave(session);
   }
 
   /** The system has no descriptor left, whatever was assured. */
   exhausted(): void {
-    this.#allowance.exhausted();
+    this.#pool.exhausted();
   }
+}
 
-  giveBack(descriptors: number): void {
-    for (let given = 0; given < descriptors; given++) this.#allowance.giveBack();
-    this.#open--;
-    if (this.#open === 0) this.#whenNone?.();
-  }
-
-  /** Resolves when there is none. */
-  async none(): Promise<void> {
-    if (this.#open === 0) return;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#whenNone = resolve;
-    await promise;
-  }
+/** A pool for the sessions of both protocols. `onGreed` is told now and then who took more than its share. */
+export function sessionPool(
+  observer: RelayObserver,
+  onGreed: (message: string) => void,
+  { allowance, nowMs }: Pick<ConnectionPoolOptions, "allowance" | "nowMs"> = {},
+): ConnectionPool {
+  let toldMs = Number.NEGATIVE_INFINITY;
+  const pool = new ConnectionPool({
+    most: Infinity,
+    least: 0,
+    endsWaiting: false,
+    ...allowance === undefined ? {} : { allowance },
+    ...nowMs === undefined ? {} : { nowMs },
+    observer: {
+      open: () => {},
+      failed: () => {},
+      closed: (protocol, reason, client) => {
+        if (reason === "evicted") observer.evicted(protocol as PortalProtocol);
+        if (pool.nowMs() - toldMs < TELL_AGAIN_MS) return;
+        toldMs = pool.nowMs();
+        onGreed(`${client} has ${pool.countOf(client)} of ${pool.count()}`);
+      },
+    },
+  });
+  return pool;
 }

@@ -11,6 +11,7 @@ export interface RelayCounts {
   open: number;
   opened: number;
   dialFailures: number;
+  evicted: number;
   readonly bytes: { in: number; out: number };
   readonly refused: Record<RelayRefusal, number>;
 }
@@ -23,8 +24,9 @@ function noCounts(): RelayCounts {
     open: 0,
     opened: 0,
     dialFailures: 0,
+    evicted: 0,
     bytes: { in: 0, out: 0 },
-    refused: { descriptors: 0, limit: 0, "no endpoint": 0, "no answer": 0 },
+    refused: { descriptors: 0, limit: 0, "no endpoint": 0, "no answer": 0, "not redirected": 0 },
   };
 }
 
@@ -48,6 +50,10 @@ export class RelayTally implements RelayObserver {
 
   refused(protocol: PortalProtocol, reason: RelayRefusal): void {
     this.counts[protocol].refused[reason]++;
+  }
+
+  evicted(protocol: PortalProtocol): void {
+    this.counts[protocol].evicted++;
   }
 
   dialFailed(protocol: PortalProtocol): void {

@@ -3,10 +3,17 @@
  *
  * @module
  */
-import { DescriptorAllowance } from "../../../kernel/descriptors.ts";
+import { systemClock } from "../../../kernel/clock.ts";
 import { CopyBuffers } from "./copy_buffers.ts";
 import { openPortal } from "./open_portal.ts";
-import { MOST_SESSIONS, NoPortError, type OpenPortal, type RelayContext, SessionLimit } from "./relay.ts";
+import {
+  MOST_SESSIONS,
+  NoPortError,
+  type OpenPortal,
+  type RelayContext,
+  sessionPool,
+  Sessions,
+} from "./relay.ts";
 import { QuietGarbage } from "./quiet_garbage.ts";
 import type { PortalProtocol } from "../plan/ruleset.ts";
 import type { RelayNews, RelayOrder } from "./relay_messages.ts";
@@ -14,6 +21,8 @@ import { RelayTally } from "./relay_tally.ts";
 
 /** How often the counts are told, if there is news. */
 const COUNTS_MS = 250;
+/** How often a thread that is to end looks whether sessions are left. */
+const DRAIN_LOOK_MS = 10;
 
 interface ThreadScope {
   onmessage: ((event: MessageEvent<RelayOrder>) => void) | null;
@@ -23,10 +32,14 @@ const scope = globalThis as unknown as ThreadScope;
 
 const tally = new RelayTally();
 const portals = new Map<number, OpenPortal>();
-const descriptors = new DescriptorAllowance();
-const sessions: Readonly<Record<PortalProtocol, SessionLimit>> = {
-  TCP: new SessionLimit(MOST_SESSIONS.TCP, descriptors),
-  UDP: new SessionLimit(MOST_SESSIONS.UDP, descriptors),
+const pool = sessionPool(
+  tally,
+  (message) =>
+    scope.postMessage({ kind: "problem", problem: "Sessions run out, shared out by client", message }),
+);
+const sessions: Readonly<Record<PortalProtocol, Sessions>> = {
+  TCP: new Sessions(pool, "TCP", MOST_SESSIONS.TCP),
+  UDP: new Sessions(pool, "UDP", MOST_SESSIONS.UDP),
 };
 const context: Omit<RelayContext, "sessions" | "udpIdleMs"> = {
   observer: tally,
@@ -60,7 +73,7 @@ async function carryOut(order: RelayOrder): Promise<void> {
       return;
     }
     case "drain":
-      await Promise.all(Object.values(sessions).map((limit) => limit.none()));
+      while (pool.count() > 0) await systemClock.sleep(DRAIN_LOOK_MS);
       scope.postMessage({ kind: "done", request: order.request });
   }
 }

@@ -4,6 +4,7 @@
  * @module
  */
 import { acceptAll, type Admission } from "../../../kernel/accept_loop.ts";
+import { clientOf, type ConnectionPhase, type PooledConnection } from "../../../kernel/connection_pool.ts";
 import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
 import { Balancer } from "../plan/balancer.ts";
 import type { PortalEndpoint } from "../plan/ruleset.ts";
@@ -20,22 +21,87 @@ const DIAL_TIMEOUTS_MS: readonly number[] = [250, 500, 1_000, 2_000];
  */
 const NOTICE_MS = 20;
 
-/** Sockets of a connection: to the client, and to the endpoint. */
-const DESCRIPTORS = 2;
+/** A client's connection, and the one to its endpoint. */
+class TcpSession implements PooledConnection, ExchangeHost {
+  readonly client: string;
+  sinceMs: number;
+  /** It was ended for another client's. */
+  isClosed = false;
+  readonly #socket: Deno.TcpConn;
+  readonly #context: RelayContext;
+  #server: Deno.TcpConn | null = null;
+
+  constructor(socket: Deno.TcpConn, context: RelayContext) {
+    this.client = clientOf(socket.remoteAddr.hostname);
+    this.sinceMs = context.nowMs();
+    this.#socket = socket;
+    this.#context = context;
+  }
+
+  get phase(): ConnectionPhase {
+    return "answering";
+  }
+
+  get deadlineMs(): number {
+    return Infinity;
+  }
+
+  get unsentBytes(): number {
+    return 0;
+  }
+
+  /** To the client, and to the endpoint. */
+  get descriptors(): number {
+    return 2;
+  }
+
+  get buffers(): CopyBuffers {
+    return this.#context.buffers;
+  }
+
+  /** Copies bytes both ways. */
+  lead(server: Deno.TcpConn): void {
+    this.#server = server;
+    new Exchange(this.#socket, server, this);
+  }
+
+  onBytes(direction: "in" | "out", count: number): void {
+    this.sinceMs = this.#context.nowMs();
+    this.#context.observer.forwarded("TCP", direction, count);
+  }
+
+  /** The client is not served any more. */
+  onEnd(): void {
+    this.#context.sessions.leave(this);
+    this.#context.observer.closed("TCP");
+  }
+
+  close(): void {
+    this.isClosed = true;
+    closeQuietly(this.#socket);
+    if (this.#server !== null) closeQuietly(this.#server);
+  }
+}
 
 /** A listener and the endpoints behind it. */
-export class TcpPortal implements OpenPortal, ExchangeHost {
+export class TcpPortal implements OpenPortal {
   readonly port: number;
   readonly #listener: Deno.TcpListener;
   readonly #context: RelayContext;
   readonly #balancer: Balancer;
+  readonly #isOfOneFamily: boolean;
   readonly #stop = new AbortController();
   /** Until it takes no more clients. */
   readonly #accepting: Promise<void>;
 
-  /** Begins to take connections. */
-  constructor(listener: Deno.TcpListener, context: RelayContext) {
+  /**
+   * Begins to take connections.
+   *
+   * @param isOfOneFamily true: IPv4 clients of an IPv6 socket are refused, because no rule leads them here
+   */
+  constructor(listener: Deno.TcpListener, context: RelayContext, isOfOneFamily = false) {
     this.#listener = listener;
+    this.#isOfOneFamily = isOfOneFamily;
     this.#context = context;
     this.#balancer = new Balancer(context);
     this.port = listener.addr.port;
@@ -63,43 +129,35 @@ export class TcpPortal implements OpenPortal, ExchangeHost {
     await this.#accepting;
   }
 
-  get buffers(): CopyBuffers {
-    return this.#context.buffers;
-  }
-
-  onBytes(direction: "in" | "out", count: number): void {
-    this.#context.observer.forwarded("TCP", direction, count);
-  }
-
-  /** A client is not served any more. */
-  onEnd(): void {
-    this.#context.sessions.giveBack(DESCRIPTORS);
-    this.#context.observer.closed("TCP");
-  }
-
   #take(client: Deno.TcpConn): Admission {
     const { sessions, observer, onProblem } = this.#context;
-    const refusal = sessions.take(DESCRIPTORS);
+    if (this.#isOfOneFamily && client.remoteAddr.hostname.startsWith("::ffff:")) {
+      closeQuietly(client);
+      observer.refused("TCP", "not redirected");
+      return "refused";
+    }
+    const session = new TcpSession(client, this.#context);
+    const refusal = sessions.admit(session);
     if (refusal !== null) {
-      client.close();
       observer.refused("TCP", refusal);
       return "refused";
     }
     observer.opened("TCP");
-    this.#connect(client).catch((error) => {
-      closeQuietly(client);
-      this.onEnd();
+    this.#connect(client, session).catch((error) => {
+      session.close();
+      session.onEnd();
       onProblem("A connection failed", error);
     });
     return "admitted";
   }
 
   /** Leads a client to an endpoint. */
-  async #connect(client: Deno.TcpConn): Promise<void> {
+  async #connect(client: Deno.TcpConn, session: TcpSession): Promise<void> {
     const server = await this.#dial(client.remoteAddr.hostname);
-    if (server === null) {
-      closeQuietly(client);
-      this.onEnd();
+    if (server === null || session.isClosed) {
+      if (server !== null) closeQuietly(server);
+      session.close();
+      session.onEnd();
       return;
     }
     try {
@@ -112,7 +170,7 @@ export class TcpPortal implements OpenPortal, ExchangeHost {
       closeQuietly(server);
       throw error;
     }
-    new Exchange(client, server, this);
+    session.lead(server);
   }
 
   /** A connection to an endpoint; null if none takes one, which is counted. */

@@ -1,9 +1,10 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { connect as connectSocket, type Socket } from "node:net";
 import { relayContext, RelayRecord } from "../../../../tests/support/relay_record.ts";
 import { until } from "../../../../tests/support/until.ts";
 import { DescriptorAllowance } from "../../../kernel/descriptors.ts";
 import { openPortal } from "./open_portal.ts";
-import { type OpenPortal, type RelayContext, SessionLimit } from "./relay.ts";
+import { type OpenPortal, type RelayContext, sessionPool, Sessions } from "./relay.ts";
 
 const HOST = "127.0.0.1";
 
@@ -112,7 +113,8 @@ Deno.test("who comes when all sessions or descriptors are taken is refused, the 
     await socket.write(buffer.subarray(0, count ?? 0));
   });
   let spare = 200;
-  const sessions = new SessionLimit(2, new DescriptorAllowance({ count: () => spare, reserved: 100 }));
+  const allowance = new DescriptorAllowance({ count: () => spare, reserved: 100 });
+  const sessions = new Sessions(sessionPool(record, () => {}, { allowance }), "TCP", 2);
   await using portal = await open({ ...relayContext(record), sessions });
   portal.update([server.endpoint], 0);
   const connect = (): Promise<Deno.TcpConn> => Deno.connect({ hostname: HOST, port: portal.port });
@@ -129,6 +131,63 @@ Deno.test("who comes when all sessions or descriptors are taken is refused, the 
   assertEquals(record.refusals, ["limit", "descriptors"]);
   await second.write(new Uint8Array([66]));
   assertEquals(await readAll(second), "B");
+  await until(() => record.open.TCP === 0);
+});
+
+Deno.test("one client cannot take all sessions: another one gets the place that was silent for longest", async () => {
+  const record = new RelayRecord();
+  using server = serve(async (socket) => await socket.readable.pipeTo(socket.writable));
+  const greed: string[] = [];
+  const sessions = new Sessions(sessionPool(record, (message) => void greed.push(message)), "TCP", 4);
+  await using portal = await open({ ...relayContext(record), sessions });
+  portal.update([server.endpoint], 0);
+  const connect = async (localAddress?: string): Promise<{ socket: Socket; say: () => Promise<string> }> => {
+    const options = { host: HOST, port: portal.port, ...localAddress === undefined ? {} : { localAddress } };
+    const socket = connectSocket(options);
+    socket.on("error", () => {});
+    let heard: (text: string) => void = () => {};
+    const ended = new Promise<void>((resolve) => socket.once("close", () => resolve()));
+    socket.on("data", (bytes: Uint8Array) => heard(new TextDecoder().decode(bytes)));
+    await new Promise<void>((resolve) => socket.once("connect", () => resolve()));
+    const say = (): Promise<string> => {
+      const answer = new Promise<string>((resolve) => heard = resolve);
+      socket.write("A");
+      return Promise.race([answer, ended.then(() => "closed")]);
+    };
+    return { socket, say };
+  };
+  const greedy = [await connect(), await connect(), await connect(), await connect()];
+  await until(() => record.open.TCP === 4);
+  for (const at of [1, 2, 0, 3]) assertEquals(await greedy[at]!.say(), "A");
+  const fifth = await connect();
+  assertEquals(await fifth.say(), "closed", "it is refused, and none of its own has to go");
+  assertEquals(record.refusals, ["limit"]);
+  const other = await connect("127.0.0.2");
+  assertEquals(await other.say(), "A");
+  assertEquals(await greedy[1]!.say(), "closed");
+  for (const at of [0, 2, 3]) assertEquals(await greedy[at]!.say(), "A");
+  const second = await connect("127.0.0.2");
+  assertEquals(await second.say(), "A");
+  assertEquals(await (await connect("127.0.0.2")).say(), "closed", "as many as the first client has");
+  assertEquals(record.evictions, 2);
+  assertEquals(greed, ["127.0.0.1 has 4 of 4"], "it is told once");
+  for (const { socket } of [...greedy, other, second]) socket.destroy();
+  await until(() => record.open.TCP === 0);
+});
+
+Deno.test("an IPv6 socket of rules refuses IPv4 clients, which no rule leads there", async () => {
+  const record = new RelayRecord();
+  using server = serve(echoAtTheEnd);
+  for (const [isOfOneFamily, heard] of [[true, ""], [false, "got 0 bytes"]] as const) {
+    const place = { family: "IPv6", protocol: "TCP", ip: "::", wished: null, range: null } as const;
+    const portal = await openPortal({ ...place, isOfOneFamily }, relayContext(record));
+    portal.update([server.endpoint], 0);
+    const client = await Deno.connect({ hostname: HOST, port: portal.port });
+    await client.closeWrite();
+    assertEquals(await readAll(client), heard);
+    await portal.close();
+  }
+  assertEquals(record.refusals, ["not redirected"]);
   await until(() => record.open.TCP === 0);
 });
 

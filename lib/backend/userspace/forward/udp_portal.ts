@@ -4,6 +4,7 @@
  * @module
  */
 import { createSocket, type RemoteInfo, type Socket } from "node:dgram";
+import { clientOf, type PooledConnection } from "../../../kernel/connection_pool.ts";
 import { isOutOfDescriptors } from "../../../kernel/descriptors.ts";
 import { Balancer } from "../plan/balancer.ts";
 import type { PortalEndpoint } from "../plan/ruleset.ts";
@@ -16,11 +17,14 @@ interface Peer {
 }
 
 /** One client of one portal. */
-interface Session {
-  readonly client: string;
+interface Session extends PooledConnection {
+  /** Address and port. */
+  readonly peer: string;
   readonly endpoint: PortalEndpoint;
-  readonly socket: Socket;
-  lastMs: number;
+  /** Null until there is room for it. */
+  socket: Socket | null;
+  /** When a packet went either way. */
+  sinceMs: number;
 }
 
 /** Bytes that one socket may hold for a network that does not take them; what is more is lost, as UDP may be. */
@@ -57,10 +61,10 @@ export class UdpPortal implements OpenPortal {
     this.#balancer.update(endpoints, stickySeconds);
     const nowMs = this.#context.nowMs();
     // A flow to an endpoint that is gone would go on for as long as its client asks.
-    for (const [client, session] of this.#sessions) {
+    for (const [peer, session] of this.#sessions) {
       if (this.#balancer.has(session.endpoint)) continue;
-      this.#sessions.delete(client);
-      session.lastMs = nowMs;
+      this.#sessions.delete(peer);
+      session.sinceMs = nowMs;
       this.#leaving.add(session);
     }
   }
@@ -68,7 +72,7 @@ export class UdpPortal implements OpenPortal {
   async close(): Promise<void> {
     clearTimeout(this.#sweep);
     const sessions = [...this.#sessions.values(), ...this.#leaving];
-    for (const { socket } of [...sessions, { socket: this.#socket }]) socket.removeAllListeners("message");
+    for (const { socket } of [...sessions, { socket: this.#socket }]) socket?.removeAllListeners("message");
     await new Promise<void>((resolve) => this.#socket.close(() => resolve()));
     for (const [at, session] of sessions.entries()) {
       if (at > 0 && at % MOST_AT_ONCE === 0) await new Promise((resolve) => setTimeout(resolve, TURN_MS));
@@ -77,25 +81,39 @@ export class UdpPortal implements OpenPortal {
   }
 
   #fromClient(packet: Uint8Array, from: RemoteInfo): void {
-    const client = `${from.address} ${from.port}`;
-    const session = this.#sessions.get(client) ?? this.#begin(client, from);
+    const peer = `${from.address} ${from.port}`;
+    const session = this.#sessions.get(peer) ?? this.#begin(peer, from);
     if (session === null) return;
     this.#touch(session);
     const { endpoint, socket } = session;
-    this.#send(socket, packet, { address: endpoint.ip, port: endpoint.port });
+    if (socket !== null) this.#send(socket, packet, { address: endpoint.ip, port: endpoint.port });
     this.#context.observer.forwarded("UDP", "in", packet.length);
   }
 
-  #begin(client: string, { address, port }: Peer): Session | null {
+  #begin(peer: string, { address, port }: Peer): Session | null {
     const { observer, sessions, nowMs } = this.#context;
     const endpoint = this.#balancer.pick(address);
-    const refusal = endpoint === null ? "no endpoint" : sessions.take(1);
-    if (endpoint === null || refusal !== null) {
-      observer.refused("UDP", refusal ?? "no endpoint");
+    if (endpoint === null) {
+      observer.refused("UDP", "no endpoint");
       return null;
     }
-    const socket = createSocket(endpoint.ip.includes(":") ? "udp6" : "udp4");
-    const session: Session = { client, endpoint, socket, lastMs: nowMs() };
+    const session: Session = {
+      peer,
+      endpoint,
+      socket: null,
+      client: clientOf(address),
+      phase: "answering",
+      sinceMs: nowMs(),
+      deadlineMs: Infinity,
+      unsentBytes: 0,
+      close: () => this.#end(session),
+    };
+    const refusal = sessions.admit(session);
+    if (refusal !== null) {
+      observer.refused("UDP", refusal);
+      return null;
+    }
+    const socket = session.socket = createSocket(endpoint.ip.includes(":") ? "udp6" : "udp4");
     socket.on("message", (packet, from) => {
       // Anybody may send to this socket; only its endpoint answers.
       if (from.port !== endpoint.port || from.address !== endpoint.ip) return;
@@ -109,7 +127,7 @@ export class UdpPortal implements OpenPortal {
       this.#end(session);
     });
     socket.bind({ port: 0, address: endpoint.ip.includes(":") ? "::" : "0.0.0.0" });
-    this.#sessions.set(client, session);
+    this.#sessions.set(peer, session);
     observer.opened("UDP");
     this.#sweep ??= setTimeout(() => this.#endIdle(), this.#context.udpIdleMs);
     return session;
@@ -117,10 +135,10 @@ export class UdpPortal implements OpenPortal {
 
   #touch(session: Session): void {
     // One that is leaving leaves, however much its endpoint still sends.
-    if (this.#sessions.get(session.client) !== session) return;
-    session.lastMs = this.#context.nowMs();
-    this.#sessions.delete(session.client);
-    this.#sessions.set(session.client, session);
+    if (this.#sessions.get(session.peer) !== session) return;
+    session.sinceMs = this.#context.nowMs();
+    this.#sessions.delete(session.peer);
+    this.#sessions.set(session.peer, session);
   }
 
   #send(socket: Socket, packet: Uint8Array, { address, port }: Peer): void {
@@ -140,7 +158,7 @@ export class UdpPortal implements OpenPortal {
     let nextMs = Infinity;
     for (const sessions of [this.#sessions.values(), this.#leaving]) {
       for (const session of sessions) {
-        const restMs = session.lastMs + udpIdleMs - now;
+        const restMs = session.sinceMs + udpIdleMs - now;
         if (restMs > 0 || left === 0) {
           nextMs = Math.min(nextMs, Math.max(restMs, TURN_MS));
           break;
@@ -153,13 +171,13 @@ export class UdpPortal implements OpenPortal {
   }
 
   #end(session: Session): void {
-    const { client, socket } = session;
-    const isCurrent = this.#sessions.get(client) === session;
-    if (isCurrent) this.#sessions.delete(client);
+    const { peer, socket } = session;
+    const isCurrent = this.#sessions.get(peer) === session;
+    if (isCurrent) this.#sessions.delete(peer);
     // It may have ended already.
     if (!this.#leaving.delete(session) && !isCurrent) return;
-    socket.close();
-    this.#context.sessions.giveBack(1);
+    socket?.close();
+    this.#context.sessions.leave(session);
     this.#context.observer.closed("UDP");
   }
 }

@@ -3,8 +3,7 @@ import { createSocket, type Socket } from "node:dgram";
 import { relayContext, RelayRecord } from "../../../../tests/support/relay_record.ts";
 import { until } from "../../../../tests/support/until.ts";
 import { openPortal } from "./open_portal.ts";
-import { type OpenPortal, type RelayContext, SessionLimit } from "./relay.ts";
-import { DescriptorAllowance } from "../../../kernel/descriptors.ts";
+import { type OpenPortal, type RelayContext, sessionPool, Sessions } from "./relay.ts";
 
 const HOST = "127.0.0.1";
 const IDLE_MS = 100;
@@ -147,7 +146,7 @@ Deno.test("clients that find no endpoint, or no room, are counted, and cost the 
   await using server = await Peer.bound((text) => text);
   await using client = await Peer.bound();
   await using late = await Peer.bound();
-  const sessions = new SessionLimit(1, new DescriptorAllowance());
+  const sessions = new Sessions(sessionPool(record, () => {}), "UDP", 1);
   await using portal = await open({ ...relayContext(record), sessions, udpIdleMs: 60_000 });
   client.send("nobody", portal.port);
   await until(() => record.refusals.length === 1);

@@ -5,18 +5,13 @@
  * @module
  */
 import type { ModeCleanup } from "../../node/cleanup.ts";
+import { CHAINS } from "../plan/chains.ts";
 
 export const USERSPACE_CLEANUP: ModeCleanup = {
   mode: "userspace",
   tellsApart: [],
   chains: {
-    nat: [
-      "KUBE-PORTALS-CONTAINER",
-      "KUBE-PORTALS-HOST",
-      "KUBE-NODEPORT-CONTAINER",
-      "KUBE-NODEPORT-HOST",
-    ],
-    filter: ["KUBE-NODEPORT-NON-LOCAL"],
+    ...CHAINS,
     mangle: [],
   },
 };

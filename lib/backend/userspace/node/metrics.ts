@@ -42,10 +42,14 @@ export function addRelayMetrics(registry: Registry, counts: () => AllRelayCounts
   }, (inc) => {
     for (const protocol of PROTOCOLS) {
       for (const [reason, count] of Object.entries(counts()[protocol].refused)) {
-        inc({ protocol, reason: reason.replace(" ", "_") }, count);
+        inc({ protocol, reason: reason.replaceAll(" ", "_") }, count);
       }
     }
   });
+  addCounter(registry, {
+    name: "kproxy_userspace_evicted_total",
+    help: "Sessions that mode userspace ended for another client's, when there was no room for it",
+  }, (inc) => PROTOCOLS.forEach((protocol) => inc({ protocol }, counts()[protocol].evicted)));
   addCounter(registry, {
     name: "kproxy_userspace_dial_failures_total",
     help: "Tries to reach an endpoint that failed in mode userspace",

@@ -18,6 +18,7 @@ import { takesRule } from "../apply/apply_refusals.ts";
 import { type PortalKeeper, Portals, PortalsOfAnother } from "../apply/portals.ts";
 import { SharedPortals } from "../apply/shared_portals.ts";
 import { StaleUdp } from "../apply/stale_udp.ts";
+import { Withdrawal } from "../apply/withdrawal.ts";
 import type { Portal } from "../plan/ruleset.ts";
 import { configuredUserspace } from "../plan/settings.ts";
 import { prepareListening } from "./listening.ts";
@@ -36,7 +37,7 @@ export async function prepareUserspace(context: ModeContext): Promise<PreparedMo
   const shared = sharedPortals(context);
   if (config.kproxy.userspaceListen.length > 0) return prepareListening(context, shared);
   const portals: Portals[] = [];
-  const { has, ...prepared } = await prepareRules(context, (family, listenIp) => {
+  const { has, families, ...prepared } = await prepareRules(context, (family, listenIp) => {
     const ofFamily = new Portals({
       family,
       ip: listenIp ?? EVERYWHERE[family],
@@ -47,6 +48,10 @@ export async function prepareUserspace(context: ModeContext): Promise<PreparedMo
     portals.push(ofFamily);
     return ofFamily;
   });
+  const { afterlife, log } = context;
+  for (const iptables of afterlife?.exec === undefined ? [] : families) {
+    shared.ledBy(iptables.family, new Withdrawal(iptables, afterlife!.exec!, log));
+  }
   return {
     ...prepared,
     addMetrics: (registry) => addRelayMetrics(registry, () => shared.counts),
@@ -71,7 +76,7 @@ export async function prepareBesideAnother(
   context: ModeContext,
   portOf: (family: IpFamily, portal: Portal) => number | undefined,
 ): Promise<PreparedMode> {
-  const { has: _, ...prepared } = await prepareRules(
+  const { has: _, families: __, ...prepared } = await prepareRules(
     context,
     (family) => new PortalsOfAnother((portal) => portOf(family, portal)),
   );
@@ -80,6 +85,7 @@ export async function prepareBesideAnother(
 
 interface PreparedRules extends Pick<PreparedMode, "proxiers" | "refused" | "reconfigure" | "keepsFlows"> {
   readonly has: ReadonlyMap<IpFamily, UserspaceSettings["has"]>;
+  readonly families: readonly Iptables[];
 }
 
 async function prepareRules(context: ModeContext, makeKeeper: MakeKeeper): Promise<PreparedRules> {
@@ -88,7 +94,18 @@ async function prepareRules(context: ModeContext, makeKeeper: MakeKeeper): Promi
   const { families, refused } = await iptablesOfNode(exec, { primaryFamily, sysctls, log });
   tellFamilies(families.keys(), log);
   const has = new Map<IpFamily, UserspaceSettings["has"]>();
-  for (const [family, iptables] of families) has.set(family, await abilities(iptables, family));
+  for (const [family, iptables] of families) {
+    const found = await abilities(iptables, family);
+    has.set(family, found);
+    if (!found.firewall) {
+      log.warn(
+        "No rule can keep direct packets from the ports of Services: iptables lacks conntrack or REJECT",
+        {
+          family,
+        },
+      );
+    }
+  }
   const settingsOf = tellingSettings(context, (family, node) => {
     const { options, problem } = configuredUserspace(config, family, node, interfaceIps());
     return { options: { ...options, has: has.get(family)! }, problem };
@@ -110,6 +127,7 @@ async function prepareRules(context: ModeContext, makeKeeper: MakeKeeper): Promi
     reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
     keepsFlows: true,
     has,
+    families: [...families.values()],
   };
 }
 
@@ -127,5 +145,6 @@ async function abilities(iptables: Iptables, family: IpFamily): Promise<Userspac
   return {
     dnat: await takesRule(iptables, `${match} -j DNAT --to-destination ${loopback}:1`),
     physdev: await takesRule(iptables, `${match} -m physdev ! --physdev-is-in -j ACCEPT`),
+    firewall: await takesRule(iptables, `${match} -m conntrack ! --ctstate DNAT -j REJECT`, "filter"),
   };
 }

@@ -1,5 +1,5 @@
 /**
- * The chains of userspace mode, which are those of kube-proxy before 1.26, and the jumps that lead to them.
+ * The chains of userspace mode and the jumps that lead to them: those of kube-proxy before 1.26, and a firewall for kproxy's own ports.
  *
  * @module
  */
@@ -15,14 +15,18 @@ export const NODE_PORTS_HOST = "KUBE-NODEPORT-HOST";
 /** Lets in what node ports lead to kproxy's own ports. */
 export const NODE_PORTS_INPUT = "KUBE-NODEPORT-NON-LOCAL";
 
+/** Refuses what comes to kproxy's own ports without having been translated, as directly from outside. */
+export const PORTALS_FIREWALL = "KUBE-PORTALS-FIREWALL";
+
 /** By table, in the order in which they are written. */
 export const CHAINS: Readonly<Record<Table, readonly string[]>> = {
-  filter: [NODE_PORTS_INPUT],
+  filter: [PORTALS_FIREWALL, NODE_PORTS_INPUT],
   nat: [PORTALS_CONTAINER, PORTALS_HOST, NODE_PORTS_CONTAINER, NODE_PORTS_HOST],
 };
 
 const PORTALS_COMMENT = "handle ClusterIPs; NOTE: this must be before the NodePort rules";
 const NODE_PORTS_COMMENT = "handle service NodePorts; NOTE: this must be the last rule in the chain";
+const FIREWALL_COMMENT = "portals take what rules translated, and nothing else";
 const INPUT_COMMENT = "Ensure that non-local NodePort traffic can flow";
 
 const LOCAL = "-m addrtype --dst-type LOCAL ";
@@ -32,13 +36,22 @@ const AT_THE_END: readonly JumpRule[] = [
   jump("nat", "OUTPUT", NODE_PORTS_HOST, NODE_PORTS_COMMENT, LOCAL),
 ];
 
-/** Source: kube-proxy 1.25 `iptablesInit`. */
+/** What was not translated, and is no part of a connection that was let in: few packets, so that a long chain costs the others nothing. */
+const UNTRANSLATED = "-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT ";
+
+/** Source: kube-proxy 1.25 `iptablesInit`; differs: it has no firewall, which stands first in INPUT. */
 export const JUMPS: readonly JumpRule[] = [
   jump("nat", "PREROUTING", PORTALS_CONTAINER, PORTALS_COMMENT),
   jump("nat", "OUTPUT", PORTALS_HOST, PORTALS_COMMENT),
   ...AT_THE_END,
   jump("filter", "INPUT", NODE_PORTS_INPUT, INPUT_COMMENT),
+  jump("filter", "INPUT", PORTALS_FIREWALL, FIREWALL_COMMENT, UNTRANSLATED),
 ];
 
 /** Those that go to the end of their chains; all others go to the top. */
 export const LAST_JUMPS: ReadonlySet<string> = new Set(AT_THE_END.map(({ args }) => args));
+
+/** The jumps for a node whose iptables has, or has not, what the firewall needs. */
+export function jumpsOf({ firewall }: { readonly firewall: boolean }): readonly JumpRule[] {
+  return firewall ? JUMPS : JUMPS.filter(({ target }) => target !== PORTALS_FIREWALL);
+}

@@ -16,6 +16,7 @@ import {
   NODE_PORTS_HOST,
   NODE_PORTS_INPUT,
   PORTALS_CONTAINER,
+  PORTALS_FIREWALL,
   PORTALS_HOST,
 } from "./chains.ts";
 import type {
@@ -49,6 +50,8 @@ export interface IptablesAbilities {
   readonly dnat: boolean;
   /** Match physdev, which spares packets of pods on a bridge. */
   readonly physdev: boolean;
+  /** Match conntrack and target REJECT; without them the portals take what comes to them directly, too. */
+  readonly firewall: boolean;
 }
 
 /**
@@ -124,12 +127,26 @@ class ServiceDraft implements ServicePortals {
         endpoints: endpoints[reach].map(({ ip, port }) => ({ ip, port })),
         stickyMaxAgeSeconds: port.stickyMaxAgeSeconds,
       });
+      this.#addFirewall(port, reach);
     }
     this.#addAddress(port, port.clusterIP, internal);
     if (!isExternal) return;
     for (const ip of port.externalIPs) this.#addExternalIp(port, ip, external);
     for (const ip of port.loadBalancerVIPs) this.#addLoadBalancerIp(port, ip, external);
     if (port.nodePort !== 0) this.#addNodePort(port, external);
+  }
+
+  /** Whatever the Service's type is, nobody reaches its portals by their ports. */
+  #addFirewall(port: ServicePort, reach: PortalPolicy): void {
+    const { has, listenIp } = this.#options;
+    if (!has.firewall) return;
+    this.doorways.push({
+      table: "filter",
+      chain: PORTALS_FIREWALL,
+      before: `${this.#head(port)} ${listenIp === null ? "" : this.#to(listenIp)}--dport `,
+      after: " -j REJECT",
+      portal: portalId(port, reach),
+    });
   }
 
   #addAddress(port: ServicePort, ip: string, reach: PortalPolicy): void {

@@ -12,8 +12,8 @@ import type { Service } from "../../../model/objects.ts";
 import { parseIptablesSave } from "../../../netfilter/iptables_save.ts";
 import { jumpsByChain } from "../../../netfilter/iptables_jumps.ts";
 import { adoptedPorts } from "../diff/adopted_ports.ts";
-import { changeText, fullText, rulesOf } from "../diff/rules.ts";
-import { JUMPS } from "./chains.ts";
+import { changeTexts, type RulesByService, rulesOf, TABLES, tableText } from "../diff/rules.ts";
+import { JUMPS, jumpsOf } from "./chains.ts";
 import { planUserspace, type UserspaceOptions } from "./plan.ts";
 import type { PortalRule } from "./ruleset.ts";
 
@@ -26,11 +26,15 @@ const OPTIONS: UserspaceOptions = {
   nodeIp: "192.0.2.10",
   nodePortIps: null,
   detector: { kind: "cidr", cidr: "10.244.0.0/16" },
-  has: { dnat: true, physdev: true },
+  has: { dnat: true, physdev: true, firewall: true },
 };
 
 /** The rules of one Service whose portals have these ports. */
 function rules(service: Partial<Service>, options: Partial<UserspaceOptions> = {}): string[] {
+  return allRules(service, options).filter((rule) => !rule.includes("FIREWALL"));
+}
+
+function allRules(service: Partial<Service>, options: Partial<UserspaceOptions> = {}): string[] {
   const state = exampleState("IPv4", [
     testService(service),
     testSlice({
@@ -45,9 +49,37 @@ function rules(service: Partial<Service>, options: Partial<UserspaceOptions> = {
   // The port tells how many endpoints are behind it.
   return rulesOf(plan?.doorways ?? [], (id) => 40_000 + ports.get(id)!)
     .map(({ table, chain, rule }) =>
-      `${table} ${chain} ${rule.replace("-m comment --comment shop/web -p tcp -m tcp --dport ", "")}`
+      `${table} ${chain} ${rule.replace(/-m comment --comment shop\/web -p tcp -m tcp (?:--dport )?/, "")}`
     );
 }
+
+Deno.test("nobody reaches a portal by its port, where the node's iptables has what that takes", {
+  permissions: PURE,
+}, () => {
+  const firewall = (service: Partial<Service>, options: Partial<UserspaceOptions> = {}): string[] =>
+    allRules(service, options).filter((rule) => rule.includes("FIREWALL"));
+  assertEquals(firewall({}), ["filter KUBE-PORTALS-FIREWALL 40002 -j REJECT"]);
+  assertEquals(
+    firewall({ type: "NodePort", ports: [testPort({ nodePort: 30_080 })], externalTrafficPolicy: "Local" }),
+    [
+      "filter KUBE-PORTALS-FIREWALL 40002 -j REJECT",
+      "filter KUBE-PORTALS-FIREWALL 40001 -j REJECT",
+    ],
+  );
+  assertEquals(firewall({}, { listenIp: "192.0.2.99" }), [
+    "filter KUBE-PORTALS-FIREWALL -d 192.0.2.99/32 --dport 40002 -j REJECT",
+  ], "another program may have the port of another address");
+  assertEquals(firewall({}, { has: { dnat: true, physdev: true, firewall: false } }), []);
+  assertEquals(
+    JUMPS.at(-1)?.target,
+    "KUBE-PORTALS-FIREWALL",
+    "it stands first in INPUT, before others accept",
+  );
+  assertEquals(
+    jumpsOf({ firewall: false }).map(({ target }) => target).includes("KUBE-PORTALS-FIREWALL"),
+    false,
+  );
+});
 
 Deno.test("a cluster IP is redirected, and the node's own packets are led to its address", {
   permissions: PURE,
@@ -60,7 +92,7 @@ Deno.test("a cluster IP is redirected, and the node's own packets are led to its
     "nat KUBE-PORTALS-CONTAINER 80 -d 10.96.0.10/32 -j DNAT --to-destination 192.0.2.99:40002",
     "nat KUBE-PORTALS-HOST 80 -d 10.96.0.10/32 -j DNAT --to-destination 192.0.2.99:40002",
   ]);
-  const without = rules({}, { has: { dnat: false, physdev: false } });
+  const without = rules({}, { has: { dnat: false, physdev: false, firewall: false } });
   assertEquals(without[1], "nat KUBE-PORTALS-HOST 80 -d 10.96.0.10/32 -j REDIRECT --to-ports 40002");
 });
 
@@ -83,7 +115,10 @@ Deno.test("node ports, external and load-balancer IPs have ways of their own", {
     "nat KUBE-NODEPORT-HOST 30080 -j DNAT --to-destination 192.0.2.10:40002",
     "filter KUBE-NODEPORT-NON-LOCAL 40002 -m state --state NEW -j ACCEPT",
   ]);
-  const some = rules(service, { nodePortIps: ["192.0.2.10"], has: { dnat: true, physdev: false } });
+  const some = rules(service, {
+    nodePortIps: ["192.0.2.10"],
+    has: { dnat: true, physdev: false, firewall: false },
+  });
   assertEquals(some.filter((rule) => /203.0.113.5|NODEPORT/.test(rule)), [
     "nat KUBE-PORTALS-CONTAINER 80 -d 203.0.113.5/32 -j REDIRECT --to-ports 40002",
     "nat KUBE-PORTALS-HOST 80 -d 203.0.113.5/32 -m addrtype --dst-type LOCAL -j DNAT --to-destination 192.0.2.10:40002",
@@ -140,6 +175,10 @@ Deno.test("SCTP is not served, which is told; other ports of the Service are", {
   assertThrows(() => planUserspace(state, "all", { ...OPTIONS, family: "IPv6" }), RangeError);
 });
 
+function fullText(services: RulesByService, builtin: Parameters<typeof tableText>[2]): string {
+  return TABLES.map((table) => tableText(table, services, builtin, JUMPS)).join("");
+}
+
 /** Rules by Service, each portal with a port of its own. */
 function written(state: Parameters<typeof planUserspace>[0]): Map<string, readonly PortalRule[]> {
   let last = 40_000;
@@ -177,9 +216,12 @@ Deno.test(
             [name, service],
           ) => [name, rulesOf(service?.doorways ?? [], (id) => adopted.get(id))]),
         );
-        assertEquals(changeText(old, again), null);
+        const nothing = { filterBefore: null, nat: null, filterAfter: null };
+        assertEquals(changeTexts(old, again), nothing);
 
-        const edited = sortedRules(applied(fullText(old, none), changeText(old, now) ?? ""));
+        const { filterBefore, nat, filterAfter } = changeTexts(old, now);
+        const changes = [filterBefore, nat, filterAfter].map((text) => text ?? "");
+        const edited = sortedRules(applied(fullText(old, none), ...changes));
         assertEquals(edited, sortedRules(applied(fullText(now, none), "")));
       }),
       { numRuns: 40 },

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { FakeTime } from "@std/testing/time";
-import { DescriptorAllowance } from "../kernel/descriptors.ts";
+import { DescriptorAllowance } from "./descriptors.ts";
 import { type ConnectionPhase, ConnectionPool, type Lane, type PooledConnection } from "./connection_pool.ts";
 
 const HEALTH: Lane = { server: "healthz", most: 3 };

@@ -1,0 +1,357 @@
+/**
+ * How many connections clients may keep open, and which has to go when there are too many.
+ *
+ * @module
+ */
+import { parseCidr } from "../model/ip.ts";
+import type { Admission } from "./accept_loop.ts";
+import { DescriptorAllowance } from "./descriptors.ts";
+
+/** What a connection does; whoever waits for its client has to go first. */
+export type ConnectionPhase = "waiting" | "answering" | "writing";
+
+/** Why a connection was ended before its client did. */
+export type CloseReason = "evicted" | "refused" | "timeout";
+
+/** One open connection, as the pool sees it. */
+export interface PooledConnection {
+  /** Connections of one client: its address, or its network where addresses are to be had by the million. */
+  readonly client: string;
+  readonly phase: ConnectionPhase;
+  /** When it entered the phase, in milliseconds. */
+  readonly sinceMs: number;
+  /** When its client must have done its part, in milliseconds. */
+  readonly deadlineMs: number;
+  /** How much of an answer is kept that its client has not taken yet. */
+  readonly unsentBytes: number;
+  /** How many descriptors it takes. Default: 1. */
+  readonly descriptors?: number;
+  /** Closes it at once. */
+  close(): void;
+}
+
+/** A client in {@linkcode PooledConnection}'s words: one who has one address of an IPv6 network can have all of them. */
+export function clientOf(address: string): string {
+  const plain = address.replace(/^::ffff:(?=\d+\.)/i, "").split("%", 1)[0]!;
+  return plain.includes(":") ? parseCidr(`${plain}/64`)?.text ?? plain : plain;
+}
+
+/** Connections that are counted together, such as those of one listener. */
+export interface Lane {
+  /** For metrics, e.g. `healthz`, `metrics`, `service-health`. */
+  readonly server: string;
+  /** How many it may have open. */
+  readonly most: number;
+}
+
+/** Hears of everything that a pool decides. */
+export interface PoolObserver {
+  /** So many connections of the server's are open now. */
+  open(server: string, count: number): void;
+  closed(server: string, reason: CloseReason, client: string): void;
+  /** The server could not listen, or not accept a connection. */
+  failed(server: string): void;
+}
+
+/** What a {@linkcode ConnectionPool} needs. */
+export interface ConnectionPoolOptions {
+  /** How many connections all listeners together may have. @default {256} */
+  readonly most?: number;
+  /** How many they may have however few descriptors there are. @default {8} */
+  readonly least?: number;
+  /**
+   * False: to wait is no reason to be ended, as nobody knows what for. Only a client that has more places than the new one's loses one.
+   * @default {true}
+   */
+  readonly endsWaiting?: boolean;
+  readonly allowance?: DescriptorAllowance;
+  readonly observer?: PoolObserver;
+  /** Milliseconds, monotonic. @default {performance.now} */
+  readonly nowMs?: () => number;
+}
+
+/** Few enough for the least limit of descriptors that there is (1,024) to leave most of them to the tools. */
+const MOST = 256;
+/** Who cannot be asked counts as dead: some are answered out of what is kept for the tools. */
+const LEAST = 8;
+/** How long an answer is left alone that its client does not take. */
+const WRITING_GRACE_MS = 2_000;
+const SWEEP_MS = 500;
+/** The metrics of a large node are 10 MB. */
+const MAX_UNSENT_BYTES = 64 * 1024 * 1024;
+
+/** The connections of each client. */
+class Shares {
+  readonly #clients = new Map<string, Set<PooledConnection>>();
+  /** Number of connections → the clients that have so many. */
+  readonly #bySize = new Map<number, Set<string>>();
+  /** Of the client with the most. */
+  #greatest = 0;
+  #size = 0;
+
+  /** All connections. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Of one client. */
+  of(client: string): number {
+    return this.#clients.get(client)?.size ?? 0;
+  }
+
+  /** Yields the connections of clients that have at least `least` each, those with the most first. */
+  *from(least: number): Generator<readonly PooledConnection[]> {
+    for (let size = this.#greatest; size >= Math.max(least, 1); size--) {
+      const clients = [...this.#bySize.get(size) ?? []];
+      if (clients.length > 0) yield clients.flatMap((client) => [...this.#clients.get(client) ?? []]);
+    }
+  }
+
+  add(connection: PooledConnection): void {
+    const { client } = connection;
+    const own = this.#clients.get(client) ?? new Set();
+    this.#clients.set(client, own.add(connection));
+    this.#resize(client, own.size - 1, own.size);
+    this.#size++;
+  }
+
+  delete(connection: PooledConnection): void {
+    const { client } = connection;
+    const own = this.#clients.get(client);
+    if (own?.delete(connection) !== true) return;
+    if (own.size === 0) this.#clients.delete(client);
+    this.#resize(client, own.size + 1, own.size);
+    this.#size--;
+  }
+
+  #resize(client: string, before: number, now: number): void {
+    const former = this.#bySize.get(before);
+    former?.delete(client);
+    if (former?.size === 0) this.#bySize.delete(before);
+    if (now > 0) this.#bySize.set(now, (this.#bySize.get(now) ?? new Set()).add(client));
+    if (now > this.#greatest || this.#greatest === before && !this.#bySize.has(before)) this.#greatest = now;
+  }
+}
+
+/**
+ * The connections of all listeners. When there are too many, the client with the most of them loses the one that has waited
+ * longest: who asks at once is answered, however many others only keep connections open.
+ */
+export class ConnectionPool {
+  /** To be asked for every other socket that stays open. */
+  readonly allowance: DescriptorAllowance;
+  readonly #most: number;
+  readonly #least: number;
+  readonly #endsWaiting: boolean;
+  readonly #observer: PoolObserver | undefined;
+  readonly #nowMs: () => number;
+  readonly #lanes = new Map<PooledConnection, Lane>();
+  /** Those that the allowance was asked for. */
+  readonly #given = new Set<PooledConnection>();
+  readonly #all = new Shares();
+  readonly #ofLane = new Map<Lane, Shares>();
+  #sweep: ReturnType<typeof setInterval> | undefined;
+
+  constructor(
+    {
+      most = MOST,
+      least = LEAST,
+      endsWaiting = true,
+      allowance = new DescriptorAllowance(),
+      observer,
+      nowMs = () => performance.now(),
+    }: ConnectionPoolOptions = {},
+  ) {
+    this.#most = most;
+    this.#least = least;
+    this.#endsWaiting = endsWaiting;
+    this.allowance = allowance;
+    this.#observer = observer;
+    this.#nowMs = nowMs;
+  }
+
+  /** Milliseconds, monotonic: what phases are measured with. */
+  nowMs(): number {
+    return this.#nowMs();
+  }
+
+  /**
+   * Takes a connection in, if need be in another one's place. It is refused, and closed, if everybody else is being answered.
+   */
+  admit(connection: PooledConnection, lane: Lane): Admission {
+    const before = this.#lanes.size;
+    if (!this.#makeRoom(lane, connection)) {
+      connection.close();
+      this.#observer?.closed(lane.server, "refused", connection.client);
+      return "refused";
+    }
+    const isCrowded = this.#lanes.size < before;
+    this.#lanes.set(connection, lane);
+    this.#all.add(connection);
+    this.#sharesOf(lane).add(connection);
+    this.#tell(lane);
+    if (connection.deadlineMs < Infinity) {
+      this.#sweep ??= setInterval(() => this.#closeOverdue(), SWEEP_MS);
+    }
+    return isCrowded ? "crowded" : "admitted";
+  }
+
+  /**
+   * The connection's answer is ready. If too much is kept for clients that do not read, they have to go first.
+   *
+   * @returns false if it is too much all the same; the connection is closed
+   */
+  mayWrite(connection: PooledConnection): boolean {
+    const others = (): number => {
+      let bytes = 0;
+      for (const other of this.#lanes.keys()) if (other !== connection) bytes += other.unsentBytes;
+      return bytes;
+    };
+    const isTooMuch = (): boolean => others() > 0 && others() + connection.unsentBytes > MAX_UNSENT_BYTES;
+    while (isTooMuch()) {
+      const [oldest] = [...this.#lanes.keys()].filter((other) => this.#isStuck(other))
+        .sort((one, other) => one.sinceMs - other.sinceMs);
+      if (oldest === undefined) {
+        this.#end(connection, "refused");
+        return false;
+      }
+      this.#end(oldest, "evicted");
+    }
+    return true;
+  }
+
+  /** The connection is closed. */
+  leave(connection: PooledConnection): void {
+    const lane = this.#lanes.get(connection);
+    if (lane === undefined) return;
+    this.#lanes.delete(connection);
+    this.#all.delete(connection);
+    const shares = this.#sharesOf(lane);
+    shares.delete(connection);
+    if (shares.size === 0) this.#ofLane.delete(lane);
+    this.#tell(lane);
+    if (this.#given.delete(connection)) this.#giveBack(connection.descriptors);
+    if (this.#lanes.size > 0) return;
+    clearInterval(this.#sweep);
+    this.#sweep = undefined;
+  }
+
+  /** A socket of the lane cannot be opened, or cannot accept. */
+  failed({ server }: Lane): void {
+    this.#observer?.failed(server);
+  }
+
+  /** The system has no descriptor left: half of the connections go that wait for their clients. */
+  exhausted(): void {
+    const waiting = [...this.#lanes.keys()].filter(({ phase }) => phase === "waiting");
+    waiting.sort((one, other) => one.sinceMs - other.sinceMs);
+    for (const connection of waiting.slice(0, Math.ceil(waiting.length / 2))) {
+      this.#end(connection, "evicted");
+    }
+    this.allowance.exhausted();
+  }
+
+  /** How many there are, of the lane or of all. */
+  count(lane?: Lane): number {
+    return lane === undefined ? this.#lanes.size : this.#ofLane.get(lane)?.size ?? 0;
+  }
+
+  /** How many of them a client has. */
+  countOf(client: string): number {
+    return this.#all.of(client);
+  }
+
+  #sharesOf(lane: Lane): Shares {
+    const known = this.#ofLane.get(lane);
+    if (known !== undefined) return known;
+    const shares = new Shares();
+    this.#ofLane.set(lane, shares);
+    return shares;
+  }
+
+  #tell({ server }: Lane): void {
+    if (this.#observer === undefined) return;
+    let ofServer = 0;
+    for (const [lane, { size }] of this.#ofLane) if (lane.server === server) ofServer += size;
+    this.#observer.open(server, ofServer);
+  }
+
+  #makeRoom(lane: Lane, connection: PooledConnection): boolean {
+    const { client, descriptors } = connection;
+    if (this.count(lane) >= lane.most && !this.#evict(this.#sharesOf(lane), client)) return false;
+    if (this.#lanes.size >= this.#most && !this.#evict(this.#all, client)) return false;
+    if (this.#lanes.size < this.#least) return true;
+    // A connection that is ended gives its descriptors back, if it was given any.
+    for (;;) {
+      if (this.#take(descriptors)) {
+        this.#given.add(connection);
+        return true;
+      }
+      if (!this.#evict(this.#all, client)) return this.#lanes.size < this.#least;
+      if (this.#lanes.size < this.#least) return true;
+    }
+  }
+
+  /** Takes all or none. */
+  #take(descriptors = 1): boolean {
+    for (let taken = 0; taken < descriptors; taken++) {
+      if (this.allowance.take()) continue;
+      this.#giveBack(taken);
+      return false;
+    }
+    return true;
+  }
+
+  #giveBack(descriptors = 1): void {
+    for (let given = 0; given < descriptors; given++) this.allowance.giveBack();
+  }
+
+  /** Ends one of these connections for a new one of `client`; false if none has to go for that. */
+  #evict(among: Shares, client: string): boolean {
+    const share = among.of(client);
+    const isWaiting = ({ phase }: PooledConnection): boolean => phase === "waiting";
+    const isStuck = (other: PooledConnection): boolean => this.#isStuck(other);
+    // No client loses a place to one that has more of them. One that has many gives one to one that has few, whatever it is doing.
+    const victim =
+      (this.#endsWaiting
+        ? oldestOf(among.from(share), isWaiting) ?? oldestOf(among.from(share), isStuck)
+        : undefined) ?? oldestOf(among.from(share + 2), () => true);
+    if (victim === undefined) return false;
+    this.#end(victim, "evicted");
+    return true;
+  }
+
+  /** Its client does not take the answer. */
+  #isStuck({ phase, sinceMs }: PooledConnection): boolean {
+    return phase === "writing" && sinceMs <= this.#nowMs() - WRITING_GRACE_MS;
+  }
+
+  #closeOverdue(): void {
+    const nowMs = this.#nowMs();
+    for (const connection of [...this.#lanes.keys()]) {
+      if (connection.deadlineMs <= nowMs) this.#end(connection, "timeout");
+    }
+  }
+
+  #end(connection: PooledConnection, reason: CloseReason): void {
+    const server = this.#lanes.get(connection)?.server ?? "";
+    this.leave(connection);
+    connection.close();
+    this.#observer?.closed(server, reason, connection.client);
+  }
+}
+
+/** Of the first of these groups that has such a connection, the one that has been as it is for longest. */
+function oldestOf(
+  groups: Iterable<readonly PooledConnection[]>,
+  isMeant: (connection: PooledConnection) => boolean,
+): PooledConnection | undefined {
+  for (const group of groups) {
+    let oldest: PooledConnection | undefined;
+    for (const one of group) {
+      if (isMeant(one) && (oldest === undefined || one.sinceMs < oldest.sinceMs)) oldest = one;
+    }
+    if (oldest !== undefined) return oldest;
+  }
+  return undefined;
+}
