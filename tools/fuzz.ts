@@ -10,7 +10,6 @@ import { LineReader } from "../tests/bench/line_reader.ts";
 import { cpuTicks } from "../tests/bench/process_costs.ts";
 import type { CampaignOrder, CampaignReport } from "../tests/fuzz/campaign.ts";
 import { type Find, readKept, TARGETS, writeKept } from "../tests/fuzz/corpus.ts";
-import { inputOf } from "../tests/fuzz/target.ts";
 import { seedOf } from "../tests/support/fast_check.ts";
 import { readUnlessGone } from "../tests/support/processes.ts";
 import { writeErrorLine, writeLine } from "./output.ts";
@@ -67,7 +66,7 @@ async function campaign(order: CampaignOrder): Promise<Outcome> {
     const said = (await stderr).split("\n").filter((line) => /fatal|error|overflow/i.test(line)).slice(0, 3)
       .join(" ");
     const was = watch.hasHung ? "did not end" : `ended the process with status ${code}: ${said}`;
-    finds.push({ was, input: inputOf(await Deno.readFile(order.inputFile)) });
+    finds.push({ was, input: JSON.parse(await Deno.readTextFile(order.inputFile)) });
   }
   const seconds = (performance.now() - startMs) / 1_000;
   return { inputs: last.inputs, blocks: last.blocks, seconds, finds, kept: last.kept ?? [] };

@@ -18,7 +18,7 @@ export interface CampaignOrder {
   readonly size: "small" | "large";
   readonly seconds: number;
   readonly seed: number;
-  /** Where the input is that is being tried. */
+  /** Where the input is that is being tried, as JSON. */
   readonly inputFile: string;
 }
 
@@ -48,7 +48,7 @@ async function run({ target: name, size, seconds, seed, inputFile }: CampaignOrd
   const { corpusOf, TARGETS } = await import("./corpus.ts");
   const { findIn, kindOf, minimized } = await import("./judge.ts");
   const { mutated, swollen } = await import("./mutate.ts");
-  const { bytesOf, wholeOf } = await import("./target.ts");
+  const { wholeOf } = await import("./target.ts");
   const { Random } = await import("../chaos/random.ts");
   const target = TARGETS.find((one) => one.name === name)!;
   const inputs = [...(await corpusOf(target)).inputs];
@@ -71,7 +71,7 @@ async function run({ target: name, size, seconds, seed, inputFile }: CampaignOrd
   while (performance.now() < endMs) {
     const input = next();
     const whole = wholeOf(input);
-    Deno.writeFileSync(inputFile, bytesOf(whole));
+    Deno.writeTextFileSync(inputFile, JSON.stringify(input));
     const was = await findIn(target, whole, { slack });
     count++;
     if (was !== undefined && !known.has(kindOf(was))) {

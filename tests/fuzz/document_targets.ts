@@ -33,12 +33,13 @@ import { kubeconfigText } from "../support/kubeconfig_text.ts";
 import { frameBytes, joined, listBytes } from "../support/kube_protobuf.ts";
 import { bytesOf, type FuzzTarget, inPieces, textOf } from "./target.ts";
 
-/** The YAML package takes a microsecond for each byte, and more for each token: it is given 3 MiB at most, in steps. */
-const YAML_LIMIT_MS = 3_000;
+/** The YAML package takes more than a microsecond for each byte: it is given 3 MiB at most, those of manifests in steps. */
+const YAML_LIMIT_MS = 1_500;
 
 const CONFIG: FuzzTarget = {
   name: "configuration",
   files: /^(tests\/cli\/configs\/.*\.(yaml|json)|deploy\/kubernetes\/overlays\/.*\.conf)$/,
+  passes: 3,
   refusals: [ConfigError],
   limitMs: YAML_LIMIT_MS,
   read(bytes) {
@@ -128,6 +129,7 @@ function checkKept(objects: readonly ApiObject[]): void {
 const MANIFESTS: FuzzTarget = {
   name: "manifests",
   files: /^(tests\/(golden|manifests)\/.*\.(yaml|json)|examples\/.*\.yaml)$/,
+  passes: 4,
   refusals: [],
   limitMs: YAML_LIMIT_MS,
   read(bytes) {
@@ -241,6 +243,7 @@ function answers(
   return {
     name: `${form}-${what}`,
     examples: examples!,
+    passes: 2,
     refusals: [AnswerError],
     async read(bytes, random) {
       const resource = resourceOf(textOf(bytes.subarray(0, 4_096)));
@@ -277,6 +280,7 @@ const JSON_PIECES: FuzzTarget = {
     ...LISTS.map((list) => JSON.stringify(list)),
     '{"kind":"x","items":[1,[2],{"items":[3]},"\\"],[",null],"more":[{"items":[]}]}',
   ],
+  passes: 2,
   refusals: [DecodeError, SyntaxError],
   read(bytes, random) {
     const whole = jsonOf(textOf(bytes));
@@ -326,6 +330,7 @@ const SNAPSHOT: FuzzTarget = {
       "",
     ].join("\n"),
   ],
+  passes: 2,
   refusals: [SnapshotError],
   read(bytes, random) {
     const sum = createHash("sha256").update(bytes).digest("hex");
@@ -350,7 +355,10 @@ const HTTP: FuzzTarget = {
     `PUT /v ${HOST}Content-Length: 2\r\n\r\n10GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n`,
     `PUT /v ${HOST}Transfer-Encoding: Chunked\r\nExpect: 100-continue\r\n\r\n1\r\n1\r\n2 ;x=y\r\n02\r\n0\r\nT: 1\r\n\r\nOPTIONS * ${HOST}\r\n`,
   ],
+  passes: 2,
   refusals: [],
+  // What is behind a request, or a blank line before one, is copied once more, up to 16 KiB each time.
+  limitMs: 1_000,
   read(bytes, random) {
     const read = (pieces: Iterable<Uint8Array>): readonly string[] => {
       const reader = new RequestReader();

@@ -18,7 +18,8 @@ export async function findIn(
   { slack = 1 } = {},
 ): Promise<string | undefined> {
   const bytes = bytesOf(input);
-  const limitMs = slack * (target.limitMs ?? DEFAULT_LIMIT_MS) * Math.max(1, bytes.length / MIB);
+  const { passes = 1, limitMs: ofPassMs = DEFAULT_LIMIT_MS } = target;
+  const limitMs = slack * passes * ofPassMs * Math.max(1, bytes.length / MIB);
   let shortestMs = Infinity;
   for (let tries = 0; tries < TRIES; tries++) {
     const spentMs = startWork();

@@ -74,7 +74,8 @@ const VALUES: readonly string[] = [
 export function mutated(input: Input, others: readonly Input[], random: Random): Input {
   let changed = input;
   for (let left = random.whole(1, 4); left > 0; left--) {
-    changed = random.pick(WAYS)(changed, random, others).slice(0, LONGEST);
+    const way = random.chance(0.5) ? wayOfForm(changed) ?? random.pick(WAYS) : random.pick(WAYS);
+    changed = way(changed, random, others).slice(0, LONGEST);
   }
   return changed;
 }
@@ -146,12 +147,14 @@ const WAYS: readonly Way[] = [
     const from = random.pick(others).split("\n");
     lines.splice(place(lines, random), random.whole(0, 1), from[place(from, random)] ?? "");
   }),
-  changedJson,
-  changedJson,
-  changedJson,
-  (input, random) => changedMessage(input, random, 0) ?? input,
-  (input, random) => changedMessage(input, random, 0) ?? input,
 ];
+
+/** The way that knows what the input is; undefined: it is a text like others. */
+function wayOfForm(input: Input): Way | undefined {
+  if (/^\s*[[{]/.test(input)) return changedJson;
+  if (!/^(?:k8s)?\0/.test(input)) return undefined;
+  return (input, random) => changedMessage(input, random, 0) ?? input;
+}
 
 /** With one value of it replaced, taken away, or put where another one was. Whatever is no JSON stays as it is. */
 function changedJson(input: Input, random: Random, others: readonly Input[]): Input {

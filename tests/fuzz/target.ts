@@ -23,7 +23,9 @@ export interface FuzzTarget {
    * @throws one of the refusals; anything else where a law is broken
    */
   readonly read: (bytes: Uint8Array<ArrayBuffer>, random: Random) => void | Promise<void>;
-  /** Processor time for an input of 1 MiB. @default {100} */
+  /** How often `read` parses all of the input. @default {1} */
+  readonly passes?: number;
+  /** Processor time of one pass over 1 MiB. @default {100} */
   readonly limitMs?: number;
 }
 

@@ -55,6 +55,7 @@ const IPTABLES_SAVE: FuzzTarget = {
     "-I A -m set --match-set S dst,dst -g B\n-A A -m addrtype --dst-type LOCAL --limit-iface-in -j REDIRECT --to-ports 80\nCOMMIT\n" +
     "# Table `filter' is incompatible, use 'nft' tool.\n",
   ],
+  passes: 4,
   refusals: [SyntaxError],
   read(bytes, random) {
     const text = textOf(bytes);
@@ -102,6 +103,7 @@ const IPTABLES_LIST: FuzzTarget = {
   examples: [
     '-P INPUT ACCEPT -c 12 3456\n-A INPUT -m comment --comment " -c 1 2 " -c 3 180 -j X\n-N X\n-A X -c 0 0\n-A X -s 1.2.3.4/32 -j DROP\n',
   ],
+  passes: 2,
   refusals: [],
   read(bytes) {
     const text = textOf(bytes);
@@ -124,6 +126,7 @@ const NFT_RULESET: FuzzTarget = {
     "\t\tip daddr . th dport vmap @m\n\t\tmeta mark & 0x4000 == 0x4000 masquerade fully-random\n\t\tnumgen random mod 2 vmap { 0 : goto x, 1 : drop }\n" +
     '\t\tdnat to 10.0.0.1:80\n\t\tfib daddr type local meta mark set mark or 0x4000\n\t\tupdate @a { ip saddr }\n\t\treject with icmp port-unreachable\n\t\tlog prefix "x" level info\n\t}\n}\n',
   ],
+  passes: 4,
   refusals: [],
   read(bytes) {
     const text = textOf(bytes);
@@ -152,6 +155,7 @@ const NFT_TABLE: FuzzTarget = {
     "\tchain nat-prerouting { # handle 17\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t\tjump services # handle 44\n\t}\n}\n",
   ],
   files: /^tests\/golden\/.*\.nft$/,
+  passes: 5,
   refusals: [],
   read(bytes, random) {
     const text = textOf(bytes);
@@ -187,6 +191,7 @@ const IPVSADM: FuzzTarget = {
     "IP Virtual Server version 1.2.1 (size=4096)\nProt LocalAddress:Port Scheduler Flags\n  -> RemoteAddress:Port           Forward Weight ActiveConn InActConn\n" +
     "TCP  10.96.10.1:80 rr\n  -> 10.244.1.11:8080             Masq    1      0          2\nUDP  [fd00::1]:53 rr persistent 10800\n  -> [fd00::2]:53 Tunnel 1 0 0\n",
   ],
+  passes: 3,
   refusals: [SyntaxError],
   read(bytes) {
     const text = textOf(bytes);
@@ -215,6 +220,7 @@ const IPSET: FuzzTarget = {
     "create B bitmap:port range 0-65535\nadd B 80\ncreate C hash:ip,port,net family inet6 hashsize 64 maxelem 9\nadd C fd00::1,udp:53,fd00::/128\ncreate D hash:mac maxelem 1\n",
     "Name: A\nType: hash:ip\nNumber of entries: 2\n",
   ],
+  passes: 3,
   refusals: [SyntaxError],
   read(bytes) {
     const text = textOf(bytes);
@@ -242,6 +248,7 @@ const CONNTRACK: FuzzTarget = {
     "udp      17 119 src=fd00::6 dst=fd00:96::10 sport=1 dport=53 packets=3 bytes=93 src=fd00:244::3 dst=fd00::6 sport=5353 dport=1 packets=3 bytes=90 [ASSURED] mark=0 use=1\n" +
     "tcp      6 431999 ESTABLISHED src=192.0.2.2 dst=192.0.2.1 sport=22 dport=53 src=192.0.2.1 dst=192.0.2.2 sport=53 dport=22 [ASSURED] mark=0 use=1\n",
   ],
+  passes: 2,
   refusals: [],
   read(bytes) {
     const groups = groupFlows(textOf(bytes));
@@ -298,6 +305,7 @@ const IP_JSON: FuzzTarget = {
     }, { type: "blackhole", dst: "fd00::/8" }],
     [{ priority: 0, src: "all", table: "local" }, { priority: 32766, src: "all", table: "main" }],
   ].map((value) => JSON.stringify(value)),
+  passes: 11,
   refusals: [SyntaxError],
   async read(bytes) {
     const text = textOf(bytes);
@@ -332,6 +340,7 @@ const FAILURES: FuzzTarget = {
     "Service not defined\nNo such service\nMemory allocation problem\nNo such service\n",
     "Another app is currently holding the xtables lock. Perhaps you want to use the -w option?\n",
   ],
+  passes: 8,
   refusals: [],
   read(bytes) {
     const text = textOf(bytes);
