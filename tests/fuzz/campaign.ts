@@ -28,7 +28,7 @@ export interface CampaignReport {
   /** Blocks of code that were run; 0 where that is not counted. */
   readonly blocks: number;
   readonly find?: { readonly was: string; readonly input: string | readonly (readonly [string, number])[] };
-  /** Told at the end: inputs that went a new way. */
+  /** Told at the end: inputs that ran a block that none had run. */
   readonly kept?: readonly string[];
 }
 
@@ -78,9 +78,10 @@ async function run({ target: name, size, seconds, seed, inputFile }: CampaignOrd
       known.add(kindOf(was));
       told({ find: { was, input: await minimized(target, input, kindOf(was)) } });
     }
-    if (coverage !== null && await coverage.news() > 0 && count > first) {
+    const news = await coverage?.news();
+    if (news !== undefined && news.all > 0 && count > first) {
       inputs.push(whole);
-      kept.push(whole);
+      if (news.blocks > 0) kept.push(whole);
     }
     if (performance.now() - reportedMs < REPORT_MS) continue;
     reportedMs = performance.now();

@@ -33,15 +33,16 @@ export class Coverage {
     return this.#seen.size;
   }
 
-  /** How much is new of what was run since the last question. */
-  async news(): Promise<number> {
+  /** How much is new of what was run since the last question: a block, or that it was run so often. */
+  async news(): Promise<{ readonly blocks: number; readonly all: number }> {
     const { result } = await this.#session.post("Profiler.takePreciseCoverage");
-    let news = 0;
+    const before = this.#seen.size;
+    let all = 0;
     for (const { url, functions } of result) {
       if (!COUNTED.test(url)) continue;
-      for (const { ranges } of functions) for (const range of ranges) news += this.#note(url, range);
+      for (const { ranges } of functions) for (const range of ranges) all += this.#note(url, range);
     }
-    return news;
+    return { blocks: this.#seen.size - before, all };
   }
 
   #note(url: string, { startOffset, endOffset, count }: Profiler.CoverageRange): number {

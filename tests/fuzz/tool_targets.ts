@@ -201,6 +201,10 @@ const IPVSADM: FuzzTarget = {
       }
     }
     const { virtualServers } = parseIpvsTable(text);
+    for (const { server, realServers } of virtualServers.values()) {
+      const numbers = [server.timeoutSeconds, ...realServers.values().map(({ weight }) => weight)];
+      assert(!numbers.some(Number.isNaN), "a timeout or weight that is no number");
+    }
     const lines = virtualServers.values().flatMap(({ server, realServers }) => [
       addVirtualServerLine(server),
       ...realServers.values().map((real) => addRealServerLine(server, real)),
