@@ -22,9 +22,9 @@ const HEAP_MB = 256;
 /** Ticks of processor time without a word. There are 100 in a second; others may have the processors for any time. */
 const MOST_SILENT_TICKS = 3_000;
 const LOOK_MS = 2_000;
-/** Of one target, the smallest ones: together they are a file that somebody can look at. */
-const MOST_KEPT = 40;
-const MOST_KEPT_BYTES = 600;
+/** Of one target: together they are a file that a reader can look at. */
+const MOST_KEPT = 60;
+const MOST_KEPT_BYTES = 1_000;
 
 /** What became of one process. */
 interface Outcome {
@@ -134,7 +134,7 @@ async function fuzz(target: string, { minutes, seed }: { minutes: number; seed: 
 async function keep(target: string, { finds, kept }: Outcome): Promise<void> {
   const known = await readKept(target);
   const short = kept.filter((input) => input.length <= MOST_KEPT_BYTES);
-  const inputs = [...new Set([...known.inputs, ...short.toSorted((a, b) => a.length - b.length)])];
+  const inputs = [...new Set([...known.inputs, ...short])];
   await writeKept(target, { finds: [...known.finds, ...finds], inputs: inputs.slice(0, MOST_KEPT) });
 }
 
@@ -155,7 +155,7 @@ async function main(args: readonly string[]): Promise<number> {
     const { inputs, seconds, blocks, finds, kept } = outcome;
     writeLine(
       `${name}: ${inputs} inputs in ${Math.round(seconds)} s (${Math.round(inputs / seconds)}/s), ` +
-        `${blocks} blocks, ${kept.length} new ways, ${finds.length} finds`,
+        `${blocks} blocks, ${kept.length} inputs that ran new blocks, ${finds.length} finds`,
     );
     for (const { was, input } of finds) writeLine(`  ${was}\n  ${JSON.stringify(input).slice(0, 2_000)}`);
     found += finds.length;

@@ -137,7 +137,18 @@ const MANIFESTS: FuzzTarget = {
     for (const json of [false, true]) {
       const manifest = readManifest(text, { json });
       const { items, problem } = manifest;
-      if (problem !== undefined) assertEquals(items, [], "objects of a text that is refused");
+      const last = text.split("\n").length;
+      if (problem !== undefined) {
+        assertEquals(items, [], "objects of a text that is refused");
+        assert(
+          problem.line >= 1 && problem.line <= last && problem.message !== "",
+          `${problem.message}, line ${problem.line} of ${last}`,
+        );
+      }
+      for (const { line, refusal = "x" } of items) {
+        assert(line >= 0 && line <= last, `line ${line} of ${last}`);
+        assert(/^[^.]/.test(refusal), refusal);
+      }
       for (const { refusal, foreign, objects, selected } of items) {
         if (refusal !== undefined || foreign !== undefined) {
           assert(objects.length === 0 && !selected, "an object that is refused");

@@ -62,11 +62,17 @@ export function textOf(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes);
 }
 
-/** The bytes in pieces, cut at random places, none longer than `most`. */
+/** The bytes in pieces, cut at random places, none longer than `most`. The memory of each is used again for the next one. */
 export function* inPieces(bytes: Uint8Array, random: Random, most = 16 * 1024): Generator<Uint8Array> {
+  const memory = new Uint8Array(most);
   for (let at = 0; at < bytes.length;) {
-    const length = random.whole(1, random.chance(0.5) ? Math.min(8, most) : most);
-    yield bytes.subarray(at, at + length);
+    const length = Math.min(
+      bytes.length - at,
+      random.whole(1, random.chance(0.5) ? Math.min(8, most) : most),
+    );
+    memory.set(bytes.subarray(at, at + length));
+    yield memory.subarray(0, length);
+    memory.fill(0x22, 0, length);
     at += length;
   }
 }

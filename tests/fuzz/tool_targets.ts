@@ -61,19 +61,17 @@ const IPTABLES_SAVE: FuzzTarget = {
     const text = textOf(bytes);
     const { tables } = parseIptablesListing(text);
     const kept = new Map([["nat", { has: () => true }]]);
-    const prints = [[bytes], [...inPieces(bytes, random)]].map((pieces) => {
-      const reader = new PrintedReader(kept);
+    const reader = new PrintedReader(kept);
+    // One that was used is like a new one.
+    const prints = [inPieces(bytes, random), [bytes]].map((pieces) => {
       for (const piece of pieces) reader.write(piece);
       const { isWhole, ended } = reader.end();
       const printed = reader.take();
-      return [
-        isWhole,
-        [...ended],
-        Array.from(
-          printed.chainNames("nat"),
-          (name) => [name, printed.print("nat", name), printed.lines("nat", name)],
-        ),
-      ];
+      const chains = Array.from(
+        printed.chainNames("nat"),
+        (name) => [name, printed.print("nat", name), printed.lines("nat", name)],
+      );
+      return [isWhole, [...ended], chains];
     });
     assertEquals(prints[1], prints[0], "the pieces that the text comes in change what it says");
     const rules = tables.values().flatMap((table) => table.values()).flatMap(({ rules, counters }) => {
