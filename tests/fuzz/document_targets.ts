@@ -369,7 +369,7 @@ const HTTP: FuzzTarget = {
   passes: 2,
   refusals: [],
   // What is behind a request, or a blank line before one, is copied once more, up to 16 KiB each time.
-  limitMs: 1_000,
+  limitMs: 2_500,
   read(bytes, random) {
     const read = (pieces: Iterable<Uint8Array>): readonly string[] => {
       const reader = new RequestReader();

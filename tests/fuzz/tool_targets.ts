@@ -16,6 +16,7 @@ import { planDeletions } from "../../lib/conntrack/stale_flows.ts";
 import { NO_UDP_TARGETS } from "../../lib/conntrack/udp_targets.ts";
 import { ExecError } from "../../lib/errors.ts";
 import { readAround, surroundingsOf } from "../../lib/inspect/live/node_around.ts";
+import { liveOfTexts } from "../../lib/inspect/live/saved_texts.ts";
 import { MarkedLines } from "../../lib/kernel/ipvsadm_complaints.ts";
 import { isRuleRefusal, saysUnusable } from "../../lib/kernel/iptables_refusal.ts";
 import { parseIptablesVersion } from "../../lib/kernel/iptables_version.ts";
@@ -101,7 +102,7 @@ const IPTABLES_LIST: FuzzTarget = {
   examples: [
     '-P INPUT ACCEPT -c 12 3456\n-A INPUT -m comment --comment " -c 1 2 " -c 3 180 -j X\n-N X\n-A X -c 0 0\n-A X -s 1.2.3.4/32 -j DROP\n',
   ],
-  passes: 2,
+  passes: 3,
   refusals: [],
   read(bytes) {
     const text = textOf(bytes);
@@ -362,6 +363,26 @@ const FAILURES: FuzzTarget = {
   },
 };
 
+/** Saved texts of which it is not known what program printed them. */
+const SAVED_RULES: FuzzTarget = {
+  name: "saved-rules",
+  files: /^tests\/golden\/(all-examples|mixed-dual-stack|ipvs\/[^/]+)\/[^/]*\.(rules|nft|txt)$/,
+  examples: [
+    "add table ip kproxy\nadd chain ip kproxy a { type filter hook input priority 0 ; }\nadd rule ip kproxy a ip daddr 10.0.0.1 drop\n",
+  ],
+  // A text with lines that are refused is read again without each, up to 20 times.
+  passes: 24,
+  refusals: [],
+  read(bytes) {
+    const live = liveOfTexts([{ name: "saved", text: textOf(bytes) }], {
+      from: "a file",
+      bound: null,
+      problems: [],
+    });
+    assertEquals([...live.keys()], [...FAMILIES]);
+  },
+};
+
 /** All of this file. */
 export const TOOL_TARGETS: readonly FuzzTarget[] = [
   IPTABLES_SAVE,
@@ -373,4 +394,5 @@ export const TOOL_TARGETS: readonly FuzzTarget[] = [
   CONNTRACK,
   IP_JSON,
   FAILURES,
+  SAVED_RULES,
 ];
