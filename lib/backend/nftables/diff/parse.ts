@@ -175,7 +175,7 @@ export interface ObservedClients extends AffinitySet {
 
 const SET = /^\tset (\S+) \{.*\n((?:\t\t.*\n)*)\t\}$/gm;
 /** It may have a timeout of its own. */
-const CLIENT = /(?<![^\s{,])[^\s{,]+(?: timeout [^\s,]+)? expires [^\s,]+/g;
+const CLIENT = /(?<![^\s{,])[\da-f.:]+(?: timeout \w+)? expires \w+(?![^\s,])/g;
 
 /** Who is in the affinity sets that `nft -a list table` printed; sets without clients are left out. */
 export function parseClients(text: string): readonly ObservedClients[] {
