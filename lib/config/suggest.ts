@@ -14,17 +14,15 @@ export function closestWord(word: string, candidates: readonly string[]): string
   return closestWithin(Math.max(word.length >= 4 ? 2 : 1, Math.floor(word.length / 4)), word, candidates);
 }
 
-/** As {@linkcode closestWord}, more generous with long words; nothing is near to a text of more than 40 characters. */
+/** As {@linkcode closestWord}, more generous with long words. */
 export function nearestWord(text: string, candidates: readonly string[]): string | undefined {
-  if (text.length > LONGEST) return undefined;
-  const words = candidates.filter(({ length }) => length <= LONGEST);
-  return closestWithin(Math.max(1, Math.floor(text.length / 3)), text, words);
+  return closestWithin(Math.max(1, Math.floor(text.length / 3)), text, candidates);
 }
 
-/** What an object's field may be is no longer, but what was written there may be anything. */
-const LONGEST = 40;
-
-function closestWithin(mayDiffer: number, word: string, candidates: readonly string[]): string | undefined {
+function closestWithin(mayDiffer: number, word: string, all: readonly string[]): string | undefined {
+  // Comparing takes the product of the lengths, and what was written may be megabytes long.
+  const candidates = all.filter(({ length }) => Math.abs(length - word.length) <= mayDiffer);
+  if (candidates.length === 0) return undefined;
   // A word that is one edit too far away, first in the list, wins against every candidate that is no nearer.
   const tooFar = word + "\0".repeat(mayDiffer + 1);
   const nearest = closestString(word, [tooFar, ...candidates]);
@@ -33,8 +31,9 @@ function closestWithin(mayDiffer: number, word: string, candidates: readonly str
 
 /** True if the words differ only in two neighbouring letters that have changed places. */
 function isSwap(word: string, other: string): boolean {
+  if (word.length !== other.length) return false;
   const at = [...word].findIndex((letter, index) => letter !== other[index]);
-  return at >= 0 && word.length === other.length && word[at] === other[at + 1] &&
+  return at >= 0 && word[at] === other[at + 1] &&
     word[at + 1] === other[at] &&
     word.slice(at + 2) === other.slice(at + 2);
 }

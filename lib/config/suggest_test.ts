@@ -1,4 +1,5 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
+import { startWork } from "../../tests/support/spent.ts";
 import { closestWord, nearestWord } from "./suggest.ts";
 
 Deno.test("closestWord() names a candidate only if it is near", { permissions: "none" }, () => {
@@ -20,7 +21,7 @@ Deno.test("closestWord() names a candidate only if it is near", { permissions: "
   assertEquals(closestWord("mode", []), undefined);
 });
 
-Deno.test("nearestWord() allows an edit for every three letters, in texts of at most 40", {
+Deno.test("nearestWord() allows an edit for every three letters", {
   permissions: "none",
 }, () => {
   const kinds = ["Service", "EndpointSlice", "Node"];
@@ -35,5 +36,16 @@ Deno.test("nearestWord() allows an edit for every three letters, in texts of at 
     ["Endpoint".repeat(6), undefined],
   ];
   for (const [word, expected] of cases) assertEquals(nearestWord(word, kinds), expected, word);
-  assertEquals(nearestWord("x".repeat(40), ["x".repeat(41), "x".repeat(30)]), "x".repeat(30));
+  assertEquals(nearestWord("x".repeat(40), ["x".repeat(54), "x".repeat(30)]), "x".repeat(30));
 });
+
+Deno.test(
+  "a text of megabytes is near to nothing, and that is known at once",
+  { permissions: "none" },
+  () => {
+    const spentMs = startWork();
+    const long = "kubeproxy.config.k8s.io/v1alpha1".repeat(40_000);
+    assertEquals([closestWord(long, ["kubeproxy"]), nearestWord(long, ["Service"])], [undefined, undefined]);
+    assert(spentMs() < 100);
+  },
+);

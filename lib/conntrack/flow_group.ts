@@ -26,7 +26,7 @@ export interface FlowGroup {
 }
 
 /** One line: the original tuple, then the reply tuple, each with counters where accounting is on. */
-const TUPLE = String.raw`src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+)`;
+const TUPLE = String.raw`src=([0-9a-f.:]+) dst=([0-9a-f.:]+) sport=(\d{1,5}) dport=(\d{1,5})(?!\d)`;
 const FLOW = new RegExp(String.raw`^udp +17 .*?${TUPLE}(.*?)${TUPLE}(.*)$`, "gm");
 const ZONE = / (zone|zone-orig|zone-reply)=(\d+)/g;
 const ZONE_OPTION: Readonly<Record<string, string>> = {
@@ -39,7 +39,7 @@ interface CountedGroup extends FlowGroup {
   flows: number;
 }
 
-/** Groups the UDP flows of a dump, in order of first appearance. Lines of other kinds and lines cut off are passed over. */
+/** Groups the UDP flows of a dump, in order of first appearance. Lines of other kinds, without addresses, and lines cut off are passed over. */
 export function groupFlows(dump: string): readonly FlowGroup[] {
   const groups = new Map<string, CountedGroup>();
   for (const match of dump.matchAll(FLOW)) {
@@ -52,8 +52,8 @@ export function groupFlows(dump: string): readonly FlowGroup[] {
       known.flows++;
       continue;
     }
-    const destinationIp = canonicalIp(dst);
-    const replyIp = canonicalIp(replySrc);
+    const [destinationIp, replyIp] = [parseIp(dst)?.text, parseIp(replySrc)?.text];
+    if (destinationIp === undefined || replyIp === undefined) continue;
     groups.set(key, {
       destination: joinHostPort(destinationIp, Number(dport)),
       destinationIp,
@@ -72,8 +72,4 @@ const NO_ZONE: ZoneOptions = [];
 
 function zoneOptions(text: string): ZoneOptions {
   return [...text.matchAll(ZONE)].flatMap(([, name = "", id = ""]) => [ZONE_OPTION[name] ?? "", id]);
-}
-
-function canonicalIp(text: string): string {
-  return parseIp(text)?.text ?? text;
 }

@@ -46,15 +46,17 @@ export function parseDeviceAddresses(text: string): readonly DeviceAddress[] {
   const addresses: DeviceAddress[] = [];
   for (const link of readDevices(text)) {
     for (const entry of Array.isArray(link["addr_info"]) ? link["addr_info"].filter(isRecord) : []) {
-      const ip = parseIp(String(entry["local"]));
+      const { local, prefixlen: prefixLength, scope } = entry;
+      const ip = typeof local === "string" ? parseIp(local) : null;
       // An address on one end of a tunnel may have no text that is an address.
-      if (ip === null) continue;
+      if (ip === null || typeof prefixLength !== "number") continue;
+      if (!(prefixLength >= 0 && prefixLength <= 8 * ip.bytes.length)) continue;
       addresses.push({
-        device: String(link["ifname"]),
+        device: link.ifname,
         family: ip.family,
         address: ip.text,
-        prefixLength: Number(entry["prefixlen"]),
-        scope: String(entry["scope"]),
+        prefixLength,
+        scope: typeof scope === "string" ? scope : "",
       });
     }
   }
@@ -67,7 +69,7 @@ export function parseDeviceAddresses(text: string): readonly DeviceAddress[] {
  * @throws {SyntaxError} if it is none
  */
 export function parseLinkKinds(text: string): ReadonlyMap<string, string> {
-  return new Map(readDevices(text).map((link) => [String(link["ifname"]), kindOf(link)]));
+  return new Map(readDevices(text).map((link) => [link.ifname, kindOf(link)]));
 }
 
 function kindOf({ linkinfo }: Readonly<Record<string, unknown>>): string {
@@ -94,17 +96,17 @@ export interface Link {
 export function parseLinks(text: string): readonly Link[] {
   return readDevices(text).map((link) => {
     const flags = Array.isArray(link["flags"]) ? link["flags"] : [];
-    const mtu = Number(link["mtu"]);
+    const { mtu } = link;
     return {
-      device: String(link["ifname"]),
+      device: link.ifname,
       kind: kindOf(link),
-      mtu: Number.isSafeInteger(mtu) && mtu > 0 ? mtu : 0,
+      mtu: typeof mtu === "number" && Number.isSafeInteger(mtu) && mtu > 0 ? mtu : 0,
       isUp: flags.includes("UP"),
     };
   });
 }
 
-const REVERSE_PATH: Readonly<Record<string, string>> = { off: "0", strict: "1", loose: "2" };
+const REVERSE_PATH: ReadonlyMap<string, string> = new Map([["off", "0"], ["strict", "1"], ["loose", "2"]]);
 
 /**
  * Reads the text of `ip -json netconf`: settings by the names that sysctl has for them, a dot of a device's name as a slash.
@@ -117,7 +119,7 @@ export function parseDeviceSettings(text: string): ReadonlyMap<string, string> {
       const { family, interface: device, forwarding, rp_filter: filter } = record;
       if (typeof device !== "string" || (family !== "inet" && family !== "inet6")) return [];
       const start = `net.${family === "inet" ? "ipv4" : "ipv6"}.conf.${device.replaceAll(".", "/")}`;
-      const filterValue = REVERSE_PATH[String(filter)];
+      const filterValue = typeof filter === "string" ? REVERSE_PATH.get(filter) : undefined;
       return [
         ...(typeof forwarding === "boolean"
           ? [[`${start}.forwarding`, forwarding ? "1" : "0"] as [string, string]]
@@ -150,6 +152,10 @@ function readRecords(text: string): readonly Readonly<Record<string, unknown>>[]
 }
 
 /** Without the empty objects that stand for what a filter left out. */
-function readDevices(text: string): ReturnType<typeof readRecords> {
-  return readRecords(text).filter((link) => "ifname" in link);
+function readDevices(
+  text: string,
+): readonly (Readonly<Record<string, unknown>> & { readonly ifname: string })[] {
+  return readRecords(text).flatMap(({ ifname, ...link }) =>
+    typeof ifname === "string" ? [{ ...link, ifname }] : []
+  );
 }

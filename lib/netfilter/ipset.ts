@@ -145,7 +145,7 @@ export function parseSets(
 }
 
 /**
- * Reads the text of `ipset list -terse`: how many entries each set has, by name; null where an old ipset does not say.
+ * Reads the text of `ipset list -terse`: how many entries each set has, by name; null where it is not said, as by an old ipset.
  */
 export function parseSetSizes(text: string): ReadonlyMap<string, number | null> {
   const sizes = new Map<string, number | null>();
@@ -153,7 +153,7 @@ export function parseSetSizes(text: string): ReadonlyMap<string, number | null> 
   for (const line of text.split("\n")) {
     const [, label, value = ""] = /^(Name|Number of entries): (.+)$/.exec(line) ?? [];
     if (label === "Name") sizes.set(name = value, null);
-    else if (label !== undefined) sizes.set(name, Number(value));
+    else if (label !== undefined) sizes.set(name, /^\d+$/.test(value) ? Number(value) : null);
   }
   return sizes;
 }

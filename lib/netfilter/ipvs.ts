@@ -160,7 +160,7 @@ export function parseIpvsTable(text: string): IpvsTable {
       otherLines.push(line);
     } else if (words[0] === "-A") {
       virtualServers.set(virtualServerKey(name), {
-        server: readVirtualServer(name, words.slice(3)),
+        server: readVirtualServer(name, words.slice(3), line),
         realServers: new Map(),
       });
     } else {
@@ -182,14 +182,21 @@ function readName(option: string, hostPort: string): VirtualServerName | null {
 }
 
 function readHostPort(text: string): RealServerName | null {
-  const colon = text.lastIndexOf(":");
-  const portText = text.slice(colon + 1);
-  if (colon < 1 || !/^[0-9]{1,5}$/.test(portText)) return null;
-  const host = text.startsWith("[") ? text.slice(1, colon - 1) : text.slice(0, colon);
-  return { address: host, port: Number(portText) };
+  const [, bracketed, plain, port] = /^(?:\[([^[\]]+)\]|([^:[\]]+)):(\d{1,5})$/.exec(text) ?? [];
+  const address = bracketed ?? plain;
+  return address === undefined ? null : { address, port: Number(port) };
 }
 
-function readVirtualServer(name: VirtualServerName, words: readonly string[]): VirtualServer {
+const NUMBER = /^\d{1,10}$/;
+const WORD = /^[^-]/;
+
+/** @throws {SyntaxError} if it is not of that shape */
+function checkedValue(value: string | undefined, shape: RegExp, line: string): string {
+  if (value !== undefined && shape.test(value)) return value;
+  throw new SyntaxError(`"${line}" is no line of ipvsadm -Sn: "${value ?? ""}" is no value`);
+}
+
+function readVirtualServer(name: VirtualServerName, words: readonly string[], line: string): VirtualServer {
   let scheduler = "";
   let timeoutSeconds = 0;
   let flags: readonly string[] = [];
@@ -197,10 +204,11 @@ function readVirtualServer(name: VirtualServerName, words: readonly string[]): V
   for (let i = 0; i < words.length; i++) {
     const word = words[i] ?? "";
     if (word === "-s") scheduler = words[++i] ?? "";
-    else if (word === "-p") timeoutSeconds = Number(words[++i]);
-    else if (word === "-b") flags = (words[++i] ?? "").split(",").sort();
+    else if (word === "-p") timeoutSeconds = Number(checkedValue(words[++i], NUMBER, line));
+    else if (word === "-b") flags = checkedValue(words[++i], WORD, line).split(",").sort();
     else other.push(word);
   }
+  checkedValue(scheduler, WORD, line);
   const server = { ...name, scheduler, flags, timeoutSeconds };
   return other.length === 0 ? server : { ...server, otherOptions: other.join(" ") };
 }
@@ -212,7 +220,7 @@ function readRealServer(words: readonly string[], line: string): RealServer {
   for (let i = 0; i < words.length; i++) {
     const word = words[i] ?? "";
     if (word === "-r") place = readHostPort(words[++i] ?? "");
-    else if (word === "-w") weight = Number(words[++i]);
+    else if (word === "-w") weight = Number(checkedValue(words[++i], NUMBER, line));
     else if (word !== "-m") other.push(word);
   }
   if (place === null) throw new SyntaxError(`"${line}" names no real server`);
@@ -236,7 +244,8 @@ export function parseIpvsLoads(text: string): ReadonlyMap<string, VirtualServerL
     );
     const place = readHostPort(second);
     if (first === "->") {
-      if (place === null || realServers === undefined) continue;
+      const isCounted = [weight, active, inactive].every((count) => NUMBER.test(count));
+      if (place === null || realServers === undefined || !isCounted) continue;
       const real: RealServerLoad = {
         ...place,
         weight: Number(weight),

@@ -210,7 +210,9 @@ export class PrintedReader {
   }
 
   /** @param length of the whole line, of which less may be there */
-  #line(bytes: Uint8Array, start: number, end: number, length: number): void {
+  #line(bytes: Uint8Array, start: number, lineEnd: number, length: number): void {
+    // As much as there is of one that comes in pieces.
+    const end = Math.min(lineEnd, start + LINE_BYTES);
     const first = bytes[start];
     if (first === MINUS && bytes[start + 1] === LETTER_A) return this.#rule(bytes, start, end, length);
     if (first === COLON) return this.#declare(wordAt(bytes, start + 1, end));

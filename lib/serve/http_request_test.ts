@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertThrows } from "@std/assert";
 import fc from "../../tests/support/fast_check.ts";
 import { BadRequest } from "./bad_request.ts";
 import { RequestReader } from "./http_request.ts";
@@ -122,29 +122,6 @@ Deno.test("nobody can make it keep more than a little", PURE, () => {
       [`GET / ${host}${chunks}0\r\n${"A: b\r\n".repeat(30_000)}`, 413],
     ] as const
   ) assertEquals(refusal(text).slice(0, 3), String(status), text.slice(0, 60));
-});
-
-Deno.test("bytes without sense are refused or waited for, and end nothing", PURE, () => {
-  const word = fc.constantFrom(
-    "GET ",
-    "/ ",
-    "HTTP/1.1",
-    "\r\n",
-    "\n",
-    "Host: a",
-    ":",
-    "0",
-    "Content-Length: 3",
-    "\xff",
-  );
-  const noise = fc.oneof(fc.array(word, { maxLength: 20 }).map((words) => words.join("")), fc.string());
-  fc.assert(fc.property(noise, (text) => {
-    try {
-      readAll(encoder.encode(text));
-    } catch (error) {
-      assert(error instanceof BadRequest, String(error));
-    }
-  }));
 });
 
 Deno.test("a client that waits for a word before its body is told once", PURE, () => {

@@ -291,7 +291,7 @@ function parseLinks(text: string): ReadonlyMap<string, boolean> {
 function parseBridges(text: string): ReadonlySet<string> {
   return new Set(
     records(text).flatMap(({ ifname, linkinfo }) => {
-      const kind = (linkinfo as { info_kind?: unknown } | undefined)?.info_kind;
+      const kind = (linkinfo as { info_kind?: unknown } | null | undefined)?.info_kind;
       return typeof ifname === "string" && kind === "bridge" ? [ifname] : [];
     }),
   );
@@ -312,8 +312,8 @@ function parseRoutes(text: string, family: IpFamily): readonly Route[] {
     const all = family === "IPv4" ? "0.0.0.0/0" : "::/0";
     const length = family === "IPv4" ? 32 : 128;
     const network = dst === "default" ? all : dst.includes("/") ? dst : `${dst}/${length}`;
-    const [hop] = Array.isArray(nexthops) ? nexthops as { dev?: unknown }[] : [];
-    const device = REFUSING.has(type) ? "" : typeof dev === "string" ? dev : String(hop?.dev ?? "");
+    const [hop] = Array.isArray(nexthops) ? nexthops as ({ dev?: unknown } | null)[] : [];
+    const device = REFUSING.has(type) ? "" : [dev, hop?.dev].find((name) => typeof name === "string") ?? "";
     return [{ family, network, device, metric: typeof metric === "number" ? metric : 0 }];
   });
 }

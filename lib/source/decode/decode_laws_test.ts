@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "../../../tests/support/fast_check.ts";
-import { decodeEndpointSlice, decodeObject, decodeService } from "./decode.ts";
-import { pure, type Raw, rawService, rawSlice } from "../../../tests/support/decode_objects.ts";
+import { decodeEndpointSlice } from "./decode.ts";
+import { pure, type Raw, rawSlice } from "../../../tests/support/decode_objects.ts";
 
 const PORT = fc.record({
   name: fc.constantFrom("", "http", "dns"),
@@ -34,50 +34,6 @@ pure("a slice decodes to the same whatever the proxy does not read", () => {
     assertEquals(decodeEndpointSlice(noisy), decoded);
     // A decoded slice is an answer of its own: nothing in it may be the raw object's.
     assert(!sharesObjects(decoded, plain));
-  }));
-});
-
-pure("a decoded Service, written back as an API object, decodes to itself", () => {
-  const policy = fc.constantFrom("Cluster", "Local", null);
-  const spec = fc.record({
-    type: fc.constantFrom("ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "", null),
-    clusterIP: fc.constantFrom("10.0.0.1", "None", "", "fd00::1"),
-    ports: fc.array(PORT),
-    externalIPs: fc.option(fc.array(fc.ipV4())),
-    sessionAffinity: fc.constantFrom("None", "ClientIP", null),
-    externalTrafficPolicy: policy,
-    internalTrafficPolicy: policy,
-    healthCheckNodePort: fc.option(fc.integer({ min: 0, max: 65535 })),
-  });
-  fc.assert(fc.property(spec, (fields) => {
-    const once = decodeService(rawService(fields));
-    const { namespace, name, uid, loadBalancerIngress, ...rest } = once;
-    const again = decodeService({
-      metadata: { namespace, name, uid },
-      spec: rest,
-      status: { loadBalancer: { ingress: loadBalancerIngress } },
-    });
-    assertEquals(again, once);
-  }));
-});
-
-pure("anything at all decodes or is rejected, never thrown at the caller", () => {
-  const kind = fc.constantFrom("Service", "EndpointSlice", "Endpoints", "Node", "List", "ServiceList");
-  const values = fc.anything({ withNullPrototype: false, withBigInt: false, maxDepth: 3 });
-  const object = fc.record({
-    kind,
-    apiVersion: fc.constantFrom("v1", "discovery.k8s.io/v1"),
-    metadata: fc.oneof(values, fc.constant({ name: "a", namespace: "b" })),
-    spec: values,
-    status: values,
-    endpoints: values,
-    subsets: values,
-    items: values,
-    addressType: fc.constantFrom("IPv4", null, 5),
-  }, { requiredKeys: ["kind"] });
-  fc.assert(fc.property(fc.oneof(object, values), (raw) => {
-    const { rejections } = decodeObject(raw, "x");
-    for (const { message } of rejections) assert(message !== "" && !message.startsWith("."), message);
   }));
 });
 

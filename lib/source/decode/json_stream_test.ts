@@ -1,5 +1,4 @@
-import { assert, assertEquals, assertInstanceOf, assertThrows } from "@std/assert";
-import fc from "../../../tests/support/fast_check.ts";
+import { assert, assertEquals, assertThrows } from "@std/assert";
 import { pure } from "../../../tests/support/decode_objects.ts";
 import { DecodeError } from "./decode_values.ts";
 import { JsonListReader } from "./json_stream.ts";
@@ -191,51 +190,3 @@ pure("a mark of the byte order before it and bytes that are no text count as in 
   assertEquals(read(odd), { items: ["a\uFFFDb"], around: { items: [], kind: "c\uFFFDd" } });
   assertEquals(read(encoder.encode(`\uFEFF{"items":[1]}`)).items, [1]);
 });
-
-const lists = fc.record({
-  before: fc.dictionary(fc.string(), fc.jsonValue(), { maxKeys: 3 }),
-  items: fc.array(fc.jsonValue({ maxDepth: 3, stringUnit: "binary" }), { maxLength: 8 }),
-  after: fc.dictionary(fc.string(), fc.jsonValue(), { maxKeys: 3 }),
-  space: fc.constantFrom(undefined, " ", "\n\t"),
-}).map(({ before, items, after, space }) => JSON.stringify({ ...before, items, ...after }, null, space));
-
-/** What the runtime's parser makes of all of it at once; undefined if it is no JSON. */
-function whole(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    assertInstanceOf(error, SyntaxError);
-    return undefined;
-  }
-}
-
-pure(
-  "random lists at random borders are read as at once, and so is what becomes of them by a character more or less",
-  () => {
-    const borders = fc.array(fc.nat(), { maxLength: 6 });
-    const edit = fc.option(
-      fc.record({ at: fc.nat(), take: fc.nat(1), put: fc.constantFrom(...'[]{},:"\\ 1x', "") }),
-    );
-    fc.assert(
-      fc.property(lists, borders, edit, (text, places, change) => {
-        const at = (change?.at ?? 0) % text.length;
-        const edited = change === null ? text : text.slice(0, at) + change.put + text.slice(at + change.take);
-        const bytes = encoder.encode(edited);
-        const ends = places.map((place) => place % (bytes.length + 1));
-        const wanted = whole(new TextDecoder().decode(bytes)) as { items?: unknown } | null | undefined;
-        let found: ReturnType<typeof read>;
-        try {
-          found = read(bytes, ends);
-        } catch (error) {
-          assert(error instanceof DecodeError || error instanceof SyntaxError, `${error}`);
-          return wanted === undefined || error.message.includes("twice");
-        }
-        const { items, around } = found;
-        if (items.length > 0) assertEquals({ ...around as object, items }, wanted);
-        else assertEquals(around, wanted);
-        return wanted !== undefined;
-      }),
-      { numRuns: 3_000 },
-    );
-  },
-);

@@ -1,6 +1,5 @@
 import { assert, assertEquals, assertStrictEquals, assertStringIncludes } from "@std/assert";
 import { startWork } from "../../../tests/support/spent.ts";
-import fc from "../../../tests/support/fast_check.ts";
 import { type Manifest, readingOf, readManifest } from "./manifest_text.ts";
 
 // The YAML package reads these two.
@@ -108,39 +107,6 @@ test("keys that meet object prototypes are only keys", () => {
   assertStringIncludes(
     readManifest("kind: toString\napiVersion: v1\n").items[0]?.refusal ?? "",
     "kind: must be",
-  );
-});
-
-test("any text gives items or a problem, and nothing is thrown", () => {
-  const line = fc.oneof(
-    fc.string(),
-    fc.constantFrom(
-      "---",
-      "...",
-      "%YAML 1.2",
-      "kind: Service",
-      "- a",
-      "  b: [",
-      "&x",
-      "*x",
-      "{",
-      "}",
-      "<<: *x",
-      "|",
-    ),
-  );
-  fc.assert(
-    fc.property(fc.array(line), fc.boolean(), (lines, json) => {
-      const text = lines.join("\n");
-      const { items, problem } = readManifest(text, { json });
-      assert(problem === undefined || (items.length === 0 && problem.message !== ""));
-      const last = text.split("\n").length;
-      for (const { line } of items) assert(line >= 0 && line <= last);
-      if (problem !== undefined) {
-        assert(problem.line >= 1 && problem.line <= last, `${problem.line} of ${last}`);
-      }
-    }),
-    { numRuns: 500 },
   );
 });
 

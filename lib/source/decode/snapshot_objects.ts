@@ -77,8 +77,11 @@ export function decodeSnapshotObject(raw: unknown): ApiObject {
     ENDPOINTS_ANNOTATION,
   );
   if (written === "") return slice;
-  const prefix = `endpoints/${slice.name}/`;
-  if (!written.startsWith(prefix) || !/^IPv[46](\/\d+)?$/.test(written.slice(prefix.length))) {
+  const prefix = `endpoints/${slice.serviceName}/`;
+  if (
+    slice.name !== slice.serviceName || !written.startsWith(prefix) ||
+    !/^IPv[46](\/\d+)?$/.test(written.slice(prefix.length))
+  ) {
     throw new DecodeError(
       `metadata.annotations["${ENDPOINTS_ANNOTATION}"]`,
       `must begin with ${prefix}IPv4 or IPv6`,

@@ -10,7 +10,7 @@ import { ExecError } from "../../errors.ts";
 import type { Exec } from "../../kernel/exec.ts";
 import { abortable, CredentialError } from "./kube_credential_error.ts";
 import { ownProgramBehind } from "./kube_plugin_program.ts";
-import { asObject, objectAt, textAt } from "../decode/decode_values.ts";
+import { asObject, DecodeError, objectAt, textAt } from "../decode/decode_values.ts";
 import type { ClusterAccess, CredentialPlugin } from "./kubeconfig.ts";
 
 /** What a plugin printed. */
@@ -116,6 +116,16 @@ export class CredentialPluginRunner {
  * @throws {Error} if it is not an ExecCredential of that version with a credential in it; never shows the text
  */
 export function parseExecCredential(stdout: string, apiVersion: string): PluginCredential {
+  try {
+    return readExecCredential(stdout, apiVersion);
+  } catch (error) {
+    if (!(error instanceof DecodeError)) throw error;
+    // Neither its words nor a cause: they quote the value, which may be the token.
+    throw new Error(`prints ${error.path} that cannot be read`);
+  }
+}
+
+function readExecCredential(stdout: string, apiVersion: string): PluginCredential {
   const raw = asObject<ExecCredential>(parseJson(stdout), "its output");
   if (raw.kind !== "ExecCredential" || raw.apiVersion !== apiVersion) {
     throw new Error(`must print an ExecCredential of ${apiVersion}`);
@@ -129,7 +139,7 @@ export function parseExecCredential(stdout: string, apiVersion: string): PluginC
   }
   const expires = textAt(status, "expirationTimestamp");
   const expiresMs = expires === "" ? Infinity : Date.parse(expires);
-  if (Number.isNaN(expiresMs)) throw new Error(`prints an expirationTimestamp that is no time: "${expires}"`);
+  if (Number.isNaN(expiresMs)) throw new Error("prints an expirationTimestamp that is no time");
   return {
     token: token === "" ? null : token,
     clientCertificate: certificate === "" || key === "" ? null : { certificate, key },

@@ -200,7 +200,9 @@ Deno.test("what goes wrong with a credential plugin", async () => {
     [{ code: 0, stdout: "secret", stderr: "" }, "prints something else than JSON"],
     [printed({}), "must print a token, or clientCertificateData and clientKeyData"],
     [printed({ token: "secret" }, { apiVersion: "v2" }), `must print an ExecCredential of ${VERSION}`],
-    [printed({ token: "secret", expirationTimestamp: "soon" }), 'that is no time: "soon"'],
+    [printed({ token: { x: "secret" } }), "prints token that cannot be read"],
+    [printed("secret"), "prints status that cannot be read"],
+    [printed({ token: "secret", expirationTimestamp: "soon" }), "an expirationTimestamp that is no time"],
   ];
   for (const [result, message] of cases) {
     const error = await assertRejects(
@@ -230,7 +232,7 @@ Deno.test("what kproxy starts for its own work is never started for credentials"
 
 Deno.test("a credential without a time does not expire", { permissions: "none" }, () => {
   assertEquals(parseExecCredential(printed({ token: "t" }).stdout, VERSION).expiresMs, Infinity);
-  assertThrows(() => parseExecCredential("5", VERSION), TypeError, "must be an object");
+  assertThrows(() => parseExecCredential("5", VERSION), Error, "prints its output that cannot be read");
 });
 
 Deno.test("reading credentials ends with its signal, whatever hangs", async () => {

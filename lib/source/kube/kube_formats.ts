@@ -5,7 +5,7 @@
  */
 import type { KubernetesObject, V1Status } from "@kubernetes/client-node";
 import type { Raw } from "../decode/api_json.ts";
-import { asObject, DecodeError, listAt } from "../decode/decode_values.ts";
+import { asObject, DecodeError, listAt, textAt } from "../decode/decode_values.ts";
 import { JsonListReader } from "../decode/json_stream.ts";
 import { MalformedError } from "../decode/protobuf_reader.ts";
 import { EventReader, ListReader, readStatus } from "../decode/protobuf_stream.ts";
@@ -144,8 +144,8 @@ const JSON_FORMAT: AnswerFormat = {
 function* jsonEvents(lines: readonly string[], type: ObjectType): Generator<WatchEvent> {
   for (const line of lines) {
     const event = checked(`GET ${type.path}: no watch event`, () => {
-      const { type: eventType, object } = asObject(JSON.parse(line), "line");
-      return { type: String(eventType), object: asObject<KubernetesObject>(object, "object") };
+      const event = asObject(JSON.parse(line), "line");
+      return { type: textAt(event, "type"), object: asObject<KubernetesObject>(event["object"], "object") };
     });
     yield checkEvent(event, type);
   }

@@ -143,8 +143,11 @@ export class KubeStore {
   }
 }
 
-/** As of {@linkcode DecodedObjects}, of what may be no object at all. */
+/** As of {@linkcode DecodedObjects}, of what may be no object at all, and names that are no texts. */
 export function identityOfRaw(raw: unknown): string {
   const metadata = (raw as RawKubernetesObject | null)?.metadata as Raw<V1ObjectMeta> | null | undefined;
-  return `${metadata?.namespace ?? ""}/${metadata?.name ?? ""}`;
+  const [namespace, name] = [metadata?.namespace, metadata?.name].map((part) =>
+    typeof part === "string" ? part : ""
+  );
+  return `${namespace}/${name}`;
 }

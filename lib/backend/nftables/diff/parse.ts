@@ -115,10 +115,13 @@ interface PrintedElement {
   readonly comment: string | undefined;
 }
 
+/** It never looks beyond the element: a line may have 100,000 of them. */
+const QUOTING_ELEMENT = /(?:[^",]|"[^"]*"|,(?! ))+/g;
+
 function splitElements(list: string): readonly string[] {
   if (!list.includes('"')) return list.split(", ");
   // A comment may hold the separator.
-  return list.split(/, (?=(?:[^"]*"[^"]*")*[^"]*$)/);
+  return (list.match(QUOTING_ELEMENT) ?? []).map((element) => element.trimStart());
 }
 
 /** `key`, `key : value`, `key comment "…" : value`, and with a counter between them. */
@@ -150,13 +153,16 @@ export function ownerProblem(text: string): string | null {
   return `table ${table} belongs to ${who} (flags owner), and nobody else may change or remove it until that ends`;
 }
 
-const COUNTED = /([^\s{,][^{,\n]*?) counter packets (\d+) bytes (\d+)/g;
+const COUNTED = /^\s*(\S.*?) counter packets (\d+) bytes (\d+)/;
 
 /** What `nft list set` printed of a set of counters: destination → what was counted. */
 export function parseCounters(text: string): ReadonlyMap<string, Traffic> {
   const counters = new Map<string, Traffic>();
-  for (const [, destination, packets, bytes] of text.matchAll(COUNTED)) {
-    counters.set(destination!, { packets: Number(packets), bytes: Number(bytes) });
+  for (const element of text.split(/[{,\n]/)) {
+    const [, destination, packets, bytes] = COUNTED.exec(element) ?? [];
+    if (destination !== undefined) {
+      counters.set(destination, { packets: Number(packets), bytes: Number(bytes) });
+    }
   }
   return counters;
 }
@@ -169,7 +175,7 @@ export interface ObservedClients extends AffinitySet {
 
 const SET = /^\tset (\S+) \{.*\n((?:\t\t.*\n)*)\t\}$/gm;
 /** It may have a timeout of its own. */
-const CLIENT = /[^\s{,]+(?: timeout [^\s,]+)? expires [^\s,]+/g;
+const CLIENT = /(?<![^\s{,])[\da-f.:]+(?: timeout \w+)? expires \w+(?![^\s,])/g;
 
 /** Who is in the affinity sets that `nft -a list table` printed; sets without clients are left out. */
 export function parseClients(text: string): readonly ObservedClients[] {
