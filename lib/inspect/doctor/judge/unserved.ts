@@ -7,7 +7,7 @@ import type { UnservedDestination } from "../../../model/destination_claims.ts";
 import { counted } from "../../../text/words.ts";
 import { type Finding, ok, warning } from "../finding.ts";
 
-const CHECK = "addresses of Services";
+const CHECK = "addresses";
 
 /** As a running kproxy tells them: how many, and the first of them. */
 export interface UnservedDestinations {
