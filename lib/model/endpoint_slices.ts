@@ -4,13 +4,13 @@
  * @module
  */
 import { makeEndpoint } from "./endpoint.ts";
-import { type Ip, parseIp } from "./ip.ts";
+import { type Ip, parseIp, specialUse } from "./ip.ts";
 import { compareBytes, namespacedName, servicePortKey } from "./names.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "./objects.ts";
 import { tight } from "../text/kept.ts";
-import { type Report, sameTexts } from "./service_port.ts";
-import type { Endpoint, ServicePortKey } from "./state.ts";
-import { unreachableUse } from "./unreachable_endpoints.ts";
+import { limitedReport, type Report, sameTexts } from "./service_port.ts";
+import type { ListedEndpoints } from "./service_size.ts";
+import type { Endpoint, ServicePort, ServicePortKey } from "./state.ts";
 
 /** Endpoints of one Service: port key → endpoints sorted by key; ports without endpoints are absent. */
 export type EndpointsByPort = ReadonlyMap<ServicePortKey, readonly Endpoint[]>;
@@ -20,12 +20,13 @@ export interface EndpointSliceCacheOptions {
   readonly family: IpFamily;
   readonly nodeName: string;
   readonly report?: Report;
-  /** Hears at a checkout, for each Service it yields, of its endpoints that cannot answer: endpoint → reason. */
+  /** Hears, of each Service whose endpoints are asked for, of those that are left out because nobody can answer there: endpoint → reason. */
   readonly onUnreachable?: (service: NamespacedName, endpoints: ReadonlyMap<string, string>) => void;
 }
 
 /**
- * Remembers slices by Service, tells which updates matter, and hands out the endpoints of the Services that changed.
+ * Remembers slices by Service, tells which updates matter, and joins endpoints with the ports that a Service declares. What a slice
+ * says of other ports costs nothing but its text: a slice may have 20,000 ports and 1,000 endpoints.
  *
  * Source: kube-proxy EndpointSliceCache; differs: compares only what the proxy reads; notices when a slice changes its
  * owner or address type under the same name; which of several equal endpoints wins does not depend on chance.
@@ -77,17 +78,47 @@ export class EndpointSliceCache {
     return changed;
   }
 
-  /** Applies what is pending; yields the Services whose slices changed with their endpoints now (maybe none). */
-  checkout(): ReadonlyMap<NamespacedName, EndpointsByPort> {
-    const result = new Map<NamespacedName, EndpointsByPort>();
+  /** Applies what is pending; yields the Services whose slices changed. */
+  checkout(): ReadonlySet<NamespacedName> {
+    const changed = new Set(this.#pending.keys());
     for (const [service, changes] of this.#pending) {
       const slices = withChanges(this.#applied.get(service) ?? NO_SLICES, changes);
       if (slices.length === 0) this.#applied.delete(service);
       else this.#applied.set(service, slices);
-      result.set(service, this.#endpointsOf(service, slices));
     }
     this.#pending.clear();
-    return result;
+    return changed;
+  }
+
+  /** How many endpoints a Service's slices list, each as often as it stands there; none of them is made. */
+  listed(service: NamespacedName): ListedEndpoints {
+    const slices = this.#applied.get(service) ?? NO_SLICES;
+    let atMost = 0;
+    for (const { ports, endpoints } of slices) atMost += ports.length * endpoints.length;
+    const byPort = (): ReadonlyMap<ServicePortKey, number> => {
+      const counts = new Map<ServicePortKey, number>();
+      for (const { ports, endpoints } of slices) {
+        for (const { key } of usablePorts(service, ports)) {
+          counts.set(key, (counts.get(key) ?? 0) + endpoints.length);
+        }
+      }
+      return counts;
+    };
+    return { atMost, byPort };
+  }
+
+  /** The endpoints of these ports, which are all of one Service, as of the last checkout. */
+  endpointsOf(service: NamespacedName, declared: readonly ServicePort[]): EndpointsByPort {
+    const byPort = new Map<ServicePortKey, Endpoint[]>(declared.map(({ key }) => [key, []]));
+    const unreachable = new Map<string, string>();
+    const slices = this.#applied.get(service) ?? NO_SLICES;
+    const sorted = slices.length < 2
+      ? slices
+      : slices.toSorted((left, right) => compareBytes(left.name, right.name));
+    for (const slice of sorted) this.#collect(service, slice, { byPort, unreachable });
+    this.#onUnreachable(service, unreachable);
+    for (const [key, endpoints] of byPort) if (endpoints.length === 0) byPort.delete(key);
+    return new Map(byPort.entries().map(([key, endpoints]) => [key, sortedWithoutDuplicates(endpoints)]));
   }
 
   #ownerOf(slice: EndpointSlice, identity: string): NamespacedName | null {
@@ -125,34 +156,26 @@ export class EndpointSliceCache {
     return true;
   }
 
-  #endpointsOf(service: NamespacedName, slices: readonly EndpointSlice[]): EndpointsByPort {
-    const byPort = new Map<ServicePortKey, Endpoint[]>();
-    const unreachable = new Map<string, string>();
-    const sorted = slices.length < 2
-      ? slices
-      : slices.toSorted((left, right) => compareBytes(left.name, right.name));
-    for (const slice of sorted) this.#collect(service, slice, { byPort, unreachable });
-    this.#onUnreachable(service, unreachable);
-    return new Map(byPort.entries().map(([key, endpoints]) => [key, sortedWithoutDuplicates(endpoints)]));
-  }
-
   #collect(service: NamespacedName, slice: EndpointSlice, { byPort, unreachable }: Collected): void {
-    const complain: Report = (problem) =>
-      this.#report(`EndpointSlice ${slice.namespace}/${slice.name}: ${problem}`);
-    const ports = usablePorts(service, slice, complain);
-    if (ports.length === 0) return;
+    const complain = limitedReport(
+      (problem) => this.#report(`EndpointSlice ${slice.namespace}/${slice.name}: ${problem}`),
+    );
+    const lists: { readonly endpoints: Endpoint[]; readonly number: number }[] = [];
+    for (const { key, number } of usablePorts(service, slice.ports, complain)) {
+      const endpoints = byPort.get(key);
+      if (endpoints !== undefined) lists.push({ endpoints, number });
+    }
+    if (lists.length === 0) return;
     slice.endpoints.forEach((source, index) => {
       const ip = this.#addressOf(source, index, complain);
       if (ip === null) return;
-      const use = unreachableUse(ip);
+      const use = specialUse(ip);
       if (use !== null) {
         unreachable.set(`${ip.text} of EndpointSlice ${slice.namespace}/${slice.name}`, `it is ${use}`);
+        return;
       }
-      for (const { key, number } of ports) {
-        const endpoint = makeEndpoint(source, ip.text, number, this.#nodeName);
-        const endpoints = byPort.get(key);
-        if (endpoints === undefined) byPort.set(key, [endpoint]);
-        else endpoints.push(endpoint);
+      for (const { endpoints, number } of lists) {
+        endpoints.push(makeEndpoint(source, ip.text, number, this.#nodeName));
       }
     });
   }
@@ -233,17 +256,22 @@ function sameSliceEndpoint(left: SliceEndpoint, right: SliceEndpoint): boolean {
     sameTexts(left.zoneHints, right.zoneHints) && sameTexts(left.nodeHints, right.nodeHints);
 }
 
+/** Each key and number once. */
 function usablePorts(
   service: NamespacedName,
-  slice: EndpointSlice,
-  complain: Report,
+  ports: readonly SlicePort[],
+  complain: Report = () => {},
 ): readonly { readonly key: ServicePortKey; readonly number: number }[] {
+  const known = new Set<string>();
   const usable: { readonly key: ServicePortKey; readonly number: number }[] = [];
-  slice.ports.forEach((port, index) => {
-    if (port.name === null) complain(`ports[${index}] has no name; it is skipped`);
-    else if (port.port === null || port.port === 0) {
-      complain(`ports[${index}] has no port number; it is skipped`);
-    } else usable.push({ key: servicePortKey(service, port.name, port.protocol), number: port.port });
+  ports.forEach(({ name, port: number, protocol }, index) => {
+    if (name === null) return complain(`ports[${index}] has no name; it is skipped`);
+    if (number === null || number === 0) return complain(`ports[${index}] has no port number; it is skipped`);
+    const key = servicePortKey(service, name, protocol);
+    const identity = ports.length > 1 ? `${key} ${number}` : "";
+    if (known.has(identity)) return;
+    known.add(identity);
+    usable.push({ key, number });
   });
   return usable;
 }

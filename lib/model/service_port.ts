@@ -13,6 +13,18 @@ import type { ServicePort } from "./state.ts";
 /** Receives one readable line about a part of an object that the proxy leaves out. */
 export type Report = (problem: string) => void;
 
+/** With more problems than these an object's others are only counted. */
+const MAX_PROBLEMS = 10;
+
+/** The first problems of one object, with a note where there are more: an object may have tens of thousands. */
+export function limitedReport(report: Report): Report {
+  let told = 0;
+  return (problem) => {
+    if (++told <= MAX_PROBLEMS) report(problem);
+    else if (told === MAX_PROBLEMS + 1) report("it has more such problems, which are not told");
+  };
+}
+
 /**
  * Receives each address that a Service may not have, e.g. `external IP 127.0.0.1`, and why.
  */
@@ -36,7 +48,7 @@ export function servicePorts(
 ): readonly ServicePort[] {
   if (service.clusterIP === "" || service.clusterIP === "None" || service.type === "ExternalName") return [];
   const name = namespacedName(service.namespace, service.name);
-  const complain: Report = (problem) => report(`Service ${name}: ${problem}`);
+  const complain = limitedReport((problem) => report(`Service ${name}: ${problem}`));
   const clusterIP = clusterIPFor(service, family, complain, unfit);
   if (clusterIP === null) return [];
 
@@ -112,11 +124,19 @@ export function sameServicePorts(left: readonly ServicePort[], right: readonly S
   return left.length === right.length &&
     left.every((port, index) => {
       const other = right[index];
-      return other !== undefined && sameServicePort(port, other);
+      if (other === undefined || !sameOwnFacts(port, other)) return false;
+      // The ports of a Service share their lists: a thousand of each are compared once.
+      const [before, otherBefore] = [left[index - 1], right[index - 1]];
+      return ADDRESS_LISTS.every((list) =>
+        port[list] === before?.[list] && other[list] === otherBefore?.[list] ||
+        sameTexts(port[list], other[list])
+      );
     });
 }
 
-function sameServicePort(left: ServicePort, right: ServicePort): boolean {
+const ADDRESS_LISTS = ["externalIPs", "loadBalancerVIPs", "loadBalancerSourceRanges"] as const;
+
+function sameOwnFacts(left: ServicePort, right: ServicePort): boolean {
   return left.key === right.key &&
     left.createdAtSeconds === right.createdAtSeconds &&
     left.clusterIP === right.clusterIP &&
@@ -127,10 +147,7 @@ function sameServicePort(left: ServicePort, right: ServicePort): boolean {
     left.internalPolicyLocal === right.internalPolicyLocal &&
     left.healthCheckNodePort === right.healthCheckNodePort &&
     left.ipvs.scheduler === right.ipvs.scheduler &&
-    left.ipvs.graceful === right.ipvs.graceful &&
-    sameTexts(left.externalIPs, right.externalIPs) &&
-    sameTexts(left.loadBalancerVIPs, right.loadBalancerVIPs) &&
-    sameTexts(left.loadBalancerSourceRanges, right.loadBalancerSourceRanges);
+    left.ipvs.graceful === right.ipvs.graceful;
 }
 
 /** True if both lists hold the same texts in the same order. */

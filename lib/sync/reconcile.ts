@@ -117,7 +117,7 @@ export class Reconciler {
       const outcome = {
         family: proxier.family,
         full,
-        report,
+        report: withTooLarge(report, state),
         durationMs: endMs - startMs,
         services: full ? [] : [...changed],
         triggerTimesMs: this.#triggerTimesMs,
@@ -147,4 +147,11 @@ export class Reconciler {
     return nowMs - this.#lastFullSyncMs >= FULL_SYNC_INTERVAL_MS &&
       state.endpointCount <= LARGE_CLUSTER_ENDPOINTS;
   }
+}
+
+/** Services that are too large are quarantined as those are of which the tools refuse something. */
+function withTooLarge(report: ApplyReport, { tooLarge }: ProxyState): ApplyReport {
+  if (tooLarge.size === 0) return report;
+  const quarantined = [...tooLarge].map(([service, problem]) => ({ service, problem }));
+  return { ...report, quarantined: [...report.quarantined ?? [], ...quarantined] };
 }

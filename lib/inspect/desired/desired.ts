@@ -98,7 +98,11 @@ export function stateOfObjects(
       if (object.kind === "Service") tracker.updateService(undefined, object);
       if (object.kind === "EndpointSlice") tracker.updateEndpointSlice(object, false);
     }
-    return [family, tracker.checkout().state];
+    const { state } = tracker.checkout();
+    for (const [service, reason] of state.tooLarge) {
+      unserved.push({ service, destination: `everything of ${family}`, reason });
+    }
+    return [family, state];
   }));
   const serviceCidrs = serviceNetworks(objects.filter((object) => object.kind === "ServiceCIDR"));
   return { nodeName, node, otherNodes, states, serviceCidrs, unserved, objects };
