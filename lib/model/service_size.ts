@@ -8,14 +8,20 @@ import type { ServicePort, ServicePortKey } from "./state.ts";
 
 /**
  * Destinations of one Service in one IP family: ports × (cluster IP, external IPs, load balancer IPs, node port). In mode iptables
- * each is a rule of a chain that packets to all Services go through. A thousand ports at ten addresses are as many.
+ * each is a rule in a chain that the packets to all Services go through. 1,000 ports at ten addresses are as many.
  */
 export const MAX_DESTINATIONS = 10_000;
 
 /**
- * Entries of one Service in one IP family: each destination with each of its port's endpoints, as modes nftables and ipvs write
- * them, and each load balancer IP of each port with each source range. 5,000 endpoints of two ports at five addresses are as many;
- * a node writes them in about half a second, in which no other Service is served anew.
+ * Endpoints of one Service in one IP family, each as often as a slice lists it for one of the Service's ports. In mode iptables each
+ * is a chain with a hashed name. 5,000 endpoints of five ports are as many, a hundred times what a Service usually has.
+ */
+export const MAX_ENDPOINTS = 25_000;
+
+/**
+ * Entries of one Service in one IP family: each destination with each endpoint of its port, as modes nftables and ipvs write them, and
+ * each load balancer IP of each port with each source range. 5,000 endpoints of two ports at five addresses are as many. An edit of
+ * another Service waits while they are written, which with twice as many would be for seconds.
  */
 export const MAX_ENTRIES = 50_000;
 
@@ -40,25 +46,27 @@ export function sizeProblem(ports: readonly ServicePort[], listed: ListedEndpoin
     largest = Math.max(largest, ofPort);
     firewall += port.loadBalancerVIPs.length * port.loadBalancerSourceRanges.length;
   }
-  if (destinations > MAX_DESTINATIONS) {
-    const what = `${leading(destinations)} destinations (ports × addresses)`;
-    return `it has more than ${what}; a Service is served with at most ${MAX_DESTINATIONS}`;
-  }
-  let entries = destinations + firewall;
-  if (entries + largest * listed.atMost <= MAX_ENTRIES) return null;
+  if (destinations > MAX_DESTINATIONS) return tooMany(destinations, "ports × addresses", MAX_DESTINATIONS);
+  let [endpoints, entries] = [listed.atMost, destinations + firewall + largest * listed.atMost];
+  if (endpoints <= MAX_ENDPOINTS && entries <= MAX_ENTRIES) return null;
   const counts = listed.byPort();
-  for (const port of ports) entries += destinationsOf(port) * (counts.get(port.key) ?? 0);
+  [endpoints, entries] = [0, destinations + firewall];
+  for (const port of ports) {
+    const count = counts.get(port.key) ?? 0;
+    endpoints += count;
+    entries += count * destinationsOf(port);
+  }
+  if (endpoints > MAX_ENDPOINTS) return tooMany(endpoints, "ports × endpoints", MAX_ENDPOINTS);
   if (entries <= MAX_ENTRIES) return null;
-  const what = `${leading(entries)} entries (destinations × endpoints or source ranges)`;
-  return `it has more than ${what}; a Service is served with at most ${MAX_ENTRIES}`;
+  return tooMany(entries, "ports × addresses × endpoints, or source ranges", MAX_ENTRIES);
+}
+
+/** With the first digit only: what is told once is not told anew with every endpoint. */
+function tooMany(count: number, what: string, most: number): string {
+  const scale = 10 ** Math.floor(Math.log10(count));
+  return `it is too large: ${Math.floor(count / scale) * scale} or more (${what}), where ${most} are served`;
 }
 
 function destinationsOf({ externalIPs, loadBalancerVIPs, nodePort }: ServicePort): number {
   return 1 + externalIPs.length + loadBalancerVIPs.length + (nodePort === 0 ? 0 : 1);
-}
-
-/** With its first digit only: what is told once is not told anew with every endpoint. */
-function leading(count: number): number {
-  const scale = 10 ** Math.floor(Math.log10(count - 1));
-  return Math.floor((count - 1) / scale) * scale;
 }

@@ -35,7 +35,9 @@ interface ServiceParts {
 }
 
 /** A Service of so many parts. */
-export function hostileService({ ports, externalIPs = 0, vips = 0, sourceRanges = 0, extra }: ServiceParts): string {
+export function hostileService(
+  { ports, externalIPs = 0, vips = 0, sourceRanges = 0, extra }: ServiceParts,
+): string {
   return JSON.stringify({
     apiVersion: "v1",
     kind: "Service",
@@ -117,9 +119,24 @@ export const HOSTILE_OBJECTS: readonly HostileObjects[] = [
     slice: hostileSlice({ ports: 1, endpoints: 1 }),
   },
   {
-    title: "one port, 25,000 endpoints",
+    title: "just served: one port, 40,000 endpoints",
     service: hostileService({ ports: 1 }),
-    slice: hostileSlice({ ports: 1, endpoints: 25_000 }),
+    slice: hostileSlice({ ports: 1, endpoints: 40_000 }),
+  },
+  {
+    title: "just served: 49 ports, 1,000 endpoints",
+    service: hostileService({ ports: 49 }),
+    slice: hostileSlice({ ports: 49, endpoints: 1000 }),
+  },
+  {
+    title: "just served: 98 ports × 101 addresses, 4 endpoints",
+    service: hostileService({ ports: 98, externalIPs: 100 }),
+    slice: hostileSlice({ ports: 98, endpoints: 4 }),
+  },
+  {
+    title: "just served: 10 ports × 10 load balancer IPs × 480 source ranges",
+    service: hostileService({ ports: 10, vips: 10, sourceRanges: 480 }),
+    slice: hostileSlice({ ports: 10, endpoints: 10 }),
   },
   {
     title: "1,000 endpoints with 70 zones each",

@@ -13,6 +13,8 @@ import type { BaseRules, IptablesPlan, Operations, ServiceRules, Transaction } f
 
 /** The parts of one table's transaction, in the order in which they are written. */
 class TransactionDraft {
+  /** Chains of endpoints that the kernel does not have yet. */
+  readonly fresh: { readonly chain: string; readonly body: readonly string[] }[] = [];
   readonly chainLines: string[] = [];
   readonly rules: string[] = [];
   readonly deletions: string[] = [];
@@ -25,13 +27,43 @@ class TransactionDraft {
   }
 
   remove(chain: string): void {
-    this.chainLines.push(chainLine(chain));
-    this.removedChains.push(`-X ${chain}`);
+    this.removedChains.push(chain);
+  }
+
+  /**
+   * Takes from what is new, and from what goes, what is more than so many chains: to be written before and after the rest. Nothing leads
+   * to new chains yet; of those that go, the ones that jump come before those that they jump to.
+   */
+  divide(most: number): { readonly before: Transaction[]; readonly after: Transaction[] } {
+    const before = portions(this.fresh.splice(most), most).map((some): Transaction => ({
+      table: "nat",
+      lines: [...some.map(({ chain }) => chainLine(chain)), ...some.flatMap(({ body }) => body)],
+    }));
+    for (const { chain, body } of this.fresh) this.rewrite(chain, body);
+    const after = portions(this.removedChains.splice(most), most).map((some): Transaction => ({
+      table: "nat",
+      lines: [...some.map(chainLine), ...some.map((chain) => `-X ${chain}`)],
+    }));
+    return { before, after };
   }
 
   lines(): string[] {
-    return [...this.chainLines, ...this.rules, ...this.deletions, ...this.additions, ...this.removedChains];
+    return [
+      ...this.chainLines,
+      ...this.removedChains.map(chainLine),
+      ...this.rules,
+      ...this.deletions,
+      ...this.additions,
+      ...this.removedChains.map((chain) => `-X ${chain}`),
+    ];
   }
+}
+
+function portions<T>(list: readonly T[], most: number): readonly (readonly T[])[] {
+  return Array.from(
+    { length: Math.ceil(list.length / most) },
+    (_, at) => list.slice(at * most, (at + 1) * most),
+  );
 }
 
 /**
@@ -39,8 +71,14 @@ class TransactionDraft {
  * mentioned; nothing changed yields no transaction. Each transaction is all or nothing, and at no moment between two of
  * them does traffic find less than before or after: a verdict of filter about a Service that nat serves is
  * harmless, so those appear before nat changes and disappear after it.
+ *
+ * @param chainsPerTransaction with more new chains of endpoints, or chains that go, these have transactions of their own
  */
-export function diffIptables(plan: IptablesPlan, committed: CommittedRules): Operations {
+export function diffIptables(
+  plan: IptablesPlan,
+  committed: CommittedRules,
+  chainsPerTransaction: number = Infinity,
+): Operations {
   const nat = new TransactionDraft();
   const filter = new TransactionDraft();
   const filterAfter: string[] = [];
@@ -60,12 +98,15 @@ export function diffIptables(plan: IptablesPlan, committed: CommittedRules): Ope
     for (const rule of edit.inserted.toReversed()) draft.additions.push(`-I ${edit.chain} ${rule}`);
     for (const rule of edit.appended) draft.additions.push(`-A ${edit.chain} ${rule}`);
   }
+  const { before, after } = nat.divide(chainsPerTransaction);
   const natLines = nat.lines();
   const filterLines = filter.lines();
   const transactions: Transaction[] = natLines.length > 0
     ? [
       { table: "filter", lines: filterLines },
+      ...before,
       { table: "nat", lines: natLines },
+      ...after,
       { table: "filter", lines: filterAfter },
     ]
     : [{ table: "filter", lines: [...filterLines, ...filterAfter] }];
@@ -97,7 +138,8 @@ function diffChains(
     const body = bodies.get(chain)!;
     const hashBefore = hashesBefore.get(chain);
     hashesBefore.delete(chain);
-    if (hashBefore !== hashRules(body)) draft.rewrite(chain, body);
+    if (hashBefore === undefined && chain.startsWith("KUBE-SEP-")) draft.fresh.push({ chain, body });
+    else if (hashBefore !== hashRules(body)) draft.rewrite(chain, body);
   }
   for (const chain of hashesBefore.keys()) draft.remove(chain);
 }
