@@ -6,7 +6,7 @@
  */
 import type { ApplyReport, FamilyProxier } from "../backend/backend.ts";
 import { SyncError } from "../errors.ts";
-import { turnSince } from "../kernel/turns.ts";
+import { everybodysTurn, TURN_MS } from "../kernel/turns.ts";
 import type { ChangeTracker } from "../model/change_tracker.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { ProxyState } from "../model/state.ts";
@@ -112,7 +112,7 @@ export class Reconciler {
     const changed = this.#uncommitted;
     this.#uncommitted = new Set();
     try {
-      await turnSince(startMs);
+      if (nowMs() - startMs >= TURN_MS) await everybodysTurn();
       const report = await proxier.sync({ state, changed: full ? "all" : changed });
       const endMs = nowMs();
       if (full) this.#lastFullSyncMs = endMs;

@@ -119,14 +119,14 @@ export const HOSTILE_OBJECTS: readonly HostileObjects[] = [
     slice: hostileSlice({ ports: 1, endpoints: 1 }),
   },
   {
-    title: "just served: one port, 40,000 endpoints",
+    title: "just served: one port, 25,000 endpoints",
     service: hostileService({ ports: 1 }),
-    slice: hostileSlice({ ports: 1, endpoints: 40_000 }),
+    slice: hostileSlice({ ports: 1, endpoints: 25_000 }),
   },
   {
-    title: "just served: 49 ports, 1,000 endpoints",
-    service: hostileService({ ports: 49 }),
-    slice: hostileSlice({ ports: 49, endpoints: 1000 }),
+    title: "just served: 25 ports, 1,000 endpoints",
+    service: hostileService({ ports: 25 }),
+    slice: hostileSlice({ ports: 25, endpoints: 1000 }),
   },
   {
     title: "just served: 98 ports × 101 addresses, 4 endpoints",
