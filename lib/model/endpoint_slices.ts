@@ -111,7 +111,7 @@ export class EndpointSliceCache {
   endpointsOf(service: NamespacedName, declared: readonly ServicePort[]): EndpointsByPort {
     const byPort = new Map<ServicePortKey, Endpoint[]>(declared.map(({ key }) => [key, []]));
     const unreachable = new Map<string, string>();
-    const slices = this.#applied.get(service) ?? NO_SLICES;
+    const slices = declared.length === 0 ? NO_SLICES : this.#applied.get(service) ?? NO_SLICES;
     const sorted = slices.length < 2
       ? slices
       : slices.toSorted((left, right) => compareBytes(left.name, right.name));

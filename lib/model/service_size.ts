@@ -39,6 +39,7 @@ export interface ListedEndpoints {
  * @param ports as the Service declares them
  */
 export function sizeProblem(ports: readonly ServicePort[], listed: ListedEndpoints): string | null {
+  if (ports.length === 0) return null;
   let [destinations, firewall, largest] = [0, 0, 0];
   for (const port of ports) {
     const ofPort = destinationsOf(port);
