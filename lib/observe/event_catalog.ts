@@ -99,7 +99,7 @@ export function configRefusedEvent(node: string, problem: string): ProxyEvent {
   };
 }
 
-/** The kernel refuses rules, endpoints or addresses of one Service; everything else is in force. */
+/** A Service is too large, or the kernel refuses rules, endpoints or addresses of it; everything else is in force. */
 export function serviceQuarantinedEvent(
   node: string,
   { service, problem }: { readonly service: NamespacedName; readonly problem: string },
