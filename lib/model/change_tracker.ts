@@ -169,16 +169,19 @@ export class ChangeTracker {
       if (served.some(isUdp) || before.some(isUdp)) udpServicesChanged = true;
       updatedServices.add(name);
     }
-    for (const name of new Set([...portsChanged.keys(), ...slicesChanged])) {
-      const served = portsChanged.get(name)?.served ?? this.#state.services.get(name) ?? [];
+    const join = (name: NamespacedName, served: readonly ServicePort[]): void => {
       const before = this.#state.endpoints.get(name) ?? NO_ENDPOINTS;
       const endpoints = this.#slices.endpointsOf(name, served);
       const isSame = sameEndpointsByPort(before, endpoints);
       this.#set(name, served, isSame ? before : endpoints);
       this.#unreachable.tell(name, served.length > 0);
-      if (isSame || !slicesChanged.has(name)) continue;
+      if (isSame || !slicesChanged.has(name)) return;
       updatedServices.add(name);
       if (hasUdpPort(before) || hasUdpPort(endpoints)) udpEndpointsChanged = true;
+    };
+    for (const [name, { served }] of portsChanged) join(name, served);
+    for (const name of slicesChanged) {
+      if (!portsChanged.has(name)) join(name, this.#state.services.get(name) ?? NO_PORTS);
     }
     const triggerTimesMs = this.#triggerTimesMs;
     this.#triggerTimesMs = [];
@@ -192,17 +195,21 @@ export class ChangeTracker {
 
   /** Takes the ports away from Services that came to be too large, and gives them back to those that no longer are. */
   #leaveOutTooLarge(slicesChanged: ReadonlySet<NamespacedName>): void {
-    for (const name of new Set([...this.#pendingServices.keys(), ...slicesChanged])) {
-      const ports = this.#pendingServices.get(name) ?? this.#declared(name);
-      const problem = sizeProblem(ports, this.#slices.listed(name));
-      if (problem !== null) {
-        this.#tooLarge.set(name, ports);
-        this.#state.tooLarge.set(name, problem);
-        this.#pendingServices.set(name, []);
-      } else if (this.#tooLarge.delete(name)) {
-        this.#state.tooLarge.delete(name);
-        this.#pendingServices.set(name, ports);
-      }
+    for (const [name, ports] of this.#pendingServices) this.#judgeSize(name, ports);
+    for (const name of slicesChanged) {
+      if (!this.#pendingServices.has(name)) this.#judgeSize(name, this.#declared(name));
+    }
+  }
+
+  #judgeSize(name: NamespacedName, ports: readonly ServicePort[]): void {
+    const problem = sizeProblem(ports, this.#slices.listed(name));
+    if (problem !== null) {
+      this.#tooLarge.set(name, ports);
+      this.#state.tooLarge.set(name, problem);
+      this.#pendingServices.set(name, NO_PORTS);
+    } else if (this.#tooLarge.delete(name)) {
+      this.#state.tooLarge.delete(name);
+      this.#pendingServices.set(name, ports);
     }
   }
 
@@ -261,6 +268,7 @@ export class ChangeTracker {
 /** Of one change of one Service so many destinations are named: it may have thousands of addresses, each with hundreds of ports. */
 const MAX_TOLD = 10;
 const NO_ENDPOINTS: EndpointsByPort = new Map();
+const NO_PORTS: readonly ServicePort[] = [];
 const NONE_UNSERVED: ReadonlyMap<string, string> = new Map();
 
 function sameEndpointsByPort(left: EndpointsByPort, right: EndpointsByPort): boolean {

@@ -109,15 +109,17 @@ export class EndpointSliceCache {
 
   /** The endpoints of these ports, which are all of one Service, as of the last checkout. */
   endpointsOf(service: NamespacedName, declared: readonly ServicePort[]): EndpointsByPort {
-    const byPort = new Map<ServicePortKey, Endpoint[]>(declared.map(({ key }) => [key, []]));
+    const wanted = declared.length === 1 ? declared : new Set(declared.map(({ key }) => key));
+    const isWanted = (key: ServicePortKey): boolean =>
+      wanted instanceof Set ? wanted.has(key) : wanted[0]?.key === key;
+    const byPort = new Map<ServicePortKey, Endpoint[]>();
     const unreachable = new Map<string, string>();
     const slices = declared.length === 0 ? NO_SLICES : this.#applied.get(service) ?? NO_SLICES;
     const sorted = slices.length < 2
       ? slices
       : slices.toSorted((left, right) => compareBytes(left.name, right.name));
-    for (const slice of sorted) this.#collect(service, slice, { byPort, unreachable });
+    for (const slice of sorted) this.#collect(service, slice, { isWanted, byPort, unreachable });
     this.#onUnreachable(service, unreachable);
-    for (const [key, endpoints] of byPort) if (endpoints.length === 0) byPort.delete(key);
     return new Map(byPort.entries().map(([key, endpoints]) => [key, sortedWithoutDuplicates(endpoints)]));
   }
 
@@ -156,16 +158,16 @@ export class EndpointSliceCache {
     return true;
   }
 
-  #collect(service: NamespacedName, slice: EndpointSlice, { byPort, unreachable }: Collected): void {
+  #collect(
+    service: NamespacedName,
+    slice: EndpointSlice,
+    { isWanted, byPort, unreachable }: Collected,
+  ): void {
     const complain = limitedReport(
       (problem) => this.#report(`EndpointSlice ${slice.namespace}/${slice.name}: ${problem}`),
     );
-    const lists: { readonly endpoints: Endpoint[]; readonly number: number }[] = [];
-    for (const { key, number } of usablePorts(service, slice.ports, complain)) {
-      const endpoints = byPort.get(key);
-      if (endpoints !== undefined) lists.push({ endpoints, number });
-    }
-    if (lists.length === 0) return;
+    const ports = usablePorts(service, slice.ports, complain).filter(({ key }) => isWanted(key));
+    if (ports.length === 0) return;
     slice.endpoints.forEach((source, index) => {
       const ip = this.#addressOf(source, index, complain);
       if (ip === null) return;
@@ -174,8 +176,11 @@ export class EndpointSliceCache {
         unreachable.set(`${ip.text} of EndpointSlice ${slice.namespace}/${slice.name}`, `it is ${use}`);
         return;
       }
-      for (const { endpoints, number } of lists) {
-        endpoints.push(makeEndpoint(source, ip.text, number, this.#nodeName));
+      for (const { key, number } of ports) {
+        const endpoint = makeEndpoint(source, ip.text, number, this.#nodeName);
+        const endpoints = byPort.get(key);
+        if (endpoints === undefined) byPort.set(key, [endpoint]);
+        else endpoints.push(endpoint);
       }
     });
   }
@@ -212,6 +217,7 @@ function withChanges(
 
 /** What the slices of one Service add up to. */
 interface Collected {
+  readonly isWanted: (key: ServicePortKey) => boolean;
   readonly byPort: Map<ServicePortKey, Endpoint[]>;
   readonly unreachable: Map<string, string>;
 }
@@ -262,15 +268,15 @@ function usablePorts(
   ports: readonly SlicePort[],
   complain: Report = () => {},
 ): readonly { readonly key: ServicePortKey; readonly number: number }[] {
-  const known = new Set<string>();
+  const known = ports.length < 2 ? null : new Set<string>();
   const usable: { readonly key: ServicePortKey; readonly number: number }[] = [];
   ports.forEach(({ name, port: number, protocol }, index) => {
     if (name === null) return complain(`ports[${index}] has no name; it is skipped`);
     if (number === null || number === 0) return complain(`ports[${index}] has no port number; it is skipped`);
     const key = servicePortKey(service, name, protocol);
-    const identity = ports.length > 1 ? `${key} ${number}` : "";
-    if (known.has(identity)) return;
-    known.add(identity);
+    const identity = known === null ? "" : `${key} ${number}`;
+    if (known?.has(identity)) return;
+    known?.add(identity);
     usable.push({ key, number });
   });
   return usable;

@@ -15,6 +15,8 @@ import type { BaseRules, IptablesPlan, Operations, ServiceRules, Transaction } f
 class TransactionDraft {
   /** Chains of endpoints that the kernel does not have yet. */
   readonly fresh: { readonly chain: string; readonly body: readonly string[] }[] = [];
+  /** Chains of endpoints that are not wanted any more. */
+  readonly gone: string[] = [];
   readonly chainLines: string[] = [];
   readonly rules: string[] = [];
   readonly deletions: string[] = [];
@@ -27,12 +29,12 @@ class TransactionDraft {
   }
 
   remove(chain: string): void {
-    this.removedChains.push(chain);
+    (isEndpointChain(chain) ? this.gone : this.removedChains).push(chain);
   }
 
   /**
-   * Takes from what is new, and from what goes, what is more than so many chains: to be written before and after the rest. Nothing leads
-   * to new chains yet; of those that go, the ones that jump come before those that they jump to.
+   * Takes from the chains of endpoints that are new, and from those that go, what is more than so many: to be written before and after
+   * the rest, when nothing leads to them yet, or any more.
    */
   divide(most: number): { readonly before: Transaction[]; readonly after: Transaction[] } {
     const before = portions(this.fresh.splice(most), most).map((some): Transaction => ({
@@ -40,10 +42,11 @@ class TransactionDraft {
       lines: [...some.map(({ chain }) => chainLine(chain)), ...some.flatMap(({ body }) => body)],
     }));
     for (const { chain, body } of this.fresh) this.rewrite(chain, body);
-    const after = portions(this.removedChains.splice(most), most).map((some): Transaction => ({
+    const after = portions(this.gone.splice(most), most).map((some): Transaction => ({
       table: "nat",
       lines: [...some.map(chainLine), ...some.map((chain) => `-X ${chain}`)],
     }));
+    this.removedChains.push(...this.gone);
     return { before, after };
   }
 
@@ -57,6 +60,10 @@ class TransactionDraft {
       ...this.removedChains.map((chain) => `-X ${chain}`),
     ];
   }
+}
+
+function isEndpointChain(chain: string): boolean {
+  return chain.startsWith("KUBE-SEP-");
 }
 
 function portions<T>(list: readonly T[], most: number): readonly (readonly T[])[] {
@@ -138,7 +145,7 @@ function diffChains(
     const body = bodies.get(chain)!;
     const hashBefore = hashesBefore.get(chain);
     hashesBefore.delete(chain);
-    if (hashBefore === undefined && chain.startsWith("KUBE-SEP-")) draft.fresh.push({ chain, body });
+    if (hashBefore === undefined && isEndpointChain(chain)) draft.fresh.push({ chain, body });
     else if (hashBefore !== hashRules(body)) draft.rewrite(chain, body);
   }
   for (const chain of hashesBefore.keys()) draft.remove(chain);
