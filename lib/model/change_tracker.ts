@@ -161,14 +161,6 @@ export class ChangeTracker {
     this.#leaveOutTooLarge(slicesChanged);
     const portsChanged = this.#claims.update(this.#pendingServices);
     this.#pendingServices.clear();
-    for (const [name, { served, lost, lostBefore }] of portsChanged) {
-      this.#tell(name, lostBefore, lost);
-      const before = this.#state.services.get(name) ?? [];
-      // Only what it does not get may have changed.
-      if (sameServicePorts(before, served)) continue;
-      if (served.some(isUdp) || before.some(isUdp)) udpServicesChanged = true;
-      updatedServices.add(name);
-    }
     const join = (name: NamespacedName, served: readonly ServicePort[]): void => {
       const before = this.#state.endpoints.get(name) ?? NO_ENDPOINTS;
       const endpoints = this.#slices.endpointsOf(name, served);
@@ -179,8 +171,17 @@ export class ChangeTracker {
       updatedServices.add(name);
       if (hasUdpPort(before) || hasUdpPort(endpoints)) udpEndpointsChanged = true;
     };
-    for (const [name, { served }] of portsChanged) join(name, served);
-    for (const name of slicesChanged) {
+    for (const [name, { served, lost, lostBefore }] of portsChanged) {
+      this.#tell(name, lostBefore, lost);
+      const before = this.#state.services.get(name) ?? [];
+      // Only what it does not get may have changed.
+      if (!sameServicePorts(before, served)) {
+        if (served.some(isUdp) || before.some(isUdp)) udpServicesChanged = true;
+        updatedServices.add(name);
+      }
+      join(name, served);
+    }
+    for (const name of slicesChanged.keys()) {
       if (!portsChanged.has(name)) join(name, this.#state.services.get(name) ?? NO_PORTS);
     }
     const triggerTimesMs = this.#triggerTimesMs;
@@ -194,9 +195,9 @@ export class ChangeTracker {
   }
 
   /** Takes the ports away from Services that came to be too large, and gives them back to those that no longer are. */
-  #leaveOutTooLarge(slicesChanged: ReadonlySet<NamespacedName>): void {
+  #leaveOutTooLarge(slicesChanged: ReadonlyMap<NamespacedName, unknown>): void {
     for (const [name, ports] of this.#pendingServices) this.#judgeSize(name, ports);
-    for (const name of slicesChanged) {
+    for (const name of slicesChanged.keys()) {
       if (!this.#pendingServices.has(name)) this.#judgeSize(name, this.#declared(name));
     }
   }

@@ -39,7 +39,7 @@ export class EndpointSliceCache {
   /** Service → its slices as of the last checkout, each name once. Most have one: a map by name would take more than its slice. */
   readonly #applied = new Map<NamespacedName, readonly EndpointSlice[]>();
   /** Service → slice name → its newest value since the last checkout; null: gone. */
-  readonly #pending = new Map<NamespacedName, Map<string, EndpointSlice | null>>();
+  #pending = new Map<NamespacedName, Map<string, EndpointSlice | null>>();
   /** `namespace/slice name` → the Service whose slice it is, pending updates included. */
   readonly #owners = new Map<string, NamespacedName>();
 
@@ -79,14 +79,14 @@ export class EndpointSliceCache {
   }
 
   /** Applies what is pending; yields the Services whose slices changed. */
-  checkout(): ReadonlySet<NamespacedName> {
-    const changed = new Set(this.#pending.keys());
-    for (const [service, changes] of this.#pending) {
+  checkout(): ReadonlyMap<NamespacedName, unknown> {
+    const changed = this.#pending;
+    this.#pending = new Map();
+    for (const [service, changes] of changed) {
       const slices = withChanges(this.#applied.get(service) ?? NO_SLICES, changes);
       if (slices.length === 0) this.#applied.delete(service);
       else this.#applied.set(service, slices);
     }
-    this.#pending.clear();
     return changed;
   }
 
@@ -120,7 +120,9 @@ export class EndpointSliceCache {
       : slices.toSorted((left, right) => compareBytes(left.name, right.name));
     for (const slice of sorted) this.#collect(service, slice, { isWanted, byPort, unreachable });
     this.#onUnreachable(service, unreachable);
-    return new Map(byPort.entries().map(([key, endpoints]) => [key, sortedWithoutDuplicates(endpoints)]));
+    const result: Map<ServicePortKey, readonly Endpoint[]> = byPort;
+    for (const [key, endpoints] of byPort) result.set(key, sortedWithoutDuplicates(endpoints));
+    return result;
   }
 
   #ownerOf(slice: EndpointSlice, identity: string): NamespacedName | null {

@@ -39,7 +39,7 @@ const PORT_NAMES = ["", "a", "b", "c", "x", "y", "http", "dns", "metrics", "web"
 
 /** The Services whose slices changed, with the endpoints of every port that a test names. */
 function checkout(cache: EndpointSliceCache): ReadonlyMap<string, EndpointsByPort> {
-  return new Map([...cache.checkout()].map((service) => {
+  return new Map([...cache.checkout().keys()].map((service) => {
     const ports = PORT_NAMES.flatMap((name) =>
       (["TCP", "UDP", "SCTP"] as const).map((protocol) =>
         testServicePort({ key: servicePortKey(service, name, protocol) })

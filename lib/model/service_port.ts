@@ -127,14 +127,14 @@ export function sameServicePorts(left: readonly ServicePort[], right: readonly S
       if (other === undefined || !sameOwnFacts(port, other)) return false;
       // The ports of a Service share their lists: a thousand of each are compared once.
       const [before, otherBefore] = [left[index - 1], right[index - 1]];
-      return ADDRESS_LISTS.every((list) =>
+      const isSame = (list: AddressList): boolean =>
         port[list] === before?.[list] && other[list] === otherBefore?.[list] ||
-        sameTexts(port[list], other[list])
-      );
+        sameTexts(port[list], other[list]);
+      return isSame("externalIPs") && isSame("loadBalancerVIPs") && isSame("loadBalancerSourceRanges");
     });
 }
 
-const ADDRESS_LISTS = ["externalIPs", "loadBalancerVIPs", "loadBalancerSourceRanges"] as const;
+type AddressList = "externalIPs" | "loadBalancerVIPs" | "loadBalancerSourceRanges";
 
 function sameOwnFacts(left: ServicePort, right: ServicePort): boolean {
   return left.key === right.key &&

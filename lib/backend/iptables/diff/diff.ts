@@ -14,7 +14,9 @@ import type { BaseRules, IptablesPlan, Operations, ServiceRules, Transaction } f
 /** The parts of one table's transaction, in the order in which they are written. */
 class TransactionDraft {
   /** Chains of endpoints that the kernel does not have yet. */
-  readonly fresh: { readonly chain: string; readonly body: readonly string[] }[] = [];
+  readonly fresh: ChainBody[] = [];
+  /** New chains that choose among endpoints. */
+  readonly choosing: ChainBody[] = [];
   /** Chains of endpoints that are not wanted any more. */
   readonly gone: string[] = [];
   readonly chainLines: string[] = [];
@@ -33,16 +35,21 @@ class TransactionDraft {
   }
 
   /**
-   * Takes from the chains of endpoints that are new, and from those that go, what is more than so many: to be written before and after
-   * the rest, when nothing leads to them yet, or any more.
+   * Takes out, if they are more than so many, the chains of endpoints that are new, with the new chains that choose among them, and
+   * those that go: to be written before and after the rest, when nothing leads to them yet, or any more.
    */
   divide(most: number): { readonly before: Transaction[]; readonly after: Transaction[] } {
-    const before = portions(this.fresh.splice(most), most).map((some): Transaction => ({
+    const isMuch = this.fresh.length > most;
+    const chosen = this.choosing.splice(0, isMuch ? Infinity : 0);
+    const before = [
+      ...portions(this.fresh.splice(0, isMuch ? Infinity : 0), most, () => 1),
+      ...portions(chosen, most, ({ body }) => body.length),
+    ].map((some): Transaction => ({
       table: "nat",
       lines: [...some.map(({ chain }) => chainLine(chain)), ...some.flatMap(({ body }) => body)],
     }));
-    for (const { chain, body } of this.fresh) this.rewrite(chain, body);
-    const after = portions(this.gone.splice(most), most).map((some): Transaction => ({
+    for (const { chain, body } of [...this.choosing, ...this.fresh]) this.rewrite(chain, body);
+    const after = portions(this.gone.splice(most), most, () => 1).map((some): Transaction => ({
       table: "nat",
       lines: [...some.map(chainLine), ...some.map((chain) => `-X ${chain}`)],
     }));
@@ -66,11 +73,28 @@ function isEndpointChain(chain: string): boolean {
   return chain.startsWith("KUBE-SEP-");
 }
 
-function portions<T>(list: readonly T[], most: number): readonly (readonly T[])[] {
-  return Array.from(
-    { length: Math.ceil(list.length / most) },
-    (_, at) => list.slice(at * most, (at + 1) * most),
-  );
+interface ChainBody {
+  readonly chain: string;
+  readonly body: readonly string[];
+}
+
+/** In order, as many together as do not weigh more than `most`, but at least one. */
+function portions<T>(
+  list: readonly T[],
+  most: number,
+  weigh: (item: T) => number,
+): readonly (readonly T[])[] {
+  const found: T[][] = [];
+  let weight = Infinity;
+  for (const item of list) {
+    weight += weigh(item);
+    if (weight > most) {
+      found.push([]);
+      weight = weigh(item);
+    }
+    found.at(-1)?.push(item);
+  }
+  return found;
 }
 
 /**
@@ -146,6 +170,7 @@ function diffChains(
     const hashBefore = hashesBefore.get(chain);
     hashesBefore.delete(chain);
     if (hashBefore === undefined && isEndpointChain(chain)) draft.fresh.push({ chain, body });
+    else if (hashBefore === undefined && /^KUBE-SV[CL]-/.test(chain)) draft.choosing.push({ chain, body });
     else if (hashBefore !== hashRules(body)) draft.rewrite(chain, body);
   }
   for (const chain of hashesBefore.keys()) draft.remove(chain);
