@@ -196,13 +196,12 @@ export class ChangeTracker {
 
   /** Takes the ports away from Services that came to be too large, and gives them back to those that no longer are. */
   #leaveOutTooLarge(slicesChanged: ReadonlyMap<NamespacedName, unknown>): void {
-    for (const [name, ports] of this.#pendingServices) this.#judgeSize(name, ports);
-    for (const name of slicesChanged.keys()) {
-      if (!this.#pendingServices.has(name)) this.#judgeSize(name, this.#declared(name));
-    }
+    for (const name of this.#pendingServices.keys()) this.#judgeSize(name);
+    for (const name of slicesChanged.keys()) if (!this.#pendingServices.has(name)) this.#judgeSize(name);
   }
 
-  #judgeSize(name: NamespacedName, ports: readonly ServicePort[]): void {
+  #judgeSize(name: NamespacedName): void {
+    const ports = this.#pendingServices.get(name) ?? this.#declared(name);
     const problem = sizeProblem(ports, this.#slices.listed(name));
     if (problem !== null) {
       this.#tooLarge.set(name, ports);

@@ -98,7 +98,7 @@ export class EndpointSliceCache {
     const byPort = (): ReadonlyMap<ServicePortKey, number> => {
       const counts = new Map<ServicePortKey, number>();
       for (const { ports, endpoints } of slices) {
-        for (const { key } of usablePorts(service, ports)) {
+        for (const { key } of usablePorts(service, ports, () => true)) {
           counts.set(key, (counts.get(key) ?? 0) + endpoints.length);
         }
       }
@@ -168,7 +168,7 @@ export class EndpointSliceCache {
     const complain = limitedReport(
       (problem) => this.#report(`EndpointSlice ${slice.namespace}/${slice.name}: ${problem}`),
     );
-    const ports = usablePorts(service, slice.ports, complain).filter(({ key }) => isWanted(key));
+    const ports = usablePorts(service, slice.ports, isWanted, complain);
     if (ports.length === 0) return;
     slice.endpoints.forEach((source, index) => {
       const ip = this.#addressOf(source, index, complain);
@@ -264,10 +264,11 @@ function sameSliceEndpoint(left: SliceEndpoint, right: SliceEndpoint): boolean {
     sameTexts(left.zoneHints, right.zoneHints) && sameTexts(left.nodeHints, right.nodeHints);
 }
 
-/** Each key and number once. */
+/** Those that are wanted, each key and number once. */
 function usablePorts(
   service: NamespacedName,
   ports: readonly SlicePort[],
+  isWanted: (key: ServicePortKey) => boolean,
   complain: Report = () => {},
 ): readonly { readonly key: ServicePortKey; readonly number: number }[] {
   const known = ports.length < 2 ? null : new Set<string>();
@@ -276,6 +277,7 @@ function usablePorts(
     if (name === null) return complain(`ports[${index}] has no name; it is skipped`);
     if (number === null || number === 0) return complain(`ports[${index}] has no port number; it is skipped`);
     const key = servicePortKey(service, name, protocol);
+    if (!isWanted(key)) return;
     const identity = known === null ? "" : `${key} ${number}`;
     if (known?.has(identity)) return;
     known?.add(identity);
