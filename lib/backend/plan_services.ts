@@ -13,11 +13,19 @@ export type PlanService<Rules> = (
   name: NamespacedName,
 ) => Rules | null;
 
+/** Plans the named Services in the order given. One that is gone, or has no port of this family, is null. */
+export function planServices<Rules>(
+  state: ProxyState,
+  names: Iterable<NamespacedName>,
+  planService: PlanService<Rules>,
+): Map<NamespacedName, Rules | null> {
+  return atOnce(planServicesInSteps(state, names, planService));
+}
+
 /**
- * Plans the named Services in the order given, with a step after each, so that others can have their turn: there are thousands, or one
- * that is as large. One that is gone, or has no port of this family, is null.
+ * As {@linkcode planServices}, with a step after each, so that others can have their turn: there are thousands, or one that is as large.
  */
-export function* planServices<Rules>(
+export function* planServicesInSteps<Rules>(
   state: ProxyState,
   names: Iterable<NamespacedName>,
   planService: PlanService<Rules>,

@@ -5,7 +5,7 @@
  */
 import { parseIp } from "../../../model/ip.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
-import { atOnce, planServices, type Steps } from "../../plan_services.ts";
+import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
 import type { IptablesOptions, IptablesPlan } from "./ruleset.ts";
 import { planService, type ServiceRulesContext } from "./service_rules.ts";
@@ -48,7 +48,7 @@ export function* planIptablesInSteps(
     large: isLargeCluster(state),
   };
   const names = changed === "all" ? state.services.keys() : changed;
-  const services = yield* planServices(
+  const services = yield* planServicesInSteps(
     state,
     [...names].sort(),
     (ports, endpoints) => planService(ports, endpoints, context),

@@ -6,7 +6,7 @@
 import { parseIp } from "../../../model/ip.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
-import { atOnce, planServices, type Steps } from "../../plan_services.ts";
+import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
 import type { IpvsOptions, IpvsPlan } from "./ruleset.ts";
 import { claimService, type ServiceClaimsContext } from "./service_claims.ts";
@@ -46,7 +46,7 @@ export function* planIpvsInSteps(state: ProxyState, changed: Changed, options: I
     report: (problem) => told.add(problem),
   };
   const names = changed === "all" ? state.services.keys() : changed;
-  const services = yield* planServices(
+  const services = yield* planServicesInSteps(
     state,
     [...names].sort(),
     (ports, endpoints, name) => {

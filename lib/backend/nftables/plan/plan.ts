@@ -7,7 +7,7 @@ import { parseIp } from "../../../model/ip.ts";
 import { compareBytes } from "../../../model/names.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
-import { atOnce, planServices, type Steps } from "../../plan_services.ts";
+import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
 import type { NftablesOptions, NftablesPlan } from "./ruleset.ts";
 import { planService, type ServiceRulesContext } from "./service_rules.ts";
@@ -56,7 +56,7 @@ export function* planNftablesInSteps(
     sharedChains,
     trafficCounters: options.trafficCounters === true,
   };
-  const services = yield* planServices(
+  const services = yield* planServicesInSteps(
     state,
     emissionOrder(state, changed),
     (ports, endpoints, name) => excluded.has(name) ? null : planService(ports, endpoints, context),

@@ -7,7 +7,7 @@ import { categorizeEndpoints } from "../../../model/endpoint.ts";
 import { type Cidr, hostCidr, parseCidr, parseIp } from "../../../model/ip.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
-import { atOnce, planServices } from "../../plan_services.ts";
+import { planServices } from "../../plan_services.ts";
 import type { Portal, PortalProtocol } from "./ruleset.ts";
 
 /** A portal that has an address and port of the Service's own. */
@@ -57,7 +57,7 @@ export function planListening(
   range: Cidr,
 ): ReadonlyMap<NamespacedName, ServiceOpenings | null> {
   const names = changed === "all" ? state.services.keys() : changed;
-  return atOnce(planServices(state, [...names].sort(), (ports, endpoints) => {
+  return planServices(state, [...names].sort(), (ports, endpoints) => {
     const isServed = ({ protocol }: ServicePort): boolean => protocol !== "SCTP";
     return {
       openings: ports.filter(isServed).map((port) => {
@@ -78,5 +78,5 @@ export function planListening(
         `${text}: mode userspace cannot forward SCTP`
       ),
     };
-  }));
+  });
 }

@@ -10,7 +10,7 @@ import type { IpFamily } from "../../../model/objects.ts";
 import type { Changed, Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../../model/state.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { quoteWord } from "../../../netfilter/words.ts";
-import { atOnce, planServices, type Steps } from "../../plan_services.ts";
+import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import {
   NODE_PORTS_CONTAINER,
   NODE_PORTS_HOST,
@@ -76,7 +76,7 @@ export function* planUserspaceInSteps(
     );
   }
   const names = changed === "all" ? state.services.keys() : changed;
-  return yield* planServices(
+  return yield* planServicesInSteps(
     state,
     [...names].sort(),
     (ports, endpoints) => planService(ports, endpoints, state, options),
