@@ -49,6 +49,8 @@ export interface HostileFigures {
   /** Of the later ones, the middle and the longest. */
   readonly editMs: number;
   readonly longestEditMs: number;
+  /** Services that were told to be quarantined. */
+  readonly quarantined: readonly unknown[];
 }
 
 /** What is measured. */
@@ -169,6 +171,8 @@ export async function measureHostile(
       firstEditMs,
       editMs: times[times.length >> 1] ?? NaN,
       longestEditMs: times.at(-1) ?? NaN,
+      quarantined: kproxy.lines.filter(({ msg }) => msg.startsWith("Service is quarantined"))
+        .map(({ service }) => service),
     };
   });
 }

@@ -1,4 +1,4 @@
-import { assert } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { HOSTILE_OBJECTS } from "./hostile_objects.ts";
 import { type HostileMode, measureHostile } from "./hostile_times.ts";
@@ -16,7 +16,8 @@ for (const mode of ["nftables", "iptables", "userspace"] as const satisfies read
         try {
           const size = { services: 50, endpoints: 3 };
           const figures = await measureHostile(objects, { mode, size, folder });
-          const { computingMs, residentMb, editMs } = figures;
+          const { computingMs, residentMb, editMs, quarantined } = figures;
+          assertEquals(quarantined, objects.service === null ? [] : ["default/hostile"]);
           assert(computingMs <= 200 && residentMb <= 300 && editMs <= 100, JSON.stringify(figures));
         } finally {
           await Deno.remove(folder, { recursive: true });
