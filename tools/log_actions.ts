@@ -215,7 +215,7 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
     action: "take the address or node port from one of the Services that want it",
     command: "kproxy service get NAMESPACE/NAME",
   },
-  "Traffic is led to an endpoint that cannot answer": {
+  "An endpoint is left out, it cannot answer": {
     action: "correct the address in the EndpointSlice or Endpoints",
     command: "kproxy service get NAMESPACE/NAME",
   },

@@ -141,14 +141,20 @@ const VECTORS: readonly Mutation[] = [
   {
     name: "vector 16: an absent port name is an empty one",
     edits: [
-      { file: SLICES, find: "if (port.name === null) complain", replace: "if (false) complain" },
+      { file: SLICES, find: "if (name === null) return complain", replace: "if (false) return complain" },
       {
         file: SLICES,
-        find: "servicePortKey(service, port.name, port.protocol)",
-        replace: 'servicePortKey(service, port.name ?? "", port.protocol)',
+        find: "servicePortKey(service, name, protocol)",
+        replace: 'servicePortKey(service, name ?? "", protocol)',
       },
     ],
   },
+  edit(
+    "a Service may have any number of destinations",
+    "lib/model/service_size.ts",
+    "if (destinations > MAX_DESTINATIONS)",
+    "if (destinations > Infinity)",
+  ),
   edit(
     "vector 17, 18: hints count for the local policy",
     ENDPOINT,

@@ -19,6 +19,17 @@ export function planServices<Rules>(
   names: Iterable<NamespacedName>,
   planService: PlanService<Rules>,
 ): Map<NamespacedName, Rules | null> {
+  return atOnce(planServicesInSteps(state, names, planService));
+}
+
+/**
+ * As {@linkcode planServices}, with a step after each, so that others can have their turn: there are thousands, or one that is as large.
+ */
+export function* planServicesInSteps<Rules>(
+  state: ProxyState,
+  names: Iterable<NamespacedName>,
+  planService: PlanService<Rules>,
+): Steps<Map<NamespacedName, Rules | null>> {
   const services = new Map<NamespacedName, Rules | null>();
   for (const name of names) {
     const ports = state.services.get(name);
@@ -26,6 +37,18 @@ export function planServices<Rules>(
       name,
       ports === undefined || ports.length === 0 ? null : planService(ports, state.endpoints.get(name), name),
     );
+    yield;
   }
   return services;
+}
+
+/** Work in steps. */
+export type Steps<T> = Generator<void, T, void>;
+
+/** All steps at once. */
+export function atOnce<T>(steps: Steps<T>): T {
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
 }

@@ -9,6 +9,14 @@ export function everybodysTurn(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve));
 }
 
+/** How long work that nobody waits for a part of may keep all others from theirs: probes ask for an answer within a second. */
+export const TURN_MS = 40;
+
+/** Lets all others go on if the work since then has taken long enough. */
+export async function turnSince(sinceMs: number): Promise<void> {
+  if (performance.now() - sinceMs >= TURN_MS) await everybodysTurn();
+}
+
 /** How work in turns is done. */
 export interface Turns {
   /** How long it goes on until everything else has its turn. @default {0} */

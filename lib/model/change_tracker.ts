@@ -10,6 +10,7 @@ import { type EndpointsByPort, EndpointSliceCache } from "./endpoint_slices.ts";
 import { namespacedName } from "./names.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, Service } from "./objects.ts";
 import { type Report, sameServicePorts, servicePorts } from "./service_port.ts";
+import { sizeProblem } from "./service_size.ts";
 import type { NodeFacts, ProxyState, ServicePort } from "./state.ts";
 import { UnreachableEndpoints, type UnreachableEndpointsOptions } from "./unreachable_endpoints.ts";
 
@@ -58,6 +59,7 @@ interface MutableState extends ProxyState {
   node: NodeFacts;
   readonly services: Map<NamespacedName, readonly ServicePort[]>;
   readonly endpoints: Map<NamespacedName, EndpointsByPort>;
+  readonly tooLarge: Map<NamespacedName, string>;
   endpointCount: number;
 }
 
@@ -82,6 +84,8 @@ export class ChangeTracker {
   readonly #unreachable: UnreachableEndpoints;
   /** Services whose ports will differ from those last checked out, with the ports they will have. */
   readonly #pendingServices = new Map<NamespacedName, readonly ServicePort[]>();
+  /** The ports that Services which are too large declare. */
+  readonly #tooLarge = new Map<NamespacedName, readonly ServicePort[]>();
   #triggerTimesMs: number[] = [];
 
   /** Begins with an empty state. */
@@ -95,6 +99,7 @@ export class ChangeTracker {
       services: new Map(),
       endpoints: new Map(),
       endpointCount: 0,
+      tooLarge: new Map(),
     };
     this.#claims = new DestinationClaims(this.#state.services);
     this.#addresses = new AddressPolicy(options.externalIPPolicy);
@@ -122,7 +127,7 @@ export class ChangeTracker {
       if (current !== undefined && hasExternalAddress(current)) this.#judgedByNode.set(name, current);
       else this.#judgedByNode.delete(name);
     }
-    if (sameServicePorts(this.#claims.declared(name), ports)) this.#pendingServices.delete(name);
+    if (sameServicePorts(this.#declared(name), ports)) this.#pendingServices.delete(name);
     else this.#pendingServices.set(name, ports);
     return this.#pendingServices.size > 0;
   }
@@ -178,32 +183,62 @@ export class ChangeTracker {
   /** Applies what is pending to the state and forgets it. */
   checkout(): Checkout {
     const updatedServices = new Set<NamespacedName>();
-    const touched = new Set<NamespacedName>();
     let udpEndpointsChanged = false;
     let udpServicesChanged = false;
-    for (const [name, { served, lost, lostBefore }] of this.#claims.update(this.#pendingServices)) {
-      this.#tell(name, lostBefore, lost);
-      const before = this.#state.services.get(name) ?? [];
-      this.#setPorts(name, served);
-      touched.add(name);
-      // Only what it does not get may have changed.
-      if (sameServicePorts(before, served)) continue;
-      if (served.some(isUdp) || before.some(isUdp)) udpServicesChanged = true;
-      updatedServices.add(name);
-    }
+    const slicesChanged = this.#slices.checkout();
+    this.#leaveOutTooLarge(slicesChanged);
+    const portsChanged = this.#claims.update(this.#pendingServices);
     this.#pendingServices.clear();
-    for (const [name, endpoints] of this.#slices.checkout()) {
-      touched.add(name);
+    const join = (name: NamespacedName, served: readonly ServicePort[]): void => {
       const before = this.#state.endpoints.get(name) ?? NO_ENDPOINTS;
-      if (sameEndpointsByPort(before, endpoints)) continue;
-      this.#setEndpoints(name, endpoints);
+      const endpoints = this.#slices.endpointsOf(name, served);
+      const isSame = sameEndpointsByPort(before, endpoints);
+      this.#set(name, served, isSame ? before : endpoints);
+      this.#unreachable.tell(name, served.length > 0);
+      if (isSame || !slicesChanged.has(name)) return;
       updatedServices.add(name);
       if (hasUdpPort(before) || hasUdpPort(endpoints)) udpEndpointsChanged = true;
+    };
+    for (const [name, { served, lost, lostBefore }] of portsChanged) {
+      this.#tell(name, lostBefore, lost);
+      const before = this.#state.services.get(name) ?? [];
+      // Only what it does not get may have changed.
+      if (!sameServicePorts(before, served)) {
+        if (served.some(isUdp) || before.some(isUdp)) udpServicesChanged = true;
+        updatedServices.add(name);
+      }
+      join(name, served);
     }
-    for (const name of touched) this.#unreachable.tell(name, this.#state.services.has(name));
+    for (const name of slicesChanged.keys()) {
+      if (!portsChanged.has(name)) join(name, this.#state.services.get(name) ?? NO_PORTS);
+    }
     const triggerTimesMs = this.#triggerTimesMs;
     this.#triggerTimesMs = [];
     return { state: this.#state, updatedServices, triggerTimesMs, udpEndpointsChanged, udpServicesChanged };
+  }
+
+  /** The ports as its Service declares them, whether or not it is served. */
+  #declared(name: NamespacedName): readonly ServicePort[] {
+    return this.#tooLarge.get(name) ?? this.#claims.declared(name);
+  }
+
+  /** Takes the ports away from Services that came to be too large, and gives them back to those that no longer are. */
+  #leaveOutTooLarge(slicesChanged: ReadonlyMap<NamespacedName, unknown>): void {
+    for (const name of this.#pendingServices.keys()) this.#judgeSize(name);
+    for (const name of slicesChanged.keys()) if (!this.#pendingServices.has(name)) this.#judgeSize(name);
+  }
+
+  #judgeSize(name: NamespacedName): void {
+    const ports = this.#pendingServices.get(name) ?? this.#declared(name);
+    const problem = sizeProblem(ports, this.#slices.listed(name));
+    if (problem !== null) {
+      this.#tooLarge.set(name, ports);
+      this.#state.tooLarge.set(name, problem);
+      this.#pendingServices.set(name, NO_PORTS);
+    } else if (this.#tooLarge.delete(name)) {
+      this.#state.tooLarge.delete(name);
+      this.#pendingServices.set(name, ports);
+    }
   }
 
   #servicePorts(name: NamespacedName, service: Service): readonly ServicePort[] {
@@ -243,26 +278,18 @@ export class ChangeTracker {
     }
   }
 
-  #setPorts(name: NamespacedName, ports: readonly ServicePort[]): void {
+  #set(name: NamespacedName, ports: readonly ServicePort[], endpoints: EndpointsByPort): void {
     this.#state.endpointCount -= this.#countedEndpoints(name);
     if (ports.length === 0) this.#state.services.delete(name);
     else this.#state.services.set(name, ports);
-    this.#state.endpointCount += this.#countedEndpoints(name);
-  }
-
-  #setEndpoints(name: NamespacedName, endpoints: EndpointsByPort): void {
-    this.#state.endpointCount -= this.#countedEndpoints(name);
     if (endpoints.size === 0) this.#state.endpoints.delete(name);
     else this.#state.endpoints.set(name, endpoints);
     this.#state.endpointCount += this.#countedEndpoints(name);
   }
 
-  /** What a Service adds to the count: endpoints that no ServicePort of this family leads to do not matter. */
   #countedEndpoints(name: NamespacedName): number {
-    const endpoints = this.#state.endpoints.get(name);
-    if (endpoints === undefined) return 0;
     let count = 0;
-    for (const port of this.#state.services.get(name) ?? []) count += endpoints.get(port.key)?.length ?? 0;
+    for (const endpoints of this.#state.endpoints.get(name)?.values() ?? []) count += endpoints.length;
     return count;
   }
 }
@@ -270,6 +297,7 @@ export class ChangeTracker {
 /** Of one change of one Service so many destinations are named: it may have thousands of addresses, each with hundreds of ports. */
 const MAX_TOLD = 10;
 const NO_ENDPOINTS: EndpointsByPort = new Map();
+const NO_PORTS: readonly ServicePort[] = [];
 const NONE_UNSERVED: ReadonlyMap<string, string> = new Map();
 
 function sameEndpointsByPort(left: EndpointsByPort, right: EndpointsByPort): boolean {

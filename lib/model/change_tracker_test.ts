@@ -109,8 +109,8 @@ Deno.test("a change of labels or of the other family's addresses is no change", 
 
 Deno.test("a changed endpoint touches its own Service and no other object of the state", pure, () => {
   const tracker = newTracker();
-  for (const name of ["web", "api"]) {
-    tracker.updateService(undefined, testService({ name }));
+  for (const [name, ip] of [["web", "10.96.0.10"], ["api", "10.96.0.11"]] as const) {
+    tracker.updateService(undefined, testService({ name, clusterIP: ip, clusterIPs: [ip] }));
     tracker.updateEndpointSlice(
       testSlice({ name: `${name}-1`, serviceName: name, endpoints: [testSliceEndpoint("10.0.0.1")] }),
       false,
@@ -180,6 +180,9 @@ Deno.test("changed endpoints of a UDP port call for cleaning connections, others
     tracker.updateEndpointSlice(slice, remove);
     return tracker.checkout().udpEndpointsChanged;
   };
+  assertFalse(changed(udp), "no Service asks for it");
+  assertFalse(changed(udp, true));
+  tracker.updateService(undefined, testService({ ports: [testPort(), testPort({ protocol: "UDP" })] }));
   assert(changed(udp));
   assertFalse(changed(udp));
   assert(changed({ ...udp, endpoints: [] }));

@@ -43,12 +43,15 @@ export class Claims<Claimant extends string | object> {
   }
 
   delete(destination: string, claimant: Claimant): void {
-    const claimants = [...this.of(destination)];
+    const known = this.#claimants.get(destination);
+    if (known === undefined) return;
+    const claimants = Array.isArray(known) ? known : [known];
     const at = this.#placeOf(claimant, claimants);
     if (!this.#isAt(claimants, at, claimant)) return;
+    // In place: thousands may be withdrawn one by one.
     claimants.splice(at, 1);
     if (claimants.length === 0) this.#claimants.delete(destination);
-    else this.#claimants.set(destination, claimants.length === 1 ? claimants[0]! : claimants);
+    else if (claimants.length === 1) this.#claimants.set(destination, claimants[0]!);
   }
 
   #isAt(claimants: readonly Claimant[], at: number, claimant: Claimant): boolean {

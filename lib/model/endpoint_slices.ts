@@ -4,14 +4,14 @@
  * @module
  */
 import { makeEndpoint } from "./endpoint.ts";
-import { type Ip, parseIp } from "./ip.ts";
+import { type Ip, parseIp, specialUse } from "./ip.ts";
 import { compareBytes, namespacedName, servicePortKey } from "./names.ts";
 import type { EndpointSlice, IpFamily, NamespacedName, SliceEndpoint, SlicePort } from "./objects.ts";
 import { tight } from "../text/kept.ts";
 import { own, sentence } from "../text/quote.ts";
 import { type Complain, complaintsOf, type Report, sameTexts } from "./service_port.ts";
-import type { Endpoint, ServicePortKey } from "./state.ts";
-import { unreachableUse } from "./unreachable_endpoints.ts";
+import type { ListedEndpoints } from "./service_size.ts";
+import type { Endpoint, ServicePort, ServicePortKey } from "./state.ts";
 
 /** Endpoints of one Service: port key → endpoints sorted by key; ports without endpoints are absent. */
 export type EndpointsByPort = ReadonlyMap<ServicePortKey, readonly Endpoint[]>;
@@ -21,12 +21,13 @@ export interface EndpointSliceCacheOptions {
   readonly family: IpFamily;
   readonly nodeName: string;
   readonly report?: Report;
-  /** Hears at a checkout, for each Service it yields, of its endpoints that cannot answer: endpoint → reason. */
+  /** Hears, of each Service whose endpoints are asked for, of those that are left out because nobody can answer there: endpoint → reason. */
   readonly onUnreachable?: (service: NamespacedName, endpoints: ReadonlyMap<string, string>) => void;
 }
 
 /**
- * Remembers slices by Service, tells which updates matter, and hands out the endpoints of the Services that changed.
+ * Remembers slices by Service, tells which updates matter, and joins endpoints with the ports that a Service declares. What a slice
+ * says of other ports costs nothing but its text: a slice may have 20,000 ports and 1,000 endpoints.
  *
  * Source: kube-proxy EndpointSliceCache; differs: compares only what the proxy reads; notices when a slice changes its
  * owner or address type under the same name; which of several equal endpoints wins does not depend on chance.
@@ -39,7 +40,7 @@ export class EndpointSliceCache {
   /** Service → its slices as of the last checkout, each name once. Most have one: a map by name would take more than its slice. */
   readonly #applied = new Map<NamespacedName, readonly EndpointSlice[]>();
   /** Service → slice name → its newest value since the last checkout; null: gone. */
-  readonly #pending = new Map<NamespacedName, Map<string, EndpointSlice | null>>();
+  #pending = new Map<NamespacedName, Map<string, EndpointSlice | null>>();
   /** `namespace/slice name` → the Service whose slice it is, pending updates included. */
   readonly #owners = new Map<string, NamespacedName>();
 
@@ -80,16 +81,50 @@ export class EndpointSliceCache {
     return changed;
   }
 
-  /** Applies what is pending; yields the Services whose slices changed with their endpoints now (maybe none). */
-  checkout(): ReadonlyMap<NamespacedName, EndpointsByPort> {
-    const result = new Map<NamespacedName, EndpointsByPort>();
-    for (const [service, changes] of this.#pending) {
+  /** Applies what is pending; yields the Services whose slices changed. */
+  checkout(): ReadonlyMap<NamespacedName, unknown> {
+    const changed = this.#pending;
+    this.#pending = new Map();
+    for (const [service, changes] of changed) {
       const slices = withChanges(this.#applied.get(service) ?? NO_SLICES, changes);
       if (slices.length === 0) this.#applied.delete(service);
       else this.#applied.set(service, slices);
-      result.set(service, this.#endpointsOf(service, slices));
     }
-    this.#pending.clear();
+    return changed;
+  }
+
+  /** How many endpoints a Service's slices list, each as often as it stands there; none of them is made. */
+  listed(service: NamespacedName): ListedEndpoints {
+    const slices = this.#applied.get(service) ?? NO_SLICES;
+    let atMost = 0;
+    for (const { ports, endpoints } of slices) atMost += ports.length * endpoints.length;
+    const byPort = (): ReadonlyMap<ServicePortKey, number> => {
+      const counts = new Map<ServicePortKey, number>();
+      for (const { ports, endpoints } of slices) {
+        for (const { key } of usablePorts(service, ports, () => true)) {
+          counts.set(key, (counts.get(key) ?? 0) + endpoints.length);
+        }
+      }
+      return counts;
+    };
+    return { atMost, byPort };
+  }
+
+  /** The endpoints of these ports, which are all of one Service, as of the last checkout. */
+  endpointsOf(service: NamespacedName, declared: readonly ServicePort[]): EndpointsByPort {
+    const wanted = declared.length === 1 ? declared : new Set(declared.map(({ key }) => key));
+    const isWanted = (key: ServicePortKey): boolean =>
+      wanted instanceof Set ? wanted.has(key) : wanted[0]?.key === key;
+    const byPort = new Map<ServicePortKey, Endpoint[]>();
+    const unreachable = new Map<string, string>();
+    const slices = declared.length === 0 ? NO_SLICES : this.#applied.get(service) ?? NO_SLICES;
+    const sorted = slices.length < 2
+      ? slices
+      : slices.toSorted((left, right) => compareBytes(left.name, right.name));
+    for (const slice of sorted) this.#collect(service, slice, { isWanted, byPort, unreachable });
+    this.#onUnreachable(service, unreachable);
+    const result: Map<ServicePortKey, readonly Endpoint[]> = byPort;
+    for (const [key, endpoints] of byPort) result.set(key, sortedWithoutDuplicates(endpoints));
     return result;
   }
 
@@ -130,27 +165,21 @@ export class EndpointSliceCache {
     return true;
   }
 
-  #endpointsOf(service: NamespacedName, slices: readonly EndpointSlice[]): EndpointsByPort {
-    const byPort = new Map<ServicePortKey, Endpoint[]>();
-    const unreachable = new Map<string, string>();
-    const sorted = slices.length < 2
-      ? slices
-      : slices.toSorted((left, right) => compareBytes(left.name, right.name));
-    for (const slice of sorted) this.#collect(service, slice, { byPort, unreachable });
-    this.#onUnreachable(service, unreachable);
-    return new Map(byPort.entries().map(([key, endpoints]) => [key, sortedWithoutDuplicates(endpoints)]));
-  }
-
-  #collect(service: NamespacedName, slice: EndpointSlice, { byPort, unreachable }: Collected): void {
+  #collect(
+    service: NamespacedName,
+    slice: EndpointSlice,
+    { isWanted, byPort, unreachable }: Collected,
+  ): void {
     const complain = complaintsOf(`EndpointSlice ${slice.namespace}/${slice.name}`, this.#report);
-    const ports = usablePorts(service, slice, complain);
+    const ports = usablePorts(service, slice.ports, isWanted, complain);
     if (ports.length === 0) return;
     slice.endpoints.forEach((source, index) => {
       const ip = this.#addressOf(source, index, complain);
       if (ip === null) return;
-      const use = unreachableUse(ip);
+      const use = specialUse(ip);
       if (use !== null) {
         unreachable.set(`${ip.text} of EndpointSlice ${slice.namespace}/${slice.name}`, `it is ${use}`);
+        return;
       }
       for (const { key, number } of ports) {
         const endpoint = makeEndpoint(source, ip.text, number, this.#nodeName);
@@ -197,6 +226,7 @@ function withChanges(
 
 /** What the slices of one Service add up to. */
 interface Collected {
+  readonly isWanted: (key: ServicePortKey) => boolean;
   readonly byPort: Map<ServicePortKey, Endpoint[]>;
   readonly unreachable: Map<string, string>;
 }
@@ -241,17 +271,26 @@ function sameSliceEndpoint(left: SliceEndpoint, right: SliceEndpoint): boolean {
     sameTexts(left.zoneHints, right.zoneHints) && sameTexts(left.nodeHints, right.nodeHints);
 }
 
+/** Those that are wanted, each key and number once. */
 function usablePorts(
   service: NamespacedName,
-  slice: EndpointSlice,
-  complain: Complain,
+  ports: readonly SlicePort[],
+  isWanted: (key: ServicePortKey) => boolean,
+  complain: Complain = () => {},
 ): readonly { readonly key: ServicePortKey; readonly number: number }[] {
+  const known = ports.length < 2 ? null : new Set<string>();
   const usable: { readonly key: ServicePortKey; readonly number: number }[] = [];
-  slice.ports.forEach((port, index) => {
-    if (port.name === null) complain(sentence`ports[${index}] has no name; it is skipped`);
-    else if (port.port === null || port.port === 0) {
-      complain(sentence`ports[${index}] has no port number; it is skipped`);
-    } else usable.push({ key: servicePortKey(service, port.name, port.protocol), number: port.port });
+  ports.forEach(({ name, port: number, protocol }, index) => {
+    if (name === null) return complain(sentence`ports[${index}] has no name; it is skipped`);
+    if (number === null || number === 0) {
+      return complain(sentence`ports[${index}] has no port number; it is skipped`);
+    }
+    const key = servicePortKey(service, name, protocol);
+    if (!isWanted(key)) return;
+    const identity = known === null ? "" : `${key} ${number}`;
+    if (known?.has(identity)) return;
+    known?.add(identity);
+    usable.push({ key, number });
   });
   return usable;
 }

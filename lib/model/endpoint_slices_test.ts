@@ -1,10 +1,12 @@
 import { assert, assertEquals, assertFalse } from "@std/assert";
 import { type EndpointsByPort, EndpointSliceCache } from "./endpoint_slices.ts";
 import { ChangeTracker } from "./change_tracker.ts";
+import { servicePortKey } from "./names.ts";
 import type { EndpointSlice, IpFamily, SlicePort } from "./objects.ts";
 import type { Endpoint } from "./state.ts";
 import {
   testService,
+  testServicePort,
   testSlice,
   testSliceEndpoint,
   testSlicePort,
@@ -30,7 +32,21 @@ function merged(slices: readonly EndpointSlice[], family: IpFamily = "IPv4"): {
 } {
   const { cache, problems } = newCache(family);
   for (const slice of slices) cache.update(slice, false);
-  return { endpoints: keysByPort(cache.checkout().get("shop/web") ?? new Map()), problems };
+  return { endpoints: keysByPort(checkout(cache).get("shop/web") ?? new Map()), problems };
+}
+
+const PORT_NAMES = ["", "a", "b", "c", "x", "y", "http", "dns", "metrics", "web"];
+
+/** The Services whose slices changed, with the endpoints of every port that a test names. */
+function checkout(cache: EndpointSliceCache): ReadonlyMap<string, EndpointsByPort> {
+  return new Map([...cache.checkout().keys()].map((service) => {
+    const ports = PORT_NAMES.flatMap((name) =>
+      (["TCP", "UDP", "SCTP"] as const).map((protocol) =>
+        testServicePort({ key: servicePortKey(service, name, protocol) })
+      )
+    );
+    return [service, cache.endpointsOf(service, ports)];
+  }));
 }
 
 function keysByPort(endpoints: EndpointsByPort): Record<string, string[]> {
@@ -40,7 +56,7 @@ function keysByPort(endpoints: EndpointsByPort): Record<string, string[]> {
 function onlyEndpoint(slices: readonly EndpointSlice[]): Endpoint {
   const { cache } = newCache();
   for (const slice of slices) cache.update(slice, false);
-  const endpoints = [...cache.checkout().get("shop/web")?.values() ?? []].flat();
+  const endpoints = [...checkout(cache).get("shop/web")?.values() ?? []].flat();
   assertEquals(endpoints.length, 1);
   return endpoints[0] as Endpoint;
 }
@@ -142,7 +158,7 @@ Deno.test(
       const { cache, problems } = newCache();
       assertFalse(cache.update(testSlice({ ...fields, endpoints: [testSliceEndpoint("10.0.0.1")] }), false));
       assertEquals([fields, problems], [fields, expected]);
-      assertEquals(cache.checkout().size, 0);
+      assertEquals(checkout(cache).size, 0);
     }
   },
 );
@@ -241,7 +257,7 @@ Deno.test("an update counts only if it changes what the proxy reads", pure, () =
     for (const [what, slice] of [...same, ...changed]) {
       const { cache } = newCache();
       assert(cache.update(base, false));
-      if (applied) cache.checkout();
+      if (applied) checkout(cache);
       const expected = changed.some(([name]) => name === what);
       assertEquals([what, applied, cache.update(slice, false)], [what, applied, expected]);
     }
@@ -257,12 +273,12 @@ Deno.test("each update answers for itself, against what is pending before what i
   assertFalse(cache.update(one, false), "pending already");
   assert(cache.update(two, false));
   assert(cache.update(one, false), "differs from what is pending");
-  cache.checkout();
+  checkout(cache);
   assertFalse(cache.update(one, false), "applied already");
   assert(cache.update(one, true));
   assertFalse(cache.update(one, true), "removal pending already");
-  assertEquals(cache.checkout().get("shop/web")?.size, 0);
-  assertEquals(cache.checkout().size, 0);
+  assertEquals(checkout(cache).get("shop/web")?.size, 0);
+  assertEquals(checkout(cache).size, 0);
   assertFalse(cache.update(one, true), "removed already");
 });
 
@@ -271,7 +287,7 @@ Deno.test("a slice removed before it was applied leaves nothing behind", pure, (
   const slice = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] });
   assert(cache.update(slice, false));
   assert(cache.update(slice, true));
-  assertEquals(cache.checkout().get("shop/web")?.size ?? 0, 0);
+  assertEquals(checkout(cache).get("shop/web")?.size ?? 0, 0);
 });
 
 Deno.test("a slice that moves to another Service leaves the first", pure, () => {
@@ -279,13 +295,13 @@ Deno.test("a slice that moves to another Service leaves the first", pure, () => 
   for (const applied of [false, true]) {
     const { cache } = newCache();
     cache.update(slice, false);
-    if (applied) cache.checkout();
+    if (applied) checkout(cache);
     assert(cache.update({ ...slice, serviceName: "api" }, false));
-    const changes = cache.checkout();
+    const changes = checkout(cache);
     assertEquals(changes.get("shop/web")?.size ?? 0, 0);
     assertEquals(keysByPort(changes.get("shop/api") ?? new Map()), { "shop/api/TCP": ["10.0.0.1:8080"] });
     assert(cache.update({ ...slice, serviceName: "" }, false));
-    assertEquals(cache.checkout().get("shop/api")?.size, 0);
+    assertEquals(checkout(cache).get("shop/api")?.size, 0);
   }
 });
 
@@ -293,28 +309,28 @@ Deno.test("a slice whose address type changes leaves this family and can come ba
   const { cache } = newCache();
   const slice = testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] });
   cache.update(slice, false);
-  cache.checkout();
+  checkout(cache);
   assert(cache.update({ ...slice, addressType: "IPv6", endpoints: [testSliceEndpoint("fd00::1")] }, false));
-  assertEquals(cache.checkout().get("shop/web")?.size, 0);
+  assertEquals(checkout(cache).get("shop/web")?.size, 0);
   assert(cache.update(slice, false));
-  assertEquals(cache.checkout().get("shop/web")?.size, 1);
+  assertEquals(checkout(cache).get("shop/web")?.size, 1);
 });
 
 Deno.test("a deletion event removes the slice even if it names another Service", pure, () => {
   const { cache } = newCache();
   cache.update(testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] }), false);
-  cache.checkout();
+  checkout(cache);
   assert(cache.update(testSlice({ serviceName: "api" }), true));
-  assertEquals(cache.checkout().get("shop/web")?.size, 0);
+  assertEquals(checkout(cache).get("shop/web")?.size, 0);
 });
 
 Deno.test("slices of one name in two namespaces are two slices", pure, () => {
   const { cache } = newCache();
   cache.update(testSlice({ endpoints: [testSliceEndpoint("10.0.0.1")] }), false);
   cache.update(testSlice({ namespace: "lab", endpoints: [testSliceEndpoint("10.0.0.2")] }), false);
-  assertEquals([...cache.checkout().keys()].sort(), ["lab/web", "shop/web"]);
+  assertEquals([...checkout(cache).keys()].sort(), ["lab/web", "shop/web"]);
   cache.update(testSlice({ namespace: "lab" }), true);
-  assertEquals([...cache.checkout().keys()], ["lab/web"]);
+  assertEquals([...checkout(cache).keys()], ["lab/web"]);
 });
 
 Deno.test("an equal slice takes the place of the former one, which nobody needs any more", pure, () => {
@@ -323,7 +339,7 @@ Deno.test("an equal slice takes the place of the former one, which nobody needs 
   for (const isApplied of [false, true]) {
     const { proxy: former, revoke } = Proxy.revocable(web(`web-${isApplied}`), {});
     cache.update(former, false);
-    if (isApplied) cache.checkout();
+    if (isApplied) checkout(cache);
     assertEquals(cache.update(web(`web-${isApplied}`), false), false);
     // Whoever looks at it now fails.
     revoke();
@@ -331,7 +347,7 @@ Deno.test("an equal slice takes the place of the former one, which nobody needs 
       testSlice({ name: `other-${isApplied}`, endpoints: [testSliceEndpoint("10.1.0.2")] }),
       false,
     );
-    assertEquals(keysByPort(cache.checkout().get("shop/web") ?? new Map()), {
+    assertEquals(keysByPort(checkout(cache).get("shop/web") ?? new Map()), {
       "shop/web/TCP": ["10.1.0.1:8080", "10.1.0.2:8080"],
     });
   }
@@ -382,7 +398,7 @@ Deno.test("endpoints of a slice without a usable port are nobody's problem", pur
     testSlice({ ports: [], endpoints: [testSliceEndpoint("127.0.0.1"), testSliceEndpoint("x")] }),
     false,
   );
-  assertEquals([cache.checkout().size, found, problems], [1, [], []]);
+  assertEquals([checkout(cache).size, found, problems], [1, [], []]);
 });
 
 Deno.test("nobody has to listen to problems", pure, () => {

@@ -17,7 +17,10 @@ function exampleState(): ProxyState {
   const ports = [testPort({ name: "http" }), testPort({ name: "https", port: 443 })];
   tracker.updateService(undefined, testService({ ...local, name: "web", ports, healthCheckNodePort: 31000 }));
   tracker.updateService(undefined, testService({ ...local, name: "idle", healthCheckNodePort: 31001 }));
-  tracker.updateService(undefined, testService({ name: "inner", healthCheckNodePort: 31002 }));
+  tracker.updateService(
+    undefined,
+    testService({ name: "inner", clusterIPs: ["10.96.0.99"], healthCheckNodePort: 31002 }),
+  );
   const here = { nodeName: "node-a" };
   tracker.updateEndpointSlice(
     testSlice({

@@ -133,11 +133,19 @@ export function sameServicePorts(left: readonly ServicePort[], right: readonly S
   return left.length === right.length &&
     left.every((port, index) => {
       const other = right[index];
-      return other !== undefined && sameServicePort(port, other);
+      if (other === undefined || !sameOwnFacts(port, other)) return false;
+      // The ports of a Service share their lists: a thousand of each are compared once.
+      const [before, otherBefore] = [left[index - 1], right[index - 1]];
+      const isSame = (list: AddressList): boolean =>
+        port[list] === before?.[list] && other[list] === otherBefore?.[list] ||
+        sameTexts(port[list], other[list]);
+      return isSame("externalIPs") && isSame("loadBalancerVIPs") && isSame("loadBalancerSourceRanges");
     });
 }
 
-function sameServicePort(left: ServicePort, right: ServicePort): boolean {
+type AddressList = "externalIPs" | "loadBalancerVIPs" | "loadBalancerSourceRanges";
+
+function sameOwnFacts(left: ServicePort, right: ServicePort): boolean {
   return left.key === right.key &&
     left.createdAtSeconds === right.createdAtSeconds &&
     left.clusterIP === right.clusterIP &&
@@ -148,10 +156,7 @@ function sameServicePort(left: ServicePort, right: ServicePort): boolean {
     left.internalPolicyLocal === right.internalPolicyLocal &&
     left.healthCheckNodePort === right.healthCheckNodePort &&
     left.ipvs.scheduler === right.ipvs.scheduler &&
-    left.ipvs.graceful === right.ipvs.graceful &&
-    sameTexts(left.externalIPs, right.externalIPs) &&
-    sameTexts(left.loadBalancerVIPs, right.loadBalancerVIPs) &&
-    sameTexts(left.loadBalancerSourceRanges, right.loadBalancerSourceRanges);
+    left.ipvs.graceful === right.ipvs.graceful;
 }
 
 /** True if both lists hold the same texts in the same order. */

@@ -91,10 +91,12 @@ export interface ProxyState {
    * it is another Service's (`destination_claims.ts`) is left out, so no two ports here want the same destination.
    */
   readonly services: ReadonlyMap<NamespacedName, readonly ServicePort[]>;
-  /** Service → port key → endpoints sorted by key; ports without endpoints are absent. */
+  /** Service → key of one of its ports → endpoints sorted by key; ports without endpoints are absent. */
   readonly endpoints: ReadonlyMap<NamespacedName, ReadonlyMap<ServicePortKey, readonly Endpoint[]>>;
   /** Sum over all ServicePorts of this family of their endpoints, whatever their readiness (large-cluster mode). */
   readonly endpointCount: number;
+  /** Services that are left out because they would expand to too much (`service_size.ts`) → what that is; nearly always none. */
+  readonly tooLarge: ReadonlyMap<NamespacedName, string>;
 }
 
 /** The Services a sync must look at: all of them, or those named. A named one may be gone from the state. */

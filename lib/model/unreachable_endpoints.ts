@@ -1,13 +1,12 @@
 /**
- * Endpoints whose addresses no pod has, such as multicast addresses: an API server takes some of them, traffic is led there as by
- * kube-proxy, and nobody would know why nothing answers.
+ * Endpoints whose addresses no pod has, such as loopback or multicast addresses: traffic is not led there, because it would reach the
+ * node itself or its link. An API server refuses most of them, but not all, and not every source of objects is one.
  *
  * @module
  */
-import { type Ip, specialUse } from "./ip.ts";
 import type { NamespacedName } from "./objects.ts";
 
-/** An endpoint that cannot answer. */
+/** An endpoint that is left out. */
 export interface UnreachableEndpoint {
   /** Whose endpoint it is. */
   readonly service: NamespacedName;
@@ -27,12 +26,6 @@ export interface UnreachableEndpointsOptions {
   readonly onCount?: (count: number) => void;
   /** How many endpoints of a Service are named at once. @default {10} */
   readonly maxTold?: number;
-}
-
-/** Why nobody answers at an address; null if somebody may. What is link-local may be on the node itself. */
-export function unreachableUse(ip: Ip): string | null {
-  const use = specialUse(ip);
-  return use === "a link-local address" ? null : use;
 }
 
 const MAX_TOLD = 10;

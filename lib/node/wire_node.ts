@@ -283,8 +283,7 @@ function makeRunner(
       events.recorder.record(destinationRefusedEvent(node, unserved));
     },
     onResolved: (resolved) => log.info("Part of a Service is no longer refused", { family, ...resolved }),
-    // In mode ipvs the kernel refuses them, which is told.
-    ...life.mode === "ipvs" ? {} : { unreachable: tellUnreachable(family, life) },
+    unreachable: tellUnreachable(family, life),
     startedAtMs: wallClockMs(),
   });
   // What the configuration says of them counts before a Node is known, and without one.
@@ -334,10 +333,10 @@ function tellUnreachable(
   onCount(0);
   return {
     onFound: (found) => {
-      log.warn("Traffic is led to an endpoint that cannot answer", { family, ...found });
+      log.warn("An endpoint is left out, it cannot answer", { family, ...found });
       events.recorder.record(endpointUnreachableEvent(node, found));
     },
-    onGone: (gone) => log.info("An endpoint that cannot answer is gone", { family, ...gone }),
+    onGone: (gone) => log.info("An endpoint that was left out is gone", { family, ...gone }),
     onCount,
   };
 }

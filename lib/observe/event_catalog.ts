@@ -99,7 +99,7 @@ export function configRefusedEvent(node: string, problem: string): ProxyEvent {
   };
 }
 
-/** The kernel refuses rules, endpoints or addresses of one Service; everything else is in force. */
+/** A Service is too large, or the kernel refuses rules, endpoints or addresses of it; everything else is in force. */
 export function serviceQuarantinedEvent(
   node: string,
   { service, problem }: { readonly service: NamespacedName; readonly problem: string },
@@ -131,7 +131,7 @@ export function destinationRefusedEvent(
   };
 }
 
-/** Traffic of a Service is led to an address that no pod has. */
+/** An endpoint of a Service has an address that no pod has, and gets no traffic. */
 export function endpointUnreachableEvent(
   node: string,
   { service, endpoint, reason }: {
@@ -144,7 +144,7 @@ export function endpointUnreachableEvent(
     type: "Warning",
     reason: "EndpointUnreachable",
     action: "Sync",
-    note: `node ${node} leads traffic of ${service} to ${endpoint}, which cannot answer: ${reason}`,
+    note: `node ${node} leads no traffic of ${service} to ${endpoint}: ${reason}`,
     regarding: serviceSubject(service),
   };
 }

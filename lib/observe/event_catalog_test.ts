@@ -129,8 +129,7 @@ const EVENTS: readonly [event: ProxyEvent, wanted: ProxyEvent][] = [
       type: "Warning",
       reason: "EndpointUnreachable",
       action: "Sync",
-      note:
-        "node node-a leads traffic of shop/web to 239.1.1.1 of EndpointSlice shop/web-1, which cannot answer: " +
+      note: "node node-a leads no traffic of shop/web to 239.1.1.1 of EndpointSlice shop/web-1: " +
         "it is a multicast address",
       regarding: SERVICE,
     },

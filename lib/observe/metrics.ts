@@ -235,13 +235,13 @@ export class ProxyMetrics {
 
   readonly quarantinedServices = this.#gauge(
     "kproxy_quarantined_services",
-    "Services of which the kernel refuses rules, endpoints or addresses; everything else is in force",
+    "Services that are too large, or of which the kernel refuses rules, endpoints or addresses; everything else is in force",
     FAMILY,
   );
 
   readonly unreachableEndpoints = this.#gauge(
     "kproxy_unreachable_endpoints",
-    "Endpoints of Services with addresses that no pod has, such as multicast addresses; traffic is led there all the same",
+    "Endpoints of Services with addresses that no pod has, such as loopback addresses; they are left out",
     FAMILY,
   );
 

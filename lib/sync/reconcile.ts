@@ -6,6 +6,7 @@
  */
 import type { ApplyReport, FamilyProxier } from "../backend/backend.ts";
 import { SyncError } from "../errors.ts";
+import { everybodysTurn, TURN_MS } from "../kernel/turns.ts";
 import type { ChangeTracker } from "../model/change_tracker.ts";
 import type { IpFamily, NamespacedName } from "../model/objects.ts";
 import type { ProxyState } from "../model/state.ts";
@@ -111,13 +112,14 @@ export class Reconciler {
     const changed = this.#uncommitted;
     this.#uncommitted = new Set();
     try {
+      if (nowMs() - startMs >= TURN_MS) await everybodysTurn();
       const report = await proxier.sync({ state, changed: full ? "all" : changed });
       const endMs = nowMs();
       if (full) this.#lastFullSyncMs = endMs;
       const outcome = {
         family: proxier.family,
         full,
-        report,
+        report: withTooLarge(report, state),
         durationMs: endMs - startMs,
         services: full ? [] : [...changed],
         triggerTimesMs: this.#triggerTimesMs,
@@ -147,4 +149,11 @@ export class Reconciler {
     return nowMs - this.#lastFullSyncMs >= FULL_SYNC_INTERVAL_MS &&
       state.endpointCount <= LARGE_CLUSTER_ENDPOINTS;
   }
+}
+
+/** Services that are too large are quarantined as those are of which the tools refuse something. */
+function withTooLarge(report: ApplyReport, { tooLarge }: ProxyState): ApplyReport {
+  if (tooLarge.size === 0) return report;
+  const quarantined = [...tooLarge].map(([service, problem]) => ({ service, problem }));
+  return { ...report, quarantined: [...report.quarantined ?? [], ...quarantined] };
 }

@@ -11,6 +11,7 @@
  * | `/touch?i=K` | replaces the first endpoint of Service K |
  * | `/slice/add?i=K`, `/slice/delete?i=K` | makes or removes the slice of Service K |
  * | `/service/add?i=K`, `/service/delete?i=K` | makes or removes Service K without its slice |
+ * | `POST /put/services?i=K`, `POST /put/endpointslices?i=K` | makes or replaces object K of that kind by what is sent; of no text removes it |
  *
  * Each answers `{ atMs, ip }`: when the watch event was handed to the connections, in milliseconds since the epoch, and
  * the address by which the change can be recognised in the kernel. It prints `ready` when it can be asked.
@@ -146,6 +147,13 @@ export class FakeCluster {
     }
   }
 
+  /** Makes or replaces an object by its text; removes it if that is empty. */
+  put(resource: Resource, index: number, text: string): Change {
+    const known = this.#texts[resource].get(index);
+    const type = text === "" ? "DELETED" : known === undefined ? "ADDED" : "MODIFIED";
+    return { atMs: this.#emit(resource, type, index, text === "" ? known ?? "{}" : text), ip: "" };
+  }
+
   #emit(resource: Resource, type: "ADDED" | "MODIFIED" | "DELETED", index: number, text: string): number {
     if (type === "DELETED") this.#texts[resource].delete(index);
     else this.#texts[resource].set(index, text);
@@ -212,13 +220,22 @@ function answer(cluster: FakeCluster, request: Request): Response {
   return json(cluster.page(known, limit, number("continue")));
 }
 
+/** The second listener's answers. */
+async function answerOwner(cluster: FakeCluster, request: Request): Promise<Response> {
+  const url = new URL(request.url);
+  const [, put, resource = ""] = url.pathname.split("/");
+  if (put !== "put" || !Object.hasOwn(LISTS, resource)) return answer(cluster, request);
+  const index = Number(url.searchParams.get("i"));
+  return json(JSON.stringify(cluster.put(resource as Resource, index, await request.text())));
+}
+
 if (import.meta.main) {
   const [port = "", socket = "", services = "", endpoints = ""] = Deno.args;
   const cluster = new FakeCluster({ services: Number(services), endpoints: Number(endpoints) });
   const handler = (request: Request): Response => answer(cluster, request);
   const onListen = (): void => {};
   Deno.serve({ hostname: "127.0.0.1", port: Number(port), onListen }, handler);
-  Deno.serve({ path: socket, onListen }, handler);
+  Deno.serve({ path: socket, onListen }, (request) => answerOwner(cluster, request));
   setInterval(() => cluster.bookmark(), BOOKMARK_MS);
   writeLine("ready");
 }

@@ -4,7 +4,7 @@
  * @module
  */
 import type { Netns } from "../support/netns.ts";
-import type { Change } from "./fake_api.ts";
+import type { Change, Resource } from "./fake_api.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 
 const PORT = 18080;
@@ -69,6 +69,16 @@ export class FakeApi implements AsyncDisposable {
   /** Changes the cluster. */
   async change(path: ChangePath, index: number): Promise<Change> {
     const response = await fetch(`http://api${path}?i=${index}`, { client: this.#client });
+    return await response.json();
+  }
+
+  /** Makes or replaces an object by its text; removes it if that is empty. */
+  async put(resource: Resource, index: number, text: string): Promise<Change> {
+    const response = await fetch(`http://api/put/${resource}?i=${index}`, {
+      client: this.#client,
+      method: "POST",
+      body: text,
+    });
     return await response.json();
   }
 

@@ -56,6 +56,10 @@ export class ProxyProcess implements AsyncDisposable {
     this.#done = this.#read();
   }
 
+  get pid(): number {
+    return this.#child.pid;
+  }
+
   /** True once it has ended. */
   get hasEnded(): boolean {
     return this.#hasEnded;

@@ -43,7 +43,14 @@ export function stateOf(family: IpFamily, sizes: ServiceSizes): ProxyState {
     endpoints.set(servicePort.namespacedName, new Map([[servicePort.key, list]]));
     endpointCount += size;
   }
-  return { family, node: { name: "node-a", zone: "" }, services, endpoints, endpointCount };
+  return {
+    family,
+    node: { name: "node-a", zone: "" },
+    services,
+    endpoints,
+    endpointCount,
+    tooLarge: new Map(),
+  };
 }
 
 function servicePortOf(family: IpFamily, name: string, number: number): ServicePort {

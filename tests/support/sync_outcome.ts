@@ -24,6 +24,7 @@ export function syncOutcome(family: IpFamily, report: Partial<ApplyReport> = {})
       services: new Map(),
       endpoints: new Map(),
       endpointCount: 0,
+      tooLarge: new Map(),
     },
   };
 }

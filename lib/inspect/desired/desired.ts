@@ -115,6 +115,9 @@ export function stateOfObjects(
     }
     const { state } = tracker.checkout();
     for (const one of eachUnserved(tracker.unserved())) unserved.push(one);
+    for (const [service, reason] of state.tooLarge) {
+      unserved.push({ service, destination: `everything of ${family}`, reason });
+    }
     return [family, state];
   }));
   const serviceCidrs = serviceNetworks(objects.filter((object) => object.kind === "ServiceCIDR"));

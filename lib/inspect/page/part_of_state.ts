@@ -8,7 +8,7 @@ import type { ProxyState, ServicePort } from "../../model/state.ts";
 
 /** The state as if there were only these Services. How many endpoints there are in all stays: rules depend on it. */
 export function partOfState(state: ProxyState, names: readonly NamespacedName[]): ProxyState {
-  const { services, endpoints, family, node, endpointCount } = state;
+  const { services, endpoints, family, node, endpointCount, tooLarge } = state;
   const none = new Map<string, never>();
   return {
     family,
@@ -16,6 +16,7 @@ export function partOfState(state: ProxyState, names: readonly NamespacedName[])
     services: new Map(names.map((name) => [name, services.get(name) ?? []])),
     endpoints: new Map(names.map((name) => [name, endpoints.get(name) ?? none])),
     endpointCount,
+    tooLarge,
   };
 }
 

@@ -72,6 +72,7 @@ Deno.test("syncs are told with their kind, phases and some of the Services that 
     ...syncOutcome("IPv4").state,
     services: new Map([["shop/a", []], ["shop/b", []]]),
     endpointCount: 9,
+    tooLarge: new Map(),
   };
   synced({ report: REPORT, state });
   synced({ full: false, services: services(12), report: REPORT, state, durationMs: 3 });

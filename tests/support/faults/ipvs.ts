@@ -107,9 +107,9 @@ export async function quarantineIsNamed(web: WebLab): Promise<void> {
   await using running = await web.start();
   using cli = await NetnsCli.start(web.lab.node.netns);
   // No pod can have it, and of the modes only this one's kernel looks.
-  const refused = webSlice([...WEB_PODS.slice(0, 2), "239.1.1.1"]);
+  const refused = webSlice([...WEB_PODS.slice(0, 2), "0.1.1.1"]);
   await running.change(() => web.manifests.replace("endpoints.json", [refused]), "shop/web");
   const { code, out } = await cli.run(["trace", "10.244.0.5@cni0", "shop/web"]);
-  assertMatch(out, /Wrong: The kernel has refused the rules of shop\/web: .*239\.1\.1\.1/);
+  assertMatch(out, /Wrong: The kernel has refused the rules of shop\/web: .*0\.1\.1\.1/);
   assertEquals(code, 1, out);
 }

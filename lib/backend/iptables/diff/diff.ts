@@ -13,6 +13,12 @@ import type { BaseRules, IptablesPlan, Operations, ServiceRules, Transaction } f
 
 /** The parts of one table's transaction, in the order in which they are written. */
 class TransactionDraft {
+  /** Chains of endpoints that the kernel does not have yet. */
+  readonly fresh: ChainBody[] = [];
+  /** New chains that choose among endpoints. */
+  readonly choosing: ChainBody[] = [];
+  /** Chains of endpoints that are not wanted any more. */
+  readonly gone: string[] = [];
   readonly chainLines: string[] = [];
   readonly rules: string[] = [];
   readonly deletions: string[] = [];
@@ -25,13 +31,70 @@ class TransactionDraft {
   }
 
   remove(chain: string): void {
-    this.chainLines.push(chainLine(chain));
-    this.removedChains.push(`-X ${chain}`);
+    (isEndpointChain(chain) ? this.gone : this.removedChains).push(chain);
+  }
+
+  /**
+   * Takes out, if they are more than so many, the chains of endpoints that are new, with the new chains that choose among them, and
+   * those that go: to be written before and after the rest, when nothing leads to them yet, or any more.
+   */
+  divide(most: number): { readonly before: Transaction[]; readonly after: Transaction[] } {
+    const isMuch = this.fresh.length > most;
+    const chosen = this.choosing.splice(0, isMuch ? Infinity : 0);
+    const before = [
+      ...portions(this.fresh.splice(0, isMuch ? Infinity : 0), most, () => 1),
+      ...portions(chosen, most, ({ body }) => body.length),
+    ].map((some): Transaction => ({
+      table: "nat",
+      lines: [...some.map(({ chain }) => chainLine(chain)), ...some.flatMap(({ body }) => body)],
+    }));
+    for (const { chain, body } of [...this.choosing, ...this.fresh]) this.rewrite(chain, body);
+    const after = portions(this.gone.splice(most), most, () => 1).map((some): Transaction => ({
+      table: "nat",
+      lines: [...some.map(chainLine), ...some.map((chain) => `-X ${chain}`)],
+    }));
+    this.removedChains.push(...this.gone);
+    return { before, after };
   }
 
   lines(): string[] {
-    return [...this.chainLines, ...this.rules, ...this.deletions, ...this.additions, ...this.removedChains];
+    return [
+      ...this.chainLines,
+      ...this.removedChains.map(chainLine),
+      ...this.rules,
+      ...this.deletions,
+      ...this.additions,
+      ...this.removedChains.map((chain) => `-X ${chain}`),
+    ];
   }
+}
+
+function isEndpointChain(chain: string): boolean {
+  return chain.startsWith("KUBE-SEP-");
+}
+
+interface ChainBody {
+  readonly chain: string;
+  readonly body: readonly string[];
+}
+
+/** In order, as many together as do not weigh more than `most`, but at least one. */
+function portions<T>(
+  list: readonly T[],
+  most: number,
+  weigh: (item: T) => number,
+): readonly (readonly T[])[] {
+  const found: T[][] = [];
+  let weight = Infinity;
+  for (const item of list) {
+    weight += weigh(item);
+    if (weight > most) {
+      found.push([]);
+      weight = weigh(item);
+    }
+    found.at(-1)?.push(item);
+  }
+  return found;
 }
 
 /**
@@ -39,8 +102,14 @@ class TransactionDraft {
  * mentioned; nothing changed yields no transaction. Each transaction is all or nothing, and at no moment between two of
  * them does traffic find less than before or after: a verdict of filter about a Service that nat serves is
  * harmless, so those appear before nat changes and disappear after it.
+ *
+ * @param chainsPerTransaction with more new chains of endpoints, or chains that go, these have transactions of their own
  */
-export function diffIptables(plan: IptablesPlan, committed: CommittedRules): Operations {
+export function diffIptables(
+  plan: IptablesPlan,
+  committed: CommittedRules,
+  chainsPerTransaction: number = Infinity,
+): Operations {
   const nat = new TransactionDraft();
   const filter = new TransactionDraft();
   const filterAfter: string[] = [];
@@ -60,12 +129,15 @@ export function diffIptables(plan: IptablesPlan, committed: CommittedRules): Ope
     for (const rule of edit.inserted.toReversed()) draft.additions.push(`-I ${edit.chain} ${rule}`);
     for (const rule of edit.appended) draft.additions.push(`-A ${edit.chain} ${rule}`);
   }
+  const { before, after } = nat.divide(chainsPerTransaction);
   const natLines = nat.lines();
   const filterLines = filter.lines();
   const transactions: Transaction[] = natLines.length > 0
     ? [
       { table: "filter", lines: filterLines },
+      ...before,
       { table: "nat", lines: natLines },
+      ...after,
       { table: "filter", lines: filterAfter },
     ]
     : [{ table: "filter", lines: [...filterLines, ...filterAfter] }];
@@ -97,7 +169,9 @@ function diffChains(
     const body = bodies.get(chain)!;
     const hashBefore = hashesBefore.get(chain);
     hashesBefore.delete(chain);
-    if (hashBefore !== hashRules(body)) draft.rewrite(chain, body);
+    if (hashBefore === undefined && isEndpointChain(chain)) draft.fresh.push({ chain, body });
+    else if (hashBefore === undefined && /^KUBE-SV[CL]-/.test(chain)) draft.choosing.push({ chain, body });
+    else if (hashBefore !== hashRules(body)) draft.rewrite(chain, body);
   }
   for (const chain of hashesBefore.keys()) draft.remove(chain);
 }

@@ -93,34 +93,53 @@ function assertNoGap(before: Map<string, Fate>, now: Map<string, Fate>, after: M
   }
 }
 
-Deno.test("differences lead to the rules of a fresh start without a gap", {
-  permissions: PURE,
-}, () => {
-  fc.assert(
-    fc.property(fc.array(ARBITRARY_CLUSTER, { minLength: 2, maxLength: 4 }), ([first, ...others]) => {
-      const tracker = exampleTracker("IPv4", first!);
-      const start = planAll(tracker);
-      const tables = loaded(start);
-      const committed = CommittedRules.of(start);
-      let before = first!;
-      for (const after of others) {
-        offerChanges(tracker, before, after);
-        const { state, updatedServices } = tracker.checkout();
-        const plan = planIptables(state, updatedServices, OPTIONS);
-        const wanted = planIptables(state, "all", OPTIONS);
-        const fatesBefore = fates(tables);
-        const fatesAfter = fates(loaded(wanted));
-        for (const transaction of diffIptables(plan, committed).transactions) {
-          tables.restore(renderTransaction(transaction));
-          assertNoGap(fatesBefore, fates(tables), fatesAfter);
+for (const [how, chainsPerTransaction] of [["", Infinity], [", chains one by one", 1]] as const) {
+  Deno.test(`differences lead to the rules of a fresh start without a gap${how}`, {
+    permissions: PURE,
+  }, () => {
+    fc.assert(
+      fc.property(fc.array(ARBITRARY_CLUSTER, { minLength: 2, maxLength: 4 }), ([first, ...others]) => {
+        const tracker = exampleTracker("IPv4", first!);
+        const start = planAll(tracker);
+        const tables = loaded(start);
+        const committed = CommittedRules.of(start);
+        let before = first!;
+        for (const after of others) {
+          offerChanges(tracker, before, after);
+          const { state, updatedServices } = tracker.checkout();
+          const plan = planIptables(state, updatedServices, OPTIONS);
+          const wanted = planIptables(state, "all", OPTIONS);
+          const fatesBefore = fates(tables);
+          const fatesAfter = fates(loaded(wanted));
+          for (const transaction of diffIptables(plan, committed, chainsPerTransaction).transactions) {
+            tables.restore(renderTransaction(transaction));
+            assertNoGap(fatesBefore, fates(tables), fatesAfter);
+          }
+          committed.apply(plan);
+          assertHolds(tables, committed, wanted);
+          before = after;
         }
-        committed.apply(plan);
-        assertHolds(tables, committed, wanted);
-        before = after;
-      }
-    }),
-    { numRuns: 150 },
+      }),
+      { numRuns: 100 },
+    );
+  });
+}
+
+Deno.test("very many chains that come or go are written in portions", { permissions: PURE }, () => {
+  const [none, many] = [0, 25].map((count) =>
+    planAll(exampleTracker("IPv4", [
+      testService(),
+      testSlice({
+        endpoints: Array.from({ length: count }, (_, at) => testSliceEndpoint(`10.244.0.${at + 1}`)),
+      }),
+    ]))
   );
+  const portionsOf = (wanted: IptablesPlan, committed: IptablesPlan): number[] =>
+    diffIptables(wanted, CommittedRules.of(committed), 10).transactions
+      .map(({ lines }) => lines.filter((line) => line.startsWith(":KUBE-SEP-")).length)
+      .filter((count) => count > 0);
+  assertEquals(portionsOf(many!, none!), [10, 10, 5]);
+  assertEquals(portionsOf(none!, many!), [10, 10, 5]);
 });
 
 Deno.test("a plan of all Services removes those it no longer has", { permissions: PURE }, () => {

@@ -5,7 +5,7 @@
  */
 import { parseIp } from "../../../model/ip.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
-import { planServices } from "../../plan_services.ts";
+import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import { planBaseRules, usesLocalhostNodePorts } from "./base_rules.ts";
 import type { IptablesOptions, IptablesPlan } from "./ruleset.ts";
 import { planService, type ServiceRulesContext } from "./service_rules.ts";
@@ -25,6 +25,15 @@ function isLargeCluster(state: ProxyState): boolean {
  * @throws {RangeError} if an option does not fit its family
  */
 export function planIptables(state: ProxyState, changed: Changed, options: IptablesOptions): IptablesPlan {
+  return atOnce(planIptablesInSteps(state, changed, options));
+}
+
+/** As {@linkcode planIptables}, with a step after each Service. */
+export function* planIptablesInSteps(
+  state: ProxyState,
+  changed: Changed,
+  options: IptablesOptions,
+): Steps<IptablesPlan> {
   if (state.family !== options.family) {
     throw new RangeError(
       `State and options must be of one family: got ${state.family} and ${options.family}`,
@@ -40,7 +49,7 @@ export function planIptables(state: ProxyState, changed: Changed, options: Iptab
     countsLocalhostNodePorts: options.nfacct && usesLocalhostNodePorts(options),
   };
   const names = changed === "all" ? state.services.keys() : changed;
-  const services = planServices(
+  const services = yield* planServicesInSteps(
     state,
     [...names].sort(),
     (ports, endpoints) => planService(ports, endpoints, context),

@@ -8,6 +8,7 @@ import { ExecError, SyncError } from "../../../errors.ts";
 import type { Exec } from "../../../kernel/exec.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
+import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
 import type { IpFamily } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
 import type { DeviceAddress } from "../../../netfilter/ip_batch.ts";
@@ -25,7 +26,7 @@ import { IpvsWriter, newProgress, type Progress } from "./apply_writer.ts";
 import { CommittedIpvs } from "../diff/committed.ts";
 import { diffIpvs } from "../diff/diff.ts";
 import { diffObserved } from "../diff/diff_observed.ts";
-import { planIpvs } from "../plan/plan.ts";
+import { planIpvsInSteps } from "../plan/plan.ts";
 import { isRealServer, Refusals, type RefusedWork } from "../diff/refusals.ts";
 import { renderOperations } from "../diff/render.ts";
 import type { IpvsOptions, IpvsPlan, Observed, Operations } from "../plan/ruleset.ts";
@@ -226,7 +227,7 @@ export class IpvsProxier implements FamilyProxier {
       randomFully: iptables.hasRandomFully(),
       schedulers,
     };
-    const plan = planIpvs(state, changed, options);
+    const plan = await inTurns(planIpvsInSteps(state, changed, options), { turnMs: TURN_MS });
     this.#refusals.prune(plan);
     for (const problem of this.#told.news(plan)) {
       log.warn("A Service does not get what it asks for", { problem });

@@ -28,12 +28,12 @@ Deno.test(
   async () => {
     const { fake, sync } = ipvsRig();
     fake.kernel.broadcasts.add("192.0.2.255");
-    const bad = service("s1", ["10.244.1.1", "192.0.2.255", "239.1.1.1"]);
+    const bad = service("s1", ["10.244.1.1", "192.0.2.255", "0.1.1.1"]);
     const good = service("s1", ["10.244.1.1"]);
     const report = await sync([...bad, ...GOOD]);
     assertEquals(standing(fake), await fresh([...good, ...GOOD]));
     assertEquals(report.quarantined, [
-      { service: "shop/s1", problem: `endpoint 192.0.2.255:8080: ${NOT_UNICAST} (and 1 more)` },
+      { service: "shop/s1", problem: `endpoint 0.1.1.1:8080: ${NOT_UNICAST} (and 1 more)` },
     ]);
     // Now that it is known, it costs the others nothing, and nothing is read.
     fake.runs.length = 0;
@@ -45,7 +45,7 @@ Deno.test(
 
     // One that comes with a change, beside a change of others: no read either.
     fake.runs.length = 0;
-    const worse = service("s2", ["10.244.1.3", "255.255.255.255", "10.244.1.5"]);
+    const worse = service("s2", ["10.244.1.3", "0.255.255.255", "10.244.1.5"]);
     const third = await sync([...bad, ...worse, ...service("s3", ["10.244.1.7"])], ["s2", "s3"]);
     assertEquals(fake.runs, ["ipset restore", "ipvsadm -R", "ipvsadm -R", "ip -force"]);
     assertEquals([third.commands, third.quarantined?.map(({ service }) => service)], [4, [
@@ -185,7 +185,7 @@ Deno.test("an entry of no server that is refused costs only itself", NONE, async
 
 Deno.test("many refused endpoints cost one run more when they come, and none later", NONE, async () => {
   const { fake, sync } = ipvsRig();
-  const bad = service("s1", Array.from({ length: 500 }, (_, i) => `239.1.${i >> 8}.${i & 255}`));
+  const bad = service("s1", Array.from({ length: 500 }, (_, i) => `0.1.${i >> 8}.${i & 255}`));
   await sync(GOOD);
   fake.runs.length = 0;
   const { quarantined } = await sync([...bad, ...GOOD], ["s1"]);
@@ -258,7 +258,7 @@ Deno.test("nobody is quarantined for what is nobody's fault", NONE, async (t) =>
     }),
     ...GOOD,
   ];
-  const wanted = objects("10.244.1.1", "239.1.1.1");
+  const wanted = objects("10.244.1.1", "0.1.1.1");
   for (const [name, break_] of NOBODYS_FAULT) {
     await t.step(name, async () => {
       const { fake, sync } = ipvsRig();
@@ -268,7 +268,7 @@ Deno.test("nobody is quarantined for what is nobody's fault", NONE, async (t) =>
       fake.afterRun = () => Promise.resolve();
       fake.kernel.refuse = () => undefined;
       const { quarantined } = await sync(wanted);
-      assertEquals(quarantined?.map(({ problem }) => problem), [`endpoint 239.1.1.1:8080: ${NOT_UNICAST}`]);
+      assertEquals(quarantined?.map(({ problem }) => problem), [`endpoint 0.1.1.1:8080: ${NOT_UNICAST}`]);
       assertEquals(standing(fake), await fresh(objects("10.244.1.1")));
     });
   }
@@ -279,7 +279,7 @@ Deno.test("a virtual server that others took away is no fault of its endpoints",
   await sync([...service("s1", ["10.244.1.1"]), ...GOOD]);
   fake.kernel.servers.delete("-t 10.96.1.2:80");
   const wanted = [
-    ...service("s1", ["10.244.1.1", "239.1.1.1"]),
+    ...service("s1", ["10.244.1.1", "0.1.1.1"]),
     ...service("s2", ["10.244.1.3", "10.244.1.5"]),
   ];
   await assertRejects(() => sync(wanted, ["s1", "s2"]), SyncError, "Service not defined");

@@ -338,10 +338,16 @@ Deno.test("changed options rewrite the chains that say them", pure, () => {
   ]);
 });
 
-/** A Service with so many external IPs, the first of which has this number. */
+/** Services with so many external IPs together, the first of which has this number; one alone may not have all of them. */
 function many(count: number, first = 0): ApiObject[] {
   const ip = (at: number): string => `198.${18 + (at >> 16)}.${(at >> 8) & 255}.${at & 255}`;
-  return [testService({ externalIPs: Array.from({ length: count }, (_, at) => ip(first + at)) })];
+  const ips = Array.from({ length: count }, (_, at) => ip(first + at));
+  return Array.from({ length: Math.ceil(count / 9000) }, (_, at) =>
+    testService({
+      name: `web-${at}`,
+      externalIPs: ips.slice(at * 9000, (at + 1) * 9000),
+      ...at === 0 ? {} : { clusterIPs: [`10.96.200.${at}`] },
+    }));
 }
 
 Deno.test("an entry that goes makes room for another one only where it must", pure, () => {

@@ -6,7 +6,7 @@
 import { parseIp } from "../../../model/ip.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
-import { planServices } from "../../plan_services.ts";
+import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
 import type { IpvsOptions, IpvsPlan } from "./ruleset.ts";
 import { claimService, type ServiceClaimsContext } from "./service_claims.ts";
@@ -18,6 +18,11 @@ import { claimService, type ServiceClaimsContext } from "./service_claims.ts";
  * @throws {RangeError} if an option does not fit its family
  */
 export function planIpvs(state: ProxyState, changed: Changed, options: IpvsOptions): IpvsPlan {
+  return atOnce(planIpvsInSteps(state, changed, options));
+}
+
+/** As {@linkcode planIpvs}, with a step after each Service. */
+export function* planIpvsInSteps(state: ProxyState, changed: Changed, options: IpvsOptions): Steps<IpvsPlan> {
   const { family } = options;
   if (state.family !== family) {
     throw new RangeError(`State and options must be of one family: got ${state.family} and ${family}`);
@@ -41,7 +46,7 @@ export function planIpvs(state: ProxyState, changed: Changed, options: IpvsOptio
     report: (problem) => told.add(problem),
   };
   const names = changed === "all" ? state.services.keys() : changed;
-  const services = planServices(
+  const services = yield* planServicesInSteps(
     state,
     [...names].sort(),
     (ports, endpoints, name) => {

@@ -6,6 +6,7 @@
  */
 import { ExecError, SyncError } from "../../../errors.ts";
 import type { Nft } from "../../../kernel/nft.ts";
+import { inTurns, TURN_MS, turnSince } from "../../../kernel/turns.ts";
 import { nftFamily } from "../../../netfilter/nft_words.ts";
 import { describeNftFailure, nftFailureKind } from "../../../kernel/nft_failure.ts";
 import { matchingNodeIps } from "../../../model/node.ts";
@@ -35,7 +36,7 @@ import { diffNftables, isEmpty } from "../diff/diff.ts";
 import { diffObservedStepwise, NO_TABLE, type StepwiseFullSync } from "../diff/diff_observed.ts";
 import { keptService, withoutKept } from "../diff/kept_service.ts";
 import { planChange } from "../diff/plan_change.ts";
-import { planNftables } from "../plan/plan.ts";
+import { planNftablesInSteps } from "../plan/plan.ts";
 import type { NftablesOptions, NftablesPlan, ObservedTable, Operations } from "../plan/ruleset.ts";
 import {
   plannedWeight,
@@ -185,7 +186,10 @@ export class NftablesProxier implements FamilyProxier {
         this.#progress.commands += READ_COMMANDS;
         return readTables(nft, nftFamily(this.family), entries);
       });
-    const plan = await this.#session.run("plan", () => planNftables(state, "all", this.#nftablesOptions()));
+    const plan = await this.#session.run(
+      "plan",
+      () => inTurns(planNftablesInSteps(state, "all", this.#nftablesOptions()), { turnMs: TURN_MS }),
+    );
     if (found.problem !== null) return await this.#syncBeside(plan, found.observedNext, found.problem);
     const isOther = isOtherLayout(found.observed);
     const writer = this.#writer(this.#address);
@@ -294,8 +298,10 @@ export class NftablesProxier implements FamilyProxier {
     { changed, committed }: Since<CommittedTable>,
   ): Promise<CommittedTable> {
     const suspects = new Set(this.#session.quarantine.due(changed));
-    const { plan, operations } = await this.#session.run("plan", () => {
+    const { plan, operations } = await this.#session.run("plan", async () => {
+      const startMs = performance.now();
       const plan = planChange(state, changed.difference(suspects), this.#nftablesOptions(), committed);
+      await turnSince(startMs);
       return { plan, operations: diffNftables(plan, committed) };
     });
     if (!isEmpty(operations)) await this.#session.run("apply", () => this.#write(operations));

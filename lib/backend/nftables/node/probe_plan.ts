@@ -83,5 +83,6 @@ function probeState(family: IpFamily): ProxyState {
       ]),
     ),
     endpointCount: 6,
+    tooLarge: new Map(),
   };
 }

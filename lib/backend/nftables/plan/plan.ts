@@ -7,7 +7,7 @@ import { parseIp } from "../../../model/ip.ts";
 import { compareBytes } from "../../../model/names.ts";
 import type { NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState, ServicePort } from "../../../model/state.ts";
-import { planServices } from "../../plan_services.ts";
+import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import { planBaseRules } from "./base_rules.ts";
 import type { NftablesOptions, NftablesPlan } from "./ruleset.ts";
 import { planService, type ServiceRulesContext } from "./service_rules.ts";
@@ -31,6 +31,16 @@ export function planNftables(
   options: NftablesOptions,
   excluded: ReadonlySet<NamespacedName> = NOBODY,
 ): NftablesPlan {
+  return atOnce(planNftablesInSteps(state, changed, options, excluded));
+}
+
+/** As {@linkcode planNftables}, with a step after each Service. */
+export function* planNftablesInSteps(
+  state: ProxyState,
+  changed: Changed,
+  options: NftablesOptions,
+  excluded: ReadonlySet<NamespacedName> = NOBODY,
+): Steps<NftablesPlan> {
   if (state.family !== options.family) {
     throw new RangeError(
       `State and options must be of one family: got ${state.family} and ${options.family}`,
@@ -46,7 +56,7 @@ export function planNftables(
     sharedChains,
     trafficCounters: options.trafficCounters === true,
   };
-  const services = planServices(
+  const services = yield* planServicesInSteps(
     state,
     emissionOrder(state, changed),
     (ports, endpoints, name) => excluded.has(name) ? null : planService(ports, endpoints, context),

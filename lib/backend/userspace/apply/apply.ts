@@ -8,6 +8,7 @@ import type { Iptables } from "../../../kernel/iptables.ts";
 import { isLockBusy } from "../../../kernel/iptables_lock.ts";
 import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
 import { Mutex } from "../../../kernel/mutex.ts";
+import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
 import { matchingNodeIps, type NodePortAddresses } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import type { Changed, ProxyState } from "../../../model/state.ts";
@@ -24,7 +25,7 @@ import { adoptedPorts } from "../diff/adopted_ports.ts";
 import { type BuiltinRules, changeTexts, rulesOf, TABLES, tableText, wantedChains } from "../diff/rules.ts";
 import { movedUdp, udpDestinations } from "../diff/udp_destinations.ts";
 import { jumpsOf, PORTALS_FIREWALL, PORTALS_HOST } from "../plan/chains.ts";
-import { planUserspace, type UserspaceOptions } from "../plan/plan.ts";
+import { planUserspaceInSteps, type UserspaceOptions } from "../plan/plan.ts";
 import type { PortalId, PortalRule, ServicePortals, UserspacePlan } from "../plan/ruleset.ts";
 import { refusedServices } from "./apply_refusals.ts";
 import { OthersFirewall, rulesInForce } from "./firewall.ts";
@@ -269,14 +270,15 @@ export class UserspaceProxier implements FamilyProxier {
     return { committed, commands: written.length, bytes, written: countRules(now) };
   }
 
-  #plan(state: ProxyState, changed: Changed): UserspacePlan {
+  async #plan(state: ProxyState, changed: Changed): Promise<UserspacePlan> {
     const { nodePortAddresses: _, ...settings } = this.#session.settings;
     this.#nodePortIps = this.#readNodePortIps();
-    return planUserspace(state, changed, {
+    const steps = planUserspaceInSteps(state, changed, {
       ...settings,
       family: this.family,
       nodePortIps: this.#nodePortIps,
     });
+    return await inTurns(steps, { turnMs: TURN_MS });
   }
 
   #readNodePortIps(): readonly string[] | null {

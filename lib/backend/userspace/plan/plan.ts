@@ -10,7 +10,7 @@ import type { IpFamily } from "../../../model/objects.ts";
 import type { Changed, Endpoint, ProxyState, ServicePort, ServicePortKey } from "../../../model/state.ts";
 import type { Table } from "../../../netfilter/iptables_jumps.ts";
 import { quoteWord } from "../../../netfilter/words.ts";
-import { planServices } from "../../plan_services.ts";
+import { atOnce, planServicesInSteps, type Steps } from "../../plan_services.ts";
 import {
   NODE_PORTS_CONTAINER,
   NODE_PORTS_HOST,
@@ -64,13 +64,22 @@ export function planUserspace(
   changed: Changed,
   options: UserspaceOptions,
 ): UserspacePlan {
+  return atOnce(planUserspaceInSteps(state, changed, options));
+}
+
+/** As {@linkcode planUserspace}, with a step after each Service. */
+export function* planUserspaceInSteps(
+  state: ProxyState,
+  changed: Changed,
+  options: UserspaceOptions,
+): Steps<UserspacePlan> {
   if (state.family !== options.family) {
     throw new RangeError(
       `State and options must be of one family: got ${state.family} and ${options.family}`,
     );
   }
   const names = changed === "all" ? state.services.keys() : changed;
-  return planServices(
+  return yield* planServicesInSteps(
     state,
     [...names].sort(),
     (ports, endpoints) => planService(ports, endpoints, state, options),

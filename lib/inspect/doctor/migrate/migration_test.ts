@@ -14,6 +14,7 @@ function stateOf(family: IpFamily, ports: readonly Partial<ServicePort>[]): Prox
     services: new Map([["shop/web", ports.map((port) => testServicePort(port))]]),
     endpoints: new Map(),
     endpointCount: 0,
+    tooLarge: new Map(),
   };
 }
 

@@ -1,0 +1,217 @@
+/**
+ * What one object costs that was written to cost much: `deno run -A tests/bench/hostile_times.ts [--mode M]... [--only TEXT]
+ * [--program PATH] [--services N]`. For each mode and each object of `hostile_objects.ts` it starts kproxy in a network namespace with
+ * a small cluster, puts the object to the API server, and prints how long `/livez` took at most until all was quiet again (and for how much of that kproxy was computing), how much
+ * memory was resident at most, and how long an edit of another Service took, at once and later. Needs root.
+ *
+ * @module
+ */
+import { parseArgs } from "@std/cli/parse-args";
+import { signalChild } from "../../tools/end_programs.ts";
+import { writeLine } from "../../tools/output.ts";
+import type { Netns } from "../support/netns.ts";
+import { inBenchFolder } from "./bench_folder.ts";
+import { parseMode } from "./bench_modes.ts";
+import { inBenchNetns } from "./bench_netns.ts";
+import { FakeApi } from "./fake_api_process.ts";
+import type { ClusterSize } from "./fake_objects.ts";
+import { HOSTILE_OBJECTS, type HostileObjects } from "./hostile_objects.ts";
+import { KproxyProcess, type LogLine } from "./kproxy_process.ts";
+import { LineReader } from "./line_reader.ts";
+
+const START_TIMEOUT_MS = 120_000;
+/** An edit that takes longer counts as one that never comes. */
+const EDIT_TIMEOUT_MS = 60_000;
+/** Edits that are measured once all is quiet. */
+const EDITS = 10;
+/** So long after the object the first edit of another Service comes. */
+const FIRST_EDIT_MS = 100;
+const HOSTILE = -1;
+/** Where there is one; without it a sync waits for a second after the last one. */
+const PERIOD_FLAGS: Readonly<Record<HostileMode, readonly string[]>> = {
+  iptables: ["--iptables-min-sync-period=1ms"],
+  nftables: ["--iptables-min-sync-period=1ms"],
+  userspace: ["--iptables-min-sync-period=1ms"],
+  ipvs: ["--ipvs-min-sync-period=1ms"],
+};
+
+/** In which mode kproxy runs. */
+export type HostileMode = "iptables" | "nftables" | "userspace" | "ipvs";
+
+/** What one object led to. */
+export interface HostileFigures {
+  readonly livezMs: number;
+  /** Of one answer, how long kproxy itself was computing until then: what the longest took where nobody else wants the processors. */
+  readonly computingMs: number;
+  readonly residentMb: number;
+  /** Of an edit that comes while the object is worked on. */
+  readonly firstEditMs: number;
+  /** Of the later ones, the middle and the longest. */
+  readonly editMs: number;
+  readonly longestEditMs: number;
+  /** Services that were told to be quarantined. */
+  readonly quarantined: readonly unknown[];
+}
+
+/** What is measured. */
+export interface HostileOptions {
+  readonly mode: HostileMode;
+  readonly size: ClusterSize;
+  /** `kproxy.js` of a bundle instead of the source. */
+  readonly program?: string;
+  readonly folder: string;
+}
+
+/** How long kproxy's answers took at most. */
+class Livez implements AsyncDisposable {
+  readonly #child: Deno.ChildProcess;
+  readonly #done: Promise<void>;
+  #longestMs = 0;
+  #computingMs = 0;
+  #lastMs = performance.now();
+
+  constructor(netns: Netns, pid: number) {
+    const script = new URL("./livez_process.ts", import.meta.url).pathname;
+    this.#child = new Deno.Command("ip", {
+      args: [
+        ...["netns", "exec", netns.name, Deno.execPath(), "run", "-q", "-A", script],
+        ...["http://127.0.0.1:10256/livez", `${pid}`],
+      ],
+      stdin: "null",
+      stdout: "piped",
+      stderr: "inherit",
+    }).spawn();
+    this.#done = this.#read();
+  }
+
+  begin(): void {
+    [this.#longestMs, this.#computingMs] = [0, 0];
+  }
+
+  /** With the one that is waited for now. */
+  get longestMs(): number {
+    return Math.max(this.#longestMs, performance.now() - this.#lastMs);
+  }
+
+  get computingMs(): number {
+    return this.#computingMs;
+  }
+
+  async #read(): Promise<void> {
+    const lines = new LineReader(this.#child.stdout);
+    for (let line = await lines.next(); line !== null; line = await lines.next()) {
+      const [tookMs = NaN, computingMs = NaN] = line.split(" ").map(Number);
+      this.#lastMs = performance.now();
+      this.#longestMs = Math.max(this.#longestMs, tookMs);
+      this.#computingMs = Math.max(this.#computingMs, computingMs);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    signalChild(this.#child);
+    await this.#child.status;
+    await this.#done;
+  }
+}
+
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Milliseconds until the sync of an edit had ended; Infinity if it does not. */
+async function edit(api: FakeApi, kproxy: KproxyProcess, index: number): Promise<number> {
+  const from = kproxy.position;
+  const { atMs } = await api.change("/touch", index);
+  const isItsSync = (line: LogLine): boolean =>
+    line.msg === "Synced rules" && line.family === "IPv4" &&
+    (line["full"] === true || (line["services"] as string[]).includes(`default/svc-${index}`));
+  try {
+    const { ts } = await kproxy.line(isItsSync, from, EDIT_TIMEOUT_MS);
+    return ts - atMs;
+  } catch (error) {
+    if (kproxy.hasEnded) throw error;
+    return Infinity;
+  }
+}
+
+/** Puts one attack to a fresh kproxy. */
+export async function measureHostile(
+  { service, slice }: Omit<HostileObjects, "title">,
+  { mode, size, program, folder }: HostileOptions,
+): Promise<HostileFigures> {
+  const benchMode = parseMode(mode === "userspace" ? "iptables" : mode, "nft");
+  return await inBenchNetns(benchMode, async (netns) => {
+    const socket = `${folder}/${crypto.randomUUID().slice(0, 8)}.sock`;
+    await using api = await FakeApi.start(netns, size, socket);
+    await using kproxy = new KproxyProcess(netns, {
+      master: api.url,
+      mode: mode as typeof benchMode.proxyMode,
+      flags: PERIOD_FLAGS[mode],
+      ...program === undefined ? {} : { program },
+    });
+    await kproxy.allServed(START_TIMEOUT_MS);
+    await edit(api, kproxy, 1);
+    await using livez = new Livez(netns, kproxy.pid);
+    await pause(1500);
+    await kproxy.resetPeak();
+    livez.begin();
+    if (slice !== null) await api.put("endpointslices", HOSTILE, slice);
+    if (service !== null) await api.put("services", HOSTILE, service);
+    await pause(FIRST_EDIT_MS);
+    const firstEditMs = await edit(api, kproxy, 2);
+    const times: number[] = [];
+    if (firstEditMs < Infinity) await kproxy.settled(START_TIMEOUT_MS);
+    for (let index = 0; index < EDITS && firstEditMs < Infinity; index++) {
+      times.push(await edit(api, kproxy, 3 + index));
+      await pause(100);
+    }
+    times.sort((left, right) => left - right);
+    return {
+      livezMs: livez.longestMs,
+      computingMs: livez.computingMs,
+      residentMb: (await kproxy.memory()).peakMb,
+      firstEditMs,
+      editMs: times[times.length >> 1] ?? NaN,
+      longestEditMs: times.at(-1) ?? NaN,
+      quarantined: kproxy.lines.filter(({ msg }) => msg.startsWith("Service is quarantined"))
+        .map(({ service }) => service),
+    };
+  });
+}
+
+if (import.meta.main) {
+  const args = parseArgs(Deno.args, {
+    string: ["mode", "only", "program", "services"],
+    collect: ["mode"],
+  });
+  const modes = (args.mode.length > 0 ? args.mode : ["nftables", "iptables", "userspace"]) as HostileMode[];
+  const size = { services: Number(args.services ?? "100"), endpoints: 3 };
+  const program = args.program === undefined ? {} : { program: await Deno.realPath(args.program) };
+  await inBenchFolder(async (folder) => {
+    writeLine(
+      "| mode | object | `/livez` at most (computing) | resident at most | edit beside it | edit later (at most) |",
+    );
+    writeLine("| --- | --- | --- | --- | --- | --- |");
+    for (const { title, ...objects } of HOSTILE_OBJECTS) {
+      if (args.only !== undefined && !title.includes(args.only)) continue;
+      for (const mode of modes) {
+        let cells: string;
+        try {
+          const { livezMs, computingMs, residentMb, firstEditMs, editMs, longestEditMs } =
+            await measureHostile(objects, {
+              ...{ mode, size, folder },
+              ...program,
+            });
+          cells =
+            `${livezMs.toFixed(0)} (${computingMs.toFixed(0)}) ms | ${residentMb.toFixed(0)} MB | ${
+              firstEditMs.toFixed(0)
+            } ms | ` +
+            `${editMs.toFixed(0)} (${longestEditMs.toFixed(0)}) ms`;
+        } catch (error) {
+          cells = `${
+            error instanceof Error ? error.message.split("\n").slice(0, 3).join(" / ") : error
+          } | | |`;
+        }
+        writeLine(`| ${mode} | ${title} | ${cells} |`);
+      }
+    }
+  });
+}

@@ -1,0 +1,28 @@
+import { assert, assertEquals } from "@std/assert";
+import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+import { HOSTILE_OBJECTS } from "./hostile_objects.ts";
+import { type HostileMode, measureHostile } from "./hostile_times.ts";
+
+const NEEDS = [ROOT_NAMESPACES, program("iptables"), program("nft")];
+const [PRODUCT, SLICE] = HOSTILE_OBJECTS;
+
+for (const mode of ["nftables", "iptables", "userspace"] as const satisfies readonly HostileMode[]) {
+  for (const objects of [PRODUCT!, SLICE!]) {
+    e2eTest(
+      `mode ${mode}: kproxy answers, stays small and serves the others in time beside a ${objects.title}`,
+      NEEDS,
+      async () => {
+        const folder = await Deno.makeTempDir({ prefix: "kproxy-hostile-" });
+        try {
+          const size = { services: 50, endpoints: 3 };
+          const figures = await measureHostile(objects, { mode, size, folder });
+          const { computingMs, residentMb, editMs, quarantined } = figures;
+          assertEquals(quarantined, objects.service === null ? [] : ["default/hostile"]);
+          assert(computingMs <= 200 && residentMb <= 300 && editMs <= 100, JSON.stringify(figures));
+        } finally {
+          await Deno.remove(folder, { recursive: true });
+        }
+      },
+    );
+  }
+}
