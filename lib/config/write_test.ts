@@ -151,6 +151,13 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "kproxy.trafficCounters",
     "kproxy.statusApi",
     "kproxy.statusPage",
+    "kproxy.serving.tlsCertFile",
+    "kproxy.serving.tlsPrivateKeyFile",
+    "kproxy.serving.tlsMinVersion",
+    "kproxy.serving.clientCAFile",
+    "kproxy.serving.bearerTokenFile",
+    "kproxy.serving.delegatedAuthentication",
+    "kproxy.serving.healthz",
   ]);
   for (const path of omitted) assertEquals(written.includes(`${path.split(".").at(-1)}:`), false, path);
 });
