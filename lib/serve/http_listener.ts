@@ -8,7 +8,7 @@ import type { IpFamily } from "../model/objects.ts";
 import { acceptAll, type Admission } from "../kernel/accept_loop.ts";
 import { textAnswer } from "./answers.ts";
 import type { ConnectionPool, Lane } from "./connection_pool.ts";
-import { HttpConnection } from "./http_connection.ts";
+import { HttpConnection, type Socket } from "./http_connection.ts";
 
 /** Who asks. */
 export interface Peer {
@@ -31,7 +31,12 @@ export interface Serving {
   /** Of all servers together. */
   readonly pool: ConnectionPool;
   readonly lane: Lane;
+  /** Speaks TLS on each connection. @default {plain HTTP} */
+  readonly secure?: Secure | undefined;
 }
+
+/** From a connection to what is said on it; closes it when that is closed. */
+export type Secure = (socket: Socket) => Socket;
 
 /** What {@linkcode listen} needs. */
 export interface ListenOptions extends Serving {
@@ -142,7 +147,7 @@ export function serveSocket(hostname: string, port: number, serving: Serving): B
 }
 
 function openConnection(socket: Deno.TcpConn, serving: Serving, stopping: AbortSignal): HttpConnection {
-  const { handler, onError, pool } = serving;
+  const { handler, onError, pool, secure = (plain: Socket) => plain } = serving;
   const peer = peerOf(socket.remoteAddr);
   const answer = async (request: Request): Promise<Response> => {
     try {
@@ -152,7 +157,7 @@ function openConnection(socket: Deno.TcpConn, serving: Serving, stopping: AbortS
       return textAnswer("500 internal error\n", { status: 500 });
     }
   };
-  return new HttpConnection(socket, clientOf(peer), pool, answer);
+  return new HttpConnection(secure(socket), clientOf(peer), pool, answer);
 }
 
 function peerOf(address: Deno.Addr): Peer {

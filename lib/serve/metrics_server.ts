@@ -11,7 +11,7 @@ import { METRICS_CONTENT_TYPE, metricsText } from "../observe/metrics_text.ts";
 import { jsonAnswer, notFoundAnswer, textAnswer } from "./answers.ts";
 import { configzBody } from "./configz.ts";
 import type { ConnectionPool } from "./connection_pool.ts";
-import type { Handler } from "./http_listener.ts";
+import type { Handler, Secure } from "./http_listener.ts";
 import { HttpServer } from "./http_server.ts";
 import { pingHandler } from "./ping_page.ts";
 import { pprofHandler } from "./profiling.ts";
@@ -49,6 +49,10 @@ export interface MetricsPages {
 export interface MetricsServerOptions extends MetricsPages {
   /** `metricsBindAddress`; `""` for none. */
   readonly address: string;
+  /** Speaks TLS on each connection. @default {plain HTTP} */
+  readonly secure?: Secure | undefined;
+  /** Lets only some clients have the pages. @default {all} */
+  readonly guard?: (handler: Handler) => Handler;
   readonly hardFail: boolean;
   readonly log: Logger;
   readonly pool: ConnectionPool;
@@ -61,11 +65,13 @@ export interface MetricsServerOptions extends MetricsPages {
  * @throws {Error} with `hardFail`, if it cannot listen
  */
 export function startMetricsServer(options: MetricsServerOptions): HttpServer {
-  const { address, hardFail, log, pool, onListenFailure, ...pages } = options;
-  const handler = metricsHandler(pages);
+  const { address, secure, guard = (handler) => handler, hardFail, log, pool, onListenFailure, ...pages } =
+    options;
+  const handler = guard(metricsHandler(pages));
   const server = new HttpServer({
     name: "metrics",
     address,
+    secure,
     hardFail,
     log,
     pool,

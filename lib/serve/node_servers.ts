@@ -13,6 +13,8 @@ import { addProgramMetrics } from "../observe/metrics_program.ts";
 import { ServerMetrics } from "../observe/metrics_servers.ts";
 import type { ResourceKind, RestoredState } from "../source/source.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
+import { ConfigError } from "../errors.ts";
+import type { KubeClient } from "../source/kube/kube_http.ts";
 import { ConnectionPool } from "./connection_pool.ts";
 import { observeHealth } from "./health_observer.ts";
 import { startHealthServer } from "./health_server.ts";
@@ -23,6 +25,8 @@ import { startMetricsServer } from "./metrics_server.ts";
 import { type PortConflict, ServiceHealthServers } from "./service_health.ts";
 import { nodePortListenAddresses } from "./service_health_addresses.ts";
 import { type LifeFacts, statusPages } from "./status/status_api.ts";
+import type { Judge } from "./tls/bearer_authentication.ts";
+import type { TlsServing } from "./tls/tls_serving.ts";
 
 /** What {@linkcode NodeServers} need. */
 export interface NodeServersOptions {
@@ -53,6 +57,8 @@ export interface NodeServersOptions {
   readonly onMetricsFailure?: (problem: string) => void;
   /** What is told below `/kproxy/`, if `kproxy.statusApi` or `kproxy.statusPage` wants it; absent: nothing. */
   readonly life?: LifeFacts;
+  /** Opens what is asked about clients' tokens; absent where there is no API server. */
+  readonly openReviewer?: (() => Promise<KubeClient>) | undefined;
   /** Addresses of all interfaces, both families. @default {what the runtime tells} */
   readonly interfaceIps?: () => readonly string[];
 }
@@ -66,6 +72,8 @@ export class NodeServers {
   readonly #serviceHealth: ServiceHealthServers;
   readonly #pool: ConnectionPool;
   #servers: HttpServer[] = [];
+  #tls: TlsServing | null = null;
+  #reviewer: KubeClient | null = null;
   #node: NodeObject | null = null;
 
   constructor(options: NodeServersOptions) {
@@ -98,8 +106,10 @@ export class NodeServers {
    *
    * @param signal ends the question who has an address
    * @throws {ListenError} with `bindAddressHardFail`, if an address cannot be had
+   * @throws {ConfigError} if what `kproxy.serving` names cannot be used
    */
   async start(signal: AbortSignal): Promise<void> {
+    if (this.#options.config.kproxy.serving.tlsCertFile !== "") this.#tls = await this.#openTls();
     try {
       this.#start();
     } catch (error) {
@@ -116,6 +126,7 @@ export class NodeServers {
       startHealthServer({
         address: config.healthzBindAddress,
         hardFail,
+        secure: config.kproxy.serving.healthz ? this.#tls?.secureForAll : undefined,
         health: this.health,
         metrics,
         log,
@@ -125,6 +136,8 @@ export class NodeServers {
     );
     this.#servers.push(startMetricsServer({
       address: config.metricsBindAddress,
+      secure: this.#tls?.secure,
+      guard: (handler) => this.#tls?.guard(handler) ?? handler,
       hardFail,
       log,
       pool: this.#pool,
@@ -139,6 +152,30 @@ export class NodeServers {
       own: this.#ownPages(currentConfig),
       onListenFailure: onMetricsFailure,
     }));
+  }
+
+  async #openTls(): Promise<TlsServing> {
+    const { config: { kproxy: { serving } }, log, metrics, openReviewer } = this.#options;
+    const [{ TlsServing }, { ServingMetrics }] = await Promise.all([
+      import("./tls/tls_serving.ts"),
+      import("../observe/metrics_serving.ts"),
+    ]);
+    let judge: Judge | undefined;
+    if (serving.delegatedAuthentication) {
+      const { DelegatedAuthentication } = await import("./tls/delegated_authentication.ts");
+      if (openReviewer === undefined) {
+        const message = "needs an API server, and all objects come from files";
+        throw new ConfigError([{ path: "kproxy.serving.delegatedAuthentication", message }]);
+      }
+      this.#reviewer = await openReviewer();
+      judge = new DelegatedAuthentication({ client: this.#reviewer, log }).judge;
+    }
+    return await TlsServing.open({
+      config: serving,
+      log,
+      metrics: new ServingMetrics(metrics.registry),
+      judge,
+    });
   }
 
   #ownPages(config: () => KubeProxyConfiguration): ((path: string) => Handler | undefined) | undefined {
@@ -195,7 +232,12 @@ export class NodeServers {
 
   /** Closes every port. */
   async stop(): Promise<void> {
-    await Promise.all([...this.#servers.map((server) => server.stop()), this.#serviceHealth.stop()]);
+    await Promise.all([
+      ...this.#servers.map((server) => server.stop()),
+      this.#serviceHealth.stop(),
+      this.#tls?.stop(),
+    ]);
+    this.#reviewer?.close();
     this.#servers = [];
   }
 }
