@@ -64,6 +64,10 @@ class SecuredSocket implements Socket {
     });
     server.on("tlsClientError", () => this.#raw.destroy());
     this.#raw.on("error", () => this.close());
+    // Of a client that leaves before there is TLS, it says nothing.
+    this.#raw.once("end", () => {
+      if (!this.#isSecured) this.#raw.destroy();
+    });
     this.#raw.once("close", () => {
       if (!this.#isClosed && !this.#isSecured) onRefused();
       reject(new Deno.errors.ConnectionAborted("no TLS connection came about"));
