@@ -34,6 +34,7 @@ export const TEST_PACKAGES: readonly SystemPackage[] = [
   { name: "etcd-server", program: "etcd" },
   { name: "user-mode-linux", program: "linux.uml" },
   { name: "gcc", program: "gcc" },
+  { name: "openssl", program: "openssl" },
   { name: "groff-base", program: "groff" },
   { name: "fish", program: "fish" },
   { name: "prometheus", program: "promtool" },

@@ -5,8 +5,8 @@
  */
 import { AssertionError } from "@std/assert";
 import { KproxyProcess } from "./kproxy_process.ts";
-import type { Netns } from "./netns.ts";
-import { createNetns, removeNetns } from "./netns.ts";
+import { LabGuard } from "./lab_guard.ts";
+import { createNetns, type Netns, removeNetns } from "./netns.ts";
 import { type PairPaths, PKI, ServingPki } from "./serving_pki.ts";
 import { type Need, program, ROOT_NAMESPACES } from "./skip.ts";
 import { eventually } from "./until.ts";
@@ -31,17 +31,19 @@ const PROMETHEUS = "127.0.0.1:19090";
 
 /** See the module. */
 export class TlsNode implements AsyncDisposable {
+  readonly #guard = new LabGuard();
+
   private constructor(readonly netns: Netns, readonly folder: string, readonly pki: ServingPki) {}
 
   static async create(): Promise<TlsNode> {
     const netns = await createNetns();
-    const folder = await Deno.makeTempDir({ prefix: "kproxy-tls-" });
+    const folder = await Deno.makeTempDir({ prefix: `kproxy-manifests-${Deno.pid}-tls-` });
     await Deno.mkdir(`${folder}/objects`);
-    await netns.run(["ip", "link", "set", "lo", "up"]);
     return new TlsNode(netns, folder, await ServingPki.create(folder));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    await using _guard = this.#guard;
     await removeNetns(this.netns);
     await Deno.remove(this.folder, { recursive: true });
   }

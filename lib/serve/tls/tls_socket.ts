@@ -19,7 +19,9 @@ export interface TlsOptions extends Pick<ServingMaterial, "cert" | "key" | "ca">
   readonly onRefused: () => void;
 }
 
-const READ_BYTES = 16 * 1024;
+const READ_BYTES = 4096;
+/** As long as a handshake may take, the runtime keeps one that has failed (Deno 2.9.6). */
+const HANDSHAKE_MS = 5_000;
 /** The first byte of a client that speaks TLS. */
 const HANDSHAKE = 22;
 /** As Go's servers say it. */
@@ -31,25 +33,35 @@ export function tlsSocket(raw: Socket, options: TlsOptions): Socket {
 }
 
 class SecuredSocket implements Socket {
+  readonly #options: TlsOptions;
   readonly #raw: RawStream;
-  readonly #secured: Promise<TLSSocket>;
+  #handshake: Promise<TLSSocket> | undefined;
   #pieces: AsyncIterator<Uint8Array> | undefined;
   /** What was read and not taken yet. */
   #left: Uint8Array = new Uint8Array(0);
   #isSecured = false;
   #isClosed = false;
 
-  constructor(socket: Socket, { cert, key, ca, minVersion, onRefused }: TlsOptions) {
+  constructor(socket: Socket, options: TlsOptions) {
+    this.#options = options;
     this.#raw = new RawStream(socket);
+    this.#raw.on("error", () => this.close());
+  }
+
+  /** Begins with the first that is wanted of it: a connection for which there is no room costs no handshake. */
+  get #secured(): Promise<TLSSocket> {
+    return this.#handshake ??= this.#secure();
+  }
+
+  #secure(): Promise<TLSSocket> {
+    const { cert, key, ca, minVersion, onRefused } = this.#options;
     const { promise, resolve, reject } = Promise.withResolvers<TLSSocket>();
-    this.#secured = promise;
-    // Whoever reads is told; nobody else needs to be.
-    promise.catch(() => undefined);
     const server = createServer({
       cert,
       key,
       minVersion: minVersion === "VersionTLS13" ? "TLSv1.3" : "TLSv1.2",
       allowHalfOpen: true,
+      handshakeTimeout: HANDSHAKE_MS,
       ...(ca === null ? {} : { ca, requestCert: true, rejectUnauthorized: true }),
     });
     server.on("secureConnection", (secured) => {
@@ -62,8 +74,10 @@ class SecuredSocket implements Socket {
         resolve(secured);
       }
     });
-    server.on("tlsClientError", () => this.#raw.destroy());
-    this.#raw.on("error", () => this.close());
+    server.on("tlsClientError", (_error, failed) => {
+      failed.destroy();
+      this.#raw.destroy();
+    });
     // Of a client that leaves before there is TLS, it says nothing.
     this.#raw.once("end", () => {
       if (!this.#isSecured) this.#raw.destroy();
@@ -73,6 +87,7 @@ class SecuredSocket implements Socket {
       reject(new Deno.errors.ConnectionAborted("no TLS connection came about"));
     });
     server.emit("connection", this.#raw);
+    return promise;
   }
 
   async read(buffer: Uint8Array): Promise<number | null> {
@@ -114,7 +129,7 @@ class SecuredSocket implements Socket {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#raw.destroy();
-    void this.#secured.then((secured) => secured.destroy(), () => undefined);
+    void this.#handshake?.then((secured) => secured.destroy(), () => undefined);
   }
 }
 
@@ -131,7 +146,7 @@ class RawStream extends Duplex {
   override _read(): void {
     const buffer = new Uint8Array(READ_BYTES);
     this.#socket.read(buffer).then(
-      (count) => this.#take(count === null ? null : buffer.subarray(0, count)),
+      (count) => this.#take(count === null ? null : buffer.slice(0, count)),
       (error) => this.destroy(error),
     );
   }

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import {
   API_PAIR,
@@ -185,5 +187,34 @@ Deno.test("garbage ends its connection, and nothing else", async () => {
     await send(client, `GET /a ${HOST}Connection: close\r\n\r\n`);
     assertMatch(await textOf(client), /GET \/a $/);
     assertEquals(complaints.errors, []);
+  });
+});
+
+Deno.test("who is refused again and again leaves nothing behind", async () => {
+  setFlagsFromString("--expose-gc");
+  const collectGarbage: () => void = runInNewContext("gc");
+  const kept = (): number => {
+    collectGarbage();
+    const { heapUsed, external } = Deno.memoryUsage();
+    return heapUsed + external;
+  };
+  await serving(TEST_CA, async (port, complaints) => {
+    const refused = async (times: number): Promise<void> => {
+      const wanted = complaints.refused + times;
+      for (let time = 0; time < times; time++) {
+        await connectTls(port).then(async (client) => {
+          await send(client, `GET / ${HOST}\r\n`);
+          await textOf(client);
+        }).catch(() => undefined);
+      }
+      await until(() => complaints.refused >= wanted);
+      // So long the runtime keeps each of them.
+      await new Promise((resolve) => setTimeout(resolve, 6_000));
+    };
+    await refused(50);
+    const before = kept();
+    await refused(400);
+    const grown = kept() - before;
+    assert(grown < 3_000_000, `${grown} bytes more`);
   });
 });
