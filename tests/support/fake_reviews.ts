@@ -80,7 +80,7 @@ if (import.meta.main) {
     hostname: "127.0.0.1",
     port: PORT,
     onListen: () => {
-      console.log("ready");
+      Deno.stdout.writeSync(new TextEncoder().encode("ready\n"));
     },
   }, (request) => answer(grants, request));
 }

@@ -111,6 +111,15 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
     trafficCounters: true,
     statusApi: false,
     statusPage: true,
+    serving: {
+      tlsCertFile: "/etc/kproxy/tls/tls.crt",
+      tlsPrivateKeyFile: "/etc/kproxy/tls/tls.key",
+      tlsMinVersion: "VersionTLS13",
+      clientCAFile: "/etc/kproxy/tls/ca.crt",
+      bearerTokenFile: "",
+      delegatedAuthentication: true,
+      healthz: true,
+    },
   });
 });
 
