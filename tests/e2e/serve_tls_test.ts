@@ -112,6 +112,21 @@ e2eTest(
       return /subject: CN\s?=\s?(\S+)/.exec(stdout + stderr)?.[1] ?? stderr;
     };
     assertEquals(await named(client), "first");
+    /** Goes on with the session in a file, or keeps a new one there; what the server answers. */
+    const session = async (...words: readonly string[]): Promise<string> => {
+      const ask =
+        "(printf 'GET /proxyMode HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n'; sleep 1) | openssl s_client -quiet " +
+        '-connect localhost:10249 "$@" 2>&1';
+      return (await node.netns.exec.run(["sh", "-c", ask, "sh", ...words])).stdout;
+    };
+    const versions = ["-tls1_2", "-tls1_3"];
+    for (const version of versions) {
+      const kept = ["-sess_out", pki.path(`session${version}`)];
+      assertMatch(
+        await session(version, "-cert", client.cert, "-key", client.key, ...kept),
+        /^HTTP\/1\.1 200 OK/m,
+      );
+    }
     // A connection that lives through all of it.
     const lasting = new Deno.Command("ip", {
       args: [
@@ -135,6 +150,10 @@ e2eTest(
       assertEquals(await named(other), "second");
       // What counted before counts no more.
       assertEquals((await node.curl(METRICS, { pair: client })).status, 0);
+      for (const version of versions) {
+        const resumed = await session(version, "-sess_in", pki.path(`session${version}`));
+        assertEquals(/HTTP\/1\.1/.test(resumed), false, resumed);
+      }
       assertMatch(await askLasting(), /^HTTP\/1\.1 200 OK/);
       for (
         const [source, index, problem] of [

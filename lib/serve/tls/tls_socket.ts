@@ -67,8 +67,9 @@ class SecuredSocket implements Socket {
     server.on("secureConnection", (secured) => {
       // Each of its readers and writers is told by itself.
       secured.on("error", () => this.close());
-      // The server lets no other one through; it is asked once more, as all depends on it.
-      if (ca !== null && !secured.authorized) this.#raw.destroy();
+      // The server lets no other one through; it is asked once more, as all depends on it. A session that is resumed was checked
+      // against the authorities of its beginning, and the runtime keeps sessions for all servers together.
+      if (ca !== null && (!secured.authorized || secured.isSessionReused())) this.#raw.destroy();
       else {
         this.#isSecured = true;
         resolve(secured);
