@@ -324,6 +324,19 @@ export const LOG_ACTIONS: Readonly<Record<string, LogAction>> = {
   "kproxy.trafficCounters has no effect": { action: "take the field out, or run mode nftables" },
   "Event": { action: "as the Event says, above; without an API server Events are log lines" },
   // Servers.
+  "The API server cannot be asked about a client's token, it is refused": {
+    action: "give kproxy's account the ClusterRole system:auth-delegator, or mend the way to the API server",
+    command: DOCTOR,
+  },
+  "Changed files for TLS cannot be used, those read before stay in use": {
+    action: "mend the file that the error names: it is read again within 10 s",
+  },
+  "A file with secrets can be read or written by any user of the node": {
+    action: "chmod 0600 the file, or give the Secret's volume the defaultMode 0400",
+  },
+  "The serving certificate does not count now: clients that check it will not connect": {
+    action: "put a new certificate, with its key, in its place",
+  },
   "Cannot answer a request": {
     action: "tell the project: it is a fault of kproxy",
     command: "kproxy sysdump FILE",

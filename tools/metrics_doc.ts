@@ -9,6 +9,7 @@ import { addLogMetrics } from "../lib/observe/metrics_log.ts";
 import { addProgramMetrics } from "../lib/observe/metrics_program.ts";
 import { ProxyMetrics } from "../lib/observe/metrics.ts";
 import { ReloadRecord } from "../lib/observe/metrics_reload.ts";
+import { ServingMetrics } from "../lib/observe/metrics_serving.ts";
 import { ServerMetrics } from "../lib/observe/metrics_servers.ts";
 import { SliMetrics } from "../lib/observe/metrics_slis.ts";
 import { SnapshotMetrics } from "../lib/observe/metrics_snapshot.ts";
@@ -55,6 +56,7 @@ export function metricRows(): MetricRow[] {
     ...rowsOf(programRegistry(), () => ""),
     ...rowsOf(snapshotRegistry(), () => "a snapshot is configured"),
     ...rowsOf(reloadRegistry(), () => "a configuration file that kproxy follows"),
+    ...rowsOf(servingRegistry(), () => "`kproxy.serving.tlsCertFile`"),
     ...rowsOf(trafficRegistry(), () => "mode nftables, `--traffic-counters`"),
   ];
   return [...new Map(rows.map((row) => [row.name, row])).values()].sort(byName);
@@ -101,6 +103,12 @@ function reloadRegistry(): Registry {
 function trafficRegistry(): Registry {
   const registry = new Registry();
   addTrafficMetrics(registry, () => Promise.resolve([]));
+  return registry;
+}
+
+function servingRegistry(): Registry {
+  const registry = new Registry();
+  new ServingMetrics(registry);
   return registry;
 }
 

@@ -35,6 +35,7 @@ export const TEST_PACKAGES: readonly SystemPackage[] = [
   { name: "etcd-server", program: "etcd" },
   { name: "user-mode-linux", program: "linux.uml" },
   { name: "gcc", program: "gcc" },
+  { name: "openssl", program: "openssl" },
   { name: "groff-base", program: "groff" },
   { name: "minisign", program: "minisign" },
   { name: "fish", program: "fish" },

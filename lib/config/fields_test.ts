@@ -97,6 +97,15 @@ const OTHER: KubeProxyConfiguration = {
     socket: "/run/other/kproxy.sock",
     statusApi: false,
     statusPage: true,
+    serving: {
+      tlsCertFile: "/tls.crt",
+      tlsPrivateKeyFile: "/tls.key",
+      tlsMinVersion: "VersionTLS13",
+      clientCAFile: "/ca.crt",
+      bearerTokenFile: "/token",
+      delegatedAuthentication: true,
+      healthz: true,
+    },
   },
 };
 
@@ -138,6 +147,9 @@ Deno.test("every field of a file arrives, and the rest keeps its default", YAML_
     const companions = new Map<string, FieldValue>();
     if (path.startsWith("logging.options")) companions.set("featureGates", OTHER.featureGates);
     if (path === "detectLocalMode") companions.set("detectLocal.bridgeInterface", "br0");
+    if (path.startsWith("kproxy.serving.")) {
+      companions.set("kproxy.serving.tlsCertFile", "/crt").set("kproxy.serving.tlsPrivateKeyFile", "/key");
+    }
     const wanted = withFields(withFields(defaultConfig(), companions), new Map([[path, value]]));
     const { config } = parseConfig(JSON.stringify(configToObject(wanted)));
     assertEquals(config, wanted, path);
@@ -179,6 +191,7 @@ Deno.test("zero or blank is the default where the API has no pointer, and counts
     "detectLocalMode",
     "configSyncPeriod",
     "kproxy.endpointsSource",
+    "kproxy.serving.tlsMinVersion",
   ]);
   for (const { path, kind, default: defaultValue } of FIELDS) {
     const zero = zeroOf[kind];

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { ENDPOINTS_SOURCES, field, type FieldSpec } from "./schema.ts";
+import { ENDPOINTS_SOURCES, field, type FieldSpec, TLS_VERSIONS } from "./schema.ts";
 
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
@@ -106,5 +106,48 @@ export const OWN_FIELDS: readonly FieldSpec[] = [
     false,
     "the metrics server shows browsers, over loopback, a page of the same and more (`/kproxy/`)",
     { flag: "status-page", omitDefault: true },
+  ),
+  field(
+    "kproxy.serving.tlsCertFile",
+    "string",
+    "",
+    "the metrics server speaks TLS, with this certificate (and those it follows from), PEM; blank: plain HTTP",
+    { omitDefault: true },
+  ),
+  field("kproxy.serving.tlsPrivateKeyFile", "string", "", "key of that certificate, PEM", {
+    omitDefault: true,
+  }),
+  field("kproxy.serving.tlsMinVersion", "string", "VersionTLS12", "oldest version of TLS that is spoken", {
+    zeroIsUnset: true,
+    omitDefault: true,
+    allowed: TLS_VERSIONS,
+  }),
+  field(
+    "kproxy.serving.clientCAFile",
+    "string",
+    "",
+    "clients of the metrics server need a certificate of one of these authorities, PEM",
+    { omitDefault: true },
+  ),
+  field(
+    "kproxy.serving.bearerTokenFile",
+    "string",
+    "",
+    "requests to the metrics server need one of these tokens, one a line",
+    { omitDefault: true },
+  ),
+  field(
+    "kproxy.serving.delegatedAuthentication",
+    "boolean",
+    false,
+    "requests to the metrics server need a token that the API server lets `get` the path (TokenReview, SubjectAccessReview)",
+    { omitDefault: true },
+  ),
+  field(
+    "kproxy.serving.healthz",
+    "boolean",
+    false,
+    "the health server speaks TLS, too; it asks nobody for a certificate or token, as kubelets have none",
+    { omitDefault: true },
   ),
 ];

@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { DetectLocalMode, EndpointsSource, ProxyMode } from "./types.ts";
+import type { DetectLocalMode, EndpointsSource, ProxyMode, TlsVersion } from "./types.ts";
 
 export type FieldKind =
   | "string"
@@ -67,6 +67,7 @@ export const DETECT_LOCAL_MODES: readonly DetectLocalMode[] = [
   "InterfaceNamePrefix",
 ];
 export const ENDPOINTS_SOURCES: readonly EndpointsSource[] = ["auto", "slices", "endpoints"];
+export const TLS_VERSIONS: readonly TlsVersion[] = ["VersionTLS12", "VersionTLS13"];
 
 /** Of mode userspace. Source: kube-proxy 1.25. */
 export const UDP_IDLE_TIMEOUT_MS = 250;

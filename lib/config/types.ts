@@ -126,6 +126,28 @@ export interface KproxyConfig {
   statusApi: boolean;
   /** The metrics server shows browsers on the node a page about all of that, too. */
   statusPage: boolean;
+  /** How the metrics server knows its clients, and is known by them. */
+  serving: ServingConfig;
+}
+
+/** Oldest version of TLS, in the words of Kubernetes' `--tls-min-version`. */
+export type TlsVersion = "VersionTLS12" | "VersionTLS13";
+
+/** Metrics over TLS, named as other components of Kubernetes name their flags. Without a certificate it is plain HTTP. */
+export interface ServingConfig {
+  /** Certificate, followed by those between it and its authority; PEM. `""`: plain HTTP. */
+  tlsCertFile: string;
+  /** Its key, PEM. */
+  tlsPrivateKeyFile: string;
+  tlsMinVersion: TlsVersion;
+  /** Authorities of which each client must have a certificate, PEM; `""`: clients need none. */
+  clientCAFile: string;
+  /** Tokens of which each request must bring one, one a line; `""`: none is needed. */
+  bearerTokenFile: string;
+  /** Each request must bring a token to which the API server grants to get the path. */
+  delegatedAuthentication: boolean;
+  /** The health server speaks TLS, too, with any client: a kubelet's probes can show neither certificate nor token. */
+  healthz: boolean;
 }
 
 /** A complete configuration: every field has its default. */

@@ -14,6 +14,7 @@ import { closestWord } from "./suggest.ts";
 import type { KubeProxyConfiguration } from "./types.ts";
 import { checkLogging } from "./validate_logging.ts";
 import { checkModes } from "./validate_modes.ts";
+import { checkServing } from "./validate_serving.ts";
 
 /** Minor version of Kubernetes that kproxy is measured by. */
 const KUBERNETES_MINOR = 36;
@@ -44,6 +45,7 @@ const RULES: readonly Rule[] = [
   checkUserspaceListen,
   checkExternalIpPolicy,
   checkOwnFields,
+  checkServing,
 ];
 
 /** Everything that is wrong with a configuration, with the fields that have a part in it; empty if it can be used. */

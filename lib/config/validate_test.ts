@@ -222,6 +222,31 @@ const INVALID: [Record<string, FieldValue>, string[]][] = [
   [{ "kproxy.ipvsTerminationDeadline": -1000 }, [
     'kproxy.ipvsTerminationDeadline: Invalid value: "-1s": must be greater than or equal to 0',
   ]],
+  [{ "kproxy.serving.tlsCertFile": "/crt" }, [
+    'kproxy.serving.tlsPrivateKeyFile: Invalid value: "": must name a file, as kproxy.serving.tlsCertFile does',
+  ]],
+  [{ "kproxy.serving.tlsPrivateKeyFile": "/key" }, [
+    'kproxy.serving.tlsCertFile: Invalid value: "": must name a file, as kproxy.serving.tlsPrivateKeyFile does',
+  ]],
+  [{
+    "kproxy.serving.clientCAFile": "/ca",
+    "kproxy.serving.bearerTokenFile": "/token",
+    "kproxy.serving.healthz": true,
+  }, [
+    'kproxy.serving.clientCAFile: Invalid value: "/ca": needs TLS: kproxy.serving.tlsCertFile must name a file',
+    'kproxy.serving.bearerTokenFile: Invalid value: "/token": needs TLS: kproxy.serving.tlsCertFile must name a file',
+    "kproxy.serving.healthz: Invalid value: true: needs TLS: kproxy.serving.tlsCertFile must name a file",
+  ]],
+  [{
+    "kproxy.serving.tlsCertFile": "/crt",
+    "kproxy.serving.tlsPrivateKeyFile": "/key",
+    "kproxy.serving.tlsMinVersion": "1.2",
+    "kproxy.serving.bearerTokenFile": "/token",
+    "kproxy.serving.delegatedAuthentication": true,
+  }, [
+    'kproxy.serving.tlsMinVersion: Invalid value: "1.2": must be VersionTLS12, VersionTLS13 or blank',
+    "kproxy.serving.delegatedAuthentication: Invalid value: true: must be false where kproxy.serving.bearerTokenFile says which tokens count",
+  ]],
   [{ "kproxy.endpointsSource": "pods" }, [
     'kproxy.endpointsSource: Invalid value: "pods": must be auto, slices, endpoints or blank',
   ]],

@@ -155,6 +155,13 @@ Deno.test("fields that are left out at their default are written otherwise", YAM
     "kproxy.socket",
     "kproxy.statusApi",
     "kproxy.statusPage",
+    "kproxy.serving.tlsCertFile",
+    "kproxy.serving.tlsPrivateKeyFile",
+    "kproxy.serving.tlsMinVersion",
+    "kproxy.serving.clientCAFile",
+    "kproxy.serving.bearerTokenFile",
+    "kproxy.serving.delegatedAuthentication",
+    "kproxy.serving.healthz",
   ]);
   for (const path of omitted) assertEquals(written.includes(`${path.split(".").at(-1)}:`), false, path);
 });

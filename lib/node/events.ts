@@ -5,24 +5,14 @@
  */
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { systemClock, wallClockMs } from "../kernel/clock.ts";
-import type { Exec } from "../kernel/exec.ts";
 import { type EventRecorder, LogEvents } from "../observe/events.ts";
 import type { Logger } from "../observe/log.ts";
-import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
+import { type ApiClientOptions, openApiClient } from "./api_client.ts";
 import { usesApiServer } from "./source.ts";
-import { USER_AGENT } from "./version.ts";
 
 /** What beside the configuration decides where Events go. */
-export interface EventsOptions {
-  /** `--master`; empty if not given. */
-  readonly master: string;
+export interface EventsOptions extends ApiClientOptions {
   readonly log: Logger;
-  /** Starts credential plugins. @default {systemExec} */
-  readonly exec?: Exec;
-  /** Hears of every request. */
-  readonly onRequest?: (request: ApiRequest) => void;
-  /** Hears of every answer that was read. */
-  readonly onAnswer?: (answer: ApiAnswer) => void;
   readonly hostname?: () => string;
 }
 
@@ -39,30 +29,17 @@ export interface OpenedEvents {
  */
 export async function openEvents(
   config: KubeProxyConfiguration,
-  { master, log, exec, onRequest = () => {}, onAnswer = () => {}, hostname = Deno.hostname }: EventsOptions,
+  options: EventsOptions,
 ): Promise<OpenedEvents> {
+  const { master, log, hostname = Deno.hostname } = options;
   if (!usesApiServer(config, master)) {
     return { recorder: new LogEvents(log), run: () => Promise.resolve() };
   }
   // Loaded only where it is needed, as the source is.
-  const [{ apiAccess }, { KubeClient }, { KubeEvents }] = await Promise.all([
-    import("../source/kube/kube_access.ts"),
-    import("../source/kube/kube_http.ts"),
+  const [client, { KubeEvents }] = await Promise.all([
+    openApiClient(config, options),
     import("../source/kube/kube_events.ts"),
   ]);
-  const { kubeconfig } = config.clientConnection;
-  const access = await apiAccess({ kubeconfig, master, env: Deno.env });
-  // A client of its own: Events must neither wait for lists nor use up their requests.
-  const client = new KubeClient({
-    access,
-    qps: 0,
-    burst: 0,
-    userAgent: USER_AGENT,
-    clock: systemClock,
-    exec,
-    onRequest,
-    onAnswer,
-  });
   const recorder = new KubeEvents({
     client,
     hostname: hostname(),

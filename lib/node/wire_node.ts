@@ -38,6 +38,7 @@ import { ProxyLoop } from "../sync/proxy_loop.ts";
 import { observeQuarantine } from "../sync/quarantine.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
 import { joinObservers, observeChanges, observeSyncs } from "../sync/sync_observer.ts";
+import { openApiClient } from "./api_client.ts";
 import { untilEnded } from "./ending.ts";
 import { isRuleless, type Life } from "./life.ts";
 import { NodeWatch } from "./node_watch.ts";
@@ -228,6 +229,17 @@ function makeServers(life: Life, { record, page, unserved }: ServerParts): NodeS
       page,
       ...(prepared.portals === undefined ? {} : { portals: prepared.portals }),
     },
+    ...(usesApiServer(config, commandLine.master)
+      ? {
+        openReviewer: () =>
+          openApiClient(config, {
+            master: commandLine.master,
+            exec: life.programs,
+            onRequest: (request) => metrics.observeApiRequest(request),
+            onAnswer: (answer) => metrics.observeApiAnswer(answer),
+          }),
+      }
+      : {}),
     onPortConflict: (conflict) => events.recorder.record(serviceHealthFailedEvent(node, conflict)),
     onHealthFailure: (problem) => events.recorder.record(healthServerFailedEvent(node, problem)),
     onMetricsFailure: (problem) => events.recorder.record(metricsServerFailedEvent(node, problem)),

@@ -8,13 +8,15 @@ import type { Logger } from "../observe/log.ts";
 import { jsonAnswer, notFoundAnswer } from "./answers.ts";
 import type { ConnectionPool } from "../kernel/connection_pool.ts";
 import type { HealthState } from "./health_state.ts";
-import type { Handler } from "./http_listener.ts";
+import type { Handler, Secure } from "./http_listener.ts";
 import { HttpServer } from "./http_server.ts";
 
 /** What {@linkcode startHealthServer} needs. */
 export interface HealthServerOptions {
   /** `healthzBindAddress`; `""` for none. */
   readonly address: string;
+  /** Speaks TLS on each connection. @default {plain HTTP} */
+  readonly secure?: Secure | undefined;
   readonly hardFail: boolean;
   readonly health: HealthState;
   readonly metrics: HealthMetrics;
@@ -35,10 +37,11 @@ export type HealthMetrics = Pick<ProxyMetrics, "healthzTotal" | "livezTotal">;
  * @throws {Error} with `hardFail`, if it cannot listen
  */
 export function startHealthServer(options: HealthServerOptions): HttpServer {
-  const { address, hardFail, health, metrics, log, pool, onListenFailure } = options;
+  const { address, secure, hardFail, health, metrics, log, pool, onListenFailure } = options;
   const server = new HttpServer({
     name: "healthz",
     address,
+    secure,
     hardFail,
     log,
     pool,

@@ -8,7 +8,7 @@ import type { IpFamily } from "../model/objects.ts";
 import { acceptAll, type Admission } from "../kernel/accept_loop.ts";
 import { textAnswer } from "./answers.ts";
 import { clientOf, type ConnectionPool, type Lane } from "../kernel/connection_pool.ts";
-import { HttpConnection } from "./http_connection.ts";
+import { HttpConnection, type Socket } from "./http_connection.ts";
 
 /** Who asks. */
 export interface Peer {
@@ -31,7 +31,12 @@ export interface Serving {
   /** Of all servers together. */
   readonly pool: ConnectionPool;
   readonly lane: Lane;
+  /** Speaks TLS on each connection. @default {plain HTTP} */
+  readonly secure?: Secure | undefined;
 }
+
+/** From a connection to what is said on it; closes it when that is closed. */
+export type Secure = (socket: Socket) => Socket;
 
 /** What {@linkcode listen} needs. */
 export interface ListenOptions extends Serving {
@@ -146,7 +151,7 @@ export function serveListener(listener: Deno.TcpListener | Deno.UnixListener, se
 }
 
 function openConnection(socket: Deno.Conn, serving: Serving, stopping: AbortSignal): HttpConnection {
-  const { handler, onError, pool } = serving;
+  const { handler, onError, pool, secure = (plain: Socket) => plain } = serving;
   const peer = peerOf(socket.remoteAddr);
   const answer = async (request: Request): Promise<Response> => {
     try {
@@ -156,7 +161,7 @@ function openConnection(socket: Deno.Conn, serving: Serving, stopping: AbortSign
       return textAnswer("500 internal error\n", { status: 500 });
     }
   };
-  return new HttpConnection(socket, clientOf(peer.address), pool, answer);
+  return new HttpConnection(secure(socket), clientOf(peer.address), pool, answer);
 }
 
 /** No IP address is another client's than this one's. */

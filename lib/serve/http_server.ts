@@ -7,7 +7,7 @@ import { splitHostPort } from "../model/ip.ts";
 import { errorText, type Logger } from "../observe/log.ts";
 import { addressHolder, type HeldAddress } from "./address_holder.ts";
 import type { ConnectionPool, Lane } from "../kernel/connection_pool.ts";
-import { type Handler, listen, type Listener } from "./http_listener.ts";
+import { type Handler, listen, type Listener, type Secure } from "./http_listener.ts";
 
 /** What an {@linkcode HttpServer} needs. */
 export interface HttpServerOptions {
@@ -16,6 +16,8 @@ export interface HttpServerOptions {
   /** `IP:port`, or `""` for no server at all. */
   readonly address: string;
   readonly handler: Handler;
+  /** Speaks TLS on each connection. @default {plain HTTP} */
+  readonly secure?: Secure | undefined;
   /** `bindAddressHardFail`: the first failure to listen is final. */
   readonly hardFail: boolean;
   readonly log: Logger;
@@ -112,11 +114,12 @@ export class HttpServer {
   }
 
   #listen(): void {
-    const { name, address, handler, log, pool, onListenFailure } = this.#options;
+    const { name, address, handler, secure, log, pool, onListenFailure } = this.#options;
     const listener = listen({
       host: this.#host,
       port: this.#port,
       handler,
+      secure,
       onError: (error) => log.error("Cannot answer a request", error, { server: name }),
       onAcceptFailure: (error) => {
         log.error("Cannot accept connections, will try again", error, { server: name, address });

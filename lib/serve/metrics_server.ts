@@ -11,7 +11,7 @@ import { METRICS_CONTENT_TYPE, metricsText } from "../observe/metrics_text.ts";
 import { jsonAnswer, notFoundAnswer, textAnswer } from "./answers.ts";
 import { configzBody } from "./configz.ts";
 import type { ConnectionPool } from "../kernel/connection_pool.ts";
-import type { Handler } from "./http_listener.ts";
+import type { Handler, Secure } from "./http_listener.ts";
 import { HttpServer } from "./http_server.ts";
 import { pingHandler } from "./ping_page.ts";
 import { PROFILES } from "./profiling.ts";
@@ -63,6 +63,10 @@ export interface MetricsServerOptions {
   readonly handler: Handler;
   /** `metricsBindAddress`; `""` for none. */
   readonly address: string;
+  /** Speaks TLS on each connection. @default {plain HTTP} */
+  readonly secure?: Secure | undefined;
+  /** Lets only some clients have the pages. @default {all} */
+  readonly guard?: (handler: Handler) => Handler;
   readonly hardFail: boolean;
   readonly log: Logger;
   readonly pool: ConnectionPool;
@@ -75,7 +79,13 @@ export interface MetricsServerOptions {
  * @throws {Error} with `hardFail`, if it cannot listen
  */
 export function startMetricsServer(options: MetricsServerOptions): HttpServer {
-  const server = new HttpServer({ name: "metrics", most: MOST_CONNECTIONS, ...options });
+  const { guard = (handler) => handler, handler, ...rest } = options;
+  const server = new HttpServer({
+    name: "metrics",
+    most: MOST_CONNECTIONS,
+    ...rest,
+    handler: guard(handler),
+  });
   server.start();
   return server;
 }

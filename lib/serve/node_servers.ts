@@ -13,7 +13,9 @@ import { addProgramMetrics } from "../observe/metrics_program.ts";
 import { ServerMetrics } from "../observe/metrics_servers.ts";
 import type { ResourceKind, RestoredState } from "../source/source.ts";
 import type { SyncObserver } from "../sync/reconcile.ts";
+import { ConfigError } from "../errors.ts";
 import { ConnectionPool } from "../kernel/connection_pool.ts";
+import type { KubeClient } from "../source/kube/kube_http.ts";
 import { textAnswer } from "./answers.ts";
 import { observeHealth } from "./health_observer.ts";
 import { startHealthServer } from "./health_server.ts";
@@ -26,6 +28,8 @@ import { type PortConflict, ServiceHealthServers } from "./service_health.ts";
 import { nodePortListenAddresses } from "./service_health_addresses.ts";
 import { documents, type LifeFacts, pagesForBrowsers, type ServerFacts } from "./status/status_api.ts";
 import { AUDIT_PATH } from "./status/status_document.ts";
+import type { Judge } from "./tls/bearer_authentication.ts";
+import type { TlsServing } from "./tls/tls_serving.ts";
 
 /** What {@linkcode NodeServers} need. */
 export interface NodeServersOptions {
@@ -56,6 +60,8 @@ export interface NodeServersOptions {
   readonly onMetricsFailure?: (problem: string) => void;
   /** What is told below `/kproxy/`; absent: nothing. */
   readonly life?: LifeFacts;
+  /** Opens what is asked about clients' tokens; absent where there is no API server. */
+  readonly openReviewer?: (() => Promise<KubeClient>) | undefined;
   /** Addresses of all interfaces, both families. @default {what the runtime tells} */
   readonly interfaceIps?: () => readonly string[];
 }
@@ -70,6 +76,8 @@ export class NodeServers {
   readonly #pool: ConnectionPool;
   #servers: HttpServer[] = [];
   #socket: LocalSocket | null = null;
+  #tls: TlsServing | null = null;
+  #reviewer: KubeClient | null = null;
   #node: NodeObject | null = null;
 
   constructor(options: NodeServersOptions) {
@@ -102,8 +110,10 @@ export class NodeServers {
    *
    * @param signal ends the question who has an address
    * @throws {ListenError} with `bindAddressHardFail`, if an address cannot be had
+   * @throws {ConfigError} if what `kproxy.serving` names cannot be used
    */
   async start(signal: AbortSignal): Promise<void> {
+    if (this.#options.config.kproxy.serving.tlsCertFile !== "") this.#tls = await this.#openTls();
     try {
       this.#start();
     } catch (error) {
@@ -120,6 +130,7 @@ export class NodeServers {
       startHealthServer({
         address: config.healthzBindAddress,
         hardFail,
+        secure: config.kproxy.serving.healthz ? this.#tls?.secureForAll : undefined,
         health: this.health,
         metrics,
         log,
@@ -129,6 +140,8 @@ export class NodeServers {
     );
     this.#servers.push(startMetricsServer({
       address: config.metricsBindAddress,
+      secure: this.#tls?.secure,
+      guard: (handler) => this.#tls?.guard(handler) ?? handler,
       hardFail,
       log,
       pool: this.#pool,
@@ -160,6 +173,30 @@ export class NodeServers {
         [AUDIT_PATH, auditHandler(this.#options.log)],
       ]),
       socket: config.kproxy.socket,
+    });
+  }
+
+  async #openTls(): Promise<TlsServing> {
+    const { config: { kproxy: { serving } }, log, metrics, openReviewer } = this.#options;
+    const [{ TlsServing }, { ServingMetrics }] = await Promise.all([
+      import("./tls/tls_serving.ts"),
+      import("../observe/metrics_serving.ts"),
+    ]);
+    let judge: Judge | undefined;
+    if (serving.delegatedAuthentication) {
+      const { DelegatedAuthentication } = await import("./tls/delegated_authentication.ts");
+      if (openReviewer === undefined) {
+        const message = "needs an API server, and all objects come from files";
+        throw new ConfigError([{ path: "kproxy.serving.delegatedAuthentication", message }]);
+      }
+      this.#reviewer = await openReviewer();
+      judge = new DelegatedAuthentication({ client: this.#reviewer, log }).judge;
+    }
+    return await TlsServing.open({
+      config: serving,
+      log,
+      metrics: new ServingMetrics(metrics.registry),
+      judge,
     });
   }
 
@@ -216,8 +253,14 @@ export class NodeServers {
 
   /** Closes every port. */
   async stop(): Promise<void> {
-    const servers = [...this.#servers, this.#serviceHealth, ...this.#socket === null ? [] : [this.#socket]];
+    const servers = [
+      ...this.#servers,
+      this.#serviceHealth,
+      ...this.#socket === null ? [] : [this.#socket],
+      ...this.#tls === null ? [] : [this.#tls],
+    ];
     await Promise.all(servers.map((server) => server.stop()));
+    this.#reviewer?.close();
     this.#servers = [];
   }
 }

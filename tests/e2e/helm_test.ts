@@ -151,6 +151,8 @@ const REFUSED: readonly [values: Values, named: RegExp][] = [
   [{ config: { oomScoreAdj: -999 } }, /config: set mode, too/],
   [{ detectLocal: { mode: "NodeCIDR" } }, /detectLocal.mode: set mode, too/],
   [{ image: {} }, /image.repository: name the image/],
+  [{ metricsTLS: { secretName: "tls" } }, /metricsTLS: set mode, too/],
+  [{ metricsTLS: { secret: "tls" } }, /secret/],
 ];
 
 e2eTest("wrong values are refused, and the message names the field", KAPI_BUILD, async () => {
@@ -251,6 +253,37 @@ e2eTest(
       "kproxy asks the server that was chosen, by the account that was",
       () => assertChosenAccess(objects),
     );
+  },
+);
+
+e2eTest(
+  "metrics over TLS: files of a Secret, and rights to ask for reviews only where they are wanted",
+  KAPI_BUILD,
+  async () => {
+    const values = { image: IMAGE, mode: "nftables", clusterCIDR: "10.244.0.0/16" };
+    const metricsTLS = { secretName: "metrics-tls" };
+    const delegated = { ...metricsTLS, clientCertificates: true, delegatedAuthentication: true };
+    const bindings = (objects: readonly Manifest[]): string[] =>
+      objects.map(nameOf).filter((name) => name.startsWith("ClusterRoleBinding")).sort();
+    const OWN = "ClusterRoleBinding kproxy";
+    assertEquals(bindings(await chartObjects({ ...values, metricsTLS })), [OWN]);
+    const config = { kproxy: { serving: { healthz: true } } };
+    const objects = await chartObjects({ ...values, metricsTLS: delegated, config });
+    for (const object of objects) assertEquals(problemsOf(object), [], nameOf(object));
+    assertEquals(bindings(objects), [OWN, `${OWN}:auth-delegator`]);
+    const pod = podOf(objects);
+    const [main] = pod.containers;
+    assert(main !== undefined);
+    const { config: { kproxy: { serving } } } = await configOf(main, objects, "");
+    const folder = main.volumeMounts?.find(({ name }) => name === "metrics-tls")?.mountPath;
+    assertEquals([serving.tlsCertFile, serving.tlsPrivateKeyFile, serving.clientCAFile], [
+      `${folder}/tls.crt`,
+      `${folder}/tls.key`,
+      `${folder}/ca.crt`,
+    ]);
+    assertEquals([serving.delegatedAuthentication, serving.healthz], [true, true]);
+    const probes = JSON.stringify(main).match(/"scheme":"HTTPS"/g);
+    assertEquals(probes?.length, 3);
   },
 );
 

@@ -24,13 +24,17 @@ export interface ApiRight {
   readonly otherwise: string;
 }
 
+const REVIEWS = ["tokenreviews", "subjectaccessreviews"] as const;
+
 /** The rights that a configuration needs. */
 export function neededRights(
-  { mode, endpointsSource, nodeName }: {
+  { mode, endpointsSource, nodeName, asksWhoClientsAre = false }: {
     /** `auto` where nobody could tell which it would be. */
     readonly mode: ProxyMode;
     readonly endpointsSource: EndpointsSource;
     readonly nodeName: string;
+    /** `kproxy.serving.delegatedAuthentication`. */
+    readonly asksWhoClientsAre?: boolean;
   },
 ): readonly ApiRight[] {
   const endpoints = endpointsSource === "endpoints" ? ENDPOINTS : ENDPOINT_SLICES;
@@ -51,6 +55,14 @@ export function neededRights(
       resource: "events",
       name: "",
       otherwise: "Events about Services and this node are only in the log",
+    })),
+    ...(asksWhoClientsAre ? REVIEWS : []).map((resource): ApiRight => ({
+      verb: "create",
+      group: resource === "tokenreviews" ? "authentication.k8s.io" : "authorization.k8s.io",
+      resource,
+      name: "",
+      otherwise:
+        "no client gets metrics: kproxy.serving.delegatedAuthentication needs the ClusterRole system:auth-delegator",
     })),
   ];
 }

@@ -163,8 +163,8 @@ function askApi(
   machine: { readonly ownIps: readonly string[]; readonly exec: Exec },
   limit: Parameters<typeof readApi>[1],
 ): ReturnType<typeof readApi> {
-  const { endpointsSource } = config.kproxy;
-  const rights = neededRights({ mode: config.mode, endpointsSource, nodeName });
+  const { endpointsSource, serving: { delegatedAuthentication: asksWhoClientsAre } } = config.kproxy;
+  const rights = neededRights({ mode: config.mode, endpointsSource, nodeName, asksWhoClientsAre });
   return readApi({ config, master, nodeName, rights, ...machine }, limit);
 }
 

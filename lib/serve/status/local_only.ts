@@ -59,7 +59,10 @@ export function noForeignPages(handler: Handler): Handler {
 
 function foreignPageProblem(headers: Headers): string | null {
   const origin = headers.get("origin");
-  if (origin !== null && origin.toLowerCase() !== `http://${(headers.get("host") ?? "").toLowerCase()}`) {
+  if (
+    origin !== null &&
+    origin.toLowerCase().replace(/^https?:/, "") !== `//${(headers.get("host") ?? "").toLowerCase()}`
+  ) {
     return "the request comes from a page of another origin";
   }
   const isForeignPart = headers.get("sec-fetch-site") === "cross-site" &&

@@ -117,6 +117,15 @@ Deno.test("a complete file of the newest kube-proxy works without a warning", ()
     socket: "/run/other/kproxy.sock",
     statusApi: false,
     statusPage: true,
+    serving: {
+      tlsCertFile: "/etc/kproxy/tls/tls.crt",
+      tlsPrivateKeyFile: "/etc/kproxy/tls/tls.key",
+      tlsMinVersion: "VersionTLS13",
+      clientCAFile: "/etc/kproxy/tls/ca.crt",
+      bearerTokenFile: "",
+      delegatedAuthentication: true,
+      healthz: true,
+    },
   });
 });
 

@@ -37,6 +37,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- $_ := set $config "detectLocal" (merge (dict $field .) ($config.detectLocal | default dict)) }}
 {{- end }}
 {{- end }}
+{{- with $values.metricsTLS }}
+{{- if .secretName }}
+{{- $folder := "/etc/kproxy/metrics-tls" }}
+{{- $serving := dict "tlsCertFile" (print $folder "/tls.crt") "tlsPrivateKeyFile" (print $folder "/tls.key") }}
+{{- if .clientCertificates }}{{ $_ := set $serving "clientCAFile" (print $folder "/ca.crt") }}{{ end }}
+{{- if .delegatedAuthentication }}{{ $_ := set $serving "delegatedAuthentication" true }}{{ end }}
+{{- $_ := set $config "kproxy" (dict "serving" $serving) }}
+{{- end }}
+{{- end }}
 {{- mergeOverwrite $config $values.config | toYaml }}
 {{- end }}
 

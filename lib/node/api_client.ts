@@ -1,0 +1,51 @@
+/**
+ * Opens a connection to the API server for what kproxy asks beside its objects.
+ *
+ * @module
+ */
+import type { KubeProxyConfiguration } from "../config/types.ts";
+import { systemClock } from "../kernel/clock.ts";
+import type { Exec } from "../kernel/exec.ts";
+import type { ApiAnswer, ApiRequest } from "../observe/metrics.ts";
+import type { KubeClient } from "../source/kube/kube_http.ts";
+import { USER_AGENT } from "./version.ts";
+
+/** What beside the configuration decides how the API server is asked. */
+export interface ApiClientOptions {
+  /** `--master`; empty if not given. */
+  readonly master: string;
+  /** Starts credential plugins. @default {systemExec} */
+  readonly exec?: Exec | undefined;
+  /** Hears of every request. */
+  readonly onRequest?: ((request: ApiRequest) => void) | undefined;
+  /** Hears of every answer that was read. */
+  readonly onAnswer?: ((answer: ApiAnswer) => void) | undefined;
+}
+
+/**
+ * A client of its own: what is asked by it must neither wait for lists nor use up their requests.
+ *
+ * @throws {ConfigError} if the kubeconfig is wrong or, without any source, the environment is not a pod's
+ */
+export async function openApiClient(
+  config: KubeProxyConfiguration,
+  { master, exec, onRequest = () => {}, onAnswer = () => {} }: ApiClientOptions,
+): Promise<KubeClient> {
+  // Loaded only where it is needed, as the source is.
+  const [{ apiAccess }, { KubeClient }] = await Promise.all([
+    import("../source/kube/kube_access.ts"),
+    import("../source/kube/kube_http.ts"),
+  ]);
+  const { kubeconfig } = config.clientConnection;
+  const access = await apiAccess({ kubeconfig, master, env: Deno.env });
+  return new KubeClient({
+    access,
+    qps: 0,
+    burst: 0,
+    userAgent: USER_AGENT,
+    clock: systemClock,
+    exec,
+    onRequest,
+    onAnswer,
+  });
+}
