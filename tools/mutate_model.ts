@@ -215,10 +215,15 @@ const OTHERS: readonly Mutation[] = [
   edit(
     "addresses of the other family",
     SERVICE_PORT,
-    "if (ip?.family !== family) continue;\n    const special",
-    "if (ip === null) continue;\n    const special",
+    "if (ip?.family !== family) continue;\n    const refusal",
+    "if (ip === null) continue;\n    const refusal",
   ),
-  edit("addresses of special use are served", SERVICE_PORT, "if (special === null) kept", "if (true) kept"),
+  edit(
+    "addresses of special use are served",
+    "lib/model/address_policy.ts",
+    "if (special !== null) return",
+    "if (false) return",
+  ),
   edit(
     "the newer Service goes first",
     CLAIMS,

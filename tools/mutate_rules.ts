@@ -154,8 +154,8 @@ const STATIC: readonly (readonly [name: string, find: string, replace: string])[
   ["set the mark", "`-A ${MARK_MASQ_CHAIN} -j MARK --or-mark ${mark}`,", ""],
   ["masquerade", "` -j MASQUERADE${", "` -j ACCEPT${"],
   ["spread source ports", 'options.randomFully ? " --random-fully" : ""', '""'],
-  ["drop invalid packets", "options.dropInvalid ?", "false ?"],
-  ["drop invalid packets although liberal", "options.dropInvalid ?", "true ?"],
+  ["drop invalid packets", "...(options.dropInvalid", "...(false"],
+  ["drop invalid packets although liberal", "...(options.dropInvalid", "...(true"],
   [
     "forward what is marked",
     '--comment "kubernetes forwarding rules" -m mark --mark ${mark}/${mark} -j ACCEPT',

@@ -7,8 +7,6 @@
  *
  * @module
  */
-import { dirname, isAbsolute } from "node:path";
-
 /** Of a file or directory, as the system tells it. */
 export type OwnedFile = Pick<Deno.FileInfo, "uid" | "gid" | "mode">;
 
@@ -55,7 +53,7 @@ function isTrusted(uid: number | null): boolean {
  * null if there is none. What is not there, and what the shell hands over as `/dev/fd/N`, is nobody's.
  */
 export async function writableByOthers(path: string): Promise<string | null> {
-  const absolute = isAbsolute(path) ? path : `${Deno.cwd()}/${path}`;
+  const absolute = path.startsWith("/") ? path : `${Deno.cwd()}/${path}`;
   if (/^\/(?:dev|proc)\//.test(absolute)) return null;
   try {
     return await new Way(absolute).walk();
@@ -105,7 +103,7 @@ class Way {
       if (this.#isShared && !isTrusted(info.uid)) return `belongs to user ${info.uid}`;
       if (++this.#links > MOST_LINKS) return null;
       const target = await Deno.readLink(path);
-      if (isAbsolute(target)) this.#at = "/";
+      if (target.startsWith("/")) this.#at = "/";
       this.#rest = [...partsOf(target), ...this.#rest];
       return null;
     }
@@ -137,4 +135,9 @@ class Way {
 
 function partsOf(path: string): string[] {
   return path.split("/").filter((part) => part !== "" && part !== ".");
+}
+
+/** The directory that holds what an absolute path names; `/` for itself. */
+function dirname(path: string): string {
+  return path.slice(0, path.lastIndexOf("/")) || "/";
 }

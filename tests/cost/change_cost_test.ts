@@ -94,10 +94,10 @@ function testMode(
   });
 }
 
-testMode("nftables", "nftables", () => fakeNftablesMachine(50_000), "nft", 290);
-testMode("iptables", "iptables (nft)", () => fakeIptablesMachine("nft"), "iptables-restore", 310);
-testMode("iptables", "iptables (legacy)", () => fakeIptablesMachine("legacy"), "iptables-restore", 350);
-testMode("ipvs", "ipvs", fakeIpvsMachine, "ipvsadm", 360);
+testMode("nftables", "nftables", () => fakeNftablesMachine(50_000), "nft", 300);
+testMode("iptables", "iptables (nft)", () => fakeIptablesMachine("nft"), "iptables-restore", 320);
+testMode("iptables", "iptables (legacy)", () => fakeIptablesMachine("legacy"), "iptables-restore", 365);
+testMode("ipvs", "ipvs", fakeIpvsMachine, "ipvsadm", 370);
 
 Deno.test("whoever looks at all entries is counted, in whatever way", { permissions: "none" }, () => {
   const map = new Map(Array.from({ length: 100 }, (_, key) => [key, key]));
