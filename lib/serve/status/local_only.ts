@@ -61,7 +61,7 @@ function foreignPageProblem(headers: Headers): string | null {
   const origin = headers.get("origin");
   if (
     origin !== null &&
-    origin.toLowerCase().replace(/^https?:/, "") !== `//${(headers.get("host") ?? "").toLowerCase()}`
+    origin.toLowerCase() !== `http://${(headers.get("host") ?? "").toLowerCase()}`
   ) {
     return "the request comes from a page of another origin";
   }
