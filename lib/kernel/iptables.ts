@@ -13,7 +13,6 @@ import { isLockBusy } from "./iptables_lock.ts";
 import { saysUnusable } from "./iptables_refusal.ts";
 import { type IptablesVariant, isAtLeast, MIN_IPTABLES_VERSION, waitArgs } from "./iptables_version.ts";
 import { Mutex } from "./mutex.ts";
-import { makeCounters, readCounters } from "./nfacct.ts";
 import { type OutputReader, runInto } from "./run_into.ts";
 import { describeRestoreFailure } from "./restore_failure.ts";
 
@@ -81,7 +80,6 @@ export class Iptables {
   readonly #random: () => number;
   readonly #lockDeadlineMs: number;
   readonly #mutex = new Mutex();
-  #hasCounters = false;
 
   /** @throws {UnsupportedError} if the version is older than 1.6.2 */
   constructor(exec: Exec, options: IptablesOptions) {
@@ -143,34 +141,13 @@ export class Iptables {
   }
 
   /**
-   * Sees to it that rules can add to these counters of `nfacct`.
+   * Tries whether rules may name the counter of `nfacct`: a kernel without this match refuses every table whose rules do.
    *
-   * @returns null, or why no rule may name them
+   * @throws {ExecError} if they may not
    */
-  async ensureCounters(names: readonly string[]): Promise<string | null> {
-    try {
-      await makeCounters(this.#exec, names);
-      if (!this.#hasCounters) {
-        // A kernel without this match refuses every table whose rules name it.
-        const rules = names.map((name) => `-A INPUT -m nfacct --nfacct-name ${name}\n`).join("");
-        await this.restore(`*filter\n${rules}COMMIT\n`, { test: true });
-      }
-      this.#hasCounters = true;
-      return null;
-    } catch (error) {
-      if (!(error instanceof ExecError)) throw error;
-      this.#hasCounters = false;
-      return error.message;
-    }
-  }
-
-  /**
-   * Packets by name of the counter; null if no rule names any.
-   *
-   * @throws {ExecError} if they cannot be read
-   */
-  async countedPackets(): Promise<ReadonlyMap<string, number> | null> {
-    return this.#hasCounters ? await readCounters(this.#exec) : null;
+  async tryCounter(name: string): Promise<void> {
+    const text = `*filter\n-A INPUT -m nfacct --nfacct-name ${name}\nCOMMIT\n`;
+    await this.restore(text, { test: true });
   }
 
   /**

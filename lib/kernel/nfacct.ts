@@ -3,7 +3,6 @@
  *
  * @module
  */
-import { ExecError } from "../errors.ts";
 import { type Exec, runOk } from "./exec.ts";
 
 /** `{ pkts = 00000000000000000012, bytes = 00000000000000000720 } = NAME;`, one a line. */
@@ -21,20 +20,40 @@ export async function readCounters(exec: Exec): Promise<ReadonlyMap<string, numb
   );
 }
 
-/**
- * Makes those counters that are not there; nothing of a counter that is there changes.
- *
- * @throws {ExecError} if they cannot be made
- */
-export async function makeCounters(exec: Exec, names: readonly string[]): Promise<void> {
-  const found = await readCounters(exec);
-  for (const name of names) {
-    if (found.has(name)) continue;
-    try {
-      await runOk(exec, ["nfacct", "add", name]);
-    } catch (error) {
-      // The proxier of the other family makes the same ones at the same time.
-      if (!(error instanceof ExecError) || !(await readCounters(exec)).has(name)) throw error;
-    }
+/** Some counters, which the rules of both families add to. */
+export class NfacctCounters {
+  readonly #exec: Exec;
+  readonly #names: readonly string[];
+  #making: Promise<void> | undefined;
+
+  constructor(exec: Exec, names: readonly string[]) {
+    this.#exec = exec;
+    this.#names = names;
+  }
+
+  /**
+   * Makes those that are not there; nothing of a counter that is there changes. Both families at once make them once.
+   *
+   * @throws {ExecError} if they cannot be made
+   */
+  ensure(): Promise<void> {
+    return this.#making ??= this.#make().finally(() => {
+      this.#making = undefined;
+    });
+  }
+
+  /**
+   * Name → packets, of all counters of the kernel.
+   *
+   * @throws {ExecError} if they cannot be read
+   */
+  read(): Promise<ReadonlyMap<string, number>> {
+    return readCounters(this.#exec);
+  }
+
+  async #make(): Promise<void> {
+    const found = await readCounters(this.#exec);
+    const missing = this.#names.filter((name) => !found.has(name));
+    await Promise.all(missing.map((name) => runOk(this.#exec, ["nfacct", "add", name])));
   }
 }

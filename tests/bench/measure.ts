@@ -4,6 +4,8 @@
  *
  * @module
  */
+import { COUNTERS } from "../../lib/backend/iptables/plan/ruleset.ts";
+import { NfacctCounters } from "../../lib/kernel/nfacct.ts";
 import type { Netns } from "../support/netns.ts";
 import { inAnsweringNetns } from "./bench_netns.ts";
 import { BareProcess } from "./bare_process.ts";
@@ -187,6 +189,7 @@ class Bench {
       await kproxy.allServed(FULL_SYNC_TIMEOUT_MS);
       await assertProgrammed(mode, netns, size);
       return await inAnsweringNetns(mode, async (bareNetns) => {
+        await makeCounters(bareNetns, fullSync);
         await using watch = isWatched ? await mode.openWatch?.(bareNetns) : undefined;
         await using tool = new BareProcess(bareNetns);
         let bareMs = 0;
@@ -233,6 +236,7 @@ class Bench {
   async #oneTransaction({ fullSync }: Recording): Promise<number> {
     const { mode } = this.#options;
     return await inAnsweringNetns(mode, async (netns) => {
+      await makeCounters(netns, fullSync);
       await using tool = new BareProcess(netns);
       if (mode.asOneTransaction === null) throw new RangeError(`There are no transactions in ${mode.title}`);
       const { startMs, endMs } = await this.#feed(tool, mode.asOneTransaction(fullSync));
@@ -365,4 +369,10 @@ function changeFigures(pairs: readonly ChangePair[] = []): ChangeFigures {
     programs: Math.max(...pairs.map(({ runs }) => runs.length)),
     bytes: Math.max(...pairs.map(({ runs }) => runs.reduce((sum, { stdin }) => sum + stdin.length, 0))),
   };
+}
+
+/** Rules of mode iptables may name counters, which the bare program does not make. */
+async function makeCounters({ exec }: Netns, runs: readonly RecordedRun[]): Promise<void> {
+  if (!runs.some(({ stdin }) => stdin.includes("--nfacct-name"))) return;
+  await new NfacctCounters(exec, Object.values(COUNTERS)).ensure();
 }

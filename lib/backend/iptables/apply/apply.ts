@@ -8,6 +8,7 @@ import type { Iptables } from "../../../kernel/iptables.ts";
 import { inTurns, TURN_MS } from "../../../kernel/turns.ts";
 import { isRuleRefusal } from "../../../kernel/iptables_refusal.ts";
 import { Mutex } from "../../../kernel/mutex.ts";
+import type { NfacctCounters } from "../../../kernel/nfacct.ts";
 import { UnreadableTables } from "../../../kernel/unreadable_tables.ts";
 import { matchingNodeIps } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
@@ -74,6 +75,8 @@ export type IptablesSettings = Omit<IptablesOptions, "family" | "nodePortIps" | 
 /** What an {@linkcode IptablesProxier} needs. */
 export interface IptablesProxierOptions {
   readonly iptables: Iptables;
+  /** What rules add to, shared by both families; without it they count by themselves. */
+  readonly counters?: NfacctCounters;
   readonly settings: IptablesSettings;
   /** Addresses of all interfaces of the node, both families; asked before each sync unless every address serves node ports. */
   readonly interfaceIps: () => readonly string[] | Promise<readonly string[]>;
@@ -335,16 +338,26 @@ export class IptablesProxier implements FamilyProxier {
     );
   }
 
-  /** Whoever takes our rules away may take the counters with them, and a rule that names a missing one is refused. */
+  /** Where our rules were taken away the counters may be gone with them, and a rule that names a missing one is refused. */
   async #ensureCounters(): Promise<void> {
-    const problem = await this.#iptables.ensureCounters(Object.values(COUNTERS));
-    this.#nfacct = problem === null;
-    if (problem !== null) {
-      this.#options.logger.info("Rules do without the counters of nfacct", {
-        family: this.family,
-        problem,
-      }, 2);
+    const { counters, logger } = this.#options;
+    if (counters === undefined) return;
+    try {
+      await counters.ensure();
+      // What the kernel knows does not change.
+      if (!this.#nfacct) await this.#iptables.tryCounter(COUNTERS.invalidDropped);
+      this.#nfacct = true;
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      this.#nfacct = false;
+      const { message: problem } = error;
+      logger.info("Rules do without the counters of nfacct", { family: this.family, problem }, 2);
     }
+  }
+
+  /** True if the rules add to the counters. */
+  get addsToCounters(): boolean {
+    return this.#nfacct;
   }
 
   /** Table mangle holds nothing else of ours: a node without it is no reason to be without rules. */

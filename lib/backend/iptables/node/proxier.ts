@@ -11,6 +11,7 @@ import { interfaceIps } from "../../../kernel/interfaces.ts";
 import type { Iptables } from "../../../kernel/iptables.ts";
 import { iptablesOfNode } from "../../../kernel/iptables_families.ts";
 import { hintsQuestion, iptablesPrograms } from "../../../kernel/iptables_variant.ts";
+import { NfacctCounters } from "../../../kernel/nfacct.ts";
 import type { AllowedOutcome } from "../../../kernel/node_sysctls.ts";
 import { nodeIps } from "../../../model/node.ts";
 import { FAMILIES } from "../../../model/objects.ts";
@@ -56,31 +57,34 @@ export async function prepareIptables(context: ModeContext): Promise<PreparedMod
     const [outcome] = await sysctls.change([{ name: ROUTE_LOCALNET, found, value: "1" }]) ?? [];
     tellLocalhostNodePorts(outcome, log);
   }
+  const counters = new NfacctCounters(exec, Object.values(COUNTERS));
   const proxiers = [...families].map(([family, iptables]) =>
-    new IptablesProxier({ iptables, settings: settingsOf(family, null), interfaceIps, logger: log })
+    new IptablesProxier({ iptables, counters, settings: settingsOf(family, null), interfaceIps, logger: log })
   );
   return {
     proxiers,
     refused,
     reconfigure: (node) => reconfigureProxiers(proxiers, settingsOf, node),
-    packetCounts: packetCounter([...families.values()], log),
+    packetCounts: packetCounter(proxiers, [...families.values()], counters, log),
   };
 }
 
-/** Reads the counters that the rules of all families add to; where rules name none, what the rule against invalid packets counts itself. */
-function packetCounter(families: readonly Iptables[], log: Logger): () => Promise<Partial<PacketCounts>> {
+/** Reads the counters that rules add to; where they add to none, what the rule against invalid packets counts itself. */
+function packetCounter(
+  proxiers: readonly IptablesProxier[],
+  families: readonly Iptables[],
+  counters: NfacctCounters,
+  log: Logger,
+): () => Promise<Partial<PacketCounts>> {
   const counts = new Map(families.map((iptables) => [iptables, new LastingCount()]));
-  const readCounters = async (): Promise<Partial<PacketCounts> | null> => {
-    for (const iptables of families) {
-      const packets = await iptables.countedPackets();
-      if (packets === null) continue;
-      const found = Object.entries(COUNTERS).flatMap(([count, name]) => {
+  const readCounters = async (): Promise<Partial<PacketCounts>> => {
+    const packets = await counters.read();
+    return Object.fromEntries(
+      Object.entries(COUNTERS).flatMap(([count, name]) => {
         const value = packets.get(name);
         return value === undefined ? [] : [[count, value]];
-      });
-      return Object.fromEntries(found);
-    }
-    return null;
+      }),
+    );
   };
   const read = async (iptables: Iptables, count: LastingCount): Promise<number> => {
     const now = invalidDropped(await iptables.list("filter", FORWARD_CHAIN));
@@ -88,8 +92,7 @@ function packetCounter(families: readonly Iptables[], log: Logger): () => Promis
   };
   return async () => {
     try {
-      const counted = await readCounters();
-      if (counted !== null) return counted;
+      if (proxiers.some(({ addsToCounters }) => addsToCounters)) return await readCounters();
       const all = await Promise.all([...counts].map(([iptables, count]) => read(iptables, count)));
       const invalidCount = all.reduce((sum, one) => sum + one, 0);
       return Number.isNaN(invalidCount) ? {} : { invalidDropped: invalidCount };
