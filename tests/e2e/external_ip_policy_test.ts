@@ -5,9 +5,11 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
+import { RunningKproxy } from "../../lib/inspect/running/running.ts";
 import { service, slice } from "../flows/objects.ts";
 import { KproxyProcess } from "../support/kproxy_process.ts";
 import { WEB_NEEDS, WEB_PODS, WEB_TARGET_PORT, WebLab } from "../support/lab_web.ts";
+import { socketIn } from "../support/netns.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
 const TAKEN = { ip: "198.51.100.53", port: 53 };
@@ -60,13 +62,9 @@ e2eTest(
       const answers = [await web.answering(TAKEN, 1_000), await web.answering(NODE_SSH, 1_000)];
       return answers.map((who) => who.includes(WEB_PODS[0]));
     };
-    const status = async (): Promise<{ unserved: { count: number; destinations: unknown[] } }> => {
-      const url = "http://127.0.0.1:10249/kproxy/v1/status";
-      const { stdout } = await netns.exec.run(["curl", "-s", "--noproxy", "*", url]);
-      return JSON.parse(stdout);
-    };
+    const status = () => new RunningKproxy(socketIn(netns.name)).status();
 
-    assertEquals([await victims(), (await status()).unserved.count], [[true, true], 0]);
+    assertEquals([await victims(), (await status()).unserved?.count], [[true, true], 0]);
 
     await anew("externalIPPolicy: { externalIPs: [203.0.113.0/24] }");
     assertEquals(await victims(), [false, false]);
@@ -82,7 +80,7 @@ e2eTest(
     assertEquals(await victims(), [false, true]);
 
     await anew("");
-    assertEquals([await victims(), (await status()).unserved.count], [[true, true], 0]);
+    assertEquals([await victims(), (await status()).unserved?.count], [[true, true], 0]);
     assertEquals((await kproxy.stop()).code, 0);
   },
 );
