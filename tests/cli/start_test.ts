@@ -37,7 +37,7 @@ e2eTest(
     await inFolder({ "web.yaml": SERVICE }, async (folder) => {
       await withNetns(async (netns) => {
         const drop = ["setpriv", "--bounding-set=-net_admin,-net_raw", "--inh-caps=-all"];
-        const run = [Deno.execPath(), ...kproxyArgv(), "run", `--manifests=${folder}/web.yaml`];
+        const run = [Deno.execPath(), ...kproxyArgv(), "run", "--socket=", `--manifests=${folder}/web.yaml`];
         const { code, stderr } = await netns.exec.run([...drop, ...run]);
         assertEquals(code, 1, stderr);
         assertEquals(stderr.split("\n").filter((line) => line.startsWith("Error: ")), [
@@ -53,7 +53,7 @@ e2eTest("without iptables run names what to install; without sysctl it warns and
     const bin = `${folder}/bin`;
     await Deno.mkdir(bin);
     await withNetns(async (netns) => {
-      const run = [Deno.execPath(), ...kproxyArgv(), "run", `--manifests=${folder}/web.yaml`];
+      const run = [Deno.execPath(), ...kproxyArgv(), "run", "--socket=", `--manifests=${folder}/web.yaml`];
       const env = [pathOf("env"), `PATH=${bin}`];
       const none = await netns.exec.run([...env, ...run]);
       assertEquals(none.code, 1, none.stderr);

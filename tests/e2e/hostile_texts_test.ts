@@ -68,7 +68,7 @@ async function outputsWhile(
   work: (text: () => string) => Promise<void>,
 ): Promise<string> {
   const child = new Deno.Command("ip", {
-    args: ["netns", "exec", netns.name, Deno.execPath(), ...kproxyArgv(), "run", ...args],
+    args: ["netns", "exec", netns.name, Deno.execPath(), ...kproxyArgv(), "run", "--socket=", ...args],
     stdin: "null",
     stdout: "piped",
     stderr: "piped",

@@ -131,7 +131,7 @@ e2eTest(
         await Deno.mkdir(folder);
         const before = await netns.run(["iptables-save"]);
         for (const [args, wanted, error] of REFUSALS) {
-          const run = [...kproxyArgv(), "run", `--manifests=${folder}`, ...args];
+          const run = [...kproxyArgv(), "run", "--socket=", `--manifests=${folder}`, ...args];
           const { code, stderr } = await netns.exec.run([...withPath(bin).prefix, Deno.execPath(), ...run]);
           assertEquals(code, wanted, stderr);
           assertMatch(stderr, error);

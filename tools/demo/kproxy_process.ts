@@ -38,7 +38,8 @@ export class KproxyProcess {
     this.startedMs = Date.now();
     this.#child = world.start("node", {
       name: "kproxy",
-      argv: kproxyArgv("run", ...args, "--logging-format", "json", "-v", "2"),
+      // The default one is that of the machine's own kproxy.
+      argv: kproxyArgv("run", "--socket=", ...args, "--logging-format", "json", "-v", "2"),
       onErrorLine: (line) => this.#take(line),
       showErrorLine: readableLine,
     });

@@ -333,7 +333,7 @@ async function stopKproxy(stage: Stage, kproxy: KproxyProcess): Promise<void> {
 async function cleanUp({ world, screen, families, problems }: Stage): Promise<void> {
   screen.heading("kproxy cleanup");
   screen.progress("cleaning up");
-  for (const line of (await world.run("node", kproxyArgv("cleanup"))).trim().split("\n")) {
+  for (const line of (await world.run("node", kproxyArgv("cleanup", "--socket="))).trim().split("\n")) {
     screen.row("", line);
   }
   for (const family of families) {
