@@ -1,5 +1,5 @@
 /**
- * Chains, jumps and rules of kube-proxy's mode iptables (1.30 to 1.36, on a kernel without nfacct).
+ * Chains, jumps and rules of kube-proxy's mode iptables (1.30 to 1.36; since 1.32 with counters of nfacct where the kernel has them).
  *
  * @module
  */
@@ -73,8 +73,9 @@ export function iptablesText(
   node: LaidOutNode,
   ports: readonly LaidOutPort[],
   known: readonly string[],
+  nfacct: boolean,
 ): string {
-  const all = ports.map((port) => portRules(node, port));
+  const all = ports.map((port) => portRules(node, port, nfacct));
   const natRules = all.flatMap(({ nat }) => nat);
   const chains = natRules.filter((line) => line.startsWith(":"));
   const used = new Set(chains.map((line) => line.slice(1, line.indexOf(" "))));
@@ -91,7 +92,9 @@ export function iptablesText(
       ]
       : []),
     ...all.flatMap(({ filter }) => filter),
-    "-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP",
+    `-A KUBE-FORWARD -m conntrack --ctstate INVALID ${
+      nfacct ? `${counted("ct_state_invalid_dropped_pkts")} ` : ""
+    }-j DROP`,
     ...FORWARDING_RULES,
     "COMMIT",
     "*nat",
@@ -114,7 +117,15 @@ export function chainLine(chain: string): string {
   return `:${chain} - [0:0]`;
 }
 
-function portRules(node: LaidOutNode, port: LaidOutPort): { filter: string[]; nat: string[] } {
+function counted(name: string): string {
+  return `-m nfacct --nfacct-name ${name}`;
+}
+
+function portRules(
+  node: LaidOutNode,
+  port: LaidOutPort,
+  nfacct: boolean,
+): { filter: string[]; nat: string[] } {
   const { name, protocol, clusterIp, nodePort, loadBalancer, endpoints } = port;
   const to = (ip: string): string => `-m ${protocol} -p ${protocol} -d ${ip} --dport ${port.port}`;
   const atNodePort = `-m ${protocol} -p ${protocol} --dport ${nodePort}`;
@@ -137,6 +148,13 @@ function portRules(node: LaidOutNode, port: LaidOutPort): { filter: string[]; na
       `-A KUBE-PROXY-FIREWALL -m comment --comment "${name} traffic not accepted by ${fw}" ${
         to(loadBalancer.ip)
       } -j DROP`,
+    );
+  }
+  if (nodePort !== undefined && nfacct && node.family === "IPv4") {
+    nat.push(
+      `-A KUBE-NODEPORTS -m comment --comment ${name} ${atNodePort} -d 127.0.0.0/8 ${
+        counted("localhost_nps_accepted_pkts")
+      } -j ${ext}`,
     );
   }
   if (nodePort !== undefined) {

@@ -4,6 +4,9 @@
  *
  * @module
  */
+import { COUNTERS } from "../../../lib/backend/iptables/plan/ruleset.ts";
+import { ExecError } from "../../../lib/errors.ts";
+import { NfacctCounters } from "../../../lib/kernel/nfacct.ts";
 import { FAMILIES, type IpFamily } from "../../../lib/model/objects.ts";
 import type { Netns } from "../netns.ts";
 import {
@@ -35,6 +38,7 @@ export class KubeProxy {
   readonly mode: KubeProxyMode;
   /** What it served last. */
   #ports: LaidOutPorts | undefined;
+  #nfacct: boolean | undefined;
 
   constructor(netns: Netns, nodes: readonly LaidOutNode[], mode: KubeProxyMode) {
     this.#netns = netns;
@@ -71,7 +75,23 @@ export class KubeProxy {
 
   async #syncIptables(node: LaidOutNode, ports: readonly LaidOutPort[]): Promise<void> {
     const saved = await this.#ensureChains(node.family, IPTABLES_CHAINS);
-    await this.#restore(node.family, iptablesText(node, ports, chainsIn(saved, "nat")));
+    this.#nfacct ??= await this.#hasCounters();
+    await this.#restore(node.family, iptablesText(node, ports, chainsIn(saved, "nat"), this.#nfacct));
+  }
+
+  /** Makes the counters that rules add to; false where the kernel or the program is missing. */
+  async #hasCounters(): Promise<boolean> {
+    try {
+      await new NfacctCounters(this.#netns.exec, Object.values(COUNTERS)).ensure();
+      const rule = `-A INPUT -m nfacct --nfacct-name ${COUNTERS.invalidDropped}`;
+      await this.#netns.run(["iptables-restore", "--noflush", "--test"], {
+        stdin: lines(["*filter", rule, "COMMIT"]),
+      });
+      return true;
+    } catch (error) {
+      if (error instanceof ExecError) return false;
+      throw error;
+    }
   }
 
   async #syncNftables(node: LaidOutNode, ports: readonly LaidOutPort[]): Promise<void> {
