@@ -115,7 +115,7 @@ e2eTest(
     /** Goes on with the session in a file, or keeps a new one there; what the server answers. */
     const session = async (...words: readonly string[]): Promise<string> => {
       const ask =
-        "(printf 'GET /proxyMode HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n'; sleep 1) | openssl s_client -quiet " +
+        "(printf 'GET /proxyMode HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n'; sleep 1) | openssl s_client -quiet " +
         '-connect localhost:10249 "$@" 2>&1';
       return (await node.netns.exec.run(["sh", "-c", ask, "sh", ...words])).stdout;
     };
@@ -139,7 +139,7 @@ e2eTest(
     }).spawn();
     const [writer, reader] = [lasting.stdin.getWriter(), lasting.stdout.getReader()];
     const askLasting = async (): Promise<string> => {
-      await writer.write(new TextEncoder().encode("GET /proxyMode HTTP/1.1\r\nHost: x\r\n\r\n"));
+      await writer.write(new TextEncoder().encode("GET /proxyMode HTTP/1.1\r\nHost: localhost\r\n\r\n"));
       return new TextDecoder().decode((await reader.read()).value);
     };
     try {

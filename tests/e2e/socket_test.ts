@@ -79,7 +79,8 @@ e2eTest(
     await withNetns(async (netns) => {
       await withSquatter(netns, async ({ socket, got }) => {
         // The credentials are worth something: who names this kubeconfig, sends them.
-        await kproxy(["doctor", `--kubeconfig=${socket.replace("kproxy.sock", "kubeconfig")}`], {
+        const kubeconfig = socket.replace("kproxy.sock", "kubeconfig");
+        await kproxy(["doctor", "--allow-insecure-files", `--kubeconfig=${kubeconfig}`], {
           netns: netns.name,
         });
         assertStringIncludes(got(), `got Bearer ${SECRET}`);
