@@ -117,7 +117,12 @@ const IPTABLES: readonly PlantedFault[] = [
     name: "the rule of a node port is removed",
     modes: ["iptables"],
     plant: async (lab) =>
-      await nat(lab, "-D", "KUBE-NODEPORTS", await ruleOf(lab, "KUBE-NODEPORTS", /shop\/web/)),
+      await nat(
+        lab,
+        "-D",
+        "KUBE-NODEPORTS",
+        await ruleOf(lab, "KUBE-NODEPORTS", /shop\/web.*--dport 30080 -j/),
+      ),
     ask: ["check"],
     says: /Service shop\/web\n {2}iptables nat KUBE-NODEPORTS: a rule is missing\n {4}- .*--dport 30080/,
     packet: WORLD,
