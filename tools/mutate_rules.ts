@@ -27,7 +27,6 @@ const NUMBERED: readonly (readonly [name: string, find: string, replace: string]
   ["6", "if (facts.writesFirewall) { // 6", "if (false) {"],
   ["7", "if (!facts.hasExternal) { // 7", "if (false) {"],
   ["8", "if (facts.hasEndpoints) { // 8", "if (false) {"],
-  ["8′", "if (context.countsLocalhostNodePorts) {", "if (false) {"],
   ["9", "if (!facts.hasExternal) { // 9", "if (false) {"],
   ["10", "if (servicePort.healthCheckNodePort !== 0) { // 10", "if (false) { // 10"],
   ["12", 'context.masqueradeAll ? "" : localFragments', "localFragments"],
