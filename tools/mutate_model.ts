@@ -150,12 +150,6 @@ const VECTORS: readonly Mutation[] = [
     ],
   },
   edit(
-    "a Service may have any number of destinations",
-    "lib/model/service_size.ts",
-    "if (destinations > MAX_DESTINATIONS)",
-    "if (destinations > Infinity)",
-  ),
-  edit(
     "vector 17, 18: hints count for the local policy",
     ENDPOINT,
     "endpoint.isLocal && endpoint.ready)",
