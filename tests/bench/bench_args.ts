@@ -35,7 +35,7 @@ const SIZES: Readonly<Record<Subject, readonly string[]>> = {
   packets: ["1000"],
 };
 
-function positive(name: string, text: string): number {
+function positive(name: string, text: string | undefined): number {
   const value = Number(text);
   if (!Number.isInteger(value) || value < 1) {
     throw new RangeError(`--${name} must be a number of 1 or more: got ${text}`);

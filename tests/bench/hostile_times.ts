@@ -1,16 +1,20 @@
 /**
- * What one object costs that was written to cost much: kproxy in a network namespace with a small cluster, to whose API server the object
- * is put. Told are the longest answer of `/livez` until all is quiet again, the most that was resident, and how long an edit of another
- * Service takes.
+ * What one object costs that was written to cost much: `deno run -A tests/bench/hostile_times.ts [--mode M]... [--only TEXT]
+ * [--program PATH] [--services N]`. For each mode and each object of `hostile_objects.ts` it starts kproxy in a network namespace with
+ * a small cluster, puts the object to the API server, and prints how long `/livez` took at most until all was quiet again (and for how much of that kproxy was computing), how much
+ * memory was resident at most, and how long an edit of another Service took, at once and later. Needs root.
  *
  * @module
  */
+import { parseArgs } from "@std/cli/parse-args";
 import { signalChild } from "../../tools/end_programs.ts";
+import { writeLine } from "../../tools/output.ts";
 import type { Netns } from "../support/netns.ts";
+import { inBenchFolder } from "./bench_folder.ts";
 import { inBenchNetns } from "./bench_netns.ts";
 import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
-import type { HostileObjects } from "./hostile_objects.ts";
+import { HOSTILE_OBJECTS, type HostileObjects } from "./hostile_objects.ts";
 import { KproxyProcess, type LogLine } from "./kproxy_process.ts";
 import { LineReader } from "./line_reader.ts";
 import { IPTABLES_MODE } from "./mode_iptables.ts";
@@ -24,16 +28,27 @@ const EDITS = 10;
 /** So long after the object the first edit of another Service comes. */
 const FIRST_EDIT_MS = 100;
 const HOSTILE = -1;
+/** Where there is one; without it a sync waits for a second after the last one. */
+const PERIOD_FLAGS: Readonly<Record<HostileMode, readonly string[]>> = {
+  iptables: ["--iptables-min-sync-period=1ms"],
+  nftables: ["--iptables-min-sync-period=1ms"],
+  userspace: ["--iptables-min-sync-period=1ms"],
+};
+
 /** In which mode kproxy runs. */
 export type HostileMode = "iptables" | "nftables" | "userspace";
 
 /** What one object led to. */
 export interface HostileFigures {
-  /** Of one answer of `/livez`, how long kproxy itself was computing until then: what the longest took where nobody else wants the processors. */
+  readonly livezMs: number;
+  /** Of one answer, how long kproxy itself was computing until then: what the longest took where nobody else wants the processors. */
   readonly computingMs: number;
   readonly residentMb: number;
-  /** The middle one of the edits once all is quiet. */
+  /** Of an edit that comes while the object is worked on. */
+  readonly firstEditMs: number;
+  /** Of the later ones, the middle and the longest. */
   readonly editMs: number;
+  readonly longestEditMs: number;
   /** Services that were told to be quarantined. */
   readonly quarantined: readonly unknown[];
 }
@@ -42,6 +57,8 @@ export interface HostileFigures {
 export interface HostileOptions {
   readonly mode: HostileMode;
   readonly size: ClusterSize;
+  /** `kproxy.js` of a bundle instead of the source. */
+  readonly program?: string;
   readonly folder: string;
 }
 
@@ -49,7 +66,9 @@ export interface HostileOptions {
 class Livez implements AsyncDisposable {
   readonly #child: Deno.ChildProcess;
   readonly #done: Promise<void>;
+  #longestMs = 0;
   #computingMs = 0;
+  #lastMs = performance.now();
 
   constructor(netns: Netns, pid: number) {
     const script = new URL("./livez_process.ts", import.meta.url).pathname;
@@ -66,7 +85,12 @@ class Livez implements AsyncDisposable {
   }
 
   begin(): void {
-    this.#computingMs = 0;
+    [this.#longestMs, this.#computingMs] = [0, 0];
+  }
+
+  /** With the one that is waited for now. */
+  get longestMs(): number {
+    return Math.max(this.#longestMs, performance.now() - this.#lastMs);
   }
 
   get computingMs(): number {
@@ -76,7 +100,10 @@ class Livez implements AsyncDisposable {
   async #read(): Promise<void> {
     const lines = new LineReader(this.#child.stdout);
     for (let line = await lines.next(); line !== null; line = await lines.next()) {
-      this.#computingMs = Math.max(this.#computingMs, Number(line.split(" ")[1]));
+      const [tookMs = NaN, computingMs = NaN] = line.split(" ").map(Number);
+      this.#lastMs = performance.now();
+      this.#longestMs = Math.max(this.#longestMs, tookMs);
+      this.#computingMs = Math.max(this.#computingMs, computingMs);
     }
   }
 
@@ -108,7 +135,7 @@ async function edit(api: FakeApi, kproxy: KproxyProcess, index: number): Promise
 /** Puts one attack to a fresh kproxy. */
 export async function measureHostile(
   { service, slice }: Omit<HostileObjects, "title">,
-  { mode, size, folder }: HostileOptions,
+  { mode, size, program, folder }: HostileOptions,
 ): Promise<HostileFigures> {
   const benchMode = mode === "nftables" ? NFTABLES_MODE : IPTABLES_MODE;
   return await inBenchNetns(benchMode, async (netns) => {
@@ -117,7 +144,8 @@ export async function measureHostile(
     await using kproxy = new KproxyProcess(netns, {
       master: api.url,
       mode: mode as typeof benchMode.proxyMode,
-      flags: ["--iptables-min-sync-period=1ms"],
+      flags: PERIOD_FLAGS[mode],
+      ...program === undefined ? {} : { program },
     });
     await kproxy.allServed(START_TIMEOUT_MS);
     await edit(api, kproxy, 1);
@@ -137,11 +165,53 @@ export async function measureHostile(
     }
     times.sort((left, right) => left - right);
     return {
+      livezMs: livez.longestMs,
       computingMs: livez.computingMs,
       residentMb: (await kproxy.memory()).peakMb,
+      firstEditMs,
       editMs: times[times.length >> 1] ?? NaN,
+      longestEditMs: times.at(-1) ?? NaN,
       quarantined: kproxy.lines.filter(({ msg }) => msg.startsWith("Service is quarantined"))
         .map(({ service }) => service),
     };
+  });
+}
+
+if (import.meta.main) {
+  const args = parseArgs(Deno.args, {
+    string: ["mode", "only", "program", "services"],
+    collect: ["mode"],
+  });
+  const modes = (args.mode.length > 0 ? args.mode : ["nftables", "iptables", "userspace"]) as HostileMode[];
+  const size = { services: Number(args.services ?? "100"), endpoints: 3 };
+  const program = args.program === undefined ? {} : { program: await Deno.realPath(args.program) };
+  await inBenchFolder(async (folder) => {
+    writeLine(
+      "| mode | object | `/livez` at most (computing) | resident at most | edit beside it | edit later (at most) |",
+    );
+    writeLine("| --- | --- | --- | --- | --- | --- |");
+    for (const { title, ...objects } of HOSTILE_OBJECTS) {
+      if (args.only !== undefined && !title.includes(args.only)) continue;
+      for (const mode of modes) {
+        let cells: string;
+        try {
+          const { livezMs, computingMs, residentMb, firstEditMs, editMs, longestEditMs } =
+            await measureHostile(objects, {
+              ...{ mode, size, folder },
+              ...program,
+            });
+          cells =
+            `${livezMs.toFixed(0)} (${computingMs.toFixed(0)}) ms | ${residentMb.toFixed(0)} MB | ${
+              firstEditMs.toFixed(0)
+            } ms | ` +
+            `${editMs.toFixed(0)} (${longestEditMs.toFixed(0)}) ms`;
+        } catch (error) {
+          cells = `${
+            error instanceof Error ? error.message.split("\n").slice(0, 3).join(" / ") : error
+          } | | |`;
+        }
+        writeLine(`| ${mode} | ${title} | ${cells} |`);
+      }
+    }
   });
 }
