@@ -81,8 +81,9 @@ Deno.test(
 
 Deno.test("the page shows the charts of the record", async () => {
   const page = await Deno.readTextFile(`${ROOT}/docs/benchmarks.md`);
-  const charts = proxyCharts(readRecords().proxies?.rows ?? []);
-  assertEquals(charts.size, 3);
+  const { proxies } = readRecords();
+  const charts = proxyCharts(proxies?.rows ?? []);
+  assertEquals(charts.size, proxies === undefined ? 0 : 3);
   for (const [file, svg] of charts) {
     assertEquals(await Deno.readTextFile(`${ROOT}/${file}`), svg);
     assertStringIncludes(page, `](${file.slice("docs/".length)})`);

@@ -174,6 +174,7 @@ export interface Records {
 export function readRecords(root: string = ROOT): Records {
   const texts = new Map<string, string>();
   for (const { name } of Deno.readDirSync(`${root}/${RECORDS_FOLDER}`)) {
+    if (!name.endsWith(".json")) continue;
     const file = `${RECORDS_FOLDER}/${name}`;
     if (file !== PROXIES_FILE && file !== PACKETS_FILE) throw new SyntaxError(`${file}: nothing shows it`);
     texts.set(file, Deno.readTextFileSync(`${root}/${file}`));
