@@ -1,6 +1,6 @@
 /**
  * The benchmark task: `deno task bench proxies|packets [--peer PATH] [--record] [--mode nftables|iptables]... [--services N]...
- * [--endpoints N] [--rounds N] [--changes N] [--peer-seconds N]`. `proxies` measures first syncs, changes and memory (`measure`), `packets`
+ * [--endpoints N] [--rounds N] [--changes N] [--peer-seconds N] [--program PATH]`. `proxies` measures first syncs, changes and memory (`measure`), `packets`
  * the way of packets through the rules (`packets`); both build the bundle and measure it beside a kube-proxy, which `--peer` names. With
  * `--record` what was measured becomes the record in `docs/figures`, of which `deno task docs` makes the documentation's tables. Needs
  * root; works in network namespaces of its own.
@@ -56,11 +56,15 @@ async function proxyRows(args: Args, program: string, folder: string) {
   return rows;
 }
 
+async function builtProgram(folder: string): Promise<string> {
+  writeErrorLine(await buildBundle(`${folder}/bundle`, await buildCommit()));
+  return `${folder}/bundle/kproxy.js`;
+}
+
 async function bench(args: Args, folder: string): Promise<void> {
   const { subject, rounds, found, isRecorded } = args;
   const end = await beginRecord({ words: Deno.args, rounds, kubeProxy: found?.version ?? null });
-  writeErrorLine(await buildBundle(`${folder}/bundle`, await buildCommit()));
-  const program = `${folder}/bundle/kproxy.js`;
+  const program = args.program === undefined ? await builtProgram(folder) : await Deno.realPath(args.program);
   let text: string;
   let record;
   if (subject === "proxies") {

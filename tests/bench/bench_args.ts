@@ -21,6 +21,8 @@ export interface BenchArgs {
   readonly rounds: number;
   /** Replaced endpoints in each round. */
   readonly changes: number;
+  /** `kproxy.js` of a bundle to measure instead of that of these sources, of which records are. */
+  readonly program: string | undefined;
   /** Path of a kube-proxy, as it was given. */
   readonly peer: string | undefined;
   readonly peerLimitMs: number;
@@ -53,7 +55,7 @@ function modeOf(name: string): BenchMode {
 export function parseBenchArgs(words: readonly string[]): BenchArgs {
   const args = parseArgs([...words], {
     boolean: ["record"],
-    string: ["mode", "services", "endpoints", "rounds", "changes", "peer", "peer-seconds", "_"],
+    string: ["mode", "services", "endpoints", "rounds", "changes", "program", "peer", "peer-seconds", "_"],
     collect: ["mode", "services"],
     default: { endpoints: "10", rounds: "5", changes: "4", "peer-seconds": "60" },
     unknown: (arg, key) => {
@@ -65,6 +67,7 @@ export function parseBenchArgs(words: readonly string[]): BenchArgs {
     throw new RangeError(`One of proxies and packets can be measured: got ${args._.join(" ") || "nothing"}`);
   }
   if (args.peer === "") throw new RangeError("--peer must be the path of a kube-proxy");
+  if (args.record && args.program !== undefined) throw new RangeError("--record measures no other --program");
   const services = args.services as readonly string[];
   const modes = args.mode as readonly string[];
   return {
@@ -74,6 +77,7 @@ export function parseBenchArgs(words: readonly string[]): BenchArgs {
     endpoints: positive("endpoints", args.endpoints),
     rounds: positive("rounds", args.rounds),
     changes: positive("changes", args.changes),
+    program: args.program,
     peer: args.peer,
     peerLimitMs: 1000 * positive("peer-seconds", args["peer-seconds"]),
     isRecorded: args.record,

@@ -30,6 +30,7 @@ Deno.test("a benchmark says which argument does not fit", { permissions: "none" 
     [["proxies", "--services", "many"], "--services must be a number of 1 or more: got many"],
     [["packets", "--mode=ipvs"], "--mode must be nftables or iptables: got ipvs"],
     [["packets", "--fast"], "Unknown argument --fast"],
+    [["packets", "--record", "--program=kproxy.js"], "--record measures no other --program"],
     [["packets", "--peer="], "--peer must be the path of a kube-proxy"],
     [[], "One of proxies and packets can be measured: got nothing"],
     [["proxies", "packets"], "One of proxies and packets can be measured: got proxies packets"],
