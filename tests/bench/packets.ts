@@ -102,7 +102,10 @@ async function measureRound({ client, places, throughput, ...samples }: Measured
 /** Client and pods with a node between them, which forwards. */
 async function openPath(stack: AsyncDisposableStack): Promise<Path> {
   const [client, node, pods] = [await openNetns(stack), await openNetns(stack), await openNetns(stack)];
-  for (const [netns, name, net] of [[client, "client", "10.201.0"], [pods, "pods", "10.202.0"]] as const) {
+  // Outside of what is routed to pods, which they take for their own.
+  for (
+    const [netns, name, net] of [[client, "client", "192.168.201"], [pods, "pods", "192.168.202"]] as const
+  ) {
     await link(
       { netns: node, name, addresses: [`${net}.1/24`] },
       { netns, name: "eth0", addresses: [`${net}.2/24`] },
@@ -111,7 +114,7 @@ async function openPath(stack: AsyncDisposableStack): Promise<Path> {
   }
   await node.run(["sysctl", "-qw", "net.ipv4.ip_forward=1"]);
   await node.run(["ip", "addr", "add", `${NODE_IP}/32`, "dev", "lo"]);
-  await node.run(["ip", "route", "add", "10.128.0.0/9", "via", "10.202.0.2"]);
+  await node.run(["ip", "route", "add", "10.128.0.0/9", "via", "192.168.202.2"]);
   await pods.run(["ip", "route", "add", "local", "10.128.0.0/9", "dev", "lo"]);
   stack.use(await LoadServer.start(pods, { ip: "0.0.0.0", port: ENDPOINT_PORT }));
   return { node, client: stack.use(new LoadClient(client)) };
