@@ -40,11 +40,13 @@ const CHART_SOURCES: readonly string[] = [
   "deploy/prometheus/rules.yaml",
 ];
 
+let code: Promise<string> | undefined;
+
 /** A record, and what the code is now. */
 async function measured<K extends "proxies" | "packets">(
   kind: K,
 ): Promise<{ record: ReturnType<typeof readRecords>[K]; code: string }> {
-  return { record: readRecords()[kind], code: await codeDigest() };
+  return { record: readRecords()[kind], code: await (code ??= codeDigest()) };
 }
 
 /** Every generated part. Add one here and put its two marker lines into the file. */
@@ -210,7 +212,9 @@ if (import.meta.main) {
     writeLine(`${file}: ${check ? 'out of step with the code, run "deno task docs"' : "rewritten"}`);
   }
   const { proxies, packets } = readRecords();
-  oldRecords({ [PROXIES_FILE]: proxies, [PACKETS_FILE]: packets }, await codeDigest()).forEach(writeLine);
+  oldRecords({ [PROXIES_FILE]: proxies, [PACKETS_FILE]: packets }, await (code ??= codeDigest())).forEach(
+    writeLine,
+  );
   if (outdated.size === 0) writeLine("Documentation: in step with the code");
   else if (check) Deno.exitCode = 1;
 }

@@ -8,8 +8,8 @@
  * @module
  */
 import { buildBundle } from "../../tools/bundle.ts";
-import { PACKETS_FILE, PROXIES_FILE } from "../../tools/figures/records.ts";
-import { packetsTable, readmeTables } from "../../tools/figures/tables.ts";
+import { PACKETS_FILE, PROXIES_FILE, type ProxiesRow } from "../../tools/figures/records.ts";
+import { costTables, packetsTable, readmeTables } from "../../tools/figures/tables.ts";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import { buildCommit } from "../../tools/release/commit.ts";
@@ -36,10 +36,12 @@ async function readArgs(): Promise<BenchArgs & { found: Peer | undefined }> {
 
 type Args = Awaited<ReturnType<typeof readArgs>>;
 
-/** All sizes of all modes. Once the peer is too slow at one size, it is not asked at larger ones of the mode. */
-async function proxyRows(args: Args, program: string, folder: string) {
+/**
+ * All sizes of all modes, one row after the other. Once the peer is too slow at one size, it is not asked at larger ones of the mode. What
+ * fails is told and left out, and the program fails with it: the others took their time, too.
+ */
+async function* proxyRows(args: Args, program: string, folder: string): AsyncGenerator<ProxiesRow> {
   const { modes, sizes, endpoints, rounds, changes, peerLimitMs, found } = args;
-  const rows = [];
   for (const mode of modes) {
     let peer: Peer | string = found ?? NO_PEER;
     for (const services of sizes) {
@@ -48,12 +50,19 @@ async function proxyRows(args: Args, program: string, folder: string) {
       const size = { services, endpoints };
       const own = `${folder}/${mode.proxyMode}-${services}`;
       await Deno.mkdir(own);
-      const row = await measure({ size, mode, program, peer, peerLimitMs, rounds, changes, onProgress }, own);
-      rows.push(row);
-      if (typeof row.kubeProxy === "string" && found !== undefined) peer = "not tried";
+      try {
+        const row = await measure(
+          { size, mode, program, peer, peerLimitMs, rounds, changes, onProgress },
+          own,
+        );
+        if (typeof row.kubeProxy === "string" && found !== undefined) peer = "not tried";
+        yield row;
+      } catch (error) {
+        onProgress(`failed: ${error instanceof Error ? error.message : String(error)}`);
+        Deno.exitCode = 1;
+      }
     }
   }
-  return rows;
 }
 
 async function builtProgram(folder: string): Promise<string> {
@@ -62,27 +71,31 @@ async function builtProgram(folder: string): Promise<string> {
 }
 
 async function bench(args: Args, folder: string): Promise<void> {
-  const { subject, rounds, found, isRecorded } = args;
+  const { subject, rounds, found, isRecorded, endpoints } = args;
   const end = await beginRecord({ words: Deno.args, rounds, kubeProxy: found?.version ?? null });
   const program = args.program === undefined ? await builtProgram(folder) : await Deno.realPath(args.program);
-  let text: string;
-  let record;
+  // After each row: what ends before the last one has not been for nothing.
+  const keep = async (file: string, record: unknown): Promise<void> => {
+    if (isRecorded) await Deno.writeTextFile(`${ROOT}/${file}`, recordText(record));
+  };
   if (subject === "proxies") {
-    const rows = await proxyRows(args, program, folder);
-    record = { ...end(), rows };
-    text = readmeTables({ record, code: record.code });
+    const rows: ProxiesRow[] = [];
+    for await (const row of proxyRows(args, program, folder)) {
+      rows.push(row);
+      await keep(PROXIES_FILE, { ...end(), rows });
+    }
+    const record = { ...end(), rows };
+    writeLine(readmeTables({ record, code: record.code }));
+    writeLine(costTables({ record, code: record.code }));
   } else {
     const [services = 1000] = args.sizes;
-    const size = { services, endpoints: args.endpoints };
+    const size = { services, endpoints };
     const rows = await measurePackets({ ...args, size, program, peer: found }, folder);
-    record = { ...end(), ...size, rows };
-    text = packetsTable({ record, code: record.code });
+    const record = { ...end(), ...size, rows };
+    await keep(PACKETS_FILE, record);
+    writeLine(packetsTable({ record, code: record.code }));
   }
-  writeLine(text);
-  const file = subject === "proxies" ? PROXIES_FILE : PACKETS_FILE;
-  if (!isRecorded) return;
-  await Deno.writeTextFile(`${ROOT}/${file}`, recordText(record));
-  writeErrorLine(`Written: ${file}. "deno task docs" makes the tables of it`);
+  if (isRecorded) writeErrorLine('Recorded. "deno task docs" makes the tables of it');
 }
 
 if (import.meta.main) {

@@ -156,36 +156,33 @@ async function counted(
   });
 }
 
-async function pairs(programs: readonly [before: string, now: string], folder: string): Promise<Pair[]> {
-  const found: Pair[] = [];
+/** One figure after the other. */
+async function* pairs(
+  programs: readonly [before: string, now: string],
+  folder: string,
+): AsyncGenerator<Pair> {
   for (const mode of [NFTABLES_MODE, IPTABLES_MODE]) {
     const [before, now] = [
       await counted(mode, programs[0], folder),
       await counted(mode, programs[1], folder),
     ];
     for (const unit of ["programs", "bytes"] as const) {
-      const what = `A start at 100 × 10, mode ${mode.title}`;
-      found.push({ what, unit, before: [before[unit]], now: [now[unit]] });
+      yield {
+        what: `A start at 100 × 10, mode ${mode.title}`,
+        unit,
+        before: [before[unit]],
+        now: [now[unit]],
+      };
     }
   }
   const mode = NFTABLES_MODE;
-  found.push({
-    what: "Processor time of a first sync at 1,000 × 10",
-    unit: "ms",
-    ...await inTurns(
-      programs,
-      (program) => served({ mode, size: LARGE, program, folder }, (kproxy) => kproxy.cpuMs()),
-    ),
-  }, {
-    what: "Resident memory at 100 × 10",
-    unit: "MB",
-    ...await inTurns(
-      programs,
-      (program) =>
-        served({ mode, size: SMALL, program, folder }, async (kproxy) => (await kproxy.memory()).nowMb),
-    ),
-  });
-  return found;
+  const cpuMs = (program: string): Promise<number> =>
+    served({ mode, size: LARGE, program, folder }, (kproxy) => kproxy.cpuMs());
+  const residentMb = (program: string): Promise<number> =>
+    served({ mode, size: SMALL, program, folder }, async (kproxy) => (await kproxy.memory()).nowMb);
+  const what = "Processor time of a first sync at 1,000 × 10";
+  yield { what, unit: "ms", ...await inTurns(programs, cpuMs) };
+  yield { what: "Resident memory at 100 × 10", unit: "MB", ...await inTurns(programs, residentMb) };
 }
 
 if (import.meta.main) {
@@ -198,8 +195,9 @@ if (import.meta.main) {
   }
   writeLine(`Compared with ${base.commit.slice(0, 9)}, ${base.why}`);
   await inBenchFolder(async (folder) => {
-    const programs = await Promise.all([sourcesOf(base.commit, folder).then(build), build(ROOT)]);
-    for (const pair of await pairs(programs as [string, string], folder)) {
+    const [before, now] = await Promise.all([sourcesOf(base.commit, folder).then(build), build(ROOT)]);
+    const programs = [before, now] as const;
+    for await (const pair of pairs(programs, folder)) {
       writeLine(pairLine(pair));
       if (isWorse(pair)) Deno.exitCode = 1;
     }
