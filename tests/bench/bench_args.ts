@@ -57,7 +57,7 @@ export function parseBenchArgs(words: readonly string[]): BenchArgs {
     boolean: ["record"],
     string: ["mode", "services", "endpoints", "rounds", "changes", "program", "peer", "peer-seconds", "_"],
     collect: ["mode", "services"],
-    default: { endpoints: "10", rounds: "5", changes: "4", "peer-seconds": "60" },
+    default: { endpoints: "10", rounds: "5", changes: "3", "peer-seconds": "45" },
     unknown: (arg, key) => {
       if (key !== undefined) throw new RangeError(`Unknown argument ${arg}`);
     },
