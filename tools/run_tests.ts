@@ -83,10 +83,16 @@ export async function chooseTests(
   };
 }
 
-/** The skips that {@linkcode e2eTest} recorded. */
-async function readSkips(file: string): Promise<Skip[]> {
+/** True if `deno test --filter` runs a test of this name; without a filter it runs all. */
+export function isChosen(name: string, filter: string | undefined): boolean {
+  const pattern = /^\/(.*)\/$/s.exec(filter ?? "")?.[1];
+  return pattern === undefined ? name.includes(filter ?? "") : new RegExp(pattern).test(name);
+}
+
+/** The skips that {@linkcode e2eTest} recorded: a test says that it is skipped before the filter drops it. */
+async function readSkips(file: string, filter: string | undefined): Promise<Skip[]> {
   const lines = (await Deno.readTextFile(file)).split("\n").filter((line) => line !== "");
-  return lines.map((line) => JSON.parse(line));
+  return lines.map((line): Skip => JSON.parse(line)).filter(({ test }) => isChosen(test, filter));
 }
 
 /** Which tests run when. */
@@ -274,14 +280,9 @@ if (import.meta.main) {
       lane: { flags: byName, environment: { KPROXY_SKIPS: skipFile } },
       built,
     });
-    // A filter by name drops tests after they have said that they skip.
-    const skips = filter === undefined ? await readSkips(skipFile) : [];
-    const counts = total(
-      runs.map(({ counts }) => counts),
-      skips.length,
-      filter === undefined && Deno.env.get("CI") === "true",
-    );
-    if (filter === undefined) skipReport(skips, counts.skipped).forEach(writeLine);
+    const skips = await readSkips(skipFile, filter);
+    const counts = total(runs.map(({ counts }) => counts), skips.length, Deno.env.get("CI") === "true");
+    skipReport(skips, counts.skipped).forEach(writeLine);
     failureReport(runs.map(({ output }) => output)).forEach(writeLine);
     writeLine(summaryLine(counts));
     if (counts.failed > 0 || counts.passed === 0) Deno.exitCode = 1;

@@ -3,6 +3,7 @@ import {
   chooseTests,
   countRun,
   failureReport,
+  isChosen,
   laneOf,
   parseSummary,
   skipReport,
@@ -80,6 +81,20 @@ Deno.test("tests in user-mode kernels run beside all others, the long ones first
     withApiServer: true,
   });
   assertEquals((await laneOf(["tests/e2e/repair_test.ts"], () => Promise.resolve(""))).withApiServer, false);
+});
+
+Deno.test("what is told of skips is of the tests that a name chooses", { permissions: "none" }, () => {
+  const cases: readonly (readonly [name: string, filter: string | undefined, wanted: boolean])[] = [
+    ["a ClusterIP, nftables", undefined, true],
+    ["a ClusterIP, nftables", "ClusterIP, nft", true],
+    ["a ClusterIP, nftables", "clusterip", false],
+    ["a ClusterIP, nftables", "/^a .*tables$/", true],
+    ["a ClusterIP, ipvs", "/^a .*tables$/", false],
+    ["a/b", "/b", true],
+  ];
+  for (const [name, filter, wanted] of cases) {
+    assertEquals(isChosen(name, filter), wanted, `${name} ${filter}`);
+  }
 });
 
 Deno.test("what failed is told again at the end, shortened", { permissions: "none" }, () => {

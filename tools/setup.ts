@@ -40,6 +40,8 @@ export const TEST_PACKAGES: readonly SystemPackage[] = [
   { name: "minisign", program: "minisign" },
   { name: "fish", program: "fish" },
   { name: "prometheus", program: "promtool" },
+  { name: "systemd", program: "systemd-analyze" },
+  { name: "util-linux", program: "setpriv" },
   { name: "zsh", program: "zsh" },
 ];
 

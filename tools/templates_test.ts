@@ -1,4 +1,4 @@
-/** The forms in which people tell of what is wrong or missing, as GitHub reads them. */
+/** What GitHub reads: the forms in which people tell of what is wrong or missing, and what it runs on a change. */
 import { assert, assertEquals } from "@std/assert";
 import { parse } from "@std/yaml";
 import { ROOT } from "./project_files.ts";
@@ -73,4 +73,17 @@ Deno.test("files that the forms and the template name are there", async () => {
   }));
   assert(named.flat().length >= 3);
   for (const path of named.flat()) assert((await Deno.stat(`${ROOT}/${path}`)).isFile, path);
+});
+
+Deno.test("each change is tried by .ci/run, which has the time that it allows itself", async () => {
+  const { on, jobs } = parse(await Deno.readTextFile(`${ROOT}/.github/workflows/ci.yml`)) as {
+    readonly on: Readonly<Record<string, unknown>>;
+    readonly jobs: {
+      readonly ci: { readonly steps: readonly { run?: string }[]; "timeout-minutes": number };
+    };
+  };
+  assertEquals(Object.keys(on), ["push", "pull_request"]);
+  assert(jobs.ci.steps.some(({ run }) => run?.endsWith(" .ci/run")));
+  const [, minutes] = /stay below (\d+) minutes/.exec(await Deno.readTextFile(`${ROOT}/.ci/run`)) ?? [];
+  assert(jobs.ci["timeout-minutes"] > Number(minutes), minutes);
 });

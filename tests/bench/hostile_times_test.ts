@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { assertWithin } from "../support/busyness.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { HOSTILE_OBJECTS } from "./hostile_objects.ts";
 import { type HostileMode, measureHostile } from "./hostile_times.ts";
@@ -18,7 +19,8 @@ for (const mode of ["nftables", "iptables", "userspace"] as const satisfies read
           const figures = await measureHostile(objects, { mode, size, folder });
           const { computingMs, residentMb, editMs, quarantined } = figures;
           assertEquals(quarantined, objects.service === null ? [] : ["default/hostile"]);
-          assert(computingMs <= 200 && residentMb <= 300 && editMs <= 100, JSON.stringify(figures));
+          assert(computingMs <= 200 && residentMb <= 300, JSON.stringify(figures));
+          await assertWithin(editMs, 100, `an edit beside it: ${JSON.stringify(figures)}`);
         } finally {
           await Deno.remove(folder, { recursive: true });
         }

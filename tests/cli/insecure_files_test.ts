@@ -11,15 +11,20 @@ import { service } from "../flows/objects.ts";
 import { inFolder, kproxy, type Run } from "./kproxy.ts";
 
 const IS_ROOT = Deno.uid() === 0;
-const CONFIG = JSON.stringify({
-  apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
-  kind: "KubeProxyConfiguration",
-});
+const CONFIG = configText({});
 const OBJECTS = JSON.stringify({
   apiVersion: "v1",
   kind: "List",
   items: [service("shop/web", { clusterIP: "10.96.0.1", ports: ["http:80"] })],
 });
+
+function configText(serving: Readonly<Record<string, string>>): string {
+  return JSON.stringify({
+    apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
+    kind: "KubeProxyConfiguration",
+    kproxy: { serving },
+  });
+}
 
 /** `kproxy doctor` goes by the same files as `run`, and writes nothing. */
 function doctor(folder: string, ...flags: readonly string[]): Promise<Run> {
@@ -33,7 +38,10 @@ function doctor(folder: string, ...flags: readonly string[]): Promise<Run> {
 }
 
 async function inSoundFolder(work: (folder: string) => Promise<void>): Promise<void> {
-  await inFolder({ "config.yaml": CONFIG, "token": "t0ken" }, async (folder) => {
+  await inFolder({ "token": "t0ken" }, async (folder) => {
+    const pair = { tlsCertFile: `${folder}/tls.crt`, tlsPrivateKeyFile: `${folder}/tls.key` };
+    const config = configText({ ...pair, bearerTokenFile: `${folder}/token` });
+    await Deno.writeTextFile(`${folder}/config.yaml`, config);
     await Deno.mkdir(`${folder}/manifests`);
     await Deno.writeTextFile(`${folder}/manifests/objects.json`, OBJECTS);
     await work(folder);
@@ -44,6 +52,7 @@ async function inSoundFolder(work: (folder: string) => Promise<void>): Promise<v
 const ATTACKS: readonly (readonly [what: string, path: string, mode: number])[] = [
   ["the configuration", "config.yaml", 0o666],
   ["the folder of manifests", "manifests", 0o777],
+  ["the tokens that get metrics", "token", 0o666],
   ["the folder that all of it is in", ".", 0o777],
 ];
 

@@ -7,6 +7,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { ROOT } from "../../tools/project_files.ts";
 import { signalChild } from "../../tools/end_programs.ts";
 import { SyncError } from "../../lib/errors.ts";
+import { CONFIG_PATH, STATUS_PATH } from "../../lib/serve/status/status_document.ts";
 import { besideAudit, kproxy, type Run } from "../cli/kproxy.ts";
 import { asNobody, NOBODY } from "../support/as_nobody.ts";
 import { type Netns, withNetns } from "../support/netns.ts";
@@ -92,6 +93,42 @@ e2eTest(
         assertEquals(got(), before);
       });
     });
+  },
+);
+
+e2eTest(
+  "a kproxy that runs as another user names no file for root's doctor to read",
+  [ROOT_NAMESPACES, program("ip")],
+  async () => {
+    // As systemd makes it for the user of its unit.
+    const directory = `/run/kproxy-test-${Deno.pid}`;
+    const socket = `${directory}/kproxy.sock`;
+    const manifest = `${ROOT}/examples/demo`;
+    await Deno.mkdir(directory, { mode: 0o700 });
+    try {
+      await serving(async ({ askSocket }) => {
+        const pages = new Map<string, string>();
+        for (const path of [STATUS_PATH, CONFIG_PATH]) {
+          pages.set(path, (await askSocket(`GET ${path} HTTP/1.0`)).body);
+        }
+        await using _server = Deno.serve(
+          { path: socket, onListen: () => {} },
+          (request) => new Response(pages.get(new URL(request.url).pathname)),
+        );
+        await Deno.chmod(socket, 0o600);
+        const doctor = (netns: Netns): Promise<Run> =>
+          kproxy(["doctor", `--socket=${socket}`], { netns: netns.name });
+        await withNetns(async (netns) => {
+          assertStringIncludes((await doctor(netns)).out, `objects in ${manifest}`);
+          for (const path of [directory, socket]) await Deno.chown(path, NOBODY, NOBODY);
+          const { out } = await doctor(netns);
+          assertStringIncludes(out, "runs as another user, who may name neither credentials nor manifests");
+          assertEquals(out.includes(manifest), false, out);
+        });
+      }, { manifests: [manifest] });
+    } finally {
+      await Deno.remove(directory, { recursive: true });
+    }
   },
 );
 

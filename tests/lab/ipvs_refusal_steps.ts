@@ -73,7 +73,7 @@ async function startSteps(t: Deno.TestContext, ipvsLab: IpvsLab, refusals: Refus
   await t.step("on a fresh node endpoints that the kernel refuses cost nobody else anything", async () => {
     await manifests.replace("web.json", [WEB]);
     await manifests.replace("pods.json", [webPods("10.244.0.11")]);
-    await manifests.replace("bad.json", bad("239.1.1.1", "192.0.2.255", "10.244.0.11"));
+    await manifests.replace("bad.json", bad("192.168.7.255", "192.0.2.255", "10.244.0.11"));
     await ipvsLab.start();
     refusals.assertNoFailure();
     assertEquals(await refusals.servers(), [real("10.244.0.11")]);
@@ -114,12 +114,12 @@ async function changeSteps(t: Deno.TestContext, ipvsLab: IpvsLab, refusals: Refu
     "while some are refused, others change at their usual cost, and so does their Service",
     async () => {
       assertEquals(await ipvsLab.change("pods.json", [webPods("10.244.0.11", "10.244.0.13")], "shop/web"), 2);
-      const more = bad("239.1.1.1", "192.0.2.255", "10.244.0.11", "10.244.0.13");
+      const more = bad("192.168.7.255", "192.0.2.255", "10.244.0.11", "10.244.0.13");
       await ipvsLab.change("bad.json", more, "shop/bad");
       assertEquals(await refusals.servers(), [real("10.244.0.11"), real("10.244.0.13")]);
       assertEquals(refusals.events().length, 1);
       // One with a change, on a node that serves.
-      await ipvsLab.change("pods.json", [webPods("10.244.0.11", "255.255.255.255")], "shop/web");
+      await ipvsLab.change("pods.json", [webPods("10.244.0.11", "192.168.7.255")], "shop/web");
       assertEquals((await ipvsLab.weights())["10.244.0.11:8080"], 1);
       assertEquals([await refusals.quarantined(), refusals.events().length], ["2", 2]);
     },

@@ -58,6 +58,7 @@ const REFUSED_LINES: readonly (readonly [argv: readonly string[], ...lines: read
       `-a -t 10.96.0.1:80 -r ${address.replace(/^\d+/, "10")}:8080 -m -w 1`,
     ]),
     "-a -t 10.96.0.1:80 -r 240.0.0.1:8080 -m -w 1",
+    "-a -t 10.96.0.1:80 -r 0.1.1.1:8080 -m -w 1",
     "-a -t 10.96.0.1:80 -r 127.0.0.1:8080 -m -w 1",
     "-A -t [fd00:10:96::1]:80 -s rr",
     ...["ff05::1", "::", "fe80::1", "::ffff:10.0.0.1", "::1", "fd00::7"].map((address) =>

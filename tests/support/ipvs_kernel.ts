@@ -38,7 +38,7 @@ export function workOf(operations: Operations): Work[] {
 
 /** Real servers have to be reached by a packet of their own. Link-local addresses would need a device. */
 const NO_UNICAST_REGEXP =
-  /^(?:0\..*|255\.255\.255\.255|(?:22[4-9]|23\d)\..*|::|fe[89ab].:.*|ff..:.*|::ffff:.*)$/;
+  /^(?:0\.0\.0\.0|255\.255\.255\.255|(?:22[4-9]|23\d)\..*|::|fe[89ab].:.*|ff..:.*|::ffff:.*)$/;
 
 const BUILTIN: Readonly<Record<string, readonly string[]>> = {
   filter: ["INPUT", "FORWARD", "OUTPUT"],

@@ -6,7 +6,7 @@
  */
 import { UnsupportedError } from "../../lib/errors.ts";
 import { writeErrorLine } from "../../tools/output.ts";
-import { findProgram, TEST_PACKAGES, whyNotInstallable } from "../../tools/setup.ts";
+import { findProgram, whyNotInstallable } from "../../tools/setup.ts";
 
 /** Something a test needs of the machine. */
 export interface Need {
@@ -34,14 +34,13 @@ export const ROOT_NAMESPACES: Need = {
   avoidable: () => Deno.build.os === "linux" && Deno.uid() === 0,
 };
 
-/** A program on the PATH. */
+/** A program on the PATH. Each of them is in some package, whether or not `tools/setup.ts` brings it by itself. */
 export function program(name: string): Need {
-  const known = TEST_PACKAGES.some((candidate) => candidate.program === name);
   return {
     feature: `the program ${name}`,
     needs: name,
     probe: () => findProgram(name) === undefined ? "none on the PATH" : undefined,
-    avoidable: () => known && whyNotInstallable() === undefined,
+    avoidable: () => whyNotInstallable() === undefined,
   };
 }
 

@@ -1,4 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
+import { whyNotInstallable } from "../../tools/setup.ts";
 import { runSuite } from "./run_suite.ts";
 import { need, program, unmet } from "./skip.ts";
 
@@ -38,6 +39,12 @@ Deno.test("a need is probed once", () => {
     return "more";
   });
   assertEquals([unmet(wanted)?.found, unmet(wanted)?.found, probes], ["more", "more", 1]);
+});
+
+Deno.test("whatever program is missing, CI could have had it where anything can be installed", () => {
+  for (const name of ["kubectl", "nfacct", "setpriv", "systemd-analyze", "prometheus", "no-such-program"]) {
+    assertEquals(program(name).avoidable(), whyNotInstallable() === undefined, name);
+  }
 });
 
 Deno.test("a program is found on the PATH or missed by its name", () => {

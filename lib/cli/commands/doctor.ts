@@ -81,14 +81,15 @@ async function settingsHere(
   // the rights of this user, so that only this user, or root, may name them.
   const isNamed = namesSource(flags);
   const { clientConnection } = isNamed || !isTrusted ? told : config;
-  const apiUnasked = `${where} runs as another user, who may not name credentials for this one`;
+  const apiUnasked =
+    `${where} runs as another user, who may name neither credentials nor manifests for this one`;
   return {
     ...(isNamed || !isTrusted ? {} : { master }),
     ...(isNamed || isTrusted ? {} : { apiUnasked }),
     config: {
       ...config,
       clientConnection,
-      kproxy: manifests.length === 0 ? kproxy : { ...kproxy, manifests },
+      kproxy: isTrusted && manifests.length === 0 ? kproxy : { ...kproxy, manifests },
     },
     nodeName: told.hostnameOverride === "" ? nodeName : told.hostnameOverride,
     servicesBy: told,

@@ -15,7 +15,7 @@ import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
 import type { Io, Terminal } from "../io.ts";
-import { escaped } from "../../text/quote.ts";
+import { cut, escaped } from "../../text/quote.ts";
 import { printableJson } from "../terminal/printable.ts";
 import { RedrawnScreen } from "../terminal/redrawn_screen.ts";
 import { isWell, statusLines } from "./status_text.ts";
@@ -98,6 +98,8 @@ export async function watchStatus({ ask, form, io, intervalMs, clock, signal }: 
 
 const HEALTH_LIMIT_MS = 1_000;
 const MAX_HEALTH_BYTES = 64 * 1024;
+/** Characters of it that are shown: it is one line, and may be any user's. */
+const MAX_HEALTH_WORDS = 200;
 
 /** What answers at the ports of a service proxy, where its socket tells nothing. It may be any user's: a hint for people, no more. */
 async function othersWords(
@@ -122,7 +124,7 @@ async function healthWords(healthzBindAddress: string): Promise<string> {
   const limits = { limitMs: HEALTH_LIMIT_MS, wholeMs: 2 * HEALTH_LIMIT_MS, maxBytes: MAX_HEALTH_BYTES };
   try {
     return await httpGet({ host, port, path: "/readyz", ...limits }, async (reply) => {
-      const text = (await textOf(reply)).trim();
+      const text = cut((await textOf(reply)).trim(), MAX_HEALTH_WORDS);
       return `The health server on ${joinHostPort(host, port)} answers with status ${reply.status}: ${text}`;
     });
   } catch (error) {

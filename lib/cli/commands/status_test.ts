@@ -380,3 +380,17 @@ Deno.test("where the socket does not tell, what answers at the ports is a hint",
     );
   }, { statusApi: false, config: { healthzBindAddress: "127.0.0.1:0" } });
 });
+
+Deno.test("of a stranger at the health server's port a short line is shown", async () => {
+  const answer = (): Response => new Response("\n\u001b[2J ready".repeat(3_000));
+  await using server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, answer);
+  const { err } = await told(
+    "--socket=/run/no-such-kproxy/kproxy.sock",
+    "--metrics-bind-address=",
+    `--healthz-bind-address=127.0.0.1:${server.addr.port}`,
+  );
+  assertMatch(
+    err,
+    /\nThe health server on 127\.0\.0\.1:\d+ answers with status 200: .{1,999} characters\)\n$/,
+  );
+});

@@ -13,7 +13,7 @@ import type { ParsedFlags } from "./parse_args.ts";
 /** What a command goes by. */
 export interface Inputs {
   readonly config: KubeProxyConfiguration;
-  /** Files whose content becomes rules: the configuration, manifests, the snapshot. */
+  /** Files whose content decides: the configuration, manifests, the snapshot, who may ask for metrics. */
   readonly files: readonly string[];
 }
 
@@ -22,8 +22,10 @@ export async function runDoubts(
   flags: ParsedFlags,
   { config, file }: Pick<EffectiveConfiguration, "config" | "file">,
 ): Promise<readonly string[]> {
-  const { manifests, snapshot } = config.kproxy;
-  const files = [...file === null ? [] : [file.path], ...manifests, ...snapshot === "" ? [] : [snapshot]];
+  const { manifests, snapshot, serving } = config.kproxy;
+  const { tlsCertFile, tlsPrivateKeyFile, clientCAFile, bearerTokenFile } = serving;
+  const named = [snapshot, tlsCertFile, tlsPrivateKeyFile, clientCAFile, bearerTokenFile];
+  const files = [...file === null ? [] : [file.path], ...manifests, ...named.filter((path) => path !== "")];
   return await inputDoubts(flags, { config, files });
 }
 

@@ -296,12 +296,15 @@ function latest(objects: readonly ApiObject[]): readonly ApiObject[] {
   return byIdentity.size === objects.length ? objects : [...byIdentity.values()];
 }
 
-/** True if lists and objects are in one another more often than that. */
+/** True if lists and objects are in one another more often than that. Each character is looked at once, also in text that has no end. */
 function isDeeperThan(most: number, text: string): boolean {
-  let depth = 0;
-  for (const [token] of text.matchAll(/"[^"\\]*(?:\\[^][^"\\]*)*"|[[\]{}]/g)) {
-    if (token === "[" || token === "{") depth++;
-    else if (token === "]" || token === "}") depth--;
+  let [depth, isInText] = [0, false];
+  for (let at = 0; at < text.length; at++) {
+    const character = text[at];
+    if (character === '"') isInText = !isInText;
+    else if (isInText && character === "\\") at++;
+    else if (!isInText && (character === "[" || character === "{")) depth++;
+    else if (!isInText && (character === "]" || character === "}")) depth--;
     if (depth > most) return true;
   }
   return false;

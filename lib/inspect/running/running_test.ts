@@ -1,4 +1,5 @@
-import { assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
+import { startWork } from "../../../tests/support/spent.ts";
 import { eventually } from "../../../tests/support/until.ts";
 import { openOwnSocket } from "../../kernel/own_socket.ts";
 import { NotRunningError, type NotRunningReason, RunningKproxy } from "./running.ts";
@@ -70,6 +71,13 @@ const OTHERS: readonly [who: string, program: Program, reason: NotRunningReason,
     "another version",
     "nested more than 100 deep",
   ],
+  [
+    // Whoever begins anew at each quote takes a minute.
+    "a text that does not end",
+    () => answer(`{"kind":"Status","apiVersion":"kproxy/v1","x":${'\\"'.repeat(20_000)}`),
+    "another program",
+    "another program",
+  ],
   ["a web server with a page for everything", () => answer("<html>"), "another program", "another program"],
   [
     "other JSON",
@@ -117,8 +125,10 @@ Deno.test("whatever is at the address is told by name", async () => {
     await withProgram(program, async (address) => {
       // Only of one that is silent the limit is what tells.
       const limitMs = words === SILENT ? 200 : 60_000;
+      const spentMs = startWork();
       const status = new RunningKproxy(address, { limitMs }).status();
       const error = await assertRejects(() => status, NotRunningError);
+      assert(spentMs() < 2_000, `${who}: ${spentMs()} ms`);
       assertEquals(error.reason, reason, who);
       assertStringIncludes(error.message, words, who);
       assertStringIncludes(error.message, address, who);

@@ -25,7 +25,7 @@ const SECRETS: readonly RegExp[] = [
   // The name of a key of AWS.
   /()\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
   // Headers, to their end.
-  /(\bauthorization["']?\s*[:=]\s*["']?(?:basic|bearer)?\s*)[^\r\n"']+/gi,
+  /(\bauthorization["']?\s*[:=]\s*["']?(?:basic|bearer)?[ \t]*)[^\r\n"']+/gi,
   /(\b(?:set-)?cookie["']?\s*[:=]\s*["']?)[^\r\n"']+/gi,
   /(\b(?:bearer|basic)\s+)[\w.~+/=-]{8,}/gi,
   // In quotes, whatever is between them; after a colon and a blank, the rest of the line; else a word.

@@ -54,27 +54,33 @@ Deno.test("what a page usually says stays as it is", { permissions: "none" }, ()
 });
 
 Deno.test("a hostile text costs no time", { permissions: "none" }, () => {
+  const blank = `authorization=${"\n".repeat(200_000)}"`;
   for (
-    const part of [
-      "-----BEGIN PRIVATE KEY-----",
-      "eyJaaaaaaaa.",
-      "-eyJaaaaaaaa",
-      "token=",
-      "a://b",
-      "x-",
-      "a.",
-      "bearer ",
-      "--",
-      "--token ",
-      "token: ",
-      'token:"\\',
-      "cookie: ",
-      "a://@",
+    const text of [
+      blank,
+      blank.replace("authorization", "cookie"),
+      blank.replace("authorization", "token"),
+      ...[
+        "-----BEGIN PRIVATE KEY-----",
+        "eyJaaaaaaaa.",
+        "-eyJaaaaaaaa",
+        "token=",
+        "a://b",
+        "x-",
+        "a.",
+        "bearer ",
+        "--",
+        "--token ",
+        "token: ",
+        'token:"\\',
+        "cookie: ",
+        "a://@",
+      ].map((part) => part.repeat(20_000)),
     ]
   ) {
     const spentMs = startWork();
-    withoutSecrets(part.repeat(20_000));
+    withoutSecrets(text);
     const tookMs = spentMs();
-    assertEquals(tookMs < 2_000, true, `${part}: ${tookMs} ms`);
+    assertEquals(tookMs < 2_000, true, `${text.slice(0, 40)}: ${tookMs} ms`);
   }
 });

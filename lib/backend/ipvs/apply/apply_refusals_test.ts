@@ -1,7 +1,7 @@
 /** What the programs refuse of a Service stays away and is told; everything else is in force after one sync. */
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import type { FakeIpvs } from "../../../../tests/support/fake_ipvs.ts";
-import { ipvsRig, standing } from "../../../../tests/support/ipvs_rig.ts";
+import { ipvsRig as rig, standing } from "../../../../tests/support/ipvs_rig.ts";
 import { service } from "../../../../tests/support/nftables_rig.ts";
 import { SyncError } from "../../../errors.ts";
 import type { ApiObject } from "../../../model/objects.ts";
@@ -9,6 +9,21 @@ import type { ApiObject } from "../../../model/objects.ts";
 const NONE = { permissions: "none" } as const;
 const GOOD = service("s2", ["10.244.1.3", "10.244.1.4"]);
 const NOT_UNICAST = "ipvsadm: Invalid operation.  Possibly wrong module version, address not unicast, ...";
+
+/** Broadcast addresses of links of the node. */
+const BROADCASTS: readonly string[] = [
+  "192.0.2.127",
+  "192.0.2.191",
+  "192.0.2.255",
+  ...Array.from({ length: 500 }, (_, at) => `198.18.${at >> 8}.${at & 255}`),
+];
+
+/** Of a node with these links, or one more process beside `kernel` as it is now. */
+function ipvsRig(kernel?: FakeIpvs): ReturnType<typeof rig> {
+  const made = rig(kernel);
+  if (kernel === undefined) { for (const address of BROADCASTS) made.fake.kernel.broadcasts.add(address); }
+  return made;
+}
 
 /** What a first sync of these makes, without real servers on their way out. */
 async function fresh(objects: readonly ApiObject[]): Promise<unknown> {
@@ -27,13 +42,12 @@ Deno.test(
   NONE,
   async () => {
     const { fake, sync } = ipvsRig();
-    fake.kernel.broadcasts.add("192.0.2.255");
-    const bad = service("s1", ["10.244.1.1", "192.0.2.255", "0.1.1.1"]);
+    const bad = service("s1", ["10.244.1.1", "192.0.2.255", "192.0.2.127"]);
     const good = service("s1", ["10.244.1.1"]);
     const report = await sync([...bad, ...GOOD]);
     assertEquals(standing(fake), await fresh([...good, ...GOOD]));
     assertEquals(report.quarantined, [
-      { service: "shop/s1", problem: `endpoint 0.1.1.1:8080: ${NOT_UNICAST} (and 1 more)` },
+      { service: "shop/s1", problem: `endpoint 192.0.2.127:8080: ${NOT_UNICAST} (and 1 more)` },
     ]);
     // Now that it is known, it costs the others nothing, and nothing is read.
     fake.runs.length = 0;
@@ -45,7 +59,7 @@ Deno.test(
 
     // One that comes with a change, beside a change of others: no read either.
     fake.runs.length = 0;
-    const worse = service("s2", ["10.244.1.3", "0.255.255.255", "10.244.1.5"]);
+    const worse = service("s2", ["10.244.1.3", "192.0.2.191", "10.244.1.5"]);
     const third = await sync([...bad, ...worse, ...service("s3", ["10.244.1.7"])], ["s2", "s3"]);
     assertEquals(fake.runs, ["ipset restore", "ipvsadm -R", "ipvsadm -R", "ip -force"]);
     assertEquals([third.commands, third.quarantined?.map(({ service }) => service)], [4, [
@@ -185,7 +199,7 @@ Deno.test("an entry of no server that is refused costs only itself", NONE, async
 
 Deno.test("many refused endpoints cost one run more when they come, and none later", NONE, async () => {
   const { fake, sync } = ipvsRig();
-  const bad = service("s1", Array.from({ length: 500 }, (_, i) => `0.1.${i >> 8}.${i & 255}`));
+  const bad = service("s1", BROADCASTS.slice(-500));
   await sync(GOOD);
   fake.runs.length = 0;
   const { quarantined } = await sync([...bad, ...GOOD], ["s1"]);
@@ -258,7 +272,7 @@ Deno.test("nobody is quarantined for what is nobody's fault", NONE, async (t) =>
     }),
     ...GOOD,
   ];
-  const wanted = objects("10.244.1.1", "0.1.1.1");
+  const wanted = objects("10.244.1.1", "192.0.2.127");
   for (const [name, break_] of NOBODYS_FAULT) {
     await t.step(name, async () => {
       const { fake, sync } = ipvsRig();
@@ -268,7 +282,7 @@ Deno.test("nobody is quarantined for what is nobody's fault", NONE, async (t) =>
       fake.afterRun = () => Promise.resolve();
       fake.kernel.refuse = () => undefined;
       const { quarantined } = await sync(wanted);
-      assertEquals(quarantined?.map(({ problem }) => problem), [`endpoint 0.1.1.1:8080: ${NOT_UNICAST}`]);
+      assertEquals(quarantined?.map(({ problem }) => problem), [`endpoint 192.0.2.127:8080: ${NOT_UNICAST}`]);
       assertEquals(standing(fake), await fresh(objects("10.244.1.1")));
     });
   }
@@ -279,7 +293,7 @@ Deno.test("a virtual server that others took away is no fault of its endpoints",
   await sync([...service("s1", ["10.244.1.1"]), ...GOOD]);
   fake.kernel.servers.delete("-t 10.96.1.2:80");
   const wanted = [
-    ...service("s1", ["10.244.1.1", "0.1.1.1"]),
+    ...service("s1", ["10.244.1.1", "192.0.2.127"]),
     ...service("s2", ["10.244.1.3", "10.244.1.5"]),
   ];
   await assertRejects(() => sync(wanted, ["s1", "s2"]), SyncError, "Service not defined");
