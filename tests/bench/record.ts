@@ -5,7 +5,8 @@
  */
 import denoConfig from "../../deno.json" with { type: "json" };
 import { runOk, systemExec } from "../../lib/kernel/exec.ts";
-import { codeDigest, type RecordHead } from "../../tools/figures/records.ts";
+import { codeDigest, type RecordHead, RECORDS_FOLDER } from "../../tools/figures/records.ts";
+import { ROOT } from "../../tools/project_files.ts";
 import { buildCommit } from "../../tools/release/commit.ts";
 
 /** What is known before the first round. */
@@ -41,7 +42,8 @@ export async function beginRecord({ words, rounds, kubeProxy }: RecordStart): Pr
   const head = {
     // Where the kube-proxy was is nobody else's.
     command: ["deno task bench", ...words].join(" ").replace(/(--peer[= ])\S+/, "$1kube-proxy"),
-    commit: await buildCommit(),
+    // Other records change nothing.
+    commit: await buildCommit(ROOT, [`:!${RECORDS_FOLDER}`]),
     code: await codeDigest(),
     date: new Date().toISOString().slice(0, 10),
     machine: await machine(),

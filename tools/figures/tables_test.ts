@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { oldRecords, withoutAge } from "../docs.ts";
 import { HEAD, PACKET_ROWS, RECORD, ROW } from "./record_case.ts";
-import { parseRecord, type ProxiesRow } from "./records.ts";
+import { parseRecord, type ProxiesRow, readRecords } from "./records.ts";
 import { costTables, packetsTable, readmeTables, slowerCells } from "./tables.ts";
 
 const NONE = { permissions: "none" } as const;
@@ -62,6 +62,19 @@ Deno.test(
     ]);
   },
 );
+
+Deno.test("a record that no table shows is refused: each figure has one", async () => {
+  const root = await Deno.makeTempDir({ prefix: "kproxy-figures-" });
+  try {
+    await Deno.mkdir(`${root}/docs/figures`, { recursive: true });
+    await Deno.writeTextFile(`${root}/docs/figures/proxies.json`, JSON.stringify(RECORD));
+    assertEquals(readRecords(root), { proxies: RECORD, packets: undefined });
+    await Deno.writeTextFile(`${root}/docs/figures/newer.json`, JSON.stringify(RECORD));
+    assertThrows(() => readRecords(root), SyntaxError, "docs/figures/newer.json: nothing shows it");
+  } finally {
+    await Deno.remove(root, { recursive: true });
+  }
+});
 
 Deno.test("packets are told to be slower where every round is", NONE, () => {
   assertEquals(slowerCells(PACKET_ROWS), []);
