@@ -49,10 +49,9 @@ function sizeOf({ services, endpoints }: ProxiesRow): string {
 function headLines(file: string, { record, code }: Measured<RecordHead>): string[] {
   const { date, commit, machine, load, n, versions, command } = record;
   const { kproxy, kubeProxy, nft, iptables, deno } = versions;
+  const from = `${commit.slice(0, 9)}${commit.endsWith("-dirty") ? " with changes" : ""}`;
   return [
-    `Measured on ${date} by \`${command}\`, ${n} rounds in turns: kproxy ${kproxy} at commit ${
-      commit.slice(0, 9)
-    }`,
+    `Measured on ${date} by \`${command}\`, ${n} rounds in turns: kproxy ${kproxy} at commit ${from}`,
     `(the bundle, on Deno ${deno}), ${kubeProxy ?? "no kube-proxy"}, nft ${nft}, iptables ${iptables};`,
     `${machine}, load ${
       load.map((value) => value.toFixed(1)).join(" before and ")
