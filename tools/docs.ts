@@ -9,10 +9,11 @@ import { CONFIGURATION_SECTIONS } from "../lib/config/fields_doc.ts";
 import { commandsMarkdown, flagsBesideFileMarkdown, flagsMarkdown } from "../lib/cli/flags/flags_doc.ts";
 import { API_FILE, apiReport } from "./api_report.ts";
 import { CHART_SCHEMA_FILE, replaceConfigSchema } from "./chart_schema.ts";
-import { CHART_FILE, chartSvg, figuresMarkdown } from "./figures.ts";
+import { proxyCharts } from "./figures/charts.ts";
+import { codeDigest, PACKETS_FILE, PROXIES_FILE, readRecords, type RecordHead } from "./figures/records.ts";
+import { AGE_LINE, costTables, packetsTable, readmeTables } from "./figures/tables.ts";
 import { MAN_FILE, manPage } from "./man_page.ts";
 import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
-import { scaleCharts, scaleTable } from "./charts/scale_charts.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
 import { memoryTable, permissionTable, runtimeFlags, runtimeVariables } from "./permissions.ts";
@@ -39,11 +40,25 @@ const CHART_SOURCES: readonly string[] = [
   "deploy/prometheus/rules.yaml",
 ];
 
+let code: Promise<string> | undefined;
+
+/** A record, and what the code is now. */
+async function measured<K extends "proxies" | "packets">(
+  kind: K,
+): Promise<{ record: ReturnType<typeof readRecords>[K]; code: string }> {
+  return { record: readRecords()[kind], code: await (code ??= codeDigest()) };
+}
+
 /** Every generated part. Add one here and put its two marker lines into the file. */
 const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "commands", render: commandsMarkdown },
-  { file: "README.md", name: "figures", render: figuresMarkdown },
-  { file: "docs/benchmarks.md", name: "scale", render: () => scaleTable() },
+  { file: "README.md", name: "figures", render: async () => readmeTables(await measured("proxies")) },
+  { file: "docs/benchmarks.md", name: "costs", render: async () => costTables(await measured("proxies")) },
+  {
+    file: "docs/benchmarks.md",
+    name: "packets",
+    render: async () => packetsTable(await measured("packets")),
+  },
   { file: "docs/flags.md", name: "flags", render: flagsMarkdown },
   { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },
   { file: "docs/messages.md", name: "events", render: eventsMarkdown },
@@ -113,8 +128,12 @@ export function replaceTask(text: string, command: string): string {
   return text.replace(task, (_, before: string) => `${before}${JSON.stringify(command)}`);
 }
 
-/** Files whose generated parts are not what the code yields, with what they should hold. */
-export async function outdatedFiles(root: string = ROOT): Promise<Map<string, string>> {
+/**
+ * Files whose generated parts are not what the code yields, with what they should hold.
+ *
+ * @param doesAgeCount whether that only the words on the age of figures differ is enough
+ */
+export async function outdatedFiles(root: string = ROOT, doesAgeCount = false): Promise<Map<string, string>> {
   const texts = new Map<string, string>();
   const read = async (file: string): Promise<string> =>
     texts.get(file) ?? await Deno.readTextFile(`${root}/${file}`);
@@ -123,18 +142,35 @@ export async function outdatedFiles(root: string = ROOT): Promise<Map<string, st
   }
   texts.set("deno.json", replaceTask(await read("deno.json"), kproxyTask()));
   texts.set(LAUNCHER_FILE, launcher());
-  texts.set(CHART_FILE, chartSvg());
   texts.set(CHART_SCHEMA_FILE, replaceConfigSchema(await read(CHART_SCHEMA_FILE)));
   texts.set(MAN_FILE, manPage());
   texts.set(API_FILE, await apiReport(root));
   for (const source of CHART_SOURCES) texts.set(...chartCopy(source, await read(source)));
   for (const picture of PICTURES) texts.set(picture.file, pictureSvg(picture));
-  for (const [file, svg] of scaleCharts()) texts.set(file, svg);
+  for (const [file, svg] of proxyCharts(readRecords().proxies?.rows ?? [])) texts.set(file, svg);
   const outdated = new Map<string, string>();
   for (const [file, text] of texts) {
-    if (text !== await contentOf(`${root}/${file}`)) outdated.set(file, text);
+    const before = await contentOf(`${root}/${file}`) ?? "";
+    if (doesAgeCount ? text !== before : withoutAge(text) !== withoutAge(before)) outdated.set(file, text);
   }
   return outdated;
+}
+
+/** A text without what it says of the age of figures: that code is newer than they are is no fault, and nothing that has to be rewritten. */
+export function withoutAge(text: string): string {
+  return text.replaceAll(new RegExp(`^${AGE_LINE}.*$`, "gm"), AGE_LINE);
+}
+
+/** A line for each record that is older than the code it measures. */
+export function oldRecords(
+  records: Readonly<Record<string, RecordHead | undefined>>,
+  code: string,
+): string[] {
+  return Object.entries(records).flatMap(([file, record]) =>
+    record === undefined ? [`${file}: not measured yet`] : record.code === code ? [] : [
+      `${file}: older than the code, which has changed since ${record.commit.slice(0, 9)} of ${record.date}`,
+    ]
+  );
 }
 
 /** Lines of the API report that are gone (`-`) or new (`+`), each under the declaration that it belongs to. */
@@ -168,13 +204,17 @@ async function contentOf(path: string): Promise<string | undefined> {
 
 if (import.meta.main) {
   const { check } = parseArgs(Deno.args, { boolean: ["check"] });
-  const outdated = await outdatedFiles();
+  const outdated = await outdatedFiles(ROOT, !check);
   for (const [file, text] of outdated) {
     // Whoever changes what users of the library see should read so before it is written down.
     if (file === API_FILE) changedLines(await contentOf(`${ROOT}/${file}`) ?? "", text).forEach(writeLine);
     if (!check) await Deno.writeTextFile(`${ROOT}/${file}`, text);
     writeLine(`${file}: ${check ? 'out of step with the code, run "deno task docs"' : "rewritten"}`);
   }
+  const { proxies, packets } = readRecords();
+  oldRecords({ [PROXIES_FILE]: proxies, [PACKETS_FILE]: packets }, await (code ??= codeDigest())).forEach(
+    writeLine,
+  );
   if (outdated.size === 0) writeLine("Documentation: in step with the code");
   else if (check) Deno.exitCode = 1;
 }

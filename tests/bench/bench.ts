@@ -1,78 +1,104 @@
 /**
- * The benchmark task: `deno task bench [--services N] [--endpoints N] [--touches N] [--added N] [--rounds N]
- * [--rest-seconds N] [--idle-seconds N] [--spacing-ms N] [--mode iptables|nftables|ipvs] [--variant nft|legacy] [--program PATH] [--peer PATH]
- * [--one-transaction] [--json]`. Needs root; works in network namespaces of its own, those of mode ipvs in a user-mode Linux that it
- * boots. `--program` is `kproxy.js` of a bundle, instead of the source; `--peer` a kube-proxy, which is measured beside kproxy. `--mode userspace`
- * measures connections instead: `bench_forwarding`.
+ * The benchmark task: `deno task bench proxies|packets [--peer PATH] [--record] [--mode nftables|iptables]... [--services N]...
+ * [--endpoints N] [--rounds N] [--changes N] [--peer-seconds N] [--program PATH]`. `proxies` measures first syncs, changes and memory (`measure`), `packets`
+ * the way of packets through the rules (`packets`); both build the bundle and measure it beside a kube-proxy, which `--peer` names. With
+ * `--record` what was measured becomes the record in `docs/figures`, of which `deno task docs` makes the documentation's tables. Needs
+ * root; works in network namespaces of its own.
  *
  * @module
  */
-import { Activity } from "../../lib/cli/terminal/activity.ts";
-import { ProgressLine } from "../../lib/cli/terminal/progress_line.ts";
+import { buildBundle } from "../../tools/bundle.ts";
+import { PACKETS_FILE, PROXIES_FILE, type ProxiesRow } from "../../tools/figures/records.ts";
+import { costTables, packetsTable, readmeTables } from "../../tools/figures/tables.ts";
 import { writeErrorLine, writeLine } from "../../tools/output.ts";
-import { errorTerminal } from "../../tools/terminal.ts";
-import { type BenchArgs, isUserspace, parseBenchArgs } from "./bench_args.ts";
+import { ROOT } from "../../tools/project_files.ts";
+import { buildCommit } from "../../tools/release/commit.ts";
+import { type BenchArgs, parseBenchArgs } from "./bench_args.ts";
 import { inBenchFolder } from "./bench_folder.ts";
-import { benchForwarding } from "./bench_forwarding.ts";
-import { isUserModeLinux, runInLab } from "./lab.ts";
-import { type BenchOptions, type BenchResult, measure } from "./measure.ts";
-import { findPeer } from "./peer_process.ts";
-import { resultTable } from "./report.ts";
+import { measure } from "./measure.ts";
+import { measurePackets } from "./packets.ts";
+import { findPeer, type Peer } from "./peer_process.ts";
+import { beginRecord, recordText } from "./record.ts";
 
-/** Measures; each phase is a line, and a terminal also shows that it goes on and how many changes are done. */
-async function measureShown(
-  options: Omit<BenchOptions, "onProgress" | "onChange">,
-  folder: string,
-): Promise<BenchResult> {
-  const { size: { services, endpoints } } = options;
-  const terminal = errorTerminal();
-  using phase = new Activity(terminal);
-  await using lines = new AsyncDisposableStack();
-  let changes: ProgressLine | undefined;
-  return await measure({
-    ...options,
-    onProgress: (message) => {
-      phase.say("");
-      writeErrorLine(`${services} × ${endpoints}: ${message}`);
-      phase.say(message);
-    },
-    onChange: (done, of) => {
-      // One line at the bottom at a time.
-      phase.say("");
-      changes ??= lines.use(new ProgressLine(terminal, of));
-      changes.reach(done, `${done} of ${of} changes`);
-    },
-  }, folder);
-}
+const NO_PEER = "not measured";
 
-/** The arguments, and what stands at their paths; a mistake is a line, and ends the program with status 2. */
-async function readArgs(): Promise<BenchArgs & { found: Pick<BenchOptions, "program" | "peer"> }> {
+/** The arguments, and what stands at the path of the peer; a mistake is a line, and ends the program with status 2. */
+async function readArgs(): Promise<BenchArgs & { found: Peer | undefined }> {
   try {
     const args = parseBenchArgs(Deno.args);
-    const peer = args.peer === undefined ? null : await findPeer(args.peer);
-    const program = args.program === undefined ? {} : { program: await Deno.realPath(args.program) };
-    return { ...args, found: { peer, ...program } };
+    return { ...args, found: args.peer === undefined ? undefined : await findPeer(args.peer) };
   } catch (error) {
-    if (!(error instanceof RangeError || error instanceof Deno.errors.NotFound)) throw error;
+    if (!(error instanceof RangeError)) throw error;
     writeErrorLine(error.message);
     Deno.exit(2);
   }
 }
 
-/** Measures a mode whose rules are in the kernel. */
-async function benchRules(): Promise<void> {
-  const { options, found, isJson } = await readArgs();
-  if (options.mode.proxyMode === "ipvs" && !isUserModeLinux()) {
-    writeErrorLine("In a user-mode Linux, which prints its output when it ends");
-    Deno.exit(await runInLab(import.meta.filename ?? "", Deno.args));
+type Args = Awaited<ReturnType<typeof readArgs>>;
+
+/**
+ * All sizes of all modes, one row after the other. Once the peer is too slow at one size, it is not asked at larger ones of the mode. What
+ * fails is told and left out, and the program fails with it: the others took their time, too.
+ */
+async function* proxyRows(args: Args, program: string, folder: string): AsyncGenerator<ProxiesRow> {
+  const { modes, sizes, endpoints, rounds, changes, peerLimitMs, found } = args;
+  for (const mode of modes) {
+    let peer: Peer | string = found ?? NO_PEER;
+    for (const services of sizes) {
+      const onProgress = (message: string): void =>
+        writeErrorLine(`${mode.title}, ${services} × ${endpoints}: ${message}`);
+      const size = { services, endpoints };
+      const own = `${folder}/${mode.proxyMode}-${services}`;
+      await Deno.mkdir(own);
+      try {
+        const row = await measure(
+          { size, mode, program, peer, peerLimitMs, rounds, changes, onProgress },
+          own,
+        );
+        if (typeof row.kubeProxy === "string" && found !== undefined) peer = "not tried";
+        yield row;
+      } catch (error) {
+        onProgress(`failed: ${error instanceof Error ? error.message : String(error)}`);
+        Deno.exitCode = 1;
+      }
+    }
   }
-  await inBenchFolder(async (folder) => {
-    const result = await measureShown({ ...options, ...found }, folder);
-    for (const line of isJson ? [JSON.stringify(result, null, 2)] : resultTable(result)) writeLine(line);
-  });
+}
+
+async function builtProgram(folder: string): Promise<string> {
+  writeErrorLine(await buildBundle(`${folder}/bundle`, await buildCommit()));
+  return `${folder}/bundle/kproxy.js`;
+}
+
+async function bench(args: Args, folder: string): Promise<void> {
+  const { subject, rounds, found, isRecorded, endpoints } = args;
+  const end = await beginRecord({ words: Deno.args, rounds, kubeProxy: found?.version ?? null });
+  const program = args.program === undefined ? await builtProgram(folder) : await Deno.realPath(args.program);
+  // After each row: what ends before the last one has not been for nothing.
+  const keep = async (file: string, record: unknown): Promise<void> => {
+    if (isRecorded) await Deno.writeTextFile(`${ROOT}/${file}`, recordText(record));
+  };
+  if (subject === "proxies") {
+    const rows: ProxiesRow[] = [];
+    for await (const row of proxyRows(args, program, folder)) {
+      rows.push(row);
+      await keep(PROXIES_FILE, { ...end(), rows });
+    }
+    const record = { ...end(), rows };
+    writeLine(readmeTables({ record, code: record.code }));
+    writeLine(costTables({ record, code: record.code }));
+  } else {
+    const [services = 1000] = args.sizes;
+    const size = { services, endpoints };
+    const rows = await measurePackets({ ...args, size, program, peer: found }, folder);
+    const record = { ...end(), ...size, rows };
+    await keep(PACKETS_FILE, record);
+    writeLine(packetsTable({ record, code: record.code }));
+  }
+  if (isRecorded) writeErrorLine('Recorded. "deno task docs" makes the tables of it');
 }
 
 if (import.meta.main) {
-  if (isUserspace(Deno.args)) await benchForwarding(Deno.args);
-  else await benchRules();
+  const args = await readArgs();
+  await inBenchFolder((folder) => bench(args, folder));
 }

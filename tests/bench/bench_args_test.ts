@@ -1,35 +1,39 @@
 import { assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { isUserspace, parseBenchArgs } from "./bench_args.ts";
+import { parseBenchArgs } from "./bench_args.ts";
 import { findPeer, peerConfiguration } from "./peer_process.ts";
 
-Deno.test("a benchmark's arguments are numbers, a mode, and paths", { permissions: "none" }, () => {
-  const { options, peer, program, isJson } = parseBenchArgs([
-    ...["--mode", "nftables", "--services=5000", "--touches", "40", "--spacing-ms=300", "--rest-seconds=2"],
-    ...["--peer", "/opt/kube-proxy", "--program=dist/kproxy-js/kproxy.js", "--json"],
-  ]);
-  assertEquals(options.size, { services: 5000, endpoints: 10 });
-  assertEquals([options.mode.title, options.touches, options.spacingMs], ["nftables", 40, 300]);
-  assertEquals([options.restMs, options.idleMs, options.rounds], [2000, 40_000, 3]);
-  assertEquals([peer, program, isJson], ["/opt/kube-proxy", "dist/kproxy-js/kproxy.js", true]);
-  assertEquals([["--mode=userspace"], ["--mode", "ipvs"], []].map(isUserspace), [true, false, false]);
-  const plain = parseBenchArgs([]);
-  assertEquals([plain.peer, plain.program, plain.isJson], [undefined, undefined, false]);
-  assertEquals(plain.options.mode.title, "iptables (nft)");
-});
+Deno.test(
+  "what is measured, modes, sizes and a peer are named; without them it is what the documentation shows",
+  {
+    permissions: "none",
+  },
+  () => {
+    const { subject, modes, sizes, endpoints, rounds, peer, peerLimitMs, isRecorded } = parseBenchArgs([
+      ...["proxies", "--mode=nftables", "--services=100", "--services", "5000", "--endpoints=3", "--record"],
+      ...["--rounds=7", "--peer", "/opt/kube-proxy", "--peer-seconds=9"],
+    ]);
+    assertEquals([subject, endpoints, rounds, peer, peerLimitMs, isRecorded], [
+      ...["proxies", 3, 7, "/opt/kube-proxy", 9_000, true],
+    ]);
+    assertEquals([modes.map(({ title }) => title), sizes], [["nftables"], [100, 5000]]);
+    const plain = parseBenchArgs(["proxies"]);
+    assertEquals([plain.peer, plain.isRecorded, plain.rounds], [undefined, false, 5]);
+    assertEquals(plain.modes.map(({ proxyMode }) => proxyMode), ["nftables", "iptables"]);
+    assertEquals(plain.sizes, [100, 1000, 5000, 10_000]);
+    assertEquals(parseBenchArgs(["packets"]).sizes, [1000]);
+  },
+);
 
 Deno.test("a benchmark says which argument does not fit", { permissions: "none" }, () => {
   const cases: readonly (readonly [string[], string])[] = [
-    [["--rounds=0"], "--rounds must be a number of 1 or more: got 0"],
-    [["--services", "many"], "--services must be a number of 1 or more: got many"],
-    [
-      ["--mode=kernelspace"],
-      "--mode must be iptables, nftables, ipvs or, of the bench task, userspace: got kernelspace",
-    ],
-    [["--variant=old"], "--variant must be nft or legacy: got old"],
-    [["--fast"], "Unknown argument --fast"],
-    [["--peer="], "--peer must be the path of a kube-proxy"],
-    [["--peer=/opt/kube-proxy", "--mode=ipvs"], "--peer cannot be measured in mode ipvs"],
-    [["--peer=/opt/kube-proxy", "--variant=legacy"], "--peer cannot be measured in mode iptables (legacy)"],
+    [["proxies", "--rounds=0"], "--rounds must be a number of 1 or more: got 0"],
+    [["proxies", "--services", "many"], "--services must be a number of 1 or more: got many"],
+    [["packets", "--mode=ipvs"], "--mode must be nftables or iptables: got ipvs"],
+    [["packets", "--fast"], "Unknown argument --fast"],
+    [["packets", "--record", "--program=kproxy.js"], "--record measures no other --program"],
+    [["packets", "--peer="], "--peer must be the path of a kube-proxy"],
+    [[], "One of proxies and packets can be measured: got nothing"],
+    [["proxies", "packets"], "One of proxies and packets can be measured: got proxies packets"],
   ];
   for (const [words, message] of cases) assertThrows(() => parseBenchArgs(words), RangeError, message);
 });
@@ -59,16 +63,12 @@ Deno.test("a peer that is missing, no program, or fails is told as such", async 
   }
 });
 
-Deno.test("a peer is told mode, node and pace, and leaves the machine's settings alone", {
+Deno.test("a peer is told mode and node, and leaves the machine's settings alone", {
   permissions: "none",
 }, () => {
-  const options = { master: "http://127.0.0.1:1", mode: "nftables", folder: "/tmp" } as const;
-  const configuration = JSON.parse(
-    peerConfiguration({ ...options, minSyncPeriodMs: 150 }, "/tmp/kubeconfig"),
-  );
-  assertEquals([configuration.mode, configuration.nftables], ["nftables", { minSyncPeriod: "150ms" }]);
+  const options = { master: "http://127.0.0.1:1", mode: "nftables", folder: "/tmp", starter: [] } as const;
+  const configuration = JSON.parse(peerConfiguration(options, "/tmp/kubeconfig"));
+  assertEquals([configuration.mode, configuration.nftables], ["nftables", undefined]);
   assertEquals(configuration.clientConnection, { kubeconfig: "/tmp/kubeconfig" });
   assertEquals(configuration.conntrack, { maxPerCore: 0, min: 0 });
-  const paced = JSON.parse(peerConfiguration({ ...options, minSyncPeriodMs: null }, "/tmp/kubeconfig"));
-  assertEquals(paced.nftables, undefined);
 });

@@ -4,7 +4,6 @@
  * @module
  */
 import { removeOpenNetns } from "./bench_netns.ts";
-import { isUserModeLinux, LAB_FOLDER } from "./lab.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 
@@ -18,10 +17,7 @@ export async function inBenchFolder(
   work: (folder: string) => Promise<void>,
   removeOpen: () => Promise<void> = removeOpenNetns,
 ): Promise<void> {
-  const folder = await Deno.makeTempDir({
-    prefix: "kproxy-bench-",
-    ...(isUserModeLinux() ? { dir: LAB_FOLDER } : {}),
-  });
+  const folder = await Deno.makeTempDir({ prefix: "kproxy-bench-" });
   const stop = async (): Promise<void> => {
     await removeOpen();
     await Deno.remove(folder, { recursive: true });

@@ -9,25 +9,24 @@ import type { BenchMode } from "./mode.ts";
 
 const open = new Set<Netns>();
 
-/** Runs `work` in a fresh namespace prepared for a mode, and removes it whatever happens. */
-export async function inBenchNetns<T>(mode: BenchMode, work: (netns: Netns) => Promise<T>): Promise<T> {
+/** Makes a namespace that goes with `stack`. */
+export async function openNetns(stack: AsyncDisposableStack): Promise<Netns> {
   const netns = await createNetns();
   open.add(netns);
-  try {
-    await mode.prepare(netns);
-    return await work(netns);
-  } finally {
+  stack.defer(async () => {
     open.delete(netns);
     await removeNetns(netns);
-  }
+  });
+  return netns;
 }
 
-/** As {@linkcode inBenchNetns}, and Services of the mode can be asked inside. */
-export async function inAnsweringNetns<T>(mode: BenchMode, work: (netns: Netns) => Promise<T>): Promise<T> {
-  return await inBenchNetns(mode, async (netns) => {
-    if (mode.isAnswering) await prepareAnswers(netns);
-    return await work(netns);
-  });
+/** Runs `work` in a fresh namespace prepared for a mode, whose Services can be asked inside, and removes it whatever happens. */
+export async function inBenchNetns<T>(mode: BenchMode, work: (netns: Netns) => Promise<T>): Promise<T> {
+  await using stack = new AsyncDisposableStack();
+  const netns = await openNetns(stack);
+  await mode.prepare(netns);
+  await prepareAnswers(netns);
+  return await work(netns);
 }
 
 /** Removes every namespace there is now, with what runs in it: for the way out after a signal. */

@@ -1,43 +1,22 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
 import { FakeCluster } from "./fake_api.ts";
-import { distribution, tenths } from "./figures.ts";
-import { type BenchOptions, measure } from "./measure.ts";
+import { measure } from "./measure.ts";
 import { runtimeFlags } from "../../tools/permissions.ts";
 import { ROOT } from "../../tools/project_files.ts";
 import type { BenchMode } from "./mode.ts";
-import { asOneTransaction, iptablesMode } from "./mode_iptables.ts";
+import { IPTABLES_MODE } from "./mode_iptables.ts";
 import { NFTABLES_MODE } from "./mode_nftables.ts";
 import { sampleIndexes } from "./answers_process.ts";
-import { PeerBench, type PeerResult } from "./peer_bench.ts";
-import { findPeer, type Peer } from "./peer_process.ts";
+import { measurePackets } from "./packets.ts";
+import { findPeer, type Peer, startPeer } from "./peer_process.ts";
+import type { Netns } from "../support/netns.ts";
+import { withRunningProxy } from "./running_proxy.ts";
 import { plannedSteps, record, type Recording } from "./recording.ts";
 import type { RecordedRun } from "./recorded_programs.ts";
-import { resultTable } from "./report.ts";
 
-const MODES: readonly BenchMode[] = [iptablesMode("nft"), NFTABLES_MODE];
+const MODES: readonly BenchMode[] = [IPTABLES_MODE, NFTABLES_MODE];
 const NEEDS = [ROOT_NAMESPACES, program("iptables"), program("nft")];
-
-Deno.test("figures of samples are nearest ranks", { permissions: "none" }, () => {
-  const hundred = Array.from({ length: 100 }, (_, k) => 100 - k);
-  assertEquals(distribution(hundred), { count: 100, p50: 50, p99: 99, max: 100 });
-  assertEquals(distribution([7]), { count: 1, p50: 7, p99: 7, max: 7 });
-});
-
-Deno.test("samples are told by their tenths, in order", { permissions: "none" }, () => {
-  const rising = Array.from({ length: 25 }, (_, k) => k);
-  assertEquals(tenths(rising), [0.5, 3, 5.5, 8, 10.5, 13, 15.5, 18, 20.5, 23]);
-  assertEquals([tenths([4, 2]), tenths([])], [[4, 2], []]);
-});
-
-Deno.test("stages become one transaction per table, chains first", { permissions: "none" }, () => {
-  const staged =
-    "*nat\n:B - [0:0]\n-A B -j C\nCOMMIT\n*filter\n:F - [0:0]\nCOMMIT\n*nat\n:A - [0:0]\n:B - [0:0]\n-A A -j B\nCOMMIT\n";
-  assertEquals(
-    asOneTransaction(staged),
-    "*nat\n:B - [0:0]\n:A - [0:0]\n-A B -j C\n-A A -j B\nCOMMIT\n*filter\n:F - [0:0]\nCOMMIT\n",
-  );
-});
 
 Deno.test("the fake API server's pages make up the whole list, and it says what it changed", {
   permissions: "none",
@@ -108,30 +87,18 @@ e2eTest("a peer that ends instead of serving is told with its last words", NEEDS
     const script = '[ "$1" = --version ] && echo v1 && exit; echo "unknown mode" >&2; exit 1';
     const peer = await peerScript(folder, script);
     const size = { services: 2, endpoints: 1 };
-    const bench = new PeerBench({ peer, mode: NFTABLES_MODE, size, spacingMs: 100 }, folder);
-    const { message } = await assertRejects(() => bench.firstSync(), Error);
+    const setup = {
+      ...{ mode: NFTABLES_MODE, size, timeoutMs: 60_000, socket: `${folder}/api.sock` },
+      start: (netns: Netns, master: string) =>
+        startPeer(peer, netns, { master, mode: "nftables", starter: [], folder }),
+    };
+    const { message } = await assertRejects(() => withRunningProxy(setup, () => Promise.resolve()), Error);
     assertEquals(message, "The peer ended before Services answered:\nunknown mode");
   });
 });
 
 /** The first program that writes IPv4's rules is at most this one of a start. */
 const MAX_WRITING_PROGRAM: Readonly<Record<string, number>> = { iptables: 18, nftables: 12 };
-
-/** The peer is another kproxy: what is measured of it must be of the same order. */
-function assertPeerMeasured(peer: PeerResult, table: string): void {
-  assert((peer.firstSync.answeredMs[0] ?? Infinity) < 60_000, `${peer.firstSync.answeredMs} ms`);
-  assertEquals([peer.touch.count, peer.serviceAdded.count, peer.serviceDeleted.count], [3, 1, 1]);
-  for (const { p50 } of [peer.touch, peer.serviceAdded, peer.serviceDeleted]) {
-    assert(p50 > 0 && p50 < 10_000, `${p50} ms`);
-  }
-  const { nowMb, anonymousMb, peakMb } = peer.memoryAtEnd;
-  assert(
-    anonymousMb > 5 && anonymousMb < nowMb && nowMb <= peakMb && peakMb < 250,
-    `${anonymousMb} ${nowMb} ${peakMb} MB`,
-  );
-  assert(peer.cpuMsPerTouch > 0 && peer.startCpuMs > 0);
-  assert(table.includes(peer.version) && table.includes("until Services answered"), table);
-}
 
 for (const mode of MODES) {
   e2eTest(`${mode.title}: a change starts one program, whatever the number of Services`, NEEDS, async () => {
@@ -157,52 +124,68 @@ for (const mode of MODES) {
       assert(bytes <= 2500, `change ${at} writes ${bytes} bytes`);
     });
   });
-
-  // A peer takes as long again, and one mode shows how it is measured.
-  const isBesidePeer = mode === NFTABLES_MODE;
-  const name = `the benchmark measures kproxy beside the bare program${isBesidePeer ? " and a peer" : ""}`;
-  e2eTest(`${mode.title}: ${name}`, NEEDS, async () => {
-    const options: Omit<BenchOptions, "peer"> = {
-      size: { services: 50, endpoints: 4 },
-      mode,
-      touches: 3,
-      added: 1,
-      rounds: 1,
-      spacingMs: 500,
-      restMs: 0,
-      idleMs: 1000,
-      oneTransaction: true,
-      onProgress: () => {},
-      onChange: () => {},
-    };
-    const result = await inFolder(async (folder) => {
-      const peer = isBesidePeer ? await peerScript(folder, KPROXY_SCRIPT) : null;
-      return await measure({ ...options, peer }, folder);
-    });
-    const { firstSync, touch, serviceAdded, serviceDeleted } = result;
-    // All limits are many times what a quiet machine shows: they catch another order of growth, not a busy neighbour.
-    assert((firstSync.kproxyMs[0] ?? Infinity) < 60_000, `first sync took ${firstSync.kproxyMs} ms`);
-    assert(
-      (firstSync.answeredMs[0] ?? Infinity) < 60_000,
-      `Services answered after ${firstSync.answeredMs} ms`,
-    );
-    assert((firstSync.oneTransactionMs ?? 0) > 0 && (firstSync.bareMs[0] ?? 0) > 0);
-    for (const [name, change] of Object.entries({ touch, serviceAdded, serviceDeleted })) {
-      assertEquals(change.programs, 1, name);
-      assert(change.kproxy.p50 > 0 && change.bare.p50 > 0, name);
-      const limitMs = 10 * change.bare.p50 + 5_000;
-      assert(
-        change.kproxy.p50 < limitMs,
-        `${name}: ${change.kproxy.p50} ms, bare program ${change.bare.p50} ms`,
-      );
-    }
-    assert(!result.lostEvents, "the kernel's events must all be seen at this size");
-    assert(result.memoryAtEnd.nowMb > 20 && result.memoryAtEnd.nowMb < 200, `${result.memoryAtEnd.nowMb} MB`);
-    assert(result.idleCpuPercent < 20, `${result.idleCpuPercent} % of a core while idle`);
-    const table = resultTable(result).join("\n");
-    assert(table.includes("one endpoint replaced") && table.includes("first sync"), table);
-    assert(table.includes(mode.title), table);
-    assertEquals(result.peer !== null, isBesidePeer);
-    if (result.peer !== null) assertPeerMeasured(result.peer, table);
-  });
 }
+
+const OPTIONS = { size: { services: 50, endpoints: 4 }, program: undefined, rounds: 1 } as const;
+
+e2eTest(
+  "kproxy, the bare tool and a peer are measured in turns, a peer that is too slow is told",
+  NEEDS,
+  async () => {
+    await inFolder(async (folder) => {
+      const own = { ...OPTIONS, mode: NFTABLES_MODE, changes: 2, onProgress: () => {} };
+      const peer = await peerScript(folder, KPROXY_SCRIPT);
+      const { kproxy, kubeProxy, bare } = await measure({ ...own, peer, peerLimitMs: 60_000 }, folder);
+      assert(typeof kubeProxy !== "string");
+      for (const samples of [kproxy, kubeProxy]) {
+        assertEquals([samples.firstSyncMs.length, samples.changeMs.length, samples.residentMb.length], [
+          1,
+          2,
+          1,
+        ]);
+        // All limits are many times what a quiet machine shows: they catch another order of growth, not a busy neighbour.
+        assert(samples.firstSyncMs.every((ms) => ms > 0 && ms < 60_000), `${samples.firstSyncMs} ms`);
+        assert(samples.changeMs.every((ms) => ms > 0 && ms < 10_000), `${samples.changeMs} ms`);
+        const [resident = 0, anonymous = 0, peak = 0] = [
+          samples.residentMb,
+          samples.anonymousMb,
+          samples.peakMb,
+        ].flat();
+        assert(
+          anonymous > 5 && anonymous < resident && resident <= peak && peak < 250,
+          JSON.stringify(samples),
+        );
+        assert(samples.startCpuMs.every((ms) => ms > 0));
+      }
+      // Of two changes one finds its program started before.
+      assertEquals([bare.firstSyncMs.length, bare.changeMs.length, bare.changeWithStartMs.length], [1, 1, 1]);
+      const slow = await measure(
+        { ...own, mode: IPTABLES_MODE, peer, peerLimitMs: 1 },
+        await Deno.makeTempDir({ dir: folder }),
+      );
+      assertEquals(slow.kubeProxy, "more than 0.001 s");
+      assertEquals(slow.kproxy.changeMs.length, 2);
+    });
+  },
+);
+
+e2eTest(
+  "new connections and a node port's traffic are measured through the rules and past them",
+  NEEDS,
+  async () => {
+    await inFolder(async (folder) => {
+      const rows = await measurePackets({ ...OPTIONS, modes: MODES, peer: undefined }, folder);
+      assertEquals(rows.map(({ mode, proxy }) => [mode, proxy]), [
+        [null, "none"],
+        ["nftables", "kproxy"],
+        ["iptables", "kproxy"],
+      ]);
+      for (const { path, proxy } of rows) {
+        const places = proxy === "none" ? ["pod"] : ["pod", "first", "middle", "last"];
+        assertEquals(Object.keys(path.connectUs), places);
+        assert(Object.values(path.connectUs).flat().every((us) => us > 0 && us < 1e6), JSON.stringify(path));
+        assert((path.connectionsPerSecond[0] ?? 0) > 10 && (path.megabytesPerSecond[0] ?? 0) > 1);
+      }
+    });
+  },
+);

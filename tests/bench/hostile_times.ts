@@ -11,13 +11,14 @@ import { signalChild } from "../../tools/end_programs.ts";
 import { writeLine } from "../../tools/output.ts";
 import type { Netns } from "../support/netns.ts";
 import { inBenchFolder } from "./bench_folder.ts";
-import { parseMode } from "./bench_modes.ts";
 import { inBenchNetns } from "./bench_netns.ts";
 import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { HOSTILE_OBJECTS, type HostileObjects } from "./hostile_objects.ts";
 import { KproxyProcess, type LogLine } from "./kproxy_process.ts";
 import { LineReader } from "./line_reader.ts";
+import { IPTABLES_MODE } from "./mode_iptables.ts";
+import { NFTABLES_MODE } from "./mode_nftables.ts";
 
 const START_TIMEOUT_MS = 120_000;
 /** An edit that takes longer counts as one that never comes. */
@@ -32,11 +33,10 @@ const PERIOD_FLAGS: Readonly<Record<HostileMode, readonly string[]>> = {
   iptables: ["--iptables-min-sync-period=1ms"],
   nftables: ["--iptables-min-sync-period=1ms"],
   userspace: ["--iptables-min-sync-period=1ms"],
-  ipvs: ["--ipvs-min-sync-period=1ms"],
 };
 
 /** In which mode kproxy runs. */
-export type HostileMode = "iptables" | "nftables" | "userspace" | "ipvs";
+export type HostileMode = "iptables" | "nftables" | "userspace";
 
 /** What one object led to. */
 export interface HostileFigures {
@@ -137,7 +137,7 @@ export async function measureHostile(
   { service, slice }: Omit<HostileObjects, "title">,
   { mode, size, program, folder }: HostileOptions,
 ): Promise<HostileFigures> {
-  const benchMode = parseMode(mode === "userspace" ? "iptables" : mode, "nft");
+  const benchMode = mode === "nftables" ? NFTABLES_MODE : IPTABLES_MODE;
   return await inBenchNetns(benchMode, async (netns) => {
     const socket = `${folder}/${crypto.randomUUID().slice(0, 8)}.sock`;
     await using api = await FakeApi.start(netns, size, socket);

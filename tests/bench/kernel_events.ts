@@ -107,14 +107,8 @@ function entriesOf(attributes: Uint8Array): string[] {
 
 /** Puts the kernel's messages together to commits. */
 export class CommitReader {
-  readonly #maxEntries: number;
   #added: string[] = [];
   #deleted: string[] = [];
-
-  /** @param maxEntries from so many on, further ones of a commit are not looked for */
-  constructor(maxEntries: number = MAX_ENTRIES) {
-    this.#maxEntries = maxEntries;
-  }
 
   /** Yields the commits that end in one datagram of the kernel. */
   *read(datagram: Uint8Array): Generator<KernelCommit> {
@@ -134,7 +128,7 @@ export class CommitReader {
         this.#deleted = [];
       }
       const into = ADDS.has(message) ? this.#added : DELETES.has(message) ? this.#deleted : null;
-      if (into !== null && into.length < this.#maxEntries) {
+      if (into !== null && into.length < MAX_ENTRIES) {
         into.push(...entriesOf(datagram.subarray(at + HEADERS_BYTES, at + length)));
       }
       at += (length + 3) & ~3;
@@ -145,8 +139,7 @@ export class CommitReader {
 if (import.meta.main) {
   const socket = openSocket();
   writeLine(JSON.stringify({ ready: true }));
-  const [maxEntries] = Deno.args.map(Number);
-  const reader = new CommitReader(maxEntries);
+  const reader = new CommitReader();
   const buffer = new Uint8Array(READ_BYTES);
   for (;;) {
     const length = await socket.read(buffer);

@@ -15,9 +15,6 @@ function addressHex(ip: string): string {
   return new Uint8Array(ip.split(".").map(Number)).toHex();
 }
 
-/** Of an entry: cluster IPs of benchmarks are in 10.96.0.0/11. */
-const CLUSTER_IP = / 0a[67]/;
-
 /** Whether a commit shows a change. */
 export type ShowsChange = (commit: KernelCommit, sign: ChangeSign) => boolean;
 
@@ -46,20 +43,15 @@ export class KernelWatch implements CommitWatch {
     this.#lines = new LineReader(child.stdout);
   }
 
-  /**
-   * Begins to watch; commits after it resolved are seen. `shows` says in what a change is recognised, where not anywhere; `maxEntries`
-   * how many addresses of a commit are looked at, where not at all of them.
-   */
+  /** Begins to watch; commits after it resolved are seen. `shows` says in what a change is recognised, where not anywhere. */
   static async open(
     netns: Netns,
     shows: ShowsChange = showsChange,
-    maxEntries?: number,
   ): Promise<KernelWatch> {
     const script = new URL("./kernel_events.ts", import.meta.url).pathname;
     const child = new Deno.Command("ip", {
       args: [
         ...["netns", "exec", netns.name, Deno.execPath(), "run", "-q", "--no-prompt", "--allow-ffi", script],
-        ...maxEntries === undefined ? [] : [`${maxEntries}`],
       ],
       stdin: "null",
       stdout: "piped",
@@ -77,15 +69,6 @@ export class KernelWatch implements CommitWatch {
 
   async commit(sign: ChangeSign | null, from: number, timeoutMs: number): Promise<KernelCommit> {
     return await this.#first((commit) => sign === null || this.#showsChange(commit, sign), from, timeoutMs);
-  }
-
-  /**
-   * Resolves with the first commit of all that added a Service's address.
-   *
-   * @throws {Error} after `timeoutMs`
-   */
-  async firstService(timeoutMs: number): Promise<KernelCommit> {
-    return await this.#first(({ added }) => added.some((entry) => CLUSTER_IP.test(entry)), 0, timeoutMs);
   }
 
   async #first(

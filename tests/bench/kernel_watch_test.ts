@@ -46,19 +46,3 @@ Deno.test("the kernel's messages become commits, in which a change is found by i
   assertEquals([shown("deleted", "10.96.0.13"), shown("deleted", "10.96.0.14")], [true, false]);
   assertEquals([empty.added, empty.deleted], [[], []]);
 });
-
-Deno.test("of a commit no more addresses are looked at than are wanted", { permissions: "none" }, () => {
-  const reader = new CommitReader(1);
-  const commits = [
-    ...reader.read(
-      new Uint8Array([
-        ...kernelMessage(NEW_RULE, "base", "0a000100080001007f000001"),
-        ...kernelMessage(NEW_GENERATION, ""),
-        ...kernelMessage(NEW_ELEMENT, "service-ips", "0a600001"),
-        ...kernelMessage(NEW_ELEMENT, "service-ips", "0a600002"),
-        ...kernelMessage(NEW_GENERATION, ""),
-      ]),
-    ),
-  ];
-  assertEquals(commits.map(({ added }) => added), [[], ["service-ips 0a600001"]]);
-});

@@ -28,8 +28,6 @@ export interface KproxyOptions {
   readonly path?: string;
   /** `kproxy.js` of a bundle instead of the source. */
   readonly program?: string;
-  /** Flags of the runtime, for profiling. */
-  readonly runtimeFlags?: readonly string[];
   /** Put in front of the whole command, see {@linkcode ProxyProcess}. */
   readonly starter?: readonly string[];
 }
@@ -42,7 +40,7 @@ export class KproxyProcess extends ProxyProcess {
   constructor(netns: Netns, options: KproxyOptions) {
     super("kproxy", netns, [
       ...["env", `PATH=${options.path ?? Deno.env.get("PATH")}`, ...runtimeVariables()],
-      ...[Deno.execPath(), "run", "-q", ...options.runtimeFlags ?? []],
+      ...[Deno.execPath(), "run", "-q"],
       ...options.program === undefined ? [] : ["--no-config", "--cached-only"],
       ...[...runtimeFlags(), options.program ?? "main.ts", "run", `--master=${options.master}`],
       ...[

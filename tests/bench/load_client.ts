@@ -1,10 +1,9 @@
 /**
- * The client of the forwarders that are measured: `deno run --allow-ffi load_client.ts` reads jobs from standard input, one in each
+ * The client whose packets are measured: `deno run --allow-ffi load_client.ts` reads jobs from standard input, one in each
  * line, and writes what came of each. It works in one thread.
  *
  * @module
  */
-import process from "node:process";
 import { writeLine } from "../../tools/output.ts";
 import type { SocketAddress } from "../support/lab_sockets.ts";
 import {
@@ -27,7 +26,7 @@ import {
   WRITE_BYTES,
 } from "./load_jobs.ts";
 
-const NOTHING = { bytes: 0, timesMs: [], answered: 0 } as const;
+const NOTHING = { bytes: 0, timesMs: [] } as const;
 const request = new Uint8Array(REQUEST_BYTES).fill(0x72);
 const answer = new Uint8Array(REQUEST_BYTES);
 
@@ -71,39 +70,16 @@ function stream(to: SocketAddress, count: number, ms: number): number {
   return arrived;
 }
 
-function requests(to: SocketAddress, count: number, kept: boolean): number[] {
+function requests(to: SocketAddress, count: number): number[] {
   const timesMs: number[] = [];
-  const held = kept ? connectTo(to) : null;
   for (let done = 0; done < count; done++) {
     const startMs = performance.now();
-    const socket = held ?? connectTo(to);
-    ask(socket);
-    timesMs.push(performance.now() - startMs);
-    if (held === null) closeSocket(socket);
-  }
-  if (held !== null) closeSocket(held);
-  return timesMs;
-}
-
-let held: number[] = [];
-
-function hold(to: SocketAddress, count: number): number {
-  for (let done = 0; done < count; done++) {
     const socket = connectTo(to);
     ask(socket);
-    held.push(socket);
-  }
-  return held.length;
-}
-
-function release(): number {
-  for (const socket of held) {
-    ask(socket);
+    timesMs.push(performance.now() - startMs);
     closeSocket(socket);
   }
-  const answered = held.length;
-  held = [];
-  return answered;
+  return timesMs;
 }
 
 /**
@@ -135,11 +111,7 @@ async function carryOut(job: LoadJob): Promise<Partial<LoadResult>> {
     case "streams":
       return { bytes: stream(job.to, job.count, job.ms) };
     case "requests":
-      return { timesMs: requests(job.to, job.count, job.kept) };
-    case "hold":
-      return { answered: hold(job.to, job.count) };
-    case "release":
-      return { answered: release() };
+      return { timesMs: requests(job.to, job.count) };
   }
 }
 
@@ -147,10 +119,8 @@ if (import.meta.main) {
   const lines = new LineReader(Deno.stdin.readable);
   for (let line = await lines.next(); line !== null; line = await lines.next()) {
     const startMs = performance.now();
-    const before = process.cpuUsage();
     const outcome = await carryOut(JSON.parse(line));
-    const { user, system } = process.cpuUsage(before);
     const ms = performance.now() - startMs;
-    writeLine(JSON.stringify({ ...NOTHING, ...outcome, ms, cpuMs: (user + system) / 1000 }));
+    writeLine(JSON.stringify({ ...NOTHING, ...outcome, ms }));
   }
 }

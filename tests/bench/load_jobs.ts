@@ -20,28 +20,14 @@ export type LoadJob =
   | { readonly kind: "reach"; readonly to: SocketAddress; readonly limitMs: number }
   /** So many streams at once, for so long; each is then closed by its half and waits for the backend's count. */
   | { readonly kind: "streams"; readonly to: SocketAddress; readonly count: number; readonly ms: number }
-  /** So many small requests, one after the other. */
-  | {
-    readonly kind: "requests";
-    readonly to: SocketAddress;
-    readonly count: number;
-    /** True: all on one connection; false: each on its own. */
-    readonly kept: boolean;
-  }
-  /** So many connections, each of which asks once and is then silent. */
-  | { readonly kind: "hold"; readonly to: SocketAddress; readonly count: number }
-  /** Those that are held ask once more and are closed. */
-  | { readonly kind: "release" };
+  /** So many small requests, one after the other, each on a connection of its own. */
+  | { readonly kind: "requests"; readonly to: SocketAddress; readonly count: number };
 
 /** What came of it. */
 export interface LoadResult {
   readonly ms: number;
-  /** Of the client. */
-  readonly cpuMs: number;
   /** Of all streams together, counted by the backend. */
   readonly bytes: number;
-  /** How long each request took, in milliseconds; of a new connection with its making. */
+  /** How long each request took with the making of its connection, in milliseconds. */
   readonly timesMs: readonly number[];
-  /** How many held connections were answered. */
-  readonly answered: number;
 }

@@ -1,18 +1,18 @@
 /**
- * Client and backend of the forwarders that are measured, as processes in a network namespace.
+ * Client and backend whose packets are measured, as processes in network namespaces.
  *
  * @module
  */
 import { signalChild } from "../../tools/end_programs.ts";
 import type { SocketAddress } from "../support/lab_sockets.ts";
-import type { ForwarderPlace } from "./forwarders.ts";
+import type { Netns } from "../support/netns.ts";
 import { LineReader } from "./line_reader.ts";
 import type { LoadJob, LoadResult } from "./load_jobs.ts";
 
-function command({ netns, descriptors }: ForwarderPlace, script: string, args: readonly string[]): string[] {
+function command(netns: Netns, script: string, args: readonly string[]): string[] {
   const path = new URL(script, import.meta.url).pathname;
   return [
-    ...["netns", "exec", netns.name, ...descriptors.prefix],
+    ...["netns", "exec", netns.name],
     ...[Deno.execPath(), "run", "-q", "--no-prompt", "--allow-ffi", path, ...args],
   ];
 }
@@ -25,9 +25,9 @@ export class LoadServer implements AsyncDisposable {
     this.#child = child;
   }
 
-  static async start(place: ForwarderPlace, { ip, port }: SocketAddress): Promise<LoadServer> {
+  static async start(netns: Netns, { ip, port }: SocketAddress): Promise<LoadServer> {
     const child = new Deno.Command("ip", {
-      args: command(place, "./load_server.ts", [ip, String(port)]),
+      args: command(netns, "./load_server.ts", [ip, String(port)]),
       stdin: "null",
       stdout: "piped",
       stderr: "inherit",
@@ -39,10 +39,6 @@ export class LoadServer implements AsyncDisposable {
     if (isReady) return server;
     await server[Symbol.asyncDispose]();
     throw new Error("The backend did not start");
-  }
-
-  get pid(): number {
-    return this.#child.pid;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -57,9 +53,9 @@ export class LoadClient implements AsyncDisposable {
   readonly #writer: WritableStreamDefaultWriter<Uint8Array>;
   readonly #lines: LineReader;
 
-  constructor(place: ForwarderPlace) {
+  constructor(netns: Netns) {
     this.#child = new Deno.Command("ip", {
-      args: command(place, "./load_client.ts", []),
+      args: command(netns, "./load_client.ts", []),
       stdin: "piped",
       stdout: "piped",
       stderr: "inherit",

@@ -1,5 +1,5 @@
 /**
- * The backend of the forwarders that are measured: `deno run --allow-ffi load_server.ts IP PORT`, in one thread. A connection whose
+ * The backend to which measured packets go: `deno run --allow-ffi load_server.ts IP PORT`, in one thread. A connection whose
  * first byte is {@linkcode STREAM} is read to its end and told how many bytes came, as eight bytes; any other gets back what it sends.
  *
  * @module

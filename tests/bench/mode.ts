@@ -30,42 +30,18 @@ export interface CommitWatch extends AsyncDisposable {
 
 /** A mode that can be measured. */
 export interface BenchMode {
-  readonly proxyMode: "iptables" | "nftables" | "ipvs";
+  readonly proxyMode: "iptables" | "nftables";
   /** For the report, e.g. `iptables (nft)`. */
   readonly title: string;
   /** Makes a fresh namespace one in which kproxy runs this mode as wanted. */
   readonly prepare: (netns: Netns) => Promise<void>;
   /** Of all programs of a start, those that write IPv4's rules. */
   readonly fullSync: (start: readonly RecordedRun[]) => readonly RecordedRun[];
-  readonly transactions: (fullSync: readonly RecordedRun[]) => number;
-  /** The same rules in as few transactions as the program takes; null if there are no transactions. */
-  readonly asOneTransaction: ((fullSync: readonly RecordedRun[]) => RecordedRun) | null;
-  /** How long this mode still works on a replaced endpoint when the line of that is in the log; 0: not at all. */
-  readonly aftermathMs: number;
-  /** Null if this mode's commits cannot be watched. */
-  readonly openWatch: ((netns: Netns) => Promise<CommitWatch>) | null;
-  /** Whether a Service of this mode answers in the namespace it is in: real connections tell when. */
-  readonly isAnswering: boolean;
+  readonly openWatch: (netns: Netns) => Promise<CommitWatch>;
   /** The rules in the kernel, such that two namespaces with the same rules compare as equal. */
   readonly readRules: (netns: Netns) => Promise<string>;
-  /** Addresses of all endpoints that connections are led to. */
-  readonly endpointIps: (netns: Netns) => Promise<Set<string>>;
   /** How many Services and endpoints are in the kernel. */
   readonly countProgrammed: (netns: Netns) => Promise<ClusterSizeInKernel>;
-}
-
-/** Makes the chain by which kubelet says which iptables variant a node uses: every node has it before its proxy starts. */
-export async function makeKubeletHint(netns: Netns, variant: "nft" | "legacy"): Promise<void> {
-  await netns.run([`iptables-${variant}`, "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
-}
-
-/** The flag for the shortest time between two syncs, or for the longest one between two looks at the kernel. */
-export function periodFlag(
-  { proxyMode }: BenchMode,
-  name: "min-sync-period" | "sync-period",
-  periodMs: number,
-): string {
-  return `--${proxyMode === "ipvs" ? "ipvs" : "iptables"}-${name}=${periodMs}ms`;
 }
 
 /** A list of 1,000,000 elements takes a minute. */

@@ -17,21 +17,12 @@ export const NFTABLES_MODE: BenchMode = {
   title: "nftables",
   prepare: () => Promise.resolve(),
   fullSync,
-  transactions: (runs) => runs.length,
-  asOneTransaction: (runs) => ({
-    argv: runs[0]?.argv ?? [],
-    stdin: runs.map(({ stdin }) => stdin).join(""),
-  }),
-  aftermathMs: 0,
   openWatch: (netns) => KernelWatch.open(netns),
-  isAnswering: true,
   readRules: async (netns) => {
     const lines = (await netns.run(["nft", "list", "table", "ip", "kproxy"])).split("\n");
     // Shared chains stand in the order in which they were made.
     return lines.sort().join("\n");
   },
-  endpointIps: async (netns) =>
-    new Set(Array.from((await listMap(netns, "endpoints-tcp")).matchAll(ENDPOINT), ([, ip = ""]) => ip)),
   countProgrammed,
 };
 

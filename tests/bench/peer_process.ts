@@ -24,11 +24,9 @@ export interface Peer {
 export interface PeerOptions {
   /** `http://127.0.0.1:18080`. */
   readonly master: string;
-  /** Text of a kubeconfig to use. @default {one of `master` alone} */
-  readonly kubeconfig?: string;
   readonly mode: BenchMode["proxyMode"];
-  /** Shortest time between two syncs, in milliseconds; its default if not given. */
-  readonly minSyncPeriodMs: number | null;
+  /** Put in front of the whole command, see {@linkcode ProxyProcess}. */
+  readonly starter: readonly string[];
   /** Where its files go; must exist. */
   readonly folder: string;
 }
@@ -67,28 +65,22 @@ export async function findPeer(path: string): Promise<Peer> {
  * table of connections, is left alone.
  */
 export function peerConfiguration(options: PeerOptions, kubeconfig: string): string {
-  const { mode, minSyncPeriodMs } = options;
-  const period = minSyncPeriodMs === null ? {} : { [mode]: { minSyncPeriod: `${minSyncPeriodMs}ms` } };
   return JSON.stringify({
     apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
     kind: "KubeProxyConfiguration",
-    mode,
+    mode: options.mode,
     hostnameOverride: NODE_NAME,
     clientConnection: { kubeconfig },
     conntrack: { maxPerCore: 0, min: 0 },
-    ...period,
   });
 }
 
 /** Starts a peer in a namespace. */
 export async function startPeer({ path }: Peer, netns: Netns, options: PeerOptions): Promise<ProxyProcess> {
-  const { folder, master } = options;
+  const { folder, master, starter } = options;
   const kubeconfig = `${folder}/peer.kubeconfig`;
   const configuration = `${folder}/peer.config`;
-  await Deno.writeTextFile(
-    kubeconfig,
-    options.kubeconfig ?? kubeconfigText({ cluster: { server: master }, user: {} }),
-  );
+  await Deno.writeTextFile(kubeconfig, kubeconfigText({ cluster: { server: master }, user: {} }));
   await Deno.writeTextFile(configuration, peerConfiguration(options, kubeconfig));
-  return new ProxyProcess("The peer", netns, [path, `--config=${configuration}`, "--v=2"]);
+  return new ProxyProcess("The peer", netns, [path, `--config=${configuration}`, "--v=2"], starter);
 }

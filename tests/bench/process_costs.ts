@@ -3,8 +3,6 @@
  *
  * @module
  */
-import { childPids, readUnlessGone } from "../support/processes.ts";
-
 /** Clock ticks of `/proc/PID/stat`. */
 export const TICK_MS = 10;
 
@@ -24,31 +22,7 @@ export function cpuTicks(stat: string): CpuTicks {
   return { user, system, childUser, childSystem };
 }
 
-/** CPU time in milliseconds of a process and of all its children, those that have ended among them; resolution 10 ms. */
-export async function cpuMsWithChildren(pid: number): Promise<number> {
-  const stats = await Promise.all(
-    [pid, ...await childPids(pid)].map((one) => readUnlessGone(`/proc/${one}/stat`)),
-  );
-  return TICK_MS * stats.map(cpuTicks).reduce(
-    (sum, { user, system, childUser, childSystem }) => sum + user + system + childUser + childSystem,
-    0,
-  );
-}
-
 /** A field of a process's `status` that is told in kB, in megabytes (10⁶ bytes); NaN without it. */
 export function statusMb(status: string, field: string): number {
   return Number(new RegExp(`^${field}:\\s+(\\d+) kB`, "m").exec(status)?.[1]) * 1024 / 1e6;
-}
-
-/** Resident memory, in megabytes. */
-export interface ResidentMemory {
-  readonly residentMb: number;
-  /** Of it what is no file's. */
-  readonly anonymousMb: number;
-}
-
-/** Of a running process. */
-export async function residentMemory(pid: number): Promise<ResidentMemory> {
-  const status = await Deno.readTextFile(`/proc/${pid}/status`);
-  return { residentMb: statusMb(status, "VmRSS"), anonymousMb: statusMb(status, "RssAnon") };
 }

@@ -4,11 +4,11 @@
  *
  * @module
  */
-import { inAnsweringNetns } from "./bench_netns.ts";
+import { inBenchNetns } from "./bench_netns.ts";
 import { type ChangePath, FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
 import { isWritingSync, KproxyProcess } from "./kproxy_process.ts";
-import { type BenchMode, periodFlag } from "./mode.ts";
+import type { BenchMode } from "./mode.ts";
 import { RecordedPrograms, type RecordedRun } from "./recorded_programs.ts";
 
 /** One change of the cluster that changes rules; the first is made before, and changes none. */
@@ -36,15 +36,7 @@ export function changesRules(step: Step): boolean {
 
 /** The programs of one change. */
 export interface RecordedChange {
-  /** Until the change is in force. */
   readonly runs: readonly RecordedRun[];
-  /** Those that write once it is, such as the end of an endpoint that was to finish its connections. */
-  readonly aftermath: readonly RecordedRun[];
-}
-
-/** How long a change is still worked on once it is in force: only endpoints may stay to finish their connections. */
-export function aftermathMs(mode: BenchMode, { path }: Step): number {
-  return path === "/touch" ? mode.aftermathMs : 0;
 }
 
 /** What was recorded. */
@@ -62,7 +54,7 @@ export interface RecordedBench {
   readonly size: ClusterSize;
   readonly mode: BenchMode;
   /** `kproxy.js` of a bundle instead of the source: the runtime's caches know it when it is measured. */
-  readonly program?: string;
+  readonly program?: string | undefined;
 }
 
 /** Runs kproxy through all steps with recording programs. */
@@ -72,13 +64,13 @@ export async function record(
   folder: string,
 ): Promise<Recording> {
   const programs = await RecordedPrograms.create(`${folder}/recorded`);
-  return await inAnsweringNetns(mode, async (netns) => {
+  return await inBenchNetns(mode, async (netns) => {
     await using api = await FakeApi.start(netns, size, `${folder}/recorded/api.sock`);
     await using kproxy = new KproxyProcess(netns, {
       master: api.url,
       mode: mode.proxyMode,
       // Nothing is timed, so nothing needs to wait; and what looks at the kernel now and then belongs to no change.
-      flags: [periodFlag(mode, "min-sync-period", 0), periodFlag(mode, "sync-period", 24 * 3_600_000)],
+      flags: ["--iptables-min-sync-period=0s", "--iptables-sync-period=24h"],
       path: programs.path,
       ...(program === undefined ? {} : { program }),
     });
@@ -93,10 +85,7 @@ export async function record(
       await api.change(step.path, step.index);
       if (changesRules(step)) {
         await kproxy.line(isWritingSync, position, 60_000);
-        const runs = await programs.since(from);
-        await new Promise((resolve) => setTimeout(resolve, aftermathMs(mode, step)));
-        const all = await programs.since(from);
-        changes.push({ runs, aftermath: all.slice(runs.length).filter(({ stdin }) => stdin !== "") });
+        changes.push({ runs: await programs.since(from) });
       } else {
         // Slices and Services come over connections of their own: let this one arrive before the next change.
         await new Promise((resolve) => setTimeout(resolve, 200));

@@ -6,10 +6,10 @@
 import type { Netns } from "../support/netns.ts";
 import type { AnsweredAt } from "./answers.ts";
 import { Answers } from "./answers_process.ts";
-import { inAnsweringNetns } from "./bench_netns.ts";
+import { inBenchNetns } from "./bench_netns.ts";
 import { FakeApi } from "./fake_api_process.ts";
 import type { ClusterSize } from "./fake_objects.ts";
-import type { BenchMode, ChangeSign, CommitWatch } from "./mode.ts";
+import type { BenchMode, ChangeSign } from "./mode.ts";
 import type { ProxyProcess } from "./proxy_process.ts";
 import type { Step } from "./recording.ts";
 
@@ -19,8 +19,6 @@ export interface ProxySetup<P extends ProxyProcess> {
   readonly size: ClusterSize;
   /** Where the API server makes a socket. */
   readonly socket: string;
-  /** Whether the kernel is watched: that makes large transactions take half as long again. */
-  readonly isWatched: boolean;
   readonly timeoutMs: number;
   /** Starts it; `master` is the URL of the API server. */
   readonly start: (netns: Netns, master: string) => P | Promise<P>;
@@ -30,29 +28,26 @@ export interface ProxySetup<P extends ProxyProcess> {
 export interface RunningProxy<P extends ProxyProcess> {
   readonly netns: Netns;
   readonly api: FakeApi;
-  readonly watch: CommitWatch | undefined;
   readonly process: P;
-  /** From its start until all sample Services answered; null where the mode's Services cannot be asked. */
-  readonly answeredMs: number | null;
+  /** From its start until all sample Services answered. */
+  readonly answeredMs: number;
 }
+
+/** A proxy whose Services did not all answer in time. */
+export class TooSlow extends Error {}
 
 /**
  * Starts a proxy in a fresh namespace, waits until Services answer, and runs `work`; all is gone when it settles.
  *
- * @throws {Error} if the proxy ends before, or takes longer than `timeoutMs`, with the end of its log
+ * @throws {Error} if the proxy ends before, or as {@linkcode TooSlow} if it takes longer than `timeoutMs`, with the end of its log
  */
 export async function withRunningProxy<P extends ProxyProcess, T>(
   setup: ProxySetup<P>,
   work: (running: RunningProxy<P>) => Promise<T>,
 ): Promise<T> {
-  const { mode, size, socket, isWatched, timeoutMs, start } = setup;
-  return await inAnsweringNetns(mode, async (netns) => {
+  const { mode, size, socket, timeoutMs, start } = setup;
+  return await inBenchNetns(mode, async (netns) => {
     await using api = await FakeApi.start(netns, size, socket);
-    await using watch = isWatched ? await mode.openWatch?.(netns) : undefined;
-    if (!mode.isAnswering) {
-      await using process = await start(netns, api.url);
-      return await work({ netns, api, watch, process, answeredMs: null });
-    }
     await using stack = new AsyncDisposableStack();
     const answers = stack.use(await Answers.start(netns));
     const answered = answers.all(size);
@@ -62,7 +57,7 @@ export async function withRunningProxy<P extends ProxyProcess, T>(
     const { allMs } = await unlessEnded(process, answered, timeoutMs);
     // From here on nobody asks.
     await stack.disposeAsync();
-    return await work({ netns, api, watch, process, answeredMs: allMs - process.startedMs });
+    return await work({ netns, api, process, answeredMs: allMs - process.startedMs });
   });
 }
 
@@ -79,7 +74,7 @@ async function unlessEnded(
       throw new Error(`${process.name} ended before Services answered:\n${process.tail}`);
     }
     if (first === "late") {
-      throw new Error(
+      throw new TooSlow(
         `${process.name} had not all Services answer after ${timeoutMs / 1000} s:\n${process.tail}`,
       );
     }

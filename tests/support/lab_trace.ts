@@ -23,7 +23,7 @@ import { PORTALS_PATH } from "../../lib/serve/status/status_document.ts";
 import { formatFlow, type Packet, parsePacket } from "../../lib/sim/flow.ts";
 import type { HeldRules } from "../../lib/sim/node/held_rules.ts";
 import { NodeSimulator } from "../../lib/sim/node/simulate.ts";
-import { isUserModeLinux } from "../bench/lab.ts";
+import { isUserModeLinux } from "./user_mode_linux.ts";
 import { type FlowCase, flowOf, type FlowStep } from "../flows/flow_case.ts";
 import { socketIn } from "./netns.ts";
 import type { NodeLab } from "./node_lab.ts";

@@ -6,11 +6,15 @@
 import { builtFrom } from "../../lib/node/build.ts";
 import { ROOT } from "../project_files.ts";
 
-/** The commit that is checked out, with `-dirty` if files were changed beside it; without `git`, what the sources know. */
-export async function buildCommit(root: string = ROOT): Promise<string> {
+/**
+ * The commit that is checked out, with `-dirty` if files were changed beside it; without `git`, what the sources know.
+ *
+ * @param paths Git's pathspecs of the files that count, if not all do
+ */
+export async function buildCommit(root: string = ROOT, paths: readonly string[] = []): Promise<string> {
   const [commit, changed] = await Promise.all([
     git(root, "rev-parse", "--verify", "HEAD"),
-    git(root, "status", "--porcelain"),
+    git(root, "status", "--porcelain", "--", ...paths),
   ]);
   if (commit === undefined || changed === undefined) return await builtFrom(new URL(`file://${root}/`));
   return changed === "" ? commit : `${commit}-dirty`;

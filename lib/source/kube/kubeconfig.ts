@@ -171,7 +171,7 @@ function readCluster(raw: RawObject, path: string, master: string) {
     tlsServerName: textAt(raw, "tls-server-name"),
     proxyUrl: proxyUrlAt(raw),
     bypassProxy: false,
-    // Unlike client-go's, by itself true: docs/benchmarks.md tells what packing costs a server and a node.
+    // Unlike client-go's, by itself true: packing costs a server and a node processor time.
     asksForCompression: !booleanAt(raw, "disable-compression", true),
     certificateAuthority,
   };

@@ -1,0 +1,60 @@
+import { assertEquals } from "@std/assert";
+import { ROOT } from "../project_files.ts";
+import { handTypedFigures } from "./hand_typed.ts";
+
+/** Bounds that kproxy keeps to, and times that it waits: no measurements, and with a fraction all the same. */
+const BOUNDS: Readonly<Record<string, readonly string[]>> = {
+  "docs/modes.md": ["longer than 0.6 s five times in a row"],
+  "docs/reliability.md": [
+    "2.5 s for blank lines",
+    "and 1.5 s for YAML",
+    "takes no more than 100 ms of processor time",
+  ],
+  "docs/sources.md": [
+    "again after 0.8 to 1.6 s without",
+    "again within 0.8 s, at a moment",
+    "tries again after 0.8 s, then",
+  ],
+};
+
+Deno.test("measured figures in README and docs come from records, none is typed by hand", async () => {
+  const found: string[] = [];
+  const files = ["README.md"];
+  for await (const { name } of Deno.readDir(`${ROOT}/docs`)) {
+    if (name.endsWith(".md")) files.push(`docs/${name}`);
+  }
+  // Transcripts are what programs print.
+  for (const file of files.filter((file) => file !== "docs/transcripts.md").sort()) {
+    const text = await Deno.readTextFile(`${ROOT}/${file}`);
+    const words = handTypedFigures(text).filter((words) =>
+      !BOUNDS[file]?.some((bound) => words.includes(bound))
+    );
+    found.push(...words.map((words) => `${file}: ${words}`));
+  }
+  assertEquals(found, []);
+});
+
+Deno.test("a figure is found wherever it is typed, and not in what is generated or code", {
+  permissions: "none",
+}, () => {
+  const typed = [
+    "A change takes 4.2 ms.",
+    "| 1,000 × 10 | 0.81 s | 0.32 s |",
+    "in 120 µs",
+    "NodePort traffic of 900 MB/s",
+    "the p99 is higher",
+    "a line that ends in 12.5\nms of waiting",
+    "idle, 3 % of a core",
+    "with 7 MB more",
+    "on a busy machine (load 8 to 14)",
+    "a start took about 3 s",
+  ];
+  for (const text of typed) assertEquals(handTypedFigures(text).length > 0, true, text);
+  const fine = [
+    "asked again every 30 s, with a limit of 128 MiB",
+    "Linux 6.18 and nft 1.0.6, see 10.96.0.10",
+    "```text\nmade in 5.3 s\n```\n",
+    "<!-- figures:begin -->\n| 4.2 ms |\n<!-- figures:end -->\n",
+  ];
+  for (const text of fine) assertEquals(handTypedFigures(text), [], text);
+});

@@ -1,0 +1,211 @@
+/**
+ * The tables of measured figures in README and documentation, from the records of `docs/figures/`.
+ *
+ * @module
+ */
+import {
+  PACKETS_FILE,
+  type PacketsRow,
+  PROXIES_FILE,
+  type ProxiesRow,
+  type RecordHead,
+  type Records,
+} from "./records.ts";
+import { isClearlyMore, isMeasured, spread } from "./samples.ts";
+
+/** Begins the line that tells whether the code is newer than the record: no fault, but to be known. */
+export const AGE_LINE = "Since then ";
+
+/** Where the record is, and whether the code is what was measured. */
+export interface Measured<R> {
+  readonly record: R;
+  /** As {@linkcode RecordHead.code}, of the code as it is now. */
+  readonly code: string;
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
+  return [head, head.map((_, at) => at < 2 ? "---" : "--:"), ...rows].map((cells) =>
+    `| ${cells.join(" | ")} |`
+  );
+}
+
+function seconds(ms: number): string {
+  return (ms / 1000).toFixed(2);
+}
+
+function short(value: number): string {
+  return value < 9.95 ? value.toFixed(1) : Math.round(value).toLocaleString("en");
+}
+
+function whole(value: number): string {
+  return Math.round(value).toLocaleString("en");
+}
+
+function sizeOf({ services, endpoints }: ProxiesRow): string {
+  return `${services.toLocaleString("en")} × ${endpoints}`;
+}
+
+/** With what, when and where it was measured, and whether the code is newer. */
+function headLines(file: string, { record, code }: Measured<RecordHead>): string[] {
+  const { date, commit, machine, load, n, versions, command } = record;
+  const { kproxy, kubeProxy, nft, iptables, deno } = versions;
+  const from = `${commit.slice(0, 9)}${commit.endsWith("-dirty") ? " with changes" : ""}`;
+  return [
+    `Measured on ${date} by \`${command}\`, ${n} rounds in turns: kproxy ${kproxy} at commit ${from}`,
+    `(the bundle, on Deno ${deno}), ${kubeProxy ?? "no kube-proxy"}, nft ${nft}, iptables ${iptables};`,
+    `${machine}, load ${
+      load.map((value) => value.toFixed(1)).join(" before and ")
+    } after. Medians, with the least and`,
+    `the most of all rounds in brackets. All samples: [${file}](${file.replace("docs/", "")}).`,
+    "",
+    `${AGE_LINE}${record.code === code ? "the code has not changed." : "the code has changed."}`,
+  ];
+}
+
+/** The lines of both proxies and the bare tool, one of each quantity. */
+function kubeProxyCell(
+  { kubeProxy }: ProxiesRow,
+  cell: (of: Exclude<ProxiesRow["kubeProxy"], string>) => string,
+): string {
+  return isMeasured(kubeProxy) ? cell(kubeProxy) : `${kubeProxy}`;
+}
+
+/** The README's tables: kproxy beside kube-proxy, then beside the bare tool. */
+export function readmeTables({ record, code }: Measured<Records["proxies"]>): string {
+  if (record === undefined) return "Not measured yet.";
+  const pair = (
+    row: ProxiesRow,
+    of: "firstSyncMs" | "changeMs" | "residentMb",
+    format: (value: number) => string,
+  ) => [
+    spread(row.kproxy[of], format),
+    kubeProxyCell(row, (peer) => spread(peer[of], format)),
+  ];
+  const rows = record.rows.map((row) => [
+    row.mode,
+    sizeOf(row),
+    ...pair(row, "firstSyncMs", seconds),
+    ...pair(row, "changeMs", short),
+    ...pair(row, "residentMb", whole),
+  ]);
+  const head = ["Mode", "Services × endpoints", "First sync, s: kproxy", "kube-proxy"];
+  return [
+    ...table([...head, "Change, ms: kproxy", "kube-proxy", "Memory, MB: kproxy", "kube-proxy"], rows),
+    "",
+    ...headLines(PROXIES_FILE, { record, code }).map((line) => line.replace("](figures", "](docs/figures")),
+    "",
+    "The floor is the bare tool (`nft -f -`, `iptables-restore`), fed with the text that kproxy wrote for IPv4. It reads no",
+    "objects and looks at nothing on the node. For a change it is started before, as kproxy starts it, or with it:",
+    "",
+    ...floorTable(record.rows),
+  ].join("\n");
+}
+
+function floorTable(rows: readonly ProxiesRow[]): string[] {
+  return table(
+    [
+      "Mode",
+      "Services × endpoints",
+      "First sync, s: kproxy",
+      "bare",
+      "Change, ms: kproxy",
+      "bare, started before",
+      "bare, with its start",
+    ],
+    rows.map((row) => [
+      row.mode,
+      sizeOf(row),
+      spread(row.kproxy.firstSyncMs, seconds),
+      spread(row.bare.firstSyncMs, seconds),
+      spread(row.kproxy.changeMs, short),
+      spread(row.bare.changeMs, short),
+      spread(row.bare.changeWithStartMs, short),
+    ]),
+  );
+}
+
+/** What a node needs: processor of a start, and memory of process and container. */
+export function costTables({ record, code }: Measured<Records["proxies"]>): string {
+  if (record === undefined) return "Not measured yet.";
+  const quantities = [
+    ["startCpuMs", whole],
+    ["anonymousMb", whole],
+    ["peakMb", whole],
+    ["chargedMb", whole],
+    ["chargedPeakMb", whole],
+  ] as const;
+  const told = (samples: readonly number[], format: (value: number) => string): string =>
+    samples.length === 0 ? "–" : spread(samples, format);
+  const rows = record.rows.flatMap((row) => {
+    const of = { kproxy: row.kproxy, "kube-proxy": row.kubeProxy };
+    return Object.entries(of).map(([name, samples]) => [
+      row.mode,
+      sizeOf(row),
+      name,
+      ...typeof samples === "string"
+        ? [samples, "", "", "", ""]
+        : quantities.map(([key, format]) => told(samples[key], format)),
+    ]);
+  });
+  return [
+    ...table([
+      "Mode",
+      "Services × endpoints",
+      "Proxy",
+      "CPU of a start, ms",
+      "anonymous, MB",
+      "peak, MB",
+      "container, MB",
+      "container at most, MB",
+    ], rows),
+    "",
+    ...headLines(PROXIES_FILE, { record, code }),
+  ].join("\n");
+}
+
+/** Cells of one row of the packets' table. */
+const PACKET_CELLS = [
+  ["to a pod, µs", ({ connectUs }: PacketsRow["path"]) => connectUs.pod],
+  ["first Service, µs", ({ connectUs }: PacketsRow["path"]) => connectUs.first],
+  ["middle, µs", ({ connectUs }: PacketsRow["path"]) => connectUs.middle],
+  ["last, µs", ({ connectUs }: PacketsRow["path"]) => connectUs.last],
+  ["connections a second", ({ connectionsPerSecond }: PacketsRow["path"]) => connectionsPerSecond],
+  ["node port, MB/s", ({ megabytesPerSecond }: PacketsRow["path"]) => megabytesPerSecond],
+] as const;
+
+/** How packets pass, and in which cells kproxy's rules are clearly slower than kube-proxy's. */
+export function packetsTable({ record, code }: Measured<Records["packets"]>): string {
+  if (record === undefined) return "Not measured yet.";
+  const rows = record.rows.map(({ mode, proxy, path }) => [
+    mode ?? "–",
+    proxy === "none" ? "no Services" : proxy,
+    ...PACKET_CELLS.map(([, samples]) => spreadOr(samples(path))),
+  ]);
+  const slower = slowerCells(record.rows);
+  return [
+    ...table(["Mode", "Rules of", ...PACKET_CELLS.map(([title]) => title)], rows),
+    "",
+    slower.length === 0
+      ? "In no cell is kproxy slower than kube-proxy by more than rounds differ."
+      : `kproxy is slower than kube-proxy by more than rounds differ: ${slower.join("; ")}.`,
+    "",
+    ...headLines(PACKETS_FILE, { record, code }),
+  ].join("\n");
+}
+
+function spreadOr(samples: readonly number[] | undefined): string {
+  return samples === undefined ? "–" : spread(samples, whole);
+}
+
+/** Where every round of kproxy is worse than every one of kube-proxy's, `iptables, last, µs`. */
+export function slowerCells(rows: readonly PacketsRow[]): string[] {
+  return rows.filter(({ proxy }) => proxy === "kproxy").flatMap(({ mode, path }) => {
+    const peer = rows.find((row) => row.proxy === "kube-proxy" && row.mode === mode);
+    if (peer === undefined) return [];
+    return PACKET_CELLS.filter(([title, samples]) => {
+      const [ours, theirs] = [samples(path) ?? [], samples(peer.path) ?? []];
+      const [worse, better] = title.endsWith("µs") ? [ours, theirs] : [theirs, ours];
+      return isClearlyMore(worse, better);
+    }).map(([title]) => `mode ${mode}, ${title}`);
+  });
+}
