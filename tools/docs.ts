@@ -13,6 +13,7 @@ import { CHART_FILE, chartSvg, figuresMarkdown } from "./figures.ts";
 import { MAN_FILE, manPage } from "./man_page.ts";
 import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
 import { scaleCharts, scaleTable } from "./charts/scale_charts.ts";
+import { kubeProxyMarkdown } from "./kube_proxy_record.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
 import { memoryTable, permissionTable, runtimeFlags, runtimeVariables } from "./permissions.ts";
@@ -44,6 +45,7 @@ const SECTIONS: readonly Section[] = [
   { file: "README.md", name: "commands", render: commandsMarkdown },
   { file: "README.md", name: "figures", render: figuresMarkdown },
   { file: "docs/benchmarks.md", name: "scale", render: () => scaleTable() },
+  { file: "docs/migrate.md", name: "kube-proxy", render: () => kubeProxyMarkdown() },
   { file: "docs/flags.md", name: "flags", render: flagsMarkdown },
   { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },
   { file: "docs/messages.md", name: "events", render: eventsMarkdown },

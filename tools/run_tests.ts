@@ -20,12 +20,12 @@ export interface Counts {
 }
 
 /** Tests that run one after another; their timing must not suffer from others. The rest runs in parallel, before them. */
-const EXCLUSIVE = /^tests\/(e2e|lab|parity|recorded|bench)\//;
+const EXCLUSIVE = /^tests\/(e2e|lab|kernel|recorded|bench)\//;
 /** In the text of those that boot a kernel of their own, which has one processor, and measure no time. */
 const IN_UML = "UML_NEEDS";
 /** Real packets, rules and pages, but no time is measured: at a low priority they need no time of their own. */
 const UNHURRIED =
-  /^tests\/((parity|recorded)\/.*|e2e\/(flows|planted_faults|selftest|status_page|transcripts|userspace_listen)_test\.ts)$/;
+  /^tests\/((kernel|recorded)\/.*|e2e\/(flows|planted_faults|selftest|status_page|transcripts|userspace_listen)_test\.ts)$/;
 /** Their priority, as `nice` tells it. */
 const UNHURRIED_NICE = 5;
 /** Of those in kernels of their own, the ones to begin with: while all processors are busy anyway, then those that measure time. */

@@ -229,7 +229,7 @@ export class ListWatchServer implements AsyncDisposable {
     const request: ApiRequest = {
       path: url.pathname,
       query: url.searchParams,
-      watch: url.searchParams.get("watch") === "1",
+      watch: ["1", "true"].includes(url.searchParams.get("watch") ?? ""),
       headers,
       body,
     };
