@@ -36,7 +36,7 @@ const UML_FIRST: readonly string[] = [
 ];
 /** Minutes of them are waits, which cost no test beside them anything. */
 const WAITING: readonly string[] = ["tests/e2e/kube_source_test.ts"];
-/** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. */
+/** In the text of those that need kapi; where Go's cache is empty its build takes minutes. */
 const WITH_API_SERVER = "KAPI";
 /** Characters of what each failed test says that are told again at the end, where they are found even in a log that was cut. */
 const TOLD_AGAIN = 3_000;
@@ -104,7 +104,7 @@ export interface Lanes {
    * all of two processors.
    */
   readonly uml: readonly string[];
-  /** True if one of them needs the real API server. */
+  /** True if one of them needs kapi. */
   readonly withApiServer: boolean;
 }
 
@@ -138,7 +138,7 @@ export async function laneOf(
 async function buildApiServer(): Promise<void> {
   if (KAPI.some((wanted) => unmet(wanted) !== undefined)) return;
   await buildKapi().then(buildEtcd).then(buildHelm)
-    .catch((error) => writeLine(`The real API server is not built: ${error}`));
+    .catch((error) => writeLine(`kapi is not built: ${error}`));
 }
 
 function print(bytes: Uint8Array): void {

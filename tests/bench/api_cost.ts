@@ -1,6 +1,6 @@
 /**
- * What one node's first lists, and changes afterwards, cost a real API server: requests, bytes, processor time, by the ways in which
- * lists can be asked for and answered. Wants what tests of the real API server want.
+ * What one node's first lists, and changes afterwards, cost kapi: requests, bytes, processor time, by the ways in which
+ * lists can be asked for and answered. Wants what tests of kapi want.
  *
  * ```text
  * deno run -A --v8-flags=--max-semi-space-size=2,--expose-gc tests/bench/api_cost.ts [SERVICES] [ENDPOINTS]

@@ -1,5 +1,5 @@
 /**
- * What one node's proxy costs a real API server: its start, an hour's changes, and lists that come packed or not.
+ * What one node's proxy costs kapi: its start, an hour's changes, and lists that come packed or not.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * Proxies as clients of a real API server: kproxy and, where there is one, a peer, each in a network namespace of its own.
+ * Proxies as clients of kapi: kproxy and, where there is one, a peer, each in a network namespace of its own.
  *
  * @module
  */

@@ -1,5 +1,5 @@
 /**
- * Real API servers over one etcd in a network namespace, each for one client: what a client costs is what its server does more
+ * Servers of kapi over one etcd in a network namespace, each for one client: what a client costs is what its server does more
  * than the one that nobody asks.
  *
  * @module

@@ -1,5 +1,5 @@
 /**
- * Many nodes' clients against one real API server, and what happens to all of them at once.
+ * Many nodes' clients against one kapi, and what happens to all of them at once.
  *
  * @module
  */

@@ -53,7 +53,7 @@ Deno.test("of a watch only added objects are dropped, however it is cut into pie
   }
 });
 
-e2eTest("herds of both sorts come into step with a real API server", KAPI, async () => {
+e2eTest("herds of both sorts come into step with kapi", KAPI, async () => {
   const [clients, services] = [4, 20];
   const figures = await Promise.all((["kproxy", "client-go"] as const).map(async (kind) => {
     const found: IncidentFigures[] = [];

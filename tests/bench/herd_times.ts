@@ -1,6 +1,6 @@
 /**
  * Thundering herds: `deno run -A tests/bench/herd_times.ts [--clients N] [--services N] [--endpoints N] [--as KIND]... [--incident NAME]...
- * [--down-seconds N] [--json]`. Wants what tests of the real API server want.
+ * [--down-seconds N] [--json]`. Wants what tests of kapi want.
  *
  * @module
  */

@@ -126,8 +126,8 @@ function markerObjects(number: number): RawApiObject[] {
       ipFamilies: ["IPv4", "IPv6"],
       ports: [`m${number}:1`],
     }),
-    slice(`${MARKER}.0`, [`m${number}:1`], [`10.111.1.${number}@node-z`]),
-    slice(`${MARKER}.1`, [`m${number}:1`], [`fd00:10:111:1::${number}@node-z`]),
+    slice(`${MARKER}.0`, [`m${number}:1`], [`10.111.1.${number}@node-a`]),
+    slice(`${MARKER}.1`, [`m${number}:1`], [`fd00:10:111:1::${number}@node-a`]),
   ].map(withDefaults);
 }
 
