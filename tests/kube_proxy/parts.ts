@@ -149,10 +149,13 @@ async function takeover({ mode }: PartOptions): Promise<PartOutcome> {
 async function cleanup({ program, mode, seed }: PartOptions): Promise<PartOutcome> {
   const all = await cleanUp(program, mode, seed);
   const figures = all.map(({ of, by, lines, left }) => ({ of, by, lines, left: left.length }));
+  const words = all.map(({ of, by, lines, left }) => {
+    const isFirewall = left.length > 0 && left.every((line) => line.includes("KUBE-FIREWALL"));
+    const whose = isFirewall ? ", all of `KUBE-FIREWALL`" : "";
+    return `\`${by}\` left ${left.length} of ${lines} lines of ${of}${whose}`;
+  });
   return {
-    words: figures.map(({ of, by, lines, left }) => `${by} left ${left} of ${lines} lines of ${of}`).join(
-      ", ",
-    ),
+    words: words.join("\n  "),
     // What kube-proxy leaves of kproxy is a figure: it knows nothing of tables "kproxy".
     problems: all.flatMap(({ of, left }) => of === "kube-proxy" ? left : []),
     figures,
