@@ -45,14 +45,15 @@ interface Options {
 
 /** @throws {TypeError} that says what is wrong */
 function parse(args: readonly string[]): Options {
-  const { _: words, mode, worlds = "3", seed = "1", record = "docs/figures/kube-proxy.json", here } = parseArgs([...args], {
-    string: ["mode", "worlds", "seed", "record", "_"],
-    boolean: ["here"],
-    unknown: (arg) => {
-      if (arg.startsWith("-")) throw new TypeError(`what is ${arg}?`);
-      return true;
-    },
-  });
+  const { _: words, mode, worlds = "3", seed = "1", record = "docs/figures/kube-proxy.json", here } =
+    parseArgs([...args], {
+      string: ["mode", "worlds", "seed", "record", "_"],
+      boolean: ["here"],
+      unknown: (arg) => {
+        if (arg.startsWith("-")) throw new TypeError(`what is ${arg}?`);
+        return true;
+      },
+    });
   const parts = words.map((word) => {
     const part = PARTS.find((name) => name === word);
     if (part === undefined) throw new TypeError(`there is no part ${word}: ${PARTS.join(", ")}`);

@@ -48,13 +48,17 @@ export class ProxyApi implements AsyncDisposable {
     try {
       const cluster = { server: api.#server.url };
       await Deno.writeTextFile(api.kubeconfig, kubeconfigText({ cluster, user: {} }));
-      const port = Number(new URL(api.#server.url).port);
-      for (const netns of namespaces) api.#gateways.push(await LabGateway.open(netns, port));
+      for (const netns of namespaces) api.#gateways.push(await LabGateway.open(netns, api.port));
       return api;
     } catch (error) {
       await api[Symbol.asyncDispose]();
       throw error;
     }
+  }
+
+  /** Where it is, at 127.0.0.1. */
+  get port(): number {
+    return Number(new URL(this.#server.url).port);
   }
 
   get kubeconfig(): string {
@@ -96,9 +100,13 @@ export class ProxyApi implements AsyncDisposable {
     const { IPv4, IPv6 } = this.marker;
     const endpoints = [...IPv4, ...IPv6].map(({ endpoints }) => endpoints[0]!.ip);
     for (const [family, command] of (LISTS[mode] ?? []).entries()) {
-      const isThere = async (): Promise<boolean> =>
-        (await netns.exec.run(command.split(" "))).stdout.includes(endpoints[family]!);
-      await until(isThere, `${netns.name} serves ${endpoints[family]}`, LOOK);
+      const isThere = async (text: string, argv: string): Promise<boolean> =>
+        (await netns.exec.run(argv.split(" "))).stdout.includes(text);
+      const endpoint = endpoints[family]!;
+      await until(() => isThere(endpoint, command), `${netns.name} serves ${endpoint}`, LOOK);
+      // There the first sync writes rules after all servers.
+      const save = LISTS["iptables"]![family]!;
+      if (mode === "ipvs") await until(() => isThere("-j MASQUERADE", save), "rules beside servers", LOOK);
     }
   }
 
