@@ -1,8 +1,10 @@
 import { assertEquals, assertGreater } from "@std/assert";
 import { parsePacket } from "../../lib/sim/flow.ts";
+import { FLOW_CASES } from "../flows/flow_cases.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
 import { withDefaults } from "../support/kube_proxy/proxy_api.ts";
 import { type Observer, packetDifference } from "./compare_packets.ts";
+import { FLOW_DIFFERENCES } from "./flow_differences.ts";
 import { drawWorld } from "./worlds.ts";
 
 Deno.test("worlds are what an API server would have, and the same from the same seed", {
@@ -44,4 +46,9 @@ Deno.test("a packet that fares differently is found, one that was unlucky is not
   assertEquals(await packetDifference(sticky, new Scripted([a]), new Scripted([b])), null);
   const other = await packetDifference(sticky, new Scripted([a]), new Scripted([a, b]));
   assertGreater(other?.kproxy.length ?? 0, 1);
+});
+
+Deno.test("what differs as declared is a flow case", { permissions: "none" }, () => {
+  const names = new Set(FLOW_CASES.map(({ name }) => name));
+  assertEquals(Object.keys(FLOW_DIFFERENCES).filter((name) => !names.has(name)), []);
 });
