@@ -14,6 +14,7 @@ import { codeDigest, PACKETS_FILE, PROXIES_FILE, readRecords, type RecordHead } 
 import { AGE_LINE, costTables, packetsTable, readmeTables } from "./figures/tables.ts";
 import { MAN_FILE, manPage } from "./man_page.ts";
 import { eventsMarkdown, logLinesMarkdown } from "./messages_doc.ts";
+import { kubeProxyMarkdown } from "./kube_proxy_record.ts";
 import { metricsMarkdown } from "./metrics_doc.ts";
 import { writeLine } from "./output.ts";
 import { memoryTable, permissionTable, runtimeFlags, runtimeVariables } from "./permissions.ts";
@@ -59,6 +60,7 @@ const SECTIONS: readonly Section[] = [
     name: "packets",
     render: async () => packetsTable(await measured("packets")),
   },
+  { file: "docs/migrate.md", name: "kube-proxy", render: () => kubeProxyMarkdown() },
   { file: "docs/flags.md", name: "flags", render: flagsMarkdown },
   { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },
   { file: "docs/messages.md", name: "events", render: eventsMarkdown },

@@ -18,7 +18,7 @@ const MAX_SEED = 0x7fffffff;
 /** In a test file, that it draws cases itself or has somebody draw them. */
 const DRAWS = /\/(fast_check|fake_chaos)\.ts"/;
 /** These need a machine of their own, and draw few. */
-const ON_MACHINES = /^tests\/(e2e|lab|parity|golden)\//;
+const ON_MACHINES = /^tests\/(e2e|lab|kernel|golden)\//;
 
 /** What is tried. */
 export interface Exploration {

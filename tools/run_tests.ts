@@ -20,12 +20,12 @@ export interface Counts {
 }
 
 /** Tests that run one after another; their timing must not suffer from others. The rest runs in parallel, before them. */
-const EXCLUSIVE = /^tests\/(e2e|lab|parity|recorded|bench)\//;
+const EXCLUSIVE = /^tests\/(e2e|lab|kernel|recorded|bench)\//;
 /** In the text of those that boot a kernel of their own, which has one processor, and measure no time. */
 const IN_UML = "UML_NEEDS";
 /** Real packets, rules and pages, but no time is measured: at a low priority they need no time of their own. */
 const UNHURRIED =
-  /^tests\/((parity|recorded)\/.*|e2e\/(flows|planted_faults|selftest|status_page|transcripts|userspace_listen)_test\.ts)$/;
+  /^tests\/((kernel|recorded)\/.*|e2e\/(flows|planted_faults|selftest|status_page|transcripts|userspace_listen)_test\.ts)$/;
 /** Their priority, as `nice` tells it. */
 const UNHURRIED_NICE = 5;
 /** Of those in kernels of their own, the ones to begin with: while all processors are busy anyway, then those that measure time. */
@@ -36,7 +36,7 @@ const UML_FIRST: readonly string[] = [
 ];
 /** Minutes of them are waits, which cost no test beside them anything. */
 const WAITING: readonly string[] = ["tests/e2e/kube_source_test.ts"];
-/** In the text of those that need the real API server; where Go's cache is empty its build takes minutes. */
+/** In the text of those that need kapi; where Go's cache is empty its build takes minutes. */
 const WITH_API_SERVER = "KAPI";
 /** Characters of what each failed test says that are told again at the end, where they are found even in a log that was cut. */
 const TOLD_AGAIN = 3_000;
@@ -110,7 +110,7 @@ export interface Lanes {
    * all of two processors.
    */
   readonly uml: readonly string[];
-  /** True if one of them needs the real API server. */
+  /** True if one of them needs kapi. */
   readonly withApiServer: boolean;
 }
 
@@ -144,7 +144,7 @@ export async function laneOf(
 async function buildApiServer(): Promise<void> {
   if (KAPI.some((wanted) => unmet(wanted) !== undefined)) return;
   await buildKapi().then(buildEtcd).then(buildHelm)
-    .catch((error) => writeLine(`The real API server is not built: ${error}`));
+    .catch((error) => writeLine(`kapi is not built: ${error}`));
 }
 
 function print(bytes: Uint8Array): void {

@@ -65,7 +65,7 @@ Deno.test("tests in user-mode kernels run beside all others, the long ones first
     "tests/e2e/kube_source_test.ts": "const NEEDS = [...KAPI];",
     "tests/e2e/repair_test.ts": "",
     "tests/bench/d_test.ts": "",
-    "tests/parity/e_test.ts": "",
+    "tests/kernel/e_test.ts": "",
   };
   assertEquals(await laneOf(Object.keys(texts), (path) => Promise.resolve(texts[path] ?? "")), {
     shared: ["tests/support/a_test.ts"],
@@ -75,7 +75,7 @@ Deno.test("tests in user-mode kernels run beside all others, the long ones first
       "tests/bench/d_test.ts",
       "tests/e2e/kube_test.ts",
     ],
-    unhurried: ["tests/e2e/flows_test.ts", "tests/parity/e_test.ts"],
+    unhurried: ["tests/e2e/flows_test.ts", "tests/kernel/e_test.ts"],
     uml: ["tests/e2e/ipvs_flows_test.ts", "tests/e2e/ipvs_test.ts", "tests/e2e/c_test.ts"],
     waiting: ["tests/e2e/kube_source_test.ts"],
     withApiServer: true,

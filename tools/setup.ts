@@ -27,7 +27,7 @@ export const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: "kmod", program: "depmod" },
 ];
 
-/** What the tests need beyond that: the store of the real API server, shells, a judge of metrics. */
+/** What the tests need beyond that: the store of kapi, shells, a judge of metrics. */
 export const TEST_PACKAGES: readonly SystemPackage[] = [
   ...NODE_PACKAGES,
   { name: "chromium", program: "chromium" },

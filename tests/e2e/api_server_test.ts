@@ -1,5 +1,5 @@
 /**
- * Real packets by objects of a real API server: flow cases, and what a server that stops does to those who connect (nothing).
+ * Real packets by objects of kapi: flow cases, and what a server that stops does to those who connect (nothing).
  *
  * @module
  */

@@ -1,6 +1,6 @@
 /**
  * The Pods of `deploy/kubernetes` as a kubelet would run them, on a node that kube-proxy served before: each container's own command,
- * mounts and rights, a read-only root, a kubeconfig as kubeadm writes it, a real API server, real packets; and the dashboard's queries
+ * mounts and rights, a read-only root, a kubeconfig as kubeadm writes it, kapi, real packets; and the dashboard's queries
  * over what they tell Prometheus.
  *
  * @module

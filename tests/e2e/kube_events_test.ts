@@ -89,7 +89,7 @@ async function insecureKubeconfig(kapi: Kapi): Promise<string> {
   return path;
 }
 
-e2eTest("Events arrive at the real API server, whatever way it is verified", KAPI, async (t) => {
+e2eTest("Events arrive at kapi, whatever way it is verified", KAPI, async (t) => {
   await using kapi = await Kapi.start();
   const insecure = await insecureKubeconfig(kapi);
   await fieldsStep(t, kapi);

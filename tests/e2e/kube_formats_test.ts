@@ -1,4 +1,4 @@
-/** What the real API server says in protobuf and JSON, in pages and as watches: of every object of the test corpus the same. */
+/** What kapi says in protobuf and JSON, in pages and as watches: of every object of the test corpus the same. */
 import { assert, assertEquals, assertGreater } from "@std/assert";
 import { parseAll } from "@std/yaml";
 import { systemClock } from "../../lib/kernel/clock.ts";
@@ -124,7 +124,7 @@ async function sourceOf(kapi: Kapi, contentType: string, statuses: string[]): Pr
 }
 
 e2eTest(
-  "the real API server says the same in protobuf and JSON, in pages and as watches",
+  "kapi says the same in protobuf and JSON, in pages and as watches",
   KAPI,
   async (t) => {
     await using kapi = await Kapi.start([], { streamsLists: true });

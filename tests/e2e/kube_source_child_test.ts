@@ -110,7 +110,7 @@ Deno.test("a certificate that cannot be read ends the start with its name", asyn
 });
 
 e2eTest(
-  "under kproxy's permissions: HTTPS_PROXY leads to the real API server, verified or not",
+  "under kproxy's permissions: HTTPS_PROXY leads to kapi, verified or not",
   KAPI,
   async () => {
     await using kapi = await Kapi.start();

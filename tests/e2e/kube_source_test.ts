@@ -340,7 +340,7 @@ async function filesStep(t: Deno.TestContext, kapi: Kapi): Promise<void> {
   });
 }
 
-e2eTest("the API server source against a real API server", KAPI, async (t) => {
+e2eTest("the API server source against kapi", KAPI, async (t) => {
   await using kapi = await Kapi.start();
   await objectSteps(t, kapi);
   await longSteps(t, kapi);

@@ -1,5 +1,5 @@
 /**
- * What the cluster says of the node while `kproxy run` serves, from a real API server: no Node, a late one, addresses, taints, a
+ * What the cluster says of the node while `kproxy run` serves, from kapi: no Node, a late one, addresses, taints, a
  * deletion; and what kproxy says of itself in Events.
  *
  * @module
@@ -276,7 +276,7 @@ const PARTS: readonly (readonly [name: string, run: (t: Deno.TestContext, kapi: 
   ["in mode NodeCIDR pod CIDRs of the other family alone end the start", podCidrsOfTheOtherFamily],
 ];
 
-e2eTest("kproxy run and the cluster's word on its node, by a real API server", NEEDS, async (t) => {
+e2eTest("kproxy run and the cluster's word on its node, by kapi", NEEDS, async (t) => {
   await using kapi = await Kapi.start();
   for (const [name, run] of PARTS) await t.step(name, (step) => run(step, kapi));
 });

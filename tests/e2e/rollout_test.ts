@@ -1,5 +1,5 @@
 /**
- * A rollout by the lines of docs/deploy.md and docs/migrate.md, given to a real API server (`KAPI`) from the first one to the last, by
+ * A rollout by the lines of docs/deploy.md and docs/migrate.md, given to kapi (`KAPI`) from the first one to the last, by
  * kubectl and by Helm. There are no controllers: what becomes of Pods is not seen.
  *
  * @module

@@ -1,5 +1,5 @@
 /**
- * nftables mode with the ServiceCIDRs of a real API server: what no Service has is dropped in them, and only in them, also when
+ * nftables mode with the ServiceCIDRs of kapi: what no Service has is dropped in them, and only in them, also when
  * they come and go while kproxy runs.
  *
  * @module

@@ -1,4 +1,4 @@
-/** IPVS mode on the objects of the golden cases ends in what kube-proxy's tools printed there. */
+/** IPVS mode on the objects of the golden cases ends in what their files hold. */
 import { assertEquals } from "@std/assert";
 import { planTexts } from "../../lib/backend/ipvs/diff/render.ts";
 import type { IpvsPlan } from "../../lib/backend/ipvs/plan/ruleset.ts";

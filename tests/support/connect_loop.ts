@@ -59,6 +59,11 @@ export class ConnectLoop {
     return await this.#host.call("loopReport");
   }
 
+  /** As `AgentMethods.longestGap`. */
+  async longestGap(): Promise<number> {
+    return await this.#host.call("longestGap");
+  }
+
   /** Waits until this many more requests have been answered. */
   async answered(count: number): Promise<void> {
     const answers = async () =>

@@ -1,5 +1,5 @@
 /**
- * Connection tracking in memory behind the program `conntrack`: as much of it as kproxy uses, UDP only. A parity test holds it
+ * Connection tracking in memory behind the program `conntrack`: as much of it as kproxy uses, UDP only. `tests/kernel` holds it
  * equal to the real one.
  *
  * @module

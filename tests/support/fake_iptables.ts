@@ -1,6 +1,6 @@
 /**
  * A working iptables in memory, for both families and variants: `iptables`, `ip6tables` and their `-save`, `-restore`,
- * `-nft` and `-legacy` names. `tests/parity` runs the same cases on it and on the real programs.
+ * `-nft` and `-legacy` names. `tests/kernel` runs the same cases on it and on the real programs.
  *
  * Not modelled: loops of jumps, counters, and extensions beyond those a service proxy writes.
  *

@@ -1,5 +1,5 @@
 /**
- * A working nft in memory: what a service proxy says to it, transactions, dry runs and the list of a table. `tests/parity` runs the
+ * A working nft in memory: what a service proxy says to it, transactions, dry runs and the list of a table. `tests/kernel` runs the
  * same cases on it and on the real program.
  *
  * Not modelled: what rules mean, types of keys, and commands that kproxy never gives.

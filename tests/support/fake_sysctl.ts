@@ -1,5 +1,5 @@
 /**
- * The program `sysctl` of procps-ng, in memory; `tests/parity` holds it against the real one.
+ * The program `sysctl` of procps-ng, in memory; `tests/kernel` holds it against the real one.
  *
  * @module
  */

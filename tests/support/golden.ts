@@ -35,7 +35,7 @@ export interface GoldenCase {
 
 const RULE_FILES: Readonly<Record<IpFamily, string>> = { IPv4: "iptables.rules", IPv6: "ip6tables.rules" };
 
-/** The settings under which the golden cases were captured. */
+/** The settings of the golden cases. */
 export function exampleOptions(family: IpFamily, changes: Partial<IptablesOptions> = {}): IptablesOptions {
   return {
     family,

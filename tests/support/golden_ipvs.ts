@@ -1,5 +1,5 @@
 /**
- * Golden cases of IPVS mode: objects as a user writes them, and what the tools say of the kernel after a sync of them.
+ * Golden cases of IPVS mode: objects as a user writes them, and what the tools must say of the kernel after a sync of them.
  *
  * A case is a folder of `tests/golden/ipvs` with `objects.yaml`, `ipvsadm.txt` (`ipvsadm -Sn`, both families), `ipset.txt`
  * (`add` lines of `ipset save`, sorted, IPv4 first) and either `iptables-save.txt` and `ip6tables-save.txt`, or
@@ -39,7 +39,7 @@ export function ipvsGoldenUrl(path: string): URL {
 
 export const IPVS_GOLDEN_NAMES = ["capture-1", "capture-2"] as const;
 
-/** The node under which the captures were made. */
+/** The node of the cases. */
 export function exampleIpvsOptions(family: IpFamily, changes: Partial<IpvsOptions> = {}): IpvsOptions {
   const hostIps = family === "IPv4" ? ["192.0.2.10"] : ["2001:db8:2::10"];
   return {

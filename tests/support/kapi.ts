@@ -1,5 +1,5 @@
 /**
- * The real API server of `tests/lab/kapi`, built once and run on 127.0.0.1 with its own etcd, for tests.
+ * The API server of `tests/lab/kapi`, built once and run on 127.0.0.1 with its own etcd, for tests.
  *
  * @module
  */
@@ -15,7 +15,7 @@ import { eventually } from "./until.ts";
 
 /** What is needed to build what is in `tests/lab/kapi`. */
 export const KAPI_BUILD: readonly Need[] = [go(25)];
-/** What a test of the real API server needs. */
+/** What a test of kapi needs. */
 export const KAPI: readonly Need[] = [...KAPI_BUILD, program("etcd")];
 
 /** A token that its server always takes. */

@@ -152,6 +152,9 @@ class ConnectLoop {
   #ended = false;
   #restingSinceMs: number | undefined;
   #restedMs = 0;
+  /** Of the latest answer, by {@linkcode ConnectLoop.#ranMs}. */
+  #answeredMs = 0;
+  #longestGapMs = 0;
   readonly #done: Promise<void>;
 
   constructor(request: LoopRequest) {
@@ -182,6 +185,25 @@ class ConnectLoop {
   #activeMs(): number {
     const nowMs = performance.now();
     return nowMs - this.#startMs - this.#restedMs - (nowMs - (this.#restingSinceMs ?? nowMs));
+  }
+
+  /** How long it has been running without rest and with a CPU. */
+  #ranMs(): number {
+    return this.#activeMs() - this.#stalls.totalMs();
+  }
+
+  /** See `AgentMethods.longestGap`. */
+  longestGap(): number {
+    this.#noteGap();
+    const longestMs = this.#longestGapMs;
+    this.#longestGapMs = 0;
+    return longestMs;
+  }
+
+  #noteGap(): void {
+    const ranMs = this.#ranMs();
+    this.#longestGapMs = Math.max(this.#longestGapMs, ranMs - this.#answeredMs);
+    this.#answeredMs = ranMs;
   }
 
   /** Starts nothing more for a time; resolves when everything under way has ended. */
@@ -235,6 +257,7 @@ class ConnectLoop {
       const key = ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
       this.#byServer[key] = (this.#byServer[key] ?? 0) + 1;
       this.#slowestMs = Math.max(this.#slowestMs, tookMs);
+      this.#noteGap();
       return;
     }
     if (
@@ -373,6 +396,7 @@ const methods: AgentMethods = {
   restLoop: () => runningLoop().rest(),
   resumeLoop: () => runningLoop().resume(),
   loopReport: () => runningLoop().report(),
+  longestGap: () => runningLoop().longestGap(),
   ping,
   segment,
 };

@@ -105,20 +105,44 @@ export class LabFlowCase {
 
   /** Starts the servers of all endpoints, then sends the packets. Yields what was not as wanted, in words. */
   async run(gapOf: (step: FlowStep) => string | undefined): Promise<string[]> {
-    await this.#lab.flushConntrack();
-    for (const { ip, port, protocol } of endpointsOf(this.#case.objects)) {
-      await (await this.#owner(ip, true)).call("serve", { ip, port, protocol });
-    }
+    await this.serve();
     const differences: string[] = [];
     for (const [step, packet] of this.#packets) {
       if (gapOf(step) !== undefined) continue;
       const difference = await this.#check(step, packet);
       if (difference !== null) differences.push(difference);
     }
+    await this.end();
+    return differences;
+  }
+
+  /** Starts the servers of all endpoints, on a node that has forgotten all connections. */
+  async serve(): Promise<void> {
+    await this.#lab.flushConntrack();
+    for (const { ip, port, protocol } of endpointsOf(this.#case.objects)) {
+      await (await this.#owner(ip, true)).call("serve", { ip, port, protocol });
+    }
+  }
+
+  /** Ends all servers. */
+  async end(): Promise<void> {
     await Promise.all(
       [...this.#lab.hosts, this.#lab.node, this.#lab.world].map((host) => host.call("unserve")),
     );
-    return differences;
+  }
+
+  /**
+   * What becomes of so many requests of one of the case's packets, each outcome once, sorted. Only of packets that begin a connection.
+   *
+   * @param isPatient nobody is silent just because the machine is busy
+   */
+  async observe(packetText: string, requests: number, isPatient: boolean): Promise<string[]> {
+    const packet = parsePacket(packetText);
+    const source = packet.inInterface === ""
+      ? this.#lab.node
+      : await this.#lab.host(packet.source, packet.inInterface);
+    const outcomes = isPatient ? [] : ["dropped"];
+    return [...new Set(await this.#request(source, packet, { outcomes, requests }))].sort();
   }
 
   /** The node, a pod, or the world. `hosted`: make a host for the address if it is outside. */

@@ -134,6 +134,11 @@ export interface AgentMethods {
   resumeLoop: () => void;
   /** Counters of the loop so far. */
   loopReport: () => LoopReport;
+  /**
+   * Longest time, in milliseconds, in which no request of the loop was answered, since this was asked last. Time in which it rested or
+   * had no CPU does not count.
+   */
+  longestGap: () => number;
   /** ICMP echo; `silence` or an answer. */
   ping: (source: string, to: string, timeoutMs: number) => Promise<ProbeResult>;
   /** Sends a lone segment; the flags of the answer, or "" for silence. */

@@ -45,7 +45,8 @@ export async function saveAll(netns: Netns, variant = ""): Promise<string> {
 
 /**
  * Puts lines of one table into an order in which two rulesets are equal line by line if kube-proxy might have written either.
- * The order of rules stays what it is everywhere but in the chains that all Services share.
+ * The order of rules stays what it is everywhere but in the chains that all Services share; there it stays among rules with the same
+ * comment, which are those of one Service port.
  */
 export function inComparableOrder(lines: readonly string[]): string[] {
   const chainOf = (line: string): string => line.startsWith("-A ") ? line.split(" ")[1]! : "";
@@ -54,6 +55,12 @@ export function inComparableOrder(lines: readonly string[]): string[] {
   return [...groups.keys()].sort().flatMap((chain) => {
     const group = groups.get(chain)!;
     if (chain !== "" && !group.every((line) => UNORDERED.test(line))) return group;
-    return [...group.filter((line) => !isLast(line)).sort(), ...group.filter(isLast)];
+    return [...group.filter((line) => !isLast(line)).sort(byComment), ...group.filter(isLast)];
   });
+}
+
+/** By comment, lines without one by all of them. */
+function byComment(one: string, other: string): number {
+  const [left, right] = [one, other].map((line) => /--comment ("[^"]*"|\S+)/.exec(line)?.[1] ?? line);
+  return left! < right! ? -1 : left! > right! ? 1 : 0;
 }

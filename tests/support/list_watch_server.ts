@@ -229,7 +229,7 @@ export class ListWatchServer implements AsyncDisposable {
     const request: ApiRequest = {
       path: url.pathname,
       query: url.searchParams,
-      watch: url.searchParams.get("watch") === "1",
+      watch: ["1", "true"].includes(url.searchParams.get("watch") ?? ""),
       headers,
       body,
     };
@@ -383,6 +383,7 @@ function eventBytes({ old, current, version }: Change, { matches, wire }: Watche
   const is = matches(current);
   if (!was && !is) return new Uint8Array(0);
   const type = is ? (was ? "MODIFIED" : "ADDED") : "DELETED";
-  const base = current ?? old;
+  // As servers do: what is not selected any more is told as it was.
+  const base = is ? current : old;
   return wire.event(type, { ...base, metadata: { ...base?.metadata, resourceVersion: String(version) } });
 }

@@ -11,9 +11,12 @@ import { kproxy as runKproxy } from "../cli/kproxy.ts";
 import { type ApiJson, service, slice } from "../flows/objects.ts";
 import { KubeProxy, type KubeProxyMode, type LaidOutPorts } from "./kube_proxy/kube_proxy.ts";
 import type { LaidOutNode, LaidOutPort } from "./kube_proxy/laid_out.ts";
+import { ProxyApi } from "./kube_proxy/proxy_api.ts";
+import { kubeProxyProgram, RealKubeProxy } from "./kube_proxy/real_kube_proxy.ts";
 import { inComparableOrder, saveTables } from "./lab_rules.ts";
 import { type Netns, withNetns } from "./netns.ts";
-import { NODE_ADDRESSES, type NodeLab } from "./node_lab.ts";
+import { NODE_ADDRESSES, NODE_OBJECT, type NodeLab } from "./node_lab.ts";
+import { rawServiceCidr } from "./raw_objects.ts";
 import { type ServiceTraffic, TRAFFIC_SERVICE } from "./service_traffic.ts";
 import { eventually } from "./until.ts";
 
@@ -53,9 +56,12 @@ const STICKY = {
   affinitySeconds: 10_800,
 } as const;
 
-const NODES: readonly LaidOutNode[] = (["IPv4", "IPv6"] as const).map((family, i) => ({
+/** Where pods are. */
+export const CLUSTER_CIDR = "10.244.0.0/16,fd00:10:244::/56";
+/** The node of the lab, as the layouts take it. */
+export const NODES: readonly LaidOutNode[] = (["IPv4", "IPv6"] as const).map((family, i) => ({
   family,
-  clusterCidr: ["10.244.0.0/16", "fd00:10:244::/56"][i]!,
+  clusterCidr: CLUSTER_CIDR.split(",")[i]!,
   serviceCidr: ["10.96.0.0/16", "fd00:10:96::/112"][i]!,
   nodeIp: NODE_ADDRESSES.eth0[i]!,
   hostIps: Object.values(NODE_ADDRESSES).map((both) => both[i]!),
@@ -68,10 +74,14 @@ const ANSWER_LIMIT_MS = 10_000;
 const SILENCE_LIMIT_MS = 1_000;
 
 /** The other proxy of a node, and what the two of them are asked to do in turn. */
-export class Migration {
+export class Migration implements AsyncDisposable {
   readonly #lab: NodeLab;
   readonly #traffic: ServiceTraffic;
+  /** Its layouts, where there is no program. */
   #kubeProxy: KubeProxy | undefined;
+  /** The program itself, and what it asks. */
+  #real: RealKubeProxy | undefined;
+  #api: ProxyApi | undefined;
   /** Before the other proxy comes. */
   #isBefore = false;
   /** Who answered each client of the Service with affinity before. */
@@ -120,17 +130,28 @@ export class Migration {
     this.#sticksTo = await this.#askSticky();
   }
 
-  /** The Services change, and nobody hears of it. */
-  changeBetween(): void {
+  /** kube-proxy ends, if it was there; then the Services change, and nobody hears of it. */
+  async changeBetween(): Promise<void> {
+    await this.#real?.stop("SIGKILL");
     this.#isBefore = false;
-    this.#kubeProxy = undefined;
+    [this.#kubeProxy, this.#real] = [undefined, undefined];
   }
 
   /** Starts kube-proxy and then, if kproxy was there in mode `from`, does the rest of the way back. */
   async startKubeProxy(mode: KubeProxyMode, from: ProxyMode | undefined): Promise<void> {
     const { netns } = this.#lab.node;
-    this.#kubeProxy = new KubeProxy(netns, NODES, mode);
-    await this.#kubeProxy.start(this.#ports());
+    const program = kubeProxyProgram();
+    if (program === undefined) {
+      this.#kubeProxy = new KubeProxy(netns, NODES, mode);
+      await this.#kubeProxy.start(this.#ports());
+    } else {
+      this.#api ??= await ProxyApi.open([netns]);
+      this.#api.replace(this.#objects());
+      const periods = { minSyncPeriod: "1ms" };
+      const fields = { mode, clusterCIDR: CLUSTER_CIDR, iptables: periods, nftables: periods, ipvs: periods };
+      this.#real = await RealKubeProxy.start(program, { netns, api: this.#api, fields });
+      await this.#api.inForce(netns, mode);
+    }
     if (from === undefined) return;
     const flags = AFTERWARDS[`${from} ${mode}`];
     if (flags === undefined) return assertEquals(from, mode, "there is no such way back");
@@ -138,9 +159,17 @@ export class Migration {
     assertEquals(code, 0, out + err);
   }
 
-  /** Has kube-proxy follow a change. */
-  async syncKubeProxy(): Promise<void> {
+  /** Has kube-proxy, which is in this mode, follow a change. */
+  async syncKubeProxy(mode: string): Promise<void> {
     await this.#kubeProxy?.sync(this.#ports());
+    if (this.#real === undefined) return;
+    this.#api?.replace(this.#objects());
+    await this.#api?.inForce(this.#lab.node.netns, mode);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#real?.[Symbol.asyncDispose]();
+    await this.#api?.[Symbol.asyncDispose]();
   }
 
   /** Nothing is in force but what the proxy of now writes on a node where it is the first one. */
@@ -148,7 +177,7 @@ export class Migration {
     mode: KubeProxyMode,
     { by, from }: { readonly by: "kube-proxy" | "kproxy"; readonly from: ProxyMode | undefined },
   ): Promise<void> {
-    const ports = this.#ports();
+    const ports = by === "kube-proxy" ? this.laidOut() : this.#ports();
     const clean = await withNetns(async (netns) => {
       // In mode nftables nothing of its own is in what is looked at.
       if (mode !== "nftables") await new KubeProxy(netns, NODES, mode).start(ports);
@@ -208,7 +237,26 @@ export class Migration {
     );
   }
 
-  #ports(): LaidOutPorts {
+  /** All that kube-proxy itself is told. */
+  #objects(): readonly ApiJson[] {
+    const cidrs = rawServiceCidr("kubernetes", NODES.map(({ serviceCidr }) => serviceCidr));
+    return [
+      NODE_OBJECT,
+      cidrs as unknown as ApiJson,
+      ...this.#traffic.services,
+      ...this.services,
+      ...this.#traffic.slices,
+      ...this.slices,
+    ];
+  }
+
+  /** What kube-proxy's layouts are made for, as it is told now. */
+  laidOut(): LaidOutPorts {
+    return this.#ports(this.#api?.marker);
+  }
+
+  /** Likewise; `marker` is served, too. */
+  #ports(marker?: LaidOutPorts): LaidOutPorts {
     const web = (family: IpFamily): LaidOutPort[] => {
       const i = family === "IPv4" ? 0 : 1;
       return (["tcp", "udp"] as const).map((protocol) => {
@@ -235,7 +283,10 @@ export class Migration {
     const others = this.#isBefore
       ? [laidOut(LATE, false), laidOut(STICKY), laidOut(GONE)]
       : [laidOut(LATE), laidOut(STICKY)];
-    return { IPv4: [...web("IPv4"), ...others], IPv6: web("IPv6") };
+    return {
+      IPv4: [...web("IPv4"), ...others, ...marker?.IPv4 ?? []],
+      IPv6: [...web("IPv6"), ...marker?.IPv6 ?? []],
+    };
   }
 }
 

@@ -182,6 +182,17 @@ export class ServiceTraffic {
     }
   }
 
+  /** What all loops came to so far; the gap is the longest one of any of them since this was asked last. */
+  async figures(): Promise<{ connections: number; failed: number; longestGapMs: number }> {
+    const reports = await Promise.all(this.#loops.map((loop) => loop.report()));
+    const gaps = await Promise.all(this.#loops.map((loop) => loop.longestGap()));
+    return {
+      connections: reports.reduce((sum, { requests }) => sum + requests, 0),
+      failed: reports.reduce((sum, { failures }) => sum + failures.length, 0),
+      longestGapMs: Math.round(Math.max(...gaps)),
+    };
+  }
+
   /** Fails unless each connection so far was answered in time. */
   async unbroken(timeline: () => string): Promise<void> {
     const broken: string[] = [];

@@ -44,10 +44,10 @@ export function program(name: string): Need {
   };
 }
 
-/** Go of at least this minor version, which builds the real API server. */
+/** Go of at least this minor version, which builds kapi. */
 export function go(minor = 25): Need {
   return {
-    feature: "the real API server",
+    feature: "kapi, the API server of tests/lab",
     needs: `Go 1.${minor} or newer to build it`,
     probe: () => {
       const path = findProgram("go") ?? ["/usr/local/go/bin/go", "/usr/lib/go/bin/go"].find(isExecutable);

@@ -10,7 +10,7 @@ import type { LoopPace } from "./connect_loop.ts";
 import type { KubeProxyMode } from "./kube_proxy/kube_proxy.ts";
 import { KproxyProcess } from "./kproxy_process.ts";
 import { LabManifests } from "./lab_manifests.ts";
-import { Migration } from "./migration.ts";
+import { CLUSTER_CIDR, Migration } from "./migration.ts";
 import { NODE_OBJECT, NodeLab } from "./node_lab.ts";
 import { ServiceTraffic } from "./service_traffic.ts";
 
@@ -130,7 +130,7 @@ export class SwitchLab implements AsyncDisposable {
     // The harder end, for a kproxy that hangs.
     if (this.#kproxy !== undefined) assertEquals((await this.#kproxy.stop("SIGKILL")).code, 137);
     this.#kproxy = undefined;
-    this.#migration.changeBetween();
+    await this.#migration.changeBetween();
     await this.#traffic.answered(20);
     this.#mode = to;
     if (by === "kube-proxy") await this.#migration.startKubeProxy(to, fromKproxy);
@@ -143,6 +143,11 @@ export class SwitchLab implements AsyncDisposable {
     await this.#migration.assertTakenOver(to, { by, from });
   }
 
+  /** As {@linkcode ServiceTraffic.figures}. */
+  figures(): ReturnType<ServiceTraffic["figures"]> {
+    return this.#traffic.figures();
+  }
+
   /** Ends the loops; fails unless each connection was answered in time and there were enough of them. */
   async end(): Promise<void> {
     await this.#traffic.end();
@@ -150,6 +155,7 @@ export class SwitchLab implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#kproxy?.[Symbol.asyncDispose]();
+    await this.#migration[Symbol.asyncDispose]();
     await this.#lab[Symbol.asyncDispose]();
     await this.#manifests[Symbol.asyncDispose]();
     await Deno.remove(this.#folder, { recursive: true });
@@ -194,7 +200,7 @@ export class SwitchLab implements AsyncDisposable {
       apiVersion: "kubeproxy.config.k8s.io/v1alpha1",
       kind: "KubeProxyConfiguration",
       mode,
-      clusterCIDR: "10.244.0.0/16,fd00:10:244::/56",
+      clusterCIDR: CLUSTER_CIDR,
       iptables: periods,
       nftables: periods,
       ipvs: { minSyncPeriod: "0s" },
@@ -217,7 +223,7 @@ export class SwitchLab implements AsyncDisposable {
 
   /** Has the proxy know what there is, and waits until it serves this Service so in these many families. */
   async #tell(service: string, families: number): Promise<void> {
-    if (this.#kproxy === undefined) await this.#migration.syncKubeProxy();
+    if (this.#kproxy === undefined) await this.#migration.syncKubeProxy(this.#mode ?? "");
     else await this.#kproxy.change(() => this.#write(), service, families);
   }
 

@@ -1,4 +1,4 @@
-// kapi is a small but real Kubernetes API server for tests: k8s.io/apiserver's
+// kapi is a small Kubernetes API server for tests: k8s.io/apiserver's
 // generic server, registry store, watch cache and etcd3 storage, with TLS and a
 // bearer token, serving the few built-in resources a service proxy talks to, and
 // those that it is made of in a cluster.
@@ -162,7 +162,7 @@ func toCoreV1(in *eventsv1.Event, out *corev1.Event) {
 	}
 }
 
-// defaultService sets what the real server would (but allocates no addresses or ports).
+// defaultService sets what kube-apiserver would (but allocates no addresses or ports).
 func defaultService(s *corev1.ServiceSpec) {
 	set := func(p *string, v string) {
 		if *p == "" {

@@ -9,16 +9,16 @@ import { parseIptablesSave } from "../../lib/netfilter/iptables_save.ts";
 import { FakeIptables } from "../support/fake_iptables.ts";
 import { withNetns } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
-import { type Outcome, outcomeOf, PARITY_CASES, type ParityCase } from "./iptables_cases.ts";
+import { FAKE_CASES, type FakeCase, type Outcome, outcomeOf } from "./fake_iptables_cases.ts";
 
 for (const variant of ["nft", "legacy"] as const) {
   for (const family of ["IPv4", "IPv6"] as const) {
     const needs = [ROOT_NAMESPACES, program(iptablesPrograms(family, variant).command)];
     e2eTest(`the fake iptables equals the real one, ${variant} ${family}`, needs, async (t) => {
-      for (const parityCase of PARITY_CASES) {
-        await t.step(parityCase.name, async () => {
-          const real = await withNetns(async (netns) => await play(parityCase, netns.exec, family, variant));
-          const fake = await play(parityCase, new FakeIptables(), family, variant);
+      for (const fakeCase of FAKE_CASES) {
+        await t.step(fakeCase.name, async () => {
+          const real = await withNetns(async (netns) => await play(fakeCase, netns.exec, family, variant));
+          const fake = await play(fakeCase, new FakeIptables(), family, variant);
           assertEquals(fake.outcomes, real.outcomes);
           assertEquals(fake.tables, real.tables);
         });
@@ -27,8 +27,8 @@ for (const variant of ["nft", "legacy"] as const) {
   }
 }
 
-Deno.test("the parity cases exercise every method of Iptables", () => {
-  const source = PARITY_CASES.map(({ run }) => run.toString()).join("\n");
+Deno.test("the cases exercise every method of Iptables", () => {
+  const source = FAKE_CASES.map(({ run }) => run.toString()).join("\n");
   // `list` prints what a
   // kernel has counted: serve_metrics_test.ts compares it with packets. iptables_native_rules_test.ts has what makes saveReadable
   // differ from save. saveInto and listInto run the programs of save and restore, and repair_test.ts what comes of it. `with` starts
@@ -51,7 +51,7 @@ Deno.test("the parity cases exercise every method of Iptables", () => {
 });
 
 async function play(
-  parityCase: ParityCase,
+  fakeCase: FakeCase,
   exec: Exec,
   family: IpFamily,
   variant: IptablesVariant,
@@ -62,7 +62,7 @@ async function play(
   // Both kernels start with their tables made, whatever the first step is.
   for (const table of ["filter", "nat"] as const) await iptables.restore(`*${table}\n-S OUTPUT\nCOMMIT\n`);
   const outcomes: Outcome[] = [];
-  await parityCase.run(iptables, async (work) => {
+  await fakeCase.run(iptables, async (work) => {
     outcomes.push(await outcomeOf(work));
   });
   const tables: Record<string, unknown> = {};

@@ -12,7 +12,7 @@ import type { IpFamily } from "../../lib/model/objects.ts";
 export type Outcome = boolean | string | null;
 
 /** A sequence of steps on one fresh kernel. Outcomes and tables after it must be equal. */
-export interface ParityCase {
+export interface FakeCase {
   readonly name: string;
   readonly run: (iptables: Iptables, step: Stepper) => Promise<void>;
 }
@@ -35,7 +35,7 @@ const TWO_CHAINS = "*nat\n:KUBE-A - [0:0]\n:KUBE-B - [0:0]\n" +
   '-A KUBE-A -m comment --comment "first of all" -j KUBE-B\n-A KUBE-A -p tcp -m tcp --dport 80 -j KUBE-B\n' +
   "-A KUBE-A -p udp -m udp --dport 53 -j RETURN\nCOMMIT\n";
 
-function restoring(name: string, ...texts: string[]): ParityCase {
+function restoring(name: string, ...texts: string[]): FakeCase {
   return {
     name,
     run: async (iptables, step) => {
@@ -56,7 +56,7 @@ function addresses(family: IpFamily): { one: string; net: string; other: string 
     : { one: "fd00:10:96::9", net: "fd00:10:244::/56", other: "[fd00:10:244::91]:8080" };
 }
 
-const METHODS: readonly ParityCase[] = [
+const METHODS: readonly FakeCase[] = [
   {
     name: "absence gives no reason where the family works",
     run: (ipt, step) => step(ipt.absence().then(String)),
@@ -75,7 +75,7 @@ const METHODS: readonly ParityCase[] = [
   },
 ];
 
-const RESTORES: readonly ParityCase[] = [
+const RESTORES: readonly FakeCase[] = [
   restoring("a chain line makes a chain and empties one", nat(":KUBE-A - [0:0]", ":KUBE-C - [0:0]")),
   restoring(
     "rules are inserted by number and at the top",
@@ -179,4 +179,4 @@ COMMIT
 }
 
 /** All cases. */
-export const PARITY_CASES: readonly ParityCase[] = [...METHODS, ...RESTORES];
+export const FAKE_CASES: readonly FakeCase[] = [...METHODS, ...RESTORES];

@@ -1,5 +1,5 @@
 /**
- * The applier and the cleanup on the real kernel: adoption of another proxy's rules under traffic, failures, flushes.
+ * The applier and the cleanup on the real kernel: adoption of rules that are there under traffic, failures, flushes.
  */
 import { assert, assertEquals, assertGreater, assertRejects } from "@std/assert";
 import { IptablesProxier } from "../../lib/backend/iptables/apply/apply.ts";
@@ -109,8 +109,8 @@ async function damageWithin(proxier: IptablesProxier, looks: number): Promise<Da
   throw new Error(`not seen in ${looks} looks`);
 }
 
-/** Jumps and rules the way kube-proxy leaves them, each jump inserted singly at the top. */
-async function runAnotherProxy(
+/** The rules of a former run, with its jumps in the places where kube-proxy has them: each inserted singly at the top. */
+async function leaveRules(
   netns: Netns,
   family: IpFamily,
   variant: IptablesVariant,
@@ -245,10 +245,10 @@ for (const variant of VARIANTS) {
     });
   });
 
-  e2eTest(`${variant}: another proxy's rules are adopted under traffic, then cleaned`, NEEDS, async () => {
+  e2eTest(`${variant}: rules that are there are adopted under traffic, then cleaned`, NEEDS, async () => {
     await withNetns(async (netns) => {
       const before = services(150, 10);
-      await runAnotherProxy(netns, "IPv4", variant, before);
+      await leaveRules(netns, "IPv4", variant, before);
       const after: Record<string, number> = { ...before, "s3": 4, "s200-np": 2 };
       delete after["s5"];
       // All ten endpoints of s1 are addresses of this namespace: 10.128.0.17 to .26.

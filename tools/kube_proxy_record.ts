@@ -1,0 +1,95 @@
+/**
+ * What `deno task try-kube-proxy` keeps of its runs in `docs/figures/kube-proxy.json`, and the table that `docs/migrate.md` has of it.
+ *
+ * @module
+ */
+import record from "../docs/figures/kube-proxy.json" with { type: "json" };
+import { ROOT } from "./project_files.ts";
+
+/** Parts of `try-kube-proxy`. */
+export const PARTS = ["rules", "packets", "flows", "layouts", "takeover", "cleanup"] as const;
+export type PartName = typeof PARTS[number];
+
+/** One part in one mode. */
+export interface RecordedRun {
+  readonly part: PartName;
+  readonly mode: string;
+  readonly command: string;
+  /** When it ended, in UTC. */
+  readonly date: string;
+  /** Of kproxy, with `+` after it if files differed from it. */
+  readonly commit: string;
+  readonly machine: Readonly<Record<string, string | number | readonly number[]>>;
+  readonly versions: Readonly<Record<string, string>>;
+  readonly words: string;
+  /** What was not as it should be. */
+  readonly problems: readonly string[];
+  readonly figures: unknown;
+}
+
+/** Parts as the table calls them. */
+const NAMES: Readonly<Record<PartName, string>> = {
+  rules: "the rules of random worlds, line by line",
+  packets: "packets of random worlds, through the rules of either",
+  flows: "the cases of `tests/flows`, through kube-proxy",
+  layouts: "kube-proxy's layouts of the tests, beside its own",
+  takeover: "takeover under connect loops",
+  cleanup: "`kproxy cleanup` and `kube-proxy --cleanup`",
+};
+
+/** The table, a row for each part and mode. */
+export function kubeProxyMarkdown(runs: readonly RecordedRun[] = record as readonly RecordedRun[]): string {
+  const order = ({ part, mode }: RecordedRun): string => `${PARTS.indexOf(part)} ${mode}`;
+  const rows = runs.toSorted((a, b) => order(a) < order(b) ? -1 : 1).map((run) => {
+    const { part, mode, words, problems, date, commit, versions } = run;
+    const found = words.replaceAll("\n", "<br>") +
+      (problems.length === 0 ? "" : `; **${problems.length} not as it should be**`);
+    const when = `${date.slice(0, 10)}, ${commit.slice(0, 8)}${commit.endsWith("+") ? "+" : ""}`;
+    return `| ${NAMES[part]} | ${mode} | ${found} | ${versions["kubeProxy"]} | ${when} |`;
+  });
+  return [
+    "| what | mode | what came of it | beside | date, commit |",
+    "| --- | --- | --- | --- | --- |",
+    ...rows,
+  ].join("\n");
+}
+
+/** Puts a run into a record, in the place of the one of the same part and mode. */
+export async function keepRun(
+  path: string,
+  run: Omit<RecordedRun, "date" | "commit" | "machine" | "versions">,
+  kubeProxy: string,
+): Promise<void> {
+  let runs: RecordedRun[] = [];
+  try {
+    runs = JSON.parse(await Deno.readTextFile(path));
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  const isSame = (other: RecordedRun): boolean => other.part === run.part && other.mode === run.mode;
+  const made: RecordedRun = {
+    ...run,
+    date: new Date().toISOString().slice(0, 19) + "Z",
+    commit: await said("git", "rev-parse", "HEAD") +
+      (await said("git", "status", "--porcelain", "--", "lib", "tests", "tools") === "" ? "" : "+"),
+    machine: {
+      processors: navigator.hardwareConcurrency,
+      memoryMb: Math.round(Deno.systemMemoryInfo().total / 1e6),
+      kernel: Deno.osRelease(),
+      load: Deno.loadavg().map((load) => Number(load.toFixed(1))),
+    },
+    versions: {
+      kubeProxy: kubeProxy.replace("Kubernetes v", "kube-proxy "),
+      deno: Deno.version.deno,
+      iptables: await said("iptables", "--version"),
+      nft: await said("nft", "--version"),
+    },
+  };
+  const all = [...runs.filter((other) => !isSame(other)), made];
+  await Deno.writeTextFile(path, JSON.stringify(all, null, 2) + "\n");
+}
+
+async function said(program: string, ...args: readonly string[]): Promise<string> {
+  const { stdout } = await new Deno.Command(program, { args: [...args], cwd: ROOT, stdin: "null" }).output();
+  return new TextDecoder().decode(stdout).trim();
+}
