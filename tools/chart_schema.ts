@@ -3,8 +3,9 @@
  *
  * @module
  */
-import { FIELDS } from "../lib/config/fields.ts";
-import { type FieldKind, type FieldSpec, OBSOLETE_FIELDS } from "../lib/config/schema.ts";
+import { type Field, FIELDS } from "../lib/config/fields.ts";
+import { KINDS } from "../lib/config/kinds.ts";
+import { OBSOLETE_FIELDS } from "../lib/config/schema.ts";
 
 /** Where the chart's schema is. */
 export const CHART_SCHEMA_FILE = "deploy/helm/kproxy/values.schema.json";
@@ -21,21 +22,6 @@ const SET_ELSEWHERE: readonly string[] = [
 const REFERRED: Readonly<Record<string, string>> = {
   healthzBindAddress: "#/properties/metricsBindAddress",
 };
-/** Null is what a field that says nothing holds. */
-const TYPES: Readonly<Record<FieldKind, JsonSchema>> = {
-  string: { type: ["string", "null"] },
-  boolean: { type: ["boolean", "null"] },
-  int32: { type: ["integer", "null"] },
-  uint32: { type: ["integer", "null"], minimum: 0 },
-  float32: { type: ["number", "null"] },
-  duration: { type: ["string", "null"] },
-  durationOrNanoseconds: { type: ["string", "integer", "null"] },
-  quantity: { type: ["string", "number", "null"] },
-  strings: { type: ["array", "null"], items: { type: "string" } },
-  featureGates: { type: ["object", "null"], additionalProperties: { type: "boolean" } },
-  vmodule: { type: ["array", "null"], items: { type: "object" } },
-};
-
 interface Branch {
   type: readonly string[];
   additionalProperties: false;
@@ -75,6 +61,6 @@ function put(root: Branch, path: string, schema: JsonSchema): void {
   section.properties[last] = schema;
 }
 
-function typeOf({ kind, allowed }: FieldSpec): JsonSchema {
-  return allowed === undefined ? TYPES[kind] : { enum: ["", ...allowed, null] };
+function typeOf({ kind, values }: Field): JsonSchema {
+  return values === undefined ? KINDS[kind].schema : { enum: ["", ...values, null] };
 }

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { COMMANDS } from "../lib/cli/flags/flag.ts";
+import { COMMANDS } from "../lib/config/setting.ts";
 import { FLAGS } from "../lib/cli/flags/flags.ts";
 import { parseArgs } from "../lib/cli/flags/parse_args.ts";
 import { UsageError } from "../lib/errors.ts";

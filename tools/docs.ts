@@ -5,8 +5,6 @@
  * @module
  */
 import { parseArgs } from "@std/cli/parse-args";
-import { CONFIGURATION_SECTIONS } from "../lib/config/fields_doc.ts";
-import { commandsMarkdown, flagsBesideFileMarkdown, flagsMarkdown } from "../lib/cli/flags/flags_doc.ts";
 import { API_FILE, apiReport } from "./api_report.ts";
 import { CHART_SCHEMA_FILE, replaceConfigSchema } from "./chart_schema.ts";
 import { proxyCharts } from "./figures/charts.ts";
@@ -21,6 +19,7 @@ import { memoryTable, permissionTable, runtimeFlags, runtimeVariables } from "./
 import { pictureSvg } from "./pictures/picture.ts";
 import { PICTURES } from "./pictures/pictures.ts";
 import { ROOT } from "./project_files.ts";
+import { commandsMarkdown, CONFIGURATION_SECTIONS, flagsMarkdown } from "./settings_doc.ts";
 
 /** A part of a file that the code writes, between the lines `<!-- NAME:begin -->` and `<!-- NAME:end -->`. */
 export interface Section {
@@ -65,7 +64,6 @@ const SECTIONS: readonly Section[] = [
   { file: "docs/metrics.md", name: "metrics", render: metricsMarkdown },
   { file: "docs/messages.md", name: "events", render: eventsMarkdown },
   { file: "docs/messages.md", name: "log-lines", render: logLinesMarkdown },
-  { file: "docs/configuration.md", name: "flags-beside-file", render: flagsBesideFileMarkdown },
   { file: "docs/permissions.md", name: "permissions", render: permissionTable },
   { file: "docs/permissions.md", name: "memory", render: memoryTable },
   ...CONFIGURATION_SECTIONS,

@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { type CommandName, COMMANDS, type Flag, GROUPS } from "../lib/cli/flags/flag.ts";
+import { type CommandName, COMMANDS, GROUPS } from "../lib/config/setting.ts";
+import type { Flag } from "../lib/cli/flags/flag.ts";
 import { FLAGS } from "../lib/cli/flags/flags.ts";
 import { COMMAND_DOCS, flagText, flagUsage } from "../lib/cli/help.ts";
 import { VERSION } from "../lib/node/version.ts";

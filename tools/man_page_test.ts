@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { COMMANDS } from "../lib/cli/flags/flag.ts";
+import { COMMANDS } from "../lib/config/setting.ts";
 import { FLAGS } from "../lib/cli/flags/flags.ts";
 import { COMMAND_DOCS } from "../lib/cli/help.ts";
 import { e2eTest, program } from "../tests/support/skip.ts";

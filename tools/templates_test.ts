@@ -58,7 +58,7 @@ Deno.test("every form has what GitHub asks of one", async () => {
 });
 
 Deno.test("the modes that a form offers are those that there are", async () => {
-  const { PROXY_MODES } = await import("../lib/config/schema.ts");
+  const { PROXY_MODES } = await import("../lib/config/types.ts");
   const { body } = parse(await Deno.readTextFile(`${FOLDER}/bug.yml`)) as { readonly body: readonly Part[] };
   const offered = body.find(({ id }) => id === "mode")?.attributes.options ?? [];
   const modes = PROXY_MODES.filter((mode) => mode !== "auto");

@@ -5,7 +5,7 @@
  */
 import { ConfigError, formatProblem, UsageError } from "../errors.ts";
 import { errorText } from "../observe/log.ts";
-import { type CommandName, COMMANDS } from "./flags/flag.ts";
+import { type CommandName, COMMANDS } from "../config/setting.ts";
 import { type Io, OutputClosedError } from "./io.ts";
 import { refuseOutsideLinux } from "./linux_only.ts";
 import { parseArgs, type ParsedFlags } from "./flags/parse_args.ts";

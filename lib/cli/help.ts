@@ -3,9 +3,11 @@
  *
  * @module
  */
-import { type CommandName, COMMANDS, type Flag, GROUPS, valuesOf } from "./flags/flag.ts";
-import { FLAGS } from "./flags/flags.ts";
-import { ownFlagsBesideFile } from "./flags/flags_beside_file.ts";
+import { type CommandName, COMMANDS, GROUPS } from "../config/setting.ts";
+import { countsBesideFile } from "../config/flags_overlay.ts";
+import { isSwitch, KINDS } from "../config/kinds.ts";
+import { type Flag, valuesOf } from "./flags/flag.ts";
+import { FLAGS, flagsBesideFile } from "./flags/flags.ts";
 import { alignColumns, wrapWords } from "./terminal/columns.ts";
 
 /** What one command is for. */
@@ -47,6 +49,9 @@ const CHECK_TEXT = wrapWords(
   108,
 );
 
+/** Of the settings that count beside a file those that kube-proxy does not have. */
+const OWN_BESIDE_FILE = flagsBesideFile().filter(({ field }) => field?.startsWith("kproxy.") === true);
+
 export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
   "run": {
     usage: "run [flags]",
@@ -56,7 +61,7 @@ export const COMMAND_DOCS: Readonly<Record<CommandName, CommandDoc>> = {
         "Takes the flags of kube-proxy, by the same names and with the same meanings. Objects come from the API " +
           "server, from files (--manifests), or from both. As in kube-proxy, --config replaces all other settings but " +
           "--master, --hostname-override and the logging flags; kproxy's own are honoured too: " +
-          `${ownFlagsBesideFile().map(({ name }) => `--${name}`).join(", ")}.`,
+          `${OWN_BESIDE_FILE.map(({ name }) => `--${name}`).join(", ")}.`,
         108,
       ),
       "Rules stay in place when kproxy ends; remove them with kproxy cleanup.",
@@ -226,26 +231,9 @@ export function commandHelp(command: CommandName): string {
   return lines.join("\n") + "\n";
 }
 
-const TYPE_WORDS: Readonly<Record<Flag["type"], string>> = {
-  string: "TEXT",
-  bool: "",
-  int: "N",
-  level: "N",
-  float: "NUMBER",
-  duration: "DURATION",
-  list: "ITEM,…",
-  paths: "PATH",
-  ip: "IP",
-  address: "IP[:PORT]",
-  gates: "NAME=BOOL,…",
-  vmodule: "PATTERN=N,…",
-  quantity: "SIZE",
-  version: "",
-};
-
 /** `--name VALUE` as help and documentation show it. */
 export function flagUsage(flag: Flag): string {
-  const word = flag.type === "string" && flag.files !== undefined ? "FILE" : TYPE_WORDS[flag.type];
+  const word = flag.kind === "string" && flag.files !== undefined ? "FILE" : KINDS[flag.kind].word;
   // `--v` alone would hide that `-v` is the usual spelling.
   const short = flag.short === undefined ? "" : `-${flag.short}, `;
   return `${short}--${flag.name}${word === "" ? "" : ` ${word}`}`;
@@ -261,21 +249,24 @@ function flagHelp(flag: Flag, command: CommandName): string[] {
 /** The flag's line, its values and its default, in a command or in all of them. */
 export function flagText(flag: Flag, command?: CommandName): string {
   if (flag.note !== undefined) return `${flag.doc}; ${flag.note.text}`;
-  const values = flag.type === "version" ? "" : valuesText(flag, command);
+  const values = flag.kind === "version" ? "" : valuesText(flag, command);
   const silent = flag.default === "" || flag.default === "[]" ||
-    ((flag.type === "bool" || flag.type === "version") && flag.default === "false");
+    (isSwitch(flag.kind) && flag.default === "false");
   return `${flag.doc}${values}${silent ? "" : ` (default ${flag.default})`}`;
 }
 
-/** The few values of the flag in a command or in all of them, to follow its line; nothing if it takes others. */
+/** What follows the flag's line: its values in a command or in all of them, if they are few, and whether it counts beside a file. */
 export function valuesText(
   flag: Flag,
   command?: CommandName,
   show: (value: string) => string = (value) => value,
 ): string {
+  const beside = flag.field !== undefined && countsBesideFile(flag.field)
+    ? "; also honoured with --config"
+    : "";
   const values = valuesOf(flag, command);
-  if (values === undefined) return "";
+  if (values === undefined) return beside;
   const others = command === undefined ? Object.entries(flag.valuesIn ?? {}) : [];
   const list = (some: readonly string[]): string => some.map(show).join(", ");
-  return `: ${[list(values), ...others.map(([name, own]) => `in ${name} ${list(own)}`)].join("; ")}`;
+  return `: ${[list(values), ...others.map(([name, own]) => `in ${name} ${list(own)}`)].join("; ")}${beside}`;
 }

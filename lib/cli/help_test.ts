@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { COMMANDS } from "./flags/flag.ts";
+import { COMMANDS } from "../config/setting.ts";
 import { FLAGS } from "./flags/flags.ts";
-import { commandsMarkdown, flagsMarkdown } from "./flags/flags_doc.ts";
+import { commandsMarkdown, flagsMarkdown } from "../../tools/settings_doc.ts";
 import { COMMAND_DOCS, commandHelp, programHelp } from "./help.ts";
 
 Deno.test("help on the program and on each command", async (t) => {

@@ -4,7 +4,7 @@
  * @module
  */
 import { UnsupportedError } from "../errors.ts";
-import type { CommandName } from "./flags/flag.ts";
+import type { CommandName } from "../config/setting.ts";
 import type { ParsedFlags } from "./flags/parse_args.ts";
 
 /** They program the kernel, or ask it whatever the flags are. */

@@ -4,9 +4,9 @@
  * @module
  */
 import type { Problem } from "../errors.ts";
-import { decodeValue, isBlank } from "./decode_value.ts";
-import { fieldOf, FIELDS } from "./fields.ts";
-import { type FieldValue, OBSOLETE_FIELDS } from "./schema.ts";
+import { type Field, fieldOf, FIELDS, joinPath, OBSOLETE } from "./fields.ts";
+import { KINDS } from "./kinds.ts";
+import type { FieldValue } from "./setting.ts";
 import { closestWord } from "./suggest.ts";
 import type { YamlEntry, YamlReader } from "./yaml_reader.ts";
 
@@ -22,14 +22,9 @@ export interface Decoded {
   readonly warnings: readonly Problem[];
 }
 
-const OBSOLETE = new Map(OBSOLETE_FIELDS.map((field) => [field.path, field]));
 const ENVELOPE: readonly string[] = ["apiVersion", "kind"];
 /** Names of the fields and sections inside each section; `""` is the top level. */
 const NAMES_IN = namesBySection();
-const LEAVES: readonly { path: string; name: string }[] = FIELDS.map(({ path }) => ({
-  path,
-  name: path.slice(path.lastIndexOf(".") + 1),
-}));
 
 /**
  * The fields of a document.
@@ -77,19 +72,29 @@ class Decoding implements Decoded {
   }
 
   #entry(section: string, entry: YamlEntry): void {
-    const path = join(section, entry.name);
+    const path = joinPath(section, entry.name);
     if (section === "" && ENVELOPE.includes(entry.name)) return;
     this.lines.set(path, entry.line);
-    const spec = fieldOf(path);
-    if (spec !== undefined) {
-      const value = decodeValue(spec, entry.value, this.reader, (message, suffix = "", at = entry.value) => {
-        this.failed.add(path + suffix);
-        this.problems.push({ path: path + suffix, message, line: this.#lineAt(at, entry) });
-      }, (suffix, at) => this.lines.set(path + suffix, this.reader.lineOf(at)));
-      if (value !== undefined && value !== null && !this.failed.has(path)) this.values.set(path, value);
-    } else if (NAMES_IN.has(path)) this.section(path, entry.value);
+    const field = fieldOf(path);
+    if (field !== undefined) this.#value(field, entry);
+    else if (NAMES_IN.has(path)) this.section(path, entry.value);
     else if (OBSOLETE.has(path)) this.#obsolete(path, entry);
     else this.#strictness({ path, message: unknownField(section, entry.name), line: entry.line });
+  }
+
+  #value({ path, kind }: Field, entry: YamlEntry): void {
+    const { reader } = this;
+    if (reader.scalar(entry.value) === null) return;
+    const value = KINDS[kind].decode({
+      node: entry.value,
+      reader,
+      report: (message, suffix = "", at = entry.value) => {
+        this.failed.add(path + suffix);
+        this.problems.push({ path: path + suffix, message, line: this.#lineAt(at, entry) });
+      },
+      place: (suffix, at) => this.lines.set(path + suffix, reader.lineOf(at)),
+    });
+    if (value !== undefined && !this.failed.has(path)) this.values.set(path, value);
   }
 
   /** The last of several entries of the same name wins. */
@@ -99,7 +104,7 @@ class Decoding implements Decoded {
       const earlier = last.get(entry.name);
       if (earlier !== undefined) {
         const message = `the field is given twice, first on line ${earlier.line}`;
-        this.#strictness({ path: join(section, entry.name), message, line: entry.line });
+        this.#strictness({ path: joinPath(section, entry.name), message, line: entry.line });
       }
       last.set(entry.name, entry);
     }
@@ -113,12 +118,12 @@ class Decoding implements Decoded {
   }
 
   #obsolete(path: string, entry: YamlEntry): void {
-    if (isBlank(entry.value, this.reader)) return;
+    const value = this.reader.scalar(entry.value);
+    if (value === null || value === "") return;
     const field = OBSOLETE.get(path);
     const target = field?.renamedTo;
     const warn = (message: string) => this.warnings.push({ path, message, line: entry.line });
     if (target !== undefined) {
-      const value = this.reader.scalar(entry.value);
       if (typeof value === "string" && !this.values.get(target)) this.values.set(target, value);
       warn(`obsolete name, use ${target}`);
     } else if (path === "conntrack.max") this.#conntrackMax(entry, warn);
@@ -149,7 +154,7 @@ function unknownField(section: string, name: string): string {
   if (otherCase !== undefined) {
     return `unknown field: names are case-sensitive, did you mean ${JSON.stringify(otherCase)}?`;
   }
-  const elsewhere = LEAVES.find((leaf) => leaf.name.toLowerCase() === name.toLowerCase());
+  const elsewhere = FIELDS.find(({ path }) => `.${path}`.toLowerCase().endsWith(`.${name.toLowerCase()}`));
   if (elsewhere !== undefined) return `unknown field, did you mean ${JSON.stringify(elsewhere.path)}?`;
   const nearest = closestWord(name, siblings);
   return nearest === undefined ? "unknown field" : `unknown field, did you mean ${JSON.stringify(nearest)}?`;
@@ -162,12 +167,8 @@ function namesBySection(): ReadonlyMap<string, ReadonlySet<string>> {
     for (const name of path.split(".")) {
       const known = names.get(section) ?? new Set();
       names.set(section, known.add(name));
-      section = join(section, name);
+      section = joinPath(section, name);
     }
   }
   return names;
-}
-
-function join(section: string, name: string): string {
-  return section === "" ? name : `${section}.${name}`;
 }

@@ -4,12 +4,15 @@
  * @module
  */
 import { joinHostPort, parseIp } from "../model/ip.ts";
-import { fieldOf } from "./fields.ts";
-import { buildConfig, withFields } from "./paths.ts";
-import { type FieldSpec, type FieldValue, HEALTHZ_PORT, METRICS_PORT } from "./schema.ts";
-import type { KubeProxyConfiguration, ProxyMode, SyncPeriods } from "./types.ts";
-
-const DEFAULT_BIND_ADDRESS = "0.0.0.0";
+import { buildConfig, type Field } from "./fields.ts";
+import type { FieldValue } from "./setting.ts";
+import {
+  HEALTHZ_PORT,
+  type KubeProxyConfiguration,
+  METRICS_PORT,
+  type ProxyMode,
+  type SyncPeriods,
+} from "./types.ts";
 
 /** The configuration of a proxy without a file and without flags. */
 export function defaultConfig(): KubeProxyConfiguration {
@@ -23,16 +26,14 @@ export function defaultConfig(): KubeProxyConfiguration {
  * and blank too.
  */
 export function applyDefaults(values: ReadonlyMap<string, FieldValue>): KubeProxyConfiguration {
-  const config = buildConfig((path) => {
-    const spec = fieldOf(path);
-    const value = values.get(path);
-    return structuredClone(value === undefined || isUnset(spec, value) ? spec?.default ?? null : value);
+  const config = buildConfig((field) => {
+    const value = values.get(field.path);
+    return value === undefined || isUnset(field, value) ? field.default : value;
   });
-  const addresses = new Map<string, FieldValue>([
-    ["healthzBindAddress", healthzAddress(values.get("healthzBindAddress"), config.bindAddress)],
-    ["metricsBindAddress", metricsAddress(values.get("metricsBindAddress"), config.bindAddress)],
-  ]);
-  return applyModeDefaults(withFields(config, addresses));
+  const family = isIpv4(config.bindAddress) ? "IPv4" : "IPv6";
+  config.healthzBindAddress = serverAddress(values.get("healthzBindAddress"), ANY[family], HEALTHZ_PORT);
+  config.metricsBindAddress = serverAddress(values.get("metricsBindAddress"), LOOPBACK[family], METRICS_PORT);
+  return applyModeDefaults(config);
 }
 
 /** What follows from the mode: nftables serves NodePorts on the node's primary IPs only, unless told otherwise. */
@@ -74,21 +75,18 @@ export function selectedMasqueradeBit(config: KubeProxyConfiguration, mode: Prox
   return mode === "nftables" ? config.nftables.masqueradeBit : config.iptables.masqueradeBit;
 }
 
-function isUnset(spec: FieldSpec | undefined, value: FieldValue): boolean {
-  return value === null || (spec?.zeroIsUnset === true && (value === 0 || value === ""));
+function isUnset({ zeroIsUnset }: Field, value: FieldValue): boolean {
+  return value === null || (zeroIsUnset === true && (value === 0 || value === ""));
 }
 
-function healthzAddress(given: FieldValue | undefined, bindAddress: string): string {
-  if (typeof given === "string" && given !== "") return withPort(given, HEALTHZ_PORT);
-  return joinHostPort(isIpv4(bindAddress) ? "0.0.0.0" : "::", HEALTHZ_PORT);
-}
+const ANY = { IPv4: "0.0.0.0", IPv6: "::" } as const;
+const LOOPBACK = { IPv4: "127.0.0.1", IPv6: "::1" } as const;
 
-function metricsAddress(given: FieldValue | undefined, bindAddress: string): string {
-  if (typeof given === "string" && given !== "") return withPort(given, METRICS_PORT);
-  return joinHostPort(isIpv4(bindAddress) ? "127.0.0.1" : "::1", METRICS_PORT);
+function serverAddress(given: FieldValue | undefined, host: string, port: number): string {
+  return typeof given === "string" && given !== "" ? withPort(given, port) : joinHostPort(host, port);
 }
 
 /** Whatever is not an IPv4 address counts as IPv6 here, as in kube-proxy. */
 function isIpv4(bindAddress: string): boolean {
-  return parseIp(bindAddress === "" ? DEFAULT_BIND_ADDRESS : bindAddress)?.family === "IPv4";
+  return parseIp(bindAddress)?.family === "IPv4";
 }

@@ -1,9 +1,9 @@
 /**
- * Feature gates: configurations may have all of Kubernetes' names; the code asks for the few by name that decide something here.
+ * Feature gates: configurations may have those of all components of Kubernetes; a few decide something here, and the others are a
+ * warning.
  *
  * @module
  */
-import { GATE_NAMES } from "./gate_names.ts";
 import { closestWord } from "./suggest.ts";
 
 /** Gates of features that are always on in the newest kube-proxy, which refuses to switch them off. */
@@ -44,7 +44,13 @@ export const GATE_DEFAULTS = {
 
 export type AskedGate = keyof typeof GATE_DEFAULTS;
 
-const KNOWN: ReadonlySet<string> = new Set(GATE_NAMES);
+const KNOWN: readonly string[] = [
+  "AllAlpha",
+  "AllBeta",
+  ...LOCKED_ON,
+  ...ALWAYS_ON,
+  ...Object.keys(GATE_DEFAULTS),
+];
 
 /** True if a gate is on: as configured, else by `AllAlpha` or `AllBeta`, else by its default. */
 export function isGateEnabled(gates: Readonly<Record<string, boolean>>, name: AskedGate): boolean {
@@ -64,10 +70,10 @@ export function checkFeatureGates(
   const errors: GateFinding[] = [];
   const warnings: GateFinding[] = [];
   for (const [gate, enabled] of Object.entries(gates)) {
-    if (!KNOWN.has(gate)) {
-      const nearest = closestWord(gate, GATE_NAMES);
+    if (!KNOWN.includes(gate)) {
+      const nearest = closestWord(gate, KNOWN);
       const hint = nearest === undefined ? "" : `, did you mean ${JSON.stringify(nearest)}?`;
-      warnings.push({ gate, message: `unrecognized feature gate: ${gate}; it has no effect${hint}` });
+      warnings.push({ gate, message: `feature gate ${gate} has no effect in kproxy${hint}` });
     } else if (!enabled && LOCKED_ON.includes(gate)) {
       errors.push({
         gate,

@@ -6,8 +6,9 @@ import { ConfigError } from "../errors.ts";
 import { defaultConfig } from "./defaults.ts";
 import { fieldOf, FIELDS } from "./fields.ts";
 import { parseConfig } from "./parse.ts";
-import { getField, withFields } from "./paths.ts";
-import type { FieldKind, FieldValue } from "./schema.ts";
+import { changedFields, getField, withFields } from "./fields.ts";
+import type { KindName } from "./kinds.ts";
+import type { FieldValue } from "./setting.ts";
 import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";
 import { configToObject } from "./write.ts";
 
@@ -163,15 +164,18 @@ Deno.test("null stands for the default in every field", YAML_ENV, () => {
 });
 
 Deno.test("zero or blank is the default where the API has no pointer, and counts elsewhere", YAML_ENV, () => {
-  const zeroOf: Partial<Record<FieldKind, unknown>> = {
+  const zeroOf: Partial<Record<KindName, unknown>> = {
     string: "",
-    boolean: false,
-    int32: 0,
-    uint32: 0,
-    float32: 0,
+    ip: "",
+    address: "",
+    paths: [],
+    bool: false,
+    int: 0,
+    level: 0,
+    float: 0,
     duration: "0s",
-    durationOrNanoseconds: 0,
-    strings: [],
+    nanoseconds: 0,
+    list: [],
   };
   const unset = new Set([
     "clientConnection.contentType",
@@ -203,21 +207,24 @@ Deno.test("zero or blank is the default where the API has no pointer, and counts
 });
 
 Deno.test("a value of the wrong type is refused in every field, with its path", YAML_ENV, () => {
-  const wrongFor: Record<FieldKind, unknown[]> = {
+  const wrongFor: Record<Exclude<KindName, "version">, unknown[]> = {
     string: [1, true, ["x"], {}],
-    boolean: ["x", 1, [], {}],
-    int32: ["1", 1.5, true, [], 2 ** 31, -(2 ** 31) - 1],
-    uint32: ["1", 1.5, true, [], -1, 2 ** 32],
-    float32: ["1", true, [], 1e39],
+    ip: [1, true, ["x"], {}],
+    address: [1, true, ["x"], {}],
+    paths: ["a", 1, {}, [1], [null], [["a"]]],
+    bool: ["x", 1, [], {}],
+    int: ["1", 1.5, true, [], 2 ** 31, -(2 ** 31) - 1],
+    level: ["1", 1.5, true, [], -1, 2 ** 32],
+    float: ["1", true, [], 1e39],
     duration: [10, "10", "", "x", true, [], {}],
-    durationOrNanoseconds: [1.5, "10", "", true, []],
+    nanoseconds: [1.5, "10", "", true, []],
     quantity: [true, [], "", "x", "1 Ki"],
-    strings: ["a", 1, {}, [1], [null], [["a"]]],
-    featureGates: [1, ["A"], { A: "true" }, { A: 1 }, "A"],
+    list: ["a", 1, {}, [1], [null], [["a"]]],
+    gates: [1, ["A"], { A: "true" }, { A: 1 }, "A"],
     vmodule: ["a=1", {}, [1], [{ filePattern: 1 }], [{ verbosity: -1 }], [{ x: 1 }]],
   };
   for (const { path, kind } of FIELDS) {
-    for (const wrong of wrongFor[kind]) {
+    for (const wrong of wrongFor[kind as keyof typeof wrongFor]) {
       const [problem] = problemsOf(fileWith(path, wrong));
       assert(problem?.path.startsWith(path), `${path} ${JSON.stringify(wrong)}: ${JSON.stringify(problem)}`);
     }
@@ -239,3 +246,31 @@ Deno.test(
     }
   },
 );
+
+function pathsChanged(from: KubeProxyConfiguration, to: KubeProxyConfiguration): string[] {
+  return changedFields(from, to).map(({ path }) => path);
+}
+
+Deno.test("the fields that differ are named by their paths", { permissions: "none" }, () => {
+  const from = defaultConfig();
+  const to = structuredClone(from);
+  assertEquals(pathsChanged(from, to), []);
+  to.iptables.masqueradeAll = true;
+  to.nodePortAddresses = ["primary"];
+  to.kproxy.manifests = ["/etc/objects"];
+  assertEquals(pathsChanged(from, to).sort(), [
+    "iptables.masqueradeAll",
+    "kproxy.manifests",
+    "nodePortAddresses",
+  ]);
+});
+
+Deno.test("the order in which feature gates are written changes nothing", { permissions: "none" }, () => {
+  const from = { ...defaultConfig(), featureGates: { A: true, B: false } };
+  assertEquals(pathsChanged(from, { ...from, featureGates: { B: false, A: true } }), []);
+  assertEquals(pathsChanged(from, { ...from, featureGates: { A: true, B: true } }), ["featureGates"]);
+});
+
+Deno.test("only the verbosity changes under a running proxy", { permissions: "none" }, () => {
+  assertEquals(FIELDS.filter(({ live }) => live).map(({ path }) => path), ["logging.verbosity"]);
+});

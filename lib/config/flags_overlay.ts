@@ -6,20 +6,14 @@
 import { ConfigError, formatProblem, type Problem } from "../errors.ts";
 import { joinHostPort } from "../model/ip.ts";
 import { applyModeDefaults, withPort } from "./defaults.ts";
-import { FIELDS } from "./fields.ts";
-import { withFields } from "./paths.ts";
-import { type FieldSpec, type FieldValue, HEALTHZ_PORT, METRICS_PORT, type VmoduleItem } from "./schema.ts";
-import type { KubeProxyConfiguration, ProxyMode } from "./types.ts";
+import { type Field, FIELDS, withFields } from "./fields.ts";
+import type { KindName, KindValues, VmoduleItem } from "./kinds.ts";
+import type { FieldValue } from "./setting.ts";
+import { HEALTHZ_PORT, type KubeProxyConfiguration, METRICS_PORT, type ProxyMode } from "./types.ts";
 import { configWarnings, findProblems } from "./validate.ts";
 
-/** A flag's value as the command line reads it: durations in milliseconds, lists split. */
-export type FlagValue =
-  | string
-  | number
-  | boolean
-  | readonly string[]
-  | Readonly<Record<string, boolean>>
-  | readonly Readonly<VmoduleItem>[];
+/** A flag's value as the command line reads it. */
+export type FlagValue = KindValues[KindName];
 
 export interface OverlayOptions {
   /** The configuration comes from `--config`, so that most flags do not count. */
@@ -34,11 +28,11 @@ export interface OverlaidConfig {
 
 /** Flags that count beside a file. */
 const HONOURED_WITH_FILE_REGEXP = /^(hostnameOverride|logging\..*|kproxy\..*)$/;
-const FIELDS_BY_FLAG: ReadonlyMap<string, FieldSpec> = new Map(
-  FIELDS.flatMap((spec) => spec.flag === undefined ? [] : [[spec.flag, spec] as const]),
+const FIELDS_BY_FLAG: ReadonlyMap<string, Field> = new Map(
+  FIELDS.flatMap((field) => field.flag === undefined ? [] : [[field.flag, field] as const]),
 );
 const FLAGS_BY_PATH: ReadonlyMap<string, string> = new Map(
-  FIELDS.flatMap(({ path, flag }) => flag === undefined ? [] : [[path, flag] as const]),
+  [...FIELDS_BY_FLAG].map(([flag, { path }]) => [path, flag] as const),
 );
 /** Flags without a field of their own. */
 const OTHER_FLAGS: readonly string[] = ["healthz-port", "metrics-port", "conntrack-max"];
@@ -48,14 +42,8 @@ export function countsBesideFile(path: string): boolean {
   return HONOURED_WITH_FILE_REGEXP.test(path);
 }
 
-interface PortFlag {
-  readonly flag: string;
-  readonly path: "healthzBindAddress" | "metricsBindAddress";
-  readonly addressFlag: string;
-  readonly port: number;
-}
-
-const PORT_FLAGS: readonly PortFlag[] = [
+/** Flags of the ports of servers. */
+const PORT_FLAGS = [
   {
     flag: "healthz-port",
     path: "healthzBindAddress",
@@ -68,7 +56,7 @@ const PORT_FLAGS: readonly PortFlag[] = [
     addressFlag: "metrics-bind-address",
     port: METRICS_PORT,
   },
-];
+] as const;
 
 /** Sections with the periods of a mode. */
 type PacedSection = "iptables" | "ipvs" | "nftables";
@@ -109,10 +97,10 @@ class Overlay {
 
   besideFile(): void {
     for (const [flag, value] of this.values) {
-      const spec = FIELDS_BY_FLAG.get(flag);
-      if (spec !== undefined && countsBesideFile(spec.path)) {
-        this.#setField(spec, flag, value);
-      } else if (spec !== undefined || OTHER_FLAGS.includes(flag)) {
+      const field = FIELDS_BY_FLAG.get(flag);
+      if (field !== undefined && countsBesideFile(field.path)) {
+        this.#setField(field, flag, value);
+      } else if (field !== undefined || OTHER_FLAGS.includes(flag)) {
         this.warnings.push({ path: `--${flag}`, message: "ignored because --config is given" });
       }
     }
@@ -126,8 +114,8 @@ class Overlay {
 
   withoutFile(): void {
     for (const [flag, value] of this.values) {
-      const spec = FIELDS_BY_FLAG.get(flag);
-      if (spec !== undefined) this.#setField(spec, flag, value);
+      const field = FIELDS_BY_FLAG.get(flag);
+      if (field !== undefined) this.#setField(field, flag, value);
     }
     for (const portFlag of PORT_FLAGS) this.#address(portFlag);
     if (!this.changes.has("mode")) this.#modeThatListens();
@@ -157,16 +145,12 @@ class Overlay {
     this.#flagOf.set(path, flag);
   }
 
-  #setField(spec: FieldSpec, flag: string, value: FlagValue): void {
-    if (!fits(spec, value)) {
-      throw new TypeError(`Flag --${flag} must give a ${spec.kind}, not ${typeof value}`);
-    }
-    if (spec.path === "hostnameOverride") return this.#hostnameOverride(String(value));
+  #setField({ path, kind, zeroIsUnset }: Field, flag: string, value: FlagValue): void {
+    if (path === "hostnameOverride") return this.#hostnameOverride(String(value));
     // As in a file: what the API cannot tell from "not given" is the default. Durations are not among these, so
     // that a period of 0 given by a flag counts (or is refused).
-    const isDefault = spec.zeroIsUnset &&
-      (value === "" || (value === 0 && !spec.kind.startsWith("duration")));
-    if (!isDefault) this.#set(spec.path, flag, structuredClone(value) as FieldValue);
+    const isZero = value === "" || (value === 0 && kind !== "duration" && kind !== "nanoseconds");
+    if (!zeroIsUnset || !isZero) this.#set(path, flag, value);
   }
 
   #hostnameOverride(given: string): void {
@@ -178,11 +162,8 @@ class Overlay {
   }
 
   /** A port of 0 switches the server off; another one goes to an address that has none, or to the default address. */
-  #address({ flag, path, addressFlag, port: defaultPort }: PortFlag): void {
-    const port = this.values.get(flag);
-    if (port !== undefined && typeof port !== "number") {
-      throw new TypeError(`Flag --${flag} must give a number`);
-    }
+  #address({ flag, path, addressFlag, port: defaultPort }: typeof PORT_FLAGS[number]): void {
+    const port = this.values.get(flag) as number | undefined;
     const given = this.changes.get(path);
     if (port === 0) this.#set(path, flag, "");
     else if (typeof given === "string") this.#set(path, addressFlag, withPort(given, port ?? defaultPort));
@@ -241,25 +222,4 @@ function sectionsOf(mode: ProxyMode, fallback: boolean): readonly PacedSection[]
 /** IPVS mode masquerades by what the section of iptables says. */
 function masqueradingSections(sections: readonly PacedSection[]): readonly PacedSection[] {
   return [...new Set(sections.map((section) => section === "ipvs" ? "iptables" : section))];
-}
-
-function fits({ kind }: FieldSpec, value: FlagValue): boolean {
-  switch (kind) {
-    case "string":
-    case "quantity":
-      return typeof value === "string";
-    case "boolean":
-      return typeof value === "boolean";
-    case "strings":
-    case "vmodule":
-      return Array.isArray(value);
-    case "featureGates":
-      return typeof value === "object" && !Array.isArray(value);
-    case "int32":
-    case "uint32":
-    case "float32":
-    case "duration":
-    case "durationOrNanoseconds":
-      return typeof value === "number";
-  }
 }

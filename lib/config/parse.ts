@@ -7,10 +7,9 @@ import { ConfigError, formatProblem, type Problem } from "../errors.ts";
 import { type Decoded, decodeDocument } from "./decode.ts";
 import { applyDefaults } from "./defaults.ts";
 import { isGateEnabled } from "./feature_gates.ts";
-import type { Finding } from "./finding.ts";
 import { closestWord } from "./suggest.ts";
 import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";
-import { configWarnings, findProblems } from "./validate.ts";
+import { configWarnings, type Finding, findProblems } from "./validate.ts";
 import { YamlReader } from "./yaml_reader.ts";
 
 export interface ParseOptions {

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { ConfigError } from "../errors.ts";
 import { defaultConfig } from "./defaults.ts";
 import { parseConfig } from "./parse.ts";
-import { getField } from "./paths.ts";
+import { getField } from "./fields.ts";
 
 /** npm's `yaml` asks for these. */
 const YAML_ENV = { permissions: { env: ["LOG_TOKENS", "LOG_STREAM"] } };
@@ -161,7 +161,7 @@ Deno.test("what has no effect is told with its line", YAML_ENV, () => {
     "f:3: logging.options.json.splitStream: ignored: the feature gate LoggingAlphaOptions is disabled",
     "f:4: iptables.snatNodeInternalIP: not supported: it has no effect",
     "f:6: featureGates.TopologyAwareHints: feature gate TopologyAwareHints can no longer be switched off; it has no effect",
-    "f:7: featureGates.Bogus: unrecognized feature gate: Bogus; it has no effect",
+    "f:7: featureGates.Bogus: feature gate Bogus has no effect in kproxy",
   ]);
   assertEquals(config.logging.options.json.splitStream, false);
 });

@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { defaultConfig } from "./defaults.ts";
 import { fieldOf } from "./fields.ts";
-import { withFields } from "./paths.ts";
-import type { FieldValue } from "./schema.ts";
+import { withFields } from "./fields.ts";
+import type { FieldValue } from "./setting.ts";
 import { findProblems } from "./validate.ts";
 
 const PURE = { permissions: "none" } as const;
@@ -156,8 +156,8 @@ const INVALID: [Record<string, FieldValue>, string[]][] = [
     'showHiddenMetricsForVersion: Invalid value: "1.36": must be omitted or "1.35", the previous minor version',
   ]],
   [{ detectLocalMode: "nodeCIDR" }, [
-    'detectLocalMode: Unsupported value: "nodeCIDR": supported values: "ClusterCIDR", "NodeCIDR", "BridgeInterface", ' +
-    '"InterfaceNamePrefix", ""; did you mean "NodeCIDR"?',
+    'detectLocalMode: Invalid value: "nodeCIDR": must be ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix or ' +
+    'blank (blank means ClusterCIDR); did you mean "NodeCIDR"?',
   ]],
   [{ detectLocalMode: "BridgeInterface" }, [
     'detectLocal.bridgeInterface: Invalid value: "": must not be empty',
@@ -173,30 +173,32 @@ const INVALID: [Record<string, FieldValue>, string[]][] = [
     "(e.g. [10.100.0.0/16, fde4:8dba:82e1::/48])",
   ]],
   [{ "logging.format": "xml" }, [
-    'logging.format: Invalid value: "xml": Unsupported log format, must be text, json or blank',
+    'logging.format: Invalid value: "xml": must be text, json or blank (blank means text)',
   ]],
   [{ "logging.format": "json", featureGates: { AllBeta: false } }, [
-    'logging.format: Forbidden: format "json" needs the feature gate LoggingBetaOptions, which is disabled',
+    "logging.format: Forbidden: it needs the feature gate LoggingBetaOptions, which is disabled",
   ]],
   [{ "logging.flushFrequency": 0 }, [
-    'logging.flushFrequency: Invalid value: "0s": Must be greater than zero',
+    'logging.flushFrequency: Invalid value: "0s": must be greater than 0',
   ]],
-  [{ "logging.verbosity": 2 ** 31 }, ["logging.verbosity: Invalid value: 2147483648: Must be <= 2147483647"]],
+  [{ "logging.verbosity": 2 ** 31 }, [
+    "logging.verbosity: Invalid value: 2147483648: must be at most 2147483647",
+  ]],
   [{ "logging.vmodule": [{ filePattern: "a", verbosity: 1 }], "logging.format": "json" }, [
     'logging.vmodule: Forbidden: only works together with format "text"',
   ]],
   [{ "logging.vmodule": [{ filePattern: "", verbosity: 1 }, { filePattern: "a,b", verbosity: 2 ** 31 }] }, [
-    "logging.vmodule[0].filePattern: Required value: File pattern must not be empty",
-    'logging.vmodule[1].filePattern: Invalid value: "a,b": File pattern must not contain equal sign or comma',
-    "logging.vmodule[1].verbosity: Invalid value: 2147483648: Must be <= 2147483647",
+    'logging.vmodule[0].filePattern: Invalid value: "": must be a pattern without equal sign and comma',
+    'logging.vmodule[1].filePattern: Invalid value: "a,b": must be a pattern without equal sign and comma',
+    "logging.vmodule[1].verbosity: Invalid value: 2147483648: must be at most 2147483647",
   ]],
   [{ "logging.options.text.splitStream": true, "logging.options.json.infoBufferSize": "1" }, [
-    "logging.options.text.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
-    "logging.options.json.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
+    "logging.options.text.splitStream: Forbidden: it needs the feature gate LoggingAlphaOptions, which is disabled",
+    "logging.options.json.infoBufferSize: Forbidden: it needs the feature gate LoggingAlphaOptions, which is disabled",
   ]],
   [{ "logging.options.json.splitStream": true, "logging.options.text.infoBufferSize": "64Ki" }, [
-    "logging.options.text.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
-    "logging.options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
+    "logging.options.text.infoBufferSize: Forbidden: it needs the feature gate LoggingAlphaOptions, which is disabled",
+    "logging.options.json.splitStream: Forbidden: it needs the feature gate LoggingAlphaOptions, which is disabled",
   ]],
   [{ "kproxy.manifests": ["a", " "] }, [
     'kproxy.manifests[1]: Invalid value: " ": must name a file or a folder',
@@ -244,16 +246,16 @@ const INVALID: [Record<string, FieldValue>, string[]][] = [
     "kproxy.serving.bearerTokenFile": "/token",
     "kproxy.serving.delegatedAuthentication": true,
   }, [
-    'kproxy.serving.tlsMinVersion: Invalid value: "1.2": must be VersionTLS12, VersionTLS13 or blank',
+    'kproxy.serving.tlsMinVersion: Invalid value: "1.2": must be VersionTLS12, VersionTLS13 or blank (blank means VersionTLS12)',
     "kproxy.serving.delegatedAuthentication: Invalid value: true: must be false where kproxy.serving.bearerTokenFile says which tokens count",
   ]],
   [{ "kproxy.endpointsSource": "pods" }, [
-    'kproxy.endpointsSource: Invalid value: "pods": must be auto, slices, endpoints or blank',
+    'kproxy.endpointsSource: Invalid value: "pods": must be auto, slices, endpoints or blank (blank means auto)',
   ]],
-  // All at once, in kube-proxy's order.
+  // All at once, in the order of the schema.
   [{ oomScoreAdj: 5000, "conntrack.maxPerCore": -1, configSyncPeriod: -1 }, [
-    `conntrack.maxPerCore: Invalid value: -1: ${AT_LEAST_0}`,
     "oomScoreAdj: Invalid value: 5000: must be within the range [-1000, 1000]",
+    `conntrack.maxPerCore: Invalid value: -1: ${AT_LEAST_0}`,
     'configSyncPeriod: Invalid value: "-1ms": must be greater than 0',
   ]],
 ];

@@ -3,48 +3,60 @@
  *
  * @module
  */
-import { stringify } from "@std/yaml";
-import { configInApiOrder, type Plain } from "./api_object.ts";
-import type { KubeProxyConfiguration } from "./types.ts";
+import { formatDuration } from "./duration.ts";
+import { getField, treeOf } from "./fields.ts";
+import { CONFIG_API_VERSION, CONFIG_KIND, type KubeProxyConfiguration } from "./types.ts";
 import { yamlScalar } from "./yaml_scalar.ts";
 
+/** What JSON can hold. */
+export type Plain = string | number | boolean | null | Plain[] | { [name: string]: Plain };
+
 /**
- * The configuration as it stands in a file: durations are Go's text, keys are sorted, and what kube-proxy's strict
- * reading would refuse (`kproxy`) is there only as far as it differs from its default.
+ * The configuration as an object of the API, its keys in the order of the API type, as Kubernetes' encoder leaves them: durations are
+ * Go's text, and what kube-proxy's strict reading would refuse (`kproxy`) is there only as far as it differs from its default.
  */
+export function configInApiOrder(config: KubeProxyConfiguration): Record<string, Plain> {
+  const fields = treeOf<Plain>(({ path, kind, omitDefault, default: usual }) => {
+    const value = getField(config, path);
+    if (omitDefault && JSON.stringify(value) === JSON.stringify(usual)) return undefined;
+    const isDuration = kind === "duration" || kind === "nanoseconds";
+    return isDuration ? formatDuration(Number(value)) : value as Plain;
+  });
+  return { kind: CONFIG_KIND, apiVersion: CONFIG_API_VERSION, ...fields as Record<string, Plain> };
+}
+
+/** The same with its keys sorted, as kube-proxy writes a file. */
 export function configToObject(config: KubeProxyConfiguration): Record<string, Plain> {
   return sorted(configInApiOrder(config)) as Record<string, Plain>;
 }
 
-/** A writer of YAML, such as `stringify` of `@std/yaml`. */
-export type YamlWriter = (value: unknown, options: typeof YAML_STYLE) => string;
-
-const YAML_STYLE = { lineWidth: -1, arrayIndent: false, useAnchors: false } as const;
-/** Stands for a key or a value; no writer has to quote it, and one that does all the same changes nothing. */
-const PLACE = /(["']?)t(\d+)t\1/g;
-
-/**
- * The configuration as YAML that {@linkcode parseConfig} and kube-proxy (but for `kproxy`) read back.
- *
- * Which texts are quoted and how is decided here: writers differ in it, and the text of a file must not change with the
- * writer. `write` yields the structure.
- */
-export function writeConfigYaml(config: KubeProxyConfiguration, write: YamlWriter = stringify): string {
-  const scalars: string[] = [];
-  const text = write(withPlaces(configToObject(config), scalars), YAML_STYLE);
-  return text.replace(PLACE, (_place, _quote, index: string) => scalars[Number(index)] ?? "");
+/** The configuration as YAML that {@linkcode parseConfig} and kube-proxy (but for `kproxy`) read back. */
+export function writeConfigYaml(config: KubeProxyConfiguration): string {
+  return yamlLines(configToObject(config)).map((line) => `${line}\n`).join("");
 }
 
-/** A copy with a place instead of each key, text and number; `scalars` takes what belongs there. */
-function withPlaces(value: Plain, scalars: string[]): Plain {
-  const place = (scalar: string): string => `t${scalars.push(scalar) - 1}t`;
-  if (typeof value === "string") return place(yamlScalar(value));
-  if (typeof value === "number") return place(String(value));
-  if (Array.isArray(value)) return value.map((item) => withPlaces(item, scalars));
-  if (typeof value !== "object" || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([name, inner]) => [place(yamlScalar(name)), withPlaces(inner, scalars)]),
-  );
+/** A map or a list that is not empty, in block style; the items of a list are not further in than its name. */
+function yamlLines(value: Plain): string[] {
+  if (Array.isArray(value)) {
+    return value.flatMap((item) => {
+      const [first = "", ...more] = isBlock(item) ? yamlLines(item) : [yamlInline(item)];
+      return [`- ${first}`, ...more.map((line) => `  ${line}`)];
+    });
+  }
+  return Object.entries(value as Record<string, Plain>).flatMap(([name, inner]) => {
+    const key = yamlScalar(name);
+    if (!isBlock(inner)) return [`${key}: ${yamlInline(inner)}`];
+    const indent = Array.isArray(inner) ? "" : "  ";
+    return [`${key}:`, ...yamlLines(inner).map((line) => indent + line)];
+  });
+}
+
+function isBlock(value: Plain): boolean {
+  return typeof value === "object" && value !== null && Object.keys(value).length > 0;
+}
+
+function yamlInline(value: Plain): string {
+  return typeof value === "string" ? yamlScalar(value) : JSON.stringify(value);
 }
 
 /** The configuration as indented JSON. */

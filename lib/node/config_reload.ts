@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { changedFields, needsRestart } from "../config/changes.ts";
+import { changedFields } from "../config/fields.ts";
 import type { ConfigFile } from "../config/file/load.ts";
 import type { KubeProxyConfiguration } from "../config/types.ts";
 import { ConfigError, formatProblem } from "../errors.ts";
@@ -82,9 +82,10 @@ export class ConfigReload<Next> {
   async #take(file: ConfigFile, life: ReloadableLife): Promise<Next | null> {
     const { configurationOf, succeed } = this.#options;
     const { config, warnings } = await configurationOf(file);
-    const fields = changedFields(life.now.config, config);
+    const changed = changedFields(life.now.config, config);
+    const fields = changed.map(({ path }) => path);
     for (const warning of warnings) life.log.warn(warning);
-    if (needsRestart(fields)) {
+    if (changed.some(({ live }) => live !== true)) {
       const next = await life.otherModes.undisturbed(() => succeed(config));
       life.log.info("Configuration changed, starting anew with it", { file: file.path, fields });
       return next;

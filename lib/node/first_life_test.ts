@@ -8,7 +8,7 @@ import { until } from "../../tests/support/until.ts";
 import { Afterlife } from "../backend/node/afterlife.ts";
 import { MODES, usesServiceCidrs } from "../backend/node/registry.ts";
 import { defaultConfig } from "../config/defaults.ts";
-import { withFields } from "../config/paths.ts";
+import { withFields } from "../config/fields.ts";
 import { ConfigError, ExecError, UnsupportedError } from "../errors.ts";
 import type { Exec } from "../kernel/exec.ts";
 import { DISABLE_IPV6 } from "../kernel/node_sysctls.ts";

@@ -40,7 +40,7 @@ Deno.test("split streams part information from the rest, in both forms", { permi
   const { logging } = defaultConfig();
   const on = { splitStream: true, infoBufferSize: "0" };
   const options = { text: on, json: on };
-  for (const format of ["text", "json"]) {
+  for (const format of ["text", "json"] as const) {
     const { out, err } = logTo({ ...logging, format, options });
     assertEquals([out.length, err.length], [1, 2], format);
     assertMatch(out[0] ?? "", /hello/);

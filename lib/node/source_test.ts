@@ -1,8 +1,8 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { recordingLog } from "../../tests/support/recording_log.ts";
 import { defaultConfig } from "../config/defaults.ts";
-import { withFields } from "../config/paths.ts";
-import type { FieldValue } from "../config/schema.ts";
+import { withFields } from "../config/fields.ts";
+import type { FieldValue } from "../config/setting.ts";
 import { SnapshotMetrics } from "../observe/metrics_snapshot.ts";
 import { CombinedSource } from "../source/combine.ts";
 import { FileSource } from "../source/files/files.ts";

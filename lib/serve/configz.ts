@@ -3,10 +3,10 @@
  *
  * @module
  */
-import type { FieldValue } from "../config/schema.ts";
-import { withFields } from "../config/paths.ts";
+import type { FieldValue } from "../config/setting.ts";
+import { withFields } from "../config/fields.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../config/types.ts";
-import { configInApiOrder } from "../config/api_object.ts";
+import { configInApiOrder } from "../config/write.ts";
 
 const PACED_MODES = ["iptables", "ipvs", "nftables"] as const;
 

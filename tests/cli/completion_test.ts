@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { COMMANDS, type Flag } from "../../lib/cli/flags/flag.ts";
+import { COMMANDS } from "../../lib/config/setting.ts";
+import type { Flag } from "../../lib/cli/flags/flag.ts";
 import { FLAGS as ALL_FLAGS } from "../../lib/cli/flags/flags.ts";
 import { e2eTest, program } from "../support/skip.ts";
 import { inFolder, kproxy } from "./kproxy.ts";

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { Afterlife } from "../../lib/backend/node/afterlife.ts";
 import { defaultConfig } from "../../lib/config/defaults.ts";
-import { withFields } from "../../lib/config/paths.ts";
+import { withFields } from "../../lib/config/fields.ts";
 import { planLife, prepareNode } from "../../lib/node/life.ts";
 import type { LogStream } from "../../lib/observe/log_streams.ts";
 import { RecentProblems } from "../../lib/observe/recent_problems.ts";

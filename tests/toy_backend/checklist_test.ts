@@ -6,7 +6,7 @@ import { chooseMode } from "../../lib/backend/node/choose_mode.ts";
 import { IMPLEMENTED_MODES } from "../../lib/backend/node/registry.ts";
 import { defaultConfig } from "../../lib/config/defaults.ts";
 import { parseConfig } from "../../lib/config/parse.ts";
-import { PROXY_MODES } from "../../lib/config/schema.ts";
+import { PROXY_MODES } from "../../lib/config/types.ts";
 import { ConfigError, SyncError, UnsupportedError } from "../../lib/errors.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
 import { silentLogger } from "../../lib/observe/log.ts";

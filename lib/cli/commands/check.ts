@@ -21,7 +21,6 @@ import { desiredInput, type Look, look } from "../../inspect/look.ts";
 import type { NftTable } from "../../netfilter/nft_tables.ts";
 import { nftFamily } from "../../netfilter/nft_words.ts";
 import { silentLogger } from "../../observe/log.ts";
-import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { runningSettings } from "../../inspect/running/running_settings.ts";
@@ -36,7 +35,7 @@ import { tellFound, tellRejected, tellUnserved } from "./telling.ts";
  * @returns 0 if nothing does, 1 if something does or could not be read
  */
 export async function checkCommand(flags: ParsedFlags, io: Io): Promise<number> {
-  const form = outputForm(flags, "text");
+  const form = flags.outputForm("text");
   let looking = await lookingOf(flags, io);
   const wantsRepair = flags.get("repair") ?? false;
   if (wantsRepair && looking.options.liveFrom.length > 0) {

@@ -11,7 +11,6 @@ import { type Exec, systemExec } from "../../kernel/exec.ts";
 import { FAMILIES } from "../../model/objects.ts";
 import { errorText, type LogValues } from "../../observe/log.ts";
 import { runningSettings } from "../../inspect/running/running_settings.ts";
-import { cleanupModes } from "../flags/cleanup_modes.ts";
 import type { Io, Terminal } from "../io.ts";
 import { escaped } from "../../text/quote.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
@@ -23,7 +22,7 @@ export async function cleanupCommand(flags: ParsedFlags, io: Io): Promise<number
   // A broken configuration is told even though little of it matters here, as in kube-proxy.
   const { config, warn } = await toldConfiguration(flags, io);
   const dryRun = flags.get("dry-run") ?? false;
-  const modes = cleanupModes(flags);
+  const modes = flags.cleanupModes();
   const of = CLEANUP_PROXIES.find((proxy) => proxy === flags.get("of"));
   if (!dryRun && of !== "kube-proxy") {
     const running = await runningSettings(config);

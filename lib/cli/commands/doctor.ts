@@ -32,7 +32,6 @@ import { parseBaseChains } from "../../netfilter/nft_base_chains.ts";
 import { cpuCount } from "../../kernel/cpu.ts";
 import { systemExec } from "../../kernel/exec.ts";
 import { nodeName } from "../../node/node_name.ts";
-import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
@@ -42,7 +41,7 @@ import { tellFound, toldConfiguration } from "./telling.ts";
 
 /** Looks and tells; 1 if there is a failure. */
 export async function doctorCommand(flags: ParsedFlags, io: Io): Promise<number> {
-  const form = outputForm(flags, "text");
+  const form = flags.outputForm("text");
   const migrateTo = migrationMode(flags);
   const { config, ...told } = await toldConfiguration(flags, io);
   const doubts = await runDoubts(flags, { config, ...told });

@@ -14,10 +14,8 @@ import { ReloadRecord } from "../../observe/metrics_reload.ts";
 import { RecentProblems } from "../../observe/recent_problems.ts";
 import { ConfigReload, takeVerbosity } from "../../node/config_reload.ts";
 import { ConfigWatch } from "../../node/config_watch.ts";
-import { cleanupModes } from "../flags/cleanup_modes.ts";
 import { configurationOf, type EffectiveConfiguration } from "../flags/configuration.ts";
 import { runDoubts } from "../flags/input_doubts.ts";
-import { flagTexts } from "../flags/flag_lines.ts";
 import type { Io } from "../io.ts";
 import { firstLife } from "../../node/first_life.ts";
 import { type Lasting, type Life, planLife, prepareNode, succeedingLife } from "../../node/life.ts";
@@ -54,8 +52,8 @@ export async function runCommand(
     commandLine: {
       master: flags.get("master") ?? "",
       allowsInsecureFiles: flags.get("allow-insecure-files") ?? false,
-      cleanupModes: cleanupModes(flags),
-      flagTexts: flagTexts(flags),
+      cleanupModes: flags.cleanupModes(),
+      flagTexts: flags.texts(),
     },
     logStreams: io.log,
     exec,

@@ -14,7 +14,6 @@ import { interfaceIps } from "../../kernel/interfaces.ts";
 import { nodeSysctls } from "../../kernel/node_sysctls.ts";
 import type { IpFamily } from "../../model/objects.ts";
 import { silentLogger } from "../../observe/log.ts";
-import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
 import type { Io, Terminal } from "../io.ts";
@@ -33,7 +32,7 @@ export async function selftestCommand(flags: ParsedFlags, io: Io): Promise<numbe
   if (operand !== undefined) {
     throw new UsageError(`"kproxy selftest" does not take any arguments, got ["${operand}"]`);
   }
-  const form = outputForm(flags, "text");
+  const form = flags.outputForm("text");
   const limitMs = flags.get("time-limit") ?? USUAL_LIMIT_MS;
   if (limitMs < LEAST_LIMIT_MS) throw new UsageError("--time-limit is too short: 1s is the least");
   const { config: { mode } } = await toldConfiguration(flags, io);

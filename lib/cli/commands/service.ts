@@ -20,7 +20,6 @@ import type { HeldRules } from "../../sim/node/held_rules.ts";
 import { byName, listDocument, listRows } from "../../inspect/service/service_list.ts";
 import { problemLines } from "../../inspect/trace/trace_text.ts";
 import { didYouMean } from "../suggest.ts";
-import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
@@ -36,7 +35,7 @@ const ACTIONS = ["list", "get"] as const;
  * @returns 0; 1 if there is no such Service, or if what should be in the kernel for it is not there
  */
 export async function serviceCommand(flags: ParsedFlags, io: Io): Promise<number> {
-  const form = outputForm(flags, "text");
+  const form = flags.outputForm("text");
   const [word, name] = flags.operands;
   const action = ACTIONS.find((one) => one === word);
   if (action === undefined || (action === "get") !== (name !== undefined)) {

@@ -3,10 +3,8 @@
  *
  * @module
  */
-import { cleanupModes } from "../flags/cleanup_modes.ts";
 import { effectiveConfiguration } from "../flags/configuration.ts";
 import { runDoubts } from "../flags/input_doubts.ts";
-import { flagLines } from "../flags/flag_lines.ts";
 import type { Io } from "../io.ts";
 import type { LogValues } from "../../observe/log.ts";
 import { openLogger } from "../../node/logger.ts";
@@ -31,7 +29,7 @@ async function start(flags: ParsedFlags, io: Io): Promise<number> {
   const effective = await effectiveConfiguration(flags);
   const { config, warnings } = effective;
   const logger = openLogger(config.logging, io.log);
-  for (const line of flagLines(flags)) logger.text(line, 1);
+  for (const [name, text] of flags.texts()) logger.text(`FLAG: --${name}=${JSON.stringify(text)}`, 1);
   for (const warning of warnings) logger.warn(warning);
   if (signals !== null) { for (const doubt of await runDoubts(flags, effective)) logger.warn(doubt); }
   if (signals !== null) {
@@ -51,5 +49,5 @@ async function start(flags: ParsedFlags, io: Io): Promise<number> {
     const { audit } = await import("./audit.ts");
     await audit("cleanup", what, config, output);
   };
-  return await cleanUp({ dryRun: false, modes: cleanupModes(flags), audited }, output);
+  return await cleanUp({ dryRun: false, modes: flags.cleanupModes(), audited }, output);
 }

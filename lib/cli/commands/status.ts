@@ -11,7 +11,6 @@ import { addressHolder } from "../../serve/address_holder.ts";
 import { httpGet, NoConnectionError, StrangeAnswerError, textOf } from "../../serve/http_get.ts";
 import { API_VERSION, type StatusDocument } from "../../serve/status/status_document.ts";
 import { UsageError } from "../../errors.ts";
-import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import { EndedBySignals } from "../ended_by_signals.ts";
 import type { Io, Terminal } from "../io.ts";
@@ -26,7 +25,7 @@ const USUAL_INTERVAL_MS = 2_000;
 
 /** Asks and tells; 0 if it is ready, 1 if it is not or none answers. */
 export async function statusCommand(flags: ParsedFlags, io: Io): Promise<number> {
-  const form = outputForm(flags, "text");
+  const form = flags.outputForm("text");
   const intervalMs = flags.get("interval") ?? USUAL_INTERVAL_MS;
   const isWatching = flags.get("watch") === true;
   if (intervalMs < LEAST_INTERVAL_MS) throw new UsageError("--interval is too short: 100ms is the least");

@@ -30,7 +30,6 @@ import type { ObjectSelection } from "../../serve/status/select_objects.ts";
 import type { Packet } from "../../sim/flow.ts";
 import { NodeSimulator } from "../../sim/node/simulate.ts";
 import { plainSurroundings } from "../../sim/node/surroundings.ts";
-import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 import { alignColumns } from "../terminal/columns.ts";
@@ -45,7 +44,7 @@ import { tellFound, tellRejected } from "./telling.ts";
  * on the packet's way cannot be judged
  */
 export async function traceCommand(flags: ParsedFlags, io: Io): Promise<number> {
-  const form = outputForm(flags, "text");
+  const form = flags.outputForm("text");
   const [from, given] = flags.operands;
   if (from === undefined || given === undefined) {
     throw new UsageError(

@@ -5,13 +5,12 @@
  */
 import { builtFrom } from "../../node/build.ts";
 import { rawVersion, type VersionFacts, versionLine, versionLines } from "../../node/version.ts";
-import { outputForm } from "../flags/output_form.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
 import type { Io } from "../io.ts";
 
 /** Prints the version with the commit, as text or JSON. */
 export async function versionCommand(flags: ParsedFlags, io: Io): Promise<number> {
-  const form = outputForm(flags, "text");
+  const form = flags.outputForm("text");
   const facts = await versionFacts();
   await io.out(`${form === "json" ? rawVersion(facts) : versionLines(facts).join("\n")}\n`);
   return 0;

@@ -7,7 +7,6 @@ import type { KubeProxyConfiguration } from "../../config/types.ts";
 import { unwritableSettings, writeConfigJson, writeConfigYaml } from "../../config/write.ts";
 import { writeFileAtomic } from "../../config/file/write_file.ts";
 import { UsageError } from "../../errors.ts";
-import { outputForm } from "../flags/output_form.ts";
 import { effectiveConfiguration } from "../flags/configuration.ts";
 import type { Io } from "../io.ts";
 import type { ParsedFlags } from "../flags/parse_args.ts";
@@ -15,7 +14,7 @@ import type { ParsedFlags } from "../flags/parse_args.ts";
 /** Prints the configuration, or writes it to the file named. */
 export async function writeConfigCommand(flags: ParsedFlags, io: Io): Promise<number> {
   const path = targetFile(flags);
-  const form = outputForm(flags, "yaml");
+  const form = flags.outputForm("yaml");
   const { config, warnings } = await effectiveConfiguration(flags);
   for (const warning of [...warnings, ...unwritableSettings(config)]) io.err(`Warning: ${warning}\n`);
   const text = form === "json" ? writeConfigJson(config) : writeConfigYaml(config);

@@ -4,7 +4,7 @@
  * @module
  */
 import { type CompletedFlag, completedFlags, FILE_OPERANDS, OPERAND_WORDS } from "./completion_words.ts";
-import { COMMANDS } from "../flags/flag.ts";
+import { COMMANDS } from "../../config/setting.ts";
 
 /** A script that defines and registers the completion; needs nothing but bash. */
 export function bashCompletion(): string {

@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { type CommandName, COMMANDS, valuesOf } from "../flags/flag.ts";
+import { type CommandName, COMMANDS } from "../../config/setting.ts";
+import { valuesOf } from "../flags/flag.ts";
 import { FLAGS } from "../flags/flags.ts";
 
 /** The shells there are scripts for. */
@@ -46,14 +47,14 @@ export function completedFlags(command: CommandName | undefined): readonly Compl
   return FLAGS.filter((flag) =>
     flag.note === undefined && (command === undefined || flag.commands.includes(command))
   ).map((flag) => {
-    const isSwitch = flag.type === "bool";
+    const isSwitch = flag.kind === "bool";
     return {
       name: flag.name,
       short: flag.short,
       doc: flag.doc,
-      wantsValue: !isSwitch && flag.type !== "version",
+      wantsValue: !isSwitch && flag.kind !== "version",
       isOnByDefault: isSwitch && flag.default === "true",
-      repeatable: ["list", "paths", "gates", "vmodule"].includes(flag.type),
+      repeatable: ["list", "paths", "gates", "vmodule"].includes(flag.kind),
       values: isSwitch ? ["true", "false"] : valuesOf(flag, command) ?? [],
       endings: flag.files,
     };

@@ -4,8 +4,7 @@
  * @module
  */
 import { type CompletedFlag, completedFlags, FILE_OPERANDS, OPERAND_WORDS } from "./completion_words.ts";
-import { CONFIG_FILES } from "../flags/flags_program.ts";
-import { type CommandName, COMMANDS } from "../flags/flag.ts";
+import { type CommandName, COMMANDS, CONFIG_FILES } from "../../config/setting.ts";
 import { COMMAND_DOCS } from "../help.ts";
 
 /** A script for `source`, which also works as the file `_kproxy` in a folder of `$fpath`. */

@@ -1,79 +1,13 @@
 /**
- * What a flag is: the one description from which parsing, help, documentation and shell completion follow.
+ * What a flag is: of a setting of the configuration (`lib/config/schema.ts`), or of the command line alone (`program_flags.ts`).
  *
  * @module
  */
+import type { Field } from "../../config/fields.ts";
+import { type KindName, showValue } from "../../config/kinds.ts";
+import type { CommandName, FlagGroup } from "../../config/setting.ts";
 
-/** The commands of kproxy, in the order of the help text. */
-export const COMMANDS = [
-  "run",
-  "write-config",
-  "cleanup",
-  "render",
-  "status",
-  "trace",
-  "explain",
-  "service",
-  "check",
-  "diff",
-  "doctor",
-  "selftest",
-  "sysdump",
-  "version",
-  "help",
-  "completion",
-] as const;
-
-export type CommandName = typeof COMMANDS[number];
-
-/** The headings flags are listed under, in the order of the help text. */
-export const GROUPS = [
-  "Program",
-  "Looking",
-  "API server and node",
-  "Objects",
-  "Servers",
-  "Mode and rules",
-  "Local traffic",
-  "IPVS",
-  "Connection tracking",
-  "Logging",
-  "Deprecated",
-] as const;
-
-export type FlagGroup = typeof GROUPS[number];
-
-/** How the text of a flag is read. Periods are Go durations, kept as milliseconds. */
-export interface FlagValueTypes {
-  readonly string: string;
-  readonly bool: boolean;
-  readonly int: number;
-  /** A verbosity: decimal, and never negative. */
-  readonly level: number;
-  readonly float: number;
-  readonly duration: number;
-  /** Comma separated with CSV quoting; repeating appends. */
-  readonly list: readonly string[];
-  /** One item for each time the flag is given; commas have no meaning. */
-  readonly paths: readonly string[];
-  /** An IP address; blank keeps what was set before. */
-  readonly ip: string;
-  /** `IP` or `IP:port`; blank keeps what was set before. */
-  readonly address: string;
-  /** `A=true,B=false`; repeating merges. */
-  readonly gates: Readonly<Record<string, boolean>>;
-  /** `pattern=N,…`; repeating appends. */
-  readonly vmodule: readonly { readonly filePattern: string; readonly verbosity: number }[];
-  /** A Kubernetes quantity, e.g. `0` or `64Mi`. */
-  readonly quantity: string;
-  /** `true`, `raw` or a version to report. */
-  readonly version: string;
-}
-
-export type FlagType = keyof FlagValueTypes;
-export type FlagValue = FlagValueTypes[FlagType];
-
-/** Where a flag stands in its life. Using one that is not `current` warns once. */
+/** Where a flag stands in its life. Using one that is not current warns once. */
 export interface FlagNote {
   /** `deprecated` still works; `obsolete` is read, checked and has no effect. */
   readonly state: "deprecated" | "obsolete";
@@ -87,7 +21,7 @@ export interface Flag {
   readonly name: string;
   /** The letter after a single dash. */
   readonly short?: string;
-  readonly type: FlagType;
+  readonly kind: KindName;
   /** The default as shown; `""` shows none. */
   readonly default: string;
   readonly group: FlagGroup;
@@ -109,11 +43,6 @@ export interface Flag {
   readonly note?: FlagNote;
 }
 
-/** The few values that it takes in a command, in most for undefined; undefined if it takes more than a few. */
-export function valuesOf(flag: Flag, command: CommandName | undefined): readonly string[] | undefined {
-  return (command === undefined ? undefined : flag.valuesIn?.[command]) ?? flag.values;
-}
-
 /** Commands that work out a configuration. */
 export const CONFIGURED = [
   "run",
@@ -126,3 +55,34 @@ export const CONFIGURED = [
   "diff",
   "doctor",
 ] as const;
+
+/** The flag of a field; null if it has none. */
+export function flagOf(field: Field): Flag | null {
+  const { flag: name, group, path, kind, flagDefault, obsolete, only, also = [] } = field;
+  if (name === undefined || group === undefined) return null;
+  const { short, values, valuesIn, isOpen, files } = field;
+  return {
+    name,
+    kind,
+    default: flagDefault ?? showValue(kind, field.default as never),
+    group,
+    commands: only ?? [...CONFIGURED, ...also],
+    doc: (field.flagDoc ?? field.doc).replaceAll("`", ""),
+    field: path,
+    ...short === undefined ? {} : { short },
+    ...values === undefined ? {} : { values },
+    ...valuesIn === undefined ? {} : { valuesIn },
+    ...isOpen === undefined ? {} : { isOpen },
+    ...files === undefined ? {} : { files },
+    ...obsolete === undefined ? {} : { note: obsoleteNote(obsolete) },
+  };
+}
+
+export function obsoleteNote(reason: string): FlagNote {
+  return { state: "obsolete", text: `it has no effect: ${reason}` };
+}
+
+/** The few values that it takes in a command, in most for undefined; undefined if it takes more than a few. */
+export function valuesOf(flag: Flag, command: CommandName | undefined): readonly string[] | undefined {
+  return (command === undefined ? undefined : flag.valuesIn?.[command]) ?? flag.values;
+}

@@ -3,67 +3,59 @@
  *
  * @module
  */
-import { type Flag, type FlagValueTypes, GROUPS } from "./flag.ts";
-import { CHECK_FLAGS } from "./flags_check.ts";
-import { DEPRECATED_FLAGS } from "./flags_deprecated.ts";
-import { STATUS_FLAGS } from "./flags_status.ts";
-import { DOCTOR_FLAGS } from "./flags_doctor.ts";
-import { NODE_FLAGS, OBJECT_FLAGS, PROGRAM_FLAGS, SERVER_FLAGS } from "./flags_program.ts";
-import { CONNTRACK_FLAGS, IPVS_FLAGS, LOCAL_TRAFFIC_FLAGS, MODE_FLAGS } from "./flags_rules.ts";
-import { LOGGING_FLAGS } from "./flags_logging.ts";
-import { SELFTEST_FLAGS } from "./flags_selftest.ts";
-import { TRACE_FLAGS } from "./flags_trace.ts";
+import { countsBesideFile } from "../../config/flags_overlay.ts";
+import { FIELDS } from "../../config/fields.ts";
+import type { KindValues } from "../../config/kinds.ts";
+import type { SCHEMA } from "../../config/schema.ts";
+import { type EntriesOf, type FlagGroup, GROUPS } from "../../config/setting.ts";
+import { type Flag, flagOf } from "./flag.ts";
+import { PROGRAM_FLAGS } from "./program_flags.ts";
 
-/** Of the commands that look, which share a heading. */
-const LOOKING_FLAGS = [...STATUS_FLAGS, ...TRACE_FLAGS, ...CHECK_FLAGS, ...DOCTOR_FLAGS, ...SELFTEST_FLAGS]
-  .toSorted((one, other) => one.name < other.name ? -1 : 1);
-
-const ALL_FLAGS = [
-  ...PROGRAM_FLAGS,
-  ...LOOKING_FLAGS,
-  ...NODE_FLAGS,
-  ...OBJECT_FLAGS,
-  ...SERVER_FLAGS,
-  ...MODE_FLAGS,
-  ...LOCAL_TRAFFIC_FLAGS,
-  ...IPVS_FLAGS,
-  ...CONNTRACK_FLAGS,
-  ...LOGGING_FLAGS,
-  ...DEPRECATED_FLAGS,
-] as const;
-
-type KnownFlag = typeof ALL_FLAGS[number];
+type ProgramFlag = typeof PROGRAM_FLAGS[number];
+type SettingFlag = Extract<EntriesOf<typeof SCHEMA>, { readonly flag: string }>;
 
 /** The names of all flags. */
-export type FlagName = KnownFlag["name"];
+export type FlagName = ProgramFlag["name"] | SettingFlag["flag"];
+export type NamedFlag = Flag & { readonly name: FlagName };
 
 /** What the text of this flag becomes. */
-export type ValueOf<Name extends FlagName> = FlagValueTypes[Extract<KnownFlag, { name: Name }>["type"]];
+export type ValueOf<Name extends FlagName> = KindValues[
+  (Extract<ProgramFlag, { name: Name }> | Extract<SettingFlag, { flag: Name }>)["kind"]
+];
 
 /** Every flag, in the order of help, documentation and completion. */
-export const FLAGS: readonly (Flag & { readonly name: FlagName })[] = inOrder(ALL_FLAGS);
-
-/** Each file of flags is in order, and some groups come from several files. */
-function inOrder<Known extends Flag>(flags: readonly Known[]): readonly Known[] {
-  return flags.toSorted((left, right) =>
-    GROUPS.indexOf(left.group) - GROUPS.indexOf(right.group) ||
-    (left.name < right.name ? -1 : left.name > right.name ? 1 : 0)
-  );
-}
-
-const BY_NAME: ReadonlyMap<string, Flag & { readonly name: FlagName }> = new Map(
-  FLAGS.map((flag) => [flag.name, flag]),
+export const FLAGS: readonly NamedFlag[] = [
+  ...PROGRAM_FLAGS,
+  // The names are those of the schema, as the type has them.
+  ...FIELDS.flatMap((field) => flagOf(field) ?? []) as NamedFlag[],
+].toSorted((left, right) =>
+  GROUPS.indexOf(left.group) - GROUPS.indexOf(right.group) || (left.name < right.name ? -1 : 1)
 );
-const BY_SHORT: ReadonlyMap<string, Flag & { readonly name: FlagName }> = new Map(
+
+const BY_NAME: ReadonlyMap<string, NamedFlag> = new Map(FLAGS.map((flag) => [flag.name, flag]));
+const BY_SHORT: ReadonlyMap<string, NamedFlag> = new Map(
   FLAGS.flatMap((flag) => flag.short === undefined ? [] : [[flag.short, flag] as const]),
 );
 
 /** The flag of this name; `_` is read as `-`. */
-export function flagByName(name: string): (Flag & { readonly name: FlagName }) | undefined {
+export function flagByName(name: string): NamedFlag | undefined {
   return BY_NAME.get(name.replaceAll("_", "-"));
 }
 
 /** The flag of this letter. */
-export function flagByLetter(letter: string): (Flag & { readonly name: FlagName }) | undefined {
+export function flagByLetter(letter: string): NamedFlag | undefined {
   return BY_SHORT.get(letter);
+}
+
+/** Flags about the run itself, which no file could hold, and those that are there for old command lines. */
+const NO_SETTINGS: readonly FlagGroup[] = ["Program", "Deprecated"];
+
+/**
+ * The settings that a flag gives also beside `--config`, in the order of the list: those that kube-proxy honours there, logging,
+ * and kproxy's own.
+ */
+export function flagsBesideFile(): readonly Flag[] {
+  return FLAGS.filter(({ group, field }) =>
+    !NO_SETTINGS.includes(group) && (field === undefined || countsBesideFile(field))
+  );
 }

@@ -1,9 +1,9 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { defaultConfig } from "../../config/defaults.ts";
 import { applyFlagValues } from "../../config/flags_overlay.ts";
-import { FLAGS } from "./flags.ts";
-import { flagsBesideFile, ownFlagsBesideFile } from "./flags_beside_file.ts";
-import { flagsBesideFileMarkdown } from "./flags_doc.ts";
+import { flagsBesideFileMarkdown } from "../../../tools/settings_doc.ts";
+import type { Flag } from "./flag.ts";
+import { FLAGS, flagsBesideFile } from "./flags.ts";
 import { commandHelp } from "../help.ts";
 import { parseArgs } from "./parse_args.ts";
 
@@ -22,6 +22,10 @@ const OTHER_VALUES: Readonly<Record<string, string>> = {
   "userspace-listen": "127.0.0.1",
 };
 
+function ownFlagsBesideFile(): readonly Flag[] {
+  return flagsBesideFile().filter(({ field }) => field?.startsWith("kproxy."));
+}
+
 Deno.test("kproxy's own settings count beside a file, each of them", { permissions: "none" }, () => {
   assertEquals(ownFlagsBesideFile().map(({ name }) => name).toSorted(), Object.keys(OTHER_VALUES).toSorted());
   const before = JSON.stringify(defaultConfig());
@@ -38,12 +42,8 @@ Deno.test(
   () => {
     const listed = flagsBesideFile().map(({ name }) => name);
     const fields = FLAGS.filter((flag) => "field" in flag && flag.field !== undefined);
-    const silent = fields.filter(({ name, type }) => {
-      const value = type === "bool"
-        ? true
-        : type === "int" || type === "level" || type === "duration" || type === "float"
-        ? 1
-        : "";
+    const silent = fields.filter(({ name, kind }) => {
+      const value = kind === "bool" ? true : ["int", "level", "duration", "float"].includes(kind) ? 1 : "";
       if (listed.includes(name)) return false;
       const { warnings } = applyFlagValues(defaultConfig(), new Map([[name, value]]), { fromFile: true });
       return warnings[0] !== `--${name}: ignored because --config is given`;

@@ -4,13 +4,16 @@
  *
  * @module
  */
+import { ValueError } from "../../config/flag_texts.ts";
+import type { FlagValue } from "../../config/flags_overlay.ts";
+import { isSwitch, type Kind, KINDS, showValue } from "../../config/kinds.ts";
+import { type CommandName, COMMANDS } from "../../config/setting.ts";
+import { CLEANUP_MODES, type CleanupMode } from "../../config/types.ts";
 import { UsageError } from "../../errors.ts";
-import { type CommandName, COMMANDS, type Flag, type FlagValue } from "./flag.ts";
-import { parseFlagValue } from "./flag_value.ts";
-import { flagByLetter, flagByName, type FlagName, FLAGS, type ValueOf } from "./flags.ts";
+import { oneOf } from "../../text/words.ts";
 import { didYouMean } from "../suggest.ts";
-
-type NamedFlag = Flag & { readonly name: FlagName };
+import { type Flag, valuesOf } from "./flag.ts";
+import { flagByLetter, flagByName, type FlagName, FLAGS, type NamedFlag, type ValueOf } from "./flags.ts";
 
 /** The flags that were given, by name. */
 export class ParsedFlags {
@@ -42,6 +45,30 @@ export class ParsedFlags {
   get<Name extends FlagName>(name: Name): ValueOf<Name> | undefined {
     // The parser stores under a name only what that flag's type yields.
     return this.#values.get(name) as ValueOf<Name> | undefined;
+  }
+
+  /** In which form the command prints: `--output`, of which each command has its own values; `usual` without it. */
+  outputForm<Usual extends "yaml" | "text">(usual: Usual): Usual | "json" {
+    return this.get("output") === "json" ? "json" : usual;
+  }
+
+  /** The modes whose leftovers go: those of `--only`, else all, without ipvs for `--cleanup-ipvs=false`. */
+  cleanupModes(): readonly CleanupMode[] {
+    const only = this.get("only");
+    const sparesIpvs = this.get("cleanup-ipvs") === false;
+    return CLEANUP_MODES.filter((mode) =>
+      (only === undefined || only.length === 0 || only.includes(mode)) && !(mode === "ipvs" && sparesIpvs)
+    );
+  }
+
+  /** Every flag of the command, in alphabetical order, with the text of its value, given or default: `/flagz`, and the log at 1. */
+  texts(): (readonly [name: string, text: string])[] {
+    return FLAGS.filter((flag) => flag.commands.includes(this.command))
+      .map(({ name, kind, default: usual }) => {
+        const given = this.#values.get(name) ?? null;
+        return [name, given === null && usual !== "" ? usual : showValue(kind, given as never)] as const;
+      })
+      .sort(([one], [other]) => one < other ? -1 : 1);
   }
 }
 
@@ -128,17 +155,57 @@ function take(
       `Flag "${shown}" does not belong to "kproxy ${command}", but to: ${flag.commands.join(", ")}`,
     );
   }
-  const parsed = parseFlagValue(flag, text, values.get(flag.name), command);
-  if ("problem" in parsed) throw new UsageError(`Invalid value "${text}" for ${shown}: ${parsed.problem}`);
-  values.set(flag.name, parsed.value);
+  try {
+    values.set(flag.name, parseFlagValue(flag, text, values.get(flag.name), command));
+  } catch (error) {
+    if (!(error instanceof ValueError)) throw error;
+    throw new UsageError(`Invalid value "${text}" for ${shown}: ${error.message}`);
+  }
   if (flag.note !== undefined) {
     warnings.set(flag.name, `Flag --${flag.name} has been deprecated, ${flag.note.text}`);
   }
 }
 
+/**
+ * The value of `text` for a flag of a command, that had the value `previous` before.
+ *
+ * @throws {ValueError} that says what is wanted, to follow "Invalid value …: "
+ */
+export function parseFlagValue(
+  flag: Flag,
+  text: string,
+  previous: FlagValue | undefined,
+  command?: CommandName,
+): FlagValue {
+  // A kind's parser takes and gives that kind's values; the compiler cannot follow the link through the table.
+  const value = (KINDS[flag.kind] as Kind<FlagValue>).parse(text, previous);
+  checkChoice(flag, valuesOf(flag, command), text, value);
+  return value;
+}
+
+/** @param value what the text led to, with what was given before */
+function checkChoice(
+  { name, kind, isOpen, withoutIt }: Flag,
+  values: readonly string[] | undefined,
+  text: string,
+  value: FlagValue,
+): void {
+  if (values === undefined || isOpen || (kind !== "string" && kind !== "list")) return;
+  if (text === "") {
+    const isBlank = value === "" || (Array.isArray(value) && value.length === 0);
+    if (isBlank && withoutIt !== undefined) {
+      throw new ValueError(`want ${oneOf(values)}; without --${name} ${withoutIt}`);
+    }
+    return;
+  }
+  const words = kind === "list" ? KINDS.list.parse(text, undefined) : [text];
+  const wrong = words.find((word) => !values.includes(word));
+  if (wrong !== undefined) throw new ValueError(`want ${oneOf(values)}${didYouMean(wrong, values)}`);
+}
+
 /** A flag that may stand without a value means this one. */
-function impliedText(flag: Flag): string | undefined {
-  return flag.type === "bool" || flag.type === "version" ? "true" : undefined;
+function impliedText({ kind }: Flag): string | undefined {
+  return isSwitch(kind) ? "true" : undefined;
 }
 
 function longFlag(arg: string, rest: string[], command: CommandName): Typed {

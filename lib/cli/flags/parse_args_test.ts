@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { UsageError } from "../../errors.ts";
-import type { FlagValue } from "./flag.ts";
+import type { FlagValue } from "../../config/flags_overlay.ts";
 import { type FlagName, FLAGS } from "./flags.ts";
 import { parseArgs, type ParsedFlags } from "./parse_args.ts";
 
@@ -317,4 +317,49 @@ Deno.test("command lines of kube-proxy from real deployments are taken, with and
   assertEquals(old.get("ipvs-scheduler"), "wrr");
   assertEquals(old.get("healthz-bind-address"), "0.0.0.0");
   assertEquals(old.get("cleanup"), undefined);
+});
+
+Deno.test("a flag with few values takes those, a blank one, and suggests the nearest", {
+  permissions: "none",
+}, () => {
+  const read = (text: string) => parseArgs(["doctor", `--migrate-to=${text}`]).get("migrate-to");
+  assertEquals([read("ipvs"), read("")], ["ipvs", ""]);
+  const wanted = "want iptables, ipvs or nftables";
+  const cases = [["iptable", `${wanted}: did you mean "iptables"?`], ["ebpf", wanted], [
+    "IPVS",
+    `${wanted}: did you mean "ipvs"?`,
+  ]];
+  for (const [text = "", problem] of cases) {
+    const { message } = assertThrows(() => read(text), UsageError);
+    assertEquals(message, `Invalid value "${text}" for --migrate-to: ${problem}`);
+  }
+});
+
+Deno.test("every flag of the command has its value, given or default, and no flag of another one is there", {
+  permissions: "none",
+}, () => {
+  const flags = parseArgs([
+    "run",
+    "--proxy-mode=nftables",
+    "-v=4",
+    "--iptables-sync-period=1m",
+    "--manifests=a,b",
+  ]);
+  const texts = new Map(flags.texts());
+  assertEquals([...texts.keys()], [...texts.keys()].sort());
+  const ofRun = FLAGS.filter(({ commands }) => commands.includes("run")).map(({ name }) => name);
+  assertEquals([...texts.keys()], ofRun.sort());
+  assertEquals(ofRun.length < FLAGS.length, true, "no flag belongs to other commands alone");
+  for (
+    const [name, text] of [
+      ["proxy-mode", "nftables"],
+      ["v", "4"],
+      ["iptables-sync-period", "1m0s"],
+      ["manifests", "[a,b]"],
+      ["ipvs-sync-period", "30s"],
+      ["cleanup", "false"],
+      ["nodeport-addresses", "[]"],
+      ["cluster-cidr", ""],
+    ] as const
+  ) assertEquals(texts.get(name), text, name);
 });

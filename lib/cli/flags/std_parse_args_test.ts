@@ -5,11 +5,11 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { type Args, parseArgs as stdParseArgs } from "@std/cli/parse-args";
 import { UsageError } from "../../errors.ts";
-import type { FlagValue } from "./flag.ts";
+import type { FlagValue } from "../../config/flags_overlay.ts";
 import { type FlagName, FLAGS } from "./flags.ts";
 import { parseArgs } from "./parse_args.ts";
 
-const SWITCHES = FLAGS.filter(({ type }) => type === "bool" || type === "version").map(({ name }) => name);
+const SWITCHES = FLAGS.filter(({ kind }) => kind === "bool" || kind === "version").map(({ name }) => name);
 const VALUED = FLAGS.map(({ name }) => name).filter((name) => !SWITCHES.includes(name));
 const SHORT = Object.fromEntries(
   FLAGS.flatMap(({ name, short }) => short === undefined ? [] : [[name, short]]),

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { PROXY_MODES } from "../../config/schema.ts";
+import { PROXY_MODES } from "../../config/types.ts";
 import type { KubeProxyConfiguration } from "../../config/types.ts";
 import type { StatusDocument } from "../../serve/status/status_document.ts";
 import { NotRunningError, RunningKproxy } from "./running.ts";

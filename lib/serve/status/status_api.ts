@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { configInApiOrder } from "../../config/api_object.ts";
+import { configInApiOrder } from "../../config/write.ts";
 import type { KubeProxyConfiguration, ProxyMode } from "../../config/types.ts";
 import { eachUnserved, type UnservedOfService } from "../../model/destination_claims.ts";
 import type { ApiObject, IpFamily } from "../../model/objects.ts";

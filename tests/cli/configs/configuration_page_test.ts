@@ -1,8 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
-import { CONFIGURATION_SECTIONS } from "../../../lib/config/fields_doc.ts";
 import { FIELDS } from "../../../lib/config/fields.ts";
 import { OBSOLETE_FIELDS } from "../../../lib/config/schema.ts";
 import { replaceSection } from "../../../tools/docs.ts";
+import { CONFIGURATION_SECTIONS } from "../../../tools/settings_doc.ts";
 
 const PAGE = new URL("../../../docs/configuration.md", import.meta.url);
 

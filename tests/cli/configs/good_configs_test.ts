@@ -8,8 +8,8 @@ import { parse } from "@std/yaml";
 import { defaultConfig } from "../../../lib/config/defaults.ts";
 import { FIELDS } from "../../../lib/config/fields.ts";
 import { parseConfig, type ParsedConfig } from "../../../lib/config/parse.ts";
-import { withFields } from "../../../lib/config/paths.ts";
-import type { FieldValue } from "../../../lib/config/schema.ts";
+import { withFields } from "../../../lib/config/fields.ts";
+import type { FieldValue } from "../../../lib/config/setting.ts";
 import { writeConfigJson, writeConfigYaml } from "../../../lib/config/write.ts";
 
 const FOLDER = new URL("./good/", import.meta.url);
@@ -42,7 +42,7 @@ Deno.test("kubeadm's file, full of zeros and nulls, stands for the defaults", ()
   });
 });
 
-Deno.test("a complete file of kube-proxy 1.11 works, with one warning for each obsolete field", () => {
+Deno.test("a complete file of kube-proxy 1.11 works, with one warning for each field and gate that is obsolete", () => {
   const { config, warnings } = load("kube-proxy-1.11.yaml");
   assertEquals(
     config,
@@ -74,6 +74,7 @@ Deno.test("a complete file of kube-proxy 1.11 works, with one warning for each o
   );
   assertEquals(warnings.map((warning) => warning.split(" ").slice(0, 4).join(" ")), [
     "kube-proxy-1.11.yaml:13: conntrack.max: obsolete field,",
+    "kube-proxy-1.11.yaml:21: featureGates.CustomPodDNS: feature gate",
     "kube-proxy-1.11.yaml:41: portRange: it has",
     "kube-proxy-1.11.yaml:42: resourceContainer: obsolete field",
   ]);

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { applyDefaults } from "../../../config/defaults.ts";
-import type { FieldValue } from "../../../config/schema.ts";
+import type { FieldValue } from "../../../config/setting.ts";
 import { testNode } from "../../../../tests/support/model_objects.ts";
 import { configuredNftables, networksOfFamily } from "./settings.ts";
 

@@ -1,13 +1,23 @@
 import { assert, assertEquals } from "@std/assert";
-import type { Flag, FlagType, FlagValue } from "./flag.ts";
-import { parseFlagValue } from "./flag_value.ts";
+import type { FlagValue } from "./flags_overlay.ts";
+import { ValueError } from "./flag_texts.ts";
+import { type Kind, type KindName, KINDS } from "./kinds.ts";
 
-function flagOf(type: FlagType, values?: readonly string[]): Flag {
-  const flag: Flag = { name: "x", type, default: "", group: "Program", commands: ["run"], doc: "X" };
-  return values === undefined ? flag : { ...flag, values };
+/** What the text of a flag is read as, or what is wanted instead. */
+function read(
+  kind: KindName,
+  text: string,
+  previous?: FlagValue,
+): { value: FlagValue } | { problem: string } {
+  try {
+    return { value: (KINDS[kind] as Kind<FlagValue>).parse(text, previous) };
+  } catch (error) {
+    if (error instanceof ValueError) return { problem: error.message };
+    throw error;
+  }
 }
 
-type Good = readonly [type: FlagType, text: string, value: FlagValue];
+type Good = readonly [kind: KindName, text: string, value: FlagValue];
 
 const GOOD: readonly Good[] = [
   ["string", "", ""],
@@ -71,13 +81,13 @@ const GOOD: readonly Good[] = [
   ["version", "v1.30.5", "v1.30.5"],
 ];
 
-Deno.test("each type takes the spellings kube-proxy takes", { permissions: "none" }, () => {
-  for (const [type, text, value] of GOOD) {
-    assertEquals(parseFlagValue(flagOf(type), text, undefined), { value }, `${type} ${JSON.stringify(text)}`);
+Deno.test("each kind takes the spellings kube-proxy takes", { permissions: "none" }, () => {
+  for (const [kind, text, value] of GOOD) {
+    assertEquals(read(kind, text), { value }, `${kind} ${JSON.stringify(text)}`);
   }
 });
 
-const BAD: readonly [type: FlagType, text: string, problem: string][] = [
+const BAD: readonly [kind: KindName, text: string, problem: string][] = [
   ["bool", "", "want true or false"],
   ["bool", "yes", "want true or false"],
   ["bool", "tRUE", "want true or false"],
@@ -119,18 +129,18 @@ const BAD: readonly [type: FlagType, text: string, problem: string][] = [
   ["version", "latest", "want true, false, raw or vX.Y.Z"],
 ];
 
-Deno.test("each type says what it wants instead", { permissions: "none" }, () => {
-  for (const [type, text, problem] of BAD) {
+Deno.test("each kind says what it wants instead", { permissions: "none" }, () => {
+  for (const [kind, text, problem] of BAD) {
     assertEquals(
-      parseFlagValue(flagOf(type), text, undefined),
+      read(kind, text),
       { problem },
-      `${type} ${JSON.stringify(text)}`,
+      `${kind} ${JSON.stringify(text)}`,
     );
   }
-  const types = new Set(GOOD.map(([type]) => type));
-  for (const type of types) {
+  const kinds = new Set(GOOD.map(([kind]) => kind));
+  for (const kind of kinds) {
     // Any text is a string.
-    if (type !== "string") assert(BAD.some(([bad]) => bad === type), `no bad value of type ${type}`);
+    if (kind !== "string") assert(BAD.some(([bad]) => bad === kind), `no bad value of kind ${kind}`);
   }
 });
 
@@ -138,7 +148,7 @@ Deno.test(
   "lists, paths, gates and vmodule add up, everything else is replaced",
   { permissions: "none" },
   () => {
-    const cases: [type: FlagType, first: string, second: string, value: FlagValue][] = [
+    const cases: [kind: KindName, first: string, second: string, value: FlagValue][] = [
       ["list", "a,b", "c", ["a", "b", "c"]],
       ["paths", "a", "b", ["a", "b"]],
       ["gates", "A=true,B=true", "B=false", { A: true, B: false }],
@@ -147,25 +157,10 @@ Deno.test(
       ["string", "a", "", ""],
       ["bool", "true", "false", false],
     ];
-    for (const [type, first, second, value] of cases) {
-      const before = parseFlagValue(flagOf(type), first, undefined);
+    for (const [kind, first, second, value] of cases) {
+      const before = read(kind, first);
       assert("value" in before);
-      assertEquals(parseFlagValue(flagOf(type), second, before.value), { value }, type);
+      assertEquals(read(kind, second, before.value), { value }, kind);
     }
   },
 );
-
-Deno.test("a flag with few values takes those, a blank one, and suggests the nearest", {
-  permissions: "none",
-}, () => {
-  const flag = flagOf("string", ["iptables", "ipvs", "nftables"]);
-  assertEquals(parseFlagValue(flag, "ipvs", undefined), { value: "ipvs" });
-  assertEquals(parseFlagValue(flag, "", undefined), { value: "" });
-  assertEquals(parseFlagValue(flag, "iptable", undefined), {
-    problem: 'want iptables, ipvs or nftables: did you mean "iptables"?',
-  });
-  assertEquals(parseFlagValue(flag, "ebpf", undefined), { problem: "want iptables, ipvs or nftables" });
-  assertEquals(parseFlagValue(flag, "IPVS", undefined), {
-    problem: 'want iptables, ipvs or nftables: did you mean "ipvs"?',
-  });
-});
