@@ -9,6 +9,7 @@ import { projectFiles, ROOT } from "./project_files.ts";
 import { installPackages, TEST_PACKAGES } from "./setup.ts";
 import { testFailures, withoutMiddle } from "./test_failures.ts";
 import { buildEtcd, buildHelm, buildKapi, KAPI } from "../tests/support/kapi.ts";
+import { DRAWN_SEED_VARIABLE } from "../tests/support/fast_check.ts";
 import { type Skip, unmet } from "../tests/support/skip.ts";
 import { UML_NEEDS } from "../tests/support/uml.ts";
 
@@ -247,6 +248,13 @@ export function total(runs: readonly Counts[], explainedSkips: number, ci: boole
   };
 }
 
+/** A seed for cases that no run has tried, or the one that somebody wants again; `""`: this run tries none, as it is not CI's. */
+function drawnSeed(): string {
+  const wanted = Deno.env.get(DRAWN_SEED_VARIABLE);
+  if (wanted !== undefined || Deno.env.get("CI") !== "true") return wanted ?? "";
+  return `${Math.floor(Math.random() * 0x7fffffff)}`;
+}
+
 /** The skipped tests by reason, and how many were ignored without one. */
 export function skipReport(skips: readonly Skip[], skipped: number): string[] {
   const lines = [...Map.groupBy(skips, ({ reason }) => reason)].flatMap(([reason, tests]) => [
@@ -264,6 +272,8 @@ if (import.meta.main) {
   await installPackages(TEST_PACKAGES);
   const { files, filter } = await chooseTests(Deno.args);
   const byName = filter === undefined ? [] : [`--filter=${filter}`];
+  const seed = drawnSeed();
+  if (seed !== "") writeLine(`Every tenth case of a law is of a seed drawn for this run: ${seed}`);
   const skipFile = await Deno.makeTempFile({ prefix: "kproxy-skips-" });
   try {
     const lanes = await laneOf(files, (path) => Deno.readTextFile(`${ROOT}/${path}`));
@@ -271,7 +281,7 @@ if (import.meta.main) {
     // What it finds out it remembers for all that this process starts.
     if (lanes.uml.length > 1) UML_NEEDS.forEach(unmet);
     const runs = await runLanes(lanes, {
-      lane: { flags: byName, environment: { KPROXY_SKIPS: skipFile } },
+      lane: { flags: byName, environment: { KPROXY_SKIPS: skipFile, [DRAWN_SEED_VARIABLE]: seed } },
       built,
     });
     // A filter by name drops tests after they have said that they skip.

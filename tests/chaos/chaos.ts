@@ -16,7 +16,7 @@ import { ROOT } from "../../tools/project_files.ts";
 import { installPackages, TEST_PACKAGES } from "../../tools/setup.ts";
 import { errorTerminal } from "../../tools/terminal.ts";
 import { CHAOS_MODES, type ChaosModeName } from "./mode.ts";
-import { type ChaosReport, runChaos } from "./run.ts";
+import { type ChaosReport, type FaultReport, runChaos } from "./run.ts";
 
 const FLAGS = {
   string: ["mode", "minutes", "seed", "log", "without"],
@@ -60,20 +60,29 @@ function parse(args: readonly string[]): Options {
 
 /** For people, and for docs/reliability.md. */
 export function reportLines(report: ChaosReport): string[] {
-  const faults = Object.entries(report.faults).sort(([, a], [, b]) => b - a);
-  const count = faults.reduce((sum, [, times]) => sum + times, 0);
+  const faults = Object.entries(report.faults).sort(([, a], [, b]) => b.times - a.times);
+  const sum = (of: (one: FaultReport) => number): number =>
+    faults.reduce((total, [, one]) => total + of(one), 0);
   return [
     `mode ${report.mode}, seed ${report.seed}: ${
       report.minutes.toFixed(1)
-    } minutes, ${report.steps} steps, ` +
-    `${report.changes} changes, ${count} faults, ${report.starts} starts of kproxy` +
+    } minutes, ${report.steps} steps, ${report.changes} changes, ` +
+    `${sum(({ times }) => times)} faults, ${report.starts} starts of kproxy` +
     (report.failedStarts === 0 ? "" : `, ${report.failedStarts} of them ended by tools that misbehaved`),
-    `${report.connections} connections: ${report.failedByDamage} failed in the ` +
-    `${(report.damagedMs / 1000).toFixed(1)} s in which somebody else had taken rules away, ` +
-    `the last of them ${report.longestOutageMs} ms after that`,
-    `rules equal to a fresh start's: ${report.comparisons} times`,
-    ...faults.map(([name, times]) => `  ${String(times).padStart(4)} × ${name}`),
+    `${report.connections} connections: ${sum(({ connections }) => connections)} failed in the ` +
+    `${(report.damagedMs / 1000).toFixed(1)} s in which somebody else had taken rules away`,
+    `rules equal to a fresh start's, and packets faring as objects say: ${report.comparisons} times`,
+    ...faults.map(([name, fault]) =>
+      `  ${String(fault.times).padStart(4)} × ${name}${costOf(fault, report)}`
+    ),
   ];
+}
+
+/** A fault that is no damage costs nothing: a connection that failed by it would be among the problems. */
+function costOf({ connections, longestMs }: FaultReport, { repairMs }: ChaosReport): string {
+  if (connections === 0) return ": no time without service";
+  return `: ${connections} connections failed, the last ${longestMs} ms after it (at most ${repairMs} ms, ` +
+    "or as long after what hindered its repair)";
 }
 
 /** How to have the same again. */
