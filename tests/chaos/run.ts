@@ -15,6 +15,8 @@ export interface ChaosOptions {
   readonly mode: ChaosModeName;
   readonly minutes: number;
   readonly seed: number;
+  /** What the steps of the last tenth of the time are drawn from instead. */
+  readonly lastSeed?: number;
   /** Faults with one of these in their names are left out; everything else stays as it is with them. */
   readonly without?: readonly string[];
   /** Hears of everything as it goes. */
@@ -55,6 +57,8 @@ export interface ChaosReport {
 
 const SHOWN = 30;
 const POLL_MS = 250;
+/** Of the time, after which the last tenth begins. */
+const LAST_SHARE = 0.9;
 /** How often it looks whether it runs, and a pause that is none of its own. */
 const [TICK_MS, STILL_MS] = [50, 300];
 
@@ -115,7 +119,7 @@ class ChaosRun {
 
   /** Resolves to the number of steps. */
   async #untilTime(): Promise<number> {
-    const { minutes, seed, without = [] } = this.#options;
+    const { minutes, seed, lastSeed = seed, without = [] } = this.#options;
     const isLeftOut = (name: string): boolean => without.some((words) => name.includes(words));
     const faults = faultsOf(this.#node.mode);
     let steps = 0;
@@ -126,7 +130,8 @@ class ChaosRun {
         steps,
         faults: Object.values(this.#faults).reduce((sum, times) => sum + times, 0),
       });
-      const planned = planStep(seed, steps++, faults);
+      const isLast = performance.now() - this.#startMs > LAST_SHARE * minutes * 60_000;
+      const planned = planStep(isLast ? lastSeed : seed, steps++, faults);
       const step = { ...planned, faults: planned.faults.filter(({ fault }) => !isLeftOut(fault.name)) };
       await this.#step(steps, step);
       const isDamaged = step.faults.some(({ fault }) => fault.damages);

@@ -4,9 +4,10 @@
  */
 import { assert, assertEquals } from "@std/assert";
 import { writeErrorLine } from "../../tools/output.ts";
-import { fakeTests, recordFakes, replay } from "../support/fake_replay.ts";
+import { fakeTests, readRecordings, recordFakes, replay } from "../support/fake_replay.ts";
 import { withNamespaces } from "../support/netns.ts";
 import { e2eTest, program, ROOT_NAMESPACES } from "../support/skip.ts";
+import { withFolder } from "../support/temp_files.ts";
 
 const NEEDS = [ROOT_NAMESPACES, ...["nft", "iptables-nft", "iptables-legacy", "ip"].map(program)];
 const LEAST = { nftables: 60, iptables: 60 };
@@ -16,7 +17,10 @@ for (const mode of ["nftables", "iptables"] as const) {
     `the kernel does what the fake of mode ${mode} does, in all that its applier's tests say`,
     NEEDS,
     async () => {
-      const recordings = await recordFakes(await fakeTests(mode));
+      const recordings = await withFolder(async (folder) => {
+        await recordFakes(await fakeTests(mode), folder);
+        return await readRecordings(folder);
+      });
       let runs = 0;
       for (const recording of recordings) {
         runs += recording.runs.length;

@@ -16,26 +16,25 @@ export async function fakeTests(mode: "nftables" | "iptables" | "ipvs"): Promise
   return names.filter((name) => name.endsWith("_test.ts")).map((name) => `${folder}/${name}`);
 }
 
-/** Runs these test files with their fakes writing down what they do; each sequence once. */
-export async function recordFakes(files: readonly string[]): Promise<readonly Recording[]> {
-  const folder = await Deno.makeTempDir({ prefix: "kproxy-fakes-" });
-  try {
-    const { success, stdout } = await new Deno.Command(Deno.execPath(), {
-      args: ["test", "-A", "--no-check", "--quiet", ...files],
-      cwd: ROOT,
-      env: { [RECORD_VARIABLE]: folder, NO_COLOR: "1" },
-      stdin: "null",
-    }).output();
-    assert(success, new TextDecoder().decode(stdout));
-    const found = new Map<string, Recording>();
-    for await (const { name } of Deno.readDir(folder)) {
-      const recordings: readonly Recording[] = JSON.parse(await Deno.readTextFile(`${folder}/${name}`));
-      for (const one of recordings) found.set(JSON.stringify(one.runs), one);
-    }
-    return [...found.values()];
-  } finally {
-    await Deno.remove(folder, { recursive: true });
+/** Has the fakes of these test files write down what they do, below this folder. */
+export async function recordFakes(files: readonly string[], folder: string): Promise<void> {
+  const { success, stdout } = await new Deno.Command(Deno.execPath(), {
+    args: ["test", "-A", "--no-check", "--quiet", ...files],
+    cwd: ROOT,
+    env: { [RECORD_VARIABLE]: folder, NO_COLOR: "1" },
+    stdin: "null",
+  }).output();
+  assert(success, new TextDecoder().decode(stdout));
+}
+
+/** What was written down, each sequence once. */
+export async function readRecordings(folder: string): Promise<readonly Recording[]> {
+  const found = new Map<string, Recording>();
+  for await (const { name } of Deno.readDir(folder)) {
+    const recordings: readonly Recording[] = JSON.parse(await Deno.readTextFile(`${folder}/${name}`));
+    for (const one of recordings) found.set(JSON.stringify(one.runs), one);
   }
+  return [...found.values()];
 }
 
 /** The size of a set that rules add to, unless somebody says another one. */
