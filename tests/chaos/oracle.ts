@@ -63,10 +63,10 @@ const isSix = (ip: string): boolean => ip.includes(":");
 /** Packets to such addresses reach nobody alone. */
 const NO_POD = /^(?:22[4-9]|23\d|255)\.|^0\.|^127\.|^169\.254\./;
 
-/** Words for what became of a packet: endpoints with their shares and whether they see the node's address, `refused`, or `nobody`. */
+/** Words for what became of a packet: endpoints with their shares and whether they see the node's address, `rejected`, `dropped`, `nobody`. */
 function fate({ outcomes }: Flow, { mode }: Pick<OracleNode, "mode">): string {
   const parts = outcomes.map(({ verdict, translatedTo, probability, masquerade }) => {
-    if (verdict !== "accept") return "refused";
+    if (verdict !== "accept") return verdict === "drop" ? "dropped" : "rejected";
     if (translatedTo === "") return "nobody";
     return reached(translatedTo, formatFraction(probability), masquerade, mode);
   });
@@ -164,7 +164,10 @@ function promise(to: Destination, source: string, where: Where, node: OracleNode
   if (ranges.length > 0) {
     // Whether it is a client of its own is a matter of its address, and of the mode.
     if (where === "node") return [];
-    if (!contains(ranges, source)) return ["refused"];
+    // In some modes it is told of a Service without endpoints first.
+    if (!contains(ranges, source)) {
+      return answering(targets).length > 0 ? ["dropped"] : ["dropped", "rejected"];
+    }
   }
   // One virtual server answers pods, the node and the world.
   if (node.mode === "ipvs" && (isLocalOnly || spec.externalTrafficPolicy === "Local")) return [];
@@ -172,9 +175,10 @@ function promise(to: Destination, source: string, where: Where, node: OracleNode
   const chosen = isLocalOnly && isFromOutside
     ? answering(targets.filter(({ isLocal }) => isLocal))
     : clusterTargets(targets, node);
-  // Who sends from the node itself may find out by himself.
   if (chosen.length === 0) {
-    return where === "node" && kind !== "cluster" ? ["refused", "nobody"] : ["refused"];
+    if (answering(targets).length > 0) return ["dropped"];
+    // Who sends from the node itself may find out by himself.
+    return where === "node" && kind !== "cluster" ? ["rejected", "nobody"] : ["rejected"];
   }
   const isByNode = where === "node" ||
     (kind === "cluster" ? where === "world" : !isLocalOnly);
@@ -239,6 +243,8 @@ function promisesOf(
         return fates.some((own) => own.length === 0) ? [] : [{ packet, fates: fates.flat() }];
       })
     ),
-    ...unserved.flatMap((to) => packets(to).map(({ packet }) => ({ packet, fates: ["nobody", "refused"] }))),
+    ...unserved.flatMap((to) =>
+      packets(to).map(({ packet }) => ({ packet, fates: ["nobody", "rejected", "dropped"] }))
+    ),
   ];
 }
