@@ -26,7 +26,7 @@ const EXCLUSIVE = /^tests\/(e2e|lab|parity|recorded|bench)\//;
 const IN_UML = "UML_NEEDS";
 /** Real packets, rules and pages, but no time is measured: at a low priority they need no time of their own. */
 const UNHURRIED =
-  /^tests\/((parity|recorded)\/.*|e2e\/(flows|planted_faults|selftest|status_page|transcripts|userspace_listen)_test\.ts)$/;
+  /^tests\/((parity|recorded)\/.*|e2e\/(fakes_replay|flows|planted_faults|selftest|status_page|transcripts|userspace_listen)_test\.ts)$/;
 /** Their priority, as `nice` tells it. */
 const UNHURRIED_NICE = 5;
 /** Of those in kernels of their own, the ones to begin with: while all processors are busy anyway, then those that measure time. */

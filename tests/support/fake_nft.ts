@@ -272,7 +272,8 @@ function tableCommand(tables: Tables, verb: string | undefined, key: string, lin
 }
 
 function chainCommand(table: FakeTable, verb: string | undefined, name: string, rest: string): void {
-  const hook = rest.replace(/^\{ (.*) \}$/, "$1");
+  // As it is printed, whatever was said.
+  const hook = rest.replace(/^\{ (.*) \}$/, "$1").replace(" priority 0;", " priority filter;");
   const chain = table.chains.get(name);
   if (verb === "create" && chain !== undefined) refuse(EXISTS);
   if (verb === "add" || verb === "create") {

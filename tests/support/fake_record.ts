@@ -8,7 +8,7 @@
 /** The environment's variable that names the folder; each test file leaves a file there. */
 export const RECORD_VARIABLE = "KPROXY_RECORD_FAKES";
 /** Laws make thousands; those of one file are much alike. */
-const MOST_OF_A_FILE = 40;
+const MOST_OF_A_FILE = 25;
 
 /** One start of a program that did its work, or refused to for a reason that a kernel has, too. */
 export interface RecordedRun {
