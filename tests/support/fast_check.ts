@@ -67,7 +67,6 @@ fastCheck.configureGlobal({ ...fastCheck.readConfigureGlobal(), seed: SEED });
 
 /** fast-check; its `assert` tries the cases of all seeds of this run. */
 const fc = { ...fastCheck, assert: law as typeof fastCheck.assert };
-// deno-lint-ignore no-namespace -- what has this name as a value is a type, too.
 declare namespace fc {
   export type Arbitrary<T> = fastCheck.Arbitrary<T>;
 }
