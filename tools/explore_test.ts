@@ -21,6 +21,16 @@ Deno.test("other seeds find what is rare, and say how to see it again", async ()
   assertEquals(again.map(([, seed, path]) => [Number(seed), path]), found.map((seed) => [seed, FILE]));
   const [first = 0] = found;
   assertEquals(await explore({ files: [FILE], rounds: 1, firstSeed: first }, () => {}), [first]);
+
+  // What CI does: the usual seed finds nothing, and one that is drawn beside it does.
+  const usual = [...Array(ROUNDS).keys()].map((at) => 100 + at).find((seed) => !found.includes(seed)) ?? 0;
+  const drawn: string[] = [];
+  const beside = { files: [FILE], rounds: 1, firstSeed: usual, drawnSeed: `${first}` };
+  assertEquals(await explore(beside, (line) => void drawn.push(line)), [usual]);
+  assertMatch(
+    drawn.join("\n"),
+    new RegExp(`Again: KPROXY_SEED=${first} deno test -A --no-check \\S*/${FILE}`),
+  );
 });
 
 Deno.test("a seed is a whole number", { permissions: "none" }, () => {

@@ -9,6 +9,7 @@ import { projectFiles, ROOT } from "./project_files.ts";
 import { installPackages, TEST_PACKAGES } from "./setup.ts";
 import { testFailures, withoutMiddle } from "./test_failures.ts";
 import { buildEtcd, buildHelm, buildKapi, KAPI } from "../tests/support/kapi.ts";
+import { DRAWN_SEED_VARIABLE } from "../tests/support/fast_check.ts";
 import { type Skip, unmet } from "../tests/support/skip.ts";
 import { UML_NEEDS } from "../tests/support/uml.ts";
 
@@ -25,7 +26,7 @@ const EXCLUSIVE = /^tests\/(e2e|lab|kernel|recorded|bench)\//;
 const IN_UML = "UML_NEEDS";
 /** Real packets, rules and pages, but no time is measured: at a low priority they need no time of their own. */
 const UNHURRIED =
-  /^tests\/((kernel|recorded)\/.*|e2e\/(flows|planted_faults|selftest|status_page|transcripts|userspace_listen)_test\.ts)$/;
+  /^tests\/((kernel|recorded)\/.*|e2e\/(fakes_replay|flows|planted_faults|selftest|status_page|transcripts|userspace_listen)_test\.ts)$/;
 /** Their priority, as `nice` tells it. */
 const UNHURRIED_NICE = 5;
 /** Of those in kernels of their own, the ones to begin with: while all processors are busy anyway, then those that measure time. */
@@ -253,6 +254,13 @@ export function total(runs: readonly Counts[], explainedSkips: number, ci: boole
   };
 }
 
+/** A seed for cases that no run has tried, or the one that somebody wants again; `""`: this run tries none, as it is not CI's. */
+function drawnSeed(): string {
+  const wanted = Deno.env.get(DRAWN_SEED_VARIABLE);
+  if (wanted !== undefined || Deno.env.get("CI") !== "true") return wanted ?? "";
+  return `${Math.floor(Math.random() * 0x7fffffff)}`;
+}
+
 /** The skipped tests by reason, and how many were ignored without one. */
 export function skipReport(skips: readonly Skip[], skipped: number): string[] {
   const lines = [...Map.groupBy(skips, ({ reason }) => reason)].flatMap(([reason, tests]) => [
@@ -270,6 +278,8 @@ if (import.meta.main) {
   await installPackages(TEST_PACKAGES);
   const { files, filter } = await chooseTests(Deno.args);
   const byName = filter === undefined ? [] : [`--filter=${filter}`];
+  const seed = drawnSeed();
+  if (seed !== "") writeLine(`Every tenth case of a law is of a seed drawn for this run: ${seed}`);
   const skipFile = await Deno.makeTempFile({ prefix: "kproxy-skips-" });
   try {
     const lanes = await laneOf(files, (path) => Deno.readTextFile(`${ROOT}/${path}`));
@@ -277,7 +287,7 @@ if (import.meta.main) {
     // What it finds out it remembers for all that this process starts.
     if (lanes.uml.length > 1) UML_NEEDS.forEach(unmet);
     const runs = await runLanes(lanes, {
-      lane: { flags: byName, environment: { KPROXY_SKIPS: skipFile } },
+      lane: { flags: byName, environment: { KPROXY_SKIPS: skipFile, [DRAWN_SEED_VARIABLE]: seed } },
       built,
     });
     const skips = await readSkips(skipFile, filter);

@@ -1,5 +1,5 @@
 /**
- * `deno task chaos --mode M [--minutes N] [--seed S] [--log FILE]`: random changes and faults on a node of its own, with clients that
+ * `deno task chaos --mode M [--minutes N] [--seed S [--last-seed S]] [--log FILE]`: random changes and faults on a node of its own, with clients that
  * connect to Services which must not notice. It prints the seed, and at the end what happened; `--log FILE` takes every event as it
  * goes, `--verbose` prints them. `--without "WORDS,WORDS"` leaves out the faults with these words in their names; everything else
  * happens as it would with them.
@@ -16,10 +16,10 @@ import { ROOT } from "../../tools/project_files.ts";
 import { installPackages, TEST_PACKAGES } from "../../tools/setup.ts";
 import { errorTerminal } from "../../tools/terminal.ts";
 import { CHAOS_MODES, type ChaosModeName } from "./mode.ts";
-import { type ChaosReport, runChaos } from "./run.ts";
+import { type ChaosReport, type FaultReport, runChaos } from "./run.ts";
 
 const FLAGS = {
-  string: ["mode", "minutes", "seed", "log", "without"],
+  string: ["mode", "minutes", "seed", "last-seed", "log", "without"],
   boolean: ["here", "verbose"],
 } as const;
 const MAX_SEED = 1_000_000;
@@ -30,6 +30,8 @@ interface Options {
   readonly mode: ChaosModeName;
   readonly minutes: number;
   readonly seed: number;
+  /** Of the steps in the last tenth of the time. */
+  readonly lastSeed: number;
   /** A file for every event; `""` for none. */
   readonly log: string;
   readonly verbose: boolean;
@@ -42,52 +44,67 @@ interface Options {
 /** @throws {TypeError} that says what is wrong */
 function parse(args: readonly string[]): Options {
   const unknown: string[] = [];
-  const { mode, minutes = "3", seed, log = "", without = "", here, verbose } = parseArgs([...args], {
+  const values = parseArgs([...args], {
     ...FLAGS,
     unknown: (arg) => {
       unknown.push(arg);
       return false;
     },
   });
+  const { mode, minutes = "3", seed, log = "", without = "", here, verbose } = values;
   if (unknown.length > 0) throw new TypeError(`what is ${unknown.join(" ")}?`);
   const chosen = CHAOS_MODES.find((name) => name === mode);
   if (chosen === undefined) throw new TypeError(`--mode must be one of ${CHAOS_MODES.join(", ")}`);
   if (!(Number(minutes) > 0)) throw new TypeError("--minutes must be a number above 0");
   const chosenSeed = seed === undefined ? Math.floor(Math.random() * MAX_SEED) : Number(seed);
-  if (!Number.isInteger(chosenSeed)) throw new TypeError("--seed must be a whole number");
-  return { mode: chosen, minutes: Number(minutes), seed: chosenSeed, log, here, verbose, without };
+  const lastSeed = Number(values["last-seed"] ?? chosenSeed);
+  if (!Number.isInteger(chosenSeed) || !Number.isInteger(lastSeed)) {
+    throw new TypeError("--seed and --last-seed must be whole numbers");
+  }
+  return { mode: chosen, minutes: Number(minutes), seed: chosenSeed, lastSeed, log, here, verbose, without };
 }
 
 /** For people, and for docs/reliability.md. */
 export function reportLines(report: ChaosReport): string[] {
-  const faults = Object.entries(report.faults).sort(([, a], [, b]) => b - a);
-  const count = faults.reduce((sum, [, times]) => sum + times, 0);
+  const faults = Object.entries(report.faults).sort(([, a], [, b]) => b.times - a.times);
+  const sum = (of: (one: FaultReport) => number): number =>
+    faults.reduce((total, [, one]) => total + of(one), 0);
   return [
     `mode ${report.mode}, seed ${report.seed}: ${
       report.minutes.toFixed(1)
-    } minutes, ${report.steps} steps, ` +
-    `${report.changes} changes, ${count} faults, ${report.starts} starts of kproxy` +
+    } minutes, ${report.steps} steps, ${report.changes} changes, ` +
+    `${sum(({ times }) => times)} faults, ${report.starts} starts of kproxy` +
     (report.failedStarts === 0 ? "" : `, ${report.failedStarts} of them ended by tools that misbehaved`),
-    `${report.connections} connections: ${report.failedByDamage} failed in the ` +
-    `${(report.damagedMs / 1000).toFixed(1)} s in which somebody else had taken rules away, ` +
-    `the last of them ${report.longestOutageMs} ms after that`,
-    `rules equal to a fresh start's: ${report.comparisons} times`,
-    ...faults.map(([name, times]) => `  ${String(times).padStart(4)} × ${name}`),
+    `${report.connections} connections: ${sum(({ connections }) => connections)} failed in the ` +
+    `${(report.damagedMs / 1000).toFixed(1)} s in which somebody else had taken rules away`,
+    `rules equal to a fresh start's, and packets faring as objects say: ${report.comparisons} times`,
+    ...faults.map(([name, fault]) =>
+      `  ${String(fault.times).padStart(4)} × ${name}${costOf(fault, report)}`
+    ),
   ];
 }
 
+/** A fault that is no damage costs nothing: a connection that failed by it would be among the problems. */
+function costOf({ connections, longestMs }: FaultReport, { repairMs }: ChaosReport): string {
+  if (connections === 0) return ": no time without service";
+  return `: ${connections} connections failed, the last ${longestMs} ms after it (at most ${repairMs} ms, ` +
+    "or as long after what hindered its repair)";
+}
+
 /** How to have the same again. */
-function againLine({ mode, minutes, seed, without }: Options): string {
-  const rest = without === "" ? "" : ` --without "${without}"`;
+function againLine({ mode, minutes, seed, lastSeed, without }: Options): string {
+  const last = lastSeed === seed ? "" : ` --last-seed ${lastSeed}`;
+  const rest = `${last}${without === "" ? "" : ` --without "${without}"`}`;
   return `deno task chaos --mode ${mode} --minutes ${minutes} --seed ${seed}${rest}`;
 }
 
 async function inUml(options: Options): Promise<number> {
-  const { mode, minutes, seed, log, verbose, without } = options;
+  const { mode, minutes, seed, lastSeed, log, verbose, without } = options;
   const args = [
     `--mode=${mode}`,
     `--minutes=${minutes}`,
     `--seed=${seed}`,
+    `--last-seed=${lastSeed}`,
     `--log=${log}`,
     `--without=${without}`,
     "--here",

@@ -32,6 +32,8 @@ export interface Change {
 }
 
 const NAMES = Array.from({ length: 8 }, (_, i) => `c${i}`);
+/** Cluster IPs of Services that come and go, each with a port of theirs. */
+export const IDLE = NAMES.map((_, at) => [`10.96.1.${10 + at}`, 80] as const);
 const PODS = ["10.244.9.1", "10.244.9.2", "10.244.8.1", "10.244.8.2", "10.244.0.11"];
 /** Wanted by several Services at once. */
 const CONTESTED_IPS = ["198.51.100.101", "198.51.100.102"];

@@ -1,6 +1,6 @@
 /**
  * Chaos without a machine: random orders of events, failing programs, damages and restarts over the stateful fakes, thousands of times.
- * Whatever happened, a good sync ends in what a fresh full sync makes.
+ * Whatever happened, a good sync ends in what a fresh full sync makes, and in that packets fare as the objects say.
  *
  * @module
  */
@@ -11,10 +11,13 @@ import { SyncError } from "../../lib/errors.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import { ChangeTracker } from "../../lib/model/change_tracker.ts";
 import type { ApiObject } from "../../lib/model/objects.ts";
-import { testPort, testService, testSlice, testSliceEndpoint } from "../support/model_objects.ts";
+import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
+import { decodeObject } from "../../lib/source/decode/decode.ts";
 import { Reconciler } from "../../lib/sync/reconcile.ts";
+import { type ApiJson, service, type ServiceSpec, slice } from "../flows/objects.ts";
 import { offerChanges } from "../support/arbitrary_objects.ts";
 import { EXEC_FAULTS, type ExecFault, FaultyExec } from "../support/faulty_exec.ts";
+import { brokenPromises, type OracleNode } from "./oracle.ts";
 
 /** A mode's fake machine. */
 export interface FakeMachine {
@@ -29,6 +32,9 @@ export interface FakeMachine {
   readonly isSpared?: (fault: ExecFault, argv: readonly string[]) => boolean;
   /** What the kernel holds: equal if and only if the rules do the same. */
   endState(): unknown;
+  readonly mode: OracleNode["mode"];
+  /** The same as the tools print it. */
+  texts(): Promise<readonly LiveText[]>;
 }
 
 /** A mode, and a machine of it that holds nothing. */
@@ -47,20 +53,25 @@ export type FakeStep =
   | { readonly kind: "pause" };
 
 const NAMES = ["s1", "s2", "s3"];
-const SHAPES: readonly Parameters<typeof testService>[0][] = [
+const SHAPES: readonly Partial<ServiceSpec>[] = [
   {},
   { sessionAffinity: "ClientIP" },
-  { type: "NodePort", ports: [testPort({ nodePort: 30080 })] },
+  { type: "NodePort", ports: [":80:30080"] },
   { externalIPs: ["198.51.100.1"] },
   { externalIPs: ["198.51.100.1"], externalTrafficPolicy: "Local" },
   {
     type: "LoadBalancer",
-    ports: [testPort({ nodePort: 30081 })],
-    loadBalancerIngress: [{ ip: "203.0.113.9", ipMode: "VIP" }],
+    ports: [":80:30081"],
+    ingress: [{ ip: "203.0.113.9", ipMode: "VIP" }],
     loadBalancerSourceRanges: ["192.0.2.0/24"],
   },
 ];
-const PODS = [[], ["10.244.1.1"], ["10.244.1.1", "10.244.1.2"], ["10.244.1.3", "10.244.1.2", "10.244.1.4"]];
+const PODS = [
+  [],
+  ["10.244.1.1@node-b"],
+  ["10.244.1.1@node-b", "10.244.1.2@node-a"],
+  ["10.244.1.3@node-b", "10.244.1.2@node-b", "10.244.1.4@node-b"],
+];
 
 const name = fc.nat(NAMES.length - 1);
 const STEP: fc.Arbitrary<FakeStep> = fc.oneof(
@@ -91,17 +102,22 @@ const STEP: fc.Arbitrary<FakeStep> = fc.oneof(
 const STEPS: fc.Arbitrary<readonly FakeStep[]> = fc.array(STEP, { maxLength: 7 });
 
 /** @param text a number of {@linkcode SHAPES}, `/`, and one of {@linkcode PODS} */
-function objectsOf(at: number, text: string): readonly ApiObject[] {
+function jsonOf(at: number, text: string): readonly ApiJson[] {
   const [shape = 0, pods = 0] = text.split("/").map(Number);
-  const [name, addresses] = [NAMES[at]!, PODS[pods]!];
+  const name = `shop/${NAMES[at]}`;
   return [
-    testService({ name, clusterIP: `10.96.1.${at + 1}`, ...SHAPES[shape] }),
-    testSlice({
-      name: `${name}-1`,
-      serviceName: name,
-      endpoints: addresses.map((ip) => testSliceEndpoint(ip, { nodeName: "node-b" })),
-    }),
+    service(name, { clusterIP: `10.96.1.${at + 1}`, ports: [":80"], ...SHAPES[shape] }),
+    slice(`${name}.1`, [":8080"], PODS[pods]!),
   ];
+}
+
+const decoded = new Map<string, readonly ApiObject[]>();
+
+function objectsOf(at: number, text: string): readonly ApiObject[] {
+  const key = `${at} ${text}`;
+  const known = decoded.get(key) ?? jsonOf(at, text).flatMap((json) => decodeObject(json, key).objects);
+  decoded.set(key, known);
+  return known;
 }
 
 function newTracker(): ChangeTracker {
@@ -159,9 +175,19 @@ async function freshState(mode: FakeMode, objects: ReadonlyMap<number, string>):
   const machine = await mode.create();
   const all = shapes.flatMap(([at, shape]) => objectsOf(at, shape));
   assertEquals(await new FakeLife(machine, machine.exec, all).sync(), true);
+  await keepsItsPromises(machine, shapes.flatMap(([at, shape]) => jsonOf(at, shape)));
   const state = machine.endState();
   freshStates.set(key, state);
   return state;
+}
+
+const NODE = { name: "node-a", zone: "", nodePortIps: ["192.0.2.10"] };
+const IDLE = NAMES.map((_, at) => [`10.96.1.${at + 1}`, 80] as const);
+
+/** Fails unless packets fare by these rules as the objects say. */
+async function keepsItsPromises(machine: FakeMachine, objects: readonly ApiJson[]): Promise<void> {
+  const live = liveOfTexts(await machine.texts(), { from: "a fake machine", bound: null, problems: [] });
+  assertEquals(brokenPromises(live, objects, { ...NODE, mode: machine.mode }, IDLE), []);
 }
 
 /** Lets all of it happen, then one good full sync; fails unless it ends in what a fresh one makes. */

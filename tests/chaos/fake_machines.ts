@@ -26,7 +26,7 @@ import { exampleIpvsOptions } from "../support/golden_ipvs.ts";
 import { iptablesLines } from "../support/iptables_rig.ts";
 import { nftablesProxier, TABLE } from "../support/nftables_rig.ts";
 import type { FakeMachine } from "./fake_chaos.ts";
-import { nftablesLines } from "./mode.ts";
+import { comparableNft } from "./nft_list.ts";
 
 const NODE_IPS = ["192.0.2.10"];
 /** Waits of a proxier take no time. */
@@ -61,6 +61,14 @@ export async function fakeIptablesMachine(variant: IptablesVariant): Promise<Fak
     ],
     pause: () => {},
     endState: () => iptablesLines(fake.saved("IPv4")),
+    mode: "iptables",
+    texts: () =>
+      Promise.resolve([{
+        name: "iptables-save",
+        kind: "iptables",
+        family: "IPv4",
+        text: fake.saved("IPv4"),
+      }]),
   };
 }
 
@@ -85,7 +93,9 @@ export function fakeNftablesMachine(elementsPerTransaction = 10): FakeMachine {
     pause: () => {
       clock.nowMs += 2_000;
     },
-    endState: () => nftablesLines(fake.listed(TABLE), "ip"),
+    endState: () => fake.listed(TABLE) === "" ? [] : comparableNft(fake.json(TABLE)),
+    mode: "nftables",
+    texts: () => Promise.resolve([{ name: "nft", kind: "nftables", text: fake.listed(TABLE) }]),
   };
 }
 
@@ -170,6 +180,15 @@ export function fakeIpvsMachine(): FakeMachine {
       const { servers, ...rest } = kernel.snapshot() as { readonly servers: readonly string[] };
       // Real servers on their way out go with the last of their connections.
       return { ...rest, servers: servers.filter((line) => !line.endsWith(" -w 0")) };
+    },
+    mode: "ipvs",
+    texts: async () => {
+      const said = async (...argv: readonly string[]): Promise<string> => (await fake.run(argv)).stdout;
+      return [
+        { name: "iptables-save", kind: "iptables", family: "IPv4", text: await said("iptables-save") },
+        { name: "ipset", kind: "ipset", text: await said("ipset", "save") },
+        { name: "ipvsadm", kind: "ipvsadm", text: await said("ipvsadm", "-Sn") },
+      ];
     },
   };
 }

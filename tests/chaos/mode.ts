@@ -3,11 +3,11 @@
  *
  * @module
  */
-import { parseTable } from "../../lib/backend/nftables/diff/parse.ts";
 import type { LoopPace } from "../support/connect_loop.ts";
 import { IPVS } from "../support/lab_mode.ts";
 import { inComparableOrder, saveTable } from "../support/lab_rules.ts";
 import type { Netns } from "../support/netns.ts";
+import { comparableNft } from "./nft_list.ts";
 
 /** What `--mode` takes. */
 export const CHAOS_MODES = ["iptables", "iptables-legacy", "nftables", "ipvs"] as const;
@@ -64,56 +64,6 @@ function iptablesMode(name: "iptables" | "iptables-legacy", variant: "-nft" | "-
   };
 }
 
-/**
- * Without what means nothing: an affinity set's elements are clients, which slot an endpoint has is a matter of history, and chains that
- * Services share stay for a time when no packet reaches them any more.
- */
-export function nftablesLines(listed: string, family: string): string[] {
-  const table = parseTable(listed);
-  const { comment, chains, hooks, elements, affinitySets } = table;
-  const reached = reachedChains(table);
-  return [
-    `${family} comment ${comment}`,
-    ...[...hooks].map(([chain, hook]) => `${family} chain ${chain}: ${hook}`).sort(),
-    // Rules' order counts, that of chains does not.
-    ...[...chains].filter(([chain]) => reached.has(chain)).flatMap(([chain, rules]) =>
-      rules.map(({ text }, at) => `${family} chain ${chain} ${at}: ${text}`)
-    ).sort(),
-    ...[...elements].flatMap(([name, members]) => elementLines(name, members)).map((line) =>
-      `${family} ${line}`
-    ).sort(),
-    ...[...affinitySets].map(([name, seconds]) => `${family} set ${name} timeout ${seconds}`).sort(),
-  ];
-}
-
-/** The chains that packets come to. */
-function reachedChains({ chains, hooks, elements }: ReturnType<typeof parseTable>): ReadonlySet<string> {
-  const reached = new Set<string>();
-  const waiting = [...hooks.keys()];
-  for (let chain = waiting.pop(); chain !== undefined; chain = waiting.pop()) {
-    if (reached.has(chain)) continue;
-    reached.add(chain);
-    for (const { text } of chains.get(chain) ?? []) {
-      const maps = Array.from(text.matchAll(/@(\S+)/g), ([, name = ""]) => elements.get(name)).filter((map) =>
-        map !== undefined
-      );
-      for (const verdict of [text, ...maps.flatMap((map) => [...map.values()])]) {
-        waiting.push(...Array.from(verdict.matchAll(/\b(?:goto|jump) (\S+)/g), ([, name = ""]) => name));
-      }
-    }
-  }
-  return reached;
-}
-
-function elementLines(name: string, members: ReadonlyMap<string, string>): string[] {
-  if (!name.includes("endpoints-")) return [...members].map(([key, value]) => `${name} ${key} : ${value}`);
-  const keys = [...members.keys()].map((key) => `${name} ${key}`);
-  const values = [...members].map(([key, value]) =>
-    `${name} ${key.slice(0, key.lastIndexOf(" . "))} : ${value}`
-  );
-  return [...keys, ...values];
-}
-
 const NFTABLES: ChaosMode = {
   name: "nftables",
   proxyMode: "nftables",
@@ -124,9 +74,9 @@ const NFTABLES: ChaosMode = {
   rules: async (netns) => {
     const lines: string[] = [];
     for (const family of ["ip", "ip6"]) {
-      const { code, stdout } = await netns.exec.run(["nft", "-a", "list", "table", family, "kproxy"]);
+      const { code, stdout } = await netns.exec.run(["nft", "-j", "list", "table", family, "kproxy"]);
       // A table that is gone is a difference, not the end of the run.
-      lines.push(...code === 0 ? nftablesLines(stdout, family) : [`${family} has no table`]);
+      lines.push(...code === 0 ? comparableNft(stdout) : [`${family} has no table`]);
     }
     return lines;
   },

@@ -11,8 +11,11 @@ import { LabManifests } from "../support/lab_manifests.ts";
 import { ListWatchServer } from "../support/list_watch_server.ts";
 import { createNetns, type Netns, removeNetns } from "../support/netns.ts";
 import { NODE_ADDRESSES, NodeLab } from "../support/node_lab.ts";
-import { ChaosCluster, MOVING_IP, SERVING_PODS, STABLE_IPS, TCP, UDP } from "./cluster.ts";
+import { liveOfKernel } from "../../lib/inspect/live/kernel_rules.ts";
+import type { ApiJson } from "../flows/objects.ts";
+import { ChaosCluster, IDLE, MOVING_IP, SERVING_PODS, STABLE_IPS, TCP, UDP } from "./cluster.ts";
 import type { ChaosMode } from "./mode.ts";
+import { brokenPromises } from "./oracle.ts";
 import { ChaosTools } from "./tools.ts";
 import { type FailedConnection, Windows } from "./windows.ts";
 
@@ -215,6 +218,18 @@ export class ChaosNode implements AsyncDisposable {
       }),
     );
     return await this.mode.rules(twin);
+  }
+
+  /** What packets meet in the rules that the objects do not say, in words; empty if all is well. */
+  async brokenPromises(): Promise<string[]> {
+    const objects = this.cluster.objects as readonly unknown[] as readonly ApiJson[];
+    const labels = this.cluster.objects.find(({ kind }) => kind === "Node")?.metadata.labels;
+    return brokenPromises(await liveOfKernel(this.netns.exec), objects, {
+      mode: this.mode.proxyMode,
+      name: "node-a",
+      zone: labels?.["topology.kubernetes.io/zone"] ?? "",
+      nodePortIps: NODE_ADDRESSES.eth0,
+    }, IDLE);
   }
 
   /** What the clients have seen. */

@@ -1,5 +1,6 @@
 /**
- * A chaos run: random changes and faults while clients connect; whenever it is quiet, the rules are those of a fresh start.
+ * A chaos run: random changes and faults while clients connect; whenever it is quiet, the rules are those of a fresh start, and packets
+ * fare by them as the objects say.
  *
  * @module
  */
@@ -7,12 +8,15 @@ import { faultsOf } from "./faults.ts";
 import { chaosMode, type ChaosModeName } from "./mode.ts";
 import { ChaosNode } from "./node.ts";
 import { planStep, QUIET_EVERY, type Step } from "./plan.ts";
+import type { FailedConnection, Outage } from "./windows.ts";
 
 /** What to do. */
 export interface ChaosOptions {
   readonly mode: ChaosModeName;
   readonly minutes: number;
   readonly seed: number;
+  /** What the steps of the last tenth of the time are drawn from instead. */
+  readonly lastSeed?: number;
   /** Faults with one of these in their names are left out; everything else stays as it is with them. */
   readonly without?: readonly string[];
   /** Hears of everything as it goes. */
@@ -23,6 +27,11 @@ export interface ChaosOptions {
   ) => void;
 }
 
+/** One kind of fault in a run. */
+export interface FaultReport extends Outage {
+  readonly times: number;
+}
+
 /** What happened. */
 export interface ChaosReport {
   readonly mode: ChaosModeName;
@@ -30,26 +39,26 @@ export interface ChaosReport {
   readonly minutes: number;
   readonly steps: number;
   readonly changes: number;
-  /** How often each fault happened. */
-  readonly faults: Readonly<Record<string, number>>;
+  /** What happened of each fault, and what it has cost. */
+  readonly faults: Readonly<Record<string, FaultReport>>;
   readonly starts: number;
   /** Starts that ended because a program which they need misbehaved. */
   readonly failedStarts: number;
   /** How often the rules were found to be those of a fresh start. */
   readonly comparisons: number;
   readonly connections: number;
-  /** Connections that failed while somebody else had taken rules away. */
-  readonly failedByDamage: number;
-  /** For how much of the time that was so. */
+  /** For how much of the time somebody else had taken rules away. */
   readonly damagedMs: number;
-  /** The longest time from a damage to the beginning of a connection that failed by it. */
-  readonly longestOutageMs: number;
+  /** The longest time without service that a damage may cost, unless something hinders its repair. Other faults may cost none. */
+  readonly repairMs: number;
   /** Everything that must not happen; empty if all is well. */
   readonly problems: readonly string[];
 }
 
 const SHOWN = 30;
 const POLL_MS = 250;
+/** Of the time, after which the last tenth begins. */
+const LAST_SHARE = 0.9;
 /** How often it looks whether it runs, and a pause that is none of its own. */
 const [TICK_MS, STILL_MS] = [50, 300];
 
@@ -110,7 +119,7 @@ class ChaosRun {
 
   /** Resolves to the number of steps. */
   async #untilTime(): Promise<number> {
-    const { minutes, seed, without = [] } = this.#options;
+    const { minutes, seed, lastSeed = seed, without = [] } = this.#options;
     const isLeftOut = (name: string): boolean => without.some((words) => name.includes(words));
     const faults = faultsOf(this.#node.mode);
     let steps = 0;
@@ -121,7 +130,8 @@ class ChaosRun {
         steps,
         faults: Object.values(this.#faults).reduce((sum, times) => sum + times, 0),
       });
-      const planned = planStep(seed, steps++, faults);
+      const isLast = performance.now() - this.#startMs > LAST_SHARE * minutes * 60_000;
+      const planned = planStep(isLast ? lastSeed : seed, steps++, faults);
       const step = { ...planned, faults: planned.faults.filter(({ fault }) => !isLeftOut(fault.name)) };
       await this.#step(steps, step);
       const isDamaged = step.faults.some(({ fault }) => fault.damages);
@@ -143,16 +153,24 @@ class ChaosRun {
       minutes: (performance.now() - this.#startMs) / 60_000,
       steps,
       changes: this.#changes,
-      faults: this.#faults,
+      faults: this.#faultReports(failed),
       starts: this.#node.starts,
       failedStarts: this.#node.failedStarts,
       comparisons: this.#comparisons,
       connections,
-      failedByDamage: failed.filter((one) => this.#node.windows.causes(one).length > 0).length,
       damagedMs: this.#node.windows.openMs,
-      longestOutageMs: Math.max(0, ...failed.map((one) => this.#node.windows.afterMs(one))),
+      repairMs: this.#node.mode.repairMs,
       problems: this.#problems,
     };
+  }
+
+  #faultReports(failed: readonly FailedConnection[]): Record<string, FaultReport> {
+    const outages = this.#node.windows.outages(failed);
+    return Object.fromEntries(
+      Object.entries(this.#faults).map((
+        [name, times],
+      ) => [name, { times, ...outages.get(name) ?? { connections: 0, longestMs: 0 } }]),
+    );
   }
 
   #log(line: string): void {
@@ -214,6 +232,10 @@ class ChaosRun {
         break;
       }
       await sleep(POLL_MS);
+    }
+    const broken = await this.#node.brokenPromises();
+    if (broken.length > 0) {
+      this.#problem(`packets fare otherwise than the objects say:\n${broken.slice(0, SHOWN).join("\n")}`);
     }
     // Until then some connection may have found what was there before.
     this.#node.windows.repaired(Date.now());

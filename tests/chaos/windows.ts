@@ -19,6 +19,13 @@ export interface FailedConnection {
   readonly what: string;
 }
 
+/** What one kind of damage has cost. */
+export interface Outage {
+  readonly connections: number;
+  /** The longest time from such a damage to the beginning of a connection that failed by it. */
+  readonly longestMs: number;
+}
+
 /** A failure is a little older than what caused it: it was under way. */
 const UNDER_WAY_MS = 250;
 
@@ -62,10 +69,17 @@ export class Windows {
     return this.#causes(failed).map(({ what }) => what);
   }
 
-  /** How long after the last damage that may have cost it this connection began; 0 if none may. */
-  afterMs(failed: FailedConnection): number {
-    const last = Math.max(...this.#causes(failed).map(({ fromMs }) => fromMs));
-    return Number.isFinite(last) ? Math.max(0, failed.atMs - last) : 0;
+  /** By kind of damage, how many of these connections it cost, and for how long after it: the last damage before one has cost it. */
+  outages(failed: readonly FailedConnection[]): ReadonlyMap<string, Outage> {
+    const outages = new Map<string, Outage>();
+    for (const one of failed) {
+      const cause = this.#causes(one).toSorted((left, right) => left.fromMs - right.fromMs).at(-1);
+      if (cause === undefined) continue;
+      const { connections = 0, longestMs = 0 } = outages.get(cause.what) ?? {};
+      const afterMs = Math.max(0, one.atMs - cause.fromMs);
+      outages.set(cause.what, { connections: connections + 1, longestMs: Math.max(longestMs, afterMs) });
+    }
+    return outages;
   }
 
   #causes({ atMs }: FailedConnection): readonly Span[] {

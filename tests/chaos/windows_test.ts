@@ -82,3 +82,15 @@ Deno.test("the time that windows are open counts once", pure, () => {
   windows.damaged({ what: "another", fromMs: 2_000, untilMs: 2_000 });
   assertEquals(windows.openMs, 3_000);
 });
+
+Deno.test("a kind of damage has cost what failed after it and before the next", pure, () => {
+  const windows = new Windows(2_000);
+  windows.damaged(FLUSH);
+  windows.damaged({ what: "one rule", fromMs: 2_000, untilMs: 2_000 });
+  windows.damaged({ ...FLUSH, fromMs: 9_000, untilMs: 9_000 });
+  const failed = [500, 1_050, 1_700, 2_700, 9_300].map((atMs) => ({ atMs, what: "refused" }));
+  assertEquals([...windows.outages(failed)], [
+    ["flush", { connections: 3, longestMs: 700 }],
+    ["one rule", { connections: 1, longestMs: 700 }],
+  ]);
+});

@@ -6,20 +6,20 @@
  */
 import { assertEquals } from "@std/assert";
 import { KernelWatch } from "../bench/kernel_watch.ts";
-import { assertWithin } from "../support/busyness.ts";
+import { assertWithin, busyness } from "../support/busyness.ts";
 import { LAB_MODES } from "../support/lab_mode.ts";
 import { WEB_NEEDS, WEB_PODS, WebLab, webSlice } from "../support/lab_web.ts";
 import { e2eTest, program } from "../support/skip.ts";
 
 const EDITS = 20;
-/** Of the median, on a machine that is not much slower than a quiet one. */
-const LIMIT_MS = 1_000;
+/** Of the median: three times that of a quiet machine. */
+const LIMIT_MS = 120;
 /** Of each, after which it never comes. */
 const PATIENCE_MS = 300_000;
 
 for (const mode of LAB_MODES) {
   e2eTest(
-    `an edit of a manifest is in the kernel within a second, ${mode.name}`,
+    `an edit of a manifest is in the kernel at once, ${mode.name}`,
     [...WEB_NEEDS, ...mode.needs, ...["nft", "iptables-nft"].map(program)],
     async () => {
       await using web = await WebLab.create(mode);
@@ -27,6 +27,7 @@ for (const mode of LAB_MODES) {
       await netns.run(["iptables-nft", "-t", "mangle", "-N", "KUBE-IPTABLES-HINT"]);
       await using kproxy = await web.start();
       await using watch = await KernelWatch.open(netns);
+      const before = await busyness();
       const tookMs: number[] = [];
       for (let edit = 0; edit < EDITS; edit++) {
         const pods = edit % 2 === 0 ? WEB_PODS : WEB_PODS.slice(0, 2);
@@ -41,6 +42,7 @@ for (const mode of LAB_MODES) {
         median,
         LIMIT_MS,
         `the median of ${tookMs.map((ms) => ms.toFixed(0)).join(", ")} ms`,
+        before,
       );
     },
   );

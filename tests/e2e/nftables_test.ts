@@ -23,6 +23,7 @@ import type { Netns } from "../support/netns.ts";
 import { withNft } from "../support/nft_stub.ts";
 import { e2eTest, program } from "../support/skip.ts";
 import { eventually, until } from "../support/until.ts";
+import { REPAIR_LIMIT_MS } from "../support/web_repairs.ts";
 
 const NEEDS = [...WEB_NEEDS, program("nft"), program("curl")];
 const SYNC_PERIOD_MS = 1_000;
@@ -44,15 +45,12 @@ const WEB_6: readonly ApiJson[] = [
   slice("shop/web6.1", [`http:${WEB_TARGET_PORT}`], [`${POD_6}@node-a`]),
 ];
 
-/** For a repair: more than any quiet machine needs, and less than the period that there is without {@linkcode ARGS}. */
-const REPAIR_MS = 20_000;
-
 async function untilSame(netns: Netns, wanted: string): Promise<void> {
   const startMs = performance.now();
   await eventually(async () => assertEquals(await NFTABLES.rules(netns), wanted, "not repaired"), {
     everyMs: 50,
   });
-  await assertWithin(performance.now() - startMs, REPAIR_MS, "a repair");
+  await assertWithin(performance.now() - startMs, REPAIR_LIMIT_MS, "a repair");
 }
 
 e2eTest("the next process finds everything in place, and what others remove comes back", NEEDS, async (t) => {

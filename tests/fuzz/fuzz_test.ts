@@ -4,7 +4,7 @@
  */
 import { assert } from "@std/assert";
 import { Random } from "../chaos/random.ts";
-import { SEED_VARIABLE, seedOf } from "../support/fast_check.ts";
+import { drawnAgain, seedsFor } from "../support/fast_check.ts";
 import { corpusOf, TARGETS } from "./corpus.ts";
 import { findIn } from "./judge.ts";
 import { mutated, swollen } from "./mutate.ts";
@@ -18,7 +18,6 @@ const SLACK = 4;
 
 // The YAML package reads these two.
 const permissions = { env: ["LOG_TOKENS", "LOG_STREAM"] };
-const seed = seedOf(Deno.env.get(SEED_VARIABLE));
 
 async function holds(target: FuzzTarget, input: Input, what: string): Promise<void> {
   const find = await findIn(target, input, { slack: SLACK });
@@ -36,16 +35,16 @@ for (const [index, target] of TARGETS.entries()) {
   Deno.test(`${target.name}: whatever comes is read or refused, soon, and says the same once more`, {
     permissions,
   }, async () => {
-    const random = Random.part(seed, index);
-    for (let left = INPUTS; left > 0; left--) {
-      await holds(target, mutated(random.pick(inputs), inputs, random), `seed ${seed}`);
-    }
-    for (let left = LARGE_INPUTS; left > 0; left--) {
-      await holds(
-        target,
-        wholeOf(swollen(random.pick(inputs), random, LARGE_BYTES)),
-        `seed ${seed}, a large input that begins with`,
-      );
+    for (const [at, { seed, cases }] of seedsFor(INPUTS).entries()) {
+      const random = Random.part(seed, index);
+      const what = `seed ${seed}${at === 0 ? "" : `. ${drawnAgain(seed)}`}`;
+      for (let left = cases; left > 0; left--) {
+        await holds(target, mutated(random.pick(inputs), inputs, random), what);
+      }
+      for (let left = at === 0 ? LARGE_INPUTS : 1; left > 0; left--) {
+        const input = wholeOf(swollen(random.pick(inputs), random, LARGE_BYTES));
+        await holds(target, input, `a large input, ${what}`);
+      }
     }
   });
 }

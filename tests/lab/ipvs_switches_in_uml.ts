@@ -5,6 +5,7 @@
  *
  * @module
  */
+import { onceMoreIfExcused } from "../support/skip.ts";
 import { type Step, thereAndBackByReload, walk, within } from "../support/switch_lab.ts";
 
 /**
@@ -26,5 +27,8 @@ const WAYS: readonly Step[] = [
   { to: "iptables", by: "kube-proxy" },
 ];
 
-Deno.test("no connection fails while a node comes to mode ipvs, lives there and goes, under either proxy", (t) =>
-  walk(t, { to: "iptables", by: "kube-proxy" }, WAYS, PACE));
+const NAME = "no connection fails while a node comes to mode ipvs, lives there and goes, under either proxy";
+Deno.test(
+  NAME,
+  (t) => onceMoreIfExcused(NAME, () => walk(t, { to: "iptables", by: "kube-proxy" }, WAYS, PACE)),
+);

@@ -11,6 +11,7 @@ import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../l
 import type { IptablesVariant } from "../../lib/kernel/iptables_version.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { splitWords } from "../../lib/netfilter/words.ts";
+import { startRecording } from "./fake_record.ts";
 import { BUILTIN_CHAINS, FakeTable, Refusal } from "./fake_iptables_tables.ts";
 
 /** How the fake machine is equipped. */
@@ -53,10 +54,15 @@ export class FakeIptables implements Exec {
    */
   refuse: (line: string) => { readonly by: "program" | "kernel"; readonly problem: string } | undefined =
     () => undefined;
+  readonly #refusesNothing = this.refuse;
   readonly #variant: IptablesVariant;
   readonly #version: string;
   readonly #missing: ReadonlySet<string>;
   readonly #kernels = new Map<string, Kernel>();
+  readonly #recorder = startRecording("iptables", () =>
+    Object.fromEntries(
+      [...this.#kernels.values()].map((kernel) => [programOf(kernel, "-save"), save(kernel)]),
+    ));
   #lockedRuns = 0;
   #failingRestores: { readonly atBlock: number; readonly stderr: string; readonly code: number }[] = [];
 
@@ -93,6 +99,18 @@ export class FakeIptables implements Exec {
     const stdin = wholeText(options.stdin ?? "");
     this.runs.push({ argv, stdin });
     const args = argv.slice(1);
+    const isPlain = this.#lockedRuns === 0 && this.#failingRestores.length === 0 &&
+      this.refuse === this.#refusesNothing;
+    if (!isPlain) this.#recorder?.end();
+    const kernel = this.#kernel(program.family, program.variant);
+    const real = programOf(kernel, program.action === "command" ? "" : `-${program.action}`);
+    const ended = args.includes("--version") ? undefined : this.#recorder?.begin([real, ...args], stdin);
+    const result = this.#do(program, args, stdin);
+    ended?.(result);
+    return result;
+  }
+
+  #do(program: Program, args: readonly string[], stdin: string): ExecResult {
     if (args.includes("--version")) {
       return done(
         `${program.name} v${this.#version} (${program.variant === "nft" ? "nf_tables" : "legacy"})\n`,
@@ -331,6 +349,11 @@ function takeTable(args: readonly string[]): { tableName: string; words: readonl
   const at = args.indexOf("-t");
   if (at < 0) return { tableName: "filter", words: args };
   return { tableName: args[at + 1] ?? "", words: [...args.slice(0, at), ...args.slice(at + 2)] };
+}
+
+/** Of both variants, whichever the machine's own is. */
+function programOf({ family, variant }: Kernel, action: "" | `-${string}`): string {
+  return `${family === "IPv4" ? "iptables" : "ip6tables"}-${variant}${action}`;
 }
 
 function done(stdout: string): ExecResult {

@@ -9,10 +9,19 @@ import type { Exec, ExecOptions, ExecResult } from "../../lib/kernel/exec.ts";
 import { wholeText } from "../../lib/kernel/exec.ts";
 import type { IpFamily } from "../../lib/model/objects.ts";
 import { formatSets } from "../../lib/netfilter/ipset.ts";
+import { startRecording } from "./fake_record.ts";
 import { KernelModel } from "./ipvs_kernel.ts";
 import { formatIpvsTable, renderIptablesSave } from "./saved_texts.ts";
 
 const DEVICE = "kube-ipvs0";
+
+/** What lists all that it holds. */
+const LISTS = [
+  ["ipvsadm", "-Sn"],
+  ["ipset", "save"],
+  ["iptables-save"],
+  ["ip", "-json", "address", "show", "dev", DEVICE],
+] as const;
 
 /** Lines of ipvsadm that the program itself takes. */
 const READABLE_REGEXP =
@@ -32,6 +41,15 @@ export class FakeIpvs implements Exec {
   /** Called between a run's work and its end. */
   afterRun: (argv: readonly string[]) => Promise<void> = () => Promise.resolve();
 
+  readonly #recorder = startRecording(
+    "ipvs",
+    () =>
+      Object.fromEntries(LISTS.map((argv) => [
+        argv.join(" "),
+        this.#tryAnswer(argv, "").stdout,
+      ])),
+  );
+
   /** The iptables programs of this kernel. */
   iptables(family: IpFamily): Iptables {
     return new Iptables(this, {
@@ -47,15 +65,18 @@ export class FakeIpvs implements Exec {
     if (options.again === true) this.again.push(argv.slice(0, 2).join(" "));
     const failed = this.fail(argv);
     if (failed !== undefined) return failed;
-    const batch = this.#batch(argv, wholeText(options.stdin ?? "").split("\n").slice(0, -1));
-    if (batch !== undefined) {
-      await this.afterRun(argv);
-      return batch;
-    }
+    const stdin = wholeText(options.stdin ?? "");
+    if (this.missingSchedulers.size > 0 || !this.kernel.isPlain) this.#recorder?.end();
+    const ended = this.#recorder?.begin(argv, stdin);
+    const result = this.#batch(argv, stdin.split("\n").slice(0, -1)) ?? this.#tryAnswer(argv, stdin);
+    ended?.(result);
+    await this.afterRun(argv);
+    return result;
+  }
+
+  #tryAnswer(argv: readonly string[], stdin: string): ExecResult {
     try {
-      const stdout = this.#answer(argv, wholeText(options.stdin ?? ""));
-      await this.afterRun(argv);
-      return { code: 0, stdout, stderr: "" };
+      return { code: 0, stdout: this.#answer(argv, stdin), stderr: "" };
     } catch (error) {
       if (!(error instanceof Error)) throw error;
       return { code: 1, stdout: "", stderr: `${error.message}\n` };

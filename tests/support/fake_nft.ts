@@ -8,6 +8,7 @@
  */
 import { ExecError } from "../../lib/errors.ts";
 import { type Exec, type ExecOptions, type ExecResult, wholeText } from "../../lib/kernel/exec.ts";
+import { startRecording } from "./fake_record.ts";
 
 interface FakeChain {
   hook: string;
@@ -55,6 +56,7 @@ export class FakeNft implements Exec {
   version = "nftables v1.0.6 (Lester Gooch #5)\n";
   /** Lines of transactions that nft refuses for no other reason, with what it says. */
   refuse: (line: string) => string | undefined = () => undefined;
+  readonly #refusesNothing = this.refuse;
   /** What a run ends with instead of doing its work. */
   fail: (argv: readonly string[], stdin: string) => ExecResult | undefined = () => undefined;
   /** Kernels before 5.10 take comments of tables and forget them. */
@@ -66,6 +68,9 @@ export class FakeNft implements Exec {
   /** Called after each transaction that was committed. */
   onCommit: () => void = () => {};
   #tables: Tables = new Map();
+  readonly #recorder = startRecording("nft", () => ({
+    "nft -a list ruleset": Array.from(this.#tables, ([name, table]) => list(name, table)).join(""),
+  }));
 
   /** Starts of nft that list something. */
   get lists(): readonly string[] {
@@ -83,6 +88,29 @@ export class FakeNft implements Exec {
     return found === undefined ? "" : list(table, found);
   }
 
+  /** The table in the form that `nft -j list table` has, its rules and specifications left as text; `""` if there is none. */
+  json(table: string): string {
+    const found = this.#tables.get(table);
+    if (found === undefined) return "";
+    const { comment, chains, sets } = found;
+    const leads = (
+      text: string,
+    ) => [text, ...text.split(" "), ...targets(text).map((target) => ({ target }))];
+    return JSON.stringify({
+      nftables: [
+        { table: { name: table, comment } },
+        ...[...sets].map(([name, { kind, spec, elements }]) => {
+          const pairs = [...elements].map(([key, value]) => [{ concat: key.split(" . ") }, leads(value)]);
+          return { [kind]: { name, spec, elem: kind === "map" ? pairs : [...elements.keys()] } };
+        }),
+        ...[...chains].flatMap(([name, { hook, rules }]) => [
+          { chain: { name, ...(hook === "" ? {} : { hook }) } },
+          ...rules.map(({ text }) => ({ rule: { chain: name, expr: leads(text) } })),
+        ]),
+      ],
+    });
+  }
+
   async run(argv: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     // A process takes at least one turn; what would be a race with it must be one here, too.
     await Promise.resolve();
@@ -90,14 +118,22 @@ export class FakeNft implements Exec {
     if (program === "sysctl") return { code: 0, stdout: "0\n", stderr: "" };
     if (program !== "nft") throw new ExecError(argv, -1, `entity not found: ${program}`);
     const stdin = wholeText(options.stdin ?? "");
-    const result = this.fail(argv, stdin) ?? this.#run(args, stdin);
+    const failed = this.fail(argv, stdin);
+    if (this.refuse !== this.#refusesNothing || this.forgetsTableComments) this.#recorder?.end();
+    const isAsked = failed === undefined && !args.includes("--version");
+    const ended = isAsked ? this.#recorder?.begin(argv, stdin) : undefined;
+    const result = failed ?? this.#run(args, stdin);
+    ended?.(result);
     this.runs.push({ argv, stdin, code: result.code });
     return result;
   }
 
   /** What somebody else does to the tables. */
   async others(text: string): Promise<void> {
-    const { code, stderr } = await Promise.resolve(this.#transaction(text, { dry: false, byOthers: true }));
+    const ended = this.#recorder?.begin(["nft", "-f", "-"], text);
+    const result = await Promise.resolve(this.#transaction(text, { dry: false, byOthers: true }));
+    ended?.(result);
+    const { code, stderr } = result;
     if (code !== 0) throw new Error(stderr);
   }
 
@@ -236,7 +272,8 @@ function tableCommand(tables: Tables, verb: string | undefined, key: string, lin
 }
 
 function chainCommand(table: FakeTable, verb: string | undefined, name: string, rest: string): void {
-  const hook = rest.replace(/^\{ (.*) \}$/, "$1");
+  // As it is printed, whatever was said.
+  const hook = rest.replace(/^\{ (.*) \}$/, "$1").replace(" priority 0;", " priority filter;");
   const chain = table.chains.get(name);
   if (verb === "create" && chain !== undefined) refuse(EXISTS);
   if (verb === "add" || verb === "create") {

@@ -57,6 +57,13 @@ export class KernelModel {
   refuse: (program: "ipset" | "ip" | "ipvsadm" | "iptables", line: string) => string | undefined = () =>
     undefined;
 
+  readonly #refusesNothing = this.refuse;
+
+  /** False if a test has it refuse what other kernels take. */
+  get isPlain(): boolean {
+    return this.refuse === this.#refusesNothing && this.broadcasts.size === 0;
+  }
+
   constructor() {
     for (const [table, chains] of Object.entries(BUILTIN)) {
       this.tables.set(table, new Map(chains.map((name) => [name, { policy: "ACCEPT", rules: [] }])));

@@ -146,8 +146,7 @@ class ConnectLoop {
   #started = 0;
   #ports = 0;
   #slowestMs = 0;
-  #answers = 0;
-  #timed = 0;
+  #excused = 0;
   #cutAnswers = 0;
   #ended = false;
   #restingSinceMs: number | undefined;
@@ -240,23 +239,20 @@ class ConnectLoop {
     // What took as long as a packet that was sent again takes needs a better excuse.
     const wasBusy = this.#stalls.anySince(startMs - BUSY_MS);
     const isBusy = wasBusy && (tookMs < LOST_MS || lostMs > tookMs / 2);
-    if (result.kind === "answer" && protocol !== "udp") {
-      this.#answers++;
-      // One that came in time by the clock itself needs no excuse.
-      if (!wasBusy || result.tookMs <= limitMs) this.#timed++;
-    }
     // Nobody sends a datagram again: one that is answered late was not lost.
     const isLate = tookMs > limitMs && protocol !== "udp" && !isBusy &&
       !(tookMs < LOST_MS && await stalledServersMs(servedMs, SERVERS_TELL_MS) >= tookMs - limitMs);
     // Where the time is not enough to notice that a first packet was lost, the kernel still does. If all of the machine stood still for
     // so long, its timer comes before the answer that lies there.
-    const isLost = result.kind === "answer" && (result.wasSynLost || result.lostSegments > 0) &&
-      lostMs < LOST_MS;
+    const wasLost = result.kind === "answer" && (result.wasSynLost || result.lostSegments > 0);
+    const isLost = wasLost && lostMs < LOST_MS;
     if (result.kind === "answer" && !isLate && !isLost) {
       const { ip, port } = result.answer.local;
       const key = ip.includes(":") ? `[${ip}]:${port}` : `${ip}:${port}`;
       this.#byServer[key] = (this.#byServer[key] ?? 0) + 1;
       this.#slowestMs = Math.max(this.#slowestMs, tookMs);
+      // One that came in time by the clock itself needs no excuse.
+      if (wasLost || (protocol !== "udp" && result.tookMs > limitMs)) this.#excused++;
       this.#noteGap();
       return;
     }
@@ -265,6 +261,7 @@ class ConnectLoop {
       await stalledSoonMs >= ANSWER_STALL_MS
     ) {
       this.#cutAnswers++;
+      this.#excused++;
       return;
     }
     const what = result.kind === "answer"
@@ -287,8 +284,7 @@ class ConnectLoop {
       stalledMs: this.#stalls.totalMs(),
       failures: [...this.#failures],
       failuresAtMs: [...this.#failuresAtMs],
-      answers: this.#answers,
-      timed: this.#timed,
+      excused: this.#excused,
       slowestMs: this.#slowestMs,
       byServer: { ...this.#byServer },
     };

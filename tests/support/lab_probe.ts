@@ -92,11 +92,10 @@ export interface LoopReport {
   /** When each of them began, in milliseconds since the epoch. */
   readonly failuresAtMs: readonly number[];
   /**
-   * Answers that came over a connection, and how many of them the limit of time was held against: those that came in time, and those
-   * that did not although the loop had its CPU.
+   * Requests of which the limit is not asked, because the loop or a server had no CPU: connections that took longer by the clock,
+   * that lost a packet while the machine stood still, and datagrams whose server came too late.
    */
-  readonly answers: number;
-  readonly timed: number;
+  readonly excused: number;
   readonly slowestMs: number;
   /** Requests by `ip:port` of the server that answered. */
   readonly byServer: Readonly<Record<string, number>>;

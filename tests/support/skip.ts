@@ -115,7 +115,7 @@ export function e2eTest(
     return error === undefined ? [] : [{ error, avoidable: wanted.avoidable() }];
   });
   if (missing.length === 0) {
-    Deno.test({ ...options, name, fn });
+    Deno.test({ ...options, name, fn: (t) => onceMoreIfExcused(name, () => fn(t)) });
     return;
   }
   const inCi = missing.find(({ avoidable }) => avoidable && Deno.env.get("CI") === "true");
@@ -131,6 +131,20 @@ export function e2eTest(
   }
   report({ test: name, reason: missing.map(({ error }) => error.message).join("; ") });
   Deno.test({ ...options, name, fn, ignore: true });
+}
+
+/** Nothing failed, but the machine was too busy for a test to show anything. */
+export class ExcusedError extends Error {}
+
+/** Where a machine was too busy for a connect loop to show anything, all is done a second time, which has to show it. */
+export async function onceMoreIfExcused(name: string, fn: () => void | Promise<void>): Promise<void> {
+  try {
+    return await fn();
+  } catch (error) {
+    if (!(error instanceof ExcusedError)) throw error;
+    writeErrorLine(`once more: ${name}: ${error.message}`);
+  }
+  await fn();
 }
 
 function report(skip: Skip): void {

@@ -4,7 +4,7 @@ import { runSuite } from "./run_suite.ts";
 import { need, program, unmet } from "./skip.ts";
 
 const SUITE = `
-import { e2eTest, need } from ${JSON.stringify(import.meta.resolve("./skip.ts"))};
+import { e2eTest, ExcusedError, need } from ${JSON.stringify(import.meta.resolve("./skip.ts"))};
 const there = need("walking", "legs", () => undefined);
 const never = need("flying", "wings", () => "arms");
 const avoidable = need("cooking", "a pot", () => "a pan", true);
@@ -14,11 +14,18 @@ e2eTest("cooks", [avoidable], () => {});
 e2eTest("stumbles", [there], () => {
   throw new Error("stone");
 });
+let steps = 0;
+e2eTest("limps", [there], () => {
+  if (steps++ === 0) throw new ExcusedError("a crowd");
+});
+e2eTest("crawls", [there], () => {
+  throw new ExcusedError("a crowd again");
+});
 `;
 
 Deno.test("a need that is not met skips the test and says why", async () => {
   const { counts, skips } = await runSuite(SUITE, { CI: "false" });
-  assertEquals(counts, { passed: 1, failed: 1, skipped: 2 });
+  assertEquals(counts, { passed: 2, failed: 2, skipped: 2 });
   assertEquals(skips, [
     "flying is not supported here: needs wings, found arms",
     "cooking is not supported here: needs a pot, found a pan",
@@ -27,8 +34,10 @@ Deno.test("a need that is not met skips the test and says why", async () => {
 
 Deno.test("in CI, a need that the machine could have met fails the test", async () => {
   const { counts, skips, output } = await runSuite(SUITE, { CI: "true" });
-  assertEquals(counts, { passed: 1, failed: 2, skipped: 1 });
+  assertEquals(counts, { passed: 2, failed: 3, skipped: 1 });
   assertEquals(skips, ["flying is not supported here: needs wings, found arms"]);
+  assertStringIncludes(output, "once more: limps: a crowd\n");
+  assertStringIncludes(output, "a crowd again");
   assertStringIncludes(output, "In CI this must run: cooking is not supported here");
 });
 

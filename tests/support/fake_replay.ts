@@ -1,0 +1,167 @@
+/**
+ * What tests said to the fakes of a node's programs, said to the real ones, and where these answer otherwise.
+ *
+ * @module
+ */
+import { assert } from "@std/assert";
+import type { Exec } from "../../lib/kernel/exec.ts";
+import { nftSeconds } from "../../lib/netfilter/nft_duration.ts";
+import { ROOT } from "../../tools/project_files.ts";
+import { RECORD_VARIABLE, type Recording } from "./fake_record.ts";
+
+/** The tests of a mode's applier. */
+export async function fakeTests(mode: "nftables" | "iptables" | "ipvs"): Promise<readonly string[]> {
+  const folder = `lib/backend/${mode}/apply`;
+  const names = await Array.fromAsync(Deno.readDir(`${ROOT}/${folder}`), ({ name }) => name);
+  return names.filter((name) => name.endsWith("_test.ts")).map((name) => `${folder}/${name}`);
+}
+
+/** Has the fakes of these test files write down what they do, below this folder. */
+export async function recordFakes(files: readonly string[], folder: string): Promise<void> {
+  const { success, stdout } = await new Deno.Command(Deno.execPath(), {
+    args: ["test", "-A", "--no-check", "--quiet", ...files],
+    cwd: ROOT,
+    env: { [RECORD_VARIABLE]: folder, NO_COLOR: "1" },
+    stdin: "null",
+  }).output();
+  assert(success, new TextDecoder().decode(stdout));
+}
+
+/** What was written down, each sequence once. */
+export async function readRecordings(folder: string): Promise<readonly Recording[]> {
+  const found = new Map<string, Recording>();
+  for await (const { name } of Deno.readDir(folder)) {
+    const recordings: readonly Recording[] = JSON.parse(await Deno.readTextFile(`${folder}/${name}`));
+    for (const one of recordings) found.set(JSON.stringify(one.runs), one);
+  }
+  return [...found.values()];
+}
+
+/** The size of a set that rules add to, unless somebody says another one. */
+const KERNELS_OWN = /^size 65535$/;
+
+/**
+ * Lines of `nft list`, each with the block it stands in, without what only a kernel knows: numbers of rules and times. Elements and blocks
+ * come in the order of a kernel's hash tables, and their comments are not modelled.
+ */
+function nftLines(text: string): string[] {
+  const lines: string[] = [];
+  let [table, block, rules] = ["", "", 0];
+  const plain = text.replaceAll(/ comment "[^"]*"(?= : |,| \}$)/gm, "");
+  // An element a line, of which the first stands behind "elements = {".
+  for (const line of plain.replaceAll(/ expires \w+/g, "").split("\n").map((one) => one.trim())) {
+    const [, kind, name] = /^(table|chain|set|map) (.*) \{/.exec(line) ?? [];
+    if (kind === "table") [table, block] = [`${name}`, ""];
+    else if (kind !== undefined) [block, rules] = [`${kind} ${name}`, 0];
+    if (kind !== undefined) lines.push(`${table} ${block}`);
+    const rule = / # handle \d+$/.test(line) && kind === undefined;
+    const said = kind === undefined ? line.replace(/ # handle \d+$/, "") : "";
+    const isElements = !rule && (said.startsWith("elements = {") || /[^;]( \}|,)$/.test(said));
+    const parts = isElements
+      ? said.replace(/^elements = \{ /, "").split(/, ?| \}$/)
+      : [said.replace(/^\}$/, "")];
+    for (const part of parts.filter((one) => one !== "" && !KERNELS_OWN.test(one))) {
+      const [, timeout] = /^timeout (\w+)$/.exec(part) ?? [];
+      const words = timeout === undefined ? part : `timeout ${nftSeconds(timeout)}`;
+      lines.push(`${table} ${block} ${rule ? `${rules++} ` : ""}${words}`);
+    }
+  }
+  return [...new Set(lines)].sort();
+}
+
+/** The line's chain, so that rules of one stay in their order and chains come in that of their names. */
+function chainOf(line: string): string {
+  return /^(?::|-A )(\S+)/.exec(line)?.[1] ?? "";
+}
+
+/** What a program prints, without what only a kernel knows, in an order of ours where its own is that of a hash table. */
+function printed([program = ""]: readonly string[], text: string): readonly string[] {
+  const lines = text.split("\n").map((line) => line.trimEnd()).filter((line) => line !== "");
+  switch (program) {
+    case "nft":
+      return nftLines(text);
+    case "ip":
+      return Array.from(text.matchAll(/"local":"([^"]+)"/g), ([, address = ""]) => address).sort();
+    case "ipvsadm":
+      return lines.sort();
+    case "ipset":
+      return lines.map((line) => line.replace(/ (?:hashsize|bucketsize) \d+| initval \S+/g, "")).sort();
+    default: {
+      const plain = lines.filter((line) => !line.startsWith("#")).map((line) =>
+        line.replace(/ \[\d+:\d+\]/, "")
+      );
+      const tables = plain.join("\n").split(/^(?=\*)/m).sort();
+      return tables.flatMap((table) =>
+        table.trim().split("\n").toSorted((left, right) => compare(chainOf(left), chainOf(right)))
+      );
+    }
+  }
+}
+
+function compare(left: string, right: string): number {
+  return left < right ? -1 : left > right ? 1 : 0;
+}
+
+function difference(faked: readonly string[], real: readonly string[]): string[] {
+  const lines = [
+    ...faked.filter((line) => !real.includes(line)).map((line) => `  the fake:   ${line}`),
+    ...real.filter((line) => !faked.includes(line)).map((line) => `  the kernel: ${line}`),
+  ];
+  return lines.length > 0 || faked.join() === real.join()
+    ? lines
+    : ["  the same lines in another order or number"];
+}
+
+/** Programs that change nothing. Of them only nft prints exactly what it was told; what the others list is compared at the end. */
+function isListing([program = "", ...args]: readonly string[]): boolean {
+  return program.endsWith("-save") ||
+    (program === "ipset" && args[0] !== "restore" && args[0] !== "destroy") ||
+    (program === "ipvsadm" && /^-[LS]/.test(args[0] ?? "")) || (program === "ip" && args[0] === "-json");
+}
+
+/** What takes the text that a program lists, in the order in which one needs the other. */
+const TAKES: readonly (readonly [list: RegExp, takes: (list: string) => readonly string[]])[] = [
+  [/^ipset save$/, () => ["ipset", "restore"]],
+  [/^ipvsadm -Sn$/, () => ["ipvsadm", "-R"]],
+  [/^ip6?tables.*-save$/, (list) => [list.replace(/save$/, "restore")]],
+];
+
+/**
+ * Says everything to a kernel that holds nothing, and compares what it ends with: each program lists it, and lists what it makes of
+ * the fake's list in another kernel, since it has words of its own for what it was told.
+ *
+ * @returns what differs, in words
+ */
+export async function replay({ file, runs, end }: Recording, real: Exec, other: Exec): Promise<string[]> {
+  const found: string[] = [];
+  const note = (argv: readonly string[], faked: string, got: string, when: string): void => {
+    const lines = difference(printed(argv, faked), printed(argv, got));
+    if (lines.length > 0) found.push(`${file}: ${argv.join(" ")} ${when}\n${lines.join("\n")}`);
+  };
+  for (const [at, { argv, stdin, ...faked }] of runs.entries()) {
+    if (isListing(argv)) continue;
+    const { code, stdout, stderr } = await real.run(argv, { stdin });
+    if ((code === 0) !== (faked.code === 0)) {
+      found.push(
+        `${file}: ${argv.join(" ")} ends with ${code}, the fake's with ${faked.code}: ${stderr}\n${stdin}`,
+      );
+      return found;
+    }
+    if (argv[0] === "nft") note(argv, faked.stdout, stdout, `as run ${at + 1}`);
+  }
+  for (const [list, takes] of TAKES) {
+    for (const [program, text] of Object.entries(end).filter(([program]) => list.test(program))) {
+      const { code, stderr } = await other.run(takes(program), { stdin: text });
+      if (code !== 0) {
+        found.push(`${file}: what the fake's ${program} prints is not taken: ${stderr}\n${text}`);
+      }
+    }
+  }
+  for (const [program, text] of Object.entries(end)) {
+    const argv = program.split(" ");
+    const isTaken = TAKES.some(([list]) => list.test(program));
+    const faked = isTaken ? (await other.run(argv)).stdout : text;
+    note(argv, faked, (await real.run(argv)).stdout, `after ${runs.length} runs`);
+  }
+  return found;
+}
