@@ -23,7 +23,7 @@ export interface ChaosMode {
   readonly pace: LoopPace;
   /** Within this time after a damage, and after whatever hinders kproxy, clients are served again. */
   readonly repairMs: number;
-  /** Within this time of quiet the rules are those of a fresh start. */
+  /** Within this time of quiet, and after the fresh start, the rules are those of the fresh start; times `busyness`. */
   readonly settleMs: number;
   /** How `iptables` is called in damages. */
   readonly iptables: string;
@@ -37,7 +37,7 @@ const IPTABLES_TOOLS = ["iptables", "ip6tables"].flatMap((tool) => // Changes ar
 [tool, `${tool}-save`, `${tool}-restore`, `${tool}-restore`]);
 /** Damages leave ends of connections behind, whose ports nobody should meet again. */
 const FAST: LoopPace = { perSecond: 60, limitMs: 200, freshPorts: true };
-const LIMITS = { pace: FAST, repairMs: 5_000, settleMs: 120_000 };
+const LIMITS = { pace: FAST, repairMs: 5_000, settleMs: 15_000 };
 
 async function iptablesRules(netns: Netns, variant: string): Promise<string[]> {
   const lines: string[] = [];
@@ -89,7 +89,7 @@ const UML: ChaosMode = {
   tools: ["ipvsadm", "ipset", "ip", "conntrack", ...IPTABLES_TOOLS.filter((tool) => tool.includes("-"))],
   pace: { perSecond: 12, limitMs: 10_000 },
   repairMs: 40_000,
-  settleMs: 120_000,
+  settleMs: 45_000,
   iptables: "iptables",
   prepare: () => Promise.resolve(),
   rules: async (netns) => (await IPVS.rules(netns)).split("\n"),

@@ -15,7 +15,7 @@ import { liveOfKernel } from "../../lib/inspect/live/kernel_rules.ts";
 import type { ApiJson } from "../flows/objects.ts";
 import { ChaosCluster, IDLE, MOVING_IP, SERVING_PODS, STABLE_IPS, TCP, UDP } from "./cluster.ts";
 import type { ChaosMode } from "./mode.ts";
-import { brokenPromises } from "./oracle.ts";
+import { brokenPromises, throughRules } from "./oracle.ts";
 import { ChaosTools } from "./tools.ts";
 import { type FailedConnection, Windows } from "./windows.ts";
 
@@ -224,7 +224,7 @@ export class ChaosNode implements AsyncDisposable {
   async brokenPromises(): Promise<string[]> {
     const objects = this.cluster.objects as readonly unknown[] as readonly ApiJson[];
     const labels = this.cluster.objects.find(({ kind }) => kind === "Node")?.metadata.labels;
-    return brokenPromises(await liveOfKernel(this.netns.exec), objects, {
+    return brokenPromises(throughRules(await liveOfKernel(this.netns.exec)), objects, {
       mode: this.mode.proxyMode,
       name: "node-a",
       zone: labels?.["topology.kubernetes.io/zone"] ?? "",

@@ -56,6 +56,11 @@ interface Destination {
   readonly port: number;
   readonly protocol: Packet["protocol"];
   readonly service: V1Service;
+  /**
+   * It promises nothing: another Service has its cluster IP, which no API server gives twice, so that one of them is not served at all; or
+   * two slices say different things of one endpoint.
+   */
+  readonly isOpen: boolean;
   readonly targets: readonly Target[];
 }
 
@@ -64,18 +69,17 @@ const isSix = (ip: string): boolean => ip.includes(":");
 const NO_POD = /^(?:22[4-9]|23\d|255)\.|^0\.|^127\.|^169\.254\./;
 
 /** Words for what became of a packet: endpoints with their shares and whether they see the node's address, `rejected`, `dropped`, `nobody`. */
-function fate({ outcomes }: Flow, { mode }: Pick<OracleNode, "mode">): string {
+function fate({ outcomes }: Flow): string {
   const parts = outcomes.map(({ verdict, translatedTo, probability, masquerade }) => {
     if (verdict !== "accept") return verdict === "drop" ? "dropped" : "rejected";
     if (translatedTo === "") return "nobody";
-    return reached(translatedTo, formatFraction(probability), masquerade, mode);
+    return reached(translatedTo, formatFraction(probability), masquerade);
   });
   return [...new Set(parts)].sort().join(" | ");
 }
 
-function reached(key: string, share: string, masquerade: boolean, mode: OracleNode["mode"]): string {
-  // Which sets of IPVS mode mark what is told by flow cases; here it is about who answers.
-  return `${key} (${share})${mode === "ipvs" ? "" : masquerade ? " by the node" : ""}`;
+function reached(key: string, share: string, masquerade: boolean): string {
+  return `${key} (${share})${masquerade ? " by the node" : ""}`;
 }
 
 function targetsOf(
@@ -129,7 +133,11 @@ function clusterTargets(targets: readonly Target[], { zone }: OracleNode): reado
 function destinationsOf(objects: readonly ApiJson[], node: OracleNode): Destination[] {
   const all = objects as readonly unknown[] as readonly (V1Service & V1EndpointSlice)[];
   const slices = all.filter(({ kind }) => kind === "EndpointSlice");
-  return all.filter(({ kind }) => kind === "Service").flatMap((service): Destination[] => {
+  const services = all.filter(({ kind }) => kind === "Service");
+  return services.flatMap((service): Destination[] => {
+    const isRival = services.some((other) =>
+      other !== service && other.spec?.clusterIP === service.spec?.clusterIP
+    );
     const { clusterIP = "", clusterIPs = [clusterIP], ports = [], externalIPs = [] } = service.spec ?? {};
     const vips = (service.status?.loadBalancer?.ingress ?? []).map(({ ip = "" }) => ip);
     return ports.flatMap(({ name = "", port, nodePort, protocol = "TCP" }) => {
@@ -143,8 +151,15 @@ function destinationsOf(objects: readonly ApiJson[], node: OracleNode): Destinat
         // A family that the Service is not of has no endpoints of its own.
         if (!clusterIPs.some((own) => isSix(own) === isSix(ip))) return [];
         const targets = targetsOf(service, name, slices, node, isSix(ip));
-        if (targets === "told twice") return [];
-        return [{ kind, ip, port, protocol: protocol.toLowerCase() as Packet["protocol"], service, targets }];
+        return [{
+          kind,
+          ip,
+          port,
+          protocol: protocol.toLowerCase() as Packet["protocol"],
+          service,
+          isOpen: isRival || targets === "told twice",
+          targets: targets === "told twice" ? [] : targets,
+        }];
       });
     });
   });
@@ -161,6 +176,7 @@ function promise(to: Destination, source: string, where: Where, node: OracleNode
   const isLocalOnly =
     (kind === "cluster" ? spec.internalTrafficPolicy : spec.externalTrafficPolicy) === "Local";
   const ranges = kind === "load balancer" ? spec.loadBalancerSourceRanges ?? [] : [];
+  if (to.isOpen) return [];
   if (ranges.length > 0) {
     // Whether it is a client of its own is a matter of its address, and of the mode.
     if (where === "node") return [];
@@ -183,26 +199,36 @@ function promise(to: Destination, source: string, where: Where, node: OracleNode
   const isByNode = where === "node" ||
     (kind === "cluster" ? where === "world" : !isLocalOnly);
   const share = formatFraction({ numerator: 1n, denominator: BigInt(chosen.length) });
-  return [chosen.map(({ key }) => reached(key, share, isByNode, node.mode)).sort().join(" | ")];
+  return [chosen.map(({ key }) => reached(key, share, isByNode)).sort().join(" | ")];
+}
+
+/** Says what becomes of a packet. */
+export type Send = (packet: Packet) => Flow;
+
+/** Through what a kernel holds. */
+export function throughRules(live: LiveNode): Send {
+  const simulators = new Map([...live].map(([family, rules]) => [family, new NodeSimulator(rules)]));
+  const nodeAddresses = SOURCES.flatMap(([source, , where]) => where === "node" ? [source] : []);
+  return (packet) => {
+    const simulator = simulators.get(isSix(packet.destination) ? "IPv6" : "IPv4");
+    return simulator!.send(packet, { nodeAddresses, affinity: new Map(), nowSeconds: 0 });
+  };
 }
 
 /**
- * What packets meet in these rules that the objects do not promise, in words; empty if all is as they say.
+ * What packets meet that the objects do not promise, in words; empty if all is as they say.
  *
  * @param idle addresses and ports that Services had and may have again, of which those that no object names must lead nowhere
  */
 export function brokenPromises(
-  live: LiveNode,
+  send: Send,
   objects: readonly ApiJson[],
   node: OracleNode,
   idle: readonly (readonly [ip: string, port: number])[] = [],
 ): string[] {
-  const simulators = new Map([...live].map(([family, rules]) => [family, new NodeSimulator(rules)]));
-  const nodeAddresses = SOURCES.flatMap(([source, , where]) => where === "node" ? [source] : []);
   return promisesOf(objects, node, idle).flatMap(({ packet, fates }) => {
-    const simulator = simulators.get(isSix(packet.destination) ? "IPv6" : "IPv4");
-    const flow = simulator!.send(packet, { nodeAddresses, affinity: new Map(), nowSeconds: 0 });
-    const found = fate(flow, node);
+    const flow = send(packet);
+    const found = fate(flow);
     if (fates.includes(found) && flow.problems.length === 0) return [];
     const { source, inInterface, protocol, port } = packet;
     const where = inInterface === "" ? "the node" : inInterface;

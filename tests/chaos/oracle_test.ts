@@ -2,11 +2,18 @@
 import { assertEquals, assertNotEquals } from "@std/assert";
 import { liveOfTexts, type LiveText } from "../../lib/inspect/live/saved_texts.ts";
 import { decodeObject } from "../../lib/source/decode/decode.ts";
-import { service, slice } from "../flows/objects.ts";
+import { DEFAULT_OPTIONS } from "../flows/flow_case.ts";
+import { IPTABLES_BACKEND } from "../flows/iptables_backend.ts";
+import { IPVS_BACKEND } from "../flows/ipvs_backend.ts";
+import { NFTABLES_BACKEND } from "../flows/nftables_backend.ts";
+import { type ApiJson, service, slice } from "../flows/objects.ts";
+import fc from "../support/fast_check.ts";
 import { exampleState } from "../support/golden.ts";
 import type { FakeMachine } from "./fake_chaos.ts";
 import { fakeIptablesMachine, fakeIpvsMachine, fakeNftablesMachine } from "./fake_machines.ts";
-import { brokenPromises } from "./oracle.ts";
+import { ChaosCluster, IDLE as CLUSTER_IDLE } from "./cluster.ts";
+import { brokenPromises, type OracleNode, throughRules } from "./oracle.ts";
+import { Random } from "./random.ts";
 
 const OBJECTS = [
   service("shop/web", { clusterIP: "10.96.1.1", ports: [":80"] }),
@@ -65,7 +72,7 @@ for (const [make, wrongs] of MODES) {
       const broken = (all: readonly LiveText[]): string[] => {
         const live = liveOfTexts(all, { from: "a fake", bound: null, problems: [] });
         const node = { mode: machine.mode, name: "node-a", zone: "", nodePortIps: ["192.0.2.10"] };
-        return brokenPromises(live, OBJECTS, node, IDLE);
+        return brokenPromises(throughRules(live), OBJECTS, node, IDLE);
       };
       assertEquals(broken(texts), []);
       for (const [what, find, replace] of wrongs) {
@@ -75,4 +82,29 @@ for (const [make, wrongs] of MODES) {
       }
     },
   );
+}
+
+/** Of one chaos run. */
+const CHANGES = 40;
+const ZONE = "topology.kubernetes.io/zone";
+
+for (const backend of [IPTABLES_BACKEND, NFTABLES_BACKEND, IPVS_BACKEND]) {
+  Deno.test(`${backend.name}: what the clusters of chaos runs promise, a first sync keeps`, {
+    permissions: "none",
+  }, () => {
+    fc.assert(
+      fc.property(fc.nat(), (seed) => {
+        const [cluster, random] = [new ChaosCluster(), new Random(seed)];
+        for (let change = 0; change < CHANGES; change++) cluster.change(random);
+        const objects = cluster.objects as readonly unknown[] as readonly ApiJson[];
+        const zone = cluster.objects.find(({ kind }) => kind === "Node")?.metadata.labels?.[ZONE] ?? "";
+        const { IPv4, IPv6 } = DEFAULT_OPTIONS.nodeIps;
+        const mode = backend.name as OracleNode["mode"];
+        const table = backend.load(objects, { ...DEFAULT_OPTIONS, zone });
+        const node = { mode, name: DEFAULT_OPTIONS.nodeName, zone, nodePortIps: [IPv4, IPv6] };
+        assertEquals(brokenPromises((packet) => table.send(packet, 0), objects, node, CLUSTER_IDLE), []);
+      }),
+      { numRuns: 60 },
+    );
+  });
 }

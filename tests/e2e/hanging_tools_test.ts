@@ -37,8 +37,8 @@ e2eTest("a conntrack that hangs holds up no rules", WEB_NEEDS, async () => {
     };
     await until(served, `serving ${wanted}`, { everyMs: 50 });
   }
-  // Less than the limit of that program.
-  await assertWithin(performance.now() - startMs, 20_000, "three changes");
+  // Each takes some tenths of a second, and that program's limit is far longer.
+  await assertWithin(performance.now() - startMs, 3_000, "three changes");
   await kproxy.untilMessage(WAITING);
   assertEquals(kproxy.lines.find(({ msg }) => msg === WAITING)?.["program"], "conntrack");
   assertEquals((await kproxy.stop()).code, 0, kproxy.log);

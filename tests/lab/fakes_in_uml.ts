@@ -11,7 +11,7 @@ import { withNamespaces } from "../support/netns.ts";
 
 /** Each start of a program takes a tenth of a second there. */
 const MOST_RUNS = 250;
-const LEAST_RUNS = 200;
+const LEAST_RUNS = 100;
 
 Deno.test("the kernel does what the fake of mode ipvs does, in what its applier's tests say", async () => {
   let [sequences, runs] = [0, 0];

@@ -36,12 +36,13 @@ class Recorder {
   readonly #runs: RecordedRun[] = [];
   #end: ReturnType<State> | undefined;
   #isUnderWay = false;
-  /** What it held after the last run, as text: whoever changes a fake by hand does what no program can. */
-  #known = "";
+  /** What it held at first and after the last run, as text: whoever changes a fake by hand does what no program can. */
+  #known: string;
 
   constructor(fake: Recording["fake"], state: State) {
     this.#fake = fake;
     this.#state = state;
+    this.#known = JSON.stringify(state());
   }
 
   /** To be called before the run does its work; what is returned, when its end is known. Undefined: this run is not written down. */
@@ -52,9 +53,9 @@ class Recorder {
     if (this.#end !== undefined) return undefined;
     // Somebody else comes in the middle of it, as no test can have it of a kernel.
     if (this.#isUnderWay) this.#runs.pop();
-    if (this.#isUnderWay || this.#runs.length > 0 && JSON.stringify(this.#state()) !== this.#known) {
+    if (this.#isUnderWay || JSON.stringify(this.#state()) !== this.#known) {
       // The runs up to there are as good as before.
-      this.#end = JSON.parse(this.#known === "" ? "{}" : this.#known);
+      this.#end = JSON.parse(this.#known);
       return undefined;
     }
     const run: RecordedRun = { argv, stdin, code: 0, stdout: "" };

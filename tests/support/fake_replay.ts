@@ -90,7 +90,9 @@ function printed([program = ""]: readonly string[], text: string): readonly stri
       const plain = lines.filter((line) => !line.startsWith("#")).map((line) =>
         line.replace(/ \[\d+:\d+\]/, "")
       );
-      const tables = plain.join("\n").split(/^(?=\*)/m).sort();
+      // A table in which nobody has said anything is there for some programs and not for others.
+      const isSaid = (table: string): boolean => /^-A |^:\S+ -/m.test(table);
+      const tables = plain.join("\n").split(/^(?=\*)/m).filter(isSaid).sort();
       return tables.flatMap((table) =>
         table.trim().split("\n").toSorted((left, right) => compare(chainOf(left), chainOf(right)))
       );
