@@ -177,8 +177,8 @@ e2eTest(
       const rows = await measurePackets({ ...OPTIONS, modes: MODES, peer: undefined }, folder);
       assertEquals(rows.map(({ mode, proxy }) => [mode, proxy]), [
         [null, "none"],
-        ["nftables", "kproxy"],
         ["iptables", "kproxy"],
+        ["nftables", "kproxy"],
       ]);
       for (const { path, proxy } of rows) {
         const places = proxy === "none" ? ["pod"] : ["pod", "first", "middle", "last"];

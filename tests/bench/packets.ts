@@ -39,10 +39,10 @@ const TIMEOUT_MS = 300_000;
 const NODE_IP = "10.200.0.1";
 const NODE_PORT = 30_080;
 /** Connections to each place in a round. */
-const CONNECTIONS = 400;
-const RATE_CONNECTIONS = 1_500;
+const CONNECTIONS = 1_000;
+const RATE_CONNECTIONS = 3_000;
 const STREAMS = 4;
-const STREAM_MS = 1_000;
+const STREAM_MS = 2_000;
 const VERSION = 500;
 
 /** A node that forwards between a client and pods. */

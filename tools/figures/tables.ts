@@ -62,24 +62,17 @@ function headLines(file: string, { record, code }: Measured<RecordHead>): string
   ];
 }
 
-/** The lines of both proxies and the bare tool, one of each quantity. */
-function kubeProxyCell(
-  { kubeProxy }: ProxiesRow,
-  cell: (of: Exclude<ProxiesRow["kubeProxy"], string>) => string,
-): string {
-  return isMeasured(kubeProxy) ? cell(kubeProxy) : `${kubeProxy}`;
-}
-
 /** The README's tables: kproxy beside kube-proxy, then beside the bare tool. */
 export function readmeTables({ record, code }: Measured<Records["proxies"]>): string {
   if (record === undefined) return "Not measured yet.";
   const pair = (
-    row: ProxiesRow,
+    { kproxy, kubeProxy }: ProxiesRow,
     of: "firstSyncMs" | "changeMs" | "residentMb",
     format: (value: number) => string,
-  ) => [
-    spread(row.kproxy[of], format),
-    kubeProxyCell(row, (peer) => spread(peer[of], format)),
+  ): string[] => [
+    spread(kproxy[of], format),
+    // The first cell says why the others are empty.
+    isMeasured(kubeProxy) ? spread(kubeProxy[of], format) : of === "firstSyncMs" ? kubeProxy : "–",
   ];
   const rows = record.rows.map((row) => [
     row.mode,

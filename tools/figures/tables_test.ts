@@ -40,7 +40,7 @@ Deno.test(
     const record = { ...RECORD, rows: [row] };
     assertStringIncludes(
       readmeTables({ record, code: "now" }),
-      "| more than 60 s | 13 (12–40) | more than 60 s |",
+      "| more than 60 s | 13 (12–40) | – | 84 | – |",
     );
     assertStringIncludes(costTables({ record, code: "now" }), "| kube-proxy | more than 60 s |  |");
     assertStringIncludes(costTables({ record, code: "now" }), "| 96 (95–98) | – | – |");
