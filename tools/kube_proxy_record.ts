@@ -1,9 +1,9 @@
 /**
- * What `deno task try-kube-proxy` keeps of its runs in `docs/figures/kube-proxy.json`, and the table that `docs/migrate.md` has of it.
+ * What `deno task try-kube-proxy` keeps of its runs in `docs/records/kube-proxy.json`, and the table that `docs/migrate.md` has of it.
  *
  * @module
  */
-import record from "../docs/figures/kube-proxy.json" with { type: "json" };
+import record from "../docs/records/kube-proxy.json" with { type: "json" };
 import { ROOT } from "./project_files.ts";
 
 /** Parts of `try-kube-proxy`. */
@@ -42,14 +42,15 @@ export function kubeProxyMarkdown(runs: readonly RecordedRun[] = record as reado
   const order = ({ part, mode }: RecordedRun): string => `${PARTS.indexOf(part)} ${mode}`;
   const rows = runs.toSorted((a, b) => order(a) < order(b) ? -1 : 1).map((run) => {
     const { part, mode, words, problems, date, commit, versions } = run;
-    const found = words.replaceAll("\n", "<br>") +
-      (problems.length === 0 ? "" : `; **${problems.length} not as it should be**`);
+    const found = words.split("\n").map((line) => line.trim()).join("<br>");
     const when = `${date.slice(0, 10)}, ${commit.slice(0, 8)}${commit.endsWith("+") ? "+" : ""}`;
-    return `| ${NAMES[part]} | ${mode} | ${found} | ${versions["kubeProxy"]} | ${when} |`;
+    return `| ${NAMES[part]} | ${mode} | ${found} | ${problems.length} | ${
+      versions["kubeProxy"]
+    } | ${when} |`;
   });
   return [
-    "| what | mode | what came of it | beside | date, commit |",
-    "| --- | --- | --- | --- | --- |",
+    "| what | mode | what came of it | not as it should be | beside | date, commit |",
+    "| --- | --- | --- | --: | --- | --- |",
     ...rows,
   ].join("\n");
 }

@@ -44,7 +44,7 @@ async function iptablesRules(netns: Netns, variant: string): Promise<string[]> {
   for (const tool of [`iptables${variant}`, `ip6tables${variant}`]) {
     for (const table of ["filter", "nat", "mangle"]) {
       const saved = await saveTable(netns, tool, table);
-      lines.push(...inComparableOrder(saved).map((line) => `${tool} ${table} ${line}`));
+      lines.push(...inComparableOrder(saved, "iptables", true).map((line) => `${tool} ${table} ${line}`));
     }
   }
   return lines;

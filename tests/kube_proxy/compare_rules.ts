@@ -28,7 +28,9 @@ async function ruleLines(netns: Netns, mode: KubeProxyMode): Promise<string[]> {
   const lines: string[] = [];
   for (const tool of ["iptables", "ip6tables"]) {
     const saved = (await netns.run([`${tool}-save`])).split("\n");
-    for (const [table, rules] of Object.entries(comparableTables(saved))) {
+    for (
+      const [table, rules] of Object.entries(comparableTables(saved, mode === "ipvs" ? "ipvs" : "iptables"))
+    ) {
       lines.push(...rules.map((rule, at) => `${tool} ${table} ${place(rules, at)}${rule}`));
     }
   }

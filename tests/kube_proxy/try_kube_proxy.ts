@@ -45,7 +45,7 @@ interface Options {
 
 /** @throws {TypeError} that says what is wrong */
 function parse(args: readonly string[]): Options {
-  const { _: words, mode, worlds = "3", seed = "1", record = "docs/figures/kube-proxy.json", here } =
+  const { _: words, mode, worlds = "3", seed = "1", record = "docs/records/kube-proxy.json", here } =
     parseArgs([...args], {
       string: ["mode", "worlds", "seed", "record", "_"],
       boolean: ["here"],

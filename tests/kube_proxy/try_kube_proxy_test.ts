@@ -47,8 +47,8 @@ Deno.test(
     });
     const table = kubeProxyMarkdown([run("takeover", "nftables", ["x"]), run("rules", "ipvs", [])]);
     assertEquals(table.split("\n").slice(2), [
-      "| the rules of random worlds, line by line | ipvs | a<br>  b | kube-proxy 1.36.2 | 2026-11-25, 01234567+ |",
-      "| takeover under connect loops | nftables | a<br>  b; **1 not as it should be** | kube-proxy 1.36.2 | 2026-11-25, 01234567+ |",
+      "| the rules of random worlds, line by line | ipvs | a<br>b | 0 | kube-proxy 1.36.2 | 2026-11-25, 01234567+ |",
+      "| takeover under connect loops | nftables | a<br>b | 1 | kube-proxy 1.36.2 | 2026-11-25, 01234567+ |",
     ]);
   },
 );

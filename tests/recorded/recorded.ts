@@ -34,12 +34,15 @@ export async function loadRecorded(
 }
 
 /** Table → its lines of `iptables-save` without counters and comments, as {@linkcode inComparableOrder} puts them. */
-export function comparableTables(lines: readonly string[]): Record<string, readonly string[]> {
+export function comparableTables(
+  lines: readonly string[],
+  mode: RecordedMode,
+): Record<string, readonly string[]> {
   const tables = lines.join("\n").split(/^(?=\*)/m).filter((text) => text.startsWith("*"));
   return Object.fromEntries(tables.map((text): [string, readonly string[]] => {
     const [name = "", ...rest] = text.split("\n");
     const kept = rest.filter((line) => /^[:-]/.test(line)).map((line) => line.replace(/ \[\d+:\d+\]$/, ""));
-    return [name, inComparableOrder(kept)];
+    return [name, inComparableOrder(kept, mode)];
   }));
 }
 

@@ -6,7 +6,11 @@
 import type { Netns } from "./netns.ts";
 
 /** Chains whose rules kube-proxy writes in no particular order, but for the last rule of `nat KUBE-SERVICES`. */
-const UNORDERED = /^-A KUBE-(?:SERVICES|EXTERNAL-SERVICES|NODEPORTS|PROXY-FIREWALL|IPVS-OUT-FILTER) /;
+const UNORDERED = {
+  iptables: /^-A KUBE-(?:SERVICES|EXTERNAL-SERVICES|NODEPORTS|PROXY-FIREWALL) /,
+  /** Rules of Services are few there, and the order of all others counts. */
+  ipvs: /^-A KUBE-IPVS-OUT-FILTER /,
+} as const;
 
 /** One table without comments and counters, chains first. */
 export async function saveTable(netns: Netns, tool: string, table: string): Promise<string[]> {
@@ -47,15 +51,22 @@ export async function saveAll(netns: Netns, variant = ""): Promise<string> {
  * Puts lines of one table into an order in which two rulesets are equal line by line if kube-proxy might have written either.
  * The order of rules stays what it is everywhere but in the chains that all Services share; there it stays among rules with the same
  * comment, which are those of one Service port.
+ *
+ * @param hasChanged the rules are no first sync's: after changes that order says nothing, where the rules take different packets
  */
-export function inComparableOrder(lines: readonly string[]): string[] {
+export function inComparableOrder(
+  lines: readonly string[],
+  mode: keyof typeof UNORDERED,
+  hasChanged = false,
+): string[] {
   const chainOf = (line: string): string => line.startsWith("-A ") ? line.split(" ")[1]! : "";
   const isLast = (line: string): boolean => line.includes("this must be the last rule");
   const groups = Map.groupBy(lines, chainOf);
   return [...groups.keys()].sort().flatMap((chain) => {
     const group = groups.get(chain)!;
-    if (chain !== "" && !group.every((line) => UNORDERED.test(line))) return group;
-    return [...group.filter((line) => !isLast(line)).sort(byComment), ...group.filter(isLast)];
+    if (chain !== "" && !group.every((line) => UNORDERED[mode].test(line))) return group;
+    const others = group.filter((line) => !isLast(line)).sort(hasChanged ? undefined : byComment);
+    return [...others, ...group.filter(isLast)];
   });
 }
 

@@ -317,9 +317,11 @@ async function holdings(netns: Netns, mode: KubeProxyMode, by: "kube-proxy" | "k
       if (by === "kube-proxy") jumps.sort();
       const rules = counted.filter((line) => line.startsWith("-A") && !isJump(line));
       held.push(
-        ...[...chains.sort(), ...jumps, ...inComparableOrder(rules)].map((line) =>
-          `${tool} ${table} ${line}`
-        ),
+        ...[
+          ...chains.sort(),
+          ...jumps,
+          ...inComparableOrder(rules, mode === "ipvs" ? "ipvs" : "iptables", true),
+        ].map((line) => `${tool} ${table} ${line}`),
       );
     }
   }
