@@ -8,7 +8,7 @@
  */
 import { parseArgs } from "@std/cli/parse-args";
 import { IptablesProxier } from "../../lib/backend/iptables/apply/apply.ts";
-import { NftablesProxier } from "../../lib/backend/nftables/apply/apply.ts";
+import { NftablesProxier } from "../../lib/backend/nftables/apply/proxier.ts";
 import type { FamilyProxier } from "../../lib/backend/backend.ts";
 import type { Exec } from "../../lib/kernel/exec.ts";
 import { Iptables } from "../../lib/kernel/iptables.ts";

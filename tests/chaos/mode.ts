@@ -3,11 +3,12 @@
  *
  * @module
  */
-import { parseTable } from "../../lib/backend/nftables/diff/parse.ts";
+import { parseTable } from "../../lib/netfilter/nft_table_reader.ts";
 import type { LoopPace } from "../support/connect_loop.ts";
 import { IPVS } from "../support/lab_mode.ts";
 import { inComparableOrder, saveTable } from "../support/lab_rules.ts";
 import type { Netns } from "../support/netns.ts";
+import { type EndState, endStateOf } from "../support/nftables_rig.ts";
 
 /** What `--mode` takes. */
 export const CHAOS_MODES = ["iptables", "iptables-legacy", "nftables", "ipvs"] as const;
@@ -69,35 +70,34 @@ function iptablesMode(name: "iptables" | "iptables-legacy", variant: "-nft" | "-
  * Services share stay for a time when no packet reaches them any more.
  */
 export function nftablesLines(listed: string, family: string): string[] {
-  const table = parseTable(listed);
-  const { comment, chains, hooks, elements, affinitySets } = table;
-  const reached = reachedChains(table);
+  const state = endStateOf(parseTable(listed));
+  const reached = reachedChains(state);
   return [
-    `${family} comment ${comment}`,
-    ...[...hooks].map(([chain, hook]) => `${family} chain ${chain}: ${hook}`).sort(),
+    `${family} comment ${state.comment}`,
+    ...Object.entries(state.hooks).map(([chain, hook]) => `${family} chain ${chain}: ${hook}`),
     // Rules' order counts, that of chains does not.
-    ...[...chains].filter(([chain]) => reached.has(chain)).flatMap(([chain, rules]) =>
-      rules.map(({ text }, at) => `${family} chain ${chain} ${at}: ${text}`)
+    ...Object.entries(state.chains).filter(([chain]) => reached.has(chain)).flatMap(([chain, rules]) =>
+      rules.map((text, at) => `${family} chain ${chain} ${at}: ${text}`)
     ).sort(),
-    ...[...elements].flatMap(([name, members]) => elementLines(name, members)).map((line) =>
+    ...Object.entries(state.elements).flatMap(([name, members]) => elementLines(name, members)).map((line) =>
       `${family} ${line}`
     ).sort(),
-    ...[...affinitySets].map(([name, seconds]) => `${family} set ${name} timeout ${seconds}`).sort(),
+    ...Object.entries(state.affinitySets).map(([name, seconds]) =>
+      `${family} set ${name} timeout ${seconds}`
+    ),
   ];
 }
 
 /** The chains that packets come to. */
-function reachedChains({ chains, hooks, elements }: ReturnType<typeof parseTable>): ReadonlySet<string> {
+function reachedChains({ chains, hooks, elements }: EndState): ReadonlySet<string> {
   const reached = new Set<string>();
-  const waiting = [...hooks.keys()];
+  const waiting = Object.keys(hooks);
   for (let chain = waiting.pop(); chain !== undefined; chain = waiting.pop()) {
     if (reached.has(chain)) continue;
     reached.add(chain);
-    for (const { text } of chains.get(chain) ?? []) {
-      const maps = Array.from(text.matchAll(/@(\S+)/g), ([, name = ""]) => elements.get(name)).filter((map) =>
-        map !== undefined
-      );
-      for (const verdict of [text, ...maps.flatMap((map) => [...map.values()])]) {
+    for (const text of chains[chain] ?? []) {
+      const maps = Array.from(text.matchAll(/@(\S+)/g), ([, name = ""]) => elements[name] ?? {});
+      for (const verdict of [text, ...maps.flatMap((map) => Object.values(map))]) {
         waiting.push(...Array.from(verdict.matchAll(/\b(?:goto|jump) (\S+)/g), ([, name = ""]) => name));
       }
     }
@@ -105,12 +105,11 @@ function reachedChains({ chains, hooks, elements }: ReturnType<typeof parseTable
   return reached;
 }
 
-function elementLines(name: string, members: ReadonlyMap<string, string>): string[] {
-  if (!name.includes("endpoints-")) return [...members].map(([key, value]) => `${name} ${key} : ${value}`);
-  const keys = [...members.keys()].map((key) => `${name} ${key}`);
-  const values = [...members].map(([key, value]) =>
-    `${name} ${key.slice(0, key.lastIndexOf(" . "))} : ${value}`
-  );
+function elementLines(name: string, members: Readonly<Record<string, string>>): string[] {
+  const all = Object.entries(members);
+  if (!name.includes("endpoints-")) return all.map(([key, value]) => `${name} ${key} : ${value}`);
+  const keys = all.map(([key]) => `${name} ${key}`);
+  const values = all.map(([key, value]) => `${name} ${key.slice(0, key.lastIndexOf(" . "))} : ${value}`);
   return [...keys, ...values];
 }
 

@@ -6,45 +6,28 @@
  */
 import { ExecError, SyncError } from "../../../errors.ts";
 import type { Nft } from "../../../kernel/nft.ts";
+import { describeNftFailure } from "../../../kernel/nft_failure.ts";
 import { inTurns, TURN_MS, turnSince } from "../../../kernel/turns.ts";
-import { nftFamily } from "../../../netfilter/nft_words.ts";
-import { describeNftFailure, nftFailureKind } from "../../../kernel/nft_failure.ts";
 import { matchingNodeIps } from "../../../model/node.ts";
 import type { IpFamily, NamespacedName } from "../../../model/objects.ts";
 import { sameTexts } from "../../../model/service_port.ts";
 import type { ProxyState } from "../../../model/state.ts";
+import { NftTransaction } from "../../../netfilter/nft_objects.ts";
+import type { ListedTable } from "../../../netfilter/nft_table_reader.ts";
+import { nftFamily } from "../../../netfilter/nft_words.ts";
 import type { Logger } from "../../../observe/log.ts";
+import { FamilySession, type Since } from "../../apply/family_session.ts";
 import type { ApplyReport, FamilyProxier, SyncRequest } from "../../backend.ts";
 import type { Damage } from "../../damage.ts";
-import { FamilySession, type Since } from "../../apply/family_session.ts";
-import type { Refused } from "../../isolate.ts";
-import { TableLook } from "./apply_check.ts";
-import { carryClients } from "./apply_clients.ts";
-import {
-  type FoundTables,
-  isOtherLayout,
-  moveAside,
-  NO_TABLES,
-  READ_COMMANDS,
-  readTables,
-} from "./apply_layout.ts";
-import { StaleChains } from "./apply_stale_chains.ts";
-import { type Progress, Writer } from "./apply_writer.ts";
-import { FAMILY_WORDS, LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
-import type { CommittedService, CommittedTable } from "../diff/committed.ts";
-import { diffNftables, isEmpty } from "../diff/diff.ts";
-import { diffObservedStepwise, NO_TABLE, type StepwiseFullSync } from "../diff/diff_observed.ts";
-import { keptService, withoutKept } from "../diff/kept_service.ts";
-import { planChange } from "../diff/plan_change.ts";
-import { planNftablesInSteps } from "../plan/plan.ts";
-import type { NftablesOptions, NftablesPlan, ObservedTable, Operations } from "../plan/ruleset.ts";
-import {
-  plannedWeight,
-  type ServiceText,
-  staleChainNames,
-  type TableAddress,
-  writtenChainNames,
-} from "../diff/transactions.ts";
+import { LAYOUT_SET, NEXT_TABLE_NAME, TABLE_NAME } from "../plan/chains.ts";
+import { planNftables, planNftablesInSteps } from "../plan/plan.ts";
+import type { NftablesOptions, NftablesPlan } from "../plan/ruleset.ts";
+import { FullSync, NO_TABLE, tableOf } from "../store/full_sync.ts";
+import type { NftStore } from "../store/store.ts";
+import { DriftCheck } from "./drift_check.ts";
+import { StaleChains } from "./stale_chains.ts";
+import { type FoundTables, READ_COMMANDS, readTable, readTables } from "./table_reading.ts";
+import { isRejected, type Progress, TableWriter } from "./table_writer.ts";
 
 /**
  * Elements per transaction of a full sync. All at once is as fast, but a kernel that commits 100,000 elements in one go does
@@ -81,10 +64,9 @@ export interface NftablesProxierOptions {
 export class NftablesProxier implements FamilyProxier {
   readonly family: IpFamily;
   readonly #options: NftablesProxierOptions;
-  readonly #address: TableAddress;
   readonly #staleChains: StaleChains;
-  readonly #look: TableLook;
-  readonly #session: FamilySession<NftablesSettings, CommittedTable>;
+  readonly #driftCheck: DriftCheck;
+  readonly #session: FamilySession<NftablesSettings, NftStore>;
   #serviceCidrs: readonly string[] = [];
   #state: ProxyState | null = null;
   /** Of stale chains, by the check under way. */
@@ -100,10 +82,9 @@ export class NftablesProxier implements FamilyProxier {
     this.#blankAtMs = blankAtMs;
     this.family = family;
     this.#options = options;
-    this.#address = addressOf(family, TABLE_NAME);
     this.#session = new FamilySession({ mode: "nftables", family, settings, nowMs, describe });
-    this.#look = new TableLook({ nft, family, logger, nowMs });
-    this.#staleChains = new StaleChains({ nft, address: this.#address, family, logger, nowMs });
+    this.#driftCheck = new DriftCheck({ nft, family, logger, nowMs });
+    this.#staleChains = new StaleChains({ nft, family, logger, nowMs });
   }
 
   /** Of the latest sync; a view, which shows what came since. Null before. */
@@ -142,16 +123,15 @@ export class NftablesProxier implements FamilyProxier {
     this.#progress = newProgress();
     const { committed, failedDeletions } = await this.#session.sync(changed, async (since) => {
       const committed = since === null ? await this.#syncAll(state) : await this.#syncChanged(state, since);
-      this.#look.written(since?.changed ?? "all", committed);
+      if (since === null) this.#driftCheck.fullySynced();
       const failed = await this.#session.run("apply", () => this.#staleChains.deleteDue());
       const failedDeletions = this.#failedDeletions + failed;
       this.#failedDeletions = 0;
       return { committed, failedDeletions };
     });
-    const { elements, chains, affinitySets } = committed.counts;
     return this.#session.report({
       ...this.#progress,
-      total: { elements, chains, sets: committed.base.containers.length + affinitySets },
+      total: { ...committed.counts },
       failedDeletions,
     });
   }
@@ -159,7 +139,7 @@ export class NftablesProxier implements FamilyProxier {
   /** Says that all is well while nothing is committed: then a full sync is on its way. */
   async checkCanary(): Promise<false | Damage> {
     return await this.#session.look(async (committed, isUndisturbed) => {
-      const damage = await this.#look.look(committed);
+      const damage = await this.#driftCheck.look(committed);
       // Without it they would stay until the next change, which may be days.
       if (damage === false && isUndisturbed()) await this.#deleteStaleChains();
       return damage;
@@ -177,73 +157,58 @@ export class NftablesProxier implements FamilyProxier {
     }
   }
 
-  async #syncAll(state: ProxyState): Promise<CommittedTable> {
-    const { nft } = this.#options;
+  async #syncAll(state: ProxyState): Promise<NftStore> {
     this.#staleChains.clear();
-    const entries = entriesOf(state);
     const found = this.#takeBlank() ??
       await this.#session.run("read", () => {
         this.#progress.commands += READ_COMMANDS;
-        return readTables(nft, nftFamily(this.family), entries);
+        return readTables(this.#options.nft, nftFamily(this.family), entriesOf(state));
       });
     const plan = await this.#session.run(
       "plan",
       () => inTurns(planNftablesInSteps(state, "all", this.#nftablesOptions()), { turnMs: TURN_MS }),
     );
-    if (found.problem !== null) return await this.#syncBeside(plan, found.observedNext, found.problem);
-    const isOther = isOtherLayout(found.observed);
-    const writer = this.#writer(this.#address);
-    const remove = (name: string): Promise<void> => writer.deleteTable(addressOf(this.family, name).table);
-    if (isOther) {
-      this.#options.logger.info("Replacing a table of another layout", {
-        family: this.family,
-        foundComment: found.observed?.comment,
-        wanted: LAYOUT_SET,
-      });
-      const aside = this.#writer(addressOf(this.family, NEXT_TABLE_NAME));
-      await this.#session.run(
-        "apply",
-        () =>
-          moveAside(
-            plan,
-            found,
-            aside,
-            remove,
-            (refused) => this.#carryClients(TABLE_NAME, plan, refused, aside),
-          ),
-      );
-    }
-    // Then packets go on to the other table until ours has everything.
-    const isSuccessor = isOther || found.next === "live";
-    const observed = isOther ? NO_TABLE : found.observed ?? NO_TABLE;
-    const steps = await this.#session.run("plan", () => diffObservedStepwise(plan, observed));
-    return await this.#session.run("apply", async () => {
-      const refused = await this.#writeAll(writer, plan, steps, !isSuccessor);
-      if (isSuccessor) {
-        await this.#carryClients(NEXT_TABLE_NAME, plan, refused, writer);
-        await writer.writeHooks(steps.base);
-      }
-      const { leftover: unwanted, committed, unknownContainers } = steps.end();
-      const kept = new Map<NamespacedName, CommittedService>();
-      for (const { item: { name } } of refused) {
-        const rules = plan.services.get(name);
-        if (rules) kept.set(name, keptService(name, rules, observed));
-      }
-      const leftover = withoutKept(unwanted, kept.values());
-      await writer.writeLeftover(leftover);
-      await writer.tryToDeleteContainers(unknownContainers);
-      for (const [name, service] of kept) committed.keep(name, service);
-      this.#staleChains.flushed(leftover.staleChains);
-      if (isOther || found.next !== "absent") await remove(NEXT_TABLE_NAME);
-      return committed;
-    });
+    return await this.#session.run("apply", () => this.#writeAll(plan, found));
   }
 
   /** What a first sync finds without looking; null if it must look. */
   #takeBlank(): FoundTables | null {
     const atMs = this.#blankAtMs;
     this.#blankAtMs = null;
-    return atMs !== null && this.#options.nowMs() - atMs < BLANK_MS ? NO_TABLES : null;
+    return atMs !== null && this.#options.nowMs() - atMs < BLANK_MS ? { own: null, next: null } : null;
+  }
+
+  /**
+   * A table of another layout is put out of the way without a gap: a table of our layout by another name is built beside it and let in,
+   * then the old one goes, ours is built in the same way, and the other one goes.
+   *
+   * Every step can be the last one before a crash. A table by the other name that packets reach is complete, because they are
+   * let in last; one that they do not reach is what a crash left. Two tables that packets reach do no harm: both lead to
+   * endpoints, and the first to translate an address is the only one.
+   */
+  async #writeAll(plan: NftablesPlan, { own, next }: FoundTables): Promise<NftStore> {
+    if (own !== null && own.ownerProblem !== null) {
+      return await this.#writeBeside(plan, next, own.ownerProblem);
+    }
+    let before = own ?? NO_TABLE;
+    let isNextLive = next?.chains.values().some(({ hook }) => hook !== undefined) === true;
+    if (own !== null && !own.containers.has(LAYOUT_SET)) {
+      this.#options.logger.info("Replacing a table of another layout", {
+        family: this.family,
+        foundComment: own.comment,
+        wanted: LAYOUT_SET,
+      });
+      if (!isNextLive) {
+        if (next !== null) await this.#removeTable(NEXT_TABLE_NAME);
+        await this.#build(NEXT_TABLE_NAME, plan, NO_TABLE, TABLE_NAME);
+      }
+      await this.#removeTable(TABLE_NAME);
+      before = NO_TABLE;
+      isNextLive = true;
+    }
+    const store = await this.#build(TABLE_NAME, plan, before, isNextLive ? NEXT_TABLE_NAME : null);
+    if (isNextLive || next !== null) await this.#removeTable(NEXT_TABLE_NAME);
+    return store;
   }
 
   /**
@@ -252,84 +217,109 @@ export class NftablesProxier implements FamilyProxier {
    *
    * @throws {SyncError} with the problem
    */
-  async #syncBeside(plan: NftablesPlan, observed: ObservedTable | null, problem: string): Promise<never> {
-    await this.#session.run("apply", async () => {
-      const writer = this.#writer(addressOf(this.family, NEXT_TABLE_NAME));
-      const steps = diffObservedStepwise(plan, observed ?? NO_TABLE);
-      await this.#writeAll(writer, plan, steps, true);
-      const { leftover, unknownContainers } = steps.end();
-      await writer.writeLeftover(leftover);
-      await writer.tryToDeleteContainers(unknownContainers);
-    });
+  async #writeBeside(plan: NftablesPlan, next: ListedTable | null, problem: string): Promise<never> {
+    await this.#build(NEXT_TABLE_NAME, plan, next ?? NO_TABLE, null);
     const detour = `Services are served from table ${NEXT_TABLE_NAME} meanwhile`;
     throw new SyncError("nftables", "apply", `${this.family}: ${problem}; ${detour}`);
   }
 
-  async #writeAll(
-    writer: Writer,
+  /**
+   * Writes everything into a table.
+   *
+   * @param predecessor the table that packets go to until this one has everything; null if there is none. They are let in by a
+   * transaction of its own: a hook takes effect before the rules behind it do, and a packet on its way could see the new chains before
+   * they lead anywhere. Of two tables that packets reach, the newer one translates first, so it has the clients before
+   */
+  async #build(
+    name: string,
     plan: NftablesPlan,
-    steps: StepwiseFullSync,
-    hooked: boolean,
-  ): Promise<readonly Refused<ServiceText>[]> {
-    const { base: { comment }, base } = plan;
-    const refused = await writer.writeTable(steps, base, { comment, hooked, weight: plannedWeight(plan) });
-    this.#session.quarantine.replace(
-      refused.map(({ item: { name }, problem }) => ({ service: name, problem })),
-    );
-    return refused;
+    listed: ListedTable,
+    predecessor: string | null,
+  ): Promise<NftStore> {
+    const writer = this.#writer(name);
+    const sync = new FullSync(plan, listed);
+    const { base, store } = sync;
+    const letIn = new NftTransaction();
+    if (predecessor !== null) letIn.baseChains.push(...base.baseChains.splice(0));
+    const isSmall = entriesOf(this.#state) < this.#elementsPerTransaction;
+    const refused = await writer.fill({ base, services: sync.services(), rules: plan.base, isSmall });
+    this.#session.quarantine.replace(refused.map(({ item, problem }) => ({ service: item, problem })));
+    for (const { item } of refused) sync.keep(item);
+    if (predecessor !== null) await this.#carryClients(predecessor, store, writer);
+    await writer.write(letIn);
+    const leftover = sync.leftover();
+    await writer.write(leftover);
+    await writer.tryToDeleteContainers(sync.unknownContainers);
+    if (name === TABLE_NAME) this.#staleChains.flushed(leftover.flushedChains);
+    return store;
   }
 
-  async #carryClients(
-    from: string,
-    plan: NftablesPlan,
-    refused: readonly Refused<ServiceText>[],
-    writer: Writer,
-  ): Promise<void> {
+  /**
+   * Carries clients that stick to endpoints over from another table, each with the time that it has left: only into sets of the same
+   * name and timeout, because the kernel takes nobody who would stay for longer than a newcomer. If nft fails, clients choose anew, and
+   * nothing else comes of it.
+   */
+  async #carryClients(from: string, store: NftStore, writer: TableWriter): Promise<void> {
     const { nft, logger } = this.#options;
-    const read = async (): Promise<string | null> => {
+    const sets = [...store.serviceNames].flatMap((name) => store.service(name).containers);
+    if (sets.length === 0) return;
+    try {
       this.#progress.commands++;
-      return await nft.listTable(nftFamily(this.family), from, entriesOf(this.#state));
-    };
-    await carryClients({ read, plan, refused, writer, logger });
+      const listed = await readTable(nft, nftFamily(this.family), from, entriesOf(this.#state));
+      const clients = new NftTransaction();
+      for (const { name, timeoutSeconds } of sets) {
+        const known = listed?.containers.get(name);
+        if (known === undefined || known.timeoutSeconds !== timeoutSeconds) continue;
+        for (const key of known.expiring) clients.addedElements.push({ container: name, key, value: "" });
+      }
+      await writer.write(clients);
+    } catch (error) {
+      if (!(error instanceof ExecError)) throw error;
+      logger.warn("Clients may get another endpoint: they could not be carried over to the new table", {
+        family: this.family,
+        problem: describeNftFailure(error),
+      });
+    }
   }
 
-  async #syncChanged(
-    state: ProxyState,
-    { changed, committed }: Since<CommittedTable>,
-  ): Promise<CommittedTable> {
+  async #removeTable(name: string): Promise<void> {
+    const table = tableOf(this.family, name);
+    await this.#writer(name).run(`add table ${table}\ndelete table ${table}\n`, []);
+  }
+
+  async #syncChanged(state: ProxyState, { changed, committed }: Since<NftStore>): Promise<NftStore> {
     const suspects = new Set(this.#session.quarantine.due(changed));
-    const { plan, operations } = await this.#session.run("plan", async () => {
+    const change = await this.#session.run("plan", async () => {
       const startMs = performance.now();
-      const plan = planChange(state, changed.difference(suspects), this.#nftablesOptions(), committed);
+      const plan = planNftables(state, changed.difference(suspects), this.#nftablesOptions());
       await turnSince(startMs);
-      return { plan, operations: diffNftables(plan, committed) };
+      return committed.change(plan);
     });
-    if (!isEmpty(operations)) await this.#session.run("apply", () => this.#write(operations));
-    committed.apply(plan);
+    await this.#session.run("apply", () => this.#write(change.transaction));
+    change.commit();
     for (const name of suspects) {
       await this.#session.run("apply", () => this.#tryAgain(state, name, committed));
     }
     return committed;
   }
 
-  async #write(operations: Operations): Promise<void> {
-    this.#staleChains.filled(writtenChainNames(operations));
-    await this.#writer(this.#address).write(operations);
-    this.#staleChains.flushed(staleChainNames(operations));
+  async #write(transaction: NftTransaction): Promise<void> {
+    this.#staleChains.filled(transaction.filledChains);
+    await this.#writer(TABLE_NAME).write(transaction);
+    this.#staleChains.flushed(transaction.flushedChains);
   }
 
   /** Writes a quarantined Service in a transaction of its own; it stays in quarantine if that is refused. */
-  async #tryAgain(state: ProxyState, name: NamespacedName, committed: CommittedTable): Promise<void> {
-    const plan = planChange(state, new Set([name]), this.#nftablesOptions(), committed);
-    const operations = diffNftables(plan, committed);
+  async #tryAgain(state: ProxyState, name: NamespacedName, committed: NftStore): Promise<void> {
+    const change = committed.change(planNftables(state, new Set([name]), this.#nftablesOptions()));
     try {
-      if (!isEmpty(operations)) await this.#write(operations);
+      await this.#write(change.transaction);
     } catch (error) {
-      if (!(error instanceof ExecError) || nftFailureKind(error) !== "rejected") throw error;
+      if (!isRejected(error)) throw error;
       this.#session.quarantine.refused({ service: name, problem: describeNftFailure(error) });
       return;
     }
-    committed.apply(plan);
+    change.commit();
     this.#session.quarantine.release(name);
   }
 
@@ -344,9 +334,19 @@ export class NftablesProxier implements FamilyProxier {
     };
   }
 
-  #writer(address: TableAddress): Writer {
-    const { nft, logger, elementsPerTransaction = ELEMENTS_PER_TRANSACTION } = this.#options;
-    return new Writer({ nft, address, elementsPerTransaction, logger, progress: this.#progress });
+  get #elementsPerTransaction(): number {
+    return this.#options.elementsPerTransaction ?? ELEMENTS_PER_TRANSACTION;
+  }
+
+  #writer(name: string): TableWriter {
+    const { nft, logger } = this.#options;
+    return new TableWriter({
+      nft,
+      table: tableOf(this.family, name),
+      elementsPerTransaction: this.#elementsPerTransaction,
+      logger,
+      progress: this.#progress,
+    });
   }
 }
 
@@ -362,9 +362,4 @@ function entriesOf(state: ProxyState | null): number {
 
 function newProgress(): Progress {
   return { commands: 0, bytes: 0, written: { chains: 0, elements: 0, sets: 0 } };
-}
-
-function addressOf(family: IpFamily, name: string): TableAddress {
-  const { ip, addressType } = FAMILY_WORDS[family];
-  return { table: `${ip} ${name}`, addressType };
 }
