@@ -55,7 +55,7 @@ const RULES: readonly Change[] = [
   [
     "firewall of what the node sends",
     "plan/base_rules.ts",
-    'hooked("filter-output-pre-dnat", "type filter hook output priority -110", [FIREWALL_CHECK_CHAIN]),',
+    'baseChain("filter-output-pre-dnat", "type filter hook output priority -110", [FIREWALL_CHECK_CHAIN]),',
     "",
   ],
   [
