@@ -1,5 +1,5 @@
 /**
- * The looks of mode nftables that list nothing, with the real nft: they see what is damaged, and do no harm to whoever lists rules.
+ * The looks of mode nftables that list no element, with the real nft: they see what is damaged, and do no harm to whoever lists rules.
  *
  * @module
  */
@@ -55,7 +55,7 @@ function tableOfOthers(): string {
   return `${lines.join("\n")}\n`;
 }
 
-e2eTest("whoever lists rules beside looks that list nothing sees each rule once", NEEDS, async () => {
+e2eTest("whoever lists rules beside looks that list no element sees each rule once", NEEDS, async () => {
   await withNetns(async (netns) => {
     const { proxier, lists } = await rarelyListing(netns);
     await nft(netns, tableOfOthers());
@@ -77,7 +77,7 @@ e2eTest("whoever lists rules beside looks that list nothing sees each rule once"
   });
 });
 
-/** What others may do; what comes of it is seen by looks that list nothing. */
+/** What others may do; what comes of it is seen by looks that list no element. */
 const DAMAGES: readonly ((listed: string) => string)[] = [
   () => "flush chain ip kproxy services",
   () => "flush chain ip kproxy nat-prerouting",
@@ -92,7 +92,7 @@ const DAMAGES: readonly ((listed: string) => string)[] = [
   () => "delete table ip kproxy",
 ];
 
-e2eTest("looks that list nothing see in the real kernel what is damaged", NEEDS, async () => {
+e2eTest("looks that list no element see in the real kernel what is damaged", NEEDS, async () => {
   await withNetns(async (netns) => {
     const { proxier, lists } = await rarelyListing(netns);
     for (const damage of DAMAGES) {
