@@ -174,7 +174,7 @@ function diffElements(
     elements.set(element.key, element);
   }
   for (const element of wanted) {
-    const elements = rest.get(element.container);
+    const elements = rest.size === 0 ? undefined : rest.get(element.container);
     const known = elements?.get(element.key);
     if (known !== undefined) {
       elements?.delete(element.key);

@@ -68,9 +68,10 @@ export class ListedRest {
     const { container, key } = wanted;
     const rest = this.#elements.get(container);
     const value = rest?.get(key);
-    if (value === undefined) return this.#shared.has(`${container} ${key}`) ? wanted : undefined;
+    const isShared = isSharedSet(container);
+    if (value === undefined) return isShared && this.#shared.has(`${container} ${key}`) ? wanted : undefined;
     rest?.delete(key);
-    if (isSharedSet(container)) this.#shared.add(`${container} ${key}`);
+    if (isShared) this.#shared.add(`${container} ${key}`);
     const comment = this.#listed.containers.get(container)?.comments.get(key);
     return { container, key, value, ...comment === undefined ? {} : { comment } };
   }

@@ -198,13 +198,18 @@ export class NftStore {
   #count(name: NamespacedName, { containers, chains, elements }: NftObjects, by: 1 | -1): void {
     this.#counts.chains += by * chains.length;
     this.#counts.sets += by * containers.length;
-    for (const element of elements) {
-      let of = this.#containers.get(element.container);
-      if (of === undefined) this.#containers.set(element.container, of = { count: 0, example: null });
-      of.count += by;
+    for (let at = 0; at < elements.length;) {
+      const { container } = elements[at]!;
+      const start = at;
+      const isShared = isSharedSet(container);
+      for (; elements[at]?.container === container; at++) {
+        if (isShared) this.#reference(nameOf(elements[at]!), by);
+      }
+      let of = this.#containers.get(container);
+      if (of === undefined) this.#containers.set(container, of = { count: 0, example: null });
+      of.count += by * (at - start);
       if (by === 1) of.example = name;
       else if (of.example === name) of.example = null;
-      if (isSharedSet(element.container)) this.#reference(nameOf(element), by);
     }
   }
 
