@@ -73,9 +73,9 @@ export class NftTransaction {
   readonly addedElements: Element[] = [];
   /** They are made anew, because one that is there keeps its hook and priority; after all that they lead to. */
   readonly baseChains: Chain[] = [];
-  /** Base chains that nobody wants: no rule leads to them, so they go at once. */
+  /** Base chains that are not wanted: no rule leads to them, so they go at once. */
   readonly deletedBaseChains: string[] = [];
-  /** Regular chains that nobody wants: the kernel may only know later that nothing goes to them, so they are deleted later. */
+  /** Regular chains that are not wanted. The kernel may only know later that nothing goes to them, so they are deleted later. */
   readonly flushedChains: string[] = [];
   readonly deletedContainers: string[] = [];
 

@@ -20,7 +20,7 @@ import { isRejected } from "./table_writer.ts";
 
 /** A table of more elements is large: to list so many takes 0.6 % of the default sync period. */
 const LARGE_ELEMENTS = 5_000;
-/** A list of a small table that takes longer, in milliseconds, is a list beside very many rules of others. */
+/** A list of a small table that takes longer, in milliseconds, is a list beside very many rules of other programs. */
 const SLOW_LIST_MS = 600;
 /** How long there is no other list of a whole table that is large, or was slow to list. */
 const RARE_MS = 3_600_000;
@@ -90,7 +90,7 @@ export class DriftCheck {
 
   /**
    * Base chains, the chains that Services share and all sets and maps, by a list without elements, and one element of each set and map.
-   * It adds nothing, not even for a try: whoever lists rules beside a dry run that does would see some twice or not at all (Linux 6.18).
+   * The dry run adds nothing: beside one that does, another process that lists rules sees some twice or not at all (Linux 6.18).
    */
   async #lookAtPart(store: NftStore): Promise<false | Damage> {
     const { nft, nowMs, family } = this.#options;
@@ -145,7 +145,7 @@ export class DriftCheck {
   }
 
   /**
-   * Takes out what is printed, right after it was written again, just as before: others would have to do the same to it in the same
+   * Takes out what is printed, right after it was written again, just as before: a process that changed it would have done so in the same
    * moment.
    */
   #learn(differing: Map<string, string>): void {

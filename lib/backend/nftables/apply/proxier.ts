@@ -36,8 +36,8 @@ import { isRejected, type Progress, TableWriter } from "./table_writer.ts";
 const ELEMENTS_PER_TRANSACTION = 10_000;
 
 /**
- * How long nobody is thought to have made our tables since a look found none. A start takes less, and who did make one leaves what the
- * next check finds.
+ * For so long after a look found none of our tables, none is thought to be there. A start takes less, and what another process made
+ * meanwhile is found by the next check.
  */
 const BLANK_MS = 5_000;
 
@@ -212,8 +212,8 @@ export class NftablesProxier implements FamilyProxier {
   }
 
   /**
-   * Writes everything into the table by the other name, because the one by our name is somebody else's: Services are served as they
-   * are, at the cost of a full sync each, and nobody is told that all is well.
+   * Writes everything into the table by the other name, because another process owns the one by our name: Services are served as they
+   * are, at the cost of a full sync for each change, and every sync fails.
    *
    * @throws {SyncError} with the problem
    */
@@ -256,7 +256,7 @@ export class NftablesProxier implements FamilyProxier {
 
   /**
    * Carries clients that stick to endpoints over from another table, each with the time that it has left: only into sets of the same
-   * name and timeout, because the kernel takes nobody who would stay for longer than a newcomer. If nft fails, clients choose anew, and
+   * name and timeout, because the kernel takes no client that would stay for longer than a new one. If nft fails, clients choose anew, and
    * nothing else comes of it.
    */
   async #carryClients(from: string, store: NftStore, writer: TableWriter): Promise<void> {

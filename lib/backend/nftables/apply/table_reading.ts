@@ -18,7 +18,7 @@ export interface FoundTables {
 /** Programs started by {@linkcode readTables} if there is nothing unusual. */
 export const READ_COMMANDS = 2;
 
-/** How often a list is read that looks as if somebody's dry run had made it wrong. */
+/** How often a list is read that looks as if another process' dry run had made it wrong. */
 const MAX_READS = 3;
 
 /**
@@ -60,7 +60,7 @@ export async function readTable(
 }
 
 /**
- * True if rules may have been left out or told twice: Linux 6.18 does so, without a word, while others try rules or chains
+ * True if rules may have been left out or told twice: Linux 6.18 does so, without a word, while another process tries rules or chains
  * (`nft -c`). Every chain of ours has rules, and no two rules of a table have one handle.
  */
 function isDoubtful({ handles }: ListedTable): boolean {

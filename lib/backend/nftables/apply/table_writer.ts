@@ -67,7 +67,7 @@ const SHOWN_LINE = 200;
 /** All of its methods throw {@linkcode ExecError} for what is not said otherwise. */
 export class TableWriter {
   readonly #options: TableWriterOptions;
-  /** True once a refusal was found not to come from a table that others took away. */
+  /** True once a refusal was found not to come from a table that another process took away. */
   #hasLooked = false;
 
   constructor(options: TableWriterOptions) {
@@ -94,7 +94,7 @@ export class TableWriter {
     try {
       await this.run(baseText + joined(first), [base, ...first]);
     } catch (error) {
-      // Which of them is to blame is found without the base, of which nobody is.
+      // Which Service is to blame is found without the base, of which none is.
       if (first.length === 0 || !isRejected(error)) throw error;
       await this.run(baseText, [base]);
       return await this.#writeServices([first, printed].values().flatMap((part) => part), rules);
@@ -124,7 +124,7 @@ export class TableWriter {
     }
   }
 
-  /** Deletes sets and maps, each by itself: one that somebody's rule still uses stays, and harms nothing. */
+  /** Deletes sets and maps, each by itself: one that a rule still uses stays, and harms nothing. */
   async tryToDeleteContainers(names: readonly string[]): Promise<void> {
     const { table, logger } = this.#options;
     for (const name of names) {
@@ -158,7 +158,7 @@ export class TableWriter {
         const { promise: isRead, resolve: onRead } = Promise.withResolvers<void>();
         const written = isolateRefused(group, (part) => this.#attempt(part, rules, onRead));
         writing.push(written);
-        // What comes next keeps this thread busy, so nft gets its text first. A failure is for whoever awaits `writing`.
+        // What comes next keeps this thread busy, so nft gets its text first. A failure is met where `writing` is awaited.
         written.then(() => onRead(), () => onRead());
         await isRead;
       }
@@ -185,7 +185,7 @@ export class TableWriter {
     }
   }
 
-  /** False if others took away what all Services need: then none of them is to blame. */
+  /** False if another process took away what all Services need: then none of them is to blame. */
   async #hasBase({ containers, chains }: BaseRules): Promise<boolean> {
     const { nft, table, progress } = this.#options;
     progress.commands++;

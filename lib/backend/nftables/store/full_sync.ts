@@ -42,7 +42,7 @@ export class ListedRest {
     this.#chains = new Set(listed.chains.keys());
   }
 
-  /** The elements of a set or map that nobody was found to want. */
+  /** The elements of a set or map that no Service was found to want. */
   elements(container: string): ReadonlyMap<string, string> | undefined {
     return this.#elements.get(container);
   }
@@ -179,18 +179,18 @@ export class FullSync {
   leftover(): NftTransaction {
     const transaction = diffObjects(NO_OBJECTS, this.#rest.rest());
     if (!this.#isAnyKept) return transaction;
-    // What is kept may lead to chains that nobody else shares any more.
+    // What is kept may lead to chains that no other Service shares any more.
     const own = transaction.flushedChains.filter(isServiceChain);
     transaction.flushedChains.splice(0, Infinity, ...own);
     return transaction;
   }
 }
 
-/** Services that are compared before others may go first: some milliseconds. */
+/** Services that are compared before other work may go first: some milliseconds. */
 const SERVICES_AT_ONCE = 200;
 
 /**
- * What leads from a listed table to what it is known to hold: nothing, unless others did something to it. The table is ours alone; what
+ * What leads from a listed table to what it is known to hold: nothing, unless another process changed it. The table is kproxy's alone; what
  * expires by itself (clients of affinity sets), chains that nothing leads to (any more), sets and maps that no rule of ours knows and
  * what packets count are no damage. Yields now and then: at 10,000 Services it takes half a second of the CPU.
  */

@@ -61,7 +61,7 @@ export class NftStore {
   readonly #references = new Map<string, number>();
   /** Set or map → how many elements Services have in it, and one of those Services; null: it has none any more. */
   readonly #containers = new Map<string, { count: number; example: NamespacedName | null }>();
-  /** By name. Others may come to want them: the state gives a destination to one Service only, whoever keeps it. */
+  /** By name. Another Service may come to want them: the state gives a destination to one, whichever Service keeps it. */
   readonly #kept = new Map<string, KeptElement>();
   readonly #counts = { chains: 0, sets: 0, sharedElements: 0 };
 
